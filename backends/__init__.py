@@ -1,1 +1,1 @@
-"""Where a graph runs: the backend contract, the targets and the suite that judges them."""
+"""The backend contract, the compiled targets, the subjects under test, and the conformance suite."""

@@ -1,4 +1,4 @@
-"""`uops.compile`: a graph as a callable on NumPy arrays, on any backend."""
+"""`uops.compile`: a graph as a callable on NumPy arrays, for any backend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uops.spec.result import Result
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
-#: Takes arrays by key (`p<slot>`, `b<unique>`, a variable's name) and gives the values of the root and the buffers written.
+#: Maps arrays by key (`p<slot>`, `b<unique>`, a variable's name) to the values of the root and the buffers written.
 Program = Callable[[Inputs], Result]
 
 _local = threading.local()
@@ -32,43 +32,48 @@ def compile(
     fast_math: bool = False,
     **options: Any,
 ) -> Program:
-    """The program of a TENSOR graph, or of the `.uops` file at a path, on the backend of that name.
+    """Compile a TENSOR graph, or the `.uops` file at a path, for the backend of that name.
 
-    A backend that is a compiler target compiles now, and the program may be called by several threads; any other evaluates the
-    graph at each call and is for the calling thread. The backend is loaded into this process, whoever wrote it: only the command
-    line keeps foreign code in processes of its own. `options` go to the backend's factory. With `validate`, every kernel is
-    proved to do what `uops.compiler.validate` says, which needs Z3 and a target. With `fast_math`, float values may change as the
-    real numbers allow (`uops.compiler.rewrite.rules.fast_math`; R156), which needs a target too. Raises SpecError for an ill-formed
-    graph, CompileError, Unsupported, Invalid for a kernel that is not validated, and UnknownBackend or BrokenBackend.
+    On a compiler target, the program is compiled now and may be called by several threads. Any other backend evaluates the graph at
+    each call, and its program is for the calling thread. The backend is loaded into this process, whoever wrote it; only the
+    command line isolates foreign code in other processes.
+
+    `options` are passed to the backend's factory. `validate` proves the claims of `uops.compiler.validate` about every kernel,
+    which needs Z3 and a compiler target. `fast_math` lets float values change as the real numbers allow (R156), which needs a
+    compiler target. Its rules are in `uops.compiler.rewrite.rules.fast_math`.
+
+    Raises SpecError for an ill-formed graph, CompileError, Unsupported, Invalid for a kernel that is not validated, UnknownBackend
+    and BrokenBackend.
     """
     if not isinstance(graph_or_file, (UOp, str, os.PathLike)):
         raise SpecTypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
     graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
     verify(graph, Dialect.TENSOR)
-    found = _instance(backend, options)
-    compiled = isinstance(found, CompilerBackend) and not found.guard
+    instance = _get_thread_backend(backend, options)
+    compiled = isinstance(instance, CompilerBackend) and not instance.guard
     if validate and not compiled:
         raise Unsupported("validation: its kernels are not compiled in this process", backend)
     if fast_math and not compiled:
         raise Unsupported("fast-math: its kernels are not compiled in this process", backend)
-    if isinstance(found, CompilerBackend) and not found.guard:
+    if isinstance(instance, CompilerBackend) and not instance.guard:
+        # late: an evaluating backend needs no compiler
         from uops.compiler import compile as compile_for
-        from uops.compiler.config import default
+        from uops.compiler.config import default_config
 
-        config = default()
-        asked = replace(config, validate=config.validate or validate, fast_math=config.fast_math or fast_math)
-        return compile_for(graph, found.target, asked)
-    return lambda inputs: found.run(graph, inputs)
+        config = default_config()
+        effective_config = replace(config, validate=config.validate or validate, fast_math=config.fast_math or fast_math)
+        return compile_for(graph, instance.target, effective_config)
+    return lambda inputs: instance.run(graph, inputs)
 
 
-def _instance(name: str, options: dict[str, Any]) -> Backend:
-    """A backend without options is made once per thread: an instance serves one."""
+def _get_thread_backend(name: str, options: dict[str, Any]) -> Backend:
+    """Return the calling thread's instance of a backend, since an instance serves one thread; with options, a new one."""
     if options:
-        return registry.get(name, **options)
-    known: dict[str, Backend] = _local.__dict__
-    if name not in known:
-        known[name] = registry.get(name)
-    return known[name]
+        return registry.create_backend(name, **options)
+    instances: dict[str, Backend] = _local.__dict__
+    if name not in instances:
+        instances[name] = registry.create_backend(name)
+    return instances[name]
 
 
 install(compile)  # Tensors are realized by compiling their graph for the backend named

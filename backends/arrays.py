@@ -1,6 +1,6 @@
-"""Arrays at the boundary of a backend: storage dtypes, and a form in which they cross a process.
+"""NumPy arrays at the boundary of a backend: storage dtypes, and an encoding in which arrays cross processes.
 
-A packet is a JSON header plus one body of raw bytes; it holds nothing that decoding could execute.
+A packet is a JSON header and one body of raw bytes. Decoding executes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from uops.backends.worker.frames import BadFrame, describe
+from uops.backends.worker.frames import BadFrame, describe_exception
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -35,8 +35,8 @@ _OBJECT = "object"
 Header = dict[str, Any]
 
 
-def encode(arrays: Mapping[str, Any]) -> tuple[Header, bytes]:
-    """A packet of named arrays, Python ints and (for index values beyond int64) object arrays of ints."""
+def encode_arrays(arrays: Mapping[str, Any]) -> tuple[Header, bytes]:
+    """Encode named arrays and Python ints as a packet; object arrays of ints hold index values beyond int64."""
     header: Header = {}
     body = bytearray()
     for name, value in arrays.items():
@@ -54,22 +54,24 @@ def encode(arrays: Mapping[str, Any]) -> tuple[Header, bytes]:
     return header, bytes(body)
 
 
-def decode(header: Any, body: bytes) -> dict[str, Any]:
-    """What `encode` was given; the arrays own their memory and can be written. Raises BadFrame for anything else, and allocates
-    little more than what it was given."""
+def decode_arrays(header: Any, body: bytes) -> dict[str, Any]:
+    """Decode a packet of `encode_arrays` to arrays that own their memory and are writable.
+
+    Raises BadFrame for anything else. Allocates little more than the size of the packet.
+    """
     if not isinstance(header, dict):
         raise BadFrame(f"expected arrays by name, got {header!r:.80}")
-    return {name: _read_array(name, entry, body) for name, entry in header.items()}
+    return {name: _decode_named_array(name, entry, body) for name, entry in header.items()}
 
 
-def _read_array(name: str, entry: Any, body: bytes) -> Any:
+def _decode_named_array(name: str, entry: Any, body: bytes) -> Any:
     try:
-        return _decode(entry, body)
+        return _decode_array(entry, body)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
-        raise BadFrame(f"array {name[:80]!r} is not as it was written: {describe(e)[:200]}") from None
+        raise BadFrame(f"array {name[:80]!r} is not as it was written: {describe_exception(e)[:200]}") from None
 
 
-def _decode(entry: dict[str, Any], body: bytes) -> Any:
+def _decode_array(entry: dict[str, Any], body: bytes) -> Any:
     if "int" in entry:
         return int(_require_type(str, entry["int"]))
     shape = tuple(_require_type(int, n) for n in entry["shape"])
@@ -92,15 +94,16 @@ def _require_type(kind: type[T], value: Any) -> T:
 
 
 def encode_result(result: Result) -> tuple[Header, bytes]:
-    """A packet of a Result: values under their positions, buffers under their keys."""
+    """Encode a Result as a packet: values under their positions, buffers under their keys."""
     named = {**{f"v{k}": v for k, v in enumerate(result.values)}, **result.buffers}
-    return encode({name: np.asarray(value) for name, value in named.items()})
+    return encode_arrays({name: np.asarray(value) for name, value in named.items()})
 
 
 def decode_result(header: Any, body: bytes) -> Result:
-    """From `encode_result`. Raises BadFrame."""
-    found = decode(header, body)
-    values = [name for name in found if name.startswith("v")]
-    if {*values} != {f"v{k}" for k in range(len(values))}:
-        raise BadFrame(f"expected {len(values)} values by number, got {', '.join(values)[:80]}")
-    return Result(tuple(found[f"v{k}"] for k in range(len(values))), {n: a for n, a in found.items() if not n.startswith("v")})
+    """Decode a packet of `encode_result`. Raises BadFrame."""
+    arrays = decode_arrays(header, body)
+    value_names = [name for name in arrays if name.startswith("v")]
+    if {*value_names} != {f"v{k}" for k in range(len(value_names))}:
+        raise BadFrame(f"expected {len(value_names)} values by number, got {', '.join(value_names)[:80]}")
+    buffers = {name: array for name, array in arrays.items() if not name.startswith("v")}
+    return Result(tuple(arrays[f"v{k}"] for k in range(len(value_names))), buffers)

@@ -1,9 +1,9 @@
-"""Compiled objects on disk, shared by concurrent processes.
+"""A cache of compiled objects on disk, shared by concurrent processes.
 
-One file per object, named by a digest of everything that decides its bytes, and sealed with that name (`uops.spec.untrusted`): an
-object under another one's name is a miss, as whatever is truncated, damaged or foreign is, and is removed. What `usable` refuses
-is removed, too. A file is written beside its place, then renamed, so that a reader sees a whole object or none. Nothing here ever
-fails a compilation: a directory that cannot be used makes every lookup a miss.
+Each object is one file, named by a digest of everything that decides its bytes and sealed with that name (`uops.spec.untrusted`). A
+file that is truncated, damaged, foreign or sealed with another name counts as a miss and is removed; so is one that `usable`
+rejects. A file is written beside its final path and renamed, so readers see a whole object or none. The cache never fails a
+compilation: if the directory is unusable, every lookup is a miss.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from uops.compiler.config import cache_folder
-from uops.spec.untrusted import SCRATCH, BadFile, Damaged, read_bytes, seal, unseal, write_bytes
+from uops.spec.untrusted import SCRATCH, BadFile, SealMismatch, read_bytes, seal, unseal, write_bytes
 
 KIND = "object"
-#: Changes when the file format or the meaning of a key does.
+#: Version of the file format and of the meaning of keys.
 SCHEMA = 2
 _MAGIC = b"uops-object-%d\n" % SCHEMA
-#: Bytes of a header, at most.
+#: Largest size of a header, in bytes.
 _HEADER = 128
 _SUFFIX = ".obj"
-#: A scratch file this old belongs to a process that died.
+#: Age in seconds from which a scratch file is removed: its writer is dead.
 _STALE_SECONDS = 3600.0
-#: The size is looked at on the first write of a process and then every so many writes.
+#: Writes between two sweeps of a process; the first write sweeps.
 _SWEEP_EVERY = 128
+#: Size of the folder, in bytes, above which `sweep` removes objects.
 DEFAULT_LIMIT = 256 << 20
 
 
-def key(*parts: str | bytes) -> str:
-    """Name of an object: a digest of the parts in order. Lengths are part of it, so ("ab", "c") is not ("a", "bc")."""
+def digest_key(*parts: str | bytes) -> str:
+    """Return the name of an object: a digest of the parts and their lengths, so ("ab", "c") differs from ("a", "bc")."""
     digest = hashlib.sha256(_MAGIC)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -44,12 +45,12 @@ def key(*parts: str | bytes) -> str:
 
 
 def directory(environment: Mapping[str, str]) -> Path | None:
-    """Where objects go (`uops.compiler.config.cache_folder`)."""
+    """Return the folder of the objects (`uops.compiler.config.cache_folder`), or None."""
     return cache_folder(environment)
 
 
 class ObjectCache:
-    """A folder of objects, bounded to about `limit` bytes; the least recently used go first. `root=None` stores nothing."""
+    """A folder of objects of about `limit` bytes, evicted least recently used first. `root=None` stores nothing."""
 
     def __init__(self, root: Path | None, limit: int = DEFAULT_LIMIT) -> None:
         self.root = root
@@ -59,31 +60,33 @@ class ObjectCache:
         self._writes = 0
         self._usable: bool | None = None
 
-    def made(self, make: Callable[[], bytes], *parts: str | bytes, usable: Callable[[bytes], bool] = lambda payload: True) -> bytes:
-        """The object that `parts` name; made, and stored, where it is not there or is not `usable`."""
-        if self.root is None:  # nobody asks for its name
+    def get_or_make(
+        self, make: Callable[[], bytes], *parts: str | bytes, usable: Callable[[bytes], bool] = lambda payload: True
+    ) -> bytes:
+        """Return the object that `parts` name. Make and store it on a miss, or if the stored one is not `usable`."""
+        if self.root is None:  # no file, so no name
             self.misses += 1
             return make()
-        found = self.get(key(*parts))
-        return found if found is not None and usable(found) else self.remake(make, *parts)
+        stored = self.get(digest_key(*parts))
+        return stored if stored is not None and usable(stored) else self.remake(make, *parts)
 
     def remake(self, make: Callable[[], bytes], *parts: str | bytes) -> bytes:
-        """Make the object that `parts` name anew, and store it in place of what is there."""
+        """Make the object that `parts` name anew and replace the stored one."""
         fresh = make()
         if self.root is not None:
-            self.put(key(*parts), fresh)
+            self.put(digest_key(*parts), fresh)
         return fresh
 
     def get(self, name: str) -> bytes | None:
-        """The object, or None. A damaged file is removed."""
-        found = self._read(name)
-        self.hits += found is not None
-        self.misses += found is None
-        return found
+        """Return the object of this name, or None. Removes a damaged file."""
+        payload = self._read_object(name)
+        self.hits += payload is not None
+        self.misses += payload is None
+        return payload
 
     def put(self, name: str, payload: bytes) -> None:
-        """Store an object; does nothing where that is impossible."""
-        if not self._prepared():
+        """Store an object under a name; do nothing where that is impossible."""
+        if not self._is_folder_usable():
             return
         assert self.root is not None
         try:
@@ -95,47 +98,47 @@ class ObjectCache:
         self._writes += 1
 
     def sweep(self) -> None:
-        """Remove stale scratch files and, above the limit, the least recently used objects down to 3/4 of it.
+        """Remove stale scratch files; above the limit, evict least recently used objects down to 3/4 of it.
 
-        A time that has not come yet says that the clock was set back: such a scratch file is stale, such an object goes first.
+        A time in the future means that the clock was set back. Such a scratch file is stale, and such an object is evicted first.
         """
-        now, total, objects = time.time(), 0, []
-        for entry in self._entries():
+        now, total, candidates = time.time(), 0, []
+        for entry in self._scan_entries():
             with contextlib.suppress(OSError):
                 info = entry.stat(follow_symlinks=False)
                 if entry.name.endswith(SCRATCH) and abs(now - info.st_mtime) > _STALE_SECONDS:
                     os.unlink(entry.path)
                 elif entry.name.endswith(_SUFFIX):
-                    # Blocks, where the system says: thousands of small files take more than the sum of their lengths.
-                    taken = max(info.st_size, getattr(info, "st_blocks", 0) * 512)
-                    objects.append((info.st_mtime if info.st_mtime <= now + _STALE_SECONDS else 0.0, taken, entry.path))
-                    total += taken
+                    # Allocated blocks where known: many small files occupy more than the sum of their lengths.
+                    size = max(info.st_size, getattr(info, "st_blocks", 0) * 512)
+                    candidates.append((info.st_mtime if info.st_mtime <= now + _STALE_SECONDS else 0.0, size, entry.path))
+                    total += size
         if total <= self.limit:
             return
-        for _, taken, path in sorted(objects):
+        for _, size, path in sorted(candidates):
             if total <= self.limit * 3 // 4:
                 break
             with contextlib.suppress(OSError):
                 os.unlink(path)
-            total -= taken
+            total -= size
 
-    def _entries(self) -> list[os.DirEntry[str]]:
+    def _scan_entries(self) -> list[os.DirEntry[str]]:
         if self.root is None:
             return []
         try:
-            with os.scandir(self.root) as found:
-                return list(found)
+            with os.scandir(self.root) as entries:
+                return list(entries)
         except OSError:
             return []
 
-    def _read(self, name: str) -> bytes | None:
-        if not self._prepared():
+    def _read_object(self, name: str) -> bytes | None:
+        if not self._is_folder_usable():
             return None
         assert self.root is not None
         path = self.root / (name + _SUFFIX)
         try:
-            payload = unseal(KIND, SCHEMA, name, read_bytes(path, most=self.limit + _HEADER, follow_links=False))
-        except (Damaged, BadFile):
+            payload = unseal(KIND, SCHEMA, name, read_bytes(path, max_bytes=self.limit + _HEADER, follow_links=False))
+        except (SealMismatch, BadFile):
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
@@ -145,15 +148,15 @@ class ObjectCache:
             os.utime(path)
         return payload
 
-    def _prepared(self) -> bool:
-        """Whether the folder exists and only this user (or root) can have put code there; asked once."""
+    def _is_folder_usable(self) -> bool:
+        """Return True if the folder exists and only this user (or root) can write to it; checked once."""
         if self._usable is None:
-            self._usable = self.root is not None and _trusted(self.root)
+            self._usable = self.root is not None and _prepare_private_folder(self.root)
         return self._usable
 
 
-def _trusted(root: Path) -> bool:
-    """Make the folder if need be. What is read from it will be executed, so a folder that others may write to is not used."""
+def _prepare_private_folder(root: Path) -> bool:
+    """Create the folder if needed. Return False if other users may write to it, since its files are executed."""
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = root.stat()

@@ -1,4 +1,4 @@
-"""How a kernel that is machine code of this process is called: `void kernel(const uint64_t *buffers, const int64_t *scalars)`."""
+"""Calls of kernels that are machine code of this process: `void kernel(const uint64_t *buffers, const int64_t *scalars)`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class HostKernel:
-    """A function at an address, and `owner`, whose life is that of its code. Calls release the interpreter lock.
+    """A native function by address, which keeps `owner`, the owner of its code, alive. Calls release the interpreter lock.
 
-    `part`, if not 0, is the address of `void part(buffers, scalars, int64_t begin, int64_t end)`, which does some iterations of the
-    kernel's THREAD loop; the kernel itself does all of them."""
+    `part`, if not 0, is the address of `void part(buffers, scalars, int64_t begin, int64_t end)`, which runs iterations [begin,
+    end) of the kernel's THREAD loop. The kernel itself runs all of them.
+    """
 
     __slots__ = ("_call", "_owner", "address", "part")
 
@@ -22,7 +23,10 @@ class HostKernel:
         self._call = _SIGNATURE(address)
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
-        """Run once. Argument k's address is buffers[k], or its value scalars[k] for a named Param; the other entry is not read."""
+        """Run the kernel once.
+
+        Argument k is the address buffers[k], or the value scalars[k] of a named Param; the other entry is ignored.
+        """
         table = (ctypes.c_uint64 * (len(buffers) or 1))(*buffers)
-        numbers = (ctypes.c_int64 * (len(scalars) or 1))(*scalars)
-        self._call(ctypes.addressof(table), ctypes.addressof(numbers))
+        values = (ctypes.c_int64 * (len(scalars) or 1))(*scalars)
+        self._call(ctypes.addressof(table), ctypes.addressof(values))

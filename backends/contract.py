@@ -1,7 +1,7 @@
-"""What a backend is, to those who judge it and those who write one.
+"""The contract of a backend, for those who judge one and those who write one.
 
-A backend has a name, a version, capabilities that it declares *before* a run, and `run(graph, inputs) -> Result`. One that is made
-of a renderer and a toolchain derives from `CompilerBackend` and leaves lowering, buffers and launches to `uops.compiler`.
+A backend has a name, a version, capabilities that it declares *before* a run, and `run(graph, inputs) -> Result`. A backend that
+consists of a renderer and a toolchain derives from `CompilerBackend`, and leaves lowering, buffers and launches to `uops.compiler`.
 Inputs and results are NumPy arrays in the dtypes of `uops.backends.arrays`; keys are `p<slot>`, `b<unique>` and variables' names.
 """
 
@@ -26,7 +26,7 @@ Inputs = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Rows and dtypes that a backend does not have. `row` and `dtype` are globs over row ids and dtype names."""
+    """Rows and dtypes that a backend lacks. `row` and `dtype` are globs over row ids and dtype names."""
 
     row: str
     dtype: str
@@ -35,7 +35,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """Rows and dtypes where a backend is known to differ at `level` (`strict` or `core`), with the place that says why."""
+    """Rows and dtypes where a backend is known to differ at `level` (`strict` or `core`); `link` points to the explanation."""
 
     row: str
     dtype: str
@@ -46,7 +46,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a backend can do, declared before the run. Sizes are bytes; widths are lanes, widest last."""
+    """A backend's declaration before the run. Sizes are in bytes; widths are in lanes, widest last."""
 
     dtypes: tuple[DType, ...] = dt.STORABLE
     unsupported: tuple[Missing, ...] = ()
@@ -58,48 +58,50 @@ class Capabilities:
     tensor_cores: tuple[str, ...] = ()
 
     def missing(self, row: str, dtype: DType | None = None) -> Missing | None:
-        """Why the backend does not have this cell, or None if it claims to. `dtype` None: a row without one."""
+        """Return the declared gap that covers this cell, or None if the backend claims to have it. `dtype` None stands for a row
+        without one."""
         if dtype is not None and dtype in dt.STORABLE and dtype not in self.dtypes:
             return Missing(row, dtype.name, f"no dtype {dtype.name}")
         return next((m for m in self.unsupported if _covers(m.row, m.dtype, row, dtype)), None)
 
     def deviation(self, row: str, dtype: DType | None, level: str) -> Deviation | None:
-        """The declared deviation of this cell at `level`, or None."""
+        """Return the declared deviation of this cell at `level`, or None."""
         return next((d for d in self.deviations if d.level == level and _covers(d.row, d.dtype, row, dtype)), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON, to cross a process. Raises whatever a field of a wrong type raises."""
-        found = {f.name: list(getattr(self, f.name)) if f.name in _SEQUENCES else getattr(self, f.name) for f in fields(self)}
-        parts = {"unsupported": [asdict(m) for m in self.unsupported], "deviations": [asdict(d) for d in self.deviations]}
-        return found | {"dtypes": [d.name for d in self.dtypes]} | parts
+        """Return the fields as JSON, to cross a process boundary. A field of a wrong type may raise any exception."""
+        scalars = {f.name: list(getattr(self, f.name)) if f.name in _SEQUENCES else getattr(self, f.name) for f in fields(self)}
+        records = {"unsupported": [asdict(m) for m in self.unsupported], "deviations": [asdict(d) for d in self.deviations]}
+        return scalars | {"dtypes": [d.name for d in self.dtypes]} | records
 
     @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> Capabilities:
-        """Read what `to_json` gave, whoever wrote it. Raises ValueError, KeyError or TypeError for a field of a wrong type."""
+    def of_json(cls, declared: Mapping[str, Any]) -> Capabilities:
+        """Read the JSON of `to_json`, which other code may have written. Raises ValueError, KeyError or TypeError for a malformed
+        field."""
         values: dict[str, Any] = {
-            name: tuple(_require_type(kind, v, name) for v in found[name]) for name, kind in _SEQUENCES.items()
+            name: tuple(_require_type(kind, v, name) for v in declared[name]) for name, kind in _SEQUENCES.items()
         }
         values["dtypes"] = tuple(dt.DTYPES[d] for d in values["dtypes"])
         values["unsupported"] = tuple(Missing(**_require_texts(m, "unsupported")) for m in values["unsupported"])
         values["deviations"] = tuple(Deviation(**_require_texts(d, "deviations")) for d in values["deviations"])
-        values |= {name: _require_type(int, found[name], name) for name in ("local_memory", "threads")}
+        values |= {name: _require_type(int, declared[name], name) for name in ("local_memory", "threads")}
         return cls(**values)
 
 
-#: What the elements of a field are, as JSON.
+#: Field that is a sequence -> JSON type of its elements.
 _SEQUENCES: dict[str, type] = {
     "dtypes": str, "unsupported": dict, "deviations": dict, "levels": str, "vector_widths": int, "tensor_cores": str,
 }  # fmt: skip
 
 
-def _require_type(kind: type, value: Any, what: str) -> Any:
+def _require_type(kind: type, value: Any, field: str) -> Any:
     if type(value) is not kind:
-        raise TypeError(f"{what} holds {value!r:.80}, expected {kind.__name__}")
+        raise TypeError(f"{field} holds {value!r:.80}, expected {kind.__name__}")
     return value
 
 
-def _require_texts(found: Mapping[str, Any], what: str) -> dict[str, str]:
-    return {k: _require_type(str, v, what) for k, v in found.items()}
+def _require_texts(fields_by_name: Mapping[str, Any], field: str) -> dict[str, str]:
+    return {k: _require_type(str, v, field) for k, v in fields_by_name.items()}
 
 
 def _covers(row_glob: str, dtype_glob: str, row: str, dtype: DType | None) -> bool:
@@ -107,46 +109,47 @@ def _covers(row_glob: str, dtype_glob: str, row: str, dtype: DType | None) -> bo
 
 
 class Backend(ABC):
-    """A subject under test. One instance serves one thread; `close` gives back what it holds."""
+    """A subject under test. One instance serves one thread; `close` releases its resources."""
 
     name: ClassVar[str]
 
     @abstractmethod
     def version(self) -> str:
-        """Name and version of everything that decides results, for reports."""
+        """Return the name and version of everything that decides results, for reports."""
 
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """What this backend declares; the same for the whole life of the process."""
+        """Return the declared capabilities, which stay the same as long as the process lives."""
 
     @abstractmethod
     def run(self, graph: UOp, inputs: Inputs) -> Result:
-        """Evaluate a TENSOR graph. Raises Unsupported for what it lacks, Trap for a defined failure that it detects."""
+        """Evaluate a TENSOR graph. Raises Unsupported for an unsupported op, and Trap for a defined failure that it detects."""
 
     def close(self) -> None:
-        """Release devices and memory; the instance is not used afterwards."""
+        """Release devices and memory; the instance is unusable afterwards."""
         return
 
 
 class CompilerBackend(Backend):
-    """A backend that is a target of `uops.compiler`: a subclass has a name, capabilities and a target, nothing else.
+    """A backend that is a target of `uops.compiler`. A subclass adds a name, capabilities and a target, nothing else.
 
-    `guard` puts every buffer between guard pages, against the page after it (True or "end") or the one before ("start"): an access
-    out of bounds then ends the process, so use it in a worker.
+    `guard` places every buffer between guard pages: against the page after it (True or "end") or the one before ("start"). An
+    access out of bounds then ends the process, so run such a backend in a worker.
     """
 
     def __init__(self, target: Target, *, guard: bool | str = False) -> None:
         if guard not in (False, True, "end", "start"):
-            raise ValueError(f"guard is False, True, 'end' or 'start', got {guard!r}")
+            raise ValueError(f"guard must be False, True, 'end' or 'start', got {guard!r}")
         self.target = target
         self.guard = "end" if guard is True else guard
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
-        """Compile, or find compiled, and call."""
+        """Compile the graph, or look up its compiled program, and call it."""
+        # late imports: other backends implement this contract without loading the compiler
         if self.guard:
-            from uops.backends.worker.guard import GuardedProgram, Side
+            from uops.backends.worker.guard import GuardedProgram, GuardSide
 
-            return GuardedProgram(graph, self.target, Side(self.guard))(inputs)
+            return GuardedProgram(graph, self.target, GuardSide(self.guard))(inputs)
         from uops.compiler import compile
 
         return compile(graph, self.target)(inputs)

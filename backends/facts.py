@@ -1,50 +1,52 @@
-"""What renderers read off the nodes of a SELECTED kernel, whatever language they write.
+"""Facts about nodes of a SELECTED kernel that every renderer needs.
 
-The classes of dtypes that choose an instruction, the bounds that make a guard superfluous, the memory behind a reference.
+The module has the dtype classes that choose an instruction, the bounds that make a guard redundant, and the memory behind a
+reference.
 """
 
 from __future__ import annotations
 
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-_COLUMN = {Kind.BOOL: "b", Kind.INT: "s", Kind.INDEX: "s", Kind.UINT: "u", Kind.FLOAT: "f"}
+_COLUMN = {DTypeKind.BOOL: "b", DTypeKind.INT: "s", DTypeKind.INDEX: "s", DTypeKind.UINT: "u", DTypeKind.FLOAT: "f"}
 
 
-def column(d: DType) -> str:
-    """The column of an instruction table: b(ool), s(igned), u(nsigned) or f(loat)."""
+#: Ops of a SELECTED kernel that refer to the memory of their first source.
+_VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
+
+
+def dtype_class_letter(d: DType) -> str:
+    """Return the column of an instruction table: b(ool), s(igned), u(nsigned) or f(loat)."""
     return _COLUMN[d.kind]
 
 
-def bounds(u: UOp) -> tuple[float, float]:
-    """The values that `u` can have, its dtype's where nothing more is known."""
+def value_bounds(u: UOp) -> tuple[float, float]:
+    """Return bounds of the values of `u`: its dtype's where nothing tighter is known."""
     return u.min_max or (u.dtype.min, u.dtype.max)
 
 
-def within(u: UOp, lo: float, hi: float) -> bool:
-    """Whether every value of `u` lies in [lo, hi]."""
-    least, most = bounds(u)
+def is_within(u: UOp, lo: float, hi: float) -> bool:
+    """Return True if every value of `u` lies in [lo, hi]."""
+    least, most = value_bounds(u)
     return lo <= least and most <= hi
 
 
-def excludes(u: UOp, value: int) -> bool:
-    """Whether `u` can never have the value."""
-    lo, hi = bounds(u)
+def never_equals(u: UOp, value: int) -> bool:
+    """Return True if `u` never has the value."""
+    lo, hi = value_bounds(u)
     return not lo <= value <= hi
 
 
-def opposed(u: UOp) -> bool:
-    """Whether the two operands' signs may differ, so that a floor of their quotient differs from truncation."""
-    (a, A), (c, C) = bounds(u.src[0]), bounds(u.src[1])
+def may_differ_in_sign(u: UOp) -> bool:
+    """Return True if lhs and rhs may differ in sign, where a floor of their quotient differs from truncation."""
+    (a, A), (c, C) = value_bounds(u.lhs), value_bounds(u.rhs)
     return not ((a >= 0 and c >= 0) or (A <= 0 and C <= 0))
 
 
-def memory(u: UOp) -> UOp:
-    """The Param or Buffer that a reference is a view of."""
+def base_memory(u: UOp) -> UOp:
+    """Return the Param or Buffer that a reference views."""
     while u.op in _VIEWS:
-        u = u.src[0]
+        u = u.src[0]  # operand, or the buffer of an After
     return u
-
-
-_VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})

@@ -1,4 +1,4 @@
-"""The Tensor front end with a runner: importing this module installs `uops.compile` as what realizes Tensors."""
+"""The Tensor front end with a runner: importing this module installs `uops.compile` as the function that realizes Tensors."""
 
 from uops.backends import api
 from uops.compiler.tensor.realize import use

@@ -1,19 +1,19 @@
-"""The input file format: named arrays in one `.npz`, as `uops run --inputs` reads them and reports write them.
+"""The input file format: named arrays in one `.npz`, read by `uops run --inputs` and written by reports.
 
-A member is named like the input: `p<slot>` for a Param, `b<unique>` for a Buffer's initial contents, a variable's name. NumPy's
-own dtypes are stored as they are, so a file made by `numpy.savez(path, p0=..., n=7)` is one. What NumPy cannot store by itself
-has a second member, `<name>.dtype`, a string that says how to read the first:
+A member has the name of the input: `p<slot>` for a Param, `b<unique>` for a Buffer's initial contents, or a variable's name.
+NumPy's own dtypes are stored unchanged, so `numpy.savez(path, p0=..., n=7)` writes an input file. A value that NumPy cannot store
+has a second member, `<name>.dtype`: a string with the encoding of the first.
 
     bfloat16, float8_e4m3fn, float8_e5m2    the first holds the bits, as uint16 or uint8
     index                                   the first holds decimal strings: an array of Python ints
     int                                     the first holds one decimal string: a Python int
 
-A one-element integer member without it, under a name that is neither `p<slot>` nor `b<unique>`, is a Python int too. No member is
+Without `<name>.dtype`, a one-element integer member is a Python int, too, unless its name is `p<slot>` or `b<unique>`. No member is
 pickled.
 
-A file of unknown origin may declare arrays of any size in few bytes. `Inputs` reads what members declare: one is inflated when it
-is asked for, so a caller who knows what it wants looks at `header` before. Together members have at most MOST_BYTES, and
-each has exactly the bytes that its dtype and shape say.
+A file of unknown origin may declare arrays of any size in few bytes. `InputFile` reads the declarations first and inflates a member
+on first use, so callers can check its `header` before. All members together have at most MOST_BYTES. Each has exactly the bytes
+that its dtype and shape imply.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ import numpy as np
 from numpy.lib import format as npy
 
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import describe_path, open_file, printable, quote_name, write_bytes
+from uops.spec.untrusted import describe_path, escape_unprintable, open_file, quote_name, write_bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Dtypes that a `.npy` member cannot name, and the dtype of their bits.
+#: Dtypes that a `.npy` member cannot name -> (the dtype, the dtype of its bits).
 FOREIGN: dict[str, tuple[np.dtype[Any], np.dtype[Any]]] = {
     "bfloat16": (np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)),
     "float8_e4m3fn": (np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(np.uint8)),
     "float8_e5m2": (np.dtype(ml_dtypes.float8_e5m2), np.dtype(np.uint8)),
 }
 _SUFFIX = ".dtype"
-#: Bytes that all arrays of a file may have, and how many there may be.
+#: Largest total size of a file's arrays, in bytes, and largest number of members.
 MOST_BYTES, MOST_MEMBERS = 1 << 33, 10_000
 _NPY = ".npy"
 _METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
@@ -52,23 +52,24 @@ _ARRAY_KEY = re.compile(r"[pb]\d+")
 
 
 class BadInputs(UopsError):
-    """A file is no input file, or one of its members cannot be read."""
+    """A file is not an input file, or one of its members is unreadable."""
 
 
 def save(file: str | Path | BinaryIO, inputs: Mapping[str, Any]) -> None:
-    """Write `inputs`; equal inputs give equal bytes. A path is replaced whole; raises OSError, which names it."""
+    """Write inputs to a file; equal inputs give equal bytes. A path is replaced atomically. Raises OSError with the path."""
     members: dict[str, Array] = {}
     for name in sorted(inputs):
-        members.update(_members(name, inputs[name]))
+        members.update(_encode_member(name, inputs[name]))
     if isinstance(file, (str, Path)):
-        made = io.BytesIO()
-        np.savez(made, allow_pickle=False, **members)
-        write_bytes(file, made.getvalue())
+        archive = io.BytesIO()
+        np.savez(archive, allow_pickle=False, **members)
+        write_bytes(file, archive.getvalue())
     else:
         np.savez(file, allow_pickle=False, **members)
 
 
-def _members(name: str, value: Any) -> dict[str, Array]:
+def _encode_member(name: str, value: Any) -> dict[str, Array]:
+    """Return the one or two members that store a value."""
     if isinstance(value, int) and not isinstance(value, bool):
         return {name: np.array(str(value)), name + _SUFFIX: np.array("int")}
     a = np.asarray(value)
@@ -83,33 +84,34 @@ def _members(name: str, value: Any) -> dict[str, Array]:
 
 
 class MemberHeader(NamedTuple):
-    """The dtype and shape that a member declares for its array; the dtype is that of the elements as they are stored."""
+    """The declared dtype and shape of a member; the dtype is that of its elements as stored."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
     @property
     def nbytes(self) -> int:
+        """The size of the array, in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-class Inputs(Mapping[str, Any]):
-    """The inputs of a file, by name; each is read when it is first asked for. Raises BadInputs for one that cannot be read."""
+class InputFile(Mapping[str, Any]):
+    """The inputs of a file, by name; each is read on first use. Raises BadInputs for an unreadable member."""
 
     def __init__(self, file: str | Path | BinaryIO) -> None:
-        """Read what the members declare. Raises BadInputs on a file that is no input file, and OSError."""
+        """Read the declarations of all members. Raises BadInputs for a file that is not an input file, and OSError."""
         self.file = file
         self.called = describe_path(file) if isinstance(file, (str, Path)) else "the file"
         self._known: dict[str, Any] = {}
-        with self._open() as archive:
+        with self._open_archive() as archive:
             self._members = {name: self._check_member(archive, name) for name in self._list_members(archive)}
         total = sum(d.nbytes for d in self._members.values())
         if total > MOST_BYTES:
-            raise BadInputs(f"{self.called} is no input file: its arrays have {total:,} bytes, at most {MOST_BYTES:,} are read")
-        self._kinds = {n: self._read_word(n, n + _SUFFIX) for n in self._members if n + _SUFFIX in self._members}
+            raise BadInputs(f"{self.called} is not an input file: its arrays have {total:,} bytes, at most {MOST_BYTES:,} are read")
+        self._kinds = {n: self._read_member_kind(n, n + _SUFFIX) for n in self._members if n + _SUFFIX in self._members}
 
     def header(self, name: str) -> MemberHeader:
-        """The header of a member; where NumPy cannot store its dtype, with the dtype that it stands for."""
+        """Return the header of a member, with the dtype that it encodes where NumPy cannot store that dtype."""
         dtype, shape = self._members[name]
         word = self._kinds.get(name)
         return MemberHeader(dtype if word is None else FOREIGN[word][0] if word in FOREIGN else np.dtype(object), shape)
@@ -127,175 +129,178 @@ class Inputs(Mapping[str, Any]):
         if name not in self._known:
             if name not in self._members:
                 raise KeyError(name)
-            self._known[name] = _value(f"{self.called}: {name}", name, self._read_array(name), self._kinds.get(name))
+            self._known[name] = _decode_value(f"{self.called}: {name}", name, self._read_array(name), self._kinds.get(name))
         return self._known[name]
 
-    def _read_word(self, name: str, of: str) -> str:
-        """Read the text of a member that says how to read another."""
-        d = self._members[of]
-        word = str(self._read_array(of)) if d.dtype.kind == "U" and d.shape == () and d.nbytes <= _LONGEST_WORD else str(d)
+    def _read_member_kind(self, name: str, kind_member: str) -> str:
+        """Read the member that names another one's encoding. Raises BadInputs for an unknown encoding."""
+        d = self._members[kind_member]
+        word = str(self._read_array(kind_member)) if d.dtype.kind == "U" and d.shape == () and d.nbytes <= _LONGEST_WORD else str(d)
         if word not in _READ:
-            raise BadInputs(f"{self.called}: {_escape(of)} is {_escape(repr(word))}; known: {', '.join(_READ)}")
+            raise BadInputs(f"{self.called}: {_escape(kind_member)} is {_escape(repr(word))}; known: {', '.join(_READ)}")
         if word not in FOREIGN and self._members[name].dtype.itemsize > _LONGEST_NUMBER:
-            raise self._unreadable(
+            raise self._unreadable_error(
                 name, f"its numbers have {self._members[name].dtype.itemsize:,} bytes each, at most {_LONGEST_NUMBER:,}"
             )
         return word
 
     @contextmanager
-    def _open(self) -> Iterator[zipfile.ZipFile]:
+    def _open_archive(self) -> Iterator[zipfile.ZipFile]:
+        """Open the file as an archive for the duration of the context."""
         if not isinstance(self.file, (str, Path)):
-            with self._archive(self.file) as archive:
+            with self._parse_archive(self.file) as archive:
                 yield archive
             return
-        with open_file(self.file) as f, self._archive(f) as archive:
+        with open_file(self.file) as f, self._parse_archive(f) as archive:
             yield archive
 
-    def _archive(self, f: BinaryIO) -> zipfile.ZipFile:
+    def _parse_archive(self, f: BinaryIO) -> zipfile.ZipFile:
         try:
             if f.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
-                raise BadInputs(f"{self.called} is no input file: it is one array, not an .npz of named arrays")
+                raise BadInputs(f"{self.called} is not an input file: it is one array, not an .npz of named arrays")
             f.seek(0)
             return zipfile.ZipFile(f)
         except BadInputs:
             raise
         except Exception as e:  # zipfile raises errors of half a dozen types on foreign bytes
-            raise BadInputs(f"{self.called} is no input file: it is no .npz of named arrays ({_line(e)})") from e
+            raise BadInputs(f"{self.called} is not an input file: it is no .npz of named arrays ({_describe_error(e)})") from e
 
     def _list_members(self, archive: zipfile.ZipFile) -> list[str]:
-        """The members' names, each once."""
-        found = [i.filename for i in archive.infolist()]
-        if len(found) > MOST_MEMBERS:
-            raise BadInputs(f"{self.called} is no input file: it has {len(found):,} members, more than {MOST_MEMBERS:,}")
-        twice = next((n for k, n in enumerate(found) if n in found[:k]), None) if len(set(found)) < len(found) else None
-        if twice is not None:
-            raise BadInputs(f"{self.called} is no input file: member {_escape(twice.removesuffix(_NPY))} is there twice")
-        odd = next((n for n in found if not n.endswith(_NPY) or set(n) & set("/\\\0\n\t")), None)
-        if odd is not None:
-            raise BadInputs(f"{self.called} is no input file: member {_escape(odd)} is no array")
-        return [n.removesuffix(_NPY) for n in found]
+        """Return the members' names. Raises BadInputs for duplicates, and names that no array has."""
+        names = [i.filename for i in archive.infolist()]
+        if len(names) > MOST_MEMBERS:
+            raise BadInputs(f"{self.called} is not an input file: it has {len(names):,} members, more than {MOST_MEMBERS:,}")
+        duplicate = next((n for k, n in enumerate(names) if n in names[:k]), None) if len(set(names)) < len(names) else None
+        if duplicate is not None:
+            raise BadInputs(f"{self.called} is not an input file: member {_escape(duplicate.removesuffix(_NPY))} occurs twice")
+        invalid_name = next((n for n in names if not n.endswith(_NPY) or set(n) & set("/\\\0\n\t")), None)
+        if invalid_name is not None:
+            raise BadInputs(f"{self.called} is not an input file: member {_escape(invalid_name)} is not an array")
+        return [n.removesuffix(_NPY) for n in names]
 
     def _check_member(self, archive: zipfile.ZipFile, name: str) -> MemberHeader:
+        """Read a member's header without its data. Raises BadInputs unless it declares a plain array of its file size."""
         info = archive.getinfo(name + _NPY)
         if info.flag_bits & _ENCRYPTED:
-            raise BadInputs(f"{self.called} is no input file: member {_escape(name)} is encrypted")
+            raise BadInputs(f"{self.called} is not an input file: member {_escape(name)} is encrypted")
         if info.compress_type not in _METHODS:
-            raise self._unreadable(name, f"compression method {info.compress_type} is none of an .npz")
-        with self._member(archive, name) as stream:
-            found, _, head = self._parse_header(name, stream)
-        if found.dtype.hasobject:
+            raise self._unreadable_error(name, f"expected compression store or deflate, got method {info.compress_type}")
+        with self._open_member(archive, name) as stream:
+            header, _, header_size = self._parse_header(name, stream)
+        if header.dtype.hasobject:
             raise BadInputs(
                 f"{self.called}: member {_escape(name)} holds Python objects; save numbers, or index values by {__name__}"
             )
-        if found.dtype.names or found.dtype.subdtype or min(found.shape, default=0) < 0:
-            raise self._unreadable(name, f"an array of {found.dtype} is none of numbers")
-        if info.file_size != head + found.nbytes:
-            said = f"{found.dtype} of shape {found.shape} has {head + found.nbytes:,}"
-            raise self._unreadable(name, f"it has {info.file_size:,} bytes, and {said}")
-        return found
+        if header.dtype.names or header.dtype.subdtype or min(header.shape, default=0) < 0:
+            raise self._unreadable_error(name, f"expected an array of numbers, got {header.dtype}")
+        if info.file_size != header_size + header.nbytes:
+            declared = f"{header.dtype} of shape {header.shape} has {header_size + header.nbytes:,}"
+            raise self._unreadable_error(name, f"it has {info.file_size:,} bytes, and {declared}")
+        return header
 
     @contextmanager
-    def _member(self, archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
-        """A member to be read; what is wrong with its bytes is said in our words."""
+    def _open_member(self, archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
+        """Open a member for reading; turn any error of its decoding into BadInputs."""
         try:
             with archive.open(name + _NPY) as stream:
                 yield stream
         except BadInputs:
             raise
-        except Exception as e:  # as above; NumPy, zlib and tokenize have more of them
-            raise self._unreadable(name, _line(e)) from e
+        except Exception as e:  # NumPy, zlib and tokenize raise further types
+            raise self._unreadable_error(name, _describe_error(e)) from e
 
     def _parse_header(self, name: str, stream: IO[bytes]) -> tuple[MemberHeader, bool, int]:
-        """Read a header: what it declares, True if columns come first, and its length in bytes."""
+        """Read a header. Return its declaration, True for column-major order, and its length in bytes."""
         start = stream.read(len(npy.MAGIC_PREFIX) + 2)
         if not start.startswith(npy.MAGIC_PREFIX):
-            raise BadInputs(f"{self.called} is no input file: member {_escape(name)} is no array")
+            raise BadInputs(f"{self.called} is not an input file: member {_escape(name)} is not an array")
         reader = _HEADERS.get(start[-2:])
         if reader is None:
-            raise self._unreadable(name, f"version {start[-2]}.{start[-1]} of .npy is not known")
+            raise self._unreadable_error(name, f"version {start[-2]}.{start[-1]} of .npy is not supported")
         shape, fortran, dtype = reader(stream)
         return MemberHeader(dtype, shape), fortran, stream.tell()
 
     def _read_array(self, name: str) -> Array:
-        with self._open() as archive, self._member(archive, name) as stream:
-            found, fortran, _ = self._parse_header(name, stream)
-            if found != self._members[name]:
-                raise self._unreadable(name, "it was changed while it was read")
-            flat = np.empty(math.prod(found.shape), found.dtype)
+        """Read a member's array. Raises BadInputs if it differs from its declaration."""
+        with self._open_archive() as archive, self._open_member(archive, name) as stream:
+            header, fortran, _ = self._parse_header(name, stream)
+            if header != self._members[name]:
+                raise self._unreadable_error(name, "it was changed while it was read")
+            flat = np.empty(math.prod(header.shape), header.dtype)
             if flat.nbytes:
-                _fill(stream, flat.view(np.uint8).data)
+                _read_exactly(stream, flat.view(np.uint8).data)
             if stream.read(1):
                 raise ValueError("it is longer than it says")
-        return flat.reshape(found.shape[::-1]).T if fortran else flat.reshape(found.shape)
+        return flat.reshape(header.shape[::-1]).T if fortran else flat.reshape(header.shape)
 
-    def _unreadable(self, name: str, why: str) -> BadInputs:
-        return BadInputs(f"{self.called} is no input file: member {_escape(name)} cannot be read: {why}")
+    def _unreadable_error(self, name: str, why: str) -> BadInputs:
+        return BadInputs(f"{self.called} is not an input file: member {_escape(name)} cannot be read: {why}")
 
 
-#: By the version that a member begins with; what is above these writes names of fields, and we have none.
+#: Version bytes of a `.npy` member -> reader of its header; later versions are for structured dtypes alone.
 _HEADERS = {b"\1\0": npy.read_array_header_1_0, b"\2\0": npy.read_array_header_2_0}
-#: Bytes of the word that says how to read a member, at most.
+#: Largest size of the name of an encoding, in bytes.
 _LONGEST_WORD = 4 * 64
-#: Bytes of a number as text, at most: Python reads no more digits.
+#: Largest size of a decimal number, in bytes: Python parses no more digits.
 _LONGEST_NUMBER = 4 * 4300
 
 
 def load(file: str | Path | BinaryIO) -> dict[str, Any]:
-    """All inputs of a file. Raises BadInputs on anything that is not one, and OSError."""
-    return dict(Inputs(file))
+    """Return all inputs of a file. Raises BadInputs for a file that is not an input file, and OSError."""
+    return dict(InputFile(file))
 
 
-def _fill(stream: IO[bytes], into: memoryview) -> None:
-    """Read exactly as many bytes. Raises EOFError if there are fewer."""
-    while into:
-        part = stream.read(min(len(into), 1 << 20))
-        if not part:
+def _read_exactly(stream: IO[bytes], rest: memoryview) -> None:
+    """Fill the buffer from a stream. Raises EOFError if the stream is too short."""
+    while rest:
+        data = stream.read(min(len(rest), 1 << 20))
+        if not data:
             raise EOFError("it is shorter than it says")
-        into[: len(part)] = part
-        into = into[len(part) :]
+        rest[: len(data)] = data
+        rest = rest[len(data) :]
 
 
-#: What is in the message of an error about a header that holds code: another address each time.
+#: Address in the error message about a header that holds code: it differs each time.
 _PARSED = re.compile(r"<[\w.]+ object at 0x")
 
 
-def _line(e: BaseException) -> str:
-    """An error in one line; one that names an object of Python's parser is about code in a header."""
+def _describe_error(e: BaseException) -> str:
+    """Describe an error in one line. An error that names an object of Python's parser is about code in a header."""
     if _PARSED.search(str(e)):
         return "expected a literal, got code"
-    return printable(str(e) or type(e).__name__).partition("\n")[0][:200]
+    return escape_unprintable(str(e) or type(e).__name__).partition("\n")[0][:200]
 
 
 def _escape(name: str) -> str:
     return quote_name(name)[:100]
 
 
-def _value(called: str, name: str, a: Array, word: str | None) -> Any:
-    if word is None:  # as NumPy has it
-        free = a.size == 1 and a.dtype.kind in "iu" and not _ARRAY_KEY.fullmatch(name)
-        return int(a.reshape(-1)[0]) if free else a
+def _decode_value(file: str, name: str, a: Array, encoding: str | None) -> Any:
+    if encoding is None:  # as NumPy has it
+        is_number = a.size == 1 and a.dtype.kind in "iu" and not _ARRAY_KEY.fullmatch(name)
+        return int(a.reshape(-1)[0]) if is_number else a
     try:
-        return _READ[word](a)
+        return _READ[encoding](a)
     except (ValueError, TypeError, IndexError) as e:
-        raise BadInputs(f"{called} cannot be read as {word}: {_line(e)}") from e
+        raise BadInputs(f"{file} cannot be read as {encoding}: {_describe_error(e)}") from e
 
 
-def _from_bits(word: str, a: Array) -> Array:
-    dtype, bits = FOREIGN[word]
+def _array_from_bits(encoding: str, a: Array) -> Array:
+    dtype, bits = FOREIGN[encoding]
     if a.dtype != bits:
         raise ValueError(f"its bits must be {bits}, got {a.dtype}")
-    found: Array = np.ascontiguousarray(a).view(dtype)
-    return found.reshape(a.shape)
+    array: Array = np.ascontiguousarray(a).view(dtype)
+    return array.reshape(a.shape)
 
 
-def _integers(a: Array) -> Array:
-    found = np.empty(a.size, object)
-    found[:] = [int(str(v)) for v in a.ravel()]
-    return found.reshape(a.shape)
+def _parse_integers(a: Array) -> Array:
+    numbers = np.empty(a.size, object)
+    numbers[:] = [int(str(v)) for v in a.ravel()]
+    return numbers.reshape(a.shape)
 
 
 _READ: dict[str, Any] = {
-    **{word: (lambda a, word=word: _from_bits(word, a)) for word in FOREIGN},
-    "index": _integers,
+    **{word: (lambda a, word=word: _array_from_bits(word, a)) for word in FOREIGN},
+    "index": _parse_integers,
     "int": lambda a: int(str(a.reshape(-1)[0])),
 }

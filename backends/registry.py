@@ -1,11 +1,11 @@
 """Backends by name: the built-in ones, and those that installed packages register in the entry point group `uops.backends`.
 
-A registered object is called without arguments (options aside) and gives a `Backend`; usually it is the class itself.
-`module:attribute` names an object that is not registered, for a backend that is still being written.
+A registered object is called with the options alone and returns a `Backend`; usually it is the class itself. `module:attribute`
+names an object that is not registered, for a backend under development.
 
-`locate` says where a backend is and imports nothing. `factory` and `get` import it into this process: for a program that wants it
-there, and for the worker processes in which the command line loads what is foreign. Whatever foreign code raises meanwhile is
-BrokenBackend, SystemExit included.
+`locate_factory` finds a backend without importing it. `import_factory` and `create_backend` import it into this process: use them
+in a program that wants it there, and in the worker processes where the command line loads foreign code. Any exception of foreign
+code, SystemExit included, becomes BrokenBackend.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple, TypeVar
 
 from uops.backends.contract import Backend, Capabilities, CompilerBackend
-from uops.backends.worker.frames import BadFrame, describe, one_line
+from uops.backends.worker.frames import BadFrame, describe_exception, one_line
 from uops.spec.errors import UopsError
 from uops.spec.suggest import suggest_names
 from uops.spec.untrusted import quote_name
 
 T = TypeVar("T")
 GROUP = "uops.backends"
-#: Loaded on use, so that a backend's dependencies are imported only by who asks for it.
+#: Name -> factory, imported on use, so that a backend's dependencies load only with it.
 BUILT_IN = {
     "llvm": "uops.backends.llvm.backend:LlvmBackend",
     "c": "uops.backends.c.backend:CBackend",
@@ -37,31 +37,31 @@ BUILT_IN = {
     "tinygrad": "uops.backends.tinygrad.adapter:Tinygrad",
     "tinygrad-x86": "uops.backends.tinygrad.adapter:TinygradX86",
 }
-#: Built-in ones that load a package under test, which is as foreign as what is registered.
+#: Built-in backends that load a package under test, which is foreign code like a registered backend.
 _SUBJECTS = frozenset({"tinygrad", "tinygrad-x86"})
 _TARGET = re.compile(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(?:\[.*\])?\s*")
-#: Characters of a version, at most.
+#: Largest length of a version, in characters.
 MOST_VERSION = 1000
 
 
 class UnknownBackend(UopsError, LookupError):
-    """No backend has the name."""
+    """No backend has the requested name."""
 
 
 class BrokenBackend(UopsError):
-    """A registered backend cannot be loaded, or is none."""
+    """A registered backend cannot be loaded, or is not a backend."""
 
 
 class FactoryPath(NamedTuple):
-    """The module and attribute of the object that makes a backend."""
+    """The module and the attribute of a backend's factory."""
 
     module: str
     attribute: str
 
 
 @dataclass(frozen=True, slots=True)
-class Introduction:
-    """The name, version and capabilities that a backend gives; `compiles` if it is a target of `uops.compiler`."""
+class BackendInfo:
+    """A backend's own name, version and capabilities; `compiles` is true for a target of `uops.compiler`."""
 
     name: str
     version: str
@@ -69,107 +69,112 @@ class Introduction:
     compiles: bool
 
     def to_json(self) -> dict[str, Any]:
+        """Return the greeting of a worker process as JSON."""
         return {"name": self.name, "ready": self.version, "declared": self.capabilities.to_json(), "compiles": self.compiles}
 
     @classmethod
-    def of_json(cls, found: dict[str, Any]) -> Introduction:
-        """Read what `to_json` gave, whoever wrote it. Raises BadFrame."""
-        name, version, compiles = found.get("name"), found.get("ready"), found.get("compiles")
+    def of_json(cls, greeting: dict[str, Any]) -> BackendInfo:
+        """Read the JSON of `to_json`, which other code may have written. Raises BadFrame."""
+        name, version, compiles = greeting.get("name"), greeting.get("ready"), greeting.get("compiles")
         if not (isinstance(name, str) and isinstance(version, str) and isinstance(compiles, bool)):
-            raise BadFrame("the process does not say which backend it has")
+            raise BadFrame("the process does not give its backend's name, version and kind")
         try:
-            return cls(name, version, Capabilities.of_json(found["declared"]), compiles)
+            return cls(name, version, Capabilities.of_json(greeting["declared"]), compiles)
         except (LookupError, TypeError, ValueError, AttributeError) as e:
-            raise BadFrame(f"the process does not say what its backend can do: {describe(e)}") from None
+            raise BadFrame(f"the process does not give its backend's capabilities: {describe_exception(e)}") from None
 
 
 def names() -> tuple[str, ...]:
-    """Every registered name, built-in ones first."""
-    return (*BUILT_IN, *sorted(set(_entries()) - set(BUILT_IN)))
+    """Return every registered name, built-in ones first."""
+    return (*BUILT_IN, *sorted(set(_list_entry_points()) - set(BUILT_IN)))
 
 
 def is_foreign(name: str) -> bool:
-    """Return True if the backend, or what it loads, is somebody else's code."""
+    """Return True if the backend, or the package that it loads, is foreign code."""
     return name not in BUILT_IN or name in _SUBJECTS
 
 
-def locate(name: str) -> FactoryPath:
-    """The place of the backend called `name`; nothing is imported. Raises UnknownBackend or BrokenBackend."""
-    entry = None if name in BUILT_IN else _entries().get(name)
+def locate_factory(name: str) -> FactoryPath:
+    """Return the module and attribute of a backend's factory, without importing it. Raises UnknownBackend or BrokenBackend."""
+    entry = None if name in BUILT_IN else _list_entry_points().get(name)
     target = BUILT_IN.get(name) or (entry.value if entry else name if ":" in name else None)
     if target is None:
-        known = ", ".join(map(quote_name, names()))
-        raise UnknownBackend(f"no backend is called {name!r}; known: {known} (or module:attribute){suggest_names(name, names())}")
-    found = _TARGET.fullmatch(target)
-    if found is None or not all(part.isidentifier() for word in found.groups() for part in word.split(".")):
-        told = "" if target == name else f" ({target!r})"
-        raise BrokenBackend(
-            f"backend {name!r}{told} cannot be loaded: expected module:attribute, such as mine:Backend for the class Backend"
-            f" of mine.py here{suggest_names(name, names())}"
+        known_names = ", ".join(map(quote_name, names()))
+        raise UnknownBackend(
+            f"no backend is called {name!r}; known: {known_names} (or module:attribute){suggest_names(name, names())}"
         )
-    return FactoryPath(*found.groups())
+    match = _TARGET.fullmatch(target)
+    if match is None or not all(part.isidentifier() for word in match.groups() for part in word.split(".")):
+        shown_target = "" if target == name else f" ({target!r})"
+        raise BrokenBackend(
+            f"backend {name!r}{shown_target} cannot be loaded: expected module:attribute, such as mine:Backend for the class"
+            f" Backend of mine.py here{suggest_names(name, names())}"
+        )
+    return FactoryPath(*match.groups())
 
 
-def get(name: str, **options: Any) -> Backend:
-    """The backend called `name`. Raises UnknownBackend or BrokenBackend; `options` go to its factory."""
-    make = factory(name)
-    with _foreign_code(f"backend {name!r} cannot be made", unless=Exception if options else UopsError):
+def create_backend(name: str, **options: Any) -> Backend:
+    """Create a backend by name; `options` go to its factory. Raises UnknownBackend or BrokenBackend."""
+    make = import_factory(name)
+    with _wrap_foreign_errors(f"backend {name!r} cannot be made", unless=Exception if options else UopsError):
         backend = make(**options)
     if not isinstance(backend, Backend):
         raise BrokenBackend(f"backend {name!r} gave a {type(backend).__name__}, which is no uops.backends.contract.Backend")
     return backend
 
 
-def introduce(name: str, backend: Backend) -> Introduction:
-    """Ask the backend called `name` for its Introduction. Raises BrokenBackend."""
-    own = getattr(backend, "name", name)
-    known = quote_name(own) if isinstance(own, str) else name
-    return Introduction(known, version(name, backend), declared(name, backend), isinstance(backend, CompilerBackend))
+def describe_backend(name: str, backend: Backend) -> BackendInfo:
+    """Ask a backend for its BackendInfo. Raises BrokenBackend."""
+    own_name = getattr(backend, "name", name)
+    printable_name = quote_name(own_name) if isinstance(own_name, str) else name
+    version, capabilities = query_version(name, backend), query_capabilities(name, backend)
+    return BackendInfo(printable_name, version, capabilities, isinstance(backend, CompilerBackend))
 
 
-def declared(name: str, backend: Backend) -> Capabilities:
-    """What the backend called `name` says that it can do. Raises BrokenBackend where it does not say so."""
-    found = _told(name, "capabilities", backend.capabilities, Capabilities)
-    with _foreign_code(f"backend {name!r}: capabilities() gave fields of wrong types"):
-        Capabilities.of_json(found.to_json())
-    return found
+def query_capabilities(name: str, backend: Backend) -> Capabilities:
+    """Return a backend's declared capabilities. Raises BrokenBackend where it declares none or malformed ones."""
+    capabilities = _call_checked(name, "capabilities", backend.capabilities, Capabilities)
+    with _wrap_foreign_errors(f"backend {name!r}: capabilities() gave fields of wrong types"):
+        Capabilities.of_json(capabilities.to_json())
+    return capabilities
 
 
-def version(name: str, backend: Backend) -> str:
-    """What the backend called `name` says that it is, safe to print. Raises BrokenBackend."""
-    found = quote_name(_told(name, "version", backend.version, str))
-    if len(found) > MOST_VERSION:
-        raise BrokenBackend(f"backend {name!r}: version() gave {len(found):,} characters, expected at most {MOST_VERSION:,}")
-    return found
+def query_version(name: str, backend: Backend) -> str:
+    """Return a backend's version, safe to print. Raises BrokenBackend."""
+    text = quote_name(_call_checked(name, "version", backend.version, str))
+    if len(text) > MOST_VERSION:
+        raise BrokenBackend(f"backend {name!r}: version() gave {len(text):,} characters, expected at most {MOST_VERSION:,}")
+    return text
 
 
-def _told(name: str, what: str, ask: Callable[[], object], kind: type[T]) -> T:
-    with _foreign_code(f"backend {name!r}: {what}() raised"):
-        found = ask()
-    if not isinstance(found, kind):
-        with _foreign_code(f"backend {name!r}: {what}() gave what cannot be shown"):
-            told = one_line(repr(found))
-        raise BrokenBackend(f"backend {name!r}: {what}() gave {told}, expected a {kind.__name__}")
-    return found
+def _call_checked(name: str, method_name: str, method: Callable[[], object], kind: type[T]) -> T:
+    """Call a method of a backend and check the type of its result. Raises BrokenBackend."""
+    with _wrap_foreign_errors(f"backend {name!r}: {method_name}() raised"):
+        value = method()
+    if not isinstance(value, kind):
+        with _wrap_foreign_errors(f"backend {name!r}: {method_name}() gave a value without a repr"):
+            shown_value = one_line(repr(value))
+        raise BrokenBackend(f"backend {name!r}: {method_name}() gave {shown_value}, expected a {kind.__name__}")
+    return value
 
 
-def factory(name: str) -> Callable[..., object]:
-    """What makes the backend called `name`; its module is imported. Raises UnknownBackend or BrokenBackend."""
-    module, attribute = locate(name)
-    told = "" if f"{module}:{attribute}" == name else f" ({module}:{attribute})"
-    with _foreign_code(f"backend {name!r}{told} cannot be loaded", hint=suggest_names(name, names())):
-        found: Any = import_module(module)
+def import_factory(name: str) -> Callable[..., object]:
+    """Import a backend's module and return its factory. Raises UnknownBackend or BrokenBackend."""
+    module, attribute = locate_factory(name)
+    shown_path = "" if f"{module}:{attribute}" == name else f" ({module}:{attribute})"
+    with _wrap_foreign_errors(f"backend {name!r}{shown_path} cannot be loaded", hint=suggest_names(name, names())):
+        attribute_value: Any = import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
-    if not callable(found):
-        raise BrokenBackend(f"backend {name!r}{told} is not callable")
-    make: Callable[..., object] = found
+            attribute_value = getattr(attribute_value, part)
+    if not callable(attribute_value):
+        raise BrokenBackend(f"backend {name!r}{shown_path} is not callable")
+    make: Callable[..., object] = attribute_value
     return make
 
 
 @contextmanager
-def _foreign_code(what: str, unless: type[Exception] | tuple[()] = (), hint: str = "") -> Iterator[None]:
-    """Turn whatever foreign code raises into BrokenBackend, but Ctrl-C and `unless`."""
+def _wrap_foreign_errors(failure: str, unless: type[Exception] | tuple[()] = (), hint: str = "") -> Iterator[None]:
+    """Turn any exception of foreign code into BrokenBackend, except Ctrl-C and `unless`."""
     try:
         yield
     except KeyboardInterrupt:
@@ -177,9 +182,10 @@ def _foreign_code(what: str, unless: type[Exception] | tuple[()] = (), hint: str
     except BaseException as e:
         if isinstance(e, unless):
             raise
-        words = describe(e) + hint
-        raise BrokenBackend(f"{what} {words}" if what.endswith("raised") else f"{what}: {words}") from e
+        reason = describe_exception(e) + hint
+        raise BrokenBackend(f"{failure} {reason}" if failure.endswith("raised") else f"{failure}: {reason}") from e
 
 
-def _entries() -> dict[str, EntryPoint]:
+def _list_entry_points() -> dict[str, EntryPoint]:
+    """Return the registered entry points by name."""
     return {e.name: e for e in entry_points(group=GROUP)}

@@ -1,18 +1,17 @@
-"""What compiling costs: processor time by pass, beside tinygrad's own Python, and the encoder's first result beside jax.jit.
+"""Cost of compiling: processor time by pass, beside tinygrad's own Python, and the encoder's first result beside jax.jit.
 
     python bench/compile_time.py [NAME...] [--python PYTHON] [--rounds N] [--graphs N] [--json FILE]
 
-Every figure is one of a new process, after imports and without any cache; processes of the peers stand between ours, and the least
+Every figure is from a new process, after imports and without any cache. Processes of the peers alternate with ours, and the least
 of `--rounds` is shown. `ours` is capture and all passes, without the native compiler (`native`) and without linking (`load`).
 tinygrad's figure is the Python part of its schedule and code generation for the same workload, serially, on its clang backend.
-`--python` runs the peers (an environment with the extra `bench`); one that cannot be imported is named as absent.
+`--python` runs the peers (an environment with the extra `bench`); a peer that cannot be imported is listed as absent.
 
-Small graphs: `random` is the mean over graphs of the generator with 12 live nodes (those of `interp_speed.py`), `chain` over
-chains of 12 elementwise operations on 1000 floats, each with other constants; all in one process, after one other graph. The median
-is shown beside the mean, which what else a machine does makes larger.
+Small graphs: `random` is the mean over graphs of the generator with 12 live nodes (as in `interp_speed.py`). `chain` is the mean
+over chains of 12 elementwise operations on 1000 floats, each with other constants. All are compiled in one process, after one
+other graph. The median stands beside the mean, which other work of the machine increases.
 
-First result: from the operands in memory to the result in memory, the expression and the run included, as wall and as processor
-time.
+First result: from the operands in memory to the result in memory, expression and run included, as wall and as processor time.
 """
 
 from __future__ import annotations
@@ -34,49 +33,51 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "peers"))
 
 NAMES = ("gemm-512", "softmax", "layernorm", "encoder")
+#: Least ratio of tinygrad's time to ours, and most milliseconds for a small graph.
 BAR, SMALL_MS = 5.0, 2.5
 clock = time.process_time
 Figures = dict[str, Any]
 
 
-# In processes of their own
+# In processes of their own: imports are late, since the harness needs none of them
 
 
-def lowered(graph: Any, target: Any) -> Figures:
-    """Seconds by pass, the native compiler apart."""
+def time_passes(graph: Any, target: Any) -> Figures:
+    """Return the seconds of each pass; those of the native compiler are apart."""
     from uops.backends.llvm import binding
     from uops.compiler.config import Config
-    from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
+    from uops.compiler.pipeline import PIPELINE, LoweringState, run_pass
 
     native, compile_object = [0.0], binding.compile_object
 
-    def timed(*arguments: Any) -> bytes:
+    def compile_object_timed(*arguments: Any) -> bytes:
         start = clock()
         try:
             return compile_object(*arguments)
         finally:
             native[0] += clock() - start
 
-    binding.compile_object = timed
-    state, found = Lowering(target, Config(reuse=False)), {}
+    binding.compile_object = compile_object_timed
+    state, seconds_of = LoweringState(target, Config(reuse=False)), {}
     for p in PIPELINE:
         start, before = clock(), native[0]
         graph = run_pass(p, graph, state)
-        found[p.name] = clock() - start - (native[0] - before)
+        seconds_of[p.name] = clock() - start - (native[0] - before)
     binding.compile_object = compile_object
-    programs = list(dict.fromkeys(c.src[0] for c in graph.src))
+    programs = list(dict.fromkeys(call.body for call in graph.instructions))
     start = clock()
-    kernels = [target.load(p.src[2].arg.data) for p in programs]
+    kernels = [target.load(p.binary.arg.data) for p in programs]
     load = clock() - start
-    return {"passes": found, "native": native[0], "load": load, "kernels": len(graph.src), "compiled": len(kernels)}
+    return {"passes": seconds_of, "native": native[0], "load": load, "kernels": len(graph.src), "compiled": len(kernels)}
 
 
-def total(found: Figures) -> float:
-    return float(sum(found["passes"].values()))
+def total_pass_seconds(figures: Figures) -> float:
+    """Return the seconds of all passes."""
+    return float(sum(figures["passes"].values()))
 
 
-def workload(name: str) -> Figures:
-    """One workload, first in its process."""
+def measure_workload(name: str) -> Figures:
+    """Time the passes for a workload, the first compiled in its process."""
     from workloads import build
 
     from uops.backends.llvm.target import LlvmTarget
@@ -87,13 +88,13 @@ def workload(name: str) -> Figures:
     start = clock()
     graph = capture(instance.output).graph
     captured = clock() - start
-    found = lowered(graph, target)
-    found["passes"] = {"capture": captured, **found["passes"]}
-    return found
+    figures = time_passes(graph, target)
+    figures["passes"] = {"capture": captured, **figures["passes"]}
+    return figures
 
 
-def chain(k: int) -> Any:
-    """A chain of 12 elementwise operations on 1000 floats."""
+def build_elementwise_chain(k: int) -> Any:
+    """Return a chain of 12 elementwise operations on 1000 floats, with constants of its own."""
     from uops.spec.ir import build as b
     from uops.spec.ir import dtypes as dt
 
@@ -107,125 +108,140 @@ def chain(k: int) -> Any:
     return u
 
 
-def compiled(graph: Any) -> bool:
-    """Whether the compiler takes the graph: it is on one device."""
+def is_single_device(graph: Any) -> bool:
+    """Return True if the compiler accepts the graph: it is on one device."""
     from uops.spec.ir.node import toposort
 
     return not any(isinstance(u.device, tuple) for u in toposort(graph))
 
 
-def small(kind: str, count: int) -> Figures:
-    """The mean over `count` graphs, after one other."""
-    from interp_speed import cases
+def measure_small_graphs(kind: str, count: int) -> Figures:
+    """Return the means over `count` graphs, after one other graph."""
+    from interp_speed import generate_cases
 
     from uops.backends.llvm.target import LlvmTarget
 
     target = LlvmTarget()
     graphs = (
-        [c.graph for c in cases(0, 2 * count) if compiled(c.graph)] if kind == "random" else [chain(k) for k in range(count + 1)]
+        [c.graph for c in generate_cases(0, 2 * count) if is_single_device(c.graph)]
+        if kind == "random"
+        else [build_elementwise_chain(k) for k in range(count + 1)]
     )
-    lowered(graphs[0], target)
+    time_passes(graphs[0], target)
     gc.collect()
-    found = [lowered(g, target) for g in graphs[1 : count + 1]]
-    mean: Figures = {k: sum(f[k] for f in found) / count for k in ("native", "load", "kernels", "compiled")}
-    mean["passes"] = {p: sum(f["passes"][p] for f in found) / count for p in found[0]["passes"]}
-    mean["median"], mean["worst"] = median(map(total, found)), max(map(total, found))
+    figures = [time_passes(g, target) for g in graphs[1 : count + 1]]
+    mean: Figures = {k: sum(f[k] for f in figures) / count for k in ("native", "load", "kernels", "compiled")}
+    mean["passes"] = {p: sum(f["passes"][p] for f in figures) / count for p in figures[0]["passes"]}
+    mean["median"], mean["worst"] = median(map(total_pass_seconds, figures)), max(map(total_pass_seconds, figures))
     return mean
 
 
-def first(name: str) -> Figures:
-    """The first result of a workload."""
+def measure_first_result(name: str) -> Figures:
+    """Time the first result of a workload."""
     from workloads import build
 
     import uops
 
     build(name)  # the small sizes: imports
-    uops.backends.registry.get("llvm")
+    uops.backends.registry.create_backend("llvm")
     operands = [t.numpy() for t in build(name, full=True).inputs]
     from uops_peer import TABLE
 
     tensors = [uops.Tensor.from_numpy(a) for a in operands]
-    return elapsed(lambda: TABLE[name](*tensors).numpy())
+    return time_action(lambda: TABLE[name](*tensors).numpy())
 
 
-def elapsed(action: Callable[[], Any]) -> Figures:
+def time_action(action: Callable[[], Any]) -> Figures:
+    """Return the wall and processor seconds of an action."""
     gc.collect()
     wall, cpu = time.perf_counter(), clock()
     action()
     return {"wall": time.perf_counter() - wall, "cpu": clock() - cpu}
 
 
-ONE: dict[str, Callable[..., Figures]] = {"workload": workload, "small": lambda k, n: small(k, int(n)), "first": first}
+ONE: dict[str, Callable[..., Figures]] = {
+    "workload": measure_workload,
+    "small": lambda k, n: measure_small_graphs(k, int(n)),
+    "first": measure_first_result,
+}
 
 
 # The harness
 
 
-def asked(python: str, *arguments: object, **environment: str) -> Figures:
-    """What another process answers with its last line; why it gives none under `absent`."""
-    done = subprocess.run(
+def run_and_parse_json(python: str, *arguments: object, **environment: str) -> Figures:
+    """Run another process and return the JSON of its last line, or the reason under `absent` if it fails."""
+    process = subprocess.run(
         [python, *map(str, arguments)], capture_output=True, text=True, check=False, env={**os.environ, **environment}
     )
-    if done.returncode:
-        return {"absent": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    if process.returncode:
+        return {"absent": (process.stderr.strip().splitlines() or ["no reason given"])[-1]}
+    return dict(json.loads(process.stdout.splitlines()[-1]))
 
 
-def ours(*arguments: object) -> Figures:
-    return asked(sys.executable, __file__, "--one", *arguments, UOPS_CACHE="0", UOPS_VERIFY="0")
+def run_ours(*arguments: object) -> Figures:
+    """Run one measurement of this file in a new process."""
+    return run_and_parse_json(sys.executable, __file__, "--one", *arguments, UOPS_CACHE="0", UOPS_VERIFY="0")
 
 
-def least(found: list[Figures], key: Callable[[Figures], float]) -> Figures:
-    there = [f for f in found if "absent" not in f]
-    return min(there, key=key) if there else found[0]
+def pick_least(figures: list[Figures], key: Callable[[Figures], float]) -> Figures:
+    """Return the least of the figures that are not absent."""
+    present = [f for f in figures if "absent" not in f]
+    return min(present, key=key) if present else figures[0]
 
 
-def compared(name: str, python: str, rounds: int) -> Figures:
-    """Ours and tinygrad's in turn."""
-    from protocol import write
+def compare_with_tinygrad(name: str, python: str, rounds: int) -> Figures:
+    """Measure ours and tinygrad's passes in turn."""
+    from protocol import write_operands
     from workloads import build
 
     mine, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder), [t.numpy() for t in build(name, full=True).inputs])
+        write_operands(Path(folder), [t.numpy() for t in build(name, full=True).inputs])
         for _ in range(rounds):
-            mine.append(ours("workload", name))
-            theirs.append(asked(python, HERE / "peers" / "compile_tinygrad.py", name, folder, DEV="CPU", CCACHE="0", PARALLEL="0"))
-    return {"ours": least(mine, total), "tinygrad": least(theirs, lambda f: f["schedule"] + f["codegen"])}
+            mine.append(run_ours("workload", name))
+            theirs.append(
+                run_and_parse_json(
+                    python, HERE / "peers" / "compile_tinygrad.py", name, folder, DEV="CPU", CCACHE="0", PARALLEL="0"
+                )
+            )
+    return {"ours": pick_least(mine, total_pass_seconds), "tinygrad": pick_least(theirs, lambda f: f["schedule"] + f["codegen"])}
 
 
-def firsts(python: str, rounds: int) -> Figures:
-    """The encoder, ours and jax.jit in turn."""
-    from protocol import write
+def compare_first_results(python: str, rounds: int) -> Figures:
+    """Measure the encoder's first result, ours and jax.jit's in turn."""
+    from protocol import write_operands
     from workloads import build
 
-    found: dict[str, list[Figures]] = {"ours": [], "jax": []}
+    figures: dict[str, list[Figures]] = {"ours": [], "jax": []}
     with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder), [t.numpy() for t in build("encoder", full=True).inputs])
+        write_operands(Path(folder), [t.numpy() for t in build("encoder", full=True).inputs])
         for _ in range(rounds):
-            found["ours"].append(ours("first", "encoder"))
-            found["jax"].append(asked(python, HERE / "peers" / "compile_jax.py", "encoder", folder))
-    return {peer: least(runs, lambda f: f["wall"]) for peer, runs in found.items()}
+            figures["ours"].append(run_ours("first", "encoder"))
+            figures["jax"].append(run_and_parse_json(python, HERE / "peers" / "compile_jax.py", "encoder", folder))
+    return {peer: pick_least(runs, lambda f: f["wall"]) for peer, runs in figures.items()}
 
 
-def spelt(found: Figures) -> str:
-    return " ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in found["passes"].items())
+def format_passes(figures: Figures) -> str:
+    """Return the milliseconds of each pass as text."""
+    return " ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in figures["passes"].items())
 
 
-def show(name: str, found: Figures) -> None:
-    mine, theirs = found["ours"], found["tinygrad"]
+def print_comparison(name: str, figures: Figures) -> None:
+    """Print one workload, ours beside tinygrad's."""
+    mine, theirs = figures["ours"], figures["tinygrad"]
     if "absent" in mine:
         print(f"{name}: {mine['absent']}")
         return
-    line = f"{name:10} ours {1e3 * total(mine):7.1f} ms  native {1e3 * mine['native']:6.1f}  load {1e3 * mine['load']:5.1f}"
-    line += f"  kernels {mine['kernels']}/{mine['compiled']}"
+    line = f"{name:10} ours {1e3 * total_pass_seconds(mine):7.1f} ms  native {1e3 * mine['native']:6.1f}"
+    line += f"  load {1e3 * mine['load']:5.1f}  kernels {mine['kernels']}/{mine['compiled']}"
     if "absent" in theirs:
         line += f"  tinygrad: {theirs['absent']}"
     else:
         python = theirs["schedule"] + theirs["codegen"]
         line += f"  tinygrad {1e3 * python:7.1f} ms, kernels {theirs['kernels']}/{theirs['compiled']}"
-        line += f"  ratio {python / total(mine):5.1f} (bar {BAR:.0f})"
-    print(line + "\n" + " " * 11 + spelt(mine), flush=True)
+        line += f"  ratio {python / total_pass_seconds(mine):5.1f} (bar {BAR:.0f})"
+    print(line + "\n" + " " * 11 + format_passes(mine), flush=True)
 
 
 def main() -> None:
@@ -243,24 +259,27 @@ def main() -> None:
     results: Figures = {}
     for name in options.names:
         if name in ("random", "chain"):
-            mine = least([ours("small", name, options.graphs) for _ in range(options.rounds)], total)
+            mine = pick_least([run_ours("small", name, options.graphs) for _ in range(options.rounds)], total_pass_seconds)
             results[name] = mine
             if "absent" in mine:
                 print(f"{name}: {mine['absent']}")
                 continue
-            line = f"{name:10} ours {1e3 * total(mine):7.2f} ms a graph (bar {SMALL_MS})"
+            line = f"{name:10} ours {1e3 * total_pass_seconds(mine):7.2f} ms a graph (bar {SMALL_MS})"
             line += f", median {1e3 * mine['median']:.2f}, worst {1e3 * mine['worst']:.1f}"
-            print(f"{line}  native {1e3 * mine['native']:.1f}  load {1e3 * mine['load']:.1f}\n{' ' * 11}{spelt(mine)}", flush=True)
+            print(
+                f"{line}  native {1e3 * mine['native']:.1f}  load {1e3 * mine['load']:.1f}\n{' ' * 11}{format_passes(mine)}",
+                flush=True,
+            )
         elif name == "first":
-            results[name] = firsts(options.python, options.rounds)
+            results[name] = compare_first_results(options.python, options.rounds)
             for peer, f in results[name].items():
                 print(
                     f"first      {peer:5} "
                     + (f["absent"] if "absent" in f else f"wall {f['wall']:.2f} s  processor {f['cpu']:.2f} s")
                 )
         else:
-            results[name] = compared(name, options.python, options.rounds)
-            show(name, results[name])
+            results[name] = compare_with_tinygrad(name, options.python, options.rounds)
+            print_comparison(name, results[name])
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

@@ -1,11 +1,10 @@
-"""docs/performance.md: every measurement of this folder that stands beside a peer, run now and written down.
+"""Generator of docs/performance.md: runs every measurement of this folder that has a peer, and writes the results.
 
     python bench/document.py [--python PYTHON] [--output FILE] [--peers P,...] [--rounds R] [--seconds S]
                              [SECTION...]
 
-Each section is the output of one script, with the command that gave it. `--python` runs the peers (an environment with the extra
-`bench`). Sections that are not asked for keep what the file says of them; so does a section whose script failed, and the failure
-is the exit status.
+Each section is the output of one script, with its command. `--python` runs the peers (an environment with the extra `bench`).
+Sections that are not named keep their text. So does a section whose script fails, and the failure is the exit status.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ time, 2.5 ms for a small graph, the first result of the encoder no later than ja
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, what to read off, and the script with its arguments."""
+    """One section of the document: its heading, how to read it, and the script with its arguments."""
 
     title: str
     text: str
@@ -37,17 +36,17 @@ class Section:
     blocks: bool = False  # of bench/performance.py, which takes --rounds and --seconds
     peers: bool = True
 
-    def run(self, python: str, rounds: int, seconds: float, peers: str | None) -> str:
-        """The section's text. Raises CalledProcessError."""
+    def run_script(self, python: str, rounds: int, seconds: float, peers: str | None) -> str:
+        """Run the script and return the section's text. Raises CalledProcessError."""
         timing = ("--rounds", str(rounds), "--seconds", str(seconds)) if self.blocks else ()
         timing += ("--peers", peers) if self.blocks and peers else ()
         argv = (*self.command, *timing)
         print(f"{self.title}: python {shlex.join(argv)}", file=sys.stderr, flush=True)
         added = ("--python", python) if self.peers else ()
-        found = subprocess.run(
+        output = subprocess.run(
             [sys.executable, *argv, *added], cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True
         ).stdout
-        body = found.strip() if self.blocks else f"```\n{found.rstrip()}\n```"
+        body = output.strip() if self.blocks else f"```\n{output.rstrip()}\n```"
         return f"## {self.title}\n\n{self.text}\n\n`python {shlex.join(argv)}`\n\n{body}\n"
 
 
@@ -86,8 +85,8 @@ SECTIONS = {
 }
 
 
-def kept(path: Path) -> dict[str, str]:
-    """The sections that a file has, by title."""
+def read_sections(path: Path) -> dict[str, str]:
+    """Return the sections of a file, by title."""
     text = path.read_text() if path.exists() else ""
     return {m[1]: m[0].rstrip() + "\n" for m in re.finditer(r"^## (.+?)\n.*?(?=^## |\Z)", text, re.M | re.S)}
 
@@ -103,14 +102,14 @@ def main() -> None:
     o = parser.parse_args()
     if unknown := [n for n in o.sections if n not in SECTIONS]:
         parser.error(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
-    found, failed = kept(o.output), []
+    texts, failed = read_sections(o.output), []
     for name in o.sections or SECTIONS:
         section = SECTIONS[name]
         try:
-            found[section.title] = section.run(o.python, o.rounds, o.seconds, o.peers)
+            texts[section.title] = section.run_script(o.python, o.rounds, o.seconds, o.peers)
         except subprocess.CalledProcessError:
             failed.append(name)
-        o.output.write_text("\n".join([HEAD, *(found[s.title] for s in SECTIONS.values() if s.title in found)]))
+        o.output.write_text("\n".join([HEAD, *(texts[s.title] for s in SECTIONS.values() if s.title in texts)]))
     if failed:
         sys.exit(f"no figures for {', '.join(failed)}")
 

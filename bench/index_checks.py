@@ -1,12 +1,12 @@
-"""What it costs to check indices that are data, in one run.
+"""Cost of checking indices that are data, in one run.
 
     OPENBLAS_NUM_THREADS=1 python bench/index_checks.py [--backend B] [--seconds S]
 
-*gather* is that workload of `bench/workloads.py` at full size: rows of a table. *elements* picks a million single elements of as
-many, where an index costs as much as what it names. Indices are *copied* into a Tensor, which remembers their range; *shared* with
-an array, so that each call looks at them; *computed*, so that the program looks at them; or computed in the body of a `@function`,
-*called*. A call is what a user writes, from `table.take(index, 0)` to the array: `unchecked=True` or not, in turns. Per case the
-lower quartile of the times of each, their difference, and that as a share.
+*gather* is that workload of `bench/workloads.py` at full size: rows of a table. *elements* takes a million single elements of as
+many, where an index costs as much as the element. Indices are *copied* into a Tensor, which memoizes their range; *shared* with an
+array, so that each call checks them; *computed*, so that the program checks them; or computed in the body of a `@function`
+(*called*). A call is what a user writes, from `table.take(index, 0)` to the array, alternately with and without `unchecked=True`.
+The table has the lower quartile of both times, their difference, and the difference as a share.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ INDICES: dict[str, Callable[[Any], Tensor]] = {
 }
 
 
-def pick(table: Tensor, index: Tensor, kind: str) -> Call:
-    """One call; the program is compiled by the first."""
+def make_take_call(table: Tensor, index: Tensor, kind: str) -> Call:
+    """Return a function that takes elements and realizes them; its first call compiles the program."""
 
     def take(t: Tensor, i: Tensor, unchecked: bool) -> Tensor:
         return t.take(i if kind in ("copied", "shared") else i * 3 // 3, 0, unchecked=unchecked)
@@ -43,8 +43,8 @@ def pick(table: Tensor, index: Tensor, kind: str) -> Call:
     return lambda unchecked: take(table, index, unchecked).realize()
 
 
-def quartiles(call: Call, seconds: float) -> tuple[float, float]:
-    """The lower quartile of the seconds of a call with checks, and without."""
+def time_lower_quartiles(call: Call, seconds: float) -> tuple[float, float]:
+    """Return the lower quartile of the seconds of a call with checks, and without."""
     spent: dict[bool, list[float]] = {False: [], True: []}
     for unchecked in spent:
         call(unchecked)
@@ -70,7 +70,7 @@ def main() -> None:
         for name, (shape, count) in {"gather": ((rows, columns), taken), "elements": ((1_000_000,), 1_000_000)}.items():
             table, index = Tensor(rng.standard_normal(shape, np.float32)), rng.integers(0, shape[0], count).astype(np.int32)
             for kind, make in INDICES.items():
-                checked, plain = quartiles(pick(table, make(index), kind), options.seconds)
+                checked, plain = time_lower_quartiles(make_take_call(table, make(index), kind), options.seconds)
                 more = checked - plain
                 times = "  ".join(f"{t * 1e6:8.1f} us" for t in (checked, plain, more))
                 print(f"{name:9} {kind:9} {times} {more / plain:7.1%}", flush=True)

@@ -1,6 +1,7 @@
-"""Programs whose addresses are index expressions, in what both Tensor front ends understand: `programs(seed)`.
+"""Programs whose addresses are index expressions, in the subset common to both Tensor front ends.
 
-A program is (family, shapes of its operands, Python text of an expression of `t`, the list of operands). Sizes are drawn by seed.
+A program is (family, shapes of its operands, Python source of an expression of `t`, the list of operands). Sizes are drawn by
+seed.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def programs(seed: int, each: int) -> Iterator[Program]:
-    """`each` programs of every family."""
+def generate_programs(seed: int, each: int) -> Iterator[Program]:
+    """Yield `each` programs of every family."""
     for family in FAMILIES:
         rng = random.Random(f"{seed} {family}")
         for _ in range(each):
             yield (family, *MAKE[family](rng))
 
 
-def _factors(rng: random.Random, n: int, parts: int) -> list[int]:
-    """`parts` numbers whose product is n."""
-    found = [1] * parts
-    for p in _primes(n):
-        found[rng.randrange(parts)] *= p
-    return found
+def _draw_factors(rng: random.Random, n: int, parts: int) -> list[int]:
+    """Return `parts` numbers whose product is n."""
+    factors = [1] * parts
+    for p in _prime_factors(n):
+        factors[rng.randrange(parts)] *= p
+    return factors
 
 
-def _primes(n: int) -> Iterator[int]:
+def _prime_factors(n: int) -> Iterator[int]:
+    """Yield the prime factors of n, with multiplicity."""
     p = 2
     while n > 1:
         while n % p == 0:
@@ -41,7 +43,8 @@ def _primes(n: int) -> Iterator[int]:
         p += 1
 
 
-def _matmul(rng: random.Random) -> tuple[list[list[int]], str]:
+def _draw_tiled_matmul(rng: random.Random) -> tuple[list[list[int]], str]:
+    """Draw a matrix product of tiled operands."""
     tiles, sizes = [rng.choice((2, 4, 8, 16)) for _ in "mkn"], [rng.choice((2, 3, 4, 8)) for _ in "mkn"]
     (a, c, b), (p, r, q) = tiles, sizes
     m, k, n = a * p, c * r, b * q
@@ -54,7 +57,8 @@ def _matmul(rng: random.Random) -> tuple[list[list[int]], str]:
     return [[m, k], [k, n]], f"({left} * {right}).sum((1, 4)).permute(0, 2, 1, 3).reshape({m}, {n})"
 
 
-def _convolution(rng: random.Random) -> tuple[list[list[int]], str]:
+def _draw_convolution(rng: random.Random) -> tuple[list[list[int]], str]:
+    """Draw a convolution."""
     groups, k = rng.choice((1, 1, 2)), rng.choice((1, 2, 3, 5))
     cin, cout = groups * rng.choice((1, 3, 4)), groups * rng.choice((2, 4, 8))
     stride, dilation, padding = rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2)), rng.choice((0, 1, 2))
@@ -64,7 +68,8 @@ def _convolution(rng: random.Random) -> tuple[list[list[int]], str]:
     return shapes, f"t[0].conv2d(t[1], groups={groups}, stride={stride}, dilation={dilation}, padding={padding})"
 
 
-def _pooling(rng: random.Random) -> tuple[list[list[int]], str]:
+def _draw_pooling(rng: random.Random) -> tuple[list[list[int]], str]:
+    """Draw a pooling."""
     k = rng.choice((2, 3, 4))
     stride, padding = rng.choice((1, 2, 3, k)), rng.choice((0, 0, 1))
     name = rng.choice(("max_pool2d", "avg_pool2d"))
@@ -73,16 +78,17 @@ def _pooling(rng: random.Random) -> tuple[list[list[int]], str]:
 
 
 def _size(rng: random.Random) -> int:
+    """Draw a size with small prime factors."""
     return math.prod(rng.choice((2, 2, 3, 4, 5, 7)) for _ in range(rng.randrange(3, 6)))
 
 
-def _moves(rng: random.Random, shape: list[int], kinds: str, count: int) -> str:
-    """A chain of movement ops; kinds: r(eshape), p(ermute), s(hrink), f(lip), d (pad)."""
+def _draw_movement_chain(rng: random.Random, shape: list[int], kinds: str, count: int) -> str:
+    """Draw a chain of movement ops; kinds: r(eshape), p(ermute), s(hrink), f(lip), d (pad)."""
     text = ""
     for _ in range(count):
         kind = rng.choice(kinds)
         if kind == "r":
-            shape = _factors(rng, math.prod(shape), rng.randrange(1, 5))
+            shape = _draw_factors(rng, math.prod(shape), rng.randrange(1, 5))
             text += f".reshape({tuple(shape)})"
         elif kind == "p":
             order = rng.sample(range(len(shape)), len(shape))
@@ -101,25 +107,29 @@ def _moves(rng: random.Random, shape: list[int], kinds: str, count: int) -> str:
     return text
 
 
-def _chain(kinds: str, few: int, many: int):  # type: ignore[no-untyped-def]
+def _make_chain_family(kinds: str, few: int, many: int):  # type: ignore[no-untyped-def]
+    """Return a family of chains of few to many movement ops."""
+
     def make(rng: random.Random) -> tuple[list[list[int]], str]:
-        shape = _factors(rng, _size(rng), rng.randrange(1, 5))
-        return [shape], "t[0]" + _moves(rng, shape, kinds, rng.randrange(few, many))
+        shape = _draw_factors(rng, _size(rng), rng.randrange(1, 5))
+        return [shape], "t[0]" + _draw_movement_chain(rng, shape, kinds, rng.randrange(few, many))
 
     return make
 
 
-def _slices(rng: random.Random) -> tuple[list[list[int]], str]:
+def _draw_slices(rng: random.Random) -> tuple[list[list[int]], str]:
+    """Draw slices with steps of either sign."""
     shape = [rng.randrange(4, 20) for _ in range(rng.randrange(1, 4))]
     keys = []
     for n in shape:
         lo, step = rng.randrange(0, n // 2), rng.choice((1, 2, 3, -1, -2))
         keys.append(f"{lo}:{rng.randrange(lo + 1, n + 1)}:{step}" if step > 0 else f"::{step}")
-    kept = f"t[0][{', '.join(keys)}]"
-    return [shape], kept if rng.random() < 0.5 else f"{kept}.permute({tuple(reversed(range(len(shape))))}).flatten()"
+    sliced = f"t[0][{', '.join(keys)}]"
+    return [shape], sliced if rng.random() < 0.5 else f"{sliced}.permute({tuple(reversed(range(len(shape))))}).flatten()"
 
 
-def _concatenation(rng: random.Random) -> tuple[list[list[int]], str]:
+def _draw_concatenation(rng: random.Random) -> tuple[list[list[int]], str]:
+    """Draw a stack or a concatenation along one axis."""
     shape, count = [rng.randrange(2, 9) for _ in range(rng.randrange(1, 4))], rng.randrange(2, 4)
     dim = rng.randrange(len(shape))
     if rng.random() < 0.3:
@@ -129,7 +139,8 @@ def _concatenation(rng: random.Random) -> tuple[list[list[int]], str]:
     return shapes, rest if rng.random() < 0.5 else f"{rest}.flatten()"
 
 
-def _repeat(rng: random.Random) -> tuple[list[list[int]], str]:
+def _draw_repeat(rng: random.Random) -> tuple[list[list[int]], str]:
+    """Draw a repetition or a rotation."""
     shape = [rng.randrange(2, 9) for _ in range(rng.randrange(1, 4))]
     dim, by = rng.randrange(len(shape)), rng.randrange(2, 5)
     choices = [
@@ -141,14 +152,14 @@ def _repeat(rng: random.Random) -> tuple[list[list[int]], str]:
 
 
 MAKE = {
-    "tiled matmul": _matmul,
-    "convolution": _convolution,
-    "pooling": _pooling,
-    "reshape chain": _chain("rrrp", 2, 5),
-    "transpose": _chain("rp", 3, 6),
-    "strided slice": _slices,
-    "concatenation": _concatenation,
-    "view": _chain("rpsf", 2, 6),
-    "repeat": _repeat,
-    "pad": _chain("rpsfd", 2, 6),
+    "tiled matmul": _draw_tiled_matmul,
+    "convolution": _draw_convolution,
+    "pooling": _draw_pooling,
+    "reshape chain": _make_chain_family("rrrp", 2, 5),
+    "transpose": _make_chain_family("rp", 3, 6),
+    "strided slice": _draw_slices,
+    "concatenation": _draw_concatenation,
+    "view": _make_chain_family("rpsf", 2, 6),
+    "repeat": _draw_repeat,
+    "pad": _make_chain_family("rpsfd", 2, 6),
 }

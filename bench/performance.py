@@ -1,13 +1,13 @@
-"""The workloads beside the peers, in one run, and the table of it.
+"""The workloads beside the peers, in one run, as a table.
 
     python bench/performance.py [NAME...] [--peers P,...] [--python PYTHON] [--threads N] [--rounds R] [--seconds S]
                                 [--odd N] [--seed S] [--json FILE]
 
-Every peer runs in a process of its own, with `--threads` threads, and gets the same seeded arrays; blocks of `--seconds` go round
-among the peers, `--rounds` times, so that a slow minute of the machine hits all of them. A figure is the best block's median; the
-ratio is the best peer's time over ours (above 1: faster than every peer). Results are compared with NumPy's in float64 first, and
-a wrong one is no figure. `--python` runs the peers (an environment with the extra `bench`); a peer that cannot be imported is
-named as absent. `--odd N` measures N seeded shapes that are in no list: primes, transposed and strided operands.
+Every peer runs in a process of its own, with `--threads` threads, and gets the same seeded arrays. Blocks of `--seconds` rotate
+among the peers, `--rounds` times, so that a slow minute of the machine affects all of them. A figure is the best block's median;
+the ratio is the best peer's time over ours (above 1: faster than every peer). Results are first compared with NumPy's in float64,
+and a wrong one has no figure. `--python` runs the peers (an environment with the extra `bench`); a peer that cannot be imported is
+listed as absent. `--odd N` measures N seeded shapes that are in no list: primes, transposed and strided operands.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from workloads import WORKLOADS, Built, Workload, off
+from workloads import WORKLOADS, Workload, WorkloadInstance, relative_error
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "peers"))
 
-from protocol import LAYOUTS, stored, write  # noqa: E402, the folder of the peers is no package
+from protocol import LAYOUTS, to_layout, write_operands  # noqa: E402, the folder of the peers is no package
 
 PEERS = ("numpy", "torch", "jax", "ort", "tinygrad")
 OURS = "uops"
+#: Least ratio to the best peer, and the same for odd shapes.
 BAR, ODD_BAR = 0.8, 0.5
 
 
 @dataclass(frozen=True)
-class Case:
-    """A workload at sizes, its operands in a memory layout."""
+class BenchCase:
+    """A workload at given sizes, its operands in a memory layout."""
 
     name: str
     sizes: tuple[int, ...]
@@ -54,6 +55,7 @@ class Case:
 
     @property
     def workload(self) -> Workload:
+        """The workload of that name."""
         return WORKLOADS[self.name]
 
     def __str__(self) -> str:
@@ -63,7 +65,7 @@ class Case:
 
 @dataclass
 class Row:
-    """What was measured: seconds by peer, and what kept a peer from it."""
+    """The results of one case: seconds by peer, and the reason why a peer has none."""
 
     case: str
     name: str
@@ -74,6 +76,7 @@ class Row:
 
     @property
     def best(self) -> str | None:
+        """The fastest peer, or None."""
         others = {p: t for p, t in self.times.items() if p != OURS}
         return min(others, key=lambda p: others[p]) if others else None
 
@@ -83,8 +86,8 @@ class Row:
         return self.times[self.best] / self.times[OURS] if self.best and OURS in self.times else None
 
 
-class Peer:
-    """One process."""
+class PeerProcess:
+    """One peer in a process of its own."""
 
     def __init__(self, name: str, python: str, threads: int, folder: Path) -> None:
         self.name, self.folder = name, folder
@@ -109,11 +112,11 @@ class Peer:
             preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
 
-    def ask(self, **asked: Any) -> dict[str, Any]:
-        """The answer; an error where the process has died."""
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Return the answer to a request; an error if the process has died."""
         assert self.process.stdin and self.process.stdout
         try:
-            self.process.stdin.write(json.dumps(asked) + "\n")
+            self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
             line = self.process.stdout.readline()
         except BrokenPipeError:
@@ -121,37 +124,38 @@ class Peer:
         if not line:
             last = (self.folder / "stderr").read_text().strip().splitlines()[-1:]
             return {"error": last[0] if last else "the process ended"}
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
-    def prepare(self, case: Case, arrays: Sequence[Any], reference: Any, built: Built) -> str | None:
-        """What is wrong, or None."""
-        write(self.folder, list(arrays))
+    def prepare_and_check(self, case: BenchCase, arrays: Sequence[Any], reference: Any, built: WorkloadInstance) -> str | None:
+        """Prepare a case and return what is wrong with its result, or None."""
+        write_operands(self.folder, list(arrays))
         answer = self.ask(do="prepare", name=case.name, folder=str(self.folder), layout=case.layout)
         if "error" in answer:
             return str(answer["error"])
-        found = np.load(self.folder / "result.npy")
-        if found.shape != reference.shape:
-            return f"shape {found.shape} instead of {reference.shape}"
-        error, limit = off(found, reference, built.scale(reference)), case.workload.tolerance
+        result = np.load(self.folder / "result.npy")
+        if result.shape != reference.shape:
+            return f"shape {result.shape} instead of {reference.shape}"
+        error, limit = relative_error(result, reference, built.scale(reference)), case.workload.tolerance
         if limit and built.magnitude is None:
             limit = max(limit, 1e-4)
         return None if error <= limit else f"wrong by {error:.1e}"
 
     def close(self) -> None:
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
 
 
-def measure(case: Case, peers: Sequence[Peer], rounds: int, seconds: float) -> Row:
-    """One row: every peer made ready and checked, then blocks in rotation."""
+def measure_case(case: BenchCase, peers: Sequence[PeerProcess], rounds: int, seconds: float) -> Row:
+    """Return one row: every peer is prepared and checked, then timed in rotating blocks."""
     built = case.workload.make(case.sizes, np.random.default_rng(case.seed))
     operands = [t.numpy() for t in built.inputs]
-    arrays, reference = [stored(a, case.layout) for a in operands], np.asarray(built.reference())
+    arrays, reference = [to_layout(a, case.layout) for a in operands], np.asarray(built.reference())
     row = Row(str(case), case.name, case.workload.unit, case.workload.work(case.sizes))
     ready = []
     for p in peers:
-        wrong = p.prepare(case, arrays, reference, built)
+        wrong = p.prepare_and_check(case, arrays, reference, built)
         if wrong is None:
             ready.append(p)
         else:
@@ -160,42 +164,43 @@ def measure(case: Case, peers: Sequence[Peer], rounds: int, seconds: float) -> R
     for _ in range(rounds):
         for p in ready:
             blocks[p.name].append(statistics.median(p.ask(do="run", seconds=seconds)["times"]))
-    row.times = {name: min(found) for name, found in blocks.items()}
+    row.times = {name: min(medians) for name, medians in blocks.items()}
     return row
 
 
-def odd_cases(n: int, seed: int) -> Iterator[Case]:
-    """Seeded shapes and layouts: every kernel in turn, extents that are prime and at most those of its row."""
+def generate_odd_cases(n: int, seed: int) -> Iterator[BenchCase]:
+    """Yield seeded shapes and layouts: every kernel in turn, with prime extents up to those of its row."""
     rng = np.random.default_rng(seed)
     names = [w for w in WORKLOADS if w not in ("encoder", "resnet18", "gemm-2048", "gemm-bf16")]
     for k in range(n):
         name = names[k % len(names)]
         full = WORKLOADS[name].full
-        sizes = tuple(1 if d == 1 else _prime(int(d * rng.uniform(0.4, 1.0))) for d in full)
+        sizes = tuple(1 if d == 1 else _largest_prime(int(d * rng.uniform(0.4, 1.0))) for d in full)
         plain = name in ("conv2d", "gather")
-        yield Case(name, sizes, "plain" if plain else LAYOUTS[int(rng.integers(len(LAYOUTS)))], seed + k)
+        yield BenchCase(name, sizes, "plain" if plain else LAYOUTS[int(rng.integers(len(LAYOUTS)))], seed + k)
 
 
-def _prime(n: int) -> int:
-    """The largest prime up to n, 2 at least."""
+def _largest_prime(n: int) -> int:
+    """Return the largest prime up to n, 2 at least."""
     return next((p for p in range(n, 2, -1) if all(p % d for d in range(2, int(p**0.5) + 1))), 2)
 
 
-def machine() -> str:
-    """One line on where this ran."""
+def describe_machine() -> str:
+    """Return one line about this machine."""
     info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     model = next((line.split(":")[1].strip() for line in info.splitlines() if line.startswith("model name")), platform.processor())
     return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
 
 
-def table(rows: Sequence[Row], names: Sequence[str]) -> Table:
-    found = Table(box=box.MARKDOWN)
+def build_table(rows: Sequence[Row], names: Sequence[str]) -> Table:
+    """Return the table of the rows."""
+    rendered = Table(box=box.MARKDOWN)
     for heading in ("workload", "unit", *names, "best peer", "ratio"):
-        found.add_column(heading, justify="left" if heading in ("workload", "unit") else "right")
+        rendered.add_column(heading, justify="left" if heading in ("workload", "unit") else "right")
     for r in rows:
         cells = [f"{r.work / r.times[p] / 1e9:.1f}" if p in r.times else "-" for p in names]
-        found.add_row(r.case, r.unit, *cells, r.best or "-", "-" if r.ratio is None else f"{r.ratio:.2f}")
-    return found
+        rendered.add_row(r.case, r.unit, *cells, r.best or "-", "-" if r.ratio is None else f"{r.ratio:.2f}")
+    return rendered
 
 
 def main() -> None:
@@ -213,25 +218,27 @@ def main() -> None:
     if unknown := [n for n in o.names if n not in WORKLOADS]:
         parser.error(f"no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
     names = [p for p in o.peers.split(",") if p]
-    cases = [Case(n, WORKLOADS[n].full) for n in o.names or ([] if o.odd else WORKLOADS)]
-    cases += odd_cases(o.odd, o.seed)
+    cases = [BenchCase(n, WORKLOADS[n].full) for n in o.names or ([] if o.odd else WORKLOADS)]
+    cases += generate_odd_cases(o.odd, o.seed)
     rows: list[Row] = []
     console = Console(width=160)
-    with ExitStack() as held, Progress(console=Console(stderr=True)) as progress:
-        folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
-        peers = [Peer(p, o.python if p != OURS else sys.executable, o.threads, folder / p) for p in (OURS, *names)]
+    with ExitStack() as stack, Progress(console=Console(stderr=True)) as progress:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        peers = [PeerProcess(p, o.python if p != OURS else sys.executable, o.threads, folder / p) for p in (OURS, *names)]
         for p in peers:
-            held.callback(p.close)
+            stack.callback(p.close)
         versions = {p.name: p.ask(do="version").get("version", "absent") for p in peers}
         for case in progress.track(cases, description="workloads"):
-            rows.append(measure(case, peers, o.rounds, o.seconds))
-    console.print(f"{o.threads} thread(s); {machine()}; " + ", ".join(f"{p} {v}" for p, v in versions.items()), soft_wrap=True)
-    console.print(table(rows, (OURS, *names)), "")
+            rows.append(measure_case(case, peers, o.rounds, o.seconds))
+    console.print(
+        f"{o.threads} thread(s); {describe_machine()}; " + ", ".join(f"{p} {v}" for p, v in versions.items()), soft_wrap=True
+    )
+    console.print(build_table(rows, (OURS, *names)), "")
     for r in rows:
         for p, why in r.absent.items():
             console.print(f"- {r.case}, {p}: {why}", soft_wrap=True)
     if o.json:
-        about = {"machine": machine(), "versions": versions, "threads": o.threads, "seed": o.seed}
+        about = {"machine": describe_machine(), "versions": versions, "threads": o.threads, "seed": o.seed}
         o.json.write_text(
             json.dumps({**about, "rows": [{**asdict(r), "best": r.best, "ratio": r.ratio} for r in rows]}, indent=1) + "\n"
         )

@@ -1,8 +1,8 @@
-"""How a graph becomes fast: stages from tensor programs to machine code, each verified.
+"""The compiler: stages from tensor programs to machine code, each verified.
 
-`compile(graph, target)` gives a callable on NumPy arrays; `lower` and `stages` give the graph at any stage, which
-`uops.spec.ir.text.show` prints. What a target is, is in `uops.compiler.target`; backends bring them.
-Importing this package loads none of it; each name loads its module when it is first used.
+`compile(graph, target)` gives a callable on NumPy arrays. `lower` and `stages` give the graph at any stage, which
+`uops.spec.ir.text.show` prints. `uops.compiler.target` says what a target is; backends supply them. Importing this package loads
+none of it: each name loads its module when it is first used.
 """
 
 from importlib import import_module
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from uops.compiler.config import Config
-    from uops.compiler.passes.callify.callify import Output, outputs
+    from uops.compiler.passes.callify.callify import ProgramOutput, outputs
     from uops.compiler.pipeline import PIPELINE, STAGES, Pass, lower, stages
     from uops.compiler.runtime.program import Compiled, compile
     from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, Kernel, Target
@@ -25,7 +25,7 @@ __all__ = [
     "PIPELINE",
     "Pass",
     "outputs",
-    "Output",
+    "ProgramOutput",
     "Target",
     "Kernel",
     "PLAIN_OPS",
@@ -34,20 +34,20 @@ __all__ = [
 
 # fmt: off
 _HOME = {
-    "compile":      "runtime.program",
-    "Compiled":     "runtime.program",
-    "Config":       "config",
-    "lower":        "pipeline",
-    "stages":       "pipeline",
-    "STAGES":       "pipeline",
-    "PIPELINE":     "pipeline",
-    "Pass":         "pipeline",
-    "outputs":      "passes.callify.callify",
-    "Output":       "passes.callify.callify",
-    "Target":       "target",
-    "Kernel":       "target",
-    "PLAIN_OPS":    "target",
-    "PLAIN_DTYPES": "target",
+    "compile":       "runtime.program",
+    "Compiled":      "runtime.program",
+    "Config":        "config",
+    "lower":         "pipeline",
+    "stages":        "pipeline",
+    "STAGES":        "pipeline",
+    "PIPELINE":      "pipeline",
+    "Pass":          "pipeline",
+    "outputs":       "passes.callify.callify",
+    "ProgramOutput": "passes.callify.callify",
+    "Target":        "target",
+    "Kernel":        "target",
+    "PLAIN_OPS":     "target",
+    "PLAIN_DTYPES":  "target",
 }
 # fmt: on
 

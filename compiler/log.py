@@ -1,8 +1,8 @@
-"""What passes and Rewriters say about their work while somebody records it.
+"""The log of a lowering: what passes and Rewriters did, while somebody records it.
 
-Takes: nothing. Gives: inside of `with recording() as log:` a `Move` for every graph that a pass turns into another one, with the
-replacement of each node that the pass knows, and the `Step`s of every Rewriter. Off by default: `note` then costs one look-up.
-Only the context that records is heard, so threads do not mix.
+Takes: nothing. Gives: inside of `with record_transforms() as log:`, a `GraphTransform` for every graph that a pass turned into
+another one. It has the replacement of each node, as far as the pass gives it, and the steps of every Rewriter. Off by default:
+`log_transform` then costs one look-up. Only the recording context is logged, so threads do not mix.
 """
 
 from __future__ import annotations
@@ -13,62 +13,66 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from uops.compiler.rewrite.rule import Rewrites, Rule, Step
+from uops.compiler.rewrite.rule import RewriteLog, RewriteStep, Rule
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.record import dataclass as record
 
-#: What became of nodes. A node that is not there is the same node on replaced sources.
-Put = Mapping[UOp, "UOp | tuple[UOp, ...]"]
+#: node -> its replacement; a node without one is the same node on replaced sources
+Replacements = Mapping[UOp, "UOp | tuple[UOp, ...]"]
 
 
 @record(frozen=True, slots=True)
-class Move:
-    """`by` made `after` of `before`. `kernel` is the position of the kernel for which it did, None where equal graphs of all
-    kernels have one move; `steps` and `rules` are those of a Rewriter, whose memory `put` then is. `terms` is a Rewriter that
-    simplified terms while `after` was built, `made` are nodes that a node needed beside what it became. With `part`, `before` is
-    one of several graphs that `after` was put together of."""
+class GraphTransform:
+    """A pass, or one of its steps, turned the graph `before` into `after`.
 
-    by: str
+    - `kernel` is the position of the kernel that it was for; None if equal graphs of all kernels share one transform.
+    - `steps` and `rules` are those of a Rewriter, whose memory `replacements` then is.
+    - `terms` is the log of a Rewriter that simplified terms while `after` was built.
+    - `extra_nodes` are nodes that a node needed beside its replacement.
+    - With `is_part`, `before` is one of several graphs that `after` was put together of.
+    """
+
+    pass_name: str
     before: UOp
     after: UOp
-    put: Put
+    replacements: Replacements
     kernel: int | None = None
-    steps: Sequence[Step] = ()
+    steps: Sequence[RewriteStep] = ()
     rules: Sequence[Rule] = ()
-    terms: Rewrites | None = None
-    made: Put | None = None
-    part: bool = False
+    terms: RewriteLog | None = None
+    extra_nodes: Replacements | None = None
+    is_part: bool = False
 
 
 @dataclass(slots=True)
-class Log:
-    """Moves in the order of their ends, and decisions about whole kernels: (what was decided, before, after)."""
+class LoweringLog:
+    """Transforms in the order in which they ended, and decisions about whole kernels: (the decision, before, after)."""
 
-    moves: list[Move] = field(default_factory=list)
+    transforms: list[GraphTransform] = field(default_factory=list)
     decisions: list[tuple[str, UOp, UOp]] = field(default_factory=list)
 
     @property
-    def assumed(self) -> Counter[str]:
-        """How often each rule was applied that assumes something of the values: those of fast-math, and no others."""
-        found: Counter[str] = Counter()
-        for m in self.moves:
-            assuming = {r.name for r in m.rules if r.assumes is not None}
-            found.update(s.rule for s in m.steps if s.rule in assuming)
-        return found
+    def assuming_rule_counts(self) -> Counter[str]:
+        """The number of applications of each rule that makes an assumption about values, as those of fast-math do."""
+        counts: Counter[str] = Counter()
+        for t in self.transforms:
+            assuming = {r.name for r in t.rules if r.assumes is not None}
+            counts.update(s.rule for s in t.steps if s.rule in assuming)
+        return counts
 
 
-_active: ContextVar[Log | None] = ContextVar("uops.compiler.log", default=None)
+_active: ContextVar[LoweringLog | None] = ContextVar("uops.compiler.log", default=None)
 
 
-def active() -> Log | None:
-    """The log that records here, if one does."""
+def active_log() -> LoweringLog | None:
+    """Return the log that records here, or None."""
     return _active.get()
 
 
 @contextmanager
-def recording() -> Iterator[Log]:
-    """Hear what passes note inside."""
-    log = Log()
+def record_transforms() -> Iterator[LoweringLog]:
+    """Record the transforms that are logged inside."""
+    log = LoweringLog()
     token = _active.set(log)
     try:
         yield log
@@ -76,28 +80,34 @@ def recording() -> Iterator[Log]:
         _active.reset(token)
 
 
-def note(
-    by: str, before: UOp, after: UOp, put: Put | None = None, *,
-    kernel: int | None = None, terms: Rewrites | None = None, made: Put | None = None,
+def log_transform(
+    pass_name: str, before: UOp, after: UOp, replacements: Replacements | None = None, *,
+    kernel: int | None = None, terms: RewriteLog | None = None, extra_nodes: Replacements | None = None,
 ) -> None:  # fmt: skip
-    """Tell whoever records that `by` made `after` of `before`; `put` is not copied, so it must be complete by the end."""
+    """Log that `pass_name` turned `before` into `after`, if somebody records.
+
+    `replacements` is not copied, so it must be complete by the end.
+    """
     log = _active.get()
     if log is not None and before is not after:
-        log.moves.append(Move(by, before, after, {} if put is None else put, kernel, terms=terms, made=made))
+        replacements = {} if replacements is None else replacements
+        log.transforms.append(GraphTransform(pass_name, before, after, replacements, kernel, terms=terms, extra_nodes=extra_nodes))
 
 
-def note_part(by: str, before: UOp, after: UOp, put: Put, inner: UOp, outer: UOp) -> None:
-    """Tell whoever records that `before` went into `after` beside other graphs: by `put` it is `inner`, around which `outer` was
-    built."""
+def log_partial_transform(pass_name: str, before: UOp, after: UOp, replacements: Replacements, inner: UOp, outer: UOp) -> None:
+    """Log that `before` went into `after` beside other graphs, if somebody records.
+
+    By `replacements` it became `inner`, around which `outer` was built.
+    """
     log = _active.get()
     if log is not None:
         inside = {*toposort(inner)}
-        made = {before: tuple([u for u in toposort(outer) if u not in inside])}
-        log.moves.append(Move(by, before, after, put, made=made, part=True))
+        extra_nodes = {before: tuple([u for u in toposort(outer) if u not in inside])}
+        log.transforms.append(GraphTransform(pass_name, before, after, replacements, extra_nodes=extra_nodes, is_part=True))
 
 
-def decided(what: Iterable[object], before: UOp, after: UOp) -> None:
-    """Tell whoever records of decisions, such as OptOps, that made `after` of `before` by moves of their own."""
+def log_decisions(decisions: Iterable[object], before: UOp, after: UOp) -> None:
+    """Log decisions, such as OptOps, that turned `before` into `after` by transforms of their own."""
     log = _active.get()
     if log is not None:
-        log.decisions.append((", ".join(map(str, what)), before, after))
+        log.decisions.append((", ".join(map(str, decisions)), before, after))

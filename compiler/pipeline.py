@@ -2,8 +2,8 @@
 
 Takes: TENSOR. Gives: any stage up to PROGRAM. Spec: Lowering Pipeline.
 
-A pass says which dialect it takes and gives, and which earlier passes it relies on, with the reason. With `Config.verify` the
-graph is judged against the dialect after every pass, so that a pass that breaks its contract is named by the error.
+A pass names the dialects that it takes and gives, and the earlier passes that it relies on, with reasons. With `Config.verify`
+the graph is verified against the dialect after every pass, so the error names a pass that breaks its contract.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dataclasses import dataclass, field, replace
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
-from uops.compiler.ir.bodies import Kept, each
-from uops.compiler.log import Log, active, recording
+from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
+from uops.compiler.log import LoweringLog, active_log, record_transforms
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.expand import expanded
-from uops.compiler.passes.linearize import linearized
-from uops.compiler.passes.memory_plan import plan
-from uops.compiler.passes.optimize.heuristics.block_fusion import joined
-from uops.compiler.passes.optimize.optimize import Choose, choice, scheduled
+from uops.compiler.passes.expand import expand_vector_axes
+from uops.compiler.passes.linearize import linearize_kernel
+from uops.compiler.passes.memory_plan import plan_memory
+from uops.compiler.passes.optimize.heuristics.block_fusion import fuse_kernel_chains
+from uops.compiler.passes.optimize.optimize import Choose, schedule_kernel, select_scheduler
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.passes.render import Rendering, rendered
-from uops.compiler.passes.select.select import select, selected
-from uops.compiler.rewrite.lowering_cache import Memory, memory, remembering
-from uops.compiler.target import Machine, Target, machine_of
+from uops.compiler.passes.render import CompileQueue, render_and_compile
+from uops.compiler.passes.select.select import select, select_instructions
+from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, use_lowering_cache
+from uops.compiler.target import MachineModel, Target, machine_model_of
 from uops.spec.errors import Crash, SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -36,260 +36,287 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass as record
 from uops.spec.verify.dialects import Dialect
 
-#: The stages in the specification's order, under its names.
+#: The stages in the order and under the names of the specification.
 STAGES = ("callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render")
 
 
 @dataclass
-class Lowering:
-    """What passes share: the target, and `external`, the Buffers and Params that the caller sees (known after callify). A pass
-    that works in steps leaves the graph after each of them in `steps`, where the caller asks for them."""
+class LoweringState:
+    """The state that passes share.
+
+    `external` are the Buffers and Params that the caller sees, known after callify. In `steps`, if the caller asks for it, a pass
+    that works in steps leaves the graph after each of them.
+    """
 
     target: Target
     config: Config
     external: frozenset[UOp] = field(default_factory=frozenset)
     steps: dict[str, UOp] | None = None
-    memory: Memory = field(default_factory=lambda: memory() or Memory())
+    memory: LoweringCache = field(default_factory=lambda: active_cache() or LoweringCache())
 
     @functools.cached_property
-    def choose(self) -> Choose:
-        """Who chooses the schedules of this program's kernels."""
-        return choice(self.config, self.target)
+    def scheduler(self) -> Choose:
+        """The function that chooses the schedules of this program's kernels."""
+        return select_scheduler(self.config, self.target)
 
     @functools.cached_property
-    def key(self) -> Hashable:
-        """All that decides what becomes of a kernel body."""
+    def body_cache_key(self) -> Hashable:
+        """All that determines the lowering of a kernel body."""
         t = self.target
-        return type(t), t.name, t.key, t.ops, t.dtypes, machine_of(t), self.config
+        return type(t), t.name, t.key, t.ops, t.dtypes, machine_model_of(t), self.config
 
 
-#: What a pass does to one kernel.
-Body = Callable[[UOp, Lowering], UOp]
+#: A pass on one kernel.
+BodyPass = Callable[[UOp, LoweringState], UOp]
 
 
 @record(frozen=True, slots=True)
 class Pass:
-    """`after` pairs the name of an earlier pass with the reason why it must be earlier. `body`: what the pass does to one kernel,
-    if it does that to each by itself; a pass without, after kernels are split, leaves the bodies as they are."""
+    """One pass: its name, its stage, and the dialects that it takes and gives.
+
+    `after` pairs the name of an earlier pass with the reason why it must be earlier. `per_kernel` is the pass on one kernel, if
+    it works on each by itself. After kernels are split, a pass without it leaves the bodies as they are.
+    """
 
     name: str
     stage: str
     takes: Dialect
     gives: Dialect
-    run: Callable[[UOp, Lowering], UOp]
+    run: Callable[[UOp, LoweringState], UOp]
     after: tuple[tuple[str, str], ...] = ()
-    body: Body | None = None
+    per_kernel: BodyPass | None = None
 
 
-def _callify(root: UOp, state: Lowering) -> UOp:
-    called = callify(root)
-    state.external = frozenset(called.src[1:])
+def _run_callify(root: UOp, state: LoweringState) -> UOp:
+    call = callify(root)
+    state.external = frozenset(call.arguments)
     if not state.config.fast_math:
-        return called
-    from uops.compiler.passes.callify.relax import relax  # which only who asks for it needs
+        return call
+    from uops.compiler.passes.callify.relax import apply_fast_math  # late: only fast-math needs it
 
-    return relax(called)
-
-
-#: Programs of kernels, by body as rangeify leaves it.
-_KEPT = Kept(256)
+    return apply_fast_math(call)
 
 
-def _each(body: Body) -> Body:
-    """The pass over a launch."""
-    return lambda root, state: each(root, lambda u: body(u, state))
+#: Programs of up to 256 kernels, by their body as rangeify leaves it.
+_PROGRAMS = KernelBodyCache(256)
 
 
-def _machine(state: Lowering) -> Machine:
-    """The machine, with no more cores than the program may take."""
-    machine, threads = machine_of(state.target), state.config.threads
+def _map_over_kernels(body_pass: BodyPass) -> BodyPass:
+    """Return the pass over a launch that applies a pass to each kernel."""
+    return lambda root, state: map_kernel_bodies(root, lambda body: body_pass(body, state))
+
+
+def _machine_within_threads(state: LoweringState) -> MachineModel:
+    """Return the machine model with no more cores than the program may use."""
+    machine, threads = machine_model_of(state.target), state.config.threads
     return replace(machine, cores=threads) if 0 < threads < machine.cores else machine
 
 
-def _join(root: UOp, state: Lowering) -> UOp:
-    """With hand-written choices only: a search and drawn OptOps are about single kernels."""
+def _fuse_kernels(root: UOp, state: LoweringState) -> UOp:
+    """Fuse chains of kernels, if hand-written heuristics choose schedules.
+
+    A search and drawn OptOps work on single kernels.
+    """
     config = state.config
-    alone = not config.optimize or config.beam or config.forced is not None
-    return root if alone else joined(root, state.external, _machine(state))
+    single_kernels = not config.optimize or config.beam or config.forced is not None
+    return root if single_kernels else fuse_kernel_chains(root, state.external, _machine_within_threads(state))
 
 
-def _optimize(body: UOp, state: Lowering) -> UOp:
-    return scheduled(body, _machine(state), state.choose) if state.config.optimize else body
+def _schedule_body(body: UOp, state: LoweringState) -> UOp:
+    return schedule_kernel(body, _machine_within_threads(state), state.scheduler) if state.config.optimize else body
 
 
-def _select(root: UOp, state: Lowering) -> UOp:
-    """With the graph after every step, if the caller asks for them."""
-    return _each(_selected)(root, state) if state.steps is None else select(root, state.target, state.steps)
+def _run_select(root: UOp, state: LoweringState) -> UOp:
+    """Run select on all kernels, and keep the graph after every step if the caller asks for it."""
+    return _map_over_kernels(_select_body)(root, state) if state.steps is None else select(root, state.target, state.steps)
 
 
-def _expand(body: UOp, state: Lowering) -> UOp:
-    return expanded(body)
+def _expand_body(body: UOp, state: LoweringState) -> UOp:
+    return expand_vector_axes(body)
 
 
-def _selected(body: UOp, state: Lowering) -> UOp:
-    return selected(body, state.target)[-1]
+def _select_body(body: UOp, state: LoweringState) -> UOp:
+    *_, selected = select_instructions(body, state.target)
+    return selected
 
 
-def _linearize(body: UOp, state: Lowering) -> UOp:
-    return linearized(body)
+def _linearize_body(body: UOp, state: LoweringState) -> UOp:
+    return linearize_kernel(body)
 
 
-def _render(body: UOp, state: Lowering) -> UOp:
-    return rendered(body, state.target)
+def _render_body(body: UOp, state: LoweringState) -> UOp:
+    return render_and_compile(body, state.target)
 
 
 # fmt: off
+#: All passes, in order.
 PIPELINE: tuple[Pass, ...] = (
-    Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify),
+    Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _run_callify),
     Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
-    Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _join,
+    Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _fuse_kernels,
          (("rangeify", "kernels have the loops by which they are joined"),)),
-    Pass("optimize", "optimize", Dialect.SCHEDULED, Dialect.SCHEDULED, _each(_optimize),
-         (("join", "each part of a kernel is scheduled by itself"),), _optimize),
-    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, _each(_expand),
-         (("optimize", "it decides which ranges become shape"),), _expand),
-    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select,
+    Pass("optimize", "optimize", Dialect.SCHEDULED, Dialect.SCHEDULED, _map_over_kernels(_schedule_body),
+         (("join", "each part of a kernel is scheduled by itself"),), _schedule_body),
+    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, _map_over_kernels(_expand_body),
+         (("optimize", "it decides which ranges become shape"),), _expand_body),
+    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _run_select,
          (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),
-          ("expand", "accumulators are made per lane")), _selected),
-    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, _each(_linearize),
-         (("select", "an instruction that is made later would have no place"),), _linearize),
-    Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan(u, s.external),
+          ("expand", "accumulators are made per lane")), _select_body),
+    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, _map_over_kernels(_linearize_body),
+         (("select", "an instruction that is made later would have no place"),), _linearize_body),
+    Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan_memory(u, s.external),
          (("callify", "memory that callers see keeps its place"),
           ("linearize", "lifetimes are those of the final order"))),
-    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, _each(_render),
-         (("linearize", "renderers take instruction lists"),), _render),
+    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, _map_over_kernels(_render_body),
+         (("linearize", "renderers take instruction lists"),), _render_body),
 )
 # fmt: on
 
 
 def check_pipeline(passes: Sequence[Pass]) -> None:
-    """Raise Crash unless each pass takes what the one before gives, relies on earlier ones only, and the stages are all there in
-    order."""
+    """Raise Crash unless the passes fit together.
+
+    Each must take the dialect that the one before gives, and rely on earlier ones only, with a reason. Together they must have
+    all stages in order.
+    """
     seen: set[str] = set()
     for before, p in zip((None, *passes), passes):
         if before is not None and before.gives is not p.takes:
             raise Crash(f"pass {p.name} takes {p.takes.name}, but {before.name} gives {before.gives.name}")
-        late = [name for name, _ in p.after if name not in seen]
-        if late:
-            raise Crash(f"pass {p.name} must come after {late[0]}: {dict(p.after)[late[0]]}")
+        for name, reason in p.after:
+            if name not in seen:
+                raise Crash(f"pass {p.name} must come after {name}: {reason}")
         if any(not reason for _, reason in p.after):
             raise Crash(f"pass {p.name} gives no reason for its place")
         seen.add(p.name)
     if tuple(dict.fromkeys(p.stage for p in passes)) != STAGES:
-        raise Crash(f"the stages are {STAGES}, got those of {[p.name for p in passes]}")
+        raise Crash(f"the stages must be {STAGES}, got those of {[p.name for p in passes]}")
 
 
 check_pipeline(PIPELINE)
 
 
 def lower(graph: UOp, target: Target, upto: str = "render", config: Config | None = None) -> UOp:
-    """`graph` after the stage `upto`. Raises SpecError, CompileError or Unsupported."""
+    """Return `graph` after the stage `upto`. Raises SpecError, CompileError or Unsupported."""
     if upto not in STAGES:
         raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
-    state = Lowering(target, config or configuration.default())
-    if upto == STAGES[-1] and not state.config.verify and not state.config.validate and active() is None:
-        return _kernel_by_kernel(graph, state)
-    with _heard(state):
-        return next(found for stage, found in _run(graph, state) if stage == upto)
+    state = LoweringState(target, config or configuration.default_config())
+    if upto == STAGES[-1] and not state.config.verify and not state.config.validate and active_log() is None:
+        return _lower_kernel_by_kernel(graph, state)
+    with _record_if_validating(state):
+        return next(lowered for stage, lowered in _run_passes(graph, state) if stage == upto)
 
 
-def _kernel_by_kernel(graph: UOp, state: Lowering) -> UOp:
-    """What all passes give. Each kernel is lowered to the end before the next, so that its machine code is made meanwhile, and one
-    that an earlier program had is not lowered at all."""
-    first = next(k for k, p in enumerate(PIPELINE) if p.body is not None)
-    with remembering(state.memory), Rendering(state.target) as rendering:
+def _lower_kernel_by_kernel(graph: UOp, state: LoweringState) -> UOp:
+    """Run all passes, one kernel to the end before the next.
+
+    So the machine code of a kernel is compiled while the next is lowered. A kernel of an earlier program is not lowered again.
+    """
+    first = next(k for k, p in enumerate(PIPELINE) if p.per_kernel is not None)
+    with use_lowering_cache(state.memory), CompileQueue(state.target) as queue:
         for p in PIPELINE[:first]:
             graph = p.run(graph, state)
-        kernels = dict.fromkeys(c.src[0] for c in graph.src)
-        known = {body: _KEPT.get(body, state.key) for body in kernels} if state.config.reuse else {}
-        lists = {body: _listed(body, state, rendering) if (k := known.get(body)) is None else k.src[0] for body in kernels}
-        graph = each(graph, lambda body: lists[body])
+        kernels = dict.fromkeys(call.body for call in graph.instructions)
+        cached = {body: _PROGRAMS.get(body, state.body_cache_key) for body in kernels} if state.config.reuse else {}
+        linears: dict[UOp, UOp] = {}
+        for body in kernels:
+            program = cached.get(body)
+            if program is None:
+                linears[body] = _lower_to_instructions(body, state, queue)
+            else:
+                linears[body], *_ = program.src
+        graph = map_kernel_bodies(graph, lambda body: linears[body])
         for p in PIPELINE[first:]:
-            graph = graph if p.body is not None else p.run(graph, state)
-        programs = {lists[body]: known.get(body) or rendering.program(lists[body]) for body in kernels}
+            graph = graph if p.per_kernel is not None else p.run(graph, state)
+        programs = {linears[body]: cached.get(body) or queue.wait_for_program(linears[body]) for body in kernels}
     if state.config.reuse:
         for body in kernels:
-            _KEPT.put(body, state.key, programs[lists[body]])
-    return each(graph, lambda linear: programs[linear])
+            _PROGRAMS.put(body, state.body_cache_key, programs[linears[body]])
+    return map_kernel_bodies(graph, lambda linear: programs[linear])
 
 
-def _listed(body: UOp, state: Lowering, rendering: Rendering) -> UOp:
-    """The instruction list of a kernel, whose machine code is begun."""
-    *lowering, _ = [p.body for p in PIPELINE if p.body is not None]
-    for change in lowering:
-        body = change(body, state)
-    rendering.add(body)
+def _lower_to_instructions(body: UOp, state: LoweringState, queue: CompileQueue) -> UOp:
+    """Return the instruction list of a kernel, after its compilation has been queued."""
+    *body_passes, _ = [p.per_kernel for p in PIPELINE if p.per_kernel is not None]
+    for body_pass in body_passes:
+        body = body_pass(body, state)
+    queue.submit(body)
     return body
 
 
 def stages(
-    graph: UOp, target: Target, config: Config | None = None, reached: Callable[[str], None] = lambda stage: None
+    graph: UOp, target: Target, config: Config | None = None, on_stage: Callable[[str], None] = lambda stage: None
 ) -> dict[str, UOp]:
-    """The graph itself under `tensor`, and after each stage under the stage's name; `reached` hears of each as it is reached."""
-    state = Lowering(target, config or configuration.default())
-    found = {"tensor": graph}
-    with _heard(state):
-        for stage, given in _run(graph, state):
-            found[stage] = given
-            reached(stage)
-    return found
+    """Return the graph after each stage under the stage's name, and the graph itself under `tensor`.
+
+    `on_stage` is called with the name of each stage when it is reached.
+    """
+    state = LoweringState(target, config or configuration.default_config())
+    graphs = {"tensor": graph}
+    with _record_if_validating(state):
+        for stage, lowered in _run_passes(graph, state):
+            graphs[stage] = lowered
+            on_stage(stage)
+    return graphs
 
 
-def record_lowering(graph: UOp, target: Target, config: Config | None = None) -> tuple[dict[str, UOp], dict[str, UOp], Log]:
-    """Lower a program as far as its plan, and keep what `uops.compiler.validate.validate` takes: the graph after each pass, those
-    after the steps of select, and the log. Raises what `lower` raises."""
+def record_lowering(graph: UOp, target: Target, config: Config | None = None) -> tuple[dict[str, UOp], dict[str, UOp], LoweringLog]:
+    """Lower a program as far as its plan, and return what `uops.compiler.validate.validate` takes.
+
+    Returns the graph after each pass, the graphs after the steps of select, and the log. Raises what `lower` raises.
+    """
     steps: dict[str, UOp] = {}
-    state = Lowering(target, config or configuration.default(), steps=steps)
-    passed: dict[str, UOp] = {}
-    with recording() as log:
+    state = LoweringState(target, config or configuration.default_config(), steps=steps)
+    graphs: dict[str, UOp] = {}
+    with record_transforms() as log:
         for p in PIPELINE:
-            graph = passed[p.name] = run_pass(p, graph, state)
+            graph = graphs[p.name] = run_pass(p, graph, state)
             if p.name == "plan":
                 break
-    return passed, steps, log
+    return graphs, steps, log
 
 
-def _heard(state: Lowering) -> AbstractContextManager[object]:
-    """A log and the steps of passes, where kernels are to be validated."""
+def _record_if_validating(state: LoweringState) -> AbstractContextManager[object]:
+    """Keep a log and the steps of passes, if kernels are to be validated."""
     if not state.config.validate:
         return nullcontext()
     state.steps = {}
-    return recording() if active() is None else nullcontext()
+    return record_transforms() if active_log() is None else nullcontext()
 
 
-def _run(graph: UOp, state: Lowering) -> Iterator[tuple[str, UOp]]:
-    """(stage, graph) after each pass; a stage of several passes counts as reached when its last one has run."""
-    _verify(graph, PIPELINE[0].takes, "", state)
-    passed: dict[str, UOp] = {}
+def _run_passes(graph: UOp, state: LoweringState) -> Iterator[tuple[str, UOp]]:
+    """Yield (stage, graph) after the last pass of each stage."""
+    _verify_dialect(graph, PIPELINE[0].takes, "", state)
+    graphs: dict[str, UOp] = {}
     for p, following in zip(PIPELINE, (*PIPELINE[1:], None)):
-        graph = passed[p.name] = run_pass(p, graph, state)
+        graph = graphs[p.name] = run_pass(p, graph, state)
         if p.name == "plan" and state.config.validate:
-            _validate(passed, state)
+            _validate_kernels(graphs, state)
         if following is None or following.stage != p.stage:
             yield p.stage, graph
 
 
-def run_pass(p: Pass, graph: UOp, state: Lowering) -> UOp:
-    """What one pass makes of `graph`; with `Config.verify`, a Crash where that is not well-formed."""
-    with remembering(state.memory):
+def run_pass(p: Pass, graph: UOp, state: LoweringState) -> UOp:
+    """Run one pass on `graph`; with `Config.verify`, raise Crash if the result is ill-formed."""
+    with use_lowering_cache(state.memory):
         graph = p.run(graph, state)
-    _verify(graph, p.gives, p.name, state)
+    _verify_dialect(graph, p.gives, p.name, state)
     return graph
 
 
-def _validate(passed: dict[str, UOp], state: Lowering) -> None:
-    """Raise Invalid where a kernel, or the plan, is not validated."""
-    from uops.compiler.validate import validate  # which only who asks for it needs, and Z3
+def _validate_kernels(graphs: dict[str, UOp], state: LoweringState) -> None:
+    """Raise Invalid if a kernel, or the plan, fails its validation."""
+    from uops.compiler.validate import validate  # late: Z3 is optional, and only validation needs it
 
-    log = active()
+    log = active_log()
     assert log is not None and state.steps is not None
-    validate(passed, state.steps, log).require()
+    validate(graphs, state.steps, log).require()
 
 
 @record(frozen=True, slots=True)
-class _Judged:
-    """What kernels may use: the target's ops and dtypes, and the nodes that hold its own products."""
+class _VerifierTarget:
+    """The ops and dtypes that kernels may use: the target's, and those of the nodes that hold its products."""
 
     target: Target
 
@@ -306,15 +333,15 @@ class _Judged:
         return self.target.dtypes | {dt.uint8}
 
 
-def _verify(graph: UOp, dialect: Dialect, given_by: str, state: Lowering) -> None:
-    """Judge what a pass gave, or, where none is named, the input."""
+def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: LoweringState) -> None:
+    """Verify the result of a pass, or the input if `pass_name` is empty."""
     if not state.config.verify:
         return
-    from uops.spec.verify.verifier import verify  # the verifier is not needed to compile
+    from uops.spec.verify.verifier import verify  # late: compilation does not need the verifier
 
     try:
-        verify(graph, dialect, target=_Judged(state.target))
+        verify(graph, dialect, target=_VerifierTarget(state.target))
     except SpecError as e:
-        if not given_by:
+        if not pass_name:
             raise
-        raise Crash(f"pass {given_by} gave no well-formed {dialect.name}: {e}") from e
+        raise Crash(f"pass {pass_name} gave no well-formed {dialect.name}: {e}") from e

@@ -1,10 +1,13 @@
-"""What the compiler asks of a target: a description, a renderer, a toolchain and a loader.
+"""The compiler's contract of a target: a description, a renderer, a toolchain and a loader.
 
 Calling convention of a loaded kernel: `kernel(addresses, scalars)`, both with one entry per argument of its Call, in slot order.
-The entry of a buffer is its address (the other table's is ignored), the entry of a named variable its value. A target whose kernels
-cannot follow a host address as it is also has `lend`; the runtime calls kernels while the memory that they use is lent. One that
-can make a whole program one native call has `enter`. One whose `compile` asks a cache has `remake`; whoever runs a kernel loads it
-by `load`, which drops from the cache what does not link.
+The entry of a buffer is its address (the other table's is ignored), the entry of a named variable its value.
+
+- A target whose kernels cannot follow a host address also has `lend`. The runtime calls kernels while the memory that they use is
+  lent.
+- A target that can run a whole program by one native call has `enter`.
+- A target whose `compile` uses a cache has `remake`. Kernels are loaded by `load_or_remake_kernel`, which drops from the cache
+  what does not link.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
-from uops.compiler.runtime.frame import Frame
 from uops.compiler.runtime.frame import Kernel as Kernel  # what a loader gives is part of the contract
+from uops.compiler.runtime.frame import ProgramFrame
 from uops.spec.errors import Crash
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import WmmaArg
@@ -23,46 +26,32 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import BITWISE, COMPARE, SHIFT, Op
 from uops.spec.ir.record import dataclass
 
-#: What instruction selection leaves on a target that computes in bool, the machine integers, float32 and float64.
+#: The dtypes of kernels after instruction selection for a target without small floats.
 PLAIN_DTYPES: frozenset[DType] = frozenset({dt.bool_, *dt.INTS, dt.float32, dt.float64})
-PLAIN_OPS: frozenset[Op] = (
-    frozenset({Op.PARAM, Op.CONST, Op.BUFFER, Op.RANGE, Op.END, Op.INDEX, Op.STACK, Op.LOAD, Op.STORE, Op.AFTER, Op.GROUP, Op.SINK})
-    | {
-        Op.CAST,
-        Op.BITCAST,
-        Op.TRUNC,
-        Op.NOT,
-        Op.WHERE,
-        Op.ADD,
-        Op.MUL,
-        Op.MAX,
-        Op.SUB,
-        Op.NEG,
-        Op.DIV,
-        Op.RECIP,
-        Op.SQRT,
-        Op.MULACC,
-    }
-    | {Op.IDIV, Op.MOD, Op.LINEAR}
-    | SHIFT
-    | BITWISE
-    | COMPARE
-)
+# fmt: off
+#: The ops of kernels after instruction selection for such a target.
+PLAIN_OPS: frozenset[Op] = SHIFT | BITWISE | COMPARE | {
+    Op.PARAM, Op.CONST, Op.BUFFER, Op.RANGE, Op.END, Op.INDEX, Op.STACK, Op.LOAD, Op.STORE, Op.AFTER, Op.GROUP, Op.SINK, Op.LINEAR,
+    Op.CAST, Op.BITCAST, Op.TRUNC, Op.NOT, Op.WHERE, Op.ADD, Op.MUL, Op.MAX, Op.SUB, Op.NEG, Op.DIV, Op.RECIP, Op.SQRT, Op.MULACC,
+    Op.IDIV, Op.MOD,
+}
+# fmt: on
 
-
-#: Bytes of LOCAL and REG memory that a kernel of a CPU may take: they live on the stack of its thread (LOCAL ones of OpenCL in as
-#: small a memory), and more than this does not belong there.
+#: Bytes of LOCAL and REG memory that a kernel of a CPU may use: they are on the stack of its thread. OpenCL's LOCAL memory is
+#: as small.
 STACK_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """What schedules and instruction selection ask about the hardware. The defaults describe no hardware: scalar code for one core.
+class MachineModel:
+    """The hardware as schedules and instruction selection see it. The defaults describe no hardware: scalar code for one core.
 
-    `vector_bytes`: of one vector register, 0 for scalar code only; `registers`: how many of them; `caches`: bytes of the data
-    caches of one core, L1 first; `line`: bytes of a cache line; `cores`: threads that run at the same time; `fma`: a fused
-    multiply-add is one instruction; `masks`: an access to some lanes of a vector is one instruction; `local_memory`: bytes of LOCAL
-    memory of a workgroup; `workgroup`: most lanes of one, 0 for none; `tensor_cores`: the instructions that TC may choose from.
+    - `vector_bytes`: size of one vector register, 0 for scalar code only; `registers`: their number.
+    - `caches`: bytes of the data caches of one core, L1 first; `line`: bytes of a cache line.
+    - `cores`: threads that run at the same time.
+    - `fma`: a fused multiply-add is one instruction; `masks`: an access to some lanes of a vector is one instruction.
+    - `local_memory`: bytes of LOCAL memory of a workgroup; `workgroup`: the most lanes of one, 0 for none.
+    - `tensor_cores`: the instructions that TC may choose from.
     """
 
     vector_bytes: int = 0
@@ -77,84 +66,101 @@ class Machine:
     tensor_cores: tuple[WmmaArg, ...] = ()
 
     def lanes(self, d: DType) -> int:
-        """Elements of `d` in one vector register; 1 where there are no vectors."""
+        """Return the elements of `d` in one vector register; 1 if there are no vectors."""
         return max(1, self.vector_bytes // d.itemsize)
 
 
-#: A target that says nothing about itself.
-PLAIN = Machine()
+#: The model of a target that has none.
+PLAIN = MachineModel()
 
 
 class Target(Protocol):
-    """One machine. `key` names everything but the source that decides a binary."""
+    """A compiled target. `key` names everything but the source that determines a binary."""
 
     @property
-    def name(self) -> str: ...
-
-    @property
-    def dtypes(self) -> frozenset[DType]: ...
-
-    @property
-    def ops(self) -> frozenset[Op]: ...
-
-    @property
-    def key(self) -> str: ...
-
-    def render(self, linear: UOp) -> str:
-        """The source of one LINEAR kernel."""
+    def name(self) -> str:
+        """The name of the target in messages."""
         ...
 
-    def compile(self, source: str) -> bytes: ...
+    @property
+    def dtypes(self) -> frozenset[DType]:
+        """The dtypes that kernels may use."""
+        ...
 
-    def load(self, binary: bytes) -> Kernel: ...
+    @property
+    def ops(self) -> frozenset[Op]:
+        """The ops that kernels may use."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """All but the source that determines a binary."""
+        ...
+
+    def render(self, linear: UOp) -> str:
+        """Return the source of one LINEAR kernel."""
+        ...
+
+    def compile(self, source: str) -> bytes:
+        """Return the binary of a source."""
+        ...
+
+    def load(self, binary: bytes) -> Kernel:
+        """Return the kernel of a binary. Raises Crash if it does not link."""
+        ...
 
 
 @runtime_checkable
-class Lends(Protocol):
-    """What a Target also has if its kernels reach only memory that was announced."""
+class SupportsLending(Protocol):
+    """A Target whose kernels reach only memory that is lent to them."""
 
     def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
         """Let kernels of this thread reach the arrays by their addresses; afterwards the arrays hold what kernels wrote."""
         ...
 
 
-def lender(target: Target) -> Callable[[Sequence[Any]], AbstractContextManager[object]]:
-    """How memory is lent to the target's kernels; most need nothing."""
-    found: Callable[[Sequence[Any]], AbstractContextManager[object]] = getattr(target, "lend", nullcontext)  # as in machine_of
-    return found
+def memory_lender(target: Target) -> Callable[[Sequence[Any]], AbstractContextManager[object]]:
+    """Return the function that lends memory to the target's kernels; for most targets it does nothing."""
+    lend: Callable[[Sequence[Any]], AbstractContextManager[object]] = getattr(target, "lend", nullcontext)  # as in machine_model_of
+    return lend
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
-    """Native ways into a program. `function(*arrays)` is a builtin that does the whole of a run for arguments that are exactly what
-    the Frame says, and calls the fallback for all others; None where there is none. `execute(addresses, variables)` runs the
-    launches on an address per base."""
+class NativeEntry:
+    """The native ways into a program.
+
+    `function(*arrays)` is a builtin that does a whole run for arguments that are exactly as the ProgramFrame says. It calls the
+    fallback for all others. It is None if there is no such builtin. `execute(addresses, variables)` runs the launches on an
+    address per base.
+    """
 
     function: Callable[..., Any] | None
     execute: Callable[[Sequence[int], Sequence[int]], None]
 
 
 @runtime_checkable
-class Enters(Protocol):
-    """What a Target also has if a whole program can be one native call."""
+class SupportsNativeEntry(Protocol):
+    """A Target that can run a whole program by one native call."""
 
-    def enter(self, frame: Frame, fallback: Callable[..., Any]) -> Entered | None:
-        """The native ways into the program; None where this process offers none."""
+    def enter(self, frame: ProgramFrame, fallback: Callable[..., Any]) -> NativeEntry | None:
+        """Return the native ways into the program; None if this process has none."""
         ...
 
 
 @runtime_checkable
-class Remakes(Protocol):
-    """The method that a Target also has if its `compile` may give what a cache on disk holds."""
+class SupportsRemake(Protocol):
+    """A Target whose `compile` may return what a cache on disk holds."""
 
     def remake(self, source: str) -> bytes:
-        """Make the binary of a source anew, in place of what the cache holds."""
+        """Compile a source anew, and replace what the cache holds."""
         ...
 
 
-def load(target: Target, source: str, binary: bytes) -> Kernel:
-    """The kernel of a binary, which is made again from its source if a cache gave one that does not link. Raises Crash if what is
-    made now does not, either."""
+def load_or_remake_kernel(target: Target, source: str, binary: bytes) -> Kernel:
+    """Load the kernel of a binary; if it does not link, compile the source anew, as a cache may have given it.
+
+    Raises Crash if the new binary does not link, either.
+    """
     try:
         return target.load(binary)
     except Crash:
@@ -166,22 +172,26 @@ def load(target: Target, source: str, binary: bytes) -> Kernel:
 
 
 @runtime_checkable
-class Beside(Protocol):
-    """What a Target also has if `compile` may run in another thread, and lets this one run Python meanwhile."""
+class SupportsThreadedCompile(Protocol):
+    """A Target whose `compile` may run in another thread while this one runs Python."""
 
     @property
-    def beside(self) -> bool: ...
+    def beside(self) -> bool:
+        """True if `compile` may run beside this thread."""
+        ...
 
 
 @runtime_checkable
-class Described(Protocol):
-    """What a Target also has if it describes its hardware."""
+class SupportsMachineModel(Protocol):
+    """A Target that describes its hardware."""
 
     @property
-    def machine(self) -> Machine: ...
+    def machine(self) -> MachineModel:
+        """The hardware of the target."""
+        ...
 
 
-def machine_of(target: Target) -> Machine:
-    """The description of the target's hardware; PLAIN for a target without one."""
-    found: Machine = getattr(target, "machine", PLAIN)  # a tenth of what asking for a Protocol takes
-    return found
+def machine_model_of(target: Target) -> MachineModel:
+    """Return the description of the target's hardware; PLAIN if it has none."""
+    machine: MachineModel = getattr(target, "machine", PLAIN)  # ten times as fast as isinstance with a Protocol
+    return machine

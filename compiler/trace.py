@@ -1,9 +1,9 @@
-"""The record of one lowering: the graph after every stage, and what became of each node on the way.
+"""The trace of one lowering: the graph after every stage, and the links between nodes of neighbouring stages.
 
-Takes: TENSOR. Gives: the graphs of all stages, the parts (kernels) of each, and between two neighbouring stages `Links`: node to
-node, with the rules and passes that made the one of the other. A link is *direct* where the node was replaced by that node or
-stayed as it was, and *made* where the node came into being for a replacement, below what replaced it. Nothing is guessed from
-looks: where no pass told (`uops.compiler.log`) there is no link. Spec: Lowering Pipeline.
+Takes: TENSOR. Gives: the graphs of all stages, the parts (kernels) of each, and between two neighbouring stages `PartLinks`.
+These link node to node, with the rules and passes that are the cause. A link is *direct* if the node was replaced by that node or
+stayed as it was. It is *indirect* if the node was created for a replacement, below what replaced it. Nothing is guessed: where no
+pass logged a replacement (`uops.compiler.log`) there is no link. Spec: Lowering Pipeline.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from uops.compiler.config import Config
-from uops.compiler.log import Log, Move, recording
+from uops.compiler.log import GraphTransform, LoweringLog, record_transforms
 from uops.compiler.pipeline import stages
-from uops.compiler.rewrite.rule import Rewrites, Rule, Step
+from uops.compiler.rewrite.rule import RewriteLog, RewriteStep, Rule
 from uops.compiler.target import Target
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass as record
 from uops.spec.untrusted import quote_name
 
-__all__ = ["Cause", "Link", "Links", "Part", "Trace", "trace"]
+__all__ = ["LinkCause", "NodeLink", "PartLinks", "ProgramPart", "LoweringTrace", "trace_lowering"]
 
 
 @record(frozen=True, slots=True)
-class Part:
-    """A kernel, or the whole program before there are kernels. `arguments` are what a Call passes to `body`; of a Program, `body`
-    is its instruction list and `code` its source."""
+class ProgramPart:
+    """A kernel, or the whole program before there are kernels.
+
+    `arguments` are those that a Call passes to `body`. Of a Program, `body` is its instruction list and `code` its source.
+    """
 
     name: str
     body: UOp
@@ -35,444 +37,486 @@ class Part:
     code: str | None = None
 
     def nodes(self) -> list[UOp]:
-        """Every node, arguments first, sources before users."""
+        """Return every node, arguments first, sources before users."""
         return toposort(*self.arguments, self.body)
 
 
 @record(frozen=True, slots=True)
-class Cause:
-    """What changed a node: a pass, and the step of a rule where one did it."""
+class LinkCause:
+    """The cause of a change to a node: a pass, and the step of a rule if there is one."""
 
     by: str
-    step: Step | None = None
+    step: RewriteStep | None = None
 
 
 @record(frozen=True, slots=True)
-class Link:
-    """`source` became `target`; `made`: `target` was made for what `source` became."""
+class NodeLink:
+    """A link: `source` became `target`, or, if it is indirect, `target` was created for what `source` became."""
 
     source: UOp
     target: UOp
-    made: bool
-    causes: tuple[Cause, ...]
+    is_indirect: bool
+    causes: tuple[LinkCause, ...]
 
 
 @record(frozen=True, slots=True)
-class Links:
-    """Between one part and the part that was made of it; `decisions` are those about the whole kernel, in order.
+class PartLinks:
+    """The links between one part and a part that was made of it; `decisions` are those about the whole kernel, in order.
 
-    With `gap` no pass told how one came from the other: only nodes that both have are linked."""
+    With `has_gap` no pass logged how one became the other, and only nodes of both are linked.
+    """
 
     source: int
     target: int
-    links: tuple[Link, ...]
+    links: tuple[NodeLink, ...]
     decisions: tuple[str, ...]
-    gap: bool
+    has_gap: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """`stages`: graphs by stage, in order, the input under `tensor`."""
+class LoweringTrace:
+    """The trace of a lowering. `stages` has the graphs by stage, in order, the input under `tensor`."""
 
     stages: Mapping[str, UOp]
-    log: Log
+    log: LoweringLog
 
-    def parts(self, stage: str) -> tuple[Part, ...]:
-        """The parts of a stage; a kernel keeps the name that it had when it was split off."""
-        found = parts(self.stages[stage])
+    def parts_of_stage(self, stage: str) -> tuple[ProgramPart, ...]:
+        """Return the parts of a stage; a kernel keeps the name that it had when it was split off."""
+        parts = split_into_parts(self.stages[stage])
         if self.stages[stage].op is not Op.LINEAR:
-            return found
-        first = next((p for g in self.stages.values() if g.op is Op.LINEAR and len(p := parts(g)) == len(found)), found)
-        return tuple(replace(part, name=named.name) for part, named in zip(found, first))
+            return parts
+        launches = (split_into_parts(g) for g in self.stages.values() if g.op is Op.LINEAR)
+        first = next((p for p in launches if len(p) == len(parts)), parts)
+        return tuple(replace(part, name=named.name) for part, named in zip(parts, first))
 
-    def links(self, stage: str) -> Iterator[Links]:
-        """From the stage before `stage` to it, an entry per part of `stage` and part that it was made of: a joined kernel was made
-        of several."""
+    def links_into(self, stage: str) -> Iterator[PartLinks]:
+        """Yield the links from the stage before `stage` to it, per part of `stage` and part that it was made of.
+
+        A fused kernel was made of several parts.
+        """
         names = list(self.stages)
         before, after = self.stages[names[names.index(stage) - 1]], self.stages[stage]
-        return _links(before, after, self.log)
+        return _link_stages(before, after, self.log)
 
-    def steps(self) -> Iterator[Step]:
-        """Every application of a rule, once, in order per Rewriter."""
-        for steps in {id(m.steps): m.steps for m in self.log.moves}.values():
+    def steps(self) -> Iterator[RewriteStep]:
+        """Yield every application of a rule, once, in order per Rewriter."""
+        for steps in {id(t.steps): t.steps for t in self.log.transforms}.values():
             yield from steps
 
     def rules(self) -> dict[str, Rule]:
-        """Every rule that was at hand, by name."""
-        return {r.name: r for rules in {id(m.rules): m.rules for m in self.log.moves}.values() for r in rules}
+        """Return every rule that could be applied, by name."""
+        return {r.name: r for rules in {id(t.rules): t.rules for t in self.log.transforms}.values() for r in rules}
 
 
-def trace(graph: UOp, target: Target, config: Config | None = None, reached: Callable[[str], None] = lambda stage: None) -> Trace:
-    """Lower `graph` to the end and keep everything; `reached` hears of each stage. Raises as `lower` does."""
-    with recording() as log:
-        return Trace(stages(graph, target, config, reached), log)
+def trace_lowering(
+    graph: UOp, target: Target, config: Config | None = None, on_stage: Callable[[str], None] = lambda stage: None
+) -> LoweringTrace:
+    """Lower `graph` to the end and record everything.
+
+    `on_stage` is called with the name of each stage. Raises what `lower` raises.
+    """
+    with record_transforms() as log:
+        return LoweringTrace(stages(graph, target, config, on_stage), log)
 
 
-def parts(root: UOp) -> tuple[Part, ...]:
-    """The kernels of a launch; the one program where there is no launch yet."""
+def split_into_parts(root: UOp) -> tuple[ProgramPart, ...]:
+    """Return the kernels of a launch, or the one program where there is no launch yet."""
     if root.op is Op.LINEAR and all(c.op is Op.CALL for c in root.src):
-        return tuple(_kernel(k, c.src[0], c.src[1:]) for k, c in enumerate(root.src))
-    return (Part("program", root.src[0], root.src[1:]) if root.op is Op.CALL else Part("program", root),)
+        return tuple(_make_kernel_part(k, call.body, call.arguments) for k, call in enumerate(root.instructions))
+    return (ProgramPart("program", root.body, root.arguments) if root.op is Op.CALL else ProgramPart("program", root),)
 
 
-def _kernel(k: int, body: UOp, arguments: tuple[UOp, ...]) -> Part:
+def _make_kernel_part(k: int, body: UOp, arguments: tuple[UOp, ...]) -> ProgramPart:
     if body.op is Op.PROGRAM:
-        return Part(f"kernel {k}", body.src[0], arguments, str(body.src[1].arg.code))
-    named = body.op is Op.SINK and body.arg is not None
-    return Part(f"{k}: {quote_name(body.arg.name)}" if named else f"kernel {k}", body, arguments)  # equal kernels have one name
+        linear, source, *_ = body.src
+        return ProgramPart(f"kernel {k}", linear, arguments, str(source.arg.code))
+    has_name = body.op is Op.SINK and body.arg is not None
+    name = f"{k}: {quote_name(body.arg.name)}" if has_name else f"kernel {k}"  # with its number, as equal kernels have one name
+    return ProgramPart(name, body, arguments)
 
 
 # ------------------------------------------------------------------------------------------------------- part to part
 
-#: The first of them from each graph before, by the kernel that it is about (None: all).
-_Ways = Mapping[UOp, Mapping[int | None, Mapping[UOp, tuple[int, Move]]]]
+#: graph -> kernel (None: all) -> graph before -> (position in the log, the first transform between the two)
+_TransformsInto = Mapping[UOp, Mapping[int | None, Mapping[UOp, tuple[int, GraphTransform]]]]
 
 
-def _links(before: UOp, after: UOp, log: Log) -> Iterator[Links]:
-    old, new = parts(before), parts(after)
-    known = _Known(log)
-    passed = _Passed(m for _, m in known.moves.get(after, ()) if m.before is before)
+def _link_stages(before: UOp, after: UOp, log: LoweringLog) -> Iterator[PartLinks]:
+    """Yield the links between the parts of two neighbouring stages."""
+    old, new = split_into_parts(before), split_into_parts(after)
+    tables = _LinkTables(log)
+    argument_fates = _ArgumentFates(t for _, t in tables.transforms.get(after, ()) if t.before is before)
     starts: dict[int, dict[UOp, int]] = {}
-    for j, k in _made_of(before, len(old), len(new), log):
+    for j, k in _match_parts(before, len(old), len(new), log):
         if j not in starts:
             starts[j] = {u: n for n, u in enumerate(old[j].nodes())}
         nodes = new[k].nodes()
-        chains = _chains(old[j].body, new[k].body, k, known, len(log.moves))
-        links = [x for chain in chains or [[]] for x in _compose(starts[j], [known.relation(m) for m in chain], nodes)]
-        pairs: dict[tuple[UOp, UOp], Link] = {}
-        for x in sorted(links, key=lambda x: x.made) + passed.links(starts[j], new[k]):
-            pairs.setdefault((x.source, x.target), x)
-        yield Links(j, k, tuple(pairs.values()), known.decisions([m for chain in chains for m in chain]), not chains)
+        chains = _find_transform_chains(old[j].body, new[k].body, k, tables, len(log.transforms))
+        links: list[NodeLink] = []
+        for chain in chains or [[]]:
+            links += _compose_relations(starts[j], [tables.relation(t) for t in chain], nodes)
+        by_nodes: dict[tuple[UOp, UOp], NodeLink] = {}
+        for x in sorted(links, key=lambda x: x.is_indirect) + argument_fates.link_arguments(starts[j], new[k]):
+            by_nodes.setdefault((x.source, x.target), x)
+        decisions = tables.decisions_along([t for chain in chains for t in chain])
+        yield PartLinks(j, k, tuple(by_nodes.values()), decisions, not chains)
 
 
-def _made_of(before: UOp, old: int, new: int, log: Log) -> list[tuple[int, int]]:
-    """Which of the old parts went into which of the new ones."""
+def _match_parts(before: UOp, old: int, new: int, log: LoweringLog) -> list[tuple[int, int]]:
+    """Return which of `old` parts went into which of `new` ones, as pairs of positions."""
     if old == new:
         return [(k, k) for k in range(new)]
-    join = next((m for m in log.moves if m.before is before and before.op is m.after.op is Op.LINEAR and m.put), None)
-    if join is None:
+    launches = (t for t in log.transforms if t.before is before and before.op is t.after.op is Op.LINEAR)
+    fusion = next((t for t in launches if t.replacements), None)
+    if fusion is None:
         return [(0, k) for k in range(new)]
     calls: dict[UOp | tuple[UOp, ...], list[int]] = {}
-    for j, o in enumerate(before.src):
-        calls.setdefault(join.put.get(o, o), []).append(j)
-    return [(j, k) for k, c in enumerate(join.after.src) for j in calls.get(c, ())]
+    for j, call in enumerate(before.instructions):
+        calls.setdefault(fusion.replacements.get(call, call), []).append(j)
+    return [(j, k) for k, call in enumerate(fusion.after.instructions) for j in calls.get(call, ())]
 
 
-class _Known:
-    """The tables that links between two stages share: moves by the graph that they gave, relations, decisions by their graph."""
+class _LinkTables:
+    """The tables that the links between two stages share: transforms, node relations and decisions, by graph."""
 
-    def __init__(self, log: Log) -> None:
-        self.moves: dict[UOp, list[tuple[int, Move]]] = {}
-        self.ways: dict[UOp, dict[int | None, dict[UOp, tuple[int, Move]]]] = {}
-        self.shared = _Shared()
-        self._relations: dict[int, _Relation] = {}
-        self._decided: dict[UOp, list[tuple[int, str, UOp]]] = {}
-        for at, m in enumerate(log.moves):
-            self.moves.setdefault(m.after, []).append((at, m))
-            self.ways.setdefault(m.after, {}).setdefault(m.kernel, {}).setdefault(m.before, (at, m))
-        for at, (what, graph, after) in enumerate(log.decisions):
-            self._decided.setdefault(graph, []).append((at, what, after))
+    def __init__(self, log: LoweringLog) -> None:
+        self.transforms: dict[UOp, list[tuple[int, GraphTransform]]] = {}
+        self.transforms_into: dict[UOp, dict[int | None, dict[UOp, tuple[int, GraphTransform]]]] = {}
+        self.shared = _SharedLookups()
+        self._relations: dict[int, _NodeRelation] = {}
+        self._decisions: dict[UOp, list[tuple[int, str, UOp]]] = {}
+        for position, t in enumerate(log.transforms):
+            self.transforms.setdefault(t.after, []).append((position, t))
+            self.transforms_into.setdefault(t.after, {}).setdefault(t.kernel, {}).setdefault(t.before, (position, t))
+        for position, (decision, graph, after) in enumerate(log.decisions):
+            self._decisions.setdefault(graph, []).append((position, decision, after))
 
-    def relation(self, move: Move) -> _Relation:
-        if id(move) not in self._relations:
-            self._relations[id(move)] = _Relation(move, self.shared)
-        return self._relations[id(move)]
+    def relation(self, transform: GraphTransform) -> _NodeRelation:
+        """Return the node relation of a transform, made on first use."""
+        if id(transform) not in self._relations:
+            self._relations[id(transform)] = _NodeRelation(transform, self.shared)
+        return self._relations[id(transform)]
 
-    def decisions(self, chain: Sequence[Move]) -> tuple[str, ...]:
-        graphs = {g for m in chain for g in (m.before, m.after)}
-        heard = [(at, what) for g in graphs for at, what, after in self._decided.get(g, ()) if after in graphs]
-        return tuple(dict.fromkeys(what for _, what in sorted(heard)))
-
-
-def _ways_for(kernel: int, graph: UOp, ways: _Ways) -> list[tuple[int, Move]]:
-    """The ways to `graph` that are about the kernel, or about all, in order."""
-    found = ways.get(graph, {})
-    return sorted((*found.get(None, {}).values(), *found.get(kernel, {}).values()), key=lambda x: x[0])
+    def decisions_along(self, chain: Sequence[GraphTransform]) -> tuple[str, ...]:
+        """Return the decisions between graphs of a chain of transforms, in order."""
+        graphs = {g for t in chain for g in (t.before, t.after)}
+        decisions = [(position, text) for g in graphs for position, text, after in self._decisions.get(g, ()) if after in graphs]
+        return tuple(dict.fromkeys(text for _, text in sorted(decisions)))
 
 
-def _chains(before: UOp, after: UOp, kernel: int, known: _Known, end: int) -> list[list[Move]]:
-    """The ways from one graph to the other by moves before `end`: one, or where graphs were put together, one through each."""
-    chain = _chain(before, after, kernel, known.ways, end)
-    last = next((i for i in reversed(range(len(chain or ()))) if chain and chain[i].part), None)
+def _transforms_into_graph(kernel: int, graph: UOp, transforms_into: _TransformsInto) -> list[tuple[int, GraphTransform]]:
+    """Return the transforms that gave `graph` for this kernel, or for all kernels, in order."""
+    by_kernel = transforms_into.get(graph, {})
+    return sorted((*by_kernel.get(None, {}).values(), *by_kernel.get(kernel, {}).values()), key=lambda x: x[0])
+
+
+def _find_transform_chains(before: UOp, after: UOp, kernel: int, tables: _LinkTables, end: int) -> list[list[GraphTransform]]:
+    """Return the chains of transforms from one graph to the other, all before position `end` of the log.
+
+    There is one, or where graphs were put together, one through each of them.
+    """
+    chain = _find_transform_chain(before, after, kernel, tables.transforms_into, end)
+    last = next((i for i in reversed(range(len(chain or ()))) if chain and chain[i].is_part), None)
     if chain is None or last is None:
         return [] if chain is None else [chain]
-    parts = [(at, m) for at, m in known.moves[chain[last].after] if m.part]
-    return [[*head, m, *chain[last + 1 :]] for at, m in parts for head in _chains(before, m.before, kernel, known, at)]
+    chains = []
+    for position, t in tables.transforms[chain[last].after]:
+        if t.is_part:
+            heads = _find_transform_chains(before, t.before, kernel, tables, position)
+            chains += [[*head, t, *chain[last + 1 :]] for head in heads]
+    return chains
 
 
-def _chain(before: UOp, after: UOp, kernel: int, ways: _Ways, end: int) -> list[Move] | None:
-    """The moves that lead from one graph to the other, None if none are known to."""
-    came: dict[UOp, Move | None] = {after: None}
+def _find_transform_chain(
+    before: UOp, after: UOp, kernel: int, transforms_into: _TransformsInto, end: int
+) -> list[GraphTransform] | None:
+    """Return the transforms that lead from one graph to the other; None if the log has none."""
+    next_transform: dict[UOp, GraphTransform | None] = {after: None}
     pending = [after]
     while pending:
-        u = pending.pop()
-        if u is before:
+        graph = pending.pop()
+        if graph is before:
             break
-        for position, m in _ways_for(kernel, u, ways):
-            if m.before not in came and position < end:
-                came[m.before] = m
-                pending.append(m.before)
-    if before not in came:
+        for position, t in _transforms_into_graph(kernel, graph, transforms_into):
+            if t.before not in next_transform and position < end:
+                next_transform[t.before] = t
+                pending.append(t.before)
+    if before not in next_transform:
         return None
-    chain: list[Move] = []
-    at = before
-    while (step := came[at]) is not None:
-        chain.append(step)
-        at = step.after
+    chain: list[GraphTransform] = []
+    graph = before
+    while (transform := next_transform[graph]) is not None:
+        chain.append(transform)
+        graph = transform.after
     return chain
 
 
-class _Passed:
-    """The fate of the arguments of kernels, by the moves from one whole program to the next."""
+class _ArgumentFates:
+    """The replacements of kernels' arguments, by the transforms from one whole program to the next."""
 
-    def __init__(self, moves: Iterable[Move]) -> None:
-        self.put = {u: (m.by, t) for m in moves for u, t in m.put.items()}
+    def __init__(self, transforms: Iterable[GraphTransform]) -> None:
+        self.replacements = {u: (t.pass_name, targets) for t in transforms for u, targets in t.replacements.items()}
         self.sources: dict[UOp, list[UOp]] = {}
-        for u, (_, put) in self.put.items():
-            for t in _targets(put):
-                self.sources.setdefault(t, []).append(u)
+        for u, (_, targets) in self.replacements.items():
+            for target in _as_tuple(targets):
+                self.sources.setdefault(target, []).append(u)
 
-    def links(self, old: Mapping[UOp, int], new: Part) -> list[Link]:
-        """What is passed to a kernel is passed on, was given to a value, or is what the memory plan put in its place."""
-        there = dict.fromkeys(toposort(*new.arguments))
-        found = [Link(a, a, False, ()) for a in sorted((a for a in there if a in old), key=old.__getitem__)]
-        kept = {x.target for x in found}
-        for a in sorted({a for t in there for a in self.sources.get(t, ()) if a in old}, key=old.__getitem__):
-            by, put = self.put[a]
-            for t in _targets(put):
-                if t in there and t is not a:
-                    found += [
-                        Link(a, n, n is not t or a.op is not Op.BUFFER, (Cause(by),))
-                        for n in toposort(t)
-                        if n is t or n not in kept
+    def link_arguments(self, old: Mapping[UOp, int], new: ProgramPart) -> list[NodeLink]:
+        """Link the arguments of a part: those that it had before, and those that replaced a value or its memory."""
+        argument_nodes = dict.fromkeys(toposort(*new.arguments))
+        links = [NodeLink(a, a, False, ()) for a in sorted((a for a in argument_nodes if a in old), key=old.__getitem__)]
+        unchanged = {x.target for x in links}
+        for a in sorted({a for n in argument_nodes for a in self.sources.get(n, ()) if a in old}, key=old.__getitem__):
+            pass_name, targets = self.replacements[a]
+            for target in _as_tuple(targets):
+                if target in argument_nodes and target is not a:
+                    links += [
+                        NodeLink(a, n, n is not target or a.op is not Op.BUFFER, (LinkCause(pass_name),))
+                        for n in toposort(target)
+                        if n is target or n not in unchanged
                     ]
-        return found
+        return links
 
 
-def _targets(put: UOp | tuple[UOp, ...]) -> tuple[UOp, ...]:
-    return put if isinstance(put, tuple) else (put,)
+def _as_tuple(targets: UOp | tuple[UOp, ...]) -> tuple[UOp, ...]:
+    return targets if isinstance(targets, tuple) else (targets,)
 
 
 # ------------------------------------------------------------------------------------------------------- node to node
 
-#: (target, made, causes) of a source.
-_Arrow = tuple[UOp, bool, tuple[Cause, ...]]
+#: (target, is indirect, causes) of a source
+_Arrow = tuple[UOp, bool, tuple[LinkCause, ...]]
 
 
-class _Graph:
-    """A graph that many moves may begin with: the place of each node in its order, and its users."""
+class _GraphIndex:
+    """A graph that many transforms may begin with: the position of each node in its order, and its users."""
 
     def __init__(self, root: UOp) -> None:
-        self.place = {u: n for n, u in enumerate(toposort(root))}
+        self.position = {u: n for n, u in enumerate(toposort(root))}
         self.users: dict[UOp, list[UOp]] = {}
-        for u in self.place:
+        for u in self.position:
             for s in dict.fromkeys(u.src):
                 self.users.setdefault(s, []).append(u)
 
 
-class _Sources:
-    """The nodes of a graph of which those of the next one are known to have come."""
+class _KnownSources:
+    """The nodes of a graph before that are known to have become nodes of the graph after."""
 
-    def __init__(self, graph: _Graph, known: Iterable[tuple[UOp, UOp]]) -> None:
+    def __init__(self, graph: _GraphIndex, known: Iterable[tuple[UOp, UOp]]) -> None:
         self.graph = graph
         self.image: dict[UOp, UOp] = {}
-        self.of: dict[UOp, list[UOp]] = {}
-        self.users: dict[UOp, int] = {}  # how many users all `of` a node have, more or less
+        self.sources_of: dict[UOp, list[UOp]] = {}
+        self.users: dict[UOp, int] = {}  # about how many users all sources of a node have
         for u, v in known:
-            self.add(u, v)
+            self.record_image(u, v)
 
-    def add(self, u: UOp, v: UOp) -> None:
-        """Note that `u` became `v`."""
+    def record_image(self, u: UOp, v: UOp) -> None:
+        """Record that `u` became `v`."""
         self.image[u] = v
-        self.of.setdefault(v, []).append(u)
+        self.sources_of.setdefault(v, []).append(u)
         self.users[v] = self.users.get(v, 0) + len(self.graph.users.get(u, ()))
 
-    def candidates(self, v: UOp) -> list[UOp]:
-        """The nodes that may have become `v`: users of what became one of its sources, of the one that has the fewest."""
+    def source_candidates(self, v: UOp) -> list[UOp]:
+        """Return nodes that may have become `v`: users of the nodes that became one of its sources, the one with fewest users."""
         if not v.src:
-            return [v] if v in self.graph.place else []
+            return [v] if v in self.graph.position else []
         fewest = min(v.src, key=lambda s: self.users.get(s, 0))
-        return [u for x in self.of.get(fewest, ()) for u in self.graph.users.get(x, ()) if u.op is v.op]
+        return [u for x in self.sources_of.get(fewest, ()) for u in self.graph.users.get(x, ()) if u.op is v.op]
 
-    def are_those_of(self, v: UOp, u: UOp) -> bool:
-        """Return True if the sources of `v` are what those of `u` became, and `u` itself is not known to be another node."""
+    def sources_match(self, v: UOp, u: UOp) -> bool:
+        """Return True if the sources of `u` became those of `v`, and `u` itself is not known to be another node."""
         return u not in self.image and len(u.src) == len(v.src) and all(self.image.get(s) is n for s, n in zip(u.src, v.src))
 
 
-class _Shared:
-    """The graphs, and the logs of Rewriters in other forms, that several relations need; made on first use."""
+class _SharedLookups:
+    """The graphs and the logs of Rewriters in other forms, shared by several relations and made on first use."""
 
     def __init__(self) -> None:
-        self._graphs: dict[UOp, _Graph] = {}
-        self._steps: dict[int, dict[UOp, Step]] = {}
-        self._histories: dict[int, dict[UOp, tuple[Step, ...]]] = {}
+        self._graphs: dict[UOp, _GraphIndex] = {}
+        self._steps: dict[int, dict[UOp, RewriteStep]] = {}
+        self._histories: dict[int, dict[UOp, tuple[RewriteStep, ...]]] = {}
 
-    def graph(self, root: UOp) -> _Graph:
+    def graph(self, root: UOp) -> _GraphIndex:
+        """Return the index of a graph."""
         if root not in self._graphs:
-            self._graphs[root] = _Graph(root)
+            self._graphs[root] = _GraphIndex(root)
         return self._graphs[root]
 
-    def steps(self, move: Move) -> Mapping[UOp, Step]:
-        if id(move.steps) not in self._steps:
-            self._steps[id(move.steps)] = {s.before: s for s in move.steps}
-        return self._steps[id(move.steps)]
+    def steps_by_node(self, transform: GraphTransform) -> Mapping[UOp, RewriteStep]:
+        """Return the steps of a transform's Rewriter by the node that they rewrote."""
+        if id(transform.steps) not in self._steps:
+            self._steps[id(transform.steps)] = {s.before: s for s in transform.steps}
+        return self._steps[id(transform.steps)]
 
-    def history(self, terms: Rewrites | None) -> Mapping[UOp, tuple[Step, ...]]:
+    def history_of(self, terms: RewriteLog | None) -> Mapping[UOp, tuple[RewriteStep, ...]]:
+        """Return the steps of a Rewriter by normal form."""
         if terms is None:
             return {}
         if id(terms) not in self._histories:
-            self._histories[id(terms)] = history(terms)
+            self._histories[id(terms)] = steps_by_normal_form(terms)
         return self._histories[id(terms)]
 
 
-class _Relation:
-    """What one Move did to each node: `arrows` from nodes of its graph before to nodes of its graph after."""
+class _NodeRelation:
+    """The effect of one transform: `arrows` from nodes of its graph before to nodes of its graph after."""
 
-    def __init__(self, move: Move, shared: _Shared) -> None:
-        self.move, self.shared = move, shared
-        self.order = toposort(move.after)
-        self.there = set(self.order)
+    def __init__(self, transform: GraphTransform, shared: _SharedLookups) -> None:
+        self.transform, self.shared = transform, shared
+        self.order = toposort(transform.after)
+        self.nodes_after = set(self.order)
         self.arrows: dict[UOp, list[_Arrow]] = {}
         self.owners: dict[UOp, dict[UOp, None]] = {}
-        (self._rewritten if move.rules else self._replaced)()
-        for u, nodes in (move.made or {}).items():
-            for v in _targets(nodes):
-                self._add(u, v, True, (Cause(move.by),))
-        if move.part:  # what has no source here has one in another part
+        (self._link_rewritten_nodes if transform.rules else self._link_replaced_nodes)()
+        for u, nodes in (transform.extra_nodes or {}).items():
+            for v in _as_tuple(nodes):
+                self._add_arrow(u, v, True, (LinkCause(transform.pass_name),))
+        if transform.is_part:  # a node without a source here has one in another part
             return
-        if not self.owners.get(move.after):
-            self._add(move.before, move.after, True, (Cause(move.by),))
-        self._made(shared.history(move.terms))
+        if not self.owners.get(transform.after):
+            self._add_arrow(transform.before, transform.after, True, (LinkCause(transform.pass_name),))
+        self._link_unsourced_nodes(shared.history_of(transform.terms))
 
-    def _add(self, u: UOp, v: UOp, made: bool, causes: tuple[Cause, ...]) -> None:
+    def _add_arrow(self, u: UOp, v: UOp, is_indirect: bool, causes: tuple[LinkCause, ...]) -> None:
         owners = self.owners.setdefault(v, {})
-        if v in self.there and u not in owners:
+        if v in self.nodes_after and u not in owners:
             owners[u] = None
-            self.arrows.setdefault(u, []).append((v, made, causes))
+            self.arrows.setdefault(u, []).append((v, is_indirect, causes))
 
-    def _replaced(self) -> None:
-        """By the pass's own replacements; any other node is the same node on replaced sources."""
-        graph, put = self.shared.graph(self.move.before), self.move.put
-        targets = {u: _targets(put[u]) for u in put if u in graph.place}
-        targets.update((u, (v,)) for u, v in self._carry_over(graph, targets).items())
-        cause = (Cause(self.move.by),)
-        for u in sorted(targets, key=graph.place.__getitem__):
+    def _link_replaced_nodes(self) -> None:
+        """Link nodes by the pass's own replacements; any other node is the same node on replaced sources."""
+        graph, replacements = self.shared.graph(self.transform.before), self.transform.replacements
+        targets = {u: _as_tuple(replacements[u]) for u in replacements if u in graph.position}
+        targets.update((u, (v,)) for u, v in self._match_unreplaced_nodes(graph, targets).items())
+        cause = (LinkCause(self.transform.pass_name),)
+        for u in sorted(targets, key=graph.position.__getitem__):
             for v in targets[u]:
-                self._add(u, v, False, () if v is u else cause)
+                self._add_arrow(u, v, False, () if v is u else cause)
 
-    def _carry_over(self, graph: _Graph, put: Mapping[UOp, tuple[UOp, ...]]) -> dict[UOp, UOp]:
+    def _match_unreplaced_nodes(self, graph: _GraphIndex, replaced: Mapping[UOp, tuple[UOp, ...]]) -> dict[UOp, UOp]:
         """Map nodes that the pass did not replace to what they became, as far as that is in the graph after.
 
-        A kernel's graph may be a small part of a whole program's, so its nodes are looked for in the program, not the other way.
+        A kernel's graph may be a small part of a whole program's, so its nodes are searched for in the program, not the other
+        way.
         """
-        sources = _Sources(graph, ((u, v[0] if v else u) for u, v in put.items()))
-        found: dict[UOp, UOp] = {}
+        sources = _KnownSources(graph, ((u, v[0] if v else u) for u, v in replaced.items()))
+        images: dict[UOp, UOp] = {}
         for v in self.order:
-            for u in sources.candidates(v):
-                if sources.are_those_of(v, u) and (u is v or u.replace(src=v.src) is v):
-                    found[u] = v
-                    sources.add(u, v)
-        return found
+            for u in sources.source_candidates(v):
+                if sources.sources_match(v, u) and (u is v or u.replace(src=v.src) is v):
+                    images[u] = v
+                    sources.record_image(u, v)
+        return images
 
-    def _rewritten(self) -> None:
-        steps = self.shared.steps(self.move)
-        known: dict[UOp, _Fate] = {}
-        for u in toposort(self.move.before):
-            fate = _fate(u, self.move, steps, known)
-            self._add(u, fate.final, False, fate.causes)
-            pending = list(fate.parts)
+    def _link_rewritten_nodes(self) -> None:
+        """Link nodes by the steps of a Rewriter."""
+        steps = self.shared.steps_by_node(self.transform)
+        memo: dict[UOp, _RewriteOutcome] = {}
+        for u in toposort(self.transform.before):
+            outcome = _follow_rewrites(u, self.transform, steps, memo)
+            self._add_arrow(u, outcome.final, False, outcome.causes)
+            pending = list(outcome.inner_nodes)
             seen = set(pending)
             while pending:
-                i = pending.pop()
-                part = _fate(i, self.move, steps, known)
-                self._add(u, part.final, True, (*fate.causes, *part.causes))
-                pending += [x for x in part.parts if x not in seen]
-                seen.update(part.parts)
+                inner = _follow_rewrites(pending.pop(), self.transform, steps, memo)
+                self._add_arrow(u, inner.final, True, (*outcome.causes, *inner.causes))
+                pending += [x for x in inner.inner_nodes if x not in seen]
+                seen.update(inner.inner_nodes)
 
-    def _made(self, terms: Mapping[UOp, tuple[Step, ...]]) -> None:
-        """A node without a source was made for what its nearest users with one are made of, perhaps by rules."""
+    def _link_unsourced_nodes(self, steps: Mapping[UOp, tuple[RewriteStep, ...]]) -> None:
+        """Link each node without a source indirectly to the sources of its nearest users that have some."""
         users: dict[UOp, list[UOp]] = {}
         for u in self.order:
             for s in u.src:
                 users.setdefault(s, []).append(u)
         for v in reversed(self.order):
             if not self.owners.get(v):
-                cause = (Cause(self.move.by), *(Cause("rules", s) for s in terms.get(v, ())))
+                cause = (LinkCause(self.transform.pass_name), *(LinkCause("rules", s) for s in steps.get(v, ())))
                 for u in dict.fromkeys(u for w in users.get(v, ()) for u in self.owners.get(w, ())):
-                    self._add(u, v, True, cause)
+                    self._add_arrow(u, v, True, cause)
 
 
-def history(terms: Rewrites) -> dict[UOp, tuple[Step, ...]]:
-    """For each normal form of a Rewriter the steps that ended in it, or made it beside what they ended in."""
-    found: dict[UOp, dict[int, Step]] = {}
+def steps_by_normal_form(terms: RewriteLog) -> dict[UOp, tuple[RewriteStep, ...]]:
+    """Return for each normal form of a Rewriter the steps that ended in it, or created it below their result."""
+    by_form: dict[UOp, dict[int, RewriteStep]] = {}
     for s in terms.log or ():
-        for n in (s.before, *_inside(s)):
-            found.setdefault(terms.done.get(n, n), {})[id(s)] = s
-    return {u: tuple(steps.values()) for u, steps in found.items()}
+        for n in (s.before, *_nodes_inside_step(s)):
+            by_form.setdefault(terms.done.get(n, n), {})[id(s)] = s
+    return {u: tuple(steps.values()) for u, steps in by_form.items()}
 
 
 @record(frozen=True, slots=True)
-class _Fate:
-    """What a Rewriter made of a node: the normal form, why, and the nodes that its rules made beside it."""
+class _RewriteOutcome:
+    """The result of a Rewriter for a node: its normal form, the causes, and the nodes that rules created below it."""
 
     final: UOp
-    causes: tuple[Cause, ...]
-    parts: tuple[UOp, ...]
+    causes: tuple[LinkCause, ...]
+    inner_nodes: tuple[UOp, ...]
 
 
-def _fate(u: UOp, move: Move, steps: Mapping[UOp, Step], known: dict[UOp, _Fate]) -> _Fate:
-    if u in known:
-        return known[u]
-    causes: list[Cause] = []
-    inner: list[UOp] = []
-    at, seen = u, {u}
+def _follow_rewrites(
+    u: UOp, transform: GraphTransform, steps: Mapping[UOp, RewriteStep], memo: dict[UOp, _RewriteOutcome]
+) -> _RewriteOutcome:
+    """Return the result of a Rewriter for `u`, by its steps one after another. Memoized per node."""
+    if u in memo:
+        return memo[u]
+    causes: list[LinkCause] = []
+    inner_nodes: list[UOp] = []
+    current, seen = u, {u}
     while True:
-        src = tuple([move.put.get(s, s) for s in at.src])
-        new = at if src == at.src else at.replace(src=src)  # type: ignore[arg-type] # a Rewriter's memory has single nodes
-        if new is at and at in steps:
-            step = steps[at]
-            causes.append(Cause(move.by, step))
-            inner += _inside(step)
+        src = tuple([transform.replacements.get(s, s) for s in current.src])
+        new = current if src == current.src else current.replace(src=src)  # type: ignore[arg-type] # a Rewriter gives single nodes
+        if new is current and current in steps:
+            step = steps[current]
+            causes.append(LinkCause(transform.pass_name, step))
+            inner_nodes += _nodes_inside_step(step)
             new = step.after
-        if new is at or new in seen:
+        if new is current or new in seen:
             break
         seen.add(new)
-        at = new
-    final = _targets(move.put.get(u, at))[0]
-    known[u] = _Fate(final, tuple(causes) or (() if final is u else (Cause("rules on its sources"),)), tuple(inner))
-    return known[u]
+        current = new
+    final, *_ = _as_tuple(transform.replacements.get(u, current))
+    if not causes and final is not u:
+        causes = [LinkCause("rules on its sources")]
+    memo[u] = _RewriteOutcome(final, tuple(causes), tuple(inner_nodes))
+    return memo[u]
 
 
-def _inside(step: Step) -> list[UOp]:
-    """The nodes that a step made beside its result: those between it and what the rule had bound."""
+def _nodes_inside_step(step: RewriteStep) -> list[UOp]:
+    """Return the nodes that a step created below its result: those between it and what the rule had bound."""
     bound = {n for n in step.binding.values() if isinstance(n, UOp)}
     return [n for n in toposort(step.after, gate=lambda n: n not in bound) if n is not step.after and n not in bound and n.src]
 
 
-#: What a node became so far: made or not, and why.
-_Reached = dict[UOp, tuple[bool, tuple[Cause, ...]]]
+#: node that a node became so far -> (is indirect, causes)
+_Reached = dict[UOp, tuple[bool, tuple[LinkCause, ...]]]
 
 
-def _compose(start: Mapping[UOp, int], relations: Sequence[_Relation], nodes: Iterable[UOp]) -> list[Link]:
-    """From the nodes of a graph to `nodes`, through relations one after another; only what leads there is followed."""
-    wanted = [set(nodes)]
+def _compose_relations(start: Mapping[UOp, int], relations: Sequence[_NodeRelation], nodes: Iterable[UOp]) -> list[NodeLink]:
+    """Return the links from the nodes of a graph to `nodes`, through relations one after another.
+
+    Only paths that lead to `nodes` are followed.
+    """
+    useful = [set(nodes)]  # per graph, last one first, the nodes from which `nodes` are reached
     for r in reversed(relations):
-        wanted.append({u for v in wanted[-1] for u in r.owners.get(v, ())})
-    begin, *there = reversed(wanted)
-    now: dict[UOp, _Reached] = {u: {u: (False, ())} for u in sorted((u for u in begin if u in start), key=start.__getitem__)}
-    for r, kept in zip(relations, there, strict=True):
-        now = {u: _step(reached, r, kept) for u, reached in now.items()}
+        useful.append({u for v in useful[-1] for u in r.owners.get(v, ())})
+    first, *later = reversed(useful)
+    begin = sorted((u for u in first if u in start), key=start.__getitem__)
+    reached_from: dict[UOp, _Reached] = {u: {u: (False, ())} for u in begin}
+    for r, targets in zip(relations, later, strict=True):
+        reached_from = {u: _follow_arrows(reached, r, targets) for u, reached in reached_from.items()}
     return [
-        Link(u, v, made, tuple({(c.by, id(c.step)): c for c in causes}.values()))
-        for u, reached in now.items()
-        for v, (made, causes) in reached.items()
+        NodeLink(u, v, is_indirect, tuple({(c.by, id(c.step)): c for c in causes}.values()))
+        for u, reached in reached_from.items()
+        for v, (is_indirect, causes) in reached.items()
     ]
 
 
-def _step(reached: _Reached, r: _Relation, kept: Collection[UOp]) -> _Reached:
-    found: _Reached = {}
-    for middle, (made, causes) in reached.items():
-        for v, also, more in r.arrows.get(middle, ()):
-            if v in kept and (v not in found or (found[v][0] and not (made or also))):
-                found[v] = made or also, (*causes, *more) if more else causes
-    return found
+def _follow_arrows(reached: _Reached, relation: _NodeRelation, targets: Collection[UOp]) -> _Reached:
+    """Return the targets that one more relation reaches, with a direct link where there is one."""
+    following: _Reached = {}
+    for middle, (is_indirect, causes) in reached.items():
+        for v, arrow_is_indirect, arrow_causes in relation.arrows.get(middle, ()):
+            indirect = is_indirect or arrow_is_indirect
+            if v in targets and (v not in following or (following[v][0] and not indirect)):
+                following[v] = indirect, (*causes, *arrow_causes) if arrow_causes else causes
+    return following

@@ -1,11 +1,11 @@
-"""What a graph means: evaluation with NumPy, op by op.
+"""The meaning of graphs: evaluation with NumPy, op by op.
 
-`run` evaluates a graph of the TENSOR dialect on arrays, `evaluate` also gives the value of every node, `executed` the ops it ran.
-The meaning of the ops is data: `elementwise.KERNELS` (per op and dtype), `movement.MOVES`, `reduce.reduce`, and the actions of
-`machine` for everything that touches memory or scopes. Every module names the rulings that its decisions follow.
+`run` evaluates a graph on arrays. `evaluate` also gives the value of every node, and `find_executed_ops` the ops that ran. The
+meaning of the ops is data: `ops.elementwise.KERNELS` (per op and dtype), `ops.movement.MOVES`, `ops.reduce.FOLDS`, and the
+actions of each machine for all that touches memory, scopes or loops. Every module names the rulings that its decisions follow.
 """
 
-from uops.interp.run import evaluate, executed, run
+from uops.interp.run import evaluate, find_executed_ops, run
 from uops.spec.result import Result
 
-__all__ = ["run", "evaluate", "executed", "Result"]
+__all__ = ["run", "evaluate", "find_executed_ops", "Result"]

@@ -1,8 +1,8 @@
-"""`run`, `evaluate` and `executed`: the public ways to evaluate a graph.
+"""`run`, `evaluate` and `find_executed_ops`: the public ways to evaluate a graph.
 
-The root decides the values of the result: of a Tuple or Function one per element, of a Sink or Group one per source that is not
-void, of a Store or Call none, of anything else its own. `buffers` holds the final contents of every Buffer that was written, under
-`b<unique>`, and of every free Param that was written, under `p<slot>`; elements never written are 0 there.
+The root decides the values of the result. A Tuple or Function has one per element, a Sink or Group one per source that is not
+void. A Store or Call has none, and any other root its own. `buffers` holds the final contents of every Buffer that was written,
+under `b<unique>`, and of every free Param that was written, under `p<slot>`. Elements that were never written are 0 there.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.tensor.actions import bridge
-from uops.interp.tensor.machine import Foreign, Machine
-from uops.interp.tensor.memory import Ref
-from uops.interp.tensor.scope import VOID, Scope
+from uops.interp.tensor.actions import load_kernel_bridge
+from uops.interp.tensor.machine import NotTensorGraph, TensorMachine
+from uops.interp.tensor.memory import StorageRef
+from uops.interp.tensor.scope import VOID, TensorScope
 from uops.interp.tensor.storage import Array
 from uops.spec.errors import SpecError, SpecTypeError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.result import Result
 from uops.spec.verify.verifier import verify
 
-#: Called with a node and its value (None for a void node) for every node evaluated, those of Function and Call bodies too.
+#: Callback per evaluated node, those of Function and Call bodies included: the node and its value, None for a void node.
 Trace = Callable[[UOp, Any], None]
-#: A context in which NumPy warns of nothing; a copy of it costs a tenth of `np.errstate`.
+#: A context in which NumPy warns of nothing. Copying it costs a tenth of `np.errstate`.
 _QUIET = Context()
 _QUIET.run(np.seterr, all="ignore")
-# What is slow to reach through its class or module.
+# Local names: an attribute of a class or module is slower to reach.
 _SINK, _VOID, _array = Op.SINK, dt.void, np.array
-_result = tuple.__new__  # a NamedTuple's own does no more
+_make_result = tuple.__new__  # what a NamedTuple's own `__new__` calls
 
 
 def run(
@@ -44,121 +44,133 @@ def run(
     schedule: int | None = None,
     lanes: bool = False,
 ) -> Result:
-    """Evaluate `root` on `inputs`: `p<slot>` for a free Param, `b<unique>` for a Buffer's first contents (without it the Buffer is
-    uninitialised), the name of a variable for its value. What the graph does not name is left out: all stages of a program take
-    the inputs of the first one.
+    """Evaluate `root` on `inputs` and return its values and the contents of written memory.
 
-    With `check`, a graph that breaks a claim of its rows is refused with that claim (SpecError), and every node's dtype, shape and
-    min_max are asserted (Unsound); without it, the caller vouches for the graph. In kernels, what is unordered runs in an order
-    that the seed `schedule` draws; with `lanes`, lane by lane. Raises Trap where the specification defines a failure and SpecError
-    for an ill-formed graph or input.
+    The keys of `inputs` are `p<slot>` for a free Param, `b<unique>` for a Buffer's first contents, and the name of a variable
+    for its value. A Buffer without an input is uninitialised. Keys that the graph does not use are ignored, so that all stages
+    of a program take the inputs of the first one.
+
+    With `check`, a graph that breaks a claim of its rows raises SpecError with that claim. Every node's dtype, shape and
+    min_max are asserted (Unsound). Without it, the caller vouches for the graph. `schedule` is a seed that draws an order for
+    everything unordered in kernels. `lanes` runs kernels lane by lane. Raises Trap where the specification defines a failure,
+    and SpecError for an ill-formed graph or input.
     """
     if not isinstance(root, UOp):
-        raise SpecTypeError(f"run takes a graph, a UOp, got {type(root).__name__}")
+        raise SpecTypeError(f"run takes a graph, a UOp, got {type(root).__name__}; build one with uops.spec.ir.build or parse one")
     if not isinstance(inputs, Mapping):
         raise SpecTypeError(f"inputs are a mapping by key, got {type(inputs).__name__}")
     if check:
         verify(root)
     try:
-        found: Result = _attempt(root, inputs, (check, schedule, lanes), _run, trace)
-        return found
-    except SpecError:  # as every graph of the second document's dialect is to a machine of the first
-        from uops.interp import bestiary
+        result: Result = _evaluate_as_tensor_or_kernel(root, inputs, (check, schedule, lanes), _collect_result, trace)
+        return result
+    except SpecError:  # the tensor machine rejects every graph of the BESTIARY dialect
+        from uops.interp import bestiary  # late: few graphs need it, and a test guards what `run` loads
 
         if not bestiary.is_bestiary(root):
             raise
         return bestiary.run(root, inputs, check=check, schedule=schedule, trace=trace)
 
 
-def _run(machine: Machine, root: UOp, whole: bool) -> Result:
+def _collect_result(machine: TensorMachine, root: UOp, is_kernel: bool) -> Result:
     values = []
-    for cell in _results(machine, root, whole):
+    for cell in _evaluate_root_cells(machine, root, is_kernel):
         values.append(_array(machine.read(cell)))
     buffers = {}
     for s in machine.storages.values():
         if s.writes:
             buffers[s.key] = s.data
-    return _result(Result, (tuple(values), buffers))
+    return _make_result(Result, (tuple(values), buffers))
 
 
-def _attempt(
+def _evaluate_as_tensor_or_kernel(
     root: UOp,
     inputs: Mapping[str, Any],
     options: tuple[bool, int | None, bool],
-    outcome: Callable[[Machine, UOp, bool], Any],
+    collect: Callable[[TensorMachine, UOp, bool], Any],
     trace: Trace | None = None,
 ) -> Any:
-    """`outcome` of a tensor graph; where the machine finds that the graph is none, of a kernel."""
+    """Return `collect(machine, root, is_kernel)` of a run of `root`.
+
+    The root runs as a tensor graph. It runs as a kernel if its op says so, or if the tensor machine meets an op that it does
+    not have.
+    """
     op = root.op
-    whole = op in _KERNEL_ROOTS or (op is _SINK and root.arg is not None)
-    machine = Machine(inputs, *options)
+    is_kernel = op in _KERNEL_ROOTS or (op is _SINK and root.arg is not None)
+    machine = TensorMachine(inputs, *options)
     try:
-        return _QUIET.copy().run(outcome, machine, root, whole)
-    except Foreign:
-        if whole or not bridge().is_kernel(root):
+        return _QUIET.copy().run(collect, machine, root, is_kernel)
+    except NotTensorGraph:
+        if is_kernel or not load_kernel_bridge().is_kernel(root):
             raise
         machine.close()
-        machine = Machine(inputs, *options)
-        return _QUIET.copy().run(outcome, machine, root, True)
+        machine = TensorMachine(inputs, *options)
+        return _QUIET.copy().run(collect, machine, root, True)
     finally:
         if trace is not None:
-            _report(machine, trace)
+            _report_to_trace(machine, trace)
         machine.close()
 
 
-#: Roots that no tensor graph has; a named Sink is another.
+#: Roots that only kernels and launches have. A Sink with a name is another.
 _KERNEL_ROOTS = frozenset({Op.LINEAR, Op.PROGRAM})
 
 
-def _results(m: Machine, root: UOp, whole: bool) -> Sequence[Any]:
-    """The cells of the root's values. `whole`: the root is a kernel, or a launch of some."""
-    if whole:
-        found = bridge().run_root(m, root)
-        return [] if found is None else [found]
+def _evaluate_root_cells(m: TensorMachine, root: UOp, is_kernel: bool) -> Sequence[Any]:
+    """Evaluate `root` and return the cells of its values.
+
+    With `is_kernel`, the root is a kernel or a launch of kernels.
+    """
+    if is_kernel:
+        value = load_kernel_bridge().run_root(m, root)
+        return [] if value is None else [value]
     m.evaluate(m.root, root)
-    several = _SEVERAL.get(root.op)
-    if several is not None:
-        return several(m.root, root)
+    find_cells = _CELLS_OF_ROOT.get(root.op)
+    if find_cells is not None:
+        return find_cells(m.root, root)
     cell = m.root.cells[root]
     return (cell,) if cell is not VOID or root.dtype is not _VOID else ()
 
 
-#: Roots with another number of values than one.
-_SEVERAL: dict[Op, Callable[[Scope, UOp], list[Any]]] = {
-    Op.FUNCTION: lambda scope, u: [scope.inner[u].cells[e] for e in u.src[0].src],
-    Op.TUPLE: lambda scope, u: [scope.cells[s] for s in u.src],
-    **dict.fromkeys((Op.SINK, Op.GROUP), lambda scope, u: [scope.cells[s] for s in u.src if s.dtype is not _VOID]),
+#: Roots that may have several values: op -> their cells.
+_CELLS_OF_ROOT: dict[Op, Callable[[TensorScope, UOp], list[Any]]] = {
+    Op.FUNCTION: lambda scope, u: [scope.inner[u].cells[e] for e in u.body.src],
+    Op.TUPLE: lambda scope, u: [scope.cells[e] for e in u.values],
+    **dict.fromkeys(EFFECT_GROUPS, lambda scope, u: [scope.cells[s] for s in u.effects if s.dtype is not _VOID]),
 }
 
 
 def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dict[UOp, Array]:
-    """The value of every node of the root's scope that was evaluated; a reference counts when it was read. See `run`."""
+    """Return the value of every evaluated node of the root's scope; see `run`.
+
+    A reference (a Buffer, Param or view) is included if its value was read.
+    """
     if check:
         verify(root)
-    found: dict[UOp, Array] = _attempt(root, inputs, (check, None, False), _evaluated)
-    return found
+    values: dict[UOp, Array] = _evaluate_as_tensor_or_kernel(root, inputs, (check, None, False), _collect_node_values)
+    return values
 
 
-def _evaluated(machine: Machine, root: UOp, whole: bool) -> dict[UOp, Array]:
-    for cell in _results(machine, root, whole):
+def _collect_node_values(machine: TensorMachine, root: UOp, is_kernel: bool) -> dict[UOp, Array]:
+    for cell in _evaluate_root_cells(machine, root, is_kernel):
         machine.read(cell)
-    return {u: v for u, v in _values(machine.root) if v is not None}
+    return {u: v for u, v in _scope_values(machine.root) if v is not None}
 
 
-def executed(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> frozenset[Op]:
-    """The ops that a run evaluates."""
-    found: set[Op] = set()
-    run(root, inputs, check=check, trace=lambda u, v: found.add(u.op))
-    return frozenset(found)
+def find_executed_ops(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> frozenset[Op]:
+    """Return the ops that a run of `root` evaluates."""
+    ops: set[Op] = set()
+    run(root, inputs, check=check, trace=lambda u, v: ops.add(u.op))
+    return frozenset(ops)
 
 
-def _values(scope: Scope) -> list[tuple[UOp, Any]]:
-    return [(u, c.value if c.__class__ is Ref else c) for u, c in scope.cells.items()]
+def _scope_values(scope: TensorScope) -> list[tuple[UOp, Any]]:
+    return [(u, c.value if c.__class__ is StorageRef else c) for u, c in scope.cells.items()]
 
 
-def _report(machine: Machine, trace: Trace) -> None:
+def _report_to_trace(machine: TensorMachine, trace: Trace) -> None:
     for scope in machine.scopes:
-        for u, value in _values(scope):
+        for u, value in _scope_values(scope):
             trace(u, value)
         for caller in scope.inner:
             if caller not in scope.cells:  # a Function has no cell of its own

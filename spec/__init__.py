@@ -1,4 +1,4 @@
-"""What may be written: ops, dtypes, nodes, derived properties, claims, dialects and the text format.
+"""The specification of the language: ops, dtypes, nodes, derived properties, claims, dialects and the text format.
 
-`ir` is the language, `rows` what both documents say of each op, `verify` the judge of a graph.
+`ir` is the language itself. `rows` is what both documents say of each op. `verify` checks a graph against them.
 """

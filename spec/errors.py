@@ -1,16 +1,16 @@
-"""One exception per kind of failure (STYLE 15)."""
+"""The exceptions of this package, one per kind of failure."""
 
 from __future__ import annotations
 
 
 class UopsError(Exception):
-    """Base of every error this package raises on purpose."""
+    """The base class of every error that this package raises on purpose."""
 
 
 class SpecError(UopsError):
-    """A graph, a text or an argument is ill-formed; `claim` is the broken claim's id where there is one.
+    """An ill-formed graph, text or argument; `claim` is the id of the broken claim where there is one.
 
-    `line` and `column` (1-based) are set when the fault is in text.
+    `line` and `column` (1-based) are set when the fault is in a text.
     """
 
     def __init__(self, message: str, *, claim: str | None = None, line: int | None = None, column: int | None = None) -> None:
@@ -21,27 +21,27 @@ class SpecError(UopsError):
 
 
 class SpecIndexError(SpecError, IndexError):
-    """An index, an axis or a position does not exist."""
+    """An index, an axis or a position that does not exist."""
 
 
 class SpecValueError(SpecError, ValueError):
-    """An argument of the right type has a value that is not allowed."""
+    """An argument of the right type with a value that is not allowed."""
 
 
 class SpecTypeError(SpecError, TypeError):
-    """An argument, or an element's dtype, is of a type that is not allowed."""
+    """An argument or an element dtype of a type that is not allowed."""
 
 
 class Trap(UopsError):
-    """A failure that the specification defines for this program on these inputs (R26)."""
+    """A run-time failure that the specification defines for this program on these inputs (R26, Trap)."""
 
 
 class CompileError(UopsError):
-    """The compiler cannot translate a well-formed graph; the message says why."""
+    """A well-formed graph that the compiler cannot translate; the message says why."""
 
 
 class Unsupported(UopsError):
-    """A backend declared that it does not have this op or dtype."""
+    """An op, a dtype or a feature that a backend does not support."""
 
     def __init__(self, what: str, backend: str) -> None:
         super().__init__(f"{backend} does not support {what}")
@@ -50,8 +50,8 @@ class Unsupported(UopsError):
 
 
 class Unsound(UopsError):
-    """A check of ours refuted a result of ours."""
+    """A result of this package that one of its own checks refuted."""
 
 
 class Crash(UopsError):
-    """A bug in this package: a state that well-formed input cannot reach."""
+    """A bug in this package: a state that no well-formed input may reach."""

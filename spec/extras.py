@@ -1,7 +1,7 @@
-"""What to type to get an extra of this package: where it lies as sources, those; else the packages that the extra stands for.
+"""The commands that install optional dependencies ("extras") of this package, for error messages.
 
-This package is on no index of packages. A command that asks an index for its name would install whatever somebody puts there, so
-every message that says what to install takes its words from here.
+This package is not published on any package index, so no message may tell users to install it by its bare name, which somebody else
+could take. A source checkout is installed from its folder. For an installed package the command lists the extra's own requirements.
 """
 
 from __future__ import annotations
@@ -11,39 +11,41 @@ import shlex
 from importlib import metadata
 from pathlib import Path
 
-#: `extra == "prove"` in a requirement's marker, with what joins it to the rest.
+#: Matches `extra == "prove"` in a requirement's marker, with the `and` in front of it.
 _EXTRA = re.compile(r"""\s*(?:\band\s+)?extra\s*==\s*["']([\w-]+)["']""")
 
 
-def how_to_install(extras: str) -> str:
-    """The command that installs extras, named with commas between them, for this installation."""
-    sources = checkout()
+def install_command(extras: str) -> str:
+    """Return the shell command that installs `extras`, a comma-separated list, into this installation."""
+    sources = find_source_checkout()
     if sources is not None:
         return f"pip install {shlex.quote(f'{sources}[{extras}]')}"
-    return " ".join(["pip install", *map(shlex.quote, requirements(extras))])
+    return " ".join(["pip install", *map(shlex.quote, extra_requirements(extras))])
 
 
-def checkout() -> Path | None:
-    """The folder of sources that this package is imported from; None of an installed one."""
+def find_source_checkout() -> Path | None:
+    """Return the root of the source checkout that this package is imported from; None for an installed package."""
     root = Path(__file__).absolute().parents[3]  # src/uops/spec
     project = root / "pyproject.toml"
     return root if (root / "src" / "uops").is_dir() and project.is_file() and 'name = "uops"' in project.read_text() else None
 
 
-def requirements(extras: str) -> list[str]:
-    """The requirements that extras of the installed package stand for, without its own name."""
+def extra_requirements(extras: str) -> list[str]:
+    """Return the requirements of `extras`, a comma-separated list, as the installed package's metadata states them."""
     try:
         declared = metadata.requires("uops") or []
     except metadata.PackageNotFoundError:
         declared = []
-    return [r for name in extras.split(",") for line in declared if (r := _of(name, line))] or [f"PATH_OF_UOPS[{extras}]"]
+    return [r for name in extras.split(",") for line in declared if (r := _requirement_of_extra(name, line))] or [
+        f"PATH_OF_UOPS[{extras}]"
+    ]
 
 
-def _of(extra: str, line: str) -> str | None:
-    """The requirement of a line of the metadata if it is one of the extra."""
+def _requirement_of_extra(extra: str, line: str) -> str | None:
+    """Return the requirement of one metadata line, or None if the line does not belong to `extra`."""
     requirement, _, marker = line.partition(";")
-    found = _EXTRA.search(marker)
-    if found is None or found[1] != extra:
+    match = _EXTRA.search(marker)
+    if match is None or match[1] != extra:
         return None
     rest = _EXTRA.sub("", marker).strip()
     return f"{requirement.strip()}; {rest}" if rest else requirement.strip()

@@ -1,6 +1,7 @@
-"""The memory of this process: a limit of whoever runs a graph, not a rule of the language.
+"""The memory available to this process.
 
-A value that does not fit is refused by name before it is made, as Unsupported, instead of by whatever fails first.
+It limits whoever runs a graph and is no rule of the language. A value that does not fit raises Unsupported, with its name, before
+it is allocated.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ from pathlib import Path
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim
 
-#: Where the system does not say: what an address can reach.
+#: Bytes of the address space of x86-64, used where the system states no limit.
 _ADDRESSES = 1 << 47
 
 
-def memory() -> int:
-    """Bytes that this process may use: the machine's memory, or its limit of address space where that is less."""
+def memory_limit() -> int:
+    """Return the bytes that this process may use: physical memory, or RLIMIT_AS where that is less."""
     try:
-        here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
-        here = _ADDRESSES
+        physical = _ADDRESSES
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return min(here if here > 0 else _ADDRESSES, limit if limit != resource.RLIM_INFINITY else _ADDRESSES)
+    return min(physical if physical > 0 else _ADDRESSES, limit if limit != resource.RLIM_INFINITY else _ADDRESSES)
 
 
 def free_memory() -> int | None:
-    """Bytes that processes may take before the system has to swap or to end some; None where it does not say."""
+    """Return the bytes that can be allocated without swapping; None where the system does not report them."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
@@ -36,23 +37,23 @@ def free_memory() -> int | None:
         return None
 
 
-def address_space() -> int:
-    """Bytes of addresses that this process has taken; 0 where the system does not say."""
+def address_space_in_use() -> int:
+    """Return the bytes of address space that this process has mapped; 0 where the system does not report them."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return 0
 
 
-def nbytes(dtype: DType, shape: Sequence[Dim]) -> int:
-    """Bytes of an array; an extent that only a run knows counts as 1. Index values take 8 bytes (R08)."""
+def array_bytes(dtype: DType, shape: Sequence[Dim]) -> int:
+    """Return the size of an array in bytes. A symbolic extent counts as 1, an index value as 8 bytes (R08, index dtype)."""
     size = dtype.itemsize if dtype.bits else 8
     for n in shape:
         size *= n if isinstance(n, int) else 1
     return size
 
 
-def excess(size: int) -> str | None:
-    """What is wrong with needing `size` bytes, or None if there are as many."""
-    most = memory()
-    return f"it needs {size:,} bytes, more than the {most:,} bytes of memory" if size > most else None
+def describe_memory_excess(size: int) -> str | None:
+    """Return why `size` bytes are more than this process may use, or None if they are not."""
+    limit = memory_limit()
+    return f"it needs {size:,} bytes, more than the {limit:,} bytes of memory" if size > limit else None

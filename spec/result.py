@@ -1,4 +1,4 @@
-"""What a run gives, whoever runs it: interpreter, compiled program or backend under test."""
+"""The result of a run by the interpreter, a compiled program or a backend under test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any, NamedTuple
 
 
 class Result(NamedTuple):
-    """`values`: one array per value of the root, in order. `buffers`: final contents of each Buffer written, keyed `b<unique>`."""
+    """The outputs of one run.
+
+    `values` has one array per value of the root, in order. `buffers` maps `b<unique>` to the final contents of each written Buffer.
+    """
 
     values: tuple[Any, ...]
     buffers: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Suggest the names that a name which names nothing may have been meant for."""
+"""Spelling suggestions for unknown names in error messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections.abc import Iterable
 from uops.spec.untrusted import quote_name
 
 
-def suggest_names(name: str, known: Iterable[str]) -> str:
-    """Spell the end of a message, `; did you mean llvm?`; empty where nothing known is close. Case says nothing."""
-    names = {n.lower(): n for n in known}
+def suggest_names(name: str, candidates: Iterable[str]) -> str:
+    """Return the end of a message, such as `; did you mean llvm?`, or an empty string if no candidate is close.
+
+    The comparison ignores case.
+    """
+    names = {n.lower(): n for n in candidates}
     close = difflib.get_close_matches(name.lower(), sorted(names), n=3)
     return f"; did you mean {' or '.join(quote_name(names[c]) for c in close)}?" if close else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from uops.compiler.config import default
+from uops.compiler.config import default_config
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -46,7 +46,7 @@ def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("UOPS_CACHE_DIR", str(tmp_path_factory.mktemp("objects")))
         patch.setenv("UOPS_VERIFY", "1")
         patch.setenv("UOPS_VALIDATE", str(int(validates())))
-        default.cache_clear()
+        default_config.cache_clear()
         yield
 
 

@@ -1,1 +1,1 @@
-"""Kernels as C: TinyCC in this process, for speed of compiling; gcc or clang where they are installed, for speed of code."""
+"""C kernels: TinyCC in this process compiles fastest; gcc and clang, where installed, give the fastest code."""

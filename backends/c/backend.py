@@ -10,26 +10,30 @@ TIERS = ("tcc", *COMPILERS)
 
 
 class CBackend(CompilerBackend):
-    """`tier` is `tcc` (compiles fastest, the default), `gcc` or `clang` (faster code). Raises Unsupported where it is absent."""
+    """The backend of C kernels. `tier` is `tcc` (compiles fastest, the default), `gcc` or `clang` (fastest code).
+
+    Raises Unsupported if the compiler is absent.
+    """
 
     name = "c"
 
     def __init__(self, tier: str = "tcc", guard: bool | str = False) -> None:
         if tier not in TIERS:
-            raise ValueError(f"no tier is called {tier!r}; known: {', '.join(TIERS)}")
+            raise ValueError(f"tier must be one of {', '.join(TIERS)}, got {tier!r}")
         self._c = TinyTarget() if tier == "tcc" else DriverTarget(tier)
         super().__init__(self._c, guard=guard)
 
     def version(self) -> str:
+        """Return the versions of this package and of the C compiler."""
         return self._c.version()
 
     def capabilities(self) -> Capabilities:
-        """Every dtype: the narrow floats are computed by integers and float32."""
+        """Declare every dtype: narrow floats are computed with integers and float32."""
         return Capabilities()
 
 
 class GccBackend(CBackend):
-    """`c` in the tier `gcc`, under a name for the command line."""
+    """The `c` backend in the tier `gcc`, under a name of its own for the command line."""
 
     name = "c:gcc"
 
@@ -38,7 +42,7 @@ class GccBackend(CBackend):
 
 
 class ClangBackend(CBackend):
-    """`c` in the tier `clang`, under a name for the command line."""
+    """The `c` backend in the tier `clang`, under a name of its own for the command line."""
 
     name = "c:clang"
 

@@ -1,6 +1,7 @@
-"""gcc and clang as programs: C text to the bytes of a shared object, and these to a function of this process.
+"""gcc and clang as child processes: from C text to a shared object, and from that to a function of this process.
 
-The flags are part of the meaning: no contraction, wrapping integers, no aliasing by type, no `errno`. The machine is this one.
+The flags are part of the kernel's meaning: no contraction, wrapping integers, no type-based alias analysis, no `errno`. Code is
+compiled for this machine.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ FLAGS = (
     "-std=gnu11", "-O2", "-march=native", "-fPIC", "-shared", "-w", "-x", "c",
     "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fwrapv", "-fno-strict-aliasing", "-fno-ident",
 )  # fmt: skip
+#: Time limit of one compiler run, in seconds.
 _SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A program, and what it says of itself and of this machine: all that decides what it makes of a text."""
+    """An installed compiler: its path, its version and its macros for this machine, which decide the code that it makes."""
 
     name: str
     path: str
@@ -36,26 +38,26 @@ class Compiler:
     machine: str
 
 
-def missing(name: str) -> str | None:
-    """Why a compiler cannot be used here, or None."""
+def unavailable_reason(name: str) -> str | None:
+    """Return why a compiler cannot be used on this system, or None."""
     try:
-        find(name)
+        find_compiler(name)
     except Unsupported as e:
         return str(e)
     return None
 
 
 @functools.cache
-def find(name: str) -> Compiler:
-    """The compiler called `name`; raises Unsupported where it is not installed."""
+def find_compiler(name: str) -> Compiler:
+    """Find a compiler by name. Raises Unsupported where it is not installed."""
     path = shutil.which(name)
     if path is None:
         raise Unsupported(f"{name}: no such program is installed", "c")
-    version = _run([path, "--version"], "").splitlines()[0]
-    return Compiler(name, path, version, _run([path, "-march=native", "-E", "-dM", "-x", "c", "-"], ""))
+    version = _run_compiler([path, "--version"], "").splitlines()[0]
+    return Compiler(name, path, version, _run_compiler([path, "-march=native", "-E", "-dM", "-x", "c", "-"], ""))
 
 
-def _run(command: list[str], text: str) -> str:
+def _run_compiler(command: list[str], text: str) -> str:
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as e:
@@ -66,33 +68,33 @@ def _run(command: list[str], text: str) -> str:
 
 
 def compile_object(compiler: Compiler, source: str) -> bytes:
-    """The shared object of a text; raises Crash with the compiler's messages, for rendered text is ours."""
+    """Compile C text to a shared object. Raises Crash with the compiler's messages: rendered text must compile."""
     with tempfile.TemporaryDirectory(prefix="uops-c-") as folder:
-        made = Path(folder) / "kernel.so"
-        _run([compiler.path, *FLAGS, "-o", str(made), "-", "-lm"], source)
-        return made.read_bytes()
+        output = Path(folder) / "kernel.so"
+        _run_compiler([compiler.path, *FLAGS, "-o", str(output), "-", "-lm"], source)
+        return output.read_bytes()
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Loaded:
-    """Linked code: valid as long as this object lives."""
+class LoadedLibrary:
+    """The address of a linked kernel, which stays valid as long as this object lives."""
 
     address: int
 
 
-def load_object(image: bytes, symbol: str) -> Loaded:
-    """Link a shared object into this process, by way of a file that only this user can read and that is gone afterwards."""
+def load_object(image: bytes, symbol: str) -> LoadedLibrary:
+    """Link a shared object into this process, through a temporary file that only this user can read. Raises Crash."""
     handle, path = tempfile.mkstemp(prefix="uops-c-", suffix=".so")
     try:
         with open(handle, "wb") as f:
             f.write(image)
         try:
             library = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-            place = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+            address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
         except (OSError, AttributeError) as e:
             raise Crash(f"a compiled kernel cannot be loaded: {e}") from e
     finally:
         os.unlink(path)
-    loaded = Loaded(place)
+    loaded = LoadedLibrary(address)
     weakref.finalize(loaded, _ctypes.dlclose, library._handle).atexit = False
     return loaded

@@ -1,6 +1,7 @@
-"""A LINEAR kernel as one C function, `void kernel(void *const *buffers, const i64 *scalars)`, freestanding but for `LIBRARY`.
+"""The C renderer: a LINEAR kernel as one C function `void kernel(void *const *buffers, const i64 *scalars)`.
 
-Takes: LINEAR over SELECTED ops. Gives: C11 text without includes. The same text is for TinyCC, gcc and clang.
+Takes: LINEAR over SELECTED ops. Gives: C11 text without includes, freestanding but for `LIBRARY`. TinyCC, gcc and clang take the
+same text.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 ENTRY = "kernel"
-#: Functions of libm that a kernel may call: each is correctly rounded or exact, in glibc and as an instruction.
+#: The functions of libm that a kernel may call. Each is correctly rounded or exact, in glibc and as an instruction.
 LIBRARY = ("fma", "fmaf", "sqrt", "sqrtf", "trunc", "truncf")
 C = Language(
     name="c",
@@ -32,15 +33,15 @@ C = Language(
         "fma": "f64 fma(f64 x, f64 y, f64 z);",
         "fmaf": "f32 fmaf(f32 x, f32 y, f32 z);",
     },
-    # TinyCC calls a function of its library for it, and a kernel is linked with nothing of it.
+    # TinyCC would call its runtime library, and a kernel is not linked with that.
     wide_unsigned=False,
 )
 OPS = family.OPS - family.WORKGROUP
 
 
 def render(linear: UOp) -> str:
-    """The text. Raises Unsupported for an op or dtype that C lacks, Crash for what is no LINEAR kernel."""
-    kernel = family.Kernel(linear, C)
-    body = kernel.body()
+    """Render a kernel as C text. Raises Unsupported for an op or dtype that C lacks, and Crash for a malformed LINEAR kernel."""
+    kernel = family.CKernelRenderer(linear, C)
+    body = kernel.render_body()
     head = f"void {ENTRY}(void *const *buffers, const i64 *scalars) {{"
-    return "\n".join((*kernel.w.preamble(), head, *body, "}")) + "\n"
+    return "\n".join((*kernel.w.render_preamble(), head, *body, "}")) + "\n"

@@ -1,7 +1,7 @@
 """The C targets: from a LINEAR kernel to a function of this process.
 
-TinyCC compiles a text in less time than a disk needs to give an object back, so its binary is the text itself, compiled when it is
-loaded. What gcc and clang make is kept in the cache on disk.
+TinyCC compiles a text faster than a disk returns an object, so its binary is the text, compiled on load. Objects of gcc and clang
+are cached on disk.
 """
 
 from __future__ import annotations
@@ -25,73 +25,76 @@ from uops.spec.ir.ops import Op
 
 
 @functools.cache
-def _pipeline() -> str:
-    """A digest of the module that decides what a compiler does with a text, so that a change there never meets an old object."""
-    return cache.key(Path(driver.__file__).read_bytes())
+def _digest_driver_source() -> str:
+    """Return a digest of the driver's source, part of each cache key, so that a changed driver never meets an old object."""
+    return cache.digest_key(Path(driver.__file__).read_bytes())
 
 
 class TinyTarget:
-    """Through TinyCC. Raises Unsupported where it is not installed."""
+    """The TinyCC target. Raises Unsupported where TinyCC is not installed."""
 
     name = "c"
     dtypes: frozenset[DType] = frozenset(NATIVE)
     ops: frozenset[Op] = OPS
 
     def __init__(self) -> None:
-        if why := tinycc.missing():
+        if why := tinycc.unavailable_reason():
             raise Unsupported(why, self.name)
-        self.key = cache.key(self.name, __version__, tinycc.version())
+        self.key = cache.digest_key(self.name, __version__, tinycc.version())
 
     def version(self) -> str:
-        """Everything but the source that decides a result, for reports."""
+        """Return everything but the source that decides a result, for reports."""
         return f"uops {__version__}, {tinycc.version()}"
 
     def render(self, linear: UOp) -> str:
-        """C text of one kernel."""
+        """Render one kernel as C text."""
         return render(linear)
 
     def compile(self, source: str) -> bytes:
+        """Return the text itself, which `load` compiles."""
         return source.encode()
 
     def load(self, binary: bytes) -> HostKernel:
-        """A function of this process."""
-        loaded = tinycc.load(binary.decode(), ENTRY)
-        return HostKernel(loaded.address, loaded)
+        """Compile the text and return it as a function of this process."""
+        code = tinycc.compile_in_memory(binary.decode(), ENTRY)
+        return HostKernel(code.address, code)
 
 
 class DriverTarget:
-    """Through gcc or clang. Raises Unsupported where it is not installed."""
+    """The target of gcc or clang. Raises Unsupported where the compiler is not installed."""
 
     name = "c"
     dtypes: frozenset[DType] = frozenset(NATIVE)
     ops: frozenset[Op] = OPS
 
     def __init__(self, compiler: str, store: ObjectCache | None = None) -> None:
-        self.compiler = driver.find(compiler)
+        self.compiler = driver.find_compiler(compiler)
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
-        found = self.compiler
-        self.key = cache.key(self.name, __version__, _pipeline(), found.name, found.version, found.machine)
+        compiler_key = (self.compiler.name, self.compiler.version, self.compiler.machine)
+        self.key = cache.digest_key(self.name, __version__, _digest_driver_source(), *compiler_key)
 
     def version(self) -> str:
-        """Everything but the source that decides an object, for reports."""
+        """Return everything but the source that decides an object, for reports."""
         return f"uops {__version__}, {self.compiler.version}"
 
     def render(self, linear: UOp) -> str:
-        """C text of one kernel."""
+        """Render one kernel as C text."""
         return render(linear)
 
     def compile(self, source: str) -> bytes:
-        """A shared object, from the cache where it is there."""
-        return self.store.made(lambda: self._compile(source), self.key, source, usable=lambda binary: is_linkable(binary, ENTRY))
+        """Compile the text to a shared object, or return the cached one."""
+        return self.store.get_or_make(
+            lambda: self._compile(source), self.key, source, usable=lambda binary: is_linkable(binary, ENTRY)
+        )
 
     def remake(self, source: str) -> bytes:
-        """Make a shared object anew, in place of what the cache has."""
+        """Compile the text again and replace the cached object."""
         return self.store.remake(lambda: self._compile(source), self.key, source)
 
     def _compile(self, source: str) -> bytes:
         return driver.compile_object(self.compiler, source)
 
     def load(self, binary: bytes) -> HostKernel:
-        """A function of this process. Raises Crash where the binary does not link."""
-        loaded = driver.load_object(binary, ENTRY)
-        return HostKernel(loaded.address, loaded)
+        """Load a shared object and return its kernel as a function of this process. Raises Crash if it does not link."""
+        library = driver.load_object(binary, ENTRY)
+        return HostKernel(library.address, library)

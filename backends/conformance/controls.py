@@ -1,7 +1,7 @@
-"""Negative controls and the positive one: backends whose score is known before they run.
+"""Negative controls and a positive one: backends whose score is known in advance.
 
-`Empty` implements nothing, `Zeros` returns zeros, `FirstInput` its first operand, `NoNan` drops NaNs, `Interp` is the interpreter.
-They are run by the suite's own tests; a suite that lets one of the first three score is broken.
+`Empty` declares nothing, `Zeros` returns zeros, `FirstInput` its first operand, `NoNan` drops NaNs, and `Interp` is the
+interpreter. The suite's own tests run them; a suite in which one of the first three scores is broken.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from uops import __version__
 from uops.backends.contract import Backend, Capabilities, Deviation, Inputs, Missing
 from uops.interp import run
 from uops.spec.errors import Unsupported
@@ -21,29 +22,30 @@ from uops.spec.result import Result
 
 
 class Interp(Backend):
-    """The reference interpreter as a backend: it scores 100%."""
+    """The reference interpreter as a backend, which scores 100%."""
 
     name = "interp"
 
     def version(self) -> str:
-        from uops import __version__
-
+        """Return the versions of the interpreter and NumPy."""
         return f"uops {__version__} interpreter, NumPy {np.__version__}"
 
     def capabilities(self) -> Capabilities:
+        """Declare everything."""
         return Capabilities()
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Evaluate the graph with the interpreter."""
         return run(graph, inputs)
 
 
-class _Control(Interp):
-    """Starts from the right result and spoils it."""
+class _SpoilingControl(Interp):
+    """A control that computes the right result and spoils it."""
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
-        good = run(graph, inputs)
+        result = run(graph, inputs)
         return Result(
-            tuple(self.spoil(v, inputs) for v in good.values), {k: self.spoil(v, inputs) for k, v in good.buffers.items()}
+            tuple(self.spoil(v, inputs) for v in result.values), {k: self.spoil(v, inputs) for k, v in result.buffers.items()}
         )
 
     def spoil(self, value: Any, inputs: Inputs) -> Any:
@@ -51,68 +53,77 @@ class _Control(Interp):
 
 
 class RefusingFloats(Interp):
-    """Declares everything, and refuses what has a float32."""
+    """A control that declares everything, and refuses programs with a float32."""
 
     name = "control-refusing-floats"
 
     def capabilities(self) -> Capabilities:
-        said = (Deviation("*", "*", level, "says nothing of refusals", "https://example.org") for level in ("strict", "core"))
-        return Capabilities(deviations=tuple(said))
+        """Declare everything, with a deviation for every cell, which must not excuse a refusal."""
+        deviations = (Deviation("*", "*", level, "says nothing of refusals", "https://example.org") for level in ("strict", "core"))
+        return Capabilities(deviations=tuple(deviations))
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Evaluate the graph, or raise Unsupported if it has a float32."""
         if any(u.dtype is float32 for u in toposort(graph)):
             raise Unsupported(graph.op.name, "refusing")
         return super().run(graph, inputs)
 
 
 class Empty(Interp):
-    """Declares that it has nothing: nothing is run and nothing passes."""
+    """A control that declares nothing: nothing is run and nothing passes."""
 
     name = "control-empty"
 
     def capabilities(self) -> Capabilities:
+        """Declare every cell unsupported."""
         return Capabilities(unsupported=(Missing("*", "*", "implements nothing"),))
 
 
 class Refusing(Interp):
-    """Declares everything and refuses each program when it comes: an undeclared gap is a failure."""
+    """A control that declares everything and refuses each program: an undeclared gap is a failure."""
 
     name = "control-refusing"
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Raise Unsupported."""
         raise Unsupported(graph.op.name, self.name)
 
 
-class Zeros(_Control):
+class Zeros(_SpoilingControl):
+    """A control that returns zeros."""
+
     name = "control-zeros"
 
     def spoil(self, value: Any, inputs: Inputs) -> Any:
+        """Return zeros in place of `value`."""
         return np.zeros_like(value)
 
 
-class AllNan(_Control):
-    """All NaN; all ones bits where the dtype has no NaN."""
+class AllNan(_SpoilingControl):
+    """A control that returns NaNs; all bits set where the dtype has no NaN."""
 
     name = "control-nan"
 
     def spoil(self, value: Any, inputs: Inputs) -> Any:
+        """Return all bits set in place of `value`."""
         a = np.asarray(value)
         if a.dtype == np.bool_:
             return np.ones_like(a)
         return np.full(a.shape, -1 % (1 << 8 * a.dtype.itemsize), f"u{a.dtype.itemsize}").view(a.dtype)
 
 
-class FirstInput(_Control):
-    """The first input's elements, in the result's dtype and shape."""
+class FirstInput(_SpoilingControl):
+    """A control that returns the first input's elements, in the result's dtype and shape."""
 
     name = "control-first-input"
 
     def spoil(self, value: Any, inputs: Inputs) -> Any:
-        return first_input(value, inputs)
+        """Return the first input in place of `value`."""
+        return repeat_first_input(value, inputs)
 
 
-def first_input(value: Any, inputs: Inputs) -> Any:
-    """What a backend that returns its first input's bits would give in place of `value`."""
+def repeat_first_input(value: Any, inputs: Inputs) -> Any:
+    """Return the first input's bits, repeated to the shape of `value` and converted to its dtype."""
     arrays = [inputs[k] for k in sorted(inputs) if isinstance(inputs[k], np.ndarray)]
     a = np.asarray(value)
     if not arrays or not arrays[0].size:
@@ -123,58 +134,63 @@ def first_input(value: Any, inputs: Inputs) -> Any:
     return np.resize(bits, a.shape).view(a.dtype)
 
 
-class NoNan(_Control):
-    """Drops NaNs: a NaN result becomes zero."""
+class NoNan(_SpoilingControl):
+    """A control that drops NaNs: a NaN result becomes zero."""
 
     name = "control-no-nan"
 
     def spoil(self, value: Any, inputs: Inputs) -> Any:
+        """Return `value` with zeros in place of NaNs."""
         a = np.asarray(value)
         if a.dtype.kind in "iub":
             return a
         return np.where(np.isnan(a.astype(np.float64)), np.zeros_like(a), a)
 
 
-class Fussy(Interp):
-    """Raises on every program with a NaN among its inputs."""
+class RaisesOnNan(Interp):
+    """A control that raises on every program with a NaN in its inputs."""
 
     name = "control-fussy"
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Evaluate the graph, or raise ValueError for a NaN."""
         for value in inputs.values():
             if np.isnan(np.asarray(value).astype(np.float64)).any():
                 raise ValueError("cannot convert a NaN")
         return run(graph, inputs)
 
 
-class Narrow(Interp):
-    """Raises on every program with more than 90 different values in an input."""
+class RaisesOnManyValues(Interp):
+    """A control that raises on every program with more than 90 distinct values in an input."""
 
     name = "control-narrow"
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Evaluate the graph, or raise ValueError for more than 90 distinct values."""
         if any(len(np.unique(value)) > 90 for value in inputs.values()):
             raise ValueError("too many values")
         return run(graph, inputs)
 
 
 class Crashing(Interp):
-    """Its process ends on every program with a float32 input."""
+    """A control whose process ends on every program with a float32 input."""
 
     name = "control-crashing"
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Evaluate the graph, or abort the process for a float32 input."""
         if _has_float32(inputs):
             os.abort()
         return run(graph, inputs)
 
 
 class Hanging(Interp):
-    """Never answers for a program with a float32 input."""
+    """A control that never answers for a program with a float32 input."""
 
     name = "control-hanging"
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Evaluate the graph, or hang for a float32 input."""
         while _has_float32(inputs):
             time.sleep(1)
         return run(graph, inputs)

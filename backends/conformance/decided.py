@@ -1,7 +1,7 @@
-"""What became of the cases of a run, as lines of a journal: a run that was interrupted takes them from there.
+"""Case records: the lines of a conformance journal, from which an interrupted run resumes.
 
-`Decided` has all that a run's outcome takes from one case, so that it does not matter which part of a run decided it. A journal is
-of one backend, tier, choice of schedules and state of the sources (`heading`); one of another raises OtherCampaign.
+A `CaseRecord` has everything that a run takes from one case, so it does not matter which part of a run judged it. A journal belongs
+to one backend, tier, schedule policy and state of the sources (`journal_heading`); any other raises JournalMismatch.
 """
 
 from __future__ import annotations
@@ -11,27 +11,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from uops.backends.conformance.judge import Verdict
-from uops.backends.conformance.model import Case, Failure, Level, Schedules, Segment, Tier
-from uops.backends.testing.journal import Journal, tree
-from uops.backends.worker.frames import printable_texts
+from uops.backends.conformance.judge import SegmentVerdict
+from uops.backends.conformance.model import ConformanceCase, ConformanceLevel, ConformanceTier, Failure, SchedulePolicy, Segment
+from uops.backends.testing.journal import Journal, digest_sources
+from uops.backends.worker.frames import make_texts_printable
 from uops.compiler.config import Config
 
 Json = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Decided:
-    """`parts` has the verdicts of the case, or of its classes alone: the part's id, the level, the verdicts of its segments.
-    `applied` and `validated` are what its outcomes counted, `seconds` how long the run was at it."""
+class CaseRecord:
+    """The judgement of a case. `parts` has the verdicts of the case, or of each of its segments alone: the part's id, the level,
+    the verdicts.
+
+    `applied` and `validated` are the counts of its outcomes; `seconds` is the time that the run spent on it.
+    """
 
     case: str
-    parts: list[tuple[str, Level, list[Verdict]]] = field(default_factory=list)
+    parts: list[tuple[str, ConformanceLevel, list[SegmentVerdict]]] = field(default_factory=list)
     applied: Mapping[str, int] = field(default_factory=dict)
     validated: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     def to_json(self) -> Json:
+        """Return the record as JSON."""
         parts = [(part, level.value, [asdict(v) for v in verdicts]) for part, level, verdicts in self.parts]
         return {
             "case": self.case, "parts": parts, "applied": dict(self.applied), "validated": dict(self.validated),
@@ -39,30 +43,32 @@ class Decided:
         }  # fmt: skip
 
     @classmethod
-    def of(cls, line: Json) -> Decided:
-        """From `to_json`; its texts may be older than what makes them safe."""
-        line = printable_texts(line)
-        parts = [(part, Level(level), [_verdict(v) for v in verdicts]) for part, level, verdicts in line["parts"]]
+    def from_json(cls, line: Json) -> CaseRecord:
+        """Read the JSON of `to_json`; its texts are made printable again, since they may be older than that rule."""
+        line = make_texts_printable(line)
+        parts = [
+            (part, ConformanceLevel(level), [_verdict_from_json(v) for v in verdicts]) for part, level, verdicts in line["parts"]
+        ]
         return cls(**line | {"parts": parts})
 
 
-def _verdict(v: Json) -> Verdict:
+def _verdict_from_json(v: Json) -> SegmentVerdict:
     failures = [Failure(**f | {"operands": tuple(f["operands"])}) for f in v["failures"]]
-    return Verdict(**v | {"segment": Segment(**v["segment"]), "failures": failures})
+    return SegmentVerdict(**v | {"segment": Segment(**v["segment"]), "failures": failures})
 
 
-def heading(backend: str, version: str, tier: Tier, schedules: Schedules) -> Json:
-    """What decides the verdicts of a run, beside its rows."""
-    settings = Config.read({**os.environ, **schedules.environment})
+def journal_heading(backend: str, version: str, tier: ConformanceTier, schedules: SchedulePolicy) -> Json:
+    """Return everything but the rows that decides the verdicts of a run."""
+    settings = Config.from_environment({**os.environ, **schedules.environment})
     return {
         "conform": backend, "version": version, "tier": tier.value, "schedules": asdict(schedules), "settings": asdict(settings),
-        "sources": tree(),
+        "sources": digest_sources(),
     }  # fmt: skip
 
 
-def known(journal: Journal, wanted: Iterable[Case]) -> dict[str, Decided]:
-    """What a journal has about the wanted cases, by their ids."""
+def read_case_records(journal: Journal, wanted: Iterable[ConformanceCase]) -> dict[str, CaseRecord]:
+    """Return a journal's records of the wanted cases, by case id."""
     ids = {c.id for c in wanted}
-    with journal.refuse_other_forms():
-        found = [Decided.of(line) for line in journal.of("decided") if line["case"] in ids]
-    return {d.case: d for d in found}
+    with journal.refuse_malformed_lines():
+        records = [CaseRecord.from_json(line) for line in journal.entries_under("decided") if line["case"] in ids]
+    return {d.case: d for d in records}

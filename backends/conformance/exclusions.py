@@ -1,8 +1,8 @@
-"""What the suite does not ask, and what it cannot refuse: two committed lists, each entry with its reason.
+"""Cells that the suite does not require, and cells that a do-nothing backend may pass: two lists, each entry with its reason.
 
-`EXCLUSIONS`: rows (or row x dtype) without a required cell. Everything else of ROWS x storable dtypes has cells; a test holds
-both to it. `LENIENT`: cells that a do-nothing backend may pass (all zeros, all NaN, or its first input), because that is the
-right answer.
+`EXCLUSIONS` has the rows, or pairs of row and dtype, without a required cell. Every other pair of `ROWS` and storable dtypes has
+cells, and a test checks both directions. `LENIENT` has the cells that a control (all zeros, all NaN, or its first input) may pass,
+because its answer is right.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from uops.spec.verify.dialects import Dialect, dialects_of
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Rows by glob, dtypes by name; empty `dtypes` means all."""
+    """Rows by glob and dtypes by name without required cells; empty `dtypes` means all."""
 
     rows: str
     dtypes: tuple[str, ...]
@@ -26,16 +26,17 @@ class Exclusion:
     reason: str
 
     def covers(self, row: str, dtype: str) -> bool:
+        """Return True if row x dtype needs no cell."""
         return fnmatchcase(row, self.rows) and (not self.dtypes or dtype in self.dtypes)
 
 
-def _names(*kinds: DType) -> tuple[str, ...]:
+def _dtype_names(*kinds: DType) -> tuple[str, ...]:
     return tuple(d.name for d in kinds)
 
 
-_FLOATS, _INTS, _BOOL = _names(*dt.FLOATS), _names(*dt.INTS), _names(dt.bool_)
-_NOT_UINT64 = _names(*(d for d in dt.STORABLE if d is not dt.uint64))
-_NOT_UINT8 = _names(*(d for d in dt.STORABLE if d is not dt.uint8))
+_FLOATS, _INTS, _BOOL = _dtype_names(*dt.FLOATS), _dtype_names(*dt.INTS), _dtype_names(dt.bool_)
+_NOT_UINT64 = _dtype_names(*(d for d in dt.STORABLE if d is not dt.uint64))
+_NOT_UINT8 = _dtype_names(*(d for d in dt.STORABLE if d is not dt.uint8))
 
 # fmt: off
 EXCLUSIONS: tuple[Exclusion, ...] = (
@@ -50,20 +51,20 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
 # fmt: on
 
 
-def outside(row: str) -> str | None:
-    """Why a row has no cell at all: no TENSOR graph can hold its op."""
+def why_outside_tensor_dialect(row: str) -> str | None:
+    """Return why no TENSOR graph can hold a row's op, so that the row has no cell; None for an op of TENSOR."""
     spec = next(r for r in ROWS.values() if r.id == row)
     return None if Dialect.TENSOR in dialects_of(spec.op) else "not an op of the TENSOR dialect, which a backend is given"
 
 
-def excluded(row: str, dtype: str) -> Exclusion | None:
-    """The exclusion of row x dtype, or None if cells are required."""
+def find_exclusion(row: str, dtype: str) -> Exclusion | None:
+    """Return the exclusion of row x dtype, or None if cells are required."""
     return next((e for e in EXCLUSIONS if e.covers(row, dtype)), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Lenient:
-    """Cells that `control` may pass; globs."""
+class ControlAllowance:
+    """Cells, as globs, that the do-nothing backend `control` may pass."""
 
     control: str
     rows: str
@@ -72,6 +73,7 @@ class Lenient:
     reason: str
 
     def covers(self, control: str, row: str, dtype: str, edge: str) -> bool:
+        """Return True if the entry allows `control` to pass this cell."""
         return (
             self.control == control
             and fnmatchcase(row, self.rows)
@@ -81,19 +83,19 @@ class Lenient:
 
 
 # fmt: off
-LENIENT: tuple[Lenient, ...] = (
-    Lenient("first", "Decomposed/Sqrt", "fp8e5m2", "*", "core: four ulp of a two-bit logarithm span the operand (R16, R17)"),
-    Lenient("first", "Movement/Bitcast", "*", "*", "the bits stay as they are (R46)"),
-    Lenient("first", "Movement/Reshape", "*", "split-merge", "row-major order is the order in memory"),
-    Lenient("first", "Movement/Expand", "*", "leading", "the source, over and over"),
-    Lenient("first", "Movement/Replicated", "*", "equal-copies", "one copy of the source, which is the first input (R47)"),
-    Lenient("first", "Elementwise/Trunc", "*int*", "*", "Trunc of an integer is the identity (R10)"),
-    Lenient("first", "Elementwise/Cast", "*int*", "from-[iu]*", "the low bits are the wrapped value (R15)"),
-    Lenient("first", "Elementwise/Cast", "*int*", "from-bool", "false and true are 0 and 1 (R15)"),
+LENIENT: tuple[ControlAllowance, ...] = (
+    ControlAllowance("first", "Decomposed/Sqrt", "fp8e5m2", "*", "core: 4 ulp of a two-bit logarithm span the operand (R16, R17)"),
+    ControlAllowance("first", "Movement/Bitcast", "*", "*", "the bits stay as they are (R46)"),
+    ControlAllowance("first", "Movement/Reshape", "*", "split-merge", "row-major order is the order in memory"),
+    ControlAllowance("first", "Movement/Expand", "*", "leading", "the source, over and over"),
+    ControlAllowance("first", "Movement/Replicated", "*", "equal-copies", "one copy of the source, which is the first input (R47)"),
+    ControlAllowance("first", "Elementwise/Trunc", "*int*", "*", "Trunc of an integer is the identity (R10)"),
+    ControlAllowance("first", "Elementwise/Cast", "*int*", "from-[iu]*", "the low bits are the wrapped value (R15)"),
+    ControlAllowance("first", "Elementwise/Cast", "*int*", "from-bool", "false and true are 0 and 1 (R15)"),
 )
 # fmt: on
 
 
-def lenient(control: str, row: str, dtype: str, edge: str) -> Lenient | None:
-    """The entry that allows `control` to pass this cell, or None."""
+def find_control_allowance(control: str, row: str, dtype: str, edge: str) -> ControlAllowance | None:
+    """Return the entry that allows `control` to pass this cell, or None."""
     return next((x for x in LENIENT if x.covers(control, row, dtype, edge)), None)

@@ -1,4 +1,4 @@
-"""The data of the conformance suite: cells, cases, verdicts.
+"""The data model of the conformance suite: cells, cases, verdicts.
 
 A *cell* is (row of the specification, dtype, edge class). A *case* is one graph with inputs; its outputs are divided into
 *segments*, each of which tests one cell. A cell's status is the worst of its segments'.
@@ -13,12 +13,12 @@ from typing import Any
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 
-#: The reason of a cell that the backend declares and refuses at run time.
+#: The reason of a failing cell that the backend declares but refuses at run time.
 REFUSED = "refused"
 
 
-class Status(Enum):
-    """What became of a cell. Only PASS counts as passed; UNSUPPORTED and NOT_RUN stay in the denominator of coverage."""
+class CellStatus(Enum):
+    """The status of a cell. Only PASS counts as passed; UNSUPPORTED and NOT_RUN stay in the denominator of coverage."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -27,24 +27,27 @@ class Status(Enum):
     NOT_RUN = "not run"
 
 
-class Level(Enum):
-    """The two conformance levels of P3."""
+class ConformanceLevel(Enum):
+    """The two conformance levels of P3 (conformance): `strict` and `core`."""
 
     STRICT = "strict"
     CORE = "core"
 
 
-class Tier(Enum):
-    """How much is asked: smoke is a sample for every change, full is every required cell."""
+class ConformanceTier(Enum):
+    """The extent of a run: smoke is a sample for every change, full is every required cell."""
 
     SMOKE = "smoke"
     FULL = "full"
 
 
 @dataclass(frozen=True, slots=True)
-class Schedules:
-    """Who chooses the schedules of compiled kernels: `heuristics`, `none` (initial loops), `forced` (drawn by `seed`) or `search`
-    (timed, keeping the `beam` best)."""
+class SchedulePolicy:
+    """The policy that schedules compiled kernels.
+
+    `kind` is `heuristics`, `none` (initial loops), `forced` (random, drawn from `seed`) or `search` (timed, keeping the `beam`
+    best).
+    """
 
     kind: str = "heuristics"
     seed: int = 0
@@ -52,14 +55,18 @@ class Schedules:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What tells the compiler of a worker process."""
-        found = {"none": {"UOPS_OPTIMIZE": "0"}, "forced": {"UOPS_FORCED": str(self.seed)}, "search": {"UOPS_BEAM": str(self.beam)}}
-        return found.get(self.kind, {})
+        """The environment variables that select the policy in the compiler of a worker process."""
+        variables = {
+            "none": {"UOPS_OPTIMIZE": "0"},
+            "forced": {"UOPS_FORCED": str(self.seed)},
+            "search": {"UOPS_BEAM": str(self.beam)},
+        }
+        return variables.get(self.kind, {})
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Cell:
-    """`row` is a row id such as `Elementwise/Add`, `dtype` a dtype's name, `edge` the edge class."""
+class ConformanceCell:
+    """A cell: `row` is a row id such as `Elementwise/Add`, `dtype` a dtype's name, `edge` the edge class."""
 
     row: str
     dtype: str
@@ -71,7 +78,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Elements [start, stop) of flattened output `output`; a key `b<unique>` names a buffer's final contents instead."""
+    """Elements [start, stop) of flattened output `output`; a key `b<unique>` denotes a buffer's final contents instead."""
 
     edge: str
     output: int | str
@@ -80,7 +87,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ConformanceCase:
     """One graph of the suite; `name` is unique within its row and dtype."""
 
     row: str
@@ -92,18 +99,21 @@ class Case:
 
     @property
     def id(self) -> str:
+        """The id of the case, unique in the suite."""
         return f"{self.row}/{self.dtype.name}/{self.name}"
 
-    def cell(self, segment: Segment) -> Cell:
-        return Cell(self.row, self.dtype.name, segment.edge)
+    def cell(self, segment: Segment) -> ConformanceCell:
+        """Return the cell that a segment tests."""
+        return ConformanceCell(self.row, self.dtype.name, segment.edge)
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[ConformanceCell]:
+        """Return the cells that the segments test, each once."""
         return list(dict.fromkeys(self.cell(s) for s in self.segments))
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One wrong element (or run, when `element` is None): where, what was got, what was allowed; values with their bits."""
+    """One wrong element, or a failed run if `element` is None: its place, its value and the allowed values, with their bits."""
 
     case: str
     message: str
@@ -119,25 +129,25 @@ class Failure:
 class CellResult:
     """A cell's verdict at one level; `max_ulp` is the largest distance from the reference value among accepted elements."""
 
-    cell: Cell
-    status: Status
+    cell: ConformanceCell
+    status: CellStatus
     elements: int = 0
     failed: int = 0
     max_ulp: float = 0.0
     reason: str | None = None
     failures: list[Failure] = field(default_factory=list)
-    sets: dict[str, int] = field(default_factory=dict)  # R31: elements by kind of allowed set
+    sets: dict[str, int] = field(default_factory=dict)  # R31 (allowed sets): number of elements by kind of set
 
     @property
-    def refused(self) -> bool:
+    def is_refusal(self) -> bool:
         """True if the backend refused a program of the cell, which it had declared: the cell fails."""
-        return self.status is Status.FAIL and self.reason == REFUSED
+        return self.status is CellStatus.FAIL and self.reason == REFUSED
 
     @property
     def run(self) -> bool:
         """True if something of the cell was judged: it passed or failed, and not by a refusal alone."""
-        return self.status in RAN and (self.elements > 0 or not self.refused)
+        return self.status in RAN and (self.elements > 0 or not self.is_refusal)
 
 
-#: Statuses of cells whose program was started.
-RAN = frozenset({Status.PASS, Status.FAIL, Status.XFAIL})
+#: Statuses of cells whose program ran.
+RAN = frozenset({CellStatus.PASS, CellStatus.FAIL, CellStatus.XFAIL})

@@ -1,4 +1,4 @@
-"""Errors of float64 and Pow results against mpmath, which is imported here alone (extra `exhaustive`)."""
+"""Errors of float64 and Pow results against mpmath, which no other module imports (extra `exhaustive`)."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ import numpy.typing as npt
 from uops.spec.ir.dtypes import DType
 
 Array = npt.NDArray[Any]
-#: Bits of precision beyond which a float64 result and any halfway point near it are told apart for these inputs.
+#: Precision of mpmath, in bits: enough to separate a float64 result from any halfway point near it, for these inputs.
 PRECISION = 128
 
 
-def errors(name: str, d: DType, operands: tuple[Array, ...], got: Array) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Per element: is it the correctly rounded result, and its error in ulp."""
-    import mpmath
+def measure_errors(
+    name: str, d: DType, operands: tuple[Array, ...], got: Array
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    """Return per element whether it is the correctly rounded result, and its error in ulp."""
+    import mpmath  # late: mpmath is optional
 
-    right = np.zeros(len(got), np.bool_)
+    is_correct = np.zeros(len(got), np.bool_)
     error = np.zeros(len(got), np.float64)
-    f = _FUNCTIONS[name]
+    exact_function = _FUNCTIONS[name]
     with mpmath.workprec(PRECISION):
         for k, result in enumerate(got.tolist()):
             arguments = [o[k].item() for o in operands]
             special = _SPECIAL[name](*arguments)
             if special is not None:
                 same = (special != special and result != result) or (special == result and _sign(special) == _sign(result))
-                right[k], error[k] = same, 0.0 if same else math.inf
+                is_correct[k], error[k] = same, 0.0 if same else math.inf
             else:
-                right[k], error[k] = _measure(f(mpmath, *arguments), result, d, mpmath)
-    return right, error
+                is_correct[k], error[k] = _measure_ulp_error(exact_function(mpmath, *arguments), result, d, mpmath)
+    return is_correct, error
 
 
 def _sign(x: float) -> float:
     return math.copysign(1.0, x)
 
 
-def _measure(exact: Any, result: float, d: DType, mpmath: Any) -> tuple[bool, float]:
-    """`exact` is finite and not 0."""
+def _measure_ulp_error(exact: Any, result: float, d: DType, mpmath: Any) -> tuple[bool, float]:
+    """Return whether `result` is `exact`, finite and not 0, correctly rounded, and its error in ulp."""
     if result != result or (result != 0 and (result > 0) != (exact > 0)):
         return False, math.inf
     exponent = int(mpmath.floor(mpmath.log(abs(exact), 2)))
@@ -55,7 +57,7 @@ def _measure(exact: Any, result: float, d: DType, mpmath: Any) -> tuple[bool, fl
     return distance <= 0.5 and not overflowed, distance
 
 
-def _special_exp2(x: float) -> float | None:
+def _exp2_special_result(x: float) -> float | None:
     if x != x:
         return x
     if math.isinf(x):
@@ -65,7 +67,7 @@ def _special_exp2(x: float) -> float | None:
     return 0.0 if x < -2000 else None
 
 
-def _special_log2(x: float) -> float | None:
+def _log2_special_result(x: float) -> float | None:
     if x != x or x < 0:
         return math.nan
     if x == 0:
@@ -75,20 +77,20 @@ def _special_log2(x: float) -> float | None:
     return math.inf if math.isinf(x) else None
 
 
-def _special_sin(x: float) -> float | None:
+def _sin_special_result(x: float) -> float | None:
     if x == 0:
         return x
     return math.nan if x != x or math.isinf(x) else None
 
 
-def _special_sqrt(x: float) -> float | None:
+def _sqrt_special_result(x: float) -> float | None:
     if x == 0 or x == math.inf:
         return x
     return math.nan if x != x or x < 0 else None
 
 
-def _special_pow(x: float, y: float) -> float | None:
-    """IEEE 754 pow where the result is not a finite non-zero number to be rounded (R18)."""
+def _pow_special_result(x: float, y: float) -> float | None:
+    """Return IEEE 754 pow where the result is not a finite nonzero number to be rounded (R18); else None."""
     if x == 1 or y == 0:
         return 1.0
     if x != x or y != y:
@@ -96,8 +98,8 @@ def _special_pow(x: float, y: float) -> float | None:
     if x in (0.0, -1.0) or math.isinf(x) or math.isinf(y) or (x < 0 and y != math.floor(y)):
         try:
             return math.pow(x, y)
-        except ValueError:  # C's domain and pole errors
-            return _pole(x, y)
+        except ValueError:  # a domain error or a pole
+            return _pow_at_pole(x, y)
     scale = abs(y * math.log2(abs(x)))
     if scale > 3000:
         grows = (abs(x) > 1) == (y > 0)
@@ -106,28 +108,28 @@ def _special_pow(x: float, y: float) -> float | None:
     return None
 
 
-def _pole(x: float, y: float) -> float:
+def _pow_at_pole(x: float, y: float) -> float:
     if x == 0:
         return math.copysign(math.inf, x) if y % 2 == 1 else math.inf
     return math.nan
 
 
 _SPECIAL: dict[str, Any] = {
-    "exp2": _special_exp2,
-    "log2": _special_log2,
-    "sin": _special_sin,
-    "sqrt": _special_sqrt,
-    "pow": _special_pow,
+    "exp2": _exp2_special_result,
+    "log2": _log2_special_result,
+    "sin": _sin_special_result,
+    "sqrt": _sqrt_special_result,
+    "pow": _pow_special_result,
 }
 
 
-def _sin(m: Any, x: float) -> Any:
-    """mpmath reduces the argument itself, at a precision that covers its exponent."""
+def _exact_sin(m: Any, x: float) -> Any:
+    """Return sin(x). mpmath reduces the argument itself, at a precision that covers its exponent."""
     with m.workprec(PRECISION + max(0, math.frexp(x)[1])):
         return m.sin(m.mpf(x))
 
 
-def _pow(m: Any, x: float, y: float) -> Any:
+def _exact_pow(m: Any, x: float, y: float) -> Any:
     magnitude = m.power(abs(m.mpf(x)), m.mpf(y))
     return -magnitude if x < 0 and y % 2 == 1 else magnitude
 
@@ -135,7 +137,7 @@ def _pow(m: Any, x: float, y: float) -> Any:
 _FUNCTIONS: dict[str, Any] = {
     "exp2": lambda m, x: m.power(2, m.mpf(x)),
     "log2": lambda m, x: m.log(m.mpf(x), 2),
-    "sin": _sin,
+    "sin": _exact_sin,
     "sqrt": lambda m, x: m.sqrt(m.mpf(x)),
-    "pow": _pow,
+    "pow": _exact_pow,
 }

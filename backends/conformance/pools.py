@@ -1,12 +1,13 @@
-"""Operand pools of the edge classes, by dtype.
+"""Pools of operand values for each dtype and edge class.
 
-`classes(dtype)` maps an edge class to operand values as bit patterns. Each class begins with *witnesses*, ordinary values on
-which a backend that returns zeros, NaNs or its first operand is wrong, so that no cell can be passed by doing nothing.
+`edge_classes(dtype)` maps an edge class to operand values as bit patterns. Each class begins with *witnesses*: ordinary values for
+which a backend that returns zeros, NaNs or its first operand is wrong, so that doing nothing passes no cell.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -15,24 +16,23 @@ import numpy.typing as npt
 from uops.backends.testing.values import edge_bits, float_bits, from_bits
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.exact import round_nearest
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 
 Array = npt.NDArray[Any]
 Bits = tuple[int, ...]
 
 
-def seeded(*key: object) -> np.random.Generator:
-    """A generator that is a function of the key alone: the suite is the same on every machine."""
-    import hashlib
+def make_seeded_generator(*key: object) -> np.random.Generator:
+    """Create a random generator that depends on the key alone, so that the suite is the same on every machine."""
 
     digest = hashlib.sha256("/".join(map(str, key)).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "little")))
 
 
 @functools.cache
-def ordinary(d: DType) -> Bits:
-    """Unremarkable values, none of them 0 or 1."""
-    if d.kind is Kind.BOOL:
+def ordinary_bits(d: DType) -> Bits:
+    """Return unremarkable values of `d`, none of them 0 or 1 except for bool."""
+    if d.kind is DTypeKind.BOOL:
         return (1, 0, 1, 1, 0, 0, 1, 0)
     if d.is_float:
         values = (2.5, -3.0, 0.75, 5.0, -0.375, 48.0, 1.5, -7.0)
@@ -51,54 +51,54 @@ def _is_inf(d: DType, bits: int) -> bool:
 
 
 @functools.cache
-def float_classes(d: DType) -> dict[str, Bits]:
-    """The edge pool of a float dtype, divided by what is remarkable about a value."""
+def float_edge_classes(d: DType) -> dict[str, Bits]:
+    """Divide the edge pool of a float dtype into classes, such as `subnormal` and `nan`."""
     mask, tiny = (1 << (d.bits - 1)) - 1, 1 << d.man_bits
-    found: dict[str, list[int]] = {"zero": [], "subnormal": [], "limit": [], "inf": [], "nan": [], "rounding": []}
+    pool: dict[str, list[int]] = {"zero": [], "subnormal": [], "limit": [], "inf": [], "nan": [], "rounding": []}
     top = float_bits(d, d.max_finite)
-    for v in edge_bits(d):
-        m = v & mask
-        if _is_nan(d, v):
-            found["nan"].append(v)
-        elif _is_inf(d, v):
-            found["inf"].append(v)
-        elif m == 0:
-            found["zero"].append(v)
-        elif m < tiny:
-            found["subnormal"].append(v)
-        elif m > top - 2 * tiny or m < 4 * tiny:
-            found["limit"].append(v)
+    for bits in edge_bits(d):
+        magnitude = bits & mask
+        if _is_nan(d, bits):
+            pool["nan"].append(bits)
+        elif _is_inf(d, bits):
+            pool["inf"].append(bits)
+        elif magnitude == 0:
+            pool["zero"].append(bits)
+        elif magnitude < tiny:
+            pool["subnormal"].append(bits)
+        elif magnitude > top - 2 * tiny or magnitude < 4 * tiny:
+            pool["limit"].append(bits)
         else:
-            found["rounding"].append(v)
-    return {k: tuple(v) for k, v in found.items() if v}
+            pool["rounding"].append(bits)
+    return {k: tuple(bits) for k, bits in pool.items() if bits}
 
 
 @functools.cache
-def integer_classes(d: DType) -> dict[str, Bits]:
-    """The edge pool of an integer dtype: zero, minus one, the ends of the range, and the rest."""
+def integer_edge_classes(d: DType) -> dict[str, Bits]:
+    """Divide the edge pool of an integer dtype into zero, the ends of the range with minus one, and the rest."""
     bits = 64 if d is dt.index else d.bits
     ends = {1 << (bits - 1), (1 << (bits - 1)) - 1, (1 << (bits - 1)) + 1, (1 << bits) - 1, (1 << bits) - 2}
     rest = [v for v in edge_bits(d) if v not in ends and v]
     return {"zero": (0,), "limit": tuple(sorted(ends)), "powers": tuple(rest)}
 
 
-def classes(d: DType) -> dict[str, Bits]:
-    """Edge class -> values of `d`; a bool has its truth table as one class."""
-    if d.kind is Kind.BOOL:
+def edge_classes(d: DType) -> dict[str, Bits]:
+    """Map each edge class to values of `d`; a bool has one class, its truth table."""
+    if d.kind is DTypeKind.BOOL:
         return {"values": (0, 1)}
-    return float_classes(d) if d.is_float else integer_classes(d)
+    return float_edge_classes(d) if d.is_float else integer_edge_classes(d)
 
 
 def random_bits(d: DType, n: int, *key: object) -> Array:
-    """`n` uniformly random bit patterns."""
-    rng = seeded("bits", d.name, *key)
-    if d.kind is Kind.BOOL:
+    """Return `n` uniformly random bit patterns."""
+    rng = make_seeded_generator("bits", d.name, *key)
+    if d.kind is DTypeKind.BOOL:
         return rng.integers(0, 2, n, np.uint64)
     words = np.frombuffer(rng.bytes(8 * n), np.uint64)
     return words & np.uint64((1 << d.bits) - 1)
 
 
 def to_array(bits: Array | Bits | list[int], d: DType) -> Array:
-    """Bit patterns as an array of `d`."""
+    """Return bit patterns as an array of `d`."""
     words = np.array(bits, np.uint64)
-    return words.astype(np.bool_) if d.kind is Kind.BOOL else from_bits(words, d)
+    return words.astype(np.bool_) if d.kind is DTypeKind.BOOL else from_bits(words, d)

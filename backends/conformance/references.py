@@ -1,7 +1,8 @@
-"""References of the exhaustive tier: what each function should give, by means that neither interpreter uses.
+"""Reference functions of the exhaustive tier, computed by means that neither interpreter uses.
 
-A `Reference` judges a whole array: it says per element whether the result is the correctly rounded one, and its error in ulp (inf
-where a NaN, an infinity or the sign of a zero is wrong). `points` draws the inputs of the functions that cannot be listed.
+A `ReferenceFunction` judges a whole array. It returns per element whether the result is the correctly rounded one, and its error in
+ulp: inf where a NaN, an infinity or the sign of a zero is wrong. `draw_test_points` draws the inputs of functions whose inputs are
+too many to enumerate.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.conformance.multiprecision import measure_errors
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.ops import Op
 
 Array = npt.NDArray[Any]
@@ -23,8 +25,8 @@ Judged = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """`op` on `operands` gives `result` within `ulp`."""
+class ReferenceFunction:
+    """The claim that `op` on `operands` returns `result` within `ulp`, and the function that judges it."""
 
     op: Op
     operands: tuple[DType, ...]
@@ -36,80 +38,93 @@ class Reference:
 # --------------------------------------------------------------------------------------------- float32 against float64
 
 
-def _against_f64(f: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Array], Judged]:
+def _make_float64_judge(f: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Array], Judged]:
     def judge(operands: tuple[Array, ...], got: Array) -> Judged:
         exact = f(operands[0].astype(np.float64))
         want = exact.astype(np.float32)
-        return compare(want, got, exact)
+        return compare_to_exact(want, got, exact)
 
     return judge
 
 
-def compare(want: Array, got: Array, exact: Array) -> Judged:
-    """`want` is the correctly rounded result, `exact` a more precise one; only elements that differ in bits are measured."""
+def compare_to_exact(want: Array, got: Array, exact: Array) -> Judged:
+    """Compare a result with the correctly rounded one, `want`, and a more precise one, `exact`.
+
+    Only elements whose bits differ are measured.
+    """
     unsigned = f"u{want.dtype.itemsize}"
-    right = want.view(unsigned) == got.view(unsigned)
+    is_correct = want.view(unsigned) == got.view(unsigned)
     error = np.zeros(want.shape, np.float64)
-    if not right.all():
-        right |= np.isnan(want) & np.isnan(got)
-    off = np.flatnonzero(~right)
-    if off.size:
-        w, g, e = want[off], got[off], exact[off]
-        finite = np.isfinite(w) & np.isfinite(g)
-        signs = np.signbit(w) == np.signbit(g)
-        last = np.nextafter(np.finfo(w.dtype).max, w.dtype.type(0))  # of the largest value itself NumPy gives no spacing
-        distance = np.abs(g.astype(np.float64) - e) / np.spacing(np.minimum(np.abs(w), last)).astype(np.float64)
-        edge = np.isfinite(g) & ~np.isfinite(w) & ~np.isnan(w)  # rounded to infinity: the last finite value may be near enough
-        near_top = np.abs(np.abs(g.astype(np.float64)) - np.abs(e)) / np.spacing(last).astype(np.float64)
-        error[off] = np.where(finite & (signs | (g != 0)), distance, np.where(edge & signs, near_top, np.inf))
-    return right, error
+    if not is_correct.all():
+        is_correct |= np.isnan(want) & np.isnan(got)
+    wrong = np.flatnonzero(~is_correct)
+    if wrong.size:
+        expected, actual, precise = want[wrong], got[wrong], exact[wrong]
+        finite = np.isfinite(expected) & np.isfinite(actual)
+        signs = np.signbit(expected) == np.signbit(actual)
+        last = np.nextafter(
+            np.finfo(expected.dtype).max, expected.dtype.type(0)
+        )  # NumPy has no spacing for the largest value itself
+        distance = np.abs(actual.astype(np.float64) - precise) / np.spacing(np.minimum(np.abs(expected), last)).astype(np.float64)
+        edge = (
+            np.isfinite(actual) & ~np.isfinite(expected) & ~np.isnan(expected)
+        )  # rounded to infinity: the largest finite value may be close enough
+        near_top = np.abs(np.abs(actual.astype(np.float64)) - np.abs(precise)) / np.spacing(last).astype(np.float64)
+        error[wrong] = np.where(finite & (signs | (actual != 0)), distance, np.where(edge & signs, near_top, np.inf))
+    return is_correct, error
 
 
 # ------------------------------------------------------------------------------------------------------ float32 casts
 
 
-def _to_integer(d: DType) -> Callable[[Array], Array]:
-    """Truncate, saturate, NaN to 0 (R15), in float64, where every bound of up to 32 bits is exact; 64 bits clamp first."""
-    lo, hi = int(d.min), int(d.max)
-    wide = np.int64 if d.kind is Kind.INT else np.uint64
-    exact_top = d.bits <= 32  # else float64 rounds `hi` up, out of the range of the conversion
+def _make_integer_cast(d: DType) -> Callable[[Array], Array]:
+    """Return the Cast of float32 to an integer dtype: truncate, saturate, NaN to 0 (R15).
 
-    def f(x: Array) -> Array:
-        t = x.astype(np.float64)
-        t[np.isnan(t)] = 0.0
+    It computes in float64, which represents every bound of up to 32 bits; for 64 bits, it clamps first.
+    """
+    lo, hi = int(d.min), int(d.max)
+    wide = np.int64 if d.kind is DTypeKind.INT else np.uint64
+    exact_top = d.bits <= 32  # else float64 rounds `hi` up, beyond the range of the conversion
+
+    def truncate_and_saturate(x: Array) -> Array:
+        wide_values = x.astype(np.float64)
+        wide_values[np.isnan(wide_values)] = 0.0
         if exact_top:
-            return np.clip(t, lo, hi).astype(wide).astype(d.name)
-        high = t >= float(hi)
-        t[high] = 0.0
-        out = np.maximum(t, lo).astype(wide)
+            return np.clip(wide_values, lo, hi).astype(wide).astype(d.name)
+        high = wide_values >= float(hi)
+        wide_values[high] = 0.0
+        out = np.maximum(wide_values, lo).astype(wide)
         out[high] = hi
         return out
 
-    return f
+    return truncate_and_saturate
 
 
-def _to_small(d: DType) -> Callable[[Array], Array]:
-    """Round to nearest even in integers: keep `drop` fewer bits of the magnitude, subnormals through a power-of-two addition."""
+def _make_small_float_cast(d: DType) -> Callable[[Array], Array]:
+    """Return the Cast of float32 to a smaller float: round to nearest even in integers, dropping `drop` bits of the magnitude.
+
+    Subnormals are rounded in units of the smallest one.
+    """
     drop = 23 - d.man_bits
     bias = (127 - d.bias) << 23
     least = (128 - d.bias) << 23  # the float32 bits of the least normal value
     quantum = np.float64(2.0) ** (1 - d.bias - d.man_bits)
     infinity, nan = _top_bits(d, d.max_finite) + 1, (1 << (d.bits - 1)) - 1
 
-    def f(x: Array) -> Array:
-        u = x.view(np.uint32)
-        m = (u & np.uint32(0x7FFFFFFF)).astype(np.int32)
-        rounded = (m + ((1 << (drop - 1)) - 1) + ((m >> drop) & 1)) >> drop
+    def round_to_nearest_even(x: Array) -> Array:
+        source_bits = x.view(np.uint32)
+        magnitude = (source_bits & np.uint32(0x7FFFFFFF)).astype(np.int32)
+        rounded = (magnitude + ((1 << (drop - 1)) - 1) + ((magnitude >> drop) & 1)) >> drop
         bits = rounded - (bias >> drop)
-        tiny = m < least
+        tiny = magnitude < least
         if tiny.any():
             bits[tiny] = np.rint(np.abs(x[tiny]).astype(np.float64) / quantum)
-        bits = np.minimum(bits, infinity)  # one past the top is the infinity, and fp8e4m3's NaN
-        bits[m > 0x7F800000] = nan
-        signed = bits.astype(np.uint32) | (u >> np.uint32(31)) << np.uint32(d.bits - 1)
+        bits = np.minimum(bits, infinity)  # one past the largest finite value: the infinity, or fp8e4m3's NaN
+        bits[magnitude > 0x7F800000] = nan
+        signed = bits.astype(np.uint32) | (source_bits >> np.uint32(31)) << np.uint32(d.bits - 1)
         return np.asarray(signed.astype(f"u{d.itemsize}"))
 
-    return f
+    return round_to_nearest_even
 
 
 def _top_bits(d: DType, top: float) -> int:
@@ -124,17 +139,17 @@ _STORAGE = {
 }
 
 
-def _cast_judge(d: DType) -> Callable[[tuple[Array, ...], Array], Judged]:
+def _make_cast_judge(d: DType) -> Callable[[tuple[Array, ...], Array], Judged]:
     if d is dt.float64:
-        return lambda operands, got: compare(operands[0].astype(np.float64), got, operands[0].astype(np.float64))
+        return lambda operands, got: compare_to_exact(operands[0].astype(np.float64), got, operands[0].astype(np.float64))
     if d.is_float:
-        return _bits_judge(_to_small(d), d)
+        return _make_bitwise_judge(_make_small_float_cast(d), d)
     if d is dt.bool_:
-        return _equal_judge(lambda x: x != 0)
-    return _equal_judge(_to_integer(d))
+        return _make_equality_judge(lambda x: x != 0)
+    return _make_equality_judge(_make_integer_cast(d))
 
 
-def _equal_judge(f: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Array], Judged]:
+def _make_equality_judge(f: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Array], Judged]:
     def judge(operands: tuple[Array, ...], got: Array) -> Judged:
         right = f(operands[0]) == got
         return right, np.where(right, 0.0, np.inf)
@@ -142,11 +157,11 @@ def _equal_judge(f: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Ar
     return judge
 
 
-def _bits_judge(f: Callable[[Array], Array], d: DType) -> Callable[[tuple[Array, ...], Array], Judged]:
-    """Equal bits, or both NaN."""
+def _make_bitwise_judge(f: Callable[[Array], Array], d: DType) -> Callable[[tuple[Array, ...], Array], Judged]:
+    """Return a judge that accepts equal bits, or two NaNs."""
     limit = _top_bits(d, d.max_finite) + d.has_inf
 
-    def judge(operands: tuple[Array, ...], got: Array) -> Judged:
+    def judge_bits(operands: tuple[Array, ...], got: Array) -> Judged:
         want, g = f(operands[0]), np.ascontiguousarray(got).view(f"u{d.itemsize}")
         mask = want.dtype.type((1 << (d.bits - 1)) - 1)
         right = want == g
@@ -154,19 +169,19 @@ def _bits_judge(f: Callable[[Array], Array], d: DType) -> Callable[[tuple[Array,
             right |= ((want & mask) > limit) & ((g & mask) > limit)
         return right, np.where(right, 0.0, np.inf)
 
-    return judge
+    return judge_bits
 
 
 _F32 = (dt.float32,)
-F32_REFERENCES: dict[str, Reference] = {
-    "exp2/float32": Reference(Op.EXP2, _F32, dt.float32, 2.0, _against_f64(np.exp2)),
-    "log2/float32": Reference(Op.LOG2, _F32, dt.float32, 2.0, _against_f64(np.log2)),
-    "sin/float32": Reference(Op.SIN, _F32, dt.float32, 2.0, _against_f64(np.sin)),
-    "sqrt/float32": Reference(Op.SQRT, _F32, dt.float32, 0.5, _against_f64(np.sqrt)),
-    "recip/float32": Reference(Op.RECIP, _F32, dt.float32, 0.5, _against_f64(lambda x: 1.0 / x)),
-    "trunc/float32": Reference(Op.TRUNC, _F32, dt.float32, 0.0, _against_f64(np.trunc)),
+F32_REFERENCES: dict[str, ReferenceFunction] = {
+    "exp2/float32": ReferenceFunction(Op.EXP2, _F32, dt.float32, 2.0, _make_float64_judge(np.exp2)),
+    "log2/float32": ReferenceFunction(Op.LOG2, _F32, dt.float32, 2.0, _make_float64_judge(np.log2)),
+    "sin/float32": ReferenceFunction(Op.SIN, _F32, dt.float32, 2.0, _make_float64_judge(np.sin)),
+    "sqrt/float32": ReferenceFunction(Op.SQRT, _F32, dt.float32, 0.5, _make_float64_judge(np.sqrt)),
+    "recip/float32": ReferenceFunction(Op.RECIP, _F32, dt.float32, 0.5, _make_float64_judge(lambda x: 1.0 / x)),
+    "trunc/float32": ReferenceFunction(Op.TRUNC, _F32, dt.float32, 0.0, _make_float64_judge(np.trunc)),
     **{
-        f"cast/float32/{d.name}": Reference(Op.CAST, _F32, d, 0.0, _cast_judge(d))
+        f"cast/float32/{d.name}": ReferenceFunction(Op.CAST, _F32, d, 0.0, _make_cast_judge(d))
         for d in dt.STORABLE
         if d is not dt.float32
     },
@@ -176,27 +191,25 @@ F32_REFERENCES: dict[str, Reference] = {
 # ------------------------------------------------------------------------------------------------------- mpmath, points
 
 
-def _against_mpmath(name: str, d: DType) -> Callable[[tuple[Array, ...], Array], Judged]:
+def _make_mpmath_judge(name: str, d: DType) -> Callable[[tuple[Array, ...], Array], Judged]:
     def judge(operands: tuple[Array, ...], got: Array) -> Judged:
-        from uops.backends.conformance.multiprecision import errors
-
-        return errors(name, d, operands, got)
+        return measure_errors(name, d, operands, got)
 
     return judge
 
 
-F64_REFERENCES: dict[str, Reference] = {
-    "exp2/float64": Reference(Op.EXP2, (dt.float64,), dt.float64, 2.0, _against_mpmath("exp2", dt.float64)),
-    "log2/float64": Reference(Op.LOG2, (dt.float64,), dt.float64, 2.0, _against_mpmath("log2", dt.float64)),
-    "sin/float64": Reference(Op.SIN, (dt.float64,), dt.float64, 2.0, _against_mpmath("sin", dt.float64)),
-    "sqrt/float64": Reference(Op.SQRT, (dt.float64,), dt.float64, 0.5, _against_mpmath("sqrt", dt.float64)),
-    "pow/float64": Reference(Op.POW, (dt.float64,) * 2, dt.float64, 2.0, _against_mpmath("pow", dt.float64)),
-    "pow/float32": Reference(Op.POW, (dt.float32,) * 2, dt.float32, 2.0, _against_mpmath("pow", dt.float32)),
+F64_REFERENCES: dict[str, ReferenceFunction] = {
+    "exp2/float64": ReferenceFunction(Op.EXP2, (dt.float64,), dt.float64, 2.0, _make_mpmath_judge("exp2", dt.float64)),
+    "log2/float64": ReferenceFunction(Op.LOG2, (dt.float64,), dt.float64, 2.0, _make_mpmath_judge("log2", dt.float64)),
+    "sin/float64": ReferenceFunction(Op.SIN, (dt.float64,), dt.float64, 2.0, _make_mpmath_judge("sin", dt.float64)),
+    "sqrt/float64": ReferenceFunction(Op.SQRT, (dt.float64,), dt.float64, 0.5, _make_mpmath_judge("sqrt", dt.float64)),
+    "pow/float64": ReferenceFunction(Op.POW, (dt.float64,) * 2, dt.float64, 2.0, _make_mpmath_judge("pow", dt.float64)),
+    "pow/float32": ReferenceFunction(Op.POW, (dt.float32,) * 2, dt.float32, 2.0, _make_mpmath_judge("pow", dt.float32)),
 }
 
 
-def points(name: str, reference: Reference, chunk: int, n: int) -> Iterator[Array]:
-    """`n` inputs per chunk: raw bits, moderate values, and those where the function is hard."""
+def draw_test_points(name: str, reference: ReferenceFunction, chunk: int, n: int) -> Iterator[Array]:
+    """Yield the operands of a chunk of `n` points: raw bits, moderate values, and values where the function is hard."""
     rng = np.random.Generator(np.random.PCG64([chunk, *name.encode()]))
     kind = np.dtype(reference.operands[0].name)
     bits = np.frombuffer(rng.bytes(kind.itemsize * n), kind)
@@ -212,16 +225,16 @@ def points(name: str, reference: Reference, chunk: int, n: int) -> Iterator[Arra
         yield np.where(whole, np.rint(y), np.where(rng.integers(0, 9, n) == 0, bits[::-1], y)).astype(kind)
 
 
-def _hard_exp2(rng: np.random.Generator, n: int, moderate: Array) -> Array:
+def _draw_hard_exp2_inputs(rng: np.random.Generator, n: int, moderate: Array) -> Array:
     near = np.rint(moderate) + rng.choice([0.0, 0.5, 1e-16, -1e-16, 1e-9], n)
     return np.where(rng.integers(0, 2, n) == 0, near, rng.uniform(-1080, 1030, n))
 
 
-def _hard_log2(rng: np.random.Generator, n: int, moderate: Array) -> Array:
+def _draw_hard_log2_inputs(rng: np.random.Generator, n: int, moderate: Array) -> Array:
     return np.where(rng.integers(0, 2, n) == 0, 1 + moderate * 10.0 ** -rng.integers(1, 16, n), np.abs(moderate))
 
 
-def _hard_sin(rng: np.random.Generator, n: int, moderate: Array) -> Array:
+def _draw_hard_sin_inputs(rng: np.random.Generator, n: int, moderate: Array) -> Array:
     multiples = rng.integers(1, 1 << 40, n) * (np.pi / 2)
     huge = np.ldexp(rng.uniform(1, 2, n), rng.integers(20, 1023, n))
     worst = np.float64(6381956970095103) * 2.0**797
@@ -231,19 +244,19 @@ def _hard_sin(rng: np.random.Generator, n: int, moderate: Array) -> Array:
     )
 
 
-def _hard_sqrt(rng: np.random.Generator, n: int, moderate: Array) -> Array:
+def _draw_hard_sqrt_inputs(rng: np.random.Generator, n: int, moderate: Array) -> Array:
     square = np.rint(moderate * 1e6) ** 2
     return np.abs(np.where(rng.integers(0, 2, n) == 0, np.nextafter(square, np.inf), square))
 
 
-def _hard_pow(rng: np.random.Generator, n: int, moderate: Array) -> Array:
+def _draw_hard_pow_bases(rng: np.random.Generator, n: int, moderate: Array) -> Array:
     return np.where(rng.integers(0, 2, n) == 0, 1 + moderate * 10.0 ** -rng.integers(2, 14, n), moderate)
 
 
 _HARD: dict[Op, Callable[[np.random.Generator, int, Array], Array]] = {
-    Op.EXP2: _hard_exp2,
-    Op.LOG2: _hard_log2,
-    Op.SIN: _hard_sin,
-    Op.SQRT: _hard_sqrt,
-    Op.POW: _hard_pow,
+    Op.EXP2: _draw_hard_exp2_inputs,
+    Op.LOG2: _draw_hard_log2_inputs,
+    Op.SIN: _draw_hard_sin_inputs,
+    Op.SQRT: _draw_hard_sqrt_inputs,
+    Op.POW: _draw_hard_pow_bases,
 }

@@ -1,7 +1,7 @@
-"""A language of the C family, as data: what its text differs in from that of its relatives.
+"""Languages of the C family as data: the differences between their texts.
 
-The dtypes of a SELECTED kernel have the same short names in all of them (`i32`, `u8`, `f64`, `b1`), so that the expressions of
-`alu` and the functions of `helpers` are common text. `index` is i64: only a loop counter or a variable still has it.
+The dtypes of a SELECTED kernel have the same short names in all of them (`i32`, `u8`, `f64`, `b1`), so the expressions of `alu`
+and the functions of `helpers` are common text. `index` is i64: only a loop counter or a variable still has it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.ops import Op
 
 # fmt: off
@@ -33,29 +33,32 @@ TYPEDEFS = (
 )
 _SUFFIX = {dt.uint32: "u", dt.int64: "l", dt.uint64: "ul", dt.index: "l"}
 # fmt: on
-#: What a buffer may hold and an op may compute with; the other floats are lowered to integers by the compiler.
+#: Dtypes of buffers and of arithmetic; the compiler lowers other floats to integers.
 NATIVE = tuple(d for d in ALIAS if d is not dt.index)
 #: The unsigned integer of a float's bits.
 WORD = {dt.float32: dt.uint32, dt.float64: dt.uint64}
-#: Integers up to here are exact floats with a short decimal spelling that no reader of numbers gets wrong.
+#: Magnitude below which integral floats are written in decimal digits, which every parser reads exactly.
 _PLAIN = 1 << 20
 
 
-class Needs(Protocol):
-    """Where expressions ask for what must stand before the kernel."""
+class HelperProvider(Protocol):
+    """A writer that expressions ask for helper functions."""
 
     language: Language
 
-    def helper(self, kind: str, *dtypes: DType) -> str: ...
+    def require_helper(self, kind: str, *dtypes: DType) -> str:
+        """Have a helper defined before the kernel; return its name."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """`functions` are the names of what the language, or a library, has and that rounds correctly; `prototypes` declare them.
+    """A language of the C family.
 
-    `buffer` and `scalar` are the formats of the expressions with which a kernel reads argument number {}. `spaces` qualifies
-    pointers and buffers; `barrier` is the statement, None where workgroups do not exist. `wide_unsigned`: whether the
-    toolchain converts u64 to floats without a function of its own library.
+    `functions` names the functions of the language, or of a library, that round correctly; `prototypes` declares them. `buffer`
+    and `scalar` are formats of the expressions by which a kernel reads argument number {}. `spaces` qualifies pointers and
+    buffers. `barrier` is the statement, None in a language without workgroups. `wide_unsigned` is True if the toolchain converts
+    u64 to floats without a function of its own library.
     """
 
     name: str
@@ -70,69 +73,69 @@ class Language:
     barrier: str | None = None
     wide_unsigned: bool = True
 
-    def type(self, d: DType) -> str:
-        """The name of a value's type; raises Unsupported for a dtype that instruction selection should have removed."""
+    def value_type(self, d: DType) -> str:
+        """Return the name of a value's type. Raises Unsupported for a dtype that instruction selection should have removed."""
         if d not in ALIAS:
             raise Unsupported(f"dtype {d}", self.name)
         return ALIAS[d]
 
-    def stored(self, d: DType) -> str:
-        """The type of an element in memory: a bool is one byte, 0 or 1."""
+    def storage_type(self, d: DType) -> str:
+        """Return the type of an element in memory: a bool is one byte, 0 or 1. Raises Unsupported."""
         if d not in NATIVE:
             raise Unsupported(f"a buffer of {d}", self.name)
         return "u8" if d is dt.bool_ else ALIAS[d]
 
-    def space(self, space: AddrSpace) -> str:
-        """The qualifier of memory, with a blank after it."""
+    def space_qualifier(self, space: AddrSpace) -> str:
+        """Return the qualifier of memory, followed by a blank."""
         return self.spaces.get(space, "")
 
 
 def bits(d: DType) -> int:
-    """Width of an integer type."""
+    """Return the width of an integer type."""
     return 64 if d is dt.index else 8 if d is dt.bool_ else d.bits
 
 
-def literal(value: bool | int | float, d: DType, needs: Needs) -> str:
-    """A constant operand: an expression that binds tighter than any binary operator."""
-    if d.kind is Kind.BOOL:
+def render_literal(value: bool | int | float, d: DType, needs: HelperProvider) -> str:
+    """Return a constant operand: an expression that binds tighter than any binary operator."""
+    if d.kind is DTypeKind.BOOL:
         return "1" if value else "0"
     if d.is_float:
-        return _real(float(value), d, needs)
-    return integer(int(value), d)
+        return _render_float(float(value), d, needs)
+    return render_integer(int(value), d)
 
 
-def integer(value: int, d: DType) -> str:
-    """An integer constant. The least signed one has no literal: its digits alone are one too many."""
+def render_integer(value: int, d: DType) -> str:
+    """Return an integer constant. The least signed one has no literal, as its digits alone are one too large."""
     suffix = _SUFFIX.get(d, "")
     if d.is_signed and value == -(1 << (bits(d) - 1)) and bits(d) >= 32:
         return f"(-{-value - 1}{suffix} - 1)"
     return f"{value}{suffix}"
 
 
-def exact(value: float, d: DType) -> str:
-    """A finite float in hexadecimal digits, so that no reader has to round it."""
+def render_finite_float(value: float, d: DType) -> str:
+    """Return a finite float in hexadecimal digits, so that no parser rounds it."""
     suffix = "f" if d is dt.float32 else ""
-    if abs(value) < _PLAIN and value == int(value) and (value or not _negative(value)):
+    if abs(value) < _PLAIN and value == int(value) and (value or not _is_negative(value)):
         return f"{value:.1f}{suffix}"
     digits, exponent = value.hex().split("p")
     return f"{digits.rstrip('0').rstrip('.')}p{exponent}{suffix}"
 
 
-def _real(value: float, d: DType, needs: Needs) -> str:
-    """Infinities, NaNs and -0.0 are spelled by their bits, which survive every reader (R23, R28)."""
+def _render_float(value: float, d: DType, needs: HelperProvider) -> str:
+    """Return a float constant; infinities, NaNs and -0.0 are given by their bits, which survive every parser (R23, R28)."""
     finite = value - value == 0.0
-    if finite and (value or not _negative(value)):
-        return exact(value, d)
+    if finite and (value or not _is_negative(value)):
+        return render_finite_float(value, d)
     word = WORD[d]
-    return f"{needs.helper('reinterpret', word, d)}({float_bits(value, d):#x}{_SUFFIX[word]})"
+    return f"{needs.require_helper('reinterpret', word, d)}({float_bits(value, d):#x}{_SUFFIX[word]})"
 
 
-def _negative(value: float) -> bool:
+def _is_negative(value: float) -> bool:
     return struct.pack(">d", value)[0] >> 7 == 1
 
 
 def float_bits(value: float, d: DType) -> int:
-    """The bits of `value` in float32 or float64; a NaN is quiet and keeps the payload bits that `d` has."""
+    """Return the bits of `value` in float32 or float64; a NaN becomes quiet and keeps the payload bits that `d` has."""
     word: int = struct.unpack("<Q", struct.pack("<d", value))[0]
     if value != value:
         word |= 1 << 51

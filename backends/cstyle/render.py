@@ -1,10 +1,10 @@
-"""A LINEAR kernel as text of a C language.
+"""LINEAR kernels as text of a C language.
 
-Takes: LINEAR over SELECTED ops, and a `Language`. Gives: the lines of a function body with the helpers it needs; the backends put
-their own heads around them. Every value is a constant of its own, so that no expression nests and nothing depends on an order of
-evaluation; a vector value is one constant per lane.
+Takes: LINEAR over SELECTED ops, and a `Language`. Gives: the lines of a function body with the helpers it needs; the backends add
+their own heads. Every value is a constant of its own, so no expression nests and nothing depends on an order of evaluation. A
+vector value is one constant per lane.
 
-Ranges and Specials named in `placed` are given by the launch instead of by loops: `placed` has the expression of each.
+`launch_indices` has the expressions of Ranges and Specials that the launch provides instead of loops.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from uops.backends.cstyle import helpers
-from uops.backends.cstyle.alu import EMIT, arithmetic
-from uops.backends.cstyle.language import TYPEDEFS, Language, literal
+from uops.backends.cstyle.alu import EMIT, render_arithmetic
+from uops.backends.cstyle.language import TYPEDEFS, Language, render_literal
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir import dtypes as dt
@@ -25,14 +25,16 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-#: An AtomicAdd of work-items that run at the same time: (where helpers are asked for, dtype, pointer, value, space) -> a statement.
-Atomic = Callable[["Writer", DType, str, str, str], str]
+#: An AtomicAdd of parallel work-items: (writer, dtype, pointer, value, space) -> a statement.
+Atomic = Callable[["CWriter", DType, str, str, str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A reference: memory that starts at the pointer `base`, of elements of `dtype`; `index` has the element of each lane, and is
-    None for the memory as a whole."""
+class CMemoryRef:
+    """A reference: memory at the pointer `base`, with elements of `dtype`.
+
+    `index` has the element of each lane; None stands for the memory as a whole.
+    """
 
     base: str
     dtype: DType
@@ -40,11 +42,12 @@ class Place:
     index: tuple[str, ...] | None = None
 
     def element(self, lane: int) -> str:
+        """Return the expression of the element of a lane."""
         return f"{self.base}[{lane if self.index is None else self.index[lane]}]"
 
 
-class Writer:
-    """Lines of a function, and the helpers that they use."""
+class CWriter:
+    """The lines of a function, and the helpers that they use."""
 
     def __init__(self, language: Language) -> None:
         self.language = language
@@ -52,310 +55,324 @@ class Writer:
         self.depth = 1
         self._helpers: dict[str, str] = {}
 
-    def do(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
+        """Append a line at the current depth."""
         self.lines.append("  " * self.depth + line)
 
-    def open(self, line: str) -> None:
-        self.do(line + " {")
+    def open_block(self, line: str) -> None:
+        """Append a line that opens a block."""
+        self.write_line(line + " {")
         self.depth += 1
 
-    def close(self) -> None:
+    def close_block(self) -> None:
+        """Close the innermost block."""
         self.depth -= 1
-        self.do("}")
+        self.write_line("}")
 
-    def helper(self, kind: str, *dtypes: DType) -> str:
-        """The name of a helper."""
-        name = helpers.name(kind, dtypes)
+    def require_helper(self, kind: str, *dtypes: DType) -> str:
+        """Have a helper defined before the kernel; return its name."""
+        name = helpers.helper_name(kind, dtypes)
         if name not in self._helpers:
-            self._helpers[name] = helpers.text(kind, dtypes, self.language)
+            self._helpers[name] = helpers.render_helper(kind, dtypes, self.language)
         return name
 
-    def define(self, name: str, text: str) -> str:
-        """Have a function of the backend's own before the kernel; gives its name."""
+    def define_function(self, name: str, text: str) -> str:
+        """Define a function of the backend's own before the kernel; return its name."""
         self._helpers.setdefault(name, text)
         return name
 
-    def preamble(self) -> list[str]:
-        """What stands before the kernel: pragmas, types, functions."""
+    def render_preamble(self) -> list[str]:
+        """Return the lines before the kernel: pragmas, types, functions."""
         used = "\n".join((*self.lines, *self._helpers.values()))
         prototypes = [text for name, text in self.language.prototypes.items() if f"{name}(" in used]
         types = [*TYPEDEFS, f"typedef {self.language.bool_type} b1;"]
         return [*self.language.pragmas, *types, *prototypes, "", *self._helpers.values()]
 
 
-class Kernel:
-    """The state of one rendering: the lanes of every value, the place of every reference, what is open."""
+class CKernelRenderer:
+    """The state of one rendering: the lanes of every value, the memory of every reference, and the open blocks."""
 
     def __init__(
-        self, linear: UOp, language: Language, placed: Mapping[UOp, str] | None = None, atomic: Atomic | None = None
+        self, linear: UOp, language: Language, launch_indices: Mapping[UOp, str] | None = None, atomic: Atomic | None = None
     ) -> None:
         if linear.op is not Op.LINEAR:
             raise Crash(f"the {language.name} renderer takes a Linear, got {linear!r}")
-        self.instructions = linear.src
+        self.instructions = linear.instructions
         self.language = language
-        self.w = Writer(language)
-        self.placed = placed or {}
+        self.w = CWriter(language)
+        self.launch_indices = launch_indices or {}
         self.atomic = atomic
         self.values: dict[UOp, tuple[str, ...]] = {}
-        self.places: dict[UOp, Place] = {}
+        self.memory_refs: dict[UOp, CMemoryRef] = {}
         self.arguments: dict[str, str] = {}
-        self.open: list[UOp] = []
+        self.open_blocks: list[UOp] = []
         self.number = 0
 
     def params(self) -> list[UOp]:
-        """The arguments, in slot order; several Params may name one slot."""
+        """Return the Params in slot order; several may name one slot."""
         return sorted((u for u in self.instructions if u.op is Op.PARAM), key=lambda u: int(u.arg.slot))
 
-    def body(self) -> list[str]:
-        """Render every instruction; gives the lines."""
-        self._arguments()
-        self._buffers()
+    def render_body(self) -> list[str]:
+        """Render every instruction; return the lines."""
+        self._declare_arguments()
+        self._declare_buffers()
         for k, u in enumerate(self.instructions):
             self.number = k
-            if u not in self.values and u not in self.places:
-                self._statement(u)
-        if self.open:
-            raise Crash(f"{self.open[-1]!r} is never closed")
+            if u not in self.values and u not in self.memory_refs:
+                self._render_instruction(u)
+        if self.open_blocks:
+            raise Crash(f"{self.open_blocks[-1]!r} is never closed")
         return self.w.lines
 
-    # What stands before all instructions.
+    # Declarations before all instructions.
 
-    def _arguments(self) -> None:
-        """Buffers as pointers `p<slot>`, variables as i64 `s<slot>`, each read once however many Params name the slot."""
+    def _declare_arguments(self) -> None:
+        """Declare buffers as pointers `p<slot>` and variables as i64 `s<slot>`, each read once for all Params of the slot."""
         for u in self.params():
             slot, d = u.arg.slot, u.dtype
             if u.arg.name is None:
-                pointer = f"{self.language.space(AddrSpace.GLOBAL)}{self.language.stored(d)} *"
-                same = self._once(f"p{slot}", f"{pointer}const p{slot} = ({pointer}){self.language.buffer.format(slot)};")
-                self.places[u] = Place(f"p{slot}" if same else f"(({pointer})p{slot})", d, AddrSpace.GLOBAL)
-            else:  # its dtype was proved to hold every value within its bounds (R08)
-                t = self.language.type(d)
-                self._once(f"s{slot}", f"const i64 s{slot} = {self.language.scalar.format(slot)};")
+                pointer = f"{self.language.space_qualifier(AddrSpace.GLOBAL)}{self.language.storage_type(d)} *"
+                same = self._declare_once(f"p{slot}", f"{pointer}const p{slot} = ({pointer}){self.language.buffer.format(slot)};")
+                self.memory_refs[u] = CMemoryRef(f"p{slot}" if same else f"(({pointer})p{slot})", d, AddrSpace.GLOBAL)
+            else:  # its dtype holds every value within its bounds (R08)
+                t = self.language.value_type(d)
+                self._declare_once(f"s{slot}", f"const i64 s{slot} = {self.language.scalar.format(slot)};")
                 self.values[u] = (f"s{slot}" if t == "i64" else f"({t})s{slot}",)
 
-    def _once(self, name: str, line: str) -> bool:
-        """Write a declaration unless there is one of that name; gives whether that is the same."""
+    def _declare_once(self, name: str, line: str) -> bool:
+        """Write a declaration unless the name has one; return True if the one it has is the same."""
         if name not in self.arguments:
             self.arguments[name] = line
-            self.w.do(line)
+            self.w.write_line(line)
         return self.arguments[name] == line
 
-    def _buffers(self) -> None:
-        """LOCAL and REG buffers. Reading what was never written is a Trap in the language (R61), but it may not become undefined
-        behaviour here: a private buffer starts as zeros. Memory of a workgroup has no initial value, and is no variable of which
-        a compiler could know that it has none."""
+    def _declare_buffers(self) -> None:
+        """Declare LOCAL and REG buffers.
+
+        Reading an element before it is written is a Trap in the language (R61), but must not become undefined behaviour here, so
+        a private buffer starts as zeros. Memory of a workgroup has no initial value. It is no variable that a compiler could
+        know to be uninitialised.
+        """
         total = 0
         for u in self.instructions:
             if u.op is not Op.BUFFER:
                 continue
-            space, size, name = u.arg.addrspace, u.arg.size, f"r{len(self.places)}"
+            space, size, name = u.arg.addrspace, u.arg.size, f"r{len(self.memory_refs)}"
             if space is AddrSpace.GLOBAL:
                 raise Crash(f"{u!r}: a GLOBAL buffer reaches a kernel as a Param")
             total += size * u.dtype.itemsize
             if total > STACK_LIMIT:
                 raise CompileError(f"private and local buffers take more than {STACK_LIMIT} bytes of stack")
-            qualifier = self.language.space(space)
+            qualifier = self.language.space_qualifier(space)
             zeros = "" if qualifier else " = {0}"
-            self.w.do(f"{qualifier}{self.language.stored(u.dtype)} {name}[{max(1, size)}]{zeros};")
-            self.places[u] = Place(name, u.dtype, space)
+            self.w.write_line(f"{qualifier}{self.language.storage_type(u.dtype)} {name}[{max(1, size)}]{zeros};")
+            self.memory_refs[u] = CMemoryRef(name, u.dtype, space)
 
     # One statement per instruction.
 
-    def _statement(self, u: UOp) -> None:
-        if u.op in EMIT and u.src[0] not in self.places:
-            self._compute(u)
+    def _render_instruction(self, u: UOp) -> None:
+        if u.op in EMIT and u.src[0] not in self.memory_refs:  # operand: a Bitcast of memory is a statement
+            self._render_elementwise(u)
         elif u.op in STATEMENT:
             STATEMENT[u.op](self, u)
         else:
             raise Unsupported(u.op.name, self.language.name)
 
-    def _compute(self, u: UOp) -> None:
-        """An elementwise op, lane by lane."""
-        if u.op is Op.BITCAST and u.dtype.bits != u.src[0].dtype.bits:
-            raise Unsupported(f"{u.op.name} of {u.src[0].dtype} to {u.dtype} in a kernel", self.language.name)
-        columns = [self.lanes(s) for s in u.src]
+    def _render_elementwise(self, u: UOp) -> None:
+        """Render an elementwise op, lane by lane."""
+        if u.op is Op.BITCAST and u.dtype.bits != u.operand.dtype.bits:
+            raise Unsupported(f"{u.op.name} of {u.operand.dtype} to {u.dtype} in a kernel", self.language.name)
+        columns = [self.lane_operands(s) for s in u.src]
         if u.dtype.is_float and all(s.op is Op.CONST for s in u.src):
             # TinyCC folds constants in long double and then rounds again: an operand in a variable is not folded.
-            columns[0] = self._bind(u.src[0].dtype, f"c{self.number}", columns[0])
-        n = self._count(u)
-        made = [EMIT[u.op](self.w, u, *(c[k % len(c)] for c in columns)) for k in range(n)]
-        self.values[u] = self._bind(u.dtype, f"v{self.number}", made)
+            first, *_ = u.src  # of any op
+            columns[0] = self._bind_lanes(first.dtype, f"c{self.number}", columns[0])
+        n = self._lane_count(u)
+        expressions = [EMIT[u.op](self.w, u, *(c[k % len(c)] for c in columns)) for k in range(n)]
+        self.values[u] = self._bind_lanes(u.dtype, f"v{self.number}", expressions)
 
-    def _bind(self, d: DType, name: str, expressions: Sequence[str]) -> tuple[str, ...]:
-        """One constant per lane; gives their names."""
+    def _bind_lanes(self, d: DType, name: str, expressions: Sequence[str]) -> tuple[str, ...]:
+        """Declare one constant per lane; return their names."""
         names = (name,) if len(expressions) == 1 else tuple(f"{name}_{k}" for k in range(len(expressions)))
         for n, e in zip(names, expressions, strict=True):
-            self.w.do(f"const {self.language.type(d)} {n} = {e};")
+            self.w.write_line(f"const {self.language.value_type(d)} {n} = {e};")
         return names
 
-    def _count(self, u: UOp) -> int:
-        """The number of lanes of a value."""
+    def _lane_count(self, u: UOp) -> int:
+        """Return the number of lanes of a value. Raises Unsupported."""
         if not all(isinstance(n, int) for n in u.shape):
             raise Unsupported(f"{u.op.name} of shape {u.shape} in a kernel", self.language.name)
         return math.prod(int(n) for n in u.shape if isinstance(n, int))
 
-    def lanes(self, u: UOp) -> tuple[str, ...]:
-        """How an instruction names the value `u`: one operand per lane."""
-        found = self.values.get(u)
-        if found is not None:
-            return found
+    def lane_operands(self, u: UOp) -> tuple[str, ...]:
+        """Return the operand of each lane of the value `u`."""
+        operands = self.values.get(u)
+        if operands is not None:
+            return operands
         if u.op is Op.CONST:
-            return (literal(u.arg.value, u.dtype, self.w),)
+            return (render_literal(u.arg.value, u.dtype, self.w),)
         if u.op is Op.STACK:
-            return tuple(x for s in u.src for x in self.lanes(s))
+            return tuple(x for s in u.src for x in self.lane_operands(s))
         raise Crash(f"{u!r} is used before it is computed")
 
-    def operand(self, u: UOp) -> str:
-        """The one lane of a scalar."""
-        found = self.lanes(u)
-        if len(found) != 1:
-            raise Unsupported(f"a {u.op.name} of shape {u.shape} in the place of a scalar", self.language.name)
-        return found[0]
+    def scalar_operand(self, u: UOp) -> str:
+        """Return the operand of a scalar. Raises Unsupported."""
+        lanes = self.lane_operands(u)
+        if len(lanes) != 1:
+            raise Unsupported(f"a {u.op.name} of shape {u.shape} instead of a scalar", self.language.name)
+        return lanes[0]
 
-    def place(self, u: UOp) -> Place:
-        if u not in self.places:
+    def memory_ref(self, u: UOp) -> CMemoryRef:
+        """Return the memory of a reference."""
+        if u not in self.memory_refs:
             raise Crash(f"{u!r} is no reference that this kernel has computed")
-        return self.places[u]
+        return self.memory_refs[u]
 
-    def nothing(self, u: UOp) -> None:
-        """Consts and Stacks stand where they are used; Group and Sink have no code."""
+    def skip(self, u: UOp) -> None:
+        """Render nothing: Consts and Stacks are written at their uses, and Group and Sink have no code."""
 
-    def same(self, u: UOp) -> None:
-        """After: its first source under another node."""
-        source = u.src[0]
-        if source in self.places:
-            self.places[u] = self.places[source]
+    def forward_source(self, u: UOp) -> None:
+        """Name an After by its buffer."""
+        source = u.buffer
+        if source in self.memory_refs:
+            self.memory_refs[u] = self.memory_refs[source]
         elif u.dtype is not dt.void:
-            self.values[u] = self.lanes(source)
+            self.values[u] = self.lane_operands(source)
 
-    def viewed(self, u: UOp) -> None:
-        """A Bitcast of a reference: the same memory as elements of another dtype, which a C compiler must be told."""
-        at = self.place(u.src[0])
+    def render_reference_bitcast(self, u: UOp) -> None:
+        """Render a Bitcast of a reference: the same memory with elements of another dtype, in a type that may alias."""
+        at = self.memory_ref(u.operand)
         base = at.base if at.index is None else f"&{at.element(0)}"
         if at.index is not None and len(at.index) != 1:
             raise Unsupported("BITCAST of a vector of addresses", self.language.name)
-        t = self.language.stored(u.dtype)
-        any_ = self.w.define(f"{t}_any", f"typedef {t} __attribute__((may_alias)) {t}_any;\n")
-        pointer = f"(({self.language.space(at.space)}{any_} *)({base}))"
-        self.places[u] = replace(at, base=pointer, dtype=u.dtype, index=None if at.index is None else ("0",))
+        t = self.language.storage_type(u.dtype)
+        any_ = self.w.define_function(f"{t}_any", f"typedef {t} __attribute__((may_alias)) {t}_any;\n")
+        pointer = f"(({self.language.space_qualifier(at.space)}{any_} *)({base}))"
+        self.memory_refs[u] = replace(at, base=pointer, dtype=u.dtype, index=None if at.index is None else ("0",))
 
-    def index(self, u: UOp) -> None:
-        """The place of one element, or of one per lane; of a value, some of its lanes."""
-        if u.src[0] not in self.places:
-            self.values[u] = self._picked(u)
+    def render_index(self, u: UOp) -> None:
+        """Name one element, or one per lane; of a value, some of its lanes."""
+        if u.operand not in self.memory_refs:
+            self.values[u] = self._select_lanes(u)
             return
-        at = self.place(u.src[0])
-        if len(u.src) != 2 or at.index is not None:
-            raise Unsupported(f"Index with {len(u.src) - 1} operands in a kernel", self.language.name)
-        self.places[u] = replace(at, index=self.lanes(u.src[1]))
+        at = self.memory_ref(u.operand)
+        if len(u.positions) != 1 or at.index is not None:
+            raise Unsupported(f"Index with {len(u.positions)} operands in a kernel", self.language.name)
+        (position,) = u.positions
+        self.memory_refs[u] = replace(at, index=self.lane_operands(position))
 
-    def _picked(self, u: UOp) -> tuple[str, ...]:
-        """Lanes of a vector value at constant positions: the indices are outer, in row-major order (R45)."""
-        source, chosen = u.src[0], [_constants(i) for i in u.src[1:]]
+    def _select_lanes(self, u: UOp) -> tuple[str, ...]:
+        """Return the lanes of a vector value at constant positions; several indices are outer, in row-major order (R45)."""
+        source, chosen = u.operand, [_constant_indices(i) for i in u.positions]
         shape = [int(n) for n in source.shape if isinstance(n, int)]
         if any(c is None for c in chosen) or len(shape) != len(source.shape):
-            raise Unsupported("INDEX of a value at a place that is not constant", self.language.name)
+            raise Unsupported("INDEX of a value at a position that is not constant", self.language.name)
         axes = [c or [] for c in chosen] + [list(range(n)) for n in shape[len(chosen) :]]
-        lanes = self.lanes(source)
+        lanes = self.lane_operands(source)
         strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
         return tuple(lanes[sum(i * s for i, s in zip(at, strides))] for at in itertools.product(*axes))
 
     # Memory.
 
-    def load(self, u: UOp) -> None:
-        """Read; with a gate the address is touched only where it holds (R52)."""
-        at, d = self.place(u.src[0]), u.dtype
-        read = [f"{at.element(k)} != 0" if d is dt.bool_ else at.element(k) for k in range(self._count(u))]
-        if len(u.src) > 1:
-            alt, gate = self.lanes(u.src[1]), self.lanes(u.src[2])
-            read = [f"{gate[k % len(gate)]} ? {x} : {alt[k % len(alt)]}" for k, x in enumerate(read)]
-        self.values[u] = self._bind(d, f"v{self.number}", read)
+    def render_load(self, u: UOp) -> None:
+        """Render a read; with a gate, the address is touched only if it holds (R52)."""
+        at, d = self.memory_ref(u.buffer), u.dtype
+        elements = [f"{at.element(k)} != 0" if d is dt.bool_ else at.element(k) for k in range(self._lane_count(u))]
+        if u.alternative is not None and u.gate is not None:
+            alt, gate = self.lane_operands(u.alternative), self.lane_operands(u.gate)
+            elements = [f"{gate[k % len(gate)]} ? {x} : {alt[k % len(alt)]}" for k, x in enumerate(elements)]
+        self.values[u] = self._bind_lanes(d, f"v{self.number}", elements)
 
-    def store(self, u: UOp) -> None:
-        at, values = self.place(u.src[0]), self.lanes(u.src[1])
-        gate = self.lanes(u.src[2]) if len(u.src) > 2 else ()
-        for k in range(self._count(u.src[1]) if at.index is None else len(at.index)):
+    def render_store(self, u: UOp) -> None:
+        """Render a write, lane by lane, each under its gate."""
+        at, values = self.memory_ref(u.buffer), self.lane_operands(u.value)
+        gate = () if u.gate is None else self.lane_operands(u.gate)
+        for k in range(self._lane_count(u.value) if at.index is None else len(at.index)):
             guard = f"if ({gate[k % len(gate)]}) " if gate else ""
-            self.w.do(f"{guard}{at.element(k)} = {values[k % len(values)]};")
+            self.w.write_line(f"{guard}{at.element(k)} = {values[k % len(values)]};")
 
-    def atomic_add(self, u: UOp) -> None:
-        """Where one work-item runs a kernel, a plain read, add and write is the atomic sum (R56)."""
-        at, values = self.place(u.src[0]), self.lanes(u.src[1])
-        for k in range(self._count(u.src[1]) if at.index is None else len(at.index)):
+    def render_atomic_add(self, u: UOp) -> None:
+        """Render an atomic sum; a plain read, add and write if one work-item runs the kernel (R56)."""
+        at, values = self.memory_ref(u.index), self.lane_operands(u.value)
+        for k in range(self._lane_count(u.value) if at.index is None else len(at.index)):
             x, y = at.element(k), values[k % len(values)]
-            if self.placed and self.atomic is not None and at.space is not AddrSpace.REG:
-                self.w.do(self.atomic(self.w, u.src[1].dtype, f"&{x}", y, self.language.space(at.space)))
+            if self.launch_indices and self.atomic is not None and at.space is not AddrSpace.REG:
+                self.w.write_line(self.atomic(self.w, u.value.dtype, f"&{x}", y, self.language.space_qualifier(at.space)))
             else:
-                self.w.do(f"{x} = {arithmetic(self.w, Op.ADD, u.src[1].dtype, x, y)};")
+                self.w.write_line(f"{x} = {render_arithmetic(self.w, Op.ADD, u.value.dtype, x, y)};")
 
     # Control.
 
-    def range(self, u: UOp) -> None:
+    def render_range(self, u: UOp) -> None:
         """Open a loop that tests first, so that a bound <= 0 runs zero times (R57)."""
-        name, t = f"k{self.number}", self.language.type(u.dtype)  # i8 and i16 are types
+        name, t = f"k{self.number}", self.language.value_type(u.dtype)  # i8 and i16 are types
         self.values[u] = (name,)
-        if u in self.placed:
-            self.w.do(f"const {t} {name} = {self.placed[u]};")
+        if u in self.launch_indices:
+            self.w.write_line(f"const {t} {name} = {self.launch_indices[u]};")
             return
-        if self.language.type(u.src[0].dtype) != t:
-            raise Crash(f"{u!r} has a bound of dtype {u.src[0].dtype}")
-        self.w.open(f"for ({t} {name} = 0; {name} < {self.operand(u.src[0])}; {name}++)")
-        self.open.append(u)
+        if self.language.value_type(u.bound.dtype) != t:
+            raise Crash(f"{u!r} has a bound of dtype {u.bound.dtype}")
+        self.w.open_block(f"for ({t} {name} = 0; {name} < {self.scalar_operand(u.bound)}; {name}++)")
+        self.open_blocks.append(u)
 
-    def special(self, u: UOp) -> None:
-        """An index of the launch."""
-        if u not in self.placed:
+    def render_special(self, u: UOp) -> None:
+        """Name an index of the launch."""
+        if u not in self.launch_indices:
             raise Unsupported(u.op.name, self.language.name)
-        self.values[u] = self._bind(u.dtype, f"k{self.number}", (self.placed[u],))
+        self.values[u] = self._bind_lanes(u.dtype, f"k{self.number}", (self.launch_indices[u],))
 
-    def end(self, u: UOp) -> None:
+    def render_end(self, u: UOp) -> None:
         """Close the ranges of an End, innermost first."""
-        left = {r for r in u.src[1:] if r not in self.placed}
+        left = {r for r in u.ranges if r not in self.launch_indices}
         while left:
-            left.discard(self._close(left))
+            left.discard(self._close_innermost(left))
 
-    def _close(self, expected: Iterable[UOp]) -> UOp:
-        if not self.open or self.open[-1] not in expected:
+    def _close_innermost(self, expected: Iterable[UOp]) -> UOp:
+        """Close the innermost block, which must be one of those expected."""
+        if not self.open_blocks or self.open_blocks[-1] not in expected:
             raise Crash(f"instruction {self.number} closes {list(expected)!r}, but not the innermost open Range or If")
-        self.w.close()
-        return self.open.pop()
+        self.w.close_block()
+        return self.open_blocks.pop()
 
-    def if_(self, u: UOp) -> None:
-        self.w.open(f"if ({self.operand(u.src[0])})")
-        self.open.append(u)
+    def render_if(self, u: UOp) -> None:
+        """Open a block under a condition."""
+        self.w.open_block(f"if ({self.scalar_operand(u.condition)})")
+        self.open_blocks.append(u)
 
-    def endif(self, u: UOp) -> None:
-        self._close(u.src[:1])
+    def render_endif(self, u: UOp) -> None:
+        """Close the block of an If."""
+        self._close_innermost((u.if_node,))
 
-    def barrier(self, u: UOp) -> None:
+    def render_barrier(self, u: UOp) -> None:
+        """Render a Barrier. Raises Unsupported in a language without workgroups."""
         if self.language.barrier is None:
             raise Unsupported(u.op.name, self.language.name)
-        self.w.do(self.language.barrier)
+        self.w.write_line(self.language.barrier)
 
 
-def _constants(u: UOp) -> list[int] | None:
-    """The values of a constant index, scalar or vector."""
+def _constant_indices(u: UOp) -> list[int] | None:
+    """Return the values of a constant index, scalar or vector; None for any other."""
     parts = u.src if u.op is Op.STACK else (u,)
     return [int(s.arg.value) for s in parts] if all(s.op is Op.CONST for s in parts) else None
 
 
-STATEMENT: dict[Op, Callable[[Kernel, UOp], None]] = {
-    Op.CONST: Kernel.nothing,
-    Op.STACK: Kernel.nothing,
-    Op.GROUP: Kernel.nothing,
-    Op.SINK: Kernel.nothing,
-    Op.AFTER: Kernel.same,
-    Op.BITCAST: Kernel.viewed,
-    Op.INDEX: Kernel.index,
-    Op.LOAD: Kernel.load,
-    Op.STORE: Kernel.store,
-    Op.ATOMICADD: Kernel.atomic_add,
-    Op.RANGE: Kernel.range,
-    Op.END: Kernel.end,
-    Op.IF: Kernel.if_,
-    Op.ENDIF: Kernel.endif,
-    Op.SPECIAL: Kernel.special,
-    Op.BARRIER: Kernel.barrier,
+STATEMENT: dict[Op, Callable[[CKernelRenderer, UOp], None]] = {
+    Op.CONST: CKernelRenderer.skip,
+    Op.STACK: CKernelRenderer.skip,
+    Op.GROUP: CKernelRenderer.skip,
+    Op.SINK: CKernelRenderer.skip,
+    Op.AFTER: CKernelRenderer.forward_source,
+    Op.BITCAST: CKernelRenderer.render_reference_bitcast,
+    Op.INDEX: CKernelRenderer.render_index,
+    Op.LOAD: CKernelRenderer.render_load,
+    Op.STORE: CKernelRenderer.render_store,
+    Op.ATOMICADD: CKernelRenderer.render_atomic_add,
+    Op.RANGE: CKernelRenderer.render_range,
+    Op.END: CKernelRenderer.render_end,
+    Op.IF: CKernelRenderer.render_if,
+    Op.ENDIF: CKernelRenderer.render_endif,
+    Op.SPECIAL: CKernelRenderer.render_special,
+    Op.BARRIER: CKernelRenderer.render_barrier,
 }
 
 #: Ops of the family; a language without workgroups lacks `WORKGROUP`.

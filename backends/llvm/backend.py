@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from uops.backends.contract import Capabilities, CompilerBackend
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 
 
 class LlvmBackend(CompilerBackend):
-    """`tier` is `full` (LLVM's O2, the default) or `fast` (no optimisation, for many small programs)."""
+    """The llvm backend. `tier` is `full` (LLVM's O2, the default) or `fast` (no optimisation, for many small programs)."""
 
     name = "llvm"
 
     def __init__(self, tier: str = "full", guard: bool | str = False) -> None:
-        if tier.upper() not in Tier.__members__:
-            raise ValueError(f"no tier is called {tier!r}; known: {', '.join(t.name.lower() for t in Tier)}")
-        self._llvm = LlvmTarget(Tier[tier.upper()])
+        if tier.upper() not in LlvmTier.__members__:
+            raise ValueError(f"no tier is called {tier!r}; known: {', '.join(t.name.lower() for t in LlvmTier)}")
+        self._llvm = LlvmTarget(LlvmTier[tier.upper()])
         super().__init__(self._llvm, guard=guard)
 
     def version(self) -> str:
+        """Return everything but the source that decides an object."""
         return self._llvm.version()
 
     def capabilities(self) -> Capabilities:

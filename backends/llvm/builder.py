@@ -1,14 +1,14 @@
-"""Text of one LLVM function while it is written: fresh names, basic blocks, intrinsics."""
+"""Text of one LLVM function under construction: fresh names, basic blocks, intrinsics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uops.backends.llvm.types import like, suffix, wide
+from uops.backends.llvm.types import intrinsic_suffix, vector_type, with_element
 
 
-class Builder:
-    """Collects instructions; `block` is the label of the block that is being filled."""
+class IRBuilder:
+    """A list of instructions; `block` is the label of the current block."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -18,43 +18,43 @@ class Builder:
         self._weights: dict[int, str] = {}
 
     def emit(self, instruction: str) -> str:
-        """Append an instruction that has a result; gives the result's name."""
+        """Append an instruction with a result; return the result's name."""
         name = f"%v{self._names}"
         self._names += 1
         self.lines.append(f"  {name} = {instruction}")
         return name
 
-    def do(self, instruction: str) -> None:
+    def emit_void(self, instruction: str) -> None:
         """Append an instruction without a result."""
         self.lines.append(f"  {instruction}")
 
     def select(self, condition: str, t: str, x: str, y: str) -> str:
-        """Lane by lane, where `t` is a vector."""
-        return self.emit(f"select {like(t, 'i1')} {condition}, {t} {x}, {t} {y}")
+        """Emit a select, lane by lane if `t` is a vector."""
+        return self.emit(f"select {with_element(t, 'i1')} {condition}, {t} {x}, {t} {y}")
 
     def intrinsic(self, name: str, t: str, *operands: str) -> str:
         """Call `llvm.name` of type `t`, whose operands all have type `t`."""
-        return self.call(f"llvm.{name}.{suffix(t)}", t, (t,) * len(operands), *operands)
+        return self.call(f"llvm.{name}.{intrinsic_suffix(t)}", t, (t,) * len(operands), *operands)
 
     def call(self, function: str, result: str, types: tuple[str, ...], *operands: str) -> str:
-        """Call and declare a function."""
+        """Declare and call a function."""
         self._declared[function] = f"declare {result} @{function}({', '.join(types)})"
         return self.emit(f"call {result} @{function}({', '.join(f'{t} {x}' for t, x in zip(types, operands))})")
 
-    def masked(self, name: str, result: str, t: str, *operands: tuple[str, str]) -> str:
-        """Call `llvm.masked.name` on vectors of type `t` with (type, value) operands; gives the result's name, empty for void."""
-        pointers = suffix(like(t, "ptr")) if name in ("gather", "scatter") else "p0"
-        function = f"llvm.masked.{name}.{suffix(t)}.{pointers}"
+    def call_masked(self, name: str, result: str, t: str, *operands: tuple[str, str]) -> str:
+        """Call `llvm.masked.name` on vectors of type `t` with (type, value) operands; return the result's name, empty for void."""
+        pointers = intrinsic_suffix(with_element(t, "ptr")) if name in ("gather", "scatter") else "p0"
+        function = f"llvm.masked.{name}.{intrinsic_suffix(t)}.{pointers}"
         self._declared[function] = f"declare {result} @{function}({', '.join(kind for kind, _ in operands)})"
         call = f"call {result} @{function}({', '.join(f'{kind} {x}' for kind, x in operands)})"
         if result != "void":
             return self.emit(call)
-        self.do(call)
+        self.emit_void(call)
         return ""
 
-    def gathered(self, t: str, lanes: Sequence[str]) -> str:
-        """A vector of scalars of type `t`."""
-        kind, vector = wide(t, len(lanes)), "zeroinitializer"
+    def build_vector(self, t: str, lanes: Sequence[str]) -> str:
+        """Build a vector from scalars of type `t`."""
+        kind, vector = vector_type(t, len(lanes)), "zeroinitializer"
         for k, x in enumerate(lanes):
             vector = self.emit(f"insertelement {kind} {vector}, {t} {x}, i64 {k}")
         return vector
@@ -65,18 +65,23 @@ class Builder:
         self.block = name
 
     def jump(self, name: str) -> None:
-        self.do(f"br label %{name}")
+        """Emit an unconditional branch."""
+        self.emit_void(f"br label %{name}")
 
     def branch(self, condition: str, then: str, other: str) -> None:
-        self.do(f"br i1 {condition}, label %{then}, label %{other}")
+        """Emit a conditional branch."""
+        self.emit_void(f"br i1 {condition}, label %{then}, label %{other}")
 
-    def repeat(self, condition: str, body: str, done: str, times: int) -> None:
-        """The branch of a loop's test that mostly holds so many times: LLVM keeps in registers what is used most often, and takes
-        an inner loop for one, however short it is, that nobody tells it about."""
+    def branch_weighted(self, condition: str, body: str, done: str, times: int) -> None:
+        """Emit the test of a loop with this trip count as its branch weight.
+
+        LLVM keeps the most frequently used values in registers, and assumes that an inner loop is long unless it has weights.
+        """
         weights = self._weights.setdefault(times, f"!{len(self._weights)}")
-        self.do(f"br i1 {condition}, label %{body}, label %{done}, !prof {weights}")
+        self.emit_void(f"br i1 {condition}, label %{body}, label %{done}, !prof {weights}")
 
     @property
     def declarations(self) -> list[str]:
+        """The declarations of functions, and the metadata, that the function uses."""
         weights = [f'{name} = !{{!"branch_weights", i32 {times}, i32 1}}' for times, name in self._weights.items()]
         return [*(self._declared[name] for name in sorted(self._declared)), *weights]

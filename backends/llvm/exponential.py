@@ -1,59 +1,63 @@
-"""Exp2 by the instructions of AVX-512 that take a float apart and put it together.
+"""Exp2 by the instructions of AVX-512 that split and scale floats.
 
-VREDUCE gives r = x - round(x), 0 for an infinite x, and VSCALEF p * 2^n, rounded once, for any n. With the polynomial of
-`uops.compiler.decompose.exp2` every result has the bits that the decomposition gives, without its clamps and its two factors: 10
-instructions instead of 17. R17, R19, R27.
+VREDUCE gives r = x - round(x), 0 for an infinite x. VSCALEF gives p * 2^n, rounded once, for any n. With the polynomial of
+`uops.compiler.decompose.exp2`, every result has the bits that the decomposition gives, without its clamps and its two factors: 10
+instructions instead of 17. Spec: R17 (Exp2 within ulps), R19 (subnormals are kept), R27 (one value per node).
 """
 
 from __future__ import annotations
 
 from uops.backends.llvm.binding import Host
-from uops.backends.llvm.builder import Builder
-from uops.backends.llvm.types import each, lanes_of, literal, parts, type_of, value_type, wide
+from uops.backends.llvm.builder import IRBuilder
+from uops.backends.llvm.types import lanes_of, render_literal, splat, split_vector_type, type_of, value_type, vector_type
 from uops.compiler.decompose.exp2 import EXP2
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 
-#: What the host has to have.
+#: CPU features that the instructions need.
 FEATURES = ("avx512dq", "avx512vl")
 _NEAREST = 0
-_NO_EXCEPTIONS = 4  # the operand with which a 512-bit instruction rounds as it always does
+_NO_EXCEPTIONS = 4  # operand of a 512-bit instruction: round by the current mode
 
 
-def is_native(host: Host) -> bool:
-    """Whether a host has the instructions."""
+def has_native_exp2(host: Host) -> bool:
+    """Return True if a host has the instructions."""
     return all(map(host.has, FEATURES))
 
 
-def exp2(b: Builder, u: UOp, x: str) -> str:
-    """2^x in float32 or float64: whole vector registers at once, a scalar in the first lane of one, other widths lane by lane."""
+def emit_exp2(b: IRBuilder, u: UOp, x: str) -> str:
+    """Emit 2^x in float32 or float64.
+
+    Whole vector registers take one sequence, a scalar the first lane of a register, and other widths one sequence per lane.
+    """
     t, w, d = type_of(u), lanes_of(u), u.dtype
     if w * d.bits in (128, 256, 512):
-        return _register(b, d, t, x)
+        return _emit_register_exp2(b, d, t, x)
     if w == 1:
-        return _scalar(b, d, x)
-    return b.gathered(value_type(d), [_scalar(b, d, b.emit(f"extractelement {t} {x}, i64 {k}")) for k in range(w)])
+        return _emit_scalar_exp2(b, d, x)
+    return b.build_vector(value_type(d), [_emit_scalar_exp2(b, d, b.emit(f"extractelement {t} {x}, i64 {k}")) for k in range(w)])
 
 
-def _scalar(b: Builder, d: DType, x: str) -> str:
-    t, register = value_type(d), wide(value_type(d), 128 // d.bits)
+def _emit_scalar_exp2(b: IRBuilder, d: DType, x: str) -> str:
+    t, register = value_type(d), vector_type(value_type(d), 128 // d.bits)
     alone = b.emit(f"insertelement {register} zeroinitializer, {t} {x}, i64 0")
-    return b.emit(f"extractelement {register} {_register(b, d, register, alone)}, i64 0")
+    return b.emit(f"extractelement {register} {_emit_register_exp2(b, d, register, alone)}, i64 0")
 
 
-def _register(b: Builder, d: DType, t: str, x: str) -> str:
-    r = _call(b, "reduce", d, t, (t, x), ("i32", str(_NEAREST)))
+def _emit_register_exp2(b: IRBuilder, d: DType, t: str, x: str) -> str:
+    """Emit 2^x of a whole register."""
+    r = _call_masked_avx512(b, "reduce", d, t, (t, x), ("i32", str(_NEAREST)))
     n = b.emit(f"fsub {t} {x}, {r}")
     *low, highest = EXP2[d][0]
-    p = each(t, literal(highest, d))
+    p = splat(t, render_literal(highest, d))
     for c in (*reversed(low), 1.0):
-        p = b.intrinsic("fma", t, p, r, each(t, literal(c, d)))
-    return _call(b, "scalef", d, t, (t, p), (t, n))
+        p = b.intrinsic("fma", t, p, r, splat(t, render_literal(c, d)))
+    return _call_masked_avx512(b, "scalef", d, t, (t, p), (t, n))
 
 
-def _call(b: Builder, name: str, d: DType, t: str, *operands: tuple[str, str]) -> str:
-    """A masked instruction with every lane on."""
-    lanes, bits = parts(t)[0], parts(t)[0] * d.bits
+def _call_masked_avx512(b: IRBuilder, name: str, d: DType, t: str, *operands: tuple[str, str]) -> str:
+    """Call a masked instruction with every lane on."""
+    lanes, bits = split_vector_type(t)[0], split_vector_type(t)[0] * d.bits
     mask = (f"i{max(8, lanes)}", "-1")
     rounding = (("i32", str(_NO_EXCEPTIONS)),) if bits == 512 else ()
     types, values = zip(*operands, (t, "zeroinitializer"), mask, *rounding)

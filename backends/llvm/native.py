@@ -1,8 +1,8 @@
 """Functions of the process itself, written as LLVM IR text: structured control flow over untyped memory.
 
-Kernels are rendered from graphs; what calls them - the entry from Python, the threads - is written with this. A value is its
-operand's text; words are 64 bits; an address is `ptr` and an offset is bytes. `Code.text` gives the function, `module` a module.
-Locals are stack slots that LLVM turns into registers.
+Kernels are rendered from graphs. Their callers - the entry from Python, and the threads - are written with this module. A value is
+the text of its operand. A word has 64 bits, an address is `ptr`, and an offset is in bytes. `IRFunction.render` gives the function,
+`render_module` a module. Locals are stack slots that LLVM promotes to registers.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import contextmanager
 
 #: A parameter or an operand: its type and its text.
 Typed = tuple[str, str]
-#: What an offset or a count may be.
+#: An offset or a count: a number, or an operand.
 Word = int | str
 _ALIGN = {"i8": 1, "i32": 4, "i64": 8, "ptr": 8}
 
 
-class Code:
-    """One function in the making. `result` is its type; `params` are typed names, without the percent sign."""
+class IRFunction:
+    """A function under construction. `result` is its type; `params` are typed names, without the percent sign."""
 
     def __init__(self, name: str, result: str, *params: Typed, internal: bool = False) -> None:
         self.name, self.result, self.params = name, result, params
@@ -27,156 +27,169 @@ class Code:
         self.lines: list[str] = []
         self.calls: dict[str, str] = {}
         self.count = 0
-        self.closed = False  # the block that is being filled has its terminator
+        self.is_terminated = False  # True once the current block has its terminator
 
     # Values
 
-    def fresh(self, letter: str = "v") -> str:
+    def fresh_name(self, letter: str = "v") -> str:
+        """Return a new name."""
         self.count += 1
         return f"%{letter}{self.count}"
 
     def emit(self, instruction: str) -> str:
-        """An instruction with a result."""
-        name = self.fresh()
+        """Append an instruction with a result; return the result's name."""
+        name = self.fresh_name()
         self.lines.append(f"  {name} = {instruction}")
         return name
 
-    def do(self, instruction: str) -> None:
+    def emit_void(self, instruction: str) -> None:
+        """Append an instruction without a result."""
         self.lines.append(f"  {instruction}")
 
-    def at(self, p: str, offset: Word) -> str:
-        """The address `offset` bytes after `p`."""
+    def byte_address(self, p: str, offset: Word) -> str:
+        """Return the address `offset` bytes after `p`."""
         return p if offset == 0 else self.emit(f"getelementptr i8, ptr {p}, i64 {offset}")
 
     def load(self, t: str, p: str, offset: Word = 0, align: int = 0) -> str:
-        return self.emit(f"load {t}, ptr {self.at(p, offset)}, align {align or _ALIGN[t]}")
+        """Load a value of type `t`."""
+        return self.emit(f"load {t}, ptr {self.byte_address(p, offset)}, align {align or _ALIGN[t]}")
 
     def store(self, t: str, x: Word, p: str, offset: Word = 0) -> None:
-        self.do(f"store {t} {x}, ptr {self.at(p, offset)}, align {_ALIGN[t]}")
+        """Store a value of type `t`."""
+        self.emit_void(f"store {t} {x}, ptr {self.byte_address(p, offset)}, align {_ALIGN[t]}")
 
-    def word(self, p: str, k: Word) -> str:
-        """Word number k after `p`."""
-        return self.load("i64", self.slot(p, k))
+    def load_word(self, p: str, k: Word) -> str:
+        """Load word number k after `p`."""
+        return self.load("i64", self.word_address(p, k))
 
-    def pointer(self, p: str, k: Word) -> str:
-        """Word number k after `p`, as an address."""
-        return self.load("ptr", self.slot(p, k))
+    def load_pointer(self, p: str, k: Word) -> str:
+        """Load word number k after `p`, as an address."""
+        return self.load("ptr", self.word_address(p, k))
 
-    def slot(self, p: str, k: Word) -> str:
-        """The address of word number k after `p`."""
+    def word_address(self, p: str, k: Word) -> str:
+        """Return the address of word number k after `p`."""
         return p if k == 0 else self.emit(f"getelementptr i64, ptr {p}, i64 {k}")
 
-    def op(self, name: str, x: Word, y: Word, t: str = "i64") -> str:
+    def binary(self, name: str, x: Word, y: Word, t: str = "i64") -> str:
+        """Emit a binary instruction."""
         return self.emit(f"{name} {t} {x}, {y}")
 
-    def test(self, relation: str, x: Word, y: Word, t: str = "i64") -> str:
+    def compare(self, relation: str, x: Word, y: Word, t: str = "i64") -> str:
+        """Emit an integer comparison."""
         return self.emit(f"icmp {relation} {t} {x}, {y}")
 
-    def choose(self, condition: str, t: str, x: Word, y: Word) -> str:
+    def select(self, condition: str, t: str, x: Word, y: Word) -> str:
+        """Emit a select."""
         return self.emit(f"select i1 {condition}, {t} {x}, {t} {y}")
 
-    def local(self, t: str, value: Word) -> str:
-        """A variable of this function: its address."""
-        name = self.fresh("x")
+    def declare_local(self, t: str, value: Word) -> str:
+        """Declare a variable of this function; return its address."""
+        name = self.fresh_name("x")
         self.slots.append(f"  {name} = alloca {t}")
         self.store(t, value, name)
         return name
 
-    def table(self, words: Word) -> str:
-        """As many words of the stack, 64-byte aligned, of the running call."""
+    def alloca_words(self, words: Word) -> str:
+        """Allocate words on the stack of the running call, 64-byte aligned."""
         return self.emit(f"alloca i64, i64 {words}, align 64")
 
     def call(self, function: str, result: str, *operands: Typed) -> str:
-        """Call a function by name; gives its result, empty for void."""
+        """Call a function by name; return its result, empty for void."""
         self.calls[function] = f"declare {result} @{function}({', '.join(t for t, _ in operands)})"
-        return self._call(f"@{function}", result, operands)
+        return self._emit_call(f"@{function}", result, operands)
 
-    def through(self, address: str, result: str, *operands: Typed) -> str:
-        """Call the function at an address."""
-        return self._call(address, result, operands)
+    def call_address(self, address: str, result: str, *operands: Typed) -> str:
+        """Call the function at an address; return its result, empty for void."""
+        return self._emit_call(address, result, operands)
 
-    def _call(self, callee: str, result: str, operands: Iterable[Typed]) -> str:
+    def _emit_call(self, callee: str, result: str, operands: Iterable[Typed]) -> str:
         text = f"call {result} {callee}({', '.join(f'{t} {x}' for t, x in operands)})"
         if result != "void":
             return self.emit(text)
-        self.do(text)
+        self.emit_void(text)
         return ""
 
     # Control
 
-    def label(self, name: str) -> None:
-        """Start the block `%name`, into which the one before runs."""
+    def fall_into_block(self, name: str) -> None:
+        """Start the block `%name`; the block before continues into it."""
         self.jump(name)
         self.lines.append(f"{name.removeprefix('%')}:")
-        self.closed = False
+        self.is_terminated = False
 
-    def block(self, name: str) -> None:
-        """Start the block `%name`, which is only jumped to."""
-        if not self.closed:
+    def start_block(self, name: str) -> None:
+        """Start the block `%name`, which is only reached by jumps."""
+        if not self.is_terminated:
             raise ValueError(f"{self.name} runs into {name}")
         self.lines.append(f"{name.removeprefix('%')}:")
-        self.closed = False
+        self.is_terminated = False
 
     def jump(self, name: str) -> None:
-        if not self.closed:
-            self.do(f"br label {name}")
-            self.closed = True
+        """Emit an unconditional branch, unless the block has ended."""
+        if not self.is_terminated:
+            self.emit_void(f"br label {name}")
+            self.is_terminated = True
 
     def branch(self, condition: str, then: str, other: str) -> None:
-        self.do(f"br i1 {condition}, label {then}, label {other}")
-        self.closed = True
+        """Emit a conditional branch."""
+        self.emit_void(f"br i1 {condition}, label {then}, label {other}")
+        self.is_terminated = True
 
-    def leave(self, value: str = "") -> None:
-        """Return."""
-        self.do(f"ret {self.result} {value}".rstrip())
-        self.closed = True
+    def emit_return(self, value: str = "") -> None:
+        """Emit a return."""
+        self.emit_void(f"ret {self.result} {value}".rstrip())
+        self.is_terminated = True
 
-    def unless(self, condition: str, target: str) -> None:
-        """Go on where the condition holds, else at `target`."""
-        on = self.fresh("b")
+    def branch_unless(self, condition: str, target: str) -> None:
+        """Branch to `target` unless the condition holds."""
+        on = self.fresh_name("b")
         self.branch(condition, on, target)
-        self.block(on)
+        self.start_block(on)
 
     @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        """A block for where the condition holds."""
-        then, after = self.fresh("b"), self.fresh("b")
+    def if_true(self, condition: str) -> Iterator[None]:
+        """Emit the instructions of the `with` block under a condition."""
+        then, after = self.fresh_name("b"), self.fresh_name("b")
         self.branch(condition, then, after)
-        self.block(then)
+        self.start_block(then)
         yield
-        self.label(after)
+        self.fall_into_block(after)
 
     @contextmanager
-    def forever(self) -> Iterator[str]:
-        """A loop that only a jump, to the label that it gives or further, leaves."""
-        again, after = self.fresh("b"), self.fresh("b")
-        self.label(again)
+    def endless_loop(self) -> Iterator[str]:
+        """Emit a loop that only jumps leave; yield the label after it."""
+        again, after = self.fresh_name("b"), self.fresh_name("b")
+        self.fall_into_block(again)
         yield after
         self.jump(again)
-        self.block(after)
+        self.start_block(after)
 
     @contextmanager
-    def each(self, count: Word, first: Word = 0) -> Iterator[str]:
-        """A loop over numbers from `first` up to `count`, which it does not reach."""
-        k = self.local("i64", first)
-        with self.forever() as done:
+    def counted_loop(self, count: Word, first: Word = 0) -> Iterator[str]:
+        """Emit a loop over the integers from `first` up to `count`, exclusive; yield its counter."""
+        k = self.declare_local("i64", first)
+        with self.endless_loop() as done:
             now = self.load("i64", k)
-            self.unless(self.test("slt", now, count), done)
+            self.branch_unless(self.compare("slt", now, count), done)
             yield now
-            self.store("i64", self.op("add", now, 1), k)
+            self.store("i64", self.binary("add", now, 1), k)
 
-    def text(self) -> str:
-        if not self.closed:
+    def render(self) -> str:
+        """Return the text of the function."""
+        if not self.is_terminated:
             raise ValueError(f"{self.name} runs out of its end")
         params = ", ".join(f"{t} %{name}" for t, name in self.params)
         head = f"define {self.linkage}{self.result} @{self.name}({params}) #0 {{"
         return "\n".join([head, "start:", *self.slots, *self.lines, "}"])
 
 
-def module(functions: Iterable[Code], globals_: Iterable[str] = ()) -> str:
-    """The module of these functions; what they call and none of them is, is declared."""
-    made = list(functions)
-    own = {f.name for f in made}
-    foreign = {name: text for f in made for name, text in f.calls.items() if name not in own}
+def render_module(functions: Iterable[IRFunction], globals_: Iterable[str] = ()) -> str:
+    """Return the module of these functions, with declarations of the foreign functions that they call."""
+    defined_functions = list(functions)
+    defined = {f.name for f in defined_functions}
+    foreign = {name: text for f in defined_functions for name, text in f.calls.items() if name not in defined}
     attributes = "attributes #0 = { nounwind }"
-    return "\n\n".join([*globals_, *(f.text() for f in made), *(foreign[n] for n in sorted(foreign)), attributes]) + "\n"
+    return (
+        "\n\n".join([*globals_, *(f.render() for f in defined_functions), *(foreign[n] for n in sorted(foreign)), attributes])
+        + "\n"
+    )

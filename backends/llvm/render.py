@@ -1,11 +1,12 @@
-"""A LINEAR kernel as LLVM IR text.
+"""LINEAR kernels as LLVM IR text.
 
-Takes: LINEAR over SELECTED ops. Gives: a module with one function, `void kernel(ptr buffers, ptr scalars)`. A kernel with a loop
-for threads is all of `void part(ptr buffers, ptr scalars, i64 begin, i64 end)`, which does these iterations of that loop.
+Takes: LINEAR over SELECTED ops. Gives: a module with the function `void kernel(ptr buffers, ptr scalars)`. If a kernel has a
+loop for threads, that function runs all of `void part(ptr buffers, ptr scalars, i64 begin, i64 end)`, which runs some iterations
+of the loop.
 
-`buffers` points at one address per kernel argument and `scalars` at one int64 per kernel argument; argument k is read from the
-table of its kind (a named Param is a scalar), so both are indexed by slot. Everything a target machine decides (triple, data
-layout, features) is left out, so that the same kernel has the same text everywhere.
+`buffers` points at one address per kernel argument and `scalars` at one int64 per kernel argument. Argument k is read from the
+table of its kind (a named Param is a scalar), so both are indexed by slot. The text contains nothing that a target machine
+decides (triple, data layout, features), so a kernel has the same text everywhere.
 """
 
 from __future__ import annotations
@@ -13,13 +14,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from uops.backends.facts import memory
+from uops.backends.facts import base_memory
 from uops.backends.llvm.alu import EMIT, INSTRUCTION
-from uops.backends.llvm.builder import Builder
-from uops.backends.llvm.layout import addresses, changes, is_exact, references, registers, span
-from uops.backends.llvm.shuffles import is_lane, join, lane, pick, vector_literal
-from uops.backends.llvm.types import bits, each, lanes_of, like, literal, storage_type, type_of, value_type, wide
-from uops.compiler.ir.loops import shared
+from uops.backends.llvm.builder import IRBuilder
+from uops.backends.llvm.layout import (
+    find_address_nodes,
+    find_references,
+    find_register_buffers,
+    find_register_stores,
+    is_exact_in_64_bits,
+    match_lane_offsets,
+    view_source,
+)
+from uops.backends.llvm.shuffles import build_stack, extract_lane, is_constant_lane, render_vector_literal, select_lanes
+from uops.backends.llvm.types import (
+    bits,
+    lanes_of,
+    render_literal,
+    splat,
+    storage_type,
+    type_of,
+    value_type,
+    vector_type,
+    with_element,
+)
+from uops.compiler.ir.loops import find_shared_thread_loop
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir import dtypes as dt
@@ -28,466 +47,506 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
+#: Name of the function of a kernel.
 ENTRY = "kernel"
-#: The function that does some iterations of a THREAD loop.
+#: Name of the function that runs some iterations of a THREAD loop.
 PART = "part"
-#: Of private and local arrays: a vector access that starts at their beginning crosses no cache line.
+#: Alignment of private and local arrays in bytes, so that a vector access at their beginning crosses no cache line.
 ALIGNMENT = 64
-#: Bytes of the smallest element that machines gather. Of smaller ones LLVM makes a branch per lane, which is large, slow to make
-#: and slow to run: they are read and written one by one, those that are off at a place of the kernel's own.
+#: Smallest element, in bytes, that machines gather. For smaller ones, LLVM makes a branch per lane, which is large and slow. They
+#: are read and written one by one instead, with inactive lanes redirected to a slot of the kernel's own.
 GATHERED = 4
-#: A private array of at most this many elements starts as zeros; a larger one as anything (see `_allocate`).
+#: Greatest number of elements of a private array that starts as zeros; a larger one starts as anything (`_allocate_buffer`).
 ZEROED = 16
 
-#: Iterations of a loop that LLVM is told of: its weights are 32 bits.
-_MOST_TIMES = 1 << 31
+#: Exclusive limit of trip counts given to LLVM as branch weights, which have 32 bits.
+_MAX_WEIGHT = 1 << 31
 
-# No builtins: LLVM must not turn our loops into calls of memset and memcpy, so that an object needs no C library.
+# no-builtins keeps LLVM from turning loops into calls of memset and memcpy, so that an object needs no C library.
 _ATTRIBUTES = 'attributes #0 = { nounwind "no-builtins" }'
 
 
-class _Open(NamedTuple):
-    """A Range or If that is not closed yet, and the registers that it changes: their values before, by which an If is left too."""
+class _OpenBlock(NamedTuple):
+    """A Range or If that is not closed yet, with the values before it of the registers that it changes."""
 
     node: UOp
     number: int
-    before: dict[UOp, str]
+    values_before: dict[UOp, str]
     block: str
-    holes: dict[UOp, int]  # of a Range: the line of a register's phi, which needs the value of the last iteration
+    phi_lines: dict[UOp, int]  # of a Range: the line of each register's phi, which still lacks the value of the last iteration
 
 
-class _Vector(NamedTuple):
-    """The places of a vector access: an address for all lanes that follow each other, or one for each lane."""
+class _VectorAddress(NamedTuple):
+    """The addresses of a vector access: one for contiguous lanes, or one per lane."""
 
     contiguous: str | None
     lanes: list[str]
 
 
 def render(linear: UOp) -> str:
-    """The module's text. Raises Unsupported for an op or dtype that this backend lacks, Crash for what is no LINEAR kernel."""
+    """Return the module's text. Raises Unsupported for an op or dtype of other backends, and Crash for anything but a LINEAR
+    kernel."""
     if linear.op is not Op.LINEAR:
         raise Crash(f"the llvm renderer takes a Linear, got {linear!r}")
-    return _Kernel(linear.src).text()
+    return _KernelRenderer(linear.instructions).render_module()
 
 
-class _Kernel:
-    """The state of one rendering: the builder, the operand of every value, the address of every reference."""
+class _KernelRenderer:
+    """The state of one rendering: the builder, the operand of every value, and the address of every reference."""
 
     def __init__(self, instructions: tuple[UOp, ...]) -> None:
-        self.b = Builder()
+        self.b = IRBuilder()
         self.instructions = instructions
         self.operands: dict[UOp, str] = {}
         self.addresses: dict[UOp, str] = {}
         self.entries: set[str] = set()
-        self.open: list[_Open] = []
+        self.open_blocks: list[_OpenBlock] = []
         self.number = 0
-        self.registers = registers(instructions)
-        self.current: dict[UOp, str] = {}  # the values of registers
-        self.vectors: dict[UOp, _Vector] = {}
-        self.places = addresses(instructions, references(instructions))
-        self.wides: dict[UOp, str] = {}
-        self.changes = changes(instructions, self.registers)
-        self.shared = shared(instructions)
-        self.spare = False
+        self.registers = find_register_buffers(instructions)
+        self.register_values: dict[UOp, str] = {}  # the values of registers
+        self.vector_addresses: dict[UOp, _VectorAddress] = {}
+        self.address_nodes = find_address_nodes(instructions, find_references(instructions))
+        self.i64_operands: dict[UOp, str] = {}
+        self.register_stores = find_register_stores(instructions, self.registers)
+        self.thread_loop = find_shared_thread_loop(instructions)
+        self.needs_spare_slot = False
 
-    def text(self) -> str:
-        self._prologue()
+    def render_module(self) -> str:
+        """Render the kernel; return the module's text."""
+        self._emit_prologue()
         for k, u in enumerate(self.instructions):
             self.number = k
             if u not in self.operands and u not in self.addresses and u not in self.registers:
-                self._instruction(u)
-        if self.open:
-            raise Crash(f"{self.open[-1].node!r} is never closed")
-        self.b.do("ret void")
+                self._emit_instruction(u)
+        if self.open_blocks:
+            raise Crash(f"{self.open_blocks[-1].node!r} is never closed")
+        self.b.emit_void("ret void")
         tables = "ptr %buffers, ptr %scalars"
-        name, head = (ENTRY, tables) if self.shared is None else (PART, f"{tables}, i64 %begin, i64 %end")
-        whole = [] if self.shared is None else _whole(tables, int(self.shared.src[0].arg.value))
-        spare = ["  %spare = alloca i64, align 8", "  store i64 0, ptr %spare, align 8"] if self.spare else []
+        name, head = (ENTRY, tables) if self.thread_loop is None else (PART, f"{tables}, i64 %begin, i64 %end")
+        whole = [] if self.thread_loop is None else _render_whole_entry(tables, int(self.thread_loop.bound.arg.value))
+        spare = ["  %spare = alloca i64, align 8", "  store i64 0, ptr %spare, align 8"] if self.needs_spare_slot else []
         body = [f"define void @{name}({head}) #0 {{", "entry:", *spare, *self.b.lines, "}", ""]
         return "\n".join([*body, *whole, *self.b.declarations, _ATTRIBUTES]) + "\n"
 
-    # Entry block: everything whose place must dominate the whole kernel.
+    # Entry block: definitions that dominate the whole kernel.
 
-    def _prologue(self) -> None:
+    def _emit_prologue(self) -> None:
+        """Emit the entry block: arguments and private memory."""
         params = sorted((u for u in self.instructions if u.op is Op.PARAM), key=lambda u: int(u.arg.slot))
         for u in params:
             if u.arg.name is None:
-                self._argument(u)
+                self._bind_buffer_argument(u)
             else:
-                self._variable(u)
+                self._bind_variable(u)
         total = 0
         for u in self.instructions:
             if u in self.registers:
-                self.current[u] = each(wide(value_type(u.dtype), u.arg.size), _zero(u.dtype))
+                self.register_values[u] = splat(vector_type(value_type(u.dtype), u.arg.size), _zero(u.dtype))
             elif u.op is Op.BUFFER:
                 total += u.arg.size * u.arg.dtype.itemsize
                 if total > STACK_LIMIT:
                     raise CompileError(f"private and local buffers take more than {STACK_LIMIT} bytes of stack")
-                self._allocate(u)
+                self._allocate_buffer(u)
 
-    def _argument(self, u: UOp) -> None:
-        """Addresses are read once, before any store: a store through one of them cannot change the table as far as LLVM sees."""
+    def _bind_buffer_argument(self, u: UOp) -> None:
+        """Load the address of a buffer.
+
+        Addresses are loaded once, before any store, as LLVM has to assume that a store may change the table.
+        """
         storage_type(u.dtype)
-        self.addresses[u] = self._entry("p", u.arg.slot, "ptr", "%buffers")
+        self.addresses[u] = self._load_argument_entry("p", u.arg.slot, "ptr", "%buffers")
 
-    def _variable(self, u: UOp) -> None:
-        """A named Param: passed as int64; its dtype was proved to hold every value within its bounds (R08)."""
-        place, t = self._entry("s", u.arg.slot, "i64", "%scalars"), value_type(u.dtype)
+    def _bind_variable(self, u: UOp) -> None:
+        """Load a named Param: it is passed as int64, and its dtype holds every value within its bounds (R08)."""
+        place, t = self._load_argument_entry("s", u.arg.slot, "i64", "%scalars"), value_type(u.dtype)
         self.operands[u] = place if t == "i64" else self.b.emit(f"trunc i64 {place} to {t}")
 
-    def _entry(self, letter: str, slot: int, t: str, table: str) -> str:
-        """An entry of a table of arguments, read once, however many Params name the slot."""
+    def _load_argument_entry(self, letter: str, slot: int, t: str, table: str) -> str:
+        """Load an entry of a table of arguments, once for all Params of its slot."""
         place = f"%{letter}{slot}"
         if place not in self.entries:
             self.entries.add(place)
-            self.b.do(f"{place}.at = getelementptr {t}, ptr {table}, i64 {slot}")
-            self.b.do(f"{place} = load {t}, ptr {place}.at, align 8")
+            self.b.emit_void(f"{place}.at = getelementptr {t}, ptr {table}, i64 {slot}")
+            self.b.emit_void(f"{place} = load {t}, ptr {place}.at, align 8")
         return place
 
-    def _allocate(self, u: UOp) -> None:
-        """A private buffer. Reading what was never written is a Trap in the language (R61), but it may not become undefined
-        behaviour here: a small buffer starts as zeros (dead stores, mostly); a large one was perhaps filled by an empty piece of
-        assembly, as far as LLVM knows. To freeze every load instead would keep it apart from the instruction that uses it."""
+    def _allocate_buffer(self, u: UOp) -> None:
+        """Allocate a private buffer.
+
+        Reading an element before it is written is a Trap in the language (R61), but must not become undefined behaviour here. A
+        small buffer starts as zeros, mostly by dead stores. A large one is passed to an empty piece of assembly that may have
+        filled it, as far as LLVM knows. Freezing every load instead would separate it from the instruction that uses it.
+        """
         t, size, place = storage_type(u.dtype), u.arg.size, f"%r{len(self.addresses)}"
         if u.arg.addrspace is AddrSpace.GLOBAL:
             raise Crash(f"{u!r}: a GLOBAL buffer reaches a kernel as a Param")
-        self.b.do(f"{place} = alloca [{size} x {t}], align {ALIGNMENT}")
+        self.b.emit_void(f"{place} = alloca [{size} x {t}], align {ALIGNMENT}")
         if size <= ZEROED:
-            self.b.do(f"store [{size} x {t}] zeroinitializer, ptr {place}, align {u.dtype.itemsize}")
+            self.b.emit_void(f"store [{size} x {t}] zeroinitializer, ptr {place}, align {u.dtype.itemsize}")
         else:
-            self.b.do(f'call void asm sideeffect "", "r,~{{memory}}"(ptr captures(none) {place})')
+            self.b.emit_void(f'call void asm sideeffect "", "r,~{{memory}}"(ptr captures(none) {place})')
         self.addresses[u] = place
 
     # Body: one statement per instruction.
 
-    def _instruction(self, u: UOp) -> None:
-        """A statement; of an integer that is an address, also or only in 64 bits."""
-        if u not in self.places.only:
-            self._statement(u)
-        if u in self.places.wide and u.shape == () and u.dtype is not dt.index:
-            self.wides[u] = self._widened(u)
+    def _emit_instruction(self, u: UOp) -> None:
+        """Emit one instruction; an integer for addresses is also, or only, computed in 64 bits."""
+        if u not in self.address_nodes.address_only:
+            self._emit_statement(u)
+        if u in self.address_nodes.wide and u.shape == () and u.dtype is not dt.index:
+            self.i64_operands[u] = self._compute_in_i64(u)
 
-    def _statement(self, u: UOp) -> None:
-        if u.op in EMIT and u.src[0] not in self.addresses:
-            self.operands[u] = EMIT[u.op](self.b, u, *map(self.operand, u.src))
+    def _emit_statement(self, u: UOp) -> None:
+        if u.op in EMIT and u.src[0] not in self.addresses:  # operand: a Bitcast of memory is a statement
+            self.operands[u] = EMIT[u.op](self.b, u, *map(self.render_operand, u.src))
         elif u.op in STATEMENT:
             STATEMENT[u.op](self, u)
         else:
             raise Unsupported(u.op.name, "llvm")
 
-    def operand(self, u: UOp) -> str:
-        """How an instruction names the value `u`."""
-        found = self.operands.get(u)
-        if found is not None:
-            return found
+    def render_operand(self, u: UOp) -> str:
+        """Return the operand that names the value `u`."""
+        operand = self.operands.get(u)
+        if operand is not None:
+            return operand
         if u.op is Op.CONST:
-            return literal(u.arg.value, u.dtype)
-        if u.op is Op.STACK and u.spelt is not None:
-            self.operands[u] = vector_literal(u)
+            return render_literal(u.arg.value, u.dtype)
+        if u.op is Op.STACK and u.constant_elements is not None:
+            self.operands[u] = render_vector_literal(u)
             return self.operands[u]
-        if is_lane(u):
-            return lane(self.b, u, self.operand)
+        if is_constant_lane(u):
+            return extract_lane(self.b, u, self.render_operand)
         raise Crash(f"{u!r} is used before it is computed")
 
     def address(self, u: UOp) -> str:
+        """Return the address of a reference."""
         if u not in self.addresses:
             raise Crash(f"{u!r} is no reference that this kernel has computed")
         return self.addresses[u]
 
-    def nothing(self, u: UOp) -> None:
-        """Consts stand where they are used; shape operands, Group and Sink have no code."""
+    def skip(self, u: UOp) -> None:
+        """Emit nothing: Consts are written at their uses, and Group and Sink have no code."""
 
-    def same(self, u: UOp) -> None:
-        """After, and a Bitcast of a reference: its first source under another node."""
-        source = u.src[0]
-        if source in self.vectors or memory(u) in self.registers:
+    def forward_source(self, u: UOp) -> None:
+        """Name an After, or a Bitcast of a reference, by its source."""
+        source = view_source(u)
+        if source in self.vector_addresses or base_memory(u) in self.registers:
             return
         if source in self.addresses:
             self.addresses[u] = self.addresses[source]
         elif u.dtype is not dt.void:
-            self.operands[u] = self.operand(source)
+            self.operands[u] = self.render_operand(source)
 
-    def index(self, u: UOp) -> None:
-        """The address of one element, or of several. No `inbounds`: an address that a false gate protects may be anything."""
-        if memory(u) in self.registers:
+    def emit_index(self, u: UOp) -> None:
+        """Emit the address of one element, or of several; of a value, a selection of lanes.
+
+        There is no `inbounds`: an address that a false gate protects may be anything.
+        """
+        if base_memory(u) in self.registers:
             return
-        if u.src[0] not in self.addresses:
-            if not is_lane(u):
-                self.operands[u] = pick(self.b, u, self.operand)
+        if u.operand not in self.addresses:
+            if not is_constant_lane(u):
+                self.operands[u] = select_lanes(self.b, u, self.render_operand)
             return
-        if len(u.src) != 2:
-            raise Unsupported(f"Index with {len(u.src) - 1} operands in a kernel", "llvm")
-        t, base, at = storage_type(u.dtype), self.address(u.src[0]), u.src[1]
+        if len(u.positions) != 1:
+            raise Unsupported(f"Index with {len(u.positions)} operands in a kernel", "llvm")
+        t, base, (at,) = storage_type(u.dtype), self.address(u.operand), u.positions
         if at.shape == ():
-            self.addresses[u] = self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._wide(at)}")
+            self.addresses[u] = self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._as_i64(at)}")
         else:
-            self.vectors[u] = self._vector(t, base, at)
+            self.vector_addresses[u] = self._emit_vector_address(t, base, at)
 
-    def _vector(self, t: str, base: str, at: UOp) -> _Vector:
-        found = span(at)
-        if found is None and at.op is Op.STACK:
-            return _Vector(None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._wide(s)}") for s in at.src])
-        if found is None:
-            name, kind = self.operand(at), type_of(at)
+    def _emit_vector_address(self, t: str, base: str, at: UOp) -> _VectorAddress:
+        """Emit the addresses of the elements of an index vector."""
+        offsets = match_lane_offsets(at)
+        if offsets is None and at.op is Op.STACK:
+            return _VectorAddress(None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._as_i64(s)}") for s in at.src])
+        if offsets is None:
+            name, kind = self.render_operand(at), type_of(at)
             lanes = [self.b.emit(f"extractelement {kind} {name}, i64 {k}") for k in range(lanes_of(at))]
-            at64 = [self._extended(x, at.dtype) for x in lanes]
-            return _Vector(None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {x}") for x in at64])
-        first = base if found.base is None else self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._wide(found.base)}")
-        touched = found.steps[:1] if found.is_contiguous else found.steps
+            at64 = [self._extend_to_i64(x, at.dtype) for x in lanes]
+            return _VectorAddress(None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {x}") for x in at64])
+        first = base if offsets.base is None else self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._as_i64(offsets.base)}")
+        touched = offsets.steps[:1] if offsets.is_contiguous else offsets.steps
         places = [self.b.emit(f"getelementptr {t}, ptr {first}, i64 {k}") if k else first for k in touched]
-        return _Vector(places[0], []) if found.is_contiguous else _Vector(None, places)
+        return _VectorAddress(places[0], []) if offsets.is_contiguous else _VectorAddress(None, places)
 
-    def _wide(self, u: UOp) -> str:
-        """An integer value as i64."""
+    def _as_i64(self, u: UOp) -> str:
+        """Return an integer value as i64."""
         if u.op is Op.CONST:
             return str(u.arg.value)
-        return self.wides[u] if u in self.wides else self._extended(self.operand(u), u.dtype)
+        return self.i64_operands[u] if u in self.i64_operands else self._extend_to_i64(self.render_operand(u), u.dtype)
 
-    def _extended(self, x: str, d: DType) -> str:
+    def _extend_to_i64(self, x: str, d: DType) -> str:
         return x if bits(d) == 64 else self.b.emit(f"{'sext' if d.is_signed else 'zext'} {value_type(d)} {x} to i64")
 
-    def _widened(self, u: UOp) -> str:
-        """A scalar integer in 64 bits: computed there if nothing wraps, else converted."""
-        if not is_exact(u):
-            return self._extended(self.operand(u), u.dtype)
+    def _compute_in_i64(self, u: UOp) -> str:
+        """Return a scalar integer in 64 bits: computed there if nothing wraps, else converted."""
+        if not is_exact_in_64_bits(u):
+            return self._extend_to_i64(self.render_operand(u), u.dtype)
         if u.op is Op.CAST:
-            return self._wide(u.src[0])
-        x, y = map(self._wide, u.src)
+            return self._as_i64(u.operand)
+        x, y = map(self._as_i64, u.src)
         return self.b.emit(f"{INSTRUCTION[u.op]['s']} i64 {x}, {y}")
 
-    def stack(self, u: UOp) -> None:
-        """A vector of scalars; one of constants stands where it is used, as a shape does."""
+    def emit_stack(self, u: UOp) -> None:
+        """Emit a vector of scalars; one of constants is written at its uses."""
         if not all(s.op is Op.CONST for s in u.src):
-            self.operands[u] = join(self.b, u, self.operand)
+            self.operands[u] = build_stack(self.b, u, self.render_operand)
 
-    def load(self, u: UOp) -> None:
-        """Read one element, or a vector; with a gate an address is touched only where it holds (R52)."""
-        source = memory(u.src[0])
+    def emit_load(self, u: UOp) -> None:
+        """Emit a read of an element or a vector; with a gate, an address is touched only if it holds (R52)."""
+        source = base_memory(u.buffer)
         if source in self.registers:
-            self.operands[u] = self.current[source]
-        elif len(u.src) == 1:
-            self.operands[u] = self._read(u)
-        elif u.src[2].shape != ():
-            self.operands[u] = self._read_masked(u)
+            self.operands[u] = self.register_values[source]
+        elif u.gate is None:
+            self.operands[u] = self._load_ungated(u)
+        elif u.gate.shape != ():
+            self.operands[u] = self._load_masked(u)
         else:
-            self._read_if(u)
+            self._load_if_gate(u)
 
-    def _read_if(self, u: UOp) -> None:
-        alt, gate, before = self.operand(u.src[1]), self.operand(u.src[2]), self.b.block
+    def _load_if_gate(self, u: UOp) -> None:
+        """Emit a read in a block of its own, entered only if a scalar gate holds."""
+        assert u.alternative is not None and u.gate is not None
+        alt, gate, before = self.render_operand(u.alternative), self.render_operand(u.gate), self.b.block
         then, join_ = f"load{self.number}", f"loaded{self.number}"
         self.b.branch(gate, then, join_)
         self.b.label(then)
-        value = self._read(u)
+        value = self._load_ungated(u)
         self.b.jump(join_)
         self.b.label(join_)
         self.operands[u] = self.b.emit(f"phi {type_of(u)} [ {value}, %{then} ], [ {alt}, %{before} ]")
 
-    def _read(self, u: UOp) -> str:
-        d, source = u.dtype, u.src[0]
+    def _load_ungated(self, u: UOp) -> str:
+        """Emit a read without a gate."""
+        d, source = u.dtype, u.buffer
         t = storage_type(d)
-        place = self._places(source)
+        place = self._find_vector_address(source)
         if place is None:
             value = self.b.emit(f"load {t}, ptr {self.address(source)}, align {d.itemsize}")
         elif place.contiguous is not None:
-            t = wide(t, lanes_of(u))
+            t = vector_type(t, lanes_of(u))
             value = self.b.emit(f"load {t}, ptr {place.contiguous}, align {d.itemsize}")
         else:
-            value = self._read_lanes(t, place.lanes, d)
-            t = wide(t, lanes_of(u))
-        return self._loaded(d, t, value)
+            value = self._load_lanes(t, place.lanes, d)
+            t = vector_type(t, lanes_of(u))
+        return self._from_storage(d, t, value)
 
-    def _read_lanes(self, t: str, lanes: list[str], d: DType) -> str:
-        return self.b.gathered(t, [self.b.emit(f"load {t}, ptr {a}, align {d.itemsize}") for a in lanes])
+    def _load_lanes(self, t: str, lanes: list[str], d: DType) -> str:
+        """Emit a read of each lane."""
+        return self.b.build_vector(t, [self.b.emit(f"load {t}, ptr {a}, align {d.itemsize}") for a in lanes])
 
-    def _read_masked(self, u: UOp) -> str:
+    def _load_masked(self, u: UOp) -> str:
+        """Emit a read under a vector gate."""
         d, w, align = u.dtype, lanes_of(u), str(u.dtype.itemsize)
-        t = wide(storage_type(d), w)
-        alt, gate = self._stored(u.src[1]), self.operand(u.src[2])
-        place = self._places(u.src[0])
+        t = vector_type(storage_type(d), w)
+        assert u.alternative is not None and u.gate is not None
+        alt, gate = self._to_storage(u.alternative), self.render_operand(u.gate)
+        place = self._find_vector_address(u.buffer)
         if place is None:
             raise Unsupported("a Load of one element under a vector gate", "llvm")
         if place.contiguous is not None:
-            value = self.b.masked("load", t, t, ("ptr", place.contiguous), ("i32", align), (like(t, "i1"), gate), (t, alt))
+            value = self.b.call_masked(
+                "load", t, t, ("ptr", place.contiguous), ("i32", align), (with_element(t, "i1"), gate), (t, alt)
+            )
         elif d.itemsize < GATHERED:
-            read = self._read_lanes(storage_type(d), self._spared(place.lanes, gate), d)
-            value = self.b.emit(f"select {like(t, 'i1')} {gate}, {t} {read}, {t} {alt}")
+            read = self._load_lanes(storage_type(d), self._redirect_inactive_lanes(place.lanes, gate), d)
+            value = self.b.emit(f"select {with_element(t, 'i1')} {gate}, {t} {read}, {t} {alt}")
         else:
-            ptrs = self.b.gathered("ptr", place.lanes)
-            value = self.b.masked("gather", t, t, (like(t, "ptr"), ptrs), ("i32", align), (like(t, "i1"), gate), (t, alt))
-        return self._loaded(d, t, value)
+            ptrs = self.b.build_vector("ptr", place.lanes)
+            value = self.b.call_masked(
+                "gather", t, t, (with_element(t, "ptr"), ptrs), ("i32", align), (with_element(t, "i1"), gate), (t, alt)
+            )
+        return self._from_storage(d, t, value)
 
-    def _spared(self, lanes: list[str], gate: str) -> list[str]:
-        """The places of an access of all lanes: those that are off have one that starts as zeros and nobody else reads."""
-        self.spare = True
+    def _redirect_inactive_lanes(self, lanes: list[str], gate: str) -> list[str]:
+        """Replace the addresses of inactive lanes by a slot of zeros that nothing else reads."""
+        self.needs_spare_slot = True
         on = [self.b.emit(f"extractelement <{len(lanes)} x i1> {gate}, i64 {k}") for k in range(len(lanes))]
         return [self.b.emit(f"select i1 {x}, ptr {a}, ptr %spare") for x, a in zip(on, lanes, strict=True)]
 
-    def _loaded(self, d: DType, t: str, value: str) -> str:
-        """What was read, as a value."""
-        return self.b.emit(f"icmp ne {t} {value}, {each(t, '0')}") if d is dt.bool_ else value
+    def _from_storage(self, d: DType, t: str, value: str) -> str:
+        """Convert what was read to a value."""
+        return self.b.emit(f"icmp ne {t} {value}, {splat(t, '0')}") if d is dt.bool_ else value
 
-    def _places(self, target: UOp) -> _Vector | None:
-        """The places of a vector access; None of one element."""
+    def _find_vector_address(self, target: UOp) -> _VectorAddress | None:
+        """Return the addresses of a vector access; None for one element."""
         while target.op is Op.AFTER:
-            target = target.src[0]
-        return self.vectors.get(target)
+            target = target.buffer
+        return self.vector_addresses.get(target)
 
-    def store(self, u: UOp) -> None:
-        target = memory(u.src[0])
+    def emit_store(self, u: UOp) -> None:
+        """Emit a write of an element or a vector, under its gate."""
+        target = base_memory(u.buffer)
         if target in self.registers:
-            self.current[target] = self.operand(u.src[1])
-        elif len(u.src) == 2:
-            self._write(u)
-        elif u.src[2].shape != ():
-            self._write_masked(u)
+            self.register_values[target] = self.render_operand(u.value)
+        elif u.gate is None:
+            self._store_ungated(u)
+        elif u.gate.shape != ():
+            self._store_masked(u)
         else:
             then, join_ = f"store{self.number}", f"stored{self.number}"
-            self.b.branch(self.operand(u.src[2]), then, join_)
+            self.b.branch(self.render_operand(u.gate), then, join_)
             self.b.label(then)
-            self._write(u)
+            self._store_ungated(u)
             self.b.jump(join_)
             self.b.label(join_)
 
-    def _write(self, u: UOp) -> None:
-        target, value = u.src[0], u.src[1]
-        place, d = self._places(target), value.dtype
+    def _store_ungated(self, u: UOp) -> None:
+        """Emit a write without a gate."""
+        target, value = u.buffer, u.value
+        place, d = self._find_vector_address(target), value.dtype
         if place is None:
-            self._put(target, d, self.operand(value))
+            self._store_scalar(target, d, self.render_operand(value))
             return
-        x, t = self._stored(value), storage_type(d)
+        x, t = self._to_storage(value), storage_type(d)
         if place.contiguous is not None:
-            self.b.do(f"store {wide(t, lanes_of(value))} {x}, ptr {place.contiguous}, align {d.itemsize}")
+            self.b.emit_void(f"store {vector_type(t, lanes_of(value))} {x}, ptr {place.contiguous}, align {d.itemsize}")
             return
-        self._write_lanes(t, place.lanes, d, x)
+        self._store_lanes(t, place.lanes, d, x)
 
-    def _write_lanes(self, t: str, lanes: list[str], d: DType, x: str) -> None:
+    def _store_lanes(self, t: str, lanes: list[str], d: DType, x: str) -> None:
+        """Emit a write of each lane."""
         for k, a in enumerate(lanes):
-            lane = self.b.emit(f"extractelement {wide(t, len(lanes))} {x}, i64 {k}")
-            self.b.do(f"store {t} {lane}, ptr {a}, align {d.itemsize}")
+            lane = self.b.emit(f"extractelement {vector_type(t, len(lanes))} {x}, i64 {k}")
+            self.b.emit_void(f"store {t} {lane}, ptr {a}, align {d.itemsize}")
 
-    def _write_masked(self, u: UOp) -> None:
-        value, gate, place = u.src[1], self.operand(u.src[2]), self._places(u.src[0])
+    def _store_masked(self, u: UOp) -> None:
+        """Emit a write under a vector gate."""
+        assert u.gate is not None
+        value, gate, place = u.value, self.render_operand(u.gate), self._find_vector_address(u.buffer)
         d, w, align = value.dtype, lanes_of(value), str(value.dtype.itemsize)
-        t, x = wide(storage_type(d), w), self._stored(value)
+        t, x = vector_type(storage_type(d), w), self._to_storage(value)
         if place is None:
             raise Unsupported("a Store of one element under a vector gate", "llvm")
         if place.contiguous is not None:
-            self.b.masked("store", "void", t, (t, x), ("ptr", place.contiguous), ("i32", align), (like(t, "i1"), gate))
+            self.b.call_masked("store", "void", t, (t, x), ("ptr", place.contiguous), ("i32", align), (with_element(t, "i1"), gate))
         elif d.itemsize < GATHERED:
-            self._write_lanes(storage_type(d), self._spared(place.lanes, gate), d, x)
+            self._store_lanes(storage_type(d), self._redirect_inactive_lanes(place.lanes, gate), d, x)
         else:
-            ptrs = self.b.gathered("ptr", place.lanes)
-            self.b.masked("scatter", "void", t, (t, x), (like(t, "ptr"), ptrs), ("i32", align), (like(t, "i1"), gate))
+            ptrs = self.b.build_vector("ptr", place.lanes)
+            self.b.call_masked(
+                "scatter", "void", t, (t, x), (with_element(t, "ptr"), ptrs), ("i32", align), (with_element(t, "i1"), gate)
+            )
 
-    def _stored(self, u: UOp) -> str:
-        """A value as memory holds it."""
-        x = self.operand(u)
-        return self.b.emit(f"zext {type_of(u)} {x} to {wide('i8', lanes_of(u))}") if u.dtype is dt.bool_ else x
+    def _to_storage(self, u: UOp) -> str:
+        """Convert a value to its form in memory."""
+        x = self.render_operand(u)
+        return self.b.emit(f"zext {type_of(u)} {x} to {vector_type('i8', lanes_of(u))}") if u.dtype is dt.bool_ else x
 
-    def _put(self, target: UOp, d: DType, value: str) -> None:
+    def _store_scalar(self, target: UOp, d: DType, value: str) -> None:
+        """Emit a write of one element."""
         if d is dt.bool_:
             value = self.b.emit(f"zext i1 {value} to i8")
-        self.b.do(f"store {storage_type(d)} {value}, ptr {self.address(target)}, align {d.itemsize}")
+        self.b.emit_void(f"store {storage_type(d)} {value}, ptr {self.address(target)}, align {d.itemsize}")
 
-    def atomic_add(self, u: UOp) -> None:
-        """One thread runs a kernel, so a plain read, add and write is the atomic sum (R56)."""
-        target, value = u.src
+    def emit_atomic_add(self, u: UOp) -> None:
+        """Emit an atomic sum: a plain read, add and write, as one thread runs a kernel (R56)."""
+        target, value = u.index, u.value
         d, t = value.dtype, storage_type(value.dtype)
         old = self.b.emit(f"load {t}, ptr {self.address(target)}, align {d.itemsize}")
-        new = self.b.emit(f"{'fadd' if d.is_float else 'add'} {t} {old}, {self.operand(value)}")
-        self._put(target, d, new)
+        new = self.b.emit(f"{'fadd' if d.is_float else 'add'} {t} {old}, {self.render_operand(value)}")
+        self._store_scalar(target, d, new)
 
     # Control.
 
-    def range(self, u: UOp) -> None:
-        """Open a loop that tests first, signed, so that a bound <= 0 runs zero times (R57)."""
+    def emit_range(self, u: UOp) -> None:
+        """Open a loop with a signed test first, so that a bound <= 0 runs zero times (R57)."""
         n, t = self.number, value_type(u.dtype)
-        first, bound = ("0", self.operand(u.src[0])) if u is not self.shared else (self._bound("%begin", t), self._bound("%end", t))
+        first, bound = (
+            ("0", self.render_operand(u.bound))
+            if u is not self.thread_loop
+            else (self._part_bound("%begin", t), self._part_bound("%end", t))
+        )
         before = self.b.block
-        if value_type(u.src[0].dtype) != t:
-            raise Crash(f"{u!r} has a bound of dtype {u.src[0].dtype}")
+        if value_type(u.bound.dtype) != t:
+            raise Crash(f"{u!r} has a bound of dtype {u.bound.dtype}")
         self.b.jump(f"loop{n}")
         self.b.label(f"loop{n}")
         self.operands[u] = f"%i{n}"
-        self.b.do(f"%i{n} = phi {t} [ {first}, %{before} ], [ %i{n}.next, %next{n} ]")
+        self.b.emit_void(f"%i{n} = phi {t} [ {first}, %{before} ], [ %i{n}.next, %next{n} ]")
         holes = {}
-        for k, r in enumerate(self.changes.get(u, ())):
-            name, kind = f"%a{n}.{k}", wide(value_type(r.dtype), r.arg.size)
+        for k, r in enumerate(self.register_stores.get(u, ())):
+            name, kind = f"%a{n}.{k}", vector_type(value_type(r.dtype), r.arg.size)
             holes[r] = len(self.b.lines)
-            self.b.do(f"{name} = phi {kind} [ {self.current[r]}, %{before} ], [ ")
-            self.current[r] = name
-        self.b.do(f"%i{n}.in = icmp slt {t} %i{n}, {bound}")
-        if u.src[0].op is Op.CONST and 0 < u.src[0].arg.value < _MOST_TIMES:
-            self.b.repeat(f"%i{n}.in", f"body{n}", f"done{n}", int(u.src[0].arg.value))
+            self.b.emit_void(f"{name} = phi {kind} [ {self.register_values[r]}, %{before} ], [ ")
+            self.register_values[r] = name
+        self.b.emit_void(f"%i{n}.in = icmp slt {t} %i{n}, {bound}")
+        if u.bound.op is Op.CONST and 0 < u.bound.arg.value < _MAX_WEIGHT:
+            self.b.branch_weighted(f"%i{n}.in", f"body{n}", f"done{n}", int(u.bound.arg.value))
         else:
             self.b.branch(f"%i{n}.in", f"body{n}", f"done{n}")
-        self.open.append(_Open(u, n, {r: self.current[r] for r in holes}, f"loop{n}", holes))
+        self.open_blocks.append(_OpenBlock(u, n, {r: self.register_values[r] for r in holes}, f"loop{n}", holes))
         self.b.label(f"body{n}")
 
-    def _bound(self, x: str, t: str) -> str:
-        """Where the iterations of a part begin or end, which the loop's type holds."""
+    def _part_bound(self, x: str, t: str) -> str:
+        """Return the begin or end of a part in the loop's type, which can hold it."""
         return x if t == "i64" else self.b.emit(f"trunc i64 {x} to {t}")
 
-    def end(self, u: UOp) -> None:
-        """Close the ranges of an End, innermost first. After the loop a register holds what it held when the test failed."""
-        left = set(u.src[1:])
+    def emit_end(self, u: UOp) -> None:
+        """Close the ranges of an End, innermost first. After a loop, a register has its value at the failed test."""
+        left = set(u.ranges)
         while left:
-            inner, n, before, _, holes = self._close(left)
+            inner, n, before, _, holes = self._close_innermost(left)
             left.discard(inner)
             self.b.jump(f"next{n}")
             self.b.label(f"next{n}")
-            self.b.do(f"%i{n}.next = add {value_type(inner.dtype)} %i{n}, 1")
+            self.b.emit_void(f"%i{n}.next = add {value_type(inner.dtype)} %i{n}, 1")
             self.b.jump(f"loop{n}")
             self.b.label(f"done{n}")
             for r, line in holes.items():
-                self.b.lines[line] += f"{self.current[r]}, %next{n} ]"
-            self.current.update(before)
+                self.b.lines[line] += f"{self.register_values[r]}, %next{n} ]"
+            self.register_values.update(before)
 
-    def _close(self, expected: Iterable[UOp]) -> _Open:
-        if not self.open or self.open[-1].node not in expected:
+    def _close_innermost(self, expected: Iterable[UOp]) -> _OpenBlock:
+        """Close the innermost block, which must be one of those expected."""
+        if not self.open_blocks or self.open_blocks[-1].node not in expected:
             raise Crash(f"instruction {self.number} closes {list(expected)!r}, but not the innermost open Range or If")
-        return self.open.pop()
+        return self.open_blocks.pop()
 
-    def if_(self, u: UOp) -> None:
-        before = {r: self.current[r] for r in self.changes.get(u, ())}
-        self.open.append(_Open(u, self.number, before, self.b.block, {}))
-        self.b.branch(self.operand(u.src[0]), f"then{self.number}", f"endif{self.number}")
+    def emit_if(self, u: UOp) -> None:
+        """Open a block under a condition."""
+        before = {r: self.register_values[r] for r in self.register_stores.get(u, ())}
+        self.open_blocks.append(_OpenBlock(u, self.number, before, self.b.block, {}))
+        self.b.branch(self.render_operand(u.condition), f"then{self.number}", f"endif{self.number}")
         self.b.label(f"then{self.number}")
 
-    def endif(self, u: UOp) -> None:
-        opened, last = self._close(u.src[:1]), self.b.block
+    def emit_endif(self, u: UOp) -> None:
+        """Close the block of an If."""
+        opened, last = self._close_innermost((u.if_node,)), self.b.block
         self.b.jump(f"endif{opened.number}")
         self.b.label(f"endif{opened.number}")
-        for r, old in opened.before.items():
-            kind = wide(value_type(r.dtype), r.arg.size)
-            self.current[r] = self.b.emit(f"phi {kind} [ {self.current[r]}, %{last} ], [ {old}, %{opened.block} ]")
+        for r, old in opened.values_before.items():
+            kind = vector_type(value_type(r.dtype), r.arg.size)
+            self.register_values[r] = self.b.emit(f"phi {kind} [ {self.register_values[r]}, %{last} ], [ {old}, %{opened.block} ]")
 
 
-def _whole(tables: str, extent: int) -> list[str]:
-    """The kernel, of a part."""
+def _render_whole_entry(tables: str, extent: int) -> list[str]:
+    """Return the function that runs the part for all iterations."""
     call = f"  call void @{PART}({tables}, i64 0, i64 {extent})"
     return [f"define void @{ENTRY}({tables}) #0 {{", call, "  ret void", "}", ""]
 
 
 def _zero(d: DType) -> str:
-    return literal(0.0 if d.is_float else 0, d)
+    return render_literal(0.0 if d.is_float else 0, d)
 
 
-STATEMENT: dict[Op, Callable[[_Kernel, UOp], None]] = {
-    Op.CONST: _Kernel.nothing,
-    Op.STACK: _Kernel.stack,
-    Op.GROUP: _Kernel.nothing,
-    Op.SINK: _Kernel.nothing,
-    Op.AFTER: _Kernel.same,
-    Op.BITCAST: _Kernel.same,
-    Op.INDEX: _Kernel.index,
-    Op.LOAD: _Kernel.load,
-    Op.STORE: _Kernel.store,
-    Op.ATOMICADD: _Kernel.atomic_add,
-    Op.RANGE: _Kernel.range,
-    Op.END: _Kernel.end,
-    Op.IF: _Kernel.if_,
-    Op.ENDIF: _Kernel.endif,
+STATEMENT: dict[Op, Callable[[_KernelRenderer, UOp], None]] = {
+    Op.CONST: _KernelRenderer.skip,
+    Op.STACK: _KernelRenderer.emit_stack,
+    Op.GROUP: _KernelRenderer.skip,
+    Op.SINK: _KernelRenderer.skip,
+    Op.AFTER: _KernelRenderer.forward_source,
+    Op.BITCAST: _KernelRenderer.forward_source,
+    Op.INDEX: _KernelRenderer.emit_index,
+    Op.LOAD: _KernelRenderer.emit_load,
+    Op.STORE: _KernelRenderer.emit_store,
+    Op.ATOMICADD: _KernelRenderer.emit_atomic_add,
+    Op.RANGE: _KernelRenderer.emit_range,
+    Op.END: _KernelRenderer.emit_end,
+    Op.IF: _KernelRenderer.emit_if,
+    Op.ENDIF: _KernelRenderer.emit_endif,
 }
 
 #: Every op that this renderer has.

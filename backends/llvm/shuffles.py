@@ -1,67 +1,69 @@
-"""Vectors made of scalars and of lanes of other vectors: Stack, and Index of a value.
+"""Vectors built from scalars and from lanes of other vectors: Stack, and Index of a value.
 
-No lane is ever left undefined: a vector is filled from zeros.
+Takes: an IRBuilder and a node. Gives: the name of the result. No lane is ever undefined: a vector is filled from zeros.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from uops.backends.llvm.builder import Builder
-from uops.backends.llvm.types import lanes_of, literal, type_of, value_type, wide
+from uops.backends.llvm.builder import IRBuilder
+from uops.backends.llvm.types import lanes_of, render_literal, type_of, value_type, vector_type
 from uops.spec.errors import Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
+#: Gives the operand of a node.
 Operand = Callable[[UOp], str]
 
 
-def vector_literal(u: UOp) -> str:
-    """A Stack of constants."""
+def render_vector_literal(u: UOp) -> str:
+    """Return a Stack of constants as a literal."""
     t = value_type(u.dtype)
-    first = u.src[0]
+    first = u.elements[0]
     if u.src.count(first) == len(u.src):
-        return f"splat ({t} {literal(first.arg.value, u.dtype)})"
+        return f"splat ({t} {render_literal(first.arg.value, u.dtype)})"
     if u.dtype.is_integer:
         return f"<{', '.join([f'{t} {s.arg.value}' for s in u.src])}>"
-    return f"<{', '.join([f'{t} {literal(s.arg.value, u.dtype)}' for s in u.src])}>"
+    return f"<{', '.join([f'{t} {render_literal(s.arg.value, u.dtype)}' for s in u.src])}>"
 
 
-def is_lane(u: UOp) -> bool:
-    """Whether a node is one lane of a vector, by a constant: it is taken where it is used."""
-    return u.op is Op.INDEX and len(u.src) == 2 and u.src[1].op is Op.CONST and u.src[0].shape != ()
+def is_constant_lane(u: UOp) -> bool:
+    """Return True if a node is one lane of a vector at a constant position; it is extracted at each use."""
+    return u.op is Op.INDEX and len(u.positions) == 1 and u.positions[0].op is Op.CONST and u.operand.shape != ()
 
 
-def lane(b: Builder, u: UOp, operand: Operand) -> str:
-    return b.emit(f"extractelement {type_of(u.src[0])} {operand(u.src[0])}, i64 {u.src[1].arg.value}")
+def extract_lane(b: IRBuilder, u: UOp, operand: Operand) -> str:
+    """Emit the extraction of a lane."""
+    return b.emit(f"extractelement {type_of(u.operand)} {operand(u.operand)}, i64 {u.positions[0].arg.value}")
 
 
-def pick(b: Builder, u: UOp, operand: Operand) -> str:
-    """Several lanes of a vector."""
-    positions = u.src[1].spelt if len(u.src) == 2 else None
+def select_lanes(b: IRBuilder, u: UOp, operand: Operand) -> str:
+    """Emit the selection of several lanes of a vector, at constant positions. Raises Unsupported."""
+    positions = u.positions[0].constant_elements if len(u.positions) == 1 else None
     if positions is None:
         raise Unsupported("lanes of a vector that are not constant", "llvm")
-    source = u.src[0]
-    return _shuffle(b, source, source, positions, operand)
+    return _emit_shuffle(b, u.operand, u.operand, positions, operand)
 
 
-def join(b: Builder, u: UOp, operand: Operand) -> str:
-    """A Stack: of one scalar, of lanes of at most two vectors, or of any scalars."""
+def build_stack(b: IRBuilder, u: UOp, operand: Operand) -> str:
+    """Emit a Stack: of one scalar, of lanes of at most two vectors, or of any scalars."""
     w, t = lanes_of(u), value_type(u.dtype)
-    kind, first = type_of(u), u.src[0]
+    kind, first = type_of(u), u.elements[0]
     if u.src.count(first) == len(u.src):
         alone = b.emit(f"insertelement {kind} zeroinitializer, {t} {operand(first)}, i64 0")
         return b.emit(f"shufflevector {kind} {alone}, {kind} zeroinitializer, <{w} x i32> zeroinitializer")
-    if all(map(is_lane, u.src)):
-        sources = list(dict.fromkeys(s.src[0] for s in u.src))
+    if all(map(is_constant_lane, u.src)):
+        sources = list(dict.fromkeys(s.operand for s in u.src))
         if len(sources) <= 2 and sources[0].shape == sources[-1].shape:
             width = lanes_of(sources[0])
-            at = [s.src[1].arg.value + (width if s.src[0] is not sources[0] else 0) for s in u.src]
-            return _shuffle(b, sources[0], sources[-1], at, operand)
-    return b.gathered(t, [operand(s) for s in u.src])
+            at = [s.positions[0].arg.value + (width if s.operand is not sources[0] else 0) for s in u.src]
+            return _emit_shuffle(b, sources[0], sources[-1], at, operand)
+    return b.build_vector(t, [operand(s) for s in u.src])
 
 
-def _shuffle(b: Builder, x: UOp, y: UOp, lanes: Sequence[int], operand: Operand) -> str:
+def _emit_shuffle(b: IRBuilder, x: UOp, y: UOp, lanes: Sequence[int], operand: Operand) -> str:
+    """Emit a shuffle of two vectors."""
     t = type_of(x)
     mask = ", ".join(f"i32 {k}" for k in lanes)
-    return b.emit(f"shufflevector {t} {operand(x)}, {t} {operand(y)}, {wide('i32', len(lanes))} <{mask}>")
+    return b.emit(f"shufflevector {t} {operand(x)}, {t} {operand(y)}, {vector_type('i32', len(lanes))} <{mask}>")

@@ -1,7 +1,8 @@
-"""Programs as builtins of Python: the table of words of each, and the one native module that all of them enter through.
+"""Programs as builtins of Python: the table of words of each, and the native module that all of them enter through.
 
-Takes a `Frame`. Gives its `Entered`, or None where this process is not one that the module knows: another CPython than the usual
-one, another NumPy than 1 or 2, no ELF. What is assumed about objects is compared once with what Python says of them.
+Takes: a `ProgramFrame`. Gives: its `NativeEntry`, or None in a process that the module does not support: another CPython than
+the usual one, another NumPy than 1 or 2, no ELF. Assumptions about the layout of objects are compared once with what Python says
+of them.
 """
 
 from __future__ import annotations
@@ -20,69 +21,69 @@ import numpy as np
 from uops.backends.cache import ObjectCache
 from uops.backends.elf import is_linkable
 from uops.backends.llvm import binding, entry
-from uops.backends.llvm.binding import Tier
-from uops.backends.llvm.entry import Argument, Head
-from uops.backends.llvm.entry import Launch as LaunchWords
-from uops.backends.llvm.host import cores
+from uops.backends.llvm.binding import LlvmTier
+from uops.backends.llvm.entry import ArgumentEntry, TableHeader
+from uops.backends.llvm.entry import LaunchEntry as LaunchWords
+from uops.backends.llvm.host import available_cores
 from uops.backends.llvm.pool import FORKED
-from uops.compiler.runtime.frame import ArrayInput, Frame, Launch, VariableInput
-from uops.compiler.target import Entered
+from uops.compiler.runtime.frame import ArrayInput, KernelLaunch, ProgramFrame, VariableInput
+from uops.compiler.target import NativeEntry
 from uops.spec.errors import Crash
 
-#: Instructions from which a run is worth letting other Python threads run, and from which a piece of a loop is worth handing out.
+#: Least work, in instructions, of a run that releases the interpreter's lock, and of a piece of a loop for another thread.
 LONG_WORK = 40_000
 PIECE_WORK = 8_000
-#: Temporaries begin where cache lines do.
+#: Alignment of temporaries in bytes: a cache line.
 _LINE = 64
 _FASTCALL = 0x80
-#: The numbers that a word holds.
+#: Range of a word.
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
-class _Method(ctypes.Structure):
-    """PyMethodDef."""
+class _PyMethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
 
     _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
-class Native(NamedTuple):
-    """The module in this process. `method` lives as long as any builtin made of it, which is as long as the process."""
+class NativeModule(NamedTuple):
+    """The module in this process. `method` must outlive every builtin made of it, so it lives as long as the process."""
 
-    method: _Method
+    method: _PyMethodDef
     execute: Any
     new_array: int
     set_base: int
     array_type: int
 
 
-def enter(frame: Frame, fallback: Callable[..., Any], store: ObjectCache) -> Entered | None:
-    """The native ways into a program, all of whose kernels are functions of this process."""
-    native = load(store)
+def build_native_entry(frame: ProgramFrame, fallback: Callable[..., Any], store: ObjectCache) -> NativeEntry | None:
+    """Build the native entries of a program, all of whose kernels are functions of this process; None if unsupported."""
+    native = load_native_module(store)
     if native is None:
         return None
-    table = _table(frame, fallback, native)
+    table = _build_table(frame, fallback, native)
     address = ctypes.cast(ctypes.c_char_p(table), ctypes.c_void_p)
-    kept = (table, fallback, frame)
+    bound = (table, fallback, frame)
 
     def execute(addresses: Sequence[int], variables: Sequence[int]) -> None:
         bases = (ctypes.c_uint64 * (len(addresses) or 1))(*addresses)
-        native.execute(kept and address, ctypes.addressof(bases), _int64(variables))
+        native.execute(bound and address, ctypes.addressof(bases), _int64_array(variables))
 
-    return Entered(None if frame.inputs is None else _builtin(native.method, kept), execute)
+    return NativeEntry(None if frame.inputs is None else _make_builtin(native.method, bound), execute)
 
 
-def _int64(values: Sequence[int]) -> Any:
+def _int64_array(values: Sequence[int]) -> Any:
     return (ctypes.c_int64 * (len(values) or 1))(*values)
 
 
-def _builtin(method: _Method, bound: tuple[Any, ...]) -> Callable[..., Any]:
-    made: Callable[..., Any] = _new_builtin()(ctypes.byref(method), bound, None)
-    return made
+def _make_builtin(method: _PyMethodDef, bound: tuple[Any, ...]) -> Callable[..., Any]:
+    builtin: Callable[..., Any] = _load_builtin_constructor()(ctypes.byref(method), bound, None)
+    return builtin
 
 
 @functools.cache
-def _new_builtin() -> Any:
+def _load_builtin_constructor() -> Any:
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.argtypes, new.restype = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p), ctypes.py_object
     return new
@@ -91,89 +92,99 @@ def _new_builtin() -> Any:
 # The table
 
 
-def _table(frame: Frame, fallback: Callable[..., Any], native: Native) -> bytes:
-    words = [0] * Head.SIZE
+def _build_table(frame: ProgramFrame, fallback: Callable[..., Any], native: NativeModule) -> bytes:
+    """Build the table of words of a program (`entry.TableHeader`)."""
+    words = [0] * TableHeader.SIZE
 
-    def section(rows: Iterable[Sequence[int]]) -> int:
+    def append_section(rows: Iterable[Sequence[int]]) -> int:
         at = len(words)
         for row in rows:
             words.extend(row)
         return at
 
-    shapes = {m.shape: section([m.shape]) for m in (*(frame.inputs or ()), *frame.made) if not isinstance(m, VariableInput)}
-    fixed = dict(frame.fixed)
-    offsets, block = _placed([t.size for t in frame.temporaries])
-    lists = [section(_pairs(launch)) for launch in frame.launches]
+    shapes = {
+        m.shape: append_section([m.shape]) for m in (*(frame.inputs or ()), *frame.outputs) if not isinstance(m, VariableInput)
+    }
+    fixed = dict(frame.fixed_arrays)
+    offsets, block = _assign_offsets([t.size for t in frame.temporaries])
+    lists = [append_section(_argument_pairs(launch)) for launch in frame.launches]
     inputs = frame.inputs or ()
     head = {
-        Head.FALLBACK: id(fallback),
-        Head.ARGUMENTS: len(inputs),
-        Head.ARGUMENTS_AT: section(_argument(i, shapes) for i in inputs),
-        Head.BASES: frame.bases,
-        Head.BASES_AT: section([_address(fixed[k]) if k in fixed else 0] for k in range(frame.bases)),
-        Head.TEMPORARIES: len(frame.temporaries),
-        Head.TEMPORARIES_AT: section((t.base, at) for t, at in zip(frame.temporaries, offsets)),
-        Head.BLOCK: block,
-        Head.OUTPUTS: len(frame.made),
-        Head.OUTPUTS_AT: section(
-            (m.base, id(m.dtype), len(m.shape), shapes[m.shape], _bytes(m.dtype, m.shape), m.base if m.source is None else m.source)
-            for m in frame.made
+        TableHeader.FALLBACK: id(fallback),
+        TableHeader.ARGUMENTS: len(inputs),
+        TableHeader.ARGUMENTS_AT: append_section(_build_argument_entry(i, shapes) for i in inputs),
+        TableHeader.BASES: frame.base_count,
+        TableHeader.BASES_AT: append_section([_data_address(fixed[k]) if k in fixed else 0] for k in range(frame.base_count)),
+        TableHeader.TEMPORARIES: len(frame.temporaries),
+        TableHeader.TEMPORARIES_AT: append_section((t.base, at) for t, at in zip(frame.temporaries, offsets)),
+        TableHeader.BLOCK: block,
+        TableHeader.OUTPUTS: len(frame.outputs),
+        TableHeader.OUTPUTS_AT: append_section(
+            (
+                m.base,
+                id(m.dtype),
+                len(m.shape),
+                shapes[m.shape],
+                _size_bytes(m.dtype, m.shape),
+                m.base if m.source is None else m.source,
+            )
+            for m in frame.outputs
         ),
-        Head.LAUNCHES: len(frame.launches),
-        Head.LAUNCHES_AT: section(_launch(launch, at) for launch, at in zip(frame.launches, lists)),
-        Head.VARIABLES: frame.variables,
-        Head.WIDEST: max((len(launch.buffers) for launch in frame.launches), default=0),
-        Head.SINGLE: frame.single,
-        Head.LONG: sum(launch.work for launch in frame.launches) >= LONG_WORK,
-        Head.THREADS: min(frame.threads or cores(), cores()),
-        Head.NEW_ARRAY: native.new_array,
-        Head.SET_BASE: native.set_base,
-        Head.ARRAY_TYPE: native.array_type,
+        TableHeader.LAUNCHES: len(frame.launches),
+        TableHeader.LAUNCHES_AT: append_section(_build_launch_entry(launch, at) for launch, at in zip(frame.launches, lists)),
+        TableHeader.VARIABLES: frame.variable_count,
+        TableHeader.WIDEST: max((len(launch.buffers) for launch in frame.launches), default=0),
+        TableHeader.SINGLE: frame.returns_single,
+        TableHeader.LONG: sum(launch.instruction_count for launch in frame.launches) >= LONG_WORK,
+        TableHeader.THREADS: min(frame.threads or available_cores(), available_cores()),
+        TableHeader.NEW_ARRAY: native.new_array,
+        TableHeader.SET_BASE: native.set_base,
+        TableHeader.ARRAY_TYPE: native.array_type,
     }
     for k, value in head.items():
         words[k] = value
-    return struct.pack(f"<{len(words)}q", *map(_signed, words))
+    return struct.pack(f"<{len(words)}q", *map(_to_signed_word, words))
 
 
-def _signed(word: int) -> int:
+def _to_signed_word(word: int) -> int:
     return word - (1 << 64) if word >= 1 << 63 else int(word)
 
 
-def _interval(i: VariableInput) -> tuple[int, int]:
-    """The bounds as int64, (1, 0) where no int64 is within them. The fallback judges the ints beyond int64."""
+def _clamp_bounds_to_int64(i: VariableInput) -> tuple[int, int]:
+    """Return the bounds as int64; (1, 0) if they contain no int64. The fallback judges larger ints."""
     low, high = max(i.low, _LEAST), min(i.high, _MOST)
     return (low, high) if low <= high else (1, 0)
 
 
-def _argument(i: ArrayInput | VariableInput, shapes: dict[tuple[int, ...], int]) -> list[int]:
-    row = [0] * Argument.SIZE
+def _build_argument_entry(i: ArrayInput | VariableInput, shapes: dict[tuple[int, ...], int]) -> list[int]:
+    row = [0] * ArgumentEntry.SIZE
     if isinstance(i, VariableInput):
-        row[Argument.KIND], row[Argument.TO] = entry.VARIABLE, i.variable
-        row[Argument.LOW], row[Argument.HIGH] = _interval(i)
+        row[ArgumentEntry.KIND], row[ArgumentEntry.TO] = entry.VARIABLE, i.variable
+        row[ArgumentEntry.LOW], row[ArgumentEntry.HIGH] = _clamp_bounds_to_int64(i)
         return row
-    row[Argument.KIND], row[Argument.TO] = entry.OPTIONAL if i.optional else entry.REQUIRED, i.base
-    row[Argument.DTYPE] = id(i.dtype)
-    row[Argument.DIMENSIONS], row[Argument.DIMENSIONS_AT] = len(i.shape), shapes[i.shape]
-    row[Argument.BOOLS] = _bytes(i.dtype, i.shape) if i.bools else 0
+    row[ArgumentEntry.KIND], row[ArgumentEntry.TO] = entry.OPTIONAL if i.optional else entry.REQUIRED, i.base
+    row[ArgumentEntry.DTYPE] = id(i.dtype)
+    row[ArgumentEntry.DIMENSIONS], row[ArgumentEntry.DIMENSIONS_AT] = len(i.shape), shapes[i.shape]
+    row[ArgumentEntry.BOOLS] = _size_bytes(i.dtype, i.shape) if i.is_bool else 0
     return row
 
 
-def _launch(launch: Launch, at: int) -> list[int]:
+def _build_launch_entry(launch: KernelLaunch, arguments_at: int) -> list[int]:
     row = [0] * LaunchWords.SIZE
-    part = launch.kernel.part if launch.extent else 0  # type: ignore[attr-defined]
+    part = launch.kernel.part if launch.thread_extent else 0  # type: ignore[attr-defined]
     row[LaunchWords.KERNEL] = part or launch.kernel.address  # type: ignore[attr-defined]
-    row[LaunchWords.ARGUMENTS], row[LaunchWords.ARGUMENTS_AT] = len(launch.buffers), at
-    row[LaunchWords.EXTENT] = launch.extent if part else 0
-    row[LaunchWords.CHUNKS] = min(launch.work // PIECE_WORK, _MOST)
+    row[LaunchWords.ARGUMENTS], row[LaunchWords.ARGUMENTS_AT] = len(launch.buffers), arguments_at
+    row[LaunchWords.EXTENT] = launch.thread_extent if part else 0
+    row[LaunchWords.CHUNKS] = min(launch.instruction_count // PIECE_WORK, _MOST)
     return row
 
 
-def _pairs(launch: Launch) -> list[tuple[int, int]]:
+def _argument_pairs(launch: KernelLaunch) -> list[tuple[int, int]]:
     return [b if b is not None else (-1 - (v or 0), 0) for b, v in zip(launch.buffers, launch.variables)]
 
 
-def _placed(sizes: Iterable[int]) -> tuple[list[int], int]:
-    """Where each temporary begins, and the bytes of all."""
+def _assign_offsets(sizes: Iterable[int]) -> tuple[list[int], int]:
+    """Return the offset of each temporary, and the bytes of all."""
     offsets, total = [], 0
     for size in sizes:
         offsets.append(total)
@@ -181,11 +192,11 @@ def _placed(sizes: Iterable[int]) -> tuple[list[int], int]:
     return offsets, total
 
 
-def _address(array: Any) -> int:
+def _data_address(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _bytes(dtype: Any, shape: Sequence[int]) -> int:
+def _size_bytes(dtype: Any, shape: Sequence[int]) -> int:
     size = int(dtype.itemsize)
     for n in shape:
         size *= n
@@ -198,38 +209,38 @@ _LINKED = entry.CALL, entry.EXECUTE, FORKED
 
 
 @functools.cache
-def _loaded(image: bytes) -> Native | None:
-    """The object in this process, for good: its code has to outlive every array that it made and every thread of its pool."""
-    api = _numpy()
+def _link_native_module(image: bytes) -> NativeModule | None:
+    """Link the object into this process for good, as its code must outlive every array and thread that it made."""
+    api = _load_numpy_api()
     if api is None:
         return None
     try:
         loaded = binding.load_object(image, *_LINKED)
-    except Crash:  # a process without one of the symbols
+    except Crash:  # the process lacks one of the symbols
         return None
-    binding.keep(loaded)
+    binding.keep_alive(loaded)
     call, execute, forked = loaded.addresses
     renew = ctypes.CFUNCTYPE(None)(forked)
     renew()
     os.register_at_fork(after_in_child=renew)
-    method = _Method(b"program", call, _FASTCALL, b"Run the program on arrays and ints, in the order of its keys.")
-    return Native(method, _SIGNATURE(execute), *api)
+    method = _PyMethodDef(b"program", call, _FASTCALL, b"Run the program on arrays and ints, in the order of its keys.")
+    return NativeModule(method, _SIGNATURE(execute), *api)
 
 
 @functools.cache
-def load(store: ObjectCache) -> Native | None:
-    """The native module, compiled where the cache does not have it; None where it cannot be."""
-    host = binding.host()
-    if sys.platform != "linux" or sys.implementation.name != "cpython" or "t" in sys.abiflags:  # t: objects without a lock
+def load_native_module(store: ObjectCache) -> NativeModule | None:
+    """Return the native module, compiled unless the cache has it; None in an unsupported process."""
+    host = binding.detect_host()
+    if sys.platform != "linux" or sys.implementation.name != "cpython" or "t" in sys.abiflags:  # t: free-threaded
         return None
-    text = entry.text(host.triple)
+    text = entry.render_entry_module(host.triple)
     named = "entry", host.llvm, host.triple, host.cpu, host.features, text
 
     def make() -> bytes:
-        return binding.compile_object(text, host, Tier.FAST, entry.SYMBOLS)
+        return binding.compile_object(text, host, LlvmTier.FAST, entry.SYMBOLS)
 
-    image = store.made(make, *named, usable=lambda found: is_linkable(found, *_LINKED))
-    return _loaded(image) or _loaded(store.remake(make, *named))  # from the cache it may be one that does not link
+    image = store.get_or_make(make, *named, usable=lambda image_bytes: is_linkable(image_bytes, *_LINKED))
+    return _link_native_module(image) or _link_native_module(store.remake(make, *named))  # a cached object may not link here
 
 
 #: Numbers of NumPy's C interface, the same in NumPy 1 and 2.
@@ -237,8 +248,8 @@ _ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE_OBJECT = 2, 94, 282
 
 
 @functools.cache
-def _numpy() -> tuple[int, int, int] | None:
-    """(PyArray_NewFromDescr, PyArray_SetBaseObject, the type of arrays), or None where arrays do not look as expected."""
+def _load_numpy_api() -> tuple[int, int, int] | None:
+    """Return (PyArray_NewFromDescr, PyArray_SetBaseObject, the type of arrays); None if arrays have another layout."""
     try:
         capsule = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API
     except (ImportError, AttributeError):
@@ -246,12 +257,13 @@ def _numpy() -> tuple[int, int, int] | None:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.argtypes, pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
     table = ctypes.cast(pointer(capsule, None), ctypes.POINTER(ctypes.c_void_p))
-    if table[_ARRAY_TYPE] != id(np.ndarray) or not all(map(_as_expected, _probes())):
+    if table[_ARRAY_TYPE] != id(np.ndarray) or not all(map(_has_expected_layout, _make_probe_arrays())):
         return None
     return int(table[_NEW_FROM_DESCR] or 0), int(table[_SET_BASE_OBJECT] or 0), id(np.ndarray)
 
 
-def _probes() -> list[Any]:
+def _make_probe_arrays() -> list[Any]:
+    """Return arrays of various shapes, strides and alignments."""
     whole = np.zeros((3, 4, 5), np.float32)
     return [
         whole,
@@ -263,11 +275,11 @@ def _probes() -> list[Any]:
     ]
 
 
-def _as_expected(a: Any) -> bool:
-    """Whether the fields of an array hold what its attributes say; what one points at is read last."""
+def _has_expected_layout(a: Any) -> bool:
+    """Return True if the fields of an array hold what its attributes say; pointers are followed last."""
     words = (ctypes.c_uint64 * 9).from_address(id(a))
     flags = a.flags.c_contiguous | a.flags.aligned << 8
-    found = (words[1], words[2], words[3] & 0xFFFFFFFF, words[7], words[8] & 0x101)
-    if found != (id(np.ndarray), _address(a), a.ndim, id(a.dtype), flags):
+    fields = (words[1], words[2], words[3] & 0xFFFFFFFF, words[7], words[8] & 0x101)
+    if fields != (id(np.ndarray), _data_address(a), a.ndim, id(a.dtype), flags):
         return False
     return all(ctypes.c_int64.from_address(words[4] + 8 * k).value == n for k, n in enumerate(a.shape))

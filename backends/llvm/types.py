@@ -1,7 +1,7 @@
-"""How the dtypes of a SELECTED kernel are written in LLVM: value types, storage types, constants.
+"""LLVM types and constants of the dtypes of a SELECTED kernel.
 
-A bool is `i1` as a value and one byte, 0 or 1, in memory. `index` is i64: only an address or a loop counter still has it. A value
-of shape (w,) is a vector of w such values.
+A bool is `i1` as a value and one byte, 0 or 1, in memory. `index` is i64: only an address or a loop counter still has it. A
+value of shape (w,) is a vector of w such values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
 
 # fmt: off
@@ -24,51 +24,51 @@ VALUE: dict[DType, str] = {
 }
 # fmt: on
 STORAGE: dict[DType, str] = {d: "i8" if d is dt.bool_ else t for d, t in VALUE.items() if d is not dt.index}
-#: What a buffer of this backend may hold and an op may compute with; the other floats are lowered to integers by the compiler.
+#: Dtypes of buffers and of arithmetic; the compiler lowers other floats to integers.
 NATIVE = tuple(STORAGE)
 
 
 def value_type(d: DType) -> str:
-    """LLVM type of a value; raises Unsupported for a dtype that instruction selection should have removed."""
+    """Return the LLVM type of a value. Raises Unsupported for a dtype that instruction selection should have removed."""
     if d not in VALUE:
         raise Unsupported(f"dtype {d}", "llvm")
     return VALUE[d]
 
 
 def storage_type(d: DType) -> str:
-    """LLVM type of one element in memory."""
+    """Return the LLVM type of an element in memory. Raises Unsupported."""
     if d not in STORAGE:
         raise Unsupported(f"a buffer of {d}", "llvm")
     return STORAGE[d]
 
 
 def bits(d: DType) -> int:
-    """Width of an integer value type."""
+    """Return the width of an integer value type."""
     return 64 if d is dt.index else 1 if d is dt.bool_ else d.bits
 
 
-def literal(value: bool | int | float, d: DType) -> str:
-    """A constant operand. Floats are spelled by their bits, so that -0.0, subnormals and NaN payloads survive (R23, R28)."""
-    if d.kind is Kind.BOOL:
+def render_literal(value: bool | int | float, d: DType) -> str:
+    """Return a constant operand. Floats are given by their bits, so that -0.0, subnormals and NaN payloads survive (R23, R28)."""
+    if d.kind is DTypeKind.BOOL:
         return "true" if value else "false"
     if d.is_float:
-        return float_literal(float(value), d)
+        return render_float_literal(float(value), d)
     return str(int(value))
 
 
-def float_literal(value: float, d: DType) -> str:
-    """LLVM writes a float as the bits of the double of the same value; a NaN is quiet and keeps the payload bits that `d` has."""
+def render_float_literal(value: float, d: DType) -> str:
+    """Return a float as the bits of the double of the same value; a NaN becomes quiet and keeps the payload bits that `d` has."""
     word: int = struct.unpack("<Q", struct.pack("<d", value))[0]
     if value != value:
         word = (word | 1 << 51) & ~((1 << (52 - d.man_bits)) - 1)
     return f"0x{word:016X}"
 
 
-# Vectors. A type is its text; these read it.
+# Vectors. A type is its text.
 
 
 def lanes_of(u: UOp) -> int:
-    """How many lanes a value has; 1 for a scalar. Raises Unsupported for a shape that is no native vector."""
+    """Return the number of lanes of a value; 1 for a scalar. Raises Unsupported for a shape that is no native vector."""
     shape = u.shape
     if not shape:
         return 1
@@ -77,28 +77,28 @@ def lanes_of(u: UOp) -> int:
     return shape[0]
 
 
-def wide(t: str, lanes: int) -> str:
-    """The type of `lanes` values of type `t`, as many as there are; of one the type itself."""
+def vector_type(t: str, lanes: int) -> str:
+    """Return the type of a vector of `t`; of one lane, `t` itself."""
     return t if lanes == 1 else f"<{lanes} x {t}>"
 
 
 def type_of(u: UOp) -> str:
-    """LLVM type of a node's value."""
+    """Return the LLVM type of a node's value."""
     shape = u.shape
     if not shape:
         return value_type(u.dtype)
     plain = len(shape) == 1 and shape[0].__class__ is int
-    return _vector(u.dtype, shape) if plain else wide(value_type(u.dtype), lanes_of(u))
+    return _cached_vector_type(u.dtype, shape) if plain else vector_type(value_type(u.dtype), lanes_of(u))
 
 
 @functools.cache
-def _vector(d: DType, shape: tuple[int]) -> str:
-    return wide(value_type(d), *shape)
+def _cached_vector_type(d: DType, shape: tuple[int]) -> str:
+    return vector_type(value_type(d), *shape)
 
 
 @functools.cache
-def parts(t: str) -> tuple[int, str]:
-    """Lanes and element type."""
+def split_vector_type(t: str) -> tuple[int, str]:
+    """Return the number of lanes and the element type."""
     if not t.startswith("<"):
         return 1, t
     lanes, element = t[1:-1].split(" x ")
@@ -106,19 +106,19 @@ def parts(t: str) -> tuple[int, str]:
 
 
 @functools.cache
-def like(t: str, element: str) -> str:
-    """As many lanes as `t` has, of another element type."""
-    return wide(element, parts(t)[0])
+def with_element(t: str, element: str) -> str:
+    """Return the type with as many lanes as `t`, and another element type."""
+    return vector_type(element, split_vector_type(t)[0])
 
 
-def each(t: str, x: str) -> str:
-    """A constant of the element type in every lane of `t`."""
-    return f"splat ({parts(t)[1]} {x})" if t.startswith("<") else x
+def splat(t: str, x: str) -> str:
+    """Return a constant with one value in every lane of `t`."""
+    return f"splat ({split_vector_type(t)[1]} {x})" if t.startswith("<") else x
 
 
 @functools.cache
-def suffix(t: str) -> str:
-    """How an intrinsic's name spells a type."""
-    lanes, element = parts(t)
+def intrinsic_suffix(t: str) -> str:
+    """Return the spelling of a type in the name of an intrinsic."""
+    lanes, element = split_vector_type(t)
     short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(element, element)
     return short if lanes == 1 else f"v{lanes}{short}"

@@ -1,1 +1,1 @@
-"""Kernels as OpenCL C, on PoCL: workgroups, local memory and barriers on the processor of this machine."""
+"""OpenCL kernels on PoCL: the renderer, the mapping of loops to the NDRange, and the device."""

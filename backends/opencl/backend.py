@@ -7,7 +7,7 @@ from uops.backends.opencl.target import OpenClTarget
 
 
 class OpenClBackend(CompilerBackend):
-    """Raises Unsupported where there is no PoCL. Its compiler may end the process: for use in a worker."""
+    """The backend of PoCL. Raises Unsupported where PoCL is absent. Its compiler may end the process, so run it in a worker."""
 
     name = "opencl"
 
@@ -16,9 +16,10 @@ class OpenClBackend(CompilerBackend):
         super().__init__(self._opencl, guard=guard)
 
     def version(self) -> str:
+        """Return the versions of this package, of PoCL and of its device."""
         return self._opencl.version()
 
     def capabilities(self) -> Capabilities:
-        """Every dtype: the narrow floats are computed by integers and float32."""
-        found = self._opencl.device
-        return Capabilities(local_memory=found.local_memory, threads=found.units)
+        """Declare every dtype: narrow floats are computed with integers and float32."""
+        device = self._opencl.device
+        return Capabilities(local_memory=device.local_memory, threads=device.units)

@@ -1,7 +1,7 @@
-"""The only door to pyopencl: a device of PoCL, programs of texts, launches, and memory that host and device share.
+"""A PoCL device through pyopencl: programs, launches, and memory shared by host and device.
 
-PoCL comes from PyPI (`pocl-binary-distribution`) or from the system; of several platforms of that name the newest is taken. Its
-compiler can end the process, so this belongs into a worker.
+No other module uses pyopencl. PoCL comes from PyPI (`pocl-binary-distribution`) or from the system; the newest of several platforms
+is taken. Its compiler can end the process, so use this module in a worker.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 
 from uops.spec.errors import Crash, Unsupported
-from uops.spec.extras import how_to_install
+from uops.spec.extras import install_command
 from uops.spec.untrusted import quote_name
 
 PLATFORM = "Portable Computing Language"
-#: Divisions and square roots of float32 are rounded correctly; nothing else is relaxed either.
+#: Compiler options: divisions and square roots of float32 are correctly rounded, and nothing is relaxed.
 OPTIONS = ("-w", "-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
-#: Nine tenths of a build are Clang's header of all functions of OpenCL C. Its guard keeps it out, and these are what our texts use;
-#: the types are those of the header, so that a PoCL which reads it all the same sees each declared twice.
+#: Clang's header of all functions of OpenCL C takes nine tenths of a build. This macro, its include guard, keeps it out.
 _NO_HEADER = "-D_OPENCL_H_"
+#: Declarations of the functions that rendered texts use, with the header's types: a PoCL that reads it anyway sees repetitions.
 _DECLARED = """#define BUILTIN __attribute__((overloadable))
 #ifndef CLK_LOCAL_MEM_FENCE
 #define CLK_LOCAL_MEM_FENCE 1
@@ -50,10 +50,10 @@ unsigned long BUILTIN atom_cmpxchg(volatile __local unsigned long *, unsigned lo
 """
 
 
-def missing() -> str | None:
-    """Why there is no device to run on, or None."""
+def unavailable_reason() -> str | None:
+    """Return why there is no device to run on, or None."""
     try:
-        device()
+        open_pocl_device()
     except Unsupported as e:
         return e.what
     return None
@@ -61,8 +61,10 @@ def missing() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The device, its context and queue. `name` and `version` decide what is made of a source. `lanes`: most work-items of a
-    group; `vector_bytes`: of what the device calls its vectors of float32."""
+    """A device with its context and queue. `name` and `version` decide the code of a text.
+
+    `lanes` is the largest number of work-items in a group. `vector_bytes` is the size of the device's native float32 vector.
+    """
 
     cl: Any
     context: Any
@@ -76,107 +78,112 @@ class Device:
 
 
 @functools.cache
-def device() -> Device:
-    """The processor of this machine under PoCL. Raises Unsupported with the reason where there is none."""
-    _private_folder()
+def open_pocl_device() -> Device:
+    """Open the CPU device of PoCL; memoized. Raises Unsupported with the reason where there is none."""
+    _use_private_cache_folder()
     try:
         import pyopencl
     except ImportError as e:
-        raise Unsupported(f"OpenCL: the package pyopencl is not installed ({how_to_install('opencl')})", "opencl") from e
+        raise Unsupported(f"OpenCL: the package pyopencl is not installed ({install_command('opencl')})", "opencl") from e
     cl: Any = pyopencl
     try:
         platforms = [p for p in cl.get_platforms() if p.name == PLATFORM and p.get_devices()]
     except cl.Error as e:
         raise Unsupported(f"OpenCL: no platform ({e})", "opencl") from e
     if not platforms:
-        raise Unsupported(f"OpenCL: no platform is called {PLATFORM!r} ({how_to_install('opencl')})", "opencl")
-    platform = max(platforms, key=lambda p: _order(p.version))
-    found = platform.get_devices()[0]
-    lacking = [what for what, mask, config in _needs(cl, found) if config & mask != mask]
-    if lacking:
-        raise Unsupported(f"OpenCL: {quote_name(found.name)} lacks {', '.join(lacking)}", "opencl")
-    context = cl.Context([found])
-    if why := find_compiler_fault(cl, context, found):
-        raise Unsupported(f"OpenCL: {quote_name(found.name)} builds no program: {why}", "opencl")
+        raise Unsupported(f"OpenCL: no platform is called {PLATFORM!r} ({install_command('opencl')})", "opencl")
+    platform = max(platforms, key=lambda p: _version_sort_key(p.version))
+    processor = platform.get_devices()[0]
+    missing = [feature for feature, mask, config in _list_required_features(cl, processor) if config & mask != mask]
+    if missing:
+        raise Unsupported(f"OpenCL: {quote_name(processor.name)} lacks {', '.join(missing)}", "opencl")
+    context = cl.Context([processor])
+    if why := find_compiler_fault(cl, context, processor):
+        raise Unsupported(f"OpenCL: {quote_name(processor.name)} builds no program: {why}", "opencl")
     release = re.sub(r"\s+", " ", platform.version)
-    sizes = (found.local_mem_size, found.max_compute_units, found.max_work_group_size, 4 * found.native_vector_width_float)
-    return Device(cl, context, cl.CommandQueue(context), found.name, release, *map(int, sizes))
+    sizes = (
+        processor.local_mem_size,
+        processor.max_compute_units,
+        processor.max_work_group_size,
+        4 * processor.native_vector_width_float,
+    )
+    return Device(cl, context, cl.CommandQueue(context), processor.name, release, *map(int, sizes))
 
 
-def find_compiler_fault(cl: Any, context: Any, found: Any) -> str | None:
+def find_compiler_fault(cl: Any, context: Any, device: Any) -> str | None:
     """Return why a device cannot build any program, or None if it can.
 
-    The LLVM in PoCL calls a processor that is newer than itself `generic`, a name that its own compiler may then refuse. Only such
-    a device is asked to build an empty kernel.
+    PoCL's LLVM calls a processor newer than itself `generic`, a name that PoCL's own compiler may then refuse. Only such a device
+    is asked to build an empty kernel.
     """
-    if not found.version.rstrip().endswith("generic"):
+    if not device.version.rstrip().endswith("generic"):
         return None
     try:
         cl.Program(context, "__kernel void nothing(void) {}").build(options=[_NO_HEADER], cache_dir=False)
     except cl.Error as e:
-        told = [line.strip() for line in str(e).splitlines()]
-        return next((line for line in told if line.startswith("error:")), told[0] if told else "no reason is given")
+        messages = [line.strip() for line in str(e).splitlines()]
+        return next((line for line in messages if line.startswith("error:")), messages[0] if messages else "no reason is given")
     return None
 
 
-def _private_folder() -> None:
-    """PoCL keeps what it compiles for ever: it works in a folder that goes with this process, unless the environment names one."""
+def _use_private_cache_folder() -> None:
+    """Set PoCL's cache, which it never cleans, to a folder that is removed with this process, unless the environment names one."""
     if "POCL_CACHE_DIR" not in os.environ:
         folder = os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="uops-pocl-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
-def _order(version: str) -> tuple[int, ...]:
-    """Release numbers in the text of a version, for comparison."""
+def _version_sort_key(version: str) -> tuple[int, ...]:
+    """Return the release numbers in a version, for comparison."""
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
-def _needs(cl: Any, found: Any) -> Iterator[tuple[str, int, int]]:
-    """What strict results need of a device: (what, bits of its configuration, the configuration)."""
+def _list_required_features(cl: Any, device: Any) -> Iterator[tuple[str, int, int]]:
+    """Yield the features that strict results need of a device: (feature, its configuration bits, the configuration)."""
     f = cl.device_fp_config
-    for kind, config in (("float32", found.single_fp_config), ("float64", found.double_fp_config)):
+    for kind, config in (("float32", device.single_fp_config), ("float64", device.double_fp_config)):
         yield (
             f"{kind} with subnormals, infinities, rounding to nearest and fma",
             f.DENORM | f.INF_NAN | f.ROUND_TO_NEAREST | f.FMA,
             config,
         )
-    yield "correctly rounded float32 division", f.CORRECTLY_ROUNDED_DIVIDE_SQRT, found.single_fp_config
+    yield "correctly rounded float32 division", f.CORRECTLY_ROUNDED_DIVIDE_SQRT, device.single_fp_config
 
 
-#: Programs at hand between their check and their use; PoCL finds an older one in its folder.
+#: Number of built programs kept between their check and their launch; PoCL finds an older one in its cache.
 _AT_HAND = 32
 
 
 @functools.lru_cache(_AT_HAND)
-def program(source: str) -> Any:
-    """The program of a text. Raises Crash with the compiler's messages, for rendered text is ours.
+def build_program(source: str) -> Any:
+    """Build the program of a text; memoized. Raises Crash with the compiler's messages: rendered text must compile.
 
-    It has no machine code yet: PoCL makes that at a kernel's first launch, for the size of its groups. A binary would have
-    more of it, for groups of any size, which takes longer to make than all the rest, so that nobody asks for it.
+    The program has no machine code yet. PoCL compiles it at a kernel's first launch, for the size of its groups. Asking for a
+    binary would also compile it for groups of any size, which takes longer than all the rest.
     """
-    d = device()
+    d = open_pocl_device()
     try:
         try:
-            return _built(_DECLARED + source, (*OPTIONS, _NO_HEADER))
-        except d.cl.Error:  # another PoCL may declare something in another way
-            return _built(source, OPTIONS)
+            return _compile_program(_DECLARED + source, (*OPTIONS, _NO_HEADER))
+        except d.cl.Error:  # this PoCL may declare a function differently
+            return _compile_program(source, OPTIONS)
     except d.cl.Error as e:
         raise Crash(f"OpenCL rejects the rendered kernel: {e}\n{source}") from e
 
 
-def _built(source: str, options: Sequence[str]) -> Any:
-    d = device()
+def _compile_program(source: str, options: Sequence[str]) -> Any:
+    d = open_pocl_device()
     return d.cl.Program(d.context, source).build(options=list(options), cache_dir=False)
 
 
-def kernel(source: str, entry: str) -> Any:
-    """The kernel `entry` of a text."""
-    return device().cl.Kernel(program(source), entry)
+def create_kernel(source: str, entry: str) -> Any:
+    """Return the kernel `entry` of a text."""
+    return open_pocl_device().cl.Kernel(build_program(source), entry)
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
-    """Host memory, and the memory object over it."""
+class _LentMemory:
+    """A range of host addresses and the memory object over it."""
 
     start: int
     stop: int
@@ -184,44 +191,48 @@ class _Span:
 
 
 class SharedMemory:
-    """Host memory that kernels can reach: `lend` for the duration of some launches, by address in between. One table per thread."""
+    """Host memory that kernels can reach: `lend` makes it a memory object for some launches, `find_buffer` looks it up by address.
+
+    Each thread has its own table.
+    """
 
     def __init__(self) -> None:
         self._lent = threading.local()
 
     @contextmanager
     def lend(self, arrays: Sequence[Any]) -> Iterator[None]:
-        """Memory objects over the arrays; afterwards the arrays hold what kernels wrote.
+        """Create memory objects over the arrays; on exit, the arrays hold what kernels wrote.
 
-        Arrays that overlap share an object: OpenCL leaves undefined what two of them over the same bytes do.
+        Arrays that overlap share an object, since OpenCL leaves two objects over the same bytes undefined.
         """
-        before = self._spans()
-        self._lent.spans = spans = [_over(start, stop) for start, stop in _merged(arrays)]
+        before = self._lent_spans()
+        self._lent.spans = spans = [_wrap_host_memory(start, stop) for start, stop in _merge_overlapping_arrays(arrays)]
         try:
             yield
-            _synchronize(spans)
+            _sync_to_host(spans)
         finally:
             self._lent.spans = before
             for s in spans:
                 s.buffer.release()
 
-    def find(self, address: int) -> tuple[Any, int]:
-        """The memory object that has an address, and the offset in it. An empty array may be anywhere: it has no object."""
-        for s in self._spans():
+    def find_buffer(self, address: int) -> tuple[Any, int]:
+        """Return the memory object that holds an address, and the offset in it. An empty array may have any address: it has no
+        object."""
+        for s in self._lent_spans():
             if s.start <= address < s.stop:
                 return s.buffer, address - s.start
         return None, 0
 
-    def _spans(self) -> list[_Span]:
-        found: list[_Span] = getattr(self._lent, "spans", [])
-        return found
+    def _lent_spans(self) -> list[_LentMemory]:
+        spans: list[_LentMemory] = getattr(self._lent, "spans", [])
+        return spans
 
 
-def _merged(arrays: Sequence[Any]) -> list[tuple[int, int]]:
-    """The bytes of the arrays as disjoint intervals."""
-    places = sorted((int(a.__array_interface__["data"][0]), a.nbytes) for a in arrays if a.nbytes)
+def _merge_overlapping_arrays(arrays: Sequence[Any]) -> list[tuple[int, int]]:
+    """Return the bytes of the arrays as disjoint address ranges."""
+    ranges = sorted((int(a.__array_interface__["data"][0]), a.nbytes) for a in arrays if a.nbytes)
     merged: list[tuple[int, int]] = []
-    for start, size in places:
+    for start, size in ranges:
         if merged and start < merged[-1][1]:
             merged[-1] = merged[-1][0], max(merged[-1][1], start + size)
         else:
@@ -229,15 +240,15 @@ def _merged(arrays: Sequence[Any]) -> list[tuple[int, int]]:
     return merged
 
 
-def _over(start: int, stop: int) -> _Span:
-    d = device()
+def _wrap_host_memory(start: int, stop: int) -> _LentMemory:
+    d = open_pocl_device()
     flags = d.cl.mem_flags.READ_WRITE | d.cl.mem_flags.USE_HOST_PTR
-    return _Span(start, stop, d.cl.Buffer(d.context, flags, hostbuf=(ctypes.c_ubyte * (stop - start)).from_address(start)))
+    return _LentMemory(start, stop, d.cl.Buffer(d.context, flags, hostbuf=(ctypes.c_ubyte * (stop - start)).from_address(start)))
 
 
-def _synchronize(spans: Sequence[_Span]) -> None:
-    """Mapping an object is what makes its host memory current."""
-    d = device()
+def _sync_to_host(spans: Sequence[_LentMemory]) -> None:
+    """Make the host memory of objects current by mapping them."""
+    d = open_pocl_device()
     for s in spans:
         mapped, _ = d.cl.enqueue_map_buffer(d.queue, s.buffer, d.cl.map_flags.READ, 0, (s.stop - s.start,), np.uint8)
         mapped.base.release(d.queue)
@@ -247,9 +258,9 @@ def _synchronize(spans: Sequence[_Span]) -> None:
 _lock = threading.Lock()
 
 
-def run(kernel: Any, arguments: Sequence[Any], size: tuple[int, ...], local: tuple[int, ...]) -> None:
-    """Launch and wait. A kernel object holds its arguments, so that launches of it exclude each other."""
-    d = device()
+def launch_kernel(kernel: Any, arguments: Sequence[Any], size: tuple[int, ...], local: tuple[int, ...]) -> None:
+    """Launch a kernel and wait. Launches exclude each other, since a kernel object holds its arguments."""
+    d = open_pocl_device()
     with _lock:
         for k, a in enumerate(arguments):
             kernel.set_arg(k, np.int64(a) if isinstance(a, int) else a)

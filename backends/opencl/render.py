@@ -1,7 +1,7 @@
-"""A LINEAR kernel as one OpenCL C kernel.
+"""The OpenCL renderer: a LINEAR kernel as one OpenCL C kernel.
 
-Takes: LINEAR over SELECTED ops. Gives: OpenCL C 1.2 with float64. The first line is a comment that says how to launch it, so that
-the text alone is enough. A buffer is passed as its memory object and an offset in bytes, a variable as a long.
+Takes: LINEAR over SELECTED ops. Gives: OpenCL C 1.2 with float64. The first line is a comment that describes the launch, so the
+text alone is enough. A buffer is passed as its memory object and an offset in bytes, and a variable as a long.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from uops.backends.cstyle import render as family
 from uops.backends.cstyle.language import Language
 from uops.backends.opencl import atomic
-from uops.backends.opencl.launch import launch
+from uops.backends.opencl.launch import plan_launch
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
@@ -23,7 +23,7 @@ OPENCL = Language(
     function_head="static inline",
     buffer="(m{0} + o{0})",
     scalar="n{}",
-    # Not trunc: PoCL 3.0 converts to an integer inside of it, so that of a NaN that its compiler knows it makes anything.
+    # Not trunc: PoCL 3.0 converts to an integer inside it, which is undefined for a NaN that its compiler has folded.
     functions={(op, d): name for op, name in ((Op.MULACC, "fma"), (Op.SQRT, "sqrt")) for d in (dt.float32, dt.float64)},
     spaces={AddrSpace.GLOBAL: "__global ", AddrSpace.LOCAL: "__local "},
     barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
@@ -32,16 +32,16 @@ OPS = family.OPS
 
 
 def render(linear: UOp) -> str:
-    """The text. Raises Unsupported, CompileError (R60), Crash for what is no LINEAR kernel."""
-    placed = launch(linear.src)
-    kernel = family.Kernel(linear, OPENCL, placed.placed, atomic.add)
-    body = kernel.body()
+    """Render a kernel. Raises Unsupported, CompileError (R60: barriers), and Crash for a malformed LINEAR kernel."""
+    plan = plan_launch(linear.src)
+    kernel = family.CKernelRenderer(linear, OPENCL, plan.index_expressions, atomic.emit_atomic_add)
+    body = kernel.render_body()
     kinds = {u.arg.slot: "buffer" if u.arg.name is None else "scalar" for u in kernel.params()}
     slots = range(max(kinds, default=-1) + 1)
     arguments = [_ARGUMENT[kinds[k]].format(k) for k in slots if k in kinds]
     head = [f"__kernel void {ENTRY}({', '.join(arguments)}) {{"]
-    comment = placed.comment([kinds.get(k, "") for k in slots])
-    return "\n".join((comment, *kernel.w.preamble(), *head, *body, "}")) + "\n"
+    comment = plan.launch_comment([kinds.get(k, "") for k in slots])
+    return "\n".join((comment, *kernel.w.render_preamble(), *head, *body, "}")) + "\n"
 
 
 _ARGUMENT = {"buffer": "__global u8 *m{0}, i64 o{0}", "scalar": "i64 n{0}"}

@@ -1,7 +1,7 @@
-"""The opencl target: from a LINEAR kernel to a launch on PoCL.
+"""The OpenCL target: from a LINEAR kernel to a launch on PoCL.
 
-An object is the checked text: PoCL compiles at the first launch, and keeps that for the process. A loaded kernel takes host
-addresses, as everywhere, and they must be lent (`uops.compiler.target.Lends`).
+A binary is the checked text: PoCL compiles it at the first launch and caches the code for the process. As on every target, a loaded
+kernel takes host addresses, whose memory must be lent first (`uops.compiler.target.Lends`).
 """
 
 from __future__ import annotations
@@ -14,85 +14,85 @@ from uops import __version__
 from uops.backends import cache
 from uops.backends.cstyle.language import NATIVE
 from uops.backends.opencl import device
-from uops.backends.opencl.launch import MAX_LANES, Shape, read
+from uops.backends.opencl.launch import MAX_LANES, NdRangeShape, parse_launch_comment
 from uops.backends.opencl.render import ENTRY, OPS, render
-from uops.compiler.target import Machine
+from uops.compiler.target import MachineModel
 from uops.spec.errors import Unsupported
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-#: Bytes of a vector that a work-item loads at once: what GPUs have; a CPU's own are made of several work-items.
+#: Largest vector load of a work-item, in bytes, as on GPUs. PoCL forms a CPU's wider vectors of several work-items.
 WIDEST = 16
-#: One per process: what one target lends, the kernels of every one can reach.
+#: The lent memory of this process, which the kernels of every target reach.
 MEMORY = device.SharedMemory()
 
 
-class Kernel:
-    """A loaded kernel."""
+class OpenClKernel:
+    """A loaded kernel with its launch."""
 
     __slots__ = ("_kernel", "shape")
 
-    def __init__(self, kernel: Any, shape: Shape) -> None:
+    def __init__(self, kernel: Any, shape: NdRangeShape) -> None:
         self._kernel = kernel
         self.shape = shape
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
-        """Run once, on addresses that are lent; the tables are those of every kernel."""
-        sizes = self.shape.sizes(scalars)
+        """Run the kernel once on lent addresses; the tables are those of every kernel (`uops.backends.calling`)."""
+        sizes = self.shape.evaluate_sizes(scalars)
         if sizes is None:
             return
         arguments: list[Any] = []
         for k, kind in enumerate(self.shape.arguments):
             if kind == "buffer":
-                arguments += MEMORY.find(buffers[k])
+                arguments += MEMORY.find_buffer(buffers[k])
             elif kind == "scalar":
                 arguments.append(scalars[k])
-        device.run(self._kernel, arguments, *sizes)
+        device.launch_kernel(self._kernel, arguments, *sizes)
 
 
-def machine(found: device.Device) -> Machine:
-    """What schedules ask: workgroups and their memory. Its cores are behind the workgroups."""
-    return Machine(
-        vector_bytes=min(max(16, found.vector_bytes), WIDEST),
-        local_memory=found.local_memory,
-        workgroup=min(found.lanes, MAX_LANES),
+def describe_machine(opencl_device: device.Device) -> MachineModel:
+    """Return the machine model for schedules: workgroups and their memory. Its cores are behind the workgroups."""
+    return MachineModel(
+        vector_bytes=min(max(16, opencl_device.vector_bytes), WIDEST),
+        local_memory=opencl_device.local_memory,
+        workgroup=min(opencl_device.lanes, MAX_LANES),
         fma=True,
     )
 
 
 class OpenClTarget:
-    """Render, compile and load for PoCL. Raises Unsupported where there is none."""
+    """The PoCL target. Raises Unsupported where PoCL is absent."""
 
     name = "opencl"
     dtypes: frozenset[DType] = frozenset(NATIVE)
     ops: frozenset[Op] = OPS
 
     def __init__(self) -> None:
-        if why := device.missing():
+        if why := device.unavailable_reason():
             raise Unsupported(why, self.name)
-        self.device = device.device()
-        self.machine = machine(self.device)
-        self.key = cache.key(self.name, __version__, self.device.name, self.device.version, *device.OPTIONS)
+        self.device = device.open_pocl_device()
+        self.machine = describe_machine(self.device)
+        self.key = cache.digest_key(self.name, __version__, self.device.name, self.device.version, *device.OPTIONS)
 
     def version(self) -> str:
-        """Everything but the source that decides a result, for reports."""
+        """Return everything but the source that decides a result, for reports."""
         return f"uops {__version__}, {self.device.version}, {self.device.name}"
 
     def render(self, linear: UOp) -> str:
-        """OpenCL C text of one kernel."""
+        """Render one kernel as OpenCL C text."""
         return render(linear)
 
     def compile(self, source: str) -> bytes:
-        """The text, if PoCL takes it; its first line says how to launch it."""
-        device.program(source)
+        """Check that PoCL accepts the text, and return it."""
+        device.build_program(source)
         return source.encode()
 
-    def load(self, binary: bytes) -> Kernel:
-        """A launch of this process."""
+    def load(self, binary: bytes) -> OpenClKernel:
+        """Return a callable that launches the kernel."""
         source = binary.decode()
-        return Kernel(device.kernel(source, ENTRY), read(source))
+        return OpenClKernel(device.create_kernel(source, ENTRY), parse_launch_comment(source))
 
     def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
-        """Let kernels reach the arrays' memory."""
+        """Make the arrays' memory reachable for kernels within the context."""
         return MEMORY.lend(arrays)

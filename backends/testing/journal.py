@@ -1,10 +1,9 @@
-"""What a run has done so far, on disk: one JSON document per line, with a sum, forced to the disk with each.
+"""The journal of a run on disk: one JSON document per line, with a checksum, synced to the disk line by line.
 
-The first line is the run's heading; a journal with another heading is another run's. The sum of a line covers the line and the sum
-of the one before it, so that it covers the heading, too: a line of another journal, or one that was moved, left out or written
-twice, is told apart from what was written. A last line that was cut off by the end of a process or of a machine is taken away when
-the journal is opened, and what it would have said is done again. A file that is no journal, or is damaged elsewhere, is refused and
-left as it is. One process at a time writes a journal.
+The first line is the run's heading; another heading means another run. A line's sum covers the line and the sum of the line before,
+and so, transitively, the heading. Lines of another journal, and lines that were moved, dropped or duplicated, are detected. A last
+line that a dying process or machine cut off is removed on opening, and its work is done again. A file that is not a journal, or is
+damaged elsewhere, is rejected and left unchanged. One process at a time writes a journal.
 """
 
 from __future__ import annotations
@@ -23,86 +22,88 @@ from typing import Any
 
 import uops.spec
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import describe_path, printable
+from uops.spec.untrusted import describe_path, escape_unprintable
 
 Json = dict[str, Any]
 PACKAGE = Path(uops.spec.__file__).absolute().parents[1]
 
 
-class OtherCampaign(UopsError):
-    """A journal is of another run."""
+class JournalMismatch(UopsError):
+    """A journal belongs to another run."""
 
 
-class InUse(UopsError):
-    """A journal is of a run that goes on."""
+class JournalInUse(UopsError):
+    """A journal belongs to a run in progress."""
 
 
-class NoJournal(UopsError):
-    """A file that is no journal, or is damaged."""
+class BadJournal(UopsError):
+    """A file is not a journal, or is damaged."""
 
 
-#: Bytes of a line, at most.
+#: Largest size of a line, in bytes.
 MOST_BYTES = 1 << 26
 
 
 class Journal:
-    """Append-only, for several threads of one process. What it says is read from the disk, as a long campaign's fills memories."""
+    """An append-only journal, for several threads of one process. Its lines are read from the disk, since they may not fit in
+    memory."""
 
     def __init__(self, path: Path, heading: Json) -> None:
-        """Open or begin. Raises OtherCampaign, NoJournal, InUse and OSError."""
+        """Open or create the journal. Raises JournalMismatch, BadJournal, JournalInUse and OSError."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._end = (0, b"")  # where the next line begins, and the sum of the one before it
+        self._end = (0, b"")  # offset of the next line, and the sum of the line before
         is_new = not path.exists()
         self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
-            self._begin(self._handle, json.loads(json.dumps(heading)))
+            self._lock_and_verify_heading(self._handle, json.loads(json.dumps(heading)))
         except BaseException:
             if is_new and path.is_file() and not path.stat().st_size:  # as on a full disk
                 path.unlink()
             self.close()
             raise
 
-    def _begin(self, handle: int, heading: Json) -> None:
+    def _lock_and_verify_heading(self, handle: int, heading: Json) -> None:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise NoJournal(f"{describe_path(self.path)} is no journal: it is no regular file")
+            raise BadJournal(f"{describe_path(self.path)} is not a journal: it is not a regular file")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed, or its process ends
         except BlockingIOError:
-            raise InUse(
-                f"{describe_path(self.path)} is written by another process, whose run it is: wait for its end, or name another file"
+            raise JournalInUse(
+                f"{describe_path(self.path)} is in use by another run: wait for its end, or name another file"
             ) from None
-        found, self._end = _read(self.path, written(heading))
-        if found is not None and found != heading:
-            raise OtherCampaign(f"{describe_path(self.path)} is of another campaign: {printable(_difference(found, heading))}")
-        with self._name_file():
+        recorded, self._end = _read_heading(self.path, encode_line(heading))
+        if recorded is not None and recorded != heading:
+            difference = escape_unprintable(_describe_heading_difference(recorded, heading))
+            raise JournalMismatch(f"{describe_path(self.path)} is of another campaign: {difference}")
+        with self._name_file_in_errors():
             os.ftruncate(handle, self._end[0])
             os.fsync(handle)
-        if found is None:
+        if recorded is None:
             self.add(heading)
 
     def add(self, line: Json) -> None:
-        """Write one line; it is on the disk when this returns. If it cannot be, the journal is as it was, and OSError is raised."""
-        with self._lock, self._name_file():
+        """Write one line; it is on the disk on return. On failure, the journal is unchanged and OSError is raised."""
+        with self._lock, self._name_file_in_errors():
             if self._handle is None:
                 raise ValueError(f"{describe_path(self.path)} is closed")
-            place, before = self._end
-            data = written(line, before)
+            offset, previous_sum = self._end
+            data = encode_line(line, previous_sum)
             try:
                 rest = memoryview(data)
                 while rest:
                     rest = rest[os.write(self._handle, rest) :]
                 os.fsync(self._handle)
-                self._end = place + len(data), _sum(data)
+                self._end = offset + len(data), _line_sum(data)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    os.ftruncate(self._handle, place)
-                self._end = place, before
+                    os.ftruncate(self._handle, offset)
+                self._end = offset, previous_sum
                 raise
 
     @contextlib.contextmanager
-    def _name_file(self) -> Iterator[None]:
+    def _name_file_in_errors(self) -> Iterator[None]:
         """Name the journal in errors of the system raised inside."""
         try:
             yield
@@ -110,137 +111,139 @@ class Journal:
             raise type(e)(e.errno, e.strerror, os.fspath(self.path)) from e
 
     def lines(self) -> Iterator[Json]:
-        """Every line but the heading, in the order of their writing; not for use beside `add`. Raises NoJournal where the file was
-        changed since it was opened."""
+        """Yield every line but the heading, in the order of writing. Don't use it concurrently with `add`.
+
+        Raises BadJournal if the file was changed since it was opened.
+        """
         number = 1
-        for number, (line, _, _) in enumerate(_whole(self.path), 1):
+        for number, (line, _, _) in enumerate(_read_verified_lines(self.path), 1):
             if line is None:
-                raise NoJournal(_describe_damage(self.path, number))
+                raise BadJournal(_describe_damaged_line(self.path, number))
             if number > 1:
                 yield line
 
-    def of(self, key: str) -> list[Json]:
-        """The lines about something, in the order of their writing."""
+    def entries_under(self, key: str) -> list[Json]:
+        """Return the values that lines have under a key, in the order of writing."""
         with self._lock:
             return [line[key] for line in self.lines() if key in line]
 
     @contextlib.contextmanager
-    def refuse_other_forms(self) -> Iterator[None]:
-        """Raise NoJournal if what is read from lines inside has not the form that this version gives them."""
+    def refuse_malformed_lines(self) -> Iterator[None]:
+        """Raise BadJournal if reading lines inside fails on a missing key or a malformed value."""
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as e:
-            why = printable(f"{type(e).__name__}: {e}").partition("\n")[0]
-            raise NoJournal(f"{describe_path(self.path)} holds a line of another form: {why}") from e
+            why = escape_unprintable(f"{type(e).__name__}: {e}").partition("\n")[0]
+            raise BadJournal(f"{describe_path(self.path)} holds a malformed line: {why}") from e
 
     def close(self) -> None:
+        """Close the file, which releases its lock."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
-def lines_so_far(path: Path) -> Iterator[Json]:
-    """Every whole line but the heading of a journal that another process writes."""
-    for number, (line, _, _) in enumerate(_whole(path) if path.is_file() else ()):
+def read_lines_so_far(path: Path) -> Iterator[Json]:
+    """Yield every whole line but the heading of a journal that another process writes."""
+    for number, (line, _, _) in enumerate(_read_verified_lines(path) if path.is_file() else ()):
         if line is None:
             return
         if number:
             yield line
 
 
-def tree(package: Path = PACKAGE) -> str:
-    """A digest of the sources of this package: what decides a result, beside what is asked and the versions of others."""
-    found = hashlib.sha256()
-    for folder, within, files in os.walk(package, followlinks=True):
-        within.sort()
-        for name in sorted(f for f in files if f.endswith((".py", ".jsonl"))):  # the ledger decides which rules there are
-            found.update(name.encode() + b"\0" + hashlib.sha256(Path(folder, name).read_bytes()).digest())
-    return found.hexdigest()
+def digest_sources(package: Path = PACKAGE) -> str:
+    """Return a digest of this package's sources, which decide results beside settings and versions of dependencies."""
+    digest = hashlib.sha256()
+    for folder, subfolders, files in os.walk(package, followlinks=True):
+        subfolders.sort()
+        for name in sorted(f for f in files if f.endswith((".py", ".jsonl"))):  # the ledger decides which rules are active
+            digest.update(name.encode() + b"\0" + hashlib.sha256(Path(folder, name).read_bytes()).digest())
+    return digest.hexdigest()
 
 
-#: The end of a line: a key whose value is the sum of what would be the line without it.
+#: The end of a line: the key `sum`, whose value is the sum of the line without it.
 _END = re.compile(rb',"sum":"([0-9a-f]{16})"\}\n\Z')
 
 
-def written(line: Json, before: bytes = b"") -> bytes:
-    """A line, which is not empty, as it is on the disk behind one with the sum `before`; a heading is behind none."""
+def encode_line(line: Json, previous_sum: bytes = b"") -> bytes:
+    """Encode a nonempty line as stored after one with the sum `previous_sum`; a heading follows none."""
     data = json.dumps(line, separators=(",", ":")).encode()
-    return b'%s,"sum":"%s"}\n' % (data[:-1], _digest(before, data))
+    return b'%s,"sum":"%s"}\n' % (data[:-1], _digest_line(previous_sum, data))
 
 
-def text(lines: Iterable[Json]) -> bytes:
-    """The journal of a heading and these lines."""
-    found, before = [], b""
+def encode_journal(lines: Iterable[Json]) -> bytes:
+    """Encode a journal: a heading and its lines."""
+    encoded, previous_sum = [], b""
     for line in lines:
-        found.append(written(line, before))
-        before = _sum(found[-1])
-    return b"".join(found)
+        encoded.append(encode_line(line, previous_sum))
+        previous_sum = _line_sum(encoded[-1])
+    return b"".join(encoded)
 
 
-def _digest(before: bytes, data: bytes) -> bytes:
-    return hashlib.sha256(before + data).hexdigest()[:16].encode()
+def _digest_line(previous_sum: bytes, data: bytes) -> bytes:
+    return hashlib.sha256(previous_sum + data).hexdigest()[:16].encode()
 
 
-def _sum(line: bytes) -> bytes:
-    """The sum that a line ends with."""
+def _line_sum(line: bytes) -> bytes:
+    """Return the sum at the end of a line."""
     return line[-19:-3]
 
 
-def _difference(found: Json, wanted: Json) -> str:
-    """In what two headings differ; with the values where a heading is one set of settings under a name."""
-    wrong = [k for k in sorted(wanted.keys() | found.keys()) if wanted.get(k) != found.get(k)]
-    if len(wanted) == 1 and found.keys() == wanted.keys():
-        (name,) = wrong
-        there, here = found[name], wanted[name]
-        if isinstance(there, dict) and isinstance(here, dict):
-            differ = [k for k in sorted(here.keys() | there.keys()) if here.get(k) != there.get(k)]
-            told = [f"{name}.{k} ({json.dumps(there.get(k))} there, {json.dumps(here.get(k))} here)" for k in differ]
-            return f"it differs in {', '.join(told)}; use another --report"
-    return f"it differs in {', '.join(wrong)}"
+def _describe_heading_difference(stored: Json, expected: Json) -> str:
+    """Describe the keys in which two headings differ; with the values if a heading is one named set of settings."""
+    different = [k for k in sorted(expected.keys() | stored.keys()) if expected.get(k) != stored.get(k)]
+    if len(expected) == 1 and stored.keys() == expected.keys():
+        (name,) = different
+        recorded, current = stored[name], expected[name]
+        if isinstance(recorded, dict) and isinstance(current, dict):
+            keys = [k for k in sorted(current.keys() | recorded.keys()) if current.get(k) != recorded.get(k)]
+            changes = [f"{name}.{k} ({json.dumps(recorded.get(k))} there, {json.dumps(current.get(k))} here)" for k in keys]
+            return f"it differs in {', '.join(changes)}; use another --report"
+    return f"it differs in {', '.join(different)}"
 
 
-def _read(path: Path, heading: bytes) -> tuple[Json | None, tuple[int, bytes]]:
-    """The first line of a journal, None where there is none; the length of its whole lines, and the last one's sum. Raises
-    NoJournal."""
+def _read_heading(path: Path, heading: bytes) -> tuple[Json | None, tuple[int, bytes]]:
+    """Return the heading of a journal, or None, then the length of its whole lines and the last line's sum. Raises BadJournal."""
     first: Json | None = None
-    end, bad = (0, b""), 0
-    for number, (line, raw, total) in enumerate(_whole(path), 1):
-        if bad:
-            raise NoJournal(_describe_damage(path, bad))
+    end, damaged_line = (0, b""), 0
+    for number, (line, raw, total) in enumerate(_read_verified_lines(path), 1):
+        if damaged_line:
+            raise BadJournal(_describe_damaged_line(path, damaged_line))
         if line is None:
             if first is None and not heading.startswith(raw.rstrip(b"\0")):
-                raise NoJournal(f"{describe_path(path)} is no journal: its first line is no heading; it was left as it is")
-            if raw.endswith(b"\n") and b"\0" not in raw:  # neither cut off nor a block that never reached the disk
-                raise NoJournal(_describe_damage(path, number))
-            bad = number
+                raise BadJournal(f"{describe_path(path)} is not a journal: its first line is not a heading; it was left as it is")
+            if raw.endswith(b"\n") and b"\0" not in raw:  # neither cut off nor a block that was never written
+                raise BadJournal(_describe_damaged_line(path, number))
+            damaged_line = number
             continue
         first = line if first is None else first
         end = end[0] + len(raw), total
     return first, end
 
 
-def _describe_damage(path: Path, number: int) -> str:
+def _describe_damaged_line(path: Path, number: int) -> str:
     return f"{describe_path(path)} is damaged: line {number} is not as it was written; it was left as it is"
 
 
-def _whole(path: Path) -> Iterator[tuple[Json | None, bytes, bytes]]:
-    """Each line of a file with its bytes and its sum; None for one that is not what was written there, and for all behind it."""
-    before = b""
+def _read_verified_lines(path: Path) -> Iterator[tuple[Json | None, bytes, bytes]]:
+    """Yield each line of a file with its bytes and its sum. The line is None if it was altered, and so is every line after it."""
+    previous_sum = b""
     with path.open("rb") as f:
         while raw := f.readline(MOST_BYTES):
-            line = _parsed(raw, before)
-            before = _sum(raw) if line is not None else b"damaged"
-            yield line, raw, before
+            line = _parse_line(raw, previous_sum)
+            previous_sum = _line_sum(raw) if line is not None else b"damaged"
+            yield line, raw, previous_sum
 
 
-def _parsed(raw: bytes, before: bytes) -> Json | None:
-    """What was written as this line, behind one with the sum `before`; None where it is no whole line, or another one."""
+def _parse_line(raw: bytes, previous_sum: bytes) -> Json | None:
+    """Parse a line that follows one with the sum `previous_sum`; None if it is incomplete or does not belong there."""
     end = _END.search(raw)
     if end is None:
         return None
     data = raw[: end.start()] + b"}"
     try:
-        found = json.loads(data) if _digest(before, data) == end[1] else None
-    except (ValueError, RecursionError):  # nothing that we wrote
+        line = json.loads(data) if _digest_line(previous_sum, data) == end[1] else None
+    except (ValueError, RecursionError):  # not written by `encode_line`
         return None
-    return found if isinstance(found, dict) else None
+    return line if isinstance(line, dict) else None

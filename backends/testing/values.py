@@ -1,8 +1,8 @@
-"""Edge-value pools and random arrays, by bit pattern, for every dtype.
+"""Pools of edge values, and random arrays, as bit patterns of every dtype.
 
-`edge_bits(dtype)` holds what breaks compilers: signed zeros, subnormals, the ends of the range, infinities, quiet and signalling
-NaNs, one plus and minus an ulp, halfway cases of narrower formats, powers of two plus and minus one, counts around the width,
-divisors -1 and 0.
+`edge_bits(dtype)` has the values that break compilers: signed zeros, subnormals, the ends of the range, infinities, quiet and
+signalling NaNs, neighbours at one ulp, halfway cases of narrower formats, powers of two plus and minus one, counts around the
+width, and the divisors -1 and 0.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
 
-class Draw(Protocol):
-    """Where the generator's choices come from; both drivers implement it."""
+class ChoiceSource(Protocol):
+    """The source of a generator's choices; both drivers implement it."""
 
     def integer(self, lo: int, hi: int) -> int:
-        """An integer of [lo, hi]; a driver that shrinks goes toward lo."""
+        """Return an integer of [lo, hi]. A driver that shrinks moves toward lo."""
         ...
 
     def chance(self, percent: int) -> bool:
-        """True in about `percent` of 100 draws; shrinks toward false."""
+        """Return True in about `percent` of 100 draws. Shrinks toward False."""
         ...
 
     def choice(self, options: tuple[T, ...] | list[T]) -> T:
-        """One of `options`; shrinks toward the first."""
+        """Return one of `options`. Shrinks toward the first."""
         ...
 
 
@@ -43,28 +43,28 @@ _UINT = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 def from_bits(bits: Array, d: DType) -> Array:
-    """Bit patterns (unsigned, of the dtype's width) as an array of `d`."""
+    """Return bit patterns (unsigned, of the dtype's width) as an array of `d`."""
     return bits.astype(_UINT[d.bits]).view(STORAGE[d])
 
 
-def number(bits: int, d: DType) -> float:
-    """The value of a bit pattern; all NaN are one."""
-    found = from_bits(np.array([bits], np.uint64), d)[0]
+def bits_to_number(bits: int, d: DType) -> float:
+    """Return the value of a bit pattern; all NaNs are one."""
+    element = from_bits(np.array([bits], np.uint64), d)[0]
     if not d.is_float:
-        return int(found)
-    return math.nan if np.isnan(np.float64(found)) else float(found)
+        return int(element)
+    return math.nan if np.isnan(np.float64(element)) else float(element)
 
 
 def float_bits(d: DType, value: float) -> int:
-    """Bits of a value that `d` holds exactly."""
+    """Return the bits of a value that `d` represents exactly."""
     if value == 0:
         return (1 << (d.bits - 1)) if math.copysign(1, value) < 0 else 0
-    sign, m = (1 << (d.bits - 1)) if value < 0 else 0, abs(value)
-    frac, e = math.frexp(m)
-    e -= 1
-    if e < 1 - d.bias:
-        return sign | int(m * 2.0 ** (d.bias - 1) * 2.0**d.man_bits) if d is not dt.float64 else _f64_bits(value)
-    return sign | (e + d.bias) << d.man_bits | int((frac * 2 - 1) * (1 << d.man_bits))
+    sign, magnitude = (1 << (d.bits - 1)) if value < 0 else 0, abs(value)
+    fraction, exponent = math.frexp(magnitude)
+    exponent -= 1
+    if exponent < 1 - d.bias:
+        return sign | int(magnitude * 2.0 ** (d.bias - 1) * 2.0**d.man_bits) if d is not dt.float64 else _f64_bits(value)
+    return sign | (exponent + d.bias) << d.man_bits | int((fraction * 2 - 1) * (1 << d.man_bits))
 
 
 def _f64_bits(value: float) -> int:
@@ -73,44 +73,47 @@ def _f64_bits(value: float) -> int:
 
 @functools.cache
 def edge_bits(d: DType) -> tuple[int, ...]:
-    """The pool of `d`, most ordinary first (shrinking goes there)."""
-    if d.kind is Kind.BOOL:
+    """Return the pool of edge values of `d`, most ordinary first, since shrinking moves there."""
+    if d.kind is DTypeKind.BOOL:
         return (0, 1)
-    return _float_edges(d) if d.is_float else _integer_edges(d)
+    return _float_edge_bits(d) if d.is_float else _integer_edge_bits(d)
 
 
-def _integer_edges(d: DType) -> tuple[int, ...]:
+def _integer_edge_bits(d: DType) -> tuple[int, ...]:
     bits = 64 if d is dt.index else d.bits
     values = [0, 1, 2, 3, -1, -2, 5, 7, 8, 10, bits - 1, bits, bits + 1]
     for k in range(2, bits + 1):
         values += [(1 << k) - 1, 1 << k, (1 << k) + 1, -(1 << k), (1 << (k - 1)) - 1]
-    for man in sorted({f.man_bits for f in dt.FLOATS}):  # halfway between two floats, and beside
-        for k in sorted({man + 2, (man + bits) // 2, bits - 2, bits - 1}):
-            if man + 2 <= k < bits:
-                values += [(1 << k) + (1 << (k - man - 1)) + o for o in (-1, 0, 1)]
+    for mantissa_bits in sorted({f.man_bits for f in dt.FLOATS}):  # halfway between two floats, and next to that
+        for k in sorted({mantissa_bits + 2, (mantissa_bits + bits) // 2, bits - 2, bits - 1}):
+            if mantissa_bits + 2 <= k < bits:
+                values += [(1 << k) + (1 << (k - mantissa_bits - 1)) + o for o in (-1, 0, 1)]
     return tuple(dict.fromkeys(v & ((1 << bits) - 1) for v in values))
 
 
-def _float_edges(d: DType) -> tuple[int, ...]:
-    man, sign = d.man_bits, 1 << (d.bits - 1)
-    one = d.bias << man
+def _float_edge_bits(d: DType) -> tuple[int, ...]:
+    mantissa_bits, sign = d.man_bits, 1 << (d.bits - 1)
+    one = d.bias << mantissa_bits
     top = float_bits(d, d.max_finite)
     ordinary = [float_bits(d, v) for v in (0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 0.75)]
-    spacing = [one + 1, one - 1, one + 2, one + (1 << (man - 1)), one + (1 << (man - 1)) + 1]
-    small = [1, 2, 3, (1 << man) - 1, 1 << man, (1 << man) + 1]
-    large = [top, top - 1, top - (1 << man)]
-    powers = [(e << man) + o for e in range(1, (1 << d.exp_bits) - 1, max(1, (1 << d.exp_bits) // 32)) for o in (-1, 0, 1)]
-    halfway = [(one + (k << man)) | (1 << h) for h in range(max(0, man - 20), man) for k in (0, 1)]
+    spacing = [one + 1, one - 1, one + 2, one + (1 << (mantissa_bits - 1)), one + (1 << (mantissa_bits - 1)) + 1]
+    small = [1, 2, 3, (1 << mantissa_bits) - 1, 1 << mantissa_bits, (1 << mantissa_bits) + 1]
+    large = [top, top - 1, top - (1 << mantissa_bits)]
+    powers = [
+        (e << mantissa_bits) + o for e in range(1, (1 << d.exp_bits) - 1, max(1, (1 << d.exp_bits) // 32)) for o in (-1, 0, 1)
+    ]
+    halfway = [(one + (k << mantissa_bits)) | (1 << h) for h in range(max(0, mantissa_bits - 20), mantissa_bits) for k in (0, 1)]
     positive = dict.fromkeys(ordinary + spacing + small + large + powers + halfway)
     special = [top + 1, top + 1 | sign] if d.has_inf else []
     nans = [sign - 1, 2 * sign - 1]
     if d.has_inf:
-        nans += [top + 2, (top + 1) | 1 << (man - 1)]
-    return tuple(dict.fromkeys([p | s for p in positive for s in (0, sign)] + special + nans + _ends(d)))
+        nans += [top + 2, (top + 1) | 1 << (mantissa_bits - 1)]
+    return tuple(dict.fromkeys([p | s for p in positive for s in (0, sign)] + special + nans + _range_end_bits(d)))
 
 
-def _ends(d: DType) -> list[int]:
-    """Where other dtypes end and begin, as far as `d` goes, and arguments at which results of `d` overflow or vanish."""
+def _range_end_bits(d: DType) -> list[int]:
+    """Return the ends of other dtypes' ranges, as far as `d` represents them, and arguments at which results overflow or
+    underflow."""
     values: list[float] = []
     for t in dt.INTS:
         for end in (int(t.min), int(t.max)):
@@ -122,14 +125,14 @@ def _ends(d: DType) -> list[int]:
         values += [s * v for v in around for s in (1, -1)]
     values += [s * (e + o) for e in (d.bias, d.bias + d.man_bits) for o in (-1, -0.5, 0, 0.5, 1) for s in (1, -1)]
     with np.errstate(all="ignore"):
-        found = np.array(values, np.float64).astype(STORAGE[d])
-    return [int(v) for v in found[np.isfinite(found.astype(np.float64))].view(_UINT[d.bits])]
+        array = np.array(values, np.float64).astype(STORAGE[d])
+    return [int(v) for v in array[np.isfinite(array.astype(np.float64))].view(_UINT[d.bits])]
 
 
 @functools.cache
 def special_bits(d: DType) -> tuple[int, ...]:
-    """The few values of which two that meet are most often a case of their own."""
-    if d.kind is Kind.BOOL:
+    """Return the few values of `d` that most often form a special case when two of them meet."""
+    if d.kind is DTypeKind.BOOL:
         return (0, 1)
     if not d.is_float:
         values = (0, 1, -1, 2, -2, 3, d.bits - 1, d.bits, int(d.min), int(d.max), int(d.min) + 1, int(d.max) - 1)
@@ -142,24 +145,25 @@ def special_bits(d: DType) -> tuple[int, ...]:
 STYLES = ("small", "edge", "bits", "normal", "mixed", "special", "spread")
 
 
-def array(draw: Draw, d: DType, shape: tuple[int, ...], style: str | None = None) -> Array:
-    """A random array of `d`: small integers, edge values, raw bits, normals, a mixture, special values, or magnitudes spread evenly
+def draw_array(draw: ChoiceSource, d: DType, shape: tuple[int, ...], style: str | None = None) -> Array:
+    """Draw an array of `d`: small integers, edge values, raw bits, normals, a mixture, special values, or magnitudes spread evenly
     over powers of two."""
     n = math.prod(shape)
     style = style or draw.choice(STYLES)
-    return _fill(_generator(draw), d, n, style).reshape(shape)
+    return _draw_elements(_make_generator(draw), d, n, style).reshape(shape)
 
 
-def _generator(draw: Draw) -> np.random.Generator:
+def _make_generator(draw: ChoiceSource) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(draw.integer(0, 2**31 - 1)))
 
 
-def beside_halfway(draw: Draw, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Floats a, b and c: a * b lies halfway between two numbers of `d`, and c is next to nothing, or nothing, so that their sum,
-    rounded once, depends on all of its bits.
+def draw_halfway_products(draw: ChoiceSource, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """Draw floats a, b and c where a * b is halfway between two numbers of `d` and c is tiny or zero.
 
-    a is 1 and an odd number of its last bits, less than 4/3, and b is 1.5 times a power of two."""
-    rng, n = _generator(draw), math.prod(shape)
+    Their sum, rounded once, then depends on every bit of it. a is 1 plus an odd number of ulps, less than 4/3, and b is 1.5 times a
+    power of two.
+    """
+    rng, n = _make_generator(draw), math.prod(shape)
     odd = 1 + 2 * rng.integers(0, max(1, (1 << d.man_bits) // 6), n, np.uint64)
     factors = np.array([float_bits(d, v) for v in (1.5, 0.75, 3.0)], np.uint64)
     small = np.array([1, 1 << d.man_bits, 0, 2], np.uint64)
@@ -169,43 +173,52 @@ def beside_halfway(draw: Draw, d: DType, shape: tuple[int, ...]) -> tuple[Array,
     return a, b, c
 
 
-def rounds(source: DType, target: DType) -> bool:
-    """Whether a Cast drops digits of numbers."""
+def cast_drops_digits(source: DType, target: DType) -> bool:
+    """Return True if a Cast drops digits of numbers."""
     if not target.is_float:
         return source.is_float and target.is_integer
-    return source.man_bits > target.man_bits if source.is_float else source.is_integer and _digits(source) > target.man_bits + 1
+    return (
+        source.man_bits > target.man_bits
+        if source.is_float
+        else source.is_integer and _magnitude_bits(source) > target.man_bits + 1
+    )
 
 
-def _digits(d: DType) -> int:
-    """Of an integer's magnitude."""
+def _magnitude_bits(d: DType) -> int:
+    """Return the number of bits of an integer's magnitude."""
     return d.bits - d.is_signed
 
 
-def beside_rounding(draw: Draw, source: DType, target: DType, shape: tuple[int, ...]) -> Array:
-    """Numbers of `source`, of which a Cast to `target` drops digits, on every bit of which it depends, or on the ends of its range:
-    for an integer `target` from all over its range and a little beyond; else halfway between two neighbours of `target`, or next to
-    that."""
-    rng, n = _generator(draw), math.prod(shape)
+def draw_cast_rounding_edges(draw: ChoiceSource, source: DType, target: DType, shape: tuple[int, ...]) -> Array:
+    """Draw numbers of `source` whose Cast to `target` depends on every dropped bit, or lies at the ends of the range.
+
+    For an integer `target`, they cover its range and a little beyond. Otherwise, they are halfway between two neighbours of
+    `target`, or next to that.
+    """
+    rng, n = _make_generator(draw), math.prod(shape)
     if target.is_integer:
         low = -1.25 if target.is_signed else -0.25
         with np.errstate(all="ignore"):
             return (rng.uniform(low, 1.25, n) * 2.0 ** (target.bits - target.is_signed)).astype(STORAGE[source]).reshape(shape)
-    found = _halfway_floats(rng, source, target, n) if source.is_float else _halfway_integers(rng, source, target, n)
-    return found.reshape(shape)
+    values = _draw_halfway_floats(rng, source, target, n) if source.is_float else _draw_halfway_integers(rng, source, target, n)
+    return values.reshape(shape)
 
 
-def _halfway_integers(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
-    """One more digit than `target` has, and zeros after it, plus or minus one; half of them have all digits that `source` has."""
-    held = target.man_bits + 1
-    most = _digits(source) - held
-    dropped = np.where(rng.integers(0, 2, n) > 0, np.uint64(most), rng.integers(1, most, n, np.uint64, endpoint=True))
-    head = rng.integers(1 << (held - 1), 1 << held, n, np.uint64)
+def _draw_halfway_integers(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
+    """Draw integers with one more digit than `target` has, then zeros, plus or minus one. Half of them use all digits of
+    `source`."""
+    target_digits = target.man_bits + 1
+    droppable_digits = _magnitude_bits(source) - target_digits
+    dropped = np.where(
+        rng.integers(0, 2, n) > 0, np.uint64(droppable_digits), rng.integers(1, droppable_digits, n, np.uint64, endpoint=True)
+    )
+    head = rng.integers(1 << (target_digits - 1), 1 << target_digits, n, np.uint64)
     x = (head << dropped) + (np.uint64(1) << (dropped - np.uint64(1))) + rng.integers(-1, 2, n).astype(np.uint64)
     return from_bits(np.where(rng.integers(0, 2, n) < source.is_signed, -x, x) & np.uint64(2**source.bits - 1), source)
 
 
-def _halfway_floats(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
-    """Between the numbers of two neighbouring bit patterns."""
+def _draw_halfway_floats(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
+    """Draw floats halfway between two neighbours of `target`, and one ulp to either side."""
     bits = rng.integers(0, float_bits(target, target.max_finite), n, np.uint64)
     below, above = (from_bits(x, target).astype(np.float64) for x in (bits, bits + np.uint64(1)))
     with np.errstate(all="ignore"):
@@ -214,40 +227,40 @@ def _halfway_floats(rng: np.random.Generator, source: DType, target: DType, n: i
     return from_bits(moved & np.uint64(2**source.bits - 1), source)
 
 
-def _fill(rng: np.random.Generator, d: DType, n: int, style: str) -> Array:
-    if d.kind is Kind.BOOL:
+def _draw_elements(rng: np.random.Generator, d: DType, n: int, style: str) -> Array:
+    if d.kind is DTypeKind.BOOL:
         return rng.integers(0, 2, n).astype(np.bool_)
     if style == "mixed":
-        a, b = _fill(rng, d, n, "small"), _fill(rng, d, n, "edge")
+        a, b = _draw_elements(rng, d, n, "small"), _draw_elements(rng, d, n, "edge")
         return np.where(rng.integers(0, 4, n) == 0, b, a).astype(STORAGE[d])
     if style in _POOLS:
         pool = np.array(_POOLS[style](d), np.uint64)
-        return from_bits(pool[rng.integers(0, len(pool), n)], d) if d is not dt.index else _index(rng, n)
+        return from_bits(pool[rng.integers(0, len(pool), n)], d) if d is not dt.index else _draw_index_values(rng, n)
     if style == "bits" and d is not dt.index:
-        return from_bits(rng.integers(0, 1 << d.bits, n, np.uint64, endpoint=False) if d.bits < 64 else _words(rng, n), d)
+        return from_bits(rng.integers(0, 1 << d.bits, n, np.uint64, endpoint=False) if d.bits < 64 else _draw_words(rng, n), d)
     if style == "normal" and d.is_float:
         return rng.standard_normal(n).astype(STORAGE[d])
     if style == "spread" and d is not dt.index:
-        return _spread(rng, d, n)
-    lo = 0 if d.kind is Kind.UINT else -4
+        return _draw_spread_magnitudes(rng, d, n)
+    lo = 0 if d.kind is DTypeKind.UINT else -4
     return rng.integers(lo, 6, n).astype(STORAGE[d])
 
 
 _POOLS = {"edge": edge_bits, "special": special_bits}
 
 
-def _spread(rng: np.random.Generator, d: DType, n: int) -> Array:
-    """Numbers of any number of digits: the greatest ones of floats are those that functions still tell apart."""
-    signs = 1 if d.kind is Kind.UINT else rng.choice((-1.0, 1.0), n)
+def _draw_spread_magnitudes(rng: np.random.Generator, d: DType, n: int) -> Array:
+    """Draw numbers of any magnitude; floats stay in a range where functions still have distinct results."""
+    signs = 1 if d.kind is DTypeKind.UINT else rng.choice((-1.0, 1.0), n)
     if d.is_float:
         with np.errstate(all="ignore"):
             return (signs * np.exp2(rng.uniform(-8, 11, n))).astype(STORAGE[d])
     return (signs * np.exp2(rng.uniform(0, d.bits - 1, n))).astype(STORAGE[d])
 
 
-def _words(rng: np.random.Generator, n: int) -> Array:
+def _draw_words(rng: np.random.Generator, n: int) -> Array:
     return np.frombuffer(rng.bytes(8 * n), np.uint64)
 
 
-def _index(rng: np.random.Generator, n: int) -> Array:
+def _draw_index_values(rng: np.random.Generator, n: int) -> Array:
     return rng.integers(-(2**40), 2**40, n)

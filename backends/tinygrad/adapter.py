@@ -1,7 +1,7 @@
 """tinygrad as a backend under test: it compiles and runs the graph that `uops.backends.tinygrad.forms` writes with its UOps.
 
-Two devices. `tinygrad` is PYTHON, its emulator of its own UOps, which needs nothing else; before Python 3.12 that device lacks
-float16, and tinygrad computes in float32 in its place. `tinygrad-x86` is CPU:X86, its assembler, whose helper programs need clang.
+There are two devices. `tinygrad` is PYTHON, its emulator of its own UOps, which needs nothing else. Before Python 3.12, that device
+lacks float16, and tinygrad computes it in float32. `tinygrad-x86` is CPU:X86, its assembler, whose helper programs need clang.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Backend, Capabilities, Inputs, Missing
-from uops.backends.tinygrad.forms import Library, Node, Scope
+from uops.backends.tinygrad.forms import Node, TinygradApi, TranslationScope
 from uops.spec.errors import SpecError
-from uops.spec.extras import how_to_install
+from uops.spec.extras import install_command
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -46,40 +46,44 @@ class Tinygrad(Backend):
             from tinygrad.uop.ops import Ops
             from tinygrad.uop.ops import UOp as TinygradUOp
         except ImportError as e:
-            raise SpecError(f"tinygrad is not installed: {how_to_install('peers')}") from e
-        PARALLEL.value = 0  # compiled in this process, whose end is the judge's to decide, and not in a pool of its children
+            raise SpecError(f"tinygrad is not installed: {install_command('peers')}") from e
+        PARALLEL.value = 0  # compile in this process, which the judge controls, rather than in a pool of children
         kinds = {d: getattr(dtypes, d.name) for d in dt.STORABLE}
-        self._library = Library(Tensor, TinygradUOp, Ops, kinds, Device.DEFAULT)
+        self._library = TinygradApi(Tensor, TinygradUOp, Ops, kinds, Device.DEFAULT)
 
     def version(self) -> str:
+        """Return the versions of tinygrad and Python, and the device."""
         import platform
 
         return f"tinygrad {version('tinygrad')} on {self.device}, Python {platform.python_version()}"
 
     def capabilities(self) -> Capabilities:
+        """Declare every dtype, and the ops that tinygrad lacks."""
         return Capabilities(unsupported=UNSUPPORTED)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
-        """Raises Unsupported, and whatever tinygrad raises."""
-        scope = Scope(self._library, self.name, _Uploads(self._library, inputs))
-        values = [(scope[v], v) for v in scope.values(graph)]
-        written = scope.written(graph)
-        asked = {u for n, v in values if math.prod(n.shape) for u in scope_nodes(v)}  # nobody asks tinygrad for no elements
-        effects = [scope[b].after(*(scope[e] for e in stores)) for b, stores in written.items() if not asked.issuperset(stores)]
-        arrays = self._realize(values, effects)
-        return Result(tuple(arrays), {f"b{b.arg.unique}": self._bits(self._library.tensor(scope[b]), b.dtype) for b in written})
+        """Evaluate a graph with tinygrad. Raises Unsupported, and any exception of tinygrad."""
+        scope = TranslationScope(self._library, self.name, _InputUploader(self._library, inputs))
+        values = [(scope[v], v) for v in scope.value_nodes(graph)]
+        written = scope.written_buffers(graph)
+        evaluated = {u for n, v in values if math.prod(n.shape) for u in scope_nodes(v)}  # an empty value is not computed
+        effects = [scope[b].after(*(scope[e] for e in stores)) for b, stores in written.items() if not evaluated.issuperset(stores)]
+        arrays = self._realize_outputs(values, effects)
+        return Result(
+            tuple(arrays), {f"b{b.arg.unique}": self._read_tensor_memory(self._library.tensor(scope[b]), b.dtype) for b in written}
+        )
 
-    def _realize(self, values: list[tuple[Node, UOp]], effects: list[Node]) -> list[Any]:
-        """Run all in one schedule, values into buffers of our own on the device; the values' bits."""
+    def _realize_outputs(self, values: list[tuple[Node, UOp]], effects: list[Node]) -> list[Any]:
+        """Realize all in one schedule, with the values in buffers of our own on the device, and return their bits."""
         tensor = self._library.tensor
-        outs = [tensor.empty(*n.shape, dtype=n.dtype) for n, _ in values]
-        ready = [o.assign(tensor(n)) for o, (n, _) in zip(outs, values, strict=True) if math.prod(n.shape)]
-        if wanted := [*ready, *map(tensor, effects)]:
-            tensor.realize(*wanted)
-        return [self._bits(o, v.dtype) for o, (_, v) in zip(outs, values, strict=True)]
+        outputs = [tensor.empty(*n.shape, dtype=n.dtype) for n, _ in values]
+        assignments = [o.assign(tensor(n)) for o, (n, _) in zip(outputs, values, strict=True) if math.prod(n.shape)]
+        if tensors := [*assignments, *map(tensor, effects)]:
+            tensor.realize(*tensors)
+        return [self._read_tensor_memory(o, v.dtype) for o, (_, v) in zip(outputs, values, strict=True)]
 
-    def _bits(self, t: Any, d: DType) -> Any:
-        """What a tensor's memory holds."""
+    def _read_tensor_memory(self, t: Any, d: DType) -> Any:
+        """Return the contents of a tensor's memory."""
         raw = bytes(t._buffer().as_memoryview()) if math.prod(t.shape) else b""
         return np.frombuffer(raw, STORAGE[d]).reshape(t.shape).copy()
 
@@ -91,18 +95,18 @@ class TinygradX86(Tinygrad):
     device = "CPU:X86"
 
 
-class _Uploads:
-    """The inputs of a run as tinygrad nodes, each made once."""
+class _InputUploader:
+    """The inputs of a run as tinygrad nodes, each created once."""
 
-    def __init__(self, library: Library, inputs: Mapping[str, Any]) -> None:
+    def __init__(self, library: TinygradApi, inputs: Mapping[str, Any]) -> None:
         self._library, self._inputs = library, inputs
-        self._made: dict[str, Node] = {}
+        self._nodes: dict[str, Node] = {}
 
     def array(self, key: str, u: UOp) -> Node:
-        """The input `key` in a buffer of `u`'s dtype, bit for bit; uninitialised if there is none and `u` is a Buffer."""
-        if key not in self._made:
-            self._made[key] = self._upload(key, u)
-        return self._made[key]
+        """Return the input `key` in a buffer of `u`'s dtype, bit for bit; uninitialized if it is absent and `u` is a Buffer."""
+        if key not in self._nodes:
+            self._nodes[key] = self._upload(key, u)
+        return self._nodes[key]
 
     def number(self, name: str) -> int:
         return int(self._inputs[name])

@@ -1,7 +1,7 @@
-"""Run a backend in other processes, so that a crash, a hang or a runaway allocation is data.
+"""The client of worker processes, so that a backend's crash, hang or runaway allocation is a result.
 
-`Worker` is one process that lasts: it takes batches and is started again after it died. `run_all` drives several of them. Every way
-a case can end is an `Outcome`; no exception of the backend, no signal and no time-out reaches the caller.
+`BackendWorker` runs batches in one process and restarts it when it dies. `run_all` drives several workers. Every case ends in an
+`Outcome`: no exception of the backend, no signal and no time-out reaches the caller.
 """
 
 from __future__ import annotations
@@ -26,31 +26,42 @@ from typing import IO, Any, ClassVar, Self
 
 import uops.backends
 from uops.backends import registry
-from uops.backends.arrays import decode_result, encode
-from uops.backends.registry import BrokenBackend, Introduction
-from uops.backends.worker.frames import MOST_BODY, MOST_WORDS, BadFrame, Frame, describe, name_of, one_line, pack, split_frame
+from uops.backends.arrays import decode_result, encode_arrays
+from uops.backends.registry import BackendInfo, BrokenBackend
+from uops.backends.worker.frames import (
+    MOST_BODY,
+    MOST_WORDS,
+    BadFrame,
+    Frame,
+    backend_name_of,
+    describe_exception,
+    one_line,
+    pack_frame,
+    split_frame,
+)
 from uops.backends.worker.patience import PATIENCE, Patience
 from uops.spec.errors import SpecValueError
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import show
 from uops.spec.result import Result
-from uops.spec.untrusted import printable
+from uops.spec.untrusted import escape_unprintable
 
-#: How a case can end.
+#: The ways in which a case ends.
 STATUSES = ("ok", "error", "crash", "timeout", "unsupported", "trap")
-#: Bytes read at a time, and the room asked for in a pipe: large arrays cross in few turns.
+#: Bytes per read, and requested size of a pipe: large arrays cross in few reads.
 _CHUNK = 1 << 20
+#: Bytes of a dead process's output that its outcome quotes.
 _TAIL = 2000
-#: Cases of one process, after which the next batch gets a new one: compilers keep memory for each kernel, PoCL 1.5 MB.
+#: Number of cases after which a process is replaced: compilers keep memory per kernel, 1.5 MB in PoCL.
 _LIFE = 300
-#: Seconds in which a backend has to load and to say what it is; `UOPS_START_SECONDS` says otherwise.
+#: Time limit for a backend to load and to send its greeting, in seconds; `UOPS_START_SECONDS` overrides it.
 START = 60.0
-#: How many times these seconds a start may take that other processes keep from running: once, as the limit is one of the user's.
+#: Factor by which a starved start may exceed the limit (`Patience`): none, since a user sets the limit.
 START_PATIENCE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class WorkerCase:
     """A program, as text or as a graph, and its inputs."""
 
     program: str | UOp
@@ -58,14 +69,19 @@ class Case:
 
     @property
     def text(self) -> str:
+        """The program as text."""
         return self.program if isinstance(self.program, str) else show(self.program)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`result` is there for `ok` alone; `signal` names what ended the process of a `crash`, where a signal did. `applied` counts
-    the moves of schedules that were drawn since the outcome before (`uops.compiler.passes.optimize.search.random_schedules`),
-    `validated` what was proved of kernels (`uops.compiler.validate.taken`)."""
+    """The result of a case. `result` is set for `ok` alone; `signal` names the signal that ended the process of a `crash`, if one
+    did.
+
+    `applied` counts the moves of random schedules since the previous outcome
+    (`uops.compiler.passes.optimize.search.random_schedules`), and `validated` the claims proved of kernels
+    (`uops.compiler.validate`).
+    """
 
     status: str
     result: Result | None = None
@@ -78,29 +94,30 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds per case, seconds to start, bytes of address space (0: no limit). Seconds are those of
-    `uops.backends.worker.patience`: a process that is stopped gets some more, and so does a case that other processes keep from
-    running."""
+    """Seconds per case, seconds to start, and bytes of address space (0: no limit).
+
+    Seconds are counted as in `uops.backends.worker.patience`: a stopped process and a case starved of processor time get more.
+    """
 
     timeout: float = 10.0
-    start: float = field(default_factory=lambda: start_seconds(os.environ))
+    start: float = field(default_factory=lambda: read_start_seconds(os.environ))
     memory: int = 4 << 30
 
 
-def start_seconds(environment: Mapping[str, str]) -> float:
-    """The seconds that an environment gives a backend to start. Raises SpecValueError."""
+def read_start_seconds(environment: Mapping[str, str]) -> float:
+    """Read the time limit of a start from an environment, in seconds. Raises SpecValueError."""
     text = environment.get("UOPS_START_SECONDS", "") or str(START)
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = math.nan
-    if not 0 < found < math.inf:
-        raise SpecValueError(f"UOPS_START_SECONDS is a positive number of seconds, got {text!r}")
-    return found
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise SpecValueError(f"UOPS_START_SECONDS must be a positive number of seconds, got {text!r}")
+    return seconds
 
 
-class Worker:
-    """One backend in one process at a time. Use as a context manager; not for use by two threads at a time."""
+class BackendWorker:
+    """One backend in one process at a time, as a context manager. Not thread-safe."""
 
     def __init__(
         self, backend: str, options: Mapping[str, Any] | None = None, limits: Limits = Limits(), path: Sequence[str] = (),
@@ -110,13 +127,13 @@ class Worker:
         self.limits = limits
         self.restarts = 0
         self._environment = dict(environment or {})
-        where = [*path, os.getcwd()] if ":" in backend else list(path)  # `module:attribute` may be a file that lies here
-        self._settings = {"backend": backend, "options": dict(options or {}), "memory": limits.memory, "path": where}
+        search_path = [*path, os.getcwd()] if ":" in backend else list(path)  # `module:attribute` may be a file in this folder
+        self._settings = {"backend": backend, "options": dict(options or {}), "memory": limits.memory, "path": search_path}
         self._process: _WorkerProcess | None = None
         self._sent = 0
         self._stopped = False
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> BackendWorker:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -130,158 +147,170 @@ class Worker:
         self._sent = 0
 
     def stop(self) -> None:
-        """End the process at once, from any thread; what is asked of the worker raises BrokenBackend from now on."""
+        """End the process at once, from any thread; later requests raise BrokenBackend."""
         self._stopped = True
         if (process := self._process) is not None:
             process.kill()
 
     def version(self) -> str:
-        """What the backend says that it is. Raises BrokenBackend."""
-        return self._ready().version
+        """Return the backend's version. Raises BrokenBackend."""
+        return self._ensure_process().version
 
-    def introduction(self) -> Introduction:
-        """The backend's Introduction. Raises BrokenBackend."""
-        process = self._ready()
-        assert process.introduction is not None
-        return process.introduction
+    def backend_info(self) -> BackendInfo:
+        """Return the backend's BackendInfo. Raises BrokenBackend."""
+        process = self._ensure_process()
+        assert process.backend_info is not None
+        return process.backend_info
 
-    def run(self, case: Case) -> Outcome:
+    def run(self, case: WorkerCase) -> Outcome:
         """Run one case."""
         return next(self.run_batch((case,)))
 
-    def run_batch(self, cases: Sequence[Case]) -> Iterator[Outcome]:
-        """One outcome per case, in order, each as soon as it is known. Raises BrokenBackend if the backend does not even start.
+    def run_batch(self, cases: Sequence[WorkerCase]) -> Iterator[Outcome]:
+        """Yield one outcome per case, in order, each as soon as it is known. Raises BrokenBackend if the backend does not start.
 
-        After a case that ended the process, a new one takes the rest. That case is run again by itself: a crash that does not
-        happen then was prepared by an earlier case, and the message says so.
+        After a case that ended the process, a new process runs the rest. That case is run again alone. If it does not crash then,
+        an earlier case caused the crash, and the message says so.
         """
         if self._sent >= _LIFE:
             self.close()
         self._sent += len(cases)
-        left = deque(cases)
-        while left:
-            process = self._ready()
-            process.send(list(left), self.limits.timeout)
-            for k in range(len(left)):
-                outcome = process.outcome(self.limits.timeout)
+        pending = deque(cases)
+        while pending:
+            process = self._ensure_process()
+            process.send_batch(list(pending), self.limits.timeout)
+            for k in range(len(pending)):
+                outcome = process.receive_outcome(self.limits.timeout)
                 if outcome is None:
-                    yield self._lost(process, left.popleft(), first=k == 0)
+                    yield self._handle_lost_process(process, pending.popleft(), first=k == 0)
                     break
-                left.popleft()
+                pending.popleft()
                 yield outcome
 
-    def _ready(self) -> _WorkerProcess:
+    def _ensure_process(self) -> _WorkerProcess:
+        """Return the running process, started if needed. Raises BrokenBackend."""
         if self._stopped:
             raise BrokenBackend(f"{self.backend}: the worker was stopped")
         if self._process is None:
             try:
-                self._process = _WorkerProcess(self._settings, self.limits, self._environment, self._begin)
+                self._process = _WorkerProcess(self._settings, self.limits, self._environment, self._adopt_process)
             except BaseException:
                 self._process = None
                 raise
         return self._process
 
-    def _begin(self, process: _WorkerProcess) -> None:
-        """Know the process before it has said what it is, so that it can be stopped."""
+    def _adopt_process(self, process: _WorkerProcess) -> None:
+        """Record a process before its greeting, so that `stop` can end it."""
         self._process = process
         if self._stopped:
             process.kill()
 
-    def _lost(self, process: Process, case: Case, *, first: bool) -> Outcome:
-        """The process did not answer: it hangs or is gone."""
+    def _handle_lost_process(self, process: BackendProcess, case: WorkerCase, *, first: bool) -> Outcome:
+        """Return the outcome of a case whose process hangs or is gone; run the case again if an earlier one may be the cause."""
         self._process = None
         self.restarts += 1
         outcome = process.post_mortem(self.limits.timeout)
         if outcome.status != "crash" or first:
             return outcome
-        again = self.run(case)
-        if again.status == "crash":
-            return again
-        note = f"not when run alone ({again.status}): an earlier case of its batch may have damaged the process. {outcome.message}"
+        rerun = self.run(case)
+        if rerun.status == "crash":
+            return rerun
+        note = f"not when run alone ({rerun.status}): an earlier case of its batch may have damaged the process. {outcome.message}"
         return Outcome("crash", None, note, outcome.signal, outcome.seconds)
 
 
-class Process:
-    """A started `uops.backends.worker.serve`, its pipes, and what it printed. A subclass may start another module that speaks in
-    frames and greets with what it is."""
+class BackendProcess:
+    """A running `uops.backends.worker.serve` with its pipes and its printed output.
+
+    A subclass may start another module that sends frames and begins with a greeting.
+    """
 
     module: ClassVar[str] = "uops.backends.worker.serve"
 
     def __init__(
         self, settings: Mapping[str, Any], limits: Limits, environment: Mapping[str, str],
-        begun: Callable[[Self], None] = lambda process: None,
+        on_start: Callable[[Self], None] = lambda process: None,
     ) -> None:  # fmt: skip
-        """Start it in a session of its own: a signal to its group, or from the terminal, reaches one side alone. `begun` hears of
-        the process before it has said what it is. Raises BrokenBackend."""
-        read, give = _pipe()
-        take, write = _pipe()
-        life, ours = os.pipe()
+        """Start the process in a session of its own, so that signals to a group or from the terminal reach one side alone.
+
+        `on_start` receives the process before its greeting. Raises BrokenBackend.
+        """
+        read, give = _make_pipe()
+        take, write = _make_pipe()
+        life, life_end = os.pipe()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         command = [sys.executable, "-m", self.module, str(read), str(write), str(life)]
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited: held until the process asks for it
+        signal_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited: blocked until the process unblocks it
         try:
             self._popen = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(read, write, life),
-                env={**_environment(), **environment}, start_new_session=True,
+                env={**_child_environment(), **environment}, start_new_session=True,
             )  # fmt: skip
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
             for end in (read, write, life):
                 os.close(end)
         self._pids = [self._popen.pid]
         os.set_blocking(give, False)
         self._requests = open(give, "wb", buffering=0)  # noqa: SIM115
         self._answers = open(take, "rb", buffering=0)  # noqa: SIM115
-        self._life = open(ours, "wb", buffering=0)  # noqa: SIM115
+        self._life = open(life_end, "wb", buffering=0)  # noqa: SIM115
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(take, select.POLLIN)
         self._writable.register(give, select.POLLOUT)
         self._buffer = bytearray()
         self._hung = False
-        self._why = self._babbled = ""
-        self._most = 0  # a greeting has no body
+        self._why = self._rejection = ""
+        self._most = 0  # bytes; a greeting has no body
         try:
-            begun(self)
-            self.give(dict(settings), b"", limits.start, START_PATIENCE)
-            self.version = self._greeting(name_of(settings), limits.start)
-        except BaseException:  # Ctrl-C as well
+            on_start(self)
+            self.write_frame(dict(settings), b"", limits.start, START_PATIENCE)
+            self.version = self._receive_greeting(backend_name_of(settings), limits.start)
+        except BaseException:  # including Ctrl-C
             self.end(patience=0.0)
             raise
         self._most = limits.memory or MOST_BODY
 
-    def _greeting(self, name: str, seconds: float) -> str:
-        first = self.receive(seconds, START_PATIENCE)
-        if first is None:
+    def _receive_greeting(self, name: str, seconds: float) -> str:
+        """Receive the greeting and return the version in it. Raises BrokenBackend."""
+        frame = self.receive(seconds, START_PATIENCE)
+        if frame is None:
             raise BrokenBackend(f"{name}: its process did not start: {one_line(self.post_mortem(seconds).message)}")
-        greeting = first[0]
+        greeting = frame[0]
         if "broken" in greeting:
             raise BrokenBackend(one_line(str(greeting["broken"])))
         try:
-            self.greeted(greeting)
+            self.handle_greeting(greeting)
         except (BadFrame, LookupError, TypeError, ValueError, AttributeError) as e:
-            raise BrokenBackend(f"{name}: its process did not say what it is: {describe(e)}") from None
+            raise BrokenBackend(f"{name}: its process sent a malformed greeting: {describe_exception(e)}") from None
         return str(greeting.get("ready", ""))
 
-    def greeted(self, greeting: Mapping[str, Any]) -> None:
-        """For a subclass whose process says more of itself than its version; `_pids` are the processes whose time counts. Raises
-        BadFrame, or what a key or a value that is not there raises."""
+    def handle_greeting(self, greeting: Mapping[str, Any]) -> None:
+        """Read the greeting of a subclass's process that says more than a version, and set `_pids`, the processes whose time
+        counts.
 
-    def send(self, cases: Sequence[Case], seconds: float) -> None:
-        """Give a batch. The process reads it whole before it answers, so neither side waits for the other."""
+        Raises BadFrame, or the exception of a missing or malformed key.
+        """
+
+    def send_batch(self, cases: Sequence[WorkerCase], seconds: float) -> None:
+        """Send a batch. The process reads it whole before it answers, so neither side waits for the other."""
         body = bytearray()
         headers = []
         for case in cases:
-            header, data = encode(case.inputs)
+            header, data = encode_arrays(case.inputs)
             for entry in header.values():
                 if "offset" in entry:
                     entry["offset"] += len(body)
             headers.append({"program": case.text, "inputs": header})
             body += data
-        self.give({"cases": headers}, bytes(body), seconds)
+        self.write_frame({"cases": headers}, bytes(body), seconds)
 
-    def give(self, header: Mapping[str, Any], body: bytes, seconds: float, starved: float = PATIENCE) -> None:
-        """Write one frame, which the process has `seconds` to read (`Patience`); the missing answer reports that it did not."""
-        view, patience = memoryview(pack(dict(header), body)), Patience(self._pids, seconds, starved)
+    def write_frame(self, header: Mapping[str, Any], body: bytes, seconds: float, starved: float = PATIENCE) -> None:
+        """Write one frame, which the process must read within `seconds` (`Patience`).
+
+        A time-out is reported by the missing answer, not here.
+        """
+        view, patience = memoryview(pack_frame(dict(header), body)), Patience(self._pids, seconds, starved)
         with contextlib.suppress(BrokenPipeError):
             while view and not self._hung:
                 written = self._requests.write(view)  # None where the pipe is full
@@ -290,10 +319,10 @@ class Process:
                 view = view[written or 0 :]
 
     def receive(self, seconds: float, starved: float = PATIENCE) -> Frame | None:
-        """The next answer, or None if the process ended, had `seconds` (`Patience`) or wrote what is no frame."""
+        """Return the next answer, or None if the process ended, timed out (`Patience`) or wrote a malformed frame."""
         patience = Patience(self._pids, seconds, starved)
         try:
-            while (found := split_frame(self._buffer, self._most)) is None:
+            while (split := split_frame(self._buffer, self._most)) is None:
                 if not self._hung and not patience.is_ready_in_time(self._readable):
                     self._hung, self._why = True, patience.why
                 if self._hung:
@@ -305,48 +334,49 @@ class Process:
         except BadFrame as e:
             self.reject(e)
             return None
-        frame, size = found
+        frame, size = split
         del self._buffer[:size]
         return frame
 
     def reject(self, e: BadFrame) -> None:
-        """End a process whose answer cannot be read; `post_mortem` gives the reason."""
+        """End a process whose answer is unreadable; `post_mortem` returns the reason."""
         self._buffer.clear()
-        self._babbled = f"its answer cannot be read: {one_line(str(e))}"
+        self._rejection = f"its answer cannot be read: {one_line(str(e))}"
         self.kill()
 
     def post_mortem(self, timeout: float) -> Outcome:
-        """Why there was no answer; the process is gone afterwards."""
-        if self._babbled:
+        """End the process, and return as an outcome why there was no answer."""
+        if self._rejection:
             self.end(patience=0.0)
-            return Outcome("crash", None, self._babbled)
+            return Outcome("crash", None, self._rejection)
         if self._hung:
             self.end(patience=0.0)
             return Outcome("timeout", None, self._why, None, timeout)
         try:
             status = self._popen.wait(timeout=5.0)
-        except subprocess.TimeoutExpired:  # it has closed its pipe and goes on
+        except subprocess.TimeoutExpired:  # it closed its pipe but still runs
             status = None
-        text = self._printed()
+        output = self._read_log_tail()
         self.end(patience=0.0)
-        how, name = ("closed its pipe", None) if status is None else how_ended(status)
-        return Outcome("crash", None, f"{how}{': ' + text if text else ''}", name)
+        end, signal_name = ("closed its pipe", None) if status is None else describe_exit_status(status)
+        return Outcome("crash", None, f"{end}{': ' + output if output else ''}", signal_name)
 
-    def _printed(self) -> str:
+    def _read_log_tail(self) -> str:
+        """Return the end of what the process printed."""
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - _TAIL))
-        return printable(self._log.read().decode(errors="replace").strip())
+        return escape_unprintable(self._log.read().decode(errors="replace").strip())
 
     def signal(self, number: int) -> None:
         """Send the process a signal."""
         self._popen.send_signal(number)
 
     def kill(self) -> None:
-        """End the process now, from any thread; whoever waits for it finds it gone."""
+        """End the process at once, from any thread; a thread that waits for it sees it gone."""
         self._popen.kill()
 
     def end(self, patience: float = 2.0) -> None:
-        """Close the pipes, which asks the process to end; kill it if it does not, and what it has started."""
+        """Close the pipes, which asks the process to end; after `patience` seconds, kill it and its children."""
         if self._log.closed:
             return
         self._requests.close()
@@ -357,48 +387,49 @@ class Process:
             self._popen.kill()
             self._popen.wait()
         self._life.close()
-        with contextlib.suppress(OSError):  # its number stays that of the group while a process is in it
+        with contextlib.suppress(OSError):  # the pid stays the group's number while it has a process
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._log.close()
 
 
-class _WorkerProcess(Process):
-    """The process of a `Worker`."""
+class _WorkerProcess(BackendProcess):
+    """The process of a `BackendWorker`."""
 
-    introduction: Introduction | None = None
+    backend_info: BackendInfo | None = None
 
-    def greeted(self, greeting: Mapping[str, Any]) -> None:
-        self.introduction = Introduction.of_json(dict(greeting))
+    def handle_greeting(self, greeting: Mapping[str, Any]) -> None:
+        """Read the BackendInfo that the process sends."""
+        self.backend_info = BackendInfo.of_json(dict(greeting))
 
-    def outcome(self, seconds: float) -> Outcome | None:
-        """The outcome of the next case; None where `receive` gives None."""
+    def receive_outcome(self, seconds: float) -> Outcome | None:
+        """Return the outcome of the next case; None where `receive` returns None."""
         answer = self.receive(seconds)
         if answer is None:
             return None
         try:
-            return _outcome(*answer)
+            return _parse_outcome(*answer)
         except BadFrame as e:
             self.reject(e)
             return None
 
 
-def _pipe() -> tuple[int, int]:
-    """A pipe, as large as the system lets it be."""
+def _make_pipe() -> tuple[int, int]:
+    """Return a pipe with a buffer of `_CHUNK` bytes, where the system allows it."""
     ends = os.pipe()
     with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, _CHUNK)
     return ends
 
 
-def _environment() -> dict[str, str]:
-    """Ours, with the place this package was imported from."""
-    ours = str(Path(uops.backends.__file__).absolute().parents[2])
+def _child_environment() -> dict[str, str]:
+    """Return this process's environment, with the path that this package was imported from."""
+    package_path = str(Path(uops.backends.__file__).absolute().parents[2])
     rest = os.environ.get("PYTHONPATH", "")
-    return {**os.environ, "PYTHONPATH": f"{ours}{os.pathsep}{rest}" if rest else ours}
+    return {**os.environ, "PYTHONPATH": f"{package_path}{os.pathsep}{rest}" if rest else package_path}
 
 
-def how_ended(status: int) -> tuple[str, str | None]:
-    """An exit status in words, and the name of the signal, if one ended the process."""
+def describe_exit_status(status: int) -> tuple[str, str | None]:
+    """Describe an exit status, and return the name of the signal, if one ended the process."""
     name = _signal_name(-status) if status < 0 else None
     if name == "SIGKILL":
         return "ended by SIGKILL, as the system ends a process when memory is short", name
@@ -412,11 +443,11 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _outcome(header: dict[str, Any], body: bytes) -> Outcome:
-    """Read an answer, whoever wrote it. Raises BadFrame."""
+def _parse_outcome(header: dict[str, Any], body: bytes) -> Outcome:
+    """Read an answer, which foreign code may have written. Raises BadFrame."""
     status, message, seconds = header.get("status"), header.get("message"), header.get("seconds")
     if status not in STATUSES or not isinstance(message, str) or not isinstance(seconds, float) or seconds < 0:
-        raise BadFrame(f"no outcome has status {status!r:.80}, message {message!r:.80} and seconds {seconds!r:.80}")
+        raise BadFrame(f"expected an outcome, got status {status!r:.80}, message {message!r:.80}, seconds {seconds!r:.80}")
     result = decode_result(header.get("result"), body) if status == "ok" else None
     return Outcome(
         status, result, message[:MOST_WORDS], None, seconds, _read_counts(header, "applied"), _read_counts(header, "validated")
@@ -424,25 +455,28 @@ def _outcome(header: dict[str, Any], body: bytes) -> Outcome:
 
 
 def _read_counts(header: dict[str, Any], name: str) -> dict[str, int]:
-    found = header.get(name, {})
-    if not isinstance(found, dict) or not all(type(n) is int and n >= 0 for n in found.values()):
-        raise BadFrame(f"{name} holds {found!r:.80}, expected counts")
-    return found
+    """Return the named counts of an answer. Raises BadFrame."""
+    counts = header.get(name, {})
+    if not isinstance(counts, dict) or not all(type(n) is int and n >= 0 for n in counts.values()):
+        raise BadFrame(f"{name} holds {counts!r:.80}, expected counts")
+    return counts
 
 
-def introduction(backend: str, limits: Limits | None = None, path: Sequence[str] = ()) -> Introduction:
-    """The Introduction of a backend, from this process if it is ours, else from one of its own. Raises UnknownBackend and
-    BrokenBackend."""
-    registry.locate(backend)
+def query_backend_info(backend: str, limits: Limits | None = None, path: Sequence[str] = ()) -> BackendInfo:
+    """Return the BackendInfo of a backend: from this process if it is built in, else from a process of its own.
+
+    Raises UnknownBackend and BrokenBackend.
+    """
+    registry.locate_factory(backend)
     if not registry.is_foreign(backend):
-        return registry.introduce(backend, registry.get(backend))
-    with Worker(backend, limits=limits or Limits(), path=path) as worker:
-        return worker.introduction()
+        return registry.describe_backend(backend, registry.create_backend(backend))
+    with BackendWorker(backend, limits=limits or Limits(), path=path) as worker:
+        return worker.backend_info()
 
 
 def run_all(
     backend: str,
-    cases: Iterable[Case],
+    cases: Iterable[WorkerCase],
     *,
     jobs: int = 1,
     batch: int = 32,
@@ -451,16 +485,18 @@ def run_all(
     path: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Outcome]:
-    """Outcomes in the order of `cases`, from `jobs` workers that take `batch` cases at a time. `cases` is read as it is needed.
-    `environment` is what their processes have beside ours."""
-    local, over = threading.local(), threading.Event()
-    workers: list[Worker] = []
+    """Yield the outcomes of cases in their order, from `jobs` workers that take `batch` cases at a time.
 
-    def work(chunk: list[Case]) -> list[Outcome]:
+    `cases` is read lazily. `environment` is added to the environment of the worker processes.
+    """
+    local, stopped = threading.local(), threading.Event()
+    workers: list[BackendWorker] = []
+
+    def run_chunk(chunk: list[WorkerCase]) -> list[Outcome]:
         if not hasattr(local, "worker"):
-            local.worker = Worker(backend, options, limits, path, environment)
+            local.worker = BackendWorker(backend, options, limits, path, environment)
             workers.append(local.worker)
-        if over.is_set():
+        if stopped.is_set():
             local.worker.stop()
         return list(local.worker.run_batch(chunk))
 
@@ -470,13 +506,13 @@ def run_all(
     with ThreadPoolExecutor(jobs) as threads:
         try:
             for chunk in chunks:
-                pending.append(threads.submit(work, chunk))
+                pending.append(threads.submit(run_chunk, chunk))
                 if len(pending) > 2 * jobs:
                     yield from pending.popleft().result()
             while pending:
                 yield from pending.popleft().result()
-        except BaseException:  # Ctrl-C, or nobody wants more: what is at work is not waited for
-            over.set()
+        except BaseException:  # Ctrl-C, or the caller stopped reading: do not wait for running cases
+            stopped.set()
             for worker in list(workers):
                 worker.stop()
             raise

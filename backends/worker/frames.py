@@ -1,7 +1,8 @@
-"""Frames in which two processes speak: a JSON header and a binary body.
+"""Frames, the messages between two processes: a JSON header and a binary body.
 
-Whatever a process of somebody's code writes enters here, by `split_frame`: a frame is within limits and a JSON object, or BadFrame,
-and every text of its header is safe to print and to store (`printable`). The other way, by `read_frame`, texts stay as they are.
+Everything that a process with foreign code writes enters by `split_frame`. It enforces limits and the form of a frame, raises
+BadFrame otherwise, and makes every text of the header safe to print and to store (`escape_unprintable`). In the other direction,
+`read_frame` leaves texts unchanged.
 """
 
 from __future__ import annotations
@@ -12,35 +13,35 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import BadFile, parse_json, printable
+from uops.spec.untrusted import BadFile, escape_unprintable, parse_json
 
-#: What a frame begins with. No text does, so whatever else a process prints is noticed at its first byte.
+#: The first bytes of a frame. No text has them, so other output is noticed at its first byte.
 MARK = b"\xf5uop"
-#: Bytes of a header and of a body, at most; such a header is read in seconds.
+#: Largest sizes of a header and of a body, in bytes; a header of this size parses in seconds.
 MOST_HEADER, MOST_BODY = 1 << 26, 1 << 36
-#: Characters of a message, at most: what follows them is left out.
+#: Largest length of a message, in characters; the rest is cut off.
 MOST_WORDS = 4000
-#: What a KeyboardInterrupt is called that foreign code raised.
+#: Text for a KeyboardInterrupt that foreign code raised.
 INTERRUPT = "KeyboardInterrupt, without anybody's Ctrl-C"
 _SIZES = struct.Struct("<4sIQ")
-#: Bytes that are asked of a stream at a time, so that no more is allocated than comes.
+#: Bytes per read of a stream, which bounds allocation by what arrives.
 _CHUNK = 1 << 20
 
 Frame = tuple[dict[str, Any], bytes]
 
 
 class BadFrame(UopsError, ValueError):
-    """Bytes of a process are no frame, or a frame does not say what it has to. The message is one line."""
+    """The bytes of a process are not a frame, or a frame lacks required content. The message is one line."""
 
 
-def pack(header: dict[str, Any], body: bytes = b"") -> bytes:
-    """Spell one frame."""
+def pack_frame(header: dict[str, Any], body: bytes = b"") -> bytes:
+    """Encode one frame."""
     text = json.dumps(header, separators=(",", ":")).encode()
     return _SIZES.pack(MARK, len(text), len(body)) + text + body
 
 
 def read_frame(stream: BinaryIO) -> Frame | None:
-    """The next frame; None at the end of the stream. Raises BadFrame."""
+    """Read the next frame; None at the end of the stream. Raises BadFrame."""
     sizes = _read_up_to(stream, _SIZES.size)
     if len(sizes) < _SIZES.size:
         return None
@@ -50,15 +51,18 @@ def read_frame(stream: BinaryIO) -> Frame | None:
 
 
 def _read_up_to(stream: BinaryIO, size: int) -> bytes:
-    """Read `size` bytes, fewer at the end of the stream. A pipe without a buffer gives what is there."""
-    found = bytearray()
-    while len(found) < size and (more := stream.read(min(size - len(found), _CHUNK))):
-        found += more
-    return bytes(found)
+    """Read `size` bytes, fewer at the end of the stream. An unbuffered pipe returns what is available."""
+    data = bytearray()
+    while len(data) < size and (part := stream.read(min(size - len(data), _CHUNK))):
+        data += part
+    return bytes(data)
 
 
 def split_frame(data: bytes | bytearray, most: int = MOST_BODY) -> tuple[Frame, int] | None:
-    """The first frame in `data` and its length, or None while it is incomplete. Raises BadFrame, also for a body above `most`."""
+    """Return the first frame in `data` and its length, or None while it is incomplete.
+
+    Raises BadFrame, also for a body of more than `most` bytes.
+    """
     _check_mark(data)
     if len(data) < _SIZES.size:
         return None
@@ -66,7 +70,7 @@ def split_frame(data: bytes | bytearray, most: int = MOST_BODY) -> tuple[Frame, 
     start, end = _SIZES.size + text, _SIZES.size + text + body
     if len(data) < end:
         return None
-    return (header_of(bytes(data[_SIZES.size : start])), bytes(data[start:end])), end
+    return (parse_header(bytes(data[_SIZES.size : start])), bytes(data[start:end])), end
 
 
 def _unpack_sizes(data: bytes | bytearray, most: int) -> tuple[int, int]:
@@ -78,18 +82,18 @@ def _unpack_sizes(data: bytes | bytearray, most: int) -> tuple[int, int]:
 
 
 def _check_mark(data: bytes | bytearray) -> None:
-    """Raise BadFrame unless `data` begins as a frame does, as far as it goes."""
-    found = bytes(data[: len(MARK)])
-    if not MARK.startswith(found):
-        raise BadFrame(f"expected a frame, got bytes that begin with {found!r}")
+    """Raise BadFrame unless `data` begins like a frame, as far as it goes."""
+    start = bytes(data[: len(MARK)])
+    if not MARK.startswith(start):
+        raise BadFrame(f"expected a frame, got bytes that begin with {start!r}")
 
 
-def header_of(text: bytes) -> dict[str, Any]:
-    """The JSON object of a header, its texts made safe. Raises BadFrame."""
+def parse_header(text: bytes) -> dict[str, Any]:
+    """Parse a header, and make its texts printable. Raises BadFrame."""
     try:
-        found = _parse_object(text)
-        plain = text.isascii() and b"\\" not in text and b"\x7f" not in text
-        safe: dict[str, Any] = found if plain else printable_texts(found)
+        header = _parse_object(text)
+        has_no_escapes = text.isascii() and b"\\" not in text and b"\x7f" not in text
+        safe: dict[str, Any] = header if has_no_escapes else make_texts_printable(header)
         return safe
     except RecursionError:
         raise BadFrame("a frame nests too deep") from None
@@ -97,45 +101,45 @@ def header_of(text: bytes) -> dict[str, Any]:
 
 def _parse_object(text: bytes) -> dict[str, Any]:
     try:
-        found = parse_json(text, "a frame")
+        header = parse_json(text, "a frame")
     except BadFile as e:
         raise BadFrame(str(e)) from None
-    if not isinstance(found, dict):
-        raise BadFrame(f"a frame holds {type(found).__name__}, expected an object")
-    return found
+    if not isinstance(header, dict):
+        raise BadFrame(f"a frame holds {type(header).__name__}, expected an object")
+    return header
 
 
-def printable_texts(value: Any) -> Any:
-    """Return the same JSON value with every text in it safe to print and to store."""
+def make_texts_printable(value: Any) -> Any:
+    """Return the same JSON value with every text made safe to print and to store."""
     if isinstance(value, str):
-        return printable(value)
+        return escape_unprintable(value)
     if isinstance(value, list):
-        return [printable_texts(v) for v in value]
-    return {printable(k): printable_texts(v) for k, v in value.items()} if isinstance(value, dict) else value
+        return [make_texts_printable(v) for v in value]
+    return {escape_unprintable(k): make_texts_printable(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def name_of(settings: Mapping[str, Any]) -> str:
-    """The backend that a first frame names, itself or in its `setup`, as one line."""
-    found = settings.get("setup", settings)
-    return one_line(str(found.get("backend", "?") if isinstance(found, Mapping) else "?"))
+def backend_name_of(settings: Mapping[str, Any]) -> str:
+    """Return the name of the backend in a first frame, or in the frame's `setup`, as one line."""
+    scope = settings.get("setup", settings)
+    return one_line(str(scope.get("backend", "?") if isinstance(scope, Mapping) else "?"))
 
 
 def one_line(text: str) -> str:
-    """The words of a text on one line, cut off where they are too many."""
-    line = " ".join(printable(text[: 4 * MOST_WORDS]).split())
+    """Return a text's words on one line, cut off at MOST_WORDS characters."""
+    line = " ".join(escape_unprintable(text[: 4 * MOST_WORDS]).split())
     return line if len(line) <= MOST_WORDS else line[:MOST_WORDS] + " ..."
 
 
-def message_of(e: BaseException) -> str:
-    """The text of an exception, cut off at MOST_WORDS characters; a remark in its place if the text cannot be had."""
+def exception_text(e: BaseException) -> str:
+    """Return the text of an exception, cut off at MOST_WORDS characters; a remark if `str` itself raises."""
     try:
         text = str(e)
-    except BaseException as again:
-        return f"(its text cannot be had: {type(again).__name__})"
+    except BaseException as second:
+        return f"(str() of it raised {type(second).__name__})"
     return text if len(text) <= MOST_WORDS else text[:MOST_WORDS] + " ..."
 
 
-def describe(e: BaseException) -> str:
-    """An exception as one line: its class and what it says, if it says something."""
-    text = message_of(e)
+def describe_exception(e: BaseException) -> str:
+    """Describe an exception in one line: its class, and its text if there is one."""
+    text = exception_text(e)
     return one_line(f"{type(e).__name__}: {text}" if text else type(e).__name__)

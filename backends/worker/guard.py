@@ -1,7 +1,7 @@
-"""Memory between guard pages: an access outside it crashes the process, or is found afterwards.
+"""Memory between guard pages: an access out of bounds ends the process, or `check_slack` finds it afterwards.
 
-The page before and the page after the memory cannot be touched. The memory ends exactly at the second one (or begins exactly after
-the first), and the slack on its other side is filled with a pattern that `check` compares. For use in worker processes.
+The pages before and after the memory are inaccessible. The memory ends exactly at the second one, or begins exactly after the
+first. A pattern fills the slack on its other side. For use in worker processes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from uops.compiler import Compiled, Config, Target
-from uops.compiler.runtime.arguments import Kind, Place
+from uops.compiler.runtime.arguments import BufferOrigin, BufferSlot
 from uops.spec.errors import Unsound
 from uops.spec.ir.node import UOp
 from uops.spec.result import Result
 
 PAGE = mmap.PAGESIZE
+#: The byte that fills slack and uninitialized memory.
 _PATTERN = 0xA5
 _NO_ACCESS = 0
 
@@ -31,73 +32,77 @@ _libc.mprotect.restype = ctypes.c_int
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-class Side(Enum):
-    """Which end of the memory touches a guard page."""
+class GuardSide(Enum):
+    """The end of the memory that touches a guard page."""
 
     END = "end"
     START = "start"
 
 
-class Guarded:
-    """`size` bytes between guard pages. `data` is the memory as uint8; `address` is its first byte.
+class GuardedMemory:
+    """`size` bytes between guard pages. `data` is the memory as uint8; `address` is that of its first byte.
 
-    Memory at the END is aligned only as far as its size is, which for an array is its item size: code that assumes more faults.
+    Memory at the END is aligned only as far as its size is, for an array its item size. Code that assumes more alignment faults.
     """
 
-    def __init__(self, size: int, side: Side = Side.END) -> None:
-        inner = max(1, -(-size // PAGE)) * PAGE
+    def __init__(self, size: int, side: GuardSide = GuardSide.END) -> None:
+        inner_size = max(1, -(-size // PAGE)) * PAGE
         self.size = size
         self.side = side
-        self._map = mmap.mmap(-1, inner + 2 * PAGE)
-        whole = np.frombuffer(self._map, np.uint8)
-        base = int(whole.ctypes.data)
-        self._inner: Bytes = whole[PAGE : PAGE + inner]
+        self._map = mmap.mmap(-1, inner_size + 2 * PAGE)
+        mapped = np.frombuffer(self._map, np.uint8)
+        base = int(mapped.ctypes.data)
+        self._inner: Bytes = mapped[PAGE : PAGE + inner_size]
         self._inner[:] = _PATTERN
-        start = inner - size if side is Side.END else 0
+        start = inner_size - size if side is GuardSide.END else 0
         self.data: Bytes = self._inner[start : start + size]
         self.address = base + PAGE + start
-        self._slack = self._inner[:start] if side is Side.END else self._inner[size:]
-        for page in (base, base + PAGE + inner):
+        self._slack = self._inner[:start] if side is GuardSide.END else self._inner[size:]
+        for page in (base, base + PAGE + inner_size):
             if _libc.mprotect(page, PAGE, _NO_ACCESS):
                 raise OSError(ctypes.get_errno(), "mprotect of a guard page")
 
-    def check(self) -> None:
-        """Raises Unsound where the slack was written."""
+    def check_slack(self) -> None:
+        """Raise Unsound if the slack was written."""
         touched = np.flatnonzero(self._slack != _PATTERN)
         if touched.size:
             first = (
-                int(touched[0]) + (0 if self.side is Side.END else self.size) - (self._slack.size if self.side is Side.END else 0)
+                int(touched[0])
+                + (0 if self.side is GuardSide.END else self.size)
+                - (self._slack.size if self.side is GuardSide.END else 0)
             )
             raise Unsound(f"{touched.size} bytes outside a buffer of {self.size} bytes were written, the first at byte {first}")
 
 
 class GuardedProgram(Compiled):
-    """A compiled program whose every buffer lies between guard pages: an access outside of one crashes the process, and a write
-    into the slack beside one raises Unsound after the run. What nothing writes reads as the pattern, not as what another run left
-    there. For one thread."""
+    """A compiled program whose every buffer lies between guard pages. Not thread-safe.
 
-    native = False
+    An access out of bounds ends the process; a write into the slack raises Unsound after the run. Memory that nothing writes holds
+    the pattern rather than the data of an earlier run.
+    """
 
-    def __init__(self, graph: UOp, target: Target, side: Side, config: Config | None = None) -> None:
+    allows_native_entry = False
+
+    def __init__(self, graph: UOp, target: Target, side: GuardSide, config: Config | None = None) -> None:
         super().__init__(graph, target, config or Config())
         self.side = side
-        self._guarded: list[Guarded] = []
+        self._guarded: list[GuardedMemory] = []
 
     def __call__(self, inputs: Mapping[str, Any] | None = None, /) -> Result:
-        """Run once; the results are copies, so that the memory can go."""
+        """Run the program once, and return copies, so that the guarded memory can be released."""
         try:
-            found = super().__call__(inputs)
+            result = super().__call__(inputs)
             for memory in self._guarded:
-                memory.check()
-            return Result(tuple(v.copy() for v in found.values), {k: v.copy() for k, v in found.buffers.items()})
+                memory.check_slack()
+            return Result(tuple(v.copy() for v in result.values), {k: v.copy() for k, v in result.buffers.items()})
         finally:
             self._guarded.clear()
 
-    def _array(self, place: Place, inputs: Mapping[str, Any], variables: Mapping[str, int]) -> Any:
-        """What the program would use, moved between guard pages."""
-        array = np.ascontiguousarray(super()._array(place, inputs, variables))
-        memory = Guarded(array.nbytes, self.side)
+    def _prepare_array(self, slot: BufferSlot, inputs: Mapping[str, Any], variables: Mapping[str, int]) -> Any:
+        """Return the array that the program would use, moved between guard pages."""
+        array = np.ascontiguousarray(super()._prepare_array(slot, inputs, variables))
+        memory = GuardedMemory(array.nbytes, self.side)
         self._guarded.append(memory)
-        if place.kind is not Kind.FRESH:
+        if slot.origin is not BufferOrigin.FRESH:
             memory.data[:] = array.reshape(-1).view(np.uint8)
         return memory.data.view(array.dtype).reshape(array.shape)

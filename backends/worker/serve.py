@@ -1,8 +1,8 @@
-"""The process in which a backend is judged: reads batches of cases, answers each as soon as it is done.
+"""The worker process of a backend: it reads batches of cases and answers each case as soon as it is done.
 
-Started by `uops.backends.worker.client` as `python -m uops.backends.worker.serve READ WRITE LIFE`, the numbers being inherited pipe
-ends; frames are those of `uops.backends.worker.frames`. Every exception is an answer; whatever ends the process is for the other
-side to see. Nobody writes to LIFE: it closes when the other side ends, and this process and all of its group end then, too.
+`uops.backends.worker.client` starts it as `python -m uops.backends.worker.serve READ WRITE LIFE`, where the numbers are inherited
+pipe ends. Frames are those of `uops.backends.worker.frames`. Every exception is an answer; the client sees the end of the process
+itself. Nobody writes to LIFE: it closes when the client ends, and this process and its group end with it.
 """
 
 from __future__ import annotations
@@ -20,101 +20,101 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from uops.backends.worker.frames import INTERRUPT, BadFrame, describe, name_of, one_line, pack, read_frame
+from uops.backends.worker.frames import INTERRUPT, BadFrame, backend_name_of, describe_exception, one_line, pack_frame, read_frame
 from uops.spec.errors import UopsError
 
 if TYPE_CHECKING:
     from uops.backends.contract import Backend
-    from uops.backends.registry import Introduction
+    from uops.backends.registry import BackendInfo
 
 
 def main(arguments: list[str]) -> None:
     """Serve until the request pipe is closed."""
     with open(int(arguments[0]), "rb") as requests, open(int(arguments[1]), "wb", buffering=0) as answers:
-        begin(int(arguments[2]))
+        tie_to_parent(int(arguments[2]))
         try:
-            serve(requests, answers)
-        except (BadFrame, MemoryError) as e:  # what was asked cannot be read
-            sys.exit(describe(e))
+            serve_batches(requests, answers)
+        except (BadFrame, MemoryError) as e:  # an unreadable request
+            sys.exit(describe_exception(e))
 
 
-def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
-    """The first frame says which backend, the others are batches."""
-    first = read_frame(requests)
-    if first is None:
+def serve_batches(requests: BinaryIO, answers: IO[bytes]) -> None:
+    """Load the backend that the first frame names, then answer the batches that follow."""
+    frame = read_frame(requests)
+    if frame is None:
         return
-    settings = first[0]
+    settings = frame[0]
     try:
-        backend = load(settings)
-        ready = pack(backend.introduction.to_json())
-    except BaseException as e:  # also what foreign code raises to end a process
-        answers.write(pack({"broken": explain(settings, e)}))
+        backend = load_backend(settings)
+        greeting = pack_frame(backend.backend_info.to_json())
+    except BaseException as e:  # including SystemExit and KeyboardInterrupt of foreign code
+        answers.write(pack_frame({"broken": explain_load_failure(settings, e)}))
         return
-    answers.write(ready)
+    answers.write(greeting)
     while (batch := read_frame(requests)) is not None:
         cases = batch[0].get("cases")
         if not isinstance(cases, list):
             raise BadFrame(f"expected cases, got {cases!r:.80}")
         for case in cases:
-            answers.write(_answer(backend.backend, case, batch[1]))
+            answers.write(_run_case(backend.backend, case, batch[1]))
 
 
-def begin(life: int) -> None:
-    """Let this process end with the one that started it, and before others where memory is short. Foreign code runs only after
-    this."""
+def tie_to_parent(life: int) -> None:
+    """Let this process end with its parent, and before others when memory is short. Call it before any foreign code runs."""
     faulthandler.enable(all_threads=False)
-    end_with(life)
-    offer_to_be_killed()
+    kill_group_with_pipe(life)
+    raise_oom_score()
 
 
-def end_with(life: int) -> None:
-    """Kill the group of this process, which leads it, when the other end of the pipe is closed.
+def kill_group_with_pipe(life: int) -> None:
+    """Kill the group that this process leads when the other end of the pipe is closed.
 
-    The system does so, where it can: foreign code may let no other thread run. Elsewhere a thread does.
+    The system does so where it can, since foreign code may let no other thread run. Elsewhere, a thread does.
     """
     with suppress(AttributeError, OSError):
         fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    threading.Thread(target=_kill_group_after, args=(life,), daemon=True).start()
+    threading.Thread(target=_kill_group_when_closed, args=(life,), daemon=True).start()
 
 
-def _kill_group_after(life: int) -> None:
-    """Wait for the end of a pipe; while this waits, it stays open, whatever foreign code closes."""
+def _kill_group_when_closed(life: int) -> None:
+    """Wait for the end of a pipe, then kill the group. The wait keeps the pipe open, even if foreign code closes it."""
     with suppress(OSError):
         os.read(life, 1)
         os.killpg(0, signal.SIGKILL)
 
 
 class LoadedBackend(NamedTuple):
-    """A backend in this process, with its Introduction."""
+    """A backend in this process, with its BackendInfo."""
 
     backend: Backend
-    introduction: Introduction
+    backend_info: BackendInfo
 
 
-def load(settings: dict[str, Any]) -> LoadedBackend:
-    """Load the backend that the first frame names, under its limits. Raises whatever foreign code raises."""
+def load_backend(settings: dict[str, Any]) -> LoadedBackend:
+    """Load the backend that the first frame names, under its limits. Raises any exception of foreign code."""
     sys.path.extend(settings["path"])
-    from uops.backends import registry
+    from uops.backends import registry  # late: foreign code may load with it, after the path is set
 
-    limit(resource.RLIMIT_CORE, 0)
+    set_resource_limit(resource.RLIMIT_CORE, 0)
     if settings["memory"]:
-        limit(resource.RLIMIT_AS, settings["memory"])
-    backend = registry.get(settings["backend"], **settings["options"])
-    return LoadedBackend(backend, registry.introduce(settings["backend"], backend))
+        set_resource_limit(resource.RLIMIT_AS, settings["memory"])
+    backend = registry.create_backend(settings["backend"], **settings["options"])
+    return LoadedBackend(backend, registry.describe_backend(settings["backend"], backend))
 
 
-def explain(settings: Mapping[str, Any], e: BaseException) -> str:
+def explain_load_failure(settings: Mapping[str, Any], e: BaseException) -> str:
     """Explain in one line why the backend that a first frame names cannot be loaded."""
     if isinstance(e, UopsError):
         return one_line(str(e))
-    return one_line(f"{name_of(settings)}: {INTERRUPT if isinstance(e, KeyboardInterrupt) else describe(e)}")
+    return one_line(f"{backend_name_of(settings)}: {INTERRUPT if isinstance(e, KeyboardInterrupt) else describe_exception(e)}")
 
 
-def _answer(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
-    """Run one case; the frame that reports it."""
-    from uops.backends.arrays import decode, encode_result
+def _run_case(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
+    """Run one case, and return the frame with its outcome."""
+    # late: a backend that does not load needs none of these
+    from uops.backends.arrays import decode_arrays, encode_result
     from uops.spec.errors import Trap, Unsupported
     from uops.spec.ir.text import parse
     from uops.spec.result import Result
@@ -123,56 +123,57 @@ def _answer(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
 
     def report(status: str, message: str = "", header: Any = None, data: bytes = b"") -> bytes:
         seconds = time.perf_counter() - start
-        told = {"status": status, "message": message, "result": header, "seconds": seconds}
-        return pack(told | _applied() | _validated(), data)
+        fields = {"status": status, "message": message, "result": header, "seconds": seconds}
+        return pack_frame(fields | _collect_applied_moves() | _collect_validation_counts(), data)
 
     try:
-        found = backend.run(parse(case["program"]), decode(case["inputs"], body))
-        if not isinstance(found, Result):
-            return report("error", f"the backend gave a {type(found).__name__}, not a Result")
-        return report("ok", "", *encode_result(found))
+        result = backend.run(parse(case["program"]), decode_arrays(case["inputs"], body))
+        if not isinstance(result, Result):
+            return report("error", f"the backend gave a {type(result).__name__}, not a Result")
+        return report("ok", "", *encode_result(result))
     except Trap as e:
         return report("trap", str(e))
     except Unsupported as e:
         return report("unsupported", str(e))
     except Exception as e:
-        return report("error", _describe(e))
+        return report("error", _describe_with_traceback(e))
 
 
-def _applied() -> dict[str, Any]:
-    """The moves of schedules that were drawn for this case, where any were."""
-    forced = sys.modules.get("uops.compiler.passes.optimize.search.random_schedules")
-    found = {} if forced is None else forced.taken()
-    return {"applied": found} if found else {}
+def _collect_applied_moves() -> dict[str, Any]:
+    """Return the counts of random schedule moves of this case, if there are any."""
+    random_schedules = sys.modules.get("uops.compiler.passes.optimize.search.random_schedules")
+    counts = {} if random_schedules is None else random_schedules.take_optop_counts()
+    return {"applied": counts} if counts else {}
 
 
-def _validated() -> dict[str, Any]:
-    """What was proved of this case's kernels, where that was asked for."""
+def _collect_validation_counts() -> dict[str, Any]:
+    """Return the counts of claims proved of this case's kernels, if kernels are validated."""
     launch = sys.modules.get("uops.compiler.validate.launch")
-    found = {} if launch is None else launch.taken()
-    return {"validated": found} if found else {}
+    counts = {} if launch is None else launch.take_validation_counts()
+    return {"validated": counts} if counts else {}
 
 
-def _describe(e: BaseException) -> str:
-    """The exception and where it came from, innermost frames last."""
+def _describe_with_traceback(e: BaseException) -> str:
+    """Describe an exception and the innermost frames that raised it, innermost first."""
     frames = traceback.extract_tb(e.__traceback__)[-4:]
-    places = " < ".join(f"{os.path.basename(f.filename)}:{f.lineno} {f.name}" for f in reversed(frames))
-    return f"{describe(e)} [{one_line(places)}]"
+    locations = " < ".join(f"{os.path.basename(f.filename)}:{f.lineno} {f.name}" for f in reversed(frames))
+    return f"{describe_exception(e)} [{one_line(locations)}]"
 
 
-def offer_to_be_killed() -> None:
-    """Ask the system, when it runs out of memory, to end this process before any that is not foreign code's."""
+def raise_oom_score() -> None:
+    """Ask the system to end this process before others when it runs out of memory."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:
         f.write("1000")
 
 
-def limit(what: int, value: int) -> None:
-    hard = resource.getrlimit(what)[1]
-    resource.setrlimit(what, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+def set_resource_limit(resource_id: int, value: int) -> None:
+    """Lower the soft limit of a resource to `value`, within its hard limit."""
+    hard = resource.getrlimit(resource_id)[1]
+    resource.setrlimit(resource_id, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
-def end_with_parent(parent: int) -> None:
-    """A kernel that never ends would outlive a killed parent: leave when this process has been orphaned."""
+def exit_when_orphaned(parent: int) -> None:
+    """Poll the parent, and exit when this process is orphaned: an endless kernel would outlive a killed parent."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)

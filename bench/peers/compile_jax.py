@@ -11,11 +11,11 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 from jax_peer import TABLE
-from protocol import read
+from protocol import read_operands
 
 
 def main(name, folder):
-    operands = [jnp.asarray(a) for a in read(Path(folder))]
+    operands = [jnp.asarray(a) for a in read_operands(Path(folder))]
     for a in operands:
         a.block_until_ready()
     wall, cpu = time.perf_counter(), time.process_time()

@@ -1,9 +1,9 @@
-"""Processor time that tinygrad's own Python spends on one workload: schedule and code generation, the C compiler left out.
+"""Processor time of tinygrad's own Python on one workload: schedule and code generation, without the C compiler.
 
     DEV=CPU CCACHE=0 PARALLEL=0 python compile_tinygrad.py NAME FOLDER
 
-The operands are those that `protocol.write` left in the folder; the expression is written before the clock starts. One line of
-JSON: seconds of `schedule`, `codegen` and `native`, and the numbers of kernels that are run and compiled.
+The operands are those that `protocol.write_operands` wrote to the folder; the expression is built before the clock starts. The
+output is one line of JSON: seconds of `schedule`, `codegen` and `native`, and the numbers of kernels run and compiled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from protocol import read
+from protocol import read_operands
 from tinygrad import Device, Tensor
 from tinygrad.engine.realize import compile_linear
 from tinygrad_peer import TABLE
@@ -22,8 +22,8 @@ from tinygrad_peer import TABLE
 clock = time.process_time
 
 
-class Native:
-    """The device's compiler, timed: its own process is not in this one's time, but waiting for it and loading it is."""
+class TimedCompiler:
+    """The device's compiler, timed: this process's time has not that of the compiler, but that of waiting for it and loading."""
 
     def __init__(self, compiler):
         self.compile, self.seconds, self.calls = compiler.compile_cached, 0.0, 0
@@ -39,8 +39,8 @@ class Native:
 
 
 def main(name, folder):
-    tensors = [Tensor(a).realize() for a in read(Path(folder))]
-    native = Native(Device[Device.DEFAULT].renderer.compiler)
+    tensors = [Tensor(a).realize() for a in read_operands(Path(folder))]
+    native = TimedCompiler(Device[Device.DEFAULT].renderer.compiler)
     out = TABLE[name](*tensors).contiguous()
     gc.collect()
     gc.disable()

@@ -1,4 +1,4 @@
-"""The workloads as formulas on a library that has NumPy's functions: NumPy itself, and jax.numpy."""
+"""The workloads as formulas on a library with NumPy's functions: NumPy itself, and jax.numpy."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from protocol import seen
-from resnet import Layers, resnet
+from protocol import view_operand
+from resnet import PeerResNetOps, make_resnet
 
 Formula = Callable[..., Any]
 
 
-def encoder(layer: Formula) -> Formula:
-    """Layers of six heads, one after the other; each has six matrices."""
+def stack_encoder_layers(layer: Formula) -> Formula:
+    """Return layers of six heads, one after the other; each has six matrices."""
 
-    def stacked(x: Any, *p: Any) -> Any:
+    def run_layers(x: Any, *p: Any) -> Any:
         for k in range(0, len(p), 6):
             x = layer(x, p[k : k + 6], 6)
         return x
 
-    return stacked
+    return run_layers
 
 
-def formulas(xp: Any, conv: Formula | None = None, pool: Formula | None = None) -> dict[str, Formula]:
-    """By name, functions of a layout and the stored operands. `conv(x, w, stride, padding)` and `pool(x)` are the library's own, if
-    it has them."""
-    convolve = conv or _convolution(xp)
+def build_formulas(xp: Any, conv: Formula | None = None, pool: Formula | None = None) -> dict[str, Formula]:
+    """Return functions of a layout and the stored operands, by name.
+
+    `conv(x, w, stride, padding)` and `pool(x)` are the library's own, if it has them.
+    """
+    convolve = conv or _make_convolution(xp)
 
     def softmax(a: Any) -> Any:
         e = xp.exp(a - a.max(-1, keepdims=True))
@@ -42,7 +44,7 @@ def formulas(xp: Any, conv: Formula | None = None, pool: Formula | None = None) 
     def attention(q: Any, k: Any, v: Any) -> Any:
         return softmax(q @ xp.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])) @ v
 
-    def layer(x: Any, p: tuple[Any, ...], heads: int) -> Any:
+    def encoder_layer(x: Any, p: tuple[Any, ...], heads: int) -> Any:
         batch, sequence, hidden = x.shape
         query, key, value, out, up, down = p
         q, k, v = ((x @ w).reshape(batch, sequence, heads, -1).swapaxes(1, 2) for w in (query, key, value))
@@ -63,20 +65,23 @@ def formulas(xp: Any, conv: Formula | None = None, pool: Formula | None = None) 
         "cumsum":    lambda a: xp.cumsum(a),
         "gather":    lambda table, i: table[i],
         "argmax":    lambda a: a.argmax(1),
-        "encoder":   encoder(layer),
-        "resnet18":  _network(xp, convolve, pool or _pool(xp)),
+        "encoder":   stack_encoder_layers(encoder_layer),
+        "resnet18":  _make_resnet(xp, convolve, pool or _make_max_pool(xp)),
     }
     # fmt: on
     plain |= dict.fromkeys(GEMMS, lambda a, b: a @ b)
-    return {name: _viewed(f) for name, f in plain.items()}
+    return {name: _with_layout(f) for name, f in plain.items()}
 
 
 def _windows(xp: Any, a: Any, kernel: int, stride: int) -> Any:
-    found = xp.lib.stride_tricks.sliding_window_view(a, (kernel, kernel), (2, 3))
-    return found[:, :, ::stride, ::stride]
+    """Return the windows (N, C, oh, ow, k, k)."""
+    windows = xp.lib.stride_tricks.sliding_window_view(a, (kernel, kernel), (2, 3))
+    return windows[:, :, ::stride, ::stride]
 
 
-def _convolution(xp: Any) -> Formula:
+def _make_convolution(xp: Any) -> Formula:
+    """Return a 2-D convolution built from NumPy's functions."""
+
     def conv(x: Any, w: Any, stride: int, padding: int) -> Any:
         padded = xp.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
         return xp.moveaxis(xp.tensordot(_windows(xp, padded, w.shape[-1], stride), w, ([1, 4, 5], [1, 2, 3])), -1, 1)
@@ -84,7 +89,9 @@ def _convolution(xp: Any) -> Formula:
     return conv
 
 
-def _pool(xp: Any) -> Formula:
+def _make_max_pool(xp: Any) -> Formula:
+    """Return a 3x3 max pool with stride 2 and padding 1."""
+
     def pool(x: Any) -> Any:
         padded = xp.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-math.inf)
         return _windows(xp, padded, 3, 2).max((-1, -2))
@@ -92,17 +99,20 @@ def _pool(xp: Any) -> Formula:
     return pool
 
 
-def _network(xp: Any, conv: Formula, pool: Formula) -> Formula:
+def _make_resnet(xp: Any, conv: Formula, pool: Formula) -> Formula:
+    """Return ResNet-18 on the given convolution and pool."""
+
     def norm(a: Any, *p: Any) -> Any:
         weight, bias, mean, var = (v[:, None, None] for v in p)
         return (a - mean) / xp.sqrt(var + 1e-5) * weight + bias
 
     relu, add = lambda a: xp.maximum(a, 0), lambda a, b: a + b
-    return resnet(Layers(conv, norm, relu, add, pool, lambda a, w, b: a.mean((2, 3)) @ w + b))
+    return make_resnet(PeerResNetOps(conv, norm, relu, add, pool, lambda a, w, b: a.mean((2, 3)) @ w + b))
 
 
 GEMMS = ("gemm-256", "gemm-512", "gemm-1024", "gemm-2048", "matvec", "gemm-skinny", "gemm-bf16")
 
 
-def _viewed(f: Formula) -> Formula:
-    return lambda layout, *stored: f(*(seen(a, layout) for a in stored))
+def _with_layout(f: Formula) -> Formula:
+    """Return a formula of a layout and the stored operands."""
+    return lambda layout, *stored: f(*(view_operand(a, layout) for a in stored))

@@ -1,8 +1,9 @@
 """tinygrad's side of `index_expressions.py`: lines of JSON on standard input and output, one answer per line.
 
-`{"do": "version"}`; `{"do": "addresses", "shapes", "text"}` gives the addresses and gates that tinygrad's rangeify makes for a
-program, as rows; `{"do": "simplify", "rows", "with"}` gives the rows after `UOp.simplify`, or ("valid") after that with the rules
-for masks that its rangeify adds.
+- `{"do": "version"}`
+- `{"do": "addresses", "shapes", "text"}`: the addresses and gates that tinygrad's rangeify makes for a program, as rows.
+- `{"do": "simplify", "rows", "with"}`: the rows after `UOp.simplify`, or ("valid") after that with the rules for masks of its
+  rangeify.
 """
 
 from __future__ import annotations
@@ -28,24 +29,25 @@ NAMES = {op: name for name, op in BINARY.items()}
 LEAVES = (Ops.BUFFER, Ops.PARAM, Ops.CONST)
 
 
-def read(rows):
-    """The node of some rows."""
-    made = []
+def read_rows(rows):
+    """Return the node of some rows."""
+    nodes = []
     for row in rows:
         op, src = row[0], row[1:]
         if op == "const":
-            made.append(UOp.const(row[1], dtypes.bool if isinstance(row[1], bool) else dtypes.weakint))
+            nodes.append(UOp.const(row[1], dtypes.bool if isinstance(row[1], bool) else dtypes.weakint))
         elif op == "var":
-            made.append(UOp.variable(*src, param=True))
+            nodes.append(UOp.variable(*src, param=True))
         elif op == "loop":
-            end = made[row[2]]
-            made.append(UOp.range(end.val if end.op is Ops.CONST else end, row[1]))
+            end = nodes[row[2]]
+            nodes.append(UOp.range(end.val if end.op is Ops.CONST else end, row[1]))
         else:
-            made.append(_node(op, [made[k] for k in src]))
-    return made[-1]
+            nodes.append(_make_node(op, [nodes[k] for k in src]))
+    return nodes[-1]
 
 
-def _node(op, s):
+def _make_node(op, s):
+    """Return the node of an op."""
     if op in BINARY:
         return s[0].alu(BINARY[op], s[1])
     return {
@@ -56,75 +58,86 @@ def _node(op, s):
     }[op](*s)
 
 
-def write(root):
-    """The rows of a node."""
-    from expressions import Writer
+def write_rows(root):
+    """Return the rows of a node."""
+    from expressions import ExpressionWriter  # late: found on the path that is inserted above
 
-    out, at = Writer(), {}
+    out, at = ExpressionWriter(), {}
     for u in root.toposort():
         if u.op is Ops.STACK or u.dtype is dtypes.void:  # what a PARAM says of its shape
             continue
         if u.op is Ops.CONST:
-            at[u] = out.row("const", u.val)
+            at[u] = out.add_row("const", u.val)
         elif u.op is Ops.RANGE:
-            at[u] = out.row("loop", u.arg[0], at[u.src[0]])
+            bound, *_ = u.src
+            at[u] = out.add_row("loop", u.arg[0], at[bound])
         elif u.op is Ops.PARAM:
-            at[u] = out.row("var", u.arg.name, u.vmin, u.vmax)
+            at[u] = out.add_row("var", u.arg.name, u.vmin, u.vmax)
         else:
-            src = [at[s] for s in u.src]
-            if u.op is Ops.CMPNE and u.src[0].dtype is dtypes.bool and u.src[1].op is Ops.CONST and u.src[1].val is True:
-                at[u] = out.put("not", src[0])
+            operand, *arguments = u.src
+            is_not = (
+                u.op is Ops.CMPNE and operand.dtype is dtypes.bool and arguments[0].op is Ops.CONST and arguments[0].val is True
+            )
+            if is_not:
+                at[u] = out.add_op("not", at[operand])
             else:
-                at[u] = out.put("where" if u.op is Ops.WHERE else NAMES[u.op], *src)
+                at[u] = out.add_op("where" if u.op is Ops.WHERE else NAMES[u.op], *(at[s] for s in u.src))
     return out.expression(at[root])
 
 
 def simplify(rows, how):
-    u = read(rows)
-    return write(u.simplify() if how == "simplify" else graph_rewrite(u, symbolic + pm_simplify_valid))
+    """Return the rows of the simplified expression, with or without the rules for masks."""
+    u = read_rows(rows)
+    return write_rows(u.simplify() if how == "simplify" else graph_rewrite(u, symbolic + pm_simplify_valid))
 
 
-def addresses(shapes, text):
-    """Rows of the address and, where it is masked, of the gate of every operand, as rangeify has them."""
+def collect_addresses(shapes, text):
+    """Return rows of the address and, if it is masked, of the gate of every operand, as rangeify makes them."""
     t = [Tensor.empty(*shape) for shape in shapes]
     root = eval(text, {"t": t}).uop
     loops = iter(range(1 << 20))
-    pending, seen, found = [(root, tuple(_loop(n, next(loops)) for n in root.shape))], set(), {}
+    pending, seen, expressions = [(root, tuple(_loop(n, next(loops)) for n in root.shape))], set(), {}
     while pending:
         u, rngs = pending.pop()
         if (u, rngs) in seen:
             continue
         seen.add((u, rngs))
         if u.op in GroupOp.Movement:
-            pending.append((u.src[0], apply_movement_op(u.op, u.src[0].shape, u.marg, rngs)))
+            operand, *_ = u.src
+            pending.append((operand, apply_movement_op(u.op, operand.shape, u.marg, rngs)))
         elif u.op is Ops.REDUCE:
-            inner = tuple(_loop(n, next(loops)) for n in u.src[0].shape[: u.arg[1]])
-            pending.append((u.src[0], inner + rngs))
+            operand, *_ = u.src
+            inner = tuple(_loop(n, next(loops)) for n in operand.shape[: u.arg[1]])
+            pending.append((operand, inner + rngs))
         elif u.op is Ops.STACK:
             pending += [(s, rngs[1:]) for s in u.src]
         elif u.op in LEAVES:
             if u.shape and u.op is not Ops.CONST:
-                index = functools.reduce(lambda a, b: a + b, [r * n if n > 1 else r for r, n in zip(rngs, _strides(u.shape))])
+                index = functools.reduce(
+                    lambda a, b: a + b, [r * n if n > 1 else r for r, n in zip(rngs, _row_major_strides(u.shape))]
+                )
                 index = index.simplify()  # masks move outward
                 gate = index.get_valid()
-                found[json.dumps(write(index.get_idx()))] = None
+                expressions[json.dumps(write_rows(index.get_idx()))] = None
                 if gate.op is not Ops.CONST:
-                    found[json.dumps(write(gate))] = None
+                    expressions[json.dumps(write_rows(gate))] = None
         else:
             pending += [(s, broadcast_rngs(u, s, rngs)) for s in u.src if s.dtype is not dtypes.void]
-    return [json.loads(rows) for rows in found]
+    return [json.loads(rows) for rows in expressions]
 
 
 def _loop(n, axis):
+    """Return a loop, or 0 in place of a loop of one iteration."""
     return UOp.range(n, axis) if n > 1 else UOp.const(0, dtypes.weakint)
 
 
-def _strides(shape):
-    found, n = [], 1
+def _row_major_strides(shape):
+    """Return the row-major strides of a shape."""
+    strides, n = [], 1
     for size in reversed(shape):
-        found.append(n)
+        strides.append(n)
         n *= size
-    return found[::-1]
+    return strides[::-1]
 
 
 def main():
@@ -134,7 +147,7 @@ def main():
             if task["do"] == "version":
                 answer = f"tinygrad {metadata.version('tinygrad')}"
             elif task["do"] == "addresses":
-                answer = addresses(task["shapes"], task["text"])
+                answer = collect_addresses(task["shapes"], task["text"])
             else:
                 answer = simplify(task["rows"], task["with"])
             print(json.dumps({"answer": answer}), flush=True)

@@ -6,26 +6,30 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from formulas import formulas
+from formulas import build_formulas
 from protocol import serve
 
 
 def conv(x, w, stride, padding):
+    """Return a 2-D convolution."""
     return jax.lax.conv_general_dilated(x, w, (stride, stride), [(padding, padding)] * 2)
 
 
 def pool(x):
+    """Return a 3x3 max pool with stride 2 and padding 1."""
     return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 3, 3), (1, 1, 2, 2), [(0, 0), (0, 0), (1, 1), (1, 1)])
 
 
-def transposed(layout, a):
+def transpose_contiguous(layout, a):
+    """Return a transposed copy of the operand, which is stored in a layout."""
     return jnp.array(a.T if layout == "plain" else jnp.swapaxes(a, 0, 1).T if layout == "transposed" else a[..., ::2].T)
 
 
-TABLE = formulas(jnp, conv, pool) | {"transpose": transposed}
+TABLE = build_formulas(jnp, conv, pool) | {"transpose": transpose_contiguous}
 
 
 def prepare(name, arrays, layout):
+    """Return a function that runs a workload and waits for its result."""
     on_device = [jnp.asarray(a) for a in arrays]
     f = jax.jit(partial(TABLE[name], layout))
     return lambda: f(*on_device).block_until_ready()

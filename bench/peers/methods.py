@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from formulas import GEMMS, encoder
-from resnet import Layers, resnet
+from formulas import GEMMS, stack_encoder_layers
+from resnet import PeerResNetOps, make_resnet
 
 
 def norm(x):
+    """Return the layer normalization."""
     return x.layernorm()
 
 
-def layer(x, p, heads):
+def encoder_layer(x, p, heads):
+    """Return one layer of the encoder."""
     batch, sequence, hidden = x.shape
     query, key, value, out, up, down = p
     q, k, v = ((x @ w).reshape(batch, sequence, heads, -1).transpose(1, 2) for w in (query, key, value))
@@ -18,8 +20,8 @@ def layer(x, p, heads):
     return norm(x + (x @ up).gelu() @ down)
 
 
-NETWORK = resnet(
-    Layers(
+NETWORK = make_resnet(
+    PeerResNetOps(
         lambda x, w, stride, padding: x.conv2d(w, stride=stride, padding=padding),
         lambda x, weight, bias, mean, var: x.batchnorm(weight, bias, mean, (var + 1e-5).rsqrt()),
         lambda x: x.relu(),
@@ -42,6 +44,6 @@ TABLE = {
     "cumsum": lambda a: a.cumsum(),
     "gather": lambda table, i: table[i],
     "argmax": lambda a: a.argmax(1),
-    "encoder": encoder(layer),
+    "encoder": stack_encoder_layers(encoder_layer),
     "resnet18": NETWORK,
 } | dict.fromkeys(GEMMS, lambda a, b: a @ b)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from formulas import formulas
+from formulas import build_formulas
 from protocol import serve
 
-TABLE = formulas(np)
+TABLE = build_formulas(np)
 
 
 def prepare(name, arrays, layout):
+    """Return a function that runs a workload."""
     f = TABLE[name]
     return lambda: f(layout, *arrays)
 

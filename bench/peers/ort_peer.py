@@ -9,38 +9,43 @@ import onnxruntime
 from formulas import GEMMS
 from onnx import TensorProto, helper
 from protocol import serve
-from resnet import Layers, resnet
+from resnet import PeerResNetOps, make_resnet
 
 TYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64}
 
 
-class Graph:
-    """Nodes and initializers under construction; every method gives the name of a value."""
+class OnnxGraph:
+    """Nodes and initializers under construction. Every method returns the name of a value."""
 
     def __init__(self):
         self.nodes, self.constants = [], []
 
     def __call__(self, op, *inputs, **attributes):
+        """Add a node."""
         name = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
         return name
 
     def ints(self, *values):
+        """Add a vector of int64."""
         name = f"c{len(self.constants)}"
         self.constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
         return name
 
     def number(self, value):
+        """Add a float scalar."""
         name = f"c{len(self.constants)}"
         self.constants.append(helper.make_tensor(name, TensorProto.FLOAT, [], [value]))
         return name
 
     def ones(self, n, value):
+        """Add a vector of n equal floats."""
         name = f"c{len(self.constants)}"
         self.constants.append(helper.make_tensor(name, TensorProto.FLOAT, [n], [value] * n))
         return name
 
-    def seen(self, name, a, layout):
+    def view_operand(self, name, a, layout):
+        """Add the view of an operand that is stored in a layout."""
         if a.dtype.kind != "f" or layout == "plain":
             return name
         if layout == "transposed":
@@ -49,14 +54,17 @@ class Graph:
         return self("Slice", name, self.ints(0), self.ints(a.shape[-1]), self.ints(a.ndim - 1), self.ints(2))
 
     def attention(self, q, k, v, rank, width):
+        """Add scaled dot-product attention."""
         order = [*range(rank - 2), rank - 1, rank - 2]
         scores = self("Mul", self("MatMul", q, self("Transpose", k, perm=order)), self.number(width**-0.5))
         return self("MatMul", self("Softmax", scores, axis=-1), v)
 
     def norm(self, x, n):
+        """Add a layer normalization."""
         return self("LayerNormalization", x, self.ones(n, 1.0), self.ones(n, 0.0), epsilon=1e-5)
 
-    def layer(self, x, p, sequence, hidden, heads):
+    def encoder_layer(self, x, p, sequence, hidden, heads):
+        """Add one layer of the encoder."""
         query, key, value, out, up, down = p
 
         def split(w):
@@ -69,15 +77,17 @@ class Graph:
         grown = self("Gelu", self("MatMul", x, up), approximate="tanh")
         return self.norm(self("Add", x, self("MatMul", grown, down)), hidden)
 
-    def encoder(self, arrays, x, *p):
+    def build_encoder(self, arrays, x, *p):
+        """Add the encoder."""
         _, sequence, hidden = arrays[0].shape
         for k in range(0, len(p), 6):
-            x = self.layer(x, p[k : k + 6], sequence, hidden, 6)
+            x = self.encoder_layer(x, p[k : k + 6], sequence, hidden, 6)
         return x
 
-    def network(self, shapes):
-        return resnet(
-            Layers(
+    def make_resnet(self, shapes):
+        """Return a function that adds ResNet-18."""
+        return make_resnet(
+            PeerResNetOps(
                 lambda x, w, stride, padding: self("Conv", x, w, pads=[padding] * 4, strides=[stride] * 2),
                 lambda x, *p: self("BatchNormalization", x, *p, epsilon=1e-5),
                 lambda x: self("Relu", x),
@@ -106,20 +116,21 @@ TABLE = {
 
 
 def width(a, layout):
-    """The extent of the last axis of the operand that is seen."""
+    """Return the extent of the last axis of the operand's view."""
     return a.shape[-2] if layout == "transposed" and a.ndim > 1 else a.shape[-1] // (2 if layout == "strided" else 1)
 
 
 def prepare(name, arrays, layout):
+    """Return a function that runs a workload in a session."""
     if any(a.dtype.name not in TYPES for a in arrays):
         raise NotImplementedError(f"no {arrays[0].dtype.name} on the CPU")
-    g = Graph()
+    g = OnnxGraph()
     names = [f"x{k}" for k in range(len(arrays))]
-    operands = [g.seen(n, a, layout) for n, a in zip(names, arrays)]
+    operands = [g.view_operand(n, a, layout) for n, a in zip(names, arrays)]
     if name == "encoder":
-        out = g.encoder(arrays, *operands)
+        out = g.build_encoder(arrays, *operands)
     elif name == "resnet18":
-        out = g.network(dict(zip(names, arrays)))(*operands)
+        out = g.make_resnet(dict(zip(names, arrays)))(*operands)
     else:
         out = TABLE[name](g, width(arrays[0], layout), *operands)
     inputs = [helper.make_tensor_value_info(n, TYPES[a.dtype.name], a.shape) for n, a in zip(names, arrays)]

@@ -1,13 +1,17 @@
-"""How the harness talks to one peer: a process per peer, lines of JSON on its standard input and output.
+"""Protocol between the harness and one peer: a process per peer, lines of JSON on its standard input and output.
 
-`serve(prepare, version)` answers three questions: `{"do": "version"}`; `{"do": "prepare", "name", "folder", "layout"}` with the
-processor time of what makes the peer ready, the first call included, whose result goes to `result.npy` in the folder; `{"do":
-"run", "seconds"}` with the wall times of calls. `prepare(name, arrays, layout)` gives a function of no arguments that computes the
-workload once, to its end, and returns what `numpy.asarray` understands. An error is an answer too, so that a peer that lacks a
-workload is shown as such.
+`serve(prepare, version)` answers three requests:
 
-Layouts: the arrays of `transposed` are the workload's, transposed in memory; those of `strided` stand in every second element of
-the last axis of arrays twice as wide. Peers take their own views of them, inside of what is timed.
+- `{"do": "version"}`
+- `{"do": "prepare", "name", "folder", "layout"}`: the processor time to prepare the peer and to call it once. The result goes to
+  `result.npy` in the folder.
+- `{"do": "run", "seconds"}`: the wall times of calls.
+
+`prepare(name, arrays, layout)` returns a function without arguments that computes the workload once, to its end, and returns what
+`numpy.asarray` accepts. An error is an answer too, so that a peer that lacks a workload is shown as such.
+
+Layouts: the arrays of `transposed` are the workload's, transposed in memory. Those of `strided` are every second element of the
+last axis of arrays twice as wide. Peers take their own views of them, inside the timed call.
 """
 
 from __future__ import annotations
@@ -26,8 +30,8 @@ Prepare = Callable[[str, "list[Array]", str], Callable[[], Any]]
 LAYOUTS = ("plain", "transposed", "strided")
 
 
-def stored(a: Array, layout: str) -> Array:
-    """An array in the memory layout that a peer gets; integers and vectors stay as they are under `transposed`."""
+def to_layout(a: Array, layout: str) -> Array:
+    """Return an array in the memory layout that a peer gets; integers and vectors stay as they are under `transposed`."""
     if a.dtype.kind in "iu" or layout == "plain":
         return a
     if layout == "transposed":
@@ -37,50 +41,50 @@ def stored(a: Array, layout: str) -> Array:
     return wide
 
 
-def seen(a: Any, layout: str) -> Any:
-    """The workload's operand in the array of a peer that indexes as NumPy does."""
+def view_operand(a: Any, layout: str) -> Any:
+    """Return the workload's operand as a view of the stored array, by NumPy's indexing."""
     floats = "int" not in str(a.dtype)
     if layout == "transposed" and floats and len(a.shape) > 1:
         return a.swapaxes(-1, -2)
     return a[..., ::2] if layout == "strided" and floats else a
 
 
-def write(folder: Path, arrays: list[Array]) -> None:
-    """Leave the operands where a peer reads them; bfloat16 as its bits."""
+def write_operands(folder: Path, arrays: list[Array]) -> None:
+    """Write the operands where a peer reads them, bfloat16 as its bits."""
     for k, a in enumerate(arrays):
         np.save(folder / f"{k}.npy", a.view(np.uint16) if a.dtype.name == "bfloat16" else a)
     (folder / "dtypes.json").write_text(json.dumps([a.dtype.name for a in arrays]))
 
 
-def read(folder: Path) -> list[Array]:
-    """The operands that `write` left."""
-    found = []
+def read_operands(folder: Path) -> list[Array]:
+    """Return the operands that `write_operands` wrote."""
+    operands = []
     for k, name in enumerate(json.loads((folder / "dtypes.json").read_text())):
         a = np.load(folder / f"{k}.npy")
         if name == "bfloat16":
-            import ml_dtypes
+            import ml_dtypes  # late: a peer's environment may lack it
 
             a = a.view(ml_dtypes.bfloat16)
-        found.append(a)
-    return found
+        operands.append(a)
+    return operands
 
 
 def serve(prepare: Prepare, version: str) -> None:
-    """Answer until the input ends."""
+    """Answer requests until the input ends."""
     out, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no answer
     action: Callable[[], Any] | None = None
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         answer: dict[str, Any]
         try:
-            if asked["do"] == "prepare":
-                folder = Path(asked["folder"])
+            if request["do"] == "prepare":
+                folder = Path(request["folder"])
                 start = time.process_time()
-                action = prepare(asked["name"], read(folder), asked["layout"])
+                action = prepare(request["name"], read_operands(folder), request["layout"])
                 np.save(folder / "result.npy", np.asarray(action()).astype(np.float64))
                 answer = {"first": time.process_time() - start}
-            elif asked["do"] == "run" and action is not None:
-                answer = {"times": times(action, asked["seconds"])}
+            elif request["do"] == "run" and action is not None:
+                answer = {"times": time_calls(action, request["seconds"])}
             else:
                 answer = {"version": version}
         except Exception as e:  # whatever a peer raises is its answer
@@ -88,12 +92,12 @@ def serve(prepare: Prepare, version: str) -> None:
         print(json.dumps(answer), file=out, flush=True)
 
 
-def times(action: Callable[[], Any], seconds: float) -> list[float]:
-    """Wall times of calls, as many as fit into `seconds`, two at least."""
-    found: list[float] = []
+def time_calls(action: Callable[[], Any], seconds: float) -> list[float]:
+    """Return the wall times of calls, as many as fit into `seconds`, two at least."""
+    times: list[float] = []
     end = time.perf_counter() + seconds
-    while len(found) < 2 or time.perf_counter() < end:
+    while len(times) < 2 or time.perf_counter() < end:
         start = time.perf_counter()
         action()
-        found.append(time.perf_counter() - start)
-    return found
+        times.append(time.perf_counter() - start)
+    return times

@@ -1,8 +1,9 @@
-"""tinygrad's side of `random_tinygrad.py`: one expression per line of JSON on standard input, and what became of it.
+"""tinygrad's side of `random_tinygrad.py`: one expression per line of JSON on standard input, and the verdict on its
+simplification.
 
-An expression is a list of rows, sources first: `["in", k, dtype]`, `["const", value, dtype]`, `["cast", row, dtype]`, and
-`[op, row, ...]`. With it come values for its inputs. Both the expression and what `UOp.simplify` makes of it are evaluated by
-tinygrad's own `exec_alu`, node by node; a constant out of its dtype's range counts as the value that it wraps to.
+An expression is a list of rows, sources first: `["in", k, dtype]`, `["const", value, dtype]`, `["cast", row, dtype]`, and `[op,
+row, ...]`, with values for its inputs. tinygrad's own `exec_alu` evaluates the expression and its `UOp.simplify`, node by node. A
+constant out of its dtype's range counts as the value that it wraps to.
 """
 
 import json
@@ -35,46 +36,49 @@ MAKE = {
 }
 
 
-def read(rows):
-    made, inputs = [], {}
+def read_rows(rows):
+    """Return the node of some rows, and its inputs by number."""
+    nodes, inputs = [], {}
     for op, *src in rows:
         if op == "in":
             d = DTYPES[src[1]]
-            made.append(UOp.variable(f"x{src[0]}", int(d.min), int(d.max), d, param=True))
-            inputs[src[0]] = made[-1]
+            nodes.append(UOp.variable(f"x{src[0]}", int(d.min), int(d.max), d, param=True))
+            inputs[src[0]] = nodes[-1]
         elif op == "const":
-            made.append(UOp.const(src[0], DTYPES[src[1]]))
+            nodes.append(UOp.const(src[0], DTYPES[src[1]]))
         elif op == "cast":
-            made.append(made[src[0]].cast(DTYPES[src[1]]))
+            nodes.append(nodes[src[0]].cast(DTYPES[src[1]]))
         else:
-            made.append(MAKE[op](*(made[k] for k in src)))
-    return made[-1], inputs
+            nodes.append(MAKE[op](*(nodes[k] for k in src)))
+    return nodes[-1], inputs
 
 
-def value(root, leaves):
-    found = dict(leaves)
+def evaluate_root(root, leaves):
+    """Evaluate a node with tinygrad's own `exec_alu`."""
+    values = dict(leaves)
     for u in root.toposort():
-        if u in found or u.dtype is dtypes.void:
+        if u in values or u.dtype is dtypes.void:
             continue
         if u.op is Ops.CONST:
-            found[u] = exec_alu(Ops.ADD, u.dtype, (u.val, 0)) if u.dtype is not dtypes.bool else u.val
+            values[u] = exec_alu(Ops.ADD, u.dtype, (u.val, 0)) if u.dtype is not dtypes.bool else u.val
         elif u.op is Ops.CAST:
-            found[u] = (
-                u.dtype.const(found[u.src[0]]) if u.dtype is dtypes.bool else exec_alu(Ops.ADD, u.dtype, (found[u.src[0]], 0))
-            )
+            (operand,) = u.src
+            x = values[operand]
+            values[u] = u.dtype.const(x) if u.dtype is dtypes.bool else exec_alu(Ops.ADD, u.dtype, (x, 0))
         elif u.op in GroupOp.ALU:
-            found[u] = exec_alu(u.op, u.dtype, tuple(found[s] for s in u.src))
-    return found[root]
+            values[u] = exec_alu(u.op, u.dtype, tuple(values[s] for s in u.src))
+    return values[root]
 
 
-def answer(task):
+def check_simplification(task):
+    """Return whether `simplify` changes an expression, and the first point at which its value differs."""
     if task == "version":
         return f"tinygrad {metadata.version('tinygrad')}"
-    root, inputs = read(task["rows"])
+    root, inputs = read_rows(task["rows"])
     after = root.simplify()
     for values in task["values"]:
         leaves = {inputs[int(k)]: v for k, v in values.items()}
-        before_is, after_is = (value(u, leaves) for u in (root, after))
+        before_is, after_is = (evaluate_root(u, leaves) for u in (root, after))
         if before_is != after_is:
             at = {u.arg.name: leaves[u] for u in leaves}
             return {
@@ -92,7 +96,7 @@ def answer(task):
 def main():
     for line in sys.stdin:
         try:
-            print(json.dumps({"answer": answer(json.loads(line))}), flush=True)
+            print(json.dumps({"answer": check_simplification(json.loads(line))}), flush=True)
         except Exception as e:
             print(json.dumps({"error": f"{type(e).__name__}: {e}"[:200]}), flush=True)
 

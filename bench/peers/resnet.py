@@ -1,4 +1,4 @@
-"""ResNet-18 over five functions of a library, on parameters in the order in which `workloads.py` makes them."""
+"""ResNet-18 over a few functions of a library, on parameters in the order in which `workloads.py` makes them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
-class Layers(NamedTuple):
-    """`conv(x, w, stride, padding)`, `norm(x, weight, bias, mean, var)`, `relu(x)`, `add(x, y)`, `pool(x)` (3x3, stride 2, padding
-    1), `head(x, w, b)` (mean over the image, then a dense layer), and the extent of a kernel."""
+class PeerResNetOps(NamedTuple):
+    """The functions of a library from which ResNet-18 is built.
+
+    `conv(x, w, stride, padding)`, `norm(x, weight, bias, mean, var)`, `relu(x)`, `add(x, y)`, `pool(x)` (3x3, stride 2, padding
+    1), `head(x, w, b)` (mean over the image, then a dense layer), and the extent of a kernel.
+    """
 
     conv: Callable[..., Any]
     norm: Callable[..., Any]
@@ -19,10 +22,10 @@ class Layers(NamedTuple):
     extent: Callable[[Any], int] = lambda w: int(w.shape[-1])
 
 
-def resnet(f: Layers) -> Callable[..., Any]:
-    """The network on (x, *parameters)."""
+def make_resnet(f: PeerResNetOps) -> Callable[..., Any]:
+    """Return the network as a function of (x, *parameters)."""
 
-    def network(x: Any, *parameters: Any) -> Any:
+    def run_network(x: Any, *parameters: Any) -> Any:
         rest = iter(parameters)
 
         def conv() -> tuple[Any, ...]:
@@ -40,4 +43,4 @@ def resnet(f: Layers) -> Callable[..., Any]:
                 x = f.relu(f.add(y, run(x, conv(), stride) if stride > 1 else x))
         return f.head(x, next(rest), next(rest))
 
-    return network
+    return run_network

@@ -7,24 +7,27 @@ import os
 import numpy as np
 import torch
 import torch.nn.functional as F
-from formulas import GEMMS, encoder
+from formulas import GEMMS, stack_encoder_layers
 from protocol import serve
-from resnet import Layers, resnet
+from resnet import PeerResNetOps, make_resnet
 
 torch.set_num_threads(int(os.environ["BENCH_THREADS"]))
 
 
 def tensor(a):
+    """Return a tensor on an array's memory."""
     return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16) if a.dtype.name == "bfloat16" else torch.from_numpy(a)
 
 
-def seen(a, layout):
+def view_operand(a, layout):
+    """Return the workload's operand as a view of the stored one."""
     if layout == "transposed" and a.is_floating_point() and a.dim() > 1:
         return a.mT
     return a[..., ::2] if layout == "strided" and a.is_floating_point() else a
 
 
-def layer(x, p, heads):
+def encoder_layer(x, p, heads):
+    """Return one layer of the encoder."""
     batch, sequence, hidden = x.shape
     query, key, value, out, up, down = p
     q, k, v = ((x @ w).view(batch, sequence, heads, -1).transpose(1, 2) for w in (query, key, value))
@@ -33,8 +36,8 @@ def layer(x, p, heads):
     return F.layer_norm(x + F.gelu(x @ up, approximate="tanh") @ down, (hidden,))
 
 
-NETWORK = resnet(
-    Layers(
+NETWORK = make_resnet(
+    PeerResNetOps(
         lambda x, w, stride, padding: F.conv2d(x, w, stride=stride, padding=padding),
         lambda x, weight, bias, mean, var: F.batch_norm(x, mean, var, weight, bias),
         F.relu,
@@ -57,13 +60,13 @@ TABLE = {
     "cumsum": lambda a: a.cumsum(0),
     "gather": lambda table, i: table[i],
     "argmax": lambda a: a.argmax(1),
-    "encoder": encoder(layer),
+    "encoder": stack_encoder_layers(encoder_layer),
     "resnet18": NETWORK,
 } | dict.fromkeys(GEMMS, torch.matmul)
 
 
-class Result:
-    """What NumPy takes for an array; bfloat16 is none to torch's own conversion."""
+class TorchResult:
+    """A result that NumPy accepts as an array; torch itself does not convert bfloat16."""
 
     def __init__(self, t):
         self.t = t
@@ -73,11 +76,12 @@ class Result:
 
 
 def prepare(name, arrays, layout):
+    """Return a function that runs a workload."""
     tensors = [tensor(a) for a in arrays]
 
     def action():
         with torch.inference_mode():
-            return Result(TABLE[name](*(seen(t, layout) for t in tensors)))
+            return TorchResult(TABLE[name](*(view_operand(t, layout) for t in tensors)))
 
     return action
 

@@ -1,4 +1,4 @@
-"""uops itself, through the same door as the peers: each workload compiled once, called by position."""
+"""uops itself, by the protocol of the peers: each workload is compiled once and called by position."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from uops.compiler.tensor.realize import capture
 BACKEND = os.environ.get("BENCH_BACKEND", "llvm")
 
 
-def seen(t, layout):
+def view_operand(t, layout):
+    """Return the workload's operand as a view of the stored one."""
     if layout == "transposed" and t.dtype.is_float and t.ndim > 1:
         return t.transpose(-1, -2)
     return t[..., ::2] if layout == "strided" and t.dtype.is_float else t
 
 
 def prepare(name, arrays, layout):
+    """Return a function that runs a compiled workload."""
     tensors = [Tensor.from_numpy(a) for a in arrays]
-    graph, inputs = capture(TABLE[name](*(seen(t, layout) for t in tensors)))
+    graph, inputs = capture(TABLE[name](*(view_operand(t, layout) for t in tensors)))
     program = uops.compile(graph, backend=BACKEND)
     operands = [inputs[key] for key in program.keys]
     return lambda: program.function(*operands)

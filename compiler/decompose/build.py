@@ -1,8 +1,8 @@
-"""A typed expression over UOps, for writing numerical code as graphs.
+"""Typed expressions over UOps, for writing numerical code as graphs.
 
-`E` holds a node with its dtype and shape, so that constants get the operand's dtype and shape without deriving either again.
-Operators build primitive nodes: `+ - * / & | ^ << >>`, `<` and `fma`. Nothing is checked or simplified here: the verifier judges,
-and identical subexpressions are one node by interning. A Python number beside an `E` is a constant of its dtype, replicated to
+`Expr` holds a node with its dtype and shape, so that constants get both from their operand and nothing is derived again.
+Operators build primitive nodes: `+ - * / & | ^ << >>`, `<` and `fma`. Nothing is checked or simplified here: the verifier checks,
+and interning makes identical subexpressions one node. A Python number beside an `Expr` is a constant of its dtype, replicated to
 its shape by Stack.
 """
 
@@ -23,16 +23,17 @@ from uops.spec.ir.ops import Op
 Shape = tuple[int, ...]
 Number = bool | int | float
 
-#: The unsigned and signed integers of a float's width.
+#: float dtype -> the unsigned integer of its width
 BITS = {
     dt.fp8e4m3: dt.uint8, dt.fp8e5m2: dt.uint8, dt.float16: dt.uint16, dt.bfloat16: dt.uint16,
     dt.float32: dt.uint32, dt.float64: dt.uint64,
 }  # fmt: skip
+#: unsigned integer -> the signed integer of its width
 SIGNED = {dt.uint8: dt.int8, dt.uint16: dt.int16, dt.uint32: dt.int32, dt.uint64: dt.int64}
 
 
-class E:
-    """One expression; immutable. `E.of(u)` wraps a node, `.u` unwraps it."""
+class Expr:
+    """An immutable expression: `Expr.of(u)` wraps a node, `.u` unwraps it."""
 
     __slots__ = ("dtype", "shape", "u")
 
@@ -42,132 +43,146 @@ class E:
         self.shape = shape
 
     @classmethod
-    def of(cls, u: UOp) -> E:
+    def of(cls, u: UOp) -> Expr:
+        """Return the expression of a node."""
         return cls(u, u.dtype, u.shape)
 
-    def const(self, value: Number, dtype: DType | None = None) -> E:
-        """A constant in this expression's shape, and dtype unless one is given. The value must be representable (R23)."""
+    def const(self, value: Number, dtype: DType | None = None) -> Expr:
+        """Return a constant in this expression's shape, and in its dtype unless one is given.
+
+        The value must be representable (R23).
+        """
         d = self.dtype if dtype is None else dtype
-        return E(constant(value, d, self.shape), d, self.shape)
+        return Expr(splat_constant(value, d, self.shape), d, self.shape)
 
-    def _lift(self, other: E | Number) -> UOp:
-        return other.u if isinstance(other, E) else constant(other, self.dtype, self.shape)
+    def _to_node(self, other: Expr | Number) -> UOp:
+        return other.u if isinstance(other, Expr) else splat_constant(other, self.dtype, self.shape)
 
-    def _same(self, op: Op, *operands: E | Number) -> E:
-        return E(UOp(op, (self.u, *map(self._lift, operands))), self.dtype, self.shape)
+    def _build(self, op: Op, *operands: Expr | Number) -> Expr:
+        """Build a node of this dtype and shape, with this expression as its first operand."""
+        return Expr(UOp(op, (self.u, *map(self._to_node, operands))), self.dtype, self.shape)
 
-    def _compare(self, op: Op, other: E | Number) -> E:
-        return E(UOp(op, (self.u, self._lift(other))), dt.bool_, self.shape)
+    def _build_comparison(self, op: Op, other: Expr | Number) -> Expr:
+        return Expr(UOp(op, (self.u, self._to_node(other))), dt.bool_, self.shape)
 
-    def __add__(self, other: E | Number) -> E:
-        return self._same(Op.ADD, other)
+    def __add__(self, other: Expr | Number) -> Expr:
+        return self._build(Op.ADD, other)
 
-    def __sub__(self, other: E | Number) -> E:
-        return self._same(Op.SUB, other)
+    def __sub__(self, other: Expr | Number) -> Expr:
+        return self._build(Op.SUB, other)
 
-    def __mul__(self, other: E | Number) -> E:
-        return self._same(Op.MUL, other)
+    def __mul__(self, other: Expr | Number) -> Expr:
+        return self._build(Op.MUL, other)
 
-    def __truediv__(self, other: E | Number) -> E:
-        return self._same(Op.DIV, other)
+    def __truediv__(self, other: Expr | Number) -> Expr:
+        return self._build(Op.DIV, other)
 
-    def __and__(self, other: E | Number) -> E:
-        return self._same(Op.AND, other)
+    def __and__(self, other: Expr | Number) -> Expr:
+        return self._build(Op.AND, other)
 
-    def __or__(self, other: E | Number) -> E:
-        return self._same(Op.OR, other)
+    def __or__(self, other: Expr | Number) -> Expr:
+        return self._build(Op.OR, other)
 
-    def __xor__(self, other: E | Number) -> E:
-        return self._same(Op.XOR, other)
+    def __xor__(self, other: Expr | Number) -> Expr:
+        return self._build(Op.XOR, other)
 
-    def __lshift__(self, other: E | int) -> E:
-        return self._same(Op.SHL, other)
+    def __lshift__(self, other: Expr | int) -> Expr:
+        return self._build(Op.SHL, other)
 
-    def __rshift__(self, other: E | int) -> E:
-        return self._same(Op.SHR, other)
+    def __rshift__(self, other: Expr | int) -> Expr:
+        return self._build(Op.SHR, other)
 
-    def __neg__(self) -> E:
-        return self._same(Op.NEG)
+    def __neg__(self) -> Expr:
+        return self._build(Op.NEG)
 
-    def __lt__(self, other: E | Number) -> E:
-        return self._compare(Op.CMPLT, other)
+    def __lt__(self, other: Expr | Number) -> Expr:
+        return self._build_comparison(Op.CMPLT, other)
 
-    def __gt__(self, other: E | Number) -> E:
-        return E(UOp(Op.CMPLT, (self._lift(other), self.u)), dt.bool_, self.shape)
+    def __gt__(self, other: Expr | Number) -> Expr:
+        return Expr(UOp(Op.CMPLT, (self._to_node(other), self.u)), dt.bool_, self.shape)
 
-    def ne(self, other: E | Number) -> E:
-        return self._compare(Op.CMPNE, other)
+    def ne(self, other: Expr | Number) -> Expr:
+        """Return CmpNe with another expression."""
+        return self._build_comparison(Op.CMPNE, other)
 
-    def eq(self, other: E | Number) -> E:
-        return self._compare(Op.CMPEQ, other)
+    def eq(self, other: Expr | Number) -> Expr:
+        """Return CmpEq with another expression."""
+        return self._build_comparison(Op.CMPEQ, other)
 
-    def fma(self, b: E | Number, c: E | Number) -> E:
-        """self * b + c, one rounding."""
-        return self._same(Op.MULACC, b, c)
+    def fma(self, b: Expr | Number, c: Expr | Number) -> Expr:
+        """Return self * b + c with one rounding."""
+        return self._build(Op.MULACC, b, c)
 
-    def maximum(self, other: E | Number) -> E:
-        return self._same(Op.MAX, other)
+    def maximum(self, other: Expr | Number) -> Expr:
+        """Return Max with another expression."""
+        return self._build(Op.MAX, other)
 
-    def trunc(self) -> E:
-        return self._same(Op.TRUNC)
+    def trunc(self) -> Expr:
+        """Return Trunc of this expression."""
+        return self._build(Op.TRUNC)
 
-    def recip(self) -> E:
-        return self._same(Op.RECIP)
+    def recip(self) -> Expr:
+        """Return Recip of this expression."""
+        return self._build(Op.RECIP)
 
-    def cast(self, dtype: DType) -> E:
-        """A Cast node; this expression when it has the dtype."""
-        return self if dtype is self.dtype else E(UOp(Op.CAST, (self.u,), CastArg(dtype)), dtype, self.shape)
+    def cast(self, dtype: DType) -> Expr:
+        """Return a Cast, or this expression if it has the dtype."""
+        return self if dtype is self.dtype else Expr(UOp(Op.CAST, (self.u,), CastArg(dtype)), dtype, self.shape)
 
-    def bitcast(self, dtype: DType) -> E:
-        return self if dtype is self.dtype else E(UOp(Op.BITCAST, (self.u,), BitcastArg(dtype)), dtype, self.shape)
+    def bitcast(self, dtype: DType) -> Expr:
+        """Return a Bitcast, or this expression if it has the dtype."""
+        return self if dtype is self.dtype else Expr(UOp(Op.BITCAST, (self.u,), BitcastArg(dtype)), dtype, self.shape)
 
-    def bits(self) -> E:
-        """A float's bits in the unsigned integer of its width."""
+    def bits(self) -> Expr:
+        """Return a float's bits in the unsigned integer of its width."""
         return self.bitcast(BITS[self.dtype])
 
 
-def constant(value: Number, dtype: DType, shape: Shape = ()) -> UOp:
-    """A Const, or for a vector shape the Stack of its copies."""
-    u = _scalar(value, dtype, value == 0 and math.copysign(1.0, value) < 0)
+def splat_constant(value: Number, dtype: DType, shape: Shape = ()) -> UOp:
+    """Return a Const, or for a vector shape the Stack of its copies."""
+    u = _cached_const(value, dtype, value == 0 and math.copysign(1.0, value) < 0)
     for extent in reversed(shape):
         u = UOp(Op.STACK, (u,) * extent)
     return u
 
 
 @lru_cache(maxsize=4096)
-def _scalar(value: Number, dtype: DType, minus_zero: bool) -> UOp:
-    """The Const. Numbers that are equal as keys are one number of the dtype, but for -0.0, which `minus_zero` tells from 0.0."""
+def _cached_const(value: Number, dtype: DType, minus_zero: bool) -> UOp:
+    """Return the Const of a value.
+
+    Numbers that are equal as keys are one number of the dtype, but for -0.0, which `minus_zero` tells from 0.0.
+    """
     return const(value, dtype)
 
 
-def where(condition: E, a: E | Number, b: E | Number) -> E:
-    """a where the bool `condition` is true, else b; at most one of them a number."""
-    like = a if isinstance(a, E) else b
-    assert isinstance(like, E)
-    return E(UOp(Op.WHERE, (condition.u, like._lift(a), like._lift(b))), like.dtype, condition.shape)
+def where(condition: Expr, a: Expr | Number, b: Expr | Number) -> Expr:
+    """Return `a` where the bool `condition` is true, else `b`; at most one of them is a number."""
+    like = a if isinstance(a, Expr) else b
+    assert isinstance(like, Expr)
+    return Expr(UOp(Op.WHERE, (condition.u, like._to_node(a), like._to_node(b))), like.dtype, condition.shape)
 
 
-def pick(condition: E, a: Number, b: Number, dtype: DType) -> E:
-    """A choice of two constants."""
+def select_constants(condition: Expr, a: Number, b: Number, dtype: DType) -> Expr:
+    """Return a choice of two constants of a dtype."""
     return where(condition, condition.const(a, dtype), condition.const(b, dtype))
 
 
-def horner(x: E, coefficients: Sequence[float]) -> E:
-    """sum coefficients[k] * x^k by fused steps, highest first; at least two coefficients."""
-    *low, c1, c0 = coefficients
-    acc = x.fma(c0, c1)
-    for c in reversed(low):
-        acc = acc.fma(x, c)
-    return acc
+def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
+    """Return sum coefficients[k] * x^k by fused steps, highest first; there are at least two coefficients."""
+    *rest, second, highest = coefficients
+    total = x.fma(highest, second)
+    for c in reversed(rest):
+        total = total.fma(x, c)
+    return total
 
 
-def clamp(x: E, lo: Number, hi: Number) -> E:
-    """x between the bounds; a NaN stays (a plain compare-and-select, which Max is not on every target)."""
+def clamp(x: Expr, lo: Number, hi: Number) -> Expr:
+    """Return x between the bounds; a NaN stays, as compare and select pass it on (Max does not on every target)."""
     x = where(x < lo, lo, x)
     return where(x > hi, hi, x)
 
 
-def bits_of(value: float, dtype: DType) -> int:
-    """The bit pattern of a float32 or float64 value."""
+def float_bits(value: float, dtype: DType) -> int:
+    """Return the bit pattern of a float32 or float64 value."""
     code, word = ("<f", "<I") if dtype is dt.float32 else ("<d", "<Q")
     return int(struct.unpack(word, struct.pack(code, value))[0])

@@ -1,11 +1,11 @@
-"""Exp2, Log2, Sin and Pow of float32 and float64: which graph replaces which node."""
+"""Exp2, Log2, Sin and Pow of float32 and float64: the graph that replaces each node."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 
-from uops.compiler.decompose.build import E
+from uops.compiler.decompose.build import Expr
 from uops.compiler.decompose.exp2 import exp2
 from uops.compiler.decompose.log2 import log2
 from uops.compiler.decompose.pow import pow_
@@ -15,23 +15,23 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def _bound(x: UOp) -> float:
-    """A limit of |x| for every finite x: from its interval, or from the small float that it was."""
+def _magnitude_bound(x: UOp) -> float:
+    """Return a bound of |x| for every finite x: of its interval, or of the small float that was cast to it."""
     interval = x.min_max
     bound = math.inf if interval is None else max(-float(interval[0]), float(interval[1]))
-    source = x.src[0].dtype if x.op is Op.CAST else x.dtype
-    return min(bound, source.max_finite) if source.is_float else bound
+    dtype = x.operand.dtype if x.op is Op.CAST else x.dtype
+    return min(bound, dtype.max_finite) if dtype.is_float else bound
 
 
-#: op -> the graph of its primitive ops from the lowered operands (float32 or float64), and the node's own sources for their bounds.
-WIDE_RULES: dict[Op, Callable[[Sequence[E], Sequence[UOp]], E]] = {
+#: op -> its graph of primitive ops, from lowered operands (float32 or float64) and the node's own sources, which give bounds
+WIDE_RULES: dict[Op, Callable[[Sequence[Expr], Sequence[UOp]], Expr]] = {
     Op.EXP2: lambda x, _: exp2(x[0]),
     Op.LOG2: lambda x, _: log2(x[0]),
-    Op.SIN: lambda x, src: sin(x[0], _bound(src[0])),
+    Op.SIN: lambda x, src: sin(x[0], _magnitude_bound(src[0])),
     Op.POW: lambda x, _: pow_(x[0], x[1]),
 }
 
 
 def is_elementary(u: UOp) -> bool:
-    """Whether `u` is one of `WIDE_RULES` in float32 or float64."""
-    return u.op in WIDE_RULES and u.src[0].dtype in (dt.float32, dt.float64)
+    """Return True if `u` is one of `WIDE_RULES` in float32 or float64."""
+    return u.op in WIDE_RULES and u.dtype in (dt.float32, dt.float64)

@@ -1,41 +1,42 @@
-"""`decompose` for one node, and `lower` for a whole elementwise graph on targets without small floats."""
+"""Decomposition of one node, and lowering of a whole elementwise graph for targets without small floats."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from uops.compiler.decompose.build import E, constant
-from uops.compiler.decompose.casts import NATIVE, lower_cast, storage
+from uops.compiler.decompose.build import Expr, splat_constant
+from uops.compiler.decompose.casts import NATIVE, lower_cast, lowered_dtype
 from uops.compiler.decompose.elementary import WIDE_RULES, is_elementary
-from uops.compiler.decompose.narrow import SMALL, encode
-from uops.compiler.decompose.small import SMALL_RULES, Site, is_small
+from uops.compiler.decompose.narrow import SMALL, encode_small_float
+from uops.compiler.decompose.small import SMALL_RULES, SmallFloatNode, is_small
 from uops.spec.ir.args import BitcastArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
-_EVERY = NATIVE | frozenset(SMALL)
+#: The dtypes of a target that has every small float.
+_ALL_DTYPES = NATIVE | frozenset(SMALL)
 
 
-def decompose(u: UOp) -> UOp:
-    """A graph of primitive ops over `u.src` with the value of `u` (R16 to R20), or `u` where it is primitive already.
+def decompose_node(u: UOp) -> UOp:
+    """Return a graph of primitive ops over `u.src` with the value of `u` (R16 to R20), or `u` itself if it is primitive.
 
-    Takes: one elementwise node; sources of any shape of integers, () or vectors. Gives: for Exp2, Log2, Sin, Pow in float32 and
-    float64, primitive ops of those dtypes, bool and the machine integers. For small floats (float16, bfloat16, fp8) and every
-    arithmetic op or comparison: the same between Casts to float32 and from it, and Bitcasts; `lower_cast` lowers those Casts.
-    Spec: Elementwise, Decomposed.
+    Takes: one elementwise node, whose sources are of shape () or vectors. Gives: for Exp2, Log2, Sin and Pow in float32 and
+    float64, primitive ops of those dtypes, bool and the machine integers. For arithmetic ops and comparisons on small floats
+    (float16, bfloat16, fp8): the same between Bitcasts and Casts to and from float32, which `lower_cast` lowers. Spec:
+    Elementwise, Decomposed.
     """
     if is_small(u):
-        return SMALL_RULES[u.op](Site(u, u.src, _EVERY)).u
-    return WIDE_RULES[u.op]([E.of(s) for s in u.src], u.src).u if is_elementary(u) else u
+        return SMALL_RULES[u.op](SmallFloatNode(u, u.src, _ALL_DTYPES)).u
+    return WIDE_RULES[u.op]([Expr.of(s) for s in u.src], u.src).u if is_elementary(u) else u
 
 
-def lower(roots: Sequence[UOp], leaves: Mapping[UOp, UOp], native: frozenset[DType] = NATIVE) -> list[UOp]:
-    """`roots` rewritten to primitive ops, a small float outside `native` being the unsigned integer of its bits.
+def lower_elementwise(roots: Sequence[UOp], leaves: Mapping[UOp, UOp], native: frozenset[DType] = NATIVE) -> list[UOp]:
+    """Return `roots` in primitive ops, where a small float outside `native` is the unsigned integer of its bits.
 
-    Takes: elementwise nodes, constants and Stacks over `leaves`, each of which is replaced by its lowered value, of dtype
-    `storage(leaf.dtype, native)`. Gives: one lowered node for each root. Every other source of the graph must be among the leaves
-    if its dtype is lowered.
+    Takes: elementwise nodes, constants and Stacks over `leaves`. Each leaf is replaced by its lowered value, of dtype
+    `lowered_dtype(leaf.dtype, native)`. Gives: one lowered node for each root. Every other source of the graph must be among the
+    leaves if its dtype is lowered.
     """
     done: dict[UOp, UOp] = dict(leaves)
     for u in toposort(*roots, gate=lambda n: n not in done):
@@ -45,31 +46,34 @@ def lower(roots: Sequence[UOp], leaves: Mapping[UOp, UOp], native: frozenset[DTy
 
 
 def _lower_node(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
-    """`u` over its lowered sources. Where, Stack and the markers keep a small float's bits as they are."""
+    """Return `u` over its lowered sources; Where, Stack and the markers keep a small float's bits."""
     rule = _RULES.get(u.op)
     if rule is not None:
         return rule(u, src, native)
     if is_small(u):
-        return SMALL_RULES[u.op](Site(u, src, native)).u
+        return SMALL_RULES[u.op](SmallFloatNode(u, src, native)).u
     if is_elementary(u):
-        return WIDE_RULES[u.op]([E.of(s) for s in src], u.src).u
+        return WIDE_RULES[u.op]([Expr.of(s) for s in src], u.src).u
     return u if src == u.src else u.replace(src=src)
 
 
 def _lower_const(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
     d = u.dtype
-    return u if d in native or d not in SMALL else constant(encode(u.const, d), storage(d, native))
+    return u if d in native or d not in SMALL else splat_constant(encode_small_float(u.const, d), lowered_dtype(d, native))
 
 
 def _lower_cast(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
-    return lower_cast(src[0], u.src[0].dtype, u.dtype, native)
+    (operand,) = src
+    return lower_cast(operand, u.operand.dtype, u.dtype, native)
 
 
 def _lower_bitcast(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
-    target = storage(u.dtype, native) if u.dtype in SMALL else u.dtype
-    return src[0] if src[0].dtype is target else UOp(Op.BITCAST, src, BitcastArg(target))
+    (operand,) = src
+    target = lowered_dtype(u.dtype, native) if u.dtype in SMALL else u.dtype
+    return operand if operand.dtype is target else UOp(Op.BITCAST, src, BitcastArg(target))
 
 
+#: op -> its lowering, of the node, its lowered sources and the native dtypes
 _RULES: dict[Op, Callable[[UOp, tuple[UOp, ...], frozenset[DType]], UOp]] = {
     Op.CONST: _lower_const,
     Op.CAST: _lower_cast,

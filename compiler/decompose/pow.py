@@ -1,11 +1,11 @@
 """Pow of float32 and float64 as a graph: |x|^y = 2^(y * log2|x|), then the sign, then the special cases of IEEE 754 (R18).
 
-Zeros and infinities of either operand need no cases of their own: log2 of them is an infinity, y is clamped to a size at which
-any |x| != 1 already overflows or underflows, and the clamped exponent gives inf or zero. What remains is 0 * inf (y = 0, answered
-first), NaN for a finite negative base with a non-integral exponent, and the sign.
+Zeros and infinities need no cases of their own. Their log2 is an infinity, y is clamped to a size at which any |x| != 1 already
+overflows or underflows, and the clamped exponent gives inf or zero. What remains is 0 * inf (y = 0, which is decided first), NaN
+for a finite negative base with a non-integral exponent, and the sign.
 
-float32 works in float64 with short polynomials (relative error below 2^-27 before the rounding). float64 carries log2|x|, its
-product with y and 2^t as unevaluated sums of two doubles.
+float32 works in float64 with short polynomials: the relative error is below 2^-27 before the rounding. float64 carries log2|x|,
+its product with y and 2^t as unevaluated sums of two doubles.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from __future__ import annotations
 import math
 
 from uops.compiler.decompose import coefficients as k
-from uops.compiler.decompose.build import E, clamp, horner, pick, where
-from uops.compiler.decompose.doubles import Pair, fast_add, fast_two_sum, multiply, two_product
-from uops.compiler.decompose.exp2 import split_scale
-from uops.compiler.decompose.log2 import split
+from uops.compiler.decompose.build import Expr, clamp, horner, select_constants, where
+from uops.compiler.decompose.doubles import Pair, fast_add_pair, fast_two_sum, multiply_pairs, two_product
+from uops.compiler.decompose.exp2 import split_power_of_two
+from uops.compiler.decompose.log2 import split_exponent
 from uops.spec.ir import dtypes as dt
 
+#: The sign bit of a float64.
 _SIGN = 1 << 63
+#: A float64 whose sum with a small number has that number, rounded to an integer, in its low bits.
 _MAGIC = 1.5 * 2.0**52
 
 
-def pow_(x: E, y: E) -> E:
-    """x^y for two float32 or two float64 within 2 ulp (R18)."""
+def pow_(x: Expr, y: Expr) -> Expr:
+    """Return x^y for two float32 or two float64, within 2 ulp (R18)."""
     d = x.dtype
     x, y = x.cast(dt.float64), y.cast(dt.float64)
     bits = x.bits()
@@ -40,15 +42,15 @@ def pow_(x: E, y: E) -> E:
     return where(y.eq(0.0) | x.eq(1.0), 1.0, result).cast(d)
 
 
-def _log_edges(size: E, log: E) -> E:
-    """log2 with the values at 0, inf and NaN put in."""
+def _log2_with_edge_values(size: Expr, log: Expr) -> Expr:
+    """Return log2 with its values at 0, inf and NaN filled in."""
     return where(size.eq(0.0), -math.inf, where(size < math.inf, log, size))
 
 
-def _pow32(size: E, y: E) -> E:
-    """size^y for float32 operands held in float64, unrounded; overflow beyond float32 is left to the Cast."""
-    s = split(size, subnormals=False)
-    log = _log_edges(size, horner(s.fraction, k.LOG2_POW32).fma(s.fraction, s.exponent))
+def _pow32(size: Expr, y: Expr) -> Expr:
+    """Return size^y for float32 operands held in float64, not rounded; overflow beyond float32 is left to the Cast."""
+    s = split_exponent(size, subnormals=False)
+    log = _log2_with_edge_values(size, horner(s.fraction, k.LOG2_POW32).fma(s.fraction, s.exponent))
     t = clamp(clamp(y, -(2.0**40), 2.0**40) * log, -200.0, 200.0)
     shifted = t + (_MAGIC + 1023)
     r = t - (shifted - (_MAGIC + 1023))
@@ -56,40 +58,41 @@ def _pow32(size: E, y: E) -> E:
     return horner(r, k.EXP2_POW32).fma(r, 1.0) * scale
 
 
-def _pow64(size: E, y: E) -> E:
-    """size^y with a relative error of about 2^-62 before the last rounding, or two where the result is subnormal."""
+def _pow64(size: Expr, y: Expr) -> Expr:
+    """Return size^y with a relative error of about 2^-62 before the last rounding, or two roundings where it is subnormal."""
     high, low = _log2_pair(size)
-    high = _log_edges(size, high)
+    high = _log2_with_edge_values(size, high)
     y = clamp(y, -(2.0**66), 2.0**66)
     t = high * y
-    inside = (t > -1100.0) & (t < 1100.0)
-    rest = where(inside, low.fma(y, high.fma(y, -t)), 0.0)
+    in_range = (t > -1100.0) & (t < 1100.0)
+    rest = where(in_range, low.fma(y, high.fma(y, -t)), 0.0)
     return _exp2_pair(clamp(t, -1100.0, 1100.0), rest)
 
 
-def _log2_pair(size: E) -> Pair:
-    """log2 of a positive finite float64 to about 2^-73 of its value: e + s*(C0 + C1 z + ..), s = f / (2 + f), z = s*s."""
-    parts = split(size)
+def _log2_pair(size: Expr) -> Pair:
+    """Return log2 of a positive finite float64 to about 2^-73 of its value.
+
+    It is e + s*(C0 + C1 z + ..) with s = f / (2 + f) and z = s*s.
+    """
+    parts = split_exponent(size)
     f, e = parts.fraction, parts.exponent
-    total, lost = fast_two_sum(f.const(2.0), f)
+    total, total_error = fast_two_sum(f.const(2.0), f)
     inverse = total.recip()
     s = f * inverse
-    less = -s
-    s_low = less.fma(lost, less.fma(total, f)) * inverse
+    s_low = (-s).fma(total_error, (-s).fma(total, f)) * inverse
     z, z_error = two_product(s, s)
     z_pair = z, (s + s).fma(s_low, z_error)
-    acc: Pair = horner(z, k.ATANH_TAIL), f.const(0.0)
     *head, last = k.ATANH_HEAD
-    acc = fast_add(last, two_product(z, acc[0]))
+    series = fast_add_pair(last, two_product(z, horner(z, k.ATANH_TAIL)))
     for c in reversed(head):
-        acc = fast_add(c, multiply(z_pair, acc))
-    return fast_add(e, multiply((s, s_low), acc))
+        series = fast_add_pair(c, multiply_pairs(z_pair, series))
+    return fast_add_pair(e, multiply_pairs((s, s_low), series))
 
 
-def _exp2_pair(t: E, rest: E) -> E:
-    """2^(t + rest) for |t| <= 1100, |rest| < 2^-42, rounded once to 53 bits before it is scaled.
+def _exp2_pair(t: Expr, rest: Expr) -> Expr:
+    """Return 2^(t + rest) for |t| <= 1100, |rest| < 2^-42, rounded once to 53 bits before it is scaled.
 
-    4t is rounded to n; with w = (t - n/4) * ln 2, |w| <= 0.087, the result is e^w * 2^(n/4). 1 + w + w^2/2 are summed without
+    4t is rounded to n. With w = (t - n/4) * ln 2, |w| <= 0.087, the result is e^w * 2^(n/4). 1 + w + w^2/2 are summed without
     error.
     """
     magic = _MAGIC + 8 * 1023
@@ -103,15 +106,16 @@ def _exp2_pair(t: E, rest: E) -> E:
     one, one_low = fast_two_sum(w.const(1.0), head)
     low = w_low.fma(one + cube, one_low + (head_low + (square_low + cube)))  # e^(w + w_low) = e^w + w_low e^w
     bits = shifted.bits()
-    high, rest = multiply((one, low), _root(bits))
-    first, second = split_scale(bits >> 2, dt.float64)
+    high, rest = multiply_pairs((one, low), _select_quarter_power(bits))
+    first, second = split_power_of_two(bits >> 2, dt.float64)
     return (high + rest) * first * second
 
 
-def _root(bits: E) -> Pair:
-    """2^(n/4) for the two low bits of n, as a pair."""
+def _select_quarter_power(bits: Expr) -> Pair:
+    """Return 2^(n/4) for the two low bits of n, as a pair."""
     odd, upper = (bits & 1).ne(0), (bits & 2).ne(0)
     high, low = (
-        where(upper, pick(odd, r3, r2, dt.float64), pick(odd, r1, r0, dt.float64)) for r0, r1, r2, r3 in zip(*k.ROOTS, strict=True)
+        where(upper, select_constants(odd, r3, r2, dt.float64), select_constants(odd, r1, r0, dt.float64))
+        for r0, r1, r2, r3 in zip(*k.ROOTS, strict=True)
     )
     return high, low

@@ -1,4 +1,4 @@
-"""What every pass needs to know of a graph: affine forms of indices, loops, views, accumulators, and loops without an iteration.
+"""Facts of a graph that every pass needs: affine forms of indices, loops, views, accumulators, zero-trip loops.
 
-Takes and gives nodes of any dialect. Nothing here chooses: it says what is so, and builds what is asked for.
+Takes and gives nodes of any dialect. Nothing here makes a choice: it derives facts, and builds nodes for its callers.
 """

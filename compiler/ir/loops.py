@@ -1,7 +1,7 @@
-"""What a call of an instruction list runs: the loop that threads may share, and about how many instructions.
+"""Facts of an instruction list for its calls: the loop that threads may share, and about how many instructions run.
 
-Takes: LINEAR. Whoever renders a kernel so that it can be called for some iterations of that loop, and whoever calls it so, ask
-`shared`. Spec: Range, Linear; R57, R128, R129.
+Takes: LINEAR. Whoever renders a kernel to be called for some iterations of that loop, and whoever calls it, uses
+`find_shared_thread_loop`. Spec: Range, Linear; R57, R128, R129.
 """
 
 from __future__ import annotations
@@ -12,44 +12,48 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
+#: Instructions that must not stand outside of a shared loop.
 _EFFECTS = frozenset({Op.STORE, Op.IF, Op.BARRIER, Op.CUSTOM, Op.INS, Op.RANGE})
 
 
-def shared(instructions: Sequence[UOp]) -> UOp | None:
-    """The THREAD loop that holds every effect of a LINEAR kernel and lies in no other loop; None if there is none. An AtomicAdd of
-    ours is no atomic instruction, so a kernel that has one has none either."""
+def find_shared_thread_loop(instructions: Sequence[UOp]) -> UOp | None:
+    """Return the THREAD loop that holds every effect of a LINEAR kernel and lies in no other loop; None if there is none.
+
+    A kernel with an AtomicAdd has none, as no backend of ours makes it an atomic instruction.
+    """
     loops = [u for u in instructions if u.op is Op.RANGE and u.arg.type is AxisType.THREAD]
-    if len(loops) != 1 or loops[0].src[0].op is not Op.CONST or any(u.op is Op.ATOMICADD for u in instructions):
+    if len(loops) != 1 or any(u.op is Op.ATOMICADD for u in instructions):
         return None
+    (loop,) = loops
     first = next(k for k, u in enumerate(instructions) if u.op is Op.RANGE)
-    last = next(k for k, u in enumerate(instructions) if u.op is Op.END and loops[0] in u.src[1:])
-    if instructions[first] is not loops[0] or len(instructions[last].src) != 2:
+    last = next(k for k, u in enumerate(instructions) if u.op is Op.END and loop in u.ranges)
+    if loop.bound.op is not Op.CONST or instructions[first] is not loop or len(instructions[last].ranges) != 1:
         return None
     outside = (*instructions[:first], *instructions[last + 1 :])
-    return None if {u.op for u in outside} & _EFFECTS else loops[0]
+    return None if {u.op for u in outside} & _EFFECTS else loop
 
 
-def in_order(loops: Iterable[UOp]) -> list[UOp]:
-    """As they nest: by the priority of their type, then by id (R95)."""
+def sort_by_nesting(loops: Iterable[UOp]) -> list[UOp]:
+    """Sort loops as they nest, outermost first: by the priority of their type, then by id (R95)."""
     return sorted(loops, key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
 
 
-def instructions_run(instructions: Iterable[UOp]) -> int:
-    """About how many instructions a call of a LINEAR kernel runs: every loop as often as it may, ifs always."""
-    total, times, opened = 0, 1, []
+def estimate_instruction_count(instructions: Iterable[UOp]) -> int:
+    """Return about how many instructions a call of a LINEAR kernel runs: loops at their greatest trip count, ifs taken."""
+    total, times, outer_times = 0, 1, []
     for u in instructions:
         if u.op is Op.RANGE:
-            opened.append(times)
-            times *= _greatest(u)
+            outer_times.append(times)
+            times *= _max_trip_count(u)
         elif u.op is Op.END:
-            for _ in u.src[1:]:
-                times = opened.pop() if opened else 1
+            for _ in u.ranges:
+                times = outer_times.pop() if outer_times else 1
         else:
             total += times
     return total
 
 
-def _greatest(r: UOp) -> int:
-    bound = r.src[0]
-    bounds = bound.min_max
+def _max_trip_count(r: UOp) -> int:
+    """Return the greatest trip count of a loop; 1 if it is unknown or 2^40 or more."""
+    bounds = r.bound.min_max
     return max(0, int(bounds[1])) if bounds is not None and bounds[1] < 1 << 40 else 1

@@ -1,8 +1,9 @@
 """Movement ops as pure functions on index tuples.
 
-An element of the result of a movement op is an element of its source, at an index that is a function of its own: `STEP[op](u, idx)`
-gives the source's index, and the condition under which there is such an element at all (else the result is 0, Pad). `indexing`
-supplies the arithmetic, on index nodes, simplified by rules. Spec: rows Movement/*, R42 to R49.
+An element of a movement op's result is an element of its source, at an index that is a function of its own.
+`STEP[op](arith, u, index)` gives the source's index. It also gives the gate under which there is such an element;
+elsewhere the result is 0 (Pad). `IndexArithmetic` computes on index nodes, simplified by rules. Spec: rows Movement/*, R42 to
+R49.
 """
 
 from __future__ import annotations
@@ -10,122 +11,134 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from uops.compiler.ir.affine import number
+from uops.compiler.ir.affine import index_constant
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
 
+#: An index node per axis.
 Index = tuple[UOp, ...]
 #: Ops whose result refers to the memory of their first source, if that is a reference (R51).
 VIEWS = frozenset({Op.INDEX, Op.SLICE, Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.BITCAST, Op.AFTER, Op.REPLICATED})
-ZERO = number(0)
+#: The index constant 0.
+ZERO = index_constant(0)
+#: The gate that always holds.
 TRUE = B.const(True, dt.bool_)
 
 
-def base(u: UOp) -> UOp:
-    """The node whose memory a reference views; `u` itself where it is no view."""
+def base_memory(u: UOp) -> UOp:
+    """Return the node whose memory a reference views; `u` itself if it is no view."""
     while u.op in VIEWS:
-        u = u.src[0]
+        u = u.src[0]  # operand, buffer
     return u
 
 
-class Step(NamedTuple):
+class SourceElement(NamedTuple):
     """An element of a view's source, and the gate under which it exists (None: always)."""
 
     coords: Index
     gate: UOp | None = None
 
 
-class Indexing:
-    """Arithmetic on index expressions in normal form."""
+class IndexArithmetic:
+    """Arithmetic on index expressions in normal form; `simplify` computes the normal form."""
 
     def __init__(self, simplify: Callable[[UOp], UOp]) -> None:
         self.simplify = simplify
 
     def alu(self, op: Op, *src: UOp) -> UOp:
+        """Return an op on index nodes, in normal form."""
         return self.simplify(UOp(op, src))
 
-    def both(self, a: UOp | None, b: UOp | None) -> UOp | None:
-        """The conjunction of two gates."""
+    def conjoin_gates(self, a: UOp | None, b: UOp | None) -> UOp | None:
+        """Return the conjunction of two gates; None always holds."""
         if a is None or b is None:
             return b if a is None else a
-        return self.known(self.alu(Op.AND, a, b))
+        return self.drop_true_gate(self.alu(Op.AND, a, b))
 
-    def known(self, gate: UOp) -> UOp | None:
-        """None for a gate that always holds."""
+    def drop_true_gate(self, gate: UOp) -> UOp | None:
+        """Return None for a gate that always holds, else the gate."""
         return None if gate is TRUE else gate
 
-    def inside(self, i: UOp, lo: UOp, hi: UOp) -> UOp | None:
-        """The gate lo <= i < hi."""
-        return self.both(self.known(self.alu(Op.CMPGE, i, lo)), self.known(self.alu(Op.CMPLT, i, hi)))
+    def in_range_gate(self, i: UOp, lo: UOp, hi: UOp) -> UOp | None:
+        """Return the gate lo <= i < hi."""
+        return self.conjoin_gates(self.drop_true_gate(self.alu(Op.CMPGE, i, lo)), self.drop_true_gate(self.alu(Op.CMPLT, i, hi)))
 
     def flatten(self, index: Sequence[UOp], shape: Sequence[Dim]) -> UOp:
-        """The row-major position of an element."""
+        """Return the row-major position of an element."""
         flat = ZERO
         for i, n in zip(index, shape, strict=True):
             flat = UOp(Op.ADD, (UOp(Op.MUL, (flat, dim_node(n))), i)) if flat is not ZERO else i
         return self.simplify(flat)
 
     def unflatten(self, flat: UOp, shape: Sequence[Dim]) -> Index:
-        """The index of the element at a row-major position."""
-        found: list[UOp] = []
+        """Return the index of the element at a row-major position."""
+        coords: list[UOp] = []  # innermost first
         for n in reversed(shape[1:]):
             if not isinstance(n, UOp) and n == 1:
-                found.append(ZERO)
+                coords.append(ZERO)
                 continue
             size = dim_node(n)
-            found.append(self.alu(Op.MOD, flat, size))
+            coords.append(self.alu(Op.MOD, flat, size))
             flat = self.alu(Op.IDIV, flat, size)
         if shape:
-            found.append(flat if shape[0] != 1 else ZERO)
-        return tuple(reversed(found))
+            coords.append(flat if shape[0] != 1 else ZERO)
+        return tuple(reversed(coords))
 
-    def align(self, index: Index, shape: Sequence[Dim]) -> Index:
-        """The index of the element that a value of `shape` gives to the element `index` of a broadcast (R41)."""
-        own = index[len(index) - len(shape) :]
+    def align_broadcast_index(self, index: Index, shape: Sequence[Dim]) -> Index:
+        """Return the index in a value of `shape` of the element at `index` of its broadcast (R41)."""
+        trailing = index[len(index) - len(shape) :]
         if 1 not in shape:
-            return own  # of as many axes `index` itself
-        return tuple([ZERO if n == 1 else i for i, n in zip(own, shape, strict=True)])
+            return trailing
+        return tuple([ZERO if n == 1 else i for i, n in zip(trailing, shape, strict=True)])
 
 
-def _permute(x: Indexing, u: UOp, index: Index) -> Step:
-    found = [ZERO] * len(index)
+def _index_through_permute(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:
+    coords = [ZERO] * len(index)
     for k, axis in enumerate(u.arg.order):
-        found[axis] = index[k]
-    return Step(tuple(found))
+        coords[axis] = index[k]
+    return SourceElement(tuple(coords))
 
 
-def _flip(x: Indexing, u: UOp, index: Index) -> Step:
-    last = (dim_node(n) for n in u.shape)
-    flipped = (x.alu(Op.SUB, UOp(Op.SUB, (n, i)), number(1)) if f else i for i, n, f in zip(index, last, u.arg.flags, strict=True))
-    return Step(tuple(flipped))
+def _index_through_flip(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:
+    extents = (dim_node(n) for n in u.shape)
+    coords = (
+        arith.alu(Op.SUB, UOp(Op.SUB, (n, i)), index_constant(1)) if flag else i
+        for i, n, flag in zip(index, extents, u.arg.flags, strict=True)
+    )
+    return SourceElement(tuple(coords))
 
 
-def _reshape(x: Indexing, u: UOp, index: Index) -> Step:
-    """Row-major positions are equal in both shapes, hence in each group of axes of one number of elements."""
-    return Step(reshaped(x, u.shape, u.src[0].shape, index))
+def _index_through_reshape(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:
+    return SourceElement(reshape_index(arith, u.shape, u.operand.shape, index))
 
 
-def reshaped(x: Indexing, mine: Sequence[Dim], other: Sequence[Dim], index: Index) -> Index:
-    """The index, in the shape `other`, of the element `index` of the shape `mine`."""
-    found: list[UOp] = []
-    for a, b in _groups(mine, other):
-        own, extents = index[a], mine[a]
-        if [n for n in extents if n != 1] == [n for n in other[b] if n != 1]:  # only axes of 1 come and go
-            kept = iter([i for i, n in zip(own, extents, strict=True) if n != 1])
-            found += [ZERO if n == 1 else next(kept) for n in other[b]]
+def reshape_index(arith: IndexArithmetic, from_shape: Sequence[Dim], to_shape: Sequence[Dim], index: Index) -> Index:
+    """Return the index in `to_shape` of the element at `index` of `from_shape`.
+
+    Row-major positions are equal in both shapes, hence in each group of axes with one number of elements.
+    """
+    coords: list[UOp] = []
+    for from_axes, to_axes in _match_axis_groups(from_shape, to_shape):
+        group, old, new = index[from_axes], from_shape[from_axes], to_shape[to_axes]
+        if [n for n in old if n != 1] == [n for n in new if n != 1]:  # only axes of 1 are added or dropped
+            remaining = iter([i for i, n in zip(group, old, strict=True) if n != 1])
+            coords += [ZERO if n == 1 else next(remaining) for n in new]
         else:
-            found += x.unflatten(x.flatten(own, extents), other[b])
-    return tuple(found)
+            coords += arith.unflatten(arith.flatten(group, old), new)
+    return tuple(coords)
 
 
-def _groups(old: Sequence[Dim], new: Sequence[Dim]) -> Iterator[tuple[slice, slice]]:
-    """The smallest groups of consecutive axes of both shapes that have as many elements; axes of 1 go with the group before."""
+def _match_axis_groups(old: Sequence[Dim], new: Sequence[Dim]) -> Iterator[tuple[slice, slice]]:
+    """Yield the smallest groups of consecutive axes of both shapes that have as many elements.
+
+    Axes of 1 go with the group before them. Of symbolic shapes, only leading axes that are the same are groups of their own.
+    """
     i = j = 0
     if 0 in old or any(isinstance(n, UOp) for n in (*old, *new)):
-        lead = 0  # of symbolic shapes, only axes that are the same on the left are told apart
+        lead = 0
         while lead < min(len(old), len(new)) - 1 and old[lead] is new[lead] and 0 not in old:
             yield slice(lead, lead + 1), slice(lead, lead + 1)
             lead += 1
@@ -147,42 +160,41 @@ def _groups(old: Sequence[Dim], new: Sequence[Dim]) -> Iterator[tuple[slice, sli
         yield slice(a, i), slice(b, j)
 
 
-def _expand(x: Indexing, u: UOp, index: Index) -> Step:
-    return Step(x.align(index, u.src[0].shape))
+def _index_through_expand(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:
+    return SourceElement(arith.align_broadcast_index(index, u.operand.shape))
 
 
-def _pad(x: Indexing, u: UOp, index: Index) -> Step:
-    """The source's element, where there is one."""
+def _index_through_pad(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:
     gate: UOp | None = None
-    found = []
-    for i, o, n in zip(index, u.src[1].src, u.src[0].shape, strict=True):
-        j = x.alu(Op.SUB, i, o)
-        gate = x.both(gate, x.inside(j, ZERO, dim_node(n)))
-        found.append(j)
-    return Step(tuple(found), gate)
+    coords = []
+    for i, o, n in zip(index, u.offsets.elements, u.operand.shape, strict=True):
+        coord = arith.alu(Op.SUB, i, o)
+        gate = arith.conjoin_gates(gate, arith.in_range_gate(coord, ZERO, dim_node(n)))
+        coords.append(coord)
+    return SourceElement(tuple(coords), gate)
 
 
-def _shrink(x: Indexing, u: UOp, index: Index) -> Step:
-    return Step(tuple(x.alu(Op.ADD, i, o) for i, o in zip(index, u.src[1].src, strict=True)))
+def _index_through_shrink(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:
+    return SourceElement(tuple(arith.alu(Op.ADD, i, o) for i, o in zip(index, u.offsets.elements, strict=True)))
 
 
-def _replicated(x: Indexing, u: UOp, index: Index) -> Step:
-    """Any of the equal copies: the first (R47)."""
-    return Step(tuple(ZERO if k in u.arg.axes else i for k, i in enumerate(index)))
+def _index_through_replicated(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:
+    """Choose the first of the equal copies (R47)."""
+    return SourceElement(tuple(ZERO if k in u.arg.axes else i for k, i in enumerate(index)))
 
 
-def _same(x: Indexing, u: UOp, index: Index) -> Step:
-    return Step(index)
+def _index_through_after(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:
+    return SourceElement(index)
 
 
-#: op -> the element of the first source that an element of the result is.
-STEP: dict[Op, Callable[[Indexing, UOp, Index], Step]] = {
-    Op.PERMUTE: _permute,
-    Op.FLIP: _flip,
-    Op.RESHAPE: _reshape,
-    Op.EXPAND: _expand,
-    Op.PAD: _pad,
-    Op.SHRINK: _shrink,
-    Op.REPLICATED: _replicated,
-    Op.AFTER: _same,
+#: op -> the element of the first source that is the result's element at an index
+STEP: dict[Op, Callable[[IndexArithmetic, UOp, Index], SourceElement]] = {
+    Op.PERMUTE: _index_through_permute,
+    Op.FLIP: _index_through_flip,
+    Op.RESHAPE: _index_through_reshape,
+    Op.EXPAND: _index_through_expand,
+    Op.PAD: _index_through_pad,
+    Op.SHRINK: _index_through_shrink,
+    Op.REPLICATED: _index_through_replicated,
+    Op.AFTER: _index_through_after,
 }

@@ -1,13 +1,14 @@
-"""Loops that may run no iteration: what is loaded in one is not touched where it does not run.
+"""Zero-trip loops: gates that keep their loads from reading memory where the loop runs no iteration.
 
-Takes and gives: a KERNEL or SCHEDULED body whose addresses are in normal form. Spec: rows Range, Reduce, End, Load; R52, R57, R70.
+Takes and gives: a KERNEL or SCHEDULED body whose addresses are in normal form. Spec: rows Range, Reduce, End, Load; R52, R57,
+R70.
 
-An address that no longer depends on the loop it was made in - r // 3 is 0 where r < 3 * n and n <= 1 - leaves its Load free to be
-made outside of that loop, even where the loop runs no iteration and the memory has no such element, or none that was ever written
-(R61). Such a Load is gated by the loop's bound, unless the element is there whatever the bound is. An extent of a Tensor is never
-seen here as the constant 0: what has no elements has no kernel, and a Reduce over none is its identity.
+An address may be loop-invariant although it was made in a loop: r // 3 is 0 where r < 3 * n and n <= 1. Then its Load may be
+hoisted out of the loop. It would run even if the loop has no iteration and the memory has no such element, or none that was ever
+written (R61). Such a Load is gated by the loop's bound, unless the element is there whatever the bound is. An extent of a Tensor
+is never the constant 0 here: a value without elements has no kernel, and a Reduce over none is its identity.
 
-`held` says of a kernel's Params how many of their elements, from the first on, hold a value: memory has room for the greatest
+`Held` says how many elements of a kernel's Params, from the first on, hold a value. Memory has room for the greatest
 extents, and a value of symbolic shape fills a part of it.
 """
 
@@ -17,124 +18,139 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from uops.compiler.ir.affine import Sum, build, linear, number
-from uops.compiler.ir.views import TRUE, ZERO, base
-from uops.compiler.log import note
+from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
+from uops.compiler.ir.views import TRUE, ZERO, base_memory
+from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
-from uops.spec.ir.axes import AxisType
+from uops.spec.ir.axes import UNROLLED
 from uops.spec.ir.derive.shape import dim_node
-from uops.spec.ir.node import Dim, UOp, nodes_of, substitute, toposort
+from uops.spec.ir.node import Dim, UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by, open_ranges
-
-_LANES = frozenset({AxisType.UPCAST, AxisType.UNROLL})
-
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
 #: Params with the number of their elements that hold a value.
 Held = Mapping[UOp, Dim]
 
 
-def gated(body: UOp, simplify: Callable[[UOp], UOp], held: Held) -> UOp:
-    """`body` with a gate on each Load that a loop which does not run would not have made."""
-    if not any(_may_idle(r) for r in nodes_of(body, Op.RANGE)):
+def gate_zero_trip_loads(body: UOp, simplify: Callable[[UOp], UOp], valid_counts: Held) -> UOp:
+    """Gate each Load in `body` that a loop with no iteration would not have run."""
+    if not any(_may_be_zero_trip(r) for r in nodes_with_op(body, Op.RANGE)):
         return body
     done: dict[UOp, UOp] = {}
     for u in toposort(body):
         src = tuple([done.get(s, s) for s in u.src])
         new = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
-        for r in [r for r in closed_by(new) if _may_idle(r)]:
-            inside = _gated_in(new.src[0], r, simplify, held)
-            new = new if inside is new.src[0] else UOp(new.op, (inside, *new.src[1:]), new.arg, new.tag)
+        for r in [r for r in ranges_closed_by(new) if _may_be_zero_trip(r)]:
+            operand, *ranges = new.src
+            gated = _gate_invariant_loads(operand, r, simplify, valid_counts)
+            new = new if gated is operand else UOp(new.op, (gated, *ranges), new.arg, new.tag)
         if new is not u:
             done[u] = new
-    note("loops that do not run", body, done.get(body, body), done)
+    log_transform("loops that do not run", body, done.get(body, body), done)
     return done.get(body, body)
 
 
-def _may_idle(r: UOp) -> bool:
-    """Whether a Range may have no values. Lanes are always there."""
-    bounds = r.src[0].min_max
-    return r.src[0].op is not Op.CONST and (bounds is None or bounds[0] <= 0)
+def _may_be_zero_trip(r: UOp) -> bool:
+    """Return True if a Range may have no values; one with a constant bound always has some."""
+    (bound,) = r.src
+    bounds = bound.min_max
+    return bound.op is not Op.CONST and (bounds is None or bounds[0] <= 0)
 
 
-def find_held(body: UOp) -> Held:
-    """Find the elements of memory that are there in a body that `gated` gave. An input of symbolic size is whole. An element that
-    is read without a gate, although some loop may not run, is there."""
-    found: dict[UOp, Dim] = {m: m.shape[0] for m in nodes_of(body, Op.PARAM) if m.shape and not isinstance(m.shape[0], int)}
-    ranges = [r for r in nodes_of(body, Op.RANGE) if _may_idle(r)]
+def find_valid_counts(body: UOp) -> Held:
+    """Return how many elements of each Param are valid in a body that `gate_zero_trip_loads` gave.
+
+    All elements of an input of symbolic size are valid. So is an element that is read without a gate although some loop may run
+    no iteration.
+    """
+    counts: dict[UOp, Dim] = {m: m.shape[0] for m in nodes_with_op(body, Op.PARAM) if m.shape and not isinstance(m.shape[0], int)}
+    ranges = [r for r in nodes_with_op(body, Op.RANGE) if _may_be_zero_trip(r)]
     if not ranges:
-        return found
+        return counts
     order = toposort(body)
     opened = open_ranges(order)
     for r in ranges:
-        inside = {u for c in order if r in closed_by(c) for u in toposort(c.src[0])}
+        inside = {u for c in order if r in ranges_closed_by(c) for u in toposort(c.src[0])}  # operand, body
         for u in inside:
-            if u.op is Op.LOAD and len(u.src) == 1 and r not in opened[u]:
-                index = _index(u.src[0])
-                memory, least = base(index), _least(_at_end(index.src[1], 1))
-                known = found.get(memory, 0)
-                if isinstance(known, int) and known <= least < math.inf:
-                    found[memory] = int(least) + 1
-    return found
+            if u.op is Op.LOAD and u.gate is None and r not in opened[u]:
+                index = _strip_afters(u.buffer)
+                (position,) = index.positions
+                memory, least = base_memory(index), _lower_bound(_position_at_loop_ends(position, 1))
+                count = counts.get(memory, 0)
+                if isinstance(count, int) and count <= least < math.inf:
+                    counts[memory] = int(least) + 1
+    return counts
 
 
-def _gated_in(value: UOp, r: UOp, simplify: Callable[[UOp], UOp], held: Held) -> UOp:
-    """What the loop of `r` computes, with its free Loads gated."""
-    runs = simplify(UOp(Op.CMPLT, (ZERO, r.src[0])))
+def _gate_invariant_loads(value: UOp, r: UOp, simplify: Callable[[UOp], UOp], valid_counts: Held) -> UOp:
+    """Return the value of the loop `r` with its loop-invariant Loads gated by the loop's bound."""
+    runs = simplify(UOp(Op.CMPLT, (ZERO, r.bound)))
     opened = open_ranges(toposort(value))
     done: dict[UOp, UOp] = {}
     for u in toposort(value):
         src = tuple([done.get(s, s) for s in u.src])
-        if u.op is Op.LOAD and _is_free(u, r, opened[u], simplify) and not _exists(u.src[0], held):
-            _, alt, gate = src if len(src) == 3 else (src[0], B.const(0, u.dtype), TRUE)
-            src = (src[0], alt, simplify(UOp(Op.AND, (gate, runs))))
+        if u.op is Op.LOAD and _is_loop_invariant(u, r, opened[u], simplify) and not _is_always_valid(u.buffer, valid_counts):
+            buffer, *optional = src
+            alternative, gate = optional or (B.const(0, u.dtype), TRUE)
+            src = (buffer, alternative, simplify(UOp(Op.AND, (gate, runs))))
         if src != u.src:
             done[u] = UOp(u.op, src, u.arg, u.tag)
     return done.get(value, value)
 
 
-def _is_free(load: UOp, r: UOp, opened: frozenset[UOp], simplify: Callable[[UOp], UOp]) -> bool:
-    """Whether a Load depends on the loop neither by its address nor by its gate, in one of its lanes at least."""
+def _is_loop_invariant(load: UOp, r: UOp, opened: frozenset[UOp], simplify: Callable[[UOp], UOp]) -> bool:
+    """Return True if neither the address nor the gate of a Load depends on the loop, for one of its lanes at least."""
     if r not in opened:
         return True
-    used = (*_index(load.src[0]).src[1:], *load.src[2:])
-    lanes = [x for x in opened if x.arg.type in _LANES]
-    return any(r not in toposort(*[simplify(substitute(s, put)) for s in used]) for put in _combinations(lanes))
+    used = (*_strip_afters(load.buffer).positions, *(() if load.gate is None else (load.gate,)))
+    lanes = [x for x in opened if x.arg.type in UNROLLED]
+    values = _enumerate_lane_values(lanes)
+    return any(r not in toposort(*[simplify(substitute(s, value)) for s in used]) for value in values)
 
 
-def _combinations(lanes: Sequence[UOp]) -> Iterator[dict[UOp, UOp]]:
-    """Every combination of values of lanes; none where there are no lanes."""
-    extents = [range(int(x.src[0].arg.value)) for x in lanes]
+def _enumerate_lane_values(lanes: Sequence[UOp]) -> Iterator[dict[UOp, UOp]]:
+    """Yield every combination of values of some lanes; nothing if there are none."""
+    extents = [range(int(x.bound.arg.value)) for x in lanes]
     for ks in itertools.product(*extents) if lanes else ():
-        yield {x: number(k) for x, k in zip(lanes, ks, strict=True)}
+        yield {x: index_constant(k) for x, k in zip(lanes, ks, strict=True)}
 
 
-def _index(address: UOp) -> UOp:
-    """The Index that an address is, perhaps in an After."""
+def _strip_afters(address: UOp) -> UOp:
+    """Return the Index that an address is, without Afters around it."""
     while address.op is Op.AFTER:
-        address = address.src[0]
+        address = address.buffer
     return address
 
 
-def _exists(address: UOp, held: Held) -> bool:
-    """Whether the element of an address holds a value in every loop that does run: in memory of the kernel's own it does."""
-    index = _index(address)
-    memory = base(index)
+def _is_always_valid(address: UOp, valid_counts: Held) -> bool:
+    """Return True if the element at an address holds a value whenever the loops around it run.
+
+    An element of the kernel's own memory always does.
+    """
+    index = _strip_afters(address)
+    memory = base_memory(index)
     if memory.op is not Op.PARAM:
         return True
-    size, position = held.get(memory, 0), index.src[1]
-    return _least(_at_end(position, -1)) >= 0 and _least(UOp(Op.SUB, (dim_node(size), _at_end(position, 1)))) > 0
+    (position,) = index.positions
+    first, last = (_position_at_loop_ends(position, sign) for sign in (-1, 1))
+    count = dim_node(valid_counts.get(memory, 0))
+    return _lower_bound(first) >= 0 and _lower_bound(UOp(Op.SUB, (count, last))) > 0
 
 
-def _at_end(position: UOp, sign: int) -> UOp:
-    """The greatest place in the loops of a sum (sign 1), or the least (-1): each at one of its ends. Of another place, that."""
-    terms, constant = linear(position)
-    ends = {r: UOp(Op.SUB, (r.src[0], number(1))) if k * sign > 0 else ZERO for r, k in terms.items() if r.op is Op.RANGE}
-    return substitute(build(Sum(terms, constant)), ends) if ends.keys() == set(nodes_of(position, Op.RANGE)) else position
+def _position_at_loop_ends(position: UOp, sign: int) -> UOp:
+    """Return the greatest value of a position in its loops (sign 1), or the least (-1).
+
+    Each loop is replaced by one of its ends. A position that is no sum over its loops stays as it is.
+    """
+    terms, constant = extract_affine_sum(position)
+    ends = {r: UOp(Op.SUB, (r.bound, index_constant(1))) if k * sign > 0 else ZERO for r, k in terms.items() if r.op is Op.RANGE}
+    if ends.keys() != set(nodes_with_op(position, Op.RANGE)):
+        return position
+    return substitute(build_affine_sum(AffineSum(terms, constant)), ends)
 
 
-def _least(u: UOp) -> float:
-    """A lower bound of a sum."""
-    terms, constant = linear(u)
+def _lower_bound(u: UOp) -> float:
+    """Return a lower bound of a sum, from the bounds of its terms."""
+    terms, constant = extract_affine_sum(u)
     bounds = [(t.min_max or (-math.inf, math.inf), k) for t, k in terms.items()]
     return constant + sum(k * (lo if k > 0 else hi) for (lo, hi), k in bounds)

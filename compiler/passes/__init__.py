@@ -1,5 +1,5 @@
-"""The stages of lowering, in the order and with the names of the specification's pipeline.
+"""Passes of the lowering pipeline, in the order and under the names of the specification.
 
-Takes: a graph of one dialect. Gives: the same program in the next one. A stage of several modules is a folder, whose module of the
-same name holds the pass; `uops.compiler.pipeline` is their table.
+Takes: a graph of one dialect. Gives: the same program in the next dialect. A pass of several modules is a folder, and its module
+of the same name holds the entry point. `uops.compiler.pipeline` is the table of passes.
 """

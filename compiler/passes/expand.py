@@ -1,211 +1,216 @@
-"""Expand: UPCAST and UNROLL ranges become axes of shape.
+"""Expansion of UPCAST and UNROLL ranges into axes of shape.
 
-Takes: SCHEDULED. Gives: EXPANDED (no UPCAST or UNROLL range left). Spec: Lowering Pipeline/Expand; AxisType table; R41, R42, R95.
+Takes: SCHEDULED. Gives: EXPANDED (no UPCAST or UNROLL range left). Spec: Lowering Pipeline/Expand; AxisType table; R41 (operand
+shapes), R42 (Reduce shape), R95 (axis number).
 
-The expanded ranges of a kernel are ordered by (priority of the type, axis id). A value has one axis per expanded range that it
-depends on, in that order, and no other axis; a Range becomes the Stack of its values. Where operands meet they are brought to the
-axes of all of them by Reshape and Expand, but for one of shape () that an elementwise op takes as it is (R162). Memory is
-one-dimensional: the positions of an access of several axes are reshaped flat, and what is loaded is reshaped back. A Reduce over an
-expanded range is one over its axis; with other ranges beside it, those are reduced outside of that. An End closes one loop, the
-last of its ranges innermost (R58).
+The vector axes of a kernel are ordered by (priority of the type, axis id). A value has one axis per expanded range that it depends
+on, in that order, and no other axis. A Range becomes the Stack of its values. Operands are brought to the union of their axes by
+Reshape and Expand. An elementwise op takes an operand of shape () as it is (R162, scalar operands in EXPANDED). Memory is
+one-dimensional: the positions of an access of several axes are flattened, and a loaded value is reshaped back. A Reduce over an
+expanded range reduces the range's axis. Other ranges beside it are reduced outside of that. An End closes one loop, and the last
+of its ranges is the innermost (R58, End).
 
-What a schedule may contain: any number of UPCAST and UNROLL ranges of constant, positive extent, closed by an End or a Reduce like
-other ranges, and used in values, positions, gates and in the positions of LOCAL and REG Buffers, but not in the bound of a loop.
-All combinations of their values are computed side by side, in the loops of all other ranges: a Store before a Load that is ordered
-after it, in every combination. What is a lane of a vector is decided by instruction selection, from addresses: a Store is cut into
-vectors along whatever axis is contiguous in memory, all other axes are separate instructions. So a register tile has
-prod(UPCAST extents) / lanes accumulators, which should fit `Machine.registers`; a Reduce over an UNROLL range and loops has one
-set of accumulators, of lanes along the UNROLL range where its loads are contiguous and those of the output are not. Gates that
-depend on lanes mask accesses; gates that do not stay branches.
+A schedule may contain any number of UPCAST and UNROLL ranges of constant, positive extent, closed by an End or a Reduce like other
+ranges. They may be used in values, positions, gates and the positions of LOCAL and REG Buffers, but not in the bound of a loop. All
+combinations of their values are computed side by side, in the loops of all other ranges. A Store before a Load that is ordered
+after it stays before it in every combination. Instruction selection decides from addresses which elements form a vector: it cuts a
+Store into vectors along the axis that is contiguous in memory, and all other axes are separate instructions. A register tile
+therefore has prod(UPCAST extents) / lanes accumulators, which should fit `MachineModel.registers`. A Reduce over an UNROLL range
+and loops has one set of accumulators. Their lanes lie along the UNROLL range if loads along it are contiguous, and loads along the
+output are not. Gates that depend on lanes mask accesses; other gates stay branches.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from uops.compiler.ir.bodies import each
-from uops.compiler.ir.loops import in_order
-from uops.compiler.log import note
-from uops.compiler.place import untranslatable
+from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.log import log_transform
+from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.args import ReduceArg
-from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, nodes_of, toposort
+from uops.spec.ir.axes import UNROLLED
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import ALU, Op
-
-_EXPANDED = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 
 
 def expand(root: UOp) -> UOp:
-    """`root` with shape in the place of vector axes; raises CompileError for one that cannot be a shape."""
-    return each(root, expanded)
+    """Replace the vector axes of every kernel by axes of shape. Raises CompileError for an axis that cannot be a shape."""
+    return map_kernel_bodies(root, expand_vector_axes)
 
 
-def expanded(body: UOp) -> UOp:
-    """One body with shape in the place of vector axes."""
-    ranges = [u for u in nodes_of(body, Op.RANGE) if u.arg.type in _EXPANDED]
-    plain = not ranges and not any(len(u.src) > 2 for u in nodes_of(body, Op.END))
-    return body if plain else _Expansion(toposort(body), ranges).run()
+def expand_vector_axes(body: UOp) -> UOp:
+    """Replace the vector axes of one kernel body by axes of shape, and split Ends of several ranges."""
+    ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]
+    unchanged = not ranges and not any(len(u.ranges) > 1 for u in nodes_with_op(body, Op.END))
+    return body if unchanged else _AxisExpander(toposort(body), ranges).expand_nodes()
 
 
-class _Expansion:
-    """One kernel. A set of axes is a bit mask over `axes`, the expanded ranges in order."""
+class _AxisExpander:
+    """The expansion of one kernel. A set of axes is a bit mask over `axes`, the expanded ranges in nesting order."""
 
     def __init__(self, order: list[UOp], ranges: list[UOp]) -> None:
         self.order = order
-        self.axes = in_order(ranges)
-        self.extents = [_extent(r, order[-1]) for r in self.axes]
-        self.bit = {r: 1 << k for k, r in enumerate(self.axes)}
-        self.depends: dict[UOp, int] = {}  # the axes of a value; of a reference those of its positions
-        self.done: dict[UOp, UOp] = {}
-        self.shaped: dict[tuple[UOp, int], UOp] = {}
-        self.vectors: dict[tuple[int, ...], UOp] = {}
+        self.axes = sort_by_nesting(ranges)
+        self.extents = [_constant_extent(r, order[-1]) for r in self.axes]
+        self.axis_bit = {r: 1 << k for k, r in enumerate(self.axes)}
+        self.axis_masks: dict[UOp, int] = {}  # the axes of a value; for a reference, the axes of its positions
+        self.done: dict[UOp, UOp] = {}  # node -> expanded node
+        self.broadcasts: dict[tuple[UOp, int], UOp] = {}
+        self.shape_operands: dict[tuple[int, ...], UOp] = {}
 
-    def run(self) -> UOp:
+    def expand_nodes(self) -> UOp:
+        """Expand every node, sources first, and return the new root."""
         for u in self.order:
-            _RULES.get(u.op, _Expansion.elementwise if u.op in ALU else _Expansion.same)(self, u)
-        note("expand", self.order[-1], self.done[self.order[-1]], self.done)
+            _RULES.get(u.op, _AxisExpander.expand_elementwise if u.op in ALU else _AxisExpander.rebuild_unshaped)(self, u)
+        log_transform("expand", self.order[-1], self.done[self.order[-1]], self.done)
         return self.done[self.order[-1]]
 
     # Shapes.
 
     def shape(self, mask: int) -> tuple[int, ...]:
+        """Return the shape of a value that has the axes `mask`."""
         return tuple(n for k, n in enumerate(self.extents) if mask >> k & 1)
 
-    def vector(self, shape: tuple[int, ...]) -> UOp:
-        """A shape operand."""
-        if shape not in self.vectors:
-            self.vectors[shape] = B.shape_vector(shape)
-        return self.vectors[shape]
+    def shape_operand(self, shape: tuple[int, ...]) -> UOp:
+        """Return the `extents` operand of a movement op to `shape`, memoized."""
+        if shape not in self.shape_operands:
+            self.shape_operands[shape] = B.shape_vector(shape)
+        return self.shape_operands[shape]
 
     def reshape(self, u: UOp, shape: tuple[int, ...]) -> UOp:
-        return u if u.shape == shape else UOp(Op.RESHAPE, (u, self.vector(shape)))
+        """Reshape `u` unless it has that shape."""
+        return u if u.shape == shape else UOp(Op.RESHAPE, (u, self.shape_operand(shape)))
 
-    def at(self, u: UOp, mask: int) -> UOp:
-        """The value of `u`, which has some of the axes `mask`, with all of them."""
-        own = self.depends[u]
-        if own == mask:
+    def broadcast_to_axes(self, u: UOp, mask: int) -> UOp:
+        """Broadcast the expanded value of `u`, which has some of the axes `mask`, to all of them."""
+        u_mask = self.axis_masks[u]
+        if u_mask == mask:
             return self.done[u]
-        found = self.shaped.get((u, mask))
-        if found is None:
-            ones = tuple(n if own >> k & 1 else 1 for k, n in enumerate(self.extents) if mask >> k & 1)
-            found = UOp(Op.EXPAND, (self.reshape(self.done[u], ones), self.vector(self.shape(mask))))
-            self.shaped[u, mask] = found
-        return found
+        broadcast = self.broadcasts.get((u, mask))
+        if broadcast is None:
+            ones = tuple(n if u_mask >> k & 1 else 1 for k, n in enumerate(self.extents) if mask >> k & 1)
+            broadcast = UOp(Op.EXPAND, (self.reshape(self.done[u], ones), self.shape_operand(self.shape(mask))))
+            self.broadcasts[u, mask] = broadcast
+        return broadcast
 
-    def flat(self, u: UOp, mask: int) -> UOp:
-        """The same as a vector; as it is where there are no axes."""
-        value = self.at(u, mask)
-        return self.reshape(value, (_product(self.shape(mask)),)) if mask & (mask - 1) else value
+    def broadcast_flat(self, u: UOp, mask: int) -> UOp:
+        """Broadcast `u` to the axes `mask` and flatten them into one."""
+        value = self.broadcast_to_axes(u, mask)
+        return self.reshape(value, (math.prod(self.shape(mask)),)) if mask & (mask - 1) else value
 
     # Nodes.
 
-    def same(self, u: UOp) -> None:
-        """Memory, effects and loops: no shape of their own. An expanded range needs no loop to close."""
-        src = tuple(self.done[s] for s in u.src if s not in self.bit)
-        self.depends[u] = 0
+    def rebuild_unshaped(self, u: UOp) -> None:
+        """Rebuild memory, an effect or a loop, none of which has axes. An expanded range needs no loop to close."""
+        src = tuple(self.done[s] for s in u.src if s not in self.axis_bit)
+        self.axis_masks[u] = 0
         self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
-    def end(self, u: UOp) -> None:
-        """One End per loop, the last range innermost; an expanded range needs no loop."""
-        self.depends[u] = 0
-        body = self.done[u.src[0]]
-        for r in reversed(u.src[1:]):
-            body = body if r in self.bit else UOp(Op.END, (body, self.done[r]))
+    def split_end(self, u: UOp) -> None:
+        """Build one End per loop, the last range innermost; an expanded range needs none."""
+        self.axis_masks[u] = 0
+        body = self.done[u.body]
+        for r in reversed(u.ranges):
+            body = body if r in self.axis_bit else UOp(Op.END, (body, self.done[r]))
         self.done[u] = body
 
-    def elementwise(self, u: UOp) -> None:
-        mask = self._union(u.src)
-        self.depends[u] = mask
-        src = tuple([self.at(s, mask) if self.depends[s] else self.done[s] for s in u.src])
+    def expand_elementwise(self, u: UOp) -> None:
+        """Rebuild an elementwise op on operands of equal axes; one of shape () stays as it is."""
+        mask = self._union_axes(u.src)
+        self.axis_masks[u] = mask
+        src = tuple([self.broadcast_to_axes(s, mask) if self.axis_masks[s] else self.done[s] for s in u.src])
         self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
-    def _union(self, src: tuple[UOp, ...]) -> int:
+    def _union_axes(self, src: tuple[UOp, ...]) -> int:
         mask = 0
         for s in src:
-            mask |= self.depends[s]
+            mask |= self.axis_masks[s]
         return mask
 
-    def range(self, u: UOp) -> None:
-        if u in self.bit:
-            self.depends[u] = self.bit[u]
-            self.done[u] = UOp(Op.STACK, tuple(B.index(k) for k in range(_extent(u, self.order[-1]))))
-        elif self.depends[u.src[0]]:
-            raise untranslatable("Lowering Pipeline/Expand", u, "its bound depends on a vector axis", self.order[-1])
+    def expand_range(self, u: UOp) -> None:
+        """Replace an expanded range by the Stack of its values. Raises CompileError for a bound that depends on one."""
+        if u in self.axis_bit:
+            self.axis_masks[u] = self.axis_bit[u]
+            self.done[u] = UOp(Op.STACK, tuple(B.index(k) for k in range(_constant_extent(u, self.order[-1]))))
+        elif self.axis_masks[u.bound]:
+            raise untranslatable_error("Lowering Pipeline/Expand", u, "its bound depends on a vector axis", self.order[-1])
         else:
-            self.same(u)
+            self.rebuild_unshaped(u)
 
-    def after(self, u: UOp) -> None:
-        """The axes are those of what is passed on."""
-        self.same(u)
-        self.depends[u] = self.depends[u.src[0]]
+    def expand_after(self, u: UOp) -> None:
+        """Rebuild an After, which has the axes of the value that it passes on."""
+        self.rebuild_unshaped(u)
+        self.axis_masks[u] = self.axis_masks[u.buffer]
 
-    def index(self, u: UOp) -> None:
-        """A reference; it is made where it is used, for the axes of the access."""
-        self.depends[u] = self._union(u.src)
+    def defer_index(self, u: UOp) -> None:
+        """Record the axes of a reference. Each access builds it anew, for the axes of the access."""
+        self.axis_masks[u] = self._union_axes(u.src)
         self.done[u] = u
 
-    def reference(self, u: UOp, mask: int) -> UOp:
-        """The places of an access with the axes `mask`."""
-        if u.op is Op.AFTER and u.src[0].op in (Op.INDEX, Op.AFTER):
-            return UOp(Op.AFTER, (self.reference(u.src[0], mask), *(self.done[s] for s in u.src[1:] if s not in self.bit)))
+    def build_reference(self, u: UOp, mask: int) -> UOp:
+        """Build the reference of an access that has the axes `mask`."""
+        if u.op is Op.AFTER and u.buffer.op in (Op.INDEX, Op.AFTER):
+            dependencies = [self.done[s] for s in u.dependencies if s not in self.axis_bit]
+            return UOp(Op.AFTER, (self.build_reference(u.buffer, mask), *dependencies))
         if u.op is not Op.INDEX:
             return self.done[u]
-        return u.replace(src=(self.reference(u.src[0], mask), *(self.flat(s, mask) for s in u.src[1:])))
+        return u.replace(src=(self.build_reference(u.operand, mask), *(self.broadcast_flat(s, mask) for s in u.positions)))
 
-    def load(self, u: UOp) -> None:
-        mask = self._union(u.src)
-        self.depends[u] = mask
-        loaded = u.replace(src=(self.reference(u.src[0], mask), *self._operands(u, mask)))
+    def expand_load(self, u: UOp) -> None:
+        """Load flat positions and give the value its axes."""
+        mask = self._union_axes(u.src)
+        self.axis_masks[u] = mask
+        loaded = u.replace(src=(self.build_reference(u.buffer, mask), *self._flatten_operands(u, mask)))
         self.done[u] = self.reshape(loaded, self.shape(mask)) if mask & (mask - 1) else loaded
 
-    def store(self, u: UOp) -> None:
-        mask = self._union(u.src)
-        self.depends[u] = 0
-        self.done[u] = u.replace(src=(self.reference(u.src[0], mask), *self._operands(u, mask)))
+    def expand_store(self, u: UOp) -> None:
+        """Store a flat value at flat positions."""
+        mask = self._union_axes(u.src)
+        self.axis_masks[u] = 0
+        self.done[u] = u.replace(src=(self.build_reference(u.buffer, mask), *self._flatten_operands(u, mask)))
 
-    def _operands(self, u: UOp, mask: int) -> list[UOp]:
-        """Value or alt, and the gate, which stays () where it has no axis."""
-        return [self.done[s] if k == 2 and not self.depends[s] else self.flat(s, mask) for k, s in enumerate(u.src) if k]
+    def _flatten_operands(self, u: UOp, mask: int) -> list[UOp]:
+        """Return the value or alternative of an access, flat, and its gate, which stays () where it has no axis."""
+        _, *operands = u.src  # value or alternative, then the gate
+        return [self.done[s] if k == 1 and not self.axis_masks[s] else self.broadcast_flat(s, mask) for k, s in enumerate(operands)]
 
-    def reduce(self, u: UOp) -> None:
+    def expand_reduce(self, u: UOp) -> None:
+        """Reduce the axes of expanded ranges first, then the other ranges."""
         closed = 0
-        for r in u.src[1:]:
-            closed |= self.bit.get(r, 0)
-        ranges = tuple(self.done[r] for r in u.src[1:] if r not in self.bit)
-        mask = self.depends[u.src[0]] | closed
-        value = self.at(u.src[0], mask)
+        for r in u.ranges:
+            closed |= self.axis_bit.get(r, 0)
+        ranges = tuple(self.done[r] for r in u.ranges if r not in self.axis_bit)
+        mask = self.axis_masks[u.operand] | closed
+        value = self.broadcast_to_axes(u.operand, mask)
         if closed:
             within = [k for k in range(len(self.axes)) if mask >> k & 1]
             axes = tuple(i for i, k in enumerate(within) if closed >> k & 1)
             mask &= ~closed
             value = self.reshape(UOp(Op.REDUCE, (value,), ReduceArg(u.arg.op, axes)), self.shape(mask))
-        self.depends[u] = mask
+        self.axis_masks[u] = mask
         self.done[u] = u.replace(src=(value, *ranges)) if ranges or not closed else value
 
 
-_RULES: dict[Op, Callable[[_Expansion, UOp], None]] = {
-    Op.RANGE: _Expansion.range,
-    Op.END: _Expansion.end,
-    Op.INDEX: _Expansion.index,
-    Op.AFTER: _Expansion.after,
-    Op.LOAD: _Expansion.load,
-    Op.STORE: _Expansion.store,
-    Op.REDUCE: _Expansion.reduce,
-    Op.BITCAST: _Expansion.elementwise,
-    Op.CAST: _Expansion.elementwise,
+_RULES: dict[Op, Callable[[_AxisExpander, UOp], None]] = {
+    Op.RANGE: _AxisExpander.expand_range,
+    Op.END: _AxisExpander.split_end,
+    Op.INDEX: _AxisExpander.defer_index,
+    Op.AFTER: _AxisExpander.expand_after,
+    Op.LOAD: _AxisExpander.expand_load,
+    Op.STORE: _AxisExpander.expand_store,
+    Op.REDUCE: _AxisExpander.expand_reduce,
+    Op.BITCAST: _AxisExpander.expand_elementwise,
+    Op.CAST: _AxisExpander.expand_elementwise,
 }
 
 
-def _extent(r: UOp, root: UOp) -> int:
-    bound = r.src[0]
+def _constant_extent(r: UOp, root: UOp) -> int:
+    bound = r.bound
     if bound.op is not Op.CONST or bound.arg.value < 1:
-        raise untranslatable("Lowering Pipeline/Expand", r, "the extent of a vector axis is a positive constant", root)
+        got = bound.arg.value if bound.op is Op.CONST else bound.op.name
+        detail = f"the extent of a vector axis must be a positive constant, got {got}"
+        raise untranslatable_error("Lowering Pipeline/Expand", r, detail, root)
     return int(bound.arg.value)
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total

@@ -1,45 +1,45 @@
-"""Linearize: the order of instructions.
+"""Ordering of a kernel's instructions.
 
 Takes: SELECTED. Gives: LINEAR (each kernel body a Linear; every instruction after its sources, a Range opens its loop, its End
-closes it). Spec: Lowering Pipeline/Linearize; Range, End, After, Linear; R57 to R59.
+closes it). Spec: Lowering Pipeline/Linearize; Range, End, After, Linear; R57 (Range), R58 (End), R59 (After).
 
-An instruction stands in the innermost loop that it depends on, so that what a loop does not change is computed before it. Loops
-nest as their Ends say: a Range that is closed by an End is inside of every loop that the End's body depends on otherwise.
+An instruction stands in the innermost loop that it depends on, so loop-invariant code is hoisted. Ends decide the nesting: a Range
+lies inside every other loop that the body of its End depends on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from uops.compiler.ir.bodies import each
-from uops.compiler.log import note
-from uops.compiler.place import untranslatable
+from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.log import log_transform
+from uops.compiler.place import untranslatable_error
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges
 
-#: Not instructions of their own: the root, and constants, which stand where they are used, as vectors of them do. Nor are the sizes
-#: of Params, and a Group that only the root holds: it orders nothing.
+#: Ops that are no instructions: the root and constants, which stand where they are used, as do vectors of constants. The sizes of
+#: Params are no instructions either, nor is a Group that only the root uses, which orders nothing.
 _STRUCTURE = frozenset({Op.SINK, Op.CONST})
 
 
 def linearize(root: UOp) -> UOp:
-    """`root` with the instruction list of every kernel."""
-    return each(root, linearized)
+    """Replace every kernel of a launch by its instruction list."""
+    return map_kernel_bodies(root, linearize_kernel)
 
 
-def linearized(body: UOp) -> UOp:
-    """The instruction list of one body."""
-    linear = UOp(Op.LINEAR, instructions(body))
-    note("order", body, linear, {body: linear})
+def linearize_kernel(body: UOp) -> UOp:
+    """Return the instruction list of one kernel body. Raises CompileError for loops that do not nest (R58, End)."""
+    linear = UOp(Op.LINEAR, order_instructions(body))
+    log_transform("order", body, linear, {body: linear})
     return linear
 
 
-def instructions(kernel: UOp) -> tuple[UOp, ...]:
-    """The instructions of one kernel in execution order."""
+def order_instructions(kernel: UOp) -> tuple[UOp, ...]:
+    """Return the instructions of one kernel in execution order."""
     order = toposort(kernel)
-    listed = [u for u in order if u.op not in _STRUCTURE and (u.op is not Op.STACK or u.spelt is None)]
-    symbolic = [u.src[0] for u in listed if u.op is Op.PARAM and u.src and u.src[0].spelt is None]
+    listed = [u for u in order if u.op not in _STRUCTURE and (u.op is not Op.STACK or u.constant_elements is None)]
+    symbolic = [u.extents for u in listed if u.op is Op.PARAM and u.src and u.extents.constant_elements is None]
     if symbolic:
         sizes = set(toposort(*symbolic))
         used_as_value = {s for u in order if u.op is not Op.PARAM and u.op is not Op.STACK for s in u.src}
@@ -47,112 +47,112 @@ def instructions(kernel: UOp) -> tuple[UOp, ...]:
     if any(s.op is Op.GROUP for s in kernel.src):
         needed = {s for u in order if u is not kernel for s in u.src}
         listed = [u for u in listed if u.op is not Op.GROUP or u in needed]
-    return tuple(_Blocks(listed, order).emit())
+    return tuple(_LoopTree(listed, order).emit_instructions())
 
 
-class _Blocks:
-    """The tree of loops: each node belongs to one loop, or to the kernel itself (None)."""
+class _LoopTree:
+    """The tree of loops. A block is the instructions of one loop, or of the kernel itself (None)."""
 
-    def __init__(self, listed: Sequence[UOp], order: list[UOp]) -> None:
-        self.listed = listed
-        live = open_ranges(order)
+    def __init__(self, instructions: Sequence[UOp], order: list[UOp]) -> None:
+        self.instructions = instructions
         self.root = order[-1]
-        self.around = _enclosing({r: live[u] for u in listed if u.op is Op.END for r in u.src[1:]}, self.root)
-        self.parent = {r: self._innermost(outer) for r, outer in self.around.items()}
-        self.live = live
+        self.open_loops = open_ranges(order)
+        open_at_end = {r: self.open_loops[u] for u in instructions if u.op is Op.END for r in u.ranges}
+        self.enclosing = _find_enclosing_loops(open_at_end, self.root)
+        self.parent = {r: self._innermost_loop(outer) for r, outer in self.enclosing.items()}
 
-    def _innermost(self, ranges: frozenset[UOp]) -> UOp | None:
+    def _innermost_loop(self, ranges: frozenset[UOp]) -> UOp | None:
         if not ranges:
             return None
-        inner = max(ranges, key=lambda r: len(self.around[r]))
-        if not ranges <= self.around[inner] | {inner}:
-            raise untranslatable("R58 (End)", inner, f"loops {sorted(r.arg.axis_id for r in ranges)} do not nest", self.root)
+        inner = max(ranges, key=lambda r: len(self.enclosing[r]))
+        if not ranges <= self.enclosing[inner] | {inner}:
+            raise untranslatable_error("R58 (End)", inner, f"loops {sorted(r.arg.axis_id for r in ranges)} do not nest", self.root)
         return inner
 
-    def _members(self) -> dict[UOp | None, list[UOp]]:
-        """The nodes of each block. A Range and its End stand in the loop around; everything else in the innermost loop it depends
-        on."""
-        found: dict[UOp | None, list[UOp]] = {}
-        homes: dict[frozenset[UOp], list[UOp]] = {}
-        for u in self.listed:
+    def _group_by_block(self) -> dict[UOp | None, list[UOp]]:
+        """Return the instructions of each block, by its loop. A Range and its End belong to the enclosing block."""
+        blocks: dict[UOp | None, list[UOp]] = {}
+        block_of: dict[frozenset[UOp], list[UOp]] = {}
+        for u in self.instructions:
             if u.op is Op.RANGE:
-                found.setdefault(self.parent[u], []).append(u)
+                blocks.setdefault(self.parent[u], []).append(u)
                 continue
-            loops = self.live[u]
-            home = homes.get(loops)
-            if home is None:
-                home = homes[loops] = found.setdefault(self._innermost(loops), [])
-            home.append(u)
-        return found
+            loops = self.open_loops[u]
+            block = block_of.get(loops)
+            if block is None:
+                block = block_of[loops] = blocks.setdefault(self._innermost_loop(loops), [])
+            block.append(u)
+        return blocks
 
-    def emit(self) -> list[UOp]:
-        """Loop bodies are contiguous: to its block, a loop is a unit that needs all that its instructions need from outside."""
-        members = self._members()
+    def emit_instructions(self) -> list[UOp]:
+        """Order every block, the innermost first. A loop body is contiguous: to its block, a loop is one unit."""
+        blocks = self._group_by_block()
         bodies: dict[UOp, list[UOp]] = {}
-        for r in sorted(self.parent, key=lambda r: -len(self.around[r])):
-            bodies[r] = self._schedule(members.get(r, []), bodies)
-        return self._schedule(members.get(None, []), bodies)
+        for r in sorted(self.parent, key=lambda r: -len(self.enclosing[r])):
+            bodies[r] = self._order_block(blocks.get(r, []), bodies)
+        return self._order_block(blocks.get(None, []), bodies)
 
-    def _schedule(self, members: list[UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
-        """The instructions of a block in order; a Range is followed by its loop's body. Members are in topological order but for
-        what that body needs, which comes before the Range."""
+    def _order_block(self, members: list[UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
+        """Order one block and insert each loop's body behind its Range.
+
+        The members come in topological order, except that a Range must follow whatever its body needs.
+        """
         if Op.RANGE not in {u.op for u in members}:
             return members
-        place = {u: k for k, u in enumerate(members)}
-        placed: dict[UOp, None] = {}
+        position = {u: k for k, u in enumerate(members)}
+        ordered: dict[UOp, None] = {}
         for u in members:
             if u.op is Op.RANGE:
-                _place(u, placed, lambda v: _needs(v, bodies, place))
-            placed[u] = None
+                _append_after_predecessors(u, ordered, lambda v: _find_predecessors_in_block(v, bodies, position))
+            ordered[u] = None
         out: list[UOp] = []
-        for u in placed:
+        for u in ordered:
             out.append(u)
             if u.op is Op.RANGE:
                 out += bodies[u]
         return out
 
 
-def _needs(u: UOp, bodies: dict[UOp, list[UOp]], place: dict[UOp, int]) -> list[UOp]:
-    """The members of the same block that come before `u`, in their order. A Range stands for all that is in its loop; what closes
-    the loop names it."""
+def _find_predecessors_in_block(u: UOp, bodies: dict[UOp, list[UOp]], position: dict[UOp, int]) -> list[UOp]:
+    """Return the members of the block that `u` depends on, in their order. A Range depends on whatever its loop's body does."""
     sources = set(u.src).union(*[v.src for v in bodies[u]]).difference(bodies[u], (u,)) if u.op is Op.RANGE else set(u.src)
-    return sorted(sources & place.keys(), key=place.__getitem__)
+    return sorted(sources & position.keys(), key=position.__getitem__)
 
 
-def _enclosing(left_open: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:
-    """For each Range all loops around it: those that its End leaves open, and those around these."""
-    found: dict[UOp, frozenset[UOp]] = {}
-    for r in left_open:
+def _find_enclosing_loops(open_at_end: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:
+    """Return, for each Range, all loops around it: those open at its End, and transitively those around them."""
+    enclosing: dict[UOp, frozenset[UOp]] = {}
+    for r in open_at_end:
         around, pending = {r}, [r]
         while pending:
             outer = pending.pop()
-            if outer not in left_open:
-                raise untranslatable("R58 (End)", outer, "no End closes this loop", root)
-            new = left_open[outer] - around
+            if outer not in open_at_end:
+                raise untranslatable_error("R58 (End)", outer, "no End closes this loop", root)
+            new = open_at_end[outer] - around
             around |= new
             pending += new
-        found[r] = frozenset(around - {r})
-        crossed = next((o for o in found[r] if r in found.get(o, ())), None)
+        enclosing[r] = frozenset(around - {r})
+        crossed = next((o for o in enclosing[r] if r in enclosing.get(o, ())), None)
         if crossed is not None:
             pair = sorted((r.arg.axis_id, crossed.arg.axis_id))
-            raise untranslatable("R58 (End)", r, f"loops {pair} do not nest", root)
-    return found
+            raise untranslatable_error("R58 (End)", r, f"loops {pair} do not nest", root)
+    return enclosing
 
 
-def _place(start: UOp, placed: dict[UOp, None], needs: Callable[[UOp], list[UOp]]) -> None:
-    """Put a member behind those that were placed, and before it what it needs and is not there yet."""
+def _append_after_predecessors(start: UOp, ordered: dict[UOp, None], predecessors: Callable[[UOp], list[UOp]]) -> None:
+    """Append a member to `ordered`, preceded by the predecessors that are not yet in it."""
     entered: dict[UOp, list[UOp]] = {}
     stack = [start]
     while stack:
         u = stack[-1]
         again = u in entered
-        if not again and u not in placed:
-            entered[u] = needs(u)
-        missing = [v for v in entered[u] if v not in placed] if u not in placed else ()
+        if not again and u not in ordered:
+            entered[u] = predecessors(u)
+        missing = [v for v in entered[u] if v not in ordered] if u not in ordered else ()
         if not missing:
-            placed[u] = None
+            ordered[u] = None
             stack.pop()
         elif again:
-            raise untranslatable("R58 (End)", u, "a loop around it would have to be entered twice")
+            raise untranslatable_error("R58 (End)", u, "a loop around it would have to be entered twice")
         else:
             stack.extend(reversed(missing))

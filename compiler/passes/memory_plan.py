@@ -1,11 +1,11 @@
-"""Register/memory plan: where intermediate values live.
+"""Placement of intermediate Buffers in arenas.
 
 Takes: LINEAR. Gives: PLANNED (intermediate Buffers are Slices of an arena). Spec: Lowering Pipeline/Register-Memory Plan; Slice;
-R61.
+R61 (fresh buffers).
 
-An intermediate is a Buffer that the caller does not see. It lives from the first Call that has it as an argument to the last; two
-whose lives do not meet may share bytes. Places are chosen first fit, in order of birth. Registers need no plan: they are a
-kernel's own.
+An intermediate is a Buffer that the caller does not see. It is live from the first Call that has it as an argument to the last.
+Intermediates whose live ranges do not overlap may share bytes. Offsets are chosen first fit, in order of first use. Registers need
+no plan: they belong to a kernel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from uops.compiler.log import note
+from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.callify import highest_unique
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -21,13 +21,13 @@ from uops.spec.ir.args import SliceArg
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-#: Bytes; the alignment of every place, enough for any vector access.
+#: Alignment of every intermediate in bytes, enough for any vector access.
 ALIGNMENT = 64
 
 
 @dataclass(slots=True)
-class Life:
-    """The Calls between which a Buffer is needed, inclusive, and where it lies."""
+class LiveRange:
+    """An intermediate, the positions of the first and the last Call that uses it, and its offset in the arena in bytes."""
 
     buffer: UOp
     first: int
@@ -35,54 +35,61 @@ class Life:
     offset: int = 0
 
     @property
-    def size(self) -> int:
+    def aligned_size(self) -> int:
+        """Size in bytes, rounded up to the alignment."""
         n = int(self.buffer.arg.size) * self.buffer.dtype.itemsize
         return -(-n // ALIGNMENT) * ALIGNMENT
 
-    def meets(self, other: Life) -> bool:
+    def overlaps(self, other: LiveRange) -> bool:
+        """Return True if some Call needs both Buffers."""
         return self.first <= other.last and other.first <= self.last
 
 
-def plan(root: UOp, external: Collection[UOp]) -> UOp:
-    """`root` with its intermediates in arenas: one of bytes, and one of bools, which a view of bytes may not be (R46)."""
-    lives = [life for life in lifetimes(root, external) if life.size]
+def plan_memory(root: UOp, external: Collection[UOp]) -> UOp:
+    """Replace the intermediates of a launch by Slices of arenas. `external` are the Buffers that the caller sees.
+
+    Bools have an arena of their own, because a Bitcast to bool is ill-formed (R46, Bitcast and Slice).
+    """
+    lives = [life for life in find_live_ranges(root, external) if life.aligned_size]
     if not lives:
         return root
-    unique = highest_unique(a for c in root.src for a in c.src[1:])  # a kernel's own memory is of another scope (R130)
-    put: dict[UOp, UOp] = {}
+    # Memory inside of a kernel body has ids of its own (R130, ids of memory inside of a body).
+    unique = highest_unique(a for c in root.src for a in c.arguments)
+    replacements: dict[UOp, UOp] = {}
     for d in (dt.uint8, dt.bool_):
-        mine = [life for life in lives if (life.buffer.dtype is dt.bool_) == (d is dt.bool_)]
-        if mine:
+        members = [life for life in lives if (life.buffer.dtype is dt.bool_) == (d is dt.bool_)]
+        if members:
             unique += 1
-            arena = B.buffer(place(mine), d, mine[0].buffer.arg.device, unique=unique)
-            put.update({life.buffer: _slice(arena, life) for life in mine})
-    planned = root.replace(src=tuple(c.replace(src=(c.src[0], *(put.get(a, a) for a in c.src[1:]))) for c in root.src))
-    note("memory plan", root, planned, put)
+            arena = B.buffer(assign_offsets(members), d, members[0].buffer.arg.device, unique=unique)
+            replacements.update({life.buffer: _slice_arena(arena, life) for life in members})
+    calls = [c.replace(src=(c.body, *(replacements.get(a, a) for a in c.arguments))) for c in root.src]
+    planned = root.replace(src=tuple(calls))
+    log_transform("memory plan", root, planned, replacements)
     return planned
 
 
-def lifetimes(root: UOp, external: Collection[UOp]) -> list[Life]:
-    """The intermediates of a launch, in order of birth."""
-    found: dict[UOp, Life] = {}
+def find_live_ranges(root: UOp, external: Collection[UOp]) -> list[LiveRange]:
+    """Return the live ranges of the intermediates of a launch, in order of first use."""
+    lives: dict[UOp, LiveRange] = {}
     for k, call in enumerate(root.src):
-        for a in call.src[1:]:
+        for a in call.arguments:
             if a.op is Op.BUFFER and a not in external:
-                found.setdefault(a, Life(a, k, k)).last = k
-    return list(found.values())
+                lives.setdefault(a, LiveRange(a, k, k)).last = k
+    return list(lives.values())
 
 
-def place(lives: list[Life]) -> int:
-    """Choose every offset of `lives`, which are in order of birth; gives the size of the arena."""
-    placed: list[Life] = []
+def assign_offsets(lives: list[LiveRange]) -> int:
+    """Set the offset of every live range, given in order of first use, and return the size of the arena in bytes."""
+    placed: list[LiveRange] = []
     for life in lives:
-        placed = [other for other in placed if other.last >= life.first]  # what has ended meets no later one either
+        placed = [other for other in placed if other.last >= life.first]  # an ended range overlaps no later one either
         for other in sorted(placed, key=lambda o: o.offset):
-            if life.offset + life.size <= other.offset:
+            if life.offset + life.aligned_size <= other.offset:
                 break
-            life.offset = max(life.offset, other.offset + other.size)
+            life.offset = max(life.offset, other.offset + other.aligned_size)
         placed.append(life)
-    return max(life.offset + life.size for life in lives)
+    return max(life.offset + life.aligned_size for life in lives)
 
 
-def _slice(arena: UOp, life: Life) -> UOp:
+def _slice_arena(arena: UOp, life: LiveRange) -> UOp:
     return UOp(Op.SLICE, (arena, B.index(life.offset)), SliceArg(life.buffer.arg.size, life.buffer.dtype))

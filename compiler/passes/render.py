@@ -1,10 +1,10 @@
-"""Render: the machine code.
+"""Rendering of instruction lists to source text and machine code.
 
 Takes: PLANNED. Gives: PROGRAM (each kernel body a Program of its instructions, source and binary). Spec: Lowering
 Pipeline/Render; Program.
 
-`Rendering` does the same body by body, for who lowers other bodies meanwhile: sources are compiled in a thread of their own where
-the target's compiler allows that.
+`CompileQueue` does the same one body at a time while its user lowers further bodies. It compiles in a worker thread where the
+target allows that.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import threading
 from queue import SimpleQueue
 from types import TracebackType
 
-from uops.compiler.ir.bodies import each
-from uops.compiler.target import Target, machine_of
+from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.target import Target, machine_model_of
 from uops.spec.ir import build as B
 from uops.spec.ir.args import SourceArg
 from uops.spec.ir.node import UOp
@@ -23,12 +23,12 @@ from uops.spec.ir.ops import Op
 
 
 def render(root: UOp, target: Target) -> UOp:
-    """`root` with every kernel rendered and compiled, equal kernels once."""
-    return each(root, lambda linear: rendered(linear, target))
+    """Render and compile every distinct kernel of a launch."""
+    return map_kernel_bodies(root, lambda linear: render_and_compile(linear, target))
 
 
-def rendered(linear: UOp, target: Target) -> UOp:
-    """The Program of one instruction list."""
+def render_and_compile(linear: UOp, target: Target) -> UOp:
+    """Return the Program of one instruction list. Raises what the target's renderer or compiler raises."""
     source = target.render(linear)
     return _program(linear, source, target.compile(source))
 
@@ -37,64 +37,68 @@ def _program(linear: UOp, source: str, binary: bytes) -> UOp:
     return UOp(Op.PROGRAM, (linear, UOp(Op.SOURCE, (), SourceArg(source)), B.binary(binary)))
 
 
-#: Seconds after which Python's lock is handed over while a compiler runs beside, which takes it back after each of a dozen calls:
-#: at Python's own 5 ms it waits longer than it works.
-SWITCH = 0.0002
+#: Seconds between offers of Python's lock to another thread while the worker compiles. The compiler takes the lock back after each
+#: of about a dozen calls. At Python's default of 5 ms it would wait longer than it works.
+SWITCH_INTERVAL = 0.0002
 
 
-class Rendering:
-    """Programs in the making, inside of a `with`: `add` an instruction list, then, when all are there, ask for its `program`. What
-    the compiler raises is raised by that, in the order of asking."""
+class CompileQueue:
+    """Kernels that are compiled while others are lowered; a context manager.
+
+    `submit` every instruction list, then ask for each one's program. An error of the compiler is raised when its program is asked
+    for.
+    """
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.beside = hasattr(target, "beside") and machine_of(target).cores > 1
+        self.in_thread = hasattr(target, "beside") and machine_model_of(target).cores > 1
         self.sources: dict[UOp, str] = {}
-        self.made: dict[UOp, UOp | BaseException] = {}
+        self.results: dict[UOp, UOp | BaseException] = {}
         self.jobs: SimpleQueue[UOp | None] = SimpleQueue()
         self.worker: threading.Thread | None = None
-        self.interval = 0.0  # the process's, to be put back
+        self.switch_interval = 0.0  # the process's own, restored when the worker ends
 
-    def __enter__(self) -> Rendering:
+    def __enter__(self) -> CompileQueue:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
-            self.sources.clear()  # what was not begun need not be
-        self._finish()
+            self.sources.clear()  # cancels the jobs that have not begun
+        self._join_worker()
 
-    def add(self, linear: UOp) -> None:
-        """Render now and compile soon."""
+    def submit(self, linear: UOp) -> None:
+        """Render an instruction list now, and have it compiled in the worker thread if there is one."""
         self.sources[linear] = self.target.render(linear)
-        if self.beside:
+        if self.in_thread:
             self.jobs.put(linear)
             if self.worker is None:
-                self.worker = threading.Thread(target=self._work, name="uops-compile", daemon=True)
-                self.interval = sys.getswitchinterval()
-                if self.interval > SWITCH:
-                    sys.setswitchinterval(SWITCH)
+                self.worker = threading.Thread(target=self._compile_queued, name="uops-compile", daemon=True)
+                self.switch_interval = sys.getswitchinterval()
+                if self.switch_interval > SWITCH_INTERVAL:
+                    sys.setswitchinterval(SWITCH_INTERVAL)
                 self.worker.start()
 
-    def program(self, linear: UOp) -> UOp:
-        self._finish()
-        if linear not in self.made:
+    def wait_for_program(self, linear: UOp) -> UOp:
+        """Return the Program of an instruction list after all submitted ones are compiled. Raises what the compiler raised."""
+        self._join_worker()
+        if linear not in self.results:
             if linear not in self.sources:
                 self.sources[linear] = self.target.render(linear)
             self._compile(linear)
-        found = self.made[linear]
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        result = self.results[linear]
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
-    def _finish(self) -> None:
+    def _join_worker(self) -> None:
         if self.worker is not None:
             self.jobs.put(None)
             self.worker.join()
             self.worker = None
-            if self.interval > SWITCH:  # else another one runs, which will put it back
-                sys.setswitchinterval(self.interval)
+            if self.switch_interval > SWITCH_INTERVAL:  # else another queue changed the interval and will restore it
+                sys.setswitchinterval(self.switch_interval)
 
-    def _work(self) -> None:
+    def _compile_queued(self) -> None:
         while (linear := self.jobs.get()) is not None:
             if linear in self.sources:
                 self._compile(linear)
@@ -102,6 +106,6 @@ class Rendering:
     def _compile(self, linear: UOp) -> None:
         try:
             source = self.sources[linear]
-            self.made[linear] = _program(linear, source, self.target.compile(source))
+            self.results[linear] = _program(linear, source, self.target.compile(source))
         except BaseException as e:
-            self.made[linear] = e
+            self.results[linear] = e

@@ -1,9 +1,10 @@
-"""Only proved rules fire: the rules of a table that the ledger holds as proved, as they are now.
+"""Admission of proved rules to the default tables.
 
-`digest(rule)` is structural: names, ops, literals, dtypes and condition of a rule, and the name of the code that it asks (witness
-and relation of types). A rule that was changed has another digest than the page that proves it, and is not admitted until it is
-proved again. What the named code does to the obligations of a rule is compared by `uops prove` and by the tests, which make every
-query anew. Importing this module loads neither the solver nor the prover.
+Takes: rules. Gives: those that the ledger proves in their present form. `digest_rule` covers the structure of a rule: its name,
+ops, literals, dtypes and condition, and the name of its type relation. A changed rule has another digest than the page that
+proves it, so it is not admitted until it is proved again. The digest does not cover the code of a witness or type relation;
+`uops prove` and the tests compare its effect, as they build every query anew. Importing this module loads neither the solver
+nor the prover.
 """
 
 from __future__ import annotations
@@ -17,97 +18,109 @@ from typing import TYPE_CHECKING, Any
 
 from uops.spec.errors import UopsError
 from uops.spec.ir.dtypes import DType
-from uops.spec.untrusted import BadFile, Damaged, describe_path, parse_json, unseal
+from uops.spec.untrusted import BadFile, SealMismatch, describe_path, parse_json, unseal
 
 if TYPE_CHECKING:
     from uops.compiler.rewrite.pattern import Pattern
     from uops.compiler.rewrite.rule import Rule
 
 _LEDGER = Path(__file__).with_name("ledger.jsonl")
-#: What the index of a ledger is sealed as, and its format.
+#: Kind and format version in the seal of a ledger's index.
 INDEX, SCHEMA = "ledger", 2
-#: Bytes of the index, at most.
-_MOST_BYTES = 1 << 22
+#: Greatest length of each line of the index, in bytes.
+_MAX_INDEX_BYTES = 1 << 22
 
 
 class UnprovedRule(UserWarning):
-    """A rule of a default set does not fire, because no proof of it is in the ledger."""
+    """A warning that a rule of a default set does not fire, because the ledger has no proof of it."""
 
 
 class DamagedLedger(UserWarning):
-    """No rule fires, because the ledger is not as it was written."""
+    """A warning that no rule fires, because the ledger differs from what was written."""
 
 
-class Unreadable(UopsError):
-    """A file is no ledger, or is damaged."""
+class UnreadableLedger(UopsError):
+    """A file that is not a ledger, or a damaged one."""
 
 
-def digest(rule: Rule) -> str:
-    """SHA-256 of the structure of a rule."""
-    parts = [rule.name, _spelt(rule.lhs), _spelt(rule.rhs), "" if rule.when is None else _spelt(rule.when)]
-    form: Pattern | None = getattr(rule.witness, "evaluates", None)
-    parts.append("" if form is None else _spelt(form))
+def digest_rule(rule: Rule) -> str:
+    """Return the SHA-256 of the structure of a rule."""
+    parts = [
+        rule.name,
+        _serialize_pattern(rule.lhs),
+        _serialize_pattern(rule.rhs),
+        "" if rule.when is None else _serialize_pattern(rule.when),
+    ]
+    evaluated: Pattern | None = getattr(rule.witness, "evaluates", None)
+    parts.append("" if evaluated is None else _serialize_pattern(evaluated))
     parts.append("" if rule.types is None else rule.types.__qualname__ if hasattr(rule.types, "__qualname__") else "relation")
     if rule.assumes is not None:
-        parts.append(f"{rule.assumes}\n{'' if rule.assumes.values is None else _spelt(rule.assumes.values)}")
+        parts.append(f"{rule.assumes}\n{'' if rule.assumes.values is None else _serialize_pattern(rule.assumes.values)}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _spelt(p: Pattern) -> str:
-    """A pattern as text that tells apart all that matching and instantiating tell apart."""
+def _serialize_pattern(p: Pattern) -> str:
+    """Return the text of a pattern; patterns that match or instantiate differently have different texts."""
     if p.name is not None:
-        return f"{'c' if p.constant else 'v'}:{p.name}:{_names(p.dtypes)}"
+        return f"{'c' if p.constant else 'v'}:{p.name}:{_join_dtype_names(p.dtypes)}"
     if p.op is None:
         return f"{type(p.value).__name__}:{p.value!r}"
-    to = "" if p.to is None else f":{p.to.name}" if isinstance(p.to, DType) else f":{p.to.name}:{_names(p.to.among)}"
-    return f"({p.op.name}{to} {' '.join(map(_spelt, p.src))})"
+    to = "" if p.to is None else f":{p.to.name}" if isinstance(p.to, DType) else f":{p.to.name}:{_join_dtype_names(p.to.among)}"
+    return f"({p.op.name}{to} {' '.join(map(_serialize_pattern, p.src))})"
 
 
 @cache
-def _names(dtypes: tuple[DType, ...]) -> str:
+def _join_dtype_names(dtypes: tuple[DType, ...]) -> str:
     return ",".join(d.short for d in dtypes)
 
 
-def index(text: str, path: Path) -> dict[str, Any]:
-    """The index of a ledger, from its first two lines. Raises Unreadable."""
+def parse_ledger_index(text: str, path: Path) -> dict[str, Any]:
+    """Parse the first two lines of a ledger: its sealed index. Raises UnreadableLedger."""
     try:
-        found = parse_json(unseal(INDEX, SCHEMA, "", text.encode(errors="surrogateescape")), f"{describe_path(path)}:2")
-        digests = dict[str, str](found["proved"])
-        return {"proved": digests, "pages": int(found["pages"]), "sha256": str(found["sha256"])}
-    except (Damaged, BadFile, KeyError, TypeError, ValueError) as e:
-        raise Unreadable(f"{describe_path(path)} is no ledger, or is damaged: its index is not as it was written. {ANEW}") from e
+        contents = parse_json(unseal(INDEX, SCHEMA, "", text.encode(errors="surrogateescape")), f"{describe_path(path)}:2")
+        digests = dict[str, str](contents["proved"])
+        return {"proved": digests, "pages": int(contents["pages"]), "sha256": str(contents["sha256"])}
+    except (SealMismatch, BadFile, KeyError, TypeError, ValueError) as e:
+        raise UnreadableLedger(
+            f"{describe_path(path)} is no ledger, or is damaged: its index differs from what was written. {ANEW}"
+        ) from e
 
 
-#: What to do about a damaged ledger.
+#: Advice at the end of every message about a damaged ledger.
 ANEW = "Restore it, or let `uops prove --cold` prove all rules anew"
 
 
 @cache
-def _proved() -> dict[str, str] | None:
-    """The digests of the proved rules, by name: the index of the ledger, as the rest would cost every import. Where it is damaged,
-    None, with a warning; where there is none, nothing is proved."""
+def _load_proved_digests() -> dict[str, str] | None:
+    """Read the digests of the proved rules by name, from the index of the ledger alone.
+
+    Returns an empty dict if there is no ledger, and None with a warning if it is damaged. The pages stay unread, as parsing them
+    would slow down every import.
+    """
     try:
         with _LEDGER.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-            found: dict[str, str] = index(lines.readline(_MOST_BYTES) + lines.readline(_MOST_BYTES).rstrip("\n"), _LEDGER)["proved"]
+            digests: dict[str, str] = parse_ledger_index(
+                lines.readline(_MAX_INDEX_BYTES) + lines.readline(_MAX_INDEX_BYTES).rstrip("\n"), _LEDGER
+            )["proved"]
     except FileNotFoundError:
         return {}
-    except (Unreadable, OSError) as e:
+    except (UnreadableLedger, OSError) as e:
         warnings.warn(f"no rewrite rule fires: {e}", DamagedLedger, stacklevel=2)
         return None
-    return found
+    return digests
 
 
 def is_proved(rule: Rule) -> bool:
-    """Whether the ledger proves this rule, as it is."""
-    return (_proved() or {}).get(rule.name) == digest(rule)
+    """Return True if the ledger proves the rule in its present form."""
+    return (_load_proved_digests() or {}).get(rule.name) == digest_rule(rule)
 
 
-def admitted(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The proved ones among `rules`, in order; warns of every other one, or once of a damaged ledger."""
-    found = []
+def select_proved_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the proved rules in order. Warn about each other one, or once about a damaged ledger."""
+    admitted = []
     for rule in rules:
         if is_proved(rule):
-            found.append(rule)
-        elif _proved() is not None:
+            admitted.append(rule)
+        elif _load_proved_digests() is not None:
             warnings.warn(f"rule {rule.name} does not fire: `uops prove` has not proved it as it is", UnprovedRule, stacklevel=2)
-    return tuple(found)
+    return tuple(admitted)

@@ -1,8 +1,8 @@
-"""Proving a set of rules: obligations, ledger and solver put together.
+"""Campaigns: proofs of a set of rules by obligations, ledger and solver.
 
-`campaign(rules)` makes every obligation of the rules, takes from the ledger what is proved there under the same key, asks the
-solver about the rest, and gives a `Report`. An obligation proved by a theory of numbers rests on lemmas about casts; where one of
-them is not proved, it is not either.
+Takes: rules, and proved entries of a ledger. Gives: a `ProofReport`. `prove_rules` builds every obligation, reuses ledger
+entries with equal keys, and asks the solver about the rest. An obligation proved by the theory `numbers` rests on lemmas about
+casts; it counts as unknown while one of these lemmas is not proved.
 """
 
 from __future__ import annotations
@@ -12,132 +12,136 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from uops.compiler.prove import ledger
-from uops.compiler.prove.admission import digest
-from uops.compiler.prove.ledger import Entry, Page
+from uops.compiler.prove.admission import digest_rule
+from uops.compiler.prove.ledger import LedgerEntry, LedgerPage
 from uops.compiler.prove.obligations import Obligation, obligations
-from uops.compiler.prove.solver.solver import version
-from uops.compiler.prove.verdicts import LEMMA, Status, Verdict, lemma_obligation, prove
+from uops.compiler.prove.solver.solver import solver_version
+from uops.compiler.prove.verdicts import LEMMA, ProofStatus, ProofVerdict, make_lemma_obligation, prove
 from uops.compiler.rewrite.rule import Rule
 
-#: Told of each verdict: (how many are done, of how many, the verdict).
-Progress = Callable[[int, int, Verdict], None]
+#: Callback per verdict, with (obligations done, obligations in all, the verdict).
+Progress = Callable[[int, int, ProofVerdict], None]
 
 
 @dataclass(slots=True)
-class Report:
-    """Pages of the rules that were asked about, verdicts that the solver gave, and how many were taken from the ledger."""
+class ProofReport:
+    """The pages of the rules, the verdicts of the solver, the number of obligations found in the ledger, and verdicts that
+    depend on the seed."""
 
-    pages: dict[str, Page] = field(default_factory=dict)
-    verdicts: list[Verdict] = field(default_factory=list)
-    taken: int = 0
-    unstable: list[tuple[str, int, Status]] = field(default_factory=list)
+    pages: dict[str, LedgerPage] = field(default_factory=dict)
+    verdicts: list[ProofVerdict] = field(default_factory=list)
+    ledger_hits: int = 0
+    unstable_verdicts: list[tuple[str, int, ProofStatus]] = field(default_factory=list)
 
     @property
-    def counts(self) -> Counter[Status]:
-        """How many obligations have each status."""
+    def counts(self) -> Counter[ProofStatus]:
+        """The number of obligations with each status."""
         return Counter(e.status for p in self.pages.values() for e in p.entries)
 
     @property
     def ok(self) -> bool:
-        """Whether every rule is proved, whatever the seed."""
-        return not self.unstable and all(p.status is Status.PROVED for p in self.pages.values())
+        """True if every rule is proved with every seed."""
+        return not self.unstable_verdicts and all(p.status is ProofStatus.PROVED for p in self.pages.values())
 
 
-def themes() -> dict[str, tuple[Rule, ...]]:
-    """Everything that is to be proved, by theme: the rewrite rules, the laws of OptOps, and those of index arithmetic."""
+def collect_rule_themes() -> dict[str, tuple[Rule, ...]]:
+    """Return all rules to be proved by theme: rewrite rules, laws of OptOps, and laws of index arithmetic."""
+    # late: the laws are many rules, which only a campaign over all themes needs
     from uops.compiler.prove import identities, optops
     from uops.compiler.rewrite.rules import THEMES, fast_math, further
 
     laws = {"optops": optops.THEMES, "laws": identities.THEMES}
-    stated = {f"{of}: {name}": found for of, themes in laws.items() for name, found in themes.items()}
-    return {**THEMES, **further.THEMES, **fast_math.THEMES, "fast-math/laws": fast_math.LAWS, **stated}
+    named_laws = {f"{group}: {name}": rules for group, themes in laws.items() for name, rules in themes.items()}
+    return {**THEMES, **further.THEMES, **fast_math.THEMES, "fast-math/laws": fast_math.LAWS, **named_laws}
 
 
-def campaign(
+def prove_rules(
     rules: Sequence[Rule],
     *,
     jobs: int = 1,
-    known: Mapping[str, Entry] | None = None,
+    proved_entries: Mapping[str, LedgerEntry] | None = None,
     seeds: int = 1,
-    lemmas: Collection[str] = (),
+    extra_lemmas: Collection[str] = (),
     progress: Progress = lambda done, count, verdict: None,
-) -> Report:
-    """Prove `rules`, and `lemmas` beside those that the proofs rest on; `known` are proved entries by key.
+) -> ProofReport:
+    """Prove `rules`, and `extra_lemmas` beside the lemmas that these proofs need.
 
-    With several seeds all that is not known is asked once per seed, and a verdict that differs from the first seed's is `unstable`.
+    `proved_entries` are ledger entries by key. With several seeds, the solver decides every obligation outside the ledger once
+    per seed. `unstable_verdicts` lists the verdicts that differ from those of the first seed.
     """
-    run = _Run(version(), known or {}, jobs, seeds, progress)
-    run.over([o for rule in rules for o in obligations(rule)])
-    run.over([lemma_obligation(pair) for pair in sorted(run.needs.union(lemmas))])
-    digests = {r.name: digest(r) for r in rules}
-    run.report.pages = {name: ledger.page(name, digests.get(name, ""), found) for name, found in run.entries.items()}
-    _rest_on_lemmas(run.report)
+    run = _CampaignRun(solver_version(), proved_entries or {}, jobs, seeds, progress)
+    run.settle_obligations([o for rule in rules for o in obligations(rule)])
+    run.settle_obligations([make_lemma_obligation(pair) for pair in sorted(run.needed_lemmas.union(extra_lemmas))])
+    digests = {r.name: digest_rule(r) for r in rules}
+    run.report.pages = {name: ledger.make_page(name, digests.get(name, ""), entries) for name, entries in run.entries.items()}
+    _downgrade_if_lemma_open(run.report)
     return run.report
 
 
 @dataclass(slots=True)
-class _Run:
-    """One campaign: what it found so far."""
+class _CampaignRun:
+    """The state of one campaign."""
 
     solver: str
-    known: Mapping[str, Entry]
+    proved_entries: Mapping[str, LedgerEntry]
     jobs: int
     seeds: int
     progress: Progress
-    report: Report = field(default_factory=Report)
-    entries: dict[str, list[Entry]] = field(default_factory=dict)
-    needs: set[str] = field(default_factory=set)
+    report: ProofReport = field(default_factory=ProofReport)
+    entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
+    needed_lemmas: set[str] = field(default_factory=set)
 
-    def over(self, wanted: Sequence[Obligation]) -> None:
-        """Settle these obligations."""
+    def settle_obligations(self, obligations_to_settle: Sequence[Obligation]) -> None:
+        """Take each obligation from the ledger, or ask the solver about it once per seed."""
         todo = []
-        for o in wanted:
+        for o in obligations_to_settle:
             self.entries.setdefault(o.rule, [])
-            found = self._recorded(o)
-            if found is None:
+            entry = self._find_ledger_entry(o)
+            if entry is None:
                 todo.append(o)
             else:
-                self.report.taken += 1
-                self.entries[o.rule].append(found)
-        first = _ask(todo, self.jobs, 0, self.progress)
+                self.report.ledger_hits += 1
+                self.entries[o.rule].append(entry)
+        first = _prove_with_progress(todo, self.jobs, 0, self.progress)
         for v in first:
             self.report.verdicts.append(v)
-            self.entries[v.obligation.rule].append(ledger.entry(v, self.solver))
-            self.needs.update(v.plan.needs if v.plan is not None else ())
+            self.entries[v.obligation.rule].append(ledger.entry_from_verdict(v, self.solver))
+            self.needed_lemmas.update(v.plan.lemmas if v.plan is not None else ())
         before = {v.obligation.name: v.status for v in first}
         for seed in range(1, self.seeds):
-            again = _ask(todo, self.jobs, seed, self.progress)
-            self.report.unstable += [
+            again = _prove_with_progress(todo, self.jobs, seed, self.progress)
+            self.report.unstable_verdicts += [
                 (v.obligation.name, seed, v.status) for v in again if v.status is not before[v.obligation.name]
             ]
 
-    def _recorded(self, o: Obligation) -> Entry | None:
-        """The ledger's entry of a plan of this obligation: another typing may ask the same."""
-        if not self.known:
+    def _find_ledger_entry(self, o: Obligation) -> LedgerEntry | None:
+        """Return the ledger's entry for a plan of this obligation, if any. Another typing may have made the same queries."""
+        if not self.proved_entries:
             return None
         for make in o.plans:
             plan = make()
-            found = self.known.get(ledger.key(plan, self.solver)) if plan.attempts else None
-            if found is not None:
-                self.needs.update(plan.needs)
-                return replace(found, at=o.at)
+            entry = self.proved_entries.get(ledger.plan_key(plan, self.solver)) if plan.attempts else None
+            if entry is not None:
+                self.needed_lemmas.update(plan.lemmas)
+                return replace(entry, typing=o.typing)
         return None
 
 
-def _ask(todo: Sequence[Obligation], jobs: int, seed: int, progress: Progress) -> list[Verdict]:
-    found = []
+def _prove_with_progress(todo: Sequence[Obligation], jobs: int, seed: int, progress: Progress) -> list[ProofVerdict]:
+    """Decide the obligations and report each verdict to `progress`."""
+    verdicts = []
     for v in prove(todo, jobs, seed):
-        found.append(v)
-        progress(len(found), len(todo), v)
-    return found
+        verdicts.append(v)
+        progress(len(verdicts), len(todo), v)
+    return verdicts
 
 
-def _rest_on_lemmas(report: Report) -> None:
-    """What a theory of numbers proved is open while a lemma is."""
+def _downgrade_if_lemma_open(report: ProofReport) -> None:
+    """Mark the proofs by the theory `numbers` as unknown if a lemma about casts is not proved."""
     lemmas = report.pages.get(LEMMA)
-    if lemmas is None or lemmas.status is Status.PROVED:
+    if lemmas is None or lemmas.status is ProofStatus.PROVED:
         return
     for name, p in report.pages.items():
         if name != LEMMA:
-            entries = [replace(e, status=Status.UNKNOWN, by="a lemma is open") if e.by == "numbers" else e for e in p.entries]
-            report.pages[name] = Page(p.rule, p.digest, tuple(entries))
+            entries = [replace(e, status=ProofStatus.UNKNOWN, by="a lemma is open") if e.by == "numbers" else e for e in p.entries]
+            report.pages[name] = LedgerPage(p.rule, p.digest, tuple(entries))

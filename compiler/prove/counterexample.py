@@ -1,6 +1,7 @@
-"""A counterexample as data: a rule, the dtypes and the values that refute it, and the graphs on which anybody can see it.
+"""Counterexamples to rules: dtypes and values that refute a rule, and graphs that show it.
 
-The compiler does not run graphs; the command line and the tests replay `graphs` in the interpreter.
+Takes: a rule and a refuted `ProofVerdict`. Gives: `CounterexampleGraphs`. The compiler does not run graphs; the command line and
+the tests replay them in the interpreter.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from uops.compiler.prove.model import float_bits
+from uops.compiler.prove.model import encode_float_bits
 from uops.compiler.prove.solver.solver import Number
-from uops.compiler.prove.typings import Assignment, Typed, assignments
-from uops.compiler.prove.verdicts import Verdict
+from uops.compiler.prove.typings import Assignment, TypedPattern, enumerate_assignments
+from uops.compiler.prove.verdicts import ProofVerdict
 from uops.compiler.rewrite.pattern import Pattern
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.errors import Crash
@@ -25,70 +26,85 @@ from uops.spec.ir.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Graphs:
-    """Both sides of a rule with Params for its variables, what the rule assumes, and the arguments: integers by input name, of a
-    float its bits. `rhs` is None where it is ill-typed."""
+class CounterexampleGraphs:
+    """The sides of a rule with Params for its variables, its conditions, and arguments that refute it.
+
+    `inputs` has the dtype and value of each input; a float is given by its bits. `rhs` is None if it is ill-typed.
+    `witness_equation` is the pattern that a witness evaluates, and the variable that gets its value.
+    """
 
     lhs: UOp
     rhs: UOp | None
     conditions: tuple[UOp, ...]
-    promised: tuple[UOp, UOp] | None
+    witness_equation: tuple[UOp, UOp] | None
     inputs: Mapping[str, tuple[DType, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Counterexample:
-    """Values of the variables of `rule`, under one typing of it; over the reals a float is a Fraction."""
+class RuleCounterexample:
+    """Values of the variables of `rule` under one typing; over the reals, a float is a Fraction."""
 
     rule: Rule
     typing: Assignment
     values: Mapping[str, int | Fraction]
 
     @classmethod
-    def of(cls, rule: Rule, v: Verdict) -> Counterexample:
-        """That of a refuted verdict. A variable of which the solver said nothing is 0."""
-        typing = next((a for a in assignments(rule) if str(a) == v.obligation.at), None)
+    def from_verdict(cls, rule: Rule, verdict: ProofVerdict) -> RuleCounterexample:
+        """Build the counterexample of a refuted verdict. A variable that the solver's model lacks is 0."""
+        typing = next((a for a in enumerate_assignments(rule) if str(a) == verdict.obligation.typing), None)
         if typing is None:
-            raise Crash(f"{rule.name} has no typing {v.obligation.at}")
-        found = dict(v.values)
+            raise Crash(f"{rule.name} has no typing {verdict.obligation.typing}")
+        model = dict(verdict.values)
         real = rule.assumes is not None
         values = {
-            n: Fraction(found.get(n, 0)) if real and d.is_float else _whole(found.get(n, 0), d) for n, d in v.obligation.variables
+            n: Fraction(model.get(n, 0)) if real and d.is_float else _decode_integer(model.get(n, 0), d)
+            for n, d in verdict.obligation.variables
         }
         return cls(rule, typing, values)
 
-    def graphs(self) -> Graphs:
-        """What to evaluate; real numbers in float64, rounded once."""
+    def build_graphs(self) -> CounterexampleGraphs:
+        """Build the graphs to evaluate; real numbers are rounded once to float64."""
         env, inputs = {}, {}
         for slot, (name, value) in enumerate(self.values.items()):
             d = self.typing.types[name]
             if isinstance(value, Fraction):
                 env[name] = b.param(slot, (), dt.float64)
-                inputs[f"p{slot}"] = (dt.float64, float_bits(float(value), dt.float64))
+                inputs[f"p{slot}"] = (dt.float64, encode_float_bits(float(value), dt.float64))
             elif d is dt.index:
                 env[name] = b.variable(name, min(value, 0) - 1, max(value, 0) + 1)
                 inputs[name] = (d, value)
             else:
                 env[name] = b.param(slot, (), d)
                 inputs[f"p{slot}"] = (d, value)
-        a = self.typing if self.rule.assumes is None else _widened(self.typing)
-        rhs = None if a.rhs is None else node(a.rhs, env)
-        form: Pattern | None = getattr(self.rule.witness, "evaluates", None)
-        promised = (node(a.lhs, env), env["k"]) if form is self.rule.lhs else None
-        return Graphs(node(a.lhs, env), rhs, tuple(node(c, env) for c in a.when), promised, inputs)
+        a = self.typing if self.rule.assumes is None else _retype_floats_as_float64(self.typing)
+        rhs = None if a.rhs is None else instantiate_typed_pattern(a.rhs, env)
+        evaluated: Pattern | None = getattr(self.rule.witness, "evaluates", None)
+        equation = (instantiate_typed_pattern(a.lhs, env), env["k"]) if evaluated is self.rule.lhs else None
+        return CounterexampleGraphs(
+            instantiate_typed_pattern(a.lhs, env), rhs, tuple(instantiate_typed_pattern(c, env) for c in a.when), equation, inputs
+        )
 
 
-def _widened(a: Assignment) -> Assignment:
-    """A typing with float64 for every float."""
-    return Assignment(a.types, _wide(a.lhs), None if a.rhs is None else _wide(a.rhs), tuple(map(_wide, a.when)))
+def _retype_floats_as_float64(a: Assignment) -> Assignment:
+    """Return the typing with float64 in place of every float dtype."""
+    return Assignment(
+        a.types,
+        _retype_pattern_as_float64(a.lhs),
+        None if a.rhs is None else _retype_pattern_as_float64(a.rhs),
+        tuple(map(_retype_pattern_as_float64, a.when)),
+    )
 
 
-def _wide(t: Typed) -> Typed:
-    return Typed(t.pattern, dt.float64 if t.dtype.is_float else t.dtype, tuple(map(_wide, t.src)))
+def _retype_pattern_as_float64(t: TypedPattern) -> TypedPattern:
+    """Return the typed pattern with float64 in place of every float dtype."""
+    return TypedPattern(t.pattern, dt.float64 if t.dtype.is_float else t.dtype, tuple(map(_retype_pattern_as_float64, t.src)))
 
 
-def _whole(v: Number, d: DType) -> int:
-    """A solver's value: one bit of an index stands for all of them, and a word for the integer that it spells."""
+def _decode_integer(v: Number, d: DType) -> int:
+    """Return the integer that a solver's value encodes in dtype `d`.
+
+    An index in the theory `slice` is one bit, which stands for all bits. A bit vector of a signed dtype is two's complement.
+    """
     if d is dt.index and isinstance(v, bool):
         return -1 if v else 0
     if d.is_integer and d.is_signed and d is not dt.index and v >= 1 << (d.bits - 1):
@@ -96,8 +112,8 @@ def _whole(v: Number, d: DType) -> int:
     return int(v)
 
 
-def node(t: Typed, env: Mapping[str, UOp]) -> UOp:
-    """The graph of a typed pattern."""
+def instantiate_typed_pattern(t: TypedPattern, env: Mapping[str, UOp]) -> UOp:
+    """Build the graph of a typed pattern."""
     p = t.pattern
     if p.name is not None:
         return env[p.name]
@@ -106,4 +122,4 @@ def node(t: Typed, env: Mapping[str, UOp]) -> UOp:
         value = bool(p.value) if t.dtype is dt.bool_ else float(p.value) if t.dtype.is_float else int(p.value)
         return UOp(Op.CONST, (), ConstArg(value, t.dtype))
     arg = CastArg(t.dtype) if p.op is Op.CAST else BitcastArg(t.dtype) if p.op is Op.BITCAST else None
-    return UOp(p.op, tuple(node(s, env) for s in t.src), arg)
+    return UOp(p.op, tuple(instantiate_typed_pattern(s, env) for s in t.src), arg)

@@ -1,25 +1,25 @@
-"""Laws of index arithmetic that passes rest on, proved once for all ranks and extents. Like those of `optops` they are `Rule`s that
-are never matched: `lhs` is `rhs` for all values under `when`.
+"""Laws of index arithmetic that passes rely on, proved for all ranks and extents. Like the laws of `optops`, they are `Rule`s that
+are never matched: `lhs` equals `rhs` for all values under `when`.
 
     Reshape   `passes.views` writes the row-major position of an index and reads it in another shape, one axis at a time. A step
-              leaves the position of the axes to the left, x, and takes or gives the last digit l of extent p; so by induction
-              over the axes any rank is decoded as it was encoded, and every position is decoded to an index inside.
-    Movement  The other movement ops move every axis by itself: two of a kind are one, and inverses cancel.
-    Series    What a closed form puts for a loop: its value is that of no iteration at 0, and one iteration more adds the term.
+              keeps the position x of the axes to the left, and splits off or appends the last digit l of extent p. By induction
+              over the axes, any rank decodes to what was encoded, and every position decodes to an index in bounds.
+    Movement  The other movement ops act on each axis separately: two of a kind compose to one, and inverses cancel.
+    Series    The closed form of a loop: it is the value of no iteration at trip count 0, and one more iteration adds the term.
     Division  An unsigned n below w (2^64 for 64 bits) by a constant d: floor(n m / u) for a power of two u and an m with
               0 <= m d - u <= u / w (Granlund and Montgomery 1994, theorem 4.2).
 """
 
 from __future__ import annotations
 
-from uops.compiler.rewrite.pattern import INDEX, Pattern, eq, lift, maximum, ne, var, where
+from uops.compiler.rewrite.pattern import INDEX, Pattern, as_pattern, eq, maximum, ne, var, where
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.ir import dtypes as dt
 
 a, b, d, f, h, i, j, k, l, m, n, o, p, u, x, y = (var(name, INDEX) for name in "abdfhijklmnopuxy")  # noqa: E741
 _NATURALS = (dt.uint8, dt.uint16, dt.uint32, dt.uint64, dt.index)
 v, w = var("v", _NATURALS), var("w", _NATURALS)
-true = lift(True)
+true = as_pattern(True)
 
 
 def _within(t: Pattern, extent: object) -> Pattern:
@@ -43,8 +43,8 @@ RESHAPES = (
 )
 
 
-def _padded(t: Pattern, before: object, extent: object) -> Pattern:
-    """Where an axis that was padded has an element of its source."""
+def _in_unpadded_range(t: Pattern, before: object, extent: object) -> Pattern:
+    """Return the condition that an index of a padded axis lies on an element of the source."""
     return _within(t - before, extent)
 
 
@@ -56,33 +56,38 @@ MOVEMENTS = (
     Rule("shrink-stays-inside", _within(i + o, n), true, when=_within(i, k) & (o >= 0) & (o + k <= n)),
     Rule("shrink-twice", (i + o) + a, i + (o + a)),
     Rule("pad-then-shrink", (i + o) - o, i),
-    Rule("pad-then-shrink-is-inside", _padded(i + o, o, n), true, when=_within(i, n)),
+    Rule("pad-then-shrink-is-inside", _in_unpadded_range(i + o, o, n), true, when=_within(i, n)),
     Rule("shrink-then-pad", (i - o) + o, i),
     Rule("pad-twice", (i - a) - b, i - (a + b)),
-    Rule("pad-twice-mask", _padded(i, a, m) & _padded(i - a, b, n), _padded(i, a + b, n), when=(b >= 0) & (b + n <= m)),
-    Rule("pad-of-a-flip", _padded((h - 1) - i, a, n), _padded(i, (h - a) - n, n)),
+    Rule(
+        "pad-twice-mask",
+        _in_unpadded_range(i, a, m) & _in_unpadded_range(i - a, b, n),
+        _in_unpadded_range(i, a + b, n),
+        when=(b >= 0) & (b + n <= m),
+    ),
+    Rule("pad-of-a-flip", _in_unpadded_range((h - 1) - i, a, n), _in_unpadded_range(i, (h - a) - n, n)),
     Rule("repeat-is-a-remainder", (x * n + i) % n, i % n, when=n > 0),
 )
 
-#: How many r with 0 <= r < n lie in lo <= r < hi (lo = a, hi = b): `passes.closed` counts max(0, min(n, hi) - max(0, lo)).
+#: The lower bound of the count of r in [0, n) and [a, b): `passes.closed` counts max(0, min(n, b) - max(0, a)).
 _LOW = maximum(a, 0)
 
 
-def _least(s: Pattern, t: Pattern) -> Pattern:
+def _minimum(s: Pattern, t: Pattern) -> Pattern:
     return where(s < t, s, t)
 
 
 def _count(bound: Pattern) -> Pattern:
-    return maximum(_least(bound, b) - _LOW, 0)
+    return maximum(_minimum(bound, b) - _LOW, 0)
 
 
 SERIES = (
-    Rule("count-of-none", _count(lift(0) * n), lift(0)),
+    Rule("count-of-none", _count(as_pattern(0) * n), as_pattern(0)),
     Rule("count-one-more", _count(n + 1), where((n >= a) & (n < b), _count(n) + 1, _count(n)), when=n >= 0),
-    Rule("multiple-of-none", (n - n) * x, lift(0)),
+    Rule("multiple-of-none", (n - n) * x, as_pattern(0)),
     Rule("multiple-one-more", (n + 1) * x, n * x + x),
     Rule("sum-of-numbers", ((n + 1) * n) // 2, (n * (n - 1)) // 2 + n, when=n >= 0),
-    Rule("selected-of-none", _within(x, 0), lift(False)),
+    Rule("selected-of-none", _within(x, 0), as_pattern(False)),
     Rule("selected-one-more", _within(x, n + 1), _within(x, n) | eq(x, n), when=n >= 0),
 )
 

@@ -1,11 +1,12 @@
-"""The ledger: what was proved of which rule, by which queries.
+"""The ledger: a committed file with the rules that are proved, and the queries that prove them.
 
-A committed file. It begins with an index, sealed by the line before it, which is all that an import reads
-(`uops.compiler.prove.admission`): the digests of all proved rules, and the number and the SHA-256 of the lines that follow. These
-are JSON, one per rule, sorted by name: its structural `digest`, what became of each obligation as [typing, key, status, by], and
-the status of the whole. A key is the SHA-256 of the texts of an obligation's queries with their limits, in the plan that proved it,
-and of the solver's version; an obligation with a plan of that key need not be proved again. Only a rule all of whose obligations
-are proved is `proved`.
+The first line seals the second, which is an index. An import reads the index alone (`uops.compiler.prove.admission`). It holds
+the digests of all proved rules, and the number and the SHA-256 of the lines that follow. Each of these is one rule as JSON,
+sorted by name: its structural `digest`, its obligations as [typing, key, status, by], and its status. A rule is `proved` if all
+its obligations are.
+
+A key is the SHA-256 of the texts and limits of a plan's queries, and of the solver's version. An obligation with a plan of a
+known key need not be proved again.
 """
 
 from __future__ import annotations
@@ -15,97 +16,104 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from uops.compiler.prove.admission import ANEW, INDEX, SCHEMA, Unreadable, index
-from uops.compiler.prove.obligations import Plan
-from uops.compiler.prove.verdicts import Status, Verdict
+from uops.compiler.prove.admission import ANEW, INDEX, SCHEMA, UnreadableLedger, parse_ledger_index
+from uops.compiler.prove.obligations import ProofPlan
+from uops.compiler.prove.verdicts import ProofStatus, ProofVerdict
 from uops.spec.ir.record import dataclass
 from uops.spec.untrusted import BadFile, describe_path, parse_json, read_text, seal, write_bytes
 
 #: The committed ledger.
 PATH = Path(__file__).with_name("ledger.jsonl")
-#: A rule's status is the worst of its obligations'.
-_WORST = (Status.REFUTED, Status.UNMODELLED, Status.UNKNOWN, Status.VACUOUS, Status.PROVED)
+#: Statuses, worst first.
+_WORST = (ProofStatus.REFUTED, ProofStatus.UNMODELLED, ProofStatus.UNKNOWN, ProofStatus.VACUOUS, ProofStatus.PROVED)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One obligation's line: where (the typing), the key of its queries, what became of it, and by which theory."""
+class LedgerEntry:
+    """The line of one obligation: its typing, the key of its queries, its status, and the theory that decided it."""
 
-    at: str
+    typing: str
     key: str
-    status: Status
+    status: ProofStatus
     by: str
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """All of one rule."""
+class LedgerPage:
+    """All obligations of one rule."""
 
     rule: str
     digest: str
-    entries: tuple[Entry, ...]
+    entries: tuple[LedgerEntry, ...]
 
     @property
-    def status(self) -> Status:
-        found = {e.status for e in self.entries}
-        return next((s for s in _WORST if s in found), Status.UNMODELLED)
+    def status(self) -> ProofStatus:
+        """The worst status of the obligations."""
+        statuses = {e.status for e in self.entries}
+        return next((s for s in _WORST if s in statuses), ProofStatus.UNMODELLED)
 
 
-def key(p: Plan, solver: str) -> str:
-    """The key of a plan under a solver."""
+def plan_key(p: ProofPlan, solver: str) -> str:
+    """Return the key of a plan for a version of the solver."""
     return hashlib.sha256(f"{solver}\n{p.key}".encode()).hexdigest()
 
 
-def entry(v: Verdict, solver: str) -> Entry:
-    """The entry of a verdict; one that is not proved has no key."""
-    return Entry(v.obligation.at, "" if v.plan is None else key(v.plan, solver), v.status, v.by)
+def entry_from_verdict(v: ProofVerdict, solver: str) -> LedgerEntry:
+    """Return the ledger entry of a verdict; only a proved one has a key."""
+    return LedgerEntry(v.obligation.typing, "" if v.plan is None else plan_key(v.plan, solver), v.status, v.by)
 
 
-def read(path: Path = PATH) -> dict[str, Page]:
-    """The pages by rule; none where there is no file. Raises Unreadable where the file is not as it was written, BadFile and
-    OSError."""
+def read_ledger(path: Path = PATH) -> dict[str, LedgerPage]:
+    """Return the pages by rule; an empty dict if there is no file.
+
+    Raises UnreadableLedger if the file differs from what was written, BadFile and OSError.
+    """
     if not path.exists():
         return {}
     header, sealed, *lines = read_text(path).split("\n") + [""]
-    known = index(f"{header}\n{sealed}", path)
+    index = parse_ledger_index(f"{header}\n{sealed}", path)
     text = "\n".join(lines[:-1])
-    if known["sha256"] != hashlib.sha256(text.encode()).hexdigest():
+    if index["sha256"] != hashlib.sha256(text.encode()).hexdigest():
         count = text.count("\n")
-        raise Unreadable(f"{describe_path(path)} is damaged: it has {count} of {known['pages']} pages, or some differ. {ANEW}")
-    pages = (_page(line, f"{describe_path(path)}:{number}") for number, line in enumerate(lines[:-2], 3))
+        raise UnreadableLedger(
+            f"{describe_path(path)} is damaged: it has {count} of {index['pages']} pages, or some differ. {ANEW}"
+        )
+    pages = (_parse_page(line, f"{describe_path(path)}:{number}") for number, line in enumerate(lines[:-2], 3))
     return {p.rule: p for p in pages}
 
 
-def _page(text: str, place: str) -> Page:
+def _parse_page(text: str, location: str) -> LedgerPage:
+    """Parse one line of the ledger. Raises UnreadableLedger and BadFile."""
     try:
-        line = parse_json(text, place)
-        entries = tuple(Entry(str(at), str(k), Status(status), str(by)) for at, k, status, by in line["obligations"])
-        return Page(str(line["rule"]), str(line["digest"]), entries)
+        line = parse_json(text, location)
+        entries = tuple(LedgerEntry(str(at), str(k), ProofStatus(status), str(by)) for at, k, status, by in line["obligations"])
+        return LedgerPage(str(line["rule"]), str(line["digest"]), entries)
     except BadFile:
         raise
     except (ValueError, KeyError, TypeError) as e:
-        raise Unreadable(f"{place} is no page of a ledger: {type(e).__name__}: {e}. {ANEW}") from e
+        raise UnreadableLedger(f"{location} is no page of a ledger: {type(e).__name__}: {e}. {ANEW}") from e
 
 
-def write(pages: Iterable[Page], path: Path = PATH) -> None:
-    """Replace the file, atomically. Raises OSError, and leaves it as it was."""
+def write_ledger(pages: Iterable[LedgerPage], path: Path = PATH) -> None:
+    """Replace the file atomically. On an OSError the old file stays."""
     ordered = sorted(pages, key=lambda p: p.rule)
-    proved = {p.rule: p.digest for p in ordered if p.status is Status.PROVED and p.digest}
-    text = "".join(_line(p) + "\n" for p in ordered)
-    known = {"proved": proved, "pages": len(ordered), "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    write_bytes(path, seal(INDEX, SCHEMA, "", json.dumps(known).encode()) + f"\n{text}".encode())
+    proved = {p.rule: p.digest for p in ordered if p.status is ProofStatus.PROVED and p.digest}
+    text = "".join(_format_page(p) + "\n" for p in ordered)
+    index = {"proved": proved, "pages": len(ordered), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    write_bytes(path, seal(INDEX, SCHEMA, "", json.dumps(index).encode()) + f"\n{text}".encode())
 
 
-def _line(p: Page) -> str:
-    entries = [[e.at, e.key, e.status.value, e.by] for e in p.entries]
+def _format_page(p: LedgerPage) -> str:
+    """Return a page as one line of JSON."""
+    entries = [[e.typing, e.key, e.status.value, e.by] for e in p.entries]
     return json.dumps({"rule": p.rule, "status": p.status.value, "digest": p.digest, "obligations": entries}, ensure_ascii=False)
 
 
-def proved(pages: Mapping[str, Page]) -> dict[str, Entry]:
-    """Proved entries by key; what has another status is tried again."""
-    return {e.key: e for p in pages.values() for e in p.entries if e.status is Status.PROVED}
+def index_proved_entries(pages: Mapping[str, LedgerPage]) -> dict[str, LedgerEntry]:
+    """Return the proved entries by key."""
+    return {e.key: e for p in pages.values() for e in p.entries if e.status is ProofStatus.PROVED}
 
 
-def page(rule: str, digest: str, entries: Sequence[Entry]) -> Page:
-    """The page of a rule, its entries in the order of their typings."""
-    return Page(rule, digest, tuple(sorted(entries, key=lambda e: e.at)))
+def make_page(rule: str, digest: str, entries: Sequence[LedgerEntry]) -> LedgerPage:
+    """Return the page of a rule, with its entries sorted by typing."""
+    return LedgerPage(rule, digest, tuple(sorted(entries, key=lambda e: e.typing)))

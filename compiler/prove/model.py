@@ -1,10 +1,11 @@
-"""What the prover's values are: how each dtype is represented in a query, and what a query has to assume about it.
+"""Values of the prover: representations of dtypes in a query, and the assumptions that come with them.
 
-A `Model` chooses representations. Machine integers are BITS (bit vectors, wrapping by themselves) or WHOLE (unbounded integers,
-wrapped by mod, R05); index values (R08) are WHOLE, or WIDE (a bit vector that no value of the query leaves), or SLICE (one bit of
-the infinite two's complement of R29: laws of bitwise operations hold for a number where they hold for every bit). A float is a term
-of the solver's float theory in its own format, float8 in that of float16, which holds every value of both kinds; where its bits are
-known they are kept beside it (R28). For rules that change values it is a REAL number (`reals`).
+A `Model` chooses representations. Machine integers are BITS (bit vectors, which wrap) or WHOLE (unbounded integers, wrapped by
+mod; R05: integer overflow wraps). Index values (R08: mathematical integers) are WHOLE, or WIDE (a bit vector that no value of the
+query leaves), or SLICE. A SLICE is one bit of the infinite two's complement (R29): a law of bitwise operations holds for numbers
+if it holds for every bit. A float is a term of the solver's float theory in its own format. A float8 uses the format of float16,
+which holds every value of both kinds. If the bits of a float are known, the `Value` keeps them (R28: movement keeps every bit).
+For rules that change values, a float is a REAL number (`reals`).
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import BOOL, INT, Sort, Term
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.record import dataclass as record
 
 
 class Unmodelled(UopsError):
-    """The prover has no meaning for an op on these dtypes."""
+    """The prover has no semantics for an op on these dtypes."""
 
 
-class Form(Enum):
-    """A representation."""
+class Representation(Enum):
+    """A representation of a dtype in a query."""
 
     BOOL = "bool"
     FLOAT = "float"
@@ -38,7 +39,7 @@ class Form(Enum):
     REAL = "real"
 
 
-#: Bits of a WIDE index: casts of 64-bit integers, and doublings of them, stay inside.
+#: Bits of a WIDE index: casts of 64-bit integers, and their doubles, fit.
 WIDE_BITS = 72
 #: (exponent, significand with the hidden bit) of the solver's formats.
 FORMAT = {
@@ -50,7 +51,7 @@ SMALL = (dt.fp8e4m3, dt.fp8e5m2)
 
 @record(frozen=True, slots=True)
 class Value:
-    """One value: its term, and for a float the bits, where they are known."""
+    """A value: its term, and the bits of a float if they are known."""
 
     dtype: DType
     term: Term
@@ -59,139 +60,154 @@ class Value:
 
 @dataclass(slots=True)
 class Model:
-    """Representations, and what was assumed so far: `facts` define fresh constants, `defined` say that no op trapped (R26),
-    `choices` are free decisions that a ruling leaves (which zero a Max gives, R11). `exact` makes casts that meet a float
-    functions of the exact value (see `casts`); `reals` makes floats real numbers, `applied` being the functions of them met so
-    far; `abstract` says that some function stands for more than is known of it, so that a model of the query may be no
-    counterexample."""
+    """Representations, and the assumptions made so far.
 
-    machine: Form = Form.BITS
-    index: Form = Form.WHOLE
+    `facts` define fresh constants. `definedness` says that no op trapped (R26). `choices` are free decisions that a ruling
+    leaves, as the sign of a zero from Max (R11). `exact` makes casts from and to floats functions of the exact value (see
+    `casts`). `reals` represents floats as real numbers; `applications` are the functions applied to them. `abstract` is set once
+    a function stands for more than the query states of it: then a model of the query need not be a counterexample.
+    """
+
+    machine: Representation = Representation.BITS
+    index: Representation = Representation.WHOLE
     exact: bool = False
     reals: bool = False
     facts: list[Term] = field(default_factory=list)
-    defined: list[Term] = field(default_factory=list)
+    definedness: list[Term] = field(default_factory=list)
     choices: list[Term] = field(default_factory=list)
-    applied: dict[tuple[str, Term], Term] = field(default_factory=dict)
+    applications: dict[tuple[str, Term], Term] = field(default_factory=dict)
     count: int = 0
     abstract: bool = False
 
-    def some(self, name: str, *args: Term, sort: Sort) -> Term:
-        """Some function of `args`: one of that name, of which nothing else is known."""
+    def apply_uninterpreted(self, name: str, *args: Term, sort: Sort) -> Term:
+        """Apply an uninterpreted function of this name, which makes the model abstract."""
         self.abstract = True
         return smt.function(name, *args, sort=sort)
 
-    def form(self, d: DType) -> Form:
-        if d.kind is Kind.BOOL:
-            return Form.BOOL
+    def representation(self, d: DType) -> Representation:
+        """Return the representation of a dtype."""
+        if d.kind is DTypeKind.BOOL:
+            return Representation.BOOL
         if d.is_float:
-            return Form.REAL if self.reals else Form.FLOAT
-        return self.index if d.kind is Kind.INDEX else self.machine
+            return Representation.REAL if self.reals else Representation.FLOAT
+        return self.index if d.kind is DTypeKind.INDEX else self.machine
 
     def sort(self, d: DType) -> Sort:
-        form = self.form(d)
-        if form is Form.FLOAT:
+        """Return the solver's sort of a dtype."""
+        representation = self.representation(d)
+        if representation is Representation.FLOAT:
             return smt.fp(*FORMAT[d])
-        if form in (Form.BOOL, Form.SLICE):
+        if representation in (Representation.BOOL, Representation.SLICE):
             return BOOL
-        if form is Form.REAL:
+        if representation is Representation.REAL:
             return smt.REAL
-        return INT if form is Form.WHOLE else smt.bv(self.width(d))
+        return INT if representation is Representation.WHOLE else smt.bv(self.width(d))
 
     def width(self, d: DType) -> int:
-        return WIDE_BITS if d.kind is Kind.INDEX else d.bits
+        """Return the bits of an integer dtype; of index, those of its WIDE representation."""
+        return WIDE_BITS if d.kind is DTypeKind.INDEX else d.bits
 
-    def fresh(self, prefix: str, sort: Sort) -> Term:
+    def fresh_constant(self, prefix: str, sort: Sort) -> Term:
+        """Declare a constant with a new name."""
         self.count += 1
         return smt.var(f"{prefix}!{self.count}", sort)
 
-    def variable(self, name: str, d: DType) -> Value:
-        """A value of `d` that may be any."""
-        form = self.form(d)
-        if form is Form.FLOAT:
+    def make_variable(self, name: str, d: DType) -> Value:
+        """Return an unconstrained value of `d`."""
+        representation = self.representation(d)
+        if representation is Representation.FLOAT:
             bits = smt.var(name, smt.bv(d.bits))
-            return Value(d, from_bits(bits, d), bits)
+            return Value(d, float_from_bits(bits, d), bits)
         term = smt.var(name, self.sort(d))
-        if form is Form.WHOLE and d is not dt.index:
+        if representation is Representation.WHOLE and d is not dt.index:
             self.facts.append(within(term, int(d.min), int(d.max)))
         return Value(d, term)
 
-    def number(self, v: bool | int | float, d: DType) -> Value:
-        """The constant `v` of `d`."""
-        form = self.form(d)
-        if form is Form.BOOL:
+    def make_constant(self, v: bool | int | float, d: DType) -> Value:
+        """Return the constant `v` of `d`. Raises Unmodelled for a SLICE whose bits differ."""
+        representation = self.representation(d)
+        if representation is Representation.BOOL:
             return Value(d, smt.boolean(bool(v)))
-        if form is Form.FLOAT:
-            bits = smt.word(float_bits(float(v), d), d.bits)
-            return Value(d, from_bits(bits, d), bits)
-        if form is Form.REAL:
+        if representation is Representation.FLOAT:
+            bits = smt.word(encode_float_bits(float(v), d), d.bits)
+            return Value(d, float_from_bits(bits, d), bits)
+        if representation is Representation.REAL:
             return Value(d, smt.rational(Fraction(v)))
-        if form is Form.SLICE:
+        if representation is Representation.SLICE:
             if v not in (0, -1):
                 raise Unmodelled(f"the bits of {v} differ, a slice has one")
             return Value(d, smt.boolean(v == -1))
-        return Value(d, smt.integer(int(v)) if form is Form.WHOLE else smt.word(int(v), self.width(d)))
+        return Value(d, smt.integer(int(v)) if representation is Representation.WHOLE else smt.word(int(v), self.width(d)))
 
 
 def within(t: Term, low: int, high: int) -> Term:
+    """Return the condition low <= t <= high."""
     return smt.and_(smt.compare("<=", smt.integer(low), t), smt.compare("<=", t, smt.integer(high)))
 
 
-def equal(a: Value, b: Value) -> Term:
-    """That `b` is a value that may stand for `a`: of known bits, the same (R28), else all NaNs are one (R20)."""
+def encode_refinement(a: Value, b: Value) -> Term:
+    """Return the condition that `b` may replace `a`: the same bits if they are known (R28), else equal up to NaNs (R20)."""
     if a.bits is None:
-        return smt.same(a.term, b.term)
-    if b.bits is None:  # a NaN that arithmetic made has any bits
-        return smt.and_(smt.not_(smt.app("fp.isNaN", a.term, sort=BOOL)), smt.same(a.term, b.term))
-    return smt.same(a.bits, b.bits)
+        return smt.equals(a.term, b.term)
+    if b.bits is None:  # the bits of a computed NaN are free
+        return smt.and_(smt.not_(smt.app("fp.isNaN", a.term, sort=BOOL)), smt.equals(a.term, b.term))
+    return smt.equals(a.bits, b.bits)
 
 
 # Floats and their bits
 
 
 def to_float(t: Term, sort: Sort) -> Term:
-    """A float term in another format, rounded to nearest even; exact where the format has more of both parts."""
-    return t if t.sort is sort or t.sort == sort else smt.app(_index("to_fp", sort), smt.RNE, t, sort=sort)
+    """Convert a float term to another format, rounded to nearest even; exact if the format has more of both parts."""
+    return t if t.sort is sort or t.sort == sort else smt.app(_indexed_operator("to_fp", sort), smt.RNE, t, sort=sort)
 
 
-def _index(name: str, sort: Sort) -> str:
-    return f"(_ {name} {sort.text.removeprefix('(_ FloatingPoint ').removesuffix(')')})"
+def format_widths(sort: Sort) -> str:
+    """Return the exponent and significand widths of a float sort, as text."""
+    return sort.text.removeprefix("(_ FloatingPoint ").removesuffix(")")
 
 
-def of_bits(bits: Term, sort: Sort) -> Term:
-    """The float with these bits, in an IEEE interchange format."""
-    return smt.app(_index("to_fp", sort), bits, sort=sort)
+def _indexed_operator(name: str, sort: Sort) -> str:
+    """Return an SMT-LIB operator indexed by the widths of a float sort."""
+    return f"(_ {name} {format_widths(sort)})"
 
 
-def of_integer(t: Term, sort: Sort, *, signed: bool) -> Term:
-    """A bit vector rounded to a float."""
-    return smt.app(_index("to_fp" if signed else "to_fp_unsigned", sort), smt.RNE, t, sort=sort)
+def float_from_ieee_bits(bits: Term, sort: Sort) -> Term:
+    """Return the float with these bits, in an IEEE interchange format."""
+    return smt.app(_indexed_operator("to_fp", sort), bits, sort=sort)
 
 
-def from_bits(bits: Term, d: DType) -> Term:
-    """The float that `bits` are. An e5m2 is the upper byte of a float16; an e4m3 has no infinity, and one NaN per sign (R15)."""
+def float_from_integer(t: Term, sort: Sort, *, signed: bool) -> Term:
+    """Round a bit vector to a float, to nearest even."""
+    return smt.app(_indexed_operator("to_fp" if signed else "to_fp_unsigned", sort), smt.RNE, t, sort=sort)
+
+
+def float_from_bits(bits: Term, d: DType) -> Term:
+    """Return the float with these bits. An e5m2 is the upper byte of a float16; an e4m3 has no infinity, and one NaN per sign."""
     sort = smt.fp(*FORMAT[d])
     if d is dt.fp8e5m2:
-        return of_bits(concat(bits, smt.word(0, 8)), sort)
-    return of_bits(_half_bits(bits), sort) if d is dt.fp8e4m3 else of_bits(bits, sort)
+        return float_from_ieee_bits(concat(bits, smt.word(0, 8)), sort)
+    return float_from_ieee_bits(_e4m3_to_float16_bits(bits), sort) if d is dt.fp8e4m3 else float_from_ieee_bits(bits, sort)
 
 
-def _half_bits(bits: Term) -> Term:
-    """The float16 bits of an e4m3: the exponent's bias is 15 instead of 7, subnormals are normal there."""
+def _e4m3_to_float16_bits(bits: Term) -> Term:
+    """Convert bits of an e4m3 to those of a float16: the exponent's bias is 15 instead of 7, and subnormals become normal."""
     sign, exponent, mantissa = extract(bits, 7, 7), extract(bits, 6, 3), extract(bits, 2, 0)
     biased = smt.app("bvadd", zero_extend(exponent, 1), smt.word(8, 5), sort=smt.bv(5))
     normal = concat(biased, concat(mantissa, smt.word(0, 7)))
     small = smt.word(0, 15)
     for k in range(1, 8):  # k * 2^-9 = 1.f * 2^e
         e = k.bit_length() - 1
-        small = smt.ite(smt.same(mantissa, smt.word(k, 3)), smt.word(((e - 9 + 15) << 10) | (k - (1 << e)) << (10 - e), 15), small)
-    magnitude = smt.ite(smt.same(exponent, smt.word(0, 4)), small, normal)
-    is_nan = smt.same(extract(bits, 6, 0), smt.word(0x7F, 7))
+        small = smt.ite(
+            smt.equals(mantissa, smt.word(k, 3)), smt.word(((e - 9 + 15) << 10) | (k - (1 << e)) << (10 - e), 15), small
+        )
+    magnitude = smt.ite(smt.equals(exponent, smt.word(0, 4)), small, normal)
+    is_nan = smt.equals(extract(bits, 6, 0), smt.word(0x7F, 7))
     return smt.ite(is_nan, smt.word(0x7E00, 16), concat(sign, magnitude))
 
 
-def float_bits(v: float, d: DType) -> int:
-    """The bits of the value `v` of `d`; of a NaN, those of the quiet one."""
+def encode_float_bits(v: float, d: DType) -> int:
+    """Return the bits of `v`, a value of `d`; of a NaN, those of the quiet one."""
     sign, top, m = math.copysign(1.0, v) < 0, (1 << d.exp_bits) - 1, d.man_bits
     if v != v:
         body = (top << m) | ((1 << m) - 1 if d is dt.fp8e4m3 else 1 << (m - 1))
@@ -208,16 +224,20 @@ def float_bits(v: float, d: DType) -> int:
 
 
 def extract(t: Term, high: int, low: int) -> Term:
+    """Return bits `high` to `low` of a bit vector."""
     return smt.app(f"(_ extract {high} {low})", t, sort=smt.bv(high - low + 1))
 
 
 def concat(a: Term, b: Term) -> Term:
+    """Return the bit vector with the bits of `a` above those of `b`."""
     return smt.app("concat", a, b, sort=smt.bv(a.sort.bits + b.sort.bits))
 
 
 def zero_extend(t: Term, by: int) -> Term:
+    """Add `by` zero bits on top."""
     return smt.app(f"(_ zero_extend {by})", t, sort=smt.bv(t.sort.bits + by)) if by else t
 
 
 def sign_extend(t: Term, by: int) -> Term:
+    """Add `by` copies of the sign bit on top."""
     return smt.app(f"(_ sign_extend {by})", t, sort=smt.bv(t.sort.bits + by)) if by else t

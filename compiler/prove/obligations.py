@@ -1,13 +1,15 @@
-"""What has to be shown about a rule: queries for a solver, made from the live `Rule` object.
+"""Proof obligations of a rule: queries for a solver, built from the live `Rule` object.
 
-`obligations(rule)` gives one `Obligation` per typing of the rule. Each holds `plans`, one per theory that may answer, made of
-queries whose unsatisfiability proves that for all values of the variables, those of a witness included, if the left side is
-defined and the condition holds, then the right side is defined and is a value that may stand for the left one. The condition is
-assumed with the meaning by which the matcher discharges it: every conjunct is true of the values (by min_max, or by equality of
-canonical sums). Of a rule that `assumes` something, its condition on values is one more, and definedness of the left side is
-claimed, not assumed. A witness with an attribute `evaluates` promises that its variable `k` is the value of that pattern, found by
-the constant folder. A plan with a condition also holds the query that asks whether left side and condition can be satisfied: if
-not, the rule is vacuous.
+Takes: a rule. Gives: one `Obligation` per typing of it, with one plan per theory that may decide it. The queries of a plan are
+unsatisfiable only if the rule is right: for all values of the variables, those of a witness included, let the left side be
+defined and the condition hold. Then the right side is defined and may replace the left one.
+
+- The condition has the meaning by which the matcher discharges it. Every conjunct is true of the values, by min_max or by
+  equality of canonical sums.
+- A rule that `assumes` something has its condition on values as one more conjunct. Definedness of its left side is claimed, not
+  assumed.
+- A witness with an attribute `evaluates` promises that its variable `k` is the value of that pattern, by the constant folder.
+- A plan with a condition also has a query whether left side and condition are satisfiable: if not, the rule is vacuous.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
-from uops.compiler.prove.casts import kept
-from uops.compiler.prove.model import Form, Model, Unmodelled, Value, equal
-from uops.compiler.prove.semantics import mean
+from uops.compiler.prove.casts import derive_exact_cast_facts
+from uops.compiler.prove.model import Model, Representation, Unmodelled, Value, encode_refinement
+from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import Encoding, Term
-from uops.compiler.prove.typings import Assignment, Typed, annotate, assignments
+from uops.compiler.prove.typings import Assignment, TypedPattern, annotate_dtypes, enumerate_assignments
 from uops.compiler.rewrite.pattern import Pattern, variables
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.ir import dtypes as dt
@@ -32,10 +34,12 @@ from uops.spec.ir.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """Queries, one per case: all unsatisfiable means proved. A model of one is a counterexample where it is `concrete`; else the
-    query only knows less than the semantics says. `steps` of the solver are the limit of each, some millions a second: a limit
-    that a busy machine does not move."""
+class ProofAttempt:
+    """Queries, one per case; the obligation is proved if all are unsatisfiable.
+
+    If `concrete`, a model of a query is a counterexample; otherwise the query knows less than the semantics. `steps` limits each
+    query, in steps of the solver, of which some millions take a second. Unlike a time, this limit does not depend on the load.
+    """
 
     by: str
     queries: tuple[str, ...]
@@ -44,97 +48,103 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What one theory has to say: attempts in order of hope, the query that must be satisfiable, and the lemmas that are assumed.
-    `why` says why there is no attempt."""
+class ProofPlan:
+    """The attempts of one theory in order of promise, the query that must be satisfiable, and the lemmas assumed.
 
-    attempts: tuple[Attempt, ...] = ()
-    possible: str | None = None
-    needs: tuple[str, ...] = ()
+    `why` gives the reason if there is no attempt.
+    """
+
+    attempts: tuple[ProofAttempt, ...] = ()
+    condition_query: str | None = None
+    lemmas: tuple[str, ...] = ()
     why: str | None = None
 
     @property
     def key(self) -> str:
-        """SHA-256 of the texts of all its queries, and their limits."""
+        """The SHA-256 of the texts and limits of all queries."""
         parts = [f"{a.by} {a.steps}\n{q}" for a in self.attempts for q in a.queries]
-        return hashlib.sha256("\n".join([*parts, f"possible\n{self.possible}", *self.needs]).encode()).hexdigest()
+        return hashlib.sha256("\n".join([*parts, f"possible\n{self.condition_query}", *self.lemmas]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """One typing `at` of a rule. `plans` are made when they are asked for, in order of hope; `wrong` says why it is refuted without
-    one."""
+    """One typing of a rule. `plans` are built lazily, in order of promise; `refutation` is the reason if no plan is needed to
+    refute it."""
 
     rule: str
-    at: str
-    plans: tuple[Callable[[], Plan], ...] = ()
+    typing: str
+    plans: tuple[Callable[[], ProofPlan], ...] = ()
     variables: tuple[tuple[str, DType], ...] = ()
-    wrong: str | None = None
+    refutation: str | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.rule}/{self.at}"
+        """The rule and the typing."""
+        return f"{self.rule}/{self.typing}"
 
 
 # Evaluating typed patterns in a model
 
 
-def _value(m: Model, t: Typed, env: Mapping[str, Value], casts: Callable[[Value, Value], None]) -> Value:
+def _evaluate_pattern(m: Model, t: TypedPattern, env: Mapping[str, Value], on_cast: Callable[[Value, Value], None]) -> Value:
+    """Encode a typed pattern over the values in `env`, and report each cast to `on_cast`."""
     p = t.pattern
     if p.name is not None:
         return env[p.name]
     if p.op is None:
         assert p.value is not None
-        return m.number(p.value, t.dtype)
-    src = [_value(m, s, env, casts) for s in t.src]
-    found = mean(m, p.op, src, t.dtype if p.op in (Op.CAST, Op.BITCAST) else None)
+        return m.make_constant(p.value, t.dtype)
+    src = [_evaluate_pattern(m, s, env, on_cast) for s in t.src]
+    result = encode_op(m, p.op, src, t.dtype if p.op in (Op.CAST, Op.BITCAST) else None)
     if p.op is Op.CAST:
-        casts(src[0], found)
-    return found
+        on_cast(src[0], result)
+    return result
 
 
-def _ops(*typed: Typed | None) -> set[Op]:
-    found: set[Op] = set()
+def _collect_ops(*typed: TypedPattern | None) -> set[Op]:
+    """Return all ops of typed patterns."""
+    ops: set[Op] = set()
     pending = [t for t in typed if t is not None]
     while pending:
         t = pending.pop()
         if t.pattern.op is not None:
-            found.add(t.pattern.op)
+            ops.add(t.pattern.op)
         pending.extend(t.src)
-    return found
+    return ops
 
 
-def _dtypes(*typed: Typed | None) -> set[DType]:
-    found: set[DType] = set()
+def _collect_dtypes(*typed: TypedPattern | None) -> set[DType]:
+    """Return all dtypes of typed patterns."""
+    dtypes: set[DType] = set()
     pending = [t for t in typed if t is not None]
     while pending:
         t = pending.pop()
-        found.add(t.dtype)
+        dtypes.add(t.dtype)
         pending.extend(t.src)
-    return found
+    return dtypes
 
 
 @dataclass(frozen=True, slots=True)
 class Theory:
-    """How to model one obligation: representations, and the encodings of division to try with their limits in steps."""
+    """A way to model an obligation: representations, and the encodings of division to try, each with its limit in steps."""
 
-    by: str
-    machine: Form
-    index: Form
+    name: str
+    machine: Representation
+    index: Representation
     exact: bool = False
     reals: bool = False
     encodings: tuple[tuple[Encoding, int], ...] = ((Encoding.NATIVE, 100_000_000),)
 
 
-_BITS = Theory("bits", Form.BITS, Form.WIDE)
-_SLICE = Theory("slice", Form.BITS, Form.SLICE)
-_NUMBERS = Theory("numbers", Form.WHOLE, Form.WHOLE, exact=True)
-_WHOLE = Theory("whole", Form.WHOLE, Form.WHOLE)
-#: The two encodings of division answer for different rules; each gets a short try before a long one.
-_DIVIDED = Theory(
+_BITS = Theory("bits", Representation.BITS, Representation.WIDE)
+_SLICE = Theory("slice", Representation.BITS, Representation.SLICE)
+_NUMBERS = Theory("numbers", Representation.WHOLE, Representation.WHOLE, exact=True)
+_WHOLE = Theory("whole", Representation.WHOLE, Representation.WHOLE)
+#: The two encodings of division decide different rules; each gets a short try before a long one.
+_DIVISION = Theory(
     "whole",
-    Form.WHOLE,
-    Form.WHOLE,
+    Representation.WHOLE,
+    Representation.WHOLE,
     encodings=(
         (Encoding.NATIVE, 2_000_000),
         (Encoding.SKOLEM, 6_000_000),
@@ -142,43 +152,48 @@ _DIVIDED = Theory(
         (Encoding.SKOLEM, 40_000_000),
     ),
 )
-#: Rules that change values of floats: what they assume makes both sides defined, and equal.
-_REALS = Theory("reals", Form.BITS, Form.WIDE, reals=True)
-#: Divisors that are variables of a machine's width: bit vectors refute fast, and prove little beyond 8 bits.
-_BITS_DIVIDED = Theory("bits", Form.BITS, Form.WIDE, encodings=((Encoding.NATIVE, 5_000_000),))
+#: For rules that change values of floats: their assumptions imply that both sides are defined, and equal.
+_REALS = Theory("reals", Representation.BITS, Representation.WIDE, reals=True)
+#: For divisors that are variables of a machine integer: bit vectors refute fast, and prove little beyond 8 bits.
+_BITS_DIVISION = Theory("bits", Representation.BITS, Representation.WIDE, encodings=((Encoding.NATIVE, 5_000_000),))
 _CASTS = frozenset({Op.CAST, Op.BITCAST})
 _DIVISIONS = frozenset({Op.IDIV, Op.MOD})
-_MOVING = BITWISE | {Op.WHERE, Op.NOT}
+_BIT_SELECTING = BITWISE | {Op.WHERE, Op.NOT}
 
 
-def theories(a: Assignment) -> tuple[Theory, ...]:
-    """The theories to try, by what the obligation speaks of."""
-    sides = (a.lhs, a.rhs, *a.when)
-    ops, found = _ops(*sides), _dtypes(*sides)
-    if dt.index not in found:
-        if ops & _DIVISIONS and found <= {dt.bool_, *dt.INTS} and any(map(_divides, sides)):
-            narrow = all(d.bits <= 8 for d in found)
-            return (_BITS_DIVIDED, _DIVIDED) if narrow else (_DIVIDED, _BITS_DIVIDED)
-        return (_NUMBERS, _BITS) if ops == {Op.CAST} and _source(a) is not dt.bool_ else (_BITS,)
+def choose_theories(assignment: Assignment) -> tuple[Theory, ...]:
+    """Return the theories to try in order, by the ops and dtypes of the obligation."""
+    sides = (assignment.lhs, assignment.rhs, *assignment.when)
+    ops, dtypes = _collect_ops(*sides), _collect_dtypes(*sides)
+    if dt.index not in dtypes:
+        if ops & _DIVISIONS and dtypes <= {dt.bool_, *dt.INTS} and any(map(_has_symbolic_division, sides)):
+            narrow = all(d.bits <= 8 for d in dtypes)
+            return (_BITS_DIVISION, _DIVISION) if narrow else (_DIVISION, _BITS_DIVISION)
+        return (_NUMBERS, _BITS) if ops == {Op.CAST} and _leaf_dtype(assignment) is not dt.bool_ else (_BITS,)
     if ops <= _CASTS:
-        concrete = (_BITS,) if _source(a) is not dt.index else ()
-        return concrete if _source(a) is dt.bool_ else (_NUMBERS, *concrete)
-    if ops & BITWISE and not (found - {dt.index, dt.bool_}) and ops <= _MOVING:
+        concrete = (_BITS,) if _leaf_dtype(assignment) is not dt.index else ()
+        return concrete if _leaf_dtype(assignment) is dt.bool_ else (_NUMBERS, *concrete)
+    if ops & BITWISE and not (dtypes - {dt.index, dt.bool_}) and ops <= _BIT_SELECTING:
         return (_SLICE, _WHOLE)
-    return (_DIVIDED if ops & _DIVISIONS else _WHOLE,)
+    return (_DIVISION if ops & _DIVISIONS else _WHOLE,)
 
 
-def _divides(t: Typed | None) -> bool:
-    """Whether there is a division by something else than a literal."""
+def _has_symbolic_division(t: TypedPattern | None) -> bool:
+    """Return True if there is a division by anything but a literal."""
     if t is None:
         return False
-    return (t.pattern.op in _DIVISIONS and t.src[1].pattern.value is None) or any(map(_divides, t.src))
+    if t.pattern.op in _DIVISIONS:
+        _, divisor = t.src  # lhs, rhs
+        if divisor.pattern.value is None:
+            return True
+    return any(map(_has_symbolic_division, t.src))
 
 
-def _source(a: Assignment) -> DType:
+def _leaf_dtype(a: Assignment) -> DType:
+    """Return the dtype of the leftmost leaf of the left side."""
     t = a.lhs
     while t.src:
-        t = t.src[0]
+        t, *_ = t.src
     return t.dtype
 
 
@@ -187,79 +202,86 @@ def _source(a: Assignment) -> DType:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """What is assumed, what is claimed, which pairs of dtypes the casts inside are assumed to keep, and whether a model refutes."""
+    """The assumptions, the claim, the lemmas assumed about casts, and whether a model is a counterexample."""
 
-    assumed: tuple[Term, ...]
-    claimed: Term
-    needs: tuple[str, ...]
+    assumptions: tuple[Term, ...]
+    claim: Term
+    lemmas: tuple[str, ...]
     concrete: bool
 
 
-def _query(theory: Theory, rule: Rule, a: Assignment) -> _Query:
-    assert a.rhs is not None
+def _build_query(theory: Theory, rule: Rule, assignment: Assignment) -> _Query:
+    """Encode a rule under one typing in one theory. Raises Unmodelled."""
+    assert assignment.rhs is not None
     m = Model(theory.machine, theory.index, theory.exact, theory.reals)
-    env = {n: m.variable(n, d) for n, d in a.types.items() if isinstance(n, str) and _is_variable(rule, n)}
+    env = {n: m.make_variable(n, d) for n, d in assignment.types.items() if isinstance(n, str) and _is_variable(rule, n)}
     lemmas: dict[str, list[Term]] = {}
 
-    def casts(before: Value, after: Value) -> None:
-        if theory.exact and keeps_by_lemma(before.dtype, after.dtype):
-            lemmas[f"{before.dtype.short}>{after.dtype.short}"] = kept(m, before, after)
+    def assume_cast_lemma(before: Value, after: Value) -> None:
+        if theory.exact and has_exact_cast_lemma(before.dtype, after.dtype):
+            lemmas[f"{before.dtype.short}>{after.dtype.short}"] = derive_exact_cast_facts(m, before, after)
 
-    lhs = _value(m, a.lhs, env, casts)
-    defined, left_choices = tuple(m.defined), tuple(m.choices)
-    m.defined.clear()
+    lhs = _evaluate_pattern(m, assignment.lhs, env, assume_cast_lemma)
+    defined, left_choices = tuple(m.definedness), tuple(m.choices)
+    m.definedness.clear()
     m.choices.clear()
-    conditions = [_value(m, c, env, casts).term for c in a.when]
-    conditions += _evaluated(m, rule, a, env, casts)
-    conditions += [_multiple(m, c, env, casts) for c in a.when if _is_divisible(m, c)]
-    m.defined.clear()
-    rhs = _value(m, a.rhs, env, casts)
-    claimed = smt.and_(*m.defined, _some_choice(left_choices, equal(lhs, rhs)))
+    conditions = [_evaluate_pattern(m, c, env, assume_cast_lemma).term for c in assignment.when]
+    conditions += _assume_witness_value(m, rule, assignment, env, assume_cast_lemma)
+    conditions += [_assume_multiple(m, c, env, assume_cast_lemma) for c in assignment.when if _states_divisibility(m, c)]
+    m.definedness.clear()
+    rhs = _evaluate_pattern(m, assignment.rhs, env, assume_cast_lemma)
+    claim = smt.and_(*m.definedness, _claim_for_some_choice(left_choices, encode_refinement(lhs, rhs)))
     if theory.reals:
-        claimed, defined = smt.and_(*defined, claimed), ()
+        claim, defined = smt.and_(*defined, claim), ()
     facts = [*m.facts, *(t for terms in lemmas.values() for t in terms)]
-    return _Query((*facts, *defined, *conditions), claimed, tuple(sorted(lemmas)), not m.abstract)
+    return _Query((*facts, *defined, *conditions), claim, tuple(sorted(lemmas)), not m.abstract)
 
 
-def _is_divisible(m: Model, c: Typed) -> bool:
-    """Whether a condition says a % b == 0 of whole numbers."""
-    whole = c.pattern.op is Op.CMPEQ and m.form(c.src[0].dtype) is Form.WHOLE
-    return whole and c.src[0].pattern.op is Op.MOD and c.src[1].pattern.value == 0
+def _states_divisibility(m: Model, condition: TypedPattern) -> bool:
+    """Return True if a condition states a % b == 0 of whole numbers."""
+    if condition.pattern.op is not Op.CMPEQ:
+        return False
+    remainder, zero = condition.src  # lhs, rhs
+    is_whole = m.representation(remainder.dtype) is Representation.WHOLE
+    return is_whole and remainder.pattern.op is Op.MOD and zero.pattern.value == 0
 
 
-def _multiple(m: Model, c: Typed, env: Mapping[str, Value], casts: Callable[[Value, Value], None]) -> Term:
-    """What follows from a % b == 0: a = b k for some k, whatever b is (R03: a % 0 is a)."""
-    a, b = (_value(m, s, env, casts).term for s in c.src[0].src)
-    return smt.same(a, smt.times(b, m.fresh("k", smt.INT)))
+def _assume_multiple(m: Model, condition: TypedPattern, env: Mapping[str, Value], on_cast: Callable[[Value, Value], None]) -> Term:
+    """Return the consequence of a % b == 0: a = b k for some k, for every b (R03: a % 0 is a)."""
+    remainder, _ = condition.src  # lhs, rhs
+    a, b = (_evaluate_pattern(m, s, env, on_cast).term for s in remainder.src)
+    return smt.equals(a, smt.times(b, m.fresh_constant("k", smt.INT)))
 
 
 def _is_variable(rule: Rule, name: str) -> bool:
     return any(name in variables(p) for p in (rule.lhs, rule.rhs, rule.when) if p is not None)
 
 
-def _evaluated(m: Model, rule: Rule, a: Assignment, env: Mapping[str, Value], casts: Callable[[Value, Value], None]) -> list[Term]:
-    """The promise of a witness that evaluates a pattern: `k` is its value."""
-    form: Pattern | None = getattr(rule.witness, "evaluates", None)
-    if form is None or "k" not in env:
+def _assume_witness_value(
+    m: Model, rule: Rule, assignment: Assignment, env: Mapping[str, Value], on_cast: Callable[[Value, Value], None]
+) -> list[Term]:
+    """State the promise of a witness that evaluates a pattern: `k` is its value."""
+    evaluated: Pattern | None = getattr(rule.witness, "evaluates", None)
+    if evaluated is None or "k" not in env:
         return []
-    if form is rule.lhs:
-        typed: Typed | None = a.lhs
+    if evaluated is rule.lhs:
+        typed: TypedPattern | None = assignment.lhs
     else:
-        typed = annotate(form, a.types, None)
+        typed = annotate_dtypes(evaluated, assignment.types, None)
     assert typed is not None
-    return [equal(_value(m, typed, env, casts), env["k"])]
+    return [encode_refinement(_evaluate_pattern(m, typed, env, on_cast), env["k"])]
 
 
-def _some_choice(choices: Sequence[Term], claim: Term) -> Term:
-    """The claim for some way to make the choices of the left side: any of its values may be kept."""
-    found = [claim]
+def _claim_for_some_choice(choices: Sequence[Term], claim: Term) -> Term:
+    """Return the disjunction of the claim over the choices of the left side, as any of its values may be kept."""
+    cases = [claim]
     for c in choices:
-        found = [smt.substitute(t, c, v) for t in found for v in (smt.TRUE, smt.FALSE)]
-    return smt.or_(*found)
+        cases = [smt.substitute(t, c, v) for t in cases for v in (smt.TRUE, smt.FALSE)]
+    return smt.or_(*cases)
 
 
-def keeps_by_lemma(source: DType, target: DType) -> bool:
-    """Pairs of dtypes for which the cast that keeps every number is a lemma: what `lossless` says, for a float target."""
+def has_exact_cast_lemma(source: DType, target: DType) -> bool:
+    """Return True if a lemma says that the cast keeps every number: a lossless cast to a float, by `lossless`."""
     if source is target or not target.is_float or source in (dt.bool_, dt.index):
         return False
     if source.is_float:
@@ -271,54 +293,59 @@ def keeps_by_lemma(source: DType, target: DType) -> bool:
 
 
 def obligations(rule: Rule) -> Iterator[Obligation]:
-    """What proves `rule`, one obligation per typing."""
-    for a in assignments(rule):
-        yield _obligation(rule, a)
+    """Yield the obligations that prove `rule`, one per typing."""
+    for a in enumerate_assignments(rule):
+        yield _make_obligation(rule, a)
 
 
-def _obligation(rule: Rule, a: Assignment) -> Obligation:
-    names = tuple((n, d) for n, d in a.types.items() if isinstance(n, str) and _is_variable(rule, n))
-    if a.rhs is None:
-        return Obligation(rule.name, str(a), variables=names, wrong=f"the right side is not of dtype {a.lhs.dtype}")
-    chosen = theories(a) if rule.assumes is None else (_REALS,)
-    return Obligation(rule.name, str(a), tuple([cache(partial(_plan, t, rule, a)) for t in chosen]), names)
+def _make_obligation(rule: Rule, assignment: Assignment) -> Obligation:
+    """Build the obligation of one typing."""
+    names = tuple((n, d) for n, d in assignment.types.items() if isinstance(n, str) and _is_variable(rule, n))
+    if assignment.rhs is None:
+        return Obligation(
+            rule.name, str(assignment), variables=names, refutation=f"the right side is not of dtype {assignment.lhs.dtype}"
+        )
+    chosen = choose_theories(assignment) if rule.assumes is None else (_REALS,)
+    return Obligation(rule.name, str(assignment), tuple([cache(partial(_make_plan, t, rule, assignment)) for t in chosen]), names)
 
 
-def _plan(theory: Theory, rule: Rule, a: Assignment) -> Plan:
-    smt.forget()
+def _make_plan(theory: Theory, rule: Rule, assignment: Assignment) -> ProofPlan:
+    """Build the plan of one theory."""
+    smt.clear_interned_terms()
     try:
-        q = _query(theory, rule, a)
+        q = _build_query(theory, rule, assignment)
     except Unmodelled as e:
-        return Plan(why=str(e))
-    assumed, split = _split(q)
+        return ProofPlan(why=str(e))
+    assumed, split = _split_query(q)
     attempts = []
     for encoding, steps in theory.encodings:
-        by = f"{theory.by} {encoding.value}" if len(theory.encodings) > 1 else theory.by
-        queries = tuple([smt.script(terms, encoding, known) for terms, known in split])
-        attempts.append(Attempt(by, queries, steps, q.concrete))
-    possible = smt.script(assumed) if a.when else None
-    return Plan(tuple(attempts), possible, q.needs)
+        by = f"{theory.name} {encoding.value}" if len(theory.encodings) > 1 else theory.name
+        queries = tuple([smt.render_query(terms, encoding, known) for terms, known in split])
+        attempts.append(ProofAttempt(by, queries, steps, q.concrete))
+    possible = smt.render_query(assumed) if assignment.when else None
+    return ProofPlan(tuple(attempts), possible, q.lemmas)
 
 
-def _split(q: _Query) -> tuple[Sequence[Term], list[tuple[list[Term], dict[Term, Term]]]]:
-    """The assumptions, and the cases of what would refute the claim: one per combination of signs of the divisors."""
-    terms = [*q.assumed, smt.not_(q.claimed)]
-    if not smt.divisors(terms):
-        return q.assumed, [(terms, {})]
-    assumed, (claimed,) = smt.solved(q.assumed, q.claimed)
-    return assumed, list(_cases([*assumed, smt.not_(claimed)]))
+def _split_query(query: _Query) -> tuple[Sequence[Term], list[tuple[list[Term], dict[Term, Term]]]]:
+    """Return the assumptions, and the cases that would refute the claim: one per combination of signs of the divisors."""
+    terms = [*query.assumptions, smt.not_(query.claim)]
+    if not smt.symbolic_divisors(terms):
+        return query.assumptions, [(terms, {})]
+    assumed, (claimed,) = smt.eliminate_defined_constants(query.assumptions, query.claim)
+    return assumed, list(_split_by_divisor_signs([*assumed, smt.not_(claimed)]))
 
 
-def _cases(terms: list[Term]) -> Iterator[tuple[list[Term], dict[Term, Term]]]:
-    """`terms` for each combination of signs that the divisors may have, with what is known then."""
-    divisors = smt.divisors(terms)
-    for chosen in itertools.product(*([s for s in smt.signs(b) if _possible(s, terms)] for b in divisors)):
-        known = {t: v for s in chosen for t, v in s.items()}
-        stated = [smt.literal_of(t, v) for t, v in known.items() if v is smt.TRUE]
-        simple = [smt.simplified(t, known) for t in terms if t not in known]
+def _split_by_divisor_signs(terms: list[Term]) -> Iterator[tuple[list[Term], dict[Term, Term]]]:
+    """Yield `terms`, simplified by the facts of each combination of the divisors' signs, and these facts."""
+    divisors = smt.symbolic_divisors(terms)
+    for chosen in itertools.product(*([s for s in smt.sign_cases(b) if _is_sign_possible(s, terms)] for b in divisors)):
+        facts = {t: v for s in chosen for t, v in s.items()}
+        stated = [smt.literal_of(t, v) for t, v in facts.items() if v is smt.TRUE]
+        simple = [smt.simplify_under_facts(t, facts) for t in terms if t not in facts]
         if smt.FALSE not in simple:
-            yield [*stated, *simple], known
+            yield [*stated, *simple], facts
 
 
-def _possible(sign: Mapping[Term, Term], terms: list[Term]) -> bool:
+def _is_sign_possible(sign: Mapping[Term, Term], terms: list[Term]) -> bool:
+    """Return False if `terms` contains a test that this sign makes false."""
     return not any(v is smt.FALSE and t in terms for t, v in sign.items())

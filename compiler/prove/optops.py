@@ -1,20 +1,20 @@
-"""OptOps, proved once for all sizes: what they do to the iterations of a kernel, as laws in the language of rules.
+"""Laws of OptOps, proved once for all sizes: their effect on the iterations of a kernel, as rules.
 
-Each law is a `Rule` that is never matched: `lhs` is `rhs` for all values under `when`, extents included. The forms are those that
-`uops.compiler.passes.optimize.schedule.schedule` builds; tests hold the two together.
+Each law is a `Rule` that is never matched: `lhs` equals `rhs` for all values under `when`, extents included. The forms are those
+that `uops.compiler.passes.optimize.schedule.schedule` builds; tests compare the two.
 
-    Split    of an extent m*k by k: iteration i is o*k + e, or e*m + o with top. It stays inside, is found again (so no iteration
-             comes twice), covers all, and keeps the order of the loops as they nest. Cache tiling (R91) is the same, twice.
-    Padto    n grows to the next multiple of m; the mask i < n selects the old iterations; a masked step of a Reduce leaves its
-             accumulator, for the identity of every reduce op in every dtype (R92).
-    Swap     two loops are the two halves of one: either order visits the same pairs; a Reduce may be done in any order, as its op
-             commutes and associates (floats by R32, where any order is right).
-    Group    is a Split, and the sum of partial sums is the sum.
-    Unroll   the constants 0 to n - 1 are the iterations, each once: by induction over n.
-    TC       a lane map puts each element of a fragment at a place of its own, up to the copies that its descriptor states, inside
-             the matrix; there are as many elements as places, so that all are held (R118).
+    Split    Of an extent m*k by k: iteration i is o*k + e, or e*m + o with top. It stays in bounds, its parts can be recovered
+             (so no iteration repeats), every iteration occurs, and nested loops keep the order. Cache tiling (R91) is two Splits.
+    Padto    n grows to the next multiple of m; the mask i < n selects the old iterations. A masked step of a Reduce keeps its
+             accumulator, by the identity of every reduce op in every dtype (R92).
+    Swap     Two loops are the two halves of one: either order visits the same pairs. A Reduce may run in any order, as its op
+             commutes and associates (R32: floats accept any order).
+    Group    A Group is a Split, and the sum of partial sums is the sum.
+    Unroll   The constants 0 to n - 1 are the iterations, each once: by induction over n.
+    TC       A lane map puts each element of a fragment at its own position inside the matrix, up to the copies that its
+             descriptor states. There are as many elements as positions, so all are held (R118).
 
-What a law says of one step holds for a loop by induction over its iterations.
+A law about one step holds for a loop by induction over its iterations.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from uops.compiler.ir.accumulators import identity
-from uops.compiler.rewrite.pattern import INDEX, Pattern, eq, lift, operation, var, where
+from uops.compiler.ir.accumulators import reduction_identity
+from uops.compiler.rewrite.pattern import INDEX, Pattern, as_pattern, eq, operation, var, where
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.errors import Crash
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
 from uops.spec.wmma import OPERANDS
-from uops.spec.wmma.maps import Affine, Digit
+from uops.spec.wmma.maps import AffineLaneMap, MapDigit
 from uops.spec.wmma.registry import DESCRIPTORS
 
 i, j, k, m, n, o, e, p, f, x = (var(name, INDEX) for name in "ijkmnoepfx")
-true = lift(True)
+true = as_pattern(True)
 
-#: Split: the iteration of the old loop that the new ones (outer o of extent m, inner e of extent k) stand for.
+#: Split: the iteration of the old loop, by the outer iteration o of extent m and the inner e of extent k.
 SPLIT, SPLIT_TOP = o * k + e, e * m + o
 #: Padto: the longer extent.
 PADDED = ((n + (m - 1)) // m) * m
@@ -69,7 +69,7 @@ SPLITS = (
 PADS = (
     Rule("padto-covers", n <= PADDED, true, when=m > 0),
     Rule("padto-is-the-next", PADDED < n + m, true, when=m > 0),
-    Rule("padto-is-a-multiple", PADDED % m, lift(0), when=m > 0),
+    Rule("padto-is-a-multiple", PADDED % m, as_pattern(0), when=m > 0),
     Rule("padto-mask", _within(i, PADDED) & (i < n), _within(i, n), when=m > 0),
 )
 
@@ -81,7 +81,7 @@ SWAPS = (
 
 UNROLLS = (
     Rule("unroll-one-more", _within(i, n + 1), _within(i, n) | eq(i, n), when=n >= 0),
-    Rule("unroll-each-once", (i < n) & eq(i, n), lift(False)),
+    Rule("unroll-each-once", (i < n) & eq(i, n), as_pattern(False)),
 )
 
 # Reduce: its op is a commutative monoid, with the identity that the compiler takes
@@ -90,16 +90,16 @@ REDUCES = (Op.ADD, Op.MUL, Op.MAX)
 _DTYPES = (*dt.STORABLE, dt.index)
 
 
-def _neutral(op: Op, d: DType) -> bool | int | float | None:
-    """The identity that the compiler takes; none for the Max of index (R85)."""
-    return None if op is Op.MAX and d is dt.index else identity(op, d).const
+def _neutral_element(op: Op, d: DType) -> bool | int | float | None:
+    """Return the identity of a reduce op that the compiler uses; None for the Max of index, which has none (R85)."""
+    return None if op is Op.MAX and d is dt.index else reduction_identity(op, d).const
 
 
-def _identities() -> Iterator[Rule]:
-    """op(x, identity) is x; for a float sum the sign of a zero is free (R32)."""
+def _generate_identity_laws() -> Iterator[Rule]:
+    """Yield op(x, identity) = x; for a float sum, the sign of a zero is free (R32)."""
     for op in REDUCES:
         for d in _DTYPES:
-            z = _neutral(op, d)
+            z = _neutral_element(op, d)
             if z is None:
                 continue
             v, name = var("v", (d,)), f"identity-{op.name.lower()}-{d.short}"
@@ -110,94 +110,97 @@ def _identities() -> Iterator[Rule]:
                 yield Rule(name, operation(op, v, z), v)
 
 
-def _masked_steps() -> Iterator[Rule]:
-    """A step with the identity where the mask is false leaves the accumulator."""
+def _generate_masked_step_laws() -> Iterator[Rule]:
+    """Yield the law that a step whose mask is false keeps the accumulator."""
     for op in REDUCES:
-        exact = tuple(d for d in _DTYPES if not d.is_float and _neutral(op, d) is not None)
+        exact = tuple(d for d in _DTYPES if not d.is_float and _neutral_element(op, d) is not None)
         for d in exact:
             a, v, inside = var("a", (d,)), var("v", (d,)), var("inside", (dt.bool_,))
-            masked = operation(op, a, where(inside, v, _neutral(op, d)))
+            masked = operation(op, a, where(inside, v, _neutral_element(op, d)))
             yield Rule(f"masked-{op.name.lower()}-{d.short}", masked, where(inside, operation(op, a, v), a))
 
 
-def _laws(op: Op, among: tuple[DType, ...]) -> Iterator[Rule]:
+def _generate_monoid_laws(op: Op, among: tuple[DType, ...]) -> Iterator[Rule]:
+    """Yield the laws that a reduce op allows any order, and partial results."""
     a, b, c, d = (var(name, among) for name in "abcd")
     name = op.name.lower()
 
-    def both(x: object, y: object) -> Pattern:
+    def combine(x: object, y: object) -> Pattern:
         return operation(op, x, y)
 
-    yield Rule(f"any-order-{name}", both(both(a, b), c), both(both(a, c), b))
-    yield Rule(f"partial-{name}", both(both(a, b), both(c, d)), both(both(both(a, b), c), d))
+    yield Rule(f"any-order-{name}", combine(combine(a, b), c), combine(combine(a, c), b))
+    yield Rule(f"partial-{name}", combine(combine(a, b), combine(c, d)), combine(combine(combine(a, b), c), d))
 
 
 MONOIDS = (
-    *_identities(),
-    *_masked_steps(),
-    *(law for op in REDUCES for law in _laws(op, tuple(d for d in _DTYPES if not d.is_float))),
+    *_generate_identity_laws(),
+    *_generate_masked_step_laws(),
+    *(law for op in REDUCES for law in _generate_monoid_laws(op, tuple(d for d in _DTYPES if not d.is_float))),
 )
 
 
 # TC: lane maps
 
 
-def _digits(number: Pattern, digits: tuple[Digit, ...]) -> list[Pattern]:
-    """The parts of a number, least significant first."""
-    found, below = [], 1
+def _split_into_digits(number: Pattern, digits: tuple[MapDigit, ...]) -> list[Pattern]:
+    """Return the digits of a number, least significant first."""
+    parts, weight = [], 1
     for d in digits:
-        found.append((number // below) % d.size)
-        below *= d.size
-    return found
+        parts.append((number // weight) % d.size)
+        weight *= d.size
+    return parts
 
 
-def _place(lane: Pattern, element: Pattern, a: Affine) -> tuple[Pattern, Pattern]:
-    row, col = lift(0) * lane, lift(0) * lane
+def _map_to_matrix_position(lane: Pattern, element: Pattern, a: AffineLaneMap) -> tuple[Pattern, Pattern]:
+    """Return the row and column that a lane map gives to an element of a lane."""
+    row, col = as_pattern(0) * lane, as_pattern(0) * lane
     for number, digits in ((lane, a.lane), (element, a.element)):
-        for value, d in zip(_digits(number, digits), digits, strict=True):
+        for value, d in zip(_split_into_digits(number, digits), digits, strict=True):
             row, col = (row + value * d.row if d.row else row), (col + value * d.col if d.col else col)
     return row, col
 
 
-def _same_holder(a: Affine) -> Pattern:
-    """That two lanes with their elements differ in copies only."""
+def _differ_only_in_copies(a: AffineLaneMap) -> Pattern:
+    """Return the condition that two (lane, element) pairs have equal digits, except for copies."""
     t, u = (var(name, INDEX) for name in "tu")
-    found = eq(t, t)
-    for one, other, digits in ((t, u, a.lane), (e, f, a.element)):
-        for x_, y_, d in zip(_digits(one, digits), _digits(other, digits), digits, strict=True):
+    condition = eq(t, t)
+    for left, right, digits in ((t, u, a.lane), (e, f, a.element)):
+        for x_, y_, d in zip(_split_into_digits(left, digits), _split_into_digits(right, digits), digits, strict=True):
             if d.row or d.col:
-                found = found & eq(x_, y_)
-    return found
+                condition = condition & eq(x_, y_)
+    return condition
 
 
-def _lane_laws(name: str, a: Affine, rows: int, cols: int, copies: int) -> Iterator[Rule]:
-    if a.lanes * a.elements != rows * cols * copies or copies_of_a_place(a) != copies:
+def _generate_lane_map_laws(name: str, a: AffineLaneMap, rows: int, cols: int, copies: int) -> Iterator[Rule]:
+    """Yield the laws of one lane map: it stays inside the matrix, and positions are distinct."""
+    if a.lanes * a.elements != rows * cols * copies or copies_per_position(a) != copies:
         raise Crash(f"{name}: {a.lanes} lanes of {a.elements} elements are not {copies} copies of {rows} x {cols}")
     t, u = (var(v, INDEX) for v in "tu")
     holds = _within(t, a.lanes) & _within(e, a.elements)
-    (row, col), (row2, col2) = _place(t, e, a), _place(u, f, a)
+    (row, col), (row2, col2) = _map_to_matrix_position(t, e, a), _map_to_matrix_position(u, f, a)
     yield Rule(f"{name}-inside", _within(row, rows) & _within(col, cols), true, when=holds)
-    again = holds & _within(u, a.lanes) & _within(f, a.elements)
-    yield Rule(f"{name}-apart", eq(row, row2) & eq(col, col2), _same_holder(a), when=again)
+    both_hold = holds & _within(u, a.lanes) & _within(f, a.elements)
+    yield Rule(f"{name}-apart", eq(row, row2) & eq(col, col2), _differ_only_in_copies(a), when=both_hold)
 
 
-def _lane_maps() -> Iterator[Rule]:
-    """The laws of every lane map of every descriptor, once per map and matrix."""
+def _generate_all_lane_map_laws() -> Iterator[Rule]:
+    """Yield the laws of every lane map of every descriptor, once per map and matrix."""
     seen = set()
     for d in DESCRIPTORS:
         for operand in OPERANDS:
             a, shape, copies = d.map(operand), d.shape(operand), d.copies(operand)
-            if isinstance(a, Affine) and (a, shape) not in seen:
+            if isinstance(a, AffineLaneMap) and (a, shape) not in seen:
                 seen.add((a, shape))
                 dims = "x".join(map(str, d.dims))
-                yield from _lane_laws(f"lanes-{d.name}-{dims}-{d.dtype_in.short}-{operand}", a, *shape, copies)
+                yield from _generate_lane_map_laws(f"lanes-{d.name}-{dims}-{d.dtype_in.short}-{operand}", a, *shape, copies)
 
 
-def copies_of_a_place(a: Affine) -> int:
-    """How many holders a place has, by the digits that are copies."""
+def copies_per_position(a: AffineLaneMap) -> int:
+    """Return how many (lane, element) pairs hold one position, by the digits that are copies."""
     return math.prod(d.size for d in (*a.lane, *a.element) if not (d.row or d.col))
 
 
-LANES = tuple(_lane_maps())
+LANES = tuple(_generate_all_lane_map_laws())
 THEMES: dict[str, tuple[Rule, ...]] = {
     "split": SPLITS,
     "padto": PADS,

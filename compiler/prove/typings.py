@@ -1,10 +1,10 @@
 """The dtypes for which a rule has to be proved.
 
-`assignments(rule)` gives every way to give dtypes to the variables, type variables and literals of a rule such that its left side
-is well-typed and its `types` relation holds. A literal of the left side matches a Const of any dtype that has the value (True only
-a bool), so its dtype is chosen too; on the right side and in the condition `instantiate` decides, and so does `annotate` here. A
-variable that only a witness binds takes every dtype with which condition and right side are well-typed: a witness that proposed
-another would make an ill-formed node, not a wrong one.
+Takes: a rule. Gives: every assignment of dtypes to its variables, type variables and literals for which its left side is
+well-typed and its `types` relation holds. A literal of the left side matches a Const of any dtype that has the value (True only
+a bool), so its dtype is enumerated too. On the right side and in the condition, `annotate_dtypes` decides as `instantiate` does.
+A variable that only a witness binds takes every dtype with which condition and right side are well-typed. A witness that
+proposed another would make an ill-formed node, not a wrong one.
 """
 
 from __future__ import annotations
@@ -26,73 +26,79 @@ Types = dict[str | tuple[int, ...], DType]
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """A pattern with the dtype of every node of it: `dtype` is the result's, `src` are the typed sources."""
+class TypedPattern:
+    """A pattern with the dtype of each of its nodes: `dtype` is the result's, `src` are the typed sources."""
 
     pattern: Pattern
     dtype: DType
-    src: tuple[Typed, ...] = ()
+    src: tuple[TypedPattern, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One way to type a rule: both sides and the conjuncts of its condition. `rhs` is None where it is ill-typed."""
+    """One typing of a rule: both sides and the conjuncts of its condition. `rhs` is None if it is ill-typed."""
 
     types: Types
-    lhs: Typed
-    rhs: Typed | None
-    when: tuple[Typed, ...]
+    lhs: TypedPattern
+    rhs: TypedPattern | None
+    when: tuple[TypedPattern, ...]
 
     def __str__(self) -> str:
         return (
             ",".join(d.short for d in dict.fromkeys(self.types.values()))
-            if self._alike()
-            else ",".join(f"{_spelt(k)}:{d.short}" for k, d in self.types.items())
+            if self._has_single_dtype()
+            else ",".join(f"{_format_key(k)}:{d.short}" for k, d in self.types.items())
         )
 
-    def _alike(self) -> bool:
+    def _has_single_dtype(self) -> bool:
+        """Return True if all variables and literals have the same dtype."""
         return len(set(self.types.values())) == 1
 
 
-def _spelt(key: str | tuple[int, ...]) -> str:
+def _format_key(key: str | tuple[int, ...]) -> str:
+    """Return a variable's name, or the path of a literal."""
     return key if isinstance(key, str) else "@" + ".".join(map(str, key))
 
 
 def conjuncts(p: Pattern | None) -> list[Pattern]:
-    """The conditions of a conjunction, which are discharged one by one."""
+    """Return the conjuncts of a condition, which are discharged one by one."""
     if p is None:
         return []
     return [c for q in p.src for c in conjuncts(q)] if p.op is Op.AND else [p]
 
 
 def conditions(rule: Rule) -> list[Pattern]:
-    """What is to be assumed of the values of a rule: its condition, and what else it takes for granted."""
+    """Return the conditions on the values of a rule: its `when`, and those that it `assumes`."""
     return [*conjuncts(rule.when), *conjuncts(None if rule.assumes is None else rule.assumes.values)]
 
 
-def assignments(rule: Rule) -> Iterator[Assignment]:
-    """Every typing of `rule`."""
-    for types, lhs in _typings(rule.lhs, {}, ()):
-        if rule.types is not None and not rule.types(_named(rule, types)):
+def enumerate_assignments(rule: Rule) -> Iterator[Assignment]:
+    """Yield every typing of `rule`."""
+    for types, lhs in _enumerate_typings(rule.lhs, {}, ()):
+        if rule.types is not None and not rule.types(_type_relation_arguments(rule, types)):
             continue
-        yield from _with_witness(rule, types, lhs)
+        yield from _type_witness_variables(rule, types, lhs)
 
 
-def _named(rule: Rule, types: Types) -> Mapping[str, DType]:
-    """What a type relation is asked about: the type variables, and as `S` the dtype of the first variable."""
-    found = {k: d for k, d in types.items() if isinstance(k, str)}
+def _type_relation_arguments(rule: Rule, types: Types) -> Mapping[str, DType]:
+    """Return the arguments of a type relation: the dtypes by name, and as `S` that of the first variable."""
+    arguments = {k: d for k, d in types.items() if isinstance(k, str)}
     first = next(iter(variables(rule.lhs)), None)
-    return found if first is None else {**found, "S": found[first]}
+    return arguments if first is None else {**arguments, "S": arguments[first]}
 
 
-def _with_witness(rule: Rule, types: Types, lhs: Typed) -> Iterator[Assignment]:
+def _type_witness_variables(rule: Rule, types: Types, lhs: TypedPattern) -> Iterator[Assignment]:
+    """Yield the typings that extend `types` by the variables that only a witness binds.
+
+    If none is well-typed, yield one typing without a right side, which refutes the rule.
+    """
     sides = [rule.rhs, *conditions(rule)]
     free = {n: v for side in sides for n, v in variables(side).items() if n not in types}
     fitting = 0
-    for chosen in _choices(free):
+    for chosen in _enumerate_dtype_choices(free):
         full = {**types, **chosen}
-        rhs = annotate(rule.rhs, full, lhs.dtype)
-        when = [annotate(c, full, None) for c in conditions(rule)]
+        rhs = annotate_dtypes(rule.rhs, full, lhs.dtype)
+        when = [annotate_dtypes(c, full, None) for c in conditions(rule)]
         typed = tuple(t for t in when if t is not None and t.dtype is dt.bool_)
         if free and (rhs is None or rhs.dtype is not lhs.dtype or len(typed) < len(when)):
             continue
@@ -104,43 +110,48 @@ def _with_witness(rule: Rule, types: Types, lhs: Typed) -> Iterator[Assignment]:
         yield Assignment(types, lhs, None, ())
 
 
-def _choices(free: Mapping[str, Pattern]) -> Iterator[Types]:
+def _enumerate_dtype_choices(free: Mapping[str, Pattern]) -> Iterator[Types]:
+    """Yield every assignment of dtypes to the free variables."""
     if not free:
         yield {}
         return
     (name, v), *rest = free.items()
     for d in v.dtypes:
-        for others in _choices(dict(rest)):
-            yield {name: d, **others}
+        for rest_types in _enumerate_dtype_choices(dict(rest)):
+            yield {name: d, **rest_types}
 
 
-def _typings(p: Pattern, types: Types, path: tuple[int, ...]) -> Iterator[tuple[Types, Typed]]:
-    """Every typing of a left side that extends `types`."""
+def _enumerate_typings(p: Pattern, types: Types, path: tuple[int, ...]) -> Iterator[tuple[Types, TypedPattern]]:
+    """Yield every typing of a left side that extends `types`."""
     if p.name is not None:
-        known = types.get(p.name)
-        for d in p.dtypes if known is None else (known,):
-            yield {**types, p.name: d}, Typed(p, d)
+        bound = types.get(p.name)
+        for d in p.dtypes if bound is None else (bound,):
+            yield {**types, p.name: d}, TypedPattern(p, d)
     elif p.op is None:
-        for d in _holding(p.value):
-            yield {**types, path: d}, Typed(p, d)
+        for d in _literal_dtypes(p.value):
+            yield {**types, path: d}, TypedPattern(p, d)
     else:
-        for found, src in _sources(p, p.src, types, path):
-            for full, to in _targets(p.to, found):
+        for source_types, src in _enumerate_source_typings(p, p.src, types, path):
+            for full, to in _enumerate_target_dtypes(p.to, source_types):
                 result = result_dtype(p.op, [s.dtype for s in src], to)
                 if result is not None:
-                    yield full, Typed(p, result, src)
+                    yield full, TypedPattern(p, result, src)
 
 
-def _sources(p: Pattern, src: Sequence[Pattern], types: Types, path: tuple[int, ...]) -> Iterator[tuple[Types, tuple[Typed, ...]]]:
+def _enumerate_source_typings(
+    p: Pattern, src: Sequence[Pattern], types: Types, path: tuple[int, ...]
+) -> Iterator[tuple[Types, tuple[TypedPattern, ...]]]:
+    """Yield every typing of some sources that extends `types`."""
     if not src:
         yield types, ()
         return
-    for found, last in _sources(p, src[:-1], types, path):
-        for full, typed in _typings(src[-1], found, (*path, len(src) - 1)):
+    for source_types, last in _enumerate_source_typings(p, src[:-1], types, path):
+        for full, typed in _enumerate_typings(src[-1], source_types, (*path, len(src) - 1)):
             yield full, (*last, typed)
 
 
-def _targets(to: DType | TypeVar | None, types: Types) -> Iterator[tuple[Types, DType | None]]:
+def _enumerate_target_dtypes(to: DType | TypeVar | None, types: Types) -> Iterator[tuple[Types, DType | None]]:
+    """Yield the target dtypes of a Cast or Bitcast, each with `types` extended by its type variable."""
     if not isinstance(to, TypeVar):
         yield types, to
     elif to.name in types:
@@ -149,15 +160,15 @@ def _targets(to: DType | TypeVar | None, types: Types) -> Iterator[tuple[Types, 
         yield from (({**types, to.name: among}, among) for among in to.among)
 
 
-def _holding(value: bool | int | float | None) -> Iterable[DType]:
-    """The dtypes in which a literal matches a Const."""
+def _literal_dtypes(value: bool | int | float | None) -> Iterable[DType]:
+    """Return the dtypes in which a literal matches a Const."""
     if isinstance(value, bool):
         return (dt.bool_,)
-    return [d for d in (*dt.STORABLE, dt.index) if value is not None and holds(d, value)]
+    return [d for d in (*dt.STORABLE, dt.index) if value is not None and can_represent(d, value)]
 
 
-def holds(d: DType, value: bool | int | float) -> bool:
-    """Whether `value` is one of `d`."""
+def can_represent(d: DType, value: bool | int | float) -> bool:
+    """Return True if `value` is a value of dtype `d`."""
     if d is dt.bool_:
         return value in (0, 1)
     if not d.is_float:
@@ -169,26 +180,29 @@ def holds(d: DType, value: bool | int | float) -> bool:
     return abs(x) <= d.max_finite and math.ldexp(x, d.man_bits - e).is_integer()
 
 
-def annotate(p: Pattern, types: Types, like: DType | None) -> Typed | None:
-    """The typed form of a right side or condition, with the dtypes that `instantiate` gives literals; None where it has none."""
+def annotate_dtypes(p: Pattern, types: Types, literal_dtype: DType | None) -> TypedPattern | None:
+    """Return the typed form of a right side or condition, or None if it has none.
+
+    Literals get the dtypes that `instantiate` gives them; `literal_dtype` is that of a literal at the root.
+    """
     if p.name is not None:
-        return Typed(p, types[p.name])
+        return TypedPattern(p, types[p.name])
     if p.op is None:
-        fits = like is not None and p.value is not None and holds(like, p.value)
-        return Typed(p, like) if fits and like is not None else None
+        fits = literal_dtype is not None and p.value is not None and can_represent(literal_dtype, p.value)
+        return TypedPattern(p, literal_dtype) if fits and literal_dtype is not None else None
     literal = [q.op is None and q.name is None for q in p.src]
-    known = [None if is_literal else annotate(q, types, None) for q, is_literal in zip(p.src, literal, strict=True)]
-    if any(k is None and not is_literal for k, is_literal in zip(known, literal, strict=True)):
+    typed = [None if is_literal else annotate_dtypes(q, types, None) for q, is_literal in zip(p.src, literal, strict=True)]
+    if any(k is None and not is_literal for k, is_literal in zip(typed, literal, strict=True)):
         return None
     first = 1 if p.op is Op.WHERE else 0
-    sibling = next((k.dtype for k in known[first:] if k is not None), like)
+    sibling = next((k.dtype for k in typed[first:] if k is not None), literal_dtype)
     src = [
-        k if k is not None else annotate(q, types, dt.bool_ if j < first else sibling)
-        for j, (q, k) in enumerate(zip(p.src, known, strict=True))
+        k if k is not None else annotate_dtypes(q, types, dt.bool_ if j < first else sibling)
+        for j, (q, k) in enumerate(zip(p.src, typed, strict=True))
     ]
-    found = tuple(s for s in src if s is not None)
-    if len(found) < len(src):
+    sources = tuple(s for s in src if s is not None)
+    if len(sources) < len(src):
         return None
     to = types[p.to.name] if isinstance(p.to, TypeVar) else p.to
-    d = result_dtype(p.op, [s.dtype for s in found], to)
-    return None if d is None else Typed(p, d, found)
+    d = result_dtype(p.op, [s.dtype for s in sources], to)
+    return None if d is None else TypedPattern(p, d, sources)

@@ -1,8 +1,14 @@
-"""From obligations to verdicts.
+"""Decisions of proof obligations.
 
-A verdict is `proved` (an attempt is unsatisfiable, and where there is a condition it can be met), `refuted` (with the values that
-refute it), `vacuous` (the condition never holds), `unknown` (no attempt answered), or `unmodelled` (there is no attempt). A lemma
-that a plan assumes is an obligation too (`lemma_obligation`).
+Takes: `Obligation`s. Gives: a `ProofVerdict` for each, with one of these statuses:
+
+- proved: all queries of an attempt are unsatisfiable, and the condition, if any, is satisfiable
+- refuted, with a counterexample
+- vacuous: the condition never holds
+- unknown: no attempt decided it
+- unmodelled: there is no attempt
+
+A lemma that a plan assumes is an obligation too.
 """
 
 from __future__ import annotations
@@ -10,19 +16,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
-from uops.compiler.prove.casts import lemma
-from uops.compiler.prove.obligations import Attempt, Obligation, Plan, keeps_by_lemma
+from uops.compiler.prove.casts import build_exact_cast_lemma
+from uops.compiler.prove.obligations import Obligation, ProofAttempt, ProofPlan, has_exact_cast_lemma
 from uops.compiler.prove.solver import smt
-from uops.compiler.prove.solver.solver import Number, Pool, Worker
+from uops.compiler.prove.solver.solver import Number, SolverPool, SolverWorker
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.record import dataclass
 
-#: The name under which the casts that keep every number are proved.
+#: The rule name of all lemmas about casts.
 LEMMA = "lemma: the cast keeps the number"
 
 
-class Status(Enum):
-    """What became of an obligation."""
+class ProofStatus(Enum):
+    """The outcome of an obligation."""
 
     PROVED = "proved"
     REFUTED = "refuted"
@@ -32,64 +38,70 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The status of an obligation, who says so, the counterexample (values by variable, floats as their bits), and the plan that
-    proved it."""
+class ProofVerdict:
+    """The status of an obligation, the theory or reason that decided it, a counterexample, and the plan that proved it.
+
+    A counterexample has values by variable; a float is given by its bits.
+    """
 
     obligation: Obligation
-    status: Status
+    status: ProofStatus
     by: str = ""
     values: tuple[tuple[str, Number], ...] = ()
-    plan: Plan | None = None
+    plan: ProofPlan | None = None
 
 
-def judge(worker: Worker, o: Obligation) -> Verdict:
-    """Ask the solver until it answers."""
-    if o.wrong is not None:
-        return Verdict(o, Status.REFUTED, o.wrong)
+def decide_obligation(worker: SolverWorker, obligation: Obligation) -> ProofVerdict:
+    """Run the attempts of an obligation until one decides it."""
+    if obligation.refutation is not None:
+        return ProofVerdict(obligation, ProofStatus.REFUTED, obligation.refutation)
     reasons, attempted = [], False
-    for make in o.plans:
+    for make in obligation.plans:
         plan = make()
         if plan.why is not None:
             reasons.append(plan.why)
         for a in plan.attempts:
             attempted = True
-            found = _try(worker, o, plan, a)
-            if isinstance(found, Verdict):
-                return found
-            reasons.append(found)
-    return Verdict(o, Status.UNKNOWN if attempted else Status.UNMODELLED, "; ".join(dict.fromkeys(reasons)))
+            outcome = _run_attempt(worker, obligation, plan, a)
+            if isinstance(outcome, ProofVerdict):
+                return outcome
+            reasons.append(outcome)
+    return ProofVerdict(obligation, ProofStatus.UNKNOWN if attempted else ProofStatus.UNMODELLED, "; ".join(dict.fromkeys(reasons)))
 
 
-def _try(worker: Worker, o: Obligation, plan: Plan, a: Attempt) -> Verdict | str:
-    """The verdict of one attempt, or why it gives none."""
-    names = [n for n, _ in o.variables]
-    for query in a.queries:
-        answer = worker.ask(query, a.steps, names)
-        if answer.result == "sat" and a.concrete:
-            return Verdict(o, Status.REFUTED, a.by, tuple(sorted(answer.model.items())))
+def _run_attempt(worker: SolverWorker, obligation: Obligation, plan: ProofPlan, attempt: ProofAttempt) -> ProofVerdict | str:
+    """Return the verdict of one attempt, or the reason why it gives none."""
+    names = [n for n, _ in obligation.variables]
+    for query in attempt.queries:
+        answer = worker.run_query(query, attempt.steps, names)
+        if answer.result == "sat" and attempt.concrete:
+            return ProofVerdict(obligation, ProofStatus.REFUTED, attempt.by, tuple(sorted(answer.model.items())))
         if answer.result != "unsat":
-            return answer.reason or f"{a.by} knows too little"
-    if plan.possible is not None:
-        found = worker.ask(plan.possible, a.steps).result
-        if found != "sat":
-            return Verdict(o, Status.VACUOUS if found == "unsat" else Status.UNKNOWN, f"whether the condition can hold: {found}")
-    return Verdict(o, Status.PROVED, a.by, plan=plan)
+            return answer.reason or f"{attempt.by} knows too little"
+    if plan.condition_query is not None:
+        result = worker.run_query(plan.condition_query, attempt.steps).result
+        if result != "sat":
+            return ProofVerdict(
+                obligation,
+                ProofStatus.VACUOUS if result == "unsat" else ProofStatus.UNKNOWN,
+                f"whether the condition can hold: {result}",
+            )
+    return ProofVerdict(obligation, ProofStatus.PROVED, attempt.by, plan=plan)
 
 
-def lemmas() -> tuple[str, ...]:
-    """Every `source>target` of which the cast keeps the number, by a lemma."""
+def list_exact_cast_lemmas() -> tuple[str, ...]:
+    """Return each `source>target` for which a lemma says that the cast keeps the number."""
     numbers = [d for d in dt.SHORT.values() if d is not dt.void]
-    return tuple(sorted(f"{a.short}>{b.short}" for a in numbers for b in numbers if keeps_by_lemma(a, b)))
+    return tuple(sorted(f"{a.short}>{b.short}" for a in numbers for b in numbers if has_exact_cast_lemma(a, b)))
 
 
-def lemma_obligation(pair: str) -> Obligation:
-    """The lemma `source>target`."""
+def make_lemma_obligation(pair: str) -> Obligation:
+    """Build the obligation of the lemma `source>target`."""
     source, target = (dt.SHORT[d] for d in pair.split(">"))
-    plan = Plan((Attempt("bits", (smt.script([smt.not_(lemma(source, target))]),), 200_000_000),))
+    plan = ProofPlan((ProofAttempt("bits", (smt.render_query([smt.not_(build_exact_cast_lemma(source, target))]),), 200_000_000),))
     return Obligation(LEMMA, pair, (lambda: plan,), (("x", source),))
 
 
-def prove(obligations: Iterable[Obligation], jobs: int = 1, seed: int = 0) -> Iterator[Verdict]:
-    """Verdicts in the order in which they are found."""
-    yield from Pool(judge, jobs, seed).each(obligations)
+def prove(obligations: Iterable[Obligation], jobs: int = 1, seed: int = 0) -> Iterator[ProofVerdict]:
+    """Decide obligations on `jobs` processes; yield verdicts as they complete."""
+    yield from SolverPool(decide_obligation, jobs, seed).map_unordered(obligations)

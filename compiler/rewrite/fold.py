@@ -1,10 +1,10 @@
-"""The constant folder: what an op gives on Python numbers.
+"""Constant folding: ops on Python numbers.
 
-Takes: a node whose sources are all Consts. Gives: the number it evaluates to, or None where the folder does not know one answer
-(an approximated op, whose bits the kernel decides, R27; a Trap). Raises CompileError for an index wider than a Const may be
-(R08). Spec: rulings R01 to R29 at level strict.
-This is a text of its own: it shares no arithmetic with the interpreters nor with the prover, so that one wrong idea cannot hide
-in all three.
+Takes: a node whose sources are all Consts. Gives: the number that it evaluates to. The result is None for a Trap, and for an
+approximated op, whose bits the kernel decides (R27, one node, one value). Raises CompileError for an index wider than a Const may
+be (R08, index dtype). Spec: rulings R01 to R29 at level strict.
+
+The folder shares no arithmetic with the interpreters or the prover, so that one wrong idea cannot hide in all three.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from uops.compiler.place import untranslatable
+from uops.compiler.place import untranslatable_error
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -22,22 +22,22 @@ from uops.spec.ir.ops import Op
 Number = bool | int | float
 
 
-def fold(u: UOp) -> Number | None:
-    """The value of an ALU, Cast or equal-size Bitcast of constants."""
+def fold_constant(u: UOp) -> Number | None:
+    """Return the value of an ALU op, Cast or equal-size Bitcast of constants; None if it has no single value."""
     rule = FOLD.get(u.op)
     if rule is None or any(s.op is not Op.CONST for s in u.src):
         return None
     value = rule(u, *(s.arg.value for s in u.src))
     if u.dtype is dt.index and isinstance(value, int) and value.bit_length() > dt.INDEX_BITS:
-        raise untranslatable("R08 (index dtype)", u, f"the value has more than {dt.INDEX_BITS} bits")
+        raise untranslatable_error("R08 (index dtype)", u, f"the value has more than {dt.INDEX_BITS} bits")
     return value
 
 
 # Integers
 
 
-def to_width(d: DType, n: int) -> int:
-    """`n` reduced to the width of `d` (R05); index is unbounded."""
+def wrap_to_width(d: DType, n: int) -> int:
+    """Wrap `n` to the width of `d` (R05, integer overflow); index is unbounded."""
     if d is dt.index:
         return n
     n %= 2**d.bits
@@ -45,30 +45,30 @@ def to_width(d: DType, n: int) -> int:
 
 
 def _idiv(d: DType, a: int, b: int) -> int:
-    return to_width(d, a // b) if b else 0
+    return wrap_to_width(d, a // b) if b else 0
 
 
 def _mod(d: DType, a: int, b: int) -> int:
-    return to_width(d, a % b) if b else a
+    return wrap_to_width(d, a % b) if b else a
 
 
 def _shl(u: UOp, a: int, n: int) -> int | None:
     d = u.dtype
-    count = _count(u.src[1].dtype, n)
+    count = _shift_count(u.rhs.dtype, n)
     if count is None:
         return None
     if d is dt.index:
         return a << min(count, dt.INDEX_BITS)
-    return to_width(d, a << count) if count < d.bits else 0
+    return wrap_to_width(d, a << count) if count < d.bits else 0
 
 
 def _shr(u: UOp, a: int, n: int) -> int | None:
-    count = _count(u.src[1].dtype, n)
+    count = _shift_count(u.rhs.dtype, n)
     return None if count is None else a >> min(count, 4096 if u.dtype is dt.index and abs(a) < 2**4096 else u.dtype.bits or count)
 
 
-def _count(d: DType, n: int) -> int | None:
-    """A shift count, read as unsigned (R06); a negative index count is a Trap (R29)."""
+def _shift_count(d: DType, n: int) -> int | None:
+    """Return a shift count, read as unsigned (R06, shifts); None for a negative index, a Trap (R29, index arithmetic)."""
     if n >= 0:
         return n
     return None if d is dt.index else n + 2**d.bits
@@ -77,12 +77,15 @@ def _count(d: DType, n: int) -> int | None:
 # Floats: exact fractions, one rounding
 
 
-def nearest(d: DType, x: Fraction, zero: float = 0.0) -> float:
-    """`x` to the nearest value of `d`, ties to even; `zero` stands for an exact 0; overflow is infinite, in fp8e4m3 NaN (R15)."""
+def round_to_nearest(d: DType, x: Fraction, zero: float = 0.0) -> float:
+    """Round `x` to the nearest value of `d`, ties to even. Overflow gives infinity, NaN in fp8e4m3 (R15, Cast).
+
+    `zero` is the result for an exact 0, which has no sign.
+    """
     if x == 0:
         return zero
     sign, m = (-1 if x < 0 else 1), abs(x)
-    exponent = _exponent(m)
+    exponent = _floor_log2(m)
     step = Fraction(2) ** (max(exponent, 2 - 2 ** (d.exp_bits - 1)) - d.man_bits)
     units, rest = divmod(m, step)
     if rest * 2 > step or (rest * 2 == step and units % 2):
@@ -93,21 +96,21 @@ def nearest(d: DType, x: Fraction, zero: float = 0.0) -> float:
     return sign * float(value)
 
 
-def _exponent(m: Fraction) -> int:
-    """The e with 2^e <= m < 2^(e + 1), for m > 0."""
+def _floor_log2(m: Fraction) -> int:
+    """Return the e with 2^e <= m < 2^(e + 1), for m > 0."""
     e = m.numerator.bit_length() - m.denominator.bit_length()
     return e - 1 if Fraction(2) ** e > m else e
 
 
 def to_float(d: DType, x: Number) -> float:
-    """A number converted to a float dtype (R15)."""
+    """Convert a number to a float dtype, with one rounding (R15, Cast)."""
     if isinstance(x, float):
         if x != x:
             return math.nan
         if math.isinf(x):
             return math.nan if d is dt.fp8e4m3 else x
-        return nearest(d, Fraction(x), x)
-    return nearest(d, Fraction(int(x)))
+        return round_to_nearest(d, Fraction(x), x)
+    return round_to_nearest(d, Fraction(int(x)))
 
 
 def _finite(*xs: float) -> bool:
@@ -118,18 +121,18 @@ def _add_float(d: DType, a: float, b: float) -> float:
     if not _finite(a, b):
         return to_float(d, a + b)
     if a == 0 and b == 0:
-        return a + b  # -0 only for two of them
-    return nearest(d, Fraction(a) + Fraction(b))
+        return a + b  # -0.0 only if both are
+    return round_to_nearest(d, Fraction(a) + Fraction(b))
 
 
 def _mul_float(d: DType, a: float, b: float) -> float:
     if not _finite(a, b):
         return to_float(d, a * b)
-    return nearest(d, Fraction(a) * Fraction(b), math.copysign(0.0, a) * math.copysign(1.0, b)) or _signed_zero(a, b)
+    return round_to_nearest(d, Fraction(a) * Fraction(b), math.copysign(0.0, a) * math.copysign(1.0, b)) or _signed_zero(a, b)
 
 
 def _signed_zero(a: float, b: float) -> float:
-    """A product or quotient that is, or underflowed to, zero keeps its sign."""
+    """Return the zero of a product or quotient that is zero or underflows to zero; it keeps the sign."""
     return math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b))
 
 
@@ -140,7 +143,7 @@ def _div_float(d: DType, a: float, b: float) -> float:
         return to_float(d, math.copysign(math.inf, _signed_zero(a, b)))
     if math.isinf(b):
         return _signed_zero(a, b)
-    return nearest(d, Fraction(a) / Fraction(b)) or _signed_zero(a, b)
+    return round_to_nearest(d, Fraction(a) / Fraction(b)) or _signed_zero(a, b)
 
 
 def _sqrt(d: DType, x: float) -> float:
@@ -149,12 +152,12 @@ def _sqrt(d: DType, x: float) -> float:
     if x == 0 or math.isinf(x):
         return to_float(d, x)
     f = Fraction(x)
-    # An integer square root with far more bits than `d` has, made odd where it is not exact: never a false tie.
+    # The integer square root has far more bits than `d`. It is made odd if it is inexact, so that it never looks like a tie.
     shift = 2 * max(0, 160 - f.numerator.bit_length() // 2) + 2 * f.denominator.bit_length()
     n = (f.numerator << shift) // f.denominator
     r = math.isqrt(n)
     inexact = r * r != n or n * f.denominator != f.numerator << shift
-    return nearest(d, Fraction(2 * r + inexact, 2 << (shift // 2)))
+    return round_to_nearest(d, Fraction(2 * r + inexact, 2 << (shift // 2)))
 
 
 def _mulacc_float(d: DType, a: float, b: float, c: float) -> float:
@@ -166,33 +169,33 @@ def _mulacc_float(d: DType, a: float, b: float, c: float) -> float:
     if exact == 0:
         product_zero = _signed_zero(a, b) if Fraction(a) * Fraction(b) == 0 else None
         return 0.0 if product_zero is None else product_zero + c
-    return nearest(d, exact) or math.copysign(0.0, exact)
+    return round_to_nearest(d, exact) or math.copysign(0.0, exact)
 
 
 def _max_float(a: float, b: float) -> float:
     return math.nan if a != a or b != b else a if a > b else b
 
 
-# One row per op
+# Ops: each takes the node and the numbers of its sources
 
 
 def _add(u: UOp, a: Number, b: Number) -> Number:
     d = u.dtype
-    return a or b if d is dt.bool_ else _add_float(d, a, b) if d.is_float else to_width(d, int(a) + int(b))
+    return a or b if d is dt.bool_ else _add_float(d, a, b) if d.is_float else wrap_to_width(d, int(a) + int(b))
 
 
 def _sub(u: UOp, a: Number, b: Number) -> Number:
     d = u.dtype
-    return _add_float(d, a, -b) if d.is_float else to_width(d, int(a) - int(b))
+    return _add_float(d, a, -b) if d.is_float else wrap_to_width(d, int(a) - int(b))
 
 
 def _mul(u: UOp, a: Number, b: Number) -> Number:
     d = u.dtype
-    return bool(a and b) if d is dt.bool_ else _mul_float(d, a, b) if d.is_float else to_width(d, int(a) * int(b))
+    return bool(a and b) if d is dt.bool_ else _mul_float(d, a, b) if d.is_float else wrap_to_width(d, int(a) * int(b))
 
 
 def _neg(u: UOp, a: Number) -> Number:
-    return -a if u.dtype.is_float else to_width(u.dtype, -int(a))
+    return -a if u.dtype.is_float else wrap_to_width(u.dtype, -int(a))
 
 
 def _max(u: UOp, a: Number, b: Number) -> Number:
@@ -203,7 +206,7 @@ def _mulacc(u: UOp, a: Number, b: Number, c: Number) -> Number:
     d = u.dtype
     if d is dt.bool_:
         return bool((a and b) or c)
-    return _mulacc_float(d, a, b, c) if d.is_float else to_width(d, int(a) * int(b) + int(c))
+    return _mulacc_float(d, a, b, c) if d.is_float else wrap_to_width(d, int(a) * int(b) + int(c))
 
 
 def _trunc(u: UOp, a: Number) -> Number:
@@ -219,7 +222,7 @@ def _cast(u: UOp, a: Number) -> Number | None:
     if d.is_float:
         return to_float(d, a)
     if not isinstance(a, float):
-        return to_width(d, int(a))
+        return wrap_to_width(d, int(a))
     if d is dt.index:
         return math.trunc(a) if math.isfinite(a) else None
     if a != a:
@@ -232,12 +235,12 @@ def _where(u: UOp, p: Number, a: Number, b: Number) -> Number:
 
 
 def _bitwise(f: Callable[[int, int], int]) -> Callable[..., Number]:
-    return lambda u, a, b: bool(f(int(a), int(b))) if u.dtype is dt.bool_ else to_width(u.dtype, f(int(a), int(b)))
+    return lambda u, a, b: bool(f(int(a), int(b))) if u.dtype is dt.bool_ else wrap_to_width(u.dtype, f(int(a), int(b)))
 
 
 def _bitcast(u: UOp, a: Number) -> Number | None:
-    old, new = u.src[0].dtype, u.dtype
-    return decode(encode(a, old), new) if old.bits == new.bits and new is not dt.bool_ else None
+    old, new = u.operand.dtype, u.dtype
+    return decode_bits(encode_bits(a, old), new) if old.bits == new.bits and new is not dt.bool_ else None
 
 
 FOLD: dict[Op, Callable[..., Number | None]] = {
@@ -274,8 +277,8 @@ FOLD: dict[Op, Callable[..., Number | None]] = {
 # Bits of constants
 
 
-def encode(x: Number, d: DType) -> int:
-    """The bits of a value of `d`, as an unsigned integer; a NaN is the quiet one."""
+def encode_bits(x: Number, d: DType) -> int:
+    """Return the bits of a value of `d` as an unsigned integer; a NaN becomes the quiet one."""
     if not d.is_float:
         return int(x) & ((1 << d.bits) - 1)
     top, mantissa = (1 << d.exp_bits) - 1, d.man_bits
@@ -285,16 +288,16 @@ def encode(x: Number, d: DType) -> int:
     if math.isinf(x):
         return sign | (top << mantissa)
     m, least = Fraction(abs(x)), 1 - (2 ** (d.exp_bits - 1) - 1)
-    exponent = max(least, _exponent(m)) if m else least
+    exponent = max(least, _floor_log2(m)) if m else least
     units = int(m / Fraction(2) ** (exponent - mantissa))
     bits: int = sign | ((exponent - least) << mantissa) + units
     return bits
 
 
-def decode(bits: int, d: DType) -> Number:
-    """The value of `d` with these bits."""
+def decode_bits(bits: int, d: DType) -> Number:
+    """Return the value of `d` with these bits."""
     if not d.is_float:
-        return bool(bits) if d is dt.bool_ else to_width(d, bits)
+        return bool(bits) if d is dt.bool_ else wrap_to_width(d, bits)
     mantissa = bits % 2**d.man_bits
     field = (bits >> d.man_bits) % 2**d.exp_bits
     sign = -1.0 if bits >> (d.bits - 1) else 1.0

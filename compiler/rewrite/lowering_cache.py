@@ -1,9 +1,14 @@
-"""What one lowering remembers of nodes, so that no pass computes again what another one found.
+"""Results memoized for the length of one lowering, so that no pass derives again what another one derived.
 
-`Memory` holds, for nodes of the program being lowered: the order below a root (`uops.spec.ir.node.toposort`) and the nodes of each
-op in it (`uops.spec.ir.node.nodes_of`), the loops around a node (`uops.spec.ir.scope.open_ranges`), normal forms per list of rules
-(`Rewriter`), costs (`rewrite.cost`), and what functions that are `remembered` gave. All are functions of the node alone. It is in
-use inside of `with remembering(memory):`, in this thread, and dropped with the lowering, or with those that were given one.
+A `LoweringCache` holds, for nodes of the program being lowered:
+
+- the order below a root (`uops.spec.ir.node.toposort`), and the nodes of each op in it (`nodes_with_op`);
+- the loops around a node (`uops.spec.ir.scope.open_ranges`);
+- normal forms per list of rules (`Rewriter`), and costs (`rewriter.tree_cost`);
+- the results of functions under `memoize_per_root`.
+
+All of them are functions of the node alone. The cache is active inside `with use_lowering_cache(cache):`, in this thread. It is
+dropped with the lowering, or with the last of several lowerings that share it.
 """
 
 from __future__ import annotations
@@ -14,66 +19,75 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from uops.compiler.log import active
+from uops.compiler.log import active_log
 from uops.spec.ir import node
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
 @dataclass(slots=True)
-class Memory:
-    """`normal`: by whose normal forms they are, and the rules (kept alive, as they are known by identity)."""
+class LoweringCache:
+    """The memoized results of one lowering.
+
+    `normal_forms` is by class of Rewriter and identity of the list of rules. Its values keep the rules alive, so that the identity
+    stays theirs.
+    """
 
     orders: dict[UOp, list[UOp]] = field(default_factory=dict)
-    kinds: dict[UOp, dict[Op, list[UOp]]] = field(default_factory=dict)
-    opened: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
-    normal: dict[tuple[type, int], tuple[Any, dict[UOp, UOp], set[UOp]]] = field(default_factory=dict)
+    nodes_by_op: dict[UOp, dict[Op, list[UOp]]] = field(default_factory=dict)
+    open_ranges: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
+    normal_forms: dict[tuple[type, int], tuple[Any, dict[UOp, UOp], set[UOp]]] = field(default_factory=dict)
     costs: dict[UOp, int] = field(default_factory=dict)
-    made: dict[tuple[object, UOp], UOp] = field(default_factory=dict)
+    results: dict[tuple[object, UOp], UOp] = field(default_factory=dict)
 
 
-class _Active(threading.local):
-    memory: Memory | None = None
+class _ActiveCache(threading.local):
+    cache: LoweringCache | None = None
 
 
-_active = _Active()
+_active = _ActiveCache()
 
 
-def memory() -> Memory | None:
-    """What is in use here."""
-    return _active.memory
+def active_cache() -> LoweringCache | None:
+    """Return the cache that is active in this thread, if there is one."""
+    return _active.cache
 
 
-def remembered(change: Callable[[UOp], UOp]) -> Callable[[UOp], UOp]:
-    """The function, which does no root twice while a memory is in use, unless somebody records what it does."""
+def memoize_per_root(change: Callable[[UOp], UOp]) -> Callable[[UOp], UOp]:
+    """Memoize a function of a root in the active cache. While a log records, every call runs, so that its transforms are logged."""
 
     @functools.wraps(change)
-    def asked(root: UOp) -> UOp:
-        found = _active.memory
-        if found is None or active() is not None:
+    def apply_once_per_root(root: UOp) -> UOp:
+        cache = _active.cache
+        if cache is None or active_log() is not None:
             return change(root)
-        known = found.made.get((change, root))
-        if known is None:
-            known = found.made[change, root] = change(root)
-        return known
+        result = cache.results.get((change, root))
+        if result is None:
+            result = cache.results[change, root] = change(root)
+        return result
 
-    return asked
+    return apply_once_per_root
 
 
-class remembering:
-    """Use `found` inside."""
+class use_lowering_cache:
+    """A context manager in which `cache` is active."""
 
-    __slots__ = ("before", "found", "outer")
+    __slots__ = ("cache", "outer_cache", "outer_orders")
 
-    def __init__(self, found: Memory) -> None:
-        self.found = found
+    def __init__(self, cache: LoweringCache) -> None:
+        self.cache = cache
 
     def __enter__(self) -> None:
-        found, kept = self.found, node.orders
-        self.before, _active.memory = _active.memory, found
-        self.outer = kept.kept, kept.kinds, kept.opened
-        kept.kept, kept.kinds, kept.opened = found.orders, found.kinds, found.opened
+        cache, traversals = self.cache, node.orders
+        self.outer_cache, _active.cache = _active.cache, cache
+        self.outer_orders = traversals.orders_by_root, traversals.nodes_by_op, traversals.open_ranges
+        traversals.orders_by_root, traversals.nodes_by_op, traversals.open_ranges = (
+            cache.orders,
+            cache.nodes_by_op,
+            cache.open_ranges,
+        )
 
     def __exit__(self, *error: object) -> None:
-        kept = node.orders
-        _active.memory, (kept.kept, kept.kinds, kept.opened) = self.before, self.outer
+        traversals = node.orders
+        _active.cache = self.outer_cache
+        traversals.orders_by_root, traversals.nodes_by_op, traversals.open_ranges = self.outer_orders

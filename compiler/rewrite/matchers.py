@@ -1,11 +1,11 @@
-"""Rules compiled to Python: one function per op that finds the first rule that fits a node.
+"""Rules compiled to Python: one function per op that finds the first rule that matches a node.
 
-`Rule.apply` is the definition of what a rule does; `steps(rules)` gives for an op a function `step(u)` that answers as trying every
-rule of that op in order would: (rule, replacement, binding) of the first that applies, or None. Tests hold the two together
-for every rule. A function is written when its op is first met: the forms of all its rules as one sequence of tests, the cheap ones
-first, so that most rules are refused by the ops of the sources. A rule's tail - the witness, the condition and the right side - is
-written when the left side first fits: most rules never meet a node in a process, and compiling is what they cost. Conditions over
-integers are read off the bounds of their operands, without a node for the comparison.
+`Rule.apply` defines the meaning of a rule. `compile_matchers(rules)` maps an op to a function `step(u)`, which gives the result
+of trying every rule of that op in order: (rule, replacement, binding) of the first that applies, or None. Tests hold the two
+together for every rule. A function is compiled when its op is first met. It tests the left sides of all its rules, cheap tests
+first, so that most rules are refused by the ops of the sources. The tail of a rule is its witness, its condition and its right
+side. It is compiled when the left side first matches, because most rules never match in a process and compilation is their main
+cost. Conditions on integers are decided by the bounds of their operands, without a node for the comparison.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from uops.compiler.ir.affine import same_sum
-from uops.compiler.rewrite.pattern import VALUES, Binding, Pattern, TypeVar, literal, same_number, variables
-from uops.compiler.rewrite.rule import Rule, bound_types, holds
+from uops.compiler.ir.affine import are_equal_sums
+from uops.compiler.rewrite.pattern import VALUES, Binding, Pattern, TypeVar, coerce_literal, is_same_number, variables
+from uops.compiler.rewrite.rule import Rule, bound_types, is_proved
 from uops.spec.errors import Crash
 from uops.spec.ir import args as A
 from uops.spec.ir import dtypes as dt
@@ -24,18 +24,19 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-#: What a node becomes: by which rule, what, and under which binding.
+#: The result of a step: the rule that applies, the replacement, and the binding that justifies it.
 Applied = tuple[Rule, UOp, Binding]
+#: A function that applies the first matching rule of one op to a node.
 Step = Callable[[UOp], "Applied | None"]
 
 
-def nothing(u: UOp) -> None:
-    """The step of an op without rules."""
+def match_nothing(u: UOp) -> None:
+    """Return None: the step of an op without rules."""
     return
 
 
-class Steps(dict[Op, Step]):
-    """The step of each op, written when it is first asked for."""
+class MatcherTable(dict[Op, Step]):
+    """The step of each op, compiled on first use."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.by_op: dict[Op, list[Rule]] = {}
@@ -46,30 +47,34 @@ class Steps(dict[Op, Step]):
 
     def __missing__(self, op: Op) -> Step:
         rules = self.by_op.get(op)
-        found = self[op] = nothing if rules is None else _Writer().step(op, rules)
-        return found
+        step = self[op] = match_nothing if rules is None else _MatcherWriter().compile_step(op, rules)
+        return step
 
 
-_MOST = 64
-_known: OrderedDict[tuple[int, ...], tuple[Sequence[Rule], Steps]] = OrderedDict()
+#: Most lists of rules whose tables are kept.
+_MAX_TABLES = 64
+#: By the identities of the rules. Each entry keeps its rules alive, so that their identities stay theirs.
+_tables: OrderedDict[tuple[int, ...], tuple[Sequence[Rule], MatcherTable]] = OrderedDict()
 
 
-def steps(rules: Sequence[Rule]) -> Steps:
-    """The steps of a list of rules, made once for as long as they are in use."""
+def compile_matchers(rules: Sequence[Rule]) -> MatcherTable:
+    """Return the steps of a list of rules, memoized by the identities of the rules."""
     key = (id(rules),) if rules.__class__ is tuple else tuple(map(id, rules))
-    found = _known.get(key)
-    if found is None:
-        found = _known[key] = tuple(rules), Steps(rules)  # what the ids name is kept, so that they stay its own
-        if len(_known) > _MOST:
-            _known.popitem(last=False)
-    return found[1]
+    entry = _tables.get(key)
+    if entry is None:
+        entry = _tables[key] = tuple(rules), MatcherTable(rules)
+        if len(_tables) > _MAX_TABLES:
+            _tables.popitem(last=False)
+    _, table = entry
+    return table
 
 
-def make(value: bool | int | float, d: DType) -> UOp:
-    """The Const of a literal."""
-    return UOp(Op.CONST, (), A.ConstArg(literal(value, d), d))
+def make_const(value: bool | int | float, d: DType) -> UOp:
+    """Return the Const of a literal."""
+    return UOp(Op.CONST, (), A.ConstArg(coerce_literal(value, d), d))
 
 
+#: Comparison -> an expression for "the bounds a and b of its operands prove it".
 _COMPARISONS = {
     Op.CMPLT: "{a}[1] < {b}[0]",
     Op.CMPLE: "{a}[1] <= {b}[0]",
@@ -80,238 +85,253 @@ _COMPARISONS = {
 }
 
 
-class _Writer:
-    """The text of one function; `space` holds the values that it names, which are its own, so that threads do not meet here."""
+class _MatcherWriter:
+    """The source text of one function, and its global names.
+
+    Each function has a namespace of its own, so that threads do not share one.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.space: dict[str, Any] = {"UOp": UOp, "make": make, "same_sum": same_sum, "same_number": same_number}
-        self.fresh = 0
+        self.namespace: dict[str, Any] = {"UOp": UOp, "make": make_const, "same_sum": are_equal_sums, "same_number": is_same_number}
+        self.local_count = 0
 
-    def name(self, value: object, hint: str) -> str:
-        """A name for a value."""
-        for name, known in self.space.items():
-            if known is value:
+    def name_value(self, value: object, hint: str) -> str:
+        """Return a global name for a value; `hint` is part of a new name."""
+        for name, named in self.namespace.items():
+            if named is value:
                 return name
-        name = f"{hint}_{len(self.space)}"
-        self.space[name] = value
+        name = f"{hint}_{len(self.namespace)}"
+        self.namespace[name] = value
         return name
 
-    def op(self, op: Op) -> str:
-        return self.name(op, op.name)
+    def name_op(self, op: Op) -> str:
+        """Return a global name for an op."""
+        return self.name_value(op, op.name)
 
-    def dtype(self, d: DType) -> str:
-        return self.name(d, d.name)
+    def name_dtype(self, d: DType) -> str:
+        """Return a global name for a dtype."""
+        return self.name_value(d, d.name)
 
-    def put(self, depth: int, text: str) -> None:
+    def put_line(self, depth: int, text: str) -> None:
+        """Append a line, indented `depth` times."""
         self.lines.append("    " * depth + text)
 
-    def step(self, op: Op, rules: Sequence[Rule]) -> Step:
-        self.put(0, "def step(u):")
-        self.put(1, "src = u.src")
-        self.put(1, "n = len(src)")
+    def compile_step(self, op: Op, rules: Sequence[Rule]) -> Step:
+        """Compile `step(u)`, which tries `rules` in order on a node of `op`."""
+        self.put_line(0, "def step(u):")
+        self.put_line(1, "src = u.src")
+        self.put_line(1, "n = len(src)")
         for arity in sorted({len(r.lhs.src) for r in rules}):
-            self.put(1, f"if n == {arity}:")
-            self.put(2, "".join(f"s{k}, " for k in range(arity)) + "= src")
+            self.put_line(1, f"if n == {arity}:")
+            self.put_line(2, "".join(f"s{k}, " for k in range(arity)) + "= src")
             for k in range(arity):
-                self.put(2, f"o{k} = s{k}.op")
+                self.put_line(2, f"o{k} = s{k}.op")
             for rule in rules:
                 if len(rule.lhs.src) == arity:
-                    _Matcher(self, rule).write(2)
-        self.put(1, "return None")
-        made: Step = self.made("step", f"<rules of {op.name}>")
-        return made
+                    _LeftSideWriter(self, rule).write_tests(2)
+        self.put_line(1, "return None")
+        step: Step = self.compile_lines("step", f"<rules of {op.name}>")
+        return step
 
-    def made(self, name: str, origin: str) -> Any:
-        """The function that the lines define."""
-        exec(compile("\n".join(self.lines), origin, "exec"), self.space)
-        return self.space[name]
+    def compile_lines(self, name: str, origin: str) -> Any:
+        """Return the function `name` that the lines define."""
+        exec(compile("\n".join(self.lines), origin, "exec"), self.namespace)
+        return self.namespace[name]
 
-    # What follows a match.
+    # Tails: witness, condition and right side.
 
-    def following(self, rule: Rule) -> str:
-        """The name of a rule's tail."""
-        name = f"tail_{len(self.space)}"
+    def defer_tail(self, rule: Rule) -> str:
+        """Return a global name for a rule's tail, which is compiled at its first call."""
+        name = f"tail_{len(self.namespace)}"
 
-        def first(*arguments: Any) -> Applied | None:
-            tail = self.space[name] = _Writer().tail(rule)
+        def compile_and_call_tail(*arguments: Any) -> Applied | None:
+            tail = self.namespace[name] = _MatcherWriter().compile_tail(rule)
             return tail(*arguments)
 
-        self.space[name] = first
+        self.namespace[name] = compile_and_call_tail
         return name
 
-    def tail(self, rule: Rule) -> Callable[..., Applied | None]:
-        """`tail(u, variables...)`: the answer for a node that has the form of the left side."""
-        bound = list(_bound(rule.lhs))
-        self.put(0, f"def tail(u{''.join(f', {v}_' for v in bound)}):")
-        self.put(1, "found = {" + ", ".join(f"{v!r}: {v}_" for v in bound) + "}")
+    def compile_tail(self, rule: Rule) -> Callable[..., Applied | None]:
+        """Compile `tail(u, variables...)`, which returns the result for a node that matches the left side, or None."""
+        bound = list(_bound_names(rule.lhs))
+        self.put_line(0, f"def tail(u{''.join(f', {v}_' for v in bound)}):")
+        self.put_line(1, "binding = {" + ", ".join(f"{v!r}: {v}_" for v in bound) + "}")
         if rule.types is not None:
-            self.put(1, f"if not {self.name(rule.types, 'types')}({self.name(bound_types, 'bound_types')}(found)): return None")
+            types = f"{self.name_value(bound_types, 'bound_types')}(binding)"
+            self.put_line(1, f"if not {self.name_value(rule.types, 'types')}({types}): return None")
         if rule.witness is not None:
-            self.put(1, f"proposed = {self.name(rule.witness, 'witness')}(found)")
-            self.put(1, "if proposed is None: return None")
-            self.put(1, "found.update(proposed)")
+            self.put_line(1, f"proposed = {self.name_value(rule.witness, 'witness')}(binding)")
+            self.put_line(1, "if proposed is None: return None")
+            self.put_line(1, "binding.update(proposed)")
             proposed = [v for p in (rule.when, rule.rhs) if p is not None for v in variables(p) if v not in bound]
             for v in dict.fromkeys(proposed):
-                self.put(1, f"{v}_ = found[{v!r}]")
-        for condition in _conjuncts(rule.when):
-            self.put(1, f"if not ({self.condition(condition)}): return None")
-        self.put(1, f"return {self.name(rule, 'rule')}, {self.built(rule.rhs, 'u.dtype')}, found")
-        made: Callable[..., Applied | None] = self.made("tail", f"<rule {rule.name}>")
-        return made
+                self.put_line(1, f"{v}_ = binding[{v!r}]")
+        for condition in _split_conjuncts(rule.when):
+            self.put_line(1, f"if not ({self.write_condition(condition)}): return None")
+        self.put_line(1, f"return {self.name_value(rule, 'rule')}, {self.write_node(rule.rhs, 'u.dtype')}, binding")
+        tail: Callable[..., Applied | None] = self.compile_lines("tail", f"<rule {rule.name}>")
+        return tail
 
-    def condition(self, p: Pattern) -> str:
-        """An expression that says whether a comparison is proved."""
+    def write_condition(self, p: Pattern) -> str:
+        """Return an expression that is true if a comparison is proved."""
         if p.op not in _COMPARISONS or not all(_is_integer(q) for q in p.src):
-            return f"{self.name(holds, 'holds')}({self.name(p, 'condition')}, found)"
-        nodes = self.operands(p, None)
-        bounds = [f"({q.value!r}, {q.value!r})" if n is None else self.local(f"{n}.min_max") for q, n in zip(p.src, nodes)]
+            return f"{self.name_value(is_proved, 'holds')}({self.name_value(p, 'condition')}, binding)"
+        nodes = self.write_operands(p, None)
+        bounds = [f"({q.value!r}, {q.value!r})" if n is None else self.assign_local(f"{n}.min_max") for q, n in zip(p.src, nodes)]
         text = _COMPARISONS[p.op].format(a=bounds[0], b=bounds[1])
-        if p.op is Op.CMPLT and None not in nodes:  # a loop is below its bound
-            text = f"({text} or {nodes[0]}.op is {self.op(Op.RANGE)} and {nodes[0]}.src[0] is {nodes[1]})"
+        if p.op is Op.CMPLT and None not in nodes:  # a loop counter is below the loop's bound
+            text = f"({text} or {nodes[0]}.op is {self.name_op(Op.RANGE)} and {nodes[0]}.src[0] is {nodes[1]})"
         if p.op is Op.CMPEQ:
-            known = next(n for n in nodes if n is not None)
-            a, b = (f"make({q.value!r}, {known}.dtype)" if n is None else n for q, n in zip(p.src, nodes))
-            text = f"{text} or ({known}.dtype is {self.dtype(dt.index)} and same_sum({a}, {b}))"
+            typed = next(n for n in nodes if n is not None)
+            a, b = (f"make({q.value!r}, {typed}.dtype)" if n is None else n for q, n in zip(p.src, nodes))
+            text = f"{text} or ({typed}.dtype is {self.name_dtype(dt.index)} and same_sum({a}, {b}))"
         return text
 
-    def operands(self, p: Pattern, like: str | None) -> list[str | None]:
-        """Local variables that hold the sources of `p`; None for a literal."""
-        return [None if q.op is None and q.name is None else self.local(self.built(q, like)) for q in p.src]
+    def write_operands(self, p: Pattern, literal_dtype: str | None) -> list[str | None]:
+        """Return the local variables that hold the sources of `p`; None for a literal."""
+        return [None if q.op is None and q.name is None else self.assign_local(self.write_node(q, literal_dtype)) for q in p.src]
 
-    def local(self, expression: str) -> str:
+    def assign_local(self, expression: str) -> str:
+        """Return a local variable that holds an expression."""
         if expression.isidentifier():
             return expression
-        self.fresh += 1
-        self.put(1, f"t{self.fresh} = {expression}")
-        return f"t{self.fresh}"
+        self.local_count += 1
+        self.put_line(1, f"t{self.local_count} = {expression}")
+        return f"t{self.local_count}"
 
-    def built(self, p: Pattern, like: str | None) -> str:
-        """An expression for the node that `p` spells: as `pattern.instantiate` does it."""
+    def write_node(self, p: Pattern, literal_dtype: str | None) -> str:
+        """Return an expression for the node that `p` spells, as `pattern.instantiate` builds it."""
         if p.name is not None:
             return f"{p.name}_"
         if p.op is None:
-            if like is None:
+            if literal_dtype is None:
                 raise Crash(f"literal {p.value!r} has no neighbour to take its dtype from")
-            return f"make({p.value!r}, {like})"
-        built = self.operands(p, None)
+            return f"make({p.value!r}, {literal_dtype})"
+        built = self.write_operands(p, None)
         first = 1 if p.op is Op.WHERE else 0
-        typed = next((f"{b}.dtype" for b in built[first:] if b is not None), like)
+        typed = next((f"{b}.dtype" for b in built[first:] if b is not None), literal_dtype)
         sources = [
-            b if b is not None else self.built(q, self.dtype(dt.bool_) if k < first else typed)
+            b if b is not None else self.write_node(q, self.name_dtype(dt.bool_) if k < first else typed)
             for k, (q, b) in enumerate(zip(p.src, built))
         ]
-        return f"UOp({self.op(p.op)}, ({', '.join(sources)},){self.argument(p)})"
+        return f"UOp({self.name_op(p.op)}, ({', '.join(sources)},){self.write_argument(p)})"
 
-    def argument(self, p: Pattern) -> str:
+    def write_argument(self, p: Pattern) -> str:
+        """Return the text of the `arg` of a Cast or Bitcast; empty for other ops."""
         if p.to is None:
             return ""
         form = A.BitcastArg if p.op is Op.BITCAST else A.CastArg
         if isinstance(p.to, TypeVar):
-            return f", {self.name(form, form.__name__)}(found[{p.to.name!r}])"
-        return f", {self.name(form(p.to), 'arg')}"
+            return f", {self.name_value(form, form.__name__)}(binding[{p.to.name!r}])"
+        return f", {self.name_value(form(p.to), 'arg')}"
 
 
-class _Matcher:
-    """The tests of one left side, written in nested conditions."""
+class _LeftSideWriter:
+    """The tests of one left side, written as nested conditions."""
 
-    def __init__(self, writer: _Writer, rule: Rule) -> None:
-        self.w, self.rule = writer, rule
-        self.bound: dict[str, str] = {}
-        self.types: dict[str, str] = {}
+    def __init__(self, writer: _MatcherWriter, rule: Rule) -> None:
+        self.writer, self.rule = writer, rule
+        self.variable_locals: dict[str, str] = {}
+        self.type_locals: dict[str, str] = {}
 
-    def write(self, depth: int) -> None:
-        w, rule = self.w, self.rule
-        depth = self.cast(rule.lhs, "u", depth)
-        depth = self.sources(rule.lhs, "s", depth, known=True)
-        arguments = "".join(f", {self.bound.get(v) or self.types[v]}" for v in _bound(rule.lhs))
-        w.put(depth, f"r = {w.following(rule)}(u{arguments})")
-        w.put(depth, "if r is not None: return r")
+    def write_tests(self, depth: int) -> None:
+        """Write all tests, and the call of the rule's tail inside them."""
+        w, rule = self.writer, self.rule
+        depth = self.write_cast_test(rule.lhs, "u", depth)
+        depth = self.write_source_tests(rule.lhs, "s", depth, has_op_locals=True)
+        arguments = "".join(f", {self.variable_locals.get(v) or self.type_locals[v]}" for v in _bound_names(rule.lhs))
+        w.put_line(depth, f"r = {w.defer_tail(rule)}(u{arguments})")
+        w.put_line(depth, "if r is not None: return r")
 
-    def sources(self, p: Pattern, prefix: str, depth: int, known: bool = False) -> int:
-        """The tests on the sources of a node, which are in the local variables `prefix`0, `prefix`1, ..."""
-        ops = [f"o{k}" if known else f"{prefix}{k}.op" for k in range(len(p.src))]
-        if tests := [t for k, q in enumerate(p.src) for t in self.early(q, f"{prefix}{k}", ops[k])]:
-            depth = self.when(" and ".join(tests), depth)
+    def write_source_tests(self, p: Pattern, prefix: str, depth: int, has_op_locals: bool = False) -> int:
+        """Write the tests on the sources of a node, in local variables `prefix`0, `prefix`1, ...; return the depth inside them.
+
+        With `has_op_locals`, their ops are in the variables o0, o1, ...
+        """
+        ops = [f"o{k}" if has_op_locals else f"{prefix}{k}.op" for k in range(len(p.src))]
+        if tests := [t for k, q in enumerate(p.src) for t in self.op_tests(q, f"{prefix}{k}", ops[k])]:
+            depth = self.open_condition(" and ".join(tests), depth)
         for k, q in enumerate(p.src):
-            if late := list(self.late(q, f"{prefix}{k}")):
-                depth = self.when(" and ".join(late), depth)
+            if late := list(self.variable_tests(q, f"{prefix}{k}")):
+                depth = self.open_condition(" and ".join(late), depth)
         for k, q in enumerate(p.src):
             if q.op is not None:
                 at = f"{prefix}{k}_"
-                self.w.put(depth, "".join(f"{at}{j}, " for j in range(len(q.src))) + f"= {prefix}{k}.src")
-                depth = self.cast(q, f"{prefix}{k}", depth)
-                depth = self.sources(q, at, depth)
+                self.writer.put_line(depth, "".join(f"{at}{j}, " for j in range(len(q.src))) + f"= {prefix}{k}.src")
+                depth = self.write_cast_test(q, f"{prefix}{k}", depth)
+                depth = self.write_source_tests(q, at, depth)
         return depth
 
-    def when(self, test: str, depth: int) -> int:
-        self.w.put(depth, f"if {test}:")
+    def open_condition(self, test: str, depth: int) -> int:
+        """Write an `if`, and return the depth inside it."""
+        self.writer.put_line(depth, f"if {test}:")
         return depth + 1
 
-    def early(self, q: Pattern, at: str, op: str) -> Iterator[str]:
-        """Tests by op, and of the number behind a constant."""
+    def op_tests(self, q: Pattern, at: str, op: str) -> Iterator[str]:
+        """Yield the tests of a source's op, and of a constant's number."""
         if q.op is not None:
-            yield f"{op} is {self.w.op(q.op)}"
+            yield f"{op} is {self.writer.name_op(q.op)}"
             yield f"len({at}.src) == {len(q.src)}"
         elif q.name is None or q.constant:
-            yield f"{op} is {self.w.op(Op.CONST)}"
+            yield f"{op} is {self.writer.name_op(Op.CONST)}"
         if q.op is None and q.name is None and q.value == q.value:
             yield f"{at}.arg.value == {q.value!r}"
 
-    def late(self, q: Pattern, at: str) -> Iterator[str]:
-        """Tests of a variable's identity and dtype, and of a literal's bits."""
+    def variable_tests(self, q: Pattern, at: str) -> Iterator[str]:
+        """Yield the tests of a variable's identity and dtype, and of a literal's bits."""
         if q.op is not None:
             return
         if q.name is None:
             yield f"same_number({at}.arg, {q.value!r})"
-        elif q.name in self.bound:
-            yield f"{at} is {self.bound[q.name]}"
+        elif q.name in self.variable_locals:
+            yield f"{at} is {self.variable_locals[q.name]}"
         else:
-            self.bound[q.name] = at
+            self.variable_locals[q.name] = at
             d = f"{at}.dtype"
             if len(q.dtypes) == 1:
-                yield f"{d} is {self.w.dtype(q.dtypes[0])}"
+                yield f"{d} is {self.writer.name_dtype(q.dtypes[0])}"
             elif q.dtypes == VALUES:
-                yield f"{d} is not {self.w.dtype(dt.void)}"
+                yield f"{d} is not {self.writer.name_dtype(dt.void)}"
             else:
-                yield f"{d} in {self.w.name(frozenset(q.dtypes), 'dtypes')}"
+                yield f"{d} in {self.writer.name_value(frozenset(q.dtypes), 'dtypes')}"
 
-    def cast(self, q: Pattern, at: str, depth: int) -> int:
-        """The test of what a Cast or Bitcast casts to."""
+    def write_cast_test(self, q: Pattern, at: str, depth: int) -> int:
+        """Write the test of the dtype that a Cast or Bitcast casts to, and return the depth inside it."""
         if q.to is None:
             return depth
         if isinstance(q.to, DType):
-            return self.when(f"{at}.arg.dtype is {self.w.dtype(q.to)}", depth)
+            return self.open_condition(f"{at}.arg.dtype is {self.writer.name_dtype(q.to)}", depth)
         to = f"{at}.arg.dtype"
-        seen = self.types.setdefault(q.to.name, to)
-        test = f"{to} in {self.w.name(frozenset(q.to.among), 'among')}"
-        return self.when(test if seen == to else f"{seen} is {to} and {test}", depth)
+        seen = self.type_locals.setdefault(q.to.name, to)
+        test = f"{to} in {self.writer.name_value(frozenset(q.to.among), 'among')}"
+        return self.open_condition(test if seen == to else f"{seen} is {to} and {test}", depth)
 
 
-def _bound(p: Pattern) -> dict[str, None]:
-    """What a match of `p` binds: variables and type variables, in the order of `pattern.match`."""
-    found: dict[str, None] = {}
+def _bound_names(p: Pattern) -> dict[str, None]:
+    """Return the variables and type variables that a match of `p` binds, in the order of `pattern.match`."""
+    names: dict[str, None] = {}
     pending = [p]
     while pending:
         q = pending.pop()
         if q.name is not None:
-            found[q.name] = None
+            names[q.name] = None
         elif isinstance(q.to, TypeVar):
-            found[q.to.name] = None
+            names[q.to.name] = None
         pending.extend(reversed(q.src))
-    return found
+    return names
 
 
-def _conjuncts(p: Pattern | None) -> Iterator[Pattern]:
+def _split_conjuncts(p: Pattern | None) -> Iterator[Pattern]:
     if p is not None and p.op is Op.AND:
         for q in p.src:
-            yield from _conjuncts(q)
+            yield from _split_conjuncts(q)
     elif p is not None:
         yield p
 
 
 def _is_integer(p: Pattern) -> bool:
-    """Whether every value of the pattern is a bool or an integer, so that bounds decide a comparison."""
+    """Return True if every value of the pattern is a bool or an integer, so that bounds decide a comparison."""
     if p.name is not None:
         return not any(d.is_float for d in p.dtypes)
     if p.op is None:

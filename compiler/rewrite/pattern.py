@@ -1,8 +1,8 @@
-"""Patterns: the language in which both sides of a rewrite rule, and its condition, are written.
+"""Patterns, in which both sides of a rewrite rule and its condition are written.
 
-A pattern is matched against a node, instantiated into a node, printed, and enumerated by whoever checks or proves a rule; it is
-data. Variables and constants combine by Python's operators: `x // c`, `(x + y) % c`, `(x >= 0) & (x < c)`. A Python number in a
-pattern stands for the Const of that value in the dtype of its neighbour.
+A pattern is data. It is matched against a node, instantiated to a node, printed, and enumerated when a rule is checked or proved.
+Variables and constants combine by Python's operators: `x // c`, `(x + y) % c`, `(x >= 0) & (x < c)`. A Python number in a pattern
+stands for the Const of that value in the dtype of its neighbour.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass
 
-#: What the variables of a pattern stand for: nodes, and for a type variable a dtype.
+#: The node of each variable of a pattern, and the dtype of each type variable.
 Binding = dict[str, "UOp | DType"]
 
 INDEX = (dt.index,)
@@ -25,11 +25,13 @@ MACHINE_INTS = dt.INTS
 ALL_INTS = (*dt.INTS, dt.index)
 BOOL = (dt.bool_,)
 VALUES = (*dt.STORABLE, dt.index)
+#: Ops whose operands may be swapped.
+COMMUTATIVE = (Op.ADD, Op.MUL, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.CMPNE, Op.CMPEQ)
 
 
 @dataclass(frozen=True, slots=True)
 class TypeVar:
-    """A dtype to be matched, one of `among`."""
+    """A variable for a dtype, one of `among`."""
 
     name: str
     among: tuple[DType, ...] = VALUES
@@ -99,134 +101,143 @@ class Pattern:
         return operation(Op.SHR, self, other)
 
     def __str__(self) -> str:
-        return spell(self)
+        return format_pattern(self)
 
 
 def operation(op: Op, *operands: object, to: DType | TypeVar | None = None) -> Pattern:
-    """An ALU pattern over patterns and Python numbers."""
-    return Pattern(op, tuple(map(lift, operands)), to=to)
+    """Return an ALU pattern over patterns and Python numbers; `to` is the dtype of a Cast or Bitcast."""
+    return Pattern(op, tuple(map(as_pattern, operands)), to=to)
 
 
-def lift(v: object) -> Pattern:
+def as_pattern(v: object) -> Pattern:
+    """Return a pattern as it is, and a Python number as a literal. Raises TypeError for anything else."""
     if isinstance(v, Pattern):
         return v
     if isinstance(v, (bool, int, float)):
         return Pattern(value=v)
-    raise TypeError(f"{v!r} is no pattern")
+    raise TypeError(f"expected a pattern or a number, got {v!r}")
 
 
 def var(name: str, dtypes: Iterable[DType] = VALUES) -> Pattern:
-    """Any node of one of `dtypes`; two uses of one name must match the same node."""
+    """Return a variable for any node of one of `dtypes`; all uses of one name match the same node."""
     return Pattern(name=name, dtypes=tuple(dtypes))
 
 
 def cst(name: str, dtypes: Iterable[DType] = VALUES) -> Pattern:
-    """A Const of one of `dtypes`."""
+    """Return a variable for a Const of one of `dtypes`."""
     return Pattern(name=name, constant=True, dtypes=tuple(dtypes))
 
 
 def where(p: object, a: object, b: object) -> Pattern:
+    """Return the pattern of a Where."""
     return operation(Op.WHERE, p, a, b)
 
 
 def eq(a: object, b: object) -> Pattern:
+    """Return the pattern of a CmpEq."""
     return operation(Op.CMPEQ, a, b)
 
 
 def ne(a: object, b: object) -> Pattern:
+    """Return the pattern of a CmpNe."""
     return operation(Op.CMPNE, a, b)
 
 
 def cast(x: Pattern, to: DType | TypeVar) -> Pattern:
+    """Return the pattern of a Cast to a dtype."""
     return operation(Op.CAST, x, to=to)
 
 
 def bitcast(x: Pattern, to: DType | TypeVar) -> Pattern:
+    """Return the pattern of a Bitcast to a dtype."""
     return operation(Op.BITCAST, x, to=to)
 
 
 def not_(x: Pattern) -> Pattern:
+    """Return the pattern of a Not."""
     return operation(Op.NOT, x)
 
 
 def maximum(a: object, b: object) -> Pattern:
+    """Return the pattern of a Max."""
     return operation(Op.MAX, a, b)
 
 
 # Matching
 
 
-def match(p: Pattern, u: UOp, found: Binding) -> bool:
-    """Whether `u` has the form of `p`; fills `found`, which is to be thrown away where the answer is no."""
+def match(p: Pattern, u: UOp, binding: Binding) -> bool:
+    """Return True if `u` has the form of `p`, and add its variables to `binding`, which is invalid after False."""
     if p.op is not None:
-        if u.op is not p.op or len(u.src) != len(p.src) or not _match_type(p, u, found):
+        if u.op is not p.op or len(u.src) != len(p.src) or not _match_cast_type(p, u, binding):
             return False
-        return all(match(q, s, found) for q, s in zip(p.src, u.src))
+        return all(match(q, s, binding) for q, s in zip(p.src, u.src))
     if p.name is None:
-        return u.op is Op.CONST and same_number(u.arg, p.value)
+        return u.op is Op.CONST and is_same_number(u.arg, p.value)
     if p.constant and u.op is not Op.CONST:
         return False
-    seen = found.get(p.name)
+    seen = binding.get(p.name)
     if seen is not None:
         return seen is u
     if u.dtype not in p.dtypes:
         return False
-    found[p.name] = u
+    binding[p.name] = u
     return True
 
 
-def _match_type(p: Pattern, u: UOp, found: Binding) -> bool:
+def _match_cast_type(p: Pattern, u: UOp, binding: Binding) -> bool:
     if p.to is None:
         return True
     if isinstance(p.to, DType):
         return u.arg.dtype is p.to
-    seen = found.setdefault(p.to.name, u.arg.dtype)
+    seen = binding.setdefault(p.to.name, u.arg.dtype)
     return seen is u.arg.dtype and u.arg.dtype in p.to.among
 
 
-def same_number(arg: A.ConstArg, value: object) -> bool:
-    """By bits for floats (R23); True stands for 1 only where the dtype is bool."""
+def is_same_number(arg: A.ConstArg, value: object) -> bool:
+    """Return True if a Const has this value, by bits for floats (R23, Const). True stands for 1 only if the dtype is bool."""
     assert isinstance(value, (bool, int, float))
     if isinstance(value, bool) and arg.dtype is not dt.bool_:
         return False
-    return arg == A.ConstArg(literal(value, arg.dtype), arg.dtype)
+    return arg == A.ConstArg(coerce_literal(value, arg.dtype), arg.dtype)
 
 
-def literal(value: bool | int | float, d: DType) -> bool | int | float:
+def coerce_literal(value: bool | int | float, d: DType) -> bool | int | float:
+    """Convert a number to the Python type of constants of `d`."""
     return bool(value) if d is dt.bool_ else float(value) if d.is_float else int(value)
 
 
 # Instantiating
 
 
-def instantiate(p: Pattern, found: Mapping[str, UOp | DType], like: DType | None = None) -> UOp:
-    """The node that `p` spells under a binding; `like` is the dtype of a literal at the root."""
+def instantiate(p: Pattern, binding: Mapping[str, UOp | DType], literal_dtype: DType | None = None) -> UOp:
+    """Return the node that `p` spells under a binding; `literal_dtype` is the dtype of a literal at the root."""
     if p.name is not None:
-        node = found[p.name]
+        node = binding[p.name]
         assert isinstance(node, UOp)
         return node
     if p.op is None:
-        if like is None:
+        if literal_dtype is None:
             raise Crash(f"literal {p.value!r} has no neighbour to take its dtype from")
         assert p.value is not None
-        return UOp(Op.CONST, (), A.ConstArg(literal(p.value, like), like))
-    built = [None if q.op is None and q.name is None else instantiate(q, found) for q in p.src]
-    sibling = _sibling_dtype(p, built, like)
-    src = tuple(b if b is not None else instantiate(q, found, sibling(k)) for k, (q, b) in enumerate(zip(p.src, built)))
-    return UOp(p.op, src, _arg(p, found))
+        return UOp(Op.CONST, (), A.ConstArg(coerce_literal(p.value, literal_dtype), literal_dtype))
+    built = [None if q.op is None and q.name is None else instantiate(q, binding) for q in p.src]
+    sibling = _sibling_dtype(p, built, literal_dtype)
+    src = tuple(b if b is not None else instantiate(q, binding, sibling(k)) for k, (q, b) in enumerate(zip(p.src, built)))
+    return UOp(p.op, src, _cast_arg(p, binding))
 
 
-def _sibling_dtype(p: Pattern, built: list[UOp | None], like: DType | None) -> Callable[[int], DType | None]:
-    """The dtype of a literal operand: that of its typed neighbours; a Where's condition is bool and no neighbour."""
+def _sibling_dtype(p: Pattern, built: list[UOp | None], literal_dtype: DType | None) -> Callable[[int], DType | None]:
+    """Return the dtype of a literal operand by position: that of its neighbours. A Where's condition is bool and no neighbour."""
     first = 1 if p.op is Op.WHERE else 0
-    known = next((b.dtype for b in built[first:] if b is not None), like)
-    return lambda k: dt.bool_ if k < first else known
+    sibling = next((b.dtype for b in built[first:] if b is not None), literal_dtype)
+    return lambda k: dt.bool_ if k < first else sibling
 
 
-def _arg(p: Pattern, found: Mapping[str, UOp | DType]) -> A.CastArg | A.BitcastArg | None:
+def _cast_arg(p: Pattern, binding: Mapping[str, UOp | DType]) -> A.CastArg | A.BitcastArg | None:
     if p.to is None:
         return None
-    d = found[p.to.name] if isinstance(p.to, TypeVar) else p.to
+    d = binding[p.to.name] if isinstance(p.to, TypeVar) else p.to
     assert isinstance(d, DType)
     return A.BitcastArg(d) if p.op is Op.BITCAST else A.CastArg(d)
 
@@ -235,15 +246,15 @@ def _arg(p: Pattern, found: Mapping[str, UOp | DType]) -> A.CastArg | A.BitcastA
 
 
 def variables(p: Pattern) -> dict[str, Pattern]:
-    """The variables of a pattern by name, in order of first use."""
-    found: dict[str, Pattern] = {}
+    """Return the variables of a pattern by name, in order of first use."""
+    by_name: dict[str, Pattern] = {}
     pending = [p]
     while pending:
         q = pending.pop()
         if q.name is not None:
-            found.setdefault(q.name, q)
+            by_name.setdefault(q.name, q)
         pending.extend(reversed(q.src))
-    return found
+    return by_name
 
 
 _SIGN = {
@@ -253,14 +264,15 @@ _SIGN = {
 }  # fmt: skip
 
 
-def spell(p: Pattern) -> str:
-    """A pattern as a person writes it."""
+def format_pattern(p: Pattern) -> str:
+    """Return the text of a pattern, with Python's operators."""
     if p.name is not None:
         return p.name
     if p.op is None:
         return repr(p.value)
-    parts = [spell(q) for q in p.src]
+    parts = [format_pattern(q) for q in p.src]
     if p.op in _SIGN:
-        return f"({parts[0]} {_SIGN[p.op]} {parts[1]})"
+        lhs, rhs = parts
+        return f"({lhs} {_SIGN[p.op]} {rhs})"
     to = "" if p.to is None else f", {p.to.name}"
     return f"{p.op.name.lower()}({', '.join(parts)}{to})"

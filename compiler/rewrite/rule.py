@@ -1,9 +1,9 @@
-"""A rewrite rule as a value, its application to one node, and the record of it.
+"""Rewrite rules as values, their application to one node, and the record of it.
 
-A `Rule` says: a node of the form `lhs` may be replaced by `rhs` where `when` holds. All three are patterns, so that the same
-object is matched, checked on all small values by the tests, proved and printed. Where only code can find the right side,
-`witness` proposes values for further variables and `when` judges them: an untrusted finder, a checked rule (STYLE 7). Each rule
-is sound alone.
+A `Rule` says that a node of the form `lhs` may be replaced by `rhs` where `when` holds. All three are patterns, so that the same
+object is matched, checked on all small values by the tests, proved and printed. Where only code can find the right side, `witness`
+proposes values for further variables and `when` checks them: an untrusted finder and a checked rule (STYLE 7). Each rule is sound
+alone.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from uops.compiler.ir.affine import same_sum
-from uops.compiler.rewrite.pattern import Binding, Pattern, instantiate, match, spell
+from uops.compiler.ir.affine import are_equal_sums
+from uops.compiler.rewrite.pattern import Binding, Pattern, format_pattern, instantiate, match
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass as record
 
-#: Proposes values for the variables of rhs that lhs does not bind, or None.
+#: A function that proposes values for the variables of `rhs` that `lhs` does not bind, or None.
 Witness = Callable[[Binding], "Mapping[str, UOp] | None"]
 
 
@@ -28,7 +28,7 @@ TypeRelation = Callable[[Mapping[str, DType]], bool]
 
 
 class Flaw(Enum):
-    """What floats have and the real numbers do not."""
+    """A property of floats that real numbers do not have."""
 
     NAN = "no NaN"
     INFINITY = "no infinity"
@@ -37,21 +37,28 @@ class Flaw(Enum):
 
 
 @record(frozen=True, slots=True)
-class Assumed:
-    """What a value-changing rule takes for granted and nothing checks: that none of `flaws` is met in its operands, in between or
-    in its results, and the condition `values` on its variables."""
+class Assumptions:
+    """The assumptions of a value-changing rule, which nothing checks.
+
+    None of `flaws` occurs in operands, intermediate values or results, and the condition `values` holds for the variables.
+    """
 
     flaws: tuple[Flaw, ...]
     values: Pattern | None = None
 
     def __str__(self) -> str:
-        return ", ".join([f.value for f in self.flaws] + ([] if self.values is None else [spell(self.values)])) or "nothing"
+        return (
+            ", ".join([f.value for f in self.flaws] + ([] if self.values is None else [format_pattern(self.values)])) or "nothing"
+        )
 
 
 @record(frozen=True, slots=True)
 class Rule:
-    """`lhs` -> `rhs` where `when` is proved by the nodes' min_max, or, for an equality of index sums, by their canonical form. A
-    rule that `assumes` something is proved over the reals (`uops.compiler.rewrite.rules.fast_math`)."""
+    """A rule `lhs` -> `rhs`, which applies where `when` is proved.
+
+    The nodes' min_max proves a condition; for an equality of index sums, so does their canonical form. A rule that `assumes`
+    something is proved over the reals (`uops.compiler.rewrite.rules.fast_math`).
+    """
 
     name: str
     lhs: Pattern
@@ -59,55 +66,55 @@ class Rule:
     when: Pattern | None = None
     witness: Witness | None = None
     types: TypeRelation | None = None
-    assumes: Assumed | None = None
+    assumes: Assumptions | None = None
 
     def __str__(self) -> str:
-        condition = "" if self.when is None else f" when {spell(self.when)}"
+        condition = "" if self.when is None else f" when {format_pattern(self.when)}"
         assumed = "" if self.assumes is None else f" assuming {self.assumes}"
-        return f"{self.name}: {spell(self.lhs)} -> {spell(self.rhs)}{condition}{assumed}"
+        return f"{self.name}: {format_pattern(self.lhs)} -> {format_pattern(self.rhs)}{condition}{assumed}"
 
     def apply(self, u: UOp) -> tuple[UOp, Binding] | None:
-        """The replacement of `u` with the binding that justifies it, or None."""
-        found: Binding = {}
-        if not match(self.lhs, u, found):
+        """Return the replacement of `u` and the binding that justifies it, or None if the rule does not apply."""
+        binding: Binding = {}
+        if not match(self.lhs, u, binding):
             return None
-        if self.types is not None and not self.types(bound_types(found)):
+        if self.types is not None and not self.types(bound_types(binding)):
             return None
         if self.witness is not None:
-            proposed = self.witness(found)
+            proposed = self.witness(binding)
             if proposed is None:
                 return None
-            found.update(proposed)
-        if self.when is not None and not holds(self.when, found):
+            binding.update(proposed)
+        if self.when is not None and not is_proved(self.when, binding):
             return None
-        return instantiate(self.rhs, found, u.dtype), found
+        return instantiate(self.rhs, binding, u.dtype), binding
 
 
-def bound_types(found: Binding) -> dict[str, DType]:
-    """The bound type variables, and under `S` the dtype of the cast value, which no type variable names."""
-    types = {name: d for name, d in found.items() if isinstance(d, DType)}
-    source = next((n.dtype for n in found.values() if isinstance(n, UOp)), None)
+def bound_types(binding: Binding) -> dict[str, DType]:
+    """Return the bound type variables, and as `S` the dtype of the cast value, which no type variable names."""
+    types = {name: d for name, d in binding.items() if isinstance(d, DType)}
+    source = next((n.dtype for n in binding.values() if isinstance(n, UOp)), None)
     return types if source is None else {**types, "S": source}
 
 
-def holds(condition: Pattern, found: Binding) -> bool:
+def is_proved(condition: Pattern, binding: Binding) -> bool:
     """Return True if a condition is proved for every value of the bound nodes."""
     if condition.op is Op.AND:
-        return all(holds(c, found) for c in condition.src)
-    node = instantiate(condition, found)
+        return all(is_proved(c, binding) for c in condition.src)
+    node = instantiate(condition, binding)
     bounds = node.min_max
-    if (bounds is not None and bounds[0]) or is_inside(node):
+    if (bounds is not None and bounds[0]) or is_below_loop_bound(node):
         return True
-    return node.op is Op.CMPEQ and node.src[0].dtype is dt.index and same_sum(node.src[0], node.src[1])
+    return node.op is Op.CMPEQ and node.lhs.dtype is dt.index and are_equal_sums(node.lhs, node.rhs)
 
 
-def is_inside(u: UOp) -> bool:
-    """Return True if `u` says that a loop is below its bound."""
-    return u.op is Op.CMPLT and u.src[0].op is Op.RANGE and u.src[0].src[0] is u.src[1]
+def is_below_loop_bound(u: UOp) -> bool:
+    """Return True if `u` compares a loop counter with the loop's bound: counter < bound."""
+    return u.op is Op.CMPLT and u.lhs.op is Op.RANGE and u.lhs.bound is u.rhs
 
 
 @record(frozen=True, slots=True)
-class Step:
+class RewriteStep:
     """One application of a rule."""
 
     rule: str
@@ -116,8 +123,8 @@ class Step:
     binding: Binding
 
 
-class Rewrites:
-    """What a Rewriter did: the normal form of each node, and the steps that it took if somebody records them, else None."""
+class RewriteLog:
+    """The record of a Rewriter: the normal form of each node, and its steps (None if they are not recorded)."""
 
-    log: list[Step] | None
+    log: list[RewriteStep] | None
     done: dict[UOp, UOp]

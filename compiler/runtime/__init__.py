@@ -1,4 +1,4 @@
-"""Compiled programs at run time: what a run needs (`frame`), what its arguments have to be, and programs as callables on arrays.
+"""Compiled programs at run time: a run described as data (`frame`), its arguments, and programs as callables on arrays.
 
 Takes: a PROGRAM graph and a target. Gives: a callable on NumPy arrays.
 """

@@ -1,8 +1,8 @@
-"""What one run of a compiled program needs, as data: for whoever turns it into a native call (`uops.compiler.target.Enters`).
+"""A run of a compiled program as data, for targets that make one native call of it (`uops.compiler.target.SupportsNativeEntry`).
 
 The memory of a run is a row of *bases*, one address each: arguments, constants, temporaries and results. A launch names the bases
-of a kernel's buffers, with offsets into them, and the variables of its scalars. Sizes are bytes, shapes are known; a program whose
-shapes depend on variables has `inputs` None: only its launches can be native.
+of a kernel's buffers, with offsets into them, and the variables of its scalars. Sizes are in bytes, and shapes are known. A
+program whose shapes depend on variables has `inputs` None: only its launches can be native.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from typing import Any
 
 from uops.spec.ir.record import dataclass
 
-#: A loaded kernel.
+#: A loaded kernel: (addresses, scalars) -> None.
 Kernel = Callable[[Sequence[int], Sequence[int]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayInput:
-    """An array of exactly this dtype and shape, in C order; None stands for what `Frame.fixed` has, if it is `optional`. `bools`:
-    its bytes have to be 0 or 1 (R24)."""
+    """An array argument of exactly this dtype and shape, in C order.
+
+    If it is `optional`, None stands for the array in `ProgramFrame.fixed_arrays`. If `is_bool`, its bytes must be 0 or 1 (R24).
+    """
 
     base: int
     dtype: Any
     shape: tuple[int, ...]
     optional: bool
-    bools: bool
+    is_bool: bool
 
 
 @dataclass(frozen=True, slots=True)
 class VariableInput:
-    """An int within [low, high], which is the value of that variable (R48)."""
+    """An int argument within [low, high]: the value of a variable (R48)."""
 
     variable: int
     low: int
@@ -38,16 +40,16 @@ class VariableInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Temporary:
-    """Memory whose contents matter to nobody before or after a run."""
+class ScratchBuffer:
+    """Memory whose contents matter neither before nor after a run; `size` is in bytes."""
 
     base: int
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """An array that a run makes and gives back. It starts as a copy of base `source`; None: as anything."""
+class ArrayOutput:
+    """An array that a run creates and returns: it starts as a copy of base `source`, or uninitialised if that is None."""
 
     base: int
     dtype: Any
@@ -56,29 +58,35 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """One call of a kernel. `buffers`: per argument the base and the offset, None for a variable; `variables`: per argument the
-    variable, None for a buffer. `extent`: iterations of the loop that threads may share, 0 for none. `work`: about how many
-    instructions the call runs."""
+class KernelLaunch:
+    """One call of a kernel.
+
+    `buffers` has per argument the base and the byte offset, None for a variable. `variables` has per argument the variable, None
+    for a buffer. `thread_extent` is the trip count of the loop that threads may share, 0 if there is none. `instruction_count` is
+    about how many instructions the call runs.
+    """
 
     kernel: Kernel
     buffers: tuple[tuple[int, int] | None, ...]
     variables: tuple[int | None, ...]
-    extent: int
-    work: int
+    thread_extent: int
+    instruction_count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """`bases` and `variables` are counts; `fixed` are arrays that are the memory of a base in every run, and have to live as long.
-    `single`: what a run gives is its one array, not a tuple. `threads`: how many may share a loop, 0 for all cores."""
+class ProgramFrame:
+    """All that a run of a program needs.
 
-    bases: int
-    variables: int
+    `fixed_arrays` are (base, array) pairs: each array is the memory of its base in every run, and must live as long as the frame.
+    With `returns_single` a run returns its one array, not a tuple. `threads` is how many may share a loop, 0 for all cores.
+    """
+
+    base_count: int
+    variable_count: int
     inputs: tuple[ArrayInput | VariableInput, ...] | None
-    fixed: tuple[tuple[int, Any], ...]
-    temporaries: tuple[Temporary, ...]
-    made: tuple[Made, ...]
-    launches: tuple[Launch, ...]
-    single: bool
+    fixed_arrays: tuple[tuple[int, Any], ...]
+    temporaries: tuple[ScratchBuffer, ...]
+    outputs: tuple[ArrayOutput, ...]
+    launches: tuple[KernelLaunch, ...]
+    returns_single: bool
     threads: int

@@ -1,8 +1,9 @@
 """The runtime: compiled programs as callables on NumPy arrays.
 
-`compile(graph, target)` gives a `Compiled`; calling it takes arrays by key (`p<slot>` for a free Param, `b<unique>` for the
-initial contents of a Buffer, a variable's name) and gives a `Result`. Inputs are checked against the graph: SpecError names the
-key, what was expected and what was got; a variable outside its bounds, or a bool byte other than 0 and 1, is a Trap (R24, R48).
+`compile(graph, target)` gives a `Compiled`. A call of it takes arrays by key and gives a `Result`. A key is `p<slot>` for a free
+Param, `b<unique>` for the initial contents of a Buffer, or a variable's name. Inputs are checked against the graph: SpecError
+names the key, what was expected and what was got. A variable outside its bounds, or a bool byte other than 0 and 1, is a Trap
+(R24, R48).
 """
 
 from __future__ import annotations
@@ -17,224 +18,231 @@ import numpy as np
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
-from uops.compiler.ir.loops import instructions_run, shared
-from uops.compiler.passes.callify.callify import Output, callify, outputs
+from uops.compiler.ir.loops import estimate_instruction_count, find_shared_thread_loop
+from uops.compiler.passes.callify.callify import ProgramOutput, callify, outputs
 from uops.compiler.pipeline import lower
-from uops.compiler.rewrite.lowering_cache import Memory, remembering
-from uops.compiler.rewrite.lowering_cache import memory as in_use
+from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, use_lowering_cache
 from uops.compiler.runtime.arguments import (
     Array,
+    BufferOrigin,
+    BufferSlot,
     Inputs,
-    Kind,
-    Place,
-    bounds,
-    extents,
+    evaluate_shape,
+    input_key,
     is_variable,
-    key_of,
     numpy_dtype,
-    variable,
+    read_variable,
+    variable_bounds,
 )
-from uops.compiler.runtime.frame import ArrayInput, Frame, Launch, Made, Temporary, VariableInput
-from uops.compiler.target import Entered, Enters, Kernel, Target, lender, load
+from uops.compiler.runtime.frame import ArrayInput, ArrayOutput, KernelLaunch, ProgramFrame, ScratchBuffer, VariableInput
+from uops.compiler.target import Kernel, NativeEntry, SupportsNativeEntry, Target, load_or_remake_kernel, memory_lender
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.resources import excess, nbytes
+from uops.spec.resources import array_bytes, describe_memory_excess
 from uops.spec.result import Result
 
 __all__ = ["compile", "Compiled", "numpy_dtype"]
 
-#: Programs kept per process, the least recently used dropped first.
+#: The most programs that a process keeps; the least recently used is dropped first.
 CACHE_SIZE = 512
 
 
 def compile(graph: UOp, target: Target, config: Config | None = None) -> Compiled:
-    """The program of `graph` for `target`; the same graph is compiled once. Raises SpecError, CompileError or Unsupported,
-    that also for Buffers that do not fit into memory."""
-    config = config or configuration.default()
+    """Compile `graph` for `target`; the same graph is compiled once per process.
+
+    Raises SpecError, CompileError or Unsupported, the last also for Buffers that do not fit into memory.
+    """
+    config = config or configuration.default_config()
     if not config.reuse:
         return Compiled(graph, target, config)
-    return _PROGRAMS.get(graph, target, config)
+    return _PROGRAMS.get_or_compile(graph, target, config)
 
 
-class _Programs:
-    """The structural cache: graphs are interned, so that a node is its own key."""
+class _ProgramCache:
+    """Compiled programs by graph, target and config; graphs are interned, so a node is its own key."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.found: OrderedDict[tuple[UOp, str, Config], Compiled] = OrderedDict()
+        self.programs: OrderedDict[tuple[UOp, str, Config], Compiled] = OrderedDict()
 
-    def get(self, graph: UOp, target: Target, config: Config) -> Compiled:
+    def get_or_compile(self, graph: UOp, target: Target, config: Config) -> Compiled:
+        """Return the program of a graph, compiled if there is none. Safe in threads."""
         key = graph, target.key, config
         with self.lock:
-            known = self.found.get(key)
-            if known is not None:
-                self.found.move_to_end(key)
-                return known
-        made = Compiled(graph, target, config)
+            program = self.programs.get(key)
+            if program is not None:
+                self.programs.move_to_end(key)
+                return program
+        program = Compiled(graph, target, config)
         with self.lock:
-            made = self.found.setdefault(key, made)
-            while len(self.found) > CACHE_SIZE:
-                self.found.popitem(last=False)
-        return made
+            program = self.programs.setdefault(key, program)
+            while len(self.programs) > CACHE_SIZE:
+                self.programs.popitem(last=False)
+        return program
 
 
-_PROGRAMS = _Programs()
+_PROGRAMS = _ProgramCache()
 
 
 class Compiled:
-    """A program. `program` is its PROGRAM graph; a call may run in several threads at once.
+    """A compiled program; a call may run in several threads at once. `program` is its PROGRAM graph.
 
-    `keys` names its arguments in order: Params by slot, variables by name, Buffers by number, whose contents before the run are
-    zeros unless they are given. There are two ways to call it, which agree. `program(inputs)` takes a mapping by key
-    and gives a Result. `program.function(*arguments)` takes them in the order of `keys`, of which the last ones, and every None,
-    count as not given; it gives the one array of a program that has one value and writes nothing, else a tuple: the values, then
-    the contents of what was written, in the order of `written_keys`.
+    `keys` names its arguments in order: Params by slot, variables by name, Buffers by number. The contents of a Buffer before the
+    run are zeros unless they are given. There are two ways to call a program, which agree:
 
-    An argument for memory is an array, or what NumPy makes one of, of the storage dtype and the shape of what it is for; one that
-    is not aligned, C-contiguous and in native byte order is copied first. All arrays that come back are new. Raises SpecError for
-    an argument that is missing, too many, of another dtype or shape, or no int where a variable needs one; Trap for a bool byte
-    other than 0 and 1, and for a variable outside of its bounds.
+    - `program(inputs)` takes a mapping by key and gives a Result.
+    - `program.function(*arguments)` takes arguments in the order of `keys`. Trailing ones may be absent, and None counts as
+      absent. It returns the one array of a program that has one value and writes nothing. Else it returns a tuple: the values,
+      then the contents of what was written, in the order of `written_keys`.
+
+    An argument for memory is an array, or what NumPy converts to one, of the memory's storage dtype and shape. One that is not
+    aligned, C-contiguous and in native byte order is copied first. All arrays that come back are new.
+
+    Raises SpecError for an argument that is missing, too many, of another dtype or shape, or no int where a variable needs one.
+    Raises Trap for a bool byte other than 0 and 1, and for a variable outside of its bounds.
     """
 
-    #: Whether a target's own way into a program may be taken.
-    native = True
+    #: True if the target's native entry may be used.
+    allows_native_entry = True
 
     def __init__(self, graph: UOp, target: Target, config: Config) -> None:
-        self.graph, self.target, self._lend = graph, target, lender(target)
-        with remembering(in_use() or Memory()):
-            self.outputs: tuple[Output, ...] = outputs(graph)
-            self._fit(o.buffer for o in self.outputs)
-            called = callify(graph)
-            self.external = called.src[1:]
-            self.written = frozenset(self.external[k] for k in called.arg.written)
+        self.graph, self.target, self._lend = graph, target, memory_lender(target)
+        with use_lowering_cache(active_cache() or LoweringCache()):
+            self.outputs: tuple[ProgramOutput, ...] = outputs(graph)
+            self._check_memory_size(o.buffer for o in self.outputs)
+            call = callify(graph)
+            self.external = call.arguments
+            self.written = frozenset(self.external[k] for k in call.arg.written)
             self.program = lower(graph, target, config=config)
-        self._known = {key_of(u) for u in toposort(graph) if u.op in (Op.PARAM, Op.BUFFER)}
+        self._input_keys = {input_key(u) for u in toposort(graph) if u.op in (Op.PARAM, Op.BUFFER)}
         self._variables = [u for u in self.external if is_variable(u)]
-        memory = list(dict.fromkeys(m for c in self.program.src for a in c.src[1:] if not is_variable(m := _root(a))))
+        calls = self.program.instructions
+        memory = list(dict.fromkeys(m for c in calls for a in c.arguments if not is_variable(m := _underlying_memory(a))))
         memory += [u for u in self.external if not is_variable(u) and u not in memory]
-        self._fit(memory)
-        self._places = self._placed(memory)
-        self._at = {m: k for k, m in enumerate(memory)}
-        self._values = [(self._at[o.buffer], o.shape) for o in self.outputs]
-        own = {o.buffer for o in self.outputs}
-        self._returned = [p for p in self._places if p.written and p.memory not in own]
-        self._arguments = self._in_order()
-        self.keys = tuple(key_of(u) for u in self._arguments)
-        self.written_keys = tuple(p.key for p in self._returned)
-        self._single = len(self.outputs) == 1 and not self._returned
-        self._launches = self._load()
-        self._entered = self._enter(config)
-        entered = self._entered and self._entered.function
-        self.function: Callable[..., Any] = entered or self._general
+        self._check_memory_size(memory)
+        self._slots = self._make_buffer_slots(memory)
+        self._base_of = {m: k for k, m in enumerate(memory)}
+        self._value_bases = [(self._base_of[o.buffer], o.shape) for o in self.outputs]
+        value_buffers = {o.buffer for o in self.outputs}
+        self._returned_slots = [p for p in self._slots if p.is_written and p.memory not in value_buffers]
+        self._arguments = self._order_arguments()
+        self.keys = tuple(input_key(u) for u in self._arguments)
+        self.written_keys = tuple(p.key for p in self._returned_slots)
+        self._single = len(self.outputs) == 1 and not self._returned_slots
+        self._launches = self._load_kernels()
+        self._native_entry = self._make_native_entry(config)
+        native = self._native_entry and self._native_entry.function
+        self.function: Callable[..., Any] = native or self._call_in_python
 
-    def _fit(self, memory: Iterable[UOp]) -> None:
-        """Raise Unsupported where the Buffers of one run need more than there is."""
-        sizes = {m: nbytes(m.dtype, (m.arg.size,)) for m in memory if m.op is Op.BUFFER}
-        if why := excess(sum(sizes.values())):
+    def _check_memory_size(self, memory: Iterable[UOp]) -> None:
+        """Raise Unsupported if the Buffers of one run need more memory than there is."""
+        sizes = {m: array_bytes(m.dtype, (m.arg.size,)) for m in memory if m.op is Op.BUFFER}
+        if why := describe_memory_excess(sum(sizes.values())):
             largest = max(sizes, key=lambda m: sizes[m])
             raise Unsupported(
-                f"a program of this size ({key_of(largest)}: {largest.arg.size:,} x {largest.dtype}): {why}", self.target.name
+                f"a program of this size ({input_key(largest)}: {largest.arg.size:,} x {largest.dtype}): {why}", self.target.name
             )
 
-    def _placed(self, memory: Iterable[UOp]) -> list[Place]:
+    def _make_buffer_slots(self, memory: Iterable[UOp]) -> list[BufferSlot]:
         shapes = {o.buffer: o.shape for o in self.outputs}
-        given = {u for u in self.external if u.op is Op.BUFFER and u not in shapes}
-        kinds = {Op.BINARY: Kind.CONSTANT, Op.PARAM: Kind.GIVEN}
-        found = []
+        optional = {u for u in self.external if u.op is Op.BUFFER and u not in shapes}
+        origins = {Op.BINARY: BufferOrigin.CONSTANT, Op.PARAM: BufferOrigin.GIVEN}
+        slots = []
         for m in memory:
-            kind = Kind.OPTIONAL if m in given else kinds.get(m.op, Kind.FRESH)
+            origin = BufferOrigin.OPTIONAL if m in optional else origins.get(m.op, BufferOrigin.FRESH)
             shape = shapes.get(m, (m.arg.size,) if m.op is Op.BUFFER else m.shape if m.op is Op.PARAM else ())
-            found.append(Place.of(m, kind, shape, m in self.written))
-        return found
+            slots.append(BufferSlot.for_memory(m, origin, shape, m in self.written))
+        return slots
 
-    def _in_order(self) -> list[UOp]:
-        """What may be given, in the order of `keys`."""
-        params = [p.memory for p in self._places if p.kind is Kind.GIVEN]
-        buffers = [p.memory for p in self._places if p.kind is Kind.OPTIONAL]
+    def _order_arguments(self) -> list[UOp]:
+        """Return the arguments in the order of `keys`."""
+        params = [p.memory for p in self._slots if p.origin is BufferOrigin.GIVEN]
+        buffers = [p.memory for p in self._slots if p.origin is BufferOrigin.OPTIONAL]
         return [
             *sorted(params, key=lambda u: int(u.arg.slot)),
             *sorted(self._variables, key=lambda u: str(u.arg.name)),
             *sorted(buffers, key=lambda u: int(u.arg.unique)),
         ]
 
-    def _load(self) -> tuple[Launch, ...]:
+    def _load_kernels(self) -> tuple[KernelLaunch, ...]:
         variables = {u.arg.name: k for k, u in enumerate(self._variables)}
-        kernels = {p: _Loaded.of(p, self.target) for p in dict.fromkeys(c.src[0] for c in self.program.src)}
-        return tuple(_launch(c, kernels[c.src[0]], self._at, variables) for c in self.program.src)
+        calls = self.program.instructions
+        kernels = {p: _KernelWithCost.load_program(p, self.target) for p in dict.fromkeys(c.body for c in calls)}
+        return tuple(_make_launch(c, kernels[c.body], self._base_of, variables) for c in calls)
 
-    def _enter(self, config: Config) -> Entered | None:
-        if not (self.native and config.entry == "native" and isinstance(self.target, Enters)):
+    def _make_native_entry(self, config: Config) -> NativeEntry | None:
+        if not (self.allows_native_entry and config.entry == "native" and isinstance(self.target, SupportsNativeEntry)):
             return None
-        return self.target.enter(self._frame(config.threads), self._general)
+        return self.target.enter(self._build_frame(config.threads), self._call_in_python)
 
-    def _frame(self, threads: int) -> Frame:
-        """The program as data; a base per place, and one more for what an array that is written starts as."""
-        static = not any(p.shape is None for p in self._places)
-        source = {p.memory: len(self._places) + k for k, p in enumerate(self._returned)}
-        values = {k for k, _ in self._values}
-        kinds = {kind: [(k, p) for k, p in enumerate(self._places) if p.kind is kind] for kind in Kind}
-        fixed = [(k, p.constant) for k, p in kinds[Kind.CONSTANT]]
-        fixed += [(source.get(p.memory, k), np.zeros(p.memory.arg.size, p.dtype)) for k, p in kinds[Kind.OPTIONAL]]
-        sizes = [(k, nbytes(p.memory.dtype, (p.memory.arg.size,))) for k, p in kinds[Kind.FRESH] if k not in values]
-        made = [Made(k, self._places[k].dtype, self._places[k].shape or (), None) for k, _ in self._values]
-        made += [Made(self._at[p.memory], p.dtype, p.shape or (), source[p.memory]) for p in self._returned]
-        return Frame(
-            bases=len(self._places) + len(source),
-            variables=len(self._variables),
-            inputs=tuple(self._input(u, source) for u in self._arguments) if static else None,
-            fixed=tuple(fixed),
-            temporaries=tuple(Temporary(k, size) for k, size in sizes),
-            made=tuple(made) if static else (),
+    def _build_frame(self, threads: int) -> ProgramFrame:
+        """Describe the program as data: a base per slot, and one more for the initial contents of each array that is written."""
+        is_static = not any(p.shape is None for p in self._slots)
+        source = {p.memory: len(self._slots) + k for k, p in enumerate(self._returned_slots)}
+        values = {k for k, _ in self._value_bases}
+        slots = {origin: [(k, p) for k, p in enumerate(self._slots) if p.origin is origin] for origin in BufferOrigin}
+        fixed = [(k, p.constant) for k, p in slots[BufferOrigin.CONSTANT]]
+        fixed += [(source.get(p.memory, k), np.zeros(p.memory.arg.size, p.dtype)) for k, p in slots[BufferOrigin.OPTIONAL]]
+        sizes = [(k, array_bytes(p.memory.dtype, (p.memory.arg.size,))) for k, p in slots[BufferOrigin.FRESH] if k not in values]
+        results = [ArrayOutput(k, self._slots[k].dtype, self._slots[k].shape or (), None) for k, _ in self._value_bases]
+        results += [ArrayOutput(self._base_of[p.memory], p.dtype, p.shape or (), source[p.memory]) for p in self._returned_slots]
+        return ProgramFrame(
+            base_count=len(self._slots) + len(source),
+            variable_count=len(self._variables),
+            inputs=tuple(self._describe_input(u, source) for u in self._arguments) if is_static else None,
+            fixed_arrays=tuple(fixed),
+            temporaries=tuple(ScratchBuffer(k, size) for k, size in sizes),
+            outputs=tuple(results) if is_static else (),
             launches=self._launches,
-            single=self._single,
+            returns_single=self._single,
             threads=threads,
         )
 
-    def _input(self, u: UOp, source: Mapping[UOp, int]) -> ArrayInput | VariableInput:
+    def _describe_input(self, u: UOp, initial_bases: Mapping[UOp, int]) -> ArrayInput | VariableInput:
         if is_variable(u):
-            return VariableInput(self._variables.index(u), *bounds(u))
-        k = self._at[u]
-        p = self._places[k]
-        return ArrayInput(source.get(u, k), p.dtype, p.shape or (), p.kind is Kind.OPTIONAL, u.dtype is dt.bool_)
+            return VariableInput(self._variables.index(u), *variable_bounds(u))
+        k = self._base_of[u]
+        p = self._slots[k]
+        return ArrayInput(initial_bases.get(u, k), p.dtype, p.shape or (), p.origin is BufferOrigin.OPTIONAL, u.dtype is dt.bool_)
 
     # Calls
 
     def __call__(self, inputs: Inputs | None = None, /) -> Result:
-        """Run once; the arrays given are not changed."""
+        """Run the program once; the arrays given are not changed."""
         inputs = {} if inputs is None else inputs
         if not isinstance(inputs, Mapping):
             raise SpecError(f"inputs are a mapping by key ({', '.join(self.keys)}), got {type(inputs).__name__}")
         for k in inputs:
-            if k not in self._known:
-                names = ", ".join(sorted(self._known)) or "no inputs"
+            if k not in self._input_keys:
+                names = ", ".join(sorted(self._input_keys)) or "no inputs"
                 raise SpecError(f"input {k!r} names nothing in the graph; it has {names}")
-        found = self.function(*map(inputs.get, self.keys))
+        returned = self.function(*map(inputs.get, self.keys))
         if self._single:
-            return Result((found,), {})
+            return Result((returned,), {})
         n = len(self.outputs)
-        return Result(found[:n], dict(zip(self.written_keys, found[n:])))
+        return Result(returned[:n], dict(zip(self.written_keys, returned[n:])))
 
-    def _general(self, *arguments: Any) -> Any:
-        """`function` for any arguments: converts what may be converted, and says what is wrong with the rest."""
+    def _call_in_python(self, *arguments: Any) -> Any:
+        """Run the program on any arguments: convert those that may be converted, and raise for all others."""
         if len(arguments) > len(self.keys):
             raise SpecError(f"the program takes {len(self.keys)} arguments ({', '.join(self.keys)}), got {len(arguments)}")
         inputs = {k: a for k, a in zip(self.keys, arguments) if a is not None}
-        variables = {u.arg.name: variable(u, inputs) for u in self._variables}
-        arrays = [self._array(p, inputs, variables) for p in self._places]
-        self._run([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
-        values = [_shaped(arrays[k], shape, variables) for k, shape in self._values]
-        return values[0] if self._single else (*values, *(arrays[self._at[p.memory]] for p in self._returned))
+        variables = {u.arg.name: read_variable(u, inputs) for u in self._variables}
+        arrays = [self._prepare_array(p, inputs, variables) for p in self._slots]
+        self._run_launches([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
+        values = [_trim_to_shape(arrays[k], shape, variables) for k, shape in self._value_bases]
+        return values[0] if self._single else (*values, *(arrays[self._base_of[p.memory]] for p in self._returned_slots))
 
-    def _array(self, place: Place, inputs: Inputs, variables: Mapping[str, int]) -> Array:
-        """The memory of one run at a place."""
-        return place.array(inputs, variables)
+    def _prepare_array(self, slot: BufferSlot, inputs: Inputs, variables: Mapping[str, int]) -> Array:
+        """Return the memory of a slot for one run."""
+        return slot.prepare_array(inputs, variables)
 
-    def _run(self, addresses: list[int], variables: list[int], arrays: Sequence[Array]) -> None:
-        """All launches, by one call or one by one."""
-        if self._entered is not None:
-            self._entered.execute(addresses, variables)
+    def _run_launches(self, addresses: list[int], variables: list[int], arrays: Sequence[Array]) -> None:
+        """Run all launches, by one native call or one by one."""
+        if self._native_entry is not None:
+            self._native_entry.execute(addresses, variables)
             return
         with self._lend(arrays):
             for launch in self._launches:
@@ -244,45 +252,46 @@ class Compiled:
                 )
 
 
-class _Loaded(NamedTuple):
-    """A kernel with what its instructions say about a call of it, as in `Launch`."""
+class _KernelWithCost(NamedTuple):
+    """A kernel, the trip count of its shared loop, and its instruction count, as in `KernelLaunch`."""
 
     kernel: Kernel
-    extent: int
-    work: int
+    thread_extent: int
+    instruction_count: int
 
     @classmethod
-    def of(cls, program: UOp, target: Target) -> _Loaded:
-        instructions = program.src[0].src
-        loop = shared(instructions)
-        extent = 0 if loop is None else int(loop.src[0].arg.value)
-        kernel = load(target, program.src[1].arg.code, program.src[2].arg.data)
-        return cls(kernel, extent, instructions_run(instructions))
+    def load_program(cls, program: UOp, target: Target) -> _KernelWithCost:
+        """Load the kernel of a Program."""
+        linear, source, binary = program.src
+        loop = find_shared_thread_loop(linear.instructions)
+        extent = 0 if loop is None else int(loop.bound.arg.value)
+        kernel = load_or_remake_kernel(target, source.arg.code, binary.arg.data)
+        return cls(kernel, extent, estimate_instruction_count(linear.instructions))
 
 
-def _launch(call: UOp, loaded: _Loaded, at: Mapping[UOp, int], variables: Mapping[str, int]) -> Launch:
-    arguments = call.src[1:]
-    return Launch(
-        loaded.kernel,
-        tuple(None if is_variable(a) else (at[_root(a)], _offset(a)) for a in arguments),
+def _make_launch(call: UOp, kernel: _KernelWithCost, base_of: Mapping[UOp, int], variables: Mapping[str, int]) -> KernelLaunch:
+    arguments = call.arguments
+    return KernelLaunch(
+        kernel.kernel,
+        tuple(None if is_variable(a) else (base_of[_underlying_memory(a)], _byte_offset(a)) for a in arguments),
         tuple(variables[a.arg.name] if is_variable(a) else None for a in arguments),
-        loaded.extent,
-        loaded.work,
+        kernel.thread_extent,
+        kernel.instruction_count,
     )
 
 
-def _offset(a: UOp) -> int:
-    return int(a.src[1].arg.value) if a.op is Op.SLICE else 0
+def _byte_offset(a: UOp) -> int:
+    return int(a.offset.arg.value) if a.op is Op.SLICE else 0
 
 
-def _root(a: UOp) -> UOp:
-    """The memory behind a Call's argument: an arena, or the argument itself."""
-    return a.src[0] if a.op is Op.SLICE else a
+def _underlying_memory(a: UOp) -> UOp:
+    """Return the memory of a Call's argument: the arena that it is a Slice of, or itself."""
+    return a.operand if a.op is Op.SLICE else a
 
 
-def _shaped(array: Array, shape: tuple[Dim, ...], variables: Mapping[str, int]) -> Array:
-    """The front of the memory of a value whose shape depends on variables; any other has its shape."""
+def _trim_to_shape(array: Array, shape: tuple[Dim, ...], variables: Mapping[str, int]) -> Array:
+    """Return the part of a memory that a value fills, in the value's shape at these variables."""
     if array.ndim == len(shape) and array.shape == shape:
         return array
-    wanted = extents(shape, variables)
-    return array[: math.prod(wanted)].reshape(wanted)
+    extents = evaluate_shape(shape, variables)
+    return array[: math.prod(extents)].reshape(extents)

@@ -1,8 +1,8 @@
-"""The Tensor front end: graphs of the TENSOR dialect written as array programs.
+"""The Tensor front end: graphs of the TENSOR dialect, written as array programs.
 
-`Tensor` wraps one node lazily, `function` captures a Python function as a Function node, `capture` gives the graph and the arrays
-that a realization would run, and `use` names the backend. Programs run through the runner that `install` was given; `uops.Tensor`
-comes with one. Importing this package loads none of it; each name loads its module when it is first used.
+`Tensor` wraps one node lazily. `function` captures a Python function as a Function node. `capture` returns the graph and the
+arrays that a realization would run, and `use` names the backend. Programs run through the runner that `install` was given;
+`uops.Tensor` comes with one. Importing this package loads none of it: each name loads its module on first use.
 """
 
 from importlib import import_module
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from uops.compiler.tensor.dtypes import ACCUMULATE, accumulator, promote
-    from uops.compiler.tensor.realize import Captured, capture, install, use
+    from uops.compiler.tensor.realize import CapturedGraph, capture, install, use
     from uops.compiler.tensor.tensor import Tensor
     from uops.compiler.tensor.trace import function
 
-__all__ = ["Tensor", "function", "capture", "Captured", "use", "install", "ACCUMULATE", "accumulator", "promote"]
+__all__ = ["Tensor", "function", "capture", "CapturedGraph", "use", "install", "ACCUMULATE", "accumulator", "promote"]
 
 # fmt: off
 _HOME = {
     "Tensor":      "tensor",
     "function":    "trace",
     "capture":     "realize",
-    "Captured":    "realize",
+    "CapturedGraph":    "realize",
     "use":         "realize",
     "install":     "realize",
     "ACCUMULATE":  "dtypes",

@@ -1,10 +1,10 @@
-"""Checks of indices that are data: each names an element that exists, or the realization raises IndexError (R163).
+"""Checks of indices that are data: each must name an element, or the realization raises IndexError (R163: indices of Tensors).
 
-A method that takes a Tensor of indices attaches IndexChecks to the node that it makes. It leaves them out where the range is
-proved: by bounds, or by data whose memory nobody else holds. IndexChecks are no part of the graph. `realize` collects those of
-what it computes. It looks at data before the run. For each computed index the program gives one number more, the index farthest
-out of range.
-A node that is made unchecked carries the tag UNCHECKED, which tells it from the same node with IndexChecks; no program has the tag.
+A method that takes a Tensor of indices attaches IndexChecks to its node. It omits those whose range is proved: by bounds, or by
+data whose memory nobody else holds. IndexChecks are no part of the graph. `realize` collects those of the nodes it computes. It
+checks data before the run. For each computed index, the program computes one number more, the index farthest out of range.
+
+A node that is made unchecked has the tag UNCHECKED, which tells it from the same node with IndexChecks. No program has the tag.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import VIEWS
 
+#: Tag of nodes whose indices are not checked.
 UNCHECKED = "unchecked"
 
 #: NumPy's unsigned words, by bytes.
 _UNSIGNED = {d.itemsize: np.dtype(d.name) for d in (dt.uint8, dt.uint16, dt.uint32, dt.uint64)}
-#: Ops that give all elements of their first source, and no others.
+#: Ops that have all elements of their operand and no others.
 _SAME_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.EXPAND, Op.CAST})
 
 
 class IndexCheck(NamedTuple):
-    """The claim that each element of `node` names one of `extent` elements, negative ones from the end. `method` and `axis` are
-    those of the user's call; the axis is None where the Tensor is flattened."""
+    """The claim that each element of `node` names one of `extent` elements, negative ones from the end.
+
+    `method` and `axis` are those of the user's call; the axis is None if the Tensor is flattened.
+    """
 
     node: UOp
     extent: int
@@ -52,68 +55,68 @@ class IndexCheck(NamedTuple):
 
     @property
     def is_proved(self) -> bool:
-        """Return True if nothing is left to look at: no index, bounds in range, or data in range that nobody may change."""
+        """True if nothing is left to check: no index, bounds in range, or data in range that nobody may change."""
         bounds = self.node.min_max
-        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds)) or self.is_of_data()
+        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds)) or self.is_proved_by_data()
 
     # Data
 
-    def look(self) -> bool:
+    def check_known_data(self) -> bool:
         """Return True if the indices are data in range, False if they are computed. Raises SpecIndexError for data out of range."""
-        data = storage.data_of(storage.known(self.node) or self.node)
+        data = storage.data_of(storage.find_realized_leaf(self.node) or self.node)
         if data is None:
             return False
-        greatest = np.maximum.reduce(data.view(_UNSIGNED[data.itemsize]))  # negative ones are great, too
+        greatest = np.maximum.reduce(data.view(_UNSIGNED[data.itemsize]))  # negative ones are large as unsigned words
         if greatest >= self.extent and not self.holds(int(data.min()), int(data.max())):
-            self.find(data)
+            self.raise_if_out_of_range(data)
         return True
 
-    def find(self, indices: storage.Array) -> None:
-        """Raise SpecIndexError for the first of these indices that is out of range, if any is."""
+    def raise_if_out_of_range(self, indices: storage.Array) -> None:
+        """Raise SpecIndexError for the first of these indices that is out of range, if there is one."""
         indices = np.reshape(indices, self.node.shape)
         outside = (indices < self.least) | (indices >= self.extent)
         if outside.any():
             position = tuple(map(int, np.unravel_index(int(np.argmax(outside)), indices.shape)))
-            raise self.error(int(indices[position]), position)
+            raise self.make_error(int(indices[position]), position)
 
-    def is_of_data(self) -> bool:
+    def is_proved_by_data(self) -> bool:
         """Return True if the indices are elements, moved or cast, of data in range in memory of our own."""
         u, casts = self.node, list[DType]()
-        while (bounds := storage.range_of(u)) is None:
-            if u.op not in _SAME_ELEMENTS or not u.src[0].dtype.is_integer:
+        while (bounds := storage.integer_range_of(u)) is None:
+            if u.op not in _SAME_ELEMENTS or not u.operand.dtype.is_integer:
                 return False
             casts += [u.dtype] if u.op is Op.CAST else []
-            u = u.src[0]
+            u = u.operand
         low, high = bounds
         return self.holds(low, high) and all(d.min <= low and high <= d.max for d in casts)
 
     # Computed indices
 
-    def farthest(self, index: UOp) -> UOp:
-        """The node whose value `judge` takes; `index` stands for the indices in the program."""
-        return _farthest(index, self.least)
+    def build_farthest_index(self, index: UOp) -> UOp:
+        """Return the node whose value `check_farthest_index` takes; `index` stands for the indices in the program."""
+        return _build_farthest_index(index, self.least)
 
-    def judge(self, number: storage.Array) -> None:
-        """Raise SpecIndexError if the value of `farthest` says that an index is out of range."""
-        found, word = int(np.asarray(number).item()), _unsigned_word(self.node.dtype)
-        if found >= self.extent - self.least:
-            index = (found + self.least) % (1 << word.bits)
+    def check_farthest_index(self, farthest: storage.Array) -> None:
+        """Raise SpecIndexError if the value of `build_farthest_index` says that an index is out of range."""
+        distance, word = int(np.asarray(farthest).item()), _unsigned_word(self.node.dtype)
+        if distance >= self.extent - self.least:
+            index = (distance + self.least) % (1 << word.bits)
             is_negative = self.node.dtype.is_signed and index >> (word.bits - 1)
-            raise self.error(index - (1 << word.bits) if is_negative else index)
+            raise self.make_error(index - (1 << word.bits) if is_negative else index)
 
-    def error(self, index: int, position: tuple[int, ...] | None = None) -> IndexOutOfRange:
-        """The error for an index out of range, found at `position` of the indices if that is known."""
+    def make_error(self, index: int, position: tuple[int, ...] | None = None) -> IndexOutOfRange:
+        """Return the error for an index out of range, at `position` of the indices if that is known."""
         at = "" if not position else f" at {position[0] if len(position) == 1 else position}"
         axis = "the flattened Tensor" if self.axis is None else f"axis {self.axis}"
-        wanted = f"expected {self.least} to {self.extent - 1}" if self.extent else "it has no elements"
+        expected = f"expected {self.least} to {self.extent - 1}" if self.extent else "it has no elements"
         return IndexOutOfRange(
             self,
-            f"Tensor.{self.method}: index {index}{at} is out of range for {axis} of extent {self.extent}: {wanted} (R163)",
+            f"Tensor.{self.method}: index {index}{at} is out of range for {axis} of extent {self.extent}: {expected} (R163)",
         )
 
 
 class IndexOutOfRange(SpecIndexError):
-    """An index of `check` is out of range."""
+    """An index of `check` that is out of range."""
 
     def __init__(self, check: IndexCheck, message: str) -> None:
         super().__init__(message)
@@ -123,8 +126,8 @@ class IndexOutOfRange(SpecIndexError):
 _checks: weakref.WeakKeyDictionary[UOp, tuple[IndexCheck, ...]] = weakref.WeakKeyDictionary()
 
 
-def attach(u: UOp, checks: tuple[IndexCheck, ...], unchecked: bool = False) -> UOp:
-    """`u` with those of its IndexChecks that nothing proves; with the tag in their place if it is to be unchecked."""
+def attach_checks(u: UOp, checks: tuple[IndexCheck, ...], unchecked: bool = False) -> UOp:
+    """Attach to `u` those IndexChecks that nothing proves, or the tag in their place if it is unchecked."""
     open_ = tuple(c for c in checks if not c.is_proved)
     if not open_:
         return u
@@ -134,46 +137,54 @@ def attach(u: UOp, checks: tuple[IndexCheck, ...], unchecked: bool = False) -> U
     return u
 
 
-def attach_hoisted(u: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
-    """`u` with those of the IndexChecks of a body that its arguments do not prove. The bounds of the body's own nodes did not, and
-    those of its arguments are not looked at: that would cost more than the check."""
-    open_ = tuple(c for c in checks if not c.is_of_data())
+def attach_hoisted_checks(u: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
+    """Attach to `u` the IndexChecks of a body that its arguments do not prove.
+
+    Bounds of the body's own nodes did not prove them. Those of its arguments are not consulted, which would cost more than the
+    check.
+    """
+    open_ = tuple(c for c in checks if not c.is_proved_by_data())
     if open_:
         _checks.setdefault(u, open_)
     return u
 
 
 def checks_of(u: UOp) -> tuple[IndexCheck, ...]:
-    """The IndexChecks that come with a node."""
+    """Return the IndexChecks attached to a node."""
     return _checks.get(u, ())
 
 
 def drop_assignments(root: UOp, check: IndexCheck) -> UOp:
-    """`root` with the old contents in place of every assignment through an index of this check."""
+    """Replace every assignment through an index of this check by the old contents."""
     while True:
-        failed = next((u for u in toposort(root) if _assigns_by(u, check)), None)
+        failed = next((u for u in toposort(root) if _assigns_through_check(u, check)), None)
         if failed is None:
             return root
-        copy = failed.src[0]
-        root = _substitute(root, {failed: copy.src[1].src[1]})
+        store, *_ = failed.buffer.dependencies  # of the old contents
+        root = _substitute_with_checks(root, {failed: store.value})
 
 
-def _assigns_by(u: UOp, check: IndexCheck) -> bool:
-    """Return True for After(copy, Store(view of the copy, value)) whose view has an index of this check; a copy is
-    After(memory, Store(memory, old))."""
-    if u.op is not Op.AFTER or len(u.src) != 2 or u.src[1].op is not Op.STORE or u.src[0].op is not Op.AFTER:
+def _assigns_through_check(u: UOp, check: IndexCheck) -> bool:
+    """Return True for After(copy, Store(view of the copy, value)) whose view has an index of this check.
+
+    A copy is After(memory, Store(memory, old)).
+    """
+    if u.op is not Op.AFTER or len(u.dependencies) != 1 or u.buffer.op is not Op.AFTER:
         return False
-    view = u.src[1].src[0]
-    while view.op in VIEWS and view is not u.src[0]:
+    (store,) = u.dependencies
+    if store.op is not Op.STORE:
+        return False
+    view = store.buffer
+    while view.op in VIEWS and view is not u.buffer:
         if check in checks_of(view):
             return True
-        view = view.src[0]
+        view = view.src[0]  # the viewed reference
     return False
 
 
-def _substitute(root: UOp, done: dict[UOp, UOp]) -> UOp:
-    """`root` with each key of `done` replaced. What is made anew has the IndexChecks of what it stands for."""
-    made: list[tuple[UOp, IndexCheck]] = []
+def _substitute_with_checks(root: UOp, done: dict[UOp, UOp]) -> UOp:
+    """Replace each key of `done`. A rebuilt node gets the IndexChecks of the node that it replaces."""
+    attached: list[tuple[UOp, IndexCheck]] = []
     pending = [root]
     while pending:
         for u in toposort(pending.pop()):
@@ -181,15 +192,15 @@ def _substitute(root: UOp, done: dict[UOp, UOp]) -> UOp:
                 src = tuple([done[s] for s in u.src])
                 done[u] = u if src == u.src else u.replace(src=src)
                 if done[u] is not u:
-                    made += [(u, c) for c in checks_of(u)]
+                    attached += [(u, c) for c in checks_of(u)]
                     pending += [c.node for c in checks_of(u)]
-    for u, c in made:
+    for u, c in attached:
         _checks[done[u]] = tuple(dict.fromkeys((*checks_of(done[u]), c._replace(node=done[c.node]))))
     return done[root]
 
 
 def strip_tags(root: UOp) -> UOp:
-    """`root` without the tag UNCHECKED on any node, of bodies too."""
+    """Remove the tag UNCHECKED from all nodes, of bodies too."""
     done: dict[UOp, UOp] = {}
     for u in toposort(root):
         src, tag = tuple([done[s] for s in u.src]), None if u.tag == UNCHECKED else u.tag
@@ -198,8 +209,8 @@ def strip_tags(root: UOp) -> UOp:
 
 
 @functools.lru_cache(256)
-def _farthest(index: UOp, least: int) -> UOp:
-    """The greatest of the indices, counted from the least one allowed, in unsigned words."""
+def _build_farthest_index(index: UOp, least: int) -> UOp:
+    """Return the greatest index, counted from the least one allowed, as an unsigned word."""
     counted = B.cast(index, _unsigned_word(index.dtype))
     if least:
         counted = B.add(counted, B.const(-least, counted.dtype))
@@ -207,5 +218,5 @@ def _farthest(index: UOp, least: int) -> UOp:
 
 
 def _unsigned_word(d: DType) -> DType:
-    """Unsigned words of as many bits as an index has."""
+    """Return the unsigned dtype with as many bits as an index has."""
     return dt.DTYPES[f"uint{d.bits or dt.int64.bits}"]

@@ -1,8 +1,8 @@
-"""The Tensor's core: one node, its derived properties, and how operands become nodes.
+"""The Tensor's core: one node, its derived properties, and the conversion of operands to nodes.
 
-A Tensor made by moving another one's elements is a view: `assign` through it writes to the Tensors it was made from, as long as
-they are in use. Realized data is never changed in place: an assignment gives these Tensors new nodes, and every node made before,
-of an older view too, keeps the value of its time.
+A Tensor made by moving another one's elements is a view: `assign` through it writes to the Tensors it was made from, while they
+are in use. Realized data is never changed in place. An assignment gives these Tensors new nodes, and every older node, also of an
+older view, keeps its value.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.checks import IndexCheck, IndexOutOfRange, attach, checks_of, drop_assignments
-from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, weak
-from uops.compiler.tensor.faults import fault, require_axes, spell, whole
+from uops.compiler.tensor.checks import IndexCheck, IndexOutOfRange, attach_checks, checks_of, drop_assignments
+from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, make_weak_constant
+from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer
 from uops.compiler.tensor.realize import compute
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
@@ -26,12 +26,12 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import VIEWS
 
 Shape = tuple[int, ...]
-#: What stands beside a Tensor in an expression: a Tensor, an array, or a weak Python number.
+#: An operand of an expression: a Tensor, an array, or a weak Python number.
 Operand = Any
 
 
-class Step(NamedTuple):
-    """One movement op without its first source; None stands for a step after which elements are no memory."""
+class MovementStep(NamedTuple):
+    """One movement op without its first source. In a chain, None marks a step after which elements are no memory."""
 
     op: Op
     src: tuple[UOp, ...]
@@ -40,20 +40,21 @@ class Step(NamedTuple):
     tag: Any = None
 
     @classmethod
-    def of(cls, u: UOp) -> Step | None:
-        return cls(u.op, u.src[1:], u.arg, checks_of(u), u.tag) if u.op in VIEWS else None
+    def of(cls, u: UOp) -> MovementStep | None:
+        """Return the step that node `u` does, or None if it is no view."""
+        return cls(u.op, u.src[1:], u.arg, checks_of(u), u.tag) if u.op in VIEWS else None  # sources after the viewed one
 
     def replay_on(self, u: UOp) -> UOp:
-        """The step again, from node `u`."""
-        return attach(UOp(self.op, (u, *self.src), self.arg, self.tag), self.checks)
+        """Return the step applied to node `u`."""
+        return attach_checks(UOp(self.op, (u, *self.src), self.arg, self.tag), self.checks)
 
 
-#: How a view is made from a Tensor in use: the first Tensor of a chain comes first.
-Link = tuple["weakref.ref[Core]", tuple[Step | None, ...]]
+#: A Tensor in use from which a view was made, and the steps; the first Tensor of a chain comes first.
+Link = tuple["weakref.ref[Core]", tuple[MovementStep | None, ...]]
 
 
 class Core:
-    """A lazy value. `uop` is its node; `shape` holds ints."""
+    """A lazy value. `uop` is its node; extents in `shape` are ints."""
 
     __slots__ = ("__weakref__", "_links", "uop")
     __array_ufunc__ = None  # NumPy gives way: `array + tensor` is a Tensor
@@ -63,61 +64,67 @@ class Core:
 
     @classmethod
     def of(cls, uop: UOp) -> Self:
-        """The Tensor of a node."""
+        """Return the Tensor of a node."""
         t = object.__new__(cls)
         t.uop, t._links = uop, ()
         return t
 
-    def _view(self, uop: UOp, *steps: Step | None) -> Self:
-        """A Tensor of `uop`, which moves this one's elements as `steps` do. A method that moves nothing gives another Tensor, too:
-        else it would depend on shapes what an assignment reaches."""
+    def _make_view(self, uop: UOp, *steps: MovementStep | None) -> Self:
+        """Return a Tensor of `uop`, which moves this one's elements as `steps` do.
+
+        A method that moves nothing returns a new Tensor, too. Otherwise the effect of an assignment would depend on shapes.
+        """
         t = self.of(uop)
-        t._links = (*((r, (*before, *steps)) for r, before in self._links if r() is not None), (weakref.ref(self), steps))
+        inherited = ((r, (*before, *steps)) for r, before in self._links if r() is not None)
+        t._links = (*inherited, (weakref.ref(self), steps))
         return t
 
-    def _moved(self, uop: UOp) -> Self:
-        """A Tensor of a movement op on this one's node."""
-        return self._view(uop, Step.of(uop))
+    def _make_movement_view(self, uop: UOp) -> Self:
+        """Return the view that a movement op on this Tensor's node makes."""
+        return self._make_view(uop, MovementStep.of(uop))
 
     @property
     def shape(self) -> Shape:
+        """The extent of each axis."""
         return self.uop.shape
 
     @property
     def dtype(self) -> DType:
+        """The dtype of the elements."""
         return self.uop.dtype
 
     @property
     def device(self) -> str:
-        """Where the value lies; a constant, which lies nowhere, is said to be on the CPU."""
+        """The device of the value; a constant, which is nowhere, counts as on the CPU."""
         return str(self.uop.device or "CPU")
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     def numel(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return math.prod(self.shape)
 
     def size(self, axis: int | None = None) -> Shape | int:
-        """The shape, or one extent of it."""
-        return self.shape if axis is None else self.shape[self._axis("size", axis)]
+        """Return the shape, or the extent of one axis."""
+        return self.shape if axis is None else self.shape[self._normalize_axis("size", axis)]
 
     # Realization
 
     def realize(self, *others: Core, backend: str | None = None, unchecked: bool | None = None) -> Self:
         """Compute this Tensor and `others` now, by one program, and hold their arrays from then on. Returns this Tensor.
 
-        Raises SpecIndexError, an IndexError, where an index that is data or computed is out of range; nothing is held then. Where
-        it is an assignment's outside of a @function, these Tensors are from then on as if it had not been made. With `unchecked`
-        nobody looks (R163); `use` says what holds where it is None.
+        Raises SpecIndexError, an IndexError, if an index that is data or computed is out of range; nothing is held then. If the
+        index is that of an assignment outside of a @function, these Tensors continue as if it had not been made. With `unchecked`
+        indices are not checked (R163: indices of Tensors); None means the setting of `use`.
         """
-        tensors: tuple[Core, ...] = (self, *(self._require_tensor("what is realized", t) for t in others))
+        tensors: tuple[Core, ...] = (self, *(self._require_tensor("a value to realize", t) for t in others))
         for t in tensors:
-            t.uop = storage.known(t.uop) or t.uop
+            t.uop = storage.find_realized_leaf(t.uop) or t.uop
         if backend is not None and not isinstance(backend, str):
-            raise fault("realize", None, f"a backend is named, got {spell(backend)}", SpecTypeError)
+            raise fault("realize", None, f"expected the name of a backend, got {format_for_error(backend)}", SpecTypeError)
         missing = [u for u in dict.fromkeys(t.uop for t in tensors) if storage.value_of(u) is None]
         if missing:
             try:
@@ -126,53 +133,56 @@ class Core:
                 for t in tensors:
                     t.uop = drop_assignments(t.uop, e.check)
                 raise
-            held = {u: storage.remember(u, np.asarray(a).reshape(u.shape), c) for u, (a, c) in zip(missing, computed, strict=True)}
+            leaves = {
+                u: storage.record_realized_leaf(u, np.asarray(a).reshape(u.shape), c)
+                for u, (a, c) in zip(missing, computed, strict=True)
+            }
             for t in tensors:
-                t.uop = held.get(t.uop, t.uop)
+                t.uop = leaves.get(t.uop, t.uop)
         return self
 
     @property
     def is_realized(self) -> bool:
-        """Whether the value needs no computation."""
-        return storage.value_of(storage.known(self.uop) or self.uop) is not None
+        """True if the value needs no computation."""
+        return storage.value_of(storage.find_realized_leaf(self.uop) or self.uop) is not None
 
-    def _array(self) -> storage.Array:
-        """The value as a read-only array; realizes."""
-        found = storage.value_of(self.realize().uop)
-        assert found is not None
-        return found
+    def _realize_array(self) -> storage.Array:
+        """Return the value as a read-only array; realizes."""
+        array = storage.value_of(self.realize().uop)
+        assert array is not None
+        return array
 
     # Assignment
 
     def assign(self, value: Operand) -> Self:
         """Write `value`, broadcast to this shape, into this Tensor, or through a view into the Tensor it views.
 
-        Spec: Store into fresh memory that holds the old contents, then After; this Tensor's node is new, and nodes made before keep
+        Spec: Store into fresh memory that holds the old contents, then After. This Tensor's node is new, and older nodes keep
         their values. The value must have this dtype, or one that promotes to it.
         """
-        source = self._assigned(value)
+        source = self._convert_assigned_value(value)
         owners: list[Core] = [owner for owner in (r() for r, _ in self._links) if owner is not None]
         if not owners:
-            self.uop = B.assign(storage.shaped(B.buffer(self.numel(), self.dtype), self.shape), source)
+            self.uop = B.assign(storage.reshape_node(B.buffer(self.numel(), self.dtype), self.shape), source)
             return self
-        root, old = owners[0], _copied(owners[0].uop)
-        root.uop = B.after(old, B.store(self._upon(root, old), source))
+        root, old = owners[0], _copy_to_fresh_buffer(owners[0].uop)
+        root.uop = B.after(old, B.store(self._replay_view_on(root, old), source))
         views: list[Core] = [*owners[1:], self]
         for view in views:
-            view.uop = view._upon(root, root.uop)
+            view.uop = view._replay_view_on(root, root.uop)
         return self
 
-    def _upon(self, root: Core, uop: UOp) -> UOp:
-        """This view of `root`, made of another node of it."""
+    def _replay_view_on(self, root: Core, uop: UOp) -> UOp:
+        """Return this view of `root`, made from another node of it. Raises SpecValueError if the view has padding or repetition."""
         for step in next(steps for r, steps in self._links if r() is root):
             if step is None:
                 raise fault("assign", "STORE.C2", f"this Tensor of shape {self.shape} is a view with padding or repetition")
             uop = step.replay_on(uop)
         return uop
 
-    def _assigned(self, value: Operand) -> UOp:
-        """`value` as a node of exactly this dtype and shape."""
-        source = self._operand(value)
+    def _convert_assigned_value(self, value: Operand) -> UOp:
+        """Return `value` as a node of exactly this dtype and shape."""
+        source = self._convert_operand(value)
         if promote(self.dtype, source.dtype) is not self.dtype:
             raise fault(
                 "assign", "STORE.C3", f"a value of {source.dtype} for a Tensor of {self.dtype}; cast it first", SpecTypeError
@@ -182,65 +192,65 @@ class Core:
 
     # Operands
 
-    def _operand(self, value: Operand, like: DType | None = None) -> UOp:
-        """The node of an operand; a Python number is weak beside `like`, which defaults to this dtype."""
+    def _convert_operand(self, value: Operand, like: DType | None = None) -> UOp:
+        """Return the node of an operand. A Python number is weak beside `like`, by default this dtype."""
         if isinstance(value, Core):
             return value.uop
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
-            return weak(value, like or self.dtype)
+            return make_weak_constant(value, like or self.dtype)
         if isinstance(value, (np.ndarray, np.generic)):
-            return storage.leaf(np.array(value))
+            return storage.make_leaf_buffer(np.array(value))
         if isinstance(value, UOp):
             return value
-        raise fault("", None, f"an operand is a Tensor, an array or a number, got {type(value).__name__}", SpecTypeError)
+        raise fault("", None, f"expected a Tensor, an array or a number, got {type(value).__name__}", SpecTypeError)
 
-    def _require_tensor(self, what: str, value: Any) -> Self:
+    def _require_tensor(self, name: str, value: Any) -> Self:
         """Return an argument that is a Tensor. Raises SpecTypeError for anything else."""
         is_tensor: bool = isinstance(value, Core)
         if not is_tensor:
-            raise fault("", None, f"{what} is a Tensor, got {type(value).__name__}", SpecTypeError)
+            raise fault("", None, f"expected a Tensor for {name}, got {type(value).__name__}", SpecTypeError)
         tensor: Self = value
         return tensor
 
     def _broadcast(self, method: str, claim: str, shape: Shape) -> Self:
-        """This Tensor in `shape`: new axes in front, axes of 1 repeated."""
+        """Broadcast this Tensor to `shape`: new axes in front, axes of extent 1 repeated."""
         old = self.shape
         if old == shape:
-            return self._view(self.uop)
+            return self._make_view(self.uop)
         require_axes(method, len(shape))
         aligned = (1,) * (len(shape) - len(old)) + old
         if len(old) > len(shape) or any(n not in (1, m) for n, m in zip(aligned, shape)):
             raise fault(method, claim, f"shape {old} does not broadcast to {shape}")
-        return self._moved(B.expand(storage.shaped(self.uop, aligned), shape))
+        return self._make_movement_view(B.expand(storage.reshape_node(self.uop, aligned), shape))
 
     def cast(self, dtype: DTypeLike) -> Self:
-        """Convert each element (R15)."""
-        wanted = as_dtype(dtype)
-        return self.of(B.cast(self.uop, wanted))
+        """Convert each element to another dtype (R15: Cast)."""
+        d = as_dtype(dtype)
+        return self.of(B.cast(self.uop, d))
 
-    def _axis(self, method: str, axis: int, claim: str = "REDUCE.C3") -> int:
-        """A non-negative axis."""
-        given = axis if type(axis) is int else whole(axis)
-        if not -self.ndim <= given < self.ndim:
-            raise fault(method, claim, f"axis {spell(axis)} of shape {self.shape}", SpecIndexError)
-        return given % self.ndim
+    def _normalize_axis(self, method: str, axis: int, claim: str = "REDUCE.C3") -> int:
+        """Return a non-negative axis. Raises SpecIndexError if it is out of range."""
+        number = axis if type(axis) is int else require_integer(axis)
+        if not -self.ndim <= number < self.ndim:
+            raise fault(method, claim, f"axis {format_for_error(axis)} of shape {self.shape}", SpecIndexError)
+        return number % self.ndim
 
-    def _vector_axis(self, method: str, axis: int) -> int | None:
-        """A non-negative axis; None for 0 and -1 of a Tensor of shape (), which counts as a vector of one element."""
-        if not self.ndim and whole(axis) in (0, -1):
+    def _normalize_vector_axis(self, method: str, axis: int) -> int | None:
+        """Return a non-negative axis; None for 0 and -1 of a Tensor of shape (), which counts as a vector of one element."""
+        if not self.ndim and require_integer(axis) in (0, -1):
             return None
-        return self._axis(method, axis)
+        return self._normalize_axis(method, axis)
 
-    def _axes(self, method: str, axis: int | tuple[int, ...] | list[int] | None) -> tuple[int, ...]:
-        """Distinct non-negative axes in order; all of them for None."""
+    def _normalize_axes(self, method: str, axis: int | tuple[int, ...] | list[int] | None) -> tuple[int, ...]:
+        """Return distinct non-negative axes in order; all of them for None."""
         if axis is None:
             return tuple(range(self.ndim))
-        axes = [self._axis(method, a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+        axes = [self._normalize_axis(method, a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
         if len(set(axes)) < len(axes):
             raise fault(method, "REDUCE.C3", f"axes {tuple(axes)} of shape {self.shape} repeat")
         return tuple(sorted(axes))
 
 
-def _copied(u: UOp) -> UOp:
-    """Fresh memory with the contents of `u`, as a reference of its shape."""
-    return B.assign(storage.shaped(B.buffer(math.prod(u.shape), u.dtype), u.shape), u)
+def _copy_to_fresh_buffer(u: UOp) -> UOp:
+    """Return fresh memory with the contents of `u`, as a reference of its shape."""
+    return B.assign(storage.reshape_node(B.buffer(math.prod(u.shape), u.dtype), u.shape), u)

@@ -1,9 +1,9 @@
-"""Dtypes of the front end: how they are named, promoted (R25) and accumulated (R42).
+"""Dtypes of the front end: their names, promotion (R25: operand dtypes) and accumulation (R42: dtype of a Reduce).
 
 Promotion is the least upper bound in one lattice, `uops.spec.ir.dtypes`: bool, then the integers by width, then the floats. A
-Python number is *weak* beside a Tensor: it takes the Tensor's dtype where that holds numbers of its kind and, for an integer, the
-value; else it is int32 (int64 where int32 does not hold it) or float32, and is promoted. Alone, a bool is bool, an int int32 and a
-float float32.
+Python number is *weak* beside a Tensor. It takes the Tensor's dtype if that holds numbers of its kind and, for an integer, its
+value. Otherwise it is int32 (int64 if int32 does not hold it) or float32, and is promoted. Alone, a bool is bool, an int int32 and
+a float float32.
 """
 
 from __future__ import annotations
@@ -11,19 +11,29 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from uops.compiler.tensor.faults import fault, spell
+from uops.compiler.tensor.faults import fault, format_for_error
 from uops.spec.errors import SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.dtypes import DType, Kind, promote
+from uops.spec.ir.dtypes import DType, DTypeKind, promote
 from uops.spec.ir.node import UOp
 
-__all__ = ["ACCUMULATE", "Number", "accumulator", "as_dtype", "default_dtype", "floating", "pick_integer", "promote", "weak"]
+__all__ = [
+    "ACCUMULATE",
+    "Number",
+    "accumulator",
+    "as_dtype",
+    "default_dtype",
+    "to_float_dtype",
+    "pick_integer",
+    "promote",
+    "make_weak_constant",
+]
 
 Number = bool | int | float
 DTypeLike = DType | str | Any
 
-#: Sums, products, prefix sums and matmul: dtype of the elements -> (dtype they are accumulated in, dtype of the result).
+#: Sums, products, prefix sums and matmul: dtype of the elements -> (dtype of accumulation, dtype of the result).
 # fmt: off
 ACCUMULATE: dict[DType, tuple[DType, DType]] = {
     dt.bool_:    (dt.int32,   dt.int32),
@@ -44,43 +54,49 @@ ACCUMULATE: dict[DType, tuple[DType, DType]] = {
 }
 # fmt: on
 
-#: Python's own dtypes, NumPy's and ml_dtypes' names that differ from the language's.
+#: Names of Python's own dtypes, NumPy's and ml_dtypes' that differ from the language's.
 _ALIASES = {"bool_": "bool", "float": "float32", "int": "int32", "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2"}
 
 
 def as_dtype(d: DTypeLike) -> DType:
-    """A dtype by itself, by a name of the language (R24: i8 has 8 bits), by Python type or by NumPy dtype.
+    """Return a dtype given as itself, by a name of the language (R24: i8 has 8 bits), a Python type or a NumPy dtype.
 
-    Raises SpecTypeError for what no buffer can hold.
+    Raises SpecTypeError for a dtype that no buffer can hold.
     """
     if isinstance(d, DType):
-        found: DType | None = d
+        dtype: DType | None = d
     else:
         name = d if isinstance(d, str) else getattr(d, "name", getattr(d, "__name__", ""))
-        found = dt.DTYPES.get(_ALIASES.get(name, name)) or dt.SHORT.get(name) if isinstance(name, str) else None
-    if found is None or found not in ACCUMULATE:
+        dtype = dt.DTYPES.get(_ALIASES.get(name, name)) or dt.SHORT.get(name) if isinstance(name, str) else None
+    if dtype is None or dtype not in ACCUMULATE:
         raise fault(
-            "", None, f"{spell(d)} is no dtype of a Tensor; those are {', '.join(x.name for x in ACCUMULATE)} (R24)", SpecTypeError
+            "",
+            None,
+            f"{format_for_error(d)} is no dtype of a Tensor; those are {', '.join(x.name for x in ACCUMULATE)} (R24)",
+            SpecTypeError,
         )
-    return found
+    return dtype
 
 
 def accumulator(d: DType, wanted: DTypeLike | None) -> tuple[DType, DType]:
-    """(accumulation, result) of a sum over elements of `d`; a dtype asked for is both, but never narrower than the table's."""
+    """Return (accumulation, result) dtype of a sum over elements of `d`.
+
+    A `wanted` dtype is both, but accumulation is never narrower than the table's.
+    """
     inner, outer = ACCUMULATE[d]
     if wanted is None:
         return inner, outer
-    asked = as_dtype(wanted)
-    return (promote(inner, asked) if asked.is_float else asked), asked
+    result = as_dtype(wanted)
+    return (promote(inner, result) if result.is_float else result), result
 
 
-def floating(d: DType) -> DType:
-    """`d` itself if it is a float, else float32: the dtype of quotients and of elementary functions."""
+def to_float_dtype(d: DType) -> DType:
+    """Return `d` if it is a float, else float32: the dtype of quotients and of elementary functions."""
     return d if d.is_float else dt.float32
 
 
 def default_dtype(value: Number) -> DType:
-    """The dtype of a Python number that stands alone."""
+    """Return the dtype of a Python number that stands alone."""
     if isinstance(value, bool):
         return dt.bool_
     if isinstance(value, float):
@@ -89,34 +105,40 @@ def default_dtype(value: Number) -> DType:
 
 
 def pick_integer(*values: int, first: tuple[DType, ...] = ()) -> DType:
-    """Pick the first of `first`, int32, int64 and uint64 that holds all of these integers. Raises SpecValueError if none does."""
+    """Return the first of `first`, int32, int64 and uint64 that holds all of these integers. Raises SpecValueError if none does."""
     low, high = min(values), max(values)
     for d in (*first, dt.int32, dt.int64, dt.uint64):
         if d.min <= low and high <= d.max:
             return d
-    given = (
-        f"{spell(low)} is no value of an integer dtype" if low == high else f"no integer dtype holds {spell(low)} to {spell(high)}"
+    described = (
+        f"{format_for_error(low)} is no value of an integer dtype"
+        if low == high
+        else f"no integer dtype holds {format_for_error(low)} to {format_for_error(high)}"
     )
-    raise fault("", "CONST.C2", given)
+    raise fault("", "CONST.C2", described)
 
 
-def weak(value: Number, like: DType) -> UOp:
-    """A Python number as a constant beside values of `like`."""
-    return _float(value.hex(), like) if isinstance(value, float) else _whole(value, isinstance(value, bool), like)
+def make_weak_constant(value: Number, like: DType) -> UOp:
+    """Return a Python number as a constant beside values of `like`."""
+    return (
+        _make_float_constant(value.hex(), like)
+        if isinstance(value, float)
+        else _make_integer_constant(value, isinstance(value, bool), like)
+    )
 
 
 @functools.lru_cache(4096)
-def _float(digits: str, like: DType) -> UOp:
-    """By its digits: as keys of a cache -0.0 and 0.0 are one number, and so are 1.0, 1 and True."""
-    return B.const(float.fromhex(digits), floating(like))
+def _make_float_constant(digits: str, like: DType) -> UOp:
+    """Return a float, given by its digits: as cache keys, -0.0 equals 0.0, and 1.0 equals 1 and True."""
+    return B.const(float.fromhex(digits), to_float_dtype(like))
 
 
 @functools.lru_cache(4096)
-def _whole(value: int, is_bool: bool, like: DType) -> UOp:
-    given = bool(value) if is_bool else value
-    return B.const(given, like if _holds(like, given) else default_dtype(given))
+def _make_integer_constant(value: int, is_bool: bool, like: DType) -> UOp:
+    number = bool(value) if is_bool else value
+    return B.const(number, like if _holds(like, number) else default_dtype(number))
 
 
 def _holds(d: DType, value: int) -> bool:
-    """Whether `d` has values of this number's kind; of the integers, this value."""
-    return d.is_float or isinstance(value, bool) or (d.kind is not Kind.BOOL and d.min <= value <= d.max)
+    """Return True if `d` has values of this number's kind and, of the integers, this value."""
+    return d.is_float or isinstance(value, bool) or (d.kind is not DTypeKind.BOOL and d.min <= value <= d.max)

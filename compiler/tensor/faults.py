@@ -11,28 +11,28 @@ from uops.spec.errors import SpecError, SpecTypeError, SpecValueError
 from uops.spec.ir.node import MOST_AXES
 from uops.spec.ir.ops import Op
 
-#: Where the methods of a Tensor are.
+#: Package of the modules with methods of Tensors.
 _PACKAGE = __name__.rpartition(".")[0] + "."
-#: Bits of a size; bits of an integer, and characters of any other value, that an error spells.
+#: Most bits of a size; most bits of an integer, and most characters of any other value, that an error shows.
 _SIZE_BITS, _SHOWN_BITS, _SHOWN = 64, 512, 200
-#: Special methods that have no other name.
+#: Special methods without another name.
 _SPECIAL = frozenset(
     {"__init__", "__getitem__", "__setitem__", "__len__", "__iter__", "__bool__", "__int__", "__float__", "__index__"}
 )
 
 
 def fault(method: str, claim: str | None, detail: str, kind: type[SpecError] = SpecValueError) -> SpecError:
-    """The error of a call that would break a claim: `Tensor.reshape: (2, 3) has 6 elements, (4,) has 4 [RESHAPE.C2: ...]`.
+    """Return the error of a call that would break a claim: `Tensor.reshape: (2, 3) has 6 elements, (4,) has 4 [RESHAPE.C2: ...]`.
 
     It names the method that the user called, which may have called `method`.
     """
     name = _find_method(sys._getframe(1)) or method
-    said = "" if claim is None else f" [{claim}: {_claims(claim.partition('.')[0])[claim]}]"
-    return kind(f"Tensor{'' if name == '__init__' else '.' + name}: {detail}{said}", claim=claim)
+    cited = "" if claim is None else f" [{claim}: {_claim_texts(claim.partition('.')[0])[claim]}]"
+    return kind(f"Tensor{'' if name == '__init__' else '.' + name}: {detail}{cited}", claim=claim)
 
 
 def _find_method(frame: FrameType | None) -> str:
-    """Find the name of the outermost method on the stack from here to the user's code; an operator has the name of its method."""
+    """Return the name of the outermost method on the stack before the user's code; an operator has the name of its method."""
     names: list[str] = []
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         code = frame.f_code
@@ -44,18 +44,18 @@ def _find_method(frame: FrameType | None) -> str:
     return next(named, next((n for n in outer_first if n.startswith("__")), ""))
 
 
-def whole(v: Any) -> int:
-    """A size, axis or amount as an int, from whatever Python takes for an index.
+def require_integer(v: Any) -> int:
+    """Return a size, axis or amount as an int, from any index that Python accepts.
 
     Raises SpecTypeError for anything else, SpecValueError for one beyond 64 bits.
     """
     try:
-        found = operator.index(v)
+        integer = operator.index(v)
     except TypeError as e:
-        raise fault("", None, f"a size, axis or amount of a Tensor is an integer, got {spell(v)}", SpecTypeError) from e
-    if found.bit_length() > _SIZE_BITS:
-        raise fault("", None, f"a size, axis or amount of a Tensor has at most {_SIZE_BITS} bits, got {spell(v)}")
-    return found
+        raise fault("", None, f"a size, axis or amount of a Tensor is an integer, got {format_for_error(v)}", SpecTypeError) from e
+    if integer.bit_length() > _SIZE_BITS:
+        raise fault("", None, f"a size, axis or amount of a Tensor has at most {_SIZE_BITS} bits, got {format_for_error(v)}")
+    return integer
 
 
 def require_axes(method: str, count: int) -> None:
@@ -64,8 +64,8 @@ def require_axes(method: str, count: int) -> None:
         raise fault(method, None, f"a Tensor has at most {MOST_AXES} axes, got {count} (R65)")
 
 
-def spell(v: Any) -> str:
-    """Spell a value for an error: cut where it is long, and without digits where Python would refuse to spell them."""
+def format_for_error(v: Any) -> str:
+    """Return a value's text for an error: cut if it is long, and without digits if Python would refuse to print them."""
     if isinstance(v, int) and v.bit_length() > _SHOWN_BITS:
         return f"<integer of {v.bit_length()} bits>"
     try:
@@ -75,23 +75,23 @@ def spell(v: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def to_list(v: Any, what: str) -> list[Any]:
-    """List the elements of a sequence. Raises SpecTypeError for what has none, and for text."""
+def to_list(v: Any, name: str) -> list[Any]:
+    """Return the elements of a sequence. Raises SpecTypeError for anything else, and for text."""
     if not isinstance(v, (str, bytes)):
         try:
             return list(v)
         except TypeError:
             pass
-    raise fault("", None, f"{what} are a sequence, got {spell(v)}", SpecTypeError)
+    raise fault("", None, f"{name} are a sequence, got {format_for_error(v)}", SpecTypeError)
 
 
 def claim_of(op: Op, text: str) -> str:
-    """The id of an op's claim whose words begin so."""
-    return next(name for name, words in _claims(op.name).items() if words.startswith(text))
+    """Return the id of an op's claim that begins with these words."""
+    return next(name for name, words in _claim_texts(op.name).items() if words.startswith(text))
 
 
-def _claims(op: str) -> dict[str, str]:
-    """The words of each claim of an op, by id."""
-    from uops.spec.rows.rows import ROWS  # only a mistake needs the rows
+def _claim_texts(op: str) -> dict[str, str]:
+    """Return the texts of an op's claims, by id."""
+    from uops.spec.rows.rows import ROWS  # late: only an error needs the rows
 
     return {c.id: c.text for c in ROWS[Op[op]].claims}

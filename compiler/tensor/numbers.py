@@ -1,6 +1,6 @@
-"""Python's numbers as constants and as arrays: each is converted to the dtype asked for directly, with one rounding (R15).
+"""Python numbers as constants and arrays, each converted directly to its dtype with one rounding (R15: Cast).
 
-As in NumPy a number that an integer dtype does not hold is an error; a float loses its fraction.
+As in NumPy, a number that an integer dtype does not hold is an error, and a float loses its fraction.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from uops.compiler.runtime.program import numpy_dtype
 from uops.compiler.tensor.dtypes import Number, pick_integer
-from uops.compiler.tensor.faults import fault, spell
+from uops.compiler.tensor.faults import fault, format_for_error
 from uops.spec.errors import SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -20,14 +20,14 @@ from uops.spec.ir.dtypes import DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: From here on a float64 does not hold every integer.
+#: Magnitude from which a float64 does not hold every integer.
 _EXACT = 2.0**53
-#: Dtypes that NumPy itself converts to with one rounding.
+#: Dtypes to which NumPy itself converts with one rounding.
 _NATIVE = frozenset({dt.float16, dt.float32, dt.float64})
 
 
-def number(value: Any) -> Number:
-    """A Python number, also from one of NumPy's; raises SpecTypeError for anything else."""
+def require_number(value: Any) -> Number:
+    """Return a Python number, also from a NumPy scalar. Raises SpecTypeError for anything else."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (bool, int, float)):
@@ -35,58 +35,60 @@ def number(value: Any) -> Number:
     raise fault("", None, f"expected a number, got {type(value).__name__}", SpecTypeError)
 
 
-def check_fit(value: Number, d: DType) -> Number:
+def check_fits_dtype(value: Number, d: DType) -> Number:
     """Return `value`, which `d` holds but for a fraction and rounding. Raises SpecValueError if it does not."""
     finite = not isinstance(value, float) or math.isfinite(value)
     if d.is_integer and not (finite and d.min <= math.trunc(value) <= d.max):
-        raise fault("", "CONST.C2", f"{spell(value)} is no value of {d}, which holds {d.min} to {d.max}")
+        raise fault("", "CONST.C2", f"{format_for_error(value)} is no value of {d}, which holds {d.min} to {d.max}")
     return value
 
 
-def array_of_numbers(listed: list[Any] | tuple[Any, ...], found: Array, wanted: DType | None) -> Array:
-    """The array of a nested list of Python numbers, of which NumPy makes `found`.
+def array_of_numbers(nested: list[Any] | tuple[Any, ...], array: Array, wanted: DType | None) -> Array:
+    """Return the array of a nested list of Python numbers, from which NumPy made `array`.
 
-    Without a dtype whole numbers are of the first of int32, int64 and uint64 that holds all, and floats and nothing are float32
-    (R25). A narrow float that NumPy lacks is left to a Cast. Raises SpecTypeError for elements that are no numbers.
+    Without a dtype, integers take the first of int32, int64 and uint64 that holds all; floats and empty lists are float32 (R25:
+    operand dtypes). A narrow float that NumPy lacks is left to a Cast. Raises SpecTypeError for elements that are no numbers.
     """
-    if found.dtype.kind not in "biufO" or _is_inexact(listed, found):
-        return _one_by_one(np.array(listed, object), wanted)
+    if array.dtype.kind not in "biufO" or _is_inexact(nested, array):
+        return _convert_elementwise(np.array(nested, object), wanted)
     if wanted is None:
-        return _by_default(found)
-    if wanted.is_integer and found.size:
-        for extreme in (found.min(), found.max()):
-            check_fit(extreme.item(), wanted)
+        return _cast_to_default_dtype(array)
+    if wanted.is_integer and array.size:
+        for extreme in (array.min(), array.max()):
+            check_fits_dtype(extreme.item(), wanted)
     if wanted.is_float and wanted not in _NATIVE:
-        return found
-    if wanted.is_integer and found.dtype.kind == "f":  # trunc: the fraction of a float below 0 is lost, too
-        found = np.trunc(found)
+        return array
+    if wanted.is_integer and array.dtype.kind == "f":  # toward zero, as a Cast
+        array = np.trunc(array)
     with np.errstate(over="ignore"):  # to infinity
-        return found.astype(numpy_dtype(wanted))
+        return array.astype(numpy_dtype(wanted))
 
 
-def _is_inexact(listed: list[Any] | tuple[Any, ...], found: Array) -> bool:
-    """Return True if NumPy may have rounded an integer of the list, or did not convert at all."""
-    if found.dtype.kind != "f":
-        return found.dtype.kind == "O"
-    large = np.abs(found) >= _EXACT
-    return bool(large.any()) and not all(isinstance(v, float) for v in np.array(listed, object)[large])
+def _is_inexact(nested: list[Any] | tuple[Any, ...], array: Array) -> bool:
+    """Return True if NumPy may have rounded an integer of the list, or converted nothing."""
+    if array.dtype.kind != "f":
+        return array.dtype.kind == "O"
+    large = np.abs(array) >= _EXACT
+    return bool(large.any()) and not all(isinstance(v, float) for v in np.array(nested, object)[large])
 
 
-def _by_default(found: Array) -> Array:
-    if found.dtype.kind == "f":
+def _cast_to_default_dtype(array: Array) -> Array:
+    """Convert an array to the dtype that its numbers have alone."""
+    if array.dtype.kind == "f":
         with np.errstate(over="ignore"):
-            return found.astype(np.float32)
-    if found.dtype.kind == "b":
-        return found
-    low, high = (int(found.min()), int(found.max())) if found.size else (0, 0)
-    return found.astype(numpy_dtype(pick_integer(low, high)))
+            return array.astype(np.float32)
+    if array.dtype.kind == "b":
+        return array
+    low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
+    return array.astype(numpy_dtype(pick_integer(low, high)))
 
 
-def _one_by_one(elements: Array, wanted: DType | None) -> Array:
-    values = [number(v) for v in elements.flat]
+def _convert_elementwise(elements: Array, wanted: DType | None) -> Array:
+    """Convert objects one by one, each with one rounding."""
+    values = [require_number(v) for v in elements.flat]
     if wanted is None:
         whole = [v for v in values if not isinstance(v, float)]
         wanted = pick_integer(*whole) if len(whole) == len(values) else dt.float32
-    converted = [B.convert(check_fit(v, wanted), wanted) for v in values]
+    converted = [B.convert_constant(check_fits_dtype(v, wanted), wanted) for v in values]
     narrow = wanted.is_float and wanted not in _NATIVE  # float64 holds the rounded values
     return np.array(converted, np.float64 if narrow else numpy_dtype(wanted)).reshape(elements.shape)

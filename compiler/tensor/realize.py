@@ -1,9 +1,9 @@
-"""Realization: from lazy graphs to arrays, through a runner that someone else installs.
+"""Realization: from lazy graphs to arrays, through a runner that another module installs.
 
-`capture` turns nodes of the front end into a closed TENSOR graph and its inputs. Buffers become Params numbered in order of first
-use, so graphs of one structure are one node whatever data they carry, and each is compiled once per backend. `install` sets the
-runner (`uops.backends.api` does); `use` names the backend of a block. Indices are checked where values are realized
-(`uops.compiler.tensor.checks`, R163): a captured graph is the program alone.
+`capture` turns nodes of the front end into a closed TENSOR graph and its inputs. Buffers become Params, numbered by first use. So
+graphs of one structure are one node whatever their data, and each is compiled once per backend. `install` sets the runner
+(`uops.backends.api` does); `use` names the backend of a block. Indices are checked when values are realized
+(`uops.compiler.tensor.checks`; R163: indices of Tensors): a captured graph is the program alone.
 """
 
 from __future__ import annotations
@@ -15,37 +15,39 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uops.compiler.config import default
-from uops.compiler.tensor.chains import joined
+from uops.compiler.config import default_config
+from uops.compiler.tensor.chains import elide_assignment_copies
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError, Trap
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import BODIED
 from uops.spec.result import Result
 
 if TYPE_CHECKING:
     from uops.compiler.tensor.checks import IndexCheck
 
 DEFAULT_BACKEND = "llvm"
-#: Programs kept per thread, the least recently used dropped first.
+#: Programs kept per thread; the least recently used is dropped first.
 CACHE_SIZE = 256
 
-#: A compiled graph on arrays by key, and what makes one from a graph and the name of a backend.
+#: A compiled graph, called with arrays by key, and a function that compiles a graph for the backend of a name.
 Program = Callable[[Mapping[str, Any]], Result]
 Runner = Callable[[UOp, str], Program]
-_BODIED = frozenset({Op.FUNCTION, Op.CALL})
-#: What IndexChecks are attached to.
+#: Ops whose nodes may have IndexChecks.
 _CHECKED = frozenset({Op.INDEX, Op.FUNCTION})
 
 
-class Captured(NamedTuple):
-    """A graph without Buffers that hold data, and the arrays of its Params; what every runner and the interpreter take."""
+class CapturedGraph(NamedTuple):
+    """A graph without Buffers that hold data, and the arrays of its Params: the input of every runner and of the interpreter."""
 
     graph: UOp
     inputs: dict[str, Any]
 
 
-class _State:
+class _RunnerState:
+    """The installed runner, and how many were installed before it."""
+
     runner: Runner | None = None
     generation = 0
 
@@ -57,15 +59,17 @@ _local = threading.local()
 
 
 def install(runner: Runner) -> None:
-    """Let `runner` compile from now on; programs of an earlier one are forgotten."""
-    _State.runner = runner
-    _State.generation += 1
+    """Compile with `runner` from now on; programs of an earlier one are forgotten."""
+    _RunnerState.runner = runner
+    _RunnerState.generation += 1
 
 
 @contextmanager
 def use(backend: str | None = None, *, unchecked: bool | None = None) -> Iterator[None]:
-    """Realize on the backend of that name inside the block, unless a call names another; with `unchecked`, nobody looks whether
-    indices are in range (R163). None leaves a choice as it is outside."""
+    """Realize on the backend of that name inside the block, unless a call names another.
+
+    With `unchecked`, indices are not checked (R163: indices of Tensors). None keeps the setting from outside.
+    """
     tokens = _backend.set(backend or _backend.get()), _unchecked.set(_unchecked.get() if unchecked is None else unchecked)
     try:
         yield
@@ -75,8 +79,8 @@ def use(backend: str | None = None, *, unchecked: bool | None = None) -> Iterato
 
 
 @contextmanager
-def tracing(name: str) -> Iterator[None]:
-    """A @function is being traced: nothing may be realized (its second step runs without device work)."""
+def forbid_realization(name: str) -> Iterator[None]:
+    """Forbid realization inside the block, in which the @function `name` is traced."""
     token = _tracing.set(name)
     try:
         yield
@@ -85,128 +89,133 @@ def tracing(name: str) -> Iterator[None]:
 
 
 def compute(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = None) -> list[tuple[Any, bool]]:
-    """The array of each node, by one program, and whether the node depends on no data. Raises SpecIndexError for an index out of
-    range, unless `unchecked`."""
+    """Return the array of each node, computed by one program, and whether the node depends on no data.
+
+    Raises SpecIndexError for an index out of range, unless `unchecked`.
+    """
     if _tracing.get():
         raise SpecTypeError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
-    state = _Capture()
-    closed = [state.closed(u) for u in nodes]
-    checks = {} if (_unchecked.get() if unchecked is None else unchecked) else state.checks()
-    program = _program(_packed([*closed, *checks], state.fresh), backend or _backend.get())
+    graph = _GraphCapture()
+    closed = [graph.replace_buffers_by_params(u) for u in nodes]
+    checks = {} if (_unchecked.get() if unchecked is None else unchecked) else graph.collect_checks()
+    program = _compile_cached(_build_output_graph([*closed, *checks], graph.fresh), backend or _backend.get())
     try:
-        values = program(state.inputs).values
+        values = program(graph.inputs).values
     except Trap:
-        _explain(checks.values(), backend)
+        _raise_index_error(checks.values(), backend)
         raise
     for check, number in zip(checks.values(), values[len(nodes) :], strict=True):
-        check.judge(number)
+        check.check_farthest_index(number)
     return [(value, c is u) for value, c, u in zip(values, closed, nodes)]
 
 
-def _explain(checks: Iterable[IndexCheck], backend: str | None) -> None:
-    """Raise SpecIndexError if an index out of range is why a backend that ends with a Trap gave no values."""
+def _raise_index_error(checks: Iterable[IndexCheck], backend: str | None) -> None:
+    """Raise SpecIndexError if an index out of range explains the Trap of a backend that stops at one."""
     for check in checks:
-        check.find(compute([check.node], backend, unchecked=True)[0][0])
+        check.raise_if_out_of_range(compute([check.node], backend, unchecked=True)[0][0])
 
 
-def _packed(nodes: Sequence[UOp], memories: int) -> UOp:
-    """The graph of all nodes; where it fills several memories of its own, assignments to one Tensor share theirs."""
+def _build_output_graph(nodes: Sequence[UOp], memories: int) -> UOp:
+    """Return the graph of all nodes. If it fills several memories of its own, assignments to one Tensor share theirs."""
     graph = nodes[0] if len(nodes) == 1 else B.tuple_(*nodes)
-    return joined(graph) if memories > 1 else graph
+    return elide_assignment_copies(graph) if memories > 1 else graph
 
 
-def _program(graph: UOp, backend: str) -> Program:
-    """The compiled graph, from this thread's cache: a program of some backends serves one thread."""
-    if _State.runner is None:
+def _compile_cached(graph: UOp, backend: str) -> Program:
+    """Return the compiled graph from this thread's cache, since programs of some backends serve one thread."""
+    if _RunnerState.runner is None:
         raise SpecError("no runner is installed: import uops.backends.api, or take Tensor from uops")
     cache: OrderedDict[tuple[UOp, str, int, bool], Program] = _local.__dict__.setdefault("programs", OrderedDict())
-    key = graph, backend, _State.generation, default().fast_math
-    found = cache.get(key)
-    if found is None:
-        found = cache[key] = _State.runner(graph, backend)
+    key = graph, backend, _RunnerState.generation, default_config().fast_math
+    program = cache.get(key)
+    if program is None:
+        program = cache[key] = _RunnerState.runner(graph, backend)
         if len(cache) > CACHE_SIZE:
             cache.popitem(last=False)
     else:
         cache.move_to_end(key)
-    return found
+    return program
 
 
-def capture(*values: Any) -> Captured:
-    """The graph of Tensors or nodes: one value, or a Tuple of several; values realized before are inputs."""
+def capture(*values: Any) -> CapturedGraph:
+    """Return the graph of Tensors or nodes: one value, or a Tuple of several. Values realized before are inputs."""
     if not values:
-        raise SpecTypeError("capture needs at least one Tensor")
-    state = _Capture()
-    closed = [state.closed(getattr(v, "uop", v)) for v in values]
-    return Captured(_packed(closed, state.fresh), state.inputs)
+        raise SpecTypeError("capture: expected at least one Tensor, got none")
+    graph = _GraphCapture()
+    closed = [graph.replace_buffers_by_params(getattr(v, "uop", v)) for v in values]
+    return CapturedGraph(_build_output_graph(closed, graph.fresh), graph.inputs)
 
 
-class _Capture:
-    """One graph in the making: `done` maps a node of the front end to its closed form."""
+class _GraphCapture:
+    """A graph under construction. `done` maps nodes of the front end to their form in terms of Params; `fresh` counts new
+    memories."""
 
     def __init__(self) -> None:
-        from uops.compiler.tensor import checks, storage  # NumPy, which naming a backend does not need
+        from uops.compiler.tensor import checks, storage  # late: they load NumPy, which naming a backend does not need
 
-        self.array_of, self.known, self.is_stand_in = storage.array_of, storage.known, storage.is_stand_in
-        self.of = checks
+        self.array_of, self.find_realized_leaf, self.is_stand_in = storage.array_of, storage.find_realized_leaf, storage.is_stand_in
+        self.checks_module = checks
         self.inputs: dict[str, Any] = {}
         self.done: dict[UOp, UOp] = {}
-        self.indexed: list[UOp] = []
+        self.checked_nodes: list[UOp] = []
         self.fresh = 0
 
-    def closed(self, root: UOp) -> UOp:
-        """`root` in terms of Params; iterative, and the bodies of Functions are not entered: they are closed already (R64)."""
+    def replace_buffers_by_params(self, root: UOp) -> UOp:
+        """Return `root` in terms of Params. Bodies of Functions are not entered: they are closed already (R64: Function)."""
         stack: list[tuple[UOp, tuple[UOp, ...] | None]] = [(root, None)]
         while stack:
             u, sources = stack.pop()
             if u in self.done:
                 continue
             if sources is None:
-                sources = self.below(u)
+                sources = self.list_dependencies(u)
                 stack.append((u, sources))
                 stack.extend((s, None) for s in reversed(sources) if s not in self.done)
             else:
-                self.done[u] = self.made(u, sources)
+                self.done[u] = self.rebuild_node(u, sources)
         return self.done[root]
 
-    def checks(self) -> dict[UOp, IndexCheck]:
-        """The IndexChecks of computed indices, by the number that the program computes for each. Raises SpecIndexError for data."""
-        found: dict[UOp, IndexCheck] = {}
-        for u in self.indexed:  # grows while an index is closed that the graph itself does not hold
-            for c in self.of.checks_of(u):
-                if not c.look():
-                    found.setdefault(c.farthest(self.closed(c.node)), c)
-        return found
+    def collect_checks(self) -> dict[UOp, IndexCheck]:
+        """Return the IndexChecks of computed indices, by the node that computes each one's farthest index.
 
-    def below(self, u: UOp) -> tuple[UOp, ...]:
-        """What is to be closed before `u`: the leaf that holds its value, or its sources."""
-        if u.op in _BODIED:
-            return u.src[1:]
-        twin = self.known(u)
-        return u.src if twin is None else (twin,)
+        Raises SpecIndexError for data out of range.
+        """
+        checks: dict[UOp, IndexCheck] = {}
+        for u in self.checked_nodes:  # grows while indices are replaced that the graph itself does not hold
+            for c in self.checks_module.checks_of(u):
+                if not c.check_known_data():
+                    checks.setdefault(c.build_farthest_index(self.replace_buffers_by_params(c.node)), c)
+        return checks
 
-    def made(self, u: UOp, sources: tuple[UOp, ...]) -> UOp:
+    def list_dependencies(self, u: UOp) -> tuple[UOp, ...]:
+        """Return the nodes to rebuild before `u`: the leaf with its value, or its sources."""
+        if u.op in BODIED:
+            return u.arguments
+        leaf = self.find_realized_leaf(u)
+        return u.src if leaf is None else (leaf,)
+
+    def rebuild_node(self, u: UOp, sources: tuple[UOp, ...]) -> UOp:
+        """Return `u` on the rebuilt `sources`. Raises SpecValueError for a free Param."""
         if u.op is Op.BUFFER:
-            return self.memory(u)
+            return self.bind_buffer(u)
         if u.op is Op.PARAM:
             raise SpecValueError(f"Param {u.arg.slot} is free in the graph of a Tensor: it has no value")
         closed = tuple(self.done[s] for s in sources)
-        if u.op in _BODIED:
-            closed = (self.of.strip_tags(u.src[0]) if u.tag == self.of.UNCHECKED else u.src[0], *closed)
+        if u.op in BODIED:
+            closed = (self.checks_module.strip_tags(u.body) if u.tag == self.checks_module.UNCHECKED else u.body, *closed)
         elif sources is not u.src:
             return closed[0]
         if u.op in _CHECKED:
-            self.indexed.append(u)
-            return UOp(u.op, closed, u.arg, None if u.tag == self.of.UNCHECKED else u.tag)
+            self.checked_nodes.append(u)
+            return UOp(u.op, closed, u.arg, None if u.tag == self.checks_module.UNCHECKED else u.tag)
         return u if closed == u.src else UOp(u.op, closed, u.arg, u.tag)
 
-    def memory(self, u: UOp) -> UOp:
-        """A Param for data; memory that the program itself fills keeps its Buffer, numbered by order."""
+    def bind_buffer(self, u: UOp) -> UOp:
+        """Return a Param for data. Memory that the program itself fills keeps a Buffer, numbered by order."""
         array = self.array_of(u)
         if array is None:
             if self.is_stand_in(u):
-                raise SpecValueError(
-                    "a Tensor computed inside a @function left it otherwise than by return: it has no value outside (R64)"
-                )
+                raise SpecValueError("a Tensor computed inside a @function left it otherwise than by return: return it (R64)")
             self.fresh += 1
             return B.buffer(u.arg.size, u.arg.dtype, u.arg.device, u.arg.addrspace, unique=self.fresh)
         slot = len(self.inputs)

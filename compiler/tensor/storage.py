@@ -1,7 +1,7 @@
-"""Data of Tensors: the array behind each Buffer, and values that are known already.
+"""Data of Tensors: the array behind each Buffer, and values that are already computed.
 
-A Buffer of the front end has an array for as long as a graph refers to it; the array is flat, contiguous and never written. Since
-no Buffer's contents change, a node's value is fixed, and `known` may map a realized node to the Buffer that holds its value.
+A Buffer of the front end has an array for as long as a graph refers to it. The array is flat, contiguous and never written. No
+Buffer's contents change, so a node's value is fixed. `find_realized_leaf` maps a realized node to the Buffer with its value.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _arrays: weakref.WeakKeyDictionary[UOp, Array] = weakref.WeakKeyDictionary()
 _stand_ins: weakref.WeakSet[UOp] = weakref.WeakSet()
-_known: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
-#: Least and greatest element of each Buffer whose memory nobody else holds; None before they are asked for.
+#: Realized node -> leaf with its value.
+_realized: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
+#: Least and greatest element of each Buffer whose memory nobody else holds; None until they are needed.
 _ranges: weakref.WeakKeyDictionary[UOp, tuple[int, int] | None] = weakref.WeakKeyDictionary()
 
 
-def leaf(array: Array, shared: bool = False) -> UOp:
-    """A fresh Buffer with this array's elements, in its shape, on the array's memory where that is contiguous; `shared` if others
-    may hold that memory."""
+def make_leaf_buffer(array: Array, shared: bool = False) -> UOp:
+    """Return a fresh Buffer with an array's elements, in its shape, on the array's memory if that is contiguous.
+
+    `shared` says that others may hold that memory.
+    """
     dtype = as_dtype(array.dtype)
     flat = np.ascontiguousarray(array, numpy_dtype(dtype)).reshape(-1)
     flat = flat.view()
@@ -38,70 +41,74 @@ def leaf(array: Array, shared: bool = False) -> UOp:
     _arrays[buffer] = flat
     if not shared:
         _ranges[buffer] = None
-    return shaped(buffer, array.shape)
+    return reshape_node(buffer, array.shape)
 
 
-def stand_in(u: UOp) -> UOp:
-    """A Buffer without data in place of `u`, which tells the uses of `u` as an input of a @function from all other nodes."""
+def make_stand_in(u: UOp) -> UOp:
+    """Return a Buffer without data in place of `u`, which marks the uses of `u` as an input of a @function."""
     buffer = B.buffer(math.prod(u.shape), u.dtype)
     _stand_ins.add(buffer)
-    return shaped(buffer, u.shape)
+    return reshape_node(buffer, u.shape)
 
 
 def is_stand_in(buffer: UOp) -> bool:
-    """Whether a Buffer stands for an input of a @function that was traced."""
+    """Return True if a Buffer stands for an input of a traced @function."""
     return buffer in _stand_ins
 
 
-def shaped(u: UOp, shape: tuple[int, ...]) -> UOp:
-    """`u` in that shape; a Reshape of a Reshape is one."""
-    source = u.src[0] if u.op is Op.RESHAPE else u
+def reshape_node(u: UOp, shape: tuple[int, ...]) -> UOp:
+    """Return `u` in another shape; a Reshape of a Reshape becomes one."""
+    source = u.operand if u.op is Op.RESHAPE else u
     return source if source.shape == shape else B.reshape(source, shape)
 
 
 def array_of(buffer: UOp) -> Array | None:
-    """The array of a Buffer of the front end."""
+    """Return the array of a Buffer of the front end, or None."""
     return _arrays.get(buffer)
 
 
 def value_of(u: UOp) -> Array | None:
-    """The read-only array of a node that needs no computation: a Buffer with data, or a Reshape of one."""
-    found = data_of(u)
-    return None if found is None else found.reshape(u.shape)
+    """Return the read-only array of a node that needs no computation, a Buffer with data or a Reshape of one; else None."""
+    data = data_of(u)
+    return None if data is None else data.reshape(u.shape)
 
 
 def data_of(u: UOp) -> Array | None:
-    """The same, flat."""
+    """Return the flat array of a node that needs no computation, or None."""
     source = _skip_reshapes(u)
     return _arrays.get(source) if source.op is Op.BUFFER else None
 
 
-def range_of(u: UOp) -> tuple[int, int] | None:
-    """Least and greatest of the integers, at least one, that a Buffer of memory of our own holds; None for any other node. It is
-    remembered."""
+def integer_range_of(u: UOp) -> tuple[int, int] | None:
+    """Return the least and greatest element of a Buffer of integers on memory of our own, or None for any other node.
+
+    The Buffer has at least one element. The result is memoized.
+    """
     buffer = _skip_reshapes(u)
-    found = _ranges.get(buffer)
-    if found is None and buffer in _ranges:
+    bounds = _ranges.get(buffer)
+    if bounds is None and buffer in _ranges:
         array = _arrays[buffer]
-        found = _ranges[buffer] = int(array.min()), int(array.max())
-    return found
+        bounds = _ranges[buffer] = int(array.min()), int(array.max())
+    return bounds
 
 
 def _skip_reshapes(u: UOp) -> UOp:
     while u.op is Op.RESHAPE:
-        u = u.src[0]
+        u = u.operand
     return u
 
 
-def known(u: UOp) -> UOp | None:
-    """The leaf that holds the value of a node realized before."""
-    return _known.get(u)
+def find_realized_leaf(u: UOp) -> UOp | None:
+    """Return the leaf with the value of a node realized before, or None."""
+    return _realized.get(u)
 
 
-def remember(u: UOp, array: Array, constant: bool) -> UOp:
-    """The leaf that stands for `u`, whose value is `array`. A constant node may outlive every Tensor, in a cache of programs: its
-    array is not kept for it."""
-    found = leaf(array, shared=True)  # a backend may give memory that it was given
+def record_realized_leaf(u: UOp, array: Array, constant: bool) -> UOp:
+    """Return the leaf that stands for `u`, whose value is `array`.
+
+    A constant node may outlive every Tensor, in a cache of programs: it is not recorded, so that its array can be freed.
+    """
+    leaf = make_leaf_buffer(array, shared=True)  # a backend may give memory that it was given
     if not constant:
-        _known[u] = found
-    return found
+        _realized[u] = leaf
+    return leaf

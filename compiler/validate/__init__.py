@@ -1,41 +1,59 @@
-"""Validation of compiled kernels: obligations of each, proved or refuted, never assumed.
+"""Validation of compiled kernels: obligations of each kernel, proved or refuted, never assumed.
 
-Takes: what a lowering gave. Gives: `validate` a `Report` with a `Verdict` per obligation; an obligation that nothing decided counts
-as not proved, and `Report.require` raises `Invalid` (an Unsound) with the obligation and its counterexample. Asked for by
-`Config.validate` or `UOPS_VALIDATE=1`; it needs Z3 (the extra `prove`), else NoSolver. Importing `uops.compiler` loads
-none of this.
+Takes: the graphs and the log of a lowering. Gives: a `ValidationReport` with one `ValidationVerdict` per obligation. An undecided
+obligation counts as not proved, and `ValidationReport.require` raises `Invalid` (an Unsound) with the obligation and its
+counterexample. `Config.validate` or `UOPS_VALIDATE=1` turns it on. It needs Z3 (the extra `prove`), else it raises NoSolver.
+Importing `uops.compiler` loads none of this.
 
-Of each kernel, between its body as it was split off (`join`) and its instructions (`linearize`), for all inputs:
+Each kernel is compared between its body (`join`) and its instructions (`linearize`), for all inputs:
 
-- in bounds: every access is inside of its memory where its gate holds (R45);
-- width: index arithmetic does not wrap in the machine integers chosen (R08);
-- written once: no Store writes an element twice, and no two Stores write one, unless the kernel reads that memory and the body did
-  not (R146), or the body does so; where memory holds the index, in the same iteration of the loops around that are done in order
-  before and after (R158);
-- all written: the instructions write exactly the elements that the body wrote;
-- reads agree: they read only elements of each argument that the body read, or what the kernel itself wrote;
-- no race: no two threads or lanes meet unordered in an element (R55, R60);
-- values: what rules did is replayed from the log, step by step, by rules that the ledger proves; the list holds the instructions of
-  its graph, accesses in their own loops; a pass that does neither names the interpreter's check that covers it (`values.COVERED`).
+- in bounds: every access is inside its memory if its gate holds (R45: Index).
+- width: index arithmetic does not wrap in the machine integers chosen (R08: index values are mathematical integers).
+- written once: no Store writes an element twice, and no two Stores write the same one. Exempt are memory that the kernel also
+  reads and the body does not (R146: values kept in memory), and elements that the body writes twice as well. If an index is a
+  value of memory, this is claimed per iteration of the surrounding loops that are ordered before and after (R158).
+- all written: the instructions write exactly the elements that the body writes.
+- reads agree: of each argument, they read only elements that the body reads or that the kernel itself writes.
+- no race: no two threads or lanes access an element unordered, one of them writing (R55: races, R60: Barrier).
+- values: the rewrite steps in the log are replayed by rules that the ledger proves. The list has the instructions of its graph,
+  with accesses in their own loops. For any other pass, `values.COVERED` names the interpreter's check that covers it.
 
-Of a launch, plan: values that are needed at the same time share no bytes, no written argument is passed twice, and Calls keep their
-kernels and arguments.
+Each launch has the obligation plan: values that are live at the same time share no bytes, no written argument is passed twice,
+and Calls keep their kernels and arguments.
 
-`reader` reads the accesses of a body (`sites`) as sums over loop counters (`terms`); `decide` decides claims by sums, by trying
-every point, or by the solver; `writes`, `races`, `plan` and `values` say what has to hold. A refutation carries its values, and
-graphs that anybody can evaluate. `certificate` writes down what was proved, and checks it by the solver alone.
+`reader` reads the accesses of a body (`sites`) as sums over loop counters (`terms`). `decide` decides claims by sums, by trying
+every point, or by the solver. `writes`, `races`, `plan` and `values` state the claims. A refutation carries its values, and graphs
+that an interpreter can evaluate. `certificate` records what was proved, and checks it by the solver alone.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from uops.compiler.validate.launch import Report, Validated, taken, validate
-    from uops.compiler.validate.model import By, Claim, Counterexample, Invalid, Kind, Verdict
+    from uops.compiler.validate.launch import KernelValidation, ValidationReport, take_validation_counts, validate
+    from uops.compiler.validate.model import (
+        ClaimCounterexample,
+        DecisionMethod,
+        Invalid,
+        ObligationKind,
+        ValidationClaim,
+        ValidationVerdict,
+    )
 
-__all__ = ["validate", "taken", "Report", "Validated", "Invalid", "Kind", "By", "Claim", "Counterexample", "Verdict"]
+__all__ = [
+    "validate",
+    "take_validation_counts",
+    "ValidationReport",
+    "KernelValidation",
+    "Invalid",
+    "ObligationKind",
+    "DecisionMethod",
+    "ValidationClaim",
+    "ClaimCounterexample",
+    "ValidationVerdict",
+]
 
-_LAUNCH = ("validate", "taken", "Report", "Validated")
+_LAUNCH = ("validate", "take_validation_counts", "ValidationReport", "KernelValidation")
 
 if not TYPE_CHECKING:
 

@@ -1,7 +1,7 @@
-"""The budget for deciding the obligations of one kernel, in units that are the same on every machine.
+"""The budget for deciding the obligations of one kernel, in machine-independent units.
 
-Takes: nothing. Gives: `limit_cost`, in which `pay` raises `Spent` once more was asked for than a kernel has. No unit is a time, so
-that a verdict does not depend on the machine. What is not decided by then is not decided: that is never a pass.
+Takes: nothing. Gives: `limit_kernel_budget`, within which `charge_budget` raises `BudgetExhausted` once a unit is used up. No unit
+is a time, so verdicts do not depend on the machine. An obligation that is undecided by then never passes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from enum import IntEnum
 
 
 class BudgetUnit(IntEnum):
-    """The units of a budget: terms made or looked at, operations on points (of 8 bytes), and steps of the solver. HELD_STEPS are
-    for claims about what memory holds, which are left to the interpreter where the steps are not enough."""
+    """The units of a budget: terms built or visited, operations on points (of 8 bytes), and steps of the solver.
+
+    HELD_STEPS are for claims about values of memory, which are left to the interpreter if the steps do not suffice.
+    """
 
     TERMS = 0
     POINTS = 1
@@ -22,7 +24,7 @@ class BudgetUnit(IntEnum):
     HELD_STEPS = 3
 
 
-#: The amount of each unit that one kernel may use.
+#: Amount of each unit that one kernel may use.
 BUDGET: Mapping[BudgetUnit, int] = {
     BudgetUnit.TERMS: 2_000_000,
     BudgetUnit.POINTS: 1 << 30,
@@ -31,11 +33,11 @@ BUDGET: Mapping[BudgetUnit, int] = {
 }
 
 
-class Spent(Exception):
+class BudgetExhausted(Exception):
     """A kernel's budget is used up."""
 
-    def __init__(self, cost: BudgetUnit) -> None:
-        super().__init__(f"the budget of a kernel is spent: {BUDGET[cost]:,} {_WORDS[cost]}")
+    def __init__(self, unit: BudgetUnit) -> None:
+        super().__init__(f"the budget of a kernel is spent: {BUDGET[unit]:,} {_WORDS[unit]}")
 
 
 _WORDS = {
@@ -44,39 +46,39 @@ _WORDS = {
 }  # fmt: skip
 
 
-class _Purse(threading.local):
-    """The amounts left to this thread; None where nothing limits it."""
+class _RemainingBudget(threading.local):
+    """The amounts left to this thread; None without a limit."""
 
     left: list[int] | None = None
 
 
-_purse = _Purse()
+_budget = _RemainingBudget()
 
 
 @contextmanager
-def limit_cost() -> Iterator[None]:
+def limit_kernel_budget() -> Iterator[None]:
     """Limit this thread to the budget of one kernel."""
-    outer, _purse.left = _purse.left, [BUDGET[c] for c in BudgetUnit]
+    outer, _budget.left = _budget.left, [BUDGET[c] for c in BudgetUnit]
     try:
         yield
     finally:
-        _purse.left = outer
+        _budget.left = outer
 
 
-def pay(cost: BudgetUnit, amount: int) -> None:
-    """Take an amount off what is left. Raises Spent where that is more than there is."""
-    left = _purse.left
+def charge_budget(unit: BudgetUnit, amount: int) -> None:
+    """Subtract an amount from what is left of a unit. Raises BudgetExhausted if it exceeds that."""
+    left = _budget.left
     if left is not None:
-        left[cost] -= amount
-        if left[cost] < 0:
-            raise Spent(cost)
+        left[unit] -= amount
+        if left[unit] < 0:
+            raise BudgetExhausted(unit)
 
 
-def remaining(cost: BudgetUnit, most: int) -> int:
-    """The amount that is left of a unit, but no more than `most`. Raises Spent where nothing is."""
-    left = _purse.left
+def remaining_budget(unit: BudgetUnit, limit: int) -> int:
+    """Return what is left of a unit, at most `limit`. Raises BudgetExhausted if nothing is."""
+    left = _budget.left
     if left is None:
-        return most
-    if left[cost] <= 0:
-        raise Spent(cost)
-    return min(most, left[cost])
+        return limit
+    if left[unit] <= 0:
+        raise BudgetExhausted(unit)
+    return min(limit, left[unit])

@@ -1,13 +1,12 @@
-"""Certificates: what was proved of a program, with the texts of which it was proved, and their check by the solver alone.
+"""Certificates: claims proved of a program, with the texts that they are about, and their check by the solver alone.
 
-`certify(graph, target)` compiles and validates a program and makes its certificate: a JSON object with the launch as text after
-`join`, `decompose`, `simplify`, `linearize` and `plan`, the numbers of the Buffers that the caller sees, the steps of rules between
-two of the texts with the digests by which the ledger proves these rules, and every claim with the digest of its query. It raises
-Uncertified where the solver alone does not decide one.
+Takes: a graph and a target, or a certificate. Gives: a certificate, or its faults. `certify` compiles and validates a program. Its
+certificate is a JSON object with the launch as text after `join`, `decompose`, `simplify`, `linearize` and `plan`, and the numbers
+of the Buffers that the caller sees. It lists the rewrite steps between two of the texts with the ledger's digests of their rules,
+and every claim with the digest of its query. `certify` raises Uncertified if the solver alone does not decide a claim.
 
-`check(certificate)` makes all claims anew from the texts, asks the solver about each, compares the digests of the queries with
-those written down, and replays the steps. No pass is run, no interval, point or earlier verdict is used. It gives what is wrong:
-nothing where all is well.
+`find_certificate_faults` builds all claims anew from the texts, asks the solver about each, compares the digests of the queries
+with those in the certificate, and replays the steps. It runs no pass, and uses no interval, point or earlier verdict.
 """
 
 from __future__ import annotations
@@ -19,37 +18,39 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from uops.compiler.config import Config, default
-from uops.compiler.log import Move
+from uops.compiler.config import Config, default_config
+from uops.compiler.log import GraphTransform
 from uops.compiler.pipeline import record_lowering
-from uops.compiler.prove.admission import digest, is_proved
-from uops.compiler.prove.solver.solver import LONGEST, Worker, version
-from uops.compiler.rewrite.rule import Rule, Step
+from uops.compiler.prove.admission import digest_rule, is_proved
+from uops.compiler.prove.solver.solver import LONGEST, SolverWorker, solver_version
+from uops.compiler.rewrite.rule import RewriteStep, Rule
+from uops.compiler.rewrite.rules import VALUES
 from uops.compiler.rewrite.rules.fast_math import FAST_MATH, LAWS
 from uops.compiler.target import Target
-from uops.compiler.validate.decide import by_solver, query
-from uops.compiler.validate.kernel import bounds, widths
+from uops.compiler.validate.decide import decide_by_solver, encode_query
+from uops.compiler.validate.kernel import generate_width_claims, make_bounds_claim
 from uops.compiler.validate.launch import validate
-from uops.compiler.validate.model import Claim
-from uops.compiler.validate.plan import callers, kept, plan
-from uops.compiler.validate.races import claims as race_claims
-from uops.compiler.validate.reader import read
-from uops.compiler.validate.sites import Body
-from uops.compiler.validate.values import arranged, moves_of, replay, used
-from uops.compiler.validate.writes import agreement_claims
+from uops.compiler.validate.model import ValidationClaim
+from uops.compiler.validate.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
+from uops.compiler.validate.races import generate_race_claims as race_claims
+from uops.compiler.validate.reader import read_accesses
+from uops.compiler.validate.sites import KernelAccesses
+from uops.compiler.validate.values import find_replay_fault, group_moves_by_result, select_used_steps, validate_linearization
+from uops.compiler.validate.writes import generate_agreement_claims
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.text import parse, show
-from uops.spec.untrusted import BadFile, describe_path, misfit, read_json
+from uops.spec.untrusted import BadFile, describe_path, find_misfit, read_json
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
+#: Version of the file format.
 FORMAT = 3
 #: The launch as text, in this order.
 TEXTS = ("join", "decompose", "simplify", "linearize", "plan")
-#: What a certificate rests on, beside what it proves.
+#: The trusted base of every certificate, one entry per line.
 TRUSTED = (
     "the solver, and the text of a query for it (uops.compiler.prove)",
     "the reader of accesses, and the claims that are made of them (uops.compiler.validate)",
@@ -62,259 +63,274 @@ TRUSTED = (
 
 
 class OutOfTime(UopsError):
-    """A check takes longer than it may."""
+    """A check exceeds its time limit."""
 
 
 class Uncertified(UopsError):
-    """The solver alone does not show what a certificate would have to say."""
+    """The solver alone does not prove what a certificate would claim."""
 
 
 Json = dict[str, Any]
 
 
 def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
-    """The certificate of a program. Raises what `lower` raises, Invalid, Uncertified, and NoSolver without Z3."""
-    passed, steps, log = record_lowering(graph, target, config)
-    validate(passed, steps, log).require()
-    moves = moves_of(log)
-    pairs = zip(steps["decompose"].src, steps["simplify"].src, strict=True)
-    relaxed = sorted(log.assumed) if (config or default()).fast_math else None
-    return write(passed, steps, [_steps(a.src[0], b.src[0], moves) for a, b in pairs], relaxed)
+    """Return the certificate of a program. Raises what `lower` raises, Invalid, Uncertified, and NoSolver without Z3."""
+    graphs_by_pass, graphs_by_step, log = record_lowering(graph, target, config)
+    validate(graphs_by_pass, graphs_by_step, log).require()
+    moves = group_moves_by_result(log)
+    pairs = zip(graphs_by_step["decompose"].src, graphs_by_step["simplify"].src, strict=True)
+    fast_math_rules = sorted(log.assuming_rule_counts) if (config or default_config()).fast_math else None
+    return build_certificate(
+        graphs_by_pass, graphs_by_step, [_steps_between(a.body, b.body, moves) for a, b in pairs], fast_math_rules
+    )
 
 
-def _steps(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[Move]]) -> Sequence[Step]:
-    """The steps that matter to one kernel."""
-    found = next((m.steps for m in moves.get(after, ()) if m.before is before), ())
-    return used(before, found)
+def _steps_between(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[GraphTransform]]) -> Sequence[RewriteStep]:
+    """Return the logged rewrite steps that lead from one body to the other."""
+    steps = next((m.steps for m in moves.get(after, ()) if m.before is before), ())
+    return select_used_steps(before, steps)
 
 
-def write(
-    passed: Mapping[str, UOp], steps: Mapping[str, UOp], by_kernel: Sequence[Sequence[Step]], relaxed: Sequence[str] | None = None
+def build_certificate(
+    graphs_by_pass: Mapping[str, UOp],
+    graphs_by_step: Mapping[str, UOp],
+    steps_by_kernel: Sequence[Sequence[RewriteStep]],
+    fast_math_rules: Sequence[str] | None = None,
 ) -> Json:
-    """The certificate of a program; `by_kernel` are the steps that lead from decompose to simplify, `relaxed` the rules of
-    fast-math that were applied before, where that was asked for. Raises Uncertified."""
-    graphs = {**passed, **steps}
+    """Build the certificate of a program. Raises Uncertified.
+
+    `steps_by_kernel` lead from decompose to simplify. `fast_math_rules` are the fast-math rules applied before, None if
+    fast-math is off.
+    """
+    graphs = {**graphs_by_pass, **graphs_by_step}
     texts = {name: show(graphs[name]) for name in TEXTS}
-    rules = _rules()
-    made: Json = {
+    rules = _value_rules_by_name()
+    certificate: Json = {
         "format": FORMAT,
-        "solver": version(),
+        "solver": solver_version(),
         "trusted": list(TRUSTED),
-        "rules": {name: digest(rules[name]) for name in sorted({s.rule for k in by_kernel for s in k})},
+        "rules": {name: digest_rule(rules[name]) for name in sorted({s.rule for k in steps_by_kernel for s in k})},
         "texts": texts,
-        "callers": callers(graphs["callify"]),
-        "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in by_kernel],
+        "callers": caller_buffer_numbers(graphs["callify"]),
+        "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in steps_by_kernel],
     }
-    if relaxed is not None:
-        assuming = _relaxing()
-        made["fast_math"] = {name: digest(assuming[name]) for name in (*relaxed, *sorted(r.name for r in LAWS))}
-        made["trusted"] += _assumptions(made)
+    if fast_math_rules is not None:
+        assuming = _fast_math_rules_by_name()
+        certificate["fast_math"] = {name: digest_rule(assuming[name]) for name in (*fast_math_rules, *sorted(r.name for r in LAWS))}
+        certificate["trusted"] += _list_fast_math_assumptions(certificate)
     launches = {name: parse(text) for name, text in texts.items()}
-    made["claims"] = [[c.kind.value, c.place, _digest(query(c)[0])] for c in claims(launches, made["callers"])]
-    wrong = check(made)
-    if wrong:
-        raise Uncertified(wrong[0])
-    return made
+    certificate["claims"] = [
+        [c.kind.value, c.place, _digest(encode_query(c)[0])] for c in generate_program_claims(launches, certificate["callers"])
+    ]
+    faults = find_certificate_faults(certificate)
+    if faults:
+        raise Uncertified(faults[0])
+    return certificate
 
 
-#: The form of a certificate; in its file there is also `digest`, of all the rest.
+#: The schema of a certificate; its file also has `digest`, over all the rest.
 FORM = {
     "format": int, "solver": str, "trusted": [str], "rules": {str: str}, "fast_math?": {str: str},
     "texts": dict.fromkeys(TEXTS, str), "callers": [int], "steps": [[(str, str, str)]], "claims": [(str, str, str)],
 }  # fmt: skip
-#: Bytes of a certificate that are read; one has some hundred thousand.
+#: Advice for a certificate of another version.
+ANEW = "Certify the program again"
+#: Greatest size of a certificate, in bytes; a usual one has some hundred thousand.
 MOST_BYTES = 1 << 26
-#: Seconds that a check may take.
+#: Default time limit of a check, in seconds.
 SECONDS = 600.0
 #: The dialect of each text; the steps between two passes have none of their own.
 _DIALECTS = {"join": Dialect.SCHEDULED, "linearize": Dialect.LINEAR, "plan": Dialect.PLANNED}
-#: What the reader of texts that are no lowering may raise, beside errors of ours.
+#: Exceptions of the reader of texts that are no lowering.
 _UNREADABLE = (UopsError, LookupError, AssertionError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
-def load(path: Path) -> Json:
-    """A certificate from a file. Raises BadFile, with the file and the place, for what is none."""
-    made: Json = read_json(path, most=MOST_BYTES)
-    if isinstance(made, dict) and type(made.get("format")) is int and made["format"] != FORMAT:
-        raise BadFile(f"{describe_path(path)} is no certificate of format {FORMAT}, but of {made['format']}")
-    if wrong := misfit(made, {**FORM, "digest": str}):
-        raise BadFile(f"{describe_path(path)} is no certificate: {wrong}")
-    if made.pop("digest") != _sum(made):
-        raise BadFile(f"{describe_path(path)} is no certificate: it is not as it was written, its digest is of something else")
-    return made
+def load_certificate(path: Path) -> Json:
+    """Read a certificate from a file. Raises BadFile with the file and the place of the fault."""
+    certificate: Json = read_json(path, max_bytes=MOST_BYTES)
+    if isinstance(certificate, dict) and type(certificate.get("format")) is int and certificate["format"] != FORMAT:
+        raise BadFile(f"{describe_path(path)} is no certificate: its format is {certificate['format']}, expected {FORMAT}. {ANEW}")
+    if misfit := find_misfit(certificate, {**FORM, "digest": str}):
+        raise BadFile(f"{describe_path(path)} is no certificate: {misfit}")
+    if certificate.pop("digest") != _certificate_digest(certificate):
+        raise BadFile(f"{describe_path(path)} is no certificate: its digest is not that of its contents")
+    return certificate
 
 
-def check(made: Json, seconds: float = SECONDS) -> list[str]:
-    """What is wrong with a certificate of the right form. Raises NoSolver without Z3."""
-    worker = Worker()
+def find_certificate_faults(certificate: Json, seconds: float = SECONDS) -> list[str]:
+    """Return the faults of a well-formed certificate. Raises NoSolver without Z3."""
+    worker = SolverWorker()
     try:
-        return list(faults(made, worker, seconds))
+        return list(generate_faults(certificate, worker, seconds))
     finally:
         worker.close()
 
 
-def faults(made: Json, worker: Worker, seconds: float = SECONDS) -> Iterator[str]:
-    """What is wrong with a certificate, what needs no solver first."""
-    if made["format"] != FORMAT:
-        yield f"no certificate of format {FORMAT}"
-    elif made["solver"] != version():
-        yield f"made with {made['solver']}, this is {version()}"
+def generate_faults(certificate: Json, worker: SolverWorker, seconds: float = SECONDS) -> Iterator[str]:
+    """Yield the faults of a certificate, those that need no solver first."""
+    if certificate["format"] != FORMAT:
+        yield f"its format is {certificate['format']}, expected {FORMAT}. {ANEW}"
+    elif certificate["solver"] != solver_version():
+        yield f"it was made with {certificate['solver']}, expected {solver_version()}. {ANEW}"
     else:
-        until = time.monotonic() + seconds
-        yield from _rules_differ(made)
+        deadline = time.monotonic() + seconds
+        yield from _compare_rules(certificate)
         try:
-            launches = _launches(made)
-            yield from _values_fail(made, launches)
-            found = _claims(made, launches)
+            launches = _parse_launches(certificate)
+            yield from _check_value_steps(certificate, launches)
+            program_claims = _generate_encodable_claims(certificate, launches)
         except OutOfTime:
             raise
         except _UNREADABLE as e:
             yield f"the texts are no lowering: {type(e).__name__}: {e}"
         else:
-            yield from _claims_fail(made, found, worker, until)
+            yield from _check_claims(certificate, program_claims, worker, deadline)
 
 
-def _launches(made: Json) -> dict[str, UOp]:
-    """The graphs of the texts, each well-formed. Raises SpecError, which names the text."""
-    found: dict[str, UOp] = {}
+def _parse_launches(certificate: Json) -> dict[str, UOp]:
+    """Parse and verify the graphs of the texts. Raises SpecError, which names the text."""
+    launches: dict[str, UOp] = {}
     for name in TEXTS:
         try:
-            found[name] = parse(made["texts"][name])
-            verify(found[name], _DIALECTS.get(name))
+            launches[name] = parse(certificate["texts"][name])
+            verify(launches[name], _DIALECTS.get(name))
         except SpecError as e:
             raise SpecError(f"texts.{name}: {e}", claim=e.claim, line=e.line, column=e.column) from e
-    return found
+    return launches
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _rules() -> dict[str, Rule]:
-    from uops.compiler.rewrite.rules import VALUES
-
+def _value_rules_by_name() -> dict[str, Rule]:
     return {r.name: r for r in VALUES}
 
 
-def _relaxing() -> dict[str, Rule]:
+def _fast_math_rules_by_name() -> dict[str, Rule]:
     return {r.name: r for r in (*FAST_MATH, *filter(is_proved, LAWS))}
 
 
-def _assumptions(made: Json) -> list[str]:
-    """What a program rests on that fast-math changed."""
-    known = _relaxing()
-    said = [f"{name} assumes {known[name].assumes}" for name in made["fast_math"]]
-    return ["fast-math: the program computes what the one given does over the real numbers (R156), where", *said]
+def _list_fast_math_assumptions(certificate: Json) -> list[str]:
+    """Return the assumptions of a program that fast-math changed."""
+    rules = _fast_math_rules_by_name()
+    assumptions = [f"{name} assumes {rules[name].assumes}" for name in certificate["fast_math"]]
+    return ["fast-math: the program computes what the one given does over the real numbers (R156), where", *assumptions]
 
 
-def _rules_differ(made: Json) -> Iterator[str]:
-    relaxed = made.get("fast_math", {})
-    for names, known in ((made["rules"], _rules()), (relaxed, _relaxing())):
-        for name, written in names.items():
-            if name not in known:
+def _compare_rules(certificate: Json) -> Iterator[str]:
+    """Yield the differences between the rules of a certificate and those of this package."""
+    fast_math_digests = certificate.get("fast_math", {})
+    for names, rules in ((certificate["rules"], _value_rules_by_name()), (fast_math_digests, _fast_math_rules_by_name())):
+        for name, digest in names.items():
+            if name not in rules:
                 yield f"rule {name} is not proved by the ledger"
-            elif digest(known[name]) != written:
-                yield f"rule {name} is another one now"
-    needed = {rule for steps in made["steps"] for rule, _, _ in steps}
-    if made["rules"].keys() != needed:
-        yield f"its rules are not those of its steps: {', '.join(sorted(made['rules'].keys() ^ needed))}"
-    if not set(relaxed) <= set(_relaxing()):
+            elif digest_rule(rules[name]) != digest:
+                yield f"rule {name} has changed since it was certified"
+    needed = {rule for steps in certificate["steps"] for rule, _, _ in steps}
+    if certificate["rules"].keys() != needed:
+        yield f"its rules are not those of its steps: {', '.join(sorted(certificate['rules'].keys() ^ needed))}"
+    if not set(fast_math_digests) <= set(_fast_math_rules_by_name()):
         return
-    if relaxed and not set(_assumptions(made)) <= set(made["trusted"]):
+    if fast_math_digests and not set(_list_fast_math_assumptions(certificate)) <= set(certificate["trusted"]):
         yield "what fast-math assumes is not in the trusted base"
-    elif made["trusted"] != trusted_base(made):
+    elif certificate["trusted"] != trusted_base(certificate):
         yield "the trusted base is not the one that such a certificate has"
 
 
-def trusted_base(made: Json) -> list[str]:
-    """The trusted base of a certificate: all that it rests on without proof."""
-    return [*TRUSTED, *(_assumptions(made) if made.get("fast_math") is not None else ())]
+def trusted_base(certificate: Json) -> list[str]:
+    """Return the trusted base of a certificate: all that it rests on without proof."""
+    return [*TRUSTED, *(_list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ())]
 
 
-def _claims(made: Json, launches: Mapping[str, UOp]) -> list[Claim]:
-    """All claims of the texts, each with its query. Raises what the reader of texts raises."""
-    found = list(claims(launches, made["callers"]))
-    for c in found:
-        query(c)
-    return found
+def _generate_encodable_claims(certificate: Json, launches: Mapping[str, UOp]) -> list[ValidationClaim]:
+    """Return all claims of the texts, after encoding each. Raises what the reader of texts raises."""
+    program_claims = list(generate_program_claims(launches, certificate["callers"]))
+    for c in program_claims:
+        encode_query(c)
+    return program_claims
 
 
-def _claims_fail(made: Json, found: Sequence[Claim], worker: Worker, until: float) -> Iterator[str]:
-    digests = [[c.kind.value, c.place, _digest(query(c)[0])] for c in found]
-    if digests != made["claims"]:
+def _check_claims(
+    certificate: Json, program_claims: Sequence[ValidationClaim], worker: SolverWorker, deadline: float
+) -> Iterator[str]:
+    """Yield the claims that differ from those of the certificate, or that the solver does not prove before the deadline."""
+    digests = [[c.kind.value, c.place, _digest(encode_query(c)[0])] for c in program_claims]
+    if digests != certificate["claims"]:
         yield "the claims of the texts are not those written down"
-    if not found:
+    if not program_claims:
         yield "it claims nothing"
-    for c in dict.fromkeys(found):
-        worker.seconds = min(LONGEST, until - time.monotonic())
+    for c in dict.fromkeys(program_claims):
+        worker.seconds = min(LONGEST, deadline - time.monotonic())
         if worker.seconds <= 0:
             yield f"{c.kind.value} {c.place}: out of time"
             return
-        v = by_solver(c, worker)
-        if not v.proved:
+        v = decide_by_solver(c, worker)
+        if not v.is_proved:
             yield str(v)
 
 
-def _values_fail(made: Json, launches: Mapping[str, UOp]) -> Iterator[str]:
-    rules = _rules()
+def _check_value_steps(certificate: Json, launches: Mapping[str, UOp]) -> Iterator[str]:
+    """Yield the kernels whose values the rewrite steps and the order of instructions do not prove."""
+    rules = _value_rules_by_name()
     names = ("join", "decompose", "simplify", "linearize")
     for k, calls in enumerate(zip(*(launches[n].src for n in names), strict=True)):
-        before, primitive, simple, listed = (c.src[0] for c in calls)
-        steps = [Step(rule, parse(a), parse(b), {}) for rule, a, b in made["steps"][k]]
-        why = None if primitive is simple else replay(primitive, simple, steps, rules)
-        if why is not None:
-            yield f"kernel {k}, decompose to simplify: {why}"
-        v = arranged(simple, listed)
-        if not v.proved:
+        before, primitive, simple, listed = (c.body for c in calls)
+        steps = [RewriteStep(rule, parse(a), parse(b), {}) for rule, a, b in certificate["steps"][k]]
+        fault = None if primitive is simple else find_replay_fault(primitive, simple, steps, rules)
+        if fault is not None:
+            yield f"kernel {k}, decompose to simplify: {fault}"
+        v = validate_linearization(simple, listed)
+        if not v.is_proved:
             yield f"kernel {k}: {v}"
-        lost = numbers(before) - numbers(primitive)
-        if lost:
-            yield f"kernel {k} computes with {sorted(map(str, lost))[0]} before, and not after"
+        lost_constants = collect_value_constants(before) - collect_value_constants(primitive)
+        if lost_constants:
+            yield f"kernel {k} computes with {sorted(map(str, lost_constants))[0]} before, and not after"
 
 
-def numbers(body: UOp) -> set[tuple[str, object]]:
-    """The constants that a body computes values with: floats, by what they are to a machine, and integers that are no index."""
-    found: set[tuple[str, object]] = set()
+def collect_value_constants(body: UOp) -> set[tuple[str, object]]:
+    """Return the constants with which a body computes values: floats by their bits, and integers except index."""
+    constants: set[tuple[str, object]] = set()
     for u in toposort(body):
         if u.op is Op.CONST and u.dtype not in (dt.index, dt.bool_):
-            found.add((u.dtype.short, u.arg))
-    return found
+            constants.add((u.dtype.short, u.arg))
+    return constants
 
 
-def claims(launches: Mapping[str, UOp], external: Collection[int]) -> Iterator[Claim]:
-    """All claims of a program, from its texts and the numbers of the caller's Buffers alone, each once."""
+def generate_program_claims(launches: Mapping[str, UOp], caller_buffers: Collection[int]) -> Iterator[ValidationClaim]:
+    """Yield all claims of a program once, from its texts and the numbers of the caller's Buffers alone."""
     seen: set[tuple[UOp, UOp]] = set()
     for before, after in zip(launches["join"].src, launches["linearize"].src, strict=True):
-        pair = before.src[0], after.src[0]
+        pair = before.body, after.body
         if pair not in seen:
             seen.add(pair)
-            yield from kernel_claims(*map(read, pair))
-    yield from kept(launches["join"], launches["linearize"])
-    yield from plan(launches["linearize"], launches["plan"], external)
+            yield from generate_kernel_claims(*map(read_accesses, pair))
+    yield from generate_call_claims(launches["join"], launches["linearize"])
+    yield from generate_plan_claims(launches["linearize"], launches["plan"], caller_buffers)
 
 
-def kernel_claims(old: Body, new: Body) -> Iterator[Claim]:
-    """The claims of one kernel, in a fixed order."""
+def generate_kernel_claims(old: KernelAccesses, new: KernelAccesses) -> Iterator[ValidationClaim]:
+    """Yield the distinct claims of one kernel, in a fixed order."""
     done: set[tuple[object, object]] = set()
-    for c in _all(old, new):
+    for c in _generate_unfiltered_claims(old, new):
         if (c.given, c.goal) not in done:
             done.add((c.given, c.goal))
             yield c
 
 
-def _all(old: Body, new: Body) -> Iterator[Claim]:
+def _generate_unfiltered_claims(old: KernelAccesses, new: KernelAccesses) -> Iterator[ValidationClaim]:
     for s in new.sites:
-        yield bounds(s)
-        yield from widths(s)
-    yield from agreement_claims(old, new)
+        yield make_bounds_claim(s)
+        yield from generate_width_claims(s)
+    yield from generate_agreement_claims(old, new)
     yield from race_claims(new)
 
 
-def dump(made: Json) -> str:
-    """The text of a certificate."""
-    return json.dumps({**made, "digest": _sum(made)}, indent=1, sort_keys=True) + "\n"
+def dump_certificate(certificate: Json) -> str:
+    """Return the text of a certificate."""
+    return json.dumps({**certificate, "digest": _certificate_digest(certificate)}, indent=1, sort_keys=True) + "\n"
 
 
-def _sum(made: Json) -> str:
-    """The digest of all parts of a certificate. It tells damage, not forgery: who forges one can compute it, too."""
-    return _digest(json.dumps(made, sort_keys=True))
+def _certificate_digest(certificate: Json) -> str:
+    """Return the digest of all parts of a certificate. It detects damage, not forgery, as a forger can compute it too."""
+    return _digest(json.dumps(certificate, sort_keys=True))

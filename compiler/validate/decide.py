@@ -1,7 +1,7 @@
-"""Claims decided: by sums and intervals, by trying every point, and by the solver, in this order.
+"""Decisions of claims: by sums and intervals, by trying every point, and by the solver, in this order.
 
-Takes: a `Claim`. Gives: a `Verdict`; an answer of none of the three is no proof. `query` is the text of a claim for the solver:
-it is unsatisfiable where the claim holds.
+Takes: a `ValidationClaim`. Gives: a `ValidationVerdict`; a claim that none of the three decides is not proved. `encode_query` gives
+the text of a claim for the solver, which is unsatisfiable if the claim holds.
 """
 
 from __future__ import annotations
@@ -11,105 +11,114 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from uops.compiler.prove.casts import wrap
-from uops.compiler.prove.model import Form, Model, Value
-from uops.compiler.prove.semantics import mean
+from uops.compiler.prove.casts import wrap_to_dtype
+from uops.compiler.prove.model import Model, Representation, Value, within
+from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import Term
-from uops.compiler.prove.solver.solver import Worker
+from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.budget import BudgetUnit, pay, remaining
-from uops.compiler.validate.model import By, Claim, Counterexample, Verdict
+from uops.compiler.validate.budget import BudgetUnit, charge_budget, remaining_budget
+from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ValidationClaim, ValidationVerdict
 from uops.compiler.validate.terms import App, Atom, Cond, Interval, Lin, Numbers, Var
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
 
-#: Points that are tried one by one, per claim.
+#: Greatest number of points that are tried per claim.
 POINTS = 1 << 21
-#: Steps of the solver for one claim, and for one about what memory holds: such a proof takes few steps, or is not found.
+#: Limits for one claim, in steps of the solver. A claim about values of memory is proved in few steps or not at all.
 STEPS = 20_000_000
 HELD_STEPS = 1_000_000
+#: Greatest magnitude of values at points, so that no sum of two leaves int64.
 _INT64 = (1 << 62) - 1
 
 
-def decide(c: Claim, worker: Worker) -> Verdict:
-    """What is true of a claim."""
-    return Verdict(c.kind, c.place, By.SUMS) if by_sums(c) else by_points(c) or by_solver(c, worker)
+def decide_claim(c: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
+    """Decide a claim by the first method that can."""
+    return (
+        ValidationVerdict(c.kind, c.place, DecisionMethod.SUMS)
+        if is_proved_by_sums(c)
+        else decide_by_points(c) or decide_by_solver(c, worker)
+    )
 
 
 # Sums
 
 
-def by_sums(c: Claim) -> bool:
-    """Whether intervals, and differences with what is given, show the claim. An index is without the choices that its gate makes
-    (`terms.under`), so that the gate is looked at without them, too."""
-    facts = facts_of(c.given)
-    if _is_shown(c.goal, facts):
+def is_proved_by_sums(claim: ValidationClaim) -> bool:
+    """Return True if intervals, and differences from the given sums, prove the claim.
+
+    Try it first with each index as it stands, then also with the choices by its gate resolved (`terms.resolve_choices`).
+    """
+    facts = extract_nonnegative_sums(claim.given)
+    if _is_implied(claim.goal, facts):
         return True
-    given = T.conjuncts(c.given)
-    chosen = [f for f, x in ((T.under(x, given), x) for x in facts) if f is not x]
-    return bool(chosen) and _is_shown(c.goal, [*facts, *chosen])
+    given = T.conjuncts(claim.given)
+    resolved = [f for f, x in ((T.resolve_choices(x, given), x) for x in facts) if f is not x]
+    return bool(resolved) and _is_implied(claim.goal, [*facts, *resolved])
 
 
-def _is_shown(goal: Cond, facts: Sequence[Lin]) -> bool:
-    known = tightened(facts)
-    return known is None or all(_follows(g, facts, known) for g in T.conjuncts(goal))
+def _is_implied(goal: Cond, facts: Sequence[Lin]) -> bool:
+    """Return True if sums that are at least 0 imply the goal."""
+    bounds = tighten_bounds(facts)
+    return bounds is None or all(_follows_from(g, facts, bounds) for g in T.conjuncts(goal))
 
 
-def facts_of(given: Cond) -> list[Lin]:
-    """Sums that are at least 0 where a condition holds."""
-    found = []
+def extract_nonnegative_sums(given: Cond) -> list[Lin]:
+    """Return sums that are at least 0 if a condition holds."""
+    sums = []
     for x in T.conjuncts(given):
         if x.op == ">=0":
-            found.append(x.args[0])
+            sums.append(x.args[0])
         elif x.op == "==0":
-            found += [x.args[0], T.scale(x.args[0], -1)]  # type: ignore[arg-type]
+            sums += [x.args[0], T.scale(x.args[0], -1)]  # type: ignore[arg-type]
         elif x == T.FALSE:
-            found.append(Lin(-1))
+            sums.append(Lin(-1))
         elif x.op == "not" and x.args[0].op == ">=0":  # type: ignore[union-attr]
-            found.append(T.add(Lin(-1), x.args[0].args[0], -1))  # type: ignore[union-attr,arg-type]
-    return found  # type: ignore[return-value]
+            sums.append(T.add(Lin(-1), x.args[0].args[0], -1))  # type: ignore[union-attr,arg-type]
+    return sums  # type: ignore[return-value]
 
 
-def tightened(facts: Sequence[Lin]) -> dict[Atom, Interval] | None:
-    """The bounds that single atoms have where the facts hold; None where they cannot."""
-    known: dict[Atom, Interval] = {}
+def tighten_bounds(facts: Sequence[Lin]) -> dict[Atom, Interval] | None:
+    """Return the bounds of single atoms if the facts hold; None if they contradict each other."""
+    bounds: dict[Atom, Interval] = {}
     for _ in range(2):
         for f in facts:
-            spans = [(t, c, T.bounds(T.of(t), known)) for t, c in f.terms]
+            spans = [(t, c, T.bounds(T.as_sum(t), bounds)) for t, c in f.terms]
             top = f.const + sum(c * high if c > 0 else c * low for _, c, (low, high) in spans)
             if top < 0:
                 return None
             for t, c, (low, high) in spans:
-                rest = top - (c * high if c > 0 else c * low)  # the most that the others give
-                now = (max(low, -(rest // c)), high) if c > 0 else (low, min(high, rest // -c))
-                if now[0] > now[1]:
+                rest = top - (c * high if c > 0 else c * low)  # the greatest value of the other terms
+                tightened = (max(low, -(rest // c)), high) if c > 0 else (low, min(high, rest // -c))
+                if tightened[0] > tightened[1]:
                     return None
-                if now != (low, high):
-                    known[t] = now
-    return known
+                if tightened != (low, high):
+                    bounds[t] = tightened
+    return bounds
 
 
-def _follows(goal: Cond, facts: Sequence[Lin], known: Mapping[Atom, Interval]) -> bool:
+def _follows_from(goal: Cond, facts: Sequence[Lin], bounds: Mapping[Atom, Interval]) -> bool:
+    """Return True if a conjunct of the goal follows from the facts and the bounds of atoms."""
     if goal.op == "or":
-        return any(all(_follows(x, facts, known) for x in T.conjuncts(g)) for g in goal.args)  # type: ignore[arg-type]
+        return any(all(_follows_from(x, facts, bounds) for x in T.conjuncts(g)) for g in goal.args)  # type: ignore[arg-type]
     if goal.op != ">=0":
         return False
     (sum_,) = goal.args
     assert isinstance(sum_, Lin)
-    return _at_least_zero(sum_, facts, known, 2)
+    return _is_nonnegative(sum_, facts, bounds, 2)
 
 
-def _at_least_zero(a: Lin, facts: Sequence[Lin], known: Mapping[Atom, Interval], depth: int) -> bool:
-    """a >= 0, by its interval or as a fact times k plus something at least 0."""
-    if T.bounds(a, known)[0] >= 0:
+def _is_nonnegative(a: Lin, facts: Sequence[Lin], bounds: Mapping[Atom, Interval], depth: int) -> bool:
+    """Return True if a >= 0 by its interval, or as a multiple of a fact plus something at least 0."""
+    if T.bounds(a, bounds)[0] >= 0:
         return True
     if not depth:
         return False
-    mine = dict(a.terms)
+    coefficients = dict(a.terms)
     for f in facts:
-        for k in {mine[t] // c for t, c in f.terms if t in mine and mine[t] % c == 0}:
-            if k > 0 and _at_least_zero(T.add(a, f, -k), facts, known, depth - 1):
+        for k in {coefficients[t] // c for t, c in f.terms if t in coefficients and coefficients[t] % c == 0}:
+            if k > 0 and _is_nonnegative(T.add(a, f, -k), facts, bounds, depth - 1):
                 return True
     return False
 
@@ -117,8 +126,8 @@ def _at_least_zero(a: Lin, facts: Sequence[Lin], known: Mapping[Atom, Interval],
 # Points
 
 
-def grid(unknowns: Sequence[Var], limit: int = POINTS) -> dict[Var, Numbers] | None:
-    """Every value of each unknown along an axis of its own, so that NumPy pairs them all; None where there are too many."""
+def build_point_grid(unknowns: Sequence[Var], limit: int = POINTS) -> dict[Var, Numbers] | None:
+    """Return every value of each unknown along an axis of its own, so that NumPy pairs them all; None if there are too many."""
     if math.prod(v.high - v.low + 1 for v in unknowns) > limit or any(v.loaded for v in unknowns):
         return None
     n = len(unknowns)
@@ -128,11 +137,11 @@ def grid(unknowns: Sequence[Var], limit: int = POINTS) -> dict[Var, Numbers] | N
     }
 
 
-def exact(*found: Lin | Cond) -> bool:
-    """Whether no step of these leaves int64, and each is known."""
-    if any(map(T.has_held, found)):
+def is_exact_in_int64(*terms: Lin | Cond) -> bool:
+    """Return True if every value is known and no intermediate one leaves int64."""
+    if any(map(T.has_memory_value, terms)):
         return False
-    for x in T.subterms(*found):
+    for x in T.subterms(*terms):
         if isinstance(x, Lin):
             if max(map(abs, T.bounds(x))) > _INT64 or any(abs(c) > _INT64 for _, c in x.terms):
                 return False
@@ -141,109 +150,116 @@ def exact(*found: Lin | Cond) -> bool:
     return True
 
 
-def by_points(c: Claim) -> Verdict | None:
-    """The claim at every point; None where there are too many, or a value is not known."""
-    unknowns = list(T.unknowns(c.goal, T.unknowns(c.given)))
-    at = grid(unknowns) if exact(c.given, c.goal) else None
+def decide_by_points(claim: ValidationClaim) -> ValidationVerdict | None:
+    """Decide a claim at every point; None if there are too many, or a value is unknown."""
+    unknowns = list(T.unknowns(claim.goal, T.unknowns(claim.given)))
+    at = build_point_grid(unknowns) if is_exact_in_int64(claim.given, claim.goal) else None
     if at is None:
         return None
-    wrong = np.logical_and(T.values(c.given, at), np.logical_not(T.values(c.goal, at)))
+    wrong = np.logical_and(T.evaluate_at_points(claim.given, at), np.logical_not(T.evaluate_at_points(claim.goal, at)))
     if not wrong.any():
-        return Verdict(c.kind, c.place, By.POINTS)
+        return ValidationVerdict(claim.kind, claim.place, DecisionMethod.POINTS)
     where = np.unravel_index(int(np.argmax(wrong)), wrong.shape) if wrong.ndim else ()
-    return refuted(c, By.POINTS, {v.name: int(at[v].reshape(-1)[_digit(where, wrong.shape, k)]) for k, v in enumerate(unknowns)})
+    return make_refutation(
+        claim,
+        DecisionMethod.POINTS,
+        {v.name: int(at[v].reshape(-1)[_coordinate(where, wrong.shape, k)]) for k, v in enumerate(unknowns)},
+    )
 
 
-def _digit(where: Sequence[np.intp], shape: Sequence[int], k: int) -> int:
+def _coordinate(where: Sequence[np.intp], shape: Sequence[int], k: int) -> int:
     return int(where[k]) if k < len(where) and shape[k] > 1 else 0
 
 
-def refuted(c: Claim, by: By, values: Mapping[str, int]) -> Verdict:
+def make_refutation(c: ValidationClaim, by: DecisionMethod, values: Mapping[str, int]) -> ValidationVerdict:
+    """Build the verdict of a claim that these values refute."""
     words = ", ".join(f"{k} = {v}" for k, v in values.items()) or "always"
-    return Verdict(c.kind, c.place, by, Counterexample(dict(values), f"not for {words}" if values else words))
+    return ValidationVerdict(c.kind, c.place, by, ClaimCounterexample(dict(values), f"not for {words}" if values else words))
 
 
 # The solver
 
 
-def by_solver(c: Claim, worker: Worker, cost: BudgetUnit = BudgetUnit.STEPS) -> Verdict:
-    """What the solver says of a claim. Raises Spent."""
-    steps = remaining(cost, HELD_STEPS if cost is BudgetUnit.HELD_STEPS else STEPS)
-    text, names, whole = query(c)
-    answer = worker.ask(text, steps, list(names))
-    pay(cost, min(steps, answer.steps))
+def decide_by_solver(claim: ValidationClaim, worker: SolverWorker, unit: BudgetUnit = BudgetUnit.STEPS) -> ValidationVerdict:
+    """Ask the solver about a claim. Raises BudgetExhausted."""
+    steps = remaining_budget(unit, HELD_STEPS if unit is BudgetUnit.HELD_STEPS else STEPS)
+    text, names, whole = encode_query(claim)
+    answer = worker.run_query(text, steps, list(names))
+    charge_budget(unit, min(steps, answer.steps))
     if answer.result == "unsat":
-        return Verdict(c.kind, c.place, By.SOLVER)
+        return ValidationVerdict(claim.kind, claim.place, DecisionMethod.SOLVER)
     if answer.result == "sat" and whole:
-        return refuted(c, By.SOLVER, {n: int(answer.model.get(n, names[n])) for n in names})
+        return make_refutation(claim, DecisionMethod.SOLVER, {n: int(answer.model.get(n, names[n])) for n in names})
     why = answer.reason or "the solver's model is of a query that says less than the claim"
-    return Verdict(c.kind, c.place, None, why=why)
+    return ValidationVerdict(claim.kind, claim.place, None, why=why)
 
 
-def query(c: Claim) -> tuple[str, dict[str, int], bool]:
-    """(text, unknowns by name with a value of each, whether a model of the text refutes the claim)."""
-    m = Model(Form.WHOLE, Form.WHOLE)
-    unknowns = T.unknowns(c.goal, T.unknowns(c.given))
+def encode_query(claim: ValidationClaim) -> tuple[str, dict[str, int], bool]:
+    """Return a claim's query, its unknowns by name with a value of each, and True if a model of the query refutes the claim."""
+    m = Model(Representation.WHOLE, Representation.WHOLE)
+    unknowns = T.unknowns(claim.goal, T.unknowns(claim.given))
     terms = {v: smt.var(v.name, smt.INT) for v in unknowns}
-    limits = [_within(terms[v], v) for v in unknowns]
-    known: dict[object, Term] = {}
-    given, goal = _condition(m, c.given, terms, known), _condition(m, c.goal, terms, known)
-    text = smt.script([*limits, given, *m.facts, smt.not_(goal)])
+    limits = [within(terms[v], v.low, v.high) for v in unknowns]
+    encoded: dict[object, Term] = {}
+    given, goal = _encode_condition_once(m, claim.given, terms, encoded), _encode_condition_once(m, claim.goal, terms, encoded)
+    text = smt.render_query([*limits, given, *m.facts, smt.not_(goal)])
     return text, {v.name: v.low for v in unknowns}, not m.abstract and not any(v.stored for v in unknowns)
 
 
-def _within(t: Term, v: Var) -> Term:
-    return smt.and_(smt.compare("<=", smt.integer(v.low), t), smt.compare("<=", t, smt.integer(v.high)))
+def _encode_condition_once(m: Model, c: Cond, at: Mapping[Var, Term], encoded: dict[object, Term]) -> Term:
+    """Encode a condition, memoized per query."""
+    if c not in encoded:
+        encoded[c] = _encode_condition(m, c, at, encoded)
+    return encoded[c]
 
 
-def _condition(m: Model, c: Cond, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
-    if c not in known:
-        known[c] = _encode_condition(m, c, at, known)
-    return known[c]
-
-
-def _encode_condition(m: Model, c: Cond, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
+def _encode_condition(m: Model, c: Cond, at: Mapping[Var, Term], encoded: dict[object, Term]) -> Term:
+    """Encode a condition over the terms of the unknowns."""
     if c.op == "held":
         slot, element = c.args
         assert isinstance(element, Lin)
-        return m.some(f"held-{slot}", _sum(m, element, at, known), sort=smt.BOOL)
+        return m.apply_uninterpreted(f"held-{slot}", _encode_sum(m, element, at, encoded), sort=smt.BOOL)
     if c.op in _RELATION:
         (a,) = c.args
         assert isinstance(a, Lin)
-        return smt.compare(_RELATION[c.op], _sum(m, a, at, known), smt.integer(0))
-    return _LOGIC[c.op](*(_condition(m, a, at, known) for a in c.args if isinstance(a, Cond)))
+        return smt.compare(_RELATION[c.op], _encode_sum(m, a, at, encoded), smt.integer(0))
+    return _LOGIC[c.op](*(_encode_condition_once(m, a, at, encoded) for a in c.args if isinstance(a, Cond)))
 
 
-def _sum(m: Model, a: Lin, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
-    if a not in known:
+def _encode_sum(m: Model, a: Lin, at: Mapping[Var, Term], encoded: dict[object, Term]) -> Term:
+    """Encode a sum, memoized per query."""
+    if a not in encoded:
         parts = []
         for t, k in a.terms:
-            one = at[t] if isinstance(t, Var) else _app(m, t, at, known)
+            one = at[t] if isinstance(t, Var) else _encode_application(m, t, at, encoded)
             parts.append(one if k == 1 else smt.times(smt.integer(k), one))
         if a.const or not parts:
             parts.append(smt.integer(a.const))
-        known[a] = parts[0] if len(parts) == 1 else smt.app("+", *parts, sort=smt.INT)
-    return known[a]
+        encoded[a] = parts[0] if len(parts) == 1 else smt.app("+", *parts, sort=smt.INT)
+    return encoded[a]
 
 
-def _app(m: Model, t: App, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
-    if t not in known:
-        args = [_condition(m, a, at, known) if isinstance(a, Cond) else _sum(m, a, at, known) for a in t.args]
+def _encode_application(m: Model, t: App, at: Mapping[Var, Term], encoded: dict[object, Term]) -> Term:
+    """Encode an operation, memoized per query."""
+    if t not in encoded:
+        args = [
+            _encode_condition_once(m, a, at, encoded) if isinstance(a, Cond) else _encode_sum(m, a, at, encoded) for a in t.args
+        ]
         if t.op == "where":
-            known[t] = smt.ite(*args)
+            encoded[t] = smt.ite(*args)
         elif t.op.startswith("held-"):
-            known[t] = m.some(t.op, args[0], sort=smt.INT)
-            low, high = T.storage(t.op)
-            m.facts.append(smt.and_(smt.compare("<=", smt.integer(low), known[t]), smt.compare("<=", known[t], smt.integer(high))))
+            encoded[t] = m.apply_uninterpreted(t.op, args[0], sort=smt.INT)
+            low, high = T.storage_range(t.op)
+            m.facts.append(within(encoded[t], low, high))
         elif t.op == "table":
-            known[t] = args[-1]
+            encoded[t] = args[-1]
             for k, value in enumerate(args[1:-1]):
-                known[t] = smt.ite(smt.same(args[0], smt.integer(k)), value, known[t])
+                encoded[t] = smt.ite(smt.equals(args[0], smt.integer(k)), value, encoded[t])
         elif t.op.startswith("wrap-"):
-            known[t] = wrap(_DTYPES[t.op[5:]], args[0])
+            encoded[t] = wrap_to_dtype(_DTYPES[t.op[5:]], args[0])
         else:
-            known[t] = mean(m, _OPS[t.op], [Value(dt.index, a) for a in args]).term
-    return known[t]
+            encoded[t] = encode_op(m, _OPS[t.op], [Value(dt.index, a) for a in args]).term
+    return encoded[t]
 
 
 _DTYPES = {d.short: d for d in dt.INTS}
@@ -255,6 +271,6 @@ _OPS = {
 }  # fmt: skip
 
 
-def renamed(v: Var, mark: str) -> Var:
-    """The same unknown in another copy of the claim's world."""
-    return Var(f"{v.name}{mark}", v.low, v.high, v.loaded, v.stored)
+def rename_unknown(v: Var, suffix: str) -> Var:
+    """Return the same unknown of another copy of a site."""
+    return Var(f"{v.name}{suffix}", v.low, v.high, v.loaded, v.stored)

@@ -1,7 +1,8 @@
-"""The obligations of one kernel: its instructions against its body before it was scheduled.
+"""The obligations of one kernel: its instructions against its body before scheduling.
 
 Takes: the KERNEL body, and the LINEAR (or PROGRAM) that the passes made of it. Gives: a verdict per obligation.
-Spec: Lowering Pipeline; R08, R45, R52, R55, R60, R61, R146.
+Spec: Lowering Pipeline; R08 (index), R45 (Index), R52 (Load), R55 (races), R60 (Barrier), R61 (fresh buffers), R146 (values kept in
+memory).
 """
 
 from __future__ import annotations
@@ -12,173 +13,193 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from uops.compiler.prove.solver import smt
-from uops.compiler.prove.solver.solver import Worker
+from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.budget import Spent, limit_cost
-from uops.compiler.validate.decide import decide
-from uops.compiler.validate.model import Claim, Counterexample, Kind, Verdict
-from uops.compiler.validate.races import races
-from uops.compiler.validate.reader import read
-from uops.compiler.validate.sites import Body, Site, counter, variable
+from uops.compiler.validate.budget import BudgetExhausted, limit_kernel_budget
+from uops.compiler.validate.decide import decide_claim
+from uops.compiler.validate.model import ClaimCounterexample, ObligationKind, ValidationClaim, ValidationVerdict
+from uops.compiler.validate.races import decide_races
+from uops.compiler.validate.reader import read_accesses
+from uops.compiler.validate.sites import AccessSite, KernelAccesses, address_of, loop_counter, named_variable
 from uops.compiler.validate.terms import App, Cond, Lin, Var
-from uops.compiler.validate.writes import by_memory, meet, reads, written
+from uops.compiler.validate.writes import decide_argument_reads, decide_stores, group_by_memory, writes_element_twice
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import is_variable
 
-#: Values of the named variables together, up to which each is looked at by itself.
-WORLDS = 128
+#: Greatest number of combinations of named variables that are decided one by one.
+MAX_VARIABLE_VALUES = 128
 
 
-def kernel(before: UOp, after: UOp, worker: Worker) -> list[Verdict]:
-    """Every obligation of a kernel, decided; those of the same form once. Where its budget is spent, the rest is one verdict that
-    is not decided."""
-    found: list[Verdict] = []
+def validate_kernel(before: UOp, after: UOp, worker: SolverWorker) -> list[ValidationVerdict]:
+    """Decide every obligation of a kernel, those of the same form once.
+
+    If the budget runs out, one undecided verdict stands for the rest.
+    """
+    verdicts: list[ValidationVerdict] = []
     try:
-        with limit_cost():
-            _decide(before, after, worker, found)
-    except Spent as e:
-        found.append(Verdict(found[-1].kind if found else Kind.BOUNDS, "the rest of the kernel", None, why=str(e)))
+        with limit_kernel_budget():
+            _decide_obligations(before, after, worker, verdicts)
+    except BudgetExhausted as e:
+        verdicts.append(
+            ValidationVerdict(verdicts[-1].kind if verdicts else ObligationKind.BOUNDS, "the rest of the kernel", None, why=str(e))
+        )
     finally:
-        smt.forget()
-    return found
+        smt.clear_interned_terms()
+    return verdicts
 
 
-def _decide(before: UOp, after: UOp, worker: Worker, found: list[Verdict]) -> None:
-    """Put the verdicts of a kernel into `found`. Raises Spent."""
-    old, new = read(before), read(after)
+def _decide_obligations(before: UOp, after: UOp, worker: SolverWorker, verdicts: list[ValidationVerdict]) -> None:
+    """Append the verdicts of a kernel to `verdicts`. Raises BudgetExhausted."""
+    old, new = read_accesses(before), read_accesses(after)
     done: set[object] = set()
     for s in new.sites:
-        for c in (bounds(s), *widths(s)):
+        for c in (make_bounds_claim(s), *generate_width_claims(s)):
             key = c.given, c.goal
             if key not in done:
                 done.add(key)
-                found.append(_shown(decide(c, worker), s))
-    if all(v.proved for v in found if v.kind is Kind.BOUNDS):
-        found += _together(old, new, worker)
+                verdicts.append(_attach_counterexample_graphs(decide_claim(c, worker), s))
+    if all(v.is_proved for v in verdicts if v.kind is ObligationKind.BOUNDS):
+        verdicts += _decide_joint_obligations(old, new, worker)
 
 
-def _together(old: Body, new: Body, worker: Worker) -> Sequence[Verdict]:
-    """What several accesses have to keep: for each value of the named variables, where these are few. Raises Spent."""
-    found: dict[tuple[Kind, str], Verdict] = {}
-    for values in worlds(old, new):
-        put = {v: Lin(n) for v, n in values.items()}
-        a, b = old.put(put), new.put(put)
-        verdicts = [*_agreement(a, b, worker), *races(b, worker)]
+def _decide_joint_obligations(old: KernelAccesses, new: KernelAccesses, worker: SolverWorker) -> Sequence[ValidationVerdict]:
+    """Decide the obligations between accesses, for each value of the named variables if there are few.
+
+    Raises BudgetExhausted.
+    """
+    all_verdicts: dict[tuple[ObligationKind, str], ValidationVerdict] = {}
+    for values in enumerate_variable_values(old, new):
+        replacements = {v: Lin(n) for v, n in values.items()}
+        a, b = old.substitute(replacements), new.substitute(replacements)
+        verdicts = [*_decide_access_agreement(a, b, worker), *decide_races(b, worker)]
         if not values:
             return verdicts
         for v in verdicts:
-            found.setdefault((v.kind, v.place), v)
-            if not v.proved:
-                return [*(w for w in found.values() if w.proved), _where(v, values)]
-    return list(found.values())
+            all_verdicts.setdefault((v.kind, v.place), v)
+            if not v.is_proved:
+                return [*(w for w in all_verdicts.values() if w.is_proved), _attach_variable_values(v, values)]
+    return list(all_verdicts.values())
 
 
-def worlds(*bodies: Body) -> list[dict[Var, int]]:
-    """All values of the named variables; one world without any, where there are none or too many."""
-    names = list(dict.fromkeys(v for b in bodies for s in b.sites for v in s.variables))
-    if not names or math.prod(v.high - v.low + 1 for v in names) > WORLDS:
+def enumerate_variable_values(*bodies: KernelAccesses) -> list[dict[Var, int]]:
+    """Return all values of the named variables; one empty assignment if there are none or too many."""
+    names = list(dict.fromkeys(v for b in bodies for s in b.sites for v in s.named_variables))
+    if not names or math.prod(v.high - v.low + 1 for v in names) > MAX_VARIABLE_VALUES:
         return [{}]
     return [dict(zip(names, values)) for values in itertools.product(*(range(v.low, v.high + 1) for v in names))]
 
 
-def _where(v: Verdict, values: Mapping[Var, int]) -> Verdict:
-    """A verdict that speaks of some values of the named variables."""
+def _attach_variable_values(verdict: ValidationVerdict, values: Mapping[Var, int]) -> ValidationVerdict:
+    """Add values of the named variables to a verdict that holds for them."""
     named = {n.name: x for n, x in values.items()}
     words = ", ".join(f"{k} = {x}" for k, x in named.items())
-    if v.counterexample is None:
-        return replace(v, why=f"{v.why}, where {words}")
-    why = v.counterexample
-    return replace(v, counterexample=replace(why, values={**named, **why.values}, words=f"{why.words}, where {words}"))
+    if verdict.counterexample is None:
+        return replace(verdict, why=f"{verdict.why}, where {words}")
+    counterexample = verdict.counterexample
+    return replace(
+        verdict,
+        counterexample=replace(
+            counterexample, values={**named, **counterexample.values}, words=f"{counterexample.words}, where {words}"
+        ),
+    )
 
 
-def _agreement(old: Body, new: Body, worker: Worker) -> Iterator[Verdict]:
-    before = {m.arg.slot: s for m, s in by_memory(s for s in old.sites if s.writes).items()}
-    after = by_memory(s for s in new.sites if s.writes)
-    loaded = [{m.arg.slot for m in by_memory(s for s in b.sites if s.kind == "load")} for b in (old, new)]
+def _decide_access_agreement(old: KernelAccesses, new: KernelAccesses, worker: SolverWorker) -> Iterator[ValidationVerdict]:
+    """Decide that writes and reads of each argument agree with the body."""
+    before = {m.arg.slot: s for m, s in group_by_memory(s for s in old.sites if s.writes).items()}
+    after = group_by_memory(s for s in new.sites if s.writes)
+    loaded = [{m.arg.slot for m in group_by_memory(s for s in b.sites if s.kind == "load")} for b in (old, new)]
     for m, sites in after.items():
         earlier = before.pop(m.arg.slot, [])
-        own = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or meet(earlier, worker))
-        yield from written(m, earlier, sites, own, worker)
+        may_rewrite = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or writes_element_twice(earlier, worker))
+        yield from decide_stores(m, earlier, sites, may_rewrite, worker)
     for slot, sites in before.items():
-        yield Verdict(Kind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")
-    for m in by_memory(s for s in new.sites if not s.writes):
-        yield from reads(m.arg.slot, old, new, worker)
+        yield ValidationVerdict(ObligationKind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")
+    for m in group_by_memory(s for s in new.sites if not s.writes):
+        yield from decide_argument_reads(m.arg.slot, old, new, worker)
 
 
-def bounds(s: Site) -> Claim:
-    """An access whose gate holds is inside of its memory (R45)."""
-    goal = T.both(T.at_least(s.index), T.at_least(T.add(T.add(s.size, T.ONE, -1), s.index, -1)))
-    return Claim(Kind.BOUNDS, str(s), s.condition, goal)
+def make_bounds_claim(s: AccessSite) -> ValidationClaim:
+    """Claim that an access is inside its memory if its gate holds (R45: Index)."""
+    goal = T.conjoin(T.is_nonnegative(s.index), T.is_nonnegative(T.add(T.add(s.size, T.ONE, -1), s.index, -1)))
+    return ValidationClaim(ObligationKind.BOUNDS, str(s), s.condition, goal)
 
 
-def widths(s: Site) -> Iterator[Claim]:
-    """Index arithmetic does not wrap where the access happens (R08). Arithmetic on what memory holds may (R05)."""
+def generate_width_claims(s: AccessSite) -> Iterator[ValidationClaim]:
+    """Claim that index arithmetic does not wrap where the access happens (R08: index values are mathematical integers).
+
+    Arithmetic on values of memory may wrap (R05: integer overflow).
+    """
     parts = T.conjuncts(s.gate)
-    for w in wraps(s.index):
-        yield _fits(w, s.condition, s)
+    for w in find_wrapping_terms(s.index):
+        yield _make_width_claim(w, s.condition, s)
     for k, g in enumerate(parts):
-        for w in wraps(g):
-            given = s.within
+        for w in find_wrapping_terms(g):
+            given = s.loop_condition
             for earlier in parts[:k]:
-                given = T.both(given, earlier)
-            yield _fits(w, given, s)
+                given = T.conjoin(given, earlier)
+            yield _make_width_claim(w, given, s)
 
 
-def _fits(w: App, given: Cond, s: Site) -> Claim:
-    low, high = T.storage(w.op)
-    (a,) = w.args
+def _make_width_claim(wrapping: App, given: Cond, s: AccessSite) -> ValidationClaim:
+    low, high = T.storage_range(wrapping.op)
+    (a,) = wrapping.args
     assert isinstance(a, Lin)
-    goal = T.both(T.at_least(T.add(a, Lin(low), -1)), T.at_least(T.add(Lin(high), a, -1)))
-    return Claim(Kind.WIDTH, f"{w.op[5:]} in the index of {s}", given, goal)
+    goal = T.conjoin(T.is_nonnegative(T.add(a, Lin(low), -1)), T.is_nonnegative(T.add(Lin(high), a, -1)))
+    return ValidationClaim(ObligationKind.WIDTH, f"{wrapping.op[5:]} in the index of {s}", given, goal)
 
 
-def wraps(x: Lin | Cond) -> Iterator[App]:
-    """The numbers that a dtype may not hold, of loops and variables alone."""
+def find_wrapping_terms(x: Lin | Cond) -> Iterator[App]:
+    """Yield the terms, over loops and variables alone, that a dtype may not hold."""
     for t in T.subterms(x):
-        if isinstance(t, App) and t.op.startswith("wrap-") and not T.has_held(t) and not any(v.loaded for v in T.unknowns(t)):
+        if (
+            isinstance(t, App)
+            and t.op.startswith("wrap-")
+            and not T.has_memory_value(t)
+            and not any(v.loaded for v in T.unknowns(t))
+        ):
             yield t
 
 
-def _shown(v: Verdict, s: Site) -> Verdict:
-    """A refutation with the index and the gate that show it."""
-    why = v.counterexample
-    if why is None:
-        return v
-    return replace(v, counterexample=replace(why, graphs=tuple(closed(s, why))))
+def _attach_counterexample_graphs(verdict: ValidationVerdict, s: AccessSite) -> ValidationVerdict:
+    """Add to a refutation graphs of the index and the gate that show it."""
+    counterexample = verdict.counterexample
+    if counterexample is None:
+        return verdict
+    return replace(verdict, counterexample=replace(counterexample, graphs=tuple(build_counterexample_graphs(s, counterexample))))
 
 
-def closed(s: Site, why: Counterexample) -> Iterator[tuple[str, UOp, int]]:
-    """The index and the gate of an access at the iteration of a counterexample, and what they are there."""
-    put: dict[UOp, UOp] = {}
-    values = {v: Lin(why.values.get(v.name, v.low)) for v in T.unknowns(s.condition, T.unknowns(s.index))}
-    if any(v.loaded for v in values) or T.has_held(s.condition):
+def build_counterexample_graphs(site: AccessSite, counterexample: ClaimCounterexample) -> Iterator[tuple[str, UOp, int]]:
+    """Yield the index of an access at the iteration of a counterexample, and its value, if both are known."""
+    replacements: dict[UOp, UOp] = {}
+    values = {v: Lin(counterexample.values.get(v.name, v.low)) for v in T.unknowns(site.condition, T.unknowns(site.index))}
+    if any(v.loaded for v in values) or T.has_memory_value(site.condition):
         return
-    for u in toposort(s.node):
+    for u in toposort(site.node):
         if u.op is Op.RANGE:
-            put[u] = B.index(why.values.get(counter(u).name, 0))
+            replacements[u] = B.index(counterexample.values.get(loop_counter(u).name, 0))
         elif is_variable(u):
-            v = variable(u)
-            put[u] = B.index(why.values.get(v.name, v.low))
-    address = s.node.src[0]
-    index = address.src[1] if address.op is Op.INDEX else None
-    lane = why.values.get(s.lane.name, 0) if s.lane is not None else 0
+            v = named_variable(u)
+            replacements[u] = B.index(counterexample.values.get(v.name, v.low))
+    address = address_of(site.node)
+    index = address.positions[0] if address.op is Op.INDEX else None
+    lane = counterexample.values.get(site.lane.name, 0) if site.lane is not None else 0
     if index is not None and index.shape in ((), (1,)):
-        yield "index", _with(index, put), _number(T.substituted(s.index, values))
+        yield "index", _substitute_nodes(index, replacements), _evaluate_constant(T.substitute(site.index, values))
     elif index is not None and index.op is Op.STACK:
-        yield "index", _with(index.src[lane], put), _number(T.substituted(s.index, values))
+        yield "index", _substitute_nodes(index.elements[lane], replacements), _evaluate_constant(T.substitute(site.index, values))
 
 
-def _with(u: UOp, put: dict[UOp, UOp]) -> UOp:
-    done: dict[UOp, UOp] = {}
+def _substitute_nodes(u: UOp, replacements: dict[UOp, UOp]) -> UOp:
+    """Rebuild `u` with nodes replaced."""
+    rebuilt: dict[UOp, UOp] = {}
     for x in toposort(u):
-        src = tuple(done[s] for s in x.src)
-        done[x] = put[x] if x in put else x if src == x.src else x.replace(src=src)
-    return done[u]
+        src = tuple(rebuilt[s] for s in x.src)
+        rebuilt[x] = replacements[x] if x in replacements else x if src == x.src else x.replace(src=src)
+    return rebuilt[u]
 
 
-def _number(a: Lin) -> int:
-    from uops.compiler.validate.terms import values
-
-    return int(values(a, {}))
+def _evaluate_constant(a: Lin) -> int:
+    return int(T.evaluate_at_points(a, {}))

@@ -1,7 +1,7 @@
-"""The validation of a program: every kernel against its body before it was scheduled, and the memory plan.
+"""Validation of a program: every kernel against its body before scheduling, and the memory plan.
 
-Takes: the graphs of a lowering by pass, those of the steps of select, and its log. Gives: a `Report`; `require` raises Invalid
-for the first kernel, or the plan, that is not validated. Kernels that were validated before in this process are not done again.
+Takes: the graphs of a lowering by pass, those of the steps of select, and its log. Gives: a `ValidationReport`; `require` raises
+Invalid for the first kernel, or the plan, that is not validated. Verdicts of kernels are memoized per process.
 """
 
 from __future__ import annotations
@@ -11,124 +11,137 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 
-from uops.compiler.log import Log
+from uops.compiler.log import LoweringLog
 from uops.compiler.passes.select.select import STEPS
-from uops.compiler.prove.solver.solver import Worker, version
-from uops.compiler.validate.decide import decide
-from uops.compiler.validate.kernel import kernel
-from uops.compiler.validate.model import Invalid, Verdict
-from uops.compiler.validate.plan import callers, kept, plan
-from uops.compiler.validate.values import moves_of, values
+from uops.compiler.prove.solver.solver import SolverWorker, solver_version
+from uops.compiler.validate.decide import decide_claim
+from uops.compiler.validate.kernel import validate_kernel
+from uops.compiler.validate.model import Invalid, ValidationVerdict
+from uops.compiler.validate.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
+from uops.compiler.validate.values import decide_values, group_moves_by_result
 from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass as record
 from uops.spec.untrusted import quote_name
 
 #: The passes, and steps of select, that change kernels one by one.
 PASSES = ("join", "optimize", "expand", *STEPS, "linearize")
-#: Seconds after which the solver is given up; steps limit its queries, long before, on any machine that works.
+#: Time limit of a query, in seconds. The limit in steps ends it long before, on any usual machine.
 SECONDS = 30.0
-#: Kernels whose verdicts are kept per process.
+#: Greatest number of kernels with memoized verdicts per process.
 KEPT = 4096
 
 
 @record(frozen=True, slots=True)
-class Validated:
-    """The verdicts of one kernel; `seconds` of processor time that they took, the solver's included, hardly any where they were
-    known."""
+class KernelValidation:
+    """The verdicts of one kernel, and the seconds of processor time that they took.
+
+    The time includes the solver's, and is near 0 for memoized verdicts.
+    """
 
     name: str
     before: UOp
     after: UOp
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ValidationVerdict, ...]
     seconds: float
 
     @property
-    def bad(self) -> tuple[Verdict, ...]:
-        return tuple(v for v in self.verdicts if not v.proved)
+    def failures(self) -> tuple[ValidationVerdict, ...]:
+        """The verdicts that are not proved."""
+        return tuple(v for v in self.verdicts if not v.is_proved)
 
 
 @record(frozen=True, slots=True)
-class Report:
-    """A program: its distinct kernels, and its plan. `assumed`: how often each rule of fast-math was applied before there were
-    kernels; what is proved is proved of the program that these made."""
+class ValidationReport:
+    """The validation of a program: its distinct kernels, and its plan.
 
-    kernels: tuple[Validated, ...]
-    plan: tuple[Verdict, ...]
-    assumed: Mapping[str, int]
+    `fast_math_counts` has the number of applications of each fast-math rule before kernels were split. Everything is proved of
+    the program that these made.
+    """
+
+    kernels: tuple[KernelValidation, ...]
+    plan: tuple[ValidationVerdict, ...]
+    fast_math_counts: Mapping[str, int]
 
     @property
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[ValidationVerdict, ...]:
+        """The verdicts of all kernels, then those of the plan."""
         return (*(v for k in self.kernels for v in k.verdicts), *self.plan)
 
     def require(self) -> None:
         """Raise Invalid unless everything is proved."""
         for k in self.kernels:
-            if k.bad:
-                raise Invalid(f"kernel {k.name}", k.bad)
-        bad = tuple(v for v in self.plan if not v.proved)
+            if k.failures:
+                raise Invalid(f"kernel {k.name}", k.failures)
+        bad = tuple(v for v in self.plan if not v.is_proved)
         if bad:
             raise Invalid("the memory plan", bad)
 
 
-class _Process:
-    """The solver, what is known, and what was counted in this process; one program at a time."""
+class _ValidatorState:
+    """The solver, memoized verdicts and counts of this process; one program at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.worker = Worker(seconds=SECONDS)
-        self.known: OrderedDict[tuple[UOp, ...], tuple[Verdict, ...]] = OrderedDict()
+        self.worker = SolverWorker(seconds=SECONDS)
+        self.verdict_cache: OrderedDict[tuple[UOp, ...], tuple[ValidationVerdict, ...]] = OrderedDict()
         self.counts: Counter[str] = Counter()
 
-    def spent(self) -> float:
-        """Seconds of processor time, of this thread and of the solver."""
-        return time.thread_time() + self.worker.spent
+    def cpu_seconds(self) -> float:
+        """Return the seconds of processor time of this thread and of the solver."""
+        return time.thread_time() + self.worker.cpu_seconds
 
 
-_PROCESS = _Process()
+_PROCESS = _ValidatorState()
 
 
-def taken() -> dict[str, int]:
-    """What this process validated since it was last asked: `kernels`, a program's distinct ones, and obligations as `kind: by`."""
+def take_validation_counts() -> dict[str, int]:
+    """Return and reset the counts of this process: `kernels` (distinct per program), and obligations by `kind: by`."""
     with _PROCESS.lock:
-        found, _PROCESS.counts = dict(_PROCESS.counts), Counter()
-    return found
+        counts, _PROCESS.counts = dict(_PROCESS.counts), Counter()
+    return counts
 
 
-def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> Report:
-    """The verdicts of a program: its kernels from join to linearize, and the plan. Raises NoSolver without Z3."""
-    version()
-    before, after = passed["join"], passed["linearize"]
-    moves = moves_of(log)
-    launches = {name: (steps if name in STEPS else passed)[name] for name in PASSES}
-    found: dict[tuple[UOp, ...], Validated] = {}
+def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp], log: LoweringLog) -> ValidationReport:
+    """Validate a program: its kernels from join to linearize, and its plan. Raises NoSolver without Z3."""
+    solver_version()
+    before, after = graphs_by_pass["join"], graphs_by_pass["linearize"]
+    moves = group_moves_by_result(log)
+    launches = {name: (graphs_by_step if name in STEPS else graphs_by_pass)[name] for name in PASSES}
+    kernels: dict[tuple[UOp, ...], KernelValidation] = {}
     with _PROCESS.lock:
         for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
-            bodies = {name: launch.src[k].src[0] for name, launch in launches.items()}
+            bodies = {name: launch.src[k].body for name, launch in launches.items()}
             key = tuple(bodies.values())
-            if key in found:
+            if key in kernels:
                 continue
-            start = _PROCESS.spent()
-            verdicts = _PROCESS.known.get(key)
+            start = _PROCESS.cpu_seconds()
+            verdicts = _PROCESS.verdict_cache.get(key)
             if verdicts is None:
-                proofs = kernel(old.src[0], new.src[0], _PROCESS.worker)
-                verdicts = (*proofs, *values(bodies, moves))
-                _remember(key, verdicts)
-            found[key] = Validated(_name(old.src[0], k), old.src[0], new.src[0], verdicts, _PROCESS.spent() - start)
-        launched = (*kept(before, after), *plan(after, passed["plan"], callers(passed["callify"])))
-        planned = tuple(decide(c, _PROCESS.worker) for c in launched)
-        report = Report(tuple(found.values()), planned, log.assumed)
-        _PROCESS.counts["kernels"] += len(found)
-        if report.assumed:
-            _PROCESS.counts["steps of fast-math"] += sum(report.assumed.values())
-        _PROCESS.counts.update(f"{v.kind.value}: {v.by.value if v.proved and v.by else 'not proved'}" for v in report.verdicts)
+                proofs = validate_kernel(old.body, new.body, _PROCESS.worker)
+                verdicts = (*proofs, *decide_values(bodies, moves))
+                _memoize_verdicts(key, verdicts)
+            kernels[key] = KernelValidation(
+                _kernel_label(old.body, k), old.body, new.body, verdicts, _PROCESS.cpu_seconds() - start
+            )
+        launch_claims = (
+            *generate_call_claims(before, after),
+            *generate_plan_claims(after, graphs_by_pass["plan"], caller_buffer_numbers(graphs_by_pass["callify"])),
+        )
+        plan_verdicts = tuple(decide_claim(c, _PROCESS.worker) for c in launch_claims)
+        report = ValidationReport(tuple(kernels.values()), plan_verdicts, log.assuming_rule_counts)
+        _PROCESS.counts["kernels"] += len(kernels)
+        if report.fast_math_counts:
+            _PROCESS.counts["steps of fast-math"] += sum(report.fast_math_counts.values())
+        _PROCESS.counts.update(f"{v.kind.value}: {v.by.value if v.is_proved and v.by else 'not proved'}" for v in report.verdicts)
     return report
 
 
-def _remember(key: tuple[UOp, ...], verdicts: tuple[Verdict, ...]) -> None:
-    _PROCESS.known[key] = verdicts
-    while len(_PROCESS.known) > KEPT:
-        _PROCESS.known.popitem(last=False)
+def _memoize_verdicts(key: tuple[UOp, ...], verdicts: tuple[ValidationVerdict, ...]) -> None:
+    """Memoize the verdicts of one kernel, and evict the oldest beyond KEPT."""
+    _PROCESS.verdict_cache[key] = verdicts
+    while len(_PROCESS.verdict_cache) > KEPT:
+        _PROCESS.verdict_cache.popitem(last=False)
 
 
-def _name(body: UOp, k: int) -> str:
+def _kernel_label(body: UOp, k: int) -> str:
     return f"{k} ({quote_name(body.arg.name)})" if body.arg is not None else str(k)

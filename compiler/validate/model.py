@@ -1,4 +1,4 @@
-"""What validation speaks of: obligations, how each was decided, and what refutes one."""
+"""The terms of validation: obligations, decisions and counterexamples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass
 
 
-class Kind(Enum):
+class ObligationKind(Enum):
     """The obligations of a kernel, and of a launch."""
 
     BOUNDS = "in bounds"
@@ -26,8 +26,9 @@ class Kind(Enum):
     __hash__ = object.__hash__  # members are unique
 
 
-class By(Enum):
-    """What decided: intervals and sums, every point tried, the solver, proved rules, equal structure, or the interpreter."""
+class DecisionMethod(Enum):
+    """The method of a decision: intervals and sums, every point tried, the solver, proved rules, equal structure, or the
+    interpreter."""
 
     SUMS = "sums"
     POINTS = "points"
@@ -40,19 +41,22 @@ class By(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """For all values of the unknowns within their bounds: where `given` holds, `goal` does. `place` says of what."""
+class ValidationClaim:
+    """A claim for all values of the unknowns within their bounds: `given` implies `goal`. `place` names its subject."""
 
-    kind: Kind
+    kind: ObligationKind
     place: str
     given: Cond
     goal: Cond
 
 
 @dataclass(frozen=True, slots=True)
-class Counterexample:
-    """Why an obligation does not hold: `values` of the unknowns of the claim, or of loops; `graphs` are index expressions and gates
-    closed over these values, with what each of them is, which anybody can evaluate; `before` and `after` are the bodies."""
+class ClaimCounterexample:
+    """The refutation of an obligation.
+
+    `values` are those of the claim's unknowns, or of loops. `graphs` are index expressions with these values inserted, each with
+    its value, for anybody to evaluate. `before` and `after` are the bodies.
+    """
 
     values: Mapping[str, int]
     words: str
@@ -62,24 +66,28 @@ class Counterexample:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """`counterexample` is there where the obligation is refuted; `by` is None where nothing decided it, `why` says why. By the
-    interpreter nothing is proved: `why` names the check that covers it."""
+class ValidationVerdict:
+    """The decision of an obligation.
 
-    kind: Kind
+    A refuted one has a `counterexample`. `by` is None if it is undecided, and `why` is the reason. The interpreter proves
+    nothing: then `why` names the check that covers the obligation.
+    """
+
+    kind: ObligationKind
     place: str
-    by: By | None
-    counterexample: Counterexample | None = None
+    by: DecisionMethod | None
+    counterexample: ClaimCounterexample | None = None
     why: str = ""
 
     @property
-    def proved(self) -> bool:
+    def is_proved(self) -> bool:
+        """True if the obligation is decided, and not refuted."""
         return self.by is not None and self.counterexample is None
 
     def __str__(self) -> str:
-        if self.by is By.INTERPRETER and self.proved:
+        if self.by is DecisionMethod.INTERPRETER and self.is_proved:
             return f"{self.kind.value}: {self.place}: not proved, but covered by the interpreter: {self.why}"
-        if self.proved:
+        if self.is_proved:
             return f"{self.kind.value}: {self.place}: proved by {'' if self.by is None else self.by.value}"
         if self.counterexample is not None:
             return f"{self.kind.value}: {self.place}: refuted: {self.counterexample.words}"
@@ -87,8 +95,8 @@ class Verdict:
 
 
 class Invalid(Unsound):
-    """A kernel of which an obligation is refuted or not decided."""
+    """A kernel with an obligation that is refuted or undecided."""
 
-    def __init__(self, kernel: str, verdicts: tuple[Verdict, ...]) -> None:
+    def __init__(self, kernel: str, verdicts: tuple[ValidationVerdict, ...]) -> None:
         self.kernel, self.verdicts = kernel, verdicts
         super().__init__(f"{kernel} is not validated: " + "; ".join(map(str, verdicts[:3])))

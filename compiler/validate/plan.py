@@ -1,9 +1,9 @@
-"""The memory plan: values that are needed at the same time do not share bytes, what the caller sees keeps its place, and no written
-argument is passed twice.
+"""Claims about the memory plan: values that are live at the same time share no bytes, memory that the caller sees keeps its place,
+and no written argument is passed twice.
 
 Takes: the launch as KERNEL, as LINEAR, and as PLANNED, and the numbers of the caller's Buffers. Gives: claims `plan`. A value is
-needed from the first Call that takes its Buffer to the last one. Spec: Lowering Pipeline/Register-Memory Plan; Slice; R46, R61,
-R63, R126.
+live from the first Call that takes its Buffer to the last one. Spec: Lowering Pipeline/Register-Memory Plan; Slice; R46 (Slice),
+R61 (fresh buffers), R63 (Call), R126 (arenas).
 """
 
 from __future__ import annotations
@@ -12,74 +12,85 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.model import Claim, Kind
+from uops.compiler.validate.model import ObligationKind, ValidationClaim
 from uops.compiler.validate.terms import Cond, Lin
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def kept(before: UOp, after: UOp) -> Iterator[Claim]:
-    """That the Calls of a launch have the arguments that they had, and write the same ones of them."""
+def generate_call_claims(before: UOp, after: UOp) -> Iterator[ValidationClaim]:
+    """Claim that the Calls of a launch keep their arguments, and which of them they write."""
     for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
-        yield _claim(f"call {k} keeps its arguments", _truth(old.src[1:] == new.src[1:] and old.arg == new.arg))
+        yield _claim(f"call {k} keeps its arguments", _truth(old.arguments == new.arguments and old.arg == new.arg))
 
 
-def callers(called: UOp) -> list[int]:
-    """The numbers of the Buffers that the caller of a program sees, by the CALLIFIED graph."""
-    return sorted(a.arg.unique for a in called.src[1:] if a.op is Op.BUFFER)
+def caller_buffer_numbers(callified: UOp) -> list[int]:
+    """Return the numbers of the Buffers that the caller of a program sees, from the CALLIFIED graph."""
+    return sorted(a.arg.unique for a in callified.arguments if a.op is Op.BUFFER)
 
 
-def plan(before: UOp, after: UOp, external: Collection[int]) -> Iterator[Claim]:
-    """The claims of the places in a launch; `external` are the numbers of the caller's Buffers."""
-    lives: dict[UOp, tuple[int, int]] = {}
+def generate_plan_claims(before: UOp, after: UOp, caller_buffers: Collection[int]) -> Iterator[ValidationClaim]:
+    """Claim that each Buffer of a launch has one place, disjoint from all that are live with it.
+
+    `caller_buffers` are the numbers of the caller's Buffers, which keep their memory.
+    """
+    live_ranges: dict[UOp, tuple[int, int]] = {}
     places: dict[UOp, UOp] = {}
     for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
-        yield _claim(f"call {k} keeps its kernel", _truth(old.src[0] is new.src[0] and old.arg == new.arg))
-        yield from _arguments(k, old)
-        for a, b in zip(old.src[1:], new.src[1:], strict=True):
+        yield _claim(f"call {k} keeps its kernel", _truth(old.body is new.body and old.arg == new.arg))
+        yield from _claim_unique_written_arguments(k, old)
+        for a, b in zip(old.arguments, new.arguments, strict=True):
             if b.op is Op.SLICE:
-                if a not in lives:
-                    yield _claim(f"{_name(a)} is not the caller's", _truth(a.arg.unique not in external))
-                lives[a] = (lives.get(a, (k, k))[0], k)
+                if a not in live_ranges:
+                    yield _claim(f"{_name(a)} is not the caller's", _truth(a.arg.unique not in caller_buffers))
+                live_ranges[a] = (live_ranges.get(a, (k, k))[0], k)
                 yield _claim(f"{_name(a)} has one place", _truth(places.setdefault(a, b) is b))
-                yield _claim(f"{_name(a)} is inside of its arena", _inside(a, b))
+                yield _claim(f"{_name(a)} is inside of its arena", _inside_arena_condition(a, b))
             else:
                 yield _claim(f"argument {a.op.name.lower()} of call {k} stays", _truth(a is b))
-    for a, b in itertools.combinations(lives, 2):
-        if places[a].src[0] is places[b].src[0] and lives[a][0] <= lives[b][1] and lives[b][0] <= lives[a][1]:
-            yield _claim(f"{_name(a)} and {_name(b)} are needed at the same time", _apart(places, a, b))
+    for a, b in itertools.combinations(live_ranges, 2):
+        if (
+            places[a].operand is places[b].operand
+            and live_ranges[a][0] <= live_ranges[b][1]
+            and live_ranges[b][0] <= live_ranges[a][1]
+        ):
+            yield _claim(f"{_name(a)} and {_name(b)} are needed at the same time", _disjoint_bytes_condition(places, a, b))
 
 
-def _arguments(k: int, call: UOp) -> Iterator[Claim]:
-    written = range(len(call.src) - 1) if call.arg is None or call.arg.written is None else call.arg.written
+def _claim_unique_written_arguments(k: int, call: UOp) -> Iterator[ValidationClaim]:
+    """Claim that each memory that a Call writes is one of its arguments only once."""
+    written = range(len(call.arguments)) if call.arg is None or call.arg.written is None else call.arg.written
     for j in written:
-        a = call.src[1 + j]
+        a = call.arguments[j]
         if a.op is Op.BUFFER or (a.op is Op.PARAM and a.arg.name is None):
-            yield _claim(f"call {k} writes argument {j} and has it once", _truth(call.src[1:].count(a) == 1))
+            yield _claim(f"call {k} writes argument {j} and has it once", _truth(call.arguments.count(a) == 1))
 
 
-def _bytes(a: UOp) -> int:
+def _size_bytes(a: UOp) -> int:
     return int(a.arg.size) * a.dtype.itemsize
 
 
 def _offset(place: UOp) -> Lin:
-    return Lin(int(place.src[1].arg.value))
+    return Lin(int(place.offset.arg.value))
 
 
-def _inside(a: UOp, place: UOp) -> Cond:
-    arena = place.src[0]
-    fits = T.both(
-        T.at_least(_offset(place)), T.at_least(Lin(_bytes(arena) - _offset(place).const * arena.dtype.itemsize - _bytes(a)))
+def _inside_arena_condition(a: UOp, place: UOp) -> Cond:
+    """Return the condition that the Slice `place` of an arena holds Buffer `a`."""
+    arena = place.operand
+    fits = T.conjoin(
+        T.is_nonnegative(_offset(place)),
+        T.is_nonnegative(Lin(_size_bytes(arena) - _offset(place).const * arena.dtype.itemsize - _size_bytes(a))),
     )
-    return T.both(fits, _truth(place.arg.size == a.arg.size and place.arg.dtype is a.dtype))
+    return T.conjoin(fits, _truth(place.arg.size == a.arg.size and place.arg.dtype is a.dtype))
 
 
-def _apart(places: Mapping[UOp, UOp], a: UOp, b: UOp) -> Cond:
+def _disjoint_bytes_condition(places: Mapping[UOp, UOp], a: UOp, b: UOp) -> Cond:
+    """Return the condition that the places of two Buffers share no byte."""
     x, y = places[a], places[b]
-    scale = x.src[0].dtype.itemsize
-    first = Lin((_offset(y).const - _offset(x).const) * scale - _bytes(a))
-    second = Lin((_offset(x).const - _offset(y).const) * scale - _bytes(b))
-    return Cond("or", (T.at_least(first), T.at_least(second)))
+    scale = x.operand.dtype.itemsize
+    first = Lin((_offset(y).const - _offset(x).const) * scale - _size_bytes(a))
+    second = Lin((_offset(x).const - _offset(y).const) * scale - _size_bytes(b))
+    return Cond("or", (T.is_nonnegative(first), T.is_nonnegative(second)))
 
 
 def _truth(b: bool) -> Cond:
@@ -90,5 +101,5 @@ def _name(a: UOp) -> str:
     return f"buffer {a.arg.unique}"
 
 
-def _claim(place: str, goal: Cond) -> Claim:
-    return Claim(Kind.PLAN, place, T.TRUE, goal)
+def _claim(place: str, goal: Cond) -> ValidationClaim:
+    return ValidationClaim(ObligationKind.PLAN, place, T.TRUE, goal)

@@ -1,6 +1,7 @@
-"""What is known of the accesses of a body: a `Site` each, a `Body` of them, and the names of their unknowns.
+"""The accesses of a body: an `AccessSite` each, `KernelAccesses` for all, and the names of their unknowns.
 
-Takes: nothing; `reader` makes them. A `Site` holds for all iterations of its loops. Spec: Memory; R45, R48, R57, R61.
+Takes: nothing; `reader` builds them. An `AccessSite` stands for all iterations of its loops.
+Spec: Memory; R45 (Index), R48 (symbolic sizes), R57 (Range), R61 (fresh buffers).
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass
 
-#: Loops whose iterations are not ordered against each other: workgroups or threads, and lanes of one workgroup (R57, R61).
+#: Types of loops with unordered iterations (R57: Range): workgroups or threads, and lanes of one workgroup.
 GROUPS = frozenset({AxisType.GLOBAL, AxisType.THREAD})
 LANES = frozenset({AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE, AxisType.UPCAST, AxisType.UNROLL})
 _VIEWS = frozenset({Op.AFTER, Op.INDEX})
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """One access, for all iterations of its `loops` (outermost first) and for its `lane`. `at` is its place in the order of the
-    body, `size` what the memory has of elements. The loops' bounds are in the unknowns, and in `within` where they depend on
-    others. `also` are counters more, of accesses side by side that are taken as one."""
+class AccessSite:
+    """An access, for all iterations of its `loops` (outermost first) and for its `lane`.
+
+    `at` is its position in the order of the body, and `size` the number of elements of its memory. The unknowns carry the loops'
+    bounds; `loop_condition` has those that depend on others. `tile_counters` are additional counters of adjacent accesses that
+    are merged into one.
+    """
 
     kind: str
     node: UOp
@@ -36,95 +40,111 @@ class Site:
     gate: Cond
     loops: tuple[UOp, ...]
     lane: Var | None
-    within: Cond
+    loop_condition: Cond
     at: int
     size: Lin
-    also: tuple[Var, ...] = ()
+    tile_counters: tuple[Var, ...] = ()
 
     @property
     def condition(self) -> Cond:
-        """Where it happens."""
-        return T.both(self.within, self.gate)
+        """The condition under which it executes."""
+        return T.conjoin(self.loop_condition, self.gate)
 
     @property
     def counters(self) -> tuple[Var, ...]:
         """The unknowns that number its executions."""
-        own = (*[counter(r) for r in self.loops], *self.also)
-        return own if self.lane is None else (*own, self.lane)
+        numbering = (*[loop_counter(r) for r in self.loops], *self.tile_counters)
+        return numbering if self.lane is None else (*numbering, self.lane)
 
     @property
     def writes(self) -> bool:
+        """True if it writes."""
         return self.kind != "load"
 
     def __str__(self) -> str:
-        return f"{self.kind} of {spelled(self.memory)}"
+        return f"{self.kind} of {describe_memory(self.memory)}"
 
     @property
-    def variables(self) -> Sequence[Var]:
-        """The named variables that tell what it touches."""
-        own = self.counters
+    def named_variables(self) -> Sequence[Var]:
+        """The named variables that its element or condition depends on."""
+        counters = self.counters
         return [
-            v for v in T.unknowns(self.condition, T.unknowns(self.index, T.unknowns(self.size))) if v not in own and not v.loaded
+            v
+            for v in T.unknowns(self.condition, T.unknowns(self.index, T.unknowns(self.size)))
+            if v not in counters and not v.loaded
         ]
 
-    def put(self, values: Mapping[Var, Lin]) -> Site:
-        """The site where some unknowns have these values."""
-        done: dict[object, object] = {}
-        index, gate, within, size = (T.substituted(x, values, done) for x in (self.index, self.gate, self.within, self.size))
-        return Site(self.kind, self.node, self.memory, index, gate, self.loops, self.lane, within, self.at, size, self.also)
+    def substitute(self, values: Mapping[Var, Lin]) -> AccessSite:
+        """Return the site with these values for some unknowns."""
+        memo: dict[object, object] = {}
+        index, gate, within, size = (T.substitute(x, values, memo) for x in (self.index, self.gate, self.loop_condition, self.size))
+        return AccessSite(
+            self.kind, self.node, self.memory, index, gate, self.loops, self.lane, within, self.at, size, self.tile_counters
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """`barriers` are places in the order, with the loops around."""
+class KernelAccesses:
+    """The accesses of a body; `barriers` are positions in its order, each with the loops around."""
 
     root: UOp
-    sites: tuple[Site, ...]
+    sites: tuple[AccessSite, ...]
     barriers: tuple[tuple[int, tuple[UOp, ...]], ...] = ()
     ordered: bool = False
 
-    def put(self, values: Mapping[Var, Lin]) -> Body:
-        """The body where some unknowns have these values."""
-        return Body(self.root, tuple([s.put(values) for s in self.sites]), self.barriers, self.ordered) if values else self
+    def substitute(self, values: Mapping[Var, Lin]) -> KernelAccesses:
+        """Return the accesses with these values for some unknowns."""
+        return (
+            KernelAccesses(self.root, tuple([s.substitute(values) for s in self.sites]), self.barriers, self.ordered)
+            if values
+            else self
+        )
 
 
-def spelled(memory: UOp) -> str:
+def describe_memory(memory: UOp) -> str:
+    """Return a memory's description for messages."""
     if memory.op is Op.PARAM:
         return f"argument {memory.arg.slot}"
     return f"{memory.arg.addrspace.value} buffer {memory.arg.unique}"
 
 
-def size_of(s: Site) -> int | None:
-    """Elements of the memory of an access; None where a variable decides."""
+def size_of(s: AccessSite) -> int | None:
+    """Return the number of elements of the memory of an access; None if it depends on a variable."""
     return None if s.size.terms else s.size.const
 
 
-def counter(r: UOp) -> Var:
-    """The unknown of a loop."""
+def loop_counter(r: UOp) -> Var:
+    """Return the unknown of a loop."""
     low, high = r.min_max or (0, T.FAR)
     return Var(f"r{r.arg.axis_id}", int(low), int(high))
 
 
-def variable(u: UOp) -> Var:
-    """The unknown of a named variable. A name like those of other unknowns gets one more character."""
+def named_variable(u: UOp) -> Var:
+    """Return the unknown of a named variable. A name that looks like another unknown's gets a suffix."""
     low, high = u.min_max or u.arg.bounds
     name = str(u.arg.name)
     return Var(f"{name}_" if re.match(r"(r|v|lane|tile)\d", name) else name, int(low), int(high))
 
 
-def lane_of(n: int) -> Var:
+def lane_unknown(n: int) -> Var:
+    """Return the unknown that numbers n lanes."""
     return Var(f"lane{n}", 0, n - 1)
 
 
-def base(address: UOp) -> UOp:
-    """The Param or Buffer behind a reference."""
+def address_of(access: UOp) -> UOp:
+    """Return the address of a Load, Store or AtomicAdd."""
+    return access.index if access.op is Op.ATOMICADD else access.buffer
+
+
+def base_memory(address: UOp) -> UOp:
+    """Return the Param or Buffer that a reference is a view of. Raises SpecError."""
     while address.op in _VIEWS:
-        address = address.src[0]
+        address = address.buffer if address.op is Op.AFTER else address.operand
     if address.op not in (Op.PARAM, Op.BUFFER):
-        raise SpecError(f"an access to a view by {address.op.name.lower()} is not read here")
+        raise SpecError(f"an access needs an Index of a Param or Buffer, got a view by {address.op.name.lower()}")
     return address
 
 
-def private(memory: UOp) -> bool:
-    """Whether each lane has its own (R61)."""
+def is_private(memory: UOp) -> bool:
+    """Return True if each lane has its own copy of a memory (R61: fresh buffers)."""
     return memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG

@@ -1,12 +1,12 @@
-"""Integers and conditions of a kernel, read as mathematics.
+"""Integers and conditions of a kernel as mathematical terms.
 
-Takes: nothing. Gives: `Lin`, a sum of multiples of atoms, and conditions over them. An atom is a `Var` (a loop counter, a lane, a
-named variable, or a value that memory holds) or an `App` of an operation that is not linear. Arithmetic of sums is all that is
-worked out here; every other operation stays as it was written. `bounds` gives intervals, `values` the numbers at many points.
+Takes: nothing. Gives: `Lin`, a sum of multiples of atoms, and conditions over such sums. An atom is a `Var` (a loop counter, a
+lane, a named variable, or a value of memory), or an `App` of a nonlinear operation. Only arithmetic of sums is simplified; every
+other operation stays as written. `bounds` gives intervals, and `evaluate_at_points` the values at many points.
 
-Terms are interned: equal ones are one object. A sum that stands many times in another, as the element of a gather of a gather does,
-is there once, and is looked at once. Terms that are made or looked at are paid for (`budget`).
-Spec: R01 to R05 and R08.
+Terms are interned: equal ones are one object. A sum that occurs many times in another, as in a gather of a gather, exists once
+and is visited once. Building or visiting terms is charged to the `budget`.
+Spec: R01 to R05 (integer division and overflow), R08 (index).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from uops.compiler.validate.budget import BudgetUnit, pay
+from uops.compiler.validate.budget import BudgetUnit, charge_budget
 
-#: What is known of a value of which nothing is known.
+#: Greatest magnitude of a value without known bounds.
 FAR = 1 << 70
 
 Interval = tuple[int, int]
@@ -28,8 +28,10 @@ _interned: weakref.WeakValueDictionary[tuple[object, ...], Any] = weakref.WeakVa
 
 
 class InternedTerm:
-    """An immutable term, compared by identity. What was worked out of a term stays with it: its interval, its unknowns, and whether
-    what memory holds stands in it."""
+    """An immutable term, compared by identity.
+
+    It memoizes its interval, its unknowns, and whether a value of memory occurs in it.
+    """
 
     __slots__ = ("__weakref__", "_bounds", "_held", "_unknowns")
 
@@ -43,19 +45,19 @@ class InternedTerm:
         cls._setters = tuple([vars(cls)[name].__set__ for name in cls.__slots__])
 
     @classmethod
-    def _unique(cls, *fields: object) -> Self:
-        """The term with these fields, which are those of its slots."""
-        pay(BudgetUnit.TERMS, 1)
+    def _intern(cls, *fields: object) -> Self:
+        """Return the term with these fields, in the order of its slots."""
+        charge_budget(BudgetUnit.TERMS, 1)
         key = (cls, *fields)
-        found: Self | None = _interned.get(key)
-        if found is None:
-            made = _new(cls)
+        term: Self | None = _interned.get(key)
+        if term is None:
+            new_term = _new(cls)
             for put, value in zip(cls._setters, fields):
-                put(made, value)
+                put(new_term, value)
             for put in _MEMOS:
-                put(made, None)
-            found = _interned.setdefault(key, made)  # another thread may be faster
-        return found
+                put(new_term, None)
+            term = _interned.setdefault(key, new_term)  # another thread may have added it
+        return term
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a term is immutable: cannot set {name}")
@@ -74,8 +76,11 @@ _MEMOS = tuple([vars(InternedTerm)[name].__set__ for name in InternedTerm.__slot
 
 
 class Var(InternedTerm):
-    """An unknown in [low, high]; `loaded`: what memory holds, or an operation on it that is not read here; `stored`: memory that
-    the body changes holds it, so that more may be true of it."""
+    """An unknown in [low, high].
+
+    `loaded` marks a value of memory, or an operation on one that the reader does not support. `stored` marks memory that the
+    body changes: the value may satisfy more than is known.
+    """
 
     __slots__ = ("name", "low", "high", "loaded", "stored")  # noqa: RUF023 - the order of the fields
 
@@ -86,13 +91,17 @@ class Var(InternedTerm):
     stored: bool
 
     def __new__(cls, name: str, low: int, high: int, loaded: bool = False, stored: bool = False) -> Var:
-        return cls._unique(name, low, high, loaded, stored)
+        return cls._intern(name, low, high, loaded, stored)
 
 
 class App(InternedTerm):
-    """An operation on sums (or conditions): idiv, mod, mul, max, and, or, xor, shl, shr, where, or wrap-N, the number that a dtype
-    N stores, or table, of which the first argument numbers one of the others, or held-N-S, what the memory of argument S holds
-    at an element, in a dtype N."""
+    """An operation on sums or conditions, by name.
+
+    - idiv, mod, mul, max, and, or, xor, shl, shr, where
+    - wrap-N: the number that a dtype N stores
+    - table: one of the arguments after the first, which numbers it
+    - held-N-S: the value of dtype N at an element of the memory of argument S
+    """
 
     __slots__ = ("op", "args")  # noqa: RUF023
 
@@ -100,14 +109,14 @@ class App(InternedTerm):
     args: tuple[Lin | Cond, ...]
 
     def __new__(cls, op: str, args: tuple[Lin | Cond, ...]) -> App:
-        return cls._unique(op, args)
+        return cls._intern(op, args)
 
 
 Atom = Var | App
 
 
 class Lin(InternedTerm):
-    """`const` + the sum of coefficient * atom, in the order in which the atoms were met."""
+    """The sum of `const` and of coefficient * atom over `terms`, in the order of first occurrence."""
 
     __slots__ = ("const", "terms")
 
@@ -115,12 +124,12 @@ class Lin(InternedTerm):
     terms: tuple[tuple[Atom, int], ...]
 
     def __new__(cls, const: int, terms: tuple[tuple[Atom, int], ...] = ()) -> Lin:
-        return cls._unique(const, terms)
+        return cls._intern(const, terms)
 
 
 class Cond(InternedTerm):
-    """A truth: `>=0`, `==0` of one sum; `and`, `or`, `not` of conditions; `true`; `held`, what the memory of an
-    argument (by its slot) holds at an element."""
+    """A condition: `>=0` or `==0` of a sum; `and`, `or`, `not` of conditions; `true`; or `held`, a bool value of an argument's
+    memory."""
 
     __slots__ = ("op", "args")  # noqa: RUF023
 
@@ -128,7 +137,7 @@ class Cond(InternedTerm):
     args: tuple[Lin | Cond | str, ...]
 
     def __new__(cls, op: str, args: tuple[Lin | Cond | str, ...] = ()) -> Cond:
-        return cls._unique(op, args)
+        return cls._intern(op, args)
 
 
 TRUE = Cond("true")
@@ -139,52 +148,60 @@ ZERO, ONE = Lin(0), Lin(1)
 
 
 def number(n: int) -> Lin:
+    """Return a constant sum."""
     return Lin(n)
 
 
-def of(a: Atom) -> Lin:
+def as_sum(a: Atom) -> Lin:
+    """Return an atom as a sum."""
     return Lin(0, ((a, 1),))
 
 
 def add(a: Lin, b: Lin, k: int = 1) -> Lin:
-    """a + k b."""
+    """Return a + k b."""
     if not b.terms:
         return Lin(a.const + k * b.const, a.terms)
-    found = dict(a.terms)
+    coefficients = dict(a.terms)
     for t, c in b.terms:
-        found[t] = found.get(t, 0) + k * c
-    return Lin(a.const + k * b.const, tuple([(t, c) for t, c in found.items() if c]))
+        coefficients[t] = coefficients.get(t, 0) + k * c
+    return Lin(a.const + k * b.const, tuple([(t, c) for t, c in coefficients.items() if c]))
 
 
 def scale(a: Lin, k: int) -> Lin:
+    """Return k a."""
     return Lin(a.const * k, tuple([(t, c * k) for t, c in a.terms])) if k else ZERO
 
 
 def mul(a: Lin, b: Lin) -> Lin:
+    """Return a b; an operation unless one factor is constant."""
     if not b.terms:
         return scale(a, b.const)
-    return scale(b, a.const) if not a.terms else of(App("mul", (a, b)))
+    return scale(b, a.const) if not a.terms else as_sum(App("mul", (a, b)))
 
 
-def at_least(a: Lin) -> Cond:
+def is_nonnegative(a: Lin) -> Cond:
+    """Return the condition a >= 0."""
     return Cond(">=0", (a,))
 
 
 def is_zero(a: Lin) -> Cond:
+    """Return the condition a == 0."""
     return Cond("==0", (a,))
 
 
-def negated(c: Cond) -> Cond:
+def negate(c: Cond) -> Cond:
+    """Return the negation, without doubling it."""
     return c.args[0] if c.op == "not" else Cond("not", (c,))  # type: ignore[return-value]
 
 
-def both(a: Cond, b: Cond) -> Cond:
+def conjoin(a: Cond, b: Cond) -> Cond:
+    """Return the conjunction of two conditions."""
     return b if a is TRUE else a if b is TRUE else Cond("and", (a, b))
 
 
 def conjuncts(c: Cond) -> list[Cond]:
-    """The conditions of which it is the conjunction, each once."""
-    found: dict[Cond, None] = {}
+    """Return the distinct conjuncts of a condition."""
+    terms: dict[Cond, None] = {}
     seen: set[Cond] = set()
     pending: list[Cond] = [c]
     while pending:
@@ -193,115 +210,125 @@ def conjuncts(c: Cond) -> list[Cond]:
             seen.add(x)
             pending += reversed(x.args)  # type: ignore[arg-type]
         elif x.op not in ("and", "true"):
-            found[x] = None
-    return list(found)
+            terms[x] = None
+    return list(terms)
 
 
-def subterms(*roots: Lin | Cond | App, unless: str | None = None) -> list[Lin | Cond | App]:
-    """Every sum, condition and operation that stands in these, once, arguments first; iterative. Terms of which an attribute,
-    `unless`, was worked out are left out, with what stands in them alone."""
+def subterms(*roots: Lin | Cond | App, skip_memoized: str | None = None) -> list[Lin | Cond | App]:
+    """Return every sum, condition and operation in these terms once, arguments first; iterative.
+
+    `skip_memoized` names a memo: terms that have it are left out, together with what occurs only in them.
+    """
     order: dict[Lin | Cond | App, None] = {}
-    stack: list[Any] = [*roots[::-1]]  # a None lies on a term whose arguments come before it
+    stack: list[Any] = [*roots[::-1]]  # a None marks that the next term's arguments are done
     met: set[InternedTerm] = set()
     while stack:
         x = stack.pop()
         if x is None:
             order[stack.pop()] = None
-        elif x not in met and (unless is None or getattr(x, unless) is None):
+        elif x not in met and (skip_memoized is None or getattr(x, skip_memoized) is None):
             met.add(x)
             stack += (x, None, *_direct_parts(x)[::-1])
-    pay(BudgetUnit.TERMS, len(order))
+    charge_budget(BudgetUnit.TERMS, len(order))
     return list(order)
 
 
 def _direct_parts(x: Lin | Cond | App) -> Sequence[Lin | Cond | App]:
-    """The terms that stand right in a term, but for unknowns."""
+    """Return the direct subterms of a term, except unknowns."""
     if isinstance(x, Lin):
         return [t for t, _ in x.terms if isinstance(t, App)]
     return [a for a in x.args if not isinstance(a, str)]
 
 
-def substituted(x: Any, put: Mapping[Var, Lin], done: dict[Any, Any] | None = None) -> Any:
-    """A sum or condition with sums in place of unknowns. `done` is what became of the terms that were met: of several."""
-    done = {} if done is None else done
-    if x not in done:
+def substitute(x: Any, replacements: Mapping[Var, Lin], memo: dict[Any, Any] | None = None) -> Any:
+    """Return a sum or condition with sums in place of unknowns. `memo` shares the results of several calls."""
+    memo = {} if memo is None else memo
+    if x not in memo:
         for y in subterms(x):
-            if y not in done:
-                done[y] = _substitute_in(y, put, done) if any(v in put for v in unknowns(y)) else of(y) if isinstance(y, App) else y
-    return done[x]
+            if y not in memo:
+                memo[y] = (
+                    _substitute_in(y, replacements, memo)
+                    if any(v in replacements for v in unknowns(y))
+                    else as_sum(y)
+                    if isinstance(y, App)
+                    else y
+                )
+    return memo[x]
 
 
-def _substitute_in(x: Lin | Cond | App, put: Mapping[Var, Lin], done: Mapping[Any, Any]) -> Lin | Cond:
-    """Put values in place of unknowns in a term whose parts `done` has already; an operation becomes a sum."""
+def _substitute_in(x: Lin | Cond | App, replacements: Mapping[Var, Lin], memo: Mapping[Any, Any]) -> Lin | Cond:
+    """Replace unknowns in a term whose parts are in `memo`; an operation becomes a sum."""
     if isinstance(x, Lin):
-        made = Lin(x.const)
+        total = Lin(x.const)
         for t, c in x.terms:
-            made = add(made, done[t] if isinstance(t, App) else put[t] if t in put else of(t), c)
-        return made
+            total = add(total, memo[t] if isinstance(t, App) else replacements[t] if t in replacements else as_sum(t), c)
+        return total
     if isinstance(x, Cond):
-        return Cond(x.op, tuple([a if isinstance(a, str) else done[a] for a in x.args]))
-    return _rebuilt(x.op, tuple([done[a] for a in x.args]))
+        return Cond(x.op, tuple([a if isinstance(a, str) else memo[a] for a in x.args]))
+    return _rebuild_application(x.op, tuple([memo[a] for a in x.args]))
 
 
-def _rebuilt(op: str, args: tuple[Lin | Cond, ...]) -> Lin:
-    """An operation on sums; of a product with a number, a sum."""
+def _rebuild_application(op: str, args: tuple[Lin | Cond, ...]) -> Lin:
+    """Return an operation on sums; a product with a constant becomes a sum."""
     if op == "mul":
         a, b = args
         return mul(a, b)  # type: ignore[arg-type]
-    return of(App(op, args))
+    return as_sum(App(op, args))
 
 
-def settled(a: Lin) -> Lin:
-    """A sum without unknowns as a number."""
-    return a if not a.terms or unknowns(a) or has_held(a) else Lin(int(values(a, {})))
+def fold_constant(a: Lin) -> Lin:
+    """Return a sum without unknowns as a constant."""
+    return a if not a.terms or unknowns(a) or has_memory_value(a) else Lin(int(evaluate_at_points(a, {})))
 
 
-def under(a: Lin, known: Sequence[Cond]) -> Lin:
-    """A sum where some conditions are known to hold: a choice by one of them is made."""
-    if not known:
+def resolve_choices(a: Lin, conditions: Sequence[Cond]) -> Lin:
+    """Return a sum with its choices resolved whose condition is among those known to hold."""
+    if not conditions:
         return a
     done: dict[Any, Any] = {}
     for x in subterms(a):
         if isinstance(x, Lin):
-            found = Lin(x.const)
+            total = Lin(x.const)
             for t, c in x.terms:
-                found = add(found, done[t] if isinstance(t, App) else of(t), c)
-            done[x] = found
+                total = add(total, done[t] if isinstance(t, App) else as_sum(t), c)
+            done[x] = total
         elif isinstance(x, App):
-            chosen = x.op == "where" and x.args[0] in known
-            done[x] = done[_sum(x.args[1])] if chosen else of(App(x.op, tuple([_substituted_part(y, done) for y in x.args])))
-    return _sum(done[a])
+            chosen = x.op == "where" and x.args[0] in conditions
+            done[x] = done[_expect_sum(x.args[1])] if chosen else as_sum(App(x.op, tuple([_lookup_part(y, done) for y in x.args])))
+    return _expect_sum(done[a])
 
 
-def _substituted_part(x: Lin | Cond, done: Mapping[Any, Any]) -> Lin | Cond:
+def _lookup_part(x: Lin | Cond, done: Mapping[Any, Any]) -> Lin | Cond:
+    """Return the result of a sum; a condition is unchanged."""
     return done[x] if isinstance(x, Lin) else x
 
 
-def _sum(x: Lin | Cond) -> Lin:
+def _expect_sum(x: Lin | Cond) -> Lin:
+    """Return a term that must be a sum."""
     assert isinstance(x, Lin)
     return x
 
 
-def unknowns(x: Lin | Cond | App, found: dict[Var, None] | None = None) -> dict[Var, None]:
-    """The unknowns of a sum or condition, in the order in which they stand there, after those that were found."""
-    found = {} if found is None else found
-    found.update(dict.fromkeys(_note_parts(x)._unknowns or ()))
-    return found
+def unknowns(x: Lin | Cond | App, earlier: dict[Var, None] | None = None) -> dict[Var, None]:
+    """Return the unknowns of a term in order of occurrence, after the `earlier` ones, which are extended."""
+    earlier = {} if earlier is None else earlier
+    earlier.update(dict.fromkeys(_memoize_unknowns(x)._unknowns or ()))
+    return earlier
 
 
-def has_held(x: Lin | Cond | App) -> bool:
-    """Whether what memory holds at an element stands in it."""
-    return bool(_note_parts(x)._held)
+def has_memory_value(x: Lin | Cond | App) -> bool:
+    """Return True if a value of memory at an element occurs in the term."""
+    return bool(_memoize_unknowns(x)._held)
 
 
-def _note_parts(x: Lin | Cond | App) -> Lin | Cond | App:
-    """A term of which is known what stands in it."""
-    for y in subterms(x, unless="_unknowns") if x._unknowns is None else ():
+def _memoize_unknowns(x: Lin | Cond | App) -> Lin | Cond | App:
+    """Compute the memos for unknowns and memory values of a term, and return the term."""
+    for y in subterms(x, skip_memoized="_unknowns") if x._unknowns is None else ():
         parts = [t for t, _ in y.terms] if isinstance(y, Lin) else [a for a in y.args if not isinstance(a, str)]
-        found = dict.fromkeys(v for t in parts for v in ([t] if isinstance(t, Var) else t._unknowns or ()))
-        held = any(t._held for t in parts) or (not isinstance(y, Lin) and (y.op == "held" or y.op.startswith("held-")))
-        object.__setattr__(y, "_unknowns", tuple(found))
-        object.__setattr__(y, "_held", held)
+        unknown_vars = dict.fromkeys(v for t in parts for v in ([t] if isinstance(t, Var) else t._unknowns or ()))
+        has_memory = any(t._held for t in parts) or (not isinstance(y, Lin) and (y.op == "held" or y.op.startswith("held-")))
+        object.__setattr__(y, "_unknowns", tuple(unknown_vars))
+        object.__setattr__(y, "_held", has_memory)
     return x
 
 
@@ -309,24 +336,24 @@ def _note_parts(x: Lin | Cond | App) -> Lin | Cond | App:
 
 
 def bounds(a: Lin, known: Mapping[Atom, Interval] | None = None) -> Interval:
-    """An interval that holds the sum, where the atoms are in theirs, or in those that are `known`."""
+    """Return an interval that contains the sum, for atoms within their bounds or within those in `known`."""
     if a._bounds is None:
-        for x in subterms(a, unless="_bounds"):
-            object.__setattr__(x, "_bounds", _bounds(x, {}, {}))
+        for x in subterms(a, skip_memoized="_bounds"):
+            object.__setattr__(x, "_bounds", _compute_bounds(x, {}, {}))
     narrower: dict[InternedTerm, Interval] = {}
     if known and any(isinstance(t, App) for t, _ in a.terms):
         everywhere = any(isinstance(t, App) for t in known)
         for x in subterms(a):
             if everywhere or any(v in known for v in unknowns(x)):
-                low, high = narrower[x] = _bounds(x, known, narrower)
+                low, high = narrower[x] = _compute_bounds(x, known, narrower)
                 if isinstance(x, App) and x in known:
                     narrower[x] = max(low, known[x][0]), min(high, known[x][1])
     assert a._bounds is not None
-    return _bounds(a, known, narrower) if known else a._bounds
+    return _compute_bounds(a, known, narrower) if known else a._bounds
 
 
-def _bounds(x: Lin | Cond | App, known: Mapping[Atom, Interval], narrower: Mapping[InternedTerm, Interval]) -> Interval:
-    """The interval of a term where `narrower` has those of its parts that are not the widest ones; of a truth, 0 or 1."""
+def _compute_bounds(x: Lin | Cond | App, known: Mapping[Atom, Interval], narrower: Mapping[InternedTerm, Interval]) -> Interval:
+    """Return the interval of a term, 0 to 1 for a condition; `narrower` has the parts with other intervals than their memo."""
     if isinstance(x, Lin):
         low = high = x.const
         for t, c in x.terms:
@@ -335,23 +362,23 @@ def _bounds(x: Lin | Cond | App, known: Mapping[Atom, Interval], narrower: Mappi
         return low, high
     if isinstance(x, Cond):
         return 0, 1
-    return _app_bounds(x, [narrower.get(y) or y._bounds or _NOWHERE for y in x.args if isinstance(y, Lin)])
+    return _application_bounds(x, [narrower.get(y) or y._bounds or _NOWHERE for y in x.args if isinstance(y, Lin)])
 
 
 _NOWHERE = (-FAR, FAR)
 
 
-def _app_bounds(t: App, args: Sequence[Interval]) -> Interval:
+def _application_bounds(t: App, args: Sequence[Interval]) -> Interval:
     rule = _BOUNDS.get(t.op)
     if rule is not None:
         return rule(*args)
-    low, high = storage(t.op)
+    low, high = storage_range(t.op)
     x, y = args[0]
     return (x, y) if low <= x and y <= high and t.op.startswith("wrap-") else (low, high)
 
 
-def storage(op: str) -> Interval:
-    """The least and the greatest number of the dtype that wrap-i32 or held-i32-1 name; of another operation, anything."""
+def storage_range(op: str) -> Interval:
+    """Return the range of the dtype that wrap-i32 or held-i32-1 name; unbounded for another operation."""
     kind, _, rest = op.partition("-")
     if kind not in ("wrap", "held"):
         return -FAR, FAR
@@ -389,11 +416,11 @@ def _and_bounds(a: Interval, b: Interval) -> Interval:
     return (0, min(tops)) if tops else _bit_bounds(a, b)
 
 
-def _shift_bounds(a: Interval, n: Interval) -> Interval:
+def _shl_bounds(a: Interval, n: Interval) -> Interval:
     return _mul_bounds(a, (1 << n[0], 1 << n[1])) if 0 <= n[0] and n[1] < 64 else (-FAR, FAR)
 
 
-def _shifted_bounds(a: Interval, n: Interval) -> Interval:
+def _shr_bounds(a: Interval, n: Interval) -> Interval:
     return _div_bounds(a, (1 << n[0], 1 << n[1])) if 0 <= n[0] and n[1] < 64 else (min(a[0], -1), max(a[1], 0))
 
 
@@ -405,8 +432,8 @@ _BOUNDS: dict[str, Callable[..., Interval]] = {
     "and": _and_bounds,
     "or": _bit_bounds,
     "xor": _bit_bounds,
-    "shl": _shift_bounds,
-    "shr": _shifted_bounds,
+    "shl": _shl_bounds,
+    "shr": _shr_bounds,
     "where": lambda a, b: (min(a[0], b[0]), max(a[1], b[1])),
     "table": lambda k, *of_: (min(x[0] for x in of_), max(x[1] for x in of_)),
 }
@@ -416,54 +443,57 @@ _BOUNDS: dict[str, Callable[..., Interval]] = {
 Numbers = Any  # of NumPy, int64
 
 
-def values(x: Lin | Cond, at: Mapping[Var, Numbers]) -> Numbers:
-    """The value at each point; all unknowns are given, and no step leaves int64. What is not needed any more is not kept."""
+def evaluate_at_points(x: Lin | Cond, points: Mapping[Var, Numbers]) -> Numbers:
+    """Return the value at each point of the grid. All unknowns are given, and no intermediate value leaves int64.
+
+    A value is dropped after its last use.
+    """
     order = subterms(x)
     last = {y: k for k, z in enumerate(order) for y in _direct_parts(z)}
-    found: dict[Any, Numbers] = {}
+    results: dict[Any, Numbers] = {}
     for k, y in enumerate(order):
-        found[y] = _RULE[type(y)](y, found, at)
+        results[y] = _EVALUATORS[type(y)](y, results, points)
         for z in _direct_parts(y):
             if last[z] == k:
-                found.pop(z, None)
-    return found[x]
+                results.pop(z, None)
+    return results[x]
 
 
-def _total(x: Lin, found: Mapping[Any, Numbers], at: Mapping[Var, Numbers]) -> Numbers:
+def _evaluate_sum(x: Lin, results: Mapping[Any, Numbers], points: Mapping[Var, Numbers]) -> Numbers:
     total: Numbers = np.int64(x.const)
     for t, c in x.terms:
-        total = total + (at[t] if isinstance(t, Var) else found[t]) * np.int64(c)
-        pay(BudgetUnit.POINTS, total.size)
+        total = total + (points[t] if isinstance(t, Var) else results[t]) * np.int64(c)
+        charge_budget(BudgetUnit.POINTS, total.size)
     return total
 
 
-def _truth(c: Cond, found: Mapping[Any, Numbers], at: Mapping[Var, Numbers]) -> Numbers:
+def _evaluate_condition(c: Cond, results: Mapping[Any, Numbers], points: Mapping[Var, Numbers]) -> Numbers:
     if c.op == "true":
         return np.True_
-    return _pay_for(_TRUTH[c.op](*[found[a] for a in c.args if not isinstance(a, str)]))
+    return _charge_points(_TRUTH[c.op](*[results[a] for a in c.args if not isinstance(a, str)]))
 
 
-def _applied(t: App, found: Mapping[Any, Numbers], at: Mapping[Var, Numbers]) -> Numbers:
-    args = [found[a] for a in t.args]
+def _evaluate_application(t: App, results: Mapping[Any, Numbers], points: Mapping[Var, Numbers]) -> Numbers:
+    args = [results[a] for a in t.args]
     if t.op in _VALUES:
-        return _pay_for(_VALUES[t.op](*args))
-    low, high = storage(t.op)
-    return _pay_for((args[0] - low) % (high - low + 1) + low if high - low + 1 < 1 << 63 else args[0])
+        return _charge_points(_VALUES[t.op](*args))
+    low, high = storage_range(t.op)
+    return _charge_points((args[0] - low) % (high - low + 1) + low if high - low + 1 < 1 << 63 else args[0])
 
 
-def _pay_for(numbers: Numbers) -> Numbers:
-    pay(BudgetUnit.POINTS, numbers.size)
+def _charge_points(numbers: Numbers) -> Numbers:
+    charge_budget(BudgetUnit.POINTS, numbers.size)
     return numbers
 
 
-_RULE: dict[type, Callable[..., Numbers]] = {Lin: _total, Cond: _truth, App: _applied}
+_EVALUATORS: dict[type, Callable[..., Numbers]] = {Lin: _evaluate_sum, Cond: _evaluate_condition, App: _evaluate_application}
 
 
-def _divided(a: Numbers, b: Numbers) -> Numbers:
+def _floor_divide(a: Numbers, b: Numbers) -> Numbers:
     return np.where(b == 0, 0, a // np.where(b == 0, 1, b))
 
 
-def _remainder(a: Numbers, b: Numbers) -> Numbers:
+def _floor_remainder(a: Numbers, b: Numbers) -> Numbers:
     return np.where(b == 0, a, a % np.where(b == 0, 1, b))
 
 
@@ -475,8 +505,8 @@ _TRUTH: dict[str, Callable[..., Numbers]] = {
     "not": np.logical_not,
 }
 _VALUES: dict[str, Callable[..., Numbers]] = {
-    "idiv": _divided,
-    "mod": _remainder,
+    "idiv": _floor_divide,
+    "mod": _floor_remainder,
     "mul": np.multiply,
     "max": np.maximum,
     "and": np.bitwise_and,

@@ -1,8 +1,8 @@
-"""What a kernel writes: each element once, and exactly those that the kernel before it wrote; and what it reads.
+"""Claims about writes and reads of a kernel: each element is written once, the same elements are written, and reads agree.
 
-Takes: two Bodies, of before and after. Gives: verdicts `written once`, `all written` and `reads agree` per memory that callers see.
-A kernel may keep values in memory that it writes and that it did not read before (R146): then a later Store may write an element
-again. Spec: Store; R45, R52, R146.
+Takes: the KernelAccesses before and after. Gives: verdicts `written once`, `all written` and `reads agree` per memory that callers
+see. A kernel may keep values in memory that it writes and that the kernel before does not read (R146); then a later Store may
+write an element again. Spec: Store; R45 (Index), R52 (Load), R146 (values kept in memory).
 """
 
 from __future__ import annotations
@@ -13,91 +13,101 @@ from dataclasses import replace
 
 import numpy as np
 
-from uops.compiler.prove.solver.solver import Worker
+from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.budget import BudgetUnit, Spent
-from uops.compiler.validate.decide import POINTS, by_solver, exact, facts_of, grid, renamed, tightened
-from uops.compiler.validate.digits import decoded
-from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
-from uops.compiler.validate.sites import Body, Site, counter, size_of, spelled
+from uops.compiler.validate.budget import BudgetExhausted, BudgetUnit
+from uops.compiler.validate.decide import (
+    POINTS,
+    build_point_grid,
+    decide_by_solver,
+    extract_nonnegative_sums,
+    is_exact_in_int64,
+    rename_unknown,
+    tighten_bounds,
+)
+from uops.compiler.validate.digits import decode_iteration
+from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationClaim, ValidationVerdict
+from uops.compiler.validate.sites import AccessSite, KernelAccesses, describe_memory, loop_counter, size_of
 from uops.compiler.validate.terms import App, Cond, Interval, Lin, Numbers, Var
 from uops.spec.ir.axes import AXIS_TABLE
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-#: Elements of a memory that are looked at one by one.
-_MEMORY = 1 << 26
+#: Greatest size of a memory with a mark per element, in elements.
+_MAX_MARKS = 1 << 26
 
 
-def by_memory(sites: Iterable[Site]) -> dict[UOp, list[Site]]:
-    """Sites of memory that callers see, by the slot of its Param."""
-    found: dict[UOp, list[Site]] = {}
+def group_by_memory(sites: Iterable[AccessSite]) -> dict[UOp, list[AccessSite]]:
+    """Return the sites of memory that callers see, by Param."""
+    groups: dict[UOp, list[AccessSite]] = {}
     for s in sites:
         if s.memory.op is Op.PARAM:
-            found.setdefault(s.memory, []).append(s)
-    return found
+            groups.setdefault(s.memory, []).append(s)
+    return groups
 
 
 # One Store
 
 
-def once(s: Site, worker: Worker, again: bool = False) -> Verdict:
-    """No two executions of a Store write one element; where the kernel may write it `again`, none in the same iteration of those
-    loops that are done in order."""
-    fixed = _ordered(s) if again else ()
-    c = distinct(s, fixed)
-    if mixed_radix(s, fixed):
-        return Verdict(c.kind, c.place, By.SUMS)
-    return _once_by_points(s, c, fixed) or by_solver(c, worker)
+def decide_written_once(store: AccessSite, worker: SolverWorker, may_rewrite: bool = False) -> ValidationVerdict:
+    """Decide that no two executions of a Store write one element.
+
+    If `may_rewrite`, only executions in the same iteration of the surrounding ordered loops count.
+    """
+    fixed = _ordered_counters(store) if may_rewrite else ()
+    c = make_written_once_claim(store, fixed)
+    if is_mixed_radix(store, fixed):
+        return ValidationVerdict(c.kind, c.place, DecisionMethod.SUMS)
+    return _decide_once_by_points(store, c, fixed) or decide_by_solver(c, worker)
 
 
-def _ordered(s: Site) -> tuple[Var, ...]:
-    """The counters of the loops around that are done in order."""
-    return tuple(counter(r) for r in s.loops if AXIS_TABLE[r.arg.type].ordered)
+def _ordered_counters(s: AccessSite) -> tuple[Var, ...]:
+    """Return the counters of the surrounding loops with ordered iterations."""
+    return tuple(loop_counter(r) for r in s.loops if AXIS_TABLE[r.arg.type].ordered)
 
 
-def distinct(s: Site, fixed: Sequence[Var] = ()) -> Claim:
-    """That no two executions of `s`, of the same iteration of the loops of `fixed`, meet in an element."""
-    first, second = copy(s, ".1"), copy(s, ".2")
-    given = T.both(first.condition, second.condition)
-    equal = {v: T.is_zero(T.add(T.of(renamed(v, ".1")), T.of(renamed(v, ".2")), -1)) for v in s.counters}
-    differ = [T.negated(c) for v, c in equal.items() if v not in fixed]
+def make_written_once_claim(store: AccessSite, fixed: Sequence[Var] = ()) -> ValidationClaim:
+    """Claim that no two executions of `store` in the same iteration of the loops of `fixed` write one element."""
+    first, second = rename_site_apart(store, ".1"), rename_site_apart(store, ".2")
+    given = T.conjoin(first.condition, second.condition)
+    equal = {v: T.is_zero(T.add(T.as_sum(rename_unknown(v, ".1")), T.as_sum(rename_unknown(v, ".2")), -1)) for v in store.counters}
+    differ = [T.negate(c) for v, c in equal.items() if v not in fixed]
     for v in fixed:
-        given = T.both(given, equal[v])
-    given = T.both(given, Cond("or", tuple(differ)) if differ else T.FALSE)
-    return Claim(Kind.ONCE, str(s), given, T.negated(T.is_zero(T.add(first.index, second.index, -1))))
+        given = T.conjoin(given, equal[v])
+    given = T.conjoin(given, Cond("or", tuple(differ)) if differ else T.FALSE)
+    return ValidationClaim(ObligationKind.ONCE, str(store), given, T.negate(T.is_zero(T.add(first.index, second.index, -1))))
 
 
-def apart(a: Site, b: Site) -> Claim:
-    """That no executions of two Stores meet in an element."""
-    first, second = copy(a, ".1"), copy(b, ".2")
-    given = T.both(first.condition, second.condition)
+def make_disjoint_stores_claim(a: AccessSite, b: AccessSite) -> ValidationClaim:
+    """Claim that no executions of two Stores write one element."""
+    first, second = rename_site_apart(a, ".1"), rename_site_apart(b, ".2")
+    given = T.conjoin(first.condition, second.condition)
     place = f"{a} at {a.at} and {b.kind} at {b.at}"
-    return Claim(Kind.ONCE, place, given, T.negated(T.is_zero(T.add(first.index, second.index, -1))))
+    return ValidationClaim(ObligationKind.ONCE, place, given, T.negate(T.is_zero(T.add(first.index, second.index, -1))))
 
 
-def copy(s: Site, mark: str) -> Site:
-    """The site in a world of its own; named variables are the same in all."""
-    return s.put(
+def rename_site_apart(site: AccessSite, suffix: str) -> AccessSite:
+    """Return a copy of a site with counters and memory values of its own; named variables are shared."""
+    return site.substitute(
         {
-            v: T.of(renamed(v, mark))
-            for v in (*T.unknowns(s.condition, T.unknowns(s.index)), *s.counters)
-            if v in s.counters or v.loaded
+            v: T.as_sum(rename_unknown(v, suffix))
+            for v in (*T.unknowns(site.condition, T.unknowns(site.index)), *site.counters)
+            if v in site.counters or v.loaded
         }
     )
 
 
-def mixed_radix(s: Site, fixed: Sequence[Var] = ()) -> bool:
-    """Whether the counters, but for `fixed`, are digits of the element's number, each worth more than all the lesser ones."""
-    known = tightened(facts_of(s.condition))
-    if known is None:
+def is_mixed_radix(site: AccessSite, fixed: Sequence[Var] = ()) -> bool:
+    """Return True if the counters except `fixed` are digits of the element's number: each step exceeds all lesser digits."""
+    bounds = tighten_bounds(extract_nonnegative_sums(site.condition))
+    if bounds is None:
         return True
-    digits = dict(s.index.terms)
+    digits = dict(site.index.terms)
     if any(not isinstance(v, Var) or v.loaded for v in digits):
         return False
     span = 0
-    extents = {v: known.get(v, (v.low, v.high)) for v in s.counters}
-    for v in sorted((v for v in s.counters if v not in fixed), key=lambda v: abs(digits.get(v, 0))):
+    extents = {v: bounds.get(v, (v.low, v.high)) for v in site.counters}
+    for v in sorted((v for v in site.counters if v not in fixed), key=lambda v: abs(digits.get(v, 0))):
         low, high = extents[v]
         if high > low:
             if abs(digits.get(v, 0)) <= span:
@@ -106,11 +116,12 @@ def mixed_radix(s: Site, fixed: Sequence[Var] = ()) -> bool:
     return True
 
 
-def _once_by_points(s: Site, c: Claim, fixed: Sequence[Var]) -> Verdict | None:
-    found = executions(s, s.counters)
-    if found is None or any(v.loaded for v in found[0]):  # what memory holds may differ between two executions
+def _decide_once_by_points(s: AccessSite, c: ValidationClaim, fixed: Sequence[Var]) -> ValidationVerdict | None:
+    """Compare the elements of all executions of a Store; None if they are unknown or too many."""
+    executions = enumerate_executions(s, s.counters)
+    if executions is None or any(v.loaded for v in executions[0]):  # a value of memory may differ between two executions
         return None
-    points, index, keep = found
+    points, index, keep = executions
     key = index
     for v in (*fixed, *(v for v in points if v not in s.counters)):  # a named variable has one value in all executions
         key = key * (v.high - v.low + 1) + points[v]
@@ -118,7 +129,7 @@ def _once_by_points(s: Site, c: Claim, fixed: Sequence[Var]) -> Verdict | None:
     order = np.argsort(numbers, kind="stable")
     twice = np.flatnonzero(np.diff(numbers[order]) == 0)
     if not twice.size:
-        return Verdict(c.kind, c.place, By.POINTS)
+        return ValidationVerdict(c.kind, c.place, DecisionMethod.POINTS)
     k = int(twice[0])
     flat = np.flatnonzero(keep)
     values: dict[str, int] = {}
@@ -126,19 +137,23 @@ def _once_by_points(s: Site, c: Claim, fixed: Sequence[Var]) -> Verdict | None:
         where = np.unravel_index(flat[order[j]], keep.shape)
         values |= {f"{v.name}{mark}": int(at.reshape(-1)[i]) for (v, at), i in zip(points.items(), where)}
     words = f"element {int(np.broadcast_to(index, keep.shape)[keep][order[k]])} is written twice"
-    return Verdict(c.kind, c.place, By.POINTS, Counterexample(values, words))
+    return ValidationVerdict(c.kind, c.place, DecisionMethod.POINTS, ClaimCounterexample(values, words))
 
 
-def executions(s: Site, also: Sequence[Var] = (), limit: int = POINTS) -> tuple[dict[Var, Numbers], Numbers, Numbers] | None:
-    """(unknowns along axes, elements, where it happens) for all executions of a site, as far as the element, the gate and `also`
-    tell them apart; None where that is not known, or they are too many."""
-    if not exact(s.index, s.condition):
+def enumerate_executions(
+    site: AccessSite, counters: Sequence[Var] = (), limit: int = POINTS
+) -> tuple[dict[Var, Numbers], Numbers, Numbers] | None:
+    """Return (unknowns along axes, elements, execution condition) for all executions of a site.
+
+    Executions are told apart by the element, the gate and `counters`. Returns None if they are unknown or too many.
+    """
+    if not is_exact_in_int64(site.index, site.condition):
         return None
-    unknowns = list(T.unknowns(s.condition, T.unknowns(s.index, dict.fromkeys(also))))
-    at = grid(unknowns, limit)
+    unknowns = list(T.unknowns(site.condition, T.unknowns(site.index, dict.fromkeys(counters))))
+    at = build_point_grid(unknowns, limit)
     if at is None:
         return None
-    index, keep = T.values(s.index, at), T.values(s.condition, at)
+    index, keep = T.evaluate_at_points(site.index, at), T.evaluate_at_points(site.condition, at)
     shape = tuple(v.high - v.low + 1 for v in unknowns)
     return at, index, np.broadcast_to(keep, shape)
 
@@ -146,80 +161,101 @@ def executions(s: Site, also: Sequence[Var] = (), limit: int = POINTS) -> tuple[
 # All Stores of a memory
 
 
-def meet(stores: Sequence[Site], worker: Worker) -> bool:
-    """Whether Stores to one memory are known to write an element more than once."""
+def writes_element_twice(stores: Sequence[AccessSite], worker: SolverWorker) -> bool:
+    """Return True if Stores to one memory are known to write an element more than once."""
     size = size_of(stores[0]) if stores else None
-    several = len(stores) > 1 and size is not None and isinstance(marks(stores, size, spelled(stores[0].memory)), Verdict)
-    return several or any(once(s, worker).counterexample is not None for s in stores if s.kind != "atomic")
+    several = (
+        len(stores) > 1
+        and size is not None
+        and isinstance(mark_touched_elements(stores, size, describe_memory(stores[0].memory)), ValidationVerdict)
+    )
+    return several or any(decide_written_once(s, worker).counterexample is not None for s in stores if s.kind != "atomic")
 
 
-def written(memory: UOp, before: Sequence[Site], after: Sequence[Site], again: bool, worker: Worker) -> Iterator[Verdict]:
-    """Verdicts of what Stores to one memory do, in order. `again`: the kernel after may write an element more than once, as it
-    keeps values in this memory, or as the kernel before does."""
-    before, after = in_order(before, after)
+def decide_stores(
+    memory: UOp, before: Sequence[AccessSite], after: Sequence[AccessSite], may_rewrite: bool, worker: SolverWorker
+) -> Iterator[ValidationVerdict]:
+    """Decide the obligations of all Stores to one memory, in order.
+
+    If `may_rewrite`, the kernel after may write an element again, as it keeps values in this memory, or as the kernel before
+    does too.
+    """
+    before, after = restrict_to_common_iteration(before, after)
     for s in after:
         if s.kind != "atomic":
-            yield once(s, worker, again)
-    place = spelled(memory)
+            yield decide_written_once(s, worker, may_rewrite)
+    place = describe_memory(memory)
     size = size_of(after[0])
-    marked = None if size is None else marks(after, size, None if again else place)
-    if isinstance(marked, Verdict):
+    marked = None if size is None else mark_touched_elements(after, size, None if may_rewrite else place)
+    if isinstance(marked, ValidationVerdict):
         yield marked
         return
-    wanted = None if size is None else marks(before, size, None)
-    if marked is not None and wanted is not None and not isinstance(wanted, Verdict):
-        yield Verdict(Kind.ONCE, f"stores of {place}", By.POINTS)
-        yield _compared(Kind.COVER, place, wanted, marked)
+    expected = None if size is None else mark_touched_elements(before, size, None)
+    if marked is not None and expected is not None and not isinstance(expected, ValidationVerdict):
+        yield ValidationVerdict(ObligationKind.ONCE, f"stores of {place}", DecisionMethod.POINTS)
+        yield _compare_marks(ObligationKind.COVER, place, expected, marked)
         return
-    if not again:
+    if not may_rewrite:
         for j, a in enumerate(after):
             for b in after[:j]:
                 if "atomic" not in (a.kind, b.kind):
-                    yield by_solver(apart(b, a), worker)
-    yield from covers(before, after, worker)
+                    yield decide_by_solver(make_disjoint_stores_claim(b, a), worker)
+    yield from decide_coverage(before, after, worker)
 
 
-def _compared(kind: Kind, place: str, wanted: Numbers, found: Numbers) -> Verdict:
-    if np.array_equal(wanted, found):
-        return Verdict(kind, place, By.POINTS)
-    k = int(np.flatnonzero(wanted != found)[0])
-    words = f"element {k} is " + ("not written" if wanted[k] else "written, and was not before")
-    return Verdict(kind, place, By.POINTS, Counterexample({"element": k}, words))
+def _compare_marks(kind: ObligationKind, place: str, expected: Numbers, actual: Numbers) -> ValidationVerdict:
+    """Decide that the same elements are marked."""
+    if np.array_equal(expected, actual):
+        return ValidationVerdict(kind, place, DecisionMethod.POINTS)
+    k = int(np.flatnonzero(expected != actual)[0])
+    words = f"element {k} is " + ("not written" if expected[k] else "written, and was not before")
+    return ValidationVerdict(kind, place, DecisionMethod.POINTS, ClaimCounterexample({"element": k}, words))
 
 
-def in_order(before: Sequence[Site], after: Sequence[Site]) -> tuple[Sequence[Site], Sequence[Site]]:
-    """The Stores to one memory, where their executions may meet, as memory holds an index of them, or the counters before are no
-    digits: the last one stays. Then they are those of one iteration of the outer loops that all of them have, which are done in
-    order before and after (R57, R158, R164)."""
+def restrict_to_common_iteration(
+    before: Sequence[AccessSite], after: Sequence[AccessSite]
+) -> tuple[Sequence[AccessSite], Sequence[AccessSite]]:
+    """Restrict Stores to one memory to one iteration of their common outer ordered loops, if they may write an element twice.
+
+    This applies if an index is a value of memory, or if the counters before are no digits, so that the last Store counts. The
+    loops are ordered before and after (R57: Range, R158, R164).
+    """
     sites = (*before, *after)
-    is_held = any(not exact(s.index) or any(v.loaded for v in T.unknowns(s.index)) for s in sites)
-    if not before or not after or not (is_held or any(not mixed_radix(s) for s in before)):
+    is_held = any(not is_exact_in_int64(s.index) or any(v.loaded for v in T.unknowns(s.index)) for s in sites)
+    if not before or not after or not (is_held or any(not is_mixed_radix(s) for s in before)):
         return before, after
     n = 0
     while all(len(s.loops) > n and AXIS_TABLE[s.loops[n].arg.type].ordered for s in sites):
         same = all(s.loops[n] is x[0].loops[n] for x in (before, after) for s in x)
-        if not same or counter(before[0].loops[n]) != counter(after[0].loops[n]):
+        if not same or loop_counter(before[0].loops[n]) != loop_counter(after[0].loops[n]):
             break
         n += 1
-    return [_inside(s, n) for s in before], [_inside(s, n) for s in after]
+    return [_drop_outer_loops(s, n) for s in before], [_drop_outer_loops(s, n) for s in after]
 
 
-def _inside(s: Site, n: int) -> Site:
-    """A site in one iteration of its outermost n loops; their counters are as named variables."""
-    return Site(s.kind, s.node, s.memory, s.index, s.gate, s.loops[n:], s.lane, s.within, s.at, s.size, s.also)
+def _drop_outer_loops(s: AccessSite, n: int) -> AccessSite:
+    """Return a site within one iteration of its outermost n loops; their counters become named variables."""
+    return AccessSite(
+        s.kind, s.node, s.memory, s.index, s.gate, s.loops[n:], s.lane, s.loop_condition, s.at, s.size, s.tile_counters
+    )
 
 
-def marks(sites: Sequence[Site], size: int, once_only: str | None) -> Numbers | Verdict | None:
-    """Which elements the sites touch, None where that is not known, or too much, or depends on a named variable; a refuted verdict
-    where `once_only` names a memory of which two sites touch one element."""
-    if size > _MEMORY or any(s.variables for s in sites):
+def mark_touched_elements(
+    sites: Sequence[AccessSite], size: int, exclusive_memory: str | None
+) -> Numbers | ValidationVerdict | None:
+    """Return a mask of the elements that the sites touch.
+
+    Returns None if they are unknown, too many, or depend on a named variable. If `exclusive_memory` names a memory, a second
+    touch of an element returns a refuted verdict.
+    """
+    if size > _MAX_MARKS or any(s.named_variables for s in sites):
         return None
-    found = np.zeros(size, np.bool_)
+    marks = np.zeros(size, np.bool_)
     left = 4 * POINTS
     for s in sites:
-        view = box(s, found)
+        view = view_touched_elements(s, marks)
         if view is None:
-            points = executions(s, (), left)
+            points = enumerate_executions(s, (), left)
             if points is None:
                 return None
             _, index, keep = points
@@ -227,37 +263,40 @@ def marks(sites: Sequence[Site], size: int, once_only: str | None) -> Numbers | 
             numbers = index if keep.all() else np.broadcast_to(index, keep.shape)[keep]
             if numbers.size and (numbers.min() < 0 or numbers.max() >= size):
                 return None
-            again = found[numbers]
+            earlier = marks[numbers]
         else:
-            again = view
-        if once_only is not None and s.kind != "atomic" and again.any():
-            return _twice(s, once_only)
+            earlier = view
+        if exclusive_memory is not None and s.kind != "atomic" and earlier.any():
+            return _refute_double_write(s, exclusive_memory)
         if view is None:
-            found[numbers] = True
+            marks[numbers] = True
         else:
             view[...] = True
-    return found
+    return marks
 
 
-def _twice(s: Site, place: str) -> Verdict:
-    why = Counterexample({}, f"the {s.kind} at {s.at} writes an element that another one writes")
-    return Verdict(Kind.ONCE, f"stores of {place}", By.POINTS, why)
+def _refute_double_write(s: AccessSite, place: str) -> ValidationVerdict:
+    """Build the verdict that refutes `written once`."""
+    why = ClaimCounterexample({}, f"the {s.kind} at {s.at} writes an element that another one writes")
+    return ValidationVerdict(ObligationKind.ONCE, f"stores of {place}", DecisionMethod.POINTS, why)
 
 
-def box(s: Site, memory: Numbers) -> Numbers | None:
-    """The elements that a site touches as a view of the memory, where its index is a sum of unknowns and its gate bounds each of
-    them alone; an element may be there more than once. None else, or where some are outside."""
-    known = _alone(s.condition)
-    if known is None or any(not isinstance(v, Var) or v.loaded for v, _ in s.index.terms):
+def view_touched_elements(site: AccessSite, memory: Numbers) -> Numbers | None:
+    """Return the elements that a site touches as a view of the memory; an element may occur more than once.
+
+    Returns None unless the index is a sum of unknowns that the gate bounds one by one, and all elements are inside.
+    """
+    bounds = _single_unknown_bounds(site.condition)
+    if bounds is None or any(not isinstance(v, Var) or v.loaded for v, _ in site.index.terms):
         return None
-    offset, shape, strides = s.index.const, list[int](), list[int]()
-    for v, c in s.index.terms:
+    offset, shape, strides = site.index.const, list[int](), list[int]()
+    for v, c in site.index.terms:
         assert isinstance(v, Var)
-        low, high = known.get(v, (v.low, v.high))
+        low, high = bounds.get(v, (v.low, v.high))
         offset += c * low
         shape.append(high - low + 1)
         strides.append(c * memory.itemsize)
-    if any(low > high for low, high in known.values()) or not all(n > 0 for n in shape):
+    if any(low > high for low, high in bounds.values()) or not all(n > 0 for n in shape):
         return memory[:0]
     ends = [(n - 1) * c // memory.itemsize for n, c in zip(shape, strides)]
     if offset + sum(e for e in ends if e < 0) < 0 or offset + sum(e for e in ends if e > 0) >= memory.size:
@@ -265,23 +304,23 @@ def box(s: Site, memory: Numbers) -> Numbers | None:
     return np.lib.stride_tricks.as_strided(memory[offset:], shape, strides)
 
 
-def _alone(condition: Cond) -> dict[Var, Interval] | None:
-    """The bounds that a condition sets to single unknowns; None where it says anything else."""
-    known: dict[Var, Interval] = {}
+def _single_unknown_bounds(condition: Cond) -> dict[Var, Interval] | None:
+    """Return the bounds that a condition sets to single unknowns; None if it sets any other."""
+    bounds: dict[Var, Interval] = {}
     for x in T.conjuncts(condition):
-        for f in facts_of(x):
+        for f in extract_nonnegative_sums(x):
             if len(f.terms) > 1 or (f.terms and not isinstance(f.terms[0][0], Var)):
                 return None
             if not f.terms:
-                known[_NEVER] = (0, 0 if f.const >= 0 else -1)
+                bounds[_NEVER] = (0, 0 if f.const >= 0 else -1)
                 continue
             ((v, c),) = f.terms
             assert isinstance(v, Var)
-            low, high = known.get(v, (v.low, v.high))
-            known[v] = (max(low, -(f.const // c)), high) if c > 0 else (low, min(high, f.const // -c))
-        if not facts_of(x):
+            low, high = bounds.get(v, (v.low, v.high))
+            bounds[v] = (max(low, -(f.const // c)), high) if c > 0 else (low, min(high, f.const // -c))
+        if not extract_nonnegative_sums(x):
             return None
-    return known
+    return bounds
 
 
 _NEVER = Var("never", 0, 0)
@@ -290,161 +329,179 @@ _NEVER = Var("never", 0, 0)
 # By the solver: each element of the one is an element of the other
 
 
-def covers(before: Sequence[Site], after: Sequence[Site], worker: Worker) -> Iterator[Verdict]:
-    """Each element that is written before is written after, and the other way around."""
+def decide_coverage(before: Sequence[AccessSite], after: Sequence[AccessSite], worker: SolverWorker) -> Iterator[ValidationVerdict]:
+    """Decide that each element written before is written after, and the other way around."""
     for some, others, words in ((before, after, "before"), (after, before, "after")):
         for s in some:
-            if is_same(s, others):
-                yield Verdict(Kind.COVER, f"{s} {words}", By.STRUCTURE)
+            if has_equal_site(s, others):
+                yield ValidationVerdict(ObligationKind.COVER, f"{s} {words}", DecisionMethod.STRUCTURE)
             else:
-                yield _found(among(s, others, Kind.COVER, f"{s} {words}"), worker)
+                yield _decide_coverage_claim(make_coverage_claim(s, others, ObligationKind.COVER, f"{s} {words}"), worker)
 
 
-def is_same(s: Site, others: Iterable[Site]) -> bool:
-    """Return True if one of the others has the same element and condition in terms of the same unknowns: it touches the same."""
+def has_equal_site(s: AccessSite, others: Iterable[AccessSite]) -> bool:
+    """Return True if another site has an equal element and condition over the same unknowns, so it touches the same."""
     if any(v.loaded for v in T.unknowns(s.condition, T.unknowns(s.index))):  # such a name is of one body alone
         return False
     return any(o.index is s.index and set(T.conjuncts(o.condition)) == set(T.conjuncts(s.condition)) for o in others)
 
 
-#: What covers an access whose place, or gate, is a value of memory, where that went through memory of the kernel.
+#: The check that covers an access whose index or gate is a value of memory that the kernel stores.
 BY_VALUE = "what the index or the gate is, is a value: stages"
 
 
-def _found(c: Claim, worker: Worker) -> Verdict:
-    """Whether the solver finds the iterations that `decoded` proposes right. If not, there may be others: nothing is refuted, and
-    what depends on values of memory is left to the check of values."""
-    if T.has_held(c.given) or T.has_held(c.goal) or any(u.loaded for u in T.unknowns(c.goal, T.unknowns(c.given))):
-        with suppress(Spent):
-            if (v := by_solver(c, worker, BudgetUnit.HELD_STEPS)).proved:
+def _decide_coverage_claim(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
+    """Ask the solver whether the iterations that `decode_iteration` proposes are right.
+
+    If not, there may be others, so nothing is refuted. A claim about values of memory is left to the check of values.
+    """
+    if (
+        T.has_memory_value(claim.given)
+        or T.has_memory_value(claim.goal)
+        or any(u.loaded for u in T.unknowns(claim.goal, T.unknowns(claim.given)))
+    ):
+        with suppress(BudgetExhausted):
+            if (v := decide_by_solver(claim, worker, BudgetUnit.HELD_STEPS)).is_proved:
                 return v
-        return Verdict(c.kind, c.place, By.INTERPRETER, why=BY_VALUE)
-    v = by_solver(c, worker)
-    if v.proved:
+        return ValidationVerdict(claim.kind, claim.place, DecisionMethod.INTERPRETER, why=BY_VALUE)
+    v = decide_by_solver(claim, worker)
+    if v.is_proved:
         return v
     words = v.why if v.counterexample is None else f"no iteration was found, {v.counterexample.words}"
-    return Verdict(c.kind, c.place, None, why=words)
+    return ValidationVerdict(claim.kind, claim.place, None, why=words)
 
 
-def among(s: Site, others: Sequence[Site], kind: Kind, place: str) -> Claim:
-    """Each element that `s` touches is touched by one of the others, at the iteration that `decoded` finds."""
-    mine = copy(s, ".1")
-    goals = [g for o in merged(x for o in others for x in branches(o)) if (g := decoded(o, mine.index)) is not None]
+def make_coverage_claim(site: AccessSite, others: Sequence[AccessSite], kind: ObligationKind, place: str) -> ValidationClaim:
+    """Claim that each element that `site` touches is touched by one of the others, at the iteration of `decode_iteration`."""
+    mine = rename_site_apart(site, ".1")
+    goals = [
+        g
+        for o in merge_tile_sites(x for o in others for x in split_where_index(o))
+        if (g := decode_iteration(o, mine.index)) is not None
+    ]
     goal = goals[0] if len(goals) == 1 else Cond("or", tuple(goals)) if goals else T.FALSE
-    return Claim(kind, place, mine.condition, goal)
+    return ValidationClaim(kind, place, mine.condition, goal)
 
 
-def branches(s: Site) -> Iterator[Site]:
-    """The sites that a site is whose index chooses between two: one for each, where it is chosen."""
-    for t, k in s.index.terms:
+def split_where_index(site: AccessSite) -> Iterator[AccessSite]:
+    """Yield one site per branch of an index that is a choice, each with the branch's condition."""
+    for t, k in site.index.terms:
         if isinstance(t, App) and t.op == "where":
             c, *both = t.args
             assert isinstance(c, Cond)
-            rest = T.add(s.index, T.of(t), -k)
-            for given, x in zip((c, T.negated(c)), both):
-                yield from branches(replace(s, index=T.add(rest, x, k), gate=T.both(s.gate, given)))  # type: ignore[arg-type]
+            rest = T.add(site.index, T.as_sum(t), -k)
+            for given, x in zip((c, T.negate(c)), both):
+                yield from split_where_index(replace(site, index=T.add(rest, x, k), gate=T.conjoin(site.gate, given)))  # type: ignore[arg-type]
             return
-    yield s
-    yield from _last(s)
+    yield site
+    yield from _shift_window_to_end(site)
 
 
-def _last(s: Site) -> Iterator[Site]:
-    """A window that begins before the memory does, at its last place: of counters that count alike, but for one, the greatest
-    values. Its first elements are where the digits of an element say, its others also here."""
-    if T.bounds(s.index)[0] >= 0:
+def _shift_window_to_end(site: AccessSite) -> Iterator[AccessSite]:
+    """Yield the last position of a window that begins before its memory.
+
+    Of counters with equal steps, all but one get their greatest values. The digits of an element find the window's first
+    elements; this site finds the others.
+    """
+    if T.bounds(site.index)[0] >= 0:
         return
     met: set[int] = set()
     put: dict[Var, Lin] = {}
-    for v, c in s.index.terms:
-        if isinstance(v, Var) and v in s.counters:
+    for v, c in site.index.terms:
+        if isinstance(v, Var) and v in site.counters:
             if abs(c) in met:
                 put[v] = Lin(v.high)
             met.add(abs(c))
     if put:
-        yield s.put(put)
+        yield site.substitute(put)
 
 
-def merged(sites: Iterable[Site]) -> Iterator[Site]:
-    """The sites, of which those that differ by constants alone, as in a register tile, are one with more counters."""
-    alike: dict[object, list[Site]] = {}
+def merge_tile_sites(sites: Iterable[AccessSite]) -> Iterator[AccessSite]:
+    """Merge sites that differ by constants alone, as in a register tile, into one with more counters."""
+    alike: dict[object, list[AccessSite]] = {}
     for s in sites:
         alike.setdefault((s.index.terms, s.condition, s.counters), []).append(s)
     for same in alike.values():
         first = min(same, key=lambda s: s.index.const)
-        steps = _grid(sorted({s.index.const - first.index.const for s in same}))
+        steps = _factor_into_digits(sorted({s.index.const - first.index.const for s in same}))
         if steps is None or not steps:
             yield from same
             continue
         also = tuple(Var(f"tile{k}", 0, n - 1) for k, (_, n) in enumerate(steps))
         index = Lin(first.index.const, (*first.index.terms, *((v, step) for v, (step, _) in zip(also, steps))))
-        yield replace(first, index=index, also=also)
+        yield replace(first, index=index, tile_counters=also)
 
 
-def _grid(offsets: Sequence[int]) -> list[tuple[int, int]] | None:
-    """(step, count) of each digit, where numbers from 0 on are all sums of digits times steps; None else."""
+def _factor_into_digits(offsets: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Return (step, count) per digit if the offsets are all sums of digits times steps; None otherwise."""
     if len(offsets) == 1:
         return []
     n = next((k for k, x in enumerate(offsets) if x != k * offsets[1]), len(offsets))
     blocks = offsets[::n]
     if [b + x for b in blocks for x in offsets[:n]] != list(offsets):
         return None
-    rest = _grid(blocks)
+    rest = _factor_into_digits(blocks)
     return None if rest is None else [(offsets[1], n), *rest]
 
 
-def agreement_claims(before: Body, after: Body) -> Iterator[Claim]:
-    """What the verdicts on writes and reads are about."""
+def generate_agreement_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
+    """Yield the claims about writes and reads that the verdicts decide."""
     slots = sorted({s.memory.arg.slot for b in (before, after) for s in b.sites if s.memory.op is Op.PARAM})
     for slot in slots:
         old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
-        stores = in_order(*([s for s in sites if s.writes] for sites in (old, new)))
+        stores = restrict_to_common_iteration(*([s for s in sites if s.writes] for sites in (old, new)))
         loads = [[s for s in sites if not s.writes] for sites in (old, new)]
-        again = bool(loads[1]) and bool(stores[1])
+        may_rewrite = bool(loads[1]) and bool(stores[1])
         plain = [s for s in stores[1] if s.kind == "store"]
-        yield from (distinct(s, _ordered(s) if again else ()) for s in plain)
-        if not again:
-            yield from (apart(a, b) for j, b in enumerate(plain) for a in plain[:j])
-        yield from (among(s, stores[1], Kind.COVER, f"{s} before") for s in stores[0])
-        yield from (among(s, stores[0], Kind.COVER, f"{s} after") for s in stores[1])
-        yield from (among(s, (*loads[0], *stores[1]), Kind.READS, f"{s} after") for s in loads[1])
+        yield from (make_written_once_claim(s, _ordered_counters(s) if may_rewrite else ()) for s in plain)
+        if not may_rewrite:
+            yield from (make_disjoint_stores_claim(a, b) for j, b in enumerate(plain) for a in plain[:j])
+        yield from (make_coverage_claim(s, stores[1], ObligationKind.COVER, f"{s} before") for s in stores[0])
+        yield from (make_coverage_claim(s, stores[0], ObligationKind.COVER, f"{s} after") for s in stores[1])
+        yield from (make_coverage_claim(s, (*loads[0], *stores[1]), ObligationKind.READS, f"{s} after") for s in loads[1])
         if not stores[1]:
-            yield from (among(s, loads[1], Kind.READS, f"{s} before") for s in loads[0])
+            yield from (make_coverage_claim(s, loads[1], ObligationKind.READS, f"{s} before") for s in loads[0])
 
 
 # Reads
 
 
-def reads(slot: int, before: Body, after: Body, worker: Worker) -> Iterator[Verdict]:
-    """What is read of an argument after was read before, or is written by the kernel itself."""
+def decide_argument_reads(
+    slot: int, before: KernelAccesses, after: KernelAccesses, worker: SolverWorker
+) -> Iterator[ValidationVerdict]:
+    """Decide that the kernel reads only elements of an argument that the body reads, or that it writes itself."""
     old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
     loads = [s for s in new if not s.writes]
     if loads:
         others = (*(s for s in old if not s.writes), *(s for s in new if s.writes))
-        yield from _reads(f"loads of argument {slot}", loads, others, worker)
+        yield from _decide_loads(f"loads of argument {slot}", loads, others, worker)
 
 
-def _reads(place: str, some: Sequence[Site], others: Sequence[Site], worker: Worker) -> Iterator[Verdict]:
-    size = size_of(some[0])
-    allowed = None if size is None else marks(others, size, None)
-    for s in some:
-        found = None if allowed is None or isinstance(allowed, Verdict) else _among_marks(s, allowed, place)
-        if found is None and is_same(s, others):
-            found = Verdict(Kind.READS, place, By.STRUCTURE)
-        yield found or _found(among(s, others, Kind.READS, str(s)), worker)
+def _decide_loads(
+    place: str, loads: Sequence[AccessSite], others: Sequence[AccessSite], worker: SolverWorker
+) -> Iterator[ValidationVerdict]:
+    """Decide that each Load reads only elements of the other sites."""
+    size = size_of(loads[0])
+    allowed = None if size is None else mark_touched_elements(others, size, None)
+    for s in loads:
+        verdict = None if allowed is None or isinstance(allowed, ValidationVerdict) else _decide_by_marks(s, allowed, place)
+        if verdict is None and has_equal_site(s, others):
+            verdict = ValidationVerdict(ObligationKind.READS, place, DecisionMethod.STRUCTURE)
+        yield verdict or _decide_coverage_claim(make_coverage_claim(s, others, ObligationKind.READS, str(s)), worker)
 
 
-def _among_marks(s: Site, allowed: Numbers, place: str) -> Verdict | None:
-    """Whether a site touches only marked elements; None where that is too much."""
-    low, high = T.bounds(s.index, tightened(facts_of(s.condition)) or {})
+def _decide_by_marks(site: AccessSite, allowed: Numbers, place: str) -> ValidationVerdict | None:
+    """Decide that a site touches only marked elements; None if there are too many."""
+    low, high = T.bounds(site.index, tighten_bounds(extract_nonnegative_sums(site.condition)) or {})
     if low >= 0 and allowed[low : high + 1].all():
-        return Verdict(Kind.READS, place, By.SUMS)
-    points = executions(s)
+        return ValidationVerdict(ObligationKind.READS, place, DecisionMethod.SUMS)
+    points = enumerate_executions(site)
     if points is None:
         return None
     _, index, keep = points
     numbers = np.broadcast_to(index, keep.shape)[keep]
     extra = numbers[np.logical_not(allowed[numbers])]
     if not extra.size:
-        return Verdict(Kind.READS, place, By.POINTS)
-    why = Counterexample({"element": int(extra[0])}, f"element {int(extra[0])} is read, and was not before")
-    return Verdict(Kind.READS, place, By.POINTS, why)
+        return ValidationVerdict(ObligationKind.READS, place, DecisionMethod.POINTS)
+    why = ClaimCounterexample({"element": int(extra[0])}, f"element {int(extra[0])} is read, and was not before")
+    return ValidationVerdict(ObligationKind.READS, place, DecisionMethod.POINTS, why)

@@ -1,12 +1,12 @@
-"""Which pass breaks a program: the first one whose result is not what the stage before it may give.
+"""Bisection of a lowering: the first pass whose result is not one that the stage before it allows.
 
-Takes: a TENSOR graph, inputs, a target of the compiler, and the passes. Gives: None if all stages agree, else a `Finding` that
-names the stage, the pass, in it the step or the rewrite rule, the kernel, and the first wrong element. A pass that fails,
-whose result is not well-formed, or in whose result the interpreter finds a Trap or a race, is found by that. The last stage is the
-target's machine code, under the name `backend`. Spec: Lowering Pipeline.
+Takes: a TENSOR graph, inputs, a target of the compiler, and the passes. Gives: None if all stages agree, else a `Finding` with
+the stage, the pass, its step or rewrite rule, the kernel and the first wrong element. A pass is also wrong if it raises, if its
+result is ill-formed, or if the interpreter finds a Trap or a race in its result. The last stage is the target's machine code,
+under the name `backend`. Spec: Lowering Pipeline.
 
-Raises what the program's own run raises (Trap, SpecError), and CompileError or Unsupported where the compiler refuses the program:
-then there is nothing wrong, only nothing.
+Raises what the program's own run raises (Trap, SpecError). Raises CompileError or Unsupported if the compiler refuses the
+program, which is no finding.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy as np
 from uops.backends import npz
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
-from uops.compiler.log import recording
-from uops.compiler.pipeline import PIPELINE, Lowering, Pass, run_pass
+from uops.compiler.log import record_transforms
+from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, run_pass
 from uops.compiler.target import Target
-from uops.fuzz.bisect.wrong_rule import wrong_step
-from uops.fuzz.oracles.native import base, key, run_program, view
+from uops.fuzz.bisect.wrong_rule import find_wrong_step
+from uops.fuzz.oracles.native import base_memory, memory_key, run_program, view_argument
 from uops.fuzz.oracles.stages import Fault, Judge, Key, Outputs
 from uops.interp import run
 from uops.spec.errors import CompileError, Unsupported, UopsError
@@ -35,18 +35,22 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.text import show
 from uops.spec.untrusted import quote_name, write_text
 
+#: Name of the last stage and pass: the target's machine code.
 BACKEND = "backend"
-#: Runs the machine code of a PROGRAM graph: (program, inputs) -> outputs. Its failure is the finding.
+#: Runs the machine code of a PROGRAM graph: (program, inputs) -> outputs. Whatever it raises is a finding.
 Execute = Callable[[UOp, Mapping[str, Any]], Outputs]
-#: Where the classes of errors that a finding may be called after are defined.
+#: Modules whose classes of errors give a finding its kind.
 _NAMED = (UopsError.__module__, Exception.__module__)
-_REFUSED = (CompileError, Unsupported, MemoryError)
+#: Errors that are refusals of a program, not findings.
+_REFUSALS = (CompileError, Unsupported, MemoryError)
 
 
 class Finding(NamedTuple):
-    """`pass_` of `stage` is wrong: `step` is the step of the pass, `kernel` the number of the Call and its name, `rule` a rewrite
-    rule that does not hold, where they are known. `before` and `after` are texts of that kernel, or of the whole graph, on either
-    side."""
+    """The wrong pass `pass_` of `stage`.
+
+    If they are known, `step` is the step of the pass and `kernel` the number and name of the Call. `rule` is a rewrite rule
+    that does not hold. `before` and `after` are texts of that kernel, or of the whole graph, around the wrong pass or step.
+    """
 
     stage: str
     pass_: str
@@ -63,12 +67,12 @@ class Finding(NamedTuple):
         return f"{', '.join(p for p in places if p)}: {self.fault.kind}: {self.fault.message}"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the texts."""
+        """Return everything but the texts as a JSON object."""
         head = {"stage": self.stage, "pass": self.pass_, "step": self.step, "rule": self.rule, "kernel": self.kernel}
         return head | self.fault._asdict()
 
     def write(self, out: Path, graph: UOp, inputs: Mapping[str, Any]) -> list[Path]:
-        """The program, its inputs, the finding and its two texts, into a directory; gives their paths."""
+        """Write the program, its inputs, the finding and its two texts into a directory; return their paths."""
         out.mkdir(parents=True, exist_ok=True)
         texts = {
             "program.uops": show(graph),
@@ -86,171 +90,182 @@ def bisect(
     graph: UOp, inputs: Mapping[str, Any], target: Target, passes: Sequence[Pass] = PIPELINE, *,
     execute: Execute | None = None, schedules: int = 0, config: Config | None = None,
 ) -> Finding | None:  # fmt: skip
-    """The first pass that is wrong for `graph` on `inputs`. `execute` runs the program in place of this process; `schedules` says
-    under how many more orders of what is unordered each stage is run; `config` holds the compiler's settings, those of the process
-    without it."""
-    return _Bisection(graph, inputs, target, schedules).search(passes, execute, config or configuration.default())
+    """Find the first pass that is wrong for `graph` on `inputs`; return None if there is none.
+
+    `execute` runs the machine code, by default in this process. `schedules` is the number of additional orders of unordered
+    work in which each stage is interpreted. `config` holds the compiler's settings, by default those of the process.
+    """
+    return _Bisection(graph, inputs, target, schedules).search(passes, execute, config or configuration.default_config())
 
 
 class _Bisection:
-    """The state of a search: where we are, and what it gave."""
+    """The state of a bisection: the last correct graph, and its outputs."""
 
     def __init__(self, graph: UOp, inputs: Mapping[str, Any], target: Target, schedules: int) -> None:
         self.judge = Judge(graph, inputs, schedules)
         self.target = target
         self.graph = graph
-        self.found: Outputs = self.judge.outputs()
+        self.outputs: Outputs = self.judge.reference_outputs()
         self.names: list[str] = []
 
     def search(self, passes: Sequence[Pass], execute: Execute | None, config: Config) -> Finding | None:
-        state = Lowering(self.target, replace(config, verify=True))
+        """Judge all passes and then the machine code; return the first finding."""
+        state = LoweringState(self.target, replace(config, verify=True))
         for p in passes:
-            finding = self._pass(p, state)
+            finding = self._judge_pass(p, state)
             if finding is not None:
                 return finding
-        return self._backend(execute or self._native)
+        return self._judge_machine_code(execute or self._run_natively)
 
-    def _pass(self, p: Pass, state: Lowering) -> Finding | None:
-        """Judge one pass, and go on from what it gave."""
+    def _judge_pass(self, p: Pass, state: LoweringState) -> Finding | None:
+        """Run and judge one pass; advance to its result if it is right."""
         state.steps = {}
         try:
             after = run_pass(p, self.graph, state)
-        except _REFUSED:
+        except _REFUSALS:
             raise
-        except Exception as e:  # whatever way a pass fails is what we look for
-            return Finding(p.stage, p.name, None, None, ended(e), show(self.graph), "")
-        fault, found = self._try(p.name, after) if after is not self.graph else (None, self.found)
+        except Exception as e:  # any failure of a pass is a finding
+            return Finding(p.stage, p.name, None, None, fault_of_failed_run(e), show(self.graph), "")
+        fault, outputs = self._evaluate_stage(p.name, after) if after is not self.graph else (None, self.outputs)
         if fault is not None:
-            found_at = self._closer(p, fault, after, state.steps)
-            return found_at._replace(rule=self._rule(p, state))
-        self.graph, self.found = after, found
-        self.names = kernel_names(after, self.names)
+            finding = self._localize_fault(p, fault, after, state.steps)
+            return finding._replace(rule=self._find_wrong_rule(p, state))
+        self.graph, self.outputs = after, outputs
+        self.names = list_kernel_names(after, self.names)
         return None
 
-    def _try(self, name: str, after: UOp) -> tuple[Fault | None, Outputs]:
-        """What is wrong with `after` as the result of pass `name`, and its outputs."""
+    def _evaluate_stage(self, name: str, after: UOp) -> tuple[Fault | None, Outputs]:
+        """Interpret the result of pass `name`; return what is wrong with it, and its outputs."""
         try:
-            found = self.judge.run(after)
+            outputs = self.judge.run_stage(after)
         except MemoryError:
             raise
         except UopsError as e:  # a Trap, or a stage that the interpreter refuses
-            return ended(e), {}
+            return fault_of_failed_run(e), {}
         except Exception as e:
             return Fault("crash", f"the interpreter failed on it: {type(e).__name__}: {e}"), {}
-        return self.judge.fault(name, self.graph, self.found, found), found
+        return self.judge.find_fault(name, self.graph, self.outputs, outputs), outputs
 
-    # Where inside of a pass.
+    # Localization inside of a pass
 
-    def _closer(self, p: Pass, fault: Fault, after: UOp, steps: Mapping[str, UOp]) -> Finding:
-        """The finding with its step and its kernel."""
+    def _localize_fault(self, p: Pass, fault: Fault, after: UOp, steps: Mapping[str, UOp]) -> Finding:
+        """Return the finding of a wrong pass with its step and its kernel."""
         before, step = self.graph, None
         for name, graph in steps.items():
-            found, _ = self._try(p.name, graph)
-            if found is not None:
-                step, fault, after = name, found, graph
+            step_fault, _ = self._evaluate_stage(p.name, graph)
+            if step_fault is not None:
+                step, fault, after = name, step_fault, graph
                 break
             before = graph
-        names = kernel_names(after, self.names)
-        k, found = self._kernel(p.name, before, after)
+        names = list_kernel_names(after, self.names)
+        k, kernel_fault = self._find_wrong_kernel(p.name, before, after)
         if k is None:
-            k = writer(after, self.judge, fault.output)
-            return Finding(p.stage, p.name, step, k if k is None else kernel(k, names), fault, show(before), show(after))
-        texts = show(before.src[k].src[0]), show(after.src[k].src[0])
-        return Finding(p.stage, p.name, step, kernel(k, names), found or fault, *texts)
+            k = find_last_writer(after, self.judge, fault.output)
+            return Finding(p.stage, p.name, step, k if k is None else describe_kernel(k, names), fault, show(before), show(after))
+        texts = show(before.src[k].body), show(after.src[k].body)
+        return Finding(p.stage, p.name, step, describe_kernel(k, names), kernel_fault or fault, *texts)
 
-    def _kernel(self, name: str, before: UOp, after: UOp) -> tuple[int | None, Fault | None]:
-        """The first kernel that makes a good launch wrong when it is replaced, and what is wrong then."""
-        if not exchangeable(before, after):
+    def _find_wrong_kernel(self, name: str, before: UOp, after: UOp) -> tuple[int | None, Fault | None]:
+        """Find the first kernel that makes a right launch wrong when it alone is replaced; return its number and the
+        fault.
+        """
+        if not can_exchange_kernels(before, after):
             return None, None
         for k in range(len(after.src)):
             if before.src[k] is after.src[k]:
                 continue
-            fault, _ = self._try(name, after.replace(src=(*before.src[:k], after.src[k], *before.src[k + 1 :])))
+            fault, _ = self._evaluate_stage(name, after.replace(src=(*before.src[:k], after.src[k], *before.src[k + 1 :])))
             if fault is not None:
                 return k, fault
         return None, None
 
-    def _rule(self, p: Pass, state: Lowering) -> str | None:
-        """A rule that the pass applied and that does not hold."""
-        with recording() as log:
+    def _find_wrong_rule(self, p: Pass, state: LoweringState) -> str | None:
+        """Return a rule that the pass applied and that does not hold, or None."""
+        with record_transforms() as log:
             p.run(self.graph, replace(state, steps=None))
-        found = wrong_step(s for m in log.moves for s in m.steps)
-        return None if found is None else found.rule
+        wrong_step = find_wrong_step(s for m in log.transforms for s in m.steps)
+        return None if wrong_step is None else wrong_step.rule
 
-    # Machine code.
+    # Machine code
+    def _run_natively(self, program: UOp, inputs: Mapping[str, Any]) -> Outputs:
+        return self.judge.read_outputs(run_program(program, self.target, self.judge.initial_memory))
 
-    def _native(self, program: UOp, inputs: Mapping[str, Any]) -> Outputs:
-        return self.judge.read(run_program(program, self.target, self.judge.given))
-
-    def _backend(self, execute: Execute) -> Finding | None:
+    def _judge_machine_code(self, execute: Execute) -> Finding | None:
         try:
-            found = execute(self.graph, self.judge.inputs)
-        except _REFUSED:
+            outputs = execute(self.graph, self.judge.inputs)
+        except _REFUSALS:
             raise
-        except Exception as e:  # a crash of a worker, a time-out, a trap
-            return Finding(BACKEND, BACKEND, None, None, ended(e), show(self.graph), "")
-        fault = self.judge.fault(BACKEND, self.graph, self.found, found)
+        except Exception as e:  # a worker crashed, the time ran out, or the code trapped
+            return Finding(BACKEND, BACKEND, None, None, fault_of_failed_run(e), show(self.graph), "")
+        fault = self.judge.find_fault(BACKEND, self.graph, self.outputs, outputs)
         if fault is None:
             return None
-        k = self._wrong_code()
+        k = self._find_wrong_native_kernel()
         if k is None:
             return Finding(BACKEND, BACKEND, None, None, fault, show(self.graph), "")
-        linear, source = self.graph.src[k].src[0].src[:2]
-        return Finding(BACKEND, BACKEND, None, kernel(k, self.names), fault, show(linear), str(source.arg.code))
+        linear, source, *_ = self.graph.src[k].body.src
+        return Finding(BACKEND, BACKEND, None, describe_kernel(k, self.names), fault, show(linear), str(source.arg.code))
 
-    def _wrong_code(self) -> int | None:
-        """The first kernel after which the target's memory is not the interpreter's."""
+    def _find_wrong_native_kernel(self) -> int | None:
+        """Find the first kernel after which the target's memory differs from the interpreter's; return its number."""
         for k, call in enumerate(self.graph.src):
-            want = run(self.graph.replace(src=self.graph.src[: k + 1]), self.judge.given).buffers
-            got = run_program(self.graph, self.target, self.judge.given, k + 1)
-            if any(not _alike(view(a, want), view(a, got)) for a in written(call) if key(base(a)) in want):
+            expected = run(self.graph.replace(src=self.graph.src[: k + 1]), self.judge.initial_memory).buffers
+            actual = run_program(self.graph, self.target, self.judge.initial_memory, k + 1)
+            arguments = [a for a in written_arguments(call) if memory_key(base_memory(a)) in expected]
+            if any(not _are_values_equal(view_argument(a, expected), view_argument(a, actual)) for a in arguments):
                 return k
         return None
 
 
-def _alike(x: Any, y: Any) -> bool:
-    if x.dtype.kind in "iub":
-        return bool(np.array_equal(x, y))
-    a, b = x.astype(np.float64), y.astype(np.float64)
+def _are_values_equal(left: Any, right: Any) -> bool:
+    """Compare two arrays of one shape: NaN equals NaN, and zeros of different signs differ."""
+    if left.dtype.kind in "iub":
+        return bool(np.array_equal(left, right))
+    a, b = left.astype(np.float64), right.astype(np.float64)
     return bool(np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a)[a == a], np.signbit(b)[a == a]))
 
 
-def ended(e: BaseException) -> Fault:
-    """The fault of a run that did not come to its end; its kind is the class of the error, a broken assertion a crash as any."""
+def fault_of_failed_run(e: BaseException) -> Fault:
+    """Return the Fault of a run that raised. Its kind is the class of the error; a failed assertion is a crash like any other."""
     kind = next(c for c in type(e).__mro__ if c.__module__ in _NAMED)
     return Fault(kind.__name__.lower(), str(e) or kind.__name__)
 
 
-def kernel(k: int, names: Sequence[str]) -> str:
-    """How a kernel is called in a report."""
+def describe_kernel(k: int, names: Sequence[str]) -> str:
+    """Describe a kernel in a report, by number and name."""
     return f"kernel {k} of {len(names)} ({quote_name(names[k])})" if k < len(names) else f"kernel {k}"
 
 
-def kernel_names(graph: UOp, known: list[str]) -> list[str]:
-    """The names of a launch's kernels; of instruction lists, which have none, those known from before."""
+def list_kernel_names(graph: UOp, previous_names: list[str]) -> list[str]:
+    """List the names of a launch's kernels. Lists of instructions have no names, so those of an earlier stage are kept."""
     if graph.op is not Op.LINEAR:
-        return known
-    names = [c.src[0].arg.name if c.src[0].op is Op.SINK and c.src[0].arg else "" for c in graph.src]
-    return names if all(names) or len(names) != len(known) else known
+        return previous_names
+    names = [call.body.arg.name if call.body.op is Op.SINK and call.body.arg else "" for call in graph.src]
+    return names if all(names) or len(names) != len(previous_names) else previous_names
 
 
-def exchangeable(before: UOp, after: UOp) -> bool:
-    """Whether the kernels of two launches may take each other's place: they do the same with the same memory."""
+def can_exchange_kernels(before: UOp, after: UOp) -> bool:
+    """Return True if a kernel of one launch can replace that of the other: both launches pass the same memory to their
+    kernels.
+    """
     if not before.op is after.op is Op.LINEAR or len(before.src) != len(after.src):
         return False
-    return all(x.src[1:] == y.src[1:] for x, y in zip(before.src, after.src))
+    return all(x.arguments == y.arguments for x, y in zip(before.src, after.src))
 
 
-def written(call: UOp) -> Iterator[UOp]:
-    """The arguments that a Call writes; without a declaration, all (R63)."""
-    slots: Iterable[int] = range(len(call.src) - 1) if call.arg is None or call.arg.written is None else call.arg.written
-    return (call.src[1 + k] for k in slots if base(call.src[1 + k]).op in (Op.BUFFER, Op.PARAM))
+def written_arguments(call: UOp) -> Iterator[UOp]:
+    """Yield the memory arguments that a Call writes; without a declaration, all of them (R63: undeclared means all are
+    written).
+    """
+    arguments = call.arguments
+    slots: Iterable[int] = range(len(arguments)) if call.arg is None or call.arg.written is None else call.arg.written
+    return (arguments[k] for k in slots if base_memory(arguments[k]).op in (Op.BUFFER, Op.PARAM))
 
 
-def writer(graph: UOp, judge: Judge, output: Key | None) -> int | None:
-    """The last kernel of a launch that writes an output's memory."""
+def find_last_writer(graph: UOp, judge: Judge, output: Key | None) -> int | None:
+    """Return the number of the last kernel of a launch that writes an output's memory, or None."""
     if graph.op is not Op.LINEAR or output is None:
         return None
-    name = output if isinstance(output, str) else key(judge.results[output].buffer)
-    found = [k for k, c in enumerate(graph.src) if any(key(base(a)) == name for a in written(c))]
-    return found[-1] if found else None
+    name = output if isinstance(output, str) else memory_key(judge.results[output].buffer)
+    writers = [k for k, c in enumerate(graph.src) if any(memory_key(base_memory(a)) == name for a in written_arguments(c))]
+    return writers[-1] if writers else None

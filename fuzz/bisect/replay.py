@@ -1,7 +1,8 @@
-"""Counterexamples of the prover, seen in the interpreter.
+"""Replay of the prover's counterexamples in the interpreter.
 
-Takes: a `Counterexample`. Gives: whether both sides differ there while the rule's condition holds, and what each is. One over the
-real numbers is evaluated in fractions, where its ops have exact ones, and in float64, where more than rounding has to differ.
+Takes: a `RuleCounterexample`. Gives: whether both sides of the rule differ on its values while the condition holds, and the
+value of each side. A counterexample over the real numbers is evaluated in fractions, as far as its ops have exact values, and
+in float64, where the difference must exceed rounding.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.backends.arrays import STORAGE
-from uops.compiler.prove.counterexample import Counterexample
+from uops.compiler.prove.counterexample import RuleCounterexample
 from uops.compiler.prove.typings import conditions
 from uops.compiler.rewrite.pattern import Pattern
 from uops.interp import run
@@ -25,70 +26,78 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
 
-class Replay(NamedTuple):
-    """`confirmed`: the interpreter refutes the rule; `words` say how, or why not."""
+class ReplayOutcome(NamedTuple):
+    """The result of a replay. `confirmed` says that the interpreter refutes the rule; `words` say how, or why not."""
 
     confirmed: bool
     words: str
 
 
-def replay(c: Counterexample) -> Replay:
-    """Evaluate both sides on the values of a counterexample."""
-    if c.rule.assumes is not None:
-        return _replay_real(c)
-    g = c.graphs()
-    inputs = {name: _input(d, v) for name, (d, v) in g.inputs.items()}
-    unmet = [u for u in g.conditions if not _truth(u, inputs)]
+def replay_counterexample(counterexample: RuleCounterexample) -> ReplayOutcome:
+    """Evaluate both sides of a rule on the values of a counterexample."""
+    if counterexample.rule.assumes is not None:
+        return _replay_over_reals(counterexample)
+    graphs = counterexample.build_graphs()
+    inputs = {name: _decode_input(d, v) for name, (d, v) in graphs.inputs.items()}
+    unmet = [u for u in graphs.conditions if not _holds(u, inputs)]
     if unmet:
-        return Replay(False, "not confirmed: the interpreter finds that the condition does not hold")
-    if g.promised is not None and not _same(*(_value(u, inputs) for u in g.promised)):
-        return Replay(False, "not confirmed: the value that the witness promises is another one")
-    left = _value(g.lhs, inputs)
+        return ReplayOutcome(False, "not confirmed: the interpreter finds that the condition does not hold")
+    if graphs.witness_equation is not None and not _are_values_equal(*(_evaluate_node(u, inputs) for u in graphs.witness_equation)):
+        return ReplayOutcome(False, "not confirmed: the value that the witness promises is another one")
+    left = _evaluate_node(graphs.lhs, inputs)
     if isinstance(left, Trap):
-        return Replay(False, f"not confirmed: the left side traps ({left})")
-    if g.rhs is None:
-        return Replay(True, f"the right side has another dtype than {g.lhs.dtype}")
-    right = _value(g.rhs, inputs)
-    differs = isinstance(right, Trap) or not _same(left, right)
-    said = f"the interpreter gives {_spelt(left)} for the left side and {_spelt(right)} for the right"
-    return Replay(differs, said if differs else f"not confirmed: {said}")
+        return ReplayOutcome(False, f"not confirmed: the left side traps ({left})")
+    if graphs.rhs is None:
+        return ReplayOutcome(True, f"the right side has another dtype than {graphs.lhs.dtype}")
+    right = _evaluate_node(graphs.rhs, inputs)
+    differs = isinstance(right, Trap) or not _are_values_equal(left, right)
+    values_text = f"the interpreter gives {_format_value(left)} for the left side and {_format_value(right)} for the right"
+    return ReplayOutcome(differs, values_text if differs else f"not confirmed: {values_text}")
 
 
-#: What is more than rounding, of a sum or a product of numbers of one size.
-_MORE = 1e-6
+#: Relative difference that exceeds the rounding of a few float64 ops.
+_TOLERANCE = 1e-6
 
 
-def _replay_real(c: Counterexample) -> Replay:
-    g, rule = c.graphs(), c.rule
-    inputs = {name: _input(d, v) for name, (d, v) in g.inputs.items()}
-    form = getattr(rule.witness, "evaluates", None)
-    if any(exact(p, c.values) in (False, None) for p in conditions(rule)):
-        return Replay(False, "not confirmed: what the rule assumes does not hold")
-    if form is not None and "k" in c.values and exact(form, c.values) not in (c.values["k"], UNKNOWN, None):
-        return Replay(False, "not confirmed: the value that the witness promises is another one")
-    left, right = exact(rule.lhs, c.values), exact(rule.rhs, c.values)
+def _replay_over_reals(counterexample: RuleCounterexample) -> ReplayOutcome:
+    graphs, rule = counterexample.build_graphs(), counterexample.rule
+    inputs = {name: _decode_input(d, v) for name, (d, v) in graphs.inputs.items()}
+    witness = getattr(rule.witness, "evaluates", None)
+    values = counterexample.values
+    if any(evaluate_exactly(p, values) in (False, None) for p in conditions(rule)):
+        return ReplayOutcome(False, "not confirmed: what the rule assumes does not hold")
+    if witness is not None and "k" in values and evaluate_exactly(witness, values) not in (values["k"], UNKNOWN, None):
+        return ReplayOutcome(False, "not confirmed: the value that the witness promises is another one")
+    left, right = evaluate_exactly(rule.lhs, values), evaluate_exactly(rule.rhs, values)
     if UNKNOWN not in (left, right) and left is not None and left == right:
-        return Replay(False, f"not confirmed: both sides are {left}")
+        return ReplayOutcome(False, f"not confirmed: both sides are {left}")
     if left is None:
-        met = any(not np.isfinite(_value(u, inputs).astype(float)) for u in toposort(g.lhs) if u.dtype.is_float)
-        return Replay(met, f"the left side has no value{', and the interpreter meets an infinity or NaN in it' if met else ''}")
-    assert g.rhs is not None
-    a, b = (_value(u, inputs).astype(float).item() for u in (g.lhs, g.rhs))
-    differs = not (abs(a - b) <= _MORE * max(abs(a), abs(b)) and math.isfinite(a) and math.isfinite(b))
-    said = f"in fractions {left} and {right}, the interpreter gives {a} for the left side and {b} for the right"
-    return Replay(differs, said if differs else f"not confirmed: {said}")
+        meets_infinity = any(
+            not np.isfinite(_evaluate_node(u, inputs).astype(float)) for u in toposort(graphs.lhs) if u.dtype.is_float
+        )
+        return ReplayOutcome(
+            meets_infinity,
+            f"the left side has no value{', and the interpreter meets an infinity or NaN in it' if meets_infinity else ''}",
+        )
+    assert graphs.rhs is not None
+    a, b = (_evaluate_node(u, inputs).astype(float).item() for u in (graphs.lhs, graphs.rhs))
+    differs = not (abs(a - b) <= _TOLERANCE * max(abs(a), abs(b)) and math.isfinite(a) and math.isfinite(b))
+    values_text = f"in fractions {left} and {right}, the interpreter gives {a} for the left side and {b} for the right"
+    return ReplayOutcome(differs, values_text if differs else f"not confirmed: {values_text}")
 
 
-class Unknown:
-    """The value of what has no exact one here."""
+class UnknownReal:
+    """The value of an expression that is not known as a fraction."""
 
     def __repr__(self) -> str:
         return "no fraction"
 
 
-UNKNOWN = Unknown()
-Exact = Fraction | bool | None | Unknown
+UNKNOWN = UnknownReal()
+#: A value over the real numbers: None if it is undefined.
+Exact = Fraction | bool | None | UnknownReal
 
+#: Op -> its function on fractions and bools. None stands for an undefined value.
 _EXACT: dict[Op, Callable[..., Any]] = {
     Op.ADD: lambda a, b: a + b,
     Op.SUB: lambda a, b: a - b,
@@ -111,52 +120,53 @@ _EXACT: dict[Op, Callable[..., Any]] = {
 }
 
 
-def exact(p: Pattern, values: Mapping[str, Any]) -> Exact:
-    """The value of a pattern over the real numbers: None where it has none, UNKNOWN where it may be no fraction."""
-    if p.name is not None:
-        return values[p.name] if isinstance(values[p.name], Fraction) else bool(values[p.name])
-    if p.op is None:
-        return p.value if isinstance(p.value, bool) else Fraction(p.value or 0)
-    src = [exact(q, values) for q in p.src]
-    if None in src:
+def evaluate_exactly(pattern: Pattern, values: Mapping[str, Any]) -> Exact:
+    """Evaluate a pattern over the real numbers. Returns None if it is undefined, UNKNOWN if it may be no fraction."""
+    if pattern.name is not None:
+        return values[pattern.name] if isinstance(values[pattern.name], Fraction) else bool(values[pattern.name])
+    if pattern.op is None:
+        return pattern.value if isinstance(pattern.value, bool) else Fraction(pattern.value or 0)
+    operands = [evaluate_exactly(q, values) for q in pattern.src]
+    if None in operands:
         return None
-    found: Exact = UNKNOWN if UNKNOWN in src or p.op not in _EXACT else _EXACT[p.op](*src)
-    return found
+    value: Exact = UNKNOWN if UNKNOWN in operands or pattern.op not in _EXACT else _EXACT[pattern.op](*operands)
+    return value
 
 
-def _input(d: DType, v: int) -> Any:
+def _decode_input(d: DType, value: int) -> Any:
     if d is dt.index:
-        return v
-    word = np.array(v % (1 << d.bits), f"u{d.itemsize}")
+        return value
+    word = np.array(value % (1 << d.bits), f"u{d.itemsize}")
     return word.astype(np.bool_) if d is dt.bool_ else word.view(STORAGE[d])
 
 
-def _value(u: UOp, inputs: dict[str, Any]) -> Any:
+def _evaluate_node(u: UOp, inputs: dict[str, Any]) -> Any:
+    """Return the value of a node, or the Trap that it raises."""
     try:
-        return np.asarray(run(u, _used(u, inputs)).values[0])
+        return np.asarray(run(u, _inputs_of_graph(u, inputs)).values[0])
     except Trap as e:
         return e
 
 
-def _used(u: UOp, inputs: dict[str, Any]) -> dict[str, Any]:
-    """The inputs of the Params that are in the graph."""
+def _inputs_of_graph(u: UOp, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Select the inputs of the Params in the graph."""
     params = {p.arg.name or f"p{p.arg.slot}" for p in toposort(u) if p.op is Op.PARAM}
     return {k: v for k, v in inputs.items() if k in params}
 
 
-def _truth(u: UOp, inputs: dict[str, Any]) -> bool:
-    v = _value(u, inputs)
+def _holds(u: UOp, inputs: dict[str, Any]) -> bool:
+    v = _evaluate_node(u, inputs)
     return not isinstance(v, Trap) and bool(v)
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Equal as values: NaN is NaN, -0 is not +0."""
-    if a.dtype.kind in "iubO":
-        return bool((a == b).all())
+def _are_values_equal(left: Any, right: Any) -> bool:
+    """Compare two arrays by values: NaN equals NaN, and -0 differs from +0."""
+    if left.dtype.kind in "iubO":
+        return bool((left == right).all())
     with np.errstate(all="ignore"):
-        x, y = a.astype(np.float64), b.astype(np.float64)
+        x, y = left.astype(np.float64), right.astype(np.float64)
     return bool(np.where(np.isnan(x), np.isnan(y), (x == y) & (np.signbit(x) == np.signbit(y))).all())
 
 
-def _spelt(v: Any) -> str:
+def _format_value(v: Any) -> str:
     return f"a trap ({v})" if isinstance(v, Trap) else str(v)

@@ -1,9 +1,11 @@
-"""Which of the rewrite steps that a pass took is wrong: each is tried on values of its own.
+"""Test of rewrite steps: each step that a pass took is evaluated on values of its own.
 
-Takes: the steps of a log (`uops.compiler.log`). Gives: the first whose two sides differ. What is no arithmetic - a Load, a Range, a
-Param - is a leaf, and gets values from its min_max: ends, neighbours of 0, and others drawn by a seed. A float may be NaN, too, of
-which bounds say nothing (R71). A step that differs is wrong, since a rule must hold for all values of its leaves; one that does not
-may still be. Nothing is said of a Range whose bound is another leaf. Which of two zeros a float Max gives is left open (R11).
+Takes: the steps of a log (`uops.compiler.log`). Gives: the first step whose two sides differ. Nodes that are no arithmetic, as
+Loads, Ranges and Params, are leaves. A leaf takes values within its min_max: both ends, neighbours of 0, and random ones; a
+float may be NaN, too, which bounds do not exclude (R71: bounds of floats ignore NaN).
+
+A rule must hold for all values of its leaves, so a step that differs is wrong. A step that does not differ may still be wrong.
+Steps with a Range whose bound is another leaf are not tested. Which of two zeros a float Max gives is open (R11).
 """
 
 from __future__ import annotations
@@ -20,98 +22,101 @@ import numpy.typing as npt
 from uops.backends.arrays import STORAGE
 from uops.backends.testing.values import edge_bits, float_bits, from_bits
 from uops.compiler.rewrite.rewriter import Rewriter
-from uops.compiler.rewrite.rule import Step
+from uops.compiler.rewrite.rule import RewriteStep
 from uops.interp import run
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, Op
 
 Array = npt.NDArray[Any]
-#: Tuples of values that a step is tried on.
+#: Number of tuples of values on which a step is evaluated.
 TRIED = 256
-#: How far index leaves go from the value nearest to 0 that they may have.
+#: Maximum distance of an index leaf's values from its value nearest to 0.
 _FAR = 1 << 20
-#: Floats tried that lie evenly between the ends of a leaf.
+#: Number of evenly spaced floats between the bounds of a leaf.
 _BETWEEN = 9
+#: Ops that are evaluated; all others are leaves.
 _INNER = ALU | {Op.CAST, Op.BITCAST, Op.CONST}
 
 
 @contextmanager
-def taken() -> Iterator[list[Step]]:
-    """The steps that Rewriters take inside, which remember what they did as they do where nobody asks."""
-    steps: list[Step] = []
-    applied = Rewriter.applied
+def record_rewrite_steps() -> Iterator[list[RewriteStep]]:
+    """Record the steps that Rewriters take inside the context. Memoized results of earlier rewrites are used as usual and
+    not recorded again.
+    """
+    steps: list[RewriteStep] = []
+    applied = Rewriter.apply_first_rule
 
-    def heard(self: Rewriter, u: UOp) -> UOp | None:
+    def apply_and_log(self: Rewriter, u: UOp) -> UOp | None:
         before, self.log = self.log, steps
         try:
             return applied(self, u)
         finally:
             self.log = before
 
-    Rewriter.applied = heard  # type: ignore[method-assign]
+    Rewriter.apply_first_rule = apply_and_log  # type: ignore[method-assign]
     try:
         yield steps
     finally:
-        Rewriter.applied = applied  # type: ignore[method-assign]
+        Rewriter.apply_first_rule = applied  # type: ignore[method-assign]
 
 
-def wrong_step(steps: Iterable[Step], seed: int = 0) -> Step | None:
-    """The first step that does not keep the value."""
+def find_wrong_step(steps: Iterable[RewriteStep], seed: int = 0) -> RewriteStep | None:
+    """Return the first step whose sides differ on some values, or None."""
     rng = np.random.Generator(np.random.SFC64(seed))
-    return next((s for s in steps if _differs(s.before, s.after, rng)), None)
+    return next((s for s in steps if _changes_value(s.before, s.after, rng)), None)
 
 
-def _differs(before: UOp, after: UOp, rng: np.random.Generator) -> bool:
+def _changes_value(before: UOp, after: UOp, rng: np.random.Generator) -> bool:
     leaves = [u for u in toposort(before, after, gate=lambda u: u.op in _INNER) if u.op not in _INNER]
-    if any(u.shape != () or u.dtype is dt.void for u in (before, after, *leaves)) or any(map(_is_bounded, leaves)):
+    if any(u.shape != () or u.dtype is dt.void for u in (before, after, *leaves)) or any(map(_has_dynamic_bound, leaves)):
         return False
     params = {u: b.param(k, (TRIED,), u.dtype) for k, u in enumerate(leaves)}
-    inputs = {f"p{k}": _values(u, rng) for k, u in enumerate(leaves)}
+    inputs = {f"p{k}": _draw_values(u, rng) for k, u in enumerate(leaves)}
     try:
         x, y = run(substitute(b.tuple_(before, after), params), inputs, check=False).values
-    except (Trap, SpecError):  # these values are none that the leaves have together
+    except (Trap, SpecError):  # the leaves cannot have these values together
         return False
-    zeros = any(u.op is Op.MAX and u.dtype.is_float for u in toposort(before))
+    ignore_zero_sign = any(u.op is Op.MAX and u.dtype.is_float for u in toposort(before))
     x, y = np.broadcast_arrays(x, y)
-    return not bool(np.all(_same(x, y, zeros)))
+    return not bool(np.all(_equal_elements(x, y, ignore_zero_sign)))
 
 
-def _is_bounded(u: UOp) -> bool:
-    return u.op is Op.RANGE and u.src[0].op is not Op.CONST
+def _has_dynamic_bound(u: UOp) -> bool:
+    return u.op is Op.RANGE and u.bound.op is not Op.CONST
 
 
-def _same(x: Array, y: Array, zeros: bool) -> Array:
-    """Elements that are equal by bits, or NaN; with `zeros`, either zero is the other."""
+def _equal_elements(x: Array, y: Array, ignore_zero_sign: bool) -> Array:
+    """Return a mask of the elements that have equal bits or are both NaN; with `ignore_zero_sign`, zeros are equal, too."""
     if x.dtype.kind in "iubO":
         return np.asarray(x == y)
     bits = f"u{x.dtype.itemsize}"
     same = np.ascontiguousarray(x).view(bits) == np.ascontiguousarray(y).view(bits)
     with np.errstate(invalid="ignore"):  # of signalling NaNs
         a, b = x.astype(np.float64), y.astype(np.float64)
-    return np.asarray(same | (np.isnan(a) & np.isnan(b)) | (zeros & (a == 0) & (b == 0)))
+    return np.asarray(same | (np.isnan(a) & np.isnan(b)) | (ignore_zero_sign & (a == 0) & (b == 0)))
 
 
-def _values(u: UOp, rng: np.random.Generator) -> Array:
-    d = u.dtype
+def _draw_values(leaf: UOp, rng: np.random.Generator) -> Array:
+    d = leaf.dtype
     if d.is_float:
-        return from_bits(rng.choice(_pool(d, *(u.min_max or (-math.inf, math.inf))), TRIED), d)
-    lo, hi = _bounds(u)
-    if d.kind is Kind.BOOL:
+        return from_bits(rng.choice(_float_test_bits(d, *(leaf.min_max or (-math.inf, math.inf))), TRIED), d)
+    lo, hi = _sample_bounds(leaf)
+    if d.kind is DTypeKind.BOOL:
         return rng.integers(lo, hi, TRIED, endpoint=True).astype(np.bool_)
-    base = lo if d is dt.index and not -(1 << 63) <= lo <= hi < 1 << 63 else 0  # what no array of words holds
-    found = rng.integers(lo - base, hi - base, TRIED, STORAGE[d].type, endpoint=True)
-    edges = [v - base for v in (lo, hi, lo + 1, hi - 1, -1, 0, 1, 2, 3) if lo <= v <= hi]
-    found[::3] = rng.choice(np.array(edges, STORAGE[d]), len(found[::3]))
-    return found.astype(object) + base if base else found
+    base = lo if d is dt.index and not -(1 << 63) <= lo <= hi < 1 << 63 else 0  # beyond int64, offsets from `lo` are drawn
+    values = rng.integers(lo - base, hi - base, TRIED, STORAGE[d].type, endpoint=True)
+    edges = [edge - base for edge in (lo, hi, lo + 1, hi - 1, -1, 0, 1, 2, 3) if lo <= edge <= hi]
+    values[::3] = rng.choice(np.array(edges, STORAGE[d]), len(values[::3]))
+    return values.astype(object) + base if base else values
 
 
 @functools.lru_cache(256)
-def _pool(d: DType, lo: float, hi: float) -> Array:
-    """The bits of NaNs, and from `lo` to `hi` of the edge cases, of both ends and of numbers between them."""
+def _float_test_bits(d: DType, lo: float, hi: float) -> Array:
+    """Return the bits of NaNs, and within `lo` and `hi` those of edge cases, of both ends and of numbers between them."""
     edges = np.array(edge_bits(d), np.uint64)
     with np.errstate(invalid="ignore"):  # of signalling NaNs
         values = from_bits(edges, d).astype(np.float64)
@@ -120,9 +125,9 @@ def _pool(d: DType, lo: float, hi: float) -> Array:
     return np.concatenate([edges[np.isnan(values) | ((lo <= values) & (values <= hi))], np.array(between, np.uint64)])
 
 
-def _bounds(u: UOp) -> tuple[int, int]:
-    lo, hi = u.min_max or (-_FAR, _FAR)
-    if u.dtype is dt.index:
+def _sample_bounds(leaf: UOp) -> tuple[int, int]:
+    lo, hi = leaf.min_max or (-_FAR, _FAR)
+    if leaf.dtype is dt.index:
         near = min(max(0, lo), hi)
         lo, hi = max(lo, near - _FAR), min(hi, near + _FAR)
     return int(lo), int(hi)

@@ -1,15 +1,15 @@
-"""A campaign: cases in batches, in several processes, with everything that was found on disk.
+"""A campaign: cases in batches, in several processes, with all findings on disk.
 
-Takes: a `Setup`, a directory, and how many cases or for how long. Gives: a `Summary`, which is a function of the set-up and of the
-batches that were done: a campaign that was killed at any moment goes on from its journal and ends with the findings and counters of
-one that was not. The seconds of a campaign are those of all that it does, from when the subject has started. What is at work when
-they are over is cut off: of a batch, the cases that were done count; a finding that is not triaged or reduced by then is said to be
-so, and is when the campaign goes on.
+Takes: a `Setup`, a directory, and a number of cases or of seconds. Gives: a `Summary`, a pure function of the set-up and of the
+batches that were done. A campaign that was killed at any moment continues from its journal, and ends with the findings and
+counters of one that was not. The seconds of a campaign cover all that it does after the subject has started. When they are
+over, running jobs are interrupted. Of a batch, the cases that were done count. A finding that is not triaged or reduced by then
+is reported so, and is looked into when the campaign continues.
 
-A finding is a case and the oracle that objected. Some of each batch (`PER_BATCH` of each oracle and kind of fault) are *triaged*:
-judged again and bisected. Of findings with one key the one of the least number is reduced and kept; where no rule, no step and no
-place of an error tells them apart, the reduced programs are what is compared, of the first `MOST_REDUCED` of each oracle and pass
-or kind of fault.
+A finding is a case and the oracle that objected. Some of each batch, `PER_BATCH` of each oracle and kind of fault, are
+*triaged*: judged again and bisected. Of findings with one key, the one of the least number is reduced and kept. Sometimes no
+rule, step or place of an error tells findings apart. Then the first `MOST_REDUCED` of each oracle and pass, or kind of fault,
+are reduced, and their reduced programs are compared.
 """
 
 from __future__ import annotations
@@ -26,114 +26,123 @@ from uops import __version__
 from uops.backends.registry import BrokenBackend
 from uops.backends.testing.journal import Journal
 from uops.backends.worker.client import Limits
-from uops.backends.worker.frames import printable_texts
-from uops.fuzz.campaign.cluster import Cluster
-from uops.fuzz.campaign.examine import Json, Setup, Triaged
-from uops.fuzz.campaign.process import LIMITS, Lost
-from uops.fuzz.campaign.work import BATCH, Crew, Hand, Job, Local
+from uops.backends.worker.frames import make_texts_printable
+from uops.fuzz.campaign.cluster import ClusterPool
+from uops.fuzz.campaign.examine import Json, Setup, TriagedFinding
+from uops.fuzz.campaign.process import LIMITS, ProcessLost
+from uops.fuzz.campaign.work import BATCH, CampaignJob, JobRunner, LocalPool, WorkerPool
 from uops.fuzz.generate import kinds
 from uops.fuzz.oracles.oracles import GENERATOR
 from uops.fuzz.reduce.reduce import MOST
 from uops.spec.untrusted import write_text
 
+#: Maximum number of findings of one kind that are reduced to tell them apart.
 MOST_REDUCED = 16
+#: Maximum number of findings of each oracle and kind of fault that are triaged per batch.
 PER_BATCH = 4
-#: Seconds beyond its own that a campaign waits for jobs to end.
+#: Seconds beyond its own for which a campaign waits for jobs to end.
 GRACE = 3.0
+#: Names of the journal and of the folder of reproducers, in the campaign's directory.
 JOURNAL, FINDINGS = "journal.jsonl", "findings"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Findings of one key: the least number among them, how many there are, and the reproducer's file; `waits`: it is still to be
-    reduced."""
+class MergedFinding:
+    """The findings of one key: the least case number `k`, the `count` of findings, and the reproducer's `file`."""
 
     key: tuple[str, ...]
     k: int
-    triaged: Triaged
+    triaged: TriagedFinding
     count: int
     nodes: int | None = None
     file: str | None = None
-    waits: bool = False
+    awaits_reduction: bool = False
 
     @property
-    def unreduced(self) -> str | None:
-        """Why there is no reduced program; None where there is one."""
+    def unreduced_reason(self) -> str | None:
+        """The reason why there is no reduced program; None if there is one."""
         if self.nodes is not None:
             return None
         if self.triaged.oracle == GENERATOR:
             return "the generator made no program"
-        return "not reduced: the campaign was over" if self.waits else f"not reduced: {MOST_REDUCED} others of its kind were"
+        if self.awaits_reduction:
+            return "not reduced: the campaign was over"
+        return f"not reduced: {MOST_REDUCED} others of its kind were"
 
 
 @dataclass(slots=True)
 class Summary:
-    """What a campaign has done. `raw` counts the findings by oracle and kind of fault, merged or not; `waiting` are those that are
-    still to be triaged."""
+    """The results of a campaign. `raw` counts all findings by oracle and kind of fault; `untriaged` are those that are
+    still to be triaged.
+    """
 
     setup: Setup
     version: str
     cases: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     raw: Counter[str] = field(default_factory=Counter)
-    found: list[Found] = field(default_factory=list)
+    findings: list[MergedFinding] = field(default_factory=list)
     vanished: list[int] = field(default_factory=list)
     seconds: float = 0.0
     complete: bool = True
-    waiting: list[Json] = field(default_factory=list)
+    untriaged: list[Json] = field(default_factory=list)
 
-    began: int = 0
+    cases_before: int = 0
     jobs_done: int = 0
 
     @property
-    def resumed(self) -> bool:
-        """Whether a journal had cases before this run."""
-        return self.began > 0
+    def was_resumed(self) -> bool:
+        """True if the journal had cases before this run."""
+        return self.cases_before > 0
 
     @property
-    def unfinished(self) -> str:
-        """The work that is left on findings, in words; "" if there is none."""
-        reduced = sum(f.waits for f in self.found)
-        parts = [(len(self.waiting), "not looked into"), (reduced, "not reduced")]
+    def unfinished_work(self) -> str:
+        """A description of the work that is left on findings; "" if there is none."""
+        unreduced = sum(f.awaits_reduction for f in self.findings)
+        parts = [(len(self.untriaged), "not looked into"), (unreduced, "not reduced")]
         return ", ".join(f"{n} finding{'s' * (n != 1)} {words}" for n, words in parts if n)
 
     @property
-    def idle(self) -> bool:
-        """Whether all of this came from the journal, and nothing was left to do."""
-        return self.resumed and self.complete and not self.jobs_done
+    def had_nothing_to_do(self) -> bool:
+        """True if all results came from the journal, and nothing was left to do."""
+        return self.was_resumed and self.complete and not self.jobs_done
 
     @property
     def rate(self) -> float:
-        """Cases a second of this run, findings' triage and reduction included."""
-        return (self.cases - self.began) / self.seconds if self.seconds else 0.0
+        """Cases per second of this run, including triage and reduction of findings."""
+        return (self.cases - self.cases_before) / self.seconds if self.seconds else 0.0
 
 
+#: Called with the campaign about ten times a second while it runs.
 Progress = Callable[["Campaign"], None]
 
 
 class Campaign:
-    """One run of a campaign; `run` gives its summary."""
+    """The execution of a campaign; `run` returns its summary."""
 
     def __init__(
         self, setup: Setup, directory: Path, *, cases: int | None = None, seconds: float | None = None, jobs: int = 1,
-        limits: Limits = LIMITS, most: int = MOST, until: int | None = None, cluster: str | None = None,
+        limits: Limits = LIMITS, max_questions: int = MOST, max_findings: int | None = None, cluster: str | None = None,
     ) -> None:  # fmt: skip
-        """`seconds` are for everything, findings included. `most` questions are asked to reduce a finding; with `until`, no case is
-        begun after so many findings. `cluster` is the address of a Dask scheduler, whose workers do it all; `jobs` says nothing
-        then. Raises BrokenBackend, OtherCampaign, InUse, UnknownKind, NoCluster, OSError."""
+        """Start the subject and open the journal.
+
+        `seconds` limits everything, findings included. A reduction asks at most `max_questions`. No case is begun after
+        `max_findings` findings. `cluster` is the address of a Dask scheduler whose workers do all jobs; `jobs` is then
+        ignored. Raises BrokenBackend, OtherCampaign, InUse, UnknownKind, NoCluster, OSError.
+        """
         self.setup, self.directory, self.cases, self.seconds = setup, directory, cases, seconds
-        self.most, self.until = most, until
-        kinds.known(setup.kinds)
-        self.crew: Crew = Local(setup, limits, jobs) if cluster is None else Cluster(setup, limits, cluster)
+        self.max_questions, self.max_findings = max_questions, max_findings
+        kinds.kinds_by_name(setup.kinds)
+        self.pool: WorkerPool = LocalPool(setup, limits, jobs) if cluster is None else ClusterPool(setup, limits, cluster)
         try:
-            self.version, self.declared = self.crew.subject()
-            self.journal = Journal(directory / JOURNAL, self._heading())
+            self.version, self.declared = self.pool.subject_info()
+            self.journal = Journal(directory / JOURNAL, self._journal_heading())
         except BaseException:
-            self.crew.close()
+            self.pool.close()
             raise
-        self.state = _State(self.journal)
+        self.state = _CampaignState(self.journal)
         self.started = time.monotonic()
-        self.before = self.state.done_cases
+        self.cases_before = self.state.done_cases
         self._turn = threading.Condition()
         self._running = self._done = 0
         self._stop = False
@@ -141,24 +150,26 @@ class Campaign:
 
     @property
     def restarts(self) -> int:
-        """Processes that were lost."""
-        return self.crew.restarts
+        """The number of processes that were lost."""
+        return self.pool.restarts
 
-    def _heading(self) -> Json:
-        head = self.setup.to_json()
-        head |= {"subject": self.version, "uops": __version__, "generator": kinds.VERSION, "batch": BATCH}
+    def _journal_heading(self) -> Json:
+        heading = self.setup.to_json()
+        heading |= {"subject": self.version, "uops": __version__, "generator": kinds.VERSION, "batch": BATCH}
         declared = self.declared.to_json()
-        return {"campaign": head if declared is None else head | {"declared": declared}}
+        return {"campaign": heading if declared is None else heading | {"declared": declared}}
 
     def run(self, progress: Progress | None = None) -> Summary:
-        """Run to the end, or to Ctrl-C. A thread that does not end in time is left alone: it gets no answer any more."""
-        over = threading.Semaphore(0)  # Ctrl-C in Thread.join would make a thread that runs pass for one that has ended
+        """Run to the end, or to Ctrl-C. A thread that does not end in time is abandoned: none of its questions is
+        answered any more.
+        """
+        over = threading.Semaphore(0)  # after Ctrl-C in Thread.join, a running thread would count as ended
 
         def work() -> None:
-            self._work()
+            self._run_worker()
             over.release()
 
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(self.crew.jobs)]
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(self.pool.jobs)]
         for t in threads:
             t.start()
         running = len(threads)
@@ -167,69 +178,69 @@ class Campaign:
                 running -= over.acquire(timeout=0.1)
                 if progress:
                     progress(self)
-                if (left := self._left) is not None and left < -GRACE:
-                    self.crew.stop()
+                if (seconds_left := self._seconds_left) is not None and seconds_left < -GRACE:
+                    self.pool.stop()
                     break
         except KeyboardInterrupt:
             self.stop()
         end = time.monotonic() + GRACE
         for t in threads:
             t.join(None if self.seconds is None else max(0.0, end - time.monotonic()))
-        self.crew.close()
+        self.pool.close()
         self.journal.close()
         if self._failure is not None:
             raise self._failure
-        return self.summary()
+        return self.summarize()
 
     @property
     def rate(self) -> float:
-        """Cases a second so far."""
-        return (self.state.done_cases - self.before) / max(1e-9, time.monotonic() - self.started)
+        """Cases per second so far."""
+        return (self.state.done_cases - self.cases_before) / max(1e-9, time.monotonic() - self.started)
 
     @property
-    def _left(self) -> float | None:
-        """Seconds that are left; None where there is no end."""
+    def _seconds_left(self) -> float | None:
+        """The seconds left; None without a limit."""
         return None if self.seconds is None else self.started + self.seconds - time.monotonic()
 
     @property
     def _is_over(self) -> bool:
-        return self._left is not None and self._left <= 0
+        return self._seconds_left is not None and self._seconds_left <= 0
 
     def stop(self) -> None:
-        """End early: of batches in the making, what was done counts."""
+        """End early; the cases of interrupted batches that are done count."""
         with self._turn:
             self._stop = True
             self._turn.notify_all()
-        self.crew.stop()
+        self.pool.stop()
 
-    def summary(self) -> Summary:
-        """What the journal says; writes the files of the findings."""
-        found = Summary(self.setup, self.version, self.state.done_cases, self.state.counts, self.state.raw)
-        found.found = self.state.merged()
-        found.vanished = sorted(k for k, t in self.state.triaged.items() if t is None)
-        found.waiting = [f for k, f in sorted(self.state.findings.items()) if k not in self.state.triaged]
-        found.seconds = time.monotonic() - self.started
-        found.complete, found.began, found.jobs_done = not self._stop, self.before, self._done
-        self.state.write(self.directory / FINDINGS, found.found)
-        return found
+    def summarize(self) -> Summary:
+        """Return what the journal says, and write the files of the findings."""
+        summary = Summary(self.setup, self.version, self.state.done_cases, self.state.counts, self.state.raw)
+        summary.findings = self.state.merge_findings()
+        summary.vanished = sorted(k for k, t in self.state.triaged.items() if t is None)
+        summary.untriaged = [f for k, f in sorted(self.state.findings.items()) if k not in self.state.triaged]
+        summary.seconds = time.monotonic() - self.started
+        summary.complete, summary.cases_before, summary.jobs_done = not self._stop, self.cases_before, self._done
+        self.state.write_findings(self.directory / FINDINGS, summary.findings)
+        return summary
 
-    # One thread per hand.
+    # Threads, one per runner
 
-    def _work(self) -> None:
+    def _run_worker(self) -> None:
         try:
-            with self.crew.hand() as hand:
-                while (task := self._next()) is not None:
-                    self._do(task, hand)
+            with self.pool.acquire_runner() as runner:
+                while (task := self._next_task()) is not None:
+                    self._run_task(task, runner)
         except BaseException as e:
-            if not ((self._stop or self._is_over) and isinstance(e, Lost | BrokenBackend)):
+            if not ((self._stop or self._is_over) and isinstance(e, ProcessLost | BrokenBackend)):
                 self._failure = self._failure or e
                 self.stop()
 
-    def _next(self) -> _Task | None:
-        """What to do next; waits while others may still find something to do."""
+    def _next_task(self) -> _Task | None:
+        """Return the next task, or None at the end. Waits while running tasks may still lead to others."""
         with self._turn:
             while not (self._stop or self._is_over):
-                task = self.state.follow_up() or self._batch()
+                task = self.state.take_follow_up() or self._next_batch_task()
                 if task is not None:
                     self._running += 1
                     return task
@@ -238,162 +249,171 @@ class Campaign:
                 self._turn.wait()
         return None
 
-    def _batch(self) -> _Task | None:
-        if self.until is not None and sum(self.state.raw.values()) >= self.until:
+    def _next_batch_task(self) -> _Task | None:
+        if self.max_findings is not None and sum(self.state.raw.values()) >= self.max_findings:
             return None
-        number = self.state.next_batch(self.cases)
+        number = self.state.next_unfinished_batch(self.cases)
         if number is None:
             return None
-        self.state.taken.add(("batch", number))
+        self.state.taken_tasks.add(("batch", number))
         return "batch", number
 
-    def _do(self, task: _Task, hand: Hand) -> None:
+    def _run_task(self, task: _Task, runner: JobRunner) -> None:
         try:
-            line = hand.line(self._job(*task))
+            line = runner.run_job(self._build_job(*task))
             if line is not None:
                 self.journal.add({task[0]: line})
                 with self._turn:
-                    self.state.learn(task[0], line)
+                    self.state.apply_line(task[0], line)
                     self._done += 1
         finally:
             with self._turn:
                 self._running -= 1
                 self._turn.notify_all()
 
-    def _job(self, about: str, number: int) -> Job:
-        if about == "batch":
+    def _build_job(self, task_kind: str, number: int) -> CampaignJob:
+        if task_kind == "batch":
             first = number * BATCH
-            start, stop = first + self.state.done.get(number, 0), first + _wanted(number, self.cases)
-            return Job(about, number, self.setup, stop, start=start, seconds=self._left)
-        triaged = self.state.triaged.get(number)
-        known = triaged and triaged.to_json()
-        return Job(about, number, self.setup, 0, self.state.oracle(number), known, self.most, seconds=self._left)
+            start, stop = first + self.state.done.get(number, 0), first + _batch_case_count(number, self.cases)
+            return CampaignJob(task_kind, number, self.setup, stop, start=start, seconds=self._seconds_left)
+        finding = self.state.triaged.get(number)
+        triaged, oracle = finding and finding.to_json(), self.state.oracle_of_finding(number)
+        return CampaignJob(
+            task_kind, number, self.setup, oracle=oracle, triaged=triaged, max_questions=self.max_questions,
+            seconds=self._seconds_left,
+        )  # fmt: skip
 
 
+#: (kind of a job, number of a batch or case).
 _Task = tuple[str, int]
 
 
-def _wanted(number: int, cases: int | None) -> int:
-    """How many cases of a batch a campaign of so many wants."""
+def _batch_case_count(number: int, cases: int | None) -> int:
+    """Return how many cases of a batch belong to a campaign of so many cases."""
     return BATCH if cases is None else max(0, min(BATCH, cases - number * BATCH))
 
 
-class _State:
-    """What the journal says, in memory, and what it leaves to do."""
+class _CampaignState:
+    """The contents of the journal in memory, and the tasks that they leave to do."""
 
     def __init__(self, journal: Journal) -> None:
-        self.taken: set[_Task] = set()
+        self.taken_tasks: set[_Task] = set()
         self.counts: Counter[str] = Counter()
         self.raw: Counter[str] = Counter()
         self.done_cases = 0
-        self.done: dict[int, int] = {}  # cases of each batch, which are its first ones
-        self._met: dict[int, Counter[tuple[str, str]]] = {}  # of batches that were cut: how many findings of each kind
-        self.findings: dict[int, Json] = {}  # those that are triaged
-        self.triaged: dict[int, Triaged | None] = {}
+        self.done: dict[int, int] = {}  # number of cases done of each batch; they are its first ones
+        self._partial: dict[int, Counter[tuple[str, str]]] = {}  # findings by kind of interrupted batches
+        self.findings: dict[int, Json] = {}  # the findings to triage
+        self.triaged: dict[int, TriagedFinding | None] = {}
         self.reduced: dict[int, Json] = {}
-        self._low = 0
-        with journal.refuse_other_forms():
+        self._first_open = 0  # all batches before it are done
+        with journal.refuse_malformed_lines():
             for line in journal.lines():
-                for about, found in line.items():
-                    self.learn(about, found)
+                for task_kind, entry in line.items():
+                    self.apply_line(task_kind, entry)
 
-    def learn(self, about: str, line: Json) -> None:
-        """One line of the journal; its texts may be older than what makes them safe."""
-        if about == "batch":
-            self._learn_batch(line | {"findings": printable_texts(line["findings"])})
+    def apply_line(self, task_kind: str, line: Json) -> None:
+        """Apply one line of the journal. An older version may have written it, so its texts are made printable."""
+        if task_kind == "batch":
+            self._apply_batch_line(line | {"findings": make_texts_printable(line["findings"])})
             return
-        line = printable_texts(line)
-        if about == "triaged":
-            self.triaged[line["k"]] = line["triaged"] and Triaged.of(line["triaged"])
-            self.taken.add((about, line["k"]))
+        line = make_texts_printable(line)
+        if task_kind == "triaged":
+            self.triaged[line["k"]] = line["triaged"] and TriagedFinding.from_json(line["triaged"])
+            self.taken_tasks.add((task_kind, line["k"]))
         else:
             self.reduced[line["k"]] = line
-            self.taken.add((about, line["k"]))
+            self.taken_tasks.add((task_kind, line["k"]))
 
-    def _learn_batch(self, line: Json) -> None:
+    def _apply_batch_line(self, line: Json) -> None:
         number = line["number"]
-        self.taken.discard(("batch", number))
+        self.taken_tasks.discard(("batch", number))
         self.done_cases += line["cases"]
         self.done[number] = self.done.get(number, 0) + line["cases"]
         self.counts.update(line["counts"])
-        kinds_ = self._met.pop(number, Counter())
+        counts = self._partial.pop(number, Counter())
         for f in line["findings"]:
             kind = f["oracle"], f["fault"]["kind"]
             self.raw[" ".join(kind)] += 1
-            kinds_[kind] += 1
-            if kinds_[kind] <= PER_BATCH:
+            counts[kind] += 1
+            if counts[kind] <= PER_BATCH:
                 self.findings[f["k"]] = f
         if self.done[number] < BATCH:
-            self._met[number] = kinds_
+            self._partial[number] = counts
 
-    def next_batch(self, cases: int | None) -> int | None:
-        """The first one of which something is left to do."""
-        while self.done.get(self._low, 0) >= BATCH:
-            self._low += 1
-        number = self._low
-        while wanted := _wanted(number, cases):
-            if ("batch", number) not in self.taken and self.done.get(number, 0) < wanted:
+    def next_unfinished_batch(self, cases: int | None) -> int | None:
+        """Return the first batch with cases left to do that no thread works on, or None."""
+        while self.done.get(self._first_open, 0) >= BATCH:
+            self._first_open += 1
+        number = self._first_open
+        while case_count := _batch_case_count(number, cases):
+            if ("batch", number) not in self.taken_tasks and self.done.get(number, 0) < case_count:
                 return number
             number += 1
         return None
 
-    def oracle(self, k: int) -> str:
+    def oracle_of_finding(self, k: int) -> str:
+        """Return the name of the oracle that objected to case `k`."""
         return str(self.findings[k]["oracle"])
 
-    def follow_up(self) -> _Task | None:
-        """A finding to triage, or one to reduce."""
-        for task in self._to_do():
-            if task not in self.taken:
-                self.taken.add(task)
+    def take_follow_up(self) -> _Task | None:
+        """Take a finding to triage, or one to reduce; return None if there is none."""
+        for task in self._follow_ups():
+            if task not in self.taken_tasks:
+                self.taken_tasks.add(task)
                 return task
         return None
 
-    def _to_do(self) -> Iterator[_Task]:
+    def _follow_ups(self) -> Iterator[_Task]:
         yield from (("triaged", k) for k in self.findings if k not in self.triaged)
-        yield from (("reduced", k) for k in self._kept() if k not in self.reduced)
+        yield from (("reduced", k) for k in self._findings_to_reduce() if k not in self.reduced)
 
-    def _kept(self) -> list[int]:
-        """The findings that are reduced: the first of each key, and the first ones of each kind that has to be told apart so."""
-        least: dict[tuple[object, ...], int] = {}
-        alike: dict[tuple[str, ...], list[int]] = {}
+    def _findings_to_reduce(self) -> list[int]:
+        """List the findings to reduce: the first of each key, and the first ones of each kind that is told apart by
+        reduced programs.
+        """
+        first_of_key: dict[tuple[object, ...], int] = {}
+        of_kind: dict[tuple[str, ...], list[int]] = {}
         for k, t in sorted(self.triaged.items()):
             if t is None or t.oracle == GENERATOR:
                 continue
             if t.kind[2]:
-                least.setdefault((t.place is None, t.key), k)
+                first_of_key.setdefault((t.location is None, t.key), k)
             else:
-                alike.setdefault(t.kind, []).append(k)
-        return sorted([*least.values(), *(k for ks in alike.values() for k in ks[:MOST_REDUCED])])
+                of_kind.setdefault(t.kind, []).append(k)
+        return sorted([*first_of_key.values(), *(k for ks in of_kind.values() for k in ks[:MOST_REDUCED])])
 
-    def merged(self) -> list[Found]:
-        """One entry per key, of what was reduced; the findings of a key that were not are in its count."""
+    def merge_findings(self) -> list[MergedFinding]:
+        """Merge the findings of each key, using keys of reduced programs where these tell findings apart."""
         keys: dict[tuple[str, ...], list[int]] = {}
-        kept = self._kept()
-        small = {k: self.reduced[k] for k in kept if k in self.reduced}  # what else was depends on when batches were done
+        to_reduce = self._findings_to_reduce()
+        # Other findings may be reduced, too, depending on the order in which batches were done.
+        reduced = {k: self.reduced[k] for k in to_reduce if k in self.reduced}
         for k, t in sorted(self.triaged.items()):
             if t is not None:
-                known = t if t.kind[2] else Triaged.of(small[k]["triaged"]) if k in small else None
-                keys.setdefault(t.kind if known is None else known.key, []).append(k)
-        return [self._entry(key, ks, small.get(ks[0]), ks[0] in kept) for key, ks in keys.items()]
+                identified = t if t.kind[2] else TriagedFinding.from_json(reduced[k]["triaged"]) if k in reduced else None
+                keys.setdefault(t.kind if identified is None else identified.key, []).append(k)
+        return [self._merged_finding(key, ks, reduced.get(ks[0]), ks[0] in to_reduce) for key, ks in keys.items()]
 
-    def _entry(self, key: tuple[str, ...], ks: list[int], small: Json | None, kept: bool) -> Found:
-        k = ks[0]
-        triaged = self.triaged[k] if small is None else Triaged.of(small["triaged"])
+    def _merged_finding(self, key: tuple[str, ...], cases: list[int], reduced_line: Json | None, to_reduce: bool) -> MergedFinding:
+        k = cases[0]
+        triaged = self.triaged[k] if reduced_line is None else TriagedFinding.from_json(reduced_line["triaged"])
         assert triaged is not None
-        if small is None:
-            return Found(key, k, triaged, len(ks), waits=kept)
-        return Found(key, k, triaged, len(ks), small["nodes"], f"{name(k, triaged)}.uops")
+        if reduced_line is None:
+            return MergedFinding(key, k, triaged, len(cases), awaits_reduction=to_reduce)
+        return MergedFinding(key, k, triaged, len(cases), reduced_line["nodes"], f"{finding_file_name(k, triaged)}.uops")
 
-    def write(self, folder: Path, found: list[Found]) -> None:
-        """The files of the findings."""
-        for f in found:
+    def write_findings(self, folder: Path, findings: list[MergedFinding]) -> None:
+        """Write the files of the findings."""
+        for f in findings:
             if f.file is not None:
                 folder.mkdir(parents=True, exist_ok=True)
                 write_text(folder / f.file, self.reduced[f.k]["text"])
 
 
-def name(k: int, t: Triaged) -> str:
-    """What the file of a finding is called: the case, the oracle, the first bad pass and the rule."""
-    place: tuple[Any, ...] = () if t.place is None else (t.place.pass_, t.place.rule or t.place.step)
-    parts = [str(k), t.oracle, *(p for p in place if p)] if place else [str(k), t.oracle, t.fault.kind]
+def finding_file_name(k: int, triaged: TriagedFinding) -> str:
+    """Return the file name of a finding, without suffix: the case, the oracle, the first wrong pass and the rule."""
+    location = triaged.location
+    names: tuple[Any, ...] = (triaged.fault.kind,) if location is None else (location.pass_, location.rule or location.step)
+    parts = [str(k), triaged.oracle, *(n for n in names if n)]
     return "-".join("".join(c if c.isalnum() else "_" for c in str(p)) for p in parts)

@@ -1,8 +1,8 @@
-"""A campaign's jobs on a Dask cluster that is already there: its workers have this package, and processes of their own to judge in.
+"""A pool of workers on an existing Dask cluster, whose workers have this package and judge in processes of their own.
 
-Takes: a set-up, and the address of a scheduler. Gives: a `Crew`. A job that was lost with its worker is given to another one: jobs
-are functions of what they are asked. Workers have to agree on what the subject is, as results would else depend on who did what.
-The only door to `distributed`.
+Takes: a set-up, and the address of a scheduler. Gives: a `WorkerPool`. A job that was lost with its worker is given to another
+one: jobs are pure functions. All workers must report the same subject, as the results would otherwise depend on who did a job.
+Only this module uses `distributed`.
 """
 
 from __future__ import annotations
@@ -16,36 +16,38 @@ from typing import Any
 
 from uops.backends.worker.client import Limits, Outcome
 from uops.fuzz.campaign.examine import Json, Setup
-from uops.fuzz.campaign.process import Examiner, Lost
-from uops.fuzz.campaign.work import Hand, Job, Said, line, said
+from uops.fuzz.campaign.process import Examiner, ProcessLost
+from uops.fuzz.campaign.work import CampaignJob, JobRunner, SubjectInfo, perform_job, query_subject
 from uops.spec.errors import UopsError
-from uops.spec.extras import how_to_install
+from uops.spec.extras import install_command
 
-#: Seconds to reach a scheduler.
+#: Seconds in which a scheduler must be reached.
 _PATIENCE = 30
-#: Seconds between two questions whether there are workers, and at most to an answer.
+#: Seconds between two questions whether there are workers, and maximum seconds until an answer.
 _PERIOD = 5.0
 
 
 class NoCluster(UopsError):
-    """A scheduler that cannot be reached, goes away or has no workers; workers that differ; or `distributed` is not installed."""
+    """A cluster that cannot be used: its scheduler cannot be reached or goes away, it has no workers, its workers differ,
+    or `distributed` is not installed.
+    """
 
 
-class Cluster:
-    """A crew of all threads of all workers."""
+class ClusterPool:
+    """A pool of all threads of all workers of a cluster."""
 
     def __init__(self, setup: Setup, limits: Limits, address: str) -> None:
-        """Raises NoCluster."""
+        """Connect to the scheduler. Raises NoCluster."""
         try:
-            import distributed
+            import distributed  # late: it is optional
             from distributed.comm import get_address_host_port
         except ImportError as e:
-            raise NoCluster(f"a cluster needs the package distributed: {how_to_install('cluster')}") from e
+            raise NoCluster(f"a cluster needs the package distributed: {install_command('cluster')}") from e
         self.setup, self.limits, self.address = setup, limits, address
         self.restarts = 0
         self._waits, self._ask_again = "", 0.0
         try:
-            get_address_host_port(address)  # a client of what is no address is closed for a minute
+            get_address_host_port(address)  # checked first: a client with an invalid address takes a minute to close
             self._client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
         except (OSError, ValueError) as e:
             raise NoCluster(f"there is no scheduler at {address}: {e}") from e
@@ -57,36 +59,42 @@ class Cluster:
         self._futures: set[Any] = set()
         self._stopped = False
 
-    def subject(self) -> Said:
-        """Of every worker. Raises NoCluster where they do not say the same."""
-        asked = {
-            w: self._client.submit(subject, self.setup, self.limits, workers=[w], pure=False, allow_other_workers=False)
+    def subject_info(self) -> SubjectInfo:
+        """Ask every worker for the subject's description. Raises NoCluster if the answers differ."""
+        futures = {
+            w: self._client.submit(
+                subject_info_on_worker, self.setup, self.limits, workers=[w], pure=False, allow_other_workers=False
+            )
             for w in self._client.nthreads()
         }
-        every: dict[str, Said] = {w: f.result() for w, f in asked.items()}
-        if len(set(every.values())) > 1:
-            what = "version" if len({s.version for s in every.values()}) > 1 else "declared"
-            raise NoCluster("workers differ: " + "; ".join(f"{w} has {getattr(s, what)}" for w, s in sorted(every.items())))
-        return next(iter(every.values()))
+        answers: dict[str, SubjectInfo] = {w: f.result() for w, f in futures.items()}
+        if len(set(answers.values())) > 1:
+            difference = "version" if len({answer.version for answer in answers.values()}) > 1 else "declared"
+            texts = (f"{w} has {getattr(answer, difference)}" for w, answer in sorted(answers.items()))
+            raise NoCluster(f"workers differ: {'; '.join(texts)}")
+        return next(iter(answers.values()))
 
     @contextmanager
-    def hand(self) -> Iterator[Hand]:
+    def acquire_runner(self) -> Iterator[JobRunner]:
+        """Give the pool itself as a runner."""
         yield self
 
-    def line(self, job: Job) -> Json | None:
-        """Have a job done by whoever is free."""
+    def run_job(self, job: CampaignJob) -> Json | None:
+        """Run a job on any free worker. Raises ProcessLost if the pool was stopped, and NoCluster if the scheduler is
+        gone.
+        """
         with self._lock:
             if self._stopped:
-                raise _stopped()
-            future = self._client.submit(do, job, self.limits, pure=False)
+                raise _campaign_ended_error()
+            future = self._client.submit(run_job_on_worker, job, self.limits, pure=False)
             self._futures.add(future)
         try:
-            found: Json | None = future.result()
-            return found
+            line: Json | None = future.result()
+            return line
         except BaseException as e:
             if self._stopped:
-                raise _stopped() from None
-            if isinstance(e, CancelledError | OSError):  # nobody here has cancelled it
+                raise _campaign_ended_error() from None
+            if isinstance(e, CancelledError | OSError):  # cancelled, but not by `stop`
                 raise NoCluster(f"the scheduler at {self.address} has gone; the same command goes on from the journal") from e
             raise
         finally:
@@ -94,18 +102,19 @@ class Cluster:
                 self._futures.discard(future)
 
     @property
-    def waits(self) -> str:
-        """Asked every few seconds."""
+    def waiting_for(self) -> str:
+        """A text if the cluster has no workers, else "". The scheduler is asked every few seconds."""
         if time.monotonic() >= self._ask_again:
             try:
                 idle = not self._client.nthreads(callback_timeout=_PERIOD)
             except (OSError, TimeoutError):
-                idle = False  # the jobs say so
+                idle = False  # a lost scheduler shows at the jobs
             self._waits = f"{self.address} has no workers" if idle else ""
             self._ask_again = time.monotonic() + _PERIOD
         return self._waits
 
     def stop(self) -> None:
+        """Cancel all running jobs, from any thread."""
         with self._lock:
             self._stopped = True
             waiting = list(self._futures)
@@ -113,32 +122,34 @@ class Cluster:
             future.cancel()
 
     def close(self) -> None:
+        """Close the connection."""
         self._client.close()
 
 
-def _stopped() -> Lost:
-    return Lost(Outcome("closed", message="the campaign ends"))
+def _campaign_ended_error() -> ProcessLost:
+    return ProcessLost(Outcome("closed", message="the campaign ends"))
 
 
 # On a worker
 
-_mine = threading.local()
+#: The examiner of each thread of a worker.
+_local = threading.local()
 
 
-def do(job: Job, limits: Limits) -> Json | None:
-    """A job, by the process that this thread of a worker has for its set-up."""
-    return line(job, _examiner(job.setup, limits))
+def run_job_on_worker(job: CampaignJob, limits: Limits) -> Json | None:
+    """Do a job in the process that belongs to this thread of a worker."""
+    return perform_job(job, _thread_examiner(job.setup, limits))
 
 
-def subject(setup: Setup, limits: Limits) -> Said:
-    """What the subject says of itself here."""
-    return said(_examiner(setup, limits))
+def subject_info_on_worker(setup: Setup, limits: Limits) -> SubjectInfo:
+    """Return the subject's description on this worker."""
+    return query_subject(_thread_examiner(setup, limits))
 
 
-def _examiner(setup: Setup, limits: Limits) -> Examiner:
-    found: Examiner | None = getattr(_mine, "examiner", None)
-    if found is None or found.setup != setup or found.limits != limits:
-        if found is not None:
-            found.close()
-        found = _mine.examiner = Examiner(setup, limits)
-    return found
+def _thread_examiner(setup: Setup, limits: Limits) -> Examiner:
+    examiner: Examiner | None = getattr(_local, "examiner", None)
+    if examiner is None or examiner.setup != setup or examiner.limits != limits:
+        if examiner is not None:
+            examiner.close()
+        examiner = _local.examiner = Examiner(setup, limits)
+    return examiner

@@ -1,7 +1,7 @@
-"""One case of a campaign: made, judged, counted; and a failing one: judged again, and bisected.
+"""Examination of one case of a campaign: generate, judge and count; and of a failing one: judge again and bisect.
 
-Takes: a `Setup`, which says all that decides a campaign, and the number of a case. Gives: `Examined`, a pure function of the two
-(but for what a time limit or the machine's memory decides), so that a case lost with its process can be had again.
+Takes: a `Setup`, which holds all that decides a campaign, and the number of a case. Gives: a `CaseOutcome`, a pure function of
+the two except for time limits and memory. A case that is lost with its process can thus be examined again.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.compiler import pipeline
-from uops.compiler.rewrite.lowering_cache import remembering
+from uops.compiler.rewrite.lowering_cache import use_lowering_cache
 from uops.compiler.target import Target
 from uops.fuzz.bisect.bisect import bisect
 from uops.fuzz.generate import kinds
-from uops.fuzz.generate.kinds import KINDS, Sample
+from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.oracles import oracles
-from uops.fuzz.oracles.launches import culprit
-from uops.fuzz.oracles.oracles import Context, Oracle
+from uops.fuzz.oracles.launches import find_wrong_pass
+from uops.fuzz.oracles.oracles import Oracle, OracleContext
 from uops.fuzz.oracles.stages import Fault
-from uops.fuzz.oracles.subject import Refused, Subject, raised
+from uops.fuzz.oracles.subject import Subject, SubjectRefused, fault_of_exception
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
@@ -33,14 +33,17 @@ from uops.spec.rows.rows import ROWS
 from uops.spec.verify.dialects import Dialect
 
 Json = dict[str, Any]
-Told = Callable[[str], Any]
-#: Upper ends of the classes that widths of allowed sets are counted in, in ulp.
+#: Called with the name of each oracle before it is asked.
+OnOracle = Callable[[str], Any]
+#: Upper ends of the classes in which widths of allowed sets are counted, in ulp.
 WIDTHS = (0, 1, 2, 4, 8, 16, 64, 1024)
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What decides the cases of a campaign and who judges them; `options` go to the backend's factory, None for its fastest."""
+    """The decisions of a campaign: what cases it draws and who judges them. `options` go to the backend's factory; None
+    selects its fastest settings.
+    """
 
     backend: str
     seed: int = 0
@@ -51,19 +54,22 @@ class Setup:
     path: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
-        """All but `path`, which says where the process finds a backend `module:attribute`, and decides nothing."""
-        found = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-        del found["path"]
-        return found
+        """Return a JSON object without `path`, which only says where the process finds a backend `module:attribute`."""
+        document = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        del document["path"]
+        return document
 
     @classmethod
-    def of(cls, found: Json) -> Setup:
-        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
+    def from_json(cls, document: Json) -> Setup:
+        """Return the Setup that `to_json` wrote."""
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
         return cls(**values)
 
 
-class Examined(NamedTuple):
-    """What became of case `k`: the oracle that objected and why, None if none did; `counts` are the coverage that it adds."""
+class CaseOutcome(NamedTuple):
+    """The outcome of case `k`: the oracle that objected and its fault, or None twice. `counts` are the coverage that the
+    case adds.
+    """
 
     k: int
     oracle: str | None
@@ -71,8 +77,8 @@ class Examined(NamedTuple):
     counts: Counter[str]
 
 
-class Place(NamedTuple):
-    """Where bisection puts the blame."""
+class FaultLocation(NamedTuple):
+    """The stage, pass, step, rule and kernel that bisection found to be wrong."""
 
     stage: str
     pass_: str
@@ -81,201 +87,219 @@ class Place(NamedTuple):
     kernel: str | None
 
 
-#: Ops, as `made_of` calls them, that say nothing of a program.
+#: Ops, as `list_ops_and_dtypes` spells them, that do not characterize a program.
 _LEAVES = frozenset({"buffer", "const", "param"})
-#: Machine code that ends its process.
-MACHINE_CODE = Place("backend", "backend", None, None, None)
+#: The location of machine code that ends its process.
+MACHINE_CODE = FaultLocation("backend", "backend", None, None, None)
 
 
-class Triaged(NamedTuple):
-    """A fault and where it comes from; `place` is None of a subject that is no target of our compiler, and where bisection sees
-    nothing. `made_of`: see `made_of`."""
+class TriagedFinding(NamedTuple):
+    """A fault and its location. `location` is None if the subject is no target of our compiler, or if bisection finds
+    nothing. `op_dtypes` lists the program's ops (`list_ops_and_dtypes`).
+    """
 
     oracle: str
     fault: Fault
-    place: Place | None
-    made_of: tuple[str, ...]
+    location: FaultLocation | None
+    op_dtypes: tuple[str, ...]
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Findings of one key are one: the oracle, the first bad pass and its rule or step, or, where bisection sees nothing, what
-        was raised and where. Where the last of these is not known, also what the program is made of: its ops, and their dtypes
-        where no pass is known either."""
-        if self.place is None:
-            found = self.oracle, self.fault.kind, signature(self.fault)
-            return found if found[2] else (*found, *self.made_of)
-        placed = self.oracle, self.place.pass_, self.place.rule or self.place.step or ""
-        return placed if placed[2] else (*placed, *sorted({word.partition(":")[0] for word in self.made_of} - _LEAVES))
+        """The key that identifies findings with one cause.
+
+        It holds the oracle, the first wrong pass and its rule or step; without a location, the kind of fault and the
+        place that raised it. If the last of these is unknown, it also holds the program's ops, and their dtypes if the
+        pass is unknown, too.
+        """
+        if self.location is None:
+            unplaced = self.oracle, self.fault.kind, fault_origin(self.fault)
+            return unplaced if unplaced[2] else (*unplaced, *self.op_dtypes)
+        placed = self.oracle, self.location.pass_, self.location.rule or self.location.step or ""
+        return placed if placed[2] else (*placed, *sorted({word.partition(":")[0] for word in self.op_dtypes} - _LEAVES))
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What findings have in common whose programs have to be reduced to be told apart; the last word is "" of those alone."""
+        """The first part of the key. Its last word is "" for findings whose programs must be reduced before they can be
+        told apart.
+        """
         return self.key[:3]
 
-    def like(self, other: Triaged) -> bool:
-        """Whether a smaller program shows the same: the oracle, and the same first bad pass or the same kind of fault; the end of a
-        process is like no other fault."""
+    def resembles(self, other: TriagedFinding) -> bool:
+        """Return True if a smaller program fails alike: at the same oracle, with the same first wrong pass or the same
+        kind of fault. The end of a process resembles no other fault.
+        """
         if (self.fault.kind == "crash") != (other.fault.kind == "crash"):
             return False
-        if self.place is not None or other.place is not None:
+        if self.location is not None or other.location is not None:
             return self.key[:2] == other.key[:2]
         return self.key[:3] == other.key[:3]
 
     def to_json(self) -> Json:
-        place = None if self.place is None else self.place._asdict()
-        return {"oracle": self.oracle, "fault": self.fault._asdict(), "place": place, "made_of": list(self.made_of)}
+        """Return a JSON object."""
+        location = None if self.location is None else self.location._asdict()
+        return {"oracle": self.oracle, "fault": self.fault._asdict(), "place": location, "made_of": list(self.op_dtypes)}
 
     @classmethod
-    def of(cls, found: Json) -> Triaged:
-        place = found["place"] and Place(**found["place"])
-        return cls(found["oracle"], Fault(**found["fault"]), place, tuple(found["made_of"]))
+    def from_json(cls, document: Json) -> TriagedFinding:
+        """Return the finding that `to_json` wrote."""
+        location = document["place"] and FaultLocation(**document["place"])
+        return cls(document["oracle"], Fault(**document["fault"]), location, tuple(document["made_of"]))
 
 
-def _culprit(sample: Sample, target: Target) -> Place | None:
-    """Where a launch goes wrong first."""
+def _localize_launch_fault(sample: ProgramSample, target: Target) -> FaultLocation | None:
+    """Locate the first wrong pass of a scheduled launch, or return None."""
     try:
-        found = culprit(sample.graph, sample.inputs, target)
+        stage_and_pass = find_wrong_pass(sample.graph, sample.inputs, target)
     except UopsError:
         return None
-    return None if found is None else Place(*found, None, None, None)
+    return None if stage_and_pass is None else FaultLocation(*stage_and_pass, None, None, None)
 
 
-def signature(fault: Fault) -> str:
-    """What an error says, without what differs from case to case: the place that raised it."""
-    place = fault.message.rpartition("[")[2].rstrip("]") if fault.message.endswith("]") else ""
-    return "" if fault.kind == "value" else place
+def fault_origin(fault: Fault) -> str:
+    """Return the place that raised an error, which does not differ from case to case; "" for wrong values."""
+    origin = fault.message.rpartition("[")[2].rstrip("]") if fault.message.endswith("]") else ""
+    return "" if fault.kind == "value" else origin
 
 
-class Bench:
+class CaseRunner:
     """The backends and oracles of a Setup, in this process."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        kinds.known(setup.kinds)
+        kinds.kinds_by_name(setup.kinds)
         self.subject = Subject(setup.backend, setup.options)
         self.against = Subject(setup.against) if setup.against else None
-        #: What cases are drawn from.
-        self.declared = self.subject.declared.both(self.against.declared) if self.against else self.subject.declared
-        self.oracles = oracles.chosen(setup.oracles, self.subject, self.against)
-        #: Whether several cases are examined faster at once.
-        self.together = self.subject.target is not None and self.subject.target.joins
+        #: The cells that cases are drawn from.
+        self.declared = self.subject.declared.intersect(self.against.declared) if self.against else self.subject.declared
+        self.oracles = oracles.applicable_oracles(setup.oracles, self.subject, self.against)
+        #: Whether the subject compiles several cases at once faster.
+        self.compiles_together = self.subject.target is not None and self.subject.target.compiles_together
 
-    def sample(self, k: int) -> Sample:
+    def draw_sample(self, k: int) -> ProgramSample:
+        """Return case `k`. Raises what generating it raises."""
         return kinds.sample(self.setup.seed, k, self.setup.kinds, self.declared)
 
-    def seed(self, k: int) -> int:
-        """What the oracles' own choices for case `k` depend on."""
-        return kinds.number(self.setup.seed, k)
+    def case_seed(self, k: int) -> int:
+        """Return the seed of the oracles' own choices for case `k`."""
+        return kinds.stable_hash(self.setup.seed, k)
 
-    def due(self, seed: int) -> list[Oracle]:
-        """Who judges a case."""
-        return [o for o in self.oracles if oracles.due(o, seed)]
+    def due_oracles(self, seed: int) -> list[Oracle]:
+        """Return the oracles that judge the case with this seed."""
+        return [o for o in self.oracles if oracles.is_due(o, seed)]
 
-    def case(self, k: int, told: Told = lambda name: None) -> Examined:
-        """Make case `k` and judge it; `told` hears of each oracle before it is asked."""
-        told(oracles.GENERATOR)
-        made = self._made(k)
-        return made if isinstance(made, Examined) else self._examined(k, made, told)
+    def run_case(self, k: int, on_oracle: OnOracle = lambda name: None) -> CaseOutcome:
+        """Generate case `k` and judge it. `on_oracle` is called with the name of each oracle before it is asked."""
+        on_oracle(oracles.GENERATOR)
+        prepared = self._prepare_case(k)
+        return prepared if isinstance(prepared, CaseOutcome) else self._judge_case(k, prepared, on_oracle)
 
-    def cases(self, ks: Sequence[int], at: Callable[[int], Any] = lambda k: None) -> Iterator[Examined]:
-        """What `case` gives of each, with the machine code of their own runs made together; `at` hears what is at work."""
-        begun = []
-        for k in ks:
-            at(k)
-            begun.append((k, made := self._made(k)))
-            if isinstance(made, Context) and self.together and KINDS[made.sample.kind].dialect is Dialect.TENSOR:
-                with suppress(Exception), remembering(made.memory):  # its own run meets again what is raised
-                    _ = made.program
-        for k, made in begun:
-            at(k)
-            yield made if isinstance(made, Examined) else self._examined(k, made)
+    def run_cases(self, case_numbers: Sequence[int], on_case: Callable[[int], Any] = lambda k: None) -> Iterator[CaseOutcome]:
+        """Yield the outcomes of several cases, whose machine code is compiled together. `on_case` is called with each
+        case before work on it.
+        """
+        cases = []
+        for k in case_numbers:
+            on_case(k)
+            cases.append((k, prepared := self._prepare_case(k)))
+            if not self.compiles_together or isinstance(prepared, CaseOutcome):
+                continue
+            if KINDS[prepared.sample.kind].dialect is Dialect.TENSOR:
+                with suppress(Exception), use_lowering_cache(prepared.memory):  # the subject's own run raises it again
+                    _ = prepared.compiled_program
+        for k, prepared in cases:
+            on_case(k)
+            yield prepared if isinstance(prepared, CaseOutcome) else self._judge_case(k, prepared)
 
-    def _made(self, k: int) -> Context | Examined:
+    def _prepare_case(self, k: int) -> OracleContext | CaseOutcome:
+        """Generate a case; return its context, or the outcome if the generator fails."""
         try:
-            sample = self.sample(k)
+            sample = self.draw_sample(k)
         except Exception as e:
-            return Examined(k, oracles.GENERATOR, raised(e), Counter(cases=1))
-        c = self._context(sample, self.seed(k))
-        c.counts.update(cases=1, **{f"kind:{sample.kind}": 1})
-        return c
+            return CaseOutcome(k, oracles.GENERATOR, fault_of_exception(e), Counter(cases=1))
+        context = self._build_context(sample, self.case_seed(k))
+        context.counts.update(cases=1, **{f"kind:{sample.kind}": 1})
+        return context
 
-    def _examined(self, k: int, c: Context, told: Told = lambda name: None) -> Examined:
-        with remembering(c.memory):
-            found, taken = None, True
+    def _judge_case(self, k: int, context: OracleContext, on_oracle: OnOracle = lambda name: None) -> CaseOutcome:
+        with use_lowering_cache(context.memory):
+            objection, accepted = None, True
             try:
-                found = oracles.first_fault(c, self.due(c.seed), told)
-            except Refused as e:
-                c.counts[f"refused:{_reason(e)}"] += 1
-                taken = False
-            if judged := any(c.counts[f"oracle:{o.name}"] for o in self.oracles if oracles.judges(o.name, self.setup.backend)):
-                c.counts["judged"] += 1
-            if taken or judged:
-                _cover(c)
-        oracle, fault = found or (None, None)
-        return Examined(k, oracle, fault, c.counts)
+                objection = oracles.find_first_fault(context, self.due_oracles(context.seed), on_oracle)
+            except SubjectRefused as e:
+                context.counts[f"refused:{_refusal_reason(e)}"] += 1
+                accepted = False
+            judges = [o for o in self.oracles if oracles.judges_backend(o.name, self.setup.backend)]
+            if was_judged := any(context.counts[f"oracle:{o.name}"] for o in judges):
+                context.counts["judged"] += 1
+            if accepted or was_judged:
+                _count_coverage(context)
+        oracle, fault = objection or (None, None)
+        return CaseOutcome(k, oracle, fault, context.counts)
 
-    def judge(self, sample: Sample, seed: int, oracle: str) -> Fault | None:
-        """What one oracle objects to in a sample; a refusal is no objection."""
+    def judge_sample(self, sample: ProgramSample, seed: int, oracle: str) -> Fault | None:
+        """Return the fault that one oracle finds in a sample, or None. A refusal is no fault."""
+        judges = [o for o in self.oracles if o.name == oracle]
         try:
-            found = oracles.first_fault(self._context(sample, seed, oracle), [o for o in self.oracles if o.name == oracle])
-        except Refused:
+            objection = oracles.find_first_fault(self._build_context(sample, seed, oracle), judges)
+        except SubjectRefused:
             return None
-        return None if found is None else found[1]
+        return None if objection is None else objection[1]
 
-    def settled(self, sample: Sample, seed: int, oracle: str) -> tuple[Sample, str]:
-        """A sample that holds what the oracle drew for this one, and the oracle that judges that."""
+    def settle_sample(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
+        """Return a sample that holds what the oracle draws for this one, and the name of the oracle that judges it."""
         settle = oracles.ORACLES[oracle].settle if oracle in oracles.ORACLES else None
-        return (sample, oracle) if settle is None else settle(self._context(sample, seed))
+        return (sample, oracle) if settle is None else settle(self._build_context(sample, seed))
 
-    def bisected(self, sample: Sample, seed: int, oracle: str) -> Place | None:
-        """Where what an oracle looks at goes wrong first; None where it does not, or cannot be told."""
+    def bisect_sample(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
+        """Locate what an oracle objects to; return None if that is impossible or nothing is wrong."""
         target = self.subject.target
         dialect = KINDS[sample.kind].dialect
         if target is None or oracle not in oracles.ORACLES or dialect not in (Dialect.TENSOR, Dialect.SCHEDULED):
             return None
         if dialect is Dialect.SCHEDULED:
-            return _culprit(sample, target)
-        made = oracles.ORACLES[oracle].made(self._context(sample, seed))
+            return _localize_launch_fault(sample, target)
+        compilation = oracles.ORACLES[oracle].compilation(self._build_context(sample, seed))
         try:
-            f = bisect(
-                made.sample.graph, made.sample.inputs, target, made.passes or pipeline.PIPELINE, config=made.config
-            )  # fmt: skip
-        except UopsError:  # the program itself traps, or is refused
+            passes = compilation.passes or pipeline.PIPELINE
+            finding = bisect(compilation.sample.graph, compilation.sample.inputs, target, passes, config=compilation.config)
+        except UopsError:  # the program itself traps or is refused
             return None
-        return None if f is None else Place(f.stage, f.pass_, f.step, f.rule, f.kernel)
+        return None if finding is None else FaultLocation(finding.stage, finding.pass_, finding.step, finding.rule, finding.kernel)
 
-    def _context(self, sample: Sample, seed: int, oracle: str = "") -> Context:
-        """With `oracle`, for that one alone; all else is compiled as it is where all are asked that are due."""
-        heard = oracle == oracles.STEPS or any(o.name == oracles.STEPS for o in self.due(seed))
-        return Context(sample, self.subject, self.against, seed, heard)
+    def _build_context(self, sample: ProgramSample, seed: int, oracle: str = "") -> OracleContext:
+        """Build the context of a sample. It records rewrite steps if `oracle` needs them, or if an oracle that is due
+        does.
+        """
+        records_steps = oracle == oracles.STEPS or any(o.name == oracles.STEPS for o in self.due_oracles(seed))
+        return OracleContext(sample, self.subject, self.against, seed, records_steps)
 
 
-def made_of(root: UOp) -> tuple[str, ...]:
-    """What a program is made of: its ops with their dtypes."""
+def list_ops_and_dtypes(root: UOp) -> tuple[str, ...]:
+    """List the ops of a program with their dtypes, as `op:dtype`."""
     return tuple(sorted({f"{u.op.name.lower()}:{u.dtype.short}" for u in toposort(root) if u.dtype is not dt.index}))
 
 
 # ---------------------------------------------------------------------------------------------------------------- coverage
 
 
-def _reason(e: Refused) -> str:
-    """A refusal without its particulars: the rule, but not the node."""
+def _refusal_reason(e: SubjectRefused) -> str:
+    """Return the reason of a refusal without particulars: the rule, but not the node."""
     return re.split(r" at %\d+ = |:|\n", str(e), maxsplit=1)[0][:60]
 
 
-def _cover(c: Context) -> None:
-    """Count which rows met which dtypes, and how wide the allowed sets are."""
-    c.counts.update({f"row:{ROWS[u.op].id}|{u.dtype.name}" for u in toposort(c.sample.graph) if u.op in ROWS})
-    expected = c.__dict__.get("expected")
-    for s in () if expected is None else expected.__dict__.get("strict", {}).values():
-        for name, n in s.kinds().items():
+def _count_coverage(context: OracleContext) -> None:
+    """Count the dtypes of each row, and the widths of the allowed sets."""
+    context.counts.update({f"row:{ROWS[u.op].id}|{u.dtype.name}" for u in toposort(context.sample.graph) if u.op in ROWS})
+    expected = context.__dict__.get("expectation")
+    for allowed in () if expected is None else expected.__dict__.get("strict", {}).values():
+        for name, n in allowed.kinds().items():
             if n:
-                c.counts[f"set:{name}"] += n
-        if s.dtype.is_float:
-            c.counts.update(_widths(s.width_ulps()))
+                context.counts[f"set:{name}"] += n
+        if allowed.dtype.is_float:
+            context.counts.update(_count_set_widths(allowed.width_ulps()))
 
 
-def _widths(widths: Any) -> Counter[str]:
+def _count_set_widths(widths: Any) -> Counter[str]:
     at = np.searchsorted(WIDTHS, widths.reshape(-1))
     names = [*(f"width:{w}" for w in WIDTHS), "width:more"]
     return Counter({names[k]: int(n) for k, n in enumerate(np.bincount(at, minlength=len(names))) if n})

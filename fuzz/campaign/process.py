@@ -1,11 +1,11 @@
-"""A process that makes and judges cases, and comes back when it was lost.
+"""A process that examines cases, and is replaced when it is lost.
 
-Takes: a `Setup`. Gives: what batches of cases, single cases and samples gave. A case that ends its process, or does not end, is
-run again by itself: if it ends so again it is a finding of the oracle that was being asked; if not, the batch is done once more, so
-that a process that somebody killed costs time and nothing else.
+Takes: a `Setup`. Gives: the results of batches of cases, single cases and samples. A case that ends its process, or does not
+end, is run again alone. If it ends so again, it is a finding of the oracle that was being asked. If not, the batch is done once
+more: a process that somebody killed costs time and nothing else.
 
-What is asked in `limit_time` ends when the time is over, whatever the process is at: a batch gives the cases that were done by
-then, all else raises Lost. A case that was cut off so is no finding: it is not done.
+Questions asked inside of `limit_time` end when the time is over. A batch then gives the cases that were done; all else raises
+ProcessLost. A case that was interrupted is not done, and no finding.
 """
 
 from __future__ import annotations
@@ -20,60 +20,64 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from uops.backends.worker.client import Limits, Outcome, Process, how_ended
-from uops.backends.worker.frames import BadFrame, Frame, describe
-from uops.fuzz.campaign.examine import MACHINE_CODE, Json, Place, Setup, Triaged, made_of
-from uops.fuzz.generate.declared import EVERYTHING, Declared
-from uops.fuzz.generate.kinds import KINDS, Sample
+from uops.backends.worker.client import BackendProcess, Limits, Outcome, describe_exit_status
+from uops.backends.worker.frames import BadFrame, Frame, describe_exception
+from uops.fuzz.campaign.examine import MACHINE_CODE, FaultLocation, Json, Setup, TriagedFinding, list_ops_and_dtypes
+from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
+from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.oracles.oracles import GENERATOR, ORACLES, PROCESS
 from uops.fuzz.oracles.stages import Fault
 from uops.fuzz.reduce.reproducer import from_packet, to_packet
 from uops.spec.errors import UopsError
 
 T = TypeVar("T")
-#: Seconds for one case, and for a bisection of one.
+#: Limits of one question: seconds for a case, or for the bisection of one.
 LIMITS = Limits(timeout=60.0)
-#: Deaths of a batch that no case explains, after which the case that was at work is called the finding.
+#: Number of deaths of a batch that no single case repeats, after which the last case at work is called the finding.
 _DEATHS = 3
-#: Batches that a child lives.
+#: Number of batches after which a child is replaced.
 _LIFE = 64
-#: Compiled objects are not kept: every case has others.
+#: Environment of the process. Compiled objects are not cached on disk, since every case has others.
 _ENVIRONMENT = {"UOPS_CACHE": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-class Batch(NamedTuple):
-    """What cases gave together: coverage, and for each finding {k, oracle, fault}; `stop` is the first case that was not done."""
+class BatchResult(NamedTuple):
+    """The results of a batch of cases: coverage, and for each finding {k, oracle, fault}. `stop` is the first case that was
+    not done.
+    """
 
     counts: Counter[str]
     findings: list[Json]
     stop: int
 
-    def include_ended(self, ended: Mapping[int, Json]) -> Batch:
-        """With those that ended their process, among the cases that were done and right after them."""
+    def include_lost_cases(self, lost_findings: Mapping[int, Json]) -> BatchResult:
+        """Add the cases that ended their process, as far as all cases before them were done."""
         stop = self.stop
-        while stop in ended:
+        while stop in lost_findings:
             stop += 1
-        mine = [f for k, f in ended.items() if k < stop]
+        included = [f for k, f in lost_findings.items() if k < stop]
         counts = self.counts.copy()
-        counts.update(cases=len(mine))
-        return Batch(counts, sorted([*self.findings, *mine], key=lambda f: int(f["k"])), stop)
+        counts.update(cases=len(included))
+        return BatchResult(counts, sorted([*self.findings, *included], key=lambda f: int(f["k"])), stop)
 
     @classmethod
-    def of(cls, told: Any) -> Batch:
-        """A batch as a process tells it. Raises LookupError, TypeError or AttributeError."""
-        counts = {k: of_type(int, n) for k, n in told["counts"].items()}
-        return cls(Counter(counts), [_finding(f) for f in told["findings"]], of_type(int, told["stop"]))
+    def from_message(cls, message: Any) -> BatchResult:
+        """Read a result from a process. Raises LookupError, TypeError or AttributeError."""
+        counts = {k: require_type(int, n) for k, n in message["counts"].items()}
+        return cls(Counter(counts), [_parse_finding(f) for f in message["findings"]], require_type(int, message["stop"]))
 
 
-class _Serving(Process):
-    """The process, whose child may die and is followed by another."""
+class _CaseServerProcess(BackendProcess):
+    """The process, whose child may die and is then replaced by another one."""
 
     module: ClassVar[str] = "uops.fuzz.campaign.serve"
-    compiler = together = False
+    compiler = compiles_together = False
     declared = EVERYTHING
 
     def kill(self) -> None:
-        """End both, from any thread: a child that lets no other thread run would keep the pipe open, and never end."""
+        """Kill the process and its child, from any thread. A child that blocks all threads would keep the pipe open
+        forever.
+        """
         super().kill()
         self._kill_child()
 
@@ -82,45 +86,45 @@ class _Serving(Process):
         self._kill_child()
 
     def _kill_child(self) -> None:
-        """The child, where it is still there: its number may be another process's by now."""
+        """Kill the child if it still exists. Its process id may belong to another process by now."""
         for pid in self._pids[1:]:
             with contextlib.suppress(OSError):
                 if self.module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
 
-    def greeted(self, greeting: Mapping[str, Any]) -> None:
-        self.declared = Declared.of_json(greeting["declared"])
-        self.compiler, self.together = (of_type(bool, greeting[k]) for k in ("compiler", "together"))
-        self._pids = [self._popen.pid, of_type(int, greeting["pid"])]
-        of_type(str, greeting["ready"])
+    def handle_greeting(self, greeting: Mapping[str, Any]) -> None:
+        self.declared = SupportedCells.from_json(greeting["declared"])
+        self.compiler, self.compiles_together = (require_type(bool, greeting[k]) for k in ("compiler", "together"))
+        self._pids = [self._popen.pid, require_type(int, greeting["pid"])]
+        require_type(str, greeting["ready"])
 
     def ask(self, header: Json, body: bytes, seconds: float) -> Frame:
-        """The first answer. Raises Lost."""
-        self.give(header, body, seconds)
-        return self.answer(seconds)
+        """Write a question and return the first answer. Raises ProcessLost."""
+        self.write_frame(header, body, seconds)
+        return self.read_answer(seconds)
 
-    def answer(self, seconds: float) -> Frame:
-        """The next answer. Raises Lost: `alive` says whether the process can be asked again."""
-        found = self.receive(seconds)
-        if found is None:
-            raise Lost(self.post_mortem(seconds))
-        if "died" in found[0]:
-            with refuse_nonsense(self):
-                status = int(found[0]["died"])
+    def read_answer(self, seconds: float) -> Frame:
+        """Return the next answer. Raises ProcessLost, whose `alive` says whether the process can be asked again."""
+        frame = self.receive(seconds)
+        if frame is None:
+            raise ProcessLost(self.post_mortem(seconds))
+        if "died" in frame[0]:
+            with reject_malformed_answers(self):
+                status = int(frame[0]["died"])
             self._next_child()
-            raise Lost(Outcome("crash", None, *how_ended(status)), alive=True)
-        return found
+            raise ProcessLost(Outcome("crash", None, *describe_exit_status(status)), alive=True)
+        return frame
 
     def _next_child(self) -> None:
-        found = self.receive(LIMITS.start)
-        if found is None:
-            raise Lost(self.post_mortem(LIMITS.start))
-        with refuse_nonsense(self):
-            self.greeted(found[0])
+        frame = self.receive(LIMITS.start)
+        if frame is None:
+            raise ProcessLost(self.post_mortem(LIMITS.start))
+        with reject_malformed_answers(self):
+            self.handle_greeting(frame[0])
 
 
-class Lost(Exception):
-    """The process ended, or did not answer."""
+class ProcessLost(Exception):
+    """A process that ended, or that did not answer."""
 
     def __init__(self, outcome: Outcome, alive: bool = False) -> None:
         super().__init__(outcome.message)
@@ -129,74 +133,78 @@ class Lost(Exception):
 
     @property
     def fault(self) -> Fault:
-        """How it ended, without what differs from run to run."""
+        """The way in which the process ended, without details that differ from run to run."""
         return Fault(self.outcome.status, self.outcome.message.partition(":")[0])
 
 
 @contextmanager
-def refuse_nonsense(process: Process) -> Iterator[None]:
-    """Read what a process answers. Raises Lost, and ends the process, where that is not what was asked for."""
+def reject_malformed_answers(process: BackendProcess) -> Iterator[None]:
+    """Read answers of a process inside the context. An answer that is not as expected ends the process and raises ProcessLost."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UopsError) as e:
-        process.reject(BadFrame(describe(e)))
-        raise Lost(process.post_mortem(0.0)) from None
+        process.reject(BadFrame(describe_exception(e)))
+        raise ProcessLost(process.post_mortem(0.0)) from None
 
 
-def of_type(kind: type[T], value: Any) -> T:
+def require_type(expected_type: type[T], value: Any) -> T:
     """Return `value`. Raises TypeError if it is of another type."""
-    if type(value) is not kind:
-        raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
+    if type(value) is not expected_type:
+        raise TypeError(f"expected {expected_type.__name__}, got {value!r:.80}")
     return value
 
 
-def _fault(found: Any) -> Fault:
-    """A fault as a process tells it. Raises TypeError."""
-    fault = Fault(**found)
-    of_type(str, fault.kind), of_type(str, fault.message)
-    if not all(v is None or type(v) in kinds for v, kinds in zip(fault[2:], _REST, strict=True)):
-        raise TypeError(f"no fault has {found!r:.200}")
+def _parse_fault(message: Any) -> Fault:
+    """Read a fault from a process. Raises TypeError."""
+    fault = Fault(**message)
+    require_type(str, fault.kind), require_type(str, fault.message)
+    if not all(v is None or type(v) in types for v, types in zip(fault[2:], _OPTIONAL_TYPES, strict=True)):
+        raise TypeError(f"no fault has {message!r:.200}")
     return fault
 
 
-#: The types of what a fault may say beyond its kind and its message.
-_REST = ((int, str), (int,), (str,), (str,))
+#: The types of a fault's optional fields, in order.
+_OPTIONAL_TYPES = ((int, str), (int,), (str,), (str,))
 
 
-def _place(found: Any) -> Place:
-    """A place as a process tells it. Raises TypeError."""
-    place = Place(*found)
-    of_type(str, place.stage), of_type(str, place.pass_)
-    if not all(v is None or type(v) is str for v in place):
-        raise TypeError(f"no place has {found!r:.200}")
-    return place
+def _parse_location(message: Any) -> FaultLocation:
+    """Read a location from a process. Raises TypeError."""
+    location = FaultLocation(*message)
+    require_type(str, location.stage), require_type(str, location.pass_)
+    if not all(v is None or type(v) is str for v in location):
+        raise TypeError(f"no place has {message!r:.200}")
+    return location
 
 
-def _sample(header: Any, body: bytes) -> Sample:
-    """A sample as a process tells it. Raises LookupError, TypeError, BadFrame or SpecError."""
-    found = from_packet(header, body)
-    if found.opts is not None:
-        of_type(str, found.opts)
-    return found._replace(kind=KINDS[found.kind].name)
+def _parse_sample(message: Any, body: bytes) -> ProgramSample:
+    """Read a sample from a process. Raises LookupError, TypeError, BadFrame or SpecError."""
+    sample = from_packet(message, body)
+    if sample.opts is not None:
+        require_type(str, sample.opts)
+    return sample._replace(kind=KINDS[sample.kind].name)
 
 
-def _finding(found: Any) -> Json:
-    """A finding as a process tells it. Raises LookupError or TypeError."""
-    return {"k": of_type(int, found["k"]), "oracle": of_type(str, found["oracle"]), "fault": _fault(found["fault"])._asdict()}
+def _parse_finding(message: Any) -> Json:
+    """Read a finding from a process. Raises LookupError or TypeError."""
+    return {
+        "k": require_type(int, message["k"]),
+        "oracle": require_type(str, message["oracle"]),
+        "fault": _parse_fault(message["fault"])._asdict(),
+    }
 
 
 class Examiner:
-    """One process that lasts. Use as a context manager; not for two threads at a time."""
+    """A lasting process that examines cases. Use as a context manager, and from one thread at a time."""
 
     def __init__(self, setup: Setup, limits: Limits = LIMITS) -> None:
         self.setup = setup
         self.limits = limits
         self.restarts = 0
-        self._process: _Serving | None = None
+        self._process: _CaseServerProcess | None = None
         self._closed = False
-        self._over: threading.Event | None = None  # set when the time of what is asked is over
+        self._time_over: threading.Event | None = None  # set when the time limit is over
         self._batches = 0
-        self._done = Batch(Counter(), [], 0)  # of the batch at work
+        self._batch_so_far = BatchResult(Counter(), [], 0)  # the part of the current batch that is done
 
     def __enter__(self) -> Examiner:
         return self
@@ -212,19 +220,19 @@ class Examiner:
             self._process = None
 
     def stop(self) -> None:
-        """End the process at once, from another thread: what it was asked for ends with Lost."""
+        """End the process at once, from another thread: the question at work raises ProcessLost."""
         self._closed = True
         if (process := self._process) is not None:
             process.kill()
 
     @contextmanager
     def limit_time(self, seconds: float | None) -> Iterator[None]:
-        """End what is asked inside after `seconds` at the latest; None for no end."""
+        """End questions inside the context after `seconds` at the latest; None sets no limit."""
         if seconds is None:
             yield
             return
-        over = self._over = threading.Event()
-        timer = threading.Timer(min(max(0.0, seconds), threading.TIMEOUT_MAX), self._cut, (over,))
+        over = self._time_over = threading.Event()
+        timer = threading.Timer(min(max(0.0, seconds), threading.TIMEOUT_MAX), self._kill_when_over, (over,))
         timer.daemon = True
         timer.start()
         try:
@@ -232,191 +240,204 @@ class Examiner:
         finally:
             timer.cancel()
             timer.join()
-            self._over = None
+            self._time_over = None
             if over.is_set() and self._process is not None:
                 self._process.end(patience=0.0)
                 self._process = None
 
-    def _cut(self, over: threading.Event) -> None:
+    def _kill_when_over(self, over: threading.Event) -> None:
         over.set()
         if (process := self._process) is not None:
             process.kill()
 
     @property
     def is_over(self) -> bool:
-        """True if nothing is answered any more: it was closed, or the time of what is asked is over."""
-        return self._closed or (self._over is not None and self._over.is_set())
+        """True if no question is answered any more: the examiner was closed, or the time limit is over."""
+        return self._closed or (self._time_over is not None and self._time_over.is_set())
 
     def require_open(self) -> None:
-        """Raise Lost if nothing is answered any more."""
+        """Raise ProcessLost if no question is answered any more."""
         if self.is_over:
-            raise Lost(Outcome("closed", message="the campaign ends"))
+            raise ProcessLost(Outcome("closed", message="the campaign ends"))
 
-    def compiles(self) -> bool:
-        """Whether the subject is a target of our compiler. Raises BrokenBackend."""
-        return self._ready().compiler
+    def is_compiler_target(self) -> bool:
+        """Return True if the subject is a target of our compiler. Raises BrokenBackend."""
+        return self._ensure_process().compiler
 
     def version(self) -> str:
-        """What the subject says of itself. Raises BrokenBackend."""
-        return self._ready().version
+        """Return the version that the subject reports. Raises BrokenBackend."""
+        return self._ensure_process().version
 
-    def declared(self) -> Declared:
-        """What cases are drawn from: what the subject declares, and the second backend. Raises BrokenBackend."""
-        return self._ready().declared
+    def declared_cells(self) -> SupportedCells:
+        """Return the cells that cases are drawn from, which both backends declare. Raises BrokenBackend."""
+        return self._ensure_process().declared
 
-    def batch(self, first: int, stop: int) -> Batch:
-        """Cases [first, stop); where this is over before, those that were done. Raises Lost where none was."""
+    def run_batch(self, first: int, stop: int) -> BatchResult:
+        """Examine the cases from `first` to before `stop`; at the end of the time limit, return those that were done.
+        Raises ProcessLost if none was.
+        """
         self._batches += 1
         if self._batches % _LIFE == 0:
-            self.renew()
-        ended: dict[int, Json] = {}
+            self.restart_child()
+        lost_findings: dict[int, Json] = {}
         deaths = 0
-        together = self._ready().together
-        self._done = Batch(Counter(), [], first)
+        together = self._ensure_process().compiles_together
+        self._batch_so_far = BatchResult(Counter(), [], first)
         while True:
-            at = [first]
+            current_case = [first]
             try:
-                return self._batch(first, stop, list(ended), at, together).include_ended(ended)
-            except Lost as lost:
+                result = self._run_batch_once(first, stop, list(lost_findings), current_case, together)
+                return result.include_lost_cases(lost_findings)
+            except ProcessLost as lost:
                 try:
-                    self._lost(lost)
-                    if together:  # which case it was shows where there is one at a time
+                    self._record_loss(lost)
+                    if together:  # one case at a time shows which case it is
                         together = False
                         continue
                     deaths += 1
-                    alone = self._alone(at[0])
-                except Lost:
-                    if (found := self._done.include_ended(ended)).stop > first:
-                        return found
+                    finding = self._rerun_alone(current_case[0])
+                except ProcessLost:
+                    if (partial := self._batch_so_far.include_lost_cases(lost_findings)).stop > first:
+                        return partial
                     raise
-                if alone is None and deaths >= _DEATHS:
-                    alone = {"k": at[0], "oracle": PROCESS, "fault": lost.fault._asdict()}
-                if alone is not None:
-                    ended[at[0]] = alone
+                if finding is None and deaths >= _DEATHS:
+                    finding = {"k": current_case[0], "oracle": PROCESS, "fault": lost.fault._asdict()}
+                if finding is not None:
+                    lost_findings[current_case[0]] = finding
 
-    def settle(self, sample: Sample, seed: int, oracle: str) -> tuple[Sample, str]:
-        """What reduction starts from: a sample that holds what the oracle drew, and its oracle, if that objects too."""
+    def settle_sample(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
+        """Return the sample that reduction starts from, and its oracle. It is the one that holds what the oracle drew
+        if its oracle objects, too.
+        """
         header, body = to_packet(sample)
         try:
-            process = self._ready()
-            asked = {"do": "settle", "sample": header, "seed": seed, "oracle": oracle}
-            answer, data = process.ask(asked, body, self.limits.timeout)
-            with refuse_nonsense(process):
-                found = _sample(answer["settled"], data), of_type(str, answer["oracle"])
-        except Lost as lost:
-            self._lost(lost)
+            process = self._ensure_process()
+            question = {"do": "settle", "sample": header, "seed": seed, "oracle": oracle}
+            answer, data = process.ask(question, body, self.limits.timeout)
+            with reject_malformed_answers(process):
+                settled = _parse_sample(answer["settled"], data), require_type(str, answer["oracle"])
+        except ProcessLost as lost:
+            self._record_loss(lost)
             return sample, oracle
-        if found[0].graph is sample.graph and found[0].opts == sample.opts:
+        if settled[0].graph is sample.graph and settled[0].opts == sample.opts:
             return sample, oracle
-        return found if self._fault(found[0], seed, found[1]) else (sample, oracle)
+        return settled if self._query_fault(settled[0], seed, settled[1]) else (sample, oracle)
 
-    def triage(self, sample: Sample, seed: int, oracle: str) -> Triaged | None:
-        """What the oracle objects to in a sample and where that comes from; None if it does not."""
-        fault = self._fault(sample, seed, oracle)
+    def triage_sample(self, sample: ProgramSample, seed: int, oracle: str) -> TriagedFinding | None:
+        """Return the oracle's fault in a sample with its location, or None if the oracle does not object."""
+        fault = self._query_fault(sample, seed, oracle)
         if fault is None:
             return None
-        return Triaged(oracle, fault, self._place(sample, seed, oracle), made_of(sample.graph))
+        return TriagedFinding(oracle, fault, self._query_location(sample, seed, oracle), list_ops_and_dtypes(sample.graph))
 
-    def _fault(self, sample: Sample, seed: int, oracle: str) -> Fault | None:
+    def _query_fault(self, sample: ProgramSample, seed: int, oracle: str) -> Fault | None:
         header, body = to_packet(sample)
         try:
-            asked = {"do": "judge", "sample": header, "seed": seed, "oracle": oracle}
-            return self._ask(asked, body, lambda answer: None if answer["judged"] is None else _fault(answer["judged"]))
-        except Lost as lost:
-            self._lost(lost)
+            question = {"do": "judge", "sample": header, "seed": seed, "oracle": oracle}
+            return self._request(
+                question, body, lambda answer: None if answer["judged"] is None else _parse_fault(answer["judged"])
+            )
+        except ProcessLost as lost:
+            self._record_loss(lost)
             return lost.fault
 
-    def _place(self, sample: Sample, seed: int, oracle: str) -> Place | None:
-        if not self._ready().compiler:
+    def _query_location(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
+        if not self._ensure_process().compiler:
             return None
         header, body = to_packet(sample)
         try:
-            asked = {"do": "bisect", "sample": header, "seed": seed, "oracle": oracle}
-            return self._ask(asked, body, lambda answer: None if answer["bisected"] is None else _place(answer["bisected"]))
-        except Lost as lost:
-            self._lost(lost)
+            question = {"do": "bisect", "sample": header, "seed": seed, "oracle": oracle}
+            return self._request(
+                question, body, lambda answer: None if answer["bisected"] is None else _parse_location(answer["bisected"])
+            )
+        except ProcessLost as lost:
+            self._record_loss(lost)
             return None if lost.outcome.signal is None else MACHINE_CODE
 
-    def _batch(self, first: int, stop: int, skip: list[int], at: list[int], together: bool) -> Batch:
-        """The cases but those to skip; `at[0]` is the one at work, and `_done` has those that are done."""
-        process = self._ready()
-        asked = {"do": "batch", "first": first, "stop": stop, "skip": skip, "together": together}
-        answer = process.ask(asked, b"", self.limits.timeout)[0]
-        for _ in range(3 * (stop - first)):  # each case is begun, and judged, and told of with those before it
+    def _run_batch_once(self, first: int, stop: int, skip: list[int], current_case: list[int], together: bool) -> BatchResult:
+        """Examine the cases except those to skip. `current_case[0]` is the case at work, `_batch_so_far` the part that
+        is done.
+        """
+        process = self._ensure_process()
+        question = {"do": "batch", "first": first, "stop": stop, "skip": skip, "together": together}
+        answer = process.ask(question, b"", self.limits.timeout)[0]
+        for _ in range(3 * (stop - first)):  # per case at most an "at" for preparing, one for judging, and a "done"
             if "batch" in answer:
                 break
-            with refuse_nonsense(process):
-                at[0] = of_type(int, answer.get("at", at[0]))
-                if "done" in answer and (done := Batch.of(answer["done"])).stop > self._done.stop:
-                    self._done = done
-            answer = process.answer(self.limits.timeout)[0]
-        with refuse_nonsense(process):
-            return Batch.of(answer["batch"])
+            with reject_malformed_answers(process):
+                current_case[0] = require_type(int, answer.get("at", current_case[0]))
+                if "done" in answer and (partial := BatchResult.from_message(answer["done"])).stop > self._batch_so_far.stop:
+                    self._batch_so_far = partial
+            answer = process.read_answer(self.limits.timeout)[0]
+        with reject_malformed_answers(process):
+            return BatchResult.from_message(answer["batch"])
 
-    def _alone(self, k: int) -> Json | None:
-        """The finding of a case whose process ends again, in a process of its own; None where it does not end so."""
-        found, ended = self._case(k)
-        return found if ended else None
+    def _rerun_alone(self, k: int) -> Json | None:
+        """Run a case alone; return its finding if its process ends again, else None."""
+        finding, process_ended = self._run_case_alone(k)
+        return finding if process_ended else None
 
-    def generator(self, k: int) -> Triaged | None:
-        """What ends the making of a case, which is done by the process alone; None if the case can be made."""
-        found = self._case(k)[0]
-        if found is None or found["oracle"] != GENERATOR:
+    def triage_generator(self, k: int) -> TriagedFinding | None:
+        """Run a case alone; return the finding of the generator, or None if the case can be generated."""
+        finding = self._run_case_alone(k)[0]
+        if finding is None or finding["oracle"] != GENERATOR:
             return None
-        return Triaged(GENERATOR, Fault(**found["fault"]), None, ())
+        return TriagedFinding(GENERATOR, Fault(**finding["fault"]), None, ())
 
-    def _case(self, k: int) -> tuple[Json | None, bool]:
-        """The finding of a case by itself, and whether the process ended."""
+    def _run_case_alone(self, k: int) -> tuple[Json | None, bool]:
+        """Run a case alone; return its finding, and whether its process ended."""
         oracle = GENERATOR
-        process = self._ready()
+        process = self._ensure_process()
         try:
             answer = process.ask({"do": "case", "k": k}, b"", self.limits.timeout)[0]
             for _ in range(len(ORACLES) + 1):
                 if "case" in answer:
                     break
-                with refuse_nonsense(process):
-                    oracle = of_type(str, answer["oracle"])
-                answer = process.answer(self.limits.timeout)[0]
-            with refuse_nonsense(process):
-                return None if answer["case"] is None else _finding(answer["case"]), False
-        except Lost as lost:
-            self._lost(lost)
+                with reject_malformed_answers(process):
+                    oracle = require_type(str, answer["oracle"])
+                answer = process.read_answer(self.limits.timeout)[0]
+            with reject_malformed_answers(process):
+                return None if answer["case"] is None else _parse_finding(answer["case"]), False
+        except ProcessLost as lost:
+            self._record_loss(lost)
             return {"k": k, "oracle": oracle, "fault": lost.fault._asdict()}, True
 
-    def renew(self) -> None:
-        """A new child: what compiled code and interned nodes leave behind goes with the old one."""
+    def restart_child(self) -> None:
+        """Replace the child, which frees what compiled code and interned nodes leave behind."""
         try:
-            self._ask({"do": "renew"}, b"", lambda answer: None)
-        except Lost as lost:
+            self._request({"do": "renew"}, b"", lambda answer: None)
+        except ProcessLost as lost:
             if not lost.alive:
                 self._process = None
 
-    def _ask(self, header: Json, body: bytes, read: Callable[[Json], T]) -> T:
-        """What `read` makes of the answer. Raises Lost."""
-        process = self._ready()
+    def _request(self, header: Json, body: bytes, read: Callable[[Json], T]) -> T:
+        """Ask a question; return what `read` makes of the answer. Raises ProcessLost."""
+        process = self._ensure_process()
         answer = process.ask(header, body, self.limits.timeout)[0]
-        with refuse_nonsense(process):
+        with reject_malformed_answers(process):
             return read(answer)
 
-    def _ready(self) -> _Serving:
+    def _ensure_process(self) -> _CaseServerProcess:
         self.require_open()
         if self._process is None:
             settings: dict[str, Any] = {"setup": self.setup.to_json(), "memory": self.limits.memory, "path": self.setup.path}
             try:
-                self._process = _Serving(settings, self.limits, _ENVIRONMENT, self._begun)
+                self._process = _CaseServerProcess(settings, self.limits, _ENVIRONMENT, self._adopt_process)
             except BaseException:
                 self._process = None
                 self.require_open()
                 raise
         return self._process
 
-    def _begun(self, process: _Serving) -> None:
+    def _adopt_process(self, process: _CaseServerProcess) -> None:
         self._process = process
-        if self.is_over:  # it was not there yet to be killed
+        if self.is_over:  # the process did not exist yet when it was to be killed
             process.kill()
 
-    def _lost(self, lost: Lost) -> None:
-        """Count, and forget a process that is gone; another takes its place when it is needed. Raises it again at the end."""
+    def _record_loss(self, lost: ProcessLost) -> None:
+        """Count a loss, and forget a process that is gone; it is replaced when the next question is asked. Raises the
+        loss again if the time is over.
+        """
         if not lost.alive:
             self._process = None
         if self.is_over:

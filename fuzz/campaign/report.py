@@ -1,8 +1,8 @@
 """The report of a campaign: `report.json`, and `index.html` for people.
 
-Takes: a `Summary`. Gives: the document: what was run, coverage - which rows met which dtypes, which rules fired and were refused,
-which OptOps followed each other, how wide allowed sets were, what each oracle was asked - and the findings. Everything but `time`
-is a function of the set-up and of the number of cases.
+Takes: a `Summary`. Gives: the document: what was run, the findings, and coverage. Coverage counts the dtypes of each row, the
+rules that fired and were refused, neighbouring OptOps, the widths of allowed sets, and the cases that each oracle judged.
+Everything but `time` is a function of the set-up and of the number of cases.
 """
 
 from __future__ import annotations
@@ -10,184 +10,192 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 
 from uops.backends.conformance.report.page import HERE as STYLES
-from uops.backends.conformance.report.page import number
+from uops.backends.conformance.report.page import format_count
 from uops.compiler.rewrite.rules import INDEXING
+from uops.fuzz.campaign.campaign import PER_BATCH, MergedFinding, Summary
 from uops.fuzz.campaign.examine import WIDTHS
-from uops.fuzz.oracles.oracles import DEFAULT, ORACLES, judges
+from uops.fuzz.campaign.work import BATCH
+from uops.fuzz.oracles.oracles import DEFAULT, ORACLES, judges_backend
 from uops.spec.ir import dtypes as dt
 from uops.spec.rows.rows import ROWS
 from uops.spec.untrusted import read_text, write_text
 
-if TYPE_CHECKING:
-    from uops.fuzz.campaign.campaign import Found, Summary
-
 Json = dict[str, Any]
 #: Version of the document.
 SCHEMA = 1
+#: Names of the files.
 JSON, PAGE = "report.json", "index.html"
+#: The folder of the template and its style.
 HERE = Path(__file__).parent
 
 
-def document(s: Summary) -> Json:
-    """The report as JSON."""
+def build_document(summary: Summary) -> Json:
+    """Return the report as JSON."""
     return {
         "schema": SCHEMA,
-        "setup": s.setup.to_json(),
-        "subject": s.version,
-        "complete": s.complete,
-        "cases": s.cases,
-        "findings": [_finding(f) for f in s.found],
-        "raw": dict(sorted(s.raw.items())),
-        "vanished": s.vanished,
-        "judged": s.counts["judged"],
-        "waiting": [{"case": f["k"], "oracle": f["oracle"], "fault": f["fault"]} for f in s.waiting],
-        "refused": refused(s.counts),
-        "unheard": unheard(s),
-        "coverage": grouped(s.counts),
-        "sets": sets(s.counts),
-        "time": {"seconds": round(s.seconds, 3), "cases": s.cases - s.began, "rate": round(s.rate, 3)},
+        "setup": summary.setup.to_json(),
+        "subject": summary.version,
+        "complete": summary.complete,
+        "cases": summary.cases,
+        "findings": [_finding_to_json(f) for f in summary.findings],
+        "raw": dict(sorted(summary.raw.items())),
+        "vanished": summary.vanished,
+        "judged": summary.counts["judged"],
+        "waiting": [{"case": f["k"], "oracle": f["oracle"], "fault": f["fault"]} for f in summary.untriaged],
+        "refused": count_refused(summary.counts),
+        "unheard": list_silent_oracles(summary),
+        "coverage": group_counters(summary.counts),
+        "sets": summarize_allowed_sets(summary.counts),
+        "time": {
+            "seconds": round(summary.seconds, 3),
+            "cases": summary.cases - summary.cases_before,
+            "rate": round(summary.rate, 3),
+        },
     }
 
 
-def refused(counts: Counter[str]) -> int:
-    """Cases that the subject said it cannot take. Of one that it took for an oracle before, what that saw counts."""
+def count_refused(counts: Counter[str]) -> int:
+    """Count the cases that the subject refused. Oracles that were asked before the refusal count their judgement."""
     return sum(n for k, n in counts.items() if k.startswith("refused:"))
 
 
-def unheard(s: Summary) -> list[str]:
-    """The oracles that judged no case although they were chosen by name, or although there was a case to judge; with the reasons
-    that they gave."""
-    why: dict[str, list[str]] = {o: [] for o in s.setup.oracles}
-    for reason in sorted(k.removeprefix("not asked:") for k in s.counts if k.startswith("not asked:")):
-        name, _, told = reason.partition(", ")
-        why.setdefault(name, []).append(told)
-    silent = [o for o in s.setup.oracles if not s.counts[f"oracle:{o}"] and (why[o] or s.setup.oracles != DEFAULT)]
-    return [f"{o} ({'; '.join(why[o])})" if why[o] else o for o in silent]
+def list_silent_oracles(summary: Summary) -> list[str]:
+    """List the oracles that judged no case, with their reasons, if they were chosen by name or had a case that they could
+    not judge.
+    """
+    reasons: dict[str, list[str]] = {o: [] for o in summary.setup.oracles}
+    for counter in sorted(k.removeprefix("not asked:") for k in summary.counts if k.startswith("not asked:")):
+        name, _, reason = counter.partition(", ")
+        reasons.setdefault(name, []).append(reason)
+    silent = [
+        o for o in summary.setup.oracles if not summary.counts[f"oracle:{o}"] and (reasons[o] or summary.setup.oracles != DEFAULT)
+    ]
+    return [f"{o} ({'; '.join(reasons[o])})" if reasons[o] else o for o in silent]
 
 
-def was_judged(s: Summary) -> bool:
-    """Whether anything that the subject does was judged, and not programs and the interpreter alone."""
-    return any(s.counts[f"oracle:{o}"] for o in s.setup.oracles if judges(o, s.setup.backend)) or bool(s.raw)
+def was_subject_judged(s: Summary) -> bool:
+    """Return True if anything that the subject does was judged, not only programs and the interpreter."""
+    return any(s.counts[f"oracle:{o}"] for o in s.setup.oracles if judges_backend(o, s.setup.backend)) or bool(s.raw)
 
 
-def describe_unjudged(s: Summary) -> str:
-    """Describe a campaign in which nothing that the subject does was judged: who was asked, and of what."""
-    asked = [f"{o} ({s.counts[f'oracle:{o}']:,})" for o in s.setup.oracles if s.counts[f"oracle:{o}"]]
-    of = f": {', '.join(asked)} judged programs and the interpreter alone" if asked else ": no oracle judged a case"
-    return f"nothing that {s.setup.backend} does was judged{of}"
+def describe_unjudged(summary: Summary) -> str:
+    """Describe a campaign in which nothing that the subject does was judged: the oracles asked, and the numbers of cases."""
+    judged = [f"{o} ({summary.counts[f'oracle:{o}']:,})" for o in summary.setup.oracles if summary.counts[f"oracle:{o}"]]
+    detail = f": {', '.join(judged)} judged programs and the interpreter alone" if judged else ": no oracle judged a case"
+    return f"nothing that {summary.setup.backend} does was judged{detail}"
 
 
-def grouped(counts: Counter[str]) -> Json:
-    """Counters `group:name` as group -> name -> count."""
-    found: Json = {}
+def group_counters(counts: Counter[str]) -> Json:
+    """Group counters `group:name` as group -> name -> count."""
+    groups: Json = {}
     for name, n in sorted(counts.items()):
-        group, _, rest = name.partition(":")
-        found.setdefault(group, {})[rest or group] = n
-    return found
+        group, _, subname = name.partition(":")
+        groups.setdefault(group, {})[subname or group] = n
+    return groups
 
 
-def sets(counts: Counter[str]) -> Json:
-    """The share of elements that may be anything, and the median width of a float's allowed set, in ulp."""
+def summarize_allowed_sets(counts: Counter[str]) -> Json:
+    """Return the share of elements that may be anything, and the median width of a float's allowed set in ulp."""
     total = sum(n for k, n in counts.items() if k.startswith("set:"))
     widths = [(w, counts[f"width:{w}"]) for w in WIDTHS]
-    half, median, seen = (sum(n for _, n in widths) + counts["width:more"]) / 2, None, 0
+    half, median, count = (sum(n for _, n in widths) + counts["width:more"]) / 2, None, 0
     for w, n in widths:
-        seen += n
-        if median is None and seen >= half and seen:
+        count += n
+        if median is None and count >= half and count:
             median = w
     return {"elements": total, "any": round(counts["set:any"] / total, 6) if total else 0.0, "median_ulp": median}
 
 
 def describe_counts(failing: int, looked_at: int, findings: int, vanished: int) -> str:
-    """Describe the numbers of a campaign in which cases failed. `looked_at` counts the cases of findings, without those that
-    vanished."""
-    from uops.fuzz.campaign.campaign import PER_BATCH
-    from uops.fuzz.campaign.work import BATCH
+    """Describe the numbers of a campaign in which cases failed.
 
-    seen = looked_at + vanished
-    most = f" (at most {PER_BATCH} of a kind in {BATCH} cases)" if seen < failing else ""
-    text = f"cases that failed: {failing:,}; looked at again: {seen:,}{most}; findings, one for each cause: {findings:,}"
+    `looked_at` counts the cases of findings, without those that vanished.
+    """
+    triaged = looked_at + vanished
+    limit = f" (at most {PER_BATCH} of a kind in {BATCH} cases)" if triaged < failing else ""
+    text = f"cases that failed: {failing:,}; looked at again: {triaged:,}{limit}; findings, one for each cause: {findings:,}"
     return f"{text}; not seen again: {vanished:,}" if vanished else text
 
 
-def _finding(f: Found) -> Json:
+def _finding_to_json(merged: MergedFinding) -> Json:
     return {
-        "case": f.k,
-        "count": f.count,
-        "nodes": f.nodes,
-        "file": f.file,
-        "unreduced": f.unreduced,
-        "key": list(f.key),
-        **f.triaged.to_json(),
+        "case": merged.k,
+        "count": merged.count,
+        "nodes": merged.nodes,
+        "file": merged.file,
+        "unreduced": merged.unreduced_reason,
+        "key": list(merged.key),
+        **merged.triaged.to_json(),
     }
 
 
-def write(s: Summary, directory: Path) -> Json:
-    """Write both files and give the document. Reproducers are where the campaign has put them."""
-    doc = document(s)
+def write_campaign_report(summary: Summary, directory: Path) -> Json:
+    """Write both files and return the document. The campaign has already written the reproducers."""
+    doc = build_document(summary)
     write_text(directory / JSON, json.dumps(doc, indent=1, sort_keys=True) + "\n")
-    write_text(directory / PAGE, page(doc, directory))
+    write_text(directory / PAGE, render_page(doc, directory))
     return doc
 
 
 # --------------------------------------------------------------------------------------------------------------------- page
 
 
-def page(doc: Json, directory: Path) -> str:
-    """The document as one page that needs nothing else."""
-    return render(
-        HERE / "report.html.j2", doc=doc, counted=_describe_counts(doc), matrix=matrix(doc), dtypes=[d.short for d in _DTYPES],
-        rules=rules(doc), pairs=pairs(doc), oracles=ORACLES, texts=_texts(doc, directory),
+def render_page(doc: Json, directory: Path) -> str:
+    """Render the document as one self-contained page."""
+    return render_template(
+        HERE / "report.html.j2", doc=doc, counted=_describe_counts(doc), matrix=tabulate_rows_by_dtype(doc),
+        dtypes=[d.short for d in _DTYPES], rules=tabulate_rules(doc), pairs=tabulate_optop_pairs(doc), oracles=ORACLES,
+        texts=_read_reproducers(doc, directory),
     )  # fmt: skip
 
 
-def render(template: Path, **values: object) -> str:
-    """A template with these values, which are text and no markup, in the style of all reports."""
+def render_template(template: Path, **values: object) -> str:
+    """Render a template with these values, which are escaped, in the style of all reports."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    environment.filters["number"] = number
+    environment.filters["number"] = format_count
     style = (STYLES / "page.css").read_text(encoding="utf-8") + (HERE / "report.css").read_text(encoding="utf-8")
     return environment.from_string(template.read_text(encoding="utf-8")).render(style=style, **values)
 
 
 def _describe_counts(doc: Json) -> str:
-    found = doc["findings"]
-    return describe_counts(sum(doc["raw"].values()), sum(f["count"] for f in found), len(found), len(doc["vanished"]))
+    findings = doc["findings"]
+    return describe_counts(sum(doc["raw"].values()), sum(f["count"] for f in findings), len(findings), len(doc["vanished"]))
 
 
-def _texts(doc: Json, directory: Path) -> dict[str, str]:
-    """The reproducers of the findings."""
+def _read_reproducers(doc: Json, directory: Path) -> dict[str, str]:
+    """Read the reproducers of the findings, by file name."""
     files = [f["file"] for f in doc["findings"] if f["file"]]
     return {name: read_text(directory / "findings" / name) for name in files}
 
 
-#: What a node of a program may have.
+#: The dtypes that a node of a program may have.
 _DTYPES = (*dt.STORABLE, dt.index, dt.void)
 
 
-def matrix(doc: Json) -> list[tuple[str, list[int]]]:
-    """Every row, and how many programs had it with each dtype: none, too."""
-    seen = doc["coverage"].get("row", {})
+def tabulate_rows_by_dtype(doc: Json) -> list[tuple[str, list[int]]]:
+    """Return every row with the number of programs per dtype."""
+    counts = doc["coverage"].get("row", {})
     names = [d.name for d in _DTYPES]
-    return [(r.id, [seen.get(f"{r.id}|{name}", 0) for name in names]) for r in ROWS.values()]
+    return [(r.id, [counts.get(f"{r.id}|{name}", 0) for name in names]) for r in ROWS.values()]
 
 
-def rules(doc: Json) -> list[tuple[str, int, int]]:
-    """Every rewrite rule, how often it fired, and how often its condition refused; none where no lowering was looked at."""
-    seen = doc["coverage"].get("rule", {})
-    if not seen:
+def tabulate_rules(doc: Json) -> list[tuple[str, int, int]]:
+    """Return every rewrite rule with how often it fired and was refused; nothing if no lowering was recorded."""
+    counts = doc["coverage"].get("rule", {})
+    if not counts:
         return []
-    return [(r.name, seen.get(f"{r.name} fired", 0), seen.get(f"{r.name} refused", 0)) for r in INDEXING]
+    return [(r.name, counts.get(f"{r.name} fired", 0), counts.get(f"{r.name} refused", 0)) for r in INDEXING]
 
 
-def pairs(doc: Json) -> tuple[list[str], list[tuple[str, list[int]]]]:
-    """OptOps, and how often each was followed by each."""
-    seen = doc["coverage"].get("optop", {})
-    names = sorted(k for k in seen if " > " not in k)
-    return names, [(a, [seen.get(f"{a} > {b}", 0) for b in names]) for a in names]
+def tabulate_optop_pairs(doc: Json) -> tuple[list[str], list[tuple[str, list[int]]]]:
+    """Return the OptOps, and per OptOp how often each one followed it."""
+    counts = doc["coverage"].get("optop", {})
+    names = sorted(k for k in counts if " > " not in k)
+    return names, [(first, [counts.get(f"{first} > {second}", 0) for second in names]) for first in names]

@@ -1,19 +1,19 @@
-"""The processes in which cases are made and judged; `uops.fuzz.campaign.process` is the other side.
+"""The process in which cases are examined; `uops.fuzz.campaign.process` is its client.
 
-Started as `python -m uops.fuzz.campaign.serve READ WRITE LIFE`, three inherited pipe ends as in `uops.backends.worker.serve`. The
-first frame is {setup, memory, path}. This process imports what is needed and serves by a child, which greets with {ready, declared,
-compiler, together, pid}; when a child ends, another one takes its place after {died: status}, which costs a tenth of a new process.
-A child answers, one at a time:
+Started as `python -m uops.fuzz.campaign.serve READ WRITE LIFE`, with three inherited pipe ends as in
+`uops.backends.worker.serve`. The first frame is {setup, memory, path}. This process imports what is needed and serves through a
+forked child, which greets with {ready, declared, compiler, together, pid}. When a child ends, the process answers {died:
+status} and forks another one, which costs a tenth of a new process. A child answers one question at a time:
 
-    {do: batch, first, stop, skip, together} {at: k} before work on a case, {done: what those gave that are done} now and then, and
-                                             {batch: what all gave}; `together`: several at once
+    {do: batch, first, stop, skip, together} {at: k} before work on a case, {done: result} of the cases done so far now and
+                                             then, and {batch: result} of all; `together`: compile several at once
     {do: case, k}                      {oracle} before each oracle, and {case: its finding}
     {do: judge, sample, seed, oracle}  {judged: the fault}
-    {do: bisect, sample, seed, oracle} {bisected: the places that the fault comes from}
+    {do: bisect, sample, seed, oracle} {bisected: the location of the fault}
     {do: renew}                        nothing: it ends
     {do: settle, sample, seed, oracle} {settled: a sample that holds what the oracle drew, oracle}
 
-Whatever ends the child - a crash of compiled code, a limit - is for the other side to see.
+A crash of compiled code, or a limit, ends the child; the client sees that.
 """
 
 from __future__ import annotations
@@ -30,156 +30,169 @@ from collections import Counter
 from typing import IO, BinaryIO
 
 from uops.backends import registry
-from uops.backends.worker.frames import BadFrame, pack, read_frame
-from uops.backends.worker.serve import end_with, end_with_parent, explain, limit, offer_to_be_killed
-from uops.fuzz.campaign.examine import Bench, Examined, Json, Setup
+from uops.backends.worker.frames import BadFrame, pack_frame, read_frame
+from uops.backends.worker.serve import (
+    exit_when_orphaned,
+    explain_load_failure,
+    kill_group_with_pipe,
+    raise_oom_score,
+    set_resource_limit,
+)
+from uops.fuzz.campaign.examine import CaseOutcome, CaseRunner, Json, Setup
 from uops.fuzz.generate import kinds
 from uops.fuzz.reduce.reproducer import from_packet, to_packet
-from uops.interp.allowed import allowed
+from uops.interp.allowed import compute_allowed_sets
 
-#: Cases between two collections of garbage, which graphs make much of.
+#: Number of cases between two garbage collections; graphs produce much garbage.
 COLLECT = 64
-#: Cases that are examined at once: with twice as many, machine code takes a twentieth less.
+#: Number of cases compiled together. Twice as many would save only 5 % of the compile time.
 TOGETHER = 16
-#: Seconds after which a batch tells what is done of it: so much of it is done again where it is cut off.
+#: Seconds between two reports of a batch's progress; an interruption loses at most that much work.
 TELLING = 0.25
-#: Exit status of a child that was told to go.
+#: Exit status of a child that was asked to end.
 _RENEWED = 3
-#: Seconds between two looks at whether a child still lives.
+#: Seconds between two checks whether a child still runs.
 _LOOK = 0.01
 
 
 def main(arguments: list[str]) -> None:
     """Serve until the request pipe is closed."""
     read, write, life = (int(a) for a in arguments)
-    end_with(life)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side, which ends this one
+    kill_group_with_pipe(life)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the client, which ends this process
     with open(write, "wb", buffering=0) as answers, open(read, "rb", buffering=0) as requests:
-        first = read_frame(requests)  # nothing is read ahead, as it would be lost with a child
+        first = read_frame(requests)  # unbuffered: a child that ends would lose frames that it has read ahead
         if first is None:
             return
         try:
-            _prepare(first[0])
-        except BaseException as e:  # also what foreign code raises to end a process
-            answers.write(pack({"broken": explain(first[0], e)}))
+            _preload_imports(first[0])
+        except BaseException as e:  # foreign code may raise SystemExit
+            answers.write(pack_frame({"broken": explain_load_failure(first[0], e)}))
             return
-        while (status := _life(first[0], requests, answers)) != 0:
-            answers.write(pack({"died": status}))
+        while (status := _run_child(first[0], requests, answers)) != 0:
+            answers.write(pack_frame({"died": status}))
 
 
-def _prepare(settings: Json) -> None:
-    """Import what every child needs."""
-    offer_to_be_killed()
+def _preload_imports(settings: Json) -> None:
+    """Import everything that a child needs, and freeze it."""
+    raise_oom_score()
     sys.path.extend(settings["path"])
-    limit(resource.RLIMIT_CORE, 0)
-    setup = Setup.of(settings["setup"])
+    set_resource_limit(resource.RLIMIT_CORE, 0)
+    setup = Setup.from_json(settings["setup"])
     for name in filter(None, (setup.backend, setup.against)):
-        registry.factory(name)
-    allowed(*kinds.sample(0, 0)[1:3])
+        registry.import_factory(name)
+    compute_allowed_sets(*kinds.sample(0, 0)[1:3])
     gc.collect()
     gc.freeze()
     gc.disable()
 
 
-def _life(settings: Json, requests: BinaryIO, answers: IO[bytes]) -> int:
-    """One child, to its end: 0 where it was told to go, else its exit status, or a signal below 0."""
-    ours = os.getpid()
+def _run_child(settings: Json, requests: BinaryIO, answers: IO[bytes]) -> int:
+    """Fork a child and wait for its end. Return 0 if it was asked to end, else its exit status, or a negative signal number."""
+    server_pid = os.getpid()
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            threading.Thread(target=end_with_parent, args=(ours,), daemon=True).start()
-            Server(answers).serve(settings, requests)
+            threading.Thread(target=exit_when_orphaned, args=(server_pid,), daemon=True).start()
+            CaseServer(answers).serve(settings, requests)
             status = 0
         finally:
             faulthandler.disable()
             os._exit(status)
     parent = os.getppid()
     while True:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
+        ended_pid, status = os.waitpid(child, os.WNOHANG)
+        if ended_pid:
             return os.waitstatus_to_exitcode(status)
-        if os.getppid() != parent:  # the other side is gone
+        if os.getppid() != parent:  # the client is gone
             os.kill(child, signal.SIGKILL)
             return 0
         time.sleep(_LOOK)
 
 
-class Server:
-    """The state of a child: a bench, and the pipe for answers."""
+class CaseServer:
+    """The state of a child: the runner of cases, and the pipe for answers."""
 
     def __init__(self, answers: IO[bytes]) -> None:
         self._answers = answers
 
     def serve(self, settings: Json, requests: BinaryIO) -> None:
+        """Greet, and answer questions until the request pipe is closed. Raises BadFrame if a question is unknown."""
         faulthandler.enable(all_threads=False)
         if settings["memory"]:
-            limit(resource.RLIMIT_AS, settings["memory"])
+            set_resource_limit(resource.RLIMIT_AS, settings["memory"])
         try:
-            self.bench = Bench(Setup.of(settings["setup"]))
-            subject = self.bench.subject
-            version = registry.version(subject.name, subject.backend)
+            self.runner = CaseRunner(Setup.from_json(settings["setup"]))
+            subject = self.runner.subject
+            version = registry.query_version(subject.name, subject.backend)
         except BaseException as e:
-            self.tell({"broken": explain(settings, e)})
+            self.send({"broken": explain_load_failure(settings, e)})
             return
-        self.tell({"ready": version, "declared": self.bench.declared.to_json(), "pid": os.getpid(),
-                   "compiler": subject.target is not None, "together": self.bench.together})  # fmt: skip
+        self.send({"ready": version, "declared": self.runner.declared.to_json(), "pid": os.getpid(),
+                   "compiler": subject.target is not None, "together": self.runner.compiles_together})  # fmt: skip
         while (request := read_frame(requests)) is not None:
             header, body = request
             if not isinstance(do := header.get("do"), str) or not hasattr(self, f"do_{do}"):
-                raise BadFrame(f"nobody is asked to do {do!r:.80}")
+                raise BadFrame(f"expected a known question under 'do', got {do!r:.80}")
             getattr(self, f"do_{do}")(header, body)
 
-    def tell(self, header: Json, body: bytes = b"") -> None:
-        self._answers.write(pack(header, body))
+    def send(self, header: Json, body: bytes = b"") -> None:
+        """Write one answer."""
+        self._answers.write(pack_frame(header, body))
 
-    def do_renew(self, asked: Json, body: bytes) -> None:
-        """End; the next child starts with the memory that the first one had."""
+    def do_renew(self, request: Json, body: bytes) -> None:
+        """End; the next child starts with the memory of the first one."""
         os._exit(_RENEWED)
 
-    def do_batch(self, asked: Json, body: bytes) -> None:
+    def do_batch(self, request: Json, body: bytes) -> None:
+        """Examine the cases of a batch, reporting progress."""
         counts: Counter[str] = Counter()
         findings: list[Json] = []
-        told = time.monotonic()
-        cases = [k for k in range(asked["first"], asked["stop"]) if k not in asked["skip"]]
-        size = TOGETHER if asked["together"] else 1
+        reported = time.monotonic()
+        cases = [k for k in range(request["first"], request["stop"]) if k not in request["skip"]]
+        size = TOGETHER if request["together"] else 1
         for n in range(0, len(cases), size):
-            for found in self.bench.cases(cases[n : n + size], lambda k: self.tell({"at": k})):
-                counts.update(found.counts)
-                if found.oracle is not None:
-                    findings.append(_finding(found))
-                if found.k % COLLECT == 0:
-                    self._collect()
-                if time.monotonic() - told > TELLING:
-                    self.tell({"done": {"counts": counts, "findings": findings, "stop": found.k + 1}})
-                    told = time.monotonic()
-        self.tell({"batch": {"counts": counts, "findings": findings, "stop": asked["stop"]}})
+            for outcome in self.runner.run_cases(cases[n : n + size], lambda k: self.send({"at": k})):
+                counts.update(outcome.counts)
+                if outcome.oracle is not None:
+                    findings.append(_finding_to_json(outcome))
+                if outcome.k % COLLECT == 0:
+                    self._collect_garbage()
+                if time.monotonic() - reported > TELLING:
+                    self.send({"done": {"counts": counts, "findings": findings, "stop": outcome.k + 1}})
+                    reported = time.monotonic()
+        self.send({"batch": {"counts": counts, "findings": findings, "stop": request["stop"]}})
 
-    def _collect(self) -> None:
-        """Collect garbage; what is left - modules, tables, memory of passes - is not looked at again in this child's life."""
+    def _collect_garbage(self) -> None:
+        """Collect garbage, and exclude what is left from later collections: modules, tables, memoized results of passes."""
         gc.collect()
         gc.freeze()
 
-    def do_case(self, asked: Json, body: bytes) -> None:
-        found = self.bench.case(asked["k"], lambda name: self.tell({"oracle": name}))
-        self.tell({"case": None if found.oracle is None else _finding(found)})
+    def do_case(self, request: Json, body: bytes) -> None:
+        """Examine one case, reporting each oracle."""
+        outcome = self.runner.run_case(request["k"], lambda name: self.send({"oracle": name}))
+        self.send({"case": None if outcome.oracle is None else _finding_to_json(outcome)})
 
-    def do_judge(self, asked: Json, body: bytes) -> None:
-        fault = self.bench.judge(from_packet(asked["sample"], body), asked["seed"], asked["oracle"])
-        self.tell({"judged": fault and fault._asdict()})
+    def do_judge(self, request: Json, body: bytes) -> None:
+        """Ask one oracle about a sample."""
+        fault = self.runner.judge_sample(from_packet(request["sample"], body), request["seed"], request["oracle"])
+        self.send({"judged": fault and fault._asdict()})
 
-    def do_bisect(self, asked: Json, body: bytes) -> None:
-        self.tell({"bisected": self.bench.bisected(from_packet(asked["sample"], body), asked["seed"], asked["oracle"])})
+    def do_bisect(self, request: Json, body: bytes) -> None:
+        """Locate the fault that an oracle finds in a sample."""
+        self.send({"bisected": self.runner.bisect_sample(from_packet(request["sample"], body), request["seed"], request["oracle"])})
 
-    def do_settle(self, asked: Json, body: bytes) -> None:
-        sample, oracle = self.bench.settled(from_packet(asked["sample"], body), asked["seed"], asked["oracle"])
+    def do_settle(self, request: Json, body: bytes) -> None:
+        """Replace the choices that an oracle draws by a sample that holds them."""
+        sample, oracle = self.runner.settle_sample(from_packet(request["sample"], body), request["seed"], request["oracle"])
         header, data = to_packet(sample)
-        self.tell({"settled": header, "oracle": oracle}, data)
+        self.send({"settled": header, "oracle": oracle}, data)
 
 
-def _finding(found: Examined) -> Json:
-    assert found.fault is not None
-    return {"k": found.k, "oracle": found.oracle, "fault": found.fault._asdict()}
+def _finding_to_json(outcome: CaseOutcome) -> Json:
+    assert outcome.fault is not None
+    return {"k": outcome.k, "oracle": outcome.oracle, "fault": outcome.fault._asdict()}
 
 
 if __name__ == "__main__":

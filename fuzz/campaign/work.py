@@ -1,7 +1,7 @@
-"""The work of a campaign, as jobs that any process can do: each gives one line of the journal.
+"""The jobs of a campaign, which any process can do: each job gives one line of the journal.
 
-`line(job, examiner)` is a function of the job and of nothing else, so that it does not matter who does it, nor how often. A `Crew`
-does jobs: one in this process's children (`Local`), one on a cluster (`uops.fuzz.campaign.cluster`).
+`perform_job(job, examiner)` is a pure function of the job, so it does not matter who does a job, or how often. A `WorkerPool`
+does jobs: `LocalPool` in children of this process, `uops.fuzz.campaign.cluster` on a cluster.
 """
 
 from __future__ import annotations
@@ -15,189 +15,209 @@ from typing import NamedTuple, Protocol
 
 from uops import __version__
 from uops.backends.worker.client import Limits
-from uops.fuzz.campaign.examine import Json, Setup, Triaged
-from uops.fuzz.campaign.process import Examiner, Lost
+from uops.fuzz.campaign.examine import Json, Setup, TriagedFinding
+from uops.fuzz.campaign.process import Examiner, ProcessLost
 from uops.fuzz.generate import kinds
-from uops.fuzz.generate.declared import Declared
+from uops.fuzz.generate.declared import SupportedCells
 from uops.fuzz.oracles.oracles import GENERATOR
-from uops.fuzz.reduce.reduce import MOST, reduce
-from uops.fuzz.reduce.reproducer import Reproducer, size, text
+from uops.fuzz.reduce.reduce import MOST, reduce_sample
+from uops.fuzz.reduce.reproducer import Reproducer, count_nodes, format_reproducer
 
-#: Cases between two lines of the journal.
+#: Number of cases in a batch, which is one line of the journal.
 BATCH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """`about` says what is asked for: `batch`, of the cases [start, stop), all of one batch; `triaged` or `reduced`, of case
-    `number`, to which `oracle` objected, and of which `first` is what triage gave. `most` questions are asked to reduce it. After
-    `seconds` it is over, done or not."""
+class CampaignJob:
+    """A job of a campaign. A `batch` examines the cases from `start` to before `stop`, all of one batch.
 
-    about: str
+    `triaged` and `reduced` look into case `number`, to which `oracle` objected; `triaged` holds the result of its triage. A
+    reduction asks at most `max_questions`. The job ends after `seconds`, done or not.
+    """
+
+    task_kind: str
     number: int
     setup: Setup
     stop: int = 0
     oracle: str = ""
-    first: Json | None = None
-    most: int = MOST
+    triaged: Json | None = None
+    max_questions: int = MOST
     start: int = 0
     seconds: float | None = None
 
 
-class Said(NamedTuple):
-    """What a subject says of itself, and what its cases are drawn from."""
+class SubjectInfo(NamedTuple):
+    """The version that a subject reports, and the cells that its cases are drawn from."""
 
     version: str
-    declared: Declared
+    declared: SupportedCells
 
 
-class Hand(Protocol):
-    """Does jobs, one at a time; None where its time was over before one was done. Raises Lost where the crew was stopped."""
+class JobRunner(Protocol):
+    """A runner of jobs, one at a time."""
 
-    def line(self, job: Job) -> Json | None: ...
+    def run_job(self, job: CampaignJob) -> Json | None:
+        """Run a job; return its line, or None if its time was over. Raises ProcessLost if the pool was stopped."""
+        ...
 
 
-class Crew(Protocol):
-    """`jobs`: how many jobs it does at a time."""
+class WorkerPool(Protocol):
+    """A pool of workers that run `jobs` jobs at a time."""
 
     jobs: int
 
     @property
     def restarts(self) -> int:
-        """Processes that were lost."""
+        """The number of processes that were lost."""
         ...
 
-    def subject(self) -> Said:
-        """Raises BrokenBackend."""
+    def subject_info(self) -> SubjectInfo:
+        """Return the subject's description. Raises BrokenBackend."""
         ...
 
-    def hand(self) -> AbstractContextManager[Hand]:
-        """One of them, for one thread."""
+    def acquire_runner(self) -> AbstractContextManager[JobRunner]:
+        """Reserve a runner for one thread inside the context."""
         ...
 
     @property
-    def waits(self) -> str:
-        """What it waits for before anything goes on; "" if it works."""
+    def waiting_for(self) -> str:
+        """The condition that the pool waits for; "" if it works."""
         ...
 
     def stop(self) -> None:
-        """End what is being done, from any thread."""
+        """End all running jobs, from any thread."""
         ...
 
     def close(self) -> None:
-        """The last word."""
+        """Free all resources; the pool is not used afterwards."""
         ...
 
 
-def line(job: Job, examiner: Examiner) -> Json | None:
-    """What the journal says of a job; of a batch whose time was over, of the cases that were done; None where nothing was."""
+def perform_job(job: CampaignJob, examiner: Examiner) -> Json | None:
+    """Do a job and return its line of the journal. If the time is over, return the part of a batch that is done, or None."""
     with examiner.limit_time(job.seconds):
         try:
-            return {"batch": _batch, "triaged": _triaged, "reduced": _reduced}[job.about](job, examiner)
-        except Lost:
+            return _PERFORM[job.task_kind](job, examiner)
+        except ProcessLost:
             if job.seconds is not None and examiner.is_over:
                 return None
             raise
 
 
-def _batch(job: Job, examiner: Examiner) -> Json:
-    began = time.monotonic()
-    found = examiner.batch(job.start, job.stop)
-    return {"number": job.number, "start": job.start, "cases": found.stop - job.start, "counts": dict(sorted(found.counts.items())),
-            "findings": found.findings, "seconds": round(time.monotonic() - began, 3)}  # fmt: skip
+def _perform_batch(job: CampaignJob, examiner: Examiner) -> Json:
+    started = time.monotonic()
+    result = examiner.run_batch(job.start, job.stop)
+    return {"number": job.number, "start": job.start, "cases": result.stop - job.start,
+            "counts": dict(sorted(result.counts.items())), "findings": result.findings,
+            "seconds": round(time.monotonic() - started, 3)}  # fmt: skip
 
 
-def drawn(examiner: Examiner, setup: Setup, k: int) -> tuple[kinds.Sample, int]:
-    """Case `k`, and what the oracles' choices for it depend on."""
-    return kinds.sample(setup.seed, k, setup.kinds, examiner.declared()), kinds.number(setup.seed, k)
+def draw_case(examiner: Examiner, setup: Setup, k: int) -> tuple[kinds.ProgramSample, int]:
+    """Return case `k`, and the seed of the oracles' choices for it."""
+    return kinds.sample(setup.seed, k, setup.kinds, examiner.declared_cells()), kinds.stable_hash(setup.seed, k)
 
 
-def _triaged(job: Job, examiner: Examiner) -> Json:
-    if job.oracle == GENERATOR:  # there is no case to draw here
-        found = examiner.generator(job.number)
+def _perform_triage(job: CampaignJob, examiner: Examiner) -> Json:
+    if job.oracle == GENERATOR:  # the case cannot be drawn in this process
+        finding = examiner.triage_generator(job.number)
     else:
-        found = examiner.triage(*settled(examiner, *drawn(examiner, job.setup, job.number), job.oracle))
-    return {"k": job.number, "triaged": found and found.to_json()}
+        finding = examiner.triage_sample(*settle_case(examiner, *draw_case(examiner, job.setup, job.number), job.oracle))
+    return {"k": job.number, "triaged": finding and finding.to_json()}
 
 
-def settled(examiner: Examiner, case: kinds.Sample, seed: int, oracle: str) -> tuple[kinds.Sample, int, str]:
-    """What triage is asked: a sample that holds what the oracle drew, the seed, and who judges it."""
-    sample, judge = examiner.settle(case, seed, oracle)
+def settle_case(examiner: Examiner, case: kinds.ProgramSample, seed: int, oracle: str) -> tuple[kinds.ProgramSample, int, str]:
+    """Return the arguments of a triage: a sample that holds what the oracle drew, the seed, and the oracle that judges it."""
+    sample, judge = examiner.settle_sample(case, seed, oracle)
     return sample, seed, judge
 
 
-def _reduced(job: Job, examiner: Examiner) -> Json:
-    assert job.first is not None
-    first = Triaged.of(job.first)
-    sample, seed, _ = settled(examiner, *drawn(examiner, job.setup, job.number), job.oracle)
-    last = first
+def _perform_reduction(job: CampaignJob, examiner: Examiner) -> Json:
+    assert job.triaged is not None
+    first = TriagedFinding.from_json(job.triaged)
+    sample, seed, _ = settle_case(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
+    triaged = first
 
-    def fails(s: kinds.Sample) -> bool:
-        nonlocal last
-        found = examiner.triage(s, seed, first.oracle)
-        if found is None or not found.like(first):
+    def fails_alike(s: kinds.ProgramSample) -> bool:
+        nonlocal triaged
+        finding = examiner.triage_sample(s, seed, first.oracle)
+        if finding is None or not finding.resembles(first):
             return False
-        last = found
+        triaged = finding
         return True
 
-    def again(s: kinds.Sample) -> bool:
-        examiner.renew()  # what a child was asked before may have a say
-        return fails(s)
+    def fails_in_new_process(s: kinds.ProgramSample) -> bool:
+        examiner.restart_child()  # earlier questions to a child may influence the answer
+        return fails_alike(s)
 
-    small = reduce(sample, fails, job.most, again, examiner.require_open)
-    last = first if small is sample else last
+    reduced = reduce_sample(sample, fails_alike, job.max_questions, fails_in_new_process, examiner.require_open)
+    triaged = first if reduced is sample else triaged
     about = {"oracle": first.oracle, "setup": job.setup.to_json(), "seed": seed, "case": job.number, "subject": examiner.version(),
-             "uops": __version__, "generator": kinds.VERSION, "found": last.to_json()}  # fmt: skip
-    return {"k": job.number, "triaged": last.to_json(), "nodes": size(small), "text": text(Reproducer(small, about))}
+             "uops": __version__, "generator": kinds.VERSION, "found": triaged.to_json()}  # fmt: skip
+    return {
+        "k": job.number,
+        "triaged": triaged.to_json(),
+        "nodes": count_nodes(reduced),
+        "text": format_reproducer(Reproducer(reduced, about)),
+    }
 
 
-def said(examiner: Examiner) -> Said:
-    """What the subject of an examiner says. Raises BrokenBackend."""
-    return Said(examiner.version(), examiner.declared())
+def query_subject(examiner: Examiner) -> SubjectInfo:
+    """Return the description of an examiner's subject. Raises BrokenBackend."""
+    return SubjectInfo(examiner.version(), examiner.declared_cells())
 
 
-class Local:
-    """A crew of processes of this machine."""
+#: Kind of a job, which is the key of its line in the journal -> its function.
+_PERFORM = {"batch": _perform_batch, "triaged": _perform_triage, "reduced": _perform_reduction}
+
+
+class LocalPool:
+    """A pool of processes on this machine."""
 
     def __init__(self, setup: Setup, limits: Limits, jobs: int) -> None:
         self.setup, self.limits, self.jobs = setup, limits, jobs
         self._lock = threading.Lock()
         self._examiners = [Examiner(setup, limits)]
-        self._idle = list(self._examiners)
+        self._free_examiners = list(self._examiners)
 
     @property
     def restarts(self) -> int:
+        """The number of processes that were lost."""
         return sum(e.restarts for e in self._examiners)
 
-    def subject(self) -> Said:
-        return said(self._examiners[0])
+    def subject_info(self) -> SubjectInfo:
+        """Return the subject's description. Raises BrokenBackend."""
+        return query_subject(self._examiners[0])
 
     @contextmanager
-    def hand(self) -> Iterator[Hand]:
+    def acquire_runner(self) -> Iterator[JobRunner]:
+        """Reserve a process for one thread inside the context."""
         with self._lock:
-            if not self._idle:
-                self._idle.append(Examiner(self.setup, self.limits))
-                self._examiners.append(self._idle[-1])
-            examiner = self._idle.pop()
+            if not self._free_examiners:
+                self._free_examiners.append(Examiner(self.setup, self.limits))
+                self._examiners.append(self._free_examiners[-1])
+            examiner = self._free_examiners.pop()
         with examiner:
-            yield _Own(examiner)
+            yield _LocalRunner(examiner)
 
     @property
-    def waits(self) -> str:
+    def waiting_for(self) -> str:
+        """Always "": processes are started on demand."""
         return ""
 
     def stop(self) -> None:
+        """End all running jobs, from any thread."""
         for e in list(self._examiners):
             e.stop()
 
     def close(self) -> None:
+        """End all processes."""
         for e in self._examiners:
             e.close()
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
+class _LocalRunner:
     examiner: Examiner
 
-    def line(self, job: Job) -> Json | None:
-        return line(job, self.examiner)
+    def run_job(self, job: CampaignJob) -> Json | None:
+        return perform_job(job, self.examiner)

@@ -1,8 +1,10 @@
-"""The generator of small well-typed graphs of the second document, one family per op, and the law they are for.
+"""The generator of small well-typed graphs of the second document, one family per op, and the law that these graphs test.
 
-A family makes a graph around its op from a `Draw`, as `uops.fuzz.generate.graphs` does for tensor graphs: shapes first, nothing
-rejected, by either driver. The law is that a graph means what its legal form means (R100 to R124): `disagreement` runs both.
-Never generated: a Trap, and an order of float additions that could show (floats hold small integers).
+A family makes a graph around its op from a `ChoiceSource`. As in `uops.fuzz.generate.graphs`, it draws shapes first and rejects
+nothing. The law is that a graph means what its legal form means (R100 to R124, the rulings of `legalize`);
+`describe_legalize_disagreement` runs both.
+
+Never generated: a Trap, and float additions whose order could show (floats hold small integers).
 """
 
 from __future__ import annotations
@@ -12,10 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from uops.backends.testing.values import Draw
-from uops.fuzz.generate.bestiary_maker import DTYPES, NUMBERS, SERIAL, Maker, at, device_node, extent, flat, load, node, store
+from uops.backends.testing.values import ChoiceSource
+from uops.fuzz.generate.bestiary_maker import (
+    DTYPES,
+    NUMBERS,
+    SERIAL,
+    BestiaryMaker,
+    at,
+    count_iterations,
+    device_node,
+    load,
+    node,
+    row_major_index,
+    store,
+)
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import Case
+from uops.fuzz.generate.graphs import FuzzCase
 from uops.interp import bestiary
 from uops.interp.run import run
 from uops.spec.bestiary.legalize import legalize
@@ -26,428 +40,500 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.result import Result
-from uops.spec.wmma import named
+from uops.spec.wmma import descriptors_named
 
+#: Ops of reductions.
 REDUCES = (Op.ADD, Op.MUL, Op.MAX, Op.MIN)
+#: Two devices.
 PAIR = ("D0", "D1")
+#: Devices of a COPY.
 DEVICES: list[A.Device] = ["CPU", "GPU", PAIR]
+#: Devices that an ALLREDUCE leaves its result on.
 TARGETS: list[A.Device] = ["CPU", "D1", PAIR, ("X", "Y", "Z")]
 
 
 # ------------------------------------------------------------------------------------------------------------------- tensors
 
 
-def reduce_axis(m: Maker) -> UOp:
-    t = m.tensor(m.dtype(), m.shape(3))
+def make_reduce_axis(m: BestiaryMaker) -> UOp:
+    """Make a REDUCE_AXIS of any axes."""
+    t = m.make_tensor(m.draw_dtype(), m.draw_shape(3))
     axes = tuple(k for k in range(len(t.shape)) if m.draw.chance(50))
     return node(Op.REDUCE_AXIS, t, arg=A.ReduceArg(m.draw.choice(REDUCES), axes))
 
 
-def pad(m: Maker) -> UOp:
-    t = m.tensor(m.dtype(), m.shape())
+def make_pad(m: BestiaryMaker) -> UOp:
+    """Make a B_PAD by up to two elements on each side of an axis."""
+    t = m.make_tensor(m.draw_dtype(), m.draw_shape())
     sides = [tuple(m.draw.integer(0, 2) for _ in t.shape) for _ in range(2)]
     return node(Op.B_PAD, t, arg=A.BPadArg(*sides))
 
 
-def shrink(m: Maker) -> UOp:
-    t = m.tensor(m.dtype(), m.shape())
+def make_shrink(m: BestiaryMaker) -> UOp:
+    """Make a B_SHRINK to any part, empty ones included."""
+    t = m.make_tensor(m.draw_dtype(), m.draw_shape())
     begins = tuple(m.draw.integer(0, n) for n in t.shape)
     return node(Op.B_SHRINK, t, arg=A.BShrinkArg(begins, tuple(m.draw.integer(lo, n) for lo, n in zip(begins, t.shape))))
 
 
-def copy(m: Maker) -> UOp:
+def make_copy(m: BestiaryMaker) -> UOp:
+    """Make a COPY to one or two devices."""
     devices: A.Device = m.draw.choice(DEVICES)
-    t = m.tensor(m.dtype(), (2 * m.extent(), *m.shape()))
+    t = m.make_tensor(m.draw_dtype(), (2 * m.draw_extent(), *m.draw_shape()))
     return node(Op.COPY, t, device_node(devices))
 
 
-def precast(m: Maker) -> UOp:
-    return b.cast(node(Op.PRECAST, m.tensor(m.dtype(), m.shape())), m.dtype())
+def make_precast(m: BestiaryMaker) -> UOp:
+    """Cast a PRECAST."""
+    return b.cast(node(Op.PRECAST, m.make_tensor(m.draw_dtype(), m.draw_shape())), m.draw_dtype())
 
 
-def minimum(m: Maker) -> UOp:
-    d, shape = m.dtype(), m.shape()
-    return node(Op.MIN, m.tensor(d, shape), m.tensor(d, shape))
+def make_minimum(m: BestiaryMaker) -> UOp:
+    """Make a MIN of two tensors."""
+    d, shape = m.draw_dtype(), m.draw_shape()
+    return node(Op.MIN, m.make_tensor(d, shape), m.make_tensor(d, shape))
 
 
-def movement(m: Maker) -> UOp:
-    x, y = m.extent(), m.extent()
-    t = m.tensor(m.dtype(), (x, y))
-    t = m.draw.choice((b.permute(t, (1, 0)), b.flip(t, (m.draw.chance(50), True)), b.reshape(t, (y, x)), t))
-    return b.expand(b.reshape(t, (1, *t.shape)), (m.extent(), *t.shape))
+def make_movement(m: BestiaryMaker) -> UOp:
+    """Chain a permutation, flip or reshape with an Expand."""
+    rows, columns = m.draw_extent(), m.draw_extent()
+    t = m.make_tensor(m.draw_dtype(), (rows, columns))
+    t = m.draw.choice((b.permute(t, (1, 0)), b.flip(t, (m.draw.chance(50), True)), b.reshape(t, (columns, rows)), t))
+    return b.expand(b.reshape(t, (1, *t.shape)), (m.draw_extent(), *t.shape))
 
 
-def bitcast(m: Maker) -> UOp:
-    t = m.tensor(m.draw.choice((dt.int32, dt.float32)), (m.extent(), 2))
+def make_bitcast(m: BestiaryMaker) -> UOp:
+    """Make a BITCAST between integers and floats, to other item sizes too."""
+    t = m.make_tensor(m.draw.choice((dt.int32, dt.float32)), (m.draw_extent(), 2))
     return b.bitcast(t, m.draw.choice((dt.uint8, dt.int16, dt.uint32, dt.int64)))
 
 
-def elementwise(m: Maker) -> UOp:
-    d, shape = m.dtype((dt.int32, dt.float32, dt.int64)), m.shape()
-    x, y = (b.contiguous(m.tensor(d, shape)), b.detach(m.tensor(d, shape)))
+def make_elementwise(m: BestiaryMaker) -> UOp:
+    """Make a Where of a MULACC and a difference, through markers."""
+    d, shape = m.draw_dtype((dt.int32, dt.float32, dt.int64)), m.draw_shape()
+    x, y = (b.contiguous(m.make_tensor(d, shape)), b.detach(m.make_tensor(d, shape)))
     return b.where(b.lt(x, y), b.mulacc(x, y, x), node(Op.CONTIGUOUS_BACKWARD, b.sub(x, y)))
 
 
-def param(m: Maker) -> UOp:
-    return b.neg(m.param(m.dtype(NUMBERS), m.extent()))
+def make_negated_param(m: BestiaryMaker) -> UOp:
+    """Negate a B_PARAM."""
+    return b.neg(m.make_param(m.draw_dtype(NUMBERS), m.draw_extent()))
 
 
-def buffer(m: Maker) -> UOp:
-    """A Buffer of the program, and a local one that is written first."""
-    d, n = m.dtype(), m.extent()
-    scoped = node(Op.B_BUFFER, node(Op.LUNIQUE, arg=A.UniqueArg(0)), device_node("CPU"), arg=A.BBufferArg(n, d))
-    return b.tuple_(b.after(scoped, store(at(scoped), m.buffer(d, n))), m.buffer(d, n))
+def make_program_and_local_buffers(m: BestiaryMaker) -> UOp:
+    """Make a local B_BUFFER (LUNIQUE) that is filled before it is read, beside a B_BUFFER of the program."""
+    d, n = m.draw_dtype(), m.draw_extent()
+    local = node(Op.B_BUFFER, node(Op.LUNIQUE, arg=A.UniqueArg(0)), device_node("CPU"), arg=A.BBufferArg(n, d))
+    return b.tuple_(b.after(local, store(at(local), m.make_buffer(d, n))), m.make_buffer(d, n))
 
 
-def buffer_view(m: Maker) -> UOp:
-    n = m.extent(6)
+def make_buffer_view(m: BestiaryMaker) -> UOp:
+    """Make a BUFFER_VIEW of any part of memory."""
+    n = m.draw_extent(6)
     offset = m.draw.integer(0, n)
-    view = node(Op.BUFFER_VIEW, m.memory(m.dtype(), n), arg=A.BufferViewArg(m.draw.integer(0, n - offset), offset))
+    view = node(Op.BUFFER_VIEW, m.make_memory(m.draw_dtype(), n), arg=A.BufferViewArg(m.draw.integer(0, n - offset), offset))
     return node(Op.PRECAST, view)
 
 
-def variable(m: Maker) -> UOp:
-    """A size known at run time, bound or not."""
+def make_variable_extent(m: BestiaryMaker) -> UOp:
+    """Make a reduction over an extent that is a DEFINE_VAR, which a BIND or an input gives a value."""
     lo, hi = m.draw.integer(1, 2), m.draw.integer(3, 5)
     n, value = node(Op.DEFINE_VAR, arg=A.DefineVarArg("batch", lo, hi)), m.draw.integer(lo, hi)
-    row = m.tensor(dt.int32, (1, 3))
-    sized = node(Op.REDUCE_AXIS, b.expand(row, (n, 3)), arg=A.ReduceArg(Op.ADD, (0,)))
+    row = m.make_tensor(dt.int32, (1, 3))
+    total = node(Op.REDUCE_AXIS, b.expand(row, (n, 3)), arg=A.ReduceArg(Op.ADD, (0,)))
     if m.draw.chance(50):
-        return b.tuple_(node(Op.BIND, n, b.index(value)), sized)
+        return b.tuple_(node(Op.BIND, n, b.index(value)), total)
     m.inputs["batch"] = value
-    return sized
+    return total
 
 
-def function(m: Maker) -> UOp:
-    """A Function that is asked for some of its elements; its Params are used more than once."""
-    d, n = m.dtype(NUMBERS), m.extent()
+def make_function(m: BestiaryMaker) -> UOp:
+    """Make a Function of two values that uses its Params more than once, and read one or both values."""
+    d, n = m.draw_dtype(NUMBERS), m.draw_extent()
     x, y = (node(Op.B_PARAM, arg=A.BParamArg(k, n, d)) for k in range(2))
     body = b.tuple_(b.add(x, y), b.reshape(node(Op.MIN, x, y), (1, n)))
-    f = b.function(body, m.memory(d, n), b.neg(m.memory(d, n)))
+    f = b.function(body, m.make_memory(d, n), b.neg(m.make_memory(d, n)))
     return b.tuple_(b.get(f, 0), b.get(f, 1)) if m.draw.chance(50) else b.get(f, m.draw.integer(0, 1))
 
 
-def call(m: Maker) -> UOp:
-    """A Call that writes an argument, read after it."""
-    d, n = m.dtype(NUMBERS), m.extent()
+def make_writing_call(m: BestiaryMaker) -> UOp:
+    """Make a Call that writes its first argument, and read this argument after it."""
+    d, n = m.draw_dtype(NUMBERS), m.draw_extent()
     out, x = (node(Op.B_PARAM, arg=A.BParamArg(k, n, d)) for k in range(2))
     body = b.sink(store(at(out), b.neg(x)))
-    target, source = m.buffer(d, n), m.buffer(d, n)
+    target, source = m.make_buffer(d, n), m.make_buffer(d, n)
     return b.after(target, b.call(body, target, source, written=m.draw.choice(((0,), None))))
 
 
 # ------------------------------------------------------------------------------------------------------------------- devices
 
 
-def mstack(m: Maker) -> UOp:
-    d, shape = m.dtype(), m.shape()
-    return node(Op.PRECAST, node(Op.MSTACK, *(m.tensor(d, shape, name) for name in PAIR)))
+def make_mstack(m: BestiaryMaker) -> UOp:
+    """Make an MSTACK of tensors on two devices."""
+    d, shape = m.draw_dtype(), m.draw_shape()
+    return node(Op.PRECAST, node(Op.MSTACK, *(m.make_tensor(d, shape, name) for name in PAIR)))
 
 
-def _on_pair(m: Maker) -> UOp:
-    t = m.tensor(m.dtype(), (2 * m.extent(2), *m.shape()), PAIR)
+def _make_two_device_tensor(m: BestiaryMaker) -> UOp:
+    """Make a tensor that is split over two devices, sometimes transposed."""
+    t = m.make_tensor(m.draw_dtype(), (2 * m.draw_extent(2), *m.draw_shape()), PAIR)
     return b.permute(t, tuple(reversed(range(len(t.shape))))) if m.draw.chance(50) else t
 
 
-def mselect(m: Maker) -> UOp:
-    return node(Op.MSELECT, _on_pair(m), arg=A.MSelectArg(m.draw.integer(0, 1)))
+def make_mselect(m: BestiaryMaker) -> UOp:
+    """Make an MSELECT of one device's part."""
+    return node(Op.MSELECT, _make_two_device_tensor(m), arg=A.MSelectArg(m.draw.integer(0, 1)))
 
 
-def multi(m: Maker) -> UOp:
-    t = _on_pair(m)
+def make_multi(m: BestiaryMaker) -> UOp:
+    """Make a MULTI along the axis that is split over devices."""
+    t = _make_two_device_tensor(m)
     return node(Op.MULTI, t, arg=A.MultiArg(t.axis or 0))
 
 
-def allreduce(m: Maker) -> UOp:
+def make_allreduce(m: BestiaryMaker) -> UOp:
+    """Make an ALLREDUCE to one or several devices."""
     target: A.Device = m.draw.choice(TARGETS)
-    return node(Op.ALLREDUCE, _on_pair(m), device_node(target), arg=A.ReduceArg(m.draw.choice(REDUCES)))
+    return node(Op.ALLREDUCE, _make_two_device_tensor(m), device_node(target), arg=A.ReduceArg(m.draw.choice(REDUCES)))
 
 
 # ------------------------------------------------------------------------------------------------------------------- vectors
 
 
-def vectorize(m: Maker) -> UOp:
-    return m.vector(m.dtype(), m.extent())
+def make_vectorize(m: BestiaryMaker) -> UOp:
+    """Make a VECTORIZE of elements of memory."""
+    return m.make_vector(m.draw_dtype(), m.draw_extent())
 
 
-def gep(m: Maker) -> UOp:
-    n = m.extent()
-    picked = tuple(m.draw.integer(0, n - 1) for _ in range(m.extent()))
-    return node(Op.GEP, m.vector(m.dtype(), n), arg=A.GepArg(picked))
+def make_gep(m: BestiaryMaker) -> UOp:
+    """Make a GEP that picks any lanes of a vector, repetitions included."""
+    n = m.draw_extent()
+    lanes = tuple(m.draw.integer(0, n - 1) for _ in range(m.draw_extent()))
+    return node(Op.GEP, m.make_vector(m.draw_dtype(), n), arg=A.GepArg(lanes))
 
 
-def vconst(m: Maker) -> UOp:
-    d = m.dtype((*DTYPES, dt.index))
-    values = tuple(A.ConstArg(b.convert(m.draw.integer(0, 3), d), d) for _ in range(m.extent()))
+def make_vconst(m: BestiaryMaker) -> UOp:
+    """Make a VCONST."""
+    d = m.draw_dtype((*DTYPES, dt.index))
+    values = tuple(A.ConstArg(b.convert_constant(m.draw.integer(0, 3), d), d) for _ in range(m.draw_extent()))
     return node(Op.VCONST, arg=A.VConstArg(values, d))
 
 
-def cat(m: Maker) -> UOp:
-    d = m.dtype()
-    return node(Op.CAT, *(m.vector(d, m.extent()) if m.draw.chance(70) else m.element(d) for _ in range(m.extent(3))))
+def make_cat(m: BestiaryMaker) -> UOp:
+    """Make a CAT of vectors and scalars."""
+    d = m.draw_dtype()
+    return node(
+        Op.CAT, *(m.make_vector(d, m.draw_extent()) if m.draw.chance(70) else m.make_element(d) for _ in range(m.draw_extent(3)))
+    )
 
 
-def unroll(m: Maker) -> UOp:
-    """An expression over ranges, once per lane; the ranges that are no axes stay loops of a Store."""
-    d, n, k = m.dtype(NUMBERS), m.extent(3), m.extent(3)
-    i, j = m.range(n), m.range(k)
+def make_unroll_over_ranges(m: BestiaryMaker) -> UOp:
+    """Make an UNROLL of an expression over two ranges. Both ranges become lanes, or one stays the loop of a Store."""
+    d, n, k = m.draw_dtype(NUMBERS), m.draw_extent(3), m.draw_extent(3)
+    i, j = m.make_range(n), m.make_range(k)
     axes = ((i.arg.axis_id, n), (j.arg.axis_id, k))
     if m.draw.chance(50):
-        return node(Op.UNROLL, m.scalar(d, i, j), arg=A.LanesArg(axes if m.draw.chance(50) else axes[::-1]))
-    lanes = node(Op.UNROLL, m.scalar(d, i, j), arg=A.LanesArg(axes[:1]))
-    where = b.reshape(m.memory(d, n * k), (k, n))
-    return m.kernel(store(at(where, j), lanes, j))
+        return node(Op.UNROLL, m.make_scalar(d, i, j), arg=A.LanesArg(axes if m.draw.chance(50) else axes[::-1]))
+    lanes = node(Op.UNROLL, m.make_scalar(d, i, j), arg=A.LanesArg(axes[:1]))
+    target = b.reshape(m.make_memory(d, n * k), (k, n))
+    return m.wrap_in_kernel(store(at(target, j), lanes, j))
 
 
-def contract(m: Maker) -> UOp:
-    d, n, k = m.dtype(NUMBERS), m.extent(3), m.extent(3)
-    i, j = m.range(n), m.range(k)
+def make_contract(m: BestiaryMaker) -> UOp:
+    """Make a CONTRACT of an UNROLL with the axes in either order, or of a scalar."""
+    d, n, k = m.draw_dtype(NUMBERS), m.draw_extent(3), m.draw_extent(3)
+    i, j = m.make_range(n), m.make_range(k)
     axes = ((i.arg.axis_id, n), (j.arg.axis_id, k))
     kind = m.draw.integer(0, 2)
     if kind == 0:
-        return node(Op.CONTRACT, m.element(d), arg=A.LanesArg(axes))
-    lanes = node(Op.UNROLL, m.scalar(d, i, j) if kind == 1 else m.vector(d, n * k), arg=A.LanesArg(axes))
+        return node(Op.CONTRACT, m.make_element(d), arg=A.LanesArg(axes))
+    lanes = node(Op.UNROLL, m.make_scalar(d, i, j) if kind == 1 else m.make_vector(d, n * k), arg=A.LanesArg(axes))
     return node(Op.CONTRACT, b.neg(lanes), arg=A.LanesArg(axes[::-1] if m.draw.chance(60) else axes))
 
 
-def ptrcat(m: Maker) -> UOp:
-    """Loads and Stores through several addresses, some of them gated."""
-    d, n = m.dtype(), 4
-    x, y = m.memory(d, n), m.memory(d, n)
+def make_ptrcat_access(m: BestiaryMaker) -> UOp:
+    """Make a B_LOAD or B_STORE through a PTRCAT of several addresses, some of them gated."""
+    d, n = m.draw_dtype(), 4
+    x, y = m.make_memory(d, n), m.make_memory(d, n)
     vector = node(Op.VCONST, arg=A.VConstArg(tuple(A.ConstArg(k, dt.index) for k in (3, 0)), dt.index))
     gate = b.const(m.draw.chance(50), dt.bool_)
-    parts = [at(x, b.index(1)), at(x, vector), at(y, b.index(9), gate=b.const(False, dt.bool_)), at(y, b.index(2), gate=gate)]
-    address = node(Op.PTRCAT, *parts) if m.draw.chance(50) else node(Op.PTRCAT, parts[0], node(Op.PTRCAT, *parts[1:]))
+    addresses = [at(x, b.index(1)), at(x, vector), at(y, b.index(9), gate=b.const(False, dt.bool_)), at(y, b.index(2), gate=gate)]
+    address = node(Op.PTRCAT, *addresses) if m.draw.chance(50) else node(Op.PTRCAT, addresses[0], node(Op.PTRCAT, *addresses[1:]))
     if m.draw.chance(50):
-        return load(address, *((m.vector(d, 5),) if m.draw.chance(50) else ()))
-    return m.kernel(store(address, m.vector(d, 5)))
+        return load(address, *((m.make_vector(d, 5),) if m.draw.chance(50) else ()))
+    return m.wrap_in_kernel(store(address, m.make_vector(d, 5)))
 
 
 # --------------------------------------------------------------------------------------------------------------------- loops
 
 
-def end(m: Maker) -> UOp:
-    """Stores in loops, closed by Ends or by the Stores."""
-    d = m.dtype()
-    ranges = sorted((m.range() for _ in range(m.extent(3))), key=lambda r: -r.arg.type.priority)
-    target = at(m.memory(d, extent(*ranges)), flat(*ranges))
-    value = m.scalar(d, *ranges)
-    kept = m.draw.integer(0, len(ranges))
-    effect = store(target, value, *ranges[:kept])
-    return m.kernel(b.end(effect, *ranges[kept:]) if kept < len(ranges) else effect)
+def make_stores_in_closed_loops(m: BestiaryMaker) -> UOp:
+    """Make a B_STORE in a loop nest whose ranges are closed partly by the B_STORE and partly by an END."""
+    d = m.draw_dtype()
+    ranges = sorted((m.make_range() for _ in range(m.draw_extent(3))), key=lambda r: -r.arg.type.priority)
+    target = at(m.make_memory(d, count_iterations(*ranges)), row_major_index(*ranges))
+    value = m.make_scalar(d, *ranges)
+    split = m.draw.integer(0, len(ranges))
+    effect = store(target, value, *ranges[:split])
+    return m.wrap_in_kernel(b.end(effect, *ranges[split:]) if split < len(ranges) else effect)
 
 
-def triangle(m: Maker) -> UOp:
-    """An inner loop whose bound is the outer's value."""
-    d, n = m.dtype(NUMBERS), m.extent()
-    i = m.range(n, (AxisType.LOOP, AxisType.UPCAST))
-    j = m.range(b.add(i, b.index(1)), (AxisType.REDUCE, AxisType.UNROLL), *((i,) if m.draw.chance(50) else ()))
-    total = node(Op.B_REDUCE, load(at(m.memory(d, n), j)), j, arg=A.ReduceArg(m.draw.choice(REDUCES)))
-    return m.kernel(store(at(m.memory(d, n), i), total, i))
+def make_triangular_loops(m: BestiaryMaker) -> UOp:
+    """Make a reduction whose loop bound is the value of the outer loop."""
+    d, n = m.draw_dtype(NUMBERS), m.draw_extent()
+    i = m.make_range(n, (AxisType.LOOP, AxisType.UPCAST))
+    j = m.make_range(b.add(i, b.index(1)), (AxisType.REDUCE, AxisType.UNROLL), *((i,) if m.draw.chance(50) else ()))
+    total = node(Op.B_REDUCE, load(at(m.make_memory(d, n), j)), j, arg=A.ReduceArg(m.draw.choice(REDUCES)))
+    return m.wrap_in_kernel(store(at(m.make_memory(d, n), i), total, i))
 
 
-def reduce(m: Maker) -> UOp:
-    """A reduction over ranges, and the lanes of a vector."""
-    d, by = m.dtype(NUMBERS), m.draw.choice(REDUCES)
-    i, *inner = [m.range(types=(AxisType.REDUCE, AxisType.UNROLL, AxisType.LOOP)) for _ in range(m.draw.integer(1, 3))]
-    value = m.scalar(d, i, *inner)
+def make_reduce_over_ranges(m: BestiaryMaker) -> UOp:
+    """Make a B_REDUCE of a scalar or vector over one to three ranges."""
+    d, op = m.draw_dtype(NUMBERS), m.draw.choice(REDUCES)
+    i, *inner = [m.make_range(types=(AxisType.REDUCE, AxisType.UNROLL, AxisType.LOOP)) for _ in range(m.draw.integer(1, 3))]
+    value = m.make_scalar(d, i, *inner)
     if m.draw.chance(30):
-        value = node(Op.VECTORIZE, value, m.scalar(d, i, *inner))
-    return node(Op.B_REDUCE, value, i, *inner, arg=A.ReduceArg(by))
+        value = node(Op.VECTORIZE, value, m.make_scalar(d, i, *inner))
+    return node(Op.B_REDUCE, value, i, *inner, arg=A.ReduceArg(op))
 
 
-def bufferize(m: Maker) -> UOp:
-    """A reduction for all values of some ranges, in memory, read again."""
-    d = m.dtype(NUMBERS)
+def make_bufferized_reduce(m: BestiaryMaker) -> UOp:
+    """Make a BUFFERIZE of a reduction over some ranges, in GLOBAL or LOCAL memory, and read it again."""
+    d = m.draw_dtype(NUMBERS)
     space = m.draw.choice((A.AddrSpace.GLOBAL, A.AddrSpace.LOCAL))
     types = SERIAL if space is A.AddrSpace.GLOBAL else (AxisType.LOOP, AxisType.UPCAST, AxisType.LOCAL)
-    outer = [m.range(types=types) for _ in range(m.draw.integer(1, 2))]
-    inner = m.range(types=(AxisType.REDUCE,))
-    value = node(Op.B_REDUCE, m.scalar(d, *outer, inner), inner, arg=A.ReduceArg(m.draw.choice(REDUCES)))
-    held = node(Op.BUFFERIZE, value, *outer, arg=A.BufferizeArg(None if space is A.AddrSpace.LOCAL else "CPU", space))
+    outer = [m.make_range(types=types) for _ in range(m.draw.integer(1, 2))]
+    inner = m.make_range(types=(AxisType.REDUCE,))
+    value = node(Op.B_REDUCE, m.make_scalar(d, *outer, inner), inner, arg=A.ReduceArg(m.draw.choice(REDUCES)))
+    stored = node(Op.BUFFERIZE, value, *outer, arg=A.BufferizeArg(None if space is A.AddrSpace.LOCAL else "CPU", space))
     if space is A.AddrSpace.GLOBAL and m.draw.chance(50):
-        return b.neg(held)
-    again = [m.range(r.src[0].arg.value, (AxisType.LOOP,)) for r in outer]
-    return m.kernel(store(at(m.memory(d, extent(*again)), flat(*again)), load(at(held, *again)), *again))
-
-
-def gated(m: Maker) -> UOp:
-    """Accesses that a gate keeps inside of memory."""
-    d, n = m.dtype(), m.extent()
-    i = m.range(n + 2)
-    gate = b.lt(i, b.index(n))
-    alt = (b.const(1, d),) if m.draw.chance(50) else ()
-    value = load(at(m.memory(d, n), i, gate=gate), *alt)
-    if m.draw.chance(50):
-        return m.kernel(store(at(m.memory(d, n + 2), i), value, i))
-    return m.kernel(store(at(m.memory(d, n), i, gate=gate), value, i))
-
-
-def pointer_index(m: Maker) -> UOp:
-    d, n = m.dtype(), m.extent()
-    i = m.range(n)
-    offset = b.mul(i, b.index(d.itemsize)) if m.draw.chance(50) else b.shl(i, b.index(d.itemsize.bit_length() - 1))
-    address = node(Op.POINTER_INDEX, m.memory(d, n), offset)
-    return m.kernel(store(at(m.memory(d, n), i), load(address), i))
-
-
-def if_(m: Maker) -> UOp:
-    """Two Stores under a condition on a loop, of which one may have a gate of its own."""
-    d, n = m.dtype(), m.extent()
-    i = m.range(n)
-    condition = b.lt(i, b.index(m.draw.integer(0, n)))
-    own = b.ne(i, b.index(0)) if m.draw.chance(50) else None
-    stores = [store(at(m.memory(d, n), i, gate=g), m.scalar(d, i)) for g in (own, None)]
-    block = node(Op.B_IF, condition, *stores) if m.draw.chance(70) else node(Op.B_IF, condition, b.group(*stores))
-    return m.kernel(b.end(node(Op.ENDIF, block) if m.draw.chance(50) else block, i))
-
-
-def register(m: Maker) -> UOp:
-    """A sum in a register: initialised, added to in order, read at last."""
-    d, n = m.dtype(NUMBERS), m.extent()
-    i, r = m.range(types=(AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)), m.range(n, (AxisType.REDUCE,))
-    acc = node(Op.DEFINE_REG, arg=A.DefineArg(0, 1, d))
-    zero = b.index(0)
-    begun = store(at(b.after(acc, i), zero), b.const(0, d))
-    inside = b.after(acc, begun, r)
-    step = store(at(inside, zero), b.add(load(at(inside, zero)), m.scalar(d, i, r)))
-    total = load(at(b.after(acc, b.end(step, r)), zero))
-    return m.kernel(store(at(m.memory(d, extent(i)), i), total, i))
-
-
-def local(m: Maker) -> UOp:
-    """Lanes hand values to each other through local memory and a barrier; a workgroup per iteration of an outer loop."""
-    d, n = m.dtype(NUMBERS), m.extent()
-    g, lane = m.range(types=(AxisType.GLOBAL,)), m.range(n, (AxisType.LOCAL, AxisType.WARP))
-    shared = node(Op.DEFINE_LOCAL, arg=A.DefineArg(0, n, d))
-    put = store(at(shared, lane), m.scalar(d, g, lane))
-    ready = node(Op.B_BARRIER, shared, put)
-    other = b.sub(b.index(n - 1), lane)
-    return m.kernel(store(at(m.memory(d, extent(g, lane)), flat(g, lane)), load(at(ready, other)), g, lane))
-
-
-def special(m: Maker) -> UOp:
-    """The same, over the lanes of a launch."""
-    d, n, groups = m.dtype(NUMBERS), m.extent(), m.extent()
-    g, lane = (node(Op.SPECIAL, b.index(k), arg=A.SpecialArg(name)) for k, name in ((groups, "gidx0"), (n, "lidx0")))
-    place = b.add(b.mul(g, b.index(n)), lane)
-    source, target = m.memory(d, n * groups), m.memory(d, n * groups)
-    shared = node(Op.DEFINE_LOCAL, arg=A.DefineArg(0, n, d))
-    ready = node(Op.B_BARRIER, shared, store(at(shared, lane), load(at(source, place))))
-    return m.kernel(store(at(target, place), load(at(ready, b.sub(b.index(n - 1), lane)))))
-
-
-def linear(m: Maker) -> UOp:
-    """The instructions of a loop, in order; perhaps as a stage of a Program."""
-    d, n = m.dtype(NUMBERS), m.extent()
-    i = m.range(n, (AxisType.LOOP,))
-    x, y = m.param(d, n), m.param(d, n)
-    value = load(at(x, i))
-    put = store(at(y, i), b.neg(value))
-    again = store(at(x, i), load(at(b.after(y, put), i)))
-    listed = node(Op.LINEAR, i, at(x, i), value, b.neg(value), at(y, i), put, *_late(again), again, b.end(again, i))
-    if m.draw.chance(50):
-        return listed
-    return node(Op.B_PROGRAM, b.sink(b.end(again, i)), device_node("CPU"), *((listed,) if m.draw.chance(50) else ()))
-
-
-def linear_if(m: Maker) -> UOp:
-    """A list with a condition, whose Store is perhaps listed too (R124)."""
-    d, n = m.dtype(NUMBERS), m.extent()
-    i = m.range(n, (AxisType.LOOP,))
-    x, y = m.param(d, n), m.param(d, n)
-    condition, value = b.lt(i, b.index(m.draw.integer(0, n))), load(at(x, i))
-    put = store(at(y, i), value)
-    block = node(Op.B_IF, condition, put)
-    body = (put,) if m.draw.chance(50) else ()
-    done = node(Op.ENDIF, block)
-    return node(Op.LINEAR, i, at(x, i), value, at(y, i), condition, *body, block, done, b.end(done, i))
-
-
-def _late(effect: UOp) -> list[UOp]:
-    """What the second Store needs, in order."""
-    value = effect.src[1]
-    return [value.src[0], value.src[1], value]
-
-
-def wmma(m: Maker) -> UOp:
-    """The lanes of a warp multiply matrices: loops of lanes, or a launch."""
-    d = named("simdgroup_multiply_accumulate")[0]
-    size = d.c.elements
-    if m.draw.chance(50):
-        lane = m.range(d.threads, (AxisType.WARP, AxisType.LOCAL))
-    else:
-        lane = node(Op.SPECIAL, b.index(d.threads), arg=A.SpecialArg("lidx0"))
-    held = [load(at(b.reshape(m.memory(d.dtype_in, d.threads * size), (d.threads, size)), lane)) for _ in range(3)]
-    product = node(Op.WMMA, *held, arg=A.WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "GPU", d.threads))
-    out = b.reshape(m.memory(d.dtype_out, d.threads * size), (d.threads, size))
-    return m.kernel(store(at(out, lane), product, *(() if lane.op is Op.SPECIAL else (lane,))))
-
-
-def group(m: Maker) -> UOp:
-    """Several effects as one root, and a value beside them."""
-    d, n = m.dtype(), m.extent()
-    i, j = m.range(n), m.range(n)
-    effects = [store(at(m.memory(d, n), r), m.scalar(d, r), r) for r in (i, j)]
-    return b.group(*effects) if m.draw.chance(50) else b.sink(b.group(*effects), m.tensor(d, (n,)))
-
-
-Family = Callable[[Maker], UOp]
-#: Name -> family.
-FAMILIES: dict[str, Family] = {
-    f.__name__: f
-    for f in (
-        (reduce_axis, pad, shrink, copy, precast, minimum, movement, bitcast, elementwise, param, buffer, buffer_view, variable)
-        + (function, call, mstack, mselect, multi, allreduce)
-        + (vectorize, gep, vconst, cat, unroll, contract, ptrcat)
-        + (end, triangle, reduce, bufferize, gated, pointer_index, if_, register, local, special, linear, linear_if, wmma, group)
+        return b.neg(stored)
+    reading = [m.make_range(r.bound.arg.value, (AxisType.LOOP,)) for r in outer]
+    return m.wrap_in_kernel(
+        store(at(m.make_memory(d, count_iterations(*reading)), row_major_index(*reading)), load(at(stored, *reading)), *reading)
     )
+
+
+def make_gated_access(m: BestiaryMaker) -> UOp:
+    """Make a B_LOAD or B_STORE that runs over the end of memory but for its gate."""
+    d, n = m.draw_dtype(), m.draw_extent()
+    i = m.make_range(n + 2)
+    gate = b.lt(i, b.index(n))
+    alternative = (b.const(1, d),) if m.draw.chance(50) else ()
+    value = load(at(m.make_memory(d, n), i, gate=gate), *alternative)
+    if m.draw.chance(50):
+        return m.wrap_in_kernel(store(at(m.make_memory(d, n + 2), i), value, i))
+    return m.wrap_in_kernel(store(at(m.make_memory(d, n), i, gate=gate), value, i))
+
+
+def make_pointer_index_load(m: BestiaryMaker) -> UOp:
+    """Make a B_LOAD through a POINTER_INDEX, whose offset counts bytes."""
+    d, n = m.draw_dtype(), m.draw_extent()
+    i = m.make_range(n)
+    offset = b.mul(i, b.index(d.itemsize)) if m.draw.chance(50) else b.shl(i, b.index(d.itemsize.bit_length() - 1))
+    address = node(Op.POINTER_INDEX, m.make_memory(d, n), offset)
+    return m.wrap_in_kernel(store(at(m.make_memory(d, n), i), load(address), i))
+
+
+def make_conditional_stores(m: BestiaryMaker) -> UOp:
+    """Make two B_STOREs under a B_IF on a loop counter; one of them may have a gate too."""
+    d, n = m.draw_dtype(), m.draw_extent()
+    i = m.make_range(n)
+    condition = b.lt(i, b.index(m.draw.integer(0, n)))
+    gate = b.ne(i, b.index(0)) if m.draw.chance(50) else None
+    stores = [store(at(m.make_memory(d, n), i, gate=store_gate), m.make_scalar(d, i)) for store_gate in (gate, None)]
+    block = node(Op.B_IF, condition, *stores) if m.draw.chance(70) else node(Op.B_IF, condition, b.group(*stores))
+    return m.wrap_in_kernel(b.end(node(Op.ENDIF, block) if m.draw.chance(50) else block, i))
+
+
+def make_register_accumulator(m: BestiaryMaker) -> UOp:
+    """Accumulate a sum in a DEFINE_REG: initialize it, add to it in a loop, and store it behind the loop."""
+    d, n = m.draw_dtype(NUMBERS), m.draw_extent()
+    i, r = m.make_range(types=(AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)), m.make_range(n, (AxisType.REDUCE,))
+    accumulator = node(Op.DEFINE_REG, arg=A.DefineArg(0, 1, d))
+    zero = b.index(0)
+    initialized = store(at(b.after(accumulator, i), zero), b.const(0, d))
+    in_loop = b.after(accumulator, initialized, r)
+    step = store(at(in_loop, zero), b.add(load(at(in_loop, zero)), m.make_scalar(d, i, r)))
+    total = load(at(b.after(accumulator, b.end(step, r)), zero))
+    return m.wrap_in_kernel(store(at(m.make_memory(d, count_iterations(i)), i), total, i))
+
+
+def make_local_memory_exchange(m: BestiaryMaker) -> UOp:
+    """Exchange values between lanes through LOCAL memory and a barrier, once per iteration of an outer GLOBAL loop."""
+    d, n = m.draw_dtype(NUMBERS), m.draw_extent()
+    g, lane = m.make_range(types=(AxisType.GLOBAL,)), m.make_range(n, (AxisType.LOCAL, AxisType.WARP))
+    shared = node(Op.DEFINE_LOCAL, arg=A.DefineArg(0, n, d))
+    stored = store(at(shared, lane), m.make_scalar(d, g, lane))
+    ready = node(Op.B_BARRIER, shared, stored)
+    other = b.sub(b.index(n - 1), lane)
+    return m.wrap_in_kernel(
+        store(at(m.make_memory(d, count_iterations(g, lane)), row_major_index(g, lane)), load(at(ready, other)), g, lane)
+    )
+
+
+def make_special_lane_exchange(m: BestiaryMaker) -> UOp:
+    """Exchange values between lanes through LOCAL memory and a barrier, where SPECIAL nodes number groups and lanes."""
+    d, n, groups = m.draw_dtype(NUMBERS), m.draw_extent(), m.draw_extent()
+    g, lane = (node(Op.SPECIAL, b.index(k), arg=A.SpecialArg(name)) for k, name in ((groups, "gidx0"), (n, "lidx0")))
+    position = b.add(b.mul(g, b.index(n)), lane)
+    source, target = m.make_memory(d, n * groups), m.make_memory(d, n * groups)
+    shared = node(Op.DEFINE_LOCAL, arg=A.DefineArg(0, n, d))
+    ready = node(Op.B_BARRIER, shared, store(at(shared, lane), load(at(source, position))))
+    return m.wrap_in_kernel(store(at(target, position), load(at(ready, b.sub(b.index(n - 1), lane)))))
+
+
+def make_linear_loop(m: BestiaryMaker) -> UOp:
+    """Make a LINEAR of the instructions of one loop with two B_STOREs, or a B_PROGRAM with or without that stage."""
+    d, n = m.draw_dtype(NUMBERS), m.draw_extent()
+    i = m.make_range(n, (AxisType.LOOP,))
+    x, y = m.make_param(d, n), m.make_param(d, n)
+    value = load(at(x, i))
+    first = store(at(y, i), b.neg(value))
+    second = store(at(x, i), load(at(b.after(y, first), i)))
+    linear = node(
+        Op.LINEAR, i, at(x, i), value, b.neg(value), at(y, i), first, *_operands_of_second_store(second), second, b.end(second, i)
+    )
+    if m.draw.chance(50):
+        return linear
+    return node(Op.B_PROGRAM, b.sink(b.end(second, i)), device_node("CPU"), *((linear,) if m.draw.chance(50) else ()))
+
+
+def make_linear_with_if(m: BestiaryMaker) -> UOp:
+    """Make a LINEAR with a B_IF whose B_STORE may be listed too (R124: an IF in a LINEAR executes its body itself)."""
+    d, n = m.draw_dtype(NUMBERS), m.draw_extent()
+    i = m.make_range(n, (AxisType.LOOP,))
+    x, y = m.make_param(d, n), m.make_param(d, n)
+    condition, value = b.lt(i, b.index(m.draw.integer(0, n))), load(at(x, i))
+    stored = store(at(y, i), value)
+    block = node(Op.B_IF, condition, stored)
+    listed = (stored,) if m.draw.chance(50) else ()
+    endif = node(Op.ENDIF, block)
+    return node(Op.LINEAR, i, at(x, i), value, at(y, i), condition, *listed, block, endif, b.end(endif, i))
+
+
+def _operands_of_second_store(effect: UOp) -> list[UOp]:
+    """Return what a B_STORE of a B_LOAD needs, in the order of execution: buffer, index, load."""
+    loaded = effect.value
+    return [*loaded.src, loaded]
+
+
+def make_warp_wmma(m: BestiaryMaker) -> UOp:
+    """Make a WMMA over the lanes of a warp: a WARP or LOCAL range, or a SPECIAL node of a launch."""
+    descriptor = descriptors_named("simdgroup_multiply_accumulate")[0]
+    d, size = descriptor.dtype_in, descriptor.c.elements
+    if m.draw.chance(50):
+        lane = m.make_range(descriptor.threads, (AxisType.WARP, AxisType.LOCAL))
+    else:
+        lane = node(Op.SPECIAL, b.index(descriptor.threads), arg=A.SpecialArg("lidx0"))
+    form = (descriptor.threads, size)
+    operands = [load(at(b.reshape(m.make_memory(d, descriptor.threads * size), form), lane)) for _ in range(3)]
+    arg = A.WmmaArg(descriptor.name, descriptor.dims, d, descriptor.dtype_out, "GPU", descriptor.threads)
+    product = node(Op.WMMA, *operands, arg=arg)
+    out = b.reshape(m.make_memory(descriptor.dtype_out, descriptor.threads * size), form)
+    return m.wrap_in_kernel(store(at(out, lane), product, *(() if lane.op is Op.SPECIAL else (lane,))))
+
+
+def make_effect_group(m: BestiaryMaker) -> UOp:
+    """Make a Group of two effects as the root, or in a Sink beside a value."""
+    d, n = m.draw_dtype(), m.draw_extent()
+    i, j = m.make_range(n), m.make_range(n)
+    effects = [store(at(m.make_memory(d, n), r), m.make_scalar(d, r), r) for r in (i, j)]
+    return b.group(*effects) if m.draw.chance(50) else b.sink(b.group(*effects), m.make_tensor(d, (n,)))
+
+
+Family = Callable[[BestiaryMaker], UOp]
+#: Name of a family -> the function that makes its graphs. Draws depend on the order.
+FAMILIES: dict[str, Family] = {
+    "reduce_axis": make_reduce_axis,
+    "pad": make_pad,
+    "shrink": make_shrink,
+    "copy": make_copy,
+    "precast": make_precast,
+    "minimum": make_minimum,
+    "movement": make_movement,
+    "bitcast": make_bitcast,
+    "elementwise": make_elementwise,
+    "param": make_negated_param,
+    "buffer": make_program_and_local_buffers,
+    "buffer_view": make_buffer_view,
+    "variable": make_variable_extent,
+    "function": make_function,
+    "call": make_writing_call,
+    "mstack": make_mstack,
+    "mselect": make_mselect,
+    "multi": make_multi,
+    "allreduce": make_allreduce,
+    "vectorize": make_vectorize,
+    "gep": make_gep,
+    "vconst": make_vconst,
+    "cat": make_cat,
+    "unroll": make_unroll_over_ranges,
+    "contract": make_contract,
+    "ptrcat": make_ptrcat_access,
+    "end": make_stores_in_closed_loops,
+    "triangle": make_triangular_loops,
+    "reduce": make_reduce_over_ranges,
+    "bufferize": make_bufferized_reduce,
+    "gated": make_gated_access,
+    "pointer_index": make_pointer_index_load,
+    "if_": make_conditional_stores,
+    "register": make_register_accumulator,
+    "local": make_local_memory_exchange,
+    "special": make_special_lane_exchange,
+    "linear": make_linear_loop,
+    "linear_if": make_linear_with_if,
+    "wmma": make_warp_wmma,
+    "group": make_effect_group,
 }
 
 
-def generate(draw: Draw, family: str) -> Case:
-    """One case of a family; a pure function of `draw`'s choices."""
-    m = Maker(draw)
-    return Case(FAMILIES[family](m), m.inputs)
+def generate_family_case(draw: ChoiceSource, family: str) -> FuzzCase:
+    """Generate one case of a family; a pure function of the choices of `draw`."""
+    m = BestiaryMaker(draw)
+    return FuzzCase(FAMILIES[family](m), m.inputs)
 
 
-def case(family: str, seed: int) -> Case:
-    """The fast driver's case of `seed`."""
-    return generate(SeededDraw(seed), family)
+def case(family: str, seed: int) -> FuzzCase:
+    """Generate the case of `seed` with the seeded driver."""
+    return generate_family_case(SeededDraw(seed), family)
 
 
 # ------------------------------------------------------------------------------------------------------------------- the law
 
 
-def disagreement(c: Case, schedule: int | None = None) -> str | None:
-    """How the graph and its legal form differ, or None. Zeros of either sign are equal, and NaNs."""
-    direct, legal = bestiary.run(c.graph, c.inputs, schedule=schedule), run(legalize(c.graph), c.inputs)
+def describe_legalize_disagreement(fuzz_case: FuzzCase, schedule: int | None = None) -> str | None:
+    """Describe how a graph and its legal form differ; return None if they agree. Zeros of either sign are equal, and so are
+    NaNs.
+    """
+    graph, inputs = fuzz_case
+    direct, legal = bestiary.run(graph, inputs, schedule=schedule), run(legalize(graph), inputs)
     if len(direct.values) != len(legal.values):
         return f"{len(direct.values)} values, {len(legal.values)} in the legal form"
     for k, (x, y) in enumerate(zip(direct.values, legal.values)):
-        if not _same(x, y):
+        if not _are_values_equal(x, y):
             return f"value {k}: {x!r}, in the legal form {y!r}"
-    names = {f"b{u.arg.id}" for u in toposort(c.graph) if u.op is Op.UNIQUE} | {k for k in c.inputs if k.startswith("p")}
+    names = {f"b{u.arg.id}" for u in toposort(graph) if u.op is Op.UNIQUE} | {k for k in inputs if k.startswith("p")}
     for name in sorted(names & {*direct.buffers, *legal.buffers}):
-        x, y = (_contents(r, name, c) for r in (direct, legal))
-        if not _same(x, y):
+        x, y = (_final_contents(r, name, fuzz_case) for r in (direct, legal))
+        if not _are_values_equal(x, y):
             return f"{name}: {x!r}, in the legal form {y!r}"
     return None
 
 
-def _contents(r: Result, key: str, c: Case) -> Any:
-    """What is in memory after a run: as it was, where nothing was written; 0, where nothing was ever."""
-    found = r.buffers.get(key, c.inputs.get(key))
-    return np.zeros(0) if found is None else found
+def _final_contents(result: Result, key: str, fuzz_case: FuzzCase) -> Any:
+    """Return the contents of memory after a run: the input if nothing was written, an empty array if there was no input."""
+    contents = result.buffers.get(key, fuzz_case.inputs.get(key))
+    return np.zeros(0) if contents is None else contents
 
 
-def _same(x: Any, y: Any) -> bool:
-    a, other = np.asarray(x), np.asarray(y)
-    if 0 in (a.size, other.size):  # memory that nobody wrote, against zeros
-        return not a.any() and not other.any()
-    if a.dtype != other.dtype or a.shape != other.shape:
+def _are_values_equal(left: Any, right: Any) -> bool:
+    x, y = np.asarray(left), np.asarray(right)
+    if 0 in (x.size, y.size):  # memory that was never written counts as zeros
+        return not x.any() and not y.any()
+    if x.dtype != y.dtype or x.shape != y.shape:
         return False
-    if a.dtype.kind in "biu":
-        return bool((a == other).all())
-    wide, w = a.astype(np.float64), other.astype(np.float64)
-    return bool(((wide == w) | (np.isnan(wide) & np.isnan(w))).all())
+    if x.dtype.kind in "biu":
+        return bool((x == y).all())
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    return bool(((x == y) | (np.isnan(x) & np.isnan(y))).all())

@@ -1,4 +1,6 @@
-"""The state and the leaves of a bestiary graph in the making: memory with contents, ranges, scalars under open ranges, vectors."""
+"""The state of a bestiary graph under construction, and its leaves: memory with contents, ranges, scalars over open ranges,
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.backends.testing.values import Array, Draw, array
+from uops.backends.testing.values import Array, ChoiceSource, draw_array
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -17,136 +19,157 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
+#: Dtypes of memory.
 DTYPES = (dt.float32, dt.int32, dt.uint8, dt.int64, dt.float16, dt.bool_, dt.bfloat16, dt.float64, dt.fp8e5m2)
+#: Dtypes that arithmetic is done in.
 NUMBERS = (dt.float32, dt.int32, dt.uint8, dt.int64, dt.float16, dt.float64)
-#: Types of the loops of one lane.
+#: Axis types of the loops that one lane runs.
 SERIAL = (AxisType.LOOP, AxisType.UPCAST, AxisType.REDUCE, AxisType.UNROLL, AxisType.GLOBAL, AxisType.LOCAL, AxisType.THREAD)
 
 
 def node(op: Op, *src: UOp, arg: Any = None) -> UOp:
+    """Build a node from its op, sources and arg."""
     return UOp(op, src, arg)
 
 
 def at(memory: UOp, *indices: UOp, gate: UOp | None = None) -> UOp:
+    """Build a B_INDEX into memory, with a gate if one is given."""
     return node(Op.B_INDEX, memory, *indices, *(() if gate is None else (gate,)), arg=A.BIndexArg(gate is not None))
 
 
 def load(address: UOp, *alt: UOp) -> UOp:
-    return node(Op.B_LOAD, _base(address), address, *alt)
+    """Build a B_LOAD of an address, with an alternative if one is given."""
+    return node(Op.B_LOAD, _base_memory(address), address, *alt)
 
 
 def store(address: UOp, value: UOp, *ranges: UOp) -> UOp:
+    """Build a B_STORE over ranges, which it closes."""
     return node(Op.B_STORE, address, value, *ranges)
 
 
-def _base(address: UOp) -> UOp:
+def _base_memory(address: UOp) -> UOp:
+    """Return the memory behind an address; of several addresses, the memory of the first."""
     while address.op in (Op.B_INDEX, Op.POINTER_INDEX, Op.PTRCAT):
-        address = address.src[0]
+        address, *_ = address.src  # operand or buffer
     return address
 
 
 @dataclass
-class Maker:
-    """The state of one graph's making: inputs, and the numbers given so far."""
+class BestiaryMaker:
+    """The state of one graph under construction: inputs, and the numbers given so far."""
 
-    draw: Draw
+    draw: ChoiceSource
     inputs: dict[str, Array | int] = field(default_factory=dict)
     slots: int = 0
     axes: int = 0
     ids: int = 0
 
-    def dtype(self, among: tuple[DType, ...] = DTYPES) -> DType:
+    def draw_dtype(self, among: tuple[DType, ...] = DTYPES) -> DType:
+        """Draw one of the dtypes."""
         return self.draw.choice(among)
 
-    def number(self) -> int:
+    def take_id(self) -> int:
+        """Return the next unique id, counted from 1."""
         self.ids += 1
         return self.ids
 
-    def extent(self, most: int = 4) -> int:
-        return self.draw.integer(1, most)
+    def draw_extent(self, max_extent: int = 4) -> int:
+        """Draw an extent from 1 to `most`."""
+        return self.draw.integer(1, max_extent)
 
-    def param(self, d: DType, size: int) -> UOp:
-        """A Param with contents."""
+    def make_param(self, d: DType, size: int) -> UOp:
+        """Make a B_PARAM with data."""
         self.slots += 1
         slot = self.slots - 1
-        self.inputs[f"p{slot}"] = array(self.draw, d, (size,), "small")
+        self.inputs[f"p{slot}"] = draw_array(self.draw, d, (size,), "small")
         device = (node(Op.DEVICE, arg=A.DeviceArg("CPU")),) if self.draw.chance(30) else ()
         return node(Op.B_PARAM, *device, arg=A.BParamArg(slot, size, d))
 
-    def buffer(self, d: DType, size: int, device: A.Device = "CPU", contents: bool = True) -> UOp:
-        """A Buffer of the whole program."""
-        n = self.number()
+    def make_buffer(self, d: DType, size: int, device: A.Device = "CPU", contents: bool = True) -> UOp:
+        """Make a B_BUFFER of the whole program, with data if `contents`. On several devices, `size` counts the elements
+        on each.
+        """
+        n = self.take_id()
         devices = len(device) if isinstance(device, tuple) else 1
         if contents:
-            self.inputs[f"b{n}"] = array(self.draw, d, (size * devices,), "small")
+            self.inputs[f"b{n}"] = draw_array(self.draw, d, (size * devices,), "small")
         return node(Op.B_BUFFER, node(Op.UNIQUE, arg=A.UniqueArg(n)), device_node(device), arg=A.BBufferArg(size, d))
 
-    def memory(self, d: DType, size: int) -> UOp:
-        return self.param(d, size) if self.draw.chance(50) else self.buffer(d, size)
+    def make_memory(self, d: DType, size: int) -> UOp:
+        """Make a B_PARAM or a B_BUFFER with data."""
+        return self.make_param(d, size) if self.draw.chance(50) else self.make_buffer(d, size)
 
-    def tensor(self, d: DType, shape: Sequence[int], device: A.Device = "CPU") -> UOp:
-        """A value of this shape in memory."""
+    def make_tensor(self, d: DType, shape: Sequence[int], device: A.Device = "CPU") -> UOp:
+        """Make a value of this shape that lies in memory."""
         size = int(np.prod(shape, dtype=np.int64))
         if isinstance(device, tuple):
-            return b.reshape(self.buffer(d, size // len(device), device), shape)
-        return b.reshape(self.memory(d, size) if device == "CPU" else self.buffer(d, size, device), shape)
+            return b.reshape(self.make_buffer(d, size // len(device), device), shape)
+        return b.reshape(self.make_memory(d, size) if device == "CPU" else self.make_buffer(d, size, device), shape)
 
-    def shape(self, rank: int = 2) -> tuple[int, ...]:
-        return tuple(self.extent() for _ in range(self.draw.integer(1, rank)))
+    def draw_shape(self, max_rank: int = 2) -> tuple[int, ...]:
+        """Draw a shape of rank 1 to `rank`."""
+        return tuple(self.draw_extent() for _ in range(self.draw.integer(1, max_rank)))
 
-    def range(self, bound: int | UOp | None = None, types: tuple[AxisType, ...] = SERIAL, *deps: UOp) -> UOp:
+    def make_range(self, bound: int | UOp | None = None, types: tuple[AxisType, ...] = SERIAL, *dependencies: UOp) -> UOp:
+        """Make a B_RANGE of a new axis, of one of the types."""
         self.axes += 1
-        end = bound if isinstance(bound, UOp) else b.index(self.extent() if bound is None else bound)
-        return node(Op.B_RANGE, end, *deps, arg=A.RangeArg(self.axes - 1, self.draw.choice(types), self.draw.chance(70)))
+        end = bound if isinstance(bound, UOp) else b.index(self.draw_extent() if bound is None else bound)
+        return node(Op.B_RANGE, end, *dependencies, arg=A.RangeArg(self.axes - 1, self.draw.choice(types), self.draw.chance(70)))
 
-    def scalar(self, d: DType, *ranges: UOp) -> UOp:
-        """An expression of dtype `d` over open ranges: an element of memory, a constant, or a bit of arithmetic on them."""
+    def make_scalar(self, d: DType, *ranges: UOp) -> UOp:
+        """Make an expression of dtype `d` over open ranges: an element of memory, a constant, or simple arithmetic on
+        them.
+        """
         if not ranges or self.draw.chance(15):
             return b.const(self.draw.integer(0, 3), d)
-        size = extent(*ranges)
-        x = load(at(self.memory(d, size), flat(*ranges)))
+        size = count_iterations(*ranges)
+        x = load(at(self.make_memory(d, size), row_major_index(*ranges)))
         if self.draw.chance(30) and d is not dt.bool_:
             x = node(Op.ADD, x, b.cast(self.draw.choice(ranges), d))
         return node(Op.MIN, x, b.const(2, d)) if self.draw.chance(20) else x
 
-    def vector(self, d: DType, n: int) -> UOp:
-        return node(Op.VECTORIZE, *(self.element(d) for _ in range(n)))
+    def make_vector(self, d: DType, n: int) -> UOp:
+        """Make a VECTORIZE of `n` elements of memory."""
+        return node(Op.VECTORIZE, *(self.make_element(d) for _ in range(n)))
 
-    def element(self, d: DType) -> UOp:
-        return load(at(self.memory(d, 2), b.index(self.draw.integer(0, 1))))
+    def make_element(self, d: DType) -> UOp:
+        """Make a B_LOAD of a constant position."""
+        return load(at(self.make_memory(d, 2), b.index(self.draw.integer(0, 1))))
 
-    def kernel(self, effect: UOp) -> UOp:
-        """An effect as a program: alone, in a Sink, or called with its memory as arguments."""
+    def wrap_in_kernel(self, effect: UOp) -> UOp:
+        """Turn an effect into a program: leave it alone, put it in a Sink, or call it with its memory as arguments."""
         if self.draw.chance(40):
             return effect
         sink = b.sink(effect)
-        return sink if self.draw.chance(50) else self.called(sink)
+        return sink if self.draw.chance(50) else self.wrap_in_call(sink)
 
-    def called(self, body: UOp) -> UOp:
-        """The body as a Call, with Buffers for its Params."""
-        found = sorted((p for p in toposort(body) if p.op is Op.B_PARAM), key=lambda p: int(p.arg.slot))
+    def wrap_in_call(self, body: UOp) -> UOp:
+        """Turn a body into a Call with Buffers for its Params; return it unchanged if it names Buffers."""
+        params = sorted((p for p in toposort(body) if p.op is Op.B_PARAM), key=lambda p: int(p.arg.slot))
         if any(u.op is Op.B_BUFFER for u in toposort(body)):
             return body
         arguments = []
-        for p in found:
+        for p in params:
             contents = self.inputs.pop(f"p{p.arg.slot}")
-            m = self.buffer(p.arg.dtype, p.arg.size, contents=False)
+            buffer = self.make_buffer(p.arg.dtype, p.arg.size, contents=False)
             self.inputs[f"b{self.ids}"] = contents
-            arguments.append(m)
+            arguments.append(buffer)
         return b.call(body, *arguments)
 
 
 def device_node(device: A.Device) -> UOp:
+    """Build a DEVICE node."""
     return node(Op.DEVICE, arg=A.DeviceArg(device))
 
 
-def extent(*ranges: UOp) -> int:
-    return int(np.prod([r.src[0].arg.value for r in ranges], dtype=np.int64))
+def count_iterations(*ranges: UOp) -> int:
+    """Return the number of iterations of a nest of constant ranges."""
+    return int(np.prod([r.bound.arg.value for r in ranges], dtype=np.int64))
 
 
-def flat(*ranges: UOp) -> UOp:
-    """The row-major position of the ranges' values."""
-    found = ranges[0]
+def row_major_index(*ranges: UOp) -> UOp:
+    """Build the row-major index of an iteration of the ranges."""
+    index = ranges[0]
     for r in ranges[1:]:
-        found = b.add(b.mul(found, b.index(r.src[0].arg.value)), r)
-    return found
+        index = b.add(b.mul(index, b.index(r.bound.arg.value)), r)
+    return index

@@ -1,12 +1,12 @@
-"""Chains of Tensor methods, as users write them.
+"""The generator of chains of Tensor methods, as users write them.
 
-Takes: choices. Gives: the graph and the inputs that `capture` makes of the Tensor after two to five steps, with an earlier one now
-and then. Each step is a method of the front end on the Tensor before it, with arguments that fit, often beside a reduction of
-itself, an earlier Tensor or new data. What reductions, movement and choices make of each other is what the schedules of kernels
-meet, on extents around whole vectors, tails and tiles.
+Takes: choices. Gives: the graph and inputs that `capture` makes of a Tensor after two to five steps, sometimes with an earlier
+Tensor as a second output. A step calls a method of the front end with arguments that fit. Operands are often a reduction of the
+Tensor itself, an earlier Tensor or new data. Extents lie around whole vectors, tails and tiles, so that chains of reductions,
+movement and choices reach the schedules of kernels.
 
-No value, nor the windows that products are made of, has more than about `most` elements. Never generated: a position out of
-bounds, and one that is computed from floats (R30, R45).
+No value, and no set of windows of a product, has more than about `max_elements` elements. Never generated: a position out of
+bounds, and a position computed from floats (R30: representation of allowed sets; R45).
 """
 
 from __future__ import annotations
@@ -18,168 +18,173 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uops.backends.testing.values import Draw, array
+from uops.backends.testing.values import ChoiceSource, draw_array
 from uops.compiler.tensor import Tensor, capture
-from uops.fuzz.generate.declared import Declared
-from uops.fuzz.generate.graphs import Case
+from uops.fuzz.generate.declared import SupportedCells
+from uops.fuzz.generate.draw import draw_permutation
+from uops.fuzz.generate.graphs import FuzzCase
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import toposort
 
 Shape = tuple[int, ...]
 
+#: Extents of axes.
 EXTENTS = (1, 2, 3, 7, 8, 16, 17, 31, 33, 64, 65, 130, 200, 300)
-#: Elements of one value at most; small ones more often.
+#: Maximum numbers of elements of one value; a chain draws one of them, small ones more often.
 ELEMENTS = (200, 600, 2000, 2000, 6000, 6000, 20000, 90000)
-#: From so many on, data has no short axis: what needs whole tiles of several axes needs all of them.
+#: A chain of at least LARGE elements has no axis shorter than LONG, so that schedules with tiles of several axes apply.
 LARGE, LONG = 20000, 16
-#: Extents that are counted, of which there are windows: `arange` and prefix sums are n rows of n.
+#: Maximum extent n of an axis that is counted: `arange` and prefix sums compute n rows of n elements.
 COUNTED = 200
-#: Elements of all windows of a prefix sum.
+#: Maximum number of elements in all windows of a prefix sum.
 WINDOWS = 40_000
-#: Half of the values are of the dtypes that users take when they say nothing.
+#: Dtypes; about half of the draws are the default dtypes of the front end.
 DTYPES = (*dt.STORABLE, *(dt.float32, dt.int32) * 6)
-#: Small numbers, so that sums of integers do not wrap; others now and then.
+#: Styles of data: mostly small numbers, so that sums of integers do not wrap.
 STYLES = ("small",) * 7 + ("normal", "normal", "mixed", "special")
+#: Python numbers as operands.
 NUMBERS = (2, 1, 0, 3, -1, 0.5, 7)
 
+#: Methods of Tensor, by what they take; repeated ones are more frequent.
 REDUCTIONS = ("sum", "max", "min", "sum", "max", "mean", "prod", "any", "all", "var", "logsumexp")
 POSITIONS = ("argmax", "argmin")
 ROWS = ("softmax", "log_softmax", "layernorm")
 UNARY = ("neg", "abs", "sign", "square", "relu", "exp", "sqrt", "sigmoid", "floor", "reciprocal", "log", "isnan", "sin")
 ARITHMETIC = ("add", "mul", "sub", "maximum", "minimum", "idiv", "mod", "div")
 COMPARISONS = ("__lt__", "__gt__", "__le__", "eq", "ne")
-#: Of bools and of integers.
+#: Methods for bools and integers alone.
 BITS = ("__and__", "__or__", "__xor__")
 
 
 @dataclass
 class Chain:
-    """A chain in the making; `made` are its Tensors so far."""
+    """A chain under construction; `tensors` are the Tensors so far."""
 
-    draw: Draw
-    most: int
+    draw: ChoiceSource
+    max_elements: int
     dtypes: tuple[DType, ...] = DTYPES
-    made: list[Tensor] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
 
-    def room(self, t: Tensor) -> int:
-        """How often the elements of a Tensor may be repeated."""
-        return max(1, self.most // max(1, t.numel()))
+    def max_repeats(self, t: Tensor) -> int:
+        """Return how often the elements of a Tensor may be repeated."""
+        return max(1, self.max_elements // max(1, t.numel()))
 
-    def extent(self, most: int, least: int = 1) -> int:
+    def draw_extent(self, most: int, least: int = 1) -> int:
+        """Draw one of `EXTENTS` from `least` to `most`, or 1."""
         return self.draw.choice([n for n in EXTENTS if least <= n <= most] or [1])
 
-    def shape(self) -> Shape:
-        """A shape of rank 1 to 4, no axis before the others to be large."""
+    def draw_shape(self) -> Shape:
+        """Draw a shape of rank 1 to 4. Any axis may be the large one."""
         dims: list[int] = []
         for _ in range(self.draw.choice((1, 2, 2, 3, 3, 3, 4))):
-            n = self.extent(self.most // math.prod(dims), LONG if self.most >= LARGE else 1)
+            n = self.draw_extent(self.max_elements // math.prod(dims), LONG if self.max_elements >= LARGE else 1)
             dims.insert(self.draw.integer(0, len(dims)), n)
         return tuple(dims)
 
-    def data(self, d: DType, shape: Shape) -> Tensor:
-        return Tensor.from_numpy(array(self.draw, d, shape, self.draw.choice(STYLES)))
+    def make_data(self, d: DType, shape: Shape) -> Tensor:
+        """Make a Tensor of random data."""
+        return Tensor.from_numpy(draw_array(self.draw, d, shape, self.draw.choice(STYLES)))
 
-    def positions(self, n: int, shape: Shape) -> Tensor:
-        """Positions on an axis of n, sometimes some from its end."""
+    def make_positions(self, extent: int, shape: Shape) -> Tensor:
+        """Make positions on an axis of this extent, sometimes with some that count from its end."""
         d = self.draw.choice((dt.int32, dt.int32, dt.int64))
-        found = np.mod(array(self.draw, d, shape, "bits"), n)
-        return Tensor.from_numpy(found - n * (found % 2) if self.draw.chance(30) else found)
+        positions = np.mod(draw_array(self.draw, d, shape, "bits"), extent)
+        return Tensor.from_numpy(positions - extent * (positions % 2) if self.draw.chance(30) else positions)
 
-    def axis(self, t: Tensor) -> int:
+    def draw_axis(self, t: Tensor) -> int:
+        """Draw an axis of a Tensor."""
         return self.draw.integer(0, t.ndim - 1)
 
-    def operand(self, t: Tensor) -> Tensor | int | float:
-        """A number, an earlier Tensor, the same one in another order, or data of a shape that broadcasts."""
-        earlier = [x for x in self.made if x.shape == t.shape and x is not t]
+    def draw_operand(self, t: Tensor) -> Tensor | int | float:
+        """Draw a number, an earlier Tensor, the flipped Tensor itself, or data of a shape that broadcasts."""
+        earlier = [x for x in self.tensors if x.shape == t.shape and x is not t]
         if earlier and self.draw.chance(50):
             return self.draw.choice(earlier)
         if t.ndim and self.draw.chance(25):
-            return t.flip(self.axis(t))
+            return t.flip(self.draw_axis(t))
         if self.draw.chance(35):
             return self.draw.choice(NUMBERS)
         d = t.dtype if self.draw.chance(80) else self.draw.choice(self.dtypes)
-        cut = self.draw.integer(0, t.ndim) if self.draw.chance(30) else 0
-        return self.data(d, tuple(1 if self.draw.chance(25) else n for n in t.shape[cut:]))
+        first_axis = self.draw.integer(0, t.ndim) if self.draw.chance(30) else 0
+        return self.make_data(d, tuple(1 if self.draw.chance(25) else n for n in t.shape[first_axis:]))
 
-    def combined(self, t: Tensor, other: Tensor | int | float) -> Tensor:
-        """Two operands by one operation, or a choice between them."""
+    def apply_binary(self, t: Tensor, other: Tensor | int | float) -> Tensor:
+        """Combine two operands by one operation, or choose between them."""
         if self.draw.chance(20):
             return t.__gt__(other).where(t, other)
         if t.dtype is dt.bool_ or (t.dtype.is_integer and self.draw.chance(15)):
-            return _called(t.cast(dt.int32) if t.dtype.is_float else t, self.draw.choice(BITS), self.whole(other))
-        return _called(t, self.draw.choice(ARITHMETIC if self.draw.chance(75) else COMPARISONS), other)
+            return _call_method(t.cast(dt.int32) if t.dtype.is_float else t, self.draw.choice(BITS), self.to_integer_operand(other))
+        return _call_method(t, self.draw.choice(ARITHMETIC if self.draw.chance(75) else COMPARISONS), other)
 
-    def whole(self, other: Tensor | int | float) -> Tensor | int:
-        """An operand without floats."""
+    def to_integer_operand(self, other: Tensor | int | float) -> Tensor | int:
+        """Convert an operand of floats to bools or to an integer."""
         if isinstance(other, Tensor):
             return other.ne(0) if other.dtype.is_float else other
         return int(other)
 
 
-def _called(t: Tensor, method: str, *arguments: object, **named: object) -> Tensor:
-    found: Tensor = getattr(t, method)(*arguments, **named)
-    return found
+def _call_method(t: Tensor, method: str, *arguments: object, **named: object) -> Tensor:
+    result: Tensor = getattr(t, method)(*arguments, **named)
+    return result
 
 
-def _exact(t: Tensor) -> bool:
-    """Whether a value is computed without floats."""
+def _is_float_free(t: Tensor) -> bool:
+    """Return True if a value is computed without floats."""
     return not any(u.dtype.is_float for u in toposort(t.uop))
 
 
 # ------------------------------------------------------------------------------------------------------------ reductions
 
 
-def _axes(c: Chain, t: Tensor) -> int | Shape | None:
-    """One axis, most often one that stands before others, so that rows are reduced to a row; several; or all."""
+def _draw_reduction_axes(c: Chain, t: Tensor) -> int | Shape | None:
+    """Draw an axis, several or all. Mostly it is one axis with others behind it, so that rows are reduced to a row."""
     if c.draw.chance(75):
-        return c.draw.integer(0, t.ndim - 2) if t.ndim > 1 and c.draw.chance(60) else c.axis(t)
-    return None if c.draw.chance(30) else tuple(k for k in range(t.ndim) if c.draw.chance(60)) or c.axis(t)
+        return c.draw.integer(0, t.ndim - 2) if t.ndim > 1 and c.draw.chance(60) else c.draw_axis(t)
+    return None if c.draw.chance(30) else tuple(k for k in range(t.ndim) if c.draw.chance(60)) or c.draw_axis(t)
 
 
-def _reduced(c: Chain, t: Tensor) -> Tensor:
-    return _called(t, c.draw.choice(REDUCTIONS), _axes(c, t), keepdim=c.draw.chance(30))
+def _apply_reduction(c: Chain, t: Tensor) -> Tensor:
+    return _call_method(t, c.draw.choice(REDUCTIONS), _draw_reduction_axes(c, t), keepdim=c.draw.chance(30))
 
 
-def _beside(c: Chain, t: Tensor) -> Tensor:
-    """A Tensor and a reduction of it."""
+def _combine_with_reduction(c: Chain, t: Tensor) -> Tensor:
+    """Combine a Tensor with a reduction of itself."""
     if max(t.shape) <= COUNTED and c.draw.chance(15):
-        return c.combined(t, _called(t, c.draw.choice(POSITIONS), c.axis(t), keepdim=True))
-    return c.combined(t, _called(t, c.draw.choice(REDUCTIONS), _axes(c, t), keepdim=True))
+        return c.apply_binary(t, _call_method(t, c.draw.choice(POSITIONS), c.draw_axis(t), keepdim=True))
+    return c.apply_binary(t, _call_method(t, c.draw.choice(REDUCTIONS), _draw_reduction_axes(c, t), keepdim=True))
 
 
-def _position(c: Chain, t: Tensor) -> Tensor:
+def _apply_argmax(c: Chain, t: Tensor) -> Tensor:
+    """Take the position of an extremum along an axis or in the whole Tensor; reduce a Tensor with a long axis."""
     if max(t.shape) > COUNTED:
-        return _reduced(c, t)
-    axis = None if t.numel() <= COUNTED and c.draw.chance(20) else c.axis(t)
-    return _called(t, c.draw.choice(POSITIONS), axis, keepdim=c.draw.chance(30))
+        return _apply_reduction(c, t)
+    axis = None if t.numel() <= COUNTED and c.draw.chance(20) else c.draw_axis(t)
+    return _call_method(t, c.draw.choice(POSITIONS), axis, keepdim=c.draw.chance(30))
 
 
-def _prefix(c: Chain, t: Tensor) -> Tensor:
-    """Prefix sums of an axis whose windows are not too many."""
-    fits = [k for k, n in enumerate(t.shape) if n * t.numel() <= WINDOWS]
-    return t.cumsum(c.draw.choice(fits)) if fits else _reduced(c, t)
+def _apply_cumsum(c: Chain, t: Tensor) -> Tensor:
+    """Take prefix sums along an axis whose windows are not too many; else reduce."""
+    axes = [k for k, n in enumerate(t.shape) if n * t.numel() <= WINDOWS]
+    return t.cumsum(c.draw.choice(axes)) if axes else _apply_reduction(c, t)
 
 
 # ------------------------------------------------------------------------------------------------------------ movement
 
 
-def _permuted(c: Chain, t: Tensor) -> Tensor:
-    order = list(range(t.ndim))
-    for k in range(len(order) - 1, 0, -1):
-        j = c.draw.integer(0, k)
-        order[k], order[j] = order[j], order[k]
-    return t.permute(*order) if c.draw.chance(60) else t.transpose(c.axis(t), c.axis(t))
+def _apply_permute(c: Chain, t: Tensor) -> Tensor:
+    order = draw_permutation(c.draw, t.ndim)
+    return t.permute(*order) if c.draw.chance(60) else t.transpose(c.draw_axis(t), c.draw_axis(t))
 
 
-def _padded(c: Chain, t: Tensor) -> Tensor:
-    k, room = c.axis(t), c.room(t)
-    most = min(4, t.shape[k] * (room - 1)) if room > 1 else 0
-    pairs = [(c.draw.integer(0, most), c.draw.integer(0, most)) if j == k else None for j in range(t.ndim)]
+def _apply_pad(c: Chain, t: Tensor) -> Tensor:
+    k, room = c.draw_axis(t), c.max_repeats(t)
+    max_padding = min(4, t.shape[k] * (room - 1)) if room > 1 else 0
+    pairs = [(c.draw.integer(0, max_padding), c.draw.integer(0, max_padding)) if j == k else None for j in range(t.ndim)]
     return t.pad(pairs, value=c.draw.choice((0, 0, 1, -1)) if t.dtype is not dt.bool_ else 0)
 
 
-def _shrunk(c: Chain, t: Tensor) -> Tensor:
+def _apply_shrink(c: Chain, t: Tensor) -> Tensor:
     bounds: list[tuple[int, int]] = []
     for n in t.shape:
         lo = c.draw.integer(0, min(3, n - 1)) if c.draw.chance(50) else 0
@@ -187,44 +192,44 @@ def _shrunk(c: Chain, t: Tensor) -> Tensor:
     return t.shrink(bounds)
 
 
-def _sliced(c: Chain, t: Tensor) -> Tensor:
-    """Steps forward and backward, and at times an axis less."""
-    cuts = [slice(None, None, c.draw.choice((1, 1, 2, -1, 3, -2))) for _ in t.shape]
-    cut = t[tuple(cuts)]
-    return cut[(*(slice(None) for _ in range(c.axis(cut))), c.draw.choice((0, -1)))] if c.draw.chance(20) else cut
+def _apply_slice(c: Chain, t: Tensor) -> Tensor:
+    """Slice with steps forward and backward, and sometimes index one axis."""
+    slices = [slice(None, None, c.draw.choice((1, 1, 2, -1, 3, -2))) for _ in t.shape]
+    sliced = t[tuple(slices)]
+    return sliced[(*(slice(None) for _ in range(c.draw_axis(sliced))), c.draw.choice((0, -1)))] if c.draw.chance(20) else sliced
 
 
-def _picked(c: Chain, t: Tensor) -> Tensor:
-    """An axis by positions from data, or two axes by one set of positions each."""
-    k = c.axis(t)
-    count = c.extent(min(65, t.shape[k] * c.room(t)))
+def _index_by_positions(c: Chain, t: Tensor) -> Tensor:
+    """Index one axis by positions from data, or two axes by positions each."""
+    k = c.draw_axis(t)
+    count = c.draw_extent(min(65, t.shape[k] * c.max_repeats(t)))
     before = (slice(None),) * k
     if k + 1 < t.ndim and c.draw.chance(25):
-        return t[(*before, c.positions(t.shape[k], (count,)), c.positions(t.shape[k + 1], (count,)))]
-    return t[(*before, c.positions(t.shape[k], (count,)))]
+        return t[(*before, c.make_positions(t.shape[k], (count,)), c.make_positions(t.shape[k + 1], (count,)))]
+    return t[(*before, c.make_positions(t.shape[k], (count,)))]
 
 
-def _gathered(c: Chain, t: Tensor) -> Tensor:
-    """What lies at positions from data, or at those of an extremum."""
-    k = c.axis(t)
+def _apply_gather(c: Chain, t: Tensor) -> Tensor:
+    """Gather elements at positions from data, or at the position of an extremum."""
+    k = c.draw_axis(t)
     if max(t.shape) > COUNTED:
-        return _picked(c, t)
-    if _exact(t) and c.draw.chance(50):
-        return t.gather(k, _called(t, c.draw.choice(POSITIONS), k, keepdim=True))
-    count = c.extent(min(33, t.shape[k] * c.room(t)))
-    return t.gather(k, c.positions(t.shape[k], (*t.shape[:k], count, *t.shape[k + 1 :])))
+        return _index_by_positions(c, t)
+    if _is_float_free(t) and c.draw.chance(50):
+        return t.gather(k, _call_method(t, c.draw.choice(POSITIONS), k, keepdim=True))
+    count = c.draw_extent(min(33, t.shape[k] * c.max_repeats(t)))
+    return t.gather(k, c.make_positions(t.shape[k], (*t.shape[:k], count, *t.shape[k + 1 :])))
 
 
-def _looked_up(c: Chain, t: Tensor) -> Tensor:
-    """Rows of a table, of which integers say which."""
-    if not _exact(t) or t.dtype is dt.bool_ or c.room(t) < 2:
-        return _gathered(c, t)
-    n = c.extent(33)
-    return c.data(c.draw.choice(c.dtypes), (n, c.extent(min(8, c.room(t)))))[t % n]
+def _look_up_table_rows(c: Chain, t: Tensor) -> Tensor:
+    """Use integers as row numbers of a table."""
+    if not _is_float_free(t) or t.dtype is dt.bool_ or c.max_repeats(t) < 2:
+        return _apply_gather(c, t)
+    n = c.draw_extent(33)
+    return c.make_data(c.draw.choice(c.dtypes), (n, c.draw_extent(min(8, c.max_repeats(t)))))[t % n]
 
 
-def _reshaped(c: Chain, t: Tensor) -> Tensor:
-    k = c.axis(t)
+def _apply_reshape(c: Chain, t: Tensor) -> Tensor:
+    k = c.draw_axis(t)
     form = c.draw.choice(("merge", "split", "flat", "new"))
     if form == "merge" and k + 1 < t.ndim:
         return t.flatten(k, k + 1)
@@ -234,47 +239,47 @@ def _reshaped(c: Chain, t: Tensor) -> Tensor:
     return t.flatten() if form == "flat" else t.unsqueeze(k)
 
 
-def _expanded(c: Chain, t: Tensor) -> Tensor:
-    """A new axis in front, or each axis repeated."""
-    n = c.extent(min(17, c.room(t)))
+def _apply_expand(c: Chain, t: Tensor) -> Tensor:
+    """Expand along a new leading axis, or repeat an axis."""
+    n = c.draw_extent(min(17, c.max_repeats(t)))
     if c.draw.chance(50):
         return t.expand(n, *t.shape)
-    return t.repeat_interleave(n, c.axis(t)) if c.draw.chance(50) else t.repeat(*(n if k == 0 else 1 for k in range(t.ndim)))
+    return t.repeat_interleave(n, c.draw_axis(t)) if c.draw.chance(50) else t.repeat(*(n if k == 0 else 1 for k in range(t.ndim)))
 
 
-def _joined(c: Chain, t: Tensor) -> Tensor:
-    """A Tensor and another one of its shape, in a row or side by side."""
-    if c.room(t) < 2:
-        return t.roll(c.draw.integer(1, 3), c.axis(t))
-    other = c.draw.choice([x for x in c.made if x.shape == t.shape] or [t.flip(c.axis(t))])
-    return t.cat(other, dim=c.axis(t)) if c.draw.chance(60) else t.stack(other, dim=c.draw.integer(0, t.ndim))
+def _concatenate_or_stack(c: Chain, t: Tensor) -> Tensor:
+    """Concatenate or stack a Tensor with another one of its shape."""
+    if c.max_repeats(t) < 2:
+        return t.roll(c.draw.integer(1, 3), c.draw_axis(t))
+    other = c.draw.choice([x for x in c.tensors if x.shape == t.shape] or [t.flip(c.draw_axis(t))])
+    return t.cat(other, dim=c.draw_axis(t)) if c.draw.chance(60) else t.stack(other, dim=c.draw.integer(0, t.ndim))
 
 
 # ------------------------------------------------------------------------------------------------------------ products
 
 
-def _product(c: Chain, t: Tensor) -> Tensor:
-    """By a matrix on either side, or by its own transpose."""
-    if t.ndim > 1 and t.shape[-2] <= c.room(t) and c.draw.chance(25):
+def _apply_matmul(c: Chain, t: Tensor) -> Tensor:
+    """Multiply by a matrix on either side, or by the Tensor's own transpose."""
+    if t.ndim > 1 and t.shape[-2] <= c.max_repeats(t) and c.draw.chance(25):
         return t @ t.transpose(-1, -2)
-    n, d = c.extent(c.room(t)), t.dtype if c.draw.chance(80) else c.draw.choice(c.dtypes)
+    n, d = c.draw_extent(c.max_repeats(t)), t.dtype if c.draw.chance(80) else c.draw.choice(c.dtypes)
     if t.ndim == 1 or c.draw.chance(70):
-        return t @ c.data(d, (t.shape[-1], n) if c.draw.chance(85) else (t.shape[-1],))
-    return c.data(d, (n, t.shape[-2])) @ t
+        return t @ c.make_data(d, (t.shape[-1], n) if c.draw.chance(85) else (t.shape[-1],))
+    return c.make_data(d, (n, t.shape[-2])) @ t
 
 
-def _convolved(c: Chain, t: Tensor) -> Tensor:
-    """A convolution over the last one or two axes, which become images of a batch."""
+def _apply_conv2d(c: Chain, t: Tensor) -> Tensor:
+    """Convolve over the last one or two axes, which become images of a batch."""
     spatial = min(2, max(1, t.ndim - 1))
     x = t.reshape((1,) * (2 + spatial - t.ndim) + t.shape) if t.ndim < 2 + spatial else t.flatten(0, t.ndim - 2 - spatial)
     kernel = tuple(c.draw.integer(1, min(3, n)) for n in x.shape[2:])
-    channels = min(4, max(1, c.room(t) // math.prod(kernel)))
-    w = c.data(t.dtype, (c.draw.integer(1, channels), x.shape[1], *kernel))
-    return x.conv2d(w, stride=c.draw.choice((1, 1, 2)), padding=c.draw.choice((0, 0, 1)) if c.room(t) > 9 else 0)
+    channels = min(4, max(1, c.max_repeats(t) // math.prod(kernel)))
+    weights = c.make_data(t.dtype, (c.draw.integer(1, channels), x.shape[1], *kernel))
+    return x.conv2d(weights, stride=c.draw.choice((1, 1, 2)), padding=c.draw.choice((0, 0, 1)) if c.max_repeats(t) > 9 else 0)
 
 
-def _pooled(c: Chain, t: Tensor) -> Tensor:
-    """The greatest, or the mean, of windows of the last axis or two."""
+def _apply_pooling(c: Chain, t: Tensor) -> Tensor:
+    """Take the maximum or the mean of windows of the last one or two axes."""
     kernel = tuple(c.draw.integer(1, min(3, n)) for n in t.shape[-2:])
     if c.draw.chance(30):
         return t.avg_pool2d(kernel, stride=c.draw.choice((None, 1)))
@@ -284,28 +289,28 @@ def _pooled(c: Chain, t: Tensor) -> Tensor:
 # ------------------------------------------------------------------------------------------------------------ elementwise
 
 
-def _unary(c: Chain, t: Tensor) -> Tensor:
-    return _called(t.cast(dt.int32) if t.dtype is dt.bool_ else t, c.draw.choice(UNARY))
+def _apply_unary(c: Chain, t: Tensor) -> Tensor:
+    return _call_method(t.cast(dt.int32) if t.dtype is dt.bool_ else t, c.draw.choice(UNARY))
 
 
-def _cast(c: Chain, t: Tensor) -> Tensor:
+def _apply_cast(c: Chain, t: Tensor) -> Tensor:
     return t.cast(c.draw.choice(c.dtypes))
 
 
-def _where(c: Chain, t: Tensor) -> Tensor:
-    """A choice by a comparison, a mask, or by what lies on one side of the diagonal."""
+def _apply_where(c: Chain, t: Tensor) -> Tensor:
+    """Choose by a comparison or a mask, clamp, or keep one side of a diagonal."""
     form = c.draw.choice(("compare", "mask", "clamp", "triangle"))
     if form == "triangle" and t.ndim > 1 and max(t.shape[-2:]) <= COUNTED:
-        return _called(t, c.draw.choice(("tril", "triu")), c.draw.integer(-1, 2))
+        return _call_method(t, c.draw.choice(("tril", "triu")), c.draw.integer(-1, 2))
     if form == "mask":
-        return t.masked_fill(c.data(dt.bool_, t.shape), c.draw.choice(NUMBERS))
+        return t.masked_fill(c.make_data(dt.bool_, t.shape), c.draw.choice(NUMBERS))
     if form == "clamp":
         return t.clamp(c.draw.integer(-2, 0), c.draw.integer(1, 3))
-    return t.__gt__(c.draw.choice(NUMBERS)).where(t, c.operand(t))
+    return t.__gt__(c.draw.choice(NUMBERS)).where(t, c.draw_operand(t))
 
 
-class Step(NamedTuple):
-    """`weight`: how often it is taken; `axes`: whether the Tensor must have one."""
+class ChainStep(NamedTuple):
+    """A step of a chain. `weight` is its frequency; `axes` says whether it needs a Tensor with at least one axis."""
 
     name: str
     make: Callable[[Chain, Tensor], Tensor]
@@ -314,43 +319,48 @@ class Step(NamedTuple):
 
 
 # fmt: off
+#: All steps. Draws depend on the order.
 STEPS = (
-    Step("reduction",  _reduced, 12),
-    Step("beside",     _beside, 3),
-    Step("position",   _position, 2),
-    Step("prefix",     _prefix, 2),
-    Step("rows",       lambda c, t: _called(t, c.draw.choice(ROWS), c.axis(t))),
-    Step("product",    _product, 2),
-    Step("convolved",  _convolved),
-    Step("pooled",     _pooled),
-    Step("flip",       lambda c, t: t.flip(c.axis(t))),
-    Step("permute",    _permuted, 2),
-    Step("pad",        _padded),
-    Step("shrink",     _shrunk),
-    Step("slice",      _sliced),
-    Step("pick",       _picked),
-    Step("gather",     _gathered),
-    Step("look-up",    _looked_up),
-    Step("reshape",    _reshaped, 2),
-    Step("expand",     _expanded),
-    Step("join",       _joined),
-    Step("unary",      _unary, 2, axes=False),
-    Step("binary",     lambda c, t: c.combined(t, c.operand(t)), 3, axes=False),
-    Step("cast",       _cast, 1, axes=False),
-    Step("where",      _where, 2, axes=False),
-    Step("contiguous", lambda c, t: t.contiguous(), 1, axes=False),
+    ChainStep("reduction",  _apply_reduction, 12),
+    ChainStep("beside",     _combine_with_reduction, 3),
+    ChainStep("position",   _apply_argmax, 2),
+    ChainStep("prefix",     _apply_cumsum, 2),
+    ChainStep("rows",       lambda c, t: _call_method(t, c.draw.choice(ROWS), c.draw_axis(t))),
+    ChainStep("product",    _apply_matmul, 2),
+    ChainStep("convolved",  _apply_conv2d),
+    ChainStep("pooled",     _apply_pooling),
+    ChainStep("flip",       lambda c, t: t.flip(c.draw_axis(t))),
+    ChainStep("permute",    _apply_permute, 2),
+    ChainStep("pad",        _apply_pad),
+    ChainStep("shrink",     _apply_shrink),
+    ChainStep("slice",      _apply_slice),
+    ChainStep("pick",       _index_by_positions),
+    ChainStep("gather",     _apply_gather),
+    ChainStep("look-up",    _look_up_table_rows),
+    ChainStep("reshape",    _apply_reshape, 2),
+    ChainStep("expand",     _apply_expand),
+    ChainStep("join",       _concatenate_or_stack),
+    ChainStep("unary",      _apply_unary, 2, axes=False),
+    ChainStep("binary",     lambda c, t: c.apply_binary(t, c.draw_operand(t)), 3, axes=False),
+    ChainStep("cast",       _apply_cast, 1, axes=False),
+    ChainStep("where",      _apply_where, 2, axes=False),
+    ChainStep("contiguous", lambda c, t: t.contiguous(), 1, axes=False),
 )
 # fmt: on
+#: Steps, repeated by weight.
 _WEIGHTED = tuple(s for s in STEPS for _ in range(s.weight))
+#: Steps for a Tensor without axes.
 _SCALARS = tuple(s for s in _WEIGHTED if not s.axes)
 
 
-def generate(draw: Draw, declared: Declared) -> Case:
-    """A chain of two to five steps, of a few that this chain is made of (swarm), on one Tensor of data."""
-    c = Chain(draw, draw.choice(ELEMENTS), declared.of(DTYPES))
-    t = c.data(draw.choice(c.dtypes), c.shape())
+def generate_tensor_chain(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+    """Generate a chain of two to five steps on one Tensor of data. The steps are drawn from one to four that the chain is
+    limited to (swarm testing).
+    """
+    chain = Chain(draw, draw.choice(ELEMENTS), declared.filter_dtypes(DTYPES))
+    t = chain.make_data(draw.choice(chain.dtypes), chain.draw_shape())
     steps = [draw.choice(_WEIGHTED) for _ in range(draw.integer(1, 4))]
     for _ in range(draw.choice((2, 3, 3, 4, 5))):
-        c.made.append(t)
-        t = (draw.choice(steps) if t.ndim else draw.choice(_SCALARS)).make(c, t)
-    return Case(*capture(t, *([draw.choice(c.made[1:])] if draw.chance(15) else [])))
+        chain.tensors.append(t)
+        t = (draw.choice(steps) if t.ndim else draw.choice(_SCALARS)).make(chain, t)
+    return FuzzCase(*capture(t, *([draw.choice(chain.tensors[1:])] if draw.chance(15) else [])))

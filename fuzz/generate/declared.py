@@ -1,8 +1,10 @@
-"""What a backend declares, as what its programs are drawn from.
+"""The dtypes and rows that a backend declares, as limits of what a generator draws.
 
-Takes: `Capabilities`. Gives: the dtypes and the producers that a generator is to take (`of`, `among`), and whether a program is
-made of declared cells alone (`holds`). A cell is a row and a dtype, of a comparison that of its operands, as in conformance. Where
-nothing that a generator could take is declared, it takes what it does without: the backend may refuse such a program.
+Takes: `Capabilities`. Gives: the dtypes and producers that a generator may use (`filter_dtypes`, `filter_producers`), and a
+test whether a program has only declared cells (`supports_graph`).
+
+A cell is a row and a dtype; the dtype of a comparison is that of its operands, as in conformance. If a filter leaves nothing,
+it returns its argument unchanged: the backend may then refuse the program.
 """
 
 from __future__ import annotations
@@ -22,82 +24,93 @@ from uops.spec.rows.rows import ROWS
 Json = dict[str, Any]
 
 
-class Needy(Protocol):
-    """What makes a value of ops that it always uses."""
+class HasRequiredOps(Protocol):
+    """An object that builds values out of certain ops."""
 
     @property
-    def needs(self) -> tuple[Op, ...]: ...
+    def required_ops(self) -> tuple[Op, ...]:
+        """The ops that every such value contains."""
+        ...
 
 
-N = TypeVar("N", bound=Needy)
+N = TypeVar("N", bound=HasRequiredOps)
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """`missing` are the globs of rows and dtypes that a backend does not have."""
+class SupportedCells:
+    """The rows and dtypes that a backend supports. `missing` holds globs of the (row, dtype) cells that it lacks."""
 
     dtypes: tuple[DType, ...] = dt.STORABLE
     missing: tuple[tuple[str, str], ...] = ()
 
     @property
-    def everything(self) -> bool:
+    def supports_everything(self) -> bool:
+        """True if every cell of storable dtypes is supported."""
         return not self.missing and self.dtypes == dt.STORABLE
 
     @classmethod
-    def by(cls, c: Capabilities) -> Declared:
-        """What a backend declares."""
-        dtypes = tuple(d for d in dt.STORABLE if d in c.dtypes)
-        return cls(dtypes, tuple(dict.fromkeys((m.row, m.dtype) for m in c.unsupported)))
+    def from_capabilities(cls, capabilities: Capabilities) -> SupportedCells:
+        """Return the cells that a backend declares."""
+        dtypes = tuple(d for d in dt.STORABLE if d in capabilities.dtypes)
+        return cls(dtypes, tuple(dict.fromkeys((m.row, m.dtype) for m in capabilities.unsupported)))
 
-    def both(self, other: Declared) -> Declared:
-        """What two backends declare, both of them."""
+    def intersect(self, other: SupportedCells) -> SupportedCells:
+        """Return the cells that both backends declare."""
         dtypes = tuple(d for d in self.dtypes if d in other.dtypes)
-        return Declared(dtypes, tuple(dict.fromkeys((*self.missing, *other.missing))))
+        return SupportedCells(dtypes, tuple(dict.fromkeys((*self.missing, *other.missing))))
 
     def to_json(self) -> Json | None:
-        """None of everything."""
-        return None if self.everything else {"dtypes": [d.name for d in self.dtypes], "missing": [list(m) for m in self.missing]}
+        """Return a JSON object, or None if everything is supported."""
+        if self.supports_everything:
+            return None
+        return {"dtypes": [d.name for d in self.dtypes], "missing": [list(m) for m in self.missing]}
 
     @classmethod
-    def of_json(cls, found: Json | None) -> Declared:
-        if found is None:
+    def from_json(cls, document: Json | None) -> SupportedCells:
+        """Return the cells that `to_json` wrote."""
+        if document is None:
             return EVERYTHING
-        return cls(tuple(dt.DTYPES[d] for d in found["dtypes"]), tuple((row, d) for row, d in found["missing"]))
+        return cls(tuple(dt.DTYPES[d] for d in document["dtypes"]), tuple((row, d) for row, d in document["missing"]))
 
-    def of(self, dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
-        """Those that may be drawn, as often as they are there."""
-        return dtypes if self.everything else tuple(d for d in dtypes if d in self.dtypes) or dtypes
+    def filter_dtypes(self, dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
+        """Keep the supported dtypes, repetitions included; all of them if none is supported."""
+        return dtypes if self.supports_everything else tuple(d for d in dtypes if d in self.dtypes) or dtypes
 
-    def among(self, makers: tuple[N, ...]) -> tuple[N, ...]:
-        """Those of which every op that they need is there for some dtype."""
-        return makers if self.everything else tuple(m for m in makers if self.has(m.needs))
+    def filter_producers(self, producers: tuple[N, ...]) -> tuple[N, ...]:
+        """Keep the producers each of whose required ops is supported for some dtype; all of them if there are none."""
+        return producers if self.supports_everything else tuple(p for p in producers if self.supports_ops(p.required_ops))
 
-    def has(self, ops: Iterable[Op]) -> bool:
-        """Whether each of them is there for some dtype."""
-        return self.everything or all(_some(self, op) for op in ops)
+    def supports_ops(self, ops: Iterable[Op]) -> bool:
+        """Return True if each op is supported for some dtype."""
+        return self.supports_everything or all(_supports_for_some_dtype(self, op) for op in ops)
 
-    def holds(self, root: UOp) -> bool:
-        """Whether every node of a program is of a declared cell; that it gives several values, a Tuple at its root, is no cell."""
-        if self.everything:
+    def supports_graph(self, root: UOp) -> bool:
+        """Return True if every node of a program is of a supported cell. A Tuple at the root only groups outputs and
+        needs no cell.
+        """
+        if self.supports_everything:
             return True
         roots = root.src if root.op is Op.TUPLE else (root,)
-        return all(_cell(self, u.op, *_dtypes(u)) for u in toposort(*roots) if u.op in ROWS)
+        return all(_is_cell_supported(self, u.op, *_node_and_cell_dtypes(u)) for u in toposort(*roots) if u.op in ROWS)
 
 
-EVERYTHING = Declared()
+#: All cells of storable dtypes.
+EVERYTHING = SupportedCells()
 
 
-def _dtypes(u: UOp) -> tuple[DType, DType]:
-    """Of the node, and of the cell that it is in."""
-    return u.dtype, u.src[0].dtype if u.op in COMPARE else u.dtype
+def _node_and_cell_dtypes(u: UOp) -> tuple[DType, DType]:
+    """Return the dtype of a node, and the dtype of its cell."""
+    return u.dtype, u.lhs.dtype if u.op in COMPARE else u.dtype
 
 
 @functools.lru_cache(100_000)
-def _cell(declared: Declared, op: Op, own: DType, d: DType) -> bool:
-    c = Capabilities(declared.dtypes, tuple(Missing(row, name, "") for row, name in declared.missing))
-    return (own not in dt.STORABLE or own in c.dtypes) and c.missing(ROWS[op].id, d) is None
+def _is_cell_supported(declared: SupportedCells, op: Op, node_dtype: DType, cell_dtype: DType) -> bool:
+    capabilities = Capabilities(declared.dtypes, tuple(Missing(row, name, "") for row, name in declared.missing))
+    if node_dtype in dt.STORABLE and node_dtype not in capabilities.dtypes:
+        return False
+    return capabilities.missing(ROWS[op].id, cell_dtype) is None
 
 
 @functools.lru_cache(10_000)
-def _some(declared: Declared, op: Op) -> bool:
-    return any(_cell(declared, op, d, d) for d in (*declared.dtypes, dt.index, dt.void))
+def _supports_for_some_dtype(declared: SupportedCells, op: Op) -> bool:
+    return any(_is_cell_supported(declared, op, d, d) for d in (*declared.dtypes, dt.index, dt.void))

@@ -1,10 +1,12 @@
-"""The generator of SCHEDULED kernels: loops of every type, LOCAL memory that lanes share, Barriers between its phases.
+"""The generator of SCHEDULED kernels: loops of every type, LOCAL memory that lanes share, and Barriers between phases.
 
-A kernel is a chain of phases. Each computes one element per iteration of its loops: from inputs, or from what other lanes left in
-LOCAL memory in the phase before, on the other side of a Barrier. Without lanes, a row of LOCAL memory may be filled before it is
-read. The last phase stores to GLOBAL memory, each element once; beside it something may be counted up, in some of the loops. All
-arithmetic is exact, so that there is one result: integers of any size wrap, floats are small integers, and those of 16 bits or
-fewer, whose sums are none, are only chosen among. Kernels that follow each other use what earlier ones wrote.
+A kernel is a chain of phases. Each phase computes one element per iteration of its loops: from inputs, or from values that
+other lanes left in LOCAL memory before a Barrier. A kernel without lanes may fill a row of LOCAL memory and read it. The last
+phase stores each element of GLOBAL memory once. Beside it, a counter in memory may be incremented in some of the loops. Kernels
+of one launch use what earlier ones wrote.
+
+All arithmetic is exact, so that there is one result: integers of any size wrap, and floats are small integers. Sums of floats
+of 16 bits or fewer would round, so these are only selected by comparisons.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from uops.backends.testing.values import Draw, array
-from uops.fuzz.generate.declared import Declared
-from uops.fuzz.generate.graphs import Case
+from uops.backends.testing.values import ChoiceSource, draw_array
+from uops.fuzz.generate.declared import SupportedCells
+from uops.fuzz.generate.graphs import FuzzCase
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, CallArg, ParamArg, ReduceArg, SinkArg
@@ -25,18 +27,21 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-#: Some twice, since there are many integers.
+#: Dtypes of kernels; float32 and float64 are repeated to balance the many integers.
 DTYPES = (*dt.INTS, *(dt.float32, dt.float64) * 2, *dt.FLOATS)
-#: Floats whose sums are exact here.
+#: Floats in which the sums made here are exact.
 _WIDE = (dt.float32, dt.float64)
-#: Loops around a kernel, outermost first, and of these the ones that lanes are made of.
+#: Types of the outer loops, outermost first.
 _OUTER = (AxisType.LOOP, AxisType.GLOBAL, AxisType.THREAD)
+#: Types of loops whose iterations become vector lanes.
 _INNER = (AxisType.UPCAST,)
 
 
 @dataclass
-class _Kernel:
-    draw: Draw
+class _KernelMaker:
+    """The state of one kernel under construction."""
+
+    draw: ChoiceSource
     dtype: DType
     name: str
     ranges: list[UOp] = field(default_factory=list)
@@ -45,15 +50,18 @@ class _Kernel:
     params: list[UOp] = field(default_factory=list)
     uniques: int = 0
     axes: int = 0
-    words: tuple[DType, ...] = dt.INTS  # integers that the backend has
+    int_dtypes: tuple[DType, ...] = dt.INTS  # integers that the backend has
     inputs: dict[str, Any] = field(default_factory=dict)
 
-    def range(self, n: int | UOp, kind: AxisType) -> UOp:
+    def make_range(self, n: int | UOp, kind: AxisType) -> UOp:
+        """Make a range of a new axis."""
         self.axes += 1
         return b.range_(n, self.axes - 1, kind)
 
-    def variable(self) -> UOp:
-        """A bound that may be none, or less: then its loop does not run (R57)."""
+    def make_bound_variable(self) -> UOp:
+        """Return a variable for a loop bound, which may be 0 or negative: then the loop runs zero times (R57: a bound
+        <= 0 runs zero times).
+        """
         name, (lo, hi) = f"{self.name}n", (-2, 4)
         if name not in self.inputs:
             self.inputs[name] = self.draw.integer(lo, hi)
@@ -61,8 +69,8 @@ class _Kernel:
             self.params.append(self.arguments[-1].replace(arg=ParamArg(len(self.params), dt.index, name=name, bounds=(lo, hi))))
         return self.params[self.arguments.index(b.variable(name, lo, hi))]
 
-    def param(self, argument: UOp) -> UOp:
-        """The Param for a memory of the program."""
+    def param_of_argument(self, argument: UOp) -> UOp:
+        """Return the Param that stands for a Buffer of the launch."""
         if argument in self.arguments:
             return self.params[self.arguments.index(argument)]
         p = b.param(len(self.params), (argument.arg.size,), argument.dtype)
@@ -70,179 +78,186 @@ class _Kernel:
         self.params.append(p)
         return p
 
-    def local(self, size: int) -> UOp:
+    def make_local_buffer(self, size: int) -> UOp:
+        """Make a Buffer in LOCAL memory."""
         self.uniques += 1
         return b.buffer(size, self.dtype, addrspace=AddrSpace.LOCAL, unique=self.uniques)
 
 
-def generate(draw: Draw, declared: Declared) -> Case:
-    """A launch of one or two kernels."""
+def generate_kernel_launch(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+    """Generate a LINEAR of one or two kernels."""
     inputs: dict[str, Any] = {}
-    d = draw.choice(declared.of(DTYPES))
+    d = draw.choice(declared.filter_dtypes(DTYPES))
     memories = []
     for unique in range(1, draw.integer(2, 3) + 1):
         size = draw.choice((4, 8, 12, 16, 24))
         memories.append(b.buffer(size, d, unique=unique))
-        inputs[f"b{unique}"] = array(draw, d, (size,), draw.choice(("small", "mixed", "bits")) if not d.is_float else "small")
+        inputs[f"b{unique}"] = draw_array(draw, d, (size,), draw.choice(("small", "mixed", "bits")) if not d.is_float else "small")
     calls = []
     for k in range(draw.integer(1, 2)):
-        call, out = _call(_Kernel(draw, d, f"k{k}", words=declared.of(dt.INTS), inputs=inputs), memories, 100 + k)
+        call, filled = _make_kernel_call(
+            _KernelMaker(draw, d, f"k{k}", int_dtypes=declared.filter_dtypes(dt.INTS), inputs=inputs), memories, 100 + k
+        )
         calls.append(call)
-        memories.append(out)
-    return Case(UOp(Op.LINEAR, tuple(calls)), inputs)
+        memories.append(filled)
+    return FuzzCase(UOp(Op.LINEAR, tuple(calls)), inputs)
 
 
-def _call(k: _Kernel, memories: list[UOp], unique: int) -> tuple[UOp, UOp]:
-    """One kernel, and the memory that it fills."""
+def _make_kernel_call(k: _KernelMaker, memories: list[UOp], unique: int) -> tuple[UOp, UOp]:
+    """Make one kernel; return its Call and the Buffer that it fills."""
     draw = k.draw
     for kind in _OUTER:
         if draw.chance(40):
-            k.ranges.append(k.range(draw.integer(1, 4), kind))
+            k.ranges.append(k.make_range(draw.integer(1, 4), kind))
     if draw.chance(70):
-        k.lanes.append(k.range(draw.choice((2, 3, 4, 8)), AxisType.LOCAL))
+        k.lanes.append(k.make_range(draw.choice((2, 3, 4, 8)), AxisType.LOCAL))
         if draw.chance(25):
-            k.lanes.append(k.range(2, AxisType.LOCAL))
+            k.lanes.append(k.make_range(2, AxisType.LOCAL))
     if draw.chance(30):
-        k.ranges.append(k.range(draw.choice((2, 4)), AxisType.UPCAST))
-    around = [*k.ranges, *k.lanes] or [k.range(4, AxisType.LOOP)]
-    k.ranges = [r for r in around if r not in k.lanes]
-    total = math.prod(_extent(r) for r in around)
+        k.ranges.append(k.make_range(draw.choice((2, 4)), AxisType.UPCAST))
+    ranges = [*k.ranges, *k.lanes] or [k.make_range(4, AxisType.LOOP)]
+    k.ranges = [r for r in ranges if r not in k.lanes]
+    total = math.prod(_loop_extent(r) for r in ranges)
     out = b.buffer(total, k.dtype, unique=unique)
-    target = k.param(out)
-    value = _phases(k, [k.param(m) for m in memories if draw.chance(70)] or [k.param(memories[0])])
-    done = b.store(b.at(target, _flat(around)), value)
-    inner = sorted(around, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True)
-    depth = draw.integer(1, len(inner)) if not k.uniques and draw.chance(60) else None  # lanes that meet run the whole kernel (R60)
-    for n, r in enumerate(inner):
-        if n == depth:
-            done = b.group(_counted(k, unique + 100, inner[n:]), done)
-        done = b.end(done, r)
-    effects = (done, _counted(k, unique + 100, [])) if depth == len(inner) else (done,)
+    target = k.param_of_argument(out)
+    value = _make_phases(k, [k.param_of_argument(m) for m in memories if draw.chance(70)] or [k.param_of_argument(memories[0])])
+    effect = b.store(b.at(target, _row_major_index(ranges)), value)
+    inner = sorted(ranges, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True)
+    # R60 (Barrier): all lanes of a workgroup reach a Barrier, so a kernel with LOCAL memory runs all its lanes to the end.
+    depth = draw.integer(1, len(inner)) if not k.uniques and draw.chance(60) else None
+    for position, r in enumerate(inner):
+        if position == depth:
+            effect = b.group(_make_counter_store(k, unique + 100, inner[position:]), effect)
+        effect = b.end(effect, r)
+    effects = (effect, _make_counter_store(k, unique + 100, [])) if depth == len(inner) else (effect,)
     written = (0,) if depth is None else (0, len(k.params) - 1)
     return UOp(Op.CALL, (UOp(Op.SINK, effects, SinkArg(k.name)), *k.arguments), CallArg(written=written)), out
 
 
-def _counted(k: _Kernel, unique: int, ranges: list[UOp]) -> UOp:
-    """A Store, in some of the loops, of what is made of what is there, as one more."""
-    memory = b.buffer(math.prod(_extent(r) for r in ranges), k.dtype, unique=unique)
-    k.inputs[f"b{unique}"] = array(k.draw, k.dtype, tuple(memory.shape), "small")
-    place = b.at(k.param(memory), _flat(ranges))
-    return b.store(place, _joined(k, b.load(place), b.const(1, k.dtype)))
+def _make_counter_store(k: _KernelMaker, unique: int, ranges: list[UOp]) -> UOp:
+    """Make a Store that combines an element of memory with 1, once per iteration of some of the loops."""
+    memory = b.buffer(math.prod(_loop_extent(r) for r in ranges), k.dtype, unique=unique)
+    k.inputs[f"b{unique}"] = draw_array(k.draw, k.dtype, tuple(memory.shape), "small")
+    element = b.at(k.param_of_argument(memory), _row_major_index(ranges))
+    return b.store(element, _combine_exactly(k, b.load(element), b.const(1, k.dtype)))
 
 
-def _extent(r: UOp) -> int:
-    return int(r.src[0].arg.value)
+def _loop_extent(r: UOp) -> int:
+    return int(r.bound.arg.value)
 
 
-def _flat(ranges: list[UOp]) -> UOp:
-    """The row-major position of the iteration; 0 without loops."""
-    found = b.index(0)
+def _row_major_index(ranges: list[UOp]) -> UOp:
+    """Return the row-major position of the iteration; 0 without loops."""
+    position = b.index(0)
     for r in ranges:
-        found = b.add(b.mul(found, _extent(r)), r)
-    return found
+        position = b.add(b.mul(position, _loop_extent(r)), r)
+    return position
 
 
-def _phases(k: _Kernel, sources: list[UOp]) -> UOp:
-    """The value of an iteration, after as many exchanges between lanes as are drawn."""
-    value = _element(k, sources)
-    vector = any(r.arg.type in _INNER for r in k.ranges)
-    for _ in range(k.draw.integer(0, 2) if k.lanes and not vector else 0):
-        value = _exchanged(k, value, sources)
-    alone = not k.lanes and all(r.arg.type in (AxisType.LOOP, AxisType.UPCAST) for r in k.ranges)
-    return _joined(k, value, _kept(k, sources)) if alone and k.draw.chance(40) else value
+def _make_phases(k: _KernelMaker, sources: list[UOp]) -> UOp:
+    """Make the value of an iteration, with a random number of exchanges between lanes."""
+    value = _make_element(k, sources)
+    has_vector_lanes = any(r.arg.type in _INNER for r in k.ranges)
+    for _ in range(k.draw.integer(0, 2) if k.lanes and not has_vector_lanes else 0):
+        value = _exchange_between_lanes(k, value, sources)
+    is_serial = not k.lanes and all(r.arg.type in (AxisType.LOOP, AxisType.UPCAST) for r in k.ranges)
+    return _combine_exactly(k, value, _read_filled_local_row(k, sources)) if is_serial and k.draw.chance(40) else value
 
 
-def _kept(k: _Kernel, sources: list[UOp]) -> UOp:
-    """What an element is of a row of LOCAL memory, or all of it, which a loop before has filled."""
+def _read_filled_local_row(k: _KernelMaker, sources: list[UOp]) -> UOp:
+    """Fill a row of LOCAL memory in a loop, and read one of its elements or reduce all of them."""
     n = k.draw.choice((2, 3, 4, 8))
-    row, lane = k.local(n), k.range(n, k.draw.choice((AxisType.LOOP, AxisType.UPCAST)))
-    inner, k.ranges = k.ranges, [r for r in k.ranges if r.arg.type not in _INNER]  # of lanes side by side, none has its own row
-    filled = b.end(b.store(b.at(row, lane), _load(k, k.draw.choice(sources), [lane])), lane)
+    row, lane = k.make_local_buffer(n), k.make_range(n, k.draw.choice((AxisType.LOOP, AxisType.UPCAST)))
+    inner, k.ranges = k.ranges, [r for r in k.ranges if r.arg.type not in _INNER]  # vector lanes share one row
+    filled = b.end(b.store(b.at(row, lane), _make_load(k, k.draw.choice(sources), [lane])), lane)
     k.ranges = inner
-    turn = k.range(n, AxisType.REDUCE) if k.draw.chance(50) else None
-    place = b.mod(b.add(_flat(k.ranges), k.draw.integer(0, n - 1)), n) if turn is None else b.sub(n - 1, turn)
-    value = b.load(b.at(b.after(row, filled), place) if k.draw.chance(50) else b.after(b.at(row, place), filled))
-    return value if turn is None else _reduced(k, value, turn)
+    reduced = k.make_range(n, AxisType.REDUCE) if k.draw.chance(50) else None
+    position = b.mod(b.add(_row_major_index(k.ranges), k.draw.integer(0, n - 1)), n) if reduced is None else b.sub(n - 1, reduced)
+    value = b.load(b.at(b.after(row, filled), position) if k.draw.chance(50) else b.after(b.at(row, position), filled))
+    return value if reduced is None else _reduce_exactly(k, value, reduced)
 
 
-def _exchanged(k: _Kernel, value: UOp, sources: list[UOp]) -> UOp:
-    """Each lane leaves its value in LOCAL memory; behind a Barrier it takes another lane's, or adds all of them."""
-    size = math.prod(_extent(r) for r in k.lanes)
-    tile, lane = k.local(size), _flat(k.lanes)
+def _exchange_between_lanes(k: _KernelMaker, value: UOp, sources: list[UOp]) -> UOp:
+    """Store each lane's value in LOCAL memory, and behind a Barrier read another lane's value or reduce all of them."""
+    size = math.prod(_loop_extent(r) for r in k.lanes)
+    tile, lane = k.make_local_buffer(size), _row_major_index(k.lanes)
     ready = b.after(tile, UOp(Op.BARRIER, (b.store(b.at(tile, lane), value),)))
     if k.draw.chance(40):
-        turn = k.range(size, AxisType.REDUCE)
-        return _reduced(k, b.load(b.at(ready, turn)), turn)
+        reduced = k.make_range(size, AxisType.REDUCE)
+        return _reduce_exactly(k, b.load(b.at(ready, reduced)), reduced)
     other = k.draw.choice((b.sub(size - 1, lane), b.mod(b.add(lane, 1), size), lane))
-    return _joined(k, b.load(b.at(ready, other)), _element(k, sources))
+    return _combine_exactly(k, b.load(b.at(ready, other)), _make_element(k, sources))
 
 
-def _element(k: _Kernel, sources: list[UOp]) -> UOp:
-    """An expression of loads at positions that depend on the loops, brought into range; sometimes a reduction."""
-    value = _load(k, k.draw.choice(sources), [])
+def _make_element(k: _KernelMaker, sources: list[UOp]) -> UOp:
+    """Make an expression of loads whose positions depend on the loops, sometimes with a reduction."""
+    value = _make_load(k, k.draw.choice(sources), [])
     for _ in range(k.draw.integer(0, 2)):
-        value = _joined(k, value, _load(k, k.draw.choice(sources), []))
+        value = _combine_exactly(k, value, _make_load(k, k.draw.choice(sources), []))
     if k.draw.chance(35):
         bound, kind = k.draw.integer(1, 5), AxisType.UNROLL if k.draw.chance(25) else AxisType.REDUCE
-        turn = k.range(k.variable(), AxisType.REDUCE) if k.draw.chance(25) else k.range(bound, kind)
-        value = _joined(k, value, _reduced(k, _load(k, k.draw.choice(sources), [turn]), turn))
+        r = k.make_range(k.make_bound_variable(), AxisType.REDUCE) if k.draw.chance(25) else k.make_range(bound, kind)
+        value = _combine_exactly(k, value, _reduce_exactly(k, _make_load(k, k.draw.choice(sources), [r]), r))
     return value
 
 
-def _joined(k: _Kernel, x: UOp, y: UOp) -> UOp:
-    """A value of two, exact."""
-    return k.draw.choice(_ways(k.dtype))(k, x, y)
+def _combine_exactly(k: _KernelMaker, x: UOp, y: UOp) -> UOp:
+    """Combine two values by a random exact operation."""
+    return k.draw.choice(_exact_combiners(k.dtype))(k, x, y)
 
 
-def _reduced(k: _Kernel, value: UOp, r: UOp) -> UOp:
+def _reduce_exactly(k: _KernelMaker, value: UOp, r: UOp) -> UOp:
     ops = (Op.ADD, Op.MAX, Op.MUL) if not k.dtype.is_float else (Op.ADD, Op.MAX) if k.dtype in _WIDE else (Op.MAX,)
     return UOp(Op.REDUCE, (value, r), ReduceArg(k.draw.choice(ops), ()))
 
 
-def _ways(d: DType) -> tuple[_Way, ...]:
-    return _OF_INTS if not d.is_float else _OF_SUMS if d in _WIDE else _CHOICES
+def _exact_combiners(d: DType) -> tuple[_Combiner, ...]:
+    return _INT_COMBINERS if not d.is_float else _SUM_COMBINERS if d in _WIDE else _SELECTING_COMBINERS
 
 
-def _shifted(op: Op) -> _Way:
+def _shift_combiner(op: Op) -> _Combiner:
     return lambda k, x, y: b.xor(UOp(op, (x, b.const(k.draw.integer(0, k.dtype.bits - 1), k.dtype))), y)
 
 
-def _divided(op: Op) -> _Way:
+def _division_combiner(op: Op) -> _Combiner:
     return lambda k, x, y: b.add(UOp(op, (x, b.const(k.draw.choice((2, 3, 7)), k.dtype))), y)
 
 
-def _narrowed(k: _Kernel, x: UOp, y: UOp) -> UOp:
-    """Through another integer dtype and back: it wraps on the way."""
-    return b.add(b.cast(b.cast(x, k.draw.choice(k.words)), k.dtype), y)
+def _combine_through_cast(k: _KernelMaker, x: UOp, y: UOp) -> UOp:
+    """Add two values, the first one cast to another integer dtype and back, which wraps it."""
+    return b.add(b.cast(b.cast(x, k.draw.choice(k.int_dtypes)), k.dtype), y)
 
 
-_Way = Callable[[_Kernel, UOp, UOp], UOp]
-_CHOICES: tuple[_Way, ...] = (
+#: (kernel, x, y) -> a value of both that is computed without rounding.
+_Combiner = Callable[[_KernelMaker, UOp, UOp], UOp]
+#: Combiners of small floats, of wide floats, and of integers.
+_SELECTING_COMBINERS: tuple[_Combiner, ...] = (
     lambda k, x, y: b.maximum(x, y),
     lambda k, x, y: b.where(b.lt(x, y), y, x),
     lambda k, x, y: b.where(b.ne(x, y), x, b.const(1, k.dtype)),
 )
-_OF_SUMS = (*_CHOICES, lambda k, x, y: b.add(x, y), lambda k, x, y: b.sub(x, y))
-_OF_INTS = (
-    *_OF_SUMS,
+_SUM_COMBINERS = (*_SELECTING_COMBINERS, lambda k, x, y: b.add(x, y), lambda k, x, y: b.sub(x, y))
+_INT_COMBINERS = (
+    *_SUM_COMBINERS,
     lambda k, x, y: b.mul(x, y),
     *(lambda k, x, y, op=op: UOp(op, (x, y)) for op in (Op.AND, Op.OR, Op.XOR)),
-    *map(_shifted, (Op.SHL, Op.SHR)),
-    *map(_divided, (Op.IDIV, Op.MOD)),
-    _narrowed,
+    *map(_shift_combiner, (Op.SHL, Op.SHR)),
+    *map(_division_combiner, (Op.IDIV, Op.MOD)),
+    _combine_through_cast,
 )
 
 
-def _load(k: _Kernel, source: UOp, inner: list[UOp]) -> UOp:
+def _make_load(k: _KernelMaker, source: UOp, inner_ranges: list[UOp]) -> UOp:
+    """Load at a random affine position of the loops, modulo the size; sometimes under a gate, with an alternative."""
     n = int(source.shape[0])
     position = b.index(k.draw.integer(0, n - 1))
-    for r in (*k.ranges, *k.lanes, *inner):
+    for r in (*k.ranges, *k.lanes, *inner_ranges):
         if k.draw.chance(70):
             position = b.add(position, b.mul(r, k.draw.choice((1, 1, 2, 3))))
     value = b.load(b.at(source, b.mod(position, n)))
     if k.draw.chance(15) and k.ranges:
         r = k.draw.choice(k.ranges)
-        inside = b.lt(r, k.draw.integer(0, _extent(r)))
-        other = b.const(k.draw.integer(0, 3), source.dtype) if k.draw.chance(50) else value
-        value = b.load(b.at(source, b.mod(b.add(position, 1), n)), other, inside)
+        inside = b.lt(r, k.draw.integer(0, _loop_extent(r)))
+        alternative = b.const(k.draw.integer(0, 3), source.dtype) if k.draw.chance(50) else value
+        value = b.load(b.at(source, b.mod(b.add(position, 1), n)), alternative, inside)
     return value

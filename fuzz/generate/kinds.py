@@ -1,9 +1,9 @@
-"""What a campaign draws: the kinds of programs, and case k of a seed.
+"""The kinds of programs that a campaign draws, and case k of a seed.
 
-`sample(seed, k, kinds, declared)` is a pure function of its arguments and of VERSION (and of NumPy, whose generators fill the
-arrays, and for the kind `rules` of the compiler's rules), so that any case of a campaign can be made again alone. A kind says of
-which dialect its programs are; oracles say which they judge. `declared` says of what dtypes and rows TENSOR programs are made: a
-backend that has few is asked for those.
+`sample(seed, k, kinds, declared)` is a pure function of its arguments and of `VERSION`, so any case of a campaign can be made
+again alone. It also depends on NumPy, whose generators fill the arrays, and for the kind `rules` on the compiler's rules. A
+kind names the dialect of its programs; oracles name the dialects they judge. TENSOR programs are made of the dtypes and rows of
+`declared`, so that a backend with few of them is tested on those.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.backends.answer import leaves
-from uops.backends.testing.values import Draw, from_bits, special_bits
+from uops.backends.answer import collect_input_nodes
+from uops.backends.testing.values import ChoiceSource, from_bits, special_bits
 from uops.fuzz.generate import bestiary, chains, kernels, laws, programs
-from uops.fuzz.generate.declared import EVERYTHING, Declared
+from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import Case, generate
-from uops.fuzz.generate.maker import Maker
+from uops.fuzz.generate.graphs import FuzzCase, generate
+from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS
 from uops.fuzz.reduce.corpus import OF_BESTIARY
 from uops.spec.errors import UopsError
@@ -33,26 +33,27 @@ from uops.spec.ir.record import dataclass
 from uops.spec.suggest import suggest_names
 from uops.spec.verify.dialects import Dialect
 
-#: Changes whenever some (seed, k, kinds, declared) gives another case.
+#: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
 VERSION = 16
-#: Nodes and elements of one graph, small ones more often: most bugs need little, and little runs fast.
+#: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
 NODES = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 16)
 ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
-#: What needs several devices.
+#: Features that need several devices.
 MULTIPLE = frozenset({"shards", "everywhere"})
-#: What calls bodies or orders effects.
+#: Features that call bodies.
 BODIES = frozenset({"function", "call"})
-#: Of which a Reduce is drawn, and how often: what compilers have closed forms and memory of their own for.
+#: Producers of reductions with their weights. The heavy ones have closed forms or memory of their own in compilers.
 REDUCES = {"reduce_add": 1, "reduce_max": 1, "reduce_mul": 1, "selected": 3, "crossed": 2}
-#: How often a program is drawn, until every cell of it is declared.
+#: Maximum number of programs that are drawn until one has supported cells alone.
 TRIES = 32
-#: Of which single ops are drawn: conversions have the most cases.
+#: Producers of single ops; conversions, which have the most edge cases, are repeated.
 _SINGLE = (*ELEMENTWISE, *(p for p in PRODUCERS if p.name in ("cast", "folded", "indices") for _ in range(2)))
 
 
-class Sample(NamedTuple):
-    """A program with inputs; `opts` says how its kernels are scheduled where an oracle asks for schedules
-    (`uops.fuzz.generate.schedules`): "" for no OptOps at all, None for what that oracle draws."""
+class ProgramSample(NamedTuple):
+    """A program with inputs. `opts` is the schedule of its kernels for oracles that use one
+    (`uops.fuzz.generate.schedules`): "" for no OptOps, None to let the oracle draw.
+    """
 
     kind: str
     graph: UOp
@@ -61,133 +62,156 @@ class Sample(NamedTuple):
 
 
 class UnknownKind(UopsError, LookupError):
-    """No kind has the name."""
+    """An unknown name of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """`weight`: how often it is drawn where several kinds are asked for."""
+class ProgramKind:
+    """A kind of programs. `weight` is its frequency among the kinds of a campaign."""
 
     name: str
-    what: str
+    description: str
     dialect: Dialect
-    make: Callable[[Draw, Declared], Case]
+    make: Callable[[ChoiceSource, SupportedCells], FuzzCase]
     weight: int = 1
 
 
-def _tensor(features: frozenset[str]) -> Callable[[Draw, Declared], Case]:
-    def make(draw: Draw, declared: Declared) -> Case:
-        nodes, most = draw.choice(NODES), draw.choice(ELEMENTS)
-        return generate(draw, nodes=nodes, max_elements=most, features=features, declared=declared)
+def _tensor_graph_generator(features: frozenset[str]) -> Callable[[ChoiceSource, SupportedCells], FuzzCase]:
+    """Return the generator of TENSOR graphs with these features."""
+
+    def make(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+        nodes, max_elements = draw.choice(NODES), draw.choice(ELEMENTS)
+        return generate(draw, nodes=nodes, max_elements=max_elements, features=features, declared=declared)
 
     return make
 
 
-def _bodies(draw: Draw, declared: Declared) -> Case:
-    """The root is made by a Function or a Call, whose body may have others."""
-    nodes, most = draw.integer(4, 14), draw.choice(ELEMENTS)
-    return generate(draw, nodes=nodes, max_elements=most, features=FEATURES - MULTIPLE, first=BODIES, declared=declared)
+def _generate_body_call(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+    """Generate a graph whose root is made by a Function or a Call, whose body may contain others."""
+    nodes, max_elements = draw.integer(4, 14), draw.choice(ELEMENTS)
+    features = FEATURES - MULTIPLE
+    return generate(
+        draw, nodes=nodes, max_elements=max_elements, features=features, root_producers=BODIES, declared=declared
+    )  # fmt: skip
 
 
-def _reduces(draw: Draw, declared: Declared) -> Case:
-    """A Reduce, or what movement ops make of one."""
+def _generate_reduce(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+    """Generate a Reduce near the root, sometimes permuted and selected from."""
     producers = tuple(p for p in PRODUCERS if p.name in FEATURES - MULTIPLE)
-    m = Maker(draw, draw.choice((16, 64, 200, 400)), dt.STORABLE, producers, LEAVES, declared=declared)
-    d, shape = draw.choice(m.dtypes), m.shape(64)
+    m = GraphMaker(draw, draw.choice((16, 64, 200, 400)), dt.STORABLE, producers, LEAVES, declared=declared)
+    d, shape = draw.choice(m.dtypes), m.draw_shape(64)
     budget = draw.integer(2, 5)
-    fitting = [p for p in declared.among(PRODUCERS) for _ in range(REDUCES.get(p.name, 0)) if p.admits(m, d, shape, budget)]
-    below = draw.choice(fitting).make(m, d, shape, budget) if fitting else m.value(d, shape, budget)
+    fitting = [
+        p for p in declared.filter_producers(PRODUCERS) for _ in range(REDUCES.get(p.name, 0)) if p.admits(m, d, shape, budget)
+    ]
+    value = draw.choice(fitting).make(m, d, shape, budget) if fitting else m.make_value(d, shape, budget)
     if draw.chance(50):
-        below = b.permute(below, tuple(range(len(shape)))[1:] + (0,) * bool(shape))
-        m.made.setdefault((d, tuple(below.shape)), []).append(below)
-        below = UOp(Op.WHERE, (m.value(dt.bool_, tuple(below.shape), 2), below, m.value(d, tuple(below.shape), 2)))
-    return Case(below, m.inputs)
+        value = b.permute(value, tuple(range(len(shape)))[1:] + (0,) * bool(shape))
+        m.values_by_type.setdefault((d, tuple(value.shape)), []).append(value)
+        value = UOp(Op.WHERE, (m.make_value(dt.bool_, tuple(value.shape), 2), value, m.make_value(d, tuple(value.shape), 2)))
+    return FuzzCase(value, m.inputs)
 
 
-class _Meeting(Maker):
-    """Gives an op the values that are cases of their own: the first operand along a column, the second along a row, so that every
-    two of them meet, and one of them for all of what is more."""
+class _EdgeProductMaker(GraphMaker):
+    """A maker whose first operand holds all special values along a column and whose second holds them along a row, so that
+    every pair meets. Further operands hold one special value each.
+    """
 
     operands: int = 0
 
-    def value(self, d: DType, shape: tuple[int, ...], budget: int) -> UOp:
+    def make_value(self, d: DType, shape: tuple[int, ...], budget: int) -> UOp:
+        """Make the next operand."""
         bits = np.array(special_bits(d), np.uint64)
         self.operands += 1
         if self.operands > 2:
-            return self.given(d, from_bits(bits[[self.draw.integer(0, len(bits) - 1)]], d).reshape(1, 1))
-        return self.given(d, from_bits(bits, d).reshape((-1, 1) if self.operands == 1 else (1, -1)))
+            return self.make_param_with_data(d, from_bits(bits[[self.draw.integer(0, len(bits) - 1)]], d).reshape(1, 1))
+        return self.make_param_with_data(d, from_bits(bits, d).reshape((-1, 1) if self.operands == 1 else (1, -1)))
 
 
-def _ops(draw: Draw, declared: Declared) -> Case:
-    """Values side by side, of an op or two each; sometimes one of every two operands that are a case of their own."""
-    m = Maker(draw, 64, dt.STORABLE, _SINGLE, LEAVES, declared=declared)
-    shape = (m.extent(64),) if draw.chance(70) else ()
-    values = [m.value(draw.choice(m.dtypes), shape, draw.integer(2, 3)) for _ in range(draw.integer(2, 6))]
+def _generate_single_ops(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+    """Generate a Tuple of values of one or two ops each, sometimes with one op on every pair of special values."""
+    m = GraphMaker(draw, 64, dt.STORABLE, _SINGLE, LEAVES, declared=declared)
+    shape = (m.draw_extent(64),) if draw.chance(70) else ()
+    values = [m.make_value(draw.choice(m.dtypes), shape, draw.integer(2, 3)) for _ in range(draw.integer(2, 6))]
     if draw.chance(30):
-        meeting = _Meeting(draw, 64, dt.STORABLE, ELEMENTWISE, LEAVES, m.inputs, fresh=m.fresh, declared=declared)
-        d = draw.choice((*m.dtypes, *declared.of((dt.bool_, dt.bool_, dt.bool_))))
-        if fitting := [p for p in meeting.producers if p.admits(meeting, d, (1,), 2)]:
-            values.append(draw.choice(fitting).make(meeting, d, (1,), 2))
-    return Case(b.tuple_(*values), m.inputs)
+        pairs = _EdgeProductMaker(draw, 64, dt.STORABLE, ELEMENTWISE, LEAVES, m.inputs, next_slot=m.next_slot, declared=declared)
+        d = draw.choice((*m.dtypes, *declared.filter_dtypes((dt.bool_, dt.bool_, dt.bool_))))
+        if fitting := [p for p in pairs.producers if p.admits(pairs, d, (1,), 2)]:
+            values.append(draw.choice(fitting).make(pairs, d, (1,), 2))
+    return FuzzCase(b.tuple_(*values), m.inputs)
 
 
-def _bestiary(draw: Draw, declared: Declared) -> Case:
-    """What the backend declares is of the first document."""
-    return bestiary.generate(draw, draw.choice(tuple(bestiary.FAMILIES)))
+def _generate_bestiary(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+    """Generate a graph of the second document. A backend's declaration, which concerns the first one, has no effect."""
+    return bestiary.generate_family_case(draw, draw.choice(tuple(bestiary.FAMILIES)))
 
 
+#: Name -> kind. Draws depend on the order.
 # fmt: off
-KINDS: dict[str, Kind] = {k.name: k for k in (
-    Kind("tensor",   "graphs of every op of one device",               Dialect.TENSOR,   _tensor(FEATURES - MULTIPLE), 4),
-    Kind("ops",      "single ops on what are cases of their own",      Dialect.TENSOR,   _ops, 2),
-    Kind("reduces",  "graphs with a Reduce near the top",              Dialect.TENSOR,   _reduces, 2),
-    Kind("chains",   "chains of Tensor methods, as users write them",   Dialect.TENSOR,   chains.generate, 3),
-    Kind("rules",    "what the compiler's rewrite rules rewrite",      Dialect.TENSOR,   laws.generate),
-    Kind("programs", "statements on Buffers: reads, Stores, reads",   Dialect.TENSOR,   programs.program, 2),
-    Kind("symbolic", "graphs whose extents are variables",             Dialect.TENSOR,   programs.symbolic),
-    Kind("bodies",   "graphs with a Function or a Call on top",        Dialect.TENSOR,   _bodies),
-    Kind("kernels",  "scheduled kernels with LOCAL memory, workgroups and Barriers", Dialect.SCHEDULED, kernels.generate),
-    Kind("devices",  "graphs on several devices",                      Dialect.TENSOR,   _tensor(FEATURES)),
-    Kind("bestiary", "graphs of the second document, against legalize", Dialect.BESTIARY, _bestiary),
+KINDS: dict[str, ProgramKind] = {k.name: k for k in (
+    ProgramKind("tensor", "graphs of every op of one device",
+                Dialect.TENSOR, _tensor_graph_generator(FEATURES - MULTIPLE), 4),
+    ProgramKind("ops", "single ops on what are cases of their own",
+                Dialect.TENSOR, _generate_single_ops, 2),
+    ProgramKind("reduces", "graphs with a Reduce near the top",
+                Dialect.TENSOR, _generate_reduce, 2),
+    ProgramKind("chains", "chains of Tensor methods, as users write them",
+                Dialect.TENSOR, chains.generate_tensor_chain, 3),
+    ProgramKind("rules", "what the compiler's rewrite rules rewrite",
+                Dialect.TENSOR, laws.generate_rule_left_sides),
+    ProgramKind("programs", "statements on Buffers: reads, Stores, reads",
+                Dialect.TENSOR, programs.generate_program, 2),
+    ProgramKind("symbolic", "graphs whose extents are variables",
+                Dialect.TENSOR, programs.generate_symbolic),
+    ProgramKind("bodies", "graphs with a Function or a Call on top",
+                Dialect.TENSOR, _generate_body_call),
+    ProgramKind("kernels", "scheduled kernels with LOCAL memory, workgroups and Barriers",
+                Dialect.SCHEDULED, kernels.generate_kernel_launch),
+    ProgramKind("devices", "graphs on several devices",
+                Dialect.TENSOR, _tensor_graph_generator(FEATURES)),
+    ProgramKind("bestiary", "graphs of the second document, against legalize",
+                Dialect.BESTIARY, _generate_bestiary),
 )}
 # fmt: on
-#: What is drawn where nothing is asked for.
+#: The kinds of a campaign that names none.
 DEFAULT = ("tensor",)
 
 
-def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT, declared: Declared = EVERYTHING) -> Sample:
-    """Case `k` of `seed`. Raises UnknownKind."""
-    draw = SeededDraw(number(VERSION, seed, k, *kinds))
-    return made(draw.choice(_weighted(kinds)), draw, declared)
+def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT, declared: SupportedCells = EVERYTHING) -> ProgramSample:
+    """Return case `k` of `seed`. Raises UnknownKind."""
+    draw = SeededDraw(stable_hash(VERSION, seed, k, *kinds))
+    return generate_sample(draw.choice(_kinds_by_weight(kinds)), draw, declared)
 
 
-def made(kind: Kind, draw: Draw, declared: Declared = EVERYTHING) -> Sample:
-    """A sample of the kind; a function of the choices of `draw`. Of TENSOR programs the first of what is declared, of TRIES."""
+def generate_sample(kind: ProgramKind, draw: ChoiceSource, declared: SupportedCells = EVERYTHING) -> ProgramSample:
+    """Generate a sample of a kind as a function of the choices of `draw`. Of up to `TRIES` TENSOR programs, the first of
+    supported cells is taken.
+    """
     tries = (kind.make(draw, declared) for _ in range(TRIES))
-    found = first = next(tries)
-    if kind.dialect is Dialect.TENSOR and not declared.holds(first.graph):
-        found = next((c for c in tries if declared.holds(c.graph)), first)
-    return Sample(kind.name, found.graph, taken(*found))
+    chosen = first = next(tries)
+    if kind.dialect is Dialect.TENSOR and not declared.supports_graph(first.graph):
+        chosen = next((c for c in tries if declared.supports_graph(c.graph)), first)
+    return ProgramSample(kind.name, chosen.graph, select_graph_inputs(*chosen))
 
 
-def taken(graph: UOp, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Of what is given that which the graph takes: nothing else is an input of it, and no text of it could be read with more."""
-    keys = leaves(graph).keys() | {OF_BESTIARY[u.op](u) for u in toposort(graph) if u.op in OF_BESTIARY}
-    return {k: v for k, v in given.items() if k in keys}
+def select_graph_inputs(graph: UOp, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Select the inputs that a graph takes, so that its text can be read with exactly these."""
+    keys = collect_input_nodes(graph).keys() | {OF_BESTIARY[u.op](u) for u in toposort(graph) if u.op in OF_BESTIARY}
+    return {k: v for k, v in inputs.items() if k in keys}
 
 
-def known(names: Sequence[str]) -> tuple[Kind, ...]:
-    """The kinds of these names. Raises UnknownKind."""
+def kinds_by_name(names: Sequence[str]) -> tuple[ProgramKind, ...]:
+    """Return the kinds of these names. Raises UnknownKind."""
     missing = [n for n in names if n not in KINDS]
     if missing:
         raise UnknownKind(f"no kind is called {missing[0]!r}; known: {', '.join(KINDS)}{suggest_names(missing[0], KINDS)}")
     return tuple(KINDS[n] for n in names)
 
 
-def number(*parts: object) -> int:
-    """64 bits that depend on all parts; the same in every process."""
+def stable_hash(*parts: object) -> int:
+    """Return a 64-bit hash of the parts that is the same in every process."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
-def _weighted(names: Sequence[str]) -> list[Kind]:
-    return [k for k in known(names) for _ in range(k.weight)]
+def _kinds_by_weight(names: Sequence[str]) -> list[ProgramKind]:
+    return [k for k in kinds_by_name(names) for _ in range(k.weight)]

@@ -1,43 +1,46 @@
-"""Producers of values that depend on where an element stands, and of arithmetic on indices.
+"""Producers of values that depend on an element's position, and of arithmetic on indices.
 
-A compiler has closed forms for them - a sum over a loop of what a comparison with the loop's number selects - and laws that hold
-for indices alone. Sequences are sums of ones, as programs spell them that have no op for them. Bounds of what indices are made of
-are known, and often negative. Each `make_...` is what `uops.fuzz.generate.producers.Producer` calls `make`.
+Compilers have closed forms for such values, as for a sum over a loop of a value that a comparison with the loop counter
+selects. They also have laws that hold for indices alone. A sequence is a sum of ones, as programs without an op for it spell
+it. The operands of indices have known bounds, which are often negative. Each `make_...` function with a budget is the `make` of
+a producer (`uops.fuzz.generate.maker.Producer`).
 """
 
 from __future__ import annotations
 
 import math
 
-from uops.backends.testing.values import array
-from uops.fuzz.generate.maker import Maker
+from uops.backends.testing.values import draw_array
+from uops.fuzz.generate.maker import GraphMaker, Shape
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-Shape = tuple[int, ...]
+#: Comparisons in the order in which a draw chooses among them.
 COMPARISONS = (Op.CMPLT, Op.CMPGE, Op.CMPGT, Op.CMPLE, Op.CMPEQ, Op.CMPNE)
-#: Longer sequences are not made: their sums have as many terms as the square.
+#: Maximum extent of a sequence, whose sums have the square of it as many terms.
 _LONGEST = 12
+#: Steps and starts of sequences; many starts are near the bounds of small dtypes.
 _STEPS = (1, 1, 1, -1, 2, 3, -2)
 _STARTS = (0, 0, 1, -1, 3, 120, 250, -130, 32760)
-#: Integers that indices are made of: of few values, so that bounds say something.
+#: Dtypes that index expressions are cast from: narrow ones, so that their bounds are useful.
 _SMALL = (dt.int8, dt.uint8, dt.int16)
+#: Factors and divisors of indices.
 _FACTORS = (2, 3, 4, 5, 8)
 
 
-def filled(c: UOp, shape: Shape) -> UOp:
-    """A scalar in every element."""
-    return c if not shape else b.expand(b.reshape(c, (1,) * len(shape)), shape)
+def broadcast_scalar(scalar: UOp, shape: Shape) -> UOp:
+    """Expand a scalar to every element of `shape`."""
+    return scalar if not shape else b.expand(b.reshape(scalar, (1,) * len(shape)), shape)
 
 
 # ---------------------------------------------------------------------------------------------------------------- sequences
 
 
-def _ramp(n: int, d: DType) -> UOp:
-    """0, 1, ..., n - 1: sums of ones over the rows of a square, of which those behind the diagonal are padded."""
+def _make_ramp(n: int, d: DType) -> UOp:
+    """Make 0, 1, ..., n - 1 as sums of ones over the rows of a square whose upper triangle is padding."""
     ones = b.expand(b.reshape(b.const(1, d), (1,)), (n,))
     rows = b.expand(b.reshape(b.pad_by(ones, (n - 1, 0)), (1, 2 * n - 1)), (n + 1, 2 * n - 1))
     square = b.shrink_to(b.reshape(rows, ((n + 1) * (2 * n - 1),)), 2 * n * n)
@@ -45,74 +48,90 @@ def _ramp(n: int, d: DType) -> UOp:
     return b.sub(b.reshape(b.reduce(square, Op.ADD, (1,)), (n,)), 1)
 
 
-def _along(m: Maker, shape: Shape, axis: int, d: DType) -> UOp:
-    """start + step * position along an axis, the same along all others."""
-    if d is dt.index:  # of which bounds are known that leave room (R08)
-        found = b.cast(_ramp(shape[axis], dt.int16), d)
+def _make_axis_sequence(m: GraphMaker, shape: Shape, axis: int, d: DType) -> UOp:
+    """Make start + step * position along an axis, constant along all others."""
+    if d is dt.index:  # from int16, whose bounds leave room for arithmetic (R08: an index fits int64)
+        sequence = b.cast(_make_ramp(shape[axis], dt.int16), d)
     else:
-        found = b.cast(_ramp(shape[axis], m.draw.choice(m.declared.of((dt.int32, dt.int64)))), m.draw.choice((d, d, dt.int32)))
+        sequence = b.cast(
+            _make_ramp(shape[axis], m.draw.choice(m.declared.filter_dtypes((dt.int32, dt.int64)))), m.draw.choice((d, d, dt.int32))
+        )
     step, start = m.draw.choice(_STEPS), m.draw.choice(_STARTS)
-    found = found if step == 1 else b.mul(found, b.const(step, found.dtype))
-    found = found if start == 0 else b.add(found, b.const(start, found.dtype))
-    return b.expand(b.reshape(b.cast(found, d), [n if k == axis else 1 for k, n in enumerate(shape)]), shape)
+    sequence = sequence if step == 1 else b.mul(sequence, b.const(step, sequence.dtype))
+    sequence = sequence if start == 0 else b.add(sequence, b.const(start, sequence.dtype))
+    return b.expand(b.reshape(b.cast(sequence, d), [n if k == axis else 1 for k, n in enumerate(shape)]), shape)
 
 
-def _axes(shape: Shape) -> list[int]:
-    """Those along which a sequence is not too long."""
+def _short_axes(shape: Shape) -> list[int]:
+    """Return the axes along which a sequence is not too long."""
     return [k for k, n in enumerate(shape) if 0 < n <= _LONGEST]
 
 
-def make_sequence(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    axes = _axes(shape)
-    return _along(m, shape, m.draw.choice(axes), d) if axes and 0 not in shape else m.value(d, shape, budget)
+def make_sequence(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+    """Make an arithmetic sequence along a short axis; any value if there is no such axis."""
+    axes = _short_axes(shape)
+    return _make_axis_sequence(m, shape, m.draw.choice(axes), d) if axes and 0 not in shape else m.make_value(d, shape, budget)
 
 
 # ------------------------------------------------------------------------------------------------------- sums of a selection
 
 
-def make_selected(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """A Reduce, over a new first axis, of what a condition on the position there selects."""
+def make_masked_reduce(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+    """Reduce, over a new leading axis, a Where whose condition depends on the position there."""
     n = m.draw.integer(1, min(_LONGEST, max(1, m.max_elements // max(1, math.prod(shape)))))
-    full = (n, *shape)
+    full_shape = (n, *shape)
     op = m.draw.choice((Op.ADD, Op.ADD, Op.MAX))
-    condition = _condition(m, full)
+    condition = _make_position_condition(m, full_shape)
     if m.draw.chance(30):
         condition = UOp(Op.NOT, (condition,))
     elif m.draw.chance(30):
-        condition = UOp(Op.AND, (condition, _condition(m, full)))
-    value = m.value(d, m.draw.choice((full, (1, *shape), (1,) * len(full))), budget // 2)
-    rest = filled(b.const(0 if op is Op.ADD or m.draw.chance(40) else d.min, d), full)
-    value = b.expand(value, full)
-    e = UOp(Op.WHERE, (b.expand(condition, full), *((value, rest) if m.draw.chance(65) else (rest, value))))
-    return b.reshape(b.reduce(e, op, (0,)), shape)
+        condition = UOp(Op.AND, (condition, _make_position_condition(m, full_shape)))
+    value = m.make_value(d, m.draw.choice((full_shape, (1, *shape), (1,) * len(full_shape))), budget // 2)
+    otherwise = broadcast_scalar(b.const(0 if op is Op.ADD or m.draw.chance(40) else d.min, d), full_shape)
+    value = b.expand(value, full_shape)
+    masked = UOp(Op.WHERE, (b.expand(condition, full_shape), *((value, otherwise) if m.draw.chance(65) else (otherwise, value))))
+    return b.reshape(b.reduce(masked, op, (0,)), shape)
 
 
-def _condition(m: Maker, full: Shape) -> UOp:
-    """The position along the first axis against another integer; sometimes two floats, NaNs among them: of data that do not depend
-    on it, or of functions of a position."""
+def _make_position_condition(m: GraphMaker, full_shape: Shape) -> UOp:
+    """Compare the position along the leading axis with another integer, or sometimes two floats, NaNs among them. These
+    floats are functions of a position, or data that is constant along the leading axis.
+    """
     if m.draw.chance(20):
-        d = m.draw.choice(m.declared.of(dt.FLOATS))
+        d = m.draw.choice(m.declared.filter_dtypes(dt.FLOATS))
         if m.draw.chance(75):
-            return UOp(m.draw.choice(COMPARISONS), (_function(m, full, d), _function(m, full, d)))
-        shape = (1, *full[1:])
-        other = m.value(d, shape, 1) if m.inside is not None else m.given(d, array(m.draw, d, shape, "special"))
-        return UOp(m.draw.choice(COMPARISONS), (m.value(d, shape, 1), other))
-    d = m.draw.choice(m.declared.of((dt.int32, dt.int32, dt.int8, dt.uint8, dt.int16, dt.int64)))
-    mine, others = _along(m, full, 0, d), [k for k in _axes(full) if k]
-    if others and 0 not in full and m.draw.chance(50):
-        other = _along(m, full, m.draw.choice(others), d)
+            return UOp(
+                m.draw.choice(COMPARISONS), (_make_position_function(m, full_shape, d), _make_position_function(m, full_shape, d))
+            )
+        shape = (1, *full_shape[1:])
+        other = (
+            m.make_value(d, shape, 1)
+            if m.body_params is not None
+            else m.make_param_with_data(d, draw_array(m.draw, d, shape, "special"))
+        )
+        return UOp(m.draw.choice(COMPARISONS), (m.make_value(d, shape, 1), other))
+    d = m.draw.choice(m.declared.filter_dtypes((dt.int32, dt.int32, dt.int8, dt.uint8, dt.int16, dt.int64)))
+    positions, other_axes = _make_axis_sequence(m, full_shape, 0, d), [k for k in _short_axes(full_shape) if k]
+    if other_axes and 0 not in full_shape and m.draw.chance(50):
+        other = _make_axis_sequence(m, full_shape, m.draw.choice(other_axes), d)
     else:
-        constant = b.const(m.draw.integer(-2, 2 * full[0]), d)
-        other = filled(constant, full) if m.draw.chance(50) else b.expand(m.value(d, (1, *full[1:]), 1), full)
-    return b.alu(m.draw.choice(COMPARISONS), *((mine, other) if m.draw.chance(70) else (other, mine)))
+        constant = b.const(m.draw.integer(-2, 2 * full_shape[0]), d)
+        other = (
+            broadcast_scalar(constant, full_shape)
+            if m.draw.chance(50)
+            else b.expand(m.make_value(d, (1, *full_shape[1:]), 1), full_shape)
+        )
+    return b.alu(m.draw.choice(COMPARISONS), *((positions, other) if m.draw.chance(70) else (other, positions)))
 
 
-def _function(m: Maker, full: Shape, d: DType) -> UOp:
-    """A float that a position decides, along another axis than the first where there is one, often NaN for some; or a constant."""
+def _make_position_function(m: GraphMaker, full_shape: Shape, d: DType) -> UOp:
+    """Make a float that is a function of the position along an axis, NaN for some positions, or a constant. The axis is not
+    the leading one if there is another.
+    """
     if m.draw.chance(40):
-        return filled(b.const(m.draw.choice((0.0, 1.0, 2.0, -1.0, math.inf, math.nan)), d), full)
-    axis = m.draw.choice([k for k in _axes(full) if k] or [0])
-    x = b.sub(_along(m, full, axis, d), b.const(float(m.draw.integer(0, full[axis])), d))
+        return broadcast_scalar(b.const(m.draw.choice((0.0, 1.0, 2.0, -1.0, math.inf, math.nan)), d), full_shape)
+    axis = m.draw.choice([k for k in _short_axes(full_shape) if k] or [0])
+    x = b.sub(_make_axis_sequence(m, full_shape, axis, d), b.const(float(m.draw.integer(0, full_shape[axis])), d))
     op = m.draw.choice((None, Op.SQRT, Op.LOG2, Op.DIV))
     return x if op is None else UOp(op, (x, x) if op is Op.DIV else (x,))
 
@@ -120,51 +139,53 @@ def _function(m: Maker, full: Shape, d: DType) -> UOp:
 # ---------------------------------------------------------------------------------------------------- arithmetic of indices
 
 
-def make_indices(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """An index expression of what has bounds, as a value of another dtype."""
-    e = index_value(m, shape)
+def make_index_arithmetic(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+    """Make an index expression over operands with known bounds, cast to a dtype."""
+    index = make_index_value(m, shape)
     for _ in range(m.draw.integer(1, 3)):
-        e = m.draw.choice((_scaled, _divided, _divided, _of_a_factor, _joined))(m, shape, e)
+        index = m.draw.choice((_scale_index, _divide_index, _divide_index, _divide_by_factor_multiple, _combine_with_index_value))(
+            m, shape, index
+        )
     if d is dt.bool_:
-        e = b.alu(m.draw.choice(COMPARISONS), e, index_value(m, shape))
-    return b.cast(e, d)
+        index = b.alu(m.draw.choice(COMPARISONS), index, make_index_value(m, shape))
+    return b.cast(index, d)
 
 
-def index_value(m: Maker, shape: Shape) -> UOp:
-    """Positions, numbers from data, a variable or a constant."""
+def make_index_value(m: GraphMaker, shape: Shape) -> UOp:
+    """Make an index: positions, narrow integers from data, a variable or a constant."""
     if m.draw.chance(15):
-        return filled(b.index(m.draw.integer(-4, 9)), shape)
-    if m.inside is None and m.draw.chance(25):
+        return broadcast_scalar(b.index(m.draw.integer(-4, 9)), shape)
+    if m.body_params is None and m.draw.chance(25):
         lo = m.draw.integer(-5, 3)
-        return filled(m.variable(lo, lo + m.draw.integer(0, 9)), shape)
-    if _axes(shape) and 0 not in shape and m.draw.chance(30):
-        return _along(m, shape, m.draw.choice(_axes(shape)), dt.index)
-    return b.cast(m.param(m.draw.choice(m.declared.of(_SMALL)), shape), dt.index)
+        return broadcast_scalar(m.make_variable(lo, lo + m.draw.integer(0, 9)), shape)
+    if _short_axes(shape) and 0 not in shape and m.draw.chance(30):
+        return _make_axis_sequence(m, shape, m.draw.choice(_short_axes(shape)), dt.index)
+    return b.cast(m.make_param(m.draw.choice(m.declared.filter_dtypes(_SMALL)), shape), dt.index)
 
 
-def _scaled(m: Maker, shape: Shape, e: UOp) -> UOp:
-    return b.add(b.mul(e, m.draw.choice((1, 2, 3, 4, -1, -3))), m.draw.integer(-4, 9))
+def _scale_index(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
+    return b.add(b.mul(index, m.draw.choice((1, 2, 3, 4, -1, -3))), m.draw.integer(-4, 9))
 
 
-def _divided(m: Maker, shape: Shape, e: UOp) -> UOp:
-    """By a constant; of what is within bounds, sometimes by one that is just greater than all of it."""
-    _, most = e.min_max or (0, 0)
-    near = (int(most) + 1, int(most)) if 0 < most < 1 << 20 else (16, 1)
-    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (e, b.index(m.draw.choice((*_FACTORS, -3, *near)))))
+def _divide_index(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
+    """Take the quotient or remainder by a constant, which is sometimes just greater than the index can be."""
+    _, greatest = index.min_max or (0, 0)
+    near = (int(greatest) + 1, int(greatest)) if 0 < greatest < 1 << 20 else (16, 1)
+    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (index, b.index(m.draw.choice((*_FACTORS, -3, *near)))))
 
 
-def _of_a_factor(m: Maker, shape: Shape, e: UOp) -> UOp:
-    """(q g + r) by g, or by a multiple of g: a law where 0 <= r < g."""
-    g, k = m.draw.choice(_FACTORS), m.draw.choice((1, *_FACTORS))
-    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (with_rest(m, shape, e, g), b.index(g * k)))
+def _divide_by_factor_multiple(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
+    """Divide (index * factor + rest) by the factor or a multiple of it, which simplifies if 0 <= rest < factor."""
+    factor, k = m.draw.choice(_FACTORS), m.draw.choice((1, *_FACTORS))
+    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (make_multiple_plus_rest(m, shape, index, factor), b.index(factor * k)))
 
 
-def with_rest(m: Maker, shape: Shape, e: UOp, g: int) -> UOp:
-    """A multiple of g and something less than that, or not much more, or negative."""
-    r = index_value(m, shape)
-    r = b.mod(r, g) if m.draw.chance(60) else b.add(b.mod(r, m.draw.choice(_FACTORS)), m.draw.integer(-2, 2))
-    return b.add(b.mul(e, g), r)
+def make_multiple_plus_rest(m: GraphMaker, shape: Shape, index: UOp, factor: int) -> UOp:
+    """Make index * factor + rest, where the rest is below the factor, slightly above it, or negative."""
+    rest = make_index_value(m, shape)
+    rest = b.mod(rest, factor) if m.draw.chance(60) else b.add(b.mod(rest, m.draw.choice(_FACTORS)), m.draw.integer(-2, 2))
+    return b.add(b.mul(index, factor), rest)
 
 
-def _joined(m: Maker, shape: Shape, e: UOp) -> UOp:
-    return b.alu(m.draw.choice((Op.ADD, Op.SUB, Op.MAX)), e, index_value(m, shape))
+def _combine_with_index_value(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
+    return b.alu(m.draw.choice((Op.ADD, Op.SUB, Op.MAX)), index, make_index_value(m, shape))

@@ -1,14 +1,15 @@
-"""Schedules of a campaign's kernels: sequences of OptOps from the legality table, and illegal ones that must be rejected.
+"""Schedules of a campaign's kernels: sequences of legal OptOps, and illegal OptOps that must be rejected.
 
-A sequence is text, so that a reproducer can hold and shrink it: `KERNEL:OPTOP` parts between semicolons, kernels counted as the
-optimizer meets them.
+A sequence is text, so that a reproducer can hold and shrink it. It consists of parts `KERNEL:OPTOP` between semicolons; kernels
+are numbered in the order in which the optimizer reaches them:
 
     0:global; 0:split 1 4 UPCAST; 0:split 0 8 LOOP top; 0:padto 2 5; 1:swap 0 1; 1:nolocals
 
-`draw N` stands for what the seed N draws for each kernel, `beam N` for what it draws among the schedules that a search may choose
-(`uops.compiler.passes.optimize.search.beam`): those start from the hand-written choice (`0:chosen`), from joined walks through
-memory (`0:joined`) or from the kernel's own loops. `passes(chosen)` is the pipeline with such a schedule in place of the compiler's
-choice; what is not legal any more, after a program was made smaller, is left out. Spec: Kernel Optimizations (OptOps); R90 to R98.
+`draw N` stands for OptOps that the seed N draws for each kernel. `beam N` stands for moves of the search that N draws
+(`uops.compiler.passes.optimize.search.beam`). These start from the heuristics' schedule (`0:chosen`), from flattened loop nests
+(`0:joined`) or from the kernel's own loops (`0:plain`). `pipeline_with_schedules` is the pipeline with such a sequence in place
+of the compiler's choice. Parts that are not legal, as after a program was made smaller, are skipped. Spec: Kernel Optimizations
+(OptOps); R90 to R98 (rulings on OptOps).
 """
 
 from __future__ import annotations
@@ -22,36 +23,40 @@ from itertools import islice, pairwise
 
 from uops.compiler import pipeline
 from uops.compiler.config import Config
-from uops.compiler.ir.bodies import each
-from uops.compiler.passes.optimize.optimize import Choose, hand_written, scheduled
-from uops.compiler.passes.optimize.schedule.accesses import merged
-from uops.compiler.passes.optimize.schedule.optops import apply, greatest, lanes_of, reason_against
-from uops.compiler.passes.optimize.schedule.schedule import Rejected, Schedule, begin, typed
-from uops.compiler.passes.optimize.search.beam import STARTS, moves
-from uops.compiler.pipeline import Lowering, Pass, run_pass
-from uops.compiler.target import Machine, Target, machine_of
+from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.passes.optimize.optimize import Choose, choose_by_heuristics, schedule_kernel
+from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
+from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_extent
+from uops.compiler.passes.optimize.schedule.schedule import RejectedOptOp, Schedule, create_initial_schedule, set_loop_types
+from uops.compiler.passes.optimize.search.beam import STARTS, propose_optops
+from uops.compiler.pipeline import LoweringState, Pass, run_pass
+from uops.compiler.target import MachineModel, Target, machine_model_of
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.kinds import number
+from uops.fuzz.generate.kinds import stable_hash
 from uops.fuzz.oracles.stages import Fault
 from uops.spec.ir.axes import AXIS_TABLE, AxisType, Direction
 from uops.spec.ir.node import UOp
 from uops.spec.optops import TC, TILED, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap
 
-FACTORS = (2, 3, 4, 5, 7, 8, 16, 0)  # 0: the whole axis
-#: Lanes side by side, lanes of a workgroup, and iterations of one kernel, at most.
-_SIDE_BY_SIDE, _LANES, _MOST = 64, 64, 1 << 15
+#: Factors of Splits and multiples of Padtos; 0 stands for the whole axis.
+FACTORS = (2, 3, 4, 5, 7, 8, 16, 0)
+#: Maximum numbers of a kernel's vector lanes, of its lanes in a workgroup, and of its iterations.
+_MAX_VECTOR_LANES, _MAX_WORKGROUP_LANES, _MAX_ITERATIONS = 64, 64, 1 << 15
+#: Types of the axes that become lanes of vectors.
+_VECTOR = frozenset({AxisType.UPCAST, AxisType.UNROLL})
+#: Number of draws until a legal OptOp is given up.
 _TRIES = 24
-#: Moves of a search that are looked at in one step.
+#: Maximum number of the search's proposals that one step chooses among.
 _MOVES = 64
-#: A sequence that a seed draws.
+#: A sequence that stands for the draws of a seed.
 _DRAWN = re.compile(r"\s*(draw|beam) (\d+)\s*")
 
 
 # -------------------------------------------------------------------------------------------------------------------- text
 
 
-def spell(opt: OptOp) -> str:
-    """An OptOp as it stands in a sequence."""
+def format_optop(opt: OptOp) -> str:
+    """Format an OptOp as in the text of a sequence."""
     if isinstance(opt, Split):
         return f"split {opt.axis} {opt.factor} {opt.target.name}{' top' if opt.top else ''}"
     if isinstance(opt, Padto):
@@ -61,8 +66,8 @@ def spell(opt: OptOp) -> str:
     return f"tc {opt.axis} {opt.tc} {opt.opt} {opt.mode}" if isinstance(opt, TC) else "nolocals"
 
 
-def parse(text: str) -> OptOp:
-    """The inverse of `spell`."""
+def parse_optop(text: str) -> OptOp:
+    """Parse an OptOp that `format_optop` wrote. Raises ValueError, LookupError or TypeError."""
     name, *words = text.split()
     if name == "split":
         return Split(int(words[0]), int(words[1]), AxisType[words[2]], words[3:] == ["top"])
@@ -70,148 +75,153 @@ def parse(text: str) -> OptOp:
     return kinds[name](*map(int, words))
 
 
-def _pieces(opts: str) -> list[str]:
+def _split_parts(opts: str) -> list[str]:
     return [p for p in map(str.strip, opts.split(";")) if p]
 
 
-def _parts(opts: str) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for part in _pieces(opts):
+def _parts_by_kernel(opts: str) -> dict[int, list[str]]:
+    parts: dict[int, list[str]] = {}
+    for part in _split_parts(opts):
         k, _, text = part.partition(":")
-        found.setdefault(int(k), []).append(text.strip())
-    return found
+        parts.setdefault(int(k), []).append(text.strip())
+    return parts
 
 
-def unreadable(opts: str) -> str | None:
-    """The first part of a sequence that says nothing; None where all can be read."""
+def find_unreadable_part(opts: str) -> str | None:
+    """Return the first part of a sequence that cannot be parsed, or None."""
     if _DRAWN.fullmatch(opts):
         return None
-    for part in _pieces(opts):
+    for part in _split_parts(opts):
         k, _, text = part.partition(":")
         try:
-            _ = int(k), text.strip() in ("global", *STARTS) or parse(text)
+            _ = int(k), text.strip() in ("global", *STARTS) or parse_optop(text)
         except (ValueError, LookupError, TypeError):
             return part
     return None
 
 
-def kinds_of(opts: str) -> list[str]:
-    """What a sequence does, without numbers: each part, and each pair of neighbours in one kernel."""
-    found = []
-    for parts in _parts(opts).values():
-        kinds = [re.sub(r" -?\d+", "", p) for p in parts]
-        found += kinds + [f"{a} > {b}" for a, b in pairwise(kinds)]
-    return found
+def list_part_kinds(opts: str) -> list[str]:
+    """List the parts of a sequence without numbers, and each pair of neighbours in one kernel, for coverage."""
+    names = []
+    for parts in _parts_by_kernel(opts).values():
+        in_kernel = [re.sub(r" -?\d+", "", p) for p in parts]
+        names += in_kernel + [f"{first} > {second}" for first, second in pairwise(in_kernel)]
+    return names
 
 
 # ---------------------------------------------------------------------------------------------------------------- sequences
 
 
 class Sequencer:
-    """A choice of schedules, as `uops.compiler.passes.optimize.optimize` takes one. `done` is the text of what it chose."""
+    """A choice of schedules that follows a sequence, for `uops.compiler.passes.optimize.optimize`."""
 
     def __init__(self, opts: str) -> None:
         drawn = _DRAWN.fullmatch(opts)
-        self._draws = {"draw": self._drawn, "beam": self._searched}[drawn.group(1)] if drawn else None
+        choosers = {"draw": self._apply_random_optops, "beam": self._apply_search_moves}
+        self._chooser = choosers[drawn.group(1)] if drawn else None
         self._seed = int(drawn.group(2)) if drawn else 0
-        self._given = {} if drawn else _parts(opts)
+        self._parts = {} if drawn else _parts_by_kernel(opts)
         self._kernel = 0
-        self._done: list[str] = []
+        self._applied: list[str] = []
 
     @property
-    def done(self) -> str:
-        return "; ".join(self._done)
+    def applied_text(self) -> str:
+        """The parts that were applied so far, as the text of a sequence."""
+        return "; ".join(self._applied)
 
-    def __call__(self, s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    def __call__(self, s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+        """Schedule the next kernel. Raises what applying an OptOp raises, except RejectedOptOp."""
         k, self._kernel = self._kernel, self._kernel + 1
-        step = functools.partial(self._step, machine=machine, uniques=uniques, k=k)
-        if self._draws is not None:
-            return self._draws(s, machine, step, SeededDraw(number(self._seed, k)))
-        for text in self._given.get(k, ()):
+        step = functools.partial(self._apply_part, machine=machine, uniques=uniques, k=k)
+        if self._chooser is not None:
+            return self._chooser(s, machine, step, SeededDraw(stable_hash(self._seed, k)))
+        for text in self._parts.get(k, ()):
             s = step(s, text)
         return s
 
-    def _step(self, s: Schedule, text: str, machine: Machine, uniques: Iterator[int], k: int) -> Schedule:
-        """One part of a sequence; nothing where it may not be applied."""
+    def _apply_part(self, s: Schedule, text: str, machine: MachineModel, uniques: Iterator[int], k: int) -> Schedule:
+        """Apply one part of a sequence; return the schedule unchanged if it is not legal."""
         try:
             if text == "global":
-                after = typed(s, dict.fromkeys(_free(s), AxisType.GLOBAL))
+                after = set_loop_types(s, dict.fromkeys(_unordered_loops(s), AxisType.GLOBAL))
             elif text in STARTS:
-                after = _start(s, text, machine, uniques)
+                after = _starting_schedule(s, text, machine, uniques)
             else:
-                opt = parse(text)
-                after = apply(s, opt, machine) if _may(s, opt, machine) else s
-        except Rejected:
+                opt = parse_optop(text)
+                after = apply(s, opt, machine) if _is_applicable(s, opt, machine) else s
+        except RejectedOptOp:
             return s
         if after is not s:
-            self._done.append(f"{k}:{text}")
+            self._applied.append(f"{k}:{text}")
         return after
 
-    def _drawn(self, s: Schedule, machine: Machine, step: Step, draw: SeededDraw) -> Schedule:
-        if _free(s) and draw.chance(60):
+    def _apply_random_optops(self, s: Schedule, machine: MachineModel, step: Step, draw: SeededDraw) -> Schedule:
+        if _unordered_loops(s) and draw.chance(60):
             s = step(s, "global")
         for _ in range(draw.integer(1, 6)):
-            opt = _legal(s, machine, draw)
+            opt = _draw_legal_optop(s, machine, draw)
             if opt is not None:
-                s = step(s, spell(opt))
+                s = step(s, format_optop(opt))
         return s
 
-    def _searched(self, s: Schedule, machine: Machine, step: Step, draw: SeededDraw) -> Schedule:
+    def _apply_search_moves(self, s: Schedule, machine: MachineModel, step: Step, draw: SeededDraw) -> Schedule:
         start = draw.choice(STARTS)
         s = step(s, start)
-        if start != "chosen" and machine.workgroup and _free(s):
+        if start != "chosen" and machine.workgroup and _unordered_loops(s):
             s = step(s, "global")
         for _ in range(draw.integer(0, 3)):
-            options = list(islice(moves(s, machine), _MOVES))
+            options = list(islice(propose_optops(s, machine), _MOVES))
             for opt in draw.choice(options) if options else ():
-                s = step(s, spell(opt))
+                s = step(s, format_optop(opt))
         return s
 
 
-#: Does one part of a sequence.
+#: (schedule, text of a part) -> the schedule with that part applied.
 Step = Callable[[Schedule, str], Schedule]
 
 
-def _start(s: Schedule, name: str, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """Where a search starts; the kernel itself is `plain`."""
+def _starting_schedule(s: Schedule, name: str, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+    """Return the schedule that a search starts from; `plain` is the kernel itself."""
     if s.done or name == "plain":
         return s
-    return hand_written(s, machine, uniques) if name == "chosen" else merged(s)
+    return choose_by_heuristics(s, machine, uniques) if name == "chosen" else flatten_loop_nests(s)
 
 
-def _free(s: Schedule) -> list[UOp]:
-    """Output loops whose iterations need no order."""
-    return [r for r in s.outputs if r.arg.axis_id not in s.fixed]
+def _unordered_loops(s: Schedule) -> list[UOp]:
+    """Return the output loops whose iterations may run in any order."""
+    return [r for r in s.outputs if r.arg.axis_id not in s.ordered_ids]
 
 
-def _legal(s: Schedule, machine: Machine, draw: SeededDraw) -> OptOp | None:
-    """A legal OptOp of an even choice of kinds, where a few draws find one; Padto goes with what it makes divisible."""
+def _draw_legal_optop(s: Schedule, machine: MachineModel, draw: SeededDraw) -> OptOp | None:
+    """Draw a legal OptOp, or None if a few draws give none. Splits are three times as frequent as each other kind."""
     for _ in range(_TRIES):
         axes = s.axes
-        kind = draw.choice((_any_split, _any_split, _any_split, _any_padto, _any_swap, _any_nolocals))
+        kind = draw.choice((_draw_split, _draw_split, _draw_split, _draw_padto, _draw_swap, _draw_nolocals))
         opt = kind(axes, draw) if axes else None
-        if opt is not None and _may(s, opt, machine):
+        if opt is not None and _is_applicable(s, opt, machine):
             return opt
     return None
 
 
-def _may(s: Schedule, opt: OptOp, machine: Machine) -> bool:
-    return reason_against(s, opt, machine) is None and _bearable(s, opt, machine)
+def _is_applicable(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
+    return find_rejection_reason(s, opt, machine) is None and _is_small_enough(s, opt, machine)
 
 
-def _bearable(s: Schedule, opt: OptOp, machine: Machine) -> bool:
-    """Whether what comes out is small enough to run."""
+def _is_small_enough(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
+    """Return True if the kernel is small enough to run after the OptOp."""
     if isinstance(opt, Nolocals):
         return not any(isinstance(o, Nolocals) for o in s.done)
-    axes = apply(s, opt, machine)
-    side = math.prod(greatest(a.extent) for a in axes.axes if a.type in (AxisType.UPCAST, AxisType.UNROLL))
-    symbolic = any(a.type in WORKGROUP | {AxisType.UPCAST, AxisType.UNROLL} and not isinstance(a.extent, int) for a in axes.axes)
-    total = math.prod(max(1, greatest(a.extent)) for a in axes.axes)
-    return not symbolic and side <= _SIDE_BY_SIDE and lanes_of(axes) <= _LANES and total <= _MOST
+    after = apply(s, opt, machine)
+    vector_lanes = math.prod(max_extent(a.extent) for a in after.axes if a.type in _VECTOR)
+    symbolic = any(a.type in WORKGROUP | _VECTOR and not isinstance(a.extent, int) for a in after.axes)
+    iterations = math.prod(max(1, max_extent(a.extent)) for a in after.axes)
+    if symbolic or vector_lanes > _MAX_VECTOR_LANES:
+        return False
+    return count_workgroup_lanes(after) <= _MAX_WORKGROUP_LANES and iterations <= _MAX_ITERATIONS
 
 
-def _any_split(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
-    """A Split that the table of axis types has: type and direction fit, the factor may not."""
+def _draw_split(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
+    """Draw a Split whose types and direction the table of axis types admits; the factor may not divide the extent."""
     k = draw.integer(0, len(axes) - 1)
     source, extent = axes[k].type, axes[k].extent
     targets = [t for t, row in AXIS_TABLE.items() if source in row.split_from or (t is source and t in TILED)]
@@ -225,38 +235,38 @@ def _any_split(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
     return Split(k, factor or (extent if isinstance(extent, int) else 2), target, top)
 
 
-def _any_padto(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
+def _draw_padto(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
     return Padto(draw.integer(0, len(axes) - 1), draw.choice(FACTORS[:-1]))
 
 
-def _any_swap(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
+def _draw_swap(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
     a = draw.integer(0, len(axes) - 1)
     others = [k for k, x in enumerate(axes) if k != a and x.type is axes[a].type]
     return Swap(a, draw.choice(others)) if others else None
 
 
-def _any_nolocals(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
+def _draw_nolocals(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
     return Nolocals()
 
 
 # ---------------------------------------------------------------------------------------------------------------- pipelines
 
 
-def passes(chosen: Choose) -> tuple[Pass, ...]:
-    """The pipeline with another choice of schedules."""
+def pipeline_with_schedules(choose_schedule: Choose) -> tuple[Pass, ...]:
+    """Return the pipeline with another choice of schedules."""
 
-    def run(root: UOp, state: Lowering) -> UOp:
-        return each(root, lambda body: scheduled(body, machine_of(state.target), chosen))
+    def run(root: UOp, state: LoweringState) -> UOp:
+        return map_kernel_bodies(root, lambda body: schedule_kernel(body, machine_model_of(state.target), choose_schedule))
 
     return tuple(replace(p, run=run) if p.name == "optimize" else p for p in pipeline.PIPELINE)
 
 
-def lowered(graph: UOp, target: Target, through: Sequence[Pass], upto: str = "render") -> UOp:
-    """The graph after the pass `upto`, by these passes."""
-    state = Lowering(target, Config(reuse=False))
-    for p in through:
+def run_passes(graph: UOp, target: Target, pass_sequence: Sequence[Pass], last_pass: str = "render") -> UOp:
+    """Lower a graph by these passes, up to and including `last_pass`."""
+    state = LoweringState(target, Config(reuse=False))
+    for p in pass_sequence:
         graph = run_pass(p, graph, state)
-        if p.name == upto:
+        if p.name == last_pass:
             break
     return graph
 
@@ -264,88 +274,92 @@ def lowered(graph: UOp, target: Target, through: Sequence[Pass], upto: str = "re
 # ------------------------------------------------------------------------------------------------------------ illegal ones
 
 
-def _splits_not_dividing(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
-    found = [
+def _draw_indivisible_split(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
+    splits = [
         Split(k, f, t, AXIS_TABLE[t].direction is Direction.OUTER)
         for k, a in enumerate(axes)
         for t, row in AXIS_TABLE.items()
         for f in (2, 3, 5, 7, 11)
         if a.type in row.split_from and isinstance(a.extent, int) and a.extent % f
     ]
-    return draw.choice(found) if found else None
+    return draw.choice(splits) if splits else None
 
 
-def _split_of_other_type(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
+def _draw_split_of_wrong_type(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
     k = draw.integer(0, len(axes) - 1)
     source = axes[k].type
-    wrong = [t for t, row in AXIS_TABLE.items() if source not in row.split_from and not (t is source and t in TILED)]
-    return Split(k, 1, draw.choice(wrong), draw.chance(50))
+    targets = [t for t, row in AXIS_TABLE.items() if source not in row.split_from and not (t is source and t in TILED)]
+    return Split(k, 1, draw.choice(targets), draw.chance(50))
 
 
-def _split_of_wrong_half(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
-    found = [
+def _draw_split_of_wrong_half(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
+    splits = [
         Split(k, 1, t, row.direction is Direction.INNER)
         for k, a in enumerate(axes)
         for t, row in AXIS_TABLE.items()
         if a.type in row.split_from and row.direction in (Direction.INNER, Direction.OUTER)
     ]
-    return draw.choice(found) if found else None
+    return draw.choice(splits) if splits else None
 
 
-def _beyond(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
+def _draw_axis_out_of_range(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
     k = draw.choice((-1, len(axes), len(axes) + 7))
     options: list[OptOp] = [Split(k, 1, AxisType.UPCAST), Padto(k, 2), Swap(k, 0), Swap(0, k)]
     return draw.choice(options)
 
 
-def _no_number(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
+def _draw_nonpositive_factor(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
     k, n = draw.integer(0, len(axes) - 1), draw.choice((0, -1, -4))
     return Padto(k, n) if draw.chance(50) else Split(k, n, AxisType.UPCAST)
 
 
-def _swap_of_other_types(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
+def _draw_swap_of_other_types(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
     a = draw.integer(0, len(axes) - 1)
     others = [k for k, x in enumerate(axes) if x.type is not axes[a].type]
     return Swap(a, draw.choice([a, *others]))
 
 
-def _no_tensor_core(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
+def _draw_invalid_tensor_core(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
     return TC(draw.integer(-1, 3), draw.choice((-2, 5)), draw.choice((-1, 3)), draw.choice((0, 3)))
 
 
-#: OptOps that no kernel admits, each by one clause of the rulings.
+#: Draws of OptOps that no kernel admits, each one against one clause of the rulings.
 ILLEGAL = (
-    _splits_not_dividing, _split_of_other_type, _split_of_wrong_half, _beyond, _no_number, _swap_of_other_types, _no_tensor_core,
+    _draw_indivisible_split, _draw_split_of_wrong_type, _draw_split_of_wrong_half, _draw_axis_out_of_range,
+    _draw_nonpositive_factor, _draw_swap_of_other_types, _draw_invalid_tensor_core,
 )  # fmt: skip
+#: A ruling that the reason of a rejection cites.
 _REASON = re.compile(r"\(R\d+")
 
 
-def illegal_faults(graph: UOp, target: Target, draw: SeededDraw, most: int = 8) -> Fault | None:
-    """Whether illegal OptOps, on the kernels of `graph` after a few legal ones, are rejected with a reason that cites a ruling."""
-    machine = machine_of(target)
-    root = lowered(graph, target, pipeline.PIPELINE, "rangeify")
-    for body in dict.fromkeys(c.src[0] for c in root.src):
-        s = begin(body)
+def check_illegal_optops_rejected(graph: UOp, target: Target, draw: SeededDraw, max_optops: int = 8) -> Fault | None:
+    """Check that illegal OptOps are rejected with a reason that cites a ruling, on the kernels of `graph` after a few legal
+    OptOps. Return the first Fault, or None.
+    """
+    machine = machine_model_of(target)
+    root = run_passes(graph, target, pipeline.PIPELINE, "rangeify")
+    for body in dict.fromkeys(call.body for call in root.src):
+        s = create_initial_schedule(body)
         if s is None or not s.axes:
             continue
         for _ in range(draw.integer(0, 2)):
-            opt = _legal(s, machine, draw)
+            opt = _draw_legal_optop(s, machine, draw)
             s = s if opt is None else apply(s, opt, machine)
-        for _ in range(most):
+        for _ in range(max_optops):
             opt = draw.choice(ILLEGAL)(s.axes, draw)
-            fault = None if opt is None else _accepted(s, opt, machine)
+            fault = None if opt is None else _check_rejection(s, opt, machine)
             if fault is not None:
                 return fault
     return None
 
 
-def _accepted(s: Schedule, opt: OptOp, machine: Machine) -> Fault | None:
-    """What is wrong with how an illegal OptOp is received."""
+def _check_rejection(s: Schedule, opt: OptOp, machine: MachineModel) -> Fault | None:
+    """Apply an illegal OptOp; return a Fault unless it is rejected with a ruling."""
     axes = ", ".join(f"{a.type.name} {a.extent}" for a in s.axes)
     try:
         apply(s, opt, machine)
-    except Rejected as e:
-        return None if _REASON.search(str(e)) else Fault("reason", f"{spell(opt)} on {axes}: rejected without a ruling: {e}")
+    except RejectedOptOp as e:
+        return None if _REASON.search(str(e)) else Fault("reason", f"{format_optop(opt)} on {axes}: rejected without a ruling: {e}")
     except Exception as e:
-        return Fault(type(e).__name__.lower(), f"{spell(opt)} on {axes}: {e}")
-    return Fault("accepted", f"{spell(opt)} on {axes} is not legal, and was applied")
+        return Fault(type(e).__name__.lower(), f"{format_optop(opt)} on {axes}: {e}")
+    return Fault("accepted", f"{format_optop(opt)} on {axes} is not legal, and was applied")

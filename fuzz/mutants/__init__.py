@@ -1,5 +1,5 @@
-"""Mutants: known bugs, put in one at a time, that measure what the rest of `uops.fuzz` is worth.
+"""Mutants: known bugs, introduced one at a time, that measure what the rest of `uops.fuzz` finds.
 
-`catalogue` says which they are, `overlay` makes a package that has one, `hunt` looks for it by a `trial` in a process of its own,
-`run` does that for all of them, `report` says what became of them.
+`catalogue` holds the mutants. `overlay` makes a package that contains one of them. `hunt` looks for it by `trial` campaigns in
+processes of their own. `run` hunts all of them, and `report` summarizes the results.
 """

@@ -1,7 +1,7 @@
 """The catalogue of mutants: bugs as data, one file of `catalogue/` per class.
 
-Each is a text of one file of the package that is there once, and another text for it: nothing here knows how it might be found.
-`source` says whether it is made up or a bug that somebody had. Those that are `blind` were written from the compiler and the
+A mutant replaces a text that occurs once in a file of the package by another text. It says nothing of how it may be found.
+`source` says whether it is invented or a bug that somebody had. Those that are `blind` were written from the compiler and the
 backends alone, before their author had read an oracle or a generator.
 """
 
@@ -17,19 +17,20 @@ import uops.fuzz
 from uops.spec.errors import UopsError
 from uops.spec.ir.record import dataclass
 
-#: The package: mutants name files below it.
+#: The package; paths of mutants are relative to it.
 PACKAGE = Path(uops.fuzz.__file__).absolute().parents[1]
+#: Folder of the catalogue.
 _FOLDER = Path(__file__).with_name("catalogue")
-#: Folders whose bugs a backend has that is not the fastest one to run.
+#: Folder -> the backend that runs its code, if that is not the default one.
 _BACKENDS = {"backends/opencl": "opencl", "backends/c/": "c", "backends/cstyle": "c"}
 
 
-class Stale(UopsError):
-    """The text that a mutant changes is not there, or not once: somebody has changed the file."""
+class StaleMutant(UopsError):
+    """A mutant whose text does not occur exactly once any more: the file has changed."""
 
 
 class Edit(NamedTuple):
-    """`old` becomes `new` in `file`, a path below the package."""
+    """A replacement of `old` by `new` in `file`, a path below the package."""
 
     file: str
     old: str
@@ -38,8 +39,9 @@ class Edit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`class_` is the kind of bug, `breaks` what it makes wrong, `backend` where it is looked for. An `equivalent` one changes no
-    meaning, for the reason that it gives, and is not counted."""
+    """A known bug. `class_` is its class, `breaks` what it makes wrong, `backend` where it is hunted. A mutant with a
+    reason in `equivalent` changes no meaning and is not counted.
+    """
 
     id: str
     class_: str
@@ -51,14 +53,14 @@ class Mutant:
     equivalent: str = ""
 
 
-def catalogue(glob: str = "*") -> tuple[Mutant, ...]:
-    """The mutants whose id or class matches, by class."""
+def load_catalogue(glob: str = "*") -> tuple[Mutant, ...]:
+    """Return the mutants whose id or class matches, by class."""
     rows = ((path.stem, row) for path in sorted(_FOLDER.glob("*.toml")) for row in tomllib.loads(path.read_text())["mutant"])
-    found = [_mutant(class_, row) for class_, row in rows]
-    return tuple(m for m in found if fnmatch.fnmatch(m.id, glob) or fnmatch.fnmatch(m.class_, glob))
+    mutants = [_parse_mutant(class_, row) for class_, row in rows]
+    return tuple(m for m in mutants if fnmatch.fnmatch(m.id, glob) or fnmatch.fnmatch(m.class_, glob))
 
 
-def _mutant(class_: str, row: dict[str, str | bool]) -> Mutant:
+def _parse_mutant(class_: str, row: dict[str, str | bool]) -> Mutant:
     words = {k: str(row[k]) for k in ("id", "breaks", "source")}
     edit = Edit(*(str(row[k]) for k in ("file", "old", "new")))
     backend = next((b for folder, b in _BACKENDS.items() if edit.file.startswith(folder)), "llvm")
@@ -68,13 +70,14 @@ def _mutant(class_: str, row: dict[str, str | bool]) -> Mutant:
     )  # fmt: skip
 
 
-def changed(edits: Iterable[Edit]) -> dict[str, str]:
-    """The files that the edits change, as they are then. Raises Stale."""
-    found: dict[str, str] = {}
-    for e in edits:
-        text = found.get(e.file)
-        text = (PACKAGE / e.file).read_text(encoding="utf-8") if text is None else text
-        if text.count(e.old) != 1:
-            raise Stale(f"{e.file} has {text.count(e.old)} times, not once: {e.old.strip().splitlines()[0]}")
-        found[e.file] = text.replace(e.old, e.new)
-    return found
+def apply_edits(edits: Iterable[Edit]) -> dict[str, str]:
+    """Return the texts of the edited files, by path. Raises StaleMutant."""
+    texts: dict[str, str] = {}
+    for edit in edits:
+        text = texts.get(edit.file)
+        text = (PACKAGE / edit.file).read_text(encoding="utf-8") if text is None else text
+        if text.count(edit.old) != 1:
+            head = edit.old.strip().splitlines()[0]
+            raise StaleMutant(f"{edit.file}: expected the text of the mutant once, got it {text.count(edit.old)} times: {head}")
+        texts[edit.file] = text.replace(edit.old, edit.new)
+    return texts

@@ -1,14 +1,14 @@
-"""The hunt for one mutant: what its package's own defences say, and campaigns on it until one finds something.
+"""The hunt for one mutant: by the package's own defences, and by campaigns until one finds something.
 
-Takes: a mutant, and for how long. Gives: for each of two defences a `Kill`, or None where it sees nothing: everything there is, and
-the oracles that compare answers alone. What compares answers is asked first, on a package in which every rule fires and no verifier
-looks on: who is killed so is killed with everything on, where the proof of a changed rule may say so before. Only where that ends
-with nothing, golden files are asked, and then campaigns with the verifier and the validator. Time is that of processors, of all
-processes of a hunt, so that a busy machine changes nothing.
+Takes: a mutant, and seconds. Gives: a `Kill` or None for each of two defences: for everything there is, and for the oracles
+that compare answers alone. The latter are asked first, on a package in which every rule is admitted and no verifier runs. A
+mutant that they kill is also killed with everything on, where the proof of a changed rule may detect it earlier. If they find
+nothing, golden files are compared, and then campaigns run with the verifier and the validator. Time is processor time of all
+processes of a hunt, so a busy machine changes nothing.
 
-A finding counts where triage confirms it and the package without the mutant has no objection to the same program. A package that
-does not start is a kill where the package without the mutant starts. Of what the machine keeps from being hunted nothing is said
-but the reason.
+A finding counts if triage confirms it and the package without the mutant has no objection to the same program. A package that
+does not start is a kill if the package without the mutant starts. A hunt that the machine prevents gives no result but the
+reason.
 """
 
 from __future__ import annotations
@@ -27,44 +27,49 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uops.backends.registry import BrokenBackend
-from uops.backends.testing.journal import lines_so_far
+from uops.backends.testing.journal import read_lines_so_far
 from uops.fuzz.campaign.campaign import JOURNAL
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.process import LIMITS, Examiner
-from uops.fuzz.campaign.work import drawn, settled
+from uops.fuzz.campaign.work import draw_case, settle_case
 from uops.fuzz.generate import kinds
-from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, changed
-from uops.fuzz.mutants.overlay import overlay
+from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, apply_edits
+from uops.fuzz.mutants.overlay import build_overlay
 from uops.fuzz.oracles.oracles import ORACLES
 from uops.fuzz.reduce import reproducer
 from uops.spec.errors import UopsError
 
 Json = dict[str, Any]
-#: What a campaign draws: all that a backend of one device runs.
+#: The kinds that a campaign draws: all that a backend with one device runs.
 KINDS = tuple(k for k in kinds.KINDS if k not in ("devices", "bestiary"))
-#: Oracles that are no comparison of two answers.
+#: Oracles that compare no two answers.
 NOT_DIFFERENTIAL = frozenset({"form", "validated"})
+#: Oracles that compare answers.
 ANSWERS = tuple(o for o in ORACLES if o not in NOT_DIFFERENTIAL)
-#: What the hunt by answers alone changes beside: rules need no proof, and no verifier runs between passes. Only a package that an
-#: overlay made can be told so.
+#: Edits of the package for the hunt by answers alone: rules need no proof, and no verifier runs between passes. There is no
+#: setting for that, so an overlay makes the edits.
 BLIND = (
-    Edit("compiler/prove/admission.py", "return (_proved() or {}).get(rule.name) == digest(rule)", "return True"),
+    Edit("compiler/prove/admission.py", "return (_load_proved_digests() or {}).get(rule.name) == digest_rule(rule)", "return True"),
     Edit("compiler/pipeline.py", "    if not state.config.verify:\n", "    if True:\n"),
 )
-#: Hunts are measured in processor time, so that a start may take long.
+#: Limits of a trial. Hunts are measured in processor time, so a start may take long.
 PATIENT = replace(LIMITS, start=600.0)
-#: Processor seconds for triage - a program that does not end is asked about twice - and questions and seconds to reduce a finding.
+#: Processor seconds for triage, which asks twice about a program that does not end; questions and seconds for a reduction.
 CONFIRMING, MOST, REDUCING = 2.5 * PATIENT.timeout, 100, 30.0
-#: Tests that compare with golden files, where there is a checkout.
+#: Tests that compare with golden files, in a checkout.
 _GOLDENS = ("tests/compiler/test_stage_goldens.py", "tests/backends/test_llvm_render.py", "tests/backends/test_opencl_launch.py")
+#: Seconds between two looks at a process.
 _LOOK = 0.5
-#: Processor seconds that a package has at least to show that it starts.
+#: Minimum processor seconds in which a package must show that it starts.
 _STARTING = 60.0
+#: Clock ticks per second in `/proc`.
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Kill(NamedTuple):
-    """Who saw a mutant, after how many processor seconds and cases; `nodes` are those of the reduced program, `text` its file."""
+    """The defence `by` which a mutant was found, after processor seconds and cases. `nodes` and `text` are the reduced
+    program.
+    """
 
     by: str
     kind: str
@@ -74,147 +79,161 @@ class Kill(NamedTuple):
     text: str = ""
 
 
-class Stopped(Exception):
-    """The run is to end."""
+class HuntStopped(Exception):
+    """The end of a hunt because the run is to end."""
 
 
-class NotHunted(UopsError):
-    """Nothing can be said of a mutant: the package without it does not start either, or no case was judged."""
+class HuntImpossible(UopsError):
+    """A mutant about which nothing can be said: the package without it does not start either, or no case was judged."""
 
 
 class Hunter:
-    """Hunts mutants, one at a time. `seconds` is the time of one hunt. Use as a context manager."""
+    """A hunter of mutants, one at a time, each for `seconds`. Use as a context manager."""
 
-    def __init__(self, seconds: float, seed: int, stopped: Callable[[], bool] = lambda: False) -> None:
-        self.seconds, self.seed, self.stopped = seconds, seed, stopped
-        self._clean: dict[str, Examiner] = {}
-        self._well: dict[tuple[str, ...], bool] = {}
+    def __init__(self, seconds: float, seed: int, should_stop: Callable[[], bool] = lambda: False) -> None:
+        self.seconds, self.seed, self.should_stop = seconds, seed, should_stop
+        self._clean_examiners: dict[str, Examiner] = {}
+        self._clean_passes: dict[tuple[str, ...], bool] = {}
 
     def __enter__(self) -> Hunter:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for examiner in self._clean.values():
+        for examiner in self._clean_examiners.values():
             examiner.close()
 
-    def hunt(self, m: Mutant) -> tuple[Kill | None, Kill | None]:
-        """Who sees it with everything on, and who by answers alone. Raises Stale, Stopped and NotHunted."""
-        proof = self._ledger(m)
-        answers = self._campaigns(m, (m.edit, *BLIND), ANSWERS)
+    def hunt(self, mutant: Mutant) -> tuple[Kill | None, Kill | None]:
+        """Return who finds the mutant with everything on, and who by answers alone. Raises StaleMutant, HuntStopped and
+        HuntImpossible.
+        """
+        proof = self._hunt_by_proofs(mutant)
+        answers = self._hunt_by_campaigns(mutant, (mutant.edit, *BLIND), ANSWERS)
         if proof or answers:
             return proof or answers, answers
-        return self._goldens(m) or self._campaigns(m, (m.edit,), tuple(ORACLES)), None
+        return self._hunt_by_golden_files(mutant) or self._hunt_by_campaigns(mutant, (mutant.edit,), tuple(ORACLES)), None
 
     # Campaigns
 
-    def _campaigns(self, m: Mutant, edits: tuple[Edit, ...], oracles: tuple[str, ...]) -> Kill | None:
-        """Campaigns of one seed after the other, until one finds something that is there or the time is over."""
+    def _hunt_by_campaigns(self, mutant: Mutant, edits: tuple[Edit, ...], oracles: tuple[str, ...]) -> Kill | None:
+        """Run campaigns of different seeds until one finds a new bug or the time is over. Raises HuntImpossible if no
+        case was judged.
+        """
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
-            path = overlay(Path(folder) / "path", changed(edits))
+            path = build_overlay(Path(folder) / "path", apply_edits(edits))
             spent, cases, number = 0.0, 0, 0
             while spent < self.seconds:
-                setup = Setup(m.backend, kinds.number(self.seed, m.id, number), KINDS, oracles)
+                setup = Setup(mutant.backend, kinds.stable_hash(self.seed, mutant.id, number), KINDS, oracles)
                 trial = _Trial(path, Path(folder) / str(number), setup)
-                found = trial.run(self.seconds - spent, self.stopped)
-                if found is not None and not found.cases:
-                    self._start(setup, [e for e in edits if e != m.edit])
-                    return found._replace(seconds=round(found.seconds + spent, 2), cases=cases)
-                if found is not None and self._is_new(found, setup):
-                    return found._replace(seconds=round(found.seconds + spent, 2), cases=(found.cases or 0) + cases)
+                kill = trial.run(self.seconds - spent, self.should_stop)
+                if kill is not None and not kill.cases:
+                    self._require_clean_start(setup, [e for e in edits if e != mutant.edit])
+                    return kill._replace(seconds=round(kill.seconds + spent, 2), cases=cases)
+                if kill is not None and self._is_caused_by_mutant(kill, setup):
+                    return kill._replace(seconds=round(kill.seconds + spent, 2), cases=(kill.cases or 0) + cases)
                 spent, cases, number = spent + max(0.5, trial.spent), cases + trial.cases, number + 1
         if not cases:
-            raise NotHunted(f"no case was judged in {self.seconds:g} processor seconds")
+            raise HuntImpossible(f"no case was judged in {self.seconds:g} processor seconds")
         return None
 
-    def _start(self, setup: Setup, edits: list[Edit]) -> None:
-        """Raises NotHunted where the package without the mutant does not come to the end of a batch now, either. It is asked each
-        time: a disk that was free a while ago may be full."""
+    def _require_clean_start(self, setup: Setup, edits: list[Edit]) -> None:
+        """Raise HuntImpossible if the package without the mutant does not finish a batch now, either. It is asked each
+        time, since for instance a disk may have become full.
+        """
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
-            path = overlay(Path(folder) / "path", changed(edits))
+            path = build_overlay(Path(folder) / "path", apply_edits(edits))
             trial = _Trial(path, Path(folder) / "0", setup)
-            broken = trial.run(max(self.seconds, _STARTING), self.stopped, once=True)
+            kill = trial.run(max(self.seconds, _STARTING), self.should_stop, first_batch_only=True)
             if not trial.cases:
-                why = broken.kind if broken is not None and broken.kind else "no case was judged"
-                raise NotHunted(f"without the mutant, {setup.backend} does not start either: {why}")
+                reason = kill.kind if kill is not None and kill.kind else "no case was judged"
+                raise HuntImpossible(f"without the mutant, {setup.backend} does not start either: {reason}")
 
-    def _is_new(self, found: Kill, setup: Setup) -> bool:
-        """Whether the package without the mutant has no objection to the program, reduced or as drawn. Raises NotHunted."""
-        if setup.backend not in self._clean:
-            self._clean[setup.backend] = Examiner(Setup(setup.backend), PATIENT)
-        clean = self._clean[setup.backend]
-        small = _reduced(found)
+    def _is_caused_by_mutant(self, kill: Kill, setup: Setup) -> bool:
+        """Return True if the package without the mutant has no objection to the program, reduced or as drawn. Raises
+        HuntImpossible.
+        """
+        if setup.backend not in self._clean_examiners:
+            self._clean_examiners[setup.backend] = Examiner(Setup(setup.backend), PATIENT)
+        clean = self._clean_examiners[setup.backend]
+        reduced = _parse_reduced_program(kill)
         try:
-            if small is not None:
-                return clean.triage(small.sample, small.about["seed"], small.about["oracle"]) is None
-            k = (found.cases or 1) - 1
-            return clean.triage(*settled(clean, *drawn(clean, setup, k), found.by)) is None
+            if reduced is not None:
+                return clean.triage_sample(reduced.sample, reduced.about["seed"], reduced.about["oracle"]) is None
+            k = (kill.cases or 1) - 1
+            return clean.triage_sample(*settle_case(clean, *draw_case(clean, setup, k), kill.by)) is None
         except BrokenBackend as e:
-            raise NotHunted(f"without the mutant, {setup.backend} does not start: {e}") from e
+            raise HuntImpossible(f"without the mutant, {setup.backend} does not start: {e}") from e
 
-    # What the package says of itself
+    # The package's own defences
 
-    def _ledger(self, m: Mutant) -> Kill | None:
-        """The proofs of the theme whose file is changed."""
-        if not m.edit.file.startswith("compiler/rewrite/rules/"):
+    def _hunt_by_proofs(self, mutant: Mutant) -> Kill | None:
+        """Prove the rules of the theme whose file is changed."""
+        if not mutant.edit.file.startswith("compiler/rewrite/rules/"):
             return None
-        theme = Path(m.edit.file).stem
-        return self._asked(m, "ledger", ["-m", "uops", "prove", "--no-write", "--jobs", "1", "--rules", theme])
+        theme = Path(mutant.edit.file).stem
+        return self._hunt_by_command(mutant, "ledger", ["-m", "uops", "prove", "--no-write", "--jobs", "1", "--rules", theme])
 
-    def _goldens(self, m: Mutant) -> Kill | None:
-        """The golden files of the tests, in a checkout."""
+    def _hunt_by_golden_files(self, mutant: Mutant) -> Kill | None:
+        """Run the tests that compare with golden files, in a checkout."""
         root = PACKAGE.parents[1]
         files = _golden_files()
         options = ["-q", "-x", "-p", "no:cacheprovider", "-c", str(root / "pyproject.toml"), "--rootdir", str(root)]
-        return self._asked(m, "goldens", ["-m", "pytest", *options, *files]) if files else None
+        return self._hunt_by_command(mutant, "goldens", ["-m", "pytest", *options, *files]) if files else None
 
-    def _asked(self, m: Mutant, by: str, command: list[str]) -> Kill | None:
-        """Whether a command ends with status 1 on the mutant's package, and with 0 on one without a mutant."""
-        status, spent = self._status(command, (m.edit,))
-        if status == 1 and (by, *command) not in self._well:
-            self._well[by, *command] = self._status(command, ())[0] == 0
-        return Kill(by, "refuted", round(spent, 2)) if status == 1 and self._well[by, *command] else None
+    def _hunt_by_command(self, mutant: Mutant, defence: str, command: list[str]) -> Kill | None:
+        """Return a Kill if a command ends with status 1 on the mutant's package, and with 0 on the package without a
+        mutant.
+        """
+        status, spent = self._run_command(command, (mutant.edit,))
+        if status == 1 and (defence, *command) not in self._clean_passes:
+            self._clean_passes[defence, *command] = self._run_command(command, ())[0] == 0
+        return Kill(defence, "refuted", round(spent, 2)) if status == 1 and self._clean_passes[defence, *command] else None
 
-    def _status(self, command: list[str], edits: tuple[Edit, ...]) -> tuple[int | None, float]:
-        """The exit status of a command, None where the time was over, and its processor seconds."""
+    def _run_command(self, command: list[str], edits: tuple[Edit, ...]) -> tuple[int | None, float]:
+        """Run a command on a package with edits. Return its exit status, None if the time was over, and its processor
+        seconds.
+        """
         spent = 0.0
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
-            process = _started([sys.executable, *command], overlay(Path(folder) / "path", changed(edits)), Path(folder))
-            used = Processors(process.pid)
+            process = _start_process(
+                [sys.executable, *command], build_overlay(Path(folder) / "path", apply_edits(edits)), Path(folder)
+            )
+            cpu_time = SessionCpuTime(process.pid)
             try:
                 while process.poll() is None and spent <= self.seconds:
-                    if self.stopped():
-                        raise Stopped
+                    if self.should_stop():
+                        raise HuntStopped
                     time.sleep(_LOOK)
-                    spent = used.seconds()
+                    spent = cpu_time.measure_seconds()
                 return process.poll(), spent
             finally:
-                _end(process)
+                _end_process(process)
 
 
-def _reduced(found: Kill) -> reproducer.Reproducer | None:
-    """The program of a finding; None where it was not reduced, and where the text is none that this package reads, as what a mutant
-    of the generator's own ground makes."""
-    if not found.text:
+def _parse_reduced_program(kill: Kill) -> reproducer.Reproducer | None:
+    """Return the reproducer of a kill. Returns None if the program was not reduced, or if this package cannot read its
+    text, as after a mutant of the generator.
+    """
+    if not kill.text:
         return None
     with tempfile.NamedTemporaryFile("w", suffix=".uops", encoding="utf-8") as f:
-        f.write(found.text)
+        f.write(kill.text)
         f.flush()
         try:
-            return reproducer.read(Path(f.name))
+            return reproducer.read_reproducer(Path(f.name))
         except (UopsError, ValueError, LookupError):
             return None
 
 
-def absent() -> dict[str, str]:
-    """The defences that cannot be asked here, and why."""
-    found = {}
+def list_unavailable_defences() -> dict[str, str]:
+    """Return the defences that cannot be used here, with the reasons."""
+    reasons = {}
     if find_spec("z3") is None:
-        found["ledger"] = "z3-solver is not installed"
+        reasons["ledger"] = "z3-solver is not installed"
     if not _golden_files():
-        found["goldens"] = "there is no checkout"
+        reasons["goldens"] = "there is no checkout"
     elif find_spec("pytest") is None:
-        found["goldens"] = "pytest is not installed"
-    return found
+        reasons["goldens"] = "pytest is not installed"
+    return reasons
 
 
 def _golden_files() -> list[str]:
@@ -223,82 +242,83 @@ def _golden_files() -> list[str]:
 
 
 class _Trial:
-    """One campaign in a process of its own: `spent` are its processor seconds, `cases` those that it judged."""
+    """A campaign in a process of its own. `spent` are its processor seconds, `cases` the cases that it judged."""
 
     def __init__(self, path: Path, directory: Path, setup: Setup) -> None:
         self.path, self.directory, self.setup = path, directory, setup
         self.spent = 0.0
         self.cases = 0
-        self._seen: float | None = None  # when a batch with a finding was done
-        self._confirmed = 0.0  # when it was triaged
+        self._finding_seen_at: float | None = None  # when a batch with a finding was done
+        self._confirmed_at = 0.0  # when it was triaged
 
-    def run(self, seconds: float, stopped: Callable[[], bool], once: bool = False) -> Kill | None:
-        """Who found something; with `once`, no longer than to the end of the first batch."""
+    def run(self, seconds: float, should_stop: Callable[[], bool], first_batch_only: bool = False) -> Kill | None:
+        """Run the campaign; return the kill, if any. With `first_batch_only`, end with the first batch."""
         self.directory.mkdir()
         setup = json.dumps(self.setup.to_json())
         command = [sys.executable, "-m", "uops.fuzz.mutants.trial", setup, str(self.directory / "campaign"), str(MOST)]
-        process = _started(command, self.path, self.directory)
-        used = Processors(process.pid)
+        process = _start_process(command, self.path, self.directory)
+        cpu_time = SessionCpuTime(process.pid)
         try:
             while process.poll() is None:
                 time.sleep(_LOOK)
-                self.spent = used.seconds()
-                if stopped():
-                    raise Stopped
-                lines = self._lines()
-                if "reduced" in lines or (once and self.cases) or self.spent > self._limit(lines, seconds):
+                self.spent = cpu_time.measure_seconds()
+                if should_stop():
+                    raise HuntStopped
+                lines = self._read_journal()
+                if "reduced" in lines or (first_batch_only and self.cases) or self.spent > self._time_limit(lines, seconds):
                     break
         finally:
-            _end(process)
-        return self._kill(self._lines()) or self._broken(process)
+            _end_process(process)
+        return self._confirmed_kill(self._read_journal()) or self._startup_failure(process)
 
-    def _limit(self, lines: Mapping[str, list[Json]], seconds: float) -> float:
-        """When to stop: with nothing found, with nothing confirmed, with what is not yet small."""
-        if self._seen is None:
+    def _time_limit(self, lines: Mapping[str, list[Json]], seconds: float) -> float:
+        """Return the processor seconds after which to stop: of the hunt, of triage, or of the reduction."""
+        if self._finding_seen_at is None:
             return seconds
         if "triaged" not in lines:
-            self._confirmed = self.spent
-            return self._seen + CONFIRMING
-        return self._confirmed + REDUCING
+            self._confirmed_at = self.spent
+            return self._finding_seen_at + CONFIRMING
+        return self._confirmed_at + REDUCING
 
-    def _lines(self) -> dict[str, list[Json]]:
-        """What the journal says by now."""
-        found: dict[str, list[Json]] = {}
+    def _read_journal(self) -> dict[str, list[Json]]:
+        """Read the journal so far, by kind of entry."""
+        entries: dict[str, list[Json]] = {}
         path = self.directory / "campaign" / JOURNAL
-        for whole in lines_so_far(path):
-            for about, line in whole.items():
-                found.setdefault(about, []).append(line)
-        self.cases = sum(b["cases"] for b in found.get("batch", ()))
-        if self._seen is None and any(b["findings"] for b in found.get("batch", ())):
-            self._seen = self.spent
-        return found
+        for line in read_lines_so_far(path):
+            for kind, entry in line.items():
+                entries.setdefault(kind, []).append(entry)
+        self.cases = sum(b["cases"] for b in entries.get("batch", ()))
+        if self._finding_seen_at is None and any(b["findings"] for b in entries.get("batch", ())):
+            self._finding_seen_at = self.spent
+        return entries
 
-    def _kill(self, lines: Mapping[str, list[Json]]) -> Kill | None:
-        """The first finding that triage confirmed, and what it was reduced to."""
-        confirmed = {t["k"]: t["triaged"] for t in lines.get("triaged", ()) if t["triaged"]}
-        if not confirmed or self._seen is None:
+    def _confirmed_kill(self, lines: Mapping[str, list[Json]]) -> Kill | None:
+        """Return the first finding that triage confirmed, with the program that it was reduced to."""
+        confirmed = {triaged["k"]: triaged["triaged"] for triaged in lines.get("triaged", ()) if triaged["triaged"]}
+        if not confirmed or self._finding_seen_at is None:
             return None
-        small = next(iter(lines.get("reduced", ())), None)
-        k = min(confirmed) if small is None else small["k"]
-        t = confirmed[k]
-        place = t["place"]["pass_"] if t["place"] else ""
-        nodes, text = (None, "") if small is None else (small["nodes"], small["text"])
-        return Kill(t["oracle"], " ".join(filter(None, (t["fault"]["kind"], place))), self._seen, k + 1, nodes, text)
+        reduced = next(iter(lines.get("reduced", ())), None)
+        k = min(confirmed) if reduced is None else reduced["k"]
+        triaged = confirmed[k]
+        pass_name = triaged["place"]["pass_"] if triaged["place"] else ""
+        nodes, text = (None, "") if reduced is None else (reduced["nodes"], reduced["text"])
+        kind = " ".join(filter(None, (triaged["fault"]["kind"], pass_name)))
+        return Kill(triaged["oracle"], kind, self._finding_seen_at, k + 1, nodes, text)
 
-    def _broken(self, process: subprocess.Popen[bytes]) -> Kill | None:
-        """A package that does not even start."""
+    def _startup_failure(self, process: subprocess.Popen[bytes]) -> Kill | None:
+        """Return a Kill if the package did not start."""
         if process.returncode in (0, -signal.SIGKILL) or self.cases:
             return None
-        said = (self.directory / "log").read_text(encoding="utf-8", errors="replace")
-        if "no answer within" in said:  # a machine that is too busy
+        log = (self.directory / "log").read_text(encoding="utf-8", errors="replace")
+        if "no answer within" in log:  # the machine is too busy
             return None
-        return Kill("start", said.strip().splitlines()[-1][:120] if said.strip() else "", self.spent, 0)
+        return Kill("start", log.strip().splitlines()[-1][:120] if log.strip() else "", self.spent, 0)
 
 
-def _started(command: list[str], path: Path, directory: Path) -> subprocess.Popen[bytes]:
-    """A process, in a session of its own, that imports the package of an overlay."""
-    rest = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and Path(p).absolute() != PACKAGE.parent]
-    environment = {"PYTHONPATH": os.pathsep.join([str(path), *rest]), "UOPS_CACHE_DIR": str(directory / "cache")}
+def _start_process(command: list[str], path: Path, directory: Path) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own that imports the package of an overlay."""
+    other_paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and Path(p).absolute() != PACKAGE.parent]
+    environment = {"PYTHONPATH": os.pathsep.join([str(path), *other_paths]), "UOPS_CACHE_DIR": str(directory / "cache")}
     with (directory / "log").open("wb") as log:
         return subprocess.Popen(
             command, env={**os.environ, **environment}, cwd=directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -306,27 +326,27 @@ def _started(command: list[str], path: Path, directory: Path) -> subprocess.Pope
         )  # fmt: skip
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started; they have not long to live anyway."""
+def _end_process(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and all processes of its session."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-class Processors:
-    """What the processes of a session have used, those included that were killed before anybody waited for them."""
+class SessionCpuTime:
+    """The processor time of all processes in a session, including those that were killed before anybody waited for them."""
 
     def __init__(self, session: int) -> None:
         self.session = session
         self._used: dict[tuple[str, str], int] = {}
 
-    def seconds(self) -> float:
-        """Until now; of a process that has ended since, what was seen of it last."""
+    def measure_seconds(self) -> float:
+        """Return the processor seconds so far. Of a process that has ended, the last measurement counts."""
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
                     fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                except OSError:  # it has just ended
+                except OSError:  # the process has just ended
                     continue
                 if int(fields[3]) == self.session:
                     self._used[entry.name, fields[19]] = int(fields[11]) + int(fields[12])

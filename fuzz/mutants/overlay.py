@@ -1,7 +1,7 @@
-"""A package with some files changed: a folder of links to everything else of it.
+"""A copy of the package with some files changed, made of links to all other files.
 
-The working tree stays as it is. Folders on the way to a changed file are real, so that Python keeps what it compiles of them apart;
-what it has compiled of the files that are not changed is linked, too.
+The working tree is left alone. Folders on the way to a changed file are real, so that Python stores their bytecode apart;
+bytecode of unchanged files is linked, too.
 """
 
 from __future__ import annotations
@@ -11,33 +11,35 @@ from pathlib import Path, PurePosixPath
 
 from uops.fuzz.mutants.catalogue import PACKAGE
 
-_OWN = "__pycache__"
+#: Folder of bytecode.
+_BYTECODE = "__pycache__"
 
 
-def overlay(folder: Path, files: Mapping[str, str]) -> Path:
-    """Make `folder/uops`, the package with these texts in the place of its files; gives what to put on the import path."""
-    _fill(folder / PACKAGE.name, PACKAGE, {PurePosixPath(name).parts: text for name, text in files.items()})
+def build_overlay(folder: Path, files: Mapping[str, str]) -> Path:
+    """Create `folder/uops`, the package with these texts in place of its files. Returns the folder, for the import path."""
+    _link_tree(folder / PACKAGE.name, PACKAGE, {PurePosixPath(path).parts: text for path, text in files.items()})
     return folder
 
 
-def _fill(here: Path, there: Path, files: Mapping[tuple[str, ...], str]) -> None:
-    here.mkdir(parents=True)
-    heads = {name[0] for name in files}
-    for entry in there.iterdir():
-        if entry.name == _OWN:
-            _link_compiled(here / _OWN, entry, heads)
+def _link_tree(target: Path, source: Path, files: Mapping[tuple[str, ...], str]) -> None:
+    """Link every entry of a folder, except those that contain a changed file; these are created."""
+    target.mkdir(parents=True)
+    changed = {path[0] for path in files}
+    for entry in source.iterdir():
+        if entry.name == _BYTECODE:
+            _link_bytecode(target / _BYTECODE, entry, changed)
             continue
-        below = {name[1:]: text for name, text in files.items() if name[0] == entry.name}
-        if entry.name not in heads:
-            (here / entry.name).symlink_to(entry)
+        below = {path[1:]: text for path, text in files.items() if path[0] == entry.name}
+        if entry.name not in changed:
+            (target / entry.name).symlink_to(entry)
         elif () in below:
-            (here / entry.name).write_text(below[()], encoding="utf-8")
+            (target / entry.name).write_text(below[()], encoding="utf-8")
         else:
-            _fill(here / entry.name, entry, below)
+            _link_tree(target / entry.name, entry, below)
 
 
-def _link_compiled(here: Path, there: Path, changed: set[str]) -> None:
-    here.mkdir()
-    for entry in there.iterdir():
+def _link_bytecode(target: Path, source: Path, changed: set[str]) -> None:
+    target.mkdir()
+    for entry in source.iterdir():
         if f"{entry.name.partition('.')[0]}.py" not in changed:
-            (here / entry.name).symlink_to(entry)
+            (target / entry.name).symlink_to(entry)

@@ -1,6 +1,6 @@
-"""The report of a directory: `report.json`, and for people `index.html` and the same as text, `mutants.md`.
+"""The report of a directory of hunts: `report.json`, and for people `index.html` and `mutants.md`.
 
-It has what all runs in the directory saw, whatever the last one was asked.
+It covers all runs in the directory, not only the last one.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from uops.fuzz.campaign.report import render
+from uops.fuzz.campaign.report import render_template
 from uops.fuzz.campaign.work import BATCH
 from uops.fuzz.mutants.catalogue import Mutant
 from uops.fuzz.mutants.hunt import Kill
-from uops.fuzz.mutants.run import Result, Run, median
+from uops.fuzz.mutants.run import MutantResult, MutantRun, median_of_known
 from uops.spec.untrusted import write_text
 
 Json = dict[str, Any]
+#: Version of the document.
 SCHEMA = 1
+#: Names of the files.
 JSON, TEXT, PAGE = "report.json", "mutants.md", "index.html"
+#: Head of the text; JSON keys stand in braces.
 _HEAD = """# Mutants
 
 What `uops mutants --seconds {time} --seed {seed}` saw. A mutant is a known bug that is put into a copy of the package; a
@@ -33,45 +36,50 @@ cases with the finding.
 """
 
 
-def document(run: Run, mutants: Sequence[Mutant]) -> Json:
-    """The report as JSON, on those of the mutants that the run's journal knows. `seconds` is null where a hunt has no end."""
+def build_document(run: MutantRun, mutants: Sequence[Mutant]) -> Json:
+    """Return the report as JSON, on those of the mutants that the run's journal knows. `seconds` is null if hunts have no
+    limit.
+    """
     counted = [m for m in mutants if not m.equivalent]
-    results = sorted(run.of(counted), key=lambda r: (r.mutant.class_, r.mutant.id))
+    results = sorted(run.results_of(counted), key=lambda r: (r.mutant.class_, r.mutant.id))
     return {
         "schema": SCHEMA,
         "seconds": run.seconds if math.isfinite(run.seconds) else None,
         "seed": run.seed,
         "catalogue": len(counted),
         "complete": run.complete,
-        "score": {"everything": score([r.everything for r in results]), "answers": score([r.differential for r in results])},
-        "mutants": [_row(r) for r in results],
+        "score": {
+            "everything": score_kills([r.everything for r in results]),
+            "answers": score_kills([r.differential for r in results]),
+        },
+        "mutants": [_result_to_json(r) for r in results],
         "not_hunted": [{"id": m.id, "class": m.class_, "breaks": m.breaks, "why": why} for m, why in run.passed_over],
-        "absent": _absent(results),
+        "absent": _unavailable_defences(results),
     }
 
 
-def score(kills: Sequence[Kill | None]) -> Json:
-    """What share is killed, by whom, how soon, and by how small a program."""
-    seen = [k for k in kills if k is not None]
+def score_kills(kills: Sequence[Kill | None]) -> Json:
+    """Return the share of mutants that is killed, by whom, how soon, and by how small a program."""
+    killed = [k for k in kills if k is not None]
     return {
         "hunted": len(kills),
-        "killed": len(seen),
-        "share": round(len(seen) / len(kills), 4) if kills else None,
-        "by": dict(Counter(k.by for k in seen).most_common()),
-        "seconds": median(k.seconds for k in seen),
-        "cases": median(k.cases for k in seen),
-        "nodes": median(k.nodes for k in seen),
+        "killed": len(killed),
+        "share": round(len(killed) / len(kills), 4) if kills else None,
+        "by": dict(Counter(k.by for k in killed).most_common()),
+        "seconds": median_of_known(k.seconds for k in killed),
+        "cases": median_of_known(k.cases for k in killed),
+        "nodes": median_of_known(k.nodes for k in killed),
     }
 
 
-def _absent(results: Sequence[Result]) -> list[Json]:
-    """Defences that were not there, why, and in how many hunts."""
-    found = Counter((name, why) for r in results for name, why in r.absent.items())
-    return [{"defence": name, "why": why, "hunts": n} for (name, why), n in sorted(found.items())]
+def _unavailable_defences(results: Sequence[MutantResult]) -> list[Json]:
+    """List the defences that were not available, the reasons, and the numbers of hunts."""
+    counts = Counter((name, reason) for r in results for name, reason in r.absent.items())
+    return [{"defence": name, "why": reason, "hunts": n} for (name, reason), n in sorted(counts.items())]
 
 
-def _row(r: Result) -> Json:
-    m = r.mutant
+def _result_to_json(result: MutantResult) -> Json:
+    m = result.mutant
     about = {
         "id": m.id,
         "class": m.class_,
@@ -79,104 +87,112 @@ def _row(r: Result) -> Json:
         "breaks": m.breaks,
         "source": m.source,
         "blind": m.blind,
-        "generator": r.generator,
+        "generator": result.generator,
     }
-    kills = {"everything": r.everything, "answers": r.differential}
+    kills = {"everything": result.everything, "answers": result.differential}
     return about | {name: k and {key: v for key, v in k._asdict().items() if key != "text"} for name, k in kills.items()}
 
 
-def write(run: Run, mutants: Sequence[Mutant]) -> Json:
-    """Write the files, on these mutants, and give the document."""
-    doc = document(run, mutants)
+def write_report(run: MutantRun, mutants: Sequence[Mutant]) -> Json:
+    """Write the files on these mutants, and return the document."""
+    doc = build_document(run, mutants)
     equivalent = [m for m in mutants if m.equivalent]
     write_text(run.directory / JSON, json.dumps(doc, indent=1) + "\n")
-    write_text(run.directory / TEXT, markdown(doc, equivalent))
-    write_text(run.directory / PAGE, page(doc, equivalent))
+    write_text(run.directory / TEXT, render_markdown(doc, equivalent))
+    write_text(run.directory / PAGE, render_page(doc, equivalent))
     return doc
 
 
-def page(doc: Json, equivalent: Sequence[Mutant]) -> str:
-    """The document as one page that needs nothing else."""
+def render_page(doc: Json, equivalent: Sequence[Mutant]) -> str:
+    """Render the document as one self-contained page."""
     classes = {name: [m for m in doc["mutants"] if m["class"] == name] for name in sorted({m["class"] for m in doc["mutants"]})}
-    said = [x.replace("`", "") for x in _said(doc)]
-    return render(Path(__file__).parent / "page.html.j2", doc=doc, classes=classes, equivalent=equivalent, said=said, batch=BATCH)
+    sentences = [x.replace("`", "") for x in _describe_scores(doc)]
+    return render_template(
+        Path(__file__).parent / "page.html.j2", doc=doc, classes=classes, equivalent=equivalent, said=sentences, batch=BATCH
+    )
 
 
-def markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:
-    """The document as text."""
+def render_markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:
+    """Render the document as text."""
     time = "inf" if doc["seconds"] is None else f"{doc['seconds']:g}"
-    parts = [_HEAD.format(**doc, time=time, batch=BATCH), _scores(doc)]
+    parts = [_HEAD.format(**doc, time=time, batch=BATCH), _scores_table(doc)]
     if doc["not_hunted"]:
         rows = [(m["id"], m["breaks"], m["why"]) for m in doc["not_hunted"]]
         heads = ("Mutant", "What it breaks", "Why")
         parts.append("## Not hunted\n\nThe same command hunts these again. They are in no share.\n\n" + _table(heads, rows))
-    parts += [_classes(doc["mutants"]), _all(doc["mutants"])]
+    parts += [_classes_table(doc["mutants"]), _mutants_table(doc["mutants"])]
     if equivalent:
         rows = [(m.id, m.breaks, m.equivalent) for m in equivalent]
         parts.append("## Not counted\n\nThese change no meaning.\n\n" + _table(("Mutant", "What it does", "Why"), rows))
     return "\n".join(parts)
 
 
-def _scores(doc: Json) -> str:
+def _scores_table(doc: Json) -> str:
     heads = ("Defence", "Killed", "Share", "Median seconds", "Median cases", "Median nodes", "By")
     rows = []
     for name, s in doc["score"].items():
         by = ", ".join(f"{who} {n}" for who, n in s["by"].items())
         share = "" if s["share"] is None else f"{100 * s['share']:.1f}%"
-        rows.append((name, f"{s['killed']} of {s['hunted']}", share, *map(_number, (s["seconds"], s["cases"], s["nodes"])), by))
-    return f"{_table(heads, rows)}\n{' '.join(_said(doc))}\n"
+        rows.append(
+            (name, f"{s['killed']} of {s['hunted']}", share, *map(_format_number, (s["seconds"], s["cases"], s["nodes"])), by)
+        )
+    return f"{_table(heads, rows)}\n{' '.join(_describe_scores(doc))}\n"
 
 
-def _said(doc: Json) -> Iterator[str]:
-    """What the scores are of, in sentences."""
-    many, whole = len(doc["mutants"]), doc["catalogue"]
-    yield f"The catalogue has {whole} mutants that change a meaning; {many or 'none'} of them {_were(many)} hunted so far."
+def _describe_scores(doc: Json) -> Iterator[str]:
+    """Yield sentences about what the scores cover."""
+    hunted, total = len(doc["mutants"]), doc["catalogue"]
+    of_them = f"{hunted or 'none'} of them {_was_or_were(hunted)} hunted so far"
+    yield f"The catalogue has {total} mutants that change a meaning; {of_them}."
     if blind := sum(m["blind"] for m in doc["mutants"]):
-        yield f"{blind} of these {_were(blind)} written before their author had read an oracle or a generator of programs."
+        yield f"{blind} of these {_was_or_were(blind)} written before their author had read an oracle or a generator of programs."
     versions = sorted(Counter(m["generator"] for m in doc["mutants"] if m["generator"] is not None).items())
     if versions:
-        drawn = ", ".join(f"version {v} for {_mutants(n)}" for v, n in versions)
-        yield f"The generator of the programs was {drawn}."
-    for a in doc["absent"]:
-        yield f"The defence `{a['defence']}` was not there for {_mutants(a['hunts'])}: {a['why']}."
+        text = ", ".join(f"version {v} for {_count_mutants(n)}" for v, n in versions)
+        yield f"The generator of the programs was {text}."
+    for defence in doc["absent"]:
+        yield f"The defence `{defence['defence']}` was not there for {_count_mutants(defence['hunts'])}: {defence['why']}."
 
 
-def _were(n: int) -> str:
+def _was_or_were(n: int) -> str:
     return "was" if n == 1 else "were"
 
 
-def _mutants(n: int) -> str:
+def _count_mutants(n: int) -> str:
     return f"{n} mutant" if n == 1 else f"{n} mutants"
 
 
-def _classes(mutants: Sequence[Json]) -> str:
+def _classes_table(mutants: Sequence[Json]) -> str:
     heads = ("Class", "Mutants", "Everything", "Answers", "Median seconds", "Median nodes", "Answers by")
     rows = []
     for name in sorted({m["class"] for m in mutants}):
-        mine = [m for m in mutants if m["class"] == name]
-        seen = [m["answers"] for m in mine if m["answers"]]
-        by = Counter(k["by"] for k in seen).most_common()
-        everything = sum(m["everything"] is not None for m in mine)
-        medians = (_number(median(k[what] for k in seen)) for what in ("seconds", "nodes"))
-        rows.append((name, len(mine), everything, len(seen), *medians, ", ".join(f"{who} {n}" for who, n in by)))
+        in_class = [m for m in mutants if m["class"] == name]
+        kills = [m["answers"] for m in in_class if m["answers"]]
+        killers = Counter(k["by"] for k in kills).most_common()
+        everything = sum(m["everything"] is not None for m in in_class)
+        medians = (_format_number(median_of_known(k[field] for k in kills)) for field in ("seconds", "nodes"))
+        rows.append((name, len(in_class), everything, len(kills), *medians, ", ".join(f"{who} {n}" for who, n in killers)))
     return "## By class\n\n" + _table(heads, rows)
 
 
-def _all(mutants: Sequence[Json]) -> str:
+def _mutants_table(mutants: Sequence[Json]) -> str:
     heads = ("Mutant", "What it breaks", "Everything", "Answers", "Seconds", "Cases", "Nodes")
-    rows = [(m["id"], m["breaks"], _by(m["everything"]), _by(m["answers"]), *_figures(m["answers"])) for m in mutants]
+    rows = [
+        (m["id"], m["breaks"], _killer_name(m["everything"]), _killer_name(m["answers"]), *_kill_figures(m["answers"]))
+        for m in mutants
+    ]
     return "## All\n\n" + _table(heads, rows)
 
 
-def _by(kill: Json | None) -> str:
+def _killer_name(kill: Json | None) -> str:
     return "**survives**" if kill is None else str(kill["by"])
 
 
-def _figures(kill: Json | None) -> tuple[str, ...]:
-    return ("", "", "") if kill is None else tuple(_number(kill[what]) for what in ("seconds", "cases", "nodes"))
+def _kill_figures(kill: Json | None) -> tuple[str, ...]:
+    return ("", "", "") if kill is None else tuple(_format_number(kill[field]) for field in ("seconds", "cases", "nodes"))
 
 
-def _number(x: float | None) -> str:
+def _format_number(x: float | None) -> str:
     return "" if x is None else f"{x:g}"
 
 

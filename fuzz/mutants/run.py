@@ -1,8 +1,8 @@
-"""All mutants, one after the other or several at a time, with what is done on disk.
+"""A run over all mutants, one after the other or several at a time, with its results on disk.
 
-Takes: mutants, a directory, and how long each may be hunted. Gives: one `Result` per mutant that is no equivalent. A run that was
-ended goes on from its journal; a mutant whose text was changed since is hunted again. So is one that the machine kept from being
-hunted: the journal is told nothing of it.
+Takes: mutants, a directory, and the seconds of one hunt. Gives: one `MutantResult` per mutant that is not equivalent. A run
+that was ended continues from its journal. A mutant whose text has changed since is hunted again, and so is one that the machine
+prevented from being hunted, which leaves nothing in the journal.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from typing import Any, NamedTuple
 
 from uops import __version__
 from uops.backends.testing.journal import Journal
-from uops.fuzz.generate.kinds import VERSION, number
+from uops.fuzz.generate.kinds import VERSION, stable_hash
 from uops.fuzz.mutants.catalogue import Mutant
-from uops.fuzz.mutants.hunt import Hunter, Kill, NotHunted, Stopped, absent
+from uops.fuzz.mutants.hunt import Hunter, HuntImpossible, HuntStopped, Kill, list_unavailable_defences
 from uops.spec.untrusted import write_text
 
 Json = dict[str, Any]
+#: Names of the journal and of the folder of programs, in the run's directory.
 JOURNAL, PROGRAMS = "journal.jsonl", "programs"
 
 
-class Result(NamedTuple):
-    """Who saw a mutant with everything on, and who by answers alone; in cases of which version of the generator, None where the
-    journal does not say; and the defences that could not be asked, with the reason."""
+class MutantResult(NamedTuple):
+    """The kills of a mutant, with everything on and by answers alone. `generator` is the version of the generator, None if
+    the journal does not say. `absent` holds the defences that could not be used, with the reasons.
+    """
 
     mutant: Mutant
     everything: Kill | None
@@ -36,37 +38,42 @@ class Result(NamedTuple):
     absent: Mapping[str, str]
 
 
-class Run:
-    """`results` are those so far, `passed_over` the mutants that could not be hunted, with the reason. Raises OtherCampaign for the
-    directory of a run with other settings, InUse, and OSError."""
+class MutantRun:
+    """The hunts for several mutants.
+
+    `results` are those so far; `passed_over` are the mutants that could not be hunted, with the reasons. Raises
+    OtherCampaign for the directory of a run with other settings, InUse, and OSError.
+    """
 
     def __init__(self, mutants: Sequence[Mutant], directory: Path, *, seconds: float, jobs: int = 1, seed: int = 0) -> None:
         counted = [m for m in mutants if not m.equivalent]
-        self.mutants = sorted(counted, key=lambda m: number(seed, m.id))  # so that what is done first is a fair sample
+        # In random order, so that the first results are a fair sample.
+        self.mutants = sorted(counted, key=lambda m: stable_hash(seed, m.id))
         self.directory, self.seconds, self.jobs, self.seed = directory, seconds, jobs, seed
         self.journal = Journal(directory / JOURNAL, {"mutants": {"uops": __version__, "seconds": seconds, "seed": seed}})
         self.complete = True
         self.passed_over: list[tuple[Mutant, str]] = []
-        self._absent = absent()
+        self._absent = list_unavailable_defences()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._failure: BaseException | None = None
 
     @property
-    def results(self) -> list[Result]:
-        return self.of(self.mutants)
+    def results(self) -> list[MutantResult]:
+        """The results so far."""
+        return self.results_of(self.mutants)
 
-    def of(self, mutants: Iterable[Mutant]) -> list[Result]:
-        """What the journal says of these mutants."""
-        with self.journal.refuse_other_forms():
-            known = {(line["id"], line["text"]): line for line in self.journal.of("hunted")}
-            return [_result(m, known[m.id, _text(m)]) for m in mutants if (m.id, _text(m)) in known]
+    def results_of(self, mutants: Iterable[Mutant]) -> list[MutantResult]:
+        """Return the results of these mutants that the journal holds."""
+        with self.journal.refuse_malformed_lines():
+            entries = {(line["id"], line["text"]): line for line in self.journal.entries_under("hunted")}
+            return [_parse_result(m, entries[m.id, _hunt_digest(m)]) for m in mutants if (m.id, _hunt_digest(m)) in entries]
 
-    def run(self, progress: Callable[[Run], None] = lambda run: None) -> list[Result]:
+    def run(self, progress: Callable[[MutantRun], None] = lambda run: None) -> list[MutantResult]:
         """Run to the end, or to Ctrl-C."""
-        done = {r.mutant.id for r in self.results}
-        left = iter([m for m in self.mutants if m.id not in done])
-        threads = [threading.Thread(target=self._work, args=(left,), daemon=True) for _ in range(self.jobs)]
+        finished = {r.mutant.id for r in self.results}
+        pending = iter([m for m in self.mutants if m.id not in finished])
+        threads = [threading.Thread(target=self._run_worker, args=(pending,), daemon=True) for _ in range(self.jobs)]
         for t in threads:
             t.start()
         try:
@@ -85,46 +92,48 @@ class Run:
             raise self._failure
         return self.results
 
-    def _work(self, left: Iterator[Mutant]) -> None:
+    def _run_worker(self, pending: Iterator[Mutant]) -> None:
         with Hunter(self.seconds, self.seed, self._stop.is_set) as hunter:
             try:
                 while not self._stop.is_set():
                     with self._lock:
-                        m = next(left, None)
+                        m = next(pending, None)
                     if m is None:
                         return
                     try:
-                        self._note(m, *hunter.hunt(m))
-                    except NotHunted as e:
+                        self._record_kills(m, *hunter.hunt(m))
+                    except HuntImpossible as e:
                         self.passed_over.append((m, str(e)))
-            except Stopped:
+            except HuntStopped:
                 pass
             except BaseException as e:
                 self._failure = e
                 self._stop.set()
 
-    def _note(self, m: Mutant, *kills: Kill | None) -> None:
-        """One line of the journal, and the program that shows the mutant."""
+    def _record_kills(self, mutant: Mutant, *kills: Kill | None) -> None:
+        """Write one line of the journal, and the program that shows the mutant."""
         line = {name: k and k._asdict() | {"text": ""} for name, k in zip(("everything", "differential"), kills, strict=True)}
         program = next((k.text for k in reversed(kills) if k is not None and k.text), "")
         if program:
             folder = self.directory / PROGRAMS
             folder.mkdir(parents=True, exist_ok=True)
-            write_text(folder / f"{m.id}.uops", program)
-        self.journal.add({"hunted": {"id": m.id, "text": _text(m), "generator": VERSION, "absent": self._absent, **line}})
+            write_text(folder / f"{mutant.id}.uops", program)
+        self.journal.add(
+            {"hunted": {"id": mutant.id, "text": _hunt_digest(mutant), "generator": VERSION, "absent": self._absent, **line}}
+        )
 
 
-def _text(m: Mutant) -> str:
-    """A digest of what decides a hunt."""
+def _hunt_digest(m: Mutant) -> str:
+    """Return a digest of everything that determines a hunt."""
     return hashlib.sha256("\0".join((*m.edit, m.backend)).encode()).hexdigest()[:16]
 
 
-def _result(m: Mutant, line: Json) -> Result:
+def _parse_result(m: Mutant, line: Json) -> MutantResult:
     everything, differential = (line[name] and Kill(**line[name]) for name in ("everything", "differential"))
-    return Result(m, everything, differential, line.get("generator"), line.get("absent", {}))
+    return MutantResult(m, everything, differential, line.get("generator"), line.get("absent", {}))
 
 
-def median(values: Iterator[float | None]) -> float | None:
-    """The median of what is known, to a thousandth."""
-    known = [v for v in values if v is not None]
-    return round(statistics.median(known), 3) if known else None
+def median_of_known(values: Iterator[float | None]) -> float | None:
+    """Return the median of the known values to a thousandth; None if there are none."""
+    numbers = [v for v in values if v is not None]
+    return round(statistics.median(numbers), 3) if numbers else None

@@ -1,4 +1,4 @@
-"""Oracles: how a program can be found to be wrong.
+"""Oracles: tests that find a program's result to be wrong.
 
-Takes: a program, its inputs and the backend under test. Gives: a finding, or None. `oracles` is their table.
+Takes: a program, its inputs and the backend under test. Gives: a fault, or None. `oracles` holds their table.
 """

@@ -1,9 +1,9 @@
-"""Do two texts of what the ops mean agree? The exact scalar interpreter judges any other, element by element.
+"""Comparison of implementations of ops with the exact scalar interpreter, element by element.
 
-A *meaning* takes (op, operand dtypes, result dtype, operand bit patterns as arrays) and gives result bit patterns, with -1 where it
-declines to answer. `numpy_meaning` is the reference interpreter, `folder_meaning` the compiler's constant folder; a prover's
-encoding joins by the same type. `operands` lists what to compare on: everything where the operands together have at most 16 bits,
-else the product of edge values.
+An *evaluator* takes (op, operand dtypes, result dtype, operand bit patterns as arrays) and gives result bit patterns, with -1
+for those it declines to give. `evaluate_by_interpreter` is the reference interpreter and `evaluate_by_constant_folder` the
+compiler's constant folder; a prover's encoding has the same type. `enumerate_operands` lists the operands: all of them if they
+have at most 16 bits together, else products of edge values.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
-from uops.backends.conformance.cases.elementwise import OPS, legal
+from uops.backends.conformance.cases.elementwise import OPS, is_legal_dtype
 from uops.backends.testing.values import edge_bits
-from uops.compiler.rewrite.fold import fold
+from uops.compiler.rewrite.fold import fold_constant
 from uops.interp import run
 from uops.interp.exact import evaluate_op
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, ConstArg
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import SHIFT, TERNARY, UNARY, Op
 
 Array = npt.NDArray[Any]
+#: Bit patterns of elements, as unsigned words.
 Bits = npt.NDArray[np.uint64]
-Meaning = Callable[[Op, tuple[DType, ...], DType, tuple[Bits, ...]], list[int]]
+#: (op, operand dtypes, result dtype, operand bits) -> result bits per element, -1 for those that are declined.
+Evaluator = Callable[[Op, tuple[DType, ...], DType, tuple[Bits, ...]], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """`op` on these operand bits: what the meaning under test gave, and what the exact interpreter allows."""
+    """An element on which an evaluator gives `got`, which the exact interpreter does not allow."""
 
     op: Op
     dtypes: tuple[DType, ...]
@@ -44,19 +46,19 @@ class Disagreement:
     allowed: str
 
     def __str__(self) -> str:
-        given = ", ".join(f"{d.short} 0x{v:x}" for d, v in zip(self.dtypes, self.operands, strict=True))
-        return f"{self.op.name}({given}) gave 0x{self.got:x}, allowed {self.allowed}"
+        operands = ", ".join(f"{d.short} 0x{v:x}" for d, v in zip(self.dtypes, self.operands, strict=True))
+        return f"{self.op.name}({operands}) gave 0x{self.got:x}, allowed {self.allowed}"
 
 
-def signatures() -> Iterator[tuple[Op, tuple[DType, ...], DType]]:
-    """Every (op, operand dtypes, result dtype) of R09 and R10 over the storable dtypes."""
+def list_op_signatures() -> Iterator[tuple[Op, tuple[DType, ...], DType]]:
+    """Yield every (op, operand dtypes, result dtype) over the storable dtypes (R09 and R10: dtypes of operands)."""
     for op in OPS:
         if op is Op.CAST:
             yield from ((op, (s,), d) for s in dt.STORABLE for d in dt.STORABLE if s is not d)
             continue
         for d in dt.STORABLE:
-            if legal(op, d):
-                yield from ((op, kinds, _result(op, kinds)) for kinds in _operand_dtypes(op, d))
+            if is_legal_dtype(op, d):
+                yield from ((op, kinds, _result_dtype(op, kinds)) for kinds in _operand_dtypes(op, d))
 
 
 def _operand_dtypes(op: Op, d: DType) -> Iterator[tuple[DType, ...]]:
@@ -72,84 +74,90 @@ def _operand_dtypes(op: Op, d: DType) -> Iterator[tuple[DType, ...]]:
         yield (d, d, d) if op in TERNARY else (d, d)
 
 
-def _result(op: Op, kinds: tuple[DType, ...]) -> DType:
+def _result_dtype(op: Op, kinds: tuple[DType, ...]) -> DType:
     return UOp(op, tuple(b.param(k, (), d) for k, d in enumerate(kinds))).dtype
 
 
-def operands(op: Op, kinds: tuple[DType, ...], most: int = 4096) -> tuple[Bits, ...]:
-    """All operands, where they have at most 16 bits together; else the edge product, thinned evenly to `most` tuples."""
-    if all(k.kind is not Kind.BOOL for k in kinds) and sum(k.bits for k in kinds) <= 16:
-        sides = [np.arange(1 << k.bits, dtype=np.uint64) for k in kinds]
+def enumerate_operands(op: Op, dtypes: tuple[DType, ...], max_tuples: int = 4096) -> tuple[Bits, ...]:
+    """Return all operands if they have at most 16 bits together; else the product of edge values, thinned evenly to
+    `max_tuples`.
+    """
+    if all(k.kind is not DTypeKind.BOOL for k in dtypes) and sum(k.bits for k in dtypes) <= 16:
+        sides = [np.arange(1 << k.bits, dtype=np.uint64) for k in dtypes]
     else:
-        sides = [np.array(_thin(edge_bits(k), round(most ** (1 / len(kinds)))), np.uint64) for k in kinds]
+        sides = [np.array(_thin_values(edge_bits(k), round(max_tuples ** (1 / len(dtypes)))), np.uint64) for k in dtypes]
     grid = np.meshgrid(*sides, indexing="ij")
     return tuple(g.reshape(-1) for g in grid)
 
 
-def _thin(pool: tuple[int, ...], most: int) -> list[int]:
-    """At most `most` values of a pool: its first ones, which are special, and the rest evenly."""
-    if len(pool) <= most:
+def _thin_values(pool: tuple[int, ...], max_values: int) -> list[int]:
+    """Keep at most `max_values` values of a pool: its first and last ones, which are special, and the others evenly."""
+    if len(pool) <= max_values:
         return list(pool)
-    head = pool[: most // 2]
+    head = pool[: max_values // 2]
     rest = [v for v in pool if v not in set(head)]
-    specials = rest[-4:]
-    step = max(1, len(rest) // max(1, most - len(head) - 4))
-    return list(dict.fromkeys([*head, *rest[::step], *specials]))
+    last = rest[-4:]
+    step = max(1, len(rest) // max(1, max_values - len(head) - 4))
+    return list(dict.fromkeys([*head, *rest[::step], *last]))
 
 
-def numpy_meaning(op: Op, kinds: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
-    """The reference interpreter."""
-    params = tuple(b.param(k, (len(v),), d) for k, (d, v) in enumerate(zip(kinds, values, strict=True)))
+def evaluate_by_interpreter(op: Op, dtypes: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
+    """Evaluate an op on bit patterns by the reference interpreter."""
+    params = tuple(b.param(k, (len(v),), d) for k, (d, v) in enumerate(zip(dtypes, values, strict=True)))
     graph = UOp(op, params, CastArg(result) if op is Op.CAST else None)
-    inputs = {f"p{k}": _array(v, d) for k, (d, v) in enumerate(zip(kinds, values, strict=True))}
-    (got,) = run(graph, inputs).values
-    return [int(v) for v in np.ascontiguousarray(got).view(f"u{got.dtype.itemsize}").tolist()]
+    inputs = {f"p{k}": _bits_to_array(v, d) for k, (d, v) in enumerate(zip(dtypes, values, strict=True))}
+    (values_of_op,) = run(graph, inputs).values
+    return [int(v) for v in np.ascontiguousarray(values_of_op).view(f"u{values_of_op.dtype.itemsize}").tolist()]
 
 
-def _array(bits: Bits, d: DType) -> Array:
-    if d.kind is Kind.BOOL:
+def _bits_to_array(bits: Bits, d: DType) -> Array:
+    if d.kind is DTypeKind.BOOL:
         return bits.astype(np.bool_)
     return bits.astype(f"u{d.itemsize}").view(STORAGE[d])
 
 
-def folder_meaning(op: Op, kinds: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
-    """The compiler's constant folder; it declines where a Const cannot hold an operand's bits (a NaN with a payload)."""
-    arrays = [_array(v, d) for v, d in zip(values, kinds, strict=True)]
-    found = []
+def evaluate_by_constant_folder(op: Op, dtypes: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
+    """Evaluate an op on bit patterns by the compiler's constant folder. It declines if a Const cannot hold an operand's
+    bits, as of a NaN with a payload.
+    """
+    arrays = [_bits_to_array(v, d) for v, d in zip(values, dtypes, strict=True)]
+    results = []
     for element, bits in zip(zip(*arrays, strict=True), zip(*(v.tolist() for v in values), strict=True), strict=True):
-        numbers = [_number(x, d) for x, d in zip(element, kinds, strict=True)]
-        if any(_bits(x, d) != v for x, d, v in zip(numbers, kinds, bits, strict=True)):
-            found.append(-1)
+        numbers = [_element_to_number(x, d) for x, d in zip(element, dtypes, strict=True)]
+        if any(_number_to_bits(x, d) != v for x, d, v in zip(numbers, dtypes, bits, strict=True)):
+            results.append(-1)
             continue
-        src = tuple(UOp(Op.CONST, (), ConstArg(x, d)) for x, d in zip(numbers, kinds, strict=True))
-        v = fold(UOp(op, src, CastArg(result) if op is Op.CAST else None))
-        found.append(-1 if v is None else _bits(v, result))
-    return found
+        src = tuple(UOp(Op.CONST, (), ConstArg(x, d)) for x, d in zip(numbers, dtypes, strict=True))
+        folded = fold_constant(UOp(op, src, CastArg(result) if op is Op.CAST else None))
+        results.append(-1 if folded is None else _number_to_bits(folded, result))
+    return results
 
 
-def _number(x: Any, d: DType) -> bool | int | float:
-    return float(x) if d.is_float else bool(x) if d.kind is Kind.BOOL else int(x)
+def _element_to_number(x: Any, d: DType) -> bool | int | float:
+    return float(x) if d.is_float else bool(x) if d.kind is DTypeKind.BOOL else int(x)
 
 
-def _bits(v: bool | int | float, d: DType) -> int:
+def _number_to_bits(v: bool | int | float, d: DType) -> int:
     if not d.is_float:
         return int(v) & ((1 << d.bits) - 1)
     with np.errstate(all="ignore"):
         return int(np.array(v).astype(STORAGE[d]).view(f"u{d.itemsize}"))
 
 
-def disagreements(
-    meaning: Meaning, op: Op, kinds: tuple[DType, ...], result: DType, values: tuple[Bits, ...], most: int = 3
+def find_disagreements(
+    evaluate: Evaluator, op: Op, dtypes: tuple[DType, ...], result: DType, values: tuple[Bits, ...], max_disagreements: int = 3
 ) -> list[Disagreement]:
-    """The first `most` elements on which `meaning` gives what the exact interpreter does not allow (strict level)."""
-    found: list[Disagreement] = []
+    """Return the first `max_disagreements` elements on which the evaluator gives a result that the exact interpreter does
+    not allow at the strict level.
+    """
+    disagreements: list[Disagreement] = []
     columns = [v.tolist() for v in values]
-    for element, got in zip(zip(*columns, strict=True), meaning(op, kinds, result, values), strict=True):
+    for element, got in zip(zip(*columns, strict=True), evaluate(op, dtypes, result, values), strict=True):
         if got < 0:
             continue
-        answer = evaluate_op(op, kinds, result, element)
-        if not answer.contains(got):
-            found.append(Disagreement(op, kinds, element, got, repr(answer)))
-            if len(found) >= most:
+        allowed = evaluate_op(op, dtypes, result, element)
+        if not allowed.contains(got):
+            disagreements.append(Disagreement(op, dtypes, element, got, repr(allowed)))
+            if len(disagreements) >= max_disagreements:
                 break
-    return found
+    return disagreements

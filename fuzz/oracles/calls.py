@@ -1,9 +1,9 @@
-"""A program as users call it: compiled through all caches, and entered natively where the target has that.
+"""The oracle of calls as users make them: compiled through all caches, and entered natively if the target supports it.
 
-Takes: a graph, inputs, a target, what a guarded run gave, and a `Draw`. Gives: the first `Fault` of a call: other bits than the
-guarded run's, an array of the caller's that was changed, memory that two results share, or an argument - of another shape, dtype
-or layout, a bool that is none, a variable out of bounds - of which the native call and the contract in Python think differently.
-Spec: R24, R48; `uops.compiler.runtime.program`.
+Takes: a graph, inputs, a target, the outputs of a guarded run, and choices. Gives: the first `Fault` of a call: bits that
+differ from the guarded run, a changed array of the caller, or memory that two results share. It is also a fault if the native
+call and the contract in Python treat an invalid argument differently. Arguments are made invalid by another shape, dtype or
+layout, a byte that is no bool, or a variable out of bounds. Spec: R24; R48 (symbolic sizes); `uops.compiler.runtime.program`.
 """
 
 from __future__ import annotations
@@ -18,158 +18,170 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.answer import fault as form_fault
+from uops.backends.answer import find_result_mismatch as form_fault
 from uops.backends.cache import ObjectCache
 from uops.backends.conformance.judge import outputs_of
-from uops.backends.testing.values import Draw
+from uops.backends.testing.values import ChoiceSource
 from uops.compiler.config import Config
 from uops.compiler.runtime.program import Compiled, compile
-from uops.compiler.target import Enters, Target
-from uops.fuzz.oracles.stages import Fault, Outputs, differs
+from uops.compiler.target import SupportsNativeEntry, Target
+from uops.fuzz.oracles.stages import Fault, Outputs, find_bit_difference
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 Array = npt.NDArray[Any]
-#: Results of so many bytes lie in blocks of the runtime's own (`uops.backends.llvm.entry`).
+#: Size of results in bytes from which they lie in blocks of the runtime's own (`uops.backends.llvm.entry`).
 _LARGE = 1 << 14
-#: Arguments that are spoilt per program.
-_SPOILT = 3
+#: Number of invalid arguments per program.
+_INVALID_ARGUMENTS = 3
+#: Ops that are no single value.
 _EFFECTS = frozenset({Op.TUPLE, Op.SINK, Op.GROUP, Op.FUNCTION, Op.STORE, Op.CALL})
 
 
-def faults(
-    graph: UOp, inputs: Mapping[str, Any], target: Target, wanted: Outputs, draw: Draw, own: Target | None = None
+def find_call_fault(
+    graph: UOp, inputs: Mapping[str, Any], target: Target, expected: Outputs, draw: ChoiceSource,
+    uncached_target: Target | None = None,
 ) -> Fault | None:  # fmt: skip
-    """The first fault of some calls. `own`: the target itself, of one that remembers machine code. Raises what compiling raises."""
-    enlarged = draw.chance(50)
+    """Return the first fault of some calls, or None. Raises what compiling raises.
+
+    `uncached_target` is the target itself if `target` memoizes machine code.
+    """
+    checks_large_result = draw.chance(50)
     program = compile(graph, target, Config())
     before = {k: np.array(v) for k, v in inputs.items()}
     result = program(inputs)
-    if (wrong := form_fault(graph, inputs, result)) is not None:
-        return Fault("form", wrong)
-    found = outputs_of(result)
-    fault = next((f for k in wanted if (f := differs(k, wanted[k], found[k]))), None)
-    fault = fault or _changed(before, inputs) or _shared(program, inputs)
-    if fault is None and isinstance(target, Enters):
-        in_python = _called_in_python(program)
-        spoilt = (_spoilt(program, in_python, inputs, draw) for _ in range(_SPOILT))
-        fault = next(filter(None, spoilt), None)
-    return fault or (_large(graph, inputs, target) if enlarged else _beside(graph, inputs, own or target))
+    if (form_error := form_fault(graph, inputs, result)) is not None:
+        return Fault("form", form_error)
+    actual = outputs_of(result)
+    fault = next((f for k in expected if (f := find_bit_difference(k, expected[k], actual[k]))), None)
+    fault = fault or _check_inputs_unchanged(before, inputs) or _check_no_shared_memory(program, inputs)
+    if fault is None and isinstance(target, SupportsNativeEntry):
+        in_python = _bypass_native_entry(program)
+        faults = (_check_invalid_argument(program, in_python, inputs, draw) for _ in range(_INVALID_ARGUMENTS))
+        fault = next(filter(None, faults), None)
+    if fault is not None:
+        return fault
+    if checks_large_result:
+        return _check_large_result(graph, inputs, target)
+    return _check_cached_constants(graph, inputs, uncached_target or target)
 
 
-def _called_in_python(program: Compiled) -> Compiled:
-    """The program, called by the contract in Python alone."""
-    found = copy.copy(program)
-    found._entered, found.function = None, found._general
-    return found
+def _bypass_native_entry(program: Compiled) -> Compiled:
+    """Return a copy of the program that is called by the contract in Python alone."""
+    in_python = copy.copy(program)
+    in_python._native_entry, in_python.function = None, in_python._call_in_python
+    return in_python
 
 
-def _changed(before: Mapping[str, Array], inputs: Mapping[str, Any]) -> Fault | None:
-    """Whether a call has changed what it was given."""
+def _check_inputs_unchanged(before: Mapping[str, Array], inputs: Mapping[str, Any]) -> Fault | None:
+    """Return a Fault if a call changed an array of its caller."""
     changed = next((k for k, v in inputs.items() if before[k].tobytes() != np.array(v).tobytes()), None)
     return None if changed is None else Fault("changed", f"the call has changed the array of {changed}")
 
 
-def _shared(program: Compiled, inputs: Mapping[str, Any]) -> Fault | None:
-    """Whether results of two calls share memory, with each other or with what was given."""
-    program(inputs)  # gives its memory back
+def _check_no_shared_memory(program: Compiled, inputs: Mapping[str, Any]) -> Fault | None:
+    """Return a Fault if results of two calls share memory, with each other or with an input."""
+    program(inputs)  # its results are freed at once, so that their memory may be used again
     results = [outputs_of(program(inputs)) for _ in range(2)]
     arrays = [a for r in results for a in r.values()] + [v for v in inputs.values() if isinstance(v, np.ndarray)]
-    new = {id(a) for r in results for a in r.values()}
-    pairs = ((x, y) for x, y in itertools.combinations(arrays, 2) if id(x) in new)
+    result_ids = {id(a) for r in results for a in r.values()}
+    pairs = ((x, y) for x, y in itertools.combinations(arrays, 2) if id(x) in result_ids)
     shared = any(x.size and y.size and np.shares_memory(x, y) for x, y in pairs)
     return Fault("shared", "two arrays of results have memory in common") if shared else None
 
 
-def _large(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
-    """The same with the value repeated until it is large."""
+def _check_large_result(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
+    """Check for shared memory after repeating the value until it is large."""
     if graph.op in _EFFECTS or not all(isinstance(n, int) for n in graph.shape) or 0 in graph.shape:
         return None
     size = int(np.prod(graph.shape, dtype=np.int64)) * max(1, graph.dtype.itemsize)
-    many = b.expand(b.reshape(graph, (1, *graph.shape)), (-(-_LARGE // size), *graph.shape))
-    return _shared(compile(many, target, Config()), inputs)
+    repeated = b.expand(b.reshape(graph, (1, *graph.shape)), (-(-_LARGE // size), *graph.shape))
+    return _check_no_shared_memory(compile(repeated, target, Config()), inputs)
 
 
-def _beside(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
-    """Programs that differ in one constant of a second value, through all caches, that on disk as well."""
+def _check_cached_constants(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
+    """Check that two programs which differ in one constant are told apart by all caches, on disk as well."""
     if graph.op in _EFFECTS:
         return None
     with tempfile.TemporaryDirectory(prefix="uops-objects-") as folder:
         target = copy.copy(target)
         vars(target)["store"] = ObjectCache(Path(folder))
         for value in (1, 2):
-            program = compile(b.tuple_(graph, b.const(value)), target, Config(entry="ctypes"))  # a native entry is kept per store
-            found = program(inputs).values[1]
-            if found != value:
-                return Fault("cached", f"beside the value, {found} is given for {value}")
+            program = compile(b.tuple_(graph, b.const(value)), target, Config(entry="ctypes"))  # a native entry is cached per store
+            actual = program(inputs).values[1]
+            if actual != value:
+                return Fault("cached", f"beside the value, {actual} is given for {value}")
     return None
 
 
-# Arguments that are not as they should be
+# Invalid arguments
 
 
-def _spoilt(program: Compiled, in_python: Compiled, inputs: Mapping[str, Any], draw: Draw) -> Fault | None:
-    """The native call and the one in Python give the same bits, or both refuse."""
-    given = [k for k in program.keys if k in inputs]
-    if not given:
+def _check_invalid_argument(program: Compiled, in_python: Compiled, inputs: Mapping[str, Any], draw: ChoiceSource) -> Fault | None:
+    """Check that the native call and the call in Python give the same bits for a changed argument, or raise the same error."""
+    keys = [k for k in program.keys if k in inputs]
+    if not keys:
         return None
-    key = draw.choice(given)
-    value = draw.choice(_SPOIL)(inputs[key], draw)
+    key = draw.choice(keys)
+    value = draw.choice(_CHANGES)(inputs[key], draw)
     arguments = [value if k == key else inputs.get(k) for k in program.keys]
-    native, general = (_end(p.function, arguments) for p in (program, in_python))
-    if isinstance(native, str) or isinstance(general, str):
-        same = native == general
+    native, python = (_call_outcome(p.function, arguments) for p in (program, in_python))
+    if isinstance(native, str) or isinstance(python, str):
+        same = native == python
     else:
-        same = len(native) == len(general) and all(_same(x, y) for x, y in zip(native, general))
-    said = [x if isinstance(x, str) else "a result" for x in (native, general)]
-    return None if same else Fault("argument", f"{key} as {_spelt(value)}: {said[0]} natively, {said[1]} in Python")
+        same = len(native) == len(python) and all(_are_arrays_identical(x, y) for x, y in zip(native, python))
+    results = [x if isinstance(x, str) else "a result" for x in (native, python)]
+    return (
+        None if same else Fault("argument", f"{key} as {_describe_argument(value)}: {results[0]} natively, {results[1]} in Python")
+    )
 
 
-def _same(x: Array, y: Array) -> bool:
-    return x.dtype == y.dtype and x.shape == y.shape and differs(0, x, y) is None
+def _are_arrays_identical(x: Array, y: Array) -> bool:
+    return x.dtype == y.dtype and x.shape == y.shape and find_bit_difference(0, x, y) is None
 
 
-def _end(f: Callable[..., Any], arguments: Sequence[Any]) -> list[Array] | str:
-    """What a call gives, or the name of what it raises."""
+def _call_outcome(function: Callable[..., Any], arguments: Sequence[Any]) -> list[Array] | str:
+    """Return the results of a call, or the name of the error that it raises."""
     try:
-        found = f(*arguments)
+        results = function(*arguments)
     except Exception as e:
         return type(e).__name__
-    return [np.array(a) for a in found] if isinstance(found, tuple) else [np.array(found)]
+    return [np.array(a) for a in results] if isinstance(results, tuple) else [np.array(results)]
 
 
-def _spelt(value: Any) -> str:
+def _describe_argument(value: Any) -> str:
     return f"{value.dtype} of {value.shape}, strides {value.strides}" if isinstance(value, np.ndarray) else repr(value)
 
 
-def _another(value: Any, draw: Draw) -> Any:
-    """Another shape or number, or nothing at all."""
+def _change_shape_or_value(value: Any, draw: ChoiceSource) -> Any:
+    """Return an array of another shape, another number, or None."""
     if not isinstance(value, np.ndarray):
         return draw.choice((value + draw.choice((-20, -1, 1, 20, 1 << 40)), float(value), None))
     extended = np.concatenate([value, value]) if value.ndim else value.reshape(1)
     return draw.choice((extended, value.reshape(-1), value[:0] if value.ndim else None, None))
 
 
-def _layout(value: Any, draw: Draw) -> Any:
-    """The same elements, lying otherwise in memory."""
+def _change_layout(value: Any, draw: ChoiceSource) -> Any:
+    """Return the same elements with another layout in memory."""
     if not isinstance(value, np.ndarray):
         return np.int64(value)
-    apart = np.empty((*value.shape, 2), value.dtype)
-    apart[..., 0], apart[..., 1] = value, np.flip(value)
+    strided = np.empty((*value.shape, 2), value.dtype)
+    strided[..., 0], strided[..., 1] = value, np.flip(value)
     backwards = np.ascontiguousarray(np.flip(value))
-    return draw.choice((apart[..., 0], np.flip(backwards), np.asfortranarray(value)))
+    return draw.choice((strided[..., 0], np.flip(backwards), np.asfortranarray(value)))
 
 
-def _bits(value: Any, draw: Draw) -> Any:
-    """Another dtype of that size, or of bools bytes that are none."""
+def _change_dtype_or_bits(value: Any, draw: ChoiceSource) -> Any:
+    """Return another dtype of the same size; of bools, bytes that are neither 0 nor 1."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype == np.bool_ and value.size:
-        spoilt = value.copy()
-        spoilt.reshape(-1).view(np.uint8)[draw.integer(0, value.size - 1)] = draw.choice((2, 128, 255))
-        return spoilt
+        invalid = value.copy()
+        invalid.reshape(-1).view(np.uint8)[draw.integer(0, value.size - 1)] = draw.choice((2, 128, 255))
+        return invalid
     return value.view(f"V{value.dtype.itemsize}" if draw.chance(20) else f"i{value.dtype.itemsize}")
 
 
-_SPOIL = (_another, _layout, _bits)
+#: Ways to change an argument.
+_CHANGES = (_change_shape_or_value, _change_layout, _change_dtype_or_bits)

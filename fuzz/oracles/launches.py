@@ -1,7 +1,8 @@
-"""Scheduled launches, which enter the compiler behind its optimizer: the interpreter's answer, machine code, and what is between.
+"""Oracles of scheduled launches, which enter the compiler behind its optimizer.
 
-Takes: a LINEAR of Calls of SCHEDULED kernels whose results are exact, and inputs. Gives: the first `Fault`: two orders of what is
-unordered that differ, or machine code that gives something else; and the pass that is to blame. Spec: Lowering Pipeline; R55, R57.
+Takes: a LINEAR of Calls of SCHEDULED kernels whose results are exact, and inputs. Gives: the first `Fault`: different results
+in two orders of unordered work, or of machine code; and the pass that causes it. Spec: Lowering Pipeline; R55 (races), R57
+(order of ranges).
 """
 
 from __future__ import annotations
@@ -11,70 +12,80 @@ from typing import Any
 
 import numpy as np
 
-from uops.backends.worker.guard import Side
+from uops.backends.worker.guard import GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
-from uops.compiler.pipeline import Lowering, run_pass
+from uops.compiler.pipeline import LoweringState, run_pass
 from uops.compiler.target import Target
 from uops.fuzz.oracles.native import run_program
-from uops.fuzz.oracles.stages import Fault, Outputs, differs
+from uops.fuzz.oracles.stages import Fault, Outputs, find_bit_difference
 from uops.interp import run
 from uops.spec.ir.node import UOp
 
-#: Orders of what is unordered that are tried, beside the interpreter's own.
+#: Number of orders of unordered work in which a launch is interpreted, in addition to the default one.
 ORDERS = 2
 
 
-def orders(graph: UOp, inputs: Mapping[str, Any], seed: int) -> Fault | None:
-    """Whether the interpreter's two machines, in several orders, leave the same in memory. Raises what the interpreter raises."""
-    first = _contents(run(graph, inputs).buffers)
+def check_orders(graph: UOp, inputs: Mapping[str, Any], seed: int) -> Fault | None:
+    """Check that both machines of the interpreter leave the same memory in several orders. Raises what the interpreter raises."""
+    first = _flatten_buffers(run(graph, inputs).buffers)
     for k in range(ORDERS):
-        again = _contents(run(graph, inputs, schedule=seed + k, lanes=k == 0).buffers)
-        fault = different(inputs, first, again)
+        reordered = _flatten_buffers(run(graph, inputs, schedule=seed + k, lanes=k == 0).buffers)
+        fault = find_memory_difference(inputs, first, reordered)
         if fault is not None:
             return Fault("order", f"in the order {seed + k}: {fault.message}", fault.output, fault.element)
     return None
 
 
-def machine_code(graph: UOp, inputs: Mapping[str, Any], target: Target, side: Side) -> Fault | None:
-    """Whether the machine code of the launch leaves what the interpreter does. Raises what lowering and running raise."""
-    wanted = _contents(run(graph, inputs).buffers)
-    *_, (_, program) = _lowered(graph, target)
-    return different(inputs, wanted, _contents(run_program(program, target, inputs, side=side)))
+def check_machine_code(graph: UOp, inputs: Mapping[str, Any], target: Target, side: GuardSide) -> Fault | None:
+    """Check that the launch's machine code leaves the memory that the interpreter does. Raises what lowering and running
+    raise.
+    """
+    expected = _flatten_buffers(run(graph, inputs).buffers)
+    *_, (_, program) = _lower_pass_by_pass(graph, target)
+    return find_memory_difference(inputs, expected, _flatten_buffers(run_program(program, target, inputs, side=side)))
 
 
-def culprit(graph: UOp, inputs: Mapping[str, Any], target: Target) -> tuple[str, str] | None:
-    """Stage and pass after which the interpreter, or last the machine, finds something else."""
-    wanted, program = _contents(run(graph, inputs).buffers), graph
-    for name, after in _lowered(graph, target):
+def find_wrong_pass(graph: UOp, inputs: Mapping[str, Any], target: Target) -> tuple[str, str] | None:
+    """Return stage and pass after which the interpreter, or finally the machine code, leaves other memory; None if there is
+    none.
+    """
+    expected, program = _flatten_buffers(run(graph, inputs).buffers), graph
+    for name, after in _lower_pass_by_pass(graph, target):
         program = after
-        if after is not graph and different(inputs, wanted, _contents(run(after, inputs).buffers)) is not None:
+        if (
+            after is not graph
+            and find_memory_difference(inputs, expected, _flatten_buffers(run(after, inputs).buffers)) is not None
+        ):
             return name, name
-    found = _contents(run_program(program, target, inputs))
-    return ("backend", "backend") if different(inputs, wanted, found) is not None else None
+    actual = _flatten_buffers(run_program(program, target, inputs))
+    return ("backend", "backend") if find_memory_difference(inputs, expected, actual) is not None else None
 
 
-def _lowered(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
-    """The launch after each pass behind optimize."""
-    state = Lowering(target, Config(reuse=False, verify=True), frozenset(a for c in graph.src for a in c.src[1:]))
+def _lower_pass_by_pass(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
+    """Yield the name of each pass behind `optimize`, and the launch after it."""
+    state = LoweringState(target, Config(reuse=False, verify=True), frozenset(a for c in graph.src for a in c.arguments))
     names = [p.name for p in pipeline.PIPELINE]
     for p in pipeline.PIPELINE[names.index("optimize") + 1 :]:
         graph = run_pass(p, graph, state)
         yield p.name, graph
 
 
-def _contents(buffers: Mapping[str, Any]) -> Outputs:
+def _flatten_buffers(buffers: Mapping[str, Any]) -> Outputs:
     return {k: v.reshape(-1) for k, v in buffers.items()}
 
 
-def different(inputs: Mapping[str, Any], wanted: Outputs, found: Outputs) -> Fault | None:
-    """The first element of memory that is not as it should be: as `wanted` of what the launch writes, else as it was given. Memory
-    that is not in `found` is as it was given; what nobody gave and nobody wants may hold anything."""
-    given = _contents({k: np.asarray(v) for k, v in inputs.items()})
-    for k in sorted(wanted.keys() | (found.keys() & given.keys()), key=str):
-        if k not in found and k not in given:
+def find_memory_difference(inputs: Mapping[str, Any], expected: Outputs, actual: Outputs) -> Fault | None:
+    """Return a Fault for the first element of memory that differs, or None.
+
+    Memory that the launch writes must be as `expected`, all other inputs must be unchanged. Memory missing in `actual`
+    counts as unchanged. Memory that is neither an input nor expected may hold anything.
+    """
+    unchanged = _flatten_buffers({k: np.asarray(v) for k, v in inputs.items()})
+    for k in sorted(expected.keys() | (actual.keys() & unchanged.keys()), key=str):
+        if k not in actual and k not in unchanged:
             return Fault("value", f"{k} is never written", k)
-        fault = differs(k, wanted[k] if k in wanted else given[k], found[k] if k in found else given[k])
+        fault = find_bit_difference(k, expected[k] if k in expected else unchanged[k], actual[k] if k in actual else unchanged[k])
         if fault is not None:
             return fault
     return None

@@ -1,8 +1,9 @@
-"""Whether something that is called again and again keeps memory.
+"""The oracle of memory leaks in repeated calls.
 
-Takes: a call. Gives: a `Fault` where many calls leave something behind for every second of them, twice in a row: a first growth may
-be somebody's cache. What is looked at is counted exactly, so that the least that a call can keep shows: blocks of Python's own
-allocator, of which every object has one; bytes of the heap, where the C library is glibc; and mapped memory, as machine code's.
+Takes: a call. Gives: a `Fault` if many calls leave something behind for at least every second of them, twice in a row; a first
+growth may be a cache. Measured are exact counts, so that the smallest possible leak per call shows: blocks of Python's
+allocator, of which every object has one; bytes of the heap, if the C library is glibc; and mapped memory, such as that of
+machine code.
 """
 
 from __future__ import annotations
@@ -16,52 +17,54 @@ from typing import NamedTuple
 
 from uops.fuzz.oracles.stages import Fault
 
-#: Calls before anything is counted, and between two counts.
+#: Number of calls before the first measurement, and between two measurements.
 WARM, CALLS = 16, 512
+#: Size of a page in bytes.
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Held(NamedTuple):
-    """What a process holds."""
+class MemoryUsage(NamedTuple):
+    """The memory that a process uses: blocks of Python's allocator, heap bytes, and mapped bytes."""
 
     blocks: int
     heap: int
     mapped: int
 
 
-#: What one call can keep at least (`malloc` gives no less than 32 bytes), and how it is called.
-_LEAST = Held(1, 32, _PAGE)
+#: The smallest leak of one call (`malloc` allocates at least 32 bytes), and the unit of each number.
+_LEAST = MemoryUsage(1, 32, _PAGE)
 _NAMES = "blocks of Python's", "bytes of the heap", "bytes of mapped memory"
 
 
-def held() -> Held:
-    """What this process holds now."""
+def measure_memory_usage() -> MemoryUsage:
+    """Measure the memory that this process uses now."""
     with open("/proc/self/statm", encoding="ascii") as f:
         mapped = int(f.read().split()[0]) * _PAGE
-    return Held(sys.getallocatedblocks(), _heap(), mapped)
+    return MemoryUsage(sys.getallocatedblocks(), _heap_bytes_in_use(), mapped)
 
 
-def leak(call: Callable[[], object]) -> Fault | None:
-    """Call until a leak shows, if there is one."""
+def find_leak(call: Callable[[], object]) -> Fault | None:
+    """Call until a leak shows; return None if there is none."""
     for _ in range(WARM):
         call()
     least = [0] * len(_LEAST)
-    for again in (False, True):
-        grown = _growth(call)
-        least = [min(both) for both in zip(least, grown, strict=True)] if again else grown
-        told = [f"{n:,} {name}" for n, one, name in zip(least, _LEAST, _NAMES, strict=True) if n >= one * CALLS // 2]
-        if not told:
+    for is_second in (False, True):
+        growth = _measure_growth(call)
+        least = [min(both) for both in zip(least, growth, strict=True)] if is_second else growth
+        leaks = [f"{n:,} {name}" for n, least_leak, name in zip(least, _LEAST, _NAMES, strict=True) if n >= least_leak * CALLS // 2]
+        if not leaks:
             return None
-    return Fault("leak", f"{CALLS} calls keep {' and '.join(told)}, and as many again")
+    return Fault("leak", f"{CALLS} calls keep {' and '.join(leaks)}, and as many again")
 
 
-def _growth(call: Callable[[], object]) -> list[int]:
+def _measure_growth(call: Callable[[], object]) -> list[int]:
+    """Measure how much memory `CALLS` calls leave behind."""
     gc.collect()
-    before = held()
+    before = measure_memory_usage()
     for _ in range(CALLS):
         call()
     gc.collect()
-    return [now - then for now, then in zip(held(), before, strict=True)]
+    return [now - then for now, then in zip(measure_memory_usage(), before, strict=True)]
 
 
 class _Mallinfo(ctypes.Structure):
@@ -72,11 +75,11 @@ class _Mallinfo(ctypes.Structure):
     )]  # fmt: skip
 
 
-def _heap() -> int:
-    """Bytes that `malloc` has given and nobody has given back; 0 where the C library does not say."""
-    info = getattr(ctypes.CDLL(None), "mallinfo2", None)
-    if info is None:
+def _heap_bytes_in_use() -> int:
+    """Return the bytes that `malloc` has allocated and that are not freed, or 0 if the C library does not say."""
+    mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo2 is None:
         return 0
-    info.restype = _Mallinfo
-    found = info()
-    return int(found.uordblks + found.hblkhd)
+    mallinfo2.restype = _Mallinfo
+    info = mallinfo2()
+    return int(info.uordblks + info.hblkhd)

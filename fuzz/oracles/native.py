@@ -1,8 +1,8 @@
-"""Run a PROGRAM graph on a target, or only its first kernels, and look at all memory afterwards.
+"""Execution of a PROGRAM graph, or its first kernels, on a target, with all memory afterwards.
 
-Takes: the graph, a target, inputs by key. Gives: the final contents of every memory that its Calls name, by key. The runtime of
-`uops.compiler` lowers graphs itself; this runs what somebody else lowered, wrong code included: memory that nobody gave holds a
-pattern. Spec: Program; Slice; R61.
+Takes: the graph, a target, inputs by key. Gives: the final contents of all memory that its Calls name, by key. The runtime of
+`uops.compiler` lowers graphs itself; this module runs graphs that were lowered elsewhere, wrong code included. Memory without
+input holds a pattern. Spec: Program; Slice; R61 (uninitialised memory is not read).
 """
 
 from __future__ import annotations
@@ -14,81 +14,92 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
-from uops.backends.worker.guard import Guarded, Side
-from uops.compiler.target import Target, lender, load
+from uops.backends.worker.guard import GuardedMemory, GuardSide
+from uops.compiler.target import Target, load_or_remake_kernel, memory_lender
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 Array = npt.NDArray[Any]
+#: Byte that fills memory without input; a bool is True there.
 _PATTERN = 0xA5
 
 
 def run_program(
-    program: UOp, target: Target, inputs: Mapping[str, Any], count: int | None = None, side: Side | None = None
+    program: UOp, target: Target, inputs: Mapping[str, Any], count: int | None = None, side: GuardSide | None = None
 ) -> dict[str, Array]:  # fmt: skip
-    """Memory after the first `count` Calls (all, without it). Arrays given are not changed; all arrays are flat. With `side` every
-    memory lies between guard pages: an access outside of it ends the process, or raises Unsound afterwards."""
+    """Return the memory after the first `count` Calls, or after all of them, as flat arrays. The input arrays are not
+    changed.
+
+    With `side`, all memory lies between guard pages. An access beyond it then ends the process or raises Unsound
+    afterwards.
+    """
     calls = program.src[:count]
-    memory = {m: _array(m, inputs) for c in program.src for a in c.src[1:] if not is_variable(m := base(a))}
-    guards = {} if side is None else {m: Guarded(a.nbytes, side) for m, a in memory.items()}
+    arguments = [base_memory(a) for c in program.src for a in c.arguments]
+    memory = {m: _initial_contents(m, inputs) for m in arguments if not is_variable(m)}
+    guards = {} if side is None else {m: GuardedMemory(a.nbytes, side) for m, a in memory.items()}
     for m, g in guards.items():
         g.data[:] = memory[m].view(np.uint8)
         memory[m] = g.data.view(memory[m].dtype)
-    kernels = {c.src[0]: load(target, c.src[0].src[1].arg.code, c.src[0].src[2].arg.data) for c in calls}
-    with lender(target)(list(memory.values())):
+    kernels = {}
+    for c in calls:
+        _, source, binary = c.body.src
+        kernels[c.body] = load_or_remake_kernel(target, source.arg.code, binary.arg.data)
+    with memory_lender(target)(list(memory.values())):
         for c in calls:
-            kernels[c.src[0]]([_address(a, memory) for a in c.src[1:]], [_scalar(a, inputs) for a in c.src[1:]])
+            addresses = [_argument_address(a, memory) for a in c.arguments]
+            kernels[c.body](addresses, [_argument_scalar(a, inputs) for a in c.arguments])
     for g in guards.values():
-        g.check()
-    return {key(m): a.copy() if guards else a for m, a in memory.items() if m.op is not Op.BINARY}
+        g.check_slack()
+    return {memory_key(m): a.copy() if guards else a for m, a in memory.items() if m.op is not Op.BINARY}
 
 
-def key(m: UOp) -> str:
-    """The name of a memory: `b<unique>` or `p<slot>`."""
+def memory_key(m: UOp) -> str:
+    """Return the key of a Buffer or Param: `b<unique>` or `p<slot>`."""
     return f"b{m.arg.unique}" if m.op is Op.BUFFER else f"p{m.arg.slot}"
 
 
-def base(a: UOp) -> UOp:
-    """The memory behind a Call's argument: an arena, or the argument itself."""
-    return a.src[0] if a.op is Op.SLICE else a
+def base_memory(a: UOp) -> UOp:
+    """Return the memory behind a Call's argument: the arena of a Slice, or the argument itself."""
+    return a.operand if a.op is Op.SLICE else a
 
 
 def is_variable(u: UOp) -> bool:
+    """Return True if a node is a variable (R48: a Param with a name)."""
     return u.op is Op.PARAM and u.arg.name is not None
 
 
-def view(a: UOp, memory: Mapping[str, Array]) -> Array:
-    """The part of a memory that an argument is."""
-    whole = memory[key(base(a))].reshape(-1)
-    if a.op is not Op.SLICE:
+def view_argument(argument: UOp, memory: Mapping[str, Array]) -> Array:
+    """Return the part of memory that an argument names."""
+    whole = memory[memory_key(base_memory(argument))].reshape(-1)
+    if argument.op is not Op.SLICE:
         return whole
-    offset, d = int(a.src[1].arg.value), _storage(a.dtype)
-    return whole.view(np.uint8)[offset : offset + a.arg.size * d.itemsize].view(d)
+    offset, d = int(argument.offset.arg.value), _storage_dtype(argument.dtype)
+    return whole.view(np.uint8)[offset : offset + argument.arg.size * d.itemsize].view(d)
 
 
-def _array(m: UOp, inputs: Mapping[str, Any]) -> Array:
-    if m.op is Op.BINARY:
-        return np.frombuffer(m.arg.data, np.uint8)
-    if key(m) in inputs:
-        given = np.array(inputs[key(m)])
-        return np.ascontiguousarray(given.astype(_storage(m.dtype), copy=False)).reshape(-1)
-    found = np.zeros(m.arg.size, _storage(m.dtype))
-    found.view(np.uint8)[...] = 1 if m.dtype is dt.bool_ else _PATTERN
-    return found
+def _initial_contents(memory: UOp, inputs: Mapping[str, Any]) -> Array:
+    if memory.op is Op.BINARY:
+        return np.frombuffer(memory.arg.data, np.uint8)
+    if memory_key(memory) in inputs:
+        array = np.array(inputs[memory_key(memory)])
+        return np.ascontiguousarray(array.astype(_storage_dtype(memory.dtype), copy=False)).reshape(-1)
+    contents = np.zeros(memory.arg.size, _storage_dtype(memory.dtype))
+    contents.view(np.uint8)[...] = 1 if memory.dtype is dt.bool_ else _PATTERN
+    return contents
 
 
-def _storage(d: DType) -> np.dtype[Any]:
+def _storage_dtype(d: DType) -> np.dtype[Any]:
     return STORAGE[d]
 
 
-def _address(a: UOp, memory: Mapping[UOp, Array]) -> int:
-    if is_variable(a):
+def _argument_address(argument: UOp, memory: Mapping[UOp, Array]) -> int:
+    if is_variable(argument):
         return 0
-    offset = int(a.src[1].arg.value) if a.op is Op.SLICE else 0
-    return int(memory[base(a)].ctypes.data) + offset
+    offset = int(argument.offset.arg.value) if argument.op is Op.SLICE else 0
+    return int(memory[base_memory(argument)].ctypes.data) + offset
 
 
-def _scalar(a: UOp, inputs: Mapping[str, Any]) -> int:
+def _argument_scalar(a: UOp, inputs: Mapping[str, Any]) -> int:
     return int(inputs[str(a.arg.name)]) if is_variable(a) else 0

@@ -1,8 +1,8 @@
-"""Oracles: how a program can be found to be wrong. Each is a value with a name and what it needs.
+"""The table of oracles. An oracle tests one claim about a program and the backend under test.
 
-Takes: a `Context`, one sample and the backends of a campaign. Gives: a `Fault`, or None where all is well; raises Refused where the
-subject may and does say that it cannot take the program. Oracles are asked in order, and the first fault ends a case: what comes
-later would most often say the same again.
+Takes: an `OracleContext`, which holds one sample and the backends of a campaign. Gives: a `Fault`, or None. Raises
+SubjectRefused if the subject refuses the program and is entitled to. The oracles are asked in order. The first fault ends a
+case, since later oracles would mostly report the same bug.
 """
 
 from __future__ import annotations
@@ -15,33 +15,47 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from uops.backends.conformance.judge import Expectation
-from uops.backends.conformance.model import Case
-from uops.backends.worker.guard import Side
+from uops.backends.conformance.model import ConformanceCase
+from uops.backends.worker.guard import GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
 from uops.compiler.pipeline import Pass
 from uops.compiler.prove.solver.solver import NoSolver
-from uops.compiler.rewrite.lowering_cache import Memory, remembering
-from uops.compiler.rewrite.rule import Step
+from uops.compiler.rewrite.lowering_cache import LoweringCache, use_lowering_cache
+from uops.compiler.rewrite.rule import RewriteStep
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.runtime.program import Compiled
 from uops.compiler.validate.model import Invalid
 from uops.fuzz.bisect import coverage
 from uops.fuzz.bisect.bisect import bisect
-from uops.fuzz.bisect.wrong_rule import taken, wrong_step
-from uops.fuzz.generate.bestiary import disagreement
+from uops.fuzz.bisect.wrong_rule import find_wrong_step, record_rewrite_steps
+from uops.fuzz.generate.bestiary import describe_legalize_disagreement
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import Case as Drawn
-from uops.fuzz.generate.kinds import KINDS, Sample, number
-from uops.fuzz.generate.schedules import Sequencer, illegal_faults, kinds_of, lowered, passes
+from uops.fuzz.generate.graphs import FuzzCase as Drawn
+from uops.fuzz.generate.kinds import KINDS, ProgramSample, stable_hash
+from uops.fuzz.generate.schedules import (
+    Sequencer,
+    check_illegal_optops_rejected,
+    list_part_kinds,
+    pipeline_with_schedules,
+    run_passes,
+)
 from uops.fuzz.oracles import calls, launches
-from uops.fuzz.oracles.leaks import leak
+from uops.fuzz.oracles.leaks import find_leak
 from uops.fuzz.oracles.native import run_program
-from uops.fuzz.oracles.relations import related, without
-from uops.fuzz.oracles.stages import Fault, Judge, Outputs, differs, outside
-from uops.fuzz.oracles.subject import PLAIN, Kept, Refused, Subject, judged, judged_form, raised
+from uops.fuzz.oracles.relations import disable_rule, draw_related_sample
+from uops.fuzz.oracles.stages import Fault, Judge, Outputs, find_bit_difference, find_value_outside_set
+from uops.fuzz.oracles.subject import (
+    PLAIN,
+    CachingTarget,
+    Subject,
+    SubjectRefused,
+    fault_of_exception,
+    run_and_check_form,
+    run_and_judge,
+)
 from uops.spec.errors import CompileError, Unsupported, UopsError
-from uops.spec.extras import how_to_install
+from uops.spec.extras import install_command
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -51,412 +65,439 @@ from uops.spec.suggest import suggest_names
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
-#: What an oracle may need: a target of our compiler, a second backend.
+#: Requirements of oracles: a target of our compiler, a second backend.
 COMPILER, AGAINST = "a target of the compiler", "a second backend"
 
 
 @dataclass
-class Context:
-    """One sample under judgement. `seed` is all that an oracle's own choices depend on. With `heard`, `steps` are those of the
-    subject's own compilation, for the oracle that looks at them. `memory` is of the program's nodes, which most oracles ask the
-    same about."""
+class OracleContext:
+    """The state of judging one sample.
 
-    sample: Sample
+    All choices of oracles depend on `seed` alone. With `records_steps`, `steps` holds the rewrite steps of the subject's
+    own compilation, for the oracle that tests them. `memory` memoizes what lowerings of this program have in common.
+    """
+
+    sample: ProgramSample
     subject: Subject
     against: Subject | None = None
     seed: int = 0
-    heard: bool = False
+    records_steps: bool = False
     counts: Counter[str] = field(default_factory=Counter)
-    steps: list[Step] = field(default_factory=list)
-    memory: Memory = field(default_factory=Memory)
+    steps: list[RewriteStep] = field(default_factory=list)
+    memory: LoweringCache = field(default_factory=LoweringCache)
 
     @functools.cached_property
-    def expected(self) -> Expectation:
-        """What the interpreter allows."""
-        return Expectation(Case("", dt.void, "", self.sample.graph, dict(self.sample.inputs), ()))
+    def expectation(self) -> Expectation:
+        """The outputs that the interpreter allows."""
+        return Expectation(ConformanceCase("", dt.void, "", self.sample.graph, dict(self.sample.inputs), ()))
 
     @functools.cached_property
-    def program(self) -> Callable[[Mapping[str, Any]], Result]:
-        """What the subject makes of the sample, buffers against the page after them or the page before."""
-        side = Side.END if self.seed % 2 else Side.START
-        if not self.heard:
-            return self.subject.compiled(self.sample.graph, PLAIN, side)
-        with taken() as self.steps:
-            return self.subject.compiled(self.sample.graph, PLAIN, side)
+    def compiled_program(self) -> Callable[[Mapping[str, Any]], Result]:
+        """The sample as the subject compiles it. Buffers end or start at a guard page, by the seed."""
+        side = GuardSide.END if self.seed % 2 else GuardSide.START
+        if not self.records_steps:
+            return self.subject.compile_graph(self.sample.graph, PLAIN, side)
+        with record_rewrite_steps() as self.steps:
+            return self.subject.compile_graph(self.sample.graph, PLAIN, side)
 
     @functools.cached_property
-    def ran(self) -> tuple[Outputs, Fault | None]:
-        """The subject's own run."""
-        return judged(self.subject, self.expected, lambda: self.program(self.sample.inputs))
+    def own_run(self) -> tuple[Outputs, Fault | None]:
+        """The outputs of the subject's own run, and the fault."""
+        return run_and_judge(self.subject, self.expectation, lambda: self.compiled_program(self.sample.inputs))
 
-    def target(self) -> Kept:
-        """The subject's target; for oracles that need one."""
+    def require_target(self) -> CachingTarget:
+        """Return the subject's target, for oracles that need one."""
         assert self.subject.target is not None
         return self.subject.target
 
-    def judged(self, subject: Subject, config: Config = PLAIN, side: Side = Side.END) -> tuple[Outputs, Fault | None]:
-        """A run of the sample on some backend, and what is wrong with it."""
+    def run_and_judge(
+        self, subject: Subject, config: Config = PLAIN, side: GuardSide = GuardSide.END
+    ) -> tuple[Outputs, Fault | None]:
+        """Run the sample on a backend; return the outputs and the fault."""
         graph, inputs = self.sample.graph, self.sample.inputs
-        return judged(subject, self.expected, lambda: subject.run(graph, inputs, config, side))
+        return run_and_judge(subject, self.expectation, lambda: subject.run(graph, inputs, config, side))
 
     def draw(self, name: str) -> SeededDraw:
-        return SeededDraw(number(self.seed, name))
+        """Return the source of an oracle's choices."""
+        return SeededDraw(stable_hash(self.seed, name))
 
 
-class Made(NamedTuple):
+class Compilation(NamedTuple):
     """A program, and the passes and settings that it was compiled with."""
 
-    sample: Sample
+    sample: ProgramSample
     passes: Sequence[Pass] | None = None
     config: Config = PLAIN
 
 
 @record(frozen=True, slots=True)
 class Oracle:
-    """`every`: it judges one case in so many, drawn by the seed; `made`: the program that it has compiled, and how, for bisection.
-    `settle` gives a sample that holds what the oracle draws, and the oracle that judges that: what reduction starts from."""
+    """A test of one claim. It judges one case in `every`, drawn by the seed.
+
+    `compilation` gives the program that the oracle compiled, for bisection. `settle` gives a sample that holds what the
+    oracle draws, and the name of the oracle that judges that sample: reduction starts from it.
+    """
 
     name: str
     what: str
-    check: Callable[[Context], Fault | None]
+    check: Callable[[OracleContext], Fault | None]
     every: int = 1
     needs: frozenset[str] = frozenset()
     dialects: frozenset[Dialect] = frozenset({Dialect.TENSOR})
-    made: Callable[[Context], Made] = lambda c: Made(c.sample)
-    settle: Callable[[Context], tuple[Sample, str]] | None = None
+    compilation: Callable[[OracleContext], Compilation] = lambda c: Compilation(c.sample)
+    settle: Callable[[OracleContext], tuple[ProgramSample, str]] | None = None
 
 
 # -------------------------------------------------------------------------------------------------------------- the checks
 
 
-class NotAsked(UopsError):
-    """An oracle cannot judge this case, which does not count as judged by it."""
+class OracleNotApplicable(UopsError):
+    """A case that an oracle cannot judge, and which does not count as judged by it."""
 
 
-def _reference(c: Context) -> Fault | None:
-    """The interpreter evaluates the program without a complaint; bounds of every node hold (Unsound, if not)."""
+def _check_reference(c: OracleContext) -> Fault | None:
+    """Check that the interpreter evaluates the program without an error, and that the bounds of every node hold (else
+    Unsound).
+    """
     try:
-        _ = c.expected.strict
+        _ = c.expectation.strict
     except Exception as e:
-        return raised(e)
+        return fault_of_exception(e)
     return None
 
 
-def _well_formed(c: Context) -> Fault | None:
+def _check_well_formed(c: OracleContext) -> Fault | None:
     try:
         verify(c.sample.graph, KINDS[c.sample.kind].dialect)
     except UopsError as e:
-        return raised(e)
+        return fault_of_exception(e)
     return None
 
 
-def _allowed(c: Context) -> Fault | None:
-    return c.ran[1]
+def _check_allowed(c: OracleContext) -> Fault | None:
+    return c.own_run[1]
 
 
-def _unoptimised(c: Context) -> Fault | None:
-    found, fault = c.judged(c.subject, UNOPTIMISED)
-    return fault or _same(c, found, c.ran[0])
+def _check_unoptimised(c: OracleContext) -> Fault | None:
+    outputs, fault = c.run_and_judge(c.subject, UNOPTIMISED)
+    return fault or _check_same_bits(c, outputs, c.own_run[0])
 
 
-def _stages(c: Context) -> Fault | None:
+def _check_stages(c: OracleContext) -> Fault | None:
     order = toposort(c.sample.graph)
-    if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > STAGED:
-        raise NotAsked("too large to interpret every stage")
-    found = bisect(c.sample.graph, c.sample.inputs, c.target(), pipeline.PIPELINE, schedules=1)
-    c.counts.update(coverage.lowering(c.sample.graph, c.target()))
-    return found and found.fault
+    if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > MAX_STAGED_ELEMENTS:
+        raise OracleNotApplicable("too large to interpret every stage")
+    finding = bisect(c.sample.graph, c.sample.inputs, c.require_target(), pipeline.PIPELINE, schedules=1)
+    c.counts.update(coverage.count_lowering_coverage(c.sample.graph, c.require_target()))
+    return finding and finding.fault
 
 
-def _second(c: Context) -> Fault | None:
+def _check_second_backend(c: OracleContext) -> Fault | None:
     assert c.against is not None
-    found, fault = c.judged(c.against)
-    return fault or _same(c, found, c.ran[0])
+    outputs, fault = c.run_and_judge(c.against)
+    return fault or _check_same_bits(c, outputs, c.own_run[0])
 
 
-def _again(c: Context) -> Fault | None:
-    """The same program, compiled and run once more, gives the same bits."""
+def _check_recompilation(c: OracleContext) -> Fault | None:
+    """Check that the program, compiled and run once more, gives the same bits."""
     if c.subject.target is not None:
         c.subject.target.forget()
-    with remembering(Memory()):
-        found, fault = c.judged(c.subject, side=Side.START if c.seed % 2 else Side.END)
-    return fault or next((f for k in c.expected.strict if (f := differs(k, c.ran[0][k], found[k]))), None)
+    with use_lowering_cache(LoweringCache()):
+        outputs, fault = c.run_and_judge(c.subject, side=GuardSide.START if c.seed % 2 else GuardSide.END)
+    return fault or next((f for k in c.expectation.strict if (f := find_bit_difference(k, c.own_run[0][k], outputs[k]))), None)
 
 
-def _called(c: Context) -> Fault | None:
-    """The program as users call it, through all caches and natively where the target has that."""
-    return calls.faults(c.sample.graph, c.sample.inputs, c.target(), c.ran[0], c.draw("called"), c.target().own)
+def _check_called(c: OracleContext) -> Fault | None:
+    """Check the program as users call it, through all caches and natively if the target supports it."""
+    return calls.find_call_fault(
+        c.sample.graph, c.sample.inputs, c.require_target(), c.own_run[0], c.draw("called"), c.require_target().uncached
+    )
 
 
-def _steps(c: Context) -> Fault | None:
-    """Every rewrite step keeps the value, whatever its leaves are."""
-    _ = c.ran
-    tried: Counter[str] = Counter()
-    some: dict[tuple[str, UOp, UOp], Step] = {}
+def _check_rewrite_steps(c: OracleContext) -> Fault | None:
+    """Check that every rewrite step preserves the value for any values of its leaves."""
+    _ = c.own_run
+    counts: Counter[str] = Counter()
+    steps: dict[tuple[str, UOp, UOp], RewriteStep] = {}
     for step in c.steps:
         key = step.rule, step.before, step.after
-        if key not in some and tried[step.rule] < _PER_RULE:
-            tried[step.rule] += 1
-            some[key] = step
-    wrong = wrong_step(some.values(), c.seed)
+        if key not in steps and counts[step.rule] < _STEPS_PER_RULE:
+            counts[step.rule] += 1
+            steps[key] = step
+    wrong = find_wrong_step(steps.values(), c.seed)
     return None if wrong is None else Fault("step", f"rule {wrong.rule} changes a value: {wrong.before!r} to {wrong.after!r}")
 
 
-def _validated(c: Context) -> Fault | None:
-    """No obligation of any kernel, nor of the memory plan, is refuted; what is not decided is counted."""
+def _check_validation(c: OracleContext) -> Fault | None:
+    """Check that the validator refutes no obligation of any kernel or of the memory plan. Undecided ones are counted."""
     try:
-        pipeline.lower(c.sample.graph, c.target(), upto="plan", config=Config(reuse=False, validate=True))
+        pipeline.lower(c.sample.graph, c.require_target(), upto="plan", config=Config(reuse=False, validate=True))
     except Invalid as e:
         refuted = next((v for v in e.verdicts if v.counterexample is not None), None)
         c.counts["validated:not decided"] += refuted is None
         return None if refuted is None else Fault("refuted", f"{e.kernel}: {refuted}")
     except NoSolver:
-        raise NotAsked(f"no solver is installed: {how_to_install('prove')}") from None
+        raise OracleNotApplicable(f"no solver is installed: {install_command('prove')}") from None
     return None
 
 
-def _leaks(c: Context) -> Fault | None:
-    """A compiled program that is called again and again keeps nothing."""
-    program = Compiled(c.sample.graph, c.target(), PLAIN)
-    return leak(lambda: program(c.sample.inputs))
+def _check_leaks(c: OracleContext) -> Fault | None:
+    """Check that repeated calls of a compiled program keep no memory."""
+    program = Compiled(c.sample.graph, c.require_target(), PLAIN)
+    return find_leak(lambda: program(c.sample.inputs))
 
 
-def _legalized(c: Context) -> Fault | None:
+def _check_legalized(c: OracleContext) -> Fault | None:
     try:
-        found = disagreement(Drawn(c.sample.graph, dict(c.sample.inputs)), schedule=c.seed)
+        difference = describe_legalize_disagreement(Drawn(c.sample.graph, dict(c.sample.inputs)), schedule=c.seed)
     except Exception as e:
-        return raised(e)
-    return None if found is None else Fault("value", found)
+        return fault_of_exception(e)
+    return None if difference is None else Fault("value", difference)
 
 
-def _scheduled(c: Context) -> Fault | None:
-    """The program with the sample's schedule, or a drawn one."""
-    return _with_schedules(c, _sequence(c))
+def _check_random_schedule(c: OracleContext) -> Fault | None:
+    """Check the program with the sample's schedule, or with one that is drawn."""
+    return _check_schedule(c, _schedule_sequence(c))
 
 
-def _searched(c: Context) -> Fault | None:
-    """The program with schedules that a search may choose."""
-    return _with_schedules(c, _sequence(c, "beam"))
+def _check_search_schedule(c: OracleContext) -> Fault | None:
+    """Check the program with a schedule that a search may choose."""
+    return _check_schedule(c, _schedule_sequence(c, "beam"))
 
 
-def _with_schedules(c: Context, sequence: Sequencer) -> Fault | None:
-    judge = Judge(c.sample.graph, c.sample.inputs, expected=c.expected)
-    side = Side.END if c.seed % 2 else Side.START
-    program = lowered(c.sample.graph, c.target(), passes(sequence))
-    found = judge.read(run_program(program, c.target(), judge.given, side=side))
-    c.counts.update(f"optop:{kind}" for kind in kinds_of(sequence.done))
-    return next((f for k in judge.sets if (f := outside(c.expected, k, found))), None)
+def _check_schedule(c: OracleContext, sequence: Sequencer) -> Fault | None:
+    judge = Judge(c.sample.graph, c.sample.inputs, expected=c.expectation)
+    side = GuardSide.END if c.seed % 2 else GuardSide.START
+    program = run_passes(c.sample.graph, c.require_target(), pipeline_with_schedules(sequence))
+    outputs = judge.read_outputs(run_program(program, c.require_target(), judge.initial_memory, side=side))
+    c.counts.update(f"optop:{kind}" for kind in list_part_kinds(sequence.applied_text))
+    return next((f for k in judge.allowed_sets if (f := find_value_outside_set(c.expectation, k, outputs))), None)
 
 
-def _sequence(c: Context, source: str = "draw") -> Sequencer:
-    return Sequencer(f"{source} {number(c.seed, 'scheduled')}" if c.sample.opts is None else c.sample.opts)
+def _schedule_sequence(c: OracleContext, source: str = "draw") -> Sequencer:
+    return Sequencer(f"{source} {stable_hash(c.seed, 'scheduled')}" if c.sample.opts is None else c.sample.opts)
 
 
-def _settled_schedule(c: Context, source: str = "draw") -> tuple[Sample, str]:
-    sequence = _sequence(c, source)
-    lowered(c.sample.graph, c.target(), passes(sequence), upto="optimize")
-    return c.sample._replace(opts=sequence.done), "scheduled"
+def _compilation_with_schedule(c: OracleContext, source: str = "draw") -> Compilation:
+    return Compilation(c.sample, pipeline_with_schedules(_schedule_sequence(c, source)))
 
 
-def _illegal(c: Context) -> Fault | None:
-    return illegal_faults(c.sample.graph, c.target(), c.draw("illegal"))
+def _settle_schedule(c: OracleContext, source: str = "draw") -> tuple[ProgramSample, str]:
+    sequence = _schedule_sequence(c, source)
+    run_passes(c.sample.graph, c.require_target(), pipeline_with_schedules(sequence), last_pass="optimize")
+    return c.sample._replace(opts=sequence.applied_text), "scheduled"
 
 
-def _twice(c: Context) -> Fault | None:
-    """Lowering is a function: the same graph gives the same instructions."""
-    first, second = (_planned(c) for _ in range(2))
+def _check_illegal_optops(c: OracleContext) -> Fault | None:
+    return check_illegal_optops_rejected(c.sample.graph, c.require_target(), c.draw("illegal"))
+
+
+def _check_lowering_deterministic(c: OracleContext) -> Fault | None:
+    """Check that lowering the same graph again gives the same instructions."""
+    first, second = (_lower_to_plan(c) for _ in range(2))
     return None if first is second else Fault("differs", "a second lowering gives other instructions")
 
 
-def _planned(c: Context) -> UOp:
-    """A lowering that remembers nothing."""
-    with remembering(Memory()):
-        return lowered(c.sample.graph, c.target(), pipeline.PIPELINE, "plan")
+def _lower_to_plan(c: OracleContext) -> UOp:
+    """Lower without memoized results."""
+    with use_lowering_cache(LoweringCache()):
+        return run_passes(c.sample.graph, c.require_target(), pipeline.PIPELINE, "plan")
 
 
-def _related(c: Context) -> Fault | None:
-    found = related(c.sample, c.draw("related"))
-    if found is None:
-        raise NotAsked("no relation fits")
-    relation, (sample, back) = found
+def _check_related(c: OracleContext) -> Fault | None:
+    related = draw_related_sample(c.sample, c.draw("related"))
+    if related is None:
+        raise OracleNotApplicable("no relation fits")
+    relation, (sample, map_outputs_back) = related
     c.counts[f"relation:{relation.name}"] += 1
-    return _through(c, sample, back)
+    return _check_related_sample(c, sample, map_outputs_back)
 
 
-def _through(c: Context, sample: Sample, back: Callable[[Outputs], Outputs]) -> Fault | None:
-    """Run another sample, and judge what comes back by the first one's sets."""
-    outputs, fault = judged_form(c.subject, sample.graph, sample.inputs, lambda: c.subject.run(sample.graph, sample.inputs))
+def _check_related_sample(c: OracleContext, sample: ProgramSample, map_outputs_back: Callable[[Outputs], Outputs]) -> Fault | None:
+    """Run a related sample, and judge its mapped outputs by the first sample's allowed sets."""
+    outputs, fault = run_and_check_form(c.subject, sample.graph, sample.inputs, lambda: c.subject.run(sample.graph, sample.inputs))
     if fault is not None:
         return fault
-    returned = back(outputs)
-    return next((f for k in c.expected.strict if (f := outside(c.expected, k, returned))), None)
+    mapped = map_outputs_back(outputs)
+    return next((f for k in c.expectation.strict if (f := find_value_outside_set(c.expectation, k, mapped))), None)
 
 
-def _settled_relation(c: Context) -> tuple[Sample, str]:
-    found = related(c.sample, c.draw("related"))
-    return (c.sample, "related") if found is None else (found[1].sample, "allowed")
+def _settle_relation(c: OracleContext) -> tuple[ProgramSample, str]:
+    related = draw_related_sample(c.sample, c.draw("related"))
+    return (c.sample, "related") if related is None else (related[1].sample, "allowed")
 
 
-def _rule_off(c: Context) -> Fault | None:
-    """One of the rules that were applied to it: without another one nothing changes."""
-    applied = {s.rule for move in coverage.recorded(c.sample.graph, c.target()) for s in move.steps}
+def _check_without_rule(c: OracleContext) -> Fault | None:
+    """Check that the program gives the same without one of the rewrite rules that are applied to it."""
+    applied = {s.rule for transform in coverage.record_lowering(c.sample.graph, c.require_target()) for s in transform.steps}
     rules = [r for r in INDEXING if r.name in applied]
     if not rules:
-        raise NotAsked("no rule is applied")
+        raise OracleNotApplicable("no rule is applied")
     rule = c.draw("rule-off").choice(rules)
     c.counts[f"rule-off:{rule.name}"] += 1
-    with without(rule), remembering(Memory()):
-        return c.judged(c.subject)[1]
+    with disable_rule(rule), use_lowering_cache(LoweringCache()):
+        return c.run_and_judge(c.subject)[1]
 
 
-def _orders(c: Context) -> Fault | None:
+def _check_lane_orders(c: OracleContext) -> Fault | None:
     try:
-        return launches.orders(c.sample.graph, c.sample.inputs, c.seed % 1000)
+        return launches.check_orders(c.sample.graph, c.sample.inputs, c.seed % 1000)
     except Exception as e:
-        return raised(e)
+        return fault_of_exception(e)
 
 
-def _kernels(c: Context) -> Fault | None:
-    side = Side.END if c.seed % 2 else Side.START
-    lacking = {u.op for u in toposort(c.sample.graph)} & {Op.BARRIER} - c.target().ops
-    if lacking:
-        raise Refused("the target has no Barrier")
+def _check_kernel_code(c: OracleContext) -> Fault | None:
+    side = GuardSide.END if c.seed % 2 else GuardSide.START
+    if Op.BARRIER not in c.require_target().ops and any(u.op is Op.BARRIER for u in toposort(c.sample.graph)):
+        raise SubjectRefused("the target has no Barrier")
     try:
-        return launches.machine_code(c.sample.graph, c.sample.inputs, c.target(), side)
+        return launches.check_machine_code(c.sample.graph, c.sample.inputs, c.require_target(), side)
     except Exception as e:
-        if isinstance(e, CompileError) and "R60" in str(e):  # lanes that meet inside of a loop are no launch
-            raise Refused(str(e)) from e
-        return raised(e)
+        if isinstance(e, CompileError) and "R60" in str(e):  # a Barrier inside of a loop over lanes
+            raise SubjectRefused(str(e)) from e
+        return fault_of_exception(e)
 
 
-#: Ops on floats of which two schedules, or two backends, may choose different answers.
-_SEVERAL = frozenset({Op.REDUCE, Op.WMMA, Op.MAX, Op.EXP2, Op.LOG2, Op.SIN, Op.POW, Op.SQRT, Op.RECIP, Op.DIV, Op.MULACC})
+#: Ops on floats with several right answers, among which two schedules or backends may choose differently.
+_AMBIGUOUS_OPS = frozenset({Op.REDUCE, Op.WMMA, Op.MAX, Op.EXP2, Op.LOG2, Op.SIN, Op.POW, Op.SQRT, Op.RECIP, Op.DIV, Op.MULACC})
 
 
-def _same(c: Context, found: Outputs, other: Outputs) -> Fault | None:
-    """Two runs of a program whose floats have one answer have the same bits; an answer that is *any* is none."""
-    if any(u.dtype.is_float and u.op in _SEVERAL for u in toposort(c.sample.graph)):
+def _check_same_bits(c: OracleContext, actual: Outputs, expected: Outputs) -> Fault | None:
+    """Check that two runs have the same bits if floats have one right answer. Elements that may be anything are not compared."""
+    if any(u.dtype.is_float and u.op in _AMBIGUOUS_OPS for u in toposort(c.sample.graph)):
         return None
-    exact = [k for k, s in c.expected.strict.items() if s.exact and k in found and k in other]
-    return next((f for k in exact if (f := differs(k, other[k], found[k]))), None)
+    exact = [k for k, s in c.expectation.strict.items() if s.is_exact and k in actual and k in expected]
+    return next((f for k in exact if (f := find_bit_difference(k, expected[k], actual[k]))), None)
 
 
 # --------------------------------------------------------------------------------------------------------------- the table
 
-#: Elements of all values of a program of which every stage is interpreted, some of them lane by lane.
-STAGED = 50_000
-#: Different steps of one rule that are tried, of one lowering.
-_PER_RULE = 4
+#: Maximum number of elements in all values of a program whose stages are interpreted, some of them lane by lane.
+MAX_STAGED_ELEMENTS = 50_000
+#: Maximum number of different steps per rule that are tested in one lowering.
+_STEPS_PER_RULE = 4
+#: Settings without schedules.
 UNOPTIMISED = Config(reuse=False, optimize=False)
-#: Who looks at how the subject's own run was compiled.
+#: Name of the oracle that reads the steps of the subject's own compilation.
 STEPS = "steps"
 
+#: Name -> oracle, in the order in which they are asked.
 # fmt: off
 ORACLES: dict[str, Oracle] = {o.name: o for o in (
-    Oracle("form",        "the verifier accepts what the generator made", _well_formed, 32,
+    Oracle("form",        "the verifier accepts what the generator made", _check_well_formed, 32,
            dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, Dialect.SCHEDULED})),
-    Oracle("reference",   "the interpreter and its intervals accept the program", _reference, 1),
-    Oracle("allowed",     "every element is in the interpreter's allowed set", _allowed),
-    Oracle("unoptimised", "without schedules the same is given", _unoptimised, 8, frozenset({COMPILER}),
-           made=lambda c: Made(c.sample, None, UNOPTIMISED)),
-    Oracle("scheduled",   "with legal OptOps, drawn from their table, the same is given", _scheduled, 4, frozenset({COMPILER}),
-           made=lambda c: Made(c.sample, passes(_sequence(c))), settle=_settled_schedule),
-    Oracle("searched",    "with schedules that a search may choose the same is given", _searched, 8, frozenset({COMPILER}),
-           made=lambda c: Made(c.sample, passes(_sequence(c, "beam"))), settle=lambda c: _settled_schedule(c, "beam")),
-    Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise", _called, 8,
+    Oracle("reference",   "the interpreter and its intervals accept the program", _check_reference, 1),
+    Oracle("allowed",     "every element is in the interpreter's allowed set", _check_allowed),
+    Oracle("unoptimised", "without schedules the same is given", _check_unoptimised, 8, frozenset({COMPILER}),
+           compilation=lambda c: Compilation(c.sample, None, UNOPTIMISED)),
+    Oracle("scheduled",   "with legal OptOps, drawn from their table, the same is given", _check_random_schedule, 4,
+           frozenset({COMPILER}),
+           compilation=_compilation_with_schedule, settle=_settle_schedule),
+    Oracle("searched",    "with schedules that a search may choose the same is given", _check_search_schedule, 8,
+           frozenset({COMPILER}),
+           compilation=lambda c: _compilation_with_schedule(c, "beam"), settle=lambda c: _settle_schedule(c, "beam")),
+    Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise", _check_called, 8,
            frozenset({COMPILER})),
-    Oracle("illegal",     "illegal OptOps are rejected with a reason", _illegal, 8, frozenset({COMPILER})),
-    Oracle("related",     "a related program gives the same", _related, 4, settle=_settled_relation),
-    Oracle("rule-off",    "without one of the rewrite rules the same is given", _rule_off, 16, frozenset({COMPILER})),
-    Oracle("again",       "a second compilation gives the same bits", _again, 32),
-    Oracle("twice",       "a second lowering gives the same instructions", _twice, 32, frozenset({COMPILER})),
-    Oracle(STEPS,         "every rewrite step keeps the value, whatever its leaves are", _steps, 4, frozenset({COMPILER})),
-    Oracle("stages",      "every stage gives what the one before it gives", _stages, 32, frozenset({COMPILER})),
-    Oracle("validated",   "what the validator asks of kernels and of the memory plan is not refuted", _validated, 32,
+    Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),
+    Oracle("related",     "a related program gives the same", _check_related, 4, settle=_settle_relation),
+    Oracle("rule-off",    "without one of the rewrite rules the same is given", _check_without_rule, 16, frozenset({COMPILER})),
+    Oracle("again",       "a second compilation gives the same bits", _check_recompilation, 32),
+    Oracle("twice",       "a second lowering gives the same instructions", _check_lowering_deterministic, 32,
            frozenset({COMPILER})),
-    Oracle("leaks",       "a program that is called again keeps no memory", _leaks, 64, frozenset({COMPILER})),
-    Oracle("second",      "a second backend gives the same", _second, 1, frozenset({AGAINST})),
-    Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter", _orders,
+    Oracle(STEPS,         "every rewrite step keeps the value, whatever its leaves are", _check_rewrite_steps, 4,
+           frozenset({COMPILER})),
+    Oracle("stages",      "every stage gives what the one before it gives", _check_stages, 32, frozenset({COMPILER})),
+    Oracle("validated",   "what the validator asks of kernels and of the memory plan is not refuted", _check_validation, 32,
+           frozenset({COMPILER})),
+    Oracle("leaks",       "a program that is called again keeps no memory", _check_leaks, 64, frozenset({COMPILER})),
+    Oracle("second",      "a second backend gives the same", _check_second_backend, 1, frozenset({AGAINST})),
+    Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter", _check_lane_orders,
            dialects=frozenset({Dialect.SCHEDULED})),
-    Oracle("kernels",     "machine code of a scheduled kernel gives what the interpreter gives", _kernels, 1,
+    Oracle("kernels",     "machine code of a scheduled kernel gives what the interpreter gives", _check_kernel_code, 1,
            frozenset({COMPILER}), frozenset({Dialect.SCHEDULED})),
-    Oracle("legalized",   "a graph of the second document means what its legal form means", _legalized,
+    Oracle("legalized",   "a graph of the second document means what its legal form means", _check_legalized,
            dialects=frozenset({Dialect.BESTIARY})),
 )}
 # fmt: on
-#: Who objects where no oracle was asked: a program that cannot be made, a process that ends.
+#: Names in place of an oracle's: of a program that cannot be generated, and of a process that ends.
 GENERATOR, PROCESS = "generator", "process"
-#: Those that look at programs and at the interpreter alone: whatever they say, nothing of another subject was judged.
+#: Oracles of programs and of the interpreter alone, which judge nothing of any other subject.
 OF_PROGRAMS = frozenset({"form", "reference", "orders", "legalized"})
-#: Of these, those that compare what the interpreter gives: where it is the subject, they judge it.
+#: The ones of these that compare results of the interpreter, and judge it if it is the subject.
 OF_INTERPRETER = frozenset({"orders", "legalized"})
-#: What a campaign asks where nothing is said.
+#: The oracles of a campaign that names none.
 DEFAULT = tuple(ORACLES)
 
 
-#: The interpreter, as a backend.
+#: Name of the interpreter's backend.
 INTERP = "interp"
 
 
 class UnknownOracle(UopsError, LookupError):
-    """No oracle has the name."""
+    """An unknown name of an oracle."""
 
 
-def named(names: Sequence[str]) -> tuple[Oracle, ...]:
-    """The oracles of these names, in the table's order. Raises UnknownOracle."""
+def oracles_by_name(names: Sequence[str]) -> tuple[Oracle, ...]:
+    """Return the oracles of these names, in the table's order. Raises UnknownOracle."""
     missing = [n for n in names if n not in ORACLES]
     if missing:
         raise UnknownOracle(f"no oracle is called {missing[0]!r}; known: {', '.join(ORACLES)}{suggest_names(missing[0], ORACLES)}")
     return tuple(o for o in ORACLES.values() if o.name in names)
 
 
-def judges(oracle: str, backend: str) -> bool:
+def judges_backend(oracle: str, backend: str) -> bool:
     """Return True if the oracle judges what the backend called `backend` does."""
     return oracle not in OF_PROGRAMS or (backend == INTERP and oracle in OF_INTERPRETER)
 
 
-def chosen(names: Sequence[str], subject: Subject, against: Subject | None) -> tuple[Oracle, ...]:
-    """Of the oracles of these names those that have what they need. Raises UnknownOracle."""
-    there = _there(subject, against)
-    return tuple(o for o in named(names) if o.needs <= there)
+def applicable_oracles(names: Sequence[str], subject: Subject, against: Subject | None) -> tuple[Oracle, ...]:
+    """Return the oracles of these names whose needs are met. Raises UnknownOracle."""
+    available = _available_needs(subject, against)
+    return tuple(o for o in oracles_by_name(names) if o.needs <= available)
 
 
-def _there(subject: Subject, against: Subject | None) -> frozenset[str]:
-    found = {COMPILER} if subject.target is not None else set()
-    return frozenset(found | ({AGAINST} if against is not None else set()))
+def _available_needs(subject: Subject, against: Subject | None) -> frozenset[str]:
+    needs = {COMPILER} if subject.target is not None else set()
+    return frozenset(needs | ({AGAINST} if against is not None else set()))
 
 
-def due(oracle: Oracle, seed: int) -> bool:
-    """Whether the oracle judges the case whose oracles' choices depend on this seed."""
-    return oracle.every == 1 or number(seed, oracle.name, "due") % oracle.every == 0
+def is_due(oracle: Oracle, seed: int) -> bool:
+    """Return True if the oracle judges the case with this seed."""
+    return oracle.every == 1 or stable_hash(seed, oracle.name, "due") % oracle.every == 0
 
 
-def first_fault(c: Context, oracles: Sequence[Oracle], told: Callable[[str], Any] = lambda name: None) -> tuple[str, Fault] | None:
-    """The first oracle that objects, and why; `told` hears of each before it is asked. Counts who has judged. Raises Refused."""
+def find_first_fault(
+    c: OracleContext, oracles: Sequence[Oracle], on_oracle: Callable[[str], Any] = lambda name: None
+) -> tuple[str, Fault] | None:
+    """Ask the oracles in order; return the name of the first one that objects, and the fault.
+
+    `on_oracle` is called with each name before the oracle is asked. The context counts who has judged. Raises
+    SubjectRefused.
+    """
     dialect = KINDS[c.sample.kind].dialect
     for o in oracles:
         if dialect in o.dialects:
-            told(o.name)
-            fault = _asked(o, c)
+            on_oracle(o.name)
+            fault = _run_oracle(o, c)
             if fault is not None:
                 return o.name, fault
     return None
 
 
-def _asked(o: Oracle, c: Context) -> Fault | None:
-    """What an oracle finds, whatever it raises. Raises Refused."""
+def _run_oracle(o: Oracle, c: OracleContext) -> Fault | None:
+    """Ask one oracle; anything that it raises is a fault. Raises SubjectRefused."""
     try:
         fault = o.check(c)
-    except NotAsked as e:
+    except OracleNotApplicable as e:
         c.counts[f"not asked:{o.name}, {e}"] += 1
         return None
-    except Refused:
+    except SubjectRefused:
         raise
-    except (CompileError, Unsupported) as e:  # of one that may not refuse, a fault
+    except (CompileError, Unsupported) as e:  # a fault if the subject may not refuse
         if c.subject.may_refuse(c.sample.graph):
-            raise Refused(str(e)) from e
+            raise SubjectRefused(str(e)) from e
         fault = Fault("refused", str(e))
     except Exception as e:
-        fault = raised(e)
+        fault = fault_of_exception(e)
     c.counts[f"oracle:{o.name}"] += 1
     return fault

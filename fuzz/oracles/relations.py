@@ -1,28 +1,30 @@
-"""Metamorphic relations: programs that must give what another one gives.
+"""Metamorphic relations: programs whose outputs follow from those of another program.
 
-A relation takes a sample and draws another one, with a way back from its outputs to those of the first. What comes back is judged
-by the first one's allowed sets, so that nothing is said about a program that its own sets would not say - but other passes run:
-what was one kernel is two, what was an output is an intermediate, memory has other numbers.
+A relation draws another sample from a sample, with a map from its outputs back to those of the first. The mapped outputs are
+judged by the first sample's allowed sets. Other passes apply to the related program: one kernel becomes two, an output becomes
+an intermediate value, memory has other numbers.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from uops.compiler import pipeline  # noqa: F401 - loads the modules that hold rules
 from uops.compiler.passes.callify.callify import highest_unique
-from uops.compiler.rewrite.matchers import steps
+from uops.compiler.rewrite.matchers import compile_matchers
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING
-from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.kinds import Sample
-from uops.fuzz.oracles.batch import along
+from uops.fuzz.generate.draw import SeededDraw, draw_permutation
+from uops.fuzz.generate.kinds import ProgramSample
+from uops.fuzz.oracles.batch import trace_axis_to_inputs
 from uops.fuzz.oracles.stages import Outputs
-from uops.fuzz.reduce.shrinks import values
+from uops.fuzz.reduce.shrinks import list_values
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
@@ -31,24 +33,24 @@ from uops.spec.ir.record import dataclass
 from uops.spec.ir.scope import BODIED, scope_nodes
 
 
-class Related(NamedTuple):
-    """Another sample, and its outputs as those of the first one."""
+class RelatedSample(NamedTuple):
+    """A related sample, and the map from its outputs to those of the first sample."""
 
-    sample: Sample
-    back: Callable[[Outputs], Outputs]
+    sample: ProgramSample
+    map_outputs_back: Callable[[Outputs], Outputs]
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
-    """`make` gives None for a sample that it has nothing for."""
+class MetamorphicRelation:
+    """A relation between samples. `make` returns None for a sample that it does not apply to."""
 
     name: str
-    what: str
-    make: Callable[[Sample, SeededDraw], Related | None]
+    description: str
+    make: Callable[[ProgramSample, SeededDraw], RelatedSample | None]
 
 
-def _one_value(s: Sample) -> tuple[int, ...] | None:
-    """The shape of the root's value, where there is one and it has a rank."""
+def _root_value_shape(s: ProgramSample) -> tuple[int, ...] | None:
+    """Return the shape of the root if it is one value with at least one axis and static extents, else None."""
     u = s.graph
     if u.dtype is dt.void or isinstance(u.device, tuple):
         return None
@@ -56,162 +58,152 @@ def _one_value(s: Sample) -> tuple[int, ...] | None:
     return tuple(int(n) for n in shape) if shape and all(isinstance(n, int) for n in shape) else None
 
 
-def _only(back: Callable[[Any], Any]) -> Callable[[Outputs], Outputs]:
-    """Change output 0, keep the buffers."""
-    return lambda found: {**found, 0: np.ascontiguousarray(back(found[0]))} if 0 in found else found
+def _map_root_output(map_back: Callable[[Any], Any]) -> Callable[[Outputs], Outputs]:
+    """Map output 0 back, and keep the Buffers."""
+    return lambda outputs: {**outputs, 0: np.ascontiguousarray(map_back(outputs[0]))} if 0 in outputs else outputs
 
 
-def _permuted(s: Sample, draw: SeededDraw) -> Related | None:
-    shape = _one_value(s)
+def _permute_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+    shape = _root_value_shape(s)
     if shape is None or len(shape) < 2:
         return None
-    order = _order(len(shape), draw)
+    order = draw_permutation(draw, len(shape))
     inverse = [order.index(k) for k in range(len(order))]
-    return Related(s._replace(graph=b.permute(s.graph, order)), _only(lambda a: a.transpose(inverse)))
+    return RelatedSample(s._replace(graph=b.permute(s.graph, order)), _map_root_output(lambda a: a.transpose(inverse)))
 
 
-def _order(n: int, draw: SeededDraw) -> list[int]:
-    """The first numbers in any order."""
-    order = list(range(n))
-    for k in range(n - 1, 0, -1):
-        j = draw.integer(0, k)
-        order[k], order[j] = order[j], order[k]
-    return order
-
-
-def _batched(s: Sample, draw: SeededDraw) -> Related | None:
-    """The same program, of inputs in another order along an axis of all of them that has to do with the order."""
+def _permute_inputs_along_axis(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+    """Permute all inputs along an axis that can be traced through the program; the program stays the same."""
     values = s.graph.src if s.graph.op is Op.TUPLE else (s.graph,)
     shape = tuple(values[0].shape)
     if any(tuple(u.shape) != shape or isinstance(u.device, tuple) for u in values):
         return None
-    found = [(axis, put) for axis, n in enumerate(shape) if isinstance(n, int) and n > 1 and (put := along(values, axis))]
-    if not found:
+    axes = [axis for axis, n in enumerate(shape) if isinstance(n, int) and n > 1]
+    traced = [(axis, input_axes) for axis in axes if (input_axes := trace_axis_to_inputs(values, axis))]
+    if not traced:
         return None
-    axis, put = draw.choice(found)
-    order = _order(int(shape[axis]), draw)
+    axis, input_axes = draw.choice(traced)
+    order = draw_permutation(draw, int(shape[axis]))
     inverse = [order.index(k) for k in range(len(order))]
     inputs = dict(s.inputs)
-    for u, place in put.items():
+    for u, input_axis in input_axes.items():
         key = f"b{u.arg.unique}" if u.op is Op.BUFFER else f"p{u.arg.slot}"
         if key in inputs:
-            inputs[key] = np.take(np.asarray(inputs[key]), order, place)
-    return Related(
+            inputs[key] = np.take(np.asarray(inputs[key]), order, input_axis)
+    return RelatedSample(
         s._replace(inputs=inputs),
         lambda outputs: {k: v.take(inverse, axis) if isinstance(k, int) else v for k, v in outputs.items()},
     )
 
 
-def _flipped(s: Sample, draw: SeededDraw) -> Related | None:
-    shape = _one_value(s)
+def _flip_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+    shape = _root_value_shape(s)
     if shape is None:
         return None
     axes = [draw.chance(60) for _ in shape]
-    chosen = tuple(slice(None, None, -1) if f else slice(None) for f in axes)
-    return Related(s._replace(graph=b.flip(s.graph, axes)), _only(lambda a: a[chosen]))
+    slices = tuple(slice(None, None, -1) if is_flipped else slice(None) for is_flipped in axes)
+    return RelatedSample(s._replace(graph=b.flip(s.graph, axes)), _map_root_output(lambda a: a[slices]))
 
 
-def _padded(s: Sample, draw: SeededDraw) -> Related | None:
-    shape = _one_value(s)
+def _pad_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+    shape = _root_value_shape(s)
     if shape is None:
         return None
     before, after = ([draw.integer(0, 3) for _ in shape] for _ in range(2))
     outer = [lo + n + hi for lo, n, hi in zip(before, shape, after, strict=True)]
-    chosen = tuple(slice(lo, lo + n) for lo, n in zip(before, shape, strict=True))
-    return Related(s._replace(graph=b.pad(s.graph, before, outer)), _only(lambda a: a[chosen]))
+    slices = tuple(slice(lo, lo + n) for lo, n in zip(before, shape, strict=True))
+    return RelatedSample(s._replace(graph=b.pad(s.graph, before, outer)), _map_root_output(lambda a: a[slices]))
 
 
-def _split(s: Sample, draw: SeededDraw) -> Related | None:
-    """Two parts as two outputs, which the other side joins."""
-    shape = _one_value(s)
+def _split_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+    """Split the output into two parts, which the map concatenates."""
+    shape = _root_value_shape(s)
     axes = [k for k, n in enumerate(shape or ()) if n > 1]
     if shape is None or not axes:
         return None
     axis = draw.choice(axes)
-    cut = draw.integer(1, shape[axis] - 1)
+    middle = draw.integer(1, shape[axis] - 1)
     parts = []
-    for lo, hi in ((0, cut), (cut, shape[axis])):
+    for lo, hi in ((0, middle), (middle, shape[axis])):
         offset, size = [0] * len(shape), list(shape)
         offset[axis], size[axis] = lo, hi - lo
         parts.append(b.shrink(s.graph, offset, size))
 
-    def back(found: Outputs) -> Outputs:
-        rest: Outputs = {k: v for k, v in found.items() if not isinstance(k, int)}
-        return {**rest, 0: np.concatenate([found[0], found[1]], axis)} if {0, 1} <= found.keys() else rest
+    def join_parts(outputs: Outputs) -> Outputs:
+        buffers: Outputs = {k: v for k, v in outputs.items() if not isinstance(k, int)}
+        return {**buffers, 0: np.concatenate([outputs[0], outputs[1]], axis)} if {0, 1} <= outputs.keys() else buffers
 
-    return Related(s._replace(graph=b.tuple_(*parts)), back)
+    return RelatedSample(s._replace(graph=b.tuple_(*parts)), join_parts)
 
 
-def _renamed(s: Sample, draw: SeededDraw) -> Related | None:
-    """Other numbers for memory, other names for variables."""
+def _rename_memory(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+    """Give memory other numbers and variables other names."""
     shift = draw.integer(1, 50)
-    put: dict[UOp, UOp] = {}
+    replacements: dict[UOp, UOp] = {}
     keys: dict[str, str] = {}
-    for u in _outside(s.graph):
+    for u in _nodes_outside_bodies(s.graph):
         if u.op is Op.BUFFER:
-            put[u] = u.replace(arg=_with(u.arg, unique=u.arg.unique + shift))
+            replacements[u] = u.replace(arg=replace(u.arg, unique=u.arg.unique + shift))
             keys[f"b{u.arg.unique}"] = f"b{u.arg.unique + shift}"
         elif u.op is Op.PARAM and u.arg.name is not None:
-            put[u] = u.replace(arg=_with(u.arg, name=f"{u.arg.name}x{shift}"))
+            replacements[u] = u.replace(arg=replace(u.arg, name=f"{u.arg.name}x{shift}"))
             keys[u.arg.name] = f"{u.arg.name}x{shift}"
         elif u.op is Op.PARAM:
-            put[u] = u.replace(arg=_with(u.arg, slot=u.arg.slot + shift))
+            replacements[u] = u.replace(arg=replace(u.arg, slot=u.arg.slot + shift))
             keys[f"p{u.arg.slot}"] = f"p{u.arg.slot + shift}"
-    graph = _rebuilt(s.graph, put)
-    back = {new: old for old, new in keys.items()}
+    graph = _replace_outside_bodies(s.graph, replacements)
+    old_keys = {new: old for old, new in keys.items()}
     inputs = {keys.get(k, k): v for k, v in s.inputs.items()}
-    return Related(s._replace(graph=graph, inputs=inputs), lambda found: {back.get(str(k), k): v for k, v in found.items()})
+    return RelatedSample(
+        s._replace(graph=graph, inputs=inputs), lambda outputs: {old_keys.get(str(k), k): v for k, v in outputs.items()}
+    )
 
 
-def _with(arg: Any, **changes: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(arg, **changes)
-
-
-def _outside(root: UOp) -> list[UOp]:
-    """The nodes that are in no body: bodies number their Params themselves (R64)."""
+def _nodes_outside_bodies(root: UOp) -> list[UOp]:
+    """List the nodes outside of bodies, which number their Params themselves (R64: bodies own their Params)."""
     return scope_nodes(root)
 
 
-def _rebuilt(root: UOp, put: dict[UOp, UOp]) -> UOp:
-    """`root` with nodes replaced outside of bodies."""
+def _replace_outside_bodies(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
+    """Replace nodes outside of bodies."""
     done: dict[UOp, UOp] = {}
-    for u in _outside(root):
-        new = put.get(u, u)
-        first = (new.src[0],) if u.op in BODIED else ()
-        done[u] = new.replace(src=(*first, *(done[x] for x in new.src[len(first) :])))
+    for u in _nodes_outside_bodies(root):
+        new = replacements.get(u, u)
+        if u.op in BODIED:
+            done[u] = new.replace(src=(new.body, *(done[x] for x in new.arguments)))
+        else:
+            done[u] = new.replace(src=tuple(done[x] for x in new.src))
     return done[root]
 
 
 # -------------------------------------------------------------------------------------------------- inside of the program
 
 
-def _inserted(s: Sample, draw: SeededDraw) -> Related | None:
-    """A value's identity in some form, between it and its users."""
-    places = _places(s.graph)
-    if not places:
+def _insert_identity(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+    """Insert an identity between a value and its users."""
+    values = _insertion_points(s.graph)
+    if not values:
         return None
-    u = draw.choice(places)
-    forms = [f for f in IDENTITIES if f is not _stored or draw.chance(50)]
+    u = draw.choice(values)
+    forms = [f for f in IDENTITIES if f is not _store_and_read or draw.chance(50)]
     new = draw.choice(forms)(u, draw, s.graph)
-    return None if new is None else Related(s._replace(graph=_above(s.graph, u, new)), lambda found: found)
+    return None if new is None else RelatedSample(s._replace(graph=_replace_uses(s.graph, u, new)), lambda found: found)
 
 
-def _places(root: UOp) -> list[UOp]:
-    """Values outside of bodies with a static shape on one device, that are no views of memory that is written."""
-    written = {x for u in toposort(root) if u.op is Op.STORE for x in toposort(u.src[0])}
-    outside = set(_outside(root))
+def _insertion_points(root: UOp) -> list[UOp]:
+    """List the values outside of bodies that have a static shape on one device and are no views of written memory."""
+    written = {x for u in toposort(root) if u.op is Op.STORE for x in toposort(u.buffer)}
+    outside = set(_nodes_outside_bodies(root))
     return [
         u
-        for u in values(root)
+        for u in list_values(root)
         if u in outside and u not in written and u.op is not Op.AFTER and u.op not in (Op.TUPLE, Op.FUNCTION)
         and all(isinstance(n, int) for n in u.shape) and not isinstance(u.device, tuple)
     ]  # fmt: skip
 
 
-def _above(root: UOp, u: UOp, new: UOp) -> UOp:
-    """`root` with `new`, which stands on `u`, in place of `u` wherever it is used."""
+def _replace_uses(root: UOp, u: UOp, new: UOp) -> UOp:
+    """Replace `u` by `new`, which is computed from `u`, in all its users."""
     if root is u:
         return new
     done: dict[UOp, UOp] = {}
@@ -221,76 +213,81 @@ def _above(root: UOp, u: UOp, new: UOp) -> UOp:
     return done[root]
 
 
-def _contiguous(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
+def _make_contiguous(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
     return b.contiguous(u)
 
 
-def _flips(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
+def _flip_twice(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
     axes = [draw.chance(60) for _ in u.shape]
     return b.flip(b.flip(u, axes), axes)
 
 
-def _reshapes(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
+def _reshape_twice(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
     return b.reshape(b.reshape(u, (int(np.prod(u.shape)), 1)), u.shape)
 
 
-def _pads(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
+def _pad_and_shrink(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
     before = [draw.integer(0, 2) for _ in u.shape]
     outer = [lo + n + draw.integer(0, 2) for lo, n in zip(before, u.shape, strict=True)]
     return b.shrink(b.pad(u, before, outer), before, u.shape)
 
 
-def _expands(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
+def _expand_and_index(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
     n = draw.integer(2, 3)
     wide = b.expand(b.reshape(u, (1, *u.shape)), (n, *u.shape))
     return UOp(Op.INDEX, (wide, b.index(draw.integer(0, n - 1))))
 
 
-def _loads(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
+def _load_value(u: UOp, draw: SeededDraw, root: UOp) -> UOp:
     return b.load(u)
 
 
-def _halves(u: UOp, draw: SeededDraw, root: UOp) -> UOp | None:
-    """Split and stacked again."""
+def _unstack_and_stack(u: UOp, draw: SeededDraw, root: UOp) -> UOp | None:
+    """Index every element of the leading axis, and stack them again."""
     if not u.shape or u.shape[0] < 2 or u.shape[0] > 8:
         return None
     return b.stack(*(UOp(Op.INDEX, (u, b.index(k))) for k in range(u.shape[0])))
 
 
-def _stored(u: UOp, draw: SeededDraw, root: UOp) -> UOp | None:
-    """Through a Buffer of its own."""
+def _store_and_read(u: UOp, draw: SeededDraw, root: UOp) -> UOp | None:
+    """Store the value in a new Buffer and read it."""
     size = int(np.prod(u.shape))
-    buf = b.buffer(size, u.dtype, unique=_free_unique(root))
-    return b.reshape(b.after(buf, b.store(b.reshape(buf, u.shape), u)), u.shape)
+    buffer = b.buffer(size, u.dtype, unique=_free_unique(root))
+    return b.reshape(b.after(buffer, b.store(b.reshape(buffer, u.shape), u)), u.shape)
 
 
 def _free_unique(root: UOp) -> int:
     return highest_unique(toposort(root)) + 1
 
 
+#: Functions that build a value equal to a given one; None where one does not apply.
 IDENTITIES: tuple[Callable[[UOp, SeededDraw, UOp], UOp | None], ...] = (
-    _contiguous, _flips, _reshapes, _pads, _expands, _loads, _halves, _stored,
+    _make_contiguous, _flip_twice, _reshape_twice, _pad_and_shrink, _expand_and_index, _load_value, _unstack_and_stack,
+    _store_and_read,
 )  # fmt: skip
 
-RELATIONS: tuple[Relation, ...] = (
-    Relation("permuted", "a permuted output is permuted", _permuted),
-    Relation("batched", "inputs permuted along an axis that goes through the program permute the output", _batched),
-    Relation("flipped", "a flipped output is flipped", _flipped),
-    Relation("padded", "a padded output has the output inside", _padded),
-    Relation("split", "two parts of an output, joined, are the output", _split),
-    Relation("renamed", "numbers of memory and names of variables mean nothing", _renamed),
-    Relation("inserted", "an identity between a value and its users changes nothing", _inserted),
+#: All relations. Draws depend on the order.
+RELATIONS: tuple[MetamorphicRelation, ...] = (
+    MetamorphicRelation("permuted", "a permuted output is permuted", _permute_output),
+    MetamorphicRelation(
+        "batched", "inputs permuted along an axis that goes through the program permute the output", _permute_inputs_along_axis
+    ),
+    MetamorphicRelation("flipped", "a flipped output is flipped", _flip_output),
+    MetamorphicRelation("padded", "a padded output has the output inside", _pad_output),
+    MetamorphicRelation("split", "two parts of an output, joined, are the output", _split_output),
+    MetamorphicRelation("renamed", "numbers of memory and names of variables mean nothing", _rename_memory),
+    MetamorphicRelation("inserted", "an identity between a value and its users changes nothing", _insert_identity),
 )
 
 
-def related(s: Sample, draw: SeededDraw) -> tuple[Relation, Related] | None:
-    """One relation that has something for the sample."""
-    left = list(RELATIONS)
-    while left:
-        r = left.pop(draw.integer(0, len(left) - 1))
-        found = r.make(s, draw)
-        if found is not None:
-            return r, found
+def draw_related_sample(s: ProgramSample, draw: SeededDraw) -> tuple[MetamorphicRelation, RelatedSample] | None:
+    """Draw a relation that applies to the sample, and a related sample; return None if there is none."""
+    relations = list(RELATIONS)
+    while relations:
+        relation = relations.pop(draw.integer(0, len(relations) - 1))
+        related = relation.make(s, draw)
+        if related is not None:
+            return relation, related
     return None
 
 
@@ -298,22 +295,23 @@ def related(s: Sample, draw: SeededDraw) -> tuple[Relation, Related] | None:
 
 
 @contextmanager
-def without(rule: Rule) -> Iterator[None]:
-    """The compiler without one of its rewrite rules: wherever a pass holds the list of them, it holds a shorter one, of which
-    only the step of the rule's own op is another."""
-    shorter = tuple(r for r in INDEXING if r is not rule)
-    steps(shorter).update((op, step) for op, step in steps(INDEXING).items() if op is not rule.lhs.op)
-    changed = [(m, name) for m in _modules() for name, v in vars(m).items() if v is INDEXING]
+def disable_rule(rule: Rule) -> Iterator[None]:
+    """Run the compiler without one of its rewrite rules inside the context.
+
+    Wherever a module of the compiler holds the list of rules, it holds a shorter one. Of the compiled matchers only that of
+    the rule's own op is made anew.
+    """
+    other_rules = tuple(r for r in INDEXING if r is not rule)
+    compile_matchers(other_rules).update((op, step) for op, step in compile_matchers(INDEXING).items() if op is not rule.lhs.op)
+    changed = [(m, name) for m in _compiler_modules() for name, v in vars(m).items() if v is INDEXING]
     try:
         for m, name in changed:
-            setattr(m, name, shorter)
+            setattr(m, name, other_rules)
         yield
     finally:
         for m, name in changed:
             setattr(m, name, INDEXING)
 
 
-def _modules() -> list[Any]:
-    import sys
-
+def _compiler_modules() -> list[Any]:
     return [m for name, m in list(sys.modules.items()) if name.startswith("uops.compiler.") and m is not None]

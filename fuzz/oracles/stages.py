@@ -1,12 +1,13 @@
-"""What every stage of a lowering must give: the allowed sets of the TENSOR graph, and what each pass must keep besides.
+"""The judge of all stages of a lowering, by the allowed sets of the TENSOR graph and by what each pass must preserve.
 
-Takes: a TENSOR graph, its inputs, and the graph after any pass. Gives: the outputs of a stage as the interpreter runs it (`outputs`
-of callify says which Buffer holds which value), and the first `Fault` of them. Spec: Lowering Pipeline; R28, R30 to R32, R55, R61.
+Takes: a TENSOR graph, its inputs, and the graph after any pass. Gives: the outputs of a stage as the interpreter runs it, and
+their first `Fault`. `outputs` of callify says which Buffer holds which value. Spec: Lowering Pipeline; R28 (movement keeps
+bits), R30 to R32 (allowed sets), R55 (races), R61 (fresh memory).
 
-The TENSOR graph alone has allowed sets (strict), and they judge all stages. A pass that does not change how values are computed
-must keep more, by `KEEPS`: every bit, or every bit unless there is an op of several answers. A NaN is any NaN, except where the
-program only moves values (R28), and what may be anything has nothing to keep. Where a value is to be stored, memory holds something
-else at first, so that an element that a stage forgets to write is wrong.
+The TENSOR graph alone has allowed sets (strict level), and these judge all stages. A pass that does not change how values are
+computed must preserve more, by `KEEPS`: every bit, or every bit unless an op with several right answers occurs. All NaNs are
+equal, except in programs that only move values (R28). Elements that may be anything are not compared. Memory of outputs is
+initialized with other values than the expected ones, so an element that a stage does not write is wrong.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.conformance.judge import Expectation, bits_of, spell
-from uops.backends.conformance.model import Case, Level
+from uops.backends.conformance.judge import Expectation, bits_of, format_value_with_bits
+from uops.backends.conformance.model import ConformanceCase, ConformanceLevel
 from uops.compiler.passes.callify.callify import outputs
 from uops.interp import run
 from uops.spec.errors import Unsound
@@ -28,12 +29,14 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
 Array = npt.NDArray[Any]
+#: Number of a value, or key of a Buffer.
 Key = int | str
+#: The outputs of a run that were written.
 Outputs = dict[Key, Array]
 
 
-class Keeps(Enum):
-    """What a pass keeps of the values before it."""
+class Preservation(Enum):
+    """A guarantee of a pass about the values before it."""
 
     BITS = "every bit"
     ORDERED = "every bit, unless floats are reduced: the order is free (R32), and which of two zeros is the greatest (R11)"
@@ -42,24 +45,26 @@ class Keeps(Enum):
 
 
 # fmt: off
-#: Pass -> what it keeps, and why. A pass that is not listed keeps the allowed set.
-KEEPS: dict[str, tuple[Keeps, str]] = {
-    "callify":   (Keeps.BITS, "it names memory and orders effects; the same ops compute every value"),
-    "rangeify":  (Keeps.ORDERED, "the same ops compute each element, but a Reduce becomes loops, or a closed form"),
-    "join":      (Keeps.ORDERED, "kernels become parts of one, in blocks of the same loops, on other memory between them"),
-    "optimize":  (Keeps.ORDERED, "loops are split, swapped and made parallel, and with them the addends of a sum"),
-    "expand":    (Keeps.ORDERED, "loops become lanes, and with them the addends of a sum"),
-    "select":    (Keeps.SET,  "ops become approximations within their sets, and small floats accumulate in float32"),
-    "linearize": (Keeps.BITS, "the order of instructions is none of the order of operations"),
-    "plan":      (Keeps.BITS, "memory has another place and the same contents"),
-    "render":    (Keeps.BITS, "the instructions are those of before"),
-    "backend":   (Keeps.CODE, "what selection leaves is rounded once per op, so that there is one answer"),
+#: Pass -> its guarantee, and the reason. A pass that is not listed preserves the allowed set.
+KEEPS: dict[str, tuple[Preservation, str]] = {
+    "callify":   (Preservation.BITS, "it names memory and orders effects; the same ops compute every value"),
+    "rangeify":  (Preservation.ORDERED, "the same ops compute each element, but a Reduce becomes loops, or a closed form"),
+    "join":      (Preservation.ORDERED, "kernels become parts of one, in blocks of the same loops, on other memory between them"),
+    "optimize":  (Preservation.ORDERED, "loops are split, swapped and made parallel, and with them the addends of a sum"),
+    "expand":    (Preservation.ORDERED, "loops become lanes, and with them the addends of a sum"),
+    "select":    (Preservation.SET,  "ops become approximations within their sets, and small floats accumulate in float32"),
+    "linearize": (Preservation.BITS, "the order of instructions is none of the order of operations"),
+    "plan":      (Preservation.BITS, "memory has another place and the same contents"),
+    "render":    (Preservation.BITS, "the instructions are those of before"),
+    "backend":   (Preservation.CODE, "what selection leaves is rounded once per op, so that there is one answer"),
 }
 # fmt: on
 
 
 class Fault(NamedTuple):
-    """Why a stage is wrong. `kind`: `value`, or how its run ended. `output` and `element` are there for a value."""
+    """The reason why a result is wrong. `kind` is `value`, or the way in which a run ended. `output`, `element`, `got` and
+    `allowed` belong to a wrong value.
+    """
 
     kind: str
     message: str
@@ -70,7 +75,7 @@ class Fault(NamedTuple):
 
 
 class Judge:
-    """One program on one set of inputs. Raises what the program's own run raises: a Trap of it leaves nothing to judge."""
+    """The judge of one program on one set of inputs. Raises what the program's own run raises, as a Trap."""
 
     def __init__(
         self, graph: UOp, inputs: Mapping[str, Any], schedules: int = 0, expected: Expectation | None = None
@@ -78,100 +83,113 @@ class Judge:
         self.graph = graph
         self.schedules = schedules
         self.results = outputs(graph)
-        fresh = {_key(o.buffer) for o in self.results}  # dead code may have a Buffer of this number
+        fresh = {_buffer_key(o.buffer) for o in self.results}  # dead code may have an input of the same key
         self.inputs = {k: v for k, v in inputs.items() if k not in fresh}
-        self._expected = expected or Expectation(Case("", dt.void, "", graph, dict(inputs), ()))
-        self.sets = self._expected.strict
-        self.given = self.inputs | {_key(o.buffer): _other(o.buffer, self.best(k)) for k, o in enumerate(self.results)}
+        self._expected = expected or Expectation(ConformanceCase("", dt.void, "", graph, dict(inputs), ()))
+        self.allowed_sets = self._expected.strict
+        self.initial_memory = self.inputs | {
+            _buffer_key(o.buffer): _complement_contents(o.buffer, self.reference_value(k)) for k, o in enumerate(self.results)
+        }
 
-    def best(self, key: Key) -> Array:
-        """The interpreter's own value of an output."""
-        return np.asarray(self.sets[key].best)
+    def reference_value(self, key: Key) -> Array:
+        """Return the interpreter's own value of an output."""
+        return np.asarray(self.allowed_sets[key].best)
 
-    def outputs(self) -> Outputs:
-        """What the TENSOR graph itself gives."""
-        return {k: self.best(k) for k in self.sets}
+    def reference_outputs(self) -> Outputs:
+        """Return the interpreter's own values of all outputs."""
+        return {k: self.reference_value(k) for k in self.allowed_sets}
 
-    def run(self, stage: UOp) -> Outputs:
-        """The outputs of a stage, interpreted; Unsound where a schedule changes them. Raises what the interpreter raises."""
-        found = self.read(run(stage, self.given).buffers)
+    def run_stage(self, stage: UOp) -> Outputs:
+        """Interpret a stage and return its outputs. Raises Unsound if an order of unordered work changes them, and what
+        the interpreter raises.
+        """
+        outputs = self.read_outputs(run(stage, self.initial_memory).buffers)
         if not self.schedules:
-            return found
-        first = self._by_lanes(stage) if _reorders(stage) else found
+            return outputs
+        first = self._run_lane_by_lane(stage) if _may_reorder_floats(stage) else outputs
         for seed in range(self.schedules):
-            again = self.read(run(stage, self.given, schedule=seed).buffers)
-            fault = next((f for k in first.keys() & again.keys() if (f := differs(k, first[k], again[k]))), None)
+            reordered = self.read_outputs(run(stage, self.initial_memory, schedule=seed).buffers)
+            written = first.keys() & reordered.keys()
+            fault = next((f for k in written if (f := find_bit_difference(k, first[k], reordered[k]))), None)
             if fault:
                 raise Unsound(f"schedule {seed} gives something else: {fault.message}")
-        return found
+        return outputs
 
-    def _by_lanes(self, stage: UOp) -> Outputs:
-        """What the machine that schedules are for gives, which adds floats in another order than whole arrays are added in."""
-        found = self.read(run(stage, self.given, lanes=True).buffers)
-        fault = next((f for k in self.sets.keys() & found.keys() if (f := outside(self._expected, k, found))), None)
+    def _run_lane_by_lane(self, stage: UOp) -> Outputs:
+        """Run the lane machine, which adds floats in another order than the machine of whole arrays. Raises Unsound if
+        its outputs are not allowed.
+        """
+        outputs = self.read_outputs(run(stage, self.initial_memory, lanes=True).buffers)
+        written = self.allowed_sets.keys() & outputs.keys()
+        fault = next((f for k in written if (f := find_value_outside_set(self._expected, k, outputs))), None)
         if fault:
             raise Unsound(f"lane by lane: {fault.message}")
-        return found
+        return outputs
 
-    def read(self, buffers: Mapping[str, Array]) -> Outputs:
-        """The outputs among the final contents of memory, as far as they were written. Raises Unsound where memory that the
-        program only reads has changed."""
-        found: Outputs = {}
-        for key, s in self.sets.items():
-            name = key if isinstance(key, str) else _key(self.results[key].buffer)
-            size = int(np.prod(s.shape))
+    def read_outputs(self, buffers: Mapping[str, Array]) -> Outputs:
+        """Read the outputs that were written from the final contents of memory. Raises Unsound if memory was changed
+        that the program only reads.
+        """
+        outputs: Outputs = {}
+        for key, allowed in self.allowed_sets.items():
+            name = key if isinstance(key, str) else _buffer_key(self.results[key].buffer)
+            size = int(np.prod(allowed.shape))
             if not size:
-                found[key] = self.best(key)
+                outputs[key] = self.reference_value(key)
             elif name in buffers:
-                found[key] = buffers[name].reshape(-1)[:size].reshape(s.shape)
-            elif name in self.inputs:  # a Store of what is there already may go
-                found[key] = np.asarray(self.inputs[name]).reshape(-1)[:size].reshape(s.shape)
-        changed = next(
-            (k for k in sorted(self.inputs.keys() & buffers.keys()) if k not in found and self._changed(k, buffers)), None
-        )
+                outputs[key] = buffers[name].reshape(-1)[:size].reshape(allowed.shape)
+            elif name in self.inputs:  # a Store of the contents that are there already may be removed
+                outputs[key] = np.asarray(self.inputs[name]).reshape(-1)[:size].reshape(allowed.shape)
+        only_read = [k for k in sorted(self.inputs.keys() & buffers.keys()) if k not in outputs]
+        changed = next((k for k in only_read if self._has_changed(k, buffers)), None)
         if changed:
             raise Unsound(f"{changed} was changed, which the program only reads")
-        return found
+        return outputs
 
-    def _changed(self, key: str, buffers: Mapping[str, Array]) -> bool:
+    def _has_changed(self, key: str, buffers: Mapping[str, Array]) -> bool:
         return not np.array_equal(bits_of(np.asarray(self.inputs[key])).reshape(-1), bits_of(buffers[key]).reshape(-1))
 
-    def fault(self, name: str, graph: UOp, before: Outputs, after: Outputs) -> Fault | None:
-        """The first thing wrong after pass `name` of `graph`, which gave `before`."""
-        found = next((f for k in self.sets if (f := outside(self._expected, k, after))), None)
-        if found is not None or not keeps_bits(name, graph):
-            return found
-        return next((f for k, s in self.sets.items() if (f := differs(k, before[k], after[k], np.isinf(s.width_ulps())))), None)
+    def find_fault(self, pass_name: str, graph: UOp, before: Outputs, after: Outputs) -> Fault | None:
+        """Return the first thing wrong after pass `pass_name` of `graph`, which had the outputs `before`; None if all
+        is right.
+        """
+        for key in self.allowed_sets:
+            if fault := find_value_outside_set(self._expected, key, after):
+                return fault
+        for key, allowed in self.allowed_sets.items() if must_keep_bits(pass_name, graph) else ():
+            if fault := find_bit_difference(key, before[key], after[key], np.isinf(allowed.width_ulps())):
+                return fault
+        return None
 
 
-def outside(expected: Expectation, key: Key, after: Outputs) -> Fault | None:
-    """Why an output is not one that the expectation allows, at the strict level."""
+def find_value_outside_set(expected: Expectation, key: Key, after: Outputs) -> Fault | None:
+    """Return a Fault if an output is not in its allowed set at the strict level, else None."""
     if key not in after:
         return Fault("value", f"output {key} is never written", key)
-    want, got = expected.strict[key], after[key]
-    best = np.asarray(want.best)
-    if want.dtype is dt.index:
-        got = got.astype(best.dtype)
-    if got.shape != tuple(want.shape) or got.dtype != best.dtype:
-        wanted = f"{best.dtype} of shape {tuple(want.shape)}"
-        return Fault("value", f"output {key} is {got.dtype} of shape {got.shape}, expected {wanted}", key)
-    inside = expected.accepts(key, got, Level.STRICT)
-    if inside.all():
+    allowed_set, actual = expected.strict[key], after[key]
+    best = np.asarray(allowed_set.best)
+    if allowed_set.dtype is dt.index:
+        actual = actual.astype(best.dtype)
+    if actual.shape != tuple(allowed_set.shape) or actual.dtype != best.dtype:
+        expected_type = f"{best.dtype} of shape {tuple(allowed_set.shape)}"
+        return Fault("value", f"output {key} is {actual.dtype} of shape {actual.shape}, expected {expected_type}", key)
+    accepted = expected.accepts(key, actual, ConformanceLevel.STRICT)
+    if accepted.all():
         return None
-    k = int(np.flatnonzero(~inside)[0])
-    allowed = spell(best.reshape(-1)[k]) if expected.by_bits else want.describe(k)
-    return _fault(key, k, got, allowed)
+    element = int(np.flatnonzero(~accepted)[0])
+    allowed = format_value_with_bits(best.reshape(-1)[element]) if expected.by_bits else allowed_set.describe(element)
+    return _value_fault(key, element, actual, allowed)
 
 
-def keeps_bits(name: str, before: UOp) -> bool:
-    """Whether pass `name` must keep every bit of what `before` gives."""
-    keeps, _ = KEEPS.get(name, (Keeps.SET, ""))
-    free = _FREE[keeps]
-    return free is not None and not _has_floats(before, free)
+def must_keep_bits(pass_name: str, graph: UOp) -> bool:
+    """Return True if a pass must preserve every bit of the outputs of `graph`."""
+    guarantee, _ = KEEPS.get(pass_name, (Preservation.SET, ""))
+    exempt = _EXEMPT_OPS[guarantee]
+    return exempt is not None and not _has_floats(graph, exempt)
 
 
-def _reorders(graph: UOp) -> bool:
-    """Whether the order in which `graph` is evaluated may show."""
+def _may_reorder_floats(graph: UOp) -> bool:
+    """Return True if the order in which `graph` is evaluated may change its outputs."""
     return _has_floats(graph, _REDUCING)
 
 
@@ -179,49 +197,51 @@ def _has_floats(graph: UOp, ops: frozenset[Op]) -> bool:
     return any(u.dtype.is_float and u.op in ops for u in toposort(graph))
 
 
-#: Ops that combine floats in any order.
+#: Ops that combine floats in any order (R32).
 _REDUCING = frozenset({Op.REDUCE, Op.WMMA})
-#: Ops on floats that have several answers, of which a pass may choose another; None: it may choose always.
-_FREE: dict[Keeps, frozenset[Op] | None] = {
-    Keeps.BITS: frozenset(),
-    Keeps.ORDERED: _REDUCING,
-    Keeps.CODE: frozenset({Op.MAX, Op.EXP2, Op.WMMA}),
-    Keeps.SET: None,
+#: Guarantee -> the ops on floats with several right answers, of which a pass may choose another; None exempts every program.
+_EXEMPT_OPS: dict[Preservation, frozenset[Op] | None] = {
+    Preservation.BITS: frozenset(),
+    Preservation.ORDERED: _REDUCING,
+    Preservation.CODE: frozenset({Op.MAX, Op.EXP2, Op.WMMA}),
+    Preservation.SET: None,
 }
 
 
-def differs(key: Key, before: Array, after: Array, free: Array | None = None) -> Fault | None:
-    """Bits that changed; from one NaN to another does not count, nor where they are `free`, as the bytes of a NaN are (R20)."""
+def find_bit_difference(key: Key, before: Array, after: Array, ignored: Array | None = None) -> Fault | None:
+    """Return a Fault for the first element whose bits differ, or None. Two NaNs are equal (R20: all NaNs are one class).
+    Elements in the mask `ignored` may differ.
+    """
     x, y = before.reshape(-1), after.reshape(-1)
     if x.dtype == object:
         x = x.astype(y.dtype)
-    same = bits_of(x) == bits_of(y)
-    if not same.all() and x.dtype.kind not in "iub":
-        same |= np.isnan(x.astype(np.float64)) & np.isnan(y.astype(np.float64))
-    if free is not None:
-        same |= free.reshape(-1)
-    if same.all():
+    equal = bits_of(x) == bits_of(y)
+    if not equal.all() and x.dtype.kind not in "iub":
+        equal |= np.isnan(x.astype(np.float64)) & np.isnan(y.astype(np.float64))
+    if ignored is not None:
+        equal |= ignored.reshape(-1)
+    if equal.all():
         return None
-    k = int(np.flatnonzero(~same)[0])
-    return _fault(key, k, after, f"{spell(x[k])}, as before")
+    element = int(np.flatnonzero(~equal)[0])
+    return _value_fault(key, element, after, f"{format_value_with_bits(x[element])}, as before")
 
 
-def _fault(key: Key, k: int, got: Array, allowed: str) -> Fault:
-    spelled = spell(got.reshape(-1)[k])
-    return Fault("value", f"output {key}, element {k}: got {spelled}, allowed {allowed}", key, k, spelled, allowed)
+def _value_fault(key: Key, element: int, got: Array, allowed: str) -> Fault:
+    spelled = format_value_with_bits(got.reshape(-1)[element])
+    return Fault("value", f"output {key}, element {element}: got {spelled}, allowed {allowed}", key, element, spelled, allowed)
 
 
-def _key(buffer: UOp) -> str:
+def _buffer_key(buffer: UOp) -> str:
     return f"b{buffer.arg.unique}"
 
 
-def _other(buffer: UOp, value: Array) -> Array:
-    """First contents of an output's Buffer: in each element something else than the value that is to come."""
+def _complement_contents(buffer: UOp, value: Array) -> Array:
+    """Return initial contents for an output's Buffer that differ from the expected value in every element."""
     if value.dtype == object:  # an index beyond int64, which no Buffer holds
         return np.zeros(buffer.arg.size, np.int64)
-    found = np.zeros(buffer.arg.size, value.dtype)
+    contents = np.zeros(buffer.arg.size, value.dtype)
     if value.dtype == np.bool_:
-        found[: value.size] = ~value.reshape(-1)
+        contents[: value.size] = ~value.reshape(-1)
     else:
-        bits_of(found)[: value.size] = ~bits_of(value).reshape(-1)
-    return found
+        bits_of(contents)[: value.size] = ~bits_of(value).reshape(-1)
+    return contents

@@ -1,4 +1,4 @@
-"""Make a failing program small, and write it down.
+"""Minimization of failing programs, and the files that hold them.
 
-Takes: a program that fails, and the question whether a smaller one fails alike. Gives: the smallest found, as a `.uops` file.
+Takes: a program that fails, and a test whether a smaller one fails alike. Gives: the smallest one found, as a `.uops` file.
 """

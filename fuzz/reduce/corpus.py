@@ -1,14 +1,14 @@
-"""File tests: a `.uops` program whose comments say what it is run on and what must come out.
+"""File tests: `.uops` programs whose comments say on what inputs they run and what must come out.
 
     ; input p0: 1 -2 0x7fc00000          elements in row-major order, numbers or bit patterns; the shape is the Param's
     ; input n: 3                         a variable
     ; check 0: 5 nan 0x80000000          the first value; a bit pattern is compared by bits, `nan` is any NaN, `*` is anything
     ; check b7: 1 2                      the final contents of a Buffer
     ; trap                               the run must trap
-    ; trap: lane (lidx0=1)               and its message must say this; there may be several such lines
-    ; error: PAD.C2 in tensor            the verifier must break exactly this claim in this dialect
+    ; trap: lane (lidx0=1)               and its message must contain this; there may be several such lines
+    ; error: PAD.C2 in tensor            the verifier must report exactly this claim in this dialect
 
-Without `check`, `trap` or `error` a file asks that every runner agrees with the interpreter's allowed sets.
+A file without `check`, `trap` or `error` asks that every runner agrees with the interpreter's allowed sets.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.answer import is_variable, leaves
+from uops.backends.answer import collect_input_nodes, is_variable
 from uops.backends.arrays import STORAGE
 from uops.interp import run
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as b
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.text import MAX_FILE, parse
-from uops.spec.untrusted import BadFile, describe_path, printable, read_text
+from uops.spec.untrusted import BadFile, describe_path, escape_unprintable, read_text
 
 Array = npt.NDArray[Any]
+#: A comment line with a directive: its word, its name and its text.
 _DIRECTIVE = re.compile(r"^;\s*(input|check|error|trap)\b\s*([^:]*?)\s*(?::\s*(.*))?$")
 
 
-#: Begins the line that says how a campaign found a program (`uops.fuzz.reduce.reproducer`).
+#: Start of the line that says how a campaign found a program (`uops.fuzz.reduce.reproducer`).
 HEADER = "; uops fuzz: "
 
 
 @dataclass(slots=True)
 class FileTest:
-    """A parsed file."""
+    """A parsed file test. `checks` holds the expected words per output, `error` the claim and the dialect."""
 
     path: Path
     graph: UOp
@@ -52,140 +53,142 @@ class FileTest:
     checks: dict[int | str, list[str]] = field(default_factory=dict)
     error: tuple[str, str] | None = None
     trap: bool = False
-    says: list[str] = field(default_factory=list)
+    trap_messages: list[str] = field(default_factory=list)
 
 
-def load(path: Path) -> FileTest:
-    """Read a file test. Raises SpecError on a program or directive that cannot be read; its message begins with the path."""
-    text = text_of(path)
+def load_file_test(path: Path) -> FileTest:
+    """Read a file test. Raises SpecError, with the path in its message, if the program or a directive cannot be read."""
+    text = read_program_text(path)
     try:
-        return _read(path, text)
+        return _parse_file_test(path, text)
     except SpecError as e:
-        raise SpecError(f"{describe_path(path)}: {printable(str(e))}", claim=e.claim, line=e.line, column=e.column) from e
+        raise SpecError(f"{describe_path(path)}: {escape_unprintable(str(e))}", claim=e.claim, line=e.line, column=e.column) from e
 
 
-def _read(path: Path, text: str) -> FileTest:
+def _parse_file_test(path: Path, text: str) -> FileTest:
     test = FileTest(path, parse(text))
-    found = [(n, m) for n, raw in enumerate(text.splitlines(), 1) if (m := _DIRECTIVE.match(raw.strip()))]
-    for n, m in sorted(found, key=lambda item: not _is_of_variable(test.graph, item[1])):  # extents may depend on variables
+    directives = [(n, m) for n, raw in enumerate(text.splitlines(), 1) if (m := _DIRECTIVE.match(raw.strip()))]
+    for n, m in sorted(
+        directives, key=lambda item: not _is_of_variable(test.graph, item[1])
+    ):  # variables first: extents may depend on them
         try:
-            _directive(test, m, n)
+            _apply_directive(test, m, n)
         except (ValueError, OverflowError, IndexError) as e:
             raise SpecError(f"line {n}: {m.group(1)} {m.group(2)} cannot be read: {e}", line=n, column=1) from e
     return test
 
 
-def text_of(path: Path) -> str:
-    """The text of a program. Raises SpecError where it is no text of that size, and OSError."""
+def read_program_text(path: Path) -> str:
+    """Return the text of a program. Raises SpecError if the file is no text or too large, and OSError."""
     try:
-        return read_text(path, most=MAX_FILE)
+        return read_text(path, max_bytes=MAX_FILE)
     except BadFile as e:
         raise SpecError(str(e), line=1, column=1) from e
 
 
 def _is_of_variable(graph: UOp, m: re.Match[str]) -> bool:
-    u = _leaf(graph, m.group(2)) if m.group(1) == "input" else None
-    return u is not None and (u.op is Op.DEFINE_VAR or is_variable(u))
+    leaf = _find_leaf(graph, m.group(2)) if m.group(1) == "input" else None
+    return leaf is not None and (leaf.op is Op.DEFINE_VAR or is_variable(leaf))
 
 
-def inputs_of(path: Path) -> dict[str, Any]:
-    """The inputs that a file holds; none, where it says nothing of inputs."""
-    text = text_of(path)
-    return load(path).inputs if any(x.lstrip().startswith("; input ") for x in text.splitlines()) else {}
+def read_inputs(path: Path) -> dict[str, Any]:
+    """Return the inputs that a file holds, or none if it has no input lines."""
+    text = read_program_text(path)
+    return load_file_test(path).inputs if any(x.lstrip().startswith("; input ") for x in text.splitlines()) else {}
 
 
-def _directive(test: FileTest, m: re.Match[str], n: int) -> None:
-    word, name, rest = m.group(1), m.group(2), (m.group(3) or "").strip()
+def _apply_directive(test: FileTest, match: re.Match[str], line: int) -> None:
+    word, name, text = match.group(1), match.group(2), (match.group(3) or "").strip()
     if word == "input":
-        test.inputs[name] = _input(test, name, rest.split(), n)
+        test.inputs[name] = _parse_input(test, name, text.split(), line)
     elif word == "check":
-        test.checks[int(name) if name.isdigit() else name] = rest.split()
+        test.checks[int(name) if name.isdigit() else name] = text.split()
     elif word == "trap":
         test.trap = True
-        test.says += [rest] if rest else []
+        test.trap_messages += [text] if text else []
     else:
-        claim, _, dialect = rest.partition(" in ")
+        claim, _, dialect = text.partition(" in ")
         test.error = (claim.strip(), dialect.strip() or "tensor")
 
 
-#: How inputs name memory and variables of the second document.
+#: Op of the second document -> the key of an input of its nodes; "" for ill-formed nodes.
 OF_BESTIARY: dict[Op, Callable[[UOp], str]] = {
     Op.B_PARAM: lambda u: f"p{u.arg.slot}",
-    Op.B_BUFFER: lambda u: f"b{u.src[0].arg.id}" if u.src and u.src[0].op is Op.UNIQUE else "",  # of what is ill-formed, none
+    Op.B_BUFFER: lambda u: next((f"b{s.arg.id}" for s in u.src[:1] if s.op is Op.UNIQUE), ""),  # unique
     Op.DEFINE_VAR: lambda u: str(u.arg.name),
 }
 
 
-def _input(test: FileTest, name: str, words: list[str], n: int) -> Any:
-    u = _leaf(test.graph, name)
-    if u is None:
-        raise SpecError(f"line {n}: the program has no input {name}", line=n, column=1)
-    if u.op is Op.DEFINE_VAR or is_variable(u):
+def _parse_input(test: FileTest, name: str, words: list[str], line: int) -> Any:
+    leaf = _find_leaf(test.graph, name)
+    if leaf is None:
+        raise SpecError(f"line {line}: the program has no input {name}", line=line, column=1)
+    if leaf.op is Op.DEFINE_VAR or is_variable(leaf):
         if len(words) != 1:
-            raise SpecError(f"line {n}: {name} is one integer, got {len(words)} words", line=n, column=1)
+            raise SpecError(f"line {line}: {name} is one integer, got {len(words)} words", line=line, column=1)
         return int(words[0])
     try:
-        shape = tuple(extent(k, test.inputs) for k in u.shape)
+        shape = tuple(evaluate_extent(dim, test.inputs) for dim in leaf.shape)
     except (SpecError, Trap) as e:
-        raise SpecError(f"line {n}: the shape of {name} is not known: {e}", line=n, column=1) from e
+        raise SpecError(f"line {line}: the shape of {name} is not known: {e}", line=line, column=1) from e
     if len(words) != math.prod(shape):
-        raise SpecError(f"line {n}: {name} has shape {shape}, got {len(words)} elements", line=n, column=1)
-    return _stack(words, u.dtype, shape)
+        raise SpecError(f"line {line}: {name} has shape {shape}, got {len(words)} elements", line=line, column=1)
+    return _parse_array(words, leaf.dtype, shape)
 
 
-def extent(n: Dim, inputs: Mapping[str, Any]) -> int:
-    """An extent under the values of the variables, as the interpreter computes it.
+def evaluate_extent(dim: Dim, inputs: Mapping[str, Any]) -> int:
+    """Evaluate an extent under the values of the variables, as the interpreter does.
 
-    Raises SpecError where one is missing, Trap where there is no such value.
+    Raises SpecError if a value is missing, Trap if the extent has no value.
     """
-    if not isinstance(n, UOp):
-        return int(n)
-    named = [v for v in toposort(n) if (v.op is Op.DEFINE_VAR or is_variable(v)) and v.arg.name in inputs]
-    return int(run(substitute(n, {v: b.const(int(inputs[v.arg.name]), v.dtype) for v in named}), {}).values[0])
+    if not isinstance(dim, UOp):
+        return int(dim)
+    named = [v for v in toposort(dim) if (v.op is Op.DEFINE_VAR or is_variable(v)) and v.arg.name in inputs]
+    return int(run(substitute(dim, {v: b.const(int(inputs[v.arg.name]), v.dtype) for v in named}), {}).values[0])
 
 
-def _leaf(graph: UOp, name: str) -> UOp | None:
-    """The node that an input is for: one outside of bodies, whose Params are numbered anew."""
-    found = leaves(graph).get(name)
-    return found or next((u for u in toposort(graph) if u.op in OF_BESTIARY and OF_BESTIARY[u.op](u) == name), None)
+def _find_leaf(graph: UOp, name: str) -> UOp | None:
+    """Find the node that an input belongs to. Params of bodies, which are numbered anew, have no inputs."""
+    leaf = collect_input_nodes(graph).get(name)
+    return leaf or next((u for u in toposort(graph) if u.op in OF_BESTIARY and OF_BESTIARY[u.op](u) == name), None)
 
 
-def _stack(words: list[str], d: DType, shape: tuple[int, ...]) -> Array:
-    found = np.empty(len(words), STORAGE[d])
+def _parse_array(words: list[str], d: DType, shape: tuple[int, ...]) -> Array:
+    elements = np.empty(len(words), STORAGE[d])
     for k, w in enumerate(words):
-        found[k] = element(w, d)
-    return found.reshape(shape)
+        elements[k] = parse_element(w, d)
+    return elements.reshape(shape)
 
 
-def element(word: str, d: DType) -> Array:
-    """One element: `0x...` by bits, else a number rounded to `d`."""
+def parse_element(word: str, d: DType) -> Array:
+    """Parse one element: `0x...` as bits, else a number that is rounded to `d`."""
     if word.startswith("0x"):
         bits = np.array(int(word, 16), np.uint64)
-        return bits.astype(np.bool_) if d.kind is Kind.BOOL else bits.astype(f"u{STORAGE[d].itemsize}").view(STORAGE[d])
-    value = b.convert(float(word) if d.is_float else int(word), d)
+        return bits.astype(np.bool_) if d.kind is DTypeKind.BOOL else bits.astype(f"u{STORAGE[d].itemsize}").view(STORAGE[d])
+    value = b.convert_constant(float(word) if d.is_float else int(word), d)
     return np.array(value).astype(STORAGE[d])
 
 
-def wrong(test: FileTest, got: dict[int | str, Array]) -> list[str]:
-    """What the checks find wrong with a run's outputs."""
-    found = []
+def find_check_failures(test: FileTest, outputs: dict[int | str, Array]) -> list[str]:
+    """List how a run's outputs differ from the checks."""
+    failures = []
     for output, words in test.checks.items():
-        if output not in got:
-            found.append(f"no output {output}")
+        if output not in outputs:
+            failures.append(f"no output {output}")
             continue
-        flat = np.ascontiguousarray(got[output]).reshape(-1)
+        flat = np.ascontiguousarray(outputs[output]).reshape(-1)
         if len(flat) != len(words):
-            found.append(f"output {output} has {len(flat)} elements, expected {len(words)}")
+            failures.append(f"output {output} has {len(flat)} elements, expected {len(words)}")
             continue
-        found += [
+        failures += [
             f"output {output}[{k}] is {x!r}, expected {w}"
             for k, (x, w) in enumerate(zip(flat, words, strict=True))
-            if not _is(x, w)
+            if not _matches_word(x, w)
         ]
-    return found
+    return failures
 
 
-def _is(x: Any, word: str) -> bool:
+def _matches_word(x: Any, word: str) -> bool:
     if word == "*":
         return True
     a = np.asarray(x)

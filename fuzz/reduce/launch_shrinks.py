@@ -1,6 +1,7 @@
-"""Smaller launches: shrinks, as in `uops.fuzz.reduce.shrinks`, of a LINEAR of Calls of SCHEDULED kernels.
+"""Shrinks of launches: a LINEAR of Calls of SCHEDULED kernels, for `uops.fuzz.reduce.shrinks`.
 
-What a candidate does not write any more, the interpreter and machine code must find alike: all memory is given.
+All memory of a candidate is an input, so that the interpreter and machine code agree on memory that the candidate does not
+write.
 """
 
 from __future__ import annotations
@@ -11,104 +12,108 @@ from dataclasses import replace
 import numpy as np
 
 from uops.backends.arrays import STORAGE
-from uops.fuzz.generate.kinds import Sample
+from uops.fuzz.generate.kinds import ProgramSample
 from uops.spec.errors import UopsError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 
-#: Values in the place of one another that are tried, for each.
-_NEAR = 6
+#: Maximum number of values that are tried in place of one value.
+_MAX_REPLACEMENTS = 6
+#: Ops that close ranges.
 _LOOPS = frozenset({Op.END, Op.REDUCE})
 
 
-def _is_launch(s: Sample) -> bool:
+def _is_launch(s: ProgramSample) -> bool:
     return s.graph.op is Op.LINEAR and all(c.op is Op.CALL for c in s.graph.src)
 
 
-def _with(s: Sample, graph: UOp) -> Sample:
-    """The sample with another launch, whose memory holds zeros where nothing was given."""
+def _with_launch(s: ProgramSample, graph: UOp) -> ProgramSample:
+    """Return the sample with another launch. Memory without input holds zeros."""
     inputs = {}
-    for m in {a for c in graph.src for a in c.src[1:]}:
-        if m.op is Op.BUFFER:
-            key = f"b{m.arg.unique}"
-            inputs[key] = s.inputs.get(key, np.zeros(m.arg.size, STORAGE[m.dtype]))
+    for argument in {a for call in graph.src for a in call.arguments}:
+        if argument.op is Op.BUFFER:
+            key = f"b{argument.arg.unique}"
+            inputs[key] = s.inputs.get(key, np.zeros(argument.arg.size, STORAGE[argument.dtype]))
         else:
-            inputs[m.arg.name] = s.inputs[m.arg.name]
+            inputs[argument.arg.name] = s.inputs[argument.arg.name]
     return s._replace(graph=graph, inputs=inputs)
 
 
-def fewer_calls(s: Sample) -> Iterator[Sample]:
-    """One kernel less."""
+def drop_calls(s: ProgramSample) -> Iterator[ProgramSample]:
+    """Drop one Call."""
     if _is_launch(s) and len(s.graph.src) > 1:
         for c in s.graph.src:
-            yield _with(s, s.graph.replace(src=tuple(x for x in s.graph.src if x is not c)))
+            yield _with_launch(s, s.graph.replace(src=tuple(x for x in s.graph.src if x is not c)))
 
 
-def fewer_effects(s: Sample) -> Iterator[Sample]:
-    """One effect less of a kernel that has several."""
+def drop_effects(s: ProgramSample) -> Iterator[ProgramSample]:
+    """Drop one effect of a kernel that has several."""
     for c in s.graph.src if _is_launch(s) else ():
-        sink = c.src[0]
+        sink = c.body
         for e in sink.src if len(sink.src) > 1 else ():
-            yield from _tried(s, {sink: sink.replace(src=tuple(x for x in sink.src if x is not e))})
+            yield from _try_substitution(s, {sink: sink.replace(src=tuple(x for x in sink.src if x is not e))})
 
 
-def fewer_loops(s: Sample) -> Iterator[Sample]:
-    """The first iteration of a loop in its place, or two of its iterations, however many they are."""
+def shrink_loops(s: ProgramSample) -> Iterator[ProgramSample]:
+    """Replace a loop by its first iteration, or reduce it to two iterations."""
     for r in (u for u in toposort(s.graph) if u.op is Op.RANGE) if _is_launch(s) else ():
         try:
-            yield _with(s, _unrolled(s.graph, r))
+            yield _with_launch(s, _remove_loop(s.graph, r))
         except UopsError:
             continue
-        if r.src[0].op is not Op.CONST or r.src[0].arg.value > 2:
-            yield from _tried(s, {r: r.replace(src=(b.index(2), *r.src[1:]))})
+        bound, *others = r.src  # dependencies
+        if bound.op is not Op.CONST or bound.arg.value > 2:
+            yield from _try_substitution(s, {r: r.replace(src=(b.index(2), *others))})
 
 
-def _unrolled(root: UOp, r: UOp) -> UOp:
-    """Without a loop: its number is 0."""
-    done: dict[UOp, UOp] = {r: b.index(0)}
+def _remove_loop(root: UOp, loop_range: UOp) -> UOp:
+    """Remove a loop and replace its counter by 0."""
+    rebuilt: dict[UOp, UOp] = {loop_range: b.index(0)}
     for u in toposort(root):
-        if u is r:
+        if u is loop_range:
             continue
-        src = tuple(done[x] for x in u.src)
-        if u.op in _LOOPS and r in u.src[1:]:
-            rest = tuple(done[x] for x in u.src[1:] if x is not r)
-            done[u] = u.replace(src=(src[0], *rest)) if rest else src[0]
+        src = tuple(rebuilt[x] for x in u.src)
+        if u.op in _LOOPS and loop_range in u.ranges:
+            body, *_ = src
+            ranges = tuple(rebuilt[x] for x in u.ranges if x is not loop_range)
+            rebuilt[u] = u.replace(src=(body, *ranges)) if ranges else body
         else:
-            done[u] = u if src == u.src else u.replace(src=src)
-    return done[root]
+            rebuilt[u] = u if src == u.src else u.replace(src=src)
+    return rebuilt[root]
 
 
-def nearer(s: Sample) -> Iterator[Sample]:
-    """What a value or an index is made of in its place, or a constant."""
+def replace_by_operands(s: ProgramSample) -> Iterator[ProgramSample]:
+    """Replace a scalar value or index by a value that it is computed from, or by a constant."""
     order = toposort(s.graph) if _is_launch(s) else ()
     for u in reversed(order):
         if u.dtype is dt.void or u.shape != () or u.op in (Op.CONST, Op.RANGE, Op.PARAM, Op.INDEX):
             continue
-        below = [x for x in reversed(toposort(u)[:-1]) if x.dtype is u.dtype and x.shape == () and x.op is not Op.INDEX]
-        for x in (b.const(0, u.dtype), *below[:_NEAR], b.const(1, u.dtype)):
-            yield from _tried(s, {u: x})
+        operands = [x for x in reversed(toposort(u)[:-1]) if x.dtype is u.dtype and x.shape == () and x.op is not Op.INDEX]
+        for x in (b.const(0, u.dtype), *operands[:_MAX_REPLACEMENTS], b.const(1, u.dtype)):
+            yield from _try_substitution(s, {u: x})
 
 
-def fewer_arguments(s: Sample) -> Iterator[Sample]:
-    """A kernel without the Params that it does not use."""
+def drop_unused_arguments(s: ProgramSample) -> Iterator[ProgramSample]:
+    """Drop the Params that a kernel does not use, with their arguments."""
     for c in s.graph.src if _is_launch(s) else ():
-        used = {u.arg.slot: u for u in toposort(c.src[0]) if u.op is Op.PARAM}
-        kept = sorted(used)
-        if len(kept) < len(c.src) - 1:
-            slots = {used[old]: used[old].replace(arg=replace(used[old].arg, slot=new)) for new, old in enumerate(kept)}
-            arg = replace(c.arg, written=tuple(kept.index(k) for k in c.arg.written if k in kept))
-            call = UOp(Op.CALL, (substitute(c.src[0], slots), *(c.src[1 + k] for k in kept)), arg)
-            yield _with(s, s.graph.replace(src=tuple(call if x is c else x for x in s.graph.src)))
+        used = {u.arg.slot: u for u in toposort(c.body) if u.op is Op.PARAM}
+        slots_used = sorted(used)
+        if len(slots_used) < len(c.src) - 1:
+            slots = {used[old]: used[old].replace(arg=replace(used[old].arg, slot=new)) for new, old in enumerate(slots_used)}
+            arg = replace(c.arg, written=tuple(slots_used.index(k) for k in c.arg.written if k in slots_used))
+            call = UOp(Op.CALL, (substitute(c.body, slots), *(c.arguments[k] for k in slots_used)), arg)
+            yield _with_launch(s, s.graph.replace(src=tuple(call if x is c else x for x in s.graph.src)))
 
 
-def _tried(s: Sample, put: Mapping[UOp, UOp]) -> Iterator[Sample]:
-    """The launch with other nodes; nothing where they do not fit."""
+def _try_substitution(s: ProgramSample, replacements: Mapping[UOp, UOp]) -> Iterator[ProgramSample]:
+    """Yield the launch with replaced nodes, or nothing if they do not fit."""
     try:
-        yield _with(s, substitute(s.graph, dict(put)))
+        yield _with_launch(s, substitute(s.graph, dict(replacements)))
     except UopsError:
         return
 
 
-LAUNCH_SHRINKS = (fewer_calls, fewer_effects, fewer_loops, nearer, fewer_arguments)
+#: In the order in which they are tried.
+LAUNCH_SHRINKS = (drop_calls, drop_effects, shrink_loops, replace_by_operands, drop_unused_arguments)

@@ -1,11 +1,15 @@
-"""The reducer: the smallest sample that still fails the same way.
+"""The reducer: a search for the smallest sample that still fails in the same way.
 
-Takes: a sample, and `fails`, which says whether a sample shows what the first one did. Gives: a sample that fails, on which no
-shrink of `uops.fuzz.reduce.shrinks` finds a smaller one that does, or the best found within `most` questions. Every accepted step
-lowers `measure`, so that reduction ends; what is asked about is well-formed, and evaluates in the interpreter if the first sample
-does: else the interpreter's complaint is what is looked for. With `again`, which asks the same where nothing was asked before, the
-last questions are whether the result fails there, and if not, as of something that fails now and then, the smallest of each larger
-size on the way to it; the first sample is given where none of `LAST` does.
+Takes: a sample, and `fails`, which says whether a sample fails like the first one. Gives: a failing sample of which no shrink
+of `uops.fuzz.reduce.shrinks` makes a smaller failing one, or the best one found within `max_questions` questions. Every
+accepted step lowers `measure_sample`, so that reduction ends.
+
+All candidates are well-formed. They also evaluate in the interpreter if the first sample does; if it does not, the
+interpreter's error may be the failure to look for.
+
+`still_fails` asks the same question in a fresh process. With it, the last questions are whether the result fails there. If it
+does not, as with a failure that occurs only sometimes, larger samples on the way are asked about. If none of `LAST` fails, the
+first sample is returned.
 """
 
 from __future__ import annotations
@@ -14,104 +18,114 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from uops.fuzz.generate.kinds import KINDS, Sample
-from uops.fuzz.reduce.reproducer import size
+from uops.fuzz.generate.kinds import KINDS, ProgramSample
+from uops.fuzz.reduce.reproducer import count_nodes
 from uops.fuzz.reduce.shrinks import SHRINKS, Shrink, nonzero
 from uops.interp import run
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import toposort
 from uops.spec.verify.verifier import verify
 
+#: A measure of a sample; smaller ones are better (`measure_sample`).
 Measure = tuple[int, int, int, int, int]
-#: Questions, of which each may run a bisection.
+#: Maximum number of questions; each one may run a bisection.
 MOST = 500
-#: Those of them at most that are kept for `again`.
+#: Maximum number of questions that are reserved for `still_fails`.
 LAST = 8
 
 
-def reduce(
-    sample: Sample, fails: Callable[[Sample], bool], most: int = MOST, again: Callable[[Sample], bool] | None = None,
-    before_each: Callable[[], None] = lambda: None,
-) -> Sample:  # fmt: skip
-    """The smallest sample found. `before_each` is called before each candidate; what it raises ends the reduction."""
-    if again is None:
-        return _Reduction(sample, fails, most, before_each).run()
-    last = min(LAST, most // 2)
-    reduction = _Reduction(sample, fails, most - last, before_each)
+def reduce_sample(
+    sample: ProgramSample, fails: Callable[[ProgramSample], bool], max_questions: int = MOST,
+    still_fails: Callable[[ProgramSample], bool] | None = None, before_each: Callable[[], None] = lambda: None,
+) -> ProgramSample:  # fmt: skip
+    """Return the smallest failing sample found.
+
+    `before_each` is called before each candidate; an exception that it raises ends the reduction.
+    """
+    if still_fails is None:
+        return _SampleReducer(sample, fails, max_questions, before_each).run()
+    last = min(LAST, max_questions // 2)
+    reduction = _SampleReducer(sample, fails, max_questions - last, before_each)
     reduction.run()
-    return next((s for s in [*reversed(reduction.way.values())][:last] if again(s)), sample)
+    return next((s for s in [*reversed(reduction.best_by_size.values())][:last] if still_fails(s)), sample)
 
 
-class _Reduction:
-    def __init__(self, sample: Sample, fails: Callable[[Sample], bool], most: int, before_each: Callable[[], None]) -> None:
+class _SampleReducer:
+    """The state of one reduction."""
+
+    def __init__(
+        self, sample: ProgramSample, fails: Callable[[ProgramSample], bool], max_questions: int, before_each: Callable[[], None]
+    ) -> None:
         self.best = sample
         self.before_each = before_each
-        self.measure = measure(sample)
-        self.way: dict[int, Sample] = {}  # the smallest of each number of nodes, in the order in which they were accepted
+        self.measure = measure_sample(sample)
+        # The smallest accepted sample of each number of nodes, in the order of acceptance.
+        self.best_by_size: dict[int, ProgramSample] = {}
         self.fails = fails
-        self.left = most
-        self.asked: set[object] = set()
-        self.evaluates = sound(sample)
+        self.questions_left = max_questions
+        self.tried: set[object] = set()
+        self.evaluates = is_sound(sample)
 
-    def run(self) -> Sample:
-        """Rounds of all shrinks until one changes nothing."""
+    def run(self) -> ProgramSample:
+        """Apply all shrinks in rounds until a round changes nothing."""
         before: Measure | None = None
-        while before != self.measure and self.left > 0:
+        while before != self.measure and self.questions_left > 0:
             before = self.measure
             for shrink in SHRINKS:
-                while self.left > 0 and self._improve(shrink):
+                while self.questions_left > 0 and self._accept_some_candidate(shrink):
                     pass
         return self.best
 
-    def _improve(self, shrink: Shrink) -> bool:
-        """Whether a candidate of this shrink was accepted. What `fails` raises is no matter of the shrink."""
+    def _accept_some_candidate(self, shrink: Shrink) -> bool:
+        """Try the candidates of a shrink; return True at the first accepted one."""
         candidates = shrink(self.best)
-        while self.left > 0 and (c := _next(candidates)) is not None:
-            if self._accept(c):
+        while self.questions_left > 0 and (c := _next_candidate(candidates)) is not None:
+            if self._try_candidate(c):
                 return True
         return False
 
-    def _accept(self, c: Sample) -> bool:
+    def _try_candidate(self, candidate: ProgramSample) -> bool:
         self.before_each()
         try:
-            m = measure(c)
+            m = measure_sample(candidate)
         except Exception:
             return False
-        if m >= self.measure or not self._new(c) or not sound(c, self.evaluates):
+        if m >= self.measure or not self._is_untried(candidate) or not is_sound(candidate, self.evaluates):
             return False
-        self.left -= 1
-        if not self.fails(c):
+        self.questions_left -= 1
+        if not self.fails(candidate):
             return False
-        self.best, self.measure, self.way[m[0]] = c, m, c
+        self.best, self.measure, self.best_by_size[m[0]] = candidate, m, candidate
         return True
 
-    def _new(self, c: Sample) -> bool:
-        key = (c.graph, c.opts, tuple((k, np.asarray(v).tobytes()) for k, v in sorted(c.inputs.items())))
-        if key in self.asked:
+    def _is_untried(self, candidate: ProgramSample) -> bool:
+        key = (candidate.graph, candidate.opts, tuple((k, np.asarray(v).tobytes()) for k, v in sorted(candidate.inputs.items())))
+        if key in self.tried:
             return False
-        self.asked.add(key)
+        self.tried.add(key)
         return True
 
 
-def _next(candidates: Iterator[Sample]) -> Sample | None:
-    """The next candidate; none after the last one, and where the shrink built something impossible."""
+def _next_candidate(candidates: Iterator[ProgramSample]) -> ProgramSample | None:
+    """Return the next candidate, or None at the end and if the shrink built an impossible graph."""
     try:
         return next(candidates, None)
     except Exception:
         return None
 
 
-def measure(s: Sample) -> Measure:
-    """What is to be small, most important first: nodes, OptOps, elements, dtypes that are not simple, elements that are not 0 and
-    bits of them."""
+def measure_sample(s: ProgramSample) -> Measure:
+    """Measure a sample, most important first: nodes, length of the OptOps, elements, unusual dtypes, nonzero elements and
+    bits.
+    """
     order = toposort(s.graph)
     elements = sum(int(np.prod([n for n in u.shape if isinstance(n, int)])) for u in order if u.dtype not in (dt.void, dt.index))
-    odd = len({u.dtype for u in order} - {dt.void, dt.index, dt.float32, dt.int32, dt.bool_})
-    weight = sum(_weight(v) for v in s.inputs.values())
-    return size(s), len(s.opts or ""), elements, odd, weight
+    unusual_dtypes = len({u.dtype for u in order} - {dt.void, dt.index, dt.float32, dt.int32, dt.bool_})
+    weight = sum(_data_weight(v) for v in s.inputs.values())
+    return count_nodes(s), len(s.opts or ""), elements, unusual_dtypes, weight
 
 
-def _weight(v: object) -> int:
+def _data_weight(v: object) -> int:
     a = np.asarray(v)
     if a.dtype == object:
         return sum(int(x).bit_length() for x in a.reshape(-1))
@@ -120,8 +134,8 @@ def _weight(v: object) -> int:
     return int(np.count_nonzero(nonzero(data))) * 64 + int(bits.sum())
 
 
-def sound(s: Sample, evaluates: bool = True) -> bool:
-    """Whether the sample is well-formed and, with `evaluates`, the interpreter takes it."""
+def is_sound(s: ProgramSample, evaluates: bool = True) -> bool:
+    """Return True if the sample is well-formed and, with `evaluates`, the interpreter evaluates it without an error."""
     try:
         verify(s.graph, KINDS[s.kind].dialect)
         if evaluates:

@@ -1,12 +1,13 @@
-"""A failing program as one file: a `.uops` text with its inputs, and what to do with it.
+"""Reproducers: a failing program as one file, which is a `.uops` text with its inputs and a header that says how it was found.
 
     ; uops fuzz: {...}                 the oracle, the backend, the seed, versions, and what was found, as JSON
     ; input p0: 0x3f800000 0x7fc00000  as in file tests (`uops.fuzz.reduce.corpus`): floats by bits
     %0 = ...
 
-`write` and `read` are inverse, but for inputs that the program does not take. `uops run FILE` evaluates it on its inputs, in the
-dialect of its kind; `uops fuzz FILE` asks its oracle again. The header's `opts` are the sample's: null, or no `opts`, where the
-oracle draws. A *packet* is the same for another process: a JSON header and a binary body.
+`write_reproducer` and `read_reproducer` are inverse, except for inputs that the program does not take. `uops run FILE`
+evaluates the program on its inputs, in the dialect of its kind; `uops fuzz FILE` asks its oracle again. The header's `opts` are
+the sample's: null or missing if the oracle draws them. A *packet* carries a sample to another process, as a JSON header and a
+binary body.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.backends.arrays import decode, encode
+from uops.backends.arrays import decode_arrays, encode_arrays
 from uops.backends.conformance.judge import bits_of
-from uops.fuzz.generate.kinds import KINDS, Sample, taken
-from uops.fuzz.generate.schedules import unreadable
+from uops.fuzz.generate.kinds import KINDS, ProgramSample, select_graph_inputs
+from uops.fuzz.generate.schedules import find_unreadable_part
 from uops.fuzz.oracles.oracles import GENERATOR, ORACLES, PROCESS
 from uops.fuzz.reduce import corpus
 from uops.spec.errors import SpecError
-from uops.spec.ir.text import number, show
-from uops.spec.untrusted import describe_path, printable, write_text
+from uops.spec.ir.text import name_nodes, parse, show
+from uops.spec.untrusted import describe_path, escape_unprintable, write_text
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
@@ -35,141 +36,150 @@ Json = dict[str, Any]
 
 
 class Reproducer(NamedTuple):
-    """A sample, and how it was found: `about` has at least `oracle` and `setup`, `seed` and `kind`."""
+    """A sample, and how it was found: `about` has at least `oracle`, `setup`, `seed` and `kind`."""
 
-    sample: Sample
+    sample: ProgramSample
     about: Json
 
 
-def text(r: Reproducer) -> str:
-    """The file."""
+def format_reproducer(r: Reproducer) -> str:
+    """Return the text of the file."""
     about = r.about | {"kind": r.sample.kind, "opts": r.sample.opts}
-    head = [corpus.HEADER + json.dumps(about, sort_keys=True)]
-    inputs = taken(r.sample.graph, r.sample.inputs)
-    head += [f"; input {k}: {_words(v)}".rstrip() for k, v in sorted(inputs.items())]
-    return "\n".join([*head, show(r.sample.graph)])
+    lines = [corpus.HEADER + json.dumps(about, sort_keys=True)]
+    inputs = select_graph_inputs(r.sample.graph, r.sample.inputs)
+    lines += [f"; input {k}: {_format_elements(v)}".rstrip() for k, v in sorted(inputs.items())]
+    return "\n".join([*lines, show(r.sample.graph)])
 
 
-def write(path: Path, r: Reproducer) -> None:
+def write_reproducer(path: Path, r: Reproducer) -> None:
+    """Write the file, and its folder if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text(r))
+    write_text(path, format_reproducer(r))
 
 
-def read(path: Path) -> Reproducer:
-    """Raises SpecError where the file is none, or where its header has not what it takes to ask again."""
-    test = corpus.load(path)
-    found = _header(path)
-    if found is None:
+def read_reproducer(path: Path) -> Reproducer:
+    """Read a reproducer. Raises SpecError if the file is none, or if its header lacks what asking the oracle again needs."""
+    test = corpus.load_file_test(path)
+    header = _parse_header(path)
+    if header is None:
         raise SpecError(f"{describe_path(path)} has no line {corpus.HEADER.strip()!r}: it is no reproducer")
-    line, about = found
-    if wrong := next(chain(_wrong(about, _ABOUT), _wrong(about.get("setup"), _SETUP, "setup.")), None):
-        raise _unusable(path, line, wrong)
-    if part := unreadable(about.get("opts") or ""):
-        raise _unusable(path, line, f"opts: {part!r} is no OptOp of a kernel (`uops.fuzz.generate.schedules`)")
-    return Reproducer(Sample(about.pop("kind"), test.graph, test.inputs, about.pop("opts", None)), about)
+    line, about = header
+    if problem := next(chain(_header_problems(about, _ABOUT), _header_problems(about.get("setup"), _SETUP, "setup.")), None):
+        raise _header_error(path, line, problem)
+    if part := find_unreadable_part(about.get("opts") or ""):
+        raise _header_error(path, line, f"opts: {part!r} is no OptOp of a kernel (`uops.fuzz.generate.schedules`)")
+    return Reproducer(ProgramSample(about.pop("kind"), test.graph, test.inputs, about.pop("opts", None)), about)
 
 
-def of_plain(path: Path, backend: str) -> Reproducer | None:
-    """A TENSOR program with inputs whose file does not say how it was found, as `uops.fuzz.generate.strategies` print them: is what
-    this backend gives allowed? None of a file with a header. Raises SpecError."""
-    if _header(path) is not None:
+def read_plain_program(path: Path, backend: str) -> Reproducer | None:
+    """Read a TENSOR program with inputs from a file without a header, as `uops.fuzz.generate.strategies` prints it.
+
+    The question of this reproducer is whether the result of `backend` is allowed. Returns None if the file has a header.
+    Raises SpecError.
+    """
+    if _parse_header(path) is not None:
         return None
-    test = corpus.load(path)
+    test = corpus.load_file_test(path)
     verify(test.graph, Dialect.TENSOR)
-    return Reproducer(Sample("tensor", test.graph, test.inputs), {"oracle": "allowed", "seed": 0, "setup": {"backend": backend}})
+    return Reproducer(
+        ProgramSample("tensor", test.graph, test.inputs), {"oracle": "allowed", "seed": 0, "setup": {"backend": backend}}
+    )
 
 
-def dialect_of(path: Path) -> Dialect | None:
-    """The dialect of the kind that a reproducer's header names; None of a file without a header. Raises SpecError."""
-    found = _header(path)
-    if found is None:
+def read_dialect(path: Path) -> Dialect | None:
+    """Return the dialect of the kind in a reproducer's header, or None for a file without a header. Raises SpecError."""
+    header = _parse_header(path)
+    if header is None:
         return None
-    line, about = found
-    if wrong := next(_wrong(about, {"kind": _ABOUT["kind"]}), None):
-        raise _unusable(path, line, wrong)
+    line, about = header
+    if problem := next(_header_problems(about, {"kind": _ABOUT["kind"]}), None):
+        raise _header_error(path, line, problem)
     return KINDS[about["kind"]].dialect
 
 
 # -------------------------------------------------------------------------------------------------------------- the header
 
 
-class _Key(NamedTuple):
-    """What a header may hold under a key: one of these types, and where `known` is given, of these names."""
+class _HeaderField(NamedTuple):
+    """The values that a header may hold under a key: one of these types, and one of `allowed_names` if given."""
 
     types: tuple[type, ...]
-    needed: bool = False
-    known: Collection[str] | None = None
+    required: bool = False
+    allowed_names: Collection[str] | None = None
 
 
-#: Keys of the header that are read, and of its `setup` (`uops.fuzz.campaign.examine.Setup`), which has no others.
+#: Keys of the header that are read; it may have others.
 _ABOUT = {
-    "kind": _Key((str,), True, KINDS),
-    "opts": _Key((str, type(None))),
-    "oracle": _Key((str,), True, (*ORACLES, GENERATOR, PROCESS)),
-    "seed": _Key((int,), True),
-    "setup": _Key((dict,), True),
+    "kind": _HeaderField((str,), True, KINDS),
+    "opts": _HeaderField((str, type(None))),
+    "oracle": _HeaderField((str,), True, (*ORACLES, GENERATOR, PROCESS)),
+    "seed": _HeaderField((int,), True),
+    "setup": _HeaderField((dict,), True),
 }
+#: Keys of the header's `setup` (`uops.fuzz.campaign.examine.Setup`), which has no others.
 _SETUP = {
-    "backend": _Key((str,), True),
-    "seed": _Key((int,)),
-    "kinds": _Key((list,), False, KINDS),
-    "oracles": _Key((list,), False, ORACLES),
-    "against": _Key((str, type(None))),
-    "options": _Key((dict, type(None))),
+    "backend": _HeaderField((str,), True),
+    "seed": _HeaderField((int,)),
+    "kinds": _HeaderField((list,), False, KINDS),
+    "oracles": _HeaderField((list,), False, ORACLES),
+    "against": _HeaderField((str, type(None))),
+    "options": _HeaderField((dict, type(None))),
 }
 
 
-def _header(path: Path) -> tuple[int, Json] | None:
-    """The header and its line; None of a file without one. Raises SpecError."""
-    lines = enumerate(corpus.text_of(path).splitlines(), 1)
+def _parse_header(path: Path) -> tuple[int, Json] | None:
+    """Return the header and its line number, or None for a file without a header. Raises SpecError."""
+    lines = enumerate(corpus.read_program_text(path).splitlines(), 1)
     line, head = next(((n, x) for n, x in lines if x.startswith(corpus.HEADER)), (0, ""))
     if not head:
         return None
     try:
         about = json.loads(head[len(corpus.HEADER) :])
     except (ValueError, RecursionError) as e:
-        raise _unusable(path, line, f"it is no JSON: {e}") from e
+        raise _header_error(path, line, f"it is no JSON: {e}") from e
     if not isinstance(about, dict):
-        raise _unusable(path, line, f"it is {_TYPES[type(about)]}, expected an object")
+        raise _header_error(path, line, f"it is {_TYPES[type(about)]}, expected an object")
     return line, about
 
 
-def _unusable(path: Path, line: int, wrong: str) -> SpecError:
+def _header_error(path: Path, line: int, problem: str) -> SpecError:
     head = f"{describe_path(path)}, line {line}: the header {corpus.HEADER.strip()!r}"
-    return SpecError(f"{head} cannot be used: {printable(wrong)}", line=line, column=1)
+    return SpecError(f"{head} cannot be used: {escape_unprintable(problem)}", line=line, column=1)
 
 
-#: Types as JSON calls them.
+#: Type -> its name in JSON.
 _TYPES: dict[type, str] = {
     str: "a string", int: "an integer", float: "a number", bool: "true or false", list: "an array", dict: "an object",
     type(None): "null",
 }  # fmt: skip
 
 
-def _wrong(found: Any, keys: Mapping[str, _Key], place: str = "") -> Iterator[str]:
-    """What is wrong with an object of the header, by key; of `setup`, keys that it does not have, too."""
+def _header_problems(header: Any, keys: Mapping[str, _HeaderField], prefix: str = "") -> Iterator[str]:
+    """Yield what is wrong with an object of the header, by key. Unknown keys are reported for `setup` alone, which has a
+    prefix.
+    """
     for name, key in keys.items():
-        value = found.get(name)
-        if name not in found:
-            if key.needed:
-                yield f"{place}{name} is missing"
+        value = header.get(name)
+        if name not in header:
+            if key.required:
+                yield f"{prefix}{name} is missing"
         elif type(value) not in key.types:
-            yield f"{place}{name} is {_TYPES[type(value)]}, expected {' or '.join(_TYPES[t] for t in key.types)}"
-        elif key.known is not None:
+            yield f"{prefix}{name} is {_TYPES[type(value)]}, expected {' or '.join(_TYPES[t] for t in key.types)}"
+        elif key.allowed_names is not None:
             for x in value if isinstance(value, list) else (value,):
-                if x not in tuple(key.known):  # which may be no string
-                    yield f"{place}{name}: {x!r} is not known; known: {', '.join(key.known)}"
-    if place:
-        yield from (f"{place}{name} is not known; known: {', '.join(keys)}" for name in found if name not in keys)
+                if x not in tuple(key.allowed_names):  # which may be no string
+                    yield f"{prefix}{name}: {x!r} is not known; known: {', '.join(key.allowed_names)}"
+    if prefix:
+        yield from (f"{prefix}{name} is not known; known: {', '.join(keys)}" for name in header if name not in keys)
 
 
-def size(sample: Sample) -> int:
-    """Nodes with a line of their own."""
-    return len(number(sample.graph))
+def count_nodes(sample: ProgramSample) -> int:
+    """Return the number of nodes that have a line of their own in the text."""
+    return len(name_nodes(sample.graph))
 
 
-def _words(value: Any) -> str:
-    """Elements in row-major order: integers as they are, floats by bits."""
+def _format_elements(value: Any) -> str:
+    """Format elements in row-major order: integers as they are, floats by bits."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     a = np.asarray(value)
@@ -179,12 +189,13 @@ def _words(value: Any) -> str:
     return " ".join(f"0x{int(v):0{digits}x}" for v in bits_of(a).reshape(-1))
 
 
-def to_packet(sample: Sample) -> tuple[Json, bytes]:
-    header, body = encode(sample.inputs)
+def to_packet(sample: ProgramSample) -> tuple[Json, bytes]:
+    """Encode a sample as a JSON header and a binary body."""
+    header, body = encode_arrays(sample.inputs)
     return {"kind": sample.kind, "text": show(sample.graph), "opts": sample.opts, "inputs": header}, body
 
 
-def from_packet(header: Mapping[str, Any], body: bytes) -> Sample:
-    from uops.spec.ir.text import parse
+def from_packet(header: Mapping[str, Any], body: bytes) -> ProgramSample:
+    """Decode a sample. Raises LookupError, TypeError, BadFrame or SpecError."""
 
-    return Sample(header["kind"], parse(header["text"]), decode(header["inputs"], body), header["opts"])
+    return ProgramSample(header["kind"], parse(header["text"]), decode_arrays(header["inputs"], body), header["opts"])

@@ -1,9 +1,9 @@
-"""Allowed sets: what a graph may give, element by element (R30 to R32, P2, P3).
+"""Allowed sets: the results that a graph may give, element by element (R30 to R32, P2, P3).
 
-`allowed` runs the interpreter and lays over every value the set of results that the rulings allow; `AllowedSet.contains` judges
-an array.
+`compute_allowed_sets` runs the interpreter and adds to every value the set of results that the rulings allow.
+`AllowedSet.contains` judges an array.
 """
 
-from uops.interp.allowed.result import AllowedResult, AllowedSet, allowed
+from uops.interp.allowed.result import AllowedResult, AllowedSet, compute_allowed_sets
 
-__all__ = ["allowed", "AllowedResult", "AllowedSet"]
+__all__ = ["compute_allowed_sets", "AllowedResult", "AllowedSet"]

@@ -1,7 +1,8 @@
-"""The core level: what the seed's text itself fixes (P3). A core set is the strict set and more.
+"""The core level: the sets that the seed's text itself fixes (P3). A core set contains the strict set.
 
-Each row of `EXTRA` widens the strict set of one op; a row's decomposition is evaluated by the same rules and united with it. With
-flush to zero (R19) every operand and result of float arithmetic may have its subnormals replaced by zeros.
+Each entry of `CORE_WIDENINGS` widens the strict set of one op. The decomposition in an op's row is evaluated by the same rules
+and united with that set. With flush to zero (R19: a backend may declare it), every operand and result of float arithmetic may
+have its subnormals replaced by zeros.
 """
 
 from __future__ import annotations
@@ -12,290 +13,323 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.arithmetic import mark_any
-from uops.interp.allowed.elementwise.flush import flushed
-from uops.interp.allowed.elementwise.transcendental import stored, widen
-from uops.interp.allowed.layout import LAYOUT, Array, Layout
-from uops.interp.allowed.overlay import Overlay, Rule, Rules
-from uops.interp.allowed.rules import SPARKS, STRICT, TABLE, apply, convert, unite
-from uops.interp.allowed.value import ANY, NAN, Loose, Value, anything, as_loose, best_of, owned, spread
-from uops.interp.tensor.scope import Scope
+from uops.interp.allowed.elementwise.arithmetic import mark_anything
+from uops.interp.allowed.elementwise.flush import allow_flush_to_zero
+from uops.interp.allowed.elementwise.transcendental import narrow_from_float64, widen_by_ulps
+from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout
+from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
+from uops.interp.allowed.rules import (
+    EVALUATED_WHEN_EXACT,
+    STRICT,
+    STRICT_RULES,
+    apply_strict,
+    apply_strict_cast,
+    operand_layout,
+    unite_sets,
+)
+from uops.interp.allowed.value import (
+    ANY,
+    NAN,
+    SetArray,
+    Value,
+    allow_anything,
+    as_set_array,
+    best_of,
+    broadcast_value,
+    writable_copy,
+)
+from uops.interp.tensor.scope import TensorScope
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import ALU as ALU_OPS
 from uops.spec.ir.ops import COMPARE, Op
 
 #: (op, layout of the operands, operands, the strict set) -> the core set
-Extra = Callable[[Op, Layout, Sequence[Value], Value], Value]
-#: R17, core: ulps of Exp2, Log2 and Sin; the absolute error of Sin; ulps of the derived bound of Mul(A, Recip(B)), which is 2u +
-#: u^2.
-ULPS, SIN_ERROR, DIV_ULPS = 4, 2.0**-20, 2
+CoreWidening = Callable[[Op, DTypeLayout, Sequence[Value], Value], Value]
+#: The core bound of Exp2, Log2 and Sin, in ulps (R17).
+CORE_ULPS = 4
+#: The absolute error that core adds to Sin (R17).
+CORE_SIN_ERROR = 2.0**-20
+#: The bound of Mul(A, Recip(B)) around A / B, in ulps: its relative error is 2u + u^2.
+CORE_DIV_ULPS = 2
 
 
-def _any_where(value: Value, f: Layout, where: Array) -> Value:
-    """*any* at `where`."""
+def _allow_any_at(value: Value, f: DTypeLayout, where: Array) -> Value:
+    """Return `value` with *any* allowed at `where`."""
     where = np.broadcast_to(where, value.shape)
     if not where.any():
         return value
-    if not isinstance(value, Loose):
-        return anything(f, value, where)
-    out = owned(value)
-    mark_any(out, where)
+    if not isinstance(value, SetArray):
+        return allow_anything(f, value, where)
+    out = writable_copy(value)
+    mark_anything(out, where)
     return out
 
 
-def _members(v: Value, test: Callable[[Array], Array]) -> Array:
-    """Where some point of an integer set passes `test`."""
-    if not isinstance(v, Loose):
+def _may_satisfy(v: Value, test: Callable[[Array], Array]) -> Array:
+    """Return where some member of an integer set passes `test`."""
+    if not isinstance(v, SetArray):
         return np.asarray(test(v))
-    found: Array = np.asarray(test(v.points).any(0))
-    lost = v.any()
-    return found if lost is None else found | lost
+    satisfied: Array = np.asarray(test(v.points).any(0))
+    anything = v.anything_mask()
+    return satisfied if anything is None else satisfied | anything
 
 
 def _may_be_nan(v: Value) -> Array:
-    if not isinstance(v, Loose):
+    if not isinstance(v, SetArray):
         return np.isnan(v)
-    found: Array = np.asarray(np.isnan(v.rows).any(0))
-    return found if v.flags is None else found | ((v.flags & (NAN | ANY)) != 0)
+    nan: Array = np.asarray(np.isnan(v.rows).any(0))
+    return nan if v.flags is None else nan | ((v.flags & (NAN | ANY)) != 0)
 
 
-def _divided(op: Op, f: Layout, values: Sequence[Value], strict: Value) -> Value:
-    """R03: any value where the divisor may be zero."""
-    return _any_where(strict, f, _members(values[1], lambda x: x == 0))
+def _relax_zero_division(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+    """Allow any value where the divisor may be zero (R03: strict gives 0 for Idiv and a for Mod)."""
+    return _allow_any_at(strict, f, _may_satisfy(values[1], lambda x: x == 0))
 
 
-def _shifted(op: Op, f: Layout, values: Sequence[Value], strict: Value) -> Value:
-    """R06: any value for a count at or beyond the width, read as unsigned."""
+def _relax_oversized_shift(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+    """Allow any value for a count, read as unsigned, at or beyond the width (R06)."""
     bits = f.dtype.bits
-    return strict if not bits else _any_where(strict, f, _members(values[1], lambda x: (x < 0) | (x >= bits)))
+    return strict if not bits else _allow_any_at(strict, f, _may_satisfy(values[1], lambda x: (x < 0) | (x >= bits)))
 
 
-def _greatest(op: Op, f: Layout, values: Sequence[Value], strict: Value) -> Value:
-    """R11: NaN handling is free, so that the other operand may come out."""
+def _relax_nan_in_max(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+    """Allow the other operand beside a NaN (R11: NaN handling of Max is free)."""
     out = strict
     for k, v in enumerate(values):
         nan = np.broadcast_to(_may_be_nan(v), strict.shape)
         if nan.any():
-            other = spread(values[1 - k], strict.shape)
-            out = unite(f, out, apply(Op.WHERE, f, (nan, other, out)))
+            other = broadcast_value(values[1 - k], strict.shape)
+            out = unite_sets(f, out, apply_strict(Op.WHERE, f, (nan, other, out)))
     return out
 
 
-def _ordered(op: Op, f: Layout, values: Sequence[Value], strict: Value) -> Value:
-    """R13: CmpGe and CmpLe of NaN are either."""
+def _relax_nan_comparison(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+    """Allow both results of CmpGe and CmpLe on NaN (R13)."""
     nan = np.broadcast_to(_may_be_nan(values[0]) | _may_be_nan(values[1]), strict.shape)
     if not nan.any():
         return strict
     bool_ = LAYOUT[dt.bool_]
-    return unite(bool_, strict, best_of(strict) ^ nan)
+    return unite_sets(bool_, strict, best_of(strict) ^ nan)
 
 
-def _wider(f: Layout, value: Value, ulps: int) -> Value:
-    """The interval of a float set moved outward by `ulps` spacings, zeros and what is not finite apart."""
-    out = owned(as_loose(f, value))
+def _widen_float_set(f: DTypeLayout, value: Value, ulps: int) -> Value:
+    """Move the ends of each interval outward by `ulps` spacings; ends that are zero, infinite or NaN stay."""
+    out = writable_copy(as_set_array(f, value))
     rows = out.rows
-    widen(f, rows, (rows == 0) | ~np.isfinite(rows), ulps)
-    return Loose(f, rows, out.flags)
+    widen_by_ulps(f, rows, (rows == 0) | ~np.isfinite(rows), ulps)
+    return SetArray(f, rows, out.flags)
 
 
-def _quotient(op: Op, f: Layout, values: Sequence[Value], strict: Value) -> Value:
-    """R16: within the bound of Mul(A, Recip(B)), and that itself."""
-    product = apply(Op.MUL, f, (values[0], apply(Op.RECIP, f, values[1:])))
-    return unite(f, _wider(f, strict, DIV_ULPS), product)
+def _allow_division_by_reciprocal(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+    """Allow Mul(A, Recip(B)) and all results within its error bound (R16: Div is correctly rounded under strict)."""
+    product = apply_strict(Op.MUL, f, (values[0], apply_strict(Op.RECIP, f, values[1:])))
+    return unite_sets(f, _widen_float_set(f, strict, CORE_DIV_ULPS), product)
 
 
-def _root(op: Op, f: Layout, values: Sequence[Value], strict: Value) -> Value:
-    """R16: Exp2(0.5 * Log2(A)) with core's Exp2 and Log2."""
-    half = apply(Op.MUL, f, (core(Op.LOG2, f, values), np.array(0.5).astype(f.np)))
-    return unite(f, strict, core(Op.EXP2, f, (half,)))
+def _allow_sqrt_via_exp2(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+    """Allow Exp2(0.5 * Log2(A)) with core's Exp2 and Log2 (R16: Sqrt is correctly rounded under strict)."""
+    half = apply_strict(Op.MUL, f, (apply_core(Op.LOG2, f, values), np.array(0.5).astype(f.np)))
+    return unite_sets(f, strict, apply_core(Op.EXP2, f, (half,)))
 
 
-def _power(op: Op, f: Layout, values: Sequence[Value], strict: Value) -> Value:
-    """R18: Exp2(Log2(A) * B) with core's Exp2 and Log2."""
-    scaled = apply(Op.MUL, f, (core(Op.LOG2, f, values[:1]), values[1]))
-    return unite(f, strict, core(Op.EXP2, f, (scaled,)))
+def _allow_pow_via_exp2(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+    """Allow Exp2(Log2(A) * B) with core's Exp2 and Log2 (R18: Pow is within 2 ulp under strict)."""
+    scaled = apply_strict(Op.MUL, f, (apply_core(Op.LOG2, f, values[:1]), values[1]))
+    return unite_sets(f, strict, apply_core(Op.EXP2, f, (scaled,)))
 
 
-def _approximate(op: Op, f: Layout, values: Sequence[Value], strict: Value) -> Value:
-    """R17: 4 ulp, exact points no more than others."""
-    return _wider(f, strict, ULPS - f.ulps) if f.ulps < ULPS else strict
+def _widen_to_core_ulps(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+    """Widen the result to 4 ulp, at exact points too (R17: fewer under strict)."""
+    return _widen_float_set(f, strict, CORE_ULPS - f.ulps) if f.ulps < CORE_ULPS else strict
 
 
-def _sine(op: Op, f: Layout, values: Sequence[Value], strict: Value) -> Value:
-    """R17: 4 ulp and 2^-20."""
-    out = owned(as_loose(f, _approximate(op, f, values, strict)))
+def _widen_sin_to_core_error(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+    """Widen the result of Sin to 4 ulp and 2^-20 (R17)."""
+    out = writable_copy(as_set_array(f, _widen_to_core_ulps(op, f, values, strict)))
     rows = out.rows
     for row, sign in ((0, -1.0), (2, 1.0)):
-        wide = rows[row].astype(np.float64) + sign * SIN_ERROR
-        rows[row] = np.where(np.isfinite(rows[row]), stored(f, wide), rows[row])
-    return Loose(f, rows, out.flags)
+        wide = rows[row].astype(np.float64) + sign * CORE_SIN_ERROR
+        rows[row] = np.where(np.isfinite(rows[row]), narrow_from_float64(f, wide), rows[row])
+    return SetArray(f, rows, out.flags)
 
 
-def _unfused(op: Op, f: Layout, values: Sequence[Value], strict: Value) -> Value:
-    """The decomposition Add(Mul(A, B), C) rounds twice."""
-    return unite(f, strict, apply(Op.ADD, f, (apply(Op.MUL, f, values[:2]), values[2])))
+def _allow_unfused_mulacc(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+    """Allow the decomposition Add(Mul(A, B), C), which rounds twice."""
+    return unite_sets(f, strict, apply_strict(Op.ADD, f, (apply_strict(Op.MUL, f, values[:2]), values[2])))
 
 
-def _float(rule: Extra) -> Extra:
-    """A row that concerns floats only."""
+def _apply_to_floats_only(rule: CoreWidening) -> CoreWidening:
+    """Return a widening that leaves sets of other dtypes as they are."""
     return lambda op, f, values, strict: rule(op, f, values, strict) if f.is_float else strict
 
 
 # fmt: off
-EXTRA: dict[Op, Extra] = {
-    Op.IDIV: _divided, Op.MOD: _divided,
-    Op.SHL: _shifted, Op.SHR: _shifted,
-    Op.MAX: _float(_greatest),
-    Op.CMPGE: _float(_ordered), Op.CMPLE: _float(_ordered),
-    Op.DIV: _quotient, Op.SQRT: _root, Op.POW: _power, Op.MULACC: _float(_unfused),
-    Op.EXP2: _approximate, Op.LOG2: _approximate, Op.SIN: _sine,
+#: How the core level widens the strict set of an op.
+CORE_WIDENINGS: dict[Op, CoreWidening] = {
+    Op.IDIV: _relax_zero_division, Op.MOD: _relax_zero_division,
+    Op.SHL: _relax_oversized_shift, Op.SHR: _relax_oversized_shift,
+    Op.MAX: _apply_to_floats_only(_relax_nan_in_max),
+    Op.CMPGE: _apply_to_floats_only(_relax_nan_comparison), Op.CMPLE: _apply_to_floats_only(_relax_nan_comparison),
+    Op.DIV: _allow_division_by_reciprocal, Op.SQRT: _allow_sqrt_via_exp2, Op.POW: _allow_pow_via_exp2,
+    Op.MULACC: _apply_to_floats_only(_allow_unfused_mulacc),
+    Op.EXP2: _widen_to_core_ulps, Op.LOG2: _widen_to_core_ulps, Op.SIN: _widen_sin_to_core_error,
 }
 # fmt: on
 #: Float ops that compute: their operands and results may be flushed, and an fp8 result may saturate.
 COMPUTING = frozenset(ALU_OPS - {Op.WHERE, Op.CAST, Op.THREEFRY, Op.NOT})
 
 
-def core(op: Op, f: Layout, values: Sequence[Value], ftz: bool = False) -> Value:
-    """The core set of an elementwise op on operands of layout `f`."""
+def apply_core(op: Op, f: DTypeLayout, values: Sequence[Value], ftz: bool = False) -> Value:
+    """Return the core set of an elementwise op on operands of layout `f`; `ftz` allows flush to zero (R19)."""
     if ftz and f.is_float and op in COMPUTING:
-        values = [flushed(f, v) for v in values]
-    strict = apply(op, f, values)
-    extra = EXTRA.get(op)
+        values = [allow_flush_to_zero(f, v) for v in values]
+    strict = apply_strict(op, f, values)
+    extra = CORE_WIDENINGS.get(op)
     out = strict if extra is None else extra(op, f, values, strict)
     if f.np.itemsize == 1 and f.is_float and op in COMPUTING and op not in COMPARE:
-        out = _saturated(f, out, values)
+        out = _allow_fp8_saturation(f, out, values)
     if ftz and f.is_float and op in COMPUTING and op not in COMPARE:
-        out = flushed(f, out)
+        out = allow_flush_to_zero(f, out)
     return out
 
 
-def _saturated(f: Layout, out: Value, sources: Sequence[Value]) -> Value:
-    """R15: where fp8 overflows, the greatest finite value may stand instead, of either sign where the sign is lost in NaN."""
-    rows = out.rows if isinstance(out, Loose) else np.broadcast_to(out, (3, *out.shape))
-    over = ~np.isfinite(rows).all(0)
-    if isinstance(out, Loose) and out.flags is not None:
-        over = over | (out.flags != 0)
+def _allow_fp8_saturation(f: DTypeLayout, out: Value, sources: Sequence[Value]) -> Value:
+    """Allow the greatest finite value where an fp8 result overflows, of either sign where NaN hides the sign (R15: no saturation
+    under strict)."""
+    rows = out.rows if isinstance(out, SetArray) else np.broadcast_to(out, (3, *out.shape))
+    overflows = ~np.isfinite(rows).all(0)
+    if isinstance(out, SetArray) and out.flags is not None:
+        overflows = overflows | (out.flags != 0)
     for v in sources:
-        over = over & ~np.broadcast_to(np.isnan(best_of(v)), out.shape)
-    if not over.any():
+        overflows = overflows & ~np.broadcast_to(np.isnan(best_of(v)), out.shape)
+    if not overflows.any():
         return out
     best = best_of(out)
     top = np.array(f.max).astype(f.np)
     minus = np.signbit(best) | ~np.isfinite(best) & ~f.dtype.has_inf
     plus = ~np.signbit(best) | ~np.isfinite(best) & ~f.dtype.has_inf
-    out = unite(f, out, np.where(over & plus, top, best))
-    return unite(f, out, np.where(over & minus, -top, best))
+    out = unite_sets(f, out, np.where(overflows & plus, top, best))
+    return unite_sets(f, out, np.where(overflows & minus, -top, best))
 
 
-def _cast(o: Overlay, scope: Scope, u: UOp, ftz: bool) -> Value:
-    f, r = LAYOUT[u.src[0].dtype], LAYOUT[u.dtype]
-    v = o.value(scope, u.src[0])
+def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) -> Value:
+    """Return the core set of a Cast node: fp8 may saturate, and what is out of an integer's range may be any value (R15)."""
+    f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
+    v = overlay.set_of_node(scope, u.operand)
     if ftz and f.is_float and r.is_float:
-        v = flushed(f, v)
-    out = convert(f, r, v)
+        v = allow_flush_to_zero(f, v)
+    out = apply_strict_cast(f, r, v)
     if r.is_float:
-        out = _saturated(r, out, (v,) if f.is_float else ()) if r.np.itemsize == 1 else out
-        return flushed(r, out) if ftz and f.is_float else out
+        out = _allow_fp8_saturation(r, out, (v,) if f.is_float else ()) if r.np.itemsize == 1 else out
+        return allow_flush_to_zero(r, out) if ftz and f.is_float else out
     if f.is_float and r.dtype is not dt.bool_:
-        out = _any_where(out, r, _out_of_range(r, v))
+        out = _allow_any_at(out, r, _may_be_out_of_range(r, v))
     return out
 
 
-def _out_of_range(r: Layout, v: Value) -> Array:
-    """R15: a value that truncates to no value of the target, or NaN."""
-    rows = v.rows if isinstance(v, Loose) else v[None]
+def _may_be_out_of_range(r: DTypeLayout, v: Value) -> Array:
+    """Return where a value may be NaN or may truncate to no value of the target (R15)."""
+    rows = v.rows if isinstance(v, SetArray) else v[None]
     wide = np.trunc(rows.astype(np.float64))
     low, high = (-np.inf, np.inf) if r.dtype is dt.index else (float(r.dtype.min), float(r.dtype.max) + (r.dtype.bits == 64))
-    bad = ~((wide >= low) & ((wide < high) if r.dtype.bits == 64 else (wide <= high))).all(0)
-    if isinstance(v, Loose) and v.flags is not None:
-        bad = bad | (v.flags != 0)
-    return np.asarray(bad)
+    outside = ~((wide >= low) & ((wide < high) if r.dtype.bits == 64 else (wide <= high))).all(0)
+    if isinstance(v, SetArray) and v.flags is not None:
+        outside = outside | (v.flags != 0)
+    return np.asarray(outside)
 
 
-def _alu_rule(ftz: bool) -> Rule:
-    def rule(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-        f = LAYOUT[u.src[1].dtype if u.op is Op.WHERE else u.src[0].dtype]
-        values = [o.value(scope, s) for s in u.src]
-        return core(u.op, f, values, ftz)
+def _make_alu_rule(ftz: bool) -> Rule:
+    """Return the core rule of an elementwise op."""
 
-    return rule
+    def evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+        values = [overlay.set_of_node(scope, s) for s in u.src]
+        return apply_core(u.op, operand_layout(u), values, ftz)
+
+    return evaluate_alu
 
 
-def _sum_rule(ftz: bool) -> Rule:
-    """Contraction, seen by the strict rule, beside the flushed sum."""
+def _make_add_sub_rule(ftz: bool) -> Rule:
+    """Return the core rule of Add and Sub: the flushed sum united with the strict set, which has the fused sums."""
 
-    def rule(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-        found = TABLE[u.op](o, scope, u, cell)
+    def evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+        strict = STRICT_RULES[u.op](overlay, scope, u, cell)
         if not u.dtype.is_float or not (ftz or u.dtype.bits == 8):
-            return found
+            return strict
         f = LAYOUT[u.dtype]
-        plain = core(u.op, f, [o.value(scope, s) for s in u.src], ftz)
-        return plain if found is None else unite(f, plain, found)
+        unfused = apply_core(u.op, f, [overlay.set_of_node(scope, s) for s in u.src], ftz)
+        return unfused if strict is None else unite_sets(f, unfused, strict)
 
-    return rule
+    return evaluate_add_sub
 
 
-def _reduce_rule(ftz: bool) -> Rule:
-    """Each of n operands and results that is flushed moves a sum by less than the least normal value; a flushed factor makes a
-    product zero. Max passes NaN on or not (R11)."""
+def _make_reduce_rule(ftz: bool) -> Rule:
+    """Return the core rule of Reduce.
 
-    def rule(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-        strict = TABLE[Op.REDUCE](o, scope, u, cell)
+    Each operand or result that is flushed moves a sum by less than the least normal value. A flushed factor makes a product zero.
+    Max may pass a NaN on or drop it (R11).
+    """
+
+    def evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+        strict = STRICT_RULES[Op.REDUCE](overlay, scope, u, cell)
         if not u.dtype.is_float or not u.arg.axes or cell.size == 0:
             return strict
-        f, v = LAYOUT[u.dtype], o.value(scope, u.src[0])
+        f, v = LAYOUT[u.dtype], overlay.set_of_node(scope, u.operand)
         out: Value = cell if strict is None else strict
         if u.arg.op is Op.MAX:
-            out = _reduced_max(f, v, u.arg.axes, out)
+            out = _relax_nan_in_max_reduce(f, v, u.arg.axes, out)
         if f.np.itemsize == 1 and u.arg.op is not Op.MAX:
-            out = _saturated(f, out, ())
+            out = _allow_fp8_saturation(f, out, ())
         if ftz and v.shape and 0 not in v.shape:
-            out = _flushed_reduce(f, u.arg.op, v, out)
+            out = _allow_flush_in_reduce(f, u.arg.op, v, out)
         return out
 
-    return rule
+    return evaluate_reduce
 
 
-def _reduced_max(f: Layout, v: Value, axes: tuple[int, ...], strict: Value) -> Value:
-    """R11: with NaN among the terms, any of them or the greatest of the rest."""
+def _relax_nan_in_max_reduce(f: DTypeLayout, v: Value, axes: tuple[int, ...], strict: Value) -> Value:
+    """Allow any value where a NaN is among the terms (R11: NaN handling of Max is free)."""
     nan = _may_be_nan(v)
     if not nan.any():
         return strict
-    some = np.logical_or.reduce(nan, axis=axes, keepdims=True)
-    return _any_where(strict, f, some)
+    some_nan = np.logical_or.reduce(nan, axis=axes, keepdims=True)
+    return _allow_any_at(strict, f, some_nan)
 
 
-def _flushed_reduce(f: Layout, op: Op, v: Value, out: Value) -> Value:
+def _allow_flush_in_reduce(f: DTypeLayout, op: Op, v: Value, out: Value) -> Value:
+    """Widen the set `out` of a Reduce of `v` by the flushes of its operands and results."""
     if op is Op.MAX:
-        return flushed(f, out)
+        return allow_flush_to_zero(f, out)
     least = 2.0**f.emin
-    out = owned(as_loose(f, out))
+    out = writable_copy(as_set_array(f, out))
     rows = out.rows
     if op is Op.ADD:
         slack = 2.0 * least * (best_of(v).size // max(1, rows[1].size))
         for row, sign in ((0, -slack), (2, slack)):
-            rows[row] = np.where(np.isfinite(rows[row]), stored(f, rows[row].astype(np.float64) + sign), rows[row])
-        return flushed(f, Loose(f, rows, out.flags))
-    small = np.abs(best_of(v).astype(np.float64))
-    if not ((small < least) & (small > 0)).any() and np.multiply.reduce(np.minimum(small, 1.0), axis=None) > least:
-        return flushed(f, out)
+            rows[row] = np.where(np.isfinite(rows[row]), narrow_from_float64(f, rows[row].astype(np.float64) + sign), rows[row])
+        return allow_flush_to_zero(f, SetArray(f, rows, out.flags))
+    sizes = np.abs(best_of(v).astype(np.float64))
+    if not ((sizes < least) & (sizes > 0)).any() and np.multiply.reduce(np.minimum(sizes, 1.0), axis=None) > least:
+        return allow_flush_to_zero(f, out)
     zero = np.zeros((), f.np)
-    return unite(f, out, np.where(np.isfinite(rows[1]), np.copysign(zero, rows[1].astype(np.float32)).astype(f.np), rows[1]))
+    return unite_sets(f, out, np.where(np.isfinite(rows[1]), np.copysign(zero, rows[1].astype(np.float32)).astype(f.np), rows[1]))
 
 
 @cache
-def rules_of(level: str, ftz: bool) -> Rules:
-    """The rules of a level; `ftz` belongs to core."""
+def rules_for_level(level: str, ftz: bool) -> LevelRules:
+    """Return the rules of a level.
+
+    Raises ValueError for another level than `strict` and `core`, and for `ftz` at the strict level.
+    """
     if level == "strict":
         if ftz:
-            raise ValueError("flush to zero is a deviation of the core level (R19)")
+            raise ValueError("ftz=True needs level 'core', got 'strict': flush to zero is a deviation of core (R19)")
         return STRICT
     if level != "core":
-        raise ValueError(f"no level {level!r}: strict or core")
-    table = dict(TABLE)
-    rule = _alu_rule(ftz)
+        raise ValueError(f"level must be 'strict' or 'core', got {level!r}")
+    table = dict(STRICT_RULES)
+    rule = _make_alu_rule(ftz)
     table.update(dict.fromkeys(ALU_OPS, rule))
-    table.update({Op.ADD: _sum_rule(ftz), Op.SUB: _sum_rule(ftz), Op.REDUCE: _reduce_rule(ftz)})
-    table[Op.CAST] = lambda o, scope, u, cell: _cast(o, scope, u, ftz)
-    return Rules(table, SPARKS | frozenset(EXTRA) | {Op.CAST} | COMPUTING)
+    table.update({Op.ADD: _make_add_sub_rule(ftz), Op.SUB: _make_add_sub_rule(ftz), Op.REDUCE: _make_reduce_rule(ftz)})
+    table[Op.CAST] = lambda overlay, scope, u, cell: _apply_core_cast(overlay, scope, u, ftz)
+    return LevelRules(table, EVALUATED_WHEN_EXACT | frozenset(CORE_WIDENINGS) | {Op.CAST} | COMPUTING)

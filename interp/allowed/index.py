@@ -1,4 +1,4 @@
-"""Index with an inexact position: every element that a possible position selects."""
+"""Index at inexact positions: the union of all elements that possible positions select."""
 
 from __future__ import annotations
 
@@ -8,52 +8,56 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.branch import union
-from uops.interp.allowed.layout import Array, Layout
-from uops.interp.allowed.move import moved
-from uops.interp.allowed.value import POINTS, Loose, Value, anything, pick
-from uops.interp.ops.movement import out_of_bounds
+from uops.interp.allowed.elementwise.branch import unite_flat_sets
+from uops.interp.allowed.layout import Array, DTypeLayout
+from uops.interp.allowed.move import apply_movement
+from uops.interp.allowed.value import POINTS, SetArray, Value, allow_anything, take_elements
+from uops.interp.ops.movement import out_of_bounds_mask
 from uops.spec.ir.node import UOp
 
-NONE = np.zeros((), np.bool_)
+#: A mask that is false everywhere.
+NOWHERE = np.zeros((), np.bool_)
 
 
-def gather(f: Layout, u: UOp, x: Value, positions: Sequence[Value], best: Array) -> Loose:
-    """Union over the combinations of possible positions. A position that may be out of bounds, or of which nothing is known, may
-    trap, so that anything is allowed there (R26)."""
+def gather_possible_elements(f: DTypeLayout, u: UOp, x: Value, positions: Sequence[Value], best: Array) -> SetArray:
+    """Return the union of the elements over all combinations of possible positions.
+
+    Anything is allowed where a position is unknown or may be out of bounds, as an access there may trap (R26).
+    """
     lists: list[list[Array]] = []
     for p in positions:
-        lists.append(list(p.points) if isinstance(p, Loose) else [p])
-    crowded = math.prod(map(len, lists)) > POINTS**2
-    if crowded:
+        lists.append(list(p.points) if isinstance(p, SetArray) else [p])
+    too_many = math.prod(map(len, lists)) > POINTS**2
+    if too_many:
         lists = [rows[:1] for rows in lists]
-    unknown = [_unknown(p, crowded) for p in positions]
+    unknown = [_mask_unknown_positions(p, too_many) for p in positions]
     every, shape = np.arange(best.size), best.shape
-    found: Loose | None = None
-    lost = np.zeros(best.size, np.bool_)
+    united: SetArray | None = None
+    anything = np.zeros(best.size, np.bool_)
     for choice in itertools.product(*lists):
-        safe, bad = _clipped(choice, x.shape, unknown)
-        lost |= np.broadcast_to(bad.reshape(bad.shape + (1,) * (best.ndim - bad.ndim)), shape).reshape(-1)
-        part = pick(f, moved(u, x, shape, safe), shape, every)
-        found = part if found is None else union(f, found, part, best.reshape(-1))
-    assert found is not None
-    if lost.any():
-        found = union(f, found, anything(f, best.reshape(-1), lost), best.reshape(-1))
-    return found.map(lambda c, lead: c.reshape(c.shape[:lead] + shape))
+        safe, bad = _clip_positions(choice, x.shape, unknown)
+        anything |= np.broadcast_to(bad.reshape(bad.shape + (1,) * (best.ndim - bad.ndim)), shape).reshape(-1)
+        part = take_elements(f, apply_movement(u, x, shape, safe), shape, every)
+        united = part if united is None else unite_flat_sets(f, united, part, best.reshape(-1))
+    assert united is not None
+    if anything.any():
+        united = unite_flat_sets(f, united, allow_anything(f, best.reshape(-1), anything), best.reshape(-1))
+    return united.map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
 
 
-def _unknown(p: Value, crowded: bool) -> Array:
-    if not isinstance(p, Loose):
-        return NONE
-    lost = p.any()
-    return np.asarray(~p.exact()) if crowded else NONE if lost is None else lost
+def _mask_unknown_positions(p: Value, too_many: bool) -> Array:
+    """Return where a position may be anything; with `too_many` points to try, where it is inexact."""
+    if not isinstance(p, SetArray):
+        return NOWHERE
+    anything = p.anything_mask()
+    return np.asarray(~p.exact_mask()) if too_many else NOWHERE if anything is None else anything
 
 
-def _clipped(choice: Sequence[Array], shape: tuple[int, ...], unknown: Sequence[Array]) -> tuple[list[Array], Array]:
-    """Positions inside their axes, and where the outer product of them needed that or is unknown."""
+def _clip_positions(choice: Sequence[Array], shape: tuple[int, ...], unknown: Sequence[Array]) -> tuple[list[Array], Array]:
+    """Return positions inside their axes, and where their outer product is out of bounds or unknown."""
     safe, bad = [], np.zeros((), np.bool_)
     for axis, i in enumerate(choice):
-        wrong = out_of_bounds(i, shape[axis])
-        safe.append(np.where(wrong, 0, i))
-        bad = bad.reshape(bad.shape + (1,) * i.ndim) | wrong | unknown[axis]
+        outside = out_of_bounds_mask(i, shape[axis])
+        safe.append(np.where(outside, 0, i))
+        bad = bad.reshape(bad.shape + (1,) * i.ndim) | outside | unknown[axis]
     return safe, bad

@@ -1,11 +1,14 @@
-"""Bits of a dtype as NumPy sees them: the total order of its values, the spacing of its values, storage.
+"""Bits of a dtype as NumPy sees them: the total order of its values, their spacing, and their storage.
 
-The *key* of a float is an integer that is monotone in the value: ... -1 is -0.0, 0 is +0.0, 1 the least subnormal ... A set's
-interval is an interval of keys, so that -0.0 < +0.0 and an infinity is one step beyond the greatest finite value.
+The *order key* of a float is an integer that is monotone in the value: -1 is -0.0, 0 is +0.0, 1 is the least subnormal. A set's
+interval is an interval of keys. So -0.0 < +0.0, and an infinity is one step beyond the greatest finite value.
+
+Throughout this package `f` is the layout of the operands, `r` the layout of the result, and `v` a value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -16,10 +19,12 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
 Array = NDArray[Any]
+#: An elementwise op as a function of NumPy arrays that broadcast.
+ArrayKernel = Callable[..., Array]
 
 
-class Layout(NamedTuple):
-    """How one dtype is stored and, for a float, where its values lie."""
+class DTypeLayout(NamedTuple):
+    """The storage of one dtype and, for a float, where its values lie."""
 
     dtype: DType
     np: np.dtype[Any]
@@ -48,36 +53,40 @@ _NP: dict[DType, Any] = {
 } | {d: getattr(np, d.name) for d in dt.INTS}
 
 
-def _layout(d: DType) -> Layout:
+def _derive_layout(d: DType) -> DTypeLayout:
     bits = d.bits or 64
     shape = np.dtype(_NP[d]), np.dtype(f"int{bits}"), bits - 1, (1 << (bits - 1)) - 1
     if not d.is_float:
-        return Layout(d, *shape, False, 0.0, 0.0, 0, 0, 0.0, 0, 0)
+        return DTypeLayout(d, *shape, False, 0.0, 0.0, 0, 0, 0.0, 0, 0)
     emin = 1 - d.bias
     top = int(np.array(d.max_finite).astype(shape[0]).view(shape[1]))
     ulps = 2 if d in (dt.float32, dt.float64) else 1
-    return Layout(d, *shape, True, 2.0 ** -(d.man_bits + 1), 2.0 ** (emin - d.man_bits), emin, d.man_bits, d.max_finite, top, ulps)
+    return DTypeLayout(
+        d, *shape, True, 2.0 ** -(d.man_bits + 1), 2.0 ** (emin - d.man_bits), emin, d.man_bits, d.max_finite, top, ulps
+    )
 
 
-LAYOUT: dict[DType, Layout] = {d: _layout(d) for d in _NP}
+LAYOUT: dict[DType, DTypeLayout] = {d: _derive_layout(d) for d in _NP}
+#: The layout of the values in an array of a NumPy dtype; `object` holds index values beyond 64 bits.
+LAYOUT_BY_NUMPY = {f.np: f for f in LAYOUT.values() if f.dtype is not dt.index} | {np.dtype(object): LAYOUT[dt.index]}
 
 
-def keys(f: Layout, x: Array) -> Array:
-    """Total-order key of each value, in the signed integer of the same size."""
+def order_keys(f: DTypeLayout, x: Array) -> Array:
+    """Return the total-order key of each value, in the signed integer of the same size."""
     i = x.view(f.ints)
     k: Array = i ^ ((i >> f.shift) & f.low)
     return k
 
 
-def unkeys(f: Layout, k: Array) -> Array:
-    """The value with each key."""
+def from_order_keys(f: DTypeLayout, k: Array) -> Array:
+    """Return the value with each key."""
     i = k.astype(f.ints, copy=False)
     x: Array = (i ^ ((i >> f.shift) & f.low)).view(f.np)
     return x
 
 
-def ulp(f: Layout, x: Array) -> Array:
-    """Spacing of the dtype at |x| as float64; 0 at an infinity or NaN."""
+def ulp(f: DTypeLayout, x: Array) -> Array:
+    """Return the spacing of the dtype at |x| as float64; 0 at an infinity or NaN."""
     v = x.astype(np.float64)
     if f.dtype is dt.float64:
         s = np.abs(np.spacing(v))
@@ -88,15 +97,15 @@ def ulp(f: Layout, x: Array) -> Array:
     return np.where(np.isfinite(v), s, 0.0)
 
 
-def same_bits(f: Layout, a: Array, b: Array) -> Array:
-    """Where a and b are the same value, NaNs one class, -0.0 and 0.0 different."""
+def same_bits(f: DTypeLayout, a: Array, b: Array) -> Array:
+    """Return where a and b are the same value: all NaNs are the same, -0.0 and 0.0 differ."""
     if not f.is_float:
         return np.asarray(a == b)
     same: Array = (a.view(f.ints) == b.view(f.ints)) | ((a != a) & (b != b))
     return same
 
 
-def span(f: Layout, lo: Array, hi: Array) -> Array:
-    """Number of steps from lo to hi, at least lo, as uint64."""
-    first, last = keys(f, lo).astype(np.int64), keys(f, hi).astype(np.int64)
+def ulp_distance(f: DTypeLayout, lo: Array, hi: Array) -> Array:
+    """Return the number of steps from `lo` up to `hi` as uint64."""
+    first, last = order_keys(f, lo).astype(np.int64), order_keys(f, hi).astype(np.int64)
     return np.subtract(last, first).view(np.uint64)  # scalars, too, wrap without a warning

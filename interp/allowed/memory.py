@@ -1,151 +1,151 @@
-"""Sets in memory: what a Store of sets leaves in a storage, and what a Load finds there."""
+"""Sets in memory: those that Stores leave in a storage, and those that Loads read there."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.branch import bitcast
-from uops.interp.allowed.layout import LAYOUT, Array
-from uops.interp.allowed.value import Loose, Value, anything, as_loose, owned, patch
-from uops.interp.tensor.memory import Ref, Storage, places_of
-from uops.spec.ir import dtypes as dt
-
-BY_NUMPY = {f.np: f for f in LAYOUT.values() if f.dtype is not dt.index}
+from uops.interp.allowed.elementwise.branch import apply_bitcast
+from uops.interp.allowed.layout import LAYOUT, LAYOUT_BY_NUMPY, Array
+from uops.interp.allowed.value import SetArray, Value, allow_anything, as_set_array, overwrite_elements, writable_copy
+from uops.interp.tensor.memory import StorageRef, TensorStorage, byte_positions_of
 
 
-class Patchwork:
-    """The sets in one storage: `held` has them where `open`, elsewhere the storage's own data is exact. `loose` says of each byte
-    whether it is one of a set, where an element was written in parts; None before that."""
+class StorageSets:
+    """The sets in one storage.
 
-    def __init__(self, storage: Storage) -> None:
-        self.layout = BY_NUMPY[storage.data.dtype]
+    `sets` has those of the elements where `inexact`; elsewhere the storage's own data is the only value. `inexact_bytes` says per
+    byte whether it belongs to a set. It is None until an element is written in parts.
+    """
+
+    def __init__(self, storage: TensorStorage) -> None:
+        self.layout = LAYOUT_BY_NUMPY[storage.data.dtype]
         n = storage.data.size
-        self.held = owned(as_loose(self.layout, np.zeros(n, self.layout.np)))
-        self.open = np.zeros(n, np.bool_)
-        self.loose: Array | None = None
+        self.sets = writable_copy(as_set_array(self.layout, np.zeros(n, self.layout.np)))
+        self.inexact = np.zeros(n, np.bool_)
+        self.inexact_bytes: Array | None = None
 
-    def copy(self) -> Patchwork:
-        """An independent copy: a Load may still ask for what was here before the next Store."""
-        twin = object.__new__(Patchwork)
-        twin.layout, twin.held, twin.open = self.layout, owned(self.held), self.open.copy()
-        twin.loose = None if self.loose is None else self.loose.copy()
+    def copy(self) -> StorageSets:
+        """Return an independent copy: a Load may still read the sets from before the next Store."""
+        twin = object.__new__(StorageSets)
+        twin.layout, twin.sets, twin.inexact = self.layout, writable_copy(self.sets), self.inexact.copy()
+        twin.inexact_bytes = None if self.inexact_bytes is None else self.inexact_bytes.copy()
         return twin
 
-    def whole(self, data: Array) -> Loose:
-        """The sets of the storage's elements, `data` its contents."""
-        out = owned(as_loose(self.layout, data))
-        where = np.flatnonzero(self.open)
-        patch(out, where, self.held.map(lambda x, lead: x[..., where]))
+    def sets_of_contents(self, data: Array) -> SetArray:
+        """Return the sets of all elements; `data` is the contents of the storage."""
+        out = writable_copy(as_set_array(self.layout, data))
+        positions = np.flatnonzero(self.inexact)
+        overwrite_elements(out, positions, self.sets.map_components(lambda x, lead: x[..., positions]))
         return out
 
-    def _elements(self, ref: Ref) -> Array:
-        """Index of the storage's element that holds the first byte of each element of `ref`."""
-        return places_of(ref) // self.layout.np.itemsize
+    def _element_indices(self, ref: StorageRef) -> Array:
+        """Return the index of the storage's element that holds the first byte of each element of `ref`."""
+        return np.asarray(byte_positions_of(ref) // self.layout.np.itemsize)
 
-    def read(self, ref: Ref, best: Array) -> Loose | None:
-        """The sets of the elements of `ref`, or None where all are exact."""
+    def read_sets(self, ref: StorageRef, best: Array) -> SetArray | None:
+        """Return the sets of the elements of `ref`, or None if all are exact; `best` are their best values."""
         f, r = self.layout, LAYOUT[ref.node.dtype]
         if r.np.itemsize != f.np.itemsize:
-            lost = self._overlap(ref)
-            return anything(r, best, lost) if lost.any() else None
-        at = self._elements(ref)
-        is_open = self.open[at]
-        if not is_open.any():
+            touched = self._touches_inexact_bytes(ref)
+            return allow_anything(r, best, touched) if touched.any() else None
+        indices = self._element_indices(ref)
+        inexact = self.inexact[indices]
+        if not inexact.any():
             return None
-        where = np.flatnonzero(is_open)
-        part = self.held.map(lambda x, lead: x[..., at.reshape(-1)[where]])
-        out = owned(as_loose(r, best))
-        patch(out, where, part if r is f else bitcast(f, r, part))
+        positions = np.flatnonzero(inexact)
+        part = self.sets.map_components(lambda x, lead: x[..., indices.reshape(-1)[positions]])
+        out = writable_copy(as_set_array(r, best))
+        overwrite_elements(out, positions, part if r is f else apply_bitcast(f, r, part))
         return out
 
-    def has_free_nan(self, ref: Ref, best: Array) -> bool:
-        """Whether an element of `ref`, which are floats, is a NaN with a set: its bits are free (R20)."""
-        found = self.read(ref, best)
-        if found is None or LAYOUT[ref.node.dtype].np.itemsize != self.layout.np.itemsize:
-            return found is not None
-        return bool((np.isnan(found.best) & self.open[self._elements(ref)]).any())
+    def has_nan_with_free_bits(self, ref: StorageRef, best: Array) -> bool:
+        """Return True if a float element of `ref` is a NaN made by arithmetic, whose bits are free (R20)."""
+        value = self.read_sets(ref, best)
+        if value is None or LAYOUT[ref.node.dtype].np.itemsize != self.layout.np.itemsize:
+            return value is not None
+        return bool((np.isnan(value.best) & self.inexact[self._element_indices(ref)]).any())
 
-    def _overlap(self, ref: Ref) -> Array:
-        """The elements of `ref` with a byte of a set."""
-        return np.asarray(self._by_byte()[_bytes(ref, places_of(ref))].any(-1))
+    def _touches_inexact_bytes(self, ref: StorageRef) -> Array:
+        """Return which elements of `ref` have a byte of a set."""
+        return np.asarray(self._inexact_byte_mask()[_byte_positions(ref, byte_positions_of(ref))].any(-1))
 
-    def _by_byte(self) -> Array:
-        return np.repeat(self.open, self.layout.np.itemsize) if self.loose is None else self.loose
+    def _inexact_byte_mask(self) -> Array:
+        return np.repeat(self.inexact, self.layout.np.itemsize) if self.inexact_bytes is None else self.inexact_bytes
 
-    def write(self, ref: Ref, value: Value, live: Value | None) -> None:
-        """Record a Store. Where it is not known whether an element is written, anything may be there."""
+    def replay_store(self, ref: StorageRef, value: Value, gate: Value | None) -> None:
+        """Record a Store of `value`; an element may hold anything if it is not known whether the gate lets it be written."""
         f, r = self.layout, LAYOUT[ref.node.dtype]
-        places = places_of(ref)
-        sure = np.ones(places.shape, np.bool_)
-        unsure = np.zeros(places.shape, np.bool_)
-        if live is not None:
-            if isinstance(live, Loose):
-                unsure = np.broadcast_to(~live.exact(), places.shape)
-                sure = np.broadcast_to(live.best, places.shape) & ~unsure
+        starts = byte_positions_of(ref)
+        written = np.ones(starts.shape, np.bool_)
+        unsure = np.zeros(starts.shape, np.bool_)
+        if gate is not None:
+            if isinstance(gate, SetArray):
+                unsure = np.broadcast_to(~gate.exact_mask(), starts.shape)
+                written = np.broadcast_to(gate.best, starts.shape) & ~unsure
             else:
-                sure = np.broadcast_to(live, places.shape)
-        if not ref.once:
-            sure, unsure = _last_writes(places, sure, unsure)
+                written = np.broadcast_to(gate, starts.shape)
+        if not ref.is_injective:
+            written, unsure = _drop_overwritten_elements(starts, written, unsure)
         if r.np.itemsize != f.np.itemsize:
-            self._smear(ref, value, sure, unsure)
+            self._store_other_item_size(ref, value, written, unsure)
             return
-        at = self._elements(ref).reshape(-1)
-        where = np.flatnonzero(sure)
-        self._mark(at[where], False)
-        if isinstance(value, Loose):
-            part = value.map(lambda x, lead: x.reshape(*x.shape[:lead], -1)[..., where])
-            part = part if r is f else bitcast(r, f, part)
-            varied = np.flatnonzero(_varies(part))
-            patch(self.held, at[where[varied]], part.map(lambda x, lead: x[..., varied]))
-            self._mark(at[where[varied]], True)
-        lost = at[np.flatnonzero(unsure)]
-        self._mark(lost, True)
-        self._forget(lost)
+        indices = self._element_indices(ref).reshape(-1)
+        positions = np.flatnonzero(written)
+        self._mark_elements(indices[positions], False)
+        if isinstance(value, SetArray):
+            part = value.map_components(lambda x, lead: x.reshape(*x.shape[:lead], -1)[..., positions])
+            part = part if r is f else apply_bitcast(r, f, part)
+            varied = np.flatnonzero(_has_many_bit_patterns(part))
+            overwrite_elements(self.sets, indices[positions[varied]], part.map_components(lambda x, lead: x[..., varied]))
+            self._mark_elements(indices[positions[varied]], True)
+        unsure_indices = indices[np.flatnonzero(unsure)]
+        self._mark_elements(unsure_indices, True)
+        self._set_to_anything(unsure_indices)
 
-    def _mark(self, at: Array, is_open: bool) -> None:
-        """Whole elements as such that have a set, or have none."""
-        self.open[at] = is_open
-        if self.loose is not None:
-            self.loose.reshape(len(self.open), -1)[at] = is_open
+    def _mark_elements(self, indices: Array, inexact: bool) -> None:
+        """Mark whole elements, and all their bytes, as inexact or exact."""
+        self.inexact[indices] = inexact
+        if self.inexact_bytes is not None:
+            self.inexact_bytes.reshape(len(self.inexact), -1)[indices] = inexact
 
-    def _forget(self, at: Array) -> None:
-        """The sets of open elements are *any*."""
-        if at.size:
-            patch(self.held, at, anything(self.layout, np.zeros(at.size, self.layout.np)))
+    def _set_to_anything(self, indices: Array) -> None:
+        """Let elements, which are marked as inexact, hold anything."""
+        if indices.size:
+            overwrite_elements(self.sets, indices, allow_anything(self.layout, np.zeros(indices.size, self.layout.np)))
 
-    def forget_all(self) -> None:
-        """Anything may be anywhere."""
-        self._mark(np.arange(self.open.size), True)
-        self._forget(np.arange(self.open.size))
+    def set_all_to_anything(self) -> None:
+        """Let every element hold anything."""
+        self._mark_elements(np.arange(self.inexact.size), True)
+        self._set_to_anything(np.arange(self.inexact.size))
 
-    def _smear(self, ref: Ref, value: Value, sure: Array, unsure: Array) -> None:
-        """A Store through another item size: an element with any byte of a set in it may be anything."""
-        own, places = self.layout.np.itemsize, places_of(ref)
-        spread = unsure | (sure & _varies(value) if isinstance(value, Loose) else False)
-        known, lost = (_bytes(ref, places[which]).reshape(-1) for which in (sure & ~spread, spread))
-        self.loose = self._by_byte()
-        self.loose[known], self.loose[lost] = False, True
-        at = np.unique(np.concatenate([known, lost]) // own)
-        self.open[at] = self.loose.reshape(-1, own)[at].any(1)
-        self._forget(at[self.open[at]])
+    def _store_other_item_size(self, ref: StorageRef, value: Value, written: Array, unsure: Array) -> None:
+        """Record a Store through another item size: an element with a byte of a set in it may hold anything."""
+        itemsize, starts = self.layout.np.itemsize, byte_positions_of(ref)
+        inexact = unsure | (written & _has_many_bit_patterns(value) if isinstance(value, SetArray) else False)
+        exact_bytes, inexact_bytes = (_byte_positions(ref, starts[m]).reshape(-1) for m in (written & ~inexact, inexact))
+        self.inexact_bytes = self._inexact_byte_mask()
+        self.inexact_bytes[exact_bytes], self.inexact_bytes[inexact_bytes] = False, True
+        indices = np.unique(np.concatenate([exact_bytes, inexact_bytes]) // itemsize)
+        self.inexact[indices] = self.inexact_bytes.reshape(-1, itemsize)[indices].any(1)
+        self._set_to_anything(indices[self.inexact[indices]])
 
 
-def _last_writes(places: Array, sure: Array, unsure: Array) -> tuple[Array, Array]:
-    """`sure` and `unsure` without what a later element of the same Store writes over for certain (R164)."""
-    _, element = np.unique(places, return_inverse=True)
-    element, order = element.reshape(-1), np.arange(places.size)
-    last = np.full(places.size, -1)
-    writes = np.flatnonzero(sure)
+def _drop_overwritten_elements(starts: Array, written: Array, unsure: Array) -> tuple[Array, Array]:
+    """Clear the masks where a later element of the same Store surely overwrites the element (R164: the last one stays)."""
+    _, element = np.unique(starts, return_inverse=True)
+    element, order = element.reshape(-1), np.arange(starts.size)
+    last = np.full(starts.size, -1)
+    writes = np.flatnonzero(written)
     last[element[writes]] = writes
-    stays = (order >= last[element]).reshape(places.shape)
-    return sure & stays, unsure & stays
+    stays = (order >= last[element]).reshape(starts.shape)
+    return written & stays, unsure & stays
 
 
-def _bytes(ref: Ref, places: Array) -> Array:
-    """The positions of all bytes of elements of `ref`, which begin at `places`."""
-    return np.asarray(places[..., None] + np.arange(ref.node.dtype.itemsize))
+def _byte_positions(ref: StorageRef, starts: Array) -> Array:
+    """Return the positions of all bytes of elements of `ref` that begin at `starts`."""
+    return np.asarray(starts[..., None] + np.arange(ref.node.dtype.itemsize))
 
 
-def _varies(v: Loose) -> Array:
-    """Where a set has more than one bit pattern: NaN is a class of many (R20)."""
-    return np.asarray(~v.exact() | (np.isnan(v.best) if v.layout.is_float else False))
+def _has_many_bit_patterns(v: SetArray) -> Array:
+    """Return where a set has more than one bit pattern; NaN is a class of many (R20)."""
+    return np.asarray(~v.exact_mask() | (np.isnan(v.best) if v.layout.is_float else False))

@@ -1,7 +1,7 @@
-"""Sets over a finished run: the machine's own evaluation gives every best value, and this walk adds what else is allowed.
+"""Propagation of sets over a finished run: the machine gave every best value, and this walk adds the other allowed ones.
 
-Nodes are visited in the order in which the machine evaluated them, so that Loads and Stores meet as they did. Only a node that can
-make a set from exact operands or has a source with a set costs more than one look.
+Nodes are visited in the order in which the machine evaluated them, so Loads and Stores meet as they did. A node is evaluated only
+if its op can make a set from exact operands, or if a source has a set.
 """
 
 from __future__ import annotations
@@ -12,55 +12,54 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.interp.allowed.layout import LAYOUT, Array
-from uops.interp.allowed.memory import Patchwork
-from uops.interp.allowed.move import MOVES, moved
-from uops.interp.allowed.value import Loose, Value, as_loose, negated, settle, spread
-from uops.interp.ops.movement import operand_sources
-from uops.interp.tensor.machine import Machine
-from uops.interp.tensor.memory import Ref, Storage
-from uops.interp.tensor.scope import Scope
+from uops.interp.allowed.memory import StorageSets
+from uops.interp.allowed.move import MOVES, apply_movement
+from uops.interp.allowed.value import SetArray, Value, as_set_array, broadcast_value, collapse_if_exact, negate_set
+from uops.interp.ops.movement import data_and_symbolic_sources
+from uops.interp.tensor.machine import TensorMachine
+from uops.interp.tensor.memory import StorageRef, TensorStorage
+from uops.interp.tensor.scope import TensorScope
 from uops.spec.errors import Crash
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MARKERS, Op
 
 _ndarray = np.ndarray
-#: Ops that pass their first source on as it is.
-PASS = MARKERS | {Op.AFTER, Op.LOAD}
-_ENTERS = (Op.GETTUPLE, Op.FUNCTION, Op.CALL)
+#: Ops before which a body is visited.
+_BODY_OPS = (Op.GETTUPLE, Op.FUNCTION, Op.CALL)
 
 
-#: (overlay, scope, node, its cell) -> its set, or None where the cell says it all.
-Rule = Callable[["Overlay", Scope, UOp, Any], Value | None]
+#: (overlay, scope, node, its cell) -> its set, or None where the cell is the only result.
+Rule = Callable[["Overlay", TensorScope, UOp, Any], Value | None]
 
 
-class Rules(NamedTuple):
-    """A level. `sparks` are the ops whose rule is asked even when every operand is exact."""
+class LevelRules(NamedTuple):
+    """The rules of a level: a table by op, and the ops that are evaluated even if every operand is exact."""
 
     table: dict[Op, Rule]
-    sparks: frozenset[Op]
+    evaluated_when_exact: frozenset[Op]
 
 
 class Overlay:
-    """The sets of one run: per scope the nodes whose set is more than their cell, per storage the sets stored in it."""
+    """The sets of one run: per scope those of nodes with more results than their cell, per storage those stored in it."""
 
-    def __init__(self, machine: Machine, rules: Rules) -> None:
+    def __init__(self, machine: TensorMachine, rules: LevelRules) -> None:
         self.machine = machine
         self.rules = rules
-        self.loose: dict[Scope, dict[UOp, Loose]] = {s: {} for s in machine.scopes}
-        self.walks: dict[Scope, Iterator[tuple[UOp, Any]]] = {}
-        self.visited: dict[Scope, set[UOp]] = {s: set() for s in machine.scopes[1:]}
-        self.memory: dict[Storage, list[tuple[int, Patchwork]]] = {}
-        self.reads: dict[int, Loose | None] = {}
+        self.inexact: dict[TensorScope, dict[UOp, SetArray]] = {s: {} for s in machine.scopes}
+        self.walks: dict[TensorScope, Iterator[tuple[UOp, Any]]] = {}
+        self.visited: dict[TensorScope, set[UOp]] = {s: set() for s in machine.scopes[1:]}
+        self.memory: dict[TensorStorage, list[tuple[int, StorageSets]]] = {}
+        self.implicit_loads: dict[int, SetArray | None] = {}
 
     # The walk
 
-    def walk(self) -> None:
-        """Visit every node that was evaluated, each body when the machine entered it; iterative."""
+    def propagate_sets(self) -> None:
+        """Visit every node that was evaluated, each body at the time when the machine entered it."""
         self.walks = {s: iter(s.cells.items()) for s in self.machine.scopes}
-        stack: list[tuple[Scope, UOp | None, UOp | None]] = [(self.machine.root, None, None)]
+        stack: list[tuple[TensorScope, UOp | None, UOp | None]] = [(self.machine.root, None, None)]
         while stack:
             scope, until, _ = stack[-1]
-            entered = self._advance(scope, until)
+            entered = self._visit_nodes_until(scope, until)
             if entered is not None:
                 inner, u, element = entered
                 stack[-1] = (scope, until, u)
@@ -70,160 +69,169 @@ class Overlay:
             if stack:
                 outer, _, waiting = stack[-1]
                 if waiting is not None:
-                    self._inherit(outer, waiting)
+                    self._copy_set_of_alias(outer, waiting)
 
-    def _advance(self, scope: Scope, until: UOp | None) -> tuple[Scope, UOp, UOp | None] | None:
-        """Visit nodes of `scope`, up to `until`, or up to one whose body must be visited first."""
-        sparks, table, loose, cells, memory = self.rules.sparks, self.rules.table, self.loose[scope], scope.cells, self.memory
+    def _visit_nodes_until(self, scope: TensorScope, until: UOp | None) -> tuple[TensorScope, UOp, UOp | None] | None:
+        """Visit nodes of `scope` up to `until`, or up to one whose body must be visited first, which is returned."""
+        table, always_evaluated = self.rules
+        inexact, cells, memory = self.inexact[scope], scope.cells, self.memory
         visited = self.visited.get(scope)
         for u, cell in self.walks[scope]:
             if visited is not None:
                 visited.add(u)
             op = u.op
-            if op in sparks:
-                touched = True
+            if op in always_evaluated:
+                needs_evaluation = True
             else:
-                touched = False
+                needs_evaluation = False
                 for s in u.src:
-                    if s in loose or (memory and cells.get(s).__class__ is Ref):
-                        touched = True
+                    if s in inexact or (memory and cells.get(s).__class__ is StorageRef):
+                        needs_evaluation = True
                         break
-            if touched:
+            if needs_evaluation:
                 rule = table.get(op)
                 if rule is not None:
-                    found = rule(self, scope, u, cell)
-                    if found.__class__ is Loose:
-                        self._keep(loose, u, found)
+                    value = rule(self, scope, u, cell)
+                    if value.__class__ is SetArray:
+                        self._record_if_inexact(inexact, u, value)
             if visited is not None and op is Op.PARAM:
-                self._inherit(scope, u)
-            elif op in _ENTERS:
-                entered = self._body(scope, u)
+                self._copy_set_of_alias(scope, u)
+            elif op in _BODY_OPS:
+                entered = self._find_unvisited_body(scope, u)
                 if entered is not None:
                     return entered
-                self._inherit(scope, u)
+                self._copy_set_of_alias(scope, u)
             if u is until:
                 return None
         return None
 
-    def _keep(self, loose: dict[UOp, Loose], u: UOp, found: Loose) -> None:
-        settled = settle(found)
-        if isinstance(settled, Loose):
-            loose[u] = settled
+    def _record_if_inexact(self, inexact: dict[UOp, SetArray], u: UOp, value: SetArray) -> None:
+        collapsed = collapse_if_exact(value)
+        if isinstance(collapsed, SetArray):
+            inexact[u] = collapsed
 
-    def _body(self, scope: Scope, u: UOp) -> tuple[Scope, UOp, UOp | None] | None:
-        """The scope to visit before `u`, and the element up to which."""
+    def _find_unvisited_body(self, scope: TensorScope, u: UOp) -> tuple[TensorScope, UOp, UOp | None] | None:
+        """Return the scope to visit before `u`, with `u` and the node of the body to stop after (None: the whole body)."""
         if u.op is not Op.GETTUPLE:
             inner = scope.inner.get(u)
             return None if inner is None else (inner, u, None)
-        packed = u.src[0]
+        packed = u.packed
         if packed.op is not Op.FUNCTION:
             return None
-        inner, element = scope.inner[packed], packed.src[0].src[u.arg.index]
+        inner, element = scope.inner[packed], packed.body.values[u.arg.index]
         return None if element in self.visited[inner] else (inner, u, element)
 
-    def _inherit(self, scope: Scope, u: UOp) -> None:
-        """A GetTuple or a bound Param has the set of the node it stands for."""
-        there = self.stands_for(scope, u)
-        if there is not None:
-            found = self.loose[there[0]].get(there[1])
-            if found is not None:
-                self.loose[scope][u] = found
+    def _copy_set_of_alias(self, scope: TensorScope, u: UOp) -> None:
+        """Give a GetTuple or a bound Param the set of the node that it stands for."""
+        alias = self.resolve_alias(scope, u)
+        if alias is not None:
+            origin_scope, origin = alias
+            value = self.inexact[origin_scope].get(origin)
+            if value is not None:
+                self.inexact[scope][u] = value
 
-    def stands_for(self, scope: Scope, u: UOp) -> tuple[Scope, UOp] | None:
-        """The node, here or in another scope, whose value `u` has without computing anything."""
+    def resolve_alias(self, scope: TensorScope, u: UOp) -> tuple[TensorScope, UOp] | None:
+        """Return the node, with its scope, whose value `u` has without a computation; None if `u` computes."""
         if u.op is Op.GETTUPLE:
-            packed = u.src[0]
+            packed = u.packed
             if packed.op is Op.TUPLE:
-                return scope, packed.src[u.arg.index]
-            return scope.inner[packed], packed.src[0].src[u.arg.index]
+                return scope, packed.values[u.arg.index]
+            return scope.inner[packed], packed.body.values[u.arg.index]
         if u.op is Op.PARAM and scope.outer is not None and u.arg.slot is not None:
             return scope.outer, scope.args[u.arg.slot]
-        if u.op in PASS and not (u.op is Op.LOAD and len(u.src) > 1):
-            return scope, u.src[0]
+        if u.op in MARKERS:
+            return scope, u.operand
+        if u.op is Op.AFTER or (u.op is Op.LOAD and u.gate is None):
+            return scope, u.buffer
         return None
 
     # Values
 
-    def is_exact(self, scope: Scope, u: UOp) -> bool:
-        """True when no source of `u` has a set."""
-        loose = self.loose[scope]
-        return not any(s in loose or (self.memory and isinstance(self.value(scope, s), Loose)) for s in u.src)
+    def has_exact_sources(self, scope: TensorScope, u: UOp) -> bool:
+        """Return True if no source of `u` has a set."""
+        inexact = self.inexact[scope]
+        return not any(s in inexact or (self.memory and isinstance(self.set_of_node(scope, s), SetArray)) for s in u.src)
 
-    def value(self, scope: Scope, u: UOp) -> Value:
-        """The set of a node, of a reference by its implicit Load."""
-        found = self.loose[scope].get(u)
-        if found is not None:
-            return found
+    def set_of_node(self, scope: TensorScope, u: UOp) -> Value:
+        """Return the value of a node; of a reference, the value of its implicit Load."""
+        value = self.inexact[scope].get(u)
+        if value is not None:
+            return value
         cell = scope.cells[u]
-        return cell if cell.__class__ is _ndarray else self.read(cell)
+        return cell if cell.__class__ is _ndarray else self.set_of_cell(cell)
 
-    def read(self, cell: Any) -> Value:
-        """The set of a cell that is no set of a node."""
+    def set_of_cell(self, cell: Any) -> Value:
+        """Return the value of a cell whose node has no set of its own: an array, or the loaded value of a reference."""
         if cell.__class__ is _ndarray:
             return cell
-        if cell.__class__ is not Ref:
+        if cell.__class__ is not StorageRef:
             raise Crash("a void node is used as a value")
         best: Array = np.asarray(self.machine.read(cell))
         if cell.storage not in self.memory:
             return best
         key = id(cell)
-        if key not in self.reads:
+        if key not in self.implicit_loads:
             assert cell.bit is not None
-            patches = self.patches(cell.storage, cell.bit)
-            found = None if patches is None else patches.read(cell, best)
-            self.reads[key] = found
-        known = self.reads[key]
-        return best if known is None else known
+            contents = self.memory_sets_at(cell.storage, cell.bit)
+            self.implicit_loads[key] = None if contents is None else contents.read_sets(cell, best)
+        loaded = self.implicit_loads[key]
+        return best if loaded is None else loaded
 
-    def more(self, scope: Scope, u: UOp) -> list[Array]:
-        """The evaluated operands of a movement op after its first."""
-        sources = u.src[1:] if u.op in (Op.INDEX, Op.SLICE) else operand_sources(u)[1:]
+    def movement_operands(self, scope: TensorScope, u: UOp) -> list[Array]:
+        """Return the values of a movement op's operands after the first."""
+        if u.op is Op.INDEX:
+            sources: Sequence[UOp] = u.positions
+        else:
+            sources = (u.offset,) if u.op is Op.SLICE else data_and_symbolic_sources(u)[1:]
         return [self.machine.read(scope.cells[s]) for s in sources]
 
     # Memory
 
-    def bit(self, scope: Scope, u: UOp) -> int:
-        """The number of the access that `u` made."""
-        return scope.own[u].bit_length() - 1
+    def access_number(self, scope: TensorScope, u: UOp) -> int:
+        """Return the number of the access that `u` made."""
+        return scope.own_accesses[u].bit_length() - 1
 
-    def patches(self, storage: Storage, bit: int) -> Patchwork | None:
-        """The sets in `storage` as access number `bit` met them."""
-        found = None
-        for at, patches in self.memory.get(storage, ()):
-            if at < bit:
-                found = patches
-        return found
+    def memory_sets_at(self, storage: TensorStorage, access: int) -> StorageSets | None:
+        """Return the sets in `storage` before access number `access`; None if all elements were exact."""
+        latest = None
+        for number, contents in self.memory.get(storage, ()):
+            if number < access:
+                latest = contents
+        return latest
 
-    def store(self, scope: Scope, u: UOp) -> None:
-        """Replay a Store; a NaN whose bits are free counts as a set."""
-        target = scope.cells[u.src[0]]
-        value = self.value(scope, u.src[1])
-        live = self.value(scope, u.src[2]) if len(u.src) > 2 else None
-        d = u.src[0].dtype
-        if value.__class__ is _ndarray and d.is_float and np.isnan(value).any() and not self.keeps_bits(scope, u.src[1]):
-            value = as_loose(LAYOUT[d], value)
-        if u.src[0] in self.loose[scope]:  # a view through an inexact index: any element may be the one written
-            self._lose(target.storage, self.bit(scope, u))
+    def replay_store(self, scope: TensorScope, u: UOp) -> None:
+        """Record the sets that a Store writes; a NaN whose bits are free counts as a set (R20: its payload is free)."""
+        target = scope.cells[u.buffer]
+        value = self.set_of_node(scope, u.value)
+        gate = None if u.gate is None else self.set_of_node(scope, u.gate)
+        d = u.buffer.dtype
+        if value.__class__ is _ndarray and d.is_float and np.isnan(value).any() and not self.preserves_nan_bits(scope, u.value):
+            value = as_set_array(LAYOUT[d], value)
+        if u.buffer in self.inexact[scope]:  # a view through an inexact index: any element may be the one written
+            self._forget_storage(target.storage, self.access_number(scope, u))
             return
         history = self.memory.get(target.storage)
-        if history is None and not isinstance(value, Loose) and not isinstance(live, Loose):
+        if history is None and not isinstance(value, SetArray) and not isinstance(gate, SetArray):
             return
         if history is None:
             history = self.memory[target.storage] = []
-        patches = history[-1][1].copy() if history else Patchwork(target.storage)
-        patches.write(target, value, live)
-        history.append((self.bit(scope, u), patches))
+        contents = history[-1][1].copy() if history else StorageSets(target.storage)
+        contents.replay_store(target, value, gate)
+        history.append((self.access_number(scope, u), contents))
 
-    def _lose(self, storage: Storage, bit: int) -> None:
-        patches = Patchwork(storage)
-        patches.forget_all()
-        self.memory.setdefault(storage, []).append((bit, patches))
+    def _forget_storage(self, storage: TensorStorage, access: int) -> None:
+        """Record that every element may hold anything after this access."""
+        contents = StorageSets(storage)
+        contents.set_all_to_anything()
+        self.memory.setdefault(storage, []).append((access, contents))
 
-    # Where a value comes from
+    # Origins of values
 
-    def keeps_bits(self, scope: Scope, u: UOp) -> bool:
-        """Whether every bit of `u` is known to come from inputs and constants through movement and memory, so that its NaNs keep
-        theirs (R28)."""
+    def preserves_nan_bits(self, scope: TensorScope, u: UOp) -> bool:
+        """Return True if the NaNs of `u` keep their bits (R28: movement and memory keep every bit).
+
+        They do if every bit comes from inputs and constants through movement and memory. False where that is not known.
+        """
         stack, seen = [(scope, u)], set()
         while stack:
             here, n = stack.pop()
@@ -231,54 +239,56 @@ class Overlay:
                 continue
             seen.add((here, n))
             cell = here.cells.get(n)
-            if cell.__class__ is Ref:
-                if cell.bit is not None and self._finds_free_nan(cell, cell.bit, self.machine.read(cell)):
+            if cell.__class__ is StorageRef:
+                if cell.bit is not None and self._reads_arithmetic_nan(cell, cell.bit, self.machine.read(cell)):
                     return False
                 continue
-            there = self.stands_for(here, n)
-            if there is not None:
-                stack.append(there)
+            alias = self.resolve_alias(here, n)
+            if alias is not None:
+                stack.append(alias)
             elif n.op in (Op.CONST, Op.PARAM, Op.BUFFER):
                 continue
             elif n.op in MOVES or n.op in (Op.BITCAST, Op.SLICE):
-                stack.append((here, n.src[0]))
+                stack.append((here, n.operand))
             elif n.op in (Op.STACK, Op.LOAD):
-                ref = here.cells[n.src[0]] if n.op is Op.LOAD else None
-                if ref.__class__ is Ref and self._finds_free_nan(ref, self.bit(here, n), here.cells[n]):
+                ref = here.cells[n.buffer] if n.op is Op.LOAD else None
+                if ref.__class__ is StorageRef and self._reads_arithmetic_nan(ref, self.access_number(here, n), here.cells[n]):
                     return False
                 stack.extend((here, s) for s in n.src)
             elif n.op is Op.WHERE:
-                stack.extend((here, s) for s in n.src[1:])
+                stack.extend((here, s) for s in (n.if_true, n.if_false))
             else:
                 return False
         return True
 
-    def _finds_free_nan(self, ref: Ref, bit: int, best: Array) -> bool:
-        """Whether access number `bit` to an address found a NaN that arithmetic had made."""
-        patches = self.patches(ref.storage, bit)
-        return patches is not None and patches.has_free_nan(ref, best)
+    def _reads_arithmetic_nan(self, ref: StorageRef, access: int, best: Array) -> bool:
+        """Return True if access number `access` to an address read a NaN that arithmetic had made."""
+        contents = self.memory_sets_at(ref.storage, access)
+        return contents is not None and contents.has_nan_with_free_bits(ref, best)
 
-    def product(self, scope: Scope, u: UOp) -> tuple[Value, Value] | None:
-        """The factors of `u` where it is a float Mul seen through movement, Neg, markers and Functions, moved as it is (R16,
-        R32)."""
-        path: list[tuple[Scope, UOp]] = []
+    def find_product_factors(self, scope: TensorScope, u: UOp) -> tuple[Value, Value] | None:
+        """Return the factors of a float Mul that `u` is, moved and negated as `u` is; None if it is none.
+
+        The Mul is seen through movement, Neg, markers and Functions (R16, R32: its product may be fused into a sum).
+        """
+        path: list[tuple[TensorScope, UOp]] = []
         while u.op is not Op.MUL:
             if u.op in MOVES or u.op is Op.NEG:
                 path.append((scope, u))
-                u = u.src[0]
+                u = u.operand
             else:
-                there = self.stands_for(scope, u)
-                if there is None:
+                alias = self.resolve_alias(scope, u)
+                if alias is None:
                     return None
-                scope, u = there
+                scope, u = alias
             if scope.cells.get(u).__class__ is not _ndarray:
                 return None
         shape = scope.cells[u].shape
-        factors: Sequence[Value] = [spread(self.value(scope, s), shape) for s in u.src]
-        for where, m in reversed(path):
+        factors: Sequence[Value] = [broadcast_value(self.set_of_node(scope, s), shape) for s in u.src]
+        for outer, m in reversed(path):
             if m.op is Op.NEG:
-                factors = negated(factors[0]), factors[1]
+                factors = negate_set(factors[0]), factors[1]
                 continue
-            shape, more = where.cells[m].shape, self.more(where, m)
-            factors = [moved(m, v, shape, more) for v in factors]
+            shape, operands = outer.cells[m].shape, self.movement_operands(outer, m)
+            factors = [apply_movement(m, v, shape, operands) for v in factors]
         return factors[0], factors[1]

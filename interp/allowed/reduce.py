@@ -1,7 +1,7 @@
-"""Reduce on sets (R32): a multiset in any order and association, accumulated in the source dtype or wider.
+"""Reduce on sets (R32: a multiset in any order and association, accumulated in the source dtype or wider).
 
-Sums are bounded around the exact sum, computed in a wider type whose own error is added to the bound. Additions of an exact zero
-round nothing, so that only other terms count; a sum whose partial sums are all integers of the dtype is exact.
+Sums are bounded around the exact sum, which is computed in a wider type whose own error enters the bound. An addition of zero
+rounds nothing, so only other terms count. A sum whose partial sums are all integers of the dtype is exact.
 """
 
 from __future__ import annotations
@@ -12,32 +12,35 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.pieces import compose
-from uops.interp.allowed.layout import Array, Layout, keys, unkeys
-from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, POINTS, PZERO, Loose, Value, best_of, from_points
+from uops.interp.allowed.elementwise.pieces import make_canonical_set
+from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, order_keys
+from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, POINTS, PZERO, SetArray, Value, best_of, from_points
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
 
 Axes = tuple[int, ...]
-#: The type in which sums of float64 are bounded; its unit roundoff enters the bound, so that any platform's long double will do.
+#: The type in which sums of float64 are bounded; its unit roundoff enters the bound, so any platform's long double serves.
 LONG = np.longdouble
+#: Item size of a dtype -> unit roundoff of the type in which its sums are bounded.
 WIDE_U = {8: float(np.finfo(LONG).eps), 4: 2.0**-52, 2: 2.0**-52, 1: 2.0**-52}
 
 
 def _fold(ufunc: np.ufunc, x: Array, axes: Axes) -> Array:
+    """Reduce `x` over `axes`, which stay with size 1."""
     return np.asarray(ufunc.reduce(x, axis=axes, keepdims=True))
 
 
-def wide_of(f: Layout) -> Any:
+def wide_dtype(f: DTypeLayout) -> Any:
+    """Return the NumPy type in which sums of a dtype are bounded."""
     return LONG if f.np.itemsize == 8 else np.float64
 
 
-def ends_of(f: Layout, v: Value) -> tuple[Array, Array, Array | None]:
-    """lo and hi in the wide type with flagged zeros and infinities included, and the flags."""
-    wide = wide_of(f)
-    if not isinstance(v, Loose):
-        x = v.astype(wide)
-        return x, x, None
+def wide_interval_ends(f: DTypeLayout, v: Value) -> tuple[Array, Array, Array | None]:
+    """Return lo and hi in the wide type, with flagged zeros and infinities included, and the flags (None: none)."""
+    wide = wide_dtype(f)
+    if not isinstance(v, SetArray):
+        exact = v.astype(wide)
+        return exact, exact, None
     rows = v.rows.astype(wide)
     lo, hi = rows[0], rows[2]
     if v.flags is None:
@@ -50,48 +53,51 @@ def ends_of(f: Layout, v: Value) -> tuple[Array, Array, Array | None]:
     return lo, hi, flags
 
 
-def float_sum(f: Layout, v: Value, axes: Axes, best: Array, factors: tuple[Value, Value] | None = None) -> Value:
-    """Float Add over `axes`; `factors` are the operands of the Mul that the terms are, if so (they may be fused)."""
+def reduce_add_floats(f: DTypeLayout, v: Value, axes: Axes, best: Array, factors: tuple[Value, Value] | None = None) -> Value:
+    """Return the set of a float Add over `axes`, with the best values `best`.
+
+    `factors` are the operands of a Mul that computes the terms: its products may be fused into the sum.
+    """
     if factors is None:
-        lo, hi, flags = ends_of(f, v)
-        exact = not isinstance(v, Loose)
+        lo, hi, flags = wide_interval_ends(f, v)
+        exact = not isinstance(v, SetArray)
     else:
-        lo, hi, flags = _products(f, *factors)
-        if flags is None and not isinstance(factors[0], Loose) and not isinstance(factors[1], Loose):
-            exact = True
-        else:
-            exact = False
+        lo, hi, flags = _multiply_wide(f, *factors)
+        exact = flags is None and not any(isinstance(factor, SetArray) for factor in factors)
     with np.errstate(all="ignore"):
-        return _bounded_sum(f, lo, hi, flags, axes, best, exact, factors is not None)
+        return _enclose_sum(f, lo, hi, flags, axes, best, exact, factors is not None)
 
 
-def _products(f: Layout, a: Value, b: Value) -> tuple[Array, Array, Array | None]:
-    """Exact products in the wide type, or their ends."""
-    (al, ah, fa), (bl, bh, fb) = ends_of(f, a), ends_of(f, b)
-    if al is ah and bl is bh:
-        p = al * bl
-        return p, p, None
-    c = np.stack(np.broadcast_arrays(al * bl, al * bh, ah * bl, ah * bh))
-    lo, hi = np.minimum.reduce(c), np.maximum.reduce(c)
+def _multiply_wide(f: DTypeLayout, a: Value, b: Value) -> tuple[Array, Array, Array | None]:
+    """Return lo, hi and flags of the products of two values in the wide type, where they are exact."""
+    (a_lo, a_hi, a_flags), (b_lo, b_hi, b_flags) = wide_interval_ends(f, a), wide_interval_ends(f, b)
+    if a_lo is a_hi and b_lo is b_hi:
+        product = a_lo * b_lo
+        return product, product, None
+    corners = np.stack(np.broadcast_arrays(a_lo * b_lo, a_lo * b_hi, a_hi * b_lo, a_hi * b_hi))
+    lo, hi = np.minimum.reduce(corners), np.maximum.reduce(corners)
     flags = None
-    mixed = np.isnan(lo) & ~(np.isnan(al) | np.isnan(bl)) & ~((al == ah) & (bl == bh))
+    mixed = np.isnan(lo) & ~(np.isnan(a_lo) | np.isnan(b_lo)) & ~((a_lo == a_hi) & (b_lo == b_hi))
     if mixed.any():  # an infinity meets a zero somewhere inside
         lo, hi = np.where(mixed, -np.inf, lo), np.where(mixed, np.inf, hi)
         flags = np.where(mixed, NAN, 0).astype(np.uint8)
-    for x in (fa, fb):
-        if x is not None:
-            flags = np.broadcast_to(x, lo.shape) if flags is None else flags | x
+    for operand_flags in (a_flags, b_flags):
+        if operand_flags is not None:
+            flags = np.broadcast_to(operand_flags, lo.shape) if flags is None else flags | operand_flags
     return lo, hi, flags
 
 
-def _bounded_sum(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axes, best: Array, exact: bool, fused: bool) -> Value:
+def _enclose_sum(
+    f: DTypeLayout, lo: Array, hi: Array, flags: Array | None, axes: Axes, best: Array, exact: bool, fused: bool
+) -> Value:
+    """Return the set of sums of terms between `lo` and `hi`; `exact` terms have one value, `fused` ones are products."""
     magnitude = np.abs(lo) if exact else np.maximum(np.abs(lo), np.abs(hi))
     total = _fold(np.add, magnitude, axes)
     terms = _fold(np.add, (magnitude != 0).astype(np.int64), axes)
     low = _fold(np.add, lo, axes)
     high = low if exact else _fold(np.add, hi, axes)
-    if exact and flags is None and _all_integers(f, lo, total):
-        return _signless_zero(f, best)
+    if exact and flags is None and _are_partial_sums_exact(f, lo, total):
+        return _allow_either_zero_sum(f, best)
     wide_u = WIDE_U[f.np.itemsize]
     count = math.prod(lo.shape[a] for a in axes)
     if fused:
@@ -100,47 +106,50 @@ def _bounded_sum(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axe
         bound = np.where(terms > 1, (terms - 1) * f.u * total, 0.0)
     error = np.where(terms > 1, count * wide_u * total, wide_u * total if fused and f.np.itemsize == 8 else 0.0)
     bound = (bound + error) * (1 + 4 * wide_u)
-    out_lo, lost_lo = to_storage(f, low - bound)
-    out_hi, lost_hi = to_storage(f, high + bound)
-    sure = lost_lo & lost_hi & ((low > bound) | (high < -bound))  # e4m3 beyond its range, whatever the order
-    if sure.any():
-        out_lo, out_hi = (np.where(sure, np.array(np.nan).astype(f.np), x) for x in (out_lo, out_hi))
+    out_lo, lo_overflows = round_to_storage(f, low - bound)
+    out_hi, hi_overflows = round_to_storage(f, high + bound)
+    always_nan = lo_overflows & hi_overflows & ((low > bound) | (high < -bound))  # e4m3 overflows in every order
+    if always_nan.any():
+        out_lo, out_hi = (np.where(always_nan, np.array(np.nan).astype(f.np), end) for end in (out_lo, out_hi))
     rows = np.stack([out_lo, best, out_hi])
     limit = f.max if f.dtype is dt.fp8e4m3 else f.max * (1 - f.u)
-    extra = None
+    sum_flags = None
     if not (total < limit).all() or flags is not None or not f.dtype.has_inf:
-        extra = _sum_flags(f, lo, hi, flags, axes, exact, lost_lo | lost_hi)
-    out = Loose(f, rows, extra)
-    return _with_zero(f, _repaired(f, out))
+        sum_flags = _flag_reachable_specials(f, lo, hi, flags, axes, exact, lo_overflows | hi_overflows)
+    out = SetArray(f, rows, sum_flags)
+    return _include_both_zeros(f, _canonicalize_rows(f, out))
 
 
-def to_storage(f: Layout, x: Array) -> tuple[Array, Array]:
-    """Rounded to the dtype; where it has no infinity, clamped, with a mask of what was beyond."""
+def round_to_storage(f: DTypeLayout, x: Array) -> tuple[Array, Array]:
+    """Round a wide array to the dtype; return it with a mask of what overflowed.
+
+    Where the dtype has no infinity, overflowing values are clamped. Else nothing is masked.
+    """
     if f.dtype.has_inf:
-        y = x.astype(f.np) if f.np.itemsize >= 4 or f.np == np.float16 else x.astype(np.float32).astype(f.np)
-        return y, np.zeros((), np.bool_)
+        rounded = x.astype(f.np) if f.np.itemsize >= 4 or f.np == np.float16 else x.astype(np.float32).astype(f.np)
+        return rounded, np.zeros((), np.bool_)
     beyond = np.abs(x) > f.max * (1 + f.u * 4 / 7)
     return np.clip(x, -f.max, f.max).astype(np.float32).astype(f.np), beyond
 
 
-def _all_integers(f: Layout, x: Array, total: Array) -> bool:
-    """Every partial sum is an integer of the dtype, whatever the order."""
+def _are_partial_sums_exact(f: DTypeLayout, x: Array, total: Array) -> bool:
+    """Return True if every partial sum is an integer of the dtype in any order; `total` are the sums of magnitudes."""
     return bool((total <= 2.0 ** (f.man + 1)).all() and (np.rint(x) == x).all() and (total <= f.max).all())
 
 
-def _signless_zero(f: Layout, best: Array) -> Value:
-    """The sign of a zero sum is free."""
+def _allow_either_zero_sum(f: DTypeLayout, best: Array) -> Value:
+    """Allow either sign where the exact sum `best` is zero."""
     if best.all():
         return best
     zero = best == 0
     rows = np.stack([best, best, best])
     rows[0] = np.where(zero, -np.zeros((), f.np), best)
     rows[2] = np.where(zero, np.zeros((), f.np), best)
-    return Loose(f, rows)
+    return SetArray(f, rows)
 
 
-def _with_zero(f: Layout, out: Loose) -> Loose:
-    """Where a zero is in the set, either zero is."""
+def _include_both_zeros(f: DTypeLayout, out: SetArray) -> SetArray:
+    """Extend intervals that end at a zero to both zeros."""
     lo, hi = out.rows[0], out.rows[2]
     zero = np.zeros((), f.np)
     touch = (lo == 0) | (hi == 0)
@@ -148,12 +157,14 @@ def _with_zero(f: Layout, out: Loose) -> Loose:
         rows = out.rows.copy()
         rows[0] = np.where(lo == 0, -zero, lo)
         rows[2] = np.where(hi == 0, zero, hi)
-        out.tri = rows
+        out.interval = rows
     return out
 
 
-def _sum_flags(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axes, exact: bool, lost: Array) -> Array:
-    """Infinities and NaN that some order reaches (R32)."""
+def _flag_reachable_specials(
+    f: DTypeLayout, lo: Array, hi: Array, flags: Array | None, axes: Axes, exact: bool, overflows: Array
+) -> Array:
+    """Return the flags of infinities and NaN that some order of additions reaches (R32)."""
     limit = f.max * (1 + f.u)
     growth = 1 + _fold(np.add, np.ones(lo.shape), axes) * f.u * 1.01
     up = _fold(np.add, np.where((hi > 0) & ~np.isinf(hi), hi, 0), axes) * growth
@@ -161,64 +172,68 @@ def _sum_flags(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axes,
     plus = (up >= limit) | _fold(np.logical_or, hi == np.inf, axes)
     minus = (down <= -limit) | _fold(np.logical_or, lo == -np.inf, axes)
     nan = _fold(np.logical_or, np.isnan(lo), axes)
-    member = None
+    term_flags = None
     if flags is not None:
-        member = _fold(np.bitwise_or, flags, axes)
-        nan = nan | ((member & NAN) != 0)
-    nan = nan | (plus & minus) | lost
+        term_flags = _fold(np.bitwise_or, flags, axes)
+        nan = nan | ((term_flags & NAN) != 0)
+    nan = nan | (plus & minus) | overflows
     if not f.dtype.has_inf:
         nan = nan | plus | minus
         plus = minus = np.zeros((), np.bool_)
     if exact:  # an infinite term stays, or meets the other infinity; a NaN stays
-        known_plus, known_minus = _fold(np.logical_or, lo == np.inf, axes), _fold(np.logical_or, lo == -np.inf, axes)
-        known_nan = _fold(np.logical_or, np.isnan(lo), axes) | (known_plus & known_minus)
-        plus, minus = plus & ~known_minus & ~known_nan, minus & ~known_plus & ~known_nan
+        has_plus, has_minus = _fold(np.logical_or, lo == np.inf, axes), _fold(np.logical_or, lo == -np.inf, axes)
+        always_nan = _fold(np.logical_or, np.isnan(lo), axes) | (has_plus & has_minus)
+        plus, minus = plus & ~has_minus & ~always_nan, minus & ~has_plus & ~always_nan
     out = np.where(nan, NAN, 0) | np.where(plus, PINF, 0) | np.where(minus, NINF, 0)
-    if member is not None:
-        out = np.where((member & ANY) != 0, ANY, out)
+    if term_flags is not None:
+        out = np.where((term_flags & ANY) != 0, ANY, out)
     return out.astype(np.uint8)
 
 
-def _repaired(f: Layout, out: Loose) -> Loose:
-    """Canonical rows where an end came out NaN or infinite: what is certain there follows from the best value."""
+def _canonicalize_rows(f: DTypeLayout, out: SetArray) -> SetArray:
+    """Make rows with a NaN or infinite end canonical; there the certain members follow from the best value."""
     rows = out.rows
-    odd = ~np.isfinite(rows).all(0)
-    if not odd.any():
+    not_finite = ~np.isfinite(rows).all(0)
+    if not not_finite.any():
         if out.flags is not None and not out.flags.any():
             out.flags = None
         return out
     flags = np.zeros(out.shape, np.uint8) if out.flags is None else out.flags
     nan = np.isnan(rows)
     top = f.key_max
-    lo = np.where(nan[0] | nan[2], np.iinfo(np.int64).max, keys(f, rows[0]).astype(np.int64))
-    hi = np.where(nan[0] | nan[2], -np.iinfo(np.int64).max, keys(f, rows[2]).astype(np.int64))
+    lo = np.where(nan[0] | nan[2], np.iinfo(np.int64).max, order_keys(f, rows[0]).astype(np.int64))
+    hi = np.where(nan[0] | nan[2], -np.iinfo(np.int64).max, order_keys(f, rows[2]).astype(np.int64))
     flags = flags | np.where(np.isnan(rows[1]), NAN, 0).astype(np.uint8)
     flags = flags | np.where(rows[1] == np.inf, PINF, 0).astype(np.uint8) | np.where(rows[1] == -np.inf, NINF, 0).astype(np.uint8)
-    fixed = compose(f, np.maximum(lo, -top - 2), hi, rows[1], flags)
-    rows = np.where(odd, fixed.rows, rows)
-    new = np.where(odd, 0 if fixed.flags is None else fixed.flags, flags).astype(np.uint8)
-    return Loose(f, rows, new if new.any() else None)
+    canonical = make_canonical_set(f, np.maximum(lo, -top - 2), hi, rows[1], flags)
+    rows = np.where(not_finite, canonical.rows, rows)
+    flags = np.where(not_finite, 0 if canonical.flags is None else canonical.flags, flags).astype(np.uint8)
+    return SetArray(f, rows, flags if flags.any() else None)
 
 
-def float_product(f: Layout, v: Value, axes: Axes, best: Array) -> Value:
-    """Float Mul over `axes`: |p| * ((1 + u)^(n-1) - 1), plus what underflow and overflow on the way add."""
+def reduce_mul_floats(f: DTypeLayout, v: Value, axes: Axes, best: Array) -> Value:
+    """Return the set of a float Mul over `axes`.
+
+    The error is at most |p| * ((1 + u)^(n-1) - 1), and what underflow and overflow of partial products add.
+    """
     count = math.prod(v.shape[a] for a in axes)
     if count == 1:
         return v
     with np.errstate(all="ignore"):
-        return _bounded_product(f, v, axes, best, count)
+        return _enclose_product(f, v, axes, best, count)
 
 
-def _bounded_product(f: Layout, v: Value, axes: Axes, best: Array, count: int) -> Value:
-    lo, hi, flags = (x if x is None else x.astype(np.float64) if x.dtype != np.uint8 else x for x in ends_of(f, v))
+def _enclose_product(f: DTypeLayout, v: Value, axes: Axes, best: Array, count: int) -> Value:
+    """Return the set of products of `count` terms in any order."""
+    lo, hi, flags = (x if x is None else x.astype(np.float64) if x.dtype != np.uint8 else x for x in wide_interval_ends(f, v))
     assert lo is not None and hi is not None
-    exact = not isinstance(v, Loose)
+    exact = not isinstance(v, SetArray)
     big = np.abs(lo) if exact else np.maximum(np.abs(lo), np.abs(hi))
     small = big if exact else np.where(np.signbit(lo) != np.signbit(hi), 0.0, np.minimum(np.abs(lo), np.abs(hi)))
     ordinary = np.isfinite(big) & (big > 0)
     rise, fall = _log2_product(big, ordinary & (big > 1), axes), _log2_product(small, (small > 0) & (small < 1), axes)
     zero = _fold(np.logical_or, small == 0, axes)
-    surely_zero = _fold(np.logical_or, big == 0, axes)
+    always_zero = _fold(np.logical_or, big == 0, axes)
     infinite = _fold(np.logical_or, np.isinf(big), axes)
     nan = _fold(np.logical_or, np.isnan(lo), axes)
     slack = 1e-6 * (1 + count)
@@ -226,72 +241,68 @@ def _bounded_product(f: Layout, v: Value, axes: Axes, best: Array, count: int) -
     under = zero | (fall - slack <= f.emin)
     varied = _fold(np.logical_or, np.signbit(lo) != np.signbit(hi), axes)
     sign = np.where(_fold(np.logical_xor, np.signbit(lo), axes), -1.0, 1.0)
-    low, high = _magnitudes(small, axes), _magnitudes(big, axes)
+    low, high = _multiply_magnitudes(small, axes), _multiply_magnitudes(big, axes)
     growth = math.expm1(count * math.log1p(f.u)) + count * 2.0**-51
-    slip = np.where(under & ~surely_zero, count * f.eta * np.exp2(np.minimum(rise, 2000.0)) * (1 + growth), 0.0)
+    slip = np.where(under & ~always_zero, count * f.eta * np.exp2(np.minimum(rise, 2000.0)) * (1 + growth), 0.0)
     least = np.where(slip < low, low * (1 - growth) - slip, 0.0)
     least = np.where(under & over, 0.0, np.maximum(least, 0.0))
-    most = np.where(surely_zero, 0.0, high * (1 + growth) + slip)
+    most = np.where(always_zero, 0.0, high * (1 + growth) + slip)
     least = np.where(zero, 0.0, least)
-    a, lost_a = to_storage(f, np.where(varied, -most, np.where(sign < 0, -most, least)))
-    b, lost_b = to_storage(f, np.where(varied, most, np.where(sign < 0, -least, most)))
-    a, b = _signed_ends(f, a, b, sign, varied)
+    out_lo, lo_overflows = round_to_storage(f, np.where(varied, -most, np.where(sign < 0, -most, least)))
+    out_hi, hi_overflows = round_to_storage(f, np.where(varied, most, np.where(sign < 0, -least, most)))
+    out_lo, out_hi = _sign_zero_ends(f, out_lo, out_hi, sign, varied)
     flag = np.where(nan | (over & under), NAN, 0)
     if f.dtype.has_inf:
         flag = flag | np.where(over & (varied | (sign > 0)), PINF, 0) | np.where(over & (varied | (sign < 0)), NINF, 0)
     else:
-        flag = flag | np.where(over | lost_a | lost_b, NAN, 0)
-    flag = np.where(nan & ~_uncertain(flags, lo, hi, axes), NAN, flag)
-    surely_inf = infinite & ~zero & exact
-    flag = np.where(surely_inf & ~nan, np.where(under, NAN, 0) | np.where(sign > 0, PINF, NINF), flag)
+        flag = flag | np.where(over | lo_overflows | hi_overflows, NAN, 0)
+    if flags is None:  # else a NaN among the terms may be absent
+        flag = np.where(nan, NAN, flag)
+    always_inf = infinite & ~zero & exact
+    flag = np.where(always_inf & ~nan, np.where(under, NAN, 0) | np.where(sign > 0, PINF, NINF), flag)
     if flags is not None:
-        member = _fold(np.bitwise_or, flags, axes)
-        flag = np.where((member & ANY) != 0, ANY, flag | (member & NAN))
-    rows = np.stack([a, best, b])
+        term_flags = _fold(np.bitwise_or, flags, axes)
+        flag = np.where((term_flags & ANY) != 0, ANY, flag | (term_flags & NAN))
+    rows = np.stack([out_lo, best, out_hi])
     if exact:
-        gone = nan | (infinite & surely_zero)
-        flag = np.where(gone, NAN, flag)
-        rows[:, gone | surely_inf] = best[gone | surely_inf]
-    out = Loose(f, rows, flag.astype(np.uint8))
-    return _repaired(f, out)
+        always_nan = nan | (infinite & always_zero)
+        flag = np.where(always_nan, NAN, flag)
+        rows[:, always_nan | always_inf] = best[always_nan | always_inf]
+    out = SetArray(f, rows, flag.astype(np.uint8))
+    return _canonicalize_rows(f, out)
 
 
-def _log2_product(x: Array, only: Array, axes: Axes) -> Array:
-    """log2 of the product of the elements in `only`."""
-    return _fold(np.add, np.where(only, np.log2(np.where(only, x, 1.0)), 0.0), axes)
+def _log2_product(x: Array, where: Array, axes: Axes) -> Array:
+    """Return log2 of the product of the elements at `where`."""
+    return _fold(np.add, np.where(where, np.log2(np.where(where, x, 1.0)), 0.0), axes)
 
 
-def _uncertain(flags: Array | None, lo: Array, hi: Array, axes: Axes) -> Array:
-    """True: a NaN among the terms may be absent."""
-    return np.zeros((), np.bool_) if flags is None else np.ones((), np.bool_)
-
-
-def _magnitudes(x: Array, axes: Axes) -> Array:
-    """Product of magnitudes over axes in float64, by mantissas and exponents; infinite beyond its range."""
+def _multiply_magnitudes(x: Array, axes: Axes) -> Array:
+    """Return the product of magnitudes over axes in float64, by mantissas and exponents; infinite beyond its range."""
     mantissa, exponent = np.frexp(np.where(np.isfinite(x), x, 1.0))
     flat = np.moveaxis(mantissa, axes, range(len(axes))).reshape(-1, *(n for k, n in enumerate(x.shape) if k not in axes))
-    e = np.add.reduce(exponent, axis=axes, keepdims=True, dtype=np.int64)
-    p = np.ones(flat.shape[1:])
-    for at in range(0, len(flat), 512):
-        p, more = np.frexp(p * np.multiply.reduce(flat[at : at + 512], axis=0))
-        e = e + more.reshape(e.shape)
-    out: Array = np.ldexp(p.reshape(e.shape), np.clip(e, -5000, 5000).astype(np.int32))
+    exponents = np.add.reduce(exponent, axis=axes, keepdims=True, dtype=np.int64)
+    product = np.ones(flat.shape[1:])
+    for start in range(0, len(flat), 512):  # a product of 512 mantissas does not underflow
+        product, carried = np.frexp(product * np.multiply.reduce(flat[start : start + 512], axis=0))
+        exponents = exponents + carried.reshape(exponents.shape)
+    out: Array = np.ldexp(product.reshape(exponents.shape), np.clip(exponents, -5000, 5000).astype(np.int32))
     return np.where(_fold(np.logical_or, np.isinf(x), axes), np.inf, out)
 
 
-def _signed_ends(f: Layout, a: Array, b: Array, sign: Array, varied: Array) -> tuple[Array, Array]:
-    """A zero end has the sign of the product, which is exact."""
+def _sign_zero_ends(f: DTypeLayout, lo: Array, hi: Array, sign: Array, varied: Array) -> tuple[Array, Array]:
+    """Give zero ends the sign of the product, which is exact; both signs occur where it is `varied`."""
     zero = np.zeros((), f.np)
     minus = varied | (sign < 0)
     plus = varied | (sign > 0)
-    a = np.where((a == 0) & minus, -zero, np.where((a == 0), zero, a))
-    b = np.where((b == 0) & plus, zero, np.where((b == 0), -zero, b))
-    return a, b
+    lo = np.where((lo == 0) & minus, -zero, np.where((lo == 0), zero, lo))
+    hi = np.where((hi == 0) & plus, zero, np.where((hi == 0), -zero, hi))
+    return lo, hi
 
 
-def float_max(f: Layout, v: Value, axes: Axes, best: Array) -> Value:
-    """Max is exact (R32), of two zeros either (R11)."""
-    if not isinstance(v, Loose):
+def reduce_max_floats(f: DTypeLayout, v: Value, axes: Axes, best: Array) -> Value:
+    """Return the set of a float Max over `axes`: exact (R32), but of two zeros either (R11)."""
+    if not isinstance(v, SetArray):
         if best.all():
             return best
         mixed = (best == 0) & (
@@ -302,56 +313,60 @@ def float_max(f: Layout, v: Value, axes: Axes, best: Array) -> Value:
         rows = np.stack([best, best, best])
         rows[0] = np.where(mixed, -np.zeros((), f.np), best)
         rows[2] = np.where(mixed, np.zeros((), f.np), best)
-        return Loose(f, rows)
+        return SetArray(f, rows)
     lo, hi, flags = v.rows[0], v.rows[2], v.flags
     nan = np.isnan(lo)
-    sure = _fold(np.logical_or, nan if flags is None else nan & (flags == 0), axes)
-    k_lo, k_hi = keys(f, lo), keys(f, hi)
+    always_nan = _fold(np.logical_or, nan if flags is None else nan & (flags == 0), axes)
+    k_lo, k_hi = order_keys(f, lo), order_keys(f, hi)
     out_flags = np.zeros(best.shape, np.uint8)
     if flags is not None:
         for flag, key in ((PZERO, 0), (NZERO, -1), (PINF, f.key_max + 1), (NINF, -f.key_max - 2)):
             has = (flags & flag) != 0
             k_lo = np.where(has & (nan | (k_lo > key)), key, k_lo).astype(k_lo.dtype)
             k_hi = np.where(has & (nan | (k_hi < key)), key, k_hi).astype(k_hi.dtype)
-        maybe = _fold(np.logical_or, nan | ((flags & NAN) != 0), axes)
-        out_flags = np.where(maybe, NAN, 0).astype(np.uint8)
+        may_be_nan = _fold(np.logical_or, nan | ((flags & NAN) != 0), axes)
+        out_flags = np.where(may_be_nan, NAN, 0).astype(np.uint8)
         out_flags |= _fold(np.bitwise_or, flags & ANY, axes)
-    a = _fold(np.maximum, np.where(nan, np.iinfo(k_lo.dtype).min, k_lo), axes)
-    b = _fold(np.maximum, np.where(nan, np.iinfo(k_lo.dtype).min, k_hi), axes)
-    free = (a == 0) & _fold(np.logical_or, (k_lo < 0) & (k_hi >= -1), axes)
-    rows = np.stack([unkeys(f, np.where(free, -1, a).astype(k_lo.dtype)), best, unkeys(f, b)])
-    rows[:, sure] = np.nan
-    out_flags = np.where(sure, 0, out_flags).astype(np.uint8)
-    return _max_points(f, v, axes, Loose(f, rows, out_flags if out_flags.any() else None))
+    out_lo = _fold(np.maximum, np.where(nan, np.iinfo(k_lo.dtype).min, k_lo), axes)
+    out_hi = _fold(np.maximum, np.where(nan, np.iinfo(k_lo.dtype).min, k_hi), axes)
+    either_zero = (out_lo == 0) & _fold(np.logical_or, (k_lo < 0) & (k_hi >= -1), axes)
+    lows = from_order_keys(f, np.where(either_zero, -1, out_lo).astype(k_lo.dtype))
+    rows = np.stack([lows, best, from_order_keys(f, out_hi)])
+    rows[:, always_nan] = np.nan
+    out_flags = np.where(always_nan, 0, out_flags).astype(np.uint8)
+    return _list_max_candidates(f, v, axes, SetArray(f, rows, out_flags if out_flags.any() else None))
 
 
-def _max_points(f: Layout, v: Loose, axes: Axes, out: Loose) -> Loose:
-    """Where every term of a group is listed and few candidates remain, the candidates."""
-    if v.pts is None or v.disc is None or v.flags is not None or np.isnan(v.rows).any():
+def _list_max_candidates(f: DTypeLayout, v: SetArray, axes: Axes, out: SetArray) -> SetArray:
+    """List the candidates for the maximum where every term is listed and few candidates remain."""
+    if v.listed_points is None or v.is_listed is None or v.flags is not None or np.isnan(v.rows).any():
         return out
-    listed = _fold(np.logical_and, v.disc | v.exact(), axes)
-    if not listed.any():
+    terms_listed = _fold(np.logical_and, v.is_listed | v.exact_mask(), axes)
+    if not terms_listed.any():
         return out
-    pts = np.where(v.disc, v.pts, v.best)
+    term_points = np.where(v.is_listed, v.listed_points, v.best)
     lead = tuple(a + 1 for a in axes)
-    moved = np.moveaxis(pts, lead, range(1, len(axes) + 1))
-    flat = moved.reshape(-1, *out.shape) if moved.size else moved
-    candidates = np.where(keys(f, flat) < keys(f, out.rows[0]), out.best, flat)
+    terms_first = np.moveaxis(term_points, lead, range(1, len(axes) + 1))
+    flat = terms_first.reshape(-1, *out.shape) if terms_first.size else terms_first
+    candidates = np.where(order_keys(f, flat) < order_keys(f, out.rows[0]), out.best, flat)
     points = from_points(f, np.concatenate([out.best[None], candidates]))
-    assert points.disc is not None
-    disc = listed & points.disc
-    return Loose(f, np.where(disc, points.rows, out.rows), None, points.points, disc)
+    assert points.is_listed is not None
+    is_listed = terms_listed & points.is_listed
+    return SetArray(f, np.where(is_listed, points.rows, out.rows), None, points.points, is_listed)
 
 
-def whole_reduce(op: Op, f: Layout, fn: Callable[[Array], Array], v: Loose, axes: Axes) -> Loose:
-    """Reduce of integers or bools: exact on each combination while at most one term of a group varies, else *any*."""
+def reduce_integers(op: Op, f: DTypeLayout, fn: Callable[[Array], Array], v: SetArray, axes: Axes) -> SetArray:
+    """Return the set of a Reduce of integers or bools.
+
+    The set is exact if at most one term of a group has several values; else, for integers, it is *any*.
+    """
     best = np.asarray(fn(best_of(v)))
     if f.np == np.bool_:
         return from_points(f, np.stack([best, fn(np.asarray(v.points.all(0))), fn(np.asarray(v.points.any(0)))]))
-    open_ = ~v.exact()
-    many = _fold(np.add, open_.astype(np.int64), axes) > 1
-    lost = v.any()
-    if lost is not None:
-        many = many | _fold(np.logical_or, lost, axes)
+    inexact = ~v.exact_mask()
+    anything = _fold(np.add, inexact.astype(np.int64), axes) > 1
+    term_anything = v.anything_mask()
+    if term_anything is not None:
+        anything = anything | _fold(np.logical_or, term_anything, axes)
     rows = np.stack([best] + [np.asarray(fn(p)) for p in v.points[1:POINTS]])
-    return from_points(f, np.where(many, best, rows), many if many.any() else None)
+    return from_points(f, np.where(anything, best, rows), anything if anything.any() else None)

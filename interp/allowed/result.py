@@ -1,4 +1,4 @@
-"""The public face of the allowed sets: `allowed`, what it returns, and how an array is judged by it (R30, R31)."""
+"""Allowed sets of a whole graph, and the judgement of arrays by them (R30: representation, R31: honesty of sets)."""
 
 from __future__ import annotations
 
@@ -8,91 +8,101 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from uops.interp.allowed.core import rules_of
-from uops.interp.allowed.layout import LAYOUT, Array, Layout, keys, same_bits, span
-from uops.interp.allowed.memory import Patchwork
+from uops.interp.allowed.core import rules_for_level
+from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, order_keys, same_bits, ulp_distance
+from uops.interp.allowed.memory import StorageSets
 from uops.interp.allowed.overlay import Overlay
-from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, Loose, Value, settle
-from uops.interp.run import _results
-from uops.interp.tensor.machine import Machine
+from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, SetArray, Value, collapse_if_exact
+from uops.interp.run import _evaluate_root_cells
+from uops.interp.tensor.machine import TensorMachine
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 Level = Literal["strict", "core"]
-_FLAGS = ((NAN, "nan"), (PINF, "inf"), (NINF, "-inf"), (PZERO, "0.0"), (NZERO, "-0.0"))
+#: Flags with their names in messages.
+_FLAG_NAMES = ((NAN, "nan"), (PINF, "inf"), (NINF, "-inf"), (PZERO, "0.0"), (NZERO, "-0.0"))
 
 
 class AllowedSet:
-    """The allowed results of one array, element by element: one value, at most eight points, an interval with flags, or
-    anything."""
+    """The allowed results of one array, element by element.
+
+    An element allows one value, at most eight points, an interval with flags, or anything.
+    """
 
     __slots__ = ("_layout", "_value", "dtype")
 
     def __init__(self, dtype: DType, value: Value) -> None:
         self.dtype = dtype
-        self._layout: Layout = LAYOUT[dtype]
+        self._layout: DTypeLayout = LAYOUT[dtype]
         self._value = value
 
     @property
     def best(self) -> Array:
         """The reference value, a member of the set."""
         v = self._value
-        return v.best if isinstance(v, Loose) else v
+        return v.best if isinstance(v, SetArray) else v
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
         return self._value.shape
 
     @property
-    def exact(self) -> bool:
-        """Every element has one value."""
-        return not isinstance(self._value, Loose)
+    def is_exact(self) -> bool:
+        """True if every element has one allowed value."""
+        return not isinstance(self._value, SetArray)
 
     def contains(self, array: Any) -> NDArray[np.bool_]:
-        """Where `array`, of this dtype and shape, is allowed. -0.0 and 0.0 differ; every NaN is the NaN."""
-        got, f, v = np.asarray(array), self._layout, self._value
-        if got.shape != self.shape or (got.dtype != f.np and self.dtype is not dt.index):
-            raise ValueError(f"expected {f.np} of shape {self.shape}, got {got.dtype} of shape {got.shape}")
+        """Return where `array` is allowed; -0.0 and 0.0 differ, and all NaNs are the same.
+
+        Raises ValueError for an array of another shape or dtype.
+        """
+        candidate, f, v = np.asarray(array), self._layout, self._value
+        if candidate.shape != self.shape or (candidate.dtype != f.np and self.dtype is not dt.index):
+            raise ValueError(f"expected {f.np} of shape {self.shape}, got {candidate.dtype} of shape {candidate.shape}")
         with np.errstate(invalid="ignore"):
-            return np.asarray(_members(f, v, got))
+            return np.asarray(_is_member(f, v, candidate))
 
     def width_ulps(self) -> NDArray[np.float64]:
-        """Steps of the dtype from the least to the greatest member, flagged ones apart: 0 of one value, infinite of *any*; of
-        listed points their number less one."""
+        """Return the steps of the dtype from the least to the greatest member, without flagged ones.
+
+        The width is 0 for one value, and infinite for *any*. For listed points it is their number less one.
+        """
         v = self._value
-        if not isinstance(v, Loose):
+        if not isinstance(v, SetArray):
             return np.zeros(self.shape)
-        if v.tri is None:
-            width = _distinct(self._layout, v.points) - 1.0
+        if v.interval is None:
+            width = _count_distinct(self._layout, v.points) - 1.0
         else:
             nan = np.isnan(v.rows).any(0)
-            width = np.where(nan, 0, span(self._layout, v.rows[0], v.rows[2])).astype(np.float64)
-            if v.pts is not None and v.disc is not None:
-                width = np.where(v.disc, _distinct(self._layout, v.pts) - 1.0, width)
-        lost = v.any()
-        return np.asarray(width if lost is None else np.where(lost, np.inf, width), dtype=np.float64)
+            width = np.where(nan, 0, ulp_distance(self._layout, v.rows[0], v.rows[2])).astype(np.float64)
+            if v.listed_points is not None and v.is_listed is not None:
+                width = np.where(v.is_listed, _count_distinct(self._layout, v.listed_points) - 1.0, width)
+        anything = v.anything_mask()
+        return np.asarray(width if anything is None else np.where(anything, np.inf, width), dtype=np.float64)
 
     def kinds(self, part: slice = slice(None)) -> dict[str, int]:
-        """How many elements, of the flattened `part`, are of each kind (R31)."""
+        """Return the number of elements of each kind in `part` of the flattened array (R31: reports count them)."""
         kind = self._kind_codes().reshape(-1)[part]
         return {name: int(np.count_nonzero(kind == code)) for code, name in enumerate(("exact", "points", "interval", "any"))}
 
     def _kind_codes(self) -> Array:
+        """Return 0 for one value, 1 for listed points, 2 for an interval and 3 for *any*."""
         v = self._value
-        if not isinstance(v, Loose):
+        if not isinstance(v, SetArray):
             return np.zeros(self.shape, np.int8)
-        listed = np.ones(self.shape, np.bool_) if v.tri is None else np.zeros(self.shape, np.bool_) if v.disc is None else v.disc
+        is_listed = np.full(self.shape, v.interval is None) if v.is_listed is None else v.is_listed
         with np.errstate(invalid="ignore"):
-            kind = np.where(v.exact(), 0, np.where(listed, 1, 2))
-        lost = v.any()
-        return kind if lost is None else np.where(lost, 3, kind)
+            kind = np.where(v.exact_mask(), 0, np.where(is_listed, 1, 2))
+        anything = v.anything_mask()
+        return kind if anything is None else np.where(anything, 3, kind)
 
     def describe(self, k: int) -> str:
-        """The set of flattened element `k`, for a message."""
+        """Return the set of flattened element `k` as text for a message."""
         v, kind = self._value, int(self._kind_codes().reshape(-1)[k])
-        if kind == 0 or not isinstance(v, Loose):
+        if kind == 0 or not isinstance(v, SetArray):
             return str(self.best.reshape(-1)[k].item())
         if kind == 3:
             return "any value"
@@ -101,86 +111,89 @@ class AllowedSet:
             return "one of " + ", ".join(points)
         lo, best, hi = (x.item() for x in v.rows.reshape(3, -1)[:, k])
         flags = 0 if v.flags is None else int(v.flags.reshape(-1)[k])
-        extra = "".join(f" or {name}" for flag, name in _FLAGS if flags & flag)
+        extra = "".join(f" or {name}" for flag, name in _FLAG_NAMES if flags & flag)
         return f"[{lo}, {hi}] around {best}{extra}"
 
 
-def _members(f: Layout, v: Value, got: Array) -> Array:
-    if not isinstance(v, Loose):
-        return same_bits(f, got, v) if f.is_float else np.asarray(got == v)
-    found = _in_points(f, v, got) if v.tri is None else _in_rows(f, v, got)
-    lost = v.any()
-    return found if lost is None else found | lost
+def _is_member(f: DTypeLayout, v: Value, array: Array) -> Array:
+    if not isinstance(v, SetArray):
+        return same_bits(f, array, v) if f.is_float else np.asarray(array == v)
+    member = _is_listed_point(f, v, array) if v.interval is None else _is_in_interval(f, v, array)
+    anything = v.anything_mask()
+    return member if anything is None else member | anything
 
 
-def _in_points(f: Layout, v: Loose, got: Array) -> Array:
-    same = np.asarray(same_bits(f, v.points, got) if f.is_float else v.points == got)
+def _is_listed_point(f: DTypeLayout, v: SetArray, array: Array) -> Array:
+    same = np.asarray(same_bits(f, v.points, array) if f.is_float else v.points == array)
     return np.asarray(same.any(0))
 
 
-def _in_rows(f: Layout, v: Loose, got: Array) -> Array:
-    k, nan, empty = keys(f, got), np.isnan(got), np.isnan(v.rows[0])
-    found = (keys(f, v.rows[0]) <= k) & (k <= keys(f, v.rows[2])) & ~nan & ~empty
-    found |= nan & empty
+def _is_in_interval(f: DTypeLayout, v: SetArray, array: Array) -> Array:
+    key, nan, empty = order_keys(f, array), np.isnan(array), np.isnan(v.rows[0])
+    member = (order_keys(f, v.rows[0]) <= key) & (key <= order_keys(f, v.rows[2])) & ~nan & ~empty
+    member |= nan & empty
     if v.flags is not None:
-        members = (NAN, nan), (PINF, k == f.key_max + 1), (NINF, k == -f.key_max - 2), (PZERO, k == 0), (NZERO, k == -1)
-        for flag, is_it in members:
-            found |= ((v.flags & flag) != 0) & is_it & (nan if flag == NAN else ~nan)
-    if v.pts is not None and v.disc is not None:
-        found = np.where(v.disc, _in_points(f, v, got), found)
-    return np.asarray(found)
+        flagged = (NAN, nan), (PINF, key == f.key_max + 1), (NINF, key == -f.key_max - 2), (PZERO, key == 0), (NZERO, key == -1)
+        for flag, matches in flagged:
+            member |= ((v.flags & flag) != 0) & matches & (nan if flag == NAN else ~nan)
+    if v.listed_points is not None and v.is_listed is not None:
+        member = np.where(v.is_listed, _is_listed_point(f, v, array), member)
+    return np.asarray(member)
 
 
-def _distinct(f: Layout, pts: Array) -> Array:
-    order = np.sort(keys(f, pts) if f.is_float else pts, axis=0)
-    return np.asarray(1 + (order[1:] != order[:-1]).sum(0))
+def _count_distinct(f: DTypeLayout, points: Array) -> Array:
+    keys = np.sort(order_keys(f, points) if f.is_float else points, axis=0)
+    return np.asarray(1 + (keys[1:] != keys[:-1]).sum(0))
 
 
 class AllowedResult(NamedTuple):
-    """As `Result`: one set per value of the root, and one per Buffer written."""
+    """The counterpart of `Result`: one set per value of the root, and one per Buffer written."""
 
     values: tuple[AllowedSet, ...]
     buffers: dict[str, AllowedSet]
 
 
-def allowed(
+def compute_allowed_sets(
     root: UOp, inputs: Mapping[str, Any], level: Level = "strict", *, ftz: bool = False, check: bool = True
 ) -> AllowedResult:
-    """What `root` may give on `inputs`: the one answer of the rulings (strict), or with it what the seed's text leaves open (core).
+    """Return the results that `root` may give on `inputs`, at the level `strict` or `core`.
 
-    `ftz` adds, at the core level, flushing of subnormals (R19). Raises what `run` raises.
+    `strict` is the answer of the rulings; `core` adds what the seed's text leaves open. `ftz` lets core flush subnormals (R19).
+    Raises what `run` raises.
     """
-    machine = Machine(inputs, check)
+    machine = TensorMachine(inputs, check)
     with np.errstate(all="ignore"):
         try:
-            cells = _results(machine, root, whole=False)
+            cells = _evaluate_root_cells(machine, root, is_kernel=False)
             bests = [machine.read(c) for c in cells]
-            overlay = Overlay(machine, rules_of(level, ftz))
-            overlay.walk()
-            values = tuple(AllowedSet(u.dtype, _value(overlay, s, u, b)) for (s, u), b in zip(_nodes(machine, root), bests))
-            buffers = {s.key: _contents(overlay, u, s) for u, s in machine.storages.items() if s.writes}
+            overlay = Overlay(machine, rules_for_level(level, ftz))
+            overlay.propagate_sets()
+            values = tuple(
+                AllowedSet(u.dtype, _set_of_result(overlay, s, u, b)) for (s, u), b in zip(_result_nodes(machine, root), bests)
+            )
+            buffers = {s.key: _set_of_buffer(overlay, u, s) for u, s in machine.storages.items() if s.writes}
         finally:
             machine.close()
     return AllowedResult(values, buffers)
 
 
-def _nodes(m: Machine, root: UOp) -> list[tuple[Any, UOp]]:
-    """Scope and node of each value of the root, in the order of `run`."""
+def _result_nodes(m: TensorMachine, root: UOp) -> list[tuple[Any, UOp]]:
+    """Return scope and node of each value of the root, in the order of `run`."""
     if root.op is Op.FUNCTION:
-        return [(m.root.inner[root], e) for e in root.src[0].src]
+        return [(m.root.inner[root], value) for value in root.body.values]
     if root.op is Op.TUPLE:
-        return [(m.root, s) for s in root.src]
+        return [(m.root, value) for value in root.values]
     if root.op in (Op.SINK, Op.GROUP):
-        return [(m.root, s) for s in root.src if s.dtype is not dt.void]
+        return [(m.root, effect) for effect in root.effects if effect.dtype is not dt.void]
     return [] if root.dtype is dt.void else [(m.root, root)]
 
 
-def _value(overlay: Overlay, scope: Any, u: UOp, best: Array) -> Value:
-    v = overlay.value(scope, u)
-    return v if isinstance(v, Loose) else best
+def _set_of_result(overlay: Overlay, scope: Any, u: UOp, best: Array) -> Value:
+    v = overlay.set_of_node(scope, u)
+    return v if isinstance(v, SetArray) else best
 
 
-def _contents(overlay: Overlay, u: UOp, storage: Any) -> AllowedSet:
-    history: list[tuple[int, Patchwork]] = overlay.memory.get(storage, [])
-    value: Value = settle(history[-1][1].whole(storage.data)) if history else storage.data
+def _set_of_buffer(overlay: Overlay, u: UOp, storage: Any) -> AllowedSet:
+    history: list[tuple[int, StorageSets]] = overlay.memory.get(storage, [])
+    value: Value = collapse_if_exact(history[-1][1].sets_of_contents(storage.data)) if history else storage.data
     return AllowedSet(u.dtype, value)

@@ -1,12 +1,12 @@
-"""What each op does to sets at the strict level: one rule per op, and which ops make a set from exact operands.
+"""The strict level: one rule per op, from the sets of its operands to the set of its result.
 
-A rule takes the overlay, the scope, the node and its cell, and gives the node's set, or None where the cell says it all. The
-elementwise rules are functions of the operands' sets alone (`ALU`), so that the core level can build decompositions from them.
+A rule takes the overlay, the scope, the node and its cell. It gives the node's set, or None where the cell is the only result.
+`apply_strict` is a function of the operands' sets alone, so that the core level can build decompositions from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,27 +14,35 @@ import numpy as np
 from uops.interp.allowed import index
 from uops.interp.allowed.elementwise import branch
 from uops.interp.allowed.elementwise.arithmetic import RULES as ARITHMETIC
-from uops.interp.allowed.elementwise.arithmetic import arithmetic, exact_max
-from uops.interp.allowed.elementwise.discrete import discrete
-from uops.interp.allowed.elementwise.power import power
-from uops.interp.allowed.elementwise.transcendental import transcendental
-from uops.interp.allowed.layout import LAYOUT, Array, Layout, same_bits
-from uops.interp.allowed.move import MOVES, moved, stacked
-from uops.interp.allowed.overlay import Overlay, Rule, Rules
-from uops.interp.allowed.reduce import float_max, float_product, float_sum, whole_reduce
-from uops.interp.allowed.value import Loose, Value, anything, as_loose, from_points, negated, owned, pick, spread
+from uops.interp.allowed.elementwise.arithmetic import apply_float_arithmetic, free_exact_max_zero_sign
+from uops.interp.allowed.elementwise.discrete import apply_to_points
+from uops.interp.allowed.elementwise.power import apply_pow
+from uops.interp.allowed.elementwise.transcendental import apply_transcendental
+from uops.interp.allowed.layout import LAYOUT, LAYOUT_BY_NUMPY, Array, DTypeLayout, same_bits
+from uops.interp.allowed.move import MOVES, apply_movement, stack_values
+from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
+from uops.interp.allowed.reduce import reduce_add_floats, reduce_integers, reduce_max_floats, reduce_mul_floats
+from uops.interp.allowed.value import (
+    SetArray,
+    Value,
+    allow_anything,
+    as_set_array,
+    broadcast_value,
+    from_points,
+    negate_set,
+    take_elements,
+    writable_copy,
+)
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.ops.reduce import FOLDS
 from uops.interp.ops.rounding import CASTS
-from uops.interp.tensor.memory import Ref, shape_of
-from uops.interp.tensor.scope import Scope
+from uops.interp.tensor.memory import StorageRef, shape_of
+from uops.interp.tensor.scope import TensorScope
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import ALU as ALU_OPS
 from uops.spec.ir.ops import COMPARE, MARKERS, Op
 
-#: (op, layout of the first operand, operands) -> set of the result
-Apply = Callable[[Op, Layout, Sequence[Value]], Value]
 _ndarray = np.ndarray
 BOOL = LAYOUT[dt.bool_]
 
@@ -42,249 +50,256 @@ BOOL = LAYOUT[dt.bool_]
 # Elementwise, of operands
 
 
-def exact(values: Sequence[Value]) -> bool:
+def all_exact(values: Sequence[Value]) -> bool:
+    """Return True if every value is an array: one result per element."""
     return all(v.__class__ is _ndarray for v in values)
 
 
-def _plain(op: Op, f: Layout, values: Sequence[Value]) -> Array:
+def _evaluate_exact(op: Op, f: DTypeLayout, values: Sequence[Value]) -> Array:
+    """Evaluate an op on operands that have one value each."""
     return np.asarray(KERNELS[op][f.dtype](*values))
 
 
-def apply(op: Op, f: Layout, values: Sequence[Value]) -> Value:
-    """The strict set of an elementwise op, Cast excluded, on operands of layout `f` (Where: of the branches' layout)."""
+def apply_strict(op: Op, f: DTypeLayout, values: Sequence[Value]) -> Value:
+    """Return the strict set of an elementwise op other than Cast, on operands of layout `f` (for Where, of its branches)."""
     if op is Op.WHERE:
-        return branch.where(f, condition(values[0]), values[1], values[2])
+        return branch.select_either(f, condition_to_bool(values[0]), values[1], values[2])
     if not f.is_float:
-        return _plain(op, f, values) if exact(values) else _whole(op, f, values)
+        return _evaluate_exact(op, f, values) if all_exact(values) else _apply_to_integer_sets(op, f, values)
     if op in (Op.EXP2, Op.LOG2, Op.SIN):
-        return transcendental(op, f, KERNELS[op][f.dtype], values[0])
+        return apply_transcendental(op, f, KERNELS[op][f.dtype], values[0])
     if op is Op.POW:
-        return power(f, KERNELS[op][f.dtype], values)
-    if exact(values):
-        best = _plain(op, f, values)
-        return exact_max(f, values[0], values[1], best) if op is Op.MAX else best  # type: ignore[arg-type]
+        return apply_pow(f, KERNELS[op][f.dtype], values)
+    if all_exact(values):
+        best = _evaluate_exact(op, f, values)
+        return free_exact_max_zero_sign(f, values[0], values[1], best) if op is Op.MAX else best  # type: ignore[arg-type]
     if op in COMPARE:
-        return branch.compare(op, f, BOOL, KERNELS[op][f.dtype], values)
+        return branch.compare_floats(op, f, BOOL, KERNELS[op][f.dtype], values)
     if op is Op.TRUNC:
-        return branch.trunc(f, KERNELS[op][f.dtype], as_loose(f, values[0]))
-    return arithmetic(op, f, KERNELS[op][f.dtype], values)
+        return branch.apply_trunc(f, KERNELS[op][f.dtype], as_set_array(f, values[0]))
+    return apply_float_arithmetic(op, f, KERNELS[op][f.dtype], values)
 
 
-def _whole(op: Op, f: Layout, values: Sequence[Value]) -> Value:
-    layouts = [f] * len(values)
-    if op in (Op.SHL, Op.SHR):  # a count has its own dtype (R25)
-        count = values[1]
-        layouts[1] = count.layout if isinstance(count, Loose) else BY_NUMPY[count.dtype]
-    return discrete(BOOL if op in COMPARE else f, KERNELS[op][f.dtype], values, layouts)
+def _apply_to_integer_sets(op: Op, f: DTypeLayout, values: Sequence[Value]) -> Value:
+    """Return the set of an op on integers or bools of which some are sets."""
+    return apply_to_points(BOOL if op in COMPARE else f, KERNELS[op][f.dtype], values)
 
 
-BY_NUMPY = {f.np: f for f in LAYOUT.values() if f.dtype is not dt.index}
-BY_NUMPY[np.dtype(object)] = LAYOUT[dt.index]
-
-
-def condition(p: Value) -> Value:
-    """R14: a condition means CmpNe(P, 0)."""
-    f = p.layout if isinstance(p, Loose) else BY_NUMPY[p.dtype]
+def condition_to_bool(p: Value) -> Value:
+    """Return a Where's condition as bools: a condition means CmpNe(P, 0) (R14)."""
+    f = p.layout if isinstance(p, SetArray) else LAYOUT_BY_NUMPY[p.dtype]
     if f is BOOL:
         return p
     zero = np.zeros((), f.np)
-    if isinstance(p, Loose) and not f.is_float:
-        return discrete(BOOL, KERNELS[Op.CMPNE][f.dtype], (p, zero), (f, f))
-    return branch.compare(Op.CMPNE, f, BOOL, KERNELS[Op.CMPNE][f.dtype], (p, zero))
+    if isinstance(p, SetArray) and not f.is_float:
+        return apply_to_points(BOOL, KERNELS[Op.CMPNE][f.dtype], (p, zero))
+    return branch.compare_floats(Op.CMPNE, f, BOOL, KERNELS[Op.CMPNE][f.dtype], (p, zero))
 
 
-def convert(f: Layout, r: Layout, value: Value) -> Value:
-    """The strict set of a Cast."""
+def apply_strict_cast(f: DTypeLayout, r: DTypeLayout, value: Value) -> Value:
+    """Return the strict set of a Cast from layout `f` to layout `r`."""
     fn = CASTS[f.dtype, r.dtype]
-    return branch.cast(f, r, fn, value) if isinstance(value, Loose) else np.asarray(fn(value))
+    return branch.apply_cast(f, r, fn, value) if isinstance(value, SetArray) else np.asarray(fn(value))
 
 
-def unite(f: Layout, a: Value, b: Value) -> Value:
-    """Both sets, the best of the first; of the same shape."""
-    if not isinstance(a, Loose) and not isinstance(b, Loose):
+def unite_sets(f: DTypeLayout, a: Value, b: Value) -> Value:
+    """Return the union of two values of one shape, with the best values of `a`."""
+    if not isinstance(a, SetArray) and not isinstance(b, SetArray):
         same = same_bits(f, a, b).all() if f.is_float else np.array_equal(a, b)
         return a if same else from_points(f, np.stack([a, b]))
     every = np.arange(int(np.prod(a.shape)))
-    x, y = pick(f, a, a.shape, every), pick(f, b, a.shape, every)
+    x, y = take_elements(f, a, a.shape, every), take_elements(f, b, a.shape, every)
     shape = a.shape
-    return branch.union(f, x, y, x.best).map(lambda c, lead: c.reshape(c.shape[:lead] + shape))
+    return branch.unite_flat_sets(f, x, y, x.best).map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
 
 
-# Elementwise, as nodes
+# Rules of elementwise nodes
 
 
-def _alu(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    op, src = u.op, u.src
-    f = LAYOUT[src[1].dtype if op is Op.WHERE else src[0].dtype]
-    values = [o.value(scope, s) for s in src]
-    if op in COMPARE and src[0] is src[1] and f.is_float and isinstance(values[0], Loose):
-        return branch.compare_same(KERNELS[op][f.dtype], values[0], BOOL)
-    return apply(op, f, values)
+def operand_layout(u: UOp) -> DTypeLayout:
+    """Return the layout of an elementwise node's operands, for Where of its branches."""
+    return LAYOUT[u.if_true.dtype if u.op is Op.WHERE else u.src[0].dtype]  # operand, lhs
 
 
-def _maximum(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    """Most often no result is a zero, and nothing is to do."""
-    if o.is_exact(scope, u) and (not u.dtype.is_float or cell.all()):
+def _evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    op, f = u.op, operand_layout(u)
+    values = [overlay.set_of_node(scope, s) for s in u.src]
+    if op in COMPARE and u.lhs is u.rhs and f.is_float and isinstance(values[0], SetArray):
+        return branch.compare_with_itself(KERNELS[op][f.dtype], values[0], BOOL)
+    return apply_strict(op, f, values)
+
+
+def _evaluate_max(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    """Evaluate a Max node; exact operands need no work unless some result is a float zero (R11: either zero is allowed)."""
+    if overlay.has_exact_sources(scope, u) and (not u.dtype.is_float or cell.all()):
         return None
-    return _alu(o, scope, u, cell)
+    return _evaluate_alu(overlay, scope, u, cell)
 
 
-def _sum(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    """Add and Sub of a product may be one rounding (R16); both readings, where the operand is a Mul seen through movement."""
-    plain = None if o.is_exact(scope, u) else _alu(o, scope, u, cell)
+def _evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    """Evaluate an Add or Sub node.
+
+    A sum with a product may be rounded once (R16: contraction). So where an operand is a Mul, seen through movement, both
+    roundings are in the set.
+    """
+    united = None if overlay.has_exact_sources(scope, u) else _evaluate_alu(overlay, scope, u, cell)
     if not u.dtype.is_float:
-        return plain
+        return united
     f = LAYOUT[u.dtype]
     for k, s in enumerate(u.src):
-        factors = o.product(scope, s)
+        factors = overlay.find_product_factors(scope, s)
         if factors is None:
             continue
         a, b = factors
-        other = o.value(scope, u.src[1 - k])
+        other = overlay.set_of_node(scope, u.rhs if k == 0 else u.lhs)
         if u.op is Op.SUB:
-            a, other = (a, negated(other)) if k == 0 else (negated(a), other)
-        fused = apply(Op.MULACC, f, (a, b, other))
-        base: Value = cell if plain is None else plain
-        plain = unite(f, base, spread(fused, base.shape))
-    return plain
+            a, other = (a, negate_set(other)) if k == 0 else (negate_set(a), other)
+        fused = apply_strict(Op.MULACC, f, (a, b, other))
+        unfused: Value = cell if united is None else united
+        united = unite_sets(f, unfused, broadcast_value(fused, unfused.shape))
+    return united
 
 
-def _cast(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    return convert(LAYOUT[u.src[0].dtype], LAYOUT[u.dtype], o.value(scope, u.src[0]))
+def _evaluate_cast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    return apply_strict_cast(LAYOUT[u.operand.dtype], LAYOUT[u.dtype], overlay.set_of_node(scope, u.operand))
 
 
-# Everything else
+# Rules of all other nodes
 
 
-def _reduce(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
     f, axes, op = LAYOUT[u.dtype], u.arg.axes, u.arg.op
-    if not f.is_float and o.is_exact(scope, u):
+    if not f.is_float and overlay.has_exact_sources(scope, u):
         return None
-    v = o.value(scope, u.src[0])
+    v = overlay.set_of_node(scope, u.operand)
     if not axes or 0 in v.shape:
         return v if not axes else None
     if not f.is_float:
-        assert isinstance(v, Loose)
+        assert isinstance(v, SetArray)
         fold = FOLDS[op][u.dtype]
-        return whole_reduce(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
+        return reduce_integers(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
     if op is Op.ADD:
-        return float_sum(f, v, axes, cell, o.product(scope, u.src[0]))
-    return float_product(f, v, axes, cell) if op is Op.MUL else float_max(f, v, axes, cell)
+        return reduce_add_floats(f, v, axes, cell, overlay.find_product_factors(scope, u.operand))
+    return reduce_mul_floats(f, v, axes, cell) if op is Op.MUL else reduce_max_floats(f, v, axes, cell)
 
 
-def _is_view(o: Overlay, scope: Scope, u: UOp, cell: Any) -> bool:
-    """A view of memory has no set of its own, unless it is not known which elements it shows."""
-    return cell.__class__ is Ref and u.src[0] not in o.loose[scope]
+def _is_view(overlay: Overlay, scope: TensorScope, viewed: UOp, cell: Any) -> bool:
+    """Return True if a node's cell is a view of known elements of `viewed`: it has no set of its own."""
+    return cell.__class__ is StorageRef and viewed not in overlay.inexact[scope]
 
 
-def _shown(u: UOp, cell: Any) -> Array:
-    """The array of a cell; of a view that was never read as a value, one of its shape."""
-    if cell.__class__ is not Ref:
+def _array_or_zeros(u: UOp, cell: Any) -> Array:
+    """Return the array of a cell, or zeros of its shape for a view that was never read as a value."""
+    if cell.__class__ is not StorageRef:
         return cell  # type: ignore[no-any-return]
     return cell.value if cell.value is not None else np.zeros(shape_of(cell), LAYOUT[u.dtype].np)
 
 
-def _move(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    if _is_view(o, scope, u, cell):
+def _evaluate_movement(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    if _is_view(overlay, scope, u.operand, cell):
         return None
-    cell = _shown(u, cell)
-    return moved(u, o.value(scope, u.src[0]), cell.shape, o.more(scope, u))
+    cell = _array_or_zeros(u, cell)
+    return apply_movement(u, overlay.set_of_node(scope, u.operand), cell.shape, overlay.movement_operands(scope, u))
 
 
-def _index(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    positions = [o.value(scope, s) for s in u.src[1:]]
-    known = exact(positions)
-    if known and _is_view(o, scope, u, cell):
+def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    positions = [overlay.set_of_node(scope, s) for s in u.positions]
+    exact_positions = all_exact(positions)
+    if exact_positions and _is_view(overlay, scope, u.operand, cell):
         return None
-    f, source = LAYOUT[u.dtype], scope.cells[u.src[0]]
-    if cell.__class__ is Ref:
-        cell = _shown(u, cell)
-        if source.storage.writes:  # what the other elements held at the time is not kept
-            return anything(f, cell)
-    if known:
-        return moved(u, o.value(scope, u.src[0]), cell.shape, positions)  # type: ignore[arg-type]
-    return index.gather(f, u, o.value(scope, u.src[0]), positions, cell)
-
-
-def _stack(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    return stacked(LAYOUT[u.dtype], [o.value(scope, s) for s in u.src])
-
-
-def _pass(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    return None if _is_view(o, scope, u, cell) else o.value(scope, u.src[0])
-
-
-def _load(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    if len(u.src) == 1:
-        return o.value(scope, u.src[0])
     f = LAYOUT[u.dtype]
-    alt, gate = o.value(scope, u.src[1]), o.value(scope, u.src[2])
-    source = scope.cells[u.src[0]]
-    if source.__class__ is not Ref:
-        return branch.where(f, gate, o.value(scope, u.src[0]), alt)
-    if isinstance(gate, Loose):
-        return anything(f, cell, np.broadcast_to(~gate.exact(), cell.shape))
-    patches = o.patches(source.storage, o.bit(scope, u))
-    found = None if patches is None else patches.read(source, cell)
-    return branch.select(f, gate, cell if found is None else found, alt)
+    if cell.__class__ is StorageRef:
+        cell = _array_or_zeros(u, cell)
+        if scope.cells[u.operand].storage.writes:  # the machine keeps no earlier contents of the other elements
+            return allow_anything(f, cell)
+    v = overlay.set_of_node(scope, u.operand)
+    if exact_positions:
+        return apply_movement(u, v, cell.shape, positions)  # type: ignore[arg-type]
+    return index.gather_possible_elements(f, u, v, positions, cell)
 
 
-def _bitcast(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    """The bits of a NaN made by arithmetic are free (R20)."""
-    if _is_view(o, scope, u, cell):
+def _evaluate_stack(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    return stack_values(LAYOUT[u.dtype], [overlay.set_of_node(scope, s) for s in u.src])
+
+
+def _pass_source_through(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    """Return the set of the first source, which an After or a marker keeps."""
+    source = u.buffer if u.op is Op.AFTER else u.operand
+    return None if _is_view(overlay, scope, source, cell) else overlay.set_of_node(scope, source)
+
+
+def _evaluate_load(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    if u.gate is None or u.alternative is None:
+        return overlay.set_of_node(scope, u.buffer)
+    f = LAYOUT[u.dtype]
+    alternative, gate = overlay.set_of_node(scope, u.alternative), overlay.set_of_node(scope, u.gate)
+    source = scope.cells[u.buffer]
+    if source.__class__ is not StorageRef:
+        return branch.select_either(f, gate, overlay.set_of_node(scope, u.buffer), alternative)
+    if isinstance(gate, SetArray):
+        return allow_anything(f, cell, np.broadcast_to(~gate.exact_mask(), cell.shape))
+    contents = overlay.memory_sets_at(source.storage, overlay.access_number(scope, u))
+    loaded = None if contents is None else contents.read_sets(source, cell)
+    return branch.select_known(f, gate, cell if loaded is None else loaded, alternative)
+
+
+def _evaluate_bitcast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    """Evaluate a Bitcast node: the bits of a NaN made by arithmetic are free (R20)."""
+    if _is_view(overlay, scope, u.operand, cell):
         return None
-    cell = _shown(u, cell)
-    f, r = LAYOUT[u.src[0].dtype], LAYOUT[u.dtype]
-    v = o.value(scope, u.src[0])
-    if not isinstance(v, Loose):
-        if not f.is_float or not np.isnan(v).any() or o.keeps_bits(scope, u.src[0]):
+    cell = _array_or_zeros(u, cell)
+    f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
+    v = overlay.set_of_node(scope, u.operand)
+    if not isinstance(v, SetArray):
+        if not f.is_float or not np.isnan(v).any() or overlay.preserves_nan_bits(scope, u.operand):
             return None
-        v = as_loose(f, v)
-    return branch.bitcast(f, r, owned(v)).map(lambda x, lead: x.reshape(x.shape[:lead] + cell.shape))
+        v = as_set_array(f, v)
+    return branch.apply_bitcast(f, r, writable_copy(v)).map_components(lambda x, lead: x.reshape(x.shape[:lead] + cell.shape))
 
 
-def _slice(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    if _is_view(o, scope, u, cell):
+def _evaluate_slice(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    if _is_view(overlay, scope, u.operand, cell):
         return None
-    cell = _shown(u, cell)
-    v = o.value(scope, u.src[0])
-    f, r = LAYOUT[u.src[0].dtype], LAYOUT[u.dtype]
-    first = int(o.more(scope, u)[0])
+    cell = _array_or_zeros(u, cell)
+    v = overlay.set_of_node(scope, u.operand)
+    f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
+    first = int(overlay.movement_operands(scope, u)[0])
     size = u.arg.size
     if f is r:
-        return v.map(lambda x, lead: x[..., first : first + size]) if isinstance(v, Loose) else None
-    if r.np.itemsize < f.np.itemsize or isinstance(v, Loose):
-        return _slice_bytes(f, r, v, first, size, cell)
+        return v.map_components(lambda x, lead: x[..., first : first + size]) if isinstance(v, SetArray) else None
+    if r.np.itemsize < f.np.itemsize or isinstance(v, SetArray):
+        return _slice_across_item_sizes(f, r, v, first, size, cell)
     return None
 
 
-def _slice_bytes(f: Layout, r: Layout, v: Value, first: int, size: int, cell: Array) -> Value | None:
-    """Bytes of an element with more than one value may be anything."""
-    if not isinstance(v, Loose):
+def _slice_across_item_sizes(f: DTypeLayout, r: DTypeLayout, v: Value, first: int, size: int, cell: Array) -> Value | None:
+    """Return the set of a Slice through another item size: any value where a byte belongs to an element with several."""
+    if not isinstance(v, SetArray):
         return None
-    own, new = f.np.itemsize, r.np.itemsize
-    lost = np.zeros(size, np.bool_)
-    open_ = np.repeat(~v.exact(), own)[first * own : first * own + size * new]
-    lost |= open_.reshape(size, new).any(1)
-    return anything(r, cell, lost) if lost.any() else None
+    old, new = f.np.itemsize, r.np.itemsize
+    inexact_bytes = np.repeat(~v.exact_mask(), old)[first * old : first * old + size * new]
+    anything = np.asarray(inexact_bytes.reshape(size, new).any(1))
+    return allow_anything(r, cell, anything) if anything.any() else None
 
 
-def _store(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    o.store(scope, u)
+def _evaluate_store(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    overlay.replay_store(scope, u)
     return None
 
 
 # fmt: off
-TABLE: dict[Op, Rule] = {
-    **dict.fromkeys(ALU_OPS, _alu),
-    Op.ADD: _sum, Op.SUB: _sum, Op.MAX: _maximum, Op.CAST: _cast,
-    Op.REDUCE: _reduce,
-    **dict.fromkeys(MOVES, _move),
-    Op.INDEX: _index, Op.STACK: _stack, Op.SLICE: _slice, Op.BITCAST: _bitcast,
-    Op.LOAD: _load, Op.AFTER: _pass, **dict.fromkeys(MARKERS, _pass),
-    Op.STORE: _store,
+#: op -> its strict rule
+STRICT_RULES: dict[Op, Rule] = {
+    **dict.fromkeys(ALU_OPS, _evaluate_alu),
+    Op.ADD: _evaluate_add_sub, Op.SUB: _evaluate_add_sub, Op.MAX: _evaluate_max, Op.CAST: _evaluate_cast,
+    Op.REDUCE: _evaluate_reduce,
+    **dict.fromkeys(MOVES, _evaluate_movement),
+    Op.INDEX: _evaluate_index, Op.STACK: _evaluate_stack, Op.SLICE: _evaluate_slice, Op.BITCAST: _evaluate_bitcast,
+    Op.LOAD: _evaluate_load, Op.AFTER: _pass_source_through, **dict.fromkeys(MARKERS, _pass_source_through),
+    Op.STORE: _evaluate_store,
 }
 # fmt: on
-SPARKS = frozenset({Op.EXP2, Op.LOG2, Op.SIN, Op.POW, Op.ADD, Op.SUB, Op.MAX, Op.REDUCE, Op.BITCAST, Op.STORE})
-STRICT = Rules(TABLE, SPARKS)
+#: Ops whose results may be sets although every operand is exact.
+EVALUATED_WHEN_EXACT = frozenset({Op.EXP2, Op.LOG2, Op.SIN, Op.POW, Op.ADD, Op.SUB, Op.MAX, Op.REDUCE, Op.BITCAST, Op.STORE})
+STRICT = LevelRules(STRICT_RULES, EVALUATED_WHEN_EXACT)
 assert set(ARITHMETIC) <= set(ALU_OPS)

@@ -1,9 +1,11 @@
-"""Sets of values, one per element (R30): what the allowed-set evaluation carries where the plain interpreter carries an array.
+"""Sets of values, one per element (R30: points, an interval with flags, or *any*): the results of the allowed-set evaluation.
 
-A value is an array when every element has one allowed result, else a `Loose`. A float `Loose` holds `tri`, three rows (lo, best,
-hi) in the dtype itself: the interval of keys from lo to hi, with `flags` for members outside it and, where `disc`, the at most
-eight members listed in `pts` instead. A row of three NaNs is the NaN class alone. Integers and bools have only `pts`, whose first
-row is the best value. Every component has the element shape last, so that movement applies to each alike.
+A value is an array if every element has one allowed result, else a `SetArray`.
+
+A `SetArray` of floats has `interval`, three rows (lo, best, hi) in the dtype itself: the members are the keys from lo to hi, and
+those that `flags` name beside them. Where `is_listed`, the members are instead the at most eight in `listed_points`. A row of
+three NaNs is the NaN class alone. Integers and bools have only `listed_points`, whose first row is the best value. Every
+component has the element shape last, so that movement applies to each alike.
 """
 
 from __future__ import annotations
@@ -12,234 +14,250 @@ from collections.abc import Callable
 
 import numpy as np
 
-from uops.interp.allowed.layout import Array, Layout, keys, same_bits, unkeys
+from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, order_keys, same_bits
 
+#: Flags: members beside the interval; ANY allows every value.
 NAN, PINF, NINF, PZERO, NZERO, ANY = 1, 2, 4, 8, 16, 32
-#: At most this many points (R30).
+#: The greatest number of listed points per element (R30).
 POINTS = 8
 
 
-class Loose:
-    """Allowed values of which at least one element has more than one."""
+class SetArray:
+    """Sets of allowed values, one per element, of which at least one has several members."""
 
-    __slots__ = ("disc", "flags", "layout", "pts", "tri")
+    __slots__ = ("flags", "interval", "is_listed", "layout", "listed_points")
 
     def __init__(
-        self, layout: Layout, tri: Array | None, flags: Array | None = None, pts: Array | None = None, disc: Array | None = None
+        self,
+        layout: DTypeLayout,
+        interval: Array | None,
+        flags: Array | None = None,
+        listed_points: Array | None = None,
+        is_listed: Array | None = None,
     ) -> None:
         self.layout = layout
-        self.tri = tri
+        self.interval = interval
         self.flags = flags
-        self.pts = pts
-        self.disc = disc
+        self.listed_points = listed_points
+        self.is_listed = is_listed
 
     @property
     def best(self) -> Array:
-        """The reference value, always a member."""
-        return np.asarray(self.rows[1] if self.tri is not None else self.points[0])
+        """The reference values, always members."""
+        return np.asarray(self.rows[1] if self.interval is not None else self.points[0])
 
     @property
     def rows(self) -> Array:
-        assert self.tri is not None
-        return self.tri
+        """The rows (lo, best, hi) of a float set."""
+        assert self.interval is not None
+        return self.interval
 
     @property
     def points(self) -> Array:
-        assert self.pts is not None
-        return self.pts
+        """The rows of listed points, the best first."""
+        assert self.listed_points is not None
+        return self.listed_points
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.tri if self.tri is not None else self.points).shape[1:]
+        """The shape of the elements."""
+        return (self.interval if self.interval is not None else self.points).shape[1:]
 
-    def exact(self) -> Array:
-        """Where the set is one value."""
-        if self.tri is None:
-            one = np.asarray(same_bits(self.layout, self.points, self.points[0]).all(0))
-            return one if self.flags is None else one & (self.flags == 0)
-        one = same_bits(self.layout, self.tri[0], self.tri[2])
+    def exact_mask(self) -> Array:
+        """Return where the set has one member."""
+        if self.interval is None:
+            single = np.asarray(same_bits(self.layout, self.points, self.points[0]).all(0))
+            return single if self.flags is None else single & (self.flags == 0)
+        single = same_bits(self.layout, self.interval[0], self.interval[2])
         if self.flags is None:
-            return one
-        return np.asarray(one & ((self.flags == 0) | ((self.flags == NAN) & np.isnan(self.tri[0]))))
+            return single
+        return np.asarray(single & ((self.flags == 0) | ((self.flags == NAN) & np.isnan(self.interval[0]))))
 
-    def any(self) -> Array | None:
-        """Where every value is allowed; None for nowhere."""
+    def anything_mask(self) -> Array | None:
+        """Return where every value is allowed; None if nowhere."""
         return None if self.flags is None else np.asarray((self.flags & ANY) != 0)
 
-    def map(self, move: Callable[[Array, int], Array]) -> Loose:
-        """Apply a movement `move(component, leading axes)` to each component."""
-        tri, flags, pts, disc = self.tri, self.flags, self.pts, self.disc
-        return Loose(
+    def map_components(self, move: Callable[[Array, int], Array]) -> SetArray:
+        """Return the sets with `move(component, number of leading axes)` applied to each component."""
+        interval, flags, listed_points, is_listed = self.interval, self.flags, self.listed_points, self.is_listed
+        return SetArray(
             self.layout,
-            None if tri is None else move(tri, 1),
+            None if interval is None else move(interval, 1),
             None if flags is None else move(flags, 0),
-            None if pts is None else move(pts, 1),
-            None if disc is None else move(disc, 0),
+            None if listed_points is None else move(listed_points, 1),
+            None if is_listed is None else move(is_listed, 0),
         )
 
 
-Value = Array | Loose
+Value = Array | SetArray
 
 
 def best_of(v: Value) -> Array:
-    return v.best if isinstance(v, Loose) else v
+    """Return the best value of every element."""
+    return v.best if isinstance(v, SetArray) else v
 
 
-def shape_of(v: Value) -> tuple[int, ...]:
-    return v.shape
-
-
-def as_loose(f: Layout, v: Value) -> Loose:
-    """The same sets, spelt out."""
-    if isinstance(v, Loose):
+def as_set_array(f: DTypeLayout, v: Value) -> SetArray:
+    """Return the same sets as a SetArray."""
+    if isinstance(v, SetArray):
         return v
     if f.is_float:
-        return Loose(f, np.broadcast_to(v, (3, *v.shape)))
-    return Loose(f, None, None, np.broadcast_to(v, (1, *v.shape)))
+        return SetArray(f, np.broadcast_to(v, (3, *v.shape)))
+    return SetArray(f, None, None, np.broadcast_to(v, (1, *v.shape)))
 
 
-def settle(v: Loose) -> Value:
-    """A bare array when every element has one value."""
+def collapse_if_exact(v: SetArray) -> Value:
+    """Return the plain array if every element has one value, else `v`; flags that name nothing are dropped from `v`."""
     if v.flags is not None and not v.flags.any():
         v.flags = None
-    return v.best if v.exact().all() else v
+    return v.best if v.exact_mask().all() else v
 
 
-def spread(v: Value, shape: tuple[int, ...]) -> Value:
-    """Broadcast to `shape`, right-aligned."""
+def broadcast_value(v: Value, shape: tuple[int, ...]) -> Value:
+    """Return a value broadcast to `shape`, right-aligned."""
     if v.shape == shape:
         return v
-    if not isinstance(v, Loose):
+    if not isinstance(v, SetArray):
         return np.broadcast_to(v, shape)
 
     def move(x: Array, lead: int) -> Array:
         x = x.reshape(x.shape[:lead] + (1,) * (len(shape) - x.ndim + lead) + x.shape[lead:])
         return np.broadcast_to(x, x.shape[:lead] + shape)
 
-    return v.map(move)
+    return v.map_components(move)
 
 
-def pick(f: Layout, v: Value, shape: tuple[int, ...], where: Array) -> Loose:
-    """The elements of `v`, broadcast to `shape`, at the flat positions `where`, as a 1-D Loose."""
+def take_elements(f: DTypeLayout, v: Value, shape: tuple[int, ...], positions: Array) -> SetArray:
+    """Return the elements at flat positions of `v`, broadcast to `shape`, as a 1-D SetArray."""
 
     def move(x: Array, lead: int) -> Array:
         flat: Array = x.reshape((*x.shape[:lead], -1))
-        return flat[..., where]
+        return flat[..., positions]
 
-    s = spread(v, shape)
-    return s.map(move) if isinstance(s, Loose) else as_loose(f, s.reshape(-1)[where])
+    s = broadcast_value(v, shape)
+    return s.map_components(move) if isinstance(s, SetArray) else as_set_array(f, s.reshape(-1)[positions])
 
 
-def patch(into: Loose, where: Array, part: Loose) -> None:
-    """Overwrite the elements at flat positions `where` by the 1-D `part`; `into` owns its components."""
+def overwrite_elements(into: SetArray, positions: Array, part: SetArray) -> None:
+    """Overwrite the elements at flat positions by the 1-D `part`, in place; `into` owns its components."""
     shape = into.shape
-    for name in ("tri", "flags", "pts", "disc"):
+    for name in ("interval", "flags", "listed_points", "is_listed"):
         component = getattr(into, name)
         if component is not None and not component.flags.c_contiguous:  # else reshape would give a copy to write to
             setattr(into, name, np.ascontiguousarray(component))
-    if part.tri is not None:
-        _rows(into.rows)[:, where] = part.tri
+    if part.interval is not None:
+        _flatten_rows(into.rows)[:, positions] = part.interval
     if into.flags is None and part.flags is not None:
         into.flags = np.zeros(shape, np.uint8)
     if into.flags is not None:
-        into.flags.reshape(-1)[where] = 0 if part.flags is None else part.flags
-    if part.pts is not None:
-        k = part.pts.shape[0]
-        if into.pts is None:
-            into.pts = np.broadcast_to(into.best, (k, *shape)).copy()
-        elif into.pts.shape[0] < k:
-            into.pts = np.concatenate([into.pts, np.broadcast_to(into.pts[:1], (k - into.pts.shape[0], *shape))])
-        if part.pts.dtype == object:  # index values beyond 64 bits
-            into.pts = into.pts.astype(object)
-        flat = _rows(into.pts)
-        flat[:k, where] = part.pts
-        flat[k:, where] = part.pts[0]
-    if into.tri is not None and (part.disc is not None or into.disc is not None):
-        if into.disc is None:
-            into.disc = np.zeros(shape, np.bool_)
-        into.disc.reshape(-1)[where] = False if part.disc is None else part.disc
+        into.flags.reshape(-1)[positions] = 0 if part.flags is None else part.flags
+    if part.listed_points is not None:
+        k = part.listed_points.shape[0]
+        if into.listed_points is None:
+            into.listed_points = np.broadcast_to(into.best, (k, *shape)).copy()
+        elif into.listed_points.shape[0] < k:
+            into.listed_points = pad_points(into.listed_points, k)
+        if part.listed_points.dtype == object:  # index values beyond 64 bits
+            into.listed_points = into.listed_points.astype(object)
+        flat = _flatten_rows(into.listed_points)
+        flat[:k, positions] = part.listed_points
+        flat[k:, positions] = part.listed_points[0]
+    if into.interval is not None and (part.is_listed is not None or into.is_listed is not None):
+        if into.is_listed is None:
+            into.is_listed = np.zeros(shape, np.bool_)
+        into.is_listed.reshape(-1)[positions] = False if part.is_listed is None else part.is_listed
 
 
-def _rows(x: Array) -> Array:
+def _flatten_rows(x: Array) -> Array:
     return x.reshape(x.shape[0], -1)
 
 
-def owned(v: Loose) -> Loose:
-    """A copy whose components may be overwritten."""
-    return v.map(lambda x, lead: np.array(x, order="C"))
+def pad_points(points: Array, count: int) -> Array:
+    """Return rows of points with the first row repeated at the end, `count` rows in all."""
+    if len(points) == count:
+        return points
+    return np.concatenate([points, np.broadcast_to(points[:1], (count - len(points), *points.shape[1:]))])
 
 
-def hull_of_points(f: Layout, pts: Array) -> tuple[Array, Array, Array | None]:
-    """lo and hi of float points over axis 0, and the NaN flag where some but not all are NaN."""
-    nan = np.isnan(pts)
-    k = keys(f, pts)
+def writable_copy(v: SetArray) -> SetArray:
+    """Return a copy whose components may be overwritten."""
+    return v.map_components(lambda x, lead: np.array(x, order="C"))
+
+
+def hull_of_points(f: DTypeLayout, points: Array) -> tuple[Array, Array, Array | None]:
+    """Return lo and hi of float points over axis 0, and the NaN flag where some but not all are NaN."""
+    nan = np.isnan(points)
+    keys = order_keys(f, points)
     if not nan.any():
-        return unkeys(f, k.min(0)), unkeys(f, k.max(0)), None
+        return from_order_keys(f, keys.min(0)), from_order_keys(f, keys.max(0)), None
     info = np.iinfo(f.ints)
-    lo = unkeys(f, np.where(nan, info.max, k).min(0))
-    hi = unkeys(f, np.where(nan, info.min, k).max(0))
-    every = nan.all(0)
+    lo = from_order_keys(f, np.where(nan, info.max, keys).min(0))
+    hi = from_order_keys(f, np.where(nan, info.min, keys).max(0))
+    all_nan = nan.all(0)
     empty = np.array(np.nan).astype(f.np)
-    flag = np.where(nan.any(0) & ~every, NAN, 0).astype(np.uint8)
-    return np.where(every, empty, lo), np.where(every, empty, hi), flag
+    flag = np.where(nan.any(0) & ~all_nan, NAN, 0).astype(np.uint8)
+    return np.where(all_nan, empty, lo), np.where(all_nan, empty, hi), flag
 
 
-def from_points(f: Layout, pts: Array, anything: Array | None = None) -> Loose:
-    """Sets listed by row, the best first; too many rows make a hull of floats, and integers *any*, where they differ."""
-    every, many = pts, None
-    if pts.shape[0] > POINTS:
-        pts, many = fewer(f, pts)
-    flags = None if anything is None else np.where(anything, ANY, 0).astype(np.uint8)
+def from_points(f: DTypeLayout, points: Array, any_mask: Array | None = None) -> SetArray:
+    """Return sets listed by row, the best first.
+
+    Elements with more than `POINTS` distinct members become a hull of floats, and *any* of integers. At `any_mask` everything is
+    allowed.
+    """
+    all_points, too_many = points, None
+    if points.shape[0] > POINTS:
+        points, too_many = deduplicate_points(f, points)
+    flags = None if any_mask is None else np.where(any_mask, ANY, 0).astype(np.uint8)
     if not f.is_float:
-        if many is not None:
-            flags = np.where(many, ANY, 0 if flags is None else flags).astype(np.uint8)
-        return Loose(f, None, flags, pts[:POINTS])
-    lo, hi, nan = hull_of_points(f, every)
+        if too_many is not None:
+            flags = np.where(too_many, ANY, 0 if flags is None else flags).astype(np.uint8)
+        return SetArray(f, None, flags, points[:POINTS])
+    lo, hi, nan = hull_of_points(f, all_points)
     if nan is not None:
         flags = nan if flags is None else flags | nan
-    disc = np.ones(pts.shape[1:], np.bool_) if many is None else ~many
+    is_listed = np.ones(points.shape[1:], np.bool_) if too_many is None else ~too_many
     if flags is not None:
-        disc &= (flags & ANY) == 0
-    return Loose(f, np.stack([lo, pts[0], hi]), flags, pts[:POINTS], disc)
+        is_listed &= (flags & ANY) == 0
+    return SetArray(f, np.stack([lo, points[0], hi]), flags, points[:POINTS], is_listed)
 
 
-def fewer(f: Layout, pts: Array) -> tuple[Array, Array | None]:
-    """The distinct points first, the best kept in row 0, and where more than POINTS are distinct."""
-    k = keys(f, pts) if f.is_float else pts
+def deduplicate_points(f: DTypeLayout, points: Array) -> tuple[Array, Array | None]:
+    """Return the distinct points first, the best in row 0, and where more than `POINTS` are distinct (None: nowhere)."""
+    keys = order_keys(f, points) if f.is_float else points
     if f.is_float:
-        k = np.where(np.isnan(pts), np.iinfo(f.ints).max, k)
-    order = np.argsort(k, axis=0, kind="stable")
-    k = np.take_along_axis(k, order, 0)
-    fresh = np.ones(k.shape, np.bool_)
-    fresh[1:] = k[1:] != k[:-1]
-    count = fresh.sum(0)
-    front = np.argsort(~fresh, axis=0, kind="stable")
-    ranked = np.take_along_axis(np.take_along_axis(pts, order, 0), front, 0)
+        keys = np.where(np.isnan(points), np.iinfo(f.ints).max, keys)
+    order = np.argsort(keys, axis=0, kind="stable")
+    keys = np.take_along_axis(keys, order, 0)
+    is_first = np.ones(keys.shape, np.bool_)
+    is_first[1:] = keys[1:] != keys[:-1]
+    count = is_first.sum(0)
+    front = np.argsort(~is_first, axis=0, kind="stable")
+    ranked = np.take_along_axis(np.take_along_axis(points, order, 0), front, 0)
     width = int(count.max(initial=1))
-    rest = np.arange(width).reshape(-1, *(1,) * (pts.ndim - 1)) < count
-    ranked = np.where(rest, ranked[:width], pts[0])
-    at = np.argmax(same_bits(f, ranked, pts[0]), axis=0)[None]
-    first = ranked[:1].copy()
-    np.put_along_axis(ranked, at, first, 0)
-    ranked[0] = pts[0]
-    many = count > POINTS
-    return ranked[:POINTS], many if many.any() else None
+    is_distinct = np.arange(width).reshape(-1, *(1,) * (points.ndim - 1)) < count
+    ranked = np.where(is_distinct, ranked[:width], points[0])
+    best_row = np.argmax(same_bits(f, ranked, points[0]), axis=0)[None]
+    np.put_along_axis(ranked, best_row, ranked[:1].copy(), 0)
+    ranked[0] = points[0]
+    too_many = count > POINTS
+    return ranked[:POINTS], too_many if too_many.any() else None
 
 
-def anything(f: Layout, best: Array, where: Array | None = None) -> Loose:
-    """*any*, everywhere or at `where`; `best` elsewhere."""
+def allow_anything(f: DTypeLayout, best: Array, where: Array | None = None) -> SetArray:
+    """Return *any* everywhere or at `where`, and `best` elsewhere."""
     flags = np.full(best.shape, ANY, np.uint8) if where is None else np.where(where, ANY, 0).astype(np.uint8)
     if not f.is_float:
-        return Loose(f, None, flags, best[None])
-    return Loose(f, np.stack([best, best, best]), flags)
+        return SetArray(f, None, flags, best[None])
+    return SetArray(f, np.stack([best, best, best]), flags)
 
 
-def negated(v: Value) -> Value:
-    """Neg of a float set: the sign of every member flips."""
-    if not isinstance(v, Loose):
+def negate_set(v: Value) -> Value:
+    """Return Neg of a float set: the sign of every member flips."""
+    if not isinstance(v, SetArray):
         return np.asarray(-v)
     flags = v.flags
     if flags is not None:
         rest = flags & (NAN | ANY)
         flags = rest | (flags & (PINF | PZERO)) << 1 | (flags & (NINF | NZERO)) >> 1
-    return Loose(v.layout, -v.rows[::-1], flags, None if v.pts is None else -v.pts, v.disc)
+    return SetArray(v.layout, -v.rows[::-1], flags, None if v.listed_points is None else -v.listed_points, v.is_listed)

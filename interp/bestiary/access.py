@@ -1,4 +1,4 @@
-"""Memory: where it comes from, addresses, loads and stores."""
+"""Memory ops of the bestiary: where memory comes from, addresses, loads and stores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary import memory
-from uops.interp.bestiary.frame import Frame
+from uops.interp.bestiary.frame import BestiaryFrame
 from uops.interp.bestiary.lanes import Run
-from uops.interp.bestiary.machine import Machine, Step
-from uops.interp.bestiary.memory import Memory, Private, Ref
-from uops.interp.tensor.storage import NUMPY, Array, validated
+from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
+from uops.interp.bestiary.memory import BestiaryMemory, BestiaryRef, PrivateMemory
+from uops.interp.tensor.storage import NUMPY, Array, validate_input
 from uops.spec.errors import SpecError
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.dtypes import DType
@@ -23,134 +23,142 @@ from uops.spec.ir.ops import Op
 # ------------------------------------------------------------------------------------------------------------------ memories
 
 
-def given(m: Machine, key: str, dtype: DType, shape: tuple[int, ...]) -> Memory:
-    """Memory that a caller can name: filled from the inputs, where they have it."""
-    found = m.memories.get(key)
-    if found is None:
+def get_named_memory(m: BestiaryMachine, key: str, dtype: DType, shape: tuple[int, ...]) -> BestiaryMemory:
+    """Return the memory that a caller can name by `key`, filled from the inputs where they have it.
+
+    Raises SpecError if the graph has it in two dtypes or shapes (R62).
+    """
+    named = m.memories.get(key)
+    if named is None:
         contents = m.inputs.get(key)
         if contents is None:
-            found = memory.fresh(key, dtype, shape, key)
+            named = memory.allocate_memory(key, dtype, shape, key)
         else:
-            found = memory.filled(key, dtype, validated(key, contents, dtype, shape), key)
-        m.memories[key] = found
-    if (found.dtype, found.shape) != (dtype, shape):
-        raise SpecError(f"{key} is {found.dtype} {found.shape} here and {dtype} {shape} there (R62)")
-    return found
+            named = memory.memory_from_contents(key, dtype, validate_input(key, contents, dtype, shape), key)
+        m.memories[key] = named
+    if (named.dtype, named.shape) != (dtype, shape):
+        raise SpecError(f"{key} is {named.dtype} {named.shape} here and {dtype} {shape} there (R62)")
+    return named
 
 
-def buffer(s: Step) -> Any:
-    """BUFFER: named by its UNIQUE; by an LUNIQUE nobody outside can name it (R120)."""
-    u, m = s.node, s.machine
-    shape = m.shape(s.frame, u)
-    if u.src[0].op is Op.UNIQUE:
-        return memory.whole(given(m, f"b{u.src[0].arg.id}", u.arg.dtype, shape))
-    return memory.whole(_unnamed(m, u, f"buffer l{u.src[0].arg.id}", shape))
+def eval_buffer(step: EvalStep) -> Any:
+    """Return the memory of a BUFFER, named by its UNIQUE; an LUNIQUE has no name outside of the graph (R120)."""
+    u, m = step.node, step.machine
+    shape = m.shape(step.frame, u)
+    unique = u.unique
+    if unique.op is Op.UNIQUE:
+        return memory.whole_memory_ref(get_named_memory(m, f"b{unique.arg.id}", u.arg.dtype, shape))
+    return memory.whole_memory_ref(_get_unnamed_memory(m, u, f"buffer l{unique.arg.id}", shape))
 
 
-def _unnamed(m: Machine, u: UOp, name: str, shape: tuple[int, ...]) -> Memory:
-    """The one memory of the run that `u` stands for, uninitialised at first."""
-    found = m.memories.get(u)
-    if found is None:
-        found = m.memories[u] = memory.fresh(name, u.dtype, shape)
-    return found
+def _get_unnamed_memory(m: BestiaryMachine, u: UOp, name: str, shape: tuple[int, ...]) -> BestiaryMemory:
+    """Return the one memory of the run that `u` stands for, uninitialised at first."""
+    unnamed = m.memories.get(u)
+    if unnamed is None:
+        unnamed = m.memories[u] = memory.allocate_memory(name, u.dtype, shape)
+    return unnamed
 
 
-def define(s: Step) -> Any:
-    """DEFINE_LOCAL and DEFINE_REG: memory of the workgroup, and of the lane."""
-    u, of_lane = s.node, s.node.op is Op.DEFINE_REG
+def eval_define_memory(step: EvalStep) -> Any:
+    """Return the memory of a DEFINE_LOCAL, which is the workgroup's, or of a DEFINE_REG, which is the lane's."""
+    u, of_lane = step.node, step.node.op is Op.DEFINE_REG
     name = f"{'register' if of_lane else 'local'} {u.arg.id}"
-    return memory.whole(Private(u, name, u.arg.dtype, (u.arg.size,), of_lane))
+    return memory.whole_memory_ref(PrivateMemory(u, name, u.arg.dtype, (u.arg.size,), of_lane))
 
 
-def bufferize(s: Step) -> Run:
-    """T for all values of the ranges, in memory of their extents."""
-    u, m = s.node, s.machine
-    t, ranges = u.src[0], u.src[1:]
-    shape = m.shape(s.frame, u)
+def eval_bufferize(step: EvalStep) -> Run:
+    """Store the operand for all values of the ranges, in memory of their extents, and return that memory."""
+    u, m = step.node, step.machine
+    operand, ranges = u.operand, u.ranges
+    shape = m.shape(step.frame, u)
     name = "a bufferized value"
-    local = u.arg.addrspace is AddrSpace.LOCAL
-    target = memory.whole(Private(u, name, u.dtype, shape) if local else _unnamed(m, u, name, shape))
+    is_local = u.arg.addrspace is AddrSpace.LOCAL
+    target = memory.whole_memory_ref(PrivateMemory(u, name, u.dtype, shape) if is_local else _get_unnamed_memory(m, u, name, shape))
 
-    def leaf(frame: Frame) -> Run:
-        yield from m.evaluate(frame, t, *ranges)
-        value = s.value(t, frame)
-        at = [s.value(r, frame) for r in ranges]
-        cell = frame.find(t)
+    def store_iteration(frame: BestiaryFrame) -> Run:
+        yield from m.evaluate(frame, operand, *ranges)
+        value = step.value_of(operand, frame)
+        indices = [step.value_of(r, frame) for r in ranges]
+        cell = frame.find_cell(operand)
         assert cell is not None
         before = frame.base | cell.before | cell.event
-        s.before |= s.store(u, frame, memory.indexed(target, at, None), value, None, before)
+        step.before |= step.store(u, frame, memory.index_ref(target, indices, None), value, None, before)
 
-    yield from s.loops((t,), ranges, leaf)
+    yield from step.run_loops((operand,), ranges, store_iteration)
     return target
 
 
 # ----------------------------------------------------------------------------------------------------------------- addresses
 
 
-def index(s: Step) -> Any:
-    u = s.node
-    last = len(u.src) - u.arg.gated
-    gate = s.value(u.src[-1]) if u.arg.gated else None
-    return memory.indexed(s.reference(u.src[0]), s.values(u.src[1:last]), gate)
+def eval_index(step: EvalStep) -> Any:
+    """Return the elements at the positions; with `gated`, the last one is the gate."""
+    u = step.node
+    positions = list(u.positions)
+    gate = step.value_of(positions.pop()) if u.arg.gated else None
+    return memory.index_ref(step.reference_of(u.buffer), step.values_of(positions), gate)
 
 
-def pointer_index(s: Step) -> Any:
-    return memory.pointed(s.reference(s.node.src[0]), s.value(s.node.src[1]))
+def eval_pointer_index(step: EvalStep) -> Any:
+    """Return the element at a byte offset."""
+    return memory.offset_ref_by_bytes(step.reference_of(step.node.pointer), step.value_of(step.node.offset))
 
 
-def after(s: Step) -> Any:
-    """The first source, once the others have happened (R59)."""
-    found = s.cell(s.node.src[0]).value
-    return found.moved(found.places) if isinstance(found, Ref) else found
+def eval_after(step: EvalStep) -> Any:
+    """Return the buffer, once the dependencies have happened (R59)."""
+    value = step.cell_of(step.node.buffer).value
+    return value.with_positions(value.positions) if isinstance(value, BestiaryRef) else value
 
 
 # ------------------------------------------------------------------------------------------------------------------ accesses
 
 
-def load(s: Step) -> Any:
-    """What memory holds; alt, or 0, where the gate is false (R104)."""
-    u = s.node
-    address = s.cell(u.src[1]).value
-    alt = s.value(u.src[2]) if len(u.src) > 2 else None
-    if isinstance(address, Ref):
-        return _loaded(s, address, alt)
-    found, done = [], 0
+def eval_load(step: EvalStep) -> Any:
+    """Return the contents of memory; where the gate is false, the alternative or 0 (R104)."""
+    u = step.node
+    address = step.cell_of(u.index).value
+    alternative = None if u.alternative is None else step.value_of(u.alternative)
+    if isinstance(address, BestiaryRef):
+        return _load_gated(step, address, alternative)
+    loaded, done = [], 0
     for ref in address.parts:
         n = math.prod(ref.shape)
-        part = None if alt is None else alt[done : done + n].reshape(ref.shape)
-        found.append(_loaded(s, ref, part).reshape(-1))
+        part = None if alternative is None else alternative[done : done + n].reshape(ref.shape)
+        loaded.append(_load_gated(step, ref, part).reshape(-1))
         done += n
-    return np.concatenate(found)
+    return np.concatenate(loaded)
 
 
-def _loaded(s: Step, ref: Ref, alt: Array | None) -> Array:
-    value = s.load(ref, ref.gate)
-    return value if ref.gate is None or alt is None else np.where(ref.gate, value, alt)
+def _load_gated(step: EvalStep, ref: BestiaryRef, alternative: Array | None) -> Array:
+    value = step.load(ref, ref.gate)
+    return value if ref.gate is None or alternative is None else np.where(ref.gate, value, alternative)
 
 
-def store(s: Step, frame: Frame, u: UOp, gates: Sequence[UOp] = ()) -> None:
+def execute_store(step: EvalStep, frame: BestiaryFrame, u: UOp, gates: Sequence[UOp] = ()) -> None:
     """Write the value of STORE `u` where `gates` and the gate of its index hold; all of them have cells in `frame`.
 
-    It happens after these alone: the step may be that of a loop around it, with other iterations behind.
+    The write happens after these alone: the step may be that of a loop around it, with other iterations behind.
     """
-    address, value = s.cell(u.src[0], frame).value, s.value(u.src[1], frame)
-    wanted = s.machine.shape(frame, u.src[0])
-    if value.shape != wanted or value.dtype != NUMPY[u.src[0].dtype]:
-        raise SpecError(f"Store of {value.dtype} {value.shape} into {u.src[0].dtype} {wanted}", claim="B_STORE.C3")
-    live = np.logical_and.reduce([s.value(g, frame) for g in gates]) if gates else None
+    index = u.index
+    address, value = step.cell_of(index, frame).value, step.value_of(u.value, frame)
+    expected = step.machine.shape(frame, index)
+    if value.shape != expected or value.dtype != NUMPY[index.dtype]:
+        raise SpecError(f"Store of {value.dtype} {value.shape} into {index.dtype} {expected}", claim="B_STORE.C3")
+    live = np.logical_and.reduce([step.value_of(g, frame) for g in gates]) if gates else None
     before = frame.base
-    for x in (*u.src[:2], *gates):
-        cell = frame.find(x)
+    for source in (index, u.value, *gates):
+        cell = frame.find_cell(source)
         assert cell is not None
         before |= cell.before | cell.event
-    parts = (address,) if isinstance(address, Ref) else address.parts
+    parts = (address,) if isinstance(address, BestiaryRef) else address.parts
     done = 0
     for ref in parts:
         n = math.prod(ref.shape)
         part = value if len(parts) == 1 and value.shape == ref.shape else value[done : done + n].reshape(ref.shape)
-        s.before |= s.store(u, frame, ref, part, _both(ref.gate, live), before)
+        step.before |= step.store(u, frame, ref, part, _and_masks(ref.gate, live), before)
         done += n
 
 
-def _both(a: Array | None, b: Array | None) -> Array | None:
+def _and_masks(a: Array | None, b: Array | None) -> Array | None:
+    """Return the conjunction of two masks, None meaning everywhere."""
     return a if b is None else b if a is None else np.logical_and(a, b)

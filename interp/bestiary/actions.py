@@ -1,4 +1,4 @@
-"""What each op of the dialect does, and what it needs first where that is not simply its sources."""
+"""Actions of the ops of the bestiary, and what each needs first where that is not simply its sources."""
 
 from __future__ import annotations
 
@@ -9,32 +9,37 @@ from uops.interp.bestiary.machine import Action, Needs
 from uops.spec.ir.ops import BINARY, MARKERS, TERNARY, UNARY, Op
 
 # fmt: off
+#: op -> action.
 ACTIONS: Mapping[Op, Action] = {
     # values
-    **dict.fromkeys(UNARY | BINARY | TERNARY, values.elementwise),
-    **dict.fromkeys(MARKERS | {Op.PRECAST, Op.MULTI, Op.COPY, Op.BIND}, values.first),
-    **dict.fromkeys((Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP, Op.BITCAST), values.move),
-    Op.CONST: values.const, Op.CAST: values.cast, Op.STACK: values.stack, Op.SPECIAL: values.special,
-    Op.DEFINE_VAR: values.define_var, Op.PROGRAM_BINARY: values.program_binary,
-    Op.B_PAD: values.pad, Op.B_SHRINK: values.shrink, Op.BUFFER_VIEW: values.buffer_view,
-    Op.VECTORIZE: values.vectorize, Op.VCONST: values.vconst, Op.GEP: values.gep, Op.CAT: values.cat, Op.PTRCAT: values.ptrcat,
-    Op.UNROLL: values.unroll, Op.CONTRACT: values.contract, Op.REDUCE_AXIS: values.reduce_axis,
-    Op.ALLREDUCE: devices.allreduce, Op.MSTACK: devices.mstack, Op.MSELECT: devices.mselect,
+    **dict.fromkeys(UNARY | BINARY | TERNARY, values.eval_elementwise),
+    **dict.fromkeys(MARKERS | {Op.PRECAST, Op.MULTI, Op.COPY}, values.eval_identity), Op.BIND: values.eval_bind,
+    **dict.fromkeys((Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP, Op.BITCAST), values.eval_movement),
+    Op.CONST: values.eval_const, Op.CAST: values.eval_cast, Op.STACK: values.eval_stack, Op.SPECIAL: values.eval_special,
+    Op.DEFINE_VAR: values.eval_define_var, Op.PROGRAM_BINARY: values.eval_program_binary,
+    Op.B_PAD: values.eval_pad, Op.B_SHRINK: values.eval_shrink, Op.BUFFER_VIEW: values.eval_buffer_view,
+    Op.VECTORIZE: values.eval_vectorize, Op.VCONST: values.eval_vconst, Op.GEP: values.eval_gep,
+    Op.CAT: values.eval_cat, Op.PTRCAT: values.eval_ptrcat,
+    Op.UNROLL: values.eval_unroll, Op.CONTRACT: values.eval_contract, Op.REDUCE_AXIS: values.eval_reduce_axis,
+    Op.ALLREDUCE: devices.eval_allreduce, Op.MSTACK: devices.eval_mstack, Op.MSELECT: devices.eval_mselect,
     # memory
-    Op.B_BUFFER: access.buffer, Op.DEFINE_LOCAL: access.define, Op.DEFINE_REG: access.define,
-    Op.BUFFERIZE: access.bufferize, Op.B_INDEX: access.index, Op.POINTER_INDEX: access.pointer_index, Op.AFTER: access.after,
-    Op.B_LOAD: access.load, Op.B_STORE: flow.store_in_loops,
+    Op.B_BUFFER: access.eval_buffer, Op.DEFINE_LOCAL: access.eval_define_memory, Op.DEFINE_REG: access.eval_define_memory,
+    Op.BUFFERIZE: access.eval_bufferize, Op.B_INDEX: access.eval_index, Op.POINTER_INDEX: access.eval_pointer_index,
+    Op.AFTER: access.eval_after, Op.B_LOAD: access.eval_load, Op.B_STORE: flow.eval_store_in_loops,
     # loops and effects
-    Op.B_RANGE: flow.range_, Op.END: flow.end, Op.B_REDUCE: flow.reduce_ranges, Op.B_IF: flow.if_, Op.B_BARRIER: flow.barrier,
-    Op.WMMA: flow.wmma, Op.LINEAR: linear.linear,
-    **dict.fromkeys((Op.ENDIF, Op.GROUP, Op.SINK, Op.TUPLE), flow.void),
+    Op.B_RANGE: flow.eval_range, Op.END: flow.eval_end, Op.B_REDUCE: flow.eval_reduce_over_ranges,
+    Op.B_IF: flow.eval_if, Op.B_BARRIER: flow.eval_barrier, Op.WMMA: flow.eval_wmma, Op.LINEAR: linear.eval_linear,
+    **dict.fromkeys((Op.ENDIF, Op.GROUP, Op.SINK, Op.TUPLE), flow.eval_void),
     # bodies
-    Op.B_PARAM: calls.param, Op.FUNCTION: flow.void, Op.GETTUPLE: calls.element, Op.CALL: calls.call, Op.B_PROGRAM: calls.program,
-    Op.CUSTOM: calls.custom, Op.CUSTOMI: calls.custom, Op.CUSTOM_FUNCTION: calls.custom_function,
+    Op.B_PARAM: calls.eval_param, Op.FUNCTION: flow.eval_void, Op.GETTUPLE: calls.eval_gettuple, Op.CALL: calls.eval_call,
+    Op.B_PROGRAM: calls.eval_program, Op.CUSTOM: calls.eval_custom, Op.CUSTOMI: calls.eval_custom,
+    Op.CUSTOM_FUNCTION: calls.eval_custom_function,
 }
+#: op -> function that names what it needs first. RANGE takes its value from the frame, LINEAR evaluates what it lists, and IF
+#: evaluates its condition with the Stores, in their loops (R114).
 NEEDS: Mapping[Op, Needs] = {
-    Op.UNROLL: values.unroll_needs, Op.B_RANGE: flow.no_needs, Op.LINEAR: linear.linear_needs, Op.B_IF: flow.if_needs,
-    **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE), flow.loop_needs),
-    Op.B_PARAM: calls.param_needs, Op.FUNCTION: calls.function_needs, Op.GETTUPLE: calls.element_needs, Op.CALL: calls.call_needs,
+    Op.UNROLL: values.unroll_needs, **dict.fromkeys((Op.B_RANGE, Op.LINEAR, Op.B_IF), flow.no_needs),
+    **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE, Op.CALL), flow.loop_needs),
+    Op.B_PARAM: calls.param_needs, Op.FUNCTION: calls.function_needs, Op.GETTUPLE: calls.gettuple_needs,
 }
 # fmt: on

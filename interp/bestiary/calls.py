@@ -1,4 +1,4 @@
-"""Bodies: Function, Call, their Params and results, the stages of a Program, and what only the target knows the meaning of."""
+"""Bodies: Function, Call, their Params and results, the stages of a Program, and opaque functions of a target."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary import memory
-from uops.interp.bestiary.access import given
-from uops.interp.bestiary.flow import loop_needs
-from uops.interp.bestiary.frame import Cell, Frame, Scope
+from uops.interp.bestiary.access import get_named_memory
+from uops.interp.bestiary.frame import BestiaryCell, BestiaryFrame, BestiaryScope
 from uops.interp.bestiary.lanes import Run
-from uops.interp.bestiary.machine import Machine, Step
-from uops.interp.bestiary.memory import Ref
-from uops.interp.bestiary.plan import stage
-from uops.interp.opaque import meaning
+from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
+from uops.interp.bestiary.memory import BestiaryRef
+from uops.interp.bestiary.plan import program_stage_to_run
+from uops.interp.opaque import find_meaning, require_meaning
 from uops.interp.tensor.memory import describe
 from uops.interp.tensor.storage import Array
-from uops.spec.errors import SpecError, Trap
+from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -28,7 +27,8 @@ from uops.spec.ir.ops import Op
 # -------------------------------------------------------------------------------------------------------------------- Params
 
 
-def param_needs(m: Machine, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]:
+def param_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+    """Return the argument of a Param in a body."""
     caller, slot = frame.scope.caller, u.arg.slot
     if caller is None:
         return ()
@@ -37,37 +37,42 @@ def param_needs(m: Machine, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]
     return [(caller, frame.scope.arguments[slot])]
 
 
-def param(s: Step) -> Any:
-    """Memory of the caller; of a Function its argument itself (R64), of a Call as many elements of the same size (R86)."""
-    u, scope = s.node, s.frame.scope
+def eval_param(step: EvalStep) -> Any:
+    """Return the memory or value of a Param.
+
+    In a body it is the caller's: of a Function the argument itself (R64), of a Call as many elements of the same size (R86).
+    """
+    u, scope = step.node, step.frame.scope
     if scope.caller is None:
         key = f"p{u.arg.slot}"
-        if key not in s.machine.inputs:
+        if key not in step.machine.inputs:
             raise SpecError(f"input {key!r} is missing: {u.arg.dtype} of shape {(u.arg.size,)}")
-        return memory.whole(given(s.machine, key, u.arg.dtype, (u.arg.size,)))
+        return memory.whole_memory_ref(get_named_memory(step.machine, key, u.arg.dtype, (u.arg.size,)))
     argument = scope.arguments[u.arg.slot]
-    cell = s.cell(argument, scope.caller)
+    cell = step.cell_of(argument, scope.caller)
     if scope.call is None:
-        return _of_function(s, argument, cell)
-    if not isinstance(cell.value, Ref):
-        value = s.value(argument, scope.caller)
-        _check_size(u, math.prod(value.shape), argument)
+        return _check_function_argument(step, argument, cell)
+    if not isinstance(cell.value, BestiaryRef):
+        value = step.value_of(argument, scope.caller)
+        _check_argument_size(u, math.prod(value.shape), argument)
         return value.reshape(-1)
-    _check_size(u, math.prod(cell.value.shape), argument)
-    places = cell.value.places.reshape(-1)
-    return Ref(cell.value.memory, places, u.arg.dtype, None, (*cell.value.slots, (scope, u.arg.slot)))
+    _check_argument_size(u, math.prod(cell.value.shape), argument)
+    positions = cell.value.positions.reshape(-1)
+    return BestiaryRef(cell.value.memory, positions, u.arg.dtype, None, (*cell.value.slots, (scope, u.arg.slot)))
 
 
-def _of_function(s: Step, argument: UOp, cell: Cell) -> Cell:
-    u = s.node
-    wanted = s.machine.shape(s.frame, u)
-    shape = s.machine.shape(s.frame.scope.caller or s.frame, argument)
-    if argument.dtype is not u.dtype or shape != wanted:
-        raise SpecError(f"argument {u.arg.slot} is {argument.dtype} {shape}, its Param {u.dtype} {wanted} (R64)")
+def _check_function_argument(step: EvalStep, argument: UOp, cell: BestiaryCell) -> BestiaryCell:
+    """Return the argument's cell. Raises SpecError unless it has the Param's dtype and shape (R64)."""
+    u = step.node
+    expected = step.machine.shape(step.frame, u)
+    shape = step.machine.shape(step.frame.scope.caller or step.frame, argument)
+    if argument.dtype is not u.dtype or shape != expected:
+        raise SpecError(f"argument {u.arg.slot} is {argument.dtype} {shape}, its Param {u.dtype} {expected} (R64)")
     return cell
 
 
-def _check_size(u: UOp, elements: int, argument: UOp) -> None:
+def _check_argument_size(u: UOp, elements: int, argument: UOp) -> None:
+    """Raise SpecError unless an argument has as many elements as its Param, of the same size (R86)."""
     if elements != u.arg.size or argument.dtype.itemsize != u.arg.dtype.itemsize:
         got = f"{elements} of {argument.dtype}"
         raise SpecError(f"argument {u.arg.slot} has {got}, its Param {u.arg.size} of {u.arg.dtype} (R86)")
@@ -76,131 +81,133 @@ def _check_size(u: UOp, elements: int, argument: UOp) -> None:
 # ----------------------------------------------------------------------------------------------------------------- Functions
 
 
-def body_of(m: Machine, frame: Frame, u: UOp) -> Frame:
-    """The frame of the body of a Function, made once per frame of the Function."""
-    home = frame.home(u)
-    found = home.bodies.get(u)
-    if found is None:
-        scope = Scope(m.plan(u.src[0]), home, u.src[1:])
-        found = home.bodies[u] = Frame(scope, home.lane, home.base)
-    return found
+def function_body_frame(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> BestiaryFrame:
+    """Return the frame of the body of a Function, made once per frame of the Function."""
+    home = frame.home_frame(u)
+    body_frame = home.bodies.get(u)
+    if body_frame is None:
+        scope = BestiaryScope(m.plan_of(u.body), home, u.arguments)
+        body_frame = home.bodies[u] = BestiaryFrame(scope, home.lane, home.base)
+    return body_frame
 
 
-def function_needs(m: Machine, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]:
-    inner, body = body_of(m, frame, u), u.src[0]
+def function_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+    """Return the elements of a Function's body."""
+    inner, body = function_body_frame(m, frame, u), u.body
     return [(inner, e) for e in (body.src if body.op is Op.TUPLE else (body,))]
 
 
-def element_needs(m: Machine, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]:
-    """Only the element asked for is evaluated (R64)."""
-    packed = u.src[0]
+def gettuple_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+    """Return the element that a GetTuple reads; the others are not evaluated (R64)."""
+    packed = u.packed
     if packed.op is Op.TUPLE:
         return [(frame, packed.src[u.arg.index])]
     if packed.op is not Op.FUNCTION:
         raise SpecError(f"GetTuple of {packed.op.name}: only a Tuple or a Function has elements")
-    return [(body_of(m, frame, packed), packed.src[0].src[u.arg.index])]
+    return [(function_body_frame(m, frame, packed), packed.body.src[u.arg.index])]
 
 
-def element(s: Step) -> Any:
-    ((frame, u),) = element_needs(s.machine, s.frame, s.node)
-    if s.node.src[0].op is Op.TUPLE:
-        s.machine.met(s.node.src[0], None)
-    return s.cell(u, frame)
+def eval_gettuple(step: EvalStep) -> Any:
+    """Return the cell of the element."""
+    ((frame, u),) = gettuple_needs(step.machine, step.frame, step.node)
+    packed = step.node.packed
+    if packed.op is Op.TUPLE:
+        step.machine.report_to_trace(packed, None)
+    return step.cell_of(u, frame)
 
 
 # --------------------------------------------------------------------------------------------------------------------- Calls
 
 
-def call(s: Step) -> Run:
-    """The body, run once, or in the loops of the Ranges among the arguments that nothing else closes (R121)."""
-    u, plan = s.node, s.frame.scope.plan
-    ranges = plan.closes(u)
+def eval_call(step: EvalStep) -> Run:
+    """Run the body once, or in the loops of the Ranges among the arguments that nothing else closes (R121)."""
+    u, plan = step.node, step.frame.scope.plan
+    ranges = plan.closed_ranges(u)
 
-    def leaf(frame: Frame) -> Run:
-        yield from s.machine.evaluate(frame, *plan.operands(u))
-        _execute(s, frame)
+    def run_iteration(frame: BestiaryFrame) -> Run:
+        yield from step.machine.evaluate(frame, *plan.operands(u))
+        _launch_call_body(step, frame)
 
     if ranges:
-        yield from s.loops(plan.body(u), ranges, leaf)
+        yield from step.run_loops(plan.loop_body_sources(u), ranges, run_iteration)
     else:
-        _execute(s, s.frame)
+        _launch_call_body(step, step.frame)
 
 
-call_needs = loop_needs
-
-
-def _execute(s: Step, frame: Frame) -> None:
-    """A launch: every access in it belongs to the Call (R63)."""
-    m, u = s.machine, s.node
+def _launch_call_body(step: EvalStep, frame: BestiaryFrame) -> None:
+    """Run the body as a launch; every access in it belongs to the Call (R63)."""
+    m, u = step.machine, step.node
     base = frame.base
-    for a in u.src[1:]:
-        base |= s.cell(a, frame).before
-    body = u.src[0]
+    for a in u.arguments:
+        base |= step.cell_of(a, frame).before
+    body = u.body
     if body.op is Op.CUSTOM_FUNCTION:
-        _custom_function(s, frame, body)
+        _call_custom_function(step, frame, body)
         return
-    scope = Scope(m.plan(body), frame, u.src[1:], u)
-    for top in m.launch(scope, base, frame.lane, lambda f: m.evaluate(f, body)):
-        s.before |= top.events
-        frame.note(top.events)
+    scope = BestiaryScope(m.plan_of(body), frame, u.arguments, u)
+    for top in m.run_launch(scope, base, frame.lane, lambda f: m.evaluate(f, body)):
+        step.before |= top.events
+        frame.note_events(top.events)
 
 
-def program(s: Step) -> Any:
-    s.cell(stage(s.node))
+def eval_program(step: EvalStep) -> Any:
+    """Run the stage of a PROGRAM that stands for it (R115)."""
+    step.cell_of(program_stage_to_run(step.node))
 
 
-# --------------------------------------------------------------------------------------------------- what the target defines
+# ----------------------------------------------------------------------------------------- opaque code and functions
 
 
-def _meaning(op: Op, name: str) -> Any:
-    """The registered meaning; a CUSTOMI may have that of a Custom."""
-    found = meaning(op, name)
-    if found is None and op is Op.CUSTOMI:
-        found = meaning(Op.CUSTOM, name)
-    if found is None:
-        raise Trap(f"Opaque({name}): no meaning is registered for this {op.name}")
-    return found
+def _require_meaning(op: Op, name: str) -> Any:
+    """Return the registered meaning; a CUSTOMI may have that of a Custom. Raises Trap where there is none."""
+    is_custom = op is Op.CUSTOMI and find_meaning(op, name) is None and find_meaning(Op.CUSTOM, name) is not None
+    return require_meaning(Op.CUSTOM if is_custom else op, name)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Place:
-    """Memory in the hands of a registered meaning."""
+class BestiaryMemoryOperand:
+    """A reference as a registered meaning sees it."""
 
-    step: Step
-    ref: Ref
+    step: EvalStep
+    ref: BestiaryRef
 
     def load(self) -> Array:
+        """Return the elements."""
         return self.step.load(self.ref, None)
 
     def store(self, value: Array) -> None:
-        s = self.step
-        s.before |= s.store(s.node, s.frame, self.ref, np.asarray(value), None, s.before)
+        """Write the elements."""
+        step = self.step
+        step.before |= step.store(step.node, step.frame, self.ref, np.asarray(value), None, step.before)
 
 
-def custom(s: Step) -> Any:
-    """A line of target code, by its registered meaning; it gets references as places."""
-    u = s.node
-    given = [Place(s, cell.value) if isinstance((cell := s.cell(x)).value, Ref) else s.value(x) for x in u.src]
-    value = _meaning(u.op, u.arg.fmt)(*given)
+def eval_custom(step: EvalStep) -> Any:
+    """Evaluate a line of target code by its registered meaning, which gets references as memory operands."""
+    u = step.node
+    operands = [
+        BestiaryMemoryOperand(step, cell.value) if isinstance((cell := step.cell_of(x)).value, BestiaryRef) else step.value_of(x)
+        for x in u.src
+    ]
+    value = _require_meaning(u.op, u.arg.fmt)(*operands)
     return None if u.dtype is dt.void else value
 
 
-def custom_function(s: Step) -> Any:
-    """Outside of a Call it has no memory to work on."""
-    _meaning(s.node.op, s.node.arg.name)(*s.values(s.node.src))
+def eval_custom_function(step: EvalStep) -> Any:
+    """Call a CustomFunction outside of a Call, where it has no memory to work on."""
+    _require_meaning(step.node.op, step.node.arg.name)(*step.values_of(step.node.src))
 
 
-def _custom_function(s: Step, frame: Frame, body: UOp) -> None:
-    """The arguments' contents in, the written ones' new contents out, in order."""
-    u = s.node
-    arguments = u.src[1:]
+def _call_custom_function(step: EvalStep, frame: BestiaryFrame, body: UOp) -> None:
+    """Call a CustomFunction with the contents of all arguments, and store the new contents of those that are written."""
+    u = step.node
+    arguments = u.arguments
     written = tuple(range(len(arguments))) if u.arg is None or u.arg.written is None else u.arg.written
-    before = s.before
-    s.machine.met(body, None)
-    found = _meaning(body.op, body.arg.name)(*[s.value(a, frame).reshape(-1) for a in arguments])
-    results = found if isinstance(found, tuple) else (found,)
+    before = step.before
+    step.machine.report_to_trace(body, None)
+    returned = _require_meaning(body.op, body.arg.name)(*[step.value_of(a, frame).reshape(-1) for a in arguments])
+    results = returned if isinstance(returned, tuple) else (returned,)
     if len(results) != len(written):
         raise SpecError(f"{describe(body)} gave {len(results)} results for {len(written)} written arguments (R63)")
     for k, value in zip(written, results):
-        ref = s.reference(arguments[k], frame)
-        s.store(body, frame, ref, np.asarray(value).reshape(ref.shape), None, before | s.before)
+        ref = step.reference_of(arguments[k], frame)
+        step.store(body, frame, ref, np.asarray(value).reshape(ref.shape), None, before | step.before)

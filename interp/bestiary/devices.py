@@ -6,32 +6,33 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.bestiary.machine import Step
-from uops.interp.bestiary.values import folded, joined
+from uops.interp.bestiary.machine import EvalStep
+from uops.interp.bestiary.values import reduce_over_axes, stack_arrays
 from uops.interp.tensor.storage import Array
 from uops.spec.ir.node import UOp
 
 
-def _shards(u: UOp, x: Array) -> list[Array]:
-    """What each device holds of the value of `u`."""
+def _split_shards(u: UOp, x: Array) -> list[Array]:
+    """Return the part of the value of `u` that each device holds."""
     devices = u.device if isinstance(u.device, tuple) else (u.device,)
     return [x] * len(devices) if u.axis is None else np.split(x, len(devices), axis=u.axis)
 
 
-def allreduce(s: Step) -> Any:
-    """The shards combined, element by element."""
-    u, t = s.node, s.node.src[0]
-    together = joined(u.dtype, _shards(t, s.value(t)))
-    return np.asarray(folded(u.arg.op, u.dtype, together, (0,)))[0]
+def eval_allreduce(step: EvalStep) -> Any:
+    """Combine the shards, element by element."""
+    u, operand = step.node, step.node.operand
+    shards = stack_arrays(u.dtype, _split_shards(operand, step.value_of(operand)))
+    return np.asarray(reduce_over_axes(u.arg.op, u.dtype, shards, (0,)))[0]
 
 
-def mstack(s: Step) -> Any:
-    """The values of the devices as shards of one value along axis 0."""
-    found = joined(s.node.dtype, s.values(s.node.src))
-    return (
-        found.reshape((-1, *found.shape[2:])) if found.size else found.reshape((found.shape[0] * found.shape[1], *found.shape[2:]))
-    )
+def eval_mstack(step: EvalStep) -> Any:
+    """Join the values of the devices as shards of one value along axis 0."""
+    shards = stack_arrays(step.node.dtype, step.values_of(step.node.elements))
+    count, length, *rest = shards.shape
+    return shards.reshape((count * length, *rest))
 
 
-def mselect(s: Step) -> Any:
-    return _shards(s.node.src[0], s.value(s.node.src[0]))[s.node.arg.index]
+def eval_mselect(step: EvalStep) -> Any:
+    """Return the shard of one device."""
+    operand = step.node.operand
+    return _split_shards(operand, step.value_of(operand))[step.node.arg.index]

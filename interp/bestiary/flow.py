@@ -7,133 +7,136 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.bestiary.access import store
-from uops.interp.bestiary.frame import Frame
-from uops.interp.bestiary.lanes import Request, Run
-from uops.interp.bestiary.machine import Machine, Step
-from uops.interp.bestiary.values import folded, joined
-from uops.interp.tensor.storage import NUMPY, Array, settle
+from uops.interp.bestiary.access import execute_store
+from uops.interp.bestiary.frame import BestiaryFrame
+from uops.interp.bestiary.lanes import Run, SyncRequest
+from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
+from uops.interp.bestiary.values import reduce_over_axes, stack_arrays
+from uops.interp.tensor.storage import NUMPY, Array, to_index_array
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def loop_needs(m: Machine, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]:
-    """Of a node that ends loops: what stands right outside of them."""
+def loop_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+    """Return what a node that ends loops needs: the nodes right outside of them, or its sources if it ends none."""
     plan = frame.scope.plan
-    ranges = plan.closes(u)
+    ranges = plan.closed_ranges(u)
     if not ranges:
         return [(frame, s) for s in plan.operands(u)]
-    outermost = plan.levels(plan.body(u), ranges)[0]
-    return [(frame, s) for s in (outermost.range.src[0], *outermost.invariant)]
+    outermost = plan.loop_levels(plan.loop_body_sources(u), ranges)[0]
+    return [(frame, s) for s in (outermost.range.bound, *outermost.invariant)]
 
 
-def no_needs(m: Machine, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]:
+def no_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+    """Return nothing: all that the node needs is evaluated by its action."""
     return ()
 
 
-def range_(s: Step) -> Any:
-    value = s.frame.at(s.node)
+def eval_range(step: EvalStep) -> Any:
+    """Return the value of a Range. Raises SpecError outside of its loop (R58)."""
+    value = step.frame.range_value(step.node)
     if value is None:
-        raise SpecError(f"axis {s.node.arg.axis_id} is open: nothing around its use closes it (R58)")
-    return settle(value)
+        raise SpecError(f"axis {step.node.arg.axis_id} is open: nothing around its use closes it (R58)")
+    return to_index_array(value)
 
 
-def void(s: Step) -> Any:
+def eval_void(step: EvalStep) -> Any:
+    """Return None, the value of a void node."""
     return None
 
 
-def end(s: Step) -> Run:
-    m, body = s.machine, s.node.src[0]
+def eval_end(step: EvalStep) -> Run:
+    """Run the body in the loops of the ranges."""
+    m, body = step.machine, step.node.body
 
-    def leaf(frame: Frame) -> Run:
+    def run_iteration(frame: BestiaryFrame) -> Run:
         yield from m.evaluate(frame, body)
-        s.cell(body, frame)
+        step.cell_of(body, frame)
 
-    yield from s.loops((body,), s.node.src[1:], leaf)
-
-
-def store_in_loops(s: Step) -> Run:
-    """R105: the ranges end around the Store."""
-    m, u = s.machine, s.node
-
-    def leaf(frame: Frame) -> Run:
-        yield from m.evaluate(frame, *u.src[:2])
-        store(s, frame, u)
-
-    yield from s.loops(u.src[:2], u.src[2:], leaf)
+    yield from step.run_loops((body,), step.node.ranges, run_iteration)
 
 
-def reduce_ranges(s: Step) -> Run:
-    """All iterations and all lanes of a vector combined, as one multiset (R32, R105)."""
-    m, u, t = s.machine, s.node, s.node.src[0]
-    found: dict[tuple[int, ...], Array] = {}
-    ranges = [level.range for level in s.frame.scope.plan.levels((t,), u.src[1:])]
+def eval_store_in_loops(step: EvalStep) -> Run:
+    """Execute a Store in the loops of its ranges, which end around it (R105)."""
+    m, u = step.machine, step.node
+    stored = (u.index, u.value)
 
-    def leaf(frame: Frame) -> Run:
-        yield from m.evaluate(frame, t)
-        found[tuple(frame.at(r) or 0 for r in ranges)] = s.value(t, frame)
+    def store_iteration(frame: BestiaryFrame) -> Run:
+        yield from m.evaluate(frame, *stored)
+        execute_store(step, frame, u)
 
-    yield from s.loops((t,), u.src[1:], leaf)
-    values = [found[k].reshape(-1) for k in sorted(found)]
-    every = joined(u.dtype, values) if values else np.zeros((0, 1), NUMPY[u.dtype])
-    return np.asarray(folded(u.arg.op, u.dtype, every, (0, 1))).reshape(())
+    yield from step.run_loops(stored, u.ranges, store_iteration)
+
+
+def eval_reduce_over_ranges(step: EvalStep) -> Run:
+    """Combine all iterations and all lanes of a vector, as one multiset (R32, R105)."""
+    m, u, operand = step.machine, step.node, step.node.operand
+    terms: dict[tuple[int, ...], Array] = {}
+    ranges = [level.range for level in step.frame.scope.plan.loop_levels((operand,), u.ranges)]
+
+    def collect_term(frame: BestiaryFrame) -> Run:
+        yield from m.evaluate(frame, operand)
+        terms[tuple(frame.range_value(r) or 0 for r in ranges)] = step.value_of(operand, frame)
+
+    yield from step.run_loops((operand,), u.ranges, collect_term)
+    values = [terms[k].reshape(-1) for k in sorted(terms)]
+    stacked = stack_arrays(u.dtype, values) if values else np.zeros((0, 1), NUMPY[u.dtype])
+    return np.asarray(reduce_over_axes(u.arg.op, u.dtype, stacked, (0, 1))).reshape(())
 
 
 # ----------------------------------------------------------------------------------------------------------------- conditions
 
 
-def if_needs(m: Machine, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]:
-    """Nothing: the gate joins those of the Stores, in their loops (R114)."""
-    return ()
+def eval_if(step: EvalStep) -> Run:
+    """Execute the effects of an IF where its condition holds."""
+    for effect in step.node.effects:
+        yield from execute_conditionally(step, step.frame, effect, (step.node.condition,))
 
 
-def if_(s: Step) -> Run:
-    for effect in s.node.src[1:]:
-        yield from conditional(s, s.frame, effect, (s.node.src[0],))
-
-
-def conditional(s: Step, frame: Frame, u: UOp, gates: tuple[UOp, ...]) -> Run:
-    """Execute an effect in the body of an IF: every Store of it only where all of `gates` hold."""
-    m = s.machine
+def execute_conditionally(step: EvalStep, frame: BestiaryFrame, u: UOp, gates: tuple[UOp, ...]) -> Run:
+    """Execute an effect in the body of an IF: every Store of it only where all of `gates` hold (R114)."""
+    m = step.machine
     if u.op is Op.ENDIF:
-        yield from conditional(s, frame, u.src[0], gates)
+        yield from execute_conditionally(step, frame, u.if_node, gates)
     elif u.op is Op.GROUP:
-        for e in u.src:
-            yield from conditional(s, frame, e, gates)
+        for e in u.effects:
+            yield from execute_conditionally(step, frame, e, gates)
     elif u.op is Op.B_IF:
-        for e in u.src[1:]:
-            yield from conditional(s, frame, e, (*gates, u.src[0]))
+        for e in u.effects:
+            yield from execute_conditionally(step, frame, e, (*gates, u.condition))
     else:
-        closed = u.src[2:] if u.op is Op.B_STORE else u.src[1:]
-        body = u.src[:2] if u.op is Op.B_STORE else u.src[:1]
+        body = (u.body,) if u.op is Op.END else (u.index, u.value)
 
-        def leaf(inner: Frame) -> Run:
+        def execute_iteration(inner: BestiaryFrame) -> Run:
             if u.op is Op.END:
-                yield from conditional(s, inner, u.src[0], gates)
+                yield from execute_conditionally(step, inner, u.body, gates)
                 return
             yield from m.evaluate(inner, *gates, *body)
-            store(s, inner, u, gates)
+            execute_store(step, inner, u, gates)
 
-        yield from m.loops(frame, frame.scope.plan.levels((*body, *gates), closed), leaf)
+        yield from m.run_loops(frame, frame.scope.plan.loop_levels((*body, *gates), u.ranges), execute_iteration)
 
 
 # ----------------------------------------------------------------------------------------------------------------- workgroup
 
 
-def barrier(s: Step) -> Run:
-    """Passes its first source on, once all lanes of the workgroup have come here (R60)."""
-    answer = yield Request(s.node, s.before)
-    s.before |= answer.before
-    if s.node.dtype is dt.void:
+def eval_barrier(step: EvalStep) -> Run:
+    """Return the operand's value, once all lanes of the workgroup have come here (R60)."""
+    reply = yield SyncRequest(step.node, step.before)
+    step.before |= reply.before
+    if step.node.dtype is dt.void:
         return None
-    return s.cell(s.node.src[0]).value
+    return step.cell_of(step.node.operand).value
 
 
-def wmma(s: Step) -> Run:
-    """The lanes of a warp together compute A times B plus acc; `()` marks this lane's own fragments."""
-    a, b, acc = s.values(s.node.src)
-    answer = yield Request(s.node, s.before, {(): (a, b, acc)})
-    s.before |= answer.before
-    return answer.fragments[()]
+def eval_wmma(step: EvalStep) -> Run:
+    """Return this lane's part of A times B plus the accumulator, which the lanes of a warp compute together.
+
+    `()` marks this lane's own fragments.
+    """
+    lhs, rhs, accumulator = step.values_of(step.node.src)
+    reply = yield SyncRequest(step.node, step.before, {(): (lhs, rhs, accumulator)})
+    step.before |= reply.before
+    return reply.fragments[()]

@@ -1,8 +1,8 @@
-"""Where nodes have their values: a frame per iteration of a loop, per evaluation of a body, and per lane.
+"""Frames hold the values of nodes: one per iteration of a loop, per evaluation of a body, and per lane.
 
-A node's cell is in the frame of the innermost loop that it stands in, so that it is evaluated once per combination of values of its
-Ranges. `base` are the events that happen before everything in the frame: earlier iterations of an ordered loop, what a Call waits
-for, earlier instructions of a Linear.
+A node's cell is in the frame of the innermost loop that it stands in, so that it is evaluated once per combination of values of
+its Ranges. `base` has the events that happen before everything in the frame: earlier iterations of an ordered loop, the
+arguments of a Call, earlier instructions of a Linear.
 """
 
 from __future__ import annotations
@@ -10,66 +10,75 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from uops.interp.bestiary.memory import Memory, Private, fresh
-from uops.interp.bestiary.plan import KINDS, Kind, Plan
+from uops.interp.bestiary.memory import BestiaryMemory, PrivateMemory, allocate_memory
+from uops.interp.bestiary.plan import KINDS, BestiaryLoopKind, ScopePlan
 from uops.interp.tensor.storage import Array
 from uops.spec.ir.node import UOp
 
-#: The loops whose iterations have LOCAL memory of their own, and REG memory.
-_GROUPS = frozenset({Kind.GROUPS})
-_LANES = frozenset({Kind.GROUPS, Kind.LANES})
+#: Kinds of loops whose iterations have LOCAL memory of their own.
+_GROUPS = frozenset({BestiaryLoopKind.GROUPS})
+#: Kinds of loops whose iterations have REG memory of their own.
+_LANES = frozenset({BestiaryLoopKind.GROUPS, BestiaryLoopKind.LANES})
 
 
 @dataclass(eq=False, slots=True)
-class Cell:
-    """The value of a node: an array, a `Ref`, `Pointers`, or None of a void node; and the events that happen before its end.
+class BestiaryCell:
+    """The value of a node, and the events that happen before its end.
 
-    `loaded` is what the implicit Load of a reference gave (R51), `event` the bit of that access.
+    `value` is an array, a `BestiaryRef`, a `PointerVector`, or None of a void node. `loaded` is the result of the implicit Load
+    of a reference (R51), and `event` the bit of that access.
     """
 
     value: Any
     before: int
-    frame: Frame
+    frame: BestiaryFrame
     loaded: Array | None = None
     event: int = 0
 
 
 @dataclass(eq=False, slots=True)
-class Lane:
-    """One lane of a launch: the value of each SPECIAL by name, the memory of its workgroup, and its own (R61)."""
+class BestiaryLane:
+    """One lane of a launch: the value of each SPECIAL by name, the memories of its workgroup, and its own (R61)."""
 
     position: dict[str, int] = field(default_factory=dict)
-    shared: dict[Any, Memory] = field(default_factory=dict)
-    own: dict[Any, Memory] = field(default_factory=dict)
+    workgroup_memories: dict[Any, BestiaryMemory] = field(default_factory=dict)
+    lane_memories: dict[Any, BestiaryMemory] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
-class Scope:
-    """One evaluation of one body; `caller` and `arguments` bind Param k to arguments[k] there. `call` is the Call, if it is one."""
+class BestiaryScope:
+    """One evaluation of one body.
 
-    plan: Plan
-    caller: Frame | None = None
+    `caller` and `arguments` bind Param k to arguments[k] there. `call` is the Call, if the body is one's.
+    """
+
+    plan: ScopePlan
+    caller: BestiaryFrame | None = None
     arguments: tuple[UOp, ...] = ()
     call: UOp | None = None
 
 
 @dataclass(eq=False, slots=True)
-class Frame:
-    """`range` is None in the outermost frame of a scope. `events` are those that happen before its end."""
+class BestiaryFrame:
+    """The cells of one iteration of a loop, or of a whole body.
 
-    scope: Scope
-    lane: Lane
+    `range` is None in the outermost frame of a scope. `events` are those that happen before the end of the frame.
+    """
+
+    scope: BestiaryScope
+    lane: BestiaryLane
     base: int = 0
-    outer: Frame | None = None
+    outer: BestiaryFrame | None = None
     range: UOp | None = None
     value: int = 0
     events: int = 0
-    cells: dict[Any, Cell] = field(default_factory=dict)
-    bodies: dict[UOp, Frame] = field(default_factory=dict)  # of a Function
-    unrolled: dict[tuple[UOp, int], Frame] = field(default_factory=dict)
+    cells: dict[Any, BestiaryCell] = field(default_factory=dict)
+    bodies: dict[UOp, BestiaryFrame] = field(default_factory=dict)  # of a Function
+    unrolled: dict[tuple[UOp, int], BestiaryFrame] = field(default_factory=dict)
 
-    def find(self, u: Any) -> Cell | None:
-        frame: Frame | None = self
+    def find_cell(self, u: Any) -> BestiaryCell | None:
+        """Return the cell of `u` in this frame or one around it, or None."""
+        frame: BestiaryFrame | None = self
         while frame is not None:
             cell = frame.cells.get(u)
             if cell is not None:
@@ -77,59 +86,60 @@ class Frame:
             frame = frame.outer
         return None
 
-    def home(self, u: UOp) -> Frame:
-        """The frame in which `u` has its cell."""
+    def home_frame(self, u: UOp) -> BestiaryFrame:
+        """Return the frame in which `u` has its cell."""
         loops = self.scope.plan.loops_of(u)
         frame = self
         while frame.outer is not None and frame.range not in loops:
             frame = frame.outer
         return frame
 
-    def at(self, r: UOp) -> int | None:
-        """The value of a Range here, None if its loop is not around."""
-        frame: Frame | None = self
+    def range_value(self, range_node: UOp) -> int | None:
+        """Return the value of a Range here, None outside of its loop."""
+        frame: BestiaryFrame | None = self
         while frame is not None:
-            if frame.range is r:
+            if frame.range is range_node:
                 return frame.value
             frame = frame.outer
         return None
 
-    def inside(self, r: UOp, value: int, base: int) -> Frame:
-        return Frame(self.scope, self.lane, base, self, r, value)
+    def enter_iteration(self, r: UOp, value: int, base: int) -> BestiaryFrame:
+        """Return a frame for one iteration of a loop in this one."""
+        return BestiaryFrame(self.scope, self.lane, base, self, r, value)
 
-    def lane_of(self, r: UOp, value: int) -> Frame:
-        """The frame of an UNROLL's lane; all UNROLLs share it."""
-        found = self.unrolled.get((r, value))
-        if found is None:
-            found = self.unrolled[r, value] = self.inside(r, value, self.base)
-        return found
+    def unrolled_lane_frame(self, r: UOp, value: int) -> BestiaryFrame:
+        """Return the frame of an UNROLL's lane; all UNROLLs share it."""
+        frame = self.unrolled.get((r, value))
+        if frame is None:
+            frame = self.unrolled[r, value] = self.enter_iteration(r, value, self.base)
+        return frame
 
-    def note(self, events: int) -> None:
-        """Count events that happen before the end of this frame, and of all frames around."""
-        frame: Frame | None = self
+    def note_events(self, events: int) -> None:
+        """Add events that happen before the end of this frame, and of all frames around it."""
+        frame: BestiaryFrame | None = self
         while frame is not None:
             frame.events |= events
             frame = frame.outer if frame.outer is not None else frame.scope.caller
 
-    def memory(self, private: Private) -> Memory:
-        """The memory that this lane means by a DEFINE_LOCAL, a DEFINE_REG or a LOCAL BUFFERIZE, fresh where it is met first."""
-        place = self.lane.own if private.of_lane else self.lane.shared
-        key = private.node, self._place(_LANES if private.of_lane else _GROUPS)
-        found = place.get(key)
-        if found is None:
-            found = place[key] = fresh(private.name, private.dtype, private.shape)
-        return found
+    def private_memory(self, private: PrivateMemory) -> BestiaryMemory:
+        """Return this lane's memory of a DEFINE_LOCAL, a DEFINE_REG or a LOCAL BUFFERIZE, made on first use."""
+        memories = self.lane.lane_memories if private.of_lane else self.lane.workgroup_memories
+        key = private.node, self._enclosing_iterations(_LANES if private.of_lane else _GROUPS)
+        memory = memories.get(key)
+        if memory is None:
+            memory = memories[key] = allocate_memory(private.name, private.dtype, private.shape)
+        return memory
 
-    def is_lane(self) -> bool:
-        """Whether a loop of lanes is around."""
-        return any(KINDS[r.arg.type] is Kind.LANES for r, _ in self._place(_LANES))
+    def is_in_lane_loop(self) -> bool:
+        """Return True if a loop of lanes is around this frame."""
+        return any(KINDS[r.arg.type] is BestiaryLoopKind.LANES for r, _ in self._enclosing_iterations(_LANES))
 
-    def _place(self, kinds: frozenset[Kind]) -> tuple[tuple[UOp, int], ...]:
-        """The iterations of these kinds around, those around a Function included."""
-        found: list[tuple[UOp, int]] = []
-        frame: Frame | None = self
+    def _enclosing_iterations(self, kinds: frozenset[BestiaryLoopKind]) -> tuple[tuple[UOp, int], ...]:
+        """Return the iterations of loops of these kinds around this frame, those around a Function included."""
+        iterations: list[tuple[UOp, int]] = []
+        frame: BestiaryFrame | None = self
         while frame is not None:
             if frame.range is not None and KINDS[frame.range.arg.type] in kinds:
-                found.append((frame.range, frame.value))
+                iterations.append((frame.range, frame.value))
             frame = frame.outer or (frame.scope.caller if frame.scope.call is None else None)
-        return tuple(found)
+        return tuple(iterations)

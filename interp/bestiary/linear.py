@@ -1,80 +1,82 @@
 """LINEAR: instructions in the order of execution, with loops from a RANGE to the END that closes it.
 
-Every instruction is executed at its place, also where its value is the same in each iteration. What is not listed (constants,
-memory) is evaluated where it is used, and so is what stands in a loop that another node than an END closes. An IF executes its
-body itself, wherever the Stores stand (R124). Lanes execute the list side by side and meet at its barriers.
+Every instruction is executed at its place, also where its value is the same in each iteration. Nodes that are not listed
+(constants, memory) are evaluated where they are used, and so is everything in a loop that another node than an END closes. An
+IF executes its body itself, wherever the Stores stand (R124). Lanes execute the list side by side and wait for each other at
+its barriers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uops.interp.bestiary.frame import Frame
+from uops.interp.bestiary.frame import BestiaryFrame
 from uops.interp.bestiary.lanes import Run
-from uops.interp.bestiary.machine import Machine, Step
-from uops.interp.bestiary.plan import Level, effects_of
+from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
+from uops.interp.bestiary.plan import LoopLevel, effects_of_if
 from uops.spec.errors import SpecError
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """The instructions of a loop, and the END that closes it."""
+class LinearLoop:
+    """A loop of a Linear: the range, and the instructions up to the END that closes it."""
 
     range: UOp
-    items: tuple[UOp | Block, ...]
+    items: tuple[UOp | LinearLoop, ...]
 
 
-def linear_needs(m: Machine, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]:
-    return ()
+def eval_linear(step: EvalStep) -> Run:
+    """Execute the instructions."""
+    yield from _run_items(step, step.frame, _nest_instructions(step.node.instructions))
 
 
-def linear(s: Step) -> Run:
-    yield from _run(s, s.frame, _blocks(s.node.src))
+def _nest_instructions(instructions: Sequence[UOp]) -> tuple[UOp | LinearLoop, ...]:
+    """Return the instructions with the loops between RANGE and END as nested items.
 
-
-def _blocks(instructions: Sequence[UOp]) -> tuple[UOp | Block, ...]:
-    """Positions of RANGE and END as nested blocks."""
-    closed = {r for u in instructions if u.op is Op.END for r in u.src[1:]}
-    within = {e for u in instructions if u.op is Op.B_IF for e in effects_of(u)}
-    opened: list[tuple[UOp | None, list[UOp | Block]]] = [(None, [])]
+    Raises SpecError where they do not nest (R58).
+    """
+    closed = {r for u in instructions if u.op is Op.END for r in u.ranges}
+    in_ifs = {e for u in instructions if u.op is Op.B_IF for e in effects_of_if(u)}
+    opened: list[tuple[UOp | None, list[UOp | LinearLoop]]] = [(None, [])]
     for u in instructions:
         if u.op is Op.B_RANGE and u in closed:
             opened.append((u, []))
         elif u.op is Op.END:
-            for _ in u.src[1:]:
+            for _ in u.ranges:
                 r, items = opened.pop()
-                if r is None or r not in u.src[1:]:
+                if r is None or r not in u.ranges:
                     raise SpecError("END does not close the innermost block (R58)")
-                opened[-1][1].append(Block(r, tuple(items)))
-        elif u not in within:  # an IF executes its body itself (R124)
+                opened[-1][1].append(LinearLoop(r, tuple(items)))
+        elif u not in in_ifs:  # an IF executes its body itself (R124)
             opened[-1][1].append(u)
     if len(opened) > 1:
         raise SpecError(f"{len(opened) - 1} blocks are left open (R58)")
     return tuple(opened[0][1])
 
 
-def _run(s: Step, frame: Frame, items: Sequence[UOp | Block]) -> Run:
-    m = s.machine
+def _run_items(step: EvalStep, frame: BestiaryFrame, items: Sequence[UOp | LinearLoop]) -> Run:
+    """Execute instructions and loops in order."""
+    m = step.machine
     for item in items:
-        if isinstance(item, Block):
-            block = item.items
+        if isinstance(item, LinearLoop):
+            items_of_loop = item.items
 
-            def leaf(inner: Frame, block: Sequence[UOp | Block] = block) -> Run:
-                yield from _run(s, inner, block)
+            def run_iteration(inner: BestiaryFrame, items_of_loop: Sequence[UOp | LinearLoop] = items_of_loop) -> Run:
+                yield from _run_items(step, inner, items_of_loop)
 
-            yield from m.loops(frame, (Level(item.range, ()),), leaf)
-        elif all(frame.at(r) is not None for r in frame.scope.plan.loops_of(item)):  # else its loop is no block of the list
-            yield from _execute(m, frame, item)
+            yield from m.run_loops(frame, (LoopLevel(item.range, ()),), run_iteration)
+        elif all(frame.range_value(r) is not None for r in frame.scope.plan.loops_of(item)):  # else its loop is not listed
+            yield from _execute_instruction(m, frame, item)
         frame.base |= frame.events
-    s.before |= frame.events
+    step.before |= frame.events
 
 
-def _execute(m: Machine, frame: Frame, u: UOp) -> Run:
-    """One instruction in this iteration, whatever an outer one has found."""
-    for f, source in m.sources(frame, u):
-        if f.find(source) is None:
+def _execute_instruction(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Run:
+    """Execute an instruction in this iteration, whatever an outer one has found."""
+    for f, source in m.sources_to_evaluate(frame, u):
+        if f.find_cell(source) is None:
             yield from m.evaluate(f, source)
-    yield from m.compute(frame, u)
+    yield from m.compute_cell(frame, u)

@@ -1,6 +1,6 @@
 """The evaluation of a graph of the bestiary: nodes in dependency order, each in its frame, with an explicit stack per frame.
 
-Everything that may meet a barrier on its way is a generator of `lanes.Run`.
+Whatever may come to a barrier is a generator of `lanes.Run`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.bestiary.frame import Cell, Frame, Lane, Scope
-from uops.interp.bestiary.lanes import Run, order, together, workgroup
-from uops.interp.bestiary.memory import Memory, Pointers, Ref, read, write
-from uops.interp.bestiary.plan import ABSORBED, KINDS, Kind, Level, Plan
-from uops.interp.tensor.checks import check_value, unsound
+from uops.interp.bestiary.frame import BestiaryCell, BestiaryFrame, BestiaryLane, BestiaryScope
+from uops.interp.bestiary.lanes import Run, iteration_order, run_lanes_together, run_workgroup
+from uops.interp.bestiary.memory import BestiaryMemory, BestiaryRef, PointerVector, load_elements, store_elements
+from uops.interp.bestiary.plan import ABSORBED, KINDS, BestiaryLoopKind, LoopLevel, ScopePlan
+from uops.interp.tensor.checks import check_value, raise_unsound
 from uops.interp.tensor.memory import describe
 from uops.interp.tensor.storage import Array
 from uops.spec.errors import Crash, SpecError, UopsError
@@ -23,20 +23,24 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
-#: Called with a node and its value (None for a void node) for every evaluation of a node.
+#: Callback per evaluation of a node: the node and its value, None for a void node.
 Trace = Callable[[UOp, Any], None]
-#: (the evaluation under way) -> a value, a cell, or a generator of one.
-Action = Callable[["Step"], Any]
-#: What must have cells before a node is evaluated, and where.
-Needs = Callable[["Machine", Frame, UOp], Iterable[tuple[Frame, UOp]]]
-#: Names of SPECIALs that number workgroups begin so; all others number lanes (R125).
+#: Function of the evaluation of a node that returns a value, a cell, or a generator of one.
+Action = Callable[["EvalStep"], Any]
+#: Function that returns the nodes that must have cells before a node is evaluated, each with its frame.
+Needs = Callable[["BestiaryMachine", BestiaryFrame, UOp], Iterable[tuple[BestiaryFrame, UOp]]]
+#: SPECIALs whose names begin so number workgroups, all others lanes (R125).
 GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
-#: What an ill-formed node makes Python raise.
+#: The Python errors of evaluating an ill-formed node.
 _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError)
 
 
-class Machine:
-    """One run. `memories` are those that outlive a workgroup, by key or node; `actions` and `needs` say what each op does."""
+class BestiaryMachine:
+    """One run of a graph of the bestiary.
+
+    `memories` are those that outlive a workgroup, by key or node. `actions` evaluate ops, and `needs` name what they need first
+    where that is not simply their sources. `bound_values` has the value of every bound variable.
+    """
 
     def __init__(
         self,
@@ -51,268 +55,284 @@ class Machine:
         self.check = check
         self.schedule = schedule
         self.trace = trace
-        self.memories: dict[Any, Memory] = {}
-        self.plans: dict[UOp, Plan] = {}
-        self.bound: dict[UOp, UOp] = {}
+        self.memories: dict[Any, BestiaryMemory] = {}
+        self.plans: dict[UOp, ScopePlan] = {}
+        self.bound_values: dict[UOp, UOp] = {}
         self.clock = 0
         self.actions = actions
         self.needs = needs
 
-    def plan(self, root: UOp) -> Plan:
-        found = self.plans.get(root)
-        if found is None:
-            found = self.plans[root] = Plan(root, self.bound)
-        return found
+    def plan_of(self, root: UOp) -> ScopePlan:
+        """Return the plan of the scope of `root`, made on first use."""
+        plan = self.plans.get(root)
+        if plan is None:
+            plan = self.plans[root] = ScopePlan(root, self.bound_values)
+        return plan
 
-    def event(self) -> int:
-        """A new access, as the set of it alone."""
+    def new_event(self) -> int:
+        """Return a new access, as a set of one bit."""
         self.clock += 1
         return 1 << (self.clock - 1)
 
     # ---------------------------------------------------------------------------------------------------------- evaluation
 
-    def evaluate(self, frame: Frame, *nodes: UOp) -> Run:
+    def evaluate(self, frame: BestiaryFrame, *nodes: UOp) -> Run:
         """Give each of `nodes` a cell."""
         stack = [(frame, u) for u in reversed(nodes)]
         while stack:
             at, u = stack[-1]
-            if at.find(u) is not None:
+            if at.find_cell(u) is not None:
                 stack.pop()
                 continue
-            home = at.home(u)
-            missing = [(f, s) for f, s in self.sources(home, u) if f.find(s) is None]
+            home = at.home_frame(u)
+            missing = [(f, s) for f, s in self.sources_to_evaluate(home, u) if f.find_cell(s) is None]
             if missing:
                 stack += reversed(missing)
                 continue
-            yield from self.compute(home, u)
+            yield from self.compute_cell(home, u)
             stack.pop()
 
-    def sources(self, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]:
+    def sources_to_evaluate(self, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+        """Return the nodes that must have cells before `u` is evaluated, each with its frame."""
         find = self.needs.get(u.op)
         if find is not None:
             return find(self, frame, u)
         return [(frame, s) for s in frame.scope.plan.operands(u)]
 
-    def compute(self, frame: Frame, u: UOp) -> Run:
+    def compute_cell(self, frame: BestiaryFrame, u: UOp) -> Run:
         """Evaluate `u`, whose sources have cells, and put its cell into the frame."""
         action = self.actions.get(u.op)
         if action is None:
             raise SpecError(f"{u.op.name} is not in the BESTIARY dialect")
-        step = Step(self, frame, u)
+        step = EvalStep(self, frame, u)
         try:
             value = action(step)
             if isinstance(value, Generator):
                 value = yield from value
-            cell = value if isinstance(value, Cell) else Cell(self._checked(frame, u, value), step.before, frame)
+            if isinstance(value, BestiaryCell):
+                cell = value
+            else:
+                cell = BestiaryCell(self._check_derived_properties(frame, u, value), step.before, frame)
         except _PYTHON_ERRORS as e:
-            raise _explained(u, e) from e
+            raise _diagnose_python_error(u, e) from e
         frame.cells[u] = cell
-        frame.note(cell.before)
-        self.met(u, cell.value)
+        frame.note_events(cell.before)
+        self.report_to_trace(u, cell.value)
         for data in u.src:
             if data.op in ABSORBED or data.op is Op.STACK:  # read by this node
-                self.met(data, None)
+                self.report_to_trace(data, None)
 
-    def met(self, u: UOp, value: Any) -> None:
+    def report_to_trace(self, u: UOp, value: Any) -> None:
+        """Call the trace, if there is one."""
         if self.trace is not None:
             self.trace(u, value)
 
-    def _checked(self, frame: Frame, u: UOp, value: Any) -> Any:
+    def _check_derived_properties(self, frame: BestiaryFrame, u: UOp, value: Any) -> Any:
+        """Return a value as an array or reference, once its derived properties are asserted."""
         if value is None:
             return None
-        if isinstance(value, (Ref, Pointers)):
-            wanted = self.shape(frame, u)
-            if self.check and value.shape != wanted:
-                unsound(u, "shape", wanted, value.shape)
+        if isinstance(value, (BestiaryRef, PointerVector)):
+            expected = self.shape(frame, u)
+            if self.check and value.shape != expected:
+                raise_unsound(u, "shape", expected, value.shape)
             return value
         array = np.asarray(value)
         if self.check:
             check_value(u, array, self, frame)
         return array
 
-    def force(self, frame: Frame, u: UOp) -> Cell:
-        """The cell of a node that no lane waits for."""
+    def evaluate_now(self, frame: BestiaryFrame, u: UOp) -> BestiaryCell:
+        """Return the cell of a node that cannot come to a barrier, such as a size."""
         for request in self.evaluate(frame, u):
             raise Crash(f"{describe(request.node)} below a size")
-        cell = frame.find(u)
+        cell = frame.find_cell(u)
         assert cell is not None
         return cell
 
-    def shape(self, frame: Frame, u: UOp) -> tuple[int, ...]:
-        """The derived shape, its symbolic extents evaluated (R48)."""
-        return tuple(int(self.read(self.force(frame, n), n)) if isinstance(n, UOp) else int(n) for n in u.shape)
+    def shape(self, frame: BestiaryFrame, u: UOp) -> tuple[int, ...]:
+        """Return the derived shape, its symbolic extents evaluated (R48)."""
+        return tuple(int(self.read(self.evaluate_now(frame, n), n)) if isinstance(n, UOp) else int(n) for n in u.shape)
 
-    def read(self, cell: Cell, u: UOp) -> Array:
-        """The value of the cell of `u`; of a reference by its implicit Load, which happens once (R51)."""
+    def read(self, cell: BestiaryCell, u: UOp) -> Array:
+        """Return the value of the cell of `u`; of a reference by its implicit Load, which happens once (R51)."""
         if isinstance(cell.value, np.ndarray):
             return cell.value
-        if not isinstance(cell.value, Ref):
+        if not isinstance(cell.value, BestiaryRef):
             raise SpecError(f"{describe(u)} is used as a value")
         if cell.loaded is None:
-            cell.event = self.event()
-            memory = self.memory(cell.frame, cell.value)
-            cell.loaded = read(u, memory, cell.value, cell.value.gate, cell.event, cell.before)
-            cell.frame.note(cell.event)
+            cell.event = self.new_event()
+            memory = self.memory_of(cell.frame, cell.value)
+            cell.loaded = load_elements(u, memory, cell.value, cell.value.gate, cell.event, cell.before)
+            cell.frame.note_events(cell.event)
             if self.check:
                 check_value(u, cell.loaded, self, cell.frame)
         return cell.loaded
 
-    def memory(self, frame: Frame, ref: Ref) -> Memory:
-        return ref.memory if isinstance(ref.memory, Memory) else frame.memory(ref.memory)
+    def memory_of(self, frame: BestiaryFrame, ref: BestiaryRef) -> BestiaryMemory:
+        """Return the memory of a reference, which may depend on the lane."""
+        return ref.memory if isinstance(ref.memory, BestiaryMemory) else frame.private_memory(ref.memory)
 
     # --------------------------------------------------------------------------------------------------------------- loops
 
-    def loops(self, frame: Frame, levels: Sequence[Level], leaf: Callable[[Frame], Run]) -> Run:
-        """Run `leaf` in the frame of every iteration of a nest of loops."""
+    def run_loops(self, frame: BestiaryFrame, levels: Sequence[LoopLevel], body_fn: Callable[[BestiaryFrame], Run]) -> Run:
+        """Run `body_fn` in the frame of every iteration of a nest of loops."""
         if not levels:
-            yield from leaf(frame)
+            yield from body_fn(frame)
             return
         level, inner = levels[0], levels[1:]
         r = level.range
-        yield from self.evaluate(frame, r.src[0], *level.invariant)
-        bound = frame.find(r.src[0])
+        yield from self.evaluate(frame, r.bound, *level.invariant)
+        bound = frame.find_cell(r.bound)
         assert bound is not None
-        n = max(0, int(self.read(bound, r.src[0])))
+        n = max(0, int(self.read(bound, r.bound)))
         kind, base = KINDS[r.arg.type], frame.base
-        if kind is Kind.GROUPS and frame.is_lane():
+        if kind is BestiaryLoopKind.GROUPS and frame.is_in_lane_loop():
             raise SpecError(f"axis {r.arg.axis_id} numbers workgroups inside of a loop of lanes (R60)")
-        turns = order(n, None if kind is Kind.ORDERED else self.schedule, r.arg.axis_id)
-        if kind is Kind.LANES:
-            lanes = [self.loops(frame.inside(r, k, base), inner, leaf) for k in range(n)]
-            yield from together(lanes, r.arg.type is AxisType.WARP, turns)
+        turns = iteration_order(n, None if kind is BestiaryLoopKind.ORDERED else self.schedule, r.arg.axis_id)
+        if kind is BestiaryLoopKind.LANES:
+            lanes = [self.run_loops(frame.enter_iteration(r, k, base), inner, body_fn) for k in range(n)]
+            yield from run_lanes_together(lanes, r.arg.type is AxisType.WARP, turns)
             return
         for k in turns:
-            iteration = frame.inside(r, k, base)
-            if kind is Kind.GROUPS:
-                workgroup(self.loops(iteration, inner, leaf))
+            iteration = frame.enter_iteration(r, k, base)
+            if kind is BestiaryLoopKind.GROUPS:
+                run_workgroup(self.run_loops(iteration, inner, body_fn))
             else:
-                yield from self.loops(iteration, inner, leaf)
-            if kind is Kind.ORDERED:
+                yield from self.run_loops(iteration, inner, body_fn)
+            if kind is BestiaryLoopKind.ORDERED:
                 base |= iteration.events
 
     # -------------------------------------------------------------------------------------------------------------- launch
 
-    def launch(self, scope: Scope, base: int, around: Lane, leaf: Callable[[Frame], Run]) -> list[Frame]:
-        """Run `leaf` in the outermost frame of every lane of the scope's launch; gives these frames."""
-        dims = self._dimensions(scope, base)
+    def run_launch(
+        self, scope: BestiaryScope, base: int, outer_lane: BestiaryLane, body_fn: Callable[[BestiaryFrame], Run]
+    ) -> list[BestiaryFrame]:
+        """Run `body_fn` in the outermost frame of every lane of the scope's launch, and return these frames."""
+        dims = self._launch_dimensions(scope, base)
         if not dims:
-            frame = Frame(scope, Lane(dict(around.position)), base)
-            workgroup(leaf(frame))
+            frame = BestiaryFrame(scope, BestiaryLane(dict(outer_lane.position)), base)
+            run_workgroup(body_fn(frame))
             return [frame]
-        groups, lanes = ([d for d in dims if is_group(d) is wanted] for wanted in (True, False))
-        found: list[Frame] = []
-        every = _positions({d: dims[d] for d in groups})
-        for g in order(len(every), self.schedule, "groups"):
-            shared: dict[Any, Memory] = {}
-            within = _positions({d: dims[d] for d in lanes})
-            frames = [Frame(scope, Lane(around.position | every[g] | p, shared), base) for p in within]
-            turns = order(len(frames), self.schedule, "lanes")
-            workgroup(together([leaf(f) for f in frames], False, turns))
-            found += frames
-        return found
+        groups, lanes = ([d for d in dims if is_workgroup_dimension(d) is is_group] for is_group in (True, False))
+        all_frames: list[BestiaryFrame] = []
+        group_positions = _enumerate_positions({d: dims[d] for d in groups})
+        for g in iteration_order(len(group_positions), self.schedule, "groups"):
+            shared: dict[Any, BestiaryMemory] = {}
+            lane_positions = _enumerate_positions({d: dims[d] for d in lanes})
+            frames = [
+                BestiaryFrame(scope, BestiaryLane(outer_lane.position | group_positions[g] | p, shared), base)
+                for p in lane_positions
+            ]
+            turns = iteration_order(len(frames), self.schedule, "lanes")
+            run_workgroup(run_lanes_together([body_fn(f) for f in frames], False, turns))
+            all_frames += frames
+        return all_frames
 
-    def _dimensions(self, scope: Scope, base: int) -> dict[str, int]:
-        """The SPECIALs of the body and its Functions: name -> extent."""
-        found: dict[str, int] = {}
-        frame = Frame(scope, Lane(), base)
+    def _launch_dimensions(self, scope: BestiaryScope, base: int) -> dict[str, int]:
+        """Return the SPECIALs of the body and its Functions: name -> extent. Raises SpecError for two extents of one name (R62)."""
+        dimensions: dict[str, int] = {}
+        frame = BestiaryFrame(scope, BestiaryLane(), base)
         for u in toposort(scope.plan.root, gate=lambda n: n.op is not Op.CALL):
             if u.op is Op.SPECIAL:
-                extent = max(0, int(self.read(self.force(frame, u.src[0]), u.src[0])))
-                if found.setdefault(u.arg.name, extent) != extent:
-                    raise SpecError(f"Special {u.arg.name!r} has two extents: {found[u.arg.name]} and {extent} (R62)")
-        return found
+                extent = max(0, int(self.read(self.evaluate_now(frame, u.bound), u.bound)))
+                if dimensions.setdefault(u.arg.name, extent) != extent:
+                    raise SpecError(f"Special {u.arg.name!r} has two extents: {dimensions[u.arg.name]} and {extent} (R62)")
+        return dimensions
 
 
-def is_group(name: str) -> bool:
-    """Whether a dimension of the launch numbers workgroups (R125)."""
+def is_workgroup_dimension(name: str) -> bool:
+    """Return True if a dimension of the launch numbers workgroups (R125)."""
     return name.startswith(GROUP_NAMES)
 
 
-def _positions(dims: Mapping[str, int]) -> list[dict[str, int]]:
-    """Every combination of indices; the first name runs fastest."""
-    found: list[dict[str, int]] = [{}]
-    for name in sorted(dims, key=_natural):
-        found = [p | {name: k} for k in range(dims[name]) for p in found]
-    return found
+def _enumerate_positions(dims: Mapping[str, int]) -> list[dict[str, int]]:
+    """Return every combination of indices; the first name varies fastest."""
+    positions: list[dict[str, int]] = [{}]
+    for name in sorted(dims, key=_natural_sort_key):
+        positions = [p | {name: k} for k in range(dims[name]) for p in positions]
+    return positions
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """A key that puts lidx2 before lidx10."""
+def _natural_sort_key(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that orders names by the numbers in them: lidx2 before lidx10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-class Step:
-    """The evaluation of one node: `before` collects the events that happen before its end."""
+class EvalStep:
+    """The evaluation of one node; `before` collects the events that happen before its end."""
 
     __slots__ = ("before", "frame", "machine", "node")
 
-    def __init__(self, machine: Machine, frame: Frame, node: UOp) -> None:
+    def __init__(self, machine: BestiaryMachine, frame: BestiaryFrame, node: UOp) -> None:
         self.machine = machine
         self.frame = frame
         self.node = node
         self.before = frame.base
-        for f, s in machine.sources(frame, node):
-            cell = f.find(s)
+        for f, s in machine.sources_to_evaluate(frame, node):
+            cell = f.find_cell(s)
             assert cell is not None
             self.before |= cell.before
 
-    def cell(self, u: UOp, frame: Frame | None = None) -> Cell:
-        """The cell of a source, after which this node happens."""
-        found = (frame or self.frame).find(u)
-        if found is None:
+    def cell_of(self, u: UOp, frame: BestiaryFrame | None = None) -> BestiaryCell:
+        """Return the cell of a source, after which this node happens."""
+        cell = (frame or self.frame).find_cell(u)
+        if cell is None:
             raise Crash(f"{describe(u)} was not evaluated before {describe(self.node)}")
-        self.before |= found.before
-        return found
+        self.before |= cell.before
+        return cell
 
-    def value(self, u: UOp, frame: Frame | None = None) -> Array:
-        """The value of a source; reading a reference happens before this node's end."""
-        cell = self.cell(u, frame)
+    def value_of(self, u: UOp, frame: BestiaryFrame | None = None) -> Array:
+        """Return the value of a source; reading a reference happens before this node's end."""
+        cell = self.cell_of(u, frame)
         array = self.machine.read(cell, u)
         self.before |= cell.event
         return array
 
-    def values(self, nodes: Iterable[UOp]) -> list[Array]:
-        return [self.value(u) for u in nodes]
+    def values_of(self, nodes: Iterable[UOp]) -> list[Array]:
+        """Return the values of sources."""
+        return [self.value_of(u) for u in nodes]
 
-    def reference(self, u: UOp, frame: Frame | None = None) -> Ref:
-        found = self.cell(u, frame).value
-        if not isinstance(found, Ref):
+    def reference_of(self, u: UOp, frame: BestiaryFrame | None = None) -> BestiaryRef:
+        """Return the reference that a source is. Raises SpecError if it is none (R51)."""
+        value = self.cell_of(u, frame).value
+        if not isinstance(value, BestiaryRef):
             raise SpecError(f"{describe(u)} is no reference: a Buffer, a Param or an injective view (R51)")
-        return found
+        return value
 
-    def load(self, ref: Ref, live: Array | None) -> Array:
-        event = self.machine.event()
-        found = read(self.node, self.machine.memory(self.frame, ref), ref, live, event, self.before)
-        self.frame.note(event)
+    def load(self, ref: BestiaryRef, live: Array | None) -> Array:
+        """Return the live elements of a reference, and log the access."""
+        event = self.machine.new_event()
+        elements = load_elements(self.node, self.machine.memory_of(self.frame, ref), ref, live, event, self.before)
+        self.frame.note_events(event)
         self.before |= event
-        return found
+        return elements
 
-    def store(self, u: UOp, frame: Frame, ref: Ref, value: Array, live: Array | None, before: int) -> int:
-        """One write by `u` in `frame`; gives its event."""
-        _check_written(ref)
-        event = self.machine.event()
-        write(u, self.machine.memory(frame, ref), ref, value, live, event, before)
-        frame.note(event)
+    def store(self, u: UOp, frame: BestiaryFrame, ref: BestiaryRef, value: Array, live: Array | None, before: int) -> int:
+        """Write the live elements as `u` in `frame`, and return the event."""
+        _check_declared_write(ref)
+        event = self.machine.new_event()
+        store_elements(u, self.machine.memory_of(frame, ref), ref, value, live, event, before)
+        frame.note_events(event)
         return event
 
-    def loops(self, body: Sequence[UOp], ranges: Sequence[UOp], leaf: Callable[[Frame], Run]) -> Run:
-        """Run `leaf` in every iteration of the loops of `ranges` around `body`."""
-        levels = self.frame.scope.plan.levels(body, ranges)
-        yield from self.machine.loops(self.frame, levels, leaf)
+    def run_loops(self, body: Sequence[UOp], ranges: Sequence[UOp], body_fn: Callable[[BestiaryFrame], Run]) -> Run:
+        """Run `body_fn` in every iteration of the loops of `ranges` around `body`."""
+        levels = self.frame.scope.plan.loop_levels(body, ranges)
+        yield from self.machine.run_loops(self.frame, levels, body_fn)
 
 
-def _check_written(ref: Ref) -> None:
-    """R63: a Call that declares what it writes writes nothing else."""
+def _check_declared_write(ref: BestiaryRef) -> None:
+    """Raise SpecError if a Call that declares what it writes writes something else (R63)."""
     for scope, slot in ref.slots:
         declared = scope.call.arg.written if scope.call.arg is not None else None
         if declared is not None and slot not in declared:
             raise SpecError(f"the Call writes argument {slot}, but declares {declared} (R63)")
 
 
-def _explained(u: UOp, e: Exception) -> Exception:
-    """What a Python error while evaluating `u` means: an ill-formed node where deriving its properties says so."""
+def _diagnose_python_error(u: UOp, e: Exception) -> Exception:
+    """Return the error that a Python error stands for: an ill-formed node's if deriving its properties raises one."""
     try:
         _ = u.dtype, u.shape, u.min_max
-    except UopsError as found:
-        return found
+    except UopsError as error:
+        return error
     return Crash(f"{describe(u)} cannot be evaluated: {type(e).__name__}: {e}")

@@ -1,4 +1,4 @@
-"""`run`: a graph of the bestiary on arrays; `is_bestiary`: whether a graph is one."""
+"""`run`: evaluate a graph of the bestiary on arrays; `is_bestiary`: recognize one."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary.actions import ACTIONS, NEEDS
-from uops.interp.bestiary.calls import body_of
-from uops.interp.bestiary.frame import Frame, Lane, Scope
+from uops.interp.bestiary.calls import function_body_frame
+from uops.interp.bestiary.frame import BestiaryFrame, BestiaryLane, BestiaryScope
 from uops.interp.bestiary.lanes import Run
-from uops.interp.bestiary.machine import Machine, Trace
-from uops.interp.bestiary.plan import ABSORBED, stage
+from uops.interp.bestiary.machine import BestiaryMachine, Trace
+from uops.interp.bestiary.plan import ABSORBED, program_stage_to_run
 from uops.interp.tensor.memory import describe
 from uops.interp.tensor.storage import Array
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.result import Result
 
+#: The number of the first op of the bestiary.
 _FIRST = Op.B_RANGE.value
-_COLLECTIONS = frozenset({Op.SINK, Op.GROUP})
 
 
 def is_bestiary(root: UOp) -> bool:
-    """Whether an op or form of the second document is in the graph."""
+    """Return True if the graph has an op or form of the bestiary."""
     seen, pending = {root}, [root]
     while pending:
         u = pending.pop()
@@ -49,47 +49,53 @@ def run(
     lanes, workgroups and the iterations of unordered Ranges. With `check`, every node's dtype, shape and min_max are asserted
     (Unsound). Raises Trap where the specification defines a failure and SpecError for an ill-formed graph or input.
     """
-    machine = Machine(inputs, check, schedule, trace, ACTIONS, NEEDS)
+    machine = BestiaryMachine(inputs, check, schedule, trace, ACTIONS, NEEDS)
     with np.errstate(all="ignore"):
-        values = _run(machine, root)
+        values = _run_root(machine, root)
     return Result(values, {m.key: m.contents() for m in machine.memories.values() if m.key is not None and m.written})
 
 
-def _run(m: Machine, root: UOp) -> tuple[Array, ...]:
+def _run_root(m: BestiaryMachine, root: UOp) -> tuple[Array, ...]:
+    """Run a graph and return the values of the root.
+
+    Raises SpecError if they differ between the lanes of a launch (R123).
+    """
     while root.op is Op.B_PROGRAM:
-        for u in (*root.src[1:], root):
-            m.met(u, None)
-        root = stage(root)
+        for u in root.src:
+            if u is not root.sink:
+                m.report_to_trace(u, None)
+        m.report_to_trace(root, None)
+        root = program_stage_to_run(root)
     if root.op in ABSORBED:
         raise SpecError(f"{root.op.name} has no meaning of its own here")
-    m.bound.update((u.src[0], u.src[1]) for u in toposort(root) if u.op is Op.BIND)
+    m.bound_values.update((u.variable, u.value) for u in toposort(root) if u.op is Op.BIND)
     if root.op is Op.TUPLE:
-        m.met(root, None)
-    found: list[list[tuple[UOp, Array]]] = []
+        m.report_to_trace(root, None)
+    lane_results: list[list[tuple[UOp, Array]]] = []
 
-    def leaf(frame: Frame) -> Run:
-        yield from m.evaluate(frame, *(root.src if root.op is Op.TUPLE else (root,)))
-        found.append([(u, np.array(m.read(m.force(f, u), u))) for f, u in _results(m, frame, root)])
+    def collect_lane_results(frame: BestiaryFrame) -> Run:
+        yield from m.evaluate(frame, *(root.values if root.op is Op.TUPLE else (root,)))
+        lane_results.append([(u, np.array(m.read(m.evaluate_now(f, u), u))) for f, u in _result_nodes(m, frame, root)])
 
-    m.launch(Scope(m.plan(root)), 0, Lane(), leaf)
-    for lane in found[1:]:
-        for (u, x), (_, y) in zip(found[0], lane):
-            if _bits(u, x) != _bits(u, y):
+    m.run_launch(BestiaryScope(m.plan_of(root)), 0, BestiaryLane(), collect_lane_results)
+    for lane in lane_results[1:]:
+        for (u, x), (_, y) in zip(lane_results[0], lane):
+            if _comparable_bytes(u, x) != _comparable_bytes(u, y):
                 raise SpecError(f"{describe(u)} has another value in each lane: a launch gives its results through memory (R123)")
-    return tuple(x for _, x in found[0]) if found else ()
+    return tuple(x for _, x in lane_results[0]) if lane_results else ()
 
 
-def _results(m: Machine, frame: Frame, root: UOp) -> list[tuple[Frame, UOp]]:
-    """The nodes whose values are the root's, and where they are."""
+def _result_nodes(m: BestiaryMachine, frame: BestiaryFrame, root: UOp) -> list[tuple[BestiaryFrame, UOp]]:
+    """Return the nodes whose values are the root's, each with its frame."""
     if root.op is Op.FUNCTION:
-        body = root.src[0]
-        return [(body_of(m, frame, root), e) for e in body.src if e.dtype is not dt.void]
+        return [(function_body_frame(m, frame, root), e) for e in root.body.src if e.dtype is not dt.void]
     if root.op is Op.TUPLE:
-        return [(frame, e) for e in root.src]
-    if root.op in _COLLECTIONS:
-        return [(frame, e) for e in root.src if e.dtype is not dt.void]
+        return [(frame, e) for e in root.values]
+    if root.op in EFFECT_GROUPS:
+        return [(frame, e) for e in root.effects if e.dtype is not dt.void]
     return [] if root.dtype is dt.void else [(frame, root)]
 
 
-def _bits(u: UOp, x: Array) -> bytes:
+def _comparable_bytes(u: UOp, x: Array) -> bytes:
+    """Return bytes that are equal if and only if two values are the same, bit by bit."""
     return repr(x.tolist()).encode() if u.dtype is dt.index else x.tobytes()

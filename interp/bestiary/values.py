@@ -1,4 +1,4 @@
-"""Values: constants, elementwise ops, movement, vectors and lanes, reductions of axes, and what only renames."""
+"""Values: constants, elementwise ops, movement, vectors and lanes, reductions of axes, and markers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary import memory
-from uops.interp.bestiary.frame import Cell, Frame
+from uops.interp.bestiary.frame import BestiaryFrame
 from uops.interp.bestiary.lanes import Run
-from uops.interp.bestiary.machine import Machine, Step
-from uops.interp.bestiary.memory import Pointers, Ref
+from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
+from uops.interp.bestiary.memory import BestiaryRef, PointerVector
 from uops.interp.ops import integers
 from uops.interp.ops.elementwise import KERNELS, Row, kernel_of
-from uops.interp.ops.movement import MOVES, operand_sources
+from uops.interp.ops.movement import MOVES, data_and_symbolic_sources
 from uops.interp.ops.reduce import FOLDS
 from uops.interp.ops.rounding import CASTS
-from uops.interp.tensor.storage import NUMPY, SMALL, Array, constant, settle, variable
+from uops.interp.tensor.storage import NUMPY, SMALL, Array, const_to_array, to_index_array, validate_variable
 from uops.spec.bestiary.tables import EXPANDABLE
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
@@ -32,179 +32,204 @@ f32 = np.float32
 # -------------------------------------------------------------------------------------------------------------- elementwise
 
 
-def _least(d: DType) -> Any:
-    """The lesser; NaN if either is (R11, R102)."""
+def _min_kernel(d: DType) -> Any:
+    """Return the kernel of Min on `d`; NaN if either operand is NaN (R11, R102)."""
     if d in SMALL:
         return lambda a, b: np.asarray(np.minimum(a.astype(f32), b.astype(f32))).astype(NUMPY[d])
-    return integers.unwidened(np.minimum) if d is dt.index else np.minimum
+    return integers.apply_without_widening(np.minimum) if d is dt.index else np.minimum
 
 
-MINIMUM: Row = {d: _least(d) for d in (*dt.STORABLE, dt.index)}
+#: The kernels of Min, which KERNELS lacks.
+MINIMUM: Row = {d: _min_kernel(d) for d in (*dt.STORABLE, dt.index)}
 _ROWS: dict[Op, Row] = {**KERNELS, Op.MIN: MINIMUM}
 
 
-def elementwise(s: Step) -> Any:
-    u = s.node
+def eval_elementwise(step: EvalStep) -> Any:
+    """Evaluate an elementwise op."""
+    u = step.node
     row = _ROWS[u.op]
-    if u.src[0].dtype not in row:
-        raise SpecError(f"{u.op.name} is not defined on {u.src[0].dtype} (R09, R10)")
-    kernel = kernel_of(u.op, u.src) if u.op in KERNELS else row[u.src[0].dtype]
-    return kernel(*s.values(u.src))
+    d = u.src[0].dtype  # operand, lhs or condition
+    if d not in row:
+        raise SpecError(f"{u.op.name} is not defined on {d} (R09, R10)")
+    kernel = kernel_of(u.op, u.src) if u.op in KERNELS else row[d]
+    return kernel(*step.values_of(u.src))
 
 
-def cast(s: Step) -> Any:
-    return CASTS[s.node.src[0].dtype, s.node.arg.dtype](s.value(s.node.src[0]))
+def eval_cast(step: EvalStep) -> Any:
+    """Convert the operand."""
+    operand = step.node.operand
+    return CASTS[operand.dtype, step.node.arg.dtype](step.value_of(operand))
 
 
-def const(s: Step) -> Any:
-    return constant(s.node.arg.value, s.node.arg.dtype)
+def eval_const(step: EvalStep) -> Any:
+    """Return the constant."""
+    return const_to_array(step.node.arg.value, step.node.arg.dtype)
 
 
-def special(s: Step) -> Any:
-    return np.asarray(s.frame.lane.position[s.node.arg.name]).astype(NUMPY[s.node.dtype])
+def eval_special(step: EvalStep) -> Any:
+    """Return the index of this lane or workgroup."""
+    return np.asarray(step.frame.lane.position[step.node.arg.name]).astype(NUMPY[step.node.dtype])
 
 
-def define_var(s: Step) -> Any:
-    """A named input within its bounds, or what it is bound to (R48, R112)."""
-    u, m = s.node, s.machine
+def eval_define_var(step: EvalStep) -> Any:
+    """Return the value of a variable: a named input within its bounds, or what it is bound to (R48, R112)."""
+    u, m = step.node, step.machine
     bounds = u.arg.min_val, u.arg.max_val
-    if u in m.bound:
-        return variable(u.arg.name, s.value(m.bound[u]), bounds, u.dtype)
+    if u in m.bound_values:
+        return validate_variable(u.arg.name, step.value_of(m.bound_values[u]), bounds, u.dtype)
     if u.arg.name not in m.inputs:
         raise SpecError(f"variable {u.arg.name!r} is missing from the inputs")
-    return variable(u.arg.name, m.inputs[u.arg.name], bounds, u.dtype)
+    return validate_variable(u.arg.name, m.inputs[u.arg.name], bounds, u.dtype)
 
 
-def first(s: Step) -> Any:
-    """The value of the first source: markers, Precast, Bind, Multi, Copy."""
-    return s.value(s.node.src[0])
+def eval_identity(step: EvalStep) -> Any:
+    """Return the operand's value: markers, Precast, Multi, Copy."""
+    return step.value_of(step.node.operand)
 
 
-def program_binary(s: Step) -> Any:
-    return np.frombuffer(s.node.arg.data, np.uint8)
+def eval_bind(step: EvalStep) -> Any:
+    """Return the value of the variable, which is the one bound to it (R112)."""
+    return step.value_of(step.node.variable)
+
+
+def eval_program_binary(step: EvalStep) -> Any:
+    """Return the bytes."""
+    return np.frombuffer(step.node.arg.data, np.uint8)
 
 
 # ----------------------------------------------------------------------------------------------------------------- movement
 
 
-def move(s: Step) -> Any:
-    """A view of a reference stays a reference, where it is injective (R51)."""
-    u = s.node
-    more = s.values(operand_sources(u)[1:]) if u.op in (Op.RESHAPE, Op.EXPAND) else []
-    return _moved(s, lambda x: MOVES[u.op](u, x, more), lambda r: memory.view(u, r, more))
+def eval_movement(step: EvalStep) -> Any:
+    """Evaluate a movement op; an injective view of a reference stays a reference (R51)."""
+    u = step.node
+    extents = step.values_of(data_and_symbolic_sources(u)[1:]) if u.op in (Op.RESHAPE, Op.EXPAND) else []
+    return _move_value_or_ref(step, lambda x: MOVES[u.op](u, x, extents), lambda r: memory.apply_movement(u, r, extents))
 
 
-def shrink(s: Step) -> Any:
-    window = tuple(slice(b, e) for b, e in zip(s.node.arg.begins, s.node.arg.ends))
-    return _moved(s, lambda x: x[window], lambda r: r.moved(r.places[window]))
+def eval_shrink(step: EvalStep) -> Any:
+    """Return the window between begins and ends."""
+    window = tuple(slice(b, e) for b, e in zip(step.node.arg.begins, step.node.arg.ends))
+    return _move_value_or_ref(step, lambda x: x[window], lambda r: r.with_positions(r.positions[window]))
 
 
-def buffer_view(s: Step) -> Any:
-    a = s.node.arg
-    return _moved(s, lambda x: x[a.offset : a.offset + a.size], lambda r: r.moved(r.places[a.offset : a.offset + a.size]))
+def eval_buffer_view(step: EvalStep) -> Any:
+    """Return the window of `size` elements at the offset."""
+    a = step.node.arg
+    window = slice(a.offset, a.offset + a.size)
+    return _move_value_or_ref(step, lambda x: x[window], lambda r: r.with_positions(r.positions[window]))
 
 
-def _moved(s: Step, of_value: Any, of_ref: Any) -> Any:
-    source = s.node.src[0]
-    cell = s.cell(source)
-    if isinstance(cell.value, Ref):
-        ref = of_ref(cell.value)
+def _move_value_or_ref(step: EvalStep, move_value: Any, move_ref: Any) -> Any:
+    """Return the moved reference if the source is one and the result an injective view, else the moved value."""
+    source = step.node.src[0]  # operand, of a BUFFER_VIEW buffer
+    cell = step.cell_of(source)
+    if isinstance(cell.value, BestiaryRef):
+        ref = move_ref(cell.value)
         if ref is not None:
             return ref
-    return of_value(s.value(source))
+    return move_value(step.value_of(source))
 
 
-def pad(s: Step) -> Any:
-    """The fill is zero (R43)."""
-    a, x = s.node.arg, s.value(s.node.src[0])
+def eval_pad(step: EvalStep) -> Any:
+    """Place the operand in an array of zeros (R43)."""
+    a, x = step.node.arg, step.value_of(step.node.operand)
     out = np.zeros([b + n + e for b, n, e in zip(a.begin, x.shape, a.end)], x.dtype)
     out[tuple(slice(b, b + n) for b, n in zip(a.begin, x.shape))] = x
     return out
 
 
-def stack(s: Step) -> Any:
-    """What a shape operand spells (R40)."""
-    return joined(s.node.dtype, s.values(s.node.src)) if s.node.src else np.zeros(0, np.int64)
+def eval_stack(step: EvalStep) -> Any:
+    """Return the elements of a shape operand (R40)."""
+    elements = step.values_of(step.node.elements)
+    return stack_arrays(step.node.dtype, elements) if elements else np.zeros(0, np.int64)
 
 
 # ------------------------------------------------------------------------------------------------------------------ vectors
 
 
-def joined(d: DType, parts: Iterable[Array]) -> Array:
-    """Arrays of one shape, as the elements of a new first axis."""
+def stack_arrays(d: DType, parts: Iterable[Array]) -> Array:
+    """Stack arrays of one shape along a new first axis."""
     arrays = list(parts)
     if d is dt.index:
-        return settle(np.stack([a.astype(object) for a in arrays]))
+        return to_index_array(np.stack([a.astype(object) for a in arrays]))
     return np.stack(arrays)
 
 
-def vectorize(s: Step) -> Any:
-    return joined(s.node.dtype, s.values(s.node.src))
+def eval_vectorize(step: EvalStep) -> Any:
+    """Return the scalars as one vector."""
+    return stack_arrays(step.node.dtype, step.values_of(step.node.elements))
 
 
-def vconst(s: Step) -> Any:
-    return joined(s.node.dtype, (constant(c.value, c.dtype) for c in s.node.arg.values))
+def eval_vconst(step: EvalStep) -> Any:
+    """Return the vector of constants."""
+    return stack_arrays(step.node.dtype, (const_to_array(c.value, c.dtype) for c in step.node.arg.values))
 
 
-def gep(s: Step) -> Any:
-    picked = s.node.arg.indices
-    return s.value(s.node.src[0])[picked[0] if len(picked) == 1 else list(picked)]
+def eval_gep(step: EvalStep) -> Any:
+    """Return the picked lanes of a vector."""
+    picked = step.node.arg.indices
+    return step.value_of(step.node.operand)[picked[0] if len(picked) == 1 else list(picked)]
 
 
-def cat(s: Step) -> Any:
-    found = [np.atleast_1d(x) for x in s.values(s.node.src)]
-    return settle(np.concatenate([x.astype(object) for x in found])) if s.node.dtype is dt.index else np.concatenate(found)
+def eval_cat(step: EvalStep) -> Any:
+    """Concatenate vectors."""
+    vectors = [np.atleast_1d(x) for x in step.values_of(step.node.elements)]
+    if step.node.dtype is dt.index:
+        return to_index_array(np.concatenate([x.astype(object) for x in vectors]))
+    return np.concatenate(vectors)
 
 
-def ptrcat(s: Step) -> Any:
-    parts: list[Ref] = []
-    for u in s.node.src:
-        cell = s.cell(u)
-        parts += cell.value.parts if isinstance(cell.value, Pointers) else [s.reference(u)]
-    return Pointers(tuple(parts))
+def eval_ptrcat(step: EvalStep) -> Any:
+    """Collect addresses, which are accessed in this order (R117)."""
+    parts: list[BestiaryRef] = []
+    for u in step.node.elements:
+        cell = step.cell_of(u)
+        parts += cell.value.parts if isinstance(cell.value, PointerVector) else [step.reference_of(u)]
+    return PointerVector(tuple(parts))
 
 
-def unroll_needs(m: Machine, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]:
-    """All that the lanes share; a vector is only named."""
+def unroll_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+    """Return what all lanes of an UNROLL share, or its operand if that is a vector already."""
     plan = frame.scope.plan
-    ranges = plan.unrolled(u)
-    if u.src[0].shape:
-        return [(frame, u.src[0])]
-    return [(frame, s) for s in plan.levels(u.src, ranges)[0].invariant] if ranges else [(frame, u.src[0])]
+    ranges = plan.unrolled_ranges(u)
+    if u.operand.shape or not ranges:
+        return [(frame, u.operand)]
+    return [(frame, s) for s in plan.loop_levels(u.src, ranges)[0].invariant]
 
 
-def unroll(s: Step) -> Run:
-    """R111: a scalar is computed once per lane, with the lane's values for the Ranges of the axes."""
-    u, t = s.node, s.node.src[0]
-    if t.shape:
-        return s.value(t)
-    ranges = s.frame.scope.plan.unrolled(u)
+def eval_unroll(step: EvalStep) -> Run:
+    """Return a vector with one lane per combination of values of the axes' Ranges; a scalar is computed once per lane (R111)."""
+    u, operand = step.node, step.node.operand
+    if operand.shape:
+        return step.value_of(operand)
+    ranges = step.frame.scope.plan.unrolled_ranges(u)
     values = []
     for position in itertools.product(*(range(n) for _, n in u.arg.axes)):
-        at = dict(zip((a for a, _ in u.arg.axes), position))
-        frame = s.frame
+        axis_values = dict(zip((a for a, _ in u.arg.axes), position))
+        frame = step.frame
         for r in ranges:
-            frame = frame.lane_of(r, at[r.arg.axis_id])
-        yield from s.machine.evaluate(frame, t)
-        values.append(s.value(t, frame))
-    return joined(u.dtype, values)
+            frame = frame.unrolled_lane_frame(r, axis_values[r.arg.axis_id])
+        yield from step.machine.evaluate(frame, operand)
+        values.append(step.value_of(operand, frame))
+    return stack_arrays(u.dtype, values)
 
 
-def contract(s: Step) -> Any:
-    """R106, R111: a scalar is repeated; lanes are put into this node's order of axes."""
-    u, axes = s.node, s.node.arg.axes
-    x = s.value(u.src[0])
+def eval_contract(step: EvalStep) -> Any:
+    """Return the lanes in this node's order of axes; a scalar is repeated (R106, R111)."""
+    u, axes = step.node, step.node.arg.axes
+    x = step.value_of(u.operand)
     if not x.ndim:
         return np.broadcast_to(x, (math.prod(n for _, n in axes),)).copy()
-    below = lane_axes(u.src[0])
-    if below is None:
+    lane_axes = vector_lane_axes(u.operand)
+    if lane_axes is None:
         return x
-    grid = x.reshape([n for _, n in below])
-    return grid.transpose([below.index(a) for a in axes]).reshape(-1)
+    grid = x.reshape([n for _, n in lane_axes])
+    return grid.transpose([lane_axes.index(a) for a in axes]).reshape(-1)
 
 
-def lane_axes(u: UOp) -> tuple[tuple[int, int], ...] | None:
-    """The axes that the lanes of a vector run through: those of the first UNROLL that spreads to it."""
+def vector_lane_axes(u: UOp) -> tuple[tuple[int, int], ...] | None:
+    """Return the axes that the lanes of a vector run through: those of the first UNROLL that spreads to it."""
     pending, seen = [u], set()
     while pending:
         x = pending.pop()
@@ -220,23 +245,18 @@ def lane_axes(u: UOp) -> tuple[tuple[int, int], ...] | None:
 # --------------------------------------------------------------------------------------------------------------- reductions
 
 
-def folded(op: Op, d: DType, x: Array, axes: tuple[int, ...]) -> Any:
-    """R32: the elements along `axes` combined, which become 1. Min is the second document's own (R102)."""
+def reduce_over_axes(op: Op, d: DType, x: Array, axes: tuple[int, ...]) -> Any:
+    """Return the elements along `axes` combined, which become size 1 (R32); Min is the bestiary's own (R102)."""
     if op is not Op.MIN:
         return FOLDS[op][d](x, axes) if axes else x
     if d is dt.index:
         if 0 in [x.shape[a] for a in axes]:
-            raise SpecError("Min over no index values has no identity (R85)")
-        return settle(np.minimum.reduce(x.astype(object), axis=axes, keepdims=True))
+            raise SpecError("Min of index has no identity: it must cover at least one element (R85)")
+        return to_index_array(np.minimum.reduce(x.astype(object), axis=axes, keepdims=True))
     wide = x.astype(f32) if d in SMALL else x
     return np.minimum.reduce(wide, axis=axes, keepdims=True, initial=wide.dtype.type(d.max)).astype(NUMPY[d])
 
 
-def reduce_axis(s: Step) -> Any:
-    return folded(s.node.arg.op, s.node.dtype, s.value(s.node.src[0]), s.node.arg.axes)
-
-
-def same_cell(s: Step, cell: Cell) -> Cell:
-    """Another name for what a node has."""
-    s.before |= cell.before
-    return cell
+def eval_reduce_axis(step: EvalStep) -> Any:
+    """Reduce over the axes."""
+    return reduce_over_axes(step.node.arg.op, step.node.dtype, step.value_of(step.node.operand), step.node.arg.axes)

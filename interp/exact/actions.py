@@ -1,57 +1,71 @@
-"""How each op of the TENSOR dialect is evaluated: one small function per op, and the table of them."""
+"""The evaluation of each op of the TENSOR dialect: one small function per op, and the table of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from uops.interp.exact import layout
-from uops.interp.exact.answers import Answer
+from uops.interp.exact.answers import AnswerSet
 from uops.interp.exact.elementwise import MEANING, evaluate_op
-from uops.interp.exact.evaluate import HANDLERS, Array, Handler, Pack, Ref, Slot, Task, best, integers, whole
-from uops.interp.exact.inputs import elements
+from uops.interp.exact.evaluate import HANDLERS, Handler, NodeEvaluation, NodeResult, ResultTuple, canonical_bits, integers
+from uops.interp.exact.inputs import convert_input
 from uops.interp.exact.numbers.casts import cast
 from uops.interp.exact.numbers.formats import FORMATS, bits_of
-from uops.interp.exact.reduction import dot, reduce_elements
-from uops.interp.exact.values import Cell, answers, array, from_cells, scalar, to_cells
+from uops.interp.exact.reduction import reduce_dot, reduce_elements
+from uops.interp.exact.values import (
+    Array,
+    Cell,
+    ExactRef,
+    elements_of,
+    join_cells,
+    make_array,
+    make_scalar,
+    reference_to_storage,
+    split_into_cells,
+)
 from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir.args import BitcastArg, BufferArg, ParamArg, SliceArg
-from uops.spec.ir.dtypes import DType, Kind, bool_, index, uint8
+from uops.spec.ir.dtypes import DType, DTypeKind, bool_, index, uint8
 from uops.spec.ir.ops import MARKERS, Op
 from uops.spec.untrusted import quote_name
 
 # Sources
 
 
-def param(t: Task) -> Array | Ref | Slot:
-    """A bound Param is its argument (R64); a free one is named storage, a named one a bounded number (R48)."""
+def evaluate_param(t: NodeEvaluation) -> Array | ExactRef | NodeResult:
+    """Evaluate a Param.
+
+    A bound one is its argument (R64). A free one is named storage, and a named one a bounded number (R48).
+    """
     arg: ParamArg = t.u.arg
-    shape = t.dims(0) if t.u.src else ()
+    shape = t.shape_operand(t.u.extents) if t.u.src else ()
     if t.frame.args is not None and arg.slot is not None:
-        return _argument(t, arg, shape)
-    t.sized(shape)
+        return _bind_argument(t, arg, shape)
+    t.check_size(shape)
     name = arg.name if arg.name is not None else f"p{arg.slot}"
     if name not in t.machine.inputs:
-        raise SpecError(f"no input for {quote_name(name)}")
+        raise SpecError(f"input {quote_name(name)} is missing: a Param needs it")
     if arg.name is not None or arg.dtype is index:
         count = layout.count(shape)
-        given = array(arg.dtype, shape, elements(name, arg.dtype, count, t.machine.inputs[name]))
-        _check_bounds(arg, given)
-        return given
-    return whole(t.machine.storage(name, t.u, layout.count(shape)), shape, 0)
+        value = make_array(arg.dtype, shape, convert_input(name, arg.dtype, count, t.machine.inputs[name]))
+        _check_bounds(arg, value)
+        return value
+    return reference_to_storage(t.machine.get_or_create_storage(name, t.u, layout.count(shape)), shape, 0)
 
 
-def _argument(t: Task, arg: ParamArg, shape: tuple[int, ...]) -> Slot:
+def _bind_argument(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...]) -> NodeResult:
+    """Return the argument that a bound Param stands for. Raises SpecError if it does not fit (R64), Trap if out of bounds."""
     args = t.frame.args or ()
     if arg.slot is None or arg.slot >= len(args):
         raise SpecError(f"R64: no argument for Param {arg.slot}")
-    slot = args[arg.slot]
-    v = slot.value
-    if not isinstance(v, Array | Ref) or v.dtype is not arg.dtype or v.shape != shape:
-        got = f"{v.dtype.name}{v.shape}" if isinstance(v, Array | Ref) else "void"
+    argument = args[arg.slot]
+    v = argument.value
+    if not isinstance(v, Array | ExactRef) or v.dtype is not arg.dtype or v.shape != shape:
+        got = f"{v.dtype.name}{v.shape}" if isinstance(v, Array | ExactRef) else "void"
         raise SpecError(f"R64: Param {arg.slot} is {arg.dtype.name}{shape}, its argument {got}")
     if arg.bounds is not None:
-        _check_bounds(arg, t.read(v))
-    return slot
+        _check_bounds(arg, t.load_if_reference(v))
+    return argument
 
 
 def _check_bounds(arg: ParamArg, v: Array) -> None:
@@ -59,338 +73,360 @@ def _check_bounds(arg: ParamArg, v: Array) -> None:
         raise Trap(f"R48: {quote_name(str(arg.name))} = {v.numbers} is outside {arg.bounds}")
 
 
-def buffer(t: Task) -> Ref:
-    """All shards of an n-tuple Buffer as one array (R73)."""
+def evaluate_buffer(t: NodeEvaluation) -> ExactRef:
+    """Evaluate a Buffer; the shards of an n-tuple Buffer are one array (R73)."""
     arg: BufferArg = t.u.arg
     n = arg.size * (len(arg.device) if isinstance(arg.device, tuple) else 1)
-    return whole(t.machine.storage(f"b{arg.unique}", t.u, n), (n,), 0)
+    return reference_to_storage(t.machine.get_or_create_storage(f"b{arg.unique}", t.u, n), (n,), 0)
 
 
-def const(t: Task) -> Array:
-    return scalar(t.u.arg.dtype, bits_of(t.u.arg.dtype, t.u.arg.value))
+def evaluate_const(t: NodeEvaluation) -> Array:
+    """Evaluate a Const."""
+    return make_scalar(t.u.arg.dtype, bits_of(t.u.arg.dtype, t.u.arg.value))
 
 
-def binary(t: Task) -> Array:
+def evaluate_binary(t: NodeEvaluation) -> Array:
+    """Evaluate a Binary: its bytes."""
     data: bytes = t.u.arg.data
-    t.sized((len(data),))
-    return array(uint8, (len(data),), [Answer(uint8, b) for b in data])
+    t.check_size((len(data),))
+    return make_array(uint8, (len(data),), [AnswerSet(uint8, b) for b in data])
 
 
 # Movement
 
 
-def _moved(v: Array | Ref, found: layout.Layout, t: Task) -> Array | Ref:
-    """The elements at a layout's positions; a reference stays one."""
-    shape, positions = found
-    t.sized(shape)
-    if isinstance(v, Ref):
-        return Ref(v.storage, v.dtype, shape, [None if p < 0 else v.places[p] for p in positions], t.mask)
-    source = answers(v)
-    return array(v.dtype, shape, [source[p] if p >= 0 else Answer(v.dtype, 0) for p in positions])
+def _move_elements(v: Array | ExactRef, movement: layout.SourcePositions, t: NodeEvaluation) -> Array | ExactRef:
+    """Return the elements at a movement's source positions; a reference stays one."""
+    shape, positions = movement
+    t.check_size(shape)
+    if isinstance(v, ExactRef):
+        return ExactRef(v.storage, v.dtype, shape, [None if p < 0 else v.places[p] for p in positions], t.happened_before)
+    source = elements_of(v)
+    return make_array(v.dtype, shape, [source[p] if p >= 0 else AnswerSet(v.dtype, 0) for p in positions])
 
 
-def permute(t: Task) -> Array | Ref:
-    v = t.raw(0)
-    return _moved(v, layout.permute(v.shape, t.u.arg.order), t)
+def evaluate_permute(t: NodeEvaluation) -> Array | ExactRef:
+    """Evaluate a Permute."""
+    v = t.read_without_load(t.u.operand)
+    return _move_elements(v, layout.permute_positions(v.shape, t.u.arg.order), t)
 
 
-def flip(t: Task) -> Array | Ref:
-    v = t.raw(0)
-    return _moved(v, layout.flip(v.shape, t.u.arg.flags), t)
+def evaluate_flip(t: NodeEvaluation) -> Array | ExactRef:
+    """Evaluate a Flip."""
+    v = t.read_without_load(t.u.operand)
+    return _move_elements(v, layout.flip_positions(v.shape, t.u.arg.flags), t)
 
 
-def reshape(t: Task) -> Array | Ref:
-    v, new = t.raw(0), t.dims(1)
-    found = layout.reshape(v.shape, new)
-    if found is None:
-        raise t.reject(f"{v.shape} cannot be reshaped to {new}")
-    return _moved(v, found, t)
+def evaluate_reshape(t: NodeEvaluation) -> Array | ExactRef:
+    """Evaluate a Reshape."""
+    v, new = t.read_without_load(t.u.operand), t.shape_operand(t.u.extents)
+    movement = layout.reshape_positions(v.shape, new)
+    if movement is None:
+        raise t.make_rejection(f"{v.shape} cannot be reshaped to {new}", t.u.extents)
+    return _move_elements(v, movement, t)
 
 
-def expand(t: Task) -> Array | Ref:
-    """Gives a value: two elements would share an address (R51)."""
-    v, new = t.value(0), t.dims(1)
-    t.sized(new)
-    found = layout.expand(v.shape, new)
-    if found is None:
-        raise t.reject(f"{v.shape} cannot be expanded to {new}")
-    return _moved(v, found, t)
+def evaluate_expand(t: NodeEvaluation) -> Array | ExactRef:
+    """Evaluate an Expand as a value: two elements of a reference would share an address (R51)."""
+    v, new = t.value_of(t.u.operand), t.shape_operand(t.u.extents)
+    t.check_size(new)
+    movement = layout.expand_positions(v.shape, new)
+    if movement is None:
+        raise t.make_rejection(f"{v.shape} cannot be expanded to {new}", t.u.extents)
+    return _move_elements(v, movement, t)
 
 
-def pad(t: Task) -> Array | Ref:
-    v, offset, new = t.value(0), t.dims(1), t.dims(2)
-    t.sized(new)
-    found = layout.pad(v.shape, offset, new)
-    if found is None:
-        raise t.reject(f"R43: {v.shape} at {offset} does not fit in {new}")
-    return _moved(v, found, t)
+def evaluate_pad(t: NodeEvaluation) -> Array | ExactRef:
+    """Evaluate a Pad, which fills with zeros (R43)."""
+    v, offset, new = t.value_of(t.u.operand), t.shape_operand(t.u.offsets), t.shape_operand(t.u.extents)
+    t.check_size(new)
+    movement = layout.pad_positions(v.shape, offset, new)
+    if movement is None:
+        raise t.make_rejection(f"R43: {v.shape} at {offset} does not fit in {new}", t.u.offsets, t.u.extents)
+    return _move_elements(v, movement, t)
 
 
-def shrink(t: Task) -> Array | Ref:
-    v, offset, new = t.raw(0), t.dims(1), t.dims(2)
-    found = layout.shrink(v.shape, offset, new)
-    if found is None:
-        raise t.reject(f"R44: {new} at {offset} is not inside {v.shape}")
-    return _moved(v, found, t)
+def evaluate_shrink(t: NodeEvaluation) -> Array | ExactRef:
+    """Evaluate a Shrink (R44)."""
+    v, offset, new = t.read_without_load(t.u.operand), t.shape_operand(t.u.offsets), t.shape_operand(t.u.extents)
+    movement = layout.shrink_positions(v.shape, offset, new)
+    if movement is None:
+        raise t.make_rejection(f"R44: {new} at {offset} is not inside {v.shape}", t.u.offsets, t.u.extents)
+    return _move_elements(v, movement, t)
 
 
-def index_(t: Task) -> Array | Ref:
-    """Of a reference: addresses, bad ones kept as such; of a value: traps at once (R45)."""
-    v = t.raw(0)
-    picked = [t.value(k) for k in range(1, len(t.u.src))]
-    if len(picked) > len(v.shape) or any(len(i.shape) > 1 or not i.dtype.is_integer for i in picked):
-        raise SpecError(f"R45: {v.shape} indexed by {[(i.dtype.name, i.shape) for i in picked]}")
-    found = layout.index(v.shape, [(i.shape, integers(i)) for i in picked])
-    if isinstance(v, Array) and -1 in found[1]:
-        raise Trap(f"R45: index {[i.numbers for i in picked]} outside shape {v.shape}")
-    return _moved(v, found, t)
+def evaluate_index(t: NodeEvaluation) -> Array | ExactRef:
+    """Evaluate an Index (R45).
+
+    Of a reference the result is addresses, invalid ones included. Of a value, an index out of bounds traps at once.
+    """
+    v = t.read_without_load(t.u.operand)
+    indices = [t.value_of(p) for p in t.u.positions]
+    if len(indices) > len(v.shape) or any(len(i.shape) > 1 or not i.dtype.is_integer for i in indices):
+        raise SpecError(f"R45: {v.shape} indexed by {[(i.dtype.name, i.shape) for i in indices]}")
+    movement = layout.index_positions(v.shape, [(i.shape, integers(i)) for i in indices])
+    if isinstance(v, Array) and -1 in movement.positions:
+        raise Trap(f"R45: index {[i.numbers for i in indices]} outside shape {v.shape}")
+    return _move_elements(v, movement, t)
 
 
-def stack(t: Task) -> Array:
-    """Joins along a new leading axis; of nothing it is the shape () (R40)."""
-    parts = [t.value(k) for k in range(len(t.u.src))]
+def evaluate_stack(t: NodeEvaluation) -> Array:
+    """Evaluate a Stack, which joins along a new leading axis; of nothing it is the shape () (R40)."""
+    parts = [t.value_of(e) for e in t.u.elements]
     if not parts:
-        return array(index, (0,), [])
+        return make_array(index, (0,), [])
     if any(p.shape != parts[0].shape or p.dtype is not parts[0].dtype for p in parts):
-        raise SpecError(f"Stack of {[(p.dtype.name, p.shape) for p in parts]}")
+        raise SpecError(f"a Stack needs elements of one dtype and shape, got {[(p.dtype.name, p.shape) for p in parts]}")
     shape = (len(parts), *parts[0].shape)
-    t.sized(shape)
-    return array(parts[0].dtype, shape, [a for p in parts for a in answers(p)])
+    t.check_size(shape)
+    return make_array(parts[0].dtype, shape, [a for p in parts for a in elements_of(p)])
 
 
-def replicated(t: Task) -> Array:
-    """The copies along the axes must have the same bits (R47)."""
-    v = t.value(0)
-    shape, groups = layout.groups(v.shape, t.u.arg.axes)
-    source = answers(v)
-    for g in groups:
-        if len({source[p].best for p in g}) != 1:
+def evaluate_replicated(t: NodeEvaluation) -> Array:
+    """Evaluate a Replicated: the copies along its axes must have the same bits (R47)."""
+    v = t.value_of(t.u.operand)
+    shape, groups = layout.reduction_groups(v.shape, t.u.arg.axes)
+    elements = elements_of(v)
+    for group in groups:
+        if len({elements[p].best for p in group}) != 1:
             raise Trap(f"R47: the copies along axes {t.u.arg.axes} are not equal")
-    return array(v.dtype, shape, [source[g[0]] for g in groups])
+    return make_array(v.dtype, shape, [elements[group[0]] for group in groups])
 
 
-def slice_(t: Task) -> Array | Ref:
-    """Elements of another dtype from the bytes of a 1-D source (R46)."""
+def evaluate_slice(t: NodeEvaluation) -> Array | ExactRef:
+    """Evaluate a Slice: elements of another dtype from the bytes of a 1-D source (R46)."""
     arg: SliceArg = t.u.arg
-    v, (at,) = t.raw(0), integers(t.value(1))
-    start, end = at * v.dtype.itemsize, at * v.dtype.itemsize + arg.size * arg.dtype.itemsize
+    v, (offset,) = t.read_without_load(t.u.operand), integers(t.value_of(t.u.offset))
+    start, end = offset * v.dtype.itemsize, offset * v.dtype.itemsize + arg.size * arg.dtype.itemsize
     size = layout.count(v.shape) * v.dtype.itemsize
-    if len(v.shape) != 1 or not 0 <= start <= end <= size or start % _item(arg.dtype):
-        raise t.reject(f"R46: bytes {start} to {end} of {size} as {arg.dtype.name}")
-    return _recast(v, arg.dtype, (arg.size,), start, end, t)
+    if len(v.shape) != 1 or not 0 <= start <= end <= size or start % _storable_itemsize(arg.dtype):
+        raise t.make_rejection(f"R46: bytes {start} to {end} of {size} as {arg.dtype.name}", t.u.offset)
+    return _reinterpret_bytes(v, arg.dtype, (arg.size,), start, end, t)
 
 
-def bitcast(t: Task) -> Array | Ref:
-    """The same bytes as another dtype; a different item size scales the last axis (R46)."""
+def evaluate_bitcast(t: NodeEvaluation) -> Array | ExactRef:
+    """Evaluate a Bitcast: the same bytes as another dtype; a different item size scales the last axis (R46)."""
     arg: BitcastArg = t.u.arg
-    v, new = t.raw(0), arg.dtype
+    v, new = t.read_without_load(t.u.operand), arg.dtype
     old = v.dtype.itemsize
     if new is bool_ or not old:
         raise SpecError(f"R46: bitcast of {v.dtype.name} to {new.name}")
     shape = v.shape
-    if old != _item(new):
+    if old != _storable_itemsize(new):
         if not shape or shape[-1] * old % new.itemsize:
             raise SpecError(f"R46: bitcast of {v.dtype.name}{shape} to {new.name}")
         shape = (*shape[:-1], shape[-1] * old // new.itemsize)
-    return _recast(v, new, shape, 0, layout.count(v.shape) * old, t)
+    return _reinterpret_bytes(v, new, shape, 0, layout.count(v.shape) * old, t)
 
 
-def _item(dtype: DType) -> int:
+def _storable_itemsize(dtype: DType) -> int:
+    """Return the item size of a dtype. Raises SpecError for index and void, which have no storage (R29)."""
     if not dtype.itemsize:
         raise SpecError(f"R29: {dtype.name} has no storage")
     return dtype.itemsize
 
 
-def _recast(v: Array | Ref, new: DType, shape: tuple[int, ...], start: int, end: int, t: Task) -> Array | Ref:
-    t.sized(shape)
-    w = new.itemsize
-    if isinstance(v, Ref):
+def _reinterpret_bytes(
+    v: Array | ExactRef, new: DType, shape: tuple[int, ...], start: int, end: int, t: NodeEvaluation
+) -> Array | ExactRef:
+    """Return the bytes from `start` to `end` of `v` as elements of another dtype and shape."""
+    t.check_size(shape)
+    width = new.itemsize
+    if isinstance(v, ExactRef):
         old = v.dtype.itemsize
         addresses = [a for p in v.places for a in (p if p is not None else (-1,) * old)][start:end]
-        runs = [tuple(addresses[k : k + w]) for k in range(0, len(addresses), w)]
-        return Ref(v.storage, new, shape, [None if -1 in r else r for r in runs], t.mask)
-    cells: list[Cell] = to_cells(answers(v))[start:end]
-    return array(new, shape, [from_cells(new, cells[k : k + w]) for k in range(0, len(cells), w)])
+        runs = [tuple(addresses[k : k + width]) for k in range(0, len(addresses), width)]
+        return ExactRef(v.storage, new, shape, [None if -1 in run else run for run in runs], t.happened_before)
+    cells: list[Cell] = split_into_cells(elements_of(v))[start:end]
+    return make_array(new, shape, [join_cells(new, cells[k : k + width]) for k in range(0, len(cells), width)])
 
 
 # Reduce
 
 
-def reduce_(t: Task) -> Array:
-    """Collapses axes to size 1 (R32, R42); a float sum directly over Mul may fuse the products."""
-    if len(t.u.src) > 1:
+def evaluate_reduce(t: NodeEvaluation) -> Array:
+    """Evaluate a Reduce, which collapses axes to size 1 (R32, R42); a float sum directly over a Mul may fuse the products."""
+    if t.u.ranges:
         raise Unsupported("Reduce over ranges", "the scalar interpreter")
-    v, op = t.value(0), t.u.arg.op
-    shape, groups = layout.groups(v.shape, t.u.arg.axes)
-    bits = best(answers(v))
-    factors = _factors(t, v)
+    v, op = t.value_of(t.u.operand), t.u.arg.op
+    shape, groups = layout.reduction_groups(v.shape, t.u.arg.axes)
+    bits = canonical_bits(elements_of(v))
+    factors = _find_mul_operands(t, v)
     if op is Op.ADD and factors is not None:
         fmt, (a, b) = FORMATS[v.dtype], factors
-        return array(v.dtype, shape, [dot(fmt, [a[p] for p in g], [b[p] for p in g]) for g in groups])
-    return array(v.dtype, shape, [reduce_elements(op, v.dtype, [bits[p] for p in g]) for g in groups])
+        sums = [reduce_dot(fmt, [a[p] for p in group], [b[p] for p in group]) for group in groups]
+        return make_array(v.dtype, shape, sums)
+    return make_array(v.dtype, shape, [reduce_elements(op, v.dtype, [bits[p] for p in group]) for group in groups])
 
 
-def _factors(t: Task, v: Array) -> tuple[list[int], list[int]] | None:
-    """The broadcast operands of a float Mul that a Reduce consumes."""
-    source = t.u.src[0]
-    if source.op is not Op.MUL or v.dtype.kind is not Kind.FLOAT:
+def _find_mul_operands(t: NodeEvaluation, v: Array) -> tuple[list[int], list[int]] | None:
+    """Return the operands of a float Mul that a Reduce consumes, broadcast to the shape of `v`; None if there is none."""
+    product = t.u.operand
+    if product.op is not Op.MUL or v.dtype.kind is not DTypeKind.FLOAT:
         return None
-    a, b = (_spread(t.read(t.operand(x)), v.shape) for x in source.src)
-    return best(a), best(b)
+    a, b = (_broadcast_elements(t.value_of(x), v.shape) for x in (product.lhs, product.rhs))
+    return canonical_bits(a), canonical_bits(b)
 
 
 # Elementwise and markers
 
 
-def _spread(v: Array, shape: tuple[int, ...]) -> list[Answer]:
-    """Elements of a value broadcast to `shape`."""
-    source = answers(v)
+def _broadcast_elements(v: Array, shape: tuple[int, ...]) -> list[AnswerSet]:
+    """Return the elements of a value broadcast to `shape`. Raises SpecError if they do not broadcast (R41)."""
+    elements = elements_of(v)
     if v.shape == shape:
-        return source
-    found = layout.expand(v.shape, shape)
-    if found is None:
+        return elements
+    movement = layout.expand_positions(v.shape, shape)
+    if movement is None:
         raise SpecError(f"R41: {v.shape} does not broadcast to {shape}")
-    return [source[p] for p in found[1]]
+    return [elements[p] for p in movement.positions]
 
 
-def elementwise(t: Task) -> Array:
+def evaluate_elementwise(t: NodeEvaluation) -> Array:
+    """Evaluate an elementwise op, element by element."""
     u = t.u
-    operands = [t.value(k) for k in range(len(u.src))]
-    shape = layout.broadcast([v.shape for v in operands])
+    operands = [t.value_of(s) for s in u.src]
+    shape = layout.broadcast_shape([v.shape for v in operands])
     if shape is None:
         raise SpecError(f"R41: {[v.shape for v in operands]} do not broadcast [{u.op.name}]")
-    t.sized(shape)
+    t.check_size(shape)
     dtypes = [v.dtype for v in operands]
     _check_dtypes(u.op, dtypes)
-    rows = zip(*(_spread(v, shape) for v in operands), strict=True)
+    rows = zip(*(_broadcast_elements(v, shape) for v in operands), strict=True)
     if u.op is Op.WHERE:
-        return array(u.dtype, shape, [_select(dtypes, row) for row in rows])
-    return array(u.dtype, shape, [evaluate_op(u.op, dtypes, u.dtype, best(row), t.machine.level) for row in rows])
+        return make_array(u.dtype, shape, [_select_operand(dtypes, row) for row in rows])
+    return make_array(u.dtype, shape, [evaluate_op(u.op, dtypes, u.dtype, canonical_bits(row), t.machine.level) for row in rows])
 
 
 def _check_dtypes(op: Op, dtypes: Sequence[DType]) -> None:
-    """R25: equal, but for a shift's count and a Where's condition."""
+    """Raise SpecError unless the operands have one dtype (R25), but for a shift's count and a Where's condition."""
     same = dtypes[:1] if op in (Op.SHL, Op.SHR) else dtypes[1:] if op is Op.WHERE else dtypes
     if any(d is not same[0] for d in same):
         raise SpecError(f"R25: operands of {op.name} are {[d.name for d in dtypes]}")
 
 
-def _select(dtypes: Sequence[DType], row: tuple[Answer, ...]) -> Answer:
-    """Where, keeping the chosen operand's whole set."""
-    chosen = cast(dtypes[0], bool_, row[0].best).best
-    return row[1] if chosen else row[2]
+def _select_operand(dtypes: Sequence[DType], row: tuple[AnswerSet, ...]) -> AnswerSet:
+    """Return the answers of a Where's chosen branch, its whole set."""
+    condition, if_true, if_false = row
+    return if_true if cast(dtypes[0], bool_, condition.best).best else if_false
 
 
-def marker(t: Task) -> Array:
-    return t.value(0)
+def pass_source_through(t: NodeEvaluation) -> Array:
+    """Evaluate a marker, which keeps its operand."""
+    return t.value_of(t.u.operand)
 
 
 # Calls
 
 
-def tuple_(t: Task) -> Pack:
-    return Pack(tuple(t.slot(k) for k in range(len(t.u.src))))
+def evaluate_tuple(t: NodeEvaluation) -> ResultTuple:
+    """Evaluate a Tuple: the results of its values."""
+    return ResultTuple(tuple(t.result_of(v) for v in t.u.values))
 
 
-def get_tuple(t: Task) -> Slot:
-    packed = t.slot(0).value
-    if not isinstance(packed, Pack) or not 0 <= t.u.arg.index < len(packed.slots):
-        raise SpecError(f"GetTuple {t.u.arg.index} of {t.u.src[0].op.name}")
-    slot: Slot = packed.slots[t.u.arg.index]
-    return slot
+def evaluate_get_tuple(t: NodeEvaluation) -> NodeResult:
+    """Evaluate a GetTuple. Raises SpecError if its source has no such element."""
+    packed = t.result_of(t.u.packed).value
+    if not isinstance(packed, ResultTuple) or not 0 <= t.u.arg.index < len(packed.results):
+        raise SpecError(f"GetTuple {t.u.arg.index} of {t.u.packed.op.name}: its source has no such element")
+    element: NodeResult = packed.results[t.u.arg.index]
+    return element
 
 
-def function(t: Task) -> Slot:
-    """A Function is its substituted body (R64)."""
-    done = t.frame.children[t.u].done[t.u.src[0]]
-    if not isinstance(done.value, Pack):
-        raise SpecError(f"the body of a Function is a Tuple, got {t.u.src[0].op.name}")
-    return Slot(done.value, done.mask | t.mask)
+def evaluate_function(t: NodeEvaluation) -> NodeResult:
+    """Evaluate a Function as its substituted body (R64)."""
+    body = t.frame.children[t.u].done[t.u.body]
+    if not isinstance(body.value, ResultTuple):
+        raise SpecError(f"the body of a Function must be a Tuple, got {t.u.body.op.name}")
+    return NodeResult(body.value, body.happened_before | t.happened_before)
 
 
-def call(t: Task) -> Slot:
-    """Runs the body for its effects; its results are seen through After (R63)."""
-    done = t.frame.children[t.u].done[t.u.src[0]]
-    return Slot(None, done.mask | t.mask)
+def evaluate_call(t: NodeEvaluation) -> NodeResult:
+    """Evaluate a Call, whose body ran for its effects; its results are seen through After (R63)."""
+    body = t.frame.children[t.u].done[t.u.body]
+    return NodeResult(None, body.happened_before | t.happened_before)
 
 
 # Load, Store, order
 
 
-def load(t: Task) -> Array:
-    """Copies of elements, `alt` where the gate is closed; device and address space do not change a value (R52, R53)."""
-    v = t.raw(0)
-    n = layout.count(v.shape)
-    if len(t.u.src) == 1:
+def evaluate_load(t: NodeEvaluation) -> Array:
+    """Evaluate a Load: copies of elements, `alternative` where the gate is false (R52).
+
+    Device and address space do not change a value (R53).
+    """
+    v = t.read_without_load(t.u.buffer)
+    count = layout.count(v.shape)
+    if t.u.gate is None or t.u.alternative is None:
         if isinstance(v, Array):
             return v
-        out, bit = t.memory.load(v, t.mask)
+        loaded, access = t.memory.load(v, t.happened_before)
     else:
-        alt, gate = t.value(1), t.gate(2, n)
-        if alt.shape != v.shape or alt.dtype is not v.dtype or len(gate) != n:
+        alt, gate = t.value_of(t.u.alternative), t.gate_mask(t.u.gate, count)
+        if alt.shape != v.shape or alt.dtype is not v.dtype or len(gate) != count:
             raise SpecError(f"R52: Load of {v.dtype.name}{v.shape} with alt {alt.dtype.name}{alt.shape}, gate of {len(gate)}")
         if isinstance(v, Array):
-            pairs = zip(answers(v), answers(alt), gate, strict=True)
-            return array(v.dtype, v.shape, [x if on else y for x, y, on in pairs])
-        out, bit = t.memory.load(v, t.mask, gate, answers(alt))
-    t.mask |= bit
-    return out
+            elements = zip(elements_of(v), elements_of(alt), gate, strict=True)
+            return make_array(v.dtype, v.shape, [x if is_open else y for x, y, is_open in elements])
+        loaded, access = t.memory.load(v, t.happened_before, gate, elements_of(alt))
+    t.happened_before |= access
+    return loaded
 
 
-def store(t: Task) -> None:
-    """Writes a value, read fully before (R54), into a reference (R51)."""
-    target = t.raw(0)
-    if not isinstance(target, Ref):
-        raise SpecError(f"R51: Store to {t.u.src[0].op.name}, which is no reference")
-    value = t.value(1)
+def evaluate_store(t: NodeEvaluation) -> None:
+    """Evaluate a Store of a value, which is read fully before (R54), into a reference (R51)."""
+    target = t.read_without_load(t.u.buffer)
+    if not isinstance(target, ExactRef):
+        raise SpecError(f"R51: Store to {t.u.buffer.op.name}, which is no reference")
+    value = t.value_of(t.u.value)
     if value.shape != target.shape or value.dtype is not target.dtype:
-        raise SpecError(f"Store of {value.dtype.name}{value.shape} to {target.dtype.name}{target.shape}")
-    gate = t.gate(2, layout.count(target.shape)) if len(t.u.src) > 2 else None
-    t.mask |= t.memory.store(target, answers(value), t.mask, gate)
+        raise SpecError(f"Store of {value.dtype.name}{value.shape} to {target.dtype.name}{target.shape}: they must be equal")
+    gate = None if t.u.gate is None else t.gate_mask(t.u.gate, layout.count(target.shape))
+    t.happened_before |= t.memory.store(target, elements_of(value), t.happened_before, gate)
 
 
-def after(t: Task) -> Array | Ref | None:
-    """Its first source, everything else first (R59)."""
-    v = t.slot(0).value
-    if isinstance(v, Pack):
+def evaluate_after(t: NodeEvaluation) -> Array | ExactRef | None:
+    """Evaluate an After: its buffer, with all dependencies before it (R59)."""
+    v = t.result_of(t.u.buffer).value
+    if isinstance(v, ResultTuple):
         return None  # a Group or Sink: void, like a Store
-    if isinstance(v, Ref):
-        return Ref(v.storage, v.dtype, v.shape, v.places, t.mask)
+    if isinstance(v, ExactRef):
+        return ExactRef(v.storage, v.dtype, v.shape, v.places, t.happened_before)
     return v
 
 
-def collect(t: Task) -> Pack:
-    """Sink and Group: the sources that are not void."""
-    return Pack(tuple(s for s in map(t.slot, range(len(t.u.src))) if isinstance(s.value, Array | Ref)))
+def collect_results(t: NodeEvaluation) -> ResultTuple:
+    """Evaluate a Sink or Group: the results of its effects that are not void."""
+    return ResultTuple(tuple(r for r in map(t.result_of, t.u.effects) if isinstance(r.value, Array | ExactRef)))
 
 
-_ROWS: dict[Op, Handler] = {
-    Op.PARAM: param,
-    Op.BUFFER: buffer,
-    Op.CONST: const,
-    Op.BINARY: binary,
-    Op.PERMUTE: permute,
-    Op.FLIP: flip,
-    Op.RESHAPE: reshape,
-    Op.EXPAND: expand,
-    Op.PAD: pad,
-    Op.SHRINK: shrink,
-    Op.INDEX: index_,
-    Op.STACK: stack,
-    Op.REPLICATED: replicated,
-    Op.SLICE: slice_,
-    Op.BITCAST: bitcast,
-    Op.REDUCE: reduce_,
-    Op.FUNCTION: function,
-    Op.CALL: call,
-    Op.TUPLE: tuple_,
-    Op.GETTUPLE: get_tuple,
-    Op.LOAD: load,
-    Op.STORE: store,
-    Op.AFTER: after,
-    Op.GROUP: collect,
-    Op.SINK: collect,
-    **dict.fromkeys(MEANING, elementwise),
-    **dict.fromkeys(MARKERS, marker),
+_HANDLERS: dict[Op, Handler] = {
+    Op.PARAM: evaluate_param,
+    Op.BUFFER: evaluate_buffer,
+    Op.CONST: evaluate_const,
+    Op.BINARY: evaluate_binary,
+    Op.PERMUTE: evaluate_permute,
+    Op.FLIP: evaluate_flip,
+    Op.RESHAPE: evaluate_reshape,
+    Op.EXPAND: evaluate_expand,
+    Op.PAD: evaluate_pad,
+    Op.SHRINK: evaluate_shrink,
+    Op.INDEX: evaluate_index,
+    Op.STACK: evaluate_stack,
+    Op.REPLICATED: evaluate_replicated,
+    Op.SLICE: evaluate_slice,
+    Op.BITCAST: evaluate_bitcast,
+    Op.REDUCE: evaluate_reduce,
+    Op.FUNCTION: evaluate_function,
+    Op.CALL: evaluate_call,
+    Op.TUPLE: evaluate_tuple,
+    Op.GETTUPLE: evaluate_get_tuple,
+    Op.LOAD: evaluate_load,
+    Op.STORE: evaluate_store,
+    Op.AFTER: evaluate_after,
+    Op.GROUP: collect_results,
+    Op.SINK: collect_results,
+    **dict.fromkeys(MEANING, evaluate_elementwise),
+    **dict.fromkeys(MARKERS, pass_source_through),
 }
-HANDLERS.update(_ROWS)
+HANDLERS.update(_HANDLERS)

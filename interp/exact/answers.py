@@ -1,21 +1,21 @@
-"""Allowed answers of one element (R20, R30): the canonical bits, and what else is right."""
+"""Allowed answers of one element: the canonical bits, and all other right results (R20, R30)."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from uops.interp.exact.numbers.formats import FORMATS, Format
-from uops.spec.ir.dtypes import DType, Kind
+from uops.interp.exact.numbers.formats import FORMATS, FloatFormat
+from uops.spec.ir.dtypes import DType, DTypeKind
 
 Level = Literal["strict", "core"]
 
 
-class Answer(NamedTuple):
+class AnswerSet(NamedTuple):
     """The set of right results of one element.
 
-    `best` is the canonical bit pattern (correctly rounded where that is defined) and always allowed. `points` are further single
-    patterns, `span` an inclusive interval of float keys (`Format.key`: numeric order, a zero in it means both zeros), `nan` allows
-    every NaN, `anything` every pattern of the dtype.
+    `best` is the canonical bit pattern, correctly rounded where that is defined, and always allowed. `points` are further single
+    patterns. `span` is an inclusive interval of float keys (`FloatFormat.key`: numeric order), in which a zero means both zeros.
+    `nan` allows every NaN, and `anything` every pattern of the dtype.
     """
 
     dtype: DType
@@ -26,10 +26,10 @@ class Answer(NamedTuple):
     anything: bool = False
 
     def contains(self, bits: int) -> bool:
-        """Whether a bit pattern is a right result."""
+        """Return True if a bit pattern is a right result."""
         if bits == self.best or self.anything or bits in self.points:
             return True
-        if self.dtype.kind is not Kind.FLOAT:
+        if self.dtype.kind is not DTypeKind.FLOAT:
             return False
         fmt = FORMATS[self.dtype]
         if fmt.is_nan(bits):
@@ -37,20 +37,20 @@ class Answer(NamedTuple):
         return self.span is not None and self.span[0] <= fmt.key(bits) <= self.span[1]
 
     @property
-    def exact(self) -> bool:
-        """Whether one bit pattern alone is right."""
+    def is_exact(self) -> bool:
+        """True if one bit pattern alone is right."""
         return not (self.anything or self.nan) and (self.span is None or self.span[0] == self.span[1] != 0) and self._points_agree()
 
     def _points_agree(self) -> bool:
         return all(p == self.best for p in self.points)
 
     @property
-    def width(self) -> int | None:
-        """How many values are allowed, all NaNs counted as one; None for *any* (R31)."""
+    def value_count(self) -> int | None:
+        """The number of allowed values, all NaNs counted as one; None for *any* (R31)."""
         if self.anything:
             return None
         single = {self.best, *self.points}
-        if self.dtype.kind is not Kind.FLOAT:
+        if self.dtype.kind is not DTypeKind.FLOAT:
             return len(single)
         fmt = FORMATS[self.dtype]
         numbers = {b for b in single if not fmt.is_nan(b)}
@@ -62,27 +62,29 @@ class Answer(NamedTuple):
         return inside + sum(not low <= fmt.key(b) <= high for b in numbers) + some_nan
 
 
-def any_nan(fmt: Format) -> Answer:
-    return Answer(fmt.dtype, fmt.nan, nan=True)
+def any_nan(fmt: FloatFormat) -> AnswerSet:
+    """Return the set of all NaNs."""
+    return AnswerSet(fmt.dtype, fmt.nan, nan=True)
 
 
-def either(dtype: DType, first: int, *others: int) -> Answer:
-    """One of a few bit patterns; a NaN among them stands for every NaN."""
-    nan = dtype.kind is Kind.FLOAT and any(FORMATS[dtype].is_nan(b) for b in (first, *others))
-    return Answer(dtype, first, tuple(b for b in others if b != first), nan=nan)
+def one_of(dtype: DType, first: int, *others: int) -> AnswerSet:
+    """Return the set of a few bit patterns; a NaN among them stands for every NaN."""
+    nan = dtype.kind is DTypeKind.FLOAT and any(FORMATS[dtype].is_nan(b) for b in (first, *others))
+    return AnswerSet(dtype, first, tuple(b for b in others if b != first), nan=nan)
 
 
-def anything(dtype: DType, best: int) -> Answer:
-    return Answer(dtype, best, anything=True)
+def anything(dtype: DType, best: int) -> AnswerSet:
+    """Return the set of every bit pattern of the dtype."""
+    return AnswerSet(dtype, best, anything=True)
 
 
-def settled(fmt: Format, bits: int) -> Answer:
-    """The result of float arithmetic: these bits, or any NaN if it is one (R20)."""
-    return Answer(fmt.dtype, bits, nan=fmt.is_nan(bits))
+def float_result(fmt: FloatFormat, bits: int) -> AnswerSet:
+    """Return the set of these bits, or of every NaN if they are a NaN (R20: all NaNs are one class)."""
+    return AnswerSet(fmt.dtype, bits, nan=fmt.is_nan(bits))
 
 
-def hull(a: Answer, b: Answer) -> Answer:
-    """The least interval-with-flags that holds both float answers; `best` is a's."""
+def hull(a: AnswerSet, b: AnswerSet) -> AnswerSet:
+    """Return the least interval with flags that holds both float sets, with the best value of `a`."""
     if a.anything or b.anything:
         return anything(a.dtype, a.best)
     fmt = FORMATS[a.dtype]
@@ -90,11 +92,11 @@ def hull(a: Answer, b: Answer) -> Answer:
     keys = [fmt.key(p) for p in patterns if not fmt.is_nan(p)]
     keys += [k for s in (a.span, b.span) if s for k in s]
     nan = a.nan or b.nan or any(fmt.is_nan(p) for p in patterns)
-    return Answer(a.dtype, a.best, span=(min(keys), max(keys)) if keys else None, nan=nan)
+    return AnswerSet(a.dtype, a.best, span=(min(keys), max(keys)) if keys else None, nan=nan)
 
 
-def bounded(fmt: Format, best: int, low: tuple[int, int], high: tuple[int, int]) -> Answer:
-    """Every float between the dyadic numbers `low` and `high` (m, e), and `best`.
+def floats_between(fmt: FloatFormat, best: int, low: tuple[int, int], high: tuple[int, int]) -> AnswerSet:
+    """Return the set of every float between the dyadic numbers `low` and `high` (m, e), and `best`.
 
     A bound at or above 2**(emax + 1) includes infinity; in fp8e4m3, which has none, it includes NaN instead.
     """
@@ -105,19 +107,22 @@ def bounded(fmt: Format, best: int, low: tuple[int, int], high: tuple[int, int])
     if not fmt.has_inf:
         nan = nan or hi > fmt.max_mag or lo < -fmt.max_mag
         lo, hi = max(lo, -fmt.max_mag), min(hi, fmt.max_mag)
-    return Answer(fmt.dtype, best, span=(lo, hi) if lo <= hi else None, nan=nan)
+    return AnswerSet(fmt.dtype, best, span=(lo, hi) if lo <= hi else None, nan=nan)
 
 
-def near(fmt: Format, sign: int, r: int, q: int, ulps: int, absolute: int | None = None) -> Answer:
-    """(-1)**sign * r * 2**q, as `Format.grid` gives it, and all floats within `ulps` units in the last place of it (R17).
+def floats_within_ulps(
+    fmt: FloatFormat, sign: int, significand: int, exponent: int, ulps: int, absolute_exponent: int | None = None
+) -> AnswerSet:
+    """Return the set of all floats within `ulps` units in the last place of a number (R17).
 
-    The unit is the spacing at that value, in the last binade for a value beyond it; infinity counts as 2**(emax + 1).
-    `absolute` = k widens by 2**k more.
+    The number is (-1)**sign * significand * 2**exponent, as `FloatFormat.round_unbounded` gives it. The unit is the spacing
+    there, in the last binade for a number beyond it. Infinity counts as 2**(emax + 1). `absolute_exponent` k widens the set by
+    2**k more.
     """
-    step = min(q, fmt.top)
-    m = -(r << (q - step)) if sign else r << (q - step)
+    step = min(exponent, fmt.top)
+    m = -(significand << (exponent - step)) if sign else significand << (exponent - step)
     reach = ulps
-    if absolute is not None:
-        fine = min(step, absolute)
-        m, reach, step = m << (step - fine), (ulps << (step - fine)) + (1 << (absolute - fine)), fine
-    return bounded(fmt, fmt.encode(sign, r, q), (m - reach, step), (m + reach, step))
+    if absolute_exponent is not None:
+        fine = min(step, absolute_exponent)
+        m, reach, step = m << (step - fine), (ulps << (step - fine)) + (1 << (absolute_exponent - fine)), fine
+    return floats_between(fmt, fmt.encode(sign, significand, exponent), (m - reach, step), (m + reach, step))

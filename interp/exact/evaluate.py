@@ -1,8 +1,8 @@
-"""Evaluates a graph of the TENSOR dialect, every value of at most `limit` elements (tinyspec, all tables but Codegen).
+"""Evaluation of a graph of the TENSOR dialect, with values of at most `limit` elements (tinyspec, all tables but Codegen).
 
-Takes: a root and inputs by name. Gives: arrays of allowed answers. A node's answers are computed from its operands' *canonical*
-bits, so each set judges one op; sets do not grow along the graph. One node has one value per run (R27). Iterative: depth is not
-limited.
+Takes: a root and inputs by name. Gives: arrays of allowed answers. The answers of a node are computed from its operands'
+*canonical* bits. So each set judges one op, and sets do not grow along the graph. One node has one value per run (R27). The
+evaluation is iterative, so the depth of a graph is not limited.
 """
 
 from __future__ import annotations
@@ -11,223 +11,238 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
-from uops.interp.exact.answers import Answer, Level
-from uops.interp.exact.inputs import Inputs, elements
-from uops.interp.exact.memory import Memory
-from uops.interp.exact.values import Array, Ref, Storage, answers, whole
+from uops.interp.exact.answers import AnswerSet, Level
+from uops.interp.exact.inputs import Inputs, convert_input
+from uops.interp.exact.memory import ExactMemory
+from uops.interp.exact.values import Array, ExactRef, ExactStorage, elements_of
 from uops.spec.errors import Crash, SpecError, Trap, Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 
-class Slot(NamedTuple):
-    """What a node gave: a value, a reference, the slots of a Tuple, or nothing (void); `mask` is what happened before it."""
+class NodeResult(NamedTuple):
+    """The result of a node: a value, a reference, a Tuple's results, or nothing (void).
 
-    value: Array | Ref | Pack | None
-    mask: int
+    `happened_before` has bit k set if access k happened before the result.
+    """
 
-
-class Pack(NamedTuple):
-    """What Tuple, Function, Sink and Group gave."""
-
-    slots: tuple[Slot, ...]
+    value: Array | ExactRef | ResultTuple | None
+    happened_before: int
 
 
-class Frame:
-    """One level of substitution: the arguments that Params stand for, None at the top (R64)."""
+class ResultTuple(NamedTuple):
+    """The results of a Tuple, Function, Sink or Group."""
+
+    results: tuple[NodeResult, ...]
+
+
+class SubstitutionFrame:
+    """One level of substitution: the arguments that Params stand for, None at the top (R64: a Function is its substituted body)."""
 
     __slots__ = ("args", "children", "done")
 
-    def __init__(self, args: tuple[Slot, ...] | None) -> None:
+    def __init__(self, args: tuple[NodeResult, ...] | None) -> None:
         self.args = args
-        self.done: dict[UOp, Slot] = {}
-        self.children: dict[UOp, Frame] = {}
+        self.done: dict[UOp, NodeResult] = {}
+        self.children: dict[UOp, SubstitutionFrame] = {}
 
 
-class Machine:
-    """State of one run."""
+class ExactMachine:
+    """The state of one run."""
 
     def __init__(self, inputs: Inputs, limit: int, level: Level) -> None:
         self.inputs = inputs
         self.limit = limit
         self.level = level
-        self.memory = Memory()
+        self.memory = ExactMemory()
 
-    def storage(self, name: str, u: UOp, size: int) -> Storage:
-        """The storage of a Buffer or free Param, made on first use with its initial contents."""
-        found = self.memory.storages.get(name)
-        if found is None:
+    def get_or_create_storage(self, name: str, u: UOp, size: int) -> ExactStorage:
+        """Return the storage of a Buffer or free Param, made on first use with its initial contents.
+
+        Raises SpecError if two nodes use the name with different dtypes or sizes.
+        """
+        storage = self.memory.storages.get(name)
+        if storage is None:
             self.check_size(u, size)
-            found = self.memory.storages[name] = Storage(name, u.dtype, size)
+            storage = self.memory.storages[name] = ExactStorage(name, u.dtype, size)
             if name in self.inputs:
-                w = u.dtype.itemsize
-                for k, a in enumerate(elements(name, u.dtype, size, self.inputs[name])):
-                    found.put(range(k * w, k * w + w), a)
-        elif found.dtype is not u.dtype or found.size != size:
-            raise SpecError(f"{name} is used as {u.dtype.name} x {size} and as {found.dtype.name} x {found.size}")
-        return found
+                width = u.dtype.itemsize
+                for k, answer in enumerate(convert_input(name, u.dtype, size, self.inputs[name])):
+                    storage.write_element(range(k * width, k * width + width), answer)
+        elif storage.dtype is not u.dtype or storage.size != size:
+            raise SpecError(f"{name} is used as {u.dtype.name} x {size} and as {storage.dtype.name} x {storage.size}")
+        return storage
 
     def check_size(self, u: UOp, size: int) -> None:
+        """Raise Unsupported for a value of more elements than the limit."""
         if size > self.limit:
             raise Unsupported(f"{u.op.name} of {size} elements (the limit is {self.limit})", "the scalar interpreter")
 
-    def evaluate(self, root: UOp) -> Slot:
-        """The slot of `root`, its sources first."""
-        top = Frame(None)
+    def evaluate(self, root: UOp) -> NodeResult:
+        """Return the result of `root`, after that of every node below it."""
+        top = SubstitutionFrame(None)
         stack = [(top, root)]
         while stack:
             frame, u = stack[-1]
             if u in frame.done:
                 stack.pop()
                 continue
-            missing = [s for s in _operands(u) if s not in frame.done]
+            missing = [s for s in _evaluated_sources(u) if s not in frame.done]
             if missing:
                 stack.extend((frame, s) for s in reversed(missing))
                 continue
-            body = self._body(frame, u)
+            body = self._enter_body(frame, u)
             if body is not None and body[1] not in body[0].done:
                 stack.append(body)
                 continue
-            frame.done[u] = Task(self, frame, u).evaluate()
+            frame.done[u] = NodeEvaluation(self, frame, u).evaluate()
             stack.pop()
         return top.done[root]
 
     @staticmethod
-    def _body(frame: Frame, u: UOp) -> tuple[Frame, UOp] | None:
-        if u.op not in BODIED:
+    def _enter_body(frame: SubstitutionFrame, u: UOp) -> tuple[SubstitutionFrame, UOp] | None:
+        """Return the frame and the root of a Function's or Call's body; None for other nodes."""
+        if u.op not in OPS_WITH_BODY:
             return None
         child = frame.children.get(u)
         if child is None:
-            child = frame.children[u] = Frame(tuple(frame.done[a] for a in u.src[1:]))
-        return child, u.src[0]
+            child = frame.children[u] = SubstitutionFrame(tuple(frame.done[a] for a in u.arguments))
+        return child, u.body
 
 
-BODIED = frozenset({Op.FUNCTION, Op.CALL})
+#: Ops whose body is evaluated in a frame of its own.
+OPS_WITH_BODY = frozenset({Op.FUNCTION, Op.CALL})
 
 
-def _operands(u: UOp) -> tuple[UOp, ...]:
-    return u.src[1:] if u.op in BODIED else u.src
+def _evaluated_sources(u: UOp) -> tuple[UOp, ...]:
+    """Return the sources that are evaluated in the frame of `u`: all but a body."""
+    return u.arguments if u.op in OPS_WITH_BODY else u.src
 
 
-class Task:
+class NodeEvaluation:
     """The evaluation of one node: access to its operands, and the accesses that happened before its result."""
 
-    def __init__(self, machine: Machine, frame: Frame, u: UOp) -> None:
+    def __init__(self, machine: ExactMachine, frame: SubstitutionFrame, u: UOp) -> None:
         self.machine = machine
         self.memory = machine.memory
         self.frame = frame
         self.u = u
-        self.mask = 0
-        for s in _operands(u):
-            self.mask |= frame.done[s].mask
+        self.happened_before = 0
+        for s in _evaluated_sources(u):
+            self.happened_before |= frame.done[s].happened_before
 
-    def evaluate(self) -> Slot:
+    def evaluate(self) -> NodeResult:
+        """Return the result of the node; Unsupported if its op is outside the dialect."""
         handler = HANDLERS.get(self.u.op)
         if handler is None:
             raise Unsupported(self.u.op.name, "the scalar interpreter")
         result = handler(self)
-        if isinstance(result, Slot):
+        if isinstance(result, NodeResult):
             return result
-        if isinstance(result, Array | Ref):
-            self._check(result)
-        return Slot(result, self.mask)
+        if isinstance(result, Array | ExactRef):
+            self._check_derived_type(result)
+        return NodeResult(result, self.happened_before)
 
-    def _check(self, result: Array | Ref) -> None:
-        """The derived dtype and constant extents must be those found."""
+    def _check_derived_type(self, result: Array | ExactRef) -> None:
+        """Raise Crash unless the derived dtype and constant extents are the evaluated ones."""
         u = self.u
         fixed = [(n, m) for n, m in zip(u.shape, result.shape, strict=False) if isinstance(n, int)]
         if u.dtype is not result.dtype or len(u.shape) != len(result.shape) or any(n != m for n, m in fixed):
             raise Crash(f"{u!r}: derived {u.dtype.name}{u.shape}, evaluated {result.dtype.name}{result.shape}")
 
-    def slot(self, k: int) -> Slot:
-        return self.frame.done[self.u.src[k]]
+    def result_of(self, operand: UOp) -> NodeResult:
+        """Return the result of an operand, which may be void."""
+        return self.frame.done[operand]
 
-    def raw(self, k: int) -> Array | Ref:
-        """Operand k without reading it: a reference stays one."""
-        return self.operand(self.u.src[k])
-
-    def operand(self, u: UOp) -> Array | Ref:
-        """What an evaluated node of this frame gave."""
-        v = self.frame.done[u].value
-        if isinstance(v, Array | Ref):
+    def read_without_load(self, operand: UOp) -> Array | ExactRef:
+        """Return an operand without a Load: a reference stays one. Raises SpecError for a void operand."""
+        v = self.frame.done[operand].value
+        if isinstance(v, Array | ExactRef):
             return v
-        raise SpecError(f"{u.op.name}, a source of {self.u.op.name}, has no value")
+        raise SpecError(f"{operand.op.name}, a source of {self.u.op.name}, has no value")
 
-    def value(self, k: int) -> Array:
-        """Operand k as a value; a reference is loaded (R51)."""
-        return self.read(self.raw(k))
+    def value_of(self, operand: UOp) -> Array:
+        """Return an operand as a value; a reference is loaded (R51: its implicit Load)."""
+        return self.load_if_reference(self.read_without_load(operand))
 
-    def read(self, v: Array | Ref) -> Array:
+    def load_if_reference(self, v: Array | ExactRef) -> Array:
+        """Return a value, or the implicit Load of a reference, which then happened before this node's result."""
         if isinstance(v, Array):
             return v
-        out = self.memory.implicit_load(v)
-        self.mask |= v.access
-        return out
+        loaded = self.memory.implicit_load(v)
+        self.happened_before |= v.access
+        return loaded
 
-    def dims(self, k: int) -> tuple[int, ...]:
-        """Operand k as a shape or offset vector (R40)."""
-        v = self.value(k)
+    def shape_operand(self, operand: UOp) -> tuple[int, ...]:
+        """Return an operand as a shape or a vector of offsets. Raises SpecError for another value (R40)."""
+        v = self.value_of(operand)
         if len(v.shape) != 1 or not v.dtype.is_integer:
-            raise SpecError(f"R40: source {k} of {self.u.op.name} is no vector of index values")
+            got = f"{v.dtype.name}{v.shape}"
+            raise SpecError(f"R40: {self.u.op.name} needs a vector of index values as a shape or offset, got {got}")
         return integers(v)
 
-    def gate(self, k: int, count: int) -> list[bool]:
-        """Operand k as a gate over `count` elements (R52)."""
-        bits = [a.best != 0 for a in answers(self.value(k))]
-        return bits * count if self.value(k).shape == () else bits
+    def gate_mask(self, gate: UOp, count: int) -> list[bool]:
+        """Return a gate's bool per element of `count` elements; one of shape () is repeated (R52)."""
+        v = self.value_of(gate)
+        bits = [a.best != 0 for a in elements_of(v)]
+        return bits * count if v.shape == () else bits
 
-    def reject(self, message: str) -> Exception:
-        """SpecError where the operands that decide are constants, else the Trap of a run-time size (R48)."""
+    def make_rejection(self, message: str, *sizes: UOp) -> Exception:
+        """Return the error for operands that do not fit: SpecError if the sizes are constants, else a Trap (R48)."""
         text = f"{message} [{self.u.op.name}]"
-        return SpecError(text) if all(_constant(s) for s in self.u.src[1:]) else Trap(text)
+        return SpecError(text) if all(_is_constant(s) for s in sizes) else Trap(text)
 
-    def sized(self, shape: Sequence[int]) -> None:
+    def check_size(self, shape: Sequence[int]) -> None:
+        """Raise Unsupported for a value of this shape with more elements than the limit."""
         self.machine.check_size(self.u, prod(shape))
 
 
 def integers(v: Array) -> tuple[int, ...]:
+    """Return the canonical values of an array of integers or bools as Python ints."""
     return tuple(int(n) for n in v.numbers if n is not None)
 
 
-def _constant(u: UOp) -> bool:
-    return u.op is Op.CONST or (u.op is Op.STACK and all(s.op is Op.CONST for s in u.src))
+def _is_constant(u: UOp) -> bool:
+    return u.op is Op.CONST or (u.op is Op.STACK and all(s.op is Op.CONST for s in u.elements))
 
 
-Handler = Callable[[Task], Array | Ref | Slot | Pack | None]
-#: Op -> its evaluation; filled by `handlers`, which the package imports.
+#: The evaluation of one op.
+Handler = Callable[[NodeEvaluation], Array | ExactRef | NodeResult | ResultTuple | None]
+#: op -> its evaluation; filled by `actions`, which the package imports
 HANDLERS: dict[Op, Handler] = {}
 
 
 def run(root: UOp, inputs: Inputs, limit: int = 64, level: Level = "strict") -> Result:
-    """Evaluate `root`.
+    """Evaluate `root` on `inputs`.
 
-    `inputs`: `p<slot>` for a free Param, `b<unique>` for a Buffer's initial contents (absent: uninitialised), a variable's name for
-    a named Param; each a flat row-major sequence of Python numbers, or `Bits`. Gives a Result of `Array`s: a value root gives one;
-    Tuple and Function one per element; Sink and Group one per source that is not void; Store and Call none. `buffers` holds each
-    Buffer (and free Param, `p<slot>`) written. Raises Trap and SpecError as the specification does, Unsupported for a value above
-    `limit` elements and for ops outside the dialect.
+    - `inputs` has `p<slot>` for a free Param, `b<unique>` for a Buffer's initial contents (absent: uninitialised), and a
+      variable's name for a named Param. Each is a flat row-major sequence of Python numbers, or `Bits`.
+
+    Returns a Result of `Array`s. A value root gives one, Tuple and Function one per element, Sink and Group one per source that
+    is not void, Store and Call none. `buffers` holds each Buffer and free Param that was written.
+
+    Raises Trap and SpecError as the specification does, and Unsupported for a value above `limit` elements or an op outside the
+    dialect.
     """
-    machine = Machine(inputs, limit, level)
-    values = tuple(_results(machine, root))
+    machine = ExactMachine(inputs, limit, level)
+    values = tuple(_collect_values(machine, root))
     written = {s.name: s.contents() for s in machine.memory.storages.values() if s.written}
     return Result(values, written)
 
 
-def _results(machine: Machine, root: UOp) -> list[Array]:
-    slot = machine.evaluate(root)
-    found = [s.value for s in slot.value.slots] if isinstance(slot.value, Pack) else [slot.value]
-    out = []
-    for v in found:
-        if isinstance(v, Ref):
-            v = machine.memory.implicit_load(v)
-        if isinstance(v, Array):
-            out.append(v)
-    return out
+def _collect_values(machine: ExactMachine, root: UOp) -> list[Array]:
+    """Return the values of `root`, references loaded, without void ones."""
+    result = machine.evaluate(root).value
+    values = []
+    for v in [r.value for r in result.results] if isinstance(result, ResultTuple) else [result]:
+        if isinstance(v, ExactRef):
+            values.append(machine.memory.implicit_load(v))
+        elif isinstance(v, Array):
+            values.append(v)
+    return values
 
 
-def best(elements: Sequence[Answer]) -> list[int]:
+def canonical_bits(elements: Sequence[AnswerSet]) -> list[int]:
+    """Return the canonical bits of some elements."""
     return [a.best for a in elements]
-
-
-__all__ = ["HANDLERS", "Array", "Frame", "Handler", "Machine", "Pack", "Ref", "Slot", "Task", "best", "integers", "run", "whole"]

@@ -4,57 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from uops.interp.exact.answers import Answer
-from uops.interp.exact.values import Access, Array, Ref, Storage, array
+from uops.interp.exact.answers import AnswerSet
+from uops.interp.exact.values import Array, ExactAccess, ExactRef, ExactStorage, make_array
 from uops.spec.errors import Trap
 
 
-class Memory:
-    """All storage of a run. Accesses are numbered; an access mask has bit k set where access k happened before."""
+class ExactMemory:
+    """All storage of a run.
+
+    Accesses are numbered. A `happened_before` mask has bit k set if access k happened before.
+    """
 
     def __init__(self) -> None:
-        self.storages: dict[str, Storage] = {}
+        self.storages: dict[str, ExactStorage] = {}
         self._count = 0
 
-    def _access(self, storage: Storage, touched: Iterable[int], write: bool, mask: int) -> int:
-        """Record an access; Trap if it races with one that is not ordered before it (R55). Gives its bit."""
-        here = Access(self._count, write, frozenset(touched))
+    def _record_access(self, storage: ExactStorage, addresses: Iterable[int], write: bool, happened_before: int) -> int:
+        """Record an access and return its bit. Raises Trap if it races with an access that did not happen before it (R55)."""
+        access = ExactAccess(self._count, write, frozenset(addresses))
         for other in storage.accesses:
-            ordered = mask >> other.number & 1
-            if (write or other.write) and not ordered and not here.touched.isdisjoint(other.touched):
+            ordered = happened_before >> other.number & 1
+            if (write or other.write) and not ordered and not access.touched.isdisjoint(other.touched):
                 kinds = f"{'write' if other.write else 'read'} and {'write' if write else 'read'}"
                 raise Trap(f"R55: unordered {kinds} of one element of {storage.name}")
-        storage.accesses.append(here)
+        storage.accesses.append(access)
         self._count += 1
-        return 1 << here.number
+        return 1 << access.number
 
-    def implicit_load(self, ref: Ref) -> Array:
-        """The value of a reference used as a value: read once per node (R27, R51)."""
+    def implicit_load(self, ref: ExactRef) -> Array:
+        """Return the value of a reference that is used as a value: it is read once per node (R27, R51)."""
         if ref.value is None:
-            ref.value, ref.access = self.load(ref, ref.mask)
+            ref.value, ref.access = self.load(ref, ref.happened_before)
         return ref.value
 
-    def load(self, ref: Ref, mask: int, gate: Sequence[bool] | None = None, alt: Sequence[Answer] = ()) -> tuple[Array, int]:
-        """Elements where the gate holds (no gate: all), `alt` elsewhere; a closed gate leaves the address alone (R52)."""
-        live = [gate is None or gate[k] for k in range(len(ref.places))]
-        places = [self._place(ref, k) if on else () for k, on in enumerate(live)]
-        bit = self._access(ref.storage, (b for p in places for b in p), False, mask)
-        out = [ref.storage.get(p, ref.dtype) if on else alt[k] for k, (p, on) in enumerate(zip(places, live, strict=True))]
-        return array(ref.dtype, ref.shape, out), bit
+    def load(
+        self, ref: ExactRef, happened_before: int, gate: Sequence[bool] | None = None, alt: Sequence[AnswerSet] = ()
+    ) -> tuple[Array, int]:
+        """Return the elements of `ref` where the gate is true (None: all) and `alt` elsewhere, and the bit of the access.
 
-    def store(self, ref: Ref, value: Sequence[Answer], mask: int, gate: Sequence[bool] | None = None) -> int:
-        """Write the elements whose gate holds, one after the other: the last value of an element stays (R164)."""
-        live = [k for k in range(len(ref.places)) if gate is None or gate[k]]
-        places = [self._place(ref, k) for k in live]
-        touched = [b for p in places for b in p]
-        bit = self._access(ref.storage, touched, True, mask)
-        for k, p in zip(live, places, strict=True):
-            ref.storage.put(p, value[k])
+        Where the gate is false the address is not touched (R52).
+        """
+        is_open = [gate is None or gate[k] for k in range(len(ref.places))]
+        places = [self._addresses_of_element(ref, k) if is_open[k] else () for k in range(len(ref.places))]
+        bit = self._record_access(ref.storage, (address for p in places for address in p), False, happened_before)
+        elements = [ref.storage.read_element(p, ref.dtype) if is_open[k] else alt[k] for k, p in enumerate(places)]
+        return make_array(ref.dtype, ref.shape, elements), bit
+
+    def store(self, ref: ExactRef, value: Sequence[AnswerSet], happened_before: int, gate: Sequence[bool] | None = None) -> int:
+        """Write the elements whose gate is true, one after the other, and return the bit of the access.
+
+        The last value that is written to an element stays (R164).
+        """
+        written = [k for k in range(len(ref.places)) if gate is None or gate[k]]
+        places = [self._addresses_of_element(ref, k) for k in written]
+        bit = self._record_access(ref.storage, (address for p in places for address in p), True, happened_before)
+        for k, p in zip(written, places, strict=True):
+            ref.storage.write_element(p, value[k])
         ref.storage.written = True
         return bit
 
     @staticmethod
-    def _place(ref: Ref, k: int) -> tuple[int, ...]:
+    def _addresses_of_element(ref: ExactRef, k: int) -> tuple[int, ...]:
+        """Return the addresses of element k of a reference. Raises Trap for an element out of bounds (R45)."""
         place = ref.places[k]
         if place is None:
             raise Trap(f"R45: access outside {ref.storage.name} (element {k} of a view of shape {ref.shape})")

@@ -1,1 +1,1 @@
-"""What a kernel means: loops, lanes, workgroups, and the memory they share."""
+"""Kernels: the structure of loops, the lane machine that defines their meaning, the vector machine, and Calls of kernels."""

@@ -1,4 +1,4 @@
-"""Constants and tables as pairs of float64, from fixed-point Python integers of `P` fractional bits."""
+"""Constants and tables as pairs of float64, computed with fixed-point Python integers."""
 
 from __future__ import annotations
 
@@ -9,34 +9,39 @@ import numpy as np
 
 from uops.interp.tensor.storage import Array
 
+#: Fractional bits of the fixed-point numbers.
 P = 256
+#: 1 as a fixed-point number.
 _ONE = 1 << P
 
-#: exp2 is tabulated at j / 256, sine at j * pi / 128.
+#: Entries of the tables: exp2 at j / 256, sine and cosine at j * pi / 128.
 STEPS = 256
 
 
-def pair(x: Fraction) -> tuple[float, float]:
-    """The nearest float64 and the nearest float64 to what is left."""
+def nearest_double_pair(x: Fraction) -> tuple[float, float]:
+    """Return the float64 nearest to `x`, and the float64 nearest to the remainder."""
     high = float(x)
     return high, float(x - Fraction(high))
 
 
-def _pairs(values: list[Fraction]) -> tuple[Array, Array]:
-    high, low = zip(*map(pair, values))
+def _double_pair_arrays(values: list[Fraction]) -> tuple[Array, Array]:
+    """Return the high and low parts of `nearest_double_pair` of each value, as two arrays."""
+    high, low = zip(*map(nearest_double_pair, values))
     return np.array(high, np.float64), np.array(low, np.float64)
 
 
 def _atanh_inverse(n: int, bits: int) -> int:
-    """atanh(1/n)."""
-    return _inverse_series(n, bits, 1)
+    """Return atanh(1/n) in fixed point."""
+    return _arctangent_series(n, bits, 1)
 
 
 def _atan_inverse(n: int, bits: int) -> int:
-    return _inverse_series(n, bits, -1)
+    """Return atan(1/n) in fixed point."""
+    return _arctangent_series(n, bits, -1)
 
 
-def _inverse_series(n: int, bits: int, sign: int) -> int:
+def _arctangent_series(n: int, bits: int, sign: int) -> int:
+    """Return the sum over k of sign^k / ((2k + 1) n^(2k + 1)) in fixed point, with 32 guard bits."""
     power = (1 << bits + 32) // n
     total, k = 0, 0
     while power:
@@ -48,21 +53,23 @@ def _inverse_series(n: int, bits: int, sign: int) -> int:
 
 @cache
 def ln2() -> Fraction:
+    """Return ln 2, correct to about 256 bits."""
     return Fraction(2 * _atanh_inverse(3, P), _ONE)
 
 
 def pi_fixed(bits: int) -> int:
-    """pi * 2^bits by Machin's formula, off by a few units."""
+    """Return pi * 2^bits by Machin's formula, off by a few units."""
     return 16 * _atan_inverse(5, bits) - 4 * _atan_inverse(239, bits)
 
 
 @cache
 def pi() -> Fraction:
+    """Return pi, correct to about 256 bits."""
     return Fraction(pi_fixed(P), _ONE)
 
 
-def _series(x: Fraction, first: int, step: int, sign: int) -> Fraction:
-    """sum over k of sign^k * x^(first + step k) / (first + step k)!, in fixed point."""
+def _taylor_series(x: Fraction, first: int, step: int, sign: int) -> Fraction:
+    """Return the sum over k of sign^k * x^(first + step k) / (first + step k)!, in fixed point."""
     fixed = (x.numerator << P) // x.denominator
     term, n, total, sign_now = _ONE, 0, 0, 1
     while term or n < first:
@@ -76,35 +83,35 @@ def _series(x: Fraction, first: int, step: int, sign: int) -> Fraction:
 
 @cache
 def exp2_table() -> tuple[Array, Array]:
-    """2^(j/256) for j = 0 .. 255."""
-    return _pairs([Fraction(1)] + [_series(ln2() * j / STEPS, 0, 1, 1) for j in range(1, STEPS)])
+    """Return 2^(j/256) for j = 0 .. 255 as high and low parts."""
+    return _double_pair_arrays([Fraction(1)] + [_taylor_series(ln2() * j / STEPS, 0, 1, 1) for j in range(1, STEPS)])
 
 
 @cache
 def sine_tables() -> tuple[Array, Array, Array, Array]:
-    """sin (high, low) and cos (high, low) of j * pi / 128 for j = 0 .. 255; exact at the multiples of pi / 2."""
+    """Return sin (high, low) and cos (high, low) of j * pi / 128 for j = 0 .. 255; exact at the multiples of pi / 2."""
     quarter = STEPS // 4
-    first = [_series(pi() * j / (STEPS // 2), 1, 2, -1) for j in range(1, quarter)]
+    first = [_taylor_series(pi() * j / (STEPS // 2), 1, 2, -1) for j in range(1, quarter)]
     rising = [Fraction(0), *first, Fraction(1)]
     half = rising + rising[-2:0:-1]
     sine = half + [-s for s in half]
     cosine = sine[quarter:] + sine[:quarter]
-    return (*_pairs(sine), *_pairs(cosine))
+    return (*_double_pair_arrays(sine), *_double_pair_arrays(cosine))
 
 
-#: The inverse table of log2 covers [0.7, 1.42] in steps of 1/256.
+#: First and last entry of the table of log2, in units of 1/256: it covers [0.7, 1.42].
 LOG_FIRST, LOG_LAST = 180, 363
 
 
 @cache
 def log2_table() -> tuple[Array, Array, Array]:
-    """c of 12 bits near 256/j, and -log2(c) as a pair, for j = LOG_FIRST .. LOG_LAST; exactly 1 and 0 at j = 256."""
+    """Return c of 12 bits near 256/j, and -log2(c) as a pair, for j = LOG_FIRST .. LOG_LAST; exactly 1 and 0 at j = 256."""
     inverses = [Fraction(round(Fraction(256 * 2048, j)), 2048) for j in range(LOG_FIRST, LOG_LAST + 1)]
-    return (np.array([float(c) for c in inverses], np.float64), *_pairs([-_log2(c) for c in inverses]))
+    return (np.array([float(c) for c in inverses], np.float64), *_double_pair_arrays([-_log2_of_fraction(c) for c in inverses]))
 
 
-def _log2(c: Fraction) -> Fraction:
-    """2 atanh((c - 1) / (c + 1)) / ln 2, c near 1."""
+def _log2_of_fraction(c: Fraction) -> Fraction:
+    """Return log2 of c near 1 as 2 atanh((c - 1) / (c + 1)) / ln 2."""
     z = (c - 1) / (c + 1)
     fixed = (z.numerator << P) // z.denominator
     square, power, total, k = fixed * fixed >> P, fixed, 0, 0

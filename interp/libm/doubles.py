@@ -8,39 +8,43 @@ import numpy as np
 
 from uops.interp.tensor.storage import Array
 
-_SPLITTER = 134217729.0  # 2^27 + 1
+#: 2^27 + 1: multiplying by it lets `veltkamp_split` cut a significand in the middle.
+_SPLITTER = 134217729.0
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """a + b = s + e exactly, s rounded to nearest; any order of magnitudes."""
+    """Return (s, e) with a + b = s + e exactly and s rounded to nearest, for operands of any magnitude."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
 def fast_two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """`two_sum` for |a| >= |b| or a = 0."""
+    """Return `two_sum(a, b)`, given that |a| >= |b| or a = 0."""
     s = a + b
     return s, b - (s - a)
 
 
-def split(a: Any) -> tuple[Any, Any]:
-    """a as a sum of two values of at most 26 bits; |a| < 2^996."""
+def veltkamp_split(a: Any) -> tuple[Any, Any]:
+    """Split `a` exactly into a sum of two values of at most 26 bits, given that |a| < 2^996."""
     t = a * _SPLITTER
     high = t - (t - a)
     return high, a - high
 
 
 def two_product(a: Any, b: Any) -> tuple[Any, Any]:
-    """a * b = p + e exactly, unless a factor is above 2^996 or the error below 2^-1074."""
+    """Return (p, e) with a * b = p + e exactly, unless a factor exceeds 2^996 or the error is below 2^-1074."""
     p = a * b
-    ah, al = split(a)
-    bh, bl = split(b)
+    ah, al = veltkamp_split(a)
+    bh, bl = veltkamp_split(b)
     return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
 
 
-def nudged(s: Array, e: Array) -> Array:
-    """s + e rounded to odd, given that s is the sum rounded to nearest and e its exact error, NaN where s is not finite."""
+def round_sum_to_odd(s: Array, e: Array) -> Array:
+    """Return s + e rounded to odd, given that s is the sum rounded to nearest and e its exact error.
+
+    Where s is not finite e is NaN, and the result is s.
+    """
     if not np.count_nonzero(e):
         return s
     even = np.asarray(s.view(np.int64) & 1 == 0)

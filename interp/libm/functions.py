@@ -1,4 +1,4 @@
-"""Exp2, Log2 and Pow of float64 (R17, R18), each within 0.51 ulp of the exact value."""
+"""Exp2, Log2 and Pow of float64 (R17, R18: accuracy and special cases), each within 0.51 ulp of the exact value."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.libm.constants import LOG_FIRST, exp2_table, ln2, log2_table, pair
+from uops.interp.libm.constants import LOG_FIRST, exp2_table, ln2, log2_table, nearest_double_pair
 from uops.interp.libm.doubles import fast_two_sum, two_product, two_sum
 from uops.interp.tensor.storage import Array
 
 _LN2 = float(ln2())
-_INVERSE_LN2 = pair(1 / ln2())
-#: ln(2)^k / k!, k = 1 .. 5: on |r| <= 1/512 the next term is below 2^-66.
+_INVERSE_LN2 = nearest_double_pair(1 / ln2())
+#: Coefficients ln(2)^k / k! for k = 1 .. 5. On |r| <= 1/512 the next term is below 2^-66.
 _EXP2 = [_LN2, _LN2**2 / 2, _LN2**3 / 6, _LN2**4 / 24, _LN2**5 / 120]
-#: Beyond this exponent 2^x is 0 or infinite.
+#: An exponent beyond which 2^x is 0 or infinite.
 _FAR = 1100.0
 
 
 def _exp2_pair(high: Array, low: Any) -> Array:
-    """2^(high + low), |low| far below |high|; NaN high gives NaN.
+    """Return 2^(high + low), given that |low| is far below |high|; a NaN in `high` gives NaN.
 
-    2^(k/256) comes from the table, 2^r - 1 on |r| <= 1/512 from a polynomial; only their last sum rounds visibly.
+    2^(k/256) comes from the table, and 2^r - 1 on |r| <= 1/512 from a polynomial. Only their last sum rounds visibly.
     """
     k = np.rint(high * 256.0)
     r = (high - k * (1 / 256)) + low
@@ -35,11 +35,11 @@ def _exp2_pair(high: Array, low: Any) -> Array:
     exponent = (whole >> 8).astype(np.int32)
     out = np.ldexp(s, exponent)
     subnormal = high < -1022
-    return np.where(subnormal, _rounded_once(s, e, exponent, out), out) if np.count_nonzero(subnormal) else np.asarray(out)
+    return np.where(subnormal, _round_subnormal_once(s, e, exponent, out), out) if np.count_nonzero(subnormal) else np.asarray(out)
 
 
-def _rounded_once(s: Any, e: Any, exponent: Any, out: Any) -> Any:
-    """(s + e) 2^exponent rounded to a multiple of 2^-1074, given that `out` is s 2^exponent so rounded."""
+def _round_subnormal_once(s: Any, e: Any, exponent: Any, out: Any) -> Any:
+    """Return (s + e) 2^exponent rounded once to a multiple of 2^-1074, given that `out` is s 2^exponent so rounded."""
     exponent = np.maximum(exponent, -1080)
     half = np.ldexp(0.5, -1074 - exponent)
     left = (s - np.ldexp(out, -exponent)) + e
@@ -47,13 +47,15 @@ def _rounded_once(s: Any, e: Any, exponent: Any, out: Any) -> Any:
 
 
 def exp2(x: Array) -> Array:
+    """Return 2^x."""
     return _exp2_pair(np.asarray(np.clip(x, -_FAR, _FAR)), 0.0)
 
 
 def _log2_pair(x: Array) -> tuple[Any, Any]:
-    """log2 of positive finite x as a pair, relative error below 2^-70.
+    """Return log2 of positive finite x as a pair (high, low) with a relative error below 2^-70.
 
-    x = 2^e * m; a table gives c near 1/m with r = m c - 1 exact as a pair, |r| < 2^-8, and log2(x) = e - log2(c) + log2(1 + r).
+    x = 2^e * m. A table gives c near 1/m such that r = m c - 1 is exact as a pair and |r| < 2^-8. Then log2(x) = e - log2(c) +
+    log2(1 + r).
     """
     m, e = np.frexp(x)
     low_half = m < 0.7071067811865476
@@ -76,21 +78,25 @@ def _log2_pair(x: Array) -> tuple[Any, Any]:
     return fast_two_sum(v, v_low + (t_low + table_low[at] + p_low))
 
 
-def _log2_special(x: Array, result: Any) -> Array:
-    """log2 of 0, infinity, negative numbers and NaN around the result for the rest."""
+def _fill_log2_special_cases(x: Array, result: Any) -> Array:
+    """Return `result` with log2 of 0, infinity, negative numbers and NaN put in."""
     out: Array = np.where(x == 0, -np.inf, np.where(x > 0, np.where(np.isinf(x), np.inf, result), np.nan))
     return out
 
 
 def log2(x: Array) -> Array:
+    """Return log2(x): -inf at 0, NaN for negative numbers."""
     good = (x > 0) & np.isfinite(x)
     if np.count_nonzero(good) == x.size:
         return np.asarray(_log2_pair(x)[0])
-    return _log2_special(x, _log2_pair(np.where(good, x, 1.0))[0])
+    return _fill_log2_special_cases(x, _log2_pair(np.where(good, x, 1.0))[0])
 
 
 def pow_(x: Array, y: Array) -> Array:
-    """IEEE 754 pow (R18): 2^(y log2|x|), then the sign of an odd power and the cases in which a limit decides."""
+    """Return x^y by IEEE 754 pow (R18).
+
+    It is 2^(y log2|x|), then the sign of an odd power and the cases in which a limit decides.
+    """
     x, y = np.broadcast_arrays(x, y)
     size = np.abs(x)
     good = (size > 0) & np.isfinite(size)

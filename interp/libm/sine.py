@@ -1,8 +1,8 @@
-"""Sine of float64 (R17) over the whole range, within 0.51 ulp.
+"""Sine of float64 (R17: its accuracy) over the whole range, within 0.51 ulp.
 
-x = k * pi/128 + r with |r| <= pi/256 and r a pair; sin(k pi/128 + r) = S cos r + C sin r with S and C from a table. Up to 2^21
-the multiple of pi/128 is subtracted in five parts; beyond, x * 128/pi mod 256 is computed in 192-bit fixed point from a table that
-holds 2^e * 128/pi mod 256 for every exponent.
+x = k * pi/128 + r with |r| <= pi/256 and r a pair. Then sin(k pi/128 + r) = S cos r + C sin r with S and C from a table. Up to
+2^21 the multiple of pi/128 is subtracted in five parts (Cody and Waite). Beyond, x * 128/pi mod 256 is computed in 192-bit
+fixed point from a table that holds 2^e * 128/pi mod 256 for every exponent (Payne and Hanek).
 """
 
 from __future__ import annotations
@@ -13,38 +13,39 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.libm.constants import pair, pi, pi_fixed, sine_tables
+from uops.interp.libm.constants import nearest_double_pair, pi, pi_fixed, sine_tables
 from uops.interp.libm.doubles import two_product, two_sum
 from uops.interp.tensor.storage import Array
 
+#: The greatest |x| that is reduced by subtraction.
 _NEAR = 2.0**21
 _STEP = pi() / 128
-_STEP_PAIR = pair(_STEP)
+_STEP_PAIR = nearest_double_pair(_STEP)
 _PER_STEP = float(1 / _STEP)
 _u64 = np.uint64
 
 
-def _parts(x: Fraction) -> tuple[float, ...]:
-    """x as four parts of 26 bits and a last one of 53."""
-    found = []
+def _split_for_cody_waite(x: Fraction) -> tuple[float, ...]:
+    """Split `x` into four parts of 26 bits and a last one of 53."""
+    parts = []
     for _ in range(4):
-        unit = Fraction(2) ** (_exponent(x) - 26)
+        unit = Fraction(2) ** (_binary_exponent(x) - 26)
         part = x // unit * unit
-        found.append(float(part))
+        parts.append(float(part))
         x -= part
-    return (*found, float(x))
+    return (*parts, float(x))
 
 
-def _exponent(x: Fraction) -> int:
-    """The e with 2^(e-1) <= x < 2^e, or one more."""
+def _binary_exponent(x: Fraction) -> int:
+    """Return the e with 2^(e-1) <= x < 2^e, or one more."""
     return x.numerator.bit_length() - x.denominator.bit_length() + 1
 
 
-_PARTS = _parts(_STEP)
+_PARTS = _split_for_cody_waite(_STEP)
 
 
-def _reduce_near(x: Array) -> tuple[Any, Any, Any]:
-    """(k, r high, r low); the products k * part are exact, k being below 2^27."""
+def _reduce_small_argument(x: Array) -> tuple[Any, Any, Any]:
+    """Return (k, r high, r low) for |x| <= 2^21. The products k * part are exact, as k is below 2^27."""
     k = np.rint(x * _PER_STEP)
     h, low = x - k * _PARTS[0], 0.0
     for part in _PARTS[1:]:
@@ -54,14 +55,17 @@ def _reduce_near(x: Array) -> tuple[Any, Any, Any]:
     return k.astype(np.int64), h, low
 
 
-_LIMBS = 6  # of 32 bits; 8 bits before the point
+#: Limbs of 32 bits per fixed-point number.
+_LIMBS = 6
+#: Fractional bits of a fixed-point number; 8 bits stand before the point.
 _FRACTION = 32 * _LIMBS - 8
-_LEAST = -32  # exponent of the last bit of the smallest far x, with one to spare
+#: Exponent of the last bit of the smallest x beyond `_NEAR`, with one to spare.
+_LEAST = -32
 
 
 @cache
-def _turns() -> Array:
-    """2^e * 128/pi mod 256 in limbs, lowest first, one row per e from _LEAST."""
+def _payne_hanek_table() -> Array:
+    """Return 2^e * 128/pi mod 256 in limbs, lowest first, one row per e from _LEAST."""
     bits = 1300
     inverse = (128 << 2 * bits) // pi_fixed(bits)
     rows = []
@@ -72,11 +76,11 @@ def _turns() -> Array:
     return np.array(rows, np.uint64)
 
 
-def _reduce_far(x: Array) -> tuple[Any, Any, Any]:
-    """(k, r high, r low) of positive finite x >= 2^21."""
+def _reduce_large_argument(x: Array) -> tuple[Any, Any, Any]:
+    """Return (k, r high, r low) of positive finite x >= 2^21."""
     pattern = x.view(np.int64)
     mantissa = ((pattern & ((1 << 52) - 1)) | (1 << 52)).astype(_u64)
-    turns = _turns()[(pattern >> 52) - 1075 - _LEAST]
+    turns = _payne_hanek_table()[(pattern >> 52) - 1075 - _LEAST]
     low, high, mask = mantissa & _u64(0xFFFFFFFF), mantissa >> _u64(32), _u64(0xFFFFFFFF)
     limbs: list[Any] = []
     carry: Any = _u64(0)
@@ -101,7 +105,8 @@ def _reduce_far(x: Array) -> tuple[Any, Any, Any]:
     return (top >> _u64(24)).astype(np.int64), r, r_low + (h * _STEP_PAIR[1] + rest * _STEP_PAIR[0])
 
 
-def _combine(k: Any, r: Any, r_low: Any) -> Any:
+def _sine_of_reduced_argument(k: Any, r: Any, r_low: Any) -> Any:
+    """Return sin(k pi/128 + r), r given as a pair."""
     sine, sine_low, cosine, cosine_low = sine_tables()
     at = k & 255
     s, c = sine[at], cosine[at]
@@ -114,14 +119,14 @@ def _combine(k: Any, r: Any, r_low: Any) -> Any:
 
 
 def sin(x: Array) -> Array:
-    """Odd, so computed for |x|; 0 keeps its sign, infinities and NaN give NaN."""
+    """Return sin(x). It is odd, so |x| is reduced; 0 keeps its sign, infinities and NaN give NaN."""
     size = np.abs(x)
     near = size <= _NEAR
-    result = _combine(*_reduce_near(np.where(near, size, 0.0)))
+    result = _sine_of_reduced_argument(*_reduce_small_argument(np.where(near, size, 0.0)))
     far = np.asarray(~near & np.isfinite(x))
     if np.count_nonzero(far):
         result = np.asarray(result)
-        result[far] = _combine(*_reduce_far(size[far]))
+        result[far] = _sine_of_reduced_argument(*_reduce_large_argument(size[far]))
     result = np.where(near | far, result, np.nan)
     out: Array = np.where(x == 0, x, np.copysign(1.0, x) * result)
     return out

@@ -1,1 +1,1 @@
-"""What ops compute, as functions of NumPy arrays. Nothing here knows a graph."""
+"""The computations of ops as functions of NumPy arrays; only the arguments of a node are read, never a graph."""

@@ -1,8 +1,9 @@
 """Movement ops on arrays: no arithmetic, every bit kept (R28).
 
-`MOVES[op](u, x, more)`: x is the first source, `more` the other sources that had to be evaluated: the indices of an Index, the
-sources of a Stack after the first, and those entries of a shape operand that are not constants (R40, R48). The same functions move
-the byte positions of a reference (`memory`), so an op is defined once for values and for views.
+In `MOVES[op](u, x, operands)`, x is the first source and `operands` are the other sources that had to be evaluated. For an
+Index these are the positions, and for a Stack the elements after the first. For a shape operand they are its entries that are
+not constants (R40, R48: shape operands and symbolic sizes). The same functions move the byte positions of a reference
+(`tensor.memory`), so an op is defined once for values and for views.
 """
 
 from __future__ import annotations
@@ -18,32 +19,40 @@ from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UNSET, UOp
 from uops.spec.ir.ops import Op
-from uops.spec.resources import excess
+from uops.spec.resources import describe_memory_excess
 
+#: (node, value of the first source, values of the other evaluated sources) -> value.
 Move = Callable[[UOp, Array, Sequence[Array]], Array]
 
-# An Enum member is slow to reach through its class.
+# Local names: a member is slower to reach through its class or module.
 _STACK, _CONST = Op.STACK, Op.CONST
 _prod, _empty = math.prod, np.empty
-_NOT_BAD, _BAD = np.array(False), np.array(True)
+_IN_BOUNDS, _OUT_OF_BOUNDS = np.array(False), np.array(True)
 _ALL, _REVERSED = slice(None), slice(None, None, -1)
-#: An Expand beyond this many elements stays a view of its source.
+#: An Expand to more elements than this stays a view of its source.
 _LARGE = 1 << 16
 
 
-def operand_sources(u: UOp) -> tuple[UOp, ...]:
-    """What must be evaluated before an op with shape operands: its first source and the operands' symbolic entries."""
+def data_and_symbolic_sources(u: UOp) -> tuple[UOp, ...]:
+    """Return the sources that are evaluated before an op with shape operands.
+
+    These are its first source and the symbolic entries of its shape operands.
+    """
     src = u.src
-    if len(src) == 2 and src[1]._spelt.__class__ is tuple:  # the commonest, at a third of the cost
-        return src[:1]
-    return (src[0], *[s for vector in src[1:] if vector.spelt is None for s in vector.src if s.op is not _CONST])
+    if len(src) == 2 and src[1]._spelt.__class__ is tuple:  # constant extents: the commonest case, at a third of the cost
+        return src[:1]  # operand
+    operand, *vectors = src
+    return (operand, *[s for v in vectors if v.constant_elements is None for s in v.src if s.op is not _CONST])
 
 
-def extents(vector: UOp, evaluated: Iterable[Array] = ()) -> tuple[int, ...]:
-    """The integers that a shape operand spells; its entries that are not constants come from `evaluated`, in order."""
+def resolve_extents(vector: UOp, evaluated: Iterable[Array] = ()) -> tuple[int, ...]:
+    """Return the integers that a shape operand holds; entries that are not constants come from `evaluated`, in order.
+
+    Raises Trap for a negative extent, and SpecError if the operand is no Stack (R40).
+    """
     sizes = vector._spelt
     if sizes is UNSET:
-        sizes = vector.spelt
+        sizes = vector.constant_elements
     if sizes is not None and (not sizes or min(sizes) >= 0):
         return sizes  # type: ignore[no-any-return]
     evaluated = iter(evaluated)
@@ -55,130 +64,140 @@ def extents(vector: UOp, evaluated: Iterable[Array] = ()) -> tuple[int, ...]:
     return sizes
 
 
-def _broken(u: UOp, claim: str, what: str) -> Exception:
-    """A wrong constant makes the graph ill-formed; a wrong symbolic value is a failure of this run."""
-    text = f"{u.op.name} {claim}: {what}"
-    return Trap(text) if len(operand_sources(u)) > 1 else SpecError(text, claim=claim)
+def _claim_error(u: UOp, claim: str, problem: str) -> Exception:
+    """Return the error for a broken claim: SpecError for wrong constants, Trap where symbolic values of this run are wrong."""
+    text = f"{u.op.name} {claim}: {problem}"
+    return Trap(text) if len(data_and_symbolic_sources(u)) > 1 else SpecError(text, claim=claim)
 
 
-def permute(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
+def permute(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Transpose the axes."""
     return x.transpose(u.arg.order)
 
 
-def flip(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
+def flip(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Reverse the flagged axes."""
     return x[tuple([_REVERSED if f else _ALL for f in u.arg.flags])]
 
 
-def reshape(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
-    sizes = u.src[1]._spelt
+def reshape(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Reshape to the node's extents, in row-major order."""
+    vector = u.src[1]  # extents
+    sizes = vector._spelt
     if sizes.__class__ is not tuple:
-        sizes = extents(u.src[1], more)
-    if -1 not in sizes:  # for which NumPy has its own meaning
+        sizes = resolve_extents(vector, operands)
+    if -1 not in sizes:  # to NumPy -1 means an extent to infer
         try:
             return x.reshape(sizes)
         except ValueError:
             pass
-    sizes = extents(u.src[1], more)
-    _ = u.shape  # raises where the sizes are too many (R65), however many elements they hold
-    raise _broken(u, "RESHAPE.C1", f"{x.shape} has not the elements of {sizes}")
+    sizes = resolve_extents(vector, operands)
+    _ = u.shape  # raises where there are too many axes (R65: a value has at most 64), whatever their extents
+    raise _claim_error(u, "RESHAPE.C1", f"{x.shape} and {sizes} have different numbers of elements")
 
 
-def expand(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
-    sizes = u.src[1]._spelt
+def expand(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Repeat axes of extent 1 up to the node's extents."""
+    vector = u.src[1]  # extents
+    sizes = vector._spelt
     if sizes.__class__ is not tuple:
-        sizes = extents(u.src[1], more)
+        sizes = resolve_extents(vector, operands)
     try:
         if len(sizes) == x.ndim:
             if _prod(sizes) > _LARGE:
-                return _view(x, sizes)
+                return _broadcast_view(x, sizes)
             out: Array = _empty(sizes, x.dtype)
-            out[...] = x  # broadcasts by the very rule: each axis equal, or 1
+            out[...] = x  # NumPy broadcasts by the rule of Expand: each axis equal, or 1
             return out
     except ValueError:
         pass
-    sizes = extents(u.src[1], more)
-    raise _broken(u, "EXPAND.C1", f"{x.shape} does not expand to {sizes}")
+    sizes = resolve_extents(vector, operands)
+    raise _claim_error(u, "EXPAND.C1", f"{x.shape} does not expand to {sizes}")
 
 
-def _view(x: Array, sizes: tuple[int, ...]) -> Array:
-    if why := excess(_prod(sizes) * x.dtype.itemsize):
+def _broadcast_view(x: Array, sizes: tuple[int, ...]) -> Array:
+    """Return `x` broadcast to `sizes` as a read-only view. Raises Unsupported if the elements would not fit in memory."""
+    if why := describe_memory_excess(_prod(sizes) * x.dtype.itemsize):
         raise Unsupported(f"an EXPAND to {sizes}: {why}", "interp")
     return np.broadcast_to(x, sizes)
 
 
-def pad(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
-    """The fill is zero (R43)."""
-    rest = iter(more)
-    offsets, sizes = extents(u.src[1], rest), extents(u.src[2], rest)
+def pad(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Place `x` at the node's offsets in an array of zeros (R43)."""
+    rest = iter(operands)
+    offsets, sizes = resolve_extents(u.offsets, rest), resolve_extents(u.extents, rest)
     if any(o + n > s for o, n, s in zip(offsets, x.shape, sizes)):
-        raise _broken(u, "PAD.C2", f"{x.shape} at {offsets} does not fit in {sizes} (R43)")
+        raise _claim_error(u, "PAD.C2", f"{x.shape} at {offsets} does not fit in {sizes} (R43)")
     out: Array = np.zeros(sizes, x.dtype)
     out[tuple([slice(o, o + n) for o, n in zip(offsets, x.shape)])] = x
     return out
 
 
-def shrink(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
-    rest = iter(more)
-    offsets, sizes = extents(u.src[1], rest), extents(u.src[2], rest)
+def shrink(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Return the window of `x` at the node's offsets (R44: it lies inside)."""
+    rest = iter(operands)
+    offsets, sizes = resolve_extents(u.offsets, rest), resolve_extents(u.extents, rest)
     if any(o + n > s for o, n, s in zip(offsets, sizes, x.shape)):
-        raise _broken(u, "SHRINK.C2", f"{sizes} at {offsets} is not inside {x.shape} (R44)")
+        raise _claim_error(u, "SHRINK.C2", f"{sizes} at {offsets} is not inside {x.shape} (R44)")
     return x[tuple([slice(o, o + n) for o, n in zip(offsets, sizes)])]
 
 
-def out_of_bounds(i: Array, n: int) -> Array:
-    """Which positions an axis of n elements does not have; a negative one is out of bounds (R45)."""
-    if not i.ndim:
-        return _NOT_BAD if 0 <= i.item() < n else _BAD
-    bad: Array = np.asarray((i < 0) | (i >= n), bool)
-    return bad
+def out_of_bounds_mask(indices: Array, extent: int) -> Array:
+    """Return a mask of the positions that an axis of `extent` elements does not have; negative ones are out of bounds (R45)."""
+    if not indices.ndim:
+        return _IN_BOUNDS if 0 <= indices.item() < extent else _OUT_OF_BOUNDS
+    mask: Array = np.asarray((indices < 0) | (indices >= extent), bool)
+    return mask
 
 
-def within(i: Array, n: int) -> bool:
-    """Whether an axis of n elements has every position of `i`."""
-    if not i.ndim:
-        return bool(0 <= i.item() < n)
-    return not i.size or bool(i.item(i.argmin()) >= 0 and i.item(i.argmax()) < n)
+def is_within_bounds(indices: Array, extent: int) -> bool:
+    """Return True if an axis of `extent` elements has every one of these positions."""
+    if not indices.ndim:
+        return bool(0 <= indices.item() < extent)
+    return not indices.size or bool(indices.item(indices.argmin()) >= 0 and indices.item(indices.argmax()) < extent)
 
 
-def outer(indices: Sequence[Array]) -> tuple[Any, ...]:
-    """Index vectors of rank 0 and 1, shaped so that NumPy combines them as an outer product (R45)."""
+def make_outer_index(indices: Sequence[Array]) -> tuple[Any, ...]:
+    """Shape index vectors of rank 0 and 1 so that NumPy combines them as an outer product (R45)."""
     rank = sum([i.ndim for i in indices])
     if not rank:
         return tuple([int(i) for i in indices])
-    found, axis = [], 0
+    shaped, axis = [], 0
     for i in indices:
         if i.ndim:
             axis += 1
             i = i.reshape((-1, *(1,) * (rank - axis)))
-        found.append(i.astype(np.int64, copy=False))
-    return tuple(found)
+        shaped.append(i.astype(np.int64, copy=False))
+    return tuple(shaped)
 
 
-def index(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
-    """Index of a value: out of bounds is a Trap at once (R45)."""
-    for axis, i in enumerate(more):
-        if not within(i, x.shape[axis]):
-            raise Trap(f"Index {_example(i, x.shape[axis])} is out of bounds for axis {axis} of {x.shape} (R45)")
-    return np.asarray(x[outer(more)])
+def index(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Return the elements of a value at these positions; out of bounds is a Trap at once (R45)."""
+    for axis, i in enumerate(operands):
+        if not is_within_bounds(i, x.shape[axis]):
+            raise Trap(f"Index {_first_out_of_bounds(i, x.shape[axis])} is out of bounds for axis {axis} of {x.shape} (R45)")
+    return np.asarray(x[make_outer_index(operands)])
 
 
-def _example(i: Array, n: int) -> int:
-    return int(i[out_of_bounds(i, n)].ravel()[0])
+def _first_out_of_bounds(indices: Array, extent: int) -> int:
+    """Return the first position that is out of bounds."""
+    return int(indices[out_of_bounds_mask(indices, extent)].ravel()[0])
 
 
-def stack(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
-    dtype = x.dtype if x.dtype != np.int64 or u.dtype is dt.int64 else np.result_type(x, *more)  # index may need objects
-    out: Array = np.empty((1 + len(more), *x.shape), dtype)
+def stack(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Stack arrays of one shape along a new first axis."""
+    dtype = x.dtype if x.dtype != np.int64 or u.dtype is dt.int64 else np.result_type(x, *operands)  # index may need objects
+    out: Array = np.empty((1 + len(operands), *x.shape), dtype)
     out[0] = x
-    for k, y in enumerate(more, 1):
+    for k, y in enumerate(operands, 1):
         if y.shape != x.shape:
             raise SpecError(f"STACK.C2: shapes {x.shape} and {y.shape} differ", claim="STACK.C2")
         out[k] = y
     return out
 
 
-def replicated(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
-    """Collapse axes whose copies hold the same bits, else a Trap (R47, R76)."""
+def collapse_replicated(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Collapse axes to one copy. Raises Trap unless all copies hold the same bits (R47, R76: Replicated, null axes)."""
     pattern = x.view(BITS[u.dtype]) if u.dtype.is_float else x
     keep = tuple([slice(0, 1) if k in u.arg.axes else _ALL for k in range(x.ndim)])
     if any(x.shape[k] == 0 for k in u.arg.axes):
@@ -188,8 +207,11 @@ def replicated(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     return x[keep]
 
 
-def slice_bytes(u: UOp, offset: int, itemsize: int, nbytes: int) -> tuple[int, int]:
-    """The byte range of a Slice from element `offset` of `nbytes` bytes: inside them and aligned to the new dtype (R46)."""
+def slice_byte_range(u: UOp, offset: int, itemsize: int, nbytes: int) -> tuple[int, int]:
+    """Return the byte range (first, last) of a Slice that begins at element `offset`.
+
+    Raises Trap unless it lies inside `nbytes` bytes and is aligned to the new dtype (R46).
+    """
     d = u.arg.dtype
     first = offset * itemsize
     last = first + u.arg.size * d.itemsize
@@ -198,17 +220,17 @@ def slice_bytes(u: UOp, offset: int, itemsize: int, nbytes: int) -> tuple[int, i
     return first, last
 
 
-def slice_(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
-    """`size` elements of a dtype from element `offset` of 1-D x (R46)."""
-    first, last = slice_bytes(u, int(more[0]), x.dtype.itemsize, x.nbytes)
+def slice_(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Reinterpret `size` elements of the node's dtype from an offset, counted in elements of 1-D `x` (R46)."""
+    first, last = slice_byte_range(u, int(operands[0]), x.dtype.itemsize, x.nbytes)
     out: Array = np.ascontiguousarray(x).view(np.uint8)[first:last].view(NUMPY[u.arg.dtype])
     if u.arg.dtype is dt.bool_:
         check_bool(out, "Slice")
     return out
 
 
-def bitcast(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
-    """Little-endian reinterpretation; another item size scales the last axis (R46)."""
+def bitcast(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+    """Reinterpret the bytes, little-endian; another item size scales the last axis (R46)."""
     target = NUMPY[u.arg.dtype]
     if x.dtype.itemsize == target.itemsize:
         return x.view(target)
@@ -217,6 +239,7 @@ def bitcast(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
 
 
 # fmt: off
+#: Movement op -> its function.
 MOVES: dict[Op, Move] = {
     Op.PERMUTE:    permute,
     Op.FLIP:       flip,
@@ -226,10 +249,10 @@ MOVES: dict[Op, Move] = {
     Op.SHRINK:     shrink,
     Op.INDEX:      index,
     Op.STACK:      stack,
-    Op.REPLICATED: replicated,
+    Op.REPLICATED: collapse_replicated,
     Op.SLICE:      slice_,
     Op.BITCAST:    bitcast,
 }
-#: Moves whose later sources are shape operands.
+#: The movement ops whose later sources are shape operands.
 SHAPED = (Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK)
 # fmt: on

@@ -1,9 +1,9 @@
-"""Conversion between dtypes with one rounding to nearest even from the exact source (R15, R16, R19).
+"""Dtype conversions with one rounding to nearest even from the exact source (R15, R16, R19: casts, subnormals kept).
 
-NumPy and ml_dtypes round twice on the way from float64 or a wide integer to a narrow float. Here the first step goes to the *odd*
-neighbour when it is inexact, so that the second step still sees on which side of a midpoint the exact value lies; two more bits
-than the target has are enough for that, also where float32 is subnormal. The one-step conversions that this file relies on (float64
-to float32, float32 to each narrow float, 64-bit integers to float32 and float64) are judged by tests/interp/test_rounding.py.
+NumPy and ml_dtypes round twice on the way from float64 or a wide integer to a narrow float. Here the first step rounds to *odd*
+where it is inexact, so that the second step still sees on which side of a midpoint the exact value lies. Two more bits than the
+target has are enough for that, also where float32 is subnormal. This module relies on the one-step conversions: float64 to
+float32, float32 to each narrow float, 64-bit integers to float32 and float64. tests/interp/test_interp_rounding.py checks them.
 """
 
 from __future__ import annotations
@@ -14,51 +14,59 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.tensor.storage import BITS, NUMPY, OBJECT, Array, settle
+from uops.interp.tensor.storage import BITS, NUMPY, OBJECT, Array, to_index_array
 from uops.spec.errors import Trap
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
+#: A conversion of an array to another dtype.
 Convert = Callable[[Array], Array]
 f32, f64, i64 = np.float32, np.float64, np.int64
 _count = np.count_nonzero  # a third of the cost of any() and all()
+#: Position of the sign bit of 64-bit integers.
 _SIGN = np.uint64(63)
 
 
-def to_odd(near: Array, off: Array, up: Array, bits: type[np.signedinteger[Any]]) -> Array:
-    """Values rounded to nearest, turned into values rounded to odd: where inexact (`off`) and even, the neighbour on the exact
-    value's side (`up`: the exact magnitude is greater). Bit patterns of floats are ordered by magnitude, so that is one step."""
+def round_to_odd(near: Array, is_inexact: Array, is_exact_greater: Array, bits: type[np.signedinteger[Any]]) -> Array:
+    """Turn values rounded to nearest into values rounded to odd.
+
+    Where a value is inexact and even, it becomes its neighbour on the exact value's side: away from 0 where the exact magnitude
+    is greater. Bit patterns of floats are ordered by magnitude, so that is one step of the pattern.
+    """
     pattern = near.view(bits)
-    stepped = pattern + np.where(up, bits(1), bits(-1))
-    odd: Array = np.where(off & ((pattern & 1) == 0), stepped, pattern)
+    stepped = pattern + np.where(is_exact_greater, bits(1), bits(-1))
+    odd: Array = np.where(is_inexact & ((pattern & 1) == 0), stepped, pattern)
     return odd.view(near.dtype)
 
 
-def odd32(x: Array) -> Array:
-    """float64 to float32, rounded to odd; a float64 beyond float32 becomes the greatest finite one, NaN stays NaN."""
+def float64_to_float32_odd(x: Array) -> Array:
+    """Convert float64 to float32, rounded to odd; beyond float32 to the greatest finite value, and NaN to NaN."""
     near = x.astype(f32)
     back = near.astype(f64)
-    off = back != x
-    if not _count(off):
+    is_inexact = back != x
+    if not _count(is_inexact):
         return near
-    return to_odd(near, off, np.abs(x) > np.abs(back), np.int32)
+    return round_to_odd(near, is_inexact, np.abs(x) > np.abs(back), np.int32)
 
 
 _ZERO = f64(0)  # not a Python float, which would not widen float32
-#: The bits of a float64's significand that a float32's has not, and the others; arrays, which NumPy need not convert.
+#: Masks of the bits of a float64 that its float32 drops and keeps; arrays, which NumPy need not convert.
 _DROPPED, _KEPT = np.array((1 << 29) - 1), np.array(~((1 << 29) - 1))
 
 
-def sticky32(x: Array) -> Array:
-    """float64 to float32 for a target whose results lie in float32's normal range: cut off, with a sticky last bit. Cheaper than
-    `odd32`, and the same but where the result is subnormal in float32."""
+def float64_to_float32_sticky(x: Array) -> Array:
+    """Convert float64 to float32 by cutting off bits, with a sticky last bit.
+
+    This suits targets whose results lie in float32's normal range. It is cheaper than `float64_to_float32_odd`, and equal to it
+    except where the result is subnormal in float32.
+    """
     b = x.view(i64)
     cut = (b | ((b & _DROPPED) + _DROPPED)) & _KEPT
     return np.asarray(cut).view(f64).astype(f32)
 
 
-def odd64(a: Array) -> Array:
-    """A 64-bit integer to float64, rounded to odd where it has more than 53 bits."""
+def integer_to_float64_odd(a: Array) -> Array:
+    """Convert a 64-bit integer to float64, rounded to odd where it has more than 53 bits."""
     near = a.astype(f64)
     big = np.abs(near) >= 2.0**53
     if not _count(big):
@@ -68,22 +76,23 @@ def odd64(a: Array) -> Array:
     return wide
 
 
-def _same(x: Array) -> Array:
+def _identity(x: Array) -> Array:
     return x
 
 
-def _plain(d: DType) -> Convert:
+def _astype_conversion(d: DType) -> Convert:
+    """Return NumPy's own conversion to `d`."""
     target = NUMPY[d]
     return lambda x: x.astype(target)
 
 
-def narrow64(d: DType) -> Convert:
-    """float64 to the float `d`, one rounding."""
+def narrow_from_float64(d: DType) -> Convert:
+    """Return the conversion of float64 to the float `d`, with one rounding."""
     if d is dt.float64:
-        return _same
+        return _identity
     if d is dt.float32:
-        return _plain(d)
-    target, first = NUMPY[d], odd32 if d is dt.bfloat16 else sticky32
+        return _astype_conversion(d)
+    target, first = NUMPY[d], float64_to_float32_odd if d is dt.bfloat16 else float64_to_float32_sticky
     return lambda x: first(x).astype(target)
 
 
@@ -91,46 +100,54 @@ def narrow64(d: DType) -> Convert:
 
 
 def _int_to_float(s: DType, d: DType) -> Convert:
-    """Integers of up to 16 bits are exact in float32, of up to 32 bits in float64."""
+    """Return the conversion of a fixed-width integer to a float.
+
+    Integers of up to 16 bits are exact in float32, of up to 32 bits in float64.
+    """
     target = NUMPY[d]
     if d in (dt.float32, dt.float64):
-        return _plain(d)
+        return _astype_conversion(d)
     if s.bits <= 16:
         return lambda x: x.astype(f32).astype(target)
     if s.bits <= 32:
-        return lambda x: sticky32(x.astype(f64)).astype(target)
-    return lambda x: sticky32(odd64(x)).astype(target)
+        return lambda x: float64_to_float32_sticky(x.astype(f64)).astype(target)
+    return lambda x: float64_to_float32_sticky(integer_to_float64_odd(x)).astype(target)
 
 
 def _float_to_float(s: DType, d: DType) -> Convert:
+    """Return the conversion between two floats."""
     if s is d:
-        return _same
+        return _identity
     if s is dt.float64:
-        return narrow64(d)
+        return narrow_from_float64(d)
     if s is dt.float32 or d in (dt.float32, dt.float64):
-        return _plain(d)
-    return _tabulated(s, _plain(d))
+        return _astype_conversion(d)
+    return _tabulate_conversion(s, _astype_conversion(d))
 
 
-_SHORT = 1 << 24  # integers up to here are float32 values
+#: Integers up to this magnitude are float32 values.
+_SHORT = 1 << 24
 
 
 def _index_to_float(d: DType) -> Convert:
-    fast, finish, target = _int_to_float(dt.int64, d), narrow64(d), NUMPY[d]
+    """Return the conversion of index values, of any size, to a float."""
+    fast, finish, target = _int_to_float(dt.int64, d), narrow_from_float64(d), NUMPY[d]
     exact = target if d in (dt.float32, dt.float64) else NUMPY[dt.float32]
 
     def convert(x: Array) -> Array:
         if x.dtype != OBJECT:
             return fast(x) if x.ndim or not -_SHORT <= x.item() <= _SHORT else x.astype(exact).astype(target, copy=False)
-        wide: Array = np.array([_wide_float(int(n), d) for n in x.ravel()], f64)
+        wide: Array = np.array([_big_int_to_float64(int(n), d) for n in x.ravel()], f64)
         return finish(wide.reshape(x.shape))
 
     return convert
 
 
-def _wide_float(n: int, d: DType) -> float:
-    """An integer of any size as a float64 that `narrow64(d)` rounds as it would round n: correctly rounded for float64 itself, else
-    its leading 40 bits rounded to odd."""
+def _big_int_to_float64(n: int, d: DType) -> float:
+    """Return a float64 that `narrow_from_float64(d)` rounds as it would round the integer `n`.
+
+    It is correctly rounded for float64 itself. Otherwise it holds the leading 40 bits of n, rounded to odd.
+    """
     extra = 0 if d is dt.float64 else max(0, n.bit_length() - 40)
     top = (n >> extra) | ((n & ((1 << extra) - 1)) != 0)
     try:
@@ -143,7 +160,7 @@ def _wide_float(n: int, d: DType) -> float:
 
 
 def _float_to_int(s: DType, d: DType) -> Convert:
-    """Truncate toward zero, saturate, NaN gives 0 (R15)."""
+    """Return the conversion of a float to an integer: it truncates toward zero and saturates, and NaN gives 0 (R15)."""
     if d.bits == 64:
         return _float_to_int64(d)
     target, lo, hi = NUMPY[d], float(d.min), float(d.max)
@@ -156,7 +173,10 @@ def _float_to_int(s: DType, d: DType) -> Convert:
 
 
 def _float_to_int64(d: DType) -> Convert:
-    """The greatest 64-bit integers are not float64 values, so they are put in where x is beyond."""
+    """Return the conversion of a float to a 64-bit integer.
+
+    The greatest 64-bit integers are not float64 values, so they are put in where x is beyond.
+    """
     target, lo = NUMPY[d], float(d.min)
     top = 2.0 ** (64 - d.is_signed)
 
@@ -171,7 +191,7 @@ def _float_to_int64(d: DType) -> Convert:
 
 
 def _index_to_int(d: DType) -> Convert:
-    """Wraps (R29)."""
+    """Return the conversion of index values to a fixed-width integer, which wraps (R29)."""
     target, mask = NUMPY[d], (1 << 64) - 1
 
     def convert(x: Array) -> Array:
@@ -183,27 +203,28 @@ def _index_to_int(d: DType) -> Convert:
 
 
 def _uint64_to_index(x: Array) -> Array:
-    return x.astype(i64) if not _count(x >> _SIGN) else settle(x.astype(object))
+    """Convert uint64 to index values."""
+    return x.astype(i64) if not _count(x >> _SIGN) else to_index_array(x.astype(object))
 
 
 def _float_to_index(x: Array) -> Array:
-    """Truncates; a Trap from a non-finite float (R29)."""
+    """Truncate floats to index values. Raises Trap for a non-finite float (R29)."""
     wide = x if x.dtype == f64 else x.astype(f64)
     if _count(np.isfinite(wide)) != x.size:
         raise Trap("Cast of a non-finite float to index (R29)")
     if _count(np.abs(wide) < 2.0**62) == x.size:
         return wide.astype(i64)
-    return settle(np.array([int(v) for v in wide.ravel()], object).reshape(wide.shape))
+    return to_index_array(np.array([int(v) for v in wide.ravel()], object).reshape(wide.shape))
 
 
-def _nonzero(x: Array) -> Array:
-    """To bool: x != 0, so NaN is true (R15)."""
+def _to_bool_nonzero(x: Array) -> Array:
+    """Convert to bool: x != 0, so NaN is true (R15)."""
     r: Array = np.not_equal(x, 0)
     return r
 
 
-def _tabulated(s: DType, convert: Convert) -> Convert:
-    """A conversion from a float of up to 16 bits, looked up in a table of all its bit patterns that is made on first use."""
+def _tabulate_conversion(s: DType, convert: Convert) -> Convert:
+    """Return a conversion from a float of up to 16 bits that looks values up in a table, which is made on first use."""
     bits = BITS[s]
 
     @cache
@@ -214,40 +235,45 @@ def _tabulated(s: DType, convert: Convert) -> Convert:
     return lambda x: np.asarray(table()[x.view(bits)])
 
 
-def _from_float(s: DType, d: DType) -> Convert:
+def _select_float_conversion(s: DType, d: DType) -> Convert:
+    """Return the conversion from a float."""
     if d.is_float:
         return _float_to_float(s, d)
     if d is dt.index:
         return _float_to_index
-    convert = _nonzero if d is dt.bool_ else _float_to_int(s, d)
-    return _tabulated(s, convert) if s.bits <= 16 else convert
+    convert = _to_bool_nonzero if d is dt.bool_ else _float_to_int(s, d)
+    return _tabulate_conversion(s, convert) if s.bits <= 16 else convert
 
 
-def _from_integer(s: DType, d: DType) -> Convert:
+def _select_integer_conversion(s: DType, d: DType) -> Convert:
+    """Return the conversion from an integer or index."""
     if d.is_float:
         return _index_to_float(d) if s is dt.index else _int_to_float(s, d)
     if d is dt.index:
-        return _uint64_to_index if s is dt.uint64 else _plain(d)
+        return _uint64_to_index if s is dt.uint64 else _astype_conversion(d)
     if d is dt.bool_:
-        return _nonzero
-    return _index_to_int(d) if s is dt.index else _plain(d)
+        return _to_bool_nonzero
+    return _index_to_int(d) if s is dt.index else _astype_conversion(d)
 
 
-def _from_bool(d: DType) -> Convert:
+def _select_bool_conversion(d: DType) -> Convert:
+    """Return the conversion from bool."""
     target = NUMPY[d]
-    return (lambda x: x.astype(f32).astype(target)) if d.is_float else _plain(d)
+    return (lambda x: x.astype(f32).astype(target)) if d.is_float else _astype_conversion(d)
 
 
-def _cast(s: DType, d: DType) -> Convert:
+def _select_conversion(s: DType, d: DType) -> Convert:
+    """Return the conversion from `s` to `d`."""
     if s is d:
-        return _same
+        return _identity
     if s is dt.bool_:
-        return _from_bool(d)
-    return _from_float(s, d) if s.is_float else _from_integer(s, d)
+        return _select_bool_conversion(d)
+    return _select_float_conversion(s, d) if s.is_float else _select_integer_conversion(s, d)
 
 
+#: The dtypes that have values.
 VALUED = (*dt.STORABLE, dt.index)
 #: (source dtype, target dtype) -> conversion of an array.
-CASTS: dict[tuple[DType, DType], Convert] = {(s, d): _cast(s, d) for s in VALUED for d in VALUED}
+CASTS: dict[tuple[DType, DType], Convert] = {(s, d): _select_conversion(s, d) for s in VALUED for d in VALUED}
 #: float dtype -> rounding of a float64 array.
-NARROW: dict[DType, Convert] = {d: narrow64(d) for d in dt.FLOATS}
+NARROW: dict[DType, Convert] = {d: narrow_from_float64(d) for d in dt.FLOATS}

@@ -19,10 +19,10 @@ _PARITY = _word(0x1BD11BDA)
 
 
 def threefry(counter: Array, key: Array) -> Array:
-    """The rounds work in place on the words `x0` and `x1`."""
-    k0, k1 = _words(key)
+    """Return the random bits of `counter` under `key`; the rounds work in place on the words `x0` and `x1`."""
+    k0, k1 = _split_words(key)
     keys = (k0, k1, np.asarray(k0 ^ k1 ^ _PARITY))
-    c0, c1 = _words(counter)
+    c0, c1 = _split_words(counter)
     x0, x1 = np.asarray(c0 + k0), np.asarray(c1 + k1)
     turned = np.empty_like(x1)
     for quad in range(5):
@@ -39,5 +39,6 @@ def threefry(counter: Array, key: Array) -> Array:
     return out
 
 
-def _words(x: Array) -> tuple[Array, Array]:
+def _split_words(x: Array) -> tuple[Array, Array]:
+    """Return the low and high words as uint32."""
     return x.astype(_u32), np.asarray(x >> np.uint64(32)).astype(_u32)

@@ -1,11 +1,12 @@
-"""The value of a tensor-core instruction on fragments, and the error it is allowed (R93, R119).
+"""The value of a tensor-core instruction on fragments, and the error it is allowed (R93, R119: its products and sums).
 
-`multiply(d, a, b, acc)` takes fragments of shape (threads, elements), in the NumPy dtypes of the descriptor, and gives D's: the
-lane maps gather A, B and C, D = A B + C with exact products and one rounding, and the map of C scatters D. Integers wrap. SpecError
-for a fragment of another shape or dtype; a Trap where lanes that hold copies disagree, which names both.
+`multiply_fragments(d, a, b, acc)` takes fragments of shape (threads, elements), in the NumPy dtypes of the descriptor, and
+gives D's. The lane maps gather A, B and C; D = A B + C with exact products and one rounding; the map of C scatters D. Integers
+wrap. It raises SpecError for a fragment of another shape or dtype. Where lanes that hold copies disagree, it raises a Trap that
+names both.
 
-`allowed_error(d, a, b, acc)` bounds, per element of D, the distance between `multiply` and any result that the descriptor's
-accumulator permits; infinity where some order may overflow.
+`allowed_error(d, a, b, acc)` bounds, per element of D, the distance between `multiply_fragments` and any result that the
+descriptor's accumulator permits; infinity where some order may overflow.
 """
 
 from __future__ import annotations
@@ -22,24 +23,25 @@ from uops.interp.tensor.storage import BITS, NUMPY, Array
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.wmma import Accumulator, Descriptor, Holder, LaneMap, copies_of
+from uops.spec.wmma import Accumulator, Descriptor, LaneElement, LaneMap, find_copies
 
 f64 = np.float64
 
 
 @lru_cache(maxsize=256)
-def _places(m: LaneMap) -> tuple[Array, Array]:
-    """Rows and columns of a map, each of shape (threads, elements)."""
+def _lane_map_indices(m: LaneMap) -> tuple[Array, Array]:
+    """Return the rows and columns of a map, each of shape (threads, elements)."""
     table = np.array([[m.place(t, e) for e in range(m.elements)] for t in range(m.lanes)], np.intp)
     return table[..., 0], table[..., 1]
 
 
-def _bits(a: Array, d: DType) -> Array:
+def _bit_pattern(a: Array, d: DType) -> Array:
+    """Return the bits of a float as integers, other values as they are."""
     return a.view(BITS[d]) if d.is_float else a
 
 
-def gather(d: Descriptor, operand: str, fragments: Array) -> Array:
-    """The matrix of operand A, B or C from the fragments of all lanes."""
+def gather_matrix(d: Descriptor, operand: str, fragments: Array) -> Array:
+    """Return the matrix of operand A, B or C from the fragments of all lanes."""
     dtype = d.dtype_out if operand == "C" else d.dtype_in
     m = d.map(operand)
     if fragments.shape != (m.lanes, m.elements) or fragments.dtype != NUMPY[dtype]:
@@ -47,75 +49,83 @@ def gather(d: Descriptor, operand: str, fragments: Array) -> Array:
             f"{d.name}: {operand} needs fragments of shape {(m.lanes, m.elements)} and dtype {NUMPY[dtype]}, "
             f"got {fragments.shape} and {fragments.dtype} (R118)"
         )
-    rows, cols = _places(m)
+    rows, cols = _lane_map_indices(m)
     matrix: Array = np.empty(d.shape(operand), fragments.dtype)
     matrix[rows, cols] = fragments
     if d.copies(operand) > 1:
-        _check_copies(d, operand, fragments, _bits(matrix, dtype)[rows, cols], _bits(fragments, dtype))
+        _check_copies(d, operand, fragments, _bit_pattern(matrix, dtype)[rows, cols], _bit_pattern(fragments, dtype))
     return matrix
 
 
-def _check_copies(d: Descriptor, operand: str, fragments: Array, kept: Array, given: Array) -> None:
-    differs = kept != given
+def _check_copies(d: Descriptor, operand: str, fragments: Array, first_copy: Array, copies: Array) -> None:
+    """Raise Trap if lanes that hold copies of an element disagree (R119)."""
+    differs = first_copy != copies
     if not differs.any():
         return
-    first = Holder(*(int(k) for k in np.argwhere(differs)[0]))
-    other = next(h for h in copies_of(d, operand, first) if given[h] != given[first])
+    first = LaneElement(*(int(k) for k in np.argwhere(differs)[0]))
+    other = next(h for h in find_copies(d, operand, first) if copies[h] != copies[first])
     raise Trap(
         f"{d.name}: copies of {operand}{list(d.map(operand).place(*first))} differ: "
         f"{first} holds {fragments[first]}, {other} holds {fragments[other]} (R119)"
     )
 
 
-def scatter(d: Descriptor, matrix: Array) -> Array:
-    """D's fragments from its matrix."""
-    return np.ascontiguousarray(matrix[_places(d.c)])
+def scatter_fragments(d: Descriptor, matrix: Array) -> Array:
+    """Return D's fragments from its matrix."""
+    return np.ascontiguousarray(matrix[_lane_map_indices(d.c)])
 
 
-def multiply(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
-    """D's fragments; see the module."""
-    left, right, start = gather(d, "A", a), gather(d, "B", b), gather(d, "C", acc)
+def multiply_fragments(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
+    """Return D's fragments of A B + C; see the module."""
+    left, right, start = gather_matrix(d, "A", a), gather_matrix(d, "B", b), gather_matrix(d, "C", acc)
     if d.dtype_out.is_float:
-        return scatter(d, _float_product(left, right, start, d.dtype_out))
+        return scatter_fragments(d, _multiply_floats_rounding_once(left, right, start, d.dtype_out))
     whole = left.astype(np.int64) @ right.astype(np.int64) + start.astype(np.int64)  # modulo 2^64, so modulo 2^n
-    return scatter(d, whole.astype(NUMPY[d.dtype_out]))
+    return scatter_fragments(d, whole.astype(NUMPY[d.dtype_out]))
 
 
 # Floats
 
 
-def _special(a: Array, b: Array, c: Array) -> Array:
-    """Which elements of D have an infinity or NaN among their operands."""
+def _nonfinite_mask(a: Array, b: Array, c: Array) -> Array:
+    """Return a mask of the elements of D that have an infinity or NaN among their operands."""
     rows, columns = np.asarray(np.isfinite(a).all(1)), np.asarray(np.isfinite(b).all(0))
     return np.asarray(~(rows[:, None] & columns & np.isfinite(c)))
 
 
-def _float_product(left: Array, right: Array, start: Array, out: DType) -> Array:
-    """Each exact sum rounded once. Products of all dtypes but float64 are exact in float64."""
+def _multiply_floats_rounding_once(left: Array, right: Array, start: Array, out: DType) -> Array:
+    """Return left @ right + start, each exact sum rounded once to `out`.
+
+    Products of all dtypes but float64 are exact in float64.
+    """
     a, b, c = left.astype(f64), right.astype(f64), start.astype(f64)
-    special = _special(a, b, c)
+    special = _nonfinite_mask(a, b, c)
     with np.errstate(all="ignore"):
         products = a[:, :, None] * b[None, :, :]  # [row, k, column]
-        plain = ~(np.isfinite(a)[:, :, None] & np.isfinite(b)[None, :, :])
-        sums = np.where(plain, products, 0.0).sum(1) + np.where(np.isfinite(c), 0.0, c)  # right where there is an infinity or NaN
+        nonfinite = ~(np.isfinite(a)[:, :, None] & np.isfinite(b)[None, :, :])
+        sums = np.where(nonfinite, products, 0.0).sum(1) + np.where(np.isfinite(c), 0.0, c)  # final for special elements
         for i, j in np.argwhere(~special):
             if out is dt.float64:
-                sums[i, j] = _rounded(sum((Fraction(x) * Fraction(y) for x, y in zip(a[i], b[:, j])), Fraction(c[i, j])))
+                sums[i, j] = _fraction_to_float(sum((Fraction(x) * Fraction(y) for x, y in zip(a[i], b[:, j])), Fraction(c[i, j])))
             else:
-                sums[i, j] = _odd_sum([*products[i, :, j].tolist(), float(c[i, j])])
+                sums[i, j] = _sum_rounded_to_odd([*products[i, :, j].tolist(), float(c[i, j])])
         return NARROW[out](sums)
 
 
-def _rounded(x: Fraction) -> float:
+def _fraction_to_float(x: Fraction) -> float:
+    """Round `x` to float64, to infinity where it is beyond."""
     try:
         return float(x)
     except OverflowError:
         return math.inf if x > 0 else -math.inf
 
 
-def _odd_sum(terms: list[float]) -> float:
-    """The exact sum rounded to odd: where it is no float64, the neighbour with an odd last bit, so that a second rounding to fewer
-    bits sees on which side of a midpoint it lies."""
+def _sum_rounded_to_odd(terms: list[float]) -> float:
+    """Return the exact sum rounded to odd.
+
+    Where the sum is no float64, the result is the neighbour with an odd last bit. So a second rounding to fewer bits sees on
+    which side of a midpoint the sum lies.
+    """
     near = math.fsum(terms)
     rest = math.fsum([*terms, -near])
     if rest == 0.0 or int(f64(near).view(np.int64)) & 1:
@@ -127,34 +137,40 @@ def _odd_sum(terms: list[float]) -> float:
 
 
 def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
-    """Per element of D's fragments, in float64: the greatest distance from `multiply` that the accumulator permits; see the module.
+    """Return, per element of D's fragments, the greatest distance from `multiply_fragments` that the accumulator permits.
 
-    S is the sum of magnitudes of the products and of C's element, and e adds up the relative errors of `roundings`: e S / (1 - e),
-    plus what underflow loses, plus the one rounding of `multiply`. 0 where an operand is infinite or NaN: equal, or both NaN.
+    S is the sum of magnitudes of the products and of C's element, and e the relative errors of `sum_rounding_errors`. The bound
+    is e S / (1 - e), plus the loss by underflow, plus the one rounding of `multiply_fragments`. It is 0 where an operand is
+    infinite or NaN: the results are equal, or both NaN. The errors are float64.
     """
-    left, right, start = gather(d, "A", a), gather(d, "B", b), gather(d, "C", acc)
+    left, right, start = gather_matrix(d, "A", a), gather_matrix(d, "B", b), gather_matrix(d, "C", acc)
     if not d.dtype_out.is_float:
         return np.zeros((d.c.lanes, d.c.elements))
     out, flushes = d.dtype_out, d.accumulator.flushes
-    a_size, b_size, c_size = _sizes(left, d.dtype_in), _sizes(right, d.dtype_in), _sizes(start, out)
-    relative, count = roundings(d.accumulator, d.dims[2])
+    a_size, b_size, c_size = (
+        _measure_magnitudes(left, d.dtype_in),
+        _measure_magnitudes(right, d.dtype_in),
+        _measure_magnitudes(start, out),
+    )
+    relative, count = sum_rounding_errors(d.accumulator, d.dims[2])
     with np.errstate(all="ignore"):
         total = a_size.aligned @ b_size.aligned + c_size.aligned
         lost = a_size.whole @ b_size.whole - a_size.normal @ b_size.normal + c_size.whole - c_size.normal if flushes else 0.0
-        unit = _least_normal(out) if flushes else _least(out)
+        unit = _least_normal(out) if flushes else _least_subnormal(out)
         bound = total * (relative / (1 - relative) + 2.0 ** -(out.man_bits + 1)) + (count + 1) * unit + lost
         bound *= 1 + 2.0**-40  # computed with roundings of 2^-53 each
         bound = np.where(total + bound < out.max_finite, bound, math.inf)
-    special = _special(left.astype(f64), right.astype(f64), start.astype(f64))
+    special = _nonfinite_mask(left.astype(f64), right.astype(f64), start.astype(f64))
     unsure = flushes & (np.asarray(a_size.subnormal.any(1))[:, None] | b_size.subnormal.any(0))  # 0 times infinity
-    return scatter(d, np.where(special & ~unsure & np.isfinite(bound), 0.0, np.where(special, math.inf, bound)))
+    return scatter_fragments(d, np.where(special & ~unsure & np.isfinite(bound), 0.0, np.where(special, math.inf, bound)))
 
 
-def roundings(sums: Accumulator, k: int) -> tuple[float, int]:
-    """The relative errors of all roundings and cuts of k products, added up, and their number.
+def sum_rounding_errors(sums: Accumulator, k: int) -> tuple[float, int]:
+    """Return the sum of the relative errors of all roundings and cuts of k products, and their number.
 
-    A rounding to nearest errs by at most half the last bit, any other by less than the whole one. Each of a step's addends, `block`
-    products and the running sum, may be cut at alignment by one unit of the greatest; one more for a step that aligns twice.
+    A rounding to nearest errs by at most half the last bit, any other by less than the whole one. Each of a step's addends,
+    `block` products and the running sum, may be cut at alignment by one unit of the greatest; one more for a step that aligns
+    twice.
     """
     steps = -(-k // sums.block)
     each = 2.0 ** -(sums.bits + sums.nearest)
@@ -164,8 +180,11 @@ def roundings(sums: Accumulator, k: int) -> tuple[float, int]:
     return steps * (cuts * 2.0**-sums.align + each), steps * (cuts + 1)
 
 
-class _Sizes(NamedTuple):
-    """Magnitudes in float64, infinity and NaN as 0: all, subnormals as 0, subnormals as the least normal (as which they align)."""
+class _Magnitudes(NamedTuple):
+    """Magnitudes in float64, with infinity and NaN as 0.
+
+    `whole` has all, `normal` has subnormals as 0, and `aligned` has them as the least normal, as which they align.
+    """
 
     whole: Array
     normal: Array
@@ -173,16 +192,19 @@ class _Sizes(NamedTuple):
     subnormal: Array
 
 
-def _sizes(x: Array, d: DType) -> _Sizes:
+def _measure_magnitudes(x: Array, d: DType) -> _Magnitudes:
+    """Return the magnitudes of values of dtype `d`."""
     wide = np.abs(x.astype(f64))
     wide = np.where(np.isfinite(wide), wide, 0.0)
     subnormal = (wide > 0) & (wide < _least_normal(d))
-    return _Sizes(wide, np.where(subnormal, 0.0, wide), np.where(subnormal, _least_normal(d), wide), subnormal)
+    return _Magnitudes(wide, np.where(subnormal, 0.0, wide), np.where(subnormal, _least_normal(d), wide), subnormal)
 
 
-def _least(d: DType) -> float:
+def _least_subnormal(d: DType) -> float:
+    """Return the least positive value of `d`."""
     return math.ldexp(1.0, 1 - d.bias - d.man_bits)
 
 
 def _least_normal(d: DType) -> float:
+    """Return the least normal value of `d`."""
     return math.ldexp(1.0, 1 - d.bias)

@@ -1,1 +1,1 @@
-"""The tensor machine: evaluation of a graph node by node, with memory, scopes, and checks of what the specification derives."""
+"""The tensor machine: evaluation of a graph node by node, with memory, scopes, and checks of the derived properties."""

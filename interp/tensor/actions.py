@@ -1,4 +1,4 @@
-"""The ops that are not elementwise: what each does to a machine and a scope, and which sources it needs first."""
+"""Actions of the ops that are not elementwise on a machine and a scope, and the sources that each needs first."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from uops.interp.ops.elementwise import KERNELS, kernel_of
-from uops.interp.ops.movement import MOVES, SHAPED, operand_sources
+from uops.interp.ops.movement import MOVES, SHAPED, data_and_symbolic_sources
 from uops.interp.ops.reduce import reduce
 from uops.interp.ops.rounding import CASTS
 from uops.interp.tensor import memory
-from uops.interp.tensor.machine import PLANS, Action, Find, Machine, refuse_foreign
-from uops.interp.tensor.memory import Access, Ref, describe
-from uops.interp.tensor.scope import VOID, WAIT, Cell, Scope
-from uops.interp.tensor.storage import NUMPY, Array, check_variable, settle, validated, variable
+from uops.interp.tensor.machine import PLANS, Action, FindSources, TensorMachine, reject_foreign_op
+from uops.interp.tensor.memory import StorageAccess, StorageRef, describe
+from uops.interp.tensor.scope import VOID, WAIT, Cell, TensorScope
+from uops.interp.tensor.storage import NUMPY, Array, check_variable_bounds, to_index_array, validate_input, validate_variable
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UNSET, UOp
@@ -24,110 +24,116 @@ from uops.spec.ir.ops import MARKERS, Op
 
 _ndarray = np.ndarray
 _INDEX = dt.index
-# What is slow to reach through its class or module.
+# Local names: an attribute of a class or module is slower to reach.
 _TUPLE, _FUNCTION = Op.TUPLE, Op.FUNCTION
 _array = np.array
 
 
-def _values(m: Machine, scope: Scope, sources: Sequence[UOp]) -> list[Array]:
+def _read_values(m: TensorMachine, scope: TensorScope, sources: Sequence[UOp]) -> list[Array]:
+    """Return the values of `sources`, which have cells."""
     cells = scope.cells
     return [c if (c := cells[s]).__class__ is _ndarray else m.read(c) for s in sources]
 
 
-def _const(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _eval_const(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     a = u.arg
     d = a.dtype
-    return settle(a.value) if d is _INDEX else _array(a.value, NUMPY[d])
+    return to_index_array(a.value) if d is _INDEX else _array(a.value, NUMPY[d])
 
 
-def _binary(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _eval_binary_blob(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Return the bytes of a Binary."""
     return np.frombuffer(u.arg.data, np.uint8)
 
 
-def _cast(u: UOp, x: Array) -> Any:
-    d = u.src[0]._dtype
-    return CASTS[u.src[0].dtype if d is UNSET else d, u.arg.dtype](x)
+def _eval_cast(u: UOp, x: Array) -> Any:
+    operand = u.src[0]  # operand
+    d = operand._dtype
+    return CASTS[operand.dtype if d is UNSET else d, u.arg.dtype](x)
 
 
-def _shift(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    """The only ops whose meaning also depends on the dtype of the second source (R81)."""
-    return kernel_of(u.op, sources)(*_values(m, scope, sources))
+def _eval_shift(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Evaluate a shift: the only ops whose kernel also depends on the dtype of the second source (R81)."""
+    return kernel_of(u.op, sources)(*_read_values(m, scope, sources))
 
 
-def _ternary(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    """Where and Mulacc."""
+def _eval_ternary(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Evaluate Where and Mulacc."""
     cells, read = scope.cells, m.read
-    a, b, c = sources
-    d = a._dtype
-    return KERNELS[u.op][a.dtype if d is UNSET else d](read(cells[a]), read(cells[b]), read(cells[c]))
+    first, second, third = sources
+    d = first._dtype
+    return KERNELS[u.op][first.dtype if d is UNSET else d](read(cells[first]), read(cells[second]), read(cells[third]))
 
 
-def _of_array(op: Op) -> Action:
+def _make_array_action(op: Op) -> Action:
+    """Return the action of an op whose value depends on its only source's value."""
     make = OF_ARRAY[op]
     return lambda m, scope, u, sources: make(u, m.read(scope.cells[sources[0]]))
 
 
-def _reduce(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _eval_reduce(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     if len(u.src) > 1:
-        return _loops(m, scope, u, sources)
+        return _eval_loop_region(m, scope, u, sources)
     return reduce(u, m.read(scope.cells[sources[0]]))
 
 
-def _same(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _eval_first_source(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     return m.read(scope.cells[sources[0]])
 
 
-def _mover(op: Op) -> Action:
-    """A view of a reference stays a reference, where it is injective (R51)."""
+def _make_movement_action(op: Op) -> Action:
+    """Return the action of a movement op; an injective view of a reference stays a reference (R51)."""
     move, view = MOVES[op], memory.VIEWS.get(op)
 
-    def action(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    def eval_movement(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
         if not sources:
             return np.zeros(0, np.int64)  # the shape () as a value (R40)
         cell = scope.cells[sources[0]]
-        more: Sequence[Array] = _values(m, scope, sources[1:]) if len(sources) > 1 else ()
+        operands: Sequence[Array] = _read_values(m, scope, sources[1:]) if len(sources) > 1 else ()
         if cell.__class__ is not _ndarray:
-            ref = view(u, cell, more, scope) if view is not None and cell is not VOID else None
+            ref = view(u, cell, operands, scope) if view is not None and cell is not VOID else None
             if ref is not None:
                 return ref
             cell = m.read(cell)
-        return move(u, cell, more)
+        return move(u, cell, operands)
 
-    return action
-
-
-def _buffer(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    return Ref(m.storage(u), scope, u) if scope.outer is None else _in_outer(m, scope, u)
+    return eval_movement
 
 
-def _in_outer(m: Machine, scope: Scope, u: UOp) -> Cell:
-    """A node that is the same in every scope: its cell is the root's."""
+def _eval_buffer(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    return StorageRef(m.get_storage(u), scope, u) if scope.outer is None else _eval_in_root_scope(m, scope, u)
+
+
+def _eval_in_root_scope(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
+    """Return the cell that a node has in the root's scope, as it is the same in every scope."""
     if u not in m.root.cells:
         m.frames.append((m.root, [u]))
         return WAIT
     return m.root.cells[u]
 
 
-def _param(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _eval_param(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Return the cell of a Param: its argument's, a variable's value, or a reference to an input."""
     a = u.arg
     name, bounds = a.name, a.bounds
     if scope.outer is not None and a.slot is not None:
-        return _bound_param(m, scope, u)
+        return _eval_bound_param(m, scope, u)
     if name is not None and bounds is not None:
         if name not in m.inputs:
             raise SpecError(f"variable {name!r} is missing from the inputs")
-        return variable(name, m.inputs[name], bounds, a.dtype)
+        return validate_variable(name, m.inputs[name], bounds, a.dtype)
     if scope.outer is not None:
-        return _in_outer(m, scope, u)
+        return _eval_in_root_scope(m, scope, u)
     if a.dtype is _INDEX:
         key = f"p{a.slot}"
         if key not in m.inputs:
             raise SpecError(f"input {key!r} is missing: index of shape {u.shape}")
-        return validated(key, m.inputs[key], a.dtype, m.shape(scope, u))
-    return Ref(m.storage(u), scope, u)
+        return validate_input(key, m.inputs[key], a.dtype, m.shape(scope, u))
+    return StorageRef(m.get_storage(u), scope, u)
 
 
-def _bound_param(m: Machine, scope: Scope, u: UOp) -> Cell:
+def _eval_bound_param(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
+    """Return the cell of a Param in a body: its argument's, under another name if a Call bound it."""
     outer, slot = scope.outer, u.arg.slot
     assert outer is not None
     if slot >= len(scope.args):
@@ -137,200 +143,218 @@ def _bound_param(m: Machine, scope: Scope, u: UOp) -> Cell:
         m.frames.append((outer, [argument]))
         return WAIT
     cell = outer.cells[argument]
-    _check_binding(m, scope, u, argument)
+    _check_argument_matches_param(m, scope, u, argument)
     if u.arg.bounds is not None:
-        check_variable(u.arg.name or f"p{slot}", int(m.read(cell)), u.arg.bounds)
-    return memory.alias(cell, scope, u) if scope.call is not None and cell.__class__ is Ref else cell
+        check_variable_bounds(u.arg.name or f"p{slot}", int(m.read(cell)), u.arg.bounds)
+    return memory.alias(cell, scope, u) if scope.call is not None and cell.__class__ is StorageRef else cell
 
 
-def _check_binding(m: Machine, scope: Scope, u: UOp, argument: UOp) -> None:
-    """R64: an argument has its Param's dtype and shape."""
+def _check_argument_matches_param(m: TensorMachine, scope: TensorScope, u: UOp, argument: UOp) -> None:
+    """Raise SpecError unless an argument has its Param's dtype and shape (R64)."""
     assert scope.outer is not None
     if argument.dtype is not u.arg.dtype:
         raise SpecError(f"argument {u.arg.slot} has dtype {argument.dtype}, its Param {u.arg.dtype} (R64)")
     if argument.shape != u.shape:
-        given, wanted = m.shape(scope.outer, argument), m.shape(scope, u)
-        if given != wanted:
-            raise SpecError(f"argument {u.arg.slot} has shape {given}, its Param {wanted} (R64)")
+        argument_shape, expected = m.shape(scope.outer, argument), m.shape(scope, u)
+        if argument_shape != expected:
+            raise SpecError(f"argument {u.arg.slot} has shape {argument_shape}, its Param {expected} (R64)")
 
 
-def _enter(m: Machine, scope: Scope, u: UOp, base: int, call: UOp | None) -> Scope:
+def _enter_body_scope(m: TensorMachine, scope: TensorScope, u: UOp, base_accesses: int, call: UOp | None) -> TensorScope:
+    """Return the scope of the body of Function or Call `u`, made on first use."""
     inner = scope.inner.get(u)
     if inner is None:
-        inner = scope.inner[u] = Scope(scope, u.src[1:], call, base)
+        inner = scope.inner[u] = TensorScope(scope, u.arguments, call, base_accesses)
         m.scopes.append(inner)
     return inner
 
 
-def _gettuple(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    packed = u.src[0]
+def _eval_gettuple(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Return the element's cell; of a Function, only that element is evaluated (R64)."""
+    packed = u.packed
     if packed.op is _TUPLE:
         return scope.cells[sources[0]]
     if packed.op is not _FUNCTION:
         raise SpecError(f"GetTuple of {packed.op.name}: only a Tuple or a Function has elements")
-    inner, element = _enter(m, scope, packed, scope.base, None), packed.src[0].src[u.arg.index]
+    inner, element = _enter_body_scope(m, scope, packed, scope.base_accesses, None), packed.body.src[u.arg.index]
     if element not in inner.cells:
         m.frames.append((inner, [element]))
         return WAIT
     return inner.cells[element]
 
 
-def _function(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    inner = _enter(m, scope, u, scope.base, None)
-    missing = [e for e in u.src[0].src if e not in inner.cells]
+def _eval_function(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Evaluate every element of a Function's body."""
+    inner = _enter_body_scope(m, scope, u, scope.base_accesses, None)
+    missing = [e for e in u.body.src if e not in inner.cells]
     if missing:
         m.frames.append((inner, missing))
         return WAIT
     return VOID
 
 
-def _call(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _eval_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run the body once; every access inside belongs to the Call."""
-    body = u.src[0]
-    if body.op is Op.CUSTOM_FUNCTION or bridge().is_kernel(body):
-        return bridge().run_call(m, scope, u)
+    body = u.body
+    if body.op is Op.CUSTOM_FUNCTION or load_kernel_bridge().is_kernel(body):
+        return load_kernel_bridge().run_call(m, scope, u)
     inner = scope.inner.get(u)
     if inner is None:
-        base = scope.base
+        base_accesses = scope.base_accesses
         for a in sources:
-            base |= m.mask_of(scope, a)
-        inner = _enter(m, scope, u, base, u)
-        inner.own[u] = m.clock
+            base_accesses |= m.happens_before_mask(scope, a)
+        inner = _enter_body_scope(m, scope, u, base_accesses, u)
+        inner.own_accesses[u] = m.clock
         m.frames.append((inner, [body]))
         return WAIT
-    first = inner.own.pop(u)
-    scope.own[u] = (1 << m.clock) - (1 << first)
+    first_bit = inner.own_accesses.pop(u)
+    scope.own_accesses[u] = (1 << m.clock) - (1 << first_bit)
     return VOID
 
 
-def _after(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    """Passes its first source on, once the others have happened (R59)."""
-    cell = scope.cells[sources[0]]
-    return memory.alias(cell, scope, u) if cell.__class__ is Ref else cell
+def _eval_after(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Return the first source's cell, once its dependencies have happened (R59)."""
+    buffer, *_ = sources
+    cell = scope.cells[buffer]
+    return memory.alias(cell, scope, u) if cell.__class__ is StorageRef else cell
 
 
-def _load(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    """The buffer's elements; where the gate is false alt's, and the address is not touched (R52)."""
+def _eval_load(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Return the buffer's elements; where the gate is false the alternative's, and the address is not touched (R52)."""
     if len(sources) == 1:
-        return _same(m, scope, u, sources)
-    cell = scope.cells[sources[0]]
-    alt, gate = _values(m, scope, sources[1:])
-    if cell.__class__ is not Ref:
-        return np.where(gate, cell, alt)
-    fetched = memory.fetch(cell, gate)
-    access = Access(m.tick(), u, cell, gate)
-    scope.own[u] = 1 << access.bit
-    memory.record_read(cell.storage, access.bit, access, m.mask_of(scope, u) & ~(1 << access.bit))
-    return np.where(gate, fetched, alt)
+        return _eval_first_source(m, scope, u, sources)
+    buffer, *rest = sources
+    cell = scope.cells[buffer]
+    alternative, gate = _read_values(m, scope, rest)
+    if cell.__class__ is not StorageRef:
+        return np.where(gate, cell, alternative)
+    fetched = memory.load_elements(cell, gate)
+    access = StorageAccess(m.next_access_bit(), u, cell, gate)
+    scope.own_accesses[u] = 1 << access.bit
+    memory.record_read(cell.storage, access.bit, access, m.happens_before_mask(scope, u) & ~(1 << access.bit))
+    return np.where(gate, fetched, alternative)
 
 
-def _store(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    """R54: `val` is read fully before the first write, since values never change."""
-    target = scope.cells[sources[0]]
-    if target.__class__ is not Ref:
-        raise SpecError(f"Store to {describe(sources[0])}, which is no reference: a Buffer, a Param or an injective view (R51)")
-    value, *gate = _values(m, scope, sources[1:])
-    wanted = m.shape(scope, sources[0])
-    if value.shape != wanted or value.dtype != NUMPY[sources[0].dtype]:
-        raise SpecError(f"Store of {value.dtype} {value.shape} into {sources[0].dtype} {wanted}", claim="STORE.C1")
-    _check_written(scope, target)
+def _eval_store(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Write the value, which was read fully before the first write, as values never change (R54)."""
+    buffer, *rest = sources
+    target = scope.cells[buffer]
+    if target.__class__ is not StorageRef:
+        raise SpecError(f"Store to {describe(buffer)}, which is no reference: a Buffer, a Param or an injective view (R51)")
+    value, *gate = _read_values(m, scope, rest)
+    expected = m.shape(scope, buffer)
+    if value.shape != expected or value.dtype != NUMPY[buffer.dtype]:
+        raise SpecError(f"Store of {value.dtype} {value.shape} into {buffer.dtype} {expected}", claim="STORE.C1")
+    _check_declared_write(scope, target)
     live = gate[0] if gate else None
-    access = Access(m.tick(), u, target, live)
-    own = scope.own[u] = 1 << access.bit
+    access = StorageAccess(m.next_access_bit(), u, target, live)
+    own_bit = scope.own_accesses[u] = 1 << access.bit
     storage = target.storage
-    memory.record_write(storage, access, m.mask_of(scope, u) & ~own if storage.read_bits | storage.write_bits else 0)
-    memory.write(target, value, live)
+    memory.record_write(
+        storage, access, m.happens_before_mask(scope, u) & ~own_bit if storage.read_bits | storage.write_bits else 0
+    )
+    memory.store_elements(target, value, live)
     return VOID
 
 
-def _check_written(scope: Scope, target: Ref) -> None:
-    """R63: a Call that declares what it writes writes nothing else."""
+def _check_declared_write(scope: TensorScope, target: StorageRef) -> None:
+    """Raise SpecError if a Call that declares what it writes writes something else (R63)."""
     declared = scope.call.arg.written if scope.call is not None and scope.call.arg is not None else None
     if declared is None:
         return
-    ref: Ref | None = target
+    ref: StorageRef | None = target
     while ref is not None and not (ref.scope is scope and ref.node.op is Op.PARAM):
         ref = ref.parent
     if ref is not None and ref.node.arg.slot not in declared:
         raise SpecError(f"the Call writes argument {ref.node.arg.slot}, but declares {declared} (R63)")
 
 
-def _void(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _eval_void(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     return VOID
 
 
-def _loops(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    """The loops that an End or Reduce closes."""
-    return bridge().run_region(m, scope, u, sources)
+def _eval_loop_region(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Run the loops that an End or Reduce closes."""
+    return load_kernel_bridge().run_region(m, scope, u, sources)
 
 
 @cache
-def bridge() -> Any:
-    """What runs kernels, which a graph without one never loads."""
-    from uops.interp.kernel.call import bridge
+def load_kernel_bridge() -> Any:
+    """Import the module that runs kernels; a graph without a kernel never loads it."""
+    from uops.interp.kernel.call import bridge  # late: most graphs need none of it, and it imports this package
 
     return bridge
 
 
 # fmt: off
-#: (node, value of its only source) -> value; of Reduce where it has no ranges, which are sources too.
-OF_ARRAY: dict[Op, Any] = {**MOVES, Op.CAST: _cast, Op.REDUCE: reduce}
-#: Every op of the TENSOR dialect that is not in `KERNELS`, and those that are but need more than arrays.
+#: op -> function of a node and the value of its only source. A Reduce over ranges has more sources and goes to its action.
+OF_ARRAY: dict[Op, Any] = {**MOVES, Op.CAST: _eval_cast, Op.REDUCE: reduce}
+#: op -> action, for every op of the TENSOR dialect that is not in `KERNELS` or needs more than arrays.
 ACTIONS: dict[Op, Action] = {
-    Op.PARAM: _param, Op.BUFFER: _buffer, Op.CONST: _const, Op.BINARY: _binary,
-    **{op: _mover(op) for op in MOVES},
-    Op.REDUCE: _reduce, Op.CAST: _of_array(Op.CAST), Op.SHL: _shift, Op.SHR: _shift,
-    Op.FUNCTION: _function, Op.CALL: _call, Op.TUPLE: _void, Op.GETTUPLE: _gettuple,
-    Op.LOAD: _load, Op.STORE: _store, Op.END: _loops,
-    Op.AFTER: _after, Op.GROUP: _void, Op.SINK: _void,
-    **dict.fromkeys(MARKERS, _same),
+    Op.PARAM: _eval_param, Op.BUFFER: _eval_buffer, Op.CONST: _eval_const, Op.BINARY: _eval_binary_blob,
+    **{op: _make_movement_action(op) for op in MOVES},
+    Op.REDUCE: _eval_reduce, Op.CAST: _make_array_action(Op.CAST), Op.SHL: _eval_shift, Op.SHR: _eval_shift,
+    Op.FUNCTION: _eval_function, Op.CALL: _eval_call, Op.TUPLE: _eval_void, Op.GETTUPLE: _eval_gettuple,
+    Op.LOAD: _eval_load, Op.STORE: _eval_store, Op.END: _eval_loop_region,
+    Op.AFTER: _eval_after, Op.GROUP: _eval_void, Op.SINK: _eval_void,
+    **dict.fromkeys(MARKERS, _eval_first_source),
 }
 # fmt: on
-#: What has a meaning here: op -> its kernels per dtype, or its action.
+#: All ops of tensor graphs: op -> its kernels per dtype, or its action.
 MEANING: dict[Op, Any] = {**KERNELS, **ACTIONS}
 
 
 def no_sources(u: UOp) -> tuple[UOp, ...]:
+    """Return no sources: nothing is evaluated before the node."""
     return ()
 
 
-def _arguments(u: UOp) -> tuple[UOp, ...]:
-    return u.src[1:]
+def _call_arguments(u: UOp) -> tuple[UOp, ...]:
+    return u.arguments
 
 
 def _loop_leaves(u: UOp) -> tuple[UOp, ...]:
-    """What stands outside of the loops that `u` closes."""
-    leaves: tuple[UOp, ...] = bridge().region_leaves(u)
+    """Return the nodes outside of the loops that `u` closes which these use."""
+    leaves: tuple[UOp, ...] = load_kernel_bridge().region_leaves(u)
     return leaves
 
 
-def _reduced(u: UOp) -> tuple[UOp, ...]:
+def _reduce_sources(u: UOp) -> tuple[UOp, ...]:
+    """Return the operand of a Reduce over axes, and the leaves of one over ranges."""
     return u.src if len(u.src) == 1 else _loop_leaves(u)
 
 
-def _element(u: UOp) -> tuple[UOp, ...]:
-    packed = u.src[0]
+def _gettuple_sources(u: UOp) -> tuple[UOp, ...]:
+    """Return the element of a Tuple; those of a Function are evaluated in its scope."""
+    packed = u.packed
     return (packed.src[u.arg.index],) if packed.op is _TUPLE else ()
 
 
-#: The sources to evaluate before a node, where they are not all of `src`: shape operands are read, bodies and the elements of a
-#: Function are evaluated in their own scopes.
-SOURCES: dict[Op, Find] = {
-    **dict.fromkeys(SHAPED, operand_sources),
+#: The sources to evaluate before a node, where they are not all of `src`. Shape operands are read from the node; bodies and the
+#: elements of a Function are evaluated in their own scopes.
+SOURCES: dict[Op, FindSources] = {
+    **dict.fromkeys(SHAPED, data_and_symbolic_sources),
     Op.PARAM: no_sources,
     Op.FUNCTION: no_sources,
-    Op.CALL: _arguments,
-    Op.GETTUPLE: _element,
+    Op.CALL: _call_arguments,
+    Op.GETTUPLE: _gettuple_sources,
     Op.END: _loop_leaves,
-    Op.REDUCE: _reduced,
+    Op.REDUCE: _reduce_sources,
 }
 
 
-def _fill_plans() -> None:
+def _fill_dispatch_table() -> None:
+    """Fill `PLANS` of the machine, which does not import this module."""
     for op in Op:
         make, kernels = OF_ARRAY.get(op), None if op in ACTIONS else KERNELS.get(op)
         count = -1 if make is None or op in (Op.PAD, Op.SHRINK) else 2 if op in SHAPED else 1
-        PLANS[op.value] = (count, make, kernels, SOURCES.get(op), ACTIONS.get(op, refuse_foreign if kernels is None else _ternary))
+        PLANS[op.value] = (
+            count,
+            make,
+            kernels,
+            SOURCES.get(op),
+            ACTIONS.get(op, reject_foreign_op if kernels is None else _eval_ternary),
+        )
 
 
-_fill_plans()
+_fill_dispatch_table()

@@ -1,6 +1,6 @@
-"""What the specification derives, asserted on what was computed: dtype, shape, and min_max of every non-NaN element (R70, R71).
+"""Assertions that computed values have the derived dtype, shape, and min_max of non-NaN elements (R70, R71).
 
-A contradiction raises Unsound and names the node, the property, what was derived and what was computed.
+A contradiction raises Unsound and names the node, the property, the derived and the computed value of it.
 """
 
 from __future__ import annotations
@@ -27,41 +27,42 @@ _fmin: Any = np.fmin.reduce
 _fmax: Any = np.fmax.reduce
 
 
-class Sizes(Protocol):
-    """What evaluates symbolic extents: the machine."""
+class ShapeEvaluator(Protocol):
+    """A machine that evaluates symbolic extents."""
 
-    def shape(self, scope: Any, u: UOp) -> tuple[Any, ...]: ...
+    def shape(self, scope: Any, u: UOp) -> tuple[Any, ...]:
+        """Return the shape of `u` with its symbolic extents evaluated in `scope`."""
 
 
-#: Ops whose result holds elements of the first source alone: where the derived bounds are the source's own, its check covers them.
+#: Ops whose result holds elements of their operand alone. Where the derived bounds are the operand's, its check covers them.
 _VIEWS = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.SHRINK})
 
 
-def check_value(u: UOp, v: Array, sizes: Sizes, scope: Any) -> None:
-    """Assert the derived properties of `u`, evaluated in `scope`, on its value."""
+def check_value(u: UOp, v: Array, sizes: ShapeEvaluator, scope: Any) -> None:
+    """Assert the derived dtype, shape and bounds of `u`, evaluated in `scope`, on its value. Raises Unsound."""
     d, shape, bounds = u._dtype, u._shape, u._min_max
     if d is UNSET or shape is UNSET or bounds is UNSET:
         d, shape, bounds = u.dtype, u.shape, u.min_max
-    (wanted, whole), given = DTYPES[d], v.dtype
-    if given is not wanted and given != wanted and not (d is _INDEX and given == OBJECT):
-        unsound(u, "dtype", wanted, given)
+    (expected, whole), actual = DTYPES[d], v.dtype
+    if actual is not expected and actual != expected and not (d is _INDEX and actual == OBJECT):
+        raise_unsound(u, "dtype", expected, actual)
     if v.shape != shape and v.shape != (shape := sizes.shape(scope, u)):
-        unsound(u, "shape", shape, v.shape)
-    if bounds is not whole and bounds != whole and not (u.op in _VIEWS and bounds is u.src[0]._min_max):
+        raise_unsound(u, "shape", shape, v.shape)
+    if bounds is not whole and bounds != whole and not (u.op in _VIEWS and bounds is u.src[0]._min_max):  # operand
         check_bounds(u, v)
 
 
 def check_bounds(u: UOp, v: Array) -> None:
-    """Assert the derived bounds of `u` on its value."""
+    """Assert the derived bounds of `u` on its value. Raises Unsound."""
     bounds = u._min_max
     if bounds is UNSET:
         bounds = u.min_max
     if bounds is None:
-        unsound(u, "min_max", "bounds", None)
+        raise_unsound(u, "min_max", "bounds", None)
     lo, hi = bounds
     if v.size == 1:
         least = most = v.item()
-        if least.__class__ not in _PLAIN:  # of a dtype that NumPy does not know
+        if least.__class__ not in _PLAIN:  # a scalar of ml_dtypes
             least = most = float(least)
     elif not v.size:
         return
@@ -69,11 +70,12 @@ def check_bounds(u: UOp, v: Array) -> None:
         if u.dtype in _SMALL:
             v = v.astype(_F32)
         least, most = v.item(v.argmin()), v.item(v.argmax())
-        if least != least:  # a NaN hides the rest
-            least, most = _fmin(v, None).item(), _fmax(v, None).item()  # NaN where every element is
-    if least < lo or most > hi:  # never for NaN
-        unsound(u, "min_max", bounds, (least, most))
+        if least != least:  # NaN hides the other elements
+            least, most = _fmin(v, None).item(), _fmax(v, None).item()  # NaN if every element is
+    if least < lo or most > hi:  # false for NaN
+        raise_unsound(u, "min_max", bounds, (least, most))
 
 
-def unsound(u: UOp, what: str, derived: object, computed: object) -> NoReturn:
-    raise Unsound(f"{what} of {describe(u)}: derived {derived}, computed {computed}")
+def raise_unsound(u: UOp, property_name: str, derived: object, computed: object) -> NoReturn:
+    """Raise Unsound for a property of `u` whose derived and computed values differ."""
+    raise Unsound(f"{property_name} of {describe(u)}: derived {derived}, computed {computed}")

@@ -1,8 +1,9 @@
 """The evaluation of a graph: nodes in dependency order, with a stack of nodes per frame and a stack of frames per run.
 
-A node is one table lookup and one call: a kernel of `elementwise` on the arrays of its sources, what makes a value of an array
-alone, or an action of `actions`. Sources are reached by recursion, which is faster than a stack, `_ROOM` levels at most; what lies
-deeper, or waits for another frame, goes on the frame's stack together with the nodes above it, so that depth is not limited.
+A node is one table lookup and one call. The call goes to a kernel of `elementwise` on the arrays of its sources, to a function
+of one array, or to an action of `actions`. Sources are reached by recursion, which is faster than a stack, `_ROOM` levels at
+most. A node that lies deeper, or waits for another frame, goes on the frame's stack together with the nodes above it, so that
+depth is not limited.
 """
 
 from __future__ import annotations
@@ -15,50 +16,53 @@ import numpy as np
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.tensor import memory
 from uops.interp.tensor.checks import DTYPES, check_bounds, check_value
-from uops.interp.tensor.memory import Ref, Storage, describe
-from uops.interp.tensor.scope import VOID, WAIT, Cell, Scope
-from uops.interp.tensor.storage import NUMPY, Array, validated
+from uops.interp.tensor.memory import StorageRef, TensorStorage, describe
+from uops.interp.tensor.scope import VOID, WAIT, Cell, TensorScope
+from uops.interp.tensor.storage import NUMPY, Array, validate_input
 from uops.spec.errors import Crash, SpecError, Unsupported, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UNSET, UOp
 from uops.spec.ir.ops import Op
-from uops.spec.resources import excess, nbytes
+from uops.spec.resources import array_bytes, describe_memory_excess
 
 _ndarray, _asarray = np.ndarray, np.asarray
-#: What an ill-formed node, or one that is too large, makes Python raise.
+#: The Python errors of evaluating an ill-formed node, or one that is too large.
 _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError)
-# A member is slow to reach through its class.
+# Local names: a member is slower to reach through its class.
 _BUFFER, _PARAM, _AFTER, _STORE, _LOAD = Op.BUFFER, Op.PARAM, Op.AFTER, Op.STORE, Op.LOAD
 _GETTUPLE, _FUNCTION = Op.GETTUPLE, Op.FUNCTION
-#: The NumPy dtypes any bits of which are a value of the dtype.
+#: dtype -> NumPy's dtype, where any bits are a value: an array of it needs no validation.
 _EVIDENT = {d: NUMPY[d] for d in dt.STORABLE if d is not dt.bool_}
-#: What a scalar of each dtype is made an array of; an index may be a Python integer of any size.
+#: dtype -> NumPy's dtype for the array of a scalar; None for index, which may be a Python integer of any size.
 _ASARRAY = {**NUMPY, dt.index: None}
-#: dtype -> NumPy's dtype of its values, and the bounds that no value can break.
+#: dtype -> NumPy's dtype of its values, and the bounds of all of them.
 _CERTAIN = {**DTYPES, UNSET: (None, None)}
-#: Levels of recursion between two looks at a frame's stack.
+#: Levels of recursion before nodes go on the frame's stack.
 _ROOM = 50
 
 
-class Foreign(SpecError):
-    """The graph is no tensor graph: it has an op that only kernels or the second document's dialect have."""
+class NotTensorGraph(SpecError):
+    """Raised for a graph that has an op which only kernels or the BESTIARY dialect have."""
 
 
-class Machine:
-    """One run. `storages` holds the memory of every Buffer and free Param met so far; `schedule` and `lanes` are for its kernels,
-    and `launches` is what these keep."""
+class TensorMachine:
+    """One run of a tensor graph.
+
+    `storages` holds the memory of every Buffer and free Param met so far. `schedule` and `lanes` are for the run's kernels, and
+    `kernel_state` is what these share.
+    """
 
     def __init__(self, inputs: Mapping[str, Any], check: bool, schedule: int | None = None, lanes: bool = False) -> None:
         self.inputs = inputs
         self.check = check
         self.schedule = schedule
         self.lanes = lanes
-        self.launches: Any = None
-        self.root = Scope()
+        self.kernel_state: Any = None
+        self.root = TensorScope()
         self.scopes = [self.root]
-        self.frames: list[tuple[Scope, list[UOp]]] = []
-        self.storages: dict[UOp, Storage] = {}
+        self.frames: list[tuple[TensorScope, list[UOp]]] = []
+        self.storages: dict[UOp, TensorStorage] = {}
         self.clock = 0
 
     def close(self) -> None:
@@ -74,28 +78,28 @@ class Machine:
 
     # Evaluation
 
-    def evaluate(self, scope: Scope, *nodes: UOp) -> None:
+    def evaluate(self, scope: TensorScope, *nodes: UOp) -> None:
         """Give every node of `nodes` a cell in `scope`."""
         frames, cells = self.frames, scope.cells
         depth = len(frames)
         try:
             for u in nodes:
                 stack: list[UOp] = []
-                if u not in cells and self._give(scope, cells, stack, u, _ROOM) is WAIT:
+                if u not in cells and self._evaluate_node(scope, cells, stack, u, _ROOM) is WAIT:
                     frames.insert(depth, (scope, stack[::-1]))
                     while len(frames) > depth:
-                        self._advance(*frames[-1])
+                        self._run_frame(*frames[-1])
         except BaseException:
             del frames[depth:]
             raise
 
-    def _advance(self, scope: Scope, stack: list[UOp]) -> None:
-        """Evaluate until the frame is done or another one lies above it."""
+    def _run_frame(self, scope: TensorScope, stack: list[UOp]) -> None:
+        """Evaluate nodes of the stack until it is empty or another frame lies above this one."""
         cells, depth = scope.cells, len(self.frames)
         while stack:
             u = stack[-1]
             waiting: list[UOp] = []
-            if u in cells or self._give(scope, cells, waiting, u, _ROOM) is not WAIT:
+            if u in cells or self._evaluate_node(scope, cells, waiting, u, _ROOM) is not WAIT:
                 stack.pop()
                 continue
             stack += waiting[::-1]
@@ -105,155 +109,187 @@ class Machine:
                 raise Crash(f"{describe(u)} waits for nothing")
         self.frames.pop()
 
-    def _give(self, scope: Scope, cells: dict[UOp, Cell], waiting: list[UOp], u: UOp, room: int) -> Cell:
-        """Give `u` a cell, its sources first, and return it; or add to `waiting` what `u` waits for and then `u`, and return WAIT.
-        This is the code whose speed matters."""
+    def _evaluate_node(self, scope: TensorScope, cells: dict[UOp, Cell], pending: list[UOp], u: UOp, depth_left: int) -> Cell:
+        """Evaluate `u`, its sources first, and return its cell; or return WAIT.
+
+        In that case `pending` gets the nodes that `u` waits for and then `u`. The speed of the interpreter is the speed of this
+        function.
+        """
         try:
             src = u.src
             count, make, kernels, find, action = PLANS[u.op._value_]
-            if len(src) == count and (count == 1 or src[1]._spelt.__class__ is tuple):
-                s = src[0]
-                a = cells[s] if s in cells else self._give(scope, cells, waiting, s, room - 1) if room else WAIT
+            if len(src) == count and (count == 1 or src[1]._spelt.__class__ is tuple):  # extents
+                s = src[0]  # operand
+                a = (
+                    cells[s]
+                    if s in cells
+                    else self._evaluate_node(scope, cells, pending, s, depth_left - 1)
+                    if depth_left
+                    else WAIT
+                )
                 if a.__class__ is _ndarray:
                     cell = make(u, a)
                 elif a is WAIT:
-                    return _suspend(cells, waiting, u, src[:1])
+                    return _wait_for_sources(cells, pending, u, src[:1])  # operand
                 else:
-                    cell = action(self, scope, u, src[:1])
+                    cell = action(self, scope, u, src[:1])  # operand
             elif kernels is not None and len(src) < 3:
-                s = src[0]
-                a = cells[s] if s in cells else self._give(scope, cells, waiting, s, room - 1) if room else WAIT
+                s = src[0]  # operand or lhs
+                a = (
+                    cells[s]
+                    if s in cells
+                    else self._evaluate_node(scope, cells, pending, s, depth_left - 1)
+                    if depth_left
+                    else WAIT
+                )
                 if a is WAIT:
-                    return _suspend(cells, waiting, u, src)
+                    return _wait_for_sources(cells, pending, u, src)
                 d = s._dtype
                 kernel = kernels[s.dtype if d is UNSET else d]
                 if len(src) == 1:
                     cell = kernel(a if a.__class__ is _ndarray else self.read(a))
                 else:
-                    s = src[1]
-                    b = cells[s] if s in cells else self._give(scope, cells, waiting, s, room - 1) if room else WAIT
+                    s = src[1]  # rhs
+                    b = (
+                        cells[s]
+                        if s in cells
+                        else self._evaluate_node(scope, cells, pending, s, depth_left - 1)
+                        if depth_left
+                        else WAIT
+                    )
                     if b is WAIT:
-                        return _suspend(cells, waiting, u, src)
+                        return _wait_for_sources(cells, pending, u, src)
                     if a.__class__ is not _ndarray:
                         a = self.read(a)
                     cell = kernel(a, b if b.__class__ is _ndarray else self.read(b))
             else:
                 sources = src if find is None or not src else find(u)
                 for s in sources:
-                    if s not in cells and (not room or self._give(scope, cells, waiting, s, room - 1) is WAIT):
-                        return _suspend(cells, waiting, u, sources)
+                    if s not in cells and (not depth_left or self._evaluate_node(scope, cells, pending, s, depth_left - 1) is WAIT):
+                        return _wait_for_sources(cells, pending, u, sources)
                 cell = action(self, scope, u, sources)
             if cell.__class__ is not _ndarray:
-                if cell is VOID or cell.__class__ is Ref:
+                if cell is VOID or cell.__class__ is StorageRef:
                     cells[u] = cell
                     return cell
                 if cell is WAIT:
-                    waiting.append(u)
+                    pending.append(u)
                     return WAIT
                 d = u._dtype
                 cell = _asarray(cell, _ASARRAY[u.dtype if d is UNSET else d])  # a NumPy scalar
             if self.check:
-                wanted, whole = _CERTAIN[u._dtype]
-                if cell.dtype is not wanted or cell.shape != u._shape:
+                dtype, whole = _CERTAIN[u._dtype]
+                if cell.dtype is not dtype or cell.shape != u._shape:
                     check_value(u, cell, self, scope)
-                elif (bounds := u._min_max) is not whole and (count != 2 or bounds is not src[0]._min_max):  # else as there
+                elif (bounds := u._min_max) is not whole and (count != 2 or bounds is not src[0]._min_max):  # operand, checked
                     check_bounds(u, cell)
             cells[u] = cell
             return cell
         except _PYTHON_ERRORS as e:
-            raise _explained(u, e) from e
+            raise _diagnose_python_error(u, e) from e
 
-    def shape(self, scope: Scope, u: UOp) -> tuple[Any, ...]:
-        """The derived shape, its symbolic extents evaluated in `scope` (R48)."""
+    def shape(self, scope: TensorScope, u: UOp) -> tuple[Any, ...]:
+        """Return the derived shape of `u`, its symbolic extents evaluated in `scope` (R48)."""
         shape = u.shape
         for n in shape:
             if n.__class__ is not int:
-                return tuple(int(n) if isinstance(n, int) else self.integer(scope, n) for n in shape)
+                return tuple(int(n) if isinstance(n, int) else self.eval_integer(scope, n) for n in shape)
         return shape
 
-    def integer(self, scope: Scope, u: UOp) -> int:
+    def eval_integer(self, scope: TensorScope, u: UOp) -> int:
+        """Return the value of an integer node."""
         self.evaluate(scope, u)
         return int(self.read(scope.cells[u]))
 
     def read(self, cell: Cell) -> Array:
-        """The value of a cell; of a reference by its implicit Load (R51), which happens once per reference."""
+        """Return the value of a cell; of a reference by its implicit Load (R51), which happens once per reference."""
         if cell.__class__ is _ndarray:
             return cell
         if cell is VOID:
             raise SpecError("a void node is used as a value")
         value: Array | None = cell.value
-        return self._load(cell) if value is None else value
+        return self._load_implicitly(cell) if value is None else value
 
-    def _load(self, ref: Ref) -> Array:
+    def _load_implicitly(self, ref: StorageRef) -> Array:
+        """Perform the implicit Load of a reference, log the access and return the value."""
         storage = ref.storage
-        if storage.ready is not None or ref.risky:
-            value = memory.fetch(ref)
+        if storage.ready is not None or ref.may_be_out_of_bounds:
+            value = memory.load_elements(ref)
         else:
-            value = storage.data if ref.parent is None else memory.look(ref)
+            value = storage.data if ref.parent is None else memory.view_current_data(ref)
         bit = ref.bit = self.clock
         self.clock = bit + 1
         if storage.write_bits:
-            self._ordered_read(ref, storage, bit)
-        else:  # nothing to race with
+            self._record_ordered_read(ref, storage, bit)
+        else:  # never written, so there is nothing to race with
             storage.reads.append(ref)
             storage.read_bits |= 1 << bit
         if self.check:
             u = ref.node
-            wanted, whole = _CERTAIN[u._dtype]
-            if value.dtype is not wanted or value.shape != u._shape:
+            dtype, whole = _CERTAIN[u._dtype]
+            if value.dtype is not dtype or value.shape != u._shape:
                 check_value(u, value, self, ref.scope)
             elif u._min_max is not whole:
                 check_bounds(u, value)
         ref.value = value
         return value
 
-    def _ordered_read(self, ref: Ref, storage: Storage, bit: int) -> None:
-        """Log a read of a storage that was written; mostly the Afters on the path name every write, and no search is needed."""
+    def _record_ordered_read(self, ref: StorageRef, storage: TensorStorage, bit: int) -> None:
+        """Log a read of a storage that was written.
+
+        Mostly the Afters on the path name every write, and no search is needed.
+        """
         before, step = 0, ref
         while step.parent is not None:
             if step.node.op is _AFTER:
-                for dep in step.node.src[1:]:
-                    before |= step.scope.own.get(dep, 0)
+                for dep in step.node.dependencies:
+                    before |= step.scope.own_accesses.get(dep, 0)
             step = step.parent
         if storage.write_bits & ~before:
-            before = self.mask_of(ref.scope, ref.node)
+            before = self.happens_before_mask(ref.scope, ref.node)
         memory.record_read(storage, bit, ref, before)
 
     # Order of accesses
 
-    def tick(self) -> int:
+    def next_access_bit(self) -> int:
+        """Return the number of a new access."""
         self.clock += 1
         return self.clock - 1
 
-    def mask_of(self, scope: Scope, node: UOp) -> int:
-        """The accesses that happen before the end of `node` in `scope` (R59), as a set of bits; iterative, kept per node."""
+    def happens_before_mask(self, scope: TensorScope, node: UOp) -> int:
+        """Return the accesses that happen before the end of `node` in `scope` (R59), as a set of bits; memoized per node."""
         stack = [(scope, node)]
         while stack:
             sc, n = stack[-1]
             if n in sc.masks:
                 stack.pop()
                 continue
-            before = self._before(sc, n)
+            before = self._predecessors(sc, n)
             missing = [p for p in before if p[1] not in p[0].masks]
             if missing:
                 stack.extend(missing)
                 continue
-            mask = sc.base | sc.own.get(n, 0)
+            mask = sc.base_accesses | sc.own_accesses.get(n, 0)
             for k, (ps, pn) in enumerate(before):
                 mask |= ps.masks[pn]
                 cell = ps.cells.get(pn)
-                if cell.__class__ is Ref and cell.bit is not None and not (k == 0 and _passes_on(sc.cells.get(n), n)):
+                if (
+                    cell.__class__ is StorageRef
+                    and cell.bit is not None
+                    and not (k == 0 and _uses_source_as_reference(sc.cells.get(n), n))
+                ):
                     mask |= 1 << cell.bit
             sc.masks[n] = mask
             stack.pop()
         return scope.masks[node]
 
-    def _before(self, scope: Scope, u: UOp) -> list[tuple[Scope, UOp]]:
-        """The nodes that `u` waits for, each in its scope."""
-        if u.op is _GETTUPLE and u.src[0].op is _FUNCTION:
-            return [(scope.inner[u.src[0]], u.src[0].src[0].src[u.arg.index])]
+    def _predecessors(self, scope: TensorScope, u: UOp) -> list[tuple[TensorScope, UOp]]:
+        """Return the nodes that `u` waits for, each with its scope."""
+        if u.op is _GETTUPLE and u.packed.op is _FUNCTION:
+            function = u.packed
+            return [(scope.inner[function], function.body.src[u.arg.index])]
         if u.op is _FUNCTION:
-            return [(scope.inner[u], e) for e in u.src[0].src]
+            return [(scope.inner[u], e) for e in u.body.src]
         if u.op is _PARAM and scope.outer is not None and u.arg.slot is not None:
             return [(scope.outer, scope.args[u.arg.slot])] if scope.call is None else []
         find = PLANS[u.op.value][3]
@@ -261,71 +297,77 @@ class Machine:
 
     # Storages
 
-    def storage(self, u: UOp) -> Storage:
-        """The memory of a Buffer or free Param, filled from the inputs."""
-        found = self.storages.get(u)
-        if found is not None:
-            return found
+    def get_storage(self, u: UOp) -> TensorStorage:
+        """Return the memory of a Buffer or free Param, filled from the inputs."""
+        storage = self.storages.get(u)
+        if storage is not None:
+            return storage
         a = u.arg
         key = f"b{a.unique}" if u.op is _BUFFER else f"p{a.slot}"
-        given = self.inputs.get(key)
-        if given is None:
-            found = self._allocate(u, key)
+        contents = self.inputs.get(key)
+        if contents is None:
+            storage = self._allocate_buffer(u, key)
         else:
-            if given.__class__ is not _ndarray or given.dtype is not _EVIDENT.get(a.dtype) or given.shape != u._shape:
-                given = validated(key, given, a.dtype, self.shape(self.root, u))
-            found = Storage(key, given, None)
-        self.storages[u] = found
-        return found
+            if contents.__class__ is not _ndarray or contents.dtype is not _EVIDENT.get(a.dtype) or contents.shape != u._shape:
+                contents = validate_input(key, contents, a.dtype, self.shape(self.root, u))
+            storage = TensorStorage(key, contents, None)
+        self.storages[u] = storage
+        return storage
 
-    def _allocate(self, u: UOp, key: str) -> Storage:
-        """The memory of a Buffer that the inputs say nothing of."""
+    def _allocate_buffer(self, u: UOp, key: str) -> TensorStorage:
+        """Return uninitialised memory for a Buffer without an input. Raises SpecError for a Param."""
         a = u.arg
         if u.op is not _BUFFER:
             raise SpecError(f"input {key!r} is missing: {a.dtype} of shape {self.shape(self.root, u)}")
         if a.addrspace is not AddrSpace.GLOBAL:
-            raise Foreign(f"a {a.addrspace.name} Buffer is not in the TENSOR dialect")
+            raise NotTensorGraph(f"a {a.addrspace.name} Buffer is not in the TENSOR dialect")
         data = np.zeros(u.shape, NUMPY[a.dtype])
-        return Storage(key, data, np.zeros(data.shape, f"u{data.itemsize}"))
+        return TensorStorage(key, data, np.zeros(data.shape, f"u{data.itemsize}"))
 
 
-def _suspend(cells: Mapping[UOp, Cell], waiting: list[UOp], u: UOp, sources: Sequence[UOp]) -> Any:
-    """Let `u` wait for those of its sources that have no cell."""
+def _wait_for_sources(cells: Mapping[UOp, Cell], waiting: list[UOp], u: UOp, sources: Sequence[UOp]) -> Any:
+    """Add `u` and its sources without a cell to `pending`, and return WAIT."""
     waiting.extend([s for s in sources if s not in cells])
     waiting.append(u)
     return WAIT
 
 
-def _passes_on(cell: Cell, u: UOp) -> bool:
-    """Whether `u` uses its first source as a reference, without reading it as a whole."""
-    return cell.__class__ is Ref or u.op is _STORE or (u.op is _LOAD and len(u.src) > 1)
+def _uses_source_as_reference(cell: Cell, u: UOp) -> bool:
+    """Return True if `u` uses its first source as a reference, without reading it as a whole."""
+    return cell.__class__ is StorageRef or u.op is _STORE or (u.op is _LOAD and len(u.src) > 1)
 
 
-def _explained(u: UOp, e: Exception) -> Exception:
-    """What a Python error while evaluating `u` means: an ill-formed node where deriving its properties says so."""
+def _diagnose_python_error(u: UOp, e: Exception) -> Exception:
+    """Return the error that a Python error while evaluating `u` stands for.
+
+    It is SpecError for an ill-formed node and Unsupported for one that is too large.
+    """
     try:
         sources = [(s.dtype, s.shape) for s in u.src]
         _ = u.dtype, u.shape, u.min_max
-    except UopsError as found:
-        return found
-    why = excess(nbytes(u.dtype, u.shape))
+    except UopsError as error:
+        return error
+    why = describe_memory_excess(array_bytes(u.dtype, u.shape))
     if why or isinstance(e, MemoryError):
         return Unsupported(f"{describe(u)} of shape {u.shape}: {why or e or 'out of memory'}", "interp")
     kernels = KERNELS.get(u.op)
-    if kernels is not None and u.src and u.src[0].dtype not in kernels:
-        return SpecError(f"{describe(u)} is not defined on {u.src[0].dtype} (R09, R10)")
+    if kernels is not None and sources and sources[0][0] not in kernels:
+        return SpecError(f"{describe(u)} is not defined on {sources[0][0]} (R09, R10)")
     return Crash(f"{describe(u)} cannot be evaluated on {sources}: {type(e).__name__}: {e}")
 
 
-def refuse_foreign(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    """The action of an op that no tensor graph has. Raises Foreign."""
-    raise Foreign(f"{u.op.name} is not in the TENSOR dialect")
+def reject_foreign_op(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Raise NotTensorGraph: the action of an op that no tensor graph has."""
+    raise NotTensorGraph(f"{u.op.name} is not in the TENSOR dialect")
 
 
 #: (machine, scope, node, its evaluated sources) -> cell.
-Action = Callable[[Machine, Scope, UOp, Sequence[UOp]], Cell]
-#: The sources to evaluate before a node, where they are not all of `src`.
-Find = Callable[[UOp], tuple[UOp, ...]]
-#: By the op's number: what makes its value of an array alone, where it has so many sources, the second one if any being constant
-#: extents; its kernels per dtype; which sources come first; its action. Filled by `uops.interp.tensor.actions`.
-PLANS: list[tuple[int, Any, Any, Find | None, Action]] = [(-1, None, None, None, refuse_foreign)] * (max(op.value for op in Op) + 1)
+Action = Callable[[TensorMachine, TensorScope, UOp, Sequence[UOp]], Cell]
+#: A function that gives the sources to evaluate before a node, where they are not all of `src`.
+FindSources = Callable[[UOp], tuple[UOp, ...]]
+#: Dispatch table by the op's number: (count, make, kernels, find, action), filled by `uops.interp.tensor.actions`. `make` gives the
+#: value of a node from its operand's array, if it has `count` sources, of which a second one is constant extents. `kernels` are its
+#: kernels per dtype, `find` the sources to evaluate first, `action` what evaluates it otherwise.
+PLANS: list[tuple[int, Any, Any, FindSources | None, Action]] = [(-1, None, None, None, reject_foreign_op)] * (
+    max(op.value for op in Op) + 1
+)

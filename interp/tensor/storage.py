@@ -1,7 +1,7 @@
-"""Arrays that stand for values: the NumPy dtype of each dtype, constants, and the validation of inputs.
+"""Arrays as values: the NumPy dtype of each dtype, constants, and the validation of inputs.
 
-R24: a bool byte other than 0 and 1 is a Trap. R08: index values are mathematical integers, held in int64 where all of them fit and
-as Python integers in an object array where not. Arrays are never written to after they were made: a Store makes a new one.
+A bool byte other than 0 and 1 is a Trap (R24). Index values are mathematical integers (R08), held in int64 where all of them
+fit and as Python integers in an object array where not. Arrays are immutable once made: a Store makes a new one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uops.spec.ir.dtypes import DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: NumPy's dtype for every dtype that has values.
+#: dtype -> NumPy's dtype, for every dtype that has values.
 NUMPY: dict[DType, np.dtype[Any]] = {
     dt.bool_: np.dtype(np.bool_),
     **{d: np.dtype(d.name) for d in dt.INTS},
@@ -29,19 +29,22 @@ NUMPY: dict[DType, np.dtype[Any]] = {
     dt.float64: np.dtype(np.float64),
     dt.index: np.dtype(np.int64),
 }
-#: The unsigned integer of a float's width: its bit patterns.
+#: float dtype -> the unsigned integer of its width, which holds its bit patterns.
 BITS: dict[DType, np.dtype[Any]] = {d: np.dtype(f"uint{d.bits}") for d in dt.FLOATS}
-#: Floats that NumPy itself computes in; the others (bfloat16 and the two fp8) come from ml_dtypes.
+#: Floats that NumPy itself computes in.
 NATIVE = (dt.float16, dt.float32, dt.float64)
+#: Floats that come from ml_dtypes.
 SMALL = (dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2)
+#: NumPy's dtype of arrays of Python integers.
 OBJECT = np.dtype(object)
 _INT64 = np.dtype(np.int64)
+#: The first magnitude that int64 does not hold.
 _TOP = 1 << 63
 _array = np.array
 
 
-def settle(integers: Any) -> Array:
-    """An index array from Python integers: int64 where all fit, else the object array itself (R08)."""
+def to_index_array(integers: Any) -> Array:
+    """Return an index array of Python integers: int64 where all fit, otherwise an object array (R08)."""
     if integers.__class__ is int and -_TOP <= integers < _TOP:
         return _array(integers, _INT64)
     a: Array = np.asarray(integers, dtype=object)
@@ -51,24 +54,27 @@ def settle(integers: Any) -> Array:
         return a
 
 
-def constant(value: bool | int | float, d: DType) -> Array:
-    """The () array of a Const."""
-    return settle(value) if d is dt.index else np.array(value, NUMPY[d])
+def const_to_array(value: bool | int | float, d: DType) -> Array:
+    """Return the () array of a Const."""
+    return to_index_array(value) if d is dt.index else np.array(value, NUMPY[d])
 
 
-def check_bool(a: Array, what: str) -> None:
-    """R24, for an array that claims to be bool."""
+def check_bool(a: Array, label: str) -> None:
+    """Raise Trap if a bool array has a byte other than 0 and 1 (R24)."""
     if a.size and (pattern := a.view(np.uint8)).item(pattern.argmax()) > 1:
-        raise Trap(f"{what} has a bool byte other than 0 and 1 (R24)")
+        raise Trap(f"{label} has a bool byte other than 0 and 1 (R24)")
 
 
-def validated(key: str, given: Any, d: DType, shape: tuple[int, ...]) -> Array:
-    """The array of input `key`, which must have this dtype, in either byte order, and this shape; index accepts any integers."""
-    a = _given(f"input {key!r}", given)
+def validate_input(key: str, given: Any, d: DType, shape: tuple[int, ...]) -> Array:
+    """Return the array of input `key`, in native byte order.
+
+    Raises SpecError unless it has this dtype, in either byte order, and this shape. Index accepts any integers.
+    """
+    a = _as_array(f"input {key!r}", given)
     if d is dt.index:
         if a.dtype.kind not in "iuO":
             raise SpecError(f"input {key!r} must hold integers, got {a.dtype}")
-        a = settle(a)
+        a = to_index_array(a)
     elif a.dtype is not NUMPY[d]:
         if a.dtype.newbyteorder("=") != NUMPY[d]:
             raise SpecError(f"input {key!r} must have dtype {NUMPY[d]} for {d}, got {a.dtype}")
@@ -80,25 +86,26 @@ def validated(key: str, given: Any, d: DType, shape: tuple[int, ...]) -> Array:
     return a
 
 
-def variable(name: str, given: Any, bounds: tuple[int, int], d: DType) -> Array:
-    """The value of a named variable of this dtype; a Trap outside its bounds (R48)."""
+def validate_variable(name: str, given: Any, bounds: tuple[int, int], d: DType) -> Array:
+    """Return the value of a named variable of this dtype. Raises Trap outside its bounds (R48)."""
     if given.__class__ is int and bounds[0] <= given <= bounds[1]:
-        return constant(given, d)
-    v = _given(f"variable {name!r}", given)
+        return const_to_array(given, d)
+    v = _as_array(f"variable {name!r}", given)
     if v.shape != () or v.dtype.kind not in "iuO" or type(v.item()) is not int:
         raise SpecError(f"variable {name!r} must be one integer, got {given!r}")
-    check_variable(name, v.item(), bounds)
-    return constant(v.item(), d)
+    check_variable_bounds(name, v.item(), bounds)
+    return const_to_array(v.item(), d)
 
 
-def _given(what: str, given: Any) -> Array:
+def _as_array(label: str, given: Any) -> Array:
     try:
         a: Array = given if type(given) is np.ndarray else np.asarray(given)
     except ValueError as e:
-        raise SpecError(f"{what} is no array: {e}") from e
+        raise SpecError(f"{label} must be an array, or what np.asarray makes one of: {e}") from e
     return a
 
 
-def check_variable(name: str, value: int, bounds: tuple[int, int]) -> None:
+def check_variable_bounds(name: str, value: int, bounds: tuple[int, int]) -> None:
+    """Raise Trap if the value of a variable is outside its bounds (R48)."""
     if not bounds[0] <= value <= bounds[1]:
         raise Trap(f"variable {name!r} is {value}, outside its bounds [{bounds[0]}, {bounds[1]}] (R48)")

@@ -1,1 +1,1 @@
-"""The second document: its rows, its tables, and `legalize`, which turns its ops into core ones."""
+"""The second document, the bestiary: its rows, its tables, and `legalize`, which lowers its ops to core ops."""

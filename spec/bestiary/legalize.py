@@ -1,18 +1,19 @@
-"""`legalize`: the second document's ops in terms of the core's (R100 to R117).
+"""`legalize`, the lowering of the second document's ops to core ops (R100 to R117).
 
-Takes a graph that `verify` accepts in BESTIARY. Gives one with the same meaning in which no op of the bestiary is left.
+Takes a graph that `verify` accepts in the BESTIARY dialect. Gives a graph with the same meaning and without ops of the bestiary.
 """
 
 from __future__ import annotations
 
 from uops.spec.bestiary import lower as lw
-from uops.spec.bestiary.lower import Lower, Lowering
+from uops.spec.bestiary.lower import LegalizeState, Lower
 from uops.spec.errors import SpecError
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 
 # fmt: off
+#: Op of the bestiary -> the function that lowers its nodes.
 LEGALIZE: dict[Op, Lower] = {
     Op.B_RANGE:        lw.range_,
     Op.REDUCE_AXIS:    lw.reduce_axis,
@@ -55,41 +56,41 @@ LEGALIZE: dict[Op, Lower] = {
     Op.MIN:            lw.minimum,
 }
 # fmt: on
-#: Core ops whose sources have a meaning of their own in the second document.
-_FORMS: dict[Op, Lower] = {Op.CALL: lw.call, Op.LINEAR: lw.linear}
+#: Core ops that have another meaning on sources of the second document.
+_CORE_OPS: dict[Op, Lower] = {Op.CALL: lw.call, Op.LINEAR: lw.linear}
 
 
-def bind(root: UOp) -> UOp:
-    """R112: every bound variable, and every BIND of it, replaced by the value."""
+def substitute_bound_variables(root: UOp) -> UOp:
+    """Replace every bound variable and every BIND by the variable's value (R112, BIND)."""
     while True:
         binds = [u for u in toposort(root) if u.op is Op.BIND]
         if not binds:
             return root
-        values = {u.src[0]: u.src[1] for u in binds}
-        root = substitute(root, values | {u: u.src[1] for u in binds})
+        values = {u.variable: u.value for u in binds}
+        root = substitute(root, values | {u: u.value for u in binds})
 
 
 def legalize(root: UOp) -> UOp:
-    """`root` in core ops; raises SpecError where a node has no meaning of its own (a DEVICE as root)."""
-    root = bind(root)
+    """Return a graph in core ops; raises SpecError if a node has no meaning by itself, as a DEVICE as root."""
+    root = substitute_bound_variables(root)
     order = toposort(root)
-    low = Lowering(order)
+    state = LegalizeState(order)
     for u in order:
-        low.done[u] = _legalized(u, low)
-    result = low[root]
+        state.core_nodes[u] = _legalize_node(u, state)
+    result = state[root]
     foreign = next((u for u in toposort(result) if u.op in LEGALIZE), None)
     if foreign is not None:
         raise SpecError(f"{foreign.op.name} has no meaning of its own here")
     return result
 
 
-def _legalized(u: UOp, low: Lowering) -> UOp:
+def _legalize_node(u: UOp, state: LegalizeState) -> UOp:
     lower = LEGALIZE.get(u.op)
     if lower is not None:
-        return lower(u, low)
-    if u.op is Op.ENDIF:  # the block that it ended is the group of gated effects (R114)
-        return low[u.src[0]] if u.src[0].op is Op.B_IF else u.replace(src=low.src(u))
-    if u.op in _FORMS:
-        return _FORMS[u.op](u, low)
-    src = low.src(u)
+        return lower(u, state)
+    if u.op is Op.ENDIF and u.if_node.op is Op.B_IF:  # the block that it ends is a Group of gated effects (R114)
+        return state[u.if_node]
+    if u.op in _CORE_OPS:
+        return _CORE_OPS[u.op](u, state)
+    src = state.core_sources(u)
     return u if src == u.src else u.replace(src=src)

@@ -1,4 +1,7 @@
-"""`legalize` of each bestiary op, as functions from the node and the `Lowering` under way to a core node."""
+"""The lowering of each bestiary op: functions of a node and the `LegalizeState` that return a core node.
+
+`LEGALIZE` has the function of each op. `uops spec` prints the functions' names.
+"""
 
 from __future__ import annotations
 
@@ -10,89 +13,92 @@ from uops.spec.bestiary.tables import EXPANDABLE
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.derive.shape import part_of_dim, scale_dim
-from uops.spec.ir.dtypes import Kind
+from uops.spec.ir.derive.shape import divide_dim, scale_dim, shard_shape, ungated_positions
+from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by, open_ranges, scope_nodes
+from uops.spec.ir.ops import NON_INSTRUCTIONS, Op
+from uops.spec.ir.scope import open_ranges, ranges_closed_by, scope_nodes
+from uops.spec.rows.collectives import replicate_on_devices
 
 
-class Lowering:
-    """The state of one `legalize`: what each node became, and the identities given to new Buffers (R113)."""
+class LegalizeState:
+    """The state of one `legalize`: the core node of each node, and the identities of new Buffers (R113)."""
 
     def __init__(self, order: Sequence[UOp]) -> None:
-        self.done: dict[UOp, UOp] = {}
+        self.core_nodes: dict[UOp, UOp] = {}
         ids = [u.arg.id for u in order if u.op is Op.UNIQUE] + [u.arg.unique for u in order if u.op is Op.BUFFER]
-        self._next = max(ids, default=-1) + 1
-        #: The ranges that a node other than a Call closes.
-        self.closed = {r for u in order for r in closed_by(u)}
-        self._given: dict[UOp, int] = {}
+        self._next_id = max(ids, default=-1) + 1
+        #: The ranges that some node closes; a Call closes the others among its arguments (R121).
+        self.closed_ranges = {r for u in order for r in ranges_closed_by(u)}
+        self._buffer_ids: dict[UOp, int] = {}
         devices = [u.arg.device for u in order if u.op is Op.DEVICE and isinstance(u.arg.device, str)]
-        #: Where memory that names no device is.
+        #: The device of memory that names none.
         self.device: A.Device = devices[0] if devices else "CPU"
 
     def __getitem__(self, u: UOp) -> UOp:
-        return self.done[u]
+        return self.core_nodes[u]
 
-    def src(self, u: UOp) -> tuple[UOp, ...]:
-        return tuple(self.done[s] for s in u.src)
+    def core_sources(self, u: UOp) -> tuple[UOp, ...]:
+        """Return the core nodes of the sources of `u`."""
+        return tuple(self.core_nodes[s] for s in u.src)
 
-    def identity(self, u: UOp) -> int:
-        """A number for the Buffer that stands for `u`."""
+    def buffer_id(self, u: UOp) -> int:
+        """Return the identity of the Buffer that replaces `u`: the number of a UNIQUE, else a free one (R113, ids)."""
         if u.op is Op.UNIQUE:
             return int(u.arg.id)
-        if u not in self._given:
-            self._given[u] = self._next
-            self._next += 1
-        return self._given[u]
+        if u not in self._buffer_ids:
+            self._buffer_ids[u] = self._next_id
+            self._next_id += 1
+        return self._buffer_ids[u]
 
 
-Lower = Callable[[UOp, Lowering], UOp]
+#: The lowering of an op.
+Lower = Callable[[UOp, LegalizeState], UOp]
 
 # --------------------------------------------------------------------------------------------------------------- helpers
 
 
-def lanes(x: UOp) -> list[UOp]:
-    """The scalars of a vector, or the scalar itself."""
+def split_lanes(x: UOp) -> list[UOp]:
+    """Return the scalars of a vector; a scalar is its own only lane."""
     if x.shape == ():
         return [x]
     if x.op is Op.STACK:
-        return list(x.src)
+        return list(x.elements)
     return [b.at(x, k) for k in range(x.shape[0])]
 
 
-def devices_of(x: UOp) -> tuple[str, ...]:
-    """The devices that hold a value."""
+def device_tuple(x: UOp) -> tuple[str, ...]:
+    """Return the devices that hold a value, as a tuple."""
     d = x.device
     return d if isinstance(d, tuple) else () if d is None else (d,)
 
 
-def filled(value: UOp, shape: Sequence[Dim]) -> UOp:
-    """The scalar repeated."""
+def splat(value: UOp, shape: Sequence[Dim]) -> UOp:
+    """Build a value of the given shape with a scalar in every element."""
     if not shape:
         return value
     return b.expand(b.reshape(value, (1,) * len(shape)), shape)
 
 
-def reverse(x: UOp) -> UOp:
-    """An order-reversing bijection that cannot overflow (R102)."""
+def reverse_ordering(x: UOp) -> UOp:
+    """Build a bijection that reverses the order of values and cannot overflow (R102, Min as a reduce op)."""
     if x.dtype is dt.bool_:
         return UOp(Op.NOT, (x,))
     if x.dtype.is_float:
         return UOp(Op.NEG, (x,))
-    ones = (1 << x.dtype.bits) - 1 if x.dtype.kind is Kind.UINT else -1
+    ones = (1 << x.dtype.bits) - 1 if x.dtype.kind is DTypeKind.UINT else -1
     return b.xor(x, b.const(ones, x.dtype))
 
 
-def reduced(op: Op, t: UOp, *, ranges: Sequence[UOp] = (), axes: Sequence[int] = ()) -> UOp:
-    """A core Reduce; Min is Max in the reversed order."""
+def build_reduce(op: Op, t: UOp, *, ranges: Sequence[UOp] = (), axes: Sequence[int] = ()) -> UOp:
+    """Build a core Reduce; Min becomes Max in the reversed order."""
     if op is Op.MIN:
-        return reverse(reduced(Op.MAX, reverse(t), ranges=ranges, axes=axes))
+        return reverse_ordering(build_reduce(Op.MAX, reverse_ordering(t), ranges=ranges, axes=axes))
     return UOp(Op.REDUCE, (t, *ranges), A.ReduceArg(op, tuple(axes)))
 
 
-def lane_values(axes: Sequence[tuple[int, int]]) -> list[dict[int, int]]:
-    """Axis id -> value, for each lane, the first axis outermost (R111)."""
+def lane_axis_values(axes: Sequence[tuple[int, int]]) -> list[dict[int, int]]:
+    """Return axis id -> value for each lane, the first axis outermost (R111, UNROLL and CONTRACT)."""
     ids = [a for a, _ in axes]
     return [dict(zip(ids, values, strict=True)) for values in itertools.product(*(range(n) for _, n in axes))]
 
@@ -100,328 +106,348 @@ def lane_values(axes: Sequence[tuple[int, int]]) -> list[dict[int, int]]:
 # ------------------------------------------------------------------------------------------------------ loops and reduces
 
 
-def range_(u: UOp, low: Lowering) -> UOp:
-    """Loops that must be open first become dependencies of the bound."""
-    bound, *deps = low.src(u)
+def range_(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a RANGE: the loops that it depends on become dependencies of its bound."""
+    bound, *deps = state.core_sources(u)
     return UOp(Op.RANGE, (UOp(Op.AFTER, (bound, *deps)) if deps else bound,), u.arg)
 
 
-def reduce_axis(u: UOp, low: Lowering) -> UOp:
-    return reduced(u.arg.op, low[u.src[0]], axes=u.arg.axes)
+def reduce_axis(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a REDUCE_AXIS (R101)."""
+    return build_reduce(u.arg.op, state[u.operand], axes=u.arg.axes)
 
 
-def reduce_ranges(u: UOp, low: Lowering) -> UOp:
-    """The lanes of a vector are folded as well (R105)."""
-    t, *ranges = low.src(u)
+def reduce_ranges(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a REDUCE of ranges, which also folds the lanes of a vector (R105)."""
+    t, *ranges = state.core_sources(u)
     if t.shape:
-        t = b.reshape(reduced(u.arg.op, t, axes=(0,)), ())
-    return reduced(u.arg.op, t, ranges=ranges) if ranges else t
+        t = b.reshape(build_reduce(u.arg.op, t, axes=(0,)), ())
+    return build_reduce(u.arg.op, t, ranges=ranges) if ranges else t
 
 
-def allreduce(u: UOp, low: Lowering) -> UOp:
-    """R110: the shards side by side on a new axis, reduced over it, then brought to the device."""
-    t, target = low[u.src[0]], u.src[1].arg.device
-    n, a = len(devices_of(t)), t.axis or 0
-    rest = [k for k in range(len(t.shape)) if k != a]
-    x = b.permute(t, (a, *rest))
-    shard = (part_of_dim(x.shape[0], n), *x.shape[1:])
-    x = b.reshape(reduced(u.arg.op, b.reshape(x, (n, *shard)), axes=(0,)), shard)
-    x = b.permute(x, [([a, *rest]).index(k) for k in range(len(t.shape))])
+def allreduce(u: UOp, state: LegalizeState) -> UOp:
+    """Lower an ALLREDUCE (R110): reduce over a new axis of shards, then copy the result to the named device."""
+    operand, device_node = u.src
+    t, target = state[operand], device_node.arg.device
+    n, a = len(device_tuple(t)), t.axis or 0
+    order = (a, *(k for k in range(len(t.shape)) if k != a))
+    x = b.permute(t, order)
+    shard = (divide_dim(x.shape[0], n), *x.shape[1:])
+    x = b.reshape(build_reduce(u.arg.op, b.reshape(x, (n, *shard)), axes=(0,)), shard)
+    x = b.permute(x, [order.index(k) for k in range(len(order))])
     if target == t.device:
         return x
-    return b.copy(x, target) if isinstance(target, str) else whole_on(b.copy(x, target[0]), target)
-
-
-def whole_on(t: UOp, devices: tuple[str, ...]) -> UOp:
-    """All of `t` on every device."""
-    n = len(devices)
-    copies = b.copy(b.expand(b.reshape(t, (1, *t.shape)), (n, *t.shape)), devices)
-    return b.reshape(b.replicated(copies, 0), t.shape)
+    return b.copy(x, target) if isinstance(target, str) else replicate_on_devices(b.copy(x, target[0]), target)
 
 
 # ----------------------------------------------------------------------------------------------------------------- memory
 
 
-def buffer(u: UOp, low: Lowering) -> UOp:
-    return b.buffer(u.arg.size, u.arg.dtype, u.src[1].arg.device, unique=low.identity(u.src[0]))
+def buffer(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a BUFFER."""
+    unique, device_node = u.src
+    return b.buffer(u.arg.size, u.arg.dtype, device_node.arg.device, unique=state.buffer_id(unique))
 
 
-def bufferize(u: UOp, low: Lowering) -> UOp:
-    """Buffer, Store, End and After."""
-    value, *ranges = low.src(u)
-    device = u.arg.device or value.device or low.device
-    memory = b.buffer(math.prod(u.shape), u.dtype, device, u.arg.addrspace, low.identity(u))
+def bufferize(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a BUFFERIZE to a Buffer, a Store in the loops of its ranges, and an After."""
+    value, *ranges = state.core_sources(u)
+    device = u.arg.device or value.device or state.device
+    memory = b.buffer(math.prod(u.shape), u.dtype, device, u.arg.addrspace, state.buffer_id(u))
     view = memory if len(u.shape) == 1 else b.reshape(memory, u.shape)
-    where = UOp(Op.INDEX, (view, *ranges)) if ranges else view
-    return b.after(view, b.end(b.store(where, value), *ranges))
+    element = UOp(Op.INDEX, (view, *ranges)) if ranges else view
+    return b.after(view, b.end(b.store(element, value), *ranges))
 
 
-def index(u: UOp, low: Lowering) -> UOp:
-    """Without the gate, which goes to the access (R104)."""
-    return UOp(Op.INDEX, tuple(low[s] for s in u.src[: len(u.src) - u.arg.gated]))
+def index(u: UOp, state: LegalizeState) -> UOp:
+    """Lower an INDEX without its gate, which moves to the access (R104)."""
+    return UOp(Op.INDEX, tuple(state[s] for s in (u.buffer, *ungated_positions(u))))
 
 
-def pointer_index(u: UOp, low: Lowering) -> UOp:
-    """R103: the offset is in bytes; one inside of an element is out of bounds (R122)."""
-    pointer, offset = low.src(u)
+def pointer_index(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a POINTER_INDEX, whose offset is in bytes (R103); one inside of an element is out of bounds (R122)."""
+    pointer, offset = state.core_sources(u)
     size = b.const(pointer.dtype.itemsize, offset.dtype)
     number = b.idiv(offset, size)
-    if not _multiple(offset, pointer.dtype.itemsize):
+    if not _is_multiple_of(offset, pointer.dtype.itemsize):
         number = b.where(b.eq(b.mod(offset, size), b.const(0, offset.dtype)), number, b.const(-1, offset.dtype))
     return UOp(Op.INDEX, (pointer, number))
 
 
-def _multiple(offset: UOp, size: int) -> bool:
-    """Whether an offset is a multiple of an element's size by its form; a power of two, so that wrapping keeps it one."""
-    factors = offset.src if offset.op is Op.MUL else (offset,)
+def _is_multiple_of(offset: UOp, size: int) -> bool:
+    """Return True if an offset is a product with a constant multiple of `size`.
+
+    The size of an element is a power of two, so the product stays a multiple when it wraps.
+    """
+    factors = (offset.lhs, offset.rhs) if offset.op is Op.MUL else (offset,)
     return size == 1 or any(s.op is Op.CONST and s.arg.value % size == 0 for s in factors)
 
 
-def _gate(address: UOp, low: Lowering) -> UOp | None:
-    return low[address.src[-1]] if address.op is Op.B_INDEX and address.arg.gated else None
+def _address_gate(address: UOp, state: LegalizeState) -> UOp | None:
+    return state[address.positions[-1]] if address.op is Op.B_INDEX and address.arg.gated else None
 
 
-def load(u: UOp, low: Lowering) -> UOp:
-    alt = low[u.src[2]] if len(u.src) > 2 else None
-    return _load(u.src[1], alt, low)
+def load(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a LOAD; the gate of its index becomes its own (R104)."""
+    return _load_address(u.index, None if u.alternative is None else state[u.alternative], state)
 
 
-def _load(address: UOp, alt: UOp | None, low: Lowering) -> UOp:
+def _load_address(address: UOp, alt: UOp | None, state: LegalizeState) -> UOp:
     if address.op is Op.PTRCAT:
-        return b.stack(*_load_each(address, alt, low))
-    gate, memory = _gate(address, low), low[address]
+        return b.stack(*_load_each_address(address, alt, state))
+    gate, memory = _address_gate(address, state), state[address]
     if gate is None:
         return b.load(memory)
-    return b.load(memory, filled(b.const(0, memory.dtype), memory.shape) if alt is None else alt, gate)
+    return b.load(memory, splat(b.const(0, memory.dtype), memory.shape) if alt is None else alt, gate)
 
 
-def _load_each(address: UOp, alt: UOp | None, low: Lowering) -> list[UOp]:
-    """One load per address (R117), as scalars."""
-    others = [] if alt is None else lanes(alt)
-    found: list[UOp] = []
-    for s in address.src:
+def _load_each_address(address: UOp, alt: UOp | None, state: LegalizeState) -> list[UOp]:
+    """Return the lanes of one Load per address of a PTRCAT (R117)."""
+    alternatives = [] if alt is None else split_lanes(alt)
+    lanes: list[UOp] = []
+    for s in address.elements:
         n = s.shape[0] if s.shape else 1
-        part = others[len(found) : len(found) + n]
-        piece = None if not part else part[0] if s.shape == () else b.stack(*part)
-        found += lanes(_load(s, piece if s.op is Op.PTRCAT or _gate(s, low) is not None else None, low))
-    return found
+        part = alternatives[len(lanes) : len(lanes) + n]
+        alternative = None if not part else part[0] if s.shape == () else b.stack(*part)
+        if s.op is not Op.PTRCAT and _address_gate(s, state) is None:
+            alternative = None
+        lanes += split_lanes(_load_address(s, alternative, state))
+    return lanes
 
 
-def store(u: UOp, low: Lowering) -> UOp:
-    """R105: the ranges end around it."""
-    return b.end(_store(u.src[0], low[u.src[1]], low), *(low[r] for r in u.src[2:]))
+def store(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a STORE; its ranges become an End around it (R105)."""
+    return b.end(_store_to_address(u.index, state[u.value], state), *(state[r] for r in u.ranges))
 
 
-def _store(address: UOp, value: UOp, low: Lowering) -> UOp:
+def _store_to_address(address: UOp, value: UOp, state: LegalizeState) -> UOp:
     if address.op is not Op.PTRCAT:
-        return b.store(low[address], value, _gate(address, low))
-    parts, values, at = [], lanes(value), 0
-    for s in address.src:
+        return b.store(state[address], value, _address_gate(address, state))
+    stores, lanes, k = [], split_lanes(value), 0
+    for s in address.elements:
         n = s.shape[0] if s.shape else 1
-        parts.append(_store(s, values[at] if s.shape == () else b.stack(*values[at : at + n]), low))
-        at += n
-    return b.group(*parts)
+        stores.append(_store_to_address(s, lanes[k] if s.shape == () else b.stack(*lanes[k : k + n]), state))
+        k += n
+    return b.group(*stores)
 
 
-def pad(u: UOp, low: Lowering) -> UOp:
-    return b.pad(low[u.src[0]], u.arg.begin, u.shape)
+def pad(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a PAD."""
+    return b.pad(state[u.operand], u.arg.begin, u.shape)
 
 
-def shrink(u: UOp, low: Lowering) -> UOp:
-    return b.shrink(low[u.src[0]], u.arg.begins, u.shape)
+def shrink(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a SHRINK."""
+    return b.shrink(state[u.operand], u.arg.begins, u.shape)
 
 
-def copy(u: UOp, low: Lowering) -> UOp:
-    return b.copy(low[u.src[0]], u.src[1].arg.device)
+def copy(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a COPY to a Load (R53)."""
+    operand, device_node = u.src
+    return b.copy(state[operand], device_node.arg.device)
 
 
-def buffer_view(u: UOp, low: Lowering) -> UOp:
-    return b.slice_(low[u.src[0]], u.arg.offset, u.arg.size)
+def buffer_view(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a BUFFER_VIEW to a Slice."""
+    return b.slice_(state[u.buffer], u.arg.offset, u.arg.size)
 
 
 # ------------------------------------------------------------------------------------------------------- kernel structure
 
 
-def program(u: UOp, low: Lowering) -> UOp:
-    """R115: the most lowered stage."""
-    sink, _, *stages = low.src(u)
+def program(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a PROGRAM to its most lowered stage (R115)."""
+    sink, _, *stages = state.core_sources(u)
     if len(stages) == 3:
         return UOp(Op.PROGRAM, tuple(stages))
     return stages[0] if stages else sink
 
 
-def program_binary(u: UOp, low: Lowering) -> UOp:
+def program_binary(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a PROGRAM_BINARY to a Binary."""
     return b.binary(u.arg.data)
 
 
-def barrier(u: UOp, low: Lowering) -> UOp:
-    wait = UOp(Op.BARRIER, low.src(u))
-    return wait if u.dtype is dt.void else b.after(low[u.src[0]], wait)
+def barrier(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a BARRIER; one that passes a value on becomes an After."""
+    wait = UOp(Op.BARRIER, state.core_sources(u))
+    return wait if u.dtype is dt.void else b.after(state[u.operand], wait)
 
 
-def if_(u: UOp, low: Lowering) -> UOp:
-    """R114: the condition joins the gate of every Store."""
-    gate, *body = low.src(u)
-    return b.group(*(gated(s, gate) for s in body))
+def if_(u: UOp, state: LegalizeState) -> UOp:
+    """Lower an IF: its condition becomes part of the gate of every Store in its body (R114)."""
+    condition, *effects = state.core_sources(u)
+    return b.group(*(gate_stores(s, condition) for s in effects))
 
 
-def gated(effect: UOp, gate: UOp) -> UOp:
-    """An effect of Stores, with the gate in each."""
-    done: dict[UOp, UOp] = {}
+def gate_stores(effect: UOp, gate: UOp) -> UOp:
+    """Return an effect, made of Stores, Ends and Groups, in which every Store has the gate, too."""
+    rebuilt: dict[UOp, UOp] = {}
     for u in toposort(effect, gate=lambda n: n.op in (Op.END, Op.GROUP)):
         if u.op is Op.STORE:
-            both = b.and_(u.src[2], gate) if len(u.src) > 2 else gate
-            done[u] = UOp(Op.STORE, (*u.src[:2], both))
+            rebuilt[u] = b.store(u.buffer, u.value, gate if u.gate is None else b.and_(u.gate, gate))
         else:
-            done[u] = u.replace(src=tuple(done[s] for s in u.src)) if u.op in (Op.END, Op.GROUP) else u
-    return done[effect]
+            rebuilt[u] = u.replace(src=tuple(rebuilt[s] for s in u.src)) if u.op in (Op.END, Op.GROUP) else u
+    return rebuilt[effect]
 
 
-def call(u: UOp, low: Lowering) -> UOp:
-    """R121: the Ranges among the arguments that nothing else closes end around it."""
-    done = u.replace(src=low.src(u))
-    return b.end(done, *(low[r] for r in u.src[1:] if r.op is Op.B_RANGE and r not in low.closed))
+def call(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a CALL: Ranges among its arguments that no other node closes become an End around it (R121)."""
+    core = u.replace(src=state.core_sources(u))
+    return b.end(core, *(state[r] for r in u.arguments if r.op is Op.B_RANGE and r not in state.closed_ranges))
 
 
-def linear(u: UOp, low: Lowering) -> UOp:
-    """R124: an If executes its body itself; what an instruction became stands before it, each node once."""
-    if low.src(u) == u.src:
+def linear(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a LINEAR: list each instruction's core nodes once, in order, without the bodies of IFs (R124)."""
+    if state.core_sources(u) == u.src:
         return u
-    bodies = {e for s in u.src if s.op is Op.B_IF for e in effects_of(s)}
+    if_effects = {e for s in u.instructions if s.op is Op.B_IF for e in collect_if_effects(s)}
     listed: dict[UOp, None] = {}
-    for s in u.src:
-        if s in bodies:
+    for s in u.instructions:
+        if s in if_effects:
             continue
-        for n in [low[s]] if s.op is Op.CALL else scope_nodes(low[s]):
-            if n.op not in _UNLISTED:
+        for n in [state[s]] if s.op is Op.CALL else scope_nodes(state[s]):
+            if n.op not in NON_INSTRUCTIONS:
                 listed.setdefault(n)
     return u.replace(src=tuple(listed))
 
 
-#: Used without being instructions.
-_UNLISTED = frozenset({Op.CONST, Op.STACK, Op.PARAM, Op.BUFFER})
-
-
-def effects_of(u: UOp) -> list[UOp]:
-    """Every effect in the body of an IF."""
-    found: list[UOp] = []
-    pending = list(u.src[1:])
+def collect_if_effects(u: UOp) -> list[UOp]:
+    """Return every effect in the body of an IF, also those inside of other effects."""
+    effects: list[UOp] = []
+    pending = list(u.effects)
     while pending:
         e = pending.pop()
-        found.append(e)
-        below = {Op.END: e.src[:1], Op.GROUP: e.src, Op.ENDIF: e.src, Op.B_IF: e.src[1:]}
-        pending += below.get(e.op, ())
-    return found
+        effects.append(e)
+        if e.op is Op.END:
+            pending.append(e.body)
+        elif e.op is Op.ENDIF:
+            pending.append(e.if_node)
+        elif e.op in (Op.GROUP, Op.B_IF):
+            pending += e.effects
+    return effects
 
 
 # ---------------------------------------------------------------------------------------------------------------- vectors
 
 
-def vectorize(u: UOp, low: Lowering) -> UOp:
-    return b.stack(*low.src(u))
+def vectorize(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a VECTORIZE to a Stack."""
+    return b.stack(*state.core_sources(u))
 
 
-def gep(u: UOp, low: Lowering) -> UOp:
-    v, picked = low[u.src[0]], u.arg.indices
-    return b.at(v, picked[0]) if len(picked) == 1 else b.at(v, b.shape_vector(picked))
+def gep(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a GEP to an Index of the lanes."""
+    vector, lanes = state[u.operand], u.arg.indices
+    return b.at(vector, lanes[0]) if len(lanes) == 1 else b.at(vector, b.shape_vector(lanes))
 
 
-def vconst(u: UOp, low: Lowering) -> UOp:
+def vconst(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a VCONST to a Stack of Consts."""
     return b.stack(*(UOp(Op.CONST, (), c) for c in u.arg.values))
 
 
-def cat(u: UOp, low: Lowering) -> UOp:
-    return b.stack(*(lane for s in low.src(u) for lane in lanes(s)))
+def cat(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a CAT or PTRCAT to a Stack of all lanes."""
+    return b.stack(*(lane for s in state.core_sources(u) for lane in split_lanes(s)))
 
 
-def unroll(u: UOp, low: Lowering) -> UOp:
-    """R111: a scalar is computed once per lane, with the lane's values for the Ranges of the axes."""
-    t = low[u.src[0]]
+def unroll(u: UOp, state: LegalizeState) -> UOp:
+    """Lower an UNROLL: clone a scalar per lane, with the lane's values for the Ranges of the axes (R111)."""
+    t = state[u.operand]
     if t.shape:
         return t
     ids = {a for a, _ in u.arg.axes}
     ranges = [r for r in open_ranges(scope_nodes(t))[t] if r.arg.axis_id in ids]
-    return b.stack(*(substitute(t, {r: b.index(at[r.arg.axis_id]) for r in ranges}) for at in lane_values(u.arg.axes)))
+    lanes = lane_axis_values(u.arg.axes)
+    return b.stack(*(substitute(t, {r: b.index(values[r.arg.axis_id]) for r in ranges}) for values in lanes))
 
 
-def contract(u: UOp, low: Lowering) -> UOp:
-    """R106, R111: a scalar is repeated; lanes are put into this node's order of axes."""
-    t, axes = low[u.src[0]], u.arg.axes
+def contract(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a CONTRACT: splat a scalar (R106), or permute the lanes into the order of this node's axes (R111)."""
+    t, axes = state[u.operand], u.arg.axes
     if not t.shape:
         return b.stack(*[t] * math.prod(n for _, n in axes))
-    below = unrolled_axes(u.src[0])
-    if below is None or below == axes:
+    unrolled = unrolled_axes(u.operand)
+    if unrolled is None or unrolled == axes:
         return t
-    position = {tuple(sorted(at.items())): k for k, at in enumerate(lane_values(below))}
-    picked = [position[tuple(sorted(at.items()))] for at in lane_values(axes)]
-    return b.stack(*(lanes(t)[k] for k in picked))
+    lane_of = {tuple(sorted(values.items())): k for k, values in enumerate(lane_axis_values(unrolled))}
+    order = [lane_of[tuple(sorted(values.items()))] for values in lane_axis_values(axes)]
+    return b.stack(*(split_lanes(t)[k] for k in order))
 
 
 def unrolled_axes(u: UOp) -> tuple[tuple[int, int], ...] | None:
-    """The lane axes of the first UNROLL that spreads to `u`."""
-    found = next((n for n in toposort(u, gate=lambda n: n.op in EXPANDABLE) if n.op is Op.UNROLL), None)
-    return None if found is None else found.arg.axes
+    """Return the lane axes of the first UNROLL whose lanes propagate to `u`; None if there is none."""
+    unroll_node = next((n for n in toposort(u, gate=lambda n: n.op in EXPANDABLE) if n.op is Op.UNROLL), None)
+    return None if unroll_node is None else unroll_node.arg.axes
 
 
 # ---------------------------------------------------------------------------------------------- definitions and devices
 
 
-def param(u: UOp, low: Lowering) -> UOp:
-    return b.param(u.arg.slot, (u.arg.size,), u.arg.dtype, u.src[0].arg.device if u.src else None)
+def param(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a PARAM."""
+    return b.param(u.arg.slot, (u.arg.size,), u.arg.dtype, None if u.device_node is None else u.device_node.arg.device)
 
 
 def define(space: A.AddrSpace) -> Lower:
-    def lower(u: UOp, low: Lowering) -> UOp:
-        return b.buffer(u.arg.size, u.arg.dtype, low.device, space, low.identity(u))
+    """Return the lowering of DEFINE_LOCAL or DEFINE_REG: a Buffer in `space`."""
+
+    def lower(u: UOp, state: LegalizeState) -> UOp:
+        return b.buffer(u.arg.size, u.arg.dtype, state.device, space, state.buffer_id(u))
 
     lower.__name__ = f"define_{space.name.lower()}"
     return lower
 
 
-def define_var(u: UOp, low: Lowering) -> UOp:
+def define_var(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a DEFINE_VAR to a named variable."""
     return b.variable(u.arg.name, u.arg.min_val, u.arg.max_val)
 
 
-def mstack(u: UOp, low: Lowering) -> UOp:
-    """R116: gathered on the first device, then dealt out."""
-    shards = low.src(u)
-    devices = tuple(d for s in shards for d in devices_of(s))
+def mstack(u: UOp, state: LegalizeState) -> UOp:
+    """Lower an MSTACK (R116): gather the elements on the first device, then shard them over all."""
+    shards = state.core_sources(u)
+    devices = tuple(d for s in shards for d in device_tuple(s))
     joined = b.stack(*(b.copy(s, devices[0]) for s in shards))
     return b.copy(b.reshape(joined, (scale_dim(joined.shape[1], len(devices)), *joined.shape[2:])), devices)
 
 
-def mselect(u: UOp, low: Lowering) -> UOp:
-    t = low[u.src[0]]
-    devices = devices_of(t)
-    here = b.copy(t, devices[u.arg.index])
+def mselect(u: UOp, state: LegalizeState) -> UOp:
+    """Lower an MSELECT (R116): copy the value to the device, then shrink it to the device's shard."""
+    t = state[u.operand]
+    copy_on_device = b.copy(t, device_tuple(t)[u.arg.index])
     if t.axis is None:
-        return here
-    shape = tuple(part_of_dim(n, len(devices)) if k == t.axis else n for k, n in enumerate(t.shape))
-    return b.shrink(here, [scale_dim(n, u.arg.index) if k == t.axis else 0 for k, n in enumerate(shape)], shape)
+        return copy_on_device
+    shape = shard_shape(t)
+    return b.shrink(copy_on_device, [scale_dim(n, u.arg.index) if k == t.axis else 0 for k, n in enumerate(shape)], shape)
 
 
-def multi(u: UOp, low: Lowering) -> UOp:
-    """The value is dealt out along the axis, unless it is already."""
-    t, a = low[u.src[0]], u.arg.axis
+def multi(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a MULTI (R116): shard the value along the axis, unless it is sharded already."""
+    t, a = state[u.operand], u.arg.axis
     if t.axis == a:
         return t
     order = (a, *(k for k in range(len(t.shape)) if k != a))
-    return b.permute(b.copy(b.permute(t, order), devices_of(t)), [order.index(k) for k in range(len(order))])
+    return b.permute(b.copy(b.permute(t, order), device_tuple(t)), [order.index(k) for k in range(len(order))])
 
 
-def same(u: UOp, low: Lowering) -> UOp:
-    return low[u.src[0]]
+def same(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a PRECAST or BIND, which is its first source."""
+    return state[u.src[0]]  # operand, variable
 
 
-def absorbed(u: UOp, low: Lowering) -> UOp:
-    """Read by the node above it."""
+def absorbed(u: UOp, state: LegalizeState) -> UOp:
+    """Keep a UNIQUE, LUNIQUE or DEVICE, which is a part of its user."""
     return u
 
 
-def customi(u: UOp, low: Lowering) -> UOp:
-    return UOp(Op.CUSTOM, low.src(u), u.arg)
+def customi(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a CUSTOMI to a Custom."""
+    return UOp(Op.CUSTOM, state.core_sources(u), u.arg)
 
 
-def minimum(u: UOp, low: Lowering) -> UOp:
-    x, y = low.src(u)
-    return reverse(b.maximum(reverse(x), reverse(y)))
+def minimum(u: UOp, state: LegalizeState) -> UOp:
+    """Lower a MIN to a Max in the reversed order (R102)."""
+    x, y = state.core_sources(u)
+    return reverse_ordering(b.maximum(reverse_ordering(x), reverse_ordering(y)))

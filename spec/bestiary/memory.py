@@ -4,234 +4,237 @@ from __future__ import annotations
 
 from uops.spec.bestiary.flow import DEVICE_SOURCE
 from uops.spec.bestiary.legalize import LEGALIZE
+from uops.spec.ir.derive.shape import ungated_positions
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Family, Op
-from uops.spec.ir.scope import Context
-from uops.spec.ir.sizes import at_most, divides, same_shape, show_shape
+from uops.spec.ir.scope import VerifyContext
+from uops.spec.ir.sizes import provably_at_most, same_shape, show_shape
 from uops.spec.rows.claims import (
-    Draft,
-    arg_dtype_is,
-    boolean,
-    dtype_is,
-    off_the_axis,
-    ranges_from,
-    same_dtype,
-    same_shape_as,
-    scalar,
-    source_ops,
-    storable,
+    ClaimDraft,
+    arg_dtype_claim,
+    distinct_ranges_claim,
+    dtype_claim,
+    is_boolean,
+    is_storable,
+    same_dtype_claim,
+    same_shape_claim,
+    scalar_claim,
+    sharded_axis_untouched_claim,
+    source_op_claim,
 )  # fmt: skip
-from uops.spec.rows.table.base import EFFECT, Table
+from uops.spec.rows.table.base import EFFECT, RowTable
+from uops.spec.rows.table.memory import alternative_fault, shards_fault
 
+#: Ops whose value is an address.
 ADDRESSES = frozenset({Op.B_INDEX, Op.POINTER_INDEX, Op.PTRCAT})
-_ACCESSES = frozenset({Op.B_LOAD, Op.B_STORE, Op.PTRCAT})
+#: Ops that may use an address with a gate.
+_ADDRESS_USERS = frozenset({Op.B_LOAD, Op.B_STORE, Op.PTRCAT})
 
 
-def size(u: UOp, ctx: Context) -> str | None:
+def check_size(u: UOp, ctx: VerifyContext) -> str | None:
+    """Check that the size in the arg is at least 0."""
     return None if u.arg.size >= 0 else f"got {u.arg.size}"
 
 
-SIZE = Draft("size >= 0", size)
-STORABLE = arg_dtype_is(storable, "not void and not index", "R29")
+SIZE = ClaimDraft("size >= 0", check_size)
+STORABLE = arg_dtype_claim(is_storable, "not void and not index", "R29")
 
 
-def _constant_bounds(u: UOp, ctx: Context) -> str | None:
-    wrong = next((k for k, r in enumerate(u.src[1:]) if r.src[0].op is not Op.CONST or r.src[0].arg.value < 0), None)
+def _check_constant_bounds(u: UOp, ctx: VerifyContext) -> str | None:
+    wrong = next((k for k, r in enumerate(u.ranges) if r.bound.op is not Op.CONST or r.bound.arg.value < 0), None)
     return None if wrong is None else f"range {wrong} has none"
 
 
-def _one_device(u: UOp, ctx: Context) -> str | None:
+def _check_one_device(u: UOp, ctx: VerifyContext) -> str | None:
     return None if not isinstance(u.arg.device, tuple) else f"{len(u.arg.device)} devices"
 
 
-def _indices(u: UOp) -> tuple[UOp, ...]:
-    return u.src[1 : len(u.src) - u.arg.gated]
+def _check_gate_present(u: UOp, ctx: VerifyContext) -> str | None:
+    return "there is none" if u.arg.gated and not u.positions else None
 
 
-def _gate_there(u: UOp, ctx: Context) -> str | None:
-    return "there is none" if u.arg.gated and len(u.src) < 2 else None
-
-
-def _gate(u: UOp, ctx: Context) -> str | None:
+def _check_gate_type(u: UOp, ctx: VerifyContext) -> str | None:
     if not u.arg.gated:
         return None
-    gate = u.src[-1]
-    if not boolean(gate.dtype):
+    gate = u.positions[-1]
+    if not is_boolean(gate.dtype):
         return f"got {gate.dtype}"
     return None if gate.shape == () or same_shape(gate.shape, u.shape) else f"got {show_shape(gate.shape)}"
 
 
-def _index_count(u: UOp, ctx: Context) -> str | None:
-    rank = len(u.src[0].shape)
-    return None if len(_indices(u)) <= rank else f"{len(_indices(u))} indices into rank {rank}"
+def _check_index_count(u: UOp, ctx: VerifyContext) -> str | None:
+    n, rank = len(ungated_positions(u)), len(u.buffer.shape)
+    return None if n <= rank else f"{n} indices into rank {rank}"
 
 
-def _index_forms(u: UOp, ctx: Context) -> str | None:
-    for k, i in enumerate(_indices(u)):
+def _check_index_types(u: UOp, ctx: VerifyContext) -> str | None:
+    for k, i in enumerate(ungated_positions(u)):
         if not i.dtype.is_integer or len(i.shape) > 1:
             return f"index {k} is {i.dtype} {show_shape(i.shape)}"
     return None
 
 
-def _memory(u: UOp, ctx: Context) -> str | None:
-    return None if ctx.base(u.src[0]) is not None else f"got {ctx.not_a_reference(u.src[0])}"
+def _check_source_is_memory(u: UOp, ctx: VerifyContext) -> str | None:
+    memory = u.src[0]  # the buffer of an INDEX, the pointer of a POINTER_INDEX
+    return None if ctx.underlying_buffer(memory) is not None else f"got {ctx.describe_view_source(memory)}"
 
 
-MEMORY = Draft("source 0 is a Buffer, a Param, or a view of one", _memory, "R51", gate=True)
+MEMORY = ClaimDraft("source 0 is a Buffer, a Param, or a view of one", _check_source_is_memory, "R51", gate=True)
 
 
-def _is_address(u: UOp, ctx: Context) -> str | None:
-    """A gate has a meaning at an access only (R104)."""
+def _check_only_accessed(u: UOp, ctx: VerifyContext) -> str | None:
+    """Check that an address with a gate, a POINTER_INDEX or a PTRCAT is used by accesses only (R104, INDEX gate)."""
     if u.op is Op.B_INDEX and not u.arg.gated:
         return None
-    wrong = next((x for x in ctx.users[u] if x.op not in _ACCESSES), None)
+    wrong = next((x for x in ctx.users[u] if x.op not in _ADDRESS_USERS), None)
     return None if wrong is None else f"used by {wrong.op.name.lower()}"
 
 
-ONLY_ACCESSED = Draft("used by Load, Store and PtrCat only, if gated", _is_address, "R104")
+ONLY_ACCESSED = ClaimDraft("used by Load, Store and PtrCat only, if gated", _check_only_accessed, "R104")
 
 
-def _pointer(u: UOp, ctx: Context) -> str | None:
-    return None if len(u.src[0].shape) == 1 else f"got {show_shape(u.src[0].shape)}"
+def _check_pointer_rank(u: UOp, ctx: VerifyContext) -> str | None:
+    memory = u.src[0]  # the pointer of a POINTER_INDEX, the buffer of a BUFFER_VIEW
+    return None if len(memory.shape) == 1 else f"got {show_shape(memory.shape)}"
 
 
-def _offset(u: UOp, ctx: Context) -> str | None:
-    o, item = u.src[1], u.src[0].dtype.itemsize
-    if not o.dtype.is_integer or len(o.shape) > 1:
-        return f"got {o.dtype} {show_shape(o.shape)}"
-    return f"{o.arg.value} bytes of {item} each" if o.op is Op.CONST and o.arg.value % item else None
+def _check_byte_offset(u: UOp, ctx: VerifyContext) -> str | None:
+    offset, item = u.offset, u.pointer.dtype.itemsize
+    if not offset.dtype.is_integer or len(offset.shape) > 1:
+        return f"got {offset.dtype} {show_shape(offset.shape)}"
+    return f"{offset.arg.value} bytes of {item} each" if offset.op is Op.CONST and offset.arg.value % item else None
 
 
-def _same_memory(u: UOp, ctx: Context) -> str | None:
-    return None if ctx.base(u.src[1]) is ctx.base(u.src[0]) else "the index leads elsewhere"
+def _check_index_into_buffer(u: UOp, ctx: VerifyContext) -> str | None:
+    return None if ctx.underlying_buffer(u.index) is ctx.underlying_buffer(u.buffer) else "the index leads elsewhere"
 
 
-def _alt(u: UOp, ctx: Context) -> str | None:
-    if len(u.src) < 3:
-        return None
-    at, alt = u.src[1:]
-    if alt.dtype is at.dtype and same_shape(alt.shape, at.shape):
-        return None
-    return f"needs {at.dtype} {show_shape(at.shape)}, got {alt.dtype} {show_shape(alt.shape)}"
+def _check_alt_type(u: UOp, ctx: VerifyContext) -> str | None:
+    return alternative_fault(u.index, u.alternative)
 
 
-def _gated(address: UOp) -> bool:
+def _has_gate(address: UOp) -> bool:
     pending = [address]
     while pending:
         a = pending.pop()
         if a.op is Op.PTRCAT:
-            pending += a.src
+            pending += a.elements
         elif a.op is Op.B_INDEX and a.arg.gated:
             return True
     return False
 
 
-def _alt_gated(u: UOp, ctx: Context) -> str | None:
-    return "alt without a gate" if len(u.src) > 2 and not _gated(u.src[1]) else None
+def _check_alt_has_gate(u: UOp, ctx: VerifyContext) -> str | None:
+    return "alt without a gate" if u.alternative is not None and not _has_gate(u.index) else None
 
 
-def _per_axis(first: str, second: str) -> Draft:
-    def check(u: UOp, ctx: Context) -> str | None:
-        rank, found = len(u.src[0].shape), (len(getattr(u.arg, first)), len(getattr(u.arg, second)))
-        return None if found == (rank, rank) else f"needs {rank}, got {found[0]} and {found[1]}"
+def _one_entry_per_axis_claim(first: str, second: str) -> ClaimDraft:
+    """Return the claim that two fields of the arg have one entry per axis of the operand."""
 
-    return Draft(f"{first} and {second} have one entry per axis of T", check, gate=True)
+    def check_entry_counts(u: UOp, ctx: VerifyContext) -> str | None:
+        rank, counts = len(u.operand.shape), (len(getattr(u.arg, first)), len(getattr(u.arg, second)))
+        return None if counts == (rank, rank) else f"needs {rank}, got {counts[0]} and {counts[1]}"
+
+    return ClaimDraft(f"{first} and {second} have one entry per axis of T", check_entry_counts, gate=True)
 
 
-def _pads(u: UOp, ctx: Context) -> str | None:
+def _check_pads_nonnegative(u: UOp, ctx: VerifyContext) -> str | None:
     wrong = next((n for n in (*u.arg.begin, *u.arg.end) if n < 0), None)
     return None if wrong is None else f"got {wrong}"
 
 
-def _window(u: UOp, ctx: Context) -> str | None:
-    for k, (b, e, n) in enumerate(zip(u.arg.begins, u.arg.ends, u.src[0].shape)):
-        if not 0 <= b <= e or not at_most(e, n):
-            return f"axis {k} has [{b}, {e}) of {show_shape((n,))}"
+def _check_shrink_window(u: UOp, ctx: VerifyContext) -> str | None:
+    for k, (begin, end, n) in enumerate(zip(u.arg.begins, u.arg.ends, u.operand.shape)):
+        if not 0 <= begin <= end or not provably_at_most(end, n):
+            return f"axis {k} has [{begin}, {end}) of {show_shape((n,))}"
     return None
 
 
-def _view(u: UOp, ctx: Context) -> str | None:
+def _check_view_in_bounds(u: UOp, ctx: VerifyContext) -> str | None:
     offset, n = u.arg.offset, u.arg.size
-    inside = offset >= 0 and n >= 0 and at_most(offset + n, u.src[0].shape[0])
-    return None if inside else f"[{offset}, {offset + n}) of {show_shape(u.src[0].shape)}"
+    inside = offset >= 0 and n >= 0 and provably_at_most(offset + n, u.buffer.shape[0])
+    return None if inside else f"[{offset}, {offset + n}) of {show_shape(u.buffer.shape)}"
 
 
-def _shards(u: UOp, ctx: Context) -> str | None:
-    device, s = u.src[1].arg.device, u.src[0].shape
-    if not isinstance(device, tuple):
-        return None
-    return None if s and divides(len(device), s[0]) else f"{show_shape(s)} over {len(device)} devices"
+def _check_shards_divide(u: UOp, ctx: VerifyContext) -> str | None:
+    operand, device_node = u.src
+    return shards_fault(operand, device_node.arg.device)
 
 
-r = Table(Family.BESTIARY)
+def _check_param_device(u: UOp, ctx: VerifyContext) -> str | None:
+    device = u.device_node
+    return "an n-tuple" if device is not None and isinstance(device.arg.device, tuple) else None
+
+
+r = RowTable(Family.BESTIARY)
 # fmt: off
 r(Op.B_BUFFER, None, "BUFFER", "unique device", "Memory of `size` elements, told apart by its identity source.", [
-    source_ops("unique", 0, frozenset({Op.UNIQUE, Op.LUNIQUE}), "R62"),
+    source_op_claim("unique", 0, frozenset({Op.UNIQUE, Op.LUNIQUE}), "R62"),
     DEVICE_SOURCE,
     SIZE,
     STORABLE,
 ], LEGALIZE[Op.B_BUFFER])
 r(Op.BUFFERIZE, None, "BUFFERIZE", "T range...", "T for all values of the ranges, which it closes, in memory of their extents.", [
-    ranges_from(1, frozenset({Op.B_RANGE})),
-    scalar("T", 0),
-    Draft("the ranges have constant bounds", _constant_bounds, gate=True),
-    dtype_is("T", storable, "is storable", "R29", 0),
-    Draft("one device, or none", _one_device),
+    distinct_ranges_claim(1, frozenset({Op.B_RANGE})),
+    scalar_claim("T", 0),
+    ClaimDraft("the ranges have constant bounds", _check_constant_bounds, gate=True),
+    dtype_claim("T", is_storable, "is storable", "R29", 0),
+    ClaimDraft("one device, or none", _check_one_device),
 ], LEGALIZE[Op.BUFFERIZE])
 r(Op.B_INDEX, None, "INDEX", "buf i...",
   "The element or address at the indices, one per leading axis; with `gated`, the last source says where it may be touched.", [
-    Draft("a gate is there if arg says so", _gate_there, gate=True),
-    Draft("the gate is bool, () or of the result's shape", _gate, "R104"),
-    Draft("at most one index per axis of buf", _index_count, gate=True),
-    Draft("an index is an integer of rank at most 1", _index_forms, "R45"),
+    ClaimDraft("a gate is there if arg says so", _check_gate_present, gate=True),
+    ClaimDraft("the gate is bool, () or of the result's shape", _check_gate_type, "R104"),
+    ClaimDraft("at most one index per axis of buf", _check_index_count, gate=True),
+    ClaimDraft("an index is an integer of rank at most 1", _check_index_types, "R45"),
     MEMORY,
     ONLY_ACCESSED,
 ], LEGALIZE[Op.B_INDEX])
 r(Op.POINTER_INDEX, None, "POINTER_INDEX", "ptr offset", "The address `offset` bytes behind ptr.", [
-    Draft("ptr has rank 1", _pointer, "R103"),
+    ClaimDraft("ptr has rank 1", _check_pointer_rank, "R103"),
     MEMORY,
-    Draft("offset is an integer of rank at most 1, and whole elements where it is constant", _offset, "R103"),
+    ClaimDraft("offset is an integer of rank at most 1, and whole elements where it is constant", _check_byte_offset, "R103"),
 ], LEGALIZE[Op.POINTER_INDEX])
 r(Op.B_LOAD, None, "LOAD", "buf index alt?", "What memory holds at the index; alt where its gate is false.", [
-    source_ops("index", 1, ADDRESSES, "R100"),
-    Draft("the index leads into buf", _same_memory, "R100"),
-    Draft("alt has the index's dtype and shape", _alt, "R104"),
-    Draft("alt comes with a gated index", _alt_gated, "R104"),
+    source_op_claim("index", 1, ADDRESSES, "R100"),
+    ClaimDraft("the index leads into buf", _check_index_into_buffer, "R100"),
+    ClaimDraft("alt has the index's dtype and shape", _check_alt_type, "R104"),
+    ClaimDraft("alt comes with a gated index", _check_alt_has_gate, "R104"),
 ], LEGALIZE[Op.B_LOAD])
 r(Op.B_STORE, None, "STORE", "index val range...",
   "Writes val at the index, where its gate is true, in the loops of the ranges, which it closes.", [
-    source_ops("index", 0, ADDRESSES, "R100"),
-    same_dtype("index and val", 0, 2),
-    same_shape_as("index and val", 0, 1),
-    ranges_from(2, frozenset({Op.B_RANGE})),
+    source_op_claim("index", 0, ADDRESSES, "R100"),
+    same_dtype_claim("index and val", 0, 2),
+    same_shape_claim("index and val", 0, 1),
+    distinct_ranges_claim(2, frozenset({Op.B_RANGE})),
 ], LEGALIZE[Op.B_STORE], EFFECT)
 r(Op.B_PAD, None, "PAD", "T", "T with zeros before and after, on each axis.", [
-    _per_axis("begin", "end"),
-    Draft("begin >= 0 and end >= 0", _pads, "R43"),
-    off_the_axis(lambda u, a: bool(u.arg.begin[a] or u.arg.end[a]), "Pad"),
+    _one_entry_per_axis_claim("begin", "end"),
+    ClaimDraft("begin >= 0 and end >= 0", _check_pads_nonnegative, "R43"),
+    sharded_axis_untouched_claim(lambda u, a: bool(u.arg.begin[a] or u.arg.end[a]), "Pad"),
 ], LEGALIZE[Op.B_PAD])
 r(Op.B_SHRINK, None, "SHRINK", "T", "Of each axis, the elements from begin up to end.", [
-    _per_axis("begins", "ends"),
-    Draft("0 <= begins <= ends <= s", _window, "R44"),
-    off_the_axis(lambda u, a: u.arg.begins[a] != 0 or u.arg.ends[a] != u.src[0].shape[a], "Shrink"),
+    _one_entry_per_axis_claim("begins", "ends"),
+    ClaimDraft("0 <= begins <= ends <= s", _check_shrink_window, "R44"),
+    sharded_axis_untouched_claim(lambda u, a: u.arg.begins[a] != 0 or u.arg.ends[a] != u.operand.shape[a], "Shrink"),
 ], LEGALIZE[Op.B_SHRINK])
 r(Op.COPY, None, "Copy", "T device", "T in fresh memory on the device.", [
     DEVICE_SOURCE,
-    Draft("an n-tuple device divides axis 0, which is there", _shards, "R75"),
-    dtype_is("T", storable, "is storable", "R29", 0),
+    ClaimDraft("an n-tuple device divides axis 0, which is there", _check_shards_divide, "R75"),
+    dtype_claim("T", is_storable, "is storable", "R29", 0),
 ], LEGALIZE[Op.COPY])
 r(Op.BUFFER_VIEW, None, "BufferView", "buf", "`size` elements of buf from element `offset`, without a copy.", [
-    Draft("buf has rank 1", _pointer, "R46", gate=True),
-    Draft("offset >= 0 and offset + size <= s", _view, "R46"),
-    off_the_axis(lambda u, a: True, "view"),
-    dtype_is("buf", storable, "is storable", "R29", 0),
+    ClaimDraft("buf has rank 1", _check_pointer_rank, "R46", gate=True),
+    ClaimDraft("offset >= 0 and offset + size <= s", _check_view_in_bounds, "R46"),
+    sharded_axis_untouched_claim(lambda u, a: True, "view"),
+    dtype_claim("buf", is_storable, "is storable", "R29", 0),
 ], LEGALIZE[Op.BUFFER_VIEW])
 r(Op.B_PARAM, None, "PARAM", "device?", "Stands for argument `slot`: memory of `size` elements.", [
-    Draft("slot >= 0", lambda u, ctx: None if u.arg.slot >= 0 else f"got {u.arg.slot}"),
+    ClaimDraft("slot >= 0", lambda u, ctx: None if u.arg.slot >= 0 else f"got {u.arg.slot}"),
     SIZE,
     STORABLE,
-    source_ops("device", 0, frozenset({Op.DEVICE})),
-    Draft("one device, or none", lambda u, ctx: "an n-tuple" if u.src and isinstance(u.src[0].arg.device, tuple) else None, "R73"),
+    source_op_claim("device", 0, frozenset({Op.DEVICE})),
+    ClaimDraft("one device, or none", _check_param_device, "R73"),
 ], LEGALIZE[Op.B_PARAM])
 # fmt: on
 ROWS = tuple(r.rows)

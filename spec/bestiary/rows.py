@@ -1,4 +1,4 @@
-"""The bestiary's own rows, module by module."""
+"""The modules with the bestiary's own rows, in order."""
 
 from uops.spec.bestiary import define, flow, memory, vector
 

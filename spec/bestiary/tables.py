@@ -1,4 +1,4 @@
-"""The bestiary's tables that are no op rows: AxisType names, ReduceOp names, range-ending and expandable operations (R109)."""
+"""The bestiary's tables that are no op rows: AxisType and ReduceOp names, range-ending and expandable operations (R109)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AXIS_NAMES: dict[str, AxisType] = {
     "Unroll": AxisType.UNROLL,
 }
 
-#: Priority column as printed: lower is further out.
+#: Printed name -> priority; loops of lower priority are further out.
 PRIORITY: dict[str, int] = {
     "Placeholder": -3, "Loop": -1, "Global": 0, "Thread": 0, "Warp": 1,
     "Local": 2, "GroupReduce": 2, "Upcast": 3, "Reduce": 4, "Unroll": 5,
@@ -39,7 +39,7 @@ RANGE_ENDING: dict[Op, int] = {
     Op.FUNCTION: 1,
 }
 
-#: Operations through which UNROLL spreads.
+#: Operations through which the lanes of an UNROLL propagate.
 EXPANDABLE: frozenset[Op] = (
     UNARY | BINARY | TERNARY
     | {Op.CAST, Op.BITCAST}
@@ -50,5 +50,5 @@ EXPANDABLE: frozenset[Op] = (
     | {Op.WMMA}
 )  # fmt: skip
 
-#: Fields of CallInfo and BufferizeOpts are those of `CallArg` and `BufferizeArg`.
+#: The kinds of CustomFunctions. The fields of CallInfo and BufferizeOpts are those of `CallArg` and `BufferizeArg`.
 CUSTOM_FUNCTION_KINDS = ("EncDec", "Graph")

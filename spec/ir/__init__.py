@@ -1,7 +1,7 @@
-"""The language: nodes, ops, dtypes, args, axes and scopes, how nodes are built, and the `.uops` text.
+"""The language: nodes, ops, dtypes, args, axes, scopes, the builders of nodes and the `.uops` text format.
 
-`derive` has the rules by which nodes get their properties. Importing any module of this package loads them, and the text by which
-nodes cross processes.
+`derive` has the rules of the derived properties. Importing any module of this package loads them and registers how nodes are
+pickled.
 """
 
 import uops.spec.ir.derive

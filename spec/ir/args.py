@@ -1,7 +1,6 @@
-"""The typed `arg` of each op: one frozen dataclass per form, never a bare tuple (STYLE 4).
+"""The typed `arg` of each op: a frozen dataclass per form.
 
-An op that is not in `ARG_TYPE` takes `arg=None`. Identity is by field value, except that a Const's value is compared by its bits
-(R23).
+An op that is not in `ARG_TYPE` takes `arg=None`. Args are compared by field values. A Const's value is compared by its bits (R23).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from enum import Enum
 
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.members import quick
+from uops.spec.ir.members import fast_enum
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass
 
@@ -19,9 +18,9 @@ from uops.spec.ir.record import dataclass
 Device = str | tuple[str, ...]
 
 
-@quick
+@fast_enum
 class AddrSpace(Enum):
-    """Where a buffer lives."""
+    """The memory that a buffer lives in."""
 
     GLOBAL = "global"
     LOCAL = "local"
@@ -33,7 +32,11 @@ class AddrSpace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ParamArg:
-    """`slot` is the position in a Function, Call or kernel; a free named variable has slot None, a name and bounds (R48)."""
+    """The arg of a Param.
+
+    `slot` is the argument position in a Function, Call or kernel. A free named variable has slot None, a name and inclusive bounds
+    (R48, symbolic sizes). `axis` is the sharded axis (R79).
+    """
 
     slot: int | None
     dtype: DType
@@ -46,7 +49,7 @@ class ParamArg:
 
 @dataclass(frozen=True, slots=True)
 class BufferArg:
-    """`size` is in elements, per device; `unique` is the buffer's identity (R62)."""
+    """The arg of a Buffer: `size` is in elements per device, `unique` is the buffer's identity (R62)."""
 
     size: int
     dtype: DType
@@ -57,7 +60,10 @@ class BufferArg:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstArg:
-    """A bool, int or float representable in `dtype` (R23). Equality and hash are by bits: 0.0 is not -0.0, a NaN equals itself."""
+    """The arg of a Const: a bool, int or float that is representable in `dtype` (R23).
+
+    Equality and hash are by bits: 0.0 differs from -0.0, and a NaN equals itself.
+    """
 
     value: bool | int | float
     dtype: DType
@@ -67,43 +73,47 @@ class ConstArg:
         return self.dtype, type(v), struct.pack("<d", v) if isinstance(v, float) else v
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, self.__class__) and self._key() == other._key()  # no global name, as Python may be ending
+        return isinstance(other, self.__class__) and self._key() == other._key()  # no globals: the interpreter may be finalizing
 
     def __hash__(self) -> int:
-        found: int | None = self._hash  # type: ignore[attr-defined] # the place that a record has for it
-        if found is None:
-            found = hash(self._key())
-            object.__setattr__(self, "_hash", found)
-        return found
+        value: int | None = self._hash  # type: ignore[attr-defined] # the slot that `record.dataclass` adds
+        if value is None:
+            value = hash(self._key())
+            object.__setattr__(self, "_hash", value)
+        return value
 
 
 @dataclass(frozen=True, slots=True)
 class BinaryArg:
-    """Raw bytes of Binary and PROGRAM_BINARY."""
+    """The arg of Binary and PROGRAM_BINARY: raw bytes."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class PermuteArg:
-    """Axis k of the result is axis order[k] of the source."""
+    """The arg of a Permute: axis k of the result is axis order[k] of the operand."""
 
     order: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FlipArg:
+    """The arg of a Flip: a flag per axis, true where the axis is reversed."""
+
     flags: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedArg:
+    """The arg of a Replicated: the axes along which the operand has equal copies."""
+
     axes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SliceArg:
-    """`size` elements of `dtype`."""
+    """The arg of a Slice: `size` elements of `dtype`."""
 
     size: int
     dtype: DType
@@ -111,17 +121,21 @@ class SliceArg:
 
 @dataclass(frozen=True, slots=True)
 class BitcastArg:
+    """The arg of a Bitcast: the dtype of the result."""
+
     dtype: DType
 
 
 @dataclass(frozen=True, slots=True)
 class CastArg:
+    """The arg of a Cast: the dtype of the result."""
+
     dtype: DType
 
 
 @dataclass(frozen=True, slots=True)
 class ReduceArg:
-    """`op` is Add, Max or Mul (Min in the bestiary forms); `axes` is empty when ranges are reduced (R42)."""
+    """The arg of a Reduce: `op` is Add, Max or Mul (also Min in the bestiary); `axes` is empty if ranges are reduced (R42)."""
 
     op: Op
     axes: tuple[int, ...] = ()
@@ -129,7 +143,7 @@ class ReduceArg:
 
 @dataclass(frozen=True, slots=True)
 class CallArg:
-    """Annotations of a Call or Function; `written` lists the argument positions it writes, None means any (R63)."""
+    """The annotations of a Call or Function; `written` lists the argument positions it may write, None means all (R63)."""
 
     name: str | None = None
     written: tuple[int, ...] | None = None
@@ -141,12 +155,14 @@ class CallArg:
 
 @dataclass(frozen=True, slots=True)
 class GetTupleArg:
+    """The arg of a GetTuple: the position of the element."""
+
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class LoadArg:
-    """Destination of a Load; None means the default of R52."""
+    """The destination of a Load; None means the default of R52 (the operand's device; REG in kernels, else GLOBAL)."""
 
     device: Device | None = None
     addrspace: AddrSpace | None = None
@@ -154,7 +170,7 @@ class LoadArg:
 
 @dataclass(frozen=True, slots=True)
 class RangeArg:
-    """`axis_id` is the Range's identity (R62); `renumbered` is the bestiary's mark of the state after the kernel split."""
+    """The arg of a Range: `axis_id` is its identity (R62); `renumbered` is the bestiary's mark of a range of a split kernel."""
 
     axis_id: int
     type: AxisType
@@ -163,19 +179,24 @@ class RangeArg:
 
 @dataclass(frozen=True, slots=True)
 class SinkArg:
-    """Marks a Sink as the root of a kernel."""
+    """The arg of a Sink that is the root of a kernel: the kernel's name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialArg:
+    """The arg of a Special: the name of a dimension of the launch (R125)."""
+
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class WmmaArg:
-    """Tensor-core configuration: dims are (N, M, K); axes are (axis id, factor) pairs as in the bestiary's WmmaMetadata."""
+    """The arg of a Wmma, a tensor-core configuration.
+
+    `dims` is (N, M, K). The axes are (axis id, factor) pairs, as in the bestiary's WmmaMetadata.
+    """
 
     name: str
     dims: tuple[int, int, int]
@@ -192,7 +213,7 @@ class WmmaArg:
 
 @dataclass(frozen=True, slots=True)
 class CustomArg:
-    """Code template of Custom and CUSTOMI, with the dtype of its result (void: a statement)."""
+    """The arg of Custom and CUSTOMI: a code template and the dtype of its result (void for a statement)."""
 
     fmt: str
     dtype: DType
@@ -200,7 +221,7 @@ class CustomArg:
 
 @dataclass(frozen=True, slots=True)
 class InsArg:
-    """One machine instruction by mnemonic, with the dtype of its result."""
+    """The arg of an Ins: a mnemonic and the dtype of the result."""
 
     name: str
     dtype: DType
@@ -208,22 +229,24 @@ class InsArg:
 
 @dataclass(frozen=True, slots=True)
 class NameArg:
-    """Name of a CustomFunction."""
+    """The arg of a CustomFunction: its name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class SourceArg:
+    """The arg of a Source: the text of a rendered kernel."""
+
     code: str
 
 
-# The bestiary's own arguments
+# The args of the bestiary's ops
 
 
 @dataclass(frozen=True, slots=True)
 class BBufferArg:
-    """Size in elements; identity and device are sources."""
+    """The arg of a BUFFER: its size in elements; identity and device are sources."""
 
     size: int
     dtype: DType
@@ -231,7 +254,7 @@ class BBufferArg:
 
 @dataclass(frozen=True, slots=True)
 class BufferizeArg:
-    """BufferizeOpts: device None and LOCAL for shared memory; `removable` guards against inlining."""
+    """The arg of a BUFFERIZE, its BufferizeOpts: None and LOCAL for shared memory; inlining needs `removable`."""
 
     device: Device | None
     addrspace: AddrSpace
@@ -240,19 +263,21 @@ class BufferizeArg:
 
 @dataclass(frozen=True, slots=True)
 class BIndexArg:
-    """`gated`: the last source is the gate."""
+    """The arg of an INDEX: with `gated`, the last source is the gate."""
 
     gated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GepArg:
+    """The arg of a GEP: the lanes to extract."""
+
     indices: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class VConstArg:
-    """Lane constants, in order."""
+    """The arg of a VCONST: a constant per lane, in order."""
 
     values: tuple[ConstArg, ...]
     dtype: DType
@@ -260,14 +285,14 @@ class VConstArg:
 
 @dataclass(frozen=True, slots=True)
 class LanesArg:
-    """(axis id, factor) pairs of UNROLL and CONTRACT, outermost lane axis first."""
+    """The arg of UNROLL and CONTRACT: (axis id, factor) pairs, outermost lane axis first."""
 
     axes: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BParamArg:
-    """`size` elements of `dtype` in slot `slot`; the device, when given, is a source."""
+    """The arg of a PARAM: `size` elements of `dtype` in slot `slot`; the device is a source, if given."""
 
     slot: int
     size: int
@@ -276,7 +301,7 @@ class BParamArg:
 
 @dataclass(frozen=True, slots=True)
 class DefineArg:
-    """DEFINE_LOCAL and DEFINE_REG: identity, size in elements, dtype."""
+    """The arg of DEFINE_LOCAL and DEFINE_REG: identity, size in elements and dtype."""
 
     id: int
     size: int
@@ -285,6 +310,8 @@ class DefineArg:
 
 @dataclass(frozen=True, slots=True)
 class DefineVarArg:
+    """The arg of a DEFINE_VAR: a name and inclusive bounds."""
+
     name: str
     min_val: int
     max_val: int
@@ -292,29 +319,37 @@ class DefineVarArg:
 
 @dataclass(frozen=True, slots=True)
 class UniqueArg:
+    """The arg of UNIQUE and LUNIQUE: the identity."""
+
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceArg:
+    """The arg of a DEVICE: a device name or a tuple of names."""
+
     device: Device
 
 
 @dataclass(frozen=True, slots=True)
 class BPadArg:
+    """The arg of a PAD: zeros before and after, per axis."""
+
     begin: tuple[int, ...]
     end: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BShrinkArg:
+    """The arg of a SHRINK: the half-open interval [begin, end) of each axis."""
+
     begins: tuple[int, ...]
     ends: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BufferViewArg:
-    """`size` elements from element `offset`, same dtype."""
+    """The arg of a BUFFER_VIEW: `size` elements from element `offset` on, in the buffer's dtype."""
 
     size: int
     offset: int
@@ -322,15 +357,20 @@ class BufferViewArg:
 
 @dataclass(frozen=True, slots=True)
 class MSelectArg:
+    """The arg of an MSELECT: the number of the device."""
+
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class MultiArg:
+    """The arg of a MULTI: the sharded axis."""
+
     axis: int
 
 
 # fmt: off
+#: Op -> the class of its arg; an op without an entry has none.
 ARG_TYPE: dict[Op, type] = {
     Op.PARAM: ParamArg, Op.BUFFER: BufferArg, Op.CONST: ConstArg, Op.BINARY: BinaryArg,
     Op.PERMUTE: PermuteArg, Op.FLIP: FlipArg, Op.REPLICATED: ReplicatedArg, Op.SLICE: SliceArg, Op.BITCAST: BitcastArg,

@@ -1,6 +1,6 @@
-"""The fields of the arg dataclasses, with their types: what the text format and the tables of the specification read.
+"""The fields of the arg dataclasses with their types, for the text format and the specification's tables.
 
-Gives: `FIELDS[arg class]`, in order, and `coerce`, which turns a parsed literal into a field's type or raises ValueError.
+Gives: `FIELDS[arg class]`, in order, and `coerce_to_field`, which converts a parsed literal to a field's type.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from uops.spec.ir.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an arg class."""
+    """A field of an arg class: its name, type annotation and default."""
 
     name: str
     hint: Any
@@ -28,10 +28,11 @@ class Field:
     default: Any
 
     def is_default(self, value: Any) -> bool:
+        """Return True if the field has a default and `value` is it, in type and value."""
         return not self.required and type(value) is type(self.default) and bool(value == self.default)
 
 
-def _fields(kind: Any) -> tuple[Field, ...]:
+def _read_fields(kind: Any) -> tuple[Field, ...]:
     hints = typing.get_type_hints(kind)
     return tuple(
         Field(f.name, hints[f.name], f.default is dataclasses.MISSING, None if f.default is dataclasses.MISSING else f.default)
@@ -39,71 +40,76 @@ def _fields(kind: Any) -> tuple[Field, ...]:
     )
 
 
-class _Fields(dict[type, tuple[Field, ...]]):
-    """Looked up when first asked for: reading annotations takes longer than all else that an import of this module does."""
+class _FieldTable(dict[type, tuple[Field, ...]]):
+    """The fields per arg class, read on first use: resolving all annotations would dominate the import time of this module."""
 
     def __missing__(self, kind: type) -> tuple[Field, ...]:
-        if kind not in _KINDS:
+        if kind not in _ARG_CLASSES:
             raise KeyError(kind)
-        found = self[kind] = _fields(kind)
-        return found
+        fields = self[kind] = _read_fields(kind)
+        return fields
 
 
-_KINDS = frozenset(A.ARG_TYPE.values())
-FIELDS = _Fields()
+_ARG_CLASSES = frozenset(A.ARG_TYPE.values())
+#: Arg class -> its fields, in order.
+FIELDS = _FieldTable()
 
-_OPS = {op.name.lower(): op for op in Op}
-_AXES = {a.name.lower(): a for a in AxisType}
-_SPACES = {a.name.lower(): a for a in A.AddrSpace}
-_WORDS: dict[Any, dict[str, Any]] = {DType: dt.SHORT, Op: _OPS, AxisType: _AXES, A.AddrSpace: _SPACES}
-_PLAIN = (bool, int, float, str, bytes)
+#: The name of an op in the text format -> op.
+OPS_BY_NAME = {op.name.lower(): op for op in Op}
+_AXIS_TYPES = {a.name.lower(): a for a in AxisType}
+_ADDR_SPACES = {a.name.lower(): a for a in A.AddrSpace}
+#: Type -> its values by their bare words in the text format.
+_WORDS: dict[Any, dict[str, Any]] = {DType: dt.SHORT, Op: OPS_BY_NAME, AxisType: _AXIS_TYPES, A.AddrSpace: _ADDR_SPACES}
+#: Types whose literals need no conversion.
+_LITERALS = (bool, int, float, str, bytes)
 
 
-def coerce(field: Field, value: Any) -> Any:
-    """`value` as `field`'s type; raises ValueError saying what was expected."""
-    ok, found = _coerce(field.hint, value)
+def coerce_to_field(field: Field, value: Any) -> Any:
+    """Return `value` as a value of `field`'s type; raises ValueError with the expected type."""
+    ok, coerced = _try_coerce(field.hint, value)
     if not ok:
-        raise ValueError(f"expected {describe(field.hint)}, got {value!r}")
-    return found
+        raise ValueError(f"expected {describe_type(field.hint)}, got {value!r}")
+    return coerced
 
 
-def _coerce(hint: Any, v: Any) -> tuple[bool, Any]:
+def _try_coerce(hint: Any, value: Any) -> tuple[bool, Any]:
+    """Return whether `value` fits the annotation, and the converted value."""
     if hint in _WORDS:
-        if isinstance(v, hint):
-            return True, v
-        found = _WORDS[hint].get(v) if isinstance(v, str) else None
-        return found is not None, found
-    if hint is A.ConstArg:  # the elements of a VCONST; they get their dtype from the node's
-        return type(v) in (bool, int, float), v
-    if hint in _PLAIN:
-        return type(v) is hint, v
+        if isinstance(value, hint):
+            return True, value
+        member = _WORDS[hint].get(value) if isinstance(value, str) else None
+        return member is not None, member
+    if hint is A.ConstArg:  # the elements of a VCONST, which get the dtype of the node
+        return type(value) in (bool, int, float), value
+    if hint in _LITERALS:
+        return type(value) is hint, value
     if hint is type(None):
-        return v is None, None
+        return value is None, None
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        return next((r for r in (_coerce(h, v) for h in typing.get_args(hint)) if r[0]), (False, None))
-    return _coerce_tuple(typing.get_args(hint), v)
+        return next((r for r in (_try_coerce(h, value) for h in typing.get_args(hint)) if r[0]), (False, None))
+    return _try_coerce_tuple(typing.get_args(hint), value)
 
 
-def _coerce_tuple(hints: tuple[Any, ...], v: Any) -> tuple[bool, Any]:
-    if not isinstance(v, tuple):
+def _try_coerce_tuple(hints: tuple[Any, ...], value: Any) -> tuple[bool, Any]:
+    if not isinstance(value, tuple):
         return False, None
     if hints[1:] == (Ellipsis,):
-        hints = (hints[0],) * len(v)
-    if len(hints) != len(v):
+        hints = (hints[0],) * len(value)
+    if len(hints) != len(value):
         return False, None
-    parts = [_coerce(h, x) for h, x in zip(hints, v, strict=True)]
+    parts = [_try_coerce(h, x) for h, x in zip(hints, value, strict=True)]
     return all(ok for ok, _ in parts), tuple(x for _, x in parts)
 
 
-def describe(hint: Any) -> str:
-    """A field's type in words of the text format."""
+def describe_type(hint: Any) -> str:
+    """Return a type annotation in the words of the text format, for messages."""
     if hint is type(None):
         return "none"
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        return " or ".join(describe(h) for h in typing.get_args(hint))
+        return " or ".join(describe_type(h) for h in typing.get_args(hint))
     if typing.get_origin(hint) is tuple:
         inner = typing.get_args(hint)
-        return f"[{describe(inner[0])}, ...]" if inner[1:] == (Ellipsis,) else f"[{', '.join(map(describe, inner))}]"
+        return f"[{describe_type(inner[0])}, ...]" if inner[1:] == (Ellipsis,) else f"[{', '.join(map(describe_type, inner))}]"
     return {bool: "true or false", int: "an integer", float: "a float", str: "a string", bytes: "0x bytes", DType: "a dtype"}.get(
         hint, getattr(hint, "__name__", str(hint))
     )

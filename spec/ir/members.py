@@ -1,8 +1,8 @@
-"""Enumerations whose members cost little to name.
+"""Enumerations with fast member access.
 
-`quick` gives an Enum a metaclass without `__getattr__`: with Enum's own, CPython 3.11 takes 0.1 us for each `Op.ADD`, five times a
-plain attribute, and a compilation names thousands. It also hashes members by identity. They stay the only instances; iteration,
-`Op["ADD"]`, `Op(1)`, `len` and pickling are as before.
+`fast_enum` gives an Enum a metaclass without `__getattr__`. With Enum's own metaclass, CPython 3.11 takes 0.1 us for each `Op.ADD`.
+That is five times a plain attribute, and a compilation accesses thousands. Members are also hashed by identity. Iteration,
+`Op["ADD"]`, `Op(1)`, `len` and pickling work as in any Enum.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TypeVar
 E = TypeVar("E", bound=Enum)
 
 
-class _Quick(type):
-    """What iterates and looks up the members that Enum made."""
+class _FastEnumMeta(type):
+    """A metaclass that iterates over and looks up the members that Enum created."""
 
     _member_map_: Mapping[str, Enum]
 
@@ -36,8 +36,8 @@ class _Quick(type):
         return dict(cls._member_map_)
 
 
-def quick(made: type[E]) -> type[E]:
-    """The decorator of an Enum that needs no more of its metaclass once it is made."""
-    made.__hash__ = object.__hash__  # type: ignore[method-assign]
-    made.__class__ = _Quick  # type: ignore[assignment]
-    return made
+def fast_enum(enum_class: type[E]) -> type[E]:
+    """Replace the metaclass of a finished Enum by `_FastEnumMeta`; a class decorator."""
+    enum_class.__hash__ = object.__hash__  # type: ignore[method-assign]
+    enum_class.__class__ = _FastEnumMeta  # type: ignore[assignment]
+    return enum_class

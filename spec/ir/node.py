@@ -1,16 +1,16 @@
-"""The node: `UOp(op, src, arg, tag)`, interned, with five derived properties.
+"""The graph node `UOp(op, src, arg, tag)`, interned, with five derived properties, and traversals of graphs.
 
-Two nodes made from the same op, sources, arg and tag are the same object, so nodes are compared with `is` and hash by identity.
-`dtype` and `shape` are derived with the node, `device`, `min_max` and `axis` on first use, by the rules in `uops.spec.ir.derive`;
-the walk is iterative, so depth is not limited by Python's stack. Construction checks nothing: `uops.spec.verify.verifier` judges,
-`uops.spec.ir.build` helps.
+Nodes with the same op, sources, arg and tag are the same object, so they are compared with `is` and hash by identity. `dtype` and
+`shape` are derived on construction, `device`, `min_max` and `axis` on first use, by the rules in `uops.spec.ir.derive`. Traversals
+are iterative where Python's stack would limit the depth. Construction checks nothing; `uops.spec.verify.verifier` does.
+`uops.spec.ir.build` has the builders of well-typed nodes.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from _weakref import _remove_dead_weakref  # type: ignore[attr-defined] # what the weak dictionaries of the standard library rest on
+from _weakref import _remove_dead_weakref  # type: ignore[attr-defined] # the base of the standard library's weak dictionaries
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,36 +21,42 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.operands import Operands
 from uops.spec.ir.ops import Op
 
-#: One entry of a shape: a Python int, or an index expression when symbolic (R48).
+#: An extent of a shape: a Python int, or an index expression where it is symbolic (R48, symbolic sizes).
 Dim = Any
+#: Inclusive bounds of a value's elements.
 MinMax = tuple[float, float]
 
-#: What a derived property holds before its first use. Where speed matters, `_min_max` may be read past its property, whose call
-#: costs five times as much; `dtype` and `shape` are none, but on ill-formed nodes.
+#: The value of a derived property's slot before its first use. Hot code may read the slot `_min_max` directly, at a fifth of the
+#: cost of the property. `dtype` and `shape` are plain slots, except on ill-formed nodes.
 UNSET: Any = object()
-#: Axes of a shape, at most: as many as an array of NumPy has (R65).
+#: The maximum rank of a value, that of NumPy's arrays (R65, rank).
 MOST_AXES = 64
-_interned: dict[tuple[Any, ...], _Ref] = {}
+_interned: dict[tuple[Any, ...], _InternedRef] = {}
 _new = object.__new__
-#: Called with each new node while `uops.spec.ir.origins` records.
+#: The hook that is called with each new node while `uops.spec.ir.origins` records.
 created: Callable[[UOp], None] | None = None
 
 
-class _Ref(weakref.ref["UOp"]):
-    """What the table of nodes holds of a node, which does not keep it alive; `key` is its place there."""
+class _InternedRef(weakref.ref["UOp"]):
+    """A weak reference from the intern table to a node; `key` is the node's key in the table."""
 
     __slots__ = ("key",)
 
     key: tuple[Any, ...]
 
 
-def _forget(ref: _Ref, remove: Any = _remove_dead_weakref, table: dict[tuple[Any, ...], _Ref] = _interned) -> None:
-    """The node is gone. Its place may have been taken by an equal one, made in between: what is removed in one step is dead."""
+def _drop_interned(
+    ref: _InternedRef, remove: Any = _remove_dead_weakref, table: dict[tuple[Any, ...], _InternedRef] = _interned
+) -> None:
+    """Remove a dead node from the intern table.
+
+    An equal node may have taken its key since. The check that the entry is dead and its removal are one atomic step.
+    """
     remove(table, ref.key)
 
 
-class _Fields:
-    """The memory of a node, while it is filled."""
+class _NodeStorage(Operands):
+    """The slots of a node. A node has this class during construction, while its slots are assigned."""
 
     __slots__ = ("__weakref__", "_axis", "_device", "_dtype", "_min_max", "_shape", "_spelt", "arg", "op", "src", "tag")
 
@@ -66,14 +72,14 @@ class _Fields:
     _spelt: Any
 
 
-class UOp(_Fields, Operands):
-    """One node of the graph. `Operands` names its sources."""
+class UOp(_NodeStorage):
+    """An immutable, interned node of a graph. `Operands` names its sources."""
 
     __slots__ = ()
 
-    # Both raise SpecError on an ill-formed node. A shape's extents are ints or index expressions.
-    dtype: DType = _Fields.__dict__["_dtype"]
-    shape: tuple[Dim, ...] = _Fields.__dict__["_shape"]
+    # Both raise SpecError on an ill-formed node. The extents of a shape are ints or index expressions.
+    dtype: DType = _NodeStorage.__dict__["_dtype"]
+    shape: tuple[Dim, ...] = _NodeStorage.__dict__["_shape"]
 
     def __new__(cls, op: Op, src: Iterable[UOp] = (), arg: Arg = None, tag: object = None) -> UOp:
         if src.__class__ is not tuple:
@@ -81,10 +87,10 @@ class UOp(_Fields, Operands):
         key = (op, src, arg, tag)
         ref = _interned.get(key)
         if ref is not None:
-            known = ref()
-            if known is not None:
-                return known
-        node: Any = _new(_Fields)
+            existing = ref()
+            if existing is not None:
+                return existing
+        node: Any = _new(_NodeStorage)
         node.op = op
         node.src = src
         node.arg = arg
@@ -94,18 +100,18 @@ class UOp(_Fields, Operands):
             node._dtype = _dtypes[op](node)
             shape = node._shape = _shapes[op](node)
             if len(shape) > MOST_AXES:
-                raise SpecValueError(_too_many(len(shape)))
+                raise SpecValueError(_describe_axis_limit(len(shape)))
             node.__class__ = UOp  # from here on it is immutable
-        except _UNDERIVED:
+        except _ILL_FORMED_ERRORS:
             node._dtype = node._shape = UNSET
-            node.__class__ = Underived
-        made = _Ref(node, _forget)
-        made.key = key
-        while (other := _interned.setdefault(key, made)) is not made:
-            known = other()
-            if known is not None:  # another thread was faster
-                return known
-            _forget(other)
+            node.__class__ = IllFormedUOp
+        ref = _InternedRef(node, _drop_interned)
+        ref.key = key
+        while (other := _interned.setdefault(key, ref)) is not ref:
+            existing = other()
+            if existing is not None:  # another thread was faster
+                return existing
+            _drop_interned(other)
         if created is not None:
             created(node)
         return node  # type: ignore[no-any-return]
@@ -127,23 +133,24 @@ class UOp(_Fields, Operands):
 
     @property
     def device(self) -> Device | None:
+        """The device of a value, the n-tuple of its devices, or None."""
         v = self._device
-        return v if v is not UNSET else _fill(self, "_device")  # type: ignore[no-any-return]
+        return v if v is not UNSET else _compute_property(self, "_device")  # type: ignore[no-any-return]
 
     @property
     def min_max(self) -> MinMax | None:
-        """Bounds of every non-NaN element (R70, R71); None for void."""
+        """Inclusive bounds of every non-NaN element (R70 and R71, min_max); None for void."""
         v = self._min_max
-        return v if v is not UNSET else _fill(self, "_min_max")  # type: ignore[no-any-return]
+        return v if v is not UNSET else _compute_property(self, "_min_max")  # type: ignore[no-any-return]
 
     @property
     def axis(self) -> int | None:
-        """The sharded axis of a multi-device value (R73 to R76), else None."""
+        """The sharded axis of a value on several devices (R73 to R76), else None."""
         v = self._axis
-        return v if v is not UNSET else _fill(self, "_axis")  # type: ignore[no-any-return]
+        return v if v is not UNSET else _compute_property(self, "_axis")  # type: ignore[no-any-return]
 
     def replace(self, *, op: Op | None = None, src: Iterable[UOp] | None = None, arg: Any = UNSET, tag: Any = UNSET) -> UOp:
-        """The same node but for the fields given."""
+        """Return a copy of the node in which the given fields are replaced."""
         return UOp(
             self.op if op is None else op,
             self.src if src is None else src,
@@ -152,106 +159,113 @@ class UOp(_Fields, Operands):
         )
 
     @property
-    def spelt(self) -> tuple[int, ...] | None:
-        """The integers that a Stack of index constants spells as a shape operand (R40), or None if it is no such Stack."""
+    def constant_elements(self) -> tuple[int, ...] | None:
+        """The values of a Stack whose elements are all Consts, such as a shape operand (R40); None for any other node."""
         v = self._spelt
         if v is UNSET:
-            v = _spelling(self.src) if self.op is Op.STACK else None
+            v = _constant_values(self.src) if self.op is Op.STACK else None
             _set(self, "_spelt", v)
         return v  # type: ignore[no-any-return]
 
     @property
     def const(self) -> Any:
-        """The value of a Const node."""
+        """The value of a Const node; raises SpecError on any other node."""
         if self.op is not Op.CONST:
             raise SpecError(f"{self!r} is not a Const")
         return self.arg.value
 
 
-class Underived(UOp):
-    """A node whose dtype and shape were not derived when it was made: it is ill-formed."""
+class IllFormedUOp(UOp):
+    """A node whose dtype or shape could not be derived on construction; reading either raises SpecError."""
 
     __slots__ = ()
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
+        """The dtype, if its rule succeeds by itself."""
         v = self._dtype
-        return v if v is not UNSET else _fill(self, "_dtype")  # type: ignore[no-any-return]
+        return v if v is not UNSET else _compute_property(self, "_dtype")  # type: ignore[no-any-return]
 
     @property
     def shape(self) -> tuple[Dim, ...]:  # type: ignore[override]
+        """The shape, if its rule succeeds by itself."""
         v = self._shape
-        return v if v is not UNSET else _fill(self, "_shape")  # type: ignore[no-any-return]
+        return v if v is not UNSET else _compute_property(self, "_shape")  # type: ignore[no-any-return]
 
 
-def _spelling(src: tuple[UOp, ...]) -> tuple[int, ...] | None:
-    """The values of a Stack's sources, if they are constants; those of a vector are often one."""
-    if len(src) > 1 and src[0] is src[-1] and src.count(src[0]) == len(src):
-        return (src[0].arg.value,) * len(src) if src[0].op is Op.CONST else None
-    for s in src:
+def _constant_values(elements: tuple[UOp, ...]) -> tuple[int, ...] | None:
+    """Return the values of a Stack's elements if all are Consts, else None."""
+    if len(elements) > 1 and elements[0] is elements[-1] and elements.count(elements[0]) == len(elements):
+        return (elements[0].arg.value,) * len(elements) if elements[0].op is Op.CONST else None
+    for s in elements:
         if s.op is not Op.CONST:
             return None
-    return tuple([s.arg.value for s in src])
+    return tuple([s.arg.value for s in elements])
 
 
 _SLOTS = ("_dtype", "_shape", "_device", "_min_max", "_axis")
+#: A rule that derives one property of a node from its arg and its sources' properties.
 Rule = Callable[[UOp], Any]
-#: slot -> the rule of each op; filled by `uops.spec.ir.derive`.
+#: Slot -> the rule of each op; filled by `uops.spec.ir.derive`.
 RULES: dict[str, dict[Op, Rule]] = {slot: {} for slot in _SLOTS}
 
 
 _set = object.__setattr__
-_RULE_FAULTS = (IndexError, KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError)
-_UNDERIVED = (SpecError, *_RULE_FAULTS)
+#: Exceptions that a rule may raise on an ill-formed node, besides SpecError.
+_DERIVATION_ERRORS = (IndexError, KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError)
+_ILL_FORMED_ERRORS = (SpecError, *_DERIVATION_ERRORS)
 _dtypes, _shapes = RULES["_dtype"], RULES["_shape"]
 
 
-def too_many_axes(u: UOp) -> str | None:
-    """The fault of a node whose shape would have more than `MOST_AXES`; None for any other node."""
+def axis_limit_fault(u: UOp) -> str | None:
+    """Return what is wrong if the shape of `u` would have more than `MOST_AXES` axes, else None."""
     if u.__class__ is UOp:
         return None
     try:
         n = len(_shapes[u.op](u))
-    except _UNDERIVED:
+    except _ILL_FORMED_ERRORS:
         return None
-    return _too_many(n) if n > MOST_AXES else None
+    return _describe_axis_limit(n) if n > MOST_AXES else None
 
 
-def _too_many(n: int) -> str:
+def _describe_axis_limit(n: int) -> str:
     return f"a shape of {n} axes, where a value has at most {MOST_AXES} (R65)"
 
 
-def _limit_axes(slot: str, value: Any) -> Any:
-    """Return the value of a property. Raises SpecValueError for a shape of too many axes."""
+def _require_axis_limit(slot: str, value: Any) -> Any:
+    """Return the value of a property; raises SpecValueError for a shape with more than `MOST_AXES` axes."""
     if slot == "_shape" and len(value) > MOST_AXES:
-        raise SpecValueError(_too_many(len(value)))
+        raise SpecValueError(_describe_axis_limit(len(value)))
     return value
 
 
-def _fill(root: UOp, slot: str) -> Any:
-    """Compute one property of `root`. A rule reads its sources' properties, which computes them in turn; a graph too deep for
-    that is walked iteratively."""
+def _compute_property(root: UOp, slot: str) -> Any:
+    """Compute and store one property of `root`.
+
+    A rule reads its sources' properties, which computes them recursively. A graph too deep for that is walked iteratively.
+    """
     try:
-        value = _limit_axes(slot, RULES[slot][root.op](root))
+        value = _require_axis_limit(slot, RULES[slot][root.op](root))
     except RecursionError:
-        return _fill_deep(root, slot)
-    except _RULE_FAULTS:
-        value = _derived(root, slot)  # says what is wrong
+        return _compute_property_iteratively(root, slot)
+    except _DERIVATION_ERRORS:
+        value = _derive_property(root, slot)  # raises SpecError with the reason
     _set(root, slot, value)
     return value
 
 
-def _derived(u: UOp, slot: str) -> Any:
+def _derive_property(u: UOp, slot: str) -> Any:
+    """Apply the rule of one property; raises SpecError whatever the rule raises."""
     try:
-        return _limit_axes(slot, RULES[slot][u.op](u))
+        return _require_axis_limit(slot, RULES[slot][u.op](u))
     except SpecError:
         raise
-    except _RULE_FAULTS as e:
+    except _DERIVATION_ERRORS as e:
         raise SpecError(f"cannot derive {slot[1:]} of {u!r}: {type(e).__name__}: {e}") from e
 
 
-def _fill_deep(root: UOp, slot: str) -> Any:
-    """Compute one property of `root` and of every source below it that lacks it, sources first."""
+def _compute_property_iteratively(root: UOp, slot: str) -> Any:
+    """Compute and store one property of `root` and of every node below it that lacks it, sources first."""
     get = object.__getattribute__
     stack = [root]
     while stack:
@@ -263,80 +277,83 @@ def _fill_deep(root: UOp, slot: str) -> Any:
         if missing:
             stack.extend(missing)
             continue
-        object.__setattr__(u, slot, _derived(u, slot))
+        object.__setattr__(u, slot, _derive_property(u, slot))
         stack.pop()
     return get(root, slot)
 
 
-class _Orders(threading.local):
-    """What somebody keeps in this thread (`uops.compiler.rewrite.lowering_cache`): `kept`, orders found before, by root; `kinds`,
-    the nodes of each op in them; `opened`, the ranges in whose loops a node stands (`uops.spec.ir.scope`)."""
+class _TraversalCache(threading.local):
+    """Memoized traversals of this thread, None unless `uops.compiler.rewrite.lowering_cache` provides them.
 
-    kept: dict[UOp, list[UOp]] | None = None
-    kinds: dict[UOp, dict[Op, list[UOp]]] | None = None
-    opened: dict[UOp, frozenset[UOp]] | None = None
+    `orders_by_root` has topological orders, `nodes_by_op` the nodes of each op in them. `open_ranges` has the ranges in whose loops
+    a node is (`uops.spec.ir.scope`).
+    """
+
+    orders_by_root: dict[UOp, list[UOp]] | None = None
+    nodes_by_op: dict[UOp, dict[Op, list[UOp]]] | None = None
+    open_ranges: dict[UOp, frozenset[UOp]] | None = None
 
 
-orders = _Orders()
-#: Sources from which a node is taken for a vector, which has the same few in many lanes, or constants alone.
+orders = _TraversalCache()
+#: The number of sources from which traversals remove duplicates first. Such a node is mostly a vector of equal lanes or constants.
 MANY = 5
-#: Orders kept at most; then all are dropped.
+#: The maximum number of memoized orders; when it is reached, all are dropped.
 _MOST_ORDERS = 512
 
 
 def toposort(*roots: UOp, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
-    """Every node reachable from `roots`, each once, sources before users, in a deterministic order; iterative.
+    """Return every node reachable from `roots` once, sources before users, in a deterministic order.
 
     With `gate`, the sources of a node for which gate(node) is false are not entered.
     """
-    kept = orders.kept if gate is None and len(roots) == 1 else None
-    if kept is None:
-        return _toposort(roots, gate, {})
-    found = kept.get(roots[0])
-    if found is None:
-        if len(kept) >= _MOST_ORDERS:
-            kept.clear()
-        found = kept[roots[0]] = _toposort(roots, None, kept)
-    return found[:]
+    cache = orders.orders_by_root if gate is None and len(roots) == 1 else None
+    if cache is None:
+        return _compute_toposort(roots, gate, {})
+    order = cache.get(roots[0])
+    if order is None:
+        if len(cache) >= _MOST_ORDERS:
+            cache.clear()
+        order = cache[roots[0]] = _compute_toposort(roots, None, cache)
+    return order[:]
 
 
-def nodes_of(root: UOp, op: Op) -> list[UOp]:
-    """The nodes of one op at and below `root`, sources before users; not to be changed."""
-    kinds = orders.kinds
-    if kinds is None:
+def nodes_with_op(root: UOp, op: Op) -> list[UOp]:
+    """Return the nodes of one op at and below `root`, sources before users. The list may be memoized: do not change it."""
+    cache = orders.nodes_by_op
+    if cache is None:
         return [u for u in toposort(root) if u.op is op]
-    found = kinds.get(root)
-    if found is None:
-        if len(kinds) >= _MOST_ORDERS:
-            kinds.clear()
-        found = kinds[root] = _by_op(root, kinds)
-    return found.get(op, [])
+    groups = cache.get(root)
+    if groups is None:
+        if len(cache) >= _MOST_ORDERS:
+            cache.clear()
+        groups = cache[root] = _group_by_op(root, cache)
+    return groups.get(op, [])
 
 
-def _by_op(root: UOp, kinds: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, list[UOp]]:
-    """The nodes at and below `root` by op. What stands around an effect, Ends and a Sink, adds itself to those of the effect."""
+def _group_by_op(root: UOp, cache: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, list[UOp]]:
+    """Group the nodes at and below `root` by op. An End or Sink around one effect extends the memoized groups of the effect."""
     if root.op is Op.END or (root.op is Op.SINK and len(root.src) == 1):
-        effect = root.src[0]
-        below = kinds.get(effect)
-        if below is None and (orders.kept is None or root not in orders.kept):
-            below = kinds[effect] = _by_op(effect, kinds)
-        if below is not None and all(s in below.get(s.op, ()) for s in root.src[1:]):
+        effect, *ranges = root.src  # a Sink has no ranges
+        below = cache.get(effect)
+        if below is None and (orders.orders_by_root is None or root not in orders.orders_by_root):
+            below = cache[effect] = _group_by_op(effect, cache)
+        if below is not None and all(r in below.get(r.op, ()) for r in ranges):
             return {**below, root.op: [*below.get(root.op, ()), root]}
-    found: dict[Op, list[UOp]] = defaultdict(list)
+    groups: dict[Op, list[UOp]] = defaultdict(list)
     for u in toposort(root):
-        found[u.op].append(u)
-    return found
+        groups[u.op].append(u)
+    return groups
 
 
-def _toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None, kept: dict[UOp, list[UOp]]) -> list[UOp]:
+def _compute_toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None, cache: dict[UOp, list[UOp]]) -> list[UOp]:
     if gate is None:
         try:
-            return _toposort_shallow(roots, kept)
+            return _toposort_recursively(roots, cache)
         except RecursionError:  # too deep for Python's stack
             pass
     seen: set[UOp] = set()
     order: list[UOp] = []
-    stack: list[Any] = list(roots[::-1])  # a None lies on a node whose sources come before it
+    stack: list[Any] = list(roots[::-1])  # a None lies on top of a node whose sources have been pushed
     push, pop, enter = stack.append, stack.pop, seen.add
     while stack:
         u = pop()
@@ -355,50 +372,50 @@ def _toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None, kept: 
     return order
 
 
-def _toposort_shallow(roots: Iterable[UOp], kept: dict[UOp, list[UOp]]) -> list[UOp]:
-    """The same order by recursion, in half the time."""
+def _toposort_recursively(roots: Iterable[UOp], cache: dict[UOp, list[UOp]]) -> list[UOp]:
+    """Return the same order by recursion, in half the time; raises RecursionError for deep graphs."""
     order: dict[UOp, None] = {}
     for u in roots:
         if u not in order:
-            _visit(u, order, kept)
+            _visit_postorder(u, order, cache)
     return list(order)
 
 
-def _visit(u: UOp, order: dict[UOp, None], kept: dict[UOp, list[UOp]]) -> None:
-    """Put what is below `u` behind the rest; where an order was kept, what of it is new, which is what a visit would find."""
+def _visit_postorder(u: UOp, order: dict[UOp, None], cache: dict[UOp, list[UOp]]) -> None:
+    """Append the nodes at and below `u` that `order` lacks, in postorder. A memoized order of a source replaces its visit."""
     src: Iterable[UOp] = u.src
     if len(u.src) >= MANY:
         src = dict.fromkeys(u.src)
-        if u.spelt is not None:
+        if u.constant_elements is not None:
             order.update(src)
             src = ()
     for s in src:
         if s not in order:
             if not s.src:
                 order[s] = None
-            elif s in kept:
-                order.update(dict.fromkeys(kept[s]))
+            elif s in cache:
+                order.update(dict.fromkeys(cache[s]))
             else:
-                _visit(s, order, kept)
+                _visit_postorder(s, order, cache)
     order[u] = None
 
 
-def users(order: Iterable[UOp]) -> dict[UOp, list[UOp]]:
-    """The users of every node among `order`, in order, a user once per use."""
-    found: dict[UOp, list[UOp]] = {}
+def collect_users(order: Iterable[UOp]) -> dict[UOp, list[UOp]]:
+    """Return node -> its users among `order`, in order. A user is listed once per use."""
+    users: dict[UOp, list[UOp]] = {}
     for u in order:
-        found.setdefault(u, [])
+        users.setdefault(u, [])
         for s in u.src:
-            found.setdefault(s, []).append(u)
-    return found
+            users.setdefault(s, []).append(u)
+    return users
 
 
 def substitute(root: UOp, replacement: dict[UOp, UOp]) -> UOp:
-    """`root` with each key of `replacement` replaced, whatever that has for sources; iterative."""
-    done = {u: new for u, new in replacement.items() if new is not u}
-    if not done:
+    """Return `root` with each key of `replacement` replaced by its value; the values are not searched for keys."""
+    rebuilt = {u: new for u, new in replacement.items() if new is not u}
+    if not rebuilt:
         return root
     for u in toposort(root):
-        if not done.keys().isdisjoint(u.src) and u not in replacement:
-            done[u] = UOp(u.op, tuple([done.get(s, s) for s in u.src]), u.arg, u.tag)
-    return done.get(root, root)
+        if not rebuilt.keys().isdisjoint(u.src) and u not in replacement:
+            rebuilt[u] = UOp(u.op, tuple([rebuilt.get(s, s) for s in u.src]), u.arg, u.tag)
+    return rebuilt.get(root, root)

@@ -1,9 +1,9 @@
-"""The sources of a node by name: `load.gate`, `range.bound`, `select.condition` rather than `src[2]`.
+"""The sources of a node by name: `load.gate`, `range.bound`, `where.condition` rather than `src[2]`.
 
-`OPERANDS` has the names per op. They are those of the row's schema, spelt out: T is `operand`, A and B are `lhs` and `rhs`, s' is
-`extents`. A test compares the table with the rows. `Operands` declares an attribute for each name. It raises AttributeError where
-the op has no source of that name. Reading one costs four times as much as `src[2]`, so a hot loop may index and say the name
-beside it.
+`OPERANDS` has the names per op. They are those of the row's schema, written out: T is `operand`, A and B are `lhs` and `rhs`, s' is
+`extents`. A test compares the table with the rows. `Operands` declares an attribute for each name. The attribute raises
+AttributeError if the op has no source of that name. Reading it costs four times as much as `src[2]`, so a hot loop may use the
+index, with the name in a comment.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from uops.spec.ir.ops import BINARY, MARKERS, UNARY, Op
 
-#: op -> names of its sources, in order, as the rows have them: `?` marks an optional one; `...` and `+` mean the rest.
+#: Op -> the names of its sources, in order, as in the rows: `?` marks an optional source; `...` and `+` mean all the others.
 OPERANDS: dict[Op, str] = {
     **dict.fromkeys(UNARY | MARKERS | {Op.CAST, Op.PRECAST}, "operand"),
     **dict.fromkeys(BINARY, "lhs rhs"),
@@ -98,98 +98,98 @@ OPERANDS: dict[Op, str] = {
 
 
 def positions_of(name: str, *marks: str) -> dict[Op, int]:
-    """Return the position of the source of this name in each op that has one, with one of these marks behind the name."""
+    """Return op -> position for each op with a source of this name that has one of these marks ("", "?", "..." or "+")."""
     words = {op: text.split() for op, text in OPERANDS.items()}
     return {op: names.index(name + mark) for op, names in words.items() for mark in marks if name + mark in names}
 
 
-def _refuse(u: Any, name: str) -> AttributeError:
+def _missing_source_error(u: Any, name: str) -> AttributeError:
     names = OPERANDS[u.op]
     if name in (word.rstrip("?+.") for word in names.split()):
         return AttributeError(f"{u.op.name} needs the sources {names}, got {len(u.src)}: {name} is missing")
     return AttributeError(f"{u.op.name} has no source named {name}; its sources are: {names or 'none'}")
 
 
-def _required(name: str) -> Any:
-    """A source that each op with this name has in every node."""
+def _required_source(name: str) -> Any:
+    """Return a property for a source that every node of the ops with this name has."""
     positions = positions_of(name, "")
 
-    def get(u: Any) -> Any:
+    def get_source(u: Any) -> Any:
         try:
             return u.src[positions[u.op]]
         except LookupError:
-            raise _refuse(u, name) from None
+            raise _missing_source_error(u, name) from None
 
-    return property(get, doc=f"The source named `{name}`.")
+    return property(get_source, doc=f"The source named `{name}`.")
 
 
-def _optional(name: str) -> Any:
-    """A source that a node may lack: then None."""
+def _optional_source(name: str) -> Any:
+    """Return a property for a source that a node may lack; the property is then None."""
     positions = positions_of(name, "", "?")
 
-    def get(u: Any) -> Any:
+    def get_source(u: Any) -> Any:
         try:
             k = positions[u.op]
         except KeyError:
-            raise _refuse(u, name) from None
+            raise _missing_source_error(u, name) from None
         return u.src[k] if k < len(u.src) else None
 
-    return property(get, doc=f"The source named `{name}`, or None.")
+    return property(get_source, doc=f"The source named `{name}`, or None.")
 
 
-def _variadic(name: str) -> Any:
-    """Every source from one position on."""
+def _variadic_sources(name: str) -> Any:
+    """Return a property for all sources from one position on."""
     positions = positions_of(name, "...", "+")
 
-    def get(u: Any) -> Any:
+    def get_sources(u: Any) -> Any:
         try:
             k = positions[u.op]
         except KeyError:
-            raise _refuse(u, name) from None
+            raise _missing_source_error(u, name) from None
         return u.src[k:] if k else u.src
 
-    return property(get, doc=f"The sources named `{name}`.")
+    return property(get_sources, doc=f"The sources named `{name}`.")
 
 
 class Operands:
-    """What `UOp` inherits: an attribute per name in `OPERANDS`."""
+    """The base class of `UOp` with a property per name in `OPERANDS`."""
 
     __slots__ = ()
 
-    accumulator: Self = _required("accumulator")
-    addend: Self = _required("addend")
-    alternative: Self | None = _optional("alternative")
-    arguments: tuple[Self, ...] = _variadic("arguments")
-    binary: Self | None = _optional("binary")
-    body: Self = _required("body")
-    bound: Self = _required("bound")
-    buffer: Self = _required("buffer")
-    condition: Self = _required("condition")
-    dependencies: tuple[Self, ...] = _variadic("dependencies")
-    device_node: Self | None = _optional("device_node")
-    effects: tuple[Self, ...] = _variadic("effects")
-    elements: tuple[Self, ...] = _variadic("elements")
-    extents: Self = _required("extents")
-    gate: Self | None = _optional("gate")
-    if_false: Self = _required("if_false")
-    if_node: Self = _required("if_node")
-    if_true: Self = _required("if_true")
-    index: Self = _required("index")
-    instructions: tuple[Self, ...] = _variadic("instructions")
-    lhs: Self = _required("lhs")
-    linear: Self | None = _optional("linear")
-    metadata: tuple[Self, ...] = _variadic("metadata")
-    offset: Self = _required("offset")
-    offsets: Self = _required("offsets")
-    operand: Self = _required("operand")
-    packed: Self = _required("packed")
-    pointer: Self = _required("pointer")
-    positions: tuple[Self, ...] = _variadic("positions")
-    ranges: tuple[Self, ...] = _variadic("ranges")
-    rhs: Self = _required("rhs")
-    sink: Self = _required("sink")
-    source: Self | None = _optional("source")
-    unique: Self = _required("unique")
-    value: Self = _required("value")
-    values: tuple[Self, ...] = _variadic("values")
-    variable: Self = _required("variable")
+    accumulator: Self = _required_source("accumulator")
+    addend: Self = _required_source("addend")
+    alternative: Self | None = _optional_source("alternative")
+    arguments: tuple[Self, ...] = _variadic_sources("arguments")
+    binary: Self | None = _optional_source("binary")
+    body: Self = _required_source("body")
+    bound: Self = _required_source("bound")
+    buffer: Self = _required_source("buffer")
+    condition: Self = _required_source("condition")
+    dependencies: tuple[Self, ...] = _variadic_sources("dependencies")
+    device_node: Self | None = _optional_source("device_node")
+    effects: tuple[Self, ...] = _variadic_sources("effects")
+    elements: tuple[Self, ...] = _variadic_sources("elements")
+    extents: Self = _required_source("extents")
+    gate: Self | None = _optional_source("gate")
+    if_false: Self = _required_source("if_false")
+    if_node: Self = _required_source("if_node")
+    if_true: Self = _required_source("if_true")
+    index: Self = _required_source("index")
+    instructions: tuple[Self, ...] = _variadic_sources("instructions")
+    lhs: Self = _required_source("lhs")
+    linear: Self | None = _optional_source("linear")
+    metadata: tuple[Self, ...] = _variadic_sources("metadata")
+    offset: Self = _required_source("offset")
+    offsets: Self = _required_source("offsets")
+    operand: Self = _required_source("operand")
+    packed: Self = _required_source("packed")
+    pointer: Self = _required_source("pointer")
+    positions: tuple[Self, ...] = _variadic_sources("positions")
+    ranges: tuple[Self, ...] = _variadic_sources("ranges")
+    rhs: Self = _required_source("rhs")
+    sink: Self = _required_source("sink")
+    source: Self | None = _optional_source("source")
+    unique: Self = _required_source("unique")
+    value: Self = _required_source("value")
+    values: tuple[Self, ...] = _variadic_sources("values")
+    variable: Self = _required_source("variable")

@@ -1,19 +1,18 @@
-"""Every op of both reference documents, by name.
+"""The ops of both reference documents, and the named sets of them.
 
-`Op` members follow the order of tinyspec's tables, then the bestiary's. A bestiary op whose name tinyspec also has, but with
-another arity, order or argument (R100), is a member with the prefix `B_`; one that tinyspec has in the same form is the same
-member.
+`Op` members follow the order of tinyspec's tables, then of the bestiary's. A bestiary op that shares its name with a tinyspec op
+but has another arity, order or argument (R100, forms) gets the prefix `B_`. Ops with the same form in both are one member.
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
 
-from uops.spec.ir.members import quick
+from uops.spec.ir.members import fast_enum
 
 
 class Family(Enum):
-    """The groups of the specification's tables; values are the words used in row ids."""
+    """A group of the specification's op tables; the values appear in row ids."""
 
     SOURCE = "Source"
     MOVEMENT = "Movement"
@@ -29,7 +28,7 @@ class Family(Enum):
     BESTIARY = "Bestiary"
 
 
-@quick
+@fast_enum
 class Op(Enum):
     """The operation of a node."""
 
@@ -169,6 +168,23 @@ BINARY = (
     frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MOD, Op.IDIV, Op.SUB, Op.DIV, Op.POW, Op.THREEFRY, Op.MIN}) | COMPARE | BITWISE | SHIFT
 )
 TERNARY = frozenset({Op.WHERE, Op.MULACC})
-#: Every op applied per element, `Cast` included: the ALU of both documents.
+#: Ops that are applied per element, `Cast` included: the ALU of both documents.
 ALU = UNARY | BINARY | TERNARY | {Op.CAST}
+#: Ops that are the identity on data.
 MARKERS = frozenset({Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH})
+#: Integer division and remainder.
+DIVISION = frozenset({Op.IDIV, Op.MOD})
+#: Reduction ops of the core language; the bestiary adds Min (R102).
+REDUCTIONS = frozenset({Op.ADD, Op.MAX, Op.MUL})
+#: Movement ops that change only extents and the order of axes and elements.
+RESHAPING = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK})
+#: Ops at which a chain of views of memory ends, in the core language.
+MEMORY_ROOTS = frozenset({Op.BUFFER, Op.PARAM})
+#: Ops that read or write memory elementwise.
+ACCESSES = frozenset({Op.LOAD, Op.STORE})
+#: Ops that combine effects without an order.
+EFFECT_GROUPS = frozenset({Op.GROUP, Op.SINK})
+#: Ops that instructions of a Linear may use without being listed, since they are no instructions.
+NON_INSTRUCTIONS = frozenset({Op.CONST, Op.STACK, Op.PARAM, Op.BUFFER})
+#: Ops whose source 0 is a body with Params of its own.
+CALL_LIKE = frozenset({Op.FUNCTION, Op.CALL})

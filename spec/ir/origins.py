@@ -1,7 +1,7 @@
-"""Where a node was built: an optional side table, never part of a node's identity.
+"""Origins: the source lines that built nodes, in an optional side table that is no part of a node's identity.
 
-Off by default. Inside `with recording():` every node that is created notes the file and line of the first frame outside of the
-specification's own builders; the first builder of an interned node wins. The table holds its nodes weakly.
+Off by default. Inside `with record_origins():` each new node gets the file and line of the innermost frame outside of the
+specification's own builders. An interned node keeps the line that built it first. The table holds its nodes weakly.
 """
 
 from __future__ import annotations
@@ -15,29 +15,35 @@ from contextlib import contextmanager
 from uops.spec.ir import node
 from uops.spec.ir.node import UOp
 
+#: Node -> the file name and line that built it.
 _table: weakref.WeakKeyDictionary[UOp, tuple[str, int]] = weakref.WeakKeyDictionary()
 _SPEC = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-#: Frames of these files are skipped: they build for others.
+#: Files whose frames are skipped, since they build nodes for their callers.
 _BUILDERS = frozenset(
     os.path.join(_SPEC, *path.split("/")) for path in ("ir/node.py", "ir/build.py", "rows/compositions.py", "rows/collectives.py")
 )
+#: File name -> whether the file, with links resolved, is one of `_BUILDERS`.
 _is_builder: dict[str, bool] = {}
 
 
-def _skipped(filename: str) -> bool:
-    known = _is_builder.get(filename)
-    if known is None:
-        path = os.path.abspath(filename)
-        known = _is_builder[filename] = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) in _REAL
-    return known
+def _is_builder_file(filename: str) -> bool:
+    is_builder = _is_builder.get(filename)
+    if is_builder is None:
+        is_builder = _is_builder[filename] = _resolve_folder(os.path.abspath(filename)) in _RESOLVED_BUILDERS
+    return is_builder
 
 
-_REAL = frozenset(os.path.join(os.path.realpath(os.path.dirname(p)), os.path.basename(p)) for p in _BUILDERS)
+def _resolve_folder(path: str) -> str:
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-def _note(u: UOp) -> None:
+_RESOLVED_BUILDERS = frozenset(map(_resolve_folder, _BUILDERS))
+
+
+def _record_origin(u: UOp) -> None:
+    """Record the innermost frame outside of the builders as the origin of `u`, unless it has one."""
     frame = sys._getframe(1)
-    while frame is not None and _skipped(frame.f_code.co_filename):
+    while frame is not None and _is_builder_file(frame.f_code.co_filename):
         if frame.f_back is None:
             return
         frame = frame.f_back
@@ -45,17 +51,17 @@ def _note(u: UOp) -> None:
 
 
 @contextmanager
-def recording() -> Iterator[None]:
-    """Note the origin of every node created inside; may nest."""
-    before = node.created
-    node.created = _note
+def record_origins() -> Iterator[None]:
+    """Record the origin of every node that is created inside the `with` block; blocks may nest."""
+    previous = node.created
+    node.created = _record_origin
     try:
         yield
     finally:
-        node.created = before
+        node.created = previous
 
 
-def of(u: UOp) -> str | None:
-    """`file.py:line` of a node's first builder, None where none was recorded."""
-    found = _table.get(u)
-    return None if found is None else f"{os.path.basename(found[0])}:{found[1]}"
+def origin_of(u: UOp) -> str | None:
+    """Return `file.py:line` of the code that first built a node; None if its origin was not recorded."""
+    origin = _table.get(u)
+    return None if origin is None else f"{os.path.basename(origin[0])}:{origin[1]}"

@@ -1,7 +1,7 @@
-"""What a claim may ask about the graph around its node: scopes, closed ranges, references, names.
+"""Scopes, closed ranges, references and names: the analyses of a graph that claims rely on.
 
-A *scope* is the whole graph without the bodies of its Functions and Calls, or one such body without the bodies inside it: Params
-and Ranges belong to a scope (R64). Everything here is computed once, on first use, iteratively.
+A *scope* is the graph without the bodies of its Functions and Calls, or one such body without the bodies inside it. Params and
+Ranges belong to a scope (R64, Function). `VerifyContext` computes each analysis once, on first use, without recursion.
 """
 
 from __future__ import annotations
@@ -16,30 +16,35 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.arg_types import arg_fault
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import MANY, UOp, orders, toposort, users
+from uops.spec.ir.node import MANY, UOp, collect_users, orders, toposort
 from uops.spec.ir.operands import positions_of
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ALU, CALL_LIKE, Op
 
-BODIED = frozenset({Op.FUNCTION, Op.CALL})
+#: Ops with a body that is a scope of its own.
+BODIED = CALL_LIKE
 
-#: Ops that close ranges -> position of their first range: tinyspec's, then the bestiary's table (R109).
+#: Ops that close ranges -> position of their first range: tinyspec's, then the bestiary's (R109).
 RANGE_ENDING: dict[Op, int] = positions_of("ranges", "...", "+") | {Op.WMMA: 3}
+#: The loop variables of both documents.
 RANGES = frozenset({Op.RANGE, Op.B_RANGE})
 
-#: Injective views: a reference if their first source is one (R51).
+#: Injective views: their result is a reference if their first source is one (R51, references and values).
 VIEWS = frozenset(
     {Op.INDEX, Op.SLICE, Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.BITCAST, Op.AFTER}
     | {Op.B_INDEX, Op.POINTER_INDEX, Op.BUFFER_VIEW, Op.B_SHRINK, Op.B_BARRIER, Op.PTRCAT}
 )
+#: Ops at which a chain of views of memory ends, in both documents.
 BASES = frozenset({Op.BUFFER, Op.PARAM, Op.B_BUFFER, Op.B_PARAM, Op.DEFINE_LOCAL, Op.DEFINE_REG, Op.BUFFERIZE})
+#: Ops that the interior of a size expression may have (R48, symbolic sizes).
 _SIZE_OPS = frozenset(ALU | {Op.CONST})
 
 
 @dataclass(eq=False)
-class Scope:
-    """`root` without the bodies it holds; `owners` are the Functions or Calls whose body it is.
+class GraphScope:
+    """A graph, or the body of a Function or Call, without the bodies inside it.
 
-    `outer` and `inner`: whether it is reached without and with a Call around it.
+    `owners` are the Functions and Calls whose body it is. `outer` states that no Call is around one of its uses, `inner` that a
+    Call is around one.
     """
 
     root: UOp
@@ -49,126 +54,135 @@ class Scope:
     inner: bool = False
 
     @cached_property
-    def params(self) -> dict[int, list[UOp]]:
-        """slot -> the Params of this scope with it."""
-        found: dict[int, list[UOp]] = {}
+    def params_by_slot(self) -> dict[int, list[UOp]]:
+        """Slot -> the Params of this scope with that slot."""
+        params: dict[int, list[UOp]] = {}
         for u in self.nodes:
-            if u.op is Op.PARAM and well_argued(u) and u.arg.slot is not None:
-                found.setdefault(u.arg.slot, []).append(u)
-        return found
+            if u.op is Op.PARAM and has_valid_arg(u) and u.arg.slot is not None:
+                params.setdefault(u.arg.slot, []).append(u)
+        return params
 
     @cached_property
-    def closers(self) -> dict[UOp, list[UOp]]:
-        """Range -> the nodes that close it."""
-        found: dict[UOp, list[UOp]] = {}
+    def range_closers(self) -> dict[UOp, list[UOp]]:
+        """Range -> the nodes of this scope that close it."""
+        closers: dict[UOp, list[UOp]] = {}
         for u in self.nodes:
-            for r in dict.fromkeys(closed_by(u)):
-                found.setdefault(r, []).append(u)
-        return found
+            for r in dict.fromkeys(ranges_closed_by(u)):
+                closers.setdefault(r, []).append(u)
+        return closers
 
     @cached_property
     def open_ranges(self) -> frozenset[UOp]:
-        """The ranges that are used at the root of the scope and not closed below it."""
+        """The ranges that the root of the scope depends on and that no node below closes."""
         return open_ranges(self.nodes)[self.root]
 
 
-def closed_by(u: UOp) -> tuple[UOp, ...]:
-    """The ranges that this node closes."""
+def ranges_closed_by(u: UOp) -> tuple[UOp, ...]:
+    """Return the ranges that `u` closes."""
     start = RANGE_ENDING.get(u.op)
     return () if start is None else tuple(s for s in u.src[start:] if s.op in RANGES)
 
 
-_NONE: frozenset[UOp] = frozenset()
+_NO_RANGES: frozenset[UOp] = frozenset()
+#: Ops whose open ranges are not simply the union over their sources.
 _SCOPING = frozenset({Op.LINEAR, *BODIED, *RANGE_ENDING, *RANGES})
 
 
 def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """For each of `nodes` (sources first) the ranges in whose loops it stands; bodies are not entered. While orders are kept, the
-    table is theirs too, and holds other nodes besides."""
-    found = orders.opened
-    if found is None:
-        found = {}
+    """Return node -> the ranges in whose loops it is, for each of `nodes`, which are in topological order.
+
+    Bodies are not entered. With memoized traversals the table is shared and may hold other nodes, too.
+    """
+    table = orders.open_ranges
+    if table is None:
+        table = {}
     for u in nodes:
-        if u in found:
+        if u in table:
             continue
         src: Iterable[UOp] = u.src
-        op, opened = u.op, _NONE
+        op, ranges = u.op, _NO_RANGES
         if len(u.src) >= MANY:
-            src = set(u.src) if u.spelt is None else ()
+            src = set(u.src) if u.constant_elements is None else ()
         if op not in _SCOPING:
             for s in src:
-                below = found[s]
-                if below is not opened and below:
-                    opened = below if opened <= below else opened | below
-        elif op is not Op.LINEAR:  # a sequence opens and closes its own blocks
-            opened = opened.union(*[found[s] for s in (u.src[1:] if op in BODIED else src)])
+                below = table[s]
+                if below is not ranges and below:
+                    ranges = below if ranges <= below else ranges | below
+        elif op is not Op.LINEAR:  # a list of instructions opens and closes its own blocks
+            ranges = ranges.union(*[table[s] for s in (u.arguments if op in BODIED else src)])
             if op in RANGE_ENDING:
-                opened = opened.difference(closed_by(u))
+                ranges = ranges.difference(ranges_closed_by(u))
             if op in RANGES:
-                opened = opened | {u}
-        found[u] = opened
-    return found
+                ranges = ranges | {u}
+        table[u] = ranges
+    return table
 
 
-def operands(u: UOp) -> tuple[UOp, ...]:
-    """The sources in the node's own scope: all but a body."""
-    return u.src[1:] if u.op in BODIED else u.src
+def scope_sources(u: UOp) -> tuple[UOp, ...]:
+    """Return the sources that belong to the scope of `u`: all but a body."""
+    return u.arguments if u.op in BODIED else u.src
 
 
 def scope_nodes(root: UOp) -> list[UOp]:
-    """Every node of the scope of `root`, sources first."""
+    """Return the nodes of the scope of `root` in topological order, sources first."""
     seen: set[UOp] = set()
     order: list[UOp] = []
     stack: list[tuple[UOp, bool]] = [(root, False)]
     while stack:
-        u, ready = stack.pop()
-        if ready:
+        u, sources_visited = stack.pop()
+        if sources_visited:
             order.append(u)
         elif u not in seen:
             seen.add(u)
             stack.append((u, True))
-            stack.extend((s, False) for s in reversed(operands(u)) if s not in seen)
+            stack.extend((s, False) for s in reversed(scope_sources(u)) if s not in seen)
     return order
 
 
-class Target(Protocol):
-    """What a graph after instruction selection may use."""
+class SelectionTarget(Protocol):
+    """The ops and dtypes that a graph may use after instruction selection."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the target, for messages."""
+        ...
 
     @property
-    def ops(self) -> frozenset[Op]: ...
+    def ops(self) -> frozenset[Op]:
+        """The ops that the target has."""
+        ...
 
     @property
-    def dtypes(self) -> frozenset[DType]: ...
+    def dtypes(self) -> frozenset[DType]:
+        """The dtypes that the target has."""
+        ...
 
 
-class Context:
-    """The verification of one graph: `order` holds all its nodes, sources first."""
+class VerifyContext:
+    """The analyses of one graph under verification; `order` holds all its nodes, sources first."""
 
-    def __init__(self, root: UOp, order: list[UOp], target: Target | None = None) -> None:
+    def __init__(self, root: UOp, order: list[UOp], target: SelectionTarget | None = None) -> None:
         self.root = root
         self.order = order
         self.target = target
-        self._bases: dict[UOp, UOp | None] = {}
-        self._sizes: dict[UOp, bool] = {}
+        self._underlying_buffers: dict[UOp, UOp | None] = {}
+        self._is_size_memo: dict[UOp, bool] = {}
 
     @cached_property
-    def scopes(self) -> dict[UOp, Scope]:
-        """Scope root -> scope; the first is the graph's own."""
-        found: dict[UOp, Scope] = {}
+    def scopes(self) -> dict[UOp, GraphScope]:
+        """Scope root -> scope; the first one is the graph's own."""
+        scopes: dict[UOp, GraphScope] = {}
         pending: list[tuple[UOp, UOp | None, bool]] = [(self.root, None, False)]
         for body, owner, inner in pending:
-            scope = found.get(body)
+            scope = scopes.get(body)
             if scope is None:
-                scope = found[body] = Scope(body, scope_nodes(body) if self.has_bodies else self.order)
+                scope = scopes[body] = GraphScope(body, scope_nodes(body) if self.has_bodies else self.order)
             if owner is not None and owner not in scope.owners:
                 scope.owners.append(owner)
             if not (scope.inner if inner else scope.outer):
                 scope.inner, scope.outer = scope.inner or inner, scope.outer or not inner
-                pending += [(u.src[0], u, inner or u.op is Op.CALL) for u in scope.nodes if u.op in BODIED and u.src]
-        return found
+                pending += [(u.body, u, inner or u.op is Op.CALL) for u in scope.nodes if u.op in BODIED and u.src]
+        return scopes
 
     @cached_property
     def has_bodies(self) -> bool:
@@ -177,124 +191,129 @@ class Context:
 
     @cached_property
     def outer(self) -> frozenset[UOp]:
-        """Nodes outside of every Call's body."""
+        """The nodes outside of all Call bodies."""
         return frozenset().union(*(s.nodes for s in self.scopes.values() if s.outer))
 
     @cached_property
     def inner(self) -> frozenset[UOp]:
-        """Nodes inside the body of a Call."""
+        """The nodes inside Call bodies."""
         return frozenset().union(*(s.nodes for s in self.scopes.values() if s.inner))
 
     @cached_property
-    def sizes(self) -> frozenset[UOp]:
-        """Nodes that spell the shape of a Param."""
-        return frozenset(toposort(*(u.src[0] for u in self.order if u.op is Op.PARAM and u.src)))
+    def size_nodes(self) -> frozenset[UOp]:
+        """The nodes that compute the extents of Params."""
+        return frozenset(toposort(*(u.extents for u in self.order if u.op is Op.PARAM and u.src)))
 
     @cached_property
     def users(self) -> dict[UOp, list[UOp]]:
-        """Users of each node, over the whole graph."""
-        return users(self.order)
+        """Node -> its users in the whole graph."""
+        return collect_users(self.order)
 
     @cached_property
-    def closed_twice(self) -> dict[UOp, list[UOp]]:
-        """Ranges that more than one node of a scope closes."""
-        return {r: c for s in self.scopes.values() for r, c in s.closers.items() if len(c) > 1}
+    def range_closer_clashes(self) -> dict[UOp, list[UOp]]:
+        """Range -> the nodes that close it, for each Range that more than one node of a scope closes."""
+        return {r: c for s in self.scopes.values() for r, c in s.range_closers.items() if len(c) > 1}
 
     @cached_property
-    def axis_ids(self) -> dict[UOp, UOp]:
-        """Range -> an earlier Range of its scope with the same identity, another bound or type (R62)."""
+    def axis_id_clashes(self) -> dict[UOp, UOp]:
+        """Range -> an earlier Range of its scope with the same identity but another bound or type (R62)."""
         clashes: dict[UOp, UOp] = {}
         for scope in self.scopes.values():
             first: dict[tuple[int, bool], UOp] = {}
             for u in scope.nodes:
-                if u.op in RANGES and well_argued(u):
+                if u.op in RANGES and has_valid_arg(u):
                     other = first.setdefault((u.arg.axis_id, u.arg.renumbered), u)
                     if other is not u:
                         clashes[u] = other
         return clashes
 
     @cached_property
-    def buffer_ids(self) -> dict[UOp, UOp]:
+    def buffer_id_clashes(self) -> dict[UOp, UOp]:
         """Buffer -> an earlier Buffer with the same `unique`, of its scope or, where both are GLOBAL, of another (R62, R130)."""
         clashes: dict[UOp, UOp] = {}
-        everywhere: dict[object, UOp] = {}
+        first_in_graph: dict[object, UOp] = {}
         for scope in self.scopes.values():
-            here: dict[object, UOp] = {}
+            first_in_scope: dict[object, UOp] = {}
             for u in scope.nodes:
-                if u.op is Op.BUFFER and well_argued(u):
-                    for first in (here, everywhere) if u.arg.addrspace is AddrSpace.GLOBAL else (here,):
+                if u.op is Op.BUFFER and has_valid_arg(u):
+                    for first in (first_in_scope, first_in_graph) if u.arg.addrspace is AddrSpace.GLOBAL else (first_in_scope,):
                         other = first.setdefault(u.arg.unique, u)
                         if other is not u:
                             clashes[u] = other
         return clashes
 
     @cached_property
-    def variables(self) -> dict[UOp, UOp]:
-        """Named Param -> an earlier one with its name and other bounds (R48)."""
+    def variable_clashes(self) -> dict[UOp, UOp]:
+        """Named Param -> an earlier one with the same name but other bounds (R48, symbolic sizes)."""
         first: dict[str, UOp] = {}
-        named = (u for u in self.order if is_variable(u) and well_argued(u))
+        named = (u for u in self.order if is_variable(u) and has_valid_arg(u))
         return {u: o for u in named for o in [first.setdefault(u.arg.name, u)] if o.arg.bounds != u.arg.bounds}
 
     @cached_property
-    def slots(self) -> dict[UOp, UOp]:
-        """Param -> an earlier Param of its scope with the same slot and another shape or arg."""
-        found: dict[UOp, UOp] = {}
+    def slot_clashes(self) -> dict[UOp, UOp]:
+        """Param -> the first Param of its scope with the same slot, if that is another node."""
+        clashes: dict[UOp, UOp] = {}
         for scope in self.scopes.values():
-            for same in scope.params.values():
-                found.update((p, same[0]) for p in same[1:])
-        return found
+            for first, *others in scope.params_by_slot.values():
+                clashes.update(dict.fromkeys(others, first))
+        return clashes
 
-    def base(self, u: UOp) -> UOp | None:
-        """The Buffer or Param that a reference leads to, None for a value (R51)."""
+    def pair_params_with_arguments(self, call: UOp) -> list[tuple[int, UOp, UOp]]:
+        """Return (slot, Param, argument) for each argument of a Function or Call whose body has a Param of that slot."""
+        params = self.scopes[call.body].params_by_slot
+        return [(slot, params[slot][0], a) for slot, a in enumerate(call.arguments) if slot in params]
+
+    def underlying_buffer(self, u: UOp) -> UOp | None:
+        """Return the Buffer or Param that a reference leads to; None for a value (R51, references and values)."""
         path = []
-        while u not in self._bases:
+        while u not in self._underlying_buffers:
             path.append(u)
             if u.op in BASES:
-                self._bases[u] = None if is_variable(u) or u.dtype is dt.index else u
+                self._underlying_buffers[u] = None if is_variable(u) or u.dtype is dt.index else u
             elif u.op in VIEWS and u.src:
-                u = u.src[0]
+                u = u.src[0]  # the viewed memory
             else:
-                self._bases[u] = None
-        found = self._bases[u]
-        self._bases.update(dict.fromkeys(path, found))
-        return found
+                self._underlying_buffers[u] = None
+        buffer = self._underlying_buffers[u]
+        self._underlying_buffers.update(dict.fromkeys(path, buffer))
+        return buffer
 
-    def not_a_reference(self, u: UOp) -> str:
-        """The op at which a chain of views ends."""
+    def describe_view_source(self, u: UOp) -> str:
+        """Return in words what a chain of views ends at, for a message about a value that is no reference."""
         while u.op in VIEWS and u.src:
-            u = u.src[0]
+            u = u.src[0]  # the viewed memory
         return "a named variable" if is_variable(u) else f"a view of {u.op.name.lower()}"
 
-    def is_size(self, u: UOp) -> bool:
-        """Whether a node is an expression over constants and named variables only (R48)."""
+    def is_size_expression(self, u: UOp) -> bool:
+        """Return True if `u` is an expression over constants and named variables only (R48, symbolic sizes)."""
         stack = [u]
         while stack:
             n = stack[-1]
-            if n in self._sizes:
+            if n in self._is_size_memo:
                 stack.pop()
             elif n.op not in _SIZE_OPS:
-                self._sizes[n] = is_variable(n) or n.op in (Op.DEFINE_VAR, Op.BIND)
+                self._is_size_memo[n] = is_variable(n) or n.op in (Op.DEFINE_VAR, Op.BIND)
             else:
-                missing = [s for s in n.src if s not in self._sizes]
+                missing = [s for s in n.src if s not in self._is_size_memo]
                 if missing:
                     stack.extend(missing)
                 else:
-                    self._sizes[n] = all(self._sizes[s] for s in n.src)
-        return self._sizes[u]
+                    self._is_size_memo[n] = all(self._is_size_memo[s] for s in n.src)
+        return self._is_size_memo[u]
 
 
-def well_argued(u: UOp) -> bool:
-    """Whether a node's arg can be read: what this module asks of nodes that may be ill-formed."""
+def has_valid_arg(u: UOp) -> bool:
+    """Return True if `u` has an arg with fields of the declared types; the verifier also analyzes ill-formed nodes."""
     return u.arg is not None and arg_fault(u.op, u.arg) is None
 
 
 def is_variable(u: UOp) -> bool:
-    """Whether a Param is a named variable (R48)."""
+    """Return True if `u` is a Param that is a named variable (R48, symbolic sizes)."""
     return u.op is Op.PARAM and getattr(u.arg, "name", None) is not None
 
 
-def derivable(u: UOp) -> str | None:
-    """Why one of dtype, shape, device or axis cannot be derived, or None."""
+def derivation_fault(u: UOp) -> str | None:
+    """Return why one of dtype, shape, device and axis cannot be derived, or None."""
     try:
         _ = u.dtype, u.shape
         if type(u.device) is tuple:

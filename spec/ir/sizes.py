@@ -1,8 +1,8 @@
-"""Comparing extents, constant or symbolic (R48).
+"""Comparisons of extents, constant or symbolic (R48, symbolic sizes).
 
-A symbolic extent is read as a polynomial over *atoms*: named variables and whatever index expression is no sum or product. Two
-extents are equal when their polynomials are; `a <= b` holds when interval arithmetic over the atoms' min_max bounds b - a below by
-zero. What this cannot prove counts as false. Polynomials are cut at `LIMIT` terms and `BITS` bits, so hostile sizes stay cheap.
+A symbolic extent becomes a polynomial over *atoms*: named variables, and index expressions that are no sums or products. Extents
+are equal if their polynomials are. `a <= b` holds if interval arithmetic over the atoms' min_max bounds b - a below by zero. What
+this cannot prove counts as false. Polynomials have at most `LIMIT` terms of `BITS` bits, which bounds the cost of hostile sizes.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ from uops.spec.untrusted import quote_name
 LIMIT = 64
 BITS = 1024
 
-#: Product of atoms -> coefficient; the empty product is the constant term.
+#: A polynomial: product of atoms -> coefficient; the empty product is the constant term.
 Poly = dict[tuple[UOp, ...], int]
-_SUMS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL, Op.IDIV})
+#: Ops of index expressions that `extent_polynomial` looks through.
+_POLYNOMIAL_OPS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL, Op.IDIV})
 
 
-def _small(p: Poly) -> bool:
+def _is_within_limits(p: Poly) -> bool:
     return len(p) <= LIMIT and all(c.bit_length() <= BITS and len(m) <= LIMIT for m, c in p.items())
 
 
-def plus(a: Poly, b: Poly, sign: int = 1) -> Poly:
+def add_polynomials(a: Poly, b: Poly, sign: int = 1) -> Poly:
+    """Return a + sign * b, without zero terms."""
     out = dict(a)
     for m, c in b.items():
         out[m] = out.get(m, 0) + sign * c
     return {m: c for m, c in out.items() if c}
 
 
-def times(a: Poly, b: Poly) -> Poly:
+def multiply_polynomials(a: Poly, b: Poly) -> Poly:
+    """Return a * b, without zero terms."""
     out: Poly = {}
     for m, c in a.items():
         for n, d in b.items():
@@ -43,48 +46,50 @@ def times(a: Poly, b: Poly) -> Poly:
     return {m: c for m, c in out.items() if c}
 
 
-def _combine(u: UOp, src: list[Poly]) -> Poly | None:
-    """None where the result is no polynomial: a division that is not exact by its form."""
-    if u.op is Op.MUL:
-        return times(*src)
-    if u.op is Op.IDIV:
-        by = src[1].get((), 0) if set(src[1]) == {()} else 0
-        return {m: c // by for m, c in src[0].items()} if by and all(c % by == 0 for c in src[0].values()) else None
-    if u.op is Op.NEG:
-        return plus({}, src[0], -1)
-    return plus(src[0], src[1], -1 if u.op is Op.SUB else 1)
+def _combine_polynomials(op: Op, operands: list[Poly]) -> Poly | None:
+    """Return the polynomial of `op` applied to polynomials; None for a division that leaves a remainder in some coefficient."""
+    if op is Op.NEG:
+        (operand,) = operands
+        return add_polynomials({}, operand, -1)
+    lhs, rhs = operands
+    if op is Op.MUL:
+        return multiply_polynomials(lhs, rhs)
+    if op is Op.IDIV:
+        divisor = rhs.get((), 0) if set(rhs) == {()} else 0
+        return {m: c // divisor for m, c in lhs.items()} if divisor and all(c % divisor == 0 for c in lhs.values()) else None
+    return add_polynomials(lhs, rhs, -1 if op is Op.SUB else 1)
 
 
-def poly(d: Dim) -> Poly:
-    """The polynomial of an extent; a node that would exceed the limits is an atom."""
-    if not isinstance(d, UOp):
-        return {(): int(d)} if d else {}
-    done: dict[UOp, Poly] = {}
-    for u in toposort(d, gate=lambda n: n.op in _SUMS and n.dtype is dt.index):
+def extent_polynomial(extent: Dim) -> Poly:
+    """Return the polynomial of an extent; a node whose polynomial would exceed the limits is an atom."""
+    if not isinstance(extent, UOp):
+        return {(): int(extent)} if extent else {}
+    polynomials: dict[UOp, Poly] = {}
+    for u in toposort(extent, gate=lambda n: n.op in _POLYNOMIAL_OPS and n.dtype is dt.index):
         if u.op is Op.CONST:
-            done[u] = poly(u.arg.value)
+            polynomials[u] = extent_polynomial(u.arg.value)
             continue
-        if u.op in _SUMS and u.dtype is dt.index and math.prod(len(done[s]) for s in u.src) <= LIMIT:
-            combined = _combine(u, [done[s] for s in u.src])
-            if combined is not None and _small(combined):
-                done[u] = combined
+        if u.op in _POLYNOMIAL_OPS and u.dtype is dt.index and math.prod(len(polynomials[s]) for s in u.src) <= LIMIT:
+            combined = _combine_polynomials(u.op, [polynomials[s] for s in u.src])
+            if combined is not None and _is_within_limits(combined):
+                polynomials[u] = combined
                 continue
-        done[u] = {(u,): 1}
-    return done[d]
+        polynomials[u] = {(u,): 1}
+    return polynomials[extent]
 
 
-def total(dims: Iterable[Dim]) -> Poly:
-    """The number of elements of a shape."""
+def element_count_polynomial(dims: Iterable[Dim]) -> Poly:
+    """Return the number of elements of a shape as a polynomial."""
     out: Poly = {(): 1}
     for d in dims:
-        out = times(out, poly(d))
+        out = multiply_polynomials(out, extent_polynomial(d))
     return out
 
 
-def _least(p: Poly) -> float:
-    """A lower bound of the polynomial's value."""
+def _lower_bound(polynomial: Poly) -> float:
+    """Return a lower bound of the polynomial's value."""
     low: float = 0
-    for monomial, c in p.items():
+    for monomial, c in polynomial.items():
         lo, hi = 1.0, 1.0
         for atom in monomial:
             a = atom.min_max or (-math.inf, math.inf)
@@ -94,48 +99,51 @@ def _least(p: Poly) -> float:
     return low
 
 
-def equal(a: Dim, b: Dim) -> bool:
-    """Whether a = b is certain."""
+def provably_equal(a: Dim, b: Dim) -> bool:
+    """Return True if a = b for all values of the variables."""
     if a is b:
         return True
     if not isinstance(a, UOp) and not isinstance(b, UOp):
         return bool(a == b)
-    return poly(a) == poly(b)
+    return extent_polynomial(a) == extent_polynomial(b)
 
 
 def same_shape(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
-    return a == b or (len(a) == len(b) and all(map(equal, a, b)))
+    """Return True if two shapes are provably equal."""
+    return a == b or (len(a) == len(b) and all(map(provably_equal, a, b)))
 
 
-def at_most(a: Dim, b: Dim) -> bool:
-    """Whether a <= b is certain."""
+def provably_at_most(a: Dim, b: Dim) -> bool:
+    """Return True if a <= b is proved for all values of the variables."""
     if not isinstance(a, UOp) and not isinstance(b, UOp):
         return bool(a <= b)
-    return _least(plus(poly(b), poly(a), -1)) >= 0
+    return _lower_bound(add_polynomials(extent_polynomial(b), extent_polynomial(a), -1)) >= 0
 
 
-def sum_at_most(a: Dim, b: Dim, c: Dim) -> bool:
-    """Whether a + b <= c is certain."""
+def sum_provably_at_most(a: Dim, b: Dim, c: Dim) -> bool:
+    """Return True if a + b <= c is proved for all values of the variables."""
     if not isinstance(a, UOp) and not isinstance(b, UOp) and not isinstance(c, UOp):
         return bool(a + b <= c)
-    return _least(plus(poly(c), plus(poly(a), poly(b)), -1)) >= 0
+    return _lower_bound(add_polynomials(extent_polynomial(c), add_polynomials(extent_polynomial(a), extent_polynomial(b)), -1)) >= 0
 
 
-def not_negative(d: Dim) -> bool:
-    return at_most(0, d)
+def provably_nonnegative(d: Dim) -> bool:
+    """Return True if d >= 0 is proved for all values of the variables."""
+    return provably_at_most(0, d)
 
 
 def divides(n: int, d: Dim) -> bool:
-    """Whether n divides d for certain."""
-    return n != 0 and all(c % n == 0 for c in poly(d).values())
+    """Return True if n provably divides d."""
+    return n != 0 and all(c % n == 0 for c in extent_polynomial(d).values())
 
 
-def show(d: Dim) -> str:
-    """An extent in a message."""
-    if not isinstance(d, UOp):
-        return str(d)
-    return quote_name(d.arg.name) if d.op is Op.PARAM and d.arg.name else f"<{d.op.name.lower()}>"
+def show_extent(extent: Dim) -> str:
+    """Return an extent as text for a message."""
+    if not isinstance(extent, UOp):
+        return str(extent)
+    return quote_name(extent.arg.name) if extent.op is Op.PARAM and extent.arg.name else f"<{extent.op.name.lower()}>"
 
 
 def show_shape(s: tuple[Dim, ...]) -> str:
-    return "(" + ",".join(map(show, s)) + ")"
+    """Return a shape as text for a message."""
+    return "(" + ",".join(map(show_extent, s)) + ")"

@@ -5,14 +5,14 @@
     %2 = add %0, %1                      ; a comment runs to the end of the line
     %3 = reduce %2, op=add, axes=[1]
 
-A line is `%name = op operand, ..., field=value, ... : dtype`. An operand is a name, a bare integer (an index Const) or `(a, b)`
-(a Stack of such operands, as shape operands are). `: dtype` is the field `dtype` of the node's arg; fields at their default are
-left out. Values: integers, floats (`nan`, `inf`, `nan:0x7ff8000000000001` with the payload of a float64), `true`, `false`,
-`none`, JSON strings, `[lists]`, `0xbytes`, and names of ops, dtypes, axis types and address spaces. `tag=value` is the node's tag.
+A line is `%name = op operand, ..., field=value, ... : dtype`. An operand is a name, a bare integer (an index Const) or `(a, b)`, a
+Stack of such operands, as shape operands are. `: dtype` is the field `dtype` of the node's arg. Fields at their default are left
+out. Values are integers, floats (`nan`, `inf`, `nan:0x7ff8000000000001` with the payload of a float64), `true`, `false`, `none`,
+JSON strings, `[lists]`, `0xbytes`, and names of ops, dtypes, axis types and address spaces. `tag=value` is the node's tag.
 
-`parse(show(g)) is g`. `parse` takes hostile text: it raises SpecError with line and column, needs time and memory linear in the
-text, never evaluates anything and has no recursion but for lists, which nest at most 8 deep. It does not judge meaning: see
-`uops.spec.verify.verifier`.
+`parse(show(g)) is g`. `parse` accepts untrusted text. It raises SpecError with line and column, takes time and memory linear in the
+text and evaluates nothing. Only lists are parsed recursively, and they nest at most 8 deep. `uops.spec.verify.verifier` checks
+whether the graph is well-formed.
 """
 
 from __future__ import annotations
@@ -30,60 +30,64 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ARG_OPTIONAL, ARG_TYPE, AddrSpace, ConstArg, VConstArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.fields import FIELDS, coerce
-from uops.spec.ir.node import Underived, UOp, toposort
+from uops.spec.ir.fields import FIELDS, OPS_BY_NAME, coerce_to_field
+from uops.spec.ir.node import IllFormedUOp, UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.untrusted import BadFile, describe_path, printable, read_text
+from uops.spec.untrusted import BadFile, describe_path, escape_unprintable, read_text
 
-MAX_DIGITS = 1234  # of 2 ** dtypes.INDEX_BITS
+#: Decimal digits that a number may have: those of 2 ** dtypes.INDEX_BITS.
+MAX_DIGITS = 1234
+#: Levels that lists may nest.
 MAX_DEPTH = 8
-MAX_FILE = 1 << 26  # bytes
-_INLINE = 8  # longest Stack written as an operand
+#: Bytes that a file may have.
+MAX_FILE = 1 << 26
+#: Elements of the longest Stack that is written as an operand.
+_MAX_INLINE = 8
 
 # ---------------------------------------------------------------------------------------------------------------- show
 
 
 def show(root: UOp, *, types: bool = False) -> str:
-    """The text of `root`; with `types`, a comment after each line gives the derived dtype and shape."""
-    names = number(root)
-    lines = (line(u, names) + (f"  ; {_type(u)}" if types else "") for u in names)
+    """Return the text of a graph; with `types`, a comment after each line gives the derived dtype and shape."""
+    names = name_nodes(root)
+    lines = (format_node(u, names) + (f"  ; {_format_type(u)}" if types else "") for u in names)
     return "\n".join(lines) + "\n"
 
 
-def _pickle(u: UOp) -> tuple[Callable[[str], Any], tuple[str]]:
-    """Nodes cross processes as text."""
+def _pickle_as_text(u: UOp) -> tuple[Callable[[str], Any], tuple[str]]:
+    """Reduce a node to its text, so that pickling a deep graph does not recurse."""
     return parse, (show(u),)
 
 
-copyreg.pickle(UOp, _pickle)
-copyreg.pickle(Underived, _pickle)
+copyreg.pickle(UOp, _pickle_as_text)
+copyreg.pickle(IllFormedUOp, _pickle_as_text)
 
 
-def number(root: UOp) -> dict[UOp, str]:
-    """The name of every node that has a line of its own, in order; operands written inline have none."""
+def name_nodes(root: UOp) -> dict[UOp, str]:
+    """Return node -> name for every node with a line of its own, in order. Operands that are written inline have none."""
     order = toposort(root)
-    return {u: f"%{k}" for k, u in enumerate(u for u in order if u is root or not _inline(u))}
+    return {u: f"%{k}" for k, u in enumerate(u for u in order if u is root or not _is_inline(u))}
 
 
-def line(u: UOp, names: dict[UOp, str]) -> str:
-    """One node's line; also of an ill-formed node, for messages."""
-    items = [_operand(s, names) for s in u.src]
-    fields, dtype = _fields(u)
+def format_node(u: UOp, names: dict[UOp, str]) -> str:
+    """Return the line of one node, which may be ill-formed, for messages."""
+    items = [_format_operand(s, names) for s in u.src]
+    fields, dtype = _format_fields(u)
     if u.op is Op.CONST and "value" in fields:
         items.append(fields.pop("value"))
     items += [f"{k}={v}" for k, v in fields.items()]
     if u.tag is not None:
-        items.append(f"tag={_value(u.tag)}")
+        items.append(f"tag={_format_value(u.tag)}")
     text = f"{names.get(u, '%?')} = {u.op.name.lower()} {', '.join(items)}".rstrip()
     return f"{text} : {dtype}" if dtype else text
 
 
-def _inline(u: UOp) -> bool:
+def _is_inline(u: UOp) -> bool:
     if u.tag is not None:
         return False
     if _is_index_const(u):
         return True
-    return u.op is Op.STACK and len(u.src) <= _INLINE and all(_is_index_const(s) or _is_index(s) for s in u.src)
+    return u.op is Op.STACK and len(u.src) <= _MAX_INLINE and all(_is_index_const(s) or _has_index_dtype(s) for s in u.src)
 
 
 def _is_index_const(u: UOp) -> bool:
@@ -92,7 +96,7 @@ def _is_index_const(u: UOp) -> bool:
     )
 
 
-def _is_index(u: UOp) -> bool:
+def _has_index_dtype(u: UOp) -> bool:
     if u.op is Op.STACK:
         return False
     try:
@@ -101,65 +105,65 @@ def _is_index(u: UOp) -> bool:
         return False
 
 
-def _operand(u: UOp, names: dict[UOp, str]) -> str:
+def _format_operand(u: UOp, names: dict[UOp, str]) -> str:
     if u in names:
         return names[u]
     if _is_index_const(u):
         return str(u.arg.value)
-    if u.op is Op.STACK and _inline(u):
-        return f"({', '.join(_operand(s, names) for s in u.src)})"
+    if u.op is Op.STACK and _is_inline(u):
+        return f"({', '.join(_format_operand(s, names) for s in u.src)})"
     return "%?"
 
 
-def _fields(u: UOp) -> tuple[dict[str, str], str | None]:
-    """The written fields of a node's arg, and its dtype where it has one."""
+def _format_fields(u: UOp) -> tuple[dict[str, str], str | None]:
+    """Return the texts of a node's arg: those of the fields that are written, and its dtype if it has one."""
     if u.arg is None:
         return {}, None
     if type(u.arg) is not ARG_TYPE.get(u.op):
         return {"arg": f"<{u.arg!r}>"}, None
-    found = {f.name: getattr(u.arg, f.name) for f in FIELDS[type(u.arg)] if not f.is_default(getattr(u.arg, f.name))}
-    dtype = found.pop("dtype", None)
-    if not found and dtype is None:  # an arg all of whose fields are default still differs from no arg
-        found = {f.name: getattr(u.arg, f.name) for f in FIELDS[type(u.arg)][:1]} if u.op in ARG_OPTIONAL else {}
-    return {k: _value(v) for k, v in found.items()}, _value(dtype) if dtype is not None else None
+    values = {f.name: getattr(u.arg, f.name) for f in FIELDS[type(u.arg)] if not f.is_default(getattr(u.arg, f.name))}
+    dtype = values.pop("dtype", None)
+    if not values and dtype is None:  # an arg all of whose fields are default still differs from no arg
+        values = {f.name: getattr(u.arg, f.name) for f in FIELDS[type(u.arg)][:1]} if u.op in ARG_OPTIONAL else {}
+    return {k: _format_value(v) for k, v in values.items()}, _format_value(dtype) if dtype is not None else None
 
 
-def _value(v: Any) -> str:
-    """Any field's value as text."""
-    if isinstance(v, bool):
-        return "true" if v else "false"
-    if v is None:
+def _format_value(value: Any) -> str:
+    """Return the value of any field as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
         return "none"
-    if isinstance(v, int):
-        return str(v) if v.bit_length() <= dt.INDEX_BITS else f"<integer of {v.bit_length()} bits>"
-    if isinstance(v, float):
-        return _float(v)
-    if isinstance(v, str):
-        return json.dumps(v)
-    if isinstance(v, bytes):
-        return "0x" + v.hex()
-    if isinstance(v, DType):
-        return v.short
-    if isinstance(v, (Op, AxisType, AddrSpace)):
-        return v.name.lower()
-    if isinstance(v, ConstArg):
-        return _value(v.value)
-    if isinstance(v, tuple):
-        return f"[{', '.join(map(_value, v))}]"
-    return f"<{v!r}>"
+    if isinstance(value, int):
+        return str(value) if value.bit_length() <= dt.INDEX_BITS else f"<integer of {value.bit_length()} bits>"
+    if isinstance(value, float):
+        return _format_float(value)
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, DType):
+        return value.short
+    if isinstance(value, (Op, AxisType, AddrSpace)):
+        return value.name.lower()
+    if isinstance(value, ConstArg):
+        return _format_value(value.value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_format_value, value))}]"
+    return f"<{value!r}>"
 
 
-def _float(v: float) -> str:
-    if v == v:
-        return repr(v)
-    bits = struct.unpack("<Q", struct.pack("<d", v))[0]
+def _format_float(value: float) -> str:
+    if value == value:
+        return repr(value)
+    bits = struct.unpack("<Q", struct.pack("<d", value))[0]
     return "nan" if bits == _QUIET_NAN else f"nan:0x{bits:016x}"
 
 
 _QUIET_NAN = struct.unpack("<Q", struct.pack("<d", math.nan))[0]
 
 
-def _type(u: UOp) -> str:
+def _format_type(u: UOp) -> str:
     try:
         dims = ", ".join(str(n) if isinstance(n, int) else "?" for n in u.shape)
         return f"{u.dtype.short}" if u.dtype is dt.void else f"{u.dtype.short} ({dims})"
@@ -184,204 +188,206 @@ _TOKEN = re.compile(
     |(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<punct>[=,:()\[\]])""",
     re.VERBOSE,
 )
-_OPS = {op.name.lower(): op for op in Op}
 
 
 def parse(text: str) -> UOp:
-    """Return the root of the graph that `text` spells.
+    """Return the root of the graph in a text.
 
-    Raises SpecValueError, with line and column, on any other text, and SpecTypeError on what is no text.
+    Raises SpecValueError with line and column if the text has a syntax error, and SpecTypeError if `text` is no str.
     """
     if not isinstance(text, str):
         raise SpecTypeError(f"parse takes the text of a graph, a str, got {type(text).__name__}")
-    named: dict[str, UOp] = {}
+    nodes: dict[str, UOp] = {}
     root: UOp | None = None
     for n, raw in enumerate(text.split("\n"), 1):
-        tokens = _tokens(raw, n)
+        tokens = _tokenize_line(raw, n)
         if tokens:
-            root = _Line(tokens, named, len(raw) + 1).node()
+            root = _LineParser(tokens, nodes, len(raw) + 1).parse_node()
     if root is None:
         raise SpecValueError("the text has no node", line=1, column=1)
     return root
 
 
 def parse_file(path: Any) -> UOp:
-    """`parse` of a UTF-8 file; the error's message begins with the path."""
+    """Parse the graph in a UTF-8 file; raises SpecValueError with a message that begins with the path."""
     try:
-        return parse(read_text(path, most=MAX_FILE, pipes=True))
+        return parse(read_text(path, max_bytes=MAX_FILE, pipes=True))
     except SpecError as e:
-        raise SpecValueError(f"{describe_path(path)}: {printable(str(e))}", claim=e.claim, line=e.line, column=e.column) from e
+        raise SpecValueError(
+            f"{describe_path(path)}: {escape_unprintable(str(e))}", claim=e.claim, line=e.line, column=e.column
+        ) from e
     except BadFile as e:
         raise SpecValueError(str(e), line=1, column=1) from e
 
 
-def _fail(message: str, token: _Token) -> SpecValueError:
+def _syntax_error(message: str, token: _Token) -> SpecValueError:
     return SpecValueError(f"line {token.line}, column {token.column}: {message}", line=token.line, column=token.column)
 
 
-def _tokens(raw: str, n: int) -> list[_Token]:
-    """The tokens of a line; of one that does not begin with a name, the first, as it may have millions."""
-    found: list[_Token] = []
-    at = 0
-    while at < len(raw):
-        m = _TOKEN.match(raw, at)
+def _tokenize_line(text: str, line_number: int) -> list[_Token]:
+    """Return the tokens of a line. A line that does not begin with a name is an error and may be huge: return its first token."""
+    tokens: list[_Token] = []
+    position = 0
+    while position < len(text):
+        m = _TOKEN.match(text, position)
         if m is None:
-            raise _fail(f"unexpected character {raw[at]!r}", _Token("", "", n, at + 1))
+            raise _syntax_error(f"unexpected character {text[position]!r}", _Token("", "", line_number, position + 1))
         kind = m.lastgroup or ""
         if kind not in ("space", "comment"):
-            found.append(_Token(kind, m.group(), n, at + 1))
-            if found[0].kind != "name":
+            tokens.append(_Token(kind, m.group(), line_number, position + 1))
+            if tokens[0].kind != "name":
                 break
-        at = m.end()
-    return found
+        position = m.end()
+    return tokens
 
 
-class _Line:
-    """Recursive-descent parser of one line."""
+class _LineParser:
+    """A recursive-descent parser of one line; `nodes` has the nodes of the lines before it by name."""
 
-    def __init__(self, tokens: list[_Token], named: dict[str, UOp], width: int) -> None:
-        self.tokens, self.named, self.at = tokens, named, 0
-        self.end = _Token("end", "end of line", tokens[0].line, width)
+    def __init__(self, tokens: list[_Token], nodes: dict[str, UOp], width: int) -> None:
+        self.tokens, self.nodes, self.position = tokens, nodes, 0
+        self.end_token = _Token("end", "end of line", tokens[0].line, width)
 
     def peek(self) -> _Token:
-        return self.tokens[self.at] if self.at < len(self.tokens) else self.end
+        return self.tokens[self.position] if self.position < len(self.tokens) else self.end_token
 
-    def take(self, kind: str, text: str | None = None) -> _Token:
+    def expect(self, kind: str, text: str | None = None) -> _Token:
         t = self.peek()
         if t.kind != kind or (text is not None and t.text != text):
-            raise _fail(f"expected {text or kind}, got {t.text}", t)
-        self.at += 1
+            raise _syntax_error(f"expected {text or kind}, got {t.text}", t)
+        self.position += 1
         return t
 
-    def skip(self, text: str) -> bool:
+    def accept(self, text: str) -> bool:
         if self.peek().kind == "punct" and self.peek().text == text:
-            self.at += 1
+            self.position += 1
             return True
         return False
 
-    def node(self) -> UOp:
-        name = self.take("name")
-        if name.text in self.named:
-            raise _fail(f"{name.text} is already defined", name)
-        self.take("punct", "=")
-        word = self.take("word")
-        op = _OPS.get(word.text)
+    def parse_node(self) -> UOp:
+        name = self.expect("name")
+        if name.text in self.nodes:
+            raise _syntax_error(f"{name.text} is already defined", name)
+        self.expect("punct", "=")
+        word = self.expect("word")
+        op = OPS_BY_NAME.get(word.text)
         if op is None:
-            raise _fail(f"unknown op {word.text}", word)
-        src, fields, tag = self.items(op)
-        if self.skip(":"):
-            t = self.take("word")
+            raise _syntax_error(f"unknown op {word.text}", word)
+        src, fields, tag = self.parse_items(op)
+        if self.accept(":"):
+            t = self.expect("word")
             if t.text not in dt.SHORT:
-                raise _fail(f"unknown dtype {t.text}", t)
+                raise _syntax_error(f"unknown dtype {t.text}", t)
             fields["dtype"] = (dt.SHORT[t.text], t)
-        if self.peek() is not self.end:
-            raise _fail(f"expected end of line, got {self.peek().text}", self.peek())
-        u = UOp(op, tuple(src), self.arg(op, fields, word), tag)
-        self.named[name.text] = u
+        if self.peek() is not self.end_token:
+            raise _syntax_error(f"expected end of line, got {self.peek().text}", self.peek())
+        u = UOp(op, tuple(src), self.build_arg(op, fields, word), tag)
+        self.nodes[name.text] = u
         return u
 
-    def items(self, op: Op) -> tuple[list[UOp], dict[str, tuple[Any, _Token]], Any]:
+    def parse_items(self, op: Op) -> tuple[list[UOp], dict[str, tuple[Any, _Token]], Any]:
+        """Parse operands and fields; return the sources, the values of the fields with their tokens, and the tag."""
         src: list[UOp] = []
         fields: dict[str, tuple[Any, _Token]] = {}
         tag: Any = None
-        while self.peek() is not self.end and self.peek().text != ":":
+        while self.peek() is not self.end_token and self.peek().text != ":":
             t = self.peek()
-            if t.kind == "word" and self.at + 1 < len(self.tokens) and self.tokens[self.at + 1].text == "=":
-                self.at += 2
+            if t.kind == "word" and self.position + 1 < len(self.tokens) and self.tokens[self.position + 1].text == "=":
+                self.position += 2
                 if t.text in fields or (t.text == "tag" and tag is not None):
-                    raise _fail(f"field {t.text} is given twice", t)
+                    raise _syntax_error(f"field {t.text} is given twice", t)
                 if t.text == "tag":
-                    tag = self.value(0)
+                    tag = self.parse_value(0)
                 else:
-                    fields[t.text] = (self.value(0), t)
+                    fields[t.text] = (self.parse_value(0), t)
             elif op is Op.CONST:
                 if "value" in fields:
-                    raise _fail("a const has one value", t)
-                fields["value"] = (self.value(0), t)
+                    raise _syntax_error("a const has one value", t)
+                fields["value"] = (self.parse_value(0), t)
             else:
-                src.append(self.operand(True))
-            if not self.skip(","):
+                src.append(self.parse_operand(True))
+            if not self.accept(","):
                 break
         return src, fields, tag
 
-    def operand(self, stack: bool) -> UOp:
+    def parse_operand(self, allow_stack: bool) -> UOp:
         t = self.peek()
         if t.kind == "name":
-            self.at += 1
-            if t.text not in self.named:
-                raise _fail(f"{t.text} is used before it is defined", t)
-            return self.named[t.text]
+            self.position += 1
+            if t.text not in self.nodes:
+                raise _syntax_error(f"{t.text} is used before it is defined", t)
+            return self.nodes[t.text]
         if t.kind == "number":
-            v = self.value(0)
+            v = self.parse_value(0)
             if type(v) is not int:
-                raise _fail(f"an operand is a name, an integer or (...), got {t.text}", t)
+                raise _syntax_error(f"an operand is a name, an integer or (...), got {t.text}", t)
             return UOp(Op.CONST, (), ConstArg(v, dt.index))
-        if stack and self.skip("("):
-            src = list(self.sequence(")", lambda: self.operand(False)))
+        if allow_stack and self.accept("("):
+            src = list(self.parse_sequence(")", lambda: self.parse_operand(False)))
             return UOp(Op.STACK, tuple(src))
-        raise _fail(f"expected an operand or field=value, got {t.text}", t)
+        raise _syntax_error(f"expected an operand or field=value, got {t.text}", t)
 
-    def sequence(self, close: str, one: Any) -> Iterable[Any]:
-        found = []
-        while not self.skip(close):
-            found.append(one())
-            if not self.skip(","):
-                self.take("punct", close)
+    def parse_sequence(self, close: str, parse_item: Any) -> Iterable[Any]:
+        items = []
+        while not self.accept(close):
+            items.append(parse_item())
+            if not self.accept(","):
+                self.expect("punct", close)
                 break
-        return found
+        return items
 
-    def value(self, depth: int) -> Any:
+    def parse_value(self, depth: int) -> Any:
         t = self.peek()
-        self.at += 1
+        self.position += 1
         if t.kind == "number":
-            return _number(t)
+            return _parse_number(t)
         if t.kind == "nan":
             return struct.unpack("<d", struct.pack("<Q", int(t.text[6:], 16)))[0]
         if t.kind == "bytes":
             if len(t.text) % 2:
-                raise _fail("bytes need an even number of hex digits", t)
+                raise _syntax_error("bytes need an even number of hex digits", t)
             return bytes.fromhex(t.text[2:])
         if t.kind == "string":
             try:
-                found = json.loads(t.text)
-                found.encode()  # raises for half of a surrogate pair
-                return found
+                string = json.loads(t.text)
+                string.encode()  # raises for half of a surrogate pair
+                return string
             except ValueError as e:
-                raise _fail(f"bad string: {e}", t) from e
+                raise _syntax_error(f"bad string: {e}", t) from e
         if t.kind == "word":
-            return _WORDS.get(t.text, _Word(t.text))
+            return _WORDS.get(t.text, _BareWord(t.text))
         if t.text == "[" and t.kind == "punct":
             if depth >= MAX_DEPTH:
-                raise _fail(f"lists nest at most {MAX_DEPTH} deep", t)
-            return tuple(self.sequence("]", lambda: self.value(depth + 1)))
-        raise _fail(f"expected a value, got {t.text}", t)
+                raise _syntax_error(f"lists nest at most {MAX_DEPTH} deep", t)
+            return tuple(self.parse_sequence("]", lambda: self.parse_value(depth + 1)))
+        raise _syntax_error(f"expected a value, got {t.text}", t)
 
-    def arg(self, op: Op, fields: dict[str, tuple[Any, _Token]], word: _Token) -> Any:
+    def build_arg(self, op: Op, fields: dict[str, tuple[Any, _Token]], op_token: _Token) -> Any:
         kind = ARG_TYPE.get(op)
         if not fields and (kind is None or op in ARG_OPTIONAL):
             return None
         if kind is None:
             name, (_, t) = next(iter(fields.items()))
-            raise _fail(f"{word.text} has no field {name}", t)
-        known = {f.name: f for f in FIELDS[kind]}
+            raise _syntax_error(f"{op_token.text} has no field {name}", t)
+        field_names = [f.name for f in FIELDS[kind]]
         for name, (_, t) in fields.items():
-            if name not in known:
-                raise _fail(f"{word.text} has no field {name}; it has {', '.join(known)}", t)
-        given: dict[str, Any] = {}
+            if name not in field_names:
+                raise _syntax_error(f"{op_token.text} has no field {name}; it has {', '.join(field_names)}", t)
+        values: dict[str, Any] = {}
         for f in FIELDS[kind]:
             if f.name in fields:
                 v, t = fields[f.name]
                 try:
-                    given[f.name] = coerce(f, v)
+                    values[f.name] = coerce_to_field(f, v)
                 except ValueError as e:
-                    raise _fail(f"field {f.name} of {word.text}: {e}", t) from e
+                    raise _syntax_error(f"field {f.name} of {op_token.text}: {e}", t) from e
             elif f.required:
-                raise _fail(f"{word.text} needs the field {f.name}", word)
-        return kind(**_with_dtype(kind, given))
+                raise _syntax_error(f"{op_token.text} needs the field {f.name}", op_token)
+        return kind(**_convert_constants(kind, values))
 
 
-class _Word(str):
-    """A bare word in value position, told apart from a string."""
+class _BareWord(str):
+    """A bare word in value position, as opposed to a string."""
 
     __slots__ = ()
 
@@ -389,23 +395,23 @@ class _Word(str):
 _WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
 
 
-def _number(t: _Token) -> int | float:
-    body = t.text.lstrip("+-")
+def _parse_number(token: _Token) -> int | float:
+    body = token.text.lstrip("+-")
     if len(body) > MAX_DIGITS:
-        raise _fail(f"a number has at most {MAX_DIGITS} digits", t)
+        raise _syntax_error(f"a number has at most {MAX_DIGITS} digits", token)
     if body.isdigit():
-        return int(t.text)
-    return float(t.text)
+        return int(token.text)
+    return float(token.text)
 
 
-def _with_dtype(kind: type, given: dict[str, Any]) -> dict[str, Any]:
-    """Constants take the kind of number their dtype has."""
+def _convert_constants(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Convert integer literals of float Consts to floats."""
     if kind is ConstArg:
-        given["value"] = _as_kind(given["value"], given["dtype"])
+        values["value"] = _convert_to_float(values["value"], values["dtype"])
     if kind is VConstArg:
-        given["values"] = tuple(ConstArg(_as_kind(v, given["dtype"]), given["dtype"]) for v in given["values"])
-    return given
+        values["values"] = tuple(ConstArg(_convert_to_float(v, values["dtype"]), values["dtype"]) for v in values["values"])
+    return values
 
 
-def _as_kind(v: Any, d: DType) -> Any:
+def _convert_to_float(v: Any, d: DType) -> Any:
     return float(v) if d.is_float and type(v) is int and abs(v) < 1 << 1023 else v

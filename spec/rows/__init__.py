@@ -1,5 +1,5 @@
-"""The rows of both documents with their claims, and graphs that the documents define.
+"""The rows of both documents with their claims, and the graphs that the documents define.
 
-`rows` is all of them, `ROWS[op]`; `table` has those of tinyspec, `uops.spec.bestiary` those of the second document. `claims` makes
-the constraints.
+`rows` collects all rows, `ROWS[op]`. `table` has those of tinyspec, `uops.spec.bestiary` those of the second document. `claims`
+builds the constraints.
 """

@@ -1,8 +1,8 @@
-"""Claims: the constraints of the specification, each with an id, and the factories for those that recur.
+"""Claims, the constraints of the specification, each with an id, and factories for those that recur.
 
-A claim's check takes a node and the `Context` of the verification and gives None, or what is wrong ("axis 1 needs 5, got 4").
-The first claim of every row, C1, is made from the row's schema: number of sources, type of arg, and which sources must be values.
-A *gate* is a claim that the others of its row rely on: they are not judged where it is broken.
+The check of a claim takes a node and a `VerifyContext`. It returns None, or what is wrong ("axis 1 needs 5, got 4"). Claim C1 of
+every row comes from the row's schema: the number of sources, the type of the arg and which sources must be values. A *gate*
+is a claim that the others of its row rely on. They are not checked where it is broken.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from uops.spec.ir.arg_types import arg_fault
 from uops.spec.ir.args import ARG_OPTIONAL, ARG_TYPE
 from uops.spec.ir.derive.shape import broadcast as broadcast_shapes
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp, too_many_axes
+from uops.spec.ir.node import UOp, axis_limit_fault
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass
-from uops.spec.ir.scope import Context
-from uops.spec.ir.sizes import not_negative, same_shape, show, show_shape
+from uops.spec.ir.scope import VerifyContext
+from uops.spec.ir.sizes import provably_nonnegative, same_shape, show_extent, show_shape
 
-Check = Callable[[UOp, Context], str | None]
+#: A check of a node: None, or what is wrong.
+Check = Callable[[UOp, VerifyContext], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A claim before its row gives it an id."""
+class ClaimDraft:
+    """A claim without the id that its row will give it."""
 
     text: str
     check: Check
@@ -36,7 +37,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One constraint: `id` like PAD.C2, `spec` the row's id, `ruling` the ruling it rests on, or empty."""
+    """A constraint on a node. `id` is like PAD.C2, `spec` the id of its row, `ruling` the ruling it rests on, or empty."""
 
     id: str
     text: str
@@ -46,68 +47,74 @@ class Claim:
     gate: bool = False
 
 
-def number(prefix: str, spec: str, drafts: Iterable[Draft], letter: str = "C") -> tuple[Claim, ...]:
-    """Drafts in order become <prefix>.C1, .C2, ... (of a dialect .D1, .D2, ...)."""
+def number_claims(prefix: str, spec: str, drafts: Iterable[ClaimDraft], letter: str = "C") -> tuple[Claim, ...]:
+    """Return the drafts as claims <prefix>.C1, .C2, ..., in order; those of a dialect have the letter D."""
     return tuple(Claim(f"{prefix}.{letter}{k}", d.text, spec, d.ruling, d.check, d.gate) for k, d in enumerate(drafts, 1))
 
 
 # ------------------------------------------------------------------------------------------------------------- schemas
 
-#: Sources that may be void (effects, bodies, identities); every other source is a value.
-_ANY = frozenset(["body", "deps", "u", "uops", "meta", "args", "if", "linear", "source", "sink", "unique", "device", "packed"])
+#: Names of sources that may be void (effects, bodies, identities); every other source is a value.
+_NON_VALUES = frozenset(
+    ["body", "deps", "u", "uops", "meta", "args", "if", "linear", "source", "sink", "unique", "device", "packed"]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A row's sources: names in order; `?` marks an optional one, `...` any number, `+` one or more of them."""
+    """The sources of a row: names in order. `?` marks an optional source, `...` any number, `+` one or more."""
 
     text: str
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names without their marks."""
         return tuple(n.rstrip("?+.") for n in self.text.split())
 
     @property
-    def least(self) -> int:
+    def min_sources(self) -> int:
+        """The least number of sources."""
         return sum(not n.endswith(("?", "...")) for n in self.text.split())
 
     @property
-    def most(self) -> int | None:
-        """None where the last name repeats."""
+    def max_sources(self) -> int | None:
+        """The greatest number of sources; None if the last name repeats."""
         return None if self.text.endswith(("...", "+")) else len(self.names)
 
     def name_of(self, position: int) -> str:
+        """Return the name of the source at a position."""
         return self.names[min(position, len(self.names) - 1)]
 
     def is_value(self, position: int) -> bool:
-        return self.name_of(position) not in _ANY
+        """Return True if the source at a position must be a value, not void."""
+        return self.name_of(position) not in _NON_VALUES
 
 
-def schema_claim(op: Op, schema: Schema) -> Draft:
-    """C1 of a row."""
+def schema_claim(op: Op, schema: Schema) -> ClaimDraft:
+    """Return claim C1 of a row: the number of sources, the type of the arg and which sources are values."""
     kind = ARG_TYPE.get(op)
     arg = "no arg" if kind is None else f"{kind.__name__} or no arg" if op in ARG_OPTIONAL else kind.__name__
-    least, most = schema.least, schema.most
-    fixed = tuple(schema.is_value(k) for k in range(len(schema.names)))
-    last = fixed[-1] if fixed else True
-    all_values = all(fixed)
+    least, most = schema.min_sources, schema.max_sources
+    is_value = tuple(schema.is_value(k) for k in range(len(schema.names)))
+    last_is_value = is_value[-1] if is_value else True
+    all_values = all(is_value)
 
-    def check(u: UOp, ctx: Context) -> str | None:
+    def check_schema(u: UOp, ctx: VerifyContext) -> str | None:
         n = len(u.src)
         if n < least or (most is not None and n > most):
-            return f"needs {_count(least, most)}, got {n}"
+            return f"needs {_describe_count(least, most)}, got {n}"
         fault = arg_fault(op, u.arg)
         if fault is not None:
             return fault
         for k, s in enumerate(u.src):
-            if s.dtype is dt.void and (all_values or (fixed[k] if k < len(fixed) else last)):
+            if s.dtype is dt.void and (all_values or (is_value[k] if k < len(is_value) else last_is_value)):
                 return f"source {k} ({schema.name_of(k)}) is void"
-        return too_many_axes(u)
+        return axis_limit_fault(u)
 
-    return Draft(f"sources ({schema.text}), {arg}", check, gate=True)
+    return ClaimDraft(f"sources ({schema.text}), {arg}", check_schema, gate=True)
 
 
-def _count(least: int, most: int | None) -> str:
+def _describe_count(least: int, most: int | None) -> str:
     n = f"at least {least}" if most is None else str(least) if least == most else f"{least} to {most}"
     return f"{n} source{'s' * (n != '1')}"
 
@@ -115,70 +122,79 @@ def _count(least: int, most: int | None) -> str:
 # -------------------------------------------------------------------------------------------------------------- dtypes
 
 
-def numeric(d: DType) -> bool:
-    """An integer, index or float."""
+def is_numeric(d: DType) -> bool:
+    """Return True for integers, index and floats."""
     return d.is_integer or d.is_float
 
 
-def integer(d: DType) -> bool:
+def is_integer(d: DType) -> bool:
+    """Return True for integers and index."""
     return d.is_integer
 
 
-def floating(d: DType) -> bool:
+def is_floating(d: DType) -> bool:
+    """Return True for floats."""
     return d.is_float
 
 
-def bits(d: DType) -> bool:
-    """What Xor, Or and And take: bool, integers and index."""
+def is_bitwise(d: DType) -> bool:
+    """Return True for the dtypes of Xor, Or and And: bool, integers and index (R10, dtype legality)."""
     return d.is_integer or d is dt.bool_
 
 
-def boolean(d: DType) -> bool:
+def is_boolean(d: DType) -> bool:
+    """Return True for bool."""
     return d is dt.bool_
 
 
-def storable(d: DType) -> bool:
-    """What a buffer can hold."""
+def is_storable(d: DType) -> bool:
+    """Return True for the dtypes of buffers: all but void and index (R29)."""
     return d is not dt.void and d is not dt.index
 
 
-def dtype_is(names: str, legal: Callable[[DType], bool], words: str, ruling: str, *positions: int, gate: bool = False) -> Draft:
-    """The dtype of each source at `positions`, where present, is legal."""
+def dtype_claim(
+    names: str, is_legal: Callable[[DType], bool], requirement: str, ruling: str, *positions: int, gate: bool = False
+) -> ClaimDraft:
+    """Return the claim that each source at `positions`, if present, has a legal dtype."""
 
-    def check(u: UOp, ctx: Context) -> str | None:
+    def check_dtypes(u: UOp, ctx: VerifyContext) -> str | None:
         for k in positions:
-            if k < len(u.src) and not legal(u.src[k].dtype):
+            if k < len(u.src) and not is_legal(u.src[k].dtype):
                 return f"source {k} is {u.src[k].dtype}"
         return None
 
-    return Draft(f"{names} {words}", check, ruling, gate)
+    return ClaimDraft(f"{names} {requirement}", check_dtypes, ruling, gate)
 
 
-def arg_dtype_is(legal: Callable[[DType], bool], words: str, ruling: str) -> Draft:
-    def check(u: UOp, ctx: Context) -> str | None:
-        return None if legal(u.arg.dtype) else f"got {u.arg.dtype}"
+def arg_dtype_claim(is_legal: Callable[[DType], bool], requirement: str, ruling: str) -> ClaimDraft:
+    """Return the claim that the arg states a legal dtype."""
 
-    return Draft(f"dtype is {words}", check, ruling, gate=True)
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
+        return None if is_legal(u.arg.dtype) else f"got {u.arg.dtype}"
+
+    return ClaimDraft(f"dtype is {requirement}", check, ruling, gate=True)
 
 
-def same_dtype(names: str, first: int = 0, last: int | None = None) -> Draft:
-    """Sources first..last have one dtype (R25)."""
+def same_dtype_claim(names: str, first: int = 0, last: int | None = None) -> ClaimDraft:
+    """Return the claim that the sources `first` to `last`, exclusive, have one dtype (R25, operand dtypes)."""
 
-    def check(u: UOp, ctx: Context) -> str | None:
-        src = u.src[first:last]
-        for s in src:
-            if s.dtype is not src[0].dtype:
-                return f"{src[0].dtype} and {s.dtype}"
+    def check_same_dtype(u: UOp, ctx: VerifyContext) -> str | None:
+        common = None
+        for s in u.src[first:last]:
+            if common is None:
+                common = s.dtype
+            elif s.dtype is not common:
+                return f"{common} and {s.dtype}"
         return None
 
-    return Draft(f"{names} have one dtype", check, "R25")
+    return ClaimDraft(f"{names} have one dtype", check_same_dtype, "R25")
 
 
 # -------------------------------------------------------------------------------------------------------------- shapes
 
 
-def _broadcasts(u: UOp, ctx: Context) -> str | None:
-    first = u.src[0].shape
+def _check_shapes_broadcast(u: UOp, ctx: VerifyContext) -> str | None:
+    first = u.src[0].shape  # the operand or lhs
     for s in u.src:
         if s.shape != first:
             try:
@@ -189,163 +205,174 @@ def _broadcasts(u: UOp, ctx: Context) -> str | None:
     return None
 
 
-BROADCAST = Draft("shapes broadcast: right-aligned, each axis equal or 1", _broadcasts, "R41")
+BROADCAST = ClaimDraft("shapes broadcast: right-aligned, each axis equal or 1", _check_shapes_broadcast, "R41")
 
 
-def same_shape_as(names: str, *positions: int, ruling: str = "") -> Draft:
-    """Sources at `positions` have one shape."""
+def same_shape_claim(names: str, *positions: int, ruling: str = "") -> ClaimDraft:
+    """Return the claim that the sources at `positions` have one shape."""
 
-    def check(u: UOp, ctx: Context) -> str | None:
-        found = [u.src[k].shape for k in positions if k < len(u.src)]
-        for s in found[1:]:
-            if not same_shape(s, found[0]):
-                return f"needs {show_shape(found[0])}, got {show_shape(s)}"
+    def check_same_shape(u: UOp, ctx: VerifyContext) -> str | None:
+        shapes = [u.src[k].shape for k in positions if k < len(u.src)]
+        for s in shapes[1:]:
+            if not same_shape(s, shapes[0]):
+                return f"needs {show_shape(shapes[0])}, got {show_shape(s)}"
         return None
 
-    return Draft(f"{names} have one shape", check, ruling)
+    return ClaimDraft(f"{names} have one shape", check_same_shape, ruling)
 
 
-def all_same_shape(u: UOp, ctx: Context) -> str | None:
+def check_all_same_shape(u: UOp, ctx: VerifyContext) -> str | None:
+    """Check that all sources have one shape."""
     for k, s in enumerate(u.src):
-        if not same_shape(s.shape, u.src[0].shape):
-            return f"source {k} needs {show_shape(u.src[0].shape)}, got {show_shape(s.shape)}"
+        if k == 0:
+            first = s.shape
+        elif not same_shape(s.shape, first):
+            return f"source {k} needs {show_shape(first)}, got {show_shape(s.shape)}"
     return None
 
 
-def scalar(name: str, position: int, ruling: str = "", gate: bool = False) -> Draft:
-    """The source at `position`, where present, has shape ()."""
+def scalar_claim(name: str, position: int, ruling: str = "", gate: bool = False) -> ClaimDraft:
+    """Return the claim that the source at `position`, if present, has shape ()."""
 
-    def check(u: UOp, ctx: Context) -> str | None:
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
         if position < len(u.src) and u.src[position].shape != ():
             return f"got {show_shape(u.src[position].shape)}"
         return None
 
-    return Draft(f"{name} has shape ()", check, ruling, gate)
+    return ClaimDraft(f"{name} has shape ()", check, ruling, gate)
 
 
-def shape_operands(names: str, *positions: int) -> Draft:
-    """The sources at `positions` are Stacks of () index expressions over constants and named variables (R40, R48)."""
+def shape_operand_claim(names: str, *positions: int) -> ClaimDraft:
+    """Return the claim that the sources at `positions` are shape operands (R40).
 
-    def check(u: UOp, ctx: Context) -> str | None:
+    A shape operand is a Stack of () index expressions over constants and named variables (R48, symbolic sizes).
+    """
+
+    def check_shape_operands(u: UOp, ctx: VerifyContext) -> str | None:
         for k in positions:
-            v = u.src[k]
-            if v.op is not Op.STACK:
-                return f"source {k} is {v.op.name.lower()}, not a Stack"
-            for n, s in enumerate(v.src):
+            vector = u.src[k]
+            if vector.op is not Op.STACK:
+                return f"source {k} is {vector.op.name.lower()}, not a Stack"
+            for n, s in enumerate(vector.elements):
                 if s.op is Op.CONST:
                     continue
                 if s.dtype is not dt.index or s.shape != ():
                     return f"entry {n} of source {k} is no () index"
-                if not ctx.is_size(s):
+                if not ctx.is_size_expression(s):
                     return f"entry {n} of source {k} is no expression over constants and named variables"
-            if v.dtype is not dt.index:
-                return f"source {k} is {v.dtype}"
+            if vector.dtype is not dt.index:
+                return f"source {k} is {vector.dtype}"
         return None
 
-    return Draft(f"{names}: 1-D index vectors, Stacks of sizes", check, "R40", gate=True)
+    return ClaimDraft(f"{names}: 1-D index vectors, Stacks of sizes", check_shape_operands, "R40", gate=True)
 
 
-def rank_of_source(names: str, *positions: int) -> Draft:
-    """The shape operands at `positions` have one entry per axis of source 0."""
+def one_entry_per_axis_claim(names: str, *positions: int) -> ClaimDraft:
+    """Return the claim that the shape operands at `positions` have one entry per axis of the operand."""
 
-    def check(u: UOp, ctx: Context) -> str | None:
-        rank = len(u.src[0].shape)
+    def check_entry_count(u: UOp, ctx: VerifyContext) -> str | None:
+        rank = len(u.operand.shape)
         for k in positions:
             if len(u.src[k].src) != rank:
                 return f"source {k} needs {rank} entries, got {len(u.src[k].src)}"
         return None
 
-    return Draft(f"{names}: one entry per axis of T", check, gate=True)
+    return ClaimDraft(f"{names}: one entry per axis of T", check_entry_count, gate=True)
 
 
-def entries_not_negative(name: str, position: int, ruling: str = "") -> Draft:
-    def check(u: UOp, ctx: Context) -> str | None:
+def nonnegative_entries_claim(name: str, position: int, ruling: str = "") -> ClaimDraft:
+    """Return the claim that the entries of the shape operand at `position` are at least 0."""
+
+    def check_entries(u: UOp, ctx: VerifyContext) -> str | None:
         for k, s in enumerate(u.src[position].src):
-            d = s.arg.value if s.op is Op.CONST else s
-            if not not_negative(d):
-                return f"axis {k} needs at least 0, got {show(d)}"
+            extent = s.arg.value if s.op is Op.CONST else s
+            if not provably_nonnegative(extent):
+                return f"axis {k} needs at least 0, got {show_extent(extent)}"
         return None
 
-    return Draft(f"{name} >= 0", check, ruling)
+    return ClaimDraft(f"{name} >= 0", check_entries, ruling)
 
 
-def axes_valid(text: str, ruling: str) -> Draft:
-    """arg.axes are distinct axes of source 0."""
+def distinct_axes_claim(text: str, ruling: str) -> ClaimDraft:
+    """Return the claim that the axes of the arg are distinct axes of the operand."""
 
-    def check(u: UOp, ctx: Context) -> str | None:
-        axes, rank = u.arg.axes, len(u.src[0].shape)
+    def check_axes(u: UOp, ctx: VerifyContext) -> str | None:
+        axes, rank = u.arg.axes, len(u.operand.shape)
         if len(set(axes)) != len(axes):
             return f"axes {axes} repeat"
         wrong = [a for a in axes if not 0 <= a < rank]
         return f"axis {wrong[0]} of rank {rank}" if wrong else None
 
-    return Draft(text, check, ruling, gate=True)
+    return ClaimDraft(text, check_axes, ruling, gate=True)
 
 
 # ----------------------------------------------------------------------------------------------------- devices and axes
 
 
-def _one_device(u: UOp, ctx: Context) -> str | None:
-    found = None
+def _check_same_device(u: UOp, ctx: VerifyContext) -> str | None:
+    common = None
     for s in u.src:
         d = s.device
         if d is not None:
-            if found is None:
-                found = d
-            elif d != found:
-                return f"{found} and {d}"
+            if common is None:
+                common = d
+            elif d != common:
+                return f"{common} and {d}"
     return None
 
 
-SAME_DEVICE = Draft("source devices are equal or null", _one_device, "R72")
+SAME_DEVICE = ClaimDraft("source devices are equal or null", _check_same_device, "R72")
 
 
-def sharded(u: UOp) -> bool:
-    """Whether any source may have a sharded axis: only an n-tuple device has one."""
+def has_sharded_source(u: UOp) -> bool:
+    """Return True if a source is on several devices, as only such a value may have a sharded axis."""
     return any(type(s.device) is tuple for s in u.src)
 
 
-def _one_axis(u: UOp, ctx: Context) -> str | None:
-    if not sharded(u):
+def _check_same_sharded_axis(u: UOp, ctx: VerifyContext) -> str | None:
+    if not has_sharded_source(u):
         return None
-    found = {s.axis - len(s.shape): k for k, s in enumerate(u.src) if s.axis is not None}
-    return f"axes {sorted(found)} from the right" if len(found) > 1 else None
+    axes = {s.axis - len(s.shape) for s in u.src if s.axis is not None}
+    return f"axes {sorted(axes)} from the right" if len(axes) > 1 else None
 
 
-SAME_AXIS = Draft("sharded axes, right-aligned, agree or are null", _one_axis, "R74")
+SAME_AXIS = ClaimDraft("sharded axes, right-aligned, agree or are null", _check_same_sharded_axis, "R74")
 
 
-def off_the_axis(changes: Callable[[UOp, int], bool], what: str) -> Draft:
-    """`changes(u, axis)`: whether the node acts on the sharded axis of its first source."""
+def sharded_axis_untouched_claim(touches_axis: Callable[[UOp, int], bool], action: str) -> ClaimDraft:
+    """Return the claim that a node does not change the sharded axis of its first source.
 
-    def check(u: UOp, ctx: Context) -> str | None:
-        if type(u.src[0].device) is not tuple or u.src[0].axis is None:
+    `touches_axis(u, axis)` returns True if the node changes that axis; `action` names the change.
+    """
+
+    def check_sharded_axis(u: UOp, ctx: VerifyContext) -> str | None:
+        t = u.src[0]  # the operand, or the buffer of a BUFFER_VIEW
+        if type(t.device) is not tuple or t.axis is None:
             return None
-        a = u.src[0].axis
-        return f"axis {a} is sharded over {len(u.src[0].device)} devices" if changes(u, a) else None
+        return f"axis {t.axis} is sharded over {len(t.device)} devices" if touches_axis(u, t.axis) else None
 
-    return Draft(f"no {what} on the sharded axis", check, "R74")
+    return ClaimDraft(f"no {action} on the sharded axis", check_sharded_axis, "R74")
 
 
 # ---------------------------------------------------------------------------------------------------------------- other
 
 
-def source_ops(name: str, position: int, ops: frozenset[Op], ruling: str = "") -> Draft:
-    """The op of the source at `position`, where present."""
+def source_op_claim(name: str, position: int, ops: frozenset[Op], ruling: str = "") -> ClaimDraft:
+    """Return the claim that the source at `position`, if present, is one of `ops`."""
     words = " or ".join(sorted(o.name.lower() for o in ops))
 
-    def check(u: UOp, ctx: Context) -> str | None:
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
         if position < len(u.src) and u.src[position].op not in ops:
             return f"got {u.src[position].op.name.lower()}"
         return None
 
-    return Draft(f"{name} is {words}", check, ruling, gate=True)
+    return ClaimDraft(f"{name} is {words}", check, ruling, gate=True)
 
 
-def ranges_from(position: int, ops: frozenset[Op] = frozenset({Op.RANGE})) -> Draft:
-    """Every source from `position` on is a Range."""
+def distinct_ranges_claim(position: int, ops: frozenset[Op] = frozenset({Op.RANGE})) -> ClaimDraft:
+    """Return the claim that the sources from `position` on are distinct Ranges."""
 
-    def check(u: UOp, ctx: Context) -> str | None:
+    def check_ranges(u: UOp, ctx: VerifyContext) -> str | None:
         for k, s in enumerate(u.src[position:], position):
             if s.op not in ops:
                 return f"source {k} is {s.op.name.lower()}"
@@ -353,24 +380,24 @@ def ranges_from(position: int, ops: frozenset[Op] = frozenset({Op.RANGE})) -> Dr
             return "a range is named twice"
         return None
 
-    return Draft("the closed sources are distinct Ranges", check, "R58", gate=True)
+    return ClaimDraft("the closed sources are distinct Ranges", check_ranges, "R58", gate=True)
 
 
-def reference(name: str, position: int) -> Draft:
-    """The source is a Buffer, a Param or an injective view of one (R51)."""
+def reference_claim(name: str, position: int) -> ClaimDraft:
+    """Return the claim that the source at `position` is a Buffer, a Param or an injective view of one (R51)."""
 
-    def check(u: UOp, ctx: Context) -> str | None:
-        if ctx.base(u.src[position]) is None:
-            return f"got {ctx.not_a_reference(u.src[position])}"
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
+        if ctx.underlying_buffer(u.src[position]) is None:
+            return f"got {ctx.describe_view_source(u.src[position])}"
         return None
 
-    return Draft(f"{name} is a reference: a Buffer, a Param, or a view of one that is no Expand and no Pad", check, "R51")
+    return ClaimDraft(f"{name} is a reference: a Buffer, a Param, or a view of one that is no Expand and no Pad", check, "R51")
 
 
-def named(field: str) -> Draft:
-    """A text field of arg is not empty."""
+def nonempty_field_claim(field: str) -> ClaimDraft:
+    """Return the claim that a text field of the arg is not empty."""
 
-    def check(u: UOp, ctx: Context) -> str | None:
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
         return None if getattr(u.arg, field) else f"{field} is empty"
 
-    return Draft(f"{field} is not empty", check)
+    return ClaimDraft(f"{field} is not empty", check)

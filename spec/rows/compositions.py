@@ -1,7 +1,7 @@
 """The specification's common compositions, as graphs.
 
-Each follows its listing; where the comment above a listing and its code differ, the comment is normative (R49, R50): a value that
-is not selected never contributes, because `Where` selects it and no `Mul` multiplies it by zero.
+Each follows its listing. Where the comment above a listing and its code differ, the comment is normative (R49, listing helpers;
+R50, gather and scatter_add). A value that is not selected never contributes: a `Where` selects values, no `Mul` by a mask.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from uops.spec.ir.node import UOp
 
 
 def gemm(x: UOp, y: UOp) -> UOp:
-    """C[M, N] = A[M, K] @ B[K, N]."""
+    """Build the matrix product C[M, N] = A[M, K] @ B[K, N]."""
     (m, k), (_, n) = x.shape, y.shape
     return b.sum_(b.mul(b.reshape(x, (m, k, 1)), b.reshape(y, (1, k, n))), 1)
 
 
 def prefix_sum(t: UOp) -> UOp:
-    """Inclusive prefix sum of a vector through a sliding window; the prefix sum of nothing is empty (R49)."""
+    """Build the inclusive prefix sum of a vector by a sliding window; that of an empty vector is empty (R49)."""
     (n,) = t.shape
     if n == 0:
         return t
@@ -31,32 +31,32 @@ def prefix_sum(t: UOp) -> UOp:
 
 
 def arange(n: int, dtype: DType = dt.int32) -> UOp:
-    """[0, 1, ..., n - 1]: the prefix sum of ones, minus one."""
+    """Build [0, 1, ..., n - 1], as the prefix sum of ones, minus one."""
     ones = b.expand(b.reshape(b.const(1, dtype), (1,)), (n,))
     return b.sub(prefix_sum(ones), 1)
 
 
 def _one_hot(k: int, idx: UOp) -> UOp:
-    """(k, D) mask, true where idx[d] is the row."""
+    """Build a (k, D) mask that is true where idx[d] is the number of the row."""
     (d,) = idx.shape
     row = b.reshape(arange(k, idx.dtype if idx.dtype.bits >= 32 else dt.int32), (k, 1))
     return b.eq(row, b.reshape(idx, (1, d)))
 
 
 def gather(t: UOp, idx: UOp) -> UOp:
-    """out[i] = T[idx[i]] for a vector T; an index out of range gives 0 (R50)."""
+    """Build out[i] = T[idx[i]] for a vector T; an index out of range gives 0 (R50, gather)."""
     (k,) = t.shape
     (d,) = idx.shape
-    picked = b.where(_one_hot(k, idx), b.expand(b.reshape(t, (k, 1)), (k, d)), b.const(0, t.dtype))
-    return b.sum_(picked, 0)
+    selected = b.where(_one_hot(k, idx), b.expand(b.reshape(t, (k, 1)), (k, d)), b.const(0, t.dtype))
+    return b.sum_(selected, 0)
 
 
 def scatter_add(t: UOp, idx: UOp, val: UOp) -> UOp:
-    """T[idx[i]] += val[i] for a vector T; an index out of range adds nothing (R50)."""
+    """Build T[idx[i]] += val[i] for a vector T; an index out of range adds nothing (R50, scatter_add)."""
     (k,), (d,) = t.shape, idx.shape
-    picked = b.where(_one_hot(k, idx), b.expand(b.reshape(val, (1, d)), (k, d)), b.const(0, t.dtype))
-    return b.add(t, b.sum_(picked, 1))
+    selected = b.where(_one_hot(k, idx), b.expand(b.reshape(val, (1, d)), (k, d)), b.const(0, t.dtype))
+    return b.add(t, b.sum_(selected, 1))
 
 
-#: Name, builder and the op families it is made of: what `uops spec` lists under Compositions.
+#: Name -> builder.
 COMPOSITIONS = {f.__name__: f for f in (gemm, prefix_sum, arange, gather, scatter_add)}

@@ -1,6 +1,6 @@
-"""Every row of both documents: `ROWS[op]`, look-ups by id, by printed name and by glob, and the whole as JSON.
+"""The rows of both documents: `ROWS[op]`, look-ups by id, printed name and glob, and the whole as JSON.
 
-`spec_hash()` identifies the specification: it changes with any row, claim, ruling, dialect or table.
+`spec_hash()` identifies the specification. It changes with any row, claim, ruling, dialect or table.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from uops.spec.bestiary import rows as bestiary_rows
 from uops.spec.bestiary.tables import AXIS_NAMES
 from uops.spec.ir.axes import AXIS_TABLE, AxisType
-from uops.spec.ir.fields import FIELDS, describe
+from uops.spec.ir.fields import FIELDS, describe_type
 from uops.spec.ir.node import Rule
 from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
 from uops.spec.optops import OPT_TABLE
@@ -24,58 +24,59 @@ from uops.spec.rows.table.base import OpSpec
 from uops.spec.rulings import RULINGS
 from uops.spec.verify.dialects import DIALECTS, Dialect, dialects_of
 
-__all__ = ["CLAIMS", "ROWS", "OpSpec", "claims_of", "document_names", "find", "row_of", "spec_hash", "to_json"]
+__all__ = ["CLAIMS", "ROWS", "OpSpec", "claims_of", "document_names", "find_rows", "row_of", "spec_hash", "to_json"]
 
 _MODULES = (source, movement, reduce, call, memory, ordering, elementwise, decomposed, marker, codegen, *bestiary_rows.MODULES)
 
-#: op -> its row, in the order of the documents.
+#: Op -> its row, in the order of the documents.
 ROWS: dict[Op, OpSpec] = {row.op: row for module in _MODULES for row in module.ROWS}
 _BY_ID: dict[str, OpSpec] = {row.id.lower(): row for row in ROWS.values()}
 
-#: id -> every claim of the rows and the dialects.
+#: Id -> claim, of all rows and dialects.
 CLAIMS: dict[str, Claim] = {c.id: c for row in ROWS.values() for c in row.claims} | {
     c.id: c for d in DIALECTS.values() for c, _ in d.claims
 }
 
 
 def row_of(name: str) -> OpSpec:
-    """The row with this id ("Movement/Pad") or op name ("PAD"); KeyError if there is none."""
-    found = _BY_ID.get(name.lower())
-    return found if found is not None else ROWS[Op[name.upper()]]
+    """Return the row with an id ("Movement/Pad") or op name ("PAD"); raises KeyError if there is none."""
+    row = _BY_ID.get(name.lower())
+    return row if row is not None else ROWS[Op[name.upper()]]
 
 
-def find(pattern: str) -> list[OpSpec]:
-    """Rows whose id, op name or a claim's id matches a glob, in order; case does not matter."""
-    p = pattern.lower()
+def find_rows(pattern: str) -> list[OpSpec]:
+    """Return the rows whose id, op name or claim id matches a glob, in order; case is ignored."""
+    glob = pattern.lower()
     return [
         row
         for row in ROWS.values()
-        if fnmatch.fnmatchcase(row.id.lower(), p)
-        or fnmatch.fnmatchcase(row.op.name.lower(), p)
-        or any(fnmatch.fnmatchcase(c.id.lower(), p) for c in row.claims)
+        if fnmatch.fnmatchcase(row.id.lower(), glob)
+        or fnmatch.fnmatchcase(row.op.name.lower(), glob)
+        or any(fnmatch.fnmatchcase(c.id.lower(), glob) for c in row.claims)
     ]
 
 
 def claims_of(op: Op) -> tuple[Claim, ...]:
+    """Return the claims of an op's row."""
     return ROWS[op].claims
 
 
-def _tables() -> dict[str, tuple[str, ...]]:
-    """Names that are no ops: OptOps and axis types."""
-    found: dict[str, tuple[str, ...]] = {o.name: (f"OptOp/{o.name}",) for o in OPT_TABLE}
-    return found | {t.name: (f"AxisType/{t.name}",) for t in AxisType}
+def _table_names() -> dict[str, tuple[str, ...]]:
+    """Return name -> row ids for the names that are no ops: OptOps and axis types."""
+    optops: dict[str, tuple[str, ...]] = {o.name: (f"OptOp/{o.name}",) for o in OPT_TABLE}
+    return optops | {t.name: (f"AxisType/{t.name}",) for t in AxisType}
 
 
 @cache
 def document_names(document: str) -> dict[str, tuple[str, ...]]:
-    """Every name that a document prints for an op or axis type -> the ids of the rows it means.
+    """Return name -> the ids of its rows, for every name that a document prints for an op, OptOp or axis type.
 
-    `document` is "tinyspec" or "bestiary". A family name (`Unary(...)`) means several rows.
+    `document` is "tinyspec" or "bestiary"; raises KeyError for another. A family name (`Unary(...)`) has several rows.
     """
     if document == "tinyspec":
         names: dict[str, tuple[str, ...]] = {row.tinyspec: (row.id,) for row in ROWS.values() if row.tinyspec}
         placeholder = AxisType.PLACEHOLDER.name
-        return names | {"Copy": (ROWS[Op.LOAD].id,)} | {k: v for k, v in _tables().items() if k != placeholder}
+        return names | {"Copy": (ROWS[Op.LOAD].id,)} | {k: v for k, v in _table_names().items() if k != placeholder}
     if document != "bestiary":
         raise KeyError(document)
     names = {row.bestiary: (row.id,) for row in ROWS.values() if row.bestiary}
@@ -98,7 +99,7 @@ def _row_json(row: OpSpec) -> dict[str, Any]:
         "document": row.document,
         "names": {"tinyspec": row.tinyspec, "bestiary": row.bestiary},
         "schema": row.schema.text,
-        "arg": None if arg is None else {"type": arg.__name__, "fields": {f.name: describe(f.hint) for f in FIELDS[arg]}},
+        "arg": None if arg is None else {"type": arg.__name__, "fields": {f.name: describe_type(f.hint) for f in FIELDS[arg]}},
         "semantics": row.semantics,
         "derived": {column: _rule_name(getattr(row, column)) for column in ("dtype", "shape", "device", "min_max", "axis")},
         "claims": [_claim_json(c) for c in row.claims],
@@ -123,7 +124,7 @@ def _dialect_json(d: Dialect) -> dict[str, Any]:
 
 
 def to_json() -> dict[str, Any]:
-    """The specification as plain data: what `uops spec --json` prints."""
+    """Return the specification as plain data, as `uops spec --json` prints it."""
     return {
         "ops": [_row_json(row) for row in ROWS.values()],
         "dialects": [_dialect_json(d) for d in Dialect],
@@ -147,5 +148,5 @@ def to_json() -> dict[str, Any]:
 
 @cache
 def spec_hash() -> str:
-    """SHA-256 of the canonical JSON: keys sorted, no spaces."""
+    """Return the SHA-256 of the canonical JSON of the specification: keys sorted, no spaces."""
     return hashlib.sha256(json.dumps(to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()

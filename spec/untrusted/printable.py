@@ -1,30 +1,29 @@
-"""Text that a terminal shows as it is, and that UTF-8 can hold."""
+"""Escaping of text for terminals, UTF-8 files and messages."""
 
 from __future__ import annotations
 
 import re
 
-#: Controls but tab and newline (C0, DEL, C1), marks that reorder or hide text, separators of lines, and lone surrogates.
+#: Matches controls but tab and newline (C0, DEL, C1), marks that reorder or hide text, line separators and lone surrogates.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Return `text` with every character that could act on a terminal, or that UTF-8 cannot encode, as a backslash escape.
 
-    Tabs and newlines stay. An escape is spelled as Python spells it (`\\x1b`, `\\u202e`, `\\ud800`). Applying it twice changes
-    nothing more.
+    Tabs and newlines stay. The escapes are those of Python (`\\x1b`, `\\u202e`, `\\ud800`). A second application changes nothing.
     """
-    return _UNSAFE.sub(_escape, text)
+    return _UNSAFE.sub(_escape_character, text)
 
 
 def quote_name(name: str) -> str:
-    """Return somebody's name, or words that hold one, on one line: `printable`, and newlines and tabs as escapes, too.
+    """Return a name, or words that contain one, on one line: as `escape_unprintable`, with newlines and tabs escaped, too.
 
-    A name in a message goes through here; a text of several lines of ours goes through `printable`.
+    Names in messages need this function; texts of several lines need `escape_unprintable`.
     """
-    return printable(name).replace("\n", "\\n").replace("\t", "\\t")
+    return escape_unprintable(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _escape(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,1 +1,1 @@
-"""The verifier: a graph against the claims of its rows and the forms of a dialect."""
+"""The verifier, which checks a graph against the claims of its rows and the forms of a dialect."""

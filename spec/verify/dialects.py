@@ -1,6 +1,6 @@
-"""The dialects, as data: which ops may stand outside and inside of a Call's body, and which forms.
+"""The dialects, as data: the ops that are legal outside and inside of Call bodies, and the forms of their use.
 
-A dialect's claims are numbered D1, D2, ... and are judged beside the claims of the rows. `outer` nodes are those of the graph
+The claims of a dialect are numbered D1, D2, ... and are checked with the claims of the rows. `outer` nodes are those of the graph
 itself and of its Functions, `body` nodes those inside a Call's body. D1 is always "the op belongs to the dialect", D2 "no tag".
 """
 
@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from enum import Enum
 
 from uops.spec.ir.args import AddrSpace
-from uops.spec.ir.axes import AxisType
-from uops.spec.ir.ops import ALU, BITWISE, COMPARE, MARKERS, SHIFT, Op
+from uops.spec.ir.axes import SEQUENTIAL, UNROLLED, AxisType
+from uops.spec.ir.ops import ACCESSES, ALU, BITWISE, COMPARE, EFFECT_GROUPS, MARKERS, MEMORY_ROOTS, RESHAPING, SHIFT, Op
 from uops.spec.ir.record import dataclass
-from uops.spec.rows.claims import Claim, number
+from uops.spec.rows.claims import Claim, number_claims
 from uops.spec.verify import forms as f
-from uops.spec.verify.forms import Form
+from uops.spec.verify.forms import DialectForm
 
 
 class Dialect(Enum):
-    """A stage of the one language; the pipeline's in its order, then the second document's."""
+    """A stage of the language: those of the pipeline in its order, then that of the second document."""
 
     TENSOR = "tensor"
     CALLIFIED = "callified"
@@ -35,44 +35,52 @@ class Dialect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DialectSpec:
-    """`body` is None where a Call's body is opaque. `claims` pairs each claim with the form that says to which nodes it applies."""
+    """The legal ops and the claims of a dialect.
+
+    `outer` and `body` are the ops outside and inside of Call bodies; `body` is None where Call bodies are opaque. `claims` pairs
+    each claim with the form that states to which nodes it applies.
+    """
 
     dialect: Dialect
     outer: frozenset[Op]
     body: frozenset[Op] | None
-    claims: tuple[tuple[Claim, Form], ...]
+    claims: tuple[tuple[Claim, DialectForm], ...]
 
     @property
     def ops(self) -> frozenset[Op]:
+        """The ops that are legal somewhere."""
         return self.outer | (self.body or frozenset())
 
 
 _ORDER = {op: k for k, op in enumerate(Op)}
 
 
-def _between(first: Op, last: Op) -> frozenset[Op]:
-    """The ops of tinyspec's tables from one to another."""
+def _ops_between(first: Op, last: Op) -> frozenset[Op]:
+    """Return the ops from one to another, both included, in the order of tinyspec's tables."""
     return frozenset(op for op in Op if _ORDER[first] <= _ORDER[op] <= _ORDER[last])
 
 
-SOURCES = _between(Op.PARAM, Op.BINARY)
-MOVEMENT = _between(Op.PERMUTE, Op.BITCAST)
+SOURCES = _ops_between(Op.PARAM, Op.BINARY)
+MOVEMENT = _ops_between(Op.PERMUTE, Op.BITCAST)
 ELEMENTWISE = (ALU - {Op.MIN}) | {Op.CAST}
-ORDER = frozenset({Op.AFTER, Op.GROUP, Op.SINK})
-MEMORY = frozenset({Op.LOAD, Op.STORE})
+#: Ops that order effects, or combine them.
+ORDER = EFFECT_GROUPS | {Op.AFTER}
 
-TENSOR_OPS = SOURCES | MOVEMENT | {Op.REDUCE, Op.FUNCTION, Op.CALL, Op.TUPLE, Op.GETTUPLE} | MEMORY | ORDER | ELEMENTWISE | MARKERS
-CALLIFIED_OPS = (SOURCES - {Op.BUFFER}) | MOVEMENT | {Op.REDUCE, Op.CONTIGUOUS} | MEMORY | ORDER | ELEMENTWISE
+
+TENSOR_OPS = (
+    SOURCES | MOVEMENT | {Op.REDUCE, Op.FUNCTION, Op.CALL, Op.TUPLE, Op.GETTUPLE} | ACCESSES | ORDER | ELEMENTWISE | MARKERS
+)
+CALLIFIED_OPS = (SOURCES - {Op.BUFFER}) | MOVEMENT | {Op.REDUCE, Op.CONTIGUOUS} | ACCESSES | ORDER | ELEMENTWISE
 KERNEL_OPS = (
-    frozenset({Op.PARAM, Op.CONST, Op.RANGE, Op.END, Op.INDEX, Op.BITCAST, Op.REDUCE, Op.STACK}) | MEMORY | ORDER | ELEMENTWISE
+    frozenset({Op.PARAM, Op.CONST, Op.RANGE, Op.END, Op.INDEX, Op.BITCAST, Op.REDUCE, Op.STACK}) | ACCESSES | ORDER | ELEMENTWISE
 )
 SCHEDULED_OPS = KERNEL_OPS | {Op.BUFFER, Op.BARRIER, Op.WMMA}
-EXPANDED_OPS = SCHEDULED_OPS | {Op.EXPAND, Op.PERMUTE, Op.RESHAPE, Op.SHRINK, Op.PAD, Op.FLIP}
+EXPANDED_OPS = SCHEDULED_OPS | RESHAPING
 SELECTED_OPS = (
     frozenset({Op.PARAM, Op.CONST, Op.BUFFER, Op.RANGE, Op.END, Op.INDEX, Op.STACK})
     | {Op.CAST, Op.BITCAST, Op.TRUNC, Op.NOT, Op.WHERE}
     | {Op.ADD, Op.MUL, Op.MAX, Op.SUB, Op.NEG, Op.DIV, Op.RECIP, Op.SQRT, Op.EXP2, Op.MULACC, Op.IDIV, Op.MOD}
-    | SHIFT | BITWISE | COMPARE | MEMORY | ORDER
+    | SHIFT | BITWISE | COMPARE | ACCESSES | ORDER
     | {Op.SPECIAL, Op.BARRIER, Op.IF, Op.ENDIF, Op.WMMA, Op.ATOMICADD, Op.CUSTOM, Op.INS}
 )  # fmt: skip
 LINEAR_OPS = SELECTED_OPS | {Op.LINEAR}
@@ -92,69 +100,68 @@ _LAUNCH_ARGS = frozenset({Op.BUFFER, Op.PARAM, Op.BINARY})
 _EFFECTS = frozenset({Op.STORE, Op.END, Op.GROUP})
 _LATE_EFFECTS = _EFFECTS | {Op.ATOMICADD, Op.CUSTOM, Op.INS, Op.IF, Op.ENDIF, Op.BARRIER}
 _ALL_TYPES = frozenset(AxisType) - {AxisType.PLACEHOLDER}
-_UNEXPANDED = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 
 
-def _spec(dialect: Dialect, outer: frozenset[Op], body: frozenset[Op] | None, *forms: Form) -> DialectSpec:
-    every = (f.legal_op(dialect.name, outer, body), f.NO_TAG, *forms)
-    claims = number(dialect.name, f"Dialect/{dialect.name}", (form.draft for form in every), "D")
+def _make_dialect(dialect: Dialect, outer: frozenset[Op], body: frozenset[Op] | None, *forms: DialectForm) -> DialectSpec:
+    every = (f.op_in_dialect_form(dialect.name, outer, body), f.NO_TAG, *forms)
+    claims = number_claims(dialect.name, f"Dialect/{dialect.name}", (form.draft for form in every), "D")
     return DialectSpec(dialect, outer, body, tuple(zip(claims, every, strict=True)))
 
 
-def _launch(arguments: frozenset[Op], body: Op) -> Iterable[Form]:
-    """The graph around the kernels."""
-    yield f.root_is_linear()
-    yield f.call_arguments(arguments)
-    yield f.call_body(body)
+def _launch_forms(arguments: frozenset[Op], body: Op) -> Iterable[DialectForm]:
+    """Yield the forms of the graph around the kernels."""
+    yield f.root_is_linear_form()
+    yield f.call_argument_ops_form(arguments)
+    yield f.call_body_form(body)
 
 
-def _kernel(effects: frozenset[Op], types: frozenset[AxisType]) -> Iterable[Form]:
-    """What holds inside of every kernel."""
-    yield f.sink_of(effects)
+def _kernel_forms(effects: frozenset[Op], types: frozenset[AxisType]) -> Iterable[DialectForm]:
+    """Yield the forms that hold inside of every kernel."""
+    yield f.sink_source_ops_form(effects)
     yield f.KERNEL_PARAM
     yield f.ADDRESS
     yield f.LOADED
     yield f.BOOL_CONDITION
-    yield f.axis_types(types)
+    yield f.axis_type_form(types)
 
 
 _LINEAR_FORMS = (f.IN_ORDER, f.NESTED, f.SINGLE_END)
 
 # fmt: off
 DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
-    _spec(Dialect.TENSOR, TENSOR_OPS, None, f.in_spaces(frozenset({AddrSpace.GLOBAL}))),
-    _spec(Dialect.CALLIFIED, frozenset({Op.CALL, Op.BUFFER, Op.PARAM, Op.CONST, Op.STACK}), CALLIFIED_OPS,
-          f.ROOT_IS_CALL, f.call_arguments(frozenset({Op.BUFFER, Op.PARAM})),
-          f.call_body(Op.SINK, kernel=False), f.sink_of(frozenset({Op.STORE, Op.GROUP})),
+    _make_dialect(Dialect.TENSOR, TENSOR_OPS, None, f.address_space_form(frozenset({AddrSpace.GLOBAL}))),
+    _make_dialect(Dialect.CALLIFIED, frozenset({Op.CALL, Op.BUFFER, Op.PARAM, Op.CONST, Op.STACK}), CALLIFIED_OPS,
+          f.ROOT_IS_CALL, f.call_argument_ops_form(MEMORY_ROOTS),
+          f.call_body_form(Op.SINK, kernel=False), f.sink_source_ops_form(frozenset({Op.STORE, Op.GROUP})),
           f.SAME_ARGUMENTS, f.BOUND_PARAM),
-    _spec(Dialect.KERNEL, LAUNCH_OPS, KERNEL_OPS,
-          *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_EFFECTS, frozenset({AxisType.LOOP, AxisType.REDUCE})),
+    _make_dialect(Dialect.KERNEL, LAUNCH_OPS, KERNEL_OPS,
+          *_launch_forms(_LAUNCH_ARGS, Op.SINK), *_kernel_forms(_EFFECTS, SEQUENTIAL),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALAR_VALUES, f.STACK_IS_SHAPE, f.CLOSES_ITS_KIND),
-    _spec(Dialect.SCHEDULED, LAUNCH_OPS, SCHEDULED_OPS,
-          *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_EFFECTS, _ALL_TYPES),
+    _make_dialect(Dialect.SCHEDULED, LAUNCH_OPS, SCHEDULED_OPS,
+          *_launch_forms(_LAUNCH_ARGS, Op.SINK), *_kernel_forms(_EFFECTS, _ALL_TYPES),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALARS_AND_FRAGMENTS, f.STACK_IS_SHAPE_OR_FRAGMENT,
           f.KERNEL_BUFFER, f.WRITTEN_ONCE),
-    _spec(Dialect.EXPANDED, LAUNCH_OPS, EXPANDED_OPS,
-          *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_EFFECTS, _ALL_TYPES - _UNEXPANDED),
+    _make_dialect(Dialect.EXPANDED, LAUNCH_OPS, EXPANDED_OPS,
+          *_launch_forms(_LAUNCH_ARGS, Op.SINK), *_kernel_forms(_EFFECTS, _ALL_TYPES - UNROLLED),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.ONE_SHAPE, f.KERNEL_BUFFER, f.WRITTEN_ONCE),
-    _spec(Dialect.SELECTED, LAUNCH_OPS, SELECTED_OPS,
-          *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_LATE_EFFECTS, _ALL_TYPES - _UNEXPANDED),
+    _make_dialect(Dialect.SELECTED, LAUNCH_OPS, SELECTED_OPS,
+          *_launch_forms(_LAUNCH_ARGS, Op.SINK), *_kernel_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.NO_OPEN_RANGE, f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, f.WRITTEN_ONCE),
-    _spec(Dialect.LINEAR, LAUNCH_OPS, LINEAR_OPS,
-          *_launch(_LAUNCH_ARGS, Op.LINEAR), *_kernel(_LATE_EFFECTS, _ALL_TYPES - _UNEXPANDED),
+    _make_dialect(Dialect.LINEAR, LAUNCH_OPS, LINEAR_OPS,
+          *_launch_forms(_LAUNCH_ARGS, Op.LINEAR), *_kernel_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE),
-    _spec(Dialect.PLANNED, LAUNCH_OPS | {Op.SLICE}, LINEAR_OPS,
-          *_launch(_LAUNCH_ARGS | {Op.SLICE}, Op.LINEAR), *_kernel(_LATE_EFFECTS, _ALL_TYPES - _UNEXPANDED),
+    _make_dialect(Dialect.PLANNED, LAUNCH_OPS | {Op.SLICE}, LINEAR_OPS,
+          *_launch_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.LINEAR), *_kernel_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE),
-    _spec(Dialect.PROGRAM, LAUNCH_OPS | {Op.SLICE}, PROGRAM_OPS,
-          *_launch(_LAUNCH_ARGS | {Op.SLICE}, Op.PROGRAM), *_kernel(_LATE_EFFECTS, _ALL_TYPES - _UNEXPANDED),
+    _make_dialect(Dialect.PROGRAM, LAUNCH_OPS | {Op.SLICE}, PROGRAM_OPS,
+          *_launch_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.PROGRAM), *_kernel_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE),
-    _spec(Dialect.BESTIARY, BESTIARY_OPS, BESTIARY_OPS,
-          f.in_spaces(frozenset({AddrSpace.GLOBAL, AddrSpace.LOCAL})), f.STACK_SPELLS_SHAPE),
+    _make_dialect(Dialect.BESTIARY, BESTIARY_OPS, BESTIARY_OPS,
+          f.address_space_form(frozenset({AddrSpace.GLOBAL, AddrSpace.LOCAL})), f.STACK_SPELLS_SHAPE),
 )}
 # fmt: on
 
 
 def dialects_of(op: Op) -> tuple[Dialect, ...]:
-    """The dialects in which an op may appear."""
+    """Return the dialects in which an op is legal."""
     return tuple(d for d, s in DIALECTS.items() if op in s.ops)

@@ -1,26 +1,27 @@
-"""The forms that dialects ask for: constraints on an op's use rather than on its row.
+"""The forms of dialects: constraints on the use of an op, in addition to those of its row.
 
-A `Form` is a claim's draft with the nodes it applies to: where (the root, outside of Call bodies, inside of one, or anywhere) and
-which ops. `uops.spec.verify.dialects` gives each dialect its forms.
+A `DialectForm` is the draft of a claim with the ops and the position of the nodes it applies to. A position is the root, outside of
+Call bodies, inside of one, or any. `uops.spec.verify.dialects` lists the forms of each dialect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ALU, EFFECT_GROUPS, NON_INSTRUCTIONS, Op
 from uops.spec.ir.record import dataclass
-from uops.spec.ir.scope import BASES, Context, closed_by, is_variable
+from uops.spec.ir.scope import BASES, VerifyContext, is_variable, ranges_closed_by
 from uops.spec.ir.sizes import same_shape, show_shape
-from uops.spec.rows.claims import Check, Draft, all_same_shape
+from uops.spec.rows.claims import Check, ClaimDraft, check_all_same_shape
 
 
-class Where(Enum):
+class NodePosition(Enum):
+    """The position of a node in relation to Call bodies."""
+
     ROOT = "root"
     OUTER = "outer"
     BODY = "body"
@@ -28,30 +29,35 @@ class Where(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """`ops` is None for every op."""
+class DialectForm:
+    """The draft of a claim with the nodes it applies to; `ops` is None for every op."""
 
-    where: Where
+    where: NodePosition
     ops: frozenset[Op] | None
-    draft: Draft
+    draft: ClaimDraft
 
 
-def _form(where: Where, ops: Op | frozenset[Op] | None, text: str, check: Check, ruling: str = "", *, gate: bool = False) -> Form:
-    return Form(where, frozenset({ops}) if isinstance(ops, Op) else ops, Draft(text, check, ruling, gate))
+def _make_form(
+    where: NodePosition, ops: Op | frozenset[Op] | None, text: str, check: Check, ruling: str = "", *, gate: bool = False
+) -> DialectForm:
+    return DialectForm(where, frozenset({ops}) if isinstance(ops, Op) else ops, ClaimDraft(text, check, ruling, gate))
 
 
-def _names(ops: frozenset[Op]) -> str:
+def _join_op_names(ops: frozenset[Op]) -> str:
     return ", ".join(sorted(o.name.lower() for o in ops))
 
 
 # ----------------------------------------------------------------------------------------------------------- every node
 
 
-def legal_op(dialect: str, outer: frozenset[Op], body: frozenset[Op] | None) -> Form:
-    """D1: a foreign op is reported at the node, once. The arithmetic of an extent belongs everywhere (R131)."""
+def op_in_dialect_form(dialect: str, outer: frozenset[Op], body: frozenset[Op] | None) -> DialectForm:
+    """Return form D1: the op is legal in the dialect at its position.
 
-    def check(u: UOp, ctx: Context) -> str | None:
-        if u.op in ALU and u.dtype is dt.index and u in ctx.sizes:
+    The arithmetic of extents is legal everywhere (R131, extents of Params).
+    """
+
+    def check_op_in_dialect(u: UOp, ctx: VerifyContext) -> str | None:
+        if u.op in ALU and u.dtype is dt.index and u in ctx.size_nodes:
             return None
         if u.op not in outer and u in ctx.outer:
             return f"{u.op.name.lower()} does not belong to {dialect}" + (" outside of a kernel" if body and u.op in body else "")
@@ -59,269 +65,287 @@ def legal_op(dialect: str, outer: frozenset[Op], body: frozenset[Op] | None) -> 
             return f"{u.op.name.lower()} does not belong to a body of {dialect}"
         return None
 
-    return _form(Where.ANY, None, "the op belongs to the dialect", check, gate=True)
+    return _make_form(NodePosition.ANY, None, "the op belongs to the dialect", check_op_in_dialect, gate=True)
 
 
-def _tag(u: UOp, ctx: Context) -> str | None:
+def _check_no_tag(u: UOp, ctx: VerifyContext) -> str | None:
     return None if u.tag is None else f"tag {u.tag!r}"
 
 
-NO_TAG = _form(Where.ANY, None, "no node carries a tag", _tag, "R62")
+NO_TAG = _make_form(NodePosition.ANY, None, "no node carries a tag", _check_no_tag, "R62")
 
 
-def in_spaces(spaces: frozenset[AddrSpace]) -> Form:
-    """Buffers, Params and Loads are in one of the address spaces, as far as they name one."""
+def address_space_form(spaces: frozenset[AddrSpace]) -> DialectForm:
+    """Return the form that Buffers, Params and Loads name no address space but the given ones."""
 
-    def check(u: UOp, ctx: Context) -> str | None:
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
         s = u.arg.addrspace
         return None if s is None or s in spaces else f"got {s.name}"
 
     words = " or ".join(sorted(s.name for s in spaces))
     ops = frozenset({Op.BUFFER, Op.PARAM, Op.LOAD, Op.BUFFERIZE})
-    return _form(Where.OUTER, ops, f"address spaces are {words}", check, "R52")
+    return _make_form(NodePosition.OUTER, ops, f"address spaces are {words}", check, "R52")
 
 
 # ------------------------------------------------------------------------------------------------------ around the calls
 
 
-def _root_is_call(u: UOp, ctx: Context) -> str | None:
+def _check_root_is_call(u: UOp, ctx: VerifyContext) -> str | None:
     return None if u.op is Op.CALL else f"got {u.op.name.lower()}"
 
 
-ROOT_IS_CALL = _form(Where.ROOT, None, "the root is one Call", _root_is_call)
+ROOT_IS_CALL = _make_form(NodePosition.ROOT, None, "the root is one Call", _check_root_is_call)
 
 
-def root_is_linear() -> Form:
-    def check(u: UOp, ctx: Context) -> str | None:
+def root_is_linear_form() -> DialectForm:
+    """Return the form that the root is a Linear of Calls."""
+
+    def check_root_is_linear(u: UOp, ctx: VerifyContext) -> str | None:
         if u.op is not Op.LINEAR:
             return f"got {u.op.name.lower()}"
-        wrong = next((s for s in u.src if s.op is not Op.CALL), None)
+        wrong = next((s for s in u.instructions if s.op is not Op.CALL), None)
         return None if wrong is None else f"one of them is {wrong.op.name.lower()}"
 
-    return _form(Where.ROOT, None, "the root is a Linear of Calls", check)
+    return _make_form(NodePosition.ROOT, None, "the root is a Linear of Calls", check_root_is_linear)
 
 
-def call_arguments(ops: frozenset[Op]) -> Form:
-    def check(u: UOp, ctx: Context) -> str | None:
-        wrong = next((k for k, a in enumerate(u.src[1:]) if a.op not in ops), None)
-        return None if wrong is None else f"argument {wrong} is {u.src[1 + wrong].op.name.lower()}"
+def call_argument_ops_form(ops: frozenset[Op]) -> DialectForm:
+    """Return the form that the arguments of Calls are of the given ops."""
 
-    return _form(Where.OUTER, Op.CALL, f"arguments are {_names(ops)}", check)
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
+        wrong = next((k for k, a in enumerate(u.arguments) if a.op not in ops), None)
+        return None if wrong is None else f"argument {wrong} is {u.arguments[wrong].op.name.lower()}"
+
+    return _make_form(NodePosition.OUTER, Op.CALL, f"arguments are {_join_op_names(ops)}", check)
 
 
-def call_body(op: Op, *, kernel: bool = True) -> Form:
-    """The op of a Call's body; the Sink of a kernel has a name."""
+def call_body_form(op: Op, *, kernel: bool = True) -> DialectForm:
+    """Return the form that the bodies of Calls are of the given op; the Sink of a kernel has a name."""
     named = kernel and op is Op.SINK
 
-    def check(u: UOp, ctx: Context) -> str | None:
-        if u.src[0].op is not op:
-            return f"got {u.src[0].op.name.lower()}"
-        return "the Sink has no name" if named and u.src[0].arg is None else None
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
+        if u.body.op is not op:
+            return f"got {u.body.op.name.lower()}"
+        return "the Sink has no name" if named and u.body.arg is None else None
 
-    return _form(Where.OUTER, Op.CALL, f"the body is a {op.name.capitalize()}" + (" with a name" if named else ""), check)
-
-
-def _arguments(u: UOp, ctx: Context) -> list[tuple[int, UOp, UOp]]:
-    params = ctx.scopes[u.src[0]].params
-    return [(k, params[k][0], a) for k, a in enumerate(u.src[1:]) if k in params]
+    return _make_form(
+        NodePosition.OUTER, Op.CALL, f"the body is a {op.name.capitalize()}" + (" with a name" if named else ""), check
+    )
 
 
-def _same_arguments(u: UOp, ctx: Context) -> str | None:
-    for k, p, a in _arguments(u, ctx):
+def _check_argument_types(u: UOp, ctx: VerifyContext) -> str | None:
+    for k, p, a in ctx.pair_params_with_arguments(u):
         if a.dtype is not p.dtype or (all(isinstance(n, int) for n in p.shape) and not same_shape(a.shape, p.shape)):
             return f"argument {k} needs {p.dtype} {show_shape(p.shape)}, got {a.dtype} {show_shape(a.shape)}"
     return None
 
 
-SAME_ARGUMENTS = _form(Where.OUTER, Op.CALL, "an argument has its Param's dtype and shape", _same_arguments, "R64")
+SAME_ARGUMENTS = _make_form(
+    NodePosition.OUTER, Op.CALL, "an argument has its Param's dtype and shape", _check_argument_types, "R64"
+)
 
 
-def _argument_dtypes(u: UOp, ctx: Context) -> str | None:
-    for k, p, a in _arguments(u, ctx):
+def _check_argument_dtypes(u: UOp, ctx: VerifyContext) -> str | None:
+    for k, p, a in ctx.pair_params_with_arguments(u):
         if a.dtype is not p.dtype:
             return f"argument {k} needs {p.dtype}, got {a.dtype}"
     return None
 
 
-ARGUMENT_DTYPES = _form(Where.OUTER, Op.CALL, "an argument has its Param's dtype", _argument_dtypes, "R64")
+ARGUMENT_DTYPES = _make_form(NodePosition.OUTER, Op.CALL, "an argument has its Param's dtype", _check_argument_dtypes, "R64")
 
 
-def _no_open_range(u: UOp, ctx: Context) -> str | None:
-    left = ctx.scopes[u.src[0]].open_ranges
-    return f"{len(left)} left open (axis {min(r.arg.axis_id for r in left)})" if left else None
+def _check_no_open_range(u: UOp, ctx: VerifyContext) -> str | None:
+    open_ranges = ctx.scopes[u.body].open_ranges
+    return f"{len(open_ranges)} left open (axis {min(r.arg.axis_id for r in open_ranges)})" if open_ranges else None
 
 
-NO_OPEN_RANGE = _form(Where.OUTER, Op.CALL, "every Range of the body is closed", _no_open_range, "R58")
+NO_OPEN_RANGE = _make_form(NodePosition.OUTER, Op.CALL, "every Range of the body is closed", _check_no_open_range, "R58")
 
 # ------------------------------------------------------------------------------------------------------- inside a kernel
 
 
-def sink_of(effects: frozenset[Op]) -> Form:
-    def check(u: UOp, ctx: Context) -> str | None:
-        wrong = next((s for s in u.src if s.op not in effects), None)
+def sink_source_ops_form(effects: frozenset[Op]) -> DialectForm:
+    """Return the form that the sources of Sinks and Groups are of the given ops."""
+
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
+        wrong = next((s for s in u.effects if s.op not in effects), None)
         return None if wrong is None else f"got {wrong.op.name.lower()}"
 
-    return _form(Where.BODY, frozenset({Op.SINK, Op.GROUP}), f"sources of Sink and Group are {_names(effects)}", check)
+    return _make_form(NodePosition.BODY, EFFECT_GROUPS, f"sources of Sink and Group are {_join_op_names(effects)}", check)
 
 
-def _bound_param(u: UOp, ctx: Context) -> str | None:
+def _strip_afters(u: UOp) -> UOp:
+    while u.op is Op.AFTER:
+        u = u.buffer
+    return u
+
+
+def _check_param_has_slot(u: UOp, ctx: VerifyContext) -> str | None:
     return None if u.arg.slot is not None else f"{u.arg.name} has no slot"
 
 
-BOUND_PARAM = _form(Where.BODY, Op.PARAM, "every Param has a slot", _bound_param, "R64")
+BOUND_PARAM = _make_form(NodePosition.BODY, Op.PARAM, "every Param has a slot", _check_param_has_slot, "R64")
 
 
-def _kernel_param(u: UOp, ctx: Context) -> str | None:
+def _check_kernel_param(u: UOp, ctx: VerifyContext) -> str | None:
     if u.arg.slot is None:
         return f"{u.arg.name} has no slot"
     return None if is_variable(u) or len(u.shape) == 1 else f"got {show_shape(u.shape)}"
 
 
-KERNEL_PARAM = _form(Where.BODY, Op.PARAM, "a Param has a slot, and rank 1 unless it is named", _kernel_param)
+KERNEL_PARAM = _make_form(NodePosition.BODY, Op.PARAM, "a Param has a slot, and rank 1 unless it is named", _check_kernel_param)
 
 
-def _address(u: UOp, ctx: Context) -> str | None:
-    view = u.src[0]
-    while view.op is Op.AFTER:
-        view = view.src[0]
-    return None if view.op is Op.INDEX and ctx.base(view) is not None else f"got {view.op.name.lower()}"
+def _check_access_through_index(u: UOp, ctx: VerifyContext) -> str | None:
+    view = _strip_afters(u.src[0])  # the buffer of a Load or Store, the index of an AtomicAdd
+    return None if view.op is Op.INDEX and ctx.underlying_buffer(view) is not None else f"got {view.op.name.lower()}"
 
 
-ADDRESS = _form(
-    Where.BODY,
+ADDRESS = _make_form(
+    NodePosition.BODY,
     frozenset({Op.LOAD, Op.STORE, Op.ATOMICADD}),
     "memory is accessed through an Index of a Buffer or Param",
-    _address,
+    _check_access_through_index,
     "R51",
 )
 
-#: Position 0 of these takes a reference; After, Group and the like pass anything on.
+#: Ops whose first source may be a reference; After, Group and the like pass anything on.
 _TAKES_REFERENCE = frozenset({Op.INDEX, Op.LOAD, Op.STORE, Op.ATOMICADD, Op.AFTER})
+#: Ops whose other sources are values.
 _VALUE_OPS = ALU | {Op.REDUCE, Op.STORE, Op.LOAD, Op.INDEX, Op.ATOMICADD, Op.STACK, Op.WMMA, Op.IF, Op.EXPAND, Op.PAD}
 
 
-def _loaded(u: UOp, ctx: Context) -> str | None:
+def _check_values_loaded(u: UOp, ctx: VerifyContext) -> str | None:
     for k, s in enumerate(u.src):
-        if ctx.base(s) is not None and not (k == 0 and u.op in _TAKES_REFERENCE):
+        if ctx.underlying_buffer(s) is not None and not (k == 0 and u.op in _TAKES_REFERENCE):
             return f"source {k} is a reference ({s.op.name.lower()})"
     return None
 
 
-LOADED = _form(Where.BODY, _VALUE_OPS, "values are read from memory by Load only", _loaded, "R51")
+LOADED = _make_form(NodePosition.BODY, _VALUE_OPS, "values are read from memory by Load only", _check_values_loaded, "R51")
 
 
-def _written_once(u: UOp, ctx: Context) -> str | None:
-    """Index vectors of constants on the way to the buffer name each position once (R55)."""
-    view = u.src[0]
+def _check_no_duplicate_writes(u: UOp, ctx: VerifyContext) -> str | None:
+    """Check that each constant index vector between a Store and its buffer has distinct elements (R55, races)."""
+    view = u.buffer
     while view.src:
         if view.op is Op.INDEX:
-            for i in view.src[1:]:
-                if i.op is Op.STACK and all(s.op is Op.CONST for s in i.src) and len(set(i.src)) != len(i.src):
+            for i in view.positions:
+                if i.op is Op.STACK and i.constant_elements is not None and len(set(i.elements)) != len(i.elements):
                     return "an index vector names an element twice"
-        view = view.src[0]
+        view = view.src[0]  # the viewed memory
     return None
 
 
-WRITTEN_ONCE = _form(Where.BODY, Op.STORE, "no element is written twice", _written_once, "R55")
+WRITTEN_ONCE = _make_form(NodePosition.BODY, Op.STORE, "no element is written twice", _check_no_duplicate_writes, "R55")
 
 
-def _bool_condition(u: UOp, ctx: Context) -> str | None:
-    return None if u.src[0].dtype is dt.bool_ else f"got {u.src[0].dtype}"
+def _check_bool_condition(u: UOp, ctx: VerifyContext) -> str | None:
+    return None if u.condition.dtype is dt.bool_ else f"got {u.condition.dtype}"
 
 
-BOOL_CONDITION = _form(Where.BODY, Op.WHERE, "the condition is bool", _bool_condition, "R14")
+BOOL_CONDITION = _make_form(NodePosition.BODY, Op.WHERE, "the condition is bool", _check_bool_condition, "R14")
 
 
-def axis_types(types: frozenset[AxisType]) -> Form:
-    def check(u: UOp, ctx: Context) -> str | None:
+def axis_type_form(types: frozenset[AxisType]) -> DialectForm:
+    """Return the form that Ranges have one of the given axis types."""
+
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
         return None if u.arg.type in types else f"got {u.arg.type.name}"
 
-    return _form(Where.BODY, Op.RANGE, f"the axis type is {', '.join(t.name for t in AxisType if t in types)}", check)
+    return _make_form(NodePosition.BODY, Op.RANGE, f"the axis type is {', '.join(t.name for t in AxisType if t in types)}", check)
 
 
-def _scalar_value(u: UOp, ctx: Context) -> str | None:
-    view = u
-    while view.op is Op.AFTER:
-        view = view.src[0]
-    return None if u.shape == () or view.op in BASES else f"got {show_shape(u.shape)}"
+def _check_scalar_value(u: UOp, ctx: VerifyContext) -> str | None:
+    return None if u.shape == () or _strip_afters(u).op in BASES else f"got {show_shape(u.shape)}"
 
 
-SCALAR_VALUES = _form(
-    Where.BODY,
+SCALAR_VALUES = _make_form(
+    NodePosition.BODY,
     frozenset(Op) - {Op.STACK},
     "everything but a Param, a Buffer and a shape has shape ()",
-    _scalar_value,
+    _check_scalar_value,
 )
 
 
-def _holds_fragment(u: UOp, ctx: Context) -> bool:
-    """Whether a node is a Wmma, gives it a fragment, or is the place of one in a register."""
+def _holds_fragment(u: UOp, ctx: VerifyContext) -> bool:
+    """Return True if `u` is a Wmma, a source of one, or an Index of the register memory that holds its fragments."""
     if u.op is Op.WMMA or any(x.op is Op.WMMA for x in ctx.users[u]):
         return True
-    memory = ctx.base(u) if u.op is Op.INDEX else None
+    memory = ctx.underlying_buffer(u) if u.op is Op.INDEX else None
     return memory is not None and memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG
 
 
-def _scalar_or_fragment(u: UOp, ctx: Context) -> str | None:
-    return None if _holds_fragment(u, ctx) else _scalar_value(u, ctx)
+def _check_scalar_or_fragment(u: UOp, ctx: VerifyContext) -> str | None:
+    return None if _holds_fragment(u, ctx) else _check_scalar_value(u, ctx)
 
 
-SCALARS_AND_FRAGMENTS = _form(
-    Where.BODY,
+SCALARS_AND_FRAGMENTS = _make_form(
+    NodePosition.BODY,
     frozenset(Op) - {Op.STACK},
     "everything but a Param, a Buffer, a shape and the fragments of a Wmma has shape ()",
-    _scalar_or_fragment,
+    _check_scalar_or_fragment,
     "R142",
 )
 
 
-def _only_as_shape(holders: frozenset[Op]) -> Callable[[UOp, Context], str | None]:
-    def check(u: UOp, ctx: Context) -> str | None:
+def _make_shape_use_check(holders: frozenset[Op]) -> Check:
+    """Return a check that a Stack is used only as the extents of the given ops."""
+
+    def check(u: UOp, ctx: VerifyContext) -> str | None:
+        # a user may be ill-formed and lack its extents, so they are compared as a slice
         wrong = next((x for x in ctx.users[u] if not (x.op in holders and u in x.src[x.op is not Op.PARAM :])), None)
         return None if wrong is None else f"used by {wrong.op.name.lower()}"
 
     return check
 
 
-_stack_is_shape = _only_as_shape(frozenset({Op.PARAM}))
-STACK_IS_SHAPE = _form(Where.BODY, Op.STACK, "a Stack is the shape of a Param", _stack_is_shape)
+_stack_is_shape = _make_shape_use_check(frozenset({Op.PARAM}))
+STACK_IS_SHAPE = _make_form(NodePosition.BODY, Op.STACK, "a Stack is the shape of a Param", _stack_is_shape)
 
 
-def _shape_or_fragment(u: UOp, ctx: Context) -> str | None:
+def _check_shape_or_fragment(u: UOp, ctx: VerifyContext) -> str | None:
     return None if all(_holds_fragment(x, ctx) for x in ctx.users[u]) else _stack_is_shape(u, ctx)
 
 
-STACK_IS_SHAPE_OR_FRAGMENT = _form(
-    Where.BODY,
+STACK_IS_SHAPE_OR_FRAGMENT = _make_form(
+    NodePosition.BODY,
     Op.STACK,
     "a Stack is the shape of a Param, a fragment of a Wmma or its place",
-    _shape_or_fragment,
+    _check_shape_or_fragment,
     "R142",
 )
-STACK_SPELLS_SHAPE = _form(
-    Where.ANY, Op.STACK, "a Stack is a shape operand", _only_as_shape(frozenset({Op.RESHAPE, Op.EXPAND, Op.PARAM})), "R100"
+STACK_SPELLS_SHAPE = _make_form(
+    NodePosition.ANY,
+    Op.STACK,
+    "a Stack is a shape operand",
+    _make_shape_use_check(frozenset({Op.RESHAPE, Op.EXPAND, Op.PARAM})),
+    "R100",
 )
 
 
-def _closes_its_kind(u: UOp, ctx: Context) -> str | None:
+def _check_closed_axis_type(u: UOp, ctx: VerifyContext) -> str | None:
     other = AxisType.REDUCE if u.op is Op.END else AxisType.LOOP
-    wrong = next((r for r in closed_by(u) if r.arg.type is other), None)
+    wrong = next((r for r in ranges_closed_by(u) if r.arg.type is other), None)
     return None if wrong is None else f"axis {wrong.arg.axis_id} is {wrong.arg.type.name}"
 
 
-CLOSES_ITS_KIND = _form(Where.BODY, frozenset({Op.END, Op.REDUCE}), "End closes no REDUCE, Reduce no LOOP", _closes_its_kind)
+CLOSES_ITS_KIND = _make_form(
+    NodePosition.BODY, frozenset({Op.END, Op.REDUCE}), "End closes no REDUCE, Reduce no LOOP", _check_closed_axis_type
+)
 
 
-def _kernel_buffer(u: UOp, ctx: Context) -> str | None:
+def _check_kernel_buffer(u: UOp, ctx: VerifyContext) -> str | None:
     return "a GLOBAL Buffer inside of a kernel" if u.arg.addrspace is AddrSpace.GLOBAL else None
 
 
-KERNEL_BUFFER = _form(Where.BODY, Op.BUFFER, "a Buffer of a kernel is LOCAL or REG", _kernel_buffer)
+KERNEL_BUFFER = _make_form(NodePosition.BODY, Op.BUFFER, "a Buffer of a kernel is LOCAL or REG", _check_kernel_buffer)
 
-EQUAL_SHAPES = _form(Where.BODY, ALU, "operands have equal shapes", all_same_shape, "R41")
+EQUAL_SHAPES = _make_form(NodePosition.BODY, ALU, "operands have equal shapes", check_all_same_shape, "R41")
 
 
-def _one_shape(u: UOp, ctx: Context) -> str | None:
+def _check_one_shape(u: UOp, ctx: VerifyContext) -> str | None:
     shaped = [s.shape for s in u.src if s.shape != ()]
     for shape in shaped[1:]:
         if not same_shape(shape, shaped[0]):
@@ -329,41 +353,39 @@ def _one_shape(u: UOp, ctx: Context) -> str | None:
     return None
 
 
-ONE_SHAPE = _form(Where.BODY, ALU, "operands have one shape, or ()", _one_shape, "R162")
+ONE_SHAPE = _make_form(NodePosition.BODY, ALU, "operands have one shape, or ()", _check_one_shape, "R162")
 
-#: Nodes of dtype index that outlive the choice of machine widths.
+#: Ops that may have dtype index after index arithmetic got machine widths.
 _COUNTERS = frozenset({Op.CONST, Op.STACK, Op.RANGE, Op.SPECIAL, Op.PARAM})
 
 
-def _index_arithmetic(u: UOp, ctx: Context) -> str | None:
-    if u.dtype is dt.index and u.op not in _COUNTERS and u not in ctx.sizes:
+def _check_no_index_arithmetic(u: UOp, ctx: VerifyContext) -> str | None:
+    if u.dtype is dt.index and u.op not in _COUNTERS and u not in ctx.size_nodes:
         return "dtype index after the choice of widths"
     return None
 
 
-NO_INDEX_ARITHMETIC = _form(
-    Where.BODY,
+NO_INDEX_ARITHMETIC = _make_form(
+    NodePosition.BODY,
     ALU | {Op.INDEX, Op.LOAD},
     "dtype index is left for counters, their bounds and shapes only",
-    _index_arithmetic,
+    _check_no_index_arithmetic,
     "R08",
 )
 
 
-INDEX_BOUNDS = _form(
-    Where.BODY,
-    Op.RANGE,
-    "the bound is an index",
-    lambda u, ctx: None if u.src[0].dtype is dt.index else f"got {u.src[0].dtype}",
-    "R87",
-)
+def _check_bound_is_index(u: UOp, ctx: VerifyContext) -> str | None:
+    return None if u.bound.dtype is dt.index else f"got {u.bound.dtype}"
 
-#: No instructions: what holds the others together.
+
+INDEX_BOUNDS = _make_form(NodePosition.BODY, Op.RANGE, "the bound is an index", _check_bound_is_index, "R87")
+
+#: Ops that are no instructions but hold others together; the target need not have them.
 _STRUCTURE = frozenset({Op.LINEAR, Op.PROGRAM, Op.SOURCE, Op.BINARY, Op.SINK, Op.GROUP, Op.AFTER, Op.STACK})
 
 
-def _target(u: UOp, ctx: Context) -> str | None:
-    if ctx.target is None or u.op in _STRUCTURE or u in ctx.sizes:
+def _check_target_support(u: UOp, ctx: VerifyContext) -> str | None:
+    if ctx.target is None or u.op in _STRUCTURE or u in ctx.size_nodes:
         return None
     if u.op not in ctx.target.ops:
         return f"{ctx.target.name} has no {u.op.name.lower()}"
@@ -373,48 +395,46 @@ def _target(u: UOp, ctx: Context) -> str | None:
     return None
 
 
-TARGET = _form(Where.BODY, None, "the target, where one is given, has the op and the dtype", _target)
+TARGET = _make_form(NodePosition.BODY, None, "the target, where one is given, has the op and the dtype", _check_target_support)
 
 # ----------------------------------------------------------------------------------------------------------- instructions
 
-#: May be used without being listed: they are no instructions.
-_UNLISTED = frozenset({Op.CONST, Op.STACK, Op.PARAM, Op.BUFFER})
 
-
-def _in_order(u: UOp, ctx: Context) -> str | None:
-    at: dict[UOp, int] = {}
-    for k, s in enumerate(u.src):
-        if s in at:
-            return f"instruction {k} repeats {at[s]}"
-        missing = next((p for p in s.src if p not in at and p not in ctx.sizes and p.op not in _UNLISTED), None)
+def _check_instruction_order(u: UOp, ctx: VerifyContext) -> str | None:
+    position: dict[UOp, int] = {}
+    for k, s in enumerate(u.instructions):
+        if s in position:
+            return f"instruction {k} repeats {position[s]}"
+        unlisted = (p for p in s.src if p not in position and p not in ctx.size_nodes and p.op not in NON_INSTRUCTIONS)
+        missing = next(unlisted, None)
         if missing is not None:
             return f"instruction {k} ({s.op.name.lower()}) uses {missing.op.name.lower()} before it"
-        at[s] = k
-    late = next((k for s, k in at.items() for p in s.src if at.get(p, -1) > k), None)
+        position[s] = k
+    late = next((k for s, k in position.items() for p in s.src if position.get(p, -1) > k), None)
     return None if late is None else f"instruction {late} uses a later one"
 
 
-IN_ORDER = _form(Where.BODY, Op.LINEAR, "every instruction stands once, after its sources", _in_order)
+IN_ORDER = _make_form(NodePosition.BODY, Op.LINEAR, "every instruction stands once, after its sources", _check_instruction_order)
 
 
-def _nested(u: UOp, ctx: Context) -> str | None:
-    opened: list[UOp] = []
-    for k, s in enumerate(u.src):
+def _check_blocks_nest(u: UOp, ctx: VerifyContext) -> str | None:
+    open_blocks: list[UOp] = []
+    for k, s in enumerate(u.instructions):
         if s.op in (Op.RANGE, Op.IF):
-            opened.append(s)
-        closed = s.src[1:] if s.op is Op.END else s.src if s.op is Op.ENDIF else ()
+            open_blocks.append(s)
+        closed = s.ranges if s.op is Op.END else (s.if_node,) if s.op is Op.ENDIF else ()
         for c in closed:
-            if not opened or opened[-1] is not c:
+            if not open_blocks or open_blocks[-1] is not c:
                 return f"instruction {k} ({s.op.name.lower()}) does not close the innermost block"
-            opened.pop()
-    return f"{len(opened)} blocks are left open" if opened else None
+            open_blocks.pop()
+    return f"{len(open_blocks)} blocks are left open" if open_blocks else None
 
 
-NESTED = _form(Where.BODY, Op.LINEAR, "blocks of Range and End, If and Endif nest", _nested, "R58")
+NESTED = _make_form(NodePosition.BODY, Op.LINEAR, "blocks of Range and End, If and Endif nest", _check_blocks_nest, "R58")
 
 
-def _single_end(u: UOp, ctx: Context) -> str | None:
-    return None if len(u.src) == 2 else f"closes {len(u.src) - 1}"
+def _check_single_end(u: UOp, ctx: VerifyContext) -> str | None:
+    return None if len(u.ranges) == 1 else f"closes {len(u.ranges)}"
 
 
-SINGLE_END = _form(Where.BODY, Op.END, "an End closes one Range", _single_end, "R58")
+SINGLE_END = _make_form(NodePosition.BODY, Op.END, "an End closes one Range", _check_single_end, "R58")

@@ -1,8 +1,8 @@
-"""The verifier: a graph against the claims of its rows and of a dialect.
+"""The verifier, which checks a graph against the claims of its rows and of a dialect.
 
-`check` collects every broken claim, `verify` raises once with all of them. A node that breaks a gate, or whose properties cannot be
-derived, is reported; what stands on it is not. Every walk is iterative. The claims of the rows are judged once of a graph: one that
-kept them does so as long as it lives, since nodes do not change.
+`find_broken_claims` collects every broken claim, `verify` raises once with all of them. A node that breaks a gate, or whose
+properties cannot be derived, is reported; its users are not checked. Traversals are iterative. A graph whose rows' claims hold is
+memoized: nodes do not change, so the claims hold as long as the graph exists.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakSet
 
 from uops.spec.errors import SpecError
 from uops.spec.ir import origins
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import Context, Target, derivable
-from uops.spec.ir.text import line, number
+from uops.spec.ir.scope import SelectionTarget, VerifyContext, derivation_fault
+from uops.spec.ir.text import format_node, name_nodes
 from uops.spec.rows.claims import Check, Claim
 from uops.spec.rows.rows import ROWS
 from uops.spec.untrusted import quote_name
 from uops.spec.verify.dialects import DIALECTS, Dialect
-from uops.spec.verify.forms import Where
+from uops.spec.verify.forms import NodePosition
 
-__all__ = ["Broken", "check", "verify"]
+__all__ = ["BrokenClaim", "find_broken_claims", "verify"]
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """One broken claim: where, what was wrong, and the whole message."""
+class BrokenClaim:
+    """A broken claim: the node, the detail of what is wrong, the whole message and the line that built the node."""
 
     claim: Claim
     node: UOp
@@ -42,145 +43,165 @@ class Broken:
 
 
 def verify(
-    root: UOp, dialect: Dialect | None = None, *, target: Target | None = None, disabled: Collection[str] = frozenset()
+    root: UOp, dialect: Dialect | None = None, *, target: SelectionTarget | None = None, disabled: Collection[str] = frozenset()
 ) -> None:
-    """Raise SpecError with one line per broken claim; `claim` of the error is the first one's id.
+    """Check a graph; raises SpecError with one line per broken claim, and the id of the first as its `claim`.
 
-    Without a dialect only the claims of the rows are judged. `target` says what code after instruction selection may use.
-    Claims whose id is in `disabled` are not judged.
+    Without a dialect only the claims of the rows are checked. `target` has the ops and dtypes that a graph may use after
+    instruction selection. Claims whose id is in `disabled` are not checked.
     """
-    if dialect is None and root in _kept:
+    if dialect is None and root in _verified:
         return
-    broken = check(root, dialect, target=target, disabled=disabled)
+    broken = find_broken_claims(root, dialect, target=target, disabled=disabled)
     if broken:
         raise SpecError("\n".join(b.message for b in broken), claim=broken[0].claim.id)
     if not disabled:
-        _kept.add(root)
+        _verified.add(root)
 
 
-def check(
-    root: UOp, dialect: Dialect | None = None, *, target: Target | None = None, disabled: Collection[str] = frozenset()
-) -> list[Broken]:
-    """Every broken claim, in the order of the nodes; see `verify`."""
-    ctx = Context(root, toposort(root), target)
-    return _Run(ctx, dialect, frozenset(disabled)).broken()
+def find_broken_claims(
+    root: UOp, dialect: Dialect | None = None, *, target: SelectionTarget | None = None, disabled: Collection[str] = frozenset()
+) -> list[BrokenClaim]:
+    """Return every broken claim, in the order of the nodes; the parameters are those of `verify`."""
+    ctx = VerifyContext(root, toposort(root), target)
+    return _VerifierRun(ctx, dialect, frozenset(disabled)).verify_graph()
 
 
-#: Graphs that kept the claims of their rows.
-_kept: WeakSet[UOp] = WeakSet()
+#: Graphs of which all claims of their rows hold.
+_verified: WeakSet[UOp] = WeakSet()
 
 
-#: Begins the detail where a node cannot be derived and no claim of its row says why: a gap in the table.
+#: The beginning of a detail that reports a gap in the table: a node cannot be derived, yet no claim of its row is broken.
 UNCLAIMED = "underivable"
 
-#: Gates, then the rest: the claims of one op at one kind of place. Last the checks of all of them.
-_Plan = tuple[tuple[Claim, ...], tuple[Claim, ...], tuple[Claim, ...], tuple[Check, ...]]
+
+#: The bits of a node's position; a node of a shared body may have several.
+_OUTER, _BODY, _ROOT = 1, 2, 4
+
+
+class _ClaimPlan(NamedTuple):
+    """The claims of one op at one position, in the order in which they are checked, and the checks of all of them."""
+
+    dialect_gates: tuple[Claim, ...]
+    row_gates: tuple[Claim, ...]
+    others: tuple[Claim, ...]
+    checks: tuple[Check, ...]
 
 
 @functools.lru_cache(64)
-def _plans(dialect: Dialect | None, disabled: frozenset[str]) -> dict[tuple[Op, int], _Plan]:
-    """The plans made so far."""
+def _plan_cache(dialect: Dialect | None, disabled: frozenset[str]) -> dict[tuple[Op, int], _ClaimPlan]:
+    """Return the memoized plans of a dialect by op and position bits; the verifier fills them in."""
     return {}
 
 
-class _Run:
-    def __init__(self, ctx: Context, dialect: Dialect | None, disabled: frozenset[str]) -> None:
+class _VerifierRun:
+    """The verification of one graph."""
+
+    def __init__(self, ctx: VerifyContext, dialect: Dialect | None, disabled: frozenset[str]) -> None:
         self.ctx = ctx
         self.spec = spec = None if dialect is None else DIALECTS[dialect]
         self.disabled = disabled
-        self.plans = _plans(dialect, disabled)
-        self.calls = spec is not None and any(u.op is Op.CALL for u in ctx.order)
-        self.found: list[tuple[Claim, UOp, str]] = []
+        self.plans = _plan_cache(dialect, disabled)
+        self.has_calls = spec is not None and any(u.op is Op.CALL for u in ctx.order)
+        self.findings: list[tuple[Claim, UOp, str]] = []
 
-    def broken(self) -> list[Broken]:
+    def verify_graph(self) -> list[BrokenClaim]:
+        """Check every node but the users of bad ones; return the broken claims."""
         bad: set[UOp] = set()
         for u in self.ctx.order:
-            if (bad and not bad.isdisjoint(u.src)) or not self.judge(u):
+            if (bad and not bad.isdisjoint(u.src)) or not self.verify_node(u):
                 bad.add(u)
-        return self.report()
+        return self.report_findings()
 
-    def judge(self, u: UOp) -> bool:
-        """Whether nodes that stand on `u` can be judged."""
-        place = self.place(u)
-        plan = self.plans.get((u.op, place))
+    def verify_node(self, u: UOp) -> bool:
+        """Check the claims of `u`; return True if its users can be checked."""
+        position = self.position_bits(u)
+        plan = self.plans.get((u.op, position))
         if plan is None:
-            plan = self.plans[u.op, place] = self.plan(u.op, place)
-        return self.keeps(u, plan[-1]) or self.judge_each(u, plan)
+            plan = self.plans[u.op, position] = self.plan_claims(u.op, position)
+        return self.passes_all_checks(u, plan.checks) or self.check_claims_in_turn(u, plan)
 
-    def keeps(self, u: UOp, checks: Sequence[Check]) -> bool:
-        """Return True if `u` breaks nothing for certain, as nearly every node does."""
+    def passes_all_checks(self, u: UOp, checks: Sequence[Check]) -> bool:
+        """Return True if `u` breaks no claim: the fast path, as nearly every node passes."""
         ctx = self.ctx
         try:
             for check in checks:
                 if check(u, ctx) is not None:
                     return False
-        except Exception:  # `breaks` says what that means
+        except Exception:  # `record_if_broken` handles it
             return False
-        return derivable(u) is None
+        return derivation_fault(u) is None
 
-    def judge_each(self, u: UOp, plan: _Plan) -> bool:
-        """`judge` of a node that may break a claim, one claim after the other."""
-        first, gates, rest, _ = plan
-        for claim in first:
-            if self.breaks(claim, u):
-                return derivable(u) is None
-        for claim in gates:
-            if self.breaks(claim, u):
+    def check_claims_in_turn(self, u: UOp, plan: _ClaimPlan) -> bool:
+        """Check the claims of a node one by one, gates first; return True if its users can be checked."""
+        for claim in plan.dialect_gates:
+            if self.record_if_broken(claim, u):
+                return derivation_fault(u) is None
+        for claim in plan.row_gates:
+            if self.record_if_broken(claim, u):
                 return False
-        before = len(self.found)
-        for claim in rest:
-            self.breaks(claim, u)
-        why = derivable(u)
-        if why is None:
+        findings_before = len(self.findings)
+        for claim in plan.others:
+            self.record_if_broken(claim, u)
+        fault = derivation_fault(u)
+        if fault is None:
             return True
         schema = ROWS[u.op].claims[0]
-        if len(self.found) == before and schema.id not in self.disabled:  # a gap in the row's claims: reported at its first
-            self.found.append((schema, u, f"{UNCLAIMED}: {why}"))
+        if len(self.findings) == findings_before and schema.id not in self.disabled:  # a gap in the claims: reported at the first
+            self.findings.append((schema, u, f"{UNCLAIMED}: {fault}"))
         return False
 
-    def breaks(self, claim: Claim, u: UOp) -> bool:
+    def record_if_broken(self, claim: Claim, u: UOp) -> bool:
+        """Check a claim and record it if it is broken; return True if it is."""
         try:
             detail = claim.check(u, self.ctx)
-        except SpecError:  # something cannot be derived: elsewhere, and is reported there, or here, and `judge` says so
+        except SpecError:  # a node cannot be derived: another one, which is reported itself, or `u`, which the caller reports
             return False
         except Exception:
-            if self.disabled:  # with a gate switched off, what relies on it may meet anything
+            if self.disabled:  # checks that rely on a disabled gate may raise anything
                 return False
             raise
         if detail is None:
             return False
-        self.found.append((claim, u, detail))
+        self.findings.append((claim, u, detail))
         return True
 
-    def place(self, u: UOp) -> int:
-        """Bits: 1 outside of Call bodies, 2 inside of one, 4 the root."""
+    def position_bits(self, u: UOp) -> int:
+        """Return the position of a node as bits: 1 outside of Call bodies, 2 inside of one, 4 the root."""
         if self.spec is None:
             return 0
-        where = 4 if u is self.ctx.root else 0
-        if not self.calls:
-            return where | 1
-        return where | (1 if u in self.ctx.outer else 0) | (2 if u in self.ctx.inner else 0)
+        root_bit = _ROOT if u is self.ctx.root else 0
+        if not self.has_calls:
+            return root_bit | _OUTER
+        return root_bit | (_OUTER if u in self.ctx.outer else 0) | (_BODY if u in self.ctx.inner else 0)
 
-    def plan(self, op: Op, place: int) -> _Plan:
+    def plan_claims(self, op: Op, position: int) -> _ClaimPlan:
+        """Return the claims of an op at a position, which is given as bits."""
         forms = [] if self.spec is None else [(c, f) for c, f in self.spec.claims if f.ops is None or op in f.ops]
-        if place & 2 and self.spec is not None and self.spec.body is None and not place & 1:
+        if position & _BODY and self.spec is not None and self.spec.body is None and not position & _OUTER:
             forms = []  # an opaque body
-        at = {Where.ANY: True, Where.OUTER: bool(place & 1), Where.BODY: bool(place & 2), Where.ROOT: bool(place & 4)}
-        dialect = [(c, f) for c, f in forms if at[f.where] and c.id not in self.disabled]
+        applies = {
+            NodePosition.ANY: True,
+            NodePosition.OUTER: bool(position & _OUTER),
+            NodePosition.BODY: bool(position & _BODY),
+            NodePosition.ROOT: bool(position & _ROOT),
+        }
+        dialect = [c for c, f in forms if applies[f.where] and c.id not in self.disabled]
         row = [c for c in ROWS[op].claims if c.id not in self.disabled]
-        first, gates = tuple(c for c, _ in dialect if c.gate), tuple(c for c in row if c.gate)
-        rest = (*(c for c in row if not c.gate), *(c for c, _ in dialect if not c.gate))
-        return first, gates, rest, tuple(c.check for c in (*first, *gates, *rest))
+        dialect_gates, row_gates = tuple(c for c in dialect if c.gate), tuple(c for c in row if c.gate)
+        others = tuple(c for c in (*row, *dialect) if not c.gate)
+        return _ClaimPlan(dialect_gates, row_gates, others, tuple(c.check for c in (*dialect_gates, *row_gates, *others)))
 
-    def report(self) -> list[Broken]:
-        if not self.found:
+    def report_findings(self) -> list[BrokenClaim]:
+        """Return the findings with their messages."""
+        if not self.findings:
             return []
-        names = number(self.ctx.root)
-        return [_broken(claim, u, detail, line(u, names)) for claim, u, detail in self.found]
+        names = name_nodes(self.ctx.root)
+        return [_describe_broken_claim(claim, u, detail, format_node(u, names)) for claim, u, detail in self.findings]
 
 
-def _broken(claim: Claim, u: UOp, detail: str, text: str) -> Broken:
-    origin = origins.of(u)
+def _describe_broken_claim(claim: Claim, u: UOp, detail: str, text: str) -> BrokenClaim:
+    origin = origins.origin_of(u)
     built = f" - built at {origin}" if origin else ""
     message = quote_name(f"{claim.id} ({claim.text}) broken at {text}: {detail}{built} [spec: {claim.spec}]")
-    return Broken(claim, u, detail, message, origin)
+    return BrokenClaim(claim, u, detail, message, origin)

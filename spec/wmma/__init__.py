@@ -1,16 +1,38 @@
-"""Tensor-core instructions as data (R93, R118, R119): who holds which element, how products are summed, and who says so.
+"""Tensor-core instructions as data: lane maps, accumulators and their sources (R93, TC; R118 and R119, Wmma).
 
-`find(arg)` gives the `Descriptor` of a Wmma's arg, `bijection_fault(d)` what is wrong with its lane maps, `register(d)` adds one.
-`DESCRIPTORS` are those of this package: NVIDIA mma.sync, AMD WMMA and MFMA, Apple simdgroup_matrix, Intel AMX; `str(d)` prints one
-with its maps as formulas. What each vendor has and the language has no dtype for is named in its module.
+`find_descriptor(arg)` returns the `Descriptor` of a Wmma's arg, `bijection_fault(d)` checks the lane maps of one and
+`register_descriptor(d)` adds one. `DESCRIPTORS` are those of this package: NVIDIA mma.sync, AMD WMMA and MFMA, Apple
+simdgroup_matrix and Intel AMX. `str(d)` prints a descriptor with its maps as formulas. Each vendor's module names the instructions
+that are left out because the language lacks a dtype for them.
 """
 
-from uops.spec.wmma.descriptor import OPERANDS, Accumulator, Basis, Descriptor, Source, Status, bijection_fault, copies_of
-from uops.spec.wmma.maps import Affine, Digit, Holder, LaneMap, Place, Table, affine, holders, map_difference, map_fault
-from uops.spec.wmma.registry import DESCRIPTORS, find, named, register
+from uops.spec.wmma.descriptor import (
+    OPERANDS,
+    Accumulator,
+    AccumulatorBasis,
+    Citation,
+    Descriptor,
+    LaneMapStatus,
+    bijection_fault,
+    find_copies,
+)
+from uops.spec.wmma.maps import (
+    AffineLaneMap,
+    LaneElement,
+    LaneMap,
+    MapDigit,
+    Place,
+    TableLaneMap,
+    affine_map,
+    lane_elements,
+    lane_map_difference,
+    lane_map_fault,
+)
+from uops.spec.wmma.registry import DESCRIPTORS, descriptors_named, find_descriptor, register_descriptor
 
 __all__ = [
-    "DESCRIPTORS", "find", "named", "register",
-    "Descriptor", "Accumulator", "Source", "Status", "Basis", "OPERANDS", "bijection_fault", "copies_of",
-    "LaneMap", "Affine", "Digit", "Table", "Place", "Holder", "affine", "holders", "map_fault", "map_difference",
+    "DESCRIPTORS", "find_descriptor", "descriptors_named", "register_descriptor",
+    "Descriptor", "Accumulator", "Citation", "LaneMapStatus", "AccumulatorBasis", "OPERANDS", "bijection_fault", "find_copies",
+    "LaneMap", "AffineLaneMap", "MapDigit", "TableLaneMap", "Place", "LaneElement", "affine_map",
+    "lane_elements", "lane_map_fault", "lane_map_difference",
 ]  # fmt: skip

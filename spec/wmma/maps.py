@@ -1,8 +1,8 @@
-"""Lane maps: which element of a matrix a lane holds as its element e (R118).
+"""Lane maps: the element of a matrix that a lane holds as its element e (R118, Wmma's fragments).
 
-`affine("16:row 2:copy", "8:col*2")` reads: the lane number splits, least significant part first, into a part of 16 values and one
-of 2; the first adds itself to the row, the second changes nothing (those lanes hold copies); the element number has one part of 8
-values, and each adds 2 to the column. `Table` lists the places one by one, for a map that is no such sum. Both give
+`affine_map("16:row 2:copy", "8:col*2")` splits the lane number, least significant digit first, into a digit of 16 values and one of
+2. The first adds itself to the row, the second changes nothing: those lanes hold copies. The element number has one digit of 8
+values, each of which adds 2 to the column. `TableLaneMap` lists the places one by one, for a map that is no such sum. Both have
 `place(lane, element)`, and print as formulas or as places.
 """
 
@@ -19,8 +19,8 @@ from typing import NamedTuple
 Place = tuple[int, int]
 
 
-class Holder(NamedTuple):
-    """A lane and the number of one of its elements."""
+class LaneElement(NamedTuple):
+    """An element of a lane: the lane's number and the element's number."""
 
     lane: int
     element: int
@@ -29,8 +29,8 @@ class Holder(NamedTuple):
         return f"lane {self.lane} element {self.element}"
 
 
-class Digit(NamedTuple):
-    """One part of a number: how many values it has, and what one step adds to the row and to the column."""
+class MapDigit(NamedTuple):
+    """A digit of a lane or element number: its number of values, and what a step adds to the row and to the column."""
 
     size: int
     row: int
@@ -38,21 +38,27 @@ class Digit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Affine:
-    """Row and column are sums over the digits of the lane number and of the element number, least significant digit first."""
+class AffineLaneMap:
+    """A lane map in which row and column are sums over the digits of the lane number and of the element number.
 
-    lane: tuple[Digit, ...]
-    element: tuple[Digit, ...]
+    The digits are in order, the least significant first.
+    """
+
+    lane: tuple[MapDigit, ...]
+    element: tuple[MapDigit, ...]
 
     @cached_property
     def lanes(self) -> int:
+        """The number of lanes."""
         return math.prod(d.size for d in self.lane)
 
     @cached_property
     def elements(self) -> int:
+        """The number of elements per lane."""
         return math.prod(d.size for d in self.element)
 
     def place(self, lane: int, element: int) -> Place:
+        """Return the row and column of a lane's element."""
         row = col = 0
         for number, digits in ((lane, self.lane), (element, self.element)):
             for d in digits:
@@ -61,9 +67,10 @@ class Affine:
         return row, col
 
     def __str__(self) -> str:
-        return f"row = {self._sum(1)}, col = {self._sum(2)}"
+        return f"row = {self._format_coordinate(1)}, col = {self._format_coordinate(2)}"
 
-    def _sum(self, axis: int) -> str:
+    def _format_coordinate(self, axis: int) -> str:
+        """Return the formula of the row (axis 1) or the column (axis 2)."""
         terms = []
         for name, digits, count in (("lane", self.lane, self.lanes), ("element", self.element, self.elements)):
             below = 1
@@ -76,78 +83,83 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Table:
-    """`places[lane][element]`."""
+class TableLaneMap:
+    """A lane map as a table: `places[lane][element]`."""
 
     places: tuple[tuple[Place, ...], ...]
 
     @property
     def lanes(self) -> int:
+        """The number of lanes."""
         return len(self.places)
 
     @property
     def elements(self) -> int:
+        """The number of elements per lane."""
         return len(self.places[0]) if self.places else 0
 
     def place(self, lane: int, element: int) -> Place:
+        """Return the row and column of a lane's element."""
         return self.places[lane][element]
 
     def __str__(self) -> str:
         return "; ".join(f"lane {t}: " + " ".join(f"({r},{c})" for r, c in row) for t, row in enumerate(self.places))
 
 
-LaneMap = Affine | Table
+LaneMap = AffineLaneMap | TableLaneMap
 
 _DIGIT = re.compile(r"(\d+):(?:(row|col)(?:\*(\d+))?|copy)")
 
 
-def _digits(text: str) -> tuple[Digit, ...]:
-    found = []
+def _parse_digits(text: str) -> tuple[MapDigit, ...]:
+    digits = []
     for token in text.split():
         m = _DIGIT.fullmatch(token)
         if m is None or int(m[1]) < 1:
             raise ValueError(f"{token!r} is no digit of a lane map; it reads size:row*step, size:col*step or size:copy")
         step = int(m[3] or 1)
-        found.append(Digit(int(m[1]), step if m[2] == "row" else 0, step if m[2] == "col" else 0))
-    return tuple(found)
+        digits.append(MapDigit(int(m[1]), step if m[2] == "row" else 0, step if m[2] == "col" else 0))
+    return tuple(digits)
 
 
-def affine(lane: str, element: str) -> Affine:
-    """The map of two rows of digits, as in this module's example; ValueError for a digit that cannot be read."""
-    return Affine(_digits(lane), _digits(element))
+def affine_map(lane: str, element: str) -> AffineLaneMap:
+    """Parse a lane map from the digits of the lane and of the element, as in this module's example.
+
+    Raises ValueError for a digit that cannot be read.
+    """
+    return AffineLaneMap(_parse_digits(lane), _parse_digits(element))
 
 
-def holders(m: LaneMap) -> Iterator[tuple[Holder, Place]]:
-    """Every lane and element with its place, lanes first."""
-    return ((Holder(t, e), m.place(t, e)) for t in range(m.lanes) for e in range(m.elements))
+def lane_elements(m: LaneMap) -> Iterator[tuple[LaneElement, Place]]:
+    """Yield every element of every lane with its place in the matrix, lane by lane."""
+    return ((LaneElement(t, e), m.place(t, e)) for t in range(m.lanes) for e in range(m.elements))
 
 
-def map_fault(m: LaneMap, rows: int, cols: int, copies: int = 1) -> str | None:
-    """None if each element of a rows x cols matrix is held exactly `copies` times, else the first fault and its places."""
-    found: dict[Place, list[Holder]] = {(r, c): [] for r in range(rows) for c in range(cols)}
-    for holder, place in holders(m):
-        if place not in found:
+def lane_map_fault(m: LaneMap, rows: int, cols: int, copies: int = 1) -> str | None:
+    """Return None if lanes hold each element of a rows x cols matrix exactly `copies` times, else the first fault."""
+    holders: dict[Place, list[LaneElement]] = {(r, c): [] for r in range(rows) for c in range(cols)}
+    for holder, place in lane_elements(m):
+        if place not in holders:
             return f"{holder} holds {place}, outside of {rows}x{cols}"
-        found[place].append(holder)
-    lost = next((p for p, by in found.items() if not by), None)
-    missing = "" if lost is None else f"; {lost} is held by none"
-    for place, by in found.items():
+        holders[place].append(holder)
+    unheld = next((p for p, by in holders.items() if not by), None)
+    missing = "" if unheld is None else f"; {unheld} is held by none"
+    for place, by in holders.items():
         if len(by) > copies:
-            wanted = "" if copies == 1 else f", {copies} copies are stated"
-            return f"{' and '.join(map(str, by))} hold {place}{wanted}{missing}"
-    for place, by in found.items():
+            expected = "" if copies == 1 else f", {copies} copies are stated"
+            return f"{' and '.join(map(str, by))} hold {place}{expected}{missing}"
+    for place, by in holders.items():
         if len(by) < copies:
             return f"{place} is held by {' and '.join(map(str, by)) or 'none'}, {copies} needed"
     return None
 
 
-def map_difference(m: LaneMap, other: LaneMap) -> str | None:
-    """None if both maps hold the same, else the first holder that they place differently, with both places and who holds them."""
+def lane_map_difference(m: LaneMap, other: LaneMap) -> str | None:
+    """Return None if two maps are equal, else the first lane element with different places, and the holders of both."""
     if (m.lanes, m.elements) != (other.lanes, other.elements):
         return f"{m.lanes} lanes of {m.elements} elements, not {other.lanes} of {other.elements}"
-    for (holder, place), (_, wanted) in zip(holders(m), holders(other)):
-        if place != wanted:
-            instead = next((h for h, p in holders(m) if p == wanted), None)
-            where = "none" if instead is None else str(instead)
-            return f"{holder} holds {place}, not {wanted}, which {where} holds"
+    for (holder, place), (_, expected) in zip(lane_elements(m), lane_elements(other)):
+        if place != expected:
+            other_holder = next((h for h, p in lane_elements(m) if p == expected), None)
+            return f"{holder} holds {place}, not {expected}, which {'none' if other_holder is None else other_holder} holds"
     return None

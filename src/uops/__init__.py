@@ -1,7 +1,7 @@
-"""An executable UOp specification: its interpreter, a compiler that is held to it, and the judge of any backend.
+"""An executable UOp specification: an interpreter, a compiler that is verified against it, and a conformance suite for any backend.
 
-Importing `uops` loads nothing but this file; each public name loads its module when it is first used. Raises ImportError where the
-system is no POSIX system: almost every part needs `fcntl`, `resource` or signals of POSIX. What is tested is Linux.
+Importing `uops` loads this file alone; each public name loads its module on first use. Raises ImportError on systems other than
+POSIX: almost every part needs `fcntl`, `resource` or POSIX signals. Linux is what is tested.
 """
 
 import sys
@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 # fmt: off
+#: Public name -> its module.
 _HOME = {
     "Op":           "uops.spec.ir.ops",
     "UOp":          "uops.spec.ir.node",

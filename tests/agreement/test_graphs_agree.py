@@ -13,7 +13,7 @@ import pytest
 
 from uops.fuzz.generate import graphs as generator
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import Case, generate
+from uops.fuzz.generate.graphs import FuzzCase, generate
 from uops.fuzz.generate.producers import PRODUCERS
 from uops.interp import run
 from uops.interp.exact import Bits
@@ -28,7 +28,7 @@ INEXACT = {"exp2", "log2", "sin", "pow", "folded"}
 GRAPHS = 1200
 
 
-def _small(seed: int, monkeypatch: pytest.MonkeyPatch) -> Case:
+def _small(seed: int, monkeypatch: pytest.MonkeyPatch) -> FuzzCase:
     exact = tuple(p for p in PRODUCERS if p.name not in INEXACT)
     monkeypatch.setattr(generator, "PRODUCERS", exact)
     return generate(SeededDraw(seed), nodes=10, max_elements=24)
@@ -38,11 +38,11 @@ def _bits_of(a: Any) -> list[int]:
     return [int(v) for v in np.ascontiguousarray(a).reshape(-1).view(f"u{a.dtype.itemsize}")]
 
 
-def _exact_inputs(c: Case) -> dict[str, Any]:
+def _exact_inputs(c: FuzzCase) -> dict[str, Any]:
     return {k: v if isinstance(v, int) else Bits(tuple(_bits_of(np.asarray(v)))) for k, v in c.inputs.items()}
 
 
-def _fits(c: Case) -> bool:
+def _fits(c: FuzzCase) -> bool:
     """The exact interpreter takes values of at most 64 elements, and a float Reduce of one order only; it computes with one of the
     patterns that a NaN of float arithmetic may have (R20), which integers see through a Bitcast."""
     order = toposort(c.graph)

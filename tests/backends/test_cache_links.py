@@ -16,7 +16,7 @@ from uops.backends.c.target import DriverTarget
 from uops.backends.cache import ObjectCache
 from uops.backends.elf import is_linkable
 from uops.backends.llvm import binding, entry, table
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile, lower
 from uops.compiler.passes.optimize.search.clock import TargetClock
@@ -30,7 +30,7 @@ X = b.param(0, (4,), dt.float32)
 INPUTS = {"p0": np.arange(4, dtype=np.float32)}
 PLAIN = Config(reuse=False)
 TARGETS: dict[str, Callable[[Path], Any]] = {
-    "llvm": lambda folder: LlvmTarget(Tier.FAST, ObjectCache(folder)),
+    "llvm": lambda folder: LlvmTarget(LlvmTier.FAST, ObjectCache(folder)),
     "gcc": lambda folder: DriverTarget("gcc", ObjectCache(folder)),
 }
 
@@ -47,14 +47,14 @@ def values(target: Any, number: float) -> list[float]:
 def name(target: Any, number: float) -> str:
     """What the cache calls the object of the only kernel."""
     (call,) = lower(plus(number), target, config=PLAIN).src
-    return cache.key(target.key, call.src[0].src[1].arg.code)
+    return cache.digest_key(target.key, call.src[0].src[1].arg.code)
 
 
 def foreign(target: Any) -> bytes:
     """An object with a kernel that calls what is nowhere."""
     if isinstance(target, LlvmTarget):
         text = "declare void @nowhere()\ndefine void @kernel(ptr %a, ptr %b) {\n  call void @nowhere()\n  ret void\n}\n"
-        return binding.compile_object(text, target.host, Tier.FAST, ("nowhere",))
+        return binding.compile_object(text, target.host, LlvmTier.FAST, ("nowhere",))
     return driver.compile_object(target.compiler, "void nowhere(void);\nvoid kernel(void *a, void *b) { nowhere(); }\n")
 
 
@@ -75,7 +75,7 @@ DAMAGE: dict[str, Callable[[Any, bytes], bytes]] = {
 
 @pytest.fixture(params=TARGETS)
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    if request.param == "gcc" and (why := driver.missing("gcc")):
+    if request.param == "gcc" and (why := driver.unavailable_reason("gcc")):
         pytest.skip(why)
     return TARGETS[request.param](tmp_path)
 
@@ -94,9 +94,9 @@ def test_whoever_runs_kernels_makes_them_again(target: Any) -> None:
     (call,) = lower(plus(1.5), target, config=PLAIN).src
     source = call.src[0].src[1].arg.code
     users: dict[str, Callable[[], object]] = {
-        "search": lambda: TargetClock(target)._kernel(source),
+        "search": lambda: TargetClock(target)._load_kernel(source),
         "campaign": lambda: run_program(lower(plus(1.5), target, config=PLAIN), target, INPUTS),
-        "together": lambda: LlvmTarget(Tier.FULL, target.store).together([source]) if isinstance(target, LlvmTarget) else None,
+        "together": lambda: LlvmTarget(LlvmTier.FULL, target.store).together([source]) if isinstance(target, LlvmTarget) else None,
     }
     for use in users.values():
         target.store.put(name(target, 1.5), foreign(target))
@@ -122,19 +122,19 @@ def test_a_kernel_that_never_links_is_an_error(target: Any, monkeypatch: pytest.
 
 def test_the_native_entry_is_made_again(tmp_path: Path) -> None:
     store = ObjectCache(tmp_path)
-    if table.load(store) is None:
+    if table.load_native_module(store) is None:
         pytest.skip("this process has no native entry")
     (place,) = (p.stem for p in tmp_path.iterdir())
-    for image in (b"no object", foreign(LlvmTarget(Tier.FAST, store))):
+    for image in (b"no object", foreign(LlvmTarget(LlvmTier.FAST, store))):
         store.put(place, image)
-        table.load.cache_clear()
-        table._loaded.cache_clear()
-        assert table.load(store) is not None
+        table.load_native_module.cache_clear()
+        table._link_native_module.cache_clear()
+        assert table.load_native_module(store) is not None
         assert is_linkable(store.get(place), entry.CALL)
 
 
 def test_the_tables_of_an_object_are_read_without_trust() -> None:
-    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     image = target.compile(target.render(linearized(target)))
     assert is_linkable(image, "kernel") and not is_linkable(image, "kernel", "other")
     draw = np.random.default_rng(0)

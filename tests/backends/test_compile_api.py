@@ -48,7 +48,7 @@ RECORDER = f"{__name__}:Recorder"
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(api.registry, "factory", lambda name: Recorder)
+    monkeypatch.setattr(api.registry, "import_factory", lambda name: Recorder)
     return "recorder"
 
 

@@ -83,8 +83,8 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("installed")
 def test_an_installed_backend_is_found_by_its_name() -> None:
     assert registry.names() == (*registry.BUILT_IN, "absent", "data", "nothing", "other", "stub")
-    assert isinstance(registry.get("stub"), Stub)
-    found = registry.get("stub", size=5)
+    assert isinstance(registry.create_backend("stub"), Stub)
+    found = registry.create_backend("stub", size=5)
     assert isinstance(found, Stub)
     assert found.size == 5
 
@@ -92,7 +92,7 @@ def test_an_installed_backend_is_found_by_its_name() -> None:
 @pytest.mark.usefixtures("installed")
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(registry.UnknownBackend, match=r"no backend is called 'lvm'; known: llvm, .*absent, .*stub"):
-        registry.get("lvm")
+        registry.create_backend("lvm")
 
 
 @pytest.mark.usefixtures("installed")
@@ -108,7 +108,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 )
 def test_a_registration_that_does_not_hold_is_broken(name: str, says: str) -> None:
     with pytest.raises(registry.BrokenBackend, match=says):
-        registry.get(name)
+        registry.create_backend(name)
 
 
 class Raising(Stub):
@@ -137,7 +137,7 @@ class Vague(Stub):
     ],
 )
 def test_a_backend_that_does_not_say_what_it_is_is_broken(backend: type[Backend], about: str, says: str) -> None:
-    ask = {"capabilities": registry.declared, "version": registry.version}[about]
+    ask = {"capabilities": registry.query_capabilities, "version": registry.query_version}[about]
     with pytest.raises(registry.BrokenBackend, match=says):
         ask("mine", backend())
 
@@ -148,18 +148,18 @@ def test_a_backend_that_does_not_say_what_it_can_do_is_not_introduced(
 ) -> None:
     monkeypatch.setattr(backend, "version", lambda self: "stub 1")
     with pytest.raises(registry.BrokenBackend, match=r"'mine': capabilities\(\)"):
-        registry.introduce("mine", backend())
+        registry.describe_backend("mine", backend())
 
 
 def test_a_backend_that_cannot_be_made_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def make() -> Backend:
         raise RuntimeError("no device")
 
-    monkeypatch.setattr(registry, "factory", lambda name: make)
+    monkeypatch.setattr(registry, "import_factory", lambda name: make)
     with pytest.raises(registry.BrokenBackend, match="'mine' cannot be made: RuntimeError: no device"):
-        registry.get("mine")
+        registry.create_backend("mine")
 
 
 @pytest.mark.usefixtures("installed")
 def test_no_package_takes_the_name_of_a_built_in_backend() -> None:
-    assert registry.get("llvm").name == "llvm"
+    assert registry.create_backend("llvm").name == "llvm"

@@ -14,8 +14,8 @@ import uops
 from uops.backends import registry
 from uops.backends.contract import CompilerBackend
 from uops.backends.llvm.target import LlvmTarget
-from uops.backends.worker.client import Case, Worker
-from uops.backends.worker.guard import GuardedProgram, Side
+from uops.backends.worker.client import BackendWorker, WorkerCase
+from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler import Target
 from uops.spec.errors import Unsound
 from uops.spec.ir import build as B
@@ -28,7 +28,7 @@ OPTIONS = [{"tier": "full"}, {"tier": "fast"}, {"guard": True}, {"guard": "start
 
 @pytest.fixture(params=OPTIONS, ids=str)
 def backend(request: pytest.FixtureRequest):
-    found = registry.get("llvm", **request.param)
+    found = registry.create_backend("llvm", **request.param)
     yield found
     found.close()
 
@@ -61,7 +61,7 @@ def test_a_tensor_graph_runs_in_every_kind_of_dtype(backend, storage) -> None:
 def test_the_target_is_what_the_compiler_asks_for() -> None:
     target: Target = LlvmTarget()
     assert target.key != LlvmTarget(tier=LlvmTarget().tier.FAST).key
-    assert isinstance(registry.get("llvm"), CompilerBackend)
+    assert isinstance(registry.create_backend("llvm"), CompilerBackend)
 
 
 def test_the_same_graph_is_compiled_once(backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_the_same_graph_is_compiled_once(backend, monkeypatch: pytest.MonkeyPatc
 )
 def test_an_unknown_option_is_refused(option: dict[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        registry.get("llvm", **option)
+        registry.create_backend("llvm", **option)
 
 
 def careless(by: int) -> LlvmTarget:
@@ -95,8 +95,8 @@ def careless(by: int) -> LlvmTarget:
     return Moved()
 
 
-@pytest.mark.parametrize(("side", "by"), [(Side.END, -1), (Side.START, 1)])
-def test_a_kernel_that_writes_beside_its_buffer_is_found(side: Side, by: int) -> None:
+@pytest.mark.parametrize(("side", "by"), [(GuardSide.END, -1), (GuardSide.START, 1)])
+def test_a_kernel_that_writes_beside_its_buffer_is_found(side: GuardSide, by: int) -> None:
     graph, x = B.add(B.param(0, (5,), dt.float32), 1.5), np.zeros(5, np.float32)
     with pytest.raises(Unsound, match="outside a buffer of 20 bytes"):
         GuardedProgram(graph, careless(by), side)({"p0": x})
@@ -124,10 +124,10 @@ def test_a_kernel_that_leaves_its_buffer_ends_the_worker_only(tmp_path, guard: s
     (tmp_path / "overrun_backend.py").write_text(CRASH)
     path = [str(tmp_path), str(Path(__file__).parent)]
     graph, x = B.add(B.param(0, (5,), dt.float32), 1.5), np.zeros(5, np.float32)
-    with Worker("overrun_backend:Overrun", {"by": by, "guard": guard}, path=path) as w:
-        assert (w.run(Case(graph, {"p0": x})).signal) == "SIGSEGV"
-    with Worker("overrun_backend:Overrun", {"by": 0, "guard": guard}, path=path) as w:
-        assert w.run(Case(graph, {"p0": x})).status == "ok"
+    with BackendWorker("overrun_backend:Overrun", {"by": by, "guard": guard}, path=path) as w:
+        assert (w.run(WorkerCase(graph, {"p0": x})).signal) == "SIGSEGV"
+    with BackendWorker("overrun_backend:Overrun", {"by": 0, "guard": guard}, path=path) as w:
+        assert w.run(WorkerCase(graph, {"p0": x})).status == "ok"
 
 
 def test_the_contract_and_the_registry_load_no_compiler_and_no_llvm() -> None:

@@ -20,7 +20,7 @@ import uops
 from uops.backends import registry
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm import binding, entry, table
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
 from uops.compiler.runtime.program import Compiled
@@ -31,7 +31,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.rows import compositions
 
-TARGET = LlvmTarget(Tier.FAST, ObjectCache(None))
+TARGET = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
 Pair = tuple[Compiled, Compiled]
 
 
@@ -125,7 +125,7 @@ def recorder(program: Compiled) -> tuple[Callable[..., Any], list[Any]]:
         seen.append(arguments)
         return "fallback"
 
-    entered = TARGET.enter(program._frame(1), fallback)
+    entered = TARGET.enter(program._build_frame(1), fallback)
     assert entered is not None and entered.function is not None
     return entered.function, seen
 
@@ -392,39 +392,39 @@ assert program({"p0": np.zeros(4, np.float32)}).values[0].tolist() == [1.0] * 4
 def test_the_environment_chooses_the_way() -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1]), "UOPS_ENTRY": "ctypes"}
     subprocess.run([sys.executable, "-c", FALLBACK], env=environment, check=True)
-    with pytest.raises(SpecError, match="UOPS_ENTRY is one of native, ctypes, got 'fast'"):
-        Config.read({"UOPS_ENTRY": "fast"})
+    with pytest.raises(SpecError, match="UOPS_ENTRY must be one of native, ctypes, got 'fast'"):
+        Config.from_environment({"UOPS_ENTRY": "fast"})
 
 
 def test_where_objects_look_otherwise_there_is_no_builtin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "load", lambda store: None)
+    monkeypatch.setattr(table, "load_native_module", lambda store: None)
     program = compile(B.add(p(0, 4), 1.0), TARGET, Config(reuse=False))
     assert program.function(np.zeros(4, np.float32)).tolist() == [1.0] * 4
     assert not isinstance(program.function, types.BuiltinFunctionType)
 
 
 def test_an_array_whose_fields_are_elsewhere_is_noticed() -> None:
-    assert all(map(table._as_expected, table._probes()))
+    assert all(map(table._has_expected_layout, table._make_probe_arrays()))
 
     class Lies:
         flags, ndim, shape, dtype = np.zeros(3).flags, 2, (3,), np.dtype("f8")
         __array_interface__ = np.zeros(3).__array_interface__
 
-    assert not table._as_expected(Lies())
+    assert not table._has_expected_layout(Lies())
 
 
 def test_the_module_refers_to_nothing_but_what_it_says() -> None:
-    host = binding.host()
-    text = entry.text(host.triple)
+    host = binding.detect_host()
+    text = entry.render_entry_module(host.triple)
     with pytest.raises(CompileError, match="Py_DecRef"):
-        binding.compile_object(text, host, Tier.FAST, entry.SYMBOLS - {"Py_DecRef"})
-    image = binding.compile_object(text, host, Tier.FAST, entry.SYMBOLS)
+        binding.compile_object(text, host, LlvmTier.FAST, entry.SYMBOLS - {"Py_DecRef"})
+    image = binding.compile_object(text, host, LlvmTier.FAST, entry.SYMBOLS)
     from uops.backends.elf import undefined_symbols
 
     assert set(undefined_symbols(image)) - {"_GLOBAL_OFFSET_TABLE_"} == set(entry.SYMBOLS)
 
 
 def test_the_public_backend_enters_natively() -> None:
-    assert isinstance(registry.get("llvm").target.enter, Callable)  # type: ignore[attr-defined]
+    assert isinstance(registry.create_backend("llvm").target.enter, Callable)  # type: ignore[attr-defined]
     program = uops.compile(B.add(p(0, 4), 2.0))
     assert isinstance(program.function, types.BuiltinFunctionType)  # type: ignore[attr-defined]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from uops.backends.llvm import binding
-from uops.backends.llvm.binding import Tier
-from uops.backends.llvm.exponential import FEATURES, is_native
+from uops.backends.llvm.binding import LlvmTier
+from uops.backends.llvm.exponential import FEATURES, has_native_exp2
 from uops.backends.llvm.render import OPS, render
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.runtime.program import Compiled, compile
@@ -19,7 +19,9 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
-pytestmark = pytest.mark.skipif(not is_native(binding.host()), reason=f"this host has not all of {', '.join(FEATURES)}")
+pytestmark = pytest.mark.skipif(
+    not has_native_exp2(binding.detect_host()), reason=f"this host has not all of {', '.join(FEATURES)}"
+)
 BITS = {dt.float32: np.uint32, dt.float64: np.uint64}
 
 
@@ -27,7 +29,7 @@ class Decomposed(LlvmTarget):
     """The same machine without the op."""
 
     def __init__(self) -> None:
-        super().__init__(Tier.FAST)
+        super().__init__(LlvmTier.FAST)
         self.ops, self.key = OPS - {Op.EXP2}, self.key + "decomposed"
 
 
@@ -75,7 +77,7 @@ def test_a_vector_of_any_width_is_rendered(w: int) -> None:
     lanes = UOp(Op.STACK, tuple(B.const(k, dt.int32) for k in range(w)))
     place, source = (UOp(Op.INDEX, (B.param(k, (w,), dt.float32), lanes)) for k in range(2))
     order = toposort(B.store(place, B.exp2(B.load(source))))
-    target = LlvmTarget(Tier.FAST)
+    target = LlvmTarget(LlvmTier.FAST)
     kernel = target.load(target.compile(render(UOp(Op.LINEAR, tuple(u for u in order if u.op is not Op.CONST)))))
     out, x = np.zeros(w, np.float32), np.linspace(-3, 5, w, dtype=np.float32)
     kernel([out.ctypes.data, x.ctypes.data], [0, 0])

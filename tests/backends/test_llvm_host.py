@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from uops.backends.llvm.host import data_caches, quota
+from uops.backends.llvm.host import cpu_quota, read_data_cache_sizes
 
 
 def files(folder: Path, text: dict[str, str]) -> Path:
@@ -27,11 +27,11 @@ def files(folder: Path, text: dict[str, str]) -> Path:
     ],
 )
 def test_a_quota_is_rounded_up_to_cores(tmp_path: Path, text: dict[str, str], cores: int | None) -> None:
-    assert quota(files(tmp_path, text)) == cores
+    assert cpu_quota(files(tmp_path, text)) == cores
 
 
 def test_data_caches_stand_in_the_order_of_their_levels(tmp_path: Path) -> None:
     levels = {"index0": ("1", "Data", "32K"), "index1": ("1", "Instruction", "32K"), "index2": ("2", "Unified", "1M")}
     text = {f"{k}/{name}": v for k, row in levels.items() for name, v in zip(("level", "type", "size"), row, strict=True)}
-    assert data_caches(files(tmp_path, text)) == (32 << 10, 1 << 20)
-    assert data_caches(tmp_path / "nowhere") == ()
+    assert read_data_cache_sizes(files(tmp_path, text)) == (32 << 10, 1 << 20)
+    assert read_data_cache_sizes(tmp_path / "nowhere") == ()

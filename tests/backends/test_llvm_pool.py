@@ -15,17 +15,17 @@ import pytest
 import uops
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm import table
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.render import PART
 from uops.backends.llvm.target import LlvmTarget
-from uops.compiler.runtime.frame import Frame, Launch
+from uops.compiler.runtime.frame import KernelLaunch, ProgramFrame
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
-TARGET = LlvmTarget(Tier.FAST, ObjectCache(None))
+TARGET = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
 Execute = Callable[[Any], None]
 
 
@@ -39,11 +39,11 @@ def counting(n: int, inner: int = 1) -> UOp:
 
 def executor(n: int, work: int, threads: int, monkeypatch: pytest.MonkeyPatch, inner: int = 1) -> Execute:
     """Runs the counting kernel on an array, as if it did `work`, with as many threads, cores or not."""
-    monkeypatch.setattr(table, "cores", lambda: threads)
+    monkeypatch.setattr(table, "available_cores", lambda: threads)
     kernel = TARGET.load(TARGET.compile(TARGET.render(counting(n, inner))))
     assert kernel.part
-    launch = Launch(kernel, ((0, 0),), (None,), n, work)
-    entered = TARGET.enter(Frame(1, 0, None, (), (), (), (launch,), False, threads), lambda: None)
+    launch = KernelLaunch(kernel, ((0, 0),), (None,), n, work)
+    entered = TARGET.enter(ProgramFrame(1, 0, None, (), (), (), (launch,), False, threads), lambda: None)
     assert entered is not None
     return lambda array: entered.execute([array.ctypes.data], [])
 

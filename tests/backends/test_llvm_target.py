@@ -15,9 +15,9 @@ from llvmlite import binding as llvm
 import uops
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm import binding
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
-from uops.fuzz.oracles.leaks import held
+from uops.fuzz.oracles.leaks import measure_memory_usage
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -41,7 +41,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "objects"
 
 
-def test_a_second_target_finds_what_the_first_compiled(kernels, tier: Tier, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_target_finds_what_the_first_compiled(
+    kernels, tier: LlvmTier, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = square_plus(kernels, 0.5)
     assert run(LlvmTarget(tier, ObjectCache(folder)), kernel) == EXPECTED
 
@@ -64,23 +66,23 @@ def test_an_object_belongs_to_one_target_and_one_compiler(
 
     from uops.backends.llvm import target as module
 
-    source = LlvmTarget(Tier.FULL, ObjectCache(None)).render(square_plus(kernels, 0.5))
-    LlvmTarget(Tier.FULL, ObjectCache(folder)).compile(source)
+    source = LlvmTarget(LlvmTier.FULL, ObjectCache(None)).render(square_plus(kernels, 0.5))
+    LlvmTarget(LlvmTier.FULL, ObjectCache(folder)).compile(source)
     monkeypatch.setattr(binding, "compile_object", lambda *_: b"new")
-    assert LlvmTarget(Tier.FULL, ObjectCache(folder)).compile(source) != b"new"
+    assert LlvmTarget(LlvmTier.FULL, ObjectCache(folder)).compile(source) != b"new"
     if part == "version":
         monkeypatch.setattr(module, "__version__", "another")
     elif part == "pipeline":
-        monkeypatch.setattr(module, "_pipeline", lambda: "another")
+        monkeypatch.setattr(module, "_pipeline_digest", lambda: "another")
     elif part != "tier":
-        other = dataclasses.replace(binding.host(), **{part: "another"})
-        monkeypatch.setattr(binding, "host", lambda: other)
-    assert LlvmTarget(Tier.FAST if part == "tier" else Tier.FULL, ObjectCache(folder)).compile(source) == b"new"
+        other = dataclasses.replace(binding.detect_host(), **{part: "another"})
+        monkeypatch.setattr(binding, "detect_host", lambda: other)
+    assert LlvmTarget(LlvmTier.FAST if part == "tier" else LlvmTier.FULL, ObjectCache(folder)).compile(source) == b"new"
 
 
 def test_a_damaged_object_is_compiled_again(kernels, folder: Path) -> None:
     kernel = square_plus(kernels, 0.5)
-    target = LlvmTarget(Tier.FAST, ObjectCache(folder))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(folder))
     assert run(target, kernel) == EXPECTED
     (path,) = folder.iterdir()
     data = bytearray(path.read_bytes())
@@ -95,13 +97,13 @@ import sys
 from pathlib import Path
 import numpy as np
 from uops.backends.cache import ObjectCache
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.spec.ir import build as B, dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
-target = LlvmTarget(Tier.FAST, ObjectCache(Path(sys.argv[1])))
+target = LlvmTarget(LlvmTier.FAST, ObjectCache(Path(sys.argv[1])))
 for c in range(25):
     i = B.range_(8, 0)
     x = B.load(B.at(B.param(1, (8,), dt.float64), i))
@@ -124,7 +126,7 @@ def test_processes_that_start_with_one_empty_cache_agree(folder: Path) -> None:
 
 def test_a_kernel_outlives_its_target(kernels) -> None:
     kernel = square_plus(kernels, 0.5)
-    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     loaded = [target.load(target.compile(target.render(kernel))) for _ in range(20)]
     del target
     survivors = loaded[::7]
@@ -137,30 +139,30 @@ def test_a_kernel_outlives_its_target(kernels) -> None:
 
 #: Bytes that a kernel may leave behind. Seen: 1,470 at the full tier, LLVM's PassBuilder (53,800 with the pipeline, before), and 10
 #: at the fast tier; of linked code nothing (9,100 before).
-LEFT = {Tier.FULL: 4096, Tier.FAST: 1024}
+LEFT = {LlvmTier.FULL: 4096, LlvmTier.FAST: 1024}
 
 
-def test_kernels_that_are_gone_leave_next_to_nothing(kernels, tier: Tier) -> None:
+def test_kernels_that_are_gone_leave_next_to_nothing(kernels, tier: LlvmTier) -> None:
     target = LlvmTarget(tier, ObjectCache(None))
     texts = iter([target.render(square_plus(kernels, float(k))) for k in range(160)])
 
     def left(count: int) -> int:
         """Bytes of the heap that so many distinct kernels leave behind."""
         gc.collect()
-        before = held().heap
+        before = measure_memory_usage().heap
         for _ in range(count):
             target.load(target.compile(next(texts)))
         gc.collect()
-        return held().heap - before
+        return measure_memory_usage().heap - before
 
-    if not held().heap:
+    if not measure_memory_usage().heap:
         pytest.skip("the C library does not say how much of the heap is in use")
     left(32)
     assert min(left(64), left(64)) < 64 * LEFT[tier]
 
 
 def test_a_kernel_outlives_the_sessions_that_come_after_its_own(kernels) -> None:
-    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     binary = target.compile(target.render(square_plus(kernels, 0.5)))
     first, *others = [target.load(binary) for _ in range(3 * binding.SESSION)]
     sessions = {id(k._owner.tracker.session): weakref.ref(k._owner.tracker.session) for k in (first, *others)}
@@ -174,7 +176,7 @@ def test_a_kernel_outlives_the_sessions_that_come_after_its_own(kernels) -> None
     assert out.tolist() == EXPECTED
 
 
-def test_kernels_that_are_made_together_are_those_made_alone(kernels, tier: Tier) -> None:
+def test_kernels_that_are_made_together_are_those_made_alone(kernels, tier: LlvmTier) -> None:
     target = LlvmTarget(tier, ObjectCache(None))
     texts = [target.render(square_plus(kernels, c)) for c in (0.5, 0.25, 0.0)]
     assert all("!0 = " in text for text in texts)
@@ -192,7 +194,7 @@ def test_kernels_that_are_made_together_are_those_made_alone(kernels, tier: Tier
 
 
 def test_what_calls_a_function_of_others_is_refused_together_too(kernels) -> None:
-    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     text = target.render(square_plus(kernels, 0.5))
     foreign = "declare void @exit(i32)\ndefine void @kernel(ptr %b, ptr %s) { call void @exit(i32 0) ret void }\n"
     with pytest.raises(CompileError, match="calls exit"):
@@ -203,7 +205,7 @@ def test_what_calls_a_function_of_others_is_refused_together_too(kernels) -> Non
     ("width", "lanes"), [(8, (0,)), (8, (5,)), (4, (3,)), (8, (0, 1)), (16, (2, 3, 4, 9)), (32, tuple(range(17)))]
 )
 @pytest.mark.parametrize("bits", [8, 16, 32])
-def test_a_store_of_lanes_that_are_known_writes_no_others(tier: Tier, bits: int, width: int, lanes: tuple[int, ...]) -> None:
+def test_a_store_of_lanes_that_are_known_writes_no_others(tier: LlvmTier, bits: int, width: int, lanes: tuple[int, ...]) -> None:
     mask = ", ".join(f"i1 {'true' if k in lanes else 'false'}" for k in range(width))
     vector, store = f"<{width} x i{bits}>", f"@llvm.masked.store.v{width}i{bits}.p0"
     source = f"""define void @kernel(ptr %buffers, ptr %scalars) {{
@@ -250,7 +252,7 @@ def test_a_store_of_lanes_that_the_code_generator_finds_writes_no_others() -> No
         "declare void @llvm.masked.store.v8i32.p0(<8 x i32>, ptr, i32, <8 x i1>)\n"
     )
     source = "\n".join(["define void @kernel(ptr %buffers, ptr %scalars) {", *lines, "ret void", "}", declared])
-    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     given = np.arange(7, 55, dtype=np.int64)
     for kernel in (target.load(target.compile(source)), *target.together([source, source])):
         found = np.full(48, 0xA5, np.int32)
@@ -258,7 +260,7 @@ def test_a_store_of_lanes_that_the_code_generator_finds_writes_no_others() -> No
         assert found.tolist() == [*range(7, 40), *[0xA5] * 15]
 
 
-def test_bytes_shifted_by_a_0_that_the_code_generator_finds_stay_what_they_are(tier: Tier) -> None:
+def test_bytes_shifted_by_a_0_that_the_code_generator_finds_stay_what_they_are(tier: LlvmTier) -> None:
     """FOUND L02: no number is 1 and less than 1, so that the count is 0; what is right for every count was wrong for this one."""
     source = """define void @kernel(ptr %buffers, ptr %scalars) {
   %from.at = getelementptr ptr, ptr %buffers, i64 1
@@ -288,7 +290,7 @@ def test_bytes_shifted_by_a_0_that_the_code_generator_finds_stay_what_they_are(t
 def test_instructions_that_llvm_uses_wrongly_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """FOUND L02, on a machine that has not what it takes to run it."""
     monkeypatch.setattr(binding.llvm, "get_host_cpu_features", lambda: llvm.FeatureMap({"avx": True, "gfni": True}))
-    host = binding.host.__wrapped__()
+    host = binding.detect_host.__wrapped__()
     assert not host.has("gfni")
     assert host.has("avx")
     assert "-gfni" in host.features.split(",")
@@ -298,7 +300,7 @@ def test_a_running_kernel_lets_other_threads_run(kernels) -> None:
     n, x = B.variable("n", 0, 1 << 40, slot=1), B.at(B.param(0, (1,), dt.uint64), 0)
     i = B.range_(n, 0)
     step = B.store(x, B.add(B.mul(B.load(x), B.const(6364136223846793005, dt.uint64)), B.const(1, dt.uint64)))
-    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     kernel = target.load(target.compile(target.render(kernels.linear(B.end(step, i)))))
     state = np.zeros(1, np.uint64)
     thread = threading.Thread(target=kernel, args=([state.ctypes.data, 0], [0, 50_000_000]))
@@ -311,7 +313,7 @@ def test_a_running_kernel_lets_other_threads_run(kernels) -> None:
 
 
 def test_the_version_names_what_decides_results() -> None:
-    text = LlvmTarget(Tier.FAST, ObjectCache(None)).version()
+    text = LlvmTarget(LlvmTier.FAST, ObjectCache(None)).version()
     assert "LLVM" in text
-    assert binding.host().cpu in text
+    assert binding.detect_host().cpu in text
     assert "fast" in text

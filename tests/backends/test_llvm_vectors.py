@@ -11,10 +11,16 @@ import pytest
 
 from uops.backends.arrays import STORAGE
 from uops.backends.llvm import binding
-from uops.backends.llvm.binding import Tier
-from uops.backends.llvm.layout import Span, addresses, is_exact, registers, span
+from uops.backends.llvm.binding import LlvmTier
+from uops.backends.llvm.layout import (
+    LaneOffsets,
+    find_address_nodes,
+    find_register_buffers,
+    is_exact_in_64_bits,
+    match_lane_offsets,
+)
 from uops.backends.llvm.render import render
-from uops.backends.worker.guard import Guarded
+from uops.backends.worker.guard import GuardedMemory
 from uops.spec.errors import Unsupported
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -68,7 +74,7 @@ def applies(op: Op, d: DType) -> bool:
     return d is dt.bool_ if op is Op.NOT else op not in (Op.SUB, Op.NEG, Op.TRUNC) or d is not dt.bool_
 
 
-def vector_and_scalar(tier: Tier, make: Callable[..., UOp], columns: list[Any], w: int, execute: Any) -> tuple[Any, Any]:
+def vector_and_scalar(tier: LlvmTier, make: Callable[..., UOp], columns: list[Any], w: int, execute: Any) -> tuple[Any, Any]:
     """`make` of columns in lanes of w, and element by element."""
     n = -(-len(columns[0]) // w) * w
     arrays = [np.resize(c, n) for c in columns]
@@ -139,7 +145,7 @@ def test_division_by_floats_is_exact_for_all_bytes(kernels, d: DType) -> None:
     every = np.arange(256, dtype=np.uint8).view(d.name)
     x, y = (a.reshape(-1).copy() for a in np.meshgrid(every, every))
     for op in (Op.IDIV, Op.MOD):
-        assert same(*vector_and_scalar(Tier.FULL, functools.partial(B.alu, op), [x, y], 64, kernels.execute))
+        assert same(*vector_and_scalar(LlvmTier.FULL, functools.partial(B.alu, op), [x, y], 64, kernels.execute))
 
 
 @pytest.mark.parametrize("d", [dt.int16, dt.uint16, dt.int32, dt.uint32], ids=lambda d: d.name)
@@ -151,7 +157,7 @@ def test_division_by_floats_is_exact_next_to_multiples(kernels, d: DType) -> Non
     y = np.tile(y, 3)
     for op in (Op.IDIV, Op.MOD):
         columns = [x.astype(d.name), y.astype(d.name)]
-        assert same(*vector_and_scalar(Tier.FULL, functools.partial(B.alu, op), columns, 16, kernels.execute))
+        assert same(*vector_and_scalar(LlvmTier.FULL, functools.partial(B.alu, op), columns, 16, kernels.execute))
 
 
 # Accesses
@@ -169,7 +175,7 @@ def copy_kernel(n: int, w: int, d: DType, gate: Callable[[UOp], UOp], source: Ca
 def test_a_masked_access_touches_no_lane_outside_of_its_mask_R52(kernels, tier, d: DType) -> None:
     """Both buffers end at a page that may not be touched, and the mask leaves out what lies on it."""
     w, inside = 16, 11
-    held = [Guarded(inside * d.itemsize), Guarded(inside * d.itemsize)]
+    held = [GuardedMemory(inside * d.itemsize), GuardedMemory(inside * d.itemsize)]
     out, memory = (g.data.view(d.name) for g in held)
     memory[:], out[:] = np.arange(inside), 0
     kernel = copy_kernel(inside, w, d, lambda g: g, lambda m: at(m, 0, w))
@@ -181,7 +187,7 @@ def test_elements_side_by_side_are_one_access_wherever_they_begin(kernels, tier)
     """Both buffers are touched up to their ends, and not beyond."""
     w = 4
     for masked in (False, True):
-        held = [Guarded(4 * n) for n in (w + 1, w + 3)]
+        held = [GuardedMemory(4 * n) for n in (w + 1, w + 3)]
         out, memory = (g.data.view(np.int32) for g in held)
         memory[:], out[:] = np.arange(w + 3) * 10, -1
         to, source = (UOp(Op.INDEX, (B.param(k, (w + 3,), dt.int32), lanes(*range(n, n + w)))) for k, n in ((0, 1), (1, 3)))
@@ -264,7 +270,7 @@ def test_a_register_that_is_used_as_a_whole_is_a_value() -> None:
     zeros = UOp(Op.STACK, (B.const(0.0),) * 8)
     cleared = B.store(at(r, 0, 8), zeros)
     kernel = linear(B.sink(B.store(at(B.param(0, (8,), dt.float32), 0, 8), B.load(at(B.after(r, cleared), 0, 8)))))
-    assert registers(kernel.src) == {r}
+    assert find_register_buffers(kernel.src) == {r}
     assert "alloca" not in render(kernel)
 
 
@@ -277,7 +283,7 @@ def test_a_register_that_is_used_in_parts_stays_memory(case: str) -> None:
         "gated": lambda: B.store(at(r, 0, 8), UOp(Op.STACK, (B.const(0.0),) * 8), B.const(True)),
         "moving": lambda: B.store(at(r, B.load(B.at(B.param(1, (1,), dt.int32), 0)), 8), UOp(Op.STACK, (B.const(0.0),) * 8)),
     }[case]()
-    assert registers(linear(B.sink(place)).src) == frozenset()
+    assert find_register_buffers(linear(B.sink(place)).src) == frozenset()
 
 
 def test_a_register_changes_in_nested_loops_and_ifs(kernels, tier) -> None:
@@ -307,13 +313,13 @@ def test_a_register_changes_in_nested_loops_and_ifs(kernels, tier) -> None:
 def test_the_forms_of_index_vectors() -> None:
     b = B.load(B.at(B.param(1, (1,), dt.int32), 0))
     spread = UOp(Op.STACK, (b,) * 4)
-    assert span(UOp(Op.ADD, (spread, lanes(0, 1, 2, 3)))) == Span(b, (0, 1, 2, 3))
-    assert span(UOp(Op.ADD, (lanes(0, 2, 4, 6), spread))) == Span(b, (0, 2, 4, 6))
-    assert span(lanes(5, 6)) == Span(None, (5, 6))
-    assert span(UOp(Op.ADD, (spread, spread))) is None
-    assert span(UOp(Op.MUL, (spread, lanes(0, 1, 2, 3)))) is None
-    assert all(Span(b, steps).is_contiguous for steps in ((0, 1), (3, 4, 5, 6), (-1, 0)))
-    assert not any(Span(b, steps).is_contiguous for steps in ((1, 0), (0, 2), (3, 3)))
+    assert match_lane_offsets(UOp(Op.ADD, (spread, lanes(0, 1, 2, 3)))) == LaneOffsets(b, (0, 1, 2, 3))
+    assert match_lane_offsets(UOp(Op.ADD, (lanes(0, 2, 4, 6), spread))) == LaneOffsets(b, (0, 2, 4, 6))
+    assert match_lane_offsets(lanes(5, 6)) == LaneOffsets(None, (5, 6))
+    assert match_lane_offsets(UOp(Op.ADD, (spread, spread))) is None
+    assert match_lane_offsets(UOp(Op.MUL, (spread, lanes(0, 1, 2, 3)))) is None
+    assert all(LaneOffsets(b, steps).is_contiguous for steps in ((0, 1), (3, 4, 5, 6), (-1, 0)))
+    assert not any(LaneOffsets(b, steps).is_contiguous for steps in ((1, 0), (0, 2), (3, 3)))
 
 
 def test_addresses_that_cannot_wrap_are_computed_in_64_bits() -> None:
@@ -323,13 +329,17 @@ def test_addresses_that_cannot_wrap_are_computed_in_64_bits() -> None:
     kernel = linear(B.end(B.store(B.at(B.param(0, (1000,), dt.float32), k), B.load(B.at(memory, place))), i))
     text = render(kernel).partition("\n}\n")[0]
     assert "sext" not in text and "trunc" not in text and " i32 " not in text
-    found = addresses(kernel.src, [u for u in kernel.src if u.op is Op.PARAM])
-    assert {k, place} <= found.only
+    found = find_address_nodes(kernel.src, [u for u in kernel.src if u.op is Op.PARAM])
+    assert {k, place} <= found.address_only
 
 
 def test_an_address_that_may_wrap_is_computed_as_it_is_written() -> None:
     x = B.load(B.at(B.param(1, (4,), dt.int32), 0))
-    assert not is_exact(B.add(x, 1)) and not is_exact(B.mul(x, x)) and is_exact(B.cast(B.range_(7, 0), dt.int32))
+    assert (
+        not is_exact_in_64_bits(B.add(x, 1))
+        and not is_exact_in_64_bits(B.mul(x, x))
+        and is_exact_in_64_bits(B.cast(B.range_(7, 0), dt.int32))
+    )
     kernel = linear(B.sink(B.store(B.at(B.param(0, (4,), dt.int32), B.add(x, 1)), B.const(5))))
     assert re.search(r"add i32 .*\n.*sext i32", render(kernel))
 
@@ -345,10 +355,10 @@ def test_no_flag_and_no_scalar_in_the_text_of_a_vector_kernel(op: Op) -> None:
 
 
 def test_vector_code_stays_vector_code_in_the_machine_code() -> None:
-    if not binding.host().has("avx2"):
+    if not binding.detect_host().has("avx2"):
         pytest.skip("this machine has no AVX2 to look for")
     x, y = (B.load(at(B.param(k, (8,), dt.float32), 0, 8)) for k in (1, 2))
     kernel = linear(B.sink(B.store(at(B.param(0, (8,), dt.float32), 0, 8), B.maximum(B.mulacc(x, y, y), B.sqrt(x)))))
-    text = binding.assembly(render(kernel), binding.host(), Tier.FULL)
+    text = binding.emit_assembly(render(kernel), binding.detect_host(), LlvmTier.FULL)
     assert len(re.findall(r"vfmadd\w+ps\b.*ymm", text)) == 1
     assert not re.search(r"vfmadd\w+ss|\bcall", text)

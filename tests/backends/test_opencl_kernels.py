@@ -37,9 +37,9 @@ import uops
 from uops.backends import registry
 from uops.backends.opencl import device
 from uops.backends.opencl.target import MEMORY, OpenClTarget
-from uops.backends.worker.client import Case, Limits, Worker
+from uops.backends.worker.client import BackendWorker, Limits, WorkerCase
 from uops.compiler import compile as compile_for
-from uops.compiler.target import Lends, lender
+from uops.compiler.target import SupportsLending, memory_lender
 from uops.interp import run as interpreted
 from uops.spec.errors import Crash, Unsupported
 from uops.spec.ir import args as A
@@ -49,7 +49,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-pytestmark = pytest.mark.skipif(device.missing() is not None, reason=str(device.missing()))
+pytestmark = pytest.mark.skipif(device.unavailable_reason() is not None, reason=str(device.unavailable_reason()))
 
 LIMITS = Limits(timeout=120.0, start=120.0)  # PoCL's compiler on a busy machine
 
@@ -138,17 +138,17 @@ def target() -> OpenClTarget:
 def test_memory_is_reached_by_address_while_it_is_lent_only() -> None:
     x = np.arange(16, dtype=np.int32)
     start = x.ctypes.data
-    assert isinstance(target(), Lends)
-    assert MEMORY.find(start) == (None, 0)
-    with lender(target())([x, x[4:8], np.zeros(0, np.int8)]):
-        whole, zero = MEMORY.find(start)
+    assert isinstance(target(), SupportsLending)
+    assert MEMORY.find_buffer(start) == (None, 0)
+    with memory_lender(target())([x, x[4:8], np.zeros(0, np.int8)]):
+        whole, zero = MEMORY.find_buffer(start)
         assert zero == 0
-        assert MEMORY.find(start + 17) == (whole, 17)
-        assert MEMORY.find(start + 64) == (None, 0)
-        with lender(target())([np.zeros(3)]):
-            assert MEMORY.find(start) == (None, 0)
-        assert MEMORY.find(start)[0] is whole
-    assert MEMORY.find(start) == (None, 0)
+        assert MEMORY.find_buffer(start + 17) == (whole, 17)
+        assert MEMORY.find_buffer(start + 64) == (None, 0)
+        with memory_lender(target())([np.zeros(3)]):
+            assert MEMORY.find_buffer(start) == (None, 0)
+        assert MEMORY.find_buffer(start)[0] is whole
+    assert MEMORY.find_buffer(start) == (None, 0)
 
 
 def test_intermediate_values_lie_at_offsets_of_one_arena() -> None:
@@ -175,8 +175,8 @@ def test_empty_and_repeated_arrays_are_arguments() -> None:
 @pytest.mark.parametrize("guard", ["end", "start"])
 def test_a_guarded_kernel_runs_in_a_worker(guard: str) -> None:
     graph, x = B.add(B.param(0, (5,), dt.float32), 1.5), np.zeros(5, np.float32)
-    with Worker("opencl", {"guard": guard}, LIMITS) as w:
-        outcome = w.run(Case(graph, {"p0": x}))
+    with BackendWorker("opencl", {"guard": guard}, LIMITS) as w:
+        outcome = w.run(WorkerCase(graph, {"p0": x}))
     assert outcome.status == "ok", outcome.message
     assert outcome.result is not None
     assert outcome.result.values[0].tolist() == [1.5] * 5
@@ -205,10 +205,10 @@ def test_a_kernel_that_leaves_its_buffer_ends_the_worker_only(tmp_path: Path, gu
     """The device works in the host's memory itself, so that guard pages guard it too."""
     (tmp_path / "overrun_backend.py").write_text(CRASH)
     graph, x = B.add(B.param(0, (5,), dt.float32), 1.5), np.zeros(5, np.float32)
-    with Worker("overrun_backend:Overrun", {"by": by, "guard": guard}, LIMITS, path=[str(tmp_path)]) as w:
-        assert w.run(Case(graph, {"p0": x})).signal == "SIGSEGV"
-    with Worker("overrun_backend:Overrun", {"by": 0, "guard": guard}, LIMITS, path=[str(tmp_path)]) as w:
-        assert w.run(Case(graph, {"p0": x})).status == "ok"
+    with BackendWorker("overrun_backend:Overrun", {"by": by, "guard": guard}, LIMITS, path=[str(tmp_path)]) as w:
+        assert w.run(WorkerCase(graph, {"p0": x})).signal == "SIGSEGV"
+    with BackendWorker("overrun_backend:Overrun", {"by": 0, "guard": guard}, LIMITS, path=[str(tmp_path)]) as w:
+        assert w.run(WorkerCase(graph, {"p0": x})).status == "ok"
 
 
 def test_an_object_is_loaded_by_another_process_and_compiled_once(tmp_path: Path) -> None:
@@ -229,8 +229,8 @@ def test_an_object_is_loaded_by_another_process_and_compiled_once(tmp_path: Path
 
 def test_a_text_is_built_once_for_its_check_and_its_use(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[object] = []
-    real = device._built
-    monkeypatch.setattr(device, "_built", lambda *a: built.append(a) or real(*a))
+    real = device._compile_program
+    monkeypatch.setattr(device, "_compile_program", lambda *a: built.append(a) or real(*a))
     text = target().render(nest((7, AxisType.GLOBAL), (11, AxisType.LOCAL)))
     target().load(target().compile(text))
     assert len(built) == 1
@@ -256,22 +256,22 @@ _NAMES = "typedef unsigned uint; typedef unsigned long ulong; typedef unsigned l
 
 
 def test_what_kernels_call_is_declared_as_in_the_header_that_is_left_out() -> None:
-    device._built(device._DECLARED + _NAMES + CALLS, (*device.OPTIONS, device._NO_HEADER))
-    device._built(device._DECLARED + CALLS, device.OPTIONS)
+    device._compile_program(device._DECLARED + _NAMES + CALLS, (*device.OPTIONS, device._NO_HEADER))
+    device._compile_program(device._DECLARED + CALLS, device.OPTIONS)
 
 
 def test_a_text_that_calls_what_is_not_declared_is_built_with_the_header() -> None:
     text = "__kernel void entry(__global int *x) { x[0] = popcount(x[1]); }"
-    with pytest.raises(device.device().cl.Error):
-        device._built(device._DECLARED + text, (*device.OPTIONS, device._NO_HEADER))
-    assert device.program(text)
+    with pytest.raises(device.open_pocl_device().cl.Error):
+        device._compile_program(device._DECLARED + text, (*device.OPTIONS, device._NO_HEADER))
+    assert device.build_program(text)
 
 
 def test_the_version_names_what_decides_results() -> None:
-    text = registry.get("opencl").version()
+    text = registry.create_backend("opencl").version()
     assert "PoCL" in text
     assert "LLVM" in text
-    assert registry.get("opencl").capabilities().local_memory >= 1 << 15
+    assert registry.create_backend("opencl").capabilities().local_memory >= 1 << 15
 
 
 ABSENT = """
@@ -279,7 +279,7 @@ import sys
 sys.modules[{module!r}] = None
 from uops.backends import registry
 try:
-    registry.get("opencl")
+    registry.create_backend("opencl")
 except Exception as e:
     print(type(e).__name__, e)
 """
@@ -298,7 +298,7 @@ import os
 from uops.backends import registry
 from uops.spec.ir import build as B, dtypes as dt
 import numpy as np
-registry.get("opencl").run(B.add(B.param(0, (4,), dt.float32), 2.5), {"p0": np.zeros(4, np.float32)})
+registry.create_backend("opencl").run(B.add(B.param(0, (4,), dt.float32), 2.5), {"p0": np.zeros(4, np.float32)})
 print(os.environ["POCL_CACHE_DIR"], len(os.listdir(os.environ["POCL_CACHE_DIR"])) > 0)
 """
 
@@ -314,4 +314,4 @@ def test_what_pocl_keeps_on_disk_goes_with_the_process(tmp_path: Path) -> None:
 
 def test_platforms_are_compared_by_their_numbers() -> None:
     versions = ["OpenCL 3.0 PoCL 3.1  Linux", "OpenCL 3.0 PoCL 3.0-rc2  Linux, Release", "OpenCL 2.0 pocl 1.10"]
-    assert max(versions, key=device._order) == versions[0]
+    assert max(versions, key=device._version_sort_key) == versions[0]

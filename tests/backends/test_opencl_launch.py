@@ -9,7 +9,7 @@ import pytest
 from kernel_claims import GOLDEN, linear, register, row_sum
 
 from uops.backends.opencl import device
-from uops.backends.opencl.launch import MAX_LANES, read
+from uops.backends.opencl.launch import MAX_LANES, parse_launch_comment
 from uops.backends.opencl.render import OPENCL, OPS, render
 from uops.compiler.target import PLAIN_OPS
 from uops.spec.errors import CompileError, Unsupported
@@ -84,15 +84,17 @@ def test_an_op_that_this_target_lacks_is_refused_by_name(op: Op) -> None:
 
 
 def test_a_kernel_of_loops_is_one_work_item() -> None:
-    shape = read(render(row_sum(5, 7)))
+    shape = parse_launch_comment(render(row_sum(5, 7)))
     assert (shape.groups, shape.lanes, shape.arguments) == ((), (), ("buffer", "buffer"))
-    assert shape.sizes([0, 0]) == ((1,), (1,))
+    assert shape.evaluate_sizes([0, 0]) == ((1,), (1,))
 
 
 def test_global_and_local_ranges_are_the_launch() -> None:
-    shape = read(text := render(nest((6, AxisType.GLOBAL), (4, AxisType.GLOBAL), (8, AxisType.LOCAL), (3, AxisType.LOOP))))
+    shape = parse_launch_comment(
+        text := render(nest((6, AxisType.GLOBAL), (4, AxisType.GLOBAL), (8, AxisType.LOCAL), (3, AxisType.LOOP)))
+    )
     assert (shape.groups, shape.lanes) == ((6, 4), (8,))
-    assert shape.sizes([0]) == ((48, 4), (8, 1))
+    assert shape.evaluate_sizes([0]) == ((48, 4), (8, 1))
     assert text.count("for (") == 1
     assert text.count("get_group_id") == 2
     assert text.count("get_local_id") == 1
@@ -100,31 +102,31 @@ def test_global_and_local_ranges_are_the_launch() -> None:
 
 def test_a_loop_around_keeps_what_is_inside_a_loop() -> None:
     """Iterations of LOOP are ordered, and a launch is not."""
-    shape = read(text := render(nest((3, AxisType.LOOP), (6, AxisType.GLOBAL))))
+    shape = parse_launch_comment(text := render(nest((3, AxisType.LOOP), (6, AxisType.GLOBAL))))
     assert (shape.groups, text.count("for (")) == ((), 2)
 
 
 def test_more_ranges_than_dimensions_share_the_last_one() -> None:
     text = render(nest(*[(k, AxisType.GLOBAL) for k in (2, 3, 4, 5, 6)]))
-    assert read(text).groups == (2, 3, 120)
+    assert parse_launch_comment(text).groups == (2, 3, 120)
     assert "for (" not in text
     assert "(get_group_id(2) % 6)" in text and "((get_group_id(2) / 6) % 5)" in text and "((get_group_id(2) / 30) % 4)" in text
     lanes = render(nest(*[(2, AxisType.LOCAL)] * 5))
-    assert read(lanes).lanes == (2, 2, 8) and "for (" not in lanes
+    assert parse_launch_comment(lanes).lanes == (2, 2, 8) and "for (" not in lanes
 
 
 def test_sizes_of_variables_have_dimensions_of_their_own() -> None:
     text = render(by_variables(2, (5, AxisType.GLOBAL), (6, AxisType.GLOBAL)))
-    shape = read(text)
+    shape = parse_launch_comment(text)
     assert shape.groups == ("1", "2", 30) and "for (" not in text
-    assert shape.sizes([0, 3, 4]) == ((3, 4, 30), (1, 1, 1))
+    assert shape.evaluate_sizes([0, 3, 4]) == ((3, 4, 30), (1, 1, 1))
     more = render(by_variables(4))
-    assert read(more).groups == ("1", "2", "3") and more.count("for (") == 1
+    assert parse_launch_comment(more).groups == ("1", "2", "3") and more.count("for (") == 1
 
 
 def test_more_lanes_than_a_group_has_stay_loops() -> None:
     text = render(nest((MAX_LANES, AxisType.LOCAL), (2, AxisType.LOCAL)))
-    assert read(text).lanes == (MAX_LANES,)
+    assert parse_launch_comment(text).lanes == (MAX_LANES,)
     assert text.count("for (") == 1
 
 
@@ -135,7 +137,7 @@ def test_two_nests_in_a_row_stay_loops() -> None:
     done = B.end(B.store(B.at(out, first), B.const(1)), first)
     again = B.at(B.after(out, done), second)
     text = render(linear(B.end(B.store(again, B.add(B.load(again), B.const(1))), second)))
-    assert (read(text).groups, text.count("for (")) == ((), 2)
+    assert (parse_launch_comment(text).groups, text.count("for (")) == ((), 2)
 
 
 def test_registers_before_the_launch_are_every_work_item_s_own() -> None:
@@ -148,7 +150,7 @@ def test_registers_before_the_launch_are_every_work_item_s_own() -> None:
     value = B.load(B.at(B.after(total, added), 0))
     root = B.end(B.end(B.store(B.at(out, B.add(B.mul(g, B.index(4)), i)), value), i), g)
     text = render(linear(root))
-    assert (read(text).groups, read(text).lanes, text.count("for (")) == ((2,), (4,), 1)
+    assert (parse_launch_comment(text).groups, parse_launch_comment(text).lanes, text.count("for (")) == ((2,), (4,), 1)
 
 
 def test_what_is_read_before_the_launch_and_written_in_it_keeps_it_a_loop() -> None:
@@ -156,7 +158,7 @@ def test_what_is_read_before_the_launch_and_written_in_it_keeps_it_a_loop() -> N
     out, g = B.param(0, (8,), dt.int32), B.range_(8, 1, AxisType.GLOBAL)
     end = B.end(B.store(place := B.at(out, g), value := B.load(first := B.at(out, 0))), g)
     text = render(UOp(Op.LINEAR, (out, first, value, g, place, end.src[0], end)))
-    assert (read(text).groups, text.count("for (")) == ((), 1)
+    assert (parse_launch_comment(text).groups, text.count("for (")) == ((), 1)
 
 
 def test_an_effect_outside_keeps_a_range_a_loop() -> None:
@@ -164,23 +166,23 @@ def test_an_effect_outside_keeps_a_range_a_loop() -> None:
     i = B.range_(4, 0, AxisType.GLOBAL)
     inside = B.end(B.store(B.at(out, i), B.const(1)), i)
     text = render(linear(UOp(Op.GROUP, (inside, B.store(B.at(out, 7), B.const(2))))))
-    assert read(text).groups == ()
+    assert parse_launch_comment(text).groups == ()
 
 
 @pytest.mark.parametrize(("n", "sizes"), [(5, ((5,), (1,))), (1, ((1,), (1,))), (0, None), (-3, None)])
 def test_a_variable_extent_is_read_from_the_scalars_R48_R57(n: int, sizes: object) -> None:
     v = UOp(Op.PARAM, (B.SCALAR,), A.ParamArg(1, dt.index, name="n", bounds=(-9, 9)))
     i = UOp(Op.RANGE, (v,), A.RangeArg(0, AxisType.GLOBAL))
-    shape = read(render(linear(B.end(B.store(B.at(B.param(0, (9,), dt.int32), i), B.const(1)), i))))
+    shape = parse_launch_comment(render(linear(B.end(B.store(B.at(B.param(0, (9,), dt.int32), i), B.const(1)), i))))
     assert shape.groups == ("1",)
-    assert shape.sizes([0, n]) == sizes
+    assert shape.evaluate_sizes([0, n]) == sizes
 
 
 def test_specials_number_groups_and_lanes_by_their_names() -> None:
     out = B.param(0, (64,), dt.int32)
     g, l0, l1 = special("gidx0", B.index(4)), special("lidx0", B.index(2)), special("lidx1", B.index(8))
     where = B.add(B.mul(g, B.index(16)), B.add(B.mul(l0, B.index(8)), l1))
-    shape = read(text := render(linear(B.store(B.at(out, where), B.const(1)))))
+    shape = parse_launch_comment(text := render(linear(B.store(B.at(out, where), B.const(1)))))
     assert (shape.groups, shape.lanes) == ((4,), (2, 8))
     assert "get_group_id(0)" in text
     assert "get_local_id(1)" in text
@@ -233,7 +235,7 @@ def test_a_group_is_one_iteration_of_all_global_ranges_if_it_has_local_memory_R6
     for r in reversed(ranges):
         root = B.end(root, r)
     if axes == 3:
-        assert read(render(linear(root))).lanes == (8,)
+        assert parse_launch_comment(render(linear(root))).lanes == (8,)
     else:
         with pytest.raises(CompileError, match="R60"):
             render(linear(root))
@@ -267,7 +269,7 @@ def test_memory_of_a_workgroup_has_no_initializer_and_a_register_has() -> None:
     text = render(linear(UOp(Op.GROUP, tuple(B.store(B.at(out, k), B.load(B.at(m, 0))) for k, m in enumerate((reg, tile))))))
     lines = [line for line in text.splitlines() if "[4]" in line]
     assert sorted("{0}" in line for line in lines) == [False, True]
-    assert math.prod(read(text).lanes) == 1
+    assert math.prod(parse_launch_comment(text).lanes) == 1
 
 
 class _Compiler:

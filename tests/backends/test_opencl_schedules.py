@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from uops.backends.opencl import device
-from uops.backends.opencl.launch import MAX_LANES, read
+from uops.backends.opencl.launch import MAX_LANES, parse_launch_comment
 from uops.backends.opencl.target import OpenClTarget
 from uops.compiler import Config, compile, lower
 from uops.interp import run
@@ -20,7 +20,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-pytestmark = pytest.mark.skipif(device.missing() is not None, reason=str(device.missing()))
+pytestmark = pytest.mark.skipif(device.unavailable_reason() is not None, reason=str(device.unavailable_reason()))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_a_product_goes_through_local_memory_in_workgroups(target: OpenClTarget)
     graph, given = gemm(62, 40, 64), {"p0": values(62, 40), "p1": values(40, 64)}
     (source,) = sources(graph, target)
     assert source.count("__local f32") == 2 and source.count("barrier(") == 4
-    assert len(read(source).lanes) == 2
+    assert len(parse_launch_comment(source).lanes) == 2
     found = compile(graph, target, Config(reuse=False))(given).values[0]
     np.testing.assert_array_equal(found, given["p0"] @ given["p1"])
 
@@ -61,7 +61,7 @@ def test_a_row_is_summed_by_the_lanes_of_a_workgroup(target: OpenClTarget) -> No
     graph, given = b.reduce(b.param(0, (3, 1030), dt.float32), Op.ADD, (1,)), {"p0": values(3, 1030)}
     (source,) = sources(graph, target)
     assert source.count("__local f32") == 1 and "barrier(" in source
-    assert read(source).lanes == (256,)
+    assert parse_launch_comment(source).lanes == (256,)
     found = compile(graph, target, Config(reuse=False))(given).values[0]
     np.testing.assert_array_equal(found, given["p0"].sum(1, keepdims=True))
 

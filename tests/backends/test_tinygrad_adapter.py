@@ -20,7 +20,7 @@ from uops.backends.contract import Backend, Capabilities
 from uops.backends.tinygrad import adapter, forms
 from uops.interp import run
 from uops.spec.errors import SpecError, Unsupported
-from uops.spec.extras import how_to_install
+from uops.spec.extras import install_command
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
@@ -47,14 +47,14 @@ def test_what_is_declared_missing_names_rows_and_says_why() -> None:
 
 def test_without_tinygrad_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tinygrad", None)
-    with pytest.raises(SpecError, match=re.escape(how_to_install("peers"))):
-        registry.get("tinygrad")
+    with pytest.raises(SpecError, match=re.escape(install_command("peers"))):
+        registry.create_backend("tinygrad")
 
 
 def test_without_clang_the_x86_device_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(SpecError, match="clang"):
-        registry.get("tinygrad-x86")
+        registry.create_backend("tinygrad-x86")
 
 
 def _views() -> tuple[UOp, UOp, UOp]:
@@ -66,20 +66,20 @@ def _views() -> tuple[UOp, UOp, UOp]:
 
 def test_the_buffers_of_a_root_are_those_below_the_targets_of_its_stores_and_calls() -> None:
     one, two, root = _views()
-    written = forms.Scope(_no_library(), "tinygrad", None).written(root)
+    written = forms.TranslationScope(_no_library(), "tinygrad", None).written_buffers(root)
     assert {buffer: [u.op for u in effects] for buffer, effects in written.items()} == {one: [Op.STORE], two: [Op.CALL, Op.STORE]}
-    assert forms.target(b.reshape(one, (2, 4))) is one
-    assert forms.target(b.const(1, dt.int32)) is None
+    assert forms.find_base_memory(b.reshape(one, (2, 4))) is one
+    assert forms.find_base_memory(b.const(1, dt.int32)) is None
 
 
-def _no_library() -> forms.Library:
-    return forms.Library(None, None, None, {}, "NONE")
+def _no_library() -> forms.TinygradApi:
+    return forms.TinygradApi(None, None, None, {}, "NONE")
 
 
 def test_an_op_without_a_form_is_refused_by_name() -> None:
-    library = forms.Library(None, SimpleNamespace(const=lambda value, dtype: value), None, {dt.float32: None}, "NONE")
+    library = forms.TinygradApi(None, SimpleNamespace(const=lambda value, dtype: value), None, {dt.float32: None}, "NONE")
     with pytest.raises(Unsupported, match="REPLICATED"):
-        forms.Scope(library, "tinygrad", None)[b.replicated(b.const(1.0, dt.float32))]
+        forms.TranslationScope(library, "tinygrad", None)[b.replicated(b.const(1.0, dt.float32))]
 
 
 # --------------------------------------------------------------------------------------------------------- with tinygrad
@@ -88,7 +88,7 @@ def test_an_op_without_a_form_is_refused_by_name() -> None:
 @pytest.fixture(scope="module")
 def tinygrad() -> Backend:
     pytest.importorskip("tinygrad", reason=ABSENT)
-    return registry.get("tinygrad")
+    return registry.create_backend("tinygrad")
 
 
 def _inputs(**arrays: Any) -> dict[str, Any]:

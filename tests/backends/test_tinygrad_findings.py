@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from uops.backends.conformance.cases import cases
-from uops.backends.conformance.model import Tier
+from uops.backends.conformance.cases import generate_cases
+from uops.backends.conformance.model import ConformanceTier
 from uops.spec.rulings import RULINGS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "findings"
@@ -76,7 +76,7 @@ def test_the_command_ends_with_status_1_when_something_is_not_explained(tmp_path
 
 
 def test_every_rule_covers_a_cell_of_the_suite_and_names_findings() -> None:
-    cells = {(cell.row, cell.dtype, cell.edge) for case in cases(Tier.SMOKE) for cell in case.cells()}
+    cells = {(cell.row, cell.dtype, cell.edge) for case in generate_cases(ConformanceTier.SMOKE) for cell in case.cells()}
     for rules in DOCUMENT["rules"].values():
         for rule in rules:
             assert set(rule["findings"]) <= set(DOCUMENT["findings"])

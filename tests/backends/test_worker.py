@@ -18,7 +18,7 @@ import pytest
 
 import uops
 from uops.backends.registry import BrokenBackend
-from uops.backends.worker.client import STATUSES, Case, Limits, Process, Worker, run_all
+from uops.backends.worker.client import STATUSES, BackendProcess, BackendWorker, Limits, WorkerCase, run_all
 from uops.backends.worker.frames import MARK
 from uops.backends.worker.patience import Patience
 from uops.spec.ir import build as B
@@ -29,7 +29,7 @@ FAKE = """
 import ctypes, os, pathlib, signal, subprocess, sys, time
 import numpy as np
 from uops.backends.contract import Backend, Capabilities
-from uops.backends.worker.guard import Guarded, Side
+from uops.backends.worker.guard import GuardedMemory, GuardSide
 from uops.spec.errors import Trap, Unsupported
 from uops.spec.result import Result
 
@@ -68,9 +68,9 @@ class Fake(Backend):
     def do_memory(self, inputs): np.ones(1 << 34, np.uint8)
     def do_print(self, inputs): print("noise"); sys.stdout.flush(); os.write(1, b"more noise")
     def do_overrun(self, inputs):
-        ctypes.memset(Guarded(100, Side.END).address + 100, 1, 1)
+        ctypes.memset(GuardedMemory(100, GuardSide.END).address + 100, 1, 1)
     def do_underrun(self, inputs):
-        ctypes.memset(Guarded(100, Side.START).address - 1, 1, 1)
+        ctypes.memset(GuardedMemory(100, GuardSide.START).address - 1, 1, 1)
 
 def inputs_name(inputs):
     return next((n for n in inputs if n.startswith("do_")), "do_nothing")
@@ -103,7 +103,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def worker(path: list[str]):
-    with Worker("fake_backends:Fake", limits=Limits(timeout=1.0), path=path) as found:
+    with BackendWorker("fake_backends:Fake", limits=Limits(timeout=1.0), path=path) as found:
         yield found
 
 
@@ -111,8 +111,8 @@ X = np.arange(3, dtype=np.float32)
 GRAPH = B.add(B.param(0, (3,), dt.float32), B.param(0, (3,), dt.float32))
 
 
-def case(*flags: str) -> Case:
-    return Case(GRAPH, {"p0": X, **dict.fromkeys(flags, 1)})
+def case(*flags: str) -> WorkerCase:
+    return WorkerCase(GRAPH, {"p0": X, **dict.fromkeys(flags, 1)})
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def case(*flags: str) -> Case:
     ],
 )
 def test_every_end_is_an_outcome_and_the_next_case_runs(
-    worker: Worker, what: str, status: str, says: str, signal: str | None
+    worker: BackendWorker, what: str, status: str, says: str, signal: str | None
 ) -> None:
     assert status in STATUSES
     before, bad, after = worker.run_batch([case(), case(what), case()])
@@ -152,9 +152,9 @@ def test_every_end_is_an_outcome_and_the_next_case_runs(
 
 def test_a_process_that_is_kept_from_running_does_not_hang(path: list[str]) -> None:
     """The limit is one of processor time, unless the process sleeps."""
-    with Worker("fake_backends:Fake", limits=Limits(timeout=0.5), path=path) as w:
+    with BackendWorker("fake_backends:Fake", limits=Limits(timeout=0.5), path=path) as w:
         assert w.run(case()).status == "ok"
-        pid = w._ready()._popen.pid
+        pid = w._ensure_process()._popen.pid
         os.kill(pid, signal.SIGSTOP)
         threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)).start()
         assert w.run(case()).status == "ok" and w.restarts == 0
@@ -163,9 +163,9 @@ def test_a_process_that_is_kept_from_running_does_not_hang(path: list[str]) -> N
 
 def test_a_process_that_stays_stopped_is_not_waited_for_without_end(path: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uops.backends.worker.patience.STOPPED", 1.0)
-    with Worker("fake_backends:Fake", limits=Limits(timeout=0.25), path=path) as w:
+    with BackendWorker("fake_backends:Fake", limits=Limits(timeout=0.25), path=path) as w:
         assert w.run(case()).status == "ok"
-        os.kill(w._ready()._popen.pid, signal.SIGSTOP)
+        os.kill(w._ensure_process()._popen.pid, signal.SIGSTOP)
         start = time.monotonic()
         outcome = w.run(case())
         assert time.monotonic() - start >= 1.0
@@ -205,7 +205,7 @@ class Babbling(Fake):
 def test_a_process_that_babbles_is_ended_at_once_and_said_so(path: list[str], tmp_path: Path, says: bytes, word: str) -> None:
     (tmp_path / "babbling.py").write_text(BABBLE)
     options = {"says": says.decode("latin-1")}
-    with Worker("babbling:Babbling", options, Limits(timeout=60.0), [*path, str(tmp_path)]) as w:
+    with BackendWorker("babbling:Babbling", options, Limits(timeout=60.0), [*path, str(tmp_path)]) as w:
         start = time.monotonic()
         before, bad, after = w.run_batch([case(), case("do_babble"), case()])
         assert time.monotonic() - start < 30.0
@@ -213,10 +213,10 @@ def test_a_process_that_babbles_is_ended_at_once_and_said_so(path: list[str], tm
     assert "its answer cannot be read: " in bad.message and word in bad.message and bad.message.isprintable()
 
 
-def test_the_system_ends_a_worker_before_the_process_that_judges_it(worker: Worker) -> None:
+def test_the_system_ends_a_worker_before_the_process_that_judges_it(worker: BackendWorker) -> None:
     """Where memory is short. A worker's own limit comes first: that is an error of its case."""
     assert worker.run(case()).status == "ok"
-    pid = worker._ready()._popen.pid
+    pid = worker._ensure_process()._popen.pid
     assert Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "1000"
     os.kill(pid, signal.SIGKILL)
     outcome = worker.run(case())
@@ -224,20 +224,19 @@ def test_the_system_ends_a_worker_before_the_process_that_judges_it(worker: Work
 
 
 def test_a_process_that_does_not_read_is_a_timeout(tmp_path: Path) -> None:
-    class Deaf(Process):
+    class Deaf(BackendProcess):
         module = "deaf"
 
-    greets = (
-        'import os, sys, time\nfrom uops.backends.worker.frames import pack\nos.write(int(sys.argv[2]), pack({"ready": "deaf"}))\n'
-    )
+    imports = "import os, sys, time\nfrom uops.backends.worker.frames import pack_frame\n"
+    greets = f'{imports}os.write(int(sys.argv[2]), pack_frame({{"ready": "deaf"}}))\n'
     (tmp_path / "deaf.py").write_text(f"{greets}time.sleep(60)\n")
     process = Deaf({}, Limits(), {"PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))})
-    process.give({}, bytes(8 << 20), 0.2)
+    process.write_frame({}, bytes(8 << 20), 0.2)
     assert process.receive(60.0) is None
     assert process.post_mortem(0.2).status == "timeout"
 
 
-def test_a_crash_that_an_earlier_case_prepared_says_so(worker: Worker) -> None:
+def test_a_crash_that_an_earlier_case_prepared_says_so(worker: BackendWorker) -> None:
     """Alone the case is fine, so a report must not blame it without a word."""
     worker.close()
     poison, victim, after = worker.run_batch([case("do_poison"), case("fragile"), case()])
@@ -245,15 +244,15 @@ def test_a_crash_that_an_earlier_case_prepared_says_so(worker: Worker) -> None:
     assert "not when run alone (ok)" in victim.message
 
 
-def test_a_program_that_is_no_text_of_ours_is_an_error(worker: Worker) -> None:
-    bad, good = worker.run_batch([Case("%0 = nonsense ]["), Case(show(GRAPH), {"p0": X})])
+def test_a_program_that_is_no_text_of_ours_is_an_error(worker: BackendWorker) -> None:
+    bad, good = worker.run_batch([WorkerCase("%0 = nonsense ]["), WorkerCase(show(GRAPH), {"p0": X})])
     assert (bad.status, good.status) == ("error", "ok")
     assert "SpecValueError" in bad.message
 
 
 @pytest.mark.parametrize("factory", ["Wrong", "Strange"])
 def test_a_backend_that_returns_something_else_is_an_error(path: list[str], factory: str) -> None:
-    with Worker(f"fake_backends:{factory}", path=path) as w:
+    with BackendWorker(f"fake_backends:{factory}", path=path) as w:
         found = w.run(case())
     assert found.status == "error"
     assert ("not a Result" in found.message) == (factory == "Wrong")
@@ -263,12 +262,15 @@ def test_a_backend_that_returns_something_else_is_an_error(path: list[str], fact
     ("factory", "says"), [("Dies", "no licence"), ("Slow", "no answer within"), ("Absent", "no attribute 'Absent'")]
 )
 def test_a_backend_that_does_not_start_is_broken(path: list[str], factory: str, says: str) -> None:
-    with pytest.raises(BrokenBackend, match=says), Worker(f"fake_backends:{factory}", limits=Limits(start=2.0), path=path) as w:
+    with (
+        pytest.raises(BrokenBackend, match=says),
+        BackendWorker(f"fake_backends:{factory}", limits=Limits(start=2.0), path=path) as w,
+    ):
         w.run(case())
 
 
 def test_options_reach_the_backend(path: list[str]) -> None:
-    with Worker("fake_backends:Fake", {"label": "loud"}, path=path) as w:
+    with BackendWorker("fake_backends:Fake", {"label": "loud"}, path=path) as w:
         assert w.version() == "fake loud"
 
 
@@ -286,26 +288,26 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}-{a.shape}")
-def test_arrays_cross_with_every_bit(worker: Worker, array) -> None:
-    found = worker.run(Case(GRAPH, {"p0": array}))
+def test_arrays_cross_with_every_bit(worker: BackendWorker, array) -> None:
+    found = worker.run(WorkerCase(GRAPH, {"p0": array}))
     assert found.status == "ok"
     back = found.result.buffers["b7"]
     assert (back.dtype, back.shape) == (array.dtype, array.shape)
     assert back.tolist() == array.tolist() if array.dtype == object else back.tobytes() == array.tobytes()
 
 
-def test_a_python_int_beyond_64_bits_crosses(worker: Worker) -> None:
-    found = worker.run(Case(GRAPH, {"p0": 2**99}))
+def test_a_python_int_beyond_64_bits_crosses(worker: BackendWorker) -> None:
+    found = worker.run(WorkerCase(GRAPH, {"p0": 2**99}))
     assert int(found.result.values[0]) == 2**100
 
 
-def test_a_batch_of_hundreds_takes_one_process(worker: Worker) -> None:
+def test_a_batch_of_hundreds_takes_one_process(worker: BackendWorker) -> None:
     before = worker.restarts
     assert all(o.status == "ok" for o in worker.run_batch([case()] * 500))
     assert worker.restarts == before
 
 
-def test_a_process_is_renewed_between_batches_without_a_loss(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_is_renewed_between_batches_without_a_loss(worker: BackendWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uops.backends.worker.client._LIFE", 4)
     worker.close()
     before, processes = worker.restarts, []
@@ -319,7 +321,7 @@ def test_a_process_is_renewed_between_batches_without_a_loss(worker: Worker, mon
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_run_all_keeps_the_order_over_crashes(path: list[str], jobs: int) -> None:
     kinds = ["do_nothing", "do_trap", "do_nothing", "do_segfault", "do_error"] * 5
-    cases = (Case(GRAPH, {"p0": X + k, kind: 1}) for k, kind in enumerate(kinds))
+    cases = (WorkerCase(GRAPH, {"p0": X + k, kind: 1}) for k, kind in enumerate(kinds))
     found = list(run_all("fake_backends:Fake", cases, jobs=jobs, batch=4, path=path))
     expected = {"do_nothing": "ok", "do_trap": "trap", "do_segfault": "crash", "do_error": "error"}
     assert [o.status for o in found] == [expected[kind] for kind in kinds]
@@ -342,11 +344,11 @@ def test_run_all_reads_cases_as_it_needs_them_and_stops_when_asked(path: list[st
 
 ORPHAN = """
 import sys
-from uops.backends.worker.client import Case, Limits, Worker
-worker = Worker("fake_backends:Fake", limits=Limits(timeout=100), path=[sys.argv[1]])
+from uops.backends.worker.client import BackendWorker, Limits, WorkerCase
+worker = BackendWorker("fake_backends:Fake", limits=Limits(timeout=100), path=[sys.argv[1]])
 worker.version()
 print(worker._process._popen.pid, flush=True)
-worker.run(Case(sys.argv[2], {"p0": 1, sys.argv[3]: 1}))
+worker.run(WorkerCase(sys.argv[2], {"p0": 1, sys.argv[3]: 1}))
 """
 
 
@@ -371,7 +373,7 @@ def test_a_worker_that_is_closed_leaves_nothing_that_it_has_started(
     path: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_CHILD", str(tmp_path / "bred"))
-    with Worker("fake_backends:Fake", path=path) as w:
+    with BackendWorker("fake_backends:Fake", path=path) as w:
         assert w.run(case("do_breed")).status == "ok"
         bred = int((tmp_path / "bred").read_text())
         assert alive(bred)
@@ -382,7 +384,7 @@ def test_a_worker_that_is_closed_leaves_nothing_that_it_has_started(
 def test_every_process_of_foreign_code_leads_a_session_of_its_own(tmp_path: Path, module: str) -> None:
     (tmp_path / "talks.py").write_text("import os\nraise RuntimeError(f'{os.getsid(0)} {os.getpgrp()} {os.getppid()}')")
 
-    class Talking(Process):
+    class Talking(BackendProcess):
         pass
 
     Talking.module = module
@@ -395,14 +397,14 @@ def test_every_process_of_foreign_code_leads_a_session_of_its_own(tmp_path: Path
 
 
 def test_an_interrupted_start_leaves_no_process(path: list[str]) -> None:
-    begun: list[Process] = []
+    begun: list[BackendProcess] = []
 
-    def interrupt(process: Process) -> None:
+    def interrupt(process: BackendProcess) -> None:
         begun.append(process)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Process({"backend": "fake_backends:Slow", "options": {}, "memory": 0, "path": path}, Limits(), {}, interrupt)
+        BackendProcess({"backend": "fake_backends:Slow", "options": {}, "memory": 0, "path": path}, Limits(), {}, interrupt)
     assert begun[0]._popen.returncode == -signal.SIGKILL
 
 
@@ -421,7 +423,7 @@ def test_a_process_that_others_keep_from_running_has_its_seconds_so_many_times(
     monkeypatch: pytest.MonkeyPatch, seconds: float, starved: float, most: float
 ) -> None:
     """A start has them once: its limit is one of the user's."""
-    monkeypatch.setattr("uops.backends.worker.patience._usage", lambda pid: (0.0, {"R"}))
+    monkeypatch.setattr("uops.backends.worker.patience._process_usage", lambda pid: (0.0, {"R"}))
     monkeypatch.setattr("uops.backends.worker.patience.LOOK", 0.125)
     start = time.monotonic()
     assert not Patience((0,), seconds, starved).is_ready_in_time(select.poll())
@@ -429,10 +431,10 @@ def test_a_process_that_others_keep_from_running_has_its_seconds_so_many_times(
 
 
 def test_a_start_that_others_keep_from_running_ends_at_its_limit(path: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uops.backends.worker.patience._usage", lambda pid: (0.0, {"R"}))
+    monkeypatch.setattr("uops.backends.worker.patience._process_usage", lambda pid: (0.0, {"R"}))
     start = time.monotonic()
     with pytest.raises(BrokenBackend, match="fake_backends:Slow: its process did not start: no answer within 1 s"):
-        Worker("fake_backends:Slow", limits=Limits(start=1.0), path=path).version()
+        BackendWorker("fake_backends:Slow", limits=Limits(start=1.0), path=path).version()
     assert time.monotonic() - start < 6.0
 
 

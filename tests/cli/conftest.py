@@ -15,7 +15,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Schedules, Segment, Status, Tier
+from uops.backends.conformance.model import (
+    CellResult,
+    CellStatus,
+    ConformanceCase,
+    ConformanceCell,
+    ConformanceLevel,
+    ConformanceTier,
+    Failure,
+    SchedulePolicy,
+    Segment,
+)
 from uops.cli import main
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -77,45 +87,45 @@ def broken(tmp_path: Path) -> str:
 
 
 class FakeRun:
-    """The fields of `uops.backends.conformance.runner.Run`."""
+    """The fields of `uops.backends.conformance.runner.ConformanceRun`."""
 
-    def __init__(self, backend: str, tier: Tier, rows: str, statuses: dict[tuple[str, str, str], Status]) -> None:
+    def __init__(self, backend: str, tier: ConformanceTier, rows: str, statuses: dict[tuple[str, str, str], CellStatus]) -> None:
         self.backend, self.version, self.tier, self.rows = backend, "fake 1.0", tier, rows
         self.cases, self.seconds, self.complete = len(statuses), 0.5, True
-        self.schedules, self.applied, self.validated = Schedules(), Counter[str](), Counter[str]()
-        self.reproducers: dict[str, Case] = {}
-        self.cells: dict[Level, dict[Cell, CellResult]] = {level: {} for level in Level}
+        self.schedules, self.applied, self.validated = SchedulePolicy(), Counter[str](), Counter[str]()
+        self.reproducers: dict[str, ConformanceCase] = {}
+        self.cells: dict[ConformanceLevel, dict[ConformanceCell, CellResult]] = {level: {} for level in ConformanceLevel}
         for key, status in statuses.items():
-            for level in Level:
-                found = CellResult(Cell(*key), status, 4, 1 if status is Status.FAIL else 0)
-                if status is Status.FAIL:
+            for level in ConformanceLevel:
+                found = CellResult(ConformanceCell(*key), status, 4, 1 if status is CellStatus.FAIL else 0)
+                if status is CellStatus.FAIL:
                     case = f"{key[0]}/{key[1]}/edges"
                     found.failures.append(Failure(case, "element 1 is wrong", 0, 1, ("p0 = 3 (0x03)",), "9 (0x09)", "8 (0x08)"))
                     graph = b.add(b.param(0, (4,), dt.int8), 1)
-                    self.reproducers[case] = Case(key[0], dt.int8, "edges", graph, {}, (Segment("zero", 0, 0, 4),))
-                self.cells[level][Cell(*key)] = found
+                    self.reproducers[case] = ConformanceCase(key[0], dt.int8, "edges", graph, {}, (Segment("zero", 0, 0, 4),))
+                self.cells[level][ConformanceCell(*key)] = found
 
 
 class Suite:
     """What the fake suite decides, and how it was called."""
 
     def __init__(self) -> None:
-        self.statuses: dict[tuple[str, str, str], Status] = {
-            ("Elementwise/Add", "int8", "zero"): Status.PASS,
-            ("Elementwise/Add", "int8", "limit"): Status.PASS,
-            ("Elementwise/Mul", "int8", "zero"): Status.PASS,
+        self.statuses: dict[tuple[str, str, str], CellStatus] = {
+            ("Elementwise/Add", "int8", "zero"): CellStatus.PASS,
+            ("Elementwise/Add", "int8", "limit"): CellStatus.PASS,
+            ("Elementwise/Mul", "int8", "zero"): CellStatus.PASS,
         }
         self.complete = True
         self.applied: dict[str, int] = {}
         self.calls: list[dict[str, Any]] = []
 
     def conform(
-        self, backend: str, instance: Any, *, tier: Tier, rows: str, jobs: int, progress: Callable[[int, int], None],
-        schedules: Schedules, journal: Path | None,
+        self, backend: str, instance: Any, *, tier: ConformanceTier, rows: str, jobs: int, progress: Callable[[int, int], None],
+        schedules: SchedulePolicy, journal: Path | None,
     ) -> FakeRun:  # fmt: skip
         called = {"backend": backend, "name": instance.name, "tier": tier, "rows": rows, "jobs": jobs}
         called |= {"journal": journal} if journal else {}
-        self.calls.append(called if schedules == Schedules() else called | {"schedules": schedules})
+        self.calls.append(called if schedules == SchedulePolicy() else called | {"schedules": schedules})
         progress(1, 2)
         run = FakeRun(backend, tier, rows, self.statuses)
         run.schedules, run.applied = schedules, Counter(self.applied)
@@ -127,6 +137,6 @@ class Suite:
 def suite(monkeypatch: pytest.MonkeyPatch) -> Suite:
     fake = Suite()
     module = ModuleType("uops.backends.conformance.runner")
-    module.conform = fake.conform  # type: ignore[attr-defined]
+    module.run_conformance = fake.conform  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return fake

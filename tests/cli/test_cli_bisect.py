@@ -11,11 +11,11 @@ import pytest
 from click.testing import Result
 
 from uops.backends import npz
-from uops.backends.testing.journal import text
+from uops.backends.testing.journal import encode_journal
 from uops.backends.worker import client
 from uops.compiler import pipeline
 from uops.fuzz.bisect import bisect as search
-from uops.fuzz.reduce.corpus import load
+from uops.fuzz.reduce.corpus import load_file_test
 from uops.spec.errors import Crash, UopsError
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -88,7 +88,7 @@ def test_a_finding_is_written_and_runs_again(uops: Uops, program: str, tmp_path:
 def test_a_backend_that_compiles_nothing_is_refused(uops: Uops, program: str) -> None:
     result = uops("bisect", program, "--backend", "interp")
     assert result.exit_code == 2
-    assert "no target of the compiler" in result.output
+    assert "is not a target of the compiler" in result.output
 
 
 def test_a_broken_program_is_refused(uops: Uops, broken: str) -> None:
@@ -96,7 +96,7 @@ def test_a_broken_program_is_refused(uops: Uops, broken: str) -> None:
 
 
 def test_an_end_of_the_worker_is_unsound(uops: Uops, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client.Worker, "run", lambda self, case: client.Outcome("crash", None, "ended by SIGSEGV"))
+    monkeypatch.setattr(client.BackendWorker, "run", lambda self, case: client.Outcome("crash", None, "ended by SIGSEGV"))
     result = uops("bisect", program, "--backend", "llvm")
     assert result.exit_code == 1
     assert "backend" in result.output
@@ -104,7 +104,7 @@ def test_an_end_of_the_worker_is_unsound(uops: Uops, program: str, monkeypatch: 
 
 
 def test_a_program_that_the_worker_refuses_is_no_finding(uops: Uops, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client.Worker, "run", lambda self, case: client.Outcome("unsupported", None, "no such memory"))
+    monkeypatch.setattr(client.BackendWorker, "run", lambda self, case: client.Outcome("unsupported", None, "no such memory"))
     result = uops("bisect", program, "--backend", "llvm")
     assert result.exit_code == 2
     assert "no such memory" in result.output
@@ -121,8 +121,8 @@ def test_the_suite_goes_on_from_a_journal(uops: Uops, tmp_path: Path) -> None:
     for line in told:
         del line["sum"]
     told[1]["answer"]["status"] = "refused"
-    marked = text(told)
-    path.write_bytes(text(told[:3]) + lines[2][:20])
+    marked = encode_journal(told)
+    path.write_bytes(encode_journal(told[:3]) + lines[2][:20])
     again = uops("stages", "--rows", "Movement/Flip", "--journal", "journal.jsonl")
     assert (again.exit_code, again.output) == (0, f"1 refused, {len(lines) - 1} agree\n")
     assert path.read_bytes() == marked
@@ -146,9 +146,9 @@ def test_rows_that_name_nothing_are_a_usage_error(uops: Uops) -> None:
 
 
 def test_errors_keep_their_class() -> None:
-    assert search.ended(Crash("x")).kind == "crash"
-    assert search.ended(KeyError("x")).kind == "keyerror"
-    assert search.ended(type("Local", (UopsError,), {})("x")).kind == "uopserror"
+    assert search.fault_of_failed_run(Crash("x")).kind == "crash"
+    assert search.fault_of_failed_run(KeyError("x")).kind == "keyerror"
+    assert search.fault_of_failed_run(type("Local", (UopsError,), {})("x")).kind == "uopserror"
 
 
 # `uops run` on what the stages are
@@ -156,7 +156,7 @@ def test_errors_keep_their_class() -> None:
 
 @pytest.mark.parametrize("dialect", [d for d in Dialect if d is not Dialect.BESTIARY], ids=lambda d: d.value)
 def test_a_program_of_any_dialect_runs(dialect: Dialect, uops: Uops, tmp_path: Path) -> None:
-    test = load(DIALECTS / f"{dialect.value}-elementwise.uops")
+    test = load_file_test(DIALECTS / f"{dialect.value}-elementwise.uops")
     npz.save(tmp_path / "in.npz", test.inputs)
     result = uops("run", str(test.path), "--dialect", dialect.value, "--inputs", "in.npz", "--json")
     assert result.exit_code == 0

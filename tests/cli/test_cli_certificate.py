@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from uops.backends.registry import get
+from uops.backends.registry import create_backend
 from uops.compiler.validate import certificate as C
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 @pytest.fixture(scope="module")
 def certificate() -> Json:
     """Of a kernel that rules simplify."""
-    return C.certify(b.contiguous(b.permute(b.param(0, (3, 5), dt.float32), (1, 0))), get("llvm").target)
+    return C.certify(b.contiguous(b.permute(b.param(0, (3, 5), dt.float32), (1, 0))), create_backend("llvm").target)
 
 
 def put(made: Json, value: Any, *place: str | int) -> Json:
@@ -48,14 +48,14 @@ NO_CERTIFICATE: dict[str, tuple[Callable[[Json], Any], str]] = {
     "a step is a number": (lambda m: put(m, 3, "steps", 0, 0), "steps[0][0]: expected an array of 3, got 3"),
     "trusted is text":    (lambda m: {**m, "trusted": "all"}, "trusted: expected an array, got 'all'"),
     "format is text":     (lambda m: {**m, "format": "3"}, "format: expected an integer, got '3'"),
-    "another format":     (lambda m: {**m, "format": 1}, "is no certificate of format 3, but of 1"),
+    "another format":     (lambda m: {**m, "format": 1}, "its format is 1, expected 3"),
     "fast-math is true":  (lambda m: {**m, "fast_math": True}, "fast_math: expected an object, got True"),
     "a field more":       (lambda m: {**m, "more": 1, "digest": ""}, "more is not known"),
 }
 DOES_NOT_HOLD: dict[str, tuple[Callable[[Json], Json], str]] = {
     "no claims":          (lambda m: {**m, "claims": []}, "the claims of the texts are not those written down"),
     "a claim twice":      (lambda m: {**m, "claims": [m["claims"][0], *m["claims"]]}, "not those written down"),
-    "another solver":     (lambda m: {**m, "solver": "mine"}, "made with mine, this is"),
+    "another solver":     (lambda m: {**m, "solver": "mine"}, "it was made with mine, expected"),
     "no rules":           (lambda m: {**m, "rules": {}}, "its rules are not those of its steps"),
     "a rule more":        (lambda m: {**m, "rules": {**m["rules"], "x\x1b": ""}}, "rule x\\x1b is not proved by the ledger"),
     "nothing is trusted": (lambda m: {**m, "trusted": []}, "the trusted base is not the one"),
@@ -83,7 +83,7 @@ def test_what_is_no_certificate_is_one_line_with_the_place(certificate: Json, da
 @pytest.mark.parametrize("damage", DOES_NOT_HOLD)
 def test_what_a_forger_leaves_out_or_adds_does_not_hold(certificate: Json, damage: str, uops: Any, tmp_path: Path) -> None:
     change, says = DOES_NOT_HOLD[damage]
-    (tmp_path / "c.json").write_text(C.dump(change(copy.deepcopy(certificate))))
+    (tmp_path / "c.json").write_text(C.dump_certificate(change(copy.deepcopy(certificate))))
     result = uops("check-certificate", "c.json")
     assert result.exit_code == 1, result.output
     assert any(says in line for line in result.stdout.splitlines()), result.stdout
@@ -93,11 +93,11 @@ def test_what_a_forger_leaves_out_or_adds_does_not_hold(certificate: Json, damag
 
 def test_what_no_claim_is_about_is_tied_to_the_rest(certificate: Json, uops: Any, tmp_path: Path) -> None:
     """The numbers of the caller's Buffers, and names of kernels, were free."""
-    made = {**certificate, "digest": json.loads(C.dump(certificate))["digest"]}
+    made = {**certificate, "digest": json.loads(C.dump_certificate(certificate))["digest"]}
     for damaged in (put(copy.deepcopy(made), [], "callers"), put(copy.deepcopy(made), [*made["callers"], 7], "callers")):
         (tmp_path / "c.json").write_text(json.dumps(damaged))
         result = uops("check-certificate", "c.json")
-        assert result.exit_code == 2 and "c.json is no certificate: it is not as it was written" in result.stderr
+        assert result.exit_code == 2 and "c.json is no certificate: its digest is not that of its contents" in result.stderr
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"[" * 100_000, b"1" * 10_000, b'{"format": NaN}'])
@@ -108,13 +108,13 @@ def test_bytes_of_any_kind_are_one_line(data: bytes, uops: Any, tmp_path: Path) 
 
 
 def test_a_byte_order_mark_does_no_harm(certificate: Json, uops: Any, tmp_path: Path) -> None:
-    (tmp_path / "c.json").write_bytes(b"\xef\xbb\xbf" + C.dump(certificate).encode())
+    (tmp_path / "c.json").write_bytes(b"\xef\xbb\xbf" + C.dump_certificate(certificate).encode())
     assert uops("check-certificate", "c.json").exit_code == 0
 
 
 def test_a_check_ends_when_its_time_is_over(certificate: Json, uops: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the solver takes it, or the reader of texts."""
-    (tmp_path / "c.json").write_text(C.dump(certificate))
+    (tmp_path / "c.json").write_text(C.dump_certificate(certificate))
     clock = iter(range(0, 100_000, 1000))
     with monkeypatch.context() as patched:
         patched.setattr(C.time, "monotonic", lambda: next(clock))
@@ -125,7 +125,7 @@ def test_a_check_ends_when_its_time_is_over(certificate: Json, uops: Any, tmp_pa
         while True:
             pass
 
-    monkeypatch.setattr(C, "_launches", slow)
+    monkeypatch.setattr(C, "_parse_launches", slow)
     monkeypatch.setattr(C, "SECONDS", 1)
     result = uops("check-certificate", "c.json", "--seconds", "1")
     assert result.exit_code == 1 and "not decided within 1 s" in result.stdout

@@ -14,10 +14,10 @@ import pytest
 from click.testing import Result
 
 from uops.backends.conformance import model
-from uops.backends.conformance.model import Level, Schedules, Status, Tier
+from uops.backends.conformance.model import CellStatus, ConformanceLevel, ConformanceTier, SchedulePolicy
 from uops.backends.conformance.report import write
 from uops.backends.testing.journal import Journal
-from uops.cli.commands.conform import LEVELS, OPTS, TIERS, unwritable
+from uops.cli.commands.conform import LEVELS, OPTS, TIERS, why_unwritable
 from uops.cli.common import WIDE
 from uops.compiler import Config
 
@@ -27,16 +27,16 @@ INTERP = "interp"
 
 
 def test_the_choices_are_those_of_the_suite() -> None:
-    assert tuple(t.value for t in Tier) + ("exhaustive",) == TIERS
-    assert tuple(level.value for level in Level) == LEVELS
-    assert Schedules().kind == OPTS[0]
-    assert [Schedules(kind, 7, 3).environment for kind in OPTS] == [
+    assert tuple(t.value for t in ConformanceTier) + ("exhaustive",) == TIERS
+    assert tuple(level.value for level in ConformanceLevel) == LEVELS
+    assert SchedulePolicy().kind == OPTS[0]
+    assert [SchedulePolicy(kind, 7, 3).environment for kind in OPTS] == [
         {},
         {"UOPS_OPTIMIZE": "0"},
         {"UOPS_FORCED": "7"},
         {"UOPS_BEAM": "3"},
     ]
-    assert [Config.read(Schedules(kind, 7, 3).environment) for kind in OPTS] == [
+    assert [Config.from_environment(SchedulePolicy(kind, 7, 3).environment) for kind in OPTS] == [
         Config(),
         Config(optimize=False),
         Config(forced=7),
@@ -50,7 +50,9 @@ def test_a_run_that_passes_has_status_0_and_a_full_report(uops: Uops, suite: Any
     assert {f.name for f in (tmp_path / "report").iterdir()} == {"report.json", "junit.xml", "index.html"}
     assert "conformance" in result.output and "coverage" in result.output and result.output.count("100 %") == 4
     assert "report/index.html" in result.output.replace("\\", "/")
-    assert suite.calls == [{"backend": INTERP, "name": "interp", "tier": Tier.SMOKE, "rows": "*", "jobs": suite.calls[0]["jobs"]}]
+    assert suite.calls == [
+        {"backend": INTERP, "name": "interp", "tier": ConformanceTier.SMOKE, "rows": "*", "jobs": suite.calls[0]["jobs"]}
+    ]
     assert json.loads((tmp_path / "report/report.json").read_text())["backend"]["name"] == "interp"
 
 
@@ -59,7 +61,9 @@ def test_options_reach_the_suite(uops: Uops, suite: Any, tmp_path: Path) -> None
         "conform", "-b", "interp", "--tier", "full", "--level", "core", "--rows", "Elementwise/*", "-j", "3", "--report", "there"
     )
     assert result.exit_code == 0
-    assert suite.calls[0]["tier"] is Tier.FULL and suite.calls[0]["rows"] == "Elementwise/*" and suite.calls[0]["jobs"] == 3
+    assert (
+        suite.calls[0]["tier"] is ConformanceTier.FULL and suite.calls[0]["rows"] == "Elementwise/*" and suite.calls[0]["jobs"] == 3
+    )
     assert json.loads((tmp_path / "there/report.json").read_text())["level"] == "core"
 
 
@@ -77,7 +81,7 @@ def test_without_a_terminal_progress_is_told_in_lines(uops: Uops, suite: Any, mo
 def test_schedules_reach_the_suite_and_the_report(uops: Uops, suite: Any, tmp_path: Path) -> None:
     suite.applied = {"Split REDUCE to UNROLL inner by 4": 3, "Nolocals": 2}
     result = uops("conform", "-b", "llvm", "--opts", "forced", "--seed", "7")
-    assert result.exit_code == 0 and suite.calls[0]["schedules"] == Schedules("forced", 7)
+    assert result.exit_code == 0 and suite.calls[0]["schedules"] == SchedulePolicy("forced", 7)
     told = json.loads((tmp_path / "report/report.json").read_text())["schedules"]
     assert told == {"kind": "forced", "seed": 7, "applied": suite.applied}
     assert re.search(r"Split REDUCE to UNROLL inner +3 *$", result.output, re.MULTILINE) and "seed 7" in result.output
@@ -86,7 +90,7 @@ def test_schedules_reach_the_suite_and_the_report(uops: Uops, suite: Any, tmp_pa
 
 
 def test_a_failing_cell_has_status_1_and_a_reproducer(uops: Uops, suite: Any, tmp_path: Path) -> None:
-    suite.statuses[ADD] = Status.FAIL
+    suite.statuses[ADD] = CellStatus.FAIL
     result = uops("conform", "--backend", "interp")
     assert result.exit_code == 1
     for text in ("failing at level strict", "Elementwise/Add", "int8", "zero", "p0 = 3 (0x03): got 9 (0x09), allowed 8 (0x08)"):
@@ -96,16 +100,17 @@ def test_a_failing_cell_has_status_1_and_a_reproducer(uops: Uops, suite: Any, tm
 
 
 @pytest.mark.parametrize(
-    ("status", "code"), [(Status.PASS, 0), (Status.UNSUPPORTED, 0), (Status.XFAIL, 0), (Status.NOT_RUN, 1), (Status.FAIL, 1)]
+    ("status", "code"),
+    [(CellStatus.PASS, 0), (CellStatus.UNSUPPORTED, 0), (CellStatus.XFAIL, 0), (CellStatus.NOT_RUN, 1), (CellStatus.FAIL, 1)],
 )
-def test_declared_gaps_do_not_fail_a_run(uops: Uops, suite: Any, status: model.Status, code: int) -> None:
+def test_declared_gaps_do_not_fail_a_run(uops: Uops, suite: Any, status: model.CellStatus, code: int) -> None:
     suite.statuses[ADD] = status
     assert uops("conform", "--backend", "interp").exit_code == code
 
 
 def test_an_interrupted_run_writes_what_it_has_and_has_status_130(uops: Uops, suite: Any, tmp_path: Path) -> None:
     suite.complete = False
-    suite.statuses[ADD] = Status.NOT_RUN
+    suite.statuses[ADD] = CellStatus.NOT_RUN
     result = uops("conform", "--backend", "interp")
     assert result.exit_code == 130
     assert "interrupted" in result.output
@@ -113,7 +118,7 @@ def test_an_interrupted_run_writes_what_it_has_and_has_status_130(uops: Uops, su
 
 
 def test_json_is_the_only_thing_on_standard_output(uops: Uops, suite: Any) -> None:
-    suite.statuses[ADD] = Status.FAIL
+    suite.statuses[ADD] = CellStatus.FAIL
     result = uops("conform", "--backend", "interp", "--json")
     assert result.exit_code == 1
     found = json.loads(result.stdout)
@@ -123,13 +128,13 @@ def test_json_is_the_only_thing_on_standard_output(uops: Uops, suite: Any) -> No
 
 
 def test_output_into_a_pipe_is_not_cut_at_80_columns(uops: Uops, suite: Any) -> None:
-    suite.statuses[ADD] = Status.FAIL
+    suite.statuses[ADD] = CellStatus.FAIL
     lines = uops("conform", "--backend", "interp").output.splitlines()
     assert 80 < max(map(len, lines)) <= WIDE
 
 
 def test_only_the_first_twenty_failing_rows_are_listed(uops: Uops, suite: Any) -> None:
-    suite.statuses = {(f"Elementwise/Row{k:02}", "int8", "zero"): Status.FAIL for k in range(23)}
+    suite.statuses = {(f"Elementwise/Row{k:02}", "int8", "zero"): CellStatus.FAIL for k in range(23)}
     output = uops("conform", "--backend", "interp").output
     assert sum(f"Row{k:02}" in output for k in range(23)) == 20 and "and 3 more rows" in output
 
@@ -140,7 +145,7 @@ def test_only_the_first_twenty_failing_rows_are_listed(uops: Uops, suite: Any) -
 def test_a_regression_against_the_baseline_fails_a_run_without_failing_cells(uops: Uops, suite: Any) -> None:
     assert uops("conform", "-b", "interp", "--report", "before").exit_code == 0
     assert uops("conform", "-b", "interp", "--baseline", "before/report.json").exit_code == 0
-    suite.statuses[ADD] = Status.UNSUPPORTED
+    suite.statuses[ADD] = CellStatus.UNSUPPORTED
     assert uops("conform", "-b", "interp").exit_code == 0
     result = uops("conform", "-b", "interp", "--baseline", "before")
     assert result.exit_code == 1
@@ -148,9 +153,9 @@ def test_a_regression_against_the_baseline_fails_a_run_without_failing_cells(uop
 
 
 def test_a_better_run_than_the_baseline_passes(uops: Uops, suite: Any) -> None:
-    suite.statuses[ADD] = Status.FAIL
+    suite.statuses[ADD] = CellStatus.FAIL
     assert uops("conform", "-b", "interp", "--report", "before").exit_code == 1
-    suite.statuses[ADD] = Status.PASS
+    suite.statuses[ADD] = CellStatus.PASS
     result = uops("conform", "-b", "interp", "--baseline", "before", "--json")
     assert result.exit_code == 0
     assert [c["after"] for c in json.loads(result.output)["baseline"]["changed"]] == ["pass"]
@@ -158,14 +163,14 @@ def test_a_better_run_than_the_baseline_passes(uops: Uops, suite: Any) -> None:
 
 def test_a_baseline_without_a_common_cell_guards_nothing(uops: Uops, suite: Any) -> None:
     assert uops("conform", "-b", "interp", "--report", "before").exit_code == 0
-    suite.statuses = {("Movement/Pad", "int8", "zero"): Status.PASS}
+    suite.statuses = {("Movement/Pad", "int8", "zero"): CellStatus.PASS}
     result = uops("conform", "-b", "interp", "--rows", "Movement/*", "--report", "after", "--baseline", "before", "--json")
     assert result.exit_code == 2
     assert "Warning: the baseline and this run have no cell in common" in result.stderr
     assert json.loads(result.stdout)["baseline"]["compared"] == 0
     result = uops("conform", "--diff", "before", "after")
     assert (result.exit_code, "before and after have no cell in common" in result.stderr) == (2, True)
-    suite.statuses = {("Movement/Pad", "int8", "zero"): Status.FAIL}
+    suite.statuses = {("Movement/Pad", "int8", "zero"): CellStatus.FAIL}
     assert uops("conform", "-b", "interp", "--rows", "Movement/*", "--baseline", "before").exit_code == 1
 
 
@@ -182,9 +187,9 @@ def test_a_bad_baseline_is_reported_before_anything_runs(uops: Uops, suite: Any,
 @pytest.fixture
 def two_reports(uops: Uops, suite: Any) -> tuple[str, str]:
     """Report b has one cell worse, one better and one more than report a."""
-    suite.statuses[LIMIT] = Status.FAIL
+    suite.statuses[LIMIT] = CellStatus.FAIL
     uops("conform", "-b", "interp", "--report", "a")
-    suite.statuses |= {ADD: Status.FAIL, LIMIT: Status.PASS, ("Elementwise/Sub", "int8", "zero"): Status.PASS}
+    suite.statuses |= {ADD: CellStatus.FAIL, LIMIT: CellStatus.PASS, ("Elementwise/Sub", "int8", "zero"): CellStatus.PASS}
     uops("conform", "-b", "interp", "--report", "b")
     suite.calls.clear()
     return "a", "b"
@@ -221,7 +226,7 @@ def test_diff_of_a_report_with_itself_is_empty(uops: Uops, two_reports: tuple[st
         (("--backend", "interp", "--jobs", "0"), "--jobs"),
         (("--backend", "interp", "--diff", ".", "."), "leave out --backend"),
         (("--diff", ".", "nowhere"), "nowhere"),
-        (("--diff", ".", "."), "is no report"),
+        (("--diff", ".", "."), "is not a report"),
         (("--backend", "interp", "--tier", "exhaustive", "--baseline", "."), "exhaustive"),
         (("--backend", "llvm", "--tier", "exhaustive", "--opts", "forced"), "one schedule"),
         (("--backend", "llvm", "--tier", "exhaustive", "--journal", "there"), "its journal"),
@@ -266,7 +271,7 @@ def test_a_report_that_fails_at_the_end_is_written_elsewhere(
     (tmp_path / "report/reproducers").write_text("in the way")
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    suite.statuses[ADD] = Status.FAIL
+    suite.statuses[ADD] = CellStatus.FAIL
     result = uops("conform", "-b", "interp", "--json")
     (place,) = (tmp_path / "temporary").iterdir()
     assert result.exit_code == 1 and str(place) in result.stderr
@@ -277,7 +282,7 @@ def test_a_report_that_fails_at_the_end_is_written_elsewhere(
 def test_a_run_that_passes_and_whose_report_is_elsewhere_has_status_2(
     uops: Uops, suite: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = write.write
+    real = write.write_report
 
     def full(run: Any, place: Path, *arguments: Any, **settings: Any) -> Any:
         if place == Path("report"):
@@ -286,7 +291,7 @@ def test_a_run_that_passes_and_whose_report_is_elsewhere_has_status_2(
 
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr(write, "write", full)
+    monkeypatch.setattr(write, "write_report", full)
     result = uops("conform", "-b", "interp")
     assert result.exit_code == 2 and "No space left on device" in result.stderr and str(tmp_path / "temporary") in result.stderr
 
@@ -295,9 +300,9 @@ def test_a_place_without_permission_is_unwritable(tmp_path: Path, monkeypatch: p
     def denied(dir: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    assert unwritable(tmp_path / "a/b") is None and not (tmp_path / "a").exists()
+    assert why_unwritable(tmp_path / "a/b") is None and not (tmp_path / "a").exists()
     monkeypatch.setattr("tempfile.TemporaryFile", denied)
-    assert unwritable(tmp_path / "a/b") == f"{tmp_path}: Permission denied"
+    assert why_unwritable(tmp_path / "a/b") == f"{tmp_path}: Permission denied"
 
 
 # ---------------------------------------------------------------------------------------------------------- exhaustive
@@ -311,10 +316,12 @@ class FakeExhaustive(ModuleType):
         self.wrong = wrong
         self.only: tuple[str, ...] | None = None
 
-    def names(self) -> tuple[str, ...]:
+    def function_names(self) -> tuple[str, ...]:
         return ("sin/float64", "exp2/float32")
 
-    def run(self, backend: str, jobs: int, progress: Any, report_dir: Path, only: tuple[str, ...] | None = None) -> dict[str, Any]:
+    def run_exhaustive_tier(
+        self, backend: str, jobs: int, progress: Any, report_dir: Path, only: tuple[str, ...] | None = None
+    ) -> dict[str, Any]:
         from dataclasses import make_dataclass
 
         self.only = only
@@ -322,7 +329,9 @@ class FakeExhaustive(ModuleType):
         tally = make_dataclass("Tally", fields)
         report_dir.mkdir()
         progress(1, 1)
-        return {n: tally(n, 1 << 32, self.wrong, 5, 1.5, "0x1p-3", ["bad"] if self.wrong else []) for n in only or self.names()}
+        return {
+            n: tally(n, 1 << 32, self.wrong, 5, 1.5, "0x1p-3", ["bad"] if self.wrong else []) for n in only or self.function_names()
+        }
 
 
 @pytest.mark.parametrize("wrong", [0, 3])
@@ -357,4 +366,4 @@ def test_a_journal_that_another_run_writes_is_refused_in_one_line(uops: Uops, ar
     result = uops("conform", "-b", "interp", *arguments)
     other.close()
     assert result.exit_code == 2 and result.stdout == ""
-    assert "progress.jsonl is written by another process" in result.stderr and len(result.stderr.splitlines()) == 1
+    assert "progress.jsonl is in use by another run" in result.stderr and len(result.stderr.splitlines()) == 1

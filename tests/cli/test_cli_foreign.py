@@ -239,7 +239,7 @@ def test_usage_errors_of_a_foreign_target_are_those_of_ours(uops: Uops, module: 
 def test_a_start_limit_that_is_no_time_is_one_line(uops: Uops, module: Callable[[str], str], monkeypatch) -> None:
     name = module(GOOD)
     monkeypatch.setenv("UOPS_START_SECONDS", "soon")
-    judge(uops("run", "program.uops", "-b", name), "UOPS_START_SECONDS is a positive number of seconds, got 'soon'")
+    judge(uops("run", "program.uops", "-b", name), "UOPS_START_SECONDS must be a positive number of seconds, got 'soon'")
 
 
 def test_a_version_with_a_lone_surrogate_reaches_report_and_page(uops: Uops, module: Callable[[str], str], tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_completion_offers_each_backend_once() -> None:
 @pytest.mark.parametrize(("name", "meant"), [("lvm", "llvm"), ("c:gc", "c:gcc"), ("tinygard", "tinygrad"), ("INTERP", "interp")])
 def test_a_name_that_is_nearly_one_is_guessed(name: str, meant: str) -> None:
     with pytest.raises(UopsError, match=f"did you mean .*{meant}"):
-        registry.get(name)
+        registry.create_backend(name)
     with pytest.raises(UopsError) as caught:
-        registry.locate("nobody")
+        registry.locate_factory("nobody")
     assert "did you mean" not in str(caught.value)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from uops.fuzz.campaign.process import LIMITS
-from uops.fuzz.campaign.work import Local
+from uops.fuzz.campaign.work import LocalPool
 from uops.fuzz.generate.kinds import KINDS
 from uops.fuzz.oracles.oracles import ORACLES
 
@@ -103,13 +103,13 @@ def test_a_case_has_the_seconds_that_it_is_given(uops: Any, tmp_path: Path) -> N
 
 def test_so_has_a_case_of_a_campaign(uops: Any, monkeypatch: Any) -> None:
     given: list[float] = []
-    began = Local.__init__
+    began = LocalPool.__init__
 
-    def spied(self: Local, setup: Any, limits: Any, jobs: int) -> None:
+    def spied(self: LocalPool, setup: Any, limits: Any, jobs: int) -> None:
         given.append(limits.timeout)
         began(self, setup, limits, jobs)
 
-    monkeypatch.setattr(Local, "__init__", spied)
+    monkeypatch.setattr(LocalPool, "__init__", spied)
     assert uops("fuzz", "-b", "interp", "-n", "8", "--timeout", "7.5").exit_code == 0
     assert uops("fuzz", "-b", "interp", "-n", "8").exit_code == 0
     assert given == [7.5, LIMITS.timeout]
@@ -175,15 +175,15 @@ def test_the_same_command_goes_on_and_another_one_is_refused(uops: Any) -> None:
 
 def test_wrong_questions_are_said_so(uops: Any) -> None:
     for arguments, says in (
-        ((), "say who is tested"),
+        ((), "name the backend to test"),
         (("--backend", "nobody"), "no backend is called 'nobody'"),
         (("--backend", "interp", "--kinds", "tensors"), "no kind is called 'tensors'"),
         (("--backend", "interp", "--kinds", "ops,tensr"), "did you mean tensor?"),
         (("--backend", "interp", "--oracles", "me"), "no oracle is called 'me'"),
         (("--backend", "interp", "--oracles", "refrence"), "did you mean reference?"),
         (("--backend", "interp", "--oracles", ","), "--oracles names nothing"),
-        (("--backend", "interp", "--seconds", "nan"), "nan is no time"),
-        (("--backend", "interp", "--timeout", "nan"), "nan is no time"),
+        (("--backend", "interp", "--seconds", "nan"), "must be a number of seconds, got nan"),
+        (("--backend", "interp", "--timeout", "nan"), "must be a number of seconds, got nan"),
         (("--backend", "interp", "--kinds", ","), "--kinds names nothing"),
         (("--backend", "interp", "--oracles", "allowed,second"), "the oracle second needs a second backend: --against"),
     ):

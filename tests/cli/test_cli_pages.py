@@ -12,12 +12,12 @@ from click.testing import Result
 
 from uops.fuzz.campaign.campaign import Summary
 from uops.fuzz.campaign.examine import Setup
-from uops.fuzz.campaign.report import write as write_fuzz
-from uops.fuzz.mutants.catalogue import Mutant, catalogue
+from uops.fuzz.campaign.report import write_campaign_report as write_fuzz
+from uops.fuzz.mutants.catalogue import Mutant, load_catalogue
 from uops.fuzz.mutants.hunt import Kill
-from uops.fuzz.mutants.report import write as write_mutants
-from uops.fuzz.mutants.run import Result as Hunt
-from uops.fuzz.mutants.run import Run
+from uops.fuzz.mutants.report import write_report as write_mutants
+from uops.fuzz.mutants.run import MutantResult as Hunt
+from uops.fuzz.mutants.run import MutantRun
 
 Uops = Callable[..., Result]
 WIDTH = 400
@@ -34,15 +34,15 @@ def fuzz(uops: Uops, suite: Any) -> Path:
     return Path("fuzzed/index.html")
 
 
-class Hunted(Run):
+class Hunted(MutantRun):
     """A run that has seen every mutant by golden files, and none by answers."""
 
-    def of(self, mutants: Iterable[Mutant]) -> list[Hunt]:
+    def results_of(self, mutants: Iterable[Mutant]) -> list[Hunt]:
         return [Hunt(m, Kill("goldens", "value", 1.5, 32, 3), None, 16, {}) for m in mutants]
 
 
 def mutants(uops: Uops, suite: Any) -> Path:
-    write_mutants(Hunted(catalogue(), Path("hunted"), seconds=5), catalogue())
+    write_mutants(Hunted(load_catalogue(), Path("hunted"), seconds=5), load_catalogue())
     return Path("hunted/index.html")
 
 

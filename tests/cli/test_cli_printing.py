@@ -12,8 +12,8 @@ from click.testing import Result
 
 import uops.cli
 from uops.backends.testing.journal import Journal
-from uops.cli.common import console, echo, print_json
-from uops.fuzz.campaign.campaign import _State
+from uops.cli.common import echo, make_console, print_json
+from uops.fuzz.campaign.campaign import _CampaignState
 
 Uops = Callable[..., Result]
 CLI = Path(uops.cli.__file__).parent
@@ -67,9 +67,9 @@ def test_echo_json_and_console_print_no_escape(capsys: pytest.CaptureFixture[str
     table = Table()
     table.add_column(nasty, min_width=60)
     table.add_row(Text(nasty))
-    console().print(table)
-    console().print(nasty, markup=False)
-    console().print(Text.assemble(nasty))
+    make_console().print(table)
+    make_console().print(nasty, markup=False)
+    make_console().print(Text.assemble(nasty))
     found = capsys.readouterr().out
     letters = "".join(c for c in found if c not in "│┃ \n")
     assert letters.count("a\\x07\\x08\\x1b[31m\\x9b\\u202e\\ud800\\x7f") == 5 and clean(found)
@@ -113,8 +113,8 @@ def test_a_journal_with_a_lone_surrogate_is_gone_on_from(tmp_path: Path) -> None
     journal = Journal(tmp_path / "journal", {"campaign": {}})
     for line in lines:
         journal.add(line)
-    (found,) = _State(journal).merged()
-    assert found.triaged.fault.message == "\\ud800\\x1b" and found.triaged.made_of == ("\\ud800",)
+    (found,) = _CampaignState(journal).merge_findings()
+    assert found.triaged.fault.message == "\\ud800\\x1b" and found.triaged.op_dtypes == ("\\ud800",)
 
 
 def test_a_name_with_a_newline_cannot_make_a_verdict(tmp_path: Path, uops: Uops) -> None:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from uops.backends import npz
-from uops.backends.answer import fault
+from uops.backends.answer import find_result_mismatch
 from uops.cli.inputs import random_inputs
 from uops.fuzz.generate.graphs import case
 from uops.interp import run as interpret
@@ -173,7 +173,7 @@ def test_run_of_an_ill_formed_program_names_the_claim(uops: Uops, broken: str) -
     [
         (("--backend", "nobody"), "no backend is called 'nobody'; known: llvm, c,"),
         (("--backend", "nowhere:Nothing"), "cannot be loaded"),
-        (("--inputs", "program.uops"), "is no input file"),
+        (("--inputs", "program.uops"), "is not an input file"),
         (("--dialect", "klingon"), "klingon"),
         (("--dialect", "kernel"), "KERNEL.D"),
     ],
@@ -256,13 +256,13 @@ def test_the_form_of_a_result_follows_variables() -> None:
     n = b.variable("n", 2, 9)
     root = b.neg(b.param(0, (n,), dt.float32))
     for extent, wrong in ((4, None), (5, "value 0: expected float32 of shape (4,), got float32 of shape (5,)")):
-        assert fault(root, {"n": 4}, Answer((np.zeros(extent, np.float32),), {})) == wrong
+        assert find_result_mismatch(root, {"n": 4}, Answer((np.zeros(extent, np.float32),), {})) == wrong
 
 
 def test_the_interpreter_gives_the_form_that_is_asked_of_backends() -> None:
     for seed in range(300):
         c = case(seed)
-        assert fault(c.graph, c.inputs, interpret(c.graph, c.inputs)) is None, show(c.graph)
+        assert find_result_mismatch(c.graph, c.inputs, interpret(c.graph, c.inputs)) is None, show(c.graph)
 
 
 WRONG_INPUTS = {
@@ -297,7 +297,7 @@ def test_an_array_of_a_wrong_shape_is_refused_before_it_is_inflated(
     uops: Uops, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.savez_compressed(tmp_path / "in.npz", p0=np.zeros((1000, 1000), np.float32))
-    monkeypatch.setattr(npz, "_fill", lambda *_: pytest.fail("inflated"))
+    monkeypatch.setattr(npz, "_read_exactly", lambda *_: pytest.fail("inflated"))
     result = uops("run", program, "--inputs", "in.npz")
     assert (result.exit_code, "got float32 of shape (1000, 1000)" in result.stderr) == (2, True)
 
@@ -342,7 +342,7 @@ def test_a_file_of_one_pickled_object_is_refused_in_our_words(uops: Uops, progra
     for name in ("in.npy", program):
         result = uops("run", program, "-i", name)
         assert result.exit_code == 2
-        assert f"{name} is no input file" in result.stderr and "pickle" not in result.stderr
+        assert f"{name} is not an input file" in result.stderr and "pickle" not in result.stderr
 
 
 def test_run_with_missing_inputs_names_the_input(uops: Uops, program: str, tmp_path: Path) -> None:
@@ -441,4 +441,4 @@ def test_a_certificate_does_not_print_the_program_unless_asked(uops: Uops, progr
 
 def test_object_code_does_not_go_to_standard_output(uops: Uops, program: str) -> None:
     result = uops("compile", program, "-b", "llvm", "--stage", "object", "-o", "-")
-    assert result.exit_code == 2 and "object code is no text" in result.stderr
+    assert result.exit_code == 2 and "object code is binary" in result.stderr

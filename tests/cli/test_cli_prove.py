@@ -8,8 +8,8 @@ import pytest
 from click.testing import Result
 
 from uops.compiler.prove import ledger
-from uops.compiler.prove.verdicts import LEMMA, lemmas
-from uops.compiler.rewrite.pattern import INDEX, cst, lift, var
+from uops.compiler.prove.verdicts import LEMMA, list_exact_cast_lemmas
+from uops.compiler.rewrite.pattern import INDEX, as_pattern, cst, var
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import THEMES
 
@@ -23,7 +23,7 @@ def test_rules_are_proved_and_written_and_then_taken_from_the_ledger(uops: Uops,
     assert found["ok"]
     assert set(found["rules"]) == {"where-not", "where-nested-true", "where-nested-false"}
     assert (found["from_ledger"], found["obligations"]) == (0, {"proved": 48})
-    assert set(ledger.read(tmp_path / "l.jsonl")) == set(found["rules"])
+    assert set(ledger.read_ledger(tmp_path / "l.jsonl")) == set(found["rules"])
     again = json.loads(uops("prove", "--rules", "where-n*", "--ledger", "l.jsonl", "--json").stdout)
     assert again["from_ledger"] == 48
     cold = json.loads(uops("prove", "--rules", "where-n*", "--ledger", "l.jsonl", "--json", "--cold", "--seeds", "2").stdout)
@@ -41,7 +41,7 @@ def test_a_theme_is_chosen_by_its_name_and_nothing_is_written_unasked(uops: Uops
 def test_a_false_rule_is_refuted_with_values_that_the_interpreter_confirms(uops: Uops, monkeypatch: pytest.MonkeyPatch) -> None:
     i, c = var("i", INDEX), cst("c", INDEX)
     monkeypatch.setitem(
-        THEMES, "mine", (Rule("small", i % c, i, when=i < c), Rule("never", i + 0, lift(1), when=(i > 0) & (i < 0)))
+        THEMES, "mine", (Rule("small", i % c, i, when=i < c), Rule("never", i + 0, as_pattern(1), when=(i > 0) & (i < 0)))
     )
     result = uops("prove", "--rules", "mine", "--ledger", "l.jsonl")
     assert result.exit_code == 1
@@ -68,7 +68,7 @@ def test_the_lemmas_are_chosen_by_the_name_of_their_theme(uops: Uops) -> None:
 
 
 def test_the_lemmas_are_those_that_the_ledger_rests_on() -> None:
-    assert lemmas() == tuple(sorted(e.at for e in ledger.read(ledger.PATH)[LEMMA].entries))
+    assert list_exact_cast_lemmas() == tuple(sorted(e.typing for e in ledger.read_ledger(ledger.PATH)[LEMMA].entries))
 
 
 def test_a_misspelt_theme_or_rule_is_a_wrong_question_with_a_hint(uops: Uops) -> None:

@@ -31,9 +31,9 @@ from uops.spec.ir.args import ParamArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
-from uops.spec.ir.text import line, number, parse, show
+from uops.spec.ir.text import format_node, name_nodes, parse, show
 from uops.spec.rows.rows import ROWS
-from uops.spec.untrusted import printable
+from uops.spec.untrusted import escape_unprintable
 
 Uops = Callable[..., Result]
 SHOWN = ("tensor", *STAGES[:-1], "source")
@@ -151,7 +151,7 @@ def long_program(nodes: int) -> UOp:
     """About so many nodes, with a kernel for every few of them."""
     x = b.param(0, (8, 8), dt.float32)
     k = 0
-    while len(number(x)) < nodes:
+    while len(name_nodes(x)) < nodes:
         k += 1
         x = b.add(b.mul(x, b.const(k / 7, dt.float32)), b.permute(x, (1, 0)))
         x = b.contiguous(b.sqrt(x)) if k % 5 == 0 else b.where(b.lt(x, 0.5), x, b.neg(x))
@@ -179,9 +179,9 @@ def test_there_is_a_column_per_stage_in_order(uops: Uops) -> None:
 def test_every_node_has_a_line_of_its_text(uops: Uops) -> None:
     graph = softmax()
     book = read(shown(uops, graph))
-    names = number(graph)
+    names = name_nodes(graph)
     for k, u in enumerate(names):
-        assert book.lines[f"s0n{k}"].startswith(f"%{k} " + line(u, names).partition(" = ")[2])
+        assert book.lines[f"s0n{k}"].startswith(f"%{k} " + format_node(u, names).partition(" = ")[2])
     assert [len(book.of(stage)) for stage in range(len(SHOWN))] == book.index["sizes"]
 
 
@@ -208,11 +208,11 @@ def test_lines_carry_the_colour_of_their_family_and_axis_type(uops: Uops) -> Non
     for name, text in book.lines.items():
         op = Op[text.split()[1].upper()]
         axis = re.search(r"type=(\w+)", text)
-        assert book.styles[name] == (f"a-{axis[1]}" if op is Op.RANGE and axis else f"f-{columns.family_of(op)}")
+        assert book.styles[name] == (f"a-{axis[1]}" if op is Op.RANGE and axis else f"f-{columns.color_family(op)}")
     style = (Path(columns.__file__).parent / "page.css").read_text()
-    assert all(f".f-{columns.family_of(op)} " in style for op in ROWS)
+    assert all(f".f-{columns.color_family(op)} " in style for op in ROWS)
     assert all(re.search(rf"\.a-{t.name.lower()}\b", style) for t in AxisType)
-    assert {columns.family_of(op) for op in ROWS} <= {*FAMILIES, "bestiary"}
+    assert {columns.color_family(op) for op in ROWS} <= {*FAMILIES, "bestiary"}
 
 
 def test_each_kernel_has_a_group_in_every_stage_that_has_kernels(uops: Uops) -> None:
@@ -270,7 +270,7 @@ def test_text_of_a_program_is_never_markup(uops: Uops) -> None:
     assert not found.wrong
     scripts = [a for tag, a in found.elements if tag == "script"]
     assert [a for a in scripts if a.get("type") != "application/octet-stream"] == [{}]
-    assert printable(text) == text and "alert" not in text
+    assert escape_unprintable(text) == text and "alert" not in text
     assert any(json.dumps(HOSTILE) in x for x in read(text).lines.values())
 
 
@@ -294,7 +294,7 @@ def test_progress_is_told_on_standard_error(uops: Uops, program: str, monkeypatc
 
 def test_a_pass_that_takes_long_is_no_silence(capsys: pytest.CaptureFixture[str]) -> None:
     conform = sys.modules["uops.cli.commands.conform"]
-    with conform.progress("a.uops: lowering", every=0.05) as advance:
+    with conform.show_progress("a.uops: lowering", every=0.05) as advance:
         advance(1, 8)
         time.sleep(2.4)
     lines = capsys.readouterr().err.splitlines()
@@ -335,13 +335,13 @@ def test_view_refuses_what_it_cannot_lower(uops: Uops, program: str, broken: str
     result = uops("view", broken)
     assert result.exit_code == 2 and "PAD.C2" in result.stderr
     result = uops("view", program, "-b", "interp")
-    assert result.exit_code == 2 and "is no target of the compiler" in result.stderr
+    assert result.exit_code == 2 and "is not a target of the compiler" in result.stderr
 
 
 def test_a_program_of_500_nodes_gives_a_page_of_some_hundred_kilobytes(uops: Uops) -> None:
     graph = long_program(500)
     text = shown(uops, graph)
-    assert len(number(graph)) >= 500
+    assert len(name_nodes(graph)) >= 500
     assert len(text) < 300_000
 
 

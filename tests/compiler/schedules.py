@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from uops.backends.cache import ObjectCache
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, lower
-from uops.compiler.ir.accumulators import identity
+from uops.compiler.ir.accumulators import reduction_identity
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
 from uops.compiler.passes.select.select import select
@@ -30,8 +30,8 @@ LOOP, REDUCE, UPCAST, UNROLL = AxisType.LOOP, AxisType.REDUCE, AxisType.UPCAST, 
 Change = Callable[[UOp], UOp]
 Parts = Mapping[UOp, tuple[UOp, tuple[UOp, ...]]]
 
-FAST = LlvmTarget(Tier.FAST, ObjectCache(None))
-FULL = LlvmTarget(Tier.FULL, ObjectCache(None))
+FAST = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
+FULL = LlvmTarget(LlvmTier.FULL, ObjectCache(None))
 UNVERIFIED = Config(verify=False, reuse=False)
 
 
@@ -99,7 +99,7 @@ def padded(axis: int, multiple: int) -> Change:
             if u is r:
                 done[u] = longer
             elif u.op is Op.REDUCE and r in u.src:
-                done[u] = u.replace(src=(b.where(inside, src[0], identity(u.arg.op, u.dtype)), *src[1:]))
+                done[u] = u.replace(src=(b.where(inside, src[0], reduction_identity(u.arg.op, u.dtype)), *src[1:]))
             elif u.op in (Op.LOAD, Op.STORE) and r in live[u]:
                 done[u] = gated(u.replace(src=src), inside)
             else:

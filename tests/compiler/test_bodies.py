@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from uops.compiler.config import Config
-from uops.compiler.ir.bodies import Kept, canonical, each
-from uops.compiler.log import recording
+from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies, renumber_loops
+from uops.compiler.log import record_transforms
 from uops.compiler.pipeline import lower, stages
 from uops.compiler.runtime.program import compile
-from uops.compiler.target import Machine, Target
+from uops.compiler.target import MachineModel, Target
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -25,10 +25,10 @@ from uops.spec.verify.verifier import verify
 class Counting:
     """A target that notes what it renders and compiles."""
 
-    def __init__(self, target: Target, key: str = "counting", machine: Machine | None = None) -> None:
+    def __init__(self, target: Target, key: str = "counting", machine: MachineModel | None = None) -> None:
         self.target, self.key = target, key
         self.name, self.dtypes, self.ops = target.name, target.dtypes, target.ops
-        self.machine = machine or Machine()
+        self.machine = machine or MachineModel()
         self.rendered: list[UOp] = []
 
     def render(self, linear: UOp) -> str:
@@ -75,7 +75,7 @@ def test_equal_bodies_are_rendered_once_in_a_program_and_in_a_process(pyref: Tar
 
 def test_another_target_setting_or_machine_is_another_kernel(pyref: Target) -> None:
     graph, count = layers(2), 0
-    machine = Machine(vector_bytes=16)
+    machine = MachineModel(vector_bytes=16)
     for target in (Counting(pyref, "a"), Counting(pyref, "b"), Counting(pyref, "a", machine)):
         for config in (PLAIN, replace(PLAIN, optimize=False)):
             before = len(target.rendered)
@@ -97,9 +97,9 @@ def test_nothing_is_taken_from_another_program_where_work_is_to_be_seen(pyref: T
 def test_whoever_records_hears_every_pass(pyref: Target) -> None:
     target = Counting(pyref, key="heard")
     lower(layers(2), target, config=PLAIN)
-    with recording() as log:
+    with record_transforms() as log:
         lower(layers(2), target, config=PLAIN)
-    assert {"order", "accumulate"} <= {m.by for m in log.moves}
+    assert {"order", "accumulate"} <= {m.pass_name for m in log.transforms}
 
 
 def test_equal_bodies_compute_what_each_of_them_would(pyref: Target) -> None:
@@ -129,7 +129,7 @@ class Slow(Counting):
 
 
 def slow(target: Target, key: str, wrong: str = "no such text") -> Slow:
-    found = Slow(target, key, Machine(cores=2))
+    found = Slow(target, key, MachineModel(cores=2))
     found.wrong, found.threads = wrong, set()
     return found
 
@@ -172,16 +172,16 @@ def kernel(*ids: int, extents: tuple[int, ...] = (2, 3, 4)) -> UOp:
 
 
 def test_loops_are_numbered_from_zero_in_the_order_they_had() -> None:
-    done, put = canonical(kernel(7, 12, 30))
-    assert done is canonical(kernel(1, 2, 3))[0] is kernel(0, 1, 2)
-    assert canonical(done) == (done, {})
+    done, put = renumber_loops(kernel(7, 12, 30))
+    assert done is renumber_loops(kernel(1, 2, 3))[0] is kernel(0, 1, 2)
+    assert renumber_loops(done) == (done, {})
     assert put[kernel(7, 12, 30)] is done
-    swapped = canonical(kernel(12, 7, 30))[0]
+    swapped = renumber_loops(kernel(12, 7, 30))[0]
     assert swapped is not done and swapped is kernel(1, 0, 2)
 
 
 def test_other_extents_are_another_body() -> None:
-    assert canonical(kernel(7, 12, 30))[0] is not canonical(kernel(7, 12, 30, extents=(4, 3, 2)))[0]
+    assert renumber_loops(kernel(7, 12, 30))[0] is not renumber_loops(kernel(7, 12, 30, extents=(4, 3, 2)))[0]
 
 
 def test_each_changes_a_body_once() -> None:
@@ -194,14 +194,14 @@ def test_each_changes_a_body_once() -> None:
         seen.append(u)
         return u.replace(tag="changed")
 
-    after = each(UOp(Op.LINEAR, tuple(calls)), change)
+    after = map_kernel_bodies(UOp(Op.LINEAR, tuple(calls)), change)
     assert seen == [body, other]
     assert [c.src[0].tag for c in after.src] == ["changed"] * 3
     assert [c.src[1:] for c in after.src] == [c.src[1:] for c in calls]
 
 
 def test_kept_bodies_are_bounded_and_the_least_recently_used_goes_first() -> None:
-    kept = Kept(2)
+    kept = KernelBodyCache(2)
     one, two, three = (b.const(k) for k in range(3))
     for u in (one, two):
         assert kept.get(u, "key") is None

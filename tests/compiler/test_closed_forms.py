@@ -10,9 +10,9 @@ import pytest
 from uops import Tensor
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
-from uops.compiler.ir.affine import number
+from uops.compiler.ir.affine import index_constant
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.rangeify.closed_forms import close, exact_index
+from uops.compiler.passes.rangeify.closed_forms import find_closed_form, unwrap_exact_index
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -235,10 +235,10 @@ def test_an_extent_that_is_not_in_normal_form() -> None:
     """FOUND 057: what is read inside of the padding depends on the loop, whose bound is simplified."""
     n = b.variable("n", 1, 4)
     x = b.mul(p(0, n, dtype=I32), b.cast(b.variable("k", -9, 9), I32))
-    graph = b.reduce(b.pad(x, (0,), (UOp(Op.ADD, (n, number(0))),)), Op.ADD, (0,))
+    graph = b.reduce(b.pad(x, (0,), (UOp(Op.ADD, (n, index_constant(0))),)), Op.ADD, (0,))
     for value in (1, 3):
         agree(graph, {"n": value, "k": 2, "p0": np.arange(5, 5 + value, dtype=np.int32)})
-    one = UOp(Op.ADD, (UOp(Op.SUB, (n, n)), number(1)))
+    one = UOp(Op.ADD, (UOp(Op.SUB, (n, n)), index_constant(1)))
     agree(b.reduce(b.expand(b.reshape(p(0, dtype=I32), (1,)), (one,)), Op.ADD, (0,)), {"n": 2, "p0": np.int32(7)})
 
 
@@ -268,13 +268,13 @@ def test_the_place_of_one_element_may_be_the_negative_of_any_word() -> None:
 
 
 def test_a_condition_whose_bounds_exceed_64_bits_is_not_solved() -> None:
-    r = UOp(Op.RANGE, (number(10),), RangeArg(0, AxisType.REDUCE))
+    r = UOp(Op.RANGE, (index_constant(10),), RangeArg(0, AxisType.REDUCE))
     simplify, simple = Rewriter(INDEXING), lambda e, u: u in toposort(e)
     far = b.cast(p(0, dtype=dt.int64), dt.index)
     one, none = b.const(1, I32), b.const(0, I32)
     near = UOp(Op.WHERE, (UOp(Op.CMPLT, (r, far)), one, none))
-    moved = UOp(Op.WHERE, (UOp(Op.CMPLT, (UOp(Op.ADD, (r, number(1))), far)), one, none))
-    assert close(Op.ADD, moved, r, simplify, simple) is None
-    assert close(Op.MUL, near, r, simplify, simple) is None
-    assert exact_index(b.cast(UOp(Op.MUL, (r, number(100))), dt.int8)) is None
-    assert exact_index(b.cast(r, dt.int8)) is r
+    moved = UOp(Op.WHERE, (UOp(Op.CMPLT, (UOp(Op.ADD, (r, index_constant(1))), far)), one, none))
+    assert find_closed_form(Op.ADD, moved, r, simplify, simple) is None
+    assert find_closed_form(Op.MUL, near, r, simplify, simple) is None
+    assert unwrap_exact_index(b.cast(UOp(Op.MUL, (r, index_constant(100))), dt.int8)) is None
+    assert unwrap_exact_index(b.cast(r, dt.int8)) is r

@@ -11,8 +11,8 @@ import pytest
 from uops.backends.llvm.render import OPS, render
 from uops.backends.llvm.types import NATIVE
 from uops.compiler.config import Config
-from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
-from uops.compiler.target import Machine
+from uops.compiler.pipeline import PIPELINE, LoweringState, run_pass
+from uops.compiler.target import MachineModel
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir import node
@@ -28,7 +28,7 @@ class Rendered:
 
     name = key = "rendered"
     ops, dtypes = OPS, frozenset(NATIVE)
-    machine = Machine(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), line=64, cores=1, fma=True, masks=True)
+    machine = MachineModel(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), line=64, cores=1, fma=True, masks=True)
 
     def render(self, linear: UOp) -> str:
         return render(linear)
@@ -47,7 +47,7 @@ def chain(k: int) -> UOp:
 
 def lowered(graph: UOp) -> UOp:
     """What all passes give, each kernel anew and without the verifier."""
-    state = Lowering(Rendered(), Config(reuse=False, verify=False))  # type: ignore[arg-type] # it loads nothing
+    state = LoweringState(Rendered(), Config(reuse=False, verify=False))  # type: ignore[arg-type] # it loads nothing
     for p in PIPELINE:
         graph = run_pass(p, graph, state)
     return graph

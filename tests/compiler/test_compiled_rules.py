@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from digits import digits
 
-from uops.compiler.rewrite.matchers import Steps, _Writer, steps
-from uops.compiler.rewrite.pattern import Pattern, TypeVar, cst, lift, literal, operation, var
-from uops.compiler.rewrite.rewriter import Rewriter, cost
+from uops.compiler.rewrite.matchers import MatcherTable, _MatcherWriter, compile_matchers
+from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, coerce_literal, cst, operation, var
+from uops.compiler.rewrite.rewriter import Rewriter, tree_cost
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING, VALUES
 from uops.interp import run
@@ -74,7 +74,7 @@ class Nodes:
             return names[p.name]
         if p.op is None:
             assert p.value is not None
-            return UOp(Op.CONST, (), ConstArg(literal(p.value, d or dt.index), d or dt.index))
+            return UOp(Op.CONST, (), ConstArg(coerce_literal(p.value, d or dt.index), d or dt.index))
         if p.op in (Op.CAST, Op.BITCAST):
             to = types.setdefault(p.to.name, self.rng.choice(p.to.among)) if isinstance(p.to, TypeVar) else p.to
             assert to is not None
@@ -116,7 +116,7 @@ def answer(rule: Rule, u: UOp) -> object:
         return type(e)
 
 
-def compiled(table: Steps, u: UOp) -> object:
+def compiled(table: MatcherTable, u: UOp) -> object:
     try:
         found = table[u.op](u)
     except Exception as e:
@@ -126,14 +126,14 @@ def compiled(table: Steps, u: UOp) -> object:
 
 def test_what_follows_a_match_is_written_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    tail = _Writer.tail
+    tail = _MatcherWriter.compile_tail
 
-    def counted(self: _Writer, rule: Rule) -> object:
+    def counted(self: _MatcherWriter, rule: Rule) -> object:
         written.append(rule.name)
         return tail(self, rule)
 
-    monkeypatch.setattr(_Writer, "tail", counted)
-    table = Steps(INDEXING)
+    monkeypatch.setattr(_MatcherWriter, "compile_tail", counted)
+    table = MatcherTable(INDEXING)
     x, zero = b.param(0, (), dt.int32), b.const(0, dt.int32)
     assert table[Op.ADD](UOp(Op.ADD, (x, x))) is None and not written
     for _ in range(2):
@@ -143,7 +143,7 @@ def test_what_follows_a_match_is_written_when_there_is_one(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("rule", INDEXING, ids=lambda r: r.name)
 def test_a_compiled_rule_answers_as_the_rule_does(rule: Rule) -> None:
-    table, fired = steps((rule,)), 0
+    table, fired = compile_matchers((rule,)), 0
     for seed in range(1, 40):  # few rules need more than one
         for u in samples(rule, seed):
             if u.op is rule.lhs.op:
@@ -156,7 +156,7 @@ def test_a_compiled_rule_answers_as_the_rule_does(rule: Rule) -> None:
 
 
 def test_of_several_rules_the_first_that_applies_answers() -> None:
-    table, fired = steps(INDEXING), 0
+    table, fired = compile_matchers(INDEXING), 0
     for k, rule in enumerate(INDEXING):
         for u in samples(rule, seed=2 + k):
             answers = ((r, answer(r, u)) for r in INDEXING if r.lhs.op is u.op)
@@ -173,19 +173,19 @@ def test_forms_that_no_rule_of_ours_has_are_compiled_too() -> None:
     forms = (
         Rule("nested-same", operation(Op.ADD, operation(Op.MUL, x, y), operation(Op.MUL, y, x)), x),
         Rule("minus-zero", y + -0.0, y),
-        Rule("condition-first", operation(Op.WHERE, p, lift(1), lift(0)), operation(Op.CAST, p, to=dt.int32)),
-        Rule("constants-twice", operation(Op.SUB, cst("c"), cst("c")), lift(0)),
+        Rule("condition-first", operation(Op.WHERE, p, as_pattern(1), as_pattern(0)), operation(Op.CAST, p, to=dt.int32)),
+        Rule("constants-twice", operation(Op.SUB, cst("c"), cst("c")), as_pattern(0)),
         Rule("float-condition", operation(Op.MAX, y, cst("c")), y, when=cst("c") <= y),
     )
     for rule in forms:
-        table = steps((rule,))
+        table = compile_matchers((rule,))
         results = [(answer(rule, u), compiled(table, u)) for u in samples(rule, seed=3) if u.op is rule.lhs.op]
         assert all(a == c for a, c in results)
         assert any(isinstance(a, tuple) for a, _ in results) or rule.when is not None
 
 
 def test_rules_are_compiled_once() -> None:
-    assert steps(VALUES) is steps(VALUES)
+    assert compile_matchers(VALUES) is compile_matchers(VALUES)
     assert Rewriter(list(VALUES)).steps is Rewriter(list(VALUES)).steps
 
 
@@ -203,7 +203,7 @@ def test_every_step_descends_and_a_normal_form_is_its_own() -> None:
     changed = 0
     for u in expressions(seed=4, count=400):
         done = rewriter(u)
-        assert cost(done) <= cost(u)
+        assert tree_cost(done) <= tree_cost(u)
         assert Rewriter(VALUES)(done) is done
         changed += done is not u
     assert changed > 100

@@ -12,10 +12,10 @@ import pytest
 from uops import Tensor
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
-from uops.compiler.ir.views import Indexing, reshaped
+from uops.compiler.ir.views import IndexArithmetic, reshape_index
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.rangeify.cost import Choices, work
-from uops.compiler.passes.rangeify.layouts import keeps_last
+from uops.compiler.passes.rangeify.cost import RealiseCostModel, estimate_work
+from uops.compiler.passes.rangeify.layouts import keeps_last_axis
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -182,9 +182,9 @@ def test_a_product_without_reuse_is_any_sum() -> None:
     """One row: every element of the matrix is used once."""
     row = b.reduce(b.mul(b.reshape(p(0, 64), (64, 1)), p(1, 64, 64)), Op.ADD, (0,))
     order = toposort(row)
-    assert not Choices(order, {}).is_product(row)
+    assert not RealiseCostModel(order, {}).is_contraction(row)
     (whole,) = (u for u in toposort(product(p(0, 64, 64), p(1, 64, 64))) if u.op is Op.REDUCE)
-    assert Choices(toposort(whole), {}).is_product(whole)
+    assert RealiseCostModel(toposort(whole), {}).is_contraction(whole)
 
 
 def test_output_loops_nest_as_the_reduces_in_them_need_but_for_the_last() -> None:
@@ -212,8 +212,8 @@ def test_a_value_wanted_at_many_places_of_one_kernel_is_stored() -> None:
 def test_work_is_that_of_what_is_not_in_memory_yet() -> None:
     dear = b.exp2(b.exp2(p(0, 8)))
     twice = b.add(dear, b.flip(dear, (True,)))
-    alone = work(toposort(twice))
-    shared = work(toposort(twice), {}, {dear: 2})
+    alone = estimate_work(toposort(twice))
+    shared = estimate_work(toposort(twice), {}, {dear: 2})
     assert shared[twice] < alone[twice] / 3
 
 
@@ -247,22 +247,22 @@ def test_the_values_of_a_layout_are_those_of_the_view() -> None:
 def test_the_last_axis_stays_the_last_one() -> None:
     """Lanes are its: a product is not stored as columns because a transposition reads it."""
     x = b.exp2(p(0, 4, 6))
-    assert keeps_last(x, [b.reshape(x, (2, 2, 6))])
-    assert not keeps_last(x, [b.permute(x, (1, 0))])
+    assert keeps_last_axis(x, [b.reshape(x, (2, 2, 6))])
+    assert not keeps_last_axis(x, [b.permute(x, (1, 0))])
     split = b.reshape(x, (4, 2, 3))
-    assert keeps_last(x, [split, b.permute(split, (1, 0, 2))])
-    assert not keeps_last(x, [split, b.permute(split, (0, 2, 1))])
-    assert keeps_last(x, [split, b.flip(split, (True, True, False))])
-    assert not keeps_last(x, [split, b.flip(split, (False, False, True))])
+    assert keeps_last_axis(x, [split, b.permute(split, (1, 0, 2))])
+    assert not keeps_last_axis(x, [split, b.permute(split, (0, 2, 1))])
+    assert keeps_last_axis(x, [split, b.flip(split, (True, True, False))])
+    assert not keeps_last_axis(x, [split, b.flip(split, (False, False, True))])
 
 
 # Reshape
 
 
 def test_a_reshape_divides_in_the_groups_of_axes_that_change_only() -> None:
-    at = Indexing(Rewriter(INDEXING))
+    at = IndexArithmetic(Rewriter(INDEXING))
     index = tuple(UOp(Op.RANGE, (b.index(n),), RangeArg(k, AxisType.LOOP)) for k, n in enumerate((6, 7, 20)))
-    found = reshaped(at, (6, 7, 20), (2, 3, 1, 7, 4, 5), index)
+    found = reshape_index(at, (6, 7, 20), (2, 3, 1, 7, 4, 5), index)
     assert found[3] is index[1]
     assert all(index[2] not in toposort(i) for i in found[:4])
 
@@ -279,10 +279,10 @@ SHAPES = [
 
 @pytest.mark.parametrize(("old", "new"), SHAPES, ids=str)
 def test_a_reshape_keeps_row_major_positions(old: tuple[int, ...], new: tuple[int, ...]) -> None:
-    at = Indexing(Rewriter(INDEXING))
+    at = IndexArithmetic(Rewriter(INDEXING))
     for flat in range(math.prod(new)):
         index = at.unflatten(b.index(flat), new)
-        there = reshaped(at, new, old, index)
+        there = reshape_index(at, new, old, index)
         assert [i.arg.value for i in there] == list(np.unravel_index(flat, old)) if old else there == ()
 
 

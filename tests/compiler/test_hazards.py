@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, compile
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.callify.hazards import are_apart, is_same
+from uops.compiler.passes.callify.hazards import are_disjoint, is_same_view
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.interp import run
 from uops.spec.ir import build as b
@@ -80,7 +80,7 @@ def test_a_store_copies_only_what_it_overwrites_before_it_is_read(name: str) -> 
 @pytest.mark.parametrize("name", STORES)
 def test_a_store_reads_all_before_it_writes(name: str, pyref: Target) -> None:
     store, _ = STORES[name]
-    for target in (pyref, LlvmTarget(Tier.FAST)):
+    for target in (pyref, LlvmTarget(LlvmTier.FAST)):
         agree(b.sink(store), target)
         agree(b.after(GRID, store), target)
 
@@ -97,7 +97,7 @@ SHARED = {
 
 @pytest.mark.parametrize("name", SHARED)
 def test_a_reference_has_one_value(name: str, pyref: Target) -> None:
-    for target in (pyref, LlvmTarget(Tier.FAST)):
+    for target in (pyref, LlvmTarget(LlvmTier.FAST)):
         agree(SHARED[name], target)
 
 
@@ -109,14 +109,14 @@ def test_a_part_is_written_and_nothing_else_touched() -> None:
 
 def test_which_references_are_the_same_and_which_are_apart() -> None:
     row, other = box(GRID, (0, 1), (0, 6)), box(GRID, (1, 2), (0, 6))
-    assert is_same(row, b.reshape(b.reshape(row, (6,)), (1, 6))) is False  # other views, though the same elements
-    assert is_same(row, box(b.after(GRID, b.store(GRID, GRID)), (0, 1), (0, 6)))
-    assert are_apart(row, other)
-    assert are_apart(b.flip(row, (False, True)), b.reshape(other, (6,)))
-    assert not are_apart(row, row)
-    assert not are_apart(row, box(GRID, (0, 4), (5, 6)))
-    assert not are_apart(row, GRID)
-    assert not are_apart(b.bitcast(row, dt.float32), b.bitcast(other, dt.float32))
+    assert is_same_view(row, b.reshape(b.reshape(row, (6,)), (1, 6))) is False  # other views, though the same elements
+    assert is_same_view(row, box(b.after(GRID, b.store(GRID, GRID)), (0, 1), (0, 6)))
+    assert are_disjoint(row, other)
+    assert are_disjoint(b.flip(row, (False, True)), b.reshape(other, (6,)))
+    assert not are_disjoint(row, row)
+    assert not are_disjoint(row, box(GRID, (0, 4), (5, 6)))
+    assert not are_disjoint(row, GRID)
+    assert not are_disjoint(b.bitcast(row, dt.float32), b.bitcast(other, dt.float32))
 
 
 # Drawn programs
@@ -194,6 +194,6 @@ class Draw:
 
 @pytest.mark.parametrize("block", range(4))
 def test_drawn_stores_give_what_the_interpreter_gives(block: int) -> None:
-    target = LlvmTarget(Tier.FAST)
+    target = LlvmTarget(LlvmTier.FAST)
     for seed in range(block * 40, block * 40 + 40):
         agree(Draw(seed).program(), target)

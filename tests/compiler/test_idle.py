@@ -11,13 +11,13 @@ import pytest
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.optimize.schedule.optops import apply
-from uops.compiler.passes.optimize.schedule.schedule import begin, sink
+from uops.compiler.passes.optimize.schedule.schedule import build_scheduled_body, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, nodes_of
+from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
 from uops.spec.optops import Split
 from uops.spec.verify.dialects import Dialect
@@ -38,16 +38,16 @@ def _x(*shape: Any) -> UOp:
 
 
 def _gates(launch: UOp) -> list[UOp]:
-    return [u.src[2] for u in nodes_of(launch, Op.LOAD) if len(u.src) == 3]
+    return [u.src[2] for u in nodes_with_op(launch, Op.LOAD) if len(u.src) == 3]
 
 
 def _agrees(graph: UOp, launch: UOp, dialect: Dialect) -> None:
     """For each n the launch leaves what the program gives; a place that is not there would be a Trap."""
     verify(launch, dialect)
     output = launch.src[-1].src[1]
-    (variable,) = [u.arg for u in nodes_of(graph, Op.PARAM) if u.arg.name]
+    (variable,) = [u.arg for u in nodes_with_op(graph, Op.PARAM) if u.arg.name]
     for n in range(variable.bounds[1] + 1):
-        shape = [k if isinstance(k, int) else n for k in nodes_of(graph, Op.PARAM)[-1].shape]
+        shape = [k if isinstance(k, int) else n for k in nodes_with_op(graph, Op.PARAM)[-1].shape]
         given = {variable.name: n, "p0": np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape)}
         (want,) = run(graph, given).values
         found = run(launch, given).buffers.get(f"b{output.arg.unique}", np.empty(0))  # which is written where there is anything
@@ -86,9 +86,9 @@ def test_a_lane_that_reads_memory_filled_in_part_is_gated() -> None:
     graph = b.reduce(x, Op.ADD, (0, 1))
     launch = rangeify(callify(graph))
     assert not _gates(launch)
-    s = begin(launch.src[1].src[0])
+    s = create_initial_schedule(launch.src[1].src[0])
     assert s is not None
-    made = sink(apply(s, Split(0, 2, AxisType.UNROLL)))
+    made = build_scheduled_body(apply(s, Split(0, 2, AxisType.UNROLL)))
     scheduled = launch.replace(src=(launch.src[0], launch.src[1].replace(src=(made, *launch.src[1].src[1:]))))
     assert len(_gates(scheduled)) == 1
     _agrees(graph, scheduled, Dialect.SCHEDULED)
@@ -99,10 +99,10 @@ def test_what_is_there_before_is_there_in_lanes() -> None:
     """Of a row that is added to each of n rows: rangeify knows that the input is whole, and schedules see that rangeify knew."""
     row = b.reshape(b.param(1, (8,), dt.float32), (1, 8))
     launch = rangeify(callify(b.add(_x(N, 8), b.expand(row, (N, 8)))))
-    s = begin(launch.src[0].src[0])
+    s = create_initial_schedule(launch.src[0].src[0])
     assert s is not None
     assert not _gates(launch)
-    assert not _gates(sink(apply(s, Split(1, 4, AxisType.UPCAST))))
+    assert not _gates(build_scheduled_body(apply(s, Split(1, 4, AxisType.UPCAST))))
 
 
 @pytest.mark.parametrize("kind", [AxisType.UPCAST, AxisType.UNROLL])
@@ -112,9 +112,9 @@ def test_a_lane_in_which_the_loop_is_gone_from_a_place_gates_it(kind: AxisType) 
     graph = b.reduce(x, Op.ADD, (0, 1)) if kind is AxisType.UNROLL else b.sqrt(b.permute(x, (1, 0)))
     launch = rangeify(callify(graph))
     assert not _gates(launch)
-    s = begin(launch.src[0].src[0])
+    s = create_initial_schedule(launch.src[0].src[0])
     assert s is not None
-    made = sink(apply(s, Split(0 if kind is AxisType.UNROLL else 1, 2, kind)))
+    made = build_scheduled_body(apply(s, Split(0 if kind is AxisType.UNROLL else 1, 2, kind)))
     scheduled = launch.replace(src=(launch.src[0].replace(src=(made, *launch.src[0].src[1:])),))
     assert len(_gates(scheduled)) == 1
     _agrees(graph, scheduled, Dialect.SCHEDULED)
@@ -141,5 +141,5 @@ def test_places_that_are_there_have_no_gate(graph: UOp) -> None:
 def test_a_reduction_of_no_elements_is_its_identity() -> None:
     for op, want in ((Op.ADD, 0), (Op.MUL, 1), (Op.MAX, -np.inf)):
         launch = rangeify(callify(b.reduce(_x(3, 0), op, (1,))))
-        assert not nodes_of(launch, Op.REDUCE) and not nodes_of(launch, Op.LOAD)
+        assert not nodes_with_op(launch, Op.REDUCE) and not nodes_with_op(launch, Op.LOAD)
         assert run(launch, {}).buffers["b1"].tolist() == [want] * 3

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, compile
 from uops.fuzz.generate.draw import SeededDraw
@@ -237,7 +237,7 @@ CASES: dict[str, Case] = {**movement(), **bits(), **values(), **memory()}
 
 @pytest.fixture(params=["pyref", "llvm"])
 def target(request: pytest.FixtureRequest, pyref: Any) -> Target:
-    found: Target = pyref if request.param == "pyref" else LlvmTarget(Tier.FAST)
+    found: Target = pyref if request.param == "pyref" else LlvmTarget(LlvmTier.FAST)
     return found
 
 
@@ -293,7 +293,7 @@ ONE_DEVICE = FEATURES - {"shards", "everywhere"}
 
 @pytest.mark.parametrize("block", range(4))
 def test_generated_integer_programs_agree(block: int) -> None:
-    target = LlvmTarget(Tier.FAST)
+    target = LlvmTarget(LlvmTier.FAST)
     for seed in range(block * 40, block * 40 + 40):
         case = generate(SeededDraw(seed), nodes=14, max_elements=120, dtypes=EXACT, features=ONE_DEVICE)
         check(case.graph, dict(case.inputs), target)

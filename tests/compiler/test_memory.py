@@ -3,16 +3,16 @@
 import random
 import threading
 
-from uops.compiler.log import recording
-from uops.compiler.rewrite.lowering_cache import Memory, memory, remembered, remembering
+from uops.compiler.log import record_transforms
+from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, memoize_per_root, use_lowering_cache
 from uops.compiler.rewrite.pattern import var
-from uops.compiler.rewrite.rewriter import Rewriter, cost
+from uops.compiler.rewrite.rewriter import Rewriter, tree_cost
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import VALUES
 from uops.fuzz.generate.graphs import case
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import UOp, nodes_of, orders, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, orders, toposort
 from uops.spec.ir.ops import Op
 
 X = b.param(0, (), dt.int32)
@@ -35,18 +35,18 @@ def test_rewriters_of_the_same_rules_share_normal_forms() -> None:
     x = var("x")
     rules = (Rule("add-zero", x + 0, x, witness=note),)
     u = b.add(X, 0)
-    with remembering(Memory()):
+    with use_lowering_cache(LoweringCache()):
         assert Rewriter(rules)(u) is Rewriter(rules)(u) is X
         assert len(calls) == 1
     assert Rewriter(rules)(u) is X and len(calls) == 2
-    with remembering(Memory()):
+    with use_lowering_cache(LoweringCache()):
         Rewriter(rules)(u)
     assert len(calls) == 3
 
 
 def test_other_rules_have_other_normal_forms() -> None:
     u = b.add(X, 0)
-    with remembering(Memory()):
+    with use_lowering_cache(LoweringCache()):
         assert Rewriter(())(u) is u
         assert Rewriter(VALUES)(u) is X
         assert Rewriter(())(u) is u
@@ -54,23 +54,23 @@ def test_other_rules_have_other_normal_forms() -> None:
 
 def test_who_logs_sees_every_step_whatever_is_remembered() -> None:
     u = b.add(X, 0)
-    with remembering(Memory()):
+    with use_lowering_cache(LoweringCache()):
         Rewriter(VALUES)(u)
-        with recording() as log:
+        with record_transforms() as log:
             Rewriter(VALUES)(u)
-    assert [s.rule for m in log.moves for s in m.steps] == ["add-zero"]
+    assert [s.rule for m in log.transforms for s in m.steps] == ["add-zero"]
 
 
 def test_an_order_is_the_readers_own() -> None:
     u = deep(20)
     expected = toposort(u)
-    with remembering(Memory()) as _:
+    with use_lowering_cache(LoweringCache()) as _:
         first = toposort(u)
         first.clear()
         assert toposort(u) == expected
         assert toposort(u, gate=lambda n: n is not u) == [u]
         assert toposort(u, X) == expected
-    assert orders.kept is None
+    assert orders.orders_by_root is None
 
 
 def test_orders_and_nodes_by_op_are_those_without_memory() -> None:
@@ -78,50 +78,50 @@ def test_orders_and_nodes_by_op_are_those_without_memory() -> None:
         u = case(0, k).graph
         expected, below = toposort(u), {v: toposort(v) for v in toposort(u)}
         ops = {v.op for v in expected}
-        by_op = {op: nodes_of(u, op) for op in Op}
+        by_op = {op: nodes_with_op(u, op) for op in Op}
         assert all(by_op[op] == [v for v in expected if v.op is op] for op in ops) and not any(
             by_op[op] for op in Op if op not in ops
         )
-        with remembering(Memory()):
+        with use_lowering_cache(LoweringCache()):
             for v in random.Random(k).sample(expected, len(expected)):  # an order is made of those below that are kept
                 assert toposort(v) == below[v]
-            assert {op: nodes_of(u, op) for op in Op} == by_op
-            assert nodes_of(u, u.op) is nodes_of(u, u.op)
+            assert {op: nodes_with_op(u, op) for op in Op} == by_op
+            assert nodes_with_op(u, u.op) is nodes_with_op(u, u.op)
 
 
 def test_costs_are_those_without_memory() -> None:
     u = UOp(Op.IDIV, (deep(10), UOp(Op.ADD, (b.const(1), X))))
-    expected = cost(u), cost(u.src[0])
-    with remembering(Memory()):
-        assert (cost(u), cost(u.src[0])) == expected == (cost(u), cost(u.src[0]))
+    expected = tree_cost(u), tree_cost(u.src[0])
+    with use_lowering_cache(LoweringCache()):
+        assert (tree_cost(u), tree_cost(u.src[0])) == expected == (tree_cost(u), tree_cost(u.src[0]))
 
 
 def test_memory_is_of_one_thread_and_ends_with_its_block() -> None:
     seen: list[object] = []
-    with remembering(Memory()) as _:
-        outer = memory()
-        with remembering(Memory()):
-            assert memory() is not outer
-        assert memory() is outer
-        other = threading.Thread(target=lambda: seen.extend((memory(), orders.kept)))
+    with use_lowering_cache(LoweringCache()) as _:
+        outer = active_cache()
+        with use_lowering_cache(LoweringCache()):
+            assert active_cache() is not outer
+        assert active_cache() is outer
+        other = threading.Thread(target=lambda: seen.extend((active_cache(), orders.orders_by_root)))
         other.start()
         other.join()
-    assert seen == [None, None] and memory() is None
+    assert seen == [None, None] and active_cache() is None
 
 
 def test_a_program_is_made_stateless_once_unless_somebody_records() -> None:
     graph = b.add(b.param(0, (4,), dt.float32), 1.0)
     calls: list[UOp] = []
 
-    @remembered
+    @memoize_per_root
     def seen(u: UOp) -> UOp:
         calls.append(u)
         return b.neg(u)
 
-    with remembering(Memory()):
+    with use_lowering_cache(LoweringCache()):
         assert seen(graph) is seen(graph) is b.neg(graph)
         assert calls == [graph]
-        with recording():
+        with record_transforms():
             seen(graph)
     seen(graph)
     assert calls == [graph] * 3
@@ -137,10 +137,10 @@ def test_nodes_by_op_are_those_of_the_order_whatever_was_asked_before() -> None:
         (body, store),
         (store, store.src[1], b.group(store, store), b.after(store, j, i), body),
     ):
-        with remembering(Memory()):
+        with use_lowering_cache(LoweringCache()):
             for root in roots:
                 for op in (Op.RANGE, Op.STORE, Op.END, Op.SINK, Op.LOAD, Op.GROUP, Op.AFTER):
-                    assert nodes_of(root, op) == [u for u in toposort(root) if u.op is op], (root, op)
+                    assert nodes_with_op(root, op) == [u for u in toposort(root) if u.op is op], (root, op)
 
 
 def test_the_order_of_vectors_is_that_of_a_walk_from_source_to_source() -> None:
@@ -158,5 +158,8 @@ def test_the_order_of_vectors_is_that_of_a_walk_from_source_to_source() -> None:
 
     walk(root)
     assert toposort(root) == order == toposort(root, gate=lambda u: True)
-    assert lanes.spelt == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 1.0) and UOp(Op.STACK, (y,) * 6).spelt == (2.0,) * 6
-    assert UOp(Op.STACK, (x,) * 8).spelt is None and b.group(y, y).spelt is None
+    assert (
+        lanes.constant_elements == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 1.0)
+        and UOp(Op.STACK, (y,) * 6).constant_elements == (2.0,) * 6
+    )
+    assert UOp(Op.STACK, (x,) * 8).constant_elements is None and b.group(y, y).constant_elements is None

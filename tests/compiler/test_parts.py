@@ -7,7 +7,7 @@ import pytest
 
 import uops
 from uops.compiler import Config, lower
-from uops.compiler.passes.rangeify.split_reduce import FEW, FEWEST, LEAST, PARTS
+from uops.compiler.passes.rangeify.split_reduce import MAX_PARTS, MAX_RESULTS, MIN_ELEMENTS, MIN_PARTS
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
@@ -32,11 +32,11 @@ def total(shape: Shape, axes: Shape, op: Op = Op.ADD, dtype: dt.DType = dt.int32
 @pytest.mark.parametrize(
     ("shape", "axes", "parts"),
     [
-        ((LEAST,), (0,), (PARTS,)),
+        ((MIN_ELEMENTS,), (0,), (MAX_PARTS,)),
         ((2, 37 * 16411), (1,), (2, 37)),
-        ((1024, 3, 512), (0, 1, 2), (PARTS,)),
+        ((1024, 3, 512), (0, 1, 2), (MAX_PARTS,)),
         ((7, 800, 1000), (0, 1, 2), (50,)),
-        ((FEWEST, 32768), (0, 1), (PARTS,)),
+        ((MIN_PARTS, 32768), (0, 1), (MAX_PARTS,)),
     ],
 )
 def test_parts_are_a_kernel_before_the_one_that_combines_them(shape: Shape, axes: Shape, parts: Shape, pyref: Any) -> None:
@@ -44,14 +44,17 @@ def test_parts_are_a_kernel_before_the_one_that_combines_them(shape: Shape, axes
     assert first == parts and len(last) <= 1
 
 
-@pytest.mark.parametrize(("shape", "axes"), [((LEAST // 2,), (0,)), ((2 * FEW, LEAST), (1,)), ((LEAST, FEW + 1), (0,))])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((MIN_ELEMENTS // 2,), (0,)), ((2 * MAX_RESULTS, MIN_ELEMENTS), (1,)), ((MIN_ELEMENTS, MAX_RESULTS + 1), (0,))],
+)
 def test_small_reduces_and_those_with_results_enough_stay_whole(shape: Shape, axes: Shape, pyref: Any) -> None:
     assert len(loops(total(shape, axes), pyref)) == 1
 
 
 def test_what_has_a_closed_form_is_not_cut(pyref: Any) -> None:
     """One element of many, chosen by a sum over all: nothing but that element is read."""
-    n = 2 * LEAST
+    n = 2 * MIN_ELEMENTS
     here = b.eq(uops.Tensor.arange(n).uop, b.reshape(b.cast(b.param(1, (), dt.int32), dt.int32), (1,)))
     (kernel,) = lower(b.reduce(b.where(here, b.param(0, (n,), dt.float32), 0.0), Op.ADD, (0,)), pyref, "rangeify", Config()).src
     assert not any(u.op in (Op.REDUCE, Op.RANGE) for u in toposort(kernel.src[0]))
@@ -59,7 +62,7 @@ def test_what_has_a_closed_form_is_not_cut(pyref: Any) -> None:
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.MAX, Op.MUL])
 @pytest.mark.parametrize(
-    ("shape", "axes"), [((LEAST + 21,), (0,)), ((3, 524309), (1,)), ((2, 600, 1009), (1, 2)), ((1031, 1021), (0, 1))]
+    ("shape", "axes"), [((MIN_ELEMENTS + 21,), (0,)), ((3, 524309), (1,)), ((2, 600, 1009), (1, 2)), ((1031, 1021), (0, 1))]
 )
 def test_parts_and_what_is_left_give_what_the_whole_gives(shape: Shape, axes: Shape, op: Op) -> None:
     rng = np.random.default_rng(7)
@@ -73,8 +76,8 @@ def test_parts_and_what_is_left_give_what_the_whole_gives(shape: Shape, axes: Sh
 
 
 def test_a_nan_in_any_part_is_in_the_result() -> None:
-    x = np.zeros(LEAST + 5, np.float32)
-    for at in (0, LEAST // 2, LEAST + 4):
+    x = np.zeros(MIN_ELEMENTS + 5, np.float32)
+    for at in (0, MIN_ELEMENTS // 2, MIN_ELEMENTS + 4):
         x[at] = np.nan
         (got,) = uops.compile(total(x.shape, (0,), Op.MAX, dt.float32), backend="llvm")({"p0": x}).values
         assert np.isnan(got).all()

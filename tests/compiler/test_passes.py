@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from uops.compiler import Config, lower, outputs
-from uops.compiler.decompose.threefry import threefry
-from uops.compiler.ir.accumulators import accumulate, identity
-from uops.compiler.ir.affine import number
-from uops.compiler.passes.callify.callify import callify, resolve
-from uops.compiler.passes.linearize import instructions
-from uops.compiler.passes.memory_plan import ALIGNMENT, Life, lifetimes, place, plan
+from uops.compiler.decompose.threefry import decompose_threefry
+from uops.compiler.ir.accumulators import lower_reduces, reduction_identity
+from uops.compiler.ir.affine import index_constant
+from uops.compiler.passes.callify.callify import callify, inline_calls
+from uops.compiler.passes.linearize import order_instructions
+from uops.compiler.passes.memory_plan import ALIGNMENT, LiveRange, assign_offsets, find_live_ranges, plan_memory
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.passes.select.index_widths import machine_widths
+from uops.compiler.passes.select.index_widths import lower_index_arithmetic
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import VALUES
 from uops.spec.errors import CompileError, SpecError
@@ -40,18 +40,18 @@ def kernels(graph: UOp) -> list[UOp]:
 def test_functions_are_substituted_and_nested_bodies_own_their_params() -> None:
     inner = b.function(b.tuple_(b.mul(b.param(0, (3,), dt.int32), 2)), b.add(b.param(0, (3,), dt.int32), 1))
     outer = b.function(b.tuple_(b.get(inner, 0)), b.param(5, (3,), dt.int32))
-    assert resolve(b.get(outer, 0)) is b.mul(b.add(b.param(5, (3,), dt.int32), 1), 2)
+    assert inline_calls(b.get(outer, 0)) is b.mul(b.add(b.param(5, (3,), dt.int32), 1), 2)
 
 
 def test_overlapping_arguments_are_replaced_at_once() -> None:
     p0, p1 = b.param(0, (3,), dt.int32), b.param(1, (3,), dt.int32)
     swapped = b.function(b.tuple_(b.sub(p0, p1)), p1, p0)
-    assert resolve(b.get(swapped, 0)) is b.sub(p1, p0)
+    assert inline_calls(b.get(swapped, 0)) is b.sub(p1, p0)
 
 
 def test_a_body_with_a_param_that_has_no_argument_is_named() -> None:
     with pytest.raises(SpecError, match="has 1 arguments but its body uses Param 1"):
-        resolve(b.get(b.function(b.tuple_(b.param(1, (3,), dt.int32)), b.param(0, (3,), dt.int32)), 0))
+        inline_calls(b.get(b.function(b.tuple_(b.param(1, (3,), dt.int32)), b.param(0, (3,), dt.int32)), 0))
 
 
 def test_results_go_to_fresh_buffers_numbered_after_the_graphs_own() -> None:
@@ -213,12 +213,12 @@ def test_a_deep_chain_is_lowered_without_recursion(pyref: Any) -> None:
     + [(Op.MAX, dt.float64, -np.inf), (Op.ADD, dt.bool_, False), (Op.MUL, dt.bool_, True), (Op.MAX, dt.bool_, False)],
 )
 def test_identities_are_those_of_r32(op: Op, d: dt.DType, value: Any) -> None:
-    assert identity(op, d).const == value
+    assert reduction_identity(op, d).const == value
 
 
 def test_small_floats_accumulate_in_float32_and_round_once() -> None:
     (call,) = kernels(b.reduce(b.param(0, (4,), dt.float16), Op.ADD, (0,)))
-    done = accumulate(call.src[0])
+    done = lower_reduces(call.src[0])
     assert count(done, Op.REDUCE) == 0
     registers = [u for u in toposort(done) if u.op is Op.BUFFER]
     assert [(r.arg.addrspace, r.dtype) for r in registers] == [(AddrSpace.REG, dt.float32)]
@@ -231,7 +231,7 @@ def stored(value: UOp) -> UOp:
 
 @pytest.mark.parametrize(("high", "width"), [(2**31 - 1, dt.int32), (2**31, dt.int64), (2**63 - 1, dt.int64)])
 def test_index_values_get_the_narrowest_width_that_is_proved(high: int, width: dt.DType) -> None:
-    body = machine_widths(stored(b.variable("n", 0, high, slot=1)))
+    body = lower_index_arithmetic(stored(b.variable("n", 0, high, slot=1)))
     casts = [u.dtype for u in toposort(body) if u.op is Op.CAST and u.src[0].op is Op.PARAM]
     assert casts == [width]
 
@@ -239,7 +239,7 @@ def test_index_values_get_the_narrowest_width_that_is_proved(high: int, width: d
 def test_an_index_value_that_no_width_holds_cannot_be_compiled() -> None:
     n = b.variable("n", 0, 2**62, slot=1)
     with pytest.raises(CompileError, match=r"R08 .* which int64 does not hold"):
-        machine_widths(stored(b.mul(n, 4)))
+        lower_index_arithmetic(stored(b.mul(n, 4)))
 
 
 def test_threefry_gives_the_published_vectors() -> None:
@@ -250,7 +250,7 @@ def test_threefry_gives_the_published_vectors() -> None:
     ]
     for counter, key, wanted in vectors:
         words = [b.const(low | high << 32, dt.uint64) for low, high in (counter, key)]
-        got = Rewriter(VALUES)(threefry(UOp(Op.THREEFRY, tuple(words)))).const
+        got = Rewriter(VALUES)(decompose_threefry(UOp(Op.THREEFRY, tuple(words)))).const
         assert (got & 0xFFFFFFFF, got >> 32) == wanted
 
 
@@ -284,11 +284,11 @@ def test_a_reduce_that_one_outer_loop_does_not_change_still_nests(pyref: Any) ->
 def test_loops_that_cross_are_refused() -> None:
     p0 = b.param(0, (64,), dt.int32)
     r, s = b.range_(4, 0), b.range_(4, 1)
-    value = UOp(Op.ADD, (r, UOp(Op.MUL, (s, number(4)))))
+    value = UOp(Op.ADD, (r, UOp(Op.MUL, (s, index_constant(4)))))
     one = b.end(b.store(b.at(p0, value), b.const(1)), r)
-    two = b.end(b.store(b.at(p0, UOp(Op.ADD, (value, number(16)))), b.const(1)), s)
+    two = b.end(b.store(b.at(p0, UOp(Op.ADD, (value, index_constant(16)))), b.const(1)), s)
     with pytest.raises(CompileError, match="nest"):
-        instructions(b.sink(one, two, name="k"))
+        order_instructions(b.sink(one, two, name="k"))
 
 
 # Plan
@@ -303,7 +303,7 @@ def chain(pyref: Any, length: int) -> tuple[UOp, UOp]:
 
 def test_intermediates_share_bytes_when_their_lives_do_not_meet(pyref: Any) -> None:
     linear, called = chain(pyref, 8)
-    planned = plan(linear, called.src[1:])
+    planned = plan_memory(linear, called.src[1:])
     arenas = {u for u in toposort(planned) if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL} - set(called.src)
     (arena,) = arenas
     assert arena.arg.size == 2 * (-(-400 // ALIGNMENT) * ALIGNMENT)
@@ -316,8 +316,8 @@ def test_no_two_live_intermediates_overlap(pyref: Any) -> None:
     for k, part in enumerate(parts[1:]):
         total = b.contiguous(b.add(total, b.flip(part, (k % 2 == 0,))))
     linear, external = lower(total, pyref, upto="linearize", config=VERIFY), callify(total).src[1:]
-    lives = lifetimes(linear, external)
-    planned = plan(linear, external)
+    lives = find_live_ranges(linear, external)
+    planned = plan_memory(linear, external)
     offset = {}
     for before, after in zip(linear.src, planned.src):
         offset.update({old: new.src[1].const for old, new in zip(before.src[1:], after.src[1:]) if new.op is Op.SLICE})
@@ -325,11 +325,11 @@ def test_no_two_live_intermediates_overlap(pyref: Any) -> None:
     for one in lives:
         assert offset[one.buffer] % ALIGNMENT == 0
         for other in lives:
-            if one is not other and one.meets(other):
+            if one is not other and one.overlaps(other):
                 assert abs(offset[one.buffer] - offset[other.buffer]) >= 40
 
 
-class Watched(Life):
+class Watched(LiveRange):
     """Counts how often anything of it is read."""
 
     reads = 0
@@ -343,7 +343,7 @@ def test_an_intermediate_is_compared_with_those_that_live_when_it_is_born(monkey
     def reads(lives: int) -> int:
         monkeypatch.setattr(Watched, "reads", 0)
         chain = [Watched(b.buffer(100, dt.float32, unique=k), k, k + 1) for k in range(lives)]
-        assert place(chain) == 2 * (-(-400 // ALIGNMENT) * ALIGNMENT)
+        assert assign_offsets(chain) == 2 * (-(-400 // ALIGNMENT) * ALIGNMENT)
         return Watched.reads
 
     assert reads(400) < 5 * reads(100)

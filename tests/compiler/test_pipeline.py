@@ -40,7 +40,7 @@ def test_a_missing_stage_a_missing_reason_and_a_late_dependency_are_rejected() -
         check_pipeline([PIPELINE[0], replace(PIPELINE[1], after=(("callify", ""),)), *PIPELINE[2:]])
     with pytest.raises(Crash, match="must come after render: because"):
         check_pipeline([PIPELINE[0], replace(PIPELINE[1], after=(("render", "because"),)), *PIPELINE[2:]])
-    with pytest.raises(Crash, match="the stages are"):
+    with pytest.raises(Crash, match="the stages must be"):
         check_pipeline(PIPELINE[:-1])
 
 
@@ -77,12 +77,12 @@ def test_an_ill_formed_input_is_the_callers_error_and_an_ill_formed_stage_ours(
 
 
 def test_settings_are_read_from_an_environment() -> None:
-    assert Config.read({}) == Config(verify=False, reuse=True)
-    assert Config.read({"UOPS_OPTIMIZE": "", "UOPS_REUSE": "", "UOPS_VERIFY": ""}) == Config()
-    assert Config.read({"UOPS_VERIFY": "1", "UOPS_REUSE": "0"}) == Config(verify=True, reuse=False)
-    with pytest.raises(SpecError, match="UOPS_VERIFY is 0 or 1, got 'yes'"):
-        Config.read({"UOPS_VERIFY": "yes"})
+    assert Config.from_environment({}) == Config(verify=False, reuse=True)
+    assert Config.from_environment({"UOPS_OPTIMIZE": "", "UOPS_REUSE": "", "UOPS_VERIFY": ""}) == Config()
+    assert Config.from_environment({"UOPS_VERIFY": "1", "UOPS_REUSE": "0"}) == Config(verify=True, reuse=False)
+    with pytest.raises(SpecError, match="UOPS_VERIFY must be 0 or 1, got 'yes'"):
+        Config.from_environment({"UOPS_VERIFY": "yes"})
     searching = {"UOPS_FORCED": "0", "UOPS_BEAM": "3", "UOPS_BEAM_SECONDS": "20"}
-    assert Config.read(searching) == Config(forced=0, beam=3, beam_seconds=20)
-    with pytest.raises(SpecError, match="UOPS_BEAM is a number from 0 to 9223372036854775807, got '-1'"):
-        Config.read({"UOPS_BEAM": "-1"})
+    assert Config.from_environment(searching) == Config(forced=0, beam=3, beam_seconds=20)
+    with pytest.raises(SpecError, match="UOPS_BEAM must be a number from 0 to 9223372036854775807, got '-1'"):
+        Config.from_environment({"UOPS_BEAM": "-1"})

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from uops.compiler.passes.render import SWITCH, Rendering
-from uops.compiler.target import Machine
+from uops.compiler.passes.render import SWITCH_INTERVAL, CompileQueue
+from uops.compiler.target import MachineModel
 from uops.spec.errors import CompileError
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -19,7 +19,7 @@ class Beside:
 
     name = key = "beside"
     ops, dtypes = frozenset[Op](), frozenset[object]()
-    beside, machine = True, Machine(cores=2)
+    beside, machine = True, MachineModel(cores=2)
 
     def __init__(self, fails: bool = False) -> None:
         self.fails = fails
@@ -45,27 +45,27 @@ def usual() -> Iterator[float]:
 
 def test_the_lock_changes_hands_quickly_while_a_compiler_runs(usual: float) -> None:
     target, linear = Beside(), UOp(Op.LINEAR)
-    with Rendering(target) as rendering:  # type: ignore[arg-type] # it loads nothing
-        rendering.add(linear)
-        assert rendering.program(linear).op is Op.PROGRAM
-    assert target.seen == [pytest.approx(SWITCH, rel=0.02)]
+    with CompileQueue(target) as rendering:  # type: ignore[arg-type] # it loads nothing
+        rendering.submit(linear)
+        assert rendering.wait_for_program(linear).op is Op.PROGRAM
+    assert target.seen == [pytest.approx(SWITCH_INTERVAL, rel=0.02)]
     assert sys.getswitchinterval() == usual
 
 
 def test_a_compiler_that_fails_leaves_the_lock_as_it_was(usual: float) -> None:
     linear = UOp(Op.LINEAR)
-    with Rendering(Beside(fails=True)) as rendering:  # type: ignore[arg-type]
-        rendering.add(linear)
+    with CompileQueue(Beside(fails=True)) as rendering:  # type: ignore[arg-type]
+        rendering.submit(linear)
         with pytest.raises(CompileError, match="no code"):
-            rendering.program(linear)
+            rendering.wait_for_program(linear)
     assert sys.getswitchinterval() == usual
 
 
 def test_two_at_a_time_put_back_what_the_first_found(usual: float) -> None:
-    a, b = Rendering(Beside()), Rendering(Beside())  # type: ignore[arg-type]
+    a, b = CompileQueue(Beside()), CompileQueue(Beside())  # type: ignore[arg-type]
     with a:
-        a.add(UOp(Op.LINEAR))
+        a.submit(UOp(Op.LINEAR))
         with b:
-            b.add(UOp(Op.LINEAR))
-        assert sys.getswitchinterval() == pytest.approx(SWITCH, rel=0.02)
+            b.submit(UOp(Op.LINEAR))
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL, rel=0.02)
     assert sys.getswitchinterval() == usual

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from uops.compiler.rewrite.fold import FOLD, fold
-from uops.compiler.rewrite.pattern import Pattern, TypeVar, cast, cst, lift, maximum, spell, var, variables, where
+from uops.compiler.rewrite.fold import FOLD, fold_constant
+from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, cast, cst, format_pattern, maximum, var, variables, where
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import THEMES, VALUES, further
-from uops.compiler.rewrite.rules.casts import lossless
+from uops.compiler.rewrite.rules.casts import is_lossless
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, ConstArg
@@ -216,13 +216,13 @@ WRONG = (
     Rule("mul-div", (x * y) // y, x),
     Rule("div-div-unguarded", (i // c) // d, i // (c * d)),
     Rule("mod-small-unguarded", i % c, i, when=i < c),
-    Rule("div-small-off-by-one", i // c, lift(0), when=(i >= 0) & (i <= c)),
+    Rule("div-small-off-by-one", i // c, as_pattern(0), when=(i >= 0) & (i <= c)),
     Rule("multiples-of-zero", (q * c + i) // c, q + i // c),
-    Rule("mod-self", x % x, lift(1)),
+    Rule("mod-self", x % x, as_pattern(1)),
     Rule("max-min", maximum(x, y), x, when=x <= y),
     Rule("where-swapped", where(p, x, y), where(p, y, x)),
-    Rule("wrapping-compare", (x + 1) > x, lift(True)),
-    Rule("and-or", p & True, lift(True)),
+    Rule("wrapping-compare", (x + 1) > x, as_pattern(True)),
+    Rule("and-or", p & True, as_pattern(True)),
     Rule("shift-mul", x << 1, x * 3),
     Rule("double-negation-of-compare", x < y, y <= x),
 )
@@ -241,7 +241,7 @@ def test_a_rule_whose_condition_cannot_hold_is_no_pass() -> None:
 def test_names_are_unique_and_every_rule_can_be_read() -> None:
     names = [rule.name for _, rule in RULES]
     assert len(names) == len(set(names))
-    assert all(str(rule).startswith(f"{rule.name}: {spell(rule.lhs)} -> ") for _, rule in RULES)
+    assert all(str(rule).startswith(f"{rule.name}: {format_pattern(rule.lhs)} -> ") for _, rule in RULES)
 
 
 # Casts: every tuple of dtypes that the relation admits, on all values of 8 bits and on the edges of wider dtypes.
@@ -291,7 +291,7 @@ def chain(u: UOp) -> Any:
         u = u.src[0]
     value, d = u.arg.value, u.dtype
     for s in reversed(steps):
-        value, d = fold(UOp(Op.CAST, (constant(value, d),), s.arg)), s.dtype
+        value, d = fold_constant(UOp(Op.CAST, (constant(value, d),), s.arg)), s.dtype
         if value is None:
             return None
     return "nan" if value != value else (value, math.copysign(1, value))
@@ -306,9 +306,10 @@ def test_a_lossy_cast_is_not_called_lossless() -> None:
         (dt.int8, dt.uint8),
     ]
     lossy += [(dt.uint64, dt.int64), (dt.int64, dt.float64), (dt.float32, dt.index), (dt.uint8, dt.bool_), (dt.index, dt.int64)]
-    assert [pair for pair in lossy if lossless(*pair)] == []
+    assert [pair for pair in lossy if is_lossless(*pair)] == []
     assert all(
-        lossless(*pair) for pair in [(dt.int16, dt.float32), (dt.uint8, dt.float16), (dt.bool_, dt.fp8e4m3), (dt.int8, dt.bfloat16)]
+        is_lossless(*pair)
+        for pair in [(dt.int16, dt.float32), (dt.uint8, dt.float16), (dt.bool_, dt.fp8e4m3), (dt.int8, dt.bfloat16)]
     )
 
 

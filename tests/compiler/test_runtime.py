@@ -166,8 +166,8 @@ def test_arrays_of_another_byte_order_and_of_odd_addresses_are_converted(pyref: 
 
 
 def test_settings_of_calls_are_read_from_the_environment() -> None:
-    assert Config.read({}) == Config()
-    found = Config.read({"UOPS_ENTRY": "ctypes", "UOPS_THREADS": "3"})
+    assert Config.from_environment({}) == Config()
+    found = Config.from_environment({"UOPS_ENTRY": "ctypes", "UOPS_THREADS": "3"})
     assert (found.entry, found.threads) == ("ctypes", 3)
     wrong = (
         ("UOPS_ENTRY", "c"),
@@ -177,10 +177,10 @@ def test_settings_of_calls_are_read_from_the_environment() -> None:
         ("UOPS_BEAM", str(2**63)),
     )
     for name, value in wrong:
-        with pytest.raises(SpecError, match=f"{name} is .*, got '{value}'"):
-            Config.read({name: value})
-    with pytest.raises(SpecError, match=r"UOPS_THREADS is .*, got 5000 characters"):
-        Config.read({"UOPS_THREADS": "9" * 5000})
+        with pytest.raises(SpecError, match=f"{name} must be .*, got '{value}'"):
+            Config.from_environment({name: value})
+    with pytest.raises(SpecError, match=r"UOPS_THREADS must be .*, got 5000 characters"):
+        Config.from_environment({"UOPS_THREADS": "9" * 5000})
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_settings_of_calls_are_read_from_the_environment() -> None:
     [("entry", "foo"), ("threads", -1), ("threads", 1.0), ("beam", True), ("beam_seconds", 0), ("forced", -1), ("forced", 2**63)],
 )
 def test_a_setting_has_one_of_its_values(name: str, value: Any) -> None:
-    with pytest.raises(SpecError, match=f"Config.{name} is .*, got {value!r}"):
+    with pytest.raises(SpecError, match=f"Config.{name} must be .*, got {value!r}"):
         Config(**{name: value})
 
 

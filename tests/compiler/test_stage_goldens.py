@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from uops.backends.cache import ObjectCache
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import STAGES, Config
 from uops.compiler.passes.callify.callify import outputs
 from uops.compiler.pipeline import stages
-from uops.compiler.target import Machine
+from uops.compiler.target import MachineModel
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -27,7 +27,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.text import show
 
 #: Eight lanes of float32, sixteen registers, one core: no more of the host than its compiler is asked.
-MACHINE = Machine(vector_bytes=32, registers=16, caches=(32 << 10, 1 << 20), cores=1, fma=True)
+MACHINE = MachineModel(vector_bytes=32, registers=16, caches=(32 << 10, 1 << 20), cores=1, fma=True)
 SHAPE = (8, 6, 16)
 
 
@@ -35,7 +35,7 @@ class Fixed(LlvmTarget):
     """The llvm target for a machine that is the same everywhere."""
 
     def __init__(self) -> None:
-        super().__init__(Tier.FAST, ObjectCache(None))
+        super().__init__(LlvmTier.FAST, ObjectCache(None))
         self.machine = MACHINE
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING
-from uops.compiler.runtime.arguments import extents
+from uops.compiler.runtime.arguments import evaluate_shape
 from uops.compiler.runtime.program import Compiled
-from uops.fuzz.oracles.relations import without
+from uops.fuzz.oracles.relations import disable_rule
 from uops.interp import run
 from uops.spec.errors import Trap
 from uops.spec.ir import build as b
@@ -82,7 +82,7 @@ PROGRAMS: dict[str, UOp] = {
 
 @functools.cache
 def compiled(name: str) -> Compiled:
-    return compile(PROGRAMS[name], LlvmTarget(Tier.FAST), Config(verify=True, reuse=False))
+    return compile(PROGRAMS[name], LlvmTarget(LlvmTier.FAST), Config(verify=True, reuse=False))
 
 
 def inputs(graph: UOp, values: dict[str, int]) -> dict[str, Any]:
@@ -129,11 +129,11 @@ def test_the_size_of_a_result_is_computed_without_rewriting(rule: Rule) -> None:
         "remainder": (b.mod(n, 2), 1), "greater": (b.maximum(n, 4), 4), "shifted": (b.shl(n, 1), 6),
         "byte": (b.cast(b.variable("k", 0, 255, dtype=dt.uint8), dt.index), 200),
     }  # fmt: skip
-    with without(rule):
-        found = extents(tuple(u for u, _ in sizes.values()), {"n": 3, "k": 200})
+    with disable_rule(rule):
+        found = evaluate_shape(tuple(u for u, _ in sizes.values()), {"n": 3, "k": 200})
     assert dict(zip(sizes, found, strict=True)) == {name: wanted for name, (_, wanted) in sizes.items()}
 
 
 def test_a_size_without_a_value_is_a_trap() -> None:
     with pytest.raises(Trap, match=r"a size has no value .*\[3, -1\] \(R29\)"):
-        extents((b.shl(b.index(3), b.variable("n", -1, 2)),), {"n": -1})
+        evaluate_shape((b.shl(b.index(3), b.variable("n", -1, 2)),), {"n": -1})

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends.registry import BrokenBackend, get
+from uops.backends.registry import BrokenBackend, create_backend
 from uops.compiler import Compiled, Config
 from uops.fuzz.bisect.bisect import bisect
-from uops.fuzz.reduce.corpus import FileTest, load, wrong
+from uops.fuzz.reduce.corpus import FileTest, find_check_failures, load_file_test
 from uops.interp import run
 from uops.spec.errors import Trap, Unsupported
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.verifier import check
+from uops.spec.verify.verifier import find_broken_claims
 
 FILES = sorted(Path(__file__).parent.glob("*.uops"))
 #: Of schedules: enough to have each kind of OptOp on some kernel of the files.
@@ -30,51 +30,51 @@ def _outputs(result: Any) -> dict[int | str, Any]:
 def _judge(test: FileTest, runner: Any) -> None:
     if test.error:
         claim, dialect = test.error
-        assert [b.claim.id for b in check(test.graph, Dialect(dialect))] == [claim]
+        assert [b.claim.id for b in find_broken_claims(test.graph, Dialect(dialect))] == [claim]
         return
     if test.trap:
         with pytest.raises(Trap):
             runner(test.graph, test.inputs)
         return
-    assert not wrong(test, _outputs(runner(test.graph, test.inputs)))
+    assert not find_check_failures(test, _outputs(runner(test.graph, test.inputs)))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_the_interpreter_gives_what_the_file_says(path: Path) -> None:
-    _judge(load(path), run)
+    _judge(load_file_test(path), run)
 
 
 @pytest.mark.parametrize("tier", ["full", "fast"])
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_compiled_code_gives_what_the_file_says(path: Path, tier: str) -> None:
-    test = load(path)
+    test = load_file_test(path)
     if test.trap:
         return  # R26: compiled code need not trap
-    _judge(test, get("llvm", tier=tier).run)
+    _judge(test, create_backend("llvm", tier=tier).run)
 
 
 @pytest.mark.parametrize("name", ["llvm", "opencl"])
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_drawn_schedules_give_what_the_file_says(path: Path, name: str) -> None:
     """Vectors, workgroups and padding of every kind: what OptOps break is not seen in the compiler's own choice alone."""
-    test = load(path)
+    test = load_file_test(path)
     if test.trap or test.error:
         return
     try:
-        target = get(name).target
+        target = create_backend(name).target
     except (BrokenBackend, Unsupported) as e:
         pytest.skip(str(e))
     for seed in SEEDS:
         program = Compiled(test.graph, target, Config(reuse=False, verify=True, forced=seed))
-        assert not wrong(test, _outputs(program(test.inputs))), f"UOPS_FORCED={seed}"
+        assert not find_check_failures(test, _outputs(program(test.inputs))), f"UOPS_FORCED={seed}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_every_stage_gives_what_the_one_before_gives(path: Path) -> None:
     """What a stage reads and nobody wrote may be right on a machine."""
-    test = load(path)
+    test = load_file_test(path)
     if not test.trap and not test.error:
-        found = bisect(test.graph, test.inputs, get("llvm").target)
+        found = bisect(test.graph, test.inputs, create_backend("llvm").target)
         assert found is None, str(found)
 
 
@@ -89,7 +89,7 @@ def test_the_corpus_is_first(request: pytest.FixtureRequest) -> None:
 
 
 def test_a_wrong_result_is_noticed() -> None:
-    test = load(FILES[0])
-    assert wrong(test, {0: np.array([1, 1, 1, np.nan], np.float16)})
-    assert wrong(test, {0: np.ones(3, np.float16)})
-    assert wrong(test, {})
+    test = load_file_test(FILES[0])
+    assert find_check_failures(test, {0: np.array([1, 1, 1, np.nan], np.float16)})
+    assert find_check_failures(test, {0: np.ones(3, np.float16)})
+    assert find_check_failures(test, {})

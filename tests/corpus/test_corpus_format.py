@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from uops.cli.inputs import checked, random_inputs
-from uops.fuzz.reduce.corpus import inputs_of, load
+from uops.cli.inputs import check_inputs, random_inputs
+from uops.fuzz.reduce.corpus import load_file_test, read_inputs
 from uops.spec.errors import SpecError
 from uops.spec.ir.text import parse_file
 
@@ -26,7 +26,7 @@ def _written(folder: Path, lines: str) -> Path:
 
 
 def test_inputs_are_read_with_the_variables_that_they_need(tmp_path: Path) -> None:
-    found = inputs_of(_written(tmp_path, "; input p0: 5 0xffffffff\n; input n: 2\n"))
+    found = read_inputs(_written(tmp_path, "; input p0: 5 0xffffffff\n; input n: 2\n"))
     assert found["n"] == 2
     assert found["p0"].tolist() == [5, -1]
 
@@ -46,9 +46,9 @@ def test_sizes_are_those_that_the_interpreter_computes(tmp_path: Path, op: str, 
     elements = list(range(wanted))
     path = tmp_path / "x.uops"
     path.write_text(f"; input p0: {' '.join(map(str, elements))}\n; input n: {n}\n{OF_SIZE.format(op)}", encoding="utf-8")
-    test = load(path)
+    test = load_file_test(path)
     assert test.inputs["p0"].tolist() == elements
-    assert checked(test.graph, test.inputs)["p0"].tolist() == elements
+    assert check_inputs(test.graph, test.inputs)["p0"].tolist() == elements
     made = random_inputs(test.graph, n)
     assert made["p0"].shape == (made["n"] & 1 if op == "and" else made["n"] ^ 1,)
 
@@ -70,13 +70,13 @@ def test_sizes_are_those_that_the_interpreter_computes(tmp_path: Path, op: str, 
 )
 def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(SpecError, match=re.escape(message)):
-        load(_written(tmp_path, line + "\n"))
+        load_file_test(_written(tmp_path, line + "\n"))
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.uops"
     path.write_bytes(b"\xff\xfe")
-    for reads in (load, inputs_of):
+    for reads in (load_file_test, read_inputs):
         with pytest.raises(SpecError, match=r"x.uops:1 is not UTF-8 text: .* \(byte 0xff\)"):
             reads(path)
 
@@ -84,7 +84,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["; input \x1b[31m: 1\n%0 = const 1 : i32\n", "%0 = const 1 : i32\n\x1b\n", "%0 = \ufeff\u202e\n"])
 def test_what_an_error_quotes_of_a_file_does_not_act_on_a_terminal(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.uops").write_text(text)
-    for reads in (load, parse_file):
+    for reads in (load_file_test, parse_file):
         try:
             reads(tmp_path / "x.uops")
         except SpecError as e:
@@ -95,5 +95,5 @@ def test_what_an_error_quotes_of_a_file_does_not_act_on_a_terminal(text: str, tm
 
 def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "x.uops").write_bytes(b"\xef\xbb\xbf%0 = const 1 : i32\r\n; check 0: 1\r\n")
-    assert load(tmp_path / "x.uops").graph is parse_file(tmp_path / "x.uops")
-    assert load(tmp_path / "x.uops").checks == {0: ["1"]}
+    assert load_file_test(tmp_path / "x.uops").graph is parse_file(tmp_path / "x.uops")
+    assert load_file_test(tmp_path / "x.uops").checks == {0: ["1"]}

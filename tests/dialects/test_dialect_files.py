@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz.reduce.corpus import FileTest, load, wrong
-from uops.interp import executed, opaque, run
+from uops.fuzz.reduce.corpus import FileTest, find_check_failures, load_file_test
+from uops.interp import find_executed_ops, opaque, run
 from uops.spec.errors import Trap
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import toposort
@@ -50,7 +50,7 @@ def dialect_of(path: Path) -> Dialect:
 
 
 def faults(test: FileTest, result: Result) -> list[str]:
-    return wrong(test, {**dict(enumerate(result.values)), **result.buffers})
+    return find_check_failures(test, {**dict(enumerate(result.values)), **result.buffers})
 
 
 def lanes_are_unordered(test: FileTest) -> bool:
@@ -60,7 +60,7 @@ def lanes_are_unordered(test: FileTest) -> bool:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_a_program_runs_in_its_dialect(path: Path) -> None:
-    test = load(path)
+    test = load_file_test(path)
     verify(test.graph, dialect_of(path))
     if test.trap:
         for lanes in (False, True):
@@ -74,7 +74,7 @@ def test_a_program_runs_in_its_dialect(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_twenty_schedules_give_the_same(path: Path) -> None:
-    test = load(path)
+    test = load_file_test(path)
     if lanes_are_unordered(test) and not test.trap:
         for seed in range(20):
             assert faults(test, run(test.graph, test.inputs, schedule=seed)) == [], f"schedule {seed}"
@@ -82,7 +82,7 @@ def test_twenty_schedules_give_the_same(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_every_element_that_is_written_is_judged(path: Path) -> None:
-    test = load(path)
+    test = load_file_test(path)
     if not test.trap:
         result = run(test.graph, test.inputs)
         sizes = {**{k: v.size for k, v in enumerate(result.values)}, **{k: v.size for k, v in result.buffers.items()}}
@@ -99,8 +99,8 @@ def test_every_dialect_has_files() -> None:
 @pytest.mark.parametrize("dialect", OURS, ids=lambda d: d.value)
 def test_every_op_of_a_dialect_is_executed(dialect: Dialect) -> None:
     """No op answers Unsupported, and none is left out: whatever the dialect admits is in a file of it that runs."""
-    tests = [load(p) for p in FILES if dialect_of(p) is dialect]
-    found = {op for t in tests if not t.trap for op in executed(t.graph, t.inputs)}
+    tests = [load_file_test(p) for p in FILES if dialect_of(p) is dialect]
+    found = {op for t in tests if not t.trap for op in find_executed_ops(t.graph, t.inputs)}
     found |= {u.op for t in tests if not t.trap for u in toposort(t.graph) if u.op in STILL.get(dialect, ())}
     assert DIALECTS[dialect].ops - found == frozenset()
 
@@ -110,14 +110,14 @@ def test_files_use_what_the_lanes_of_a_dialect_may_do(dialect: Dialect) -> None:
     """Where a dialect has lanes, its files have LOCAL memory that they share and a Barrier between."""
     if Op.BARRIER not in DIALECTS[dialect].ops:
         return
-    graphs = [load(p).graph for p in FILES if dialect_of(p) is dialect]
+    graphs = [load_file_test(p).graph for p in FILES if dialect_of(p) is dialect]
     spaces = {u.arg.addrspace.name for g in graphs for u in toposort(g) if u.op is Op.BUFFER}
     assert "LOCAL" in spaces
     assert any(u.op is Op.BARRIER for g in graphs for u in toposort(g))
 
 
 def test_a_wrong_value_is_noticed() -> None:
-    test = load(next(p for p in FILES if p.stem == "kernel-loops"))
+    test = load_file_test(next(p for p in FILES if p.stem == "kernel-loops"))
     result = run(test.graph, test.inputs)
     changed: dict[str, Any] = {k: v + 1 if v.dtype == dt.int32.name else v for k, v in result.buffers.items()}
     assert faults(test, Result(result.values, changed))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from uops.fuzz.reduce.corpus import load, wrong
+from uops.fuzz.reduce.corpus import find_check_failures, load_file_test
 from uops.interp import run
 from uops.spec.errors import SpecError, Trap
 from uops.spec.wmma import DESCRIPTORS
-from uops.spec.wmma.maps import Table
-from uops.spec.wmma.registry import register
+from uops.spec.wmma.maps import TableLaneMap
+from uops.spec.wmma.registry import register_descriptor
 
 HERE = Path(__file__).parent
 #: What must be told, by the name of its pair of files, or of its test here.
@@ -46,16 +46,16 @@ def test_every_pair_of_files_is_in_the_table() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lanes", [False, True], ids=["fast", "lanes"])
 def test_the_fault_is_told_with_its_places(name: str, lanes: bool) -> None:
-    test = load(HERE / f"{name}.broken.uops")
-    assert len(test.says) >= 1
+    test = load_file_test(HERE / f"{name}.broken.uops")
+    assert len(test.trap_messages) >= 1
     with pytest.raises(Trap) as found:
         run(test.graph, test.inputs, lanes=lanes)
-    assert [part for part in test.says if part not in str(found.value)] == [], str(found.value)
+    assert [part for part in test.trap_messages if part not in str(found.value)] == [], str(found.value)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_fault_is_told_under_every_schedule(name: str) -> None:
-    test = load(HERE / f"{name}.broken.uops")
+    test = load_file_test(HERE / f"{name}.broken.uops")
     for seed in range(20):
         with pytest.raises(Trap):
             run(test.graph, test.inputs, schedule=seed)
@@ -63,20 +63,20 @@ def test_the_fault_is_told_under_every_schedule(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_twin_gives_one_result_under_every_schedule(name: str) -> None:
-    test = load(HERE / f"{name}.fixed.uops")
+    test = load_file_test(HERE / f"{name}.fixed.uops")
     assert test.checks
     for options in ({}, {"lanes": True}, *({"schedule": seed} for seed in range(20))):
-        assert wrong(test, run(test.graph, test.inputs, **options).buffers) == [], options
+        assert find_check_failures(test, run(test.graph, test.inputs, **options).buffers) == [], options
 
 
 def test_a_lane_map_of_a_descriptor_that_is_no_bijection_is_told_with_both_holders() -> None:
     d = next(d for d in DESCRIPTORS if d.c.lanes == 32)
     places = [[d.c.place(t, e) for e in range(d.c.elements)] for t in range(d.c.lanes)]
-    twin = dataclasses.replace(d, name="twin", c=Table(tuple(map(tuple, places))))
-    register(twin)
+    twin = dataclasses.replace(d, name="twin", c=TableLaneMap(tuple(map(tuple, places))))
+    register_descriptor(twin)
     lost, places[5][1] = places[5][1], places[9][0]
-    broken = dataclasses.replace(d, name="broken", c=Table(tuple(map(tuple, places))))
+    broken = dataclasses.replace(d, name="broken", c=TableLaneMap(tuple(map(tuple, places))))
     with pytest.raises(SpecError) as found:
-        register(broken)
+        register_descriptor(broken)
     message = str(found.value)
     assert f"lane 5 element 1 and lane 9 element 0 hold {places[9][0]}; {lost} is held by none" in message

@@ -15,7 +15,7 @@ from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
 from uops.backends.conformance.controls import Interp
 from uops.backends.contract import Capabilities, CompilerBackend, Inputs, Missing
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import pipeline
 from uops.interp import run
@@ -105,7 +105,7 @@ class Dying(LlvmTarget):
     """A toolchain that ends its process at some text."""
 
     def __init__(self, at: str) -> None:
-        super().__init__(Tier.FAST, ObjectCache(None))
+        super().__init__(LlvmTier.FAST, ObjectCache(None))
         self.at = at
 
     def compile(self, source: str) -> bytes:
@@ -123,7 +123,7 @@ class Swapped(LlvmTarget):
     """A renderer that spells several instructions wrong."""
 
     def __init__(self, swaps: Sequence[tuple[str, str]]) -> None:
-        super().__init__(Tier.FAST, ObjectCache(None))
+        super().__init__(LlvmTier.FAST, ObjectCache(None))
         self.swaps = swaps
 
     def render(self, linear: UOp) -> str:
@@ -143,7 +143,7 @@ class Compiled(CompilerBackend):
         self, what: str | None = None, right: str = "", wrong: str = "", rule: bool = False, dies: str = "",
         swaps: Sequence[tuple[str, str]] = (),
     ) -> None:  # fmt: skip
-        target: Any = LlvmTarget(Tier.FAST, ObjectCache(None))
+        target: Any = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
         if right or dies:
             target = Dying(dies) if dies else test_bisect.Wrong(right, wrong)
         if swaps:

@@ -21,7 +21,7 @@ class Undrawn(Plain):
     def __init__(self) -> None:
         drawn = kinds.sample
 
-        def sample(seed: int, k: int, *more: Any) -> kinds.Sample:
+        def sample(seed: int, k: int, *more: Any) -> kinds.ProgramSample:
             if k % 8 == 3:
                 raise ZeroDivisionError("the generator")
             return drawn(seed, k, *more)

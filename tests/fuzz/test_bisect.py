@@ -13,20 +13,20 @@ import pytest
 
 from uops.backends import npz
 from uops.backends.cache import ObjectCache
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.config import Config
-from uops.compiler.log import recording
+from uops.compiler.log import record_transforms
 from uops.compiler.passes.rangeify import rangeify as ranges
 from uops.compiler.passes.select import select as selection
-from uops.compiler.pipeline import PIPELINE, Lowering, Pass, stages
+from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, stages
 from uops.compiler.rewrite.pattern import ALL_INTS, var
 from uops.compiler.rewrite.rule import Rule
 from uops.fuzz.bisect.bisect import BACKEND, bisect
-from uops.fuzz.bisect.wrong_rule import wrong_step
+from uops.fuzz.bisect.wrong_rule import find_wrong_step
 from uops.fuzz.generate.graphs import case
 from uops.fuzz.oracles import stages as judges
-from uops.fuzz.oracles.stages import KEEPS, Keeps
+from uops.fuzz.oracles.stages import KEEPS, Preservation
 from uops.interp import run
 from uops.spec.errors import CompileError, SpecError, Trap, Unsound
 from uops.spec.ir import build as b
@@ -37,7 +37,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.text import parse
 
 F32, I32 = dt.float32, dt.int32
-LLVM = LlvmTarget(Tier.FAST, ObjectCache(None))
+LLVM = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
 Inputs = dict[str, Any]
 Program = tuple[UOp, Inputs]
 Change = Callable[[UOp], UOp]
@@ -107,7 +107,7 @@ def two_values() -> Program:
 def behind(name: str, change: Change) -> tuple[Pass, ...]:
     """The pipeline with a change of what pass `name` gives."""
 
-    def run(p: Pass) -> Callable[[UOp, Lowering], UOp]:
+    def run(p: Pass) -> Callable[[UOp, LoweringState], UOp]:
         return lambda u, s: change(p.run(u, s))
 
     return tuple(replace(q, run=run(q)) if q.name == name else q for q in PIPELINE)
@@ -294,9 +294,9 @@ def wrong_addend(u: UOp) -> UOp | None:
 
 
 STEPS: dict[str, tuple[Callable[[], Program], Callable[[pytest.MonkeyPatch], None]]] = {
-    "accumulate": (maxima, with_change("accumulate", nodes(maximum_from_zero))),
-    "widths": (transposed, with_change("machine_widths", nodes(other_factor))),
-    "decompose": (logarithm, with_change("_primitive", nodes(wrong_addend))),
+    "accumulate": (maxima, with_change("lower_reduces", nodes(maximum_from_zero))),
+    "widths": (transposed, with_change("lower_index_arithmetic", nodes(other_factor))),
+    "decompose": (logarithm, with_change("_decompose_ops", nodes(wrong_addend))),
     "simplify": (transposed, with_rule),
 }
 
@@ -339,13 +339,13 @@ def test_no_step_of_the_rules_is_called_wrong(seed: int) -> None:
     for k in range(6):
         c = case(seed * 100 + k, max_elements=40)
         try:
-            with recording() as log:
+            with record_transforms() as log:
                 stages(c.graph, LLVM, Config(reuse=False))
         except CompileError:
             continue
-        steps += [s for m in log.moves for s in m.steps]
+        steps += [s for m in log.transforms for s in m.steps]
     assert len(steps) > 30
-    assert wrong_step(steps, seed) is None
+    assert find_wrong_step(steps, seed) is None
 
 
 def test_the_kernel_of_several_is_named() -> None:
@@ -367,7 +367,7 @@ class Wrong(LlvmTarget):
     """A renderer that spells one instruction wrong."""
 
     def __init__(self, right: str, wrong: str) -> None:
-        super().__init__(Tier.FAST, ObjectCache(None))
+        super().__init__(LlvmTier.FAST, ObjectCache(None))
         self.right, self.wrong = right, wrong
 
     def render(self, linear: UOp) -> str:
@@ -534,7 +534,7 @@ def test_the_bytes_of_a_nan_are_any_and_those_beside_it_are_kept() -> None:
 
 def test_every_pass_says_what_it_keeps_and_why() -> None:
     assert KEEPS.keys() == {q.name for q in PIPELINE} | {BACKEND}
-    assert all(reason and isinstance(keeps, Keeps) for keeps, reason in KEEPS.values())
+    assert all(reason and isinstance(keeps, Preservation) for keeps, reason in KEEPS.values())
 
 
 def test_a_finding_can_be_written_down(tmp_path: Path) -> None:

@@ -19,14 +19,14 @@ import pytest
 
 import uops
 from uops.backends.registry import BrokenBackend
-from uops.backends.testing.journal import InUse, Journal, OtherCampaign
+from uops.backends.testing.journal import Journal, JournalInUse, JournalMismatch
 from uops.backends.worker.client import Limits
 from uops.fuzz.campaign import process
 from uops.fuzz.campaign.campaign import BATCH, Campaign, Summary
-from uops.fuzz.campaign.examine import Bench, Setup
+from uops.fuzz.campaign.examine import CaseRunner, Setup
 from uops.fuzz.campaign.process import Examiner
 from uops.fuzz.generate import kinds
-from uops.fuzz.reduce.reproducer import Reproducer, read, size, write
+from uops.fuzz.reduce.reproducer import Reproducer, count_nodes, read_reproducer, write_reproducer
 from uops.spec.errors import SpecError
 from uops.spec.ir.text import show
 
@@ -46,7 +46,7 @@ def ran(name: str, place: Path, cases: int, jobs: int = 1, **more: Any) -> Summa
 # Cases
 
 
-def spelled(sample: kinds.Sample) -> str:
+def spelled(sample: kinds.ProgramSample) -> str:
     arrays = {k: np.asarray(v).tobytes().hex() for k, v in sorted(sample.inputs.items())}
     return json.dumps([sample.kind, show(sample.graph), sample.opts, arrays])
 
@@ -88,45 +88,45 @@ def test_nothing_is_found_where_nothing_is_wrong_and_two_processes_count_alike(t
 
 def test_crashes_errors_and_values_are_found_reduced_and_merged(tmp_path: Path) -> None:
     found = ran("Several", tmp_path, 3 * BATCH, jobs=2)
-    kinds_found = Counter((f.triaged.oracle, f.triaged.fault.kind) for f in found.found)
+    kinds_found = Counter((f.triaged.oracle, f.triaged.fault.kind) for f in found.findings)
     assert {("allowed", "crash"), ("allowed", "valueerror"), ("allowed", "value")} <= kinds_found.keys()
     assert sum(found.raw.values()) > sum(kinds_found.values())
-    assert all(f.nodes is not None and f.nodes <= 6 for f in found.found)
-    for f in found.found:
+    assert all(f.nodes is not None and f.nodes <= 6 for f in found.findings)
+    for f in found.findings:
         assert f.file is not None
-        again = read(tmp_path / "findings" / f.file)
-        assert size(again.sample) == f.nodes
+        again = read_reproducer(tmp_path / "findings" / f.file)
+        assert count_nodes(again.sample) == f.nodes
         with Examiner(setup("Several")) as examiner:
-            shown = examiner.triage(again.sample, again.about["seed"], again.about["oracle"])
+            shown = examiner.triage_sample(again.sample, again.about["seed"], again.about["oracle"])
         assert shown is not None
         assert shown.key == f.triaged.key
         with Examiner(setup("Plain")) as examiner:
-            assert examiner.triage(again.sample, again.about["seed"], again.about["oracle"]) is None
+            assert examiner.triage_sample(again.sample, again.about["seed"], again.about["oracle"]) is None
 
 
 def test_findings_of_the_compiler_are_named_by_pass_and_rule(tmp_path: Path) -> None:
     found = ran("Compiled", tmp_path, 8 * BATCH, options={"rule": True}, oracles=("allowed",))
-    assert [f.key for f in found.found] == [("allowed", "select", "planted")]
-    assert (found.found[0].nodes or 99) <= 6
-    assert found.found[0].file == f"{found.found[0].k}-allowed-select-planted.uops"
+    assert [f.key for f in found.findings] == [("allowed", "select", "planted")]
+    assert (found.findings[0].nodes or 99) <= 6
+    assert found.findings[0].file == f"{found.findings[0].k}-allowed-select-planted.uops"
 
 
 def test_findings_of_the_compiler_are_merged(tmp_path: Path) -> None:
     found = ran("Compiled", tmp_path, 4 * BATCH, options={"right": "fmul ", "wrong": "fadd "}, oracles=("allowed",), kinds=("ops",))
-    assert {f.key[:3] for f in found.found} == {("allowed", "backend", "")}
-    assert sum(f.count for f in found.found) > len(found.found)
-    assert all((f.nodes or 99) <= 6 for f in found.found)
+    assert {f.key[:3] for f in found.findings} == {("allowed", "backend", "")}
+    assert sum(f.count for f in found.findings) > len(found.findings)
+    assert all((f.nodes or 99) <= 6 for f in found.findings)
 
 
 def test_findings_of_one_pass_are_told_apart_by_what_is_left_of_them(tmp_path: Path) -> None:
     swaps = [["xor ", "or "], ["fmul ", "fadd "]]
     found = ran("Compiled", tmp_path, 4 * BATCH, options={"swaps": swaps}, oracles=("allowed",), kinds=("ops",))
-    assert {("xor",), ("mul",)} <= {f.key[3:] for f in found.found}
-    assert len({f.key for f in found.found}) == len(found.found)
+    assert {("xor",), ("mul",)} <= {f.key[3:] for f in found.findings}
+    assert len({f.key for f in found.findings}) == len(found.findings)
 
 
 def test_a_toolchain_that_dies_is_the_finding_of_the_case_whose_text_it_had() -> None:
-    alone = Bench(Setup("llvm", oracles=("allowed",)))
+    alone = CaseRunner(Setup("llvm", oracles=("allowed",)))
     assert alone.subject.target is not None
     texts: list[str] = []
     alone.subject.target.compile = lambda source: (texts.append(source), source.encode())[1]
@@ -134,20 +134,20 @@ def test_a_toolchain_that_dies_is_the_finding_of_the_case_whose_text_it_had() ->
     stop = 0
     while len(wanted) < 2 and stop < 200:
         texts.clear()
-        alone.case(stop)
+        alone.run_case(stop)
         wanted += [stop] * any("double" in t for t in texts)
         stop += 1
     with Examiner(setup("Compiled", options={"dies": "double"}, oracles=("allowed",))) as examiner:
-        found = examiner.batch(0, stop)
+        found = examiner.run_batch(0, stop)
         assert examiner.restarts == 1 + 2 * len(wanted)  # together, then at work on each, and that alone
     assert len(wanted) == 2
     assert [(f["k"], f["oracle"], f["fault"]["kind"]) for f in found.findings] == [(k, "allowed", "crash") for k in wanted]
 
 
 def test_a_hang_is_a_finding(tmp_path: Path) -> None:
-    c = Campaign(setup("Hanging"), tmp_path, cases=12 * BATCH, limits=Limits(timeout=4.0), most=3, until=1)
+    c = Campaign(setup("Hanging"), tmp_path, cases=12 * BATCH, limits=Limits(timeout=4.0), max_questions=3, max_findings=1)
     found = c.run()
-    assert {f.triaged.fault.kind for f in found.found} == {"timeout"}
+    assert {f.triaged.fault.kind for f in found.findings} == {"timeout"}
     assert c.restarts >= 2
 
 
@@ -162,12 +162,12 @@ def test_a_backend_that_does_not_start_is_said_so(tmp_path: Path) -> None:
 class Interrupted(Examiner):
     """Somebody kills the child that serves, and in the second batch its parent too, in the middle of every batch, once."""
 
-    def _batch(self, first: int, *more: Any) -> Any:
-        process = self._ready()
+    def _run_batch_once(self, first: int, *more: Any) -> Any:
+        process = self._ensure_process()
         if first not in self.__dict__.setdefault("killed", set()):
             self.__dict__["killed"].add(first)
             threading.Timer(0.02, self._kill, (process._popen.pid, first > 0)).start()
-        return super()._batch(first, *more)
+        return super()._run_batch_once(first, *more)
 
     @staticmethod
     def _kill(pid: int, parent: bool) -> None:
@@ -179,7 +179,7 @@ class Interrupted(Examiner):
 def test_a_killed_process_loses_nothing() -> None:
     with Examiner(setup("Plain")) as usual, Interrupted(setup("Plain")) as killed:
         for first in (0, BATCH):
-            assert killed.batch(first, first + BATCH) == usual.batch(first, first + BATCH)
+            assert killed.run_batch(first, first + BATCH) == usual.run_batch(first, first + BATCH)
         assert usual.restarts == 0
         assert killed.restarts in (1, 2)  # the second one may come when its batch is done
 
@@ -187,8 +187,8 @@ def test_a_killed_process_loses_nothing() -> None:
 def test_a_process_is_renewed_without_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_LIFE", 1)
     with Examiner(setup("Plain")) as renewed, Examiner(setup("Plain")) as usual:
-        assert renewed.batch(0, 8) == usual.batch(0, 8)
-        assert renewed.batch(8, 16) == usual.batch(8, 16)
+        assert renewed.run_batch(0, 8) == usual.run_batch(0, 8)
+        assert renewed.run_batch(8, 16) == usual.run_batch(8, 16)
         assert renewed.restarts == 0
 
 
@@ -269,32 +269,32 @@ def test_a_line_that_was_cut_off_is_taken_away(tmp_path: Path) -> None:
     for cut in (b'{"batch"', b'{"batch":{"number":1}}', b"\0\0\0\0\n"):
         path.write_bytes(whole + cut)
         again = Journal(path, {"campaign": 1})
-        assert again.of("batch") == [{"number": 0}]
+        assert again.entries_under("batch") == [{"number": 0}]
         again.close()
         assert path.read_bytes() == whole
 
 
 def test_a_journal_of_another_campaign_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path / "j", {"campaign": {"seed": 1}, "batch": 32}).close()
-    with pytest.raises(OtherCampaign, match=r"differs in campaign$"):
+    with pytest.raises(JournalMismatch, match=r"differs in campaign$"):
         Journal(tmp_path / "j", {"campaign": {"seed": 2}, "batch": 32})
 
 
 def test_a_journal_is_of_one_campaign_at_a_time(tmp_path: Path) -> None:
     first = Journal(tmp_path / "j", {"campaign": 1})
     first.add({"batch": {"number": 0}})
-    with pytest.raises(InUse, match="is written by another process"):
+    with pytest.raises(JournalInUse, match="is in use by another run"):
         Journal(tmp_path / "j", {"campaign": 1})
     first.add({"batch": {"number": 1}})
     first.close()
     again = Journal(tmp_path / "j", {"campaign": 1})
-    assert again.of("batch") == [{"number": 0}, {"number": 1}]
+    assert again.entries_under("batch") == [{"number": 0}, {"number": 1}]
     again.close()
 
 
 def test_refusals_are_counted_by_their_rule() -> None:
-    bench = Bench(Setup("llvm", 8, ("devices",), ("allowed",)))
-    counts = sum((bench.case(k).counts for k in range(64)), Counter[str]())
+    bench = CaseRunner(Setup("llvm", 8, ("devices",), ("allowed",)))
+    counts = sum((bench.run_case(k).counts for k in range(64)), Counter[str]())
     refused = {name: n for name, n in counts.items() if name.startswith("refused:")}
     assert refused.keys() == {"refused:Lowering Pipeline/Callify"}
     assert refused["refused:Lowering Pipeline/Callify"] > 1
@@ -306,14 +306,14 @@ def test_refusals_are_counted_by_their_rule() -> None:
 @pytest.mark.parametrize("k", range(30))
 def test_a_reproducer_is_read_as_it_was_written(tmp_path: Path, k: int) -> None:
     sample = kinds.sample(3, k)
-    write(tmp_path / "r.uops", Reproducer(sample, {"oracle": "allowed", "seed": 7, "setup": Setup("llvm").to_json()}))
-    again = read(tmp_path / "r.uops")
+    write_reproducer(tmp_path / "r.uops", Reproducer(sample, {"oracle": "allowed", "seed": 7, "setup": Setup("llvm").to_json()}))
+    again = read_reproducer(tmp_path / "r.uops")
     assert spelled(again.sample) == spelled(sample)
     assert again.about == {"oracle": "allowed", "seed": 7, "setup": Setup("llvm").to_json()}
-    assert Setup.of(again.about["setup"]) == Setup("llvm")
+    assert Setup.from_json(again.about["setup"]) == Setup("llvm")
 
 
 def test_a_file_that_is_no_reproducer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "r.uops").write_text("%0 = const 1 : i32\n")
     with pytest.raises(SpecError, match="it is no reproducer"):
-        read(tmp_path / "r.uops")
+        read_reproducer(tmp_path / "r.uops")

@@ -16,7 +16,7 @@ from uops.backends.worker.client import Limits
 from uops.fuzz.campaign.campaign import Campaign
 from uops.fuzz.campaign.cluster import NoCluster
 from uops.fuzz.campaign.examine import Setup
-from uops.fuzz.campaign.report import document
+from uops.fuzz.campaign.report import build_document
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
 HERE = str(Path(__file__).parent)
@@ -33,7 +33,7 @@ def cluster() -> Iterator[Any]:
 
 
 def timeless(c: Campaign) -> Any:
-    doc = document(c.run())
+    doc = build_document(c.run())
     del doc["time"]
     return doc
 
@@ -47,7 +47,7 @@ def test_a_cluster_finds_what_one_process_finds_though_a_worker_is_killed(tmp_pa
 
     def kill() -> None:
         """Once there is something to lose."""
-        while not c.journal.of("batch"):
+        while not c.journal.entries_under("batch"):
             time.sleep(0.01)
         os.kill(victim, signal.SIGKILL)
         killed.append(time.monotonic())
@@ -66,7 +66,7 @@ def test_a_scheduler_that_goes_away_is_said_so_and_what_was_done_is_kept(tmp_pat
     c = Campaign(SETUP, tmp_path, cases=4 * CASES, limits=LIMITS, cluster=cluster.scheduler_address)
 
     def close() -> None:
-        while not c.journal.of("batch"):
+        while not c.journal.entries_under("batch"):
             time.sleep(0.01)
         cluster.close()
 
@@ -74,23 +74,23 @@ def test_a_scheduler_that_goes_away_is_said_so_and_what_was_done_is_kept(tmp_pat
     with pytest.raises(NoCluster, match="has gone; the same command goes on from the journal"):
         c.run()
     again = Campaign(SETUP, tmp_path, cases=CASES, limits=LIMITS)
-    assert again.before > 0
+    assert again.cases_before > 0
     assert again.run().cases >= CASES
 
 
 def test_a_cluster_without_workers_is_waited_for(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     c = Campaign(SETUP, tmp_path, cases=CASES, limits=LIMITS, cluster=cluster.scheduler_address)
-    assert c.crew.waits == ""
+    assert c.pool.waiting_for == ""
     monkeypatch.setattr("uops.fuzz.campaign.cluster._PERIOD", 0.5)
-    monkeypatch.setattr(c.crew, "_ask_again", 0.0)
+    monkeypatch.setattr(c.pool, "_ask_again", 0.0)
     cluster.scale(0)
     for _ in range(100):
-        if c.crew.waits:
+        if c.pool.waiting_for:
             break
         time.sleep(0.1)
-    assert c.crew.waits == f"{cluster.scheduler_address} has no workers"
+    assert c.pool.waiting_for == f"{cluster.scheduler_address} has no workers"
     c.stop()
-    c.crew.close()
+    c.pool.close()
 
 
 def test_no_scheduler_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from uops.backends import registry
 from uops.backends.contract import Capabilities, CompilerBackend, Missing
 from uops.backends.llvm.target import LlvmTarget
-from uops.backends.testing.journal import OtherCampaign
+from uops.backends.testing.journal import JournalMismatch
 from uops.fuzz.campaign.campaign import Campaign, Summary
-from uops.fuzz.campaign.examine import Bench, Setup
+from uops.fuzz.campaign.examine import CaseRunner, Setup
 from uops.fuzz.generate import kinds
-from uops.fuzz.generate.declared import EVERYTHING, Declared
+from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
 from uops.fuzz.generate.kinds import KINDS
-from uops.fuzz.generate.strategies import Case, Sample, cases, samples
-from uops.fuzz.oracles.subject import Refused, Subject, judged_form
+from uops.fuzz.generate.strategies import PrintableCase, PrintableSample, cases, samples
+from uops.fuzz.oracles.subject import Subject, SubjectRefused, run_and_check_form
 from uops.spec.errors import Unsupported
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -42,7 +42,7 @@ def setup(**options: object) -> Setup:
 
 
 def ran(place: Path, count: int, **options: object) -> Summary:
-    return Campaign(setup(**options), place, cases=count, most=40).run()
+    return Campaign(setup(**options), place, cases=count, max_questions=40).run()
 
 
 # What is declared
@@ -61,42 +61,42 @@ def ran(place: Path, count: int, **options: object) -> Summary:
     ],
 )
 def test_a_program_is_of_what_is_declared(missing: tuple[tuple[str, str], ...], graph: UOp, holds: bool) -> None:
-    declared = Declared.by(Capabilities(unsupported=tuple(Missing(*m, "") for m in missing)))
-    assert declared.holds(graph) == holds
-    assert declared.everything == (not missing)
+    declared = SupportedCells.from_capabilities(Capabilities(unsupported=tuple(Missing(*m, "") for m in missing)))
+    assert declared.supports_graph(graph) == holds
+    assert declared.supports_everything == (not missing)
 
 
 def test_dtypes_are_declared_inside_and_of_several_values() -> None:
-    declared = Declared.by(Capabilities(dtypes=(dt.int32, dt.float32)))
+    declared = SupportedCells.from_capabilities(Capabilities(dtypes=(dt.int32, dt.float32)))
     assert declared.dtypes == (dt.int32, dt.float32)
-    assert declared.holds(b.tuple_(X, b.cast(X, dt.int32)))
-    assert not declared.holds(b.tuple_(X, b.cast(b.cast(X, dt.int64), dt.int32)))
-    assert not declared.holds(UOp(Op.CMPLT, (X, X)))  # bool
-    assert not Declared.by(FEW).holds(b.sink(b.store(b.buffer(4, dt.float32, unique=1), X)))
+    assert declared.supports_graph(b.tuple_(X, b.cast(X, dt.int32)))
+    assert not declared.supports_graph(b.tuple_(X, b.cast(b.cast(X, dt.int64), dt.int32)))
+    assert not declared.supports_graph(UOp(Op.CMPLT, (X, X)))  # bool
+    assert not SupportedCells.from_capabilities(FEW).supports_graph(b.sink(b.store(b.buffer(4, dt.float32, unique=1), X)))
 
 
 @pytest.mark.parametrize("capable", [Capabilities(), FEW, Capabilities((dt.int8,)), Capabilities(unsupported=FEW.unsupported)])
 def test_it_comes_back_from_json(capable: Capabilities) -> None:
-    declared = Declared.by(capable)
-    assert Declared.of_json(declared.to_json()) == declared
-    assert (declared.to_json() is None) == declared.everything == (capable == Capabilities())
+    declared = SupportedCells.from_capabilities(capable)
+    assert SupportedCells.from_json(declared.to_json()) == declared
+    assert (declared.to_json() is None) == declared.supports_everything == (capable == Capabilities())
 
 
 def test_two_backends_are_asked_for_what_both_declare(monkeypatch: pytest.MonkeyPatch) -> None:
-    integers = Declared.by(Capabilities(dt.INTS, unsupported=(Missing("Elementwise/Mul", "*", ""),)))
-    both = Declared.by(FEW).both(integers)
+    integers = SupportedCells.from_capabilities(Capabilities(dt.INTS, unsupported=(Missing("Elementwise/Mul", "*", ""),)))
+    both = SupportedCells.from_capabilities(FEW).intersect(integers)
     x = b.param(0, (4,), dt.int32)
     assert both.dtypes == (dt.int32,)
-    assert both.holds(b.add(x, x))
-    assert not both.holds(b.mul(x, x))
-    assert EVERYTHING.both(integers) == integers.both(EVERYTHING) == integers
-    assert Bench(Setup("llvm", against="c")).declared == EVERYTHING
+    assert both.supports_graph(b.add(x, x))
+    assert not both.supports_graph(b.mul(x, x))
+    assert EVERYTHING.intersect(integers) == integers.intersect(EVERYTHING) == integers
+    assert CaseRunner(Setup("llvm", against="c")).declared == EVERYTHING
     monkeypatch.syspath_prepend(HERE)
-    assert Bench(Setup("interp", against="planted_backends:Few")).declared.dtypes == (dt.int32, dt.float32)
+    assert CaseRunner(Setup("interp", against="planted_backends:Few")).declared.dtypes == (dt.int32, dt.float32)
 
 
 def test_the_order_of_dtypes_is_no_matter() -> None:
-    assert Declared.by(Capabilities(dtypes=dt.STORABLE[::-1])) == EVERYTHING
+    assert SupportedCells.from_capabilities(Capabilities(dtypes=dt.STORABLE[::-1])) == EVERYTHING
 
 
 # What is drawn
@@ -105,15 +105,15 @@ def test_the_order_of_dtypes_is_no_matter() -> None:
 @pytest.mark.parametrize("kind", [k for k in TENSOR if k not in ("programs", "rules")])
 def test_most_of_what_is_drawn_is_declared(kind: str) -> None:
     """Without it, next to nothing would be."""
-    declared = Declared.by(FEW)
+    declared = SupportedCells.from_capabilities(FEW)
     found = [kinds.sample(3, k, (kind,), declared).graph for k in range(40)]
-    assert sum(map(declared.holds, found)) >= 32
-    assert sum(declared.holds(kinds.sample(3, k, (kind,)).graph) for k in range(40)) < 16
-    assert {u.dtype for g in found if declared.holds(g) for u in toposort(g)} <= {dt.float32, dt.int32, dt.index, dt.void}
+    assert sum(map(declared.supports_graph, found)) >= 32
+    assert sum(declared.supports_graph(kinds.sample(3, k, (kind,)).graph) for k in range(40)) < 16
+    assert {u.dtype for g in found if declared.supports_graph(g) for u in toposort(g)} <= {dt.float32, dt.int32, dt.index, dt.void}
 
 
 def test_every_row_that_is_declared_is_drawn() -> None:
-    declared = Declared.by(FEW)
+    declared = SupportedCells.from_capabilities(FEW)
     graphs = [kinds.sample(3, k, ("tensor", "ops"), declared).graph for k in range(300)]
     assert {Op.ADD, Op.MUL, Op.MAX, Op.PARAM, Op.CONST, Op.PERMUTE, Op.FLIP, Op.PAD, Op.SHRINK, Op.STACK} <= {
         u.op for g in graphs for u in toposort(g)
@@ -130,7 +130,7 @@ def test_every_row_that_is_declared_is_drawn() -> None:
     ],
 )
 def test_whatever_is_declared_programs_can_be_drawn(capable: Capabilities) -> None:
-    declared = Declared.by(capable)
+    declared = SupportedCells.from_capabilities(capable)
     for name in (*TENSOR, "kernels"):
         for k in range(4):
             sample = kinds.sample(5, k, (name,), declared)
@@ -139,14 +139,17 @@ def test_whatever_is_declared_programs_can_be_drawn(capable: Capabilities) -> No
 
 def test_what_is_not_of_the_first_document_is_drawn_as_ever() -> None:
     for k in range(20):
-        assert kinds.sample(1, k, ("bestiary",), Declared.by(FEW)).graph is kinds.sample(1, k, ("bestiary",)).graph
+        assert (
+            kinds.sample(1, k, ("bestiary",), SupportedCells.from_capabilities(FEW)).graph
+            is kinds.sample(1, k, ("bestiary",)).graph
+        )
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(cases(max_nodes=6, max_elements=32, capabilities=FEW), samples("reduces", capabilities=FEW))
-def test_strategies_draw_what_is_declared(case: Case, sample: Sample) -> None:
-    assert Declared.by(FEW).holds(case.graph)
-    assert Declared.by(FEW).holds(sample.graph)
+def test_strategies_draw_what_is_declared(case: PrintableCase, sample: PrintableSample) -> None:
+    assert SupportedCells.from_capabilities(FEW).supports_graph(case.graph)
+    assert SupportedCells.from_capabilities(FEW).supports_graph(sample.graph)
 
 
 # What a campaign makes of it
@@ -155,9 +158,9 @@ def test_strategies_draw_what_is_declared(case: Case, sample: Sample) -> None:
 def test_a_bug_of_a_backend_that_has_little_is_found(tmp_path: Path) -> None:
     found = ran(tmp_path / "wrong", 256, wrong=True)
     assert found.raw
-    assert found.found
+    assert found.findings
     assert not found.vanished
-    assert all(f.nodes is not None and f.nodes <= 6 for f in found.found)
+    assert all(f.nodes is not None and f.nodes <= 6 for f in found.findings)
     right = ran(tmp_path / "right", 256)
     assert not right.raw
     assert sum(n for name, n in right.counts.items() if name.startswith("refused:")) < 26
@@ -167,9 +170,9 @@ def test_a_bug_of_a_backend_that_has_little_is_found(tmp_path: Path) -> None:
 
 def test_another_declaration_is_another_campaign(tmp_path: Path) -> None:
     ran(tmp_path, 32)
-    with pytest.raises(OtherCampaign, match=r"campaign\.declared .* use another --report"):
+    with pytest.raises(JournalMismatch, match=r"campaign\.declared .* use another --report"):
         Campaign(setup(dtypes=["int32"]), tmp_path)
-    assert "declared" not in Campaign(Setup("interp"), tmp_path / "all")._heading()["campaign"]
+    assert "declared" not in Campaign(Setup("interp"), tmp_path / "all")._journal_heading()["campaign"]
 
 
 class Narrow(CompilerBackend):
@@ -192,9 +195,9 @@ def test_a_target_may_refuse_what_it_does_not_declare(monkeypatch: pytest.Monkey
     def refuse() -> Result:
         raise Unsupported("no", "narrow")
 
-    monkeypatch.setattr(registry, "get", lambda name, dtypes: Narrow(dtypes))
-    with pytest.raises(Refused):
-        judged_form(Subject("narrow", {"dtypes": (dt.int32,)}), X, {}, refuse)
-    fault = judged_form(Subject("narrow", {"dtypes": (dt.float32,)}), X, {}, refuse)[1]
+    monkeypatch.setattr(registry, "create_backend", lambda name, dtypes: Narrow(dtypes))
+    with pytest.raises(SubjectRefused):
+        run_and_check_form(Subject("narrow", {"dtypes": (dt.int32,)}), X, {}, refuse)
+    fault = run_and_check_form(Subject("narrow", {"dtypes": (dt.float32,)}), X, {}, refuse)[1]
     assert fault is not None
     assert fault.kind == "refused"

@@ -10,12 +10,22 @@ from pathlib import Path
 import pytest
 
 from uops.backends.cache import ObjectCache
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.fuzz.bisect import coverage
-from uops.fuzz.campaign.campaign import Found, Summary
-from uops.fuzz.campaign.examine import Place, Setup, Triaged
-from uops.fuzz.campaign.report import describe_counts, document, grouped, matrix, refused, sets, unheard, was_judged, write
+from uops.fuzz.campaign.campaign import MergedFinding, Summary
+from uops.fuzz.campaign.examine import FaultLocation, Setup, TriagedFinding
+from uops.fuzz.campaign.report import (
+    build_document,
+    count_refused,
+    describe_counts,
+    group_counters,
+    list_silent_oracles,
+    summarize_allowed_sets,
+    tabulate_rows_by_dtype,
+    was_subject_judged,
+    write_campaign_report,
+)
 from uops.fuzz.generate import kinds
 from uops.fuzz.oracles.stages import Fault
 from uops.spec.ir import build as b
@@ -25,18 +35,20 @@ from uops.spec.rows.rows import ROWS
 
 
 def summary() -> Summary:
-    triaged = Triaged("allowed", Fault("value", "output 0 <b>&"), Place("select", "select", None, "planted", None), ("add:f32",))
+    triaged = TriagedFinding(
+        "allowed", Fault("value", "output 0 <b>&"), FaultLocation("select", "select", None, "planted", None), ("add:f32",)
+    )
     counts = Counter({
         "cases": 64, "kind:tensor": 64, "row:Elementwise/Add|float32": 7, "rule:add-zero fired": 2, "optop:padto": 3,
         "optop:swap": 1, "optop:padto > swap": 1, "oracle:allowed": 64, "set:exact": 90, "set:any": 10, "width:0": 10,
         "width:4": 30,
     })  # fmt: skip
-    found = [Found(triaged.key, 5, triaged, 3, 2, "5-allowed-select-planted.uops")]
+    found = [MergedFinding(triaged.key, 5, triaged, 3, 2, "5-allowed-select-planted.uops")]
     return Summary(Setup("planted"), "planted 1", 64, counts, Counter({"allowed value": 3}), found, [9], 10.0)
 
 
 def test_the_document_is_canonical_but_for_its_time() -> None:
-    doc = document(summary())
+    doc = build_document(summary())
     assert doc["time"] == {"seconds": 10.0, "cases": 64, "rate": 6.4}
     assert doc["findings"][0]["key"] == ["allowed", "select", "planted"]
     assert doc["findings"][0]["place"]["rule"] == "planted"
@@ -45,67 +57,67 @@ def test_the_document_is_canonical_but_for_its_time() -> None:
 
 def test_counters_are_grouped_and_sets_are_measured() -> None:
     counts = summary().counts
-    assert grouped(counts)["row"] == {"Elementwise/Add|float32": 7}
-    assert grouped(counts)["cases"] == {"cases": 64}
-    assert sets(counts) == {"elements": 100, "any": 0.1, "median_ulp": 4}
-    assert sets(Counter()) == {"elements": 0, "any": 0.0, "median_ulp": None}
+    assert group_counters(counts)["row"] == {"Elementwise/Add|float32": 7}
+    assert group_counters(counts)["cases"] == {"cases": 64}
+    assert summarize_allowed_sets(counts) == {"elements": 100, "any": 0.1, "median_ulp": 4}
+    assert summarize_allowed_sets(Counter()) == {"elements": 0, "any": 0.0, "median_ulp": None}
 
 
 def test_the_page_shows_findings_with_their_programs_and_coverage(tmp_path: Path) -> None:
     (tmp_path / "findings").mkdir()
     (tmp_path / "findings" / "5-allowed-select-planted.uops").write_text("%0 = const 1 : i32\n")
-    write(summary(), tmp_path)
+    write_campaign_report(summary(), tmp_path)
     page = (tmp_path / "index.html").read_text()
     assert "output 0 &lt;b&gt;&amp;" in page
     assert "%0 = const 1 : i32" in page
     assert "<b>" not in page.partition("Findings")[2].partition("Oracles")[0].replace("<b>64", "")
     assert all(text in page for text in ("planted 1", "Elementwise/Add", "cases 9", "padto", "add-zero", "every element is in"))
-    assert json.loads((tmp_path / "report.json").read_text()) == document(summary())
+    assert json.loads((tmp_path / "report.json").read_text()) == build_document(summary())
 
 
 def test_what_was_refused_and_who_judged_nothing_is_said(tmp_path: Path) -> None:
     s = summary()
-    s.found, s.raw = [], Counter()
+    s.findings, s.raw = [], Counter()
     s.setup = Setup("planted", oracles=("reference", "allowed", "second"))
     s.counts.update({"refused:no Sin": 5, "refused:no Log2": 2, "row:Call/Function|void": 3, "oracle:reference": 64, "judged": 57})
-    assert (refused(s.counts), unheard(s), was_judged(s)) == (7, ["second"], True)
-    write(s, tmp_path)
+    assert (count_refused(s.counts), list_silent_oracles(s), was_subject_judged(s)) == (7, ["second"], True)
+    write_campaign_report(s, tmp_path)
     page = (tmp_path / "index.html").read_text()
     assert "<b>7</b><span>refused by the backend" in page and "<b>57</b><span>of them judged on the backend" in page
     assert "No case was judged by second." in page
     assert '<td class="some">3</td>' in page.partition("Call/Function")[2].partition("</tr>")[0]
     del s.counts["oracle:allowed"]
-    assert not was_judged(s)
+    assert not was_subject_judged(s)
 
 
 def test_whoever_could_not_judge_says_why_though_all_were_asked() -> None:
     s = summary()
-    assert unheard(s) == []
+    assert list_silent_oracles(s) == []
     s.counts.update({"not asked:validated, no solver": 3, "not asked:stages, too large": 2, "oracle:stages": 1})
-    assert unheard(s) == ["validated (no solver)"]
+    assert list_silent_oracles(s) == ["validated (no solver)"]
 
 
 def test_rows_that_were_never_drawn_are_on_the_page() -> None:
-    shown = dict(matrix(document(summary())))
+    shown = dict(tabulate_rows_by_dtype(build_document(summary())))
     assert sum(shown["Elementwise/Add"]) == 7
     assert len(shown) == len(ROWS)
     assert sum(map(sum, shown.values())) == 7
 
 
 def test_a_lowering_is_covered_by_its_passes_and_rules() -> None:
-    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     x = b.reduce(b.reshape(b.flip(b.mul(b.param(0, (4, 6), dt.int32), 3), (True, True)), (3, 8)), Op.ADD, (0,))
-    found = coverage.lowering(x, target)
+    found = coverage.count_lowering_coverage(x, target)
     assert {"stage:callify", "stage:rangeify", "stage:linearize"} <= found.keys()
     assert sum(n for k, n in found.items() if k.startswith("rule:") and k.endswith(" fired")) > 2
 
 
 @pytest.mark.parametrize("k", range(6))
 def test_rules_are_refused_where_their_condition_does_not_hold(k: int) -> None:
-    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     total: Counter[str] = Counter()
     for j in range(10):
-        total += coverage.lowering(kinds.sample(1, 10 * k + j).graph, target)
+        total += coverage.count_lowering_coverage(kinds.sample(1, 10 * k + j).graph, target)
     assert any(name.endswith(" refused") for name in total)
 
 
@@ -117,8 +129,8 @@ def test_the_numbers_of_failing_cases_looked_at_and_findings_are_told_apart(tmp_
     (tmp_path / "findings").mkdir()
     (tmp_path / "findings" / "5-allowed-select-planted.uops").write_text("%0 = const 1 : i32\n")
     s = summary()
-    s.raw, s.found = Counter({"allowed value": 64}), [replace(s.found[0], count=8)]
-    write(s, tmp_path)
+    s.raw, s.findings = Counter({"allowed value": 64}), [replace(s.findings[0], count=8)]
+    write_campaign_report(s, tmp_path)
     page = (tmp_path / "index.html").read_text()
     assert "ases that failed: 64; looked at again: 9 (at most 4 of a kind" in page
     assert '<span class="tag">8 cases</span>' in page and "times" not in page.partition("Findings")[2].partition("Oracles")[0]

@@ -14,10 +14,17 @@ from hypothesis import strategies as st
 
 from uops.backends.arrays import STORAGE
 from uops.backends.testing import values
-from uops.backends.testing.values import array, beside_halfway, beside_rounding, edge_bits, float_bits, rounds
+from uops.backends.testing.values import (
+    cast_drops_digits,
+    draw_array,
+    draw_cast_rounding_edges,
+    draw_halfway_products,
+    edge_bits,
+    float_bits,
+)
 from uops.fuzz.generate import maker, positions, producers
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import Case, case, generate
+from uops.fuzz.generate.graphs import FuzzCase, case, generate
 from uops.fuzz.generate.strategies import arrays, cases
 from uops.interp import run
 from uops.spec.ir import build as b
@@ -34,20 +41,20 @@ SEEDS = 1500
 
 
 @pytest.fixture(scope="module")
-def many() -> list[Case]:
+def many() -> list[FuzzCase]:
     return [case(seed) for seed in range(SEEDS)]
 
 
-def test_every_graph_is_well_formed(many: list[Case]) -> None:
+def test_every_graph_is_well_formed(many: list[FuzzCase]) -> None:
     for c in many:
         verify(c.graph, Dialect.TENSOR)
 
 
-def test_every_graph_round_trips_as_text(many: list[Case]) -> None:
+def test_every_graph_round_trips_as_text(many: list[FuzzCase]) -> None:
     assert all(parse(show(c.graph)) is c.graph for c in many)
 
 
-def test_every_graph_runs_without_a_trap(many: list[Case]) -> None:
+def test_every_graph_runs_without_a_trap(many: list[FuzzCase]) -> None:
     for c in many:
         run(c.graph, c.inputs)
 
@@ -65,7 +72,7 @@ def _bits(x: Any) -> Any:
     return a.view(f"u{a.dtype.itemsize}")
 
 
-def test_every_family_dtype_and_producible_op_occurs(many: list[Case]) -> None:
+def test_every_family_dtype_and_producible_op_occurs(many: list[FuzzCase]) -> None:
     nodes = [u for c in many for u in toposort(c.graph)]
     ops = {u.op for u in nodes}
     tensor_families = {Family.SOURCE, Family.MOVEMENT, Family.REDUCE, Family.CALL, Family.LOAD, Family.STORE, Family.ORDERING}
@@ -74,20 +81,20 @@ def test_every_family_dtype_and_producible_op_occurs(many: list[Case]) -> None:
     assert ops >= TENSOR_OPS
 
 
-def test_calls_say_what_they_write_or_nothing(many: list[Case]) -> None:
+def test_calls_say_what_they_write_or_nothing(many: list[FuzzCase]) -> None:
     calls = {u for c in many for u in toposort(c.graph) if u.op is Op.CALL}
     assert {u.src[0].op for u in calls} == {Op.SINK, Op.GROUP, Op.STORE}
     assert {u.arg.written if u.arg else None for u in calls} == {(0,), None}
     assert any(len(u.src) > 3 for u in calls)
 
 
-def test_roots_are_values_tuples_and_effects(many: list[Case]) -> None:
+def test_roots_are_values_tuples_and_effects(many: list[FuzzCase]) -> None:
     roots = Counter(c.graph.op for c in many)
     assert min(roots[op] for op in (Op.TUPLE, Op.SINK, Op.GROUP)) > 10
     assert any(len(c.graph.src) > 1 for c in many if c.graph.op in (Op.SINK, Op.GROUP))
 
 
-def test_equal_copies_are_made_on_one_device_and_on_several(many: list[Case]) -> None:
+def test_equal_copies_are_made_on_one_device_and_on_several(many: list[FuzzCase]) -> None:
     devices = {u.device for c in many for u in toposort(c.graph) if u.op is Op.REPLICATED}
     assert {len(d) for d in devices if isinstance(d, tuple)} == {2, 3, 4} and any(not isinstance(d, tuple) for d in devices)
 
@@ -104,7 +111,7 @@ def test_features_choose_what_a_graph_may_have() -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(cases(max_nodes=8, max_elements=64, swarm=False, features=frozenset({"call", "group", "replicated", "everywhere", "sink"})))
-def test_the_hypothesis_driver_makes_calls_and_effects_too(c: Case) -> None:
+def test_the_hypothesis_driver_makes_calls_and_effects_too(c: FuzzCase) -> None:
     verify(c.graph, Dialect.TENSOR)
     run(c.graph, c.inputs)
 
@@ -128,7 +135,7 @@ def test_every_producer_makes_something(monkeypatch: pytest.MonkeyPatch) -> None
     assert set(made) == {p.name for p in (*producers.PRODUCERS, *producers.LEAVES)}
 
 
-def test_values_stay_within_the_element_cap(many: list[Case]) -> None:
+def test_values_stay_within_the_element_cap(many: list[FuzzCase]) -> None:
     sizes = [
         math.prod(u.shape) for c in many for u in toposort(c.graph) if u.dtype not in (dt.void, dt.index) and u.op is not Op.PARAM
     ]
@@ -155,7 +162,7 @@ def test_edge_pools_hold_what_breaks_compilers(d: DType) -> None:
 @pytest.mark.parametrize("d", dt.FLOATS, ids=lambda d: d.short)
 def test_products_lie_halfway_and_addends_decide(d: DType) -> None:
     for seed in range(10):
-        a, b, c = (x.astype(np.float64) for x in beside_halfway(SeededDraw(seed), d, (3, 4)))
+        a, b, c = (x.astype(np.float64) for x in draw_halfway_products(SeededDraw(seed), d, (3, 4)))
         for x, y, z in zip(a.flat, b.flat, c.flat, strict=True):
             product = abs(Fraction(x) * Fraction(y))
             last = Fraction(2) ** (math.frexp(float(product))[1] - 1 - d.man_bits)
@@ -167,7 +174,7 @@ def test_sums_all_but_halfway_are_made_of_every_float() -> None:
     """Two roundings of them would be seen in a graph of an op or two."""
     found: Counter[DType] = Counter()
     for seed in range(3000):
-        m = maker.Maker(SeededDraw(seed), 16, dt.FLOATS, producers.PRODUCERS, producers.LEAVES)
+        m = maker.GraphMaker(SeededDraw(seed), 16, dt.FLOATS, producers.PRODUCERS, producers.LEAVES)
         d = dt.FLOATS[seed % len(dt.FLOATS)]
         u = next(p for p in producers.PRODUCERS if p.name == "mulacc").make(m, d, (4,), 3)
         found[d] += [x.shape for x in u.src] == [(4,)] * 3 and set(m.inputs) == {"p0", "p1", "p2"}
@@ -182,7 +189,7 @@ def _digits(x: Fraction) -> int:
 
 @pytest.mark.parametrize("target", dt.FLOATS, ids=lambda d: d.short)
 def test_numbers_that_floats_round_are_halfway_or_next_to_that(target: DType) -> None:
-    for source in (d for d in (*dt.INTS, *dt.FLOATS) if rounds(d, target)):
+    for source in (d for d in (*dt.INTS, *dt.FLOATS) if cast_drops_digits(d, target)):
         found = [Fraction(x.item()) for k in range(20) for x in _numbers(SeededDraw(k), source, target)]
         if source.bits > 16:
             halves = sum(_digits(x) == target.man_bits + 2 for x in found if x)
@@ -196,16 +203,16 @@ def test_numbers_that_floats_round_are_halfway_or_next_to_that(target: DType) ->
 @pytest.mark.parametrize("target", [*dt.INTS, *dt.FLOATS], ids=lambda d: d.short)
 def test_a_cast_rounds_where_some_number_does_not_come_back(target: DType) -> None:
     """Of all digits that the source has, the first and the last are ones."""
-    assert not rounds(target, dt.bool_) and not rounds(dt.bool_, target)
+    assert not cast_drops_digits(target, dt.bool_) and not cast_drops_digits(dt.bool_, target)
     for source in (*dt.INTS, *dt.FLOATS) if target.is_float else dt.FLOATS:
         x = 1 + Fraction(1, 1 << source.man_bits) if source.is_float else Fraction(2 ** (source.bits - source.is_signed - 1) + 1)
         given = np.array([float(x) if source.is_float else int(x)]).astype(STORAGE[source])
         (there,) = run(b.cast(b.param(0, (1,), source), target), {"p0": given}).values
-        assert rounds(source, target) == (there.item() != x), source
+        assert cast_drops_digits(source, target) == (there.item() != x), source
 
 
 def _numbers(draw: SeededDraw, source: DType, target: DType) -> list[np.generic]:
-    x = beside_rounding(draw, source, target, (2, 4))
+    x = draw_cast_rounding_edges(draw, source, target, (2, 4))
     with np.errstate(invalid="ignore"):  # NaN
         wide = x if source.is_integer else x.astype(np.float64)
     return [v for v in wide.flat if math.isfinite(v)]
@@ -214,7 +221,7 @@ def _numbers(draw: SeededDraw, source: DType, target: DType) -> list[np.generic]
 @pytest.mark.parametrize("target", dt.INTS, ids=lambda d: d.short)
 def test_numbers_that_integers_take_lie_all_over_their_range(target: DType) -> None:
     for source in (dt.float32, dt.float64):
-        x = np.concatenate([beside_rounding(SeededDraw(k), source, target, (8,)) for k in range(20)]).astype(np.float64)
+        x = np.concatenate([draw_cast_rounding_edges(SeededDraw(k), source, target, (8,)) for k in range(20)]).astype(np.float64)
         middle = (int(target.min) + int(target.max)) / 2
         for part in (
             x < int(target.min),
@@ -236,7 +243,7 @@ def test_float_bits_is_the_storage_encoding(d: DType) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(cases(max_nodes=8, max_elements=64))
-def test_the_hypothesis_driver_gives_runnable_cases(c: Case) -> None:
+def test_the_hypothesis_driver_gives_runnable_cases(c: FuzzCase) -> None:
     verify(c.graph, Dialect.TENSOR)
     run(c.graph, c.inputs)
 
@@ -250,20 +257,20 @@ def test_array_strategies_have_storage_dtypes(a: Any) -> None:
 @given(st.integers(0, 2**40), st.sampled_from(dt.STORABLE))
 @settings(max_examples=40, deadline=None)
 def test_arrays_have_the_shape_and_dtype_asked_for(seed: int, d: DType) -> None:
-    a = array(SeededDraw(seed), d, (3, 5))
+    a = draw_array(SeededDraw(seed), d, (3, 5))
     assert a.shape == (3, 5) and a.dtype == STORAGE[d]
 
 
 def test_generated_arrays_are_stored_as_backends_store_them() -> None:
     """One table, so that no dtype can be stored in two ways."""
     assert values.STORAGE is STORAGE
-    assert all(array(SeededDraw(0), d, (2,), style).dtype == STORAGE[d] for d in dt.STORABLE for style in values.STYLES)
+    assert all(draw_array(SeededDraw(0), d, (2,), style).dtype == STORAGE[d] for d in dt.STORABLE for style in values.STYLES)
 
 
 @pytest.mark.parametrize("d", [dt.int32, dt.uint8, dt.float32], ids=lambda d: d.short)
 def test_sequences_are_linear_in_the_position(d: DType) -> None:
     for seed in range(20):
-        m = maker.Maker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS, producers.LEAVES)
+        m = maker.GraphMaker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS, producers.LEAVES)
         (found,) = run(positions.make_sequence(m, d, (5, 1), 2), m.inputs).values
         steps = np.diff(found.astype(np.int64).reshape(-1)) % (256 if d is dt.uint8 else 1 << 32)
         assert len(set(steps.tolist())) == 1
@@ -272,8 +279,8 @@ def test_sequences_are_linear_in_the_position(d: DType) -> None:
 def test_bounds_of_indices_are_known_and_often_negative() -> None:
     bounds = []
     for seed in range(60):
-        m = maker.Maker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS, producers.LEAVES)
-        u = positions.index_value(m, (5,))
+        m = maker.GraphMaker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS, producers.LEAVES)
+        u = positions.make_index_value(m, (5,))
         assert u.min_max is not None
         bounds.append(u.min_max)
     assert all(-(1 << 20) < lo and hi < 1 << 20 for lo, hi in bounds)

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uops.backends.answer import leaves
-from uops.backends.registry import get
+from uops.backends.answer import collect_input_nodes
+from uops.backends.registry import create_backend
 from uops.fuzz.bisect import coverage
 from uops.fuzz.generate import chains, kinds, laws, programs
-from uops.fuzz.generate.draw import Recording, Replay, SeededDraw
-from uops.fuzz.generate.kinds import KINDS, Sample
+from uops.fuzz.generate.draw import RecordingDraw, ReplayDraw, SeededDraw
+from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.generate.strategies import samples
 from uops.fuzz.oracles import launches, oracles
-from uops.fuzz.oracles.subject import Refused, Subject
+from uops.fuzz.oracles.subject import Subject, SubjectRefused
 from uops.interp import run
-from uops.interp.allowed import allowed
+from uops.interp.allowed import compute_allowed_sets
 from uops.spec.errors import CompileError, Trap
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
@@ -33,7 +33,7 @@ from uops.spec.verify.dialects import MOVEMENT, Dialect
 from uops.spec.verify.verifier import verify
 
 
-def some(name: str, count: int = 60) -> list[Sample]:
+def some(name: str, count: int = 60) -> list[ProgramSample]:
     return [kinds.sample(11, k, (name,)) for k in range(count)]
 
 
@@ -43,7 +43,7 @@ def test_programs_are_well_formed_and_are_evaluated(name: str) -> None:
         assert s.kind == name
         verify(s.graph, KINDS[name].dialect)
         if KINDS[name].dialect is Dialect.TENSOR:
-            allowed(s.graph, s.inputs)
+            compute_allowed_sets(s.graph, s.inputs)
         else:
             run(s.graph, s.inputs)
 
@@ -51,28 +51,28 @@ def test_programs_are_well_formed_and_are_evaluated(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_programs_take_every_input_that_they_have(name: str) -> None:
     for s in some(name, 40):
-        assert s.inputs == kinds.taken(s.graph, s.inputs)
+        assert s.inputs == kinds.select_graph_inputs(s.graph, s.inputs)
         if KINDS[name].dialect is not Dialect.BESTIARY:
-            assert s.inputs.keys() <= leaves(s.graph).keys()
+            assert s.inputs.keys() <= collect_input_nodes(s.graph).keys()
 
 
 def test_left_sides_of_rules_have_dtypes_and_are_rewritten() -> None:
-    assert all(laws.typings(r) for r in laws.RULES)
-    target = get("llvm", tier="fast").target
-    fired = {step.rule for s in some("rules", 12) for move in coverage.recorded(s.graph, target) for step in move.steps}
+    assert all(laws.find_valid_typings(r) for r in laws.RULES)
+    target = create_backend("llvm", tier="fast").target
+    fired = {step.rule for s in some("rules", 12) for move in coverage.record_lowering(s.graph, target) for step in move.steps}
     assert len(fired & {r.name for r in laws.RULES}) >= 25
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_recorded_choices_make_the_same_program(name: str) -> None:
     for seed in range(10):
-        recorded = Recording(SeededDraw(seed))
-        first = kinds.made(KINDS[name], recorded)
-        again = kinds.made(KINDS[name], Replay(recorded.choices))
+        recorded = RecordingDraw(SeededDraw(seed))
+        first = kinds.generate_sample(KINDS[name], recorded)
+        again = kinds.generate_sample(KINDS[name], ReplayDraw(recorded.choices))
         assert again.graph is first.graph
         assert all(np.array_equal(_bits(v), _bits(again.inputs[k])) for k, v in first.inputs.items())
-        with pytest.raises(ValueError, match="the recorded choice is None"):
-            kinds.made(KINDS[name], Replay(recorded.choices[:-1]))
+        with pytest.raises(ValueError, match=", got None: record the choices again"):
+            kinds.generate_sample(KINDS[name], ReplayDraw(recorded.choices[:-1]))
 
 
 def _bits(a: Any) -> Any:
@@ -81,7 +81,7 @@ def _bits(a: Any) -> Any:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(KINDS)).flatmap(samples))
-def test_hypothesis_draws_every_kind(s: Sample) -> None:
+def test_hypothesis_draws_every_kind(s: ProgramSample) -> None:
     verify(s.graph, KINDS[s.kind].dialect)
     run(s.graph, s.inputs)
 
@@ -113,11 +113,11 @@ def _stored_before(store: UOp) -> bool:
 def test_no_statement_shares_a_view_of_memory() -> None:
     """A view would be read where it is used, beside the Stores of later statements (R55)."""
     for seed in range(300):
-        p = programs.Program(SeededDraw(seed), 16)
-        memories = [x.now for x in p.memories]
+        p = programs.ProgramMaker(SeededDraw(seed), 16)
+        memories = [x.current for x in p.memories]
         for _ in range(4):
-            p.write()
-        for value in (*p.values, *(v for found in p.m.made.values() for v in found)):
+            p.add_write()
+        for value in (*p.values, *(v for found in p.maker.values_by_type.values() for v in found)):
             while value.op in MOVEMENT or value.op is Op.AFTER:
                 value = value.src[0]
             assert value not in memories
@@ -155,7 +155,7 @@ def test_every_step_of_a_chain_is_taken_and_makes_no_large_value() -> None:
     for step in chains.STEPS:
         for seed in range(20):
             c = chains.Chain(SeededDraw(seed), 600)
-            t = c.data(dt.int32, c.shape())
+            t = c.make_data(dt.int32, c.draw_shape())
             made = step.make(c, t)
             assert all(math.prod(u.shape) <= 4 * chains.WINDOWS for u in toposort(made.uop)), step.name
 
@@ -209,7 +209,7 @@ def test_effects_of_kernels_stand_beside_loops_of_lanes() -> None:
 
 def test_kernels_give_the_same_in_every_order() -> None:
     for k, s in enumerate(some("kernels", 30)):
-        assert launches.orders(s.graph, s.inputs, k) is None
+        assert launches.check_orders(s.graph, s.inputs, k) is None
 
 
 def test_a_race_of_a_kernel_is_seen() -> None:
@@ -218,7 +218,7 @@ def test_a_race_of_a_kernel_is_seen() -> None:
     racing = 0
     for k, s in enumerate(found[:15]):
         try:
-            racing += launches.orders(_without_barriers(s.graph), s.inputs, k) is not None
+            racing += launches.check_orders(_without_barriers(s.graph), s.inputs, k) is not None
         except Trap:
             racing += 1
     assert racing > 5
@@ -235,8 +235,8 @@ def _without_barriers(root: UOp) -> UOp:
 def test_lanes_that_cannot_meet_are_a_refusal_and_any_other_error_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = Subject("llvm")
     monkeypatch.setattr(subject, "target", SimpleNamespace(ops=set(Op)))
-    context = oracles.Context(kinds.sample(0, 0, ("kernels",)), subject)
-    asked = oracles.named(["kernels"])
+    context = oracles.OracleContext(kinds.sample(0, 0, ("kernels",)), subject)
+    asked = oracles.oracles_by_name(["kernels"])
 
     def says(words: str) -> Any:
         def refuse(*arguments: Any) -> None:
@@ -244,9 +244,9 @@ def test_lanes_that_cannot_meet_are_a_refusal_and_any_other_error_is_a_fault(mon
 
         return refuse
 
-    monkeypatch.setattr(launches, "machine_code", says("R60 (Barrier): the lanes of axes [1] are a loop here"))
-    with pytest.raises(Refused, match="R60"):
-        oracles.first_fault(context, asked)
-    monkeypatch.setattr(launches, "machine_code", says("R58 (End): no loop"))
-    found = oracles.first_fault(context, asked)
+    monkeypatch.setattr(launches, "check_machine_code", says("R60 (Barrier): the lanes of axes [1] are a loop here"))
+    with pytest.raises(SubjectRefused, match="R60"):
+        oracles.find_first_fault(context, asked)
+    monkeypatch.setattr(launches, "check_machine_code", says("R58 (End): no loop"))
+    found = oracles.find_first_fault(context, asked)
     assert found is not None and found[1].kind == "compileerror"

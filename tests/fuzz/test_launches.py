@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends.worker.guard import Side
+from uops.backends.worker.guard import GuardSide
 from uops.fuzz.generate import kinds
-from uops.fuzz.generate.kinds import Sample
+from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles import launches
 from uops.fuzz.oracles.subject import Subject
 from uops.interp import run
@@ -20,7 +20,7 @@ from uops.spec.ir.ops import Op
 Lowered = Iterator[tuple[str, UOp]]
 
 
-def _launches(fits: Callable[[Sample], bool]) -> list[Sample]:
+def _launches(fits: Callable[[ProgramSample], bool]) -> list[ProgramSample]:
     """Some drawn launches that machine code can run."""
     drawn = (kinds.sample(5, k, ("kernels",)) for k in range(60))
     found = [s for s in drawn if not any(u.op is Op.BARRIER for u in toposort(s.graph)) and fits(s)][:4]
@@ -28,14 +28,14 @@ def _launches(fits: Callable[[Sample], bool]) -> list[Sample]:
     return found
 
 
-def _reads(s: Sample) -> set[str]:
+def _reads(s: ProgramSample) -> set[str]:
     """Memory that a launch is given and does not write."""
     used = {f"b{a.arg.unique}" for call in s.graph.src for a in call.src[1:] if a.op is Op.BUFFER}
     return used & s.inputs.keys() - run(s.graph, s.inputs).buffers.keys()
 
 
-def _fault(s: Sample, target: Any) -> Any:
-    return launches.machine_code(s.graph, s.inputs, target, Side.END)
+def _fault(s: ProgramSample, target: Any) -> Any:
+    return launches.check_machine_code(s.graph, s.inputs, target, GuardSide.END)
 
 
 def test_memory_that_a_launch_only_reads_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,21 +58,21 @@ def test_memory_that_a_launch_only_reads_is_looked_at(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("kept", [0, 1])
 def test_kernels_that_are_dropped_are_seen(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    target, real = Subject("llvm").target, launches._lowered
+    target, real = Subject("llvm").target, launches._lower_pass_by_pass
     for s in _launches(lambda s: len(s.graph.src) > kept):
 
         def drop(graph: UOp, target: Any) -> Lowered:
             yield from ((name, g.replace(src=g.src[:kept])) for name, g in real(graph, target))
 
         with monkeypatch.context() as m:
-            m.setattr(launches, "_lowered", drop)
+            m.setattr(launches, "_lower_pass_by_pass", drop)
             fault = _fault(s, target)
         assert fault is not None
         assert fault.kind == "value"
 
 
 def test_memory_that_nobody_gave_must_be_written() -> None:
-    found = launches.different({}, {"b7": np.arange(3)}, {})
+    found = launches.find_memory_difference({}, {"b7": np.arange(3)}, {})
     assert found is not None
     assert found.message == "b7 is never written"
-    assert launches.different({}, {}, {"b7": np.arange(3)}) is None
+    assert launches.find_memory_difference({}, {}, {"b7": np.arange(3)}) is None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from uops.fuzz.oracles.leaks import CALLS, leak
+from uops.fuzz.oracles.leaks import CALLS, find_leak
 
 C = ctypes.CDLL(None)
 C.malloc.restype, C.malloc.argtypes, C.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
@@ -35,7 +35,7 @@ def of_machine_code() -> None:
 ])  # fmt: skip
 def test_results_that_are_kept_are_a_leak(make: Callable[[], object], what: str) -> None:
     kept: list[object] = []
-    found = leak(lambda: kept.append(make()))
+    found = find_leak(lambda: kept.append(make()))
     assert found is not None
     assert found.kind == "leak"
     assert what in found.message
@@ -43,12 +43,12 @@ def test_results_that_are_kept_are_a_leak(make: Callable[[], object], what: str)
 
 @pytest.mark.parametrize("call", [of_heap, of_machine_code])
 def test_what_no_object_holds_is_a_leak(call: Callable[[], None]) -> None:
-    assert leak(call) is not None
+    assert find_leak(call) is not None
 
 
 @pytest.mark.parametrize("make", [object, lambda: np.zeros(1000), page, lambda: C.free(C.malloc(8))])
 def test_what_is_given_back_is_none(make: Callable[[], object]) -> None:
-    assert leak(make) is None
+    assert find_leak(make) is None
 
 
 @pytest.mark.parametrize("make", [object, page])
@@ -59,4 +59,4 @@ def test_a_cache_that_fills_once_is_none(make: Callable[[], object]) -> None:
         if len(kept) < CALLS + 100:
             kept.append(make())
 
-    assert leak(call) is None
+    assert find_leak(call) is None

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from uops.backends.registry import BrokenBackend
-from uops.backends.testing.journal import Journal, NoJournal, OtherCampaign, lines_so_far, text
+from uops.backends.testing.journal import BadJournal, Journal, JournalMismatch, encode_journal, read_lines_so_far
 from uops.backends.worker.client import Limits, Outcome
-from uops.backends.worker.frames import pack, read_frame
+from uops.backends.worker.frames import pack_frame, read_frame
 from uops.fuzz.campaign import campaign
-from uops.fuzz.campaign.campaign import BATCH, Campaign, Found, Summary, _State
-from uops.fuzz.campaign.examine import MACHINE_CODE, Setup, Triaged
-from uops.fuzz.campaign.process import Examiner, Lost
+from uops.fuzz.campaign.campaign import BATCH, Campaign, MergedFinding, Summary, _CampaignState
+from uops.fuzz.campaign.examine import MACHINE_CODE, Setup, TriagedFinding
+from uops.fuzz.campaign.process import Examiner, ProcessLost
 from uops.fuzz.generate import kinds
 from uops.fuzz.oracles.stages import Fault
 
@@ -53,7 +53,7 @@ class Trickle(io.RawIOBase):
 
 
 def test_a_frame_that_comes_in_pieces_is_read_whole() -> None:
-    frame = pack({"a": 1}, bytes(range(100)))
+    frame = pack_frame({"a": 1}, bytes(range(100)))
     stream: Any = Trickle(frame + frame[:-1])
     assert read_frame(stream) == ({"a": 1}, bytes(range(100)))
     assert read_frame(stream) is None
@@ -61,20 +61,20 @@ def test_a_frame_that_comes_in_pieces_is_read_whole() -> None:
 
 def test_a_backend_that_ends_its_process_as_if_all_were_well_is_a_finding() -> None:
     with Examiner(planted("Leaving", oracles=("allowed",))) as examiner:
-        found = examiner.batch(0, 2).findings
+        found = examiner.run_batch(0, 2).findings
     assert [(f["k"], f["fault"]["message"]) for f in found] == [(0, "exited with status 0"), (1, "exited with status 0")]
 
 
 def test_a_case_that_cannot_be_made_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def sample(*asked: Any) -> kinds.Sample:
+    def sample(*asked: Any) -> kinds.ProgramSample:
         raise ZeroDivisionError("here too")
 
     monkeypatch.setattr(kinds, "sample", sample)
     for _ in range(2):  # and it goes on from its journal
         found = ran(planted("Undrawn", oracles=("reference",)), tmp_path, BATCH)
         assert found.raw == {"generator zerodivisionerror": BATCH // 8}
-        assert [(f.k, f.key[:2], f.count, f.file) for f in found.found] == [(3, ("generator", "zerodivisionerror"), 4, None)]
-        assert found.found[0].unreduced == "the generator made no program"
+        assert [(f.k, f.key[:2], f.count, f.file) for f in found.findings] == [(3, ("generator", "zerodivisionerror"), 4, None)]
+        assert found.findings[0].unreduced_reason == "the generator made no program"
         assert not found.vanished
 
 
@@ -84,13 +84,13 @@ def test_a_batch_that_was_cut_is_done_by_a_longer_campaign(tmp_path: Path) -> No
     for cases in (10, 10, BATCH + 7):
         part = ran(setup("WrongMax", oracles=("allowed",)), tmp_path / "cut", cases)
         assert part.cases == part.counts["cases"] == cases
-    assert not part.idle
+    assert not part.had_nothing_to_do
     _without_starts(tmp_path / "cut" / campaign.JOURNAL)
     for idle in (False, True):
         cut = ran(setup("WrongMax", oracles=("allowed",)), tmp_path / "cut", 2 * BATCH + 3)
-        assert (cut.cases, cut.counts, cut.raw, cut.found) == (whole.cases, whole.counts, whole.raw, whole.found)
-        assert cut.resumed
-        assert cut.idle == idle
+        assert (cut.cases, cut.counts, cut.raw, cut.findings) == (whole.cases, whole.counts, whole.raw, whole.findings)
+        assert cut.was_resumed
+        assert cut.had_nothing_to_do == idle
 
 
 def _without_starts(path: Path) -> None:
@@ -99,7 +99,7 @@ def _without_starts(path: Path) -> None:
     for line in lines:
         line.get("batch", {}).pop("start", None)
         del line["sum"]
-    path.write_bytes(text(lines))
+    path.write_bytes(encode_journal(lines))
 
 
 def test_ctrl_c_does_not_reach_the_processes_of_a_campaign() -> None:
@@ -119,20 +119,20 @@ def test_what_breaks_while_a_campaign_stops_is_no_failure(tmp_path: Path, monkey
         c.stop()
         raise BrokenBackend("ended by Ctrl-C")
 
-    monkeypatch.setattr(c, "_do", do)
+    monkeypatch.setattr(c, "_run_task", do)
     assert not c.run().complete
 
 
-HEAD, ONE, TWO, THREE = text([{"campaign": 1}, {"batch": 1}, {"batch": 2}, {"batch": 3}]).splitlines(keepends=True)
-OTHER = text([{"campaign": 2}, {"batch": 1}]).splitlines(keepends=True)[1]
+HEAD, ONE, TWO, THREE = encode_journal([{"campaign": 1}, {"batch": 1}, {"batch": 2}, {"batch": 3}]).splitlines(keepends=True)
+OTHER = encode_journal([{"campaign": 2}, {"batch": 1}]).splitlines(keepends=True)[1]
 
 
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"my notes\nof years\n", "no journal"),
-        (b"my notes", "no journal"),
-        (b"[1]\n", "no journal"),
+        (b"my notes\nof years\n", "not a journal"),
+        (b"my notes", "not a journal"),
+        (b"[1]\n", "not a journal"),
         (HEAD + ONE + b"rubbish\n" + TWO, "line 3 is not as it was written"),
         (HEAD + b"rubbish\n", "line 2 is not as it was written"),
         (HEAD + b"\0\0\n" + TWO, "line 2 is not as it was written"),
@@ -148,7 +148,7 @@ OTHER = text([{"campaign": 2}, {"batch": 1}]).splitlines(keepends=True)[1]
 def test_a_file_that_is_no_whole_journal_is_refused_and_left_alone(data: bytes, says: str, tmp_path: Path) -> None:
     path = tmp_path / "j"
     path.write_bytes(data)
-    with pytest.raises(NoJournal, match=says):
+    with pytest.raises(BadJournal, match=says):
         Journal(path, {"campaign": 1})
     assert path.read_bytes() == data
 
@@ -156,7 +156,7 @@ def test_a_file_that_is_no_whole_journal_is_refused_and_left_alone(data: bytes, 
 def test_what_is_no_file_is_no_journal_and_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(NoJournal, match="no regular file"):
+        with pytest.raises(BadJournal, match="not a regular file"):
             Journal(path, {"campaign": 1})
     with pytest.raises(IsADirectoryError):
         Journal(tmp_path, {"campaign": 1})
@@ -187,17 +187,17 @@ def test_a_line_that_cannot_be_written_leaves_the_journal_as_it_was(
 
 def test_a_journal_that_is_being_written_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "j"
-    assert list(lines_so_far(path)) == []
+    assert list(read_lines_so_far(path)) == []
     path.write_bytes(HEAD + ONE + TWO[:9])
-    assert list(lines_so_far(path)) == [{"batch": 1}]
+    assert list(read_lines_so_far(path)) == [{"batch": 1}]
 
 
 def test_a_journal_changed_behind_its_back_is_refused(tmp_path: Path) -> None:
     j = Journal(tmp_path / "j", {"campaign": 1})
     j.add({"batch": 1})
     (tmp_path / "j").write_bytes(HEAD + OTHER)
-    with pytest.raises(NoJournal, match="line 2"):
-        j.of("batch")
+    with pytest.raises(BadJournal, match="line 2"):
+        j.entries_under("batch")
 
 
 def test_a_heading_that_was_cut_off_is_written_again(tmp_path: Path) -> None:
@@ -211,42 +211,45 @@ def test_another_campaign_is_told_by_its_settings(tmp_path: Path) -> None:
     path = tmp_path / "j"
     Journal(path, {"campaign": {"seed": 1, "kinds": ["a"]}}).close()
     path.write_bytes(before := path.read_bytes() + b'{"cut')
-    with pytest.raises(OtherCampaign, match=r"differs in campaign\.seed \(1 there, 2 here\); use another --report"):
+    with pytest.raises(JournalMismatch, match=r"differs in campaign\.seed \(1 there, 2 here\); use another --report"):
         Journal(path, {"campaign": {"seed": 2, "kinds": ["a"]}})
     assert path.read_bytes() == before
 
 
-def state(place: Path, faults: list[tuple[int, Fault]]) -> _State:
+def state(place: Path, faults: list[tuple[int, Fault]]) -> _CampaignState:
     """What a campaign leaves to do that found these."""
     journal = Journal(place / "j", {"campaign": 1})
     for k, fault in faults:
-        journal.add({"triaged": {"k": k, "triaged": Triaged("allowed", fault, None, (f"op{k}",)).to_json()}})
-    return _State(journal)
+        journal.add({"triaged": {"k": k, "triaged": TriagedFinding("allowed", fault, None, (f"op{k}",)).to_json()}})
+    return _CampaignState(journal)
 
 
 def test_many_findings_of_a_kind_leave_room_for_others(tmp_path: Path) -> None:
     crashes = [(k, Fault("crash", "ended by SIGSEGV")) for k in range(100)]
     errors = [(200 + k, Fault("keyerror", "'x' [a.py:1 f]")) for k in range(20)]
     found = state(tmp_path, [*reversed(crashes), *errors, (300, Fault("value", "1 for 2"))])
-    assert found._kept() == [*range(campaign.MOST_REDUCED), 200, 300]
+    assert found._findings_to_reduce() == [*range(campaign.MOST_REDUCED), 200, 300]
 
 
 def test_what_was_not_reduced_says_so(tmp_path: Path) -> None:
-    found = state(tmp_path, [(1, Fault("value", "1 for 2"))]).merged()
+    found = state(tmp_path, [(1, Fault("value", "1 for 2"))]).merge_findings()
     assert [(f.key, f.nodes) for f in found] == [(("allowed", "value", ""), None)]
-    assert "not reduced" in str(found[0].unreduced)
-    assert Found(found[0].key, 1, found[0].triaged, 1, 3, "f").unreduced is None
+    assert "not reduced" in str(found[0].unreduced_reason)
+    assert MergedFinding(found[0].key, 1, found[0].triaged, 1, 3, "f").unreduced_reason is None
 
 
 def test_what_was_reduced_too_soon_is_not_shown(tmp_path: Path) -> None:
     """FOUND 081: a late batch may have the findings before it, in whose place another one was reduced."""
     most = campaign.MOST_REDUCED
     found = state(tmp_path, [(k, Fault("value", "1 for 2")) for k in range(most + 2)])
-    small = Triaged("allowed", Fault("value", "3 for 4"), None, ("small",)).to_json()
+    small = TriagedFinding("allowed", Fault("value", "3 for 4"), None, ("small",)).to_json()
     for k in range(most + 1):
-        found.learn("reduced", {"k": k, "triaged": small, "nodes": 1, "text": ""})
+        found.apply_line("reduced", {"k": k, "triaged": small, "nodes": 1, "text": ""})
         together = min(k + 1, most)
-        assert [(f.k, f.count, f.nodes) for f in found.merged()] == [(0, together, 1), (together, most + 2 - together, None)]
+        assert [(f.k, f.count, f.nodes) for f in found.merge_findings()] == [
+            (0, together, 1),
+            (together, most + 2 - together, None),
+        ]
 
 
 @pytest.mark.parametrize(("outcome", "blamed"), [
@@ -257,12 +260,12 @@ def test_machine_code_is_blamed_for_signals_alone(outcome: Outcome, blamed: bool
         compiler = True
 
     def lost(*asked: Any) -> None:
-        raise Lost(outcome, alive=True)
+        raise ProcessLost(outcome, alive=True)
 
     with Examiner(setup("Plain")) as examiner:
-        monkeypatch.setattr(examiner, "_ready", Compiler)
-        monkeypatch.setattr(examiner, "_ask", lost)
-        assert examiner._place(kinds.sample(0, 0), 0, "allowed") == (MACHINE_CODE if blamed else None)
+        monkeypatch.setattr(examiner, "_ensure_process", Compiler)
+        monkeypatch.setattr(examiner, "_request", lost)
+        assert examiner._query_location(kinds.sample(0, 0), 0, "allowed") == (MACHINE_CODE if blamed else None)
 
 
 def test_a_child_that_is_kept_from_running_is_waited_for() -> None:
@@ -273,15 +276,15 @@ def test_a_child_that_is_kept_from_running_is_waited_for() -> None:
         os.kill(child, signal.SIGSTOP)
         threading.Timer(2.5, os.kill, (child, signal.SIGCONT)).start()
         began = time.monotonic()
-        assert examiner.batch(0, 2).counts["cases"] == 2
+        assert examiner.run_batch(0, 2).counts["cases"] == 2
         assert time.monotonic() - began > 2
         assert examiner.restarts == 0
 
 
 def test_the_counts_of_parts_are_those_of_the_whole() -> None:
     with Examiner(setup("Plain")) as examiner:
-        whole = examiner.batch(0, 12).counts
-        assert sum((examiner.batch(a, b).counts for a, b in ((0, 5), (5, 12))), Counter[str]()) == whole
+        whole = examiner.run_batch(0, 12).counts
+        assert sum((examiner.run_batch(a, b).counts for a, b in ((0, 5), (5, 12))), Counter[str]()) == whole
 
 
 def test_a_new_journal_that_cannot_be_begun_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

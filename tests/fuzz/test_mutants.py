@@ -19,21 +19,21 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from uops.backends.testing.journal import OtherCampaign
-from uops.backends.testing.journal import text as chained
+from uops.backends.testing.journal import JournalMismatch
+from uops.backends.testing.journal import encode_journal as chained
 from uops.cli import main
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.process import Examiner
 from uops.fuzz.generate import kinds
 from uops.fuzz.mutants import hunt, report, run
-from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, Stale, catalogue, changed
-from uops.fuzz.mutants.hunt import BLIND, Hunter, Kill, NotHunted, Processors
-from uops.fuzz.mutants.overlay import overlay
-from uops.fuzz.mutants.run import Run
+from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, StaleMutant, apply_edits, load_catalogue
+from uops.fuzz.mutants.hunt import BLIND, Hunter, HuntImpossible, Kill, SessionCpuTime
+from uops.fuzz.mutants.overlay import build_overlay
+from uops.fuzz.mutants.run import MutantRun
 from uops.fuzz.oracles.oracles import ORACLES
-from uops.fuzz.reduce.reproducer import Reproducer, text
+from uops.fuzz.reduce.reproducer import Reproducer, format_reproducer
 
-MUTANTS = catalogue()
+MUTANTS = load_catalogue()
 #: Seen soon, by different oracles.
 SAMPLE = ("max-from-zero", "register-not-cleared", "entry-no-initial")
 
@@ -59,23 +59,23 @@ def essence(code: CodeType) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("m", MUTANTS, ids=lambda m: m.id)
 def test_a_mutant_changes_the_code_of_its_file(m: Mutant) -> None:
-    ((name, new),) = changed((m.edit,)).items()
+    ((name, new),) = apply_edits((m.edit,)).items()
     old = (PACKAGE / name).read_text(encoding="utf-8")
     assert essence(compile(new, name, "exec", optimize=2)) != essence(compile(old, name, "exec", optimize=2))
 
 
 def test_what_blinds_a_package_can_be_done() -> None:
-    files = changed(BLIND)
+    files = apply_edits(BLIND)
     assert set(files) == {e.file for e in BLIND}
     for name, new in files.items():
         compile(new, name, "exec")
 
 
 def test_a_text_that_is_not_there_once_is_said_so() -> None:
-    with pytest.raises(Stale, match=r"compiler/rewrite/fold.py has 0 times, not once: no such text"):
-        changed((Edit("compiler/rewrite/fold.py", "no such text", ""),))
-    with pytest.raises(Stale, match="not once"):
-        changed((Edit("compiler/rewrite/fold.py", "return", ""),))
+    with pytest.raises(StaleMutant, match=r"fold.py: expected the text of the mutant once, got it 0 times: no such text"):
+        apply_edits((Edit("compiler/rewrite/fold.py", "no such text", ""),))
+    with pytest.raises(StaleMutant, match="expected the text of the mutant once"):
+        apply_edits((Edit("compiler/rewrite/fold.py", "return", ""),))
 
 
 # The overlay
@@ -83,10 +83,9 @@ def test_a_text_that_is_not_there_once_is_said_so() -> None:
 
 def test_an_overlay_has_the_changed_file_and_the_tree_does_not(tmp_path: Path) -> None:
     before = (PACKAGE / "compiler/rewrite/fold.py").read_text()
-    path = overlay(tmp_path / "path", {"compiler/rewrite/fold.py": "HERE = 1\n"})
-    program = (
-        "import uops.compiler.rewrite.fold as f, uops.compiler.ir.affine as l; print(f.HERE, f.__file__, l.number(3).arg.value)"
-    )
+    path = build_overlay(tmp_path / "path", {"compiler/rewrite/fold.py": "HERE = 1\n"})
+    modules = "import uops.compiler.rewrite.fold as f, uops.compiler.ir.affine as l"
+    program = f"{modules}; print(f.HERE, f.__file__, l.index_constant(3).arg.value)"
     done = subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONPATH": str(path)}, cwd=tmp_path, capture_output=True, text=True, check=True
     )  # fmt: skip
@@ -97,7 +96,7 @@ def test_an_overlay_has_the_changed_file_and_the_tree_does_not(tmp_path: Path) -
 def test_an_overlay_keeps_what_python_has_compiled_of_other_files(tmp_path: Path) -> None:
     for name in ("pattern", "fold"):
         py_compile.compile(str(hunt.PACKAGE / f"compiler/rewrite/{name}.py"), doraise=True)
-    path = overlay(tmp_path / "path", {"compiler/rewrite/fold.py": "HERE = 1\n"}) / "uops/compiler/rewrite/__pycache__"
+    path = build_overlay(tmp_path / "path", {"compiler/rewrite/fold.py": "HERE = 1\n"}) / "uops/compiler/rewrite/__pycache__"
     linked = {p.name.partition(".")[0] for p in path.iterdir()}
     assert "pattern" in linked and "fold" not in linked
 
@@ -119,9 +118,9 @@ def test_other_defences_are_asked_where_answers_say_nothing(
         assert (edits == (m.edit, *BLIND)) == (asked[-1] == "answers")
         return kill[asked[-1]] if campaign or asked[-1] == "all" else None
 
-    monkeypatch.setattr(Hunter, "_ledger", lambda self, m: kill["ledger"] if proof else None)
-    monkeypatch.setattr(Hunter, "_goldens", lambda self, m: kill["goldens"] if goldens else None)
-    monkeypatch.setattr(Hunter, "_campaigns", campaigns)
+    monkeypatch.setattr(Hunter, "_hunt_by_proofs", lambda self, m: kill["ledger"] if proof else None)
+    monkeypatch.setattr(Hunter, "_hunt_by_golden_files", lambda self, m: kill["goldens"] if goldens else None)
+    monkeypatch.setattr(Hunter, "_hunt_by_campaigns", campaigns)
     everything, answers = Hunter(1.0, seed=0).hunt(MUTANTS[0])
     assert everything is kill["ledger" if proof else "answers" if campaign else "goldens" if goldens else "all"]
     assert answers is (kill["answers"] if campaign else None)
@@ -130,7 +129,7 @@ def test_other_defences_are_asked_where_answers_say_nothing(
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_mutant_is_killed_by_answers_alone(name: str) -> None:
-    (m,) = catalogue(name)
+    (m,) = load_catalogue(name)
     with Hunter(60.0, seed=0) as hunter:
         everything, differential = hunter.hunt(m)
     assert differential is not None
@@ -141,10 +140,10 @@ def test_a_mutant_is_killed_by_answers_alone(name: str) -> None:
 
 
 def test_a_wrong_rule_is_killed_by_its_proof() -> None:
-    (m,) = catalogue("not-lt-strict")
+    (m,) = load_catalogue("not-lt-strict")
     with Hunter(60.0, seed=0) as hunter:
-        found = hunter._ledger(m)
-        assert hunter._ledger(catalogue("max-from-zero")[0]) is None
+        found = hunter._hunt_by_proofs(m)
+        assert hunter._hunt_by_proofs(load_catalogue("max-from-zero")[0]) is None
     assert found is not None
     assert found.by == "ledger"
 
@@ -153,13 +152,18 @@ def test_what_the_package_itself_shows_is_no_kill(monkeypatch: pytest.MonkeyPatc
     setup = Setup("llvm")
     sample = kinds.sample(3, 0)
     found = Kill(
-        "allowed", "value", 1.0, 1, 2, text(Reproducer(sample, {"oracle": "allowed", "seed": 0, "setup": setup.to_json()}))
+        "allowed",
+        "value",
+        1.0,
+        1,
+        2,
+        format_reproducer(Reproducer(sample, {"oracle": "allowed", "seed": 0, "setup": setup.to_json()})),
     )
     with Hunter(10.0, seed=0) as hunter:
-        monkeypatch.setattr(Examiner, "triage", lambda *a: None)
-        assert hunter._is_new(found, setup)
-        monkeypatch.setattr(Examiner, "triage", lambda *a: "objects")
-        assert not hunter._is_new(found, setup)
+        monkeypatch.setattr(Examiner, "triage_sample", lambda *a: None)
+        assert hunter._is_caused_by_mutant(found, setup)
+        monkeypatch.setattr(Examiner, "triage_sample", lambda *a: "objects")
+        assert not hunter._is_caused_by_mutant(found, setup)
 
 
 @pytest.mark.parametrize("k", [0, 4])
@@ -169,13 +173,13 @@ def test_what_was_not_reduced_is_asked_as_it_was_drawn(monkeypatch: pytest.Monke
     def triage(self: Examiner, *about: Any) -> None:
         asked.append(about)
 
-    monkeypatch.setattr(Examiner, "triage", triage)
+    monkeypatch.setattr(Examiner, "triage_sample", triage)
     with Hunter(10.0, seed=0) as hunter:
-        assert hunter._is_new(Kill("allowed", "refused", 1.0, k + 1), setup)
+        assert hunter._is_caused_by_mutant(Kill("allowed", "refused", 1.0, k + 1), setup)
         ((sample, seed, oracle),) = asked
-        assert (sample.graph, seed, oracle) == (kinds.sample(3, k, hunt.KINDS).graph, kinds.number(3, k), "allowed")
-        monkeypatch.setattr(Examiner, "triage", lambda *a: "objects")
-        assert not hunter._is_new(Kill("allowed", "refused", 1.0, k + 1), setup)
+        assert (sample.graph, seed, oracle) == (kinds.sample(3, k, hunt.KINDS).graph, kinds.stable_hash(3, k), "allowed")
+        monkeypatch.setattr(Examiner, "triage_sample", lambda *a: "objects")
+        assert not hunter._is_caused_by_mutant(Kill("allowed", "refused", 1.0, k + 1), setup)
 
 
 def test_a_file_that_cannot_be_read_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,12 +190,12 @@ def test_a_file_that_cannot_be_read_is_as_none(monkeypatch: pytest.MonkeyPatch) 
         asked.append(about)
         return "objects"
 
-    monkeypatch.setattr(Examiner, "triage", triage)
+    monkeypatch.setattr(Examiner, "triage_sample", triage)
     with Hunter(10.0, seed=0) as hunter:
         for told in ("no program", "%0 = no_such_op", "; uops fuzz: {\n%0 = const 1 : i32"):
-            assert not hunter._is_new(Kill("allowed", "refused", 1.0, 5, 2, told), setup)
+            assert not hunter._is_caused_by_mutant(Kill("allowed", "refused", 1.0, 5, 2, told), setup)
     assert [(about[0].graph, about[1:]) for about in asked] == [
-        (kinds.sample(3, 4, hunt.KINDS).graph, (kinds.number(3, 4), "allowed"))
+        (kinds.sample(3, 4, hunt.KINDS).graph, (kinds.stable_hash(3, 4), "allowed"))
     ] * 3
 
 
@@ -209,34 +213,37 @@ def test_a_package_that_does_not_start_is_killed() -> None:
 
 
 def test_what_does_not_start_without_a_mutant_either_is_not_hunted() -> None:
-    (m,) = catalogue("max-from-zero")
-    with Hunter(10.0, seed=0) as hunter, pytest.raises(NotHunted, match=r"without the mutant, nothing:Here does not start either"):
+    (m,) = load_catalogue("max-from-zero")
+    with (
+        Hunter(10.0, seed=0) as hunter,
+        pytest.raises(HuntImpossible, match=r"without the mutant, nothing:Here does not start either"),
+    ):
         hunter.hunt(replace(m, backend="nothing:Here"))
 
 
 def test_a_finding_that_nobody_can_judge_now_is_no_kill() -> None:
-    with Hunter(10.0, seed=0) as hunter, pytest.raises(NotHunted, match="without the mutant, nothing:Here does not start"):
-        hunter._is_new(Kill("allowed", "value", 1.0, 1), Setup("nothing:Here", 3, hunt.KINDS))
+    with Hunter(10.0, seed=0) as hunter, pytest.raises(HuntImpossible, match="without the mutant, nothing:Here does not start"):
+        hunter._is_caused_by_mutant(Kill("allowed", "value", 1.0, 1), Setup("nothing:Here", 3, hunt.KINDS))
 
 
 def test_a_mutant_of_which_no_case_was_judged_is_not_hunted() -> None:
-    with Hunter(0.01, seed=0) as hunter, pytest.raises(NotHunted, match=r"no case was judged in 0.01 processor seconds"):
-        hunter.hunt(catalogue("max-from-zero")[0])
+    with Hunter(0.01, seed=0) as hunter, pytest.raises(HuntImpossible, match=r"no case was judged in 0.01 processor seconds"):
+        hunter.hunt(load_catalogue("max-from-zero")[0])
 
 
 def test_a_defence_that_is_not_there_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hunt, "find_spec", lambda name: None if name == "z3" else name)
     monkeypatch.setattr(hunt, "_golden_files", lambda: ["tests/test_golden.py"])
-    assert hunt.absent() == {"ledger": "z3-solver is not installed"}
+    assert hunt.list_unavailable_defences() == {"ledger": "z3-solver is not installed"}
     monkeypatch.setattr(hunt, "_golden_files", list)
-    assert hunt.absent()["goldens"] == "there is no checkout"
+    assert hunt.list_unavailable_defences()["goldens"] == "there is no checkout"
 
 
 def test_time_is_that_of_processors() -> None:
     busy, idle = _session("while True: pass"), _session("import time; time.sleep(60)")
     try:
-        assert _spent(Processors(busy.pid), 0.5) >= 0.5
-        assert Processors(idle.pid).seconds() < 0.5
+        assert _spent(SessionCpuTime(busy.pid), 0.5) >= 0.5
+        assert SessionCpuTime(idle.pid).measure_seconds() < 0.5
     finally:
         _end(busy, idle)
 
@@ -244,7 +251,7 @@ def test_time_is_that_of_processors() -> None:
 def test_the_time_of_a_process_counts_that_was_killed_after_its_parent() -> None:
     busy = _session("import os, time\nif os.fork(): os.wait(); time.sleep(60)\nelif os.fork(): time.sleep(60)\nwhile True: pass")
     try:
-        used = Processors(busy.pid)
+        used = SessionCpuTime(busy.pid)
         before = _spent(used, 0.5)
         parent, child = sorted(pid for pid in _members(busy.pid) if pid != busy.pid)
         for pid in (parent, child):
@@ -252,7 +259,7 @@ def test_the_time_of_a_process_counts_that_was_killed_after_its_parent() -> None
         deadline = time.monotonic() + 60
         while child in _members(busy.pid) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert used.seconds() >= before >= 0.5
+        assert used.measure_seconds() >= before >= 0.5
     finally:
         _end(busy)
 
@@ -261,10 +268,10 @@ def _session(program: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
 
 
-def _spent(used: Processors, wanted: float) -> float:
+def _spent(used: SessionCpuTime, wanted: float) -> float:
     """Seconds of a session, once they are as many as wanted or a minute has gone by."""
     deadline = time.monotonic() + 60
-    while (found := used.seconds()) < wanted and time.monotonic() < deadline:
+    while (found := used.measure_seconds()) < wanted and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
 
@@ -308,7 +315,7 @@ class Known:
 
     def hunt(self, m: Mutant) -> tuple[Kill | None, Kill | None]:
         if m.id in self.troubled:
-            raise NotHunted("no disk")
+            raise HuntImpossible("no disk")
         self.hunted.append(m.id)
         if m is MUTANTS[0]:
             return None, None
@@ -318,15 +325,15 @@ class Known:
 def test_a_run_goes_on_from_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hunted: list[str] = []
     monkeypatch.setattr(run, "Hunter", Known(hunted))
-    Run(MUTANTS[:2], tmp_path, seconds=5).run()
+    MutantRun(MUTANTS[:2], tmp_path, seconds=5).run()
     assert sorted(hunted) == sorted(m.id for m in MUTANTS[:2])
-    again = Run(MUTANTS[:4], tmp_path, seconds=5)
+    again = MutantRun(MUTANTS[:4], tmp_path, seconds=5)
     results = again.run()
     assert sorted(hunted) == sorted(m.id for m in MUTANTS[:4])
     assert {r.mutant.id for r in results if r.differential is None} == {MUTANTS[0].id}
     assert (tmp_path / "programs" / f"{MUTANTS[1].id}.uops").read_text() == "; program\n"
-    with pytest.raises(OtherCampaign, match="mutants"):
-        Run(MUTANTS[:4], tmp_path, seconds=6)
+    with pytest.raises(JournalMismatch, match="mutants"):
+        MutantRun(MUTANTS[:4], tmp_path, seconds=6)
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -350,14 +357,14 @@ def test_ctrl_c_ends_in_a_report_and_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_a_median_has_no_digits_that_nobody_measured() -> None:
-    assert run.median(iter([3.38, None, 3.4])) == 3.39  # the mean of the two is 3.3899999999999997
+    assert run.median_of_known(iter([3.38, None, 3.4])) == 3.39  # the mean of the two is 3.3899999999999997
 
 
 def test_a_report_has_two_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "Hunter", Known([]))
-    r = Run(MUTANTS[:4], tmp_path, seconds=5)
+    r = MutantRun(MUTANTS[:4], tmp_path, seconds=5)
     r.run()
-    doc = report.write(r, MUTANTS[:4])
+    doc = report.write_report(r, MUTANTS[:4])
     assert doc["score"]["everything"] == {
         "hunted": 4, "killed": 3, "share": 0.75, "by": {"goldens": 3}, "seconds": 1.0, "cases": None, "nodes": None,
     }  # fmt: skip
@@ -392,11 +399,11 @@ def test_what_was_not_hunted_is_in_no_share_and_hunted_again(tmp_path: Path, mon
     first, second = MUTANTS[1:3]
     known = Known([])
     monkeypatch.setattr(run, "Hunter", known)
-    monkeypatch.setattr(run, "absent", lambda: {"ledger": "z3-solver is not installed"})
+    monkeypatch.setattr(run, "list_unavailable_defences", lambda: {"ledger": "z3-solver is not installed"})
     known.troubled.add(second.id)
-    r = Run([first, second], tmp_path, seconds=5)
+    r = MutantRun([first, second], tmp_path, seconds=5)
     r.run()
-    doc = report.write(r, [first, second])
+    doc = report.write_report(r, [first, second])
     assert doc["score"]["everything"]["hunted"] == 1
     assert [(m["id"], m["why"]) for m in doc["not_hunted"]] == [(second.id, "no disk")]
     assert doc["absent"] == [{"defence": "ledger", "why": "z3-solver is not installed", "hunts": 1}]
@@ -407,7 +414,7 @@ def test_what_was_not_hunted_is_in_no_share_and_hunted_again(tmp_path: Path, mon
     assert "The defence `ledger` was not there for 1 mutant: z3-solver is not installed." in page
     assert second.id not in (tmp_path / run.JOURNAL).read_text()
     known.troubled.clear()
-    assert len(Run([first, second], tmp_path, seconds=5).run()) == 2
+    assert len(MutantRun([first, second], tmp_path, seconds=5).run()) == 2
 
 
 def test_a_command_that_could_not_hunt_does_not_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,7 +448,7 @@ def test_a_report_says_which_generators_hunted(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(run, "Hunter", Known([]))
     for m, version in zip(MUTANTS[:3], (7, 8, 8), strict=True):
         monkeypatch.setattr(run, "VERSION", version)
-        Run([m], tmp_path, seconds=5).run()
+        MutantRun([m], tmp_path, seconds=5).run()
     journal = tmp_path / run.JOURNAL
     lines = [json.loads(line) for line in journal.read_bytes().splitlines()]
     for line in lines:
@@ -449,7 +456,7 @@ def test_a_report_says_which_generators_hunted(tmp_path: Path, monkeypatch: pyte
         if line.get("hunted", {}).get("generator") == 7:
             del line["hunted"]["generator"]
     journal.write_bytes(chained(lines))
-    page = report.markdown(report.document(Run(MUTANTS[:3], tmp_path, seconds=5), MUTANTS[:3]), [])
+    page = report.render_markdown(report.build_document(MutantRun(MUTANTS[:3], tmp_path, seconds=5), MUTANTS[:3]), [])
     assert "The generator of the programs was version 8 for 2 mutants." in page
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz.campaign.examine import MACHINE_CODE, Triaged
+from uops.fuzz.campaign.examine import MACHINE_CODE, TriagedFinding
 from uops.fuzz.generate import kinds
-from uops.fuzz.generate.kinds import Sample
+from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles import calls, oracles
-from uops.fuzz.oracles.oracles import Context
+from uops.fuzz.oracles.oracles import OracleContext
 from uops.fuzz.oracles.stages import Fault
-from uops.fuzz.oracles.subject import Refused, Subject
+from uops.fuzz.oracles.subject import Subject, SubjectRefused
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -22,9 +22,9 @@ from uops.spec.ir import dtypes as dt
 X = b.param(0, (4,), dt.int32)
 
 
-def context(graph: Any = None, backend: str = "llvm") -> Context:
-    return Context(
-        Sample("tensor", b.add(X, X) if graph is None else graph, {"p0": np.arange(4, dtype=np.int32)}), Subject(backend)
+def context(graph: Any = None, backend: str = "llvm") -> OracleContext:
+    return OracleContext(
+        ProgramSample("tensor", b.add(X, X) if graph is None else graph, {"p0": np.arange(4, dtype=np.int32)}), Subject(backend)
     )
 
 
@@ -42,18 +42,18 @@ def raising(e: Exception) -> Callable[..., Any]:
         ("stages", oracles, "bisect"),
         ("validated", oracles.pipeline, "lower"),
         ("leaks", oracles, "Compiled"),
-        ("illegal", oracles, "illegal_faults"),
-        ("twice", oracles, "lowered"),
-        ("scheduled", oracles, "lowered"),
+        ("illegal", oracles, "check_illegal_optops_rejected"),
+        ("twice", oracles, "run_passes"),
+        ("scheduled", oracles, "run_passes"),
     ],
 )
 def test_a_compiler_that_refuses_what_it_takes_is_at_fault(
     monkeypatch: pytest.MonkeyPatch, oracle: str, module: Any, name: str
 ) -> None:
     c = context()
-    _ = c.ran
+    _ = c.own_run
     monkeypatch.setattr(module, name, raising(CompileError("L01 (Load): planted")))
-    found = oracles.first_fault(c, oracles.named([oracle]))
+    found = oracles.find_first_fault(c, oracles.oracles_by_name([oracle]))
     assert found == (oracle, Fault("refused", "L01 (Load): planted"))
     assert c.counts[f"oracle:{oracle}"] == 1
 
@@ -61,15 +61,15 @@ def test_a_compiler_that_refuses_what_it_takes_is_at_fault(
 def test_graphs_of_several_devices_may_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     there = b.copy(X, ("D0", "D1"))
     c = context(b.copy(there, "CPU"))
-    monkeypatch.setattr(oracles, "lowered", raising(CompileError("planted")))
-    with pytest.raises(Refused, match="planted"):
-        oracles.first_fault(c, oracles.named(["twice"]))
+    monkeypatch.setattr(oracles, "run_passes", raising(CompileError("planted")))
+    with pytest.raises(SubjectRefused, match="planted"):
+        oracles.find_first_fault(c, oracles.oracles_by_name(["twice"]))
     assert not c.counts["oracle:twice"]
 
 
 def test_what_an_oracle_does_not_expect_is_a_fault_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "faults", raising(AssertionError("planted words")))
-    found = oracles.first_fault(context(), oracles.named(["called"]))
+    monkeypatch.setattr(calls, "find_call_fault", raising(AssertionError("planted words")))
+    found = oracles.find_first_fault(context(), oracles.oracles_by_name(["called"]))
     assert found is not None
     assert found[1].kind == "assertionerror"
     assert found[1].message.startswith("planted words [")
@@ -77,25 +77,25 @@ def test_what_an_oracle_does_not_expect_is_a_fault_with_its_words(monkeypatch: p
 
 def test_who_cannot_judge_a_case_has_not_judged_it() -> None:
     c = context(b.contiguous(X))
-    assert oracles.first_fault(c, oracles.named(["rule-off"])) is None
+    assert oracles.find_first_fault(c, oracles.oracles_by_name(["rule-off"])) is None
     assert not c.counts["oracle:rule-off"]
     assert c.counts["not asked:rule-off, no rule is applied"] == 1
 
 
 def test_the_end_of_a_process_is_like_no_other_fault() -> None:
     made = ("add:i32",)
-    crash, value = (Triaged("allowed", Fault(kind, ""), MACHINE_CODE, made) for kind in ("crash", "value"))
-    assert crash.like(crash)
-    assert value.like(value)
-    assert not crash.like(value)
-    assert not value.like(crash)
+    crash, value = (TriagedFinding("allowed", Fault(kind, ""), MACHINE_CODE, made) for kind in ("crash", "value"))
+    assert crash.resembles(crash)
+    assert value.resembles(value)
+    assert not crash.resembles(value)
+    assert not value.resembles(crash)
 
 
 def test_drawn_cases_count_their_judges_once() -> None:
     subject = Subject("interp")
     for k in range(20):
-        c = Context(kinds.sample(2, k), subject, seed=k)
-        assert oracles.first_fault(c, oracles.named(["reference", "allowed"])) is None
+        c = OracleContext(kinds.sample(2, k), subject, seed=k)
+        assert oracles.find_first_fault(c, oracles.oracles_by_name(["reference", "allowed"])) is None
         assert (c.counts["oracle:reference"], c.counts["oracle:allowed"]) == (1, 1)
 
 
@@ -108,8 +108,8 @@ def test_a_program_that_keeps_its_results_leaks(monkeypatch: pytest.MonkeyPatch)
             return kept[-1]
 
     c = context()
-    assert oracles.first_fault(c, oracles.named(["leaks"])) is None
+    assert oracles.find_first_fault(c, oracles.oracles_by_name(["leaks"])) is None
     monkeypatch.setattr(oracles, "Compiled", Keeping)
-    found = oracles.first_fault(c, oracles.named(["leaks"]))
+    found = oracles.find_first_fault(c, oracles.oracles_by_name(["leaks"]))
     assert found is not None
     assert found[1].kind == "leak"

@@ -11,13 +11,21 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from uops.backends.answer import leaves
+from uops.backends.answer import collect_input_nodes
 from uops.cli import main
-from uops.fuzz.campaign.examine import Bench, Setup
+from uops.fuzz.campaign.examine import CaseRunner, Setup
 from uops.fuzz.generate import kinds
-from uops.fuzz.generate.kinds import KINDS, Sample
-from uops.fuzz.generate.schedules import unreadable
-from uops.fuzz.reduce.reproducer import Reproducer, dialect_of, from_packet, read, text, to_packet, write
+from uops.fuzz.generate.kinds import KINDS, ProgramSample
+from uops.fuzz.generate.schedules import find_unreadable_part
+from uops.fuzz.reduce.reproducer import (
+    Reproducer,
+    format_reproducer,
+    from_packet,
+    read_dialect,
+    read_reproducer,
+    to_packet,
+    write_reproducer,
+)
 from uops.spec.errors import SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -31,12 +39,12 @@ def uops(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(a) for a in arguments], prog_name="uops")
 
 
-def again(sample: Sample, path: Path) -> Sample:
-    write(path, Reproducer(sample, ABOUT))
-    return read(path).sample
+def again(sample: ProgramSample, path: Path) -> ProgramSample:
+    write_reproducer(path, Reproducer(sample, ABOUT))
+    return read_reproducer(path).sample
 
 
-def same(a: Sample, other: Sample) -> bool:
+def same(a: ProgramSample, other: ProgramSample) -> bool:
     arrays = [{k: (np.asarray(v).tobytes(), np.shape(v)) for k, v in s.inputs.items()} for s in (a, other)]
     return a.graph is other.graph and (a.kind, a.opts) == (other.kind, other.opts) and arrays[0] == arrays[1]
 
@@ -56,8 +64,8 @@ def test_an_input_that_the_program_does_not_take_is_not_written(tmp_path: Path) 
     own, outer = b.param(0, (3,), dt.int32), b.param(1, (3,), dt.int32)
     called = b.get(b.function(b.tuple_(b.neg(own)), outer), 0)
     given = {k: np.arange(3, dtype=np.int32) for k in ("p0", "p1", "b7")}
-    found = again(Sample("bodies", called, given), tmp_path / "x.uops")
-    assert found.inputs.keys() == leaves(called).keys() == {"p1"}
+    found = again(ProgramSample("bodies", called, given), tmp_path / "x.uops")
+    assert found.inputs.keys() == collect_input_nodes(called).keys() == {"p1"}
 
 
 @pytest.mark.parametrize("opts", [None, "", "0:swap 0 1; 1:nolocals", "draw 7", "beam 7"])
@@ -72,25 +80,27 @@ def test_a_header_without_optops_means_that_they_are_drawn(tmp_path: Path) -> No
     path = tmp_path / "x.uops"
     assert kinds.sample(7, 0).opts is None
     path.write_text(f"; uops fuzz: {json.dumps(ABOUT | {'kind': 'tensor'})}\n{PROGRAM}", encoding="utf-8")
-    assert read(path).sample.opts is None
+    assert read_reproducer(path).sample.opts is None
 
 
 def test_an_oracle_runs_no_optops_where_the_sample_says_so() -> None:
-    bench = Bench(Setup("llvm"))
-    drawn = next(s for s in (bench.settled(bench.sample(k), bench.seed(k), "scheduled")[0] for k in range(40)) if s.opts)
-    assert bench.settled(drawn, 1, "scheduled")[0].opts == drawn.opts
-    assert bench.settled(drawn._replace(opts=""), 1, "scheduled")[0].opts == ""
+    bench = CaseRunner(Setup("llvm"))
+    drawn = next(
+        s for s in (bench.settle_sample(bench.draw_sample(k), bench.case_seed(k), "scheduled")[0] for k in range(40)) if s.opts
+    )
+    assert bench.settle_sample(drawn, 1, "scheduled")[0].opts == drawn.opts
+    assert bench.settle_sample(drawn._replace(opts=""), 1, "scheduled")[0].opts == ""
 
 
 def test_uops_run_takes_the_dialect_of_the_kind(tmp_path: Path) -> None:
     path = tmp_path / "x.uops"
-    write(path, Reproducer(kinds.sample(7, 0, ("kernels",)), ABOUT))
-    assert dialect_of(path) is Dialect.SCHEDULED
+    write_reproducer(path, Reproducer(kinds.sample(7, 0, ("kernels",)), ABOUT))
+    assert read_dialect(path) is Dialect.SCHEDULED
     assert uops("run", path).exit_code == 0
     assert "TENSOR" in uops("run", path, "-d", "tensor").output
     assert "tensor dialect" in uops("run", path, "-b", "llvm").output
     path.write_text(PROGRAM, encoding="utf-8")
-    assert dialect_of(path) is None
+    assert read_dialect(path) is None
     assert uops("run", path).exit_code == 0
 
 
@@ -136,7 +146,7 @@ def test_a_header_that_cannot_be_used_is_named_by_file_line_and_key(header: str,
     path = tmp_path / "x.uops"
     path.write_text(f"; by hand\n; uops fuzz: {header}\n; input p0: 1 2\n{PROGRAM}", encoding="utf-8")
     with pytest.raises(SpecError) as e:
-        read(path)
+        read_reproducer(path)
     assert str(e.value).startswith(f"{path}, line 2: the header '; uops fuzz:' cannot be used: {message}")
     assert e.value.line == 2
     found = uops("fuzz", path)
@@ -148,12 +158,12 @@ def test_every_setup_of_a_campaign_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.uops"
     for setup in (Setup("llvm"), Setup("llvm", 3, ("tensor", "kernels"), ("allowed",), "interp", {"tier": "fast"}, ("/x",))):
         about = ABOUT | {"setup": setup.to_json()}
-        path.write_text(text(Reproducer(kinds.sample(7, 0), about)), encoding="utf-8")
-        assert Setup.of(read(path).about["setup"]) == Setup.of(setup.to_json())
+        path.write_text(format_reproducer(Reproducer(kinds.sample(7, 0), about)), encoding="utf-8")
+        assert Setup.from_json(read_reproducer(path).about["setup"]) == Setup.from_json(setup.to_json())
 
 
 def test_what_sequences_can_say() -> None:
     said = ("", " ", "draw 3", "beam 3", "0:chosen; 1:joined", "0:global; 0:split 1 4 UPCAST", "0:split 0 8 LOOP top", "1:nolocals")
-    assert [unreadable(s) for s in said] == [None] * len(said)
+    assert [find_unreadable_part(s) for s in said] == [None] * len(said)
     wrong = ("a:swap 0 1", "swap 0 1", "0:", "0:split 1 4", "0:split 1 4 NONE", "0:swap x", "0:swap 1 2 3", "draw x")
-    assert [unreadable(s) for s in wrong] == list(wrong)
+    assert [find_unreadable_part(s) for s in wrong] == list(wrong)

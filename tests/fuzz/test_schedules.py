@@ -7,21 +7,30 @@ from typing import Any
 import pytest
 
 from uops.backends.cache import ObjectCache
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import pipeline
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.fuzz.generate import kinds, schedules
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.schedules import ILLEGAL, Sequencer, illegal_faults, kinds_of, lowered, parse, passes, spell
+from uops.fuzz.generate.schedules import (
+    ILLEGAL,
+    Sequencer,
+    check_illegal_optops_rejected,
+    format_optop,
+    list_part_kinds,
+    parse_optop,
+    pipeline_with_schedules,
+    run_passes,
+)
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
-from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, legal, ordered
+from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason, sort_axes
 
-LLVM = LlvmTarget(Tier.FAST, ObjectCache(None))
+LLVM = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
 OPTS: list[OptOp] = [
     Split(1, 4, AxisType.UPCAST),
     Split(0, 8, AxisType.LOOP, True),
@@ -36,9 +45,9 @@ def sums() -> UOp:
     return b.reduce(b.add(b.param(0, (8, 12), dt.int32), 1), Op.ADD, (1,))
 
 
-@pytest.mark.parametrize("opt", OPTS, ids=spell)
+@pytest.mark.parametrize("opt", OPTS, ids=format_optop)
 def test_an_optop_is_read_as_it_is_spelt(opt: OptOp) -> None:
-    assert parse(spell(opt)) == opt
+    assert parse_optop(format_optop(opt)) == opt
 
 
 @pytest.mark.parametrize("source", ["draw", "beam"])
@@ -46,11 +55,11 @@ def test_a_drawn_sequence_replays_as_text(source: str) -> None:
     texts = set()
     for seed in range(12):
         drawn = Sequencer(f"{source} {seed}")
-        graph = lowered(sums(), LLVM, passes(drawn), "optimize")
-        again = Sequencer(drawn.done)
-        assert lowered(sums(), LLVM, passes(again), "optimize") is graph
-        assert again.done == drawn.done
-        texts.add(drawn.done)
+        graph = run_passes(sums(), LLVM, pipeline_with_schedules(drawn), "optimize")
+        again = Sequencer(drawn.applied_text)
+        assert run_passes(sums(), LLVM, pipeline_with_schedules(again), "optimize") is graph
+        assert again.applied_text == drawn.applied_text
+        texts.add(drawn.applied_text)
     assert len(texts) > 6
 
 
@@ -64,45 +73,45 @@ def test_schedules_of_a_search_have_its_starts_and_its_moves() -> None:
 
 def _done(opts: str, graph: UOp) -> str:
     sequence = Sequencer(opts)
-    lowered(graph, LLVM, passes(sequence), "optimize")
-    return sequence.done
+    run_passes(graph, LLVM, pipeline_with_schedules(sequence), "optimize")
+    return sequence.applied_text
 
 
 def test_what_is_not_legal_any_more_is_left_out() -> None:
     sequence = Sequencer("0:split 0 4 UPCAST; 0:split 0 5 UPCAST; 3:nolocals; 0:swap 0 9")
-    lowered(sums(), LLVM, passes(sequence), "optimize")
-    assert sequence.done == "0:split 0 4 UPCAST"
+    run_passes(sums(), LLVM, pipeline_with_schedules(sequence), "optimize")
+    assert sequence.applied_text == "0:split 0 4 UPCAST"
 
 
 def test_sequences_reach_every_split_of_the_table() -> None:
     found: set[str] = set()
     for k in range(150):
         drawn = Sequencer(f"draw {k}")
-        lowered(sums(), LLVM, passes(drawn), "optimize")
-        found.update(kinds_of(drawn.done))
+        run_passes(sums(), LLVM, pipeline_with_schedules(drawn), "optimize")
+        found.update(list_part_kinds(drawn.applied_text))
     wanted = {"global", "nolocals", "padto", "swap", "split UPCAST", "split UNROLL", "split LOCAL", "split THREAD top"}
     assert wanted | {"split GROUP_REDUCE", "split GROUP_REDUCE top", "split LOOP", "split REDUCE top"} <= found
     assert any(" > " in f for f in found)
 
 
-AXES = ordered([Axis(0, AxisType.GLOBAL, 6), Axis(1, AxisType.LOOP, 8), Axis(2, AxisType.UPCAST, 4), Axis(3, AxisType.REDUCE, 9)])
+AXES = sort_axes([Axis(0, AxisType.GLOBAL, 6), Axis(1, AxisType.LOOP, 8), Axis(2, AxisType.UPCAST, 4), Axis(3, AxisType.REDUCE, 9)])
 
 
 @pytest.mark.parametrize("make", ILLEGAL, ids=lambda f: f.__name__)
 def test_what_is_drawn_as_illegal_is_illegal(make: Any) -> None:
     drawn = [make(AXES, SeededDraw(seed)) for seed in range(40)]
-    assert all(opt is not None and legal(opt, AXES) is not None for opt in drawn)
-    assert len({spell(opt) for opt in drawn}) > 3
+    assert all(opt is not None and illegality_reason(opt, AXES) is not None for opt in drawn)
+    assert len({format_optop(opt) for opt in drawn}) > 3
 
 
 def test_illegal_optops_are_rejected() -> None:
     for k in range(25):
-        assert illegal_faults(kinds.sample(2, k).graph, LLVM, SeededDraw(k)) is None
+        assert check_illegal_optops_rejected(kinds.sample(2, k).graph, LLVM, SeededDraw(k)) is None
 
 
 def test_an_illegal_optop_that_is_applied_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "apply", lambda s, opt, machine: s)
-    found = illegal_faults(sums(), LLVM, SeededDraw(1))
+    found = check_illegal_optops_rejected(sums(), LLVM, SeededDraw(1))
     assert found is not None
     assert found.kind == "accepted"
     assert "is not legal, and was applied" in found.message
@@ -110,15 +119,17 @@ def test_an_illegal_optop_that_is_applied_is_a_fault(monkeypatch: pytest.MonkeyP
 
 def test_a_rejection_without_a_ruling_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(s: Schedule, opt: OptOp, machine: Any) -> Schedule:
-        raise schedules.Rejected("no")
+        raise schedules.RejectedOptOp("no")
 
     monkeypatch.setattr(schedules, "apply", refuse)
-    found = illegal_faults(sums(), LLVM, SeededDraw(1))
+    found = check_illegal_optops_rejected(sums(), LLVM, SeededDraw(1))
     assert found is not None
     assert found.kind == "reason"
 
 
 def test_the_pipeline_is_the_compilers_own_but_for_the_choice() -> None:
     own = [p.name for p in pipeline.PIPELINE]
-    assert [p.name for p in passes(Sequencer(""))] == own
-    assert [p is q for p, q in zip(passes(Sequencer("")), pipeline.PIPELINE)] == [name != "optimize" for name in own]
+    assert [p.name for p in pipeline_with_schedules(Sequencer(""))] == own
+    assert [p is q for p, q in zip(pipeline_with_schedules(Sequencer("")), pipeline.PIPELINE)] == [
+        name != "optimize" for name in own
+    ]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, example, find, given, settings
 
-from uops.backends.answer import leaves
+from uops.backends.answer import collect_input_nodes
 from uops.backends.testing.journal import PACKAGE
 from uops.cli.commands.fuzz import fuzz
 from uops.cli.commands.run import run
@@ -19,11 +19,11 @@ from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import generate
 from uops.fuzz.generate.kinds import KINDS
-from uops.fuzz.generate.strategies import Case, Sample, cases, drawn, samples, smaller
+from uops.fuzz.generate.strategies import PrintableCase, PrintableSample, cases, draw_case, samples, smaller
 from uops.fuzz.oracles.oracles import ORACLES
 from uops.fuzz.reduce import corpus
-from uops.fuzz.reduce.reproducer import size
-from uops.spec.extras import how_to_install
+from uops.fuzz.reduce.reproducer import count_nodes
+from uops.spec.extras import install_command
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -37,27 +37,27 @@ def same(told: str, graph: UOp, keys: set[str], tmp_path: Path) -> None:
     """The lines after the first are a file with the graph and its inputs."""
     file = tmp_path / "told.uops"
     file.write_text(told.partition("\n")[2])
-    found = corpus.load(file)
+    found = corpus.load_file_test(file)
     assert found.graph is graph
     assert set(found.inputs) == keys
 
 
 @DRAWN
 @given(cases(max_nodes=6, max_elements=32))
-def test_a_case_is_printed_as_a_file(tmp_path: Path, case: Case) -> None:
+def test_a_case_is_printed_as_a_file(tmp_path: Path, case: PrintableCase) -> None:
     told = repr(case)
     assert told.startswith("Case of\n")
-    same(told, case.graph, set(leaves(case.graph)) & set(case.inputs), tmp_path)
+    same(told, case.graph, set(collect_input_nodes(case.graph)) & set(case.inputs), tmp_path)
 
 
 @DRAWN
 @given(samples("kernels"))
-def test_a_sample_is_printed_as_a_file(tmp_path: Path, sample: Sample) -> None:
+def test_a_sample_is_printed_as_a_file(tmp_path: Path, sample: PrintableSample) -> None:
     told = repr(sample)
     assert told.startswith("Sample of kernels")
     file = tmp_path / "told.uops"
     file.write_text(told.partition("\n")[2])
-    assert corpus.load(file).graph is sample.graph
+    assert corpus.load_file_test(file).graph is sample.graph
 
 
 def test_a_failing_test_prints_its_program(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_failing_test_prints_its_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["ops", "kernels"])
 def test_a_case_of_a_campaign_is_one_of_a_test(kind: str) -> None:
-    found, again = drawn(3, 8, (kind,)), kinds.sample(3, 8, (kind,))
+    found, again = draw_case(3, 8, (kind,)), kinds.sample(3, 8, (kind,))
     assert (found.kind, found.graph) == (kind, again.graph)
     assert found.inputs.keys() == again.inputs.keys()
     seen: list[UOp] = []
@@ -80,7 +80,7 @@ def test_a_case_of_a_campaign_is_one_of_a_test(kind: str) -> None:
     @settings(max_examples=1, database=None, deadline=None, suppress_health_check=QUIET, phases=[Phase.explicit])
     @example(found)
     @given(samples(kind))
-    def test(s: Sample) -> None:
+    def test(s: PrintableSample) -> None:
         seen.append(s.graph)
 
     test()
@@ -88,7 +88,7 @@ def test_a_case_of_a_campaign_is_one_of_a_test(kind: str) -> None:
 
 
 def test_what_hypothesis_finds_is_made_smaller(tmp_path: Path) -> None:
-    def fails(s: Case | Sample) -> bool:
+    def fails(s: PrintableCase | PrintableSample) -> bool:
         return any(u.op is Op.ADD and u.dtype is dt.int32 for u in toposort(s.graph))
 
     checks = list(HealthCheck)
@@ -96,14 +96,14 @@ def test_what_hypothesis_finds_is_made_smaller(tmp_path: Path) -> None:
     found = find(cases(max_nodes=8), fails, settings=settings(again, derandomize=True))
     small = smaller(found, fails)
     assert fails(small)
-    assert size(small) <= 2
+    assert count_nodes(small) <= 2
     assert repr(small).startswith("Sample of tensor\n")
 
 
 def test_without_hypothesis_the_extra_is_named() -> None:
     program = "import sys; sys.modules['hypothesis'] = None; import uops.fuzz.generate.strategies"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert f"ImportError: uops.fuzz.generate.strategies needs hypothesis: {how_to_install('fuzz')}" in done.stderr
+    assert f"ImportError: uops.fuzz.generate.strategies needs hypothesis: {install_command('fuzz')}" in done.stderr
 
 
 def test_dtypes_bound_the_root_and_not_the_graph() -> None:

@@ -11,27 +11,27 @@ import pytest
 
 from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import compile
-from uops.compiler.passes.render import Rendering
-from uops.compiler.target import Beside, Enters, machine_of
-from uops.fuzz.campaign.examine import Bench, Setup
+from uops.compiler.passes.render import CompileQueue
+from uops.compiler.target import SupportsNativeEntry, SupportsThreadedCompile, machine_model_of
+from uops.fuzz.campaign.examine import CaseRunner, Setup
 from uops.fuzz.generate import kinds
 from uops.fuzz.oracles import calls, oracles
-from uops.fuzz.oracles.subject import Kept, Subject
+from uops.fuzz.oracles.subject import CachingTarget, Subject
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 
 X = b.param(0, (3,), dt.int32)
-SAMPLE = kinds.Sample("tensor", b.add(X, X), {"p0": np.arange(3, dtype=np.int32)})
+SAMPLE = kinds.ProgramSample("tensor", b.add(X, X), {"p0": np.arange(3, dtype=np.int32)})
 
 
 class Counting(LlvmTarget):
     """A target that counts what it is asked to compile and to link."""
 
     def __init__(self) -> None:
-        super().__init__(Tier.FAST, ObjectCache(None))
+        super().__init__(LlvmTier.FAST, ObjectCache(None))
         self.compiled, self.loaded, self.joined = Counter[str](), Counter[bytes](), list[int]()
 
     def compile(self, source: str) -> bytes:
@@ -49,37 +49,37 @@ class Counting(LlvmTarget):
         return super().together(sources)
 
 
-def context() -> tuple[oracles.Context, Counting]:
+def context() -> tuple[oracles.OracleContext, Counting]:
     subject, counting = Subject("llvm"), Counting()
-    subject.target = Kept(counting)
-    return oracles.Context(SAMPLE, subject, seed=3), counting
+    subject.target = CachingTarget(counting)
+    return oracles.OracleContext(SAMPLE, subject, seed=3), counting
 
 
 def test_a_text_is_compiled_and_linked_once_for_all_oracles_of_a_case() -> None:
     c, counting = context()
-    assert oracles.first_fault(c, oracles.named(("allowed", "unoptimised", "scheduled", "searched"))) is None
+    assert oracles.find_first_fault(c, oracles.oracles_by_name(("allowed", "unoptimised", "scheduled", "searched"))) is None
     assert len(counting.compiled) >= 1
     assert set(counting.compiled.values()) == set(counting.loaded.values()) == {1}
 
 
 def test_a_second_compilation_is_one() -> None:
     c, counting = context()
-    assert oracles.first_fault(c, oracles.named(("allowed", "again"))) is None
+    assert oracles.find_first_fault(c, oracles.oracles_by_name(("allowed", "again"))) is None
     assert set(counting.compiled.values()) == set(counting.loaded.values()) == {2}
 
 
-def examined(found: Bench, ks: Sequence[int], at_once: bool) -> list[object]:
-    return [tuple(e) for e in (found.cases(ks) if at_once else map(found.case, ks))]
+def examined(found: CaseRunner, ks: Sequence[int], at_once: bool) -> list[object]:
+    return [tuple(e) for e in (found.run_cases(ks) if at_once else map(found.run_case, ks))]
 
 
 @pytest.mark.parametrize("wrong", ["", "fadd "])
 def test_cases_give_together_what_they_give_alone(wrong: str) -> None:
     ks, asked = range(24), ("tensor", "programs", "kernels", "rules")
-    found = Bench(Setup("llvm", 11, kinds=asked))
+    found = CaseRunner(Setup("llvm", 11, kinds=asked))
     counting = Counting()
     if wrong:
         counting.render = lambda linear: LlvmTarget.render(counting, linear).replace(wrong, "fsub ")  # type: ignore[method-assign]
-    found.subject.target = Kept(counting)
+    found.subject.target = CachingTarget(counting)
     together = examined(found, ks, True)
     assert max(counting.joined) >= len(ks) // 2
     assert together == examined(found, ks, False)
@@ -89,39 +89,39 @@ def test_cases_give_together_what_they_give_alone(wrong: str) -> None:
 def test_a_text_that_cannot_be_compiled_is_the_fault_of_its_own_case() -> None:
     counting = Counting()
     counting.render = lambda linear: LlvmTarget.render(counting, linear).replace("fadd ", "fadded ")  # type: ignore[method-assign]
-    found = Bench(Setup("llvm", 11, oracles=("reference", "allowed")))
-    found.subject.target = Kept(counting)
+    found = CaseRunner(Setup("llvm", 11, oracles=("reference", "allowed")))
+    found.subject.target = CachingTarget(counting)
     ks = range(16)
-    together = [(e.k, e.fault and e.fault.kind) for e in found.cases(ks)]
+    together = [(e.k, e.fault and e.fault.kind) for e in found.run_cases(ks)]
     assert {kind for _, kind in together} == {None, "crash"}
     assert counting.joined == [len(counting.compiled)]
-    assert together == [(k, (f := found.case(k).fault) and f.kind) for k in ks]
+    assert together == [(k, (f := found.run_case(k).fault) and f.kind) for k in ks]
 
 
 def test_a_kept_target_is_the_one_given_but_for_the_thread_that_compiles() -> None:
     target = Subject("llvm").target
     assert target is not None
-    assert isinstance(target, Enters)
-    assert isinstance(target.own, Beside)
-    assert not isinstance(target, Beside)
-    assert not Rendering(target).beside
-    assert machine_of(target) is machine_of(target.own)
-    assert copy.copy(target).own is target.own
+    assert isinstance(target, SupportsNativeEntry)
+    assert isinstance(target.uncached, SupportsThreadedCompile)
+    assert not isinstance(target, SupportsThreadedCompile)
+    assert not CompileQueue(target).in_thread
+    assert machine_model_of(target) is machine_model_of(target.uncached)
+    assert copy.copy(target).uncached is target.uncached
     assert {"enter", "version"} <= vars(target).keys()  # where Python 3.12 looks for what a Protocol asks for
 
 
 @pytest.mark.parametrize("asked", ["steps", "allowed"])
 def test_who_looks_at_steps_hears_the_subjects_own_compilation(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     """And what is compiled so is compiled so again where another oracle is asked alone."""
-    found = Bench(Setup("llvm", 3, oracles=("reference", "allowed", "steps")))
+    found = CaseRunner(Setup("llvm", 3, oracles=("reference", "allowed", "steps")))
     heard: list[bool] = []
-    monkeypatch.setattr(oracles, "wrong_step", lambda steps, seed: heard.append(bool(list(steps))))
-    k = next(k for k in range(100) if oracles.ORACLES["steps"] in found.due(found.seed(k)))
-    assert found.case(k).fault is None
+    monkeypatch.setattr(oracles, "find_wrong_step", lambda steps, seed: heard.append(bool(list(steps))))
+    k = next(k for k in range(100) if oracles.ORACLES["steps"] in found.due_oracles(found.case_seed(k)))
+    assert found.run_case(k).fault is None
     assert heard == [True]
-    c = found._context(found.sample(k), found.seed(k), asked)
-    assert c.heard
-    assert c.ran[1] is None
+    c = found._build_context(found.draw_sample(k), found.case_seed(k), asked)
+    assert c.records_steps
+    assert c.own_run[1] is None
     assert c.steps
 
 
@@ -129,7 +129,7 @@ def test_a_call_in_python_has_the_kernels_of_the_native_one() -> None:
     _, counting = context()
     native = compile(SAMPLE.graph, counting, calls.Config())
     before = sum(counting.compiled.values())
-    in_python = calls._called_in_python(native)
+    in_python = calls._bypass_native_entry(native)
     assert sum(counting.compiled.values()) == before
-    assert native.function != native._general
-    assert in_python.function == in_python._general
+    assert native.function != native._call_in_python
+    assert in_python.function == in_python._call_in_python

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from uops.compiler.log import recording
-from uops.compiler.rewrite.rule import Step
-from uops.fuzz.bisect.wrong_rule import taken, wrong_step
+from uops.compiler.log import record_transforms
+from uops.compiler.rewrite.rule import RewriteStep
+from uops.fuzz.bisect.wrong_rule import find_wrong_step, record_rewrite_steps
 from uops.fuzz.generate import kinds
 from uops.fuzz.oracles.subject import Subject
 from uops.spec.ir import build as b
@@ -21,7 +21,7 @@ N = b.load(b.at(b.param(2, (9,), dt.int32), 0))
 
 
 def is_wrong(before: UOp, after: UOp) -> bool:
-    return wrong_step([Step("r", before, after, {})]) is not None
+    return find_wrong_step([RewriteStep("r", before, after, {})]) is not None
 
 
 def test_a_step_to_another_value_is_wrong() -> None:
@@ -34,15 +34,15 @@ def test_the_steps_that_are_taken_are_those_that_a_recording_hears() -> None:
     subject, count = Subject("llvm"), 0
     for k in range(12):
         graph = kinds.sample(5, k).graph
-        with recording() as log:
-            subject.compiled(graph)
-        with taken() as steps:
-            subject.compiled(graph)
-        heard = {(s.rule, s.before, s.after) for m in log.moves for s in m.steps}
+        with record_transforms() as log:
+            subject.compile_graph(graph)
+        with record_rewrite_steps() as steps:
+            subject.compile_graph(graph)
+        heard = {(s.rule, s.before, s.after) for m in log.transforms for s in m.steps}
         assert {(s.rule, s.before, s.after) for s in steps} == heard
         count += len(heard)
         before = len(steps)
-        subject.compiled(graph)
+        subject.compile_graph(graph)
         assert len(steps) == before
     assert count > 50
 

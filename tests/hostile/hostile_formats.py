@@ -28,29 +28,37 @@ from hostile_harness import Format, Late
 from uops.backends import elf, npz
 from uops.backends.cache import KIND as OBJECT
 from uops.backends.cache import SCHEMA as OBJECTS
-from uops.backends.cache import ObjectCache, key
+from uops.backends.cache import ObjectCache, digest_key
 from uops.backends.conformance import decided
-from uops.backends.conformance.decided import Decided
-from uops.backends.conformance.judge import Verdict
-from uops.backends.conformance.model import Cell, CellResult, Failure, Level, Segment, Status, Tier
+from uops.backends.conformance.decided import CaseRecord
+from uops.backends.conformance.judge import SegmentVerdict
+from uops.backends.conformance.model import (
+    CellResult,
+    CellStatus,
+    ConformanceCell,
+    ConformanceLevel,
+    ConformanceTier,
+    Failure,
+    Segment,
+)
 from uops.backends.conformance.report import document as report
-from uops.backends.conformance.report.diff import difference
-from uops.backends.conformance.runner import Run
+from uops.backends.conformance.report.diff import diff_reports
+from uops.backends.conformance.runner import ConformanceRun
 from uops.backends.elf import is_linkable
-from uops.backends.llvm.binding import Tier as LlvmTier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
-from uops.backends.registry import get
+from uops.backends.registry import create_backend
 from uops.backends.testing import journal
 from uops.backends.testing.journal import Journal
 from uops.cli import main
-from uops.cli.inputs import checked
+from uops.cli.inputs import check_inputs
 from uops.compiler import Config, config, lower
 from uops.compiler.passes.optimize.search import store
-from uops.compiler.passes.optimize.search.store import Found, Store
+from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule
 from uops.compiler.prove import admission, ledger
-from uops.compiler.prove.ledger import Entry, page
-from uops.compiler.prove.solver.solver import Worker
-from uops.compiler.prove.verdicts import Status as Proved
+from uops.compiler.prove.ledger import LedgerEntry, make_page
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.prove.verdicts import ProofStatus as Proved
 from uops.compiler.validate import certificate
 from uops.fuzz.reduce import corpus, reproducer
 from uops.spec.errors import Crash, SpecError, UopsError
@@ -93,14 +101,14 @@ def programs_with_inputs() -> Samples:
     files = [f for f in sorted((HERE.parent / "corpus").glob("*.uops")) if f.stat().st_size < 3000]
     x = b.param(0, (2,), dt.float32)
     about = {"oracle": "allowed", "seed": 3, "setup": {"backend": "c", "seed": 1, "kinds": ["tensor"]}}
-    made = reproducer.Reproducer(reproducer.Sample("tensor", b.add(x, x), {"p0": np.ones(2, np.float32)}, None), about)
-    return [reproducer.text(made).encode(), *(f.read_bytes() for f in files[:6])]
+    made = reproducer.Reproducer(reproducer.ProgramSample("tensor", b.add(x, x), {"p0": np.ones(2, np.float32)}, None), about)
+    return [reproducer.format_reproducer(made).encode(), *(f.read_bytes() for f in files[:6])]
 
 
 def read_program_with_inputs(path: Path) -> Any:
     """What `uops run` and `uops fuzz FILE` take from it."""
-    found = corpus.load(path)
-    reproducer.dialect_of(path)
+    found = corpus.load_file_test(path)
+    reproducer.read_dialect(path)
     return sorted(found.inputs), found.checks
 
 
@@ -130,7 +138,7 @@ def input_files() -> Samples:
 def read_inputs(path: Path) -> Any:
     """What `uops run --inputs` takes, and all that there is."""
     try:
-        return len(checked(ROOT, npz.Inputs(path)))
+        return len(check_inputs(ROOT, npz.InputFile(path)))
     finally:
         npz.load(path)
 
@@ -138,29 +146,34 @@ def read_inputs(path: Path) -> Any:
 # ------------------------------------------------------------------------------------------------------------------- reports
 
 
-def run_of(statuses: Sequence[Status]) -> Run:
+def run_of(statuses: Sequence[CellStatus]) -> ConformanceRun:
     """A run with cells of these statuses."""
-    run = Run("fake", "fake 1.0", Tier.SMOKE, "*", {level: {} for level in Level}, cases=2, seconds=1.0)
+    run = ConformanceRun(
+        "fake", "fake 1.0", ConformanceTier.SMOKE, "*", {level: {} for level in ConformanceLevel}, cases=2, seconds=1.0
+    )
     for k, status in enumerate(statuses):
-        for level in Level:
-            failures = [Failure("Movement/Flip/x", "element 2", 0, 2, ("p0 = 3",), "-1", "0")] if status is Status.FAIL else []
-            cell = Cell("Movement/Flip" if k % 2 else "Elementwise/Add", "float32", f"edge{k}")
+        for level in ConformanceLevel:
+            failures = [Failure("Movement/Flip/x", "element 2", 0, 2, ("p0 = 3",), "-1", "0")] if status is CellStatus.FAIL else []
+            cell = ConformanceCell("Movement/Flip" if k % 2 else "Elementwise/Add", "float32", f"edge{k}")
             run.cells[level][cell] = CellResult(cell, status, 8, 1, 0.5, None, failures, {"exact": 8})
     return run
 
 
 @cache
 def reports() -> Samples:
-    return [report.canonical(report.document(run_of(s))).encode() for s in (list(Status), list(Status)[::-1], [Status.PASS])]
+    return [
+        report.to_canonical_json(report.build_document(run_of(s))).encode()
+        for s in (list(CellStatus), list(CellStatus)[::-1], [CellStatus.PASS])
+    ]
 
 
 def read_report(path: Path) -> Any:
     """The cells, and how they differ from another report's."""
-    found = report.read(path)
+    found = report.read_report(path)
     other = json.loads(reports()[0])
-    for level in Level:
-        difference(other, found, level).to_json()
-        difference(found, other, level).to_json()
+    for level in ConformanceLevel:
+        diff_reports(other, found, level).to_json()
+        diff_reports(found, other, level).to_json()
     return len(found["cells"])
 
 
@@ -187,13 +200,17 @@ HEADING = {"campaign": {"backend": "c", "seed": 1, "kinds": ["tensor", "ops"]}, 
 
 
 def _decided(case: str) -> dict[str, Any]:
-    verdict = Verdict(Segment("zero", 0, 0, 3), 3, 1, failures=[Failure(case, "wrong", 0, 1, ("p0 = 1",), "2", "3")])
-    return {"decided": Decided(case, [(case, Level.STRICT, [verdict])], {}, {}, 0.5).to_json()}
+    verdict = SegmentVerdict(Segment("zero", 0, 0, 3), 3, 1, failures=[Failure(case, "wrong", 0, 1, ("p0 = 1",), "2", "3")])
+    return {"decided": CaseRecord(case, [(case, ConformanceLevel.STRICT, [verdict])], {}, {}, 0.5).to_json()}
 
 
 def journals() -> Samples:
     lines = [HEADING, *(_decided(f"Movement/Flip/float32/{k}") for k in range(5))]
-    return [journal.text(lines), journal.text(lines[:3]), journal.text([{"campaign": {}}, *lines[1:]])]
+    return [
+        journal.encode_journal(lines),
+        journal.encode_journal(lines[:3]),
+        journal.encode_journal([{"campaign": {}}, *lines[1:]]),
+    ]
 
 
 def read_journal(path: Path) -> Any:
@@ -218,7 +235,7 @@ def rechained(data: bytes) -> bytes:
             found.append({k: v for k, v in json.loads(line).items() if k != "sum"})
         except (ValueError, AttributeError, RecursionError):
             continue
-    return journal.text([HEADING, *(x for x in found[1:] if x)])
+    return journal.encode_journal([HEADING, *(x for x in found[1:] if x)])
 
 
 class _Case:
@@ -232,7 +249,7 @@ def read_decided(path: Path) -> Any:
     """What a run of the suite takes from its journal."""
     kept = Journal(path, HEADING)
     try:
-        return len(decided.known(kept, [_Case(f"Movement/Flip/float32/{k}") for k in range(5)]))  # type: ignore[list-item]
+        return len(decided.read_case_records(kept, [_Case(f"Movement/Flip/float32/{k}") for k in range(5)]))  # type: ignore[list-item]
     finally:
         kept.close()
 
@@ -243,14 +260,18 @@ def read_decided(path: Path) -> Any:
 @cache
 def ledgers() -> Samples:
     pages = [
-        page(f"rule-{k}", f"{k}" * 64, [Entry("i8", "k" * 64, Proved.PROVED, "bits"), Entry("i16", "", Proved.UNKNOWN, "")])
+        make_page(
+            f"rule-{k}",
+            f"{k}" * 64,
+            [LedgerEntry("i8", "k" * 64, Proved.PROVED, "bits"), LedgerEntry("i16", "", Proved.UNKNOWN, "")],
+        )
         for k in "123"
     ]
-    pages += [page(f"good-{k}", f"{k}" * 64, [Entry("i8", "k" * 64, Proved.PROVED, "bits")]) for k in "456"]
+    pages += [make_page(f"good-{k}", f"{k}" * 64, [LedgerEntry("i8", "k" * 64, Proved.PROVED, "bits")]) for k in "456"]
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for some in (pages, pages[2:5], []):
-            ledger.write(some, Path(folder, "l"))
+            ledger.write_ledger(some, Path(folder, "l"))
             found.append(Path(folder, "l").read_bytes())
     return found
 
@@ -259,12 +280,12 @@ def read_at_import(path: Path) -> Any:
     """The rules that are admitted."""
     before = admission._LEDGER
     admission._LEDGER = path
-    admission._proved.cache_clear()
+    admission._load_proved_digests.cache_clear()
     try:
-        return admission._proved() or {}
+        return admission._load_proved_digests() or {}
     finally:
         admission._LEDGER = before
-        admission._proved.cache_clear()
+        admission._load_proved_digests.cache_clear()
 
 
 def is_one_of(result: Any, allowed: Sequence[Any]) -> bool:
@@ -274,7 +295,7 @@ def is_one_of(result: Any, allowed: Sequence[Any]) -> bool:
 
 # -------------------------------------------------------------------------------------------------------------- certificates
 
-_WORKER = Worker()
+_WORKER = SolverWorker()
 atexit.register(_WORKER.close)
 
 
@@ -284,20 +305,22 @@ def certificates() -> Samples:
         b.contiguous(b.permute(b.param(0, (3, 5), dt.float32), (1, 0))),
         b.add(b.param(0, (4,), dt.float32), b.param(1, (4,), dt.float32)),
     ]
-    return [certificate.dump(certificate.certify(g, get("llvm").target)).encode() for g in graphs]
+    return [certificate.dump_certificate(certificate.certify(g, create_backend("llvm").target)).encode() for g in graphs]
 
 
 def read_certificate(path: Path) -> Any:
     """What it proves, of which texts; nothing where it does not hold."""
-    made = certificate.load(path)
-    wrong = next(certificate.faults(made, _WORKER, 5.0), None)
+    made = certificate.load_certificate(path)
+    wrong = next(certificate.generate_faults(made, _WORKER, 5.0), None)
     return None if wrong else (tuple(map(parse, made["texts"].values())), tuple(map(tuple, made["claims"])), tuple(made["callers"]))
 
 
 def digested(data: bytes) -> bytes:
     """A certificate of these parts with the right digest: of who forges one."""
     try:
-        return certificate.dump({k: v for k, v in json.loads(data).items() if k != "digest"}).encode(errors="surrogatepass")
+        return certificate.dump_certificate({k: v for k, v in json.loads(data).items() if k != "digest"}).encode(
+            errors="surrogatepass"
+        )
     except (ValueError, AttributeError, RecursionError):
         return data
 
@@ -309,7 +332,7 @@ def read_forged(path: Path) -> Any:
 
 # ------------------------------------------------------------------------------------------------------------- what is cached
 
-NAME, OTHER = key("a kernel"), key("another kernel")
+NAME, OTHER = digest_key("a kernel"), digest_key("another kernel")
 
 
 def objects() -> Samples:
@@ -336,8 +359,8 @@ def read_image(path: Path) -> bool:
 
 def schedules() -> Samples:
     opts = (Split(1, 8, AxisType.UPCAST, top=True), Padto(0, 3), Swap(0, 1), Nolocals(), TC(0, -1, 2, 1))
-    found = [Found("plain", opts, 1.5e-5, complete=True), Found("chosen", opts[1:3], 0.25, complete=False)]
-    return [json.dumps(store.encoded(f)).encode() for f in found]
+    found = [StoredSchedule("plain", opts, 1.5e-5, complete=True), StoredSchedule("chosen", opts[1:3], 0.25, complete=False)]
+    return [json.dumps(store.encode_schedule(f)).encode() for f in found]
 
 
 def sealed_schedules() -> Samples:
@@ -346,7 +369,7 @@ def sealed_schedules() -> Samples:
 
 def read_schedule(path: Path) -> Any:
     """What a search finds of an earlier one."""
-    return Store(path.parent, "target", "1").get(NAME)
+    return ScheduleStore(path.parent, "target", "1").get(NAME)
 
 
 # ------------------------------------------------------------------------------------------------------------------ settings
@@ -364,7 +387,7 @@ def read_settings(path: Path) -> Any:
     """An environment of such variables; one with a zero byte does not exist."""
     pairs = (os.fsdecode(line).partition("=") for line in path.read_bytes().split(b"\n") if b"\0" not in line)
     environment = {name: value for name, _, value in pairs}
-    return config.Config.read(environment), config.cache_folder(environment)
+    return config.Config.from_environment(environment), config.cache_folder(environment)
 
 
 # -------------------------------------------------------------------------------------------------------------------- the table
@@ -378,7 +401,7 @@ FORMATS: tuple[Format, ...] = (
     Format("baseline",              "json",  reports,              read_baseline),
     Format("journal",               "lines", journals,             read_journal, told_apart=is_prefix),
     Format("journal, right sums",   "lines", journals,             read_decided, seal=rechained),
-    Format("ledger",                "lines", ledgers,              ledger.read, told_apart=is_one_of),
+    Format("ledger",                "lines", ledgers,              ledger.read_ledger, told_apart=is_one_of),
     Format("ledger, at import",     "lines", ledgers,              read_at_import, told_apart=is_one_of),
     Format("certificate",           "json",  certificates,         read_certificate, told_apart=is_one_of),
     Format("certificate, right digest", "json", certificates,      read_forged, seal=digested),
@@ -399,7 +422,7 @@ def _payload(kind: str, schema: int, key: str | bytes, data: bytes) -> bytes:
     return data.partition(b"\n")[2]
 
 
-def _element(word: str, d: Any, real: Any = corpus.element) -> Any:
+def _element(word: str, d: Any, real: Any = corpus.parse_element) -> Any:
     return real(word, d) if word.isalnum() else {}[word]
 
 
@@ -411,23 +434,31 @@ def _number(environment: Any, name: str, default: int, least: int = 0) -> int:
     return int(environment.get(name, "") or default)
 
 
+class _Strict(dict[str, Any]):
+    """A table whose `get` raises KeyError for an unknown key."""
+
+    get = dict.__getitem__  # type: ignore[assignment]
+
+
 #: Of each format a reader that leaves out a check.
 HOLES: dict[str, Hole] = {
-    "text":                   lambda m: m.setattr(text, "_OPS", type("Strict", (dict,), {"get": dict.__getitem__})(text._OPS)),
-    "text with inputs":       lambda m: m.setattr(corpus, "element", _element),
-    "npz":                    lambda m: m.setattr(npz.Inputs, "_archive", lambda self, f: zipfile.ZipFile(f)),
-    "report":                 lambda m: m.setattr(report, "misfit", lambda *_: None),
-    "baseline":               lambda m: m.setattr(report, "misfit", lambda *_: None),
-    "journal":                lambda m: m.setattr(journal, "_parsed", lambda raw, before: _without_sum(json.loads(raw))),
-    "journal, right sums":    lambda m: m.setattr(Journal, "refuse_other_forms", lambda self: nullcontext()),
-    "ledger":                 lambda m: m.setattr(ledger, "index", lambda t, p, real=admission.index: real(t, p) | {"sha256": ANY}),
+    "text":                   lambda m: m.setattr(text, "OPS_BY_NAME", _Strict(text.OPS_BY_NAME)),
+    "text with inputs":       lambda m: m.setattr(corpus, "parse_element", _element),
+    "npz":                    lambda m: m.setattr(npz.InputFile, "_parse_archive", lambda self, f: zipfile.ZipFile(f)),
+    "report":                 lambda m: m.setattr(report, "find_misfit", lambda *_: None),
+    "baseline":               lambda m: m.setattr(report, "find_misfit", lambda *_: None),
+    "journal":                lambda m: m.setattr(journal, "_parse_line", lambda raw, before: _without_sum(json.loads(raw))),
+    "journal, right sums":    lambda m: m.setattr(Journal, "refuse_malformed_lines", lambda self: nullcontext()),
+    "ledger":                 lambda m, real=admission.parse_ledger_index: m.setattr(
+        ledger, "parse_ledger_index", lambda t, p: real(t, p) | {"sha256": ANY}
+    ),
     "ledger, at import":      lambda m: m.setattr(admission, "unseal", _payload),
     "certificate":            lambda m: m.setattr(certificate, "read_json", lambda path, most: json.loads(path.read_text())),
     "certificate, right digest": lambda m: m.setattr(certificate, "_UNREADABLE", Crash),
     "cache entry":            lambda m: m.setattr("uops.backends.cache.unseal", _payload),
     "cache entry, right seal": lambda m: m.setattr(elf, "struct", SimpleNamespace(unpack_from=elf.struct.unpack_from, error=Late)),
     "search store":           lambda m: m.setattr(store, "unseal", _payload),
-    "search store, right seal": lambda m: m.setattr(store, "_made", lambda entry: [].pop()),
-    "settings":               lambda m: m.setattr(config, "_number", _number),
+    "search store, right seal": lambda m: m.setattr(store, "_decode_optop", lambda entry: [].pop()),
+    "settings":               lambda m: m.setattr(config, "_read_number", _number),
 }
 # fmt: on

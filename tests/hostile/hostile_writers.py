@@ -13,18 +13,18 @@ from hostile_formats import HEADING, NAME, PROGRAMS, _decided, certificates, run
 
 from uops.backends import npz
 from uops.backends.cache import ObjectCache
-from uops.backends.conformance.model import Status
-from uops.backends.conformance.report.write import write as write_report
+from uops.backends.conformance.model import CellStatus
+from uops.backends.conformance.report.write import write_report as write_report
 from uops.backends.testing.journal import Journal
 from uops.cli import main
-from uops.compiler.passes.optimize.search.store import Found, Store
+from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule
 from uops.compiler.prove import ledger
-from uops.compiler.prove.ledger import Entry, page
-from uops.compiler.prove.verdicts import Status as Proved
+from uops.compiler.prove.ledger import LedgerEntry, make_page
+from uops.compiler.prove.verdicts import ProofStatus as Proved
 from uops.fuzz.bisect.bisect import Finding
 from uops.fuzz.campaign.campaign import Summary
 from uops.fuzz.campaign.examine import Setup
-from uops.fuzz.campaign.report import write as write_campaign
+from uops.fuzz.campaign.report import write_campaign_report as write_campaign
 from uops.fuzz.oracles.stages import Fault
 from uops.fuzz.reduce import reproducer
 from uops.spec.ir import build as b
@@ -69,11 +69,11 @@ def viewed(folder: Path, version: int) -> None:
 
 
 def reported(folder: Path, version: int) -> None:
-    write_report(run_of([Status.PASS, Status.FAIL][:version]), folder)
+    write_report(run_of([CellStatus.PASS, CellStatus.FAIL][:version]), folder)
 
 
 def recorded(folder: Path, version: int) -> None:
-    ledger.write([page("rule", str(version), [Entry("i8", "k", Proved.PROVED, "bits")])], folder / "ledger.jsonl")
+    ledger.write_ledger([make_page("rule", str(version), [LedgerEntry("i8", "k", Proved.PROVED, "bits")])], folder / "ledger.jsonl")
 
 
 def bisected(folder: Path, version: int) -> None:
@@ -82,8 +82,8 @@ def bisected(folder: Path, version: int) -> None:
 
 
 def reproduced(folder: Path, version: int) -> None:
-    sample = reproducer.Sample("tensor", b.add(X, float(version)), {"p0": np.zeros(2, np.float32)}, None)
-    reproducer.write(
+    sample = reproducer.ProgramSample("tensor", b.add(X, float(version)), {"p0": np.zeros(2, np.float32)}, None)
+    reproducer.write_reproducer(
         folder / "r.uops", reproducer.Reproducer(sample, {"oracle": "allowed", "seed": version, "setup": {"backend": "c"}})
     )
 
@@ -101,7 +101,7 @@ def appended(folder: Path, version: int) -> None:
 
 
 def searched(folder: Path, version: int) -> None:
-    Store(folder, "target", "1").put(NAME, Found("plain", (), float(version), complete=True))
+    ScheduleStore(folder, "target", "1").put(NAME, StoredSchedule("plain", (), float(version), complete=True))
 
 
 # fmt: off

@@ -22,22 +22,22 @@ import numpy as np
 import pytest
 
 from uops.backends import arrays
-from uops.backends.arrays import encode, encode_result
+from uops.backends.arrays import encode_arrays, encode_result
 from uops.backends.conformance.controls import Interp
 from uops.backends.contract import Capabilities
-from uops.backends.registry import BrokenBackend, Introduction
+from uops.backends.registry import BackendInfo, BrokenBackend
 from uops.backends.worker import client, frames, serve
 from uops.backends.worker.client import STATUSES, Limits, Outcome, _WorkerProcess
-from uops.backends.worker.frames import MARK, BadFrame, Frame, pack
+from uops.backends.worker.frames import MARK, BadFrame, Frame, pack_frame
 from uops.fuzz.campaign import process as fuzz_process
-from uops.fuzz.campaign.examine import Place, Setup
-from uops.fuzz.campaign.process import Batch, Examiner, Lost, _Serving
+from uops.fuzz.campaign.examine import FaultLocation, Setup
+from uops.fuzz.campaign.process import BatchResult, Examiner, ProcessLost, _CaseServerProcess
 from uops.fuzz.generate.declared import EVERYTHING
-from uops.fuzz.generate.kinds import KINDS, Sample, sample
+from uops.fuzz.generate.kinds import KINDS, ProgramSample, sample
 from uops.fuzz.oracles.stages import Fault
 from uops.fuzz.reduce.reproducer import to_packet
 from uops.spec.result import Result
-from uops.spec.untrusted import printable
+from uops.spec.untrusted import escape_unprintable
 
 #: Inputs of each direction in the usual tests, and in an environment of their own.
 SAMPLE, MANY = 250, 20_000
@@ -45,7 +45,7 @@ SAMPLE, MANY = 250, 20_000
 SECONDS, GROWTH = 5.0, 256 << 20
 SEED = 28
 
-GREETING = Introduction("fake", "fake 1", Capabilities(), False).to_json()
+GREETING = BackendInfo("fake", "fake 1", Capabilities(), False).to_json()
 SERVING = {"ready": "fake 1", "declared": EVERYTHING.to_json(), "pid": 1, "compiler": True, "together": False}
 RESULT = Result((np.arange(6, dtype=np.float32).reshape(2, 3),), {"b1": np.array([2**70, 1], dtype=object)})
 FAULT = {"kind": "value", "message": "wrong", "output": 0, "element": 1, "got": "1", "allowed": "2"}
@@ -67,7 +67,7 @@ def harmed(frame: tuple[dict[str, Any], bytes], draw: random.Random) -> bytes:
             header = rekeyed(header, draw)
     if kind == "body":
         body = draw.choice((b"", body[: draw.randint(0, len(body))], body + bytes(draw.randint(1, 64)), b"\xff" * len(body)))
-    data = pack(header, body) if isinstance(header, dict) else framed(json.dumps(header).encode(), body)
+    data = pack_frame(header, body) if isinstance(header, dict) else framed(json.dumps(header).encode(), body)
     if kind == "sizes":
         sizes = [draw.choice((0, 1, 7, 1 << 20, (1 << 32) - 1)), draw.choice((0, 1, 1 << 20, 1 << 40, 1 << 60, (1 << 64) - 1))]
         data = MARK + struct.pack("<IQ", *sizes) + data[16:]
@@ -118,7 +118,7 @@ def streams(title: str, whole: list[tuple[dict[str, Any], bytes]], count: int) -
     for k in range(count):
         draw = random.Random(f"{title}/{SEED}/{k}")
         at = draw.randrange(len(whole))
-        yield k, b"".join(harmed(f, draw) if n == at else pack(*f) for n, f in enumerate(whole))
+        yield k, b"".join(harmed(f, draw) if n == at else pack_frame(*f) for n, f in enumerate(whole))
 
 
 # ------------------------------------------------------------------------------------------------------ a process that is none
@@ -142,7 +142,7 @@ class NoProcess:
 def answering(data: bytes, monkeypatch: pytest.MonkeyPatch, kind: type[Any], *more: Any) -> Any:
     """A process whose answers are these bytes, and then the end; `more` is what its kind takes. Raises BrokenBackend."""
     made: list[int] = []
-    pipe = client._pipe
+    pipe = client._make_pipe
 
     def ours() -> tuple[int, int]:
         read, write = pipe()
@@ -152,9 +152,9 @@ def answering(data: bytes, monkeypatch: pytest.MonkeyPatch, kind: type[Any], *mo
             threading.Thread(target=fill, args=(end, data), daemon=True).start()
         return read, write
 
-    monkeypatch.setattr(client, "_pipe", ours)
+    monkeypatch.setattr(client, "_make_pipe", ours)
     monkeypatch.setattr(subprocess, "Popen", NoProcess)
-    monkeypatch.setattr(kind, "give", lambda self, *arguments: None)
+    monkeypatch.setattr(kind, "write_frame", lambda self, *arguments: None)
     return kind({}, Limits(timeout=SECONDS, start=SECONDS), {}, *more)
 
 
@@ -175,9 +175,9 @@ def from_a_worker(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
         process = answering(data, monkeypatch, _WorkerProcess)
     except BrokenBackend as e:
         return line(str(e))
-    wrong = next((w for w in map(line, (process.version, process.introduction.name)) if w), None)
+    wrong = next((w for w in map(line, (process.version, process.backend_info.name)) if w), None)
     for _ in range(2):
-        found = process.outcome(SECONDS)
+        found = process.receive_outcome(SECONDS)
         lost = found is None
         found = process.post_mortem(SECONDS) if found is None else found
         wrong = wrong or outcome_wrong(found, len(data))
@@ -200,7 +200,7 @@ def outcome_wrong(found: Outcome, size: int) -> str | None:
 
 
 def line(text: object) -> str | None:
-    if not isinstance(text, str) or printable(text) != text or len(text) > 10_000 or "\n" in text:
+    if not isinstance(text, str) or escape_unprintable(text) != text or len(text) > 10_000 or "\n" in text:
         return f"not one printable line: {text!r:.200}"
     return None
 
@@ -208,22 +208,23 @@ def line(text: object) -> str | None:
 def from_a_campaign(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """Answers of the process of a campaign."""
     try:
-        process = answering(data, monkeypatch, _Serving, lambda begun: None)
+        process = answering(data, monkeypatch, _CaseServerProcess, lambda begun: None)
     except BrokenBackend as e:
         return line(str(e))
     examiner = Examiner(Setup("fake"), Limits(timeout=SECONDS))
     examiner._process = process
     some = sample(0, 0)
     asked: tuple[Callable[[], Any], ...] = (
-        lambda: examiner._batch(0, 2, [], [0], False), lambda: examiner._case(3), lambda: examiner._fault(some, 0, "allowed"),
-        lambda: examiner._place(some, 0, "allowed"), lambda: examiner.settle(some, 0, "allowed"),
+        lambda: examiner._run_batch_once(0, 2, [], [0], False), lambda: examiner._run_case_alone(3),
+        lambda: examiner._query_fault(some, 0, "allowed"),
+        lambda: examiner._query_location(some, 0, "allowed"), lambda: examiner.settle_sample(some, 0, "allowed"),
     )  # fmt: skip
     for ask in asked:
         if examiner._process is None:
             return None
         try:
             found = ask()
-        except Lost as lost:
+        except ProcessLost as lost:
             return line(lost.outcome.message)
         if wrong := told_wrong(found):
             return wrong
@@ -233,7 +234,7 @@ def from_a_campaign(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
 
 def told_wrong(found: Any) -> str | None:
     """What is wrong with a batch, a finding, a fault, a place or a sample."""
-    if isinstance(found, Batch):
+    if isinstance(found, BatchResult):
         return next((w for f in found.findings if (w := told_wrong(f))), None) or next(
             (f"count {n!r}" for n in found.counts.values() if type(n) is not int), None
         )
@@ -242,9 +243,9 @@ def told_wrong(found: Any) -> str | None:
     if isinstance(found, Fault):
         fits = all(v is None or isinstance(v, int | str) for v in found[2:])
         return (line(found.kind) or line(found.message)) if fits else f"fault {found!r:.200}"
-    if isinstance(found, Place):
+    if isinstance(found, FaultLocation):
         return next((w for v in found if v is not None and (w := line(v))), None)
-    if isinstance(found, Sample):
+    if isinstance(found, ProgramSample):
         return None if found.kind in KINDS else f"kind {found.kind!r}"
     if isinstance(found, tuple):
         return next((w for v in found if (w := told_wrong(v))), None)
@@ -263,17 +264,17 @@ def from_us(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
     except (BadFrame, MemoryError) as e:
         return line(str(e))
     size = len(data) + sum(len(body) for _, body in told)
-    outcomes = [client._outcome(*found) for found in told if "status" in found[0]]
+    outcomes = [client._parse_outcome(*found) for found in told if "status" in found[0]]
     return next((w for found in outcomes if (w := outcome_wrong(found, size))), None)
 
 
 def replies(data: bytes, monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
     """What the process of a backend writes, of which these bytes are the requests. Raises BadFrame or MemoryError."""
-    known = Introduction("echo", "1", Capabilities(), False)
+    known = BackendInfo("echo", "1", Capabilities(), False)
     loaded = serve.LoadedBackend(Echo(), known)
-    monkeypatch.setattr(serve, "load", lambda settings: loaded)
+    monkeypatch.setattr(serve, "load_backend", lambda settings: loaded)
     told = io.BytesIO()
-    serve.serve(io.BytesIO(data), told)
+    serve.serve_batches(io.BytesIO(data), told)
     rest, found = told.getvalue(), []
     while rest:
         split = frames.split_frame(rest)
@@ -290,7 +291,7 @@ def answer(status: str, **more: Any) -> dict[str, Any]:
 def directions() -> dict[str, tuple[list[tuple[dict[str, Any], bytes]], Callable[[bytes, pytest.MonkeyPatch], str | None]]]:
     header, body = encode_result(RESULT)
     packet, inputs = to_packet(sample(0, 0))
-    given, data = encode({"p0": np.arange(4, dtype=np.int16), "n": 7})
+    given, data = encode_arrays({"p0": np.arange(4, dtype=np.int16), "n": 7})
     done = {"done": {"counts": {"cases": 1}, "findings": [], "stop": 1}}
     batch = {"batch": {"counts": {"cases": 2}, "findings": [{"k": 1, "oracle": "allowed", "fault": FAULT}], "stop": 2}}
     case = {"case": {"k": 3, "oracle": "allowed", "fault": FAULT}}
@@ -332,16 +333,16 @@ def test_whole_frames_are_what_they_were(title: str, monkeypatch: pytest.MonkeyP
         raise AssertionError("whole frames were refused")
 
     whole, judge = directions()[title]
-    monkeypatch.setattr(client.Process, "post_mortem", fail)
-    assert judge(b"".join(pack(*f) for f in whole), monkeypatch) is None
+    monkeypatch.setattr(client.BackendProcess, "post_mortem", fail)
+    assert judge(b"".join(pack_frame(*f) for f in whole), monkeypatch) is None
 
 
 def test_whole_requests_are_answered_with_what_they_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else harmed ones would reach no reader of cases and of arrays."""
     whole, _ = directions()["us"]
-    greeting, *answers = replies(b"".join(pack(*f) for f in whole), monkeypatch)
+    greeting, *answers = replies(b"".join(pack_frame(*f) for f in whole), monkeypatch)
     assert greeting[0]["name"] == "echo"
-    for found in (client._outcome(*a) for a in answers):
+    for found in (client._parse_outcome(*a) for a in answers):
         assert (found.status, found.message) == ("ok", "") and found.result is not None
         assert [np.asarray(v).tolist() for v in found.result.values] == [[0, 1, 2, 3], 7]
     assert len(answers) == 2
@@ -355,10 +356,14 @@ def test_harmed_frames_are_an_outcome_or_a_line(title: str, monkeypatch: pytest.
 
 
 HOLES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
-    "texts are not made safe": ("worker", lambda m: m.setattr(frames, "printable_texts", lambda value: value)),
-    "arrays are believed": ("worker", lambda m: m.setattr(arrays, "_read_array", lambda name, *rest: arrays._decode(*rest))),
+    "texts are not made safe": ("worker", lambda m: m.setattr(frames, "make_texts_printable", lambda value: value)),
+    "arrays are believed": (
+        "worker", lambda m: m.setattr(arrays, "_decode_named_array", lambda name, *rest: arrays._decode_array(*rest))
+    ),
     "counts are believed": ("worker", lambda m: m.setattr(client, "_read_counts", lambda h, name: h.get(name, {}).copy())),
-    "faults are believed": ("campaign", lambda m: m.setattr(fuzz_process, "_fault", lambda found: fuzz_process.Fault(**found))),
+    "faults are believed": (
+        "campaign", lambda m: m.setattr(fuzz_process, "_parse_fault", lambda found: fuzz_process.Fault(**found))
+    ),
     "requests are believed": ("us", lambda m: m.setattr(frames, "_parse_object", json.loads)),
 }  # fmt: skip
 

@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from uops.interp import executed, run
-from uops.interp.tensor.machine import Machine
+from uops.interp import find_executed_ops, run
+from uops.interp.tensor.machine import TensorMachine
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -54,13 +54,13 @@ def test_r64_nested_bodies_own_their_params():
 def test_a_node_that_waits_for_many_bodies_is_met_a_bounded_number_of_times(monkeypatch):
     """Each body waited for may cost a second look at a node, never another one at every node above it."""
     met = Counter()
-    give = Machine._give
+    give = TensorMachine._evaluate_node
 
     def counted(self, scope, cells, waiting, u, room):
         met[scope, u] += 1
         return give(self, scope, cells, waiting, u, room)
 
-    monkeypatch.setattr(Machine, "_give", counted)
+    monkeypatch.setattr(TensorMachine, "_evaluate_node", counted)
     total = P(0)
     for k in range(200):  # deeper than one recursion, with a body at every level
         total = B.add(total, B.get(B.function(B.tuple_(B.add(P(0), k)), P(0)), 0))
@@ -76,7 +76,7 @@ def test_r64_unused_elements_and_arguments_are_not_evaluated():
     f = B.function(B.tuple_(P(0), B.at(B.neg(P(0)), n), P(1, 1)), P(0), bad)
     inputs = {**X, "n": 77}
     assert value(B.get(f, 0), **inputs) == [1, 2, 3]
-    assert Op.NEG not in executed(B.get(f, 0), inputs)
+    assert Op.NEG not in find_executed_ops(B.get(f, 0), inputs)
     with pytest.raises(Trap, match="R45"):
         run(B.get(f, 1), inputs)
 

@@ -10,9 +10,9 @@ import pytest
 
 from uops.interp import run
 from uops.interp.ops.elementwise import KERNELS
-from uops.interp.ops.mulacc import mulacc_through64
+from uops.interp.ops.mulacc import mulacc_via_float64
 from uops.interp.ops.rounding import CASTS
-from uops.interp.tensor.storage import BITS, NUMPY, settle
+from uops.interp.tensor.storage import BITS, NUMPY, to_index_array
 from uops.spec.errors import Trap, Unsupported
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -149,7 +149,7 @@ def test_r06_r25_shift_counts_of_any_integer_dtype(op, d):
         shifted = [x << y if op is Op.SHL else x >> y for x, y in zip(a.tolist(), [min(u, 70) for u in unsigned])]
         want = [wrap(d, s) if u < d.bits else z for s, u, z in zip(shifted, unsigned, beyond)]
         check(op, d, KERNELS[op][d](a, b), want, a, b)
-    wide = settle([2**70, -(2**70)])
+    wide = to_index_array([2**70, -(2**70)])
     assert KERNELS[op][d](values[:2], wide).tolist() == [0, 0 if op is Op.SHL or values[1] > 0 else -1]
 
 
@@ -313,7 +313,7 @@ def test_r14_where_condition_of_any_dtype():
         if d.is_float:
             p[1], p[2] = NUMPY[d].type(np.nan), NUMPY[d].type(-0.0)
         assert KERNELS[Op.WHERE][d](p, a, b).tolist() == [5, 2, 7, 4], d
-    assert KERNELS[Op.WHERE][dt.index](settle([0, 2**80, 0, -1]), a, b).tolist() == [5, 2, 7, 4]
+    assert KERNELS[Op.WHERE][dt.index](to_index_array([0, 2**80, 0, -1]), a, b).tolist() == [5, 2, 7, 4]
 
 
 def test_r28_where_keeps_nan_payloads():
@@ -346,7 +346,7 @@ def test_r08_r29_index_is_unbounded(op):
         xs, ys = [x for x in values for _ in values], values * len(values)
         if op in (Op.SHL, Op.SHR):
             ys = [abs(y) % 130 for y in ys]
-        a, b = settle(xs), settle(ys)
+        a, b = to_index_array(xs), to_index_array(ys)
         if op in COMPARE:
             want = [COMPARE[op](x, y) for x, y in zip(xs, ys)]
         elif op in (Op.SHL, Op.SHR):
@@ -390,7 +390,7 @@ def test_r16_float64_mulacc_of_few_and_of_many_elements_has_the_same_bits():
 @pytest.mark.parametrize("d", [dt.fp8e4m3, dt.fp8e5m2], ids=str)
 def test_r16_fp8_mulacc_is_the_one_that_sums_exact_pairs(d):
     """Exhaustive in b and c, for factors a of every exponent."""
-    exact = mulacc_through64(d)
+    exact = mulacc_via_float64(d)
     b, c = every(d)[:, None], every(d)[None, :]
     for a in every(d)[:: 1 << d.man_bits]:
         got, want = KERNELS[Op.MULACC][d](np.array(a), b, c), exact(np.array(a), b, c)
@@ -400,7 +400,7 @@ def test_r16_fp8_mulacc_is_the_one_that_sums_exact_pairs(d):
 
 
 def test_r08_index_unary_and_mulacc():
-    a = settle(WIDE)
+    a = to_index_array(WIDE)
     assert np.asarray(KERNELS[Op.NEG][dt.index](a)).tolist() == [-x for x in WIDE]
     assert np.asarray(KERNELS[Op.NEG][dt.index](np.array(-(2**63)))).tolist() == 2**63
     assert KERNELS[Op.TRUNC][dt.index](a) is a

@@ -13,10 +13,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.interp.ops.wmma import allowed_error, gather, multiply, roundings, scatter
+from uops.interp.ops.wmma import allowed_error, gather_matrix, multiply_fragments, scatter_fragments, sum_rounding_errors
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import dtypes as dt
-from uops.spec.wmma import DESCRIPTORS, OPERANDS, Table, named
+from uops.spec.wmma import DESCRIPTORS, OPERANDS, TableLaneMap, descriptors_named
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -51,7 +51,7 @@ def _fragments(d, matrices):
 
 def _product(d, matrices):
     """D's matrix, by way of fragments; D's fragments are read by hand."""
-    fragments = multiply(d, *_fragments(d, matrices))
+    fragments = multiply_fragments(d, *_fragments(d, matrices))
     out = np.empty(d.shape("C"), fragments.dtype)
     for t in range(d.c.lanes):
         for e in range(d.c.elements):
@@ -156,7 +156,7 @@ def test_integers_wrap(d):
 
 
 def test_a_sum_next_to_a_midpoint_is_rounded_once():
-    (d,) = named("v_mfma_f32_16x16x16_bf16")
+    (d,) = descriptors_named("v_mfma_f32_16x16x16_bf16")
     a, b, c = (np.zeros(d.shape(o), NUMPY[_dtype(d, o)]) for o in OPERANDS)
     a[:, 0], b[0] = 2.0**-12, 2.0**-12
     a[:, 1], b[1, 0], b[1, 1] = 2.0**-50, 2.0**-50, -(2.0**-50)
@@ -176,7 +176,10 @@ def test_infinities_and_nans_go_through(d):
         a[5, 2] = np.inf
         b[3, 6] = -np.inf
         b[3, 7], a[6, 3] = np.inf, 0.0
-    got, bound = _product(d, matrices).astype(np.float64), gather(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
+    got, bound = (
+        _product(d, matrices).astype(np.float64),
+        gather_matrix(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices)))),
+    )
     assert got[2, 3] == np.inf and np.isnan(got[4]).all() and bound[2, 3] == bound[4, 0] == 0
     if d.dtype_in.has_inf:
         assert np.isnan(got[5]).all() and got[0, 6] == -np.inf and np.isnan(got[6, 7]) and np.isnan(got[6, 6])
@@ -190,7 +193,7 @@ def _as_out(d, bound):
 
 
 def test_finite_operands_cannot_spoil_an_infinity():
-    (d,) = named("v_mfma_f64_16x16x4_f64")
+    (d,) = descriptors_named("v_mfma_f64_16x16x4_f64")
     a, b, c = (np.ones(d.shape(o)) for o in OPERANDS)
     a[0, 0], b[0, 0] = -1e200, 1e200
     c[0, 0] = np.inf
@@ -202,25 +205,25 @@ def test_finite_operands_cannot_spoil_an_infinity():
 
 
 def test_a_swap_in_the_map_of_c_changes_these_two_elements():
-    (d,) = named("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    (d,) = descriptors_named("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
     places = [[d.c.place(t, e) for e in range(4)] for t in range(32)]
     places[3][1], places[9][0] = places[9][0], places[3][1]
-    wrong = dataclasses.replace(d, c=Table(tuple(map(tuple, places))))
+    wrong = dataclasses.replace(d, c=TableLaneMap(tuple(map(tuple, places))))
     a, b, c = _fragments(d, _random(d, 5))
-    right, got = multiply(d, a, b, np.zeros_like(c)), multiply(wrong, a, b, np.zeros_like(c))
+    right, got = multiply_fragments(d, a, b, np.zeros_like(c)), multiply_fragments(wrong, a, b, np.zeros_like(c))
     assert np.argwhere(right != got).tolist() == [[3, 1], [9, 0]]
     assert right[3, 1] == got[9, 0] and right[9, 0] == got[3, 1]
 
 
 @pytest.mark.parametrize("operand", ["A", "B"])
 def test_copies_that_differ_are_a_trap_that_names_both(operand):
-    (d,) = named("v_wmma_f32_16x16x16_f16")
+    (d,) = descriptors_named("v_wmma_f32_16x16x16_f16")
     fragments = _fragments(d, _random(d, 6))
     fragments[OPERANDS.index(operand)][19, 5] = 100.0
     place = "[3, 5]" if operand == "A" else "[5, 3]"
     kept = fragments[OPERANDS.index(operand)][3, 5]
     with pytest.raises(Trap) as told:
-        multiply(d, *fragments)
+        multiply_fragments(d, *fragments)
     assert str(told.value) == (
         f"v_wmma_f32_16x16x16_f16: copies of {operand}{place} differ: "
         f"lane 3 element 5 holds {kept}, lane 19 element 5 holds 100.0 (R119)"
@@ -228,28 +231,28 @@ def test_copies_that_differ_are_a_trap_that_names_both(operand):
 
 
 def test_copies_are_compared_by_bits():
-    (d,) = named("v_wmma_f32_16x16x16_f16")
+    (d,) = descriptors_named("v_wmma_f32_16x16x16_f16")
     matrices = _random(d, 7)
     matrices[0][3, 5] = np.nan
     fragments = _fragments(d, matrices)
-    assert np.isnan(multiply(d, *fragments)).any()
+    assert np.isnan(multiply_fragments(d, *fragments)).any()
     fragments[0][3, 6], fragments[0][19, 6] = 0.0, -0.0
     with pytest.raises(Trap, match=r"lane 3 element 6 holds 0.0, lane 19 element 6 holds -0.0"):
-        multiply(d, *fragments)
+        multiply_fragments(d, *fragments)
 
 
 @ALL
 def test_gather_undoes_scatter(d):
     matrix = _random(d, 8)[2]
-    np.testing.assert_array_equal(gather(d, "C", scatter(d, matrix)), matrix)
+    np.testing.assert_array_equal(gather_matrix(d, "C", scatter_fragments(d, matrix)), matrix)
 
 
 def test_other_shapes_and_dtypes_are_refused():
-    (d,) = named("v_wmma_f32_16x16x16_f16")
+    (d,) = descriptors_named("v_wmma_f32_16x16x16_f16")
     a, b, c = _fragments(d, _random(d, 9))
     for wrong in ((a[:, :8], b, c), (a, b.T, c), (a, b, c.astype(np.float64)), (a.astype(np.float32), b, c)):
         with pytest.raises(SpecError, match="R118"):
-            multiply(d, *wrong)
+            multiply_fragments(d, *wrong)
         with pytest.raises(SpecError, match="R118"):
             allowed_error(d, *wrong)
 
@@ -360,7 +363,7 @@ def test_every_simulated_accumulator_is_within_the_bound(d):
         _inflated(d, 16),
     ):
         given = _fragments(d, matrices)
-        answer, bound = multiply(d, *given), allowed_error(d, *given)
+        answer, bound = multiply_fragments(d, *given), allowed_error(d, *given)
         for t, e in ((0, 0), (d.threads // 2, 1 % d.c.elements), (d.threads - 1, d.c.elements - 1), (d.threads // 3, 0)):
             assert math.isfinite(bound[t, e])
             for result in _simulations(d, matrices, *d.c.place(t, e), rng):
@@ -377,32 +380,32 @@ def test_a_lost_product_is_outside_of_the_bound(d):
 
 
 def test_the_bound_of_nearest_rounding_is_that_of_a_reduce():
-    (d,) = named("v_mfma_f64_16x16x4_f64")
-    assert roundings(d.accumulator, 4) == (4 * 2.0**-53, 4)
+    (d,) = descriptors_named("v_mfma_f64_16x16x4_f64")
+    assert sum_rounding_errors(d.accumulator, 4) == (4 * 2.0**-53, 4)
     given = [np.ones(d.shape(o)) for o in OPERANDS]
     np.testing.assert_allclose(allowed_error(d, *_fragments(d, given)), (4 + 1) * 2.0**-53 * 5, rtol=1e-9)
 
 
 def test_the_bound_counts_the_cuts_of_alignment():
-    (d,) = named("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-    assert roundings(d.accumulator, 16) == (2 * (10 * 2.0**-24 + 2.0**-23), 22)
-    assert roundings(dataclasses.replace(d.accumulator, block=16), 16) == (18 * 2.0**-24 + 2.0**-23, 19)
+    (d,) = descriptors_named("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    assert sum_rounding_errors(d.accumulator, 16) == (2 * (10 * 2.0**-24 + 2.0**-23), 22)
+    assert sum_rounding_errors(dataclasses.replace(d.accumulator, block=16), 16) == (18 * 2.0**-24 + 2.0**-23, 19)
 
 
 @pytest.mark.parametrize("d", FLOATS, ids=_name)
 def test_the_bound_is_infinite_where_an_order_may_overflow(d):
     matrices = [np.zeros(d.shape(o), NUMPY[_dtype(d, o)]) for o in OPERANDS]
     matrices[2][0, 0], matrices[2][1, 1] = d.dtype_out.max_finite, -d.dtype_out.max_finite
-    bound = gather(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
+    bound = gather_matrix(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
     assert bound[0, 0] == bound[1, 1] == np.inf and np.isfinite(bound[0, 1])
 
 
 def test_a_flushed_factor_of_an_infinity_is_unsure():
-    (d,) = named("tdpbf16ps")
+    (d,) = descriptors_named("tdpbf16ps")
     matrices = [np.ones(d.shape(o), NUMPY[_dtype(d, o)]) for o in OPERANDS]
     matrices[0][0, 3] = 2.0**-130
     matrices[1][3, 4] = np.inf
-    bound = gather(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
+    bound = gather_matrix(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
     assert bound[0, 4] == np.inf and bound[1, 4] == 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from uops.spec import extras
-from uops.spec.extras import checkout, how_to_install, requirements
+from uops.spec.extras import extra_requirements, find_source_checkout, install_command
 
 ROOT = Path(__file__).parents[2]
 TEXTS = (".py", ".md", ".toml", ".ini", ".txt", ".cfg", ".yml", ".yaml", ".html", ".j2", ".sh", ".uops")
@@ -56,16 +56,16 @@ def test_the_bare_name_would_be_seen(text: str) -> None:
 
 def test_from_a_checkout_its_path_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "__file__", str(ROOT / "src" / "uops" / "spec" / "extras.py"))
-    assert checkout() == ROOT
-    assert shlex.split(how_to_install("test,prove")) == ["pip", "install", f"{ROOT}[test,prove]"]
+    assert find_source_checkout() == ROOT
+    assert shlex.split(install_command("test,prove")) == ["pip", "install", f"{ROOT}[test,prove]"]
 
 
 def test_an_installed_package_names_what_its_extra_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "checkout", lambda: None)
+    monkeypatch.setattr(extras, "find_source_checkout", lambda: None)
     monkeypatch.setattr(extras.metadata, "requires", lambda name: DECLARED)
-    assert how_to_install("prove") == "pip install z3-solver==5.4.0.0"
-    assert requirements("opencl") == [
+    assert install_command("prove") == "pip install z3-solver==5.4.0.0"
+    assert extra_requirements("opencl") == [
         "pyopencl>=2025.1",
         'pocl>=3.0; (sys_platform == "linux" and platform_machine == "x86_64")',
     ]
-    assert not BAD.search(how_to_install("opencl")) and not BAD.search(how_to_install("nothing"))
+    assert not BAD.search(install_command("opencl")) and not BAD.search(install_command("nothing"))

@@ -19,10 +19,10 @@ def _wrong_schema(u: UOp) -> list[UOp]:
     """Too few and too many sources, wrong args and fields, a void where a value belongs."""
     schema = ROWS[u.op].schema
     found = []
-    if schema.least:
-        found.append(u.replace(src=u.src[: schema.least - 1]))
-    if schema.most is not None:
-        found.append(u.replace(src=(*u.src, *[i(1)] * (schema.most + 1 - len(u.src)))))
+    if schema.min_sources:
+        found.append(u.replace(src=u.src[: schema.min_sources - 1]))
+    if schema.max_sources is not None:
+        found.append(u.replace(src=(*u.src, *[i(1)] * (schema.max_sources + 1 - len(u.src)))))
     kind = ROWS[u.op].arg_type
     found.append(u.replace(arg=A.SourceArg("?") if kind is not A.SourceArg else A.NameArg("?")))
     if kind is not None and u.op not in A.ARG_OPTIONAL:

@@ -251,22 +251,44 @@ def _single(d: Dialect) -> list[UOp]:
 
 #: Name of the check -> graphs that break it, by dialect.
 BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
-    "legal_op": _foreign, "_tag": _tagged, "in_spaces": _spaces, "_root_is_call": _roots, "root_is_linear": _roots,
-    "call_arguments": _arguments, "call_body": _bodies, "sink_of": _sinks,
-    "_same_arguments": _wrong_arguments, "_bound_param": _unbound,
-    "_kernel_param": _params, "_address": _addresses, "_loaded": _unloaded, "_bool_condition": _conditions, "axis_types": _types,
-    "_no_open_range": _open, "<lambda>": _machine_bound, "_argument_dtypes": _dtypes, "_scalar_value": _vectors,
-    "_scalar_or_fragment": _vectors, "_shape_or_fragment": _stacks,
-    "_closes_its_kind": _kinds, "_kernel_buffer": _buffers, "all_same_shape": _shapes, "_one_shape": _two_shapes,
-    "_index_arithmetic": _index_math, "_target": _targets, "_in_order": _order, "_nested": _nests, "_single_end": _single,
-    "_written_once": _twice,
-}  # fmt: skip
+    "op_in_dialect_form": _foreign,
+    "_check_no_tag": _tagged,
+    "address_space_form": _spaces,
+    "_check_root_is_call": _roots,
+    "root_is_linear_form": _roots,
+    "call_argument_ops_form": _arguments,
+    "call_body_form": _bodies,
+    "sink_source_ops_form": _sinks,
+    "_check_argument_types": _wrong_arguments,
+    "_check_param_has_slot": _unbound,
+    "_check_kernel_param": _params,
+    "_check_access_through_index": _addresses,
+    "_check_values_loaded": _unloaded,
+    "_check_bool_condition": _conditions,
+    "axis_type_form": _types,
+    "_check_no_open_range": _open,
+    "_check_bound_is_index": _machine_bound,
+    "_check_argument_dtypes": _dtypes,
+    "_check_scalar_value": _vectors,
+    "_check_scalar_or_fragment": _vectors,
+    "_check_shape_or_fragment": _stacks,
+    "_check_closed_axis_type": _kinds,
+    "_check_kernel_buffer": _buffers,
+    "check_all_same_shape": _shapes,
+    "_check_one_shape": _two_shapes,
+    "_check_no_index_arithmetic": _index_math,
+    "_check_target_support": _targets,
+    "_check_instruction_order": _order,
+    "_check_blocks_nest": _nests,
+    "_check_single_end": _single,
+    "_check_no_duplicate_writes": _twice,
+}
 
 for _d, _spec in DIALECTS.items():
     for _claim, _form in _spec.claims:
         _name = _claim.check.__qualname__.split(".")[0]
-        if _name == "_only_as_shape":
+        if _name == "_make_shape_use_check":
             _graphs = (_spelled if _d is D.BESTIARY else _stacks)(_d)
         else:
             _graphs = BREAKS[_name](_d)
-        claim(_claim.id, good(_d), *_graphs, dialect=_d, target=TOY if _name == "_target" else None)
+        claim(_claim.id, good(_d), *_graphs, dialect=_d, target=TOY if _name == "_check_target_support" else None)

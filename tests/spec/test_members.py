@@ -10,17 +10,17 @@ import pytest
 
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.dtypes import Kind
+from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.ops import Op
 
 
-@pytest.mark.parametrize("cls", [Op, AxisType, AddrSpace, Kind])
+@pytest.mark.parametrize("cls", [Op, AxisType, AddrSpace, DTypeKind])
 def test_naming_a_member_runs_no_python(cls: type[Enum]) -> None:
     assert not hasattr(type(cls), "__getattr__")
     assert cls.__hash__ is object.__hash__
 
 
-@pytest.mark.parametrize("cls", [Op, AxisType, AddrSpace, Kind])
+@pytest.mark.parametrize("cls", [Op, AxisType, AddrSpace, DTypeKind])
 def test_members_are_found_by_name_value_and_order(cls: type[Enum]) -> None:
     members = list(cls)
     assert len(members) == len(cls) == len(cls.__members__) == len(set(members))
@@ -34,6 +34,6 @@ def test_members_are_found_by_name_value_and_order(cls: type[Enum]) -> None:
         cls("nothing of this value")
 
 
-@pytest.mark.parametrize("member", [Op.ADD, AxisType.LOOP, AddrSpace.REG, Kind.BOOL])
+@pytest.mark.parametrize("member", [Op.ADD, AxisType.LOOP, AddrSpace.REG, DTypeKind.BOOL])
 def test_a_member_stays_the_only_one_through_copies(member: Enum) -> None:
     assert pickle.loads(pickle.dumps(member)) is copy.deepcopy(member) is copy.copy(member) is member

@@ -14,7 +14,7 @@ from uops.spec.errors import SpecError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import MOST_AXES
-from uops.spec.verify.verifier import check
+from uops.spec.verify.verifier import find_broken_claims
 
 MANY = (2,) + (1,) * MOST_AXES
 X = {"p0": np.ones(2, np.float32)}
@@ -47,7 +47,7 @@ def test_a_value_of_65_axes_is_refused_with_the_ruling(way: str) -> None:
 
 
 def test_the_verifier_names_the_node_and_its_claim() -> None:
-    (found,) = check(uops.parse(TEXT))
+    (found,) = find_broken_claims(uops.parse(TEXT))
     assert found.claim.id == "RESHAPE.C1" and "a shape of 65 axes" in found.message
 
 

@@ -13,7 +13,7 @@ from uops.spec.ir.args import ARG_TYPE
 from uops.spec.ir.node import RULES
 from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Family, Op
 from uops.spec.ir.scope import RANGE_ENDING as CLOSING
-from uops.spec.rows.rows import CLAIMS, ROWS, document_names, find, row_of, spec_hash, to_json
+from uops.spec.rows.rows import CLAIMS, ROWS, document_names, find_rows, row_of, spec_hash, to_json
 from uops.spec.rulings import RULINGS
 
 
@@ -108,10 +108,10 @@ def test_ids_are_unique():
 
 def test_lookup_by_id_name_and_glob():
     assert row_of("movement/PAD") is row_of("pad") is ROWS[Op.PAD]
-    assert [r.op for r in find("Load/*")] == [Op.LOAD]
-    assert [r.op for r in find("pad.c2")] == [Op.PAD]
-    assert {r.family for r in find("Marker/*")} == {Family.MARKER}
-    assert find("nothing") == []
+    assert [r.op for r in find_rows("Load/*")] == [Op.LOAD]
+    assert [r.op for r in find_rows("pad.c2")] == [Op.PAD]
+    assert {r.family for r in find_rows("Marker/*")} == {Family.MARKER}
+    assert find_rows("nothing") == []
     with pytest.raises(KeyError):
         row_of("Movement/Nothing")
 
@@ -152,7 +152,7 @@ def test_rulings_are_read_in_order_and_complete():
 @pytest.mark.parametrize("text", ["| R01 | a | b |\n| R01 | a | b |", "| R01 | a |", "**P9** no point"])
 def test_bad_rulings_are_rejected(text):
     with pytest.raises(ValueError, match="line"):
-        rulings.parse(text)
+        rulings.parse_rulings(text)
 
 
 def test_every_ruling_cited_in_the_sources_exists():

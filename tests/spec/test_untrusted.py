@@ -10,10 +10,10 @@ import pytest
 
 from uops.spec.untrusted import (
     BadFile,
-    Damaged,
     Either,
-    misfit,
-    printable,
+    SealMismatch,
+    escape_unprintable,
+    find_misfit,
     quote_name,
     read_bytes,
     read_json,
@@ -26,9 +26,9 @@ from uops.spec.untrusted import (
 
 
 def test_printable_escapes_what_acts_on_a_terminal_and_keeps_the_rest():
-    assert printable("a\tb\nμ−×") == "a\tb\nμ−×"
-    assert printable("\x1b[31m\x07\x9b\u202e\ud800\r") == "\\x1b[31m\\x07\\x9b\\u202e\\ud800\\x0d"
-    assert printable(printable("\x1b")) == printable("\x1b")
+    assert escape_unprintable("a\tb\nμ−×") == "a\tb\nμ−×"
+    assert escape_unprintable("\x1b[31m\x07\x9b\u202e\ud800\r") == "\\x1b[31m\\x07\\x9b\\u202e\\ud800\\x0d"
+    assert escape_unprintable(escape_unprintable("\x1b")) == escape_unprintable("\x1b")
 
 
 def test_a_quoted_name_is_one_printable_line():
@@ -45,9 +45,9 @@ def test_only_regular_files_are_read(tmp_path, path):
 
 def test_a_file_above_the_limit_is_refused_with_its_name(tmp_path):
     (tmp_path / "large").write_bytes(b"12345")
-    assert read_bytes(tmp_path / "large", most=5) == b"12345"
+    assert read_bytes(tmp_path / "large", max_bytes=5) == b"12345"
     with pytest.raises(BadFile, match="large has more than the 4 bytes"):
-        read_bytes(tmp_path / "large", most=4)
+        read_bytes(tmp_path / "large", max_bytes=4)
 
 
 def test_text_drops_a_byte_order_mark_and_names_the_line_that_is_no_utf8(tmp_path):
@@ -97,12 +97,12 @@ def test_what_was_sealed_answers_its_own_question_alone():
     assert unseal("object", 2, "key", data) == b"payload"
     others = [("object", 2, "other"), ("object", 3, "key"), ("search", 2, "key")]
     for kind, schema, key in others:
-        with pytest.raises(Damaged):
+        with pytest.raises(SealMismatch):
             unseal(kind, schema, key, data)
     for at in range(len(data)):
-        with pytest.raises(Damaged):
+        with pytest.raises(SealMismatch):
             unseal("object", 2, "key", data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-        with pytest.raises(Damaged):
+        with pytest.raises(SealMismatch):
             unseal("object", 2, "key", data[:at])
 
 
@@ -110,9 +110,10 @@ FORM = {"a": int, "b?": [(str, float)], "c?": {str: Either(bool, None)}, "d?": f
 
 
 def test_a_value_of_the_form_fits():
-    assert misfit({"a": 1}, FORM) is None
+    assert find_misfit({"a": 1}, FORM) is None
     assert (
-        misfit({"a": -1, "b": [["x", 1], ["y", 1.5]], "c": {"k": None, "l": True}, "d": "x", "e": {"f": "", "g": 1}}, FORM) is None
+        find_misfit({"a": -1, "b": [["x", 1], ["y", 1.5]], "c": {"k": None, "l": True}, "d": "x", "e": {"f": "", "g": 1}}, FORM)
+        is None
     )
 
 
@@ -135,7 +136,7 @@ def test_a_value_of_the_form_fits():
     ],
 )
 def test_a_value_of_another_form_is_said_with_its_place(value, says):
-    assert misfit(value, FORM) == says
+    assert find_misfit(value, FORM) == says
 
 
 def test_without_following_links_a_file_takes_the_place_of_a_link_or_pipe(tmp_path):

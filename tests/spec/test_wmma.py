@@ -10,21 +10,21 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
-from uops.spec.verify.verifier import check
+from uops.spec.verify.verifier import find_broken_claims
 from uops.spec.wmma import (
     DESCRIPTORS,
     OPERANDS,
-    Holder,
-    Status,
-    Table,
-    affine,
+    LaneElement,
+    LaneMapStatus,
+    TableLaneMap,
+    affine_map,
     bijection_fault,
-    copies_of,
-    find,
-    map_difference,
-    map_fault,
-    named,
-    register,
+    descriptors_named,
+    find_copies,
+    find_descriptor,
+    lane_map_difference,
+    lane_map_fault,
+    register_descriptor,
     registry,
 )
 
@@ -37,7 +37,7 @@ def _arg(d, **changed):
 
 
 def _one(name):
-    (d,) = named(name)
+    (d,) = descriptors_named(name)
     return d
 
 
@@ -53,7 +53,7 @@ def _table(m):
 def _planted(m, change):
     places = _table(m)
     change(places)
-    return Table(tuple(map(tuple, places)))
+    return TableLaneMap(tuple(map(tuple, places)))
 
 
 def _swap(places):
@@ -81,16 +81,16 @@ def test_every_descriptor_is_cited(d):
     host = {"NVIDIA": "docs.nvidia.com", "AMD": "github.com/ROCm", "Intel": "www.intel.com"}
     for source in (d.source, d.accumulator.source):
         assert source.title and source.section
-    assert d.status in Status and d.accumulator.text and d.source.url.startswith("https://")
-    assert d.status is Status.UNCONFIRMED or host[d.vendor] in d.source.url
+    assert d.status in LaneMapStatus and d.accumulator.text and d.source.url.startswith("https://")
+    assert d.status is LaneMapStatus.UNCONFIRMED or host[d.vendor] in d.source.url
 
 
 @ALL
 def test_found_by_name_dims_dtypes_and_threads_only(d):
-    assert find(_arg(d)) is d and find(_arg(d, device="another", upcast_a=((0, 2),))) is d
+    assert find_descriptor(_arg(d)) is d and find_descriptor(_arg(d, device="another", upcast_a=((0, 2),))) is d
     n, m, k = d.dims
     for other in ({"name": d.name + "x"}, {"dims": (n, m, k * 2)}, {"threads": d.threads * 2}, {"dtype_out": dt.uint16}):
-        assert find(_arg(d, **other)) is None
+        assert find_descriptor(_arg(d, **other)) is None
 
 
 def test_keys_are_distinct_and_names_printed():
@@ -238,33 +238,33 @@ def test_a_map_of_other_lanes_is_told():
 def test_copies_are_faults_unless_stated():
     told = bijection_fault(dataclasses.replace(RDNA3, copies_a=1))
     assert told == "A: lane 0 element 0 and lane 16 element 0 hold (0, 0)"
-    assert copies_of(RDNA3, "B", Holder(3, 5)) == (Holder(3, 5), Holder(19, 5))
-    assert copies_of(RDNA3, "C", Holder(3, 5)) == (Holder(3, 5),)
+    assert find_copies(RDNA3, "B", LaneElement(3, 5)) == (LaneElement(3, 5), LaneElement(19, 5))
+    assert find_copies(RDNA3, "C", LaneElement(3, 5)) == (LaneElement(3, 5),)
 
 
 def test_stated_copies_must_be_there():
     def third(places):
         places[20][0] = places[1][0]
 
-    assert map_fault(_planted(RDNA3.a, third), 16, 16, 2) == (
+    assert lane_map_fault(_planted(RDNA3.a, third), 16, 16, 2) == (
         "lane 1 element 0 and lane 17 element 0 and lane 20 element 0 hold (1, 0), 2 copies are stated"
     )
-    assert map_fault(PTX16.c, 16, 8, 2) == "(0, 0) is held by lane 0 element 0, 2 needed"
-    assert map_fault(affine("2:row", ""), 3, 1) == "(2, 0) is held by none, 1 needed"
+    assert lane_map_fault(PTX16.c, 16, 8, 2) == "(0, 0) is held by lane 0 element 0, 2 needed"
+    assert lane_map_fault(affine_map("2:row", ""), 3, 1) == "(2, 0) is held by none, 1 needed"
 
 
 def test_a_swap_is_still_a_bijection_and_is_told_against_the_right_map():
     swapped = _planted(PTX16.a, _swap)
-    assert map_fault(swapped, 16, 16) is None
-    assert map_difference(swapped, PTX16.a) == "lane 3 element 1 holds (2, 2), not (0, 7), which lane 9 element 0 holds"
-    assert map_difference(PTX16.a, _planted(PTX16.a, lambda places: None)) is None
-    assert map_difference(PTX16.a, PTX16.b) == "32 lanes of 8 elements, not 32 of 4"
+    assert lane_map_fault(swapped, 16, 16) is None
+    assert lane_map_difference(swapped, PTX16.a) == "lane 3 element 1 holds (2, 2), not (0, 7), which lane 9 element 0 holds"
+    assert lane_map_difference(PTX16.a, _planted(PTX16.a, lambda places: None)) is None
+    assert lane_map_difference(PTX16.a, PTX16.b) == "32 lanes of 8 elements, not 32 of 4"
 
 
 @pytest.mark.parametrize("digit", ["row", "0:row", "4:depth", "4:row*", "4:copy*2", "-4:row", "4:row*2x"])
 def test_a_digit_that_cannot_be_read_is_refused(digit):
     with pytest.raises(ValueError, match="no digit of a lane map"):
-        affine(digit, "")
+        affine_map(digit, "")
 
 
 # A backend's own
@@ -273,22 +273,22 @@ def test_a_digit_that_cannot_be_read_is_refused(digit):
 @pytest.mark.usefixtures("own_registry")
 def test_a_registered_descriptor_is_found():
     own = dataclasses.replace(RDNA3, name="own_wmma")
-    assert find(_arg(own)) is None
-    register(own)
-    register(dataclasses.replace(own))
-    assert find(_arg(own)) == own and named("own_wmma") == (own,)
+    assert find_descriptor(_arg(own)) is None
+    register_descriptor(own)
+    register_descriptor(dataclasses.replace(own))
+    assert find_descriptor(_arg(own)) == own and descriptors_named("own_wmma") == (own,)
 
 
 @pytest.mark.usefixtures("own_registry")
 def test_a_wrong_descriptor_is_not_registered():
     with pytest.raises(SpecError, match=r"own_wmma \(R118\): A: lane 0 element 0 and lane 16 element 0 hold \(0, 0\)"):
-        register(dataclasses.replace(RDNA3, name="own_wmma", copies_a=1))
+        register_descriptor(dataclasses.replace(RDNA3, name="own_wmma", copies_a=1))
     swapped = dataclasses.replace(PTX16, a=_planted(PTX16.a, _swap))
     with pytest.raises(SpecError, match=r"A: lane 3 element 1 holds \(2, 2\), not \(0, 7\), which lane 9 element 0 holds"):
-        register(swapped)
+        register_descriptor(swapped)
     with pytest.raises(SpecError, match="the lane maps agree"):
-        register(dataclasses.replace(PTX16, note="another"))
-    assert find(_arg(PTX16)) is PTX16
+        register_descriptor(dataclasses.replace(PTX16, note="another"))
+    assert find_descriptor(_arg(PTX16)) is PTX16
 
 
 # The claim
@@ -301,7 +301,7 @@ def _wmma(d, sizes=None, **changed):
 
 
 def _told(u):
-    return [(x.claim.id, x.detail) for x in check(u) if x.node is u]
+    return [(x.claim.id, x.detail) for x in find_broken_claims(u) if x.node is u]
 
 
 @ALL

@@ -13,12 +13,21 @@ import numpy as np
 import pytest
 
 from uops.backends import registry
-from uops.backends.conformance.model import Case, Tier
+from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.contract import CompilerBackend
 from uops.compiler.target import Target
 from uops.fuzz.bisect.bisect import bisect
 from uops.fuzz.oracles import agreement_stages
-from uops.fuzz.oracles.agreement_stages import AGREE, FINDING, REFUSED, Answer, agreement, digest, programs, sample
+from uops.fuzz.oracles.agreement_stages import (
+    AGREE,
+    FINDING,
+    REFUSED,
+    BisectionAnswer,
+    bisect_programs,
+    digest,
+    list_programs,
+    sample_families,
+)
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp, toposort
@@ -26,30 +35,30 @@ from uops.spec.ir.ops import Op
 
 #: Which sample; another number draws other dtypes.
 SEED = int(os.environ.get("UOPS_STAGES_SEED", "1"))
-SUITE = programs(Tier.SMOKE)
-SAMPLE = sample(SUITE, 1, SEED)
+SUITE = list_programs(ConformanceTier.SMOKE)
+SAMPLE = sample_families(SUITE, 1, SEED)
 PARTS = 8
 
 
 def target(name: str = "llvm") -> Target:
-    backend = registry.get(name)
+    backend = registry.create_backend(name)
     assert isinstance(backend, CompilerBackend)
     return backend.target
 
 
-def small(case: Case) -> bool:
+def small(case: ConformanceCase) -> bool:
     return all(np.size(v) <= 24 for v in case.inputs.values()) and all(s.stop - s.start <= 24 for s in case.segments)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_stages_of_a_program_of_every_family_agree(part: int) -> None:
-    answers = list(agreement(SAMPLE[part::PARTS], target()))
+    answers = list(bisect_programs(SAMPLE[part::PARTS], target()))
     assert [a.message for a in answers if a.status == FINDING] == []
     assert [a.case for a in answers if a.status == REFUSED] == []
 
 
 def test_they_agree_for_a_target_without_vectors() -> None:
-    answers = list(agreement(SAMPLE[::12], target("c")))
+    answers = list(bisect_programs(SAMPLE[::12], target("c")))
     assert [a for a in answers if a.status != AGREE] == []
 
 
@@ -64,15 +73,15 @@ def test_the_sample_has_every_family() -> None:
     family = lambda c: (c.row, c.name.split("-")[0])  # noqa: E731
     assert {family(c) for c in SAMPLE} == {family(c) for c in SUITE}
     assert {c.row for c in SAMPLE} == {c.row for c in SUITE}
-    assert sample(SUITE, 1, SEED) == SAMPLE != sample(SUITE, 1, SEED + 1)
+    assert sample_families(SUITE, 1, SEED) == SAMPLE != sample_families(SUITE, 1, SEED + 1)
 
 
 def test_the_full_tier_has_the_programs_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where they have one name."""
     small, other = SUITE[0], replace(SUITE[0], graph=b.contiguous(SUITE[0].graph))
-    found = {Tier.SMOKE: [small, SUITE[1]], Tier.FULL: [other, SUITE[1], SUITE[2]]}
-    monkeypatch.setattr(agreement_stages, "cases", lambda tier, rows: found[tier])
-    assert programs(Tier.FULL) == [small, SUITE[1], other, SUITE[2]]
+    found = {ConformanceTier.SMOKE: [small, SUITE[1]], ConformanceTier.FULL: [other, SUITE[1], SUITE[2]]}
+    monkeypatch.setattr(agreement_stages, "generate_cases", lambda tier, rows: found[tier])
+    assert list_programs(ConformanceTier.FULL) == [small, SUITE[1], other, SUITE[2]]
     assert digest(small) != digest(other)
 
 
@@ -97,16 +106,16 @@ def refuse(*a: object, **k: object) -> None:
 def test_a_wrong_program_and_a_refused_one_are_told(answers_with: Wrong, tmp_path: Path) -> None:
     case = next(c for c in SUITE if c.row == "Elementwise/Add" and c.dtype.name == "int32")
     answers_with(refuse)
-    assert list(agreement([case], target())) == [Answer(case.id, digest(case), REFUSED, "no")]
+    assert list(bisect_programs([case], target())) == [BisectionAnswer(case.id, digest(case), REFUSED, "no")]
 
     def wrong(graph: UOp, inputs: Any, t: Target, **options: Any) -> Any:
         return bisect(graph, inputs, t, execute=lambda p, i: {0: np.zeros(1, np.int32)})
 
     answers_with(wrong)
-    (answer,) = agreement([case], target(), tmp_path / "journal")
+    (answer,) = bisect_programs([case], target(), tmp_path / "journal")
     assert (answer.status, answer.finding and answer.finding["pass"]) == (FINDING, "backend")
     answers_with(refuse)
-    assert list(agreement([case], target(), tmp_path / "journal")) == [answer]
+    assert list(bisect_programs([case], target(), tmp_path / "journal")) == [answer]
 
 
 def test_a_sample_reaches_what_the_compiler_does() -> None:

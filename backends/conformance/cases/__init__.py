@@ -6,12 +6,19 @@ import fnmatch
 from collections.abc import Iterator
 
 from uops.backends.conformance.cases import elementwise, folding, movement, programs, reduce
-from uops.backends.conformance.model import Case, Tier
+from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 
-SOURCES = (programs.cases, movement.cases, reduce.cases, elementwise.cases, folding.cases)
+#: Generators of the suite's cases, in its order.
+SOURCES = (
+    programs.generate_program_cases,
+    movement.generate_movement_cases,
+    reduce.generate_reduce_cases,
+    elementwise.generate_elementwise_cases,
+    folding.generate_folding_cases,
+)
 
 
-def cases(tier: Tier, rows: str = "*") -> Iterator[Case]:
-    """Every case of `tier` whose row id matches the glob `rows`, in the suite's order."""
+def generate_cases(tier: ConformanceTier, rows: str = "*") -> Iterator[ConformanceCase]:
+    """Yield every case of `tier` whose row id matches the glob `rows`, in the suite's order."""
     for source in SOURCES:
         yield from (c for c in source(tier) if fnmatch.fnmatchcase(c.row, rows))

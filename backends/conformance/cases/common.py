@@ -1,4 +1,4 @@
-"""What the case modules share: data by dtype and shape, and cases that test one cell with their whole output."""
+"""Helpers of the case modules: data by dtype and shape, and cases that test one cell with their whole output."""
 
 from __future__ import annotations
 
@@ -7,80 +7,72 @@ from typing import Any
 
 import numpy.typing as npt
 
-from uops.backends.conformance.model import Case, Segment
-from uops.backends.conformance.pools import ordinary, random_bits, to_array
+from uops.backends.answer import find_base_memory
+from uops.backends.conformance.model import ConformanceCase, Segment
+from uops.backends.conformance.pools import ordinary_bits, random_bits, to_array
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.rows.rows import ROWS
 
 Array = npt.NDArray[Any]
 Inputs = dict[str, Any]
 
-#: The dtypes of the smoke tier's cases that do not depend on arithmetic: one per storage kind.
+#: Dtypes of the smoke tier for cases without arithmetic: one per kind of storage.
 SAMPLE = (dt.float32, dt.uint8, dt.bool_, dt.int64, dt.bfloat16)
 
 
-def data(d: DType, shape: tuple[int, ...], *key: object) -> Array:
-    """Random bits (NaN payloads included, R28) that begin with ordinary values, in an order of the key's own."""
+def make_input_data(d: DType, shape: tuple[int, ...], *key: object) -> Array:
+    """Create random bits, NaN payloads included (R28), that begin with ordinary values in an order that depends on the key."""
     n = math.prod(shape)
     bits = random_bits(d, n, *key, *shape).copy()
     first = 3 * sum(k for k in key if isinstance(k, int))
     for k in range(min(n, 8)):
-        bits[k] = ordinary(d)[(first + k) % 8]
+        bits[k] = ordinary_bits(d)[(first + k) % 8]
     return to_array(bits, d).reshape(shape)
 
 
-def single(op: Op, d: DType, edge: str, graph: UOp, inputs: Inputs, name: str | None = None) -> Case:
-    """A case of `op`'s row whose whole output tests the cell `edge`: every value of the root, and every buffer written."""
-    segments = [Segment(edge, k, 0, math.prod(_extents(v))) for k, v in enumerate(values_of(graph))]
-    segments += [Segment(edge, f"b{u.arg.unique}", 0, math.prod(u.shape)) for u in written(graph)]
-    return Case(ROWS[op].id, d, name or edge, graph, inputs, tuple(segments))
+def make_single_cell_case(op: Op, d: DType, edge: str, graph: UOp, inputs: Inputs, name: str | None = None) -> ConformanceCase:
+    """Create a case of `op`'s row whose whole output tests the cell `edge`: every value of the root, and every buffer written."""
+    segments = [Segment(edge, k, 0, math.prod(_max_extents(v))) for k, v in enumerate(flatten_value_nodes(graph))]
+    segments += [Segment(edge, f"b{u.arg.unique}", 0, math.prod(u.shape)) for u in collect_written_buffers(graph)]
+    return ConformanceCase(ROWS[op].id, d, name or edge, graph, inputs, tuple(segments))
 
 
-def _extents(u: UOp) -> tuple[int, ...]:
-    """Greatest extents: a symbolic one counts with its upper bound."""
+def _max_extents(u: UOp) -> tuple[int, ...]:
+    """Return the largest extents: a symbolic one counts with its upper bound."""
     return tuple(n if isinstance(n, int) else int(n.min_max[1]) for n in u.shape)
 
 
-def values_of(root: UOp) -> list[UOp]:
-    """The values a run of `root` gives, in order."""
+def flatten_value_nodes(root: UOp) -> list[UOp]:
+    """Return the values that a run of `root` returns, in order."""
     if root.dtype is not dt.void:
         return [root]
     if root.op in (Op.TUPLE, Op.SINK, Op.GROUP):
-        return [v for s in root.src for v in values_of(s)]
+        return [v for s in root.src for v in flatten_value_nodes(s)]
     return []
 
 
-def written(root: UOp) -> list[UOp]:
-    """The Buffers that a void root writes."""
-    from uops.spec.ir.node import toposort
-
+def collect_written_buffers(root: UOp) -> list[UOp]:
+    """Return the Buffers that a void root writes."""
     if root.dtype is not dt.void:
         return []
-    found: dict[UOp, None] = {}
-    for u in toposort(root):
-        if u.op is Op.STORE:
-            target = u.src[0]
-            while target.op is not Op.BUFFER and target.src:
-                target = target.src[0]
-            if target.op is Op.BUFFER:
-                found[target] = None
-    return list(found)
+    targets = dict.fromkeys(find_base_memory(u) for u in toposort(root) if u.op is Op.STORE)
+    return [memory for memory in targets if memory.op is Op.BUFFER]
 
 
-def param(d: DType, shape: tuple[int, ...], inputs: Inputs, *key: object, values: Array | None = None) -> UOp:
-    """The next free Param, with data."""
+def add_param(d: DType, shape: tuple[int, ...], inputs: Inputs, *key: object, values: Array | None = None) -> UOp:
+    """Create the next free Param, and add its data to the inputs."""
     slot = sum(k.startswith("p") for k in inputs)
-    inputs[f"p{slot}"] = data(d, shape, "param", slot, *key) if values is None else values
+    inputs[f"p{slot}"] = make_input_data(d, shape, "param", slot, *key) if values is None else values
     return b.param(slot, shape, d)
 
 
-def buffer(d: DType, size: int, inputs: Inputs, *key: object, filled: bool = True) -> UOp:
-    """A Buffer, with initial contents unless not `filled`."""
+def add_buffer(d: DType, size: int, inputs: Inputs, *key: object, filled: bool = True) -> UOp:
+    """Create a Buffer; if `filled`, add its initial contents to the inputs."""
     unique = sum(k.startswith("b") for k in inputs) + 1 + (0 if filled else 50)
     if filled:
-        inputs[f"b{unique}"] = data(d, (size,), "buffer", unique, *key)
+        inputs[f"b{unique}"] = make_input_data(d, (size,), "buffer", unique, *key)
     return b.buffer(size, d, unique=unique)

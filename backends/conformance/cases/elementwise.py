@@ -1,7 +1,7 @@
 """Cases of the elementwise and decomposed rows: every op x dtype x edge class of its operands.
 
-One case per (row, dtype) holds all classes as segments of one vector, so that a backend compiles one kernel for them;
-broadcasting and empty shapes are a case of their own. 8-bit binary ops and 16-bit unary ops are exhaustive in the full tier.
+One case per row and dtype holds all classes as segments of one vector, so that a backend compiles one kernel for them. Broadcasting
+and empty shapes have a case of their own. In the full tier, 8-bit binary ops and 16-bit unary ops are exhaustive.
 """
 
 from __future__ import annotations
@@ -13,42 +13,45 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.conformance.model import Case, Segment, Tier
-from uops.backends.conformance.pools import classes, ordinary, random_bits, seeded, to_array
+from uops.backends.conformance.model import ConformanceCase, ConformanceTier, Segment
+from uops.backends.conformance.pools import edge_classes, make_seeded_generator, ordinary_bits, random_bits, to_array
+from uops.backends.testing.values import float_bits
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.derive.exact import round_nearest
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, SHIFT, TERNARY, UNARY, Op
+from uops.spec.ir.ops import ALU, BITWISE, SHIFT, TERNARY, UNARY, Op
 from uops.spec.rows.rows import ROWS
 
 Array = npt.NDArray[Any]
-#: Ops whose operands may be any dtype (R14: Where's condition).
-_RANDOM = {Tier.SMOKE: 64, Tier.FULL: 2048}
-_PER_CLASS = {Tier.SMOKE: 24, Tier.FULL: 160}
+#: Number of random operand tuples per case.
+_RANDOM = {ConformanceTier.SMOKE: 64, ConformanceTier.FULL: 2048}
+#: Largest number of operand tuples of an edge class.
+_PER_CLASS = {ConformanceTier.SMOKE: 24, ConformanceTier.FULL: 160}
 OPS = tuple(op for op in Op if op in ALU and op is not Op.MIN)
 
 
-def legal(op: Op, d: DType) -> bool:
-    """R09 and R10: the dtypes of an op's operands (of the result, for Cast)."""
+def is_legal_dtype(op: Op, d: DType) -> bool:
+    """Return True if the op takes operands of this dtype (R09, R10: dtypes of operands); for Cast, results of it."""
     if op is Op.THREEFRY:
         return d is dt.uint64
     if op is Op.NOT:
         return d is dt.bool_
     if op in (Op.RECIP, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.DIV, Op.POW):
         return d.is_float
-    if op in (Op.IDIV, Op.MOD, Op.SHL, Op.SHR):
+    if op in SHIFT or op in (Op.IDIV, Op.MOD):
         return d in dt.INTS
-    if op in (Op.XOR, Op.OR, Op.AND):
+    if op in BITWISE:
         return not d.is_float
     if op in (Op.NEG, Op.SUB, Op.TRUNC, Op.MULACC):
-        return d.kind is not Kind.BOOL
+        return d.kind is not DTypeKind.BOOL
     return True
 
 
 def operand_dtypes(op: Op, d: DType) -> tuple[DType, ...]:
-    """The dtypes of a case's operands; a shift count and a condition get variants of their own."""
+    """Return the dtypes of a case's operands; other dtypes of a shift count or a condition are cases of their own."""
     if op in UNARY or op is Op.CAST:
         return (d,)
     if op is Op.WHERE:
@@ -56,184 +59,197 @@ def operand_dtypes(op: Op, d: DType) -> tuple[DType, ...]:
     return (d, d, d) if op in TERNARY else (d, d)
 
 
-def cases(tier: Tier) -> Iterator[Case]:
-    """All elementwise cases of the tier."""
+def generate_elementwise_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
+    """Yield all elementwise cases of the tier."""
     for op in OPS:
         for d in dt.STORABLE:
-            if not legal(op, d):
+            if not is_legal_dtype(op, d):
                 continue
             if op is Op.CAST:
-                yield from (_cast_case(source, d, tier) for source in dt.STORABLE if source is not d)
+                yield from (_make_cast_case(source, d, tier) for source in dt.STORABLE if source is not d)
                 continue
-            yield _edge_case(op, d, operand_dtypes(op, d), tier, "edges")
-            if op in SHIFT and tier is Tier.FULL:
-                yield from (_edge_case(op, d, (d, count), tier, f"count-{count.short}") for count in dt.INTS if count is not d)
-            if op is Op.WHERE and tier is Tier.FULL:
-                yield from (_edge_case(op, d, (p, d, d), tier, f"condition-{p.short}") for p in dt.STORABLE if p is not dt.bool_)
+            yield _make_edge_class_case(op, d, operand_dtypes(op, d), tier, "edges")
+            if op in SHIFT and tier is ConformanceTier.FULL:
+                yield from (
+                    _make_edge_class_case(op, d, (d, count), tier, f"count-{count.short}") for count in dt.INTS if count is not d
+                )
+            if op is Op.WHERE and tier is ConformanceTier.FULL:
+                yield from (
+                    _make_edge_class_case(op, d, (p, d, d), tier, f"condition-{p.short}") for p in dt.STORABLE if p is not dt.bool_
+                )
             if op not in UNARY:
-                yield _broadcast_case(op, d)
-                yield _same_case(op, d)
-            if tier is Tier.FULL and _exhaustible(op, d):
-                yield _exhaustive_case(op, d)
+                yield _make_broadcast_case(op, d)
+                yield _make_same_operand_case(op, d)
+            if tier is ConformanceTier.FULL and _is_exhaustible(op, d):
+                yield _make_exhaustive_case(op, d)
 
 
-def _params(kinds: tuple[DType, ...], shapes: list[tuple[int, ...]]) -> tuple[UOp, ...]:
+def _make_params(kinds: tuple[DType, ...], shapes: list[tuple[int, ...]]) -> tuple[UOp, ...]:
     return tuple(b.param(k, s, d) for k, (d, s) in enumerate(zip(kinds, shapes, strict=True)))
 
 
-def _edge_case(op: Op, d: DType, kinds: tuple[DType, ...], tier: Tier, name: str) -> Case:
-    blocks = dict(_blocks(op, kinds, tier))
-    return _segmented(op, d, kinds, blocks, name)
+def _make_edge_class_case(op: Op, d: DType, kinds: tuple[DType, ...], tier: ConformanceTier, name: str) -> ConformanceCase:
+    blocks = dict(_generate_operand_blocks(op, kinds, tier))
+    return _make_segmented_case(op, d, kinds, blocks, name)
 
 
-def _segmented(op: Op, d: DType, kinds: tuple[DType, ...], blocks: dict[str, Array], name: str) -> Case:
-    """`blocks`: edge class -> (operands, n) bit patterns."""
-    segments, at = [], 0
+def _make_segmented_case(op: Op, d: DType, kinds: tuple[DType, ...], blocks: dict[str, Array], name: str) -> ConformanceCase:
+    """Create a case from `blocks`: edge class -> bit patterns of shape (operands, n)."""
+    segments, start = [], 0
     for edge, block in blocks.items():
-        segments.append(Segment(edge, 0, at, at + block.shape[1]))
-        at += block.shape[1]
+        segments.append(Segment(edge, 0, start, start + block.shape[1]))
+        start += block.shape[1]
     whole = np.concatenate(list(blocks.values()), axis=1)
-    params = _params(kinds, [(at,)] * len(kinds))
+    params = _make_params(kinds, [(start,)] * len(kinds))
     inputs = {f"p{k}": to_array(whole[k], kind) for k, kind in enumerate(kinds)}
-    return Case(ROWS[op].id, d, name, UOp(op, params), inputs, tuple(segments))
+    return ConformanceCase(ROWS[op].id, d, name, UOp(op, params), inputs, tuple(segments))
 
 
-def _blocks(op: Op, kinds: tuple[DType, ...], tier: Tier) -> Iterator[tuple[str, Array]]:
-    """One block per edge class: tuples in which at least one operand is of the class, after the witnesses."""
-    witnesses = _witnesses(kinds)
-    yield "ordinary", np.concatenate([witnesses, _mix(kinds, {}, 32, op, "ordinary")], axis=1)
-    names = list(dict.fromkeys(c for k in kinds for c in classes(k)))
+def _generate_operand_blocks(op: Op, kinds: tuple[DType, ...], tier: ConformanceTier) -> Iterator[tuple[str, Array]]:
+    """Yield a block per edge class: the witnesses, then tuples with at least one operand of the class."""
+    witnesses = _make_witness_operands(kinds)
+    yield "ordinary", np.concatenate([witnesses, _draw_operand_tuples(kinds, {}, 32, op, "ordinary")], axis=1)
+    names = list(dict.fromkeys(c for k in kinds for c in edge_classes(k)))
     for edge in names:
-        chosen = _combine(kinds, edge, _PER_CLASS[tier], op)
+        chosen = _combine_edge_operands(kinds, edge, _PER_CLASS[tier], op)
         yield edge, np.concatenate([witnesses, chosen], axis=1)
     n = _RANDOM[tier]
     random = np.stack([random_bits(k, n, op.name, i) for i, k in enumerate(kinds)])
     yield "random", np.concatenate([witnesses, random], axis=1)
 
 
-def _witnesses(kinds: tuple[DType, ...]) -> Array:
-    """Ordinary operand tuples, all different but the last, whose operands are equal."""
+def _make_witness_operands(kinds: tuple[DType, ...]) -> Array:
+    """Create ordinary operand tuples, all distinct; the operands of the last one are equal."""
     n = 8
-    rows = [[ordinary(k)[(j + 3 * i * (1 + j // 4)) % 8] for j in range(n - 1)] + [ordinary(k)[3]] for i, k in enumerate(kinds)]
+    rows = [
+        [ordinary_bits(k)[(j + 3 * i * (1 + j // 4)) % 8] for j in range(n - 1)] + [ordinary_bits(k)[3]]
+        for i, k in enumerate(kinds)
+    ]
     return np.array(rows, np.uint64)
 
 
-def _mix(kinds: tuple[DType, ...], pools: dict[int, tuple[int, ...]], n: int, op: Op, edge: str) -> Array:
-    rng = seeded("mix", op.name, edge, *kinds)
-    return np.stack([_pick(rng, pools.get(i, ordinary(k)), n) for i, k in enumerate(kinds)])
+def _draw_operand_tuples(kinds: tuple[DType, ...], pools: dict[int, tuple[int, ...]], n: int, op: Op, edge: str) -> Array:
+    rng = make_seeded_generator("mix", op.name, edge, *kinds)
+    return np.stack([_draw_from_pool(rng, pools.get(i, ordinary_bits(k)), n) for i, k in enumerate(kinds)])
 
 
-def _pick(rng: np.random.Generator, pool: tuple[int, ...], n: int) -> Array:
+def _draw_from_pool(rng: np.random.Generator, pool: tuple[int, ...], n: int) -> Array:
     return np.array(pool, np.uint64)[rng.integers(0, len(pool), n)]
 
 
-def _combine(kinds: tuple[DType, ...], edge: str, most: int, op: Op) -> Array:
-    """Tuples with operands of class `edge` against the class itself, ordinary values and the whole pool."""
-    parts = []
+def _combine_edge_operands(kinds: tuple[DType, ...], edge: str, most: int, op: Op) -> Array:
+    """Combine operands of class `edge` with the class itself, ordinary values and the whole pool."""
+    blocks = []
     for i, k in enumerate(kinds):
-        pool = classes(k).get(edge)
+        pool = edge_classes(k).get(edge)
         if pool is None:
             continue
-        rest = {j: (*ordinary(o), *(v for p in classes(o).values() for v in p)) for j, o in enumerate(kinds) if j != i}
-        small = [pool] + [rest[j] for j in rest]
+        other_pools = {
+            j: (*ordinary_bits(o), *(v for p in edge_classes(o).values() for v in p)) for j, o in enumerate(kinds) if j != i
+        }
+        pools = [pool] + [other_pools[j] for j in other_pools]
         if len(kinds) == 1:
-            parts.append(np.array([pool[:most]], np.uint64))
-        elif np.prod([float(len(s)) for s in small]) <= most:
-            grid = np.array(list(itertools.product(*small)), np.uint64).T
-            order = [i, *rest]
-            parts.append(grid[np.argsort(order)])
+            blocks.append(np.array([pool[:most]], np.uint64))
+        elif np.prod([float(len(s)) for s in pools]) <= most:
+            grid = np.array(list(itertools.product(*pools)), np.uint64).T
+            order = [i, *other_pools]
+            blocks.append(grid[np.argsort(order)])
         else:
-            parts.append(_mix(kinds, {i: pool, **rest}, most, op, f"{edge}{i}"))
-    return np.concatenate(parts, axis=1)
+            blocks.append(_draw_operand_tuples(kinds, {i: pool, **other_pools}, most, op, f"{edge}{i}"))
+    return np.concatenate(blocks, axis=1)
 
 
-def _exhaustible(op: Op, d: DType) -> bool:
-    if d.kind is Kind.BOOL or op in TERNARY:
+def _is_exhaustible(op: Op, d: DType) -> bool:
+    if d.kind is DTypeKind.BOOL or op in TERNARY:
         return False
     return d.bits <= 16 if op in UNARY else d.bits == 8
 
 
-def _exhaustive_case(op: Op, d: DType) -> Case:
-    """Every input of a unary op of at most 16 bits; every pair of an 8-bit binary op."""
+def _make_exhaustive_case(op: Op, d: DType) -> ConformanceCase:
+    """Create a case of every input of a unary op of at most 16 bits, or every pair of an 8-bit binary op."""
     kinds = operand_dtypes(op, d)
     values = np.arange(1 << d.bits, dtype=np.uint64)
     block = values[None, :] if len(kinds) == 1 else np.stack([np.repeat(values, len(values)), np.tile(values, len(values))])
-    return _segmented(op, d, kinds, {"exhaustive": block}, "exhaustive")
+    return _make_segmented_case(op, d, kinds, {"exhaustive": block}, "exhaustive")
 
 
-def _broadcast_case(op: Op, d: DType) -> Case:
-    """R41: right-aligned, (1, n) against (m, 1) and ()."""
+def _make_broadcast_case(op: Op, d: DType) -> ConformanceCase:
+    """Create a case of broadcasting (R41: right-aligned): (1, n) with (m, 1) and ()."""
     kinds = operand_dtypes(op, d)
     shapes: list[tuple[int, ...]] = [(3, 1, 4), (5, 1), ()][: len(kinds)] if len(kinds) == 3 else [(3, 1), (2, 1, 4)]
-    params = _params(kinds, shapes)
-    inputs = {f"p{k}": to_array(_ring(kind, s, k), kind).reshape(s) for k, (kind, s) in enumerate(zip(kinds, shapes, strict=True))}
+    params = _make_params(kinds, shapes)
+    inputs = {
+        f"p{k}": to_array(_cycle_ordinary_bits(kind, s, k), kind).reshape(s)
+        for k, (kind, s) in enumerate(zip(kinds, shapes, strict=True))
+    }
     graph = UOp(op, params)
-    return Case(ROWS[op].id, d, "broadcast", graph, inputs, (Segment("broadcast", 0, 0, int(np.prod(graph.shape))),))
+    return ConformanceCase(ROWS[op].id, d, "broadcast", graph, inputs, (Segment("broadcast", 0, 0, int(np.prod(graph.shape))),))
 
 
-def _same_case(op: Op, d: DType) -> Case:
-    """One node for all operands of a dtype, as in x - x and Where(c, x, x): identities that hold only for some values tempt here.
+def _make_same_operand_case(op: Op, d: DType) -> ConformanceCase:
+    """Create a case with one node for all operands of a dtype, as in x - x and Where(c, x, x), which tempt optimizers to false
+    identities.
 
-    Such a value may be all zeros or x itself: a second one, of different operands, is what doing nothing gets wrong. Both are
+    The result may be all zeros or x itself, so a second value with different operands fails a backend that does nothing. Both are
     halves of one graph that needs no other row: the op on x and itself, then on x and another operand of x's shape.
     """
     kinds = operand_dtypes(op, d)
-    x = [*ordinary(d), *(v for pool in classes(d).values() for v in pool)]
-    n = len(x) + 8
-    columns = [_cycled(ordinary(k), n, 3 * j + (j > 1)) for j, k in enumerate(kinds)]
-    params = _params(kinds, [(n,)] * len(kinds))
-    own = params[-1] if op is Op.WHERE else params[0]
-    columns[params.index(own)][: len(x)] = x
-    same = UOp(op, tuple(own if p.dtype is own.dtype else p for p in params))
+    edge_values = [*ordinary_bits(d), *(v for pool in edge_classes(d).values() for v in pool)]
+    n = len(edge_values) + 8
+    columns = [_cycle_pool(ordinary_bits(k), n, 3 * j + (j > 1)) for j, k in enumerate(kinds)]
+    params = _make_params(kinds, [(n,)] * len(kinds))
+    repeated = params[-1] if op is Op.WHERE else params[0]
+    columns[params.index(repeated)][: len(edge_values)] = edge_values
+    same = UOp(op, tuple(repeated if p.dtype is repeated.dtype else p for p in params))
     inputs = {f"p{k}": to_array(c, kind) for k, (kind, c) in enumerate(zip(kinds, columns, strict=True))}
     segments = tuple(Segment("same-operand", k, 0, n) for k in (0, 1))
-    return Case(ROWS[op].id, d, "same-operand", b.tuple_(same, UOp(op, params)), inputs, segments)
+    return ConformanceCase(ROWS[op].id, d, "same-operand", b.tuple_(same, UOp(op, params)), inputs, segments)
 
 
-def _cycled(pool: tuple[int, ...], n: int, shift: int) -> list[int]:
+def _cycle_pool(pool: tuple[int, ...], n: int, shift: int) -> list[int]:
     return [pool[(k + shift) % len(pool)] for k in range(n)]
 
 
-def _ring(d: DType, shape: tuple[int, ...], shift: int) -> list[int]:
-    pool = ordinary(d)
+def _cycle_ordinary_bits(d: DType, shape: tuple[int, ...], shift: int) -> list[int]:
+    pool = ordinary_bits(d)
     return [pool[(k * (shift + 1) + shift) % len(pool)] for k in range(int(np.prod(shape)))]
 
 
-def _cast_case(source: DType, d: DType, tier: Tier) -> Case:
-    """Cast from one dtype: the cell's edge class names the source."""
-    pool = [v for p in classes(source).values() for v in p]
-    halfway = _halfway(source, d) if source.is_float and d.is_float and source.bits > d.bits else []
-    full = source.bits <= 16 and tier is Tier.FULL and source.kind is not Kind.BOOL
-    extra = np.arange(1 << source.bits, dtype=np.uint64) if full else random_bits(source, _RANDOM[tier], "cast", d.name)
-    values = np.concatenate([np.array([*ordinary(source), *pool, *halfway], np.uint64), extra])
+def _make_cast_case(source: DType, d: DType, tier: ConformanceTier) -> ConformanceCase:
+    """Create a case of Cast from one dtype; the cell's edge class names the source."""
+    pool = [v for p in edge_classes(source).values() for v in p]
+    halfway = _find_halfway_bits(source, d) if source.is_float and d.is_float and source.bits > d.bits else []
+    is_exhaustive = source.bits <= 16 and tier is ConformanceTier.FULL and source.kind is not DTypeKind.BOOL
+    more_values = (
+        np.arange(1 << source.bits, dtype=np.uint64) if is_exhaustive else random_bits(source, _RANDOM[tier], "cast", d.name)
+    )
+    values = np.concatenate([np.array([*ordinary_bits(source), *pool, *halfway], np.uint64), more_values])
     x = b.param(0, (len(values),), source)
     graph = UOp(Op.CAST, (x,), CastArg(d))
     segment = Segment(f"from-{source.short}", 0, 0, len(values))
-    return Case(ROWS[Op.CAST].id, d, f"from-{source.short}", graph, {"p0": to_array(values, source)}, (segment,))
+    return ConformanceCase(ROWS[Op.CAST].id, d, f"from-{source.short}", graph, {"p0": to_array(values, source)}, (segment,))
 
 
-def _halfway(source: DType, d: DType) -> list[int]:
-    """Values halfway between neighbours of `d`, and one ulp of the source to either side (R15: one rounding)."""
-    found = []
-    for v in classes(d)["rounding"][:64] + classes(d).get("subnormal", ()) + classes(d)["limit"][:32]:
+def _find_halfway_bits(source: DType, d: DType) -> list[int]:
+    """Return values halfway between neighbours of `d`, and one ulp of the source to either side (R15: one rounding)."""
+    values = []
+    for v in edge_classes(d)["rounding"][:64] + edge_classes(d).get("subnormal", ()) + edge_classes(d)["limit"][:32]:
         low, high = (float(to_array([w], d).astype(np.float64)[0]) for w in (v, v + 1))
         middle = (low + high) / 2
         if np.isfinite(middle) and middle != 0:
-            m = float_bits_of(source, middle)
-            found += [m - 1, m, m + 1]
-    return found
+            middle_bits = nearest_float_bits(source, middle)
+            values += [middle_bits - 1, middle_bits, middle_bits + 1]
+    return values
 
 
-def float_bits_of(d: DType, value: float) -> int:
-    """Bits of the value of `d` nearest to `value`."""
-    from uops.backends.testing.values import float_bits
+def nearest_float_bits(d: DType, value: float) -> int:
+    """Return the bits of the value of `d` nearest to `value`."""
 
-    return float_bits(d, round_to(d, value))
+    return float_bits(d, round_to_finite(d, value))
 
 
-def round_to(d: DType, value: float) -> float:
-    """`value` rounded to `d`, staying finite."""
-    from uops.spec.ir.derive.exact import round_nearest
+def round_to_finite(d: DType, value: float) -> float:
+    """Round `value` to `d`; an overflow becomes the largest finite value."""
 
-    r = round_nearest(d, value)
-    return r if np.isfinite(r) else float(np.copysign(d.max_finite, value))
+    rounded = round_nearest(d, value)
+    return rounded if np.isfinite(rounded) else float(np.copysign(d.max_finite, value))

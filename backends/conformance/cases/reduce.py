@@ -1,4 +1,4 @@
-"""Cases of the Reduce row: one row of a matrix per situation, so that each result is judged by its own set (R32)."""
+"""Cases of the Reduce row: one row of a matrix per edge class, so that each result is judged by its own set (R32)."""
 
 from __future__ import annotations
 
@@ -7,136 +7,138 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from uops.backends.conformance.cases.common import Array, Inputs, param, single
-from uops.backends.conformance.model import Case, Tier
-from uops.backends.conformance.pools import classes, ordinary, random_bits, seeded, to_array
+from uops.backends.conformance.cases.common import Array, Inputs, add_param, make_single_cell_case
+from uops.backends.conformance.model import ConformanceCase, ConformanceTier
+from uops.backends.conformance.pools import edge_classes, make_seeded_generator, ordinary_bits, random_bits, to_array
 from uops.backends.testing.values import float_bits
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.ops import Op
 
+#: The reduction ops.
 OPS = (Op.ADD, Op.MUL, Op.MAX)
 
 
-def cases(tier: Tier) -> Iterator[Case]:
+def generate_reduce_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
+    """Yield all cases of the Reduce row."""
     for d in dt.STORABLE:
         for op in OPS:
-            yield from _of(op, d, tier)
+            yield from _generate_op_dtype_cases(op, d, tier)
 
 
-def _of(op: Op, d: DType, tier: Tier) -> Iterator[Case]:
-    word = op.name.lower()
-    yield _matrix(op, d, f"{word}-rows", _situations(d, 17))
-    deep = 1 if d.itemsize == 1 and d.is_float else 2  # the bound of R32 admits 0 for longer sums of fp8
-    yield _shaped(op, d, f"{word}-columns", (2 * deep, 5), (0,))
-    yield _shaped(op, d, f"{word}-all", (deep, 2, 2), (0, 1, 2))
-    yield _shaped(op, d, f"{word}-outer-axes", (2, 3, 2 * deep), (0, 2))
-    yield _empty(op, d, f"{word}-empty")
+def _generate_op_dtype_cases(op: Op, d: DType, tier: ConformanceTier) -> Iterator[ConformanceCase]:
+    op_name = op.name.lower()
+    yield _make_row_reduction_case(op, d, f"{op_name}-rows", _make_edge_class_rows(d, 17))
+    depth = 1 if d.itemsize == 1 and d.is_float else 2  # for longer sums of fp8, the error bound of R32 includes 0
+    yield _make_paired_reductions_case(op, d, f"{op_name}-columns", (2 * depth, 5), (0,))
+    yield _make_paired_reductions_case(op, d, f"{op_name}-all", (depth, 2, 2), (0, 1, 2))
+    yield _make_paired_reductions_case(op, d, f"{op_name}-outer-axes", (2, 3, 2 * depth), (0, 2))
+    yield _make_empty_axis_case(op, d, f"{op_name}-empty")
     if op is Op.ADD:
-        yield from _products(d, deep)
-    if tier is Tier.FULL:
-        yield _matrix(op, d, f"{word}-long", _long(op, d, 4099))
-        yield _matrix(op, d, f"{word}-random", _random(op, d, 64, 9))
+        yield from _generate_matmul_cases(d, depth)
+    if tier is ConformanceTier.FULL:
+        yield _make_row_reduction_case(op, d, f"{op_name}-long", _make_long_sparse_rows(op, d, 4099))
+        yield _make_row_reduction_case(op, d, f"{op_name}-random", _make_random_rows(op, d, 64, 9))
 
 
-def _matrix(op: Op, d: DType, edge: str, values: Array) -> Case:
+def _make_row_reduction_case(op: Op, d: DType, edge: str, values: Array) -> ConformanceCase:
     inputs: Inputs = {}
-    x = param(d, values.shape, inputs, values=values)
-    return single(Op.REDUCE, d, edge, b.reduce(x, op, (1,)), inputs)
+    x = add_param(d, values.shape, inputs, values=values)
+    return make_single_cell_case(Op.REDUCE, d, edge, b.reduce(x, op, (1,)), inputs)
 
 
-def _shaped(op: Op, d: DType, edge: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> Case:
-    """Two reductions of different data side by side, so that no one value is the right answer to both."""
+def _make_paired_reductions_case(op: Op, d: DType, edge: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> ConformanceCase:
+    """Create a case of two reductions of different data side by side, so that no single value is right for both."""
     inputs: Inputs = {}
-    sides = [b.reduce(param(d, shape, inputs, values=values), op, axes) for values in _pair(op, d, shape)]
-    return single(Op.REDUCE, d, edge, b.stack(*sides), inputs)
+    sides = [b.reduce(add_param(d, shape, inputs, values=values), op, axes) for values in _make_distinct_operands(op, d, shape)]
+    return make_single_cell_case(Op.REDUCE, d, edge, b.stack(*sides), inputs)
 
 
-def _pair(op: Op, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array]:
+def _make_distinct_operands(op: Op, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array]:
     n = int(np.prod(shape))
-    if d.kind is Kind.BOOL:
+    if d.kind is DTypeKind.BOOL:
         mixed, even = ([k % 2 for k in range(n)], [int(op is Op.MUL)] * n)[:: -1 if op is Op.MUL else 1]
         return to_array(mixed, d).reshape(shape), to_array(even, d).reshape(shape)
-    pool = _moderate(d)
+    pool = _moderate_bits(d)
     one, two = ([pool[(k * k + 1 + j) % 7] for k in range(n)] for j in (0, 2))
     return to_array(one, d).reshape(shape), to_array(two, d).reshape(shape)
 
 
-def _moderate(d: DType) -> tuple[int, ...]:
-    """Values whose sums and products stay well inside the range of `d`."""
+def _moderate_bits(d: DType) -> tuple[int, ...]:
+    """Return values whose sums and products stay well inside the range of `d`."""
     if not d.is_float:
-        return ordinary(d)
+        return ordinary_bits(d)
     return tuple(float_bits(d, v) for v in (1.5, 1.0, 0.5, 2.0, 0.75, 1.25, 1.75, 1.0))
 
 
-def _empty(op: Op, d: DType, edge: str) -> Case:
-    """The identity (R32), beside data, since an identity may be zero."""
+def _make_empty_axis_case(op: Op, d: DType, edge: str) -> ConformanceCase:
+    """Create a case of an empty axis, whose result is the identity (R32), beside data, since an identity may be zero."""
     inputs: Inputs = {}
-    nothing = b.reduce(param(d, (2, 0), inputs, values=to_array([], d).reshape(2, 0)), op, (1,))
-    something = b.reduce(param(d, (2, 3), inputs, values=to_array(ordinary(d)[:6], d).reshape(2, 3)), op, (1,))
-    return single(Op.REDUCE, d, edge, b.stack(nothing, something), inputs)
+    nothing = b.reduce(add_param(d, (2, 0), inputs, values=to_array([], d).reshape(2, 0)), op, (1,))
+    something = b.reduce(add_param(d, (2, 3), inputs, values=to_array(ordinary_bits(d)[:6], d).reshape(2, 3)), op, (1,))
+    return make_single_cell_case(Op.REDUCE, d, edge, b.stack(nothing, something), inputs)
 
 
-def _products(d: DType, deep: int) -> Iterator[Case]:
-    """Products of matrices: in the dtype itself, and in a wider one, of the sizes of tensor cores (R93)."""
+def _generate_matmul_cases(d: DType, deep: int) -> Iterator[ConformanceCase]:
+    """Yield matrix products: in the dtype itself, and in a wider one with the sizes of tensor cores (R93)."""
     wide = dt.float32 if d.is_float else dt.int32
     wider = [("add-product-wide", wide, 16, 16, 8)] if wide.itemsize > d.itemsize else []
     for edge, out, m, k, n in (("add-product", d, 5, 3 * deep, 7), *wider):
         inputs: Inputs = {}
-        x, y = (param(d, s, inputs, values=_factor(d, s)) for s in ((m, k, 1), (1, k, n)))
-        yield single(Op.REDUCE, d, edge, b.reduce(b.mul(b.cast(x, out), b.cast(y, out)), Op.ADD, (1,)), inputs)
+        x, y = (add_param(d, s, inputs, values=_make_matmul_operand(d, s)) for s in ((m, k, 1), (1, k, n)))
+        yield make_single_cell_case(Op.REDUCE, d, edge, b.reduce(b.mul(b.cast(x, out), b.cast(y, out)), Op.ADD, (1,)), inputs)
 
 
-def _factor(d: DType, shape: tuple[int, ...]) -> Array:
-    """Rows and columns that differ."""
+def _make_matmul_operand(d: DType, shape: tuple[int, ...]) -> Array:
+    """Create an operand whose rows and columns differ."""
     n = math.prod(shape)
-    if d.kind is Kind.BOOL:
+    if d.kind is DTypeKind.BOOL:
         return to_array([int(j * 7 % 5 < 2) for j in range(n)], d).reshape(shape)
-    pool = _moderate(d)
+    pool = _moderate_bits(d)
     return to_array([pool[(j * j + j // 3) % 7] for j in range(n)], d).reshape(shape)
 
 
-def _situations(d: DType, n: int) -> Array:
-    """One row of `n` values per edge class (its values among ordinary ones), after two ordinary rows."""
-    rows = [_ring(ordinary(d), n, 1), _ring(ordinary(d)[2:], n, 1)]
-    if d.kind is Kind.BOOL:
+def _make_edge_class_rows(d: DType, n: int) -> Array:
+    """Create one row of `n` values per edge class, its values among ordinary ones, after two ordinary rows."""
+    rows = [_cycle_pool(ordinary_bits(d), n, 1), _cycle_pool(ordinary_bits(d)[2:], n, 1)]
+    if d.kind is DTypeKind.BOOL:
         rows += [[0] * n, [1] * n]
-    for pool in classes(d).values():
-        rows.append(_ring(pool, n, 1))
-        rows.append([ordinary(d)[k % 8] if k != 5 else pool[-1] for k in range(n)])
+    for pool in edge_classes(d).values():
+        rows.append(_cycle_pool(pool, n, 1))
+        rows.append([ordinary_bits(d)[k % 8] if k != 5 else pool[-1] for k in range(n)])
     values = to_array([v for r in rows for v in r], d).reshape(len(rows), n)
-    return values if not d.is_float else np.concatenate([values, _cancelling(d, n), _normals(d, 3, n)])
+    return values if not d.is_float else np.concatenate([values, _make_cancelling_rows(d, n), _make_normal_rows(d, 3, n)])
 
 
-def _long(op: Op, d: DType, n: int) -> Array:
-    """Rows of `n` in which few elements matter, so that the bound of R32 stays narrow: neutral values, and some that are not."""
-    if op is Op.MUL and d.is_float:  # the bound of a product grows with every factor
+def _make_long_sparse_rows(op: Op, d: DType, n: int) -> Array:
+    """Create rows of `n` mostly neutral values, so that the error bound of R32 stays narrow."""
+    if op is Op.MUL and d.is_float:  # the error bound of a product grows with each factor
         n = min(n, max(3, (2 << d.man_bits) * 2 // 5))
-    few = min(1 << (d.man_bits if d.is_float else 5), 32, n - 1)
+    count = min(1 << (d.man_bits if d.is_float else 5), 32, n - 1)
     rows = np.full((4, n), int(op is Op.MUL))
-    at = seeded("long", op.name, d.name).permutation(n - 1)[:few] + 1
-    rows[1, at[:1]], rows[2, at], rows[3, at] = 2, (2 if op is Op.MUL else 1), 1
-    rows[2, at[4:]] = 1
-    rows[3, at[0]] = 3
-    if d.kind is Kind.BOOL:
+    places = make_seeded_generator("long", op.name, d.name).permutation(n - 1)[:count] + 1
+    rows[1, places[:1]], rows[2, places], rows[3, places] = 2, (2 if op is Op.MUL else 1), 1
+    rows[2, places[4:]] = 1
+    rows[3, places[0]] = 3
+    if d.kind is DTypeKind.BOOL:
         rows = np.stack([rows[0], rows[0] == 0, rows[0], rows[0]]).astype(int)
-        rows[2, at[0]] ^= 1
+        rows[2, places[0]] ^= 1
     return rows.astype(to_array([], d).dtype)
 
 
-def _random(op: Op, d: DType, rows: int, n: int) -> Array:
-    if d.kind is Kind.BOOL:
+def _make_random_rows(op: Op, d: DType, rows: int, n: int) -> Array:
+    if d.kind is DTypeKind.BOOL:
         return np.array([[(j * 7 + i) % n < i % (n + 1) for j in range(n)] for i in range(rows)])
     return to_array(random_bits(d, rows * n, "reduce", op.name.lower()), d).reshape(rows, n)
 
 
-def _ring(pool: tuple[int, ...], n: int, step: int) -> list[int]:
+def _cycle_pool(pool: tuple[int, ...], n: int, step: int) -> list[int]:
     return [pool[k * step % len(pool)] for k in range(n)]
 
 
-def _cancelling(d: DType, n: int) -> Array:
-    """Large terms that cancel and a small one that must survive, and infinities of both signs."""
+def _make_cancelling_rows(d: DType, n: int) -> Array:
+    """Create rows of large terms that cancel beside a small one that must survive, and infinities of both signs."""
     big = min(d.max_finite / 8, 2.0**20)
     rows = [[big, -big] * (n // 2) + [0.5], [0.5, big, -big] * (n // 3) + [0.0] * (n - n // 3 * 3)]
     if d.has_inf:
@@ -144,9 +146,9 @@ def _cancelling(d: DType, n: int) -> Array:
     return np.array(rows).astype(to_array([], d).dtype)
 
 
-def _normals(d: DType, rows: int, n: int) -> Array:
+def _make_normal_rows(d: DType, rows: int, n: int) -> Array:
     if d.is_float:
-        return seeded("normals", d.name, n).standard_normal((rows, n)).astype(to_array([], d).dtype)
-    if d.kind is Kind.BOOL:
-        return np.asarray(seeded("bools", n).integers(0, 50, (rows, n)) == 0)
+        return make_seeded_generator("normals", d.name, n).standard_normal((rows, n)).astype(to_array([], d).dtype)
+    if d.kind is DTypeKind.BOOL:
+        return np.asarray(make_seeded_generator("bools", n).integers(0, 50, (rows, n)) == 0)
     return to_array(random_bits(d, rows * n, "long", n), d).reshape(rows, n)

@@ -1,4 +1,4 @@
-"""What the specification says about the rows of a report, for readers who do not have it at hand."""
+"""The specification's texts about the rows of a report, for readers without the specification at hand."""
 
 from __future__ import annotations
 
@@ -8,51 +8,54 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from uops.spec.ir.ops import Op
+from uops.spec.rows.rows import ROWS
+from uops.spec.rulings import RULINGS
 
 _RULING = re.compile(r"\b(?:R\d{2,3}|P\d)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class RowText:
-    """One row: `claims` are (id, text, ruling or empty); `rulings` are the ids that the row rests on, those about values first."""
+    """The texts of one row: `claims` are (id, text, ruling or empty), and `rulings` the ids that the row rests on, about values
+    first."""
 
     semantics: str
     claims: tuple[tuple[str, str, str], ...] = ()
     rulings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
+        """Return the texts as JSON."""
         return {"semantics": self.semantics, "claims": [list(c) for c in self.claims], "rulings": list(self.rulings)}
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """Rows by id, in the order of the specification; rulings by id."""
+class SpecTexts:
+    """Rows by id, in the order of the specification, and rulings by id."""
 
     rows: dict[str, RowText] = field(default_factory=dict)
     rulings: dict[str, str] = field(default_factory=dict)
 
 
-def texts(rows: Collection[str]) -> Texts:
-    """The texts of these rows and of every ruling that one of them names."""
-    from uops.spec.rows.rows import ROWS
-    from uops.spec.rulings import RULINGS
-
-    found: dict[str, RowText] = {}
+def collect_spec_texts(rows: Collection[str]) -> SpecTexts:
+    """Collect the texts of these rows and of every ruling that one of them names."""
+    row_texts: dict[str, RowText] = {}
     for spec in ROWS.values():
         if spec.id in rows:
-            named = _named(*MEANING.get(spec.op, ()), spec.semantics, *(t for c in spec.claims for t in (c.ruling, c.text)))
+            ruling_ids = _find_ruling_ids(
+                *MEANING.get(spec.op, ()), spec.semantics, *(t for c in spec.claims for t in (c.ruling, c.text))
+            )
             claims = tuple((c.id, c.text, c.ruling) for c in spec.claims)
-            found[spec.id] = RowText(spec.semantics, claims, tuple(r for r in named if r in RULINGS))
-    used = {r for row in found.values() for r in row.rulings}
-    return Texts(found, {r.id: f"{r.topic}: {r.text}" for r in RULINGS.values() if r.id in used})
+            row_texts[spec.id] = RowText(spec.semantics, claims, tuple(r for r in ruling_ids if r in RULINGS))
+    used_rulings = {r for row in row_texts.values() for r in row.rulings}
+    return SpecTexts(row_texts, {r.id: f"{r.topic}: {r.text}" for r in RULINGS.values() if r.id in used_rulings})
 
 
-def _named(*parts: str) -> Iterator[str]:
-    """Ruling ids in the order in which they are named."""
+def _find_ruling_ids(*parts: str) -> Iterator[str]:
+    """Yield ruling ids in the order of their first occurrence."""
     yield from dict.fromkeys(m for part in parts for m in _RULING.findall(part))
 
 
-#: Rulings that decide a row's values and that none of its claims, which are about form, has a reason to name.
+#: Rulings that decide float values; claims are about form and do not name them.
 _FLOAT = ("R16", "R19", "R20")
 # fmt: off
 MEANING: dict[Op, tuple[str, ...]] = {

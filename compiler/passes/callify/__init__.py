@@ -1,5 +1,5 @@
-"""Callify: the tensor graph becomes one stateless Call.
+"""Conversion of the tensor graph to one Call of a Sink of Stores.
 
-Takes: TENSOR. Gives: CALLIFIED. `relax` comes before it where fast-math is asked for; `hazards` copies values that would be
-overwritten before they are read.
+Takes: TENSOR. Gives: CALLIFIED. `hazards` inserts copies where a value would be read too late. `relax` is fast-math: it applies
+rules that hold over the real numbers.
 """

@@ -1,14 +1,15 @@
-"""Relax: a program that computes the same over the real numbers, with less work (`Config.fast_math`; R156).
+"""Fast-math: a program that computes the same over the real numbers with less work (`Config.fast_math`; R156, fast-math).
 
-Takes: CALLIFIED, or TENSOR. Gives: the same dialect; arguments, Stores and the shapes of values stay.
+Takes: CALLIFIED, or TENSOR. Gives: the same dialect, with the same arguments, Stores and shapes of values.
 
-The rules of `uops.compiler.rewrite.rules.fast_math` are applied to nodes of every shape, before kernels are split, so that each
-node has one value still (R27). Beside them, by the laws there, in float32 and float64: what all addends of a sum are multiplied
-with or divided by multiplies or divides the sum, also a constant behind movement ops, where that takes no more multiplications; and
-a divisor that whole rows share is inverted once per row. Narrower floats would overflow: their sums keep the scale of the addends.
+The rules of `uops.compiler.rewrite.rules.fast_math` are applied to nodes of every shape. That happens before kernels are split, so
+that each node still has one value (R27, one node, one value). By the laws of the same module, two more changes are made in float32
+and float64. A factor or divisor that all addends of a sum share is hoisted out of the sum. So is a constant behind movement ops, if
+that takes no more multiplications. A divisor that whole rows share is inverted once per row. In narrower floats, sums keep
+the scale of their addends, because they might overflow.
 
-A Store that needs a value no more is not ordered after it any more. A program that would read changing memory in another order
-stays as it is (R27, R161).
+A Store that no longer needs a value is no longer ordered after it. A program that would then read changing memory in another order
+stays as it is (R27; R161, references used as values).
 """
 
 from __future__ import annotations
@@ -16,55 +17,57 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from uops.compiler.log import note
-from uops.compiler.passes.callify.hazards import keeps_order
-from uops.compiler.rewrite.lowering_cache import remembered
+from uops.compiler.log import log_transform
+from uops.compiler.passes.callify.hazards import preserves_effect_order
+from uops.compiler.rewrite.lowering_cache import memoize_per_root
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules.fast_math import RELAXING
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ALU, RESHAPING, Op
 
-_WIDE = (dt.float32, dt.float64)
-#: Ops that move elements, or repeat them, or put zeros beside them: a constant factor moves through.
-_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK, Op.EXPAND, Op.PAD})
-#: Factors of one product that are looked at.
-_MOST = 16
+_WIDE_FLOATS = (dt.float32, dt.float64)
+#: Most factors of one product that are considered.
+_MAX_FACTORS = 16
 
 
-@remembered
-def relax(root: UOp) -> UOp:
-    """The program with the rules of fast-math applied."""
-    first, outside, last = _Relaxed(RELAXING), _Outside(), _Relaxed(RELAXING)
+@memoize_per_root
+def apply_fast_math(root: UOp) -> UOp:
+    """Return the program after the rules of fast-math, or `root` if they would change the order of reads and Stores."""
+    first, hoister, last = _FastMathRewriter(RELAXING), _FactorHoister(), _FastMathRewriter(RELAXING)
     simple = first(root)
     for u in toposort(simple):
-        outside.visit(u)
-    moved = outside.done[simple]
-    note("relax", simple, moved, outside.done)
-    found = last(moved)
-    put = {u: last.done[v] for u, w in first.done.items() if (v := outside.done.get(w)) in last.done}
-    return found if keeps_order(root, found, put) else root
+        hoister.hoist_factors(u)
+    hoisted = hoister.done[simple]
+    log_transform("relax", simple, hoisted, hoister.done)
+    relaxed = last(hoisted)
+    replacements = {u: last.done[v] for u, w in first.done.items() if (v := hoister.done.get(w)) in last.done}
+    return relaxed if preserves_effect_order(root, relaxed, replacements) else root
 
 
-class _Relaxed(Rewriter):
-    """Rules on floats, and on what is said of them, of any shape: a constant that is repeated counts as a constant, and a node that
-    lost its shape with a source is repeated. Index expressions stay, as what is outside knows them (shapes of arguments)."""
+class _FastMathRewriter(Rewriter):
+    """A Rewriter for floats and conditions of any shape.
 
-    def applied(self, u: UOp) -> UOp | None:
+    A splat of a constant counts as the constant, and a result that loses its shape is broadcast. Index expressions stay, because
+    callers know the shapes of arguments by them.
+    """
+
+    def apply_first_rule(self, u: UOp) -> UOp | None:
+        """Merge splats into `u`, else apply the first matching rule and keep the shape of `u`."""
         if u.op not in ALU or not (u.dtype.is_float or u.dtype is dt.bool_):
             return None
-        plain = u.replace(src=tuple([_repeated(s) or s for s in u.src]))
+        plain = u.replace(src=tuple([_splat_constant(s) or s for s in u.src]))
         if plain is not u and plain.shape == u.shape:
             return plain
-        made = super().applied(u)
-        return made if made is None or made.shape == u.shape else _broadcast(made, u.shape)
+        after = super().apply_first_rule(u)
+        return after if after is None or after.shape == u.shape else _broadcast(after, u.shape)
 
 
-def _repeated(u: UOp) -> UOp | None:
-    """The constant of which every element of `u` is a copy."""
+def _splat_constant(u: UOp) -> UOp | None:
+    """Return the constant of which every element of `u` is a copy, if there is one."""
     while u.op in (Op.RESHAPE, Op.EXPAND):
-        u = u.src[0]
+        u = u.operand
     return u if u.op is Op.CONST else None
 
 
@@ -73,120 +76,122 @@ def _broadcast(u: UOp, shape: tuple[Dim, ...]) -> UOp:
     return B.expand(u if padded == u.shape else B.reshape(u, padded), shape)
 
 
-class _Scaled(NamedTuple):
-    """A value as `core` times `constants`, which `saved` multiplications do."""
+class _ScaledValue(NamedTuple):
+    """A value as `core` times `constants`; `saved` counts the multiplications of elements that hoisting the constants saves."""
 
     core: UOp
     constants: tuple[UOp, ...] = ()
     saved: int = 0
 
 
-class _Outside:
-    """Moves factors out of sums; sources first."""
+class _FactorHoister:
+    """The hoisting of factors and divisors out of sums, node by node, sources first."""
 
     def __init__(self) -> None:
         self.done: dict[UOp, UOp] = {}
-        self.scaled: dict[UOp, _Scaled] = {}
+        self.scaled_values: dict[UOp, _ScaledValue] = {}
 
-    def visit(self, u: UOp) -> None:
+    def hoist_factors(self, u: UOp) -> None:
+        """Rebuild `u` on its new sources, and hoist factors if it is a sum or a quotient."""
         src = tuple([self.done[s] for s in u.src])
         v = u if src == u.src else u.replace(src=src)
-        if v.dtype in _WIDE:
+        if v.dtype in _WIDE_FLOATS:
             if v.op is Op.REDUCE and v.arg.op is Op.ADD:
-                v = self._sum(v)
+                v = self._hoist_from_sum(v)
             elif v.op is Op.DIV:
-                v = self._quotient(v)
-            self._scale(v)
+                v = self._invert_shared_divisor(v)
+            self._extract_constants(v)
         self.done[u] = v
 
-    def _made(self, op: Op, *src: UOp) -> UOp:
+    def _build_scaled(self, op: Op, *src: UOp) -> UOp:
         v = UOp(op, src)
-        self._scale(v)
+        self._extract_constants(v)
         return v
 
-    def _of(self, u: UOp) -> _Scaled:
-        return self.scaled.get(u) or _Scaled(u)
+    def _scaled_form(self, u: UOp) -> _ScaledValue:
+        return self.scaled_values.get(u) or _ScaledValue(u)
 
-    def _scale(self, v: UOp) -> None:
-        """Find the constants that multiply `v`."""
-        found = None
-        if v.op is Op.MUL and v.src[1].op is Op.CONST:
-            core, constants, saved = self._of(v.src[0])
-            found = _Scaled(core, (*constants, v.src[1]), saved + _size(v.shape))
+    def _extract_constants(self, v: UOp) -> None:
+        """Record the constants that multiply `v`, if there are any."""
+        scaled = None
+        if v.op is Op.MUL and v.rhs.op is Op.CONST:
+            core, constants, saved = self._scaled_form(v.lhs)
+            scaled = _ScaledValue(core, (*constants, v.rhs), saved + _static_size(v.shape))
         elif v.op is Op.MUL:
-            a, b = map(self._of, v.src)
-            found = _Scaled(UOp(Op.MUL, (a.core, b.core)), a.constants + b.constants, a.saved + b.saved)
-        elif v.op in _VIEWS or (v.op is Op.REDUCE and v.arg.op is Op.ADD):
-            a = self._of(v.src[0])
-            found = _Scaled(v.replace(src=(a.core, *v.src[1:])), a.constants, a.saved)
-        if found is not None and 0 < len(found.constants) <= _MOST and found.core.shape == v.shape:
-            self.scaled[v] = found
+            a, b = map(self._scaled_form, v.src)
+            scaled = _ScaledValue(UOp(Op.MUL, (a.core, b.core)), a.constants + b.constants, a.saved + b.saved)
+        elif v.op in RESHAPING or (v.op is Op.REDUCE and v.arg.op is Op.ADD):
+            operand, *parameters = v.src  # a view's offsets and extents
+            a = self._scaled_form(operand)
+            scaled = _ScaledValue(v.replace(src=(a.core, *parameters)), a.constants, a.saved)
+        if scaled is not None and 0 < len(scaled.constants) <= _MAX_FACTORS and scaled.core.shape == v.shape:
+            self.scaled_values[v] = scaled
 
-    def _sum(self, v: UOp) -> UOp:
-        """A sum of products: shared factors and divisors once, after it."""
-        term = v.src[0]
-        factors, divisors = _product(term)
-        kept = [f for f in factors if not _is_shared(f, v)]
-        outer = [f for f in factors if _is_shared(f, v)]
-        under = [d for d in divisors if _is_shared(d, v)]
-        if not kept:
+    def _hoist_from_sum(self, v: UOp) -> UOp:
+        """Apply the factors and divisors that all addends of a sum share once, to the sum."""
+        term = v.operand
+        factors, divisors = _split_factors(term)
+        inner_factors = [f for f in factors if not _is_invariant_in_sum(f, v)]
+        outer_factors = [f for f in factors if _is_invariant_in_sum(f, v)]
+        outer_divisors = [d for d in divisors if _is_invariant_in_sum(d, v)]
+        if not inner_factors:
             return v
-        inner = kept[0]
-        for f in kept[1:]:
-            inner = self._made(Op.MUL, inner, f)
+        inner = inner_factors[0]
+        for f in inner_factors[1:]:
+            inner = self._build_scaled(Op.MUL, inner, f)
         for d in divisors:
-            inner = inner if d in under else self._made(Op.DIV, inner, d)
-        scaled = self._of(inner)
-        if scaled.saved < _size(v.shape):
-            scaled = _Scaled(inner)
-        if not (outer or under or scaled.constants) or scaled.core.shape != term.shape:
+            inner = inner if d in outer_divisors else self._build_scaled(Op.DIV, inner, d)
+        scaled = self._scaled_form(inner)
+        if scaled.saved < _static_size(v.shape):
+            scaled = _ScaledValue(inner)
+        if not (outer_factors or outer_divisors or scaled.constants) or scaled.core.shape != term.shape:
             return v
-        made = v.replace(src=(scaled.core,))
-        for f in (*outer, *scaled.constants):
-            made = self._made(Op.MUL, made, _row(f))
-        for d in under:
-            made = self._made(Op.DIV, made, _row(d))
-        return made if made.shape == v.shape else v
+        total = v.replace(src=(scaled.core,))
+        for f in (*outer_factors, *scaled.constants):
+            total = self._build_scaled(Op.MUL, total, _strip_expands(f))
+        for d in outer_divisors:
+            total = self._build_scaled(Op.DIV, total, _strip_expands(d))
+        return total if total.shape == v.shape else v
 
-    def _quotient(self, v: UOp) -> UOp:
-        """A divisor that a row shares, inverted once for it."""
-        x, y = v.src
-        by = _row(y)
-        if not v.shape or v.shape[-1] == 1 or by.op is Op.CONST or (by.shape and by.shape[-1] != 1):
+    def _invert_shared_divisor(self, v: UOp) -> UOp:
+        """Multiply by the reciprocal of a divisor that whole rows share, which is computed once per row."""
+        divisor = _strip_expands(v.rhs)
+        is_per_element = divisor.shape and divisor.shape[-1] != 1
+        if not v.shape or v.shape[-1] == 1 or divisor.op is Op.CONST or is_per_element:
             return v
-        made = self._made(Op.MUL, x, UOp(Op.RECIP, (by,)))
-        return made if made.shape == v.shape else v
+        product = self._build_scaled(Op.MUL, v.lhs, UOp(Op.RECIP, (divisor,)))
+        return product if product.shape == v.shape else v
 
 
-def _product(term: UOp) -> tuple[list[UOp], list[UOp]]:
-    """The factors of a term, and its divisors."""
+def _split_factors(term: UOp) -> tuple[list[UOp], list[UOp]]:
+    """Return the factors of a term, and its divisors."""
     factors, divisors, pending = list[UOp](), list[UOp](), [term]
     while pending:
         u = pending.pop()
-        if len(factors) + len(pending) >= _MOST or u.op not in (Op.MUL, Op.DIV):
+        if len(factors) + len(pending) >= _MAX_FACTORS or u.op not in (Op.MUL, Op.DIV):
             factors.append(u)
         elif u.op is Op.MUL:
-            pending += u.src[::-1]
+            pending += (u.rhs, u.lhs)
         else:
-            pending.append(u.src[0])
-            divisors.append(u.src[1])
+            pending.append(u.lhs)
+            divisors.append(u.rhs)
     return factors, divisors
 
 
-def _row(u: UOp) -> UOp:
-    """A value without what only repeats it."""
+def _strip_expands(u: UOp) -> UOp:
+    """Return the value that Expands only repeat."""
     while u.op is Op.EXPAND:
-        u = u.src[0]
+        u = u.operand
     return u
 
 
-def _is_shared(f: UOp, total: UOp) -> bool:
-    """Whether a factor is the same for all addends of a sum."""
-    shape, rank = _row(f).shape, len(total.shape)
+def _is_invariant_in_sum(factor: UOp, total: UOp) -> bool:
+    """Return True if a factor is the same for all addends of a sum of several."""
+    shape, rank = _strip_expands(factor).shape, len(total.shape)
     fixed = all(a < rank - len(shape) or shape[a - (rank - len(shape))] == 1 for a in total.arg.axes)
-    return fixed and any(total.src[0].shape[a] != 1 for a in total.arg.axes)
+    return fixed and any(total.operand.shape[a] != 1 for a in total.arg.axes)
 
 
-def _size(shape: tuple[Dim, ...]) -> int:
-    """The elements of a shape; none of one that is not known."""
+def _static_size(shape: tuple[Dim, ...]) -> int:
+    """Return the number of elements of a shape; 0 for a symbolic one."""
     return 0 if any(isinstance(n, UOp) for n in shape) else math.prod(shape)

@@ -1,1 +1,5 @@
-"""Schedules: OptOps applied to kernels, and who chooses them."""
+"""The optimize pass: schedules of kernels.
+
+Holds: `optimize`, the pass; `schedule`, OptOps and other transforms of a kernel; `heuristics`, hand-written choices; `search`,
+timed and random ones. Takes: KERNEL. Gives: SCHEDULED.
+"""

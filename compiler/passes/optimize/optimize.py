@@ -1,76 +1,77 @@
-"""Optimize: which loops are split, swapped, parallel or vectors, and what goes through local memory.
+"""The optimize pass: it splits, swaps and types loops, and routes values through local memory.
 
-Takes: KERNEL, joined or not. Gives: SCHEDULED. Spec: Lowering Pipeline/Optimize; Kernel Optimizations (OptOps); R57, R90 to R98.
+Takes: KERNEL, fused or not. Gives: SCHEDULED. Spec: Lowering Pipeline/Optimize; Kernel Optimizations (OptOps); R57 (order of
+Ranges), R90 to R98 (the OptOps).
 
-`choice` says how kernels are scheduled: by the heuristics, by a search, or as a seed draws them. A body that cannot be taken apart
-keeps its initial schedule: LOOP axes outside, REDUCE axes inside, in order. Equal bodies are scheduled once; each part of a joined
-kernel by itself (`parts`). Last, a loop is left to the threads (`threads`).
+`select_scheduler` says how kernels are scheduled: by heuristics, by a search, or at random by seed. A body of an unknown form
+keeps its initial schedule: LOOP axes outside, REDUCE axes inside, in order. Equal bodies are scheduled once, and each part of a
+fused kernel by itself (`parts`). Last, one loop is given to the threads (`threads`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from uops import __version__
 from uops.compiler.config import Config, cache_folder
-from uops.compiler.ir.bodies import each
-from uops.compiler.log import note
-from uops.compiler.passes.callify.callify import uniques
-from uops.compiler.passes.optimize.heuristics.cpu import choose
-from uops.compiler.passes.optimize.heuristics.gpu import choose as choose_lanes
-from uops.compiler.passes.optimize.heuristics.parts import scheduled_parts
-from uops.compiler.passes.optimize.heuristics.scan import scanned
-from uops.compiler.passes.optimize.heuristics.threads import threaded
-from uops.compiler.passes.optimize.schedule.group import grouped
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin, sink
-from uops.compiler.target import PLAIN, Machine, Target
+from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.log import log_transform
+from uops.compiler.passes.callify.callify import fresh_uniques
+from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
+from uops.compiler.passes.optimize.heuristics.gpu import schedule_for_gpu
+from uops.compiler.passes.optimize.heuristics.parts import schedule_fused_parts
+from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan
+from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop
+from uops.compiler.passes.optimize.schedule.group import lower_group_reduces
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler, build_scheduled_body, create_initial_schedule
+from uops.compiler.target import PLAIN, MachineModel, Target
 from uops.spec.ir.node import UOp
 
-#: (a kernel's initial schedule, the machine, numbers for LOCAL Buffers) -> its schedule.
-Choose = Callable[[Schedule, Machine, Iterator[int]], Schedule]
+#: The name under which `uops.fuzz` knows the type.
+Choose = Scheduler
 
 
-def hand_written(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """The choices for the machine at hand."""
-    return (choose_lanes if machine.workgroup else choose)(s, machine, uniques)
+def choose_by_heuristics(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+    """Return the schedule that the hand-written heuristics choose for the machine."""
+    return (schedule_for_gpu if machine.workgroup else schedule_for_cpu)(s, machine, uniques)
 
 
-def choice(config: Config, target: Target) -> Choose:
-    """Who chooses the schedules."""
+def select_scheduler(config: Config, target: Target) -> Scheduler:
+    """Return the scheduler that the configuration names: random (for tests and conformance), a beam search, or the heuristics."""
     if config.forced is not None:
-        from uops.compiler.passes.optimize.search.random_schedules import draw  # for tests and conformance only
+        from uops.compiler.passes.optimize.search.random_schedules import make_random_scheduler  # late: for tests and conformance
 
-        return draw(config.forced)
+        return make_random_scheduler(config.forced)
     if config.beam:
-        return _beam(config, target)
-    return hand_written
+        return _make_beam_search(config, target)
+    return choose_by_heuristics
 
 
-def _beam(config: Config, target: Target) -> Choose:
-    from uops.compiler.passes.optimize.search.beam import Beam, listener  # loads NumPy and a toolchain: only where it is asked for
+def _make_beam_search(config: Config, target: Target) -> Scheduler:
+    from uops.compiler.passes.optimize.search.beam import Beam, listener  # late, as those below: they load NumPy and a toolchain
     from uops.compiler.passes.optimize.search.clock import TargetClock
-    from uops.compiler.passes.optimize.search.store import Store
+    from uops.compiler.passes.optimize.search.store import ScheduleStore
 
     folder = cache_folder(os.environ)
-    store = Store(folder and folder / "schedules", target.key, __version__)
-    return Beam(config.beam, TargetClock(target), store, hand_written, config.beam_seconds, listener())
+    store = ScheduleStore(folder and folder / "schedules", target.key, __version__)
+    return Beam(config.beam, TargetClock(target), store, choose_by_heuristics, config.beam_seconds, listener())
 
 
-def optimize(root: UOp, machine: Machine = PLAIN, chosen: Choose = hand_written) -> UOp:
-    """The scheduled form of each kernel; prefix reductions become scans first."""
-    return each(root, lambda body: scheduled(body, machine, chosen))
+def optimize(root: UOp, machine: MachineModel = PLAIN, scheduler: Scheduler = choose_by_heuristics) -> UOp:
+    """Schedule every kernel of a launch."""
+    return map_kernel_bodies(root, lambda body: schedule_kernel(body, machine, scheduler))
 
 
-def scheduled(body: UOp, machine: Machine = PLAIN, chosen: Choose = hand_written) -> UOp:
-    """The scheduled form of one kernel."""
-    start, fresh = begin(body), uniques(body)
+def schedule_kernel(body: UOp, machine: MachineModel = PLAIN, scheduler: Scheduler = choose_by_heuristics) -> UOp:
+    """Return the SCHEDULED form of one kernel body. A prefix reduction becomes a scan, which no scheduler sees."""
+    start, fresh = create_initial_schedule(body), fresh_uniques(body)
     if start is None:
         return body
-    scan = scanned(start, fresh, machine)
+    scan = build_prefix_scan(start, fresh, machine)
     if scan is not None:
-        note("scan", body, scan)
+        log_transform("scan", body, scan)
         return scan
-    note("loops", body, start.effect)
-    done = scheduled_parts(start, lambda s: grouped(chosen(s, machine, fresh), machine, fresh))
-    return sink(threaded(done, machine))
+    log_transform("loops", body, start.effect)
+    scheduled = schedule_fused_parts(start, lambda s: lower_group_reduces(scheduler(s, machine, fresh), machine, fresh))
+    return build_scheduled_body(assign_thread_loop(scheduled, machine))

@@ -1,5 +1,5 @@
-"""Rangeify: the program is split into kernels, whose loops are Ranges.
+"""Kernel split: every program becomes a launch of kernels, whose loops are Ranges.
 
-Takes: CALLIFIED. Gives: KERNEL. `cost` decides which values are stored, `layouts` in which order, `closed_forms` and `elements`
-which Reduces need no loop, `split_reduce` which are done in parts.
+Takes: CALLIFIED. Gives: KERNEL. `cost` decides which values are stored, `layouts` in which order their elements lie. `closed_forms`
+and `elements` remove loops of Reduces, and `split_reduce` splits large ones.
 """

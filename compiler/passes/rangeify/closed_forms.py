@@ -1,18 +1,19 @@
-"""Closed forms: a reduction over a range without its loop.
+"""Closed forms of reductions over a range.
 
-`close(op, e, r)` gives what `op` over all r in 0 <= r < n makes of the expression e, as an expression without r, or None. In each
-form below v is an expression that r does not occur in, c a condition, and z the identity of op (for Add, either zero):
+`find_closed_form(op, term, r, ...)` reduces an expression with `op` over all r in 0 <= r < n, as an expression without r. It gives
+None where no form matches. In each form below, v is an expression that does not depend on r, c a condition, and z the identity of
+op (for Add, either zero):
 
     constant    op over r of v                  = v times n (Add), v (Max, for n > 0)
     selected    op over r of (c ? v(r) : z)     where c makes r equal to s: (0 <= s < n and c(s)) ? v(s) : z
     counted     op over r of (c ? v : z)        where c bounds r from both sides, lo <= r < hi: v times max(0, hi - lo) (Add),
                                                 lo < hi ? v : z (Max)
 
-Conditions on c: a conjunction of comparisons of integers, each a sum of r, k times, and of terms that r does not occur in; casts of
-index to a machine integer count as nothing where min_max proves that they do not wrap. Values are not moved out of the choice
-unless they are selected by it, so that what is not selected - NaN, infinity - never contributes (R50); a product with a mask is a
-choice for integers only. For floats the results are among the allowed ones of R32: a sum of one term and zeros is that term, up to
-the sign of zero, and n equal terms lie within (n - 1)u of n * v, which is computed in float32 at least and guarded for n = 0.
+A condition is a conjunction of comparisons of integers. Each is a sum of k * r and of terms that do not depend on r. A cast of
+index to a machine integer counts as nothing where min_max proves that it does not wrap. A value stays inside the choice that guards
+it. So a value that is not selected, such as NaN or infinity, never contributes (R50, gather). A product with a mask is a choice for
+integers only. For floats, the results are allowed by R32 (Reduce value). A sum of one term and zeros is that term, up to the sign
+of zero. The sum of n equal terms lies within (n - 1)u of n * v, which is computed in float32 or wider and guarded for n = 0.
 """
 
 from __future__ import annotations
@@ -21,112 +22,116 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from uops.compiler.decompose import SMALL
-from uops.compiler.ir.accumulators import identity
-from uops.compiler.ir.affine import between, build, linear, number
+from uops.compiler.ir.accumulators import reduction_identity
+from uops.compiler.ir.affine import build_affine_sum, clamp_index, extract_affine_sum, index_constant
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, substitute
 from uops.spec.ir.ops import Op
 
-ZERO, ONE = number(0), number(1)
+ZERO, ONE = index_constant(0), index_constant(1)
 Simplify = Callable[[UOp], UOp]
-#: Whether an expression depends on a range, perhaps through the index at which a placeholder stands for a value.
+#: Return True if an expression depends on a range, also through the index at which a placeholder stands for a value.
 Depends = Callable[[UOp, UOp], bool]
-#: Comparisons as (whether the left side is the greater one, whether equality is excluded).
+#: Comparison -> (the left side is the greater one, equality is excluded).
 _BOUNDS = {Op.CMPLT: (False, True), Op.CMPLE: (False, False), Op.CMPGE: (True, False), Op.CMPGT: (True, True)}
 _NEGATED = {Op.CMPLT: Op.CMPGE, Op.CMPGE: Op.CMPLT, Op.CMPLE: Op.CMPGT, Op.CMPGT: Op.CMPLE, Op.CMPNE: Op.CMPEQ}
 
 
-class Found(NamedTuple):
-    """A closed form: `value`; where the range took one value only, that value (`at`), else None."""
+class ClosedForm(NamedTuple):
+    """A reduction without its range: `value`, and the one index that contributes, or None if there may be several."""
 
     value: UOp
-    at: UOp | None = None
+    selected_index: UOp | None = None
 
 
-class Choice(NamedTuple):
-    """`value` where all of `conditions` hold, else the identity."""
+class GuardedValue(NamedTuple):
+    """A term that is `value` where all of `conditions` hold, and the identity elsewhere."""
 
     conditions: tuple[UOp, ...]
     value: UOp
 
 
-def close(op: Op, e: UOp, r: UOp, simplify: Simplify, depends: Depends) -> Found | None:
-    """`op` over all r of e without r. A placeholder whose index depends on r is to be put at `at` by the caller."""
-    if op not in (Op.ADD, Op.MAX) or e.dtype is dt.bool_:
+def find_closed_form(op: Op, term: UOp, r: UOp, simplify: Simplify, depends: Depends) -> ClosedForm | None:
+    """Reduce `term` with `op` over the range `r` without a loop; None if no form matches.
+
+    The caller substitutes the `selected_index` for `r` in placeholders whose index depends on `r`.
+    """
+    if op not in (Op.ADD, Op.MAX) or term.dtype is dt.bool_:
         return None
-    chosen = _choice(op, e)
-    within = tuple(c for c in chosen.conditions if depends(c, r))
-    rest = tuple(c for c in chosen.conditions if not depends(c, r))
-    found = _selected(op, chosen.value, within, r, simplify, depends)
-    if found is None and not depends(chosen.value, r):
-        found = _counted(op, chosen.value, within, r, simplify, depends)
-    if found is None:
+    guarded = _split_conditions(op, term)
+    dependent = tuple(c for c in guarded.conditions if depends(c, r))
+    invariant = tuple(c for c in guarded.conditions if not depends(c, r))
+    form = _close_by_selection(op, guarded.value, dependent, r, simplify, depends)
+    if form is None and not depends(guarded.value, r):
+        form = _close_by_counting(op, guarded.value, dependent, r, simplify, depends)
+    if form is None:
         return None
-    return Found(simplify(_gated(op, rest, found.value)), found.at)
+    return ClosedForm(simplify(_guard_value(op, invariant, form.value)), form.selected_index)
 
 
-def _gated(op: Op, conditions: tuple[UOp, ...], value: UOp) -> UOp:
+def _guard_value(op: Op, conditions: tuple[UOp, ...], value: UOp) -> UOp:
+    """Return `value` where all of `conditions` hold, else the identity."""
     for c in conditions:
-        value = UOp(Op.WHERE, (c, value, identity(op, value.dtype)))
+        value = UOp(Op.WHERE, (c, value, reduction_identity(op, value.dtype)))
     return value
 
 
-# What a term is
+# Terms as guarded values
 
 
-def _choice(op: Op, e: UOp) -> Choice:
-    """`e` as a value under conditions, as far as it spells one."""
+def _split_conditions(op: Op, term: UOp) -> GuardedValue:
+    """Split the conditions off a term that is the identity unless they hold."""
     conditions: list[UOp] = []
-    while (step := _chosen(op, e)) is not None:
-        c, e = step
-        conditions += _conjuncts(c)
-    return Choice(tuple(conditions), e)
+    while (match := _match_condition(op, term)) is not None:
+        c, term = match
+        conditions += _split_conjuncts(c)
+    return GuardedValue(tuple(conditions), term)
 
 
-def _chosen(op: Op, e: UOp) -> tuple[UOp, UOp] | None:
-    """(condition, value) where `e` is the identity unless the condition holds."""
-    if e.op is Op.WHERE:
-        c, a, b = e.src
-        if _neutral(op, b):
-            return c, a
-        other = negated(c)
-        return (other, b) if _neutral(op, a) and other is not None else None
+def _match_condition(op: Op, term: UOp) -> tuple[UOp, UOp] | None:
+    """Return (condition, value) if the term is the identity unless the condition holds."""
+    if term.op is Op.WHERE:
+        condition, if_true, if_false = term.src
+        if _is_identity(op, if_false):
+            return condition, if_true
+        negation = negate_comparison(condition)
+        return (negation, if_false) if _is_identity(op, if_true) and negation is not None else None
     if op is not Op.ADD:
         return None
-    if e.op is Op.CAST and e.src[0].dtype is dt.bool_:
-        return e.src[0], B.const(1, e.dtype)
-    if e.op is Op.MUL and not e.dtype.is_float:
-        for mask, value in (e.src, e.src[::-1]):
-            if mask.op is Op.CAST and mask.src[0].dtype is dt.bool_:
-                return mask.src[0], value
-            if mask.op is Op.WHERE and _neutral(op, mask.src[2]):
-                return mask.src[0], UOp(Op.MUL, (mask.src[1], value))
+    if term.op is Op.CAST and term.operand.dtype is dt.bool_:
+        return term.operand, B.const(1, term.dtype)
+    if term.op is Op.MUL and not term.dtype.is_float:
+        for mask, value in ((term.lhs, term.rhs), (term.rhs, term.lhs)):
+            if mask.op is Op.CAST and mask.operand.dtype is dt.bool_:
+                return mask.operand, value
+            if mask.op is Op.WHERE and _is_identity(op, mask.if_false):
+                return mask.condition, UOp(Op.MUL, (mask.if_true, value))
     return None
 
 
-def _neutral(op: Op, u: UOp) -> bool:
+def _is_identity(op: Op, u: UOp) -> bool:
     if u.op is not Op.CONST:
         return False
-    return u.arg.value == 0 if op is Op.ADD else u is identity(op, u.dtype)
+    return u.arg.value == 0 if op is Op.ADD else u is reduction_identity(op, u.dtype)
 
 
-def negated(c: UOp) -> UOp | None:
-    """The comparison of integers that holds where `c` does not."""
+def negate_comparison(c: UOp) -> UOp | None:
+    """Return the operand of a Not, or the opposite comparison of integers; None for other conditions."""
     if c.op is Op.NOT:
-        return c.src[0]
-    return UOp(_NEGATED[c.op], c.src) if c.op in _NEGATED and not c.src[0].dtype.is_float else None
+        return c.operand
+    return UOp(_NEGATED[c.op], c.src) if c.op in _NEGATED and not c.lhs.dtype.is_float else None
 
 
-def _conjuncts(c: UOp) -> Iterator[UOp]:
+def _split_conjuncts(c: UOp) -> Iterator[UOp]:
     pending = [c]
     while pending:
         u = pending.pop()
         if u.op in (Op.AND, Op.MUL) and u.dtype is dt.bool_:
-            pending += reversed(u.src)
-        elif u.op is Op.NOT and (other := negated(u.src[0])) is not None:
-            pending.append(other)
+            pending += (u.rhs, u.lhs)
+        elif u.op is Op.NOT and (negation := negate_comparison(u.operand)) is not None:
+            pending.append(negation)
         else:
             yield u
 
@@ -134,59 +139,62 @@ def _conjuncts(c: UOp) -> Iterator[UOp]:
 # Comparisons, solved for r
 
 
-class Solved(NamedTuple):
-    """A comparison of `factor` * r with `other`, an index expression that r does not occur in."""
+class LinearComparison(NamedTuple):
+    """A comparison of `factor` * r with `bound`, an index expression that does not depend on r."""
 
     factor: int
-    other: UOp
-    flipped: bool
+    bound: UOp
+    flipped: bool  # `bound` is the left side
 
 
-def _solve(c: UOp, r: UOp, depends: Depends) -> Solved | None:
-    if len(c.src) != 2 or c.src[0].dtype.is_float or c.src[0].dtype is dt.bool_:
+def _solve_comparison(comparison: UOp, r: UOp, depends: Depends) -> LinearComparison | None:
+    """Bring a comparison of integers into the form `factor` * r against a bound, if it has that form."""
+    lhs, rhs = comparison.src
+    if lhs.dtype.is_float or lhs.dtype is dt.bool_:
         return None
-    for flipped, (mine, other) in enumerate((c.src, c.src[::-1])):
-        if depends(other, r) or (inner := exact_index(mine)) is None:
+    for flipped, (side, other) in enumerate(((lhs, rhs), (rhs, lhs))):
+        if depends(other, r) or (inner := unwrap_exact_index(side)) is None:
             continue
-        total = linear(inner)
+        total = extract_affine_sum(inner)
         factor = total.terms.pop(r, 0)
-        left = build(total)
-        rest = UOp(Op.SUB, (_as_index(other), left))
-        if factor and not depends(left, r) and _is_narrow(rest):
-            return Solved(factor, rest, bool(flipped))
+        left = build_affine_sum(total)
+        bound = UOp(Op.SUB, (_as_index(other), left))
+        if factor and not depends(left, r) and _fits_int64(bound):
+            return LinearComparison(factor, bound, bool(flipped))
     return None
 
 
-def _is_narrow(u: UOp, room: int = 0) -> bool:
-    """Whether an index expression fits a machine integer, as all that a kernel computes must (R08); also `room` more and less."""
+def _fits_int64(u: UOp, margin: int = 0) -> bool:
+    """Return True if an index expression, plus and minus `margin`, fits int64, the widest index of a kernel (R08, index dtype)."""
     bounds = u.min_max
-    return bounds is not None and dt.int64.min + room <= bounds[0] and bounds[1] <= dt.int64.max - room
+    return bounds is not None and dt.int64.min + margin <= bounds[0] and bounds[1] <= dt.int64.max - margin
 
 
 def _as_index(u: UOp) -> UOp:
-    found = exact_index(u)
-    return B.cast(u, dt.index) if found is None else found
+    exact = unwrap_exact_index(u)
+    return B.cast(u, dt.index) if exact is None else exact
 
 
-def exact_index(u: UOp) -> UOp | None:
-    """The index expression of which integer `u` is the cast, where no step to it wraps."""
+def unwrap_exact_index(u: UOp) -> UOp | None:
+    """Return the index expression that the integer `u` is a cast of, if no step of the computation wraps."""
     if u.dtype is dt.index:
         return u
-    found = _index_modulo(u)
-    if found is None or found.min_max is None:
+    index = _unwrap_index_modulo(u)
+    if index is None or index.min_max is None:
         return None
-    lo, hi = found.min_max
-    return found if u.dtype.min <= lo and hi <= u.dtype.max else None
+    lo, hi = index.min_max
+    return index if u.dtype.min <= lo and hi <= u.dtype.max else None
 
 
-def _index_modulo(u: UOp) -> UOp | None:
-    """An index expression whose cast to the dtype of `u` is `u`: sums and products commute with it (R05)."""
+def _unwrap_index_modulo(u: UOp) -> UOp | None:
+    """Return an index expression whose cast to the dtype of `u` is `u`. Casts commute with sums and products (R05, overflow)."""
     if u.op is Op.CONST:
-        return number(int(u.arg.value))
+        return index_constant(int(u.arg.value))
     if u.op is Op.CAST:
-        return u.src[0] if u.src[0].dtype is dt.index else exact_index(u.src[0]) if u.src[0].dtype in dt.INTS else None
+        operand = u.operand
+        return operand if operand.dtype is dt.index else unwrap_exact_index(operand) if operand.dtype in dt.INTS else None
     if u.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG):
-        parts = [_index_modulo(s) for s in u.src]
+        parts = [_unwrap_index_modulo(s) for s in u.src]
         return UOp(u.op, tuple(p for p in parts if p is not None)) if None not in parts else None
     return None
 
@@ -194,83 +202,87 @@ def _index_modulo(u: UOp) -> UOp | None:
 # Forms
 
 
-def _selected(op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify: Simplify, depends: Depends) -> Found | None:
-    """r is what one of the conditions makes it; the others are asked there."""
+def _close_by_selection(
+    op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify: Simplify, depends: Depends
+) -> ClosedForm | None:
+    """Match an equality among the conditions that fixes r, and evaluate value and other conditions at that index."""
     for k, c in enumerate(conditions):
-        solved = _solve(c, r, depends) if c.op is Op.CMPEQ else None
+        solved = _solve_comparison(c, r, depends) if c.op is Op.CMPEQ else None
         if solved is None:
             continue
-        s = simplify(solved.other if solved.factor == 1 else UOp(Op.IDIV, (solved.other, number(solved.factor))))
-        if not _is_narrow(s):
+        s = simplify(solved.bound if solved.factor == 1 else UOp(Op.IDIV, (solved.bound, index_constant(solved.factor))))
+        if not _fits_int64(s):
             continue
-        gates = [UOp(Op.CMPGE, (s, ZERO)), UOp(Op.CMPLT, (s, r.src[0]))]
+        gates = [UOp(Op.CMPGE, (s, ZERO)), UOp(Op.CMPLT, (s, r.bound))]
         if abs(solved.factor) != 1:
-            gates.append(UOp(Op.CMPEQ, (UOp(Op.MOD, (solved.other, number(solved.factor))), ZERO)))
+            gates.append(UOp(Op.CMPEQ, (UOp(Op.MOD, (solved.bound, index_constant(solved.factor))), ZERO)))
         others = (*conditions[:k], *conditions[k + 1 :])
         at = {r: s}
-        chosen = _gated(op, tuple(substitute(o, at) for o in others), substitute(value, at))
-        return Found(_gated(op, tuple(gates), chosen), s)
+        guarded = _guard_value(op, tuple(substitute(o, at) for o in others), substitute(value, at))
+        return ClosedForm(_guard_value(op, tuple(gates), guarded), s)
     return None
 
 
-def _counted(op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify: Simplify, depends: Depends) -> Found | None:
-    """The value, as often as r is within bounds."""
-    lo, hi = ZERO, r.src[0]
+def _close_by_counting(
+    op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify: Simplify, depends: Depends
+) -> ClosedForm | None:
+    """Match conditions that bound r from below and above, and count the indices between the bounds."""
+    lo, hi = ZERO, r.bound
     for c in conditions:
-        bound = _bound(c, r, depends)
-        if bound is None:
+        solved = _solve_bound(c, r, depends)
+        if solved is None:
             return None
-        below, at = bound
-        if below:
-            lo = simplify(UOp(Op.MAX, (lo, at)))
+        is_lower, bound = solved
+        if is_lower:
+            lo = simplify(UOp(Op.MAX, (lo, bound)))
         else:
-            hi = simplify(_least(hi, at, simplify))
-    many = simplify(UOp(Op.SUB, (hi, lo)))
-    if not _is_narrow(many):
+            hi = simplify(_build_minimum(hi, bound, simplify))
+    count = simplify(UOp(Op.SUB, (hi, lo)))
+    if not _fits_int64(count):
         return None
     if op is Op.MAX:
-        return Found(_gated(op, (UOp(Op.CMPGE, (many, ONE)),), value))
-    return Found(_times(value, simplify(UOp(Op.MAX, (many, ZERO)))))
+        return ClosedForm(_guard_value(op, (UOp(Op.CMPGE, (count, ONE)),), value))
+    return ClosedForm(_multiply_by_count(value, simplify(UOp(Op.MAX, (count, ZERO)))))
 
 
-def _least(a: UOp, b: UOp, simplify: Simplify) -> UOp:
-    decided = simplify(UOp(Op.CMPLT, (a, b)))
-    if decided.op is Op.CONST:
-        return a if decided.arg.value else b
-    return UOp(Op.WHERE, (decided, a, b))
+def _build_minimum(a: UOp, b: UOp, simplify: Simplify) -> UOp:
+    is_less = simplify(UOp(Op.CMPLT, (a, b)))
+    if is_less.op is Op.CONST:
+        return a if is_less.arg.value else b
+    return UOp(Op.WHERE, (is_less, a, b))
 
 
-def _bound(c: UOp, r: UOp, depends: Depends) -> tuple[bool, UOp] | None:
-    """(True, lo) for a condition r >= lo, (False, hi) for r < hi."""
-    solved = _solve(c, r, depends) if c.op in _BOUNDS else None
+def _solve_bound(comparison: UOp, r: UOp, depends: Depends) -> tuple[bool, UOp] | None:
+    """Return (True, lo) for a condition that means r >= lo, (False, hi) for r < hi."""
+    solved = _solve_comparison(comparison, r, depends) if comparison.op in _BOUNDS else None
     if solved is None:
         return None
-    greater, strict = _BOUNDS[c.op]
-    k, other = solved.factor, solved.other
-    if not _is_narrow(other, abs(k)):
-        other = _cut(other, k, r)
+    greater, strict = _BOUNDS[comparison.op]
+    k, bound = solved.factor, solved.bound
+    if not _fits_int64(bound, abs(k)):
+        bound = _clamp_to_range(bound, k, r)
     greater ^= solved.flipped
     if k < 0:
-        k, other, greater = -k, UOp(Op.NEG, (other,)), not greater
-    # k r >= x is r >= ceil(x / k), k r > x is r >= floor(x / k) + 1; of the other two, the negation
+        k, bound, greater = -k, UOp(Op.NEG, (bound,)), not greater
+    # k r >= x is r >= ceil(x / k), k r > x is r >= floor(x / k) + 1; the other two comparisons are their negations
     if greater != strict:
-        ceiling = other if k == 1 else UOp(Op.IDIV, (UOp(Op.ADD, (other, number(k - 1))), number(k)))
+        ceiling = bound if k == 1 else UOp(Op.IDIV, (UOp(Op.ADD, (bound, index_constant(k - 1))), index_constant(k)))
         return greater, ceiling
-    floor = other if k == 1 else UOp(Op.IDIV, (other, number(k)))
+    floor = bound if k == 1 else UOp(Op.IDIV, (bound, index_constant(k)))
     return greater, UOp(Op.ADD, (floor, ONE))
 
 
-def _cut(x: UOp, k: int, r: UOp) -> UOp:
-    """What compares with k r, for every value of `r`, as `x` does, and is hardly greater."""
-    end = UOp(Op.MUL, (r.src[0], number(k)))
-    return between(x, *((number(-1), end) if k > 0 else (end, ONE)))
+def _clamp_to_range(bound: UOp, factor: int, r: UOp) -> UOp:
+    """Clamp a bound to just beyond the values of `factor` * r, which does not change the comparison."""
+    end = UOp(Op.MUL, (r.bound, index_constant(factor)))
+    return clamp_index(bound, *((index_constant(-1), end) if factor > 0 else (end, ONE)))
 
 
-def _times(value: UOp, many: UOp) -> UOp:
-    """The sum of `many` equal values."""
+def _multiply_by_count(value: UOp, count: UOp) -> UOp:
+    """Return the sum of `count` equal values."""
     d = value.dtype
     if not d.is_float:
-        return UOp(Op.MUL, (value, B.cast(many, d)))
+        return UOp(Op.MUL, (value, B.cast(count, d)))
     wide: DType = dt.float32 if d in SMALL else d
-    product = B.cast(UOp(Op.MUL, (B.cast(value, wide), B.cast(many, wide))), d)
-    return UOp(Op.WHERE, (UOp(Op.CMPGE, (many, ONE)), product, B.const(0, d)))
+    product = B.cast(UOp(Op.MUL, (B.cast(value, wide), B.cast(count, wide))), d)
+    return UOp(Op.WHERE, (UOp(Op.CMPGE, (count, ONE)), product, B.const(0, d)))

@@ -1,13 +1,14 @@
-"""Whether a value is realised - computed once into memory - or computed where it is used.
+"""Cost model of realisation: whether a value is computed once into memory, or wherever it is used.
 
-A value without a buffer is computed in the innermost loop that its index depends on: once per iteration of those loops,
-however many lie inside of them. A Kernel knows the loops around each of its loops, hence how often a place is computed. The
-model counts, per element, arithmetic, reads and writes, in units of one simple vector operation; it compares computing the
-value at every place that wants it with computing it once, writing it, and reading it back.
+A value without a Buffer is computed in the innermost loop that its index depends on, once per iteration of the loops around it. A
+KernelDraft knows the loops around each of its loops, hence how often an element is computed. The model counts arithmetic, reads and
+writes per element, in units of one simple vector operation. It compares two choices. One computes the value at every reference. The
+other computes it once, writes it, and reads it back.
 
-A float sum or product is never computed at two places: schedules may differ there, and one node has one value (R27). A kernel takes
-one sum of products whose operands are used again, outside of the loops of other Reduces: its loops are those that pay. Nor does
-another Reduce take in prefix sums, which are scans in kernels of their own.
+A float sum or product is never computed at two references, because schedules may differ there and one node has one value (R27, one
+node, one value). A kernel takes in at most one sum of products whose operands are reused, since its loops are chosen for that sum.
+It takes it in only outside the loops of other Reduces. Nor does a Reduce take in prefix sums, which become scans in kernels of
+their own.
 """
 
 from __future__ import annotations
@@ -18,176 +19,193 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from uops.compiler.ir.views import VIEWS
-from uops.compiler.passes.callify.callify import extent
+from uops.compiler.passes.callify.callify import max_extent
 from uops.compiler.passes.callify.hazards import COPIES
-from uops.compiler.passes.rangeify.elements import Closed
-from uops.compiler.passes.rangeify.kernels import Place
+from uops.compiler.passes.rangeify.elements import ClosedReduce
+from uops.compiler.passes.rangeify.kernels import ElementRef
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE
-from uops.spec.ir.node import Dim, UOp, nodes_of, users
+from uops.spec.ir.node import Dim, UOp, collect_users, nodes_with_op
 from uops.spec.ir.ops import ALU, Op
 
+#: Cost of reading one element from memory, and of writing one.
 READ_COST = 4
 WRITE_COST = 4
-#: What a kernel costs beside its work: the launch, and the loss of reuse in caches.
+#: Cost of a kernel beside its work: the launch, and the loss of reuse in caches.
 KERNEL_COST = 4000
-#: Work per element up to which a value may be computed twice in one kernel, whose schedule may still keep it in LOCAL memory.
+#: Greatest work per element of a value that may be computed twice in one kernel; a schedule may still keep it in LOCAL memory.
 STAGED_COST = 48
 #: Elements of a result per element of an operand from which the operand counts as computed outside of the innermost loop.
 _REPEATED = 4
-#: Work above which a value with several uses is taken to be read from memory by each.
+#: Work per element above which a value with several uses counts as read from memory.
 _SHARED_COST = 8
-#: Places of one value above which it is no longer computed at each of them.
-_MOST_PLACES = 8
-#: Elements of a window from which sums of overlapping ones are better done step by step.
+#: Most references at which one value is computed.
+_MAX_REFS = 8
+#: Elements of a window from which overlapping windows are better reduced by a scan.
 _WINDOW = 64
-#: How often a sum of products must use its operands again to be a kernel of its own.
+#: Uses per operand element from which a sum of products is a contraction.
 _REUSE = 4
-#: Nodes among which the end of a sum's arithmetic is looked for.
-_MOST_EPILOGUE = 64
-_MOST = 1 << 40
+#: Most nodes of an epilogue that are searched for its sum.
+_MAX_EPILOGUE = 64
+#: Greatest work that is told apart.
+_MAX_WORK = 1 << 40
+#: Work of one element of an op; 1 for all others.
 # fmt: off
 _WEIGHT: dict[Op, int] = {
     Op.EXP2: 15, Op.LOG2: 20, Op.SIN: 30, Op.POW: 60, Op.THREEFRY: 80,
     Op.DIV: 5, Op.RECIP: 5, Op.SQRT: 6, Op.IDIV: 12, Op.MOD: 12,
 }
 # fmt: on
-_REPEATING = ALU | {Op.EXPAND}
-_MEMORY = COPIES | {Op.PARAM, Op.BINARY, Op.REDUCE}
+_BROADCASTING = ALU | {Op.EXPAND}
+_MEMORY = COPIES | {Op.PARAM, Op.BINARY}
 
 
-def work(
-    order: Sequence[UOp], closed: Mapping[UOp, Closed] = MappingProxyType({}), uses: Mapping[UOp, int] = MappingProxyType({})
+def estimate_work(
+    order: Sequence[UOp],
+    closed_reduces: Mapping[UOp, ClosedReduce] = MappingProxyType({}),
+    use_counts: Mapping[UOp, int] = MappingProxyType({}),
 ) -> dict[UOp, int]:
-    """What computing one element of each value costs, down to memory. `closed` are the Reduces that are done without their loops;
-    a dear value of which `uses` counts several is taken as one that will be read from memory."""
-    found: dict[UOp, int] = {}
+    """Return the cost of computing one element of each value, down to memory.
+
+    `closed_reduces` are computed without (some of) their loops. An expensive value with several uses in `use_counts` counts as read
+    from memory.
+    """
+    work: dict[UOp, int] = {}
     sizes: dict[UOp, int] = {}
     for u in order:
         sizes[u] = size(u)
-        if u.op in _MEMORY and u.op is not Op.REDUCE:
-            found[u] = READ_COST
+        if u.op in _MEMORY:
+            work[u] = READ_COST
             continue
-        own, below, most = 0, 0, 0
-        if u.op in _REPEATING:
-            own, most = _WEIGHT.get(u.op, 1) if u.op is not Op.EXPAND else 0, sizes[u] // _REPEATED
+        weight, below, repeated_size = 0, 0, 0
+        if u.op in _BROADCASTING:
+            weight, repeated_size = _WEIGHT.get(u.op, 1) if u.op is not Op.EXPAND else 0, sizes[u] // _REPEATED
         for s in u.src:
-            if sizes[s] <= most:  # the same for many elements
-                below += min(found[s], 1)
+            if sizes[s] <= repeated_size:  # the same for many elements
+                below += min(work[s], 1)
             else:
-                below += _operand(s, found[s], closed, uses)
+                below += _operand_work(s, work[s], closed_reduces, use_counts)
         if u.op is Op.REDUCE:
-            form = closed.get(u)
-            inner = found[u.src[0]] if form is None else sum(found[leaf.node] for leaf in form.leaves.values())
-            axes = u.arg.axes if form is None else form.left
-            below = (inner + 1) * math.prod(max(1, extent(u.src[0].shape[a])) for a in axes)
-        found[u] = min(_MOST, own + below)
-    return found
+            form = closed_reduces.get(u)
+            inner = work[u.operand] if form is None else sum(work[leaf.node] for leaf in form.leaves.values())
+            axes = u.arg.axes if form is None else form.remaining_loops
+            below = (inner + 1) * math.prod(max(1, max_extent(u.operand.shape[a])) for a in axes)
+        work[u] = min(_MAX_WORK, weight + below)
+    return work
 
 
-def _operand(s: UOp, cost: int, closed: Mapping[UOp, Closed], uses: Mapping[UOp, int]) -> int:
-    """What an operand adds to the work of its user."""
-    summed = s.op is Op.REDUCE and s not in closed
-    return READ_COST if summed or (cost > _SHARED_COST and uses.get(s, 0) > 1) else cost
+def _operand_work(s: UOp, cost: int, closed_reduces: Mapping[UOp, ClosedReduce], use_counts: Mapping[UOp, int]) -> int:
+    """Return the work that an operand adds to its user."""
+    is_loop_reduce = s.op is Op.REDUCE and s not in closed_reduces
+    return READ_COST if is_loop_reduce or (cost > _SHARED_COST and use_counts.get(s, 0) > 1) else cost
 
 
-class Choices:
-    """What is known about the values of one body before their places are; most of it when somebody asks."""
+class RealiseCostModel:
+    """Costs and properties of the values of one body, most of them computed on demand."""
 
-    def __init__(self, order: Sequence[UOp], closed: Mapping[UOp, Closed]) -> None:
-        self.order, self.closed = order, closed
-        self.carriers = self._carriers(order)
+    def __init__(self, order: Sequence[UOp], closed_reduces: Mapping[UOp, ClosedReduce]) -> None:
+        self.order, self.closed_reduces = order, closed_reduces
+        self.nonproduct_reduces = self._find_nonproduct_reduces(order)
 
     @functools.cached_property
     def users(self) -> dict[UOp, list[UOp]]:
-        return users(self.order)
+        """Users of each value, one entry per use."""
+        return collect_users(self.order)
 
     @functools.cached_property
-    def uses(self) -> dict[UOp, int]:
-        """How many users each value has, one per use."""
-        return {u: len(found) for u, found in self.users.items()}
+    def use_counts(self) -> dict[UOp, int]:
+        """Number of uses of each value."""
+        return {u: len(users) for u, users in self.users.items()}
 
     @functools.cached_property
-    def work(self) -> dict[UOp, int]:
-        """What one element of each value costs; a body in which nothing is wanted twice never asks."""
-        return work(self.order, self.closed, self.uses)
+    def work_per_element(self) -> dict[UOp, int]:
+        """Work of one element of each value. A body in which no element is needed twice never reads it."""
+        return estimate_work(self.order, self.closed_reduces, self.use_counts)
 
-    def is_looped(self, u: UOp) -> bool:
-        """Whether `u` is a Reduce in loops of its own."""
-        return u.op is Op.REDUCE and not (u in self.closed and not self.closed[u].left)
+    def needs_reduce_loop(self, u: UOp) -> bool:
+        """Return True if `u` is a Reduce that needs loops of its own."""
+        return u.op is Op.REDUCE and not (u in self.closed_reduces and not self.closed_reduces[u].remaining_loops)
 
-    def _carriers(self, order: Sequence[UOp]) -> set[UOp]:
-        """The Reduces that are no products, and what arithmetic by elements makes of one."""
-        found: set[UOp] = set()
-        for u in order if nodes_of(order[-1], Op.REDUCE) else ():
+    def _find_nonproduct_reduces(self, order: Sequence[UOp]) -> set[UOp]:
+        """Return the Reduces that are no contractions, and the results of elementwise ops and views of one of them."""
+        reduces: set[UOp] = set()
+        for u in order if nodes_with_op(order[-1], Op.REDUCE) else ():
             if u.op is Op.REDUCE:
-                if self.is_looped(u) and not self.is_product(u):
-                    found.add(u)
-            elif (u.op in ALU or u.op in BIJECTIVE) and any(s in found and size(s) == size(u) for s in u.src):
-                found.add(u)
-        return found
+                if self.needs_reduce_loop(u) and not self.is_contraction(u):
+                    reduces.add(u)
+            elif (u.op in ALU or u.op in BIJECTIVE) and any(s in reduces and size(s) == size(u) for s in u.src):
+                reduces.add(u)
+        return reduces
 
     def is_duplicable(self, u: UOp) -> bool:
-        """Whether every kernel that computes `u` gets the same bits."""
-        return not self.is_looped(u) or u.arg.op is Op.MAX or not u.dtype.is_float
+        """Return True if every kernel that computes `u` gets the same bits."""
+        return not self.needs_reduce_loop(u) or u.arg.op is Op.MAX or not u.dtype.is_float
 
-    def is_product(self, u: UOp) -> bool:
-        """Whether `u` sums products whose operands are used again for many of its elements: a matrix product, a convolution."""
-        if u.op is not Op.REDUCE or u.arg.op is not Op.ADD or not self.is_looped(u):
+    def is_contraction(self, u: UOp) -> bool:
+        """Return True if `u` sums products whose operands are reused for many elements: a matrix product or a convolution."""
+        if u.op is not Op.REDUCE or u.arg.op is not Op.ADD or not self.needs_reduce_loop(u):
             return False
-        product = u.src[0]
+        product = u.operand
         while product.op is Op.CAST:
-            product = product.src[0]
-        return product.op is Op.MUL and size(product) >= _REUSE * max(size(_origin(s)) for s in product.src)
+            product = product.operand
+        return product.op is Op.MUL and size(product) >= _REUSE * max(size(_strip_movement(s)) for s in product.src)
 
-    def is_prefix(self, u: UOp) -> bool:
-        """Whether `u` reduces windows about as wide as what they go over, at about as many places: in a kernel of its own, that is
-        a scan, and inside of another Reduce it is not (`optimize.scan`)."""
-        windows, cut = u.src[0], False
+    def is_prefix_scan(self, u: UOp) -> bool:
+        """Return True if `u` reduces windows that are about as wide as their source, at about as many places.
+
+        In a kernel of its own that becomes a scan, inside another Reduce it does not (`optimize.heuristics.scan`).
+        """
+        windows, is_cut = u.operand, False
         while windows.op in VIEWS or windows.op in (Op.CAST, Op.PAD):
-            cut |= windows.op is Op.SHRINK
-            windows = windows.src[0]
-        wide = size(u.src[0]) >= _WINDOW * size(u)
-        return wide and cut and windows.op is Op.EXPAND and 2 * size(u) >= size(_origin(windows))
+            is_cut |= windows.op is Op.SHRINK
+            windows = windows.src[0]  # operand, or buffer of an After
+        is_wide = size(u.operand) >= _WINDOW * size(u)
+        return is_wide and is_cut and windows.op is Op.EXPAND and 2 * size(u) >= size(_strip_movement(windows))
 
-    def realise(self, u: UOp, places: Sequence[Place], once: bool) -> bool:
-        """Whether one kernel for `u` and reads of its result are cheaper than computing it at each of `places`; `once` says that
-        it would be computed at one place, once per element."""
-        if self.is_looped(u):
-            if not once or (self.is_product(u) and not places[0].kernel.takes_product(places[0])):
+    def should_realise(self, u: UOp, refs: Sequence[ElementRef], computed_once: bool) -> bool:
+        """Return True if a kernel for `u` and reads of its result are cheaper than computing `u` at each of `refs`.
+
+        `computed_once` says that there is one reference, at which every element is computed once.
+        """
+        first = refs[0]
+        if self.needs_reduce_loop(u):
+            if not computed_once or (self.is_contraction(u) and not first.kernel.try_claim_product(first)):
                 return True
-            if self.is_prefix(u) and places[0].is_reduced():
+            if self.is_prefix_scan(u) and first.is_in_reduce_loop():
                 return True
-        elif once:  # no other kernel would compute it less often
+        elif computed_once:  # no other kernel would compute it less often
             return False
-        elif len(places) > 1 and self.finishes_sum(u, any(p.kernel is not places[0].kernel for p in places)):
+        elif len(refs) > 1 and self.is_reduction_epilogue(u, any(r.kernel is not first.kernel for r in refs)):
             return True
-        cost, elements = self.work[u], size(u)
-        if len(places) > _MOST_PLACES and cost > READ_COST:
+        cost, elements = self.work_per_element[u], size(u)
+        if len(refs) > _MAX_REFS and cost > READ_COST:
             return True
-        times = sum([p.times() for p in places])
-        one_kernel = all(p.kernel is places[0].kernel for p in places)
+        times = sum([r.execution_count() for r in refs])
+        one_kernel = all(r.kernel is first.kernel for r in refs)
         if one_kernel and times <= 2 * elements and cost <= STAGED_COST:
             return False
         return times * cost > elements * (cost + WRITE_COST) + times * READ_COST + KERNEL_COST
 
-    def finishes_sum(self, u: UOp, several: bool) -> bool:
-        """Whether `u` is what element-by-element arithmetic makes of a sum that nothing else uses. If `u` is not realised, the sum
-        is, as it must not be computed twice: at the same price, without the arithmetic. Where `several` kernels want `u`, that
-        holds of sums that are the same for many elements, too: each would be a kernel, the arithmetic be done in all readers."""
+    def is_reduction_epilogue(self, u: UOp, multiple_kernels: bool) -> bool:
+        """Return True if `u` is the result of elementwise arithmetic on a sum that nothing else uses.
+
+        A sum must not be computed twice. So if `u` is not realised, the sum is, at the same price but without the arithmetic. If
+        `multiple_kernels` need `u`, sums that are the same for many elements count too. Otherwise each would be a kernel, and all
+        readers would repeat the arithmetic.
+        """
         cone, pending, sums, elements = {u}, [u], list[UOp](), size(u)
-        while pending and len(cone) <= _MOST_EPILOGUE:
+        while pending and len(cone) <= _MAX_EPILOGUE:
             for s in pending.pop().src:
-                if s in cone or s.op is Op.CONST or not (size(s) == elements or (several and size(s) < elements)):
+                if s in cone or s.op is Op.CONST or not (size(s) == elements or (multiple_kernels and size(s) < elements)):
                     continue
                 if not self.is_duplicable(s):
                     sums.append(s)
                 elif s.op in ALU or s.op in BIJECTIVE or s.op is Op.EXPAND:
                     pending.append(s)
                 cone.add(s)
-        return any(self._leads_to(s, u, cone) for s in sums)
+        return any(self._all_uses_within(s, u, cone) for s in sums)
 
-    def _leads_to(self, s: UOp, u: UOp, cone: set[UOp]) -> bool:
-        """Whether all uses of `s`, and of what is made of it before `u`, are in the cone of `u`."""
+    def _all_uses_within(self, s: UOp, u: UOp, cone: set[UOp]) -> bool:
+        """Return True if all transitive uses of `s`, up to `u`, are in the cone of `u`."""
         pending, seen = [s], {s}
         while pending:
             for user in self.users[pending.pop()]:
@@ -200,17 +218,17 @@ class Choices:
 
 
 def size(u: UOp) -> int:
-    """The elements of a value, the most that there can be, as a factor: at least 1."""
+    """Return the greatest number of elements of a value, as a factor: at least 1."""
     return _product(u.shape)
 
 
 @functools.lru_cache(maxsize=1024)
 def _product(shape: tuple[Dim, ...]) -> int:
-    return math.prod([n if n.__class__ is int else extent(n) for n in shape]) or 1
+    return math.prod([n if n.__class__ is int else max_extent(n) for n in shape]) or 1
 
 
-def _origin(u: UOp) -> UOp:
-    """The value whose elements movement ops and casts repeat or pad."""
+def _strip_movement(u: UOp) -> UOp:
+    """Return the value whose elements movement ops and casts repeat or pad."""
     while u.op in VIEWS or u.op in (Op.CAST, Op.EXPAND, Op.PAD):
-        u = u.src[0]
+        u = u.src[0]  # operand, or buffer of an After
     return u

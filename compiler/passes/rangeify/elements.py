@@ -1,9 +1,10 @@
-"""Elements of values as expressions of an index: which Reduces of a graph have a closed form, before anything is computed.
+"""Elements of values as expressions of an index, to find the Reduces that have a closed form before anything is computed.
 
-`closed_reduces(order, at)` gives, for each Reduce over axes that `closed.close` can do without (some of) its loops, its element at
-a general index: an expression of Ranges that stand for the index, and of placeholders for the elements of other values. Only values
-that are functions of their index - sequences, masks, triangles - and the choices and movements made with them are looked into;
-everything else is a placeholder. Rangeify puts its own index in place of the general one. Spec: Reduce; R32, R49, R50.
+`find_closed_reduces(order, indexing)` finds the Reduces over axes that `closed_forms` can compute without some of their loops. For
+each it gives the element at a general index, as an expression of Ranges that stand for the index, and of placeholders for elements
+of other values. The search looks through values that are functions of their index, such as sequences, masks and triangles, and
+through the choices and movement ops applied to them. Everything else is a placeholder. Rangeify substitutes its own index for the
+general one. Spec: Reduce; R32 (Reduce value), R49 (listing helpers), R50 (gather).
 """
 
 from __future__ import annotations
@@ -11,114 +12,125 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from uops.compiler.ir.affine import number
-from uops.compiler.ir.views import STEP, ZERO, Index, Indexing
-from uops.compiler.passes.rangeify.closed_forms import close
+from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic
+from uops.compiler.passes.rangeify.closed_forms import find_closed_form
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ParamArg, RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
-from uops.spec.ir.node import Dim, UOp, nodes_of, substitute, toposort
-from uops.spec.ir.ops import ALU, COMPARE, Op
+from uops.spec.ir.node import Dim, UOp, nodes_with_op, substitute, toposort
+from uops.spec.ir.ops import ALU, COMPARE, RESHAPING, Op
 
-#: Ops of a function of an index that are looked into; of other values, those that choose or move elements.
-_FUNCTIONS = ALU | STEP.keys() - {Op.AFTER, Op.REPLICATED}
-_CHOICES = COMPARE | {Op.WHERE, Op.AND, Op.NOT, Op.CAST, Op.MUL} | (STEP.keys() - {Op.AFTER, Op.REPLICATED})
-#: Nodes of an expression up to which it is worth a search.
-_MOST = 400
+#: Ops of a function of an index that the search looks through.
+_FUNCTIONS = ALU | RESHAPING
+#: Ops of other values that it looks through: those that choose or move elements.
+_CHOICES = COMPARE | {Op.WHERE, Op.AND, Op.NOT, Op.CAST, Op.MUL} | RESHAPING
+#: Most elements that one search builds.
+_MAX_ELEMENTS = 400
 
 
 class Leaf(NamedTuple):
-    """The element of `node` at `coords`, where `gate` holds (None: always). Leaves of which `coords` are made come before."""
+    """The element of `node` at `coords`, where `gate` holds (None: always). Leaves used in `coords` precede it."""
 
     node: UOp
     coords: Index
     gate: UOp | None
 
 
-class Closed(NamedTuple):
-    """The element `value` of a Reduce at the index `at`. `leaves` are its placeholders, and `left` the loops that remain, with the
-    axis of each."""
+class ClosedReduce(NamedTuple):
+    """A Reduce with fewer loops: its element `value` at the general index.
 
-    at: Index
+    `leaves` maps placeholders in `value` to elements. `remaining_loops` maps each axis that still needs a loop to its Range.
+    """
+
+    general_index: Index
     leaves: Mapping[UOp, Leaf]
     value: UOp
-    left: Mapping[int, UOp]
+    remaining_loops: Mapping[int, UOp]
 
 
-def closed_reduces(order: Sequence[UOp], at: Indexing) -> dict[UOp, Closed]:
-    """The closed forms of the Reduces among `order`, which is the topological order of a graph."""
-    found: dict[UOp, Closed] = {}
-    if not nodes_of(order[-1], Op.REDUCE):
-        return found
-    functions, mixed = _functions(order)
+def find_closed_reduces(order: Sequence[UOp], indexing: IndexArithmetic) -> dict[UOp, ClosedReduce]:
+    """Return the closed forms of the Reduces among `order`, which is the topological order of a graph."""
+    closed: dict[UOp, ClosedReduce] = {}
+    if not nodes_with_op(order[-1], Op.REDUCE):
+        return closed
+    functions, mixed = _classify_index_functions(order)
     for u in order:
-        if u.op is Op.REDUCE and u.arg.axes and 0 not in u.src[0].shape and (u.src[0] in functions or u.src[0] in mixed):
-            form = _Search(at, functions, mixed, found).close(u)
+        if u.op is not Op.REDUCE or not u.arg.axes or 0 in u.operand.shape:
+            continue
+        if u.operand in functions or u.operand in mixed:
+            form = _ClosedFormSearch(indexing, functions, mixed, closed).close_reduce(u)
             if form is not None:
-                found[u] = form
-            if form is None or form.leaves or form.left:
+                closed[u] = form
+            if form is None or form.leaves or form.remaining_loops:
                 functions.discard(u)
-    return found
+    return closed
 
 
-def _functions(order: Sequence[UOp]) -> tuple[set[UOp], set[UOp]]:
-    """The values that depend on their index and on no memory, and those that are made of such a value by a choice."""
+def _classify_index_functions(order: Sequence[UOp]) -> tuple[set[UOp], set[UOp]]:
+    """Return the values that depend on their index and on no memory, and the values that a choice makes of such a value."""
     functions: set[UOp] = set()
     mixed: set[UOp] = set()
     for u in order:
         if u.op is Op.CONST or (u.op is Op.PARAM and u.arg.name is not None):
             functions.add(u)
         elif u.op in _FUNCTIONS or u.op is Op.REDUCE:
-            own = u.src if u.op in ALU else u.src[:1]
-            if all(s in functions for s in own):
+            operands = u.src if u.op in ALU else (u.operand,)
+            if all(s in functions for s in operands):
                 functions.add(u)
-            elif u.op in _CHOICES and any(s in mixed or (s in functions and _varies(s)) for s in own):
+            elif u.op in _CHOICES and any(s in mixed or (s in functions and _varies_with_index(s)) for s in operands):
                 mixed.add(u)
     return functions, mixed
 
 
-def _varies(u: UOp) -> bool:
-    """Whether a function of its index may be another one than a constant."""
-    while u.op in (Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.FLIP, Op.SHRINK):
-        u = u.src[0]
+def _varies_with_index(u: UOp) -> bool:
+    """Return True unless a function of its index is a movement of a constant."""
+    while u.op in RESHAPING and u.op is not Op.PAD:
+        u = u.operand
     return u.op is not Op.CONST
 
 
-class _Search:
+class _ClosedFormSearch:
     """The search for the closed form of one Reduce."""
 
-    def __init__(self, at: Indexing, functions: set[UOp], mixed: set[UOp], closed: Mapping[UOp, Closed]) -> None:
-        self.at, self.functions, self.mixed, self.closed = at, functions, mixed, closed
+    def __init__(
+        self, indexing: IndexArithmetic, functions: set[UOp], mixed: set[UOp], closed_reduces: Mapping[UOp, ClosedReduce]
+    ) -> None:
+        self.indexing, self.functions, self.mixed, self.closed_reduces = indexing, functions, mixed, closed_reduces
         self.leaves: dict[UOp, Leaf] = {}
-        self.named: dict[Leaf, UOp] = {}
+        self.placeholders: dict[Leaf, UOp] = {}
         self.elements: dict[tuple[UOp, Index], UOp] = {}
 
-    def close(self, u: UOp) -> Closed | None:
-        shape = u.src[0].shape
-        coords = tuple(self.general(k, n) for k, n in enumerate(shape))
-        value = self.at.simplify(self.element(u.src[0], coords))
-        left = {k: coords[k] for k in u.arg.axes if coords[k] is not ZERO}
-        if len(self.elements) > _MOST:
+    def close_reduce(self, u: UOp) -> ClosedReduce | None:
+        """Return the element of a Reduce with as few loops as possible; None if every loop remains."""
+        coords = tuple(self.make_general_index(k, n) for k, n in enumerate(u.operand.shape))
+        value = self.indexing.simplify(self.build_element(u.operand, coords))
+        loops = {k: coords[k] for k in u.arg.axes if coords[k] is not ZERO}
+        remaining = dict(loops)
+        if len(self.elements) > _MAX_ELEMENTS:
             return None
-        for k, r in sorted(left.items(), reverse=True):
-            found = close(u.arg.op, value, r, self.at.simplify, self.depends)
-            if found is not None:
-                value = found.value if found.at is None else self.moved(found.value, r, found.at)
-                del left[k]
-        if len(left) == sum(coords[k] is not ZERO for k in u.arg.axes):
+        for k, r in sorted(loops.items(), reverse=True):
+            form = find_closed_form(u.arg.op, value, r, self.indexing.simplify, self.depends_on)
+            if form is not None:
+                value = form.value if form.selected_index is None else self.substitute_range(form.value, r, form.selected_index)
+                del remaining[k]
+        if len(remaining) == len(loops):
             return None
-        own = tuple(ZERO if k in u.arg.axes else i for k, i in enumerate(coords))
-        return Closed(own, self.used(value), value, left)
+        general_index = tuple(ZERO if k in u.arg.axes else i for k, i in enumerate(coords))
+        return ClosedReduce(general_index, self.collect_leaves(value), value, remaining)
 
-    def general(self, axis: int, n: Dim) -> UOp:
-        """A Range that stands for an index on that axis; the index 0 where there is one element. Its bound is in normal form, so
-        that it is the Range which simplified expressions have."""
-        bound = self.at.simplify(dim_node(n))
-        return ZERO if bound is number(1) else UOp(Op.RANGE, (bound,), RangeArg(-1 - axis, AxisType.LOOP))
+    def make_general_index(self, axis: int, n: Dim) -> UOp:
+        """Return a Range that stands for any index on an axis; the index 0 for an axis of one element.
 
-    def depends(self, e: UOp, r: UOp) -> bool:
+        The bound is in normal form, so that the Range is the one in simplified expressions.
+        """
+        bound = self.indexing.simplify(dim_node(n))
+        return ZERO if bound is index_constant(1) else UOp(Op.RANGE, (bound,), RangeArg(-1 - axis, AxisType.LOOP))
+
+    def depends_on(self, e: UOp, r: UOp) -> bool:
+        """Return True if an expression depends on a range, also through index or gate of a leaf."""
         pending, seen = [e], set[UOp]()
         while pending:
             for u in toposort(pending.pop()):
@@ -130,110 +142,118 @@ class _Search:
                     pending += leaf.coords if leaf.gate is None else (*leaf.coords, leaf.gate)
         return False
 
-    def moved(self, value: UOp, r: UOp, s: UOp) -> UOp:
-        """`value` with its leaves at r = s, where s is an index of r's range."""
-        inside = self.at.inside(s, ZERO, r.src[0])
-        position = s if inside is None or _fits(s) else self.at.alu(Op.MOD, s, r.src[0])
-        put: dict[UOp, UOp] = {}
+    def substitute_range(self, value: UOp, r: UOp, index: UOp) -> UOp:
+        """Substitute `index` for the range `r` in the leaves of an expression. Leaves are gated where it is out of range."""
+        inside = self.indexing.in_range_gate(index, ZERO, r.bound)
+        position = index if inside is None or fits_int32(index) else self.indexing.alu(Op.MOD, index, r.bound)
+        replacements: dict[UOp, UOp] = {}
         for u in toposort(value):
-            if u in self.leaves and self.depends(u, r):
+            if u in self.leaves and self.depends_on(u, r):
                 node, coords, gate = self.leaves[u]
-                there = tuple(self.at.simplify(substitute(i, {r: position})) for i in coords)
-                own = None if gate is None else self.at.simplify(substitute(gate, {r: position}))
-                put[u] = self.leaf(node, there, self.at.both(own, inside))
-        return self.at.simplify(substitute(value, put)) if put else value
+                new_coords = tuple(self.indexing.simplify(substitute(i, {r: position})) for i in coords)
+                new_gate = None if gate is None else self.indexing.simplify(substitute(gate, {r: position}))
+                replacements[u] = self.make_leaf(node, new_coords, self.indexing.conjoin_gates(new_gate, inside))
+        return self.indexing.simplify(substitute(value, replacements)) if replacements else value
 
-    def used(self, value: UOp) -> dict[UOp, Leaf]:
-        """The leaves of an expression, those that their places depend on first."""
-        found: dict[UOp, Leaf] = {}
+    def collect_leaves(self, value: UOp) -> dict[UOp, Leaf]:
+        """Return the leaves of an expression, each after those that its index and gate depend on."""
+        ordered: dict[UOp, Leaf] = {}
         pending = [u for u in toposort(value) if u in self.leaves]
         while pending:
             u = pending[-1]
             _, coords, gate = self.leaves[u]
             below = toposort(*coords, *(() if gate is None else (gate,)))
-            missing = [x for x in below if x in self.leaves and x not in found]
+            missing = [x for x in below if x in self.leaves and x not in ordered]
             if missing:
                 pending += missing
             else:
-                found[pending.pop()] = self.leaves[u]
-        return found
+                ordered[pending.pop()] = self.leaves[u]
+        return ordered
 
     # Elements
 
-    def leaf(self, u: UOp, coords: Index, gate: UOp | None = None) -> UOp:
-        """A placeholder for an element, which is there where `coords` are inside of `u`: elsewhere nothing is read."""
+    def make_leaf(self, u: UOp, coords: Index, gate: UOp | None = None) -> UOp:
+        """Return the placeholder for an element of `u`. Its gate requires that `coords` are in range; elsewhere nothing is read."""
         for i, n in zip(coords, u.shape, strict=True):
-            gate = self.at.both(gate, self.at.inside(i, ZERO, dim_node(n)))
-        found = Leaf(u, coords, gate)
-        if found not in self.named:
-            bounds = u.min_max if not u.dtype.is_float else None
-            known = None if bounds is None or bounds[0] <= u.dtype.min else (int(bounds[0]), int(bounds[1]))
-            arg = ParamArg(None, u.dtype, name=f"%element {len(self.named)}", bounds=known)
-            made = self.named[found] = UOp(Op.PARAM, (B.SCALAR,), arg)
-            self.leaves[made] = found
-        return self.named[found]
+            gate = self.indexing.conjoin_gates(gate, self.indexing.in_range_gate(i, ZERO, dim_node(n)))
+        leaf = Leaf(u, coords, gate)
+        if leaf not in self.placeholders:
+            min_max = u.min_max if not u.dtype.is_float else None
+            bounds = None if min_max is None or min_max[0] <= u.dtype.min else (int(min_max[0]), int(min_max[1]))
+            arg = ParamArg(None, u.dtype, name=f"%element {len(self.placeholders)}", bounds=bounds)
+            placeholder = self.placeholders[leaf] = UOp(Op.PARAM, (B.SCALAR,), arg)
+            self.leaves[placeholder] = leaf
+        return self.placeholders[leaf]
 
-    def element(self, u: UOp, coords: Index) -> UOp:
-        """The element of `u` at `coords`; iterative, as chains are long."""
+    def build_element(self, u: UOp, coords: Index) -> UOp:
+        """Build the element of `u` at `coords`; iterative, because chains of ops are long."""
         stack = [(u, coords)]
         while stack:
-            wanted = stack[-1]
-            if wanted in self.elements:
+            element = stack[-1]
+            if element in self.elements:
                 stack.pop()
                 continue
-            parts = self.parts(*wanted)
-            missing = [p for p in parts if p not in self.elements]
-            if missing and len(self.elements) <= _MOST:
+            sources = self.source_elements(*element)
+            missing = [s for s in sources if s not in self.elements]
+            if missing and len(self.elements) <= _MAX_ELEMENTS:
                 stack += missing
                 continue
             stack.pop()
-            v, i = wanted
-            self.elements[wanted] = self.leaf(v, i) if missing else self.made(v, i, [self.elements[p] for p in parts])
+            v, i = element
+            self.elements[element] = (
+                self.make_leaf(v, i) if missing else self.build_from_sources(v, i, [self.elements[s] for s in sources])
+            )
         return self.elements[u, coords]
 
-    def parts(self, u: UOp, coords: Index) -> list[tuple[UOp, Index]]:
-        """The elements that one is made of; none of a leaf."""
-        if u in self.closed or not self.enters(u):
+    def source_elements(self, u: UOp, coords: Index) -> list[tuple[UOp, Index]]:
+        """Return the elements that an element is computed from; none for a leaf."""
+        if u in self.closed_reduces or not self.can_look_through(u):
             return []
         if u.op in ALU:
-            return [(s, self.at.align(coords, s.shape)) for s in u.src]
-        return [(u.src[0], STEP[u.op](self.at, u, coords).coords)]
+            return [(s, self.indexing.align_broadcast_index(coords, s.shape)) for s in u.src]
+        return [(u.operand, STEP[u.op](self.indexing, u, coords).coords)]
 
-    def enters(self, u: UOp) -> bool:
+    def can_look_through(self, u: UOp) -> bool:
+        """Return True if elements of `u` are expressions of elements of its sources."""
         if u in self.functions:
             return u.op in _FUNCTIONS
-        return u.op in STEP.keys() - {Op.AFTER, Op.REPLICATED} or (u in self.mixed and u.op in _CHOICES)
+        return u.op in RESHAPING or (u in self.mixed and u.op in _CHOICES)
 
-    def made(self, u: UOp, coords: Index, parts: Sequence[UOp]) -> UOp:
-        form = self.closed.get(u)
-        if form is not None and not form.leaves and not form.left:
-            return substitute(form.value, place_of(form, coords))
-        if not parts:
-            return u if not u.shape and u in self.functions else self.leaf(u, coords)
+    def build_from_sources(self, u: UOp, coords: Index, sources: Sequence[UOp]) -> UOp:
+        """Build the element of `u` at `coords` from its source elements."""
+        form = self.closed_reduces.get(u)
+        if form is not None and not form.leaves and not form.remaining_loops:
+            return substitute(form.value, bind_general_index(form, coords))
+        if not sources:
+            return u if not u.shape and u in self.functions else self.make_leaf(u, coords)
         if u.op is Op.PAD:
-            gate = STEP[Op.PAD](self.at, u, coords).gate
-            return parts[0] if gate is None else UOp(Op.WHERE, (gate, parts[0], B.const(0, u.dtype)))
+            (element,) = sources
+            gate = STEP[Op.PAD](self.indexing, u, coords).gate
+            return element if gate is None else UOp(Op.WHERE, (gate, element, B.const(0, u.dtype)))
         if u.op in STEP:
-            return parts[0]
+            (element,) = sources
+            return element
         if u.op is Op.WHERE:
-            return UOp(Op.WHERE, (_truth(parts[0]), *parts[1:]))
-        return UOp(u.op, tuple(parts), u.arg)
+            condition, if_true, if_false = sources
+            return UOp(Op.WHERE, (_as_bool(condition), if_true, if_false))
+        return UOp(u.op, tuple(sources), u.arg)
 
 
-def _fits(value: UOp) -> bool:
+def fits_int32(value: UOp) -> bool:
+    """Return True if min_max proves that an index value fits int32."""
     bounds = value.min_max
     return bounds is not None and dt.int32.min <= bounds[0] and bounds[1] <= dt.int32.max
 
 
-def _truth(p: UOp) -> UOp:
-    """A condition as a bool (R14)."""
+def _as_bool(p: UOp) -> UOp:
+    """Return the condition of a Where as a bool (R14, Where condition)."""
     if p.dtype is dt.bool_:
         return p
-    if p.op is Op.CAST and p.src[0].dtype is dt.bool_:
-        return p.src[0]
+    if p.op is Op.CAST and p.operand.dtype is dt.bool_:
+        return p.operand
     return UOp(Op.CMPNE, (p, B.const(0, p.dtype)))
 
 
-def place_of(form: Closed, coords: Index) -> dict[UOp, UOp]:
-    """What to put for the general index of a closed form."""
-    return {r: i for r, i in zip(form.at, coords, strict=True) if r is not ZERO}
+def bind_general_index(form: ClosedReduce, coords: Index) -> dict[UOp, UOp]:
+    """Return the substitution of `coords` for the general index of a closed form."""
+    return {r: i for r, i in zip(form.general_index, coords, strict=True) if r is not ZERO}

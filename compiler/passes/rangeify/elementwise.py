@@ -1,20 +1,21 @@
-"""How each op of a callified body is made of elements of its sources.
+"""Elements of each op of a callified body, by elements of its sources.
 
-`SPREAD[op](state, u, place)` says which elements of which sources an element of the result needs; a movement op with one source
-element is in `views.STEP` instead. `READ[op](state, u, place, parts)` is the expression of the element, given theirs.
+`SOURCE_ELEMENTS[op](state, u, ref)` returns the elements that an element of `u` is computed from. A movement op with one source
+element has an entry in `uops.compiler.ir.views.STEP` instead. `EXPRESSIONS[op](state, u, ref, parts)` builds the expression of the
+element, given `parts`, the expressions of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from uops.compiler.ir.accumulators import identity
-from uops.compiler.ir.affine import number
+from uops.compiler.ir.accumulators import reduction_identity
+from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.views import STEP, TRUE, ZERO
-from uops.compiler.passes.rangeify.elements import place_of
-from uops.compiler.passes.rangeify.kernels import Part, Place, flat_param, within
-from uops.compiler.passes.rangeify.state import Rangeify
-from uops.compiler.passes.rangeify.storage import UINT, access, as_bool, as_dtype
+from uops.compiler.passes.rangeify.elements import bind_general_index, fits_int32
+from uops.compiler.passes.rangeify.kernels import Element, ElementRef, clamp_to_placeholder, flat_param
+from uops.compiler.passes.rangeify.state import RangeifyState
+from uops.compiler.passes.rangeify.storage import UINT, as_bool, load_element, reinterpret_as
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, ReduceArg
@@ -23,244 +24,267 @@ from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, Op
 
+#: Expressions of the source elements of an element.
 Parts = Sequence[UOp]
 
 
-# Which elements are needed
+# Source elements
 
 
-def _elementwise(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    return [(s, state.aligned(place, s)) for s in u.src]
+def _find_elementwise_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+    return [(s, state.align_ref(ref, s)) for s in u.src]
 
 
-def _nothing(state: Rangeify, u: UOp, place: Place) -> list[Part]:
+def _no_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
     return []
 
 
-def _stack(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    """Every source at the inner index; only one where the outer index is known."""
-    inner = place._replace(coords=place.coords[1:])
-    k = place.coords[0]
-    if k.op is Op.CONST and 0 <= k.arg.value < len(u.src):
-        return [(u.src[k.arg.value], inner)]
-    return [(s, inner) for s in u.src]
+def _find_operand_source(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+    return [(u.operand, ref)]
 
 
-def _reduce(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    """The source on a fresh loop per reduced axis; of a closed form, what it is made of; nothing, where there is nothing."""
-    if u in state.closed:
-        return _closed(state, u, place)
-    s = u.src[0].shape
-    if 0 in s:
+def _find_stack_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+    """Return every source at the inner index; only one if the outer index is constant."""
+    outer, *coords = ref.coords
+    inner = ref._replace(coords=tuple(coords))
+    if outer.op is Op.CONST and 0 <= outer.arg.value < len(u.elements):
+        return [(u.elements[outer.arg.value], inner)]
+    return [(s, inner) for s in u.elements]
+
+
+def _open_reduce_loops(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+    """Open a loop per reduced axis and return the operand's element in them; none for an empty operand."""
+    if u in state.closed_reduces:
+        return _find_closed_reduce_sources(state, u, ref)
+    shape = u.operand.shape
+    if 0 in shape:
         return []
-    kernel = place.kernel
-    index = tuple([kernel.loop(s[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(place.coords)])
-    kernel.nest((index[k] for k in sorted(u.arg.axes)), frozenset(place.loops()))
-    return [(u.src[0], place._replace(coords=index))]
+    kernel = ref.kernel
+    index = tuple([kernel.new_loop(shape[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(ref.coords)])
+    kernel.nest_loops((index[k] for k in sorted(u.arg.axes)), frozenset(ref.enclosing_loops()))
+    return [(u.operand, ref._replace(coords=index))]
 
 
-def _closed(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    """The leaves of the closed form; those that an index or a gate is made of are needed before they are computed."""
-    form = state.closed[u]
-    loops = {r: place.kernel.loop(u.src[0].shape[k], AxisType.REDUCE) for k, r in form.left.items()}
-    place.kernel.nest((loops[form.left[k]] for k in sorted(form.left)), frozenset(place.loops()))
-    put = state.put[u, place] = {**place_of(form, place.coords), **loops}
-    found: dict[UOp, Part] = {}
+def _find_closed_reduce_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+    """Open the remaining loops of a closed form and return its leaves.
+
+    A leaf that the index or gate of another leaf depends on is replaced by a placeholder there.
+    """
+    form, indexing = state.closed_reduces[u], state.indexing
+    loops = {r: ref.kernel.new_loop(u.operand.shape[k], AxisType.REDUCE) for k, r in form.remaining_loops.items()}
+    ref.kernel.nest_loops((loops[form.remaining_loops[k]] for k in sorted(form.remaining_loops)), frozenset(ref.enclosing_loops()))
+    bindings = state.index_bindings[u, ref] = {**bind_general_index(form, ref.coords), **loops}
+    elements: dict[UOp, Element] = {}
     for leaf, (node, coords, gate) in form.leaves.items():
-        used = (i for i in (*coords, gate) if i is not None)
-        early = {x: state.hole(*found[x]) for x in dict.fromkeys(y for i in used for y in toposort(i)) if x in found}
-        index = tuple(state.at.simplify(substitute(i, {**put, **early})) for i in coords)
-        own = None if gate is None else state.at.simplify(substitute(gate, {**put, **early}))
-        found[leaf] = node, Place(place.kernel, index, state.at.both(place.gate, own if own is None else state.at.known(own)))
-    return list(found.values())
+        used = dict.fromkeys(x for i in (*coords, gate) if i is not None for x in toposort(i))
+        early = {x: state.make_placeholder(*elements[x]) for x in used if x in elements}
+        replacements = {**bindings, **early}
+        index = tuple(indexing.simplify(substitute(i, replacements)) for i in coords)
+        own_gate = None if gate is None else indexing.drop_true_gate(indexing.simplify(substitute(gate, replacements)))
+        elements[leaf] = node, ElementRef(ref.kernel, index, indexing.conjoin_gates(ref.gate, own_gate))
+    return list(elements.values())
 
 
-def _load(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    """The buffer's element where the gate holds, and alt (R52)."""
-    if len(u.src) == 1:
-        return [(u.src[0], place)]
-    buf, alt, gate = u.src
-    at_gate = state.aligned(place, gate)
-    held = state.at.both(place.gate, state.hole(gate, at_gate))
-    return [(buf, place._replace(gate=held)), (alt, state.aligned(place, alt)), (gate, at_gate)]
+def _find_load_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+    """Return the buffer's element under the Load's gate, then alternative and gate if there are any (R52, Load)."""
+    gate, alternative = u.gate, u.alternative
+    if gate is None or alternative is None:
+        return [(u.buffer, ref)]
+    gate_ref = state.align_ref(ref, gate)
+    both_gates = state.indexing.conjoin_gates(ref.gate, state.make_placeholder(gate, gate_ref))
+    return [(u.buffer, ref._replace(gate=both_gates)), (alternative, state.align_ref(ref, alternative)), (gate, gate_ref)]
 
 
-def _index(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    """The source at the operands' values; a value that min_max does not prove to be inside gates the access (R45)."""
-    left, index, gate = place.coords, [], place.gate
-    for i, n in zip(u.src[1:], u.src[0].shape):
-        own, left = left[: len(i.shape)], left[len(i.shape) :]
-        position, inside = operand(state, i, place._replace(coords=own), n)
+def _find_index_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+    """Return the operand's element at the positions. A position that is not provably in range gates the access (R45, Index)."""
+    remaining, index, gate = ref.coords, [], ref.gate
+    for operand, n in zip(u.positions, u.operand.shape):
+        rank = len(operand.shape)
+        coords, remaining = remaining[:rank], remaining[rank:]
+        position, inside = resolve_index_operand(state, operand, ref._replace(coords=coords), n)
         index.append(position)
-        gate = state.at.both(gate, inside)
-    return [(u.src[0], Place(place.kernel, (*index, *left), gate))]
+        gate = state.indexing.conjoin_gates(gate, inside)
+    return [(u.operand, ElementRef(ref.kernel, (*index, *remaining), gate))]
 
 
-def operand(state: Rangeify, i: UOp, place: Place, n: Dim) -> tuple[UOp, UOp | None]:
-    """The position that an index operand gives on an axis of `n`, and the gate under which there is one."""
-    if i.op is Op.CONST:
-        position = number(int(i.arg.value))
-        return position, state.at.inside(position, ZERO, dim_node(n))
-    wide = i.op is Op.CAST and i.dtype is dt.index and (i.src[0].dtype is dt.uint64 or i.src[0].dtype.is_float)
-    source = i.src[0] if wide else i
-    value = state.hole(source, place)
-    if source.dtype is dt.uint64:  # compared and folded before it becomes an index, which int64 could not hold (R08)
-        size = UOp(Op.CAST, (dim_node(n),), CastArg(dt.uint64))
-        return state.at.simplify(B.cast(UOp(Op.MOD, (value, size)), dt.index)), state.at.known(state.at.alu(Op.CMPLT, value, size))
-    if source.dtype.is_float:
+def resolve_index_operand(state: RangeifyState, operand: UOp, ref: ElementRef, extent: Dim) -> tuple[UOp, UOp | None]:
+    """Return the position that an element of an index operand names on an axis, and the gate under which it is in range."""
+    indexing, n = state.indexing, dim_node(extent)
+    if operand.op is Op.CONST:
+        position = index_constant(int(operand.arg.value))
+        return position, indexing.in_range_gate(position, ZERO, n)
+    is_wide_cast = operand.op is Op.CAST and operand.dtype is dt.index
+    if is_wide_cast and (operand.operand.dtype is dt.uint64 or operand.operand.dtype.is_float):
+        operand = operand.operand
+    value = state.make_placeholder(operand, ref)
+    if operand.dtype is dt.uint64:  # compared and reduced before it becomes an index, which int64 might not hold (R08, index dtype)
+        size = UOp(Op.CAST, (n,), CastArg(dt.uint64))
+        position = indexing.simplify(B.cast(UOp(Op.MOD, (value, size)), dt.index))
+        return position, indexing.drop_true_gate(indexing.alu(Op.CMPLT, value, size))
+    if operand.dtype.is_float:
         value = B.cast(value, dt.int64)
     value = B.cast(value, dt.index)
-    inside = state.at.inside(value, ZERO, dim_node(n))
-    if inside is not None and not _fits(value):  # so that the address fits where the gate holds
-        value = state.at.alu(Op.MOD, value, dim_node(n))
+    inside = indexing.in_range_gate(value, ZERO, n)
+    if inside is not None and not fits_int32(value):  # so that the address fits where the gate holds
+        value = indexing.alu(Op.MOD, value, n)
     return value, inside
 
 
-def _fits(value: UOp) -> bool:
-    bounds = value.min_max
-    return bounds is not None and dt.int32.min <= bounds[0] and bounds[1] <= dt.int32.max
+def _find_bitcast_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+    """Return the operand's elements that hold the bytes of an element, in little-endian order (R46, Bitcast and Slice)."""
+    old_size, new_size = u.operand.dtype.itemsize, u.dtype.itemsize
+    if old_size == new_size:
+        return [(u.operand, ref)]
+    *outer, j = ref.coords
+    covering = _find_covering_elements(state, j, old_size, new_size)
+    return [(u.operand, ref._replace(coords=(*outer, k))) for k in covering]
 
 
-def _bitcast(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    """Little-endian (R46): a smaller element is a part of a source element, a larger one is made of several."""
-    old, new = u.src[0].dtype.itemsize, u.dtype.itemsize
-    if old == new:
-        return [(u.src[0], place)]
-    *outer, j = place.coords
-    return [(u.src[0], place._replace(coords=(*outer, k))) for k in _pieces(state, j, old, new)]
+def _find_slice_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+    """Return the operand's elements that hold the bytes of an element, counted from `offset`."""
+    (position,) = ref.coords
+    covering = _find_covering_elements(state, position, u.operand.dtype.itemsize, u.dtype.itemsize)
+    n = dim_node(u.operand.shape[0])
+    offset, inside = resolve_index_operand(state, u.offset, ref._replace(coords=()), n)
+    gate = state.indexing.conjoin_gates(ref.gate, inside)
+    return [(u.operand, ref._replace(coords=(state.indexing.alu(Op.ADD, k, offset),), gate=gate)) for k in covering]
 
 
-def _slice(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    """A Bitcast that starts at element `offset` of the source."""
-    old, new = u.src[0].dtype.itemsize, u.dtype.itemsize
-    pieces = _pieces(state, place.coords[0], old, new)
-    n = dim_node(u.src[0].shape[0])
-    offset, inside = operand(state, u.src[1], place._replace(coords=()), n)
-    gate = state.at.both(place.gate, inside)
-    return [(u.src[0], place._replace(coords=(state.at.alu(Op.ADD, k, offset),), gate=gate)) for k in pieces]
+def _find_covering_elements(state: RangeifyState, position: UOp, old_size: int, new_size: int) -> list[UOp]:
+    """Return the positions of the elements of `old_size` bytes that the element of `new_size` bytes at `position` lies in."""
+    if new_size <= old_size:
+        return [state.indexing.alu(Op.IDIV, position, index_constant(old_size // new_size))]
+    ratio = index_constant(new_size // old_size)
+    return [state.indexing.alu(Op.ADD, UOp(Op.MUL, (position, ratio)), index_constant(k)) for k in range(new_size // old_size)]
 
 
-def _pieces(state: Rangeify, j: UOp, old: int, new: int) -> list[UOp]:
-    """The source elements, of `old` bytes, that element j of `new` bytes lies in."""
-    if new <= old:
-        return [state.at.alu(Op.IDIV, j, number(old // new))]
-    ratio = number(new // old)
-    return [state.at.alu(Op.ADD, UOp(Op.MUL, (j, ratio)), number(k)) for k in range(new // old)]
-
-
-SPREAD: dict[Op, Callable[[Rangeify, UOp, Place], list[Part]]] = {
-    **dict.fromkeys(ALU, _elementwise),
-    **dict.fromkeys((Op.CONST, Op.PARAM, Op.BINARY), _nothing),
-    Op.STACK: _stack,
-    Op.REDUCE: _reduce,
-    Op.LOAD: _load,
-    Op.CONTIGUOUS: lambda state, u, place: [(u.src[0], place)],
-    Op.INDEX: _index,
-    Op.BITCAST: _bitcast,
-    Op.SLICE: _slice,
+SOURCE_ELEMENTS: dict[Op, Callable[[RangeifyState, UOp, ElementRef], list[Element]]] = {
+    **dict.fromkeys(ALU, _find_elementwise_sources),
+    **dict.fromkeys((Op.CONST, Op.PARAM, Op.BINARY), _no_sources),
+    Op.STACK: _find_stack_sources,
+    Op.REDUCE: _open_reduce_loops,
+    Op.LOAD: _find_load_sources,
+    Op.CONTIGUOUS: _find_operand_source,
+    Op.INDEX: _find_index_sources,
+    Op.BITCAST: _find_bitcast_sources,
+    Op.SLICE: _find_slice_sources,
 }
 
 
-# What the element is
+# Expressions
 
 
-def _compute(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
+def _build_op(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
     return UOp(u.op, tuple(parts), u.arg)
 
 
-def _choose(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    """Where, whose condition becomes bool (R14)."""
-    return UOp(Op.WHERE, (as_bool(parts[0]), *parts[1:]))
+def _build_where(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+    condition, if_true, if_false = parts
+    return UOp(Op.WHERE, (as_bool(condition), if_true, if_false))
 
 
-def _constant(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
+def _pass_constant(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
     return u
 
 
-def _param(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
+def _load_param(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
     if u.arg.name is not None:
         return u
-    return access(flat_param(u), state.at.flatten(place.coords, u.shape), place.gate)
+    return load_element(flat_param(u), state.indexing.flatten(ref.coords, u.shape), ref.gate)
 
 
-def _binary(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    return access(u, place.coords[0], place.gate)
+def _load_binary(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+    (position,) = ref.coords
+    return load_element(u, position, ref.gate)
 
 
-def _select(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    """Stack: the source that the outer index names."""
-    chosen = parts[-1]
-    for k in range(len(parts) - 2, -1, -1):
-        chosen = UOp(Op.WHERE, (UOp(Op.CMPEQ, (place.coords[0], number(k))), parts[k], chosen))
+def _select_stack_source(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+    """Choose the source that the outer index names."""
+    *others, chosen = parts
+    outer, *_ = ref.coords
+    for k in range(len(others) - 1, -1, -1):
+        chosen = UOp(Op.WHERE, (UOp(Op.CMPEQ, (outer, index_constant(k))), others[k], chosen))
     return chosen
 
 
-def _padded(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    gate = STEP[Op.PAD](state.at, u, place.coords).gate or TRUE
-    return parts[0] if _is_zero_outside(parts[0], gate) else UOp(Op.WHERE, (gate, parts[0], B.const(0, u.dtype)))
+def _build_pad(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+    """Choose 0 outside of the operand, unless a gated Load gives 0 there anyway."""
+    (element,) = parts
+    gate = STEP[Op.PAD](state.indexing, u, ref.coords).gate or TRUE
+    return element if _is_zero_outside_gate(element, gate) else UOp(Op.WHERE, (gate, element, B.const(0, u.dtype)))
 
 
-def _is_zero_outside(value: UOp, gate: UOp) -> bool:
-    """Whether a Load gives 0 wherever the gate is false, since its own gate demands all that this one does (R52)."""
-    if value.op is not Op.LOAD or len(value.src) != 3 or value.src[1] is not B.const(0, value.dtype):
+def _is_zero_outside_gate(value: UOp, gate: UOp) -> bool:
+    """Return True if `value` is a Load whose gate implies `gate`, so that it gives 0 wherever that is false (R52, Load)."""
+    if value.op is not Op.LOAD or value.gate is None or value.alternative is not B.const(0, value.dtype):
         return False
-    return _conjuncts(gate) <= _conjuncts(value.src[2])
+    return _split_conjuncts(gate) <= _split_conjuncts(value.gate)
 
 
-def _conjuncts(gate: UOp) -> set[UOp]:
-    return _conjuncts(gate.src[0]) | _conjuncts(gate.src[1]) if gate.op is Op.AND else {gate}
+def _split_conjuncts(gate: UOp) -> set[UOp]:
+    return _split_conjuncts(gate.lhs) | _split_conjuncts(gate.rhs) if gate.op is Op.AND else {gate}
 
 
-def _accumulate(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    if u in state.closed:
-        form = state.closed[u]
-        put = state.put[u, place]
-        read = {leaf: within(part, leaf) for leaf, part in zip(form.leaves, parts, strict=True)}
-        value = substitute(form.value, {**put, **read})
-        left = [put[form.left[k]] for k in sorted(form.left)]
-        return UOp(Op.REDUCE, (value, *left), ReduceArg(u.arg.op)) if left else value
+def _build_reduce(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+    """Reduce the operand's element over the loops of the reduced axes; a closed form over its remaining loops."""
+    if u in state.closed_reduces:
+        form = state.closed_reduces[u]
+        bindings = state.index_bindings[u, ref]
+        leaves = {leaf: clamp_to_placeholder(part, leaf) for leaf, part in zip(form.leaves, parts, strict=True)}
+        value = substitute(form.value, {**bindings, **leaves})
+        loops = [bindings[form.remaining_loops[k]] for k in sorted(form.remaining_loops)]
+        return UOp(Op.REDUCE, (value, *loops), ReduceArg(u.arg.op)) if loops else value
     if not parts:
-        return identity(u.arg.op, u.dtype)
-    ranges = [i for k, i in enumerate(state.parts[u, place][0][1].coords) if k in u.arg.axes and i is not ZERO]
-    return UOp(Op.REDUCE, (parts[0], *ranges), ReduceArg(u.arg.op)) if ranges else parts[0]
+        return reduction_identity(u.arg.op, u.dtype)
+    (element,) = parts
+    ((_, operand_ref),) = state.source_elements[u, ref]
+    ranges = [i for k, i in enumerate(operand_ref.coords) if k in u.arg.axes and i is not ZERO]
+    return UOp(Op.REDUCE, (element, *ranges), ReduceArg(u.arg.op)) if ranges else element
 
 
-def _loaded(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    return parts[0] if len(parts) == 1 else UOp(Op.WHERE, (parts[2], parts[0], parts[1]))
+def _build_load(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+    element, *operands = parts
+    if not operands:
+        return element
+    alternative, gate = operands
+    return UOp(Op.WHERE, (gate, element, alternative))
 
 
-def _first(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    return parts[0]
+def _pass_through(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+    (element,) = parts
+    return element
 
 
-def _reinterpret(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    """Bitcast and Slice: the bits of a source element, a field of them, or several joined."""
-    old, new = u.src[0].dtype, u.dtype
+def _reinterpret_bits(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+    """Build the element of a Bitcast or Slice: the bits of an operand's element, a field of them, or several joined."""
+    old, new = u.operand.dtype, u.dtype
     if old.itemsize == new.itemsize:
-        return as_dtype(parts[0], new)
-    bits = [as_dtype(p, UINT[old.itemsize]) for p in parts]
+        (element,) = parts
+        return reinterpret_as(element, new)
+    bits = [reinterpret_as(p, UINT[old.itemsize]) for p in parts]
     if new.itemsize < old.itemsize:
-        ratio = number(old.itemsize // new.itemsize)
-        count = B.cast(UOp(Op.MUL, (UOp(Op.MOD, (place.coords[-1], ratio)), number(new.bits))), bits[0].dtype)
-        return as_dtype(B.cast(UOp(Op.SHR, (bits[0], count)), UINT[new.itemsize]), new)
+        (whole_bits,) = bits
+        ratio = index_constant(old.itemsize // new.itemsize)
+        count = B.cast(UOp(Op.MUL, (UOp(Op.MOD, (ref.coords[-1], ratio)), index_constant(new.bits))), whole_bits.dtype)
+        return reinterpret_as(B.cast(UOp(Op.SHR, (whole_bits, count)), UINT[new.itemsize]), new)
     whole = UINT[new.itemsize]
     joined = B.cast(bits[0], whole)
     for k, b in enumerate(bits[1:], 1):
         joined = UOp(Op.OR, (joined, UOp(Op.SHL, (B.cast(b, whole), B.const(k * old.bits, whole)))))
-    return as_dtype(joined, new)
+    return reinterpret_as(joined, new)
 
 
-READ: dict[Op, Callable[[Rangeify, UOp, Place, Parts], UOp]] = {
-    **dict.fromkeys(ALU, _compute),
-    **dict.fromkeys(STEP, _first),
-    **dict.fromkeys((Op.CONTIGUOUS, Op.INDEX), _first),
-    **dict.fromkeys((Op.BITCAST, Op.SLICE), _reinterpret),
-    Op.WHERE: _choose,
-    Op.CONST: _constant,
-    Op.PARAM: _param,
-    Op.BINARY: _binary,
-    Op.STACK: _select,
-    Op.PAD: _padded,
-    Op.REDUCE: _accumulate,
-    Op.LOAD: _loaded,
+EXPRESSIONS: dict[Op, Callable[[RangeifyState, UOp, ElementRef, Parts], UOp]] = {
+    **dict.fromkeys(ALU, _build_op),
+    **dict.fromkeys(STEP, _pass_through),
+    **dict.fromkeys((Op.CONTIGUOUS, Op.INDEX), _pass_through),
+    **dict.fromkeys((Op.BITCAST, Op.SLICE), _reinterpret_bits),
+    Op.WHERE: _build_where,
+    Op.CONST: _pass_constant,
+    Op.PARAM: _load_param,
+    Op.BINARY: _load_binary,
+    Op.STACK: _select_stack_source,
+    Op.PAD: _build_pad,
+    Op.REDUCE: _build_reduce,
+    Op.LOAD: _build_load,
 }

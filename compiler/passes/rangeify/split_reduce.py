@@ -1,83 +1,84 @@
-"""Large sums in parts: a Reduce of a lot to a little is a kernel of parts, which cores share, and a kernel that combines these.
+"""Splitting of large Reduces in two stages: a kernel of partial results, which cores share, and a kernel that combines these.
 
-Takes and gives: the body of CALLIFIED. R32 allows any order and association. One axis of the Reduce, n = p * q, is cut into p runs
-of q; where n has no such factor, what is left beside p runs is combined with them:
+Takes and gives: the body of CALLIFIED. R32 (Reduce value) allows any order and association. One axis of the Reduce, n = p * q, is
+cut into p runs of q elements. If n has no such factor, the remainder beside p runs is combined with them:
 
     Reduce(x, n)   becomes   Reduce(Contiguous(Reduce(x as (p, q), q)), p)
 
-A Reduce that has a closed form is left alone: it may not read what it reduces. Spec: Reduce; Lowering Pipeline/Rangeify.
+A Reduce that has a closed form stays whole, since it may not read its operand. Spec: Reduce; Lowering Pipeline/Rangeify.
 """
 
 from __future__ import annotations
 
 import math
 
-from uops.compiler.ir.views import Indexing
-from uops.compiler.log import note
-from uops.compiler.passes.rangeify.elements import closed_reduces
+from uops.compiler.ir.views import IndexArithmetic
+from uops.compiler.log import log_transform
+from uops.compiler.passes.rangeify.elements import find_closed_reduces
 from uops.spec.ir import build as B
-from uops.spec.ir.node import UOp, nodes_of, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
 
-#: Elements from which a result is worth parts, and up to how many results a Reduce has too few for the cores.
-LEAST = 1 << 19
-FEW = 8
-#: The most parts, and the fewest that a factor of the extent may give.
-PARTS, FEWEST = 64, 32
+#: Elements per result from which a Reduce is split.
+MIN_ELEMENTS = 1 << 19
+#: Most results of a Reduce that is split; more results keep the cores busy by themselves.
+MAX_RESULTS = 8
+#: Most parts of a split, and fewest parts that a factor of the extent may give.
+MAX_PARTS, MIN_PARTS = 64, 32
 
 
-def in_parts(body: UOp, at: Indexing) -> UOp:
-    """The body with its large Reduces in parts."""
-    large = {u for u in nodes_of(body, Op.REDUCE) if _is_large(u)}
+def split_large_reduces(body: UOp, indexing: IndexArithmetic) -> UOp:
+    """Split every large Reduce of a body into two stages."""
+    large = {u for u in nodes_with_op(body, Op.REDUCE) if _is_large_reduce(u)}
     if not large:
         return body
     order = toposort(body)
-    large -= closed_reduces(order, at).keys()
+    large -= find_closed_reduces(order, indexing).keys()
     done: dict[UOp, UOp] = {}
     for u in order:
         src = tuple([done[s] for s in u.src])
         new = u if src == u.src else u.replace(src=src)
-        done[u] = _parts(new) if u in large else new
-    note("parts", body, done[body], done)
+        done[u] = _split_reduce(new) if u in large else new
+    log_transform("parts", body, done[body], done)
     return done[body]
 
 
-def _is_large(u: UOp) -> bool:
-    shape, own = u.src[0].shape, u.arg.axes
-    if not own or not all(isinstance(n, int) for n in shape) or math.prod(u.shape) > FEW:
+def _is_large_reduce(u: UOp) -> bool:
+    shape, axes = u.operand.shape, u.arg.axes
+    if not axes or not all(isinstance(n, int) for n in shape) or math.prod(u.shape) > MAX_RESULTS:
         return False
-    return math.prod(shape) >= LEAST * math.prod(u.shape) and shape[_axis(u)] >= FEWEST
+    return math.prod(shape) >= MIN_ELEMENTS * math.prod(u.shape) and shape[_choose_split_axis(u)] >= MIN_PARTS
 
 
-def _axis(u: UOp) -> int:
-    """The axis that is cut: the first one that is long enough, else the longest."""
-    shape, axes = u.src[0].shape, tuple(u.arg.axes)
-    found: int = next((k for k in axes if shape[k] >= PARTS), max(axes, key=lambda k: shape[k]))
-    return found
+def _choose_split_axis(u: UOp) -> int:
+    """Return the first reduced axis that is long enough, else the longest."""
+    shape, axes = u.operand.shape, tuple(u.arg.axes)
+    axis: int = next((k for k in axes if shape[k] >= MAX_PARTS), max(axes, key=lambda k: shape[k]))
+    return axis
 
 
-def _parts(u: UOp) -> UOp:
-    x, axis = u.src[0], _axis(u)
+def _split_reduce(u: UOp) -> UOp:
+    x, axis = u.operand, _choose_split_axis(u)
     n = int(x.shape[axis])
-    p = next((p for p in range(PARTS, FEWEST - 1, -1) if n % p == 0), PARTS)
-    whole = n // p * p
-    found = _runs(u, _piece(x, axis, 0, whole), axis, p)
+    part_count = next((p for p in range(MAX_PARTS, MIN_PARTS - 1, -1) if n % p == 0), MAX_PARTS)
+    whole = n // part_count * part_count
+    total = _reduce_in_two_stages(u, _slice_axis(x, axis, 0, whole), axis, part_count)
     if whole < n:
-        found = UOp(u.arg.op, (found, B.reduce(_piece(x, axis, whole, n), u.arg.op, u.arg.axes)))
-    return found
+        total = UOp(u.arg.op, (total, B.reduce(_slice_axis(x, axis, whole, n), u.arg.op, u.arg.axes)))
+    return total
 
 
-def _piece(x: UOp, axis: int, begin: int, end: int) -> UOp:
-    """Elements begin to end of an axis."""
+def _slice_axis(x: UOp, axis: int, begin: int, end: int) -> UOp:
+    """Return the elements `begin` to `end` of an axis."""
     if end - begin == x.shape[axis]:
         return x
     first = [begin if k == axis else 0 for k in range(len(x.shape))]
     return B.shrink(x, first, [end - begin if k == axis else n for k, n in enumerate(x.shape)])
 
 
-def _runs(u: UOp, x: UOp, axis: int, p: int) -> UOp:
-    """The Reduce of p runs of an axis that p divides, realised, reduced."""
-    shape = (*x.shape[:axis], p, int(x.shape[axis]) // p, *x.shape[axis + 1 :])
+def _reduce_in_two_stages(u: UOp, x: UOp, axis: int, part_count: int) -> UOp:
+    """Reduce each of the runs of an axis, realise the results, and reduce these. `part_count` divides the extent."""
+    shape = (*x.shape[:axis], part_count, int(x.shape[axis]) // part_count, *x.shape[axis + 1 :])
     inner = [k + (k >= axis) for k in u.arg.axes]
     parts = B.contiguous(B.reduce(B.reshape(x, shape), u.arg.op, inner))
     return B.reshape(B.reduce(parts, u.arg.op, (axis,)), u.shape)

@@ -1,19 +1,19 @@
-"""The state of one translation from a callified body to kernels: what is wanted of each value, and its expressions."""
+"""State of the translation of one callified body to kernels: the elements that are needed of each value, and their expressions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from uops.compiler.ir.views import STEP, VIEWS, Indexing
-from uops.compiler.log import note
-from uops.compiler.passes.callify.callify import extents, highest_unique
-from uops.compiler.passes.callify.hazards import COPIES, memories
-from uops.compiler.passes.rangeify.cost import Choices
-from uops.compiler.passes.rangeify.elements import closed_reduces
-from uops.compiler.passes.rangeify.kernels import Kernel, Part, Place, Want, ranges_of
-from uops.compiler.passes.rangeify.layouts import BIJECTIVE, Layout, layouts
-from uops.compiler.passes.rangeify.storage import Target, access
+from uops.compiler.ir.views import STEP, VIEWS, IndexArithmetic
+from uops.compiler.log import log_transform
+from uops.compiler.passes.callify.callify import highest_unique, max_elements
+from uops.compiler.passes.callify.hazards import COPIES
+from uops.compiler.passes.rangeify.cost import RealiseCostModel
+from uops.compiler.passes.rangeify.elements import find_closed_reduces
+from uops.compiler.passes.rangeify.kernels import Element, ElementRef, KernelDraft, ranges_of
+from uops.compiler.passes.rangeify.layouts import BIJECTIVE, StorageLayout, choose_layouts
+from uops.compiler.passes.rangeify.storage import StoreTarget, load_element
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.spec.errors import Crash
 from uops.spec.ir import build as B
@@ -22,219 +22,233 @@ from uops.spec.ir.args import AddrSpace, BufferArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ALU, RESHAPING, Op
 
-#: Ops that may be computed for several places at once: all they cost is an address.
+#: Ops whose elements cost an address only, so that they may be computed at several places.
 _CHEAP = VIEWS | {Op.EXPAND, Op.PAD}
-
-
-#: Ops that are computed in nothing but the address, where their value is wanted: what they move is realised, or not.
-_MOVEMENT = STEP.keys() - {Op.AFTER, Op.REPLICATED}
-
-
-#: Ops of which every element is made of one element of each source of that shape, or of elements of its own.
+#: Values that are in memory or are constants.
+_LEAVES = COPIES | {Op.PARAM, Op.CONST, Op.BINARY}
+#: Ops that need each source element once if each of their own elements is needed once; elementwise ops only for equal shapes.
 _ONCE = ALU | BIJECTIVE | {Op.REDUCE, Op.CONTIGUOUS}
 
 
-_LEAVES = COPIES | {Op.PARAM, Op.CONST, Op.BINARY}
+class RangeifyState:
+    """The state of one translation, which the functions of `handlers` read and change."""
 
+    def __init__(self, indexing: IndexArithmetic, order: Sequence[UOp], arguments: tuple[UOp, ...], handlers: OpHandlers) -> None:
+        self.indexing, self.order, self.arguments, self.handlers = indexing, order, arguments, handlers
+        self.cheap = _find_cheap_values(order)
+        self.refs: dict[UOp, dict[ElementRef, None]] = {}  # value -> its elements that are needed
+        self.source_elements: dict[Element, list[Element]] = {}  # element -> the elements that it is computed from
+        self.kernels: dict[UOp, KernelDraft] = {}  # by realised value or Store
+        self.buffers: dict[UOp, UOp] = {}  # by realised value
+        self.targets: dict[UOp, StoreTarget] = {}  # by Store
+        self.values: dict[Element, UOp] = {}  # element -> its expression
+        self.closed_reduces = find_closed_reduces(order, indexing)
+        #: By element of a closed Reduce: the substitution of its general index and remaining loops.
+        self.index_bindings: dict[Element, dict[UOp, UOp]] = {}
+        self.cost_model = RealiseCostModel(order, self.closed_reduces)
+        has_views = not BIJECTIVE.isdisjoint({u.op for u in order})
+        self.layouts = choose_layouts(order, self.cost_model.use_counts, self.cheap) if has_views else {}
+        self.computed_once: set[Element] = set()  # references that name every element of a value once
+        self.last_unique = highest_unique(arguments)
 
-class Rangeify:
-    """The state of one translation, shared by the functions of its `tables`."""
+    # Consumers first: the elements of each value that are needed.
 
-    def __init__(self, at: Indexing, order: Sequence[UOp], arguments: tuple[UOp, ...], tables: Tables) -> None:
-        self.at, self.order, self.arguments, self.tables = at, order, arguments, tables
-        self.memory = memories(order)
-        self.cheap = _cheap(order)
-        self.places: dict[UOp, dict[Place, None]] = {}  # what is wanted of each value
-        self.parts: dict[Want, list[Part]] = {}  # the source elements of which it is made
-        self.kernels: dict[UOp, Kernel] = {}  # by what they compute: a realised value or a Store
-        self.buffers: dict[UOp, UOp] = {}  # of realised values
-        self.targets: dict[UOp, Target] = {}  # of Stores
-        self.values: dict[Want, UOp] = {}  # expressions
-        self.closed = closed_reduces(order, at)
-        self.put: dict[Want, dict[UOp, UOp]] = {}  # in closed forms: what stands for the general index and the loops left
-        self.choices = Choices(order, self.closed)
-        viewed = not BIJECTIVE.isdisjoint({u.op for u in order})
-        self.layouts = layouts(order, self.choices.uses, self.cheap) if viewed else {}
-        self.once: set[Want] = set()  # places that are every element once
-        self.unique = highest_unique(arguments)
-
-    # Consumers first: which elements of each value are wanted.
-
-    def spread(self) -> None:
+    def propagate_demand(self) -> None:
+        """Find the elements of each value that are needed, and open a kernel for each Store and realised value."""
         for u in reversed(self.order):
             if u.op is Op.STORE:
-                self._visit_store(u)
-            elif u in self.places:
-                self._visit(u)
+                self._open_store_kernel(u)
+            elif u in self.refs:
+                self._realise_or_push(u)
 
-    def _visit(self, u: UOp) -> None:
-        if not self._is_realised(u):
-            for place in self.places[u]:
-                self._push((u, place))
+    def _realise_or_push(self, u: UOp) -> None:
+        """Open a kernel for a value that is realised; request the source elements of any other."""
+        if not self._should_realise(u):
+            for ref in self.refs[u]:
+                self._push_to_sources((u, ref))
             return
-        self.buffers[u] = self._buffer(u)
+        self.buffers[u] = self._new_buffer(u)
         if 0 in u.shape:
             return
         layout = self.layouts.get(u)
         if layout is None:
-            self._push((u, self._open(u, u.shape).place))
+            self._push_to_sources((u, self._open_kernel(u, u.shape).root_ref))
         else:
-            self._open_layout(u, layout)
+            self._open_layout_kernel(u, layout)
 
-    def _open_layout(self, u: UOp, layout: Layout) -> None:
-        """The kernel of a value that is stored in the order of its view `u`."""
-        kernel = self._open(u, layout.loops.shape)
+    def _open_layout_kernel(self, u: UOp, layout: StorageLayout) -> None:
+        """Open the kernel of a value that is stored in the order of its view `u`."""
+        kernel = self._open_kernel(u, layout.loops.shape)
         loops = kernel.coords
-        kernel.coords = layout.above(self.at, loops)
-        inner = Place(kernel, layout.below(self.at, loops))
-        self.parts[u, kernel.place] = [self.want(layout.value, inner)]
-        self.once.add((layout.value, inner))
+        kernel.coords = layout.stored_index(self.indexing, loops)
+        inner = ElementRef(kernel, layout.source_index(self.indexing, loops))
+        self.source_elements[u, kernel.root_ref] = [self.request_element(layout.value, inner)]
+        self.computed_once.add((layout.value, inner))
 
-    def _visit_store(self, u: UOp) -> None:
-        """A kernel over the elements of the target; nothing where it has none."""
-        shape = u.src[0].shape
+    def _open_store_kernel(self, u: UOp) -> None:
+        """Open a kernel over the elements of a Store's target, if it has any."""
+        _, *operands = u.src  # value, and the gate if there is one
+        shape = u.buffer.shape
         if 0 in shape:
             return
-        kernel = self._open(u, shape)
-        self.targets[u] = self.tables.locate(self, kernel, u.src[0])
-        self.parts[u, kernel.place] = [self.want(s, self.aligned(kernel.place, s)) for s in u.src[1:]]
+        kernel = self._open_kernel(u, shape)
+        self.targets[u] = self.handlers.store_target(self, kernel, u.buffer)
+        self.source_elements[u, kernel.root_ref] = [self.request_element(s, self.align_ref(kernel.root_ref, s)) for s in operands]
 
-    def _is_realised(self, u: UOp) -> bool:
+    def _should_realise(self, u: UOp) -> bool:
+        """Decide whether a value is computed into memory. Loops of its kernel may be reordered or pinned to avoid that."""
         if u.op in COPIES:
             return True
         if u in self.cheap:
             return False
         value = self.layouts[u].value if u in self.layouts else u
-        if value.op in _MOVEMENT:
+        if value.op in RESHAPING:  # its operand is realised, or not
             return False
-        places = list(self.places[u])
-        looped, first = self.choices.is_looped(value), places[0]
-        once = len(places) == 1 and ((u, first) in self.once or first.exactly_once())
+        refs = list(self.refs[u])
+        first, has_loop = refs[0], self.cost_model.needs_reduce_loop(value)
+        once = len(refs) == 1 and ((u, first) in self.computed_once or first.is_computed_once())
         if once:
-            self.once.add((u, first))
-        if not once and len(places) == 1 and value in self.choices.carriers:
-            once = first.kernel.renest(first)
-        if self.choices.realise(value, places, once):
+            self.computed_once.add((u, first))
+        if not once and len(refs) == 1 and value in self.cost_model.nonproduct_reduces:
+            once = first.kernel.try_renest_loops(first)
+        if self.cost_model.should_realise(value, refs, once):
             return True
-        if looped:
-            first.kernel.keep(first)
+        if has_loop:
+            first.kernel.pin_reduce_loops(first)
         return False
 
-    def _push(self, wanted: Want) -> None:
-        u, place = wanted
-        parts = self.parts[wanted] = self.tables.spread.get(u.op, _through)(self, u, place)
-        for s, at in parts:
-            self.places.setdefault(s, {})[at] = None
-        if u.op in _ONCE and wanted in self.once and u not in self.closed:
-            shape, whole = u.shape, u.op is Op.REDUCE or u.op in BIJECTIVE
-            self.once.update(parts if whole else [p for p in parts if p[0].shape == shape])
+    def _push_to_sources(self, element: Element) -> None:
+        """Request the elements that an element is computed from."""
+        u, ref = element
+        sources = self.source_elements[element] = self.handlers.source_elements.get(u.op, _push_through_movement)(self, u, ref)
+        for s, source_ref in sources:
+            self.refs.setdefault(s, {})[source_ref] = None
+        if u.op in _ONCE and element in self.computed_once and u not in self.closed_reduces:
+            keeps_all = u.op is Op.REDUCE or u.op in BIJECTIVE
+            self.computed_once.update(sources if keeps_all else [(s, r) for s, r in sources if s.shape == u.shape])
 
-    def want(self, u: UOp, place: Place) -> Part:
-        self.places.setdefault(u, {})[place] = None
-        return u, place
+    def request_element(self, u: UOp, ref: ElementRef) -> Element:
+        """Record that an element is needed, and return it."""
+        self.refs.setdefault(u, {})[ref] = None
+        return u, ref
 
-    def aligned(self, place: Place, s: UOp) -> Place:
-        """The place in an operand that broadcasts to where `place` is (R41)."""
-        coords = self.at.align(place.coords, s.shape)
-        return place if coords is place.coords else Place(place.kernel, coords, place.gate)
+    def align_ref(self, ref: ElementRef, s: UOp) -> ElementRef:
+        """Return the element of an operand that broadcasts to the element `ref` of the result (R41, operand shapes)."""
+        coords = self.indexing.align_broadcast_index(ref.coords, s.shape)
+        return ref if coords is ref.coords else ElementRef(ref.kernel, coords, ref.gate)
 
-    def hole(self, u: UOp, place: Place) -> UOp:
-        """A stand-in for the value of `u` at `place`, which an address or a gate needs before it is computed."""
-        self.want(u, place)
-        return place.kernel.hole(u, place)
+    def make_placeholder(self, u: UOp, ref: ElementRef) -> UOp:
+        """Return a placeholder for an element that an address or a gate needs before the element is computed."""
+        self.request_element(u, ref)
+        return ref.kernel.make_placeholder(u, ref)
 
     # Kernels and their loops.
 
-    def _open(self, u: UOp, shape: Sequence[Dim]) -> Kernel:
-        kernel = self.kernels[u] = Kernel(u)
-        kernel.coords = tuple([kernel.loop(n, AxisType.LOOP) for n in shape])
+    def _open_kernel(self, u: UOp, shape: Sequence[Dim]) -> KernelDraft:
+        """Open a kernel with an output loop per axis of `shape`."""
+        kernel = self.kernels[u] = KernelDraft(u)
+        kernel.coords = tuple([kernel.new_loop(n, AxisType.LOOP) for n in shape])
         kernel.ranges = ranges_of(kernel.coords)
-        kernel.nest(kernel.ranges)
-        self.once.add((u, kernel.place))
+        kernel.nest_loops(kernel.ranges)
+        self.computed_once.add((u, kernel.root_ref))
         return kernel
 
-    def _buffer(self, u: UOp) -> UOp:
-        self.unique += 1
+    def _new_buffer(self, u: UOp) -> UOp:
+        self.last_unique += 1
         device = u.device if isinstance(u.device, str) else "CPU"
-        return UOp(Op.BUFFER, (), BufferArg(extents(u.shape), stored_as(u), device, AddrSpace.GLOBAL, self.unique))
+        arg = BufferArg(max_elements(u.shape), realised_dtype(u), device, AddrSpace.GLOBAL, self.last_unique)
+        return UOp(Op.BUFFER, (), arg)
 
-    # Sources first: the expression of every wanted element.
+    # Sources first: the expression of every element that is needed.
 
-    def compute(self) -> None:
+    def compute_values(self) -> None:
+        """Build the expression of every element that is needed, and the Store of every kernel."""
         for u in self.order:
             if u in self.kernels:
-                self._compute_kernel(u, self.kernels[u])
+                self._build_kernel_store(u, self.kernels[u])
             elif u in self.buffers:
                 pass
             else:
-                for place in self.places.get(u, ()):
-                    self.values[u, place] = self._expression(u, place)
+                for ref in self.refs.get(u, ()):
+                    self.values[u, ref] = self._element_expression(u, ref)
             if u in self.buffers:
-                for place in self.places[u]:
-                    flat = self.at.flatten(place.coords, u.shape)
-                    self.values[u, place] = B.cast(access(self.buffers[u], flat, place.gate), u.dtype)
+                for ref in self.refs[u]:
+                    position = self.indexing.flatten(ref.coords, u.shape)
+                    self.values[u, ref] = B.cast(load_element(self.buffers[u], position, ref.gate), u.dtype)
 
-    def _expression(self, u: UOp, place: Place) -> UOp:
-        if place.gate is not None and place.gate.op is Op.CONST:  # never true
+    def _element_expression(self, u: UOp, ref: ElementRef) -> UOp:
+        if ref.gate is not None and ref.gate.op is Op.CONST:  # never true
             return B.const(0, u.dtype)
-        return self.tables.read[u.op](self, u, place, [self.values[p] for p in self.parts[u, place]])
+        return self.handlers.expressions[u.op](self, u, ref, [self.values[s] for s in self.source_elements[u, ref]])
 
-    def _compute_kernel(self, u: UOp, kernel: Kernel) -> None:
+    def _build_kernel_store(self, u: UOp, kernel: KernelDraft) -> None:
+        """Build the Store of a kernel from the expressions of its source elements."""
+        sources = self.source_elements[u, kernel.root_ref]
         if u.op is Op.STORE:
-            kernel.store = self.targets[u].store([self.values[p] for p in self.parts[u, kernel.place]])
-            kernel.ranges = [*kernel.ranges, *self.targets[u].ranges]
+            kernel.store = self.targets[u].build_store([self.values[s] for s in sources])
+            kernel.ranges = [*kernel.ranges, *self.targets[u].byte_ranges]
             return
-        value = self._expression(u, kernel.place) if u not in self.layouts else self.values[self.parts[u, kernel.place][0]]
-        target = UOp(Op.INDEX, (self.buffers[u], self.at.flatten(kernel.coords, u.shape)))
-        kernel.store = UOp(Op.STORE, (target, B.cast(value, stored_as(u))))
+        value = self._element_expression(u, kernel.root_ref) if u not in self.layouts else self.values[sources[0]]
+        target = UOp(Op.INDEX, (self.buffers[u], self.indexing.flatten(kernel.coords, u.shape)))
+        kernel.store = UOp(Op.STORE, (target, B.cast(value, realised_dtype(u))))
 
-    def in_order(self) -> Iterator[Kernel]:
+    def kernels_in_order(self) -> Iterator[KernelDraft]:
+        """Return the kernels in execution order."""
         return (self.kernels[u] for u in self.order if u in self.kernels)
 
-    def note(self, body: UOp, terms: Rewriter | None) -> None:
-        """Log what each kernel computes of each value."""
-        values: dict[int, dict[UOp, tuple[UOp, ...]]] = {}
-        for (u, place), node in self.values.items():
-            own = values.setdefault(id(place.kernel), {})
-            own[u] = (*own.get(u, ()), node)
-        for n, kernel in enumerate(self.in_order()):
-            made = values.get(id(kernel), {})
+    def log_kernels(self, body: UOp, terms: Rewriter | None) -> None:
+        """Log the expressions that each kernel computes of each value."""
+        expressions: dict[int, dict[UOp, tuple[UOp, ...]]] = {}
+        for (u, ref), node in self.values.items():
+            by_value = expressions.setdefault(id(ref.kernel), {})
+            by_value[u] = (*by_value.get(u, ()), node)
+        for n, kernel in enumerate(self.kernels_in_order()):
+            replacements = expressions.get(id(kernel), {})
             if kernel.store is not None:
-                made[kernel.root] = (kernel.store if kernel.root.op is Op.STORE else kernel.store.src[1],)
-                beside = {kernel.root: (kernel.store, *kernel.ranges)}
-                note("ranges", body, kernel.store, made, kernel=n, terms=terms, made=beside)
+                replacements[kernel.root] = (kernel.store if kernel.root.op is Op.STORE else kernel.store.value,)
+                extra_nodes = {kernel.root: (kernel.store, *kernel.ranges)}
+                log_transform("ranges", body, kernel.store, replacements, kernel=n, terms=terms, extra_nodes=extra_nodes)
 
 
-def _cheap(order: Sequence[UOp]) -> set[UOp]:
-    found: set[UOp] = set()
+def _find_cheap_values(order: Sequence[UOp]) -> set[UOp]:
+    """Return the values that are read from memory or constant, up to an address."""
+    cheap: set[UOp] = set()
     for u in order:
-        if u.op in _LEAVES or (u.op in _CHEAP and u.src[0] in found):
-            found.add(u)
-    return found
+        if u.op in _LEAVES or (u.op in _CHEAP and u.src[0] in cheap):  # operand, or buffer of an After
+            cheap.add(u)
+    return cheap
 
 
-def _through(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    """A movement op: one element of its source, perhaps gated."""
+def _push_through_movement(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+    """Return the one source element of an element of a movement op, perhaps gated."""
     if u.op not in STEP:
-        raise Crash(f"rangeify knows no element of {u!r}")
-    index, gate = STEP[u.op](state.at, u, place.coords)
-    return [(u.src[0], Place(place.kernel, index, state.at.both(place.gate, gate)))]
+        raise Crash(f"rangeify has no handler for elements of {u.op.name}, got {u!r}")
+    index, gate = STEP[u.op](state.indexing, u, ref.coords)
+    source = u.src[0]  # operand, or buffer of an After
+    return [(source, ElementRef(ref.kernel, index, state.indexing.conjoin_gates(ref.gate, gate)))]
 
 
-def stored_as(u: UOp) -> DType:
-    """The dtype of a realised value's Buffer; an index is stored in int32 if its bounds allow it, else in int64 (R08, R29)."""
+def realised_dtype(u: UOp) -> DType:
+    """Return the dtype of the Buffer of a realised value.
+
+    An index value is stored as int32 if its bounds allow that, else as int64 (R08, index dtype; R29, index arithmetic).
+    """
     if u.dtype is not dt.index:
         return u.dtype
     lo, hi = u.min_max or (dt.index.min, dt.index.max)
     return dt.int32 if dt.int32.min <= lo and hi <= dt.int32.max else dt.int64
 
 
-class Tables(NamedTuple):
-    """What each op does: `spread` says which elements of its sources an element needs, `read` gives its expression of them;
-    `locate` follows the target of a Store to its memory."""
+class OpHandlers(NamedTuple):
+    """The functions per op.
 
-    spread: Mapping[Op, Callable[[Rangeify, UOp, Place], list[Part]]]
-    read: Mapping[Op, Callable[[Rangeify, UOp, Place, Sequence[UOp]], UOp]]
-    locate: Callable[[Rangeify, Kernel, UOp], Target]
+    `source_elements[op]` returns the elements that an element is computed from; a movement op without an entry has one source
+    element. `expressions[op]` builds the expression of an element from theirs. `store_target` follows the target of a Store to its
+    memory.
+    """
+
+    source_elements: Mapping[Op, Callable[[RangeifyState, UOp, ElementRef], list[Element]]]
+    expressions: Mapping[Op, Callable[[RangeifyState, UOp, ElementRef, Sequence[UOp]], UOp]]
+    store_target: Callable[[RangeifyState, KernelDraft, UOp], StoreTarget]

@@ -1,11 +1,11 @@
-"""Elements in memory: gated accesses, the words that hold an element, and a Store of one or of its bytes."""
+"""Elements in memory: gated Loads, reinterpretation of bits, and Stores of an element or of its bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from uops.compiler.ir.affine import number
+from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.views import ZERO
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -14,33 +14,38 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
+#: Unsigned integers by size in bytes.
 UINT: dict[int, DType] = {1: dt.uint8, 2: dt.uint16, 4: dt.uint32, 8: dt.uint64}
 
 
 def as_bool(p: UOp) -> UOp:
+    """Return a condition as a bool: any nonzero value is true (R14, Where condition)."""
     return p if p.dtype is dt.bool_ else UOp(Op.CMPNE, (p, B.const(0, p.dtype)))
 
 
-def access(memory: UOp, flat: UOp, gate: UOp | None) -> UOp:
-    """The element at a flat position of 1-D memory; 0 where the gate is false, without touching the address (R52). A position that
-    exists, and is the same whether the gate holds or not, needs no gate: Pad chooses, and the Load can be made once."""
-    if gate is not None and _stands(memory, flat, gate):
+def load_element(memory: UOp, position: UOp, gate: UOp | None) -> UOp:
+    """Load the element at a position of 1-D memory; where the gate is false, give 0 without an access (R52, Load).
+
+    A position that is always in bounds and does not depend on the gate's loops needs no gate. Pad chooses the value, and the Load
+    can be hoisted.
+    """
+    if gate is not None and _is_gate_redundant(memory, position, gate):
         gate = None
     extra = () if gate is None else (B.const(0, memory.dtype), gate)
-    return UOp(Op.LOAD, (UOp(Op.INDEX, (memory, flat)), *extra), LoadArg())
+    return UOp(Op.LOAD, (UOp(Op.INDEX, (memory, position)), *extra), LoadArg())
 
 
-def _stands(memory: UOp, flat: UOp, gate: UOp) -> bool:
-    """Return True if a position is inside of the memory, and does not change with what the gate depends on."""
-    bounds, size = flat.min_max, memory.shape[0]
+def _is_gate_redundant(memory: UOp, position: UOp, gate: UOp) -> bool:
+    """Return True if a position is in bounds of the memory, and depends on no loop that the gate depends on."""
+    bounds, size = position.min_max, memory.shape[0]
     if bounds is None or not isinstance(size, int) or not 0 <= bounds[0] <= bounds[1] < size:
         return False
-    own = {u for u in toposort(flat) if u.op is Op.RANGE}
-    return not any(u in own for u in toposort(gate) if u.op is Op.RANGE)
+    loops = {u for u in toposort(position) if u.op is Op.RANGE}
+    return not any(u in loops for u in toposort(gate) if u.op is Op.RANGE)
 
 
-def as_dtype(x: UOp, d: DType) -> UOp:
-    """The bits of `x` as another dtype of its size; a bool's byte is 0 or 1."""
+def reinterpret_as(x: UOp, d: DType) -> UOp:
+    """Return the bits of `x` as another dtype of the same size. The byte of a bool is 0 or 1."""
     if x.dtype is d:
         return x
     if d is dt.bool_:
@@ -51,45 +56,49 @@ def as_dtype(x: UOp, d: DType) -> UOp:
 
 
 @dataclass
-class Target:
-    """An element of memory: `byte` is None where elements are stored whole, else the offset of one byte in them."""
+class StoreTarget:
+    """An element of memory to which a Store writes.
+
+    `byte` is the offset of one byte in the element if the value is stored byte by byte, else None.
+    """
 
     memory: UOp
     flat: UOp = ZERO
     gate: UOp | None = None
     byte: UOp | None = None
-    ranges: list[UOp] = field(default_factory=list)  # of the bytes of one element
+    byte_ranges: list[UOp] = field(default_factory=list)  # the loop over the bytes of one value, if there is one
     loops: list[UOp] = field(default_factory=list)  # all loops around the Store
 
-    def store(self, values: Sequence[UOp]) -> UOp:
-        """The Store of values[0], gated by values[1] if there is one."""
-        value = self._unit(values[0])
+    def build_store(self, values: Sequence[UOp]) -> UOp:
+        """Return the Store of a value, given as (value,) or as (value, gate)."""
+        value, *gates = values
+        element = self._merge_into_element(value)
         gate = self.gate
-        if len(values) > 1:
-            own = as_bool(values[1])
-            gate = own if gate is None else UOp(Op.AND, (gate, own))
+        for own_gate in map(as_bool, gates):
+            gate = own_gate if gate is None else UOp(Op.AND, (gate, own_gate))
         target = UOp(Op.INDEX, (self.memory, self.flat))
-        return UOp(Op.STORE, (target, value) if gate is None else (target, value, gate))
+        return UOp(Op.STORE, (target, element) if gate is None else (target, element, gate))
 
-    def _unit(self, value: UOp) -> UOp:
-        """The element to write: the value, or what memory holds with one byte of the value put in."""
+    def _merge_into_element(self, value: UOp) -> UOp:
+        """Return the element to write: the value, or the element in memory with one byte replaced by that of the value."""
         d = self.memory.dtype
         if self.byte is None:
-            return as_dtype(value, d)
-        bits = as_dtype(value, UINT[value.dtype.itemsize])
-        part = B.cast(UOp(Op.SHR, (bits, _bit(self.ranges[0] if self.ranges else ZERO, bits.dtype))), dt.uint8)
+            return reinterpret_as(value, d)
+        bits = reinterpret_as(value, UINT[value.dtype.itemsize])
+        part = B.cast(UOp(Op.SHR, (bits, _bit_offset(self.byte_ranges[0] if self.byte_ranges else ZERO, bits.dtype))), dt.uint8)
         if d.itemsize == 1:
-            return as_dtype(part, d)
+            return reinterpret_as(part, d)
         whole = UINT[d.itemsize]
-        now = UOp(Op.AFTER, (self.memory, *self.loops))  # in every iteration anew, also where the address stays the same
-        old = as_dtype(UOp(Op.LOAD, (UOp(Op.INDEX, (now, self.flat)), *self._gated()), LoadArg()), whole)
-        kept = UOp(Op.AND, (old, UOp(Op.XOR, (UOp(Op.SHL, (B.const(255, whole), _bit(self.byte, whole))), B.const(-1, whole)))))
-        return as_dtype(UOp(Op.OR, (kept, UOp(Op.SHL, (B.cast(part, whole), _bit(self.byte, whole))))), d)
+        now = UOp(Op.AFTER, (self.memory, *self.loops))  # read anew in every iteration, also at an unchanged address
+        old = reinterpret_as(UOp(Op.LOAD, (UOp(Op.INDEX, (now, self.flat)), *self._gate_operands()), LoadArg()), whole)
+        mask = UOp(Op.XOR, (UOp(Op.SHL, (B.const(255, whole), _bit_offset(self.byte, whole))), B.const(-1, whole)))
+        shifted = UOp(Op.SHL, (B.cast(part, whole), _bit_offset(self.byte, whole)))
+        return reinterpret_as(UOp(Op.OR, (UOp(Op.AND, (old, mask)), shifted)), d)
 
-    def _gated(self) -> tuple[UOp, ...]:
+    def _gate_operands(self) -> tuple[UOp, ...]:
         return () if self.gate is None else (B.const(0, self.memory.dtype), self.gate)
 
 
-def _bit(byte: UOp, d: DType) -> UOp:
-    """The number of bits below a byte, as a shift count."""
-    return B.cast(UOp(Op.MUL, (byte, number(8))), d)
+def _bit_offset(byte: UOp, d: DType) -> UOp:
+    """Return the number of bits below a byte, as a shift count of dtype `d`."""
+    return B.cast(UOp(Op.MUL, (byte, index_constant(8))), d)

@@ -1,77 +1,88 @@
-"""Where a Store writes: the view that is its target, followed to the memory below.
+"""Targets of Stores: the views of a target, followed to the memory below.
 
-A target is a chain of views (R51). Index tuples go through it as they do for values (`views`). Where a Bitcast or Slice on the way
-changes the element size, the value is stored byte by byte, which is right for every chain of views (little-endian, R46): each
-byte is put into the element of memory that holds it, by reading, changing and writing that element.
+A target is a chain of views (R51, references and values). Index tuples are mapped through it as they are for values
+(`uops.compiler.ir.views`). Where a Bitcast or Slice changes the element size, the value is stored byte by byte (little-endian; R46,
+Bitcast and Slice). That is right for every chain of views. Each byte is merged into the element of memory that holds it: the
+element is read, changed and written.
 """
 
 from __future__ import annotations
 
-from uops.compiler.ir.affine import number
+from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.views import STEP, VIEWS, ZERO, Index
-from uops.compiler.passes.rangeify.elementwise import operand
-from uops.compiler.passes.rangeify.kernels import Kernel, Place, flat_param
-from uops.compiler.passes.rangeify.state import Rangeify
-from uops.compiler.passes.rangeify.storage import Target
+from uops.compiler.passes.rangeify.elementwise import resolve_index_operand
+from uops.compiler.passes.rangeify.kernels import ElementRef, KernelDraft, flat_param
+from uops.compiler.passes.rangeify.state import RangeifyState
+from uops.compiler.passes.rangeify.storage import StoreTarget
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def locate(state: Rangeify, kernel: Kernel, reference: UOp) -> Target:
-    """The memory element that `reference` is at the kernel's place."""
-    found = Target(reference)
-    index, size = kernel.coords, reference.dtype
-    if _resizes(reference):
-        found.byte = kernel.loop(size.itemsize, AxisType.LOOP)
-        found.ranges = [] if found.byte is ZERO else [found.byte]
-        found.loops = [*kernel.ranges, *found.ranges]
+def locate_store_target(state: RangeifyState, kernel: KernelDraft, reference: UOp) -> StoreTarget:
+    """Return the element of memory that the kernel's element of `reference` is."""
+    target = StoreTarget(reference)
+    index, dtype = kernel.coords, reference.dtype
+    if _changes_item_size(reference):
+        target.byte = kernel.new_loop(dtype.itemsize, AxisType.LOOP)
+        target.byte_ranges = [] if target.byte is ZERO else [target.byte]
+        target.loops = [*kernel.ranges, *target.byte_ranges]
     u = reference
     while u.op in VIEWS:
-        index, gate = _step(state, kernel, found, u, index)
-        found.gate = state.at.both(found.gate, gate)
-        u = u.src[0]
-    found.memory, found.flat = flat_param(u), state.at.flatten(index, u.shape)
-    return found
+        index, gate = _step_through_view(state, kernel, target, u, index)
+        target.gate = state.indexing.conjoin_gates(target.gate, gate)
+        u = u.src[0]  # operand, or buffer of an After
+    target.memory, target.flat = flat_param(u), state.indexing.flatten(index, u.shape)
+    return target
 
 
-def _resizes(u: UOp) -> bool:
+def _changes_item_size(u: UOp) -> bool:
+    """Return True if some view of a reference has elements of another size than its operand."""
     while u.op in VIEWS:
-        if u.dtype.itemsize != u.src[0].dtype.itemsize:
+        viewed = u.src[0]  # operand, or buffer of an After
+        if u.dtype.itemsize != viewed.dtype.itemsize:
             return True
-        u = u.src[0]
+        u = viewed
     return False
 
 
-def _step(state: Rangeify, kernel: Kernel, found: Target, u: UOp, index: Index) -> tuple[Index, UOp | None]:
-    """The source element of a view, and the gate under which it exists."""
+def _step_through_view(
+    state: RangeifyState, kernel: KernelDraft, target: StoreTarget, u: UOp, index: Index
+) -> tuple[Index, UOp | None]:
+    """Map an index of a view to one of its operand, with the gate under which the element exists."""
     if u.op in STEP:
-        return STEP[u.op](state.at, u, index)
+        return STEP[u.op](state.indexing, u, index)
     if u.op is Op.INDEX:
-        return _index(state, kernel, u, index)
+        return _map_through_index(state, kernel, u, index)
     if u.op is Op.BITCAST:
-        return (*index[:-1], _scale(state, found, index[-1], u.dtype, u.src[0].dtype)) if index else (), None
-    inner = _scale(state, found, index[0], u.dtype, u.src[0].dtype)
-    offset, gate = operand(state, u.src[1], Place(kernel, ()), u.src[0].shape[0])
-    return (state.at.alu(Op.ADD, inner, offset),), gate
+        if not index:
+            return (), None
+        *outer, last = index
+        return (*outer, _rescale_position(state, target, last, u.dtype, u.operand.dtype)), None
+    (position,) = index  # of a Slice
+    inner = _rescale_position(state, target, position, u.dtype, u.operand.dtype)
+    offset, gate = resolve_index_operand(state, u.offset, ElementRef(kernel, ()), u.operand.shape[0])
+    return (state.indexing.alu(Op.ADD, inner, offset),), gate
 
 
-def _index(state: Rangeify, kernel: Kernel, u: UOp, index: Index) -> tuple[Index, UOp | None]:
+def _map_through_index(state: RangeifyState, kernel: KernelDraft, u: UOp, index: Index) -> tuple[Index, UOp | None]:
+    """Map an index of an Index to one of its operand."""
     positions, gate = [], None
-    for i, n in zip(u.src[1:], u.src[0].shape):
-        own, index = index[: len(i.shape)], index[len(i.shape) :]
-        position, inside = operand(state, i, Place(kernel, own), n)
+    for operand, n in zip(u.positions, u.operand.shape):
+        rank = len(operand.shape)
+        coords, index = index[:rank], index[rank:]
+        position, inside = resolve_index_operand(state, operand, ElementRef(kernel, coords), n)
         positions.append(position)
-        gate = state.at.both(gate, inside)
+        gate = state.indexing.conjoin_gates(gate, inside)
     return (*positions, *index), gate
 
 
-def _scale(state: Rangeify, found: Target, j: UOp, new: DType, old: DType) -> UOp:
-    """Element j of the view's dtype, in elements of the source's; the byte offset inside moves along."""
-    if new.itemsize == old.itemsize:
-        return j
-    assert found.byte is not None
-    at = UOp(Op.ADD, (UOp(Op.MUL, (j, number(new.itemsize))), found.byte))
-    found.byte = state.at.alu(Op.MOD, at, number(old.itemsize))
-    return state.at.alu(Op.IDIV, at, number(old.itemsize))
+def _rescale_position(state: RangeifyState, target: StoreTarget, position: UOp, view_dtype: DType, source_dtype: DType) -> UOp:
+    """Return the position in elements of the operand of an element of a view, and move the target's byte offset along."""
+    if view_dtype.itemsize == source_dtype.itemsize:
+        return position
+    assert target.byte is not None
+    byte = UOp(Op.ADD, (UOp(Op.MUL, (position, index_constant(view_dtype.itemsize))), target.byte))
+    target.byte = state.indexing.alu(Op.MOD, byte, index_constant(source_dtype.itemsize))
+    return state.indexing.alu(Op.IDIV, byte, index_constant(source_dtype.itemsize))

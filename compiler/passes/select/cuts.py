@@ -1,29 +1,29 @@
-"""Cuts: in which pieces a shaped value is computed, and what computing a piece costs."""
+"""Cuts of shaped values into pieces, and the cost of computing a piece."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uops.compiler.passes.select.positions import NOTHING, SCALAR, Lanes, Piece, Sums, index_of, size
+from uops.compiler.passes.select.positions import NOTHING, SCALAR, IndexLanes, IndexSums, Piece, index_of, size
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import ALU, Op
 
 
-def cut(sums: Sums, u: UOp, width: int) -> list[Piece]:
-    """The pieces in which a Store writes: consecutive in memory if any are, else in the order of its last axis."""
-    n = size(u.src[1])
+def cut_store_pieces(index_sums: IndexSums, u: UOp, width: int) -> list[Piece]:
+    """Cut a Store into pieces of at most `width` lanes, contiguous in memory where possible, else in row-major order."""
+    n = size(u.value)
     if n == 1 or width == 1:
         return [(p,) for p in range(n)]
-    lanes = sums.of(index_of(u), tuple(range(n)))
-    found = runs(lanes, n) if lanes is not None else [list(range(n))]
-    if max(map(len, found)) == 1:
-        found = [list(range(n))]
-    return [piece for run in found for piece in chunks(run, width)]
+    lanes = index_sums.lanes_of(index_of(u), tuple(range(n)))
+    runs = find_contiguous_runs(lanes, n) if lanes is not None else [list(range(n))]
+    if max(map(len, runs)) == 1:
+        runs = [list(range(n))]
+    return [piece for run in runs for piece in split_into_vectors(run, width)]
 
 
-def chunks(run: Sequence[int], width: int) -> Iterator[Piece]:
-    """A run in full vectors, then powers of two."""
+def split_into_vectors(run: Sequence[int], width: int) -> Iterator[Piece]:
+    """Split a run into full vectors, and the remainder into powers of two."""
     k = 0
     while k < len(run):
         while width > len(run) - k:
@@ -32,72 +32,80 @@ def chunks(run: Sequence[int], width: int) -> Iterator[Piece]:
         k += width
 
 
-def runs(lanes: Lanes, n: int) -> list[list[int]]:
-    """The positions in runs of consecutive addresses."""
-    if lanes.steps == tuple(range(n)):
+def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
+    """Group `n` positions into runs of consecutive addresses, which are the lanes of `lanes`."""
+    if lanes.lane_offsets == tuple(range(n)):
         return [list(range(n))]
-    keys: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    by_terms: dict[tuple[int, ...], list[tuple[int, int]]] = {}  # coefficients -> (constant, position)
     varying = [k for k in lanes.terms.values() if isinstance(k, tuple)]
-    addresses = lanes.constant if len(lanes.constant) > 1 else lanes.constant * n
-    for p, (key, c) in enumerate(zip(zip(*varying) if varying else [()] * n, addresses)):
-        keys.setdefault(key, []).append((c, p))
-    found: list[list[int]] = []
-    for places in keys.values():
-        if len({c for c, _ in places}) < len(places):
-            found += _steady(places)
+    constants = lanes.constant if len(lanes.constant) > 1 else lanes.constant * n
+    for p, (coefficients, c) in enumerate(zip(zip(*varying) if varying else [()] * n, constants)):
+        by_terms.setdefault(coefficients, []).append((c, p))
+    runs: list[list[int]] = []
+    for accesses in by_terms.values():
+        if len({c for c, _ in accesses}) < len(accesses):
+            runs += _find_strided_runs(accesses)
             continue
         last = None
-        for c, p in sorted(places):
+        for c, p in sorted(accesses):
             if last is None or c != last + 1:
-                found.append([])
-            found[-1].append(p)
+                runs.append([])
+            runs[-1].append(p)
             last = c
-    return sorted(found)
+    return sorted(runs)
 
 
-def _steady(places: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Runs with one step from position to position, for (address, position) pairs that meet in an address: where a row is padded,
-    its last positions, which are gated off, have the addresses of the next row's first."""
-    address = {p: c for c, p in places}
-    holders: dict[int, list[int]] = {}
-    for c, p in places:
-        holders.setdefault(c, []).append(p)
-    found: list[list[int]] = []
-    left = dict.fromkeys(sorted(address))
-    while left:
-        p = next(iter(left))
-        step = min((q - p for q in holders.get(address[p] + 1, ()) if q > p and q in left), default=0)
+def _find_strided_runs(accesses: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Group (address, position) pairs with equal addresses into runs of consecutive addresses and of one stride in position.
+
+    Addresses are equal where a row is padded: its last positions, which are gated off, have the addresses of the next row's first.
+    """
+    address = {p: c for c, p in accesses}
+    positions_at: dict[int, list[int]] = {}
+    for c, p in accesses:
+        positions_at.setdefault(c, []).append(p)
+    runs: list[list[int]] = []
+    remaining = dict.fromkeys(sorted(address))
+    while remaining:
+        p = next(iter(remaining))
+        stride = min((q - p for q in positions_at.get(address[p] + 1, ()) if q > p and q in remaining), default=0)
         run = [p]
-        while step and address.get(run[-1] + step) == address[run[-1]] + 1 and run[-1] + step in left:
-            run.append(run[-1] + step)
-        found.append(run)
+        while stride and address.get(run[-1] + stride) == address[run[-1]] + 1 and run[-1] + stride in remaining:
+            run.append(run[-1] + stride)
+        runs.append(run)
         for q in run:
-            del left[q]
-    return found
+            del remaining[q]
+    return runs
 
 
-def cost(sums: Sums, root: UOp, piece: Piece) -> int:
-    """What computing a piece costs, roughly: 2 per access or operation of one vector, 1 for a scalar to be spread, 2 per lane of
-    an access that is not contiguous."""
+def estimate_piece_cost(index_sums: IndexSums, root: UOp, piece: Piece) -> int:
+    """Estimate the cost of computing a piece, in half vector operations.
+
+    An access or operation of one vector costs 2, and a scalar to be splat costs 1. An access that is not contiguous costs 2 per
+    lane.
+    """
     total = 0
     pending, seen = [(root, piece)], set[tuple[UOp, Piece]]()
     while pending:
         u, piece = pending.pop()
-        u, piece = sums.source(u, piece)
+        u, piece = index_sums.trace_through_movement(u, piece)
         if (u, piece) in seen or NOTHING in piece:
             continue
         seen.add((u, piece))
         if u.op is Op.LOAD:
-            total += _access_cost(sums.of(index_of(u), piece), len(piece))
-            pending += [(s, piece) for s in u.src[1:] if s.shape != ()]
-        elif u.op in ALU and not (u.dtype is dt.index and sums.of(u, piece) is not None):
+            _, *operands = u.src  # alternative and gate, if there are any
+            total += _access_cost(index_sums.lanes_of(index_of(u), piece), len(piece))
+            pending += [(s, piece) for s in operands if s.shape != ()]
+        elif u.op in ALU and not (u.dtype is dt.index and index_sums.lanes_of(u, piece) is not None):
             total += 2 if len(piece) > 1 else 1
             pending += [(s, piece if s.shape else SCALAR) for s in u.src if u.shape]
     return total
 
 
-def _access_cost(lanes: Lanes | None, w: int) -> int:
-    if w == 1:
+def _access_cost(lanes: IndexLanes | None, width: int) -> int:
+    if width == 1:
         return 1
-    steps = None if lanes is None else lanes.steps
-    return 1 if steps is not None and not any(steps) else 2 if steps == tuple(range(w)) else 2 * w
+    offsets = None if lanes is None else lanes.lane_offsets
+    if offsets is not None and not any(offsets):
+        return 1
+    return 2 if offsets == tuple(range(width)) else 2 * width

@@ -1,21 +1,24 @@
-"""Shaped values of a kernel as native vectors and scalars: the parts of this folder put together."""
+"""Lowering of the shaped values of a kernel to native vectors and scalars, by the modules of this folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uops.compiler.log import active, note
-from uops.compiler.passes.select.vector_reduce import build_fold, plan_fold
-from uops.compiler.passes.select.vectors import Vectors
-from uops.compiler.target import Machine
+from uops.compiler.log import active_log, log_transform
+from uops.compiler.passes.select.vector_reduce import build_vector_reduce, plan_vector_reduce
+from uops.compiler.passes.select.vectors import VectorSelector
+from uops.compiler.target import MachineModel
 from uops.spec.ir.node import UOp
 
 
-def devectorise(kernel: UOp, machine: Machine, uniques: Iterator[int]) -> UOp:
-    """`kernel` on vectors that the machine has; raises CompileError for a shape that is not constant."""
-    state = Vectors(kernel, machine, uniques, plan_fold, build_fold)
-    state.spread()
-    built = state.build()
-    if active() is not None:
-        note("vectors", kernel, built, state.made())
-    return built
+def lower_to_native_vectors(kernel: UOp, machine: MachineModel, uniques: Iterator[int]) -> UOp:
+    """Lower a kernel to vectors that the machine has; `uniques` are ids for accumulators.
+
+    Raises CompileError for a shape that is not constant.
+    """
+    selector = VectorSelector(kernel, machine, uniques, plan_vector_reduce, build_vector_reduce)
+    selector.propagate_demand()
+    lowered = selector.build_nodes()
+    if active_log() is not None:
+        log_transform("vectors", kernel, lowered, selector.collect_built_nodes())
+    return lowered

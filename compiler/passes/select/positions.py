@@ -1,7 +1,7 @@
-"""Pieces of shaped values: which elements a native vector holds, and index vectors as sums.
+"""Pieces of shaped values: the elements that a native vector holds, and index vectors as sums.
 
-A piece of a value is a tuple of flat, row-major positions, one per lane; lanes that all hold one element are one lane. Reshape
-keeps flat positions, other movement ops are a table from positions of the result to positions of the source.
+A piece of a value is a tuple of flat, row-major positions, one per lane. Lanes that all hold one element are one lane. Reshape
+keeps flat positions; any other movement op is a table from positions of the result to positions of the operand.
 """
 
 from __future__ import annotations
@@ -14,49 +14,55 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uops.compiler.ir.affine import linear
+from uops.compiler.ir.affine import extract_affine_sum
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ConstArg
-from uops.spec.ir.derive.shape import dims_of
+from uops.spec.ir.derive.shape import shape_operand_dims
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import RESHAPING, Op
 
-#: Flat positions, one per lane; the scalars have the piece (0,).
+#: Flat positions, one per lane; a scalar has the piece (0,).
 Piece = tuple[int, ...]
 SCALAR: Piece = (0,)
-#: In a table: an element that no source has (Pad).
+#: Position of an element that Pad adds, which the operand does not have.
 NOTHING = -1
-MOVEMENT = frozenset({Op.EXPAND, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.PAD})
+#: Movement ops that change flat positions.
+MOVEMENT = RESHAPING - {Op.RESHAPE}
 
 
 def size(u: UOp) -> int:
-    """The number of elements of a value."""
+    """Return the number of elements of a value."""
     return math.prod(u.shape)
 
 
-def narrow(piece: Piece) -> Piece:
-    """One lane for lanes that hold one element."""
+def merge_equal_lanes(piece: Piece) -> Piece:
+    """Return a piece whose lanes all hold one element as a piece of one lane."""
     first = piece[0]
     return piece if len(piece) == 1 or piece.count(first) < len(piece) else (first,)
 
 
-def index_of(u: UOp) -> UOp:
-    """The index operand of an access."""
-    found: UOp = unordered(u.src[0]).src[1]
-    return found
+def index_of(access: UOp) -> UOp:
+    """Return the positions operand of a Load or Store."""
+    index: UOp = strip_after(access.src[0]).src[1]  # buffer; the one position
+    return index
 
 
-def unordered(reference: UOp) -> UOp:
-    """A reference without what it has to come after."""
+def strip_after(reference: UOp) -> UOp:
+    """Return a reference without the Afters that order it."""
     while reference.op is Op.AFTER:
-        reference = reference.src[0]
+        reference = reference.buffer
     return reference
 
 
-def table(u: UOp) -> list[int]:
-    """For each position of a movement's result that of its source."""
-    shape = u.src[0].shape
+def is_splat(u: UOp) -> bool:
+    """Return True if `u` is a Stack of one scalar in every lane."""
+    return u.op is Op.STACK and u.src.count(u.src[0]) == len(u.src)  # elements
+
+
+def map_source_positions(u: UOp) -> list[int]:
+    """Return, for each position of a movement op, the position in its operand."""
+    shape = u.operand.shape
     at = np.arange(math.prod(shape)).reshape(shape)
     if u.op is Op.EXPAND:
         at = np.broadcast_to(at, u.shape)
@@ -65,167 +71,174 @@ def table(u: UOp) -> list[int]:
     elif u.op is Op.FLIP:
         at = at[tuple(slice(None, None, -1 if f else 1) for f in u.arg.flags)]
     elif u.op is Op.SHRINK:
-        at = at[tuple(slice(o, o + n) for o, n in zip(dims_of(u.src[1]), u.shape, strict=True))]
+        at = at[tuple(slice(o, o + n) for o, n in zip(shape_operand_dims(u.offsets), u.shape, strict=True))]
     else:
-        whole = np.full(u.shape, NOTHING)
-        whole[tuple(slice(o, o + n) for o, n in zip(dims_of(u.src[1]), shape, strict=True))] = at
-        at = whole
-    found: list[int] = at.reshape(-1).tolist()
-    return found
+        padded = np.full(u.shape, NOTHING)
+        padded[tuple(slice(o, o + n) for o, n in zip(shape_operand_dims(u.offsets), shape, strict=True))] = at
+        at = padded
+    positions: list[int] = at.reshape(-1).tolist()
+    return positions
 
 
-def rows(u: UOp) -> list[list[int]]:
-    """For each position of a Reduce over axes the positions that it combines, in row-major order."""
-    shape, axes = u.src[0].shape, u.arg.axes
+def group_reduced_positions(u: UOp) -> list[list[int]]:
+    """Return, for each position of a Reduce over axes, the positions that it combines, in row-major order."""
+    shape, axes = u.operand.shape, u.arg.axes
     kept = [k for k in range(len(shape)) if k not in axes]
     at = np.arange(math.prod(shape)).reshape(shape).transpose((*kept, *axes))
-    found: list[list[int]] = at.reshape(math.prod(shape[k] for k in kept), -1).tolist()
-    return found
+    groups: list[list[int]] = at.reshape(math.prod(shape[k] for k in kept), -1).tolist()
+    return groups
 
 
 @functools.lru_cache(maxsize=512)
-def constants(values: tuple[int, ...], d: DType = dt.int32) -> UOp:
-    """A vector of constants, as positions are; of one the scalar."""
+def constant_vector(values: tuple[int, ...], d: DType = dt.int32) -> UOp:
+    """Return a vector of constants; the scalar for one value."""
     scalars = [UOp(Op.CONST, (), ConstArg(k, d)) for k in values]
     return scalars[0] if len(scalars) == 1 else UOp(Op.STACK, tuple(scalars))
 
 
 @functools.lru_cache(maxsize=128)
-def whole(w: int) -> UOp:
-    """The index of all of a Buffer of `w` elements, in the form of a contiguous access."""
-    return constants((0,)) if w == 1 else UOp(Op.ADD, (constants((0,) * w), constants(tuple(range(w)))))
+def whole_buffer_index(w: int) -> UOp:
+    """Return the index of all elements of a Buffer of `w`, in the form of a contiguous access."""
+    return constant_vector((0,)) if w == 1 else UOp(Op.ADD, (constant_vector((0,) * w), constant_vector(tuple(range(w)))))
 
 
-#: A scalar in an index sum: an element of a value.
+#: A scalar in an index sum: (value, position of the element).
 Term = tuple[UOp, int]
 
 
-class Lanes(NamedTuple):
-    """The lanes of an index vector: constant + sum of coefficient * term. Constants are one per lane, or one for all; a coefficient
-    is a tuple only where the lanes differ."""
+class IndexLanes(NamedTuple):
+    """The lanes of an index vector, as constant + sum of coefficient * term.
+
+    There is one constant per lane, or one for all lanes. A coefficient is a tuple only where the lanes differ.
+    """
 
     terms: dict[Term, int | tuple[int, ...]]
     constant: tuple[int, ...]
 
     @property
-    def steps(self) -> tuple[int, ...] | None:
-        """The distance of each lane from the first; None where that is no constant."""
+    def lane_offsets(self) -> tuple[int, ...] | None:
+        """Distance of each lane from the first; None if it is not constant."""
         if any(type(k) is tuple for k in self.terms.values()):
             return None
-        return _distances(self.constant)
+        return _offsets_from_first(self.constant)
 
 
 @functools.lru_cache(maxsize=512)
-def _distances(lanes: tuple[int, ...]) -> tuple[int, ...]:
+def _offsets_from_first(lanes: tuple[int, ...]) -> tuple[int, ...]:
     first = lanes[0]
     return tuple([c - first for c in lanes])
 
 
-def _spread(k: int | tuple[int, ...], n: int) -> tuple[int, ...]:
+def _broadcast_lanes(k: int | tuple[int, ...], n: int) -> tuple[int, ...]:
     return (k,) * n if isinstance(k, int) else k if len(k) == n else k * n
 
 
-def _plus(a: int | tuple[int, ...], b: int | tuple[int, ...]) -> int | tuple[int, ...]:
+def _add_coefficients(a: int | tuple[int, ...], b: int | tuple[int, ...]) -> int | tuple[int, ...]:
     if isinstance(a, int) and isinstance(b, int):
         return a + b
     n = max(1 if isinstance(x, int) else len(x) for x in (a, b))
-    return tuple(map(add, _spread(a, n), _spread(b, n)))
+    return tuple(map(add, _broadcast_lanes(a, n), _broadcast_lanes(b, n)))
 
 
-def _total(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+def _add_constants(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     if len(a) == 1 == len(b):
         return (a[0] + b[0],)
     n = max(len(a), len(b))
-    return tuple(map(add, _spread(a, n), _spread(b, n)))
+    return tuple(map(add, _broadcast_lanes(a, n), _broadcast_lanes(b, n)))
 
 
-def _scaled(k: int | tuple[int, ...], by: tuple[int, ...]) -> int | tuple[int, ...]:
+def _scale_coefficient(k: int | tuple[int, ...], by: tuple[int, ...]) -> int | tuple[int, ...]:
     if len(by) == 1:
         return k * by[0] if isinstance(k, int) else tuple([x * by[0] for x in k])
-    return tuple(map(mul, _spread(k, len(by)), by))
+    return tuple(map(mul, _broadcast_lanes(k, len(by)), by))
 
 
-class Sums:
-    """Index values as sums, piece by piece; remembered for the life of the object."""
+class IndexSums:
+    """The index values of one kernel as sums, piece by piece, memoized."""
 
     def __init__(self) -> None:
-        self.tables: dict[UOp, list[int]] = {}
-        self.found: dict[tuple[UOp, Piece], Lanes | None] = {}
-        self.scalars: dict[UOp, Lanes] = {}
+        self.position_tables: dict[UOp, list[int]] = {}
+        self.lanes: dict[tuple[UOp, Piece], IndexLanes | None] = {}
+        self.scalars: dict[UOp, IndexLanes] = {}
 
-    def moved(self, u: UOp, piece: Piece) -> Piece:
-        """The piece of the source that a movement op shows; may hold NOTHING."""
-        at = self.tables.get(u)
+    def map_to_source(self, u: UOp, piece: Piece) -> Piece:
+        """Return the piece of the operand that a piece of a movement op is; it may contain NOTHING."""
+        at = self.position_tables.get(u)
         if at is None:
-            at = self.tables[u] = [] if u.op is Op.EXPAND and size(u.src[0]) == 1 else table(u)
-        if not at:  # every element is the one that there is
+            at = self.position_tables[u] = [] if u.op is Op.EXPAND and size(u.operand) == 1 else map_source_positions(u)
+        if not at:  # every element is the operand's only one
             return SCALAR
-        return narrow(tuple(map(at.__getitem__, piece)))
+        return merge_equal_lanes(tuple(map(at.__getitem__, piece)))
 
-    def source(self, u: UOp, piece: Piece) -> tuple[UOp, Piece]:
-        """What a chain of movement ops shows, but for Pad."""
+    def trace_through_movement(self, u: UOp, piece: Piece) -> tuple[UOp, Piece]:
+        """Return the value and piece below a chain of movement ops, as far as the first Pad."""
         while u.op is Op.RESHAPE or (u.op in MOVEMENT and u.op is not Op.PAD):
-            piece = piece if u.op is Op.RESHAPE else self.moved(u, piece)
-            u = u.src[0]
+            piece = piece if u.op is Op.RESHAPE else self.map_to_source(u, piece)
+            u = u.operand
         return u, piece
 
-    def of(self, u: UOp, piece: Piece) -> Lanes | None:
-        """The lanes of index value `u`, None where they are no sums of scalars. One lane always is, and a value of shape ()."""
-        u, piece = self.source(u, piece if u.shape else SCALAR)
-        key = (u, piece)
-        if key not in self.found:
-            found = self._scalar(u) if u.shape == () else self._lanes(u, piece)
-            self.found[key] = Lanes({(u, piece[0]): 1}, (0,)) if found is None and len(piece) == 1 else found
-        return self.found[key]
+    def lanes_of(self, u: UOp, piece: Piece) -> IndexLanes | None:
+        """Return the lanes of a piece of an index value; None if they are no sums of scalars.
 
-    def _scalar(self, u: UOp) -> Lanes:
+        One lane always is a sum, and so is a value of shape ().
+        """
+        u, piece = self.trace_through_movement(u, piece if u.shape else SCALAR)
+        key = (u, piece)
+        if key not in self.lanes:
+            lanes = self._derive_scalar(u) if u.shape == () else self._derive_lanes(u, piece)
+            self.lanes[key] = IndexLanes({(u, piece[0]): 1}, (0,)) if lanes is None and len(piece) == 1 else lanes
+        return self.lanes[key]
+
+    def _derive_scalar(self, u: UOp) -> IndexLanes:
         if u not in self.scalars:
-            s = linear(u)
-            self.scalars[u] = Lanes({(t, 0): k for t, k in s.terms.items()}, (s.constant,))
+            s = extract_affine_sum(u)
+            self.scalars[u] = IndexLanes({(t, 0): k for t, k in s.terms.items()}, (s.constant,))
         return self.scalars[u]
 
-    def _lanes(self, u: UOp, piece: Piece) -> Lanes | None:
+    def _derive_lanes(self, u: UOp, piece: Piece) -> IndexLanes | None:
         if u.op is Op.STACK:
-            return self._stack(u, piece)
-        if u.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG):
-            parts = [self.of(s, piece) for s in u.src]
-            known = [p for p in parts if p is not None]
-            return _COMBINE[u.op](*known) if len(known) == len(parts) else None
+            return self._derive_stack(u, piece)
+        if u.op in _COMBINE:
+            parts = [self.lanes_of(s, piece) for s in u.src]
+            sums = [p for p in parts if p is not None]
+            return _COMBINE[u.op](*sums) if len(sums) == len(parts) else None
         return None
 
-    def _stack(self, u: UOp, piece: Piece) -> Lanes | None:
-        spelt = u.spelt
-        if spelt is not None:
-            return Lanes({}, tuple([spelt[p] for p in piece]))
-        if u.src[0].shape != () or u.dtype is not dt.index:
+    def _derive_stack(self, u: UOp, piece: Piece) -> IndexLanes | None:
+        constants = u.constant_elements
+        if constants is not None:
+            return IndexLanes({}, tuple([constants[p] for p in piece]))
+        elements = u.elements
+        if elements[0].shape != () or u.dtype is not dt.index:
             return None
-        lanes = [self._scalar(u.src[p]) for p in piece]
+        lanes = [self._derive_scalar(elements[p]) for p in piece]
         terms = dict.fromkeys(t for lane in lanes for t in lane.terms)
         sums = {t: tuple([int(lane.terms.get(t, 0)) for lane in lanes]) for t in terms}  # type: ignore[arg-type]
-        return Lanes({t: k[0] if len(set(k)) == 1 else k for t, k in sums.items()}, tuple([lane.constant[0] for lane in lanes]))
+        constant = tuple([lane.constant[0] for lane in lanes])
+        return IndexLanes({t: k[0] if len(set(k)) == 1 else k for t, k in sums.items()}, constant)
 
 
-def _add(a: Lanes, b: Lanes) -> Lanes:
+def _add_lanes(a: IndexLanes, b: IndexLanes) -> IndexLanes:
     terms = dict(a.terms)
     for t, k in b.terms.items():
-        terms[t] = _plus(terms[t], k) if t in terms else k
-    return Lanes({t: k for t, k in terms.items() if k != 0}, _total(a.constant, b.constant))
+        terms[t] = _add_coefficients(terms[t], k) if t in terms else k
+    return IndexLanes({t: k for t, k in terms.items() if k != 0}, _add_constants(a.constant, b.constant))
 
 
-def _scale(a: Lanes, by: tuple[int, ...]) -> Lanes:
-    terms = {t: _scaled(k, by) for t, k in a.terms.items()}
-    constant = _scaled(a.constant, by)
+def _scale_lanes(a: IndexLanes, by: tuple[int, ...]) -> IndexLanes:
+    terms = {t: _scale_coefficient(k, by) for t, k in a.terms.items()}
+    constant = _scale_coefficient(a.constant, by)
     assert isinstance(constant, tuple)
-    return Lanes({t: k for t, k in terms.items() if k != 0}, constant)
+    return IndexLanes({t: k for t, k in terms.items() if k != 0}, constant)
 
 
-def _multiply(a: Lanes, b: Lanes) -> Lanes | None:
-    return _scale(a, b.constant) if not b.terms else _scale(b, a.constant) if not a.terms else None
+def _multiply_lanes(a: IndexLanes, b: IndexLanes) -> IndexLanes | None:
+    return _scale_lanes(a, b.constant) if not b.terms else _scale_lanes(b, a.constant) if not a.terms else None
 
 
-_COMBINE: dict[Op, Callable[..., Lanes | None]] = {
-    Op.ADD: _add,
-    Op.SUB: lambda a, b: _add(a, _scale(b, (-1,))),
-    Op.NEG: lambda a: _scale(a, (-1,)),
-    Op.MUL: _multiply,
+_COMBINE: dict[Op, Callable[..., IndexLanes | None]] = {
+    Op.ADD: _add_lanes,
+    Op.SUB: lambda a, b: _add_lanes(a, _scale_lanes(b, (-1,))),
+    Op.NEG: lambda a: _scale_lanes(a, (-1,)),
+    Op.MUL: _multiply_lanes,
 }

@@ -1,12 +1,12 @@
-"""Crossings: vectors along another axis than memory's, made of contiguous loads by a network of shuffles.
+"""Vectors across the contiguous axis of memory, as contiguous loads and a network of shuffles.
 
-w vectors of w lanes are the rows of a square; its columns are what is wanted. Two rows at distance s exchange the halves of their
-blocks of 2s lanes, for s = w/2, ..., 1: after log2(w) steps rows are columns (Eklundh 1972), by w*log2(w) exchanges instead of w*w
-accesses of one element.
+w vectors of w lanes are the rows of a square, and its columns are the pieces to load. For s = w/2, ..., 1, two rows at distance s
+exchange the halves of their blocks of 2s lanes. After log2(w) steps rows are columns (Eklundh 1972). That takes w*log2(w) exchanges
+instead of w*w accesses of one element.
 
-Every second element, of w, stands in the even lanes of two contiguous vectors, whose odd lanes are not read.
+w elements at stride 2 are the even lanes of two contiguous vectors, whose odd lanes are not read.
 
-Spec: Lowering Pipeline/Instruction Selection; R45, R52.
+Spec: Lowering Pipeline/Instruction Selection; R45 (Index), R52 (Load).
 """
 
 from __future__ import annotations
@@ -14,71 +14,71 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from uops.compiler.decompose.build import constant
-from uops.compiler.passes.select.cuts import runs
-from uops.compiler.passes.select.positions import Piece, Sums, constants, index_of
+from uops.compiler.decompose.build import splat_constant
+from uops.compiler.passes.select.cuts import find_contiguous_runs
+from uops.compiler.passes.select.positions import IndexSums, Piece, constant_vector, index_of, is_splat
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import LoadArg
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-#: Fewer lanes are loaded one by one.
-LEAST = 4
+#: Fewest lanes of a vector for which shuffles pay; shorter pieces are loaded element by element.
+MIN_LANES = 4
 
 
-class Crossing(NamedTuple):
-    """Pieces that are contiguous in memory, and as many that hold lane k of each of them, for every k in order."""
+class TransposeSquare(NamedTuple):
+    """Pieces to load, and the contiguous pieces that they are built from. Column k holds lane k of each row."""
 
     rows: tuple[Piece, ...]
     columns: tuple[Piece, ...]
 
 
-def crossings(sums: Sums, load: UOp, pieces: Iterable[Piece]) -> list[Crossing]:
-    """The squares that the wanted pieces of a Load form; pieces that memory holds in order belong to none."""
-    scattered = [p for p in pieces if len(p) >= LEAST and not _is_walk(sums, load, p)]
-    found: list[Crossing] = []
+def find_transposes(index_sums: IndexSums, load: UOp, pieces: Iterable[Piece]) -> list[TransposeSquare]:
+    """Return the squares that pieces of a Load form. Contiguous pieces and splats belong to none."""
+    scattered = [p for p in pieces if len(p) >= MIN_LANES and not _is_contiguous_or_splat(index_sums, load, p)]
+    squares: list[TransposeSquare] = []
     for w in sorted({len(p) for p in scattered}):
-        found += _squares(sums, load, [p for p in scattered if len(p) == w], w)
-    return found
+        squares += _find_squares(index_sums, load, [p for p in scattered if len(p) == w], w)
+    return squares
 
 
-def _is_walk(sums: Sums, load: UOp, piece: Piece) -> bool:
-    lanes = sums.of(index_of(load), piece)
-    return lanes is not None and lanes.steps in (tuple(range(len(piece))), (0,) * len(piece), (0,))
+def _is_contiguous_or_splat(index_sums: IndexSums, load: UOp, piece: Piece) -> bool:
+    lanes = index_sums.lanes_of(index_of(load), piece)
+    return lanes is not None and lanes.lane_offsets in (tuple(range(len(piece))), (0,) * len(piece), (0,))
 
 
-def _squares(sums: Sums, load: UOp, pieces: Sequence[Piece], w: int) -> list[Crossing]:
+def _find_squares(index_sums: IndexSums, load: UOp, pieces: Sequence[Piece], w: int) -> list[TransposeSquare]:
+    """Return the squares that pieces of `w` lanes form."""
     positions = tuple(dict.fromkeys(p for piece in pieces for p in piece))
-    lanes = sums.of(index_of(load), positions)
+    lanes = index_sums.lanes_of(index_of(load), positions)
     if lanes is None or len(pieces) < w:
         return []
-    place: dict[int, tuple[int, int]] = {}  # position -> (row, lane)
+    row_and_lane: dict[int, tuple[int, int]] = {}
     rows: list[Piece] = []
-    for run in runs(lanes, len(positions)):
+    for run in find_contiguous_runs(lanes, len(positions)):
         for k in range(0, len(run) - w + 1, w):
             row = tuple([positions[n] for n in run[k : k + w]])
-            place.update({p: (len(rows), at) for at, p in enumerate(row)})
+            row_and_lane.update({p: (len(rows), lane) for lane, p in enumerate(row)})
             rows.append(row)
-    squares: dict[tuple[int, ...], dict[int, Piece]] = {}
+    squares: dict[tuple[int, ...], dict[int, Piece]] = {}  # rows -> (lane -> column)
     for piece in pieces:
-        at = [place.get(p) for p in piece]
-        known = [a for a in at if a is not None]
-        if len(known) == w and len({lane for _, lane in known}) == 1:
-            squares.setdefault(tuple([row for row, _ in known]), {})[known[0][1]] = piece
+        places = [row_and_lane[p] for p in piece if p in row_and_lane]
+        if len(places) == w and len({lane for _, lane in places}) == 1:
+            squares.setdefault(tuple([row for row, _ in places]), {})[places[0][1]] = piece
     return [
-        Crossing(tuple([rows[r] for r in held]), tuple([columns[k] for k in range(w)]))
-        for held, columns in squares.items()
-        if len(columns) == w == len(set(held))
+        TransposeSquare(tuple([rows[r] for r in square_rows]), tuple([columns[k] for k in range(w)]))
+        for square_rows, columns in squares.items()
+        if len(columns) == w == len(set(square_rows))
     ]
 
 
-def transposed(rows: Sequence[UOp]) -> list[UOp]:
-    """The columns of a square of vectors."""
+def transpose_rows(rows: Sequence[UOp]) -> list[UOp]:
+    """Return the columns of a square of vectors, built by shuffles."""
     v, w = list(rows), len(rows)
     s = w // 2
     while s:
-        upper = UOp(Op.STACK, tuple([constant(bool(k & s), dt.bool_) for k in range(w)]))
-        up, down = (constants(tuple([(k + by) % w for k in range(w)])) for by in (-s, s))
+        upper = UOp(Op.STACK, tuple([splat_constant(bool(k & s), dt.bool_) for k in range(w)]))
+        up, down = (constant_vector(tuple([(k + by) % w for k in range(w)])) for by in (-s, s))
         for i in range(w):
             if not i & s:
                 a, b = v[i], v[i + s]
@@ -88,26 +88,22 @@ def transposed(rows: Sequence[UOp]) -> list[UOp]:
     return v
 
 
-def every_second(w: int) -> tuple[int, ...]:
-    """How far the lanes of such an access are from the first."""
+def every_second_offset(w: int) -> tuple[int, ...]:
+    """Return the offsets of `w` lanes at stride 2."""
     return tuple(range(0, 2 * w, 2))
 
 
-def halves(places: Sequence[UOp], alt: UOp, gate: UOp, arg: LoadArg) -> UOp:
-    """The even lanes of the vectors at two places, which follow each other; `alt` and `gate` are those of the lanes wanted."""
+def load_even_lanes(addresses: Sequence[UOp], alternative: UOp, gate: UOp, arg: LoadArg) -> UOp:
+    """Load the even lanes of two adjacent vectors. `alternative` and `gate` are those of the lanes of the result."""
     w = int(gate.shape[0])
-    even = UOp(Op.STACK, tuple([constant(k % 2 == 0, dt.bool_) for k in range(w)]))
-    found = []
-    for n, place in enumerate(places):
-        twice = constants(tuple([(n * w + k) // 2 for k in range(w)]))
-        other, inside = (x if _is_one(x) else UOp(Op.INDEX, (x, twice)) for x in (alt, gate))
-        found.append(UOp(Op.LOAD, (place, other, even if _is_true(gate) else UOp(Op.AND, (inside, even))), arg))
-    return UOp(Op.STACK, tuple([UOp(Op.INDEX, (v, constants((k,)))) for v in found for k in range(0, w, 2)]))
+    even = UOp(Op.STACK, tuple([splat_constant(k % 2 == 0, dt.bool_) for k in range(w)]))
+    loads = []
+    for n, address in enumerate(addresses):
+        twice = constant_vector(tuple([(n * w + k) // 2 for k in range(w)]))
+        other, inside = (x if is_splat(x) else UOp(Op.INDEX, (x, twice)) for x in (alternative, gate))
+        loads.append(UOp(Op.LOAD, (address, other, even if _is_true_splat(gate) else UOp(Op.AND, (inside, even))), arg))
+    return UOp(Op.STACK, tuple([UOp(Op.INDEX, (v, constant_vector((k,)))) for v in loads for k in range(0, w, 2)]))
 
 
-def _is_one(u: UOp) -> bool:
-    return u.op is Op.STACK and all(s is u.src[0] for s in u.src)
-
-
-def _is_true(u: UOp) -> bool:
-    return _is_one(u) and u.src[0].op is Op.CONST and bool(u.src[0].arg.value)
+def _is_true_splat(u: UOp) -> bool:
+    return is_splat(u) and u.elements[0].op is Op.CONST and bool(u.elements[0].arg.value)

@@ -1,13 +1,14 @@
-"""Vectors: shaped values as native vectors and scalars; the first step of instruction selection for kernels that have shape.
+"""Lowering of shaped values to native vectors and scalars, the first step of instruction selection for kernels with shape.
 
 Takes: a body of EXPANDED. Gives: the same with values of shape () or (w,) only, without Reduce and movement ops, and with index
-values in the width of machine integers that holds them all (`widths`).
-Spec: Lowering Pipeline/Instruction Selection; R08, R27, R32, R45, R52, R61.
+values in the machine integer that holds them all (`index_widths`).
+Spec: Lowering Pipeline/Instruction Selection; R08 (index dtype), R27 (one node, one value), R32 (Reduce value), R45 (Index), R52
+(Load), R61 (fresh buffers).
 
-Consumers first, every value is told which of its elements are wanted together, as *pieces* (`positions`): a Store is cut into
-pieces that are consecutive in memory, and pieces go through movement ops as tables of positions. Sources first, each wanted piece
-is then built once. What all lanes share stays a scalar and is spread by a Stack where a vector meets it; index arithmetic is summed
-as scalar + constants per lane. The forms that leave here, with w a power of two:
+Consumers first, each value learns which of its elements are needed together, as *pieces* (`positions`). A Store is cut into pieces
+that are contiguous in memory, and pieces pass through movement ops as tables of positions. Sources first, each piece is then built
+once. A value that all lanes share stays a scalar, and a Stack splats it where it meets a vector. Index arithmetic is computed as a
+scalar + constants per lane. The lowered kernel has these forms, with w a power of two:
 
     splat                 Stack(x, ..., x)
     lane numbers          Stack(0, 1, ..., w-1)
@@ -26,294 +27,321 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from uops.compiler.decompose import SMALL
-from uops.compiler.decompose.build import constant
-from uops.compiler.passes.select.cuts import cut
-from uops.compiler.passes.select.index_widths import as_integer, index_width
+from uops.compiler.decompose.build import splat_constant
+from uops.compiler.passes.select.cuts import cut_store_pieces
+from uops.compiler.passes.select.index_widths import as_integer, choose_index_width
 from uops.compiler.passes.select.positions import (
-    MOVEMENT,
     NOTHING,
     SCALAR,
-    Lanes,
+    IndexLanes,
+    IndexSums,
     Piece,
-    Sums,
     Term,
-    constants,
+    constant_vector,
     index_of,
+    is_splat,
     size,
-    unordered,
+    strip_after,
 )
-from uops.compiler.passes.select.vector_transpose import LEAST, Crossing, crossings, every_second, halves, transposed
-from uops.compiler.place import untranslatable
-from uops.compiler.target import Machine
+from uops.compiler.passes.select.vector_transpose import (
+    MIN_LANES,
+    TransposeSquare,
+    every_second_offset,
+    find_transposes,
+    load_even_lanes,
+    transpose_rows,
+)
+from uops.compiler.place import untranslatable_error
+from uops.compiler.target import MachineModel
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, LoadArg
-from uops.spec.ir.node import UOp, toposort, users
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.node import UOp, collect_users, toposort
+from uops.spec.ir.ops import ACCESSES, ALU, MEMORY_ROOTS, RESHAPING, Op
 from uops.spec.ir.scope import open_ranges
 
-#: A lane of a built vector, or a built scalar (lane 0).
+#: A lane of a built vector, as (vector, number of the lane), or (scalar, 0).
 Lane = tuple[UOp, int]
 
 
-def has_shape(order: Iterable[UOp]) -> bool:
-    """Whether a kernel has values that are not scalars."""
-    return any(u.op in _SHAPED or (u.op in _ACCESSES and u.src[0].shape != ()) for u in order)
+def has_shaped_values(order: Iterable[UOp]) -> bool:
+    """Return True if a kernel has values that are not scalars."""
+    return any(u.op in RESHAPING or (u.op in ACCESSES and u.buffer.shape != ()) for u in order)
 
 
-_ACCESSES = frozenset({Op.LOAD, Op.STORE})
-_SHAPED = frozenset({Op.EXPAND, Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.PAD})
-
-
-class Group(NamedTuple):
-    """One result piece and the terms that are combined into it, by `accumulators` of them side by side."""
+class AccumulatorGroup(NamedTuple):
+    """One piece of a result, and the terms that `accumulators` accumulators side by side combine into it."""
 
     piece: Piece
     terms: list[Piece]
     accumulators: int
 
 
-class Fold(NamedTuple):
-    """`value` is what is reduced, `lanes` how many lanes of a term are folded: 0 where lanes go across."""
+class ReducePlan(NamedTuple):
+    """The terms of a Reduce. `folded_lanes` is the number of lanes of a term that are combined; 0 if lanes lie across."""
 
     value: UOp
     ranges: tuple[UOp, ...]
-    groups: list[Group]
-    lanes: int
+    groups: list[AccumulatorGroup]
+    folded_lanes: int
 
 
-class Vectors:
-    """The state of one kernel: `wanted` are the pieces of each value, `values` what was built for them. `plan_fold` asks for the
-    terms of a Reduce, `build_fold` builds it (`vector_reduce`)."""
+class VectorSelector:
+    """The lowering of one kernel. `wanted_pieces` are the pieces of each value that are needed, `values` the nodes built for them.
 
-    def __init__(self, kernel: UOp, machine: Machine, uniques: Iterator[int], plan_fold: PlanFold, build_fold: BuildFold) -> None:
+    `plan_reduce` requests the terms of a Reduce, and `build_reduce` builds it (`vector_reduce`).
+    """
+
+    def __init__(
+        self, kernel: UOp, machine: MachineModel, uniques: Iterator[int], plan_reduce: PlanReduce, build_reduce: BuildReduce
+    ) -> None:
         self.order = toposort(kernel)
         self.root, self.machine, self.uniques = kernel, machine, uniques
-        self.plan_fold, self.build_fold = plan_fold, build_fold
-        self.sums = Sums()
-        self.memory = _references(self.order)
-        self.width = max(1, machine.vector_bytes // _widest(self.order))
-        self.integer = index_width(self.order, kernel)
-        self.wanted: dict[UOp, dict[Piece, None]] = {}
-        self.pieces: dict[UOp, list[Piece]] = {}  # of Stores
-        self.crossed: dict[UOp, list[Crossing]] = {}  # of Loads
-        self.folds: dict[UOp, Fold] = {}
-        self.folded: set[UOp] = set()  # nodes that a fold replaces
+        self.plan_reduce, self.build_reduce = plan_reduce, build_reduce
+        self.index_sums = IndexSums()
+        self.memory = _find_references(self.order)
+        self.width = max(1, machine.vector_bytes // _widest_element(self.order))
+        self.index_dtype = choose_index_width(self.order, kernel)
+        self.wanted_pieces: dict[UOp, dict[Piece, None]] = {}
+        self.store_pieces: dict[UOp, list[Piece]] = {}  # by Store
+        self.transposes: dict[UOp, list[TransposeSquare]] = {}  # by Load
+        self.reduce_plans: dict[UOp, ReducePlan] = {}
+        self.absorbed_nodes: set[UOp] = set()  # nodes that a reduction replaces
         self.values: dict[tuple[UOp, Piece], UOp] = {}
-        self.lanes: dict[UOp, dict[int, Lane]] = {}  # where else an element is found, of folds
+        self.lane_of_element: dict[UOp, dict[int, Lane]] = {}  # lanes of built pieces, by value and position
         self.done: dict[UOp, UOp] = {}
 
     @functools.cached_property
     def users(self) -> dict[UOp, list[UOp]]:
-        """Of each node, for folds."""
-        return users(self.order)
+        """Users of each node; only reductions need them."""
+        return collect_users(self.order)
 
     @functools.cached_property
-    def live(self) -> dict[UOp, frozenset[UOp]]:
-        """The loops around each node, for folds."""
+    def enclosing_loops(self) -> dict[UOp, frozenset[UOp]]:
+        """Loops around each node; only reductions need them."""
         return open_ranges(self.order)
 
-    # Consumers first: which elements are wanted together.
+    # Consumers first: the elements that are needed together.
 
-    def spread(self) -> None:
-        wanted, memory, folded = self.wanted, self.memory, self.folded
+    def propagate_demand(self) -> None:
+        """Find the pieces of each value that are needed."""
+        wanted, memory, absorbed = self.wanted_pieces, self.memory, self.absorbed_nodes
         for u in reversed(self.order):
             op = u.op
             if op is Op.STORE:
-                self._cut(u)
-            elif op not in _GIVEN and u not in memory and u not in folded:
+                self._cut_store(u)
+            elif op not in _GIVEN and u not in memory and u not in absorbed:
                 if not u.shape:
                     wanted.setdefault(u, {})[SCALAR] = None
                 if u in wanted:
-                    self._visit(u, wanted[u])
+                    self._request_sources(u, wanted[u])
 
-    def want(self, u: UOp, piece: Piece) -> None:
-        """Ask for a piece of a value, of one of shape () for the value (R162); a movement op is looked through."""
+    def request_piece(self, u: UOp, piece: Piece) -> None:
+        """Request a piece of a value, looking through movement ops.
+
+        Of a value of shape () every lane takes the one element (R162, scalar operands in EXPANDED).
+        """
         if not u.shape:
             piece = SCALAR
-        while u.op in _MOVES:
+        while u.op in RESHAPING:
             if u.op is not Op.RESHAPE:
-                piece = self.sums.moved(u, piece)
-            u = u.src[0]
+                piece = self.index_sums.map_to_source(u, piece)
+            u = u.operand
             if NOTHING in piece:
                 for p in set(piece) - {NOTHING}:
-                    self.want(u, (p,))
+                    self.request_piece(u, (p,))
                 return
-        self.wanted.setdefault(u, {})[piece] = None
+        self.wanted_pieces.setdefault(u, {})[piece] = None
 
-    def want_index(self, u: UOp, piece: Piece) -> None:
-        """Ask for what an index vector is made of."""
-        found = self.sums.of(u, piece)
-        if found is None:
-            self.want(u, piece)
+    def request_index(self, u: UOp, piece: Piece) -> None:
+        """Request the terms of an index vector, or the vector itself if it is no sum."""
+        lanes = self.index_sums.lanes_of(u, piece)
+        if lanes is None:
+            self.request_piece(u, piece)
             return
-        for t, p in found.terms:
+        for t, p in lanes.terms:
             if t.shape != ():
-                self.wanted.setdefault(t, {})[(p,)] = None
+                self.wanted_pieces.setdefault(t, {})[(p,)] = None
 
-    def _visit(self, u: UOp, pieces: dict[Piece, None]) -> None:
+    def _request_sources(self, u: UOp, pieces: dict[Piece, None]) -> None:
+        """Request the pieces of the sources of `u` from which its pieces are built."""
         if u.op is Op.REDUCE:
-            self.folds[u] = self.plan_fold(self, u, pieces)
+            self.reduce_plans[u] = self.plan_reduce(self, u, pieces)
             return
-        for piece in self._cross(u, pieces) if u.op is Op.LOAD else pieces:
-            if u.dtype is dt.index and self._is_sum(u, piece):
-                self.want_index(u, piece)
+        for piece in self._replace_transposed(u, pieces) if u.op is Op.LOAD else pieces:
+            if u.dtype is dt.index and self._is_index_sum(u, piece):
+                self.request_index(u, piece)
             elif u.op is Op.LOAD:
-                self._want_access(u, piece)
+                self._request_access_operands(u, piece)
             elif u.op is Op.STACK:
-                inner = size(u.src[0]) if u.src else 1
+                elements = u.elements
+                inner = size(elements[0]) if elements else 1
                 for p in piece:
-                    self.want(u.src[p // inner], (p % inner,))
+                    self.request_piece(elements[p // inner], (p % inner,))
             elif u.op in ALU or u.op is Op.BITCAST:
                 for s in u.src:
-                    self.want(s, piece)
+                    self.request_piece(s, piece)
             elif u.op is Op.AFTER:
-                self.want(u.src[0], piece)
-            elif u.op is Op.WMMA:  # whole fragments, whatever is wanted of the product
+                self.request_piece(u.buffer, piece)
+            elif u.op is Op.WMMA:  # whole fragments, whichever elements of the product are needed
                 for s in u.src:
-                    self.want(s, tuple(range(size(s))))
-            elif u.op in MOVEMENT or u.op is Op.RESHAPE:
-                self.want(u, piece)
+                    self.request_piece(s, tuple(range(size(s))))
+            elif u.op in RESHAPING:
+                self.request_piece(u, piece)
             elif u.op not in _SCALARS:
-                raise untranslatable("Lowering Pipeline/Instruction Selection", u, f"no vectors of {u.op.name}", self.root)
+                raise untranslatable_error("Lowering Pipeline/Instruction Selection", u, f"no vectors of {u.op.name}", self.root)
 
-    def _cross(self, u: UOp, pieces: dict[Piece, None]) -> Iterable[Piece]:
-        """The pieces of a Load that are accesses: those wanted, rows in the place of columns."""
-        found = crossings(self.sums, u, pieces)
-        if not found:
+    def _replace_transposed(self, u: UOp, pieces: dict[Piece, None]) -> Iterable[Piece]:
+        """Return the pieces of a Load that are accessed: the given ones, but rows in place of the columns of squares."""
+        squares = find_transposes(self.index_sums, u, pieces)
+        if not squares:
             return pieces
-        self.crossed[u] = found
-        columns = {p for c in found for p in c.columns}
-        return (*(p for p in pieces if p not in columns), *(p for c in found for p in c.rows))
+        self.transposes[u] = squares
+        columns = {p for square in squares for p in square.columns}
+        return (*(p for p in pieces if p not in columns), *(p for square in squares for p in square.rows))
 
-    def _is_sum(self, u: UOp, piece: Piece) -> bool:
-        """Whether an index value is summed rather than computed; the terms of sums are computed."""
-        found = self.sums.of(u, piece)
-        return found is not None and (u, piece[0]) not in found.terms
+    def _is_index_sum(self, u: UOp, piece: Piece) -> bool:
+        """Return True if an index value is a sum of other terms, rather than a term that is computed."""
+        lanes = self.index_sums.lanes_of(u, piece)
+        return lanes is not None and (u, piece[0]) not in lanes.terms
 
-    def _want_access(self, u: UOp, piece: Piece) -> None:
-        self.want_index(index_of(u), piece)
-        for k, s in enumerate(u.src[1:], 1):
+    def _request_access_operands(self, u: UOp, piece: Piece) -> None:
+        self.request_index(index_of(u), piece)
+        _, *operands = u.src  # value or alternative, then the gate
+        for k, s in enumerate(operands):
             if s.shape != ():
-                self.want(s, piece)
-            elif k == 1:
-                self.want(s, SCALAR)
+                self.request_piece(s, piece)
+            elif k == 0:
+                self.request_piece(s, SCALAR)
 
-    def _cut(self, u: UOp) -> None:
-        self.pieces[u] = cut(self.sums, u, self.width)
-        for piece in self.pieces[u]:
-            self._want_access(u, piece)
+    def _cut_store(self, u: UOp) -> None:
+        self.store_pieces[u] = cut_store_pieces(self.index_sums, u, self.width)
+        for piece in self.store_pieces[u]:
+            self._request_access_operands(u, piece)
 
     # Sources first: the nodes.
 
-    def build(self) -> UOp:
+    def build_nodes(self) -> UOp:
+        """Build every node for the pieces that are needed, and return the new root."""
         for u in self.order:
             op = u.op
-            if op is Op.CONST or op in _MOVES or u in self.folded:  # a constant is there where it is wanted
+            if op is Op.CONST or op in RESHAPING or u in self.absorbed_nodes:  # a constant is built where it is used
                 continue
-            if op in _BASES:
+            if op in MEMORY_ROOTS:
                 self.done[u] = u
-                self.values[u, SCALAR] = self._counter(u) if u.dtype is dt.index else u
+                self.values[u, SCALAR] = self._cast_counter(u) if u.dtype is dt.index else u
             elif op is Op.STORE:
-                stores = [self._store(u, piece) for piece in self.pieces[u]]
+                stores = [self._build_store(u, piece) for piece in self.store_pieces[u]]
                 self.done[u] = stores[0] if len(stores) == 1 else UOp(Op.GROUP, tuple(stores))
             elif op in _EFFECTS or u in self.memory:
-                if unordered(u).op is not Op.INDEX:  # an element is built with its access
-                    self._same(u)
-            elif u in self.folds:
-                self.build_fold(self, u, self.folds[u])
+                if strip_after(u).op is not Op.INDEX:  # the Index of an access is built with the access
+                    self._rebuild_effect(u)
+            elif u in self.reduce_plans:
+                self.build_reduce(self, u, self.reduce_plans[u])
             elif op is Op.RANGE:
-                bound = u.src[0]
-                given = bound.op is Op.CONST or bound.op is Op.PARAM
-                self.done[u] = u if given else u.replace(src=(B.cast(self.value(bound, SCALAR), dt.int64),))
-                self.values[u, SCALAR] = self._counter(self.done[u])
+                self.done[u] = self._build_range(u)
+                self.values[u, SCALAR] = self._cast_counter(self.done[u])
             else:
-                for crossing in self.crossed.get(u, ()):
-                    rows = [self.values.setdefault((u, p), self._load(u, p)) for p in crossing.rows]
-                    self.values.update({(u, p): x for p, x in zip(crossing.columns, transposed(rows), strict=True)})
-                for piece in self.wanted.get(u, ()):
+                for square in self.transposes.get(u, ()):
+                    rows = [self.values.setdefault((u, p), self._build_load(u, p)) for p in square.rows]
+                    self.values.update({(u, p): x for p, x in zip(square.columns, transpose_rows(rows), strict=True)})
+                for piece in self.wanted_pieces.get(u, ()):
                     if (u, piece) not in self.values:
-                        self.values[u, piece] = self._build(u, piece)
+                        self.values[u, piece] = self._build_piece(u, piece)
                 if not u.shape:
                     self.done[u] = self.values[u, SCALAR]
         return self.done[self.root]
 
-    def made(self) -> dict[UOp, tuple[UOp, ...]]:
-        """Every node that was built of a value, an effect or a view."""
-        found: dict[UOp, tuple[UOp, ...]] = {u: (node,) for u, node in self.done.items()}
+    def _build_range(self, u: UOp) -> UOp:
+        bound = u.bound
+        if bound.op is Op.CONST or bound.op is Op.PARAM:
+            return u
+        return u.replace(src=(B.cast(self.build_or_get_piece(bound, SCALAR), dt.int64),))
+
+    def collect_built_nodes(self) -> dict[UOp, tuple[UOp, ...]]:
+        """Return the nodes built for each value, effect or view."""
+        nodes: dict[UOp, tuple[UOp, ...]] = {u: (node,) for u, node in self.done.items()}
         for (u, _), node in self.values.items():
-            found[u] = (*found.get(u, ()), node)
-        return found
+            nodes[u] = (*nodes.get(u, ()), node)
+        return nodes
 
-    def _counter(self, u: UOp) -> UOp:
-        """The value of a constant, a variable or a loop counter of dtype index."""
-        return constants((u.arg.value,), self.integer) if u.op is Op.CONST else UOp(Op.CAST, (u,), CastArg(self.integer))
+    def _cast_counter(self, u: UOp) -> UOp:
+        """Return the value of a constant, variable or loop counter of dtype index as a machine integer."""
+        if u.op is Op.CONST:
+            return constant_vector((u.arg.value,), self.index_dtype)
+        return UOp(Op.CAST, (u,), CastArg(self.index_dtype))
 
-    def _same(self, u: UOp) -> None:
-        src = tuple([self.done[s] if s in self.done else self.value(s, SCALAR) for s in u.src])
+    def _rebuild_effect(self, u: UOp) -> None:
+        src = tuple([self.done[s] if s in self.done else self.build_or_get_piece(s, SCALAR) for s in u.src])
         self.done[u] = u if src == u.src else u.replace(src=src)
 
-    def value(self, u: UOp, piece: Piece) -> UOp:
-        """The node of a piece: () for one lane, and for all lanes of a value of shape (), else (w,)."""
+    def build_or_get_piece(self, u: UOp, piece: Piece) -> UOp:
+        """Return the node of a piece: of shape () for one lane or a value of shape (), else (w,)."""
         if not u.shape:
             piece = SCALAR
-        while u.op in _MOVES:
+        while u.op in RESHAPING:
             if u.op is not Op.RESHAPE:
-                piece = self.sums.moved(u, piece)
-            u = u.src[0]
+                piece = self.index_sums.map_to_source(u, piece)
+            u = u.operand
             if NOTHING in piece:
-                zero = (constant(0, self.integer if u.dtype is dt.index else u.dtype), 0)
-                return compose([zero if p == NOTHING else (self.value(u, (p,)), 0) for p in piece])
-        found = self.values.get((u, piece))
-        if found is None:
-            found = self.values[u, piece] = self._compose(u, piece)
-        return found
+                zero = (splat_constant(0, self.index_dtype if u.dtype is dt.index else u.dtype), 0)
+                return compose_lanes([zero if p == NOTHING else (self.build_or_get_piece(u, (p,)), 0) for p in piece])
+        node = self.values.get((u, piece))
+        if node is None:
+            node = self.values[u, piece] = self._compose_from_lanes(u, piece)
+        return node
 
-    def vector(self, u: UOp, piece: Piece, w: int) -> UOp:
-        """The piece with `w` lanes."""
-        return splat(self.value(u, piece), w)
+    def build_splat_piece(self, u: UOp, piece: Piece, w: int) -> UOp:
+        """Return the node of a piece with `w` lanes; a scalar is splat."""
+        return splat(self.build_or_get_piece(u, piece), w)
 
-    def _compose(self, u: UOp, piece: Piece) -> UOp:
-        """A piece from lanes that were built otherwise."""
+    def _compose_from_lanes(self, u: UOp, piece: Piece) -> UOp:
+        """Build a piece from lanes of other pieces of the value."""
         if u.op is Op.CONST:
-            return self._counter(u) if u.dtype is dt.index else u
-        if u.dtype is dt.index and (lanes := self.sums.of(u, piece)) is not None and (u, piece[0]) not in lanes.terms:
-            return self.index(lanes, len(piece))
-        where = self.lanes.get(u)
-        if where is None:
-            where = self.lanes[u] = {}
-            for (v, held), node in self.values.items():
+            return self._cast_counter(u) if u.dtype is dt.index else u
+        if u.dtype is dt.index:
+            lanes = self.index_sums.lanes_of(u, piece)
+            if lanes is not None and (u, piece[0]) not in lanes.terms:
+                return self.build_index(lanes, len(piece))
+        lane_of = self.lane_of_element.get(u)
+        if lane_of is None:
+            lane_of = self.lane_of_element[u] = {}
+            for (v, built_piece), node in self.values.items():
                 if v is u:
-                    where.update({p: (node, k) for k, p in enumerate(held)})
-        return compose([where[p] for p in piece])
+                    lane_of.update({p: (node, k) for k, p in enumerate(built_piece)})
+        return compose_lanes([lane_of[p] for p in piece])
 
-    def _build(self, u: UOp, piece: Piece) -> UOp:
-        if u.dtype is dt.index and self._is_sum(u, piece):
-            lanes = self.sums.of(u, piece)
+    def _build_piece(self, u: UOp, piece: Piece) -> UOp:
+        """Build a piece of a value from pieces of its sources."""
+        if u.dtype is dt.index and self._is_index_sum(u, piece):
+            lanes = self.index_sums.lanes_of(u, piece)
             assert lanes is not None
-            return self.index(lanes, len(piece))
+            return self.build_index(lanes, len(piece))
         if u.op in ALU and u.op is not Op.CAST:
-            return self._elementwise(u, piece)
+            return self._build_elementwise(u, piece)
         if u.op is Op.LOAD:
-            return self._load(u, piece)
+            return self._build_load(u, piece)
         if u.op is Op.STACK:
-            inner = size(u.src[0]) if u.src else 1
-            return compose([(self.value(u.src[p // inner], (p % inner,)), 0) for p in piece])
-        if u.op in MOVEMENT or u.op is Op.RESHAPE:
-            return self.value(u, piece)
+            elements = u.elements
+            inner = size(elements[0]) if elements else 1
+            return compose_lanes([(self.build_or_get_piece(elements[p // inner], (p % inner,)), 0) for p in piece])
+        if u.op in RESHAPING:
+            return self.build_or_get_piece(u, piece)
         if u.op is Op.WMMA:
-            fragments = [self.value(s, tuple(range(size(s)))) for s in u.src]
+            fragments = [self.build_or_get_piece(s, tuple(range(size(s)))) for s in u.src]
             node = u.replace(src=tuple([f if f.shape != () else UOp(Op.STACK, (f,)) for f in fragments]))
-            return compose([(node, p) for p in piece]) if len(piece) > 1 else UOp(Op.INDEX, (node, constants(piece)))
+            if len(piece) == 1:
+                return UOp(Op.INDEX, (node, constant_vector(piece)))
+            return compose_lanes([(node, p) for p in piece])
         if u.op is Op.AFTER:
-            return u.replace(src=(self.value(u.src[0], piece), *(self.done[d] for d in u.src[1:])))
+            return u.replace(src=(self.build_or_get_piece(u.buffer, piece), *(self.done[d] for d in u.dependencies)))
         if u.op is Op.CAST and u.dtype is dt.index:
-            return as_integer(self.value(u.src[0], piece), self.integer)
-        return self._elementwise(u, piece)
+            return as_integer(self.build_or_get_piece(u.operand, piece), self.index_dtype)
+        return self._build_elementwise(u, piece)
 
-    def _elementwise(self, u: UOp, piece: Piece) -> UOp:
-        """What all lanes share stays a scalar."""
-        src = [self.value(s, piece) for s in u.src]
+    def _build_elementwise(self, u: UOp, piece: Piece) -> UOp:
+        """Build an elementwise op; on scalars if all lanes share its operands."""
+        src = [self.build_or_get_piece(s, piece) for s in u.src]
         for s in src:
             if s.shape:
                 w = len(piece)
@@ -322,136 +350,143 @@ class Vectors:
 
     # Index vectors.
 
-    def index(self, lanes: Lanes, w: int) -> UOp:
-        """The node of an index value of `w` lanes."""
-        steps = lanes.steps
-        if steps is None:
-            return UOp(Op.STACK, tuple([self._sum(lanes, k) for k in range(w)]))
+    def build_index(self, lanes: IndexLanes, w: int) -> UOp:
+        """Build the node of an index value of `w` lanes."""
+        offsets = lanes.lane_offsets
+        if offsets is None:
+            return UOp(Op.STACK, tuple([self._build_lane_sum(lanes, k) for k in range(w)]))
         if w == 1:
-            return self._sum(lanes, 0)
-        if len(steps) == 1 or not any(steps):
-            return splat(self._sum(lanes, 0), w)
+            return self._build_lane_sum(lanes, 0)
+        if len(offsets) == 1 or not any(offsets):
+            return splat(self._build_lane_sum(lanes, 0), w)
         if not lanes.terms:
-            return constants(lanes.constant, self.integer)
-        return UOp(Op.ADD, (splat(self._sum(lanes, 0), w), constants(steps, self.integer)))
+            return constant_vector(lanes.constant, self.index_dtype)
+        return UOp(Op.ADD, (splat(self._build_lane_sum(lanes, 0), w), constant_vector(offsets, self.index_dtype)))
 
-    def _sum(self, lanes: Lanes, k: int) -> UOp:
-        """Lane k as a scalar; the constant comes last, so that lanes and neighbouring pieces share the rest."""
+    def _build_lane_sum(self, lanes: IndexLanes, k: int) -> UOp:
+        """Build lane k as a scalar. The constant comes last, so that lanes and neighbouring pieces share the other terms."""
         total: UOp | None = None
         for term, factor in lanes.terms.items():
             by = factor if isinstance(factor, int) else factor[k if len(factor) > 1 else 0]
             if by:
-                node = self._term(term)
-                node = node if by == 1 else UOp(Op.MUL, (node, constants((by,), self.integer)))
+                node = self._build_term(term)
+                node = node if by == 1 else UOp(Op.MUL, (node, constant_vector((by,), self.index_dtype)))
                 total = node if total is None else UOp(Op.ADD, (total, node))
         c = lanes.constant[k if len(lanes.constant) > 1 else 0]
         if total is None:
-            return constants((c,), self.integer)
-        return total if c == 0 else UOp(Op.ADD, (total, constants((c,), self.integer)))
+            return constant_vector((c,), self.index_dtype)
+        return total if c == 0 else UOp(Op.ADD, (total, constant_vector((c,), self.index_dtype)))
 
-    def _term(self, term: Term) -> UOp:
-        return self.value(term[0], (term[1],))
+    def _build_term(self, term: Term) -> UOp:
+        u, position = term
+        return self.build_or_get_piece(u, (position,))
 
     # Memory.
 
-    def _place(self, u: UOp, index: UOp) -> UOp:
-        """The Index of an access; what orders it stands at the memory."""
-        view, orders = u.src[0], list[UOp]()
+    def _build_access_index(self, u: UOp, index: UOp) -> UOp:
+        """Build the Index of an access. The dependencies of its Afters are moved to the memory."""
+        view, orders = u.buffer, list[UOp]()
         while view.op is Op.AFTER:
-            orders += [self.done[d] for d in view.src[1:]]
-            view = view.src[0]
-        base = self.done[view.src[0]]
+            orders += [self.done[d] for d in view.dependencies]
+            view = view.buffer
+        base = self.done[view.operand]
         return UOp(Op.INDEX, (UOp(Op.AFTER, (base, *orders)) if orders else base, index))
 
-    def _address(self, u: UOp, piece: Piece) -> UOp:
-        """The positions that an access of this piece touches, in the contiguous form where they are contiguous."""
-        at, w = index_of(u), len(piece)
-        lanes = self.sums.of(at, piece)
+    def _build_positions(self, u: UOp, piece: Piece) -> UOp:
+        """Build the positions of an access of this piece, in the form of a contiguous access if they are contiguous."""
+        index, w = index_of(u), len(piece)
+        lanes = self.index_sums.lanes_of(index, piece)
         if lanes is None:
-            return self.value(at, piece)
-        steps = lanes.steps
-        if w > 1 and steps == tuple(range(w)):
-            return UOp(Op.ADD, (splat(self._sum(lanes, 0), w), constants(steps, self.integer)))
-        return self.index(lanes, w)
+            return self.build_or_get_piece(index, piece)
+        offsets = lanes.lane_offsets
+        if w > 1 and offsets == tuple(range(w)):
+            return UOp(Op.ADD, (splat(self._build_lane_sum(lanes, 0), w), constant_vector(offsets, self.index_dtype)))
+        return self.build_index(lanes, w)
 
-    def _load(self, u: UOp, piece: Piece) -> UOp:
+    def _build_load(self, u: UOp, piece: Piece) -> UOp:
+        """Build the Load of a piece. One address for all lanes is loaded once, and w elements at stride 2 by two vectors."""
         w = len(piece)
-        operands = self._gated(u, piece)
-        if self.machine.masks and w >= LEAST and (lanes := self.sums.of(index_of(u), piece)) and lanes.steps == every_second(w):
-            return self._load_halves(u, lanes, operands, w)
-        address = self._address(u, piece)
-        if w > 1 and _is_splat(address) and all(o.shape == () for o in operands):
-            address, w = address.src[0], 1
+        operands = self._access_operands(u, piece)
+        if self.machine.masks and w >= MIN_LANES:
+            lanes = self.index_sums.lanes_of(index_of(u), piece)
+            if lanes and lanes.lane_offsets == every_second_offset(w):
+                return self._load_every_second(u, lanes, operands, w)
+        positions = self._build_positions(u, piece)
+        if w > 1 and is_splat(positions) and all(o.shape == () for o in operands):
+            positions, w = positions.elements[0], 1
         extra = (splat(operands[0], w), *operands[1:]) if operands else ()
-        return UOp(Op.LOAD, (self._place(u, address), *extra), LoadArg())
+        return UOp(Op.LOAD, (self._build_access_index(u, positions), *extra), LoadArg())
 
-    def _load_halves(self, u: UOp, lanes: Lanes, operands: Sequence[UOp], w: int) -> UOp:
-        """Every second element, of two contiguous Loads."""
-        alt, gate = operands or (constant(0, u.dtype), constant(True, dt.bool_))
-        firsts = [self._sum(lanes, k) for k in (0, w // 2)]
-        places = [self._place(u, UOp(Op.ADD, (splat(b, w), constants(tuple(range(w)), self.integer)))) for b in firsts]
-        return halves(places, splat(alt, w), splat(gate, w), u.arg)
+    def _load_every_second(self, u: UOp, lanes: IndexLanes, operands: Sequence[UOp], w: int) -> UOp:
+        """Load `w` elements at stride 2 by two contiguous Loads."""
+        alternative, gate = operands or (splat_constant(0, u.dtype), splat_constant(True, dt.bool_))
+        firsts = [self._build_lane_sum(lanes, k) for k in (0, w // 2)]
+        numbers = constant_vector(tuple(range(w)), self.index_dtype)
+        addresses = [self._build_access_index(u, UOp(Op.ADD, (splat(b, w), numbers))) for b in firsts]
+        return load_even_lanes(addresses, splat(alternative, w), splat(gate, w), u.arg)
 
-    def _gated(self, u: UOp, piece: Piece) -> list[UOp]:
-        """Alt or value, and gate, as they are built."""
-        return [self.value(s, piece if s.shape != () else SCALAR) for s in u.src[1:]]
+    def _access_operands(self, u: UOp, piece: Piece) -> list[UOp]:
+        """Return the built value or alternative of an access, and its gate."""
+        _, *operands = u.src  # the buffer or operand, then the rest
+        return [self.build_or_get_piece(s, piece if s.shape != () else SCALAR) for s in operands]
 
-    def _store(self, u: UOp, piece: Piece) -> UOp:
-        operands = self._gated(u, piece)
-        address = self._address(u, piece)
-        return UOp(Op.STORE, (self._place(u, address), splat(operands[0], len(piece)), *operands[1:]))
+    def _build_store(self, u: UOp, piece: Piece) -> UOp:
+        value, *gate = self._access_operands(u, piece)
+        positions = self._build_positions(u, piece)
+        return UOp(Op.STORE, (self._build_access_index(u, positions), splat(value, len(piece)), *gate))
 
 
 def splat(x: UOp, w: int) -> UOp:
-    """A scalar in `w` lanes; a vector as it is."""
+    """Splat a scalar to `w` lanes; return a vector as it is."""
     return x if w == 1 or x.shape != () else UOp(Op.STACK, (x,) * w)
 
 
-def compose(lanes: Sequence[Lane]) -> UOp:
-    """The vector of these lanes; of one lane the scalar."""
-    node = lanes[0][0]
+def compose_lanes(lanes: Sequence[Lane]) -> UOp:
+    """Return the vector of these lanes; the scalar for one lane."""
+    node, _ = lanes[0]
     if node.shape != () and all(v is node for v, _ in lanes):
         if len(lanes) == node.shape[0] and all(k == at for k, (_, at) in enumerate(lanes)):
             return node
         if len(lanes) > 1:
-            return UOp(Op.INDEX, (node, constants(tuple([k for _, k in lanes]))))
-    scalars = [v if v.shape == () else UOp(Op.INDEX, (v, constants((k,)))) for v, k in lanes]
+            return UOp(Op.INDEX, (node, constant_vector(tuple([k for _, k in lanes]))))
+    scalars = [v if v.shape == () else UOp(Op.INDEX, (v, constant_vector((k,)))) for v, k in lanes]
     return scalars[0] if len(scalars) == 1 else UOp(Op.STACK, tuple(scalars))
 
 
-def _is_splat(u: UOp) -> bool:
-    return u.op is Op.STACK and u.src.count(u.src[0]) == len(u.src)
-
-
+#: Effects and the loops that they close.
 _EFFECTS = frozenset({Op.SINK, Op.GROUP, Op.END, Op.BARRIER})
-_BASES = frozenset({Op.PARAM, Op.BUFFER})
+#: Views of memory in a kernel.
 _VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
+#: Scalars that are built without sources.
 _SCALARS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
-_GIVEN = _EFFECTS | _BASES | {Op.CONST, Op.RANGE}
-_MOVES = MOVEMENT | {Op.RESHAPE}
+#: Nodes that request nothing of their sources.
+_GIVEN = _EFFECTS | MEMORY_ROOTS | {Op.CONST, Op.RANGE}
 
 
-def _references(order: Iterable[UOp]) -> set[UOp]:
-    """Memory and views of it."""
-    found: set[UOp] = set()
+def _find_references(order: Iterable[UOp]) -> set[UOp]:
+    """Return the memory among `order`, its views, and Afters of effects."""
+    references: set[UOp] = set()
     for u in [u for u in order if u.op in _REFERRING]:
         op = u.op
         if op in _VIEWS:
-            if u.src[0] in found or (op is Op.AFTER and u.src[0].dtype is dt.void):
-                found.add(u)
+            viewed = u.src[0]  # operand, or buffer of an After
+            if viewed in references or (op is Op.AFTER and viewed.dtype is dt.void):
+                references.add(u)
         elif op is Op.BUFFER or u.arg.name is None:
-            found.add(u)
-    return found
+            references.add(u)
+    return references
 
 
-def _widest(order: Iterable[UOp]) -> int:
-    """Bytes of the widest element that a kernel computes with in lanes."""
-    found = {(u.dtype, u.op in _WIDENED) for u in order if u.op in _COMPUTED and u.shape}
-    return max([1, *(4 if widened and d in SMALL else d.itemsize for d, widened in found if d is not dt.index)])
+def _widest_element(order: Iterable[UOp]) -> int:
+    """Return the size in bytes of the widest element that a kernel computes with in lanes."""
+    kinds = {(u.dtype, u.op in _WIDENED) for u in order if u.op in _COMPUTED and u.shape}
+    return max([1, *(4 if widened and d in SMALL else d.itemsize for d, widened in kinds if d is not dt.index)])
 
 
+#: Ops whose results are vectors of elements.
 _COMPUTED = ALU | {Op.LOAD, Op.REDUCE, Op.BITCAST}
+#: Ops that compute small floats in float32.
 _WIDENED = ALU - {Op.WHERE}
-_REFERRING = _VIEWS | _BASES
-PlanFold = Callable[[Vectors, UOp, dict[Piece, None]], Fold]
-BuildFold = Callable[[Vectors, UOp, Fold], None]
+_REFERRING = _VIEWS | MEMORY_ROOTS
+PlanReduce = Callable[[VectorSelector, UOp, dict[Piece, None]], ReducePlan]
+BuildReduce = Callable[[VectorSelector, UOp, ReducePlan], None]

@@ -1,4 +1,4 @@
-"""The way to Z3: terms and queries (`smt`), processes that answer them (`worker`), and who asks those (`solver`).
+"""The interface to Z3: terms and queries (`smt`), the process that answers them (`worker`), and its client (`solver`).
 
-Takes: queries as SMT-LIB text. Gives: an answer with a model, or that there was none in time. Only `worker` imports Z3.
+Takes: queries as SMT-LIB text. Gives: an answer with a model, or "unknown" if there was none in time. Only `worker` imports Z3.
 """

@@ -1,10 +1,10 @@
-"""SMT-LIB terms: sorts, interned nodes and the text of a query. It knows no solver.
+"""SMT-LIB terms: sorts, interned nodes and the text of a query, for any solver.
 
-A term is made by `app`, `var`, `function` or a literal; equal terms are one object, so a subterm that occurs twice is printed once,
-as a definition. `script` gives the text of a query: declarations, definitions, assertions. Integer division is an operator of its
-own here (`floor-div`, `floor-mod`: the quotient rounded down and its remainder, for a divisor other than 0), which `Encoding`
-expands: NATIVE by the solver's div and mod, SKOLEM by fresh quotients and remainders with ground lemmas, which answers for symbolic
-divisors where native does not.
+`app`, `var`, `function` and literals build terms. Equal terms are one object, so a shared subterm is printed once, as a
+definition. `render_query` gives the text of a query: declarations, definitions, assertions. Integer division is an operator of
+this module (`floor-div`, `floor-mod`: the quotient rounded down and its remainder, for a divisor other than 0). `Encoding`
+expands it: NATIVE by the solver's div and mod; SKOLEM by fresh quotients and remainders with ground lemmas, which decides
+queries with symbolic divisors that NATIVE does not.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ BOOL, INT, REAL, ROUNDING, EXACT = Sort("Bool"), Sort("Int"), Sort("Real"), Sort
 
 
 def bv(width: int) -> Sort:
+    """Return the sort of bit vectors of a width."""
     return Sort(f"(_ BitVec {width})", width)
 
 
 def fp(exponent: int, significand: int) -> Sort:
+    """Return a float sort; the significand counts its hidden bit."""
     return Sort(f"(_ FloatingPoint {exponent} {significand})", exponent + significand)
 
 
-class Kind(Enum):
-    """What the head of a term is: a symbol of the theory, one that the query declares, or a literal."""
+class TermKind(Enum):
+    """The kind of a term's head: a symbol of the theory, a symbol that the query declares, or a literal."""
 
     THEORY = "theory"
     DECLARED = "declared"
@@ -49,61 +51,63 @@ class Kind(Enum):
 
 
 class Term:
-    """One node; immutable by convention, interned, compared by identity."""
+    """An interned node, immutable by convention and compared by identity."""
 
     __slots__ = ("args", "head", "kind", "sort")
 
-    def __init__(self, head: str, args: tuple[Term, ...], sort: Sort, kind: Kind) -> None:
+    def __init__(self, head: str, args: tuple[Term, ...], sort: Sort, kind: TermKind) -> None:
         self.head, self.args, self.sort, self.kind = head, args, sort, kind
 
     def __repr__(self) -> str:
         return inline(self)
 
 
-class _Table(threading.local):
+class _TermTable(threading.local):
     """The interned terms of one thread."""
 
     def __init__(self) -> None:
         self.terms: dict[tuple[object, ...], Term] = {}
 
 
-_table = _Table()
+_table = _TermTable()
 
 
-def forget() -> None:
-    """Drop this thread's terms, between queries: a term made before is not one made after, but for the constants below."""
+def clear_interned_terms() -> None:
+    """Drop this thread's terms between queries. Terms made before and after differ, except for the constants of this module."""
     _table.terms.clear()
 
 
-def _make(head: str, args: tuple[Term, ...], sort: Sort, kind: Kind) -> Term:
+def _intern_term(head: str, args: tuple[Term, ...], sort: Sort, kind: TermKind) -> Term:
     key = (head, args, sort, kind)
-    found = _table.terms.get(key)
-    if found is None:
-        found = _table.terms[key] = Term(head, args, sort, kind)
-    return found
+    term = _table.terms.get(key)
+    if term is None:
+        term = _table.terms[key] = Term(head, args, sort, kind)
+    return term
 
 
 def rebuild(t: Term, args: tuple[Term, ...]) -> Term:
-    """`t` on other arguments."""
-    return t if args == t.args else _make(t.head, args, t.sort, t.kind)
+    """Return `t` with other arguments."""
+    return t if args == t.args else _intern_term(t.head, args, t.sort, t.kind)
 
 
 def app(head: str, *args: Term, sort: Sort) -> Term:
-    """An application of a theory's symbol."""
-    return _make(head, args, sort, Kind.THEORY)
+    """Apply a symbol of a theory."""
+    return _intern_term(head, args, sort, TermKind.THEORY)
 
 
 def var(name: str, sort: Sort) -> Term:
-    return _make(name, (), sort, Kind.DECLARED)
+    """Return a declared constant."""
+    return _intern_term(name, (), sort, TermKind.DECLARED)
 
 
 def function(name: str, *args: Term, sort: Sort) -> Term:
-    """An application of an uninterpreted function."""
-    return _make(name, args, sort, Kind.DECLARED)
+    """Apply an uninterpreted function."""
+    return _intern_term(name, args, sort, TermKind.DECLARED)
 
 
 def literal(text: str, sort: Sort) -> Term:
-    return _make(text, (), sort, Kind.LITERAL)
+    """Return a literal, given by its text."""
+    return _intern_term(text, (), sort, TermKind.LITERAL)
 
 
 TRUE, FALSE = literal("true", BOOL), literal("false", BOOL)
@@ -111,20 +115,23 @@ RNE, RTZ = literal("RNE", ROUNDING), literal("RTZ", ROUNDING)
 
 
 def integer(n: int) -> Term:
+    """Return an integer constant."""
     return literal(str(n) if n >= 0 else f"(- {-n})", INT)
 
 
 def rational(n: Fraction) -> Term:
+    """Return a constant of sort REAL."""
     size = f"(/ {abs(n.numerator)}.0 {n.denominator}.0)"
     return literal(size if n >= 0 else f"(- {size})", REAL)
 
 
 def word(n: int, width: int) -> Term:
-    """A bit vector constant, of `n` modulo 2^width."""
+    """Return the bit vector constant `n` modulo 2^width."""
     return literal(f"(_ bv{n % (1 << width)} {width})", bv(width))
 
 
 def boolean(b: bool) -> Term:
+    """Return TRUE or FALSE."""
     return TRUE if b else FALSE
 
 
@@ -132,33 +139,39 @@ def boolean(b: bool) -> Term:
 
 
 def not_(a: Term) -> Term:
+    """Return the negation."""
     return app("not", a, sort=BOOL)
 
 
 def and_(*terms: Term) -> Term:
-    kept = tuple(t for t in terms if t is not TRUE)
-    return kept[0] if len(kept) == 1 else app("and", *kept, sort=BOOL) if kept else TRUE
+    """Return the conjunction, without TRUE terms."""
+    operands = tuple(t for t in terms if t is not TRUE)
+    return operands[0] if len(operands) == 1 else app("and", *operands, sort=BOOL) if operands else TRUE
 
 
 def or_(*terms: Term) -> Term:
-    kept = tuple(t for t in terms if t is not FALSE)
-    return kept[0] if len(kept) == 1 else app("or", *kept, sort=BOOL) if kept else FALSE
+    """Return the disjunction, without FALSE terms."""
+    operands = tuple(t for t in terms if t is not FALSE)
+    return operands[0] if len(operands) == 1 else app("or", *operands, sort=BOOL) if operands else FALSE
 
 
 def implies(a: Term, b: Term) -> Term:
+    """Return the implication."""
     return app("=>", a, b, sort=BOOL)
 
 
-def same(a: Term, b: Term) -> Term:
-    """Identity: of floats, NaN is NaN, and -0 is not +0."""
+def equals(a: Term, b: Term) -> Term:
+    """Return the identity of two terms: of floats, NaN is NaN, and -0 is not +0."""
     return TRUE if a is b else app("=", a, b, sort=BOOL)
 
 
 def ite(c: Term, a: Term, b: Term) -> Term:
+    """Return `c ? a : b`, folded if decided."""
     return a if c is TRUE or a is b else b if c is FALSE else app("ite", c, a, b, sort=a.sort)
 
 
 def compare(head: str, a: Term, b: Term) -> Term:
+    """Return a relation of two terms."""
     return app(head, a, b, sort=BOOL)
 
 
@@ -166,94 +179,99 @@ def compare(head: str, a: Term, b: Term) -> Term:
 
 
 def plus(a: Term, b: Term) -> Term:
+    """Return a + b of integers."""
     return app("+", a, b, sort=INT)
 
 
 def minus(*args: Term) -> Term:
+    """Return the negation of one integer, or the difference of several."""
     return app("-", *args, sort=INT)
 
 
 def times(a: Term, b: Term) -> Term:
+    """Return a * b of integers."""
     return app("*", a, b, sort=INT)
 
 
 def floor_div(a: Term, b: Term) -> Term:
-    """floor(a / b), meant for b other than 0."""
+    """Return floor(a / b), meant for b other than 0."""
     return app("floor-div", a, b, sort=INT)
 
 
 def floor_mod(a: Term, b: Term) -> Term:
+    """Return a - b floor(a / b), meant for b other than 0."""
     return app("floor-mod", a, b, sort=INT)
 
 
 def modulo(a: Term, n: int) -> Term:
-    """a modulo the positive constant n."""
+    """Return `a` modulo the positive constant `n`."""
     return app("mod", a, integer(n), sort=INT)
 
 
-def simplified(t: Term, known: Mapping[Term, Term]) -> Term:
-    """`t` where some Boolean terms are known to be TRUE or FALSE."""
+def simplify_under_facts(t: Term, facts: Mapping[Term, Term]) -> Term:
+    """Simplify `t`; `facts` maps some Boolean terms to TRUE or FALSE."""
     done: dict[Term, Term] = {}
     for s in subterms([t]):
         args = tuple(done[a] for a in s.args)
-        done[s] = known.get(s) or _SIMPLER.get(s.head, rebuild)(s, args)
+        done[s] = facts.get(s) or _SIMPLER.get(s.head, rebuild)(s, args)
     return done[t]
 
 
-def _simpler_ite(t: Term, args: tuple[Term, ...]) -> Term:
+def _simplify_ite(t: Term, args: tuple[Term, ...]) -> Term:
     return ite(*args)
 
 
-def _simpler_and(t: Term, args: tuple[Term, ...]) -> Term:
+def _simplify_and(t: Term, args: tuple[Term, ...]) -> Term:
     return FALSE if FALSE in args else and_(*args)
 
 
-def _simpler_or(t: Term, args: tuple[Term, ...]) -> Term:
+def _simplify_or(t: Term, args: tuple[Term, ...]) -> Term:
     return TRUE if TRUE in args else or_(*args)
 
 
-def _simpler_implies(t: Term, args: tuple[Term, ...]) -> Term:
+def _simplify_implies(t: Term, args: tuple[Term, ...]) -> Term:
     a, b = args
     return TRUE if a is FALSE or b is TRUE else b if a is TRUE else rebuild(t, args)
 
 
-def _simpler_not(t: Term, args: tuple[Term, ...]) -> Term:
+def _simplify_not(t: Term, args: tuple[Term, ...]) -> Term:
     return FALSE if args[0] is TRUE else TRUE if args[0] is FALSE else rebuild(t, args)
 
 
-def _simpler_same(t: Term, args: tuple[Term, ...]) -> Term:
+def _simplify_equals(t: Term, args: tuple[Term, ...]) -> Term:
     return TRUE if args[0] is args[1] else rebuild(t, args)
 
 
 _SIMPLER = {
-    "ite": _simpler_ite, "and": _simpler_and, "or": _simpler_or, "=>": _simpler_implies, "not": _simpler_not, "=": _simpler_same,
+    "ite": _simplify_ite, "and": _simplify_and, "or": _simplify_or,
+    "=>": _simplify_implies, "not": _simplify_not, "=": _simplify_equals,
 }  # fmt: skip
 
 
 def substitute(t: Term, old: Term, new: Term) -> Term:
-    """`t` with `new` for `old`."""
+    """Replace `old` by `new` in `t`."""
     done: dict[Term, Term] = {}
     for s in subterms([t]):
         done[s] = new if s is old else rebuild(s, tuple(done[a] for a in s.args))
     return done[t]
 
 
-def solved(assumed: Sequence[Term], *others: Term) -> tuple[list[Term], list[Term]]:
-    """`assumed` and `others` with every constant that an assumption defines replaced by what it is; the definitions stay."""
-    facts, rest, kept = list(assumed), list(others), list[Term]()
-    while (found := next(filter(None, map(_definition, facts)), None)) is not None:
-        equation, name, value = found
+def eliminate_defined_constants(assumptions: Sequence[Term], *others: Term) -> tuple[list[Term], list[Term]]:
+    """Replace every constant that an assumption defines by its definition; the definitions stay as assumptions."""
+    facts, rest, definitions = list(assumptions), list(others), list[Term]()
+    while (match := next(filter(None, map(_match_definition, facts)), None)) is not None:
+        equation, name, value = match
         facts = [substitute(f, name, value) for f in facts if f is not equation]
-        kept = [*(substitute(f, name, value) for f in kept), equation]
+        definitions = [*(substitute(f, name, value) for f in definitions), equation]
         rest = [substitute(t, name, value) for t in rest]
-    return [*facts, *kept], rest
+    return [*facts, *definitions], rest
 
 
-def _definition(t: Term) -> tuple[Term, Term, Term] | None:
-    """(t, constant, value) where `t` says that a declared constant is a value in which it does not occur."""
+def _match_definition(t: Term) -> tuple[Term, Term, Term] | None:
+    """Return (t, constant, value) if `t` equates a declared constant with a value in which it does not occur."""
     if t.head == "=":
         for a, b in (t.args, t.args[::-1]):
-            if a.kind is Kind.DECLARED and not a.args and a not in subterms([b]):
+            if a.kind is TermKind.DECLARED and not a.args and a not in subterms([b]):
                 return t, a, b
     return None
 
@@ -262,7 +280,7 @@ def _definition(t: Term) -> tuple[Term, Term, Term] | None:
 
 
 class Encoding(Enum):
-    """How floor division is expanded."""
+    """An expansion of floor division."""
 
     NATIVE = "native"
     SKOLEM = "skolem"
@@ -272,10 +290,10 @@ _DIVISIONS = frozenset({"floor-div", "floor-mod"})
 
 
 def subterms(roots: Iterable[Term]) -> list[Term]:
-    """Every subterm once, arguments first; iterative."""
+    """Return every subterm once, arguments first; iterative."""
     seen: set[Term] = set()
     order: list[Term] = []
-    stack: list[Any] = list(roots)[::-1]  # a None lies on a term whose arguments come before it
+    stack: list[Any] = list(roots)[::-1]  # a None marks that the next term's arguments are done
     while stack:
         t = stack.pop()
         if t is None:
@@ -290,44 +308,44 @@ def subterms(roots: Iterable[Term]) -> list[Term]:
 
 
 def inline(t: Term) -> str:
-    """A term as text without definitions."""
+    """Return the text of a term, without definitions."""
     return t.head if not t.args else f"({t.head} {' '.join(map(inline, t.args))})"
 
 
-def script(assertions: Iterable[Term], encoding: Encoding = Encoding.NATIVE, known: Mapping[Term, Term] | None = None) -> str:
-    """The text of a query: is the conjunction of `assertions` satisfiable? What is `known` must be among them."""
-    stated = expand(list(assertions), encoding)
+def render_query(assertions: Iterable[Term], encoding: Encoding = Encoding.NATIVE, known: Mapping[Term, Term] | None = None) -> str:
+    """Return the text of a query: is the conjunction of `assertions` satisfiable? Every term of `known` must be among them."""
+    stated = expand_floor_divisions(list(assertions), encoding)
     if known:
-        told = {literal_of(t, v) for t, v in known.items()}
-        stated = [t for t in (s if s in told else simplified(s, known) for s in stated) if t is not TRUE]
+        facts = {literal_of(t, v) for t, v in known.items()}
+        stated = [t for t in (s if s in facts else simplify_under_facts(s, known) for s in stated) if t is not TRUE]
     order = subterms(stated)
     uses: dict[Term, int] = {}
     for t in order:
         for a in t.args:
             uses[a] = uses.get(a, 0) + 1
-    lines = list(_declarations(order))
+    lines = list(_declare_symbols(order))
     names: dict[Term, str] = {}
     for t in order:
         if t.args and uses.get(t, 0) > 1:
-            names_t = f"t!{len(names)}"
-            lines.append(f"(define-fun {names_t} () {t.sort} {_text(t, names)})")
-            names[t] = names_t
-    lines += [f"(assert {names.get(t) or _text(t, names)})" for t in stated]
+            name = f"t!{len(names)}"
+            lines.append(f"(define-fun {name} () {t.sort} {_render_term(t, names)})")
+            names[t] = name
+    lines += [f"(assert {names.get(t) or _render_term(t, names)})" for t in stated]
     return "\n".join(lines) + "\n"
 
 
-def _text(t: Term, names: dict[Term, str]) -> str:
+def _render_term(t: Term, names: dict[Term, str]) -> str:
     if not t.args:
         return t.head
-    return f"({t.head} {' '.join(names.get(a) or _text(a, names) for a in t.args)})"
+    return f"({t.head} {' '.join(names.get(a) or _render_term(a, names) for a in t.args)})"
 
 
-def _declarations(order: list[Term]) -> Iterator[str]:
+def _declare_symbols(order: list[Term]) -> Iterator[str]:
     if any(t.sort is EXACT for t in order):
         yield f"(declare-sort {EXACT} 0)"
     seen: set[str] = set()
     for t in order:
-        if t.kind is Kind.DECLARED and t.head not in seen:
+        if t.kind is TermKind.DECLARED and t.head not in seen:
             seen.add(t.head)
             yield f"(declare-fun {t.head} ({' '.join(a.sort.text for a in t.args)}) {t.sort})"
 
@@ -336,52 +354,52 @@ def _declarations(order: list[Term]) -> Iterator[str]:
 
 
 def literal_of(t: Term, truth: Term) -> Term:
-    """The assertion that `t` is `truth`."""
+    """Return the assertion that `t` has this truth value."""
     return t if truth is TRUE else not_(t)
 
 
-def divisors(terms: Iterable[Term]) -> list[Term]:
-    """The divisors that are no literals, each once."""
-    found = (t.args[1] for t in subterms(terms) if t.head in _DIVISIONS)
-    return list(dict.fromkeys(b for b in found if b.kind is not Kind.LITERAL))
+def symbolic_divisors(terms: Iterable[Term]) -> list[Term]:
+    """Return each divisor that is not a literal, once."""
+    all_divisors = (t.args[1] for t in subterms(terms) if t.head in _DIVISIONS)
+    return list(dict.fromkeys(b for b in all_divisors if b.kind is not TermKind.LITERAL))
 
 
-def signs(b: Term) -> list[dict[Term, Term]]:
-    """The three cases of an integer's sign: what is then known of it."""
+def sign_cases(b: Term) -> list[dict[Term, Term]]:
+    """Return the three cases of an integer's sign, each with the facts that follow."""
     zero = integer(0)
-    tests = (compare(">", b, zero), compare("<", b, zero), same(b, zero))
+    tests = (compare(">", b, zero), compare("<", b, zero), equals(b, zero))
     return [{t: boolean(t is mine) for t in tests} for mine in tests]
 
 
-def expand(assertions: list[Term], encoding: Encoding) -> list[Term]:
-    """`assertions` in the solver's own operators, with what an encoding has to assume about its fresh constants."""
+def expand_floor_divisions(assertions: list[Term], encoding: Encoding) -> list[Term]:
+    """Expand floor divisions to the solver's operators, and add the axioms of the encoding."""
     if not any(t.head in _DIVISIONS for t in subterms(assertions)):
         return assertions
-    how = _Skolem() if encoding is Encoding.SKOLEM else _Native()
-    done: dict[Term, Term] = {}
+    division = _SkolemDivision() if encoding is Encoding.SKOLEM else _NativeDivision()
+    expanded: dict[Term, Term] = {}
     for t in subterms(assertions):
-        args = tuple(done[a] for a in t.args)
+        args = tuple(expanded[a] for a in t.args)
         if t.head in _DIVISIONS:
-            q, r = how.divide(*args)
-            done[t] = q if t.head == "floor-div" else r
+            q, r = division.divide(*args)
+            expanded[t] = q if t.head == "floor-div" else r
         else:
-            done[t] = t if args == t.args else _make(t.head, args, t.sort, t.kind)
-    return [*how.facts(), *(done[t] for t in assertions)]
+            expanded[t] = rebuild(t, args)
+    return [*division.axioms(), *(expanded[t] for t in assertions)]
 
 
-def _remainder(b: Term, r: Term) -> list[Term]:
-    """That r is a remainder by b: between 0 and b."""
+def _bound_remainder(b: Term, r: Term) -> list[Term]:
+    """State that r is a remainder by b: between 0 and b."""
     zero = integer(0)
     above, below = and_(compare("<=", zero, r), compare("<", r, b)), and_(compare("<", b, r), compare("<=", r, zero))
     return [implies(compare(">", b, zero), above), implies(compare("<", b, zero), below)]
 
 
-class _Native:
-    """By the solver's Euclidean div and mod, which round down where the divisor is positive."""
+class _NativeDivision:
+    """Expansion by the solver's Euclidean div and mod, which round down for a positive divisor."""
 
     def divide(self, a: Term, b: Term) -> tuple[Term, Term]:
         positive = self._quotient(a, b)
-        if b.kind is Kind.LITERAL and b.head.isdigit():
+        if b.kind is TermKind.LITERAL and b.head.isdigit():
             return positive, app("mod", a, b, sort=INT)
         q = ite(compare(">", b, integer(0)), positive, self._quotient(minus(a), minus(b)))
         return q, minus(a, times(b, q))
@@ -390,60 +408,65 @@ class _Native:
     def _quotient(a: Term, b: Term) -> Term:
         return app("div", a, b, sort=INT)
 
-    def facts(self) -> list[Term]:
+    def axioms(self) -> list[Term]:
         return []
 
 
-class _Skolem:
-    """By a fresh q and r with a = b q + r and r between 0 and b. The solver lacks that a product with a positive number is at
-    least as great: b > 0 and t >= 1 give b t >= b (and b < 0 gives b t <= b), which is stated for t the difference of any two
-    quotients by one divisor; for the quotient of a by b less what the digits of a say that it is, m p + p', where p is the
-    quotient by m b and p' that of its remainder by b; and for a quotient by m b less one by m, which is that of a quotient by b
-    where they are the same."""
+class _SkolemDivision:
+    """Expansion by a fresh q and r with a = b q + r and r between 0 and b.
+
+    The solver does not know that a product with a positive number is at least as great: b > 0 and t >= 1 imply b t >= b.
+    Likewise b < 0 implies b t <= b. This is stated for these t:
+
+        - the difference of any two quotients by one divisor,
+        - the quotient of a by b minus m p + p': p is the quotient of a by m b, and p' that of its remainder by b,
+        - a quotient by m b minus a quotient by m, which is a quotient by b if both dividends are equal.
+    """
 
     def __init__(self) -> None:
-        self.found: dict[tuple[Term, Term], tuple[Term, Term]] = {}
+        self.divisions: dict[tuple[Term, Term], tuple[Term, Term]] = {}
 
     def divide(self, a: Term, b: Term) -> tuple[Term, Term]:
-        if (a, b) not in self.found:
-            k = len(self.found)
-            self.found[a, b] = var(f"q!{k}", INT), var(f"r!{k}", INT)
-        return self.found[a, b]
+        if (a, b) not in self.divisions:
+            k = len(self.divisions)
+            self.divisions[a, b] = var(f"q!{k}", INT), var(f"r!{k}", INT)
+        return self.divisions[a, b]
 
-    def facts(self) -> list[Term]:
-        zero, found = integer(0), []
-        for (a, b), (q, r) in self.found.items():
+    def axioms(self) -> list[Term]:
+        zero, facts = integer(0), []
+        for (a, b), (q, r) in self.divisions.items():
             divides = or_(compare(">", b, zero), compare("<", b, zero))
-            found += [implies(divides, same(a, plus(times(b, q), r))), *_remainder(b, r)]
-        for ((_, b), (q, _)), ((_, d), (p, _)) in itertools.permutations(self.found.items(), 2):
+            facts += [implies(divides, equals(a, plus(times(b, q), r))), *_bound_remainder(b, r)]
+        for ((_, b), (q, _)), ((_, d), (p, _)) in itertools.permutations(self.divisions.items(), 2):
             if b is d:
-                found.append(_grows(b, minus(q, p)))
-        for (a, b), (q, _) in self.found.items():
-            for m, p, rest in self._multiples(a, b):
-                if (rest, b) in self.found:
-                    more = minus(q, plus(times(m, p), self.found[rest, b][0]))
-                    found += [_grows(b, more), _grows(b, minus(more))]
-        for product, more in self._nested():
-            found += [_grows(product, more), _grows(product, minus(more))]
-        return found
+                facts.append(_product_grows(b, minus(q, p)))
+        for (a, b), (q, _) in self.divisions.items():
+            for m, p, rest in self._divisions_by_multiples(a, b):
+                if (rest, b) in self.divisions:
+                    more = minus(q, plus(times(m, p), self.divisions[rest, b][0]))
+                    facts += [_product_grows(b, more), _product_grows(b, minus(more))]
+        for product, more in self._pair_nested_divisions():
+            facts += [_product_grows(product, more), _product_grows(product, minus(more))]
+        return facts
 
-    def _nested(self) -> Iterator[tuple[Term, Term]]:
-        """(m b, quotient by m b less a quotient of something else by m)."""
-        for (a, product), (p, _) in self.found.items():
-            for (other, m), (q, _) in self.found.items():
+    def _pair_nested_divisions(self) -> Iterator[tuple[Term, Term]]:
+        """Yield (m b, quotient by m b minus a quotient of another dividend by m)."""
+        for (a, product), (p, _) in self.divisions.items():
+            for (other, m), (q, _) in self.divisions.items():
                 if product.head == "*" and m in product.args and other is not a:
                     yield product, minus(p, q)
 
-    def _multiples(self, a: Term, b: Term) -> Iterator[tuple[Term, Term, Term]]:
-        """(m, quotient, remainder) for each division of `a` by a product m b."""
-        for (dividend, product), (p, rest) in self.found.items():
+    def _divisions_by_multiples(self, a: Term, b: Term) -> Iterator[tuple[Term, Term, Term]]:
+        """Yield (m, quotient, remainder) for each division of `a` by a product m b."""
+        for (dividend, product), (p, rest) in self.divisions.items():
             if dividend is a and product.head == "*" and b in product.args and len(product.args) == 2:
                 m, n = product.args
                 yield (m if n is b else n), p, rest
 
 
-def _grows(b: Term, t: Term) -> Term:
-    some = compare(">=", t, integer(1))
-    above = implies(and_(compare(">", b, integer(0)), some), compare(">=", times(b, t), b))
-    below = implies(and_(compare("<", b, integer(0)), some), compare("<=", times(b, t), b))
+def _product_grows(b: Term, t: Term) -> Term:
+    """State that b > 0 and t >= 1 imply b t >= b, and that b < 0 and t >= 1 imply b t <= b."""
+    is_positive = compare(">=", t, integer(1))
+    above = implies(and_(compare(">", b, integer(0)), is_positive), compare(">=", times(b, t), b))
+    below = implies(and_(compare("<", b, integer(0)), is_positive), compare("<=", times(b, t), b))
     return and_(above, below)

@@ -1,7 +1,7 @@
-"""The solver's door: queries go to worker processes, which are killed where their time is over.
+"""Solver processes: queries go to workers, which are killed when their time is over.
 
-Takes: the text of queries. Gives: `Answer`s; a query that takes too long, too much memory, or the life of its process is "unknown".
-`Pool` runs several workers side by side; `each` yields answers in the order of their ends.
+Takes: the text of queries. Gives: `SolverAnswer`s. A query that exceeds its time or memory, or ends its process, is "unknown".
+`SolverPool` runs several workers side by side; `map_unordered` yields answers as they complete.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from importlib.util import find_spec
 from typing import Generic, TypeVar
 
 from uops.spec.errors import UopsError
-from uops.spec.extras import how_to_install
+from uops.spec.extras import install_command
 from uops.spec.ir.record import dataclass as record
 
-#: Seconds that a query may take at most, however busy the machine is; and how much longer until its process is killed.
+#: Time limit of a query on any machine, in seconds, and the further time until its process is killed.
 LONGEST = 120.0
 GRACE = 5.0
+#: Time limit for the start of a process, in seconds.
 _START = 60.0
-#: Bytes that are written or read at once.
+#: Greatest number of bytes per write or read.
 _PIECE = 1 << 16
 
-#: A value of a model: a real number is a Fraction.
+#: A value in a solver's model; a real number is a Fraction.
 Number = bool | int | Fraction
 
 T = TypeVar("T")
@@ -44,17 +45,17 @@ class NoSolver(UopsError):
     """Z3 is not installed."""
 
 
-def version() -> str:
-    """The solver, as it enters ledger keys."""
+def solver_version() -> str:
+    """Return the solver and its version, which are part of every ledger key. Raises NoSolver."""
     try:
         return f"z3-solver {metadata.version('z3-solver')}"
     except metadata.PackageNotFoundError:
-        raise NoSolver(f"the prover needs Z3: {how_to_install('prove')}") from None
+        raise NoSolver(f"the prover needs Z3: {install_command('prove')}") from None
 
 
 @record(frozen=True, slots=True)
-class Answer:
-    """ "unsat", "sat" with the values asked for, or "unknown" with the reason; `steps` is what it took."""
+class SolverAnswer:
+    """The result "unsat", "sat" with the values of constants, or "unknown" with the reason; `steps` is what the query took."""
 
     result: str
     model: Mapping[str, Number]
@@ -63,101 +64,109 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Worker:
-    """One solver process, started when first asked and again after a death. `spent`: seconds of processor time of its answers."""
+class SolverWorker:
+    """One solver process, started by the first query and again after it died.
+
+    `cpu_seconds` is the processor time of all its answers.
+    """
 
     seed: int = 0
     seconds: float = LONGEST
     process: subprocess.Popen[bytes] | None = None
-    spent: float = 0.0
-    _rest: bytes = b""
+    cpu_seconds: float = 0.0
+    _unread: bytes = b""
 
-    def ask(self, query: str, steps: int, wanted: Sequence[str] = ()) -> Answer:
-        """The answer to one query."""
-        task = {"query": query, "steps": steps, "seconds": self.seconds, "seed": self.seed, "ask": list(wanted)}
-        self._started()
+    def run_query(self, query: str, steps: int, constants: Sequence[str] = ()) -> SolverAnswer:
+        """Run one query within `steps` of the solver; on "sat", return the values of `constants`. Raises NoSolver."""
+        task = {"query": query, "steps": steps, "seconds": self.seconds, "seed": self.seed, "ask": list(constants)}
+        self._ensure_started()
         try:
-            found = json.loads(self._line(self.seconds + GRACE, json.dumps(task).encode() + b"\n"))
+            answer = json.loads(self._exchange_line(self.seconds + GRACE, json.dumps(task).encode() + b"\n"))
         except (BrokenPipeError, EOFError):
             self.close()
-            return Answer("unknown", {}, "the solver's process died")
+            return SolverAnswer("unknown", {}, "the solver's process died")
         except TimeoutError:
             self.close()
-            return Answer("unknown", {}, "killed after its time")
+            return SolverAnswer("unknown", {}, "killed after its time")
         except ValueError:
             self.close()
-            return Answer("unknown", {}, "the solver's process gave no answer but other text")
-        self.spent += found["spent"]
-        model = {name: Fraction(v) if isinstance(v, str) else v for name, v in found["model"].items()}
-        return Answer(found["result"], model, found["reason"], found["steps"])
+            return SolverAnswer("unknown", {}, "the solver's process gave no answer but other text")
+        self.cpu_seconds += answer["spent"]
+        model = {name: Fraction(v) if isinstance(v, str) else v for name, v in answer["model"].items()}
+        return SolverAnswer(answer["result"], model, answer["reason"], answer["steps"])
 
-    def _started(self) -> None:
+    def _ensure_started(self) -> None:
+        """Start the process, unless it runs. Raises NoSolver."""
         if self.process is None:
             if find_spec("z3") is None:
-                raise NoSolver(f"the prover needs Z3: {how_to_install('prove')}")
+                raise NoSolver(f"the prover needs Z3: {install_command('prove')}")
             command = [sys.executable, "-P", "-m", "uops.compiler.prove.solver.worker"]
             path = os.pathsep.join(p for p in sys.path if p)
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
             )
-            self._rest = b""
+            self._unread = b""
             try:
-                self._line(_START)
+                self._exchange_line(_START)
             except (EOFError, TimeoutError) as e:
                 self.close()
                 raise NoSolver(f"the solver's process does not start: {type(e).__name__}") from e
 
-    def _line(self, seconds: float, said: bytes = b"") -> bytes:
-        """One line of the worker, once it has taken what is `said`, within some seconds for both: it may neither read nor answer,
-        or write without an end. Raises TimeoutError, EOFError or BrokenPipeError."""
+    def _exchange_line(self, seconds: float, request: bytes = b"") -> bytes:
+        """Write `request` and return one line of the process, within `seconds` for both.
+
+        The process may fail to read or to answer, or may write without end. Raises TimeoutError, EOFError or BrokenPipeError.
+        """
         assert self.process is not None and self.process.stdout is not None and self.process.stdin is not None
         out, into = self.process.stdout.fileno(), self.process.stdin.fileno()
         os.set_blocking(into, False)
         end = time.monotonic() + seconds
-        while said or b"\n" not in self._rest:
-            ready, takes, _ = select.select([out], [into] if said else [], [], max(0.0, end - time.monotonic()))
+        while request or b"\n" not in self._unread:
+            ready, takes, _ = select.select([out], [into] if request else [], [], max(0.0, end - time.monotonic()))
             if (not ready and not takes) or time.monotonic() > end:
                 raise TimeoutError
             if takes:
-                said = said[os.write(into, said[:_PIECE]) :]
+                request = request[os.write(into, request[:_PIECE]) :]
             if ready:
                 data = os.read(out, _PIECE)
                 if not data:
                     raise EOFError
-                self._rest += data
-        line, self._rest = self._rest.split(b"\n", 1)
+                self._unread += data
+        line, self._unread = self._unread.split(b"\n", 1)
         return line
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process, if it runs."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             for stream in (self.process.stdin, self.process.stdout):
                 if stream is not None:
-                    with contextlib.suppress(BrokenPipeError):  # of what it was still to be told
+                    with contextlib.suppress(BrokenPipeError):  # a request that it has not read
                         stream.close()
             self.process = None
 
 
 @dataclass(slots=True)
-class Pool(Generic[T, R]):
-    """`work(worker, item)` for many items on `jobs` workers."""
+class SolverPool(Generic[T, R]):
+    """Parallel map of `work(worker, item)` over many items on `jobs` workers."""
 
-    work: Callable[[Worker, T], R]
+    work: Callable[[SolverWorker, T], R]
     jobs: int = 1
     seed: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
 
-    def each(self, items: Iterable[T]) -> Iterator[R]:
-        """Results in the order of their ends; the first error of a worker is raised here."""
+    def map_unordered(self, items: Iterable[T]) -> Iterator[R]:
+        """Yield results as they complete. Raises the first error of a worker."""
         todo: queue.SimpleQueue[T] = queue.SimpleQueue()
         count = 0
         for item in items:
             todo.put(item)
             count += 1
         done: queue.SimpleQueue[R | BaseException] = queue.SimpleQueue()
-        threads = [threading.Thread(target=self._run, args=(todo, done), daemon=True) for _ in range(min(self.jobs, count))]
+        threads = [
+            threading.Thread(target=self._work_until_empty, args=(todo, done), daemon=True) for _ in range(min(self.jobs, count))
+        ]
         for t in threads:
             t.start()
         try:
@@ -171,8 +180,9 @@ class Pool(Generic[T, R]):
             for t in threads:
                 t.join()
 
-    def _run(self, todo: queue.SimpleQueue[T], done: queue.SimpleQueue[R | BaseException]) -> None:
-        worker = Worker(self.seed)
+    def _work_until_empty(self, todo: queue.SimpleQueue[T], done: queue.SimpleQueue[R | BaseException]) -> None:
+        """Process items until none is left; the body of a thread."""
+        worker = SolverWorker(self.seed)
         try:
             while not self._stop.is_set():
                 try:

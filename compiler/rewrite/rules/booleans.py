@@ -1,13 +1,13 @@
-"""Booleans: the two-element lattice (R09). Add and Max are Or, Mul is And."""
+"""Rules of the two-element lattice of booleans (R09, bool). Add and Max are Or, Mul is And."""
 
 from __future__ import annotations
 
-from uops.compiler.rewrite.pattern import ALL_INTS, BOOL, eq, lift, maximum, ne, not_, var
+from uops.compiler.rewrite.pattern import ALL_INTS, BOOL, as_pattern, eq, maximum, ne, not_, var
 from uops.compiler.rewrite.rule import Rule
 
 p = var("p", BOOL)
 x, y = var("x", ALL_INTS), var("y", ALL_INTS)
-true, false = lift(True), lift(False)
+true, false = as_pattern(True), as_pattern(False)
 
 RULES = (
     Rule("and-true", p & True, p),
@@ -25,7 +25,7 @@ RULES = (
     Rule("ne-false", ne(p, False), p),
     Rule("ne-true", ne(p, True), not_(p)),
     Rule("eq-true", eq(p, True), p),
-    # Not of an integer comparison is the other one (not so for floats: NaN).
+    # The negation of an integer comparison is the opposite one. For floats it is not, because of NaN.
     Rule("not-lt", not_(x < y), x >= y),
     Rule("not-ge", not_(x >= y), x < y),
     Rule("lt-self", x < x, false),

@@ -1,7 +1,8 @@
-"""Divisions and remainders in sums: a quotient and a remainder that belong together are what was divided, and what a period of a
-remainder takes away need not be computed. Over the integers (R08), with floor division (R01, R02) and x // 0 = 0, x % 0 = x (R03).
+"""Rules of divisions and remainders in sums, over the integers (R08, index dtype).
 
-As in `index`, a witness proposes the parts of a sum, and the condition says that they add up to it.
+A quotient and the remainder that belongs to it are recombined to the dividend, and redundant remainders are dropped. Division is
+floor division (R01, Idiv; R02, Mod), with x // 0 = 0 and x % 0 = x (R03, division by zero). As in `index`, a witness proposes the
+parts of a sum, and the condition requires that they add up to it.
 """
 
 from __future__ import annotations
@@ -10,211 +11,246 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from uops.compiler.ir.affine import Sum, build, linear, number
+from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
 from uops.compiler.rewrite.pattern import INDEX, Binding, Pattern, cst, eq, ne, var
 from uops.compiler.rewrite.rule import Rule
-from uops.compiler.rewrite.rules.index import cheaper, node
+from uops.compiler.rewrite.rules.index import bound_node, propose_if_cheaper
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import DIVISION, Op
 
 x, y, s, t, q, r, w = (var(n, INDEX) for n in "xystqrw")
 c, d, e, g, j, k, m = (cst(n, INDEX) for n in "cdegjkm")
 
+#: The nodes that a witness proposes, by variable.
 Parts = dict[str, UOp]
-_DIVISIONS = (Op.IDIV, Op.MOD)
 
 
-def _positive(u: UOp) -> int:
-    """The value of a constant greater than 0, else 0."""
+def _positive_constant(u: UOp) -> int:
+    """Return the value of a positive constant; 0 for any other node."""
     return max(0, int(u.arg.value)) if u.op is Op.CONST else 0
 
 
-def _without(total: Sum, *terms: UOp) -> Sum:
-    return Sum({u: n for u, n in total.terms.items() if u not in terms}, total.constant)
+def _drop_terms(total: AffineSum, *terms: UOp) -> AffineSum:
+    """Return a sum without these terms."""
+    return AffineSum({u: n for u, n in total.terms.items() if u not in terms}, total.constant)
 
 
-def _plus(total: Sum, term: UOp, times: int) -> UOp:
-    """The canonical form of total + term * times."""
+def _add_multiple(total: AffineSum, term: UOp, times: int) -> UOp:
+    """Return the canonical form of total + term * times."""
     terms, constant = dict(total.terms), total.constant
-    more = linear(term)
+    more = extract_affine_sum(term)
     for u, n in more.terms.items():
         terms[u] = terms.get(u, 0) + n * times
-    return build(Sum({u: n for u, n in terms.items() if n}, constant + more.constant * times))
+    return build_affine_sum(AffineSum({u: n for u, n in terms.items() if n}, constant + more.constant * times))
 
 
 # A remainder and its quotient
 
 
 def _has_division(u: UOp) -> bool:
-    """Whether the last term of a sum divides: the terms before it have met."""
+    """Return True if the last term of a sum is a division or remainder. The terms before it are already recombined."""
     while u.op in (Op.ADD, Op.MUL, Op.NEG):
-        if u.op is Op.ADD and _has_division(u.src[1]):
+        if u.op is Op.ADD and _has_division(u.rhs):
             return True
-        u = u.src[0]
-    return u.op in _DIVISIONS
+        u = u.operand if u.op is Op.NEG else u.lhs
+    return u.op in DIVISION
 
 
-def _pairs(found: Binding) -> Iterator[tuple[Sum, UOp, int, int, int]]:
-    """(the sum, the remainder t % c in it, c, its coefficient k, that of the quotient, c k)."""
-    x, y = node(found, "x"), node(found, "y")
+def _find_remainder_terms(binding: Binding) -> Iterator[tuple[AffineSum, UOp, int, int, int]]:
+    """Yield (the sum x + y, a remainder t % c in it, c, its coefficient k, the coefficient c k of the matching quotient)."""
+    x, y = bound_node(binding, "x"), bound_node(binding, "y")
     if not (_has_division(y) and _has_division(x)):
         return
-    total = linear(UOp(Op.ADD, (x, y)))
+    total = extract_affine_sum(UOp(Op.ADD, (x, y)))
     for rest, k in total.terms.items():
-        if rest.op is Op.MOD and (by := _positive(rest.src[1])):
+        if rest.op is Op.MOD and (by := _positive_constant(rest.rhs)):
             yield total, rest, by, k, by * k
 
 
-def _recombined(found: Binding) -> Parts | None:
-    """t // c beside t % c."""
-    for total, rest, by, k, times in _pairs(found):
-        whole = rest.src[0]
-        other = UOp(Op.IDIV, (whole, number(by)))
+def _propose_recombination(binding: Binding) -> Parts | None:
+    """Match t // c beside t % c."""
+    for total, rest, by, k, times in _find_remainder_terms(binding):
+        whole = rest.lhs
+        other = UOp(Op.IDIV, (whole, index_constant(by)))
         if total.terms.get(other) == times:
-            left = _without(total, rest, other)
-            return {"t": whole, "c": number(by), "k": number(k), "m": number(times), "q": build(left), "w": _plus(left, whole, k)}
+            left = _drop_terms(total, rest, other)
+            return {
+                "t": whole,
+                "c": index_constant(by),
+                "k": index_constant(k),
+                "m": index_constant(times),
+                "q": build_affine_sum(left),
+                "w": _add_multiple(left, whole, k),
+            }
     return None
 
 
-def _recombined_nested(found: Binding) -> Parts | None:
-    """t // (g c) beside (t // g) % c."""
-    for total, rest, by, k, times in _pairs(found):
-        whole = rest.src[0]
-        if whole.op is Op.IDIV and (inner := _positive(whole.src[1])):
-            other = UOp(Op.IDIV, (whole.src[0], number(inner * by)))
+def _propose_nested_recombination(binding: Binding) -> Parts | None:
+    """Match t // (g c) beside (t // g) % c."""
+    for total, rest, by, k, times in _find_remainder_terms(binding):
+        whole = rest.lhs
+        if whole.op is Op.IDIV and (inner := _positive_constant(whole.rhs)):
+            other = UOp(Op.IDIV, (whole.lhs, index_constant(inner * by)))
             if total.terms.get(other) == times:
-                left = _without(total, rest, other)
-                parts = {"t": whole.src[0], "c": number(by), "g": number(inner), "e": number(inner * by), "k": number(k)}
-                return {**parts, "m": number(times), "q": build(left), "w": _plus(left, whole, k)}
+                left = _drop_terms(total, rest, other)
+                parts = {
+                    "t": whole.lhs,
+                    "c": index_constant(by),
+                    "g": index_constant(inner),
+                    "e": index_constant(inner * by),
+                    "k": index_constant(k),
+                }
+                return {**parts, "m": index_constant(times), "q": build_affine_sum(left), "w": _add_multiple(left, whole, k)}
     return None
 
 
-def _widened(found: Binding) -> Parts | None:
-    """(t // c) % d beside t % c."""
-    for total, rest, by, k, times in _pairs(found):
-        whole = rest.src[0]
-        quotient = UOp(Op.IDIV, (whole, number(by)))
+def _propose_wider_modulus(binding: Binding) -> Parts | None:
+    """Match (t // c) % d beside t % c."""
+    for total, rest, by, k, times in _find_remainder_terms(binding):
+        whole = rest.lhs
+        quotient = UOp(Op.IDIV, (whole, index_constant(by)))
         for other, n in total.terms.items():
-            if n == times and other.op is Op.MOD and other.src[0] is quotient and (outer := _positive(other.src[1])):
-                left, e = _without(total, rest, other), number(by * outer)
-                parts = {"t": whole, "c": number(by), "d": number(outer), "e": e, "k": number(k), "m": number(times)}
-                return {**parts, "q": build(left), "w": _plus(left, UOp(Op.MOD, (whole, e)), k)}
+            if n == times and other.op is Op.MOD and other.lhs is quotient and (outer := _positive_constant(other.rhs)):
+                left, e = _drop_terms(total, rest, other), index_constant(by * outer)
+                parts = {
+                    "t": whole,
+                    "c": index_constant(by),
+                    "d": index_constant(outer),
+                    "e": e,
+                    "k": index_constant(k),
+                    "m": index_constant(times),
+                }
+                return {**parts, "q": build_affine_sum(left), "w": _add_multiple(left, UOp(Op.MOD, (whole, e)), k)}
     return None
 
 
-def _widened_nested(found: Binding) -> Parts | None:
-    """(t // (g c)) % d beside (t // g) % c."""
-    for total, rest, by, k, times in _pairs(found):
-        whole = rest.src[0]
-        if whole.op is not Op.IDIV or not (inner := _positive(whole.src[1])):
+def _propose_nested_wider_modulus(binding: Binding) -> Parts | None:
+    """Match (t // (g c)) % d beside (t // g) % c."""
+    for total, rest, by, k, times in _find_remainder_terms(binding):
+        whole = rest.lhs
+        if whole.op is not Op.IDIV or not (inner := _positive_constant(whole.rhs)):
             continue
-        quotient = UOp(Op.IDIV, (whole.src[0], number(inner * by)))
+        quotient = UOp(Op.IDIV, (whole.lhs, index_constant(inner * by)))
         for other, n in total.terms.items():
-            if n == times and other.op is Op.MOD and other.src[0] is quotient and (outer := _positive(other.src[1])):
-                left, wide = _without(total, rest, other), number(by * outer)
-                parts = {"t": whole.src[0], "c": number(by), "d": number(outer), "e": number(inner * by), "g": number(inner)}
-                parts |= {"j": wide, "k": number(k), "m": number(times)}
-                return {**parts, "q": build(left), "w": _plus(left, UOp(Op.MOD, (whole, wide)), k)}
+            if n == times and other.op is Op.MOD and other.lhs is quotient and (outer := _positive_constant(other.rhs)):
+                left, wide = _drop_terms(total, rest, other), index_constant(by * outer)
+                parts = {
+                    "t": whole.lhs,
+                    "c": index_constant(by),
+                    "d": index_constant(outer),
+                    "e": index_constant(inner * by),
+                    "g": index_constant(inner),
+                }
+                parts |= {"j": wide, "k": index_constant(k), "m": index_constant(times)}
+                return {**parts, "q": build_affine_sum(left), "w": _add_multiple(left, UOp(Op.MOD, (whole, wide)), k)}
     return None
 
 
 # Remainders in a dividend
 
 
-def _period(found: Binding) -> Parts | None:
-    """s = t % e + q with e a multiple of c."""
-    by, total = int(node(found, "c").arg.value), linear(node(found, "s"))
+def _propose_dropped_modulus(binding: Binding) -> Parts | None:
+    """Match s = t % e + q with e a multiple of c."""
+    by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     for rest, times in total.terms.items():
-        if rest.op is Op.MOD and times == 1 and by > 0 and (period := _positive(rest.src[1])) and period % by == 0:
-            left = _without(total, rest)
-            return {"t": rest.src[0], "e": rest.src[1], "q": build(left), "w": _plus(left, rest.src[0], 1)}
+        if rest.op is Op.MOD and times == 1 and by > 0 and (period := _positive_constant(rest.rhs)) and period % by == 0:
+            left = _drop_terms(total, rest)
+            return {"t": rest.lhs, "e": rest.rhs, "q": build_affine_sum(left), "w": _add_multiple(left, rest.lhs, 1)}
     return None
 
 
-_MOST_CHOICES = 6
+#: Most terms of a sum of which combinations of residues are tried.
+_MAX_TERMS = 6
 
 
-def _within(found: Binding) -> Parts | None:
-    """s = q c + r with 0 <= r < c, each coefficient of r being the least one that is congruent, of either sign."""
-    by, total = int(node(found, "c").arg.value), linear(node(found, "s"))
-    if by <= 0 or len(total.terms) > _MOST_CHOICES:
+def _propose_bounded_remainder(binding: Binding) -> Parts | None:
+    """Propose s = q c + r with 0 <= r < c. Each coefficient of r is a small one, of either sign, congruent to that of s."""
+    by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
+    if by <= 0 or len(total.terms) > _MAX_TERMS:
         return None
-    for rest in itertools.product(*(_residues(n, by, len(total.terms)) for n in total.terms.values())):
+    for rest in itertools.product(*(_least_residues(n, by, len(total.terms)) for n in total.terms.values())):
         left = {u: n for u, n in zip(total.terms, rest, strict=True) if n}
-        bounds = build(Sum(left, total.constant % by)).min_max
+        bounds = build_affine_sum(AffineSum(left, total.constant % by)).min_max
         if bounds is not None and bounds[0] // by == bounds[1] // by:
             shift = int(bounds[0] // by)
             whole = {u: (n - m) // by for (u, n), m in zip(total.terms.items(), rest, strict=True) if n != m}
-            quotient = build(Sum(whole, total.constant // by + shift))
-            return {"q": quotient, "r": build(Sum(left, total.constant % by - shift * by))}
+            quotient = build_affine_sum(AffineSum(whole, total.constant // by + shift))
+            return {"q": quotient, "r": build_affine_sum(AffineSum(left, total.constant % by - shift * by))}
     return None
 
 
-def _residues(n: int, by: int, count: int) -> tuple[int, ...]:
+def _least_residues(n: int, by: int, count: int) -> tuple[int, ...]:
+    """Return the coefficients to try that are congruent to `n` modulo `by`: both signs for a single term, else the smaller one."""
     up = n % by
     if count == 1 or up * 2 == by:
         return (up, up - by) if up else (0,)
     return (min(up, up - by, key=abs),)
 
 
-def _moved_in(found: Binding) -> Parts | None:
-    """s = t // g + k."""
-    total = linear(node(found, "s"))
+def _propose_nested_division(binding: Binding) -> Parts | None:
+    """Match s = t // g + k."""
+    total = extract_affine_sum(bound_node(binding, "s"))
     if len(total.terms) != 1 or not total.constant:
         return None
-    (term, times), by = next(iter(total.terms.items())), _positive(node(found, "c"))
-    if times != 1 or term.op is not Op.IDIV or not by or not (inner := _positive(term.src[1])):
+    (term, times), by = next(iter(total.terms.items())), _positive_constant(bound_node(binding, "c"))
+    if times != 1 or term.op is not Op.IDIV or not by or not (inner := _positive_constant(term.rhs)):
         return None
-    whole = _plus(linear(term.src[0]), number(total.constant), inner)
-    return {"t": term.src[0], "g": term.src[1], "k": number(total.constant), "w": whole, "e": number(inner * by)}
+    whole = _add_multiple(extract_affine_sum(term.lhs), index_constant(total.constant), inner)
+    return {"t": term.lhs, "g": term.rhs, "k": index_constant(total.constant), "w": whole, "e": index_constant(inner * by)}
 
 
-def _factors(found: Binding) -> Parts | None:
-    """e = k c."""
-    by, period = int(node(found, "c").arg.value), int(node(found, "e").arg.value)
-    return {"k": number(period // by)} if by > 0 and period > 0 and period % by == 0 else None
+def _propose_factor(binding: Binding) -> Parts | None:
+    """Match e = k c."""
+    by, period = int(bound_node(binding, "c").arg.value), int(bound_node(binding, "e").arg.value)
+    return {"k": index_constant(period // by)} if by > 0 and period > 0 and period % by == 0 else None
 
 
-def _multiples_of(found: Binding) -> Parts | None:
-    """s = (t y) k + r."""
-    by, total = node(found, "y"), linear(node(found, "s"))
+def _propose_symbolic_multiples(binding: Binding) -> Parts | None:
+    """Match s = (t y) k + r."""
+    by, total = bound_node(binding, "y"), extract_affine_sum(bound_node(binding, "s"))
     for term, times in total.terms.items():
-        if term.op is Op.MUL and term.src[1] is by:
-            whole = term.src[0]
-            return {"t": whole, "k": number(times), "q": _plus(Sum({}, 0), whole, times), "r": build(_without(total, term))}
+        if term.op is Op.MUL and term.rhs is by:
+            whole = term.lhs
+            return {
+                "t": whole,
+                "k": index_constant(times),
+                "q": _add_multiple(AffineSum({}, 0), whole, times),
+                "r": build_affine_sum(_drop_terms(total, term)),
+            }
     return None
 
 
-def _product(found: Binding) -> Parts:
-    return {"k": number(int(node(found, "c").arg.value) * int(node(found, "d").arg.value))}
+def _propose_product(binding: Binding) -> Parts:
+    return {"k": index_constant(int(bound_node(binding, "c").arg.value) * int(bound_node(binding, "d").arg.value))}
 
 
 # Comparisons of sums
 
 
-def _bound(found: Binding) -> Parts | None:
-    """s = q g + r, where the multiples of g next to c decide whatever r is."""
-    limit, total = int(node(found, "c").arg.value), linear(node(found, "s"))
+def _propose_rounded_bound(binding: Binding) -> Parts | None:
+    """Propose s = q g + r and k, where s < c is q < k for every r."""
+    limit, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     sizes = {abs(n) for n in total.terms.values()}
     if not sizes:
         return None
     for size in sorted({math.gcd(*sizes), *sizes}, reverse=True):
-        if size == 1 and not total.constant:  # s itself
+        if size == 1 and not total.constant:  # q would be s itself
             return None
-        parts = _whole_and_rest(total, size)
+        parts = _split_by_divisibility(total, size)
         bounds = parts[1].min_max
         if bounds is None:
             return None
         least = int(-((bounds[0] - limit) // size))  # the least k with k g + r >= c for all r
         if (least - 1) * size + bounds[1] < limit:
-            return {"q": parts[0], "r": parts[1], "g": number(size), "k": number(least)}
+            return {"q": parts[0], "r": parts[1], "g": index_constant(size), "k": index_constant(least)}
     return None
 
 
-def _whole_and_rest(total: Sum, size: int) -> tuple[UOp, UOp]:
+def _split_by_divisibility(total: AffineSum, size: int) -> tuple[UOp, UOp]:
+    """Return (q, r) with total = q * size + r, where r has the constant and the terms whose coefficients `size` does not divide."""
     whole = {u: n // size for u, n in total.terms.items() if n % size == 0}
     rest = {u: n for u, n in total.terms.items() if n % size}
-    return build(Sum(whole, 0)), build(Sum(rest, total.constant))
+    return build_affine_sum(AffineSum(whole, 0)), build_affine_sum(AffineSum(rest, total.constant))
 
 
 _PAIR = eq(m, c * k)
@@ -222,19 +258,20 @@ _BOUND = (g > 0) & eq(s, q * g + r) & (k * g + r >= c) & ((k - 1) * g + r < c)
 _IN_RANGE = (c > 0) & eq(s, q * c + r) & (r >= 0) & (r < c)
 
 
-def _less(name: str, lhs: Pattern, rhs: Pattern) -> Rule:
-    return Rule(name, lhs, rhs, when=_BOUND, witness=cheaper(lhs, rhs, _bound))
+def _comparison_rule(name: str, lhs: Pattern, rhs: Pattern) -> Rule:
+    """Return a rule that compares a sum by its multiples of g only."""
+    return Rule(name, lhs, rhs, when=_BOUND, witness=propose_if_cheaper(lhs, rhs, _propose_rounded_bound))
 
 
 RULES = (
-    # (t // c) c + t % c = t, and so for multiples of both; t // g // c is t // (g c).
-    Rule("recombine", x + y, w, _PAIR & eq(w, q + t * k) & eq(x + y, q + (t // c) * m + (t % c) * k), _recombined),
+    # (t // c) c + t % c = t, also for multiples of both; t // g // c is t // (g c).
+    Rule("recombine", x + y, w, _PAIR & eq(w, q + t * k) & eq(x + y, q + (t // c) * m + (t % c) * k), _propose_recombination),
     Rule(
         "recombine-nested",
         x + y,
         w,
         (c > 0) & (g > 0) & eq(e, g * c) & _PAIR & eq(w, q + (t // g) * k) & eq(x + y, q + (t // e) * m + ((t // g) % c) * k),
-        _recombined_nested,
+        _propose_nested_recombination,
     ),
     # With (t // c) % d in place of t // c it is t % (c d).
     Rule(
@@ -242,7 +279,7 @@ RULES = (
         x + y,
         w,
         (c > 0) & (d > 0) & eq(e, c * d) & _PAIR & eq(w, q + (t % e) * k) & eq(x + y, q + ((t // c) % d) * m + (t % c) * k),
-        _widened,
+        _propose_wider_modulus,
     ),
     Rule(
         "widen-nested",
@@ -256,24 +293,30 @@ RULES = (
         & _PAIR
         & eq(w, q + ((t // g) % j) * k)
         & eq(x + y, q + ((t // e) % d) * m + ((t // g) % c) * k),
-        _widened_nested,
+        _propose_nested_wider_modulus,
     ),
-    # What differs by a multiple of c has the same remainder.
-    Rule("mod-period", s % c, w % c, (c > 0) & (e > 0) & eq(e % c, 0) & eq(w, q + t) & eq(s, q + t % e), _period),
+    # Values that differ by a multiple of c have the same remainder.
+    Rule("mod-period", s % c, w % c, (c > 0) & (e > 0) & eq(e % c, 0) & eq(w, q + t) & eq(s, q + t % e), _propose_dropped_modulus),
     # floor((q c + r) / c) = q for 0 <= r < c.
-    Rule("div-in-range", s // c, q, _IN_RANGE, _within),
-    Rule("mod-in-range", s % c, r, _IN_RANGE, _within),
+    Rule("div-in-range", s // c, q, _IN_RANGE, _propose_bounded_remainder),
+    Rule("mod-in-range", s % c, r, _IN_RANGE, _propose_bounded_remainder),
     # floor((floor(t / g) + k) / c) = floor((t + k g) / (g c)).
-    Rule("div-sum-div", s // c, w // e, (c > 0) & (g > 0) & eq(e, g * c) & eq(w, t + k * g) & eq(s, t // g + k), _moved_in),
+    Rule(
+        "div-sum-div",
+        s // c,
+        w // e,
+        (c > 0) & (g > 0) & eq(e, g * c) & eq(w, t + k * g) & eq(s, t // g + k),
+        _propose_nested_division,
+    ),
     # The quotient of a remainder is a remainder of the quotient.
-    Rule("div-mod", (t % e) // c, (t // c) % k, (c > 0) & (k > 0) & eq(e, k * c), _factors),
-    # q g + r < c where whole multiples of g decide.
-    _less("lt-multiples", s < c, q < k),
-    _less("ge-multiples", s >= c, q >= k),
+    Rule("div-mod", (t % e) // c, (t // c) % k, (c > 0) & (k > 0) & eq(e, k * c), _propose_factor),
+    # q g + r < c is q < k where the multiples of g decide.
+    _comparison_rule("lt-multiples", s < c, q < k),
+    _comparison_rule("ge-multiples", s >= c, q >= k),
     # floor(t / c) < d is t < c d.
-    Rule("lt-quotient", (t // c) < d, t < k, (c > 0) & eq(k, c * d), _product),
-    Rule("ge-quotient", (t // c) >= d, t >= k, (c > 0) & eq(k, c * d), _product),
-    # A divisor that is no constant, as extents of loops may be: floor((t y + r) / y) = t + floor(r / y).
-    Rule("div-multiples-of", s // y, q + r // y, ne(y, 0) & eq(q, t * k) & eq(s, (t * y) * k + r), _multiples_of),
-    Rule("mod-multiples-of", s % y, r % y, ne(y, 0) & eq(s, (t * y) * k + r), _multiples_of),
+    Rule("lt-quotient", (t // c) < d, t < k, (c > 0) & eq(k, c * d), _propose_product),
+    Rule("ge-quotient", (t // c) >= d, t >= k, (c > 0) & eq(k, c * d), _propose_product),
+    # The divisor may be no constant, like the extent of a loop: floor((t y + r) / y) = t + floor(r / y).
+    Rule("div-multiples-of", s // y, q + r // y, ne(y, 0) & eq(q, t * k) & eq(s, (t * y) * k + r), _propose_symbolic_multiples),
+    Rule("mod-multiples-of", s % y, r % y, ne(y, 0) & eq(s, (t * y) * k + r), _propose_symbolic_multiples),
 )

@@ -1,16 +1,16 @@
-"""Constants: an op of constants is the constant it evaluates to, and constants stand on the right.
+"""Rules of constants: an op of constants is folded, and constants stand on the right.
 
-The evaluation is the witness, found by `uops.compiler.rewrite.fold`; the condition says what it must be. For floats the folder
-rounds once (R16).
+The folded constant is a witness that `uops.compiler.rewrite.fold` computes. For floats the folder rounds once (R16, rounding).
 """
 
 from __future__ import annotations
 
 import math
 
-from uops.compiler.rewrite.fold import fold
+from uops.compiler.rewrite.fold import fold_constant
 from uops.compiler.rewrite.pattern import (
     BOOL,
+    COMMUTATIVE,
     VALUES,
     Binding,
     Pattern,
@@ -51,67 +51,70 @@ _ARITY = {
 }
 
 
-class Evaluation:
-    """Proposes `k`, the value of the pattern `evaluates` under a binding of its constants. That it is the value is the folder's
-    word, and what a proof of the rule assumes."""
+class EvaluationWitness:
+    """A witness that proposes `k`, the value of the pattern `evaluates` under a binding of its constants.
+
+    A proof of the rule assumes that the folder computes this value.
+    """
 
     __slots__ = ("evaluates",)
 
     def __init__(self, evaluates: Pattern) -> None:
         self.evaluates = evaluates
 
-    def __call__(self, found: Binding) -> dict[str, UOp] | None:
-        node = instantiate(self.evaluates, found)
-        return constant(fold(node), node.dtype)
+    def __call__(self, binding: Binding) -> dict[str, UOp] | None:
+        node = instantiate(self.evaluates, binding)
+        return constant_witness(fold_constant(node), node.dtype)
 
 
-def constant(value: bool | int | float | None, d: DType) -> dict[str, UOp] | None:
-    """The witness `k` for a folded value; none for a NaN, whose class is one but whose bits a constant would fix."""
+def constant_witness(value: bool | int | float | None, d: DType) -> dict[str, UOp] | None:
+    """Return the witness `k` for a folded value; None for a NaN, since a constant would fix its sign and payload."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     return {"k": UOp(Op.CONST, (), ConstArg(value, d))}
 
 
-def _fold(op: Op, arity: int) -> Rule:
+def _op_fold_rule(op: Op, arity: int) -> Rule:
     lhs = operation(op, *(_a, _b, _c)[:arity])
-    return _fold_to(f"fold-{op.name.lower()}", lhs)
+    return _fold_rule(f"fold-{op.name.lower()}", lhs)
 
 
-def _fold_to(name: str, lhs: Pattern) -> Rule:
-    return Rule(name, lhs, _k, witness=Evaluation(lhs))
+def _fold_rule(name: str, lhs: Pattern) -> Rule:
+    return Rule(name, lhs, _k, witness=EvaluationWitness(lhs))
 
 
 # op(constants) -> constant
 FOLDS = (
-    *(_fold(op, arity) for op, arity in _ARITY.items()),
-    _fold_to("fold-cast", cast(_a, TypeVar("T"))),
-    _fold_to("fold-bitcast", bitcast(_a, TypeVar("T"))),
+    *(_op_fold_rule(op, arity) for op, arity in _ARITY.items()),
+    _fold_rule("fold-cast", cast(_a, TypeVar("T"))),
+    _fold_rule("fold-bitcast", bitcast(_a, TypeVar("T"))),
 )
 
 _x = var("x")
-_COMMUTATIVE = (Op.ADD, Op.MUL, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.CMPNE, Op.CMPEQ)
 
 
-def _no_constant(name: str) -> Witness:
-    """The other operand is no constant (else `fold` is the rule, and swapping would not end)."""
+def _require_nonconstant(name: str) -> Witness:
+    """Propose nothing further if the variable is no constant. Two constants are folded; swapping them would not terminate."""
 
-    def propose(found: Binding) -> dict[str, UOp] | None:
-        node = found[name]
+    def propose(binding: Binding) -> dict[str, UOp] | None:
+        node = binding[name]
         return {} if isinstance(node, UOp) and node.op is not Op.CONST else None
 
     return propose
 
 
-# a op x -> x op a, for commutative ops: every other rule may look for constants on the right only
+# a op x -> x op a for commutative ops, so that all other rules need to match constants on the right only
 SWAPS = tuple(
-    Rule(f"constant-right-{op.name.lower()}", operation(op, _a, _x), operation(op, _x, _a), witness=_no_constant("x"))
-    for op in _COMMUTATIVE
+    Rule(f"constant-right-{op.name.lower()}", operation(op, _a, _x), operation(op, _x, _a), witness=_require_nonconstant("x"))
+    for op in COMMUTATIVE
 )
 
 
-def _one_value(op: Op) -> Witness:
-    def propose(found: Binding) -> dict[str, UOp] | None:
-        i, j = found["i"], found["j"]
+def _propose_decided_value(op: Op) -> Witness:
+    """Propose the value of a comparison that min_max decides."""
+
+    def propose(binding: Binding) -> dict[str, UOp] | None:
+        i, j = binding["i"], binding["j"]
         assert isinstance(i, UOp) and isinstance(j, UOp)
         bounds = UOp(op, (i, j)).min_max
         if bounds is None or bounds[0] != bounds[1]:
@@ -121,19 +124,20 @@ def _one_value(op: Op) -> Witness:
     return propose
 
 
-def _decide(op: Op) -> Rule:
+def _decision_rule(op: Op) -> Rule:
+    """Return the rule that replaces a comparison by its value where min_max decides it."""
     i, j = var("i", VALUES), var("j", VALUES)
     k = cst("k", BOOL)
     return Rule(
         f"decide-{op.name.lower()}",
         operation(op, i, j),
         k,
-        witness=_one_value(op),
+        witness=_propose_decided_value(op),
         when=operation(Op.CMPEQ, operation(op, i, j), k),
     )
 
 
-# i < j -> true or false where min_max decides it (floats only as R71 allows, which is min_max's own duty)
-DECIDED = tuple(_decide(op) for op in (Op.CMPLT, Op.CMPNE, Op.CMPGT, Op.CMPGE, Op.CMPLE, Op.CMPEQ))
+# i < j -> true or false where min_max decides it. For floats min_max claims only what R71 (min_max of floats) allows.
+DECIDED = tuple(_decision_rule(op) for op in (Op.CMPLT, Op.CMPNE, Op.CMPGT, Op.CMPGE, Op.CMPLE, Op.CMPEQ))
 
 RULES = (*FOLDS, *SWAPS, *DECIDED)

@@ -1,30 +1,31 @@
-"""Index arithmetic: rules over the integers (R08), with floor division (R01, R02) and x // 0 = 0, x % 0 = x (R03).
+"""Rules of index arithmetic over the integers (R08, index dtype).
 
-Sums are compared and split in their canonical form (`uops.compiler.ir.affine`): a witness proposes the parts of a sum, and the
-condition says that they add up to it. So one rule per law covers every shape in which the terms may stand.
+Division is floor division (R01, Idiv; R02, Mod), with x // 0 = 0 and x % 0 = x (R03, division by zero). Sums are compared and split
+in their canonical form (`uops.compiler.ir.affine`). A witness proposes the parts of a sum, and the condition requires that they add
+up to it. So one rule per law covers every order and nesting of the terms.
 """
 
 from __future__ import annotations
 
 import math
 
-from uops.compiler.ir.affine import Sum, build, constants_out, linear, number
+from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, hoist_constant_terms, index_constant
 from uops.compiler.rewrite.pattern import (
     INDEX,
     MACHINE_INTS,
     Binding,
     Pattern,
     TypeVar,
+    as_pattern,
     cast,
     cst,
     eq,
     instantiate,
-    lift,
     maximum,
     ne,
     var,
 )
-from uops.compiler.rewrite.rewriter import cost
+from uops.compiler.rewrite.rewriter import tree_cost
 from uops.compiler.rewrite.rule import Rule, Witness
 from uops.spec.ir.args import ConstArg
 from uops.spec.ir.node import UOp
@@ -34,128 +35,148 @@ x, y, s, q, r = (var(n, INDEX) for n in "xysqr")
 c, d, g, k = (cst(n, INDEX) for n in "cdgk")
 u, e = var("u", MACHINE_INTS), cst("e", MACHINE_INTS)
 m, _T = cst("m", MACHINE_INTS), TypeVar("T", MACHINE_INTS)
-zero = lift(0)
+zero = as_pattern(0)
 
 
-def node(found: Binding, name: str) -> UOp:
-    n = found[name]
+def bound_node(binding: Binding, name: str) -> UOp:
+    """Return the node that is bound to a variable."""
+    n = binding[name]
     assert isinstance(n, UOp)
     return n
 
 
-def cheaper(lhs: Pattern, rhs: Pattern, propose: Witness) -> Witness:
-    """The proposal, where the rule then lowers the cost."""
+def propose_if_cheaper(lhs: Pattern, rhs: Pattern, propose: Witness) -> Witness:
+    """Return the witness that proposes what `propose` does where the rule then lowers the cost."""
 
-    def checked(found: Binding) -> dict[str, UOp] | None:
-        proposed = propose(found)
+    def propose_cheaper(binding: Binding) -> dict[str, UOp] | None:
+        proposed = propose(binding)
         if proposed is None:
             return None
-        whole = {**found, **proposed}
+        whole = {**binding, **proposed}
         before, after = instantiate(lhs, whole), instantiate(rhs, whole, INDEX[0])
-        return dict(proposed) if after is not before and cost(after) < cost(before) else None
+        return dict(proposed) if after is not before and tree_cost(after) < tree_cost(before) else None
 
-    return checked
+    return propose_cheaper
 
 
-def _canonical(op: Op) -> Witness:
-    """The canonical form of a sum, or the one with products left in it, where that is cheaper."""
+def _propose_canonical_sum(op: Op) -> Witness:
+    """Return the witness of the cheaper one of two forms of a sum: canonical, or with products of sums kept."""
 
-    def propose(found: Binding) -> dict[str, UOp] | None:
-        total = UOp(op, (node(found, "x"), node(found, "y")))
-        plain = build(linear(total))
-        if plain is total:  # no product is left in it
+    def propose(binding: Binding) -> dict[str, UOp] | None:
+        total = UOp(op, (bound_node(binding, "x"), bound_node(binding, "y")))
+        plain = build_affine_sum(extract_affine_sum(total))
+        if plain is total:  # no product of a sum in it
             return None
-        left = constants_out(total)
-        best = plain if plain is left else min(plain, left, key=cost)
+        left = hoist_constant_terms(total)
+        best = plain if plain is left else min(plain, left, key=tree_cost)
         return {"q": best} if best is not total else None
 
     return propose
 
 
-def _product(found: Binding) -> dict[str, UOp]:
-    return {"k": number(node(found, "c").arg.value * node(found, "d").arg.value)}
+def _propose_product(binding: Binding) -> dict[str, UOp]:
+    return {"k": index_constant(bound_node(binding, "c").arg.value * bound_node(binding, "d").arg.value)}
 
 
-def _as_source(found: Binding) -> dict[str, UOp] | None:
-    """The constant c in the dtype of u, if it has it."""
-    value, d = node(found, "c").arg.value, node(found, "u").dtype
+def _propose_source_constant(binding: Binding) -> dict[str, UOp] | None:
+    """Propose the constant c in the dtype of u, if that dtype has the value."""
+    value, d = bound_node(binding, "c").arg.value, bound_node(binding, "u").dtype
     return {"e": UOp(Op.CONST, (), ConstArg(value, d))} if d.min <= value <= d.max else None
 
 
-def _split(total: Sum, by: int) -> tuple[UOp, UOp]:
-    """(q, r) with total = q * by + r, in q of every term as often as `by` goes into its coefficient, toward zero."""
+def _split_sum(total: AffineSum, by: int) -> tuple[UOp, UOp]:
+    """Return (q, r) with total = q * by + r. Coefficients of q are those of the total divided by `by`, rounded toward zero."""
     quotient, remainder = divmod(total.constant, by)
     whole = {t: n // by if n > 0 else -(-n // by) for t, n in total.terms.items() if abs(n) >= abs(by)}
     rest = {t: n - by * whole.get(t, 0) for t, n in total.terms.items()}
-    return build(Sum(whole, quotient)), build(Sum({t: n for t, n in rest.items() if n}, remainder))
+    return build_affine_sum(AffineSum(whole, quotient)), build_affine_sum(
+        AffineSum({t: n for t, n in rest.items() if n}, remainder)
+    )
 
 
-def _multiples(found: Binding) -> dict[str, UOp] | None:
-    """s = q*c + r."""
-    by = int(node(found, "c").arg.value)
+def _propose_multiples(binding: Binding) -> dict[str, UOp] | None:
+    """Propose q and r with s = q*c + r."""
+    by = int(bound_node(binding, "c").arg.value)
     if by == 0:
         return None
-    parts = _split(linear(node(found, "s")), by)
+    parts = _split_sum(extract_affine_sum(bound_node(binding, "s")), by)
     return {"q": parts[0], "r": parts[1]}
 
 
-def _common_factor(found: Binding) -> dict[str, UOp] | None:
-    """c = d*g and s = q*g + r, with g the largest common factor that c has with a coefficient."""
-    by, total = int(node(found, "c").arg.value), linear(node(found, "s"))
+def _propose_common_factor(binding: Binding) -> dict[str, UOp] | None:
+    """Propose c = d*g and s = q*g + r, with g the largest common factor of c and a coefficient."""
+    by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     best = max((math.gcd(n, by) for n in total.terms.values()), default=1)
     if best <= 1 or by <= 0:
         return None
-    parts = _split(total, best)
-    return {"q": parts[0], "r": parts[1], "g": number(best), "d": number(by // best)}
+    parts = _split_sum(total, best)
+    return {"q": parts[0], "r": parts[1], "g": index_constant(best), "d": index_constant(by // best)}
 
 
-def _narrow(op: Op) -> Witness:
-    """The canonical form of x + m or x - m, where int32 holds x and it: an index in a kernel has a width (R08), and so has m."""
+def _propose_narrow_sum(op: Op) -> Witness:
+    """Return the witness of the canonical form of x + m or x - m, where int32 holds both x and that form.
 
-    def propose(found: Binding) -> dict[str, UOp] | None:
-        k = number(int(node(found, "m").arg.value))
-        total = build(linear(UOp(op, (node(found, "x"), k))))
-        return {"k": k, "q": total} if _is_narrow(node(found, "x")) and _is_narrow(total) else None
+    A kernel computes an index in a machine integer (R08, index dtype), which the rule must not widen.
+    """
+
+    def propose(binding: Binding) -> dict[str, UOp] | None:
+        k = index_constant(int(bound_node(binding, "m").arg.value))
+        total = build_affine_sum(extract_affine_sum(UOp(op, (bound_node(binding, "x"), k))))
+        return {"k": k, "q": total} if _fits_int32(bound_node(binding, "x")) and _fits_int32(total) else None
 
     return propose
 
 
-def _is_narrow(u: UOp) -> bool:
+def _fits_int32(u: UOp) -> bool:
     bounds = u.min_max
     return bounds is not None and -(2**31) <= bounds[0] and bounds[1] < 2**31
 
 
 def _sum_rule(name: str, lhs: Pattern, rhs: Pattern, when: Pattern, propose: Witness) -> Rule:
-    return Rule(name, lhs, rhs, when=when, witness=cheaper(lhs, rhs, propose))
+    return Rule(name, lhs, rhs, when=when, witness=propose_if_cheaper(lhs, rhs, propose))
 
 
 _FACTOR = (d > 0) & (r >= 0) & (r < g) & eq(c, d * g) & eq(s, q * g + r)
 
 RULES = (
     # Like terms are collected: 2x + 3x = 5x, x - x = 0, (x + 1) + 2 = x + 3.
-    _sum_rule("sum", x + y, q, eq(q, x + y), _canonical(Op.ADD)),
-    _sum_rule("difference", x - y, q, eq(q, x - y), _canonical(Op.SUB)),
-    Rule("product-of-constants", (x * c) * d, x * k, when=eq(k, c * d), witness=_product),
+    _sum_rule("sum", x + y, q, eq(q, x + y), _propose_canonical_sum(Op.ADD)),
+    _sum_rule("difference", x - y, q, eq(q, x - y), _propose_canonical_sum(Op.SUB)),
+    Rule("product-of-constants", (x * c) * d, x * k, when=eq(k, c * d), witness=_propose_product),
     Rule("div-one", x // 1, x),
     Rule("mod-one", x % 1, zero),
-    # Nothing of 0 <= x < y is left by a division, all of it by a remainder.
+    # For 0 <= x < y the quotient is 0 and the remainder x.
     Rule("div-small", x // y, zero, when=(x >= 0) & (x < y)),
     Rule("mod-small", x % y, x, when=(x >= 0) & (x < y)),
     # floor((q*c + r) / c) = q + floor(r / c) for every c but 0.
-    _sum_rule("div-multiples", s // c, q + r // c, ne(c, 0) & eq(s, q * c + r), _multiples),
-    _sum_rule("mod-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _multiples),
-    # floor((q*g + r) / (d*g)) = floor(q / d) for 0 <= r < g, and what is left is g * (q mod d) + r.
-    _sum_rule("div-factor", s // c, q // d, _FACTOR, _common_factor),
-    _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _common_factor),
-    Rule("div-div", (x // c) // d, x // k, when=(c > 0) & (d > 0) & eq(k, c * d), witness=_product),
-    # A division by a constant of the source's dtype stays in that dtype, which for uint64 an index in int64 could not.
-    Rule("mod-cast", cast(u, INDEX[0]) % c, cast(u % e, INDEX[0]), when=(c > 0) & eq(cast(e, INDEX[0]), c), witness=_as_source),
-    Rule("div-cast", cast(u, INDEX[0]) // c, cast(u // e, INDEX[0]), when=(c > 0) & eq(cast(e, INDEX[0]), c), witness=_as_source),
-    Rule("lt-cast", cast(u, INDEX[0]) < c, u < e, when=eq(cast(e, INDEX[0]), c), witness=_as_source),
-    Rule("ge-cast", cast(u, INDEX[0]) >= c, u >= e, when=eq(cast(e, INDEX[0]), c), witness=_as_source),
-    # A cast to a machine integer is modulo 2^n, with which a sum commutes.
-    _sum_rule("cast-sum", cast(x, _T) + m, cast(q, _T), eq(cast(m, INDEX[0]), k) & eq(q, x + k), _narrow(Op.ADD)),
-    _sum_rule("cast-difference", cast(x, _T) - m, cast(q, _T), eq(cast(m, INDEX[0]), k) & eq(q, x - k), _narrow(Op.SUB)),
+    _sum_rule("div-multiples", s // c, q + r // c, ne(c, 0) & eq(s, q * c + r), _propose_multiples),
+    _sum_rule("mod-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _propose_multiples),
+    # floor((q*g + r) / (d*g)) = floor(q / d) for 0 <= r < g, and the remainder is g * (q mod d) + r.
+    _sum_rule("div-factor", s // c, q // d, _FACTOR, _propose_common_factor),
+    _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _propose_common_factor),
+    Rule("div-div", (x // c) // d, x // k, when=(c > 0) & (d > 0) & eq(k, c * d), witness=_propose_product),
+    # Division by a constant of the source's dtype stays in that dtype; int64 could not hold every uint64.
+    Rule(
+        "mod-cast",
+        cast(u, INDEX[0]) % c,
+        cast(u % e, INDEX[0]),
+        when=(c > 0) & eq(cast(e, INDEX[0]), c),
+        witness=_propose_source_constant,
+    ),
+    Rule(
+        "div-cast",
+        cast(u, INDEX[0]) // c,
+        cast(u // e, INDEX[0]),
+        when=(c > 0) & eq(cast(e, INDEX[0]), c),
+        witness=_propose_source_constant,
+    ),
+    Rule("lt-cast", cast(u, INDEX[0]) < c, u < e, when=eq(cast(e, INDEX[0]), c), witness=_propose_source_constant),
+    Rule("ge-cast", cast(u, INDEX[0]) >= c, u >= e, when=eq(cast(e, INDEX[0]), c), witness=_propose_source_constant),
+    # A cast to a machine integer is modulo 2^n and commutes with sums.
+    _sum_rule("cast-sum", cast(x, _T) + m, cast(q, _T), eq(cast(m, INDEX[0]), k) & eq(q, x + k), _propose_narrow_sum(Op.ADD)),
+    _sum_rule(
+        "cast-difference", cast(x, _T) - m, cast(q, _T), eq(cast(m, INDEX[0]), k) & eq(q, x - k), _propose_narrow_sum(Op.SUB)
+    ),
     Rule("max-right", maximum(x, y), y, when=x <= y),
     Rule("max-left", maximum(x, y), x, when=y <= x),
 )

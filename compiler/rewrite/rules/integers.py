@@ -1,17 +1,17 @@
-"""Machine integers of every width, modulo 2^n (R05), and index: identities that need no condition on overflow.
+"""Rules of machine integers of every width, modulo 2^n (R05, integer overflow), and of index, that need no condition on overflow.
 
-The integers modulo 2^n are a commutative ring with 0 and 1, and bitwise operations are a lattice on their bits: only laws of both
-are here.
+The integers modulo 2^n are a commutative ring with 0 and 1, and bitwise operations form a lattice on their bits. The rules are laws
+of the ring and the lattice.
 """
 
 from __future__ import annotations
 
-from uops.compiler.rewrite.pattern import ALL_INTS, lift, maximum, operation, var
+from uops.compiler.rewrite.pattern import ALL_INTS, as_pattern, maximum, operation, var
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.ir.ops import Op
 
 x = var("x", ALL_INTS)
-zero = lift(0)
+zero = as_pattern(0)
 negated = -x
 
 RULES = (
@@ -33,7 +33,7 @@ RULES = (
     Rule("shr-zero", x >> 0, x),
     Rule("max-self", maximum(x, x), x),
     Rule("trunc-integer", operation(Op.TRUNC, x), x),
-    # Division by 1; by 0 as R03 says.
+    # Division by 1, and by 0: x // 0 = 0 and x % 0 = x (R03, division by zero).
     Rule("idiv-one", x // 1, x),
     Rule("imod-one", x % 1, zero),
     Rule("idiv-zero", x // 0, zero),

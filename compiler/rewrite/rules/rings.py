@@ -1,37 +1,38 @@
-"""Machine integers of every width, and index: laws of the ring modulo 2^n (R05) and of the lattice of bits, beyond those of
-`integers`. A constant that two others make is the folder's (`Evaluation`).
+"""Further rules of machine integers and index: laws of the ring modulo 2^n (R05, integer overflow) and of the lattice of bits.
+
+A constant that combines two others is computed by the folder (`EvaluationWitness`).
 """
 
 from __future__ import annotations
 
-from uops.compiler.rewrite.pattern import ALL_INTS, MACHINE_INTS, Pattern, cst, lift, maximum, operation, var
+from uops.compiler.rewrite.pattern import ALL_INTS, MACHINE_INTS, Pattern, as_pattern, cst, maximum, operation, var
 from uops.compiler.rewrite.rule import Rule
-from uops.compiler.rewrite.rules.folding import Evaluation
+from uops.compiler.rewrite.rules.folding import EvaluationWitness
 from uops.spec.ir.ops import Op
 
 x, y = var("x", ALL_INTS), var("y", ALL_INTS)
 u, v = var("u", MACHINE_INTS), var("v", MACHINE_INTS)
 c, d, k = (cst(n, MACHINE_INTS) for n in "cdk")
-zero = lift(0)
+zero = as_pattern(0)
 
 
-def _joined(name: str, op: Op, inner: Op | None = None) -> Rule:
-    """(u op c) op d is u op (c op d)."""
+def _merge_constants_rule(name: str, op: Op, inner: Op | None = None) -> Rule:
+    """Return the rule (u op c) op d -> u op k with k = c op d, or c inner d."""
     join = operation(inner or op, c, d)
-    return Rule(name, operation(op, operation(op, u, c), d), operation(op, u, k), witness=Evaluation(join))
+    return Rule(name, operation(op, operation(op, u, c), d), operation(op, u, k), witness=EvaluationWitness(join))
 
 
 _NEGATED: Pattern = -y
 
 RULES = (
-    # Constants meet.
-    _joined("add-constants", Op.ADD),
-    _joined("mul-constants", Op.MUL),
-    _joined("and-constants", Op.AND),
-    _joined("or-constants", Op.OR),
-    _joined("xor-constants", Op.XOR),
-    _joined("max-constants", Op.MAX),
-    _joined("sub-constants", Op.SUB, Op.ADD),
+    # Constants are merged.
+    _merge_constants_rule("add-constants", Op.ADD),
+    _merge_constants_rule("mul-constants", Op.MUL),
+    _merge_constants_rule("and-constants", Op.AND),
+    _merge_constants_rule("or-constants", Op.OR),
+    _merge_constants_rule("xor-constants", Op.XOR),
+    _merge_constants_rule("max-constants", Op.MAX),
+    _merge_constants_rule("sub-constants", Op.SUB, Op.ADD),
     # Signs.
     Rule("zero-sub", operation(Op.SUB, 0, x), -x),
     Rule("add-neg", x + _NEGATED, x - y),
@@ -39,12 +40,12 @@ RULES = (
     Rule("sub-neg", x - _NEGATED, x + y),
     Rule("neg-sub", -(x - y), y - x),
     Rule("mul-minus-one", u * -1, -u),
-    # What is added and taken away again.
+    # A term that is added and subtracted again.
     Rule("add-sub", (u + v) - v, u),
     Rule("add-sub-first", (u + v) - u, v),
     Rule("sub-add", (u - v) + v, u),
     Rule("sub-sub", u - (u - v), v),
-    # Division: 0 by anything, anything by -1 and by itself (R03, R04).
+    # Division of 0, by -1 and of x by itself (R03, division by zero; R04, INT_MIN Idiv -1).
     Rule("zero-idiv", operation(Op.IDIV, 0, x), zero),
     Rule("zero-imod", operation(Op.MOD, 0, x), zero),
     Rule("imod-self", x % x, zero),

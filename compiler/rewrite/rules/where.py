@@ -1,4 +1,4 @@
-"""Where: a choice that is decided, or that does not matter. It keeps bits (R28), so that the rules hold for every dtype."""
+"""Rules of Where with a decided or redundant condition. Where keeps bits (R28, bits), so that they hold for every dtype."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Elementwise arithmetic: operators and functions, one value per element.
+"""Elementwise arithmetic: operators and functions with one value per element.
 
-Operands are promoted (`uops.compiler.tensor.dtypes`) and broadcast (R41). Quotients and elementary functions of integers are
-float32. Each composite states its formula; intermediate overflow never makes a NaN out of a finite argument.
+Operands are promoted (`uops.compiler.tensor.dtypes`) and broadcast (R41: operand shapes). Quotients and elementary functions of
+integers are float32. Each composite states its formula. No intermediate overflow makes a NaN of a finite argument.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 from uops.compiler.tensor.core import Operand
-from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, floating, promote, weak
+from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, make_weak_constant, promote, to_float_dtype
 from uops.compiler.tensor.faults import claim_of, fault
-from uops.compiler.tensor.methods.movement import Movement
-from uops.compiler.tensor.methods.powers import integer_power, whole_power
+from uops.compiler.tensor.methods.movement import MovementMethods
+from uops.compiler.tensor.methods.powers import integer_power, power_by_squaring
 from uops.compiler.tensor.methods.remainder import floor_divide, remainder
-from uops.compiler.tensor.numbers import check_fit, number
+from uops.compiler.tensor.numbers import check_fits_dtype, require_number
 from uops.spec.errors import SpecError, SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.shape import broadcast
-from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import BITWISE, SHIFT, Op
 
-#: Operations that some dtypes lack -> what the common dtype must be, and the claim that says so (R09, R10, R80).
+#: Ops that some dtypes lack -> condition on the common dtype, and the claim that states it (R09, R10: legal dtypes; R80).
 _LEGAL: dict[Op, tuple[Callable[[DType], bool], str]] = {
-    **{op: (lambda d: d.is_integer or d is dt.bool_, f"{op.name}.C3") for op in (Op.XOR, Op.OR, Op.AND)},
-    **{op: (lambda d: d.is_integer, f"{op.name}.C2") for op in (Op.SHR, Op.SHL)},
+    **{op: (lambda d: d.is_integer or d is dt.bool_, f"{op.name}.C3") for op in BITWISE},
+    **{op: (lambda d: d.is_integer, f"{op.name}.C2") for op in SHIFT},
     Op.SUB: (lambda d: d is not dt.bool_, "SUB.C3"),
     Op.NEG: (lambda d: d is not dt.bool_, "NEG.C2"),
     Op.IDIV: (lambda d: d is not dt.bool_, "IDIV.C3"),
@@ -38,7 +38,7 @@ _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
 
 
-class Elementwise(Movement):
+class ElementwiseMethods(MovementMethods):
     """Operators, comparisons, bit operations and elementary functions."""
 
     __slots__ = ()
@@ -46,25 +46,28 @@ class Elementwise(Movement):
 
     # Two operands
 
-    def _pair(self, other: Operand, reverse: bool = False, floats: bool = False) -> tuple[UOp, UOp]:
-        like = floating(self.dtype) if floats else self.dtype
-        a, b = self.uop, self._operand(other, like)
+    def _convert_operand_pair(self, other: Operand, reverse: bool = False, floats: bool = False) -> tuple[UOp, UOp]:
+        """Return the nodes of both operands, swapped if `reverse`; with `floats`, both promoted to a float dtype."""
+        like = to_float_dtype(self.dtype) if floats else self.dtype
+        a, b = self.uop, self._convert_operand(other, like)
         if floats:
-            common = floating(promote(a.dtype, b.dtype))
+            common = to_float_dtype(promote(a.dtype, b.dtype))
             a, b = B.cast(a, common), B.cast(b, common)
         return (b, a) if reverse else (a, b)
 
-    def _binary(self, method: str, op: Op, other: Operand, reverse: bool = False, floats: bool = False) -> Self:
-        a, b = self._pair(other, reverse, floats)
+    def _apply_binary(self, method: str, op: Op, other: Operand, reverse: bool = False, floats: bool = False) -> Self:
+        """Apply a binary op to this Tensor and an operand. Raises SpecTypeError for dtypes that the op lacks."""
+        a, b = self._convert_operand_pair(other, reverse, floats)
         legal, claim = _LEGAL.get(op, (None, ""))
-        common = a.dtype if op in (Op.SHR, Op.SHL) else promote(a.dtype, b.dtype)
+        common = a.dtype if op in SHIFT else promote(a.dtype, b.dtype)
         if legal is not None and not legal(common):
             raise fault(method, claim, f"{a.dtype} and {b.dtype}", SpecTypeError)
-        if op in (Op.SHR, Op.SHL) and not b.dtype.is_integer:
+        if op in SHIFT and not b.dtype.is_integer:
             raise fault(method, f"{op.name}.C3", f"a count of {b.dtype}", SpecTypeError)
-        return self._alu(method, op, a, b)
+        return self._build_alu(method, op, a, b)
 
-    def _alu(self, method: str, op: Op, *nodes: UOp) -> Self:
+    def _build_alu(self, method: str, op: Op, *nodes: UOp) -> Self:
+        """Return the Tensor of an elementwise op. Raises SpecValueError for shapes that do not broadcast."""
         try:
             return self.of(B.alu(op, *nodes))
         except SpecError:
@@ -72,66 +75,81 @@ class Elementwise(Movement):
             raise
 
     def add(self, other: Operand, reverse: bool = False) -> Self:
-        return self._binary("add", Op.ADD, other, reverse)
+        """Return self + other."""
+        return self._apply_binary("add", Op.ADD, other, reverse)
 
     def sub(self, other: Operand, reverse: bool = False) -> Self:
-        return self._binary("sub", Op.SUB, other, reverse)
+        """Return self - other, or other - self if `reverse`."""
+        return self._apply_binary("sub", Op.SUB, other, reverse)
 
     def mul(self, other: Operand, reverse: bool = False) -> Self:
-        return self._binary("mul", Op.MUL, other, reverse)
+        """Return self * other."""
+        return self._apply_binary("mul", Op.MUL, other, reverse)
 
     def div(self, other: Operand, reverse: bool = False) -> Self:
-        """The quotient as a float; of integers in float32."""
-        return self._binary("div", Op.DIV, other, reverse, floats=True)
+        """Return the quotient as a float; of integers as float32."""
+        return self._apply_binary("div", Op.DIV, other, reverse, floats=True)
 
     def idiv(self, other: Operand, reverse: bool = False) -> Self:
-        """floor(a / b), of floats as in NumPy; 0 where an integer divisor is 0 (R01, R03)."""
-        return self._divide("idiv", Op.IDIV, floor_divide, other, reverse)
+        """Return floor(a / b), of floats as NumPy does; 0 where an integer divisor is 0 (R01, R03: division by zero)."""
+        return self._apply_division("idiv", Op.IDIV, floor_divide, other, reverse)
 
     def mod(self, other: Operand, reverse: bool = False) -> Self:
-        """a - b * floor(a / b), of floats exact and rounded once; a where an integer divisor is 0 (R02, R03)."""
-        return self._divide("mod", Op.MOD, remainder, other, reverse)
+        """Return a - b * floor(a / b).
 
-    def _divide(self, method: str, op: Op, of_floats: Callable[[UOp, UOp], UOp], other: Operand, reverse: bool) -> Self:
-        a, b = self._pair(other, reverse)
+        Of floats it is exact and rounded once. It is `a` where an integer divisor is 0 (R02, R03: division by zero).
+        """
+        return self._apply_division("mod", Op.MOD, remainder, other, reverse)
+
+    def _apply_division(self, method: str, op: Op, of_floats: Callable[[UOp, UOp], UOp], other: Operand, reverse: bool) -> Self:
+        """Divide integers by an op, and floats by the graph that `of_floats` builds."""
+        a, b = self._convert_operand_pair(other, reverse)
         common = promote(a.dtype, b.dtype)
         if not common.is_float:
-            return self._binary(method, op, other, reverse)
+            return self._apply_binary(method, op, other, reverse)
         self._check_shapes(method, op, a, b)
         return self.of(of_floats(B.cast(a, common), B.cast(b, common)))
 
     @staticmethod
     def _check_shapes(method: str, op: Op, *nodes: UOp) -> None:
+        """Raise SpecValueError if the shapes of the operands do not broadcast."""
         shapes = [n.shape for n in nodes]
         try:
             broadcast(shapes)
         except SpecError as e:
-            given = ", ".join(map(str, shapes))
-            raise fault(method, claim_of(op, "shapes broadcast"), f"shapes {given} do not broadcast (R41)") from e
+            texts = ", ".join(map(str, shapes))
+            raise fault(method, claim_of(op, "shapes broadcast"), f"shapes {texts} do not broadcast (R41)") from e
 
     def pow(self, other: Operand, reverse: bool = False) -> Self:
-        """a ** b: of integers by products in their dtype (R165), of floats by products for a number from 0 to 4, else Pow (R18)."""
+        """Return a ** b.
+
+        Integers are multiplied in their dtype (R165: powers of integers). Floats are multiplied for a number from 0 to 4, else it
+        is Pow (R18).
+        """
         if self.dtype.is_float and isinstance(other, int) and not reverse and 0 <= other <= 4:
-            return self.of(whole_power(self.uop, other))
-        a, b = self._pair(other, reverse)
+            return self.of(power_by_squaring(self.uop, other))
+        a, b = self._convert_operand_pair(other, reverse)
         common = promote(a.dtype, b.dtype)
         if common.is_float:
-            return self._binary("pow", Op.POW, other, reverse)
+            return self._apply_binary("pow", Op.POW, other, reverse)
         self._check_shapes("pow", Op.POW, a, b)
         return self.of(integer_power(a, b, common))
 
     def maximum(self, other: Operand) -> Self:
-        """NaN where either is NaN (R11)."""
-        return self._binary("maximum", Op.MAX, other)
+        """Return the greater of two elements, NaN if either is NaN (R11: Max on floats)."""
+        return self._apply_binary("maximum", Op.MAX, other)
 
     def minimum(self, other: Operand) -> Self:
-        """The negated maximum of the negated; of integers with ~, which reverses their order without overflow."""
-        a, b = (self.of(u) for u in self._pair(other))
-        common = promote(a.dtype, b.dtype)
-        return a.cast(common)._reversed()._binary("minimum", Op.MAX, b.cast(common)._reversed())._reversed()
+        """Return the lesser of two elements: the reversed maximum of the reversed operands.
 
-    def _reversed(self) -> Self:
-        """An involution that reverses the order of the dtype's values."""
+        Floats are reversed by negation, integers by ~, which cannot overflow.
+        """
+        a, b = (self.of(u) for u in self._convert_operand_pair(other))
+        common = promote(a.dtype, b.dtype)
+        return a.cast(common)._reverse_order()._apply_binary("minimum", Op.MAX, b.cast(common)._reverse_order())._reverse_order()
+
+    def _reverse_order(self) -> Self:
+        """Apply an involution that reverses the order of the dtype's values."""
         return -self if self.dtype.is_float else ~self
 
     def __add__(self, o: Operand) -> Self:
@@ -179,30 +197,30 @@ class Elementwise(Movement):
     # Bits
 
     def __and__(self, o: Operand) -> Self:
-        return self._binary("__and__", Op.AND, o)
+        return self._apply_binary("__and__", Op.AND, o)
 
     def __or__(self, o: Operand) -> Self:
-        return self._binary("__or__", Op.OR, o)
+        return self._apply_binary("__or__", Op.OR, o)
 
     def __xor__(self, o: Operand) -> Self:
-        return self._binary("__xor__", Op.XOR, o)
+        return self._apply_binary("__xor__", Op.XOR, o)
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __lshift__(self, o: Operand) -> Self:
-        return self._binary("__lshift__", Op.SHL, o)
+        return self._apply_binary("__lshift__", Op.SHL, o)
 
     def __rshift__(self, o: Operand) -> Self:
-        return self._binary("__rshift__", Op.SHR, o)
+        return self._apply_binary("__rshift__", Op.SHR, o)
 
     def __rlshift__(self, o: Operand) -> Self:
-        return self._binary("__rlshift__", Op.SHL, o, True)
+        return self._apply_binary("__rlshift__", Op.SHL, o, True)
 
     def __rrshift__(self, o: Operand) -> Self:
-        return self._binary("__rrshift__", Op.SHR, o, True)
+        return self._apply_binary("__rrshift__", Op.SHR, o, True)
 
     def __invert__(self) -> Self:
-        """Not of bools; every bit of integers."""
+        """Return Not of bools, or the complement of integers' bits."""
         if self.dtype is dt.bool_:
             return self.of(B.not_(self.uop))
         return self ^ (-1 if self.dtype.is_signed else int(self.dtype.max))
@@ -210,28 +228,30 @@ class Elementwise(Movement):
     bitwise_not = __invert__
 
     def logical_not(self) -> Self:
-        """Whether the element is zero."""
+        """Return True where the element is zero."""
         return self.of(B.not_(self.cast(dt.bool_).uop))
 
     # Comparisons
 
     def __lt__(self, o: Operand) -> Self:
-        return self._binary("__lt__", Op.CMPLT, o)
+        return self._apply_binary("__lt__", Op.CMPLT, o)
 
     def __gt__(self, o: Operand) -> Self:
-        return self._binary("__gt__", Op.CMPGT, o)
+        return self._apply_binary("__gt__", Op.CMPGT, o)
 
     def __le__(self, o: Operand) -> Self:
-        return self._binary("__le__", Op.CMPLE, o)
+        return self._apply_binary("__le__", Op.CMPLE, o)
 
     def __ge__(self, o: Operand) -> Self:
-        return self._binary("__ge__", Op.CMPGE, o)
+        return self._apply_binary("__ge__", Op.CMPGE, o)
 
     def eq(self, other: Operand) -> Self:
-        return self._binary("eq", Op.CMPEQ, other)
+        """Return True where the elements are equal."""
+        return self._apply_binary("eq", Op.CMPEQ, other)
 
     def ne(self, other: Operand) -> Self:
-        return self._binary("ne", Op.CMPNE, other)
+        """Return True where the elements differ."""
+        return self._apply_binary("ne", Op.CMPNE, other)
 
     def __eq__(self, o: Operand) -> Self:  # type: ignore[override]
         return self.eq(o)
@@ -240,32 +260,37 @@ class Elementwise(Movement):
         return self.ne(o)
 
     def isnan(self) -> Self:
+        """Return True where the element is NaN."""
         return self.ne(self)
 
     def isinf(self) -> Self:
+        """Return True where the element is infinite."""
         return self.eq(math.inf) | self.eq(-math.inf) if self.dtype.is_float else self.zeros_like(dtype=dt.bool_)
 
     # Selection
 
     def where(self, a: Operand, b: Operand) -> Self:
-        """`a` where this Tensor is not zero, else `b` (R14); two Python numbers have the dtypes they have alone."""
-        pair: list[UOp | None] = [None if isinstance(v, (bool, int, float)) else self._operand(v) for v in (a, b)]
-        known = [u.dtype for u in pair if u is not None]
-        if known:
-            x, y = (u if u is not None else self._operand(v, known[0]) for u, v in zip(pair, (a, b)))
+        """Return `a` where this Tensor is not zero, else `b` (R14: Where condition).
+
+        Two Python numbers have the dtypes that they have alone.
+        """
+        pair: list[UOp | None] = [None if isinstance(v, (bool, int, float)) else self._convert_operand(v) for v in (a, b)]
+        dtypes = [u.dtype for u in pair if u is not None]
+        if dtypes:
+            x, y = (u if u is not None else self._convert_operand(v, dtypes[0]) for u, v in zip(pair, (a, b)))
         else:
-            x = weak(a, default_dtype(a))
-            y = weak(b, x.dtype)
-        return self._alu("where", Op.WHERE, self.cast(dt.bool_).uop, x, y)
+            x = make_weak_constant(a, default_dtype(a))
+            y = make_weak_constant(b, x.dtype)
+        return self._build_alu("where", Op.WHERE, self.cast(dt.bool_).uop, x, y)
 
     def masked_fill(self, mask: Operand, value: Operand) -> Self:
-        """`value` where the mask holds."""
-        return self.of(self._operand(mask)).where(value, self)
+        """Return `value` where the mask holds, else the element."""
+        return self.of(self._convert_operand(mask)).where(value, self)
 
     def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
-        """min(max(x, min_), max_), of which one may be None; NaN stays."""
+        """Return min(max(x, min_), max_), of which one may be None; NaN stays."""
         if min_ is None and max_ is None:
-            raise fault("clamp", None, "neither a least nor a greatest value is given")
+            raise fault("clamp", None, "expected a least or a greatest value, got neither")
         t = self.of(self.uop) if min_ is None else self.maximum(min_)
         return t if max_ is None else t.minimum(max_)
 
@@ -274,10 +299,11 @@ class Elementwise(Movement):
     # One operand
 
     def _unary(self, op: Op) -> Self:
-        """An op of floats; integers are float32 first."""
-        return self.of(B.alu(op, self.cast(floating(self.dtype)).uop))
+        """Apply an op of floats; integers are converted to float32 first."""
+        return self.of(B.alu(op, self.cast(to_float_dtype(self.dtype)).uop))
 
     def neg(self) -> Self:
+        """Return -x."""
         if self.dtype is dt.bool_:
             raise fault("neg", "NEG.C2", "bool; use logical_not", SpecTypeError)
         return self.of(B.neg(self.uop))
@@ -285,89 +311,100 @@ class Elementwise(Movement):
     __neg__ = neg
 
     def abs(self) -> Self:
-        """0 - x where x <= 0 (so that |-0| is 0), else x."""
-        if self.dtype is dt.bool_ or self.dtype.kind is Kind.UINT:
+        """Return 0 - x where x <= 0 (so that |-0| is 0), else x."""
+        if self.dtype is dt.bool_ or self.dtype.kind is DTypeKind.UINT:
             return self.of(self.uop)
         return (self <= 0).where(0 - self, self)
 
     __abs__ = abs
 
     def sign(self) -> Self:
-        """1, -1, or x itself where x is 0 or NaN."""
+        """Return 1, -1, or x itself where x is 0 or NaN."""
         if self.dtype is dt.bool_:
             return self.of(self.uop)
-        below = self if self.dtype.kind is Kind.UINT else (self < 0).where(-1, self)
+        below = self if self.dtype.kind is DTypeKind.UINT else (self < 0).where(-1, self)
         return (self > 0).where(1, below)
 
     def square(self) -> Self:
+        """Return x * x."""
         return self * self
 
     def reciprocal(self) -> Self:
+        """Return 1 / x."""
         return self._unary(Op.RECIP)
 
     def sqrt(self) -> Self:
+        """Return the square root."""
         return self._unary(Op.SQRT)
 
     def rsqrt(self) -> Self:
-        """1 / sqrt(x)."""
+        """Return 1 / sqrt(x)."""
         return self.sqrt().reciprocal()
 
     def exp2(self) -> Self:
+        """Return 2^x."""
         return self._unary(Op.EXP2)
 
     def log2(self) -> Self:
+        """Return the logarithm to base 2."""
         return self._unary(Op.LOG2)
 
     def exp(self) -> Self:
-        """2^(x * log2(e)), narrow floats by way of float32; relative error at most (|x| + 3) units of the last place."""
-        return self._widely(lambda t: (t * _LOG2_E).exp2())
+        """Return 2^(x * log2(e)), of narrow floats in float32; the relative error is at most |x| + 3 units of the last place."""
+        return self._compute_in_wide_float(lambda t: (t * _LOG2_E).exp2())
 
     def log(self) -> Self:
-        """log2(x) * ln(2)."""
-        return self._widely(lambda t: t.log2() * _LN_2)
+        """Return log2(x) * ln(2)."""
+        return self._compute_in_wide_float(lambda t: t.log2() * _LN_2)
 
     def log1p(self) -> Self:
-        """log(1 + x): with w = 1 + x rounded, x where w is 1, else log(w) * x / (w - 1), in which the rounding cancels (Kahan)."""
+        """Return log(1 + x).
+
+        Let w be 1 + x rounded. The result is x where w is 1. Else it is `log(w) * x / (w - 1)`, in which the rounding
+        cancels (Kahan).
+        """
 
         def f(t: Self) -> Self:
             w = t + 1
             return w.eq(1).where(t, w.eq(math.inf).where(t, w.log() * (t / (w - 1))))
 
-        return self._widely(f)
+        return self._compute_in_wide_float(f)
 
     def sin(self) -> Self:
+        """Return the sine."""
         return self._unary(Op.SIN)
 
     def cos(self) -> Self:
-        """1 - 2 sin(x/2)^2, whose argument is exact; the error is absolute, a few units of the last place of 1."""
-        return self._widely(lambda t: 1 - (t * 0.5).sin().square() * 2)
+        """Return 1 - 2 sin(x/2)^2, whose argument is exact; the error is absolute, a few units of the last place of 1."""
+        return self._compute_in_wide_float(lambda t: 1 - (t * 0.5).sin().square() * 2)
 
     def tan(self) -> Self:
-        """sin(x) / cos(x)."""
+        """Return sin(x) / cos(x)."""
         return self.sin() / self.cos()
 
-    def _widely(self, f: Callable[[Self], Self]) -> Self:
-        """`f` in float32 at least, the result rounded once to the float dtype of this Tensor."""
-        own = floating(self.dtype)
-        return f(self.cast(own if own.bits >= 32 else dt.float32)).cast(own)
+    def _compute_in_wide_float(self, f: Callable[[Self], Self]) -> Self:
+        """Apply `f` in float32 at least, and round the result once to this Tensor's float dtype."""
+        result_dtype = to_float_dtype(self.dtype)
+        return f(self.cast(result_dtype if result_dtype.bits >= 32 else dt.float32)).cast(result_dtype)
 
     # Rounding
 
     def trunc(self) -> Self:
+        """Return the whole part, rounded toward zero."""
         return self.of(B.trunc(self.uop)) if self.dtype.is_float else self.of(self.uop)
 
     def floor(self) -> Self:
-        """trunc(x), less 1 where that is above x."""
+        """Return trunc(x), less 1 where that is above x."""
         t = self.trunc()
         return (self < t).where(t - 1, t) if self.dtype.is_float else self.of(self.uop)
 
     def ceil(self) -> Self:
-        """trunc(x), plus 1 where that is below x."""
+        """Return trunc(x), plus 1 where that is below x."""
         t = self.trunc()
         return (t < self).where(t + 1, t) if self.dtype.is_float else self.of(self.uop)
 
     def round(self) -> Self:
-        """The nearest whole number, of two the even one; a zero has the sign of x."""
+        """Return the nearest whole number, the even one of two; a zero has the sign of x."""
         if not self.dtype.is_float:
             return self.of(self.uop)
         low = self.floor()
@@ -379,72 +416,82 @@ class Elementwise(Movement):
     # Activations
 
     def relu(self) -> Self:
-        """0 where x <= 0, else x: no gradient flows at 0, where a maximum would let half of it through (R78). NaN stays."""
+        """Return 0 where x <= 0, else x; NaN stays.
+
+        No gradient flows at 0, where a maximum would let half of it through (R78).
+        """
         return (self <= 0).where(0, self)
 
     def leaky_relu(self, neg_slope: Number = 0.01) -> Self:
-        """x where x > 0, else neg_slope * x."""
+        """Return x where x > 0, else neg_slope * x."""
         return (self > 0).where(self, self * neg_slope)
 
     def sigmoid(self) -> Self:
-        """1 / (1 + exp(-x)): exp overflows to infinity, of which the quotient is 0."""
-        return self._widely(lambda t: ((-t).exp() + 1).reciprocal())
+        """Return 1 / (1 + exp(-x)): where exp overflows to infinity, the quotient is 0."""
+        return self._compute_in_wide_float(lambda t: ((-t).exp() + 1).reciprocal())
 
     def tanh(self) -> Self:
-        """(1 - e) / (1 + e) with e = exp(-2|x|) and the sign of x; below 1/2, where that cancels, Lambert's fraction
-        x / (1 + x^2 / (3 + x^2 / (5 + ...))), cut where its error is below half a unit of the last place."""
-        return self._widely(_tanh)
+        """Return (1 - e) / (1 + e) with e = exp(-2|x|) and the sign of x.
+
+        Below 1/2, where that cancels, it is Lambert's continued fraction `x / (1 + x^2 / (3 + x^2 / (5 + ...)))`. The fraction is
+        cut where its error is below half a unit of the last place.
+        """
+        return self._compute_in_wide_float(_tanh)
 
     def silu(self) -> Self:
-        """x * sigmoid(x)."""
+        """Return x * sigmoid(x)."""
         return self * self.sigmoid()
 
     swish = silu
 
     def gelu(self) -> Self:
-        """x / 2 * (1 + tanh(u)) = x * sigmoid(2u), u = sqrt(2 / pi) * (x + 0.044715 x^3): the form on the right has no
-        cancellation."""
+        """Return x / 2 * (1 + tanh(u)) = x * sigmoid(2u), u = sqrt(2 / pi) * (x + 0.044715 x^3).
+
+        The form on the right, which is computed, has no cancellation.
+        """
         c = 2 * math.sqrt(2 / math.pi)
-        return self._widely(lambda t: t * (t * (t * t * (c * 0.044715) + c)).sigmoid())
+        return self._compute_in_wide_float(lambda t: t * (t * (t * t * (c * 0.044715) + c)).sigmoid())
 
     def softplus(self) -> Self:
-        """log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|))."""
-        return self._widely(lambda t: t.relu() + (-t.abs()).exp().log1p())
+        """Return log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|))."""
+        return self._compute_in_wide_float(lambda t: t.relu() + (-t.abs()).exp().log1p())
 
     # Values like this one
 
     def full_like(self, value: Number, dtype: DTypeLike | None = None) -> Self:
-        """`value` in this shape, and in this dtype unless another is given."""
+        """Return `value` in this shape, and in this dtype unless another is given."""
         d = self.dtype if dtype is None else as_dtype(dtype)
-        return self.of(B.const(check_fit(number(value), d), d))._broadcast("full_like", "EXPAND.C2", self.shape)
+        return self.of(B.const(check_fits_dtype(require_number(value), d), d))._broadcast("full_like", "EXPAND.C2", self.shape)
 
     def zeros_like(self, dtype: DTypeLike | None = None) -> Self:
+        """Return zeros in this shape."""
         return self.full_like(0, dtype)
 
     def ones_like(self, dtype: DTypeLike | None = None) -> Self:
+        """Return ones in this shape."""
         return self.full_like(1, dtype)
 
 
-#: Terms of Lambert's fraction for tanh below 1/2: 5 leave an error of 2^-33 of the value, 8 one of 2^-62.
+#: Terms of Lambert's fraction for tanh below 1/2: 5 leave a relative error of 2^-33, 8 one of 2^-62.
 _LAMBERT_TERMS = {dt.float32: 5, dt.float64: 8}
-T = TypeVar("T", bound=Elementwise)
+T = TypeVar("T", bound=ElementwiseMethods)
 _Fraction = tuple[list[int], list[int]]
 
 
-def lambert(terms: int) -> _Fraction:
-    """Numerator (over x) and denominator of the cut fraction, as polynomials in x^2 with exact integer coefficients.
+def lambert_continued_fraction(terms: int) -> _Fraction:
+    """Return numerator (over x) and denominator of the cut fraction, as polynomials in x^2 with exact integer coefficients.
 
     P_k = (2k - 1) P_{k-1} + x^2 P_{k-2}, from 0, 1 for the numerator and 1, 1 for the denominator.
     """
     rows: list[_Fraction] = [([0], [1]), ([1], [1])]
     for k in range(2, terms + 1):
         (p, q), (r, s) = rows[-1], rows[-2]
-        rows.append((_step(2 * k - 1, p, r), _step(2 * k - 1, q, s)))
+        rows.append((_add_shifted_polynomial(2 * k - 1, p, r), _add_shifted_polynomial(2 * k - 1, q, s)))
     return rows[-1]
 
 
-def _step(c: int, p: list[int], q: list[int]) -> list[int]:
-    """c * p + x^2 * q, without zeros at the end."""
+def _add_shifted_polynomial(c: int, p: list[int], q: list[int]) -> list[int]:
+    """Return c * p + x^2 * q, without zeros at the end."""
     shifted = [0, *q]
     n = max(len(p), len(shifted))
     out = [c * a + b for a, b in zip(p + [0] * (n - len(p)), shifted + [0] * (n - len(shifted)))]
@@ -453,8 +500,8 @@ def _step(c: int, p: list[int], q: list[int]) -> list[int]:
     return out
 
 
-def _horner(coefficients: list[int], scale: int, x: T) -> T:
-    """The polynomial at x, its coefficients divided by `scale`."""
+def _evaluate_polynomial(coefficients: list[int], scale: int, x: T) -> T:
+    """Return the polynomial at x, its coefficients divided by `scale`."""
     out = x.full_like(coefficients[-1] / scale)
     for c in reversed(coefficients[:-1]):
         out = out * x + c / scale
@@ -462,9 +509,10 @@ def _horner(coefficients: list[int], scale: int, x: T) -> T:
 
 
 def _tanh(t: T) -> T:
+    """Return tanh(t) of float32 or float64."""
     size, square = t.abs(), t * t
     e = (size * -2).exp()
     far = (1 - e) / (1 + e)
-    p, q = lambert(_LAMBERT_TERMS[t.dtype])
-    near = t * _horner(p, q[0], square) / _horner(q, q[0], square)
+    p, q = lambert_continued_fraction(_LAMBERT_TERMS[t.dtype])
+    near = t * _evaluate_polynomial(p, q[0], square) / _evaluate_polynomial(q, q[0], square)
     return (size < 0.5).where(near, (t < 0).where(-far, far))

@@ -1,8 +1,8 @@
 """Exchange with NumPy, Python and DLPack.
 
-`Tensor(array)` copies the array. `from_numpy` and `from_dlpack` share memory where they can; whoever owns it must then leave it
+`Tensor(array)` copies the array. `from_numpy` and `from_dlpack` share memory where they can; its owner must then leave it
 unchanged while a Tensor or a graph refers to it. `numpy()` is a read-only view of the Tensor's memory, `np.array(t)` a copy.
-`__dlpack__` shares memory with consumers that respect read-only arrays (DLPack 1.0 and later) and copies for all others.
+`__dlpack__` shares memory with consumers that respect read-only arrays (DLPack 1.0 and later), and copies for all others.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from uops.compiler.tensor import storage
 from uops.compiler.tensor.core import Core
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, default_dtype
 from uops.compiler.tensor.faults import fault
-from uops.compiler.tensor.methods.create import Creation
-from uops.compiler.tensor.numbers import array_of_numbers, check_fit
+from uops.compiler.tensor.methods.create import CreationMethods
+from uops.compiler.tensor.numbers import array_of_numbers, check_fits_dtype
 from uops.spec.errors import SpecTypeError, SpecValueError
 from uops.spec.ir import build as B
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import MOST_AXES, UOp
 
-_READ_ONLY = (1, 0)  # the DLPack version whose consumers know the read-only flag
+#: The first DLPack version whose consumers know the read-only flag.
+_READ_ONLY = (1, 0)
 
 
-class Exchange(Creation):
-    """From and to arrays, lists and numbers."""
+class ExchangeMethods(CreationMethods):
+    """Conversion from and to arrays, lists and numbers."""
 
     __slots__ = ()
 
     def __init__(self, data: Any = (), dtype: DTypeLike | None = None) -> None:
-        """From a number (a constant), a list of numbers or Tensors' values, an array (copied), a Tensor or a node.
+        """Create a Tensor from a number, a list of numbers or Tensors' values, an array (copied), a Tensor or a node.
 
-        Python numbers are bool, int32 or float32 (R25), or of `dtype` directly, which converts all else.
+        Python numbers are bool, int32 or float32 (R25: operand dtypes), or of `dtype` directly, which converts everything else.
         """
         wanted = None if dtype is None else as_dtype(dtype)
         if isinstance(data, Core):
@@ -43,37 +44,37 @@ class Exchange(Creation):
             node = data
         elif isinstance(data, (bool, int, float)) and not isinstance(data, np.generic):
             d = wanted or default_dtype(data)
-            node = B.const(check_fit(data, d), d)
+            node = B.const(check_fits_dtype(data, d), d)
         else:
-            node = storage.leaf(_array(data, wanted))
+            node = storage.make_leaf_buffer(_array_from_data(data, wanted))
         self.uop, self._links = node if wanted is None else B.cast(node, wanted), ()
 
     @classmethod
     def from_numpy(cls, array: storage.Array) -> Self:
-        """A Tensor on the array's own memory, where that is contiguous and of a dtype of the language."""
+        """Return a Tensor on the array's own memory, if that is contiguous and of a dtype of the language."""
         if not isinstance(array, np.ndarray):
-            raise fault("from_numpy", None, f"{type(array).__name__} is no array", SpecTypeError)
-        return cls.of(storage.leaf(array, shared=True))
+            raise fault("from_numpy", None, f"expected an array, got {type(array).__name__}", SpecTypeError)
+        return cls.of(storage.make_leaf_buffer(array, shared=True))
 
     @classmethod
     def from_dlpack(cls, source: Any) -> Self:
-        """A Tensor on the memory of any CPU array with `__dlpack__`."""
+        """Return a Tensor on the memory of any CPU array with `__dlpack__`."""
         try:
-            return cls.of(storage.leaf(np.from_dlpack(source), shared=True))
+            return cls.of(storage.make_leaf_buffer(np.from_dlpack(source), shared=True))
         except (AttributeError, BufferError, RuntimeError, TypeError) as e:
             raise fault("from_dlpack", None, str(e), SpecTypeError) from e
 
     def numpy(self) -> storage.Array:
-        """The value as a read-only array on this Tensor's memory; realizes."""
-        return self._array()
+        """Return the value as a read-only array on this Tensor's memory; realizes."""
+        return self._realize_array()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> storage.Array:
-        found = self._array()
-        if dtype is not None and np.dtype(dtype) != found.dtype:
+        array = self._realize_array()
+        if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
                 raise ValueError(f"an array of {np.dtype(dtype)} needs a copy of this Tensor of {self.dtype}")
-            return found.astype(dtype)
-        return found.copy() if copy else found
+            return array.astype(dtype)
+        return array.copy() if copy else array
 
     def __dlpack__(
         self,
@@ -83,29 +84,29 @@ class Exchange(Creation):
         dl_device: tuple[Any, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A capsule of the value; realizes. Raises BufferError for a dtype that DLPack's NumPy side lacks."""
-        found = self._array()
+        """Return a capsule of the value; realizes. Raises BufferError for a dtype that NumPy's DLPack lacks."""
+        array = self._realize_array()
         shared = copy is not True and max_version is not None and max_version >= _READ_ONLY
         if copy is False and not shared:
             raise BufferError(
                 "a Tensor's memory is read-only, which DLPack says since version 1.0: pass max_version, or allow a copy"
             )
-        given = found if shared else found.copy()
-        return given.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
+        owner = array if shared else array.copy()
+        return owner.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """(1, 0): the CPU."""
+        """Return (1, 0): the CPU."""
         return 1, 0
 
     def tolist(self) -> Any:
-        """The value as nested lists of Python numbers; realizes."""
-        return self._array().tolist()
+        """Return the value as nested lists of Python numbers; realizes."""
+        return self._realize_array().tolist()
 
     def item(self) -> bool | int | float:
-        """The only element, as a Python number; realizes."""
+        """Return the only element as a Python number; realizes."""
         if self.numel() != 1:
             raise fault("item", None, f"shape {self.shape} has {self.numel()} elements, not one")
-        value: bool | int | float = self._array().item()
+        value: bool | int | float = self._realize_array().item()
         return value
 
     def __bool__(self) -> bool:
@@ -135,29 +136,36 @@ class Exchange(Creation):
     # Casts by name
 
     def float(self) -> Self:
+        """Cast to float32."""
         return self.cast("float32")
 
     def half(self) -> Self:
+        """Cast to float16."""
         return self.cast("float16")
 
     def bfloat16(self) -> Self:
+        """Cast to bfloat16."""
         return self.cast("bfloat16")
 
     def double(self) -> Self:
+        """Cast to float64."""
         return self.cast("float64")
 
     def int(self) -> Self:
+        """Cast to int32."""
         return self.cast("int32")
 
     def long(self) -> Self:
+        """Cast to int64."""
         return self.cast("int64")
 
     def bool(self) -> Self:
+        """Cast to bool."""
         return self.cast("bool")
 
 
 def _check_depth(data: Any) -> None:
-    """Raise SpecValueError for lists that nest deeper than a value has axes."""
+    """Raise SpecValueError for lists nested deeper than a value has axes (R65: rank)."""
     for _ in range(MOST_AXES):
         if not isinstance(data, (list, tuple)) or not data:
             return
@@ -166,21 +174,25 @@ def _check_depth(data: Any) -> None:
         raise SpecValueError(f"Tensor: lists nest deeper than {MOST_AXES}, the most axes that a value has (R65)")
 
 
-def _array(data: Any, wanted: DType | None) -> storage.Array:
-    """A fresh array of a dtype of the language; Python numbers in lists are of the dtype wanted, or of those they have alone."""
+def _array_from_data(data: Any, wanted: DType | None) -> storage.Array:
+    """Return a fresh array of a dtype of the language.
+
+    Python numbers in lists have dtype `wanted`, or that which they have alone.
+    """
     if isinstance(data, (list, tuple)):
         _check_depth(data)
         try:
-            found = np.array([v.numpy() if isinstance(v, Exchange) else v for v in data])
+            array = np.array([v.numpy() if isinstance(v, ExchangeMethods) else v for v in data])
         except ValueError as e:
             raise fault("__init__", None, f"the rows of a list have one shape, and it at most 64 axes; {e}") from e
-        return found if _has_arrays(data) else array_of_numbers(data, found, wanted)
+        return array if _has_arrays(data) else array_of_numbers(data, array, wanted)
     if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__"):
         return np.array(data)
-    raise fault("__init__", None, f"cannot make a Tensor of {type(data).__name__}", SpecTypeError)
+    raise fault("__init__", None, f"expected a number, list, array, Tensor or node, got {type(data).__name__}", SpecTypeError)
 
 
 def _has_arrays(data: Any) -> bool:
+    """Return True if a nested list contains an array or a Tensor."""
     if isinstance(data, (list, tuple)):
         return any(map(_has_arrays, data))
     return isinstance(data, (np.ndarray, np.generic, Core))

@@ -1,4 +1,4 @@
-"""Powers of integers: products that wrap in the dtype of the result, by squaring."""
+"""Powers of integers by repeated squaring, wrapping in the dtype of the result."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from uops.spec.ir.ops import Op
 
 
 def integer_power(a: UOp, b: UOp, d: DType) -> UOp:
-    """a ** b in `d`, an integer dtype or bool. Raises SpecValueError for a negative exponent that is known.
+    """Return a ** b in `d`, an integer dtype or bool. Raises SpecValueError for a known negative exponent.
 
-    An exponent that is computed may be negative: the result is then the whole part of the exact one, and 0 for 0 ** b (R165).
+    A computed exponent may be negative: the result is then the whole part of the exact one, and 0 for 0 ** b (R165: powers of
+    integers).
     """
-    base, known = B.cast(a, d), storage.value_of(storage.known(b) or b)
-    if b.op is Op.CONST or (known is not None and known.size):
-        least = b.arg.value if known is None else known.min().item()
+    base, exponents = B.cast(a, d), storage.value_of(storage.find_realized_leaf(b) or b)
+    if b.op is Op.CONST or (exponents is not None and exponents.size):
+        least = b.arg.value if exponents is None else exponents.min().item()
         if least < 0:
             raise fault("pow", None, f"a negative exponent of integers, {least}; cast the base to a float")
-    return whole_power(base, int(b.arg.value)) if b.op is Op.CONST else _power(base, b)
+    return power_by_squaring(base, int(b.arg.value)) if b.op is Op.CONST else _power_by_computed_exponent(base, b)
 
 
-def whole_power(base: UOp, n: int) -> UOp:
-    """base ** n for n of at least 0: square, and multiply where a bit of n is set."""
+def power_by_squaring(base: UOp, n: int) -> UOp:
+    """Return base ** n for n of at least 0."""
     result = None
     while n:
         if n & 1:
@@ -36,8 +37,8 @@ def whole_power(base: UOp, n: int) -> UOp:
     return result if result is not None else B.expand(B.reshape(one, (1,) * len(base.shape)), base.shape) if base.shape else one
 
 
-def _power(base: UOp, exponent: UOp) -> UOp:
-    """The same for bits that are not known: a factor is the square, or 1."""
+def _power_by_computed_exponent(base: UOp, exponent: UOp) -> UOp:
+    """Return base ** exponent for a computed exponent: each bit selects the square or 1 as a factor."""
     one, e = B.const(1, base.dtype), exponent.dtype
     if e is dt.bool_:
         return B.where(exponent, base, one)
@@ -47,15 +48,15 @@ def _power(base: UOp, exponent: UOp) -> UOp:
         result = factor if result is None else B.mul(result, factor)
         square = B.mul(square, square)
     assert result is not None
-    return B.where(B.lt(exponent, 0), _inverse(base, exponent), result) if e.is_signed else result
+    return B.where(B.lt(exponent, 0), _negative_power(base, exponent), result) if e.is_signed else result
 
 
-def _inverse(base: UOp, exponent: UOp) -> UOp:
-    """The whole part of base ** exponent for an exponent below 0: that of 1 and -1 is not 0."""
+def _negative_power(base: UOp, exponent: UOp) -> UOp:
+    """Return the whole part of base ** exponent for a negative exponent, which is 0 unless base is 1 or -1."""
     d = base.dtype
     one, zero = B.const(1, d), B.const(0, d)
-    found = B.where(B.eq(base, one), one, zero)
+    unsigned = B.where(B.eq(base, one), one, zero)
     if not d.is_signed:
-        return found
+        return unsigned
     minus = B.const(-1, d)
-    return B.where(B.eq(base, minus), B.where(B.ne(B.and_(exponent, 1), 0), minus, one), found)
+    return B.where(B.eq(base, minus), B.where(B.ne(B.and_(exponent, 1), 0), minus, one), unsigned)

@@ -1,7 +1,7 @@
-"""Reductions, prefix sums and products of matrices.
+"""Reductions, prefix sums and matrix products.
 
-`sum`, `prod`, `cumsum` and `matmul` accumulate in the dtype of the table `ACCUMULATE` (R42); the reduced axes are dropped unless
-`keepdim`. A Reduce over no elements gives its identity (R32).
+`sum`, `prod`, `cumsum` and `matmul` accumulate in the dtype that the table `ACCUMULATE` gives (R42: dtype of a Reduce). Reduced
+axes are dropped unless `keepdim`. A Reduce over no elements is its identity (R32).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from uops.compiler.tensor.dtypes import DTypeLike, accumulator, floating, promote
-from uops.compiler.tensor.faults import fault, whole
-from uops.compiler.tensor.methods.elementwise import Elementwise
+from uops.compiler.tensor.dtypes import DTypeLike, accumulator, promote, to_float_dtype
+from uops.compiler.tensor.faults import fault, require_integer
+from uops.compiler.tensor.methods.elementwise import ElementwiseMethods
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
@@ -20,68 +20,77 @@ from uops.spec.rows.compositions import arange
 Axis = int | tuple[int, ...] | list[int] | None
 
 
-class Reduction(Elementwise):
-    """Sums, extrema, statistics, softmax, prefix sums, gemm."""
+class ReductionMethods(ElementwiseMethods):
+    """Sums, extrema, statistics, softmax, prefix sums, matrix products."""
 
     __slots__ = ()
 
     def _reduce(self, op: Op, axes: tuple[int, ...], keepdim: bool) -> Self:
+        """Reduce axes by an op in this dtype."""
         if not axes:
             return self.of(self.uop)
         out = self.of(B.reduce(self.uop, op, axes))
         return out if keepdim else out.reshape(tuple(n for k, n in enumerate(self.shape) if k not in axes))
 
     def sum(self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """Return the sum over axes, all of them by default."""
         inner, outer = accumulator(self.dtype, dtype)
-        return self.cast(inner)._reduce(Op.ADD, self._axes("sum", axis), keepdim).cast(outer)
+        return self.cast(inner)._reduce(Op.ADD, self._normalize_axes("sum", axis), keepdim).cast(outer)
 
     def prod(self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """Return the product over axes, all of them by default."""
         inner, outer = accumulator(self.dtype, dtype)
-        return self.cast(inner)._reduce(Op.MUL, self._axes("prod", axis), keepdim).cast(outer)
+        return self.cast(inner)._reduce(Op.MUL, self._normalize_axes("prod", axis), keepdim).cast(outer)
 
     def max(self, axis: Axis = None, keepdim: bool = False) -> Self:
-        """NaN where an element is (R11)."""
-        return self._reduce(Op.MAX, self._axes("max", axis), keepdim)
+        """Return the greatest element over axes, NaN if an element is NaN (R11: Max on floats)."""
+        return self._reduce(Op.MAX, self._normalize_axes("max", axis), keepdim)
 
     def min(self, axis: Axis = None, keepdim: bool = False) -> Self:
-        """As `minimum`."""
-        return self._reversed()._reduce(Op.MAX, self._axes("min", axis), keepdim)._reversed()
+        """Return the least element over axes, NaN if an element is NaN."""
+        return self._reverse_order()._reduce(Op.MAX, self._normalize_axes("min", axis), keepdim)._reverse_order()
 
     def any(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Return True where an element over the axes is not zero."""
         return self.cast(dt.bool_).max(axis, keepdim)
 
     def all(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Return True where no element over the axes is zero."""
         return self.cast(dt.bool_).min(axis, keepdim)
 
     def mean(self, axis: Axis = None, keepdim: bool = False) -> Self:
-        """The sum over the number of elements, divided before the result is rounded to its dtype; of integers float32."""
-        own = floating(self.dtype)
-        inner, _ = accumulator(own, None)
-        axes = self._axes("mean", axis)
-        return (self.cast(inner)._reduce(Op.ADD, axes, keepdim) / float(self._count(axes))).cast(own)
+        """Return the mean over axes, divided before it is rounded to this dtype; of integers as float32."""
+        result_dtype = to_float_dtype(self.dtype)
+        inner, _ = accumulator(result_dtype, None)
+        axes = self._normalize_axes("mean", axis)
+        return (self.cast(inner)._reduce(Op.ADD, axes, keepdim) / float(self._count(axes))).cast(result_dtype)
 
     def _count(self, axes: tuple[int, ...]) -> int:
+        """Return the number of elements over axes."""
         return math.prod(self.shape[k] for k in axes)
 
     def var(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
-        """Sum of the squares of x - mean(x), over the number of elements less `correction`."""
-        own = floating(self.dtype)
-        inner, _ = accumulator(own, None)
-        axes, correction = self._axes("var", axis), whole(correction)
+        """Return the sum of the squares of x - mean(x) over the number of elements less `correction`."""
+        result_dtype = to_float_dtype(self.dtype)
+        inner, _ = accumulator(result_dtype, None)
+        axes, correction = self._normalize_axes("var", axis), require_integer(correction)
         t = self.cast(inner)
         squares = (t - t.mean(axes, keepdim=True)).square()
-        return (squares._reduce(Op.ADD, axes, keepdim) / float(max(0, self._count(axes) - correction))).cast(own)
+        return (squares._reduce(Op.ADD, axes, keepdim) / float(max(0, self._count(axes) - correction))).cast(result_dtype)
 
     def std(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
-        """The square root of `var`."""
+        """Return the square root of `var`."""
         return self.var(axis, keepdim, correction).sqrt()
 
     def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """int32 position of the first greatest element; of the first NaN, if there is one. n - max(n - i where x_i is greatest)."""
+        """Return the int32 position of the first greatest element, or of the first NaN if there is one.
+
+        It is n - max(n - i where x_i is greatest).
+        """
         if axis is None:
             out = self.flatten().argmax(0)
             return out.reshape((1,) * self.ndim) if keepdim else out
-        k = self._axis("argmax", axis)
+        k = self._normalize_axis("argmax", axis)
         n = self.shape[k]
         if n == 0:
             raise fault("argmax", None, f"axis {axis} of shape {self.shape} is empty")
@@ -92,64 +101,71 @@ class Reduction(Elementwise):
         return n - greatest.where(left, 0).max(k, keepdim)
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """int32 position of the first least element; of the first NaN, if there is one."""
-        return self._reversed().argmax(axis, keepdim)
+        """Return the int32 position of the first least element, or of the first NaN if there is one."""
+        return self._reverse_order().argmax(axis, keepdim)
 
     # Exponentials
 
-    def _shifted(self, method: str, axis: int) -> Self:
-        """x - max(x) in the accumulation dtype, so that no exponential overflows."""
-        t = self.cast(accumulator(floating(self.dtype), None)[0])
-        k = self._vector_axis(method, axis)
+    def _subtract_max(self, method: str, axis: int) -> Self:
+        """Return x - max(x) in the accumulation dtype, so that no exponential overflows."""
+        t = self.cast(accumulator(to_float_dtype(self.dtype), None)[0])
+        k = self._normalize_vector_axis(method, axis)
         return t - t if k is None else t - t.max(k, keepdim=True)
 
     def softmax(self, axis: int = -1) -> Self:
-        """e * (1 / sum(e)), e = exp(x - max(x)); narrow floats in float32, rounded once at the end. One division per sum: it costs
-        as much as the exponential."""
-        e = self._shifted("softmax", axis).exp()
-        return (e * e.sum(axis if self.ndim else None, keepdim=True).reciprocal()).cast(floating(self.dtype))
+        """Return e * (1 / sum(e)), e = exp(x - max(x)).
+
+        Narrow floats are computed in float32 and rounded once. There is one division per sum, since a division costs as much as
+        the exponential.
+        """
+        e = self._subtract_max("softmax", axis).exp()
+        return (e * e.sum(axis if self.ndim else None, keepdim=True).reciprocal()).cast(to_float_dtype(self.dtype))
 
     def log_softmax(self, axis: int = -1) -> Self:
-        """s - log(sum(exp(s))), s = x - max(x)."""
-        s = self._shifted("log_softmax", axis)
-        return (s - s.exp().sum(axis if self.ndim else None, keepdim=True).log()).cast(floating(self.dtype))
+        """Return s - log(sum(exp(s))), s = x - max(x)."""
+        s = self._subtract_max("log_softmax", axis)
+        return (s - s.exp().sum(axis if self.ndim else None, keepdim=True).log()).cast(to_float_dtype(self.dtype))
 
     def logsumexp(self, axis: Axis = None, keepdim: bool = False) -> Self:
-        """m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite."""
-        own = floating(self.dtype)
-        t = self.cast(accumulator(own, None)[0])
+        """Return m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite."""
+        result_dtype = to_float_dtype(self.dtype)
+        t = self.cast(accumulator(result_dtype, None)[0])
         m = t.max(axis, keepdim=True)
         m = m.isinf().where(0, m)
         out = m + (t - m).exp().sum(axis, keepdim=True).log()
-        return (out if keepdim else out.reshape(self.max(axis).shape)).cast(own)
+        return (out if keepdim else out.reshape(self.max(axis).shape)).cast(result_dtype)
 
     # Prefix sums
 
     def cumsum(self, axis: int = 0) -> Self:
-        """Inclusive prefix sums along an axis: the specification's prefix_sum over each row, or its identity on an empty one."""
+        """Return inclusive prefix sums along an axis: the specification's prefix_sum over each row."""
         inner, outer = accumulator(self.dtype, None)
         t = self.cast(inner)
-        k = self._vector_axis("cumsum", axis)
+        k = self._normalize_vector_axis("cumsum", axis)
         if k is not None and self.numel():
-            t = t.transpose(k, -1)._windows().sum(-1).transpose(k, -1)
+            t = t.transpose(k, -1)._build_prefix_windows().sum(-1).transpose(k, -1)
         return self.of(t.uop).cast(outer)
 
-    def _windows(self) -> Self:
-        """(..., n, n): row i holds the elements up to i, behind zeros. Pad, repeat and trim, as in the listing of prefix_sum."""
+    def _build_prefix_windows(self) -> Self:
+        """Return (..., n, n), in which row i holds the elements up to i behind zeros.
+
+        It pads, repeats and trims, as the listing of prefix_sum does.
+        """
         *outer, n = self.shape
-        kept = [None] * len(outer)
-        t = self.pad([*kept, (n - 1, 0)]).reshape(*outer, 1, 2 * n - 1).expand(*outer, n + 1, 2 * n - 1)
-        t = t.reshape(*outer, (n + 1) * (2 * n - 1)).shrink([*kept, (0, 2 * n * n)])
-        return t.reshape(*outer, n, 2 * n).shrink([*kept, None, (0, n)])
+        unchanged = [None] * len(outer)
+        t = self.pad([*unchanged, (n - 1, 0)]).reshape(*outer, 1, 2 * n - 1).expand(*outer, n + 1, 2 * n - 1)
+        t = t.reshape(*outer, (n + 1) * (2 * n - 1)).shrink([*unchanged, (0, 2 * n * n)])
+        return t.reshape(*outer, n, 2 * n).shrink([*unchanged, None, (0, n)])
 
     # Matrices
 
     def matmul(self, other: Any, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """The product of matrices: sum over k of a[..., i, k] * b[..., k, j], with batches broadcast; vectors as a row or a column.
+        """Return the matrix product: sum over k of a[..., i, k] * b[..., k, j].
 
-        Products and sums are in the accumulation dtype of the promoted operands. Spec: gemm.
+        Batches are broadcast; a vector is a row or a column. Products and sums are in the accumulation dtype of the promoted
+        operands. Spec: gemm.
         """
-        a, b = self, self.of(self._operand(other))
+        a, b = self, self.of(self._convert_operand(other))
         if reverse:
             a, b = b, a
         if not a.ndim or not b.ndim or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
@@ -166,7 +182,7 @@ class Reduction(Elementwise):
         return (out if b.ndim > 1 else out.squeeze(-1)).cast(outer)
 
     def _gemm(self, other: Self, inner: dt.DType) -> Self:
-        """(..., m, k, 1) * (..., 1, k, n), summed over k."""
+        """Return (..., m, k, 1) * (..., 1, k, n), summed over k."""
         product = self.cast(inner).unsqueeze(-1).mul(other.cast(inner).unsqueeze(-3))
         return product._reduce(Op.ADD, (product.ndim - 2,), keepdim=False)
 

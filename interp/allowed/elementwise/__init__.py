@@ -1,1 +1,1 @@
-"""Elementwise ops on allowed sets, by the way in which an op can be followed: rounding, points, branches, poles."""
+"""Elementwise ops on allowed sets, by the way in which they are evaluated: rounding, points, branches, poles."""

@@ -1,8 +1,8 @@
-"""Float arithmetic on sets: rounding to nearest is monotone, so the rounded ends of an exact interval enclose every rounded value.
+"""Float arithmetic on sets.
 
-Each op maps the three rows (lo, best, hi) of its operands in one call of the plain meaning; the few elements where that is not
-enough (infinities, NaN, a zero whose sign matters, a pole inside) are recomputed piece by piece, and lists of points point by
-point.
+Rounding to nearest is monotone. So the rounded ends of an exact interval enclose every rounded value. Each op maps the three rows
+(lo, best, hi) of its operands in one call. A few elements need more: infinities, NaN, a zero whose sign matters, a pole inside.
+They are recomputed piece by piece, and lists of points point by point.
 """
 
 from __future__ import annotations
@@ -11,192 +11,201 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.discrete import anywhere, refine, refined
-from uops.interp.allowed.elementwise.pieces import corners
-from uops.interp.allowed.layout import Array, Layout
-from uops.interp.allowed.value import ANY, NZERO, PZERO, Loose, Value, owned, patch, pick
+from uops.interp.allowed.elementwise.discrete import find_anything_elements, has_points, refine_to_points
+from uops.interp.allowed.elementwise.pieces import evaluate_piece_corners
+from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout
+from uops.interp.allowed.value import ANY, NZERO, PZERO, SetArray, Value, overwrite_elements, take_elements, writable_copy
 from uops.interp.ops.elementwise import KERNELS
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
 
-Kernel = Callable[..., Array]
 #: (kernel, operands with rows leading, which operands have rows) -> result rows
-RowRule = Callable[[Kernel, list[Array], list[bool]], Array]
-NONFINITE, ZERO, SIGN = 1, 2, 4  # which results ask for pieces
+RowRule = Callable[[ArrayKernel, list[Array], list[bool]], Array]
+#: Elements to recompute by pieces: results that are not finite or zero, and last operands of both signs.
+NONFINITE, ZERO, SIGN = 1, 2, 4
 
 
-def _monotone(fn: Kernel, x: list[Array], loose: list[bool]) -> Array:
+def _apply_increasing(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+    """Evaluate an op that increases in each operand."""
     return fn(*x)
 
 
-def _falling(fn: Kernel, x: list[Array], loose: list[bool]) -> Array:
+def _apply_decreasing(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+    """Evaluate an op of one operand that decreases in it."""
     return fn(x[0])[::-1]
 
 
-def _difference(fn: Kernel, x: list[Array], loose: list[bool]) -> Array:
-    return fn(x[0], x[1][::-1] if loose[1] else x[1])
+def _apply_sub(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+    """Evaluate Sub, which increases in its first operand and decreases in its second."""
+    return fn(x[0], x[1][::-1] if has_rows[1] else x[1])
 
 
-def _product(fn: Kernel, x: list[Array], loose: list[bool]) -> Array:
-    """Mul and Div: an extreme lies at a corner."""
-    if loose[0] and loose[1]:
+def _apply_at_corners(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+    """Evaluate Mul or Div, whose extremes lie at corners."""
+    if has_rows[0] and has_rows[1]:
         a, b = x[0][[0, 0, 2, 2, 1]], x[1][[0, 2, 0, 2, 1]]
-        p = fn(a, b)
-        out = np.empty((3, *p.shape[1:]), p.dtype)
-        np.minimum.reduce(p[:4], axis=0, out=out[0, ...])
-        np.maximum.reduce(p[:4], axis=0, out=out[2, ...])
-        out[1] = p[4]
+        corners = fn(a, b)
+        out = np.empty((3, *corners.shape[1:]), corners.dtype)
+        np.minimum.reduce(corners[:4], axis=0, out=out[0, ...])
+        np.maximum.reduce(corners[:4], axis=0, out=out[2, ...])
+        out[1] = corners[4]
         return out
-    p = fn(x[0], x[1])
-    out = np.empty_like(p)
-    np.minimum(p[0], p[2], out=out[0, ...])
-    np.maximum(p[0], p[2], out=out[2, ...])
-    out[1] = p[1]
+    rows = fn(x[0], x[1])
+    out = np.empty_like(rows)
+    np.minimum(rows[0], rows[2], out=out[0, ...])
+    np.maximum(rows[0], rows[2], out=out[2, ...])
+    out[1] = rows[1]
     return out
 
 
-def _fused(fn: Kernel, x: list[Array], loose: list[bool]) -> Array:
-    a = x[0][[0, 0, 2, 2, 1]] if loose[0] else x[0]
-    b = x[1][[0, 2, 0, 2, 1]] if loose[1] else x[1]
-    low, high = (x[2][[0, 0, 0, 0, 1]], x[2][[2, 2, 2, 2, 1]]) if loose[2] else (x[2], x[2])
-    p, q = fn(a, b, low), fn(a, b, high)
-    if not (loose[0] or loose[1]):
+def _apply_mulacc_at_corners(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+    """Evaluate Mulacc, whose extremes lie at corners of the product and ends of the addend."""
+    a = x[0][[0, 0, 2, 2, 1]] if has_rows[0] else x[0]
+    b = x[1][[0, 2, 0, 2, 1]] if has_rows[1] else x[1]
+    low, high = (x[2][[0, 0, 0, 0, 1]], x[2][[2, 2, 2, 2, 1]]) if has_rows[2] else (x[2], x[2])
+    if not (has_rows[0] or has_rows[1]):
         return fn(x[0], x[1], x[2])
-    return np.stack([np.minimum.reduce(p[:4], axis=0), p[4], np.maximum.reduce(q[:4], axis=0)])
+    lows, highs = fn(a, b, low), fn(a, b, high)
+    return np.stack([np.minimum.reduce(lows[:4], axis=0), lows[4], np.maximum.reduce(highs[:4], axis=0)])
 
 
+#: op -> its evaluation on rows, and which elements need pieces
 RULES: dict[Op, tuple[RowRule, int]] = {
-    Op.ADD: (_monotone, NONFINITE),
-    Op.SUB: (_difference, NONFINITE),
-    Op.NEG: (_falling, 0),
-    Op.MUL: (_product, NONFINITE | ZERO),
-    Op.DIV: (_product, NONFINITE | ZERO | SIGN),
-    Op.RECIP: (_falling, NONFINITE | ZERO | SIGN),
-    Op.SQRT: (_monotone, NONFINITE),
-    Op.MAX: (_monotone, NONFINITE),
-    Op.MULACC: (_fused, NONFINITE | ZERO),
+    Op.ADD: (_apply_increasing, NONFINITE),
+    Op.SUB: (_apply_sub, NONFINITE),
+    Op.NEG: (_apply_decreasing, 0),
+    Op.MUL: (_apply_at_corners, NONFINITE | ZERO),
+    Op.DIV: (_apply_at_corners, NONFINITE | ZERO | SIGN),
+    Op.RECIP: (_apply_decreasing, NONFINITE | ZERO | SIGN),
+    Op.SQRT: (_apply_increasing, NONFINITE),
+    Op.MAX: (_apply_increasing, NONFINITE),
+    Op.MULACC: (_apply_mulacc_at_corners, NONFINITE | ZERO),
 }
 
 
-def arithmetic(op: Op, f: Layout, fn: Kernel, operands: Sequence[Value]) -> Value:
-    """The set of a float op of `RULES` where some operand is Loose."""
-    rule, doubt = RULES[op]
+def apply_float_arithmetic(op: Op, f: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value]) -> Value:
+    """Return the set of an op of `RULES` on floats of which some are sets."""
+    rule, checks = RULES[op]
     rank = max(len(v.shape) for v in operands)
-    loose = [isinstance(v, Loose) for v in operands]
-    rows = [lifted(v, rank) for v in operands]
-    out = Loose(f, rule(fn, rows, loose))
-    hard = _doubtful(op, doubt, out.rows, rows, operands)
-    if hard is not None:
-        out = owned(out)
-        redo(op, f, fn, operands, out, hard)
-    _spread_any(out, operands)
-    if refined(operands):
-        out = refine(f, fn, operands, [f] * len(operands), owned(out))
+    has_rows = [isinstance(v, SetArray) for v in operands]
+    rows = [align_rows(v, rank) for v in operands]
+    out = SetArray(f, rule(fn, rows, has_rows))
+    doubtful = _find_doubtful_elements(checks, out.rows, rows, operands)
+    if doubtful is not None:
+        out = writable_copy(out)
+        recompute_by_pieces(op, f, fn, operands, out, doubtful)
+    propagate_anything(out, operands)
+    if has_points(operands):
+        out = refine_to_points(f, fn, operands, [f] * len(operands), writable_copy(out))
     if op is Op.MAX:
-        out = zeros_of_max(f, operands, out)
+        out = free_max_zero_sign(f, operands, out)
     return out
 
 
-def lifted(v: Value, rank: int) -> Array:
-    """Rows ready to broadcast: an array stays as it is, rows get their axis in front of `rank` axes."""
-    if not isinstance(v, Loose):
+def align_rows(v: Value, rank: int) -> Array:
+    """Return a value ready to broadcast: rows get their axis in front of `rank` axes, an array stays as it is."""
+    if not isinstance(v, SetArray):
         return v
-    t = v.rows
-    return t if t.ndim == rank + 1 else t.reshape(3, *(1,) * (rank + 1 - t.ndim), *t.shape[1:])
+    rows = v.rows
+    return rows if rows.ndim == rank + 1 else rows.reshape(3, *(1,) * (rank + 1 - rows.ndim), *rows.shape[1:])
 
 
-def _doubtful(op: Op, doubt: int, out: Array, rows: list[Array], operands: Sequence[Value]) -> Array | None:
-    """Where the rows alone may be wrong, or None."""
-    hard: Array | None = None
-    if doubt & NONFINITE:
+def _find_doubtful_elements(checks: int, out: Array, rows: list[Array], operands: Sequence[Value]) -> Array | None:
+    """Return where the result rows `out` may be wrong; None if nowhere."""
+    doubtful: Array | None = None
+    if checks & NONFINITE:
         finite = np.isfinite(out)
         if not finite.all():
-            hard = np.asarray(~finite.all(0))
-    if doubt & ZERO and not out.all():
+            doubtful = np.asarray(~finite.all(0))
+    if checks & ZERO and not out.all():
         zero = np.asarray((out == 0).any(0))
-        hard = zero if hard is None else hard | zero
-    if doubt & SIGN and isinstance(operands[-1], Loose):
+        doubtful = zero if doubtful is None else doubtful | zero
+    if checks & SIGN and isinstance(operands[-1], SetArray):
         sign = np.signbit(rows[-1])
         mixed = sign[0] != sign[2]
         if mixed.any():
             mixed = np.broadcast_to(mixed, out.shape[1:])
-            hard = mixed if hard is None else hard | mixed
-    if hard is not None:
+            doubtful = mixed if doubtful is None else doubtful | mixed
+    if doubtful is not None:
         exact = np.ones((), np.bool_)
         for v in operands:
-            if isinstance(v, Loose):
-                exact = exact & v.exact()
-        hard = hard & ~exact
+            if isinstance(v, SetArray):
+                exact = exact & v.exact_mask()
+        doubtful = doubtful & ~exact
     for v in operands:
-        if isinstance(v, Loose) and v.flags is not None:
+        if isinstance(v, SetArray) and v.flags is not None:
             flagged = np.broadcast_to((v.flags != 0) & ((v.flags & ANY) == 0), out.shape[1:])
-            hard = flagged if hard is None else hard | flagged
-    return hard if hard is not None and hard.any() else None
+            doubtful = flagged if doubtful is None else doubtful | flagged
+    return doubtful if doubtful is not None and doubtful.any() else None
 
 
-def redo(op: Op, f: Layout, fn: Kernel, operands: Sequence[Value], out: Loose, hard: Array) -> None:
-    """Recompute the elements in `hard` by pieces, in place."""
-    where = np.flatnonzero(hard)
+def recompute_by_pieces(op: Op, f: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value], out: SetArray, doubtful: Array) -> None:
+    """Recompute the doubtful elements of `out` by pieces, in place."""
+    positions = np.flatnonzero(doubtful)
     wide = None if f.dtype.has_inf else KERNELS[op][dt.float32]
-    patch(out, where, corners(f, fn, [pick(f, v, out.shape, where) for v in operands], wide))
+    taken = [take_elements(f, v, out.shape, positions) for v in operands]
+    overwrite_elements(out, positions, evaluate_piece_corners(f, fn, taken, wide))
 
 
-def _spread_any(out: Loose, operands: Sequence[Value]) -> None:
-    lost = anywhere(operands, out.shape)
-    if lost is not None:
-        mark_any(out, lost)
+def propagate_anything(out: SetArray, operands: Sequence[Value]) -> None:
+    """Allow anything in `out` where some operand allows it, in place."""
+    anything = find_anything_elements(operands, out.shape)
+    if anything is not None:
+        mark_anything(out, anything)
 
 
-def mark_any(out: Loose, where: Array) -> None:
+def mark_anything(out: SetArray, where: Array) -> None:
+    """Allow anything in `out` at `where`, in place."""
     out.flags = np.where(where, np.uint8(ANY), 0 if out.flags is None else out.flags).astype(np.uint8)
-    if out.disc is not None:
-        out.disc = out.disc & ~where
+    if out.is_listed is not None:
+        out.is_listed = out.is_listed & ~where
 
 
-def exact_max(f: Layout, a: Array, b: Array, best: Array) -> Value:
-    """Max of two zeros is either zero (R11)."""
+def free_exact_max_zero_sign(f: DTypeLayout, a: Array, b: Array, best: Array) -> Value:
+    """Return the Max of exact operands: of two zeros either zero (R11)."""
     if best.all():
         return best
-    free = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
-    if not free.any():
+    either_zero = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
+    if not either_zero.any():
         return best
-    return Loose(f, _free_zero(np.stack([best, best, best]), free))
+    return SetArray(f, _free_zero_signs(np.stack([best, best, best]), either_zero))
 
 
-def zeros_of_max(f: Layout, operands: Sequence[Value], out: Loose) -> Loose:
-    """Where both operands may be zeros, of different signs, and the result a zero, either zero is allowed."""
+def free_max_zero_sign(f: DTypeLayout, operands: Sequence[Value], out: SetArray) -> SetArray:
+    """Allow either zero in a Max where both operands may be zeros, of different signs, and the result may be a zero (R11)."""
     if not ((out.rows == 0).any() or out.flags is not None):
         return out
-    has = [_has_zero(v) for v in operands]
-    free = (has[0][0] & has[1][1]) | (has[0][1] & has[1][0])
-    apart = np.zeros((), np.bool_) if out.flags is None else (out.flags & (PZERO | NZERO)) != 0
-    free = np.broadcast_to(free, out.shape) & ((out.rows == 0).any(0) | apart)
-    if not free.any():
+    (a_minus, a_plus), (b_minus, b_plus) = (_locate_signed_zeros(v) for v in operands)
+    flagged_zero = np.zeros((), np.bool_) if out.flags is None else (out.flags & (PZERO | NZERO)) != 0
+    either_zero = np.broadcast_to((a_minus & b_plus) | (a_plus & b_minus), out.shape)
+    either_zero = either_zero & ((out.rows == 0).any(0) | flagged_zero)
+    if not either_zero.any():
         return out
-    out = owned(out)
-    out.tri = _free_zero(out.rows, free)
+    out = writable_copy(out)
+    out.interval = _free_zero_signs(out.rows, either_zero)
     if out.flags is not None:
-        out.flags = np.where(free & apart, out.flags | (PZERO | NZERO), out.flags).astype(np.uint8)
-    if out.disc is not None:
-        out.disc = out.disc & ~free
+        out.flags = np.where(either_zero & flagged_zero, out.flags | (PZERO | NZERO), out.flags).astype(np.uint8)
+    if out.is_listed is not None:
+        out.is_listed = out.is_listed & ~either_zero
     return out
 
 
-def _has_zero(v: Value) -> tuple[Array, Array]:
-    """Where the set of `v` holds -0.0, and +0.0."""
-    rows = v.rows if isinstance(v, Loose) else np.stack([v, v, v])
+def _locate_signed_zeros(v: Value) -> tuple[Array, Array]:
+    """Return where the set of `v` holds -0.0, and where it holds +0.0."""
+    rows = v.rows if isinstance(v, SetArray) else np.stack([v, v, v])
     lo, hi = rows[0], rows[2]
     inside = (lo <= 0) & (hi >= 0)
     minus = inside & (np.signbit(lo))
     plus = inside & (~np.signbit(hi))
-    if isinstance(v, Loose) and v.flags is not None:
+    if isinstance(v, SetArray) and v.flags is not None:
         return minus | ((v.flags & NZERO) != 0), plus | ((v.flags & PZERO) != 0)
     return minus, plus
 
 
-def _free_zero(rows: Array, free: Array) -> Array:
+def _free_zero_signs(rows: Array, where: Array) -> Array:
+    """Return rows whose zero ends at `where` are extended to both zeros."""
     rows = rows.copy()
     zero = np.zeros((), rows.dtype)
-    rows[0] = np.where(free & (rows[0] == 0), -zero, rows[0])
-    rows[2] = np.where(free & (rows[2] == 0), zero, rows[2])
+    rows[0] = np.where(where & (rows[0] == 0), -zero, rows[0])
+    rows[2] = np.where(where & (rows[2] == 0), zero, rows[2])
     return rows

@@ -1,5 +1,7 @@
-"""Discontinuities: comparisons, Where, Trunc, Cast and Bitcast of sets (R30): both branches as points where few, else a hull or
-*any*."""
+"""Discontinuous ops on sets: comparisons, Where, Trunc, Cast and Bitcast.
+
+Near a discontinuity the set holds both branches: as points if they are few, else as a hull or *any* (R30).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.arithmetic import mark_any
-from uops.interp.allowed.elementwise.discrete import anywhere, discrete, refine, refined
-from uops.interp.allowed.layout import Array, Layout, keys, span, unkeys
+from uops.interp.allowed.elementwise.arithmetic import mark_anything
+from uops.interp.allowed.elementwise.discrete import apply_to_points, find_anything_elements, has_points, refine_to_points
+from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, from_order_keys, order_keys, ulp_distance
 from uops.interp.allowed.value import (
     ANY,
     NAN,
@@ -18,25 +20,24 @@ from uops.interp.allowed.value import (
     PINF,
     POINTS,
     PZERO,
-    Loose,
+    SetArray,
     Value,
-    as_loose,
+    as_set_array,
     best_of,
+    broadcast_value,
     from_points,
-    owned,
-    patch,
-    pick,
-    spread,
+    overwrite_elements,
+    pad_points,
+    take_elements,
+    writable_copy,
 )  # fmt: skip
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
 
-Kernel = Callable[..., Array]
 
-
-def _bounds(v: Value) -> tuple[Array, Array, Array | None]:
-    """lo and hi as numbers with the flagged members included, and where NaN is possible beside them."""
-    if not isinstance(v, Loose):
+def _bounds_with_flags(v: Value) -> tuple[Array, Array, Array | None]:
+    """Return lo and hi, which include the flagged members, and where NaN is possible too (None: nowhere)."""
+    if not isinstance(v, SetArray):
         return v, v, None
     lo, hi = v.rows[0], v.rows[2]
     if v.flags is None:
@@ -51,20 +52,20 @@ def _bounds(v: Value) -> tuple[Array, Array, Array | None]:
     return lo, hi, ((flags & NAN) != 0) | np.isnan(v.rows[0])
 
 
-def _less(al: Array, ah: Array, bl: Array, bh: Array) -> tuple[Array, Array]:
-    return al < bh, ~(ah < bl)
+def _less(a_lo: Array, a_hi: Array, b_lo: Array, b_hi: Array) -> tuple[Array, Array]:
+    return a_lo < b_hi, ~(a_hi < b_lo)
 
 
-def _at_least(al: Array, ah: Array, bl: Array, bh: Array) -> tuple[Array, Array]:
-    return ah >= bl, ~(al >= bh)
+def _at_least(a_lo: Array, a_hi: Array, b_lo: Array, b_hi: Array) -> tuple[Array, Array]:
+    return a_hi >= b_lo, ~(a_lo >= b_hi)
 
 
-def _equal(al: Array, ah: Array, bl: Array, bh: Array) -> tuple[Array, Array]:
-    return (al <= bh) & (bl <= ah), ~((al == bh) & (ah == bl))
+def _equal(a_lo: Array, a_hi: Array, b_lo: Array, b_hi: Array) -> tuple[Array, Array]:
+    return (a_lo <= b_hi) & (b_lo <= a_hi), ~((a_lo == b_hi) & (a_hi == b_lo))
 
 
-#: (can be true, can be false) of intervals; the flag says that the operands are swapped
-COMPARE: dict[Op, tuple[Callable[[Array, Array, Array, Array], tuple[Array, Array]], bool]] = {
+#: op -> (may be true, may be false) on the ends of two intervals, and whether the operands are swapped before
+INTERVAL_COMPARISONS: dict[Op, tuple[Callable[[Array, Array, Array, Array], tuple[Array, Array]], bool]] = {
     Op.CMPLT: (_less, False),
     Op.CMPGT: (_less, True),
     Op.CMPGE: (_at_least, False),
@@ -74,176 +75,179 @@ COMPARE: dict[Op, tuple[Callable[[Array, Array, Array, Array], tuple[Array, Arra
 }
 
 
-def compare(op: Op, f: Layout, r: Layout, fn: Kernel, operands: Sequence[Value]) -> Value:
-    """A comparison of floats, f their layout, r bool's."""
+def compare_floats(op: Op, f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value]) -> Value:
+    """Return the set of a comparison of floats of layout `f`; `r` is the layout of bool."""
     a, b = operands
-    (al, ah, an), (bl, bh, bn) = _bounds(a), _bounds(b)
-    rule, swapped = COMPARE[op]
-    true, false = rule(bl, bh, al, ah) if swapped else rule(al, ah, bl, bh)
-    for nan in (an, bn):
-        false = false if nan is None else false | nan
+    (a_lo, a_hi, a_nan), (b_lo, b_hi, b_nan) = _bounds_with_flags(a), _bounds_with_flags(b)
+    rule, swapped = INTERVAL_COMPARISONS[op]
+    may_hold, may_fail = rule(b_lo, b_hi, a_lo, a_hi) if swapped else rule(a_lo, a_hi, b_lo, b_hi)
+    for nan in (a_nan, b_nan):
+        may_fail = may_fail if nan is None else may_fail | nan
     best = np.asarray(fn(best_of(a), best_of(b)))
-    open_ = true & false
-    lost = anywhere(operands, best.shape)
-    if lost is not None:
-        open_ = open_ | lost
-    if not open_.any():
+    inexact = may_hold & may_fail
+    anything = find_anything_elements(operands, best.shape)
+    if anything is not None:
+        inexact = inexact | anything
+    if not inexact.any():
         return best
-    out = Loose(r, None, None, np.stack([best, best ^ open_]))
-    if refined(operands):
-        return refine(r, fn, operands, (f, f), out)
+    out = SetArray(r, None, None, np.stack([best, best ^ inexact]))
+    if has_points(operands):
+        return refine_to_points(r, fn, operands, (f, f), out)
     return out
 
 
-def compare_same(fn: Kernel, x: Loose, r: Layout) -> Value:
-    """A comparison of a node with itself: one node has one value (R27), so only NaN matters."""
+def compare_with_itself(fn: ArrayKernel, x: SetArray, r: DTypeLayout) -> Value:
+    """Return the set of a comparison of a node with itself: only NaN matters, as one node has one value (R27)."""
     zero, nan = np.zeros((), x.layout.np), np.array(np.nan).astype(x.layout.np)
-    number, other = bool(fn(zero, zero)), bool(fn(nan, nan))
     best = np.asarray(fn(x.best, x.best))
-    if number == other:
+    if bool(fn(zero, zero)) == bool(fn(nan, nan)):
         return best
-    sure, maybe = np.isnan(x.rows[0]), np.isnan(x.rows).any(0)
+    always_nan, may_be_nan = np.isnan(x.rows[0]), np.isnan(x.rows).any(0)
     if x.flags is not None:
-        sure = sure & (x.flags & ~np.uint8(NAN) == 0)
-        maybe = maybe | ((x.flags & (NAN | ANY)) != 0)
-    open_ = maybe & ~sure
-    return Loose(r, None, None, np.stack([best, best ^ open_])) if open_.any() else best
+        always_nan = always_nan & (x.flags & ~np.uint8(NAN) == 0)
+        may_be_nan = may_be_nan | ((x.flags & (NAN | ANY)) != 0)
+    inexact = may_be_nan & ~always_nan
+    return SetArray(r, None, None, np.stack([best, best ^ inexact])) if inexact.any() else best
 
 
-def select(f: Layout, p: Array, a: Value, b: Value) -> Value:
-    """Where with a known condition: keeps every bit (R28)."""
-    if not isinstance(a, Loose) and not isinstance(b, Loose):
-        return np.where(p, a, b)
-    shape = np.broadcast_shapes(p.shape, a.shape, b.shape)
-    x, y = as_loose(f, spread(a, shape)), as_loose(f, spread(b, shape))
-    tri = np.where(p, x.rows, y.rows) if f.is_float else None
+def select_known(f: DTypeLayout, condition: Array, a: Value, b: Value) -> Value:
+    """Return the set of a Where whose condition has one value per element; every bit is kept (R28)."""
+    if not isinstance(a, SetArray) and not isinstance(b, SetArray):
+        return np.where(condition, a, b)
+    shape = np.broadcast_shapes(condition.shape, a.shape, b.shape)
+    x, y = as_set_array(f, broadcast_value(a, shape)), as_set_array(f, broadcast_value(b, shape))
+    interval = np.where(condition, x.rows, y.rows) if f.is_float else None
     flags = None
     if x.flags is not None or y.flags is not None:
-        flags = np.where(p, 0 if x.flags is None else x.flags, 0 if y.flags is None else y.flags).astype(np.uint8)
-    if x.pts is None and y.pts is None:
-        return Loose(f, tri, flags)
-    xp, yp = _points_or_best(x), _points_or_best(y)
-    k = max(len(xp), len(yp))
-    pts = np.where(p, _rows_to(xp, k), _rows_to(yp, k))
-    disc = None
+        flags = np.where(condition, 0 if x.flags is None else x.flags, 0 if y.flags is None else y.flags).astype(np.uint8)
+    if x.listed_points is None and y.listed_points is None:
+        return SetArray(f, interval, flags)
+    x_points, y_points = _points_or_best(x), _points_or_best(y)
+    count = max(len(x_points), len(y_points))
+    points = np.where(condition, pad_points(x_points, count), pad_points(y_points, count))
+    is_listed = None
     if f.is_float:
-        no = np.zeros((), np.bool_)
-        disc = np.where(p, no if x.disc is None else x.disc, no if y.disc is None else y.disc)
-    return Loose(f, tri, flags, pts, disc)
+        nowhere = np.zeros((), np.bool_)
+        x_listed = nowhere if x.is_listed is None else x.is_listed
+        y_listed = nowhere if y.is_listed is None else y.is_listed
+        is_listed = np.where(condition, x_listed, y_listed)
+    return SetArray(f, interval, flags, points, is_listed)
 
 
-def _points_or_best(v: Loose) -> Array:
-    return v.best[None] if v.pts is None else v.pts
+def _points_or_best(v: SetArray) -> Array:
+    return v.best[None] if v.listed_points is None else v.listed_points
 
 
-def _rows_to(p: Array, k: int) -> Array:
-    return p if len(p) == k else np.concatenate([p, np.broadcast_to(p[:1], (k - len(p), *p.shape[1:]))])
-
-
-def where(f: Layout, p: Value, a: Value, b: Value) -> Value:
-    """Where on a bool condition: both branches where it is open."""
-    if not isinstance(p, Loose):
-        return select(f, p, a, b)
-    out = select(f, p.best, a, b)
-    open_ = np.broadcast_to(~p.exact(), out.shape)
-    at = np.flatnonzero(open_)
-    if not at.size:
+def select_either(f: DTypeLayout, condition: Value, a: Value, b: Value) -> Value:
+    """Return the set of a Where on a bool condition: the union of both branches where the condition is inexact."""
+    if not isinstance(condition, SetArray):
+        return select_known(f, condition, a, b)
+    out = select_known(f, condition.best, a, b)
+    positions = np.flatnonzero(np.broadcast_to(~condition.exact_mask(), out.shape))
+    if not positions.size:
         return out
-    result = owned(as_loose(f, spread(out, out.shape)))
-    chosen = pick(f, out, out.shape, at).best
-    patch(result, at, union(f, pick(f, a, out.shape, at), pick(f, b, out.shape, at), chosen))
+    result = writable_copy(as_set_array(f, broadcast_value(out, out.shape)))
+    best = take_elements(f, out, out.shape, positions).best
+    if_true, if_false = (take_elements(f, v, out.shape, positions) for v in (a, b))
+    overwrite_elements(result, positions, unite_flat_sets(f, if_true, if_false, best))
     return result
 
 
-def union(f: Layout, a: Loose, b: Loose, best: Array) -> Loose:
-    """Both of two 1-D sets, as points where both are listed, else as a hull."""
-    lost = anywhere((a, b), best.shape)
+def unite_flat_sets(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> SetArray:
+    """Return the union of two 1-D sets: as points where both are listed, else as a hull."""
     if not f.is_float:
-        return from_points(f, np.concatenate([best[None], a.points, b.points]), lost)
+        anything = find_anything_elements((a, b), best.shape)
+        return from_points(f, np.concatenate([best[None], a.points, b.points]), anything)
     flags = (0 if a.flags is None else a.flags) | (np.zeros(best.shape, np.uint8) if b.flags is None else b.flags)
-    nan_a, nan_b = np.isnan(a.rows[0]), np.isnan(b.rows[0])
-    flags = np.where(nan_a != nan_b, flags | NAN, flags).astype(np.uint8)
-    ka, kb = keys(f, a.rows), keys(f, b.rows)
-    lo = np.where(nan_a, b.rows[0], np.where(nan_b | (ka[0] <= kb[0]), a.rows[0], b.rows[0]))
-    hi = np.where(nan_a, b.rows[2], np.where(nan_b | (ka[2] >= kb[2]), a.rows[2], b.rows[2]))
-    out = Loose(f, np.stack([lo, best, hi]), flags if flags.any() else None)
-    listed = _listed(a) & _listed(b)
-    if listed.any():
-        keep = np.flatnonzero(listed)
-        both = from_points(f, np.concatenate([best[None], _points_or_best(a), _points_or_best(b)])[:, keep])
-        disc = np.ones(keep.shape, np.bool_) if both.disc is None else both.disc
-        patch(out, keep[disc], both.map(lambda x, lead: x[..., disc]))
+    a_nan, b_nan = np.isnan(a.rows[0]), np.isnan(b.rows[0])
+    flags = np.where(a_nan != b_nan, flags | NAN, flags).astype(np.uint8)
+    a_keys, b_keys = order_keys(f, a.rows), order_keys(f, b.rows)
+    lo = np.where(a_nan, b.rows[0], np.where(b_nan | (a_keys[0] <= b_keys[0]), a.rows[0], b.rows[0]))
+    hi = np.where(a_nan, b.rows[2], np.where(b_nan | (a_keys[2] >= b_keys[2]), a.rows[2], b.rows[2]))
+    out = SetArray(f, np.stack([lo, best, hi]), flags if flags.any() else None)
+    both_listed = _is_listed_or_exact(a) & _is_listed_or_exact(b)
+    if both_listed.any():
+        positions = np.flatnonzero(both_listed)
+        united = from_points(f, np.concatenate([best[None], _points_or_best(a), _points_or_best(b)])[:, positions])
+        is_listed = np.ones(positions.shape, np.bool_) if united.is_listed is None else united.is_listed
+        overwrite_elements(out, positions[is_listed], united.map_components(lambda x, lead: x[..., is_listed]))
     return out
 
 
-def _listed(v: Loose) -> Array:
-    known = v.exact()
-    return known if v.disc is None else known | v.disc
+def _is_listed_or_exact(v: SetArray) -> Array:
+    exact = v.exact_mask()
+    return exact if v.is_listed is None else exact | v.is_listed
 
 
-def cast_float(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Loose:
-    """Float to float: monotone; e4m3 turns what is beyond its range into NaN."""
+def cast_float(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) -> SetArray:
+    """Return the set of a Cast between floats, which is monotone; e4m3 turns what overflows into NaN."""
     rows = fn(x.rows)
-    flags = None if x.flags is None else x.flags
+    flags = x.flags
     if not r.dtype.has_inf:
-        over = np.isnan(rows) & ~np.isnan(x.rows)
-        rows = np.where(over & ~x.exact(), np.copysign(r.max, x.rows.astype(np.float32)), rows.astype(np.float32)).astype(r.np)
-        extra = np.where((over[0] | over[2]) & ~x.exact(), NAN, 0).astype(np.uint8)
+        overflows, inexact = np.isnan(rows) & ~np.isnan(x.rows), ~x.exact_mask()
+        greatest = np.copysign(r.max, x.rows.astype(np.float32))
+        rows = np.where(overflows & inexact, greatest, rows.astype(np.float32)).astype(r.np)
+        result_flags = np.where((overflows[0] | overflows[2]) & inexact, NAN, 0).astype(np.uint8)
         if flags is not None:
-            extra = extra | np.where((flags & (PINF | NINF)) != 0, NAN, 0).astype(np.uint8)
-            extra |= flags & ~np.uint8(PINF | NINF)
-        flags = extra if extra.any() else None
+            result_flags = result_flags | np.where((flags & (PINF | NINF)) != 0, NAN, 0).astype(np.uint8)
+            result_flags |= flags & ~np.uint8(PINF | NINF)
+        flags = result_flags if result_flags.any() else None
         rows[1] = fn(x.best)
-    out = Loose(r, rows, flags)
-    return refine(r, fn, (x,), (f,), owned(out)) if x.pts is not None else out
+    out = SetArray(r, rows, flags)
+    return refine_to_points(r, fn, (x,), (f,), writable_copy(out)) if x.listed_points is not None else out
 
 
-def cast_to_index(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Value:
-    """A Cast to index traps where the value is not finite (R29): there a backend may do anything (R26)."""
+def cast_to_index(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) -> Value:
+    """Return the set of a Cast from float to index.
+
+    The Cast traps where the value is not finite (R29), and there a backend may do anything (R26).
+    """
     finite = np.isfinite(x.rows).all(0)
-    if x.pts is not None:
-        finite &= np.isfinite(x.pts).all(0)
-    pts = None if x.pts is None else np.where(finite, x.pts, x.best)
+    if x.listed_points is not None:
+        finite &= np.isfinite(x.listed_points).all(0)
+    points = None if x.listed_points is None else np.where(finite, x.listed_points, x.best)
     flags = None if x.flags is None else x.flags & (0xFF ^ (PINF | NINF | NAN))
-    out = cast_to_int(f, r, fn, Loose(f, np.where(finite, x.rows, x.best), flags, pts, x.disc))
-    lost = ~finite if x.flags is None else ~finite | (x.flags != flags)
-    if not lost.any():
+    out = cast_to_int(f, r, fn, SetArray(f, np.where(finite, x.rows, x.best), flags, points, x.is_listed))
+    may_trap = ~finite if x.flags is None else ~finite | (x.flags != flags)
+    if not may_trap.any():
         return out
-    whole = owned(as_loose(r, out))
-    mark_any(whole, np.asarray(lost))
-    return whole
+    result = writable_copy(as_set_array(r, out))
+    mark_anything(result, np.asarray(may_trap))
+    return result
 
 
-def cast_to_int(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Value:
-    """Float to integer: every integer between the ends where at most eight, else *any* (R30)."""
+def cast_to_int(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) -> Value:
+    """Return the set of a Cast from float to integer: the integers between the ends if at most eight, else *any* (R30)."""
     best, lo, hi = np.asarray(fn(x.best)), np.asarray(fn(x.rows[0])), np.asarray(fn(x.rows[2]))
     if lo.dtype == object or r.np.kind != "u":
         width = hi.astype(np.float64) - lo.astype(np.float64)
     else:
         width = (hi - lo).astype(np.float64)
-    lost = width >= POINTS
+    anything = width >= POINTS
     if x.flags is not None:
-        lost = lost | ((x.flags & ~np.uint8(PZERO | NZERO)) != 0)
-    if x.flags is None and not lost.any() and not width.any():
+        anything = anything | ((x.flags & ~np.uint8(PZERO | NZERO)) != 0)
+    if x.flags is None and not anything.any() and not width.any():
         return best
-    steps = int(np.where(lost, 0, width).max(initial=0)) + 1
-    rows = [best] + [np.where(lost, best, lo + np.minimum(j, np.where(lost, 0, width)).astype(lo.dtype)) for j in range(steps)]
+    width = np.where(anything, 0, width)
+    steps = int(width.max(initial=0)) + 1
+    rows = [best] + [np.where(anything, best, lo + np.minimum(j, width).astype(lo.dtype)) for j in range(steps)]
     if x.flags is not None:
         rows.append(np.where((x.flags & (PZERO | NZERO)) != 0, 0, best))
-    out = from_points(r, np.stack(rows).astype(best.dtype), lost if lost.any() else None)
-    if x.pts is not None:
-        return refine(r, fn, (x,), (f,), owned(out))
+    out = from_points(r, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
+    if x.listed_points is not None:
+        return refine_to_points(r, fn, (x,), (f,), writable_copy(out))
     return out
 
 
-def cast_to_bool(f: Layout, r: Layout, x: Loose) -> Value:
-    """x != 0; NaN is true (R15)."""
-    return compare(Op.CMPNE, f, r, lambda a, b: np.asarray(a != b), (x, np.zeros((), f.np)))
+def cast_to_bool(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> Value:
+    """Return the set of a Cast from float to bool: x != 0, and NaN is true (R15)."""
+    return compare_floats(Op.CMPNE, f, r, lambda a, b: np.asarray(a != b), (x, np.zeros((), f.np)))
 
 
-def cast(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Value:
+def apply_cast(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) -> Value:
+    """Return the set of a Cast of a set from layout `f` to layout `r`."""
     if not f.is_float:
-        return discrete(r, fn, (x,), (f,))
+        return apply_to_points(r, fn, (x,))
     if r.is_float:
         return cast_float(f, r, fn, x)
     if r.dtype is dt.index:
@@ -251,22 +255,22 @@ def cast(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Value:
     return cast_to_bool(f, r, x) if r.np == np.bool_ else cast_to_int(f, r, fn, x)
 
 
-def trunc(f: Layout, fn: Kernel, x: Loose) -> Loose:
-    """Round toward zero: the integers between the ends as points where few, else the hull."""
+def apply_trunc(f: DTypeLayout, fn: ArrayKernel, x: SetArray) -> SetArray:
+    """Return the set of a Trunc: the integers between the ends as points if few, else the hull."""
     rows = fn(x.rows)
-    out = owned(Loose(f, rows, x.flags))
+    out = writable_copy(SetArray(f, rows, x.flags))
     wide = rows.astype(np.float64)
-    with_flags = np.zeros(x.shape, np.bool_) if x.flags is None else x.flags != 0
-    few = (wide[2] - wide[0] <= POINTS - 2) & ~x.exact() & ~with_flags & (keys(f, rows[0]) != keys(f, rows[2]))
-    at = np.flatnonzero(few)
-    if at.size:
-        part = rows.reshape(3, -1)[:, at]
-        patch(out, at, from_points(f, _integers(f, part)))
-    return refine(f, fn, (x,), (f,), out) if x.pts is not None else out
+    unflagged = np.ones(x.shape, np.bool_) if x.flags is None else x.flags == 0
+    several = ~x.exact_mask() & (order_keys(f, rows[0]) != order_keys(f, rows[2]))
+    positions = np.flatnonzero((wide[2] - wide[0] <= POINTS - 2) & unflagged & several)
+    if positions.size:
+        part = rows.reshape(3, -1)[:, positions]
+        overwrite_elements(out, positions, from_points(f, _enumerate_integers(f, part)))
+    return refine_to_points(f, fn, (x,), (f,), out) if x.listed_points is not None else out
 
 
-def _integers(f: Layout, rows: Array) -> Array:
-    """Best, then every integral value between lo and hi, zeros of the right signs."""
+def _enumerate_integers(f: DTypeLayout, rows: Array) -> Array:
+    """Return rows of points: the best, then every integral value between lo and hi, with zeros of the right signs."""
     lo, hi = rows[0].astype(np.float64), rows[2].astype(np.float64)
     steps = int((hi - lo).max(initial=0))
     up = [np.minimum(lo + j, hi) for j in range(1, steps + 1)]
@@ -277,41 +281,44 @@ def _integers(f: Layout, rows: Array) -> Array:
     return out.astype(np.float32).astype(f.np) if f.np.itemsize == 1 else out.astype(f.np)
 
 
-def few_points(f: Layout, x: Loose) -> Loose:
-    """The same float sets with each interval of at most eight values listed, every other *any*; NaN is many values."""
-    steps = span(f, x.rows[0], x.rows[2])
+def list_small_intervals(f: DTypeLayout, x: SetArray) -> SetArray:
+    """Return float sets with each interval of at most eight values listed, and every other *any*.
+
+    NaN is many values (R20: its payload is free).
+    """
+    steps = ulp_distance(f, x.rows[0], x.rows[2])
     flags = np.zeros(x.shape, np.uint8) if x.flags is None else x.flags
     nan = np.isnan(x.rows).any(0)
-    disc = np.zeros(x.shape, np.bool_) if x.disc is None else x.disc
-    if x.pts is not None:
-        nan = np.where(disc, np.isnan(x.pts).any(0), nan)
-    lost = nan | ~(disc | ((steps < POINTS) & (flags == 0)))
-    steps = np.where(lost | disc, 0, steps).astype(np.int64)
-    base = np.where(lost | disc, keys(f, x.best), keys(f, x.rows[0])).astype(np.int64)
-    pts = np.stack([x.best] + [unkeys(f, base + np.minimum(steps, j)) for j in range(int(steps.max(initial=0)) + 1)])
-    if x.pts is not None:
-        pts = np.concatenate([pts, np.where(disc, x.pts, x.best)])
-    return from_points(f, pts, lost if lost.any() else None)
+    is_listed = np.zeros(x.shape, np.bool_) if x.is_listed is None else x.is_listed
+    if x.listed_points is not None:
+        nan = np.where(is_listed, np.isnan(x.listed_points).any(0), nan)
+    anything = nan | ~(is_listed | ((steps < POINTS) & (flags == 0)))
+    steps = np.where(anything | is_listed, 0, steps).astype(np.int64)
+    first = np.where(anything | is_listed, order_keys(f, x.best), order_keys(f, x.rows[0])).astype(np.int64)
+    rows = [x.best] + [from_order_keys(f, first + np.minimum(steps, j)) for j in range(int(steps.max(initial=0)) + 1)]
+    points = np.stack(rows)
+    if x.listed_points is not None:
+        points = np.concatenate([points, np.where(is_listed, x.listed_points, x.best)])
+    return from_points(f, points, anything if anything.any() else None)
 
 
-def bitcast(f: Layout, r: Layout, x: Loose) -> Loose:
-    """The bits of the few points, else *any*; a different item size regroups the last axis (R46)."""
+def apply_bitcast(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> SetArray:
+    """Return the bits of sets with few points, else *any*; a different item size regroups the last axis (R46)."""
     if f.is_float:
-        x = few_points(f, x)
-    pts, lost = x.points, x.any()
+        x = list_small_intervals(f, x)
+    points, anything = x.points, x.anything_mask()
     old, new = f.np.itemsize, r.np.itemsize
     if old == new:
-        return from_points(r, pts.view(r.np), lost)
+        return from_points(r, points.view(r.np), anything)
     if old > new:
-        split = np.ascontiguousarray(pts).view(r.np)
-        return from_points(r, split, None if lost is None else np.repeat(lost, old // new, axis=-1))
+        split = np.ascontiguousarray(points).view(r.np)
+        return from_points(r, split, None if anything is None else np.repeat(anything, old // new, axis=-1))
     ratio = new // old
-    groups = pts.reshape(*pts.shape[:-1], pts.shape[-1] // ratio, ratio)
-    gone = np.zeros(groups.shape[1:-1], np.bool_) if lost is None else lost.reshape(groups.shape[1:]).any(-1)
-    bits = groups.view(f"u{old}")  # -0 is another one than +0
+    groups = points.reshape(*points.shape[:-1], points.shape[-1] // ratio, ratio)
+    group_anything = np.zeros(groups.shape[1:-1], np.bool_) if anything is None else anything.reshape(groups.shape[1:]).any(-1)
+    bits = groups.view(f"u{old}")  # by bits, as -0 is not +0
     varied = (bits != bits[:1]).any(0).sum(-1)
-    gone = gone | (varied > 1)
-    base = np.broadcast_to(groups[:1], groups.shape)
-    rows = np.where(gone[..., None], base, groups)
+    group_anything = group_anything | (varied > 1)
+    rows = np.where(group_anything[..., None], np.broadcast_to(groups[:1], groups.shape), groups)
     joined = np.ascontiguousarray(rows).view(r.np)[..., 0]
-    return from_points(r, joined, gone if gone.any() else None)
+    return from_points(r, joined, group_anything if group_anything.any() else None)

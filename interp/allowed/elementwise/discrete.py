@@ -1,22 +1,24 @@
-"""Elementwise ops on sets listed point by point: every combination of the operands' points, evaluated in one call."""
+"""Elementwise ops on sets listed point by point: all combinations of the operands' points, evaluated in one call."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from uops.interp.allowed.layout import Array, Layout
-from uops.interp.allowed.value import ANY, NAN, Loose, Value, from_points, patch, pick, shape_of
+from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout
+from uops.interp.allowed.value import ANY, NAN, SetArray, Value, from_points, overwrite_elements, take_elements
 
-Kernel = Callable[..., Array]
-#: More combinations than this are not tried: their distinct results would hardly fit in eight points.
-COMBINATIONS = 64
+#: The most combinations of points that are tried; the distinct results of more would hardly fit in eight points.
+MAX_COMBINATIONS = 64
 
 
-def combine(fn: Kernel, rows: Sequence[Array]) -> Array:
-    """fn on each combination of rows (k_i, *shape) -> (prod k_i, *shape), the combination of first rows first."""
+def evaluate_combinations(fn: ArrayKernel, rows: Sequence[Array]) -> Array:
+    """Evaluate fn on each combination of rows of shapes (k_i, *shape).
+
+    Returns rows of shape (prod k_i, *shape), the combination of the first rows first.
+    """
     n = len(rows)
     grids = [r.reshape((1,) * i + r.shape[:1] + (1,) * (n - 1 - i) + r.shape[1:]) for i, r in enumerate(rows)]
     out = np.asarray(fn(*grids))
@@ -24,77 +26,80 @@ def combine(fn: Kernel, rows: Sequence[Array]) -> Array:
     return np.broadcast_to(out, shape).reshape(math.prod(shape[:n]), *shape[n:])
 
 
-def listed(f: Layout, v: Value, shape: tuple[int, ...]) -> Array | None:
-    """Rows of points of `v`, leading axis aligned for broadcasting to `shape`; None when some float is no list."""
-    if not isinstance(v, Loose):
+def align_points(v: Value, shape: tuple[int, ...]) -> Array | None:
+    """Return the rows of points of `v` with the shape aligned to `shape`; None for a float set that is not listed."""
+    if not isinstance(v, SetArray):
         return v[None] if v.ndim == len(shape) else v.reshape(1, *(1,) * (len(shape) - v.ndim), *v.shape)
-    if v.pts is None:
+    if v.listed_points is None:
         return None
-    return v.pts.reshape(v.pts.shape[0], *(1,) * (len(shape) - len(v.shape)), *v.shape)
+    return v.listed_points.reshape(v.listed_points.shape[0], *(1,) * (len(shape) - len(v.shape)), *v.shape)
 
 
-def discrete(r: Layout, fn: Kernel, operands: Sequence[Value], layouts: Sequence[Layout]) -> Loose:
-    """fn on operands that are arrays or sets of integers or bools; *any* in gives *any* out."""
-    shape = np.broadcast_shapes(*(shape_of(v) for v in operands))
-    rows = [listed(f, v, shape) for f, v in zip(layouts, operands)]
-    lists = [p for p in rows if p is not None]
-    assert len(lists) == len(rows)
-    lost = anywhere(operands, shape)
-    if math.prod(len(p) for p in lists) > COMBINATIONS:
-        wide = np.ones((), np.bool_)
-        lost = np.zeros(shape, np.bool_) if lost is None else lost
-        for p in lists:
-            if len(p) > 1:
-                lost = lost | ((p != p[0]).any(0) & wide)
-        lists = [p[:1] for p in lists]
-    return from_points(r, combine(fn, lists), lost)
+def apply_to_points(r: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value]) -> SetArray:
+    """Return the set of fn on arrays and sets of integers or bools; *any* in an operand gives *any*."""
+    shape = np.broadcast_shapes(*(v.shape for v in operands))
+    aligned = [align_points(v, shape) for v in operands]
+    lists = [points for points in aligned if points is not None]
+    assert len(lists) == len(aligned)
+    anything = find_anything_elements(operands, shape)
+    if math.prod(len(points) for points in lists) > MAX_COMBINATIONS:
+        anything = np.zeros(shape, np.bool_) if anything is None else anything
+        for points in lists:
+            if len(points) > 1:
+                anything = anything | (points != points[0]).any(0)
+        lists = [points[:1] for points in lists]
+    return from_points(r, evaluate_combinations(fn, lists), anything)
 
 
-def anywhere(operands: Sequence[Value], shape: tuple[int, ...]) -> Array | None:
-    """Where some operand is *any*."""
-    found = None
+def find_anything_elements(operands: Sequence[Value], shape: tuple[int, ...]) -> Array | None:
+    """Return where some operand allows anything; None if nowhere."""
+    anything = None
     for v in operands:
-        if isinstance(v, Loose) and v.flags is not None:
-            here = np.broadcast_to((v.flags & ANY) != 0, shape)
-            found = here if found is None else found | here
-    return found
+        if isinstance(v, SetArray) and v.flags is not None:
+            mask = np.broadcast_to((v.flags & ANY) != 0, shape)
+            anything = mask if anything is None else anything | mask
+    return anything
 
 
-def refine(r: Layout, fn: Kernel, operands: Sequence[Value], layouts: Sequence[Layout], result: Loose) -> Loose:
-    """`result`, computed with intervals, made a list of points where every operand is one; `result` owns its components."""
+def refine_to_points(
+    r: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value], layouts: Sequence[DTypeLayout], result: SetArray
+) -> SetArray:
+    """List the elements of `result` whose operands are lists of points, and return it.
+
+    `result` was computed with intervals, and owns its components.
+    """
     shape = result.shape
-    mask = _listed_where(operands, shape)
-    where = np.flatnonzero(mask)
-    if not where.size:
+    positions = np.flatnonzero(_find_listed_elements(operands, shape))
+    if not positions.size:
         return result
-    parts = [pick(f, v, shape, where) for f, v in zip(layouts, operands)]
-    rows = [p.points if p.pts is not None else p.rows[1:2] for p in parts]
-    if math.prod(len(p) for p in rows) > COMBINATIONS:
+    parts = [take_elements(f, v, shape, positions) for f, v in zip(layouts, operands)]
+    rows = [p.points if p.listed_points is not None else p.rows[1:2] for p in parts]
+    if math.prod(len(p) for p in rows) > MAX_COMBINATIONS:
         return result
-    points = from_points(r, combine(fn, rows))
-    if points.disc is None or points.disc.all():
-        patch(result, where, points)
+    points = from_points(r, evaluate_combinations(fn, rows))
+    if points.is_listed is None or points.is_listed.all():
+        overwrite_elements(result, positions, points)
     else:
-        keep = np.flatnonzero(points.disc)
-        patch(result, where[keep], points.map(lambda x, lead: x[..., keep]))
+        keep = np.flatnonzero(points.is_listed)
+        overwrite_elements(result, positions[keep], points.map_components(lambda x, lead: x[..., keep]))
     return result
 
 
-def _listed_where(operands: Sequence[Value], shape: tuple[int, ...]) -> Array:
-    """Where some operand is a list of points and every other a list or exact."""
-    every, some = np.ones(shape, np.bool_), np.zeros(shape, np.bool_)
+def _find_listed_elements(operands: Sequence[Value], shape: tuple[int, ...]) -> Array:
+    """Return where some operand is a list of points and every other is a list or exact."""
+    all_suit, any_listed = np.ones(shape, np.bool_), np.zeros(shape, np.bool_)
     for v in operands:
-        if not isinstance(v, Loose):
+        if not isinstance(v, SetArray):
             continue
-        disc = v.disc if v.tri is not None else ~np.asarray(v.exact())
-        disc = np.zeros(v.shape, np.bool_) if disc is None else disc
-        fine = disc | v.exact()
+        is_listed = v.is_listed if v.interval is not None else ~np.asarray(v.exact_mask())
+        is_listed = np.zeros(v.shape, np.bool_) if is_listed is None else is_listed
+        suits = is_listed | v.exact_mask()
         if v.flags is not None:
-            fine = fine & ((v.flags & ~np.uint8(NAN)) == 0)
-        every, some = every & fine, some | disc
-    return every & some
+            suits = suits & ((v.flags & ~np.uint8(NAN)) == 0)
+        all_suit, any_listed = all_suit & suits, any_listed | is_listed
+    return all_suit & any_listed
 
 
-def refined(operands: Sequence[Value]) -> bool:
-    """True when some operand carries points."""
-    return any(isinstance(v, Loose) and v.pts is not None for v in operands)
+def has_points(operands: Sequence[Value]) -> bool:
+    """Return True if some operand has listed points."""
+    return any(isinstance(v, SetArray) and v.listed_points is not None for v in operands)

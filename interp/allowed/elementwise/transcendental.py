@@ -1,4 +1,4 @@
-"""Exp2, Log2 and Sin on sets (R17): some ulps around the correctly rounded result, exact at exact points."""
+"""Exp2, Log2 and Sin on sets: some ulps around the correctly rounded result, exact at exact points (R17)."""
 
 from __future__ import annotations
 
@@ -6,64 +6,66 @@ from collections.abc import Callable
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.arithmetic import mark_any
-from uops.interp.allowed.elementwise.discrete import anywhere
-from uops.interp.allowed.elementwise.pieces import compose, cut
-from uops.interp.allowed.layout import Array, Layout, keys, same_bits, ulp
-from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, PZERO, Loose, Value, patch, pick
+from uops.interp.allowed.elementwise.arithmetic import propagate_anything
+from uops.interp.allowed.elementwise.pieces import KEY_LIMIT, cut_into_pieces, make_canonical_set
+from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, order_keys, same_bits, ulp
+from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, PZERO, SetArray, Value, overwrite_elements, take_elements
 from uops.spec.ir.ops import Op
 
-Kernel = Callable[..., Array]
-#: Beyond this many periods of Sin between two ends nothing is known but the range.
-_TURN = 2 * np.pi
+#: The period of Sin; between ends further apart only its range is known.
+_PERIOD = 2 * np.pi
 
 
-def _exact_exp2(x: Array, y: Array) -> Array:
-    """2^k at an integer k, and the limits."""
+def _is_exp2_exact(x: Array, y: Array) -> Array:
+    """Return where Exp2 is exact: 2^k at an integer k, and the limits."""
     return np.asarray((np.trunc(x) == x) | np.isnan(x))
 
 
-def _exact_log2(x: Array, y: Array) -> Array:
-    """Log2 of 2^k: the mantissa is 1/2; zeros, infinities, NaN and negative numbers have IEEE's answer."""
-    m, _ = np.frexp(x.astype(np.float64))
-    return np.asarray((m == 0.5) | ~(x > 0) | ~np.isfinite(y))
+def _is_log2_exact(x: Array, y: Array) -> Array:
+    """Return where Log2 is exact: at 2^k, whose mantissa is 1/2, and where IEEE 754 gives the answer."""
+    mantissa, _ = np.frexp(x.astype(np.float64))
+    return np.asarray((mantissa == 0.5) | ~(x > 0) | ~np.isfinite(y))
 
 
-def _exact_sin(x: Array, y: Array) -> Array:
+def _is_sin_exact(x: Array, y: Array) -> Array:
     return np.asarray((x == 0) | ~np.isfinite(x))
 
 
-EXACT: dict[Op, Callable[[Array, Array], Array]] = {Op.EXP2: _exact_exp2, Op.LOG2: _exact_log2, Op.SIN: _exact_sin}
-#: Least and greatest result: an approximation leaves the range by rounding only where the range's end is no value of the dtype.
-FLOOR: dict[Op, float] = {Op.EXP2: 0.0}
+#: op -> where its results are exact, of arrays of arguments and results
+EXACT: dict[Op, Callable[[Array, Array], Array]] = {Op.EXP2: _is_exp2_exact, Op.LOG2: _is_log2_exact, Op.SIN: _is_sin_exact}
+#: Ops without a negative result: widening does not leave their range.
+NON_NEGATIVE = frozenset({Op.EXP2})
 
 
-def widen(f: Layout, rows: Array, fixed: Array, ulps: int) -> None:
-    """Move lo down and hi up by `ulps` spacings, except where `fixed` (3, *shape); in place."""
+def widen_by_ulps(f: DTypeLayout, rows: Array, exact: Array, ulps: int) -> None:
+    """Move lo down and hi up by `ulps` spacings, in place, except where `exact` (3, *shape)."""
     ends = rows[0].astype(np.float64), rows[2].astype(np.float64)
     for row, sign in ((0, -1.0), (2, 1.0)):
-        step = np.where(fixed[row], 0.0, ulp(f, rows[row]) * (sign * ulps))
+        step = np.where(exact[row], 0.0, ulp(f, rows[row]) * (sign * ulps))
         if not step.any():
             continue
-        wide = _across(f, *ends, row, ends[row // 2] + step, sign * ulps)
-        rows[row] = np.where(step == 0, rows[row], stored(f, wide))
+        wide = _widen_across_binade(f, *ends, row, ends[row // 2] + step, sign * ulps)
+        rows[row] = np.where(step == 0, rows[row], narrow_from_float64(f, wide))
 
 
-def _across(f: Layout, lo: Array, hi: Array, row: int, moved: Array, ulps: float) -> Array:
-    """A power of two inside the interval has a spacing twice that of a smaller end, and may reach further toward zero."""
+def _widen_across_binade(f: DTypeLayout, lo: Array, hi: Array, row: int, default: Array, ulps: float) -> Array:
+    """Return the end `row` moved far enough if a power of two lies inside the interval; else `default`.
+
+    The spacing at that power is twice that of a smaller end, so the set may reach further toward zero.
+    """
     near, far = (lo, hi) if row == 0 else (hi, lo)
     if not (lo != hi).any():
-        return moved
-    _, e = np.frexp(near)
-    power = np.copysign(np.ldexp(1.0, e), near)
+        return default
+    _, exponent = np.frexp(near)
+    power = np.copysign(np.ldexp(1.0, exponent), near)
     inside = (near * far > 0) & (np.abs(power) <= np.abs(far)) & (np.abs(near) <= np.abs(far)) & np.isfinite(near)
-    reach = power + ulps * np.ldexp(1.0, np.maximum(e, f.emin) - f.man)
-    reach = np.where(inside, reach, moved)
-    return np.minimum(moved, reach) if row == 0 else np.maximum(moved, reach)
+    reach = power + ulps * np.ldexp(1.0, np.maximum(exponent, f.emin) - f.man)
+    reach = np.where(inside, reach, default)
+    return np.minimum(default, reach) if row == 0 else np.maximum(default, reach)
 
 
-def stored(f: Layout, wide: Array) -> Array:
-    """float64 to the dtype, not beyond its greatest value where it has no infinity."""
+def narrow_from_float64(f: DTypeLayout, wide: Array) -> Array:
+    """Round float64 to the dtype, clamped to its greatest value where it has no infinity."""
     if not f.dtype.has_inf:
         wide = np.clip(wide, -f.max, f.max)
     if f.np.itemsize == 1:
@@ -71,94 +73,92 @@ def stored(f: Layout, wide: Array) -> Array:
     return wide.astype(f.np)
 
 
-def transcendental(op: Op, f: Layout, fn: Kernel, x: Value) -> Value:
-    """Exp2, Log2 or Sin of a set."""
-    if op is Op.SIN and isinstance(x, Loose):
-        return _sin(f, fn, x)
-    if not isinstance(x, Loose):
+def apply_transcendental(op: Op, f: DTypeLayout, fn: ArrayKernel, x: Value) -> Value:
+    """Return the set of Exp2, Log2 or Sin of a value."""
+    if op is Op.SIN and isinstance(x, SetArray):
+        return _apply_sin(f, fn, x)
+    if not isinstance(x, SetArray):
         y = fn(x)
-        fixed = EXACT[op](x, y) | ~np.isfinite(y)
-        if fixed.all():
+        exact = EXACT[op](x, y) | ~np.isfinite(y)
+        if exact.all():
             return y
         rows = np.stack([y, y, y])
-        widen(f, rows, np.broadcast_to(fixed, rows.shape), f.ulps)
-        return Loose(f, _floored(op, rows))
+        widen_by_ulps(f, rows, np.broadcast_to(exact, rows.shape), f.ulps)
+        return SetArray(f, _clamp_to_least_result(op, rows))
     rows = fn(x.rows)
-    fixed = (EXACT[op](x.rows, rows) & x.exact()) | ~np.isfinite(rows)
-    widen(f, rows, fixed, f.ulps)
-    out = Loose(f, _floored(op, rows))
-    hard = _special(op, f, rows, x)
-    if hard.any():
-        where = np.flatnonzero(hard)
-        patch(out, where, _by_pieces(op, f, fn, pick(f, x, out.shape, where)))
-    lost = anywhere([x], out.shape)
-    if lost is not None:
-        mark_any(out, lost)
+    exact = (EXACT[op](x.rows, rows) & x.exact_mask()) | ~np.isfinite(rows)
+    widen_by_ulps(f, rows, exact, f.ulps)
+    out = SetArray(f, _clamp_to_least_result(op, rows))
+    positions = np.flatnonzero(_needs_pieces(rows, x))
+    if positions.size:
+        overwrite_elements(out, positions, _apply_by_pieces(op, f, fn, take_elements(f, x, out.shape, positions)))
+    propagate_anything(out, [x])
     return out
 
 
-def _floored(op: Op, rows: Array) -> Array:
-    if op in FLOOR:
-        low = rows[0] < 0
-        if low.any():
-            rows[0] = np.where(low, np.zeros((), rows.dtype), rows[0])
+def _clamp_to_least_result(op: Op, rows: Array) -> Array:
+    """Raise a negative lower end to zero where the op has no negative result, in place, and return the rows."""
+    if op in NON_NEGATIVE:
+        negative = rows[0] < 0
+        if negative.any():
+            rows[0] = np.where(negative, np.zeros((), rows.dtype), rows[0])
     return rows
 
 
-def _special(op: Op, f: Layout, rows: Array, x: Loose) -> Array:
-    """Elements with flags, or with NaN at one end only (Log2 across zero, e4m3 overflow)."""
-    nan = np.isnan(rows)
-    hard = nan.any(0) & ~x.exact()
+def _needs_pieces(rows: Array, x: SetArray) -> Array:
+    """Return where `x` has flags, or one end of the result alone is NaN (Log2 across zero, e4m3 overflow)."""
+    mask = np.isnan(rows).any(0) & ~x.exact_mask()
     if x.flags is not None:
-        hard = hard | ((x.flags != 0) & ((x.flags & ANY) == 0))
-    return np.asarray(hard)
+        mask = mask | ((x.flags != 0) & ((x.flags & ANY) == 0))
+    return np.asarray(mask)
 
 
-def _by_pieces(op: Op, f: Layout, fn: Kernel, x: Loose) -> Loose:
-    """Monotone ops on each piece of a 1-D set."""
-    values, present = cut(f, x)
+def _apply_by_pieces(op: Op, f: DTypeLayout, fn: ArrayKernel, x: SetArray) -> SetArray:
+    """Return the set of a monotone op on a 1-D set, piece by piece."""
+    values, present = cut_into_pieces(f, x)
     y = fn(values)
-    over = np.isnan(y) & ~np.isnan(values) if not f.dtype.has_inf else None
     flags = np.zeros(x.shape, np.uint8)
     nan = np.isnan(y)
     flags |= np.where((nan.any(1) & present).any(0), NAN, 0).astype(np.uint8)
-    if over is not None and op is Op.EXP2:
-        y = np.where(over, np.array(f.max).astype(f.np), y)
+    if op is Op.EXP2 and not f.dtype.has_inf:
+        overflows = nan & ~np.isnan(values)
+        y = np.where(overflows, np.array(f.max).astype(f.np), y)
         nan = np.isnan(y)
     lo_row, hi_row = y[:, 0].copy(), y[:, 1].copy()
     rows = np.stack([lo_row, lo_row, hi_row])
     args = np.stack([values[:, 0], values[:, 0], values[:, 1]])
     point = same_bits(f, args[0], args[2])
-    widen(f, rows, (EXACT[op](args, rows) & point) | ~np.isfinite(rows), f.ulps)
-    rows = _floored(op, rows)
-    lo, hi = keys(f, rows[0]).astype(np.int64), keys(f, rows[2]).astype(np.int64)
+    widen_by_ulps(f, rows, (EXACT[op](args, rows) & point) | ~np.isfinite(rows), f.ulps)
+    rows = _clamp_to_least_result(op, rows)
+    lo, hi = order_keys(f, rows[0]).astype(np.int64), order_keys(f, rows[2]).astype(np.int64)
     top = f.key_max
     use = present & ~nan.any(1)
-    most = np.iinfo(np.int64).max
     for key, flag in ((top + 1, PINF), (-top - 2, NINF), (0, PZERO), (-1, NZERO)):
         point = use & (lo == key) & (hi == key)
         flags |= np.where(point.any(0), flag, 0).astype(np.uint8)
         use = use & ~point
-    low = np.where(use, lo, most).min(0)
-    high = np.where(use, hi, -most).max(0)
-    return compose(f, low, high, fn(x.best), flags)
+    low = np.where(use, lo, KEY_LIMIT).min(0)
+    high = np.where(use, hi, -KEY_LIMIT).max(0)
+    return make_canonical_set(f, low, high, fn(x.best), flags)
 
 
-def _sin(f: Layout, fn: Kernel, x: Loose) -> Loose:
-    """Monotone between the extremes; an extreme inside puts 1 or -1 into the hull; far ends give [-1, 1]."""
+def _apply_sin(f: DTypeLayout, fn: ArrayKernel, x: SetArray) -> SetArray:
+    """Return the set of Sin of a set.
+
+    Sin is monotone between extremes; an extreme inside puts 1 or -1 into the hull. Ends that are far apart give [-1, 1].
+    """
     y = fn(x.rows)
     lo, hi = np.minimum(y[0], y[2]), np.maximum(y[0], y[2])
-    exact = x.exact()
+    exact = x.exact_mask()
     a, b = x.rows[0].astype(np.float64), x.rows[2].astype(np.float64)
-    wide = ~((b - a) < _TURN) | (np.abs(a) > 1e5) | (np.abs(b) > 1e5)
+    wide = ~((b - a) < _PERIOD) | (np.abs(a) > 1e5) | (np.abs(b) > 1e5)
     slack = 1e-9
-    top = wide | _contains(a, b, np.pi / 2, slack)
-    low = wide | _contains(a, b, -np.pi / 2, slack)
+    top = wide | _contains_phase(a, b, np.pi / 2, slack)
+    low = wide | _contains_phase(a, b, -np.pi / 2, slack)
     one = np.ones((), y.dtype)
     rows = np.stack([np.where(low & ~exact, -one, lo), y[1], np.where(top & ~exact, one, hi)])
-    fixed = EXACT[Op.SIN](x.rows, rows) & exact
-    widen(f, rows, fixed, f.ulps)
-    out = Loose(f, rows)
+    widen_by_ulps(f, rows, EXACT[Op.SIN](x.rows, rows) & exact, f.ulps)
+    out = SetArray(f, rows)
     infinite = ~exact & (np.isinf(a) | np.isinf(b))
     flags = np.where(infinite, NAN, 0).astype(np.uint8)
     if x.flags is not None:
@@ -169,13 +169,13 @@ def _sin(f: Layout, fn: Kernel, x: Loose) -> Loose:
     if infinite.any():
         rows[0] = np.where(infinite, -one, rows[0])
         rows[2] = np.where(infinite, one, rows[2])
-        widen(f, rows, np.broadcast_to(~infinite, rows.shape), f.ulps)
+        widen_by_ulps(f, rows, np.broadcast_to(~infinite, rows.shape), f.ulps)
     if flags.any():
         out.flags = flags
     return out
 
 
-def _contains(a: Array, b: Array, point: float, slack: float) -> Array:
-    """Where [a, b] holds point + k * 2 pi for some k, up to `slack`."""
-    k = np.ceil((a - point - slack) / _TURN)
-    return np.asarray(point + k * _TURN <= b + slack)
+def _contains_phase(a: Array, b: Array, point: float, slack: float) -> Array:
+    """Return where [a, b] holds point + k * 2 pi for some integer k, up to `slack`."""
+    k = np.ceil((a - point - slack) / _PERIOD)
+    return np.asarray(point + k * _PERIOD <= b + slack)

@@ -1,18 +1,18 @@
 """Float arithmetic with one rounding, in integers: the functions behind the float columns of `elementwise` (R11, R16, R20, R21).
 
-Each function takes (format, core, *bit patterns) and gives the allowed answer.
+Each op's function takes (format, core, *bit patterns) and gives the allowed answer.
 """
 
 from __future__ import annotations
 
 from math import isqrt
 
-from uops.interp.exact.answers import Answer, any_nan, either, hull, settled
-from uops.interp.exact.numbers.formats import FINITE, INFINITE, NAN, Format, Real, sticky
+from uops.interp.exact.answers import AnswerSet, any_nan, float_result, hull, one_of
+from uops.interp.exact.numbers.formats import FINITE, INFINITE, NAN, FloatFormat, Real, divide_with_sticky_bit
 
 
-def plus(fmt: Format, x: Real, y: Real) -> int:
-    """Bits of x + y, rounded once; NaN for inf - inf."""
+def add_reals(fmt: FloatFormat, x: Real, y: Real) -> int:
+    """Return the bits of x + y, rounded once; NaN for inf - inf."""
     if x.kind or y.kind:
         if x.kind == NAN or y.kind == NAN or (x.kind == y.kind and x.sign != y.sign):
             return fmt.nan
@@ -25,8 +25,8 @@ def plus(fmt: Format, x: Real, y: Real) -> int:
     return fmt.encode(1, -total, e) if total < 0 else fmt.encode(0, total, e)
 
 
-def product(x: Real, y: Real) -> Real:
-    """x * y, not rounded."""
+def multiply_reals(x: Real, y: Real) -> Real:
+    """Return x * y, not rounded."""
     sign = x.sign ^ y.sign
     if x.kind or y.kind:
         zero = (x.kind == FINITE and not x.m) or (y.kind == FINITE and not y.m)
@@ -36,15 +36,15 @@ def product(x: Real, y: Real) -> Real:
     return Real(FINITE, sign, x.m * y.m, x.e + y.e)
 
 
-def rounded(fmt: Format, x: Real) -> int:
-    """Bits of an exact number, rounded once (R15)."""
+def round_real(fmt: FloatFormat, x: Real) -> int:
+    """Return the bits of an exact number, rounded once (R15)."""
     if x.kind == FINITE:
         return fmt.encode(x.sign, x.m, x.e)
     return fmt.infinity(x.sign) if x.kind == INFINITE else fmt.nan
 
 
-def quotient(fmt: Format, x: Real, y: Real) -> int:
-    """Bits of x / y, rounded once."""
+def divide_reals(fmt: FloatFormat, x: Real, y: Real) -> int:
+    """Return the bits of x / y, rounded once."""
     sign = x.sign ^ y.sign
     if x.kind == NAN or y.kind == NAN or (x.kind == INFINITE and y.kind == INFINITE):
         return fmt.nan
@@ -56,12 +56,12 @@ def quotient(fmt: Format, x: Real, y: Real) -> int:
         return fmt.infinity(sign) if x.m else fmt.nan
     if not x.m:
         return fmt.zero(sign)
-    m, e = sticky(x.m, y.m, fmt.precision + 3)
+    m, e = divide_with_sticky_bit(x.m, y.m, fmt.precision + 3)
     return fmt.encode(sign, m, e + x.e - y.e)
 
 
-def root(fmt: Format, x: Real) -> int:
-    """Bits of the square root of x, rounded once; the root of -0 is -0."""
+def sqrt_real(fmt: FloatFormat, x: Real) -> int:
+    """Return the bits of the square root of x, rounded once; the root of -0 is -0."""
     if x.kind == FINITE and not x.m:
         return fmt.zero(x.sign)
     if x.kind == NAN or x.sign:
@@ -75,73 +75,80 @@ def root(fmt: Format, x: Real) -> int:
     return fmt.encode(0, (r << 1) | (r * r != m), (x.e - shift) // 2 - 1)
 
 
-def add(fmt: Format, core: bool, a: int, b: int) -> Answer:
-    return settled(fmt, plus(fmt, fmt.decode(a), fmt.decode(b)))
+def add(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
+    """Return the allowed answers of Add."""
+    return float_result(fmt, add_reals(fmt, fmt.decode(a), fmt.decode(b)))
 
 
-def sub(fmt: Format, core: bool, a: int, b: int) -> Answer:
-    return settled(fmt, plus(fmt, fmt.decode(a), fmt.decode(b ^ fmt.sign_bit)))
+def sub(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
+    """Return the allowed answers of Sub."""
+    return float_result(fmt, add_reals(fmt, fmt.decode(a), fmt.decode(b ^ fmt.sign_bit)))
 
 
-def mul(fmt: Format, core: bool, a: int, b: int) -> Answer:
-    return settled(fmt, rounded(fmt, product(fmt.decode(a), fmt.decode(b))))
+def mul(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
+    """Return the allowed answers of Mul."""
+    return float_result(fmt, round_real(fmt, multiply_reals(fmt.decode(a), fmt.decode(b))))
 
 
-def recip(fmt: Format, core: bool, a: int) -> Answer:
-    return settled(fmt, reciprocal(fmt, a))
+def recip(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
+    """Return the allowed answers of Recip."""
+    return float_result(fmt, _reciprocal(fmt, a))
 
 
-def reciprocal(fmt: Format, a: int) -> int:
-    return quotient(fmt, Real(FINITE, 0, 1, 0), fmt.decode(a))
+def _reciprocal(fmt: FloatFormat, a: int) -> int:
+    return divide_reals(fmt, Real(FINITE, 0, 1, 0), fmt.decode(a))
 
 
-def div(fmt: Format, core: bool, a: int, b: int) -> Answer:
-    """Correctly rounded; core also allows all between that and Mul(a, Recip(b)), rounded twice (R16)."""
-    right = settled(fmt, quotient(fmt, fmt.decode(a), fmt.decode(b)))
-    return hull_unless_same(right, mul(fmt, core, a, reciprocal(fmt, b))) if core else right
+def div(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
+    """Return the allowed answers of Div.
+
+    Strict has the correctly rounded quotient. Core also allows all between it and Mul(a, Recip(b)), which rounds twice (R16).
+    """
+    rounded = float_result(fmt, divide_reals(fmt, fmt.decode(a), fmt.decode(b)))
+    return hull_unless_same(rounded, mul(fmt, core, a, _reciprocal(fmt, b))) if core else rounded
 
 
-def hull_unless_same(a: Answer, b: Answer) -> Answer:
-    """`a` itself where both are the same set, so that an exact answer stays exact."""
+def hull_unless_same(a: AnswerSet, b: AnswerSet) -> AnswerSet:
+    """Return `a` itself if both are the same set, so that an exact answer stays exact; else their hull."""
     return a if a == b else hull(a, b)
 
 
-def sqrt(fmt: Format, core: bool, a: int) -> Answer:
-    return settled(fmt, root(fmt, fmt.decode(a)))
+def mulacc(fmt: FloatFormat, core: bool, a: int, b: int, c: int) -> AnswerSet:
+    """Return the allowed answers of Mulacc: rounded once, and under core also with the product rounded first."""
+    product, addend = multiply_reals(fmt.decode(a), fmt.decode(b)), fmt.decode(c)
+    fused = add_reals(fmt, product, addend)
+    if not core:
+        return float_result(fmt, fused)
+    return one_of(fmt.dtype, fused, add_reals(fmt, fmt.decode(round_real(fmt, product)), addend))
 
 
-def mulacc(fmt: Format, core: bool, a: int, b: int, c: int) -> Answer:
-    """a * b + c rounded once; core also rounds the product first (the row's decomposition)."""
-    p, z = product(fmt.decode(a), fmt.decode(b)), fmt.decode(c)
-    fused = plus(fmt, p, z)
-    return either(fmt.dtype, fused, plus(fmt, fmt.decode(rounded(fmt, p)), z)) if core else settled(fmt, fused)
+def neg(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
+    """Return the allowed answers of Neg: the sign bit is flipped (R21)."""
+    return float_result(fmt, a ^ fmt.sign_bit)
 
 
-def neg(fmt: Format, core: bool, a: int) -> Answer:
-    """The sign bit flipped (R21)."""
-    return settled(fmt, a ^ fmt.sign_bit)
-
-
-def trunc(fmt: Format, core: bool, a: int) -> Answer:
-    """Rounded toward zero; the sign stays, of a zero too."""
+def trunc(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
+    """Return the allowed answers of Trunc, which keeps the sign, of a zero too."""
     x = fmt.decode(a)
     if x.kind or x.e >= 0:
-        return settled(fmt, a)
-    return Answer(fmt.dtype, fmt.encode(x.sign, x.m >> -x.e, 0))
+        return float_result(fmt, a)
+    return AnswerSet(fmt.dtype, fmt.encode(x.sign, x.m >> -x.e, 0))
 
 
-def maximum(fmt: Format, core: bool, a: int, b: int) -> Answer:
-    return _extreme(fmt, core, a, b, fmt.key(a) >= fmt.key(b))
+def maximum(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
+    """Return the allowed answers of Max."""
+    return _pick_extreme(fmt, core, a, b, fmt.key(a) >= fmt.key(b))
 
 
-def minimum(fmt: Format, core: bool, a: int, b: int) -> Answer:
-    return _extreme(fmt, core, a, b, fmt.key(a) <= fmt.key(b))
+def minimum(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
+    """Return the allowed answers of Min."""
+    return _pick_extreme(fmt, core, a, b, fmt.key(a) <= fmt.key(b))
 
 
-def _extreme(fmt: Format, core: bool, a: int, b: int, first: bool) -> Answer:
-    """NaN if either is (core: or either operand); of two zeros, either (R11)."""
+def _pick_extreme(fmt: FloatFormat, core: bool, a: int, b: int, prefer_first: bool) -> AnswerSet:
+    """Return NaN if either operand is (core: or either operand), and of two zeros either (R11); else the preferred operand."""
     if fmt.is_nan(a) or fmt.is_nan(b):
-        return either(fmt.dtype, fmt.nan, a, b) if core else any_nan(fmt)
+        return one_of(fmt.dtype, fmt.nan, a, b) if core else any_nan(fmt)
     if not fmt.key(a) and not fmt.key(b):
-        return Answer(fmt.dtype, a & b, (a | b,)) if a != b else Answer(fmt.dtype, a)
-    return Answer(fmt.dtype, a if first else b)
+        return AnswerSet(fmt.dtype, a & b, (a | b,)) if a != b else AnswerSet(fmt.dtype, a)
+    return AnswerSet(fmt.dtype, a if prefer_first else b)

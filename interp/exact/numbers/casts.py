@@ -1,88 +1,90 @@
-"""Cast between every two kinds of dtype, each with one rounding (R15, R29)."""
+"""Casts between every two kinds of dtype, each with one rounding (R15, R29)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from uops.interp.exact.answers import Answer, anything, either, settled
-from uops.interp.exact.numbers.formats import FINITE, FORMATS, INFINITE, NAN, Format, Real, int_value, wrap
+from uops.interp.exact.answers import AnswerSet, anything, float_result, one_of
+from uops.interp.exact.numbers.formats import FINITE, FORMATS, INFINITE, NAN, FloatFormat, Real, int_value, wrap_integer
 from uops.spec.errors import SpecError, Trap
-from uops.spec.ir.dtypes import DType, Kind, fp8e4m3, fp8e5m2
+from uops.spec.ir.dtypes import DType, DTypeKind, fp8e4m3, fp8e5m2
 
 
-def _whole(x: Real) -> int:
-    """A finite float truncated toward zero."""
+def _truncate(x: Real) -> int:
+    """Return a finite float truncated toward zero."""
     size = x.m << x.e if x.e >= 0 else x.m >> -x.e
     return -size if x.sign else size
 
 
-def _to_float(fmt: Format, x: Real, core: bool) -> Answer:
-    """One rounding; an fp8 result that overflows may saturate under core."""
+def _round_to_float(fmt: FloatFormat, x: Real, core: bool) -> AnswerSet:
+    """Return a number rounded once; an fp8 result that overflows may saturate under core."""
     if x.kind == NAN:
-        return settled(fmt, fmt.nan)
+        return float_result(fmt, fmt.nan)
     bits = fmt.encode(x.sign, x.m, x.e) if x.kind == FINITE else fmt.infinity(x.sign)
     if core and fmt.dtype in (fp8e4m3, fp8e5m2) and bits & fmt.mag_mask > fmt.max_mag:
-        return either(fmt.dtype, bits, fmt.max_mag | fmt.zero(x.sign))
-    return settled(fmt, bits)
+        return one_of(fmt.dtype, bits, fmt.max_mag | fmt.zero(x.sign))
+    return float_result(fmt, bits)
 
 
-def _float_to_float(source: DType, out: DType, bits: int, core: bool) -> Answer:
+def _float_to_float(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
     if source is out:
-        return settled(FORMATS[out], bits)
-    return _to_float(FORMATS[out], FORMATS[source].decode(bits), core)
+        return float_result(FORMATS[out], bits)
+    return _round_to_float(FORMATS[out], FORMATS[source].decode(bits), core)
 
 
-def _int_to_float(source: DType, out: DType, bits: int, core: bool) -> Answer:
+def _int_to_float(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
     value = int_value(source, bits)
-    return _to_float(FORMATS[out], Real(FINITE, int(value < 0), abs(value), 0), core)
+    return _round_to_float(FORMATS[out], Real(FINITE, int(value < 0), abs(value), 0), core)
 
 
-def _float_to_int(source: DType, out: DType, bits: int, core: bool) -> Answer:
-    """Truncates toward zero, saturates, NaN gives 0; core leaves everything out of range free."""
+def _float_to_int(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
+    """Truncate toward zero and saturate; NaN gives 0. Core allows anything for a value out of range (R15)."""
     x = FORMATS[source].decode(bits)
     low, high = int(out.min), int(out.max)
-    value = _whole(x) if x.kind == FINITE else (0 if x.kind == NAN else (low if x.sign else high))
-    inside = min(max(value, low), high)
-    answer = Answer(out, wrap(out, inside))
-    return anything(out, answer.best) if core and (x.kind != FINITE or value != inside) else answer
+    value = _truncate(x) if x.kind == FINITE else (0 if x.kind == NAN else (low if x.sign else high))
+    clamped = min(max(value, low), high)
+    answer = AnswerSet(out, wrap_integer(out, clamped))
+    return anything(out, answer.best) if core and (x.kind != FINITE or value != clamped) else answer
 
 
-def _float_to_index(source: DType, out: DType, bits: int, core: bool) -> Answer:
+def _float_to_index(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
     x = FORMATS[source].decode(bits)
     if x.kind != FINITE:
         raise Trap(f"R29: cast of {'an infinity' if x.kind == INFINITE else 'NaN'} to index")
-    return Answer(out, _whole(x))
+    return AnswerSet(out, _truncate(x))
 
 
-def _float_to_bool(source: DType, out: DType, bits: int, core: bool) -> Answer:
-    return Answer(out, int(bits & FORMATS[source].mag_mask != 0))
+def _float_to_bool(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
+    return AnswerSet(out, int(bits & FORMATS[source].mag_mask != 0))
 
 
-def _int_to_bool(source: DType, out: DType, bits: int, core: bool) -> Answer:
-    return Answer(out, int(bits != 0))
+def _int_to_bool(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
+    return AnswerSet(out, int(bits != 0))
 
 
-def _int_to_int(source: DType, out: DType, bits: int, core: bool) -> Answer:
-    return Answer(out, wrap(out, int_value(source, bits)))
+def _int_to_int(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
+    return AnswerSet(out, wrap_integer(out, int_value(source, bits)))
 
 
-CastRule = Callable[[DType, DType, int, bool], Answer]
-_WHOLE = (Kind.INT, Kind.UINT, Kind.INDEX)
+#: (source dtype, result dtype, bits, core level?) -> allowed answer
+CastRule = Callable[[DType, DType, int, bool], AnswerSet]
+_INTEGER_KINDS = (DTypeKind.INT, DTypeKind.UINT, DTypeKind.INDEX)
 
-CASTS: dict[tuple[Kind, Kind], CastRule] = {
-    **{(a, b): _int_to_int for a in (*_WHOLE, Kind.BOOL) for b in _WHOLE},
-    **{(a, Kind.BOOL): _int_to_bool for a in (*_WHOLE, Kind.BOOL)},
-    **{(a, Kind.FLOAT): _int_to_float for a in (*_WHOLE, Kind.BOOL)},
-    (Kind.FLOAT, Kind.FLOAT): _float_to_float,
-    (Kind.FLOAT, Kind.BOOL): _float_to_bool,
-    (Kind.FLOAT, Kind.INT): _float_to_int,
-    (Kind.FLOAT, Kind.UINT): _float_to_int,
-    (Kind.FLOAT, Kind.INDEX): _float_to_index,
+#: (kind of the source, kind of the result) -> its Cast
+CASTS: dict[tuple[DTypeKind, DTypeKind], CastRule] = {
+    **{(a, b): _int_to_int for a in (*_INTEGER_KINDS, DTypeKind.BOOL) for b in _INTEGER_KINDS},
+    **{(a, DTypeKind.BOOL): _int_to_bool for a in (*_INTEGER_KINDS, DTypeKind.BOOL)},
+    **{(a, DTypeKind.FLOAT): _int_to_float for a in (*_INTEGER_KINDS, DTypeKind.BOOL)},
+    (DTypeKind.FLOAT, DTypeKind.FLOAT): _float_to_float,
+    (DTypeKind.FLOAT, DTypeKind.BOOL): _float_to_bool,
+    (DTypeKind.FLOAT, DTypeKind.INT): _float_to_int,
+    (DTypeKind.FLOAT, DTypeKind.UINT): _float_to_int,
+    (DTypeKind.FLOAT, DTypeKind.INDEX): _float_to_index,
 }
 
 
-def cast(source: DType, out: DType, bits: int, core: bool = False) -> Answer:
-    """The element `bits` of `source` converted to `out`."""
+def cast(source: DType, out: DType, bits: int, core: bool = False) -> AnswerSet:
+    """Return the element `bits` of dtype `source` converted to `out`. Raises SpecError if there is no such Cast (R24)."""
     rule = CASTS.get((source.kind, out.kind))
     if rule is None:
         raise SpecError(f"R24: no cast from {source.name} to {out.name}")

@@ -1,45 +1,52 @@
 """Exp2, Log2, Sin and Sqrt's core bound: correctly rounded results by interval arithmetic in big integers (R17).
 
-An *enclosure* is (low, high, e) with low * 2**e <= |f(x)| <= high * 2**e. `correctly_rounded` asks for tighter ones until both ends
-round to the same float; the results are irrational where it is used, so it ends.
+An *enclosure* is (low, high, e) with low * 2**e <= |f(x)| <= high * 2**e. `round_by_enclosure` computes tighter ones until both
+ends round to the same float. It ends because it is used for irrational results only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
-from uops.interp.exact.answers import Answer, any_nan, hull, near, settled
-from uops.interp.exact.numbers.arithmetic import mul, root
+from uops.interp.exact.answers import AnswerSet, any_nan, float_result, floats_within_ulps, hull
+from uops.interp.exact.numbers.arithmetic import mul, sqrt_real
 from uops.interp.exact.numbers.constants import ln2, pi
-from uops.interp.exact.numbers.formats import INFINITE, NAN, Format, Real
+from uops.interp.exact.numbers.formats import INFINITE, NAN, FloatFormat, Real
 from uops.spec.errors import Crash
 from uops.spec.ir.dtypes import float32, float64
 
+#: (low, high, e)
 Enclosure = tuple[int, int, int]
+#: Bits of the first enclosure beyond the precision of the format.
 _GUARD = 24
-_LIMIT = 1 << 16
+#: An enclosure of this many bits has failed to converge.
+_MAX_BITS = 1 << 16
 
 
-def allowance(fmt: Format, core: bool) -> int:
-    """Units in the last place that R17 grants."""
+def ulp_allowance(fmt: FloatFormat, core: bool) -> int:
+    """Return the error that R17 allows Exp2, Log2 and Sin, in units in the last place."""
     return 4 if core else 2 if fmt.dtype in (float32, float64) else 1
 
 
-def correctly_rounded(fmt: Format, enclose: Callable[[int], Enclosure], start: int = 0) -> tuple[int, int]:
-    """`Format.grid` of a positive irrational number; `enclose(p)` has about p correct bits, starting with `start` more."""
+def round_by_enclosure(fmt: FloatFormat, enclose: Callable[[int], Enclosure], start: int = 0) -> tuple[int, int]:
+    """Return `FloatFormat.round_unbounded` of a positive irrational number.
+
+    `enclose(p)` gives an enclosure with about p correct bits. The first one has `start` bits more than usual.
+    """
     bits = fmt.precision + _GUARD + start
-    while bits < _LIMIT:
+    while bits < _MAX_BITS:
         low, high, e = enclose(bits)
         if low > 0:
-            found = fmt.grid(low, e)
-            if found == fmt.grid(high, e):
-                return found
+            rounded = fmt.round_unbounded(low, e)
+            if rounded == fmt.round_unbounded(high, e):
+                return rounded
         bits *= 2
     raise Crash("an enclosure did not converge: its number is a midpoint or a zero")
 
 
-def scaled(m: int, e: int, bits: int) -> int:
-    """floor(m * 2**(e + bits))."""
+def to_fixed_point(m: int, e: int, bits: int) -> int:
+    """Return floor(m * 2**(e + bits))."""
     return m << (e + bits) if e + bits >= 0 else m >> -(e + bits)
 
 
@@ -47,7 +54,7 @@ def scaled(m: int, e: int, bits: int) -> int:
 
 
 def exp2_fixed(x: int, bits: int) -> tuple[int, int, int]:
-    """2**(x / 2**bits) is y * 2**(k - bits) with y within `error` units, y about 2**bits; gives (y, error, k)."""
+    """Return (y, error, k) so that 2**(x / 2**bits) is y * 2**(k - bits), y within `error` units and about 2**bits."""
     k, f = x >> bits, x & ((1 << bits) - 1)
     t = f * ln2(bits) >> bits
     y = term = 1 << bits
@@ -59,43 +66,44 @@ def exp2_fixed(x: int, bits: int) -> tuple[int, int, int]:
     return y, 3 * n + 16, k
 
 
-def exp2_enclosure(m: int, e: int, bits: int) -> Enclosure:
-    """2**(m * 2**e), m of either sign."""
-    y, error, k = exp2_fixed(scaled(m, e, bits), bits)
+def enclose_exp2(m: int, e: int, bits: int) -> Enclosure:
+    """Return an enclosure of 2**(m * 2**e), m of either sign."""
+    y, error, k = exp2_fixed(to_fixed_point(m, e, bits), bits)
     return y - error, y + error, k - bits
 
 
-def exp2_grid(fmt: Format, m: int, e: int) -> tuple[int, int] | None:
-    """Correctly rounded 2**(m * 2**e) without an upper limit; None if the exponent is no integer within reach of the format."""
+def round_exp2(fmt: FloatFormat, m: int, e: int) -> tuple[int, int] | None:
+    """Return 2**(m * 2**e) correctly rounded without an upper limit; None if the exponent is beyond reach of the format."""
     if m.bit_length() + e > fmt.dtype.exp_bits + 4:
         return None
     if e >= 0 or not m & ((1 << -e) - 1):
-        return fmt.grid(1, scaled(m, e, 0))
-    return correctly_rounded(fmt, lambda bits: exp2_enclosure(m, e, bits))
+        return fmt.round_unbounded(1, to_fixed_point(m, e, 0))
+    return round_by_enclosure(fmt, lambda bits: enclose_exp2(m, e, bits))
 
 
-def exp2(fmt: Format, core: bool, a: int) -> Answer:
+def exp2(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
+    """Return the allowed answers of Exp2."""
     x = fmt.decode(a)
     if x.kind == NAN:
         return any_nan(fmt)
     if x.kind == INFINITE:
-        return settled(fmt, 0 if x.sign else fmt.infinity(0))
+        return float_result(fmt, 0 if x.sign else fmt.infinity(0))
     m = -x.m if x.sign else x.m
-    found = exp2_grid(fmt, m, x.e)
-    if found is None:
-        return near(fmt, 0, 0, fmt.unit, allowance(fmt, core)) if x.sign else settled(fmt, fmt.infinity(0))
-    r, q = found
-    whole = x.e >= 0 or not x.m & ((1 << -x.e) - 1)
-    if whole and r:
-        return settled(fmt, fmt.encode(0, r, q))
-    return near(fmt, 0, r, q, allowance(fmt, core))
+    rounded = round_exp2(fmt, m, x.e)
+    if rounded is None:
+        return floats_within_ulps(fmt, 0, 0, fmt.unit, ulp_allowance(fmt, core)) if x.sign else float_result(fmt, fmt.infinity(0))
+    r, q = rounded
+    is_integer = x.e >= 0 or not x.m & ((1 << -x.e) - 1)
+    if is_integer and r:
+        return float_result(fmt, fmt.encode(0, r, q))
+    return floats_within_ulps(fmt, 0, r, q, ulp_allowance(fmt, core))
 
 
 # Log2
 
 
-def log2_enclosure(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
-    """Sign of log2(m * 2**e) and an enclosure of its size with about `bits` correct bits; m > 0, not a power of two times 2**e."""
+def enclose_log2(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
+    """Return the sign of log2(m * 2**e) and an enclosure of its size with about `bits` correct bits; m > 0 is no power of two."""
     length = m.bit_length()
     k = e + length - 1
     one = 1 << (length - 1)
@@ -119,40 +127,41 @@ def log2_enclosure(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
     return int(value < 0), (size - error, size + error, -work)
 
 
-def log2(fmt: Format, core: bool, a: int) -> Answer:
+def log2(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
+    """Return the allowed answers of Log2."""
     x = fmt.decode(a)
-    special = _log2_special(fmt, x)
+    special = _log2_special_case(fmt, x)
     if special is not None:
         return special
     if not x.m & (x.m - 1):  # a power of two: exact
         k = x.m.bit_length() - 1 + x.e
-        return settled(fmt, fmt.encode(int(k < 0), abs(k), 0))
-    sign = log2_enclosure(x.m, x.e, 8)[0]
-    r, q = correctly_rounded(fmt, lambda bits: log2_enclosure(x.m, x.e, bits)[1])
-    return near(fmt, sign, r, q, allowance(fmt, core))
+        return float_result(fmt, fmt.encode(int(k < 0), abs(k), 0))
+    sign = enclose_log2(x.m, x.e, 8)[0]
+    r, q = round_by_enclosure(fmt, lambda bits: enclose_log2(x.m, x.e, bits)[1])
+    return floats_within_ulps(fmt, sign, r, q, ulp_allowance(fmt, core))
 
 
-def _log2_special(fmt: Format, x: Real) -> Answer | None:
+def _log2_special_case(fmt: FloatFormat, x: Real) -> AnswerSet | None:
     if x.kind == NAN or (x.sign and (x.kind == INFINITE or x.m)):
         return any_nan(fmt)
     if x.kind == INFINITE:
-        return settled(fmt, fmt.infinity(0))
-    return None if x.m else settled(fmt, fmt.infinity(1))
+        return float_result(fmt, fmt.infinity(0))
+    return None if x.m else float_result(fmt, fmt.infinity(1))
 
 
 # Sin
 
 
-def sin_enclosure(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
-    """Sign of sin(m * 2**e), m > 0, and an enclosure of its size; about `bits` correct bits of the unit, not of the result."""
+def enclose_sin(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
+    """Return the sign of sin(m * 2**e), m > 0, and an enclosure of its size with about `bits` correct bits after the point."""
     length = m.bit_length() + e
     work = bits + 4
     fine = work + max(length, 0) + 2
     half = pi(fine - 1)  # pi / 2 in units of 2**-fine
-    x = scaled(m, e, fine)
+    x = to_fixed_point(m, e, fine)
     n = (2 * x + half) // (2 * half)
     r = (x - n * half) >> (fine - work)  # n * (error of half) is below one unit of 2**-work
-    value = _cos(r, work) if n & 1 else _sin(r, work)
+    value = _cos_taylor(r, work) if n & 1 else _sin_taylor(r, work)
     if n & 2:
         value = -value
     error = 3 * work.bit_length() * 4 + 64
@@ -160,8 +169,8 @@ def sin_enclosure(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
     return int(value < 0), (size - error, size + error, -work)
 
 
-def _sin(r: int, work: int) -> int:
-    """sin(r / 2**work) for |r| below pi / 4 and a little."""
+def _sin_taylor(r: int, work: int) -> int:
+    """Return sin(r / 2**work) in units of 2**-work, for |r| / 2**work not much above pi / 4."""
     u = abs(r)
     square = u * u >> work
     total = term = u
@@ -173,7 +182,8 @@ def _sin(r: int, work: int) -> int:
     return -total if r < 0 else total
 
 
-def _cos(r: int, work: int) -> int:
+def _cos_taylor(r: int, work: int) -> int:
+    """Return cos(r / 2**work) in units of 2**-work, for |r| / 2**work not much above pi / 4."""
     square = r * r >> work
     total = term = 1 << work
     n = 0
@@ -184,57 +194,55 @@ def _cos(r: int, work: int) -> int:
     return total
 
 
-def _sin_small(m: int, e: int, precision: int) -> Enclosure:
-    """x - x**3 / 6 < sin x < x, for 0 < x < 2**-precision."""
+def _enclose_small_sin(m: int, e: int, precision: int) -> Enclosure:
+    """Return x - x**3 / 6 < sin x < x as an enclosure, for 0 < x < 2**-precision."""
     return (m << 2 * precision) - m, m << 2 * precision, e - 2 * precision
 
 
-def sin(fmt: Format, core: bool, a: int) -> Answer:
+def sin(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
+    """Return the allowed answers of Sin."""
     x = fmt.decode(a)
     if x.kind:
         return any_nan(fmt)
     if not x.m:
-        return settled(fmt, a)
+        return float_result(fmt, a)
     length = x.m.bit_length() + x.e
     if length < -fmt.precision:
-        sign, (low, _, e) = 0, _sin_small(x.m, x.e, fmt.precision)
-        r, q = fmt.grid(low, e)
+        sign, (low, _, e) = 0, _enclose_small_sin(x.m, x.e, fmt.precision)
+        r, q = fmt.round_unbounded(low, e)
     else:
-        r, q, sign = _sin_grid(fmt, x.m, x.e, max(-length, 0))
-    return near(fmt, sign ^ x.sign, r, q, allowance(fmt, core), -20 if core else None)
+        r, q, sign = _round_sin(fmt, x.m, x.e, max(-length, 0))
+    return floats_within_ulps(fmt, sign ^ x.sign, r, q, ulp_allowance(fmt, core), -20 if core else None)
 
 
-def _sin_grid(fmt: Format, m: int, e: int, start: int) -> tuple[int, int, int]:
+def _round_sin(fmt: FloatFormat, m: int, e: int, start: int) -> tuple[int, int, int]:
+    """Return sin(m * 2**e) correctly rounded, as (r, q, sign)."""
     signs = [0]
 
     def enclose(bits: int) -> Enclosure:
-        signs[0], found = sin_enclosure(m, e, bits)
-        return found
+        signs[0], enclosure = enclose_sin(m, e, bits)
+        return enclosure
 
-    r, q = correctly_rounded(fmt, enclose, start)
+    r, q = round_by_enclosure(fmt, enclose, start)
     return r, q, signs[0]
 
 
-# Decompositions, evaluated with core's freedom (P3)
+# Decompositions, evaluated with the allowances of core (P3)
 
 
-def through_exp2(fmt: Format, logs: Answer, factor: int) -> Answer:
-    """All results of Exp2(Mul(L, factor)), rounded per op with core's allowances, for L in the answer set `logs`."""
+def exp2_of_product(fmt: FloatFormat, logs: AnswerSet, factor: int) -> AnswerSet:
+    """Return the hull of Exp2(Mul(L, factor)), each op rounded with core's allowances, for L in the answers `logs`."""
     ends = [logs.best]
     if logs.span:
         ends += [fmt.from_key(k) for k in logs.span]
     if logs.nan:
         ends.append(fmt.nan)
-    answers = [exp2(fmt, True, mul(fmt, True, end, factor).best) for end in ends]
-    out = answers[0]
-    for other in answers[1:]:
-        out = hull(out, other)
-    return out
+    return reduce(hull, [exp2(fmt, True, mul(fmt, True, end, factor).best) for end in ends])
 
 
-def sqrt(fmt: Format, core: bool, a: int) -> Answer:
-    """Correctly rounded; core also allows what Exp2(0.5 * Log2(a)) can give (R16)."""
-    right = settled(fmt, root(fmt, fmt.decode(a)))
+def sqrt(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
+    """Return the allowed answers of Sqrt; core also allows the results of Exp2(0.5 * Log2(a)) (R16)."""
+    rounded = float_result(fmt, sqrt_real(fmt, fmt.decode(a)))
     if not core:
-        return right
-    return hull(right, through_exp2(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))
+        return rounded
+    return hull(rounded, exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))

@@ -1,1 +1,1 @@
-"""Kernels inside of a run of the tensor machine: what a Call binds, which memory it may change, and what it does to it."""
+"""Kernels in a run of the tensor machine: the bindings of a Call, the memory that it may change, and its effects on it."""

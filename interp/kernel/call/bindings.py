@@ -1,26 +1,26 @@
-"""What a kernel borrows from a run of the tensor machine: values, and memory that it may change.
+"""Bindings of a kernel in a run of the tensor machine: values, and memory that it may change.
 
-For whatever surrounds a kernel, all its accesses are those of one node - the Call, the End or Reduce, or the root - and are logged
-as one read and one write per memory, with the elements that were touched (R55, R59, R63).
+For the graph around a kernel, all its accesses are those of one node: the Call, the End or Reduce, or the root. They are logged
+as one read and one write per memory, with the elements that were touched (R55, R59, R63: races, After, Calls).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from uops.interp.kernel.call.bodies import Body
-from uops.interp.kernel.lane_machine.memory import Space, Window, space
+from uops.interp.kernel.call.bodies import KernelBody
+from uops.interp.kernel.lane_machine.memory import FlatMemory, MemoryWindow, make_flat_memory
 from uops.interp.kernel.run import run_kernel
 from uops.interp.tensor import memory as references
-from uops.interp.tensor.machine import Machine
-from uops.interp.tensor.memory import Access, Ref, Storage, describe
-from uops.interp.tensor.scope import VOID, Cell, Scope
-from uops.interp.tensor.storage import NUMPY, Array, check_variable, settle
+from uops.interp.tensor.machine import TensorMachine
+from uops.interp.tensor.memory import StorageAccess, StorageRef, TensorStorage, describe
+from uops.interp.tensor.scope import VOID, Cell, TensorScope
+from uops.interp.tensor.storage import NUMPY, Array, check_variable_bounds, to_index_array
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -30,104 +30,112 @@ from uops.spec.ir.scope import is_variable
 
 
 @dataclass(eq=False, slots=True)
-class Launches:
-    """What the kernels of one run share: the owners of arenas (R126), and per storage the accesses that were AtomicAdds alone."""
+class KernelRunState:
+    """State that the kernels of one run share.
 
-    arenas: dict[Storage, Owners] = field(default_factory=dict)
-    added: dict[Storage, int] = field(default_factory=dict)
+    `arenas` has the owners of the bytes of each arena (R126: Slices of one Buffer in a launch). `atomic_add_accesses` has, per
+    storage, the accesses that were AtomicAdds alone, as a set of bits.
+    """
 
-
-def launches(m: Machine) -> Launches:
-    if m.launches is None:
-        m.launches = Launches()
-    found: Launches = m.launches
-    return found
+    arenas: dict[TensorStorage, ArenaOwners] = field(default_factory=dict)
+    atomic_add_accesses: dict[TensorStorage, int] = field(default_factory=dict)
 
 
-class Loans:
-    """The memory and values that a kernel borrows from a run, under the cells that its leaves have there."""
+def get_kernel_state(m: TensorMachine) -> KernelRunState:
+    """Return the shared state of the kernels of a run, made on first use."""
+    if m.kernel_state is None:
+        m.kernel_state = KernelRunState()
+    state: KernelRunState = m.kernel_state
+    return state
 
-    def __init__(self, m: Machine, scope: Scope, body: Body, cells: Mapping[UOp, Cell], arguments: Mapping[UOp, UOp]) -> None:
-        self.m, self.scope, self.body, self.survey = m, scope, body, body.survey
+
+class KernelBindings:
+    """The memory and values that a kernel gets from a run, by the cells of its leaves."""
+
+    def __init__(
+        self, m: TensorMachine, scope: TensorScope, body: KernelBody, cells: Mapping[UOp, Cell], arguments: Mapping[UOp, UOp]
+    ) -> None:
+        self.m, self.scope, self.body, self.effects = m, scope, body, body.effects
         self.arguments = arguments
         self.operands: dict[UOp, Any] = {}
-        self.loans: list[Loan] = []
-        memory: dict[Storage, dict[UOp, Ref]] = {}
+        self.bindings: list[MemoryBinding] = []
+        refs_of_storage: dict[TensorStorage, dict[UOp, StorageRef]] = {}
         sizes = body.sizes
         for leaf, cell in cells.items():
-            if cell.__class__ is not Ref:
-                if cell is not VOID:  # an effect that depends on no loop has happened
-                    self.operands[leaf] = self._value(leaf, cell)
+            if cell.__class__ is not StorageRef:
+                if cell is not VOID:  # an effect outside of all loops has happened already
+                    self.operands[leaf] = self._bind_value(leaf, cell)
                 continue
             storage = cell.storage
             if leaf in arguments:
-                size = storage.data.size if cell.whole else math.prod(references.shape_of(cell))
-                wanted = sizes[leaf]
-                if (wanted[0] is not None and wanted[0] != size) or wanted[1] != cell.node.dtype.itemsize:
-                    raise self._misfit(leaf, size, cell.node.dtype)
-            if storage in memory:
-                memory[storage][leaf] = cell
+                size = storage.data.size if cell.covers_storage else math.prod(references.shape_of(cell))
+                expected = sizes[leaf]
+                if (expected[0] is not None and expected[0] != size) or expected[1] != cell.node.dtype.itemsize:
+                    raise self._size_mismatch_error(leaf, size, cell.node.dtype)
+            if storage in refs_of_storage:
+                refs_of_storage[storage][leaf] = cell
             else:
-                memory[storage] = {leaf: cell}
-        for storage, refs in memory.items():
-            self._lend(storage, refs)
+                refs_of_storage[storage] = {leaf: cell}
+        for storage, refs in refs_of_storage.items():
+            self._bind_storage(storage, refs)
 
-    def run(self, u: UOp, alone: bool = False) -> Cell:
-        """Run the kernel as `u`, which, if `alone`, is all that the graph does."""
+    def run(self, u: UOp, is_only_node: bool = False) -> Cell:
+        """Run the kernel as the node `u` and return its value; with `is_only_node`, the graph does nothing else."""
         m = self.m
-        found = run_kernel(self.body.kernel, self.operands, check=m.check, schedule=m.schedule, lanes=m.lanes)
-        accesses = Accesses(m, self.scope, u, alone)
-        for loan in self.loans:
-            loan.log(accesses)
-        for loan in self.loans:
-            loan.pay_back()
-        return found
+        value = run_kernel(self.body.kernel, self.operands, check=m.check, schedule=m.schedule, lanes=m.lanes)
+        write_back_bindings(AccessRecorder(m, self.scope, u, is_only_node), self.bindings)
+        return value
 
-    def _lend(self, storage: Storage, refs: Mapping[UOp, Ref]) -> None:
-        """One Space per set of elements; where sets overlap, one Space for the storage and a Window for each."""
-        owners = launches(self.m).arenas.get(storage)
+    def _bind_storage(self, storage: TensorStorage, refs: Mapping[UOp, StorageRef]) -> None:
+        """Give the references to one storage memories of the kernel.
+
+        Each distinct set of elements gets one memory. Where sets overlap, one memory stands for the storage, with a window for
+        each.
+        """
+        owners = get_kernel_state(self.m).arenas.get(storage)
         if len(refs) == 1:
             for leaf, ref in refs.items():
-                self.operands[leaf] = self._loan(ref, (leaf,), owners).space
+                self.operands[leaf] = self._add_binding(ref, (leaf,), owners).memory
             return
         groups: list[list[UOp]] = []
         for leaf, ref in refs.items():
-            found = next((g for g in groups if _same(refs[g[0]], ref)), None)
-            if found is None:
+            group = next((g for g in groups if _have_same_elements(refs[g[0]], ref)), None)
+            if group is None:
                 groups.append([leaf])
             else:
-                found.append(leaf)
-        clash = _overlap([refs[g[0]] for g in groups])
-        if clash is not None and owners is None:
-            loan = self._loan(Ref(storage, self.scope, refs[groups[0][0]].node), list(refs), None)
+                group.append(leaf)
+        overlap = _find_overlapping_pair([refs[g[0]] for g in groups])
+        if overlap is not None and owners is None:
+            binding = self._add_binding(StorageRef(storage, self.scope, refs[groups[0][0]].node), list(refs), None)
             for leaf, ref in refs.items():
-                self.operands[leaf] = Window(loan.space, references.places_of(ref))
+                self.operands[leaf] = MemoryWindow(binding.memory, references.byte_positions_of(ref))
             return
-        if clash is not None and any(leaf in self.survey.changed for k in clash for leaf in groups[k]):
-            one, other = (_slice_name(self.arguments.get(groups[k][0])) for k in clash)
-            raise Trap(f"{one} and {other} overlap, and the kernel writes one of them (R126)")
+        if overlap is not None and any(leaf in self.effects.modified_bases for k in overlap for leaf in groups[k]):
+            first_slice, second_slice = (_describe_slice(self.arguments.get(groups[k][0])) for k in overlap)
+            raise Trap(f"{first_slice} and {second_slice} overlap, and the kernel writes one of them (R126)")
         for g in groups:
-            loan = self._loan(refs[g[0]], g, owners)
-            self.operands.update(dict.fromkeys(g, loan.space))
+            binding = self._add_binding(refs[g[0]], g, owners)
+            self.operands.update(dict.fromkeys(g, binding.memory))
 
-    def _loan(self, ref: Ref, leaves: Sequence[UOp], owners: Owners | None) -> Loan:
-        loan, found = Loan(ref, owners, self.arguments.get(leaves[0])), self.survey
-        if found.changed.isdisjoint(leaves):
-            loan.changes = False
+    def _add_binding(self, ref: StorageRef, leaves: Sequence[UOp], arena_owners: ArenaOwners | None) -> MemoryBinding:
+        """Bind the elements of `ref` to these leaves."""
+        binding, effects = MemoryBinding(ref, arena_owners, self.arguments.get(leaves[0])), self.effects
+        if effects.modified_bases.isdisjoint(leaves):
+            binding.may_write = False
         else:
-            loan.space.borrowed = True
-            loan.reads = not found.used.isdisjoint(leaves)
-            loan.added = found.added.issuperset(leaves)
-        self.loans.append(loan)
-        return loan
+            binding.memory.borrowed = True
+            binding.may_read = not effects.read_bases.isdisjoint(leaves)
+            binding.is_atomic_only = effects.atomic_only_bases.issuperset(leaves)
+        self.bindings.append(binding)
+        return binding
 
-    def _misfit(self, leaf: UOp, given: int, d: DType) -> SpecError:
-        """R86: an argument has as many elements as its Param, of the same size."""
-        wanted = self.body.sizes[leaf][0]
-        return SpecError(f"argument {leaf.arg.slot} has {given} elements of {d}, its Param {wanted} of {leaf.dtype} (R86)")
+    def _size_mismatch_error(self, leaf: UOp, count: int, d: DType) -> SpecError:
+        """Return the error for an argument that has not as many elements as its Param, of the same size (R86)."""
+        expected = self.body.sizes[leaf][0]
+        return SpecError(f"argument {leaf.arg.slot} has {count} elements of {d}, its Param {expected} of {leaf.dtype} (R86)")
 
-    def _value(self, leaf: UOp, cell: Any) -> Array | Space:
-        """What is no reference: a variable, or as an argument of a Call memory that can only be read."""
+    def _bind_value(self, leaf: UOp, cell: Any) -> Array | FlatMemory:
+        """Return the operand of a leaf that is no reference: a variable, or for a Call's argument memory that can only be read."""
         value = self.m.read(cell)
         if leaf not in self.arguments:
             return value
@@ -137,227 +145,259 @@ class Loans:
                 raise SpecError(f"argument {slot} is variable {leaf.arg.name!r} and has shape {value.shape} (R86)")
             number = int(value)
             if leaf.arg.bounds is not None:
-                check_variable(leaf.arg.name, number, leaf.arg.bounds)
-            return settle(number) if leaf.dtype is dt.index else np.array(number, NUMPY[leaf.dtype])
-        if leaf in self.survey.changed:
+                check_variable_bounds(leaf.arg.name, number, leaf.arg.bounds)
+            return to_index_array(number) if leaf.dtype is dt.index else np.array(number, NUMPY[leaf.dtype])
+        if leaf in self.effects.modified_bases:
             raise SpecError(f"the Call writes argument {slot}, which is a value and no memory (R51, R86)")
         elements, itemsize = self.body.sizes[leaf]
         d = self.arguments[leaf].dtype
         if (elements is not None and elements != value.size) or itemsize != d.itemsize:
-            raise self._misfit(leaf, value.size, d)
-        return space(f"argument {slot}", np.ascontiguousarray(value).reshape(-1))
+            raise self._size_mismatch_error(leaf, value.size, d)
+        return make_flat_memory(f"argument {slot}", np.ascontiguousarray(value).reshape(-1))
 
 
-def _same(a: Ref, b: Ref) -> bool:
-    """Whether two references of one storage have the same elements in the same order."""
-    if a.whole or b.whole:
-        return a.whole and b.whole
-    x, y = references.places_of(a), references.places_of(b)
+def _have_same_elements(a: StorageRef, b: StorageRef) -> bool:
+    """Return True if two references of one storage have the same elements in the same order."""
+    if a.covers_storage or b.covers_storage:
+        return a.covers_storage and b.covers_storage
+    x, y = references.byte_positions_of(a), references.byte_positions_of(b)
     return a.node.dtype.itemsize == b.node.dtype.itemsize and x.size == y.size and bool((x.ravel() == y.ravel()).all())
 
 
-def _overlap(refs: Sequence[Ref]) -> tuple[int, int] | None:
-    """Two of these references of one storage that share a byte."""
+def _find_overlapping_pair(refs: Sequence[StorageRef]) -> tuple[int, int] | None:
+    """Return the numbers of two of these references of one storage that share a byte."""
     if len(refs) < 2:
         return None
-    spans = [references.span(r, None) for r in refs]
+    spans = [references.touched_byte_mask(r, None) for r in refs]
     pairs = ((i, j) for i in range(len(refs)) for j in range(i))
     return next(((j, i) for i, j in pairs if (spans[i] & spans[j]).any()), None)
 
 
-class Owners:
-    """Which Slice of an arena last wrote each byte (R126): `at` holds numbers of `names`, 0 for none."""
+class ArenaOwners:
+    """The Slice of an arena that last wrote each byte (R126).
+
+    `owner_of_byte` holds positions in `slices`, 0 for none.
+    """
 
     def __init__(self, arena: UOp) -> None:
-        self.at = np.zeros(arena.arg.size * arena.dtype.itemsize, np.int32)
-        self.names: list[UOp | None] = [None]
+        self.owner_of_byte = np.zeros(arena.arg.size * arena.dtype.itemsize, np.int32)
+        self.slices: list[UOp | None] = [None]
 
-    def number(self, u: UOp) -> int:
-        if u not in self.names:
-            self.names.append(u)
-        return self.names.index(u)
+    def number_slice(self, u: UOp) -> int:
+        """Return the number of Slice `u`, which is added if it is new."""
+        if u not in self.slices:
+            self.slices.append(u)
+        return self.slices.index(u)
 
 
-class Loan:
-    """One memory lent to a kernel: all of a storage, or the elements of a view of it. `changes`, `reads`: whether the kernel may
-    write it, and read it. `added`: whether AtomicAdds alone access it. `wrote`: whether it was written."""
+class MemoryBinding:
+    """One memory of a storage that a kernel uses: all of it, or the elements of a view.
 
-    __slots__ = ("added", "changes", "owner", "owners", "places", "reads", "ref", "space", "storage", "whole", "wrote")
+    `may_write` and `may_read` say what the kernel may do with it, `is_atomic_only` that AtomicAdds alone access it.
+    `was_written` is set after the run.
+    """
 
-    def __init__(self, ref: Ref, owners: Owners | None, argument: UOp | None) -> None:
+    __slots__ = (
+        "arena_owners",
+        "byte_positions",
+        "covers_storage",
+        "is_atomic_only",
+        "may_read",
+        "may_write",
+        "memory",
+        "ref",
+        "slice_number",
+        "storage",
+        "was_written",
+    )
+
+    def __init__(self, ref: StorageRef, arena_owners: ArenaOwners | None, argument: UOp | None) -> None:
         self.ref, self.storage = ref, ref.storage
-        self.whole = ref.whole
-        self.places: Array | None = None
-        self.owners, self.owner = owners, 0
+        self.covers_storage = ref.covers_storage
+        self.byte_positions: Array | None = None
+        self.arena_owners, self.slice_number = arena_owners, 0
         storage, data = ref.storage, ref.storage.data
         ready, marks = storage.ready, None
-        if self.whole:
+        if self.covers_storage:
             flat = data.ravel()
             if ready is not None:
-                marks = np.asarray(ready.reshape(-1) == references.written(ready.dtype))
+                marks = np.asarray(ready.reshape(-1) == references.fully_written_mark(ready.dtype))
         else:
-            self.places = references.touched(ref, None)
-            flat = references.flat_bytes(data)[self.places].reshape(-1).view(NUMPY[ref.node.dtype])
+            self.byte_positions = references.touched_byte_positions(ref, None)
+            flat = references.flat_bytes(data)[self.byte_positions].reshape(-1).view(NUMPY[ref.node.dtype])
             if ready is not None:
-                marks = np.asarray((references.flat_bytes(ready)[self.places] != 0).all(axis=1))
-        self.changes, self.reads, self.added, self.wrote = True, True, False, False
-        self.space: Space = space(storage.key, flat, marks)
-        if owners is not None and argument is not None and argument.op is Op.SLICE:
-            self._arena(owners, argument)
+                marks = np.asarray((references.flat_bytes(ready)[self.byte_positions] != 0).all(axis=1))
+        self.may_write, self.may_read, self.is_atomic_only, self.was_written = True, True, False, False
+        self.memory: FlatMemory = make_flat_memory(storage.key, flat, marks)
+        if arena_owners is not None and argument is not None and argument.op is Op.SLICE:
+            self._mask_bytes_of_other_slices(arena_owners, argument)
 
-    def _arena(self, owners: Owners, argument: UOp) -> None:
-        """What another Slice wrote is no value of this one."""
-        self.owner = owners.number(argument)
-        assert self.places is not None
-        at = owners.at[self.places]
-        mine = (at == self.owner).all(axis=1)
-        ready = self.space.ready
-        self.space.ready = mine if ready is None else mine & ready
+    def _mask_bytes_of_other_slices(self, arena_owners: ArenaOwners, argument: UOp) -> None:
+        """Mark elements that another Slice wrote last as holding no value of this one (R126)."""
+        self.slice_number = arena_owners.number_slice(argument)
+        assert self.byte_positions is not None
+        owner_of_byte = arena_owners.owner_of_byte[self.byte_positions]
+        is_own = (owner_of_byte == self.slice_number).all(axis=1)
+        ready = self.memory.ready
+        self.memory.ready = is_own if ready is None else is_own & ready
 
-        def lost(k: int) -> str:
-            other = next((int(n) for n in at[k] if n and n != self.owner), 0)
-            if not other:
+        def explain_lost_element(k: int) -> str:
+            """Return which Slice has overwritten element `k`, or nothing."""
+            other_number = next((int(n) for n in owner_of_byte[k] if n and n != self.slice_number), 0)
+            if not other_number:
                 return ""
-            return f"{_slice_name(owners.names[other])} has overwritten {_slice_name(argument)} (R126)"
+            return f"{_describe_slice(arena_owners.slices[other_number])} has overwritten {_describe_slice(argument)} (R126)"
 
-        self.space.lost = lost
+        self.memory.explain_missing = explain_lost_element
 
-    def contents(self, u: UOp, written: bool) -> Array:
-        """What a function of the device sees of an argument; one that it only reads must have been written before (R61)."""
-        s = self.space
-        if s.ready is not None and not written and not s.ready.all():
-            k = int(np.argmin(s.ready))
-            why = s.lost(k) if s.lost is not None else ""
-            raise Trap(f"{describe(u)} reads element {k} of {s.name}, which {why or 'was never written (R61)'}")
-        s.read[:] = True if s.ready is None else s.ready
-        return s.data.copy()
+    def copy_contents_for_read(self, u: UOp, is_written: bool) -> Array:
+        """Return a copy of an argument for a CustomFunction.
 
-    def replace(self, value: Any) -> None:
-        """New contents, all of them."""
-        s = self.space
+        Raises Trap if an element of an argument that it only reads was never written (R61).
+        """
+        memory = self.memory
+        if memory.ready is not None and not is_written and not memory.ready.all():
+            k = int(np.argmin(memory.ready))
+            why = memory.explain_missing(k) if memory.explain_missing is not None else ""
+            raise Trap(f"{describe(u)} reads element {k} of {memory.name}, which {why or 'was never written (R61)'}")
+        memory.read_mask[:] = True if memory.ready is None else memory.ready
+        return memory.data.copy()
+
+    def replace_contents(self, value: Any) -> None:
+        """Replace all contents by what a CustomFunction gave."""
+        memory = self.memory
         value = np.asarray(value)
-        if value.size != s.data.size or value.dtype != s.data.dtype:
-            raise SpecError(
-                f"a CustomFunction gives {value.dtype} {value.shape} for {s.data.dtype} of {s.data.size} elements of {s.name} (R63)"
-            )
-        s.data = value.reshape(-1).copy()
-        s.written[:] = True
-        s.ready = None
+        if value.size != memory.data.size or value.dtype != memory.data.dtype:
+            expected = f"{memory.data.dtype} of {memory.data.size} elements of {memory.name}"
+            raise SpecError(f"a CustomFunction gives {value.dtype} {value.shape} for {expected} (R63)")
+        memory.data = value.reshape(-1).copy()
+        memory.written_mask[:] = True
+        memory.ready = None
 
-    def log(self, accesses: Accesses) -> None:
-        """Order what was touched with the accesses of other nodes; AtomicAdds do not race with each other (R56)."""
-        s = self.space
-        if self.reads and not self.added:
-            accesses.read(self.storage, self.places, s.read)
-        if self.changes:
-            adds = launches(accesses.m).added if self.added else {}
-            apart = adds.get(self.storage, 0)
-            bit = accesses.write(self.storage, self.places, s.written, apart)
-            adds[self.storage] = apart | bit
-            self.wrote = bit != 0
+    def record_accesses(self, accesses: AccessRecorder) -> None:
+        """Order the touched elements with the accesses of other nodes; AtomicAdds do not race with each other (R56)."""
+        memory = self.memory
+        if self.may_read and not self.is_atomic_only:
+            accesses.record_read(self.storage, self.byte_positions, memory.read_mask)
+        if self.may_write:
+            adds = get_kernel_state(accesses.m).atomic_add_accesses if self.is_atomic_only else {}
+            unrelated = adds.get(self.storage, 0)
+            bit = accesses.record_write(self.storage, self.byte_positions, memory.written_mask, unrelated)
+            adds[self.storage] = unrelated | bit
+            self.was_written = bit != 0
 
-    def pay_back(self) -> None:
+    def write_back(self) -> None:
         """Make the storage hold what the kernel wrote."""
-        if not self.wrote:
+        if not self.was_written:
             return
-        s, storage = self.space, self.storage
+        memory, storage = self.memory, self.storage
         storage.version += 1
-        if self.places is None:
-            storage.data = s.data.reshape(storage.data.shape)
+        if self.byte_positions is None:
+            storage.data = memory.data.reshape(storage.data.shape)
             ready = storage.ready
             if ready is not None:
-                marked = ready.dtype.type(references.written(ready.dtype))
-                _set_ready(storage, None if s.ready is None else np.where(s.ready, marked, ready.reshape(-1)))
+                marked = ready.dtype.type(references.fully_written_mark(ready.dtype))
+                _set_ready_marks(storage, None if memory.ready is None else np.where(memory.ready, marked, ready.reshape(-1)))
             return
-        at = self.places[s.written]
+        written_bytes = self.byte_positions[memory.written_mask]
         data = storage.data.copy(order="C")
-        data.reshape(-1).view(np.uint8)[at] = s.data.view(np.uint8).reshape(-1, self.ref.node.dtype.itemsize)[s.written]
+        element_bytes = memory.data.view(np.uint8).reshape(-1, self.ref.node.dtype.itemsize)
+        data.reshape(-1).view(np.uint8)[written_bytes] = element_bytes[memory.written_mask]
         storage.data = data
         if storage.ready is not None:
             ready = storage.ready.copy(order="C")
-            ready.reshape(-1).view(np.uint8)[at] = 1
-            _set_ready(storage, ready)
-        if self.owner and self.owners is not None:
-            self.owners.at[at] = self.owner
+            ready.reshape(-1).view(np.uint8)[written_bytes] = 1
+            _set_ready_marks(storage, ready)
+        if self.slice_number and self.arena_owners is not None:
+            self.arena_owners.owner_of_byte[written_bytes] = self.slice_number
 
 
-def _set_ready(storage: Storage, ready: Array | None) -> None:
-    """`ready` marks bytes, as `Storage.ready` does."""
+def write_back_bindings(accesses: AccessRecorder, bindings: Collection[MemoryBinding]) -> None:
+    """Log the accesses of a kernel to all its memories, and make the storages hold what it wrote."""
+    for binding in bindings:
+        binding.record_accesses(accesses)
+    for binding in bindings:
+        binding.write_back()
+
+
+def _set_ready_marks(storage: TensorStorage, ready: Array | None) -> None:
+    """Set `TensorStorage.ready`, given the marks of all bytes."""
     if ready is None or ready.view(np.uint8).all():
         storage.ready = None
     else:
         storage.ready = ready.reshape(storage.data.shape)
 
 
-#: The reference of an access that knows itself what it touches, nothing twice.
-_NOTHING = Ref(Storage("", np.zeros(0, np.uint8), None), None, UOp(Op.GROUP))
+#: A stand-in for the reference of a `KernelAccess`, which has its own mask of bytes.
+_NO_REF = StorageRef(TensorStorage("", np.zeros(0, np.uint8), None), TensorScope(), UOp(Op.GROUP))
 
 
-class Touch(Access):
-    """An access to the elements that `marks` picks from a storage, or from the elements at `places` of it."""
+class KernelAccess(StorageAccess):
+    """An access to the elements that `marks` picks from a storage, or from the elements at `byte_positions` of it."""
 
-    __slots__ = ("marks", "places", "storage")
+    __slots__ = ("byte_positions", "marks", "storage")
 
-    def __init__(self, bit: int, node: UOp, storage: Storage, places: Array | None, marks: Array) -> None:
+    def __init__(self, bit: int, node: UOp, storage: TensorStorage, byte_positions: Array | None, marks: Array) -> None:
         self.bit = bit
         self.node = node
-        self.ref = _NOTHING
+        self.ref = _NO_REF
         self.storage = storage
-        self.places = places
+        self.byte_positions = byte_positions
         self.marks = marks
 
-    def span(self) -> Array:
-        """Which bytes of the storage are touched."""
+    def touched_bytes(self) -> Array:
+        """Return a mask of the bytes of the storage that the access touches."""
         data = self.storage.data
-        if self.places is None:
+        if self.byte_positions is None:
             return np.repeat(self.marks, data.dtype.itemsize)
-        found = np.zeros(data.nbytes, bool)
-        found[self.places[self.marks]] = True
-        return found
+        mask = np.zeros(data.nbytes, bool)
+        mask[self.byte_positions[self.marks]] = True
+        return mask
 
 
-class Accesses:
-    """The accesses of one node, each after the one before it; if `alone`, after all others too."""
+class AccessRecorder:
+    """The log of the accesses of one node, each after the one before it; with `is_only_node`, after all others too."""
 
-    def __init__(self, m: Machine, scope: Scope, node: UOp, alone: bool = False) -> None:
-        self.m, self.scope, self.node, self.alone = m, scope, node, alone
-        self.own = scope.own.get(node, 0)
+    def __init__(self, m: TensorMachine, scope: TensorScope, node: UOp, is_only_node: bool = False) -> None:
+        self.m, self.scope, self.node, self.is_only_node = m, scope, node, is_only_node
+        self.own_accesses = scope.own_accesses.get(node, 0)
         self.mask: int | None = None
 
-    def read(self, storage: Storage, places: Array | None, marks: Array) -> None:
-        """Log a read of what is marked, if anything is."""
-        if np.count_nonzero(marks):
-            before = self._before(storage.write_bits)
-            touch = Touch(self._next(), self.node, storage, places, marks)
-            references.record_read(storage, touch.bit, touch, before)
+    def record_read(self, storage: TensorStorage, byte_positions: Array | None, touched: Array) -> None:
+        """Log a read of the touched elements, if there are any."""
+        if np.count_nonzero(touched):
+            before = self._happens_before_mask(storage.write_bits)
+            access = KernelAccess(self._next_access_bit(), self.node, storage, byte_positions, touched)
+            references.record_read(storage, access.bit, access, before)
 
-    def write(self, storage: Storage, places: Array | None, marks: Array, apart: int) -> int:
-        """Log a write that has nothing to do with the accesses `apart`; gives its bit."""
-        if not np.count_nonzero(marks):
+    def record_write(self, storage: TensorStorage, byte_positions: Array | None, touched: Array, unrelated: int) -> int:
+        """Log a write of the touched elements, if there are any, and return its bit; it does not race with `unrelated` accesses."""
+        if not np.count_nonzero(touched):
             return 0
-        before = self._before(storage.read_bits | storage.write_bits)
-        touch = Touch(self._next(), self.node, storage, places, marks)
-        references.record_write(storage, touch, before | apart)
-        return 1 << touch.bit
+        before = self._happens_before_mask(storage.read_bits | storage.write_bits)
+        access = KernelAccess(self._next_access_bit(), self.node, storage, byte_positions, touched)
+        references.record_write(storage, access, before | unrelated)
+        return 1 << access.bit
 
-    def _before(self, others: int) -> int:
-        """Which of the accesses `others` happen before the next one of the node; which they are is searched for only if need be."""
-        if self.alone:
-            return others
-        if others & ~self.own and self.mask is None:
-            self.mask = self.m.mask_of(self.scope, self.node)
-        return self.own | (self.mask or 0)
+    def _happens_before_mask(self, accesses: int) -> int:
+        """Return those of `accesses` that happen before the next one of the node; the graph is searched only if needed."""
+        if self.is_only_node:
+            return accesses
+        if accesses & ~self.own_accesses and self.mask is None:
+            self.mask = self.m.happens_before_mask(self.scope, self.node)
+        return self.own_accesses | (self.mask or 0)
 
-    def _next(self) -> int:
-        """The number of an access that is made now."""
-        bit = self.m.tick()
-        self.own |= 1 << bit
-        self.scope.own[self.node] = self.own
+    def _next_access_bit(self) -> int:
+        """Return the number of a new access of the node."""
+        bit = self.m.next_access_bit()
+        self.own_accesses |= 1 << bit
+        self.scope.own_accesses[self.node] = self.own_accesses
         self.scope.masks.pop(self.node, None)
         return bit
 
 
-def _slice_name(u: UOp | None) -> str:
+def _describe_slice(u: UOp | None) -> str:
+    """Return a Slice for a message."""
     if u is None or u.op is not Op.SLICE:
         return "an argument"
-    return f"slice of {u.arg.size} {u.arg.dtype} at {u.src[1].arg.value}"
+    return f"slice of {u.arg.size} {u.arg.dtype} at {u.offset.arg.value}"

@@ -1,8 +1,8 @@
-"""What is known of a kernel in a tensor graph before it runs: its structure, what it needs and what it does to each memory.
+"""Static facts about a kernel in a tensor graph: its structure, what it needs and its effects on each memory.
 
 Takes the body of a Call, a whole graph, the End or Reduce that closes loops in a tensor graph, or a Call. All of it depends on
-nodes alone and is kept for the nodes last asked about. Raises SpecError as `structure` does, and for a Call whose arguments do not
-fit its body (R63, R64).
+nodes alone and is memoized. Raises SpecError as `build_kernel_structure` does, and for a Call whose arguments do not fit its
+body (R63, R64).
 """
 
 from __future__ import annotations
@@ -13,138 +13,158 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn
 
-from uops.interp.kernel.call.effects import Survey, is_private, survey
+from uops.interp.kernel.call.effects import MemoryEffects, is_private_buffer, summarize_memory_effects
 from uops.interp.kernel.lane_machine.memory import VIEWS
-from uops.interp.kernel.structure.blocks import Kernel, structure
+from uops.interp.kernel.structure.blocks import KernelStructure, build_kernel_structure
 from uops.interp.tensor.scope import VOID
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import BODIED, open_ranges, scope_nodes
 
-#: No tensor graph has these: a scope with one of them is a kernel as a whole.
+#: Ops that no tensor graph has: a scope with one of them is a kernel as a whole.
 KERNEL_OPS = frozenset(
     {Op.SPECIAL, Op.BARRIER, Op.IF, Op.ENDIF, Op.WMMA, Op.ATOMICADD, Op.INS, Op.CUSTOM, Op.CUSTOMI, Op.LINEAR, Op.PROGRAM}
 )
 _LISTS = frozenset({Op.LINEAR, Op.PROGRAM})
-#: Nodes of each kind of which this is kept.
-_KEPT = 256
+#: Entries of each cache below, in nodes.
+_CACHE_SIZE = 256
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHE_SIZE)
 def is_kernel(body: UOp) -> bool:
-    """Whether the body of a Call, or a whole graph, is run as a kernel: it is a list of instructions, a Sink with a name, or has
-    loops, or ops or Buffers that only kernels have."""
+    """Return True if the body of a Call, or a whole graph, runs as a kernel.
+
+    It does if it is a list of instructions, a Sink with a name, or has loops, or ops or Buffers that only kernels have.
+    """
     if body.op in _LISTS or (body.op is Op.SINK and body.arg is not None):
         return True
-    return any(u.op in KERNEL_OPS or u.op is Op.RANGE or is_private(u) for u in scope_nodes(body))
+    return any(u.op in KERNEL_OPS or u.op is Op.RANGE or is_private_buffer(u) for u in scope_nodes(body))
 
 
 def is_launch(root: UOp) -> bool:
-    """A Linear of Calls."""
-    return root.op is Op.LINEAR and all(s.op is Op.CALL for s in root.src)
+    """Return True for a Linear of Calls."""
+    return root.op is Op.LINEAR and all(s.op is Op.CALL for s in root.instructions)
 
 
 @dataclass(eq=False, slots=True)
-class Body:
-    """`needed`: the leaves, and the variables in their shapes (R48). `sizes`: of each of them, how many elements it has, None where
-    that is no number, and their item size. `ran`: the nodes of which a run leaves no value, with a cell for each."""
+class KernelBody:
+    """A kernel and what it needs.
 
-    kernel: Kernel
-    survey: Survey
-    needed: tuple[UOp, ...]
+    `required_leaves` are the leaves, and the variables in their shapes (R48). `sizes` has their number of elements, None where
+    it is symbolic, and their item size in bytes. `void_cells` has a void cell for each node that leaves no value after a run.
+    """
+
+    kernel: KernelStructure
+    effects: MemoryEffects
+    required_leaves: tuple[UOp, ...]
     sizes: dict[UOp, tuple[int | None, int]]
-    ran: dict[UOp, None]
+    void_cells: dict[UOp, None]
 
 
-def _body(kernel: Kernel) -> Body:
+def _analyze_body(kernel: KernelStructure) -> KernelBody:
+    """Return the facts about a kernel."""
     leaves = frozenset(kernel.leaves)
-    needed = (*kernel.leaves, *_sizes(kernel.leaves))
-    known = {u: math.prod(u.shape) if all(isinstance(n, int) for n in u.shape) else None for u in needed}
-    sizes = {u: (n, u.dtype.itemsize) for u, n in known.items()}
-    inside = [u for u in toposort(kernel.root, gate=lambda u: u not in leaves) if u not in leaves]
-    return Body(kernel, survey(kernel), needed, sizes, dict.fromkeys(inside, VOID))
+    required = (*kernel.leaves, *_shape_variables(kernel.leaves))
+    counts = {u: math.prod(u.shape) if all(isinstance(n, int) for n in u.shape) else None for u in required}
+    sizes = {u: (n, u.dtype.itemsize) for u, n in counts.items()}
+    body_nodes = [u for u in toposort(kernel.root, gate=lambda u: u not in leaves) if u not in leaves]
+    return KernelBody(kernel, summarize_memory_effects(kernel), required, sizes, dict.fromkeys(body_nodes, VOID))
 
 
-def _sizes(leaves: tuple[UOp, ...]) -> list[UOp]:
-    """The variables in the shapes of the leaves, as far as they are no leaves themselves."""
+def _shape_variables(leaves: tuple[UOp, ...]) -> list[UOp]:
+    """Return the variables in the shapes of the leaves that are no leaves themselves."""
     symbolic = [n for u in leaves for n in u.shape if isinstance(n, UOp)]
     return [u for u in toposort(*symbolic) if u.op is Op.PARAM and u not in leaves] if symbolic else []
 
 
-@lru_cache(_KEPT)
-def whole(root: UOp) -> Body:
-    """The kernel that is a whole graph or body: memory and variables are its leaves."""
-    return _body(structure(root, lambda u: u.op in (Op.PARAM, Op.BINARY) or (u.op is Op.BUFFER and not is_private(u))))
+@lru_cache(_CACHE_SIZE)
+def analyze_whole_kernel(root: UOp) -> KernelBody:
+    """Return the kernel that is a whole graph or body; memory and variables are its leaves."""
+    return _analyze_body(
+        build_kernel_structure(root, lambda u: u.op in (Op.PARAM, Op.BINARY) or (u.op is Op.BUFFER and not is_private_buffer(u)))
+    )
 
 
-@lru_cache(_KEPT)
-def region(u: UOp) -> Body:
-    """The loops that an End or Reduce closes, in a tensor graph: their leaves are the nodes without an open Range below them."""
+@lru_cache(_CACHE_SIZE)
+def analyze_loop_region(u: UOp) -> KernelBody:
+    """Return the kernel of the loops that an End or Reduce closes in a tensor graph.
+
+    Its leaves are the nodes without an open Range below them.
+    """
     nodes = scope_nodes(u)
-    opened, inside = open_ranges(nodes), _views(nodes)
+    ranges_of, views = open_ranges(nodes), _find_memory_views(nodes)
     for n in nodes:
-        if n.op in BODIED and opened[n]:
-            _refuse(n)
-    return _body(structure(u, lambda n: n is not u and not opened[n] and n not in inside and not is_private(n)))
+        if n.op in BODIED and ranges_of[n]:
+            _reject_body_in_loop(n)
+    return _analyze_body(
+        build_kernel_structure(u, lambda n: n is not u and not ranges_of[n] and n not in views and not is_private_buffer(n))
+    )
 
 
-def _refuse(u: UOp) -> NoReturn:
-    """A body in loops."""
+def _reject_body_in_loop(u: UOp) -> NoReturn:
+    """Raise the error for a Call or Function that stands in loops."""
     if u.op is Op.CALL:
         raise SpecError("a Call in a loop of a tensor graph: the loops are a kernel, which has no Call (R127)")
     raise Unsupported("a Function of what varies in a loop of a tensor graph (R64, R127)", "interp")
 
 
-def _views(nodes: Iterable[UOp]) -> frozenset[UOp]:
-    """The movements of a Buffer or Param among `nodes` (sources first): as leaves they would be parts of one memory."""
-    found: set[UOp] = set()
+def _find_memory_views(nodes: Iterable[UOp]) -> frozenset[UOp]:
+    """Return the views of a Buffer or Param among `nodes` (sources first), as which they are no leaves but parts of one memory."""
+    views: set[UOp] = set()
     for u in nodes:
-        if u.op in VIEWS and (u.src[0] in found or u.src[0].op in (Op.BUFFER, Op.PARAM, Op.AFTER)):
-            found.add(u)
-    return frozenset(found)
+        if u.op in VIEWS:
+            source = u.src[0]  # operand or buffer
+            if source in views or source.op in (Op.BUFFER, Op.PARAM, Op.AFTER):
+                views.add(u)
+    return frozenset(views)
 
 
 @dataclass(eq=False, slots=True)
-class Bound:
-    """A Call of a kernel. `arguments`: the argument of each Param. `others`: what else the body needs. `ran`: the nodes of the
-    body's scope."""
+class KernelCall:
+    """A Call of a kernel.
 
-    body: Body
+    `arguments` has the argument of each Param, `unbound_leaves` the other leaves of the body. `void_cells` has a void cell for
+    each node of the body's scope.
+    """
+
+    body: KernelBody
     arguments: dict[UOp, UOp]
-    others: tuple[UOp, ...]
-    ran: dict[UOp, None]
+    unbound_leaves: tuple[UOp, ...]
+    void_cells: dict[UOp, None]
 
 
-@lru_cache(_KEPT)
-def bound(u: UOp) -> Bound:
-    """A Call and its body."""
-    body = whole(u.src[0])
-    _check_declared(u, body.survey)
-    arguments = {p: _argument(u, p) for p in body.needed if p.op is Op.PARAM and p.arg.slot is not None}
-    others = tuple(s for s in body.needed if s not in arguments)
-    return Bound(body, arguments, others, dict.fromkeys(body.needed, VOID) | body.ran)
+@lru_cache(_CACHE_SIZE)
+def analyze_kernel_call(u: UOp) -> KernelCall:
+    """Return the facts about a Call and its body."""
+    body = analyze_whole_kernel(u.body)
+    _check_declared_writes(u, body.effects)
+    arguments = {p: _argument_of_param(u, p) for p in body.required_leaves if p.op is Op.PARAM and p.arg.slot is not None}
+    unbound_leaves = tuple(s for s in body.required_leaves if s not in arguments)
+    return KernelCall(body, arguments, unbound_leaves, dict.fromkeys(body.required_leaves, VOID) | body.void_cells)
 
 
-def _argument(u: UOp, p: UOp) -> UOp:
-    if p.arg.slot >= len(u.src) - 1:
-        raise SpecError(f"Param {p.arg.slot} has no argument: {len(u.src) - 1} were given (R64)")
-    argument: UOp = u.src[1 + p.arg.slot]
+def _argument_of_param(u: UOp, p: UOp) -> UOp:
+    """Return the argument of Call `u` for Param `p`."""
+    arguments: tuple[UOp, ...] = u.arguments
+    if p.arg.slot >= len(arguments):
+        raise SpecError(f"Param {p.arg.slot} has no argument: {len(arguments)} were given (R64)")
+    argument: UOp = arguments[p.arg.slot]
     return argument
 
 
-def _check_declared(u: UOp, found: Survey) -> None:
-    """R63: a Call that declares what it writes writes nothing else."""
+def _check_declared_writes(u: UOp, effects: MemoryEffects) -> None:
+    """Raise SpecError if a Call that declares what it writes writes something else (R63)."""
     declared = u.arg.written if u.arg is not None else None
     if declared is None:
         return
-    for p in found.stored:
+    for p in effects.stored_bases:
         if p.op is Op.PARAM and p.arg.slot not in declared:
             raise SpecError(f"the Call writes argument {p.arg.slot}, but declares {declared} (R63)")
 
 
-@lru_cache(_KEPT)
-def arenas(root: UOp) -> tuple[UOp, ...]:
-    """The Buffers whose Slices a Linear of Calls passes as arguments (R126)."""
-    slices = (a for c in root.src for a in c.src[1:] if a.op is Op.SLICE and a.src[0].op is Op.BUFFER)
-    return tuple(dict.fromkeys(a.src[0] for a in slices))
+@lru_cache(_CACHE_SIZE)
+def find_sliced_arenas(root: UOp) -> tuple[UOp, ...]:
+    """Return the Buffers whose Slices a Linear of Calls passes as arguments (R126: arenas)."""
+    arguments = (a for call in root.instructions for a in call.arguments)
+    return tuple(dict.fromkeys(a.operand for a in arguments if a.op is Op.SLICE and a.operand.op is Op.BUFFER))

@@ -1,1 +1,1 @@
-"""The lane machine: the definition of what a kernel means, lane by lane, with every access checked."""
+"""The lane machine: the definition of a kernel, lane by lane and element by element."""

@@ -1,8 +1,8 @@
 """Access to one memory: bounds, elements never written, races, bool bytes (R24, R45, R55, R56, R61).
 
-Every access is judged where it happens, element by element. The state of an element is small: its last write, and the reads and
-atomic adds since then. An access that is unordered with one of those, one of the two a write, is a race. An access that a later
-one of its kind follows need not be kept, as what comes after the later one comes after both.
+Every access is checked when it happens, element by element. The history of an element is short: its last write, and the reads
+and atomic adds since then. An access that is unordered with one of those, one of the two a write, is a race. Of accesses of one
+kind that follow each other only the last is kept, as what comes after it comes after all.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.kernel.lane_machine.memory import Space
-from uops.interp.kernel.structure.order import Order, Stamp
+from uops.interp.kernel.lane_machine.memory import FlatMemory
+from uops.interp.kernel.structure.order import EventOrder, Stamp
 from uops.interp.ops.rounding import NARROW
 from uops.interp.tensor.storage import NUMPY, Array
 from uops.spec.errors import Trap
@@ -23,8 +23,8 @@ from uops.spec.ir.dtypes import DType
 _BOOL = np.dtype(np.bool_)
 
 
-class Touch:
-    """What was done to one element since its last write, and that write."""
+class ElementHistory:
+    """The last write of one element, and the reads and atomic adds since."""
 
     __slots__ = ("adds", "reads", "write")
 
@@ -34,169 +34,196 @@ class Touch:
         self.adds: list[Stamp] = []
 
 
-class Memory:
-    """A `Space` in a run. `grain`: the bytes that one entry of its books stands for. `changes`: whether anything writes it."""
+class CheckedMemory:
+    """A `FlatMemory` in a run, with the history of its elements.
 
-    def __init__(self, space: Space, order: Order, grain: int, changes: bool) -> None:
-        self.space = space
+    `granularity` is the number of bytes that one entry of the history stands for. Without `may_be_written` no history is kept.
+    """
+
+    def __init__(self, flat: FlatMemory, order: EventOrder, granularity: int, may_be_written: bool) -> None:
+        self.flat = flat
         self.order = order
-        self.grain = min(grain, space.data.itemsize)
-        self.unit = space.data.itemsize // self.grain  # entries per element
-        self.bytes: Array = space.data.view(np.uint8)
-        self.views: dict[Any, Array] = {space.data.dtype: space.data}
-        self.ready = None if space.ready is None else np.repeat(space.ready, self.unit) if self.unit > 1 else space.ready
-        self.touches: dict[int, Touch] | None = {} if changes else None
-        self.sums: dict[int, list[float]] = {}  # float sums in progress, by position
-        self.kinds: dict[int, DType] = {}
+        self.granularity = min(granularity, flat.data.itemsize)
+        self.entries_per_element = flat.data.itemsize // self.granularity
+        self.bytes: Array = flat.data.view(np.uint8)
+        self.views: dict[Any, Array] = {flat.data.dtype: flat.data}
+        repeats = self.entries_per_element
+        self.ready = None if flat.ready is None else np.repeat(flat.ready, repeats) if repeats > 1 else flat.ready
+        self.histories: dict[int, ElementHistory] | None = {} if may_be_written else None
+        self.sums: dict[int, list[float]] = {}  # terms of float sums that are not rounded yet, by position
+        self.sum_dtypes: dict[int, DType] = {}
 
-    def close(self) -> None:
-        """Leave everything in the Space."""
-        self._settle()
-        if self.ready is not None and self.unit > 1 and self.space.ready is not None:
-            self.space.ready[:] = self.ready.reshape(-1, self.unit).all(axis=1)
+    def write_back(self) -> None:
+        """Complete the contents and marks of the flat memory."""
+        self._round_pending_sums()
+        if self.ready is not None and self.entries_per_element > 1 and self.flat.ready is not None:
+            self.flat.ready[:] = self.ready.reshape(-1, self.entries_per_element).all(axis=1)
 
     # One element
 
-    def load(self, at: int, kind: np.dtype[Any], stamp: Stamp) -> Array:
+    def load(self, position: int, dtype: np.dtype[Any], stamp: Stamp) -> Array:
+        """Return the element at a byte position.
+
+        Raises Trap for a race (R55), an element never written (R61), or a bool byte other than 0 and 1 (R24).
+        """
         if self.sums:
-            self._settle()
-        size = kind.itemsize
-        first, last = at // self.grain, (at + size) // self.grain
+            self._round_pending_sums()
+        size = dtype.itemsize
+        first, last = position // self.granularity, (position + size) // self.granularity
         if self.ready is not None and not self.ready[first:last].all():
-            raise self._unwritten(stamp, "reads", first, last)
-        if self.touches is not None:
+            raise self._unwritten_trap(stamp, "reads", first, last)
+        if self.histories is not None:
             for k in range(first, last):
-                self._read(k, stamp)
-        self._mark(self.space.read, at, size)
-        if kind is _BOOL and self.bytes[at] > 1:
-            raise self._fault(stamp, f"reads {self.space.name}, which has a bool byte other than 0 and 1 (R24)")
-        return self._view(kind)[at // size, ...].copy()
+                self._record_read(k, stamp)
+        self._mark_touched(self.flat.read_mask, position, size)
+        if dtype is _BOOL and self.bytes[position] > 1:
+            raise self._trap_at(stamp, f"reads {self.flat.name}, which has a bool byte other than 0 and 1 (R24)")
+        return self._view_as(dtype)[position // size, ...].copy()
 
-    def store(self, at: int, value: Array, stamp: Stamp) -> None:
+    def store(self, position: int, value: Array, stamp: Stamp) -> None:
+        """Write the element at a byte position. Raises Trap for a race (R55)."""
         if self.sums:
-            self._settle()
+            self._round_pending_sums()
         size = value.dtype.itemsize
-        first, last = at // self.grain, (at + size) // self.grain
+        first, last = position // self.granularity, (position + size) // self.granularity
         for k in range(first, last):
-            self._write(k, stamp)
-        self._wrote(at, size, first, last)
-        self._view(value.dtype)[at // size] = value
+            self._record_write(k, stamp)
+        self._mark_written(position, size, first, last)
+        self._view_as(value.dtype)[position // size] = value
 
-    def add(self, at: int, value: Array, d: DType, add: Callable[[Array, Array], Any], stamp: Stamp) -> None:
-        """As if at once, in any order (R56): float sums are exact until somebody looks."""
-        kind = value.dtype
-        size = kind.itemsize
-        first, last = at // self.grain, (at + size) // self.grain
+    def atomic_add(self, position: int, value: Array, d: DType, add: Callable[[Array, Array], Any], stamp: Stamp) -> None:
+        """Add to the element at a byte position, as if at once and in any order (R56).
+
+        Float sums stay exact until something reads the memory.
+        """
+        dtype = value.dtype
+        size = dtype.itemsize
+        first, last = position // self.granularity, (position + size) // self.granularity
         if self.ready is not None and not self.ready[first:last].all():
-            raise self._unwritten(stamp, "adds to", first, last)
+            raise self._unwritten_trap(stamp, "adds to", first, last)
         for k in range(first, last):
-            self._add(k, stamp)
-        self._wrote(at, size, first, last)
-        self._mark(self.space.read, at, size)
-        view, k = self._view(kind), at // size
+            self._record_atomic_add(k, stamp)
+        self._mark_written(position, size, first, last)
+        self._mark_touched(self.flat.read_mask, position, size)
+        view, k = self._view_as(dtype), position // size
         if d.is_float:
-            self.sums.setdefault(at, [float(view[k])]).append(float(value))
-            self.kinds[at] = d
+            self.sums.setdefault(position, [float(view[k])]).append(float(value))
+            self.sum_dtypes[position] = d
         else:
             view[k] = add(view[k, ...], value)
 
-    def _wrote(self, at: int, size: int, first: int, last: int) -> None:
+    def _mark_written(self, position: int, size: int, first: int, last: int) -> None:
+        """Mark an element as written."""
         if self.ready is not None:
             self.ready[first:last] = True
-        self._mark(self.space.written, at, size)
+        self._mark_touched(self.flat.written_mask, position, size)
 
-    def _settle(self) -> None:
-        for at, terms in self.sums.items():
-            d = self.kinds[at]
-            view = self._view(NUMPY[d])
-            view[at // view.itemsize] = NARROW[d](np.asarray(_total(terms), np.float64))
+    def _round_pending_sums(self) -> None:
+        """Round the float sums of AtomicAdds into the memory."""
+        for position, terms in self.sums.items():
+            d = self.sum_dtypes[position]
+            view = self._view_as(NUMPY[d])
+            view[position // view.itemsize] = NARROW[d](np.asarray(_sum_exactly(terms), np.float64))
         self.sums.clear()
 
-    def _view(self, kind: np.dtype[Any]) -> Array:
-        found = self.views.get(kind)
-        if found is None:
-            whole = self.bytes[: self.bytes.size // kind.itemsize * kind.itemsize]
-            found = self.views[kind] = whole.view(kind)
-        return found
+    def _view_as(self, dtype: np.dtype[Any]) -> Array:
+        """Return the memory as an array of `dtype`."""
+        view = self.views.get(dtype)
+        if view is None:
+            usable = self.bytes[: self.bytes.size // dtype.itemsize * dtype.itemsize]
+            view = self.views[dtype] = usable.view(dtype)
+        return view
 
-    def _mark(self, marks: Array, at: int, size: int) -> None:
-        own = self.space.data.itemsize
-        if size <= own:
-            marks[at // own] = True
+    def _mark_touched(self, marks: Array, position: int, size: int) -> None:
+        """Mark the elements that an access of `size` bytes touches."""
+        itemsize = self.flat.data.itemsize
+        if size <= itemsize:
+            marks[position // itemsize] = True
         else:
-            marks[at // own : (at + size) // own] = True
+            marks[position // itemsize : (position + size) // itemsize] = True
 
     # Races
 
-    def _touch(self, k: int) -> Touch:
-        assert self.touches is not None
-        found = self.touches.get(k)
-        if found is None:
-            found = self.touches[k] = Touch()
-        return found
+    def _history_of(self, entry: int) -> ElementHistory:
+        """Return the history of an entry, made on first use."""
+        assert self.histories is not None
+        history = self.histories.get(entry)
+        if history is None:
+            history = self.histories[entry] = ElementHistory()
+        return history
 
-    def _read(self, k: int, stamp: Stamp) -> None:
-        t, before = self._touch(k), self.order.before
-        if t.write is not None and not before(t.write, stamp):
-            raise self._race(k, t.write, stamp)
-        for a in t.adds:
-            if not before(a, stamp):
-                raise self._race(k, a, stamp)
-        _follow(t.reads, stamp, before)
+    def _record_read(self, entry: int, stamp: Stamp) -> None:
+        """Log a read of an entry. Raises Trap for a race."""
+        history, before = self._history_of(entry), self.order.happens_before
+        if history.write is not None and not before(history.write, stamp):
+            raise self._race_trap(entry, history.write, stamp)
+        for add in history.adds:
+            if not before(add, stamp):
+                raise self._race_trap(entry, add, stamp)
+        _record_latest_event(history.reads, stamp, before)
 
-    def _add(self, k: int, stamp: Stamp) -> None:
-        t, before = self._touch(k), self.order.before
-        if t.write is not None and not before(t.write, stamp):
-            raise self._race(k, t.write, stamp)
-        for r in t.reads:
-            if not before(r, stamp):
-                raise self._race(k, r, stamp)
-        _follow(t.adds, stamp, before)
+    def _record_atomic_add(self, entry: int, stamp: Stamp) -> None:
+        """Log an AtomicAdd to an entry. Raises Trap for a race."""
+        history, before = self._history_of(entry), self.order.happens_before
+        if history.write is not None and not before(history.write, stamp):
+            raise self._race_trap(entry, history.write, stamp)
+        for read in history.reads:
+            if not before(read, stamp):
+                raise self._race_trap(entry, read, stamp)
+        _record_latest_event(history.adds, stamp, before)
 
-    def _write(self, k: int, stamp: Stamp) -> None:
-        t, before = self._touch(k), self.order.before
-        if t.write is not None and not before(t.write, stamp):
-            raise self._race(k, t.write, stamp)
-        for others in (t.reads, t.adds):
-            for a in others:
-                if a != stamp and not before(a, stamp):  # an opaque instruction may read and then write
-                    raise self._race(k, a, stamp)
-            others.clear()
-        t.write = stamp
+    def _record_write(self, entry: int, stamp: Stamp) -> None:
+        """Log a write of an entry. Raises Trap for a race."""
+        history, before = self._history_of(entry), self.order.happens_before
+        if history.write is not None and not before(history.write, stamp):
+            raise self._race_trap(entry, history.write, stamp)
+        for earlier in (history.reads, history.adds):
+            for event in earlier:
+                if event != stamp and not before(event, stamp):  # an opaque instruction may read and then write
+                    raise self._race_trap(entry, event, stamp)
+            earlier.clear()
+        history.write = stamp
 
-    def _race(self, k: int, a: Stamp, b: Stamp) -> Trap:
-        where = f"element {self._element(k)} of {self.space.name}"
+    def _race_trap(self, entry: int, a: Stamp, b: Stamp) -> Trap:
+        """Return the Trap for a race of events `a` and `b`."""
+        where = f"element {self._element(entry)} of {self.flat.name}"
         if a == b:
-            return Placed(f"{self.order.describe(a)} writes {where} twice (R51, R55)")
-        return Placed(f"race on {where}: {self.order.describe(a)} and {self.order.describe(b)} are unordered (R55)")
+            return LocatedTrap(f"{self.order.describe_event(a)} writes {where} twice (R51, R55)")
+        return LocatedTrap(
+            f"race on {where}: {self.order.describe_event(a)} and {self.order.describe_event(b)} are unordered (R55)"
+        )
 
-    def _unwritten(self, stamp: Stamp, verb: str, first: int, last: int) -> Trap:
+    def _unwritten_trap(self, stamp: Stamp, verb: str, first: int, last: int) -> Trap:
+        """Return the Trap for an access to entries that hold no value."""
         assert self.ready is not None
         k = self._element(first + int(np.argmin(self.ready[first:last])))
-        why = self.space.lost(k) if self.space.lost is not None else ""
-        return self._fault(stamp, f"{verb} element {k} of {self.space.name}, which {why or 'was never written (R61)'}")
+        why = self.flat.explain_missing(k) if self.flat.explain_missing is not None else ""
+        return self._trap_at(stamp, f"{verb} element {k} of {self.flat.name}, which {why or 'was never written (R61)'}")
 
-    def _element(self, k: int) -> int:
-        return k // self.unit
+    def _element(self, entry: int) -> int:
+        """Return the element that an entry belongs to."""
+        return entry // self.entries_per_element
 
-    def _fault(self, stamp: Stamp, what: str) -> Trap:
-        return Placed(f"{self.order.describe(stamp)} {what}")
+    def _trap_at(self, stamp: Stamp, problem: str) -> Trap:
+        """Return a Trap that names the event and the problem."""
+        return LocatedTrap(f"{self.order.describe_event(stamp)} {problem}")
 
 
-def _follow(earlier: list[Stamp], stamp: Stamp, before: Callable[[Stamp, Stamp], bool]) -> None:
-    if earlier and (earlier[-1] is stamp or before(earlier[-1], stamp)):
+def _record_latest_event(earlier: list[Stamp], stamp: Stamp, happens_before: Callable[[Stamp, Stamp], bool]) -> None:
+    """Add an event to the earlier ones of its kind, replacing the last of them if that happens before it."""
+    if earlier and (earlier[-1] is stamp or happens_before(earlier[-1], stamp)):
         earlier[-1] = stamp
     else:
         earlier.append(stamp)
 
 
-def _total(terms: list[float]) -> float:
-    """The exact sum, rounded once; IEEE's answer where a term is no finite number (R32)."""
+def _sum_exactly(terms: list[float]) -> float:
+    """Return the exact sum, rounded once; where a term is not finite, IEEE's result (R32)."""
     try:
         return math.fsum(terms)
     except (OverflowError, ValueError):
         return float(np.sum(np.array(terms)))
 
 
-class Placed(Trap):
-    """A Trap that names its place in the kernel."""
+class LocatedTrap(Trap):
+    """A Trap whose message names the place in the kernel."""

@@ -1,13 +1,13 @@
-"""The per-lane machine: the definition of what a kernel means.
+"""The lane machine: the definition of the meaning of a kernel.
 
-It runs a kernel one node at a time, one iteration after the other. Iterations of GLOBAL and THREAD loops number workgroups;
-iterations of LOCAL, WARP and GROUP_REDUCE loops are lanes of one workgroup, each a generator that pauses where lanes meet: at a
-Barrier (R60), at a Wmma, and where it waits for lanes of a loop inside of its own. LOOP and REDUCE run in order; all others in
-index order, or, with a schedule, in an order drawn from that seed, which also says how lanes take turns (R57).
+It runs a kernel one node at a time, one iteration after the other. Iterations of GLOBAL and THREAD loops number workgroups.
+Iterations of LOCAL, WARP and GROUP_REDUCE loops are lanes of one workgroup. A lane is a generator that pauses where lanes wait
+for each other: at a Barrier (R60), at a Wmma, and for the lanes of an inner loop. LOOP and REDUCE run in order. All others run
+in index order, or in an order drawn from the seed `schedule`, which also draws how lanes take turns (R57).
 
-A node has one value per iteration of the loops around it. Takes a Kernel without Specials (`launch`), and per leaf an array or a
-Space, which it changes. Raises Trap, with the places of both sides of a race; SpecError for an ill-formed kernel; Unsound where a
-value contradicts what the specification derives.
+A node has one value per iteration of the loops around it. Takes a `KernelStructure` without Specials (`launch`), and per leaf
+an array or a memory, which it changes. Raises Trap, with the places of both sides of a race; SpecError for an ill-formed
+kernel; Unsound where a value contradicts the derived properties.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.kernel.call.effects import item_size, survey
-from uops.interp.kernel.lane_machine.access import Memory, Placed
-from uops.interp.kernel.lane_machine.lane import Lane, Step
-from uops.interp.kernel.lane_machine.memory import Address, Space, Window, space
-from uops.interp.kernel.lane_machine.workgroup import Arrival, Fork, Team
-from uops.interp.kernel.structure.blocks import GROUPS, LANES, Block, Kernel, Loop
-from uops.interp.kernel.structure.order import Order, Stamp
+from uops.interp.kernel.call.effects import element_size, summarize_memory_effects
+from uops.interp.kernel.lane_machine.access import CheckedMemory, LocatedTrap
+from uops.interp.kernel.lane_machine.lane import LaneState, LaneStep
+from uops.interp.kernel.lane_machine.memory import Address, FlatMemory, MemoryWindow, make_flat_memory
+from uops.interp.kernel.lane_machine.workgroup import LaneArrival, LaneFork, Workgroup
+from uops.interp.kernel.structure.blocks import LANE_AXES, WORKGROUP_AXES, KernelStructure, Loop, ScheduledBlock
+from uops.interp.kernel.structure.order import EventOrder, Stamp
 from uops.interp.ops.elementwise import kernel_of
 from uops.interp.ops.reduce import FOLDS
 from uops.interp.ops.rounding import CASTS
 from uops.interp.tensor.checks import check_value
 from uops.interp.tensor.memory import describe
-from uops.interp.tensor.storage import NUMPY, Array, constant, settle
+from uops.interp.tensor.storage import NUMPY, Array, const_to_array, to_index_array
 from uops.spec.errors import Crash, SpecError, Trap, Unsupported, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
@@ -41,131 +41,142 @@ from uops.spec.untrusted import quote_name
 
 _ndarray = np.ndarray
 _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError)
-#: In place of the value of a node that an If kept from running.
+#: Stands for the value of a node that an If kept from running.
 SKIPPED: Any = object()
+#: A running block: a generator that yields where lanes wait for each other.
 Run = Generator[Any, Any, None]
 #: A leaf's value, its memory, or its part of a memory.
-Operand = Array | Space | Window
+Operand = Array | FlatMemory | MemoryWindow
 
 
-def _not_yet(k: int) -> str:
-    """Why an element of LOCAL memory holds nothing: in another order of lanes the same fault is a race."""
+def _explain_unwritten_local(k: int) -> str:
+    """Return why an element of LOCAL memory holds nothing: in another order of lanes the same fault is a race."""
     return "was never written (R61) before: what other lanes store can be read from a Barrier on (R60)"
 
 
-def _space(given: Operand) -> Space:
-    assert isinstance(given, Space | Window)
-    return given if isinstance(given, Space) else given.space
+def _flat_memory_of(operand: Operand) -> FlatMemory:
+    """Return the memory of an operand."""
+    assert isinstance(operand, FlatMemory | MemoryWindow)
+    return operand if isinstance(operand, FlatMemory) else operand.memory
 
 
 @dataclass(slots=True)
-class _Item:
-    """An item made ready to run: `slot` is where its value goes, `guards` are the slots of the Ifs around it."""
+class _CompiledItem:
+    """An item ready to run: `slot` is where its value goes, `guards` are the slots of the Ifs around it."""
 
     node: UOp | Loop
     slot: int
     guards: tuple[int, ...]
-    step: Step | None
+    step: LaneStep | None
     loop: Loop | None
-    meets: bool
+    synchronizes: bool
 
 
-class Machine:
-    """One run of one kernel; `make_step(machine, node)` says how to evaluate a node in a lane."""
+class LaneMachine:
+    """One run of one kernel; `make_step(machine, node)` compiles the step that evaluates a node in a lane."""
 
     def __init__(
-        self, kernel: Kernel, operands: Mapping[UOp, Operand], make_step: MakeStep, check: bool, schedule: int | None
+        self, kernel: KernelStructure, operands: Mapping[UOp, Operand], make_step: MakeLaneStep, check: bool, schedule: int | None
     ) -> None:
         self.kernel = kernel
         self.make_step = make_step
         self.check = check
         self.schedule = schedule
-        self.order = Order(kernel.block)
+        self.order = EventOrder(kernel.block)
         self.slots: dict[UOp, int] = {}
         self.nodes: list[UOp] = []  # by slot
         self.start: list[Any] = []
-        self.memories: dict[int, Memory] = {}
-        self.private: dict[tuple[UOp, tuple[int, ...]], Memory] = {}  # LOCAL and REG
+        self.memories: dict[int, CheckedMemory] = {}
+        self.private: dict[tuple[UOp, tuple[int, ...]], CheckedMemory] = {}  # LOCAL and REG
         self.rng = None if schedule is None else random.Random(schedule)
-        self.code: dict[Block, list[_Item]] = {}
-        self.survey = survey(kernel)
-        self._compile()
-        self._supply(operands)
+        self.code: dict[ScheduledBlock, list[_CompiledItem]] = {}
+        self.effects = summarize_memory_effects(kernel)
+        self._compile_blocks()
+        self._bind_operands(operands)
 
     # Before the run
 
-    def _compile(self) -> None:
+    def _compile_blocks(self) -> None:
+        """Compile the items of every block."""
         blocks = [self.kernel.block]
         for block in blocks:
             blocks += [x.block for x in block.items if isinstance(x, Loop)]
-            self.code[block] = [self._item(block, k) for k in range(len(block.items))]
+            self.code[block] = [self._compile_item(block, k) for k in range(len(block.items))]
 
-    def _supply(self, operands: Mapping[UOp, Operand]) -> None:
-        """The values and memories of the leaves; sizes of memories may depend on values."""
-        spaces: dict[int, list[UOp]] = {}
-        for u, given in operands.items():
-            if isinstance(given, Space | Window):
-                spaces.setdefault(id(_space(given)), []).append(u)
+    def _bind_operands(self, operands: Mapping[UOp, Operand]) -> None:
+        """Set the values and memories of the leaves; sizes of memories may depend on values."""
+        leaves_of: dict[int, list[UOp]] = {}
+        for u, operand in operands.items():
+            if isinstance(operand, FlatMemory | MemoryWindow):
+                leaves_of.setdefault(id(_flat_memory_of(operand)), []).append(u)
             else:
-                self._put(u, given)
-        for number, leaves in spaces.items():
-            grain = min(self.survey.grain.get(u, 8) for u in leaves)
-            changes = any(u in self.survey.changed for u in leaves)
-            memory = self.memories[number] = Memory(_space(operands[leaves[0]]), self.order, grain, changes)
+                self._set_initial_value(u, operand)
+        for number, leaves in leaves_of.items():
+            granularity = min(self.effects.min_item_size.get(u, 8) for u in leaves)
+            may_be_written = any(u in self.effects.modified_bases for u in leaves)
+            memory = self.memories[number] = CheckedMemory(
+                _flat_memory_of(operands[leaves[0]]), self.order, granularity, may_be_written
+            )
             for u in leaves:
-                given = operands[u]
-                self._put(u, self._part(u, memory, given) if isinstance(given, Window) else self._whole(u, memory))
+                operand = operands[u]
+                if isinstance(operand, MemoryWindow):
+                    self._set_initial_value(u, self._window_address(u, memory, operand))
+                else:
+                    self._set_initial_value(u, self._whole_address(u, memory))
 
-    def slot(self, u: UOp) -> int:
-        found = self.slots.get(u)
-        if found is None:
-            found = self.slots[u] = len(self.start)
+    def slot_of(self, u: UOp) -> int:
+        """Return the slot of a node's value, made on first use."""
+        slot = self.slots.get(u)
+        if slot is None:
+            slot = self.slots[u] = len(self.start)
             self.start.append(None)
             self.nodes.append(u)
             if u.op is Op.CONST:
-                self.start[found] = constant(u.arg.value, u.arg.dtype)
-        return found
+                self.start[slot] = const_to_array(u.arg.value, u.arg.dtype)
+        return slot
 
-    def _put(self, u: UOp, value: Any) -> None:
-        self.start[self.slot(u)] = value
+    def _set_initial_value(self, u: UOp, value: Any) -> None:
+        self.start[self.slot_of(u)] = value
 
-    def _item(self, block: Block, k: int) -> _Item:
-        x = block.items[k]
-        guards = tuple(self.slot(g) for g in block.guards[k])
-        if isinstance(x, Loop):
-            self.slot(x.range)
-            self.slot(x.range.src[0])
-            if x.closer.op is Op.REDUCE:
-                self.slot(x.closer.src[0])
-            return _Item(x, self.slot(x.closer), guards, None, x, False)
-        return _Item(x, self.slot(x), guards, self.make_step(self, x), None, x.op in (Op.BARRIER, Op.WMMA))
+    def _compile_item(self, block: ScheduledBlock, k: int) -> _CompiledItem:
+        """Compile item `k` of a block."""
+        item = block.items[k]
+        guards = tuple(self.slot_of(g) for g in block.guards[k])
+        if isinstance(item, Loop):
+            self.slot_of(item.range)
+            self.slot_of(item.range.bound)
+            if item.closer.op is Op.REDUCE:
+                self.slot_of(item.closer.operand)
+            return _CompiledItem(item, self.slot_of(item.closer), guards, None, item, False)
+        return _CompiledItem(item, self.slot_of(item), guards, self.make_step(self, item), None, item.op in (Op.BARRIER, Op.WMMA))
 
-    def _whole(self, u: UOp, memory: Memory) -> Address:
-        """All elements in the shape of `u`; a Param of a kernel may have one that its argument has not (R86)."""
-        size = item_size(u)
-        return Address(memory, None, self.shape(Lane(self.start), u), size)
+    def _whole_address(self, u: UOp, memory: CheckedMemory) -> Address:
+        """Return the address of all elements in the shape of `u`; a Param may have another shape than its argument (R86)."""
+        size = element_size(u)
+        return Address(memory, None, self.shape(LaneState(self.start), u), size)
 
-    def _part(self, u: UOp, memory: Memory, given: Window) -> Address:
-        shape = self.shape(Lane(self.start), u)
-        return Address(memory, given.at.reshape(shape), shape, item_size(u))
+    def _window_address(self, u: UOp, memory: CheckedMemory, window: MemoryWindow) -> Address:
+        """Return the address of the elements of a window."""
+        shape = self.shape(LaneState(self.start), u)
+        return Address(memory, window.at.reshape(shape), shape, element_size(u))
 
     # The run
 
     def run(self) -> Array | None:
-        """Run everything; gives the value of the root, None where it has none."""
-        lane = Lane(self.start)
+        """Run the kernel and return the value of the root, None where it has none."""
+        lane = LaneState(self.start)
         try:
-            for request in self.block(self.kernel.block, lane):
+            for request in self.run_block(self.kernel.block, lane):
                 raise Crash(f"{request} outside of all lanes")
         except RecursionError:
-            raise Unsupported("loops nested as deep as these", "interp") from None
+            raise Unsupported("loops nested deeper than Python's stack", "interp") from None
         finally:
             for memory in self.memories.values():
-                memory.close()
+                memory.write_back()
         root = self.kernel.root
-        return None if root.dtype is dt.void else self.value(lane, self.slots[root], (0,))
+        return None if root.dtype is dt.void else self.read_value(lane, self.slots[root], (0,))
 
-    def block(self, block: Block, lane: Lane) -> Run:
+    def run_block(self, block: ScheduledBlock, lane: LaneState) -> Run:
         """Run the items of a block."""
         values, prefix = lane.values, lane.prefix
         for k, item in enumerate(self.code[block]):
@@ -173,242 +184,261 @@ class Machine:
                 if item.guards and not all(values[g] is not SKIPPED and values[g] for g in item.guards):
                     values[item.slot] = SKIPPED
                 elif item.loop is not None:
-                    yield from self._loop(item, item.loop, lane, (*prefix, k))
-                elif item.meets:
-                    yield from self._meet(item, lane, (*prefix, k))
+                    yield from self._run_loop(item, item.loop, lane, (*prefix, k))
+                elif item.synchronizes:
+                    yield from self._synchronize_lanes(item, lane, (*prefix, k))
                 else:
                     assert item.step is not None
                     values[item.slot] = item.step(lane, (*prefix, k))
             except _PYTHON_ERRORS as e:
-                raise self._explained(item, lane, e) from e
+                raise self._diagnose_python_error(item, lane, e) from e
             except Trap as e:
-                if isinstance(e, Placed):
+                if isinstance(e, LocatedTrap):
                     raise
-                raise self._placed(e, lane, (*prefix, k)) from e
+                raise self._locate_trap(e, lane, (*prefix, k)) from e
 
-    def _loop(self, item: _Item, loop: Loop, lane: Lane, stamp: Stamp) -> Run:
+    def _run_loop(self, item: _CompiledItem, loop: Loop, lane: LaneState, stamp: Stamp) -> Run:
+        """Run a loop, and set the value of its closer after the outermost one."""
         values, closer = lane.values, loop.closer
         reduces = closer.op is Op.REDUCE
         if reduces and loop.outermost:
             values[item.slot] = []
-        n = self._bound(loop.range, lane, stamp)
-        if loop.type in LANES:
-            yield from self._fork(loop, lane, stamp, n)
+        n = self._eval_loop_bound(loop.range, lane, stamp)
+        if loop.type in LANE_AXES:
+            yield from self._fork_lanes(loop, lane, stamp, n)
         else:
-            yield from self._repeat(loop, lane, stamp, n)
+            yield from self._run_iterations(loop, lane, stamp, n)
         if loop.outermost:
-            values[item.slot] = self._folded(closer, values[item.slot], lane) if reduces else None
+            values[item.slot] = self._fold_collected_terms(closer, values[item.slot], lane) if reduces else None
 
-    def _repeat(self, loop: Loop, lane: Lane, stamp: Stamp, n: int) -> Run:
-        """The iterations of a loop in one lane; those of workgroups each have memory of their own (R128)."""
+    def _run_iterations(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> Run:
+        """Run the iterations of a loop in one lane; workgroups each have memory of their own (R128)."""
         prefix, key, group = lane.prefix, lane.key, lane.group
-        numbers, into = loop.type in GROUPS, self.slots[loop.range]
-        if numbers and lane.team is not None:
+        is_workgroup, counter_slot = loop.type in WORKGROUP_AXES, self.slots[loop.range]
+        if is_workgroup and lane.workgroup is not None:
             raise SpecError(f"axis {loop.range.arg.axis_id} numbers workgroups inside of a loop of lanes (R128)")
-        for i in self._iterations(loop, n):
+        for i in self._iteration_order(loop, n):
             lane.prefix = (*stamp, i)
-            lane.values[into] = self._counter(loop.range, i, lane)
-            if numbers:
-                lane.key, lane.group = (*key, into, i), (*group, into, i)
-            yield from self.block(loop.block, lane)
+            lane.values[counter_slot] = self._make_loop_counter(loop.range, i, lane)
+            if is_workgroup:
+                lane.key, lane.group = (*key, counter_slot, i), (*group, counter_slot, i)
+            yield from self.run_block(loop.block, lane)
             if loop.innermost and loop.closer.op is Op.REDUCE:
-                self._collect(self.slots[loop.closer], loop.closer, lane)
-            if numbers and self._over(stamp):
+                self._collect_reduce_term(self.slots[loop.closer], loop.closer, lane)
+            if is_workgroup and self._is_workgroup_finished(stamp):
                 self.private.clear()
         lane.prefix, lane.key, lane.group = prefix, key, group
 
-    def _over(self, stamp: Stamp) -> bool:
-        """Whether a workgroup that ended does not come again: no loop of another kind is around it."""
-        return not self.private or all(isinstance(x, Loop) and x.type in GROUPS for x, _ in self.order.steps(stamp))
+    def _is_workgroup_finished(self, stamp: Stamp) -> bool:
+        """Return True if the memories of a workgroup that ended are not used again: no loop of another kind is around it."""
+        return not self.private or all(isinstance(x, Loop) and x.type in WORKGROUP_AXES for x, _ in self.order.decode_stamp(stamp))
 
-    def _bound(self, r: UOp, lane: Lane, stamp: Stamp) -> int:
-        """A Special's bound stands outside of all lanes, whose loops are around everything."""
-        bound = r.src[0]
-        return self.integer(lane, bound) if r.op is Op.SPECIAL else int(self.value(lane, self.slots[bound], stamp))
+    def _eval_loop_bound(self, r: UOp, lane: LaneState, stamp: Stamp) -> int:
+        """Return the trip count of a Range or Special; a Special's bound stands outside of all lanes."""
+        bound = r.bound
+        return self.eval_integer(lane, bound) if r.op is Op.SPECIAL else int(self.read_value(lane, self.slots[bound], stamp))
 
-    def _iterations(self, loop: Loop, n: int) -> Sequence[int]:
-        """Every lane takes the iterations of a loop in the same order."""
-        if self.schedule is None or loop.ordered or n < 2:
+    def _iteration_order(self, loop: Loop, n: int) -> Sequence[int]:
+        """Return the order of iterations, which is the same in every lane."""
+        if self.schedule is None or loop.is_ordered or n < 2:
             return range(max(0, n))
         order = list(range(n))
         random.Random(self.schedule * 1_000_003 + self.slots[loop.range] * 8191 + n).shuffle(order)
         return order
 
-    def _counter(self, r: UOp, i: int, lane: Lane) -> Array:
+    def _make_loop_counter(self, r: UOp, i: int, lane: LaneState) -> Array:
+        """Return the value of a Range in iteration `i`."""
         value = np.array(i, np.int64 if r.dtype is dt.index else NUMPY[r.dtype])
         if self.check:
             check_value(r, value, self, lane)
         return value
 
-    def _collect(self, slot: int, closer: UOp, lane: Lane) -> None:
-        operand = self.value(lane, self.slots[closer.src[0]], lane.prefix)
+    def _collect_reduce_term(self, slot: int, closer: UOp, lane: LaneState) -> None:
+        """Add this iteration's operand to the terms of a Reduce."""
+        operand = self.read_value(lane, self.slots[closer.operand], lane.prefix)
         lane.values[slot].append((lane.prefix, operand))
 
-    def _folded(self, u: UOp, collected: list[tuple[Stamp, Array]], lane: Lane) -> Array:
-        """A multiset, folded in index order, so that a schedule changes nothing (R32, R57)."""
+    def _fold_collected_terms(self, u: UOp, collected: list[tuple[Stamp, Array]], lane: LaneState) -> Array:
+        """Return the value of a Reduce.
+
+        Its terms are a multiset, folded in index order, so that a schedule changes nothing (R32, R57).
+        """
         terms = [v for _, v in sorted(collected, key=lambda pair: pair[0])]
         d = u.dtype
         if terms:
-            together = settle(np.array([v.tolist() for v in terms], object)) if d is dt.index else np.stack(terms)
+            stacked = to_index_array(np.array([v.tolist() for v in terms], object)) if d is dt.index else np.stack(terms)
         else:
-            together = np.empty((0, *self.shape(lane, u)), NUMPY[d])
-        return self.finished(u, FOLDS[u.arg.op][d](together, (0,))[0], lane)
+            stacked = np.empty((0, *self.shape(lane, u)), NUMPY[d])
+        return self.to_checked_array(u, FOLDS[u.arg.op][d](stacked, (0,))[0], lane)
 
     # Lanes
 
-    def _fork(self, loop: Loop, lane: Lane, stamp: Stamp, n: int) -> Run:
-        """The iterations of a lane loop: threads of one team, which is made by the outermost such loop."""
-        team = lane.team or Team(self.order, self.rng)
-        into, children = self.slots[loop.range], []
-        for i in self._iterations(loop, n):
-            child = Lane(lane.values.copy(), (*stamp, i), (*lane.key, into, i), lane.group, team, (*lane.dims, (loop.range, i, n)))
-            child.values[into] = self._counter(loop.range, i, child)
-            children.append((child, self._thread(loop, child)))
-        if lane.team is None:
+    def _fork_lanes(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> Run:
+        """Run the iterations of a lane loop as threads of one workgroup, which the outermost such loop makes."""
+        workgroup = lane.workgroup or Workgroup(self.order, self.rng)
+        counter_slot, children = self.slots[loop.range], []
+        for i in self._iteration_order(loop, n):
+            child = LaneState(
+                lane.values.copy(),
+                (*stamp, i),
+                (*lane.key, counter_slot, i),
+                lane.group,
+                workgroup,
+                (*lane.dims, (loop.range, i, n)),
+            )
+            child.values[counter_slot] = self._make_loop_counter(loop.range, i, child)
+            children.append((child, self._run_lane(loop, child)))
+        if lane.workgroup is None:
             self.order.barriers.clear()
-            team.run(children)
+            workgroup.run_lanes(children)
         else:
-            yield Fork(children)
+            yield LaneFork(children)
 
-    def _thread(self, loop: Loop, lane: Lane) -> Run:
-        yield from self.block(loop.block, lane)
+    def _run_lane(self, loop: Loop, lane: LaneState) -> Run:
+        """Run one lane of a lane loop."""
+        yield from self.run_block(loop.block, lane)
         if loop.closer.op is Op.REDUCE and loop.innermost:
-            self._collect(self.slots[loop.closer], loop.closer, lane)
+            self._collect_reduce_term(self.slots[loop.closer], loop.closer, lane)
 
-    def _meet(self, item: _Item, lane: Lane, stamp: Stamp) -> Run:
+    def _synchronize_lanes(self, item: _CompiledItem, lane: LaneState, stamp: Stamp) -> Run:
+        """Wait for the other lanes at a Barrier, or at a Wmma for those of the warp."""
         assert isinstance(item.node, UOp)
         if item.node.op is Op.BARRIER:
-            if lane.team is not None:
-                yield Arrival(item.node, stamp, lane, None)
+            if lane.workgroup is not None:
+                yield LaneArrival(item.node, stamp, lane, None)
             return
         assert item.step is not None
-        part = item.step(lane, stamp)
-        if lane.team is None or item.node.arg.threads == 1:
-            found = self.wmma(item.node, [part], stamp)[0]
+        fragments = item.step(lane, stamp)
+        if lane.workgroup is None or item.node.arg.threads == 1:
+            result = self.multiply_warp_fragments(item.node, [fragments], stamp)[0]
         else:
-            found = yield Arrival(item.node, stamp, lane, part, self.wmma)
-        lane.values[item.slot] = self.finished(item.node, found, lane)
+            result = yield LaneArrival(item.node, stamp, lane, fragments, self.multiply_warp_fragments)
+        lane.values[item.slot] = self.to_checked_array(item.node, result, lane)
 
-    def wmma(self, u: UOp, parts: Sequence[tuple[Array, Array, Array]], stamp: Stamp) -> list[Array]:
-        """The lanes of a warp multiply together."""
-        from uops.interp.ops.wmma import multiply
-        from uops.spec.wmma import find
+    def multiply_warp_fragments(self, u: UOp, fragments: Sequence[tuple[Array, Array, Array]], stamp: Stamp) -> list[Array]:
+        """Return the results of a Wmma for all lanes of a warp."""
+        from uops.interp.ops.wmma import multiply_fragments  # late: few kernels have a Wmma
+        from uops.spec.wmma import find_descriptor  # late: it loads all descriptors
 
-        descriptor = find(u.arg)
+        descriptor = find_descriptor(u.arg)
         if descriptor is None:
             raise Trap(f"Opaque({quote_name(u.arg.name)}): a Wmma that no descriptor explains (R93)")
-        if len(parts) != u.arg.threads:
-            raise Placed(f"{self.order.describe(stamp)} needs {u.arg.threads} lanes, got {len(parts)} (R93)")
-        a, b, c = (np.stack([p[k] for p in parts]) for k in range(3))
-        return list(multiply(descriptor, a, b, c))
+        if len(fragments) != u.arg.threads:
+            raise LocatedTrap(f"{self.order.describe_event(stamp)} needs {u.arg.threads} lanes, got {len(fragments)} (R93)")
+        a, b, c = (np.stack([p[k] for p in fragments]) for k in range(3))
+        return list(multiply_fragments(descriptor, a, b, c))
 
     # Values and memory
 
-    def value(self, lane: Lane, slot: int, stamp: Stamp) -> Array:
-        """The value of a node; of a reference by an implicit Load, here and now (R51)."""
+    def read_value(self, lane: LaneState, slot: int, stamp: Stamp) -> Array:
+        """Return the value of a node; of a reference by an implicit Load, here and now (R51)."""
         v = lane.values[slot]
         if v.__class__ is _ndarray:
-            found: Array = v
-            return found
-        return self._implicit(v, lane, slot, stamp)
+            value: Array = v
+            return value
+        return self._load_implicitly(v, lane, slot, stamp)
 
-    def _implicit(self, v: Any, lane: Lane, slot: int, stamp: Stamp) -> Array:
+    def _load_implicitly(self, v: Any, lane: LaneState, slot: int, stamp: Stamp) -> Array:
+        """Load the value of a reference. Raises SpecError for a node without a value."""
         u = self.nodes[slot]
         if v.__class__ is Address:
-            return self.load(v, NUMPY[u.dtype], lane, stamp)
+            return self.load_elements(v, NUMPY[u.dtype], lane, stamp)
         if v is SKIPPED:
             raise SpecError(f"{describe(u)} is used outside of the If that it stands in (R114)")
         raise SpecError(f"{describe(u)} has no value here")
 
-    def memory(self, a: Address, lane: Lane) -> Memory:
-        """The memory of an address: of a LOCAL Buffer the workgroup's, of a REG Buffer the lane's (R61)."""
-        if a.home.__class__ is Memory:
-            given: Memory = a.home
-            return given
+    def memory_of(self, a: Address, lane: LaneState) -> CheckedMemory:
+        """Return the memory of an address: a LOCAL Buffer has one per workgroup, a REG Buffer one per lane (R61)."""
+        if a.home.__class__ is CheckedMemory:
+            memory: CheckedMemory = a.home
+            return memory
         u: UOp = a.home
         local = u.arg.addrspace is AddrSpace.LOCAL
         key = u, (lane.group if local else lane.key)
-        found = self.private.get(key)
-        if found is None:
+        private = self.private.get(key)
+        if private is None:
             data = np.zeros(u.arg.size, NUMPY[u.dtype])
-            made = space(f"{u.arg.addrspace.value} buffer {u.arg.unique}", data, np.zeros(u.arg.size, bool))
-            made.lost = _not_yet if local else None
-            found = self.private[key] = Memory(made, self.order, self.survey.grain.get(u, 8), True)
-        return found
+            flat = make_flat_memory(f"{u.arg.addrspace.value} buffer {u.arg.unique}", data, np.zeros(u.arg.size, bool))
+            flat.explain_missing = _explain_unwritten_local if local else None
+            private = self.private[key] = CheckedMemory(flat, self.order, self.effects.min_item_size.get(u, 8), True)
+        return private
 
-    def load(self, a: Address, kind: np.dtype[Any], lane: Lane, stamp: Stamp) -> Array:
-        memory = self.memory(a, lane)
+    def load_elements(self, a: Address, dtype: np.dtype[Any], lane: LaneState, stamp: Stamp) -> Array:
+        """Return the elements of an address."""
+        memory = self.memory_of(a, lane)
         if a.at.__class__ is int:
-            self.inside(a, memory, a.at, stamp)
-            return memory.load(a.at, kind, stamp)
-        at = a.positions()
-        out = np.empty(at.shape, kind)
+            self.check_in_bounds(a, memory, a.at, stamp)
+            return memory.load(a.at, dtype, stamp)
+        positions = a.positions()
+        out = np.empty(positions.shape, dtype)
         flat = out.reshape(-1)
-        for k, p in enumerate(at.ravel().tolist()):
-            self.inside(a, memory, p, stamp)
-            flat[k] = memory.load(p, kind, stamp)
+        for k, position in enumerate(positions.ravel().tolist()):
+            self.check_in_bounds(a, memory, position, stamp)
+            flat[k] = memory.load(position, dtype, stamp)
         return out
 
-    def inside(self, a: Address, memory: Memory, at: Any, stamp: Stamp) -> None:
-        if at < 0:
+    def check_in_bounds(self, a: Address, memory: CheckedMemory, position: Any, stamp: Stamp) -> None:
+        """Raise Trap for the position of an index out of bounds (R45)."""
+        if position < 0:
             i, n = a.outside or (None, None)
-            what = f"index {i} is outside of {n} elements of" if i is not None else "an index is outside of"
-            raise Placed(f"{self.order.describe(stamp)}: {what} {memory.space.name} (R45)")
+            problem = f"index {i} is outside of {n} elements of" if i is not None else "an index is outside of"
+            raise LocatedTrap(f"{self.order.describe_event(stamp)}: {problem} {memory.flat.name} (R45)")
 
     def shape(self, lane: Any, u: UOp) -> tuple[int, ...]:
-        """The derived shape, its symbolic extents evaluated (R48)."""
-        return tuple(int(n) if isinstance(n, int) else self.integer(lane, n) for n in u.shape)
+        """Return the derived shape, its symbolic extents evaluated (R48)."""
+        return tuple(int(n) if isinstance(n, int) else self.eval_integer(lane, n) for n in u.shape)
 
-    def integer(self, lane: Lane, u: UOp) -> int:
-        """An index expression over what has a value here."""
-        known: dict[UOp, Any] = {}
+    def eval_integer(self, lane: LaneState, u: UOp) -> int:
+        """Return the value of an index expression over nodes that have values here."""
+        values: dict[UOp, Any] = {}
 
-        def has(n: UOp) -> bool:
+        def has_value(n: UOp) -> bool:
             slot = self.slots.get(n)
             return slot is not None and lane.values[slot].__class__ is _ndarray
 
-        for n in toposort(u, gate=lambda n: not has(n)):
-            if has(n):
-                known[n] = lane.values[self.slots[n]]
+        for n in toposort(u, gate=lambda n: not has_value(n)):
+            if has_value(n):
+                values[n] = lane.values[self.slots[n]]
             elif n.op is Op.CONST:
-                known[n] = constant(n.arg.value, n.arg.dtype)
+                values[n] = const_to_array(n.arg.value, n.arg.dtype)
             else:
-                known[n] = _evaluate_pure(n, [known[s] for s in n.src])
-        return int(known[u])
+                values[n] = _eval_elementwise(n, [values[s] for s in n.src])
+        return int(values[u])
 
-    def finished(self, u: UOp, v: Any, lane: Lane) -> Array:
-        """A computed value as an array, checked."""
+    def to_checked_array(self, u: UOp, v: Any, lane: LaneState) -> Array:
+        """Return a computed value as an array, once its derived properties are asserted."""
         if v.__class__ is not _ndarray:
             v = np.asarray(v, None if u.dtype is dt.index else NUMPY[u.dtype])
         if self.check:
             check_value(u, v, self, lane)
-        found: Array = v
-        return found
+        array: Array = v
+        return array
 
     # Faults
 
-    def _placed(self, e: Trap, lane: Lane, stamp: Stamp) -> Trap:
-        return Placed(f"{e}, at {self.order.describe(stamp)}")
+    def _locate_trap(self, e: Trap, lane: LaneState, stamp: Stamp) -> Trap:
+        """Return a Trap that adds the event to the message."""
+        return LocatedTrap(f"{e}, at {self.order.describe_event(stamp)}")
 
-    def _explained(self, item: _Item, lane: Lane, e: Exception) -> UopsError:
-        """What a Python error means: an ill-formed node where deriving its properties says so."""
+    def _diagnose_python_error(self, item: _CompiledItem, lane: LaneState, e: Exception) -> UopsError:
+        """Return the error that a Python error stands for: an ill-formed node's if deriving its properties raises one."""
         u = item.node if isinstance(item.node, UOp) else item.node.closer
         try:
             sources = [(s.dtype, s.shape) for s in u.src]
             _ = u.dtype, u.shape, u.min_max
-        except UopsError as found:
-            return found
+        except UopsError as error:
+            return error
         if any(self.slots.get(s) is not None and lane.values[self.slots[s]] is SKIPPED for s in u.src):
             return SpecError(f"{describe(u)} uses a value of an If that did not run (R114)")
         return Crash(f"{describe(u)} cannot be evaluated on {sources}: {type(e).__name__}: {e}")
 
 
-def _evaluate_pure(u: UOp, sources: Sequence[Array]) -> Array:
-    """The value of an elementwise node on values."""
+def _eval_elementwise(u: UOp, sources: Sequence[Array]) -> Array:
+    """Return the value of an elementwise node, given the values of its sources."""
     if u.op is Op.CAST:
-        return CASTS[u.src[0].dtype, u.arg.dtype](sources[0])
+        return CASTS[u.operand.dtype, u.arg.dtype](sources[0])
     return np.asarray(kernel_of(u.op, u.src)(*sources))
 
 
-#: How to evaluate a node in a lane; `uops.interp.kernel.lane_machine.actions` is the table.
-MakeStep = Callable[[Machine, UOp], Step]
+#: A function that compiles the step of a node; `lane_machine.actions.compile_step` is the one.
+MakeLaneStep = Callable[[LaneMachine, UOp], LaneStep]

@@ -1,8 +1,8 @@
-"""The memories of a kernel: what is in them, which elements were ever written, which were touched, and how views address them.
+"""The memories of a kernel: their contents, the marks of written and touched elements, and how views address them.
 
-A `Space` is one memory as a flat array of elements: an argument of the kernel, or the LOCAL memory of one workgroup, or the REG
-memory of one lane (R61). An `Address` names elements of a memory by the positions of their first bytes, so that every movement op
-on a reference is that op on positions (R51), and Slice and Bitcast may change the item size (R46).
+A `FlatMemory` is one memory as a flat array of elements: an argument of the kernel, the LOCAL memory of one workgroup, or the
+REG memory of one lane (R61). An `Address` names elements of a memory by the positions of their first bytes. So every movement
+op on a reference is that op on positions (R51), and Slice and Bitcast may change the item size (R46).
 """
 
 from __future__ import annotations
@@ -14,50 +14,49 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.ops.movement import MOVES, out_of_bounds, outer, slice_bytes
+from uops.interp.ops.movement import MOVES, make_outer_index, out_of_bounds_mask, slice_byte_range
+from uops.interp.tensor.memory import OUTSIDE
 from uops.interp.tensor.storage import Array
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-#: Position of an element that an Index puts outside of its memory; stays negative under the moves that follow.
-OUTSIDE = -(1 << 62)
-
 
 @dataclass(eq=False, slots=True)
-class Space:
-    """`data` has one axis. `ready` marks the elements that hold a value, None means all of them (R61).
+class FlatMemory:
+    """A memory as a flat array.
 
-    `read` and `written` mark the elements that a run touched, for whoever orders the run with others. `lost` says why an element
-    holds no value any more, or nothing. `data` and `ready` are written in place; while the memory is `borrowed` they are others'
-    too, and a run that writes replaces them.
+    `data` has one axis. `ready` marks the elements that hold a value, None meaning all of them (R61). `read_mask` and
+    `written_mask` mark the elements that a run touched, to order the run with others. `explain_missing` says why an element
+    holds no value any more, or nothing. `data` and `ready` are written in place. While the memory is `borrowed` others share
+    them, and a run that writes replaces them.
     """
 
     name: str
     data: Array
     ready: Array | None
-    read: Array
-    written: Array
-    lost: Callable[[int], str] | None = None
+    read_mask: Array
+    written_mask: Array
+    explain_missing: Callable[[int], str] | None = None
     borrowed: bool = False
 
-    def own(self) -> None:
-        """From here on the arrays may be written to."""
+    def copy_if_borrowed(self) -> None:
+        """Copy the arrays if others share them, so that they may be written."""
         if self.borrowed:
             self.borrowed = False
             self.data = self.data.copy()
             self.ready = None if self.ready is None else self.ready.copy()
 
 
-def space(name: str, data: Array, ready: Array | None = None) -> Space:
-    """A memory with this content; the arrays become the memory's own."""
-    return Space(name, data, ready, np.zeros(data.size, bool), np.zeros(data.size, bool))
+def make_flat_memory(name: str, data: Array, ready: Array | None = None) -> FlatMemory:
+    """Return a memory with these contents, which owns the arrays."""
+    return FlatMemory(name, data, ready, np.zeros(data.size, bool), np.zeros(data.size, bool))
 
 
 @dataclass(eq=False, slots=True)
-class Window:
-    """Elements of a memory that others see too: byte positions in `space`, in the shape of the reference."""
+class MemoryWindow:
+    """Elements of a memory that other operands share: byte positions in `memory`, in the shape of the reference."""
 
-    space: Space
+    memory: FlatMemory
     at: Array
 
 
@@ -80,54 +79,60 @@ class Address:
         self.outside = outside
 
     def positions(self) -> Array:
+        """Return the byte position of every element."""
         if self.at is None:
             return (np.arange(math.prod(self.shape), dtype=np.int64) * self.itemsize).reshape(self.shape)
         return np.asarray(self.at, np.int64)
 
-    def moved(self, at: Array, itemsize: int | None = None) -> Address:
-        """Other positions in the same memory."""
+    def with_positions(self, at: Array, itemsize: int | None = None) -> Address:
+        """Return an address of other positions in the same memory."""
         at = np.asarray(at)
         position = at.item() if not at.ndim else at
         return Address(self.home, position, at.shape, self.itemsize if itemsize is None else itemsize, self.outside)
 
 
-def _move(u: UOp, a: Address, more: Sequence[Array]) -> Address:
-    return a.moved(MOVES[u.op](u, a.positions(), more))
+def _move_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address:
+    """Return the view of a Permute, Flip, Reshape or Shrink."""
+    return a.with_positions(MOVES[u.op](u, a.positions(), operands))
 
 
-def _index(u: UOp, a: Address, more: Sequence[Array]) -> Address:
-    if a.at is None and len(more) == 1 == len(a.shape) and not more[0].ndim:
-        i = int(more[0])
+def _index_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address:
+    """Return the view of an Index; out of bounds is a fault only where it is accessed (R45)."""
+    if a.at is None and len(operands) == 1 == len(a.shape) and not operands[0].ndim:
+        i = int(operands[0])
         if 0 <= i < a.shape[0]:
             return Address(a.home, i * a.itemsize, (), a.itemsize)
         return Address(a.home, OUTSIDE, (), a.itemsize, (i, a.shape[0]))
-    bad = [out_of_bounds(i, n) for i, n in zip(more, a.shape)]
-    if not any(b.any() for b in bad):
-        return a.moved(a.positions()[outer(more)])
-    found = _gated(a, more, bad)
-    axis = next(k for k, b in enumerate(bad) if b.any())
-    found.outside = (int(np.asarray(more[axis])[bad[axis]].ravel()[0]), a.shape[axis])
-    return found
+    masks = [out_of_bounds_mask(i, n) for i, n in zip(operands, a.shape)]
+    if not any(b.any() for b in masks):
+        return a.with_positions(a.positions()[make_outer_index(operands)])
+    address = _index_partly_out_of_bounds(a, operands, masks)
+    axis = next(k for k, b in enumerate(masks) if b.any())
+    address.outside = (int(np.asarray(operands[axis])[masks[axis]].ravel()[0]), a.shape[axis])
+    return address
 
 
-def _gated(a: Address, more: Sequence[Array], bad: Sequence[Array]) -> Address:
-    """Only a gate keeps what is out of bounds from being accessed."""
+def _index_partly_out_of_bounds(a: Address, operands: Sequence[Array], out_of_bounds: Sequence[Array]) -> Address:
+    """Return the view of an Index with elements out of bounds, which only a gate may keep from being accessed."""
     outside = np.zeros((), bool)
-    for b in outer([b.astype(np.int64) for b in bad]):
+    for b in make_outer_index([b.astype(np.int64) for b in out_of_bounds]):
         outside = outside | (np.asarray(b) != 0)
-    rest = a.shape[len(more) :]
-    if 0 in a.shape[: len(more)]:
-        return a.moved(np.full((*outside.shape, *rest), OUTSIDE))
-    taken = a.positions()[outer([np.where(b, 0, i) for b, i in zip(bad, more)])]
-    return a.moved(np.where(outside.reshape(outside.shape + (1,) * len(rest)), OUTSIDE, taken))
+    rest = a.shape[len(operands) :]
+    if 0 in a.shape[: len(operands)]:
+        return a.with_positions(np.full((*outside.shape, *rest), OUTSIDE))
+    taken = a.positions()[make_outer_index([np.where(b, 0, i) for b, i in zip(out_of_bounds, operands)])]
+    return a.with_positions(np.where(outside.reshape(outside.shape + (1,) * len(rest)), OUTSIDE, taken))
 
 
-def _bytes(u: UOp, a: Address, more: Sequence[Array]) -> Address | None:
-    """Slice and Bitcast: elements split, or join where their bytes are adjacent; None where they are not."""
+def _reinterpret_bytes(u: UOp, a: Address, operands: Sequence[Array]) -> Address | None:
+    """Return the view of a Slice or Bitcast.
+
+    Elements split, or join where their bytes are adjacent; None where they are not.
+    """
     old, new = a.itemsize, u.arg.dtype.itemsize
     at = a.positions()
     if u.op is Op.SLICE:
-        first, last = slice_bytes(u, int(more[0]), old, at.size * old)
+        first, last = slice_byte_range(u, int(operands[0]), old, at.size * old)
         at = at[first // old : -(-last // old)]
     if new < old:
         at = (at[..., None] + new * np.arange(old // new)).reshape((*at.shape[:-1], at.shape[-1] * (old // new)))
@@ -137,13 +142,13 @@ def _bytes(u: UOp, a: Address, more: Sequence[Array]) -> Address | None:
         if not (groups == groups[..., :1] + old * np.arange(groups.shape[-1])).all():
             return None
         at = at[..., ::ratio]
-    return a.moved(at[: u.arg.size] if u.op is Op.SLICE else at, new)
+    return a.with_positions(at[: u.arg.size] if u.op is Op.SLICE else at, new)
 
 
-#: What keeps a reference a reference (R51), beside After.
+#: The ops, beside After, of which a reference stays a reference (R51): op -> function of the node, its address and its operands.
 VIEWS: dict[Op, Callable[[UOp, Address, Sequence[Array]], Address | None]] = {
-    **dict.fromkeys((Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK), _move),
-    Op.INDEX: _index,
-    Op.SLICE: _bytes,
-    Op.BITCAST: _bytes,
+    **dict.fromkeys((Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK), _move_address),
+    Op.INDEX: _index_address,
+    Op.SLICE: _reinterpret_bytes,
+    Op.BITCAST: _reinterpret_bytes,
 }

@@ -1,7 +1,8 @@
-"""The lanes of one workgroup: they take turns, and wait for each other at barriers and at Wmmas (R60, R93).
+"""The lanes of one workgroup: they take turns, and wait for each other at Barriers and Wmmas (R60, R93).
 
-A lane runs until it arrives somewhere, or forks into the lanes of a loop inside of its own. When nobody can go on, either all are
-at one barrier and pass it together, or the warps that are complete at a Wmma do; else the lanes have diverged, which is a Trap.
+A lane runs until it arrives at such a node, or forks into the lanes of an inner loop. When no lane can go on, either all are at
+one Barrier and pass it together, or the warps that are complete at a Wmma do. Otherwise the lanes have diverged, which is a
+Trap.
 """
 
 from __future__ import annotations
@@ -9,135 +10,155 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from uops.interp.kernel.lane_machine.access import Placed
-from uops.interp.kernel.structure.order import Order, Stamp
+from uops.interp.kernel.lane_machine.access import LocatedTrap
+from uops.interp.kernel.structure.order import EventOrder, Stamp
 from uops.spec.errors import Crash
 from uops.spec.ir.node import UOp
 
+#: A running lane: a generator that yields a `LaneArrival` or `LaneFork` where it waits.
 Run = Generator[Any, Any, None]
 
 
+class WorkgroupLane(Protocol):
+    """A lane as its workgroup sees it."""
+
+    prefix: Stamp
+
+    def index_in_workgroup(self) -> int:
+        """Return the number of the lane in the workgroup."""
+
+
 @dataclass(slots=True)
-class Arrival:
-    """A lane waits at `node`; `part` is what it brings to a Wmma, and `step` what the warp computes."""
+class LaneArrival:
+    """A lane that waits at `node`; at a Wmma with its fragments, and with the step that computes the results of a warp."""
 
     node: UOp
     stamp: Stamp
-    lane: Any
-    part: Any
+    lane: WorkgroupLane
+    fragments: Any
     step: Callable[..., Sequence[Any]] | None = None
 
 
 @dataclass(slots=True)
-class Fork:
-    """A lane waits for the lanes of an inner loop."""
+class LaneFork:
+    """A lane that waits for the lanes of an inner loop."""
 
-    children: Sequence[tuple[Any, Run]]
+    children: Sequence[tuple[WorkgroupLane, Run]]
 
 
 @dataclass(slots=True, eq=False)
-class Thread:
-    lane: Any
+class LaneThread:
+    """A lane with its generator. `arrival` is set while it waits at a node, `children` while it waits for inner lanes."""
+
+    lane: WorkgroupLane
     run: Run
-    parent: Thread | None = None
-    children: list[Thread] = field(default_factory=list)
-    at: Arrival | None = None
+    parent: LaneThread | None = None
+    children: list[LaneThread] = field(default_factory=list)
+    arrival: LaneArrival | None = None
     done: bool = False
 
 
-class Team:
-    """One workgroup's lanes under the outermost loop of lanes."""
+class Workgroup:
+    """The lanes of one workgroup under the outermost loop of lanes."""
 
-    def __init__(self, order: Order, rng: random.Random | None) -> None:
+    def __init__(self, order: EventOrder, rng: random.Random | None) -> None:
         self.order = order
         self.rng = rng
 
-    def run(self, lanes: Sequence[tuple[Any, Run]]) -> None:
-        everyone = [Thread(lane, run) for lane, run in lanes]
-        ready: list[tuple[Thread, Any]] = [(t, None) for t in everyone]
+    def run_lanes(self, lanes: Sequence[tuple[WorkgroupLane, Run]]) -> None:
+        """Run all lanes to their end, one at a time; `rng` draws which one goes on."""
+        threads = [LaneThread(lane, run) for lane, run in lanes]
+        ready: list[tuple[LaneThread, Any]] = [(t, None) for t in threads]
         while True:
             while ready:
-                at = 0 if self.rng is None else self.rng.randrange(len(ready))
-                thread, reply = ready.pop(at)
-                self._advance(thread, reply, everyone, ready)
-            if all(t.done for t in everyone):
+                turn = 0 if self.rng is None else self.rng.randrange(len(ready))
+                thread, reply = ready.pop(turn)
+                self._advance_thread(thread, reply, threads, ready)
+            if all(t.done for t in threads):
                 return
-            ready = self._released(everyone)
+            ready = self._release_waiting_threads(threads)
 
-    def _advance(self, thread: Thread, reply: Any, everyone: list[Thread], ready: list[tuple[Thread, Any]]) -> None:
+    def _advance_thread(
+        self, thread: LaneThread, reply: Any, threads: list[LaneThread], ready: list[tuple[LaneThread, Any]]
+    ) -> None:
+        """Run a lane until it waits or ends, and update the threads and those that are ready."""
         try:
             request = thread.run.send(reply)
         except StopIteration:
             thread.done = True
             parent = thread.parent
             if parent is not None and all(c.done for c in parent.children):
-                gone = set(map(id, parent.children))
-                everyone[:] = [t for t in everyone if id(t) not in gone]
+                finished = set(map(id, parent.children))
+                threads[:] = [t for t in threads if id(t) not in finished]
                 parent.children = []
                 ready.append((parent, None))
             return
-        if isinstance(request, Fork):
-            thread.children = [Thread(lane, run, thread) for lane, run in request.children]
-            everyone += thread.children
+        if isinstance(request, LaneFork):
+            thread.children = [LaneThread(lane, run, thread) for lane, run in request.children]
+            threads += thread.children
             ready += [(t, None) for t in thread.children] or [(thread, None)]
         else:
-            thread.at = request
+            thread.arrival = request
 
-    def _released(self, everyone: list[Thread]) -> list[tuple[Thread, Any]]:
-        waiting = [t for t in everyone if t.at is not None]
+    def _release_waiting_threads(self, threads: list[LaneThread]) -> list[tuple[LaneThread, Any]]:
+        """Return the threads that can go on, each with the value to send. Raises Trap if the lanes have diverged."""
+        waiting = [t for t in threads if t.arrival is not None]
         if not waiting:
-            raise Crash("lanes that wait for nobody")
-        warps = self._warps(waiting)
+            raise Crash("no lane can go on, and none waits at a node")
+        warps = self._run_complete_warps(waiting)
         if warps:
             return warps
-        barrier = next((t for t in waiting if t.at is not None and t.at.step is None), None)
+        barrier = next((t for t in waiting if t.arrival is not None and t.arrival.step is None), None)
         if barrier is None:
-            raise self._diverged(waiting[0], everyone)
-        assert barrier.at is not None
-        event = self.order.common(barrier.at.stamp)
-        for t in everyone:
-            left = t.done or (t.at is not None and (t.at.step is not None or self.order.common(t.at.stamp) != event))
-            if left:
-                raise self._diverged(barrier, everyone, t)
+            raise self._divergence_trap(waiting[0], threads)
+        assert barrier.arrival is not None
+        event = self.order.widen_to_all_lanes(barrier.arrival.stamp)
+        for t in threads:
+            other = t.arrival
+            elsewhere = other is not None and (other.step is not None or self.order.widen_to_all_lanes(other.stamp) != event)
+            if t.done or elsewhere:
+                raise self._divergence_trap(barrier, threads, t)
         self.order.barriers.append(event)
         for t in waiting:
-            t.at = None
+            t.arrival = None
         return [(t, None) for t in waiting]
 
-    def _warps(self, waiting: Sequence[Thread]) -> list[tuple[Thread, Any]]:
-        """The lanes of every warp that is complete at a Wmma, each with its part of the product."""
-        meetings: dict[Stamp, list[Thread]] = {}
+    def _run_complete_warps(self, waiting: Sequence[LaneThread]) -> list[tuple[LaneThread, Any]]:
+        """Return the lanes of every warp that is complete at a Wmma, each with its part of the result."""
+        meetings: dict[Stamp, list[LaneThread]] = {}
         for t in waiting:
-            if t.at is not None and t.at.step is not None:
-                meetings.setdefault(self.order.common(t.at.stamp), []).append(t)
-        released: list[tuple[Thread, Any]] = []
+            if t.arrival is not None and t.arrival.step is not None:
+                meetings.setdefault(self.order.widen_to_all_lanes(t.arrival.stamp), []).append(t)
+        released: list[tuple[LaneThread, Any]] = []
         for threads in meetings.values():
-            first = threads[0].at
+            first = threads[0].arrival
             assert first is not None and first.step is not None
             size = first.node.arg.threads
-            warps: dict[int, list[Thread]] = {}
+            warps: dict[int, list[LaneThread]] = {}
             for t in threads:
-                assert t.at is not None
-                warps.setdefault(t.lane.number() // size, []).append(t)
+                assert t.arrival is not None
+                warps.setdefault(t.lane.index_in_workgroup() // size, []).append(t)
             for warp in warps.values():
                 if len(warp) == size:
-                    warp.sort(key=lambda t: int(t.lane.number()))
-                    parts = first.step(first.node, [t.at.part for t in warp if t.at is not None], first.stamp)
-                    for t, part in zip(warp, parts):
-                        t.at = None
-                        released.append((t, part))
+                    warp.sort(key=lambda t: int(t.lane.index_in_workgroup()))
+                    results = first.step(first.node, [t.arrival.fragments for t in warp if t.arrival is not None], first.stamp)
+                    for t, result in zip(warp, results):
+                        t.arrival = None
+                        released.append((t, result))
         return released
 
-    def _diverged(self, waits: Thread, everyone: Sequence[Thread], other: Thread | None = None) -> Exception:
-        """Names who waits, and one who does not come."""
-        assert waits.at is not None
+    def _divergence_trap(self, waiting: LaneThread, threads: Sequence[LaneThread], other: LaneThread | None = None) -> Exception:
+        """Return the Trap that names who waits, and one lane that does not come."""
+        assert waiting.arrival is not None
         if other is None:
-            other = next((t for t in everyone if t.done), None) or next((t for t in everyone if t is not waits), None)
-        here = self.order.describe(waits.at.stamp)
+            other = next((t for t in threads if t.done), None) or next((t for t in threads if t is not waiting), None)
+        here = self.order.describe_event(waiting.arrival.stamp)
         if other is None:
-            return Placed(f"{here} waits for lanes that the workgroup does not have (R60, R93)")
-        if other.at is not None:
-            return Placed(f"divergence: {here} waits, but {self.order.describe(other.at.stamp)} waits elsewhere (R60)")
-        return Placed(f"divergence: {here} waits, but {self.order.place(other.lane.prefix)} has left (R60)")
+            return LocatedTrap(f"{here} waits for lanes that the workgroup does not have (R60, R93)")
+        if other.arrival is not None:
+            return LocatedTrap(
+                f"divergence: {here} waits, but {self.order.describe_event(other.arrival.stamp)} waits elsewhere (R60)"
+            )
+        return LocatedTrap(f"divergence: {here} waits, but {self.order.describe_location(other.lane.prefix)} has left (R60)")

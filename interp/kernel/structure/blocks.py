@@ -1,17 +1,18 @@
-"""The loops of a kernel, read off its graph or its instruction list: what runs in which loop, when, and under which conditions.
+"""The loop structure of a kernel, read off its graph or its instruction list.
 
-Takes the root of a body - a Sink, End, Reduce over ranges or any other node; a Linear; a Program, which stands for the Linear it
-carries - and says which nodes its caller supplies (`leaf`). Gives a `Kernel`: blocks of items in an order that runs, each with what
-happens before it. A graph leaves the order of unrelated effects open (R55, R59), a Linear does not; `before` is all that may be
-relied on.
+Takes the root of a body: a Sink, End, Reduce over ranges or any other node; a Linear; or a Program, which stands for its
+Linear. `is_leaf` says which nodes the caller supplies. Gives a `KernelStructure`: blocks of items in an order that runs, each
+with the items that happen before it. A graph leaves the order of unrelated effects open (R55, R59: races, After); a Linear does
+not. Only `before` may be relied on.
 
-In a graph, a node runs once per iteration of the ranges it depends on and that nothing closed below it (R127); a loop stands in the
-loops that are open at the node that closes it (R58); several ranges closed by one node nest by the priority of their types, then by
-axis id (R109). A node stands inside of an If that it depends on through values or as a dependency of an After; what only waits for
-a node inside (an End, Group, Sink, or the other dependencies of an After) does not. In a Linear, position alone decides.
+In a graph, a node runs once per iteration of the ranges that it depends on and that nothing closed below it (R127). A loop
+stands in the loops that are open at the node that closes it (R58). Several ranges closed by one node nest by the priority of
+their types, then by axis id (R109). A node stands inside of an If on which it depends through values or as a dependency of an
+After. A node that only waits for one inside does not: an End, Group, Sink, or the other dependencies of an After. In a Linear,
+position alone decides.
 
-Raises SpecError for a Range that nothing closes, for open ranges of which neither loop encloses the other, for blocks of a Linear
-that do not nest, and for items that wait for each other.
+Raises SpecError for a Range that nothing closes, and for open ranges of which neither loop encloses the other. It also does so
+for blocks of a Linear that do not nest, and for items that wait for each other.
 """
 
 from __future__ import annotations
@@ -22,29 +23,33 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from uops.spec.errors import SpecError
-from uops.spec.ir.axes import AXIS_TABLE, AxisType
+from uops.spec.ir.axes import AXIS_TABLE, GRID, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import RANGES, VIEWS, closed_by
+from uops.spec.ir.scope import RANGES, VIEWS, ranges_closed_by
 
-#: Ranges whose iterations are the lanes of one workgroup, and those that number the workgroups (R60, R61).
-LANES = frozenset({AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE})
-GROUPS = frozenset({AxisType.GLOBAL, AxisType.THREAD})
-#: Specials with these names number workgroups, all others lanes (R125).
+#: Types of Ranges whose iterations are the lanes of one workgroup (R60, R61).
+LANE_AXES = WORKGROUP
+#: Types of Ranges whose iterations are workgroups (R60, R61).
+WORKGROUP_AXES = GRID
+#: Specials whose names begin so number workgroups, all others lanes (R125).
 GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
 
-#: No items: they have no value and no effect of their own.
+#: Ops that are no items: they have no value and no effect of their own.
 _STRUCTURE = frozenset({Op.SINK, Op.GROUP, Op.LINEAR, Op.PROGRAM, Op.SOURCE, Op.ENDIF})
-#: These have their values from the loops around.
+#: Ops that have their values from the loops around.
 _COUNTERS = RANGES | {Op.SPECIAL}
-#: Waiting for a node inside of an If does not put these inside.
+#: Ops that do not stand inside of an If because they wait for a node inside.
 _OUTSIDE = frozenset({Op.END, Op.GROUP, Op.SINK, Op.ENDIF})
 
 
 @dataclass(eq=False, slots=True)
-class Block:
-    """Items in an order that runs. `waits[j]`: the items that item j itself waits for. Bit k of `before[j]`: item k happens before
-    item j, for the items k that are loops or barriers or may access memory. `guards[j]`: the Ifs around item j alone."""
+class ScheduledBlock:
+    """Items in an order that runs.
+
+    `waits[j]` are the items that item j itself waits for. Bit k of `before[j]` says that item k happens before item j, for the
+    items k that are loops or barriers or may access memory. `guards[j]` are the Ifs around item j alone.
+    """
 
     items: tuple[Item, ...] = ()
     waits: tuple[tuple[int, ...], ...] = ()
@@ -54,20 +59,22 @@ class Block:
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """The iterations of `range`. `closer` is the End or Reduce; of several ranges closed by it, this is the outermost or innermost.
-    A Special is the range and the closer of its own loop (`launch`).
+    """The iterations of `range`, which the End or Reduce `closer` closes.
 
-    A Reduce takes its operand's value in each iteration of the innermost loop, and has its own value after the outermost.
+    Of several ranges that it closes, this one may be the outermost or innermost. A Special is the range and the closer of its
+    own loop (`launch`). A Reduce reads its operand in each iteration of the innermost loop, and has its value after the
+    outermost.
     """
 
     range: UOp
     closer: UOp
     outermost: bool = True
     innermost: bool = True
-    block: Block = field(default_factory=Block)
+    block: ScheduledBlock = field(default_factory=ScheduledBlock)
 
     @property
     def type(self) -> AxisType:
+        """The type of the range; a Special's follows from its name (R125)."""
         arg = self.range.arg
         if self.range.op is Op.SPECIAL:
             return AxisType.GLOBAL if arg.name.startswith(GROUP_NAMES) else AxisType.LOCAL
@@ -75,117 +82,130 @@ class Loop:
         return kind
 
     @property
-    def ordered(self) -> bool:
-        """Whether an iteration happens before the next one (R57)."""
+    def is_ordered(self) -> bool:
+        """True if an iteration happens before the next one (R57)."""
         return AXIS_TABLE[self.type].ordered
 
 
+#: What a block holds: a node, or a loop with a block of its own.
 Item = UOp | Loop
-Path = tuple[UOp, ...]
+#: The ranges of nested loops, outermost first.
+LoopPath = tuple[UOp, ...]
 
 
 @dataclass(eq=False, slots=True)
-class Kernel:
-    """`specials` are the dimensions of the launch (R125): every lane runs the whole block. `path` gives the ranges around each
-    node, outermost first. `root` is the node whose value, if any, is the kernel's. `listed`: the order is that of a Linear."""
+class KernelStructure:
+    """The loops of a kernel.
+
+    `specials` are the dimensions of the launch (R125): every lane runs the whole block. `path` gives the ranges around each
+    node, outermost first. `root` is the node whose value, if any, is the kernel's. With `is_linear`, the order is that of a
+    Linear.
+    """
 
     root: UOp
     leaves: tuple[UOp, ...]
     specials: tuple[UOp, ...]
-    block: Block
-    path: dict[UOp, Path]
-    listed: bool
+    block: ScheduledBlock
+    path: dict[UOp, LoopPath]
+    is_linear: bool
 
 
-def structure(root: UOp, leaf: Callable[[UOp], bool]) -> Kernel:
-    """The structure of a body. A leaf's sources are not looked at."""
+def build_kernel_structure(root: UOp, is_leaf: Callable[[UOp], bool]) -> KernelStructure:
+    """Return the loop structure of a body; the sources of a leaf are not visited."""
     while root.op is Op.PROGRAM:
-        root = root.src[0]
-    return _of_list(root, leaf) if root.op is Op.LINEAR else _of_graph(root, leaf)
+        root = root.src[0]  # linear
+    return _structure_from_linear(root, is_leaf) if root.op is Op.LINEAR else _structure_from_graph(root, is_leaf)
 
 
 # --------------------------------------------------------------------------------------------------------------- a graph
 
 
-def _of_graph(root: UOp, leaf: Callable[[UOp], bool]) -> Kernel:
-    nodes = toposort(root, gate=lambda u: not leaf(u))
-    leaves = tuple(u for u in nodes if leaf(u))
-    path = _paths(nodes, frozenset(leaves))
-    block = _blocks(nodes, frozenset(leaves), path)
-    return Kernel(root, leaves, tuple(u for u in nodes if u.op is Op.SPECIAL), block, path, False)
+def _structure_from_graph(root: UOp, is_leaf: Callable[[UOp], bool]) -> KernelStructure:
+    """Return the loop structure of a body that is a graph."""
+    nodes = toposort(root, gate=lambda u: not is_leaf(u))
+    leaves = tuple(u for u in nodes if is_leaf(u))
+    path = _compute_loop_paths(nodes, frozenset(leaves))
+    block = _build_blocks(nodes, frozenset(leaves), path)
+    return KernelStructure(root, leaves, tuple(u for u in nodes if u.op is Op.SPECIAL), block, path, False)
 
 
-_NONE: frozenset[UOp] = frozenset()
+_NO_RANGES: frozenset[UOp] = frozenset()
 
 
-def _live(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """The ranges that each node depends on and that are not closed below it; equal sets are mostly one object."""
-    found: dict[UOp, frozenset[UOp]] = {}
+def _compute_open_ranges(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """Return the ranges that each node depends on and that are not closed below it; equal sets are mostly one object."""
+    open_ranges: dict[UOp, frozenset[UOp]] = {}
     for u in nodes:
-        live = _NONE
+        ranges = _NO_RANGES
         if u not in leaves:
             for s in u.src:
-                below = found[s]
-                if below is not live and not below <= live:
-                    live = live | below if live else below
-            closed = closed_by(u)
-            if closed and not live.isdisjoint(closed):
-                live = live.difference(closed)
-        found[u] = live | {u} if u.op in RANGES else live
-    return found
+                ranges_below = open_ranges[s]
+                if ranges_below is not ranges and not ranges_below <= ranges:
+                    ranges = ranges | ranges_below if ranges else ranges_below
+            closed = ranges_closed_by(u)
+            if closed and not ranges.isdisjoint(closed):
+                ranges = ranges.difference(closed)
+        open_ranges[u] = ranges | {u} if u.op in RANGES else ranges
+    return open_ranges
 
 
 def closing_order(u: UOp) -> tuple[UOp, ...]:
-    """The ranges that a node closes, outermost first (R109)."""
-    closed = closed_by(u)
+    """Return the ranges that a node closes, outermost first (R109)."""
+    closed = ranges_closed_by(u)
     return tuple(sorted(dict.fromkeys(closed), key=lambda r: (r.arg.type.priority, r.arg.axis_id))) if closed else ()
 
 
-def _paths(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UOp, Path]:
-    live = _live(nodes, leaves)
+def _compute_loop_paths(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UOp, LoopPath]:
+    """Return the loops around each node. Raises SpecError where they do not nest."""
+    open_ranges = _compute_open_ranges(nodes, leaves)
     parents: dict[UOp, frozenset[UOp]] = {}  # range -> the ranges open around its loop
     for u in nodes:
-        around = live[u]
+        enclosing = open_ranges[u]
         for r in closing_order(u) if u not in leaves else ():
             if r in parents:
                 raise SpecError(f"axis {r.arg.axis_id} is closed more than once (R88)")
-            parents[r] = around
-            around = around | {r}
-    known: dict[UOp, Path] = {}
-    places: dict[frozenset[UOp], Path] = {_NONE: ()}
+            parents[r] = enclosing
+            enclosing = enclosing | {r}
+    chain_of: dict[UOp, LoopPath] = {}
+    path_of: dict[frozenset[UOp], LoopPath] = {_NO_RANGES: ()}
     for u in nodes:
-        if live[u] not in places:
-            places[live[u]] = _place(u, live[u], parents, known)
-    return {u: _around(u, live, parents, known) if u.op in RANGES else places[live[u]] for u in nodes}
+        if open_ranges[u] not in path_of:
+            path_of[open_ranges[u]] = _require_closed_path(u, open_ranges[u], parents, chain_of)
+    return {u: _path_around_range(u, open_ranges, parents, chain_of) if u.op in RANGES else path_of[open_ranges[u]] for u in nodes}
 
 
-def _place(u: UOp, ranges: frozenset[UOp], parents: dict[UOp, frozenset[UOp]], known: dict[UOp, Path]) -> Path:
-    for r in sorted(ranges, key=_axis):
+def _require_closed_path(
+    u: UOp, ranges: frozenset[UOp], parents: dict[UOp, frozenset[UOp]], chain_of: dict[UOp, LoopPath]
+) -> LoopPath:
+    """Return the loops that have all of `ranges`, which are open at `u`. Raises SpecError for one that is never closed."""
+    for r in sorted(ranges, key=_axis_id):
         if r not in parents:
             raise SpecError(f"axis {r.arg.axis_id} is used by {u.op.name.lower()} and never closed (R58)")
-    return _path(ranges, parents, known)
+    return _find_enclosing_chain(ranges, parents, chain_of)
 
 
-def _axis(r: UOp) -> int:
+def _axis_id(r: UOp) -> int:
     axis: int = r.arg.axis_id
     return axis
 
 
-def _around(r: UOp, live: dict[UOp, frozenset[UOp]], parents: dict[UOp, frozenset[UOp]], known: dict[UOp, Path]) -> Path:
-    """The loops around a Range's own, which must have what its bound depends on."""
-    place = _chain(r, parents, known)[:-1]
-    outside = next((x for x in live[r] if x is not r and x not in place), None)
-    if outside is not None:
+def _path_around_range(
+    r: UOp, open_ranges: dict[UOp, frozenset[UOp]], parents: dict[UOp, frozenset[UOp]], chain_of: dict[UOp, LoopPath]
+) -> LoopPath:
+    """Return the loops around a Range's own. Raises SpecError if the bound depends on a range that is not among them."""
+    enclosing_path = _compute_range_chain(r, parents, chain_of)[:-1]
+    missing = next((x for x in open_ranges[r] if x is not r and x not in enclosing_path), None)
+    if missing is not None:
         raise SpecError(
-            f"the bound of axis {r.arg.axis_id} depends on axis {outside.arg.axis_id}, whose loop does not enclose it (R58)"
+            f"the bound of axis {r.arg.axis_id} depends on axis {missing.arg.axis_id}, whose loop does not enclose it (R58)"
         )
-    return place
+    return enclosing_path
 
 
-def _path(ranges: Iterable[UOp], parents: dict[UOp, frozenset[UOp]], known: dict[UOp, Path]) -> Path:
-    """The chain of loops that has all of `ranges`, outermost first."""
-    ranges = sorted(ranges, key=_axis)  # a set has no order, and messages should have one
-    chains = [_chain(r, parents, known) for r in ranges]
+def _find_enclosing_chain(ranges: Iterable[UOp], parents: dict[UOp, frozenset[UOp]], chain_of: dict[UOp, LoopPath]) -> LoopPath:
+    """Return the chain of loops that has all of `ranges`, outermost first."""
+    ranges = sorted(ranges, key=_axis_id)  # a set has no order, and messages should have one
+    chains = [_compute_range_chain(r, parents, chain_of) for r in ranges]
     longest = max(chains, key=len, default=())
     enclosed = set(longest)
     for r in ranges:
@@ -195,18 +215,21 @@ def _path(ranges: Iterable[UOp], parents: dict[UOp, frozenset[UOp]], known: dict
     return longest
 
 
-def _chain(r: UOp, parents: dict[UOp, frozenset[UOp]], known: dict[UOp, Path]) -> Path:
-    """The loops around a range and its own, iteratively: innermost ranges wait for their parents."""
+def _compute_range_chain(r: UOp, parents: dict[UOp, frozenset[UOp]], chain_of: dict[UOp, LoopPath]) -> LoopPath:
+    """Return the loops around a range and its own; memoized in `chain_of`.
+
+    It works without recursion: inner ranges wait on a stack for their parents.
+    """
     stack: list[UOp] = [r]
     entered: set[UOp] = set()  # loops whose own parents lie above them on the stack
     while stack:
         top = stack[-1]
-        if top in known:
+        if top in chain_of:
             stack.pop()
             continue
         if top not in parents:
             raise SpecError(f"axis {top.arg.axis_id} is used by a loop's bound or body and never closed (R58)")
-        missing = [p for p in parents[top] if p not in known]
+        missing = [p for p in parents[top] if p not in chain_of]
         if any(p in entered for p in missing):
             raise SpecError(f"axis {top.arg.axis_id} stands inside of its own loop (R58)")
         entered.add(top)
@@ -214,134 +237,145 @@ def _chain(r: UOp, parents: dict[UOp, frozenset[UOp]], known: dict[UOp, Path]) -
             stack += missing
             continue
         stack.pop()
-        known[top] = (*_path(parents[top], parents, known), top)
-    return known[r]
+        chain_of[top] = (*_find_enclosing_chain(parents[top], parents, chain_of), top)
+    return chain_of[r]
 
 
-def _blocks(nodes: Sequence[UOp], leaves: frozenset[UOp], path: dict[UOp, Path]) -> Block:
-    loops = {r: loop for u in nodes if u not in leaves for r, loop in _loops(u)}
-    inside, events = _inside(nodes, leaves), _events(nodes, leaves)
-    items: dict[Path, dict[Item, int]] = {(): {}}  # per block: item -> position of its first node
-    edges: dict[Path, dict[Item, set[Item]]] = {(): {}}
+def _build_blocks(nodes: Sequence[UOp], leaves: frozenset[UOp], path: dict[UOp, LoopPath]) -> ScheduledBlock:
+    """Return the outermost block of a graph, with the blocks of its loops."""
+    loops = {r: loop for u in nodes if u not in leaves for r, loop in _make_closed_loops(u)}
+    enclosing_ifs, events = _find_enclosing_ifs(nodes, leaves), _find_memory_events(nodes, leaves)
+    items: dict[LoopPath, dict[Item, int]] = {(): {}}  # per block: item -> position of its first node
+    edges: dict[LoopPath, dict[Item, set[Item]]] = {(): {}}
     for position, u in enumerate(nodes):
         if u in leaves or u.op in _COUNTERS or u.op in _STRUCTURE:
             continue
         closed = closing_order(u)
-        place = path[u]
+        loop_path = path[u]
         for r in closed:
-            items.setdefault(place, {}).setdefault(loops[r], position)
-            place = (*place, r)
-            items.setdefault(place, {})
+            items.setdefault(loop_path, {}).setdefault(loops[r], position)
+            loop_path = (*loop_path, r)
+            items.setdefault(loop_path, {})
         if not closed:
-            items.setdefault(place, {}).setdefault(u, position)
+            items.setdefault(loop_path, {}).setdefault(u, position)
     for u in nodes:
         if u not in leaves and u.op not in _STRUCTURE and u.op is not Op.SPECIAL:
-            for s in _waits(u):
-                edge = None if s in leaves or s.op in _COUNTERS else _edge(s, u, path, loops)
+            for s in _collect_dependencies(u):
+                edge = None if s in leaves or s.op in _COUNTERS else _dependency_edge(s, u, path, loops)
                 if edge is not None:
                     edges.setdefault(path[s], {}).setdefault(edge[1], set()).add(edge[0])
-    return _assembled(items, edges, loops, inside, events)
+    return _assemble_blocks(items, edges, loops, enclosing_ifs, events)
 
 
-def _loops(u: UOp) -> list[tuple[UOp, Loop]]:
+def _make_closed_loops(u: UOp) -> list[tuple[UOp, Loop]]:
+    """Return the loops that `u` closes, each with its range."""
     ranges = closing_order(u)
     return [(r, Loop(r, u, k == 0, k == len(ranges) - 1)) for k, r in enumerate(ranges)]
 
 
-def _waits(u: UOp) -> list[UOp]:
-    """The items, closers and ranges that `u` waits for; what holds no item stands for what it waits for itself."""
-    found: dict[UOp, None] = {}
+def _collect_dependencies(u: UOp) -> list[UOp]:
+    """Return the items, closers and ranges that `u` waits for.
+
+    A node that is no item stands for the nodes that it waits for itself.
+    """
+    dependencies: dict[UOp, None] = {}
     seen: set[UOp] = set()
     stack = list(u.src)
     while stack:
         s = stack.pop()
         if s.op not in _STRUCTURE:
-            found[s] = None
+            dependencies[s] = None
         elif s not in seen:
             seen.add(s)
             stack += s.src
-    return list(found)
+    return list(dependencies)
 
 
-#: These access memory, or order accesses.
+#: Ops that access memory, or order accesses.
 _EVENTS = frozenset({Op.LOAD, Op.STORE, Op.ATOMICADD, Op.BARRIER, Op.INS, Op.CUSTOM, Op.CUSTOMI})
 
 
-def _events(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> frozenset[UOp]:
-    """The nodes that may access memory or order accesses: those above, and any that uses a reference as a value (R51)."""
+def _find_memory_events(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> frozenset[UOp]:
+    """Return the nodes that may access memory or order accesses.
+
+    These are the ops of `_EVENTS`, and users of a reference as a value (R51).
+    """
     references: set[UOp] = set()
-    found: set[UOp] = set()
+    events: set[UOp] = set()
     for u in nodes:
         if u in leaves:
             if u.op is not Op.CONST:
                 references.add(u)
             continue
         view = u.op in VIEWS
-        if u.op is Op.BUFFER or (view and u.src and u.src[0] in references):
+        if u.op is Op.BUFFER or (view and u.src and u.src[0] in references):  # operand or buffer
             references.add(u)
-        used = () if u.op is Op.AFTER else u.src[1:] if view else u.src
+        used = () if u.op is Op.AFTER else u.src[1:] if view else u.src  # positions, extents, offset
         if u.op in _EVENTS or any(s in references for s in used):
-            found.add(u)
-    return frozenset(found)
+            events.add(u)
+    return frozenset(events)
 
 
-def _edge(s: UOp, u: UOp, path: dict[UOp, Path], loops: dict[UOp, Loop]) -> tuple[Item, Item] | None:
-    """`s` happens before `u`, as two items of the innermost block that has both."""
-    place = path[s]
+def _dependency_edge(s: UOp, u: UOp, path: dict[UOp, LoopPath], loops: dict[UOp, Loop]) -> tuple[Item, Item] | None:
+    """Return the pair of items that orders `s` before `u`, in the innermost block that has both.
+
+    None means that there is nothing to order.
+    """
+    path_of_source = path[s]
     closed = closing_order(u)
-    if closed and len(place) > len(path[u]):  # inside of a loop that `u` closes
-        around = (*path[u], *closed)
-        if u.op is Op.END or len(place) == len(around):
+    if closed and len(path_of_source) > len(path[u]):  # inside of a loop that `u` closes
+        loop_path = (*path[u], *closed)
+        if u.op is Op.END or len(path_of_source) == len(loop_path):
             return None
-        return s, loops[around[len(place)]]  # a Reduce takes the value in loops further in
-    first, then = _item(s, place, path, loops), _item(u, place, path, loops)
+        return s, loops[loop_path[len(path_of_source)]]  # a Reduce reads its operand in the innermost loop
+    first, then = _item_at_path(s, path_of_source, path, loops), _item_at_path(u, path_of_source, path, loops)
     return None if first is then else (first, then)
 
 
-def _item(u: UOp, place: Path, path: dict[UOp, Path], loops: dict[UOp, Loop]) -> Item:
-    """The item of the block at `place` that is or holds `u`: a Range stands for its loop, and so does what closes it."""
-    around = path[u]
-    if len(around) > len(place):
-        return loops[around[len(place)]]
+def _item_at_path(u: UOp, block_path: LoopPath, path: dict[UOp, LoopPath], loops: dict[UOp, Loop]) -> Item:
+    """Return the item of the block at `block_path` that is or holds `u`; a Range and its closer stand for its loop."""
+    loop_path = path[u]
+    if len(loop_path) > len(block_path):
+        return loops[loop_path[len(block_path)]]
     if u.op in RANGES:
         return loops[u]
     closed = closing_order(u)
     return loops[closed[0]] if closed else u
 
 
-def _inside(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:
-    """The Ifs around each node that has some."""
-    found: dict[UOp, tuple[UOp, ...]] = {}
+def _find_enclosing_ifs(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:
+    """Return the Ifs around each node that has some."""
+    enclosing_ifs: dict[UOp, tuple[UOp, ...]] = {}
     for u in nodes:
         if u in leaves or u.op in _OUTSIDE:
             continue
-        waits = u.src[1:] if u.op is Op.AFTER else ()
-        sources = u.src[:1] if u.op is Op.AFTER else u.src
-        around = dict.fromkeys(f for s in sources for f in found.get(s, ()))
-        around.update((s, None) for s in (*waits, *sources) if s.op is Op.IF)
-        around.update((f, None) for s in waits if s.op is Op.IF for f in found.get(s, ()))
-        if around:
-            found[u] = tuple(around)
-    return found
+        waits = u.dependencies if u.op is Op.AFTER else ()
+        sources = (u.buffer,) if u.op is Op.AFTER else u.src
+        ifs_of_node = dict.fromkeys(f for s in sources for f in enclosing_ifs.get(s, ()))
+        ifs_of_node.update((s, None) for s in (*waits, *sources) if s.op is Op.IF)
+        ifs_of_node.update((f, None) for s in waits if s.op is Op.IF for f in enclosing_ifs.get(s, ()))
+        if ifs_of_node:
+            enclosing_ifs[u] = tuple(ifs_of_node)
+    return enclosing_ifs
 
 
-def _assembled(
-    items: dict[Path, dict[Item, int]],
-    edges: dict[Path, dict[Item, set[Item]]],
+def _assemble_blocks(
+    items: dict[LoopPath, dict[Item, int]],
+    edges: dict[LoopPath, dict[Item, set[Item]]],
     loops: dict[UOp, Loop],
-    inside: dict[UOp, tuple[UOp, ...]],
+    enclosing_ifs: dict[UOp, tuple[UOp, ...]],
     events: frozenset[UOp],
-) -> Block:
-    """The outermost block, with all those inside of it."""
-    outermost = Block()
+) -> ScheduledBlock:
+    """Sort and link the items of every block, and return the outermost block."""
+    outermost = ScheduledBlock()
     for p in items:
-        links = edges.get(p, {})
-        order = _sorted(items[p], links)
+        block_edges = edges.get(p, {})
+        order = _sort_topologically(items[p], block_edges)
         number = {x: k for k, x in enumerate(order)}
-        waits = tuple(tuple(sorted(number[s] for s in links.get(x, ()))) for x in order)
+        waits = tuple(tuple(sorted(number[s] for s in block_edges.get(x, ()))) for x in order)
         bits = [1 << k if isinstance(x, Loop) or x in events else 0 for k, x in enumerate(order)]
-        guards = tuple(inside.get(x, ()) if isinstance(x, UOp) else () for x in order)
-        block = Block(tuple(order), waits, closure(waits, bits), guards)
+        guards = tuple(enclosing_ifs.get(x, ()) if isinstance(x, UOp) else () for x in order)
+        block = ScheduledBlock(tuple(order), waits, transitive_predecessors(waits, bits), guards)
         if p:
             loops[p[-1]].block = block
         else:
@@ -349,30 +383,30 @@ def _assembled(
     return outermost
 
 
-def closure(waits: Sequence[tuple[int, ...]], bits: Sequence[int]) -> tuple[int, ...]:
-    """What happens before each item, as a set of those that have a bit; equal sets are mostly one object."""
+def transitive_predecessors(waits: Sequence[tuple[int, ...]], event_bits: Sequence[int]) -> tuple[int, ...]:
+    """Return what happens before each item, as a set of those that have a bit; equal sets are mostly one object."""
     before: list[int] = []
     for sources in waits:
         mask = 0
         for k in sources:
-            more = before[k] | bits[k] if bits[k] else before[k]
+            more = before[k] | event_bits[k] if event_bits[k] else before[k]
             if more | mask != mask:
                 mask = mask | more if mask else more
         before.append(mask)
     return tuple(before)
 
 
-def _sorted(items: dict[Item, int], edges: dict[Item, set[Item]]) -> list[Item]:
-    """By dependency, and by the order of the graph where that leaves a choice."""
+def _sort_topologically(items: dict[Item, int], edges: dict[Item, set[Item]]) -> list[Item]:
+    """Return the items by dependency, and by the order of the graph where that leaves a choice. Raises SpecError for a cycle."""
     waiting = {x: len(edges.get(x, ())) for x in items}
     followers: dict[Item, list[Item]] = {}
     for x, sources in edges.items():
         for s in sources:
             followers.setdefault(s, []).append(x)
-    by_position = {k: x for x, k in _distinct(items)}
+    by_position = {k: x for x, k in _number_by_position(items)}
     ready = [k for k, x in by_position.items() if not waiting[x]]
     heapq.heapify(ready)
-    number = {x: k for k, x in by_position.items()}
+    position_of = {x: k for k, x in by_position.items()}
     order: list[Item] = []
     while ready:
         x = by_position[heapq.heappop(ready)]
@@ -380,45 +414,53 @@ def _sorted(items: dict[Item, int], edges: dict[Item, set[Item]]) -> list[Item]:
         for f in followers.get(x, ()):
             waiting[f] -= 1
             if not waiting[f]:
-                heapq.heappush(ready, number[f])
+                heapq.heappush(ready, position_of[f])
     if len(order) < len(items):
         stuck = next(x for x in items if waiting[x])
         u = stuck if isinstance(stuck, UOp) else stuck.closer
-        raise SpecError(f"{u.op.name.lower()} waits for what waits for it: its loops cannot be nested (R58)")
+        raise SpecError(f"{u.op.name.lower()} waits for a node that waits for it: its loops cannot be nested (R58)")
     return order
 
 
-def _distinct(items: dict[Item, int]) -> list[tuple[Item, int]]:
+def _number_by_position(items: dict[Item, int]) -> list[tuple[Item, int]]:
+    """Return the items by position, numbered from 0."""
     return [(x, k) for k, (x, _) in enumerate(sorted(items.items(), key=lambda pair: pair[1]))]
 
 
 # ---------------------------------------------------------------------------------------------------------------- a list
 
 
-def _of_list(root: UOp, leaf: Callable[[UOp], bool]) -> Kernel:
-    """Blocks by position. Constants, shapes and the like that are not listed come first; they are the same everywhere."""
-    nodes = toposort(root, gate=lambda u: not leaf(u))
-    leaves = tuple(u for u in nodes if leaf(u))
-    listed = frozenset(root.src)
+def _structure_from_linear(root: UOp, is_leaf: Callable[[UOp], bool]) -> KernelStructure:
+    """Return the loop structure of a Linear, by position.
+
+    Nodes that are not listed (constants, shapes and the like) come first; they are the same everywhere.
+    """
+    nodes = toposort(root, gate=lambda u: not is_leaf(u))
+    leaves = tuple(u for u in nodes if is_leaf(u))
+    listed = frozenset(root.instructions)
     prelude = [u for u in nodes if u not in listed and u not in leaves and u.op not in _STRUCTURE and u.op is not Op.SPECIAL]
-    reader = _Reader(prelude)
-    for u in root.src:
+    parser = _LinearParser(prelude)
+    for u in root.instructions:
         if u not in leaves:
-            reader.read(u)
-    return Kernel(root, leaves, tuple(u for u in nodes if u.op is Op.SPECIAL), reader.finished(), reader.path, True)
+            parser.add_instruction(u)
+    return KernelStructure(root, leaves, tuple(u for u in nodes if u.op is Op.SPECIAL), parser.finish(), parser.path, True)
 
 
-class _Reader:
-    """The blocks opened so far: per block its items, its guards, and the Ifs opened in it."""
+class _LinearParser:
+    """The parser of a Linear into nested blocks.
+
+    It keeps the open blocks, outermost first: per block its items, their guards, and the Ifs opened in it.
+    """
 
     def __init__(self, prelude: Sequence[UOp]) -> None:
-        self.path: dict[UOp, Path] = dict.fromkeys(prelude, ())
+        self.path: dict[UOp, LoopPath] = dict.fromkeys(prelude, ())
         self.items: list[list[Item]] = [list(prelude)]
         self.guards: list[list[tuple[UOp, ...]]] = [[()] * len(prelude)]
         self.ifs: list[list[UOp]] = [[]]
         self.ranges: list[UOp] = []
 
-    def read(self, u: UOp) -> None:
+    def add_instruction(self, u: UOp) -> None:
+        """Add the next instruction. Raises SpecError if it closes a block other than the innermost."""
         if u.op in RANGES:
             self.path[u] = tuple(self.ranges)
             self.ranges.append(u)
@@ -427,44 +469,45 @@ class _Reader:
             self.ifs.append([])
             return
         if u.op is Op.ENDIF:
-            if not self.ifs[-1] or self.ifs[-1][-1] is not u.src[0]:
+            if not self.ifs[-1] or self.ifs[-1][-1] is not u.if_node:
                 raise SpecError("endif does not close the innermost block (R58)")
             self.ifs[-1].pop()
             return
-        closed = closed_by(u)
+        closed = ranges_closed_by(u)
         if closed:
-            self._close(u, closed)
+            self._close_loops(u, closed)
         elif u.op not in _STRUCTURE and u.op is not Op.SPECIAL:
-            self._add(u)
+            self._append_item(u)
         self.path[u] = tuple(self.ranges)
         if u.op is Op.IF:
             self.ifs[-1].append(u)
 
-    def _add(self, x: Item) -> None:
+    def _append_item(self, x: Item) -> None:
         self.items[-1].append(x)
         self.guards[-1].append(tuple(self.ifs[-1]))
 
-    def _close(self, u: UOp, closed: Sequence[UOp]) -> None:
-        """The innermost block must be one of those that `u` closes."""
-        left = set(closed)
-        while left:
-            if not self.ranges or self.ranges[-1] not in left or self.ifs[-1]:
+    def _close_loops(self, u: UOp, closed: Sequence[UOp]) -> None:
+        """Close the loops of the ranges that `u` closes. Raises SpecError unless they are the innermost ones."""
+        unclosed = set(closed)
+        while unclosed:
+            if not self.ranges or self.ranges[-1] not in unclosed or self.ifs[-1]:
                 raise SpecError(f"{u.op.name.lower()} does not close the innermost block (R58)")
             r = self.ranges.pop()
-            innermost = len(left) == len(set(closed))
-            left.discard(r)
-            block = _in_sequence(self.items.pop(), self.guards.pop())
+            innermost = len(unclosed) == len(set(closed))
+            unclosed.discard(r)
+            block = _make_sequential_block(self.items.pop(), self.guards.pop())
             self.ifs.pop()
-            self._add(Loop(r, u, not left, innermost, block))
+            self._append_item(Loop(r, u, not unclosed, innermost, block))
 
-    def finished(self) -> Block:
+    def finish(self) -> ScheduledBlock:
+        """Return the outermost block. Raises SpecError if a block is left open."""
         if self.ranges or self.ifs[-1]:
             raise SpecError(f"{len(self.ranges) + len(self.ifs[-1])} blocks are left open at the end of the list (R58)")
-        return _in_sequence(self.items[0], self.guards[0])
+        return _make_sequential_block(self.items[0], self.guards[0])
 
 
-class _Earlier(Sequence[int]):
-    """`before` of a list: all that stands earlier."""
+class _PrefixMasks(Sequence[int]):
+    """`before` of a list: element k has the k lowest bits set."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -481,6 +524,7 @@ class _Earlier(Sequence[int]):
         return (1 << numbers) - 1 if isinstance(numbers, int) else [(1 << n) - 1 for n in numbers]
 
 
-def _in_sequence(items: Sequence[Item], guards: Sequence[tuple[UOp, ...]]) -> Block:
+def _make_sequential_block(items: Sequence[Item], guards: Sequence[tuple[UOp, ...]]) -> ScheduledBlock:
+    """Return a block whose items run one after the other."""
     waits = ((), *((k,) for k in range(len(items) - 1))) if items else ()
-    return Block(tuple(items), waits, _Earlier(len(items)), tuple(guards))
+    return ScheduledBlock(tuple(items), waits, _PrefixMasks(len(items)), tuple(guards))

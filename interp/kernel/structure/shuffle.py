@@ -1,4 +1,4 @@
-"""Another order of a kernel's items, drawn from a seed among all that the kernel allows (R55, R59)."""
+"""Random orders of a kernel's items, drawn from a seed among all that the kernel allows (R55, R59: races, After)."""
 
 from __future__ import annotations
 
@@ -6,43 +6,44 @@ import heapq
 import random
 from dataclasses import replace
 
-from uops.interp.kernel.structure.blocks import Block, Item, Kernel, closure
+from uops.interp.kernel.structure.blocks import Item, KernelStructure, ScheduledBlock, transitive_predecessors
 from uops.spec.ir.node import UOp
 
 
-def shuffled(kernel: Kernel, seed: int) -> Kernel:
-    """The same kernel, the items of each block in another order that `before` allows."""
-    return replace(kernel, block=_reordered(kernel.block, random.Random(seed)))
+def shuffle_item_order(kernel: KernelStructure, seed: int) -> KernelStructure:
+    """Return the same kernel with the items of each block in another order that `before` allows."""
+    return replace(kernel, block=_shuffle_block(kernel.block, random.Random(seed)))
 
 
-def _reordered(block: Block, rng: random.Random) -> Block:
-    """Another order of the items, each after those it waits for, drawn by `rng`."""
-    left = [len(w) for w in block.waits]
-    followers: list[list[int]] = [[] for _ in left]
+def _shuffle_block(block: ScheduledBlock, rng: random.Random) -> ScheduledBlock:
+    """Return the block with its items in an order drawn by `rng`, each after those it waits for."""
+    unmet = [len(w) for w in block.waits]
+    followers: list[list[int]] = [[] for _ in unmet]
     for j, sources in enumerate(block.waits):
         for k in sources:
             followers[k].append(j)
-    ready = [(rng.random(), j) for j, n in enumerate(left) if not n]
+    ready = [(rng.random(), j) for j, n in enumerate(unmet) if not n]
     heapq.heapify(ready)
     order: list[int] = []
     while ready:
         _, j = heapq.heappop(ready)
         order.append(j)
         for f in followers[j]:
-            left[f] -= 1
-            if not left[f]:
+            unmet[f] -= 1
+            if not unmet[f]:
                 heapq.heappush(ready, (rng.random(), f))
-    new = {old: k for k, old in enumerate(order)}
-    items = tuple(_reordered_item(block.items[j], rng) for j in order)
-    waits = tuple(tuple(sorted(new[k] for k in block.waits[j])) for j in order)
+    new_position = {old: k for k, old in enumerate(order)}
+    items = tuple(_shuffle_nested_block(block.items[j], rng) for j in order)
+    waits = tuple(tuple(sorted(new_position[k] for k in block.waits[j])) for j in order)
     if order == list(range(len(order))):
-        return Block(items, waits, block.before, block.guards)
-    seen = 0
+        return ScheduledBlock(items, waits, block.before, block.guards)
+    event_mask = 0
     for mask in block.before:
-        seen |= mask
-    bits = [1 << new[j] if seen >> j & 1 else 0 for j in order]
-    return Block(items, waits, closure(waits, bits), tuple(block.guards[j] for j in order))
+        event_mask |= mask
+    bits = [1 << new_position[j] if event_mask >> j & 1 else 0 for j in order]
+    return ScheduledBlock(items, waits, transitive_predecessors(waits, bits), tuple(block.guards[j] for j in order))
 
 
-def _reordered_item(x: Item, rng: random.Random) -> Item:
-    return x if isinstance(x, UOp) else replace(x, block=_reordered(x.block, rng))
+def _shuffle_nested_block(x: Item, rng: random.Random) -> Item:
+    """Shuffle the block of a loop; a node stays as it is."""
+    return x if isinstance(x, UOp) else replace(x, block=_shuffle_block(x.block, rng))

@@ -1,8 +1,9 @@
-"""What each op does to values that have axes: arrays with one axis per loop around, then the node's own shape.
+"""Actions of ops on values that have axes: arrays with one axis per loop around them, then the node's own shape.
 
-A value is an `Affine`; or an array whose leading axes are those around the place where it was computed, each of size 1 where
-nothing varies, or none of them where nothing varies at all; or a `Ref`. `ACTIONS[op]` takes the machine, a node and the mask of
-the Ifs around it, and gives the node's value. Ops mean what they mean in a tensor graph, by the same tables.
+A value is an `AffineValue`, an array, or a reference to elements of a memory. The leading axes of an array are those around the
+place where it was computed, each of size 1 where nothing varies; or there are none, where nothing varies at all. `ACTIONS[op]`
+takes the machine, a node and the mask of the Ifs around it (None: no If), and gives the node's value. Ops mean what they mean
+in a tensor graph, by the same tables.
 """
 
 from __future__ import annotations
@@ -12,27 +13,33 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uops.interp.kernel.vector_machine.affine import RULES, Affine, constant, fits
+from uops.interp.kernel.vector_machine.affine import INTEGERS, RULES, AffineValue, affine_constant, fits_dtype
 from uops.interp.kernel.vector_machine.axes import align_axes
-from uops.interp.kernel.vector_machine.limits import GiveUp, is_large, within
-from uops.interp.kernel.vector_machine.machine import Action, Machine, Value
-from uops.interp.kernel.vector_machine.memory import Ref, Scattered, Strided, element, full, outside, whole
+from uops.interp.kernel.vector_machine.limits import GiveUp, check_array_size, is_too_large
+from uops.interp.kernel.vector_machine.machine import Action, Value, VectorMachine
+from uops.interp.kernel.vector_machine.memory import (
+    ScatteredRef,
+    StridedRef,
+    VectorRef,
+    expand_loop_axes,
+    index_strided,
+    mark_outside,
+    whole_memory,
+)
 from uops.interp.ops.elementwise import KERNELS, kernel_of
-from uops.interp.ops.movement import outer
+from uops.interp.ops.movement import make_outer_index
 from uops.interp.ops.reduce import FOLDS
 from uops.interp.ops.rounding import CASTS
-from uops.interp.tensor.storage import NUMPY, Array
-from uops.interp.tensor.storage import constant as constant_array
+from uops.interp.tensor.storage import NUMPY, Array, const_to_array
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import MARKERS, Op
+from uops.spec.ir.ops import MARKERS, RESHAPING, Op
 
-_INTEGERS = frozenset({dt.index, *dt.INTS})
 _ndarray = np.ndarray
-f64 = np.float64
 
 
-def dims(u: UOp) -> tuple[int, ...]:
+def static_shape(u: UOp) -> tuple[int, ...]:
+    """Return the shape of `u`. Raises GiveUp if it is symbolic."""
     shape: tuple[int, ...] = u.shape
     if any(n.__class__ is not int for n in shape):
         raise GiveUp("a symbolic shape")
@@ -42,80 +49,87 @@ def dims(u: UOp) -> tuple[int, ...]:
 # Values
 
 
-def _const(m: Machine, u: UOp, live: Array | None) -> Value:
+def _eval_const(m: VectorMachine, u: UOp, live: Array | None) -> Value:
     d = u.arg.dtype
-    return constant(u.arg.value) if d in _INTEGERS else constant_array(u.arg.value, d)
+    return affine_constant(u.arg.value) if d in INTEGERS else const_to_array(u.arg.value, d)
 
 
-def _alu(m: Machine, u: UOp, live: Array | None) -> Value:
+def _eval_alu(m: VectorMachine, u: UOp, live: Array | None) -> Value:
     cells, src = m.cells, u.src
     rule = RULES.get(u.op)
     if rule is not None:
         operands = [cells[s] for s in src]
-        if all(c.__class__ is Affine for c in operands):
-            found = rule(operands, m.extents)
-            if isinstance(found, bool):
-                return np.array(found)
-            if found is not None and fits(found, u.dtype):
-                return found
+        if all(c.__class__ is AffineValue for c in operands):
+            result = rule(operands, m.extents)
+            if isinstance(result, bool):
+                return np.array(result)
+            if result is not None and fits_dtype(result, u.dtype):
+                return result
     rank = len(u.shape)
-    if is_large(m.volume):
-        m.affordable(src)
-    return kernel_of(u.op, src)(*[m.value(s, rank) for s in src])
+    if is_too_large(m.volume):
+        m.check_operand_sizes(src)
+    return kernel_of(u.op, src)(*[m.aligned_value(s, rank) for s in src])
 
 
-def _where(m: Machine, u: UOp, live: Array | None) -> Value:
-    """A condition that is the same everywhere chooses one of the operands as it is."""
-    p = m.cells[u.src[0]]
-    if p.__class__ is _ndarray and not p.ndim and u.src[0].dtype is dt.bool_ and u.src[1].shape == u.src[2].shape:
-        chosen = m.cells[u.src[1 if p else 2]]
-        if chosen.__class__ is Affine or chosen.__class__ is _ndarray:
+def _eval_where(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    """Evaluate Where; a condition that is the same everywhere chooses one operand as it is."""
+    condition, if_true, if_false = u.src
+    p = m.cells[condition]
+    if p.__class__ is _ndarray and not p.ndim and condition.dtype is dt.bool_ and if_true.shape == if_false.shape:
+        chosen = m.cells[if_true if p else if_false]
+        if chosen.__class__ is AffineValue or chosen.__class__ is _ndarray:
             return chosen
-    return _alu(m, u, live)
+    return _eval_alu(m, u, live)
 
 
-def _cast(m: Machine, u: UOp, live: Array | None) -> Value:
-    s, d = u.src[0], u.arg.dtype
-    c = m.cells[s]
-    if c.__class__ is Affine and fits(c, d):
+def _eval_cast(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    operand, d = u.src[0], u.arg.dtype  # operand
+    c = m.cells[operand]
+    if c.__class__ is AffineValue and fits_dtype(c, d):
         return c
-    return CASTS[s.dtype, d](m.value(s, len(u.shape)))
+    return CASTS[operand.dtype, d](m.aligned_value(operand, len(u.shape)))
 
 
-def _reduce(m: Machine, u: UOp, live: Array | None) -> Value:
-    """Over axes of the own shape."""
-    x, own = m.value(u.src[0], len(u.shape)), len(u.shape)
-    axes = tuple(a + x.ndim - own for a in u.arg.axes)
+def _eval_axis_reduce(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    """Evaluate a Reduce over axes of the own shape."""
+    own_rank = len(u.shape)
+    x = m.aligned_value(u.operand, own_rank)
+    axes = tuple(a + x.ndim - own_rank for a in u.arg.axes)
     return FOLDS[u.arg.op][u.dtype](x, axes) if axes else x
 
 
-def _same(m: Machine, u: UOp, live: Array | None) -> Value:
-    return m.cells[u.src[0]]
+def _eval_marker(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    return m.cells[u.src[0]]  # operand
 
 
-def _void(m: Machine, u: UOp, live: Array | None) -> Value:
+def _eval_after(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    return m.cells[u.src[0]]  # buffer
+
+
+def _eval_void(m: VectorMachine, u: UOp, live: Array | None) -> Value:
     return None
 
 
 # Movement
 
 
-def _spelt(vector: UOp) -> tuple[int, ...]:
-    sizes = vector.spelt
+def _static_extents(vector: UOp) -> tuple[int, ...]:
+    """Return the integers of a shape operand. Raises GiveUp if it is symbolic."""
+    sizes = vector.constant_elements
     if sizes is None:
         raise GiveUp("a symbolic shape")
     return sizes
 
 
-def _own(lead: int, slices: Sequence[slice]) -> tuple[slice, ...]:
-    """Parts of the own axes, all of the others."""
+def _own_axes_index(lead: int, slices: Sequence[slice]) -> tuple[slice, ...]:
+    """Return an index of these slices of the own axes and all of the leading axes."""
     return (slice(None),) * lead + tuple(slices)
 
 
-def _moved(u: UOp, x: Array, own: int) -> Array:
-    """A movement op on the own shape, the last `own` axes."""
-    lead = x.ndim - own
-    shape = dims(u)
+def _move_own_axes(u: UOp, x: Array, own_rank: int) -> Array:
+    """Return a movement op of `x` on its own shape, the last `own_rank` axes."""
+    lead = x.ndim - own_rank
+    shape = static_shape(u)
     match u.op:
         case Op.RESHAPE:
             return x.reshape(x.shape[:lead] + shape)
@@ -124,198 +138,221 @@ def _moved(u: UOp, x: Array, own: int) -> Array:
         case Op.PERMUTE:
             return x.transpose((*range(lead), *[lead + k for k in u.arg.order]))
         case Op.FLIP:
-            return x[_own(lead, [slice(None, None, -1 if f else None) for f in u.arg.flags])]
+            return x[_own_axes_index(lead, [slice(None, None, -1 if f else None) for f in u.arg.flags])]
         case Op.SHRINK:
-            return x[_own(lead, [slice(o, o + n) for o, n in zip(_spelt(u.src[1]), shape)])]
+            return x[_own_axes_index(lead, [slice(o, o + n) for o, n in zip(_static_extents(u.offsets), shape)])]
         case Op.PAD:
             out: Array = np.zeros(x.shape[:lead] + shape, x.dtype)
-            out[_own(lead, [slice(o, o + n) for o, n in zip(_spelt(u.src[1]), x.shape[lead:])])] = x
+            out[_own_axes_index(lead, [slice(o, o + n) for o, n in zip(_static_extents(u.offsets), x.shape[lead:])])] = x
             return out
     raise GiveUp(f"{u.op.name} is not vectorised")
 
 
-def _move(m: Machine, u: UOp, live: Array | None) -> Value:
-    c = m.cells[u.src[0]]
-    own = len(u.src[0].shape)
-    if c.__class__ is Strided or c.__class__ is Scattered:
+def _eval_movement(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    operand = u.src[0]  # operand
+    c = m.cells[operand]
+    if c.__class__ is StridedRef or c.__class__ is ScatteredRef:
         if u.op in (Op.EXPAND, Op.PAD):
             raise GiveUp("a reference that is used as a value")
-        return _moved_reference(m, u, c)
-    return _moved(u, m.value(u.src[0], own), own)
+        return _move_reference(m, u, c)
+    own_rank = len(operand.shape)
+    return _move_own_axes(u, m.aligned_value(operand, own_rank), own_rank)
 
 
-def _moved_reference(m: Machine, u: UOp, ref: Ref) -> Ref:
-    shape = dims(u)
-    if isinstance(ref, Strided):
-        if u.op is Op.RESHAPE and ref.strides == whole(ref.home, ref.shape).strides and math.prod(shape) == math.prod(ref.shape):
-            return Strided(ref.home, ref.offset, shape, whole(ref.home, shape).strides)
-        ref = ref.scattered(m.extents)
-    at = _moved(u, ref.at, len(ref.shape))
+def _move_reference(m: VectorMachine, u: UOp, ref: VectorRef) -> VectorRef:
+    """Return the view that a movement op makes of a reference."""
+    shape = static_shape(u)
+    if isinstance(ref, StridedRef):
+        is_contiguous = ref.strides == whole_memory(ref.home, ref.shape).strides
+        if u.op is Op.RESHAPE and is_contiguous and math.prod(shape) == math.prod(ref.shape):
+            return StridedRef(ref.home, ref.offset, shape, whole_memory(ref.home, shape).strides)
+        ref = ref.to_scattered(m.extents)
+    at = _move_own_axes(u, ref.positions, len(ref.shape))
     if at.shape[at.ndim - len(shape) :] != shape:
         raise GiveUp("a movement to another shape than the derived one")
-    return Scattered(ref.home, at, shape)
+    return ScatteredRef(ref.home, at, shape)
 
 
-def _stack(m: Machine, u: UOp, live: Array | None) -> Value:
+def _eval_stack(m: VectorMachine, u: UOp, live: Array | None) -> Value:
     if not u.src:
         return np.zeros(0, np.int64)
-    own = len(u.shape) - 1
-    values = np.broadcast_arrays(*[full(m.value(s, own), own, len(m.extents)) for s in u.src])
-    within(values[0].size * len(values))
-    return np.stack(values, values[0].ndim - own)
+    own_rank = len(u.shape) - 1
+    values = np.broadcast_arrays(*[expand_loop_axes(m.aligned_value(s, own_rank), own_rank, len(m.extents)) for s in u.src])
+    check_array_size(values[0].size * len(values))
+    return np.stack(values, values[0].ndim - own_rank)
 
 
-def _bitcast(m: Machine, u: UOp, live: Array | None) -> Value:
-    s, d = u.src[0], u.arg.dtype
-    x = m.value(s, len(s.shape))  # a reference as a value gives up
+def _eval_bitcast(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    operand, d = u.operand, u.arg.dtype
+    x = m.aligned_value(operand, len(operand.shape))  # gives up for a reference
     target = NUMPY[d]
-    if d is dt.bool_ or s.dtype is dt.index:
+    if d is dt.bool_ or operand.dtype is dt.index:
         raise GiveUp("a Bitcast to bool")
     if x.dtype.itemsize == target.itemsize:
         return x.view(target)
-    lead = x.ndim - len(s.shape)
-    return np.ascontiguousarray(x).view(target).reshape(x.shape[:lead] + dims(u))
+    lead = x.ndim - len(operand.shape)
+    return np.ascontiguousarray(x).view(target).reshape(x.shape[:lead] + static_shape(u))
 
 
-def _index(m: Machine, u: UOp, live: Array | None) -> Value:
-    c = m.cells[u.src[0]]
-    if c.__class__ is Strided:
-        return _address(m, u, c)
-    if c.__class__ is Scattered:
+def _eval_index(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    c = m.cells[u.src[0]]  # operand
+    if c.__class__ is StridedRef:
+        return _index_address(m, u, c)
+    if c.__class__ is ScatteredRef:
         raise GiveUp("an Index of gathered addresses")
-    return _element(m, u)
+    return _index_value(m, u)
 
 
-def _element(m: Machine, u: UOp) -> Array:
-    """Index of a value, by indices that are the same everywhere."""
-    own = len(u.src[0].shape)
-    x = m.value(u.src[0], own)
-    indices = [m.value(s, len(s.shape)) for s in u.src[1:]]
-    lead = x.ndim - own
-    for k, (i, s) in enumerate(zip(indices, u.src[1:])):
+def _index_value(m: VectorMachine, u: UOp) -> Array:
+    """Return the elements of a value, at positions that are the same everywhere."""
+    operand, *positions = u.src
+    own_rank = len(operand.shape)
+    x = m.aligned_value(operand, own_rank)
+    indices = [m.aligned_value(s, len(s.shape)) for s in positions]
+    lead = x.ndim - own_rank
+    for k, (i, s) in enumerate(zip(indices, positions)):
         if i.ndim != len(s.shape) or ((i < 0) | (i >= x.shape[lead + k])).any():
             raise GiveUp("an Index of a value that varies, or is out of bounds")
-    return np.asarray(x[(*(slice(None),) * lead, *outer(indices))])
+    return np.asarray(x[(*(slice(None),) * lead, *make_outer_index(indices))])
 
 
-def _address(m: Machine, u: UOp, ref: Strided) -> Ref:
-    """The elements that an Index of a memory names; out of bounds is a fault only where they are accessed (R45)."""
+def _index_address(m: VectorMachine, u: UOp, ref: StridedRef) -> VectorRef:
+    """Return the elements of a memory that an Index names; out of bounds is a fault only where they are accessed (R45)."""
     cells = m.cells
-    found = element(ref, [cells[s] for s in u.src[1:]], m.extents)
-    return _gathered(m, u, ref) if found is None else found
+    strided = index_strided(ref, [cells[s] for s in u.src[1:]], m.extents)  # positions
+    return _gather_address(m, u, ref) if strided is None else strided
 
 
-def _gathered(m: Machine, u: UOp, ref: Strided) -> Scattered:
-    k = len(u.src) - 1
-    rest = Strided(ref.home, ref.offset, ref.shape[k:], ref.strides[k:]).scattered(m.extents)
-    shape = dims(u)
-    at = align_axes(rest.at, len(rest.shape), len(shape), len(m.extents))
-    bad: Array = np.zeros((), bool)
-    done = 0
-    for s, n, stride in zip(u.src[1:], ref.shape, ref.strides):
-        own = len(s.shape)
-        i = m.value(s, own)
-        i = i.reshape(i.shape + (1,) * (len(shape) - done - own)) if i.ndim == own else _placed(i, own, done, len(shape))
-        done += own
-        bad = bad | (i < 0) | (i >= n)
+def _gather_address(m: VectorMachine, u: UOp, ref: StridedRef) -> ScatteredRef:
+    """Return the elements of a memory at positions that are no affine values."""
+    positions = u.positions
+    k = len(positions)
+    rest = StridedRef(ref.home, ref.offset, ref.shape[k:], ref.strides[k:]).to_scattered(m.extents)
+    shape = static_shape(u)
+    at = align_axes(rest.positions, len(rest.shape), len(shape), len(m.extents))
+    out_of_bounds: Array = np.zeros((), bool)
+    axes_before = 0
+    for s, n, stride in zip(positions, ref.shape, ref.strides):
+        own_rank = len(s.shape)
+        i = m.aligned_value(s, own_rank)
+        if i.ndim == own_rank:
+            i = i.reshape(i.shape + (1,) * (len(shape) - axes_before - own_rank))
+        else:
+            i = _align_index_axes(i, own_rank, axes_before, len(shape))
+        axes_before += own_rank
+        out_of_bounds = out_of_bounds | (i < 0) | (i >= n)
         at = at + i.astype(np.int64, copy=False) * stride
-    if bad.any():
+    if out_of_bounds.any():
         if m.is_value(ref.home):  # an Index of a value is a fault at once (R45)
             raise GiveUp("an Index of a value that is out of bounds")
-        at = outside(at, bad)
-    within(at.size)
-    return Scattered(ref.home, at, shape)
+        at = mark_outside(at, out_of_bounds)
+    check_array_size(at.size)
+    return ScatteredRef(ref.home, at, shape)
 
 
-def _placed(i: Array, own: int, before: int, rank: int) -> Array:
-    """Index values with axes around them, their own axes from `before` on among `rank`."""
-    lead = i.ndim - own
-    return i.reshape(i.shape[:lead] + (1,) * before + i.shape[lead:] + (1,) * (rank - before - own))
+def _align_index_axes(indices: Array, own_rank: int, before: int, rank: int) -> Array:
+    """Return index values with their own axes from `before` on among `rank`, behind the axes around them."""
+    lead = indices.ndim - own_rank
+    return indices.reshape(indices.shape[:lead] + (1,) * before + indices.shape[lead:] + (1,) * (rank - before - own_rank))
 
 
 # Memory
 
 
-def _buffer(m: Machine, u: UOp, live: Array | None) -> Value:
-    return whole(u, dims(u))
+def _eval_buffer(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    return whole_memory(u, static_shape(u))
 
 
-def _mask(m: Machine, u: UOp, gate: UOp | None, live: Array | None, rank: int) -> Array | bool:
-    """Where an access happens; a bool where that is the same everywhere."""
-    found = None if live is None else align_axes(live, 0, rank, len(m.extents))
+def _access_mask(m: VectorMachine, gate: UOp | None, live: Array | None, rank: int) -> Array | bool:
+    """Return where an access happens; a bool where that is the same everywhere."""
+    mask = None if live is None else align_axes(live, 0, rank, len(m.extents))
     if gate is not None:
-        value = m.value(gate, rank)
-        found = value if found is None else np.logical_and(found, value)
-    if found is None:
+        value = m.aligned_value(gate, rank)
+        mask = value if mask is None else np.logical_and(mask, value)
+    if mask is None:
         return True
-    return found if found.ndim else bool(found)
+    return mask if mask.ndim else bool(mask)
 
 
-def _load(m: Machine, u: UOp, live: Array | None) -> Value:
-    """The elements; where the gate is false alt's, and the address is not touched (R52)."""
-    ref = m.cells[u.src[0]]
-    gated = len(u.src) > 1
-    if live is None and not gated and ref.__class__ is Strided:
-        return m.load(u, ref, None)
+def _eval_load(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    """Load the elements; where the gate is false the result is the alternative's, and the address is not touched (R52)."""
+    src = u.src
+    ref = m.cells[src[0]]  # buffer
+    is_strided = ref.__class__ is StridedRef
+    if len(src) == 1:
+        if live is None and is_strided:
+            return m.load(u, ref, None)
+        if not is_strided and ref.__class__ is not ScatteredRef:
+            return ref
+        mask = True if live is None else _access_mask(m, None, live, len(u.shape))
+        return np.zeros(static_shape(u), NUMPY[u.dtype]) if mask is False else m.load(u, ref, None if mask is True else mask)
     rank = len(u.shape)
-    if ref.__class__ is not Strided and ref.__class__ is not Scattered:
-        return np.where(m.value(u.src[2], rank), m.value(u.src[0], rank), m.value(u.src[1], rank)) if gated else ref
-    if live is None and not gated:
-        return m.load(u, ref, None)
-    mask = _mask(m, u, u.src[2] if gated else None, live, rank)
+    buffer, alternative, gate = src
+    if not is_strided and ref.__class__ is not ScatteredRef:
+        return np.where(m.aligned_value(gate, rank), m.aligned_value(buffer, rank), m.aligned_value(alternative, rank))
+    mask = _access_mask(m, gate, live, rank)
     if mask is True:
         return m.load(u, ref, None)
     if mask is False:
-        return m.value(u.src[1], rank) if gated else np.zeros(dims(u), NUMPY[u.dtype])
-    found = m.load(u, ref, mask)
-    return np.where(m.value(u.src[2], rank), found, m.value(u.src[1], rank)) if gated else found
+        return m.aligned_value(alternative, rank)
+    return np.where(m.aligned_value(gate, rank), m.load(u, ref, mask), m.aligned_value(alternative, rank))
 
 
-def _target(m: Machine, u: UOp) -> Ref:
-    ref = m.cells[u.src[0]]
-    if ref.__class__ is not Strided and ref.__class__ is not Scattered:
+def _store_target_ref(m: VectorMachine, target: UOp) -> VectorRef:
+    """Return the reference that a Store or AtomicAdd writes to."""
+    ref = m.cells[target]
+    if ref.__class__ is not StridedRef and ref.__class__ is not ScatteredRef:
         raise GiveUp("a write to what is no reference")
     return ref
 
 
-def _store(m: Machine, u: UOp, live: Array | None) -> Value:
-    ref, rank = _target(m, u), len(u.src[0].shape)
-    value, own = m.value(u.src[1], rank), len(u.src[1].shape)
-    if own != rank or value.shape[value.ndim - own :] != ref.shape or value.dtype != NUMPY[u.src[0].dtype]:
-        raise GiveUp("a value of another form than its target")
-    mask = True if live is None and len(u.src) == 2 else _mask(m, u, u.src[2] if len(u.src) > 2 else None, live, rank)
+def _eval_store(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    buffer, value, *gate = u.src
+    ref, rank = _store_target_ref(m, buffer), len(buffer.shape)
+    array = _check_stored_value(m, value, buffer, ref)
+    mask = True if live is None and not gate else _access_mask(m, gate[0] if gate else None, live, rank)
     if mask is not False:
-        m.store(u, ref, value, None if mask is True else mask)
+        m.store(u, ref, array, None if mask is True else mask)
 
 
-def _atomic(m: Machine, u: UOp, live: Array | None) -> Value:
-    ref, rank, d = _target(m, u), len(u.src[0].shape), u.src[0].dtype
-    if d not in dt.INTS:
+def _check_stored_value(m: VectorMachine, value: UOp, target: UOp, ref: VectorRef) -> Array:
+    """Return the array of `value`. Raises GiveUp unless it has the rank, shape and dtype of its target."""
+    rank, own_rank = len(target.shape), len(value.shape)
+    array = m.aligned_value(value, rank)
+    if own_rank != rank or array.shape[array.ndim - own_rank :] != ref.shape or array.dtype != NUMPY[target.dtype]:
+        raise GiveUp("a value of another form than its target")
+    return array
+
+
+def _eval_atomic_add(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    index, value = u.src
+    ref = _store_target_ref(m, index)
+    if index.dtype not in dt.INTS:
         raise GiveUp("AtomicAdd of floats")
-    value, own = m.value(u.src[1], rank), len(u.src[1].shape)
-    if own != rank or value.shape[value.ndim - own :] != ref.shape or value.dtype != NUMPY[d]:
-        raise GiveUp("a value of another form than its target")
-    mask = _mask(m, u, None, live, rank)
+    array = _check_stored_value(m, value, index, ref)
+    mask = _access_mask(m, None, live, len(index.shape))
     if mask is not False:
-        m.add(u, ref, value, None if mask is True else mask)
+        m.atomic_add(u, ref, array, None if mask is True else mask)
 
 
-def _if(m: Machine, u: UOp, live: Array | None) -> Value:
-    """The mask inside of the If."""
-    gate = m.value(u.src[0], 0)
-    return gate if live is None else np.logical_and(align_axes(live, 0, 0, len(m.extents)), gate)
+def _eval_if(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+    """Return the mask inside of the If."""
+    condition = m.aligned_value(u.condition, 0)
+    return condition if live is None else np.logical_and(align_axes(live, 0, 0, len(m.extents)), condition)
 
 
-def _barrier(m: Machine, u: UOp, live: Array | None) -> Value:
+def _eval_barrier(m: VectorMachine, u: UOp, live: Array | None) -> Value:
     m.phase += 1
 
 
 # fmt: off
+#: op -> action, for the ops that the vector machine knows.
 ACTIONS: dict[Op, Action] = {
-    **dict.fromkeys(KERNELS, _alu), **dict.fromkeys(MARKERS, _same),
-    Op.WHERE: _where, Op.CONST: _const, Op.CAST: _cast, Op.REDUCE: _reduce, Op.AFTER: _same,
-    **dict.fromkeys((Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.FLIP, Op.SHRINK, Op.PAD), _move),
-    Op.STACK: _stack, Op.BITCAST: _bitcast, Op.INDEX: _index,
-    Op.BUFFER: _buffer, Op.LOAD: _load, Op.STORE: _store, Op.ATOMICADD: _atomic, Op.IF: _if, Op.BARRIER: _barrier,
+    **dict.fromkeys(KERNELS, _eval_alu), **dict.fromkeys(MARKERS, _eval_marker),
+    Op.WHERE: _eval_where, Op.CONST: _eval_const, Op.CAST: _eval_cast, Op.REDUCE: _eval_axis_reduce, Op.AFTER: _eval_after,
+    **dict.fromkeys(RESHAPING, _eval_movement),
+    Op.STACK: _eval_stack, Op.BITCAST: _eval_bitcast, Op.INDEX: _eval_index,
+    Op.BUFFER: _eval_buffer, Op.LOAD: _eval_load, Op.STORE: _eval_store, Op.ATOMICADD: _eval_atomic_add,
+    Op.IF: _eval_if, Op.BARRIER: _eval_barrier,
 }
 # fmt: on

@@ -1,11 +1,11 @@
 """Integer values that are affine in the loop counters: base + sum of coefficient * counter, without an array.
 
-The counters are those of the vectorised axes around a node, counted from 0, each with its extent. Index values and machine
-integers are affine while every value of theirs fits their dtype, so that no wrapping hides in the sum (R05, R08). An `Affine`
-knows its exact extremes: they are taken at corners of the box of counters, which is not empty.
+The counters are those of the axes around a node, counted from 0, each with its extent. Index values and fixed-width integers
+are affine while every value fits their dtype, so that no wrapping hides in the sum (R05, R08). An `AffineValue` knows its exact
+extremes, which are taken at corners of the box of counters; the box is not empty.
 
-`RULES[op]` takes affine operands and gives an affine result, a decided bool, or None where the result is neither; the caller then
-computes on arrays. Idiv and Mod round down (R02), and their divisors here are positive constants.
+`RULES[op]` takes affine operands and gives an affine result, a decided bool, or None where the result is neither. The caller
+then computes on arrays. Idiv and Mod round down (R02), and their divisors here are positive constants.
 """
 
 from __future__ import annotations
@@ -20,12 +20,18 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
 
+#: The first magnitude that int64 does not hold.
 _INT64 = 1 << 63
-_MACHINE = frozenset(dt.INTS)
+_FIXED_WIDTH = frozenset(dt.INTS)
+#: The dtypes of integers, which may be affine.
+INTEGERS = _FIXED_WIDTH | {dt.index}
 
 
-class Affine:
-    """`coefficients` has one entry per axis, outermost first; axes beyond its end have 0. `lo` and `hi` are attained."""
+class AffineValue:
+    """An integer that is affine in the loop counters.
+
+    `coefficients` has one entry per axis, outermost first; axes beyond its end have 0. `lo` and `hi` are attained.
+    """
 
     __slots__ = ("array", "base", "coefficients", "hi", "lo")
 
@@ -43,103 +49,113 @@ class Affine:
         self.array: Array | None = None
 
     def values(self, extents: Sequence[int]) -> Array:
-        """Its values as int64: one axis per coefficient, of size 1 where it is 0; no axes for a constant."""
+        """Return the values as int64: one axis per coefficient, of size 1 where it is 0; no axes for a constant."""
         if self.array is None:
-            self.array = self._materialised(extents)
+            self.array = self._materialize(extents)
         return self.array
 
-    def _materialised(self, extents: Sequence[int]) -> Array:
+    def _materialize(self, extents: Sequence[int]) -> Array:
+        """Compute the array of `values`. Raises GiveUp beyond 64 bits."""
         if self.lo < -_INT64 or self.hi >= _INT64:
             raise GiveUp("an index value beyond 64 bits")
-        found: Array = np.array(self.base, np.int64)
+        values: Array = np.array(self.base, np.int64)
         depth = len(self.coefficients)
         for axis, c in enumerate(self.coefficients):
             if c and extents[axis] > 1:
                 step = (np.arange(extents[axis], dtype=np.int64) * c).reshape((-1, *(1,) * (depth - axis - 1)))
-                found = found + step
-        return found.reshape((1,) * (depth - found.ndim) + found.shape) if found.ndim else found
+                values = values + step
+        return values.reshape((1,) * (depth - values.ndim) + values.shape) if values.ndim else values
 
 
-def constant(value: int) -> Affine:
-    return Affine(value, (), ())
+def affine_constant(value: int) -> AffineValue:
+    """Return a constant."""
+    return AffineValue(value, (), ())
 
 
-def combined(a: Affine, b: Affine, sign: int, extents: Sequence[int]) -> Affine:
-    """a + sign * b."""
+def add_affine(a: AffineValue, b: AffineValue, sign: int, extents: Sequence[int]) -> AffineValue:
+    """Return a + sign * b."""
     x, y = a.coefficients, b.coefficients
     short, long = len(x), len(y)
     if short < long:
         x = x + (0,) * (long - short)
     elif long < short:
         y = y + (0,) * (short - long)
-    return Affine(a.base + sign * b.base, tuple([p + sign * q for p, q in zip(x, y)]), extents)
+    return AffineValue(a.base + sign * b.base, tuple([p + sign * q for p, q in zip(x, y)]), extents)
 
 
-def scaled(a: Affine, factor: int, extents: Sequence[int]) -> Affine:
-    return Affine(a.base * factor, tuple([c * factor for c in a.coefficients]), extents)
+def scale_affine(a: AffineValue, factor: int, extents: Sequence[int]) -> AffineValue:
+    """Return a * factor."""
+    return AffineValue(a.base * factor, tuple([c * factor for c in a.coefficients]), extents)
 
 
-def fits(a: Affine, d: DType) -> bool:
-    """Whether the dtype has all its values, without wrapping."""
-    return d is dt.index or (d in _MACHINE and d.min <= a.lo and a.hi <= d.max)
+def fits_dtype(a: AffineValue, d: DType) -> bool:
+    """Return True if the dtype has all values of `a`, without wrapping."""
+    return d is dt.index or (d in _FIXED_WIDTH and d.min <= a.lo and a.hi <= d.max)
 
 
-def is_constant(a: Affine) -> bool:
+def is_constant(a: AffineValue) -> bool:
+    """Return True if `a` has one value."""
     return a.lo == a.hi
 
 
 # Rules
 
-Operands = Sequence[Affine]
-Rule = Callable[[Operands, Sequence[int]], "Affine | bool | None"]
+Operands = Sequence[AffineValue]
+#: (operands, extents of the axes) -> the result, None where it is not affine.
+Rule = Callable[[Operands, Sequence[int]], "AffineValue | bool | None"]
 
 
-def _mul(xs: Operands, extents: Sequence[int]) -> Affine | None:
-    a, b = xs
+def _mul(operands: Operands, extents: Sequence[int]) -> AffineValue | None:
+    a, b = operands
     if is_constant(b):
-        return scaled(a, b.lo, extents)
-    return scaled(b, a.lo, extents) if is_constant(a) else None
+        return scale_affine(a, b.lo, extents)
+    return scale_affine(b, a.lo, extents) if is_constant(a) else None
 
 
-def _mulacc(xs: Operands, extents: Sequence[int]) -> Affine | None:
-    product = _mul(xs[:2], extents)
-    return None if product is None else combined(product, xs[2], 1, extents)
+def _mulacc(operands: Operands, extents: Sequence[int]) -> AffineValue | None:
+    product = _mul(operands[:2], extents)
+    return None if product is None else add_affine(product, operands[2], 1, extents)
 
 
-def _shl(xs: Operands, extents: Sequence[int]) -> Affine | None:
-    a, count = xs
-    return scaled(a, 1 << count.lo, extents) if is_constant(count) and 0 <= count.lo < 64 else None
+def _shl(operands: Operands, extents: Sequence[int]) -> AffineValue | None:
+    a, count = operands
+    return scale_affine(a, 1 << count.lo, extents) if is_constant(count) and 0 <= count.lo < 64 else None
 
 
-def _shr(xs: Operands, extents: Sequence[int]) -> Affine | None:
-    a, count = xs
-    return _divided(a, 1 << count.lo, extents, quotient=True) if is_constant(count) and 0 <= count.lo < 64 else None
+def _shr(operands: Operands, extents: Sequence[int]) -> AffineValue | None:
+    a, count = operands
+    return _divide_by_constant(a, 1 << count.lo, extents, quotient=True) if is_constant(count) and 0 <= count.lo < 64 else None
 
 
-def _by(quotient: bool) -> Rule:
-    def rule(xs: Operands, extents: Sequence[int]) -> Affine | None:
-        a, b = xs
-        return _divided(a, b.lo, extents, quotient=quotient) if is_constant(b) and b.lo > 0 else None
+def _division_rule(quotient: bool) -> Rule:
+    """Return the rule of Idiv (`quotient`) or Mod."""
 
-    return rule
+    def divide(operands: Operands, extents: Sequence[int]) -> AffineValue | None:
+        a, b = operands
+        return _divide_by_constant(a, b.lo, extents, quotient=quotient) if is_constant(b) and b.lo > 0 else None
+
+    return divide
 
 
-def _divided(a: Affine, c: int, extents: Sequence[int], *, quotient: bool) -> Affine | None:
-    """a = c * whole + rest; where all of `rest` lies between two neighbouring multiples of c, both parts are affine."""
-    rest = Affine(a.base % c, tuple([k if k % c else 0 for k in a.coefficients]), extents)
-    carry = rest.lo // c
-    if rest.hi // c != carry:
+def _divide_by_constant(a: AffineValue, divisor: int, extents: Sequence[int], *, quotient: bool) -> AffineValue | None:
+    """Return a Idiv c or a Mod c.
+
+    a = c * whole + remainder. Where all of the remainder lies between two neighbouring multiples of c, both parts are affine.
+    """
+    remainder = AffineValue(a.base % divisor, tuple([k if k % divisor else 0 for k in a.coefficients]), extents)
+    carry = remainder.lo // divisor
+    if remainder.hi // divisor != carry:
         return None
     if quotient:
-        return Affine(a.base // c + carry, tuple([0 if k % c else k // c for k in a.coefficients]), extents)
-    return Affine(rest.base - carry * c, rest.coefficients, extents)
+        return AffineValue(a.base // divisor + carry, tuple([0 if k % divisor else k // divisor for k in a.coefficients]), extents)
+    return AffineValue(remainder.base - carry * divisor, remainder.coefficients, extents)
 
 
-def _decided(below: bool | None, equal: bool | None, above: bool | None) -> Rule:
-    """A comparison of a with b whose outcome is known for a < b, a = b and a > b; decided where a - b has one sign."""
+def _comparison_rule(below: bool | None, equal: bool | None, above: bool | None) -> Rule:
+    """Return the rule of a comparison with these results for a < b, a = b and a > b; decided where a - b has one sign."""
 
-    def rule(xs: Operands, extents: Sequence[int]) -> bool | None:
-        difference = combined(xs[0], xs[1], -1, extents)
+    def decide_comparison(operands: Operands, extents: Sequence[int]) -> bool | None:
+        difference = add_affine(operands[0], operands[1], -1, extents)
         possible = set()
         if difference.lo < 0:
             possible.add(below)
@@ -149,25 +165,26 @@ def _decided(below: bool | None, equal: bool | None, above: bool | None) -> Rule
             possible.add(equal)
         return possible.pop() if len(possible) == 1 else None
 
-    return rule
+    return decide_comparison
 
 
 # fmt: off
+#: op -> rule.
 RULES: dict[Op, Rule] = {
-    Op.ADD:    lambda xs, extents: combined(xs[0], xs[1], 1, extents),
-    Op.SUB:    lambda xs, extents: combined(xs[0], xs[1], -1, extents),
-    Op.NEG:    lambda xs, extents: scaled(xs[0], -1, extents),
+    Op.ADD:    lambda xs, extents: add_affine(xs[0], xs[1], 1, extents),
+    Op.SUB:    lambda xs, extents: add_affine(xs[0], xs[1], -1, extents),
+    Op.NEG:    lambda xs, extents: scale_affine(xs[0], -1, extents),
     Op.MUL:    _mul,
     Op.MULACC: _mulacc,
     Op.SHL:    _shl,
     Op.SHR:    _shr,
-    Op.IDIV:   _by(True),
-    Op.MOD:    _by(False),
-    Op.CMPLT:  _decided(True, False, False),
-    Op.CMPLE:  _decided(True, True, False),
-    Op.CMPGT:  _decided(False, False, True),
-    Op.CMPGE:  _decided(False, True, True),
-    Op.CMPEQ:  _decided(False, True, False),
-    Op.CMPNE:  _decided(True, False, True),
+    Op.IDIV:   _division_rule(True),
+    Op.MOD:    _division_rule(False),
+    Op.CMPLT:  _comparison_rule(True, False, False),
+    Op.CMPLE:  _comparison_rule(True, True, False),
+    Op.CMPGT:  _comparison_rule(False, False, True),
+    Op.CMPGE:  _comparison_rule(False, True, True),
+    Op.CMPEQ:  _comparison_rule(False, True, False),
+    Op.CMPNE:  _comparison_rule(True, False, True),
 }
 # fmt: on

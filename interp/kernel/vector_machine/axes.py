@@ -1,4 +1,4 @@
-"""Axes of loops: values made to broadcast with them, and sums, products and maxima over them."""
+"""Axes of loops: alignment of values for broadcasting, and sums, products and maxima over axes."""
 
 from __future__ import annotations
 
@@ -8,62 +8,67 @@ from functools import lru_cache
 
 import numpy as np
 
-from uops.interp.kernel.vector_machine.limits import within
-from uops.interp.kernel.vector_machine.memory import full
+from uops.interp.kernel.vector_machine.limits import check_array_size
+from uops.interp.kernel.vector_machine.memory import expand_loop_axes
 from uops.interp.ops.reduce import FOLDS
 from uops.interp.tensor.storage import Array
 from uops.spec.ir.node import UOp
 
-#: Products are summed without being made where they are at least this many times larger than their factors.
+#: Where products have at least this many times as many elements as their factors, a matrix product sums them without making them.
 _GROWTH = 4
 
 
-def align_axes(a: Array, own: int, rank: int, depth: int) -> Array:
-    """`a`, whose own shape has `own` axes, so that it broadcasts with values of rank `rank` inside of `depth` axes."""
-    lead = a.ndim - own
-    if not lead or (lead == depth and own == rank):
+def align_axes(a: Array, own_rank: int, rank: int, depth: int) -> Array:
+    """Return `a` such that it broadcasts with values of rank `rank` inside of `depth` axes; it has `own_rank` axes of its own."""
+    lead = a.ndim - own_rank
+    if not lead or (lead == depth and own_rank == rank):
         return a
-    return a.reshape(a.shape[:lead] + (1,) * (depth - lead + rank - own) + a.shape[lead:])
+    return a.reshape(a.shape[:lead] + (1,) * (depth - lead + rank - own_rank) + a.shape[lead:])
 
 
 def fold_axes(u: UOp, x: Array, extents: Sequence[int], base: int) -> Array:
-    """The Reduce `u` of x, which stands inside of axes of these extents, over those from `base` on."""
-    own = len(u.shape)
+    """Return the Reduce `u` of `x` over the loop axes from `base` on, given the extents of all loop axes."""
+    own_rank = len(u.shape)
     depth = len(extents)
-    x = full(x, own, depth)
+    x = expand_loop_axes(x, own_rank, depth)
     axes = tuple(range(base, depth))
     if not axes:
         return x
-    wanted = x.shape[:base] + tuple(extents[base:]) + x.shape[depth:]
-    if x.shape != wanted:
-        within(math.prod(wanted))
-        x = np.broadcast_to(x, wanted)
+    expanded_shape = x.shape[:base] + tuple(extents[base:]) + x.shape[depth:]
+    if x.shape != expanded_shape:
+        check_array_size(math.prod(expanded_shape))
+        x = np.broadcast_to(x, expanded_shape)
     out = np.asarray(FOLDS[u.arg.op][u.dtype](x, axes))
     return out.reshape(x.shape[:base] + x.shape[depth:])
 
 
-Matrix = tuple[tuple[int, ...], tuple[int, ...]]
+#: The order of axes and the shape that make a factor a stack of matrices.
+MatrixForm = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def matrix(x: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+def to_matrix(x: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """Return `x` in float64 with its axes in this order and this shape."""
     return x.transpose(order).astype(np.float64, order="C").reshape(shape)
 
 
 @lru_cache(maxsize=1024)
-def recipe_of(
+def plan_contraction(
     a: tuple[int, ...], b: tuple[int, ...], extents: tuple[int, ...], base: int
-) -> tuple[Matrix, Matrix, tuple[int, ...], tuple[int, ...] | None] | None:
-    """How factors of these shapes become matrices, and their product the sum; None where the products are as well made."""
+) -> tuple[MatrixForm, MatrixForm, tuple[int, ...], tuple[int, ...] | None] | None:
+    """Return how factors of these shapes become matrices, and their product the sum; None where the products are better made.
+
+    The result has the forms of both factors, the shape of the product, and the order of axes of the sum.
+    """
     sizes = tuple([max(p, q) for p, q in zip(a, b)])
     if a[base:] != b[base:] or a[base:] != extents[base:] or math.prod(sizes) < _GROWTH * (math.prod(a) + math.prod(b)):
         return None
-    both = [k for k in range(base) if a[k] > 1 and b[k] > 1]
+    batch = [k for k in range(base) if a[k] > 1 and b[k] > 1]
     rows = [k for k in range(base) if a[k] > 1 and b[k] == 1]
     columns = [k for k in range(base) if a[k] == 1]
     inner = list(range(base, len(a)))
-    order = both + rows + columns
-    count, terms = [sizes[k] for k in both], math.prod(extents[base:])
+    order = batch + rows + columns
+    count, terms = [sizes[k] for k in batch], math.prod(extents[base:])
     left = (*order, *inner), (*count, math.prod(a[k] for k in rows), terms)
-    right = (*both, *inner, *rows, *columns), (*count, terms, math.prod(b[k] for k in columns))
+    right = (*batch, *inner, *rows, *columns), (*count, terms, math.prod(b[k] for k in columns))
     back = None if order == sorted(order) else tuple([order.index(k) for k in range(base)])
     return left, right, tuple([sizes[k] for k in order]), back

@@ -1,7 +1,7 @@
-"""The vectorised machine: a kernel's loops as axes of NumPy arrays, with one step of Python per node.
+"""The vector machine: a kernel's loops as axes of NumPy arrays, with one step of Python per node.
 
-A node inside of axes is one array over all their iterations, as large as what it depends on; loops that run in order
-(`plan`) run in Python around that. It raises GiveUp where order might matter.
+A node inside of axes is one array over all their iterations, as large as what it depends on. Loops that run in order (`plan`)
+run in Python around that. Raises GiveUp where order might matter.
 """
 
 from __future__ import annotations
@@ -13,18 +13,29 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.kernel.lane_machine.memory import Space, Window
-from uops.interp.kernel.structure.blocks import Block, Loop
-from uops.interp.kernel.vector_machine.affine import Affine, constant
-from uops.interp.kernel.vector_machine.axes import align_axes, fold_axes, matrix, recipe_of
-from uops.interp.kernel.vector_machine.limits import GiveUp, within
-from uops.interp.kernel.vector_machine.memory import Event, Memory, Ref, Scattered, Span, Strided, full, judge, spanned, whole
-from uops.interp.kernel.vector_machine.plan import MemoryPlan, Plan
-from uops.interp.kernel.vector_machine.static import Static
+from uops.interp.kernel.lane_machine.memory import FlatMemory, MemoryWindow
+from uops.interp.kernel.structure.blocks import Loop, ScheduledBlock
+from uops.interp.kernel.vector_machine.affine import AffineValue, affine_constant
+from uops.interp.kernel.vector_machine.axes import align_axes, fold_axes, plan_contraction, to_matrix
+from uops.interp.kernel.vector_machine.limits import GiveUp, check_array_size
+from uops.interp.kernel.vector_machine.memory import (
+    AccessEvent,
+    ScatteredRef,
+    StridedRef,
+    StridedSpan,
+    VectorMemory,
+    VectorRef,
+    check_conflicts,
+    compute_span,
+    expand_loop_axes,
+    whole_memory,
+)
+from uops.interp.kernel.vector_machine.plan import MemoryPlan, VectorPlan
+from uops.interp.kernel.vector_machine.static import StaticValues
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.ops.reduce import FOLDS
 from uops.interp.ops.rounding import NARROW
-from uops.interp.tensor.checks import check_bounds, unsound
+from uops.interp.tensor.checks import check_bounds, raise_unsound
 from uops.interp.tensor.storage import NUMPY, Array
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
@@ -35,89 +46,103 @@ from uops.spec.ir.ops import Op
 _ndarray = np.ndarray
 
 
+#: An `AffineValue`, an array, a `VectorRef`, or None of a void node.
 Value = Any
-Operands = Mapping[UOp, Array | Space | Window]
+#: A leaf -> its value or its memory.
+Operands = Mapping[UOp, Array | FlatMemory | MemoryWindow]
 
 
 @dataclass(eq=False, slots=True)
-class Attempt:
-    """An outcome: the value of the kernel's root, None where it has none, and what becomes of each Space."""
+class VectorOutcome:
+    """The outcome of a run: the value of the kernel's root, None where it has none, and the new contents of each memory."""
 
     value: Array | None
-    changes: tuple[tuple[Space, Memory], ...]
+    changes: tuple[tuple[FlatMemory, VectorMemory], ...]
 
     def commit(self) -> Array | None:
-        """Make the Spaces hold the outcome; gives the value."""
-        taken: set[int] = set()
-        for space, memory in self.changes:
-            _mark(space.read, memory.read)
-            if memory.written is not False:
-                _mark(space.written, memory.written)
-                _replace(space, memory, taken)
+        """Make the memories hold the outcome, and return the value."""
+        installed: set[int] = set()
+        for flat, memory in self.changes:
+            _merge_marks(flat.read_mask, memory.read_mask)
+            if memory.written_mask is not False:
+                _merge_marks(flat.written_mask, memory.written_mask)
+                _install_contents(flat, memory, installed)
         return self.value
 
 
-def _replace(space: Space, memory: Memory, taken: set[int]) -> None:
-    """Give `space` the contents of `memory`, in the arrays it has unless they are others' too. An array that was computed becomes
-    that of one Space: `taken` are those that did."""
-    data, new, written = space.data, memory.data, memory.written
-    if not space.borrowed:
+def _install_contents(flat: FlatMemory, memory: VectorMemory, installed: set[int]) -> None:
+    """Give `flat` the contents of `memory`, in its own arrays unless they are borrowed.
+
+    An array that was computed becomes that of one memory. `installed` has the ids of those that did.
+    """
+    data, new, written = flat.data, memory.data, memory.written_mask
+    if not flat.borrowed:
         np.copyto(data if data.dtype is new.dtype else data.view(new.dtype), new)
-        if space.ready is not None:
-            _mark(space.ready, written)
+        if flat.ready is not None:
+            _merge_marks(flat.ready, written)
         return
-    if not memory.owned and id(new.base) in taken:
+    if not memory.is_owned and id(new.base) in installed:
         new = new.copy()
-    taken.add(id(new.base))
-    space.data = new if data.dtype is new.dtype else new.view(data.dtype)
-    space.ready = None if space.ready is None or written is True else space.ready | written
-    space.borrowed = False
+    installed.add(id(new.base))
+    flat.data = new if data.dtype is new.dtype else new.view(data.dtype)
+    flat.ready = None if flat.ready is None or written is True else flat.ready | written
+    flat.borrowed = False
 
 
-def _mark(marks: Array, more: Array | bool) -> None:
-    if more is True:
+def _merge_marks(marks: Array, added: Array | bool) -> None:
+    """Set the marks of `added`, which is a mask, or True for all and False for none."""
+    if added is True:
         marks.fill(True)
-    elif more is not False:
-        marks |= more
+    elif added is not False:
+        marks |= added
 
 
-#: What a node does: the machine, the node and the mask of the Ifs around it give its value.
-Action = Callable[["Machine", UOp, "Array | None"], Value]
-#: What a run does in a block: an action on a node, or None and a loop; and the Ifs around it.
-Step = tuple[Action | None, Any, tuple[UOp, ...]]
+#: (machine, node, mask of the Ifs around it) -> the node's value.
+Action = Callable[["VectorMachine", UOp, "Array | None"], Value]
+#: A step of a block: an action and its node, or None and a loop; and the Ifs around it.
+BlockStep = tuple[Action | None, Any, tuple[UOp, ...]]
 
 
-#: A step where it stands: the extents of the axes around it, their product, the action, and the node.
-Placed = tuple[list[int], int, Action, UOp]
-#: NumPy's dtype, the shape, and bounds that say more than the dtype does, else None.
-Form = tuple[np.dtype[Any], tuple[Any, ...], tuple[Any, Any] | None]
+#: A step of a straight line: the extents of the axes around it, their product, the action, and the node.
+PlacedStep = tuple[list[int], int, Action, UOp]
+#: NumPy's dtype of a node, its shape, and its bounds, None where the dtype implies them.
+ExpectedForm = tuple[np.dtype[Any], tuple[Any, ...], tuple[Any, Any] | None]
 
 
-def _form(u: UOp) -> Form:
+def _expected_form(u: UOp) -> ExpectedForm:
+    """Return the derived properties of `u` that its values are checked against."""
     d, bounds, unknown = u.dtype, u.min_max, WHOLE[u.dtype]
     if bounds is None:
-        unsound(u, "min_max", "bounds", None)
+        raise_unsound(u, "min_max", "bounds", None)
     return NUMPY[d], u.shape, None if bounds is unknown or bounds == unknown else bounds
 
 
 @dataclass(eq=False, slots=True)
-class Program:
-    """`straight`: all steps in one list, if nothing about the loops is left to a run. `lent`: of each leaf, its memory if it has
-    one, NumPy's dtype, and the reference to all of it where its shape is known. `forms`: of the nodes that were asked for."""
+class VectorProgram:
+    """A kernel ready to run.
 
-    plan: Plan
-    static: Static
+    `straight_line` has all steps in one list, if nothing about the loops is left to a run. `leaf_operands` has, per leaf, the
+    plan of its memory if it is one, and NumPy's dtype. If the shape is known, it also has the reference to all of the leaf.
+    `forms` memoizes the expected forms of nodes.
+    """
+
+    plan: VectorPlan
+    static: StaticValues
     actions: Mapping[Op, Action]
-    steps: dict[Block, list[Step]]
-    straight: list[Placed] | None
-    lent: list[tuple[UOp, MemoryPlan | None, np.dtype[Any], Strided | None]]
-    forms: dict[UOp, Form] = field(default_factory=dict)
+    steps: dict[ScheduledBlock, list[BlockStep]]
+    straight_line: list[PlacedStep] | None
+    leaf_operands: list[tuple[UOp, MemoryPlan | None, np.dtype[Any], StridedRef | None]]
+    forms: dict[UOp, ExpectedForm] = field(default_factory=dict)
 
 
-class Machine:
-    """One run. `cells` holds the value of every node that has one; `extents` are those of the axes around the present block."""
+class VectorMachine:
+    """One run of a program.
 
-    def __init__(self, program: Program, operands: Operands, check: bool) -> None:
+    `cells` holds the value of every evaluated node. `extents` are those of the axes around the present block, and `volume` is
+    their product. `phase` counts the barriers passed.
+    """
+
+    def __init__(self, program: VectorProgram, operands: Operands, check: bool) -> None:
         self.program = program
         self.plan = program.plan
         self.steps = program.steps
@@ -130,105 +155,112 @@ class Machine:
         self.volume = 1
         self.iterations: dict[UOp, int] = {}
         self.phase = 0
-        self.memories: dict[UOp, Memory] = {}
-        self.events: dict[UOp, list[Event]] = {}
+        self.memories: dict[UOp, VectorMemory] = {}
+        self.events: dict[UOp, list[AccessEvent]] = {}
         self.collected: dict[UOp, list[Array]] = {}
         self.bases: dict[UOp, int] = {}
-        self.spaces: list[tuple[Space, Memory]] = []
+        self.flat_memories: list[tuple[FlatMemory, VectorMemory]] = []
         self.values: set[UOp] = set()
-        self._bind(operands)
+        self._bind_operands(operands)
 
-    def _bind(self, operands: Operands) -> None:
-        cells, spaces, written = self.cells, self.spaces, []
-        for u, planned, dtype, ref in self.program.lent:
-            given = operands[u]
-            if given.__class__ is not Space:
-                self._bind_value(u, given)
+    def _bind_operands(self, operands: Operands) -> None:
+        """Set the values and memories of the leaves. Raises GiveUp for memories that share bytes, one of them written."""
+        cells, flat_memories, written = self.cells, self.flat_memories, []
+        for u, plan, dtype, ref in self.program.leaf_operands:
+            operand = operands[u]
+            if operand.__class__ is not FlatMemory:
+                self._bind_value(u, operand)
                 continue
             if ref is None:
-                ref = whole(u, u.shape if all(n.__class__ is int for n in u.shape) else given.data.shape)
+                ref = whole_memory(u, u.shape if all(n.__class__ is int for n in u.shape) else operand.data.shape)
                 cells[u] = ref
-            if math.prod(ref.shape) != given.data.size:
+            if math.prod(ref.shape) != operand.data.size:
                 raise GiveUp("a memory of another size than its Param")
-            if planned is not None:
-                memory = self.memories[u] = Memory.of_space(planned, given, dtype)
-                spaces.append((given, memory))
-                if planned.written:
-                    written.append(given)
-        for w in written:
-            for s, _ in spaces:
-                if s is not w and not w.borrowed and np.may_share_memory(w.data, s.data):
+            if plan is not None:
+                memory = self.memories[u] = VectorMemory.from_flat_memory(plan, operand, dtype)
+                flat_memories.append((operand, memory))
+                if plan.written:
+                    written.append(operand)
+        for target in written:
+            for other, _ in flat_memories:
+                if other is not target and not target.borrowed and np.may_share_memory(target.data, other.data):
                     raise GiveUp("arguments that share memory")
-        if written and len({id(s) for s, _ in spaces}) < len(spaces):
+        if written and len({id(other) for other, _ in flat_memories}) < len(flat_memories):
             raise GiveUp("arguments that share memory")
 
-    def _bind_value(self, u: UOp, given: Array | Space | Window) -> None:
-        """A leaf that is no memory; elements of it are read like those of one that nobody writes."""
-        if not isinstance(given, _ndarray) or given.dtype.kind == "O":
-            raise GiveUp("a part of a memory that others see too, or an index value beyond 64 bits")
-        planned = self.plan.memories.get(u)
-        if planned is None:
-            self.cells[u] = constant(int(given)) if given.ndim == 0 and given.dtype.kind in "iu" else given.view()
+    def _bind_value(self, u: UOp, value: Array | FlatMemory | MemoryWindow) -> None:
+        """Set the value of a leaf that is no memory; its elements are read like those of a memory that nobody writes."""
+        if not isinstance(value, _ndarray) or value.dtype.kind == "O":
+            raise GiveUp("a window of a shared memory, or an index value beyond 64 bits")
+        plan = self.plan.memories.get(u)
+        if plan is None:
+            self.cells[u] = affine_constant(int(value)) if value.ndim == 0 and value.dtype.kind in "iu" else value.view()
             return
-        if planned.written or given.shape != u.shape or given.dtype != NUMPY[u.dtype]:
+        if plan.written or value.shape != u.shape or value.dtype != NUMPY[u.dtype]:
             raise GiveUp("a value where a memory is used")
-        self.cells[u] = whole(u, given.shape)
-        self.memories[u] = Memory(planned, "a value", given.size, np.ascontiguousarray(given).reshape(-1), None, None)
+        self.cells[u] = whole_memory(u, value.shape)
+        self.memories[u] = VectorMemory(plan, "a value", value.size, np.ascontiguousarray(value).reshape(-1), None, None)
         self.values.add(u)
 
     def is_value(self, u: UOp) -> bool:
-        """Whether what a Ref leads to is a leaf that is no memory."""
+        """Return True if a reference leads to a leaf that is no memory."""
         return u in self.values
 
-    def run(self) -> Attempt:
-        if self.program.straight is None:
-            self._block(self.plan.block, None)
+    def run(self) -> VectorOutcome:
+        """Run the kernel and return the outcome. Raises GiveUp."""
+        if self.program.straight_line is None:
+            self._run_block(self.plan.block, None)
         else:
-            self._line(self.program.straight)
-        self._judge()
+            self._run_straight_line(self.program.straight_line)
+        self._run_conflict_checks()
         root = self.plan.kernel.root
-        value = None if root.dtype is dt.void else np.array(self.value(root, len(root.shape)))
-        return Attempt(value, tuple(self.spaces))
+        value = None if root.dtype is dt.void else np.array(self.aligned_value(root, len(root.shape)))
+        return VectorOutcome(value, tuple(self.flat_memories))
 
-    def _judge(self) -> None:
-        for m, events in self.events.items():
-            for check in self.plan.memories[m].checks:
-                judge(self.memories[m].data.size, check, events)
+    def _run_conflict_checks(self) -> None:
+        """Check the logged accesses for races. Raises GiveUp."""
+        for memory_node, events in self.events.items():
+            for check in self.plan.memories[memory_node].checks:
+                check_conflicts(self.memories[memory_node].data.size, check, events)
 
     # Blocks
 
-    def _block(self, block: Block, live: Array | None) -> None:
+    def _run_block(self, block: ScheduledBlock, live: Array | None) -> None:
+        """Run the steps of a block where the mask `live` holds."""
         cells = self.cells
         for action, item, guards in self.steps[block]:
-            inside = self._inside(guards, live) if guards else live
+            mask = self._combine_if_masks(guards, live) if guards else live
             if action is None:
-                self._loop(item, inside)
+                self._run_loop(item, mask)
             else:
-                found = action(self, item, inside)
-                if found is not None:
-                    cells[item] = self.checked(item, found)
+                value = action(self, item, mask)
+                if value is not None:
+                    cells[item] = self.check_derived_properties(item, value)
 
-    def _line(self, steps: Sequence[Placed]) -> None:
+    def _run_straight_line(self, steps: Sequence[PlacedStep]) -> None:
+        """Run the steps of a kernel without loops in order and without Ifs."""
         cells = self.cells
         for extents, volume, action, item in steps:
             self.extents, self.volume = extents, volume
-            found = action(self, item, None)
-            if found is not None:
-                cells[item] = self.checked(item, found)
+            value = action(self, item, None)
+            if value is not None:
+                cells[item] = self.check_derived_properties(item, value)
         self.extents, self.volume = [], 1
 
-    def _inside(self, guards: Sequence[UOp], live: Array | None) -> Array | None:
+    def _combine_if_masks(self, guards: Sequence[UOp], live: Array | None) -> Array | None:
+        """Return the mask of these Ifs and `live`."""
         depth = len(self.extents)
         for g in guards:
             mask = align_axes(self.cells[g], 0, 0, depth)
             live = mask if live is None else np.logical_and(align_axes(live, 0, 0, depth), mask)
         return live
 
-    def _loop(self, loop: Loop, live: Array | None) -> None:
+    def _run_loop(self, loop: Loop, live: Array | None) -> None:
+        """Run a loop in order, or as an axis."""
         r, closer = loop.range, loop.closer
         n = self.bounds.get(r)
         if n is None:
-            n = self._bound(r.src[0])
+            n = self._eval_loop_bound(r.bound)
         reduces = closer.op is Op.REDUCE
         if reduces and loop.outermost:
             self.collected[closer] = []
@@ -237,67 +269,73 @@ class Machine:
             if r in self.plan.sequential:
                 for i in range(n):
                     self.iterations[r] = i
-                    self.cells[r] = self.checked(r, constant(i))
-                    self._iterate(loop, live)
+                    self.cells[r] = self.check_derived_properties(r, affine_constant(i))
+                    self._run_iteration(loop, live)
             else:
                 self.extents.append(n)
                 self.volume *= n
                 if r not in self.bounds:
-                    self.cells[r] = self.checked(r, Affine(0, (0,) * (len(self.extents) - 1) + (1,), self.extents))
-                self._iterate(loop, live)
+                    counter = AffineValue(0, (0,) * (len(self.extents) - 1) + (1,), self.extents)
+                    self.cells[r] = self.check_derived_properties(r, counter)
+                self._run_iteration(loop, live)
                 self.extents.pop()
                 self.volume //= n
         if reduces and loop.outermost:
-            self.cells[closer] = self.checked(closer, self._folded(closer))
+            self.cells[closer] = self.check_derived_properties(closer, self._fold_partial_results(closer))
 
-    def _iterate(self, loop: Loop, live: Array | None) -> None:
-        for m in self.plan.resets.get(loop.range, ()):
-            self.memories.pop(m.node, None)
-        self._block(loop.block, live)
+    def _run_iteration(self, loop: Loop, live: Array | None) -> None:
+        """Run the block of a loop once, with new memories where the plan says so."""
+        for memory_plan in self.plan.resets.get(loop.range, ()):
+            self.memories.pop(memory_plan.node, None)
+        self._run_block(loop.block, live)
         if loop.innermost and loop.closer.op is Op.REDUCE:
-            self._collect(loop.closer)
+            self._collect_partial_reduce(loop.closer)
 
-    def _bound(self, u: UOp) -> int:
-        if u not in self.cells:  # of a Special, whose loop is around everything
+    def _eval_loop_bound(self, u: UOp) -> int:
+        """Return the trip count. Raises GiveUp if it varies."""
+        if u not in self.cells:  # a Special's bound, whose loop is around everything
             for s in u.src:
-                self._bound(s)
+                self._eval_loop_bound(s)
             self.cells[u] = self.program.actions[u.op](self, u, None)
         c = self.cells[u]
-        if c.__class__ is Affine and c.lo == c.hi:
+        if c.__class__ is AffineValue and c.lo == c.hi:
             return int(c.lo)
         if c.__class__ is _ndarray and c.size == 1 and not c.ndim:
             return int(c)
         raise GiveUp("a bound that varies")
 
-    def _collect(self, closer: UOp) -> None:
-        self.collected[closer].append(self.part(closer, self.plan.fused.get(closer), self.bases[closer]))
+    def _collect_partial_reduce(self, closer: UOp) -> None:
+        """Add the Reduce over the present axes to the partial results."""
+        self.collected[closer].append(self.reduce_inner_axes(closer, self.plan.fused_products.get(closer), self.bases[closer]))
 
-    def part(self, closer: UOp, product: UOp | None, base: int) -> Array:
-        """A Reduce over the axes from `base` on."""
+    def reduce_inner_axes(self, closer: UOp, product: UOp | None, base: int) -> Array:
+        """Return a Reduce over the axes from `base` on."""
         if product is not None:
-            return self._contract(closer, product, base)
-        return fold_axes(closer, self.value(closer.src[0], len(closer.shape)), self.extents, base)
+            return self._sum_products(closer, product, base)
+        operand = closer.src[0]  # operand
+        return fold_axes(closer, self.aligned_value(operand, len(closer.shape)), self.extents, base)
 
-    def _contract(self, u: UOp, product: UOp, base: int) -> Array:
-        """The sum `u` of a product over the axes from `base` on, in float64 and rounded once (R32).
+    def _sum_products(self, u: UOp, product: UOp, base: int) -> Array:
+        """Return the sum `u` of a product over the axes from `base` on, in float64 and rounded once (R32).
 
         Where the factors vary along different axes this is a matrix product, and the products are not made.
         """
         depth = len(self.extents)
-        left_source, right_source = product.src
-        a, b = full(self.value(left_source, 0), 0, depth), full(self.value(right_source, 0), 0, depth)
-        recipe = recipe_of(a.shape, b.shape, tuple(self.extents), base)
+        lhs, rhs = product.src
+        a = expand_loop_axes(self.aligned_value(lhs, 0), 0, depth)
+        b = expand_loop_axes(self.aligned_value(rhs, 0), 0, depth)
+        recipe = plan_contraction(a.shape, b.shape, tuple(self.extents), base)
         if recipe is None:
-            within(math.prod([max(p, q) for p, q in zip(a.shape, b.shape)]))
+            check_array_size(math.prod([max(p, q) for p, q in zip(a.shape, b.shape)]))
             x = np.asarray(KERNELS[Op.MUL][product.dtype](a, b))
-            self.checked(product, x)
+            self.check_derived_properties(product, x)
             return fold_axes(u, x, self.extents, base)
         left, right, shape, back = recipe
-        out = NARROW[product.dtype](np.matmul(matrix(a, *left), matrix(b, *right))).reshape(shape)
+        out = NARROW[product.dtype](np.matmul(to_matrix(a, *left), to_matrix(b, *right))).reshape(shape)
         return out if back is None else out.transpose(back)
 
-    def _folded(self, closer: UOp) -> Array:
-        """Of a loop that ran in order, the partial results together (R32)."""
+    def _fold_partial_results(self, closer: UOp) -> Array:
+        """Return a Reduce over a loop that ran in order: its partial results folded (R32)."""
         parts = self.collected.pop(closer)
         if len(parts) == 1:
             return parts[0]
@@ -308,16 +346,16 @@ class Machine:
 
     # Values
 
-    def value(self, u: UOp, rank: int) -> Array:
-        """The value of `u` as an array that broadcasts with those of `rank` own axes here."""
+    def aligned_value(self, u: UOp, rank: int) -> Array:
+        """Return the value of `u` as an array that broadcasts with values of `rank` own axes here."""
         c, depth = self.cells[u], len(self.extents)
         if c.__class__ is _ndarray:
-            own = len(u.shape)
-            lead = c.ndim - own
-            if not lead or (lead == depth and own == rank):
+            own_rank = len(u.shape)
+            lead = c.ndim - own_rank
+            if not lead or (lead == depth and own_rank == rank):
                 return c
-            return align_axes(c, own, rank, depth)
-        if c.__class__ is not Affine:
+            return align_axes(c, own_rank, rank, depth)
+        if c.__class__ is not AffineValue:
             raise GiveUp("a reference, or nothing, that is used as a value")
         if u.dtype is dt.index:
             a = c.values(self.extents)
@@ -326,89 +364,96 @@ class Machine:
             a = np.array(c.lo, d) if c.lo == c.hi else c.values(self.extents).astype(d)
         return align_axes(a, 0, rank, depth)
 
-    def affordable(self, sources: Sequence[UOp]) -> None:
-        """GiveUp where an elementwise op on these would make too large an array."""
+    def check_operand_sizes(self, sources: Sequence[UOp]) -> None:
+        """Raise GiveUp where an elementwise op on these would make too large an array."""
         rank = max(len(s.shape) for s in sources)
-        within(math.prod(np.broadcast_shapes(*[self.value(s, rank).shape for s in sources])))
+        check_array_size(math.prod(np.broadcast_shapes(*[self.aligned_value(s, rank).shape for s in sources])))
 
-    def checked(self, u: UOp, v: Value) -> Value:
-        """`v`, once what the specification derives is asserted of it."""
+    def check_derived_properties(self, u: UOp, v: Value) -> Value:
+        """Return `v` as a value, once its derived properties are asserted."""
         kind = v.__class__
-        if kind is Strided or kind is Scattered:
+        if kind is StridedRef or kind is ScatteredRef:
             return v
-        if kind is Affine:
+        if kind is AffineValue:
             if self.check:
                 bounds = u.min_max
                 if bounds is None or v.lo < bounds[0] or v.hi > bounds[1]:
-                    unsound(u, "min_max", bounds, (v.lo, v.hi))
+                    raise_unsound(u, "min_max", bounds, (v.lo, v.hi))
             return v
         if kind is not _ndarray:
             v = np.asarray(v, NUMPY[u.dtype])
         if self.check and u.op is not Op.IF:
             form = self.forms.get(u)
             if form is None:
-                form = self.forms[u] = _form(u)
-            self._check(u, v, form)
+                form = self.forms[u] = _expected_form(u)
+            self._check_array(u, v, form)
         return v
 
-    def _check(self, u: UOp, v: Array, form: Form) -> None:
-        wanted, shape, bounds = form
-        given, found = v.dtype, v.shape
-        if given is not wanted and given != wanted:
-            unsound(u, "dtype", wanted, given)
-        lead = len(found) - len(shape)
-        if found[lead:] != shape or (lead and lead != len(self.extents)):
-            unsound(u, "shape", shape, found)
+    def _check_array(self, u: UOp, v: Array, form: ExpectedForm) -> None:
+        """Assert the expected form of an array. Raises Unsound."""
+        expected_dtype, shape, bounds = form
+        dtype, full_shape = v.dtype, v.shape
+        if dtype is not expected_dtype and dtype != expected_dtype:
+            raise_unsound(u, "dtype", expected_dtype, dtype)
+        lead = len(full_shape) - len(shape)
+        if full_shape[lead:] != shape or (lead and lead != len(self.extents)):
+            raise_unsound(u, "shape", shape, full_shape)
         if bounds is not None:
             check_bounds(u, v)
 
     # Memory
 
-    def _memory(self, ref: Ref) -> Memory:
-        found = self.memories.get(ref.home)
-        if found is None:
+    def _memory_of(self, ref: VectorRef) -> VectorMemory:
+        """Return the memory of a reference; a LOCAL or REG memory is made on first use."""
+        memory = self.memories.get(ref.home)
+        if memory is None:
             u = ref.home
-            planned = self.plan.memories[u]
-            if u.op is not Op.BUFFER or planned.space is AddrSpace.GLOBAL:
+            plan = self.plan.memories[u]
+            if u.op is not Op.BUFFER or plan.space is AddrSpace.GLOBAL:
                 raise GiveUp("memory that nobody supplies")
-            found = self.memories[u] = Memory.fresh(planned, NUMPY[u.dtype], u.arg.size, self.extents)
-        return found
+            memory = self.memories[u] = VectorMemory.allocate(plan, NUMPY[u.dtype], u.arg.size, self.extents)
+        return memory
 
-    def load(self, u: UOp, ref: Ref, mask: Array | None) -> Array:
-        """The elements of `ref` where the mask holds, anything elsewhere."""
-        memory = self.memories.get(ref.home) or self._memory(ref)
-        if mask is None and ref.__class__ is Strided:
-            span = self.spans.get(u) or spanned(ref, memory.size, memory.lane, self.extents)
+    def load(self, u: UOp, ref: VectorRef, mask: Array | None) -> Array:
+        """Return the elements of `ref` where the mask holds, anything elsewhere."""
+        memory = self.memories.get(ref.home) or self._memory_of(ref)
+        if mask is None and ref.__class__ is StridedRef:
+            span = self.spans.get(u) or compute_span(ref, memory.size, memory.copy_offset, self.extents)
             if memory.plan.checks:
-                self._log(memory, u, span, None, None)
+                self._log_access(memory, u, span, None, None)
             return memory.load_span(span)
-        at, mask = memory.places(self._scattered(ref), mask, self.extents)
-        self._log(memory, u, None, at, mask)
-        return memory.load_places(at, mask)
+        positions, mask = memory.resolve_positions(self._as_scattered(ref), mask, self.extents)
+        self._log_access(memory, u, None, positions, mask)
+        return memory.gather_elements(positions, mask)
 
-    def store(self, u: UOp, ref: Ref, value: Array, mask: Array | None) -> None:
-        memory = self.memories.get(ref.home) or self._memory(ref)
-        if mask is None and ref.__class__ is Strided:
-            span = self.spans.get(u) or spanned(ref, memory.size, memory.lane, self.extents)
-            if span.once:
-                self._log(memory, u, span, None, None)
+    def store(self, u: UOp, ref: VectorRef, value: Array, mask: Array | None) -> None:
+        """Write the elements of `ref` where the mask holds."""
+        memory = self.memories.get(ref.home) or self._memory_of(ref)
+        if mask is None and ref.__class__ is StridedRef:
+            span = self.spans.get(u) or compute_span(ref, memory.size, memory.copy_offset, self.extents)
+            if span.is_injective:
+                self._log_access(memory, u, span, None, None)
                 memory.store_span(span, value)
                 return
-        at, mask = memory.places(self._scattered(ref), mask, self.extents)
-        self._log(memory, u, None, at, mask)
-        memory.store_places(at, mask, value, self.extents)
+        positions, mask = memory.resolve_positions(self._as_scattered(ref), mask, self.extents)
+        self._log_access(memory, u, None, positions, mask)
+        memory.scatter_elements(positions, mask, value, self.extents)
 
-    def add(self, u: UOp, ref: Ref, value: Array, mask: Array | None) -> None:
-        memory = self._memory(ref)
-        at, mask = memory.places(self._scattered(ref), mask, self.extents)
-        self._log(memory, u, None, at, mask)
-        memory.add_places(at, mask, value, self.extents)
+    def atomic_add(self, u: UOp, ref: VectorRef, value: Array, mask: Array | None) -> None:
+        """Add to the elements of `ref` where the mask holds."""
+        memory = self._memory_of(ref)
+        positions, mask = memory.resolve_positions(self._as_scattered(ref), mask, self.extents)
+        self._log_access(memory, u, None, positions, mask)
+        memory.scatter_add_elements(positions, mask, value, self.extents)
 
-    def _scattered(self, ref: Ref) -> Scattered:
-        return ref.scattered(self.extents) if isinstance(ref, Strided) else ref
+    def _as_scattered(self, ref: VectorRef) -> ScatteredRef:
+        return ref.to_scattered(self.extents) if isinstance(ref, StridedRef) else ref
 
-    def _log(self, memory: Memory, u: UOp, span: Span | None, at: Array | None, mask: Array | None) -> None:
-        planned = memory.plan
-        if planned.checks and not planned.alone:
-            event = Event(u, span, at, mask, (dict(self.iterations), self.phase), tuple(self.extents))
-            self.events.setdefault(planned.node, []).append(event)
+    def _log_access(
+        self, memory: VectorMemory, u: UOp, span: StridedSpan | None, positions: Array | None, mask: Array | None
+    ) -> None:
+        """Log an access, if a check may ask about it."""
+        plan = memory.plan
+        if plan.checks and not plan.is_single_write:
+            event = AccessEvent(u, span, positions, mask, (dict(self.iterations), self.phase), tuple(self.extents))
+            self.events.setdefault(plan.node, []).append(event)

@@ -1,12 +1,13 @@
-"""Memory of the vectorised machine: addresses with axes, the copies that a run works on, and the judgement of its accesses.
+"""Memory of the vector machine: addresses with axes, the copies that a run works on, and the checks of its accesses.
 
-A `Ref` names elements of a memory, one per iteration of the axes around it and per element of its own shape. While the positions
-are affine they stay a formula (`Strided`) and an access is a view of the data, without a gather; else they are an array
-(`Scattered`).
+A `VectorRef` names elements of a memory, one per iteration of the axes around it and per element of its own shape. While the
+positions are affine they stay a formula (`StridedRef`), and an access is a view of the data. Otherwise they are an array
+(`ScatteredRef`), and an access is a gather or scatter.
 
-A `Memory` never changes the Space that it stands for: the first write copies the data. Memory with a copy per iteration of some
-axes is one long array, and `lane` the position at which an iteration's part begins. Every access is in bounds and every element
-read was written, or GiveUp; `judge` does what the plan's checks ask (`plan`) when the run is over.
+A `VectorMemory` never changes the flat memory that it stands for: the first write copies the data. Memory with a copy per
+iteration of some axes is one long array, and `copy_offset` is the position at which an iteration's part begins. Every access is
+in bounds and every element read was written, or the run gives up. When the run is over, `check_conflicts` does the checks of
+the plan (`plan`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.kernel.lane_machine.memory import OUTSIDE, Space
-from uops.interp.kernel.vector_machine.affine import Affine, combined, scaled
-from uops.interp.kernel.vector_machine.limits import GiveUp, within
-from uops.interp.kernel.vector_machine.plan import Check, MemoryPlan
+from uops.interp.kernel.lane_machine.memory import FlatMemory
+from uops.interp.kernel.vector_machine.affine import AffineValue, add_affine, scale_affine
+from uops.interp.kernel.vector_machine.limits import GiveUp, check_array_size
+from uops.interp.kernel.vector_machine.plan import ConflictCheck, MemoryPlan
+from uops.interp.tensor.memory import OUTSIDE
 from uops.interp.tensor.storage import Array
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
@@ -29,126 +31,140 @@ from uops.spec.ir.ops import Op
 
 
 @dataclass(eq=False, slots=True)
-class Strided:
-    """Position of element e of the own shape: offset + sum of strides * e."""
+class StridedRef:
+    """A reference to elements at affine positions: element e of the own shape is at offset + sum of strides * e."""
 
     home: UOp
-    offset: Affine
+    offset: AffineValue
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def bounds(self) -> tuple[int, int]:
+    def position_bounds(self) -> tuple[int, int]:
+        """Return the least and the greatest position."""
         lo, hi = self.offset.lo, self.offset.hi
         for s, n in zip(self.strides, self.shape):
             lo, hi = (lo, hi + s * (n - 1)) if s > 0 else (lo + s * (n - 1), hi)
         return lo, hi
 
-    def scattered(self, extents: Sequence[int]) -> Scattered:
-        """The same positions as an array, with all axes there are."""
-        at = self.offset.values(extents)
+    def to_scattered(self, extents: Sequence[int]) -> ScatteredRef:
+        """Return the same positions as an array, with all axes there are."""
+        positions = self.offset.values(extents)
         if self.shape:
-            at = at.reshape(at.shape + (1,) * (len(extents) - at.ndim if at.ndim else 0) + (1,) * len(self.shape))
+            positions = positions.reshape(
+                positions.shape + (1,) * (len(extents) - positions.ndim if positions.ndim else 0) + (1,) * len(self.shape)
+            )
             for k, (s, n) in enumerate(zip(self.strides, self.shape)):
-                at = at + (np.arange(n, dtype=np.int64) * s).reshape((-1, *(1,) * (len(self.shape) - k - 1)))
-        elif at.ndim:
-            at = at.reshape(at.shape + (1,) * (len(extents) - at.ndim))
-        return Scattered(self.home, at, self.shape)
+                positions = positions + (np.arange(n, dtype=np.int64) * s).reshape((-1, *(1,) * (len(self.shape) - k - 1)))
+        elif positions.ndim:
+            positions = positions.reshape(positions.shape + (1,) * (len(extents) - positions.ndim))
+        return ScatteredRef(self.home, positions, self.shape)
 
 
 @dataclass(eq=False, slots=True)
-class Scattered:
-    """`at`: the axes around it where it was made, or none where it is the same everywhere, then the own shape. Outside of the
-    memory: negative."""
+class ScatteredRef:
+    """A reference to elements at any positions.
+
+    `positions` has the axes around it where it was made, or none where it is the same everywhere, then the own shape. A
+    position outside of the memory is negative.
+    """
 
     home: UOp
-    at: Array
+    positions: Array
     shape: tuple[int, ...]
 
 
-Ref = Strided | Scattered
+#: A reference to elements of a memory.
+VectorRef = StridedRef | ScatteredRef
 
 
-def full(a: Array, own: int, depth: int) -> Array:
-    """`a`, whose own shape has `own` axes, with all `depth` axes of loops before them."""
-    lead = a.ndim - own
+def expand_loop_axes(a: Array, own_rank: int, depth: int) -> Array:
+    """Return `a`, which has `own_rank` axes of its own, with all `depth` axes of loops before them."""
+    lead = a.ndim - own_rank
     return a if lead == depth else a.reshape(a.shape[:lead] + (1,) * (depth - lead) + a.shape[lead:])
 
 
-def whole(home: UOp, shape: tuple[int, ...]) -> Strided:
-    """Every element of a memory, in order."""
+def whole_memory(home: UOp, shape: tuple[int, ...]) -> StridedRef:
+    """Return every element of a memory, in order."""
     strides = [1] * len(shape)
     for k in range(len(shape) - 1, 0, -1):
         strides[k - 1] = strides[k] * shape[k]
-    return Strided(home, Affine(0, (), ()), shape, tuple(strides))
+    return StridedRef(home, AffineValue(0, (), ()), shape, tuple(strides))
 
 
-def element(ref: Strided, indices: Sequence[Any], extents: Sequence[int]) -> Strided | None:
-    """The elements that affine indices name, None where one is not affine or may leave its axis."""
+def index_strided(ref: StridedRef, indices: Sequence[Any], extents: Sequence[int]) -> StridedRef | None:
+    """Return the elements that affine indices name, None where one is not affine or may leave its axis."""
     offset = ref.offset
     for i, n, stride in zip(indices, ref.shape, ref.strides):
-        if i.__class__ is not Affine or i.lo < 0 or i.hi >= n:
+        if i.__class__ is not AffineValue or i.lo < 0 or i.hi >= n:
             return None
-        offset = combined(offset, i if stride == 1 else scaled(i, stride, extents), 1, extents)
+        offset = add_affine(offset, i if stride == 1 else scale_affine(i, stride, extents), 1, extents)
     k = len(indices)
-    return Strided(ref.home, offset, ref.shape[k:], ref.strides[k:])
+    return StridedRef(ref.home, offset, ref.shape[k:], ref.strides[k:])
 
 
-def outside(at: Array, bad: Array) -> Array:
-    return np.where(bad, OUTSIDE, at)
+def mark_outside(positions: Array, out_of_bounds: Array) -> Array:
+    """Return the positions, with those out of bounds replaced by `OUTSIDE`."""
+    return np.where(out_of_bounds, OUTSIDE, positions)
 
 
 @dataclass(eq=False, slots=True)
-class Event:
-    """One access that a check may ask about: by `site`, to the positions of `span` or `at`, where `mask` holds if it is not None.
+class AccessEvent:
+    """An access that a check may ask about.
 
-    `when`: the iteration of each loop that runs in order, and the number of barriers passed. `extents`: those of the axes around.
+    The node `site` accessed the positions of `span` or `positions`, where `mask` holds if it is not None. `when` has the
+    iteration of each loop that runs in order, and the number of barriers passed. `extents` are those of the axes around it.
     """
 
     site: UOp
-    span: Span | None
-    at: Array | None
+    span: StridedSpan | None
+    positions: Array | None
     mask: Array | None
     when: tuple[dict[UOp, int], int]
     extents: tuple[int, ...]
 
-    def owned(self, axes: Sequence[int]) -> tuple[Array, Array]:
-        """The positions touched, and for each the number of its iteration of `axes`."""
-        at = self.at if self.span is None else self.span.positions()
-        assert at is not None
-        rank = at.ndim - len(self.extents)
-        number: Array = np.zeros((1,) * (len(self.extents) + rank), np.int64)
+    def positions_and_owners(self, axes: Sequence[int]) -> tuple[Array, Array]:
+        """Return the positions touched, and for each the number of its iteration of `axes`."""
+        positions = self.positions if self.span is None else self.span.positions()
+        assert positions is not None
+        rank = positions.ndim - len(self.extents)
+        owners: Array = np.zeros((1,) * (len(self.extents) + rank), np.int64)
         for axis in axes:
             counter = np.arange(self.extents[axis], dtype=np.int64)
-            number = number * self.extents[axis] + counter.reshape((-1, *(1,) * (len(self.extents) - axis - 1 + rank)))
-        shape = np.broadcast_shapes(at.shape, number.shape, () if self.mask is None else self.mask.shape)
-        within(math.prod(shape))
-        at, number = np.broadcast_to(at, shape), np.broadcast_to(number, shape)
+            owners = owners * self.extents[axis] + counter.reshape((-1, *(1,) * (len(self.extents) - axis - 1 + rank)))
+        shape = np.broadcast_shapes(positions.shape, owners.shape, () if self.mask is None else self.mask.shape)
+        check_array_size(math.prod(shape))
+        positions, owners = np.broadcast_to(positions, shape), np.broadcast_to(owners, shape)
         if self.mask is None:
-            return at.ravel(), number.ravel()
+            return positions.ravel(), owners.ravel()
         live = np.broadcast_to(self.mask, shape)
-        return at[live], number[live]
+        return positions[live], owners[live]
 
 
-class Memory:
-    """A memory in a run: `size` elements for each of the copies that `plan.axes` ask for. `read` and `written` mark elements of a
-    Space; True is all of them, False none."""
+class VectorMemory:
+    """A memory in a run: `size` elements for each of the copies that `plan.axes` ask for.
 
-    __slots__ = ("data", "lane", "name", "owned", "plan", "read", "ready", "size", "written")
+    `read_mask` and `written_mask` mark the elements that were touched; True is all of them, False none.
+    """
 
-    def __init__(self, plan: MemoryPlan, name: str, size: int, data: Array, ready: Array | None, lane: Affine | None) -> None:
+    __slots__ = ("copy_offset", "data", "is_owned", "name", "plan", "read_mask", "ready", "size", "written_mask")
+
+    def __init__(
+        self, plan: MemoryPlan, name: str, size: int, data: Array, ready: Array | None, copy_offset: AffineValue | None
+    ) -> None:
         self.plan = plan
         self.name = name
         self.size = size
         self.data = data
         self.ready = ready
-        self.lane = lane
-        self.owned = False  # whether `data` and `ready` are this run's own
-        self.read: Array | bool = False
-        self.written: Array | bool = False
+        self.copy_offset = copy_offset
+        self.is_owned = False  # True if `data` and `ready` are this run's own arrays
+        self.read_mask: Array | bool = False
+        self.written_mask: Array | bool = False
 
     @staticmethod
-    def of_space(plan: MemoryPlan, space: Space, dtype: np.dtype[Any]) -> Memory:
-        data = space.data
+    def from_flat_memory(plan: MemoryPlan, flat: FlatMemory, dtype: np.dtype[Any]) -> VectorMemory:
+        """Return a memory with the contents of `flat`. Raises GiveUp where the lane machine must look."""
+        data = flat.data
         if data.dtype is not dtype and data.dtype != dtype:  # a small float and the integer of its bits
             if data.itemsize != dtype.itemsize:
                 raise GiveUp("a memory of another item size than its Param")
@@ -157,176 +173,199 @@ class Memory:
             raise GiveUp("a bool byte other than 0 and 1")
         if data.ndim != 1 or not data.flags.c_contiguous:
             raise GiveUp("a memory that is not flat")
-        return Memory(plan, space.name, data.size, data, space.ready, None)
+        return VectorMemory(plan, flat.name, data.size, data, flat.ready, None)
 
     @staticmethod
-    def fresh(plan: MemoryPlan, dtype: np.dtype[Any], size: int, extents: Sequence[int]) -> Memory:
-        """Uninitialised memory, a copy for every iteration of the plan's axes."""
+    def allocate(plan: MemoryPlan, dtype: np.dtype[Any], size: int, extents: Sequence[int]) -> VectorMemory:
+        """Return uninitialised memory, with a copy for every iteration of the plan's axes."""
         copies = math.prod(extents[axis] for axis in plan.axes)
-        within(copies * size)
+        check_array_size(copies * size)
         data, ready = np.zeros(copies * size, dtype), np.zeros(copies * size, bool)
-        found = Memory(plan, plan.space.value, size, data, ready, lanes(plan, size, extents))
-        found.owned = True
-        return found
+        memory = VectorMemory(plan, plan.space.value, size, data, ready, per_iteration_offset(plan, size, extents))
+        memory.is_owned = True
+        return memory
 
-    def own(self) -> None:
-        """From here on `data` and `ready` may be written to."""
-        if not self.owned:
-            self.owned = True
+    def make_writable(self) -> None:
+        """Copy `data` and `ready` unless they are the run's own."""
+        if not self.is_owned:
+            self.is_owned = True
             self.data = self.data.copy()
             self.ready = None if self.ready is None else self.ready.copy()
 
-    def _marked(self, marks: Array | bool) -> Array | None:
-        """Marks that can be set, None where they all are, or where nobody asks for them."""
+    def _settable_marks(self, marks: Array | bool) -> Array | None:
+        """Return marks that can be set, None where all are set, or where they are not needed."""
         if marks is True or self.plan.space is not AddrSpace.GLOBAL:
             return None
         return np.zeros(self.data.size, bool) if marks is False else marks
 
     # Strided accesses
 
-    def load_span(self, s: Span) -> Array:
-        if self.ready is not None and not (self.ready if s.covers else s.view(self.ready)).all():
+    def load_span(self, span: StridedSpan) -> Array:
+        """Return the elements of a span. Raises GiveUp for one never written."""
+        if self.ready is not None and not (self.ready if span.covers_memory else span.strided_view(self.ready)).all():
             raise GiveUp(f"{self.name} is read before it is written")
-        if s.covers:
-            self.read = True
-        elif (marks := self._marked(self.read)) is not None:
-            s.view(marks)[...] = True
-            self.read = marks
-        found = s.view(self.data)
-        return found.copy() if self.plan.written else found
+        if span.covers_memory:
+            self.read_mask = True
+        elif (marks := self._settable_marks(self.read_mask)) is not None:
+            span.strided_view(marks)[...] = True
+            self.read_mask = marks
+        view = span.strided_view(self.data)
+        return view.copy() if self.plan.written else view
 
-    def store_span(self, s: Span, value: Array) -> None:
-        if s.covers:
-            self.ready, self.written = None, True
-            if s.plain and value.size > 1 and value.shape == s.shape and value.flags.owndata and value.flags.c_contiguous:
-                # It was computed in this run: constants have one element, values that were given are views. Nobody writes to it.
-                self.data, self.owned = value.reshape(-1), False
+    def store_span(self, span: StridedSpan, value: Array) -> None:
+        """Write the elements of a span."""
+        if span.covers_memory:
+            self.ready, self.written_mask = None, True
+            if (
+                span.is_contiguous
+                and value.size > 1
+                and value.shape == span.shape
+                and value.flags.owndata
+                and value.flags.c_contiguous
+            ):
+                # It was computed in this run and is never written: constants have one element, and inputs are views.
+                self.data, self.is_owned = value.reshape(-1), False
                 return
-            if not self.owned:
-                self.data, self.owned = np.empty_like(self.data), True
-            s.view(self.data)[...] = value
+            if not self.is_owned:
+                self.data, self.is_owned = np.empty_like(self.data), True
+            span.strided_view(self.data)[...] = value
             return
-        self.own()
-        s.view(self.data)[...] = value
+        self.make_writable()
+        span.strided_view(self.data)[...] = value
         if self.ready is not None:
-            s.view(self.ready)[...] = True
-        if (marks := self._marked(self.written)) is not None:
-            s.view(marks)[...] = True
-            self.written = marks
+            span.strided_view(self.ready)[...] = True
+        if (marks := self._settable_marks(self.written_mask)) is not None:
+            span.strided_view(marks)[...] = True
+            self.written_mask = marks
 
     # Scattered accesses
 
-    def places(self, ref: Scattered, mask: Array | None, extents: Sequence[int]) -> tuple[Array, Array | None]:
-        """Positions in `data`, 0 where the mask does not hold; GiveUp where one is out of bounds and the mask holds."""
-        at = full(ref.at, len(ref.shape), len(extents))
+    def resolve_positions(self, ref: ScatteredRef, mask: Array | None, extents: Sequence[int]) -> tuple[Array, Array | None]:
+        """Return positions in `data`, 0 where the mask does not hold.
+
+        Raises GiveUp where one is out of bounds and the mask holds.
+        """
+        positions = expand_loop_axes(ref.positions, len(ref.shape), len(extents))
         if mask is None:
-            if at.size and (int(at.min()) < 0 or int(at.max()) >= self.size):
+            if positions.size and (int(positions.min()) < 0 or int(positions.max()) >= self.size):
                 raise GiveUp(f"{self.name} is accessed out of bounds")
         else:
-            bad = (at < 0) | (at >= self.size)
-            if (bad & mask).any() or not self.size:
+            out_of_bounds = (positions < 0) | (positions >= self.size)
+            if (out_of_bounds & mask).any() or not self.size:
                 raise GiveUp(f"{self.name} is accessed out of bounds")
-            at = np.where(mask, at, 0)
-        if self.lane is not None:
-            lane = self.lane.values(extents)
-            at = at + lane.reshape(lane.shape + (1,) * (len(extents) - lane.ndim + len(ref.shape)))
-        within(at.size)
-        return at, mask
+            positions = np.where(mask, positions, 0)
+        if self.copy_offset is not None:
+            offset = self.copy_offset.values(extents)
+            positions = positions + offset.reshape(offset.shape + (1,) * (len(extents) - offset.ndim + len(ref.shape)))
+        check_array_size(positions.size)
+        return positions, mask
 
-    def load_places(self, at: Array, mask: Array | None) -> Array:
-        touched = at if mask is None else at[np.broadcast_to(mask, at.shape)]
+    def gather_elements(self, positions: Array, mask: Array | None) -> Array:
+        """Return the elements at positions. Raises GiveUp for one never written where the mask holds."""
+        touched = positions if mask is None else positions[np.broadcast_to(mask, positions.shape)]
         if self.ready is not None and not self.ready[touched].all():
             raise GiveUp(f"{self.name} is read before it is written")
-        self._mark(touched, reads=True)
-        return np.asarray(self.data[at])
+        self._mark_touched(touched, reads=True)
+        return np.asarray(self.data[positions])
 
-    def store_places(self, at: Array, mask: Array | None, value: Array, extents: Sequence[int]) -> None:
-        """GiveUp where two iterations or two elements of one iteration have the same position."""
-        shape = np.broadcast_shapes(at.shape, () if mask is None else mask.shape)
+    def scatter_elements(self, positions: Array, mask: Array | None, value: Array, extents: Sequence[int]) -> None:
+        """Write elements at positions.
+
+        Raises GiveUp where two iterations, or two elements of one iteration, have the same position.
+        """
+        shape = np.broadcast_shapes(positions.shape, () if mask is None else mask.shape)
         if any(n > 1 for n in extents) and shape[: len(extents)] != tuple(extents):
             raise GiveUp("iterations that write to the same element")
-        at = np.broadcast_to(at, shape)
+        positions = np.broadcast_to(positions, shape)
         value = np.broadcast_to(value, shape)
         if mask is not None:
             live = np.broadcast_to(mask, shape)
-            at, value = at[live], value[live]
-        if not distinct(at, self.data.size):
+            positions, value = positions[live], value[live]
+        if not are_distinct(positions, self.data.size):
             raise GiveUp("two writes to one element")
-        self.own()
-        self.data[at] = value
+        self.make_writable()
+        self.data[positions] = value
         if self.ready is not None:
-            self.ready[at] = True
-        self._mark(at, writes=True)
+            self.ready[positions] = True
+        self._mark_touched(positions, writes=True)
 
-    def add_places(self, at: Array, mask: Array | None, value: Array, extents: Sequence[int]) -> None:
-        """Machine integers: addition wraps in any order (R05, R56)."""
-        shape = np.broadcast_shapes(at.shape, () if mask is None else mask.shape, tuple(extents) + (1,) * (at.ndim - len(extents)))
-        within(int(np.prod(shape)))
-        at, value = np.broadcast_to(at, shape), np.broadcast_to(value, shape)
+    def scatter_add_elements(self, positions: Array, mask: Array | None, value: Array, extents: Sequence[int]) -> None:
+        """Add to elements at positions; fixed-width integers wrap in any order (R05, R56)."""
+        shape = np.broadcast_shapes(
+            positions.shape, () if mask is None else mask.shape, tuple(extents) + (1,) * (positions.ndim - len(extents))
+        )
+        check_array_size(int(np.prod(shape)))
+        positions, value = np.broadcast_to(positions, shape), np.broadcast_to(value, shape)
         if mask is not None:
             live = np.broadcast_to(mask, shape)
-            at, value = at[live], value[live]
-        if self.ready is not None and not self.ready[at].all():
+            positions, value = positions[live], value[live]
+        if self.ready is not None and not self.ready[positions].all():
             raise GiveUp(f"{self.name} is added to before it is written")
-        self.own()
-        np.add.at(self.data, at, value)
-        self._mark(at, reads=True, writes=True)
+        self.make_writable()
+        np.add.at(self.data, positions, value)
+        self._mark_touched(positions, reads=True, writes=True)
 
-    def _mark(self, at: Array, *, reads: bool = False, writes: bool = False) -> None:
-        if reads and (marks := self._marked(self.read)) is not None:
-            marks[at] = True
-            self.read = marks
-        if writes and (marks := self._marked(self.written)) is not None:
-            marks[at] = True
-            self.written = marks
+    def _mark_touched(self, positions: Array, *, reads: bool = False, writes: bool = False) -> None:
+        """Mark the elements at positions as read or written."""
+        if reads and (marks := self._settable_marks(self.read_mask)) is not None:
+            marks[positions] = True
+            self.read_mask = marks
+        if writes and (marks := self._settable_marks(self.written_mask)) is not None:
+            marks[positions] = True
+            self.written_mask = marks
 
 
 @dataclass(eq=False, slots=True)
-class Span:
-    """Elements start + sum of strides * e, for each e of the shape; all of them are in bounds. `once`: certainly no two iterations
-    or elements have the same position. `covers`: they are all that the memory has; `plain`: in its order."""
+class StridedSpan:
+    """Elements start + sum of strides * e, for each e of the shape, all of them in bounds.
+
+    `is_injective`: certainly no two iterations or elements have the same position. `covers_memory`: they are all that the
+    memory has. `is_contiguous`: in its order.
+    """
 
     start: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    once: bool
-    covers: bool
-    plain: bool
+    is_injective: bool
+    covers_memory: bool
+    is_contiguous: bool
 
-    def view(self, a: Array) -> Array:
-        if self.plain:
-            return a.reshape(self.shape)
-        size = a.itemsize
-        buffer = a if a.dtype.isbuiltin == 1 else a.view(f"u{size}")
-        found: Array = np.ndarray(self.shape, buffer.dtype, buffer, self.start * size, [s * size for s in self.strides])
-        return found if buffer is a else found.view(a.dtype)
+    def strided_view(self, array: Array) -> Array:
+        """Return the elements of the span in `array`, as a view."""
+        if self.is_contiguous:
+            return array.reshape(self.shape)
+        size = array.itemsize
+        buffer = array if array.dtype.isbuiltin == 1 else array.view(f"u{size}")
+        view: Array = np.ndarray(self.shape, buffer.dtype, buffer, self.start * size, [s * size for s in self.strides])
+        return view if buffer is array else view.view(array.dtype)
 
     def positions(self) -> Array:
-        found: Array = np.array(self.start, np.int64).reshape((1,) * len(self.shape))
+        """Return the positions as an array."""
+        positions: Array = np.array(self.start, np.int64).reshape((1,) * len(self.shape))
         for k, (s, n) in enumerate(zip(self.strides, self.shape)):
             if n > 1:
-                found = found + (np.arange(n, dtype=np.int64) * s).reshape((-1, *(1,) * (len(self.shape) - k - 1)))
-        return found
+                positions = positions + (np.arange(n, dtype=np.int64) * s).reshape((-1, *(1,) * (len(self.shape) - k - 1)))
+        return positions
 
 
-def spanned(ref: Strided, size: int, lane: Affine | None, extents: Sequence[int]) -> Span:
-    """What an access to all of `ref` touches in a memory of `size` elements; GiveUp where it is out of bounds."""
-    lo, hi = ref.bounds()
+def compute_span(ref: StridedRef, size: int, copy_offset: AffineValue | None, extents: Sequence[int]) -> StridedSpan:
+    """Return what an access to all of `ref` touches in a memory of `size` elements. Raises GiveUp where it is out of bounds."""
+    lo, hi = ref.position_bounds()
     if lo < 0 or hi >= size or 0 in ref.shape:
         raise GiveUp("an access that is out of bounds, or to nothing")
-    offset = ref.offset if lane is None else combined(ref.offset, lane, 1, extents)
+    offset = ref.offset if copy_offset is None else add_affine(ref.offset, copy_offset, 1, extents)
     coefficients = offset.coefficients
     missing = len(extents) - len(coefficients)
     shape = (*[n if c else 1 for c, n in zip(coefficients, extents)], *(1,) * missing, *ref.shape)
     strides = (*coefficients, *(0,) * missing, *ref.strides)
-    once = _is_once(strides, (*extents, *ref.shape))
-    covers = lane is None and math.prod(shape) == size and (once or _is_once(strides, shape))
-    plain = covers and all(s == math.prod(shape[k + 1 :]) for k, (s, n) in enumerate(zip(strides, shape)) if n > 1)
-    return Span(offset.base, shape, strides, once, covers, plain)
+    is_injective = _are_strides_injective(strides, (*extents, *ref.shape))
+    covers_memory = copy_offset is None and math.prod(shape) == size and (is_injective or _are_strides_injective(strides, shape))
+    is_contiguous = covers_memory and all(s == math.prod(shape[k + 1 :]) for k, (s, n) in enumerate(zip(strides, shape)) if n > 1)
+    return StridedSpan(offset.base, shape, strides, is_injective, covers_memory, is_contiguous)
 
 
-def _is_once(strides: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether each stride steps over all that the smaller ones reach."""
+def _are_strides_injective(strides: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Return True if each stride steps over all that the smaller ones reach."""
     reach = 0
     for s, n in sorted([(abs(s), n) for s, n in zip(strides, sizes) if n > 1]):
         if s <= reach:
@@ -335,86 +374,87 @@ def _is_once(strides: Sequence[int], sizes: Sequence[int]) -> bool:
     return True
 
 
-def lanes(plan: MemoryPlan, size: int, extents: Sequence[int]) -> Affine | None:
-    """Where the part of each iteration of the plan's axes begins, None where all have one memory."""
+def per_iteration_offset(plan: MemoryPlan, size: int, extents: Sequence[int]) -> AffineValue | None:
+    """Return the position at which the copy of each iteration of the plan's axes begins, None where all share one memory."""
     if not plan.axes:
         return None
     coefficients = [0] * (max(plan.axes) + 1)
     for axis in reversed(plan.axes):
         coefficients[axis] = size
         size *= extents[axis]
-    return Affine(0, tuple(coefficients), extents)
+    return AffineValue(0, tuple(coefficients), extents)
 
 
-def distinct(at: Array, size: int) -> bool:
-    """Whether no position occurs twice."""
-    if at.size < 2:
+def are_distinct(positions: Array, size: int) -> bool:
+    """Return True if no position occurs twice."""
+    if positions.size < 2:
         return True
-    if at.size > size:
+    if positions.size > size:
         return False
-    if size > 8 * at.size:
-        return bool(np.unique(at).size == at.size)
+    if size > 8 * positions.size:
+        return bool(np.unique(positions).size == positions.size)
     seen = np.zeros(size, bool)
-    seen[at] = True
-    return int(np.count_nonzero(seen)) == at.size
+    seen[positions] = True
+    return int(np.count_nonzero(seen)) == positions.size
 
 
-# The judgement
+# Conflict checks
 
 
-def judge(size: int, check: Check, events: Sequence[Event]) -> None:
-    """GiveUp unless the events satisfy the check; `size` counts all copies of the memory."""
-    groups: dict[tuple[int, ...], list[Event]] = {}
-    for e in events:
-        if e.site in check.sites:
-            iterations, phase = e.when
-            key = (*[iterations[r] for r in check.loops], phase if check.phased else 0)
-            groups.setdefault(key, []).append(e)
+def check_conflicts(size: int, check: ConflictCheck, events: Sequence[AccessEvent]) -> None:
+    """Raise GiveUp unless the events satisfy the check; `size` counts all copies of the memory."""
+    groups: dict[tuple[int, ...], list[AccessEvent]] = {}
+    for event in events:
+        if event.site in check.sites:
+            iterations, phase = event.when
+            key = (*[iterations[r] for r in check.loops], phase if check.splits_at_barriers else 0)
+            groups.setdefault(key, []).append(event)
     for group in groups.values():
-        if check.apart:
-            _judge_apart(size, check, group)
-        if check.axes and not _same_places(group):
-            _judge_owners(size, check, group)
+        if check.unordered_pairs:
+            _check_unordered_disjoint(size, check, group)
+        if check.axes and not _have_same_injective_span(group):
+            _check_single_owner(size, check, group)
 
 
-def _same_places(group: Sequence[Event]) -> bool:
-    """Whether each iteration has elements of its own, certainly, and the same ones in every access."""
+def _have_same_injective_span(group: Sequence[AccessEvent]) -> bool:
+    """Return True if each iteration certainly has elements of its own, and the same ones in every access."""
     first = group[0].span
     return (
         first is not None
-        and first.once
+        and first.is_injective
         and all(
-            e.span is not None and (e.span.start, e.span.shape, e.span.strides) == (first.start, first.shape, first.strides)
-            for e in group[1:]
+            event.span is not None
+            and (event.span.start, event.span.shape, event.span.strides) == (first.start, first.shape, first.strides)
+            for event in group[1:]
         )
     )
 
 
-def _judge_owners(size: int, check: Check, group: Sequence[Event]) -> None:
-    """Whoever writes an element is the only one of its axes' iterations that touches it."""
+def _check_single_owner(size: int, check: ConflictCheck, group: Sequence[AccessEvent]) -> None:
+    """Raise GiveUp unless an element that is written is touched by one iteration of the check's axes only."""
     owner = np.full(size, -1, np.int64)
-    accesses = [(e, *e.owned(check.axes)) for e in group]
-    for e, at, number in accesses:
-        if e.site.op is not Op.LOAD:
-            earlier = owner[at]
+    accesses = [(event, *event.positions_and_owners(check.axes)) for event in group]
+    for event, positions, number in accesses:
+        if event.site.op is not Op.LOAD:
+            earlier = owner[positions]
             if ((earlier >= 0) & (earlier != number)).any():
                 raise GiveUp("iterations that write to one element")
-            owner[at] = number
-            if (owner[at] != number).any():
+            owner[positions] = number
+            if (owner[positions] != number).any():
                 raise GiveUp("iterations that write to one element")
-    for e, at, number in accesses:
-        if e.site.op is Op.LOAD:
-            writer = owner[at]
+    for event, positions, number in accesses:
+        if event.site.op is Op.LOAD:
+            writer = owner[positions]
             if ((writer >= 0) & (writer != number)).any():
                 raise GiveUp("an iteration that reads what another one writes")
 
 
-def _judge_apart(size: int, check: Check, group: Sequence[Event]) -> None:
-    """Nodes without an order touch different elements."""
+def _check_unordered_disjoint(size: int, check: ConflictCheck, group: Sequence[AccessEvent]) -> None:
+    """Raise GiveUp if nodes without an order touch a common element."""
     touched: dict[UOp, Array] = {}
-    for e in group:
-        at, _ = e.owned(())
-        touched.setdefault(e.site, np.zeros(size, bool))[at] = True
-    for a, b in check.apart:
+    for event in group:
+        positions, _ = event.positions_and_owners(())
+        touched.setdefault(event.site, np.zeros(size, bool))[positions] = True
+    for a, b in check.unordered_pairs:
         if a in touched and b in touched and (touched[a] & touched[b]).any():
             raise GiveUp("accesses without an order to one element")

@@ -1,21 +1,23 @@
-"""What can be said about a kernel before it runs: which loops become axes, whose memory is whose, and what the run must check.
+"""The plan of a vector run: which loops become axes, which memory is private to an iteration, and what the run must check.
 
-Takes a `Kernel` whose Specials are loops (`launch`). Gives a `Plan`, or raises GiveUp where no run could be judged.
+Takes a `KernelStructure` whose Specials are loops (`launch`). Gives a `VectorPlan`, or raises GiveUp where no run could be
+checked.
 
-A loop is an axis unless its iterations must run one after another: LOOP and REDUCE are ordered (R57), and are run in order where
-an iteration may use what an earlier one left in a memory, or where lanes meet at a barrier in each of them. At `CAREFUL` that also
-holds of every ordered loop that writes to an argument; at `EAGER` the checks decide, except where the target is the same element
-in every iteration.
+A loop is an axis unless its iterations must run one after another. LOOP and REDUCE are ordered (R57). They run in order where
+an iteration may use what an earlier one left in a memory, or where lanes wait at a barrier in each of them. At `CAREFUL` this
+holds of every ordered loop that writes to an argument. At `EAGER` the checks decide, except where the target is the same
+element in every iteration.
 
-A LOCAL or REG memory is private to an iteration of a loop around all of its uses if the loop is one that has a memory of its own
-per iteration (R61), or an ordered one whose iterations pass nothing on: that they do not is seen when no element is read before it
-is written. Between the lanes of a workgroup an ordered loop does not order anything, so that LOCAL memory is private to an
+A LOCAL or REG memory is private to an iteration of a loop around all of its uses in two cases. The loop has a memory of its own
+per iteration (R61), or it is an ordered one whose iterations pass nothing on. That they pass nothing on shows when no element
+is read before it is written. Between the lanes of a workgroup an ordered loop orders nothing, so LOCAL memory is private to an
 iteration of an ordered loop only around them.
 
-What a `Check` asks of a memory: of two accesses to one element, one of them a write, walk down the loops around both. Different
-iterations of an axis are unordered, or ordered against the order of the vectorised run, and refute it; unless the axis is a lane's
-and a barrier was passed in between, or the loops further out were in another iteration of a loop that runs in order. In the same
-iteration of all of them two nodes are ordered if the block says so; if not, their elements must differ (R55, R59).
+A `ConflictCheck` looks at two accesses to one element, one of them a write, and walks down the loops around both. Different
+iterations of an axis are unordered, or ordered against the order of the vector run, and refute it. There are two exceptions.
+The axis is a lane's and a barrier was passed in between, or the loops further out were in another iteration of a loop in order.
+In the same iteration of all of them two nodes are ordered if the block says so. If not, their elements must differ
+(R55, R59).
 """
 
 from __future__ import annotations
@@ -24,44 +26,51 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from uops.interp.kernel.structure.blocks import Block, Kernel
-from uops.interp.kernel.vector_machine.layout import ACCESSES, WRITES, Kind, Layout, Path, shared
+from uops.interp.kernel.call.effects import WRITES
+from uops.interp.kernel.structure.blocks import KernelStructure, LoopPath, ScheduledBlock
 from uops.interp.kernel.vector_machine.limits import GiveUp
+from uops.interp.kernel.vector_machine.loop_nest import ACCESSES, LoopKind, LoopNest, common_prefix
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import RANGES
 
-#: Two accesses of one of these kinds do not conflict (R55, R56).
+#: Ops of which two accesses never conflict (R55, R56).
 _HARMLESS = frozenset({Op.LOAD, Op.ATOMICADD})
-#: Accesses to one written memory; their pairs are compared.
+#: The greatest number of accesses to one written memory; all pairs of them are compared.
 _MOST_SITES = 256
 
 
-class Level(Enum):
-    """Which ordered loops that write to arguments become axes: those that might, or none."""
+class VectorizationLevel(Enum):
+    """The ordered loops that become axes although they write to arguments: those that might, or none."""
 
     EAGER = auto()
     CAREFUL = auto()
 
 
 @dataclass(eq=False, slots=True)
-class Check:
-    """Accesses by `sites` to one element agree on `axes`, within one iteration of `loops` and, if `phased`, between two barriers;
-    and the nodes of a pair in `apart` touch no common element there."""
+class ConflictCheck:
+    """A condition on the accesses to a memory.
+
+    Accesses by `sites` to one element agree on `axes`, within one iteration of `loops`, and with `splits_at_barriers` between
+    two barriers. The nodes of each pair in `unordered_pairs` touch no common element there.
+    """
 
     axes: tuple[int, ...]
-    loops: Path
-    phased: bool
+    loops: LoopPath
+    splits_at_barriers: bool
     sites: dict[UOp, None] = field(default_factory=dict)
-    apart: list[tuple[UOp, UOp]] = field(default_factory=list)
+    unordered_pairs: list[tuple[UOp, UOp]] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
 class MemoryPlan:
-    """`node` is a leaf or a Buffer. `axes` are those that have a copy each per iteration; the memory is new whenever the loop of
-    `home` starts or, run in order, goes on. `alone`: one node writes it, at one time, and none reads it."""
+    """The plan of one memory.
+
+    `node` is a leaf or a Buffer. `axes` are those that have a copy each per iteration. The memory is new whenever the loop of
+    `home` starts or, run in order, goes on. `is_single_write`: one node writes it, at one time, and none reads it.
+    """
 
     node: UOp
     space: AddrSpace
@@ -69,259 +78,286 @@ class MemoryPlan:
     written: bool
     home: UOp | None
     axes: tuple[int, ...]
-    checks: tuple[Check, ...]
-    alone: bool
+    checks: tuple[ConflictCheck, ...]
+    is_single_write: bool
 
 
 @dataclass(eq=False, slots=True)
-class Plan:
-    """`sequential`: the ranges that run in order. `resets`: what is new when a loop starts or goes on. `fused`: Reduce -> the Mul
-    below it that nothing else uses. `skipped`: nodes that are not evaluated where they stand."""
+class VectorPlan:
+    """The plan of a kernel.
 
-    kernel: Kernel
-    block: Block
-    layout: Layout
+    `sequential` are the ranges that run in order. `resets` has the memories that are new when a loop starts or goes on.
+    `fused_products` maps a Reduce to the Mul below it that nothing else uses. `skipped_nodes` are not evaluated where they
+    stand.
+    """
+
+    kernel: KernelStructure
+    block: ScheduledBlock
+    loop_nest: LoopNest
     sequential: frozenset[UOp]
     memories: dict[UOp, MemoryPlan]
     resets: dict[UOp | None, list[MemoryPlan]]
-    fused: dict[UOp, UOp]
-    skipped: frozenset[UOp]
+    fused_products: dict[UOp, UOp]
+    skipped_nodes: frozenset[UOp]
 
 
-def plan(kernel: Kernel, block: Block, known: frozenset[Op], level: Level) -> Plan:
-    """The plan of a kernel whose outermost block is `block`; `known` are the ops that a run can evaluate."""
-    layout = Layout(kernel, block)
-    for u in layout.items:
-        if u.op not in known:
+def plan_vectorization(
+    kernel: KernelStructure, block: ScheduledBlock, supported_ops: frozenset[Op], level: VectorizationLevel
+) -> VectorPlan:
+    """Return the plan of a kernel whose outermost block is `block`. Raises GiveUp.
+
+    `supported_ops` are those that a run can evaluate.
+    """
+    loop_nest = LoopNest(kernel, block)
+    for u in loop_nest.items:
+        if u.op not in supported_ops:
             raise GiveUp(f"{u.op.name} is not vectorised")
-    _judge_guards(layout)
-    for loop in layout.loops.values():
-        if loop.closer.op is Op.REDUCE and (layout.guards.get(loop.range) or layout.guards.get(loop.closer.src[0])):
+    _check_guards(loop_nest)
+    for loop in loop_nest.loops.values():
+        if loop.closer.op is Op.REDUCE and (loop_nest.guards.get(loop.range) or loop_nest.guards.get(loop.closer.operand)):
             raise GiveUp("a Reduce of values that an If leaves out")
-    sites = _sites(layout)
-    sequential = _sequential(layout, sites, level)
-    _judge_barriers(layout)
-    memories = {m: _memory(layout, m, tuple(s), sequential) for m, s in sites.items()}
+    sites = _collect_access_sites(loop_nest)
+    sequential = _find_sequential_loops(loop_nest, sites, level)
+    _check_barriers(loop_nest)
+    memories = {memory_node: _plan_memory(loop_nest, memory_node, tuple(s), sequential) for memory_node, s in sites.items()}
     resets: dict[UOp | None, list[MemoryPlan]] = {}
-    for m in memories.values():
-        if m.space is not AddrSpace.GLOBAL:
-            resets.setdefault(m.home, []).append(m)
-    fused = _fused(layout)
-    return Plan(kernel, block, layout, sequential, memories, resets, fused, frozenset(fused.values()))
+    for memory_node in memories.values():
+        if memory_node.space is not AddrSpace.GLOBAL:
+            resets.setdefault(memory_node.home, []).append(memory_node)
+    fused_products = _find_fusable_products(loop_nest)
+    return VectorPlan(kernel, block, loop_nest, sequential, memories, resets, fused_products, frozenset(fused_products.values()))
 
 
-def _judge_guards(layout: Layout) -> None:
-    """No value of an If's block is used outside of it (R114), and no loop over workgroups stands in one over lanes (R60)."""
-    guarded = {u: {*layout.guards.get(u, ()), *(g for r in layout.path[u] for g in layout.guards.get(r, ()))} for u in layout.items}
-    for u in layout.items:
+def _check_guards(loop_nest: LoopNest) -> None:
+    """Raise GiveUp for a value that is used outside of its If (R114), or a loop over workgroups inside of one over lanes (R60)."""
+    guarded = {
+        u: {*loop_nest.guards.get(u, ()), *(g for r in loop_nest.path[u] for g in loop_nest.guards.get(r, ()))}
+        for u in loop_nest.items
+    }
+    for u in loop_nest.items:
         if any(s.dtype is not dt.void and not guarded.get(s, set()) <= guarded[u] for s in u.src):
             raise GiveUp("a value that is used outside of its If")
-    if guarded.get(layout.root):
+    if guarded.get(loop_nest.root):
         raise GiveUp("a value that is used outside of its If")
-    for path in layout.blocks:
-        kinds = [layout.kinds[r] for r in path]
-        if Kind.LANE in kinds and Kind.GROUP in kinds[kinds.index(Kind.LANE) :]:
+    for path in loop_nest.blocks:
+        kinds = [loop_nest.kinds[r] for r in path]
+        if LoopKind.LANE in kinds and LoopKind.GROUP in kinds[kinds.index(LoopKind.LANE) :]:
             raise GiveUp("workgroups inside of a loop over lanes")
 
 
-def _sites(layout: Layout) -> dict[UOp, list[UOp]]:
-    """The nodes that access each memory."""
+def _collect_access_sites(loop_nest: LoopNest) -> dict[UOp, list[UOp]]:
+    """Return the nodes that access each memory."""
     sites: dict[UOp, list[UOp]] = {}
-    for u in layout.items:
+    for u in loop_nest.items:
         if u.op in ACCESSES:
-            m = layout.base(u.src[0])
+            m = loop_nest.memory_base_of(u.src[0])  # buffer or index
             if m is not None:
                 sites.setdefault(m, []).append(u)
     return sites
 
 
-def _home(layout: Layout, sites: Sequence[UOp]) -> Path:
-    path = layout.path[sites[0]]
+def _common_loop_path(loop_nest: LoopNest, sites: Sequence[UOp]) -> LoopPath:
+    """Return the loops around all of `sites`."""
+    path = loop_nest.path[sites[0]]
     for s in sites[1:]:
-        path = shared(path, layout.path[s])
+        path = common_prefix(path, loop_nest.path[s])
     return path
 
 
-def _private(layout: Layout, m: UOp, sites: Sequence[UOp]) -> list[UOp]:
-    """The loops of which each iteration has a memory of its own."""
-    space, found, in_lanes = layout.space(m), [], False
+def _find_privatizing_loops(loop_nest: LoopNest, memory_node: UOp, sites: Sequence[UOp]) -> list[UOp]:
+    """Return the loops of which each iteration has a memory of its own."""
+    space, loops, in_lanes = loop_nest.address_space_of(memory_node), [], False
     if space is AddrSpace.GLOBAL:
         return []
-    for r in _home(layout, sites):
-        kind = layout.kinds[r]
-        in_lanes |= kind is Kind.LANE
+    for r in _common_loop_path(loop_nest, sites):
+        kind = loop_nest.kinds[r]
+        in_lanes |= kind is LoopKind.LANE
         if space is AddrSpace.REG:
-            own = kind is not Kind.FREE
+            is_private = kind is not LoopKind.FREE
         else:
-            own = kind is Kind.GROUP or (kind is Kind.ORDERED and not in_lanes)
-        if own:
-            found.append(r)
-    return found
+            is_private = kind is LoopKind.GROUP or (kind is LoopKind.ORDERED and not in_lanes)
+        if is_private:
+            loops.append(r)
+    return loops
 
 
 # -------------------------------------------------------------------------------------------------------- order of iterations
 
 
-def _sequential(layout: Layout, sites: dict[UOp, list[UOp]], level: Level) -> frozenset[UOp]:
-    found = {r for r in layout.loops if layout.kinds[r] is Kind.ORDERED and _meets(layout, r)}
-    depends = _dependence(layout)
+def _find_sequential_loops(loop_nest: LoopNest, sites: dict[UOp, list[UOp]], level: VectorizationLevel) -> frozenset[UOp]:
+    """Return the ranges that run in order."""
+    sequential = {r for r in loop_nest.loops if loop_nest.kinds[r] is LoopKind.ORDERED and _has_barrier_per_iteration(loop_nest, r)}
+    ranges_of = _RangeDependence(loop_nest)
     for m, accesses in sites.items():
-        private = _private(layout, m, accesses)
+        private = _find_privatizing_loops(loop_nest, m, accesses)
         for s in accesses:
             if s.op is not Op.STORE:
                 continue
-            for r in layout.path[s]:
-                if layout.kinds[r] is not Kind.ORDERED or r in private:
+            for r in loop_nest.path[s]:
+                if loop_nest.kinds[r] is not LoopKind.ORDERED or r in private:
                     continue
-                moving = r in depends(s.src[0]) or any(r in depends(g) for g in (*s.src[2:], *layout.guards.get(s, ())))
-                if layout.space(m) is not AddrSpace.GLOBAL or level is Level.CAREFUL or not moving:
-                    found.add(r)
-    return frozenset(found)
+                conditions = [g for g in (s.gate, *loop_nest.guards.get(s, ())) if g is not None]
+                varies = r in ranges_of(s.buffer) or any(r in ranges_of(g) for g in conditions)
+                if loop_nest.address_space_of(m) is not AddrSpace.GLOBAL or level is VectorizationLevel.CAREFUL or not varies:
+                    sequential.add(r)
+    return frozenset(sequential)
 
 
-def _meets(layout: Layout, r: UOp) -> bool:
-    """Whether lanes meet at a barrier in each iteration of `r`."""
-    for b in layout.items:
-        if b.op is Op.BARRIER and r in layout.path[b]:
-            around = layout.path[b][: layout.path[b].index(r)]
-            if any(layout.kinds[x] is Kind.LANE for x in around):
+def _has_barrier_per_iteration(loop_nest: LoopNest, r: UOp) -> bool:
+    """Return True if lanes wait at a barrier in each iteration of `r`."""
+    for b in loop_nest.items:
+        if b.op is Op.BARRIER and r in loop_nest.path[b]:
+            outer_loops = loop_nest.path[b][: loop_nest.path[b].index(r)]
+            if any(loop_nest.kinds[x] is LoopKind.LANE for x in outer_loops):
                 return True
     return False
 
 
-class _dependence:
-    """The ranges on which a value or an address depends."""
+class _RangeDependence:
+    """A function from a node to the ranges on which its value or address depends; memoized."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.leaves = layout.leaves
-        self.known: dict[UOp, frozenset[UOp]] = {}
+    def __init__(self, loop_nest: LoopNest) -> None:
+        self.leaves = loop_nest.leaves
+        self.ranges_of: dict[UOp, frozenset[UOp]] = {}
 
     def __call__(self, root: UOp) -> frozenset[UOp]:
         stack = [root]
         while stack:
             u = stack[-1]
-            if u in self.known:
+            if u in self.ranges_of:
                 stack.pop()
                 continue
-            sources = () if u in self.leaves else u.src[:1] if u.op is Op.AFTER else u.src
-            missing = [s for s in sources if s not in self.known]
+            sources = () if u in self.leaves else (u.buffer,) if u.op is Op.AFTER else u.src
+            missing = [s for s in sources if s not in self.ranges_of]
             if missing:
                 stack += missing
                 continue
-            own = frozenset({u}) if u.op in RANGES or u.op is Op.SPECIAL else frozenset()
-            self.known[u] = own.union(*(self.known[s] for s in sources))
+            own_range = frozenset({u}) if u.op in RANGES or u.op is Op.SPECIAL else frozenset()
+            self.ranges_of[u] = own_range.union(*(self.ranges_of[s] for s in sources))
             stack.pop()
-        return self.known[root]
+        return self.ranges_of[root]
 
 
-def _judge_barriers(layout: Layout) -> None:
-    """Every lane comes to every barrier: no If and no loop of a lane's own iterations is around it (R60)."""
-    for b in layout.items:
+def _check_barriers(loop_nest: LoopNest) -> None:
+    """Raise GiveUp unless every lane comes to every barrier: no If and no loop of a lane's own iterations is around it (R60)."""
+    for b in loop_nest.items:
         if b.op is not Op.BARRIER:
             continue
-        path = layout.path[b]
-        if layout.guards.get(b) or any(layout.guards.get(r) for r in path):
+        path = loop_nest.path[b]
+        if loop_nest.guards.get(b) or any(loop_nest.guards.get(r) for r in path):
             raise GiveUp("a Barrier under an If")
-        if any(layout.kinds[r] is Kind.FREE for r in path):
+        if any(loop_nest.kinds[r] is LoopKind.FREE for r in path):
             raise GiveUp("a Barrier in an unordered loop of one lane")
 
 
 # --------------------------------------------------------------------------------------------------------------- memories
 
 
-def _memory(layout: Layout, m: UOp, sites: tuple[UOp, ...], sequential: frozenset[UOp]) -> MemoryPlan:
-    space, home = layout.space(m), _home(layout, sites)
-    written = any(s.op in WRITES for s in sites)
-    private = _private(layout, m, sites)
-    _judge_owners(layout, space, sites)
-    axes = tuple(_axis(r, home, sequential) for r in private if r not in sequential)
-    checks = tuple(_checks(layout, sites, set(private), sequential)) if written else ()
-    alone = len(sites) == 1 and not any(r in sequential for r in layout.path[sites[0]])
-    return MemoryPlan(m, space, sites, written, home[-1] if home else None, axes, checks, alone)
+def _plan_memory(loop_nest: LoopNest, memory_node: UOp, sites: tuple[UOp, ...], sequential: frozenset[UOp]) -> MemoryPlan:
+    """Return the plan of a memory that `sites` access."""
+    space, path = loop_nest.address_space_of(memory_node), _common_loop_path(loop_nest, sites)
+    is_written = any(s.op in WRITES for s in sites)
+    privatizing_loops = _find_privatizing_loops(loop_nest, memory_node, sites)
+    _check_owner_loops(loop_nest, space, sites)
+    axes = tuple(_axis_position(r, path, sequential) for r in privatizing_loops if r not in sequential)
+    checks = tuple(_plan_conflict_checks(loop_nest, sites, set(privatizing_loops), sequential)) if is_written else ()
+    is_single_write = len(sites) == 1 and not any(r in sequential for r in loop_nest.path[sites[0]])
+    return MemoryPlan(memory_node, space, sites, is_written, path[-1] if path else None, axes, checks, is_single_write)
 
 
-def _judge_owners(layout: Layout, space: AddrSpace, sites: Sequence[UOp]) -> None:
-    """All uses of a LOCAL memory stand in the same workgroup loops, all of a REG memory in the same lane loops too (R61)."""
-    owners = {AddrSpace.LOCAL: {Kind.GROUP}, AddrSpace.REG: {Kind.GROUP, Kind.LANE}}.get(space)
-    if owners and len({tuple(r for r in layout.path[s] if layout.kinds[r] in owners) for s in sites}) > 1:
+def _check_owner_loops(loop_nest: LoopNest, space: AddrSpace, sites: Sequence[UOp]) -> None:
+    """Raise GiveUp unless all uses stand in the same workgroup loops, of a REG memory in the same lane loops too (R61)."""
+    owners = {AddrSpace.LOCAL: {LoopKind.GROUP}, AddrSpace.REG: {LoopKind.GROUP, LoopKind.LANE}}.get(space)
+    if owners and len({tuple(r for r in loop_nest.path[s] if loop_nest.kinds[r] in owners) for s in sites}) > 1:
         raise GiveUp(f"{space.value} memory that is used in different workgroups' or lanes' loops")
 
 
-def _axis(r: UOp, path: Path, sequential: frozenset[UOp]) -> int:
+def _axis_position(r: UOp, path: LoopPath, sequential: frozenset[UOp]) -> int:
+    """Return the number of the axis of `r` among those on the path."""
     return sum(x not in sequential for x in path[: path.index(r)])
 
 
-def _checks(layout: Layout, sites: tuple[UOp, ...], private: set[UOp], sequential: frozenset[UOp]) -> Iterator[Check]:
+def _plan_conflict_checks(
+    loop_nest: LoopNest, sites: tuple[UOp, ...], private: set[UOp], sequential: frozenset[UOp]
+) -> Iterator[ConflictCheck]:
+    """Yield the checks of a memory that is written."""
     if len(sites) > _MOST_SITES:
         raise GiveUp(f"{len(sites)} accesses to one memory that is written")
-    found: dict[Path, Check] = {}
-    barriers = [u for u in layout.items if u.op is Op.BARRIER]
+    checks: dict[LoopPath, ConflictCheck] = {}
+    barriers = [u for u in loop_nest.items if u.op is Op.BARRIER]
     for i, a in enumerate(sites):
         for b in sites[i:]:
             if a.op is b.op and a.op in _HARMLESS:
                 continue
-            around = shared(layout.path[a], layout.path[b])
-            apart = a is not b and not layout.ordered(a, b)
-            for cut in _cuts(layout, around, sequential):
-                check = found.get(cut) or found.setdefault(cut, _check(layout, cut, private, sequential, bool(barriers)))
-                if (check.axes and cut[-1] not in sequential) or (apart and cut == around):
+            shared_path = common_prefix(loop_nest.path[a], loop_nest.path[b])
+            are_unordered = a is not b and not loop_nest.are_ordered(a, b)
+            for prefix in _path_prefixes_to_check(loop_nest, shared_path, sequential):
+                check = checks.get(prefix) or checks.setdefault(
+                    prefix, _make_conflict_check(loop_nest, prefix, private, sequential, bool(barriers))
+                )
+                if (check.axes and prefix[-1] not in sequential) or (are_unordered and prefix == shared_path):
                     check.sites.update({a: None, b: None})
-                if apart and cut == around:
-                    check.apart.append((a, b))
-    for check in found.values():
+                if are_unordered and prefix == shared_path:
+                    check.unordered_pairs.append((a, b))
+    for check in checks.values():
         if check.sites:
-            if check.phased:
-                _judge_phases(layout, check, barriers)
+            if check.splits_at_barriers:
+                _check_barrier_phases(loop_nest, check, barriers)
             yield check
 
 
-def _cuts(layout: Layout, path: Path, sequential: frozenset[UOp]) -> Iterator[Path]:
-    """The beginnings of `path` whose axes must agree on their own: up to a loop that runs in order, or to where lanes begin or
-    end."""
+def _path_prefixes_to_check(loop_nest: LoopNest, path: LoopPath, sequential: frozenset[UOp]) -> Iterator[LoopPath]:
+    """Yield the beginnings of `path` whose axes must agree on their own.
+
+    They end at a loop that runs in order, or where loops of lanes begin or end. The last one is the path itself.
+    """
     for k in range(1, len(path)):
-        lanes_begin_or_end = (layout.kinds[path[k]] is Kind.LANE) is not (layout.kinds[path[k - 1]] is Kind.LANE)
+        lanes_begin_or_end = (loop_nest.kinds[path[k]] is LoopKind.LANE) is not (loop_nest.kinds[path[k - 1]] is LoopKind.LANE)
         if path[k] in sequential or lanes_begin_or_end:
             yield path[:k]
     yield path
 
 
-def _check(layout: Layout, path: Path, private: set[UOp], sequential: frozenset[UOp], barriers: bool) -> Check:
-    axes = tuple(_axis(r, path, sequential) for r in path if r not in sequential and r not in private)
-    phased = barriers and any(layout.kinds[r] is Kind.LANE for r in path)
-    return Check(axes, tuple(r for r in path if r in sequential), phased)
+def _make_conflict_check(
+    loop_nest: LoopNest, path: LoopPath, private: set[UOp], sequential: frozenset[UOp], barriers: bool
+) -> ConflictCheck:
+    """Return the check of accesses in the loops of `path`, so far without sites."""
+    axes = tuple(_axis_position(r, path, sequential) for r in path if r not in sequential and r not in private)
+    splits_at_barriers = barriers and any(loop_nest.kinds[r] is LoopKind.LANE for r in path)
+    return ConflictCheck(axes, tuple(r for r in path if r in sequential), splits_at_barriers)
 
 
-def _judge_phases(layout: Layout, check: Check, barriers: Sequence[UOp]) -> None:
-    """Every access is before or after each barrier that its lanes meet at, whatever the order of the items."""
+def _check_barrier_phases(loop_nest: LoopNest, check: ConflictCheck, barriers: Sequence[UOp]) -> None:
+    """Raise GiveUp unless every access is before or after each barrier of its lanes, whatever the order of the items."""
     for b in barriers:
-        meeting = [r for r in layout.path[b] if layout.kinds[r] is Kind.LANE]
+        meeting = [r for r in loop_nest.path[b] if loop_nest.kinds[r] is LoopKind.LANE]
         for s in check.sites:
-            lanes = [r for r in layout.path[s] if layout.kinds[r] is Kind.LANE]
+            lanes = [r for r in loop_nest.path[s] if loop_nest.kinds[r] is LoopKind.LANE]
             if not meeting or not lanes or meeting[0] is not lanes[0]:
                 continue
             if meeting != lanes:
                 raise GiveUp("lanes that meet at a Barrier in part of their loops")
-            if not layout.ordered(s, b):
+            if not loop_nest.are_ordered(s, b):
                 raise GiveUp("an access that is not ordered with a Barrier")
 
 
 # ---------------------------------------------------------------------------------------------------------- sums of products
 
 
-def _fused(layout: Layout) -> dict[UOp, UOp]:
-    """Reduce -> its operand, where that is a product of floats that nothing else uses: R32 lets the products go unrounded."""
+def _find_fusable_products(loop_nest: LoopNest) -> dict[UOp, UOp]:
+    """Return the Reduces whose operand is a product of floats that nothing else uses; R32 lets the products go unrounded."""
     uses: dict[UOp, int] = {}
-    closers = {loop.closer for loop in layout.loops.values()}
-    for u in (*layout.items, *closers):
+    closers = {loop.closer for loop in loop_nest.loops.values()}
+    for u in (*loop_nest.items, *closers):
         for s in u.src:
             uses[s] = uses.get(s, 0) + 1
-    found = {}
-    for loop in layout.loops.values():
+    products = {}
+    for loop in loop_nest.loops.values():
         u = loop.closer
         if u.op is Op.REDUCE and u.arg.op is Op.ADD and loop.innermost:
-            product = u.src[0]
-            inside = layout.path.get(product, ())[-1:] == (loop.range,)
-            plain = product.op is Op.MUL and product.dtype in dt.FLOATS and product.shape == ()
-            if plain and inside and uses[product] == 1 and not layout.guards.get(product):
-                found[u] = product
-    return found
+            product = u.operand
+            is_inside = loop_nest.path.get(product, ())[-1:] == (loop.range,)
+            is_float_product = product.op is Op.MUL and product.dtype in dt.FLOATS and product.shape == ()
+            if is_float_product and is_inside and uses[product] == 1 and not loop_nest.guards.get(product):
+                products[u] = product
+    return products

@@ -1,6 +1,7 @@
-"""The five derived properties, one module each, one small function per rule of the specification's table.
+"""The rules of the five derived properties, a module per property and a function per rule of the specification's table.
 
-A rule may assume that the node's claims hold; what it raises otherwise becomes a SpecError in `uops.spec.ir.node`.
+A rule may assume that the node's claims hold. Whatever it raises on other nodes becomes a SpecError in `uops.spec.ir.node`. The
+names of the rules are part of the specification: `uops spec` prints them.
 """
 
 from uops.spec.ir.derive import axis, device, dtype, minmax, shape

@@ -1,4 +1,4 @@
-"""Rule column *axis*: the sharded axis of a value on an n-tuple device (R73 to R76)."""
+"""The rules of *axis*, the sharded axis of a value on an n-tuple device (R73 to R76)."""
 
 from __future__ import annotations
 
@@ -6,101 +6,112 @@ from uops.spec.errors import SpecError
 from uops.spec.ir.derive.dtype import tuple_element
 from uops.spec.ir.node import Rule, UOp
 from uops.spec.ir.ops import ALU, MARKERS, Op
-from uops.spec.ir.sizes import divides, show_shape, total
+from uops.spec.ir.sizes import divides, element_count_polynomial, show_shape
 
 
 def none(u: UOp) -> None:
-    return None
+    """Return None: a value that is on no n-tuple device."""
+    return
 
 
 def of_first(u: UOp) -> int | None:
-    return u.src[0].axis
+    """Return the axis of the first source, whatever its name."""
+    return u.src[0].axis  # the operand, the buffer of an After, the variable of a BIND
 
 
 def of_buffer(u: UOp) -> int | None:
+    """Return 0 for a Buffer on several devices (R73, n-tuple Buffer)."""
     return 0 if isinstance(u.arg.device, tuple) else None
 
 
 def from_arg(u: UOp) -> int | None:
+    """Return the axis that a Param states (R79)."""
     a: int | None = u.arg.axis
     return a
 
 
 def of_load(u: UOp) -> int | None:
-    """To an n-tuple device: 0. To one device: null. Without a device the buffer stays as it is."""
+    """Return 0 for a Load to an n-tuple device, None to one device and the buffer's axis without a device (R74, axis)."""
     if u.arg.device is None:
-        return u.src[0].axis
+        return u.buffer.axis
     return 0 if isinstance(u.arg.device, tuple) else None
 
 
 def of_permute(u: UOp) -> int | None:
-    a = u.src[0].axis
+    """Return the new position of the sharded axis."""
+    a = u.operand.axis
     return None if a is None else u.arg.order.index(a)
 
 
 def of_reshape(u: UOp) -> int | None:
-    """Axis k with prod(s'[:k]) = prod(s[:axis]) and n dividing s'_k (R74)."""
-    a = u.src[0].axis
+    """Return the axis k with prod(s'[:k]) = prod(s[:axis]) and n dividing s'_k (R74); raises SpecError if there is none."""
+    a = u.operand.axis
     if a is None:
         return None
-    old, new, devices = u.src[0].shape, u.shape, u.device
-    before, n = total(old[:a]), len(devices) if isinstance(devices, tuple) else 1
+    old, new, devices = u.operand.shape, u.shape, u.device
+    before, n = element_count_polynomial(old[:a]), len(devices) if isinstance(devices, tuple) else 1
     for k, extent in enumerate(new):
-        if extent != 1 and divides(n, extent) and total(new[:k]) == before:
+        if extent != 1 and divides(n, extent) and element_count_polynomial(new[:k]) == before:
             return k
     moved = f"Reshape {show_shape(old)} to {show_shape(new)}"
     raise SpecError(f"{moved} moves elements across the shards of axis {a} (R74)", claim="RESHAPE.C5")
 
 
 def of_collapse(u: UOp) -> int | None:
-    a = u.src[0].axis
+    """Return the sharded axis of a Reduce or Replicated, None if it is one that becomes 1."""
+    a = u.operand.axis
     return None if a in u.arg.axes else a
 
 
 def of_alu(u: UOp) -> int | None:
-    """Right-aligned axes of the sources agree or are null."""
+    """Return the common sharded axis of the sources, after right-alignment; raises SpecError if they differ (R74)."""
     rank = len(u.shape)
-    found = {s.axis + rank - len(s.shape) for s in u.src if s.axis is not None}
-    if len(found) > 1:
-        raise SpecError(f"sources of {u.op.name} are sharded on different axes {sorted(found)} (R74)")
-    return found.pop() if found else None
+    axes = {s.axis + rank - len(s.shape) for s in u.src if s.axis is not None}
+    if len(axes) > 1:
+        raise SpecError(f"sources of {u.op.name} are sharded on different axes {sorted(axes)} (R74)")
+    return axes.pop() if axes else None
 
 
 def of_stack(u: UOp) -> int | None:
-    found = {s.axis for s in u.src if s.axis is not None}
-    if len(found) > 1:
-        raise SpecError(f"sources of Stack are sharded on different axes {sorted(found)} (R74)")
-    return found.pop() + 1 if found else None
+    """Return the common sharded axis of the elements, behind the new first axis; raises SpecError if they differ (R74)."""
+    axes = {s.axis for s in u.elements if s.axis is not None}
+    if len(axes) > 1:
+        raise SpecError(f"sources of Stack are sharded on different axes {sorted(axes)} (R74)")
+    return axes.pop() + 1 if axes else None
 
 
 def of_index(u: UOp) -> int | None:
-    a = u.src[0].axis
+    """Return the new position of the sharded axis; raises SpecError if it is indexed (R74)."""
+    a = u.operand.axis
     if a is None:
         return None
-    indices = u.src[1:]
-    if a < len(indices):
+    if a < len(u.positions):
         raise SpecError(f"Index on the sharded axis {a} (R74)", claim="INDEX.C5")
-    return a - len(indices) + sum(len(i.shape) for i in indices)
+    return a - len(u.positions) + sum(len(i.shape) for i in u.positions)
 
 
 def of_tuple_element(u: UOp) -> int | None:
+    """Return the axis of the element that a GetTuple selects."""
     return tuple_element(u).axis
 
 
 def of_multi(u: UOp) -> int | None:
+    """Return the axis that a MULTI marks (R116)."""
     a: int = u.arg.axis
     return a
 
 
 def of_device_source(u: UOp) -> int | None:
-    """B_BUFFER and COPY: 0 on the n-tuple that the DEVICE source names."""
+    """Return 0 for a B_BUFFER or COPY whose DEVICE source names several devices."""
     return 0 if isinstance(u.device, tuple) else None
 
 
 def of_mstack(u: UOp) -> int | None:
-    return 0 if u.src[0].shape else None
+    """Return 0, the axis along which an MSTACK joins its shards (R116); None for scalars."""
+    return 0 if u.elements[0].shape else None
 
 
+#: Op -> its rule; no op is without one.
 RULES: dict[Op, Rule] = {
     **dict.fromkeys(Op, none),
     **dict.fromkeys(ALU, of_alu),

@@ -1,4 +1,4 @@
-"""Rule column *device*: a name, an n-tuple of names, or None."""
+"""The rules of *device*: a name, an n-tuple of names, or None."""
 
 from __future__ import annotations
 
@@ -9,44 +9,50 @@ from uops.spec.ir.ops import ALU, MARKERS, Op
 
 
 def none(u: UOp) -> None:
-    return None
+    """Return None: an op that is on every device, or an effect."""
+    return
 
 
 def from_arg(u: UOp) -> Device | None:
+    """Return the device that the arg names."""
     d: Device | None = u.arg.device
     return d
 
 
 def of_first(u: UOp) -> Device | None:
-    return u.src[0].device
+    """Return the device of the first source, whatever its name."""
+    return u.src[0].device  # the operand, or the memory of an access
 
 
 def first_given(u: UOp) -> Device | None:
-    """The sources' common device; a Const has none (R72)."""
+    """Return the sources' common device, which Consts do not have (R72, device of ALU)."""
     for s in u.src:
-        found: Device | None = s.device
-        if found is not None:
-            return found
+        device: Device | None = s.device
+        if device is not None:
+            return device
     return None
 
 
 def of_load(u: UOp) -> Device | None:
-    """From arg, by default the source's (R52)."""
+    """Return the device that the arg names, by default the buffer's (R52, Load)."""
     d: Device | None = u.arg.device
-    return u.src[0].device if d is None else d
+    return u.buffer.device if d is None else d
 
 
 def of_call(u: UOp) -> Device | None:
-    return u.src[1].device if len(u.src) > 1 else None
+    """Return the device of the first argument of a Call or Function."""
+    return u.arguments[0].device if u.arguments else None
 
 
 def of_tuple_element(u: UOp) -> Device | None:
-    """The element's; a Function's element without one of its own is where the Function is (R77)."""
-    own = tuple_element(u).device
-    return u.src[0].device if own is None and u.src[0].op is Op.FUNCTION else own
+    """Return the device of the element that a GetTuple selects; an element without one is on the Function's device (R77)."""
+    device = tuple_element(u).device
+    return u.packed.device if device is None and u.packed.op is Op.FUNCTION else device
 
 
 def of_device_source(position: int) -> Rule:
+    """Return the rule that reads the DEVICE node at a position of the sources; None without one."""
+
     def rule(u: UOp) -> Device | None:
         if len(u.src) <= position or u.src[position].op is not Op.DEVICE:
             return None
@@ -58,20 +64,24 @@ def of_device_source(position: int) -> Rule:
 
 
 def of_device(u: UOp) -> Device | None:
+    """Return the device that a DEVICE node names."""
     d: Device | None = u.arg.device
     return d
 
 
 def of_mstack(u: UOp) -> Device | None:
-    names = tuple(s.device for s in u.src)
+    """Return the n-tuple of the elements' devices; None if one is on no device or on several."""
+    names = tuple(s.device for s in u.elements)
     return names if all(isinstance(n, str) for n in names) else None  # type: ignore[return-value]
 
 
 def of_mselect(u: UOp) -> Device | None:
-    d = u.src[0].device
+    """Return the device whose part an MSELECT takes."""
+    d = u.operand.device
     return d[u.arg.index] if isinstance(d, tuple) else d
 
 
+#: Op -> its rule; no op is without one.
 RULES: dict[Op, Rule] = {
     **dict.fromkeys(ALU, first_given),
     **dict.fromkeys(MARKERS, of_first),

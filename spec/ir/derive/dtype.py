@@ -1,4 +1,4 @@
-"""Rule column *dtype*."""
+"""The rules of *dtype*."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from uops.spec.ir.ops import ALU, COMPARE, MARKERS, Op
 
 
 def from_arg(u: UOp) -> DType:
+    """Return the dtype that the arg states."""
     d: DType = u.arg.dtype
     return d
 
 
 def of_first(u: UOp) -> DType:
-    return u.src[0].dtype
+    """Return the dtype of the first source, whatever its name."""
+    return u.src[0].dtype  # the operand, lhs, bound, or the memory of an access
 
 
 def of_second(u: UOp) -> DType:
-    return u.src[1].dtype
+    """Return the dtype of the second source of a Where."""
+    return u.src[1].dtype  # if_true
 
 
-def always(d: DType) -> Rule:
+def constant_rule(d: DType) -> Rule:
+    """Return the rule of ops that always have dtype `d`."""
+
     def rule(u: UOp) -> DType:
         return d
 
@@ -30,33 +35,36 @@ def always(d: DType) -> Rule:
 
 
 def of_stack(u: UOp) -> DType:
-    """The Stack of nothing is the shape () and has dtype index (R40)."""
-    return u.src[0].dtype if u.src else dt.index
+    """Return the dtype of the elements; the empty Stack is the shape () and has dtype index (R40, shape operands)."""
+    return u.src[0].dtype if u.src else dt.index  # elements
 
 
 def of_tuple_element(u: UOp) -> DType:
+    """Return the dtype of the element that a GetTuple selects."""
     return tuple_element(u).dtype
 
 
 def tuple_element(u: UOp) -> UOp:
-    """The node a GetTuple picks: the element of a Tuple, or of a Function's Tuple body."""
-    packed = u.src[0]
+    """Return the node that a GetTuple selects: an element of a Tuple, or of the Tuple that is a Function's body."""
+    packed = u.packed
     if packed.op is Op.FUNCTION:
-        packed = packed.src[0]
+        packed = packed.body
     element: UOp = packed.src[u.arg.index]
     return element
 
 
 def of_wmma(u: UOp) -> DType:
+    """Return the dtype of a Wmma's accumulator."""
     d: DType = u.arg.dtype_out
     return d
 
 
-_VOID = always(dt.void)
+_VOID = constant_rule(dt.void)
 
+#: Op -> its rule; no op is without one.
 RULES: dict[Op, Rule] = {
     **dict.fromkeys(ALU, of_first),
-    **dict.fromkeys(COMPARE, always(dt.bool_)),
+    **dict.fromkeys(COMPARE, constant_rule(dt.bool_)),
     **dict.fromkeys(MARKERS, of_first),
     **dict.fromkeys(
         (Op.PARAM, Op.BUFFER, Op.CONST, Op.CAST, Op.BITCAST, Op.SLICE, Op.INS, Op.CUSTOM, Op.CUSTOMI)
@@ -76,9 +84,9 @@ RULES: dict[Op, Rule] = {
         + (Op.UNIQUE, Op.LUNIQUE, Op.DEVICE),
         _VOID,
     ),
-    **dict.fromkeys((Op.RANGE, Op.SPECIAL), of_first),  # the bound's: index, or the machine integer chosen for it (R87)
-    **dict.fromkeys((Op.B_RANGE, Op.DEFINE_VAR), always(dt.index)),
-    **dict.fromkeys((Op.BINARY, Op.PROGRAM_BINARY), always(dt.uint8)),
+    **dict.fromkeys((Op.RANGE, Op.SPECIAL), of_first),  # the bound's: index, or the machine integer that replaces it (R87)
+    **dict.fromkeys((Op.B_RANGE, Op.DEFINE_VAR), constant_rule(dt.index)),
+    **dict.fromkeys((Op.BINARY, Op.PROGRAM_BINARY), constant_rule(dt.uint8)),
     Op.WHERE: of_second,
     Op.STACK: of_stack,
     Op.GETTUPLE: of_tuple_element,

@@ -1,4 +1,4 @@
-"""Directed rounding of an exact value to a float dtype, for outward-rounded bounds."""
+"""Rounding of exact values to float dtypes: down, up and to nearest."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fractions import Fraction
 from uops.spec.ir.dtypes import DType
 
 
-def _quantum(d: DType, x: Fraction) -> Fraction:
-    """Spacing of `d` at |x|, x not 0: subnormal spacing below the normal range."""
+def _ulp(d: DType, x: Fraction) -> Fraction:
+    """Return the spacing of the values of `d` at |x|, x not 0; below the normal range that of the subnormals."""
     n, m = abs(x.numerator), x.denominator
     e = n.bit_length() - m.bit_length()
     if Fraction(n, m) < Fraction(2) ** e:
@@ -19,14 +19,14 @@ def _quantum(d: DType, x: Fraction) -> Fraction:
 
 
 @functools.cache
-def _format(d: DType) -> tuple[float, int, int]:
-    """Largest finite value, bits of significand, least exponent (of frexp) of a normal value."""
+def _float_format(d: DType) -> tuple[float, int, int]:
+    """Return the largest finite value, the bits of the significand and the least exponent (of frexp) of a normal value."""
     return d.max_finite, d.man_bits + 1, 2 - d.bias
 
 
-def _is_value(d: DType, x: float) -> bool:
-    """Whether a float is certainly a value of `d`: 0, or normal with few enough bits."""
-    top, precision, least = _format(d)
+def _is_representable(d: DType, x: float) -> bool:
+    """Return True if a float is 0 or a normal value of `d`; False says nothing about subnormals."""
+    top, precision, least = _float_format(d)
     if not -top <= x <= top:
         return False
     m, e = math.frexp(x)
@@ -34,41 +34,47 @@ def _is_value(d: DType, x: float) -> bool:
 
 
 def round_down(d: DType, x: float | Fraction) -> float:
-    """Greatest value of `d` at most x; -inf (or the least finite value, without infinities) below the finite range."""
+    """Return the greatest value of `d` at most x.
+
+    Below the finite range that is -inf, or the least finite value of a dtype without infinities.
+    """
     if isinstance(x, float):
         if math.isinf(x):
             return max(x, d.min)
-        if _is_value(d, x):
+        if _is_representable(d, x):
             return x + 0.0
     x = Fraction(x)
     if x == 0:
         return 0.0
-    top = _format(d)[0]
+    top = _float_format(d)[0]
     if x < -Fraction(top):
         return float(d.min)
     if x >= Fraction(top):
         return top
-    q = _quantum(d, x)
+    q = _ulp(d, x)
     return float(x // q * q)
 
 
 def round_up(d: DType, x: float | Fraction) -> float:
-    """Least value of `d` at least x."""
+    """Return the least value of `d` at least x."""
     return -round_down(d, -x)
 
 
 def round_nearest(d: DType, x: float | Fraction) -> float:
-    """`x` rounded once to `d`, to nearest even (R15): overflow gives an infinity, in fp8e4m3 NaN; the sign of zero is kept."""
-    if isinstance(x, float) and (x != x or _is_value(d, x)):
+    """Return `x` rounded once to `d`, to nearest even (R15, Cast).
+
+    Overflow gives an infinity, or NaN in fp8e4m3. The sign of a zero float is kept.
+    """
+    if isinstance(x, float) and (x != x or _is_representable(d, x)):
         return x
     if isinstance(x, float) and math.isinf(x):
         return x if d.has_inf else math.nan
     exact = Fraction(x)
     if exact == 0:
         return 0.0
-    q = _quantum(d, exact)
+    q = _ulp(d, exact)
     r = round(exact / q) * q
     sign = 1.0 if exact > 0 else -1.0
-    if abs(r) > Fraction(_format(d)[0]):
+    if abs(r) > Fraction(_float_format(d)[0]):
         return sign * math.inf if d.has_inf else math.nan
     return math.copysign(float(r), sign)

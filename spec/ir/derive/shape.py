@@ -1,4 +1,4 @@
-"""Rule column *shape*: a tuple of ints and, where symbolic, index expressions (R48)."""
+"""The rules of *shape*, a tuple of ints and, where symbolic, index expressions (R48, symbolic sizes)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from uops.spec.ir.ops import ALU, MARKERS, Op
 Shape = tuple[Dim, ...]
 
 
-def dims_of(vector: UOp) -> Shape:
-    """The extents that a shape operand spells: a Stack of () index values (R40); constants become ints."""
-    if (constant := vector.spelt) is not None:
+def shape_operand_dims(vector: UOp) -> Shape:
+    """Return the extents in a shape operand, a Stack of () index values (R40); constants become ints.
+
+    Raises SpecError for another op.
+    """
+    if (constant := vector.constant_elements) is not None:
         return constant
     if vector.op is not Op.STACK:
         raise SpecError(f"a shape operand is a Stack of index values (R40), got {vector.op.name}")
@@ -28,21 +31,24 @@ def dims_of(vector: UOp) -> Shape:
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def index(value: int) -> UOp:
-    """An index constant, of anything that Python takes for an index. Raises SpecError."""
+    """Build an index constant from any object that Python accepts as an index; raises SpecTypeError for others."""
     try:
-        whole = operator.index(value)
+        integer = operator.index(value)
     except TypeError as e:
         raise SpecTypeError(f"{value!r} is no value of index (R08)") from e
-    return UOp(Op.CONST, (), ConstArg(whole, dt.index))
+    return UOp(Op.CONST, (), ConstArg(integer, dt.index))
 
 
 def dim_node(d: Dim) -> UOp:
-    """A shape entry as a node."""
+    """Return an extent as a node."""
     return d if isinstance(d, UOp) else index(d)
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """Right-align; each axis equal or 1, and 1 with n gives n, also for n = 0 (R41). Raises SpecError."""
+    """Return the common shape of right-aligned shapes (R41, operand shapes); raises SpecValueError if there is none.
+
+    On each axis the extents are equal or 1, and 1 with n gives n, also for n = 0.
+    """
     if not shapes:
         return ()
     first = shapes[0]
@@ -60,208 +66,229 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def add_dims(a: Dim, b: Dim) -> Dim:
-    """a + b, an index expression where one of them is."""
+    """Return a + b, an index expression if one of them is one."""
     if not isinstance(a, UOp) and not isinstance(b, UOp):
         return a + b
     return a if b == 0 else b if a == 0 else UOp(Op.ADD, (dim_node(a), dim_node(b)))
 
 
 def scale_dim(a: Dim, n: int) -> Dim:
-    """a * n."""
+    """Return a * n."""
     return UOp(Op.MUL, (a, dim_node(n))) if isinstance(a, UOp) else a * n
 
 
-def part_of_dim(a: Dim, n: int) -> Dim:
-    """a / n, where n divides a."""
+def divide_dim(a: Dim, n: int) -> Dim:
+    """Return a / n for an n that divides a."""
     return UOp(Op.IDIV, (a, dim_node(n))) if isinstance(a, UOp) else a // n
 
 
-def elements(shape: Shape) -> int:
-    """Number of elements of a constant shape."""
-    return math.prod(shape)
-
-
 def of_first(u: UOp) -> Shape:
-    return u.src[0].shape
+    """Return the shape of the first source, whatever its name."""
+    return u.src[0].shape  # the operand, the buffer of a Load or After, the variable of a BIND
 
 
 def scalar(u: UOp) -> Shape:
+    """Return (): a scalar, or an op without a value."""
     return ()
 
 
 def of_alu(u: UOp) -> Shape:
-    shape: Shape = u.src[0].shape
-    for s in u.src[1:]:
-        own = s.shape
-        if own != shape and own:  # () is that of any other
+    """Return the common shape of the sources, which broadcast."""
+    first, *others = u.src  # elements
+    shape: Shape = first.shape
+    for s in others:
+        other = s.shape
+        if other != shape and other:  # () broadcasts to any shape
             if shape:
                 return broadcast([s.shape for s in u.src])
-            shape = own
+            shape = other
     return shape
 
 
 def of_param(u: UOp) -> Shape:
-    return dims_of(u.src[0]) if u.src else ()
+    """Return the extents that a Param states; () without a source."""
+    return shape_operand_dims(u.extents) if u.src else ()
 
 
 def of_buffer(u: UOp) -> Shape:
+    """Return (n * size,) for a Buffer on n devices (R73, n-tuple Buffer)."""
     device = u.arg.device
     return (u.arg.size * (len(device) if isinstance(device, tuple) else 1),)
 
 
 def of_binary(u: UOp) -> Shape:
+    """Return the number of bytes."""
     return (len(u.arg.data),)
 
 
 def of_permute(u: UOp) -> Shape:
-    s = u.src[0].shape
+    """Return the operand's extents in the order of the arg."""
+    s = u.operand.shape
     return tuple(s[k] for k in u.arg.order)
 
 
 def of_shape_operand(u: UOp) -> Shape:
-    """Reshape and Expand: the second source spells the shape."""
-    return dims_of(u.src[1])
+    """Return the extents that a Reshape or Expand states."""
+    return shape_operand_dims(u.extents)
 
 
 def of_pad(u: UOp) -> Shape:
-    """Pad and Shrink: sources are T, offsets, shape."""
-    return dims_of(u.src[2])
+    """Return the extents that a Pad or Shrink states."""
+    return shape_operand_dims(u.extents)
 
 
 def of_index(u: UOp) -> Shape:
-    indices = u.src[1:]
-    return tuple(n for i in indices for n in i.shape) + u.src[0].shape[len(indices) :]
+    """Return the shapes of the positions, then the axes that are not indexed (R45, Index)."""
+    positions = u.src[1:]  # positions
+    return tuple(n for i in positions for n in i.shape) + u.src[0].shape[len(positions) :]  # operand
 
 
 def of_stack(u: UOp) -> Shape:
-    return (len(u.src), *(u.src[0].shape if u.src else ()))
+    """Return the number of elements, then the shape of an element."""
+    return (len(u.src), *(u.src[0].shape if u.src else ()))  # elements
 
 
 def of_collapse(u: UOp) -> Shape:
-    """Reduce and Replicated: the axes of arg become 1; a Reduce over ranges keeps the shape (R42)."""
+    """Return the operand's shape with 1 for the axes of the arg; a Reduce over ranges keeps the shape (R42, Reduce shape)."""
     axes = u.arg.axes
-    return tuple(1 if k in axes else n for k, n in enumerate(u.src[0].shape))
+    return tuple(1 if k in axes else n for k, n in enumerate(u.operand.shape))
 
 
 def of_slice(u: UOp) -> Shape:
+    """Return the number of elements that a Slice states."""
     return (u.arg.size,)
 
 
 def of_bitcast(u: UOp) -> Shape:
-    """A different item size scales the last axis (R46). Item sizes are powers of two."""
-    old, new, s = u.src[0].dtype.itemsize, u.arg.dtype.itemsize, u.src[0].shape
-    if old == new or not s:  # BITCAST.C4 refuses a scalar of another size
+    """Return the operand's shape, the last axis scaled by the ratio of the item sizes, which are powers of two (R46)."""
+    old, new, s = u.operand.dtype.itemsize, u.arg.dtype.itemsize, u.operand.shape
+    if old == new or not s:  # a scalar of another size breaks BITCAST.C4
         return s
-    return (*s[:-1], scale_dim(s[-1], old // new) if old > new else part_of_dim(s[-1], new // old))
+    return (*s[:-1], scale_dim(s[-1], old // new) if old > new else divide_dim(s[-1], new // old))
 
 
 def of_tuple_element(u: UOp) -> Shape:
-    """The element's shape; of a Function, with the arguments put for the Params that its sizes name."""
+    """Return the shape of the element that a GetTuple selects, in terms of the arguments if a Function returns it."""
     shape = tuple_element(u).shape
-    if u.src[0].op is not Op.FUNCTION:
+    if u.packed.op is not Op.FUNCTION:
         return shape
-    args = u.src[0].src[1:]
-    return tuple(bind_size(n, args) if isinstance(n, UOp) else n for n in shape)
+    arguments = u.packed.arguments
+    return tuple(substitute_size_params(n, arguments) if isinstance(n, UOp) else n for n in shape)
 
 
-def bind_size(size: UOp, args: tuple[UOp, ...]) -> Dim:
-    """A size in the body of a Function, with the arguments put for the Params that it names."""
-    slots = {p: args[p.arg.slot] for p in toposort(size) if p.op is Op.PARAM and p.arg.slot is not None}
+def substitute_size_params(size: UOp, arguments: tuple[UOp, ...]) -> Dim:
+    """Return a size in the body of a Function with its Params replaced by the arguments."""
+    slots = {p: arguments[p.arg.slot] for p in toposort(size) if p.op is Op.PARAM and p.arg.slot is not None}
     bound = substitute(size, slots)
     return bound.arg.value if bound.op is Op.CONST else bound
 
 
 def of_vector(u: UOp) -> Shape:
-    """VECTORIZE: one lane per source."""
-    return (len(u.src), *u.src[0].shape)
+    """Return one lane per element of a VECTORIZE."""
+    return (len(u.elements), *u.elements[0].shape)
 
 
 def of_gep(u: UOp) -> Shape:
+    """Return () for one lane of a GEP, else their number."""
     return () if len(u.arg.indices) == 1 else (len(u.arg.indices),)
 
 
 def of_vconst(u: UOp) -> Shape:
+    """Return the number of lane constants."""
     return (len(u.arg.values),)
 
 
 def of_cat(u: UOp) -> Shape:
-    return (sum(s.shape[0] if s.shape else 1 for s in u.src),)
+    """Return the total number of lanes; a scalar is one."""
+    return (sum(s.shape[0] if s.shape else 1 for s in u.elements),)
 
 
 def of_lanes(u: UOp) -> Shape:
-    """UNROLL and CONTRACT: one lane per combination of the axis values."""
+    """Return one lane per combination of the axis values of an UNROLL or CONTRACT."""
     return (math.prod(n for _, n in u.arg.axes),)
 
 
 def of_b_index(u: UOp) -> Shape:
-    indices = u.src[1 : len(u.src) - u.arg.gated]
-    return tuple(n for i in indices for n in i.shape) + u.src[0].shape[len(indices) :]
+    """Return the shapes of the positions, then the axes that are not indexed; a gate is no position."""
+    positions = ungated_positions(u)
+    return tuple(n for i in positions for n in i.shape) + u.buffer.shape[len(positions) :]
+
+
+def ungated_positions(u: UOp) -> tuple[UOp, ...]:
+    """Return the positions of a B_INDEX without the gate, which is the last source."""
+    return u.positions[: len(u.positions) - u.arg.gated]
 
 
 def of_b_reduce(u: UOp) -> Shape:
-    """Range reduction gives a scalar; a wider vector folds its lanes (R105)."""
+    """Return (): a reduction of ranges gives a scalar, and folds the lanes of a vector (R105)."""
     return ()
 
 
 def of_b_load(u: UOp) -> Shape:
-    return u.src[1].shape
+    """Return the shape of the index of a B_LOAD."""
+    return u.index.shape
 
 
 def of_sized(u: UOp) -> Shape:
+    """Return the number of elements that the arg states."""
     return (u.arg.size,)
 
 
 def of_pointer_index(u: UOp) -> Shape:
-    """One address per offset."""
-    return u.src[1].shape
+    """Return one address per offset."""
+    return u.offset.shape
 
 
 def of_b_buffer(u: UOp) -> Shape:
-    """As Buffer: the whole of an n-tuple (R73)."""
+    """Return (n * size,) for a BUFFER on n devices (R73, n-tuple Buffer)."""
     device = u.device
     return (u.arg.size * (len(device) if isinstance(device, tuple) else 1),)
 
 
 def of_allreduce(u: UOp) -> Shape:
-    """The shape of one shard (R110)."""
-    source = u.src[0]
-    devices, axis = source.device, source.axis
-    if axis is None or not isinstance(devices, tuple):
-        return source.shape
-    return tuple(part_of_dim(n, len(devices)) if k == axis else n for k, n in enumerate(source.shape))
+    """Return the shape of one shard (R110, ALLREDUCE)."""
+    return shard_shape(u.operand)
+
+
+def shard_shape(t: UOp) -> Shape:
+    """Return the shape of one device's part of a value: its sharded axis divided by the number of devices."""
+    if t.axis is None or not isinstance(t.device, tuple):
+        return t.shape
+    return tuple(divide_dim(n, len(t.device)) if k == t.axis else n for k, n in enumerate(t.shape))
 
 
 def of_bufferize(u: UOp) -> Shape:
-    return tuple(r.src[0].arg.value if r.src[0].op is Op.CONST else r.src[0] for r in u.src[1:])
+    """Return the bounds of the ranges that a BUFFERIZE closes."""
+    return tuple(r.bound.arg.value if r.bound.op is Op.CONST else r.bound for r in u.ranges)
 
 
 def of_b_pad(u: UOp) -> Shape:
-    return tuple(add_dims(n, b + e) for b, n, e in zip(u.arg.begin, u.src[0].shape, u.arg.end, strict=True))
+    """Return the operand's shape with the zeros before and after each axis."""
+    return tuple(add_dims(n, b + e) for b, n, e in zip(u.arg.begin, u.operand.shape, u.arg.end, strict=True))
 
 
 def of_b_shrink(u: UOp) -> Shape:
+    """Return end - begin of each axis."""
     return tuple(e - b for b, e in zip(u.arg.begins, u.arg.ends, strict=True))
 
 
 def of_mstack(u: UOp) -> Shape:
-    """Shards along axis 0, as an n-tuple Buffer (R73)."""
-    s = u.src[0].shape
-    return (scale_dim(s[0], len(u.src)), *s[1:]) if s else ()
+    """Return the shape of the elements joined along axis 0 (R116); () for scalars."""
+    s = u.elements[0].shape
+    return (scale_dim(s[0], len(u.elements)), *s[1:]) if s else ()
 
 
 def of_mselect(u: UOp) -> Shape:
-    """One device's shard of a value sharded on axis 0."""
-    source = u.src[0]
-    s, device = source.shape, source.device
-    if source.axis is None or not isinstance(device, tuple):
-        return s
-    return tuple(part_of_dim(n, len(device)) if k == source.axis else n for k, n in enumerate(s))
+    """Return the shape of one shard (R116, MSELECT)."""
+    return shard_shape(u.operand)
 
 
 def of_wmma(u: UOp) -> Shape:
-    return u.src[2].shape
+    """Return the shape of a lane's accumulator."""
+    return u.accumulator.shape
 
 
+#: Op -> its rule; no op is without one.
 RULES: dict[Op, Rule] = {
     **dict.fromkeys(ALU, of_alu),
     **dict.fromkeys(MARKERS, of_first),

@@ -1,1 +1,1 @@
-"""The rows of tinyspec, one module per family, in the document's order."""
+"""The rows of tinyspec, a module per family, in the document's order."""

@@ -1,4 +1,4 @@
-"""What a row of the op table is, and how the modules beside this one write theirs."""
+"""The type of a row of the op table, and the collector with which modules write theirs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import Any
 from uops.spec.ir.args import ARG_TYPE
 from uops.spec.ir.node import RULES, Rule, UOp
 from uops.spec.ir.ops import Family, Op
-from uops.spec.rows.claims import Claim, Draft, Schema, number, schema_claim
+from uops.spec.rows.claims import Claim, ClaimDraft, Schema, number_claims, schema_claim
 
-#: A core form of a node, or the reason why the node is core as it stands.
+#: A function that returns a core form of a node, or the reason why the node is core itself.
 Decomposition = Callable[..., UOp] | str
+#: The decomposition of an op that has none.
 PRIMITIVE = "core: a primitive"
 
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """Where the gradient of an op is: the rule once one is set, and a remark (R78)."""
+    """The gradient of an op: a remark, and the rule once one is attached (R78, gradients)."""
 
     remark: str
     rule: Callable[..., Any] | None = None
 
 
-#: Gradients by remark; rules are attached where reverse mode is defined.
+# The gradients of most ops; rules are attached where reverse mode is defined.
 SMOOTH = Gradient("differentiable; no rule is attached yet")
 NONE = Gradient("none: no derivative (R78)")
 EFFECT = Gradient("none: an effect or structure, no value")
@@ -32,9 +33,10 @@ EFFECT = Gradient("none: an effect or structure, no value")
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
-    """One row: everything the specification says about one op.
+    """A row of the specification: all that it says about one op.
 
-    `tinyspec` and `bestiary` are the name printed in that document, or None. The five rules are functions that derive the property.
+    `tinyspec` and `bestiary` are the names printed in those documents, or None. `dtype`, `shape`, `device`, `min_max` and `axis`
+    are the rules that derive these properties.
     """
 
     op: Op
@@ -56,22 +58,22 @@ class OpSpec:
 
     @property
     def document(self) -> str:
+        """The document that has the op: "tinyspec", "bestiary" or "both"."""
         if self.tinyspec is None:
             return "bestiary"
         return "tinyspec" if self.bestiary is None else "both"
 
     @property
     def name(self) -> str:
+        """The name of the op as printed, tinyspec's first."""
         return self.tinyspec or self.bestiary or self.op.name
 
-    @property
-    def prefix(self) -> str:
-        """The part of a claim id before the point."""
-        return self.op.name
 
+class RowTable:
+    """A collector of the rows of one module.
 
-class Table:
-    """Collects one module's rows: `r(op, tinyspec name, bestiary name, schema, semantics, claims...)` in the documents' order."""
+    Calls append rows, in the documents' order: `r(op, tinyspec name, bestiary name, schema, semantics, claims...)`.
+    """
 
     def __init__(self, family: Family) -> None:
         self.family = family
@@ -84,19 +86,19 @@ class Table:
         bestiary: str | None,
         schema: str,
         semantics: str,
-        claims: Sequence[Draft] = (),
+        claims: Sequence[ClaimDraft] = (),
         decomposition: Decomposition = PRIMITIVE,
         gradient: Gradient = SMOOTH,
         family: Family | None = None,
     ) -> None:
-        group = family or self.family
+        row_family = family or self.family
         sources = Schema(schema)
-        spec_id = f"{group.value}/{tinyspec or bestiary}"
+        spec_id = f"{row_family.value}/{tinyspec or bestiary}"
         self.rows.append(
             OpSpec(
                 op=op,
                 id=spec_id,
-                family=group,
+                family=row_family,
                 tinyspec=tinyspec,
                 bestiary=bestiary,
                 schema=sources,
@@ -107,7 +109,7 @@ class Table:
                 device=RULES["_device"][op],
                 min_max=RULES["_min_max"][op],
                 axis=RULES["_axis"][op],
-                claims=number(op.name, spec_id, (schema_claim(op, sources), *claims)),
+                claims=number_claims(op.name, spec_id, (schema_claim(op, sources), *claims)),
                 decomposition=decomposition,
                 gradient=gradient,
             )

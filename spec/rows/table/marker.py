@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from uops.spec.ir.ops import Family, Op
-from uops.spec.rows.table.base import NONE, Table
+from uops.spec.rows.table.base import NONE, RowTable
 
-r = Table(Family.MARKER)
+r = RowTable(Family.MARKER)
 # fmt: off
 r(Op.CONTIGUOUS,          "Contiguous",         "Contiguous",         "T", "T, laid out row-major in memory.")
 r(Op.CONTIGUOUS_BACKWARD, "ContiguousBackward", "ContiguousBackward", "T", "T, whose gradient is laid out row-major in memory.")

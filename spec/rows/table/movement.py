@@ -1,260 +1,285 @@
-"""Movement ops: no arithmetic, only which element goes where."""
+"""Movement ops, which move elements and compute nothing."""
 
 from __future__ import annotations
 
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.derive.shape import dims_of
+from uops.spec.ir.derive.shape import shape_operand_dims
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Family, Op
-from uops.spec.ir.scope import Context
-from uops.spec.ir.sizes import Poly, at_most, divides, equal, not_negative, plus, poly, show, show_shape, sum_at_most, total
-from uops.spec.ir.sizes import times as poly_times
+from uops.spec.ir.scope import VerifyContext
+from uops.spec.ir.sizes import (
+    Poly,
+    add_polynomials,
+    divides,
+    element_count_polynomial,
+    extent_polynomial,
+    multiply_polynomials,
+    provably_equal,
+    provably_nonnegative,
+    show_extent,
+    show_shape,
+    sum_provably_at_most,
+)
 from uops.spec.rows.claims import (
     SAME_AXIS,
     SAME_DEVICE,
-    Draft,
-    all_same_shape,
-    arg_dtype_is,
-    axes_valid,
-    dtype_is,
-    entries_not_negative,
-    integer,
-    off_the_axis,
-    rank_of_source,
-    same_dtype,
-    scalar,
-    shape_operands,
-    sharded,
-    storable,
+    ClaimDraft,
+    arg_dtype_claim,
+    check_all_same_shape,
+    distinct_axes_claim,
+    dtype_claim,
+    has_sharded_source,
+    is_integer,
+    is_storable,
+    nonnegative_entries_claim,
+    one_entry_per_axis_claim,
+    same_dtype_claim,
+    scalar_claim,
+    shape_operand_claim,
+    sharded_axis_untouched_claim,
 )  # fmt: skip
-from uops.spec.rows.table.base import Table
+from uops.spec.rows.table.base import RowTable
 
 
-def _permutation(u: UOp, ctx: Context) -> str | None:
-    rank = len(u.src[0].shape)
+def _check_permutation(u: UOp, ctx: VerifyContext) -> str | None:
+    rank = len(u.operand.shape)
     return None if sorted(u.arg.order) == list(range(rank)) else f"{u.arg.order} is no order of {rank} axes"
 
 
-def _flags(u: UOp, ctx: Context) -> str | None:
-    rank = len(u.src[0].shape)
+def _check_flag_count(u: UOp, ctx: VerifyContext) -> str | None:
+    rank = len(u.operand.shape)
     return None if len(u.arg.flags) == rank else f"needs {rank} flags, got {len(u.arg.flags)}"
 
 
-def _same_count(u: UOp, ctx: Context) -> str | None:
-    old, new = u.src[0].shape, u.shape
-    return None if old == new or total(old) == total(new) else f"needs the elements of {show_shape(old)}, got {show_shape(new)}"
+def _check_element_count(u: UOp, ctx: VerifyContext) -> str | None:
+    old, new = u.operand.shape, u.shape
+    return (
+        None
+        if old == new or element_count_polynomial(old) == element_count_polynomial(new)
+        else f"needs the elements of {show_shape(old)}, got {show_shape(new)}"
+    )
 
 
-def _shard_boundary(u: UOp, ctx: Context) -> str | None:
-    """The rule of R74, as in the derived axis, which has no answer where this fails."""
-    t = u.src[0]
+def _check_shard_boundary(u: UOp, ctx: VerifyContext) -> str | None:
+    """Check that a Reshape keeps the boundaries of the shards (R74), without which its axis cannot be derived."""
+    t = u.operand
     if type(t.device) is not tuple or t.axis is None:
         return None
-    n, before = len(t.device), total(t.shape[: t.axis])
+    n, before = len(t.device), element_count_polynomial(t.shape[: t.axis])
     for k, extent in enumerate(u.shape):
-        if extent != 1 and divides(n, extent) and total(u.shape[:k]) == before:
+        if extent != 1 and divides(n, extent) and element_count_polynomial(u.shape[:k]) == before:
             return None
     return f"no axis of {show_shape(u.shape)} starts where axis {t.axis} of {show_shape(t.shape)} does and is a multiple of {n}"
 
 
-def _expands(u: UOp, ctx: Context) -> str | None:
-    for k, (s, n) in enumerate(zip(u.src[0].shape, u.shape)):
-        if s != 1 and not equal(s, n):
-            return f"axis {k} needs {show(s)}, got {show(n)}"
+def _check_expanded_axes(u: UOp, ctx: VerifyContext) -> str | None:
+    for k, (s, n) in enumerate(zip(u.operand.shape, u.shape)):
+        if s != 1 and not provably_equal(s, n):
+            return f"axis {k} needs {show_extent(s)}, got {show_extent(n)}"
     return None
 
 
-def _window(u: UOp, t: tuple[Dim, ...], outer: tuple[Dim, ...]) -> str | None:
-    """o + t <= outer on every axis."""
-    for k, (o, s, n) in enumerate(zip(dims_of(u.src[1]), t, outer)):
-        if not sum_at_most(o, s, n):
-            return f"axis {k} needs {_sum(o, s)}, got {show(n)}"
+def _check_window_fits(u: UOp, inner: tuple[Dim, ...], outer: tuple[Dim, ...]) -> str | None:
+    """Check that offset + inner <= outer on every axis of a Pad or Shrink."""
+    for k, (o, s, n) in enumerate(zip(shape_operand_dims(u.offsets), inner, outer)):
+        if not sum_provably_at_most(o, s, n):
+            return f"axis {k} needs {_format_sum(o, s)}, got {show_extent(n)}"
     return None
 
 
-def _sum(a: Dim, b: Dim) -> str:
-    return f"{show(a)} + {show(b)}" if isinstance(a, UOp) or isinstance(b, UOp) else str(a + b)
+def _format_sum(a: Dim, b: Dim) -> str:
+    return f"{show_extent(a)} + {show_extent(b)}" if isinstance(a, UOp) or isinstance(b, UOp) else str(a + b)
 
 
-def _pad_fits(u: UOp, ctx: Context) -> str | None:
-    return _window(u, u.src[0].shape, dims_of(u.src[2]))
+def _check_pad_fits(u: UOp, ctx: VerifyContext) -> str | None:
+    return _check_window_fits(u, u.operand.shape, shape_operand_dims(u.extents))
 
 
-def _shrink_fits(u: UOp, ctx: Context) -> str | None:
-    return _window(u, dims_of(u.src[2]), u.src[0].shape)
+def _check_shrink_fits(u: UOp, ctx: VerifyContext) -> str | None:
+    return _check_window_fits(u, shape_operand_dims(u.extents), u.operand.shape)
 
 
-def _resizes(u: UOp, axis: int) -> bool:
-    """Pad or Shrink changes this axis."""
-    return not (equal(u.src[0].shape[axis], u.shape[axis]) and equal(dims_of(u.src[1])[axis], 0))
+def _resizes_axis(u: UOp, axis: int) -> bool:
+    """Return True if a Pad or Shrink changes an axis."""
+    same_extent = provably_equal(u.operand.shape[axis], u.shape[axis])
+    return not (same_extent and provably_equal(shape_operand_dims(u.offsets)[axis], 0))
 
 
-def _index_count(u: UOp, ctx: Context) -> str | None:
-    rank = len(u.src[0].shape)
-    return None if len(u.src) - 1 <= rank else f"{len(u.src) - 1} indices into rank {rank}"
+def _check_index_count(u: UOp, ctx: VerifyContext) -> str | None:
+    rank = len(u.operand.shape)
+    return None if len(u.positions) <= rank else f"{len(u.positions)} indices into rank {rank}"
 
 
-def _index_ranks(u: UOp, ctx: Context) -> str | None:
-    wrong = next((k for k, i in enumerate(u.src[1:]) if len(i.shape) > 1), None)
-    return None if wrong is None else f"index {wrong} has shape {show_shape(u.src[1 + wrong].shape)}"
+def _check_index_ranks(u: UOp, ctx: VerifyContext) -> str | None:
+    for k, i in enumerate(u.positions):
+        if len(i.shape) > 1:
+            return f"index {k} has shape {show_shape(i.shape)}"
+    return None
 
 
-def _index_dtypes(u: UOp, ctx: Context) -> str | None:
-    wrong = next((k for k, i in enumerate(u.src[1:]) if not i.dtype.is_integer), None)
-    return None if wrong is None else f"index {wrong} is {u.src[1 + wrong].dtype}"
+def _check_index_dtypes(u: UOp, ctx: VerifyContext) -> str | None:
+    for k, i in enumerate(u.positions):
+        if not i.dtype.is_integer:
+            return f"index {k} is {i.dtype}"
+    return None
 
 
-def _indices_whole(u: UOp, ctx: Context) -> str | None:
-    if not sharded(u):
+def _check_indices_unsharded(u: UOp, ctx: VerifyContext) -> str | None:
+    if not has_sharded_source(u):
         return None
-    wrong = next((k for k, i in enumerate(u.src[1:]) if i.axis is not None), None)
+    wrong = next((k for k, i in enumerate(u.positions) if i.axis is not None), None)
     return None if wrong is None else f"index {wrong} is sharded"
 
 
-def _slice_rank(u: UOp, ctx: Context) -> str | None:
-    return None if len(u.src[0].shape) == 1 else f"got {show_shape(u.src[0].shape)}"
+def _check_slice_rank(u: UOp, ctx: VerifyContext) -> str | None:
+    return None if len(u.operand.shape) == 1 else f"got {show_shape(u.operand.shape)}"
 
 
-def _offset(u: UOp) -> Dim:
-    o = u.src[1]
-    return o.arg.value if o.op is Op.CONST else o
+def _slice_offset(u: UOp) -> Dim:
+    return u.offset.arg.value if u.offset.op is Op.CONST else u.offset
 
 
-def _slice_bytes(u: UOp) -> tuple[Poly, Poly, Poly]:
-    """Start, length and limit of the byte range."""
-    item = u.src[0].dtype.itemsize
-    scale: Poly = {(): item}
-    start, limit = (poly_times(poly(d), scale) for d in (_offset(u), u.src[0].shape[0]))
-    return start, poly(u.arg.size * u.arg.dtype.itemsize), limit
+def _slice_byte_range(u: UOp) -> tuple[Poly, Poly, Poly]:
+    """Return the start and length in bytes of what a Slice takes, and the bytes of its operand."""
+    itemsize: Poly = {(): u.operand.dtype.itemsize}
+    start, limit = (multiply_polynomials(extent_polynomial(d), itemsize) for d in (_slice_offset(u), u.operand.shape[0]))
+    return start, extent_polynomial(u.arg.size * u.arg.dtype.itemsize), limit
 
 
-def _slice_inside(u: UOp, ctx: Context) -> str | None:
-    start, length, limit = _slice_bytes(u)
+def _check_slice_in_bounds(u: UOp, ctx: VerifyContext) -> str | None:
+    start, length, limit = _slice_byte_range(u)
     if u.arg.size < 0:
         return f"size {u.arg.size}"
-    if not not_negative(_offset(u)):
-        return f"offset {show(_offset(u))}"
-    end = plus(start, length)
-    if _constant(end) is not None and _constant(limit) is not None:
-        return None if at_most(_constant(end), _constant(limit)) else f"needs {_constant(end)} bytes, got {_constant(limit)}"
-    item = u.src[0].dtype.itemsize
-    whole = -(-u.arg.size * u.arg.dtype.itemsize // item)
-    return None if sum_at_most(_offset(u), whole, u.src[0].shape[0]) else f"offset {show(_offset(u))} may lead outside"
+    if not provably_nonnegative(_slice_offset(u)):
+        return f"offset {show_extent(_slice_offset(u))}"
+    end = add_polynomials(start, length)
+    needed, size = _constant_value(end), _constant_value(limit)
+    if needed is not None and size is not None:
+        return None if needed <= size else f"needs {needed} bytes, got {size}"
+    elements = -(-u.arg.size * u.arg.dtype.itemsize // u.operand.dtype.itemsize)  # of the operand, rounded up
+    if sum_provably_at_most(_slice_offset(u), elements, u.operand.shape[0]):
+        return None
+    return f"offset {show_extent(_slice_offset(u))} may lead outside"
 
 
-def _constant(p: Poly) -> int | None:
+def _constant_value(p: Poly) -> int | None:
+    """Return the value of a constant polynomial, else None."""
     return 0 if not p else p[()] if set(p) == {()} else None
 
 
-def _slice_aligned(u: UOp, ctx: Context) -> str | None:
-    start, _, _ = _slice_bytes(u)
+def _check_slice_alignment(u: UOp, ctx: VerifyContext) -> str | None:
+    start, _, _ = _slice_byte_range(u)
     item = u.arg.dtype.itemsize
     return None if all(c % item == 0 for c in start.values()) else f"byte offset is no multiple of {item}"
 
 
-def _slice_dtype(u: UOp, ctx: Context) -> str | None:
+def _check_slice_dtype(u: UOp, ctx: VerifyContext) -> str | None:
     new = u.arg.dtype
-    if storable(new) and (new is not dt.bool_ or u.src[0].dtype is dt.bool_):
+    if is_storable(new) and (new is not dt.bool_ or u.operand.dtype is dt.bool_):
         return None
-    return f"{u.src[0].dtype} to {new}"
+    return f"{u.operand.dtype} to {new}"
 
 
-def _always(u: UOp, axis: int) -> bool:
+def _touches_any_axis(u: UOp, axis: int) -> bool:
     return True
 
 
-def _bitcast_target(d: DType) -> bool:
-    return storable(d) and d is not dt.bool_
+def _is_bitcast_target(d: DType) -> bool:
+    return is_storable(d) and d is not dt.bool_
 
 
-def _bitcast_extent(u: UOp, ctx: Context) -> str | None:
-    t, new = u.src[0], u.arg.dtype.itemsize
+def _check_bitcast_extent(u: UOp, ctx: VerifyContext) -> str | None:
+    t, new = u.operand, u.arg.dtype.itemsize
     old = t.dtype.itemsize
     if old == new:
         return None
     if not t.shape:
         return f"a scalar of {old} bytes to {new}"
     if new > old and not divides(new // old, t.shape[-1]):
-        return f"{show(t.shape[-1])} * {old} bytes are no multiple of {new}"
+        return f"{show_extent(t.shape[-1])} * {old} bytes are no multiple of {new}"
     return None
 
 
-def _bitcast_shards(u: UOp, axis: int) -> bool:
-    """A change of item size on the sharded last axis must leave whole elements on every device."""
-    devices = u.src[0].device
-    return axis == len(u.src[0].shape) - 1 and isinstance(devices, tuple) and not divides(len(devices), u.shape[axis])
+def _splits_sharded_elements(u: UOp, axis: int) -> bool:
+    """Return True if a Bitcast scales the sharded axis so that a device holds a part of an element (R89)."""
+    t = u.operand
+    return axis == len(t.shape) - 1 and isinstance(t.device, tuple) and not divides(len(t.device), u.shape[axis])
 
 
-r = Table(Family.MOVEMENT)
+r = RowTable(Family.MOVEMENT)
 # fmt: off
 r(Op.PERMUTE, "Permute", "PERMUTE", "T", "Axis k of the result is axis order[k] of T.", [
-    Draft("order is a permutation of T's axes", _permutation, gate=True),
+    ClaimDraft("order is a permutation of T's axes", _check_permutation, gate=True),
 ])
 r(Op.FLIP, "Flip", "FLIP", "T", "Each flagged axis runs backwards.", [
-    Draft("one flag per axis of T", _flags, gate=True),
-    off_the_axis(lambda u, a: bool(u.arg.flags[a]), "Flip"),
+    ClaimDraft("one flag per axis of T", _check_flag_count, gate=True),
+    sharded_axis_untouched_claim(lambda u, a: bool(u.arg.flags[a]), "Flip"),
 ])
 r(Op.RESHAPE, "Reshape", "RESHAPE", "T s'", "The same elements, read in row-major order, in shape s'.", [
-    Draft("prod(s) = prod(s')", _same_count),
-    shape_operands("s'", 1),
-    entries_not_negative("s'", 1),
-    Draft("the shard boundary is kept: prod(s'[:k]) = prod(s[:axis]) and n divides s'_k for one k", _shard_boundary, "R74"),
+    ClaimDraft("prod(s) = prod(s')", _check_element_count),
+    shape_operand_claim("s'", 1),
+    nonnegative_entries_claim("s'", 1),
+    ClaimDraft(
+        "the shard boundary is kept: prod(s'[:k]) = prod(s[:axis]) and n divides s'_k for one k", _check_shard_boundary, "R74",
+    ),
 ])
 r(Op.EXPAND, "Expand", "EXPAND", "T s'", "Axes of size 1 are repeated to the size that s' gives.", [
-    Draft("s_k is 1 or s'_k", _expands),
-    shape_operands("s'", 1),
-    rank_of_source("s'", 1),
-    entries_not_negative("s'", 1),
+    ClaimDraft("s_k is 1 or s'_k", _check_expanded_axes),
+    shape_operand_claim("s'", 1),
+    one_entry_per_axis_claim("s'", 1),
+    nonnegative_entries_claim("s'", 1),
 ])
 r(Op.PAD, "Pad", None, "T o s'", "T stands at offset o in an output of shape s' that is zero elsewhere.", [
-    Draft("o + s <= s'", _pad_fits, "R43"),
-    entries_not_negative("o", 1, "R43"),
-    shape_operands("o, s'", 1, 2),
-    rank_of_source("o, s'", 1, 2),
-    off_the_axis(_resizes, "Pad"),
+    ClaimDraft("o + s <= s'", _check_pad_fits, "R43"),
+    nonnegative_entries_claim("o", 1, "R43"),
+    shape_operand_claim("o, s'", 1, 2),
+    one_entry_per_axis_claim("o, s'", 1, 2),
+    sharded_axis_untouched_claim(_resizes_axis, "Pad"),
 ])
 r(Op.SHRINK, "Shrink", None, "T o s'", "Of each axis, the s' elements from offset o on.", [
-    Draft("o + s' <= s", _shrink_fits, "R44"),
-    entries_not_negative("o", 1, "R44"),
-    shape_operands("o, s'", 1, 2),
-    rank_of_source("o, s'", 1, 2),
-    off_the_axis(_resizes, "Shrink"),
-    entries_not_negative("s'", 2),
+    ClaimDraft("o + s' <= s", _check_shrink_fits, "R44"),
+    nonnegative_entries_claim("o", 1, "R44"),
+    shape_operand_claim("o, s'", 1, 2),
+    one_entry_per_axis_claim("o, s'", 1, 2),
+    sharded_axis_untouched_claim(_resizes_axis, "Shrink"),
+    nonnegative_entries_claim("s'", 2),
 ])
 r(Op.INDEX, "Index", None, "T i...",
   "Index the leading axes, one source each: a scalar removes its axis, a vector makes it as long as itself; outer, not zipped.", [
-    Draft("at most one index per axis of T", _index_count, gate=True),
-    Draft("rank(i) <= 1", _index_ranks, "R45"),
-    Draft("i is an integer", _index_dtypes),
-    off_the_axis(lambda u, a: a < len(u.src) - 1, "Index"),
+    ClaimDraft("at most one index per axis of T", _check_index_count, gate=True),
+    ClaimDraft("rank(i) <= 1", _check_index_ranks, "R45"),
+    ClaimDraft("i is an integer", _check_index_dtypes),
+    sharded_axis_untouched_claim(lambda u, a: a < len(u.positions), "Index"),
     SAME_DEVICE,
-    Draft("no index is sharded", _indices_whole, "R83"),
+    ClaimDraft("no index is sharded", _check_indices_unsharded, "R83"),
 ])
 r(Op.STACK, "Stack", None, "T...", "The sources, one after the other along a new first axis; of nothing, the shape ().", [
-    same_dtype("sources"),
-    Draft("sources have one shape", all_same_shape),
+    same_dtype_claim("sources"),
+    ClaimDraft("sources have one shape", check_all_same_shape),
     SAME_DEVICE,
     SAME_AXIS,
 ])
 r(Op.REPLICATED, "Replicated", None, "T", "States that T is the same along the axes, which become 1.", [
-    axes_valid("axes are distinct axes of T", "R47"),
+    distinct_axes_claim("axes are distinct axes of T", "R47"),
 ])
 r(Op.SLICE, "Slice", None, "T offset", "`size` elements of `dtype` that begin at element `offset` of T, without a copy.", [
-    Draft("T has rank 1", _slice_rank, "R46", gate=True),
-    scalar("offset", 1, "R46", gate=True),
-    dtype_is("offset", integer, "is an integer", "R46", 1, gate=True),
-    Draft("the byte range lies inside T", _slice_inside, "R46"),
-    Draft("the byte range is aligned to dtype", _slice_aligned, "R46"),
-    Draft("dtype is storable, and bool only if T is", _slice_dtype, "R84", gate=True),
-    dtype_is("T", storable, "is storable", "R29", 0, gate=True),
-    off_the_axis(_always, "Slice"),
+    ClaimDraft("T has rank 1", _check_slice_rank, "R46", gate=True),
+    scalar_claim("offset", 1, "R46", gate=True),
+    dtype_claim("offset", is_integer, "is an integer", "R46", 1, gate=True),
+    ClaimDraft("the byte range lies inside T", _check_slice_in_bounds, "R46"),
+    ClaimDraft("the byte range is aligned to dtype", _check_slice_alignment, "R46"),
+    ClaimDraft("dtype is storable, and bool only if T is", _check_slice_dtype, "R84", gate=True),
+    dtype_claim("T", is_storable, "is storable", "R29", 0, gate=True),
+    sharded_axis_untouched_claim(_touches_any_axis, "Slice"),
 ])
 r(Op.BITCAST, "Bitcast", "BitCast", "T", "T's storage, little-endian, read as dtype.", [
-    arg_dtype_is(_bitcast_target, "storable and not bool", "R46"),
-    dtype_is("T", storable, "is storable", "R29", 0, gate=True),
-    Draft("total bytes are equal: the last axis scales by whole elements, a scalar keeps its item size", _bitcast_extent, "R46"),
-    off_the_axis(_bitcast_shards, "change of item size that splits an element"),
+    arg_dtype_claim(_is_bitcast_target, "storable and not bool", "R46"),
+    dtype_claim("T", is_storable, "is storable", "R29", 0, gate=True),
+    ClaimDraft(
+        "total bytes are equal: the last axis scales by whole elements, a scalar keeps its item size", _check_bitcast_extent, "R46",
+    ),
+    sharded_axis_untouched_claim(_splits_sharded_elements, "change of item size that splits an element"),
 ])
 # fmt: on
 ROWS = tuple(r.rows)

@@ -4,39 +4,41 @@ from __future__ import annotations
 
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Family, Op
-from uops.spec.ir.scope import Context
-from uops.spec.rows.claims import Draft, dtype_is, integer, ranges_from, scalar
-from uops.spec.rows.table.base import EFFECT, NONE, Table
+from uops.spec.ir.scope import VerifyContext
+from uops.spec.rows.claims import ClaimDraft, distinct_ranges_claim, dtype_claim, is_integer, scalar_claim
+from uops.spec.rows.table.base import EFFECT, NONE, RowTable
 
 
-def closed_once(u: UOp, ctx: Context) -> str | None:
-    closers = ctx.closed_twice.get(u)
+def check_closed_once(u: UOp, ctx: VerifyContext) -> str | None:
+    """Check that at most one node of its scope closes a Range (R58, End; R88, closing ranges)."""
+    closers = ctx.range_closer_clashes.get(u)
     return None if closers is None else f"closed by {len(closers)} nodes ({', '.join(c.op.name.lower() for c in closers)})"
 
 
-def axis_identity(u: UOp, ctx: Context) -> str | None:
-    return f"axis {u.arg.axis_id} is also another range" if u in ctx.axis_ids else None
+def check_axis_identity(u: UOp, ctx: VerifyContext) -> str | None:
+    """Check that no other Range of the scope has the same axis id (R62, identity)."""
+    return f"axis {u.arg.axis_id} is also another range" if u in ctx.axis_id_clashes else None
 
 
-def _sink_name(u: UOp, ctx: Context) -> str | None:
+def _check_sink_name(u: UOp, ctx: VerifyContext) -> str | None:
     return "name is empty" if u.arg is not None and not u.arg.name else None
 
 
-r = Table(Family.ORDERING)
+r = RowTable(Family.ORDERING)
 # fmt: off
 r(Op.RANGE, "Range", None, "bound", "A loop variable from 0 to bound - 1; no iteration where bound <= 0.", [
-    scalar("bound", 0, "R57"),
-    dtype_is("bound", integer, "is an integer", "R57", 0),
-    Draft("closed at most once in its scope", closed_once, "R58"),
-    Draft("axis_id tells it from the other Ranges of its scope", axis_identity, "R62"),
+    scalar_claim("bound", 0, "R57"),
+    dtype_claim("bound", is_integer, "is an integer", "R57", 0),
+    ClaimDraft("closed at most once in its scope", check_closed_once, "R58"),
+    ClaimDraft("axis_id tells it from the other Ranges of its scope", check_axis_identity, "R62"),
 ], gradient=NONE)
 r(Op.END, "End", "END", "body range+", "Ends the loops of the ranges around body.", [
-    ranges_from(1, frozenset({Op.RANGE, Op.B_RANGE})),
+    distinct_ranges_claim(1, frozenset({Op.RANGE, Op.B_RANGE})),
 ], gradient=EFFECT)
 r(Op.AFTER, "After", "AFTER", "buf deps...", "buf itself, once every dep has been executed.")
 r(Op.GROUP, "Group", "Group", "u...", "Several effects as one, unordered.", gradient=EFFECT)
 r(Op.SINK, "Sink", "SINK", "u...", "Several effects as the one root of a graph or kernel.", [
-    Draft("name is not empty", _sink_name),
+    ClaimDraft("name is not empty", _check_sink_name),
 ], gradient=EFFECT)
 r(Op.LINEAR, "Linear", "LINEAR", "uops...", "Instructions, or Calls, in the order of execution.", gradient=EFFECT)
 # fmt: on

@@ -1,6 +1,7 @@
 """The command `uops`: look up the specification, check, run and compile programs, and judge backends.
 
-One module per command. A command imports what it needs when it runs, so that `uops --help` answers at once.
+There is one module per command. A command imports its dependencies when it runs, inside its functions, so that `uops --help`
+answers at once.
 """
 
 from __future__ import annotations
@@ -25,27 +26,32 @@ from uops.cli.commands.run import run
 from uops.cli.commands.search import search
 from uops.cli.commands.spec import spec
 from uops.cli.commands.view import view
-from uops.cli.common import echo, is_told, open_streams, to_reader, writing
+from uops.cli.common import (
+    INTERRUPTED,
+    USER_ERROR,
+    echo,
+    is_output_redirected,
+    name_stream_in_errors,
+    open_missing_streams,
+    tolerate_closed_reader,
+)
 from uops.spec.errors import Crash, SpecError, UopsError
-from uops.spec.untrusted import printable, quote_name
+from uops.spec.untrusted import escape_unprintable, quote_name
 
 __all__ = ["main"]
 
-USER_ERROR = 2
-INTERRUPTED = 130
 
-
-class Problem(click.ClickException):
-    """What went wrong, in words; a traceback would only say where we noticed."""
+class CliError(click.ClickException):
+    """An error of the package as a message of the command line, without a traceback."""
 
     exit_code = USER_ERROR
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(printable(words(error)))
+        super().__init__(escape_unprintable(describe_error(error)))
 
 
-def words(error: Exception) -> str:
-    """The message of an error, with the id of the claim that was broken."""
+def describe_error(error: Exception) -> str:
+    """Return the message of an error, with the id of the broken claim."""
     text = str(error)
     if isinstance(error, MemoryError):
         return f"not enough memory: {text}" if text else "not enough memory"
@@ -56,58 +62,62 @@ def words(error: Exception) -> str:
 
 
 @contextmanager
-def _printable_errors() -> Iterator[None]:
-    """Take out of what an error says of somebody's names what could act on a terminal."""
+def _sanitize_error_messages() -> Iterator[None]:
+    """Escape characters of foreign names in errors that could control a terminal."""
     try:
         yield
     except click.ClickException as e:
-        spell = quote_name if isinstance(e, click.UsageError) else printable  # one says names, the other also what a backend said
-        vars(e)["message"] = spell(e.message)  # final to a type checker
+        escape = (
+            quote_name if isinstance(e, click.UsageError) else escape_unprintable
+        )  # the first quotes names, the other may quote a backend
+        vars(e)["message"] = escape(e.message)  # final to a type checker
         raise
 
 
-class Group(click.Group):
-    """Turns the errors of this package into messages, Ctrl-C into exit status 130, and a reader who leaves into a quiet end."""
+class CommandGroup(click.Group):
+    """The group of commands: it turns errors into messages, Ctrl-C into status 130, and a closed reader into a quiet end."""
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
-        open_streams()
+        """Run the command line, after opening missing standard streams."""
+        open_missing_streams()
         return super().main(*arguments, **settings)
 
     def _main_shell_completion(self, *arguments: Any, **settings: Any) -> None:
-        """Print what a shell asks for; click does this outside of any command."""
+        """Print completions for a shell; click does this outside any command."""
         try:
-            with to_reader(), writing():
+            with tolerate_closed_reader(), name_stream_in_errors():
                 super()._main_shell_completion(*arguments, **settings)
         except OSError as e:
-            Problem(e).show()
+            CliError(e).show()
             sys.exit(USER_ERROR)
 
     def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
-        """Parse, and keep the command line for who runs it again; `--help` and `--version` print here."""
-        given = list(arguments[1]) if len(arguments) > 1 else []
+        """Parse the command line, and keep it for a process that runs it again; `--help` and `--version` print here."""
+        command_line = list(arguments[1]) if len(arguments) > 1 else []
         try:
-            with to_reader(), writing(), _printable_errors():
-                return super().make_context(*arguments, obj=given, **settings)
+            with tolerate_closed_reader(), name_stream_in_errors(), _sanitize_error_messages():
+                return super().make_context(*arguments, obj=command_line, **settings)
         except OSError as e:
-            raise Problem(e) from e
+            raise CliError(e) from e
         raise click.exceptions.Exit(0)
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and turn its errors into messages."""
         try:
-            with to_reader(), _printable_errors():
+            with tolerate_closed_reader(), _sanitize_error_messages():
                 return super().invoke(ctx)
             ctx.exit(0)
         except (UopsError, MemoryError, OSError) as e:
-            raise Problem(e) from e
+            raise CliError(e) from e
         except KeyboardInterrupt:
-            if is_told():
+            if is_output_redirected():
                 raise
             echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""Completion: put the output of `_UOPS_COMPLETE=bash_source uops` (or zsh_source, fish_source) where your shell reads
     it, for example `eval "$(_UOPS_COMPLETE=bash_source uops)"` in ~/.bashrc.

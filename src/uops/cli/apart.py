@@ -1,10 +1,9 @@
-"""The process in which a command runs that needs foreign code; `uops.cli.foreign` is the other side.
+"""The process of a command that needs foreign code; `uops.cli.foreign` is its client.
 
-Started as `python -m uops.cli.apart READ WRITE LIFE`, as `uops.backends.worker.serve` is; frames are those of
-`uops.backends.worker.frames`. The first one is {backend, options, memory, path, arguments}: it greets with what the backend says of
-itself, or {broken: why}, and runs the command line `arguments`. It says {out: text} and {err: text} for what that prints, and at
-last {status: its exit status}, {interrupted: true}, or {raised: what} where foreign code raised what no command does. What foreign
-code itself prints goes to the log.
+It is started as `python -m uops.cli.apart READ WRITE LIFE`, like `uops.backends.worker.serve`, and uses the same frames. The first
+frame is {backend, options, memory, path, arguments}. The process greets with the backend's BackendInfo, or {broken: reason}, and
+runs the command line `arguments`. It sends {out: text} and {err: text} for printed text. It ends with {status: exit status},
+{interrupted: true}, or {raised: description} for an exception of foreign code. Output of foreign code itself goes to the log.
 """
 
 from __future__ import annotations
@@ -17,23 +16,24 @@ from typing import IO, Any, TextIO, cast
 
 import click
 
-from uops.backends.worker.frames import describe, pack, read_frame
-from uops.backends.worker.serve import begin, explain, load
+from uops.backends.worker.frames import describe_exception, pack_frame, read_frame
+from uops.backends.worker.serve import explain_load_failure, load_backend, tie_to_parent
 from uops.cli import main as command_line
-from uops.cli.common import Streams, print_to
-from uops.cli.foreign import hold
+from uops.cli.common import Streams, redirect_output
+from uops.cli.foreign import set_loaded_backend
 
-Tell = Callable[[dict[str, Any]], None]
+#: Sends one message to the client.
+Send = Callable[[dict[str, Any]], None]
 
 
-class _Told(io.TextIOBase):
-    """A stream whose texts are told in frames."""
+class _FrameStream(io.TextIOBase):
+    """A text stream that sends its texts in frames."""
 
-    def __init__(self, name: str, tell: Tell) -> None:
-        self._name, self._tell = name, tell
+    def __init__(self, name: str, send: Send) -> None:
+        self._name, self._send = name, send
 
     def write(self, text: str) -> int:
-        self._tell({self._name: text})
+        self._send({self._name: text})
         return len(text)
 
     def isatty(self) -> bool:
@@ -43,43 +43,43 @@ class _Told(io.TextIOBase):
 def main(arguments: list[str]) -> None:
     """Run one command, and end."""
     with open(int(arguments[0]), "rb") as requests, open(int(arguments[1]), "wb", buffering=0) as answers:
-        begin(int(arguments[2]))
-        first = read_frame(requests)
-        if first is not None:
-            serve(first[0], answers)
+        tie_to_parent(int(arguments[2]))
+        frame = read_frame(requests)
+        if frame is not None:
+            serve_command(frame[0], answers)
 
 
-def serve(settings: dict[str, Any], answers: IO[bytes]) -> None:
+def serve_command(settings: dict[str, Any], answers: IO[bytes]) -> None:
     """Load the backend, and run the command."""
 
-    def tell(header: dict[str, Any]) -> None:
-        answers.write(pack(header))
+    def send(header: dict[str, Any]) -> None:
+        answers.write(pack_frame(header))
 
     try:
-        backend = load(settings)
-        tell(backend.introduction.to_json())
-    except BaseException as e:  # also what foreign code raises to end a process
-        tell({"broken": explain(settings, e)})
+        backend = load_backend(settings)
+        send(backend.backend_info.to_json())
+    except BaseException as e:  # including SystemExit and KeyboardInterrupt of foreign code
+        send({"broken": explain_load_failure(settings, e)})
         return
-    hold(backend.backend)
-    print_to(Streams(*(cast(TextIO, _Told(name, tell)) for name in ("out", "err"))))
+    set_loaded_backend(backend.backend)
+    redirect_output(Streams(*(cast(TextIO, _FrameStream(name, send)) for name in ("out", "err"))))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
-        tell({"status": run(settings["arguments"], tell)})
+        send({"status": run_command(settings["arguments"], send)})
     except (KeyboardInterrupt, click.Abort):
-        tell({"interrupted": True})
+        send({"interrupted": True})
     except BaseException as e:
-        tell({"raised": describe(e)})
+        send({"raised": describe_exception(e)})
 
 
-def run(arguments: list[str], tell: Tell) -> int:
-    """The exit status of a command line."""
+def run_command(arguments: list[str], send: Send) -> int:
+    """Run a command line, and return its exit status."""
     try:
         return int(command_line.main(arguments, prog_name="uops", standalone_mode=False) or 0)
     except click.ClickException as e:
-        words = io.StringIO()
-        e.show(words)
-        tell({"err": words.getvalue()})
+        message = io.StringIO()
+        e.show(message)
+        send({"err": message.getvalue()})
         return e.exit_code
 
 

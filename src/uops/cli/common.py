@@ -1,4 +1,4 @@
-"""What several commands share: the one door to the terminal, options, and backends by name."""
+"""Helpers of the commands: all output to the terminal, common options, and backends by name."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
 
-from uops.spec.untrusted import printable
+from uops.spec.untrusted import escape_unprintable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: The reference interpreter, as a backend.
+#: The name of the reference interpreter as a backend.
 INTERP = "interp"
-#: Columns of output that goes to a file or a pipe.
+#: Exit statuses of a usage error and of an interrupted command.
+USER_ERROR, INTERRUPTED = 2, 130
+#: Width of output to a file or a pipe, in columns.
 WIDE = 150
 
 
-def open_streams() -> None:
-    """Open /dev/null in place of each standard stream that is closed (`>&-`): no file that a command opens is taken for it."""
+def open_missing_streams() -> None:
+    """Open /dev/null in place of each closed standard stream (`>&-`), so that no file of a command takes its number."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(handle, True)
     os.close(handle)
@@ -36,7 +38,7 @@ def open_streams() -> None:
 
 
 class Streams(NamedTuple):
-    """Where a command prints, where that is neither of the process's own streams."""
+    """The streams that a command prints to, instead of the process's own."""
 
     out: TextIO
     err: TextIO
@@ -45,31 +47,33 @@ class Streams(NamedTuple):
 _instead: Streams | None = None
 
 
-def print_to(streams: Streams) -> None:
-    """Send what commands of this process print elsewhere, whatever others print meanwhile."""
+def redirect_output(streams: Streams) -> None:
+    """Print the output of this process's commands to other streams, without affecting others who print."""
     global _instead
     _instead = streams
 
 
-def is_told() -> bool:
-    """Return True if what this process prints is told to another one, whose command it runs."""
+def is_output_redirected() -> bool:
+    """Return True if output is sent to another process, whose command this one runs."""
     return _instead is not None
 
 
-def say_alive() -> None:
-    """Tell a process that waits for this one's command that it goes on."""
+def send_heartbeat() -> None:
+    """Tell a process that waits for this one's command that it is still running."""
     if _instead is not None:
         _instead.err.write("")
 
 
-def _stream(stderr: bool) -> TextIO:
+def _output_stream(stderr: bool) -> TextIO:
     out, err = _instead or (sys.stdout, sys.stderr)
     return err if stderr else out
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Where a command prints: colours only on a terminal, and texts of others without what acts on it. A reader that went away
-    raises BrokenPipeError."""
+def make_console(*, stderr: bool = False) -> Console:
+    """Create a console: colours on a terminal alone, and foreign texts without control characters.
+
+    A reader that left raises BrokenPipeError.
+    """
     from rich.console import Console as Base
     from rich.segment import Segment
     from rich.text import Text
@@ -79,33 +83,33 @@ def console(*, stderr: bool = False) -> Console:
             raise BrokenPipeError
 
         def print(self, *objects: Any, **settings: Any) -> None:
-            with writing(stderr):
+            with name_stream_in_errors(stderr):
                 super().print(*objects, **settings)
 
         def render_str(self, text: str, **settings: Any) -> Text:
-            return super().render_str(printable(text), **settings)  # before rich strips control characters
+            return super().render_str(escape_unprintable(text), **settings)  # before rich drops control characters without a trace
 
         def render(self, renderable: Any, *arguments: Any, **settings: Any) -> Iterator[Segment]:
-            if isinstance(renderable, Text) and (safe := printable(renderable.plain)) != renderable.plain:
+            if isinstance(renderable, Text) and (safe := escape_unprintable(renderable.plain)) != renderable.plain:
                 renderable = Text(safe, renderable.style, overflow=renderable.overflow, end=renderable.end)
             for s in super().render(renderable, *arguments, **settings):
-                yield s if s.control else Segment(printable(s.text), s.style)
+                yield s if s.control else Segment(escape_unprintable(s.text), s.style)
 
-    stream = _stream(stderr)
+    stream = _output_stream(stderr)
     return Console(file=_instead and stream, stderr=stderr, highlight=False, width=None if stream.isatty() else WIDE)
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True, over: bool = False) -> None:
-    """Print a text, without what could act on a terminal; with `over`, over the line that is there."""
-    with writing(err):
-        click.echo(("\r" if over else "") + printable(text), file=_instead and _stream(err), err=err, nl=nl)
+    """Print a text with control characters escaped; with `over`, overwrite the current line."""
+    with name_stream_in_errors(err):
+        click.echo(("\r" if over else "") + escape_unprintable(text), file=_instead and _output_stream(err), err=err, nl=nl)
 
 
 @contextmanager
-def to_reader() -> Iterator[None]:
-    """Print to a reader who may leave early, as `head` does: the command drops what it does not take, and goes on.
+def tolerate_closed_reader() -> Iterator[None]:
+    """Let a reader leave early, as `head` does: the rest of the output is dropped, and the command goes on.
 
-    Raises OSError that names the standard output where that cannot be written, as on a full disk.
+    Raises OSError that names standard output if that cannot be written, as on a full disk.
     """
     try:
         try:
@@ -117,8 +121,8 @@ def to_reader() -> Iterator[None]:
 
 
 @contextmanager
-def writing(stderr: bool = False) -> Iterator[None]:
-    """Name the stream in an OSError of what is printed; the error of a reader who left is passed on as it is."""
+def name_stream_in_errors(stderr: bool = False) -> Iterator[None]:
+    """Name the stream in an OSError of printing; BrokenPipeError is passed on unchanged."""
     try:
         yield
     except BrokenPipeError:
@@ -128,80 +132,83 @@ def writing(stderr: bool = False) -> Iterator[None]:
 
 
 def _flush_output() -> None:
-    """Write what is buffered for the standard output. Where that fails it is dropped, and OSError raised."""
+    """Flush standard output. On failure, drop its buffer and raise OSError."""
     try:
-        with writing():
+        with name_stream_in_errors():
             sys.stdout.flush()
     except OSError:
-        _drop_output()
+        _discard_output()
         raise
 
 
-def _drop_output() -> None:
-    """Send what is still buffered for the standard output, and all that follows, to /dev/null."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _discard_output() -> None:
+    """Redirect standard output, with what it has buffered, to /dev/null."""
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, sys.stdout.fileno())
+    os.close(null_device)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    if printable(text) != text:  # what is spelled otherwise there has a spelling in JSON, too
-        text = "".join(c if printable(c) == c else f"\\u{ord(c):04x}" for c in text)
+    if escape_unprintable(text) != text:  # escape these as JSON does
+        text = "".join(c if escape_unprintable(c) == c else f"\\u{ord(c):04x}" for c in text)
     echo(text)
 
 
 def backend_names() -> tuple[str, ...]:
-    """Every name that `--backend` knows."""
+    """Return every name that `--backend` accepts."""
     from uops.backends import registry
 
     return registry.names()
 
 
-def values_as_written(command: str) -> None:
-    """Refuse a command that judges values by the program as it is written, where the compiler may change them (R156)."""
-    from uops.compiler.config import default
+def require_strict_math(command: str) -> None:
+    """Refuse a command that compares values with the program as written while fast-math is on (R156: another program may be
+    compiled)."""
+    from uops.compiler.config import default_config
 
-    if default().fast_math:
+    if default_config().fast_math:
         raise click.UsageError(f"{command} judges values by the program as it is written: unset UOPS_FAST_MATH")
 
 
 def require_backend(name: str) -> None:
-    """Raise UnknownBackend or BrokenBackend unless `name` may be a backend; nothing of it is imported."""
+    """Raise UnknownBackend or BrokenBackend unless `name` may be a backend, without importing it."""
     from uops.backends import registry
 
-    registry.locate(name)
+    registry.locate_factory(name)
 
 
 def _complete_backend(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return [printable(name) for name in backend_names() if name.startswith(incomplete)]
+    return [escape_unprintable(name) for name in backend_names() if name.startswith(incomplete)]
 
 
 def backend_option(**settings: Any) -> Callable[[F], F]:
-    """`--backend NAME`, with completion."""
+    """Return the option `--backend NAME`, with completion."""
     return click.option("--backend", "-b", "backend_name", metavar="NAME", shell_complete=_complete_backend, **settings)
 
 
 def json_option() -> Callable[[F], F]:
+    """Return the option `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 
 
-def a_time(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    """What is no number is no time: nothing would be longer."""
+def reject_nan_seconds(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Reject NaN seconds, which no comparison with a limit would end."""
     if value is not None and math.isnan(value):
-        raise click.BadParameter("nan is no time")
+        raise click.BadParameter("must be a number of seconds, got nan")
     return value
 
 
 def program_argument() -> Callable[[F], F]:
-    """FILE, a `.uops` program."""
+    """Return the argument FILE, a `.uops` program."""
     return click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
 
 
-#: Names of `uops.spec.verify.dialects.Dialect`, written out so that help needs no import; a test compares them.
+#: Names of `uops.spec.verify.dialects.Dialect`, copied so that help needs no import; a test compares them.
 DIALECTS = ("tensor", "callified", "kernel", "scheduled", "expanded", "selected", "linear", "planned", "program", "bestiary")
 
 
 def dialect_option(default: str | None, text: str) -> Callable[[F], F]:
+    """Return the option `--dialect NAME`."""
     return click.option("--dialect", "-d", type=click.Choice(DIALECTS, case_sensitive=False), default=default, help=text)

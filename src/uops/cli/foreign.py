@@ -1,7 +1,7 @@
-"""Commands that compile for the target of a backend: for one of ours here, for a foreign one in a process of its own.
+"""Commands that compile for a backend's target: in this process for a built-in backend, in a process of its own for a foreign one.
 
-Takes: a command line. `apart` is put on such a command; where the backend is foreign, the whole command runs again in
-`uops.cli.apart`, which loads the backend under a time limit, and what it prints and its exit status come back in frames. So foreign
+Takes: a command line. `isolate_foreign_backend` decorates such a command. Where the backend is foreign, the whole command runs
+again in `uops.cli.apart`, which loads the backend under a time limit and returns its output and exit status in frames. Thus foreign
 code that ends its process, hangs or prints cannot be taken for an answer.
 """
 
@@ -15,47 +15,50 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from uops.cli.common import echo, require_backend
+from uops.cli.common import INTERRUPTED, echo, require_backend
 from uops.spec.errors import Crash, UopsError
 from uops.spec.untrusted import quote_name
 
 if TYPE_CHECKING:
     from uops.backends.contract import CompilerBackend
-    from uops.backends.worker.client import Process
+    from uops.backends.worker.client import BackendProcess
     from uops.backends.worker.frames import Frame
 
-#: Seconds in which such a command has to say or to do something, and to end after Ctrl-C.
+#: Time limits in seconds: between two messages of such a command, and for its end after Ctrl-C.
 TIMEOUT, GRACE = 600.0, 5.0
-INTERRUPTED = 130
 Arguments = list[str]
 
+#: The backend of this process's command, if this is the process of a foreign one.
 _loaded: CompilerBackend | None = None
 
 
-def target_of(name: str) -> CompilerBackend:
-    """The backend, if it is a target of the compiler; else UopsError. A foreign one is there in its process alone."""
+def load_compiler_backend(name: str) -> CompilerBackend:
+    """Load a backend that is a target of the compiler. Raises UopsError for any other one.
+
+    A foreign backend is available in its own process alone.
+    """
     from uops.backends import registry
     from uops.backends.contract import CompilerBackend
 
     if registry.is_foreign(name) and _loaded is None:
         raise Crash(f"{quote_name(name)} would be loaded into the process of the command line")
-    found = registry.get(name) if _loaded is None else _loaded
-    if not isinstance(found, CompilerBackend):
-        raise UopsError(f"{quote_name(name)} evaluates graphs by itself: it is no target of the compiler")
-    return found
+    backend = registry.create_backend(name) if _loaded is None else _loaded
+    if not isinstance(backend, CompilerBackend):
+        raise UopsError(f"{quote_name(name)} evaluates graphs by itself: it is not a target of the compiler")
+    return backend
 
 
-def hold(backend: Any) -> None:
-    """Make a backend that this process has loaded the one that its command gets."""
+def set_loaded_backend(backend: Any) -> None:
+    """Make a loaded backend the one that this process's command gets."""
     global _loaded
     _loaded = backend
 
 
-def apart(command: Callable[..., None]) -> Callable[..., None]:
-    """Run a command that names a foreign backend in a process of its own."""
+def isolate_foreign_backend(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command so that it runs in a process of its own if it names a foreign backend."""
 
     @functools.wraps(command)
-    def run(*arguments: Any, **settings: Any) -> None:
+    def run_or_isolate(*arguments: Any, **settings: Any) -> None:
         from uops.backends import registry
 
         name = settings["backend_name"]
@@ -64,30 +67,32 @@ def apart(command: Callable[..., None]) -> Callable[..., None]:
             command(*arguments, **settings)
             return
         ctx = click.get_current_context()
-        ctx.exit(_run_in_process(name, ctx.find_object(list) or []))
+        ctx.exit(_run_command_in_process(name, ctx.find_object(list) or []))
 
-    return run
+    return run_or_isolate
 
 
-def _run_in_process(name: str, arguments: Arguments) -> int:
-    """Run a command line in a process that has loaded the backend; its exit status. Raises BrokenBackend, and ClickException where
-    the process ended without one."""
-    from uops.backends.worker.client import Limits, Process
+def _run_command_in_process(name: str, arguments: Arguments) -> int:
+    """Run a command line in a process that loads the backend, and return its exit status.
 
-    class Apart(Process):
+    Raises BrokenBackend, and ClickException if the process ended without a status.
+    """
+    from uops.backends.worker.client import BackendProcess, Limits
+
+    class ForeignCommandProcess(BackendProcess):
         module: ClassVar[str] = "uops.cli.apart"
 
-    where = [os.getcwd()] if ":" in name else []
-    settings = {"backend": name, "options": {}, "memory": 0, "path": where, "arguments": arguments}
-    process = Apart(settings, Limits(timeout=TIMEOUT), {})
+    search_path = [os.getcwd()] if ":" in name else []
+    settings = {"backend": name, "options": {}, "memory": 0, "path": search_path, "arguments": arguments}
+    process = ForeignCommandProcess(settings, Limits(timeout=TIMEOUT), {})
     try:
-        return _attend(name, process)
+        return _relay_until_exit(name, process)
     finally:
         process.end(patience=0.0)
 
 
-def _attend(name: str, process: Process) -> int:
-    """Print what the command prints, until it ends."""
+def _relay_until_exit(name: str, process: BackendProcess) -> int:
+    """Print the output of the command until it ends, and return its exit status."""
     interrupted = False
     while True:
         try:
@@ -101,14 +106,14 @@ def _attend(name: str, process: Process) -> int:
         if answer is None and interrupted:
             raise KeyboardInterrupt
         if answer is None:
-            raise _broken_off(name, process.post_mortem(TIMEOUT).message)
-        status = _hear(name, answer, interrupted)
+            raise _backend_error(name, process.post_mortem(TIMEOUT).message)
+        status = _handle_message(name, answer, interrupted)
         if status is not None:
             return status
 
 
-def _hear(name: str, answer: Frame, interrupted: bool) -> int | None:
-    """Take one message of the command; its exit status, if the message has it."""
+def _handle_message(name: str, answer: Frame, interrupted: bool) -> int | None:
+    """Print one message of the command; return the exit status if the message has it."""
     from uops.backends.worker.frames import INTERRUPT
 
     header = answer[0]
@@ -116,15 +121,15 @@ def _hear(name: str, answer: Frame, interrupted: bool) -> int | None:
         if isinstance(text := header.get(stream), str):
             echo(text, err=stream == "err", nl=False)
     if "raised" in header:
-        raise _broken_off(name, str(header["raised"]))
+        raise _backend_error(name, str(header["raised"]))
     status = header.get("status")
     if "interrupted" in header or status == INTERRUPTED:
         if not interrupted:
-            raise _broken_off(name, INTERRUPT)
+            raise _backend_error(name, INTERRUPT)
         if status is None:
             raise KeyboardInterrupt
     return status if type(status) is int and 0 <= status < 256 else None
 
 
-def _broken_off(name: str, why: str) -> click.ClickException:
-    return click.ClickException(f"{quote_name(name)}: {why}")
+def _backend_error(name: str, reason: str) -> click.ClickException:
+    return click.ClickException(f"{quote_name(name)}: {reason}")

@@ -1,4 +1,4 @@
-"""What `uops conform` prints at the end: two scores that stay two, what failed, and where to read on."""
+"""The printed summary of `uops conform`: the two scores, the failing cells, and the path of the report."""
 
 from __future__ import annotations
 
@@ -10,63 +10,65 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from uops.backends.conformance.report.page import percent
+from uops.backends.conformance.report.page import format_percent
 from uops.cli.texts import Text
 from uops.spec.untrusted import describe_path
 
 if TYPE_CHECKING:
-    from uops.backends.conformance.report.diff import Change, Difference
+    from uops.backends.conformance.report.diff import CellChange, ReportDiff
 
 Json = dict[str, Any]
-#: Thousands apart.
+#: Formats a count with commas between thousands.
 number = "{:,}".format
-#: Rows of a table on the terminal; the report has all.
+#: Largest number of rows of a table on the terminal; the report has all.
 MOST = 20
+#: Status -> its style.
 _STYLE = {"pass": "green", "fail": "bold red", "expected failure": "yellow", "unsupported": "dim", "not run": "blue"}
 
 
-def show(out: Console, doc: Json, report: Path, change: Difference | None) -> None:
-    """The summary of one run."""
-    b = doc["backend"]
-    out.print(Text.assemble((b["name"], "bold"), f"  {b['version']}"))
+def print_summary(out: Console, doc: Json, report: Path, change: ReportDiff | None) -> None:
+    """Print the summary of one run."""
+    backend = doc["backend"]
+    out.print(Text.assemble((backend["name"], "bold"), f"  {backend['version']}"))
     out.print(
         Text(f"{doc['tier']} tier, rows {doc['rows']}, {number(doc['cases'])} programs, {doc['time']['seconds']:.0f} s", "dim")
     )
     if not doc["complete"]:
         out.print(Text("interrupted: what was not reached counts as not run", "bold yellow"))
-    out.print(_scores(doc))
+    out.print(_make_score_table(doc))
     if doc["schedules"]["kind"] == "forced":
-        out.print(_applied(doc["schedules"]))
+        out.print(_make_schedule_move_table(doc["schedules"]))
     if count := doc["scores"][doc["level"]]["refused"]:
         out.print(Text(f"{number(count)} of the failing cells were refused by the backend, which declares them", "yellow"))
-    failing = failing_rows(doc)
+    failing = group_failing_rows(doc)
     if failing:
-        out.print(_failing(doc, failing))
+        out.print(_make_failing_table(doc, failing))
     if change is not None:
         out.print(Text("against the baseline", "bold"))
-        show_difference(out, change)
+        print_difference(out, change)
     out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
-def _scores(doc: Json) -> Table:
+def _make_score_table(doc: Json) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("level")
     for name in ("conformance", "", "coverage", "", *_STYLE):
         table.add_column(name, justify="right")
-    for level, s in doc["scores"].items():
+    for level, score in doc["scores"].items():
         decides = level == doc["level"]
         scores = [
-            (f"{percent(s[kind])} %", f"{number(s[n])} / {number(s['required'])}")
+            (f"{format_percent(score[kind])} %", f"{number(score[n])} / {number(score['required'])}")
             for kind, n in (("conformance", "passed"), ("coverage", "run"))
         ]
         cells = [Text(part, "bold" if decides and k == 0 else "dim" if k else "") for pair in scores for k, part in enumerate(pair)]
-        totals = [Text(number(s["totals"][status]), style if s["totals"][status] else "dim") for status, style in _STYLE.items()]
+        counts = score["totals"]
+        totals = [Text(number(counts[status]), style if counts[status] else "dim") for status, style in _STYLE.items()]
         table.add_row(Text(level, "bold" if decides else ""), *cells, *totals)
     return table
 
 
-def _applied(schedules: Json) -> Table:
-    """How often each move of a drawn schedule was applied, by its amount; a move that never was stands out."""
+def _make_schedule_move_table(schedules: Json) -> Table:
+    """Build the table of random schedule moves: how often each was applied, by its amount. A move that never was stands out."""
     from uops.compiler.passes.optimize.search.random_schedules import AMOUNTS, MOVES
 
     amounts = [str(a or "all") for a in AMOUNTS]
@@ -81,16 +83,16 @@ def _applied(schedules: Json) -> Table:
     return table
 
 
-def failing_rows(doc: Json) -> dict[str, list[Json]]:
-    """Row -> its failing cells at the level that decides, most first."""
-    found: dict[str, list[Json]] = {}
+def group_failing_rows(doc: Json) -> dict[str, list[Json]]:
+    """Map each row to its failing cells at the level that decides, most first."""
+    failing: dict[str, list[Json]] = {}
     for c in doc["cells"]:
         if c[doc["level"]]["status"] == "fail":
-            found.setdefault(c["row"], []).append(c)
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+            failing.setdefault(c["row"], []).append(c)
+    return dict(sorted(failing.items(), key=lambda item: -len(item[1])))
 
 
-def _failing(doc: Json, failing: dict[str, list[Json]]) -> Table:
+def _make_failing_table(doc: Json, failing: dict[str, list[Json]]) -> Table:
     hidden = len(failing) - MOST
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold", title=f"failing at level {doc['level']}"
@@ -102,50 +104,56 @@ def _failing(doc: Json, failing: dict[str, list[Json]]) -> Table:
         dtypes = " ".join(dict.fromkeys(c["dtype"] for c in cells))
         edges = " ".join(dict.fromkeys(c["edge"] for c in cells))
         table.add_row(
-            Text(row, "bold"), Text(str(len(cells)), "red"), Text(dtypes), Text(edges), Text(_first(cells[0][doc["level"]]))
+            Text(row, "bold"),
+            Text(str(len(cells)), "red"),
+            Text(dtypes),
+            Text(edges),
+            Text(_describe_first_failure(cells[0][doc["level"]])),
         )
     return table
 
 
-def _first(verdict: Json) -> str:
+def _describe_first_failure(verdict: Json) -> str:
     if not verdict["failures"]:
         return ""
-    f = verdict["failures"][0]
-    if f["got"] is None:
-        return str(f["message"])[:200]
-    operands = f"{', '.join(f['operands'])}: " if f["operands"] else ""
-    return f"{operands}got {f['got']}, allowed {f['allowed']}"
+    failure = verdict["failures"][0]
+    if failure["got"] is None:
+        return str(failure["message"])[:200]
+    operands = f"{', '.join(failure['operands'])}: " if failure["operands"] else ""
+    return f"{operands}got {failure['got']}, allowed {failure['allowed']}"
 
 
-def as_json(doc: Json, report: Path, change: Difference | None) -> Json:
-    """The summary for machines; the report has the rest."""
+def summary_to_json(doc: Json, report: Path, change: ReportDiff | None) -> Json:
+    """Return the summary as JSON; the report has the details."""
     head = {k: doc[k] for k in ("backend", "tier", "rows", "schedules", "level", "complete", "scores")}
-    failing = [{"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]} for cells in failing_rows(doc).values() for c in cells]
+    failing = [
+        {"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]} for cells in group_failing_rows(doc).values() for c in cells
+    ]
     return head | {"failing": failing, "report": str(report), "baseline": None if change is None else change.to_json()}
 
 
 # --------------------------------------------------------------------------------------------------------- differences
 
 
-def show_difference(out: Console, change: Difference) -> None:
-    """What changed, regressions first."""
+def print_difference(out: Console, change: ReportDiff) -> None:
+    """Print the changes between two reports, regressions first."""
     for kind, (before, after) in change.scores.items():
-        out.print(Text.assemble(f"{kind:12} ", f"{percent(before)} % -> ", (f"{percent(after)} %", "bold")))
+        out.print(Text.assemble(f"{kind:12} ", f"{format_percent(before)} % -> ", (f"{format_percent(after)} %", "bold")))
     for name, (before, after) in change.heads.items():
-        out.print(Text(f"{name}: {_plain(before)} -> {_plain(after)}", "dim"), soft_wrap=True)
+        out.print(Text(f"{name}: {_format_head_value(before)} -> {_format_head_value(after)}", "dim"), soft_wrap=True)
     changes = sorted((*change.changed, *change.removed, *change.new), key=lambda c: (not c.regresses, not c.improves, c.cell))
     if changes:
-        out.print(_changes(changes))
+        out.print(_make_change_table(changes))
     n = len(change.regressions)
     out.print(Text(f"{n} regression{'s' * (n != 1)}, {len(change.changed)} changed, {len(change.new)} new, "
                    f"{len(change.removed)} removed, {change.same} as before", "bold red" if n else "green"))  # fmt: skip
 
 
-def _plain(value: Any) -> str:
+def _format_head_value(value: Any) -> str:
     return ", ".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
-def _changes(changes: list[Change]) -> Table:
+def _make_change_table(changes: list[CellChange]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     hidden = len(changes) - 2 * MOST
     table.caption, table.caption_justify = (f"and {hidden} more" if hidden > 0 else None), "left"
@@ -161,19 +169,20 @@ def _changes(changes: list[Change]) -> Table:
 # ---------------------------------------------------------------------------------------------------------- exhaustive
 
 
-def show_tallies(out: Console, found: Json, report: Path) -> None:
-    """The table of the exhaustive tier."""
+def print_tallies(out: Console, outcome: Json, report: Path) -> None:
+    """Print the table of the exhaustive tier."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("Function", "Inputs", "Wrong", "Not correctly rounded", "Max ulp", "At"):
         table.add_column(name, justify="left" if name in ("Function", "At") else "right")
-    for t in found["functions"]:
-        wrong = Text(number(t["wrong"]), "bold red" if t["wrong"] else "dim")
-        table.add_row(Text(t["name"]), number(t["inputs"]), wrong, number(t["inexact"]), f"{t['max_ulp']:.3f}", Text(t["worst"]))
+    for tally in outcome["functions"]:
+        inputs, inexact = number(tally["inputs"]), number(tally["inexact"])
+        wrong = Text(number(tally["wrong"]), "bold red" if tally["wrong"] else "dim")
+        table.add_row(Text(tally["name"]), inputs, wrong, inexact, f"{tally['max_ulp']:.3f}", Text(tally["worst"]))
     out.print(table)
-    for example in _examples(found["functions"]):
+    for example in _collect_examples(outcome["functions"]):
         out.print(Text(example, "red"), soft_wrap=True)
     out.print(Text.assemble("report  ", (describe_path(report / "exhaustive.json"), "bold")), soft_wrap=True)
 
 
-def _examples(functions: Iterable[Json]) -> list[str]:
+def _collect_examples(functions: Iterable[Json]) -> list[str]:
     return [f"{t['name']}: {e}" for t in functions for e in t["examples"]][:MOST]

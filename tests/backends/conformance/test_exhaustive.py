@@ -12,9 +12,17 @@ import pytest
 
 from uops.backends.conformance import exhaustive
 from uops.backends.conformance.controls import Interp
-from uops.backends.conformance.exhaustive import Job, Tally, _judge, jobs_of, names, run, table
-from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, points
-from uops.backends.testing.journal import InUse, Journal, NoJournal, OtherCampaign, text
+from uops.backends.conformance.exhaustive import (
+    ExhaustiveChunk,
+    Tally,
+    _tally_result,
+    function_names,
+    list_chunks,
+    render_ulp_table,
+    run_exhaustive_tier,
+)
+from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, draw_test_points
+from uops.backends.testing.journal import BadJournal, Journal, JournalInUse, JournalMismatch, encode_journal
 from uops.spec.ir import dtypes as dt
 
 FUNCTIONS = {"exp2": np.exp2, "log2": np.log2, "sin": np.sin, "sqrt": np.sqrt, "recip": lambda x: 1 / x, "trunc": np.trunc}
@@ -48,7 +56,7 @@ def _right(name: str) -> Any:
 
 def _tally(name: str, got: Any) -> Tally:
     tally = Tally(name, inputs=len(X))
-    _judge(tally, F32_REFERENCES[name], (X,), got)
+    _tally_result(tally, F32_REFERENCES[name], (X,), got)
     return tally
 
 
@@ -78,7 +86,7 @@ def test_two_ulp_are_accepted_and_three_are_not() -> None:
 @pytest.mark.parametrize("name", F64_REFERENCES)
 def test_points_are_judged_against_mpmath(name: str) -> None:
     reference = F64_REFERENCES[name]
-    operands = tuple(points(name, reference, 7, 300))
+    operands = tuple(draw_test_points(name, reference, 7, 300))
     with np.errstate(all="ignore"):
         f = np.power if name.startswith("pow") else FUNCTIONS[name.split("/")[0]]
         got = f(*(o.astype(np.float64) for o in operands)).astype(reference.result.name)
@@ -90,10 +98,10 @@ def test_points_are_judged_against_mpmath(name: str) -> None:
 
 
 def test_every_float32_input_is_in_one_chunk() -> None:
-    chunks = [j.chunk for j in jobs_of(("exp2/float32",))]
+    chunks = [j.chunk for j in list_chunks(("exp2/float32",))]
     assert chunks == list(range(1 << (32 - exhaustive.CHUNK_BITS)))
-    assert len(jobs_of(("pow/float64",))) * exhaustive.POINT_CHUNK == exhaustive.POINTS == 1_000_000
-    assert len(names()) == 6 + 6 + 14
+    assert len(list_chunks(("pow/float64",))) * exhaustive.POINT_CHUNK == exhaustive.POINTS == 1_000_000
+    assert len(function_names()) == 6 + 6 + 14
 
 
 class Dying(Interp):
@@ -106,39 +114,39 @@ class Dying(Interp):
 def test_a_run_resumes_after_a_line_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exhaustive, "POINTS", 2 * exhaustive.POINT_CHUNK)
     done = Tally("sqrt/float64", inputs=exhaustive.POINT_CHUNK, inexact=5)
-    lines = [{"exhaustive": exhaustive._header("interp")}, {"chunk": {"chunk": 0, **exhaustive.asdict(done)}}]
-    (tmp_path / "progress.jsonl").write_bytes(text(lines) + b'{"chunk": 1, "na')
+    lines = [{"exhaustive": exhaustive._make_journal_header("interp")}, {"chunk": {"chunk": 0, **exhaustive.asdict(done)}}]
+    (tmp_path / "progress.jsonl").write_bytes(encode_journal(lines) + b'{"chunk": 1, "na')
     seen: list[tuple[int, int]] = []
-    found = run("interp", 1, lambda k, n: seen.append((k, n)), tmp_path, ("sqrt/float64",))
+    found = run_exhaustive_tier("interp", 1, lambda k, n: seen.append((k, n)), tmp_path, ("sqrt/float64",))
     assert seen == [(2, 2)]
     assert found["sqrt/float64"].inputs == 2 * exhaustive.POINT_CHUNK
     assert found["sqrt/float64"].wrong == 0
-    assert "sqrt/float64 | 50,000 | 0 | 5 |" in table(found)
+    assert "sqrt/float64 | 50,000 | 0 | 5 |" in render_ulp_table(found)
 
 
 def test_a_run_does_not_take_over_another_backends_results(tmp_path: Path) -> None:
-    header = exhaustive._header("interp") | {"version": "another"}
-    (tmp_path / "progress.jsonl").write_bytes(text([{"exhaustive": header}]))
-    with pytest.raises(OtherCampaign, match=r"exhaustive\.version .*; use another --report"):
-        run("interp", 1, None, tmp_path, ("sqrt/float64",))
+    header = exhaustive._make_journal_header("interp") | {"version": "another"}
+    (tmp_path / "progress.jsonl").write_bytes(encode_journal([{"exhaustive": header}]))
+    with pytest.raises(JournalMismatch, match=r"exhaustive\.version .*; use another --report"):
+        run_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
 
 
 def test_two_runs_do_not_share_a_journal(tmp_path: Path) -> None:
-    first = Journal(tmp_path / "progress.jsonl", {"exhaustive": exhaustive._header("interp")})
-    with pytest.raises(InUse):
-        run("interp", 1, None, tmp_path, ("sqrt/float64",))
+    first = Journal(tmp_path / "progress.jsonl", {"exhaustive": exhaustive._make_journal_header("interp")})
+    with pytest.raises(JournalInUse):
+        run_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
     first.close()
 
 
 def test_a_journal_with_lines_of_another_form_is_refused(tmp_path: Path) -> None:
-    lines = [{"exhaustive": exhaustive._header("interp")}, {"chunk": {"chunk": 0, "inputs": 3}}]
-    (tmp_path / "progress.jsonl").write_bytes(text(lines))
-    with pytest.raises(NoJournal, match=r"progress\.jsonl holds a line of another form"):
-        run("interp", 1, None, tmp_path, ("sqrt/float64",))
+    lines = [{"exhaustive": exhaustive._make_journal_header("interp")}, {"chunk": {"chunk": 0, "inputs": 3}}]
+    (tmp_path / "progress.jsonl").write_bytes(encode_journal(lines))
+    with pytest.raises(BadJournal, match=r"progress\.jsonl holds a malformed line"):
+        run_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
 
 
 def test_a_process_that_dies_fails_its_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    with exhaustive._Judges(f"{__name__}:Dying") as judges:
-        _, tally = judges.judge(Job("sqrt/float64", 0))
+    with exhaustive._ChunkJudges(f"{__name__}:Dying") as judges:
+        _, tally = judges.judge_chunk(ExhaustiveChunk("sqrt/float64", 0))
     assert tally.wrong == tally.inputs
     assert "ended with status" in tally.examples[0]

@@ -8,20 +8,22 @@ from typing import Any
 
 import pytest
 
-from uops.backends.conformance.model import Cell, Level, Status
-from uops.backends.conformance.report.diff import WORSE, Change, difference
-from uops.backends.conformance.report.document import document
-from uops.backends.conformance.runner import Run
+from uops.backends.conformance.model import CellStatus, ConformanceCell, ConformanceLevel
+from uops.backends.conformance.report.diff import WORSE, CellChange, diff_reports
+from uops.backends.conformance.report.document import build_document
+from uops.backends.conformance.runner import ConformanceRun
 
-MakeRun = Callable[..., Run]
-CELL = Cell("A", "int8", "zero")
+MakeRun = Callable[..., ConformanceRun]
+CELL = ConformanceCell("A", "int8", "zero")
 ORDINARY = ("Elementwise/Idiv", "int32", "ordinary")
 ZERO = ("Elementwise/Idiv", "int32", "zero")
 EIGHT = ("Elementwise/Idiv", "int8", "ordinary")
 
 
-def compare(make_run: MakeRun, before: dict[Any, Any], after: dict[Any, Any], level: Level = Level.STRICT) -> Any:
-    return difference(document(make_run(before)), document(make_run(after)), level)
+def compare(
+    make_run: MakeRun, before: dict[Any, Any], after: dict[Any, Any], level: ConformanceLevel = ConformanceLevel.STRICT
+) -> Any:
+    return diff_reports(build_document(make_run(before)), build_document(make_run(after)), level)
 
 
 def test_equal_reports_differ_in_nothing(make_run: MakeRun) -> None:
@@ -30,48 +32,48 @@ def test_equal_reports_differ_in_nothing(make_run: MakeRun) -> None:
     assert d.same == 8
 
 
-@pytest.mark.parametrize(("before", "after"), list(product(Status, Status)))
-def test_a_cell_regresses_exactly_when_its_status_is_worse(before: Status, after: Status) -> None:
-    c = Change(CELL, before, after)
+@pytest.mark.parametrize(("before", "after"), list(product(CellStatus, CellStatus)))
+def test_a_cell_regresses_exactly_when_its_status_is_worse(before: CellStatus, after: CellStatus) -> None:
+    c = CellChange(CELL, before, after)
     assert c.regresses == (WORSE.index(after) > WORSE.index(before))
     assert c.improves == (WORSE.index(after) < WORSE.index(before))
 
 
 def test_every_status_has_a_place_in_the_order() -> None:
-    assert sorted(WORSE, key=lambda s: s.name) == sorted(Status, key=lambda s: s.name)
-    assert WORSE[0] is Status.PASS and WORSE[-1] is Status.FAIL
+    assert sorted(WORSE, key=lambda s: s.name) == sorted(CellStatus, key=lambda s: s.name)
+    assert WORSE[0] is CellStatus.PASS and WORSE[-1] is CellStatus.FAIL
 
 
 def test_a_cell_that_now_fails_is_a_regression(make_run: MakeRun) -> None:
-    d = compare(make_run, {}, {ORDINARY: Status.FAIL})
-    assert [c.cell for c in d.regressions] == [Cell(*ORDINARY)]
+    d = compare(make_run, {}, {ORDINARY: CellStatus.FAIL})
+    assert [c.cell for c in d.regressions] == [ConformanceCell(*ORDINARY)]
     assert d.scores["conformance"] == (3 / 8, 2 / 8) and d.scores["coverage"] == (6 / 8, 6 / 8)
 
 
 def test_declaring_a_passing_cell_unsupported_is_a_regression(make_run: MakeRun) -> None:
-    assert len(compare(make_run, {}, {ORDINARY: Status.UNSUPPORTED}).regressions) == 1
+    assert len(compare(make_run, {}, {ORDINARY: CellStatus.UNSUPPORTED}).regressions) == 1
 
 
 def test_a_cell_that_is_repaired_is_none(make_run: MakeRun) -> None:
-    d = compare(make_run, {}, {ZERO: Status.PASS})
+    d = compare(make_run, {}, {ZERO: CellStatus.PASS})
     assert [c.improves for c in d.changed] == [True]
     assert d.regressions == []
 
 
 def test_levels_are_compared_separately(make_run: MakeRun) -> None:
-    assert len(compare(make_run, {ZERO: Status.PASS}, {}).regressions) == 1
-    assert compare(make_run, {ZERO: Status.PASS}, {}, Level.CORE).changed == []
+    assert len(compare(make_run, {ZERO: CellStatus.PASS}, {}).regressions) == 1
+    assert compare(make_run, {ZERO: CellStatus.PASS}, {}, ConformanceLevel.CORE).changed == []
 
 
 def test_a_new_cell_is_reported_and_is_no_regression(make_run: MakeRun) -> None:
     d = compare(make_run, {ZERO: None}, {})
-    assert [(c.cell, c.after) for c in d.new] == [(Cell(*ZERO), Status.FAIL)]
+    assert [(c.cell, c.after) for c in d.new] == [(ConformanceCell(*ZERO), CellStatus.FAIL)]
     assert d.regressions == []
 
 
 def test_a_cell_that_passed_and_is_gone_is_a_regression(make_run: MakeRun) -> None:
     d = compare(make_run, {}, {EIGHT: None})
-    assert [c.cell for c in d.removed] == [c.cell for c in d.regressions] == [Cell(*EIGHT)]
+    assert [c.cell for c in d.removed] == [c.cell for c in d.regressions] == [ConformanceCell(*EIGHT)]
 
 
 def test_a_cell_that_failed_and_is_gone_is_none(make_run: MakeRun) -> None:
@@ -81,14 +83,14 @@ def test_a_cell_that_failed_and_is_gone_is_none(make_run: MakeRun) -> None:
 
 @pytest.mark.parametrize(("key", "value"), [("rows", "Decomposed/*"), ("tier", "full")])
 def test_a_cell_that_the_second_run_was_not_asked_for_is_not_removed(make_run: MakeRun, key: str, value: str) -> None:
-    after = document(make_run({EIGHT: None}))
-    d = difference(document(make_run()), after | {key: value}, Level.STRICT)
+    after = build_document(make_run({EIGHT: None}))
+    d = diff_reports(build_document(make_run()), after | {key: value}, ConformanceLevel.STRICT)
     assert d.removed == [] and d.regressions == []
     assert list(d.heads) == [key]
 
 
 def test_the_json_of_a_difference_says_what_regressed(make_run: MakeRun) -> None:
-    found = compare(make_run, {ZERO: None}, {ORDINARY: Status.FAIL, EIGHT: None}).to_json()
+    found = compare(make_run, {ZERO: None}, {ORDINARY: CellStatus.FAIL, EIGHT: None}).to_json()
     assert found["regresses"] is True
     assert found["changed"] == [
         {"row": ORDINARY[0], "dtype": "int32", "edge": "ordinary", "before": "pass", "after": "fail", "regresses": True}

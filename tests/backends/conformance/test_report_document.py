@@ -14,12 +14,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from uops.backends.conformance.model import Level, Status, Tier
+from uops.backends.conformance.model import CellStatus, ConformanceLevel, ConformanceTier
 from uops.backends.conformance.report import document as d
-from uops.backends.conformance.runner import Run
-from uops.compiler.prove.admission import DamagedLedger, Unreadable
+from uops.backends.conformance.runner import ConformanceRun
+from uops.compiler.prove.admission import DamagedLedger, UnreadableLedger
 
-MakeRun = Callable[..., Run]
+MakeRun = Callable[..., ConformanceRun]
 SCHEMA = json.loads(d.SCHEMA.read_text())
 IDIV_ZERO = ("Elementwise/Idiv", "int32", "zero")
 
@@ -34,11 +34,11 @@ def test_the_schema_is_a_schema() -> None:
 
 def test_a_report_follows_the_published_schema(make_run: MakeRun) -> None:
     for run in (make_run(), make_run(complete=False)):
-        jsonschema.validate(d.document(run), SCHEMA, jsonschema.Draft202012Validator)
+        jsonschema.validate(d.build_document(run), SCHEMA, jsonschema.Draft202012Validator)
 
 
 def test_the_schema_rejects_what_is_no_report(make_run: MakeRun) -> None:
-    doc = d.document(make_run())
+    doc = d.build_document(make_run())
     for key in doc:
         assert not valid({k: v for k, v in doc.items() if k != key}), key
     assert not valid(doc | {"extra": 1})
@@ -46,56 +46,56 @@ def test_the_schema_rejects_what_is_no_report(make_run: MakeRun) -> None:
 
 
 def test_the_schema_knows_every_status_and_tier() -> None:
-    assert SCHEMA["$defs"]["status"]["enum"] == [s.value for s in Status]
-    assert set(SCHEMA["$defs"]["score"]["properties"]["totals"]["required"]) == {s.value for s in Status}
-    assert SCHEMA["properties"]["tier"]["enum"] == [*(t.value for t in Tier), "exhaustive"]
+    assert SCHEMA["$defs"]["status"]["enum"] == [s.value for s in CellStatus]
+    assert set(SCHEMA["$defs"]["score"]["properties"]["totals"]["required"]) == {s.value for s in CellStatus}
+    assert SCHEMA["properties"]["tier"]["enum"] == [*(t.value for t in ConformanceTier), "exhaustive"]
 
 
 def test_a_damaged_ledger_does_not_lose_the_run(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged() -> None:
-        raise Unreadable("ledger.jsonl is damaged")
+        raise UnreadableLedger("ledger.jsonl is damaged")
 
-    monkeypatch.setattr(d.ledger, "read", damaged)
+    monkeypatch.setattr(d.ledger, "read_ledger", damaged)
     with pytest.warns(DamagedLedger, match=r"the report says nothing of proved rules: ledger\.jsonl"):
-        doc = d.document(make_run())
+        doc = d.build_document(make_run())
     assert doc["proofs"]["rules"] == {"proved": 0, "open": 0, "obligations": 0} and valid(doc)
 
 
 def test_equal_runs_give_equal_bytes_but_for_time(make_run: MakeRun) -> None:
-    first = d.document(make_run(seconds=1.0), started=datetime(2020, 1, 1, tzinfo=UTC))
-    second = d.document(make_run(seconds=2.0), started=datetime(2021, 1, 1, tzinfo=UTC))
-    assert d.canonical(first) != d.canonical(second)
+    first = d.build_document(make_run(seconds=1.0), started=datetime(2020, 1, 1, tzinfo=UTC))
+    second = d.build_document(make_run(seconds=2.0), started=datetime(2021, 1, 1, tzinfo=UTC))
+    assert d.to_canonical_json(first) != d.to_canonical_json(second)
     assert first.pop("time") != second.pop("time")
-    assert d.canonical(first) == d.canonical(second)
+    assert d.to_canonical_json(first) == d.to_canonical_json(second)
 
 
 def test_the_spelling_does_not_depend_on_the_order_in_which_cells_were_decided(make_run: MakeRun) -> None:
     run, other = make_run(), make_run()
-    for level in Level:
+    for level in ConformanceLevel:
         other.cells[level] = dict(reversed(other.cells[level].items()))
         for r in other.cells[level].values():
             r.sets = dict(reversed(r.sets.items()))
     other.reproducers = dict(reversed(other.reproducers.items()))
     when = datetime(2020, 1, 1, tzinfo=UTC)
-    assert d.canonical(d.document(run, started=when)) == d.canonical(d.document(other, started=when))
+    assert d.to_canonical_json(d.build_document(run, started=when)) == d.to_canonical_json(d.build_document(other, started=when))
 
 
 def test_canonical_text_is_json_with_a_line_per_cell(make_run: MakeRun) -> None:
-    doc = d.document(make_run())
-    text = d.canonical(doc)
+    doc = d.build_document(make_run())
+    text = d.to_canonical_json(doc)
     assert json.loads(text) == doc
     assert sum(line.startswith('{"core"') for line in text.splitlines()) == len(doc["cells"])
 
 
 def test_canonical_refuses_nan(make_run: MakeRun) -> None:
-    doc = d.document(make_run())
+    doc = d.build_document(make_run())
     doc["time"]["seconds"] = float("nan")
     with pytest.raises(ValueError, match="Out of range"):
-        d.canonical(doc)
+        d.to_canonical_json(doc)
 
 
 def test_the_two_scores_are_passed_and_run_of_all_required_cells(make_run: MakeRun) -> None:
-    scores = d.document(make_run())["scores"]
+    scores = d.build_document(make_run())["scores"]
     strict, core = scores["strict"], scores["core"]
     assert (strict["required"], strict["passed"], strict["run"]) == (8, 3, 6)
     assert (core["required"], core["passed"], core["run"]) == (8, 4, 6)
@@ -107,17 +107,17 @@ def test_the_two_scores_are_passed_and_run_of_all_required_cells(make_run: MakeR
 
 
 def test_nothing_required_is_no_score() -> None:
-    score = d.score([])
+    score = d.compute_scores([])
     assert (score["conformance"], score["coverage"], score["required"]) == (None, None, 0)
 
 
 def test_executed_rows_are_those_of_cells_that_were_run(make_run: MakeRun) -> None:
-    assert d.document(make_run())["executed"] == ["Decomposed/Sin", "Elementwise/Idiv", "Elementwise/Max"]
+    assert d.build_document(make_run())["executed"] == ["Decomposed/Sin", "Elementwise/Idiv", "Elementwise/Max"]
 
 
 def test_a_report_names_neither_the_machine_nor_its_user_nor_a_place(make_run: MakeRun) -> None:
-    doc = d.document(make_run())
-    head = d.canonical({k: v for k, v in doc.items() if k != "cells"})
+    doc = d.build_document(make_run())
+    head = d.to_canonical_json({k: v for k, v in doc.items() if k != "cells"})
     assert str(Path.home()) not in head
     assert str(Path(d.__file__).parents[4]) not in head
     hostname = socket.gethostname()
@@ -135,16 +135,16 @@ def test_reproducer_names_are_safe_and_distinct() -> None:
 
 
 def test_a_report_can_be_read_back_from_file_or_directory(make_run: MakeRun, tmp_path: Path) -> None:
-    doc = d.document(make_run())
-    (tmp_path / "report.json").write_text(d.canonical(doc))
-    assert d.read(tmp_path) == d.read(tmp_path / "report.json") == doc
+    doc = d.build_document(make_run())
+    (tmp_path / "report.json").write_text(d.to_canonical_json(doc))
+    assert d.read_report(tmp_path) == d.read_report(tmp_path / "report.json") == doc
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda doc: "[1", "report.json:1:3 is no JSON.*; it is no report"),
-        (lambda doc: "[" * 50_000, "nests too deep; it is no report"),
+        (lambda doc: "[1", "report.json:1:3 is no JSON.*; it is not a report"),
+        (lambda doc: "[" * 50_000, "nests too deep; it is not a report"),
         (lambda doc: "\ud800", "report.json:1 is not UTF-8"),
         (lambda doc: "[]", "schema version NoneType"),
         (lambda doc: json.dumps(doc | {"schema_version": True}), "schema version True"),
@@ -168,9 +168,9 @@ def test_what_is_no_report_is_refused_with_the_reason(
     spoil: Callable[[dict[str, Any]], str], message: str, make_run: MakeRun, tmp_path: Path
 ) -> None:
     file = tmp_path / "report.json"
-    file.write_text(spoil(d.document(make_run())), errors="surrogatepass")
+    file.write_text(spoil(d.build_document(make_run())), errors="surrogatepass")
     with pytest.raises(d.BadReport, match=message) as caught:
-        d.read(file)
+        d.read_report(file)
     assert "report.json" in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -181,18 +181,18 @@ def test_what_is_no_file_is_no_report_and_is_not_waited_for(kind: str, tmp_path:
     (tmp_path / "directory").mkdir()
     with open(tmp_path / "large", "wb") as f:
         f.truncate(1 << 30)
-    with pytest.raises(d.BadReport, match=f"{kind}.* is no report"):
-        d.read(tmp_path / kind)
+    with pytest.raises(d.BadReport, match=f"{kind}.* is not a report"):
+        d.read_report(tmp_path / kind)
 
 
 def test_a_byte_order_mark_does_no_harm(make_run: MakeRun, tmp_path: Path) -> None:
-    doc = d.document(make_run())
-    (tmp_path / "report.json").write_bytes(b"\xef\xbb\xbf" + d.canonical(doc).encode())
-    assert d.read(tmp_path) == doc
+    doc = d.build_document(make_run())
+    (tmp_path / "report.json").write_bytes(b"\xef\xbb\xbf" + d.to_canonical_json(doc).encode())
+    assert d.read_report(tmp_path) == doc
 
 
 def test_a_cell_keeps_what_was_got_and_allowed(make_run: MakeRun) -> None:
-    cells = {tuple(c[k] for k in ("row", "dtype", "edge")): c for c in d.document(make_run())["cells"]}
+    cells = {tuple(c[k] for k in ("row", "dtype", "edge")): c for c in d.build_document(make_run())["cells"]}
     (failure,) = cells[IDIV_ZERO]["strict"]["failures"]
     assert failure["got"] == "-1 (0xffffffff)" and failure["operands"] == ["p0 = 3 (0x00000003)"] and failure["allowed"] == "0"
     assert failure["reproducer"] == "reproducers/Elementwise-Idiv-int32-edges"

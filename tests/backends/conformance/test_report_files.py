@@ -19,23 +19,23 @@ import numpy as np
 import pytest
 
 from uops.backends import npz
-from uops.backends.conformance.model import Level, Status
+from uops.backends.conformance.model import CellStatus, ConformanceLevel
 from uops.backends.conformance.report import page as p
-from uops.backends.conformance.report.document import document
-from uops.backends.conformance.report.junit import junit
-from uops.backends.conformance.report.texts import MEANING, texts
-from uops.backends.conformance.report.write import write
-from uops.backends.conformance.runner import Run
+from uops.backends.conformance.report.document import build_document
+from uops.backends.conformance.report.junit import render_junit
+from uops.backends.conformance.report.texts import MEANING, collect_spec_texts
+from uops.backends.conformance.report.write import write_report
+from uops.backends.conformance.runner import ConformanceRun
 from uops.spec.ir.text import parse_file
 from uops.spec.rows.rows import ROWS
 from uops.spec.rulings import RULINGS
 
-MakeRun = Callable[..., Run]
+MakeRun = Callable[..., ConformanceRun]
 
 
 @pytest.fixture
 def report(make_run: MakeRun, tmp_path: Path) -> Path:
-    write(make_run(), tmp_path / "report")
+    write_report(make_run(), tmp_path / "report")
     return tmp_path / "report"
 
 
@@ -43,8 +43,8 @@ def report(make_run: MakeRun, tmp_path: Path) -> Path:
 
 
 def test_junit_has_a_case_per_cell_and_fails_exactly_the_failing_ones(make_run: MakeRun) -> None:
-    doc = document(make_run())
-    root = ET.fromstring(junit(doc))
+    doc = build_document(make_run())
+    root = ET.fromstring(render_junit(doc))
     cases = {(c.get("classname"), c.get("name")): c for c in root.iter("testcase")}
     assert len(cases) == len(doc["cells"]) == int(root.get("tests", ""))
     for c in doc["cells"]:
@@ -56,14 +56,14 @@ def test_junit_has_a_case_per_cell_and_fails_exactly_the_failing_ones(make_run: 
 
 
 def test_junit_says_what_failed(make_run: MakeRun) -> None:
-    root = ET.fromstring(junit(document(make_run())))
+    root = ET.fromstring(render_junit(build_document(make_run())))
     failure = next(f for f in root.iter("failure") if "3 of 24" in f.get("message", ""))
     assert "got -1 (0xffffffff); allowed 0; see reproducers/Elementwise-Idiv-int32-edges.uops" in (failure.text or "")
     assert "unsupported: one kernel only" in {s.get("message") for s in root.iter("skipped")}
 
 
 def test_junit_follows_the_level_of_the_report(make_run: MakeRun) -> None:
-    assert ET.fromstring(junit(document(make_run(), Level.CORE))).get("failures") == "1"
+    assert ET.fromstring(render_junit(build_document(make_run(), ConformanceLevel.CORE))).get("failures") == "1"
 
 
 # ---------------------------------------------------------------------------------------------------------------- page
@@ -157,9 +157,9 @@ def test_the_page_keeps_two_scores_apart_and_explains_them(report: Path) -> None
 
 
 def test_an_interrupted_run_says_so(make_run: MakeRun, tmp_path: Path) -> None:
-    write(make_run(complete=False), tmp_path)
+    write_report(make_run(complete=False), tmp_path)
     assert "This run was interrupted" in (tmp_path / "index.html").read_text(encoding="utf-8")
-    write(make_run(), tmp_path)
+    write_report(make_run(), tmp_path)
     assert "This run was interrupted" not in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
@@ -167,28 +167,28 @@ def test_an_interrupted_run_says_so(make_run: MakeRun, tmp_path: Path) -> None:
     ("ratio", "shown"), [(1.0, "100"), (0.99999, "99.99"), (0.0, "0.00"), (0.98734, "98.73"), (None, "–"), (0.29, "29.00")]
 )
 def test_a_score_is_100_only_when_it_is_whole(ratio: float | None, shown: str) -> None:
-    assert p.percent(ratio) == shown
+    assert p.format_percent(ratio) == shown
 
 
 @pytest.mark.parametrize(("x", "shown"), [(0.0, ""), (1.0, "1"), (1.5, "1.5"), (2048.0, "2048"), (3e8, "3e8")])
 def test_distances_are_short(x: float, shown: str) -> None:
-    assert p.ulp(x) == shown
+    assert p.format_ulp(x) == shown
 
 
 def test_a_square_shows_the_worst_of_its_edge_classes() -> None:
-    verdicts = [{"status": s.value, "max_ulp": 0.5 * k} for k, s in enumerate(Status)]
-    assert set(p.WORST) == set(Status)
-    assert p.Face.of(verdicts) == p.Face("fail", "1/5", 2.0)
-    assert p.Face.of(verdicts[:1] * 3) == p.Face("pass", "3", 0.0)
-    assert p.Face.of([verdicts[0], verdicts[2]]) == p.Face("xfail", "1/2", 1.0)
+    verdicts = [{"status": s.value, "max_ulp": 0.5 * k} for k, s in enumerate(CellStatus)]
+    assert set(p.WORST) == set(CellStatus)
+    assert p.CellBadge.from_verdicts(verdicts) == p.CellBadge("fail", "1/5", 2.0)
+    assert p.CellBadge.from_verdicts(verdicts[:1] * 3) == p.CellBadge("pass", "3", 0.0)
+    assert p.CellBadge.from_verdicts([verdicts[0], verdicts[2]]) == p.CellBadge("xfail", "1/2", 1.0)
 
 
 def test_every_ruling_named_beside_a_row_exists_and_every_row_has_its_texts() -> None:
     assert {r for ids in MEANING.values() for r in ids} <= set(RULINGS)
-    found = texts([spec.id for spec in ROWS.values()])
+    found = collect_spec_texts([spec.id for spec in ROWS.values()])
     assert list(found.rows) == [spec.id for spec in ROWS.values()]
     assert all(r in found.rulings for row in found.rows.values() for r in row.rulings)
-    assert texts([]).rows == {}
+    assert collect_spec_texts([]).rows == {}
 
 
 # --------------------------------------------------------------------------------------------------------- reproducers
@@ -215,7 +215,7 @@ def test_a_reproducer_says_how_to_run_it(report: Path) -> None:
 
 
 def test_a_second_report_leaves_no_reproducer_of_the_first(report: Path, make_run: MakeRun) -> None:
-    write(make_run({("Elementwise/Idiv", "int32", "zero"): Status.PASS}), report)
+    write_report(make_run({("Elementwise/Idiv", "int32", "zero"): CellStatus.PASS}), report)
     assert not (report / "reproducers/Elementwise-Idiv-int32-edges.uops").exists()
     assert not (report / "reproducers/Elementwise-Idiv-int32-edges.npz").exists()
     assert (report / "reproducers/Elementwise-Max-bfloat16-edges.npz").exists()
@@ -297,13 +297,13 @@ def _spoiled(at: int, value: int) -> bytes:
         (_member(b"{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % 10**30), "member p0 cannot be read"),
         (_member(b"{'descr': f(1), 'fortran_order': False, 'shape': (3,), }"), "cannot be read: expected a literal, got code"),
         (_member(b"{'descr': '<f4', 'fortran_order': False, 'shape': x.y, }"), "cannot be read: expected a literal, got code"),
-        (_member(b"", b"text", "p0.npy"), "member p0 is no array"),
-        (_member(b"", b"text", "p0.txt"), "member p0.txt is no array"),
+        (_member(b"", b"text", "p0.npy"), "member p0 is not an array"),
+        (_member(b"", b"text", "p0.txt"), "member p0.txt is not an array"),
         (_spoiled(6, 1), "is encrypted"),
         (_spoiled(8, 93), "member p0 cannot be read"),
         (_spoiled(8, 8), "member p0 cannot be read"),
-        (b"not a zip", "is no input file"),
-        (b"", "is no input file"),
+        (b"not a zip", "is not an input file"),
+        (b"", "is not an input file"),
         (_array(), "is one array"),
         (_bytes(p0=np.array([object()], object)), "member p0 holds Python objects"),
         (_bytes(p0=np.arange(3), **{"p0.dtype": np.array("float128")}), "p0.dtype is 'float128'; known: bfloat16"),
@@ -330,9 +330,9 @@ def _bomb(shape: tuple[int, ...], data: bytes, name: str = "p0.npy", dtype: str 
         (_bomb((1 << 40,), b""), "bytes, and float32 of shape (1099511627776,) has"),
         (_bomb((3,), bytes(8)), "bytes, and float32 of shape (3,) has"),
         (_bomb((3,), bytes(1 << 20)), "and float32 of shape (3,) has"),
-        (_bomb((3,), bytes(12), "../p0.npy"), "member ../p0.npy is no array"),
+        (_bomb((3,), bytes(12), "../p0.npy"), "member ../p0.npy is not an array"),
         (_bomb((-1, -3), bytes(12)), "member p0 cannot be read"),
-        (_bomb((3,), bytes(12), "p\x1b\n.npy"), "member p\\x1b\\n.npy is no array"),
+        (_bomb((3,), bytes(12), "p\x1b\n.npy"), "member p\\x1b\\n.npy is not an array"),
     ],
 )
 def test_what_a_member_declares_is_what_it_has(data: bytes, message: str, tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as z, warnings.catch_warnings(action="ignore"):
         for value in (1, 2):
             z.writestr("n.npy", zipfile.ZipFile(io.BytesIO(_bytes(n=value))).read("n.npy"))
-    with pytest.raises(npz.BadInputs, match="member n is there twice"):
+    with pytest.raises(npz.BadInputs, match="member n occurs twice"):
         npz.load(tmp_path / "x.npz")
 
 
@@ -354,7 +354,7 @@ def test_a_large_array_is_declared_before_it_is_inflated(tmp_path: Path) -> None
     """64 MiB of zeros in 64 KiB: who wants three numbers does not make room for more."""
     (tmp_path / "x.npz").write_bytes(_bomb((1 << 24,), bytes(1 << 26)))
     tracemalloc.start()
-    inputs = npz.Inputs(tmp_path / "x.npz")
+    inputs = npz.InputFile(tmp_path / "x.npz")
     assert inputs.header("p0") == (np.dtype(np.float32), (1 << 24,))
     assert tracemalloc.get_traced_memory()[1] < 1 << 21
     tracemalloc.stop()

@@ -14,22 +14,22 @@ from typing import Any
 
 import pytest
 
-from uops.backends.conformance.model import Level, Schedules, Status, Tier
-from uops.backends.conformance.report.document import document
-from uops.backends.conformance.runner import Run, conform
-from uops.backends.testing.journal import PACKAGE, OtherCampaign, tree
-from uops.backends.worker.client import introduction
+from uops.backends.conformance.model import CellStatus, ConformanceLevel, ConformanceTier, SchedulePolicy
+from uops.backends.conformance.report.document import build_document
+from uops.backends.conformance.runner import ConformanceRun, run_conformance
+from uops.backends.testing.journal import PACKAGE, JournalMismatch, digest_sources
+from uops.backends.worker.client import query_backend_info
 
 #: Of its cases, some fail whole and some by class; the rest passes.
-FUSSY, ROWS = "uops.backends.conformance.controls:Fussy", "*/Neg"
+FUSSY, ROWS = "uops.backends.conformance.controls:RaisesOnNan", "*/Neg"
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from uops.backends.worker.client import introduction
+from uops.backends.worker.client import query_backend_info
 from uops.backends.conformance import decided
-from uops.backends.conformance.runner import conform
+from uops.backends.conformance.runner import run_conformance
 
-decided.tree = lambda: "these"
+decided.digest_sources = lambda: "these"
 
 def progress(done, total):
     assert total > 15
@@ -37,22 +37,22 @@ def progress(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 name, rows, journal = sys.argv[1:]
-conform(name, introduction(name), rows=rows, jobs=1, progress=progress, journal=Path(journal))
+run_conformance(name, query_backend_info(name), rows=rows, jobs=1, progress=progress, journal=Path(journal))
 """
 
 
 @pytest.fixture(autouse=True)
 def these_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkout may be edited while its tests run."""
-    monkeypatch.setattr("uops.backends.conformance.decided.tree", lambda: "these")
+    monkeypatch.setattr("uops.backends.conformance.decided.digest_sources", lambda: "these")
 
 
-def fussy(journal: Path | None, **how: Any) -> Run:
-    return conform(FUSSY, **{"subject": introduction(FUSSY), "rows": ROWS, "jobs": 1, "journal": journal} | how)
+def fussy(journal: Path | None, **how: Any) -> ConformanceRun:
+    return run_conformance(FUSSY, **{"subject": query_backend_info(FUSSY), "rows": ROWS, "jobs": 1, "journal": journal} | how)
 
 
-def told(run: Run) -> dict[str, Any]:
-    return {k: v for k, v in document(run).items() if k != "time"}
+def told(run: ConformanceRun) -> dict[str, Any]:
+    return {k: v for k, v in build_document(run).items() if k != "time"}
 
 
 def test_the_report_after_a_kill_is_that_of_a_run_without_one(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_report_after_a_kill_is_that_of_a_run_without_one(tmp_path: Path) ->
     known: list[int] = []
     whole, again = fussy(None), fussy(journal, progress=lambda done, total: known.append(done))
     assert told(again) == told(whole) and known == list(range(1, known[-1] + 1))
-    assert {r.status for r in whole.cells[Level.STRICT].values()} == {Status.PASS, Status.FAIL}
+    assert {r.status for r in whole.cells[ConformanceLevel.STRICT].values()} == {CellStatus.PASS, CellStatus.FAIL}
     assert again.reproducers.keys() == whole.reproducers.keys()
     assert any("-nan" in case for case in again.reproducers)
     assert all(again.reproducers[k].graph is whole.reproducers[k].graph for k in whole.reproducers)
@@ -75,7 +75,7 @@ def test_what_a_journal_holds_is_not_run_again(tmp_path: Path, monkeypatch: pyte
     journal = tmp_path / "journal.jsonl"
     first = fussy(journal)
     lines = journal.read_bytes()
-    monkeypatch.setattr("uops.backends.worker.client.Process", None)
+    monkeypatch.setattr("uops.backends.worker.client.BackendProcess", None)
     again = fussy(journal)
     assert told(again) == told(first) and journal.read_bytes() == lines
     assert again.seconds > sum(json.loads(line)["decided"]["seconds"] for line in lines.splitlines()[1:]) > 0
@@ -88,18 +88,18 @@ def test_ctrl_c_keeps_what_was_decided(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     early = fussy(tmp_path / "journal.jsonl", progress=interrupt)
-    assert not early.complete and Status.NOT_RUN in {r.status for r in early.cells[Level.CORE].values()}
+    assert not early.complete and CellStatus.NOT_RUN in {r.status for r in early.cells[ConformanceLevel.CORE].values()}
     assert told(fussy(tmp_path / "journal.jsonl")) == told(fussy(None))
 
 
 @pytest.mark.parametrize(
     ("what", "change"),
     [
-        ("tier", lambda m: {"tier": Tier.FULL}),
-        ("schedules, settings", lambda m: {"schedules": Schedules("forced", 1)}),
+        ("tier", lambda m: {"tier": ConformanceTier.FULL}),
+        ("schedules, settings", lambda m: {"schedules": SchedulePolicy("forced", 1)}),
         ("settings", lambda m: m.setenv("UOPS_THREADS", "1") or {}),
-        ("sources", lambda m: m.setattr("uops.backends.conformance.decided.tree", lambda: "edited") or {}),
-        ("version", lambda m: {"subject": replace(introduction(FUSSY), version="2.0")}),
+        ("sources", lambda m: m.setattr("uops.backends.conformance.decided.digest_sources", lambda: "edited") or {}),
+        ("version", lambda m: {"subject": replace(query_backend_info(FUSSY), version="2.0")}),
     ],
 )
 def test_the_journal_of_another_run_is_refused(
@@ -107,23 +107,23 @@ def test_the_journal_of_another_run_is_refused(
 ) -> None:
     rows = {"rows": "Nothing/*"}
     fussy(tmp_path / "journal.jsonl", **rows)
-    with pytest.raises(OtherCampaign, match=f"differs in {what}$"):
+    with pytest.raises(JournalMismatch, match=f"differs in {what}$"):
         fussy(tmp_path / "journal.jsonl", **rows, **change(monkeypatch))
 
 
 def test_the_digest_of_the_sources_sees_every_file(tmp_path: Path) -> None:
     assert (PACKAGE / "backends" / "testing" / "journal.py").is_file() and (PACKAGE / "spec" / "ir" / "ops.py").is_file()
-    found = {tree()}
+    found = {digest_sources()}
     folder = tmp_path / "package"
     (folder / "inner").mkdir(parents=True)
     (tmp_path / "link").symlink_to(folder, target_is_directory=True)
     for name in ("package/a.py", "package/inner/b.py", "package/ledger.jsonl"):
         for text in ("", "x = 1\n"):
             (tmp_path / name).write_text(text)
-            found.add(tree(tmp_path))
+            found.add(digest_sources(tmp_path))
     assert len(found) == 1 + 2 * 3
     (folder / "notes.md").write_text("x")
-    assert tree(tmp_path) in found
+    assert digest_sources(tmp_path) in found
 
 
 def _environment() -> dict[str, str]:

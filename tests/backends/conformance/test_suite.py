@@ -8,18 +8,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends.conformance.cases import cases
-from uops.backends.conformance.cases.elementwise import OPS, legal
-from uops.backends.conformance.controls import AllNan, Zeros, first_input
-from uops.backends.conformance.exclusions import EXCLUSIONS, LENIENT, excluded, lenient, outside
-from uops.backends.conformance.judge import Expectation, Verdict, judge, outputs_of
-from uops.backends.conformance.model import REFUSED, Case, Cell, CellResult, Level, Segment, Status, Tier
-from uops.backends.conformance.report.document import score
-from uops.backends.conformance.runner import Run, _merge, conform
+from uops.backends.conformance.cases import generate_cases
+from uops.backends.conformance.cases.elementwise import OPS, is_legal_dtype
+from uops.backends.conformance.controls import AllNan, Zeros, repeat_first_input
+from uops.backends.conformance.exclusions import (
+    EXCLUSIONS,
+    LENIENT,
+    find_control_allowance,
+    find_exclusion,
+    why_outside_tensor_dialect,
+)
+from uops.backends.conformance.judge import Expectation, SegmentVerdict, judge, outputs_of
+from uops.backends.conformance.model import (
+    REFUSED,
+    CellResult,
+    CellStatus,
+    ConformanceCase,
+    ConformanceCell,
+    ConformanceLevel,
+    ConformanceTier,
+    Segment,
+)
+from uops.backends.conformance.report.document import compute_scores
+from uops.backends.conformance.runner import ConformanceRun, _merge_verdict, run_conformance
 from uops.backends.contract import Capabilities
 from uops.backends.worker import client
-from uops.backends.worker.client import introduction
-from uops.interp import executed, run
+from uops.backends.worker.client import query_backend_info
+from uops.interp import find_executed_ops, run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import UNARY, Op
@@ -30,23 +45,23 @@ from uops.spec.verify.verifier import verify
 
 
 @pytest.fixture(scope="module")
-def smoke() -> list[Case]:
-    return list(cases(Tier.SMOKE))
+def smoke() -> list[ConformanceCase]:
+    return list(generate_cases(ConformanceTier.SMOKE))
 
 
 @pytest.fixture(scope="module")
-def judged(smoke: list[Case]) -> list[tuple[Expectation, Result]]:
+def judged(smoke: list[ConformanceCase]) -> list[tuple[Expectation, Result]]:
     return [(Expectation(c), run(c.graph, c.inputs)) for c in smoke]
 
 
-def test_case_ids_are_unique_and_graphs_well_formed(smoke: list[Case]) -> None:
+def test_case_ids_are_unique_and_graphs_well_formed(smoke: list[ConformanceCase]) -> None:
     assert len({c.id for c in smoke}) == len(smoke)
     for c in smoke:
         verify(c.graph, Dialect.TENSOR)
 
 
-def test_the_suite_is_the_same_every_time(smoke: list[Case]) -> None:
-    for first, again in zip(smoke, cases(Tier.SMOKE), strict=True):
+def test_the_suite_is_the_same_every_time(smoke: list[ConformanceCase]) -> None:
+    for first, again in zip(smoke, generate_cases(ConformanceTier.SMOKE), strict=True):
         assert first.id == again.id and first.graph is again.graph
         assert all(np.array_equal(_bytes(first.inputs[k]), _bytes(again.inputs[k])) for k in first.inputs)
 
@@ -57,19 +72,24 @@ def _bytes(x: Any) -> Any:
 
 def test_required_cells_are_the_rows_times_their_legal_dtypes() -> None:
     """Every storable dtype of every TENSOR row has a cell in the full tier, or an exclusion with a ruling, never both."""
-    asked = {(c.row, c.dtype.name) for c in cases(Tier.FULL)}
+    asked = {(c.row, c.dtype.name) for c in generate_cases(ConformanceTier.FULL)}
     for row in ROWS.values():
         for d in dt.STORABLE:
-            told = outside(row.id) is not None or excluded(row.id, d.name) is not None
+            told = why_outside_tensor_dialect(row.id) is not None or find_exclusion(row.id, d.name) is not None
             assert told != ((row.id, d.name) in asked), f"{row.id} x {d.name}"
 
 
 def test_the_exclusions_are_counted() -> None:
-    pairs = [(r.id, d.name) for r in ROWS.values() for d in dt.STORABLE if outside(r.id) is None and excluded(r.id, d.name)]
+    pairs = [
+        (r.id, d.name)
+        for r in ROWS.values()
+        for d in dt.STORABLE
+        if why_outside_tensor_dialect(r.id) is None and find_exclusion(r.id, d.name)
+    ]
     assert len(EXCLUSIONS) == 21
     assert len(pairs) == 155
     assert len(LENIENT) == 8
-    assert sum(outside(r.id) is not None for r in ROWS.values()) == 53
+    assert sum(why_outside_tensor_dialect(r.id) is not None for r in ROWS.values()) == 53
 
 
 def test_every_exclusion_and_leniency_is_used(judged: list[tuple[Expectation, Result]]) -> None:
@@ -80,17 +100,17 @@ def test_every_exclusion_and_leniency_is_used(judged: list[tuple[Expectation, Re
         assert any(x.covers(x.control, c.row, c.dtype, c.edge) for c in cells), x
 
 
-def test_the_cases_execute_every_op_one_device_can_express(smoke: list[Case]) -> None:
+def test_the_cases_execute_every_op_one_device_can_express(smoke: list[ConformanceCase]) -> None:
     """Measured by what the interpreter executed."""
     done: set[Op] = set()
     for c in smoke:
-        done |= executed(c.graph, c.inputs)
+        done |= find_executed_ops(c.graph, c.inputs)
     assert done == TENSOR_OPS
 
 
-def test_every_op_of_several_operands_is_asked_with_one_node_for_them(smoke: list[Case]) -> None:
+def test_every_op_of_several_operands_is_asked_with_one_node_for_them(smoke: list[ConformanceCase]) -> None:
     found = {(c.row, c.dtype): c.graph.src[0] for c in smoke if c.name == "same-operand"}
-    wanted = [(op, d) for op in OPS if op not in UNARY and op is not Op.CAST for d in dt.STORABLE if legal(op, d)]
+    wanted = [(op, d) for op in OPS if op not in UNARY and op is not Op.CAST for d in dt.STORABLE if is_legal_dtype(op, d)]
     assert found.keys() == {(ROWS[op].id, d) for op, d in wanted} and len(wanted) == 250
     for (_, d), u in found.items():
         assert len({s for s in u.src if s.dtype is d}) == 1 < len(u.src)
@@ -104,12 +124,14 @@ def test_every_op_of_several_operands_is_asked_with_one_node_for_them(smoke: lis
         ("Decomposed/Div", lambda x: 1),  # x / x -> 1, wrong for 0, inf and NaN
     ],
 )
-def test_a_rule_that_forgets_nan_is_seen_on_one_operand(row: str, wrong: Callable[[Any], Any], smoke: list[Case]) -> None:
+def test_a_rule_that_forgets_nan_is_seen_on_one_operand(
+    row: str, wrong: Callable[[Any], Any], smoke: list[ConformanceCase]
+) -> None:
     (case,) = [c for c in smoke if (c.row, c.dtype, c.name) == (row, dt.float32, "same-operand")]
     good = run(case.graph, case.inputs)
     x = case.inputs["p0"]
     spoilt = np.array([wrong(v) for v in x], good.values[0].dtype)
-    verdicts = judge(Expectation(case), Result((spoilt, good.values[1]), {}), Level.CORE)
+    verdicts = judge(Expectation(case), Result((spoilt, good.values[1]), {}), ConformanceLevel.CORE)
     assert [bool(v.failed) for v in verdicts] == [True, False]
 
 
@@ -117,7 +139,7 @@ def test_a_rule_that_forgets_nan_is_seen_on_one_operand(row: str, wrong: Callabl
 def everything(judged: list[tuple[Expectation, Result]]) -> list[tuple[Expectation, Result]]:
     """The smoke cases, and those of the full tier that have cells of their own."""
     known = {cell for e, _ in judged for cell in e.case.cells()}
-    more = [c for c in cases(Tier.FULL) if not known.issuperset(c.cells())]
+    more = [c for c in generate_cases(ConformanceTier.FULL) if not known.issuperset(c.cells())]
     assert len(more) > 300
     return judged + [(Expectation(c), run(c.graph, c.inputs)) for c in more]
 
@@ -125,13 +147,13 @@ def everything(judged: list[tuple[Expectation, Result]]) -> list[tuple[Expectati
 def test_what_a_backend_declares_and_refuses_fails_and_is_not_run() -> None:
     """A refusal raises no percentage, and no declared deviation makes it an expected failure."""
     name = "uops.backends.conformance.controls:RefusingFloats"
-    refusing = conform(name, introduction(name), rows="Decomposed/Neg", jobs=1)
-    good = conform("interp", introduction("interp"), rows="Decomposed/Neg", jobs=1)
-    for level in Level:
-        before, after = score(good.cells[level].values()), score(refusing.cells[level].values())
+    refusing = run_conformance(name, query_backend_info(name), rows="Decomposed/Neg", jobs=1)
+    good = run_conformance("interp", query_backend_info("interp"), rows="Decomposed/Neg", jobs=1)
+    for level in ConformanceLevel:
+        before, after = compute_scores(good.cells[level].values()), compute_scores(refusing.cells[level].values())
         refused = [r for r in refusing.cells[level].values() if r.cell.dtype == "float32"]
-        assert {(r.status, r.reason, r.elements, r.failed, r.refused, r.run) for r in refused} == {
-            (Status.FAIL, REFUSED, 0, 0, True, False)
+        assert {(r.status, r.reason, r.elements, r.failed, r.is_refusal, r.run) for r in refused} == {
+            (CellStatus.FAIL, REFUSED, 0, 0, True, False)
         }
         assert all(f.message.startswith("refused: refusing does not support ") for r in refused for f in r.failures)
         assert after["refused"] == after["totals"]["fail"] == len(refused) > 0 == before["refused"]
@@ -141,28 +163,30 @@ def test_what_a_backend_declares_and_refuses_fails_and_is_not_run() -> None:
 
 
 def test_a_cell_that_is_refused_in_part_fails_and_counts_what_was_judged() -> None:
-    (case, *_) = cases(Tier.SMOKE, "Decomposed/Neg")
-    cell, level = case.cells()[0], Level.CORE
+    (case, *_) = generate_cases(ConformanceTier.SMOKE, "Decomposed/Neg")
+    cell, level = case.cells()[0], ConformanceLevel.CORE
     for order in ((True, False), (False, True)):
-        r = Run("x", "1", Tier.SMOKE, "*", {level: {cell: CellResult(cell, Status.NOT_RUN)}})
+        r = ConformanceRun("x", "1", ConformanceTier.SMOKE, "*", {level: {cell: CellResult(cell, CellStatus.NOT_RUN)}})
         for refused in order:
-            verdict = Verdict(case.segments[0], refused=True) if refused else Verdict(case.segments[0], 4)
-            _merge(r, case, verdict, level, Capabilities())
+            verdict = SegmentVerdict(case.segments[0], refused=True) if refused else SegmentVerdict(case.segments[0], 4)
+            _merge_verdict(r, case, verdict, level, Capabilities())
         found = r.cells[level][cell]
-        assert (found.status, found.reason, found.elements, found.run) == (Status.FAIL, REFUSED, 4, True)
+        assert (found.status, found.reason, found.elements, found.run) == (CellStatus.FAIL, REFUSED, 4, True)
 
 
 CONTROLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "zeros": lambda v, i: Zeros().spoil(v, i),
     "nan": lambda v, i: AllNan().spoil(v, i),
-    "first": first_input,
+    "first": repeat_first_input,
 }
 
 
-@pytest.mark.parametrize("level", Level, ids=lambda x: x.value)
+@pytest.mark.parametrize("level", ConformanceLevel, ids=lambda x: x.value)
 @pytest.mark.parametrize("control", CONTROLS)
-def test_no_cell_is_passed_by_doing_nothing(control: str, level: Level, everything: list[tuple[Expectation, Result]]) -> None:
-    accepted: dict[Cell, bool] = {}
+def test_no_cell_is_passed_by_doing_nothing(
+    control: str, level: ConformanceLevel, everything: list[tuple[Expectation, Result]]
+) -> None:
+    accepted: dict[ConformanceCell, bool] = {}
     for expected, result in everything:
         outputs = outputs_of(result)
         for s in expected.case.segments:
@@ -170,12 +194,12 @@ def test_no_cell_is_passed_by_doing_nothing(control: str, level: Level, everythi
             cell = expected.case.cell(s)
             fine = bool(expected.accepts(s.output, spoilt, level)[s.start : s.stop].all())
             accepted[cell] = accepted.get(cell, True) and fine
-    wrongly = [str(c) for c, ok in accepted.items() if ok and lenient(control, c.row, c.dtype, c.edge) is None]
+    wrongly = [str(c) for c, ok in accepted.items() if ok and find_control_allowance(control, c.row, c.dtype, c.edge) is None]
     assert not wrongly
 
 
-@pytest.mark.parametrize("level", Level, ids=lambda x: x.value)
-def test_the_interpreter_passes_every_cell(level: Level, judged: list[tuple[Expectation, Result]]) -> None:
+@pytest.mark.parametrize("level", ConformanceLevel, ids=lambda x: x.value)
+def test_the_interpreter_passes_every_cell(level: ConformanceLevel, judged: list[tuple[Expectation, Result]]) -> None:
     wrong = [f"{e.case.id}: {v.failures[0]}" for e, r in judged for v in judge(e, r, level) if v.failed]
     assert not wrong
 
@@ -189,50 +213,50 @@ def test_what_strict_accepts_core_accepts(judged: list[tuple[Expectation, Result
 
 def _run(name: str, rows: str = "*/Add") -> Any:
     backend = f"uops.backends.conformance.controls:{name}"
-    return conform(backend, introduction(backend), tier=Tier.SMOKE, rows=rows, jobs=1)
+    return run_conformance(backend, query_backend_info(backend), tier=ConformanceTier.SMOKE, rows=rows, jobs=1)
 
 
 @pytest.mark.parametrize(("name", "status"), [("Crashing", "crash"), ("Hanging", "timeout")])
 def test_a_crash_or_a_hang_fails_its_cells_and_ends_nothing(name: str, status: str) -> None:
     backend = f"uops.backends.conformance.controls:{name}"
-    found = conform(
+    found = run_conformance(
         backend,
-        introduction(backend),
+        query_backend_info(backend),
         rows="Movement/Flip",
         jobs=1,
         limits=client.Limits(timeout=1.0 if name == "Hanging" else 60.0),
     )
-    failing = found.failing(Level.STRICT)
+    failing = found.failing_cells(ConformanceLevel.STRICT)
     assert {c.cell.dtype for c in failing} == {"float32"}
     assert all(status in c.failures[0].message for c in failing)
     assert {found.reproducers[c.failures[0].case].row for c in failing} == {"Movement/Flip"}
-    assert Status.PASS in _statuses(found, Level.STRICT).values()
+    assert CellStatus.PASS in _statuses(found, ConformanceLevel.STRICT).values()
 
 
 def test_a_wrong_nan_payload_shows_both_bit_patterns() -> None:
     """Where values only move, they are judged by bits, and a NaN says nothing without them."""
     given = np.array([0x7FC00123, 0x3F800000], np.uint32).view(np.float32)
     graph = b.flip(b.param(0, (2,), dt.float32), [True])
-    case = Case("Movement/Flip", dt.float32, "payload", graph, {"p0": given}, (Segment("payload", 0, 0, 2),))
+    case = ConformanceCase("Movement/Flip", dt.float32, "payload", graph, {"p0": given}, (Segment("payload", 0, 0, 2),))
     wrong = np.array([0x3F800000, 0x7FC00000], np.uint32).view(np.float32)
-    (verdict,) = judge(Expectation(case), Result((wrong,), {}), Level.STRICT)
+    (verdict,) = judge(Expectation(case), Result((wrong,), {}), ConformanceLevel.STRICT)
     (failure,) = verdict.failures
     assert (failure.got, failure.allowed) == ("nan (0x7fc00000)", "nan (0x7fc00123)")
 
 
 def test_a_class_fails_for_its_own_elements_alone() -> None:
     """A program in which one element raises is run again class by class."""
-    found = _run("Fussy", "*/Neg")
-    need: dict[Cell, bool] = {}
-    for c in cases(Tier.SMOKE, "*/Neg"):
+    found = _run("RaisesOnNan", "*/Neg")
+    need: dict[ConformanceCell, bool] = {}
+    for c in generate_cases(ConformanceTier.SMOKE, "*/Neg"):
         for s in c.segments:
             x = np.asarray(c.inputs.get("p0", 0)).reshape(-1)[s.start : s.stop]
             with np.errstate(invalid="ignore"):
                 need[c.cell(s)] = need.get(c.cell(s), False) or bool(np.isnan(x.astype(np.float64)).any())
-    for level in Level:
-        assert {c: s is Status.FAIL for c, s in _statuses(found, level).items()} == need
+    for level in ConformanceLevel:
+        assert {c: s is CellStatus.FAIL for c, s in _statuses(found, level).items()} == need
     assert 0 < sum(need.values()) < len(need) / 2
-    (failure, *_) = found.failing(Level.STRICT)[0].failures
+    (failure, *_) = found.failing_cells(ConformanceLevel.STRICT)[0].failures
     assert "a NaN" in failure.message
     case = found.reproducers[failure.case]
     assert [s.edge for s in case.segments] == ["nan"] and np.isnan(case.inputs["p0"].astype(np.float64)).any()
@@ -240,29 +264,31 @@ def test_a_class_fails_for_its_own_elements_alone() -> None:
 
 def test_a_failure_of_no_single_class_fails_them_all() -> None:
     """The control counts different values, of which a class alone has few."""
-    found = _run("Narrow", "*/Neg")
-    statuses = _statuses(found, Level.CORE)
-    edges = {c.edge for c, s in statuses.items() if s is Status.FAIL and c.dtype == "int32"}
+    found = _run("RaisesOnManyValues", "*/Neg")
+    statuses = _statuses(found, ConformanceLevel.CORE)
+    edges = {c.edge for c, s in statuses.items() if s is CellStatus.FAIL and c.dtype == "int32"}
     assert edges == {c.edge for c in statuses if c.dtype == "int32"} - {"constant"}
-    assert any("not when its classes run alone" in f.message for r in found.failing(Level.CORE) for f in r.failures)
+    assert any(
+        "not when its classes run alone" in f.message for r in found.failing_cells(ConformanceLevel.CORE) for f in r.failures
+    )
 
 
-def _statuses(found: Any, level: Level) -> dict[Cell, Status]:
+def _statuses(found: Any, level: ConformanceLevel) -> dict[ConformanceCell, CellStatus]:
     return {c: r.status for c, r in found.cells[level].items()}
 
 
 def test_the_empty_backend_scores_nothing() -> None:
     found = _run("Empty", "*")
-    assert set(_statuses(found, Level.CORE).values()) == {Status.UNSUPPORTED}
-    assert len(found.cells[Level.CORE]) > 3000
+    assert set(_statuses(found, ConformanceLevel.CORE).values()) == {CellStatus.UNSUPPORTED}
+    assert len(found.cells[ConformanceLevel.CORE]) > 3000
 
 
 def test_a_backend_that_refuses_what_it_declared_fails() -> None:
-    assert set(_statuses(_run("Refusing"), Level.CORE).values()) == {Status.FAIL}
+    assert set(_statuses(_run("Refusing"), ConformanceLevel.CORE).values()) == {CellStatus.FAIL}
 
 
 def test_the_zeros_backend_fails_everywhere() -> None:
-    assert set(_statuses(_run("Zeros", "*/M*"), Level.CORE).values()) == {Status.FAIL}
+    assert set(_statuses(_run("Zeros", "*/M*"), ConformanceLevel.CORE).values()) == {CellStatus.FAIL}
 
 
 def test_a_backend_that_drops_nans_fails_exactly_where_nans_must_come_out(judged: list[tuple[Expectation, Result]]) -> None:
@@ -275,11 +301,11 @@ def test_a_backend_that_drops_nans_fails_exactly_where_nans_must_come_out(judged
             values = np.asarray(outputs_of(r)[s.output]).reshape(-1)[s.start : s.stop]
             if e.case.dtype.is_float and np.isnan(values.astype(np.float64)).any():
                 need.add(e.case.cell(s))
-    statuses = _statuses(found, Level.STRICT)
-    assert need and {c for c, s in statuses.items() if s is Status.FAIL} == need
+    statuses = _statuses(found, ConformanceLevel.STRICT)
+    assert need and {c for c, s in statuses.items() if s is CellStatus.FAIL} == need
 
 
 def test_the_interpreter_as_a_backend_scores_everything() -> None:
     found = _run("Interp", "*")
-    for level in Level:
-        assert set(_statuses(found, level).values()) == {Status.PASS}
+    for level in ConformanceLevel:
+        assert set(_statuses(found, level).values()) == {CellStatus.PASS}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.compiler.decompose import decompose, lower, storage
+from uops.compiler.decompose import decompose_node, lower_elementwise, lowered_dtype
 from uops.spec.ir import build as b
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -47,7 +47,7 @@ def points() -> ModuleType:
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Any]:
     """compiled(roots, leaves): the graph as a function of arrays, by LLVM."""
-    return _bench("evaluate").Kernel  # type: ignore[no-any-return]
+    return _bench("evaluate").ElementwiseKernel  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
@@ -64,8 +64,8 @@ def on_bits(compiled: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
 
 def graph_on_bits(compiled: Callable[..., Any], root: UOp, leaves: Sequence[UOp]) -> Callable[..., Any]:
     """`root` lowered to storage dtypes and compiled."""
-    held = [b.param(k, (), storage(u.dtype)) for k, u in enumerate(leaves)]
-    (graph,) = lower([root], dict(zip(leaves, held, strict=True)))
+    held = [b.param(k, (), lowered_dtype(u.dtype)) for k, u in enumerate(leaves)]
+    (graph,) = lower_elementwise([root], dict(zip(leaves, held, strict=True)))
     kernel: Callable[..., Any] = compiled(graph, held)
     return kernel
 
@@ -87,7 +87,7 @@ def direct(compiled: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
 
     def make(op: Op, d: DType) -> Callable[..., Any]:
         leaves = [b.param(k, (), d) for k in range(2 if op is Op.POW else 1)]
-        kernel: Callable[..., Any] = compiled(decompose(b.alu(op, *leaves)), leaves)
+        kernel: Callable[..., Any] = compiled(decompose_node(b.alu(op, *leaves)), leaves)
         return kernel
 
     return make

@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.compiler.decompose import SMALL, encode, integer_to_odd, storage
-from uops.compiler.decompose.build import BITS, E
+from uops.compiler.decompose import SMALL, encode_small_float, integer_to_float_round_odd, lowered_dtype
+from uops.compiler.decompose.build import BITS, Expr
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.build import convert
+from uops.spec.ir.build import convert_constant
 from uops.spec.ir.dtypes import DType
 
 CastKernel = Callable[[DType, DType], Callable[..., Any]]
@@ -37,7 +37,7 @@ def midpoints(d: DType) -> list[float]:
     """Values halfway between neighbours of `d`, the halfway to overflow included, and their neighbours in float64: all for fp8,
     else a sample."""
     codes = range(0, 1 << (d.bits - 1), 1 if d.bits == 8 else 97)
-    values = [v for v in decode(np.array(codes).astype(storage(d).name), d).tolist() if math.isfinite(v)]
+    values = [v for v in decode(np.array(codes).astype(lowered_dtype(d).name), d).tolist() if math.isfinite(v)]
     step = [abs(v) * 2.0 ** -(d.man_bits + 1) if v >= 2.0 ** (1 - d.bias) else 2.0 ** (-d.bias - d.man_bits) for v in values]
     halves = [v + math.ldexp(1, math.frexp(max(v, 2.0 ** (1 - d.bias)))[1] - 2 - d.man_bits) for v in (*values, d.max_finite)]
     near = [math.nextafter(h, t) for h in halves for t in (0.0, math.inf)]
@@ -62,7 +62,7 @@ def integer_points(src: DType) -> list[int]:
         for s in (-1, 0, 1)
         for t in (-1, 0, 1)
     ]
-    return sorted({b.wrap(v, src) for v in (*near, *(-v for v in near), int(src.min), int(src.max))})
+    return sorted({b.wrap_to_width(v, src) for v in (*near, *(-v for v in near), int(src.min), int(src.max))})
 
 
 def inputs(src: DType) -> tuple[Any, list[Any]]:
@@ -86,7 +86,7 @@ def test_r15_cast(src: DType, dst: DType, cast_kernel: CastKernel) -> None:
     array, values = inputs(src)
     got = decode(cast_kernel(src, dst)(array), dst).tolist()
     for value, g in zip(values, got, strict=True):
-        want = convert(value, dst)
+        want = convert_constant(value, dst)
         same = g != g if want != want else g == want and (not dst.is_float or math.copysign(1, g) == math.copysign(1, want))
         assert same, f"Cast of {value!r} from {src} to {dst} is {g!r}, not {want!r} (R15)"
 
@@ -126,7 +126,7 @@ def test_r15_float32_to_small_strided(dst: DType, cast_kernel: CastKernel) -> No
 )
 def test_integer_to_odd_is_exact_or_an_odd_multiple(src: DType, dst: DType, drop: int, compiled: Callable[..., Any]) -> None:
     leaf, values = b.param(0, (), src), integer_points(src)
-    got = compiled(integer_to_odd(E.of(leaf), dst).u, [leaf])(np.array(values, src.name))
+    got = compiled(integer_to_float_round_odd(Expr.of(leaf), dst).u, [leaf])(np.array(values, src.name))
     for v, g in zip(values, map(int, got.tolist()), strict=True):
         assert g == v or (abs(v) >> (dst.man_bits + 1) and abs(g - v) < 1 << drop and g % (2 << drop) == 1 << drop), (v, g)
 
@@ -135,4 +135,8 @@ def test_integer_to_odd_is_exact_or_an_odd_multiple(src: DType, dst: DType, drop
 def test_r23_encode_gives_the_bits_of_every_value(d: DType) -> None:
     bits = np.arange(1 << d.bits, dtype=np.uint32).astype(BITS[d].name)
     for code, value in zip(bits.tolist(), decode(bits, d).tolist(), strict=True):
-        assert encode(value, d) == code if value == value else math.isnan(decode(np.array([encode(value, d)], BITS[d].name), d)[0])
+        assert (
+            encode_small_float(value, d) == code
+            if value == value
+            else math.isnan(decode(np.array([encode_small_float(value, d)], BITS[d].name), d)[0])
+        )

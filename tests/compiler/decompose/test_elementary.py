@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.compiler.decompose import decompose
-from uops.compiler.decompose.build import E
+from uops.compiler.decompose import decompose_node
+from uops.compiler.decompose.build import Expr
 from uops.compiler.decompose.sin import BOUNDED, sin
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -44,7 +44,7 @@ def check(error: Any, bound: float, arguments: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize("name", UNARY)
 def test_r17_float32_strided(name: str, direct: Callable[..., Any], accuracy: ModuleType) -> None:
     x = np.arange(0, 1 << 32, 4093, dtype=np.uint64).astype(np.uint32).view(np.float32)
-    check(accuracy.ulp_error(direct(UNARY[name], dt.float32)(x), accuracy.in_double(name, x)), BOUND[name, 32], (x,))
+    check(accuracy.ulp_error(direct(UNARY[name], dt.float32)(x), accuracy.evaluate_in_double(name, x)), BOUND[name, 32], (x,))
 
 
 @pytest.mark.exhaustive
@@ -53,7 +53,7 @@ def test_r17_float32_every_input(name: str, direct: Callable[..., Any], accuracy
     run = direct(UNARY[name], dt.float32)
     for start in range(0, 1 << 32, 1 << 22):
         x = np.arange(start, start + (1 << 22), dtype=np.uint64).astype(np.uint32).view(np.float32)
-        check(accuracy.ulp_error(run(x), accuracy.in_double(name, x)), BOUND[name, 32], (x,))
+        check(accuracy.ulp_error(run(x), accuracy.evaluate_in_double(name, x)), BOUND[name, 32], (x,))
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -61,7 +61,7 @@ def test_r17_float64(name: str, direct: Callable[..., Any], accuracy: ModuleType
     run = direct(UNARY[name], dt.float64)
     for make in points.DOUBLE_POINTS[name].values():
         (x,) = make(np.random.default_rng(17), 1500)
-        check(accuracy.ulp_error(run(x), accuracy.exactly(name, x)), BOUND[name, 64], (x,))
+        check(accuracy.ulp_error(run(x), accuracy.evaluate_exactly(name, x)), BOUND[name, 64], (x,))
 
 
 @pytest.mark.parametrize("d", WIDE, ids=str)
@@ -90,17 +90,17 @@ def test_r17_exp2_at_the_edges_of_the_range(d: DType, direct: Callable[..., Any]
 @pytest.mark.parametrize("d", WIDE, ids=str)
 def test_sin_with_a_known_bound_reduces_as_well(d: DType, compiled: Callable[..., Any], accuracy: ModuleType) -> None:
     leaf = b.param(0, (), d)
-    run = compiled(sin(E.of(leaf), BOUNDED).u, [leaf])
+    run = compiled(sin(Expr.of(leaf), BOUNDED).u, [leaf])
     random = np.random.default_rng(3)
     multiples = random.integers(1, 1 << 28, 1500) * np.pi
     for x in (random.uniform(-BOUNDED, BOUNDED, 1500), random.uniform(-4, 4, 1500), multiples, 2.0 ** -random.uniform(0, 149, 500)):
         x = x.astype(d.name)
-        check(accuracy.ulp_error(run(x), accuracy.exactly("sin", x)), BOUND["sin", d.bits], (x,))
+        check(accuracy.ulp_error(run(x), accuracy.evaluate_exactly("sin", x)), BOUND["sin", d.bits], (x,))
     edges = run(np.array([0.0, -0.0, math.nan, INF, -INF], d.name))
     assert np.signbit(edges[:2]).tolist() == [False, True] and np.isnan(edges[2:]).all()
 
 
 @pytest.mark.parametrize("d", [dt.int16, dt.float16, dt.fp8e4m3], ids=str)
 def test_sin_of_a_small_range_has_the_cheap_reduction(d: DType) -> None:
-    free = decompose(b.sin(b.param(0, (), dt.float32)))
-    assert len(toposort(decompose(b.sin(b.cast(b.param(0, (), d), dt.float32))))) < len(toposort(free)) - 20
+    free = decompose_node(b.sin(b.param(0, (), dt.float32)))
+    assert len(toposort(decompose_node(b.sin(b.cast(b.param(0, (), d), dt.float32))))) < len(toposort(free)) - 20

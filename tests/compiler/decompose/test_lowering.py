@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from uops.compiler.decompose import NATIVE, SMALL, decompose, lower, storage
+from uops.compiler.decompose import NATIVE, SMALL, decompose_node, lower_elementwise, lowered_dtype
 from uops.compiler.decompose import coefficients as k
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -51,9 +51,9 @@ BUDGET = {
 def lowered(op: Op, d: DType, shape: tuple[int, ...] = ()) -> tuple[UOp, UOp]:
     """The node and its lowered graph over Params in storage dtypes."""
     leaves = [b.param(i, shape, d) for i in range(ARITY[op])]
-    held = [b.param(i, shape, storage(d)) for i in range(ARITY[op])]
+    held = [b.param(i, shape, lowered_dtype(d)) for i in range(ARITY[op])]
     root = b.alu(op, *leaves)
-    return root, lower([root], dict(zip(leaves, held, strict=True)))[0]
+    return root, lower_elementwise([root], dict(zip(leaves, held, strict=True)))[0]
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3)], ids=str)
@@ -62,7 +62,7 @@ def lowered(op: Op, d: DType, shape: tuple[int, ...] = ()) -> tuple[UOp, UOp]:
 def test_lowered_graph_is_primitive_and_well_typed(op: Op, d: DType, shape: tuple[int, ...]) -> None:
     root, graph = lowered(op, d, shape)
     verify(graph)
-    assert (graph.dtype, graph.shape) == (storage(root.dtype), shape)
+    assert (graph.dtype, graph.shape) == (lowered_dtype(root.dtype), shape)
     for u in toposort(graph):
         assert u.op in PRIMITIVE, u
         assert u.dtype in NATIVE or u.dtype is dt.index, u
@@ -72,7 +72,7 @@ def test_lowered_graph_is_primitive_and_well_typed(op: Op, d: DType, shape: tupl
 @pytest.mark.parametrize("d", SMALL, ids=str)
 @pytest.mark.parametrize("op", ARITY, ids=lambda op: op.name)
 def test_decompose_leaves_only_casts_and_bit_moves_of_small_floats(op: Op, d: DType) -> None:
-    graph = decompose(b.alu(op, *(b.param(i, (), d) for i in range(ARITY[op]))))
+    graph = decompose_node(b.alu(op, *(b.param(i, (), d) for i in range(ARITY[op]))))
     for u in toposort(graph):
         touches = u.op not in (Op.PARAM, Op.STACK) and (u.dtype in SMALL or any(s.dtype in SMALL for s in u.src))
         assert not touches or u.op in (Op.CAST, Op.BITCAST), u
@@ -83,33 +83,33 @@ def test_primitive_nodes_are_returned_as_they_are(op: Op) -> None:
     x = b.param(0, (), dt.float64)
     condition = b.param(1, (), dt.bool_)
     u = b.where(condition, x, b.add(x, 1.0)) if op is Op.WHERE else b.alu(op, *[x] * ARITY[op])
-    assert decompose(u) is u
+    assert decompose_node(u) is u
 
 
 def test_lower_keeps_bits_through_where_bitcast_and_constants() -> None:
     x, p = b.param(0, (), dt.bfloat16), b.param(1, (), dt.bool_)
     bits = b.param(0, (), dt.uint16)
     root = b.where(p, x, b.const(1.5, dt.bfloat16))
-    (graph,) = lower([root], {x: bits, p: p})
+    (graph,) = lower_elementwise([root], {x: bits, p: p})
     assert graph is b.where(p, bits, b.const(0x3FC0, dt.uint16))
-    (same,) = lower([b.bitcast(b.bitcast(x, dt.int16), dt.bfloat16)], {x: bits})
+    (same,) = lower_elementwise([b.bitcast(b.bitcast(x, dt.int16), dt.bfloat16)], {x: bits})
     assert [u.op for u in toposort(same)].count(Op.CAST) == 0 and same.dtype is dt.uint16
 
 
 def test_lower_leaves_a_native_half_to_the_target() -> None:
     x = b.param(0, (), dt.float16)
-    (graph,) = lower([b.add(x, x)], {x: x}, NATIVE | {dt.float16})
+    (graph,) = lower_elementwise([b.add(x, x)], {x: x}, NATIVE | {dt.float16})
     wide = b.cast(x, dt.float32)
     assert graph is b.cast(b.add(wide, wide), dt.float16)
 
 
 @pytest.mark.parametrize(("op", "d"), BUDGET, ids=str)
 def test_operation_counts(op: Op, d: DType) -> None:
-    graph = decompose(b.alu(op, *(b.param(i, (), d) for i in range(ARITY[op]))))
+    graph = decompose_node(b.alu(op, *(b.param(i, (), d) for i in range(ARITY[op]))))
     cost = sum(u.op not in (Op.CONST, Op.STACK, Op.PARAM, Op.BITCAST) for u in toposort(graph))
     assert cost <= BUDGET[op, d]
 
 
 def test_constants_are_those_that_the_script_derives(derive: ModuleType) -> None:
     with open(k.__file__) as f:
-        assert f.read() == derive.module()
+        assert f.read() == derive.generate_module()

@@ -12,10 +12,16 @@ from scheduled_programs import PROGRAMS, inputs
 from uops.compiler import Config, lower
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.optimize import optimize
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin, sink
-from uops.compiler.passes.optimize.search.random_schedules import AMOUNTS, MOVES, draw, drawn, taken
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, build_scheduled_body, create_initial_schedule
+from uops.compiler.passes.optimize.search.random_schedules import (
+    AMOUNTS,
+    MOVES,
+    make_random_scheduler,
+    schedule_randomly,
+    take_optop_counts,
+)
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.target import PLAIN, Machine
+from uops.compiler.target import PLAIN, MachineModel
 from uops.interp import run
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import WmmaArg
@@ -26,11 +32,11 @@ from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 from uops.spec.wmma import DESCRIPTORS
 
-SMALL = Machine(workgroup=8)
+SMALL = MachineModel(workgroup=8)
 
 
 def first(graph: UOp) -> Schedule:
-    found = begin(rangeify(callify(graph)).src[0].src[0])
+    found = create_initial_schedule(rangeify(callify(graph)).src[0].src[0])
     assert found is not None
     return found
 
@@ -41,7 +47,7 @@ def test_drawn_schedules_keep_the_result(name: str) -> None:
     expected = run(graph, inputs(graph)).values[0]
     (out,) = outputs(graph)
     for seed in range(6):
-        launch = optimize(rangeify(callify(graph)), PLAIN, draw(seed))
+        launch = optimize(rangeify(callify(graph)), PLAIN, make_random_scheduler(seed))
         verify(launch, Dialect.SCHEDULED)
         got = run(launch, inputs(graph)).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
         np.testing.assert_allclose(got, expected, rtol=2e-6, err_msg=str(seed))
@@ -49,17 +55,17 @@ def test_drawn_schedules_keep_the_result(name: str) -> None:
 
 def test_a_seed_gives_the_same_schedule_and_another_seed_another() -> None:
     s = first(PROGRAMS["gemm"]())
-    assert sink(drawn(s, PLAIN, 3)) is sink(drawn(s, PLAIN, 3))
-    assert len({drawn(s, PLAIN, seed).done for seed in range(20)}) > 10
+    assert build_scheduled_body(schedule_randomly(s, PLAIN, 3)) is build_scheduled_body(schedule_randomly(s, PLAIN, 3))
+    assert len({schedule_randomly(s, PLAIN, seed).done for seed in range(20)}) > 10
 
 
 def test_every_move_is_drawn() -> None:
-    taken()
+    take_optop_counts()
     for graph in (make() for make in PROGRAMS.values()):
         s = first(graph)
         for seed in range(60):
-            drawn(s, PLAIN, seed)
-    found = Counter(taken())
+            schedule_randomly(s, PLAIN, seed)
+    found = Counter(take_optop_counts())
     kinds = {name.split(" by ")[0] for name in found}
     assert kinds == {str(m) for m in MOVES}
     amounts = {name.split(" by ")[1] for name in found if " by " in name}
@@ -80,7 +86,7 @@ def test_the_moves_are_those_of_the_table() -> None:
 
 def test_a_tensor_core_is_drawn_first_and_without_its_instruction_where_the_machine_has_none() -> None:
     s = first(PROGRAMS["gemm"]())
-    every = [drawn(s, PLAIN, seed).done for seed in range(40)]
+    every = [schedule_randomly(s, PLAIN, seed).done for seed in range(40)]
     found = [done for done in every if any(isinstance(o, TC) for o in done)]
     assert found
     assert all(isinstance(done[0], TC) and done[0].mode == 2 for done in found)
@@ -88,9 +94,9 @@ def test_a_tensor_core_is_drawn_first_and_without_its_instruction_where_the_mach
 
 def test_a_machine_s_own_tensor_core_is_drawn_with_its_instruction_too() -> None:
     d = next(d for d in DESCRIPTORS if d.dtype_in is d.dtype_out is dt.float32)
-    own = Machine(tensor_cores=(WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "GPU", d.threads),))
+    own = MachineModel(tensor_cores=(WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "GPU", d.threads),))
     s = first(PROGRAMS["gemm"]())
-    opts = [o for seed in range(40) for o in drawn(s, own, seed).done if isinstance(o, TC)]
+    opts = [o for seed in range(40) for o in schedule_randomly(s, own, seed).done if isinstance(o, TC)]
     assert {o.tc for o in opts} == {0}
     assert {o.mode for o in opts} == {1, 2}
 
@@ -98,7 +104,7 @@ def test_a_machine_s_own_tensor_core_is_drawn_with_its_instruction_too() -> None
 def test_a_workgroup_has_no_more_lanes_than_the_machine() -> None:
     for seed in range(40):
         lanes = 1
-        for a in drawn(first(PROGRAMS["gemm"]()), SMALL, seed).axes:
+        for a in schedule_randomly(first(PROGRAMS["gemm"]()), SMALL, seed).axes:
             lanes *= int(a.extent) if a.type in WORKGROUP else 1
         assert lanes <= 8
 
@@ -107,9 +113,9 @@ def test_the_setting_draws(pyref: object) -> None:
     graph = PROGRAMS["gemm"]()
     drawn_, plain = (lower(graph, pyref, "optimize", Config(forced=f, reuse=False)) for f in (2, None))  # type: ignore[arg-type]
     assert drawn_ is not plain
-    assert draw(2)(first(graph), PLAIN, count(1)).done == drawn(first(graph), PLAIN, 2).done
+    assert make_random_scheduler(2)(first(graph), PLAIN, count(1)).done == schedule_randomly(first(graph), PLAIN, 2).done
 
 
 def test_axes_that_begin_as_global_are_drawn_too() -> None:
-    types = {a.type for seed in range(30) for a in drawn(first(PROGRAMS["elementwise"]()), PLAIN, seed).axes}
+    types = {a.type for seed in range(30) for a in schedule_randomly(first(PROGRAMS["elementwise"]()), PLAIN, seed).axes}
     assert {AxisType.LOOP, AxisType.GLOBAL, AxisType.THREAD, AxisType.LOCAL, AxisType.UPCAST} <= types

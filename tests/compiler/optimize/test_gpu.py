@@ -12,15 +12,15 @@ from scheduled_programs import PROGRAMS, inputs, matmul, p, softmax
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
-from uops.compiler.passes.optimize.heuristics.gpu import choose
+from uops.compiler.passes.optimize.heuristics.gpu import schedule_for_gpu
 from uops.compiler.passes.optimize.optimize import optimize
-from uops.compiler.passes.optimize.schedule.group import grouped
+from uops.compiler.passes.optimize.schedule.group import lower_group_reduces
 from uops.compiler.passes.optimize.schedule.optops import apply
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin, sink, typed
-from uops.compiler.passes.optimize.schedule.shared_memory import shared
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, build_scheduled_body, create_initial_schedule, set_loop_types
+from uops.compiler.passes.optimize.schedule.shared_memory import load_through_shared_memory
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.select.select import select
-from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, Machine
+from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, MachineModel
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -31,8 +31,8 @@ from uops.spec.optops import Padto, Split
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
-MACHINE = Machine(vector_bytes=16, workgroup=256, local_memory=48 << 10)
-TINY = Machine(vector_bytes=16, workgroup=256, local_memory=64)
+MACHINE = MachineModel(vector_bytes=16, workgroup=256, local_memory=48 << 10)
+TINY = MachineModel(vector_bytes=16, workgroup=256, local_memory=64)
 G, R, L = AxisType.GROUP_REDUCE, AxisType.REDUCE, AxisType.LOCAL
 
 
@@ -44,7 +44,7 @@ class Gpu:
 
 
 def first(graph: UOp) -> Schedule:
-    found = begin(rangeify(callify(graph)).src[0].src[0])
+    found = create_initial_schedule(rangeify(callify(graph)).src[0].src[0])
     assert found is not None
     return found
 
@@ -73,18 +73,18 @@ def agrees(graph: UOp, launch: UOp, given: dict[str, Any] | None = None, later: 
 def launched(graph: UOp, s: Schedule) -> UOp:
     launch = rangeify(callify(graph))
     (call,) = launch.src
-    return launch.replace(src=(call.replace(src=(sink(s), *call.src[1:])),))
+    return launch.replace(src=(call.replace(src=(build_scheduled_body(s), *call.src[1:])),))
 
 
 def parallel(s: Schedule) -> Schedule:
-    return typed(s, dict.fromkeys(s.outputs, AxisType.GLOBAL)) if s.outputs else s
+    return set_loop_types(s, dict.fromkeys(s.outputs, AxisType.GLOBAL)) if s.outputs else s
 
 
-def group(graph: UOp, *opts: Split | Padto, machine: Machine = MACHINE) -> Schedule:
+def group(graph: UOp, *opts: Split | Padto, machine: MachineModel = MACHINE) -> Schedule:
     s = parallel(first(graph))
     for opt in opts:
         s = apply(s, opt, machine)
-    return grouped(s, machine, count(100))
+    return lower_group_reduces(s, machine, count(100))
 
 
 def reduced(s: Schedule, extent: int) -> int:
@@ -152,7 +152,7 @@ def test_reductions_one_after_the_other_share_their_lanes() -> None:
     s = parallel(first(graph))
     for _ in range(2):
         s = apply(s, Split(reduced(s, 24), 8, G), MACHINE)
-    s = grouped(s, MACHINE, count(100))
+    s = lower_group_reduces(s, MACHINE, count(100))
     assert sum(a.type is G for a in s.axes) == 1 and sizes(s) == [8, 8]
     agrees(graph, launched(graph, s), {k: v / 4 for k, v in inputs(graph).items()})
 
@@ -162,7 +162,7 @@ def test_lanes_of_different_numbers_do_not_share() -> None:
     s = parallel(first(graph))
     for factor in (3, 2):
         s = apply(s, Split(reduced(s, 6), factor, G), MACHINE)
-    s = grouped(s, MACHINE, count(100))
+    s = lower_group_reduces(s, MACHINE, count(100))
     assert sorted(int(a.extent) for a in s.axes if a.type is G) == [2, 3]
     agrees(graph, launched(graph, s), {k: v / 4 for k, v in inputs(graph).items()})
 
@@ -195,7 +195,7 @@ def test_lanes_that_do_not_share_a_reduction_leave_it_to_the_first() -> None:
     s = parallel(first(graph))
     reduce = next(k for k, a in enumerate(s.axes) if a.type is R)
     s = apply(apply(s, Split(reduce, 4, G), MACHINE), Split(1, 4, L), MACHINE)
-    s = grouped(s, MACHINE, count(100))
+    s = lower_group_reduces(s, MACHINE, count(100))
     assert sizes(s) == [4]
     agrees(graph, launched(graph, s))
 
@@ -211,7 +211,7 @@ def test_a_reduction_in_a_loop_waits_before_it_writes_again() -> None:
     graph = b.reduce(b.mul(b.reduce(p(0, 2, 6, 16), Op.ADD, (2,)), 1.0), Op.MAX, (1,))
     s = parallel(first(graph))
     k = next(k for k, a in enumerate(s.axes) if a.extent == 16)
-    s = grouped(apply(s, Split(k, 8, G), MACHINE), MACHINE, count(100))
+    s = lower_group_reduces(apply(s, Split(k, 8, G), MACHINE), MACHINE, count(100))
     assert number(Op.BARRIER, s) == 5
     for seed in range(3):
         agrees(graph, launched(graph, s), schedule=seed)
@@ -221,9 +221,9 @@ def test_where_lanes_cannot_meet_a_group_reduction_is_a_loop() -> None:
     graph = b.reduce(p(0, 3, 24), Op.ADD, (1,))
     in_order = apply(first(graph), Split(1, 8, G), MACHINE)  # the output is a LOOP
     split = apply(parallel(first(graph)), Split(1, 8, G), MACHINE)
-    little, none = Machine(workgroup=64, local_memory=16), Machine()
+    little, none = MachineModel(workgroup=64, local_memory=16), MachineModel()
     for s, machine in ((in_order, MACHINE), (split, little), (split, none)):
-        s = grouped(s, machine, count(100))
+        s = lower_group_reduces(s, machine, count(100))
         assert not sizes(s) and not any(a.type is G for a in s.axes) and [a.extent for a in s.axes if a.type is R] == [3, 8]
         agrees(graph, launched(graph, s))
 
@@ -240,7 +240,7 @@ SMALL = [
 
 @pytest.mark.parametrize("machine", [MACHINE, TINY], ids=["usual", "little memory"])
 @pytest.mark.parametrize("name", SMALL)
-def test_chosen_schedules_keep_the_result(name: str, machine: Machine) -> None:
+def test_chosen_schedules_keep_the_result(name: str, machine: MachineModel) -> None:
     graph = PROGRAMS[name]()
     launch = optimize(rangeify(callify(graph)), machine)
     agrees(graph, launch, {k: v / 4 if v.dtype.kind == "f" else v for k, v in inputs(graph).items()}, later=machine is MACHINE)
@@ -248,7 +248,7 @@ def test_chosen_schedules_keep_the_result(name: str, machine: Machine) -> None:
 
 def test_a_product_is_tiled_and_its_operands_are_shared() -> None:
     graph = matmul(p(0, 32, 16), p(1, 16, 30))
-    s = choose(first(graph), MACHINE, count(100))
+    s = schedule_for_gpu(first(graph), MACHINE, count(100))
     kinds = [a.type for a in s.axes]
     assert kinds.count(AxisType.GLOBAL) == 2 and kinds.count(L) == 2
     assert kinds.count(AxisType.UPCAST) == 6  # two are cleared, added to, and stored
@@ -260,7 +260,7 @@ def test_a_product_is_tiled_and_its_operands_are_shared() -> None:
 @pytest.mark.parametrize("shape", [(30, 13), (32, 16)])
 def test_what_is_read_across_goes_through_local_memory_in_squares(shape: tuple[int, int]) -> None:
     graph = b.add(b.permute(p(0, *shape), (1, 0)), 1.0)
-    s = choose(first(graph), MACHINE, count(100))
+    s = schedule_for_gpu(first(graph), MACHINE, count(100))
     assert sizes(s) == [256] and number(Op.BARRIER, s) == 1
     agrees(graph, launched(graph, s))
 
@@ -272,7 +272,7 @@ def test_lanes_fill_a_panel_whether_they_divide_it_or_not(lanes: int, piece: int
     s = apply(s, Split(reduced(s, 10), piece, R), MACHINE)
     u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE)
     load = next(x for x in toposort(u) if x.op is Op.LOAD)
-    s = shared(s, load, [next(r for r in s.outputs if r.arg.type is L), u.src[-1]], 100)
+    s = load_through_shared_memory(s, load, [next(r for r in s.outputs if r.arg.type is L), u.src[-1]], 100)
     assert sizes(s) == [lanes * piece] and number(Op.BARRIER, s) == 2
     for seed in range(2):
         agrees(graph, launched(graph, s), schedule=seed)
@@ -285,32 +285,32 @@ def test_a_panel_with_more_lanes_than_elements() -> None:
     s = apply(apply(s, Split(0, 2, L), MACHINE), Split(1, 3, L), MACHINE)
     u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE)
     load = next(x for x in toposort(u) if x.op is Op.LOAD)
-    s = shared(s, load, [next(r for r in s.outputs if r.arg.type is L)], 100)
+    s = load_through_shared_memory(s, load, [next(r for r in s.outputs if r.arg.type is L)], 100)
     assert sizes(s) == [2]
     agrees(graph, launched(graph, s))
 
 
 def test_a_long_row_is_summed_by_lanes_and_a_short_one_is_not() -> None:
-    long, short = (choose(first(b.reduce(p(0, 4, n), Op.ADD, (1,))), MACHINE, count(100)) for n in (1024, 16))
+    long, short = (schedule_for_gpu(first(b.reduce(p(0, 4, n), Op.ADD, (1,))), MACHINE, count(100)) for n in (1024, 16))
     assert [int(a.extent) for a in long.axes if a.type is G] == [256]
     assert not any(a.type is G for a in short.axes)
 
 
 def test_elements_in_a_row_are_vectors_and_lanes() -> None:
-    s = choose(first(b.add(p(0, 64, 64), p(1, 64, 64))), MACHINE, count(100))
+    s = schedule_for_gpu(first(b.add(p(0, 64, 64), p(1, 64, 64))), MACHINE, count(100))
     assert [(a.type, a.extent) for a in s.axes] == [(AxisType.GLOBAL, 16), (L, 64), (AxisType.UPCAST, 4)]
 
 
 def test_loops_that_keep_their_order_stay() -> None:
     graph = b.sink(b.store(b.bitcast(b.buffer(6, dt.uint32, unique=1), dt.uint8), b.param(0, (24,), dt.uint8)))
     s = first(graph)
-    assert choose(s, MACHINE, count(100)) is s
+    assert schedule_for_gpu(s, MACHINE, count(100)) is s
 
 
 def test_symbolic_sizes_have_lanes_too() -> None:
     n = b.variable("n", 1, 300)
     graph = b.add(b.param(0, (n,), dt.float32), 1.0)
-    s = choose(first(graph), MACHINE, count(100))
+    s = schedule_for_gpu(first(graph), MACHINE, count(100))
     assert any(a.type is L for a in s.axes)
     launch = launched(graph, s)
     (out,) = outputs(graph)

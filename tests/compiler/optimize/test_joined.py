@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scheduled_programs import p, softmax
 
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.config import Config
-from uops.compiler.passes.optimize.heuristics.block_fusion import LEAST_ROWS, joined
+from uops.compiler.passes.optimize.heuristics.block_fusion import LEAST_ROWS, fuse_kernel_chains
 from uops.compiler.pipeline import lower, stages
 from uops.compiler.runtime.program import Compiled
-from uops.compiler.target import Machine
+from uops.compiler.target import MachineModel
 from uops.fuzz.bisect.bisect import bisect
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -34,8 +34,8 @@ class Small(LlvmTarget):
     """A machine whose second cache holds few rows."""
 
     def __init__(self, second: int = 40 << 10, **more: Any) -> None:
-        super().__init__(Tier.FAST)
-        self.machine = replace(Machine(vector_bytes=16, registers=16, fma=True), caches=(1 << 10, second), **more)
+        super().__init__(LlvmTier.FAST)
+        self.machine = replace(MachineModel(vector_bytes=16, registers=16, fma=True), caches=(1 << 10, second), **more)
         self.key += repr(self.machine)
 
 
@@ -149,7 +149,7 @@ def test_a_chain_of_kernels_that_are_not_joined_is_looked_at_once() -> None:
 
         sys.setprofile(count)
         try:
-            joined(launch, (), target.machine)
+            fuse_kernel_chains(launch, (), target.machine)
         finally:
             sys.setprofile(None)
         return seen

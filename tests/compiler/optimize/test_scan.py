@@ -10,11 +10,11 @@ import pytest
 from uops import Tensor
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.heuristics import scan
-from uops.compiler.passes.optimize.heuristics.scan import SHARED, scanned
+from uops.compiler.passes.optimize.heuristics.scan import SHARED, build_prefix_scan
 from uops.compiler.passes.optimize.optimize import optimize
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.target import PLAIN, Machine
+from uops.compiler.target import PLAIN, MachineModel
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -27,7 +27,7 @@ from uops.spec.verify.verifier import verify
 
 
 def first(graph: UOp) -> Schedule:
-    found = begin(rangeify(callify(graph)).src[0].src[0])
+    found = create_initial_schedule(rangeify(callify(graph)).src[0].src[0])
     assert found is not None
     return found
 
@@ -75,9 +75,9 @@ def test_prefix_sums_of_rows_carry_nothing_from_row_to_row() -> None:
     np.testing.assert_array_equal(result(graph, given), np.cumsum(given["p0"], 1))
 
 
-def running(x: Tensor, k: int, machine: Machine = PLAIN) -> list[UOp] | None:
+def running(x: Tensor, k: int, machine: MachineModel = PLAIN) -> list[UOp] | None:
     """The loops of the scan along axis `k`, outermost first; None if it is none."""
-    body = scanned(first(x.cumsum(k).uop), count(1), machine)
+    body = build_prefix_scan(first(x.cumsum(k).uop), count(1), machine)
     return body and [r for r in toposort(body) if r.op is Op.RANGE]
 
 
@@ -96,7 +96,7 @@ def test_sums_of_what_is_read_backwards_are_scans() -> None:
 def test_columns_take_the_steps_together(shape: tuple[int, ...], axis: int, lanes: int) -> None:
     x = (np.arange(np.prod(shape)) * 7 % 23).reshape(shape).astype(np.float32)
     t = Tensor(x).cumsum(axis)
-    loops = running(Tensor(x), axis, Machine(lanes))
+    loops = running(Tensor(x), axis, MachineModel(lanes))
     assert loops is not None and any(r.src[0].const == shape[axis] for r in loops)
     lane = lanes // 4
     assert any(r.arg.type is AxisType.UPCAST for r in loops) is (lane > 0 and shape[-1] % lane == 0)
@@ -107,7 +107,7 @@ def test_columns_take_the_steps_together(shape: tuple[int, ...], axis: int, lane
 def test_what_no_column_changes_is_summed_once_per_step() -> None:
     x, y = np.arange(30, dtype=np.int32), np.arange(8, dtype=np.int32)
     t = Tensor(x).cumsum(0).unsqueeze(1) * Tensor(y)
-    body = scanned(first(t.uop), count(1))
+    body = build_prefix_scan(first(t.uop), count(1))
     assert body is not None
     assert [u.arg.size for u in toposort(body) if u.op is Op.BUFFER] == [1]
     np.testing.assert_array_equal(t.numpy(), x.cumsum()[:, None] * y)
@@ -115,7 +115,7 @@ def test_what_no_column_changes_is_summed_once_per_step() -> None:
 
 def test_cores_share_the_columns_of_one_row_of_them() -> None:
     def threads(*shape: int, order: tuple[int, ...] = (0, 1)) -> list[int]:
-        loops = running(Tensor(np.zeros(shape, np.float32)).permute(*order), 0, Machine(64, cores=2)) or []
+        loops = running(Tensor(np.zeros(shape, np.float32)).permute(*order), 0, MachineModel(64, cores=2)) or []
         return [r.src[0].const for r in loops if r.arg.type is AxisType.THREAD]
 
     assert threads(SHARED // 32, 32) == [2]
@@ -136,15 +136,15 @@ def test_windows_that_do_not_start_empty_are_no_scan() -> None:
     repeated = b.reshape(b.expand(b.reshape(x, (1, 40)), (20, 40)), (800,))
     windows = b.shrink(b.reshape(b.shrink(repeated, (0,), (20 * 39,)), (20, 39)), (0, 0), (20, 16))  # x[i + r], no gate
     graph = b.reduce(windows, Op.ADD, (1,))
-    assert scanned(first(graph), count(9)) is None
+    assert build_prefix_scan(first(graph), count(9)) is None
     given = {"p0": np.arange(40, dtype=np.float32)}
     np.testing.assert_array_equal(result(graph, given), run(graph, given).values[0])
 
 
 def test_a_sum_of_rows_and_a_product_with_rows_are_no_scan() -> None:
-    assert scanned(first(b.reduce(b.param(0, (20, 20), dt.float32), Op.ADD, (1,))), count(9)) is None
+    assert build_prefix_scan(first(b.reduce(b.param(0, (20, 20), dt.float32), Op.ADD, (1,))), count(9)) is None
     x, y = b.param(0, (20, 20), dt.float32), b.param(1, (20, 20), dt.float32)
-    assert scanned(first(c.gemm(x, y)), count(9)) is None
+    assert build_prefix_scan(first(c.gemm(x, y)), count(9)) is None
 
 
 def test_a_prefix_sum_inside_of_a_reduction_is_no_scan() -> None:
@@ -162,14 +162,14 @@ def test_a_maximum_with_zeros_before_it_is_no_scan() -> None:
     )
     y = b.shrink(b.reshape(y, (n, 2 * n)), (0, 0), (n, n))
     graph = b.reduce(y, Op.MAX, (1,))
-    assert scanned(first(graph), count(9)) is None
+    assert build_prefix_scan(first(graph), count(9)) is None
     given = {"p0": -np.arange(1, n + 1, dtype=np.float32)}
     np.testing.assert_array_equal(result(graph, given), run(graph, given).values[0])
 
 
 def shared(graph: UOp, cores: int = 2) -> list[UOp]:
     """The loops of the cores."""
-    body = scanned(first(graph), count(1), Machine(cores=cores))
+    body = build_prefix_scan(first(graph), count(1), MachineModel(cores=cores))
     assert body is not None
     return [r for r in toposort(body) if r.op is Op.RANGE and r.arg.type is AxisType.THREAD]
 
@@ -195,7 +195,7 @@ def test_parts_of_a_row_begin_with_what_is_before_them(
     monkeypatch.setattr(scan, "LANES", 8)
     graph = b.mul(c.prefix_sum(b.param(0, (n,), dtype)), 2)
     given = {"p0": (np.arange(n) % 3).astype(dtype.name)}
-    launch = optimize(rangeify(callify(graph)), Machine(cores=cores))
+    launch = optimize(rangeify(callify(graph)), MachineModel(cores=cores))
     verify(launch, Dialect.SCHEDULED)
     assert any(r.op is Op.RANGE and r.arg.type is AxisType.THREAD for r in toposort(launch))
     (out,) = outputs(graph)
@@ -214,7 +214,7 @@ def test_several_scans_are_steps_of_one_loop() -> None:
     t = Tensor(x)
     rows, columns = t.pad(((0, 100), (0, 0))), t.pad(((100, 0), (0, 0)))
     both = rows.cumsum(0) + columns.flip(1).cumsum(0)
-    body = scanned(first(both.uop), count(1))
+    body = build_prefix_scan(first(both.uop), count(1))
     assert body is not None
     assert not any(u.op is Op.REDUCE for u in toposort(body))
     wanted = np.pad(x, ((0, 100), (0, 0))).cumsum(0) + np.pad(x[:, ::-1], ((100, 0), (0, 0))).cumsum(0)

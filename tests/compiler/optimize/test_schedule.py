@@ -12,10 +12,16 @@ import pytest
 from scheduled_programs import PROGRAMS, inputs
 
 from uops.compiler.passes.callify.callify import callify, outputs
-from uops.compiler.passes.optimize.schedule.optops import apply, padded_split, reason_against, whole_split
-from uops.compiler.passes.optimize.schedule.schedule import Rejected, Schedule, begin, sink, typed
+from uops.compiler.passes.optimize.schedule.optops import apply, apply_padto_and_split, find_rejection_reason, split_by_full_extent
+from uops.compiler.passes.optimize.schedule.schedule import (
+    RejectedOptOp,
+    Schedule,
+    build_scheduled_body,
+    create_initial_schedule,
+    set_loop_types,
+)
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.target import Machine
+from uops.compiler.target import MachineModel
 from uops.interp import run
 from uops.interp.tensor.storage import NUMPY
 from uops.spec.ir import build as b
@@ -24,7 +30,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Nolocals, OptOp, Padto, Split, Swap
-from uops.spec.optops import apply as apply_to_axes
+from uops.spec.optops import apply_optop as apply_to_axes
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
@@ -36,7 +42,9 @@ def kernels(graph: UOp) -> UOp:
 
 
 def with_schedules(launch: UOp, schedules: list[Schedule]) -> UOp:
-    return launch.replace(src=tuple(c.replace(src=(sink(s), *c.src[1:])) for c, s in zip(launch.src, schedules, strict=True)))
+    return launch.replace(
+        src=tuple(c.replace(src=(build_scheduled_body(s), *c.src[1:])) for c, s in zip(launch.src, schedules, strict=True))
+    )
 
 
 def result(graph: UOp, launch: UOp) -> Any:
@@ -47,7 +55,7 @@ def result(graph: UOp, launch: UOp) -> Any:
 
 def started(graph: UOp) -> tuple[UOp, list[Schedule]]:
     launch = kernels(graph)
-    found = [begin(c.src[0]) for c in launch.src]
+    found = [create_initial_schedule(c.src[0]) for c in launch.src]
     assert all(s is not None for s in found)
     return launch, [s for s in found if s is not None]
 
@@ -61,13 +69,13 @@ def any_opt(rng: random.Random, axes: int) -> OptOp:
 def random_schedule(s: Schedule, rng: random.Random) -> Schedule:
     for _ in range(rng.randint(1, 6)):
         opt = any_opt(rng, len(s.axes))
-        reason = reason_against(s, opt)
+        reason = find_rejection_reason(s, opt)
         if reason is None:
             expected = tuple(apply_to_axes(opt, s.axes))
             s = apply(s, opt)
             assert s.axes == expected
         else:
-            with pytest.raises(Rejected, match=r"R\d\d"):
+            with pytest.raises(RejectedOptOp, match=r"R\d\d"):
                 apply(s, opt)
     return s
 
@@ -78,16 +86,16 @@ def test_padto_and_split_in_one_substitution_are_the_two_in_turn(name: str) -> N
         for k, multiple, factor, target in itertools.product(range(len(s.axes)), (4, 6), (2, 4), TYPES):
             pad, opt = Padto(k, multiple), Split(k, factor, target, target is AxisType.THREAD)
             n = s.axes[k].extent
-            if not isinstance(n, int) or n % multiple == 0 or reason_against(s, pad) is not None:
+            if not isinstance(n, int) or n % multiple == 0 or find_rejection_reason(s, pad) is not None:
                 continue
             padded = apply(s, pad)
-            reason = reason_against(padded, opt)
+            reason = find_rejection_reason(padded, opt)
             if reason is None:
-                one, two = padded_split(s, pad, opt), apply(padded, opt)
-                assert (one.effect, one.outputs, one.done, one.fixed) == (two.effect, two.outputs, two.done, two.fixed)
+                one, two = apply_padto_and_split(s, pad, opt), apply(padded, opt)
+                assert (one.effect, one.outputs, one.done, one.ordered_ids) == (two.effect, two.outputs, two.done, two.ordered_ids)
             else:
-                with pytest.raises(Rejected, match=re.escape(reason)):
-                    padded_split(s, pad, opt)
+                with pytest.raises(RejectedOptOp, match=re.escape(reason)):
+                    apply_padto_and_split(s, pad, opt)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -96,14 +104,14 @@ def test_a_split_of_a_whole_loop_is_the_split_once_its_loop_of_one_iteration_is_
         for k, target in itertools.product(range(len(s.axes)), TYPES):
             n = s.axes[k].extent
             opt = Split(k, n if isinstance(n, int) else 2, target)
-            reason = reason_against(s, opt) if isinstance(n, int) else "not the whole axis"
+            reason = find_rejection_reason(s, opt) if isinstance(n, int) else "not the whole axis"
             if reason is None:
-                one, two = whole_split(s, opt), apply(s, opt)
-                assert sink(one) is sink(two)
-                assert (one.axes, one.done, one.fixed) == (two.axes, two.done, two.fixed)
+                one, two = split_by_full_extent(s, opt), apply(s, opt)
+                assert build_scheduled_body(one) is build_scheduled_body(two)
+                assert (one.axes, one.done, one.ordered_ids) == (two.axes, two.done, two.ordered_ids)
             else:
-                with pytest.raises(Rejected, match=re.escape(reason) if isinstance(n, int) else ""):
-                    whole_split(s, opt)
+                with pytest.raises(RejectedOptOp, match=re.escape(reason) if isinstance(n, int) else ""):
+                    split_by_full_extent(s, opt)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -134,13 +142,13 @@ def test_padding_a_product_takes_its_identity() -> None:
 
 def test_kernels_of_another_form_keep_their_loops() -> None:
     body = kernels(PROGRAMS["gemm"]()).src[0].src[0]
-    assert begin(body.replace(src=(*body.src, *body.src))) is None
-    assert begin(body.src[0]) is None
+    assert create_initial_schedule(body.replace(src=(*body.src, *body.src))) is None
+    assert create_initial_schedule(body.src[0]) is None
 
 
 def test_a_rejected_opt_op_says_the_ruling_and_the_op() -> None:
     _, (s,) = started(PROGRAMS["gemm"]())
-    with pytest.raises(Rejected, match=r"Split\(axis=0, factor=5.*does not divide the axis.*R90"):
+    with pytest.raises(RejectedOptOp, match=r"Split\(axis=0, factor=5.*does not divide the axis.*R90"):
         apply(s, Split(0, 5, AxisType.UPCAST))
 
 
@@ -155,13 +163,13 @@ def in_bytes() -> UOp:
 @pytest.mark.parametrize("target", [AxisType.UPCAST, AxisType.LOCAL])
 def test_iterations_that_meet_in_one_element_keep_their_order(target: AxisType) -> None:
     _, (s,) = started(in_bytes())
-    assert s.fixed == {0}
-    assert "R55, R57" in (reason_against(s, Split(0, 4, target)) or "")
+    assert s.ordered_ids == {0}
+    assert "R55, R57" in (find_rejection_reason(s, Split(0, 4, target)) or "")
     tiled = apply(s, Split(0, 4, AxisType.LOOP))
-    assert tiled.fixed == {0, 1}
-    assert "R55, R57" in (reason_against(tiled, Split(1, 2, target)) or "")
-    with pytest.raises(Rejected, match="R55, R57"):
-        typed(s, {s.outputs[0]: AxisType.GLOBAL})
+    assert tiled.ordered_ids == {0, 1}
+    assert "R55, R57" in (find_rejection_reason(tiled, Split(1, 2, target)) or "")
+    with pytest.raises(RejectedOptOp, match="R55, R57"):
+        set_loop_types(s, {s.outputs[0]: AxisType.GLOBAL})
 
 
 def test_bytes_in_words_keep_the_result_in_any_tiling() -> None:
@@ -180,47 +188,47 @@ def test_no_opt_op_reorders_iterations_that_may_meet() -> None:
     """R158: the last value of an element stays, so that a new loop, which is the innermost, has to count in steps of one."""
     rows = b.reshape(b.buffer(12, dt.int32, unique=1), (3, 4))
     _, (s,) = started(b.sink(b.store(b.at(rows, b.param(1, (6,), dt.int32)), b.param(0, (6, 4), dt.int32))))
-    assert s.fixed == {0} and len(s.outputs) == 2
+    assert s.ordered_ids == {0} and len(s.outputs) == 2
     apply(s, Swap(0, 1))  # the columns are free
     tiled = apply(s, Split(0, 3, AxisType.LOOP))
-    assert tiled.fixed == {0, 2}
+    assert tiled.ordered_ids == {0, 2}
     apply(apply(tiled, Split(2, 3, AxisType.LOOP)), Split(1, 2, AxisType.UPCAST))
-    assert apply(apply(tiled, Split(1, 2, AxisType.LOOP)), Swap(2, 3)).fixed == {0, 3}
+    assert apply(apply(tiled, Split(1, 2, AxisType.LOOP)), Swap(2, 3)).ordered_ids == {0, 3}
     top = Split(0, 3, AxisType.LOOP, top=True)
     for before, opt in ((s, top), (tiled, Split(0, 2, AxisType.LOOP)), (tiled, Swap(0, 2))):
-        assert "R158" in (reason_against(before, opt) or "")
+        assert "R158" in (find_rejection_reason(before, opt) or "")
     between = Schedule(s.name, tiled.effect, tiled.outputs, (), frozenset({0, 1}))
-    assert "R158" in (reason_against(between, Swap(0, 2)) or "")
+    assert "R158" in (find_rejection_reason(between, Swap(0, 2)) or "")
 
 
 def test_swapping_keeps_which_loop_is_fixed() -> None:
     graph = b.sink(b.store(b.bitcast(b.buffer(6, dt.uint32, unique=1), dt.uint16), b.param(0, (12,), dt.uint16)))
     _, (s,) = started(graph)
     half = Schedule(s.name, s.effect, s.outputs, (), frozenset({0}))
-    assert apply(half, Swap(0, 1)).fixed == {1}
+    assert apply(half, Swap(0, 1)).ordered_ids == {1}
 
 
 def test_loops_of_distinct_elements_are_free() -> None:
     for name, make in PROGRAMS.items():
-        assert all(not s.fixed for s in started(make())[1]), name
+        assert all(not s.ordered_ids for s in started(make())[1]), name
 
 
 def test_other_types_come_before_the_first_opt_op() -> None:
     _, (s,) = started(PROGRAMS["elementwise"]())
-    assert typed(s, {s.outputs[0]: AxisType.GLOBAL}).axes[-1].type is AxisType.GLOBAL
-    with pytest.raises(Rejected, match="R94"):
-        typed(apply(s, Nolocals()), {s.outputs[0]: AxisType.GLOBAL})
+    assert set_loop_types(s, {s.outputs[0]: AxisType.GLOBAL}).axes[-1].type is AxisType.GLOBAL
+    with pytest.raises(RejectedOptOp, match="R94"):
+        set_loop_types(apply(s, Nolocals()), {s.outputs[0]: AxisType.GLOBAL})
 
 
 def test_a_workgroup_larger_than_the_machines_is_rejected() -> None:
     _, (s,) = started(PROGRAMS["elementwise"]())
-    small = Machine(workgroup=16)
+    small = MachineModel(workgroup=16)
     s = apply(s, Split(0, 4, AxisType.LOCAL), small)
     wide, local = Split(1, 6, AxisType.LOCAL), next(k for k, a in enumerate(s.axes) if a.type is AxisType.LOCAL)
-    assert "R140" in (reason_against(s, wide, small) or "")
-    assert "R140" in (reason_against(s, Padto(local, 17), small) or "")
-    assert reason_against(s, Split(1, 4, AxisType.LOCAL), small) is None
-    assert reason_against(s, wide) is None  # lanes are loops where there are no workgroups
+    assert "R140" in (find_rejection_reason(s, wide, small) or "")
+    assert "R140" in (find_rejection_reason(s, Padto(local, 17), small) or "")
+    assert find_rejection_reason(s, Split(1, 4, AxisType.LOCAL), small) is None
+    assert find_rejection_reason(s, wide) is None  # lanes are loops where there are no workgroups
 
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.MUL, Op.MAX], ids=lambda op: op.name)
@@ -268,4 +276,4 @@ def test_a_symbolic_extent_may_be_padded_to_a_constant() -> None:
 
 def test_a_factor_of_no_symbolic_extent_is_rejected() -> None:
     _, (s,) = started(b.add(b.param(0, (b.mul(b.variable("n", 1, 6), 4),), dt.float32), 1.0))
-    assert "R90" in (reason_against(s, Split(0, 3, AxisType.UPCAST)) or "")
+    assert "R90" in (find_rejection_reason(s, Split(0, 3, AxisType.UPCAST)) or "")

@@ -13,18 +13,18 @@ import pytest
 from scheduled_programs import PROGRAMS, inputs, matmul, p
 
 from uops.backends.cache import ObjectCache
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.optimize.heuristics.cpu import choose
-from uops.compiler.passes.optimize.schedule.optops import apply, reason_against
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin, sink
-from uops.compiler.passes.optimize.search.beam import Beam, Progress, State, listening, moves
-from uops.compiler.passes.optimize.search.clock import TargetClock, memory
-from uops.compiler.passes.optimize.search.store import Found, Store, decoded, encoded
+from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
+from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, build_scheduled_body, create_initial_schedule
+from uops.compiler.passes.optimize.search.beam import Beam, Progress, SearchState, listen_to_searches, propose_optops
+from uops.compiler.passes.optimize.search.clock import TargetClock, make_timing_argument
+from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule, decode_schedule, encode_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.target import PLAIN, Machine
+from uops.compiler.target import PLAIN, MachineModel
 from uops.interp import run
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
@@ -37,12 +37,12 @@ from uops.spec.optops import TC, Nolocals, Padto, Split, Swap
 from uops.spec.untrusted import seal
 from uops.spec.wmma import DESCRIPTORS
 
-WIDE = Machine(vector_bytes=64, registers=32)
-GPU = Machine(workgroup=256, local_memory=1 << 15)
+WIDE = MachineModel(vector_bytes=64, registers=32)
+GPU = MachineModel(workgroup=256, local_memory=1 << 15)
 
 
 def first(graph: UOp) -> Schedule:
-    found = begin(rangeify(callify(graph)).src[0].src[0])
+    found = create_initial_schedule(rangeify(callify(graph)).src[0].src[0])
     assert found is not None
     return found
 
@@ -74,12 +74,12 @@ def upcast(body: UOp) -> float:
     return 1.0 / min(8, extents(body, AxisType.UPCAST))
 
 
-def beam(clock: Fake, store: Store, width: int = 2, **settings: object) -> Beam:
+def beam(clock: Fake, store: ScheduleStore, width: int = 2, **settings: object) -> Beam:
     return Beam(width, clock, store, lambda s, m, u: s, **settings)  # type: ignore[arg-type]
 
 
-def store(root: Path | None = None) -> Store:
-    return Store(root, "fake target", "1")
+def store(root: Path | None = None) -> ScheduleStore:
+    return ScheduleStore(root, "fake target", "1")
 
 
 GEMM = matmul(p(0, 16, 8), p(1, 8, 24))
@@ -87,7 +87,7 @@ GEMM = matmul(p(0, 16, 8), p(1, 8, 24))
 
 def test_the_fastest_state_wins() -> None:
     found = beam(Fake(upcast), store())(first(GEMM), PLAIN, count(100))
-    assert extents(sink(found), AxisType.UPCAST) >= 8
+    assert extents(build_scheduled_body(found), AxisType.UPCAST) >= 8
 
 
 def test_of_equal_times_the_hand_written_choice_stays() -> None:
@@ -113,11 +113,11 @@ def test_a_winner_has_to_win_again() -> None:
 
 @pytest.mark.parametrize("machine", [PLAIN, WIDE, GPU], ids=["plain", "vectors", "workgroups"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_move_is_legal(name: str, machine: Machine) -> None:
+def test_every_move_is_legal(name: str, machine: MachineModel) -> None:
     s = first(PROGRAMS[name]())
-    for opts in moves(s, machine):
+    for opts in propose_optops(s, machine):
         if len(opts) == 1:
-            assert reason_against(s, opts[0], machine) is None
+            assert find_rejection_reason(s, opts[0], machine) is None
         else:
             assert isinstance(opts[0], Padto) and isinstance(opts[1], Split)
 
@@ -128,9 +128,9 @@ def test_each_tensor_core_that_fits_is_tried_first() -> None:
     on = replace(GPU, tensor_cores=cores)
     (tc,) = (k for k, d in enumerate(DESCRIPTORS) if d.dtype_in is d.dtype_out is dt.float32)
     s = first(GEMM)
-    assert [o for opts in moves(s, on) for o in opts if isinstance(o, TC)] == [TC(0, tc, 0)]
-    assert not any(isinstance(o, TC) for opts in moves(apply(s, Nolocals(), on), on) for o in opts)
-    assert any(u.op is Op.WMMA for u in toposort(sink(beam(Fake(without_wmma), store())(s, on, count(100)))))
+    assert [o for opts in propose_optops(s, on) for o in opts if isinstance(o, TC)] == [TC(0, tc, 0)]
+    assert not any(isinstance(o, TC) for opts in propose_optops(apply(s, Nolocals(), on), on) for o in opts)
+    assert any(u.op is Op.WMMA for u in toposort(build_scheduled_body(beam(Fake(without_wmma), store())(s, on, count(100)))))
 
 
 def without_wmma(body: UOp) -> float:
@@ -138,7 +138,7 @@ def without_wmma(body: UOp) -> float:
 
 
 def test_lanes_are_tried_only_where_there_are_workgroups() -> None:
-    targets = [{o.target for opts in moves(first(GEMM), m) for o in opts if isinstance(o, Split)} for m in (PLAIN, GPU)]
+    targets = [{o.target for opts in propose_optops(first(GEMM), m) for o in opts if isinstance(o, Split)} for m in (PLAIN, GPU)]
     lanes = {AxisType.LOCAL, AxisType.GROUP_REDUCE}
     assert not targets[0] & lanes and targets[1] >= lanes
 
@@ -156,7 +156,7 @@ def test_a_body_that_cannot_be_compiled_is_passed_over() -> None:
             raise CompileError("too much")
         return 1.0 / extents(body, AxisType.UNROLL)
 
-    found = sink(beam(Fake(cost), store())(first(GEMM), PLAIN, count(100)))
+    found = build_scheduled_body(beam(Fake(cost), store())(first(GEMM), PLAIN, count(100)))
     assert extents(found, AxisType.UPCAST) == 1 and extents(found, AxisType.UNROLL) > 1
 
 
@@ -169,7 +169,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_ends_later_searches(tmp_path: Path) ->
         return upcast(body)
 
     searches = beam(Fake(cost), store(tmp_path))
-    assert extents(sink(searches(first(GEMM), PLAIN, count(100))), AxisType.UPCAST) > 1
+    assert extents(build_scheduled_body(searches(first(GEMM), PLAIN, count(100))), AxisType.UPCAST) > 1
     other = first(matmul(p(0, 6, 8), p(1, 8, 12)))
     assert searches(other, PLAIN, count(100)) is other and searches.stopped
     (file,) = tmp_path.iterdir()
@@ -185,13 +185,13 @@ def test_a_complete_search_is_not_repeated(tmp_path: Path) -> None:
     one = beam(clock, store(tmp_path))(first(GEMM), PLAIN, count(100))
     calls = clock.calls
     again = beam(clock, store(tmp_path))(first(GEMM), PLAIN, count(100))
-    assert clock.calls == calls and again.done == one.done and sink(again) is sink(one)
+    assert clock.calls == calls and again.done == one.done and build_scheduled_body(again) is build_scheduled_body(one)
 
 
 def test_an_interrupted_search_goes_on_from_its_best(tmp_path: Path) -> None:
     s, kept = first(GEMM), store(tmp_path)
     split = Split(1, 8, AxisType.UPCAST)
-    kept.put(kept.key(sink(s), PLAIN, 2), Found("plain", (split,), 0.125, complete=False))
+    kept.put(kept.key(build_scheduled_body(s), PLAIN, 2), StoredSchedule("plain", (split,), 0.125, complete=False))
     found = beam(Fake(lambda body: 1.0 if extents(body, AxisType.UPCAST) < 8 else 0.125), kept)(s, PLAIN, count(100))
     assert found.done == (split,)
 
@@ -207,12 +207,12 @@ def test_an_interrupted_search_goes_on_from_its_best(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sealed", [True, False])
 def test_a_damaged_entry_is_ignored_with_a_warning(tmp_path: Path, text: str, sealed: bool) -> None:
     s, kept = first(GEMM), store(tmp_path)
-    key = kept.key(sink(s), PLAIN, 2)
+    key = kept.key(build_scheduled_body(s), PLAIN, 2)
     data = text.encode("latin-1")
     (tmp_path / f"{key}.schedule").write_bytes(seal("schedule", 2, key, data) if sealed else data)
     with pytest.warns(RuntimeWarning, match="is ignored"):
         found = beam(Fake(upcast), kept)(s, PLAIN, count(100))
-    assert extents(sink(found), AxisType.UPCAST) >= 8
+    assert extents(build_scheduled_body(found), AxisType.UPCAST) >= 8
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         beam(Fake(upcast), kept)(s, PLAIN, count(100))
@@ -220,22 +220,22 @@ def test_a_damaged_entry_is_ignored_with_a_warning(tmp_path: Path, text: str, se
 
 def test_a_schedule_under_the_name_of_another_kernel_is_ignored(tmp_path: Path) -> None:
     kept, (one, other) = store(tmp_path), "01"
-    kept.put(other, Found("plain", (Split(1, 8, AxisType.UPCAST),), 0.125, complete=True))
+    kept.put(other, StoredSchedule("plain", (Split(1, 8, AxisType.UPCAST),), 0.125, complete=True))
     (tmp_path / f"{other}.schedule").rename(tmp_path / f"{one}.schedule")
-    with pytest.warns(RuntimeWarning, match=r"0\.schedule is no schedule of this kernel and is ignored"):
+    with pytest.warns(RuntimeWarning, match=r"0\.schedule is not a schedule of this kernel and is ignored"):
         assert kept.get(one) is None
 
 
 def test_a_folder_that_cannot_be_used_stores_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = beam(Fake(upcast), store(tmp_path / "file" / "below"))(first(GEMM), PLAIN, count(100))
-    assert extents(sink(found), AxisType.UPCAST) >= 8
+    assert extents(build_scheduled_body(found), AxisType.UPCAST) >= 8
 
 
 def test_machine_target_version_and_width_are_part_of_the_key() -> None:
-    body = sink(first(GEMM))
+    body = build_scheduled_body(first(GEMM))
     keys = {
-        Store(None, target, version).key(body, machine, width)
+        ScheduleStore(None, target, version).key(body, machine, width)
         for target in ("a", "b") for version in ("1", "2") for machine in (PLAIN, WIDE) for width in (1, 2)
     }  # fmt: skip
     assert len(keys) == 16
@@ -243,8 +243,8 @@ def test_machine_target_version_and_width_are_part_of_the_key() -> None:
 
 def test_findings_survive_the_way_through_json() -> None:
     opts = (Split(1, 8, AxisType.UPCAST, top=True), Padto(0, 3), Swap(0, 1), Nolocals(), TC(0, -1, 2, 1))
-    found = Found("plain", opts, 1.5e-5, complete=True)
-    assert decoded(encoded(found)) == found
+    found = StoredSchedule("plain", opts, 1.5e-5, complete=True)
+    assert decode_schedule(encode_schedule(found)) == found
 
 
 # ------------------------------------------------------------------------------------------------------------- on a target
@@ -254,8 +254,8 @@ def test_findings_survive_the_way_through_json() -> None:
 def test_searched_programs_keep_their_value(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("UOPS_CACHE_DIR", str(tmp_path))
     graph, heard = PROGRAMS[name](), list[Progress]()
-    target = LlvmTarget(Tier.FAST, ObjectCache(None))
-    with listening(heard.append):
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
+    with listen_to_searches(heard.append):
         program = compile(graph, target, Config(verify=True, reuse=False, beam=2, beam_seconds=1))
     assert heard and heard[-1].done and heard[-1].timed > 1
     np.testing.assert_allclose(program(inputs(graph)).values[0], run(graph, inputs(graph)).values[0], rtol=2e-6)
@@ -263,19 +263,19 @@ def test_searched_programs_keep_their_value(name: str, monkeypatch: pytest.Monke
 
 
 def test_a_clock_times_what_the_target_runs() -> None:
-    clock = TargetClock(LlvmTarget(Tier.FAST, ObjectCache(None)))
-    short, long = (sink(choose(first(b.add(p(0, n), 1.0)), PLAIN, count(100))) for n in (16, 1 << 20))
+    clock = TargetClock(LlvmTarget(LlvmTier.FAST, ObjectCache(None)))
+    short, long = (build_scheduled_body(schedule_for_cpu(first(b.add(p(0, n), 1.0)), PLAIN, count(100))) for n in (16, 1 << 20))
     assert 0 < clock(short, 1.0) < clock(long, 1.0)
     assert clock.again(short) > 0
 
 
 def test_memory_for_timing_is_aligned_and_holds_plain_numbers() -> None:
     for d in dt.STORABLE:
-        found = memory(b.param(0, (100,), d))
+        found = make_timing_argument(b.param(0, (100,), d))
         assert found.ctypes.data % 64 == 0 and found.shape == (100,) and found.itemsize == d.itemsize
         assert not np.isnan(found.astype(np.float64)).any() and found.any()
-    assert memory(b.variable("n", 3, 9)) == 9
+    assert make_timing_argument(b.variable("n", 3, 9)) == 9
 
 
 def test_states_are_compared_by_value() -> None:
-    assert State("plain", (Split(0, 2, AxisType.LOOP),)) == State("plain", (Split(0, 2, AxisType.LOOP),))
+    assert SearchState("plain", (Split(0, 2, AxisType.LOOP),)) == SearchState("plain", (Split(0, 2, AxisType.LOOP),))

@@ -13,12 +13,12 @@ import uops
 from uops import Tensor
 from uops.backends.arrays import STORAGE
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.optimize.heuristics.cpu import SWEPT_ROWS, choose
-from uops.compiler.passes.optimize.heuristics.threads import threaded
+from uops.compiler.passes.optimize.heuristics.cpu import SWEPT_ROWS, schedule_for_cpu
+from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop
 from uops.compiler.passes.optimize.schedule.optops import apply
-from uops.compiler.passes.optimize.schedule.schedule import Rejected, begin, sink
+from uops.compiler.passes.optimize.schedule.schedule import RejectedOptOp, build_scheduled_body, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.target import STACK_LIMIT, Machine
+from uops.compiler.target import STACK_LIMIT, MachineModel
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg
@@ -28,13 +28,13 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges
 from uops.spec.optops import Split
 
-WIDE = Machine(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), fma=True)
+WIDE = MachineModel(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), fma=True)
 
 
-def chosen(graph: UOp, machine: Machine = WIDE) -> UOp:
-    s = begin(rangeify(callify(graph)).src[0].src[0])
+def chosen(graph: UOp, machine: MachineModel = WIDE) -> UOp:
+    s = create_initial_schedule(rangeify(callify(graph)).src[0].src[0])
     assert s is not None
-    return sink(choose(s, machine, count(100)))
+    return build_scheduled_body(schedule_for_cpu(s, machine, count(100)))
 
 
 def test_rows_are_outside_of_columns() -> None:
@@ -84,11 +84,11 @@ def test_sums_of_columns_inside_of_a_reduction_of_columns(shape: tuple[int, int,
 
 
 def test_a_loop_around_a_fill_of_registers_does_not_become_lanes() -> None:
-    s = begin(rangeify(callify(b.reduce(p(0, 6, 32, 300, dtype=dt.int32), Op.ADD, (1,)))).src[0].src[0])
+    s = create_initial_schedule(rangeify(callify(b.reduce(p(0, 6, 32, 300, dtype=dt.int32), Op.ADD, (1,)))).src[0].src[0])
     assert s is not None
-    s = choose(s, WIDE, count(100))
+    s = schedule_for_cpu(s, WIDE, count(100))
     (rows,) = (k for k, r in enumerate(s.ranges) if r in s.outputs and r.src[0].arg.value == 6)
-    with pytest.raises(Rejected, match="registers are filled once per iteration of axis"):
+    with pytest.raises(RejectedOptOp, match="registers are filled once per iteration of axis"):
         apply(s, Split(rows, 2, AxisType.UPCAST))
     apply(s, Split(rows, 2, AxisType.LOOP))
 
@@ -156,9 +156,11 @@ def test_what_is_made_of_the_sums_is_stored_with_the_last_block() -> None:
 def test_a_loop_of_blocks_is_not_shared_by_threads() -> None:
     """Its iterations add to the same elements, in order."""
     two = replace(WIDE, cores=2)
-    s = begin(rangeify(callify(matmul(p(0, 600, 1 << 15), p(1, 1 << 15, 128)))).src[0].src[0])
+    s = create_initial_schedule(rangeify(callify(matmul(p(0, 600, 1 << 15), p(1, 1 << 15, 128)))).src[0].src[0])
     assert s is not None
-    loops = [r for r in toposort(sink(threaded(choose(s, two, count(100)), two))) if r.op is Op.RANGE]
+    loops = [
+        r for r in toposort(build_scheduled_body(assign_thread_loop(schedule_for_cpu(s, two, count(100)), two))) if r.op is Op.RANGE
+    ]
     assert [int(r.src[0].arg.value) for r in loops if r.arg.type is AxisType.THREAD] == [2]
 
 

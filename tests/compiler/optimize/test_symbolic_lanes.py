@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scheduled_programs import softmax
 
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.config import Config
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.program import compile
-from uops.compiler.target import Machine
+from uops.compiler.target import MachineModel
 from uops.fuzz.bisect.bisect import bisect
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -30,8 +30,8 @@ class Masked(LlvmTarget):
     """A machine of vectors with masks, or without."""
 
     def __init__(self, masks: bool = True) -> None:
-        super().__init__(Tier.FAST)
-        self.machine = replace(Machine(vector_bytes=4 * LANES, registers=32, fma=True), masks=masks)
+        super().__init__(LlvmTier.FAST)
+        self.machine = replace(MachineModel(vector_bytes=4 * LANES, registers=32, fma=True), masks=masks)
         self.key += repr(self.machine)
 
 

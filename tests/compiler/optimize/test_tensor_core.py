@@ -13,12 +13,18 @@ from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
 from uops.compiler.passes.optimize.optimize import optimize
-from uops.compiler.passes.optimize.schedule.optops import apply, reason_against
-from uops.compiler.passes.optimize.schedule.schedule import Rejected, Schedule, begin, sink, typed
+from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason
+from uops.compiler.passes.optimize.schedule.schedule import (
+    RejectedOptOp,
+    Schedule,
+    build_scheduled_body,
+    create_initial_schedule,
+    set_loop_types,
+)
 from uops.compiler.passes.rangeify import cost
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.select.select import select
-from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, Machine
+from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, MachineModel
 from uops.interp import run
 from uops.interp.tensor.storage import NUMPY
 from uops.spec.ir import build as b
@@ -47,8 +53,8 @@ def arg(d: Descriptor) -> WmmaArg:
     return WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "GPU", d.threads)
 
 
-def machine(*descriptors: Descriptor) -> Machine:
-    return Machine(vector_bytes=16, workgroup=256, local_memory=48 << 10, tensor_cores=tuple(map(arg, descriptors)))
+def machine(*descriptors: Descriptor) -> MachineModel:
+    return MachineModel(vector_bytes=16, workgroup=256, local_memory=48 << 10, tensor_cores=tuple(map(arg, descriptors)))
 
 
 def named(name: str, dtype_in: dt.DType | None = None) -> Descriptor:
@@ -66,7 +72,7 @@ class Target:
     dtypes = PLAIN_DTYPES | {dt.float16, dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2}
     ops = PLAIN_OPS | {Op.BARRIER, Op.WMMA, Op.BITCAST}
 
-    def __init__(self, m: Machine) -> None:
+    def __init__(self, m: MachineModel) -> None:
         self.machine = m
 
 
@@ -83,9 +89,9 @@ def gemm(m: int, k: int, n: int, d: Descriptor, transposed: bool = False) -> UOp
 def started(graph: UOp, parallel: bool = True) -> tuple[UOp, Schedule]:
     launch = rangeify(callify(graph))
     (call,) = launch.src
-    s = begin(call.src[0])
+    s = create_initial_schedule(call.src[0])
     assert s is not None
-    return launch, typed(s, dict.fromkeys(s.outputs, AxisType.GLOBAL)) if parallel else s
+    return launch, set_loop_types(s, dict.fromkeys(s.outputs, AxisType.GLOBAL)) if parallel else s
 
 
 def given(graph: UOp) -> dict[str, Any]:
@@ -96,17 +102,17 @@ def given(graph: UOp) -> dict[str, Any]:
     return {f"p{u.arg.slot}": rng.integers(lo, 3, u.shape).astype(NUMPY[u.dtype]) for u in params}
 
 
-def stages(launch: UOp, m: Machine) -> dict[str, UOp]:
+def stages(launch: UOp, m: MachineModel) -> dict[str, UOp]:
     found = {"scheduled": launch, "expanded": expand(launch)}
     found["selected"] = select(found["expanded"], Target(m))  # type: ignore[arg-type]
     found["linear"] = linearize(found["selected"])
     return found
 
 
-def agrees(graph: UOp, launch: UOp, s: Schedule, m: Machine, only: Sequence[str] = ()) -> dict[str, UOp]:
+def agrees(graph: UOp, launch: UOp, s: Schedule, m: MachineModel, only: Sequence[str] = ()) -> dict[str, UOp]:
     """Every stage is well-formed and gives what the program says; gives the stages."""
     (call,) = launch.src
-    launch = launch.replace(src=(call.replace(src=(sink(s), *call.src[1:])),))
+    launch = launch.replace(src=(call.replace(src=(build_scheduled_body(s), *call.src[1:])),))
     values, (out,) = given(graph), outputs(graph)
     expected = run(graph, values).values[0]
     found = stages(launch, m)
@@ -158,7 +164,7 @@ def test_mode_2_has_the_same_axes_and_no_wmma(d: Descriptor) -> None:
 def test_axes_that_no_tile_divides_are_padded_with_opt_2() -> None:
     graph, on = gemm(19, 21, 11, BF16), machine(BF16)
     launch, s = started(graph)
-    assert "R97" in (reason_against(s, TC(0, -1, 1, 1), on) or "")
+    assert "R97" in (find_rejection_reason(s, TC(0, -1, 1, 1), on) or "")
     agrees(graph, launch, apply(s, TC(0, -1, 2, 1), on), on, only=("scheduled", "linear"))
 
 
@@ -203,7 +209,7 @@ def test_several_reduce_axes_need_opt_1() -> None:
     launch, s = started(graph)
     axes = [a for a in s.axes if a.type is AxisType.REDUCE]
     at = next(k for k, a in enumerate(axes) if a.extent == 16)
-    assert "opt 0 takes one reduce axis" in (reason_against(s, TC(at, -1, 0, 1), on) or "")
+    assert "opt 0 takes one reduce axis" in (find_rejection_reason(s, TC(at, -1, 0, 1), on) or "")
     agrees(graph, launch, apply(s, TC(at, -1, 1, 1), on), on, only=("scheduled", "linear"))
 
 
@@ -214,8 +220,8 @@ def test_the_first_descriptor_that_fits_is_taken() -> None:
     found = apply(s, TC(0, -1, 0, 1), on)
     (wmma,) = (u for u in toposort(found.effect) if u.op is Op.WMMA)
     assert wmma.arg == arg(BF16)
-    assert "multiplies float16" in (reason_against(s, TC(0, 0, 0, 1), on) or "")
-    assert "no tensor core 2" in (reason_against(s, TC(0, 2, 0, 1), on) or "")
+    assert "multiplies float16" in (find_rejection_reason(s, TC(0, 0, 0, 1), on) or "")
+    assert "no tensor core 2" in (find_rejection_reason(s, TC(0, 2, 0, 1), on) or "")
 
 
 @pytest.mark.parametrize(
@@ -233,25 +239,25 @@ def test_the_first_descriptor_that_fits_is_taken() -> None:
 )  # fmt: skip
 def test_what_is_no_product_of_the_descriptor_is_rejected_R93(graph: Any, why: str) -> None:
     _, s = started(graph())
-    reason = reason_against(s, TC(0, -1, 0, 1), machine(BF16))
+    reason = find_rejection_reason(s, TC(0, -1, 0, 1), machine(BF16))
     assert reason is not None and why in reason and ("R93" in reason or "R97" in reason)
-    with pytest.raises(Rejected, match="R9"):
+    with pytest.raises(RejectedOptOp, match="R9"):
         apply(s, TC(0, -1, 0, 1), machine(BF16))
 
 
 def test_tc_comes_first_and_what_it_made_is_left_whole() -> None:
     on = machine(BF16)
     _, s = started(gemm(32, 32, 16, BF16))
-    assert "R93" in (reason_against(apply(s, Split(0, 2, AxisType.GLOBAL), on), TC(0), on) or "")
+    assert "R93" in (find_rejection_reason(apply(s, Split(0, 2, AxisType.GLOBAL), on), TC(0), on) or "")
     s = apply(s, TC(0, -1, 0, 1), on)
     kinds = [a.type for a in s.axes]
     reduce = kinds.index(AxisType.REDUCE)
-    assert "R142" in (reason_against(s, Split(0, 2, AxisType.UPCAST), on) or "")
-    assert "R142" in (reason_against(s, Padto(0, 3), on) or "")
-    assert "R142" in (reason_against(s, Split(reduce, 2, AxisType.UNROLL), on) or "")
-    assert "R142" in (reason_against(s, Split(reduce, 2, AxisType.GROUP_REDUCE), on) or "")
-    assert reason_against(s, Split(reduce, 2, AxisType.REDUCE), on) is None
-    assert reason_against(s, Split(0, 2, AxisType.LOCAL), on) is None
+    assert "R142" in (find_rejection_reason(s, Split(0, 2, AxisType.UPCAST), on) or "")
+    assert "R142" in (find_rejection_reason(s, Padto(0, 3), on) or "")
+    assert "R142" in (find_rejection_reason(s, Split(reduce, 2, AxisType.UNROLL), on) or "")
+    assert "R142" in (find_rejection_reason(s, Split(reduce, 2, AxisType.GROUP_REDUCE), on) or "")
+    assert find_rejection_reason(s, Split(reduce, 2, AxisType.REDUCE), on) is None
+    assert find_rejection_reason(s, Split(0, 2, AxisType.LOCAL), on) is None
 
 
 def test_the_hand_written_choice_uses_a_tensor_core() -> None:

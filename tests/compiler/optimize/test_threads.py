@@ -8,19 +8,19 @@ from scheduled_programs import PROGRAMS, inputs, p
 
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm import table
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile, stages
-from uops.compiler.ir.loops import instructions_run, shared
+from uops.compiler.ir.loops import estimate_instruction_count, find_shared_thread_loop
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.heuristics import threads
-from uops.compiler.passes.optimize.heuristics.cpu import choose
-from uops.compiler.passes.optimize.heuristics.threads import threaded
-from uops.compiler.passes.optimize.schedule.local_memory import staged
-from uops.compiler.passes.optimize.schedule.schedule import begin, sink
+from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
+from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop
+from uops.compiler.passes.optimize.schedule.local_memory import stage_in_local_memory
+from uops.compiler.passes.optimize.schedule.schedule import build_scheduled_body, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.runtime.frame import Launch
-from uops.compiler.target import Machine
+from uops.compiler.runtime.frame import KernelLaunch
+from uops.compiler.target import MachineModel
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -28,15 +28,17 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
-TARGET = LlvmTarget(Tier.FAST, ObjectCache(None))
-FOUR, ONE = Machine(vector_bytes=32, cores=4), Machine(vector_bytes=32)
+TARGET = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
+FOUR, ONE = MachineModel(vector_bytes=32, cores=4), MachineModel(vector_bytes=32)
 
 
-def thread_loops(graph: UOp, machine: Machine = FOUR) -> list[int]:
+def thread_loops(graph: UOp, machine: MachineModel = FOUR) -> list[int]:
     """Extents of the THREAD loops of the kernels of a graph."""
     bodies = [c.src[0] for c in rangeify(callify(graph)).src]
-    schedules = [s for body in bodies if (s := begin(body)) is not None]
-    scheduled = [sink(threaded(choose(s, machine, iter(range(900, 999))), machine)) for s in schedules]
+    schedules = [s for body in bodies if (s := create_initial_schedule(body)) is not None]
+    scheduled = [
+        build_scheduled_body(assign_thread_loop(schedule_for_cpu(s, machine, iter(range(900, 999))), machine)) for s in schedules
+    ]
     return [int(u.src[0].arg.value) for body in scheduled for u in toposort(body) if u.op is Op.RANGE and is_thread(u)]
 
 
@@ -49,12 +51,12 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel is worth the threads, and every iteration a piece; there are three cores."""
     monkeypatch.setattr(threads, "WORTH", 0)
     monkeypatch.setattr(table, "PIECE_WORK", 1)
-    monkeypatch.setattr(table, "cores", lambda: 3)
+    monkeypatch.setattr(table, "available_cores", lambda: 3)
 
 
 def many_cores() -> LlvmTarget:
-    target = LlvmTarget(Tier.FAST, ObjectCache(None))
-    target.machine = Machine(vector_bytes=32, registers=16, masks=True, cores=3, caches=(32768, 1 << 20))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
+    target.machine = MachineModel(vector_bytes=32, registers=16, masks=True, cores=3, caches=(32768, 1 << 20))
     return target
 
 
@@ -77,8 +79,8 @@ def test_results_stay_at_every_stage_and_on_the_machine(name: str, eager: None) 
     arguments = [given[k] for k in program.keys]
     for _ in range(3):
         assert program.function(*arguments).tobytes() == alone.function(*arguments).tobytes()
-    assert name not in SHARED or any(launch.extent for launch in program._launches)
-    assert not any(launch.extent for launch in alone._launches)
+    assert name not in SHARED or any(launch.thread_extent for launch in program._launches)
+    assert not any(launch.thread_extent for launch in alone._launches)
 
 
 def test_a_kernel_that_is_worth_it_has_one_outermost_loop_of_threads() -> None:
@@ -93,9 +95,9 @@ def test_a_kernel_that_is_worth_it_has_one_outermost_loop_of_threads() -> None:
 def test_a_short_outer_loop_gives_way_to_a_longer_one() -> None:
     """Three pieces do not divide among four cores."""
     for shape, wanted in (((3, 400, 2000), 400), ((3, 2, 200_000), 3), ((16, 400, 2000), 16)):
-        s = begin(rangeify(callify(b.reduce(p(0, *shape), Op.ADD, (2,)))).src[0].src[0])
+        s = create_initial_schedule(rangeify(callify(b.reduce(p(0, *shape), Op.ADD, (2,)))).src[0].src[0])
         assert s is not None
-        (loop,) = [r for r in threaded(s, FOUR).outputs if is_thread(r)]
+        (loop,) = [r for r in assign_thread_loop(s, FOUR).outputs if is_thread(r)]
         assert loop.src[0].arg.value == wanted
 
 
@@ -103,21 +105,21 @@ def test_loops_whose_iterations_may_meet_stay_in_order() -> None:
     i = b.range_(1_000_000, 0)
     out = b.param(0, (1_000_000,), dt.float32)
     for address, meets in ((i, False), (UOp(Op.MOD, (i, b.index(1000))), True)):
-        s = begin(b.sink(b.end(b.store(b.at(out, address), b.const(1.0)), i)))
+        s = create_initial_schedule(b.sink(b.end(b.store(b.at(out, address), b.const(1.0)), i)))
         assert s is not None
-        assert any(map(is_thread, threaded(s, FOUR).ranges)) is not meets
+        assert any(map(is_thread, assign_thread_loop(s, FOUR).ranges)) is not meets
 
 
 def test_a_filling_of_local_memory_lies_inside_of_the_threads() -> None:
     """Memory that is filled once for all rows would be another one in each iteration of THREAD (R128)."""
     row = b.expand(b.reshape(p(1, 1000), (1, 1000)), (400, 1000))
-    s = begin(rangeify(callify(b.add(p(0, 400, 1000), row))).src[0].src[0])
+    s = create_initial_schedule(rangeify(callify(b.add(p(0, 400, 1000), row))).src[0].src[0])
     assert s is not None
     rows, columns = s.outputs
-    assert any(map(is_thread, threaded(s, FOUR).ranges))
+    assert any(map(is_thread, assign_thread_loop(s, FOUR).ranges))
     (value,) = [u for u in toposort(s.effect) if u.op is Op.LOAD and rows not in toposort(u)]
-    kept = staged(s, [(value, (columns,))], 900)
-    assert not any(map(is_thread, threaded(kept, FOUR).ranges))
+    kept = stage_in_local_memory(s, [(value, (columns,))], 900)
+    assert not any(map(is_thread, assign_thread_loop(kept, FOUR).ranges))
 
 
 def linear(*roots: UOp) -> tuple[UOp, ...]:
@@ -131,7 +133,7 @@ def filled(n: int, axis: int, kind: AxisType, value: UOp | None = None) -> UOp:
 
 def test_the_shared_loop_is_the_one_that_holds_every_effect() -> None:
     body = linear(filled(8, 0, AxisType.THREAD))
-    assert shared(body) is next(u for u in body if u.op is Op.RANGE)
+    assert find_shared_thread_loop(body) is next(u for u in body if u.op is Op.RANGE)
 
 
 NOT_SHARED = {
@@ -165,28 +167,28 @@ def _atomic() -> tuple[UOp, ...]:
 
 @pytest.mark.parametrize("name", NOT_SHARED)
 def test_there_is_no_shared_loop(name: str) -> None:
-    assert shared(NOT_SHARED[name]()) is None
+    assert find_shared_thread_loop(NOT_SHARED[name]()) is None
 
 
 def test_threads_outside_of_other_loops_are_shared() -> None:
-    assert shared(_nested(AxisType.THREAD, AxisType.LOOP)) is not None
+    assert find_shared_thread_loop(_nested(AxisType.THREAD, AxisType.LOOP)) is not None
 
 
 def test_instructions_count_as_often_as_their_loops_run() -> None:
     body = _nested(AxisType.LOOP, AxisType.LOOP)
     inside = [u for u in body if u.op is Op.STORE]
     assert len(inside) == 1
-    assert 20 <= instructions_run(body) < 20 * len(body)
-    assert instructions_run(()) == 0
+    assert 20 <= estimate_instruction_count(body) < 20 * len(body)
+    assert estimate_instruction_count(()) == 0
 
 
 def test_a_launch_says_what_is_shared() -> None:
     program = compile(b.add(p(0, 1024, 512), 1.0), many_cores(), Config(reuse=False))
     (launch,) = program._launches
-    assert isinstance(launch, Launch)
-    assert (launch.extent > 1, launch.work > table.LONG_WORK) == (True, True)
+    assert isinstance(launch, KernelLaunch)
+    assert (launch.thread_extent > 1, launch.instruction_count > table.LONG_WORK) == (True, True)
 
 
 def test_the_number_of_threads_is_a_setting() -> None:
-    assert Config.read({"UOPS_THREADS": "3"}).threads == 3
-    assert Config.read({}).threads == 0
+    assert Config.from_environment({"UOPS_THREADS": "3"}).threads == 3
+    assert Config.from_environment({}).threads == 0

@@ -11,11 +11,11 @@ from uops.compiler.rewrite.pattern import (
     INDEX,
     Pattern,
     TypeVar,
+    as_pattern,
     bitcast,
     cast,
     cst,
     eq,
-    lift,
     maximum,
     ne,
     not_,
@@ -45,7 +45,7 @@ u8, w8 = v("u", U8), v("w", U8)
 x, y, z = (v(name, FLOATS) for name in "xyz")
 h, e = v("h", F16), v("e", F16)
 p, q, r = (v(name, BOOL) for name in "pqr")
-zero, one = lift(0), lift(1)
+zero, one = as_pattern(0), as_pattern(1)
 
 
 def div(a: object, b: object) -> Pattern:
@@ -80,10 +80,10 @@ PEERS = (
     Rule("mul-div-cancels-machine", (a8 * b8) // b8, a8, when=ne(b8, 0)),
     Rule("mul-mod-vanishes", (a8 * b8) % b8, zero, when=ne(b8, 0)),
     # machine integers wrap (R05)
-    Rule("add-then-less", (u8 + 250) < 5, u8 < lift(5)),
+    Rule("add-then-less", (u8 + 250) < 5, u8 < as_pattern(5)),
     Rule("move-addend-across-less", (a8 + b8) < c8, a8 < (c8 - b8)),
     Rule("move-constant-across-less-unsigned", (v("x", U32) + 10) < 20, v("x", U32) < 10),
-    Rule("sum-is-more", (a8 + 1) > a8, lift(True)),
+    Rule("sum-is-more", (a8 + 1) > a8, as_pattern(True)),
     Rule("scale-less", (s8 * 2) < (t8 * 2), s8 < t8),
     Rule("halve-double", (s8 * 2) // 2, s8),
     Rule("double-halve-shift", (s8 << 1) >> 1, s8),
@@ -91,7 +91,7 @@ PEERS = (
     Rule("multiples-left-machine", (s8 * 7 + t8) % 7, t8 % 7),
     Rule("div-div-wrapping-product", (v("x", (dt.int16,)) // 256) // 256, v("x", (dt.int16,)) // 0),
     Rule("negate-compare", (-s8) < (-t8), s8 > t8),
-    Rule("abs-is-positive", where(s8 < 0, -s8, s8) >= 0, lift(True)),
+    Rule("abs-is-positive", where(s8 < 0, -s8, s8) >= 0, as_pattern(True)),
     Rule("sub-is-positive", (u8 - w8) >= 0, u8 >= w8),
     Rule("negate-unsigned", -u8, operation(Op.SUB, 255, u8)),
     # division rounds down (R01, R02), where C and its kin round toward zero
@@ -107,9 +107,9 @@ PEERS = (
     Rule("shift-beyond-width", u8 >> w8, u8 >> (w8 % 8)),
     Rule("shift-left-beyond-width", u8 << w8, u8 << (w8 & 7)),
     # floats: NaN, infinities, signed zeros, one rounding per op (R11 to R16)
-    Rule("float-mul-zero", x * 0.0, lift(0.0)),
-    Rule("float-sub-self", x - x, lift(0.0)),
-    Rule("float-div-self", div(x, x), lift(1.0)),
+    Rule("float-mul-zero", x * 0.0, as_pattern(0.0)),
+    Rule("float-sub-self", x - x, as_pattern(0.0)),
+    Rule("float-div-self", div(x, x), as_pattern(1.0)),
     Rule("float-mul-div", div(h * e, e), h),
     Rule("float-add-zero", x + 0.0, x),
     Rule("float-zero-sub", operation(Op.SUB, 0.0, x), -x),
@@ -119,8 +119,8 @@ PEERS = (
     Rule("float-max-second", maximum(x, y), where(x > y, x, y)),
     Rule("float-not-less", not_(x < y), x >= y),
     Rule("float-greater-equal", x >= y, not_(x < y)),
-    Rule("float-equal-self", eq(x, x), lift(True)),
-    Rule("float-unequal-self", ne(x, x), lift(False)),
+    Rule("float-equal-self", eq(x, x), as_pattern(True)),
+    Rule("float-unequal-self", ne(x, x), as_pattern(False)),
     Rule("float-fused", h * e + v("f", F16), mulacc(h, e, v("f", F16))),
     Rule("float-div-is-recip-mul", div(h, e), h * recip(e)),
     Rule("float-recip-recip", recip(recip(h)), h),
@@ -190,7 +190,7 @@ NEAR = (
     Rule("where-xor-and", where(p, not_(q), q), p & q),
     Rule("not-less-is-greater", not_(a8 < b8), a8 > b8),
     Rule("not-ge-is-le", not_(a8 >= b8), a8 <= b8),
-    Rule("less-self-true", a8 < a8, lift(True)),
+    Rule("less-self-true", a8 < a8, as_pattern(True)),
     Rule("neg-neg-twice", operation(Op.NEG, operation(Op.NEG, -a8)), a8),
     Rule("shl-is-double", a8 << 1, a8 * 3),
     Rule("idiv-by-zero-keeps", a8 // 0, a8),

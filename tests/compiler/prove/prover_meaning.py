@@ -6,10 +6,10 @@ import ml_dtypes
 import numpy as np
 from smt_numpy import evaluate
 
-from uops.compiler.prove.model import Form, Model, Unmodelled, Value
-from uops.compiler.prove.semantics import mean
+from uops.compiler.prove.model import Model, Representation, Unmodelled, Value
+from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
-from uops.compiler.prove.solver.solver import Worker
+from uops.compiler.prove.solver.solver import SolverWorker
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
@@ -23,11 +23,11 @@ STORED = {
 
 def result_of(m: Model, op: Op, kinds: tuple[DType, ...], result: DType) -> Value:
     """The symbolic result on operands x0, x1, ..."""
-    operands = [m.variable(f"x{k}", d) for k, d in enumerate(kinds)]
-    return mean(m, op, operands, result if op is Op.CAST else None)
+    operands = [m.make_variable(f"x{k}", d) for k, d in enumerate(kinds)]
+    return encode_op(m, op, operands, result if op is Op.CAST else None)
 
 
-def by_numpy(machine: Form) -> Any:
+def by_numpy(machine: Representation) -> Any:
     """A meaning that evaluates the terms in NumPy."""
 
     def meaning(op: Op, kinds: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
@@ -47,7 +47,7 @@ def by_numpy(machine: Form) -> Any:
 def _argument(m: Model, d: DType, bits: Bits) -> Any:
     if d is dt.bool_:
         return bits != 0
-    if m.form(d) is Form.WHOLE:
+    if m.representation(d) is Representation.WHOLE:
         return bits.astype(f"u{d.itemsize}").view(f"{'i' if d.is_signed else 'u'}{d.itemsize}").astype(np.int64)
     return bits.astype(np.uint64)
 
@@ -60,17 +60,17 @@ def _bits(found: Any, m: Model, v: Value) -> list[int]:
     return [int(x) & width for x in found.tolist()]
 
 
-def by_solver(worker: Worker) -> Any:
+def by_solver(worker: SolverWorker) -> Any:
     """A meaning that asks the solver for the values: one query for all elements."""
 
     def meaning(op: Op, kinds: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
-        smt.forget()
+        smt.clear_interned_terms()
         assertions, names = [], []
         for k, element in enumerate(zip(*(v.tolist() for v in values), strict=True)):
             m = Model()
             operands = [_constant(m, d, bits) for d, bits in zip(kinds, element, strict=True)]
             try:
-                v = mean(m, op, operands, result if op is Op.CAST else None)
+                v = encode_op(m, op, operands, result if op is Op.CAST else None)
             except Unmodelled:
                 return [-1] * len(values[0])
             term = v.term if v.bits is None else v.bits
@@ -79,8 +79,8 @@ def by_solver(worker: Worker) -> Any:
             if v.dtype.is_float and v.bits is None:
                 term = smt.app("fp.to_ieee_bv", term, sort=smt.bv(term.sort.bits))
             names.append(f"answer{k}")
-            assertions += [*m.facts, smt.same(smt.var(names[-1], term.sort), term)]
-        answer = worker.ask(smt.script(assertions), 1 << 40, names)
+            assertions += [*m.facts, smt.equals(smt.var(names[-1], term.sort), term)]
+        answer = worker.run_query(smt.render_query(assertions), 1 << 40, names)
         assert answer.result == "sat", answer
         carried = v.dtype in (dt.fp8e4m3, dt.fp8e5m2) and v.bits is None
         return [_stored(answer.model[n], result) if carried else int(answer.model[n]) for n in names]
@@ -89,7 +89,7 @@ def by_solver(worker: Worker) -> Any:
 
 
 def _constant(m: Model, d: DType, bits: int) -> Value:
-    v = m.variable("x", d)
+    v = m.make_variable("x", d)
     if d is dt.bool_:
         return Value(d, smt.boolean(bool(bits)))
     word = smt.word(bits, d.bits)

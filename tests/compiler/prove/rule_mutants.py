@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from uops.compiler.rewrite.pattern import Pattern, TypeVar, variables
-from uops.compiler.rewrite.rule import Assumed, Rule
+from uops.compiler.rewrite.rule import Assumptions, Rule
 from uops.compiler.rewrite.rules import THEMES, fast_math, further
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -133,7 +133,7 @@ def real_mutants() -> Iterator[Mutant]:
             assumed = rule.assumes
             assert assumed is not None
             for what, values in _conditions(narrowed(assumed.values)):
-                kept = Assumed(assumed.flaws, values)
+                kept = Assumptions(assumed.flaws, values)
                 lhs, rhs = narrowed(rule.lhs), narrowed(rule.rhs)
                 assert lhs is not None and rhs is not None
                 yield Mutant(Rule(rule.name, lhs, rhs, narrowed(rule.when), rule.witness, assumes=kept), f"assumes: {what}")
@@ -146,7 +146,7 @@ def _of(rule: Rule) -> Iterator[Mutant]:
     def made(
         change: str, rhs: Pattern = rhs, when: Pattern | None = when, lhs: Pattern = lhs, types: object = rule.types
     ) -> Mutant:
-        assumed = rule.assumes and Assumed(rule.assumes.flaws, narrowed(rule.assumes.values))
+        assumed = rule.assumes and Assumptions(rule.assumes.flaws, narrowed(rule.assumes.values))
         return Mutant(Rule(rule.name, lhs, rhs, when, rule.witness, types, assumed), change)  # type: ignore[arg-type]
 
     bound = list(variables(lhs).values())

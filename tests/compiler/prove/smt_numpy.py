@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from uops.compiler.prove.solver import smt
-from uops.compiler.prove.solver.smt import Kind, Sort, Term
+from uops.compiler.prove.solver.smt import Sort, Term, TermKind
 
 FORMATS = {smt.fp(5, 11): (15, 10), smt.fp(8, 8): (127, 7), smt.fp(8, 24): (127, 23), smt.fp(11, 53): (1023, 52)}
 FORMATS |= {smt.fp(5, 3): (15, 2), smt.fp(5, 4): (15, 3)}
@@ -27,14 +27,14 @@ def evaluate(t: Term, env: Mapping[str, Any]) -> Any:
 
 
 def _one(t: Term, args: list[Any], env: Mapping[str, Any]) -> Any:
-    if t.kind is Kind.LITERAL:
+    if t.kind is TermKind.LITERAL:
         return _literal(t)
-    if t.kind is Kind.DECLARED and not args:
+    if t.kind is TermKind.DECLARED and not args:
         return env[t.head]
     name = t.head.strip("()").split()
     head = name[1] if name[0] == "_" else t.head
     numbers = [int(n) for n in name[2:]] if name[0] == "_" else []
-    if t.head.split(".")[0] in ("and", "or", "xor") and t.kind is Kind.DECLARED:
+    if t.head.split(".")[0] in ("and", "or", "xor") and t.kind is TermKind.DECLARED:
         return {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[t.head.split(".")[0]](*args)
     return OPS[head](t, numbers, *args)
 

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import pytest
 from false_rules import FALSE, NEAR, PEERS
 
-from uops.compiler.prove.counterexample import Counterexample
+from uops.compiler.prove.counterexample import RuleCounterexample
 from uops.compiler.prove.obligations import obligations
-from uops.compiler.prove.solver.solver import Worker
-from uops.compiler.prove.verdicts import Status, judge
-from uops.fuzz.bisect.replay import replay
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.prove.verdicts import ProofStatus, decide_obligation
+from uops.fuzz.bisect.replay import replay_counterexample
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    w = Worker(seconds=30.0)
+def worker() -> Iterator[SolverWorker]:
+    w = SolverWorker(seconds=30.0)
     yield w
     w.close()
 
@@ -24,12 +24,12 @@ def test_there_are_enough_and_each_has_a_name() -> None:
 
 
 @pytest.mark.parametrize("name", FALSE)
-def test_a_false_rule_is_refuted_and_the_interpreter_agrees(name: str, worker: Worker) -> None:
+def test_a_false_rule_is_refuted_and_the_interpreter_agrees(name: str, worker: SolverWorker) -> None:
     said = []
     for o in obligations(FALSE[name]):
-        found = judge(worker, o)
-        if found.status is Status.REFUTED:
-            seen = replay(Counterexample.of(FALSE[name], found))
+        found = decide_obligation(worker, o)
+        if found.status is ProofStatus.REFUTED:
+            seen = replay_counterexample(RuleCounterexample.from_verdict(FALSE[name], found))
             assert seen.confirmed, f"{o.name} at {dict(found.values)}: {seen.words}"
             return
         said.append(f"{o.name}: {found.status.value} {found.by}")

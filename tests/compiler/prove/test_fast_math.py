@@ -13,17 +13,17 @@ import pytest
 from rule_mutants import Mutant, real_mutants
 
 from uops.compiler.prove.admission import is_proved
-from uops.compiler.prove.counterexample import Counterexample, node
+from uops.compiler.prove.counterexample import RuleCounterexample, instantiate_typed_pattern
 from uops.compiler.prove.obligations import obligations
-from uops.compiler.prove.solver.solver import Worker
-from uops.compiler.prove.typings import Assignment, Typed, annotate, assignments
-from uops.compiler.prove.verdicts import Status, Verdict, judge
-from uops.compiler.rewrite.pattern import Pattern, lift, maximum, ne, not_, operation, variables, where
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.prove.typings import Assignment, TypedPattern, annotate_dtypes, enumerate_assignments
+from uops.compiler.prove.verdicts import ProofStatus, ProofVerdict, decide_obligation
+from uops.compiler.rewrite.pattern import Pattern, as_pattern, maximum, ne, not_, operation, variables, where
 from uops.compiler.rewrite.rewriter import Rewriter
-from uops.compiler.rewrite.rule import Assumed, Flaw, Rule
+from uops.compiler.rewrite.rule import Assumptions, Flaw, Rule
 from uops.compiler.rewrite.rules import VALUES, further
 from uops.compiler.rewrite.rules.fast_math import FAST_MATH, LAWS, THEMES, div, exp2, log2, recip, sqrt, x, y, z
-from uops.fuzz.bisect.replay import replay
+from uops.fuzz.bisect.replay import replay_counterexample
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -35,15 +35,15 @@ Array = npt.NDArray[np.generic]
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    w = Worker(seconds=30.0)
+def worker() -> Iterator[SolverWorker]:
+    w = SolverWorker(seconds=30.0)
     yield w
     w.close()
 
 
 def typing(rule: Rule) -> Assignment:
     """The typing of a rule in which all floats are float32."""
-    return next(a for a in assignments(rule) if all(d in (dt.float32, dt.bool_) for d in a.types.values()))
+    return next(a for a in enumerate_assignments(rule) if all(d in (dt.float32, dt.bool_) for d in a.types.values()))
 
 
 # The set
@@ -67,7 +67,7 @@ def test_a_rule_fires_and_lowers_the_cost(rule: Rule) -> None:
     for slot, (name, v) in enumerate(variables(rule.lhs).items()):
         d = dt.bool_ if v.dtypes == (dt.bool_,) else dt.float32
         env[name] = b.const(2.0 + slot, d) if v.constant else b.param(slot, (), d)
-    left = node(typing(rule).lhs, env)
+    left = instantiate_typed_pattern(typing(rule).lhs, env)
     assert Rewriter((rule,), check=True)(left) is not left
 
 
@@ -94,13 +94,13 @@ def sides(rule: Rule) -> tuple[Array, Array, dict[Flaw, npt.NDArray[np.bool_]], 
     typed = typing(rule)
     assert typed.rhs is not None
     if form is not None:
-        promise = annotate(form, typed.types, dt.float32)
+        promise = annotate_dtypes(form, typed.types, dt.float32)
         assert promise is not None
-        env["k"] = node(promise, env)
-    left, right = node(typed.lhs, env), node(typed.rhs, env)
+        env["k"] = instantiate_typed_pattern(promise, env)
+    left, right = instantiate_typed_pattern(typed.lhs, env), instantiate_typed_pattern(typed.rhs, env)
     holds = np.ones(len(points), bool)
     for p in typed.when:
-        holds &= value(node(p, env), inputs).astype(bool)
+        holds &= value(instantiate_typed_pattern(p, env), inputs).astype(bool)
     if form is not None and form.op not in (Op.ADD, Op.SUB):
         k = np.abs(value(env["k"], inputs).astype(float))
         holds &= (k >= 2.0**-126) & (k < np.inf)
@@ -161,13 +161,13 @@ _ALL = (Flaw.NAN, Flaw.INFINITY, Flaw.ZERO, Flaw.ROUNDING)
 
 
 def _false(name: str, lhs: Pattern, rhs: Pattern, values: Pattern | None = None) -> Rule:
-    return Rule(name, lhs, rhs, assumes=Assumed(_ALL, values))
+    return Rule(name, lhs, rhs, assumes=Assumptions(_ALL, values))
 
 
 FALSE = (
-    _false("div-self-of-anything", div(x, x), lift(1.0)),
-    _false("mul-recip-of-anything", x * recip(x), lift(1.0)),
-    _false("zero-div-of-anything", div(0.0, x), lift(0.0)),
+    _false("div-self-of-anything", div(x, x), as_pattern(1.0)),
+    _false("mul-recip-of-anything", x * recip(x), as_pattern(1.0)),
+    _false("zero-div-of-anything", div(0.0, x), as_pattern(0.0)),
     _false("div-then-mul-of-anything", div(x, y) * y, x),
     _false("div-is-associative", div(x, div(y, z)), div(div(x, y), z), ne(y, 0.0) & ne(z, 0.0)),
     _false("sub-is-associative", x - (y - z), (x - y) - z),
@@ -199,29 +199,29 @@ FUNCTIONS = (
 )
 
 
-def verdict(rule: Rule, worker: Worker) -> Verdict | None:
+def verdict(rule: Rule, worker: SolverWorker) -> ProofVerdict | None:
     """That of its first typing: the texts of all are the same."""
-    return next((judge(worker, o) for o in obligations(rule)), None)
+    return next((decide_obligation(worker, o) for o in obligations(rule)), None)
 
 
 @pytest.mark.parametrize("rule", FALSE, ids=lambda r: r.name)
-def test_a_false_rule_is_refuted_in_fractions_and_in_float64(rule: Rule, worker: Worker) -> None:
+def test_a_false_rule_is_refuted_in_fractions_and_in_float64(rule: Rule, worker: SolverWorker) -> None:
     v = verdict(rule, worker)
-    assert v is not None and v.status is Status.REFUTED, v
-    seen = replay(Counterexample.of(rule, v))
+    assert v is not None and v.status is ProofStatus.REFUTED, v
+    seen = replay_counterexample(RuleCounterexample.from_verdict(rule, v))
     assert seen.confirmed, seen.words
 
 
 @pytest.mark.parametrize("rule", FUNCTIONS, ids=lambda r: r.name)
-def test_a_false_rule_of_functions_is_not_proved_and_float64_refutes_it(rule: Rule, worker: Worker) -> None:
+def test_a_false_rule_of_functions_is_not_proved_and_float64_refutes_it(rule: Rule, worker: SolverWorker) -> None:
     v = verdict(rule, worker)
-    assert v is not None and v.status in (Status.UNKNOWN, Status.REFUTED), v
+    assert v is not None and v.status in (ProofStatus.UNKNOWN, ProofStatus.REFUTED), v
     assert difference(rule) is not None
 
 
-def test_a_rule_whose_assumption_never_holds_is_vacuous(worker: Worker) -> None:
+def test_a_rule_whose_assumption_never_holds_is_vacuous(worker: SolverWorker) -> None:
     v = verdict(_false("nowhere", x + 1.0, x, (x > 0.0) & (x < 0.0)), worker)
-    assert v is not None and v.status is Status.VACUOUS
+    assert v is not None and v.status is ProofStatus.VACUOUS
 
 
 # Mutants
@@ -243,15 +243,15 @@ def test_there_are_enough_mutants() -> None:
 
 
 @pytest.mark.parametrize("rule", MUTANTS)
-def test_every_mutant_is_refuted_or_is_true(rule: str, worker: Worker) -> None:
+def test_every_mutant_is_refuted_or_is_true(rule: str, worker: SolverWorker) -> None:
     for m in MUTANTS[rule]:
         v = verdict(m.rule, worker)
-        if v is None or v.obligation.wrong is not None:
+        if v is None or v.obligation.refutation is not None:
             continue  # ill-typed
-        if v.status is Status.REFUTED:
-            seen = replay(Counterexample.of(m.rule, v))
+        if v.status is ProofStatus.REFUTED:
+            seen = replay_counterexample(RuleCounterexample.from_verdict(m.rule, v))
             assert seen.confirmed, f"{m.name} at {dict(v.values)}: {seen.words}"
-        elif v.status is Status.UNKNOWN:
+        elif v.status is ProofStatus.UNKNOWN:
             assert m.name.startswith(OPEN) or difference(m.rule) is not None, f"{m.name}: {v.by}"
         else:
             assert (found := difference(m.rule)) is None, f"{m.name} was proved, but {found}"
@@ -259,7 +259,7 @@ def test_every_mutant_is_refuted_or_is_true(rule: str, worker: Worker) -> None:
 
 def difference(rule: Rule) -> str | None:
     """Values on which the sides of a rule differ by more than rounding in float64, or the left one is none, as it assumes."""
-    a = next(iter(assignments(rule)))
+    a = next(iter(enumerate_assignments(rule)))
     rng = np.random.default_rng(len(rule.name))
     env, inputs = dict[str, UOp](), dict[str, Array]()
     form: Pattern | None = getattr(rule.witness, "evaluates", None)
@@ -270,14 +270,16 @@ def difference(rule: Rule) -> str | None:
         inputs[f"p{slot}"] = whole > 0 if d is dt.bool_ else np.where(rng.random(400) < 0.5, whole, rng.uniform(-3, 3, 400))
         env[name] = b.param(slot, (400,), dt.bool_ if d is dt.bool_ else dt.float64)
     if form is not None:
-        promise = annotate(form, a.types, a.types["k"])
+        promise = annotate_dtypes(form, a.types, a.types["k"])
         assert promise is not None
-        env["k"] = node(wide(promise), env)
+        env["k"] = instantiate_typed_pattern(wide(promise), env)
     assert a.rhs is not None
     holds = np.ones(400, bool)
     for c in a.when:
-        holds &= value(node(wide(c), env), inputs).astype(bool)
-    left, right = (np.broadcast_to(value(node(wide(t), env), inputs), 400).astype(float) for t in (a.lhs, a.rhs))
+        holds &= value(instantiate_typed_pattern(wide(c), env), inputs).astype(bool)
+    left, right = (
+        np.broadcast_to(value(instantiate_typed_pattern(wide(t), env), inputs), 400).astype(float) for t in (a.lhs, a.rhs)
+    )
     with np.errstate(all="ignore"):
         same = np.abs(left - right) <= 1e-6 * np.maximum(1, np.maximum(np.abs(left), np.abs(right)))
     bad = np.flatnonzero(holds & ~(same & np.isfinite(left)))
@@ -288,5 +290,5 @@ def names(rule: Rule) -> set[str]:
     return {n for p in (rule.lhs, rule.rhs, rule.when) if p is not None for n in variables(p)}
 
 
-def wide(t: Typed) -> Typed:
-    return Typed(t.pattern, dt.float64 if t.dtype.is_float else t.dtype, tuple(map(wide, t.src)))
+def wide(t: TypedPattern) -> TypedPattern:
+    return TypedPattern(t.pattern, dt.float64 if t.dtype.is_float else t.dtype, tuple(map(wide, t.src)))

@@ -2,22 +2,22 @@
 
 import pytest
 
-from uops.compiler.ir.views import STEP, Indexing
+from uops.compiler.ir.views import STEP, IndexArithmetic
 from uops.compiler.prove import identities
-from uops.compiler.prove.counterexample import Counterexample
+from uops.compiler.prove.counterexample import RuleCounterexample
 from uops.compiler.prove.identities import a, d, f, i, l, m, n, o, p, u, x, y
 from uops.compiler.prove.obligations import obligations
-from uops.compiler.prove.solver.solver import Worker
-from uops.compiler.prove.verdicts import Status, judge
-from uops.compiler.rewrite.pattern import Pattern, instantiate, lift
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.prove.verdicts import ProofStatus, decide_obligation
+from uops.compiler.rewrite.pattern import Pattern, as_pattern, instantiate
 from uops.compiler.rewrite.rule import Rule
-from uops.fuzz.bisect.replay import replay
+from uops.fuzz.bisect.replay import replay_counterexample
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 
 LAWS = {law.name: law for law in identities.RULES}
-PLAIN = Indexing(lambda node: node)
+PLAIN = IndexArithmetic(lambda node: node)
 NODES = {name: b.variable(name, 1, 9) for name in "ailmnopxyf"}
 
 
@@ -56,20 +56,20 @@ WRONG = (
     Rule("selected-at-the-bound", (x >= 0) & (x < n + 1), (x >= 0) & (x < n), when=n >= 0),
     Rule("fast-division-unbounded", (n * m) // u, n // d, when=(d > 0) & (u > 0) & (n >= 0) & (m * d >= u)),
     Rule("quotient-of-any-multiple", (x * y) // y, x),
-    Rule("within-of-nothing", (x >= 0) & (x < 1), lift(False)),
+    Rule("within-of-nothing", (x >= 0) & (x < 1), as_pattern(False)),
 )
 
 
 @pytest.fixture(scope="module")
 def worker():
-    w = Worker(seconds=30.0)
+    w = SolverWorker(seconds=30.0)
     yield w
     w.close()
 
 
 @pytest.mark.parametrize("rule", WRONG, ids=lambda r: r.name)
-def test_a_wrong_law_is_refuted(rule: Rule, worker: Worker) -> None:
+def test_a_wrong_law_is_refuted(rule: Rule, worker: SolverWorker) -> None:
     (o,) = obligations(rule)
-    found = judge(worker, o)
-    assert found.status is Status.REFUTED, found
-    assert replay(Counterexample.of(rule, found)).confirmed
+    found = decide_obligation(worker, o)
+    assert found.status is ProofStatus.REFUTED, found
+    assert replay_counterexample(RuleCounterexample.from_verdict(rule, found)).confirmed

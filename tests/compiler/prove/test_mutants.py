@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from rule_mutants import Mutant, mutants
 
-from uops.compiler.prove.counterexample import Counterexample, node
+from uops.compiler.prove.counterexample import RuleCounterexample, instantiate_typed_pattern
 from uops.compiler.prove.obligations import obligations
-from uops.compiler.prove.solver.solver import Worker
-from uops.compiler.prove.typings import Assignment, Typed, assignments
-from uops.compiler.prove.verdicts import Status, Verdict, judge
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.prove.typings import Assignment, TypedPattern, enumerate_assignments
+from uops.compiler.prove.verdicts import ProofStatus, ProofVerdict, decide_obligation
 from uops.compiler.rewrite.pattern import operation, variables
 from uops.compiler.rewrite.rule import Rule
-from uops.fuzz.bisect.replay import replay
+from uops.fuzz.bisect.replay import replay_counterexample
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -35,20 +35,20 @@ OPEN = {
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    w = Worker(seconds=60.0)
+def worker() -> Iterator[SolverWorker]:
+    w = SolverWorker(seconds=60.0)
     yield w
     w.close()
 
 
-def verdict(m: Mutant, worker: Worker) -> Verdict | None:
+def verdict(m: Mutant, worker: SolverWorker) -> ProofVerdict | None:
     """The worst: refuted if one obligation is; None where no dtypes fit the mutant."""
     found = None
     for o in obligations(m.rule):
-        v = judge(worker, o)
-        if v.status is Status.REFUTED:
+        v = decide_obligation(worker, o)
+        if v.status is ProofStatus.REFUTED:
             return v
-        found = v if found is None or found.status in (Status.PROVED, Status.VACUOUS) else found
+        found = v if found is None or found.status in (ProofStatus.PROVED, ProofStatus.VACUOUS) else found
     return found
 
 
@@ -64,7 +64,7 @@ def test_there_are_enough() -> None:
 
 
 @pytest.mark.parametrize("rule", MUTANTS)
-def test_every_mutant_is_refuted_or_is_true(rule: str, worker: Worker) -> None:
+def test_every_mutant_is_refuted_or_is_true(rule: str, worker: SolverWorker) -> None:
     statuses: Counter[str] = Counter()
     for m in MUTANTS[rule]:
         v = verdict(m, worker)
@@ -72,15 +72,15 @@ def test_every_mutant_is_refuted_or_is_true(rule: str, worker: Worker) -> None:
             statuses["ill-typed"] += 1
             continue
         statuses[v.status.value] += 1
-        if v.status is Status.REFUTED:
-            seen = replay(Counterexample.of(m.rule, v))
+        if v.status is ProofStatus.REFUTED:
+            seen = replay_counterexample(RuleCounterexample.from_verdict(m.rule, v))
             assert seen.confirmed, f"{m.name} at {dict(v.values)}: {seen.words}"
-        elif v.status is Status.UNKNOWN and (m.name in OPEN or difference(m.rule) is not None):
+        elif v.status is ProofStatus.UNKNOWN and (m.name in OPEN or difference(m.rule) is not None):
             continue  # the interpreter refutes what the solver does not
         else:
-            assert v.status in (Status.PROVED, Status.VACUOUS), f"{m.name}: {v.status.value} {v.by}"
+            assert v.status in (ProofStatus.PROVED, ProofStatus.VACUOUS), f"{m.name}: {v.status.value} {v.by}"
             assert (found := difference(m.rule)) is None, f"{m.name} was proved, but {found}"
-    assert statuses[Status.REFUTED.value] > 0 or len(MUTANTS[rule]) < 4, statuses
+    assert statuses[ProofStatus.REFUTED.value] > 0 or len(MUTANTS[rule]) < 4, statuses
 
 
 # The other judge: a rule on values drawn at random, in the interpreter
@@ -88,7 +88,7 @@ def test_every_mutant_is_refuted_or_is_true(rule: str, worker: Worker) -> None:
 
 def difference(rule: Rule) -> str | None:
     """Values of small integers, and of edges, on which the sides of a rule differ under its condition."""
-    for a in assignments(rule):
+    for a in enumerate_assignments(rule):
         found = _difference(rule, a)
         if found is not None:
             return found
@@ -109,17 +109,17 @@ def _difference(rule: Rule, a: Assignment) -> str | None:
         inputs[f"p{slot}"] = values.astype(stored.name) if stored.name != "bool" else values.astype(np.bool_)
         env[name] = b.cast(b.param(slot, (SAMPLES,), stored), d)
     for name, definition in solved.items():
-        env[name] = node(definition, env)
+        env[name] = instantiate_typed_pattern(definition, env)
     assert a.rhs is not None
     holds = np.ones(SAMPLES, bool)
     for c in a.when:
-        holds &= _run(node(c, env), inputs).astype(bool)
-    left, right = (np.broadcast_to(_run(node(t, env), inputs), SAMPLES) for t in (a.lhs, a.rhs))
+        holds &= _run(instantiate_typed_pattern(c, env), inputs).astype(bool)
+    left, right = (np.broadcast_to(_run(instantiate_typed_pattern(t, env), inputs), SAMPLES) for t in (a.lhs, a.rhs))
     wrong = np.flatnonzero(holds & (left != right) & ~((left != left) & (right != right)))
     return None if not len(wrong) else str({k: v[wrong[0]] for k, v in inputs.items()})
 
 
-def _shifts(t: Typed | None) -> bool:
+def _shifts(t: TypedPattern | None) -> bool:
     return t is not None and (t.pattern.op in SHIFT or any(map(_shifts, t.src)))
 
 
@@ -127,9 +127,9 @@ def _is_variable(rule: Rule, name: str) -> bool:
     return any(name in variables(p) for p in (rule.lhs, rule.rhs, rule.when) if p is not None)
 
 
-def _solved(a: Assignment) -> dict[str, Typed]:
+def _solved(a: Assignment) -> dict[str, TypedPattern]:
     """Variables that an equation of the condition defines, each by free ones and by those before it."""
-    found: dict[str, Typed] = {}
+    found: dict[str, TypedPattern] = {}
     for c in a.when:
         if c.pattern.op is not Op.CMPEQ:
             continue
@@ -142,11 +142,11 @@ def _solved(a: Assignment) -> dict[str, Typed]:
     return found
 
 
-def _definition(one: Typed, other: Typed) -> tuple[str | None, Typed]:
+def _definition(one: TypedPattern, other: TypedPattern) -> tuple[str | None, TypedPattern]:
     """What `one == other` says of a variable: x is `other`, or of x + y that x is `other` - y."""
     if one.pattern.op is Op.ADD and one.src[0].pattern.name is not None:
         rest = operation(Op.SUB, other.pattern, one.src[1].pattern)
-        return one.src[0].pattern.name, Typed(rest, other.dtype, (other, one.src[1]))
+        return one.src[0].pattern.name, TypedPattern(rest, other.dtype, (other, one.src[1]))
     return one.pattern.name, other
 
 

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 import pytest
 
 from uops.compiler.passes.optimize.schedule.optops import apply
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, create_initial_schedule
 from uops.compiler.prove import optops
-from uops.compiler.prove.counterexample import Counterexample
+from uops.compiler.prove.counterexample import RuleCounterexample
 from uops.compiler.prove.obligations import obligations
-from uops.compiler.prove.solver.solver import Worker
-from uops.compiler.prove.verdicts import Status, judge
-from uops.compiler.rewrite.pattern import INDEX, Pattern, eq, instantiate, lift, maximum, var
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.prove.verdicts import ProofStatus, decide_obligation
+from uops.compiler.rewrite.pattern import INDEX, Pattern, as_pattern, eq, instantiate, maximum, var
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING
-from uops.fuzz.bisect.replay import replay
+from uops.fuzz.bisect.replay import replay_counterexample
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
@@ -31,7 +31,7 @@ def kernel(extent: UOp) -> Schedule:
     """Stores to as many elements as `extent`."""
     r = b.range_(extent, 0, AxisType.LOOP)
     out = b.param(0, (300,), dt.int32)
-    found = begin(b.sink(b.end(b.store(b.at(out, r), b.const(7)), r)))
+    found = create_initial_schedule(b.sink(b.end(b.store(b.at(out, r), b.const(7)), r)))
     assert found is not None
     return found
 
@@ -107,7 +107,9 @@ def within(v: Pattern, extent: object) -> Pattern:
 
 WRONG = (
     Rule("split-by-the-other-extent", o * m + e, optops.SPLIT, when=within(o, m) & within(e, k)),
-    Rule("split-that-does-not-divide", within(o * k + e, n), lift(True), when=within(o, n // k + 1) & within(e, k) & (n >= 0)),
+    Rule(
+        "split-that-does-not-divide", within(o * k + e, n), as_pattern(True), when=within(o, n // k + 1) & within(e, k) & (n >= 0)
+    ),
     Rule("split-loses-the-rest", i < (n // k) * k, i < n, when=within(i, n) & (k > 0)),
     Rule("split-top-as-inner", optops.SPLIT_TOP // k, o, when=within(o, m) & within(e, k)),
     Rule("split-top-keeps-the-inner-order", optops.SPLIT_TOP < f * m + p, NESTED, when=within(o, m) & within(p, m)),
@@ -124,25 +126,25 @@ WRONG = (
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    w = Worker(seconds=30.0)
+def worker() -> Iterator[SolverWorker]:
+    w = SolverWorker(seconds=30.0)
     yield w
     w.close()
 
 
 @pytest.mark.parametrize("law", WRONG, ids=lambda r: r.name)
-def test_a_wrong_law_is_refuted(law: Rule, worker: Worker) -> None:
+def test_a_wrong_law_is_refuted(law: Rule, worker: SolverWorker) -> None:
     (o,) = obligations(law)
-    found = judge(worker, o)
-    assert found.status is Status.REFUTED, found
-    seen = replay(Counterexample.of(law, found))
+    found = decide_obligation(worker, o)
+    assert found.status is ProofStatus.REFUTED, found
+    seen = replay_counterexample(RuleCounterexample.from_verdict(law, found))
     assert seen.confirmed, seen.words
 
 
-def test_a_lane_map_with_two_lanes_in_one_place_is_refuted(worker: Worker) -> None:
-    from uops.spec.wmma.maps import affine
+def test_a_lane_map_with_two_lanes_in_one_place_is_refuted(worker: SolverWorker) -> None:
+    from uops.spec.wmma.maps import affine_map
 
-    good, wrong = affine("8:row 4:col*2", "2:col"), affine("8:row 4:col", "2:col")
-    for a, status in ((good, Status.PROVED), (wrong, Status.REFUTED)):
-        apart = [law for law in optops._lane_laws("mine", a, 8, 8, 1) if law.name == "mine-apart"]
-        assert [judge(worker, o).status for law in apart for o in obligations(law)] == [status]
+    good, wrong = affine_map("8:row 4:col*2", "2:col"), affine_map("8:row 4:col", "2:col")
+    for a, status in ((good, ProofStatus.PROVED), (wrong, ProofStatus.REFUTED)):
+        apart = [law for law in optops._generate_lane_map_laws("mine", a, 8, 8, 1) if law.name == "mine-apart"]
+        assert [decide_obligation(worker, o).status for law in apart for o in obligations(law)] == [status]

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 from digits import digits
 
-from uops.compiler.prove.counterexample import node
-from uops.compiler.prove.typings import Assignment, assignments
+from uops.compiler.prove.counterexample import instantiate_typed_pattern
+from uops.compiler.prove.typings import Assignment, enumerate_assignments
 from uops.compiler.rewrite.pattern import Pattern, variables
 from uops.compiler.rewrite.rewriter import WEIGHT, Rewriter
 from uops.compiler.rewrite.rule import Rule
@@ -43,7 +43,7 @@ def leaves(v: Pattern, d: DType, slot: int) -> list[UOp]:
 
 def fires_on(rule: Rule) -> UOp | None:
     """A graph to which the rule applies."""
-    for a in assignments(rule):
+    for a in enumerate_assignments(rule):
         found = _fires(rule, a)
         if found is not None:
             return found
@@ -54,7 +54,7 @@ def _fires(rule: Rule, a: Assignment) -> UOp | None:
     names = list(variables(rule.lhs))
     pools = [leaves(variables(rule.lhs)[n], a.types[n], slot) for slot, n in enumerate(names)]
     for chosen in itertools.islice(itertools.product(*pools), 400):
-        graph = node(a.lhs, dict(zip(names, chosen, strict=True)))
+        graph = instantiate_typed_pattern(a.lhs, dict(zip(names, chosen, strict=True)))
         if rule.apply(graph) is not None:
             return graph
     return None

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from prover_meaning import by_numpy, by_solver
 
-from uops.compiler.prove.model import Form
+from uops.compiler.prove.model import Representation
 from uops.compiler.prove.semantics import BITS, BOOL, FLOAT, TABLES
 from uops.compiler.prove.solver import smt
-from uops.compiler.prove.solver.solver import Worker
-from uops.fuzz.oracles.agreement import OPS, disagreements, operands, signatures
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.fuzz.oracles.agreement import OPS, enumerate_operands, find_disagreements, list_op_signatures
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
 
 BY_OP: dict[Op, list[Any]] = defaultdict(list)
-for _signature in signatures():
+for _signature in list_op_signatures():
     BY_OP[_signature[0]].append(_signature)
 #: Ops that are some function to the prover (R17, R18), and the one that it does not model.
 UNKNOWN = {Op.EXP2, Op.LOG2, Op.SIN, Op.POW, Op.THREEFRY}
@@ -32,13 +32,13 @@ def _small(kinds: tuple[DType, ...], result: DType) -> bool:
     return all(k.bits == 8 for k in (*kinds, result))
 
 
-def _exhausted(op: Op, machine: Form) -> int:
+def _exhausted(op: Op, machine: Representation) -> int:
     checked = 0
     for _, kinds, result in BY_OP[op]:
-        if not _small(kinds, result) or (machine is Form.WHOLE and any(d.is_float for d in (*kinds, result))):
+        if not _small(kinds, result) or (machine is Representation.WHOLE and any(d.is_float for d in (*kinds, result))):
             continue
-        values = operands(op, kinds)
-        found = disagreements(by_numpy(machine), op, kinds, result, values)
+        values = enumerate_operands(op, kinds)
+        found = find_disagreements(by_numpy(machine), op, kinds, result, values)
         assert not found, "\n".join(map(str, found))
         checked += len(values[0])
     return checked
@@ -46,32 +46,32 @@ def _exhausted(op: Op, machine: Form) -> int:
 
 @pytest.mark.parametrize("op", KNOWN, ids=lambda o: o.name)
 def test_the_prover_agrees_on_all_values_of_eight_bits(op: Op) -> None:
-    assert _exhausted(op, Form.BITS) > 0
+    assert _exhausted(op, Representation.BITS) > 0
 
 
 @pytest.mark.parametrize(
-    "op", [op for op in KNOWN if op not in FLOAT or op in BOOL or op in TABLES[Form.WHOLE]], ids=lambda o: o.name
+    "op", [op for op in KNOWN if op not in FLOAT or op in BOOL or op in TABLES[Representation.WHOLE]], ids=lambda o: o.name
 )
 def test_whole_numbers_that_wrap_agree_on_all_values_of_eight_bits(op: Op) -> None:
-    assert _exhausted(op, Form.WHOLE) > 0
+    assert _exhausted(op, Representation.WHOLE) > 0
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    w = Worker()
+def worker() -> Iterator[SolverWorker]:
+    w = SolverWorker()
     yield w
     w.close()
 
 
 @pytest.mark.parametrize("op", KNOWN, ids=lambda o: o.name)
-def test_the_solver_agrees_on_edges_of_all_dtypes(op: Op, worker: Worker) -> None:
+def test_the_solver_agrees_on_edges_of_all_dtypes(op: Op, worker: SolverWorker) -> None:
     checked = 0
     for _, kinds, result in BY_OP[op]:
         if len(kinds) > 1 and _small(kinds, result):
             continue
         most = 40 if op in (Op.CAST, Op.WHERE) else 150
-        values = tuple(v[:: max(1, len(v) // most)][:most] for v in operands(op, kinds, most))
-        found = disagreements(by_solver(worker), op, kinds, result, values)
+        values = tuple(v[:: max(1, len(v) // most)][:most] for v in enumerate_operands(op, kinds, most))
+        found = find_disagreements(by_solver(worker), op, kinds, result, values)
         assert not found, "\n".join(map(str, found))
         checked += len(values[0])
     assert checked > 0 or all(_small(kinds, result) for _, kinds, result in BY_OP[op])
@@ -91,4 +91,4 @@ def test_the_solver_agrees_on_edges_of_all_dtypes(op: Op, worker: Worker) -> Non
 def test_a_wrong_row_is_seen(table: Any, op: Op, kinds: tuple[DType, ...], row: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(table, op, row)
     result = next(r for _, k, r in BY_OP[op] if k == kinds)
-    assert disagreements(by_numpy(Form.BITS), op, kinds, result, operands(op, kinds))
+    assert find_disagreements(by_numpy(Representation.BITS), op, kinds, result, enumerate_operands(op, kinds))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from uops.compiler.prove.solver.solver import Pool, Worker
+from uops.compiler.prove.solver.solver import SolverPool, SolverWorker
 
 PLAIN = "(declare-const x Int)(assert (> x 41))(assert (< x 43))"
 IMPOSSIBLE = "(declare-const x Int)(assert (> x x))"
@@ -23,52 +23,52 @@ ENDLESS = """(declare-const x Int)(declare-const y Int)(declare-const z Int)
 
 
 @pytest.fixture
-def worker() -> Iterator[Worker]:
-    w = Worker()
+def worker() -> Iterator[SolverWorker]:
+    w = SolverWorker()
     yield w
     w.close()
 
 
-def test_values_come_back(worker: Worker) -> None:
-    answer = worker.ask(PLAIN, 1_000_000, ["x"])
+def test_values_come_back(worker: SolverWorker) -> None:
+    answer = worker.run_query(PLAIN, 1_000_000, ["x"])
     assert (answer.result, answer.model) == ("sat", {"x": 42})
 
 
-def test_what_cannot_be_is_unsatisfiable(worker: Worker) -> None:
-    assert worker.ask(IMPOSSIBLE, 1_000_000).result == "unsat"
+def test_what_cannot_be_is_unsatisfiable(worker: SolverWorker) -> None:
+    assert worker.run_query(IMPOSSIBLE, 1_000_000).result == "unsat"
 
 
-def test_a_query_that_is_none_is_unknown_with_the_reason(worker: Worker) -> None:
-    answer = worker.ask("(assert (= x 1))", 1_000_000)
+def test_a_query_that_is_none_is_unknown_with_the_reason(worker: SolverWorker) -> None:
+    answer = worker.run_query("(assert (= x 1))", 1_000_000)
     assert answer.result == "unknown"
     assert "unknown constant x" in answer.reason
-    assert worker.ask(IMPOSSIBLE, 1_000_000).result == "unsat"
+    assert worker.run_query(IMPOSSIBLE, 1_000_000).result == "unsat"
 
 
-def test_steps_limit_a_query(worker: Worker) -> None:
-    assert worker.ask(HARD, 1000).result == "unknown"
+def test_steps_limit_a_query(worker: SolverWorker) -> None:
+    assert worker.run_query(HARD, 1000).result == "unknown"
 
 
 def test_a_worker_over_its_time_is_killed_and_the_next_query_gets_a_new_one(
-    monkeypatch: pytest.MonkeyPatch, worker: Worker
+    monkeypatch: pytest.MonkeyPatch, worker: SolverWorker
 ) -> None:
-    assert worker.ask(PLAIN, 1_000_000).result == "sat"
+    assert worker.run_query(PLAIN, 1_000_000).result == "sat"
     first = worker.process
     monkeypatch.setattr("uops.compiler.prove.solver.solver.GRACE", -119.999)
-    answer = worker.ask(HARD, 1 << 40)
+    answer = worker.run_query(HARD, 1 << 40)
     assert (answer.result, answer.reason) == ("unknown", "killed after its time")
     monkeypatch.undo()
-    assert worker.ask(PLAIN, 1_000_000).result == "sat"
+    assert worker.run_query(PLAIN, 1_000_000).result == "sat"
     assert worker.process is not first
 
 
-def test_a_worker_that_dies_is_an_unknown(worker: Worker) -> None:
-    assert worker.ask(PLAIN, 1_000_000).result == "sat"
+def test_a_worker_that_dies_is_an_unknown(worker: SolverWorker) -> None:
+    assert worker.run_query(PLAIN, 1_000_000).result == "sat"
     assert worker.process is not None
     worker.process.kill()
     worker.process.wait()
-    assert worker.ask(PLAIN, 1_000_000).reason == "the solver's process died"
-    assert worker.ask(PLAIN, 1_000_000).result == "sat"
+    assert worker.run_query(PLAIN, 1_000_000).reason == "the solver's process died"
+    assert worker.run_query(PLAIN, 1_000_000).result == "sat"
 
 
 @pytest.mark.parametrize(
@@ -81,28 +81,28 @@ def test_a_worker_that_dies_is_an_unknown(worker: Worker) -> None:
     ids=["takes nothing", "writes without an end", "speaks of other things"],
 )
 def test_a_process_that_does_not_do_its_work_is_killed_on_time(
-    monkeypatch: pytest.MonkeyPatch, worker: Worker, program: str, reason: str
+    monkeypatch: pytest.MonkeyPatch, worker: SolverWorker, program: str, reason: str
 ) -> None:
     """Also one that does not take the query, of more than a pipe holds, or writes as long as one reads."""
     worker.process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     monkeypatch.setattr("uops.compiler.prove.solver.solver.GRACE", 0.0)
     worker.seconds = 1.0
     query, lost, began = PLAIN + " " * 200_000, worker.process, time.monotonic()
-    assert worker.ask(query, 1_000_000).reason == reason
+    assert worker.run_query(query, 1_000_000).reason == reason
     assert time.monotonic() - began < 10.0 and lost.poll() is not None
     worker.seconds = 60.0
-    assert worker.ask(query, 1_000_000).result == "sat"
+    assert worker.run_query(query, 1_000_000).result == "sat"
 
 
 def test_a_solver_ends_with_the_process_that_asked_it() -> None:
     """Nobody is left to stop a query of it."""
     script = f"""
 
-from uops.compiler.prove.solver.solver import Worker
-w = Worker(seconds=100.0)
-w.ask("(assert true)", 1000)
+from uops.compiler.prove.solver.solver import SolverWorker
+w = SolverWorker(seconds=100.0)
+w.run_query("(assert true)", 1000)
 print(w.process.pid, flush=True)
-w.ask({ENDLESS!r}, 1 << 31)"""
+w.run_query({ENDLESS!r}, 1 << 31)"""
     asking = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     assert asking.stdout is not None
     solver = int(asking.stdout.readline())
@@ -125,13 +125,13 @@ def lives(pid: int) -> bool:
 
 def test_a_pool_gives_every_result() -> None:
     asked = [f"(declare-const x Int)(assert (= x {n}))" for n in range(6)]
-    pool: Pool[str, int] = Pool(lambda w, q: int(w.ask(q, 1_000_000, ["x"]).model["x"]), jobs=2)
-    assert sorted(pool.each(asked)) == list(range(6))
+    pool: SolverPool[str, int] = SolverPool(lambda w, q: int(w.run_query(q, 1_000_000, ["x"]).model["x"]), jobs=2)
+    assert sorted(pool.map_unordered(asked)) == list(range(6))
 
 
 def test_an_error_of_a_pool_s_work_is_raised() -> None:
-    def fails(w: Worker, n: int) -> int:
+    def fails(w: SolverWorker, n: int) -> int:
         raise ValueError(n)
 
     with pytest.raises(ValueError, match="3"):
-        list(Pool(fails).each([3]))
+        list(SolverPool(fails).map_unordered([3]))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from uops import Op, SpecError, Tensor
-from uops.backends.registry import get
+from uops.backends.registry import create_backend
 from uops.compiler import Config, compile
 from uops.compiler.tensor.realize import capture
 from uops.spec.ir.node import toposort
@@ -163,7 +163,7 @@ def test_no_schedule_changes_which_value_stays(data: Any) -> None:
     t[Tensor(i)] = Tensor(value)
     want[i] = value
     graph, inputs = capture(t)
-    target: Any = get("llvm").target  # type: ignore[attr-defined]
+    target: Any = create_backend("llvm").target  # type: ignore[attr-defined]
     for config in (Config(threads=2), Config(optimize=False), *(Config(forced=k) for k in range(8))):
         assert np.array_equal(compile(graph, target, config)(inputs).values[0], want)
 

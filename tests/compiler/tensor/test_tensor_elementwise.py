@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from uops import SpecError, Tensor
-from uops.compiler.tensor.methods.elementwise import lambert
+from uops.compiler.tensor.methods.elementwise import lambert_continued_fraction
 from uops.spec.errors import SpecValueError
 from uops.spec.ir.dtypes import DTYPES
 from uops.spec.ir.node import toposort
@@ -275,7 +275,7 @@ def test_tanh_keeps_its_relative_error_near_zero(agree: Any) -> None:
 
 
 def test_lamberts_fraction_is_exact_to_its_order() -> None:
-    p, q = lambert(3)
+    p, q = lambert_continued_fraction(3)
     assert (p, q) == ([15, 1], [15, 6])  # x (15 + x^2) / (15 + 6 x^2)
 
 
@@ -309,7 +309,7 @@ def test_relu_keeps_nan_and_gives_zeros(agree: Any) -> None:
         (lambda: Tensor([1.0]) << 1, r"\[SHL.C2"),
         (lambda: Tensor([True]) // Tensor([True]), r"\[IDIV.C3"),
         (lambda: Tensor([1, 2]) + Tensor([1, 2, 3]), r"Tensor.add: shapes \(2,\), \(3,\) do not broadcast \(R41\) \[ADD.C3"),
-        (lambda: Tensor([1]).clip(None, None), "Tensor.clip: neither a least nor a greatest value is given"),
+        (lambda: Tensor([1]).clip(None, None), "Tensor.clip: expected a least or a greatest value, got neither"),
         (lambda: Tensor([1]) + "x", "an array or a number, got str"),
     ],
 )

@@ -219,7 +219,7 @@ def test_repr_says_what_is_known() -> None:
 
 
 def test_what_is_no_array_is_named() -> None:
-    with pytest.raises(SpecError, match=r"Tensor.from_numpy: list is no array"):
+    with pytest.raises(SpecError, match=r"Tensor.from_numpy: expected an array, got list"):
         Tensor.from_numpy([1, 2])
     with pytest.raises(SpecError, match=r"Tensor.from_dlpack: 'list' object has no attribute '__dlpack__'"):
         Tensor.from_dlpack([1, 2])

@@ -171,7 +171,7 @@ T = Tensor.zeros(1, 2, 4, 4)
         ),
         (lambda: T.conv2d(Tensor.zeros(3, 1, 2, 2), groups=2), r"weight \(3, 1, 2, 2\), 2 groups"),
         (lambda: T.conv2d(Tensor.zeros(3, 2, 5, 5)), r"a window over \(5, 5\) elements is larger than the input \(1, 2, 4, 4\)"),
-        (lambda: T.conv2d(Tensor.zeros(3, 2, 2, 2), stride=(1, 1, 1)), r"stride \(1, 1, 1\) for 2 spatial axes"),
+        (lambda: T.conv2d(Tensor.zeros(3, 2, 2, 2), stride=(1, 1, 1)), r"one per spatial axis, got stride \(1, 1, 1\)"),
         (lambda: T.max_pool2d(stride=0), "are at least 1"),
         (lambda: T.scaled_dot_product_attention(Tensor.zeros(3, 5), T), r"query \(1, 2, 4, 4\), key \(3, 5\)"),
         (lambda: T.scaled_dot_product_attention(T, T, Tensor.ones(4, 4), is_causal=True), "exclude each other"),

@@ -32,7 +32,7 @@ W = load()
 
 def judge(got: Any, want: Any, scale: Any, tolerance: float) -> None:
     assert got.shape == want.shape
-    assert W.off(got, want, scale) <= tolerance
+    assert W.relative_error(got, want, scale) <= tolerance
 
 
 @pytest.mark.parametrize("name", W.WORKLOADS)

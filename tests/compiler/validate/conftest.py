@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from uops.compiler.prove.solver.solver import Worker
+from uops.compiler.prove.solver.solver import SolverWorker
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    found = Worker()
+def worker() -> Iterator[SolverWorker]:
+    found = SolverWorker()
     yield found
     found.close()

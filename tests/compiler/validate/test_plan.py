@@ -1,9 +1,9 @@
 """Plans of a launch in which values share bytes, leave their arena, or are passed twice: each is refuted."""
 
-from uops.compiler.prove.solver.solver import Worker
-from uops.compiler.validate.decide import decide
-from uops.compiler.validate.model import Kind
-from uops.compiler.validate.plan import plan
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.validate.decide import decide_claim
+from uops.compiler.validate.model import ObligationKind
+from uops.compiler.validate.plan import generate_plan_claims
 from uops.fuzz.bisect.replay_kernel import replay_launch
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse
@@ -38,9 +38,9 @@ PLACES = "%15 = slice %14, 0, size=8 : f32\n%16 = slice %14, {offset}, size=8 : 
 def test_an_overlapping_plan_is_refuted_and_replays(worker):
     before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
     right, wrong = (parse(LAUNCH.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (64, 16))
-    assert all(decide(c, worker).proved for c in plan(before, right, ()))
-    bad = [v for c in plan(before, wrong, ()) if not (v := decide(c, worker)).proved]
-    assert [v.kind for v in bad] == [Kind.PLAN] and "at the same time" in bad[0].place
+    assert all(decide_claim(c, worker).is_proved for c in generate_plan_claims(before, right, ()))
+    bad = [v for c in generate_plan_claims(before, wrong, ()) if not (v := decide_claim(c, worker)).is_proved]
+    assert [v.kind for v in bad] == [ObligationKind.PLAN] and "at the same time" in bad[0].place
     assert replay_launch(before, wrong).confirmed and not replay_launch(before, right).confirmed
 
 
@@ -48,9 +48,9 @@ def test_what_a_call_reads_and_what_it_writes_share_no_bytes(worker):
     chain = LAUNCH.replace("%18 = call %8, {b}, %10", "%18 = call %8, {b}, {a}").replace("%13, {a}, written", "%13, {b}, written")
     before = parse(chain.format(places=OTHER, a="%11", b="%15"))
     right, wrong = (parse(chain.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (32, 0))
-    assert all(decide(c, worker).proved for c in plan(before, right, ()))
-    bad = [v for c in plan(before, wrong, ()) if not (v := decide(c, worker)).proved]
-    assert [v.kind for v in bad] == [Kind.PLAN] and "at the same time" in bad[0].place
+    assert all(decide_claim(c, worker).is_proved for c in generate_plan_claims(before, right, ()))
+    bad = [v for c in generate_plan_claims(before, wrong, ()) if not (v := decide_claim(c, worker)).is_proved]
+    assert [v.kind for v in bad] == [ObligationKind.PLAN] and "at the same time" in bad[0].place
 
 
 def test_two_values_that_one_call_alone_has_share_no_bytes(worker):
@@ -76,5 +76,5 @@ def test_what_the_caller_sees_keeps_its_place(worker):
     assert _open(before, after, worker, external=(2, 3)) == {"buffer 2 is not the caller's"}
 
 
-def _open(before: UOp, after: UOp, worker: Worker, external: tuple[int, ...] = ()) -> set[str]:
-    return {v.place for v in (decide(c, worker) for c in plan(before, after, external)) if not v.proved}
+def _open(before: UOp, after: UOp, worker: SolverWorker, external: tuple[int, ...] = ()) -> set[str]:
+    return {v.place for v in (decide_claim(c, worker) for c in generate_plan_claims(before, after, external)) if not v.is_proved}

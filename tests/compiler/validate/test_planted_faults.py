@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from uops.compiler.prove.solver.solver import Worker
-from uops.compiler.validate.kernel import kernel
-from uops.compiler.validate.model import By, Kind
-from uops.compiler.validate.reader import read
-from uops.compiler.validate.writes import box
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.validate.kernel import validate_kernel
+from uops.compiler.validate.model import DecisionMethod, ObligationKind
+from uops.compiler.validate.reader import read_accesses
+from uops.compiler.validate.writes import view_touched_elements
 from uops.fuzz.bisect.replay_kernel import replay_kernel
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse
@@ -62,12 +62,12 @@ FINE = {
 
 #: Fault -> (what is changed, the obligations one of which it breaks).
 FAULTS = {
-    "index off by one": ({"second": "%10"}, {Kind.ONCE, Kind.COVER}),
-    "index beyond the end": ({"first": "%12", "second": "%24"}, {Kind.BOUNDS}),
-    "swapped strides": ({"stride": 3}, {Kind.ONCE, Kind.COVER}),
-    "wrong loop extent": ({"rows": 2}, {Kind.COVER}),
-    "too long a loop": ({"rows": 4}, {Kind.BOUNDS}),
-    "duplicate store": ({"first": "%12"}, {Kind.ONCE}),
+    "index off by one": ({"second": "%10"}, {ObligationKind.ONCE, ObligationKind.COVER}),
+    "index beyond the end": ({"first": "%12", "second": "%24"}, {ObligationKind.BOUNDS}),
+    "swapped strides": ({"stride": 3}, {ObligationKind.ONCE, ObligationKind.COVER}),
+    "wrong loop extent": ({"rows": 2}, {ObligationKind.COVER}),
+    "too long a loop": ({"rows": 4}, {ObligationKind.BOUNDS}),
+    "duplicate store": ({"first": "%12"}, {ObligationKind.ONCE}),
 }
 
 
@@ -78,8 +78,8 @@ def after(**changed: object) -> UOp:
     return parse(head + extra + "%13 = index" + tail.replace("%12, %13", "%12, %24, %13" if extra else "%12, %13"))
 
 
-def refuted(before: UOp, changed: UOp, worker: Worker):
-    return [v for v in kernel(before, changed, worker) if not v.proved]
+def refuted(before: UOp, changed: UOp, worker: SolverWorker):
+    return [v for v in validate_kernel(before, changed, worker) if not v.is_proved]
 
 
 def test_what_is_right_is_validated(worker):
@@ -99,13 +99,13 @@ def test_a_planted_fault_is_refuted_and_replays(fault, worker):
 
 def test_what_is_written_more_than_before_is_refuted(worker):
     bad = refuted(parse(COPY.format(n=12, rows=2, columns=4, stride=4)), after(), worker)
-    assert {v.kind for v in bad} == {Kind.COVER, Kind.READS}
+    assert {v.kind for v in bad} == {ObligationKind.COVER, ObligationKind.READS}
     assert "element 8 is written, and was not before" in " ".join(map(str, bad))
 
 
 def test_a_kernel_that_stores_nothing_any_more_is_refuted(worker):
     (bad,) = refuted(parse(ONES), parse("%0 = param (240), slot=0 : f32\n%1 = linear %0"), worker)
-    assert bad.kind is Kind.COVER and not bad.proved
+    assert bad.kind is ObligationKind.COVER and not bad.is_proved
 
 
 @pytest.mark.parametrize(("rows", "others", "place"), [(1 << 27, (1 << 27) - 1, "before"), ((1 << 27) - 1, 1 << 27, "after")])
@@ -114,7 +114,7 @@ def test_of_a_memory_too_great_to_mark_the_solver_finds_what_one_body_alone_writ
         parse(t.replace("240", str(n)).replace(f"({n})", f"({1 << 27})")) for t, n in ((ONES, rows), (ONES_LISTED, others))
     )
     (bad,) = refuted(before, after, worker)
-    assert bad.kind is Kind.COVER and bad.place == f"store of argument 0 {place}"
+    assert bad.kind is ObligationKind.COVER and bad.place == f"store of argument 0 {place}"
 
 
 def test_stores_with_gates_of_their_own_are_not_one(worker):
@@ -135,14 +135,14 @@ def test_stores_with_gates_of_their_own_are_not_one(worker):
 %12 = linear %0, %1, %2, %3, %5, %6, %7, %8, %9, %10, %11
 """
     before = parse(ONES.replace("240", str(1 << 27)))
-    for limit, kinds in ((1 << 26, set()), (5, {Kind.COVER})):
+    for limit, kinds in ((1 << 26, set()), (5, {ObligationKind.COVER})):
         assert {v.kind for v in refuted(before, parse(text.format(limit=limit)), worker)} == kinds
 
 
 def test_a_thread_per_row_is_no_race_and_one_for_all_rows_is(worker):
     assert not refuted(parse(BEFORE), after(outer="thread"), worker)
     bad = refuted(parse(BEFORE), after(outer="thread", stride=0), worker)
-    assert Kind.RACE in {v.kind for v in bad}
+    assert ObligationKind.RACE in {v.kind for v in bad}
     assert replay_kernel(parse(BEFORE), after(outer="thread", stride=0)).confirmed
 
 
@@ -165,13 +165,13 @@ def test_an_element_that_two_sums_of_counters_give_is_written_twice(worker):
 %13 = end %12, %1
 %14 = linear %0, %1, %2, %4, %3, %5, %6, %7, %8, %10, %11, %12, %13
 """
-    assert {v.kind for v in refuted(parse(ONES.replace("240", "13")), parse(text), worker)} == {Kind.ONCE}
+    assert {v.kind for v in refuted(parse(ONES.replace("240", "13")), parse(text), worker)} == {ObligationKind.ONCE}
 
 
 def test_what_is_beyond_a_memory_is_no_part_of_it():
-    (store,) = read(parse(ONES)).sites
+    (store,) = read_accesses(parse(ONES)).sites
     for size in (239, 240):
-        assert (box(store, np.zeros(size, np.bool_)) is None) is (size < 240)
+        assert (view_touched_elements(store, np.zeros(size, np.bool_)) is None) is (size < 240)
 
 
 # A gate
@@ -216,10 +216,10 @@ FIVE = """
 @pytest.mark.parametrize(
     ("limit", "load", "store", "kind"),
     [
-        (5, "", ", %17", Kind.BOUNDS),
-        (5, ", %14, %17", "", Kind.BOUNDS),
-        (6, ", %14, %17", ", %17", Kind.BOUNDS),
-        (4, ", %14, %17", ", %17", Kind.COVER),
+        (5, "", ", %17", ObligationKind.BOUNDS),
+        (5, ", %14, %17", "", ObligationKind.BOUNDS),
+        (6, ", %14, %17", ", %17", ObligationKind.BOUNDS),
+        (4, ", %14, %17", ", %17", ObligationKind.COVER),
     ],
 )
 def test_a_missing_or_wrong_gate_is_refuted_and_replays(limit, load, store, kind, worker):
@@ -260,7 +260,7 @@ ONES_LISTED = WIDE.format(width="i32")
 def test_a_width_that_wraps_is_refuted_and_replays(worker):
     assert not refuted(parse(ONES), parse(WIDE.format(width="i16")), worker)
     bad = refuted(parse(ONES), parse(WIDE.format(width="i8")), worker)
-    assert Kind.WIDTH in {v.kind for v in bad}
+    assert ObligationKind.WIDTH in {v.kind for v in bad}
     assert replay_kernel(parse(ONES), parse(WIDE.format(width="i8")), bad[0].counterexample).confirmed
 
 
@@ -294,16 +294,18 @@ def chosen(outer: str = "loop", truth: str = "cmplt", stores: str = "%9, %13", l
     return parse(CHOSEN.format(outer=outer, truth=truth, stores=stores, root=root))
 
 
-@pytest.mark.parametrize(("outer", "kinds"), [("loop", {Kind.ONCE}), ("thread", {Kind.ONCE, Kind.RACE})])
+@pytest.mark.parametrize(
+    ("outer", "kinds"), [("loop", {ObligationKind.ONCE}), ("thread", {ObligationKind.ONCE, ObligationKind.RACE})]
+)
 def test_a_truth_of_one_iteration_is_not_that_of_another(outer, kinds, worker):
     """An element is written at x[0] < 0 by the first Store, and by the other one where x[2] < 0 does not hold."""
-    found = kernel(chosen(listed=False), chosen(outer), worker)
+    found = validate_kernel(chosen(listed=False), chosen(outer), worker)
     assert {v.kind for v in found if v.counterexample is not None} == kinds
 
 
 def test_a_truth_of_the_body_before_is_not_another_one_after(worker):
-    found = kernel(chosen(stores="%9", listed=False), chosen(truth="cmpgt", stores="%9"), worker)
-    assert {v.by for v in found if v.kind is Kind.COVER} == {By.INTERPRETER}
+    found = validate_kernel(chosen(stores="%9", listed=False), chosen(truth="cmpgt", stores="%9"), worker)
+    assert {v.by for v in found if v.kind is ObligationKind.COVER} == {DecisionMethod.INTERPRETER}
 
 
 # An index that memory holds
@@ -342,15 +344,15 @@ def scatter(root: str = LISTED, outer: str = "loop", held: str = "%1", column: s
     ("changed", "kinds"),
     [
         ({}, set()),
-        ({"outer": "thread"}, {Kind.ONCE, Kind.RACE}),
-        ({"rows": 2}, {Kind.ONCE}),
-        ({"column": "%7"}, {Kind.BOUNDS}),
-        ({"column": "%1"}, {Kind.BOUNDS}),
+        ({"outer": "thread"}, {ObligationKind.ONCE, ObligationKind.RACE}),
+        ({"rows": 2}, {ObligationKind.ONCE}),
+        ({"column": "%7"}, {ObligationKind.BOUNDS}),
+        ({"column": "%1"}, {ObligationKind.BOUNDS}),
     ],
 )
 def test_a_store_whose_index_memory_holds_stays_in_its_loops_in_their_order(changed, kinds, worker):
-    found = kernel(scatter('%20 = sink %19, name="scatter"'), scatter(**changed), worker)
-    assert {v.kind for v in found if not v.proved} == kinds
+    found = validate_kernel(scatter('%20 = sink %19, name="scatter"'), scatter(**changed), worker)
+    assert {v.kind for v in found if not v.is_proved} == kinds
 
 
 #: Each iteration stores to an element that memory names, and to the one behind it.
@@ -386,7 +388,7 @@ def test_stores_whose_index_memory_holds_do_not_leave_the_loop_that_orders_them(
     same = parse(TWO.format(stores=together, root=listed + "%23, %24, %26, %27, %28"))
     other = listed + "%27, %30, %31, %32, %33, %34, %35, %36, %23, %24, %26, %28"
     assert not refuted(before, same, worker)
-    assert Kind.ONCE in {v.kind for v in refuted(before, parse(TWO.format(stores=apart, root=other)), worker)}
+    assert ObligationKind.ONCE in {v.kind for v in refuted(before, parse(TWO.format(stores=apart, root=other)), worker)}
 
 
 # A named variable
@@ -422,7 +424,7 @@ def test_what_is_written_for_another_value_of_a_variable_does_not_count(worker):
     """All three elements are written for n = 3; for n = 2 it has to be two, of which the gate of the second one keeps one out."""
     assert not refuted(parse(SOME), parse(SOME_LISTED.format(never=9)), worker)
     (bad,) = refuted(parse(SOME), parse(SOME_LISTED.format(never=3)), worker)
-    assert bad.kind is Kind.COVER and str(bad).endswith("element 1 is not written, where n = 2")
+    assert bad.kind is ObligationKind.COVER and str(bad).endswith("element 1 is not written, where n = 2")
 
 
 def test_of_many_values_of_a_variable_each_has_its_own_elements(worker):
@@ -437,7 +439,7 @@ def test_of_many_values_of_a_variable_each_has_its_own_elements(worker):
 %6 = {root}
 """
     before = parse(text.format(at="%1", root="sink %5"))
-    for at, kinds in (("%1", set()), ("%2", {Kind.COVER})):
+    for at, kinds in (("%1", set()), ("%2", {ObligationKind.COVER})):
         after = parse(text.format(at=at, root="linear %0, %1, %2, %3, %5"))
         assert {v.kind for v in refuted(before, after, worker)} == kinds
 
@@ -455,7 +457,7 @@ def test_a_variable_is_told_from_a_loop_that_has_its_name(worker):
 %7 = linear %0, %1, %2, %3, %5, %6
 """
     assert not refuted(parse(before), parse(after.format(at="%1")), worker)
-    assert {v.kind for v in refuted(parse(before), parse(after.format(at="%2")), worker)} == {Kind.ONCE}
+    assert {v.kind for v in refuted(parse(before), parse(after.format(at="%2")), worker)} == {ObligationKind.ONCE}
 
 
 #: What is stored depends on `{read}` of the output; AROUND keeps other values there first.
@@ -493,4 +495,4 @@ def test_values_are_kept_in_the_output_where_it_is_not_read(worker):
     """R146: of twice an element, the first one may wait in the output; of an element and what is there, it may not."""
     assert not refuted(parse(ONTO.format(read="%4")), parse(AROUND), worker)
     bad = refuted(parse(ONTO.format(read="%2")), parse(AROUND), worker)
-    assert {v.kind for v in bad} == {Kind.ONCE}
+    assert {v.kind for v in bad} == {ObligationKind.ONCE}

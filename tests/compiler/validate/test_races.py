@@ -2,16 +2,16 @@
 
 import pytest
 
-from uops.compiler.prove.solver.solver import Worker
-from uops.compiler.validate.kernel import kernel
-from uops.compiler.validate.model import Kind
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.validate.kernel import validate_kernel
+from uops.compiler.validate.model import ObligationKind
 from uops.fuzz.bisect.replay_kernel import replay_kernel
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse
 
 
-def refuted(before: UOp, changed: UOp, worker: Worker):
-    return [v for v in kernel(before, changed, worker) if not v.proved]
+def refuted(before: UOp, changed: UOp, worker: SolverWorker):
+    return [v for v in validate_kernel(before, changed, worker) if not v.is_proved]
 
 
 #: Each element becomes the next one, in place.
@@ -33,7 +33,7 @@ NEXT = """
 def test_a_thread_that_reads_what_another_one_writes_is_a_race(worker):
     before = parse(NEXT.format(outer="loop"))
     assert not refuted(before, before, worker)
-    assert {v.kind for v in refuted(before, parse(NEXT.format(outer="thread")), worker)} == {Kind.RACE}
+    assert {v.kind for v in refuted(before, parse(NEXT.format(outer="thread")), worker)} == {ObligationKind.RACE}
 
 
 #: The first element of a row goes to all of it.
@@ -56,7 +56,7 @@ ROW = """
 def test_threads_of_an_inner_loop_are_others_than_those_around_it(worker):
     before = parse(ROW.format(outer="loop", inner="loop"))
     assert not refuted(before, parse(ROW.format(outer="thread", inner="loop")), worker)
-    assert {v.kind for v in refuted(before, parse(ROW.format(outer="thread", inner="thread")), worker)} == {Kind.RACE}
+    assert {v.kind for v in refuted(before, parse(ROW.format(outer="thread", inner="thread")), worker)} == {ObligationKind.RACE}
 
 
 #: Each thread adds to element 0 and reads an element.
@@ -77,7 +77,7 @@ COUNTED = """
 """
 
 
-@pytest.mark.parametrize(("read", "kinds"), [("2", set()), ("0", {Kind.RACE})])
+@pytest.mark.parametrize(("read", "kinds"), [("2", set()), ("0", {ObligationKind.RACE})])
 def test_threads_that_add_to_one_element_are_no_race_but_for_one_that_reads_it(read, kinds, worker):
     before = parse(COUNTED.format(read=read, root='%12 = sink %11, name="counted"'))
     listed = parse(COUNTED.format(read=read, root="%12 = linear %0, %7, %1, %2, %4, %5, %6, %8, %9, %10, %11"))
@@ -124,7 +124,7 @@ def test_a_dropped_barrier_is_refuted_and_replays(worker):
     right, wrong = (parse(SHARED.format(order=order, out="%12")) for order in ("barrier %8", "group %8"))
     assert not refuted(parse(EIGHT), right, worker)
     bad = refuted(parse(EIGHT), wrong, worker)
-    assert {v.kind for v in bad} == {Kind.RACE}
+    assert {v.kind for v in bad} == {ObligationKind.RACE}
     assert replay_kernel(parse(EIGHT), wrong).confirmed
 
 
@@ -134,7 +134,7 @@ def test_a_barrier_orders_nothing_that_comes_after_it(lanes, worker):
         SHARED.format(order="barrier %8", out="%11").replace("range 8", f"range {lanes}").replace("const 7", f"const {lanes - 1}")
     )
     bad = refuted(parse(EIGHT), parse(wrong), worker)
-    assert any(v.kind is Kind.RACE and v.place.startswith("argument 0") for v in bad)
+    assert any(v.kind is ObligationKind.RACE and v.place.startswith("argument 0") for v in bad)
 
 
 def test_a_barrier_in_a_loop_that_may_have_no_iteration_orders_nothing(worker):
@@ -145,7 +145,11 @@ def test_a_barrier_in_a_loop_that_may_have_no_iteration_orders_nothing(worker):
     )
     again = again.replace("%8, %9, %10", "%8, %20, %9, %21, %10")
     some = '%19 = param (), slot=none, name="n", bounds=[{least}, 3] : index\n'
-    for n, times, kinds in (("", "3", set()), (some.format(least=1), "%19", set()), (some.format(least=0), "%19", {Kind.RACE})):
+    for n, times, kinds in (
+        ("", "3", set()),
+        (some.format(least=1), "%19", set()),
+        (some.format(least=0), "%19", {ObligationKind.RACE}),
+    ):
         found = refuted(parse(EIGHT), parse(again.format(n=n, times=times, out="%12")), worker)
         assert {v.kind for v in found} == kinds, (n, times)
 
@@ -181,7 +185,7 @@ SIXTEEN = EIGHT.replace("(8)", "(16)").replace("range 8", "range 16")
 def test_a_barrier_orders_what_one_iteration_reads_and_the_next_one_writes(worker):
     assert not refuted(parse(SIXTEEN), parse(LOOPED.format(order="barrier")), worker)
     bad = refuted(parse(SIXTEEN), parse(LOOPED.format(order="group")), worker)
-    assert {v.kind for v in bad} == {Kind.RACE} and all("local" in v.place for v in bad)
+    assert {v.kind for v in bad} == {ObligationKind.RACE} and all("local" in v.place for v in bad)
 
 
 #: Threads in a loop: element 1 is thread 1's in the first iteration, and thread 0's in the second one.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.reader import _RULES, _Reader, read
+from uops.compiler.validate.reader import _RULES, _AccessReader, read_accesses
 from uops.compiler.validate.terms import App, Lin, Var
 from uops.interp import run
 from uops.spec.ir import build as b
@@ -56,14 +56,14 @@ def test_an_op_is_read_as_the_interpreter_computes_it(name, dtype):
     f = EXPRESSIONS[name]
     loops = [b.range_(len(NUMBERS), k, AxisType.LOOP) for k in range(2)]
     own = f(*(b.add(b.cast(r, dtype), -4) for r in loops))
-    found = _Reader(UOp(Op.LINEAR, ())).value(own)
+    found = _AccessReader(UOp(Op.LINEAR, ())).read_value(own)
     at = {v: np.arange(9).reshape((-1, 1) if v.name == "r0" else (1, -1)) for v in T.unknowns(found)}
     kept = dt.int64 if dtype is dt.index else dtype
     grid = np.meshgrid(NUMBERS, NUMBERS, indexing="ij")
     graph = f(*(b.cast(b.param(k, (9, 9), kept), dtype) for k in range(2)))
     inputs = {f"p{k}": x.astype(f"int{kept.bits}") for k, x in enumerate(grid)}
     want = run(graph if graph.dtype is not dt.index else b.cast(graph, dt.int64), inputs).values[0]
-    assert np.array_equal(np.broadcast_to(T.values(found, at), (9, 9)), want)
+    assert np.array_equal(np.broadcast_to(T.evaluate_at_points(found, at), (9, 9)), want)
 
 
 HELD = """
@@ -83,8 +83,8 @@ HELD = """
 
 @pytest.mark.parametrize(("memory", "known"), [("%1", True), ("%0", False)])
 def test_what_memory_holds_is_a_function_of_the_element_where_the_kernel_does_not_write_it(memory, known):
-    (store,) = (s for s in read(parse(HELD.format(memory=memory))).sites if s.writes)
-    assert isinstance(store.index, Lin) and T.has_held(store.index) is known
+    (store,) = (s for s in read_accesses(parse(HELD.format(memory=memory))).sites if s.writes)
+    assert isinstance(store.index, Lin) and T.has_memory_value(store.index) is known
     assert any(v.loaded for v in T.unknowns(store.index)) is not known
 
 
@@ -100,13 +100,13 @@ def test_an_interval_holds_every_value(op):
     for one in intervals if not op.startswith("wrap") else [*intervals, (-300, 300)]:
         for other in intervals if not op.startswith("wrap") else [(0, 0)]:
             x, y = Var("x", *one), Var("y", *other)
-            args = (T.of(x),) if op.startswith("wrap") else (T.of(x), T.of(y))
-            args = (T.at_least(T.of(x)), *args) if op == "where" else args
+            args = (T.as_sum(x),) if op.startswith("wrap") else (T.as_sum(x), T.as_sum(y))
+            args = (T.is_nonnegative(T.as_sum(x)), *args) if op == "where" else args
             at = {v: np.unique(np.linspace(v.low, v.high, 9).astype(np.int64)).reshape(s) for v, s in ((x, (-1, 1)), (y, (1, -1)))}
-            found = T.values(T.of(App(op, args)), at)
-            low, high = T.bounds(T.of(App(op, args)))
+            found = T.evaluate_at_points(T.as_sum(App(op, args)), at)
+            low, high = T.bounds(T.as_sum(App(op, args)))
             assert low <= found.min() and found.max() <= high, (op, one, other)
 
 
 def test_an_interval_holds_every_entry_of_a_table():
-    assert T.bounds(T.of(App("table", (T.of(Var("lane4", 0, 3)), Lin(3), Lin(-5), Lin(7), Lin(0))))) == (-5, 7)
+    assert T.bounds(T.as_sum(App("table", (T.as_sum(Var("lane4", 0, 3)), Lin(3), Lin(-5), Lin(7), Lin(0))))) == (-5, 7)

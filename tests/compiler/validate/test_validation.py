@@ -9,26 +9,26 @@ import numpy as np
 import pytest
 
 import uops
-from uops.backends.registry import get
+from uops.backends.registry import create_backend
 from uops.compiler import Config, compile, lower
-from uops.compiler.log import Log
-from uops.compiler.passes.memory_plan import plan
+from uops.compiler.log import LoweringLog
+from uops.compiler.passes.memory_plan import plan_memory
 from uops.compiler.pipeline import record_lowering
-from uops.compiler.prove.solver.solver import NoSolver, Worker
-from uops.compiler.rewrite.rule import Step
+from uops.compiler.prove.solver.solver import NoSolver, SolverWorker
+from uops.compiler.rewrite.rule import RewriteStep
 from uops.compiler.rewrite.rules import VALUES
-from uops.compiler.validate import By, Invalid, Kind, launch, taken, validate
+from uops.compiler.validate import DecisionMethod, Invalid, ObligationKind, launch, take_validation_counts, validate
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.decide import by_points, by_solver, by_sums
-from uops.compiler.validate.kernel import kernel
-from uops.compiler.validate.model import Claim
+from uops.compiler.validate.decide import decide_by_points, decide_by_solver, is_proved_by_sums
+from uops.compiler.validate.kernel import validate_kernel
+from uops.compiler.validate.model import ValidationClaim
 from uops.compiler.validate.terms import App, Cond, Lin, Var
-from uops.compiler.validate.values import COVERED, arranged, replay
+from uops.compiler.validate.values import COVERED, find_replay_fault, validate_linearization
 from uops.fuzz.generate.kinds import sample
 from uops.fuzz.oracles.stages import KEEPS
 from uops.interp import run
 from uops.spec.errors import Unsupported
-from uops.spec.extras import how_to_install
+from uops.spec.extras import install_command
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.text import parse, show
@@ -43,9 +43,9 @@ def product():
 
 @pytest.mark.parametrize("name", ["llvm", "c"])
 def test_a_validated_program_runs_and_is_counted(name):
-    taken()
-    program = compile(product(), get(name).target, CHECKED)
-    counts = taken()
+    take_validation_counts()
+    program = compile(product(), create_backend(name).target, CHECKED)
+    counts = take_validation_counts()
     assert counts["kernels"] == 1 and sum(counts.values()) > 8 and not any("not proved" in k for k in counts)
     inputs = {"p0": np.ones((5, 7), np.float32), "p1": np.ones((7, 3), np.float32)}
     assert np.array_equal(program(inputs).values[0], run(product(), inputs).values[0])
@@ -55,7 +55,7 @@ def test_a_validated_program_runs_and_is_counted(name):
 def test_programs_of_the_generator_are_validated_with_any_schedule(kind):
     for k in range(6):
         graph = sample(0, k, (kind,)).graph
-        lower(graph, get("c").target, config=Config(validate=True, reuse=False, forced=k), upto="plan")
+        lower(graph, create_backend("c").target, config=Config(validate=True, reuse=False, forced=k), upto="plan")
 
 
 def test_what_a_kernel_reads_of_its_own_memory_is_no_counterexample():
@@ -64,7 +64,7 @@ def test_what_a_kernel_reads_of_its_own_memory_is_no_counterexample():
     padded = b.pad(x, (4, 1, 0), (6, 6, 6))
     graph = b.reduce(b.sub(padded, b.reduce(padded, b.Op.ADD, (0,))), b.Op.ADD, (0,))
     try:
-        lower(graph, get("llvm").target, config=CHECKED, upto="plan")
+        lower(graph, create_backend("llvm").target, config=CHECKED, upto="plan")
     except Invalid as e:
         assert not [v for v in e.verdicts if v.counterexample is not None]
 
@@ -80,33 +80,42 @@ SQUARES = """%0 = param (), slot=none, name="n", bounds=[1, 7] : index
 
 def test_a_variable_has_one_value_in_all_executions():
     """Element 0 of two launches, of n = 1 and of n = 2, is not an element that is written twice."""
-    lower(parse(SQUARES), get("llvm").target, config=CHECKED, upto="plan")
+    lower(parse(SQUARES), create_backend("llvm").target, config=CHECKED, upto="plan")
 
 
 def test_a_kernel_that_is_not_validated_is_an_error_that_names_the_obligation(monkeypatch):
     def lazy(before, after, worker):
-        return kernel(before, parse(show(after).replace("range 5,", "range 4,")), worker)
+        return validate_kernel(before, parse(show(after).replace("range 5,", "range 4,")), worker)
 
-    monkeypatch.setattr(launch, "kernel", lazy)
+    monkeypatch.setattr(launch, "validate_kernel", lazy)
     with pytest.raises(Invalid, match="all written: argument 0: refuted: element 12 is not written"):
-        lower(b.add(b.param(0, (5, 3), dt.float32), b.param(1, (5, 1), dt.float32)), get("c").target, upto="plan", config=NEVER)
+        lower(
+            b.add(b.param(0, (5, 3), dt.float32), b.param(1, (5, 1), dt.float32)),
+            create_backend("c").target,
+            upto="plan",
+            config=NEVER,
+        )
 
 
 def test_a_plan_that_is_not_validated_is_an_error(monkeypatch):
-    monkeypatch.setattr(launch, "plan", lambda *stages: [Claim(Kind.PLAN, "planted", T.TRUE, T.FALSE)])
+    monkeypatch.setattr(
+        launch, "generate_plan_claims", lambda *stages: [ValidationClaim(ObligationKind.PLAN, "planted", T.TRUE, T.FALSE)]
+    )
     with pytest.raises(Invalid, match="the memory plan is not validated: plan: planted: refuted: always"):
-        lower(product(), get("c").target, upto="plan", config=CHECKED)
+        lower(product(), create_backend("c").target, upto="plan", config=CHECKED)
 
 
 def test_other_instructions_for_a_body_that_was_validated_are_validated_anew():
-    passed, steps, log = record_lowering(b.neg(b.param(0, (5, 3), dt.float16)), get("c").target, NEVER)
-    assert not validate(passed, steps, log).kernels[0].bad
+    passed, steps, log = record_lowering(b.neg(b.param(0, (5, 3), dt.float16)), create_backend("c").target, NEVER)
+    assert not validate(passed, steps, log).kernels[0].failures
     passed["linearize"] = parse(show(passed["linearize"]).replace("range 5,", "range 4,"))
-    assert Kind.COVER in {v.kind for v in validate(passed, steps, log).kernels[0].bad}
+    assert ObligationKind.COVER in {v.kind for v in validate(passed, steps, log).kernels[0].failures}
 
 
 def test_a_launch_of_which_a_pass_changes_an_argument_or_a_kernel_is_refused():
-    passed, steps, log = record_lowering(b.sub(b.param(0, (4,), dt.float32), b.param(1, (4,), dt.float32)), get("c").target, NEVER)
+    passed, steps, log = record_lowering(
+        b.sub(b.param(0, (4,), dt.float32), b.param(1, (4,), dt.float32)), create_backend("c").target, NEVER
+    )
     (call,) = passed["linearize"].src
     body, out, x, y = call.src
     swapped = passed["linearize"].replace(src=(call.replace(src=(body, out, y, x)),))
@@ -117,23 +126,23 @@ def test_a_launch_of_which_a_pass_changes_an_argument_or_a_kernel_is_refused():
         ({"linearize": silent, "plan": silent}, "call 0 keeps its arguments"),
         ({"plan": other}, "call 0 keeps its kernel"),
     ):
-        assert [v.place for v in validate({**passed, **changed}, steps, log).verdicts if not v.proved] == [place]
+        assert [v.place for v in validate({**passed, **changed}, steps, log).verdicts if not v.is_proved] == [place]
 
 
 def test_a_result_that_shares_memory_of_the_launch_is_refused():
     memory = b.buffer(4, dt.float32, unique=1)
     graph = b.after(memory, b.store(memory, b.add(b.contiguous(b.neg(b.param(0, (4,), dt.float32))), 1)))
-    passed, steps, log = record_lowering(graph, get("c").target, NEVER)
+    passed, steps, log = record_lowering(graph, create_backend("c").target, NEVER)
     validate(passed, steps, log).require()
-    passed["plan"] = plan(passed["linearize"], external=())
-    bad = [v.place for v in validate(passed, steps, log).plan if not v.proved]
+    passed["plan"] = plan_memory(passed["linearize"], external=())
+    bad = [v.place for v in validate(passed, steps, log).plan if not v.is_proved]
     assert bad == ["buffer 1 is not the caller's", "buffer 2 is not the caller's"]
 
 
 def test_it_is_an_option_of_compile_for_targets_of_the_compiler():
-    taken()
+    take_validation_counts()
     program = uops.compile(product(), "c", validate=True)
-    assert taken()["kernels"] == 1
+    assert take_validation_counts()["kernels"] == 1
     ones = {"p0": np.ones((5, 7), np.float32), "p1": np.ones((7, 3), np.float32)}
     assert program(ones).values[0].tolist() == [[7.0] * 3] * 5
     with pytest.raises(Unsupported, match="validation"):
@@ -145,11 +154,11 @@ NEVER = Config(validate=True, reuse=False, optimize=False)
 
 def test_without_a_solver_it_is_an_error_that_says_what_to_install(monkeypatch):
     def absent():
-        raise NoSolver(f"the prover needs Z3: {how_to_install('prove')}")
+        raise NoSolver(f"the prover needs Z3: {install_command('prove')}")
 
-    monkeypatch.setattr(launch, "version", absent)
-    with pytest.raises(NoSolver, match=re.escape(how_to_install("prove"))):
-        lower(product(), get("c").target, upto="plan", config=CHECKED)
+    monkeypatch.setattr(launch, "solver_version", absent)
+    with pytest.raises(NoSolver, match=re.escape(install_command("prove"))):
+        lower(product(), create_backend("c").target, upto="plan", config=CHECKED)
 
 
 def test_the_compiler_loads_neither_validation_nor_the_solver():
@@ -162,10 +171,10 @@ def test_every_pass_that_replays_nothing_names_its_check():
 
 
 def test_a_pass_that_changes_nothing_is_proved_and_one_that_does_says_what_covers_it():
-    (found,) = validate(*record_lowering(product(), get("c").target, CHECKED)).kernels
-    passes = {v.place: v for v in found.verdicts if v.kind is Kind.VALUE}
+    (found,) = validate(*record_lowering(product(), create_backend("c").target, CHECKED)).kernels
+    passes = {v.place: v for v in found.verdicts if v.kind is ObligationKind.VALUE}
     assert list(passes) == list(launch.PASSES)
-    assert passes["decompose"].by is By.STRUCTURE and passes["accumulate"].by is By.INTERPRETER
+    assert passes["decompose"].by is DecisionMethod.STRUCTURE and passes["accumulate"].by is DecisionMethod.INTERPRETER
     assert str(passes["accumulate"]).endswith(f"not proved, but covered by the interpreter: {COVERED['accumulate']}")
 
 
@@ -175,11 +184,13 @@ def test_a_pass_that_changes_nothing_is_proved_and_one_that_does_says_what_cover
 def test_a_step_that_no_proved_rule_makes_is_refused():
     x = b.param(0, (), dt.int32)
     before = b.add(x, 0)
-    assert replay(before, x, [Step("made-up", before, x, {})], {}) == "rule made-up is not proved"
-    assert replay(before, x, [], {}) == "the steps of the log give something else"
+    assert find_replay_fault(before, x, [RewriteStep("made-up", before, x, {})], {}) == "rule made-up is not proved"
+    assert find_replay_fault(before, x, [], {}) == "the steps of the log give something else"
     rule = next(r for r in VALUES if (made := r.apply(before)) is not None and made[0] is x)
     unproved = replace(rule, name="made-up")
-    assert replay(before, x, [Step("made-up", before, x, {})], {"made-up": unproved}) == "rule made-up is not proved"
+    assert (
+        find_replay_fault(before, x, [RewriteStep("made-up", before, x, {})], {"made-up": unproved}) == "rule made-up is not proved"
+    )
 
 
 def test_a_step_that_is_no_instance_of_its_rule_is_refused():
@@ -187,9 +198,11 @@ def test_a_step_that_is_no_instance_of_its_rule_is_refused():
     before = b.add(x, 0)
     rule = next(r for r in VALUES if (made := r.apply(before)) is not None and made[0] is x)
     rules = {rule.name: rule}
-    assert replay(before, x, [Step(rule.name, before, x, {})], rules) is None
-    assert replay(before, y, [Step(rule.name, before, y, {})], rules) == f"a step is no instance of rule {rule.name}"
-    assert replay(y, x, [Step(rule.name, y, x, {})], rules) == f"a step is no instance of rule {rule.name}"
+    assert find_replay_fault(before, x, [RewriteStep(rule.name, before, x, {})], rules) is None
+    assert (
+        find_replay_fault(before, y, [RewriteStep(rule.name, before, y, {})], rules) == f"a step is no instance of rule {rule.name}"
+    )
+    assert find_replay_fault(y, x, [RewriteStep(rule.name, y, x, {})], rules) == f"a step is no instance of rule {rule.name}"
 
 
 def test_a_list_that_leaves_out_or_misplaces_an_instruction_is_refused():
@@ -197,7 +210,7 @@ def test_a_list_that_leaves_out_or_misplaces_an_instruction_is_refused():
     store = graph.src[0]
     index = store.src[0]
     for instructions, proved in (((index.src[0], index, store), True), ((index.src[0], index), False), ((store, index), False)):
-        assert arranged(graph, b.UOp(b.Op.LINEAR, instructions)).proved is proved
+        assert validate_linearization(graph, b.UOp(b.Op.LINEAR, instructions)).is_proved is proved
 
 
 #: A sum in a register, which is 0 at first.
@@ -238,7 +251,7 @@ SUMMED = """
 def test_a_list_that_moves_an_access_into_a_loop_or_out_of_one_is_refused(listed, why):
     graph = parse(SUMMED.format(root="sink %19"))
     linear = parse(SUMMED.format(root=f"linear %0, %1, %2, {listed}, %16, %17, %18, %19"))
-    found = arranged(graph, linear)
+    found = validate_linearization(graph, linear)
     assert (found.counterexample.words if found.counterexample else "") == why
 
 
@@ -256,7 +269,7 @@ def test_a_loop_that_is_moved_into_another_one_is_refused():
     graph = parse(text + "sink %14, %19")
     first, other = "%4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14", "%16, %17, %18, %19"
     for listed, proved in ((f"{first}, {other}", True), (f"%16, {first}, %17, %18, %19", False)):
-        assert arranged(graph, parse(text + f"linear %1, %2, %15, {listed}")).proved is proved
+        assert validate_linearization(graph, parse(text + f"linear %1, %2, %15, {listed}")).is_proved is proved
 
 
 def test_loops_that_do_not_nest_in_a_list_are_refused():
@@ -274,7 +287,7 @@ def test_loops_that_do_not_nest_in_a_list_are_refused():
 %10 = """
     graph = parse(text + "sink %9")
     for ranges, why in (("%1, %3, %2", ""), ("%2, %1, %3", "instruction 7 closes loops that are not the innermost ones")):
-        found = arranged(graph, parse(text + f"linear %0, {ranges}, %4, %5, %7, %8, %9")).counterexample
+        found = validate_linearization(graph, parse(text + f"linear %0, {ranges}, %4, %5, %7, %8, %9")).counterexample
         assert (found.words if found else "") == why
 
 
@@ -282,59 +295,64 @@ def test_loops_that_do_not_nest_in_a_list_are_refused():
 
 X, Y = Var("x", 0, 9), Var("y", 0, 3)
 CLAIMS = {
-    "4x+y <= 39": (T.TRUE, T.at_least(Lin(39, ((X, -4), (Y, -1)))), True),
-    "4x+y <= 38": (T.TRUE, T.at_least(Lin(38, ((X, -4), (Y, -1)))), False),
-    "x < 3 gives 4x+y < 12": (T.at_least(Lin(2, ((X, -1),))), T.at_least(Lin(11, ((X, -4), (Y, -1)))), True),
-    "x <= 0 gives x >= 1": (T.at_least(Lin(0, ((X, -1),))), T.at_least(Lin(-1, ((X, 1),))), False),
-    "x <= 2 gives x <= 1": (T.at_least(Lin(2, ((X, -1),))), T.at_least(Lin(1, ((X, -1),))), False),
+    "4x+y <= 39": (T.TRUE, T.is_nonnegative(Lin(39, ((X, -4), (Y, -1)))), True),
+    "4x+y <= 38": (T.TRUE, T.is_nonnegative(Lin(38, ((X, -4), (Y, -1)))), False),
+    "x < 3 gives 4x+y < 12": (T.is_nonnegative(Lin(2, ((X, -1),))), T.is_nonnegative(Lin(11, ((X, -4), (Y, -1)))), True),
+    "x <= 0 gives x >= 1": (T.is_nonnegative(Lin(0, ((X, -1),))), T.is_nonnegative(Lin(-1, ((X, 1),))), False),
+    "x <= 2 gives x <= 1": (T.is_nonnegative(Lin(2, ((X, -1),))), T.is_nonnegative(Lin(1, ((X, -1),))), False),
     "x >= 5 and y >= 0, or x >= 6": (
         T.TRUE,
-        Cond("or", (T.both(T.at_least(Lin(-5, ((X, 1),))), T.at_least(T.of(Y))), T.at_least(Lin(-6, ((X, 1),))))),
+        Cond(
+            "or",
+            (T.conjoin(T.is_nonnegative(Lin(-5, ((X, 1),))), T.is_nonnegative(T.as_sum(Y))), T.is_nonnegative(Lin(-6, ((X, 1),)))),
+        ),
         False,
     ),
-    "x // 4 < 3": (T.TRUE, T.at_least(Lin(2, ((App("idiv", (T.of(X), Lin(4))), -1),))), True),
-    "x % 4 is y": (T.TRUE, T.is_zero(Lin(0, ((App("mod", (T.of(X), Lin(4))), 1), (Y, -1)))), False),
-    "x wraps": (T.TRUE, T.at_least(T.of(App("wrap-i8", (Lin(120, ((X, 1),)),)))), False),
-    "x or not x": (T.TRUE, Cond("or", (T.is_zero(T.of(X)), T.negated(T.is_zero(T.of(X))))), True),
+    "x // 4 < 3": (T.TRUE, T.is_nonnegative(Lin(2, ((App("idiv", (T.as_sum(X), Lin(4))), -1),))), True),
+    "x % 4 is y": (T.TRUE, T.is_zero(Lin(0, ((App("mod", (T.as_sum(X), Lin(4))), 1), (Y, -1)))), False),
+    "x wraps": (T.TRUE, T.is_nonnegative(T.as_sum(App("wrap-i8", (Lin(120, ((X, 1),)),)))), False),
+    "x or not x": (T.TRUE, Cond("or", (T.is_zero(T.as_sum(X)), T.negate(T.is_zero(T.as_sum(X))))), True),
 }
 
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_sums_points_and_the_solver_agree(name):
     given, goal, true = CLAIMS[name]
-    claim = Claim(Kind.BOUNDS, name, given, goal)
-    worker = Worker()
+    claim = ValidationClaim(ObligationKind.BOUNDS, name, given, goal)
+    worker = SolverWorker()
     try:
-        points, solved = by_points(claim), by_solver(claim, worker)
+        points, solved = decide_by_points(claim), decide_by_solver(claim, worker)
     finally:
         worker.close()
-    assert points is not None and points.proved is true and solved.proved is true
-    assert true or not by_sums(claim)
+    assert points is not None and points.is_proved is true and solved.is_proved is true
+    assert true or not is_proved_by_sums(claim)
     assert true or solved.counterexample is not None
 
 
 def test_a_claim_for_which_the_steps_of_the_solver_run_out_is_not_proved(monkeypatch):
     monkeypatch.setattr("uops.compiler.validate.decide.STEPS", 1)
-    square = App("mul", (T.of(X), T.of(X)))
-    worker = Worker()
+    square = App("mul", (T.as_sum(X), T.as_sum(X)))
+    worker = SolverWorker()
     try:
-        found = by_solver(Claim(Kind.BOUNDS, "", T.TRUE, T.at_least(Lin(0, ((square, 1), (X, -1))))), worker)
+        found = decide_by_solver(
+            ValidationClaim(ObligationKind.BOUNDS, "", T.TRUE, T.is_nonnegative(Lin(0, ((square, 1), (X, -1))))), worker
+        )
     finally:
         worker.close()
-    assert not found.proved and found.by is None and found.why
+    assert not found.is_proved and found.by is None and found.why
 
 
 def test_what_the_solver_does_not_decide_is_no_proof():
-    claim = Claim(Kind.BOUNDS, "", T.TRUE, T.at_least(Lin(-1, ((App("held-i32-1", (T.of(X),)), 1),))))
-    worker = Worker()
+    claim = ValidationClaim(ObligationKind.BOUNDS, "", T.TRUE, T.is_nonnegative(Lin(-1, ((App("held-i32-1", (T.as_sum(X),)), 1),))))
+    worker = SolverWorker()
     try:
-        found = by_solver(claim, worker)
+        found = decide_by_solver(claim, worker)
     finally:
         worker.close()
-    assert not found.proved and found.by is None and found.counterexample is None
+    assert not found.is_proved and found.by is None and found.counterexample is None
 
 
 def test_moves_are_found_by_what_they_made():
-    from uops.compiler.validate.values import moves_of
+    from uops.compiler.validate.values import group_moves_by_result
 
-    assert moves_of(Log()) == {}
+    assert group_moves_by_result(LoweringLog()) == {}

@@ -9,7 +9,7 @@ import pytest
 
 from uops.fuzz.generate.bestiary import at, load, node, store
 from uops.interp.bestiary import run
-from uops.interp.bestiary.lanes import Coordinates, order, warps
+from uops.interp.bestiary.lanes import Coordinates, group_into_warps, iteration_order
 from uops.interp.bestiary.machine import GROUP_NAMES
 from uops.interp.kernel.structure import blocks
 from uops.spec.errors import Trap
@@ -92,9 +92,9 @@ def test_an_instruction_that_no_descriptor_explains() -> None:
 
 def test_warp_loops_vary_fastest_then_the_innermost_of_the_others() -> None:
     lanes: list[Coordinates] = [((True, w), (False, k)) for w in range(2) for k in range(2)]
-    assert warps(lanes, 2) == [[((True, w), (False, k)) for w in range(2)] for k in range(2)]
+    assert group_into_warps(lanes, 2) == [[((True, w), (False, k)) for w in range(2)] for k in range(2)]
     plain: list[Coordinates] = [((False, a), (False, c)) for a in range(2) for c in range(2)]
-    assert warps(plain, 2) == [plain[:2], plain[2:]]
+    assert group_into_warps(plain, 2) == [plain[:2], plain[2:]]
 
 
 def test_names_of_workgroups_are_those_of_the_kernel_interpreter() -> None:
@@ -102,8 +102,8 @@ def test_names_of_workgroups_are_those_of_the_kernel_interpreter() -> None:
 
 
 def test_schedules_are_orders_and_differ() -> None:
-    assert order(5, None, 0) == list(range(5))
-    found = {tuple(order(5, s, 0)) for s in range(20)}
+    assert iteration_order(5, None, 0) == list(range(5))
+    found = {tuple(iteration_order(5, s, 0)) for s in range(20)}
     assert len(found) > 10
     assert all(sorted(o) == list(range(5)) for o in found)
 

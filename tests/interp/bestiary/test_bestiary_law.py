@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uops.fuzz.generate.bestiary import FAMILIES, case, disagreement, generate
+from uops.fuzz.generate.bestiary import FAMILIES, case, describe_legalize_disagreement, generate_family_case
 from uops.fuzz.generate.strategies import HypothesisDraw
 from uops.interp.bestiary import is_bestiary, run
 from uops.interp.bestiary.actions import ACTIONS
-from uops.interp.bestiary.frame import Cell
+from uops.interp.bestiary.frame import BestiaryCell
 from uops.spec.errors import UopsError
 from uops.spec.ir.node import toposort
 from uops.spec.ir.ops import Family, Op
@@ -30,7 +30,7 @@ BESTIARY = {op for op, row in ROWS.items() if row.family is Family.BESTIARY}
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_graph_means_what_its_legal_form_means(family: str) -> None:
     for seed in SEEDS:
-        found = disagreement(case(family, seed), schedule=seed if seed % 2 else None)
+        found = describe_legalize_disagreement(case(family, seed), schedule=seed if seed % 2 else None)
         assert found is None, f"seed {seed}: {found}"
 
 
@@ -38,8 +38,8 @@ def test_a_graph_means_what_its_legal_form_means(family: str) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_law_holds_for_shrinking_choices(data: st.DataObject) -> None:
     family = data.draw(st.sampled_from(sorted(FAMILIES)))
-    c = generate(HypothesisDraw(data.draw), family)
-    assert disagreement(c, schedule=data.draw(st.none() | st.integers(0, 3))) is None
+    c = generate_family_case(HypothesisDraw(data.draw), family)
+    assert describe_legalize_disagreement(c, schedule=data.draw(st.none() | st.integers(0, 3))) is None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -88,7 +88,7 @@ def _unordered(action: Callable[..., Any]) -> Callable[..., Any]:
     """The value, but nothing of what happened before."""
 
     def wrong(s: Any) -> Any:
-        return Cell(action(s), s.frame.base, s.frame)
+        return BestiaryCell(action(s), s.frame.base, s.frame)
 
     return wrong
 
@@ -126,4 +126,4 @@ def _differs(family: str, seed: int) -> bool:
         run(c.graph, c.inputs)
     except UopsError:
         return True
-    return disagreement(c) is not None
+    return describe_legalize_disagreement(c) is not None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from uops.fuzz.generate.bestiary import at, load, node, store
-from uops.fuzz.reduce.corpus import load as load_file
+from uops.fuzz.reduce.corpus import load_file_test as load_file
 from uops.interp.bestiary import is_bestiary, run
 from uops.interp.opaque import register
 from uops.spec.ir import args as A

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from uops.fuzz.reduce.corpus import load, wrong
+from uops.fuzz.reduce.corpus import find_check_failures, load_file_test
 from uops.interp.bestiary import run
 from uops.spec.bestiary.legalize import legalize
 from uops.spec.errors import Trap
 from uops.spec.ir import dtypes as dt
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
-from uops.spec.wmma import Accumulator, Basis, Descriptor, Source, Status, affine, register
+from uops.spec.wmma import Accumulator, AccumulatorBasis, Citation, Descriptor, LaneMapStatus, affine_map, register_descriptor
 
 FILES = sorted((Path(__file__).parents[2] / "examples" / "bestiary").glob("*.uops"))
 #: What the document says of each op has a file.
@@ -23,18 +23,28 @@ EXAMPLES = {
     "unroll", "contract", "wmma", "if", "define_var", "special", "reshape",
 }
 # fmt: on
-_TEXT = Source("this test", "the example's fragments")
-_ROWS = affine("16:row 2:col*8", "8:col")
+_TEXT = Citation("this test", "the example's fragments")
+_ROWS = affine_map("16:row 2:col*8", "8:col")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def fragments() -> None:
     """The document leaves open which lane holds what: in the example, lane t holds half of row t % 16."""
-    exact = Accumulator("one rounding", Basis.ASSUMED, _TEXT, bits=23)
+    exact = Accumulator("one rounding", AccumulatorBasis.ASSUMED, _TEXT, bits=23)
     maps = (_ROWS, _ROWS, _ROWS)
-    register(
+    register_descriptor(
         Descriptor(
-            "by_rows_16x16x16", "example", "", (16, 16, 16), dt.float16, dt.float32, 32, *maps, exact, _TEXT, Status.UNCONFIRMED
+            "by_rows_16x16x16",
+            "example",
+            "",
+            (16, 16, 16),
+            dt.float16,
+            dt.float32,
+            32,
+            *maps,
+            exact,
+            _TEXT,
+            LaneMapStatus.UNCONFIRMED,
         )
     )
 
@@ -45,7 +55,7 @@ def test_every_example_of_the_document_has_a_file() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_example_is_well_formed(path: Path) -> None:
-    graph = load(path).graph
+    graph = load_file_test(path).graph
     verify(graph, Dialect.BESTIARY)
     verify(legalize(graph))
 
@@ -53,11 +63,11 @@ def test_example_is_well_formed(path: Path) -> None:
 @pytest.mark.parametrize("schedule", [None, 1, 2])
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_example_gives_what_the_file_says(path: Path, schedule: int | None) -> None:
-    test = load(path)
+    test = load_file_test(path)
     if test.trap:
         with pytest.raises(Trap):
             run(test.graph, test.inputs, schedule=schedule)
         return
     result = run(test.graph, test.inputs, schedule=schedule)
     assert test.checks
-    assert not wrong(test, {**dict(enumerate(result.values)), **result.buffers})
+    assert not find_check_failures(test, {**dict(enumerate(result.values)), **result.buffers})

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.interp import evaluate, executed, opaque, run
+from uops.interp import evaluate, find_executed_ops, opaque, run
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -223,7 +223,7 @@ def test_a_call_is_refused_again_when_it_is_run_again() -> None:
 
 
 def test_executed_names_the_ops_of_kernels() -> None:
-    found = executed(launch(b.call(filled(4, 3), X)), {})
+    found = find_executed_ops(launch(b.call(filled(4, 3), X)), {})
     assert {Op.LINEAR, Op.CALL, Op.RANGE, Op.END, Op.STORE, Op.INDEX, Op.SINK} <= found
 
 
@@ -534,7 +534,7 @@ def test_the_other_dialect_is_dispatched() -> None:
     i = UOp(Op.B_RANGE, (b.const(4, dt.index),), b.range_(4, 1).arg)
     bestiary = UOp(Op.B_REDUCE, (b.cast(i, I32), i), ReduceArg(Op.ADD))
     assert run(bestiary, {}).values[0].tolist() == 6
-    assert Op.B_REDUCE in executed(bestiary, {})
+    assert Op.B_REDUCE in find_executed_ops(bestiary, {})
 
 
 def test_a_value_as_an_argument_is_memory_that_is_read(agree: Agree, fault: Fault) -> None:

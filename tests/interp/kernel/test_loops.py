@@ -319,5 +319,5 @@ def test_a_deep_nest_of_loops_runs() -> None:
 
 
 def test_a_nest_that_is_too_deep_is_told() -> None:
-    with pytest.raises(Unsupported, match="loops nested as deep"):
+    with pytest.raises(Unsupported, match="loops nested deeper"):
         run(nest(600), {"p0": zeros(1)}, lanes=True)

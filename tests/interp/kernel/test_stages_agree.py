@@ -31,7 +31,7 @@ FRESH = Config(verify=False, reuse=False)
 
 
 def lowered(graph: UOp) -> dict[str, UOp]:
-    found = stages(graph, registry.get("llvm").target, FRESH)
+    found = stages(graph, registry.create_backend("llvm").target, FRESH)
     return {k: v for k, v in found.items() if k != "tensor"}
 
 

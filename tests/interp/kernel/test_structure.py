@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from uops.interp.kernel.structure.blocks import Block, Kernel, Loop, structure
-from uops.interp.kernel.structure.launch import launched
-from uops.interp.kernel.structure.shuffle import shuffled
+from uops.interp.kernel.structure.blocks import KernelStructure, Loop, ScheduledBlock, build_kernel_structure
+from uops.interp.kernel.structure.launch import wrap_specials_as_loops
+from uops.interp.kernel.structure.shuffle import shuffle_item_order
 from uops.spec.errors import SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -18,23 +18,23 @@ from uops.spec.ir.ops import Op
 P0, P1 = b.param(0, (64,), dt.int32), b.param(1, (64,), dt.int32)
 
 
-def built(root: UOp) -> Kernel:
-    return structure(root, lambda u: u.op is Op.PARAM)
+def built(root: UOp) -> KernelStructure:
+    return build_kernel_structure(root, lambda u: u.op is Op.PARAM)
 
 
 def copy(i: UOp, source: UOp = P0, target: UOp = P1) -> UOp:
     return b.store(b.at(target, i), b.load(b.at(source, i)))
 
 
-def position(block: Block, u: UOp) -> int:
+def position(block: ScheduledBlock, u: UOp) -> int:
     return next(k for k, x in enumerate(block.items) if x is u or (isinstance(x, Loop) and u in (x.range, x.closer)))
 
 
-def before(block: Block, first: UOp, then: UOp) -> bool:
+def before(block: ScheduledBlock, first: UOp, then: UOp) -> bool:
     return bool(block.before[position(block, then)] >> position(block, first) & 1)
 
 
-def loop(block: Block, r: UOp) -> Loop:
+def loop(block: ScheduledBlock, r: UOp) -> Loop:
     found = block.items[position(block, r)]
     assert isinstance(found, Loop)
     return found
@@ -147,7 +147,7 @@ def test_shuffled_keeps_every_order_and_finds_others() -> None:
     kernel = built(b.sink(*stores, last))
     orders = set()
     for seed in range(40):
-        block = shuffled(kernel, seed).block
+        block = shuffle_item_order(kernel, seed).block
         order = [position(block, s) for s in stores]
         orders.add(tuple(order))
         for k, s in enumerate(stores):
@@ -160,7 +160,7 @@ def test_shuffled_reaches_inner_blocks() -> None:
     i = b.range_(4, 1)
     effects = [b.store(b.at(P1, b.add(b.mul(i, 4), k)), b.const(k, dt.int32)) for k in range(4)]
     kernel = built(b.sink(b.end(b.group(*effects), i)))
-    orders = {tuple(position(loop(shuffled(kernel, s).block, i).block, e) for e in effects) for s in range(20)}
+    orders = {tuple(position(loop(shuffle_item_order(kernel, s).block, i).block, e) for e in effects) for s in range(20)}
     assert len(orders) > 3
 
 
@@ -169,7 +169,7 @@ def test_a_list_leaves_no_order_open() -> None:
     kernel = built(listed(P0, first.src[0], first, second.src[0], second))
     assert before(kernel.block, first, second)
     assert not before(kernel.block, second, first)
-    same = shuffled(kernel, 3).block
+    same = shuffle_item_order(kernel, 3).block
     assert same.items == kernel.block.items
     assert list(same.before) == [(1 << k) - 1 for k in range(len(same.items))]
     assert kernel.block.before[1:3] == [1, 3]
@@ -220,7 +220,7 @@ def test_specials_become_loops_workgroups_outside_sorted_by_name() -> None:
     index = specials[0]
     for s in specials[1:]:
         index = b.add(index, s)
-    kernel = launched(built(b.sink(copy(index))))
+    kernel = wrap_specials_as_loops(built(b.sink(copy(index))))
     order, block = [], kernel.block
     while block.items and isinstance(block.items[0], Loop):
         order.append(block.items[0].range.arg.name)
@@ -232,7 +232,7 @@ def test_specials_become_loops_workgroups_outside_sorted_by_name() -> None:
 def test_a_special_with_two_bounds_is_refused() -> None:
     x, y = (UOp(Op.SPECIAL, (b.index(n),), SpecialArg("lidx0")) for n in (2, 3))
     with pytest.raises(SpecError, match="'lidx0' has two bounds"):
-        launched(built(b.sink(copy(b.add(x, y)))))
+        wrap_specials_as_loops(built(b.sink(copy(b.add(x, y)))))
 
 
 # Faults
@@ -304,7 +304,7 @@ def test_a_graph_of_a_hundred_thousand_nodes_deep_is_no_problem() -> None:
     kernel = built(b.sink(b.end(b.store(b.at(P1, i), value), i)))
     block = loop(kernel.block, i).block
     assert len(block.items) - 100_000 == 4
-    assert len(loop(shuffled(kernel, 1).block, i).block.items) == len(block.items)
+    assert len(loop(shuffle_item_order(kernel, 1).block, i).block.items) == len(block.items)
 
 
 def test_a_long_list_of_effects_is_no_problem() -> None:

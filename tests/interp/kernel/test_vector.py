@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.pipeline import stages
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import generate
 from uops.fuzz.generate.producers import FEATURES
 from uops.interp import run
-from uops.interp.kernel.lane_machine.memory import space
+from uops.interp.kernel.lane_machine.memory import make_flat_memory
 from uops.interp.kernel.run import run_kernel
-from uops.interp.kernel.structure.blocks import structure
+from uops.interp.kernel.structure.blocks import build_kernel_structure
 from uops.interp.kernel.vector_machine import evaluate, limits
-from uops.interp.kernel.vector_machine.affine import RULES, Affine, fits
+from uops.interp.kernel.vector_machine.affine import RULES, AffineValue, fits_dtype
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.tensor.storage import Array
 from uops.spec.ir import build as b
@@ -32,15 +32,15 @@ from uops.spec.ir.ops import Op
 from uops.spec.rows import compositions as c
 
 I32, F32 = dt.int32, dt.float32
-TARGET = LlvmTarget(Tier.FAST)
+TARGET = LlvmTarget(LlvmTier.FAST)
 LOWERED = ("rangeify", "select", "linearize", "plan")
 
 
 # Affine values
 
 
-def affine(rng: random.Random, extents: list[int]) -> Affine:
-    return Affine(rng.randrange(-20, 60), tuple(rng.choice((0, 0, 1, 3, 8, -2)) for _ in extents), extents)
+def affine(rng: random.Random, extents: list[int]) -> AffineValue:
+    return AffineValue(rng.randrange(-20, 60), tuple(rng.choice((0, 0, 1, 3, 8, -2)) for _ in extents), extents)
 
 
 @pytest.mark.parametrize("op", RULES, ids=lambda op: op.name)
@@ -50,13 +50,13 @@ def test_an_affine_result_is_that_of_the_op_on_arrays(op: Op) -> None:
         extents = [rng.randrange(1, 5) for _ in range(3)]
         operands = [affine(rng, extents) for _ in range(3 if op is Op.MULACC else 1 if op is Op.NEG else 2)]
         if op in (Op.IDIV, Op.MOD, Op.SHL, Op.SHR, Op.MUL):
-            operands[1] = Affine(rng.randrange(1, 9), (), ())
+            operands[1] = AffineValue(rng.randrange(1, 9), (), ())
         result = RULES[op](operands, extents)
         if result is None:
             continue
         found += 1
         wanted = np.asarray(KERNELS[op][dt.index](*(a.values(extents) for a in operands)))
-        if isinstance(result, Affine):
+        if isinstance(result, AffineValue):
             assert np.array_equal(np.broadcast_to(wanted, extents), np.broadcast_to(result.values(extents), extents))
             assert (result.lo, result.hi) == (wanted.min(), wanted.max())
         else:
@@ -65,10 +65,10 @@ def test_an_affine_result_is_that_of_the_op_on_arrays(op: Op) -> None:
 
 
 def test_an_affine_value_that_would_wrap_does_not_fit_its_dtype() -> None:
-    assert fits(Affine(120, (1,), [8]), dt.int8)
-    assert not fits(Affine(120, (1,), [9]), dt.int8)
-    assert not fits(Affine(-1, (), ()), dt.uint64)
-    assert fits(Affine(1 << 70, (), ()), dt.index)
+    assert fits_dtype(AffineValue(120, (1,), [8]), dt.int8)
+    assert not fits_dtype(AffineValue(120, (1,), [9]), dt.int8)
+    assert not fits_dtype(AffineValue(-1, (), ()), dt.uint64)
+    assert fits_dtype(AffineValue(1 << 70, (), ()), dt.index)
 
 
 # Programs of the compiler
@@ -79,14 +79,14 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Why kernels were left to the per-lane machine."""
     reasons: list[str] = []
 
-    def attempt(*arguments: Any) -> evaluate.Attempt | None:
+    def attempt(*arguments: Any) -> evaluate.VectorOutcome | None:
         try:
-            return evaluate.evaluated(*arguments)
+            return evaluate.evaluate_or_give_up(*arguments)
         except evaluate.FAULTS as e:
             reasons.append(f"{type(e).__name__}: {e}")
             return None
 
-    monkeypatch.setattr(evaluate, "attempt", attempt)
+    monkeypatch.setattr(evaluate, "try_evaluate", attempt)
     return reasons
 
 
@@ -173,16 +173,16 @@ def both() -> Kernels:
     """Run a kernel, which must be vectorised, by both machines; gives the contents of its memories, by slot."""
 
     def check(root: UOp, *contents: Any) -> tuple[Array, ...]:
-        kernel = structure(root, lambda u: u.op is Op.PARAM)
-        ours, wanted = ([space(f"p{k}", np.array(a)) for k, a in enumerate(contents)] for _ in range(2))
-        found = evaluate.evaluated(kernel, {u: ours[u.arg.slot] for u in kernel.leaves})
+        kernel = build_kernel_structure(root, lambda u: u.op is Op.PARAM)
+        ours, wanted = ([make_flat_memory(f"p{k}", np.array(a)) for k, a in enumerate(contents)] for _ in range(2))
+        found = evaluate.evaluate_or_give_up(kernel, {u: ours[u.arg.slot] for u in kernel.leaves})
         assert all(np.array_equal(s.data, a) for s, a in zip(ours, contents, strict=True)), "nothing changes before the commit"
         found.commit()
         run_kernel(kernel, {u: wanted[u.arg.slot] for u in kernel.leaves}, lanes=True)
         for s, t in zip(ours, wanted, strict=True):
             assert s.data.tobytes() == t.data.tobytes()
-            assert np.array_equal(s.read, t.read)
-            assert np.array_equal(s.written, t.written)
+            assert np.array_equal(s.read_mask, t.read_mask)
+            assert np.array_equal(s.written_mask, t.written_mask)
         return tuple(s.data for s in ours)
 
     return check
@@ -205,7 +205,7 @@ def barrier(*deps: UOp) -> UOp:
 
 
 def kernel_of(root: UOp) -> Any:
-    return structure(root, lambda u: u.op is Op.PARAM)
+    return build_kernel_structure(root, lambda u: u.op is Op.PARAM)
 
 
 def numbers(n: int) -> Array:
@@ -265,7 +265,7 @@ def test_registers_are_private_to_a_loop_that_passes_nothing_on(both: Kernels) -
     put = b.store(b.at(b.after(register(), i), b.index(0)), b.load(b.at(ints(0, 6), i)))
     held = b.load(b.at(b.after(register(), put), b.index(0)))
     root = b.sink(b.end(b.store(b.at(ints(1, 6), i), b.mul(held, held)), i), name="k")
-    assert evaluate._planned(root, kernel_of(root).leaves, evaluate.Level.EAGER).plan.sequential == frozenset()
+    assert evaluate._prepare_program(root, kernel_of(root).leaves, evaluate.VectorizationLevel.EAGER).plan.sequential == frozenset()
     assert both(root, numbers(6), zeros(6))[1].tolist() == [1, 4, 9, 16, 25, 36]
 
 
@@ -282,8 +282,8 @@ def test_a_permutation_that_is_loaded_decides_where_lanes_write(both: Kernels) -
     root = b.sink(b.store(b.at(ints(1, 5), at), b.cast(lane, I32)), name="k")
     assert both(root, np.array([3, 1, 4, 0, 2], np.int32), zeros(5))[1].tolist() == [3, 1, 4, 0, 2]
     kernel = kernel_of(root)
-    twice = {u: space(f"p{u.arg.slot}", np.array([3, 1, 3, 0, 2], np.int32)) for u in kernel.leaves}
-    assert evaluate.attempt(kernel, twice) is None
+    twice = {u: make_flat_memory(f"p{u.arg.slot}", np.array([3, 1, 3, 0, 2], np.int32)) for u in kernel.leaves}
+    assert evaluate.try_evaluate(kernel, twice) is None
 
 
 def test_vectors_are_own_axes_beside_those_of_loops(both: Kernels) -> None:
@@ -301,7 +301,7 @@ def test_a_reduce_over_ranges_is_the_value_of_its_kernel() -> None:
     r = b.range_(7, 0, AxisType.REDUCE)
     root = UOp(Op.REDUCE, (b.load(b.at(ints(0, 7), r)), r), b.reduce(ints(0, 7), Op.MAX, (0,)).arg.__class__(Op.MAX))
     kernel = kernel_of(root)
-    found = evaluate.attempt(kernel, {u: space("p0", numbers(7)) for u in kernel.leaves})
+    found = evaluate.try_evaluate(kernel, {u: make_flat_memory("p0", numbers(7)) for u in kernel.leaves})
     assert found is not None
     assert found.value is not None
     assert found.value.shape == ()
@@ -319,16 +319,16 @@ def copied(n: int, bound: int) -> UOp:
 def test_there_is_no_outcome_of_an_access_out_of_bounds_or_to_what_was_never_written() -> None:
     for bound, ready, fine in ((4, None, True), (5, None, False), (4, np.array([True, True, False, True]), False)):
         kernel = kernel_of(copied(4, bound))
-        spaces = {u: space("p", numbers(4), ready if u.arg.slot == 0 else None) for u in kernel.leaves}
-        assert (evaluate.attempt(kernel, spaces) is not None) is fine
+        spaces = {u: make_flat_memory("p", numbers(4), ready if u.arg.slot == 0 else None) for u in kernel.leaves}
+        assert (evaluate.try_evaluate(kernel, spaces) is not None) is fine
 
 
 def test_there_is_no_outcome_where_arguments_share_memory() -> None:
     kernel, whole = kernel_of(copied(4, 4)), numbers(6)
-    parts = {u: space("p", whole[u.arg.slot :][:4]) for u in kernel.leaves}
-    assert evaluate.attempt(kernel, parts) is None
-    one = space("p", numbers(4))
-    assert evaluate.attempt(kernel, dict.fromkeys(kernel.leaves, one)) is None
+    parts = {u: make_flat_memory("p", whole[u.arg.slot :][:4]) for u in kernel.leaves}
+    assert evaluate.try_evaluate(kernel, parts) is None
+    one = make_flat_memory("p", numbers(4))
+    assert evaluate.try_evaluate(kernel, dict.fromkeys(kernel.leaves, one)) is None
 
 
 def test_there_is_no_outcome_where_a_bool_byte_is_no_bool() -> None:
@@ -337,7 +337,9 @@ def test_there_is_no_outcome_where_a_bool_byte_is_no_bool() -> None:
     kernel = kernel_of(root)
     for byte, fine in ((1, True), (2, False)):
         data = (np.array([0, byte], np.uint8).view(bool), zeros(2))
-        assert (evaluate.attempt(kernel, {u: space("p", data[u.arg.slot]) for u in kernel.leaves}) is not None) is fine
+        assert (
+            evaluate.try_evaluate(kernel, {u: make_flat_memory("p", data[u.arg.slot]) for u in kernel.leaves}) is not None
+        ) is fine
 
 
 def test_there_is_no_outcome_beyond_the_largest_array(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,15 +349,15 @@ def test_there_is_no_outcome_beyond_the_largest_array(monkeypatch: pytest.Monkey
     (call,) = stages(graph, TARGET)["rangeify"].src
     kernel = kernel_of(call.src[0])
     contents = [np.zeros(100, np.float32), *(v.ravel() for v in inputs.values())]
-    found = evaluate.evaluated(kernel, {u: space("p", contents[u.arg.slot]) for u in kernel.leaves})
+    found = evaluate.evaluate_or_give_up(kernel, {u: make_flat_memory("p", contents[u.arg.slot]) for u in kernel.leaves})
     found.commit()
     assert np.array_equal(contents[0].reshape(10, 10), inputs["p0"] @ inputs["p1"])
     i, j = b.range_(30, 0), b.range_(30, 1)
     product = b.mul(b.load(b.at(ints(1, 30), i)), b.load(b.at(ints(1, 30), j)))
     put = b.store(b.at(ints(0, 900), b.add(b.mul(i, 30), j)), product)
     kernel = kernel_of(b.sink(b.end(b.end(put, j), i), name="k"))
-    spaces = {u: space("p", zeros(u.shape[0])) for u in kernel.leaves}
-    assert evaluate.attempt(kernel, spaces) is None
+    spaces = {u: make_flat_memory("p", zeros(u.shape[0])) for u in kernel.leaves}
+    assert evaluate.try_evaluate(kernel, spaces) is None
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -368,7 +370,7 @@ def test_a_sum_of_products_is_rounded_before_it_is_used(check: bool) -> None:
     put = b.store(b.at(p(0, n * n), b.add(b.mul(i, n), j)), b.mul(total, total))
     kernel = kernel_of(b.sink(b.end(b.end(put, j), i), name="k"))
     a, c, out = (rng.standard_normal(n * n).astype(np.float32) for _ in range(3))
-    evaluate.evaluated(kernel, {u: space("p", (out, a, c)[u.arg.slot]) for u in kernel.leaves}, check).commit()
+    evaluate.evaluate_or_give_up(kernel, {u: make_flat_memory("p", (out, a, c)[u.arg.slot]) for u in kernel.leaves}, check).commit()
     sums = (a.reshape(n, n).astype(np.float64) @ c.reshape(n, n).astype(np.float64)).astype(np.float32)
     assert np.array_equal(out.reshape(n, n), sums * sums)
 
@@ -380,5 +382,5 @@ def test_what_is_derived_is_asserted_of_every_element() -> None:
     kernel = kernel_of(b.sink(b.end(b.store(b.at(ints(1, 4), i), value), i), name="k"))
     for data, check, fine in ((range(4), True, True), ((0, 1, 2, 4), True, False), ((0, 1, 2, 4), False, True)):
         contents = np.array(data, np.int32), zeros(4)
-        found = evaluate.attempt(kernel, {u: space("p", contents[u.arg.slot]) for u in kernel.leaves}, check)
+        found = evaluate.try_evaluate(kernel, {u: make_flat_memory("p", contents[u.arg.slot]) for u in kernel.leaves}, check)
         assert (found is not None) is fine

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.kernel.lane_machine.memory import Space, space
+from uops.interp.kernel.lane_machine.memory import FlatMemory, make_flat_memory
 from uops.interp.kernel.run import run_kernel
-from uops.interp.kernel.structure.blocks import Block, Kernel, Loop, structure
+from uops.interp.kernel.structure.blocks import KernelStructure, Loop, ScheduledBlock, build_kernel_structure
 from uops.interp.kernel.vector_machine import evaluate
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as b
@@ -164,7 +164,7 @@ def is_free(r: UOp) -> bool:
     return r.op is Op.RANGE and r.arg.type is AxisType.UPCAST
 
 
-def instructions(block: Block) -> Iterator[UOp]:
+def instructions(block: ScheduledBlock) -> Iterator[UOp]:
     for item, guards in zip(block.items, block.guards):
         if isinstance(item, Loop):
             yield item.range
@@ -179,39 +179,39 @@ def instructions(block: Block) -> Iterator[UOp]:
             yield from (UOp(Op.ENDIF, (g,)) for g in reversed(guards))
 
 
-def forms(root: UOp) -> list[Kernel]:
+def forms(root: UOp) -> list[KernelStructure]:
     """The kernel as a graph and, without Reduce, as a list of instructions."""
-    graph = structure(root, lambda u: u.op is Op.PARAM)
+    graph = build_kernel_structure(root, lambda u: u.op is Op.PARAM)
     listed = list(instructions(graph.block))
     if any(u.op is Op.REDUCE for u in listed) or sum(u.op is Op.IF for u in listed) != len({u for u in listed if u.op is Op.IF}):
         return [graph]
-    return [graph, structure(UOp(Op.LINEAR, tuple(listed)), lambda u: u.op is Op.PARAM)]
+    return [graph, build_kernel_structure(UOp(Op.LINEAR, tuple(listed)), lambda u: u.op is Op.PARAM)]
 
 
-def operands(kernel: Kernel, seed: int) -> dict[UOp, Any]:
+def operands(kernel: KernelStructure, seed: int) -> dict[UOp, Any]:
     """Every element of p0 and p1 holds a value, of p2 some."""
     rng = np.random.default_rng(seed)
     found = {}
     for u in PARAMS:
         data, some = rng.integers(0, 9, SIZE).astype(np.int32), rng.random(SIZE) < 0.8
-        found[u] = space(f"p{u.arg.slot}", data, (None, np.ones(SIZE, bool), some)[u.arg.slot])
+        found[u] = make_flat_memory(f"p{u.arg.slot}", data, (None, np.ones(SIZE, bool), some)[u.arg.slot])
     return {u: found[u] for u in kernel.leaves}
 
 
-def same(x: Space, y: Space) -> bool:
+def same(x: FlatMemory, y: FlatMemory) -> bool:
     ready = np.ones(SIZE, bool) if x.ready is None else x.ready
     return (
         np.array_equal(x.data[ready], y.data[ready])
         and (x.ready is None or np.array_equal(x.ready, y.ready))
-        and np.array_equal(x.read, y.read)
-        and np.array_equal(x.written, y.written)
+        and np.array_equal(x.read_mask, y.read_mask)
+        and np.array_equal(x.written_mask, y.written_mask)
     )
 
 
-def compared(kernel: Kernel, seed: int) -> str:
+def compared(kernel: KernelStructure, seed: int) -> str:
     """What came of it: `fault` or `gave up`, of the definition or of the vectorised machine, `agreed`; anything else is wrong."""
     wanted, got = operands(kernel, seed), operands(kernel, seed)
-    found = evaluate.attempt(kernel, got)
+    found = evaluate.try_evaluate(kernel, got)
     try:
         run_kernel(kernel, wanted, lanes=True)
     except (Trap, SpecError) as e:
@@ -239,7 +239,7 @@ def tally(seeds: Sequence[int]) -> tuple[Counter[str], list[str]]:
             outcome = compared(kernel, seed)
             outcomes[outcome] += 1
             if outcome not in ("fault", "gave up", "agreed"):
-                wrong.append(f"seed {seed}, {'list' if kernel.listed else 'graph'}: {outcome}")
+                wrong.append(f"seed {seed}, {'list' if kernel.is_linear else 'graph'}: {outcome}")
     return outcomes, wrong
 
 

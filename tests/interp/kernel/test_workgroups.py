@@ -275,16 +275,16 @@ def wmma_inputs(product: UOp) -> dict[str, Any]:
 
 
 def test_the_lanes_of_a_warp_multiply_together(agree: Agree) -> None:
-    from uops.interp.ops.wmma import multiply
-    from uops.spec.wmma import find
+    from uops.interp.ops.wmma import multiply_fragments
+    from uops.spec.wmma import find_descriptor
 
     effect, product = wmma()
     inputs = wmma_inputs(product)
     found = agree(kernel(effect), inputs).buffers["p3"]
-    descriptor = find(product.arg)
+    descriptor = find_descriptor(product.arg)
     assert descriptor is not None
     a, c, d = (inputs[f"p{k}"].reshape(32, -1) for k in range(3))
-    assert np.array_equal(found, np.asarray(multiply(descriptor, a, c, d)).reshape(-1))
+    assert np.array_equal(found, np.asarray(multiply_fragments(descriptor, a, c, d)).reshape(-1))
     assert found.any()
 
 

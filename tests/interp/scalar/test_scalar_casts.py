@@ -6,15 +6,15 @@ import random
 import numpy as np
 import pytest
 
-from uops.interp.exact import FORMATS, bits_of, evaluate_op, fraction, number, round_to
+from uops.interp.exact import FORMATS, bits_of, evaluate_op, exact_fraction, python_number, round_to
 from uops.interp.exact.numbers.casts import CASTS, cast
-from uops.interp.exact.numbers.formats import wrap
+from uops.interp.exact.numbers.formats import wrap_integer
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir.dtypes import (
     FLOATS,
     INTS,
     STORABLE,
-    Kind,
+    DTypeKind,
     bfloat16,
     bool_,
     float16,
@@ -87,14 +87,14 @@ TABLE = [  # source, value, target, value
 def test_r15_known_casts(source, value, target, result):
     answer = cast(source, target, bits_of(source, value))
     if target.is_float and math.isnan(result):
-        assert FORMATS[target].is_nan(answer.best) and answer.width == 1
+        assert FORMATS[target].is_nan(answer.best) and answer.value_count == 1
     else:
-        assert answer.best == bits_of(target, result) and answer.exact
+        assert answer.best == bits_of(target, result) and answer.is_exact
     assert evaluate_op(Op.CAST, (source,), target, (bits_of(source, value),)) == answer
 
 
 def test_every_pair_of_kinds_has_a_rule():
-    kinds = set(Kind) - {Kind.VOID}
+    kinds = set(DTypeKind) - {DTypeKind.VOID}
     assert set(CASTS) == {(a, b) for a in kinds for b in kinds}
     with pytest.raises(SpecError):
         cast(int8, void, 1)
@@ -113,10 +113,10 @@ def test_r15_one_rounding_from_the_exact_source(source, target):
     fmt = FORMATS[target]
     for _ in range(300):
         bits = r.getrandbits(source.bits)
-        exact = fraction(source, bits)
+        exact = exact_fraction(source, bits)
         answer = cast(source, target, bits)
         if exact is None:
-            assert fmt.is_nan(answer.best) == (math.isnan(number(source, bits)) or not fmt.has_inf)
+            assert fmt.is_nan(answer.best) == (math.isnan(python_number(source, bits)) or not fmt.has_inf)
         else:
             assert answer.best == round_to(target, exact, bits >> (source.bits - 1) if source.is_float else 0)
 
@@ -127,14 +127,14 @@ def test_r15_float_to_int_truncates_then_saturates(source, target):
     r = random.Random(f"{source}{target}")
     for _ in range(300):
         bits = r.getrandbits(source.bits)
-        x = number(source, bits)
+        x = python_number(source, bits)
         if math.isnan(x):
             expected = 0
         elif math.isinf(x):
             expected = target.max if x > 0 else target.min
         else:
             expected = min(max(math.trunc(x), target.min), target.max)
-        assert cast(source, target, bits).best == wrap(target, int(expected))
+        assert cast(source, target, bits).best == wrap_integer(target, int(expected))
         inside = math.isfinite(x) and math.trunc(x) == expected
         assert cast(source, target, bits, core=True).anything == (not inside)
 
@@ -148,7 +148,7 @@ def test_r15_core_lets_fp8_saturate():
             assert not cast(float32, target, bits).contains(top)
             core = cast(float32, target, bits, core=True)
             assert core.contains(top) and core.contains(core.best) and not core.contains(top ^ fmt.sign_bit)
-        assert cast(float32, target, bits_of(float32, 1.0), core=True).exact
+        assert cast(float32, target, bits_of(float32, 1.0), core=True).is_exact
     assert not cast(float32, float16, bits_of(float32, 1e6), core=True).contains(FORMATS[float16].max_mag)
 
 

@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.interp.exact import FORMATS, bits_of, fraction, number, round_to
-from uops.interp.exact.numbers.formats import FINITE, dyadic, sticky
+from uops.interp.exact import FORMATS, bits_of, exact_fraction, python_number, round_to
+from uops.interp.exact.numbers.formats import FINITE, divide_with_sticky_bit, dyadic
 from uops.spec.errors import SpecError
 from uops.spec.ir.dtypes import FLOATS, bfloat16, bool_, float16, float32, float64, fp8e4m3, fp8e5m2, index, int8, uint8
 
@@ -60,7 +60,7 @@ NUMPY = {
 
 @pytest.mark.parametrize(("dtype", "bits", "value"), TABLE)
 def test_known_patterns_decode_and_encode(dtype, bits, value):
-    assert fraction(dtype, bits) == value
+    assert exact_fraction(dtype, bits) == value
     assert round_to(dtype, value) == bits
 
 
@@ -69,7 +69,7 @@ def test_specials_of_ieee_formats(dtype, inf, nan, top):
     fmt = FORMATS[dtype]
     assert (fmt.inf_mag, fmt.nan, fmt.max_mag) == (inf, nan, top)
     assert fmt.is_nan(nan) and fmt.is_nan(inf + 1) and not fmt.is_nan(inf) and not fmt.is_nan(top)
-    assert number(dtype, inf | fmt.sign_bit) == -math.inf
+    assert python_number(dtype, inf | fmt.sign_bit) == -math.inf
 
 
 def test_r15_fp8e4m3_has_two_nans_and_no_infinity():
@@ -85,7 +85,7 @@ def test_every_small_pattern_is_the_number_numpy_reads(dtype):
     count = 1 << dtype.bits
     with np.errstate(invalid="ignore"):  # signalling NaNs
         theirs = np.arange(count, dtype=f"u{dtype.itemsize}").view(NUMPY[dtype]).astype(np.float64)
-    ours = np.array([number(dtype, b) for b in range(count)])
+    ours = np.array([python_number(dtype, b) for b in range(count)])
     assert np.array_equal(ours, theirs, equal_nan=True)
     assert np.array_equal(np.signbit(ours)[~np.isnan(ours)], np.signbit(theirs)[~np.isnan(ours)])
 
@@ -98,7 +98,7 @@ def test_every_small_pattern_survives_decode_and_encode(dtype):
         if real.kind == FINITE:
             assert fmt.encode(real.sign, real.m, real.e) == b
             assert fmt.from_key(fmt.key(b)) == (b if fmt.key(b) else 0)
-        assert bits_of(dtype, number(dtype, b)) == b or fmt.is_nan(b)
+        assert bits_of(dtype, python_number(dtype, b)) == b or fmt.is_nan(b)
 
 
 @pytest.mark.parametrize(("dtype", "code"), [(float16, "e"), (float32, "f"), (float64, "d")], ids=str)
@@ -123,16 +123,16 @@ def test_round_to_agrees_with_struct(dtype, code):
 def _nearest(dtype, value):
     """The nearest pattern by search among all; ties to the even pattern."""
     fmt = FORMATS[dtype]
-    candidates = [(abs(fraction(dtype, b) - value), b & 1, b) for b in range(fmt.max_mag + 1)]
+    candidates = [(abs(exact_fraction(dtype, b) - value), b & 1, b) for b in range(fmt.max_mag + 1)]
     return min(candidates)[2]
 
 
 @pytest.mark.parametrize("dtype", [fp8e4m3, fp8e5m2], ids=str)
 def test_r19_rounding_is_to_the_nearest_of_all_values_ties_to_even(dtype):
     fmt = FORMATS[dtype]
-    top = fraction(dtype, fmt.max_mag)
+    top = exact_fraction(dtype, fmt.max_mag)
     r = random.Random(3)
-    values = [fraction(dtype, b) for b in range(fmt.max_mag + 1)]
+    values = [exact_fraction(dtype, b) for b in range(fmt.max_mag + 1)]
     middles = [(a + b) / 2 for a, b in itertools.pairwise(values)]
     near = [m + s * Fraction(1, 1 << 40) for m in middles for s in (-1, 0, 1)]
     for v in near + [Fraction(r.randrange(1 << 20), 1 << 10) % top for _ in range(200)]:
@@ -143,7 +143,7 @@ def test_r19_rounding_is_to_the_nearest_of_all_values_ties_to_even(dtype):
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_r15_overflow_starts_half_a_unit_above_the_largest(dtype):
     fmt = FORMATS[dtype]
-    top, unit = fraction(dtype, fmt.max_mag), dyadic(1, fmt.top)
+    top, unit = exact_fraction(dtype, fmt.max_mag), dyadic(1, fmt.top)
     tie = round_to(dtype, top + unit / 2)
     assert tie == (fmt.max_mag if dtype is fp8e4m3 else fmt.inf_mag)  # 448's last bit is even, the others' is odd
     assert round_to(dtype, top + unit / 2 - Fraction(1, 1 << 2000)) == fmt.max_mag
@@ -161,20 +161,20 @@ def test_keys_order_all_values_and_bound_reals(dtype):
         assert high - low in (0, 1)
         x = dyadic(m, e)
         if abs(low) <= fmt.max_mag and abs(high) <= fmt.max_mag:
-            assert fraction(dtype, fmt.from_key(low)) <= x <= fraction(dtype, fmt.from_key(high))
-            assert (low == high) == (fraction(dtype, fmt.from_key(low)) == x)
+            assert exact_fraction(dtype, fmt.from_key(low)) <= x <= exact_fraction(dtype, fmt.from_key(high))
+            assert (low == high) == (exact_fraction(dtype, fmt.from_key(low)) == x)
 
 
 def test_grid_has_no_upper_limit():
-    assert FORMATS[float16].grid(0b111111111111, 100) == (1 << 10, 102)
-    assert FORMATS[float16].grid(3, -26) == (1, -24)
+    assert FORMATS[float16].round_unbounded(0b111111111111, 100) == (1 << 10, 102)
+    assert FORMATS[float16].round_unbounded(3, -26) == (1, -24)
 
 
 def test_sticky_rounds_like_the_fraction():
     r = random.Random(5)
     for _ in range(500):
         x = Fraction(r.randrange(1, 1 << 30), r.randrange(1, 1 << 30))
-        assert FORMATS[float16].encode(0, *sticky(x.numerator, x.denominator, 14)) == round_to(float16, x)
+        assert FORMATS[float16].encode(0, *divide_with_sticky_bit(x.numerator, x.denominator, 14)) == round_to(float16, x)
 
 
 def test_r28_nan_payload_and_sign_of_a_python_float_are_kept():
@@ -186,7 +186,7 @@ def test_r28_nan_payload_and_sign_of_a_python_float_are_kept():
 
 def test_r23_numbers_of_other_dtypes():
     assert bits_of(int8, -1) == 255 and bits_of(bool_, True) == 1 and bits_of(index, -(1 << 70)) == -(1 << 70)
-    assert number(int8, 255) == -1 and number(uint8, 255) == 255 and number(bool_, 1) is True
+    assert python_number(int8, 255) == -1 and python_number(uint8, 255) == 255 and python_number(bool_, 1) is True
     for bad in (0.5, math.inf, math.nan):
         with pytest.raises(SpecError, match="R23"):
             bits_of(int8, bad)

@@ -206,7 +206,7 @@ def test_r28_bitcast_keeps_nan_payloads():
 def test_r30_bitcast_of_an_inexact_value_is_points_or_any():
     x = B.param(0, (1,), float16)
     few = one(B.bitcast(B.sin(x), int16), {"p0": [1.0]}).elements[0]
-    assert few.width == 3 and not few.anything
+    assert few.value_count == 3 and not few.anything
     many = one(B.bitcast(B.add(x, x), int16), {"p0": Bits((0x7E00,))}).elements[0]
     assert many.anything
 
@@ -274,9 +274,9 @@ def random_view(r, shape):
 
 
 def test_int8_inputs_out_of_range_are_refused():
-    with pytest.raises(SpecError, match="outside"):
+    with pytest.raises(SpecError, match="expected a value of int8"):
         run(B.param(0, (1,), int8), {"p0": [128]})
     with pytest.raises(SpecError, match="expected 2"):
         run(B.param(0, (2,), int8), {"p0": [1]})
-    with pytest.raises(SpecError, match="no bit pattern"):
+    with pytest.raises(SpecError, match="expected a bit pattern"):
         run(B.param(0, (1,), int8), {"p0": Bits((256,))})

@@ -6,7 +6,16 @@ from functools import cache
 
 import pytest
 
-from uops.interp.exact import FORMATS, bits_of, canonical, dot, fraction, number, reduce_elements, round_to
+from uops.interp.exact import (
+    FORMATS,
+    bits_of,
+    evaluate_canonical,
+    exact_fraction,
+    python_number,
+    reduce_dot,
+    reduce_elements,
+    round_to,
+)
 from uops.interp.exact.numbers.casts import cast
 from uops.spec.errors import SpecError
 from uops.spec.ir.dtypes import FLOATS, bfloat16, bool_, float16, float32, float64, fp8e4m3, fp8e5m2, index, int8, uint8
@@ -26,7 +35,7 @@ def every_order(op, dtype, bits):
         part = (chosen - 1) & chosen
         while part:
             if part >= chosen ^ part:
-                out |= {canonical(op, (dtype, dtype), dtype, a, b) for a in results(part) for b in results(chosen ^ part)}
+                out |= {evaluate_canonical(op, (dtype, dtype), dtype, a, b) for a in results(part) for b in results(chosen ^ part)}
             part = (part - 1) & chosen
         return frozenset(out)
 
@@ -68,7 +77,7 @@ def test_r32_a_wider_accumulator_is_allowed(op, dtype):
         bits = some(dtype, r, r.randint(1, 6))
         total = cast(dtype, float32, bits[0]).best
         for b in bits[1:]:
-            total = canonical(op, (float32, float32), float32, total, cast(dtype, float32, b).best)
+            total = evaluate_canonical(op, (float32, float32), float32, total, cast(dtype, float32, b).best)
         assert reduce_elements(op, dtype, bits).contains(cast(float32, dtype, total).best), bits
 
 
@@ -78,12 +87,12 @@ def test_r32_dot_holds_fused_and_unfused_products(dtype):
     for _ in range(200):
         n = r.randint(1, 6)
         a, b = some(dtype, r, n), some(dtype, r, n)
-        answer = dot(FORMATS[dtype], a, b)
-        products = [canonical(Op.MUL, (dtype, dtype), dtype, x, y) for x, y in zip(a, b, strict=True)]
+        answer = reduce_dot(FORMATS[dtype], a, b)
+        products = [evaluate_canonical(Op.MUL, (dtype, dtype), dtype, x, y) for x, y in zip(a, b, strict=True)]
         unfused, fused = products[0], products[0]
         for k in range(1, n):
-            unfused = canonical(Op.ADD, (dtype, dtype), dtype, unfused, products[k])
-            fused = canonical(Op.MULACC, (dtype,) * 3, dtype, a[k], b[k], fused)
+            unfused = evaluate_canonical(Op.ADD, (dtype, dtype), dtype, unfused, products[k])
+            fused = evaluate_canonical(Op.MULACC, (dtype,) * 3, dtype, a[k], b[k], fused)
         assert answer.contains(unfused) and answer.contains(fused) and answer.contains(answer.best), (a, b)
 
 
@@ -93,7 +102,7 @@ def test_r32_best_is_the_exact_sum_rounded_once(dtype):
     fmt = FORMATS[dtype]
     for _ in range(200):
         bits = [r.randrange(fmt.max_mag) | r.choice((0, fmt.sign_bit)) for _ in range(r.randint(2, 9))]
-        values = [fraction(dtype, b) for b in bits]
+        values = [exact_fraction(dtype, b) for b in bits]
         assert reduce_elements(Op.ADD, dtype, bits).best == round_to(dtype, sum(values))
         sign = sum(b >> (dtype.bits - 1) for b in bits) & 1
         assert reduce_elements(Op.MUL, dtype, bits).best == round_to(dtype, math.prod(values), sign)
@@ -106,8 +115,8 @@ def test_r32_the_bound_of_a_sum_is_tight(dtype):
     one = bits_of(dtype, 1.0)
     answer = reduce_elements(Op.ADD, dtype, [one + k for k in range(n)])
     fmt = FORMATS[dtype]
-    spacing = fraction(dtype, answer.best + 1) - fraction(dtype, answer.best)
-    reach = (n - 1) * sum(fraction(dtype, one + k) for k in range(n)) / (1 << fmt.precision) / spacing
+    spacing = exact_fraction(dtype, answer.best + 1) - exact_fraction(dtype, answer.best)
+    reach = (n - 1) * sum(exact_fraction(dtype, one + k) for k in range(n)) / (1 << fmt.precision) / spacing
     assert answer.span[1] - answer.best <= reach + 1 and answer.best - answer.span[0] <= 2 * (reach + 1)
     assert not answer.nan and not answer.points[1:]
     assert reach < 4
@@ -116,7 +125,7 @@ def test_r32_the_bound_of_a_sum_is_tight(dtype):
 def test_r32_one_element_is_itself_but_for_the_sign_of_zero():
     for op in (Op.ADD, Op.MUL, Op.MAX):
         b = bits_of(float16, -2.5)
-        assert reduce_elements(op, float16, [b]).best == b and reduce_elements(op, float16, [b]).width == 1
+        assert reduce_elements(op, float16, [b]).best == b and reduce_elements(op, float16, [b]).value_count == 1
     assert reduce_elements(Op.ADD, float16, [0x8000]).contains(0) and reduce_elements(Op.ADD, float16, [0]).contains(0x8000)
     assert not reduce_elements(Op.MUL, float16, [0x8000]).contains(0)
 
@@ -160,11 +169,11 @@ def test_r32_what_overflow_and_underflow_reach_in_a_product(values, inside, outs
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_r32_empty_gives_the_identity(dtype):
-    assert number(dtype, reduce_elements(Op.ADD, dtype, []).best) == 0.0
-    assert number(dtype, reduce_elements(Op.MUL, dtype, []).best) == 1.0
+    assert python_number(dtype, reduce_elements(Op.ADD, dtype, []).best) == 0.0
+    assert python_number(dtype, reduce_elements(Op.MUL, dtype, []).best) == 1.0
     low = -INF if dtype.has_inf else -448.0
-    assert number(dtype, reduce_elements(Op.MAX, dtype, []).best) == low
-    assert number(dtype, reduce_elements(Op.MIN, dtype, []).best) == -low
+    assert python_number(dtype, reduce_elements(Op.MAX, dtype, []).best) == low
+    assert python_number(dtype, reduce_elements(Op.MIN, dtype, []).best) == -low
 
 
 def test_r32_integers_are_exact_and_wrap():
@@ -186,5 +195,5 @@ def test_r09_bool_reductions():
 
 def test_r11_max_of_both_zeros_is_either():
     answer = reduce_elements(Op.MAX, float32, [0x80000000, 0, bits_of(float32, -1.0)])
-    assert answer.contains(0) and answer.contains(0x80000000) and answer.width == 2
-    assert reduce_elements(Op.MAX, float32, [0x80000000]).exact
+    assert answer.contains(0) and answer.contains(0x80000000) and answer.value_count == 2
+    assert reduce_elements(Op.MAX, float32, [0x80000000]).is_exact

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uops.interp.allowed.layout import LAYOUT, span, unkeys
+from uops.interp.allowed.layout import LAYOUT, from_order_keys, ulp_distance
 from uops.spec.ir import dtypes as dt
 
 
@@ -14,7 +14,7 @@ from uops.spec.ir import dtypes as dt
 def test_steps_are_counted_across_all_of_a_dtype_without_an_overflow(d, scalars):
     f = LAYOUT[d]
     far = (1 << f.shift) - 1
-    first, last = (unkeys(f, np.array([k], f.ints)) for k in (-far - 1, far))
+    first, last = (from_order_keys(f, np.array([k], f.ints)) for k in (-far - 1, far))
     with np.errstate(all="raise"):
-        found = span(f, first[0], last[0]) if scalars else span(f, first, last)
+        found = ulp_distance(f, first[0], last[0]) if scalars else ulp_distance(f, first, last)
     assert found == 2 * far + 1

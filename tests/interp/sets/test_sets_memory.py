@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uops.interp.allowed import allowed
+from uops.interp.allowed import compute_allowed_sets
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
@@ -22,8 +22,8 @@ def _buffer(d=dt.float32, size=8, unique=1):
 
 
 def test_a_stored_set_is_loaded_and_left_in_the_buffer():
-    want = allowed(_sine(), {"p0": X}).values[0]
-    found = allowed(b.assign(_buffer(), _sine()), {"p0": X})
+    want = compute_allowed_sets(_sine(), {"p0": X}).values[0]
+    found = compute_allowed_sets(b.assign(_buffer(), _sine()), {"p0": X})
     for got in (found.values[0], found.buffers["b1"]):
         assert got.kinds() == want.kinds() and (got.width_ulps() == want.width_ulps()).all()
         assert got.contains(want.best).all()
@@ -33,7 +33,9 @@ def test_an_exact_store_over_a_set_makes_it_exact_again():
     buffer = _buffer()
     first = b.assign(buffer, _sine())
     half = b.shrink(first, (0,), (4,))
-    found = allowed(b.after(first, b.store(half, b.shrink(b.param(1, (8,), dt.float32), (2,), (4,)))), {"p0": X, "p1": X})
+    found = compute_allowed_sets(
+        b.after(first, b.store(half, b.shrink(b.param(1, (8,), dt.float32), (2,), (4,)))), {"p0": X, "p1": X}
+    )
     assert (found.values[0].width_ulps() > 0).tolist() == [False] * 4 + [True] * 4
     assert found.values[0].contains(np.concatenate([X[2:6], np.sin(X[4:])])).all()
 
@@ -42,14 +44,14 @@ def test_a_load_before_a_store_sees_what_was_there():
     buffer = _buffer()
     before = b.add(buffer, 0.0)
     stored = b.after(buffer, b.store(b.after(buffer, before), _sine()))
-    found = allowed(b.tuple_(before, b.add(stored, 0.0)), {"p0": X, "b1": X})
-    assert found.values[0].exact and not found.values[1].exact
+    found = compute_allowed_sets(b.tuple_(before, b.add(stored, 0.0)), {"p0": X, "b1": X})
+    assert found.values[0].is_exact and not found.values[1].is_exact
 
 
 def test_a_view_of_a_stored_set_moves_with_it():
     stored = b.assign(_buffer(), _sine())
-    found = allowed(b.flip(b.reshape(stored, (2, 4)), (True, False)), {"p0": X}).values[0]
-    want = allowed(b.flip(b.reshape(_sine(), (2, 4)), (True, False)), {"p0": X}).values[0]
+    found = compute_allowed_sets(b.flip(b.reshape(stored, (2, 4)), (True, False)), {"p0": X}).values[0]
+    want = compute_allowed_sets(b.flip(b.reshape(_sine(), (2, 4)), (True, False)), {"p0": X}).values[0]
     assert (found.width_ulps() == want.width_ulps()).all() and found.contains(want.best).all()
 
 
@@ -57,7 +59,7 @@ def test_a_store_through_a_view_lands_where_it_should():
     buffer = _buffer()
     target = b.shrink(b.flip(buffer, (True,)), (2,), (3,))
     value = b.shrink(_sine(), (0,), (3,))
-    found = allowed(b.sink(b.store(target, value)), {"p0": X, "b1": np.zeros(8, np.float32)}).buffers["b1"]
+    found = compute_allowed_sets(b.sink(b.store(target, value)), {"p0": X, "b1": np.zeros(8, np.float32)}).buffers["b1"]
     assert (found.width_ulps() > 0).tolist() == [False, False, False, True, True, True, False, False]
     assert found.contains(np.concatenate([[0, 0, 0], np.sin(X[2::-1]), [0, 0]]).astype(np.float32)).all()
 
@@ -69,7 +71,7 @@ def test_r164_the_last_set_of_an_element_stays():
     is_set = b.stack(*map(b.const, (True, False, False, True, True)))
     gate = b.stack(*map(b.const, (True, True, True, True, False)))
     store = b.store(b.at(_buffer(), place), b.where(is_set, sine, plain), gate)
-    found = allowed(b.sink(store), {"p0": X, "p1": X, "b1": X}).buffers["b1"]
+    found = compute_allowed_sets(b.sink(store), {"p0": X, "p1": X, "b1": X}).buffers["b1"]
     want = X.copy()
     want[[1, 3]] = X[1], np.sin(X[3])
     assert found.contains(want).all()
@@ -83,20 +85,20 @@ def test_r164_the_last_set_of_an_element_stays():
 
 def test_r30_the_bits_of_a_stored_set_are_points_or_any():
     stored = b.assign(_buffer(), _sine())
-    same = allowed(b.bitcast(stored, dt.uint32), {"p0": X}).values[0]
+    same = compute_allowed_sets(b.bitcast(stored, dt.uint32), {"p0": X}).values[0]
     assert same.kinds()["points"] == 8 and same.contains(np.sin(X).view(np.uint32)).all()
-    split = allowed(b.bitcast(stored, dt.uint8), {"p0": X}).values[0]
+    split = compute_allowed_sets(b.bitcast(stored, dt.uint8), {"p0": X}).values[0]
     assert split.contains(np.sin(X).view(np.uint8)).all() and split.kinds()["any"] > 0
 
 
 def test_r20_the_bits_of_a_nan_are_known_only_if_it_moved():
     nan = np.full(4, np.nan, np.float32)
     p = b.param(0, (4,), dt.float32)
-    moved = allowed(b.bitcast(b.flip(b.contiguous(p), (True,)), dt.uint32), {"p0": nan}).values[0]
-    computed = allowed(b.bitcast(b.add(p, 1.0), dt.uint32), {"p0": nan}).values[0]
-    stored = allowed(b.bitcast(b.assign(_buffer(size=4), b.add(p, 1.0)), dt.uint32), {"p0": nan}).values[0]
-    kept = allowed(b.bitcast(b.assign(_buffer(size=4), p), dt.uint32), {"p0": nan}).values[0]
-    assert moved.exact and kept.exact
+    moved = compute_allowed_sets(b.bitcast(b.flip(b.contiguous(p), (True,)), dt.uint32), {"p0": nan}).values[0]
+    computed = compute_allowed_sets(b.bitcast(b.add(p, 1.0), dt.uint32), {"p0": nan}).values[0]
+    stored = compute_allowed_sets(b.bitcast(b.assign(_buffer(size=4), b.add(p, 1.0)), dt.uint32), {"p0": nan}).values[0]
+    kept = compute_allowed_sets(b.bitcast(b.assign(_buffer(size=4), p), dt.uint32), {"p0": nan}).values[0]
+    assert moved.is_exact and kept.is_exact
     assert computed.kinds()["any"] == stored.kinds()["any"] == 4
 
 
@@ -105,7 +107,7 @@ def test_r52_a_gated_load_takes_sets_from_both_sides():
     gate = np.array([True, False] * 4)
     alt = b.param(1, (8,), dt.float32)
     graph = b.load(stored, alt, b.param(2, (8,), dt.bool_))
-    found = allowed(graph, {"p0": X, "p1": X, "p2": gate}).values[0]
+    found = compute_allowed_sets(graph, {"p0": X, "p1": X, "p2": gate}).values[0]
     assert ((found.width_ulps() > 0) == gate).all()
     assert found.contains(np.where(gate, np.sin(X), X)).all()
 
@@ -115,9 +117,9 @@ def test_r52_an_open_gate_of_a_store_leaves_either():
     gate = b.lt(p, b.param(1, (8,), dt.float32))
     x = np.sin(X.astype(float)).astype(np.float32)
     old = np.arange(8, dtype=np.float32)
-    found = allowed(b.sink(b.store(_buffer(), b.param(2, (8,), dt.float32), gate)), {"p0": X, "p1": x, "p2": X, "b1": old}).buffers[
-        "b1"
-    ]
+    found = compute_allowed_sets(
+        b.sink(b.store(_buffer(), b.param(2, (8,), dt.float32), gate)), {"p0": X, "p1": x, "p2": X, "b1": old}
+    ).buffers["b1"]
     assert found.contains(old).all() and found.contains(X).all()
 
 
@@ -126,10 +128,10 @@ def test_r64_each_element_of_a_function_is_entered_when_it_is_asked_for():
     body = b.tuple_(b.add(q0, 1.0), b.sub(q1, 1.0))
     x = b.param(0, (8,), dt.float32)
     f = b.function(body, b.exp2(x), b.sin(b.neg(x)))
-    found = allowed(b.tuple_(b.get(f, 0), b.get(f, 1)), {"p0": X})
-    assert all(not v.exact for v in found.values)
+    found = compute_allowed_sets(b.tuple_(b.get(f, 0), b.get(f, 1)), {"p0": X})
+    assert all(not v.is_exact for v in found.values)
     assert found.values[1].contains(np.sin(-X) - np.float32(1)).all()
-    direct = allowed(f, {"p0": X})
+    direct = compute_allowed_sets(f, {"p0": X})
     assert [v.kinds() for v in direct.values] == [v.kinds() for v in found.values]
 
 
@@ -138,7 +140,7 @@ def test_r64_nested_functions_carry_sets_in_and_out():
     value = b.sin(x)
     for _ in range(20):
         value = b.get(b.function(b.neg(b.param(0, (8,), dt.float32)), value), 0)
-    assert allowed(value, {"p0": X}).values[0].kinds() == allowed(b.sin(x), {"p0": X}).values[0].kinds()
+    assert compute_allowed_sets(value, {"p0": X}).values[0].kinds() == compute_allowed_sets(b.sin(x), {"p0": X}).values[0].kinds()
 
 
 def test_r63_a_call_writes_sets_through_its_params():
@@ -146,15 +148,15 @@ def test_r63_a_call_writes_sets_through_its_params():
     body = b.sink(b.store(out, b.exp2(source)))
     buffer = _buffer()
     called = b.call(body, buffer, b.param(5, (8,), dt.float32))
-    found = allowed(b.add(b.after(buffer, called), 0.0), {"p5": X})
-    assert found.buffers["b1"].kinds()["interval"] == 8 and not found.values[0].exact
+    found = compute_allowed_sets(b.add(b.after(buffer, called), 0.0), {"p5": X})
+    assert found.buffers["b1"].kinds()["interval"] == 8 and not found.values[0].is_exact
     assert found.buffers["b1"].contains(np.exp2(X)).all()
 
 
 def test_a_slice_of_other_item_size_marks_the_elements_it_touches():
     stored = b.assign(_buffer(dt.float32), b.where(b.param(1, (8,), dt.bool_), _sine(), 0.0))
     mask = np.array([True] + [False] * 7)
-    found = allowed(
+    found = compute_allowed_sets(
         UOp(Op.SLICE, (stored, b.index(0)), b.slice_(b.param(9, (8,), dt.float32), 0, 4, dt.float64).arg), {"p0": X, "p1": mask}
     )
     assert found.values[0].kinds() == {"exact": 3, "points": 0, "interval": 0, "any": 1}
@@ -168,7 +170,7 @@ def test_bytes_that_are_written_over_a_set_are_known():
     both = _stored(word, dt.uint8, 18, b.param(2, (4,), dt.uint8))
     rest = _stored(both, dt.uint8, 16, b.shrink(b.param(2, (4,), dt.uint8), (0,), (2,)))
     assert _any(both, given) == [4, 5] and _any(rest, given) == [5]
-    assert not allowed(rest, given).values[0].width_ulps()[3:5].any()
+    assert not compute_allowed_sets(rest, given).values[0].width_ulps()[3:5].any()
     assert _any(b.bitcast(both, dt.uint8), given) == [*range(12), 16, 17, *range(22, 32)]
     assert _any(b.bitcast(first, dt.uint8), given) == [*range(32)]
 
@@ -179,7 +181,7 @@ def _stored(memory: UOp, d: dt.DType, at: int, value: UOp) -> UOp:
 
 def _any(u: UOp, given: dict[str, np.ndarray]) -> list[int]:
     """The elements that may be anything."""
-    found = allowed(u, given).values[0]
+    found = compute_allowed_sets(u, given).values[0]
     return [k for k in range(found.best.size) if found.kinds(slice(k, k + 1))["any"]]
 
 
@@ -188,9 +190,9 @@ def test_r20_a_nan_that_was_computed_has_free_bits_in_wider_memory_too():
     memory = _buffer(dt.int32, 1)
     halves = b.bitcast(memory, dt.float16)
     p = b.param(0, (2,), dt.float16)
-    computed = allowed(b.after(memory, b.store(halves, UOp(Op.TRUNC, (p,)))), nan).values[0]
-    moved = allowed(b.after(memory, b.store(halves, b.flip(p, (True,)))), nan).values[0]
-    assert computed.kinds()["any"] and moved.exact
+    computed = compute_allowed_sets(b.after(memory, b.store(halves, UOp(Op.TRUNC, (p,)))), nan).values[0]
+    moved = compute_allowed_sets(b.after(memory, b.store(halves, b.flip(p, (True,)))), nan).values[0]
+    assert computed.kinds()["any"] and moved.is_exact
 
 
 def test_r20_a_nan_that_was_computed_has_free_bits_after_memory_and_a_choice():
@@ -208,7 +210,7 @@ def test_an_inexact_index_selects_every_possible_element():
     t = np.arange(10, dtype=np.int32)
     where = b.cast(b.mul(b.sin(b.param(1, (2,), dt.float32)), 4.0), dt.int32)
     x = np.array([np.arcsin(0.75), np.arcsin(0.3)], np.float32)  # 4 sin x is just about 3; and 1.2
-    found = allowed(b.at(b.param(0, (10,), dt.int32), where), {"p0": t, "p1": x}).values[0]
+    found = compute_allowed_sets(b.at(b.param(0, (10,), dt.int32), where), {"p0": t, "p1": x}).values[0]
     assert found.kinds() == {"exact": 1, "points": 1, "interval": 0, "any": 0}
     assert found.contains(np.array([2, 1], np.int32)).all() and found.contains(np.array([3, 1], np.int32)).all()
 
@@ -217,7 +219,7 @@ def test_a_store_through_an_inexact_index_may_have_gone_anywhere():
     position = b.cast(b.mul(b.sin(b.param(1, (1,), dt.float32)), 4.0), dt.int32)
     view = b.at(_buffer(dt.int32), position)
     x = np.array([np.arcsin(0.75)], np.float32)
-    found = allowed(
+    found = compute_allowed_sets(
         b.sink(b.store(view, b.param(2, (1,), dt.int32))), {"p1": x, "p2": np.array([9], np.int32), "b1": np.zeros(8, np.int32)}
     )
     assert found.buffers["b1"].kinds()["any"] == 8

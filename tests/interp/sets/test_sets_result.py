@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.interp.allowed import AllowedSet, allowed
-from uops.interp.allowed.layout import LAYOUT, keys, unkeys
-from uops.interp.allowed.value import ANY, NAN, NINF, PINF, Loose, from_points
+from uops.interp.allowed import AllowedSet, compute_allowed_sets
+from uops.interp.allowed.layout import LAYOUT, from_order_keys, order_keys
+from uops.interp.allowed.value import ANY, NAN, NINF, PINF, SetArray, from_points
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
@@ -18,7 +18,7 @@ F32 = LAYOUT[dt.float32]
 
 def _interval(lo, best, hi, flags=0):
     rows = np.array([[lo], [best], [hi]], np.float32)
-    return AllowedSet(dt.float32, Loose(F32, rows, np.array([flags], np.uint8) if flags else None))
+    return AllowedSet(dt.float32, SetArray(F32, rows, np.array([flags], np.uint8) if flags else None))
 
 
 def _holds(found, *values):
@@ -74,7 +74,7 @@ def test_r30_more_than_eight_points_make_a_hull_of_floats_and_any_of_integers():
 
 def test_kinds_counts_a_part_of_the_flattened_elements():
     x = np.array([[0.0, 1.0], [2.5, np.inf]], np.float32)
-    found = allowed(b.exp2(b.param(0, (2, 2), dt.float32)), {"p0": x}).values[0]
+    found = compute_allowed_sets(b.exp2(b.param(0, (2, 2), dt.float32)), {"p0": x}).values[0]
     assert found.kinds() == {"exact": 3, "points": 0, "interval": 1, "any": 0}
     assert found.kinds(slice(2, 3)) == {"exact": 0, "points": 0, "interval": 1, "any": 0}
     assert found.shape == (2, 2) and found.dtype is dt.float32 and found.best.dtype == np.float32
@@ -106,16 +106,16 @@ def test_keys_are_the_order_of_the_values_and_come_back(d):
     f = LAYOUT[d]
     x = np.array([-np.inf, -1.5, -f.eta, -0.0, 0.0, f.eta, 1.5, f.max]).astype(np.float64)
     x = (x[1:] if not d.has_inf else x).astype(np.float32 if d.bits < 64 else np.float64).astype(f.np)
-    k = keys(f, x).astype(np.int64)
+    k = order_keys(f, x).astype(np.int64)
     assert (np.diff(k) > 0).all() and k[-1] == f.key_max and k[list(x.view(f.ints)).index(0)] == 0
-    assert (unkeys(f, k).view(f.ints) == x.view(f.ints)).all()
+    assert (from_order_keys(f, k).view(f.ints) == x.view(f.ints)).all()
 
 
 def test_allowed_gives_what_run_gives_as_best():
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     p = b.param(0, (3, 4), dt.float32)
     graph = b.sink(b.store(b.reshape(b.buffer(12, dt.float32, unique=3), (3, 4)), b.sin(p)), b.reduce(p, Op.ADD, (0,)), b.neg(p))
-    got, found = run(graph, {"p0": x}), allowed(graph, {"p0": x})
+    got, found = run(graph, {"p0": x}), compute_allowed_sets(graph, {"p0": x})
     assert len(got.values) == len(found.values) and got.buffers.keys() == found.buffers.keys()
     for value, allowed_set in zip((*got.values, *got.buffers.values()), (*found.values, *found.buffers.values()), strict=True):
         assert (allowed_set.best == value).all() and allowed_set.contains(value).all()
@@ -125,7 +125,7 @@ def test_allowed_gives_what_run_gives_as_best():
 def test_judging_a_signalling_nan_warns_of_nothing():
     x = np.array([0x7FA00000, 0x3F000000], np.uint32).view(np.float32)
     with np.errstate(all="warn"):
-        found = allowed(
+        found = compute_allowed_sets(
             b.where(b.param(1, (2,), dt.bool_), b.param(0, (2,), dt.float32), b.sin(b.param(2, (2,), dt.float32))),
             {"p0": x, "p1": np.array([True, False]), "p2": np.array([0.5, 0.25], np.float32)},
         ).values[0]

@@ -1,5 +1,5 @@
-"""Schedules chosen by hand-written rules, from a description of the machine.
+"""Schedules chosen by hand-written heuristics from a model of the machine.
 
-Takes: a `Schedule` and a `Machine`. Gives: the `Schedule` with OptOps applied. `cpu` and `gpu` choose; the other modules know one
-kind of kernel each.
+Takes: a `Schedule` and a `MachineModel`. Gives: the `Schedule` with OptOps applied. `cpu` and `gpu` choose; each of the other
+modules handles one kind of kernel.
 """

@@ -1,14 +1,14 @@
-"""Positions of extremes in one pass: the greatest element so far and where it was, side by side in every lane.
+"""Argmax in one pass: vector lanes keep the greatest element so far and its position side by side.
 
-A kernel that asks where a row is greatest reads it twice: M = max of x(r), then max of (x(r) = M ? v(r) : z), where v falls as r
-grows, so that the first place wins. Paired, each of the lanes that share the row keeps its own greatest element and its v,
+A kernel that computes argmax reads each row twice: M = max of x(r), then max of (x(r) = M ? v(r) : z). There v decreases with r,
+so that the first position wins. Fused, each of the lanes that share a row keeps its own greatest element and its v:
 
     for r: for l: if x[r, l] > m[l]: m[l], k[l] = x[r, l], v(r, l)
 
-and what two passes over the row asked for is asked of the lanes. A lane starts at -inf and at the v of its first element, which is
-right for a lane of nothing else, too. A NaN is greater than all numbers and stays (R11).
+The two reductions over the row then become two reductions over the lanes. A lane starts at -inf and at the v of its first element,
+which is right even if all its elements are -inf. A NaN is greater than all numbers and stays (R11: Max on floats).
 
-Spec: Reduce; Lowering Pipeline/Optimize; R11, R32 (any order), R61.
+Spec: Reduce; Lowering Pipeline/Optimize; R11, R32 (a Reduce may take any order), R61 (fresh buffers).
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from uops.compiler.ir.accumulators import device_of, identity, position
-from uops.compiler.ir.affine import linear, number
-from uops.compiler.log import note
-from uops.compiler.passes.optimize.schedule.accesses import accesses
-from uops.compiler.passes.optimize.schedule.moves import extent
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, next_id
-from uops.compiler.target import Machine
+from uops.compiler.ir.accumulators import buffer_device, element_address, reduction_identity
+from uops.compiler.ir.affine import extract_affine_sum, index_constant
+from uops.compiler.log import log_transform
+from uops.compiler.passes.optimize.schedule.accesses import collect_accesses
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent, next_id
+from uops.compiler.target import MachineModel
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, nodes_of, substitute, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by, open_ranges
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
-#: Vectors of a row side by side: enough to hide the latency of comparing and choosing.
+#: Most vectors of a row per iteration: enough independent compares and selects to hide their latency.
 VECTORS = 4
 
 
-class _Search(NamedTuple):
-    """A Reduce that looks for the place of the greatest `x`: the largest `v` of those, else `missing`, over `r`."""
+class _ArgmaxPattern(NamedTuple):
+    """A Reduce that finds the position of the greatest `x` over `r`: the largest `v` where `x` is the maximum, `missing`
+    elsewhere."""
 
     node: UOp
     x: UOp
@@ -46,106 +46,116 @@ class _Search(NamedTuple):
     r: UOp
 
 
-def paired(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule | None:
-    """The schedule with its search in one pass; None for a kernel without one, or of rows that no vector divides or memory has not
-    in order."""
-    found = next((f for f in map(_search, nodes_of(s.effect, Op.REDUCE)) if f is not None), None)
-    if found is None or not _is_walk(found):
+def fuse_max_and_argmax(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule | None:
+    """Compute a kernel's argmax in one pass over its rows.
+
+    Returns None if the kernel has no argmax, if no number of vectors divides its rows, or if a row is not contiguous.
+    """
+    f = next((f for f in map(_match_argmax, nodes_with_op(s.effect, Op.REDUCE)) if f is not None), None)
+    if f is None or not _reads_contiguously(f):
         return None
-    lanes = machine.vector_bytes // max(found.x.dtype.itemsize, found.v.dtype.itemsize)
-    vectors = next((k for k in range(VECTORS, 0, -1) if extent(found.r) % (lanes * k) == 0), 0)
-    return _paired(s, found, lanes, vectors, uniques) if vectors and extent(found.r) > lanes * vectors else None
+    n, lanes = constant_extent(f.r), machine.vector_bytes // max(f.x.dtype.itemsize, f.v.dtype.itemsize)
+    vectors = next((k for k in range(VECTORS, 0, -1) if n % (lanes * k) == 0), 0)
+    return _build_fused_argmax(s, f, lanes, vectors, uniques) if vectors and n > lanes * vectors else None
 
 
-def _is_walk(f: _Search) -> bool:
-    """Whether a row is read along memory."""
-    strides = {a.stride(f.r) for a in accesses(f.x)}
+def _reads_contiguously(f: _ArgmaxPattern) -> bool:
+    """Return True if the row is contiguous in memory."""
+    strides = {a.stride(f.r) for a in collect_accesses(f.x)}
     return 1 in strides and strides <= {0, 1}
 
 
-def _search(u: UOp) -> _Search | None:
-    if u.arg.op is not Op.MAX or len(u.src) != 2 or u.src[0].op is not Op.WHERE:
+def _match_argmax(u: UOp) -> _ArgmaxPattern | None:
+    """Return the argmax that Reduce `u` computes, or None."""
+    if u.arg.op is not Op.MAX or len(u.ranges) != 1 or u.operand.op is not Op.WHERE:
         return None
-    (r,), (condition, v, missing) = closed_by(u), u.src[0].src
-    if r.src[0].op is not Op.CONST or missing.op is not Op.CONST or not _falls(v, r) or not _at_least(v, missing):
+    (r,), (condition, v, missing) = ranges_closed_by(u), u.operand.src
+    if r.bound.op is not Op.CONST or missing.op is not Op.CONST or not _decreases_with_loop(v, r) or not _at_least(v, missing):
         return None
     terms = condition.src if condition.op is Op.OR else (condition,)
-    x = next((x for t in terms if (x := _greatest(t, r)) is not None), None)
+    x = next((x for t in terms if (x := _match_equals_max(t, r)) is not None), None)
     if x is None or len(terms) != (2 if x.dtype.is_float else 1):
         return None
-    nan = not x.dtype.is_float or any(t.op is Op.CMPNE and t.src == (x, x) for t in terms)
-    return _Search(u, x, v, missing, r) if nan else None
+    takes_nan = not x.dtype.is_float or any(t.op is Op.CMPNE and t.src == (x, x) for t in terms)
+    return _ArgmaxPattern(u, x, v, missing, r) if takes_nan else None
 
 
-def _greatest(t: UOp, r: UOp) -> UOp | None:
-    """x of a comparison x(r) = max of all x."""
+def _match_equals_max(t: UOp, r: UOp) -> UOp | None:
+    """Return x of a comparison x(r) = max of x over all r, or None."""
     for x, m in (t.src, t.src[::-1]) if t.op is Op.CMPEQ else ():
-        same = m.op is Op.REDUCE and m.arg.op is Op.MAX and len(m.src) == 2 and m.src[1].src[0] is r.src[0]
-        if same and substitute(m.src[0], {m.src[1]: r}) is x and not any(u.op is Op.REDUCE for u in toposort(x)):
+        if m.op is not Op.REDUCE or m.arg.op is not Op.MAX or len(m.ranges) != 1:
+            continue
+        (loop,) = m.ranges
+        same = loop.bound is r.bound and substitute(m.operand, {loop: r}) is x
+        if same and not any(u.op is Op.REDUCE for u in toposort(x)):
             return x
     return None
 
 
-def _falls(v: UOp, r: UOp) -> bool:
-    """Whether v is a number minus an index that grows with r."""
-    if v.op is not Op.SUB or v.src[0].op is not Op.CONST or v.src[1].op is not Op.CAST or not v.dtype.is_integer:
+def _decreases_with_loop(v: UOp, r: UOp) -> bool:
+    """Return True if `v` is a constant minus an index that grows with `r`."""
+    if v.op is not Op.SUB or v.lhs.op is not Op.CONST or v.rhs.op is not Op.CAST or not v.dtype.is_integer:
         return False
-    at = v.src[1].src[0]
-    bounds = at.min_max
+    index = v.rhs.operand
+    bounds = index.min_max
     fits = bounds is not None and v.dtype.min <= bounds[0] and bounds[1] <= v.dtype.max
-    return fits and linear(at).terms.keys() == {r} and linear(at).terms[r] > 0
+    terms = extract_affine_sum(index).terms if fits else {}
+    return terms.keys() == {r} and terms[r] > 0
 
 
 def _at_least(v: UOp, least: UOp) -> bool:
     return v.min_max is not None and bool(v.min_max[0] >= least.arg.value)
 
 
-def _paired(s: Schedule, f: _Search, lanes: int, vectors: int, uniques: Iterator[int]) -> Schedule:
-    """The search in `vectors` vectors of lanes, each of which has registers of its own."""
+def _build_fused_argmax(s: Schedule, f: _ArgmaxPattern, lanes: int, vectors: int, uniques: Iterator[int]) -> Schedule:
+    """Replace the argmax by `vectors` vectors of `lanes` with two registers each: the greatest element and its position."""
     order = toposort(s.effect)
     outside = sorted(open_ranges(order)[f.node], key=lambda r: int(r.arg.axis_id))
     free = next_id(s)
-    first, second, last, again = (
-        UOp(Op.RANGE, (number(lanes),), RangeArg(free + k, AxisType.UPCAST if k < 2 else AxisType.UNROLL)) for k in range(4)
+    first, second, last, lane_of_max = (
+        UOp(Op.RANGE, (index_constant(lanes),), RangeArg(free + k, AxisType.UPCAST if k < 2 else AxisType.UNROLL)) for k in range(4)
     )
-    step = UOp(Op.RANGE, (number(extent(f.r) // (lanes * vectors)),), RangeArg(free + 4, AxisType.REDUCE))
+    step = UOp(Op.RANGE, (index_constant(constant_extent(f.r) // (lanes * vectors)),), RangeArg(free + 4, AxisType.REDUCE))
     registers = [[_register(u, lanes, next(uniques)) for u in (f.x, f.v)] for _ in range(vectors)]
 
     def at(memory: UOp, lane: UOp, *after: UOp) -> UOp:
-        return position(B.after(memory, *after) if after else memory, [lane], [lanes])
+        return element_address(B.after(memory, *after) if after else memory, [lane], [lanes])
 
     starts = list[UOp]()
     for k, (greatest, place) in enumerate(registers):
-        v = substitute(f.v, {f.r: _sum(number(k * lanes), first)})
-        starts += B.store(at(greatest, first, *outside), identity(Op.MAX, f.x.dtype)), B.store(at(place, first, *outside), v)
-    begun = B.end(B.group(*starts), first)
+        v = substitute(f.v, {f.r: _add(index_constant(k * lanes), first)})
+        starts += (
+            B.store(at(greatest, first, *outside), reduction_identity(Op.MAX, f.x.dtype)),
+            B.store(at(place, first, *outside), v),
+        )
+    initialized = B.end(B.group(*starts), first)
     stores = list[UOp]()
     for k, pair in enumerate(registers):
-        begin = UOp(Op.MUL, (_sum(UOp(Op.MUL, (step, number(vectors))), number(k)), number(lanes)))
-        new = [substitute(u, {f.r: _sum(begin, second)}) for u in (f.x, f.v)]
-        places = [at(memory, second, begun, step) for memory in pair]
-        old = [_read(p) for p in places]
-        better = _better(new[0], old[0])
-        stores += [B.store(p, UOp(Op.WHERE, (better, x, y))) for p, x, y in zip(places, new, old, strict=True)]
+        begin = UOp(Op.MUL, (_add(UOp(Op.MUL, (step, index_constant(vectors))), index_constant(k)), index_constant(lanes)))
+        new = [substitute(u, {f.r: _add(begin, second)}) for u in (f.x, f.v)]
+        addresses = [at(memory, second, initialized, step) for memory in pair]
+        old = [_load(address) for address in addresses]
+        better = _build_replaces_max(new[0], old[0])
+        stores += [B.store(p, UOp(Op.WHERE, (better, x, y))) for p, x, y in zip(addresses, new, old, strict=True)]
     done = B.end(B.end(B.group(*stores), second), step)
-    total = UOp(Op.REDUCE, (_maximum([_read(at(greatest, last, done)) for greatest, _ in registers]), last), f.node.arg)
-    found = [[_read(at(memory, again, done)) for memory in pair] for pair in registers]
-    places = [UOp(Op.WHERE, (_is(x, total), v, f.missing)) for x, v in found]
-    result = UOp(Op.REDUCE, (_maximum(places), again), f.node.arg)
+    total = UOp(Op.REDUCE, (_maximum([_load(at(greatest, last, done)) for greatest, _ in registers]), last), f.node.arg)
+    candidates = [[_load(at(memory, lane_of_max, done)) for memory in pair] for pair in registers]
+    positions = [UOp(Op.WHERE, (_build_is_max(x, total), v, f.missing)) for x, v in candidates]
+    result = UOp(Op.REDUCE, (_maximum(positions), lane_of_max), f.node.arg)
     effect = substitute(s.effect, {f.node: result})
-    note("pair", s.effect, effect, {f.node: result})
+    log_transform("pair", s.effect, effect, {f.node: result})
     return replace(s, effect=effect)
 
 
 def _register(u: UOp, lanes: int, unique: int) -> UOp:
-    return UOp(Op.BUFFER, (), BufferArg(lanes, u.dtype, device_of(u), AddrSpace.REG, unique))
+    return UOp(Op.BUFFER, (), BufferArg(lanes, u.dtype, buffer_device(u), AddrSpace.REG, unique))
 
 
-def _read(place: UOp) -> UOp:
-    return UOp(Op.LOAD, (place,), LoadArg())
+def _load(address: UOp) -> UOp:
+    return UOp(Op.LOAD, (address,), LoadArg())
 
 
-def _sum(a: UOp, b: UOp) -> UOp:
+def _add(a: UOp, b: UOp) -> UOp:
     return UOp(Op.ADD, (a, b))
 
 
@@ -153,14 +163,14 @@ def _maximum(values: Sequence[UOp]) -> UOp:
     return functools.reduce(lambda a, b: UOp(Op.MAX, (a, b)), values)
 
 
-def _is(x: UOp, greatest: UOp) -> UOp:
-    """Whether x is the greatest element, or a NaN."""
+def _build_is_max(x: UOp, greatest: UOp) -> UOp:
+    """Return the condition that `x` is the greatest element or a NaN."""
     equal = UOp(Op.CMPEQ, (x, greatest))
     return UOp(Op.OR, (equal, UOp(Op.CMPNE, (x, x)))) if x.dtype.is_float else equal
 
 
-def _better(x: UOp, than: UOp) -> UOp:
-    """Whether x takes the place of what is the greatest so far: it is greater, or the first NaN."""
+def _build_replaces_max(x: UOp, greatest: UOp) -> UOp:
+    """Return the condition that `x` replaces the greatest element so far: it is greater, or the first NaN."""
     if not x.dtype.is_float:
-        return UOp(Op.CMPLT, (than, x))
-    return UOp(Op.AND, (UOp(Op.NOT, (UOp(Op.CMPLE, (x, than)),)), UOp(Op.CMPEQ, (than, than))))
+        return UOp(Op.CMPLT, (greatest, x))
+    return UOp(Op.AND, (UOp(Op.NOT, (UOp(Op.CMPLE, (x, greatest)),)), UOp(Op.CMPEQ, (greatest, greatest))))

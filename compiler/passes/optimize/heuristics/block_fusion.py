@@ -1,16 +1,16 @@
-"""Joined kernels: a chain of kernels done block by block, so that what one leaves for the next stays in the cache.
+"""Block fusion: a chain of kernels computed block by block, so that intermediate values stay in the cache.
 
-Takes: KERNEL. Gives: SCHEDULED. Spec: Lowering Pipeline/Optimize ("insert local buffers"); R59, R61, R91, R128.
+Takes: KERNEL. Gives: KERNEL, with some kernels fused. Spec: Lowering Pipeline/Optimize ("insert local buffers"); R59 (After), R61
+(fresh buffers), R91 (cache tiling), R128 (private memory).
 
-Of kernels that follow each other, each writes memory that only the next one reads. They have their first output loops in common
-as far as all accesses to that memory count through these alike. The last common loop is cut into blocks, and the memory of a
-block is LOCAL:
+In a chain, each kernel writes memory that only the next one reads. Two neighbours share their outer output loops as far as all
+accesses to that memory advance alike in them. The last shared loop is cut into blocks, and the memory of a block is LOCAL:
 
     for r: for j: m[r, j] = f            for b: {  for r', j: local[r', j] = f
     for r: for k: y[r, k] = g(m[r, .])   ->        for r', k: y[b, r', k] = g(local[r', .])  }
 
-That pays where the second cache does not hold the memory between two kernels, but holds that of a block beside the operands that
-all blocks read again. Each part of a joined kernel is scheduled by itself (`optimize.parts`).
+This pays where the memory between two kernels exceeds the second cache. That of a block must fit it, beside the operands that
+every block reads again. Each part of a fused kernel is scheduled by itself (`parts`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from uops.compiler.ir.affine import Sum, build, linear, number
-from uops.compiler.log import note, note_part
-from uops.compiler.passes.optimize.heuristics.scan import scanned
-from uops.compiler.passes.optimize.schedule.schedule import begin, replace_ranges
-from uops.compiler.target import Machine
+from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
+from uops.compiler.log import log_partial_transform, log_transform
+from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan
+from uops.compiler.passes.optimize.schedule.schedule import constant_extent, create_initial_schedule, replace_ranges, tile_index
+from uops.compiler.target import MachineModel
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg, SinkArg
 from uops.spec.ir.axes import AxisType
@@ -33,140 +33,149 @@ from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges
 
-#: Rows of a block from which it is worth its loops.
+#: Fewest rows of a block that pay for its loops.
 LEAST_ROWS = 32
-#: Bytes of LOCAL memory that a chain may take: it lies on the stack of a thread.
+#: Most bytes of LOCAL memory for a chain: it is on the stack of a thread.
 _MOST_BYTES = 1 << 19
 
 
-class Part(NamedTuple):
-    """One kernel of a chain: its call, its Store, and its output loops, outermost first."""
+class ChainKernel(NamedTuple):
+    """One kernel of a chain: its Call, its Store, and its output loops, outermost first."""
 
     call: UOp
     effect: UOp
     loops: tuple[UOp, ...]
 
     def argument(self, slot: int) -> UOp:
-        return self.call.src[1 + slot]
+        """Return the argument that the Call binds to the Param of a slot."""
+        return self.call.arguments[slot]
 
     def loads(self, memory: UOp) -> list[UOp]:
-        """The Loads of what the call passes as `memory`."""
-        return [u for u in toposort(self.effect) if u.op is Op.LOAD and self.argument(u.src[0].src[0].arg.slot) is memory]
+        """Return the Loads from the memory that the Call passes as `memory`."""
+        return [u for u in toposort(self.effect) if u.op is Op.LOAD and self.argument(u.buffer.operand.arg.slot) is memory]
 
 
-def joined(root: UOp, external: Collection[UOp], machine: Machine) -> UOp:
-    """The launch with chains of kernels as one kernel each, on a machine with vectors and caches."""
+def fuse_kernel_chains(root: UOp, external: Collection[UOp], machine: MachineModel) -> UOp:
+    """Fuse each chain of kernels in a launch into one kernel, on a machine with vectors and caches.
+
+    `external` is memory that is accessed outside the launch.
+    """
     if not machine.vector_bytes or machine.workgroup or len(machine.caches) < 2 or len(root.src) < 2:
         return root
-    chains = _Chains(root.src, external, machine)
-    calls, put, k = list[UOp](), dict[UOp, UOp](), 0
+    chains = _ChainFinder(root.src, external, machine)
+    calls, fused, k = list[UOp](), dict[UOp, UOp](), 0
     while k < len(root.src):
         chain, common = chains.find_longest(k)
-        rows = _block(chain, common, machine) if common > 1 else 0
-        calls.append(_join(chain, common, rows) if rows else root.src[k])
+        rows = _choose_block_rows(chain, common, machine) if common > 1 else 0
+        calls.append(_fuse_chain(chain, common, rows) if rows else root.src[k])
         if rows:
-            put.update({p.call: calls[-1] for p in chain})
+            fused.update({p.call: calls[-1] for p in chain})
         k += len(chain) if rows else 1
-    done = root.replace(src=tuple(calls))
-    note("join", root, done, put)
-    return done
+    launch = root.replace(src=tuple(calls))
+    log_transform("join", root, launch, fused)
+    return launch
 
 
 # ------------------------------------------------------------------------------------------------------------------ chains
 
 
-class _Chains:
-    """The chains in a launch. What two neighbours have in common is found once, however many chains they are looked at for."""
+class _ChainFinder:
+    """The chains in a launch. The loops that two neighbours share are computed once, for all chains that are tried."""
 
-    def __init__(self, calls: Sequence[UOp], external: Collection[UOp], machine: Machine) -> None:
+    def __init__(self, calls: Sequence[UOp], external: Collection[UOp], machine: MachineModel) -> None:
         self.calls, self.external, self.machine = calls, external, machine
-        self.uses = Counter(a for c in calls for a in dict.fromkeys(c.src[1:]))
-        self._parts: dict[int, Part | None] = {}
+        self.uses = Counter(a for c in calls for a in dict.fromkeys(c.arguments))
+        self._kernels: dict[int, ChainKernel | None] = {}
         self._common_loops: dict[int, int] = {}
 
-    def find_longest(self, k: int) -> tuple[list[Part], int]:
-        """Find the longest chain that begins with call `k`, and how many loops its parts share: 0 where joining cannot pay."""
-        first = self.part(k)
+    def find_longest(self, k: int) -> tuple[list[ChainKernel], int]:
+        """Find the longest chain that begins with call `k`, and the number of loops that its kernels share: 0 if fusion cannot
+        pay."""
+        first = self.chain_kernel(k)
         if first is None:
             return [], 0
-        chain, passed, common, row = [first], {*first.call.src[1:]}, len(first.loops), 0
-        while found := self.count_common_loops(k + len(chain) - 1):
-            part = self.part(k + len(chain))
-            if part is None or part.argument(0) in passed:
+        chain, arguments, common, row = [first], {*first.call.arguments}, len(first.loops), 0
+        while shared := self.count_common_loops(k + len(chain) - 1):
+            part = self.chain_kernel(k + len(chain))
+            if part is None or part.argument(0) in arguments:
                 break
             chain.append(part)
-            passed.update(part.call.src[1:])
-            row = row + _row_bytes(chain[-2], common) if found >= common else sum(_row_bytes(p, found) for p in chain[:-1])
-            common = min(common, found)
-            if self.is_hopeless(first, common, row):
+            arguments.update(part.call.arguments)
+            row = row + _row_bytes(chain[-2], common) if shared >= common else sum(_row_bytes(p, shared) for p in chain[:-1])
+            common = min(common, shared)
+            if self.cannot_pay_off(first, common, row):
                 return chain, 0
         return chain, common if len(chain) > 1 else 0
 
-    def part(self, k: int) -> Part | None:
-        if k not in self._parts:
-            self._parts[k] = _part(self.calls[k])
-        return self._parts[k]
+    def chain_kernel(self, k: int) -> ChainKernel | None:
+        """Return call `k` as a kernel of a chain, or None if it cannot be one."""
+        if k not in self._kernels:
+            self._kernels[k] = _make_chain_kernel(self.calls[k])
+        return self._kernels[k]
 
     def count_common_loops(self, k: int) -> int:
-        """Count the loops that call `k` and the next one have in common, if that is its only reader; else 0."""
+        """Count the loops that call `k` and the next one share, if the next one is its only reader; else 0."""
         if k not in self._common_loops:
             self._common_loops[k] = self._count_common_loops(k)
         return self._common_loops[k]
 
     def _count_common_loops(self, k: int) -> int:
-        writer = self.part(k)
+        writer = self.chain_kernel(k)
         if writer is None or k + 1 == len(self.calls):
             return 0
         memory = writer.argument(0)
         if memory.op is not Op.BUFFER or memory in self.external or self.uses[memory] != 2:
             return 0
-        reader = self.part(k + 1) if memory in self.calls[k + 1].src[2:] else None
-        return _common(writer, reader, memory) if reader else 0
+        reader = self.chain_kernel(k + 1) if memory in self.calls[k + 1].arguments[1:] else None
+        return _count_matching_loops(writer, reader, memory) if reader else 0
 
-    def is_hopeless(self, first: Part, common: int, row: int) -> bool:
-        """Return True if no chain that begins so pays: in a longer one rows have more bytes, and no more loops are common."""
-        extents = [_extent(r) for r in first.loops[:common]]
+    def cannot_pay_off(self, first: ChainKernel, common: int, row: int) -> bool:
+        """Return True if no chain that begins with `first` pays: as it grows, rows take more bytes and no more loops are shared."""
+        extents = [constant_extent(r) for r in first.loops[:common]]
         return (
             common < 2
             or max(extents) < LEAST_ROWS
             or max(extents[:-1]) < self.machine.cores
-            or row * LEAST_ROWS > _most_bytes(self.machine)
+            or row * LEAST_ROWS > _max_block_bytes(self.machine)
         )
 
 
-def _part(call: UOp) -> Part | None:
-    """A kernel that stores one element per iteration of loops that are free, all of known extents."""
-    s = begin(call.src[0])
-    if s is None or call.arg.written != (0,) or s.fixed or len(s.effect.src) != 2 or len(s.outputs) < 2:
+def _make_chain_kernel(call: UOp) -> ChainKernel | None:
+    """Return a kernel that stores one element per iteration of parallel loops of constant extents; None for any other kernel."""
+    s = create_initial_schedule(call.body)
+    if s is None or call.arg.written != (0,) or s.ordered_ids or s.effect.gate is not None or len(s.outputs) < 2:
         return None
     order = toposort(s.effect, *s.outputs)
-    known = all(u.src[0].op is Op.CONST for u in order if u.op is Op.RANGE)
-    plain = all(u.src[0].op is Op.PARAM and u.src[0].arg.name is None for u in order if u.op is Op.INDEX)
-    return Part(call, s.effect, s.outputs) if known and plain and scanned(s, iter((0,))) is None else None
+    constant = all(u.bound.op is Op.CONST for u in order if u.op is Op.RANGE)
+    only_params = all(u.operand.op is Op.PARAM and u.operand.arg.name is None for u in order if u.op is Op.INDEX)
+    if not constant or not only_params or build_prefix_scan(s, iter((0,))) is not None:
+        return None
+    return ChainKernel(call, s.effect, s.outputs)
 
 
-def _common(writer: Part, reader: Part, memory: UOp) -> int:
-    """How many of the first loops count through `memory` alike, in the Store of one and in all Loads of the other."""
+def _count_matching_loops(writer: ChainKernel, reader: ChainKernel, memory: UOp) -> int:
+    """Count the outer loops in which the Store of `writer` and all Loads of `reader` advance alike through `memory`."""
     strides = _strides(writer.loops)
-    if linear(writer.effect.src[0].src[1]) != Sum(dict(zip(writer.loops, strides, strict=True)), 0):
+    if extract_affine_sum(writer.effect.buffer.positions[0]) != AffineSum(dict(zip(writer.loops, strides, strict=True)), 0):
         return 0
-    loads = [linear(u.src[0].src[1]) for u in reader.loads(memory)]
-    found = 0
+    loads = [extract_affine_sum(u.buffer.positions[0]) for u in reader.loads(memory)]
+    matching = 0
     for a, b, stride in zip(writer.loops, reader.loops, strides):
-        if a.src[0] is not b.src[0] or any(t.terms.get(b) != stride for t in loads):
+        if a.bound is not b.bound or any(t.terms.get(b) != stride for t in loads):
             break
-        found += 1
-    while found and not all(_within(t, reader.loops[:found], strides[found - 1]) for t in loads):
-        found -= 1
-    return found
+        matching += 1
+    while matching and not all(_stays_in_block(t, reader.loops[:matching], strides[matching - 1]) for t in loads):
+        matching -= 1
+    return matching
 
 
 def _strides(loops: Sequence[UOp]) -> list[int]:
-    return [math.prod(map(_extent, loops[k + 1 :])) for k in range(len(loops))]
+    """Return the row-major strides of nested loops."""
+    return [math.prod(map(constant_extent, loops[k + 1 :])) for k in range(len(loops))]
 
 
-def _within(t: Sum, common: Sequence[UOp], size: int) -> bool:
-    """Whether an address, but for the common loops, lies in one block of `size` elements."""
+def _stays_in_block(t: AffineSum, common: Sequence[UOp], size: int) -> bool:
+    """Return True if an address, without the terms of the shared loops, is in [0, size)."""
     low = high = t.constant
     for u, k in t.terms.items():
         if u not in common:
@@ -177,119 +186,115 @@ def _within(t: Sum, common: Sequence[UOp], size: int) -> bool:
     return 0 <= low and high < size
 
 
-def _extent(r: UOp) -> int:
-    return int(r.src[0].arg.value)
-
-
 # --------------------------------------------------------------------------------------------------------------- cost model
 
 
-def _block(chain: Sequence[Part], common: int, machine: Machine) -> int:
-    """Rows of a block; 0 where joining does not pay."""
+def _choose_block_rows(chain: Sequence[ChainKernel], common: int, machine: MachineModel) -> int:
+    """Return the number of rows per block, or 0 if fusion does not pay."""
     cache, row = machine.caches[1], sum(_row_bytes(p, common) for p in chain[:-1])
-    rows = math.prod(_extent(r) for r in chain[0].loops[:common])
-    n = _extent(chain[0].loops[common - 1])
-    most = _most_bytes(machine) // row
+    rows = math.prod(constant_extent(r) for r in chain[0].loops[:common])
+    n = constant_extent(chain[0].loops[common - 1])
+    most = _max_block_bytes(machine) // row
     block = next((k for k in range(min(n, most), LEAST_ROWS - 1, -1) if n % k == 0), 0)
-    again = sum(_again(p, common) for p in chain)
-    outer = max(_extent(r) for r in chain[0].loops[: common - 1])
-    return block if rows * row > cache and again <= cache // 2 and outer >= machine.cores else 0
+    reread = sum(_count_reread_bytes(p, common) for p in chain)
+    outer = max(constant_extent(r) for r in chain[0].loops[: common - 1])
+    return block if rows * row > cache and reread <= cache // 2 and outer >= machine.cores else 0
 
 
-def _row_bytes(part: Part, common: int) -> int:
-    """The bytes of one row of what a part leaves."""
-    return _strides(part.loops)[common - 1] * part.effect.src[1].dtype.itemsize
+def _row_bytes(part: ChainKernel, common: int) -> int:
+    """Return the bytes of one row that a kernel stores."""
+    return _strides(part.loops)[common - 1] * part.effect.value.dtype.itemsize
 
 
-def _most_bytes(machine: Machine) -> int:
-    """The bytes that a block may have."""
+def _max_block_bytes(machine: MachineModel) -> int:
+    """Return the most bytes that a block may take: half of the second cache, within the stack."""
     return min(machine.caches[1] // 2, _MOST_BYTES)
 
 
-def _again(part: Part, common: int) -> int:
-    """Bytes that a part reads once per block."""
+def _count_reread_bytes(part: ChainKernel, common: int) -> int:
+    """Count the bytes that a kernel reads again in each block."""
     loads = [u for u in toposort(part.effect) if u.op is Op.LOAD]
     needs = open_ranges(toposort(part.effect))
     block, outer = part.loops[common - 1], part.loops[:common]
-    sizes = [(u, math.prod(_extent(r) for r in needs[u] if r not in outer)) for u in loads if block not in needs[u]]
+    sizes = [(u, math.prod(constant_extent(r) for r in needs[u] if r not in outer)) for u in loads if block not in needs[u]]
     return sum(n * u.dtype.itemsize for u, n in sizes)
 
 
 # ------------------------------------------------------------------------------------------------------------- construction
 
 
-class _Join:
-    """One chain in the making: the loops around, numbers for loops and Params."""
+class _ChainFusion:
+    """The kernel under construction for a chain: the shared loops around, and new numbers for loops and Params."""
 
-    def __init__(self, chain: Sequence[Part], common: int, rows: int) -> None:
+    def __init__(self, chain: Sequence[ChainKernel], common: int, rows: int) -> None:
         self.common, self.rows = common, rows
-        extents = [_extent(r) for r in chain[0].loops[:common]]
+        extents = [constant_extent(r) for r in chain[0].loops[:common]]
         extents[-1] //= rows
-        self.around = [UOp(Op.RANGE, (number(n),), RangeArg(k, AxisType.LOOP)) for k, n in enumerate(extents)]
+        self.around = [UOp(Op.RANGE, (index_constant(n),), RangeArg(k, AxisType.LOOP)) for k, n in enumerate(extents)]
         self.axis = common
         self.arguments = [chain[-1].argument(0)]
-        self.local: dict[UOp, UOp] = {}  # memory between two parts -> that of a block
+        self.local: dict[UOp, UOp] = {}  # memory between two kernels -> LOCAL memory of a block
 
-    def range(self, like: UOp, extent: UOp) -> UOp:
+    def new_range(self, like: UOp, bound: UOp) -> UOp:
+        """Return a new loop with the type of `like`."""
         self.axis += 1
-        return UOp(Op.RANGE, (extent,), RangeArg(self.axis - 1, like.arg.type))
+        return UOp(Op.RANGE, (bound,), RangeArg(self.axis - 1, like.arg.type))
 
-    def param(self, u: UOp, argument: UOp) -> UOp:
-        """The Param of an argument of the joined call."""
+    def bind_param(self, u: UOp, argument: UOp) -> UOp:
+        """Return Param `u` with the slot of `argument` in the fused Call."""
         if argument not in self.arguments:
             self.arguments.append(argument)
         return u.replace(arg=replace(u.arg, slot=self.arguments.index(argument)))
 
-    def add(self, part: Part, number_: int) -> tuple[UOp, list[UOp]]:
-        """The effect of a part in the loops around, and the loops of its own."""
-        row = self.range(part.loops[self.common - 1], number(self.rows))
+    def add_kernel(self, part: ChainKernel, unique: int) -> tuple[UOp, list[UOp]]:
+        """Return a kernel's effect inside the shared loops, and its remaining loops. `unique` numbers its LOCAL Buffer."""
+        row = self.new_range(part.loops[self.common - 1], index_constant(self.rows))
         memory = part.argument(0)
         last = memory is self.arguments[0]
         if not last:
             size = self.rows * _strides(part.loops)[self.common - 1]
-            self.local[memory] = UOp(Op.BUFFER, (), BufferArg(size, part.effect.src[1].dtype, "CPU", AddrSpace.LOCAL, number_))
-        places = self._memory(part, row)
-        effect = substitute(part.effect, places)
-        note("join", part.call.src[0], effect, places)
-        block = UOp(Op.ADD, (UOp(Op.MUL, (self.around[-1], number(self.rows))), row))
-        put: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {r: (a, (a,)) for r, a in zip(part.loops, self.around[:-1])}
-        put[part.loops[self.common - 1]] = (block, (row,))
-        own = sorted({u for u in toposort(part.effect) if u.op is Op.RANGE} - put.keys(), key=lambda r: int(r.arg.axis_id))
-        put.update({r: (n, (n,)) for r in own if (n := self.range(r, r.src[0]))})
-        return replace_ranges(effect, put), [row, *(put[r][0] for r in part.loops[self.common :])]
+            self.local[memory] = UOp(Op.BUFFER, (), BufferArg(size, part.effect.value.dtype, "CPU", AddrSpace.LOCAL, unique))
+        redirected = self._redirect_accesses(part, row)
+        effect = substitute(part.effect, redirected)
+        log_transform("join", part.call.body, effect, redirected)
+        loops: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {r: (a, (a,)) for r, a in zip(part.loops, self.around[:-1])}
+        loops[part.loops[self.common - 1]] = (tile_index(self.around[-1], self.rows, row), (row,))
+        inner = sorted({u for u in toposort(part.effect) if u.op is Op.RANGE} - loops.keys(), key=lambda r: int(r.arg.axis_id))
+        loops.update({r: (n, (n,)) for r in inner if (n := self.new_range(r, r.bound))})
+        return replace_ranges(effect, loops), [row, *(loops[r][0] for r in part.loops[self.common :])]
 
-    def _memory(self, part: Part, row: UOp) -> dict[UOp, UOp]:
-        """What becomes of the places that a part accesses."""
-        found: dict[UOp, UOp] = {}
+    def _redirect_accesses(self, part: ChainKernel, row: UOp) -> dict[UOp, UOp]:
+        """Map the Params and addresses of a kernel to those of the fused kernel, where memory between two kernels is LOCAL."""
+        redirected: dict[UOp, UOp] = {}
         for u in toposort(part.effect):
             if u.op is not Op.INDEX:
                 continue
-            argument = part.argument(u.src[0].arg.slot)
+            argument = part.argument(u.operand.arg.slot)
             if argument not in self.local:
-                found[u.src[0]] = self.param(u.src[0], argument)
+                redirected[u.operand] = self.bind_param(u.operand, argument)
                 continue
-            t, outer = linear(u.src[1]), part.loops[: self.common]
+            t, outer = extract_affine_sum(u.positions[0]), part.loops[: self.common]
             terms = {row: t.terms[outer[-1]], **{x: k for x, k in t.terms.items() if x not in outer}}
-            found[u] = UOp(Op.INDEX, (self.local[argument], build(Sum(terms, t.constant))))
-        return found
+            redirected[u] = UOp(Op.INDEX, (self.local[argument], build_affine_sum(AffineSum(terms, t.constant))))
+        return redirected
 
 
-def _join(chain: Sequence[Part], common: int, rows: int) -> UOp:
-    """The call of one kernel for all parts."""
-    join, ready, parts = _Join(chain, common, rows), dict[UOp, UOp](), list[tuple[UOp, dict[UOp, UOp], UOp, UOp]]()
+def _fuse_chain(chain: Sequence[ChainKernel], common: int, rows: int) -> UOp:
+    """Return the Call of one kernel that computes a chain in blocks of `rows`."""
+    fusion, ready, parts = _ChainFusion(chain, common, rows), dict[UOp, UOp](), list[tuple[UOp, dict[UOp, UOp], UOp, UOp]]()
     call = chain[-1].call
     for k, part in enumerate(chain):
-        effect, loops = join.add(part, 1 + k)
-        inner, local = substitute(effect, ready), join.local.get(part.argument(0))
+        effect, loops = fusion.add_kernel(part, 1 + k)
+        inner, local = substitute(effect, ready), fusion.local.get(part.argument(0))
         if local is None:
-            name = f"joined_{call.src[0].arg.name}" if call.src[0].arg else "joined"
-            outer = UOp(Op.SINK, (B.nested(inner, [*join.around, *loops]),), SinkArg(name))
+            name = f"joined_{call.body.arg.name}" if call.body.arg else "joined"
+            outer = UOp(Op.SINK, (B.close_loops(inner, [*fusion.around, *loops]),), SinkArg(name))
         else:
-            outer = B.after(local, B.nested(inner, loops))
+            outer = B.after(local, B.close_loops(inner, loops))
         parts.append((effect, dict(ready), inner, outer))
         if local is not None:
             ready[local] = outer
     body = parts[-1][-1]
-    for effect, put, inner, outer in parts:
-        note_part("join", effect, body, put, inner, outer)
-    return call.replace(src=(body, *join.arguments))
+    for effect, replacements, inner, outer in parts:
+        log_partial_transform("join", effect, body, replacements, inner, outer)
+    return call.replace(src=(body, *fusion.arguments))

@@ -1,18 +1,18 @@
-"""The schedule of a kernel by hand-written choices, from a description of the machine.
+"""Schedules for machines with vectors, chosen by hand-written heuristics.
 
-`choose(schedule, machine, uniques)` gives the schedule after the OptOps that it chose, all of them legal; `uniques` numbers the
-LOCAL Buffers that it inserts. On a machine without vectors it changes nothing. What it weighs, in order:
+`schedule_for_cpu` applies the OptOps that it chooses, all of them legal. On a machine without vectors it changes nothing. In
+order, it decides:
 
-1. Loops that walk through memory as one are joined, so that a vector never ends at an inner extent; where a row is greatest is
-   found in one pass (`paired`).
-2. One output loop becomes the lanes of vectors (UPCAST) if the kernel stores contiguous elements along it and most loads are
-   contiguous or the same there; else the reduce loops do (UNROLL), where their loads are contiguous: one of Reduces in one another.
-   Loads that are contiguous along another output loop get lanes of both: a square that is transposed in registers.
-3. Columns that are reduced, more than registers hold, are swept row by row (`sweep`).
-4. A product that is summed - a load that another output loop does not change - is computed as a tile of registers, from packed
-   panels and, if it is deep, in blocks; one of few columns as dot products (`products`).
-5. Extents that no factor divides are padded (Padto), if what is added is little.
-6. A value that costs more than reading it, and is computed in two inner loops alike, is kept: in the row of the output that it
+1. Nested loops that walk through memory as one are flattened, so that no vector ends at an inner extent. An argmax is computed in
+   one pass (`argmax`).
+2. One output loop becomes vector lanes (UPCAST) if the kernel stores contiguous elements along it and most loads are contiguous or
+   invariant there. Otherwise reduce loops become lanes (UNROLL) where their loads are contiguous, only one of several nested
+   Reduces. Loads that are contiguous along another output loop get lanes of both: a square tile, transposed in registers.
+3. Reduced columns that registers cannot hold are accumulated row by row (`sweep`).
+4. A sum of products with an operand that another output loop does not change is computed in register tiles from packed panels; a
+   deep one in blocks, one of few columns as dot products (`products`).
+5. Extents that no factor divides are padded (Padto) if that adds little.
+6. A value that costs more than loading it and that two inner loops compute alike is staged: in the row of the output that it
    becomes, or in LOCAL memory.
 """
 
@@ -21,215 +21,237 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from uops.compiler.passes.optimize.heuristics.argmax import paired
+from uops.compiler.passes.optimize.heuristics.argmax import fuse_max_and_argmax
 from uops.compiler.passes.optimize.heuristics.products import (
     REDUCE_VECTORS,
     REUSED_ROWS,
-    dots,
-    lanes_of_reduce,
-    row_loop,
-    tiled,
-    turned,
+    find_row_loop,
+    stage_transposed_operand,
+    tile_product_in_registers,
+    vectorize_as_dot_products,
+    vectorize_reduce_loop,
 )
-from uops.compiler.passes.optimize.heuristics.sweep import swept
-from uops.compiler.passes.optimize.heuristics.symbolic import vectorised
-from uops.compiler.passes.optimize.heuristics.threads import WORTH, operations
-from uops.compiler.passes.optimize.schedule.accesses import merged
-from uops.compiler.passes.optimize.schedule.local_memory import repeated, staged, staged_in_output
+from uops.compiler.passes.optimize.heuristics.sweep import interchange_reduce_loops
+from uops.compiler.passes.optimize.heuristics.symbolic import vectorize_symbolic_loops
+from uops.compiler.passes.optimize.heuristics.threads import WORTH, count_operations
+from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
+from uops.compiler.passes.optimize.schedule.local_memory import find_recomputed_value, stage_in_local_memory, stage_in_output_row
 from uops.compiler.passes.optimize.schedule.moves import (
     CACHES,
     COST,
-    Facts,
-    divisor,
-    extent,
-    newest,
-    number_of,
-    split_by,
-    split_lanes,
-    then,
+    VectorizationFacts,
+    apply_to_loop,
+    axis_number,
+    largest_divisor,
+    newest_loop,
+    split_into_vectors,
+    split_with_padding,
 )
-from uops.compiler.passes.optimize.schedule.optops import apply, around_fills
-from uops.compiler.passes.optimize.schedule.schedule import Schedule
-from uops.compiler.passes.rangeify.cost import work
-from uops.compiler.target import Machine
+from uops.compiler.passes.optimize.schedule.optops import apply, find_loops_around_fills
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent
+from uops.compiler.passes.rangeify.cost import estimate_work
+from uops.compiler.target import MachineModel
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, Op
-from uops.spec.ir.scope import closed_by, open_ranges
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 from uops.spec.optops import Padto, Split
 
-#: Vectors per iteration of an elementwise loop, and operations on each from which there is one: the loop's own cost no more.
+#: Vectors per iteration of an elementwise loop of fewer than LONG operations; longer bodies take one, as the loop costs no more.
 ELEMENTWISE_VECTORS = 2
+#: Operations per element from which an elementwise loop takes one vector per iteration.
 LONG = 6
-#: Vectors of columns that are reduced side by side: long pieces of a row of memory.
+#: Most vectors of reduced columns side by side: they read long contiguous pieces of each row.
 COLUMN_VECTORS = 16
-#: Work, in units of `passes.cost`, from which a value that two loops share is kept; and how many of them at most.
+#: Least work, in units of `rangeify.cost`, of a value that is staged because two loops share it.
 KEPT_WORK = 14
+#: Most values that are staged in one kernel.
 _MOST_KEPT = 3
-#: Rows of a product for which its columns, where no cache holds them, are read once in order.
+#: Most rows of a product whose columns, if no cache holds them, are read once in order.
 FEW_ROWS = 16
-#: Rows from which columns are swept, and how many rows are added to a tile of columns together.
+#: Fewest rows from which reduced columns are accumulated row by row.
 SWEPT_ROWS = 16
+#: Most rows that are added to a tile of columns together.
 ROWS_TOGETHER = 8
-#: The same, times the rows of a product that are done beside each other.
+#: Most rows added together, times the rows of a product that share the columns.
 ROWS_BESIDE = 32
-#: Iterations of a loop from which its lanes are worth a square of shuffles.
+#: Fewest iterations of a loop whose lanes pay for a square tile, which is transposed by shuffles.
 CROSSED = 4
 
 
-def choose(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """The schedule for a machine with vectors; `s` itself for one without."""
+def schedule_for_cpu(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+    """Return the schedule for a machine with vectors, or `s` itself for one without."""
     if not machine.vector_bytes:
         return s
-    if any(r.src[0].op is not Op.CONST for r in s.ranges):
-        return vectorised(s, machine)
-    s = merged(s)
-    search = paired(s, machine, uniques)
-    if search is not None:
-        return search
-    s = _kept(s, machine, uniques)
-    return _vectorised(s, Facts(s), machine, uniques)
+    if any(r.bound.op is not Op.CONST for r in s.ranges):
+        return vectorize_symbolic_loops(s, machine)
+    s = flatten_loop_nests(s)
+    argmax = fuse_max_and_argmax(s, machine, uniques)
+    if argmax is not None:
+        return argmax
+    s = _stage_repeated_values(s, machine, uniques)
+    return _vectorize_kernel(s, VectorizationFacts(s), machine, uniques)
 
 
-def _kept(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """Rows of values that two inner loops share, in the output if they fit the second cache, else in LOCAL memory that fits the
-    first cache beside what the loops read."""
+def _stage_repeated_values(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+    """Stage rows of values that two inner loops share: in the output if they fit the second cache, else in LOCAL memory.
+
+    LOCAL memory must fit the first cache beside what the loops read.
+    """
     first, second = (machine.caches or CACHES)[:2]
     for _ in range(_MOST_KEPT):
-        uses = repeated(s, KEPT_WORK, work)
+        uses = find_recomputed_value(s, KEPT_WORK, estimate_work)
         if not uses:
             break
         value, (loop, *_) = uses[0]
-        size = extent(loop) * value.dtype.itemsize * 2
-        kept = staged_in_output(s, uses) if size <= second else None
-        if kept is None and size > first:
+        size = constant_extent(loop) * value.dtype.itemsize * 2
+        staged = stage_in_output_row(s, uses) if size <= second else None
+        if staged is None and size > first:
             break
-        s = kept or staged(s, uses, next(uniques))
+        s = staged or stage_in_local_memory(s, uses, next(uniques))
     return s
 
 
-def _vectorised(s: Schedule, f: Facts, machine: Machine, uniques: Iterator[int]) -> Schedule:
+def _vectorize_kernel(s: Schedule, f: VectorizationFacts, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+    """Turn loops into vector lanes: an output loop, reduce loops, and loops that fill LOCAL memory."""
     lanes = max(1, machine.vector_bytes // f.itemsize)
-    found = turned(s, f, lanes, machine, uniques)
-    if found is not None:
-        return dots(found, Facts(found), lanes)
-    lane = _output_lane(s, f, lanes)
-    if lane is None and len(f.reduces) == 1 and not f.held:
-        return dots(s, f, lanes)
+    staged = stage_transposed_operand(s, f, lanes, machine, uniques)
+    if staged is not None:
+        return vectorize_as_dot_products(staged, VectorizationFacts(staged), lanes)
+    lane = _choose_vector_loop(s, f, lanes)
+    if lane is None and len(f.reduces) == 1 and not f.unvectorizable:
+        return vectorize_as_dot_products(s, f, lanes)
     if lane is not None:
-        s = _lanes_of_output(s, f, lane, lanes, machine, uniques)
-    around = set[UOp]()  # of Reduces in lanes: lanes of these loops would do each of them many times, side by side
+        s = _vectorize_output_loop(s, f, lane, lanes, machine, uniques)
+    around = set[UOp]()  # loops around vectorized Reduces: lanes of these would repeat the Reduce in each lane
     for u in f.reduces:
-        if (lane is None or lane not in f.needs[u.src[0]]) and closed_by(u)[-1] not in around:
-            before, s = s, lanes_of_reduce(s, f, u, lanes, REDUCE_VECTORS)
-            around |= f.needs[u] if s is not before else set()
+        if (lane is None or lane not in f.enclosing_loops[u.operand]) and ranges_closed_by(u)[-1] not in around:
+            before, s = s, vectorize_reduce_loop(s, f, u, lanes, REDUCE_VECTORS)
+            around |= f.enclosing_loops[u] if s is not before else set()
     for u in f.ends:
-        if closed_by(u)[-1] not in f.held | around:
-            s = split_lanes(s, closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
+        if ranges_closed_by(u)[-1] not in f.unvectorizable | around:
+            s = split_into_vectors(s, ranges_closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
     return s
 
 
-def _output_lane(s: Schedule, f: Facts, lanes: int) -> UOp | None:
-    """The output loop for the lanes: contiguous in the Store, and not worse for the loads than the lanes of the reduces."""
+def _choose_vector_loop(s: Schedule, f: VectorizationFacts, lanes: int) -> UOp | None:
+    """Return the output loop for vector lanes, or None if reduce loops suit better.
+
+    The loop is contiguous in the Store, and its loads cost no more than those along the reduce loops.
+    """
     lane = next((r for r in s.outputs if f.store.stride(r) == 1), None)
-    if lane is None or extent(lane) < 2 or lane in f.held:
+    if lane is None or constant_extent(lane) < 2 or lane in f.unvectorizable:
         return None
-    inner = [u for u in f.reduces if lane in f.needs[u.src[0]]]
-    rows = row_loop(s, f, lane)
-    if not inner or (rows is not None and extent(rows) >= REUSED_ROWS):
+    inner = [u for u in f.reduces if lane in f.enclosing_loops[u.operand]]
+    rows = find_row_loop(s, f, lane)
+    if not inner or (rows is not None and constant_extent(rows) >= REUSED_ROWS):
         return lane
-    across = sum(f.gather_cost(lane, f.below(u)) for u in inner)
-    last = [r for u in inner if extent(r := closed_by(u)[-1]) >= lanes]
-    along = [_cost_along(f, u, last) for u in inner]
+    across = sum(f.gather_cost(lane, f.direct_loads(u)) for u in inner)
+    last = [r for u in inner if constant_extent(r := ranges_closed_by(u)[-1]) >= lanes]
+    along = [_gather_cost_along(f, u, last) for u in inner]
     return None if None not in along and sum(filter(None, along)) < across else lane
 
 
-def _cost_along(f: Facts, u: UOp, last: Sequence[UOp]) -> int | None:
-    """What the loads of a Reduce cost along its own last loop or that of a Reduce around it, if that is one of `last`."""
-    return min((f.gather_cost(r, f.below(u)) for r in last if r in f.needs[u.src[0]]), default=None)
+def _gather_cost_along(f: VectorizationFacts, u: UOp, last: Sequence[UOp]) -> int | None:
+    """Return the cost of a Reduce's loads along its own last loop or that of a Reduce around it, if the loop is one of `last`."""
+    return min((f.gather_cost(r, f.direct_loads(u)) for r in last if r in f.enclosing_loops[u.operand]), default=None)
 
 
-def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    rows = row_loop(s, f, lane)
+def _vectorize_output_loop(
+    s: Schedule, f: VectorizationFacts, lane: UOp, lanes: int, machine: MachineModel, uniques: Iterator[int]
+) -> Schedule:
+    """Turn an output loop into vector lanes by the strategy that suits the kernel's loads."""
+    rows = find_row_loop(s, f, lane)
     if rows is None:
-        summed = any(lane in f.needs[u.src[0]] for u in f.reduces)
-        across = None if summed else _crossing_loop(s, f, lane)
+        summed = any(lane in f.enclosing_loops[u.operand] for u in f.reduces)
+        across = None if summed else _find_transposed_load_loop(s, f, lane)
         if across is not None:
-            return _square(s, lane, across, lanes)
+            return _split_square_tile(s, lane, across, lanes)
         streams = summed and all(a.stride(lane) is not None for a in f.loads)
-        vectors = min(COLUMN_VECTORS, machine.registers // 2) if streams else _side_by_side(f)
-        if streams and extent(lane) > lanes * vectors and rows_under(s, f, lane) >= SWEPT_ROWS:
-            return _swept(s, f, lane, None, lanes, machine, uniques)
-        return split_lanes(s, lane, lanes, vectors, AxisType.UPCAST)
-    streamed = rows_under(s, f, lane) * extent(lane) * f.itemsize > (machine.caches or CACHES)[1]
-    if extent(rows) <= FEW_ROWS and streamed and len(f.reduces) == 1:
-        return _swept(s, f, lane, rows, lanes, machine, uniques)
-    return tiled(s, f, rows, lane, machine, uniques)
+        vectors = min(COLUMN_VECTORS, machine.registers // 2) if streams else _elementwise_vector_count(f)
+        if streams and constant_extent(lane) > lanes * vectors and shortest_reduce_extent(s, f, lane) >= SWEPT_ROWS:
+            return _tile_column_reduces(s, f, lane, None, lanes, machine, uniques)
+        return split_into_vectors(s, lane, lanes, vectors, AxisType.UPCAST)
+    streamed = shortest_reduce_extent(s, f, lane) * constant_extent(lane) * f.itemsize > (machine.caches or CACHES)[1]
+    if constant_extent(rows) <= FEW_ROWS and streamed and len(f.reduces) == 1:
+        return _tile_column_reduces(s, f, lane, rows, lanes, machine, uniques)
+    return tile_product_in_registers(s, f, rows, lane, machine, uniques)
 
 
-def _side_by_side(f: Facts) -> int:
-    """Vectors per iteration of a loop in which nothing is summed."""
+def _elementwise_vector_count(f: VectorizationFacts) -> int:
+    """Return the number of vectors per iteration of a loop outside Reduces."""
     operations = sum(u.op in ALU and u.dtype is not dt.index for u in f.order)
     return 1 if operations >= LONG and not f.reduces else ELEMENTWISE_VECTORS
 
 
-def _swept(s: Schedule, f: Facts, lane: UOp, beside: UOp | None, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """Columns in tiles whose results fit half of the first cache, swept row by row; some rows at a time. `beside` is another output
-    loop, for all of whose iterations the columns are read once."""
+def _tile_column_reduces(
+    s: Schedule, f: VectorizationFacts, lane: UOp, beside: UOp | None, lanes: int, machine: MachineModel, uniques: Iterator[int]
+) -> Schedule:
+    """Accumulate reduced columns row by row, in tiles whose accumulators fit half of the first cache.
+
+    Some rows are added together. `beside` is another output loop; the columns are read once for all its iterations.
+    """
     n = lanes * ELEMENTWISE_VECTORS
-    most = (machine.caches or CACHES)[0] // 2 // f.itemsize // (extent(beside) if beside is not None else 1) // n * n
-    tiles = -(-extent(lane) // most)
-    if machine.cores > 1 and operations(f.order, f.needs) >= WORTH:  # a tile per core at least
-        tiles = max(tiles, min(machine.cores, extent(lane) // n))
-    tile = -(-extent(lane) // (tiles * n)) * n
-    if extent(lane) % tile:
-        s, lane = then(s, lane, Padto(number_of(s, lane), tile))
-    s = apply(s, Split(number_of(s, lane), n, AxisType.UPCAST))
-    vectors = newest(s)
+    most = (machine.caches or CACHES)[0] // 2 // f.itemsize // (constant_extent(beside) if beside is not None else 1) // n * n
+    tiles = -(-constant_extent(lane) // most)
+    if machine.cores > 1 and count_operations(f.order, f.enclosing_loops) >= WORTH:  # a tile per core at least
+        tiles = max(tiles, min(machine.cores, constant_extent(lane) // n))
+    tile = -(-constant_extent(lane) // (tiles * n)) * n
+    if constant_extent(lane) % tile:
+        s, lane = apply_to_loop(s, lane, Padto(axis_number(s, lane), tile))
+    s = apply(s, Split(axis_number(s, lane), n, AxisType.UPCAST))
+    vectors = newest_loop(s)
     if tiles > 1:
-        s = apply(s, Split(number_of(s, lane), tile // n, AxisType.LOOP))
-    columns: tuple[UOp, ...] = (newest(s) if tiles > 1 else s.ranges[number_of(s, lane)], vectors)
+        s = apply(s, Split(axis_number(s, lane), tile // n, AxisType.LOOP))
+    columns: tuple[UOp, ...] = (newest_loop(s) if tiles > 1 else s.ranges[axis_number(s, lane)], vectors)
     if beside is not None:
-        s = apply(s, Split(number_of(s, beside), extent(beside), AxisType.UPCAST))
-        columns = (newest(s), *columns)
+        s = apply(s, Split(axis_number(s, beside), constant_extent(beside), AxisType.UPCAST))
+        columns = (newest_loop(s), *columns)
     for _ in f.reduces:
-        u = _column_sum(s, columns)
+        u = _find_column_reduce(s, columns)
         if u is None:
             break
-        most = min(ROWS_TOGETHER, max(1, ROWS_BESIDE // extent(beside))) if beside is not None else ROWS_TOGETHER
-        rows = closed_by(u)[-1]
-        together = divisor(extent(rows), most) if rows not in around_fills(s.effect, registers=True) else 1
+        most = min(ROWS_TOGETHER, max(1, ROWS_BESIDE // constant_extent(beside))) if beside is not None else ROWS_TOGETHER
+        rows = ranges_closed_by(u)[-1]
+        together = (
+            largest_divisor(constant_extent(rows), most) if rows not in find_loops_around_fills(s.effect, registers=True) else 1
+        )
         if together > 1:
-            s = apply(s, Split(number_of(s, rows), together, AxisType.UNROLL))
-        u = _column_sum(s, columns) or u
-        s = swept(s, u, columns, [r for r in closed_by(u) if r.arg.type is AxisType.REDUCE], next(uniques))
+            s = apply(s, Split(axis_number(s, rows), together, AxisType.UNROLL))
+        u = _find_column_reduce(s, columns) or u
+        reduce_loops = [r for r in ranges_closed_by(u) if r.arg.type is AxisType.REDUCE]
+        s = interchange_reduce_loops(s, u, columns, reduce_loops, next(uniques))
     return s
 
 
-def rows_under(s: Schedule, f: Facts, lane: UOp) -> int:
-    """Iterations of the shortest Reduce over values that change with the lanes."""
-    return min(math.prod(map(extent, closed_by(u))) for u in f.reduces if lane in f.needs[u.src[0]])
+def shortest_reduce_extent(s: Schedule, f: VectorizationFacts, lane: UOp) -> int:
+    """Return the trip count of the shortest Reduce whose operand depends on `lane`."""
+    return min(math.prod(map(constant_extent, ranges_closed_by(u))) for u in f.reduces if lane in f.enclosing_loops[u.operand])
 
 
-def _column_sum(s: Schedule, columns: tuple[UOp, ...]) -> UOp | None:
-    """The first Reduce in loops over values that change with the columns."""
+def _find_column_reduce(s: Schedule, columns: tuple[UOp, ...]) -> UOp | None:
+    """Return the first Reduce over REDUCE loops whose operand depends on the columns, or None."""
     order = toposort(s.effect)
     needs = open_ranges(order)
-    summed = (u for u in order if u.op is Op.REDUCE and not needs[u.src[0]].isdisjoint(columns))
-    return next((u for u in summed if any(r.arg.type is AxisType.REDUCE for r in closed_by(u))), None)
+    summed = (u for u in order if u.op is Op.REDUCE and not needs[u.operand].isdisjoint(columns))
+    return next((u for u in summed if any(r.arg.type is AxisType.REDUCE for r in ranges_closed_by(u))), None)
 
 
-def _crossing_loop(s: Schedule, f: Facts, lane: UOp) -> UOp | None:
-    """The output loop along which most loads are contiguous that are not so along the lanes."""
+def _find_transposed_load_loop(s: Schedule, f: VectorizationFacts, lane: UOp) -> UOp | None:
+    """Return the output loop along which most of the loads are contiguous that are gathered along `lane`; None if there is none."""
     scattered = [a for a in f.loads if a.stride(lane) not in COST]
-    counts = {r: sum(a.stride(r) == 1 for a in scattered) for r in s.outputs if r not in f.held and extent(r) >= CROSSED}
-    found = max(counts, key=lambda r: counts[r], default=None)
-    return found if found is not None and counts[found] else None
+    counts = {
+        r: sum(a.stride(r) == 1 for a in scattered)
+        for r in s.outputs
+        if r not in f.unvectorizable and constant_extent(r) >= CROSSED
+    }
+    best = max(counts, key=lambda r: counts[r], default=None)
+    return best if best is not None and counts[best] else None
 
 
-def _square(s: Schedule, lane: UOp, across: UOp, lanes: int) -> Schedule:
-    """As many lanes of two loops: what one loads along memory, the other stores along memory."""
-    side = min(lanes, *(1 << extent(r).bit_length() - 1 for r in (lane, across)))
-    s = split_by(s, lane, side, AxisType.UPCAST)
-    return split_by(s, across, side, AxisType.UPCAST)
+def _split_square_tile(s: Schedule, lane: UOp, across: UOp, lanes: int) -> Schedule:
+    """Split two loops into equally many vector lanes: loads are contiguous along one, stores along the other."""
+    side = min(lanes, *(1 << constant_extent(r).bit_length() - 1 for r in (lane, across)))
+    s = split_with_padding(s, lane, side, AxisType.UPCAST)
+    return split_with_padding(s, across, side, AxisType.UPCAST)

@@ -1,16 +1,16 @@
-"""Prefix reductions as scans: n steps instead of n windows of n.
+"""Prefix reductions as scans: n steps instead of n windows of n elements.
 
-A kernel stores, for i in 0..N-1, a value made of R(i) = op over r in 0..n-1 of T(i, r). Where T depends on i + r alone, so that
-T(i, r) = t(i + r), and t is the identity of op below n-1, the windows differ by their last term only: R(i) = op(R(i-1), t(i+n-1)),
-and R(-1) is the identity. Both conditions are proved by the normal form of index arithmetic: t, put together again, is T; and t on
-0..n-2 folds to the identity's constant.
+A kernel stores, for i in 0..N-1, a value computed from R(i) = op over r in 0..n-1 of T(i, r). Let T depend on i + r alone, T(i, r)
+= t(i + r), and let t be the identity of op below n-1. The windows then differ in their last term only: R(i) = op(R(i-1),
+t(i+n-1)), with R(-1) the identity. Both conditions are proved by the normal form of index arithmetic: substituting i + r into t
+gives T again, and t on 0..n-2 folds to the identity.
 
-A kernel may have several of them over one i. Loops inside of i that they depend on, columns, take a step together: REG memory holds
-a running value for each, so that memory is read row after row. Many columns are cut in tiles of as many as there is memory for.
+A kernel may have several scans over one i. Loops inside i on which they depend are columns, which take a step together: REG memory
+holds an accumulator for each, so that memory is read row by row. Many columns are cut into tiles that fit this memory.
 
-Cores share the rows, or the columns where there is one row of them; of one long row each has a part, in front of which it reduces
-all that is before: reading costs less than the chain of steps. Spec: prefix_sum among the compositions; R32 (any order), R49, R57,
-R91, R133.
+Cores share the rows, or the columns if there is one row of them. Of one long row each core has a part, and first reduces
+everything before it: reading costs less than the dependence chain of the steps. Spec: prefix_sum among the compositions; R32 (a
+Reduce may take any order), R49 (listing helpers), R57 (order of Ranges), R91 (cache tiling), R133 (THREAD on a CPU).
 """
 
 from __future__ import annotations
@@ -20,191 +20,208 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from uops.compiler.ir.accumulators import combined, identity, opened, position, wide_of, widened
-from uops.compiler.ir.affine import build, linear, number
-from uops.compiler.passes.optimize.schedule.local_memory import extent_of
-from uops.compiler.passes.optimize.schedule.moves import divisor
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, next_id
+from uops.compiler.ir.accumulators import (
+    accumulator_dtype,
+    allocate_accumulator,
+    combine_with_accumulator,
+    element_address,
+    reduction_identity,
+    widen_for_accumulator,
+)
+from uops.compiler.ir.affine import build_affine_sum, extract_affine_sum, index_constant
+from uops.compiler.passes.optimize.schedule.moves import largest_divisor
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, constant_extent, next_id, tile_index
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
-from uops.compiler.target import PLAIN, Machine
+from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import RangeArg, SinkArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp, nodes_of, substitute, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by, open_ranges
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
-#: Fewer steps than this are not worth a loop that carries a value.
+#: Fewest steps of a scan, and elements of a window, that pay for a loop-carried value.
 LEAST = 8
-#: Steps from which a scan is worth the cores: some 150 us of one.
+#: Steps of all scans of a kernel from which cores share them: some 150 us of one core.
 SHARED = 1 << 17
-#: The most running values of the columns of a tile: what L1 holds beside rows.
+#: Most accumulators of a tile of columns: what the first cache holds beside rows.
 _MOST_COLUMNS = 2048
-#: The most parts of one row, of which the last reads all that is before it; and the elements that are read side by side there.
+#: Most parts of one row; the last part reads everything before it.
 _MOST_PARTS = 4
+#: Elements that are read side by side while the prefix of a part is reduced.
 LANES = 64
-_SUMS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL})
+#: Index ops that build affine sums.
+_AFFINE_OPS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL})
 
 
-def scanned(s: Schedule, uniques: Iterator[int], machine: Machine = PLAIN) -> UOp | None:
-    """The SCHEDULED body of a kernel with prefix reductions over an output loop, or None for any other kernel. `uniques` numbers
-    their registers. Loops that keep their order are left where they are: then only the innermost one has steps."""
-    reduces = nodes_of(s.effect, Op.REDUCE)
+def build_prefix_scan(s: Schedule, uniques: Iterator[int], machine: MachineModel = PLAIN) -> UOp | None:
+    """Return the SCHEDULED body of a kernel with prefix reductions over an output loop, or None for any other kernel.
+
+    `uniques` numbers the accumulators. If loops must keep their order, only the innermost one can be the scan's.
+    """
+    reduces = nodes_with_op(s.effect, Op.REDUCE)
     if not reduces:
         return None
     needs = open_ranges(toposort(s.effect))
-    reduces = [u for u in reduces if needs[u].issubset(s.outputs) and len(closed_by(u)) == 1]  # in no loop of another one
+    reduces = [u for u in reduces if needs[u].issubset(s.outputs) and len(ranges_closed_by(u)) == 1]  # not nested
     simplify = Rewriter(INDEXING)
-    for i in reversed(s.outputs[-1:] if s.fixed else s.outputs):
-        terms = {u: _last_term(u, i, simplify) for u in reduces if i in needs[u]}
+    for i in reversed(s.outputs[-1:] if s.ordered_ids else s.outputs):
+        terms = {u: _find_last_window_term(u, i, simplify) for u in reduces if i in needs[u]}
         inner = s.outputs[s.outputs.index(i) + 1 :]
         scans = [(u, term) for u, term in terms.items() if term is not None]
         columns = bool(scans) and not needs[scans[0][0]].isdisjoint(inner)
         scans = [(u, term) for u, term in scans if needs[u].isdisjoint(inner) is not columns]
         if scans:
-            return _loop(s, scans, i, _steps(s, i, columns, machine, wide_of(scans[0][0].dtype)), uniques)
+            loops = _arrange_scan_loops(s, i, columns, machine, accumulator_dtype(scans[0][0].dtype))
+            return _build_scan_body(s, scans, i, loops, uniques)
     return None
 
 
-def _last_term(u: UOp, i: UOp, simplify: Rewriter) -> UOp | None:
-    """t(i + n-1), where the conditions hold."""
-    (r,) = closed_by(u)
+def _find_last_window_term(u: UOp, i: UOp, simplify: Rewriter) -> UOp | None:
+    """Return t(i + n-1) if Reduce `u` is a prefix reduction over `i`, else None."""
+    (r,) = ranges_closed_by(u)
     n, steps = axis_of(r).extent, axis_of(i).extent
     if not isinstance(n, int) or not isinstance(steps, int) or min(n, steps) < LEAST:
         return None
-    for x in nodes_of(u.src[0], Op.INDEX):  # soon says no of products and of sums of rows
-        strides = linear(x.src[1]).terms
+    for x in nodes_with_op(u.operand, Op.INDEX):  # an early exit for products and sums of rows
+        strides = extract_affine_sum(x.positions[0]).terms
         if strides.get(i, 0) != strides.get(r, 0):
             return None
-    at = UOp(Op.RANGE, (number(steps + n - 1),), RangeArg(-1, AxisType.LOOP))
-    term = simplify(substitute(u.src[0], {i: number(0), r: at}))
-    if _spelled(simplify(substitute(term, {at: UOp(Op.ADD, (i, r))}))) is not _spelled(simplify(u.src[0])):
+    at = UOp(Op.RANGE, (index_constant(steps + n - 1),), RangeArg(-1, AxisType.LOOP))
+    term = simplify(substitute(u.operand, {i: index_constant(0), r: at}))
+    windowed = _normalize_index_sums(simplify(substitute(term, {at: UOp(Op.ADD, (i, r))})))
+    if windowed is not _normalize_index_sums(simplify(u.operand)):
         return None
-    early = _without_dead_loads(simplify(substitute(term, {at: UOp(Op.RANGE, (number(n - 1),), at.arg)})), simplify)
-    if early is not identity(u.arg.op, u.dtype):
+    early = _fold_disabled_loads(simplify(substitute(term, {at: UOp(Op.RANGE, (index_constant(n - 1),), at.arg)})), simplify)
+    if early is not reduction_identity(u.arg.op, u.dtype):
         return None
-    return simplify(substitute(term, {at: UOp(Op.ADD, (i, number(n - 1)))}))
+    return simplify(substitute(term, {at: UOp(Op.ADD, (i, index_constant(n - 1)))}))
 
 
-def _spelled(u: UOp) -> UOp:
-    """`u` with every sum of loops multiplied out: one node for (i + r) * -1 and i * -1 + r * -1."""
+def _normalize_index_sums(u: UOp) -> UOp:
+    """Multiply out every sum of loops in `u`, so that (i + r) * -1 and i * -1 + r * -1 become one node."""
     done: dict[UOp, UOp] = {}
     for x in toposort(u):
         y = x.replace(src=tuple(done[s] for s in x.src))
-        done[x] = build(linear(y)) if y.dtype is dt.index and y.op in _SUMS else y
+        done[x] = build_affine_sum(extract_affine_sum(y)) if y.dtype is dt.index and y.op in _AFFINE_OPS else y
     return done[u]
 
 
-def _without_dead_loads(u: UOp, simplify: Rewriter) -> UOp:
-    """`u` with the alternative of every Load whose gate never holds (R52)."""
-    loads = [x for x in toposort(u) if x.op is Op.LOAD and len(x.src) == 3]
-    dead = {x: x.src[1] for x in loads if x.src[2].op is Op.CONST and not x.src[2].arg.value}
+def _fold_disabled_loads(u: UOp, simplify: Rewriter) -> UOp:
+    """Replace every Load whose gate is constant false by its alternative (R52: Load)."""
+    gated = [(x, x.alternative, x.gate) for x in toposort(u) if x.op is Op.LOAD]
+    dead = {x: alternative for x, alternative, gate in gated if alternative and gate and gate.op is Op.CONST and not gate.arg.value}
     return simplify(substitute(u, dead)) if dead else u
 
 
-class _Steps(NamedTuple):
-    """The loops of a scan: those around, that of the steps, those in each step, and, where these have running values of their own,
-    loops that clear them; what stands for the loops that were; an iteration before step 0, with the loops through all of them."""
+class _ScanLoops(NamedTuple):
+    """The loops of a scan.
+
+    `outer` are around, `i` is the loop of the steps, and `inner` are inside each step. `clear_loops` clear the accumulators of
+    columns. `substitutions` maps former loops to what replaces them. `prefix_index_and_loops` is an index before step 0, and the
+    loops that run it through all of them.
+    """
 
     outer: tuple[UOp, ...]
     i: UOp
     inner: tuple[UOp, ...] = ()
-    first: tuple[UOp, ...] = ()
-    put: dict[UOp, UOp] = {}  # noqa: RUF012
-    before: tuple[UOp, ...] = ()
+    clear_loops: tuple[UOp, ...] = ()
+    substitutions: dict[UOp, UOp] = {}  # noqa: RUF012
+    prefix_index_and_loops: tuple[UOp, ...] = ()
 
 
-def _loop(s: Schedule, scans: Sequence[tuple[UOp, UOp]], i: UOp, steps: _Steps, uniques: Iterator[int]) -> UOp:
-    """The body: registers that every step adds the terms of its Reduce to, in order."""
-    columns = steps.inner if steps.first else ()
-    sizes = [extent_of(r) for r in columns]
-    put = steps.put
-    effect, stores = substitute(s.effect, put), list[UOp]()
+def _build_scan_body(s: Schedule, scans: Sequence[tuple[UOp, UOp]], i: UOp, steps: _ScanLoops, uniques: Iterator[int]) -> UOp:
+    """Return the body: each step adds the last term of every Reduce to its accumulator, in order."""
+    columns = steps.inner if steps.clear_loops else ()
+    sizes = [constant_extent(r) for r in columns]
+    effect, stores = substitute(s.effect, steps.substitutions), list[UOp]()
     for k, (u, term) in enumerate(scans):
-        register, cleared = opened(u, steps.outer, next(uniques), _own(steps.first, k))
-        if steps.before:
-            at, *loops = steps.before
-            own = _own(loops, k)
-            at = substitute(at, dict(zip(loops, own, strict=True)))
-            start = u.replace(src=(substitute(widened(term), {i: at}), *own))
-            cleared = B.store(cleared.src[0], B.cast(start, register.dtype))
-        running = position(B.after(register, cleared, steps.i), columns, sizes)
-        total = combined(u, running, substitute(term, put))
+        register, cleared = allocate_accumulator(u, steps.outer, next(uniques), _renumber_loops_for_reduce(steps.clear_loops, k))
+        if steps.prefix_index_and_loops:
+            index, *loops = steps.prefix_index_and_loops
+            renumbered = _renumber_loops_for_reduce(loops, k)
+            index = substitute(index, dict(zip(loops, renumbered, strict=True)))
+            start = u.replace(src=(substitute(widen_for_accumulator(term), {i: index}), *renumbered))
+            cleared = B.store(cleared.buffer, B.cast(start, register.dtype))
+        running = element_address(B.after(register, cleared, steps.i), columns, sizes)
+        total = combine_with_accumulator(u, running, substitute(term, steps.substitutions))
         stores.append(B.store(running, total))
-        effect = substitute(effect, {substitute(u, put): B.cast(total, u.dtype)})
-    body = B.group(*stores, effect if columns else B.nested(effect, steps.inner))
-    return UOp(Op.SINK, (Rewriter(INDEXING)(B.nested(body, [*steps.outer, steps.i, *columns])),), SinkArg(s.name))
+        effect = substitute(effect, {substitute(u, steps.substitutions): B.cast(total, u.dtype)})
+    body = B.group(*stores, effect if columns else B.close_loops(effect, steps.inner))
+    return UOp(Op.SINK, (Rewriter(INDEXING)(B.close_loops(body, [*steps.outer, steps.i, *columns])),), SinkArg(s.name))
 
 
-def _own(loops: Sequence[UOp], k: int) -> list[UOp]:
-    """Loops like these, which have the highest numbers, for the k-th Reduce, which needs loops of its own."""
+def _renumber_loops_for_reduce(loops: Sequence[UOp], k: int) -> list[UOp]:
+    """Return copies of the loops, which have the highest axis ids, with new ids for the k-th Reduce."""
     return [r.replace(arg=RangeArg(int(r.arg.axis_id) + k * len(loops), r.arg.type)) for r in loops]
 
 
-def _steps(s: Schedule, i: UOp, columns: bool, machine: Machine, wide: DType) -> _Steps:
-    """The loops as they are, or tiles of them, or with one for the cores."""
+def _arrange_scan_loops(s: Schedule, i: UOp, columns: bool, machine: MachineModel, wide: DType) -> _ScanLoops:
+    """Return the loops as they are, tiled, or with one for the cores."""
     k = s.outputs.index(i)
-    outer, inner, put = s.outputs[:k], s.outputs[k + 1 :], dict[UOp, UOp]()
-    known = [n for n in (axis_of(r).extent for r in s.outputs) if isinstance(n, int)]
-    cores = 1 if s.fixed or len(known) < len(s.outputs) or math.prod(known) < SHARED else machine.cores
+    outer, inner, threads = s.outputs[:k], s.outputs[k + 1 :], dict[UOp, UOp]()
+    extents = [n for n in (axis_of(r).extent for r in s.outputs) if isinstance(n, int)]
+    constant = len(extents) == len(s.outputs)
+    cores = machine.cores if not s.ordered_ids and constant and math.prod(extents) >= SHARED else 1
     if cores > 1 and outer:
-        put[outer[0]] = outer[0].replace(arg=RangeArg(outer[0].arg.axis_id, AxisType.THREAD))
-        outer, cores = (put[outer[0]], *outer[1:]), 1
-    if columns and len(known) == len(s.outputs):
-        return _tiled(_Steps(outer, i, inner, put=put), machine.lanes(wide), cores, next_id(s))
-    if columns:  # of unknown extents: column after column
-        return _Steps((*outer, *inner), i)
-    return _Steps(outer, i, inner, put=put) if cores == 1 or inner else _in_parts(i, cores, next_id(s))
+        first, *rest = outer
+        threads[first] = first.replace(arg=RangeArg(first.arg.axis_id, AxisType.THREAD))
+        outer, cores = (threads[first], *rest), 1
+    loops = _ScanLoops(outer, i, inner, substitutions=threads)
+    if columns and constant:
+        return _tile_scan_columns(loops, machine.lanes(wide), cores, next_id(s))
+    if columns:  # of symbolic extents: one column after the other
+        return _ScanLoops((*outer, *inner), i)
+    return loops if cores == 1 or inner else _split_row_across_cores(i, cores, next_id(s))
 
 
-def _tiled(s: _Steps, lanes: int, cores: int, free: int) -> _Steps:
-    """All inner loops take the step together, but for what is more than there is memory for, or more than a core's share."""
-    ids, put = itertools.count(free), dict(s.put)
+def _tile_scan_columns(s: _ScanLoops, lanes: int, cores: int, free: int) -> _ScanLoops:
+    """Let all inner loops take a step together, in tiles that fit the accumulators' memory and a core's share."""
+    ids, substitutions = itertools.count(free), dict(s.substitutions)
     around: list[UOp] = []
     columns: list[UOp] = []
     room = _MOST_COLUMNS
     for k, r in reversed([*enumerate(s.inner)]):
-        n = extent_of(r)
+        n = constant_extent(r)
         shared = k == 0 and cores > 1 and n % (cores * lanes) == 0
-        size = divisor(n, max(1, min(room, n // cores if shared else n)))
+        size = largest_divisor(n, max(1, min(room, n // cores if shared else n)))
         width = lanes if r is s.inner[-1] and size % lanes == 0 else 1
         far = _new_loop(n // size, next(ids), AxisType.THREAD if shared else AxisType.LOOP)
         near, lane = _new_loop(size // width, next(ids)), _new_loop(width, next(ids), AxisType.UPCAST)
-        put[r] = _at(far, size, _at(near, width, lane))
+        substitutions[r] = tile_index(far, size, tile_index(near, width, lane))
         around, columns, room = [far, *around], [near, lane, *columns], room // size
     around, columns = ([r for r in loops if r.op is Op.RANGE] for loops in (around, columns))
-    first = tuple(_new_loop(extent_of(r), next(ids), r.arg.type) for r in columns)
-    return _Steps((*s.outer, *around), s.i, tuple(columns), first, put)
+    clear_loops = tuple(_new_loop(constant_extent(r), next(ids), r.arg.type) for r in columns)
+    return _ScanLoops((*s.outer, *around), s.i, tuple(columns), clear_loops, substitutions)
 
 
 def _new_loop(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:
-    """A loop; where it would have one iteration, its number."""
-    return UOp(Op.RANGE, (number(extent),), RangeArg(axis_id, kind)) if extent > 1 else number(0)
+    """Return a loop, or the constant 0 in place of a loop of one iteration."""
+    return UOp(Op.RANGE, (index_constant(extent),), RangeArg(axis_id, kind)) if extent > 1 else index_constant(0)
 
 
-def _in_parts(i: UOp, cores: int, free: int) -> _Steps:
-    """The steps of one row in parts, each of which starts with all that is before it."""
-    n = extent_of(i)
+def _split_row_across_cores(i: UOp, cores: int, free: int) -> _ScanLoops:
+    """Split the steps of one row into parts, each of which first reduces everything before it."""
+    n = constant_extent(i)
     parts = min(cores, _MOST_PARTS)
     size = -(-n // parts // LANES) * LANES
-    part = UOp(Op.RANGE, (number(-(-n // size)),), RangeArg(free, AxisType.THREAD))
-    left = UOp(Op.SUB, (number(n), UOp(Op.MUL, (part, number(size)))))
-    steps = number(size) if n % size == 0 else UOp(Op.WHERE, (UOp(Op.CMPLT, (left, number(size))), left, number(size)))
+    part = UOp(Op.RANGE, (index_constant(-(-n // size)),), RangeArg(free, AxisType.THREAD))
+    steps = index_constant(size)
+    if n % size:
+        left = UOp(Op.SUB, (index_constant(n), UOp(Op.MUL, (part, index_constant(size)))))
+        steps = UOp(Op.WHERE, (UOp(Op.CMPLT, (left, index_constant(size))), left, index_constant(size)))
     step = UOp(Op.RANGE, (steps,), RangeArg(free + 1, AxisType.LOOP))
     whole, block, lane = (
-        UOp(Op.RANGE, (n,), RangeArg(free + k, kind))
-        for k, n, kind in (
+        UOp(Op.RANGE, (bound,), RangeArg(free + k, kind))
+        for k, bound, kind in (
             (2, part, AxisType.REDUCE),
-            (3, number(size // LANES), AxisType.REDUCE),
-            (4, number(LANES), AxisType.UNROLL),
+            (3, index_constant(size // LANES), AxisType.REDUCE),
+            (4, index_constant(LANES), AxisType.UNROLL),
         )
     )
-    before = _at(_at(whole, size // LANES, block), LANES, lane)
-    return _Steps((part,), step, put={i: _at(part, size, step)}, before=(before, whole, block, lane))
-
-
-def _at(outer: UOp, size: int, inner: UOp) -> UOp:
-    return UOp(Op.ADD, (UOp(Op.MUL, (outer, number(size))), inner))
+    prefix = tile_index(tile_index(whole, size // LANES, block), LANES, lane)
+    substitutions = {i: tile_index(part, size, step)}
+    return _ScanLoops((part,), step, substitutions=substitutions, prefix_index_and_loops=(prefix, whole, block, lane))

@@ -1,18 +1,18 @@
-"""Sweeps: sums of columns that read memory in order, row after row.
+"""Loop interchange for sums of columns, so that memory is read in order, row by row.
 
-A Reduce whose operand lies in memory with the reduced loop outside - columns of a matrix, a vector times a matrix - would walk down
-each block of columns and touch a page per row. Swept, the loops change places: the results of a tile of columns are kept in REG
-memory, and every row adds to all of them:
+Take a Reduce whose operand varies slowest along the reduced loop: columns of a matrix, a vector times a matrix. It would walk down
+each block of columns and touch a page per row. After the interchange, the results of a tile of columns are REG accumulators, and
+every row adds to all of them:
 
     for t: for r: a += x[r, t]    ->    for t: m[t] = identity;  for r: for t: m[t] += x[r, t];  for t: a = m[t]
 
-The same makes blocks of a deep product: with the outer part of a split Reduce as rows, and tiles as columns, operands are read from
-caches that hold a block of them. What is stored as it is summed needs no memory of its own (`swept_in_output`):
+The same transform blocks a deep product: with the outer part of a split Reduce as rows and tiles as columns, operands are read
+from caches that hold a block of them. Sums that are stored as they are need no memory of their own (`accumulate_in_output`):
 
     for t: for r: a += x[r, t]; y[t] = f(a)
     ->    for r: for t: a = (0 if r is first else y[t]) + x[r, t]; y[t] = f(a) if r is last else a
 
-Spec: Reduce; Lowering Pipeline/Optimize; R32 (any order), R61, R91.
+Spec: Reduce; Lowering Pipeline/Optimize; R32 (a Reduce may take any order), R61 (fresh buffers), R91 (cache tiling).
 """
 
 from __future__ import annotations
@@ -20,66 +20,74 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from uops.compiler.ir.accumulators import combined, identity, opened, position, wide_of, widened
-from uops.compiler.ir.affine import number
-from uops.compiler.ir.loops import in_order
-from uops.compiler.log import note
-from uops.compiler.passes.optimize.schedule.local_memory import extent_of, only_stored
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, both, next_id
+from uops.compiler.ir.accumulators import (
+    accumulator_dtype,
+    allocate_accumulator,
+    combine_with_accumulator,
+    element_address,
+    reduction_identity,
+    widen_for_accumulator,
+)
+from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.log import log_transform
+from uops.compiler.passes.optimize.schedule.local_memory import is_output_never_read
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, combine_gates, constant_extent, next_id
 from uops.spec.ir import build as B
 from uops.spec.ir.args import LoadArg, RangeArg, ReduceArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by, open_ranges
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
 
-def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], unique: int) -> Schedule:
-    """The schedule with Reduce `u` done for all iterations of the output loops `columns`, whose extents are constants, in each
-    iteration of `rows`, some of its own loops; the others stay inside.
+def interchange_reduce_loops(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], unique: int) -> Schedule:
+    """Move the output loops `columns` inside `rows`, some of the loops of Reduce `u`; its other loops stay innermost.
 
-    Nothing below the Reduce is one that depends on `columns`. `unique` is the identity of the Buffer.
+    Columns have constant extents. No Reduce below `u` may depend on them. `unique` numbers the accumulators' Buffer.
     """
     order = toposort(s.effect)
     outside = sorted(open_ranges(order)[u] - set(columns), key=lambda r: int(r.arg.axis_id))
-    inside = [r for r in closed_by(u) if r not in rows]
+    inside = [r for r in ranges_closed_by(u) if r not in rows]
     free = next_id(s)
     first, second = (
         [UOp(Op.RANGE, r.src, RangeArg(free + n * len(columns) + k, r.arg.type)) for k, r in enumerate(columns)] for n in range(2)
     )
-    value = widened(substitute(u.src[0], dict(zip(columns, second, strict=True))))
-    sizes = [extent_of(r) for r in columns]
-    memory, cleared = opened(u, outside, unique, first)
-    running = position(B.after(memory, cleared, *rows), second, sizes)
+    value = widen_for_accumulator(substitute(u.operand, dict(zip(columns, second, strict=True))))
+    sizes = [constant_extent(r) for r in columns]
+    memory, cleared = allocate_accumulator(u, outside, unique, first)
+    running = element_address(B.after(memory, cleared, *rows), second, sizes)
     term = UOp(Op.REDUCE, (value, *inside), ReduceArg(u.arg.op)) if inside else value
-    filled = B.nested(B.store(running, combined(u, running, term)), [*in_order(rows), *in_order(second)])
-    total = UOp(Op.LOAD, (position(B.after(memory, filled), columns, sizes),), LoadArg())
+    update = B.store(running, combine_with_accumulator(u, running, term))
+    accumulated = B.close_loops(update, [*sort_by_nesting(rows), *sort_by_nesting(second)])
+    total = UOp(Op.LOAD, (element_address(B.after(memory, accumulated), columns, sizes),), LoadArg())
     effect = substitute(s.effect, {u: B.cast(total, u.dtype)})
-    note("sweep", s.effect, effect, {u: total})
+    log_transform("sweep", s.effect, effect, {u: total})
     return replace(s, effect=effect)
 
 
-def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Schedule | None:
-    """The same for one loop `row` of the kernel's only Reduce `u`, with the sums so far in the memory that the kernel writes: it is
-    written anyway (R146). What is made of the sum is stored in the last iteration. None where the sums are kept in another dtype
-    than they or that memory have, or it is read otherwise. `columns` are output loops in order, to stand inside of `row`.
+def accumulate_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Schedule | None:
+    """Move loop `row` of the kernel's only Reduce `u` outside `columns`, with the running sums in the output memory (R146).
+
+    `columns` are output loops in order. The last iteration of `row` stores the kernel's value. Returns None if accumulator, sum
+    and memory have different dtypes, or if the memory is read otherwise.
     """
     store = s.effect
-    place, value, *gates = store.src
-    memory = place.src[0]
-    kept = wide_of(u.dtype) is u.dtype is memory.dtype and memory.op is Op.PARAM
-    if not kept or not only_stored(store, toposort(store)):
+    address, value, memory = store.buffer, store.value, store.buffer.operand
+    fits = accumulator_dtype(u.dtype) is u.dtype is memory.dtype and memory.op is Op.PARAM
+    if not fits or not is_output_never_read(store, toposort(store)):
         return None
     free = next_id(s)
     kinds = {row: AxisType.LOOP, **{r: r.arg.type for r in columns}}
     new = {r: UOp(Op.RANGE, r.src, RangeArg(free + k, kind)) for k, (r, kind) in enumerate(kinds.items())}
-    later = both(gates[0] if gates else None, UOp(Op.CMPLT, (number(0), row)))
-    running = UOp(Op.LOAD, (place, identity(u.arg.op, u.dtype), later), LoadArg())
-    term = u.replace(src=(u.src[0], *(r for r in closed_by(u) if r is not row)))
+    later = combine_gates(store.gate, UOp(Op.CMPLT, (index_constant(0), row)))
+    running = UOp(Op.LOAD, (address, reduction_identity(u.arg.op, u.dtype), later), LoadArg())
+    term = u.replace(src=(u.operand, *(r for r in ranges_closed_by(u) if r is not row)))
     total = UOp(u.arg.op, (running, term))
     if value is not u:
-        last = UOp(Op.CMPEQ, (row, UOp(Op.SUB, (row.src[0], number(1)))))
+        last = UOp(Op.CMPEQ, (row, UOp(Op.SUB, (row.bound, index_constant(1)))))
         total = UOp(Op.WHERE, (last, substitute(value, {u: total}), total))
-    effect = substitute(UOp(Op.STORE, (place, total, *gates)), new)
-    note("sweep in output", store, effect, {u: effect.src[1]})
+    gate = () if store.gate is None else (store.gate,)
+    effect = substitute(UOp(Op.STORE, (address, total, *gate)), new)
+    log_transform("sweep in output", store, effect, {u: effect.value})
     return replace(s, effect=effect, outputs=(*(new.get(r, r) for r in s.outputs), new[row]))

@@ -1,44 +1,45 @@
-"""Lanes of loops whose extents only a call knows.
+"""Vector lanes for loops of symbolic extent.
 
-A loop of n iterations is padded to whole vectors (Padto), of which the last one has masks: its accesses are gated, and a Reduce
-takes its identity there (R92). That needs a machine on which an access to some lanes of a vector is one instruction. Spec: OptOps;
-R48, R90, R92.
+A loop of n iterations is padded to whole vectors (Padto), the last of which is masked: its accesses are gated, and a Reduce takes
+its identity there (R92). This needs a machine on which a masked vector access is one instruction. Spec: OptOps; R48 (symbolic
+sizes), R90 (Split), R92 (Padto).
 """
 
 from __future__ import annotations
 
-from uops.compiler.passes.optimize.schedule.moves import Facts, number_of, split_lanes, then
+from uops.compiler.passes.optimize.schedule.moves import VectorizationFacts, apply_to_loop, axis_number, split_into_vectors
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
-from uops.compiler.target import Machine
+from uops.compiler.target import MachineModel
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by
+from uops.spec.ir.scope import ranges_closed_by
 from uops.spec.optops import Padto, Split
 
 
-def vectorised(s: Schedule, machine: Machine) -> Schedule:
-    """The schedule with lanes along memory: of an output loop, and of Reduces that do not change with it."""
+def vectorize_symbolic_loops(s: Schedule, machine: MachineModel) -> Schedule:
+    """Turn contiguous loops into vector lanes: an output loop, and the loops of Reduces that do not depend on it."""
     if not machine.masks:
         return s
-    f = Facts(s)
+    f = VectorizationFacts(s)
     lanes = max(1, machine.vector_bytes // f.itemsize)
-    along = (r for r in s.outputs if f.store.stride(r) == 1 and r not in f.held)
-    lane = next((r for r in along if f.gather_cost(r, f.loads) <= len(f.loads)), None)
+    contiguous = (r for r in s.outputs if f.store.stride(r) == 1 and r not in f.unvectorizable)
+    lane = next((r for r in contiguous if f.gather_cost(r, f.loads) <= len(f.loads)), None)
     if lane is not None:
-        s = _lanes(s, lane, lanes, AxisType.UPCAST)
-    around = set[UOp]()  # of Reduces in lanes
+        s = _split_with_masked_tail(s, lane, lanes, AxisType.UPCAST)
+    around = set[UOp]()  # loops around vectorized Reduces
     for u in f.reduces:
-        r = closed_by(u)[-1]
-        if f.walks(u) and r not in around and (lane is None or lane not in f.needs[u.src[0]]):
-            s = _lanes(s, r, lanes, AxisType.UNROLL)
-            around |= f.needs[u]
+        r = ranges_closed_by(u)[-1]
+        if f.loads_contiguously(u) and r not in around and (lane is None or lane not in f.enclosing_loops[u.operand]):
+            s = _split_with_masked_tail(s, r, lanes, AxisType.UNROLL)
+            around |= f.enclosing_loops[u]
     return s
 
 
-def _lanes(s: Schedule, r: UOp, lanes: int, target: AxisType) -> Schedule:
-    if r.src[0].op is Op.CONST:
-        return split_lanes(s, r, lanes, 1, target)
-    s, r = then(s, r, Padto(number_of(s, r), lanes))
-    return apply(s, Split(number_of(s, r), lanes, target))
+def _split_with_masked_tail(s: Schedule, r: UOp, lanes: int, target: AxisType) -> Schedule:
+    """Split a loop into vector lanes; one of symbolic extent is padded first."""
+    if r.bound.op is Op.CONST:
+        return split_into_vectors(s, r, lanes, 1, target)
+    s, r = apply_to_loop(s, r, Padto(axis_number(s, r), lanes))
+    return apply(s, Split(axis_number(s, r), lanes, target))

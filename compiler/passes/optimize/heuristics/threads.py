@@ -1,11 +1,11 @@
-"""Which loop of a kernel the cores share: a THREAD loop, outermost.
+"""Choice of the loop that the cores share: an outermost THREAD loop.
 
-`threaded(schedule, machine)` makes one output loop a THREAD loop, whole: how many threads there are, and how they divide its
-iterations, is decided when the kernel is called (`uops.compiler.ir.loops`), so that the same code serves any number and no extent
-has to be divisible. Iterations of THREAD run in any order and at the same time (R57), so the loop has to be one whose iterations
-meet in no element, and every filling of LOCAL memory has to lie inside of it: each iteration has its own (R128).
+`assign_thread_loop` turns one whole output loop into a THREAD loop. The number of threads and their share of the iterations are
+decided when the kernel is called (`uops.compiler.ir.loops`). So the same code serves any number of threads, and no extent must be
+divisible. Iterations of THREAD run concurrently in any order (R57: order of Ranges). The loop must therefore be parallel, and
+every filling of LOCAL memory must lie inside it, since each iteration has its own (R128: private memory).
 
-Spec: Range; OptOps (THREAD); R55, R57, R94, R128, R133.
+Spec: Range; OptOps (THREAD); R55 (races), R57, R94 (first types), R128, R133 (THREAD on a CPU).
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from uops.compiler.ir.loops import in_order
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, replace_ranges
-from uops.compiler.target import Machine
+from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.passes.optimize.schedule.schedule import OUTPUT_AXES, Schedule, replace_ranges
+from uops.compiler.target import MachineModel
 from uops.spec.ir.args import RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.scope import open_ranges
 
-#: Operations on one element, from which a kernel is worth the threads: some 20 us of one core, against 2 to 5 us to hand out work
-#: to threads that are awake, 50 us where they sleep.
+#: Fewest operations on single elements that pay for threads: some 20 us of one core. Handing work to threads costs 2 to 5 us while
+#: they are awake and 50 us while they sleep.
 WORTH = 200_000
-#: Iterations per core, from which an outer loop is preferred to a longer one inside of it: pieces even out.
+#: Iterations per core from which an outer loop is preferred to a longer inner one: with more pieces, the load balances.
 PER_CORE = 4
-_OUTPUT = frozenset({AxisType.LOOP, AxisType.GLOBAL})
+#: Ops that count as one operation per element.
 _COUNTED = ALU | {Op.LOAD, Op.STORE, Op.REDUCE}
 
 
-def threaded(s: Schedule, machine: Machine) -> Schedule:
-    """The schedule with a THREAD loop, where there are cores for it and the kernel is worth them."""
-    if machine.cores < 2 or s.fixed or any(r.src[0].op is not Op.CONST or r.arg.type is AxisType.THREAD for r in s.ranges):
+def assign_thread_loop(s: Schedule, machine: MachineModel) -> Schedule:
+    """Turn an output loop into a THREAD loop if the machine has several cores and the kernel is worth them."""
+    if machine.cores < 2 or s.ordered_ids or any(r.bound.op is not Op.CONST or r.arg.type is AxisType.THREAD for r in s.ranges):
         return s
     order = toposort(s.effect)
-    if len(order) * math.prod(map(_extent, s.ranges)) < WORTH:  # no kernel does more operations than that
+    if len(order) * math.prod(map(_extent, s.ranges)) < WORTH:  # an upper bound of its operations
         return s
     needs = open_ranges(order)
-    if operations(order, needs) < WORTH:
+    if count_operations(order, needs) < WORTH:
         return s
-    r = _loop(s, [needs[u] for u in order if u.op is Op.END], machine.cores)
+    r = _choose_thread_loop(s, [needs[u] for u in order if u.op is Op.END], machine.cores)
     if r is None:
         return s
     new = UOp(Op.RANGE, r.src, RangeArg(r.arg.axis_id, AxisType.THREAD, r.arg.renumbered))
@@ -51,24 +51,27 @@ def threaded(s: Schedule, machine: Machine) -> Schedule:
     return replace(s, effect=effect, outputs=tuple(new if x is r else x for x in s.outputs))
 
 
-def operations(order: Sequence[UOp], needs: dict[UOp, frozenset[UOp]]) -> int:
-    """Operations on single elements that a kernel does: those of every loop, as often as it runs."""
-    loops = Counter([needs[u] | set(_closed(u)) if u.op is Op.REDUCE else needs[u] for u in order if u.op in _COUNTED])
+def count_operations(order: Sequence[UOp], needs: dict[UOp, frozenset[UOp]]) -> int:
+    """Count the operations on single elements that a kernel executes, each as often as its loops run.
+
+    `needs` are the open Ranges of each node in `order`.
+    """
+    loops = Counter([needs[u].union(u.ranges) if u.op is Op.REDUCE else needs[u] for u in order if u.op in _COUNTED])
     return sum(n * math.prod(map(_extent, ranges)) for ranges, n in loops.items())
 
 
-def _closed(u: UOp) -> tuple[UOp, ...]:
-    """A Reduce combines once per iteration."""
-    return u.src[1:]
-
-
 def _extent(r: UOp) -> int:
-    return int(r.src[0].arg.value) if r.src[0].op is Op.CONST else 1
+    """Return the constant extent of a loop, 1 for a symbolic one."""
+    return int(r.bound.arg.value) if r.bound.op is Op.CONST else 1
 
 
-def _loop(s: Schedule, fills: Iterable[frozenset[UOp]], cores: int) -> UOp | None:
-    """The outermost loop with iterations enough for all cores, else the longest; of those that tell places in the output apart."""
-    around = frozenset(s.outputs).intersection(*fills, open_ranges(toposort(s.effect.src[0]))[s.effect.src[0]])
-    loops = in_order(r for r in around if r.arg.type in _OUTPUT and _extent(r) > 1)
+def _choose_thread_loop(s: Schedule, fills: Iterable[frozenset[UOp]], cores: int) -> UOp | None:
+    """Return the outermost loop with enough iterations for all cores, else the longest; None if there is none.
+
+    Only loops on which the address of the Store depends and that enclose all fillings of LOCAL memory qualify.
+    """
+    address = s.effect.buffer
+    around = frozenset(s.outputs).intersection(*fills, open_ranges(toposort(address))[address])
+    loops = sort_by_nesting(r for r in around if r.arg.type in OUTPUT_AXES and _extent(r) > 1)
     enough = (r for r in loops if _extent(r) >= PER_CORE * cores)
     return next(enough, max(loops, key=_extent, default=None))

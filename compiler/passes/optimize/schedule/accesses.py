@@ -1,93 +1,97 @@
-"""What a kernel's accesses cost in each loop, and loops that are one.
+"""Strides of a kernel's memory accesses per loop, and flattening of loop nests.
 
-`accesses` reads every Load and Store as (memory, stride per loop); a loop on which an address depends in another way has no stride
-(None). `merged` joins two nested loops where every address walks through both as through one.
+`collect_accesses` reads every Load and Store as memory with a stride per loop. A loop on which an address does not depend linearly
+has no stride (None). `flatten_loop_nests` replaces two nested loops by one where every address walks through both as through a
+single loop.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from uops.compiler.ir.affine import linear, number
-from uops.compiler.passes.optimize.schedule.schedule import CLOSERS, Replacement, Schedule, replace_ranges
-from uops.spec.ir.node import UOp, nodes_of, toposort
+from uops.compiler.ir.affine import extract_affine_sum, index_constant
+from uops.compiler.passes.optimize.schedule.schedule import CLOSERS, Replacement, Schedule, constant_extent, replace_ranges
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass
-from uops.spec.ir.scope import closed_by, open_ranges
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """One Load or Store: elements per step of each loop that its address, alone, depends on; None where they differ from step to
-    step. `gates` are the loops on which its gate depends."""
+class StridedAccess:
+    """One Load or Store with its stride, in elements per iteration, along each loop on which its address depends.
+
+    A stride is None where the address does not depend on the loop linearly. `gate_loops` are the loops on which the gate depends.
+    """
 
     node: UOp
     strides: dict[UOp, int | None]
-    gates: frozenset[UOp]
+    gate_loops: frozenset[UOp]
 
     def stride(self, r: UOp) -> int | None:
+        """Return the stride along a loop, 0 if the address does not depend on it."""
         return self.strides.get(r, 0)
 
 
-def accesses(effect: UOp) -> list[Access]:
-    """The accesses of a kernel in the order of its graph; those that fill or read LOCAL memory too."""
-    return [_access(u) for u in toposort(effect) if u.op in _ACCESSES]
+def collect_accesses(effect: UOp) -> list[StridedAccess]:
+    """Return the accesses of a kernel in graph order, those to LOCAL memory included."""
+    return [_analyze_access(u) for u in toposort(effect) if u.op in _ACCESSES]
 
 
 _ACCESSES = frozenset({Op.LOAD, Op.STORE})
 
 
-def _access(u: UOp) -> Access:
-    address = u.src[0]
-    total = linear(address.src[1])
-    strides: dict[UOp, int | None] = {r: None for t in total.terms if t.op is not Op.RANGE for r in _loops(t)}
+def _analyze_access(u: UOp) -> StridedAccess:
+    """Read the strides of one access off the affine sum of its address."""
+    total = extract_affine_sum(u.buffer.positions[0])
+    strides: dict[UOp, int | None] = {r: None for t in total.terms if t.op is not Op.RANGE for r in _enclosing_loops(t)}
     strides.update({t: k for t, k in total.terms.items() if t.op is Op.RANGE and t not in strides})
-    return Access(u, strides, _loops(u.src[2]) if len(u.src) > 2 else frozenset())
+    return StridedAccess(u, strides, _enclosing_loops(u.gate) if u.gate is not None else frozenset())
 
 
-def _loops(u: UOp) -> frozenset[UOp]:
-    """The loops in which a node stands."""
+def _enclosing_loops(u: UOp) -> frozenset[UOp]:
+    """Return the open Ranges on which a node depends."""
     return open_ranges(toposort(u))[u]
 
 
-def merged(s: Schedule, only_reduces: bool = False) -> Schedule:
-    """The schedule with loops joined: outputs among themselves, and those of each Reduce."""
+def flatten_loop_nests(s: Schedule, only_reduces: bool = False) -> Schedule:
+    """Flatten adjacent loops: output loops with each other, and the loops of each Reduce with each other."""
     effect, outputs = s.effect, list(s.outputs)
-    pairs = [] if only_reduces else [outputs]
-    pairs += [list(closed_by(u)) for u in nodes_of(effect, Op.REDUCE)]
-    for loops in pairs:
-        k = len(loops) - 2
-        while k >= 0:
-            found = _joined(effect, loops[k], loops[k + 1])
-            if found is not None:
-                new, effect = found
+    nests = [] if only_reduces else [outputs]
+    nests += [list(ranges_closed_by(u)) for u in nodes_with_op(effect, Op.REDUCE)]
+    for loops in nests:
+        for k in reversed(range(len(loops) - 1)):
+            flattened = _flatten_loop_pair(effect, loops[k], loops[k + 1])
+            if flattened is not None:
+                new, effect = flattened
                 loops[k : k + 2] = [new]
-            k -= 1
     return s if effect is s.effect else replace(s, effect=effect, outputs=tuple(outputs))
 
 
-def _joined(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:
-    """(the loop that stands for `a` around `b`, the effect with it), if every use of the two is a step of that loop."""
-    if a.src[0].op is not Op.CONST or b.src[0].op is not Op.CONST or a.arg.type is not b.arg.type:
+def _flatten_loop_pair(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:
+    """Return the loop that replaces `a` around `b`, and the effect with it; None if some use of the two is no step of that loop."""
+    if a.bound.op is not Op.CONST or b.bound.op is not Op.CONST or a.arg.type is not b.arg.type:
         return None
-    n, m = int(a.src[0].arg.value), int(b.src[0].arg.value)
-    if not _one_walk(effect, a, b, m):
+    n, m = constant_extent(a), constant_extent(b)
+    if not _can_flatten_pair(effect, a, b, m):
         return None
-    new = UOp(Op.RANGE, (number(n * m),), a.arg)
-    replacement: Replacement = {a: (number(0), (new,)), b: (new, ())}
+    new = UOp(Op.RANGE, (index_constant(n * m),), a.arg)
+    replacement: Replacement = {a: (index_constant(0), (new,)), b: (new, ())}
     return new, replace_ranges(effect, replacement)
 
 
-def _one_walk(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
-    """Whether `a` and `b` occur only in addresses, with strides m*k and k, and a Reduce closes both or neither. What else uses such
-    an address has the same number of the one loop."""
+def _can_flatten_pair(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
+    """Return True if `a` and `b` occur only in addresses, with strides m*k and k, and each Reduce closes both or neither.
+
+    Other users of such an address see the same number in the flattened loop.
+    """
     order, pair = toposort(effect), {a, b}
     needs = open_ranges(order)
-    places = [u.src[0].src[1] for op in _ACCESSES for u in nodes_of(effect, op)]
-    addressed = {i for i in places if not needs[i].isdisjoint(pair)}
-    inside: set[UOp] = set()  # nodes that only spell such addresses
+    positions = [u.buffer.positions[0] for op in _ACCESSES for u in nodes_with_op(effect, op)]
+    addressed = {i for i in positions if not needs[i].isdisjoint(pair)}
+    inside: set[UOp] = set()  # the nodes of these addresses
     for i in addressed:
-        total = linear(i)
+        total = extract_affine_sum(i)
         if total.terms.get(a, 0) != m * total.terms.get(b, 0):
             return False
         if any(t not in pair and not needs[t].isdisjoint(pair) for t in total.terms):
@@ -97,7 +101,7 @@ def _one_walk(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
     for u in order:
         if looped.isdisjoint(u.src):
             continue
-        closes = closed_by(u) if u.op in CLOSERS else ()
+        closes = ranges_closed_by(u) if u.op in CLOSERS else ()
         if (a in closes) is not (b in closes):
             return False
         direct = a not in closes and not pair.isdisjoint(u.src)

@@ -1,16 +1,20 @@
-"""GROUP_REDUCE in two stages: every lane of a workgroup reduces its part, then all of them combine the parts.
+"""Lowering of GROUP_REDUCE in two stages: each lane of a workgroup reduces its part, then all lanes combine the parts.
 
-Takes a Schedule with all its OptOps. Gives one without a Reduce over GROUP_REDUCE ranges. Where the lanes can meet:
+Takes: a Schedule with all its OptOps. Gives: one without a Reduce over GROUP_REDUCE ranges. Where the lanes can meet,
 
     Reduce(x, r, g)   becomes   part = Reduce(x, r); LOCAL[g] = part; Barrier; Reduce(LOCAL[k], k)
 
-The second stage is a loop for a few parts; more of them are combined by halves, LOCAL[g] with LOCAL[g + n/2].
-The GROUP_REDUCE loops then stand around the whole kernel, as loops of lanes; each lane has the result, and the first one stores.
-Reduces of which neither stands in the other's lanes share them, if they have as many. LOCAL memory has one element per lane and
-per combination of vector axes on which the part depends; in a loop, a Barrier before it is written again keeps the lanes in step.
-Where lanes cannot meet - the machine has no workgroups, an output loop keeps its order, LOCAL memory is filled outside of the
-lanes, or there is too little of it - GROUP_REDUCE becomes REDUCE, a loop like others (R141).
-Spec: AxisType GROUP_REDUCE; R32, R55, R60, R61, R127, R128.
+The second stage is a loop for a few parts. More parts are combined as a tree, LOCAL[g] with LOCAL[g + n/2]. The GROUP_REDUCE loops
+then stand around the whole kernel as loops of lanes: each lane has the result, and the first one stores it.
+
+Reduces that are not nested in each other's lanes share lanes of equal number. LOCAL memory has one element per lane and per
+combination of the vector axes on which the part depends. In a loop, a Barrier before the next filling keeps the lanes in step.
+
+The lanes cannot meet if the machine has no workgroups or if an output loop keeps its order. Nor can they if LOCAL memory is filled
+outside the lanes, or if there is too little of it. GROUP_REDUCE then becomes REDUCE, an ordinary loop (R141).
+
+Spec: AxisType GROUP_REDUCE; R32 (value of a Reduce), R55 (races), R60 (Barrier), R61 (fresh buffers), R127 (loops of a node), R128
+(private memory).
 """
 
 from __future__ import annotations
@@ -19,182 +23,192 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from uops.compiler.ir.accumulators import position, wide_of
-from uops.compiler.ir.affine import number
-from uops.compiler.ir.loops import in_order
-from uops.compiler.log import note
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, next_id, replace_ranges
-from uops.compiler.target import Machine
+from uops.compiler.ir.accumulators import accumulator_dtype, element_address
+from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.log import log_transform
+from uops.compiler.passes.optimize.schedule.schedule import (
+    ORDERED_AXES,
+    VECTOR_AXES,
+    Schedule,
+    axis_of,
+    combine_gates,
+    constant_extent,
+    next_id,
+    replace_ranges,
+)
+from uops.compiler.target import MachineModel
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by, open_ranges
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 from uops.spec.optops import WORKGROUP
 
-_VECTOR = frozenset({AxisType.UPCAST, AxisType.UNROLL})
-_IN_ORDER = frozenset({AxisType.LOOP, AxisType.REDUCE})
-#: Dimensions of a launch: known extents share one, a symbolic one has its own.
+#: Dimensions of a launch. Constant extents share one, each symbolic extent takes its own.
 _DIMENSIONS = 3
-#: Parts up to which every lane reads them all; more are combined by halves, a Barrier after each.
+#: Number of parts up to which every lane reads them all; more are combined as a tree, with a Barrier per level.
 IN_TURN = 4
 
 
-def grouped(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """The schedule with group reductions in two stages, or as loops."""
+def lower_group_reduces(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+    """Lower all group reductions to two stages, or to loops where the lanes cannot meet."""
     groups = [r for r in s.ranges if r.arg.type is AxisType.GROUP_REDUCE and r not in s.outputs]
     if not groups:
         return s
-    if machine.workgroup and _can_meet(s):
-        stages = _Stages(_joined(s), uniques)
-        done = stages.run()
-        if stages.bytes <= (machine.local_memory or 1 << 62):
-            return done
+    if machine.workgroup and _can_reduce_across_lanes(s):
+        lowering = _GroupReduceLowering(_share_lanes_between_reduces(s), uniques)
+        lowered = lowering.lower_all_reduces()
+        if lowering.local_bytes <= (machine.local_memory or 1 << 62):
+            return lowered
     loops = {r: r.replace(arg=replace(r.arg, type=AxisType.REDUCE)) for r in groups}
     return replace(s, effect=replace_ranges(s.effect, {r: (n, (n,)) for r, n in loops.items()}))
 
 
-def _can_meet(s: Schedule) -> bool:
-    """Whether the lanes of a group run the whole kernel: no output loop in order, no LOCAL memory filled outside of the lanes."""
+def _can_reduce_across_lanes(s: Schedule) -> bool:
+    """Return True if the lanes of a group run the whole kernel in step.
+
+    No output loop keeps its order, no LOCAL memory is filled outside the lanes, and lanes and vectors have constant extents.
+    """
     order = toposort(s.effect)
     needs = open_ranges(order)
     lanes = {r for r in s.outputs if r.arg.type in WORKGROUP}
     fills = [u for u in order if u.op is Op.END]
     in_order = any(r.arg.type is AxisType.LOOP and axis_of(r).extent != 1 for r in s.outputs)
-    known = all(isinstance(axis_of(r).extent, int) for r in s.ranges if r.arg.type in WORKGROUP | _VECTOR)
-    numbered = sum(not isinstance(axis_of(r).extent, int) for r in s.outputs) < _DIMENSIONS
-    return known and numbered and not in_order and all(lanes <= needs[u] for u in fills)
+    constant = all(isinstance(axis_of(r).extent, int) for r in s.ranges if r.arg.type in WORKGROUP | VECTOR_AXES)
+    fits_launch = sum(not isinstance(axis_of(r).extent, int) for r in s.outputs) < _DIMENSIONS
+    return constant and fits_launch and not in_order and all(lanes <= needs[u] for u in fills)
 
 
-def _joined(s: Schedule) -> Schedule:
-    """The schedule in which Reduces share lanes."""
+def _share_lanes_between_reduces(s: Schedule) -> Schedule:
+    """Replace GROUP_REDUCE ranges of equal extent by one where their Reduces are not nested."""
     order = toposort(s.effect)
     needs = open_ranges(order)
-    first: list[UOp] = []
-    same: dict[UOp, UOp] = {}
+    lanes: list[UOp] = []
+    lane_of: dict[UOp, UOp] = {}
     for u in order:
-        own = _groups(u)
-        taken = {same.get(r, r) for r in needs[u.src[0]] if r not in own} if own else set()
-        for g in own:
-            found = next((f for f in first if f.src[0] is g.src[0] and f not in taken), None)
-            same[g] = g if found is None else found
-            taken.add(same[g])
-            if found is None:
-                first.append(g)
-    new = {g: (f, (f,)) for g, f in same.items() if f is not g}
-    return replace(s, effect=replace_ranges(s.effect, new)) if new else s
+        groups = _group_ranges(u)
+        taken = {lane_of.get(r, r) for r in needs[u.operand] if r not in groups} if groups else set()
+        for g in groups:
+            lane = next((r for r in lanes if r.bound is g.bound and r not in taken), None)
+            lane_of[g] = g if lane is None else lane
+            taken.add(lane_of[g])
+            if lane is None:
+                lanes.append(g)
+    shared = {g: (r, (r,)) for g, r in lane_of.items() if r is not g}
+    return replace(s, effect=replace_ranges(s.effect, shared)) if shared else s
 
 
-def _groups(u: UOp) -> tuple[UOp, ...]:
-    """The GROUP_REDUCE ranges that a Reduce closes."""
-    return tuple(r for r in closed_by(u) if r.arg.type is AxisType.GROUP_REDUCE) if u.op is Op.REDUCE else ()
+def _group_ranges(u: UOp) -> tuple[UOp, ...]:
+    """Return the GROUP_REDUCE ranges that a Reduce closes; none for any other node."""
+    return tuple(r for r in ranges_closed_by(u) if r.arg.type is AxisType.GROUP_REDUCE) if u.op is Op.REDUCE else ()
 
 
-class _Stages:
-    """One kernel; `bytes` are those of the LOCAL memory that was inserted."""
+class _GroupReduceLowering:
+    """The lowering of one kernel's group reductions. `local_bytes` counts the LOCAL memory that it inserts."""
 
     def __init__(self, s: Schedule, uniques: Iterator[int]) -> None:
         self.s, self.uniques = s, uniques
         self.order = toposort(s.effect)
         self.needs = open_ranges(self.order)
-        self.groups = tuple(dict.fromkeys(g for u in self.order for g in _groups(u)))
+        self.groups = tuple(dict.fromkeys(g for u in self.order for g in _group_ranges(u)))
         self.lanes = (*(r for r in s.outputs if r.arg.type in WORKGROUP), *self.groups)
         self.next_id = next_id(s)
-        self.bytes = 0
+        self.local_bytes = 0
         self.done: dict[UOp, UOp] = {}
 
-    def run(self) -> Schedule:
+    def lower_all_reduces(self) -> Schedule:
+        """Lower every group reduction and add the loops of lanes around the kernel."""
         for u in self.order:
             src = tuple(self.done[x] for x in u.src)
-            if _groups(u):
-                self.done[u] = self.two(u, src)
+            if _group_ranges(u):
+                self.done[u] = self.reduce_in_two_stages(u, src)
             else:
                 self.done[u] = u if src == u.src else u.replace(src=src)
-        stored = {u for u in toposort(self.s.effect, gate=lambda n: n.op in (Op.STORE, Op.GROUP)) if u.op is Op.STORE}
-        effect = first_lane(self.done[self.s.effect], {self.done[u] for u in stored}, self.groups)
-        note("group reduction", self.s.effect, effect, self.done)
+        stores = {u for u in toposort(self.s.effect, gate=lambda n: n.op in (Op.STORE, Op.GROUP)) if u.op is Op.STORE}
+        effect = restrict_stores_to_first_lane(self.done[self.s.effect], {self.done[u] for u in stores}, self.groups)
+        log_transform("group reduction", self.s.effect, effect, self.done)
         return replace(self.s, effect=effect, outputs=(*self.s.outputs, *self.groups))
 
-    def two(self, u: UOp, src: Sequence[UOp]) -> UOp:
-        """The result in every lane."""
-        d = u.dtype if u.arg.op is Op.MAX else wide_of(u.dtype)
-        rest = tuple(r for r in src[1:] if r not in _groups(u))
-        value = B.cast(src[0], d)
+    def reduce_in_two_stages(self, u: UOp, src: Sequence[UOp]) -> UOp:
+        """Return the value of Reduce `u`, with the new sources `src`, in every lane."""
+        d = u.dtype if u.arg.op is Op.MAX else accumulator_dtype(u.dtype)
+        operand, *ranges = src
+        rest = tuple(r for r in ranges if r not in _group_ranges(u))
+        value = B.cast(operand, d)
         part = u.replace(src=(value, *rest)) if rest else value
-        around = self.needs[u.src[0]].union(_groups(u)).difference(rest)  # a constant, say, stands in no loop
-        within = in_order(around)
-        own = [r for r in within if r.arg.type in WORKGROUP | _VECTOR]
-        memory = self.memory(own, d)
-        loops = tuple(r for r in within if r.arg.type in _IN_ORDER)
+        around = self.needs[u.operand].union(_group_ranges(u)).difference(rest)  # an invariant operand depends on no loop
+        within = sort_by_nesting(around)
+        axes = [r for r in within if r.arg.type in WORKGROUP | VECTOR_AXES]
+        memory = self.allocate_local(axes, d)
+        loops = tuple(r for r in within if r.arg.type in ORDERED_AXES)
         writable = B.after(memory, UOp(Op.BARRIER, (*loops, *self.lanes))) if loops else memory
-        fill = B.store(at(writable, own, own), part)
-        others = [r for r in self.lanes if r not in own]
-        ready = B.after(memory, UOp(Op.BARRIER, (first_lane(fill, {fill}, others),)))
-        if math.prod(map(extent, _groups(u))) > IN_TURN:
-            return B.cast(self.halved(u, memory, ready, own, others), u.dtype)
-        again = {g: self.loop(g) for g in _groups(u)}
-        read = UOp(Op.LOAD, (at(ready, [again.get(r, r) for r in own], own),), LoadArg())
-        return B.cast(u.replace(src=(read, *again.values())), u.dtype)
+        fill = B.store(index_element(writable, axes, axes), part)
+        others = [r for r in self.lanes if r not in axes]
+        ready = B.after(memory, UOp(Op.BARRIER, (restrict_stores_to_first_lane(fill, {fill}, others),)))
+        if math.prod(map(constant_extent, _group_ranges(u))) > IN_TURN:
+            return B.cast(self.tree_reduce_parts(u, memory, ready, axes, others), u.dtype)
+        part_loops = {g: self.new_reduce_loop(g) for g in _group_ranges(u)}
+        load = UOp(Op.LOAD, (index_element(ready, [part_loops.get(r, r) for r in axes], axes),), LoadArg())
+        return B.cast(u.replace(src=(load, *part_loops.values())), u.dtype)
 
-    def halved(self, u: UOp, memory: UOp, ready: UOp, own: Sequence[UOp], others: Sequence[UOp]) -> UOp:
-        """The parts combined by halves: lane k takes that of lane k + n/2, until there is one."""
-        index: dict[UOp, UOp] = {r: r for r in own}
-        for g in _groups(u):
-            n = extent(g)
+    def tree_reduce_parts(self, u: UOp, memory: UOp, ready: UOp, axes: Sequence[UOp], others: Sequence[UOp]) -> UOp:
+        """Combine the parts in LOCAL memory as a tree: lane k adds the part of lane k + n/2, until one part is left.
+
+        `axes` are the axes of the memory, `others` the lanes on which the parts do not depend.
+        """
+        index: dict[UOp, UOp] = {r: r for r in axes}
+        for g in _group_ranges(u):
+            n = constant_extent(g)
             while n > 1:
                 half = (n + 1) // 2
-                gate = _first(others, UOp(Op.CMPLT, (g, number(n - half))))
+                gate = _add_first_lane_gate(others, UOp(Op.CMPLT, (g, index_constant(n - half))))
                 a, b = (
-                    UOp(Op.LOAD, (at(ready, list(x.values()), own), B.const(0, memory.dtype), gate), LoadArg())
-                    for x in (index, index | {g: UOp(Op.ADD, (g, number(half)))})
+                    UOp(Op.LOAD, (index_element(ready, list(x.values()), axes), B.const(0, memory.dtype), gate), LoadArg())
+                    for x in (index, index | {g: UOp(Op.ADD, (g, index_constant(half)))})
                 )
-                store = UOp(Op.STORE, (at(ready, list(index.values()), own), UOp(u.arg.op, (a, b)), gate))
+                store = UOp(Op.STORE, (index_element(ready, list(index.values()), axes), UOp(u.arg.op, (a, b)), gate))
                 ready = B.after(memory, UOp(Op.BARRIER, (store,)))
                 n = half
-            index[g], others = number(0), [*others, g]
-        return UOp(Op.LOAD, (at(ready, list(index.values()), own),), LoadArg())
+            index[g], others = index_constant(0), [*others, g]
+        return UOp(Op.LOAD, (index_element(ready, list(index.values()), axes),), LoadArg())
 
-    def memory(self, loops: Sequence[UOp], d: DType) -> UOp:
-        size = math.prod(extent(r) for r in loops)
-        self.bytes += size * d.itemsize
+    def allocate_local(self, loops: Sequence[UOp], d: DType) -> UOp:
+        """Return a new LOCAL Buffer with one element per combination of the loops."""
+        size = math.prod(constant_extent(r) for r in loops)
+        self.local_bytes += size * d.itemsize
         return UOp(Op.BUFFER, (), BufferArg(size, d, "CPU", AddrSpace.LOCAL, next(self.uniques)))
 
-    def loop(self, g: UOp) -> UOp:
-        """A loop through the parts."""
+    def new_reduce_loop(self, g: UOp) -> UOp:
+        """Return a new REDUCE loop over the parts of a GROUP_REDUCE loop."""
         self.next_id += 1
         return UOp(Op.RANGE, g.src, RangeArg(self.next_id - 1, AxisType.REDUCE))
 
 
-def extent(r: UOp) -> int:
-    """Iterations of a loop of constant extent."""
-    return int(r.src[0].arg.value)
+def index_element(memory: UOp, index: Sequence[UOp], loops: Sequence[UOp]) -> UOp:
+    """Return the address of the element at an index whose components run through `loops`, row-major."""
+    return element_address(memory, index, [constant_extent(r) for r in loops])
 
 
-def at(memory: UOp, index: Sequence[UOp], loops: Sequence[UOp]) -> UOp:
-    """The element at an index that runs through `loops`, row by row."""
-    return position(memory, index, [extent(r) for r in loops])
-
-
-def first_lane(effect: UOp, stores: set[UOp], lanes: Sequence[UOp]) -> UOp:
-    """The effect with its Stores done by the first of some lanes alone."""
+def restrict_stores_to_first_lane(effect: UOp, stores: set[UOp], lanes: Sequence[UOp]) -> UOp:
+    """Gate the given Stores of an effect so that only the first of the lanes executes them."""
     if not lanes:
         return effect
-    gate = _first(lanes[1:], UOp(Op.CMPLT, (lanes[0], number(1))))
-    new: Mapping[UOp, UOp] = {u: _gated(u, gate) for u in stores}
-    if effect in new:
-        return new[effect]
-    return effect.replace(src=tuple(new.get(x, x) for x in effect.src))
+    gate = _add_first_lane_gate(lanes[1:], UOp(Op.CMPLT, (lanes[0], index_constant(1))))
+    gated: Mapping[UOp, UOp] = {u: _gate_store(u, gate) for u in stores}
+    if effect in gated:
+        return gated[effect]
+    return effect.replace(src=tuple(gated.get(x, x) for x in effect.src))
 
 
-def _first(lanes: Sequence[UOp], gate: UOp) -> UOp:
-    """A gate that holds in the first of these lanes alone."""
+def _add_first_lane_gate(lanes: Sequence[UOp], gate: UOp) -> UOp:
+    """Return a gate that holds where `gate` does and all lanes are 0."""
     for r in lanes:
-        gate = UOp(Op.AND, (gate, UOp(Op.CMPLT, (r, number(1)))))
+        gate = UOp(Op.AND, (gate, UOp(Op.CMPLT, (r, index_constant(1)))))
     return gate
 
 
-def _gated(store: UOp, gate: UOp) -> UOp:
-    whole = gate if len(store.src) == 2 else UOp(Op.AND, (store.src[2], gate))
-    return UOp(Op.STORE, (*store.src[:2], whole))
+def _gate_store(store: UOp, gate: UOp) -> UOp:
+    return UOp(Op.STORE, (store.buffer, store.value, combine_gates(store.gate, gate)))

@@ -1,4 +1,4 @@
-"""What the choices of schedules rest on, and the few moves that they are made of."""
+"""Facts on which the heuristics decide, and the schedule transforms of which they are built."""
 
 from __future__ import annotations
 
@@ -6,108 +6,119 @@ import functools
 import math
 from collections.abc import Iterable
 
-from uops.compiler.passes.optimize.schedule.accesses import Access, accesses
-from uops.compiler.passes.optimize.schedule.optops import apply, around_fills, padded_split, whole_split
-from uops.compiler.passes.optimize.schedule.schedule import Schedule
+from uops.compiler.passes.optimize.schedule.accesses import StridedAccess, collect_accesses
+from uops.compiler.passes.optimize.schedule.optops import (
+    apply,
+    apply_padto_and_split,
+    find_loops_around_fills,
+    split_by_full_extent,
+)
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, nodes_of, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by, open_ranges
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 from uops.spec.optops import OptOp, Padto, Split
 
-#: What a vector access costs per element, as against a contiguous one: one element per lane.
+#: Cost of a gathered element, one scalar load per lane, relative to an element of a contiguous vector load.
 GATHER = 8
-#: Loops shorter than this many vectors are not padded to a whole number of them.
+#: Loops shorter than this many vectors are not padded to a whole number of vectors.
 _LEAST_PADDED = 2
-#: Share of added iterations up to which an axis is padded for a register tile.
+#: Share of added iterations up to which a loop is padded for a register tile.
 _MOST_ADDED = 0.25
-#: Bytes of the caches of a machine that does not say.
+#: Bytes of the first and second cache of a machine that states none.
 CACHES = (32 << 10, 512 << 10)
-#: What an access costs per element, by its stride; any other gathers.
+#: Cost of an access per element, by its stride; every other stride costs GATHER.
 COST: dict[int | None, int] = {0: 0, 1: 1}
 
 
-class Facts:
-    """What the choices rest on, computed once per kernel."""
+class VectorizationFacts:
+    """Facts on which vectorization is decided, computed once per kernel."""
 
     def __init__(self, s: Schedule) -> None:
         self.order = toposort(s.effect)
-        self.accesses = accesses(s.effect)
+        self.accesses = collect_accesses(s.effect)
         self.loads = [a for a in self.accesses if a.node.op is Op.LOAD]
         self.store = next(a for a in self.accesses if a.node is s.effect)
-        self.ends = nodes_of(s.effect, Op.END)
-        self.reduces = nodes_of(s.effect, Op.REDUCE)
-        # No vectors of these: their iterations share LOCAL memory, or may meet in one element.
-        self.held = around_fills(s.effect) | {r for r in s.outputs if r.arg.axis_id in s.fixed}
+        self.ends = nodes_with_op(s.effect, Op.END)
+        self.reduces = nodes_with_op(s.effect, Op.REDUCE)
+        # Iterations of these loops share LOCAL memory, or may write one element.
+        self.unvectorizable = find_loops_around_fills(s.effect) | {r for r in s.outputs if r.arg.axis_id in s.ordered_ids}
         dtypes = {u.dtype for u in self.order if u.op is not Op.CONST}
         self.itemsize = max([d.itemsize for d in dtypes if d in dt.STORABLE], default=4)
 
     @functools.cached_property
-    def needs(self) -> dict[UOp, frozenset[UOp]]:
-        """The loops in which each node stands."""
+    def enclosing_loops(self) -> dict[UOp, frozenset[UOp]]:
+        """The open Ranges of each node."""
         return open_ranges(self.order)
 
-    def gather_cost(self, r: UOp, loads: Iterable[Access]) -> int:
-        """What the loads that are made in the loop of `r` cost per element of it, 0 where it does not change them."""
+    def gather_cost(self, r: UOp, loads: Iterable[StridedAccess]) -> int:
+        """Return the cost of the loads per iteration of `r` in vector lanes; a load that does not depend on `r` is free."""
         return sum(COST.get(a.stride(r), GATHER) for a in loads)
 
-    def walks(self, u: UOp) -> bool:
-        """Whether what a Reduce loads, Reduces below it too, is contiguous along its last loop, or the same there."""
-        r, nodes = closed_by(u)[-1], set(toposort(u.src[0]))
+    def loads_contiguously(self, u: UOp) -> bool:
+        """Return True if the loads below a Reduce, those of nested Reduces included, are contiguous or invariant along its last
+        loop."""
+        r, nodes = ranges_closed_by(u)[-1], set(toposort(u.operand))
         loads = [a for a in self.loads if a.node in nodes]
-        return r not in self.held and self.gather_cost(r, loads) <= len(loads)
+        return r not in self.unvectorizable and self.gather_cost(r, loads) <= len(loads)
 
-    def below(self, u: UOp) -> list[Access]:
-        """The loads of the operand of a Reduce, those of Reduces below it left out."""
-        nodes = set(toposort(u.src[0], gate=lambda n: n.op is not Op.REDUCE or n is u))
+    def direct_loads(self, u: UOp) -> list[StridedAccess]:
+        """Return the loads of a Reduce's operand, without those of nested Reduces."""
+        nodes = set(toposort(u.operand, gate=lambda n: n.op is not Op.REDUCE or n is u))
         return [a for a in self.loads if a.node in nodes]
 
 
-def extent(r: UOp) -> int:
-    return int(r.src[0].arg.value)
+def split_into_vectors(s: Schedule, r: UOp, lanes: int, vectors: int, target: AxisType) -> Schedule:
+    """Split a loop into up to `vectors` vectors of `lanes`.
 
-
-def split_lanes(s: Schedule, r: UOp, lanes: int, vectors: int, target: AxisType) -> Schedule:
-    """Up to `vectors` whole vectors of the loop; a short loop whole; a long one that no vector divides padded to one."""
-    n = extent(r)
+    A short loop becomes one vector as a whole. A long loop that no number of vectors divides is padded.
+    """
+    n = constant_extent(r)
     width = next((lanes * k for k in range(vectors, 0, -1) if n % (lanes * k) == 0), 0)
     if not width and n >= _LEAST_PADDED * lanes:
-        width = lanes * max(k for k in range(1, vectors + 1) if share(n, lanes * k) >= 1 - _MOST_ADDED or k == 1)
-    factor = width or (n if n <= lanes * vectors else divisor(n, lanes))
-    return whole_split(s, Split(number_of(s, r), n, target)) if factor == n > 1 else split_by(s, r, factor, target)
+        width = lanes * max(k for k in range(1, vectors + 1) if padding_efficiency(n, lanes * k) >= 1 - _MOST_ADDED or k == 1)
+    factor = width or (n if n <= lanes * vectors else largest_divisor(n, lanes))
+    if factor == n > 1:
+        return split_by_full_extent(s, Split(axis_number(s, r), n, target))
+    return split_with_padding(s, r, factor, target)
 
 
-def divisor(n: int, most: int) -> int:
-    """The largest divisor of `n` up to `most`."""
+def largest_divisor(n: int, most: int) -> int:
+    """Return the largest divisor of `n` that is at most `most`."""
     pairs = [(k, n // k) for k in range(1, min(most, math.isqrt(n)) + 1) if n % k == 0]
     return max(k for pair in pairs for k in pair if k <= most)
 
 
-def split_by(s: Schedule, r: UOp, factor: int, target: AxisType) -> Schedule:
-    """Split `r`, padded first if need be."""
+def split_with_padding(s: Schedule, r: UOp, factor: int, target: AxisType) -> Schedule:
+    """Split loop `r` by a factor, after padding it to a multiple if the factor does not divide it."""
     if factor <= 1:
         return s
-    k = number_of(s, r)
+    k = axis_number(s, r)
     opt = Split(k, factor, target)
-    return padded_split(s, Padto(k, factor), opt) if extent(r) % factor else apply(s, opt)
+    return apply_padto_and_split(s, Padto(k, factor), opt) if constant_extent(r) % factor else apply(s, opt)
 
 
-def then(s: Schedule, r: UOp, opt: OptOp) -> tuple[Schedule, UOp]:
-    """The schedule after an OptOp that changes `r` in place, and what `r` is there."""
+def apply_to_loop(s: Schedule, r: UOp, opt: OptOp) -> tuple[Schedule, UOp]:
+    """Apply an OptOp that changes loop `r` in place.
+
+    Returns the schedule and the changed loop.
+    """
     changed = apply(s, opt)
     return changed, next(x for x in changed.ranges if x.arg.axis_id == r.arg.axis_id)
 
 
-def number_of(s: Schedule, r: UOp) -> int:
-    """The number of a loop, which its id tells (R95)."""
+def axis_number(s: Schedule, r: UOp) -> int:
+    """Return the axis number of a loop, found by its id (R95: position by priority, then id)."""
     return next(k for k, x in enumerate(s.ranges) if x.arg.axis_id == r.arg.axis_id)
 
 
-def newest(s: Schedule) -> UOp:
+def newest_loop(s: Schedule) -> UOp:
+    """Return the loop that the last Split added."""
     return max(s.ranges, key=lambda r: int(r.arg.axis_id))
 
 
-def share(n: int, k: int) -> float:
-    """What share of the iterations is left when `n` is padded to a multiple of k."""
+def padding_efficiency(n: int, k: int) -> float:
+    """Return the share of useful iterations after `n` is padded to a multiple of `k`."""
     return n / (-(-n // k) * k)

@@ -1,55 +1,53 @@
-"""Which loops of a kernel may run in any order: those whose iterations write different elements.
+"""Loops of a kernel whose iterations may run in any order, because they write different elements.
 
-Takes the effect of a KERNEL body, a Store or a Group of them. A loop is *free* if two of its iterations, all ordered loops alike,
-never meet in an element that one of them writes. LOOP iterates in order; every type that an OptOp makes of it does not (R57), and
-two unordered accesses to one element, one of them a write, are a race (R55). What cannot be shown counts as not free.
+Takes: the effect of a KERNEL body, a Store or a Group of Stores. Gives: its parallel loops.
+
+A loop is *parallel* if no two of its iterations access one element that either writes, all ordered loops being at the same
+iteration. LOOP iterates in order, but no type that an OptOp turns it into does (R57: order of Ranges). Two unordered accesses to
+one element, one of them a write, are a race (R55). A loop that cannot be shown to be parallel counts as ordered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uops.compiler.ir.affine import linear
-from uops.spec.ir.node import UOp, nodes_of, toposort
+from uops.compiler.ir.affine import extract_affine_sum
+from uops.compiler.ir.views import base_memory
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import VIEWS, open_ranges
+from uops.spec.ir.scope import open_ranges
 
 
-def free_loops(effect: UOp) -> frozenset[UOp]:
-    """The loops around an effect that are free in every Store of it."""
-    stores = nodes_of(effect, Op.STORE)
-    accesses = [*nodes_of(effect, Op.LOAD), *stores]
-    found = [_free(u, accesses) for u in stores]
-    return found[0].intersection(*found[1:]) if found else frozenset()
+def find_parallel_loops(effect: UOp) -> frozenset[UOp]:
+    """Return the loops around an effect that are parallel in each of its Stores."""
+    stores = nodes_with_op(effect, Op.STORE)
+    accesses = [*nodes_with_op(effect, Op.LOAD), *stores]
+    parallel = [_parallel_loops_of_store(u, accesses) for u in stores]
+    return frozenset.intersection(*parallel) if parallel else frozenset()
 
 
-def memory_of(reference: UOp) -> UOp:
-    """The Param or Buffer behind a reference."""
-    while reference.op in VIEWS:
-        reference = reference.src[0]
-    return reference
-
-
-def _free(store: UOp, accesses: Sequence[UOp]) -> frozenset[UOp]:
-    memory, address = memory_of(store.src[0]), store.src[0].src[-1]
+def _parallel_loops_of_store(store: UOp, accesses: Sequence[UOp]) -> frozenset[UOp]:
+    """Return the loops parallel in one Store: none if another access to its memory has another address."""
+    memory, address = base_memory(store.buffer), store.buffer.positions[-1]
     for u in accesses:
-        if u is not store and memory_of(u.src[0]) is memory and memory.op is Op.PARAM and u.src[0].src[-1] is not address:
+        if u is not store and base_memory(u.buffer) is memory and memory.op is Op.PARAM and u.buffer.positions[-1] is not address:
             return frozenset()
-    return _injective(address)
+    return _find_injective_loops(address)
 
 
-def _injective(address: UOp) -> frozenset[UOp]:
-    """The loops by which the address counts like digits: each step is longer than all that shorter ones reach together."""
-    terms = linear(address).terms
-    others = [t for t in terms if t.op is not Op.RANGE]
-    needs = open_ranges(toposort(*others)) if others else {}
-    opaque = frozenset().union(*(needs[t] for t in others))
-    found, reach = set(), 0
+def _find_injective_loops(address: UOp) -> frozenset[UOp]:
+    """Return the loops in which the address is injective: the stride of each exceeds the total reach of all loops of shorter
+    stride."""
+    terms = extract_affine_sum(address).terms
+    nonlinear = [t for t in terms if t.op is not Op.RANGE]
+    needs = open_ranges(toposort(*nonlinear)) if nonlinear else {}
+    opaque = frozenset().union(*(needs[t] for t in nonlinear))
+    injective, reach = set(), 0
     for r, step in sorted(((t, abs(k)) for t, k in terms.items() if t.op is Op.RANGE), key=lambda pair: pair[1]):
         bounds = r.min_max
         if bounds is None:
             break
         if step > reach and r not in opaque:
-            found.add(r)
+            injective.add(r)
         reach += step * int(bounds[1])
-    return frozenset(found)
+    return frozenset(injective)

@@ -1,164 +1,199 @@
-"""A kernel under scheduling: its effect, its loops, and the OptOps done to it.
+"""A kernel under scheduling: its effect, its loops, and the OptOps applied so far.
 
-`begin` takes the Sink of a KERNEL body, and `sink` gives the SCHEDULED one. `uops.compiler.passes.optimize.schedule.optops` does
-OptOps, by what is here: Ranges are replaced in all of an effect, and memory is gated off. Spec: Kernel Optimizations (OptOps); R90
-to R98.
+Takes: the Sink of a KERNEL body (`create_initial_schedule`). Gives: the SCHEDULED body (`build_scheduled_body`).
+
+`optops` in this folder applies OptOps with the helpers below: they replace Ranges throughout an effect and gate memory accesses.
+Spec: Kernel Optimizations (OptOps); R90 to R98 (the OptOps).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from uops.compiler.ir.accumulators import identity
-from uops.compiler.ir.affine import number
-from uops.compiler.ir.loops import in_order
-from uops.compiler.ir.zero_trip import find_held, gated
-from uops.compiler.log import note
-from uops.compiler.passes.optimize.schedule.parallel import free_loops
+from uops.compiler.ir.accumulators import reduction_identity
+from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.ir.zero_trip import find_valid_counts, gate_zero_trip_loads
+from uops.compiler.log import log_transform
+from uops.compiler.passes.optimize.schedule.parallel import find_parallel_loops
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
+from uops.compiler.target import MachineModel
 from uops.spec.errors import UopsError
 from uops.spec.ir import build as B
 from uops.spec.ir.args import RangeArg, SinkArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import Dim, UOp, nodes_of, toposort
+from uops.spec.ir.node import Dim, UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by
+from uops.spec.ir.scope import ranges_closed_by
 from uops.spec.ir.sizes import divides
 from uops.spec.optops import Axis, OptOp, Padto
 
-#: What closes the loops of a kernel.
+#: Ops that close loops inside a kernel.
 CLOSERS = frozenset({Op.REDUCE, Op.END})
+#: Types of axes whose iterations are elements of one value: vector lanes, side by side in registers.
+VECTOR_AXES = frozenset({AxisType.UPCAST, AxisType.UNROLL})
+#: Types of axes whose iterations run in order.
+ORDERED_AXES = frozenset({AxisType.LOOP, AxisType.REDUCE})
+#: Types of output axes before the first OptOp (R94).
+OUTPUT_AXES = frozenset({AxisType.LOOP, AxisType.GLOBAL})
 
 
-class Rejected(UopsError):
-    """An OptOp that may not be applied: the reason, with the ruling that gives it."""
+class RejectedOptOp(UopsError):
+    """An OptOp that must not be applied. The message gives the reason and its ruling."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """`effect` is the Store (or Group) of the kernel without the Ends of its output loops, which are `outputs`.
+    """A kernel with open output loops, as OptOps transform it.
 
-    Loops inside of `effect` are closed there: those of Reduces, and those that fill LOCAL memory. `fixed` are the ids of output
-    loops that keep their order: their iterations may meet in one element. `held` pairs memory with the number of its elements that
-    hold a value, as far as one knows.
+    `effect` is the kernel's Store (or Group) without the Ends of its output loops, which are `outputs`. Loops inside `effect` are
+    closed there: those of Reduces and those that fill LOCAL memory. `done` are the OptOps applied so far.
+
+    `ordered_ids` are the axis ids of output loops that keep their order, because two of their iterations may write one element.
+    `initialized_sizes` pairs memory with the number of its leading elements that hold a value, as far as it is known.
     """
 
     name: str
     effect: UOp
     outputs: tuple[UOp, ...]
     done: tuple[OptOp, ...] = ()
-    fixed: frozenset[int] = frozenset()
-    held: tuple[tuple[UOp, Dim], ...] = ()
+    ordered_ids: frozenset[int] = frozenset()
+    initialized_sizes: tuple[tuple[UOp, Dim], ...] = ()
 
     @functools.cached_property
     def ranges(self) -> tuple[UOp, ...]:
-        """Every loop, in the order that numbers the axes (R95)."""
-        inner = dict.fromkeys(r for op in (Op.END, Op.REDUCE) for u in nodes_of(self.effect, op) for r in closed_by(u))
-        return tuple(in_order(dict.fromkeys((*self.outputs, *inner))))
+        """Every loop, in axis order (R95: by priority, then by id)."""
+        inner = dict.fromkeys(r for op in (Op.END, Op.REDUCE) for u in nodes_with_op(self.effect, op) for r in ranges_closed_by(u))
+        return tuple(sort_by_nesting(dict.fromkeys((*self.outputs, *inner))))
 
     @functools.cached_property
     def axes(self) -> tuple[Axis, ...]:
+        """The axes of `ranges`, as the specification's OptOps take them."""
         return tuple(axis_of(r) for r in self.ranges)
 
 
+#: Chooses the schedule of a kernel: (initial schedule, machine, numbers for LOCAL Buffers) -> schedule.
+Scheduler = Callable[[Schedule, MachineModel, Iterator[int]], Schedule]
+
+
 def axis_of(r: UOp) -> Axis:
-    bound = r.src[0]
+    """Return the id, type and extent of a Range; a symbolic extent is a node."""
+    bound = r.bound
     return Axis(r.arg.axis_id, r.arg.type, int(bound.arg.value) if bound.op is Op.CONST else bound)
 
 
-def begin(sink: UOp) -> Schedule | None:
-    """The schedule of a kernel as rangeify leaves it; None for a body of another form, which keeps its loops as they are."""
-    if sink.op is not Op.SINK or len(sink.src) != 1:
+def constant_extent(r: UOp) -> int:
+    """Return the trip count of a Range whose bound is a constant."""
+    return int(r.bound.arg.value)
+
+
+def create_initial_schedule(sink: UOp) -> Schedule | None:
+    """Return the schedule of a kernel as rangeify leaves it, or None if the body has another form and must keep its loops."""
+    if sink.op is not Op.SINK or len(sink.effects) != 1:
         return None
-    effect = sink.src[0]
+    (effect,) = sink.effects
     outputs: list[UOp] = []
     while effect.op is Op.END:
-        outputs += effect.src[1:]
-        effect = effect.src[0]
+        outputs += effect.ranges
+        effect = effect.body
     if effect.op is not Op.STORE:
         return None
-    free = free_loops(effect)
-    fixed = frozenset(int(r.arg.axis_id) for r in outputs if r not in free)
-    return Schedule(sink.arg.name if sink.arg else "kernel", effect, tuple(outputs), (), fixed, tuple(find_held(sink).items()))
+    name, parallel = sink.arg.name if sink.arg else "kernel", find_parallel_loops(effect)
+    ordered_ids = frozenset(int(r.arg.axis_id) for r in outputs if r not in parallel)
+    return Schedule(name, effect, tuple(outputs), (), ordered_ids, tuple(find_valid_counts(sink).items()))
 
 
-def sink(s: Schedule) -> UOp:
-    """The SCHEDULED body: output loops nest by priority, then by id (R95, R109), those of threads outside of all others (R133); a
-    loop of one iteration is gone; addresses are in normal form."""
-    single = {r: (number(0), ()) for r in s.ranges if axis_of(r).extent == 1}
+def build_scheduled_body(s: Schedule) -> UOp:
+    """Return the SCHEDULED body of a kernel.
+
+    Output loops nest by priority, then by id (R95, R109: the total order of axes), THREAD loops outside all others (R133: THREAD
+    on a CPU). Loops of one iteration are dropped, and addresses are in normal form.
+    """
+    single = {r: (index_constant(0), ()) for r in s.ranges if axis_of(r).extent == 1}
     effect = Rewriter(INDEXING)(replace_ranges(s.effect, single))
-    body = B.nested(effect, sorted((r for r in s.outputs if r not in single), key=lambda r: _depth(s, r)))
-    done = UOp(Op.SINK, (body,), SinkArg(s.name))
-    note("loops", effect, done)
-    return gated(done, Rewriter(INDEXING), dict(s.held))
+    body = B.close_loops(effect, sorted((r for r in s.outputs if r not in single), key=lambda r: _nesting_key(s, r)))
+    sink = UOp(Op.SINK, (body,), SinkArg(s.name))
+    log_transform("loops", effect, sink)
+    return gate_zero_trip_loads(sink, Rewriter(INDEXING), dict(s.initialized_sizes))
 
 
-def _depth(s: Schedule, r: UOp) -> tuple[bool, int, int]:
-    """What orders loops, outermost first. Where iterations of a loop that keeps its order may meet, threads stay inside of it."""
-    return bool(s.fixed) or r.arg.type is not AxisType.THREAD, r.arg.type.priority, int(r.arg.axis_id)
+def _nesting_key(s: Schedule, r: UOp) -> tuple[bool, int, int]:
+    """Return the sort key of an output loop, outermost first. A THREAD loop stays inside loops that must keep their order."""
+    return bool(s.ordered_ids) or r.arg.type is not AxisType.THREAD, r.arg.type.priority, int(r.arg.axis_id)
 
 
-def typed(s: Schedule, types: Mapping[UOp, AxisType]) -> Schedule:
-    """The schedule with other types for some output loops: GLOBAL for LOOP, before the first OptOp (R94); raises Rejected."""
-    late = "other types come before the first OptOp (R94)" if s.done else None
-    if late or any(r.arg.axis_id in s.fixed for r in types):
-        raise Rejected(late or "iterations may meet in one element, and GLOBAL has no order (R55, R57)")
+def set_loop_types(s: Schedule, types: Mapping[UOp, AxisType]) -> Schedule:
+    """Give output loops another type: GLOBAL instead of LOOP.
+
+    Raises RejectedOptOp after the first OptOp (R94: first types), or if iterations of a loop must keep their order.
+    """
+    late = f"types must be set before the first OptOp, {len(s.done)} are applied (R94)" if s.done else None
+    if late or any(r.arg.axis_id in s.ordered_ids for r in types):
+        raise RejectedOptOp(late or "iterations may meet in one element, and GLOBAL has no order (R55, R57)")
     new = {r: r.replace(arg=range_arg(r, type=t)) for r, t in types.items()}
-    return with_ranges(s, {r: (n, (n,)) for r, n in new.items()})
+    return replace_schedule_ranges(s, {r: (n, (n,)) for r, n in new.items()})
 
 
 def pad_loop(s: Schedule, opt: Padto) -> Schedule:
-    """The schedule with a loop whose extent is the next multiple, and which touches no memory beyond its old bound (R92)."""
+    """Round a loop's extent up to a multiple, with its accesses beyond the old bound gated off (R92: Padto masks added
+    iterations)."""
     r = s.ranges[opt.axis]
-    bound = r.src[0]
-    up = divided(UOp(Op.ADD, (bound, number(opt.multiple - 1))), opt.multiple) if bound.op is not Op.CONST else None
-    whole = None if up is None else Rewriter(INDEXING)(UOp(Op.MUL, (up, number(opt.multiple))))  # as the loop's closer will name it
-    m = number(round_up(r, opt.multiple)) if whole is None else whole
-    if m is bound or divides(opt.multiple, axis_of(r).extent):
+    bound, multiple = r.bound, index_constant(opt.multiple)
+    if bound.op is Op.CONST:
+        padded = index_constant(round_up(r, opt.multiple))
+    else:  # simplified, so that it is the node which the loop's closer refers to
+        quotient = divide_bound_exactly(UOp(Op.ADD, (bound, index_constant(opt.multiple - 1))), opt.multiple)
+        padded = Rewriter(INDEXING)(UOp(Op.MUL, (quotient, multiple)))
+    if padded is bound or divides(opt.multiple, axis_of(r).extent):
         return s
-    longer = UOp(Op.RANGE, (m,), r.arg)
+    longer = UOp(Op.RANGE, (padded,), r.arg)
     outputs = tuple(longer if x is r else x for x in s.outputs)
     return replace(s, effect=mask_accesses(s.effect, r, (longer, (longer,)), UOp(Op.CMPLT, (longer, bound))), outputs=outputs)
 
 
-def divided(bound: UOp, k: int) -> UOp:
-    """bound / k for a bound that k divides."""
+def divide_bound_exactly(bound: UOp, k: int) -> UOp:
+    """Return the bound divided by `k`, which must divide it."""
     if bound.op is Op.CONST:
-        return number(int(bound.arg.value) // k)
-    return Rewriter(INDEXING)(UOp(Op.IDIV, (bound, number(k))))
+        return index_constant(int(bound.arg.value) // k)
+    return Rewriter(INDEXING)(UOp(Op.IDIV, (bound, index_constant(k))))
 
 
 def round_up(r: UOp, multiple: int) -> int:
-    """The constant extent of a loop, up to a multiple."""
-    return -(-int(r.src[0].arg.value) // multiple) * multiple
+    """Return the constant extent of a loop, rounded up to a multiple."""
+    return -(-constant_extent(r) // multiple) * multiple
 
 
 def range_arg(r: UOp, *, axis_id: int | None = None, type: AxisType | None = None) -> RangeArg:
-    """The arg of a loop with another number or type."""
+    """Return the arg of a loop with another axis id or type."""
     return RangeArg(r.arg.axis_id if axis_id is None else axis_id, r.arg.type if type is None else type, r.arg.renumbered)
 
 
 def next_id(s: Schedule) -> int:
-    """The first number that no loop has."""
+    """Return the first axis id that no loop has."""
     return 1 + max((int(r.arg.axis_id) for r in s.ranges), default=0)
 
 
-#: A range -> what its value becomes, and the ranges that are closed in its place, outermost first.
+def tile_index(tile: UOp, size: int, inner: UOp) -> UOp:
+    """Return the index `tile * size + inner` of an element in a tile."""
+    return UOp(Op.ADD, (UOp(Op.MUL, (tile, index_constant(size))), inner))
+
+
+#: Maps a Range to the value that replaces it and to the Ranges that are closed in its place, outermost first.
 Replacement = Mapping[UOp, tuple[UOp, tuple[UOp, ...]]]
 
 
-def with_ranges(s: Schedule, new: Replacement) -> Schedule:
-    """The schedule with values and closers of ranges replaced, in its output loops, too."""
+def replace_schedule_ranges(s: Schedule, new: Replacement) -> Schedule:
+    """Replace Ranges, their values and their closers, in the effect and among the output loops."""
     outputs = tuple(n for r in s.outputs for n in (new[r][1] if r in new else (r,)))
     return replace(s, effect=replace_ranges(s.effect, new), outputs=outputs)
 
 
 def replace_ranges(root: UOp, new: Replacement) -> UOp:
-    """`root` with values and closers of ranges replaced."""
+    """Replace Ranges, their values and their closers, in all of `root`."""
     if not new:
         return root
     done = {r: value for r, (value, _) in new.items()}
@@ -167,52 +202,59 @@ def replace_ranges(root: UOp, new: Replacement) -> UOp:
         if changed.isdisjoint(u.src) or u in new:
             continue
         changed.add(u)
-        closed = closed_by(u) if u.op in CLOSERS else ()
+        closed = ranges_closed_by(u) if u.op in CLOSERS else ()
         if any(r in new for r in closed):
             ranges = [n for r in closed for n in (new[r][1] if r in new else (done.get(r, r),))]
-            value = done.get(u.src[0], u.src[0])
+            value = done.get(u.src[0], u.src[0])  # operand of a Reduce, body of an End
             done[u] = UOp(u.op, (value, *ranges), u.arg, u.tag) if ranges else value
         else:
             done[u] = UOp(u.op, tuple([done.get(x, x) for x in u.src]), u.arg, u.tag)
-    note("replace ranges", root, done.get(root, root), done)
+    log_transform("replace ranges", root, done.get(root, root), done)
     return done.get(root, root)
 
 
 # ------------------------------------------------------------------------------------------------------------------- masks
 
 
-def mask_accesses(effect: UOp, r: UOp, put: tuple[UOp, tuple[UOp, ...]], inside: UOp) -> UOp:
-    """The value and the loops of `put` in the place of `r`: no access at an iteration for which `inside` is false, and the identity
-    there in a Reduce over it (R92)."""
-    done, depends = {r: put[0]}, {r}  # the nodes that are computed in the loop
+def mask_accesses(effect: UOp, r: UOp, replacement: tuple[UOp, tuple[UOp, ...]], inside: UOp) -> UOp:
+    """Replace Range `r` by a value and loops, and mask the iterations for which `inside` is false (R92).
+
+    In those iterations no memory is accessed, and a Reduce over `r` takes its identity.
+    """
+    value, loops = replacement
+    done, depends = {r: value}, {r}  # the new form of each changed node; the nodes that depend on the loop
     for u in toposort(effect):
         if done.keys().isdisjoint(u.src):
             continue
-        closes = u.op in CLOSERS and r in closed_by(u)
+        closes = u.op in CLOSERS and r in ranges_closed_by(u)
         if not closes and not depends.isdisjoint(u.src):
             depends.add(u)
-        src = [n for x in u.src for n in (put[1] if x is r else (done.get(x, x),))] if closes else [done.get(x, x) for x in u.src]
-        if u.op is Op.LOAD and u.src[0] in depends:
-            src = _gated(src, u.dtype, inside)
+        if closes:
+            src = [n for x in u.src for n in (loops if x is r else (done.get(x, x),))]
+        else:
+            src = [done.get(x, x) for x in u.src]
+        if u.op is Op.LOAD and u.buffer in depends:
+            src = _add_load_gate(src, u.dtype, inside)
         elif u.op is Op.STORE and u in depends:
-            src = [*src[:2], both(src[2] if len(src) > 2 else None, inside)]
+            src = [*src[:2], combine_gates(src[2] if len(src) > 2 else None, inside)]
         elif closes and u.op is Op.REDUCE:
-            src[0] = UOp(Op.WHERE, (inside, src[0], identity(u.arg.op, u.dtype)))
+            src[0] = UOp(Op.WHERE, (inside, src[0], reduction_identity(u.arg.op, u.dtype)))
         done[u] = UOp(u.op, tuple(src), u.arg, u.tag)
-    gated = done.get(effect, effect)
-    note("gate", effect, gated, done)
-    return gated
+    masked = done.get(effect, effect)
+    log_transform("gate", effect, masked, done)
+    return masked
 
 
-def gated_load(load: UOp, inside: UOp) -> UOp:
-    """A Load that touches its address only where `inside` holds, too."""
-    return load.replace(src=_gated(load.src, load.dtype, inside))
+def gate_load(load: UOp, inside: UOp) -> UOp:
+    """Return the Load with one more gate, `inside`."""
+    return load.replace(src=_add_load_gate(load.src, load.dtype, inside))
 
 
-def _gated(src: Sequence[UOp], d: DType, inside: UOp) -> list[UOp]:
-    """The sources of a Load of `d` with one more gate."""
-    return [*src[:2], both(src[2], inside)] if len(src) > 1 else [*src, B.const(0, d), inside]
+def _add_load_gate(src: Sequence[UOp], d: DType, inside: UOp) -> list[UOp]:
+    """Return the sources of a Load of dtype `d` with one more gate."""
+    return [*src[:2], combine_gates(src[2], inside)] if len(src) > 1 else [*src, B.const(0, d), inside]
 
 
-def both(a: UOp | None, b: UOp) -> UOp:
+def combine_gates(a: UOp | None, b: UOp) -> UOp:
+    """Return the conjunction of two gates, of which the first may be absent."""
     return b if a is None else UOp(Op.AND, (a, b))

@@ -1,13 +1,15 @@
-"""Memory that the lanes of a workgroup fill together: a panel of operands that several of them read.
+"""LOCAL memory that the lanes of a workgroup fill together, and register accumulators around it.
 
-`shared(s, load, over, unique)` puts what a Load gives into a LOCAL Buffer. The loops in `over` are the Buffer's axes, the last one
-fastest; among them are all lanes, and vector axes, on which the Load depends. Every other loop stays around: once per iteration of
-those, the lanes meet (nobody reads the last filling any more), fill the Buffer element by element, each lane as many as the next,
-and meet again. Where the lanes do not divide the panel, the last ones have nothing to do at the end.
+`load_through_shared_memory` stages the value of a Load in a LOCAL Buffer. The loops in `over` are the Buffer's axes, the last one
+fastest. They include all lanes and vector axes on which the Load depends. All other loops stay around. In each of their iterations
+the lanes meet, since the last filling is still being read, fill the Buffer, each lane equally many elements, and meet again.
+Where the lanes do not divide the panel, the last turn is masked.
 
-`in_registers(s, unique)` gives the kernel's Reduce registers of its own, one per combination of the UPCAST loops around it, so that
-its REDUCE loops stand outside of those loops: a filling inside of a REDUCE loop is then done once for all of them, and not once for
-each, side by side. Spec: Lowering Pipeline/Optimize ("insert local buffers"); R16, R32, R55, R57, R60, R61, R127, R128.
+`accumulate_in_registers` gives the kernel's Reduce an accumulator per combination of the UPCAST loops around it. Its REDUCE loops
+then stand outside those loops. A filling inside a REDUCE loop is thus done once for all of them instead of once for each.
+
+Spec: Lowering Pipeline/Optimize ("insert local buffers"); R16 (rounding), R32 (value of a Reduce), R55 (races), R57 (order of
+Ranges), R60 (Barrier), R61 (fresh buffers), R127 (loops of a node), R128 (private memory).
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from uops.compiler.ir.accumulators import opened, wide_of
-from uops.compiler.ir.affine import number
-from uops.compiler.ir.loops import in_order
-from uops.compiler.log import note
-from uops.compiler.passes.optimize.schedule.group import at, extent
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, gated_load, next_id
+from uops.compiler.ir.accumulators import accumulator_dtype, allocate_accumulator
+from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.log import log_transform
+from uops.compiler.passes.optimize.schedule.group import index_element
+from uops.compiler.passes.optimize.schedule.schedule import ORDERED_AXES, Schedule, constant_extent, gate_load, next_id
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.spec.ir import build as B
@@ -30,87 +32,93 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by, open_ranges
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 from uops.spec.optops import WORKGROUP
 
-_IN_ORDER = frozenset({AxisType.LOOP, AxisType.REDUCE})
 
+def load_through_shared_memory(s: Schedule, load: UOp, over: Sequence[UOp], unique: int) -> Schedule:
+    """Replace a Load by a load from LOCAL memory that all lanes of the workgroup fill together.
 
-def shared(s: Schedule, load: UOp, over: Sequence[UOp], unique: int) -> Schedule:
-    """The schedule with the Load's values read from a Buffer that all lanes fill."""
+    `over` are the loops that become the memory's axes; `unique` is the Buffer's number.
+    """
     lanes = [r for r in s.outputs if r.arg.type in WORKGROUP]
-    size, team = math.prod(map(extent, over)), math.prod(map(extent, lanes))
+    size, team = math.prod(map(constant_extent, over)), math.prod(map(constant_extent, lanes))
     needs = open_ranges(toposort(load))[load]
-    around = tuple(sorted((r for r in needs if r not in over and r.arg.type in _IN_ORDER), key=lambda r: int(r.arg.axis_id)))
+    around = tuple(sorted((r for r in needs if r not in over and r.arg.type in ORDERED_AXES), key=lambda r: int(r.arg.axis_id)))
     axis = next_id(s)
-    turn = UOp(Op.RANGE, (number(-(-size // team)),), RangeArg(axis, AxisType.LOOP))
-    element = _number(turn, lanes, team)
+    turn = UOp(Op.RANGE, (index_constant(-(-size // team)),), RangeArg(axis, AxisType.LOOP))
+    element = _compute_fill_index(turn, lanes, team)
     buffer = UOp(Op.BUFFER, (), BufferArg(size, load.dtype, "CPU", AddrSpace.LOCAL, unique))
-    free = B.after(buffer, UOp(Op.BARRIER, (*around, *lanes))) if around else buffer
-    value = substitute(load, dict(zip(over, _coordinates(element, over), strict=True)))
-    place = UOp(Op.INDEX, (free, element))
+    writable = B.after(buffer, UOp(Op.BARRIER, (*around, *lanes))) if around else buffer
+    value = substitute(load, dict(zip(over, _unflatten_index(element, over), strict=True)))
+    address = UOp(Op.INDEX, (writable, element))
     if size % team:
-        inside = UOp(Op.CMPLT, (element, number(size)))
-        fill = UOp(Op.STORE, (place, gated_load(value, inside), inside))
+        inside = UOp(Op.CMPLT, (element, index_constant(size)))
+        fill = UOp(Op.STORE, (address, gate_load(value, inside), inside))
     else:
-        fill = B.store(place, value)
+        fill = B.store(address, value)
     ready = B.after(buffer, UOp(Op.BARRIER, (UOp(Op.END, (fill, turn)),)))
-    read = UOp(Op.LOAD, (at(ready, over, over),), LoadArg())
-    effect = substitute(s.effect, {load: read})
-    note("shared memory", s.effect, effect, {load: read})
+    panel_load = UOp(Op.LOAD, (index_element(ready, over, over),), LoadArg())
+    effect = substitute(s.effect, {load: panel_load})
+    log_transform("shared memory", s.effect, effect, {load: panel_load})
     return replace(s, effect=effect)
 
 
-def in_registers(s: Schedule, unique: int) -> Schedule:
-    """The schedule with its one Reduce as stores into registers: cleared, added to in every step, read at the end."""
+def accumulate_in_registers(s: Schedule, unique: int) -> Schedule:
+    """Lower the kernel's one Reduce to register accumulators: cleared first, updated in each step, loaded at the end."""
     order = toposort(s.effect)
     needs = open_ranges(order)
     u = next(u for u in order if u.op is Op.REDUCE)
-    d = wide_of(u.dtype)
-    side = sorted((r for r in needs[u] if r.arg.type is AxisType.UPCAST), key=lambda r: int(r.arg.axis_id))
-    steps = closed_by(u)
-    within = tuple(r for r in steps if r.arg.type is AxisType.UNROLL)
+    d = accumulator_dtype(u.dtype)
+    vectors = sorted((r for r in needs[u] if r.arg.type is AxisType.UPCAST), key=lambda r: int(r.arg.axis_id))
+    steps = ranges_closed_by(u)
+    unrolled = tuple(r for r in steps if r.arg.type is AxisType.UNROLL)
     free = next_id(s)
-    clearing, adding = (_again(side, free + k * len(side)) for k in range(2))
-    register, cleared = opened(u, in_order(r for r in needs[u] if r not in side), unique, clearing)
-    value = substitute(u.src[0], dict(zip(side, adding, strict=True)))
-    loops = tuple(r for r in steps if r not in within)
-    place = at(B.after(register, cleared, *loops), adding, side)
-    total = _added(u, UOp(Op.LOAD, (place,), LoadArg()), value, within, d)
-    added = B.nested(B.store(place, total), [*loops, *adding])
-    result = B.cast(UOp(Op.LOAD, (at(B.after(register, added), side, side),), LoadArg()), u.dtype)
+    clearing, adding = (_clone_loops(vectors, free + k * len(vectors)) for k in range(2))
+    outer = sort_by_nesting(r for r in needs[u] if r not in vectors)
+    register, cleared = allocate_accumulator(u, outer, unique, clearing)
+    value = substitute(u.operand, dict(zip(vectors, adding, strict=True)))
+    loops = tuple(r for r in steps if r not in unrolled)
+    accumulator = index_element(B.after(register, cleared, *loops), adding, vectors)
+    total = _accumulate_step(u, UOp(Op.LOAD, (accumulator,), LoadArg()), value, unrolled, d)
+    updated = B.close_loops(B.store(accumulator, total), [*loops, *adding])
+    result = B.cast(UOp(Op.LOAD, (index_element(B.after(register, updated), vectors, vectors),), LoadArg()), u.dtype)
     effect = substitute(s.effect, {u: result})
-    note("registers", s.effect, effect, {u: result})
+    log_transform("registers", s.effect, effect, {u: result})
     return replace(s, effect=effect)
 
 
-def _again(loops: Sequence[UOp], axis: int) -> list[UOp]:
+def _clone_loops(loops: Sequence[UOp], axis: int) -> list[UOp]:
+    """Return loops of the same extents and types, with axis ids from `axis` on."""
     return [UOp(Op.RANGE, r.src, RangeArg(axis + k, r.arg.type)) for k, r in enumerate(loops)]
 
 
-def _added(u: UOp, running: UOp, value: UOp, within: Sequence[UOp], d: DType) -> UOp:
-    """One step more, its unrolled part reduced first; a product that is summed alone is fused (R32)."""
-    if within:
-        return UOp(u.arg.op, (running, u.replace(src=(B.cast(value, d), *within))))
+def _accumulate_step(u: UOp, running: UOp, value: UOp, unrolled: Sequence[UOp], d: DType) -> UOp:
+    """Return the accumulator after one more step of Reduce `u`, in accumulator dtype `d`.
+
+    The unrolled part of a step is reduced first. The sum of single products becomes Mulacc (R32: value of a Reduce).
+    """
+    if unrolled:
+        return UOp(u.arg.op, (running, u.replace(src=(B.cast(value, d), *unrolled))))
     if u.arg.op is Op.ADD and value.op is Op.MUL and u.dtype.is_float:
         return UOp(Op.MULACC, (*(B.cast(f, d) for f in value.src), running))
     return UOp(u.arg.op, (running, B.cast(value, d)))
 
 
-def _number(turn: UOp, lanes: Sequence[UOp], team: int) -> UOp:
-    """Which element a lane fills in a turn: neighbours fill neighbours; the last lane varies fastest."""
-    flat: UOp = UOp(Op.MUL, (turn, number(team)))
+def _compute_fill_index(turn: UOp, lanes: Sequence[UOp], team: int) -> UOp:
+    """Return the element that a lane fills in a turn. Neighbouring lanes, the last axis fastest, fill neighbouring elements."""
+    flat: UOp = UOp(Op.MUL, (turn, index_constant(team)))
     for k, r in enumerate(lanes):
-        stride = math.prod(map(extent, lanes[k + 1 :]))
-        flat = UOp(Op.ADD, (flat, UOp(Op.MUL, (r, number(stride)))))
+        stride = math.prod(map(constant_extent, lanes[k + 1 :]))
+        flat = UOp(Op.ADD, (flat, UOp(Op.MUL, (r, index_constant(stride)))))
     return Rewriter(INDEXING)(flat)
 
 
-def _coordinates(element: UOp, over: Sequence[UOp]) -> list[UOp]:
-    """The loops' values at an element of the panel."""
-    found, below = list[UOp](), 1
+def _unflatten_index(element: UOp, over: Sequence[UOp]) -> list[UOp]:
+    """Return the values of the loops `over` at an element of the panel."""
+    values, stride = list[UOp](), 1
     for r in reversed(over):
-        whole = element if below == 1 else UOp(Op.IDIV, (element, number(below)))
-        found.append(UOp(Op.MOD, (whole, number(extent(r)))))
-        below *= extent(r)
-    return found[::-1]
+        quotient = element if stride == 1 else UOp(Op.IDIV, (element, index_constant(stride)))
+        values.append(UOp(Op.MOD, (quotient, index_constant(constant_extent(r)))))
+        stride *= constant_extent(r)
+    return values[::-1]

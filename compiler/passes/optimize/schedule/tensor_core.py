@@ -1,16 +1,16 @@
-"""TC: a sum of products by a tensor core's instruction (R93, R97, R118, R119, R142).
+"""The TC OptOp: a sum of products by a tensor core's instruction (R93, R97: TC and its argument; R118, R119: fragments and value
+of a Wmma; R142: tensor cores in a schedule).
 
-`match(s, opt, machine)` says how the Reduce over the OptOp's axis fits one of the machine's descriptors, or why it does not.
-`apply_tc(s, opt, machine)` does it. The axes m, n and k of the product split into M, N and K of the descriptor and the rest. In
-the program that remains outside of the Reduce, m and n of a tile are what the lane map of C says for lane t, a WARP loop, and its
-element e, an UPCAST loop:
+`match_tensor_core` says how the Reduce over the OptOp's axis fits one of the machine's descriptors, or why it does not. `apply_tc`
+transforms the schedule. The axes m, n and k of the product are split into M, N and K of the descriptor and the rest. Outside the
+Reduce, m and n of a tile become what the lane map of C gives for lane t, a WARP loop, and its element e, an UPCAST loop:
 
     out[m, n] = f(Reduce(Cast(A[m, k]) * Cast(B[k, n]), k))   becomes, with mode 1,
 
     acc[e] = 0 for all e; for each step of k: acc = Wmma(fragment of A, fragment of B, acc); out[m(t, e), n(t, e)] = f(acc[e])
 
-A fragment is the Stack of what a lane holds by the lane maps of A and B; where the axes were padded, what lies beyond k is 0.
-With mode 2 the axes are the same, and the Reduce stays: over the steps, and over K as an UNROLL loop.
+A fragment is the Stack of the values that a lane holds by the lane maps of A and B; where the axes were padded, values beyond k
+are 0. With mode 2 the axes are the same and the Reduce stays, over the steps and over K as an UNROLL loop.
 """
 
 from __future__ import annotations
@@ -18,26 +18,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from uops.compiler.ir.affine import number
-from uops.compiler.ir.loops import in_order
-from uops.compiler.log import note
+from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.callify import highest_unique
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, next_id, pad_loop
+from uops.compiler.passes.optimize.schedule.schedule import (
+    OUTPUT_AXES,
+    Schedule,
+    axis_of,
+    constant_extent,
+    next_id,
+    pad_loop,
+    tile_index,
+)
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg, WmmaArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import closed_by, open_ranges
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 from uops.spec.optops import TC, Padto
-from uops.spec.wmma import Affine, Descriptor, Digit, LaneMap, find
-
-_OUTPUT = frozenset({AxisType.LOOP, AxisType.GLOBAL})
+from uops.spec.wmma import AffineLaneMap, Descriptor, LaneMap, MapDigit, find_descriptor
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """The Reduce `u` as a product for `arg`: `left` of rows m and `right` of columns n, before their Casts."""
+class TensorCoreMatch:
+    """The Reduce `u` as a product for the instruction `arg`: `left` of rows m and `right` of columns n, without their Casts."""
 
     u: UOp
     arg: WmmaArg
@@ -49,38 +55,39 @@ class Match:
     right: UOp
 
 
-def match(s: Schedule, opt: TC, descriptors: Sequence[WmmaArg]) -> Match | str:
-    """How the Reduce over an axis fits a descriptor, or why it does not."""
+def match_tensor_core(s: Schedule, opt: TC, descriptors: Sequence[WmmaArg]) -> TensorCoreMatch | str:
+    """Return how the Reduce over an axis fits a descriptor, or the reason why it does not."""
     reduces = [r for r in s.ranges if r.arg.type is AxisType.REDUCE]
     if not 0 <= opt.axis < len(reduces):
-        return f"there is no reduce axis {opt.axis} (R97)"
+        return f"expected one of {len(reduces)} reduce axes, got {opt.axis} (R97)"
     r = reduces[opt.axis]
     order = toposort(s.effect)
     needs = open_ranges(order)
-    u = next(u for u in order if r in closed_by(u))
-    product = _factors(u)
+    u = next(u for u in order if r in ranges_closed_by(u))
+    product = _match_product_factors(u)
     if product is None:
         return "the kernel reduces no Mul(Cast(a), Cast(b)) (R93)"
     chosen = descriptors if opt.tc == -1 else descriptors[opt.tc : opt.tc + 1]
-    reasons = [_fit(s, needs, u, r, product, arg, opt) for arg in chosen]
-    found = next((m for m in reasons if isinstance(m, Match)), None)
-    return found or (str(reasons[0]) if reasons else "the target has no tensor core (R97)")
+    attempts = [_match_descriptor(s, needs, u, r, product, arg, opt) for arg in chosen]
+    match = next((m for m in attempts if isinstance(m, TensorCoreMatch)), None)
+    return match or (str(attempts[0]) if attempts else "the target has no tensor core (R97)")
 
 
-def _factors(u: UOp) -> tuple[UOp, UOp] | None:
-    value = u.src[0]
-    if u.op is not Op.REDUCE or u.arg.op is not Op.ADD or value.op is not Op.MUL:
+def _match_product_factors(u: UOp) -> tuple[UOp, UOp] | None:
+    """Return the factors of a sum of products, or None for any other node."""
+    if u.op is not Op.REDUCE or u.arg.op is not Op.ADD or u.operand.op is not Op.MUL:
         return None
-    return value.src[0], value.src[1]
+    return u.operand.lhs, u.operand.rhs
 
 
-def _fit(
+def _match_descriptor(
     s: Schedule, needs: Mapping[UOp, frozenset[UOp]], u: UOp, r: UOp, product: tuple[UOp, UOp], arg: WmmaArg, opt: TC
-) -> Match | str:  # fmt: skip
-    d = find(arg)
-    if d is None or not all(isinstance(m, Affine) for m in (d.a, d.b, d.c)):
+) -> TensorCoreMatch | str:  # fmt: skip
+    """Return how Reduce `u` over `r` fits one descriptor, or the reason why it does not."""
+    d = find_descriptor(arg)
+    if d is None or not all(isinstance(m, AffineLaneMap) for m in (d.a, d.b, d.c)):
         return f"nothing is known of the fragments of {arg.name} (R118)"
-    factors = [_given(f, d) for f in product]
+    factors = [_strip_input_cast(f, d) for f in product]
     if u.dtype is not d.dtype_out or any(f is None for f in factors):
         return f"{d.name} multiplies {d.dtype_in} into {d.dtype_out} (R93)"
     n, m, k = d.dims
@@ -88,38 +95,40 @@ def _fit(
         assert left is not None and right is not None
         if r not in needs[left] or r not in needs[right]:
             return "one factor does not change with the reduce axis (R93)"
-        rows = [x for x in _own(s, needs[left] - needs[right]) if opt.opt == 2 or _divides(m, x)]
-        columns = [x for x in _own(s, needs[right] - needs[left]) if opt.opt == 2 or _divides(n, x)]
+        rows = [x for x in _tileable_output_loops(s, needs[left] - needs[right]) if opt.opt == 2 or _divides(m, x)]
+        columns = [x for x in _tileable_output_loops(s, needs[right] - needs[left]) if opt.opt == 2 or _divides(n, x)]
         if rows and columns and (opt.opt == 2 or _divides(k, r)):
-            return Match(u, arg, d, rows[-1], columns[-1], r, left, right)
+            return TensorCoreMatch(u, arg, d, rows[-1], columns[-1], r, left, right)
     return f"N = {n}, M = {m} and K = {k} fit no axes of which each factor has its own (R93, R97)"
 
 
-def _given(factor: UOp, d: Descriptor) -> UOp | None:
-    """The factor in the descriptor's input dtype."""
+def _strip_input_cast(factor: UOp, d: Descriptor) -> UOp | None:
+    """Return the factor in the descriptor's input dtype, before its Cast; None if it has another dtype."""
     if d.dtype_in is d.dtype_out:
         return factor if factor.dtype is d.dtype_in else None
-    source = factor.src[0] if factor.op is Op.CAST else factor
-    return source if factor.op is Op.CAST and source.dtype is d.dtype_in and factor.dtype is d.dtype_out else None
+    if factor.op is Op.CAST and factor.operand.dtype is d.dtype_in and factor.dtype is d.dtype_out:
+        return factor.operand
+    return None
 
 
-def _own(s: Schedule, ranges: frozenset[UOp]) -> list[UOp]:
-    """Output loops among these, of constant extent, whose iterations may run side by side."""
-    free = [r for r in s.outputs if r in ranges and r.arg.type in _OUTPUT and r.arg.axis_id not in s.fixed]
-    return [r for r in free if isinstance(axis_of(r).extent, int)]
+def _tileable_output_loops(s: Schedule, ranges: frozenset[UOp]) -> list[UOp]:
+    """Return the output loops among `ranges` that are parallel and have a constant extent."""
+    parallel = [r for r in s.outputs if r in ranges and r.arg.type in OUTPUT_AXES and r.arg.axis_id not in s.ordered_ids]
+    return [r for r in parallel if isinstance(axis_of(r).extent, int)]
 
 
 def _divides(n: int, r: UOp) -> bool:
+    """Return True if `n` divides the extent of `r`, which must be a constant."""
     extent = axis_of(r).extent
     return isinstance(extent, int) and extent % n == 0
 
 
-# ------------------------------------------------------------------------------------------------------------------ doing
+# ------------------------------------------------------------------------------------------------------------------ transform
 
 
 @dataclass(frozen=True, slots=True)
-class _Tile:
-    """The loops of a product in tiles: the rest of m, n and k, the lane and its element."""
+class _TensorCoreTile:
+    """The loops of a tiled product: over the tiles of m, n and k, the lane, and the lane's element."""
 
     rows: UOp
     columns: UOp
@@ -128,37 +137,38 @@ class _Tile:
     element: UOp
 
 
-def apply_tc(s: Schedule, opt: TC, found: Match) -> Schedule:
-    """The schedule with the product in tiles."""
-    d, (n, m, k) = found.descriptor, found.descriptor.dims
-    swapped = found.u.src[0].src[0] is not found.left and _given(found.u.src[0].src[0], d) is not found.left
-    ids = [int(r.arg.axis_id) for r in (found.rows, found.columns, found.steps)]
+def apply_tc(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> Schedule:
+    """Tile the matched product for its tensor core, with padding where the axes need it."""
+    d, (n, m, k) = core_match.descriptor, core_match.descriptor.dims
+    first = core_match.u.operand.lhs
+    swapped = first is not core_match.left and _strip_input_cast(first, d) is not core_match.left
+    ids = [int(r.arg.axis_id) for r in (core_match.rows, core_match.columns, core_match.steps)]
     for axis, size in zip(ids, (m, n, k)):
         s = pad_loop(s, Padto(next(j for j, r in enumerate(s.ranges) if r.arg.axis_id == axis), size))
     rows, columns, steps = (next(r for r in s.ranges if r.arg.axis_id == axis) for axis in ids)
-    u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE and steps in closed_by(u))
+    u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE and steps in ranges_closed_by(u))
     free = next_id(s)
-    lane = _loop(free, AxisType.WARP, d.threads) if d.threads > 1 else None
-    element = _loop(free + 1, AxisType.UPCAST, d.c.elements)
-    tile = _Tile(_rest(rows, m), _rest(columns, n), _rest(steps, k), lane, element)
+    lane = _make_loop(free, AxisType.WARP, d.threads) if d.threads > 1 else None
+    element = _make_loop(free + 1, AxisType.UPCAST, d.c.elements)
+    tile = _TensorCoreTile(_make_tile_loop(rows, m), _make_tile_loop(columns, n), _make_tile_loop(steps, k), lane, element)
     if opt.mode == 1:
-        result = _multiplied(u, found, _Places(rows, columns, steps, swapped), tile, free + 2)
+        result = _build_wmma_accumulation(u, core_match, _PaddedLoops(rows, columns, steps, swapped), tile, free + 2)
     else:
-        inner = _loop(free + 2, AxisType.UNROLL, k)
-        loops = tuple(x for r in closed_by(u) for x in ((tile.steps, inner) if r is steps else (r,)))
-        result = u.replace(src=(substitute(u.src[0], {steps: _at(tile.steps, k, inner)}), *loops))
-    row, column = _place(d.c, lane, element)
+        inner = _make_loop(free + 2, AxisType.UNROLL, k)
+        loops = tuple(x for r in ranges_closed_by(u) for x in ((tile.steps, inner) if r is steps else (r,)))
+        result = u.replace(src=(substitute(u.operand, {steps: tile_index(tile.steps, k, inner)}), *loops))
+    row, column = _build_row_and_column(d.c, lane, element)
     effect = substitute(s.effect, {u: result})
-    effect = substitute(effect, {rows: _at(tile.rows, m, row), columns: _at(tile.columns, n, column)})
-    changed = {rows: tile.rows, columns: tile.columns}
-    outputs = (*(changed.get(r, r) for r in s.outputs), *((lane,) if lane is not None else ()), element)
-    note("tensor core", s.effect, effect, {u: result})
+    effect = substitute(effect, {rows: tile_index(tile.rows, m, row), columns: tile_index(tile.columns, n, column)})
+    tile_loops = {rows: tile.rows, columns: tile.columns}
+    outputs = (*(tile_loops.get(r, r) for r in s.outputs), *((lane,) if lane is not None else ()), element)
+    log_transform("tensor core", s.effect, effect, {u: result})
     return replace(s, effect=effect, outputs=outputs)
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
-    """The padded loops of m, n and k, and whether B is the first factor."""
+class _PaddedLoops:
+    """The padded loops of m, n and k. `swapped` says that B is the first factor."""
 
     rows: UOp
     columns: UOp
@@ -166,84 +176,86 @@ class _Places:
     swapped: bool
 
 
-def _multiplied(u: UOp, found: Match, at: _Places, tile: _Tile, axis: int) -> UOp:
-    """The element of the accumulator after all steps."""
-    d, (n, m, k) = found.descriptor, found.descriptor.dims
-    value = u.src[0]
-    inside = value.src[0] if value.op is Op.WHERE else None  # of a padded k
-    factors = (value.src[1] if inside is not None else value).src
-    left, right = (_given(f, d) for f in (factors[::-1] if at.swapped else factors))
+def _build_wmma_accumulation(u: UOp, core_match: TensorCoreMatch, padded: _PaddedLoops, tile: _TensorCoreTile, axis: int) -> UOp:
+    """Return the lane's element of the accumulator after all steps of Wmma. `axis` is the first free axis id."""
+    d, (n, m, k) = core_match.descriptor, core_match.descriptor.dims
+    inside, product = None, u.operand
+    if product.op is Op.WHERE:  # k was padded
+        inside, product = product.condition, product.if_true
+    factors = product.src
+    left, right = (_strip_input_cast(f, d) for f in (factors[::-1] if padded.swapped else factors))
     assert left is not None and right is not None
-    a, b = (_inside(x, inside) for x in (left, right))
+    a, b = (_mask_padding(x, inside) for x in (left, right))
     fragment_a, fragment_b = (
         UOp(Op.STACK, tuple(
-            substitute(x, {outer: _at(rest, size, place[major]), at.steps: _at(tile.steps, k, place[1 - major])})
-            for place in _elements(lanes, tile.lane)
+            substitute(x, {axis_loop: tile_index(rest, size, at[major]), padded.steps: tile_index(tile.steps, k, at[1 - major])})
+            for at in _lane_element_coordinates(lanes, tile.lane)
         ))
-        for x, lanes, outer, rest, size, major in (
-            (a, d.a, at.rows, tile.rows, m, 0), (b, d.b, at.columns, tile.columns, n, 1),
+        for x, lanes, axis_loop, rest, size, major in (
+            (a, d.a, padded.rows, tile.rows, m, 0), (b, d.b, padded.columns, tile.columns, n, 1),
         )
     )  # fmt: skip
     count = d.c.elements
     register = UOp(Op.BUFFER, (), BufferArg(count, d.dtype_out, "CPU", AddrSpace.REG, _FAR + highest_unique([u])))
-    outer = open_ranges(toposort(u))[u] - {at.rows, at.columns} | {tile.rows, tile.columns} | ({tile.lane} if tile.lane else set())
-    before = B.after(register, *in_order(outer))
-    clearing = _loop(axis, AxisType.UPCAST, count)
-    cleared = UOp(Op.END, (B.store(UOp(Op.INDEX, (before, clearing)), B.const(0, d.dtype_out)), clearing))
-    loops = tuple(tile.steps if r is at.steps else r for r in closed_by(u))
-    whole = UOp(Op.STACK, tuple(number(e) for e in range(count)))
-    place = UOp(Op.INDEX, (B.after(register, cleared, *loops), whole))
-    step = B.store(place, UOp(Op.WMMA, (fragment_a, fragment_b, UOp(Op.LOAD, (place,), LoadArg())), found.arg))
-    return UOp(Op.LOAD, (UOp(Op.INDEX, (B.after(register, B.nested(step, loops)), tile.element)),), LoadArg())
+    outer = open_ranges(toposort(u))[u] - {padded.rows, padded.columns} | {tile.rows, tile.columns}
+    outer |= {tile.lane} if tile.lane else set()
+    uncleared = B.after(register, *sort_by_nesting(outer))
+    clearing = _make_loop(axis, AxisType.UPCAST, count)
+    cleared = UOp(Op.END, (B.store(UOp(Op.INDEX, (uncleared, clearing)), B.const(0, d.dtype_out)), clearing))
+    loops = tuple(tile.steps if r is padded.steps else r for r in ranges_closed_by(u))
+    all_elements = UOp(Op.STACK, tuple(index_constant(e) for e in range(count)))
+    accumulator = UOp(Op.INDEX, (B.after(register, cleared, *loops), all_elements))
+    wmma = UOp(Op.WMMA, (fragment_a, fragment_b, UOp(Op.LOAD, (accumulator,), LoadArg())), core_match.arg)
+    step = B.store(accumulator, wmma)
+    return UOp(Op.LOAD, (UOp(Op.INDEX, (B.after(register, B.close_loops(step, loops)), tile.element)),), LoadArg())
 
 
-#: The accumulator's number, far from those that are handed out one by one (R130).
+#: Offset of the accumulator's number, beyond the numbers that are handed out one by one (R130: ids of memory inside a body).
 _FAR = 1 << 16
 
 
-def _loop(axis: int, kind: AxisType, extent: int) -> UOp:
-    return UOp(Op.RANGE, (number(extent),), RangeArg(axis, kind))
+def _make_loop(axis: int, kind: AxisType, extent: int) -> UOp:
+    return UOp(Op.RANGE, (index_constant(extent),), RangeArg(axis, kind))
 
 
-def _rest(r: UOp, size: int) -> UOp:
-    """The loop over the tiles of a loop."""
-    return UOp(Op.RANGE, (number(int(r.src[0].arg.value) // size),), r.arg)
+def _make_tile_loop(r: UOp, size: int) -> UOp:
+    """Return the loop over the tiles of a loop."""
+    return UOp(Op.RANGE, (index_constant(constant_extent(r) // size),), r.arg)
 
 
-def _at(tile: UOp, size: int, inner: UOp) -> UOp:
-    return UOp(Op.ADD, (UOp(Op.MUL, (tile, number(size))), inner))
-
-
-def _inside(x: UOp, inside: UOp | None) -> UOp:
+def _mask_padding(x: UOp, inside: UOp | None) -> UOp:
+    """Return `x`, or 0 where a padded k is out of bounds."""
     return x if inside is None else UOp(Op.WHERE, (inside, x, B.const(0, x.dtype)))
 
 
-def _place(m: LaneMap, lane: UOp | None, element: UOp) -> tuple[UOp, UOp]:
-    """Row and column that a lane holds as an element, as index expressions."""
-    assert isinstance(m, Affine)
-    row, column = number(0), number(0)
+def _build_row_and_column(m: LaneMap, lane: UOp | None, element: UOp) -> tuple[UOp, UOp]:
+    """Return the row and column that a lane holds as an element, as index expressions."""
+    assert isinstance(m, AffineLaneMap)
+    row, column = index_constant(0), index_constant(0)
     for source, digits in ((lane, m.lane), (element, m.element)):
-        below = 1
+        weight = 1
         for digit in digits:
             if source is not None and digit.size > 1:
-                part = _digit(source, below, digit)
-                row, column = _plus(row, part, digit.row), _plus(column, part, digit.col)
-            below *= digit.size
+                part = _extract_digit(source, weight, digit)
+                row, column = _add_scaled(row, part, digit.row), _add_scaled(column, part, digit.col)
+            weight *= digit.size
     return row, column
 
 
-def _digit(source: UOp, below: int, digit: Digit) -> UOp:
-    whole = source if below == 1 else UOp(Op.IDIV, (source, number(below)))
-    return UOp(Op.MOD, (whole, number(digit.size)))
+def _extract_digit(source: UOp, weight: int, digit: MapDigit) -> UOp:
+    """Return the mixed-radix digit of this weight."""
+    quotient = source if weight == 1 else UOp(Op.IDIV, (source, index_constant(weight)))
+    return UOp(Op.MOD, (quotient, index_constant(digit.size)))
 
 
-def _plus(total: UOp, part: UOp, step: int) -> UOp:
+def _add_scaled(total: UOp, part: UOp, step: int) -> UOp:
+    """Return `total + part * step`, without zero terms."""
     if not step:
         return total
-    term = part if step == 1 else UOp(Op.MUL, (part, number(step)))
-    return term if total is number(0) else UOp(Op.ADD, (total, term))
+    term = part if step == 1 else UOp(Op.MUL, (part, index_constant(step)))
+    return term if total is index_constant(0) else UOp(Op.ADD, (total, term))
 
 
-def _elements(m: LaneMap, lane: UOp | None) -> Iterator[tuple[UOp, UOp]]:
-    """The places of all elements of a lane."""
-    return (_place(m, lane, number(e)) for e in range(m.elements))
+def _lane_element_coordinates(m: LaneMap, lane: UOp | None) -> Iterator[tuple[UOp, UOp]]:
+    """Yield the row and column of each element that a lane holds."""
+    return (_build_row_and_column(m, lane, index_constant(e)) for e in range(m.elements))

@@ -1,4 +1,4 @@
-"""Schedules found by timing candidates, and schedules drawn at random for tests.
+"""Schedules found by timing candidates, and random schedules for tests.
 
-Takes: a `Schedule` and a target. Gives: the fastest one seen. `clock` times, `store` keeps on disk what was found.
+Takes: a `Schedule` and a target. Gives: the fastest schedule seen. `beam` searches, `clock` times, `store` keeps results on disk.
 """

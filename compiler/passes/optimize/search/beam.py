@@ -1,15 +1,15 @@
 """Beam search for a kernel's schedule, by timing.
 
-A *state* is where a schedule starts - the kernel's own loops (`plain`), its loops with walks through memory joined (`joined`), or
-what the hand-written choice made of them (`chosen`) - and the OptOps done since. Each step times every state that one more OptOp,
-or a Padto and one, makes of the best `width` states, and goes on with the best `width` of those; it ends when a step improves
-nothing, at a depth, or when the time is over. States that give one body are timed once, and of equal times the earlier state
-counts, so that with the same times the result is the same.
+A *state* is a start and the OptOps applied since. The starts are the kernel's own loops (`plain`), these loops flattened
+(`joined`), and the heuristics' schedule (`chosen`). Each step extends the best `width` states by one OptOp, or by a Padto and one,
+and times all results. The search goes on with the best `width` of them. It ends when a step improves nothing, at a depth, or when
+the time is over. States of equal bodies are timed once, and of equal times the earlier state wins, so equal times give equal
+results.
 
-What a schedule costs is not known here: `clock` says so, by running it. A winner is timed once more beside what the hand-written
-choice made, and has to win again: a busy machine spoils single timings. Whatever is chosen is legal, so a search decides how long a
-kernel takes and never what it computes. The best state so far is stored as soon as it is found; Ctrl-C ends all searches of one
-compilation and keeps what they found.
+`clock` runs a schedule to learn its cost. A winner is timed again beside the heuristics' schedule and has to win once more,
+because a busy machine spoils single timings. Every candidate is legal: a search decides how long a kernel takes, never what it
+computes. The best state so far is stored as soon as it is found. Ctrl-C ends all searches of one compilation and keeps their
+results.
 """
 
 from __future__ import annotations
@@ -19,44 +19,50 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from uops.compiler.passes.optimize.schedule.accesses import merged
-from uops.compiler.passes.optimize.schedule.group import grouped
-from uops.compiler.passes.optimize.schedule.optops import apply, greatest, reason_against
-from uops.compiler.passes.optimize.schedule.schedule import Rejected, Schedule, sink, typed
-from uops.compiler.passes.optimize.search.store import Found, Store
-from uops.compiler.target import Machine
+from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
+from uops.compiler.passes.optimize.schedule.group import lower_group_reduces
+from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason, max_extent
+from uops.compiler.passes.optimize.schedule.schedule import (
+    VECTOR_AXES,
+    RejectedOptOp,
+    Schedule,
+    Scheduler,
+    build_scheduled_body,
+    set_loop_types,
+)
+from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule
+from uops.compiler.target import MachineModel
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.axes import AXIS_TABLE, AxisType, Direction
 from uops.spec.ir.node import UOp
 from uops.spec.optops import TC, TILED, WORKGROUP, Axis, OptOp, Padto, Split, Swap
 
-Choose = Callable[[Schedule, Machine, Iterator[int]], Schedule]
-
 
 class Clock(Protocol):
-    """Times scheduled bodies. Raises CompileError or Unsupported where there is no such kernel."""
+    """A timer of scheduled bodies. Raises CompileError or Unsupported if the target has no such kernel."""
 
     def __call__(self, body: UOp, best: float) -> float:
-        """Seconds of a run; of no interest beyond some times `best`."""
+        """Return the seconds of one run, perhaps remembered. Timing may stop early once a run takes much longer than `best`."""
         ...
 
     def again(self, body: UOp) -> float:
-        """Seconds of a run, timed anew."""
+        """Return the seconds of one run, timed anew."""
         ...
 
 
+#: Names of the starts, as states store them.
 STARTS = ("chosen", "joined", "plain")
-#: Steps of a search, at most; what a step must gain to go on.
+#: Most steps of a search, and the share of the best time that a step must reach to go on.
 DEPTH, GAIN = 8, 0.98
-#: Timings of the winner, in turns with the hand-written choice.
+#: Timings of the winner, alternating with the heuristics' schedule.
 ROUNDS = 3
-#: Factors of Splits by the type that they make; others are not tried.
+#: Factors of the Splits that are tried, by the type that they make.
 # fmt: off
 FACTORS: dict[AxisType, tuple[int, ...]] = {
     AxisType.UPCAST:       (2, 3, 4, 6, 8, 12, 16, 32, 64),
@@ -68,16 +74,16 @@ FACTORS: dict[AxisType, tuple[int, ...]] = {
     AxisType.REDUCE:       (8, 32, 128, 512),
 }
 # fmt: on
-#: Elements side by side in one kernel, at most, in registers of the machine (or in values, where it has no vectors).
+#: Most vector registers' worth of 4-byte elements side by side in one kernel, and most elements on a machine without vectors.
 _UNROLLED_REGISTERS, _UNROLLED_VALUES = 64, 64
-_SIDE_BY_SIDE = frozenset({AxisType.UPCAST, AxisType.UNROLL})
-#: Added iterations up to which an axis is padded.
+
+#: Largest ratio of padded to original extent of an axis.
 _MOST_ADDED = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """Where a schedule starts, and the OptOps since."""
+class SearchState:
+    """A start, and the OptOps applied since."""
 
     start: str
     opts: tuple[OptOp, ...] = ()
@@ -85,14 +91,17 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a search says while it runs: the kernel, states timed (0: an earlier search knew), seconds of the hand-written choice
-    and of the best state. `stopped`: Ctrl-C ended it."""
+    """A report of a running search.
+
+    `timed` counts the states timed, 0 if an earlier search had the result. `first` and `best` are the seconds of the heuristics'
+    schedule and of the best state. `stopped` says that Ctrl-C ended the search.
+    """
 
     kernel: str
     timed: int
     first: float
     best: float
-    state: State
+    state: SearchState
     done: bool = False
     stopped: bool = False
 
@@ -101,14 +110,14 @@ _listener: ContextVar[Callable[[Progress], None] | None] = ContextVar("uops.comp
 
 
 def listener() -> Callable[[Progress], None] | None:
-    """Who hears the searches that are begun here."""
+    """Return the callback that hears searches begun in this context, or None."""
     return _listener.get()
 
 
 @contextmanager
-def listening(tell: Callable[[Progress], None]) -> Iterator[None]:
-    """Hear the progress of searches inside."""
-    token = _listener.set(tell)
+def listen_to_searches(on_progress: Callable[[Progress], None]) -> Iterator[None]:
+    """Report the progress of searches inside the block to a callback."""
+    token = _listener.set(on_progress)
     try:
         yield
     finally:
@@ -117,164 +126,175 @@ def listening(tell: Callable[[Progress], None]) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Beam:
-    """The searches of one compilation. `seconds` is the time that one kernel may take; `tell` hears progress."""
+    """The searches of one compilation: a scheduler.
+
+    `seconds` is the time that one kernel may take; `tell` receives the progress.
+    """
 
     width: int
     clock: Clock
-    store: Store
-    choose: Choose
+    store: ScheduleStore
+    choose: Scheduler
     seconds: float = 10.0
     tell: Callable[[Progress], None] | None = None
     now: Callable[[], float] = time.monotonic
     stopped: bool = field(default=False)
 
-    def __call__(self, s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
-        """The best schedule found for a kernel, as `passes.optimize` asks for one."""
-        return _Search(self, s, machine, uniques).run()
+    def __call__(self, s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+        """Search for the best schedule of a kernel and return it."""
+        return _KernelSearch(self, s, machine, uniques).find_best_schedule()
 
 
-class _Search:
+class _KernelSearch:
     """The search for one kernel."""
 
-    def __init__(self, beam: Beam, s: Schedule, machine: Machine, uniques: Iterator[int]) -> None:
+    def __init__(self, beam: Beam, s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> None:
         self.beam, self.machine, self.kernel = beam, machine, s
         self.starts = {
             "chosen": beam.choose(s, machine, uniques),
-            "joined": _parallel(merged(s), machine),
-            "plain": _parallel(s, machine),
+            "joined": _make_outputs_global(flatten_loop_nests(s), machine),
+            "plain": _make_outputs_global(s, machine),
         }
         self.free = next(uniques)
-        self.key = beam.store.key(sink(s), machine, beam.width)
+        self.key = beam.store.key(build_scheduled_body(s), machine, beam.width)
         self.bodies: set[UOp] = set()
         self.timed = 0
         self.first = self.best = math.inf
-        self.state = State("chosen")
+        self.state = SearchState("chosen")
         self.deadline = beam.now() + beam.seconds
         self.interrupt: Callable[[], None] = lambda: None
 
-    def run(self) -> Schedule:
-        known = self._known()
-        if known is not None and known.complete:
-            self.state, self.best = State(known.start, known.opts), known.seconds
-            self._tell(done=True)
-            return self.schedule(self.state)
+    def find_best_schedule(self) -> Schedule:
+        """Search within the time limit, or return what an earlier complete search has stored."""
+        stored = self._load_stored_schedule()
+        if stored is not None and stored.complete:
+            self.state, self.best = SearchState(stored.start, stored.opts), stored.seconds
+            self._report_progress(done=True)
+            return self.replay_schedule(self.state)
         if self.beam.stopped:
             return self.starts["chosen"]
         complete = True
         try:
-            with _waiting_for_ctrl_c() as self.interrupt:
-                self._steps(known)
-                self._confirm()
+            with _defer_ctrl_c() as self.interrupt:
+                self._run_beam_steps(stored)
+                self._confirm_winner()
         except KeyboardInterrupt:
             self.beam.stopped, complete = True, False
-        self._keep(complete)
-        self._tell(done=True)
-        return self.schedule(self.state)
+        self._store_best(complete)
+        self._report_progress(done=True)
+        return self.replay_schedule(self.state)
 
-    def _known(self) -> Found | None:
-        """What the store has, if it still applies."""
-        found = self.beam.store.get(self.key)
-        if found is not None:
+    def _load_stored_schedule(self) -> StoredSchedule | None:
+        """Return the stored schedule, if there is one whose OptOps still apply."""
+        stored = self.beam.store.get(self.key)
+        if stored is not None:
             try:
-                self.schedule(State(found.start, found.opts))
-            except (Rejected, KeyError) as e:
+                self.replay_schedule(SearchState(stored.start, stored.opts))
+            except (RejectedOptOp, KeyError) as e:
                 self.beam.store.warn(self.key, str(e))
                 return None
-        return found
+        return stored
 
-    def schedule(self, state: State) -> Schedule:
+    def replay_schedule(self, state: SearchState) -> Schedule:
+        """Return the schedule of a state: its OptOps, applied to its start."""
         s = self.starts[state.start]
         for opt in state.opts:
             s = apply(s, opt, self.machine)
         return s
 
-    def body(self, state: State) -> UOp:
-        """What is timed."""
-        return sink(grouped(self.schedule(state), self.machine, itertools.count(self.free)))
+    def build_timed_body(self, state: SearchState) -> UOp:
+        """Return the body that is timed for a state."""
+        return build_scheduled_body(lower_group_reduces(self.replay_schedule(state), self.machine, itertools.count(self.free)))
 
-    def _steps(self, known: Found | None) -> None:
-        states = [State(start) for start in STARTS]
-        if known is not None:
-            states.insert(1, State(known.start, known.opts))
-        front = self._timed(states)
+    def _run_beam_steps(self, stored: StoredSchedule | None) -> None:
+        """Time the starts, then extend the best states step by step."""
+        states = [SearchState(start) for start in STARTS]
+        if stored is not None:
+            states.insert(1, SearchState(stored.start, stored.opts))
+        front = self._time_states(states)
         for _ in range(DEPTH):
             before = self.best
-            front = self._timed(n for _, state in front[: self.beam.width] for n in self._next(state))
+            front = self._time_states(n for _, state in front[: self.beam.width] for n in self._propose_successors(state))
             if not front or self.best > GAIN * before:
                 return
 
-    def _confirm(self) -> None:
-        """Go back to the hand-written choice unless the winner beats it once more, in turns."""
-        chosen = State("chosen")
+    def _confirm_winner(self) -> None:
+        """Return to the heuristics' schedule unless the winner beats it again, in alternating timings."""
+        chosen = SearchState("chosen")
         if self.state == chosen or self.best == math.inf:
             return
-        bodies = [self.body(state) for state in (chosen, self.state)]
+        bodies = [self.build_timed_body(state) for state in (chosen, self.state)]
         theirs, ours = (min(times) for times in zip(*([self.beam.clock.again(b) for b in bodies] for _ in range(ROUNDS))))
         self.first, self.best = theirs, ours
         if ours > GAIN * theirs:
             self.state, self.best = chosen, theirs
 
-    def _timed(self, states: Iterator[State] | Sequence[State]) -> list[tuple[float, State]]:
-        """The states that were timed, best first; of equal times the earlier."""
-        found: list[tuple[float, int, State]] = []
+    def _time_states(self, states: Iterable[SearchState]) -> list[tuple[float, SearchState]]:
+        """Time states until the deadline, and return those that ran, fastest first, ties in order of timing."""
+        timings: list[tuple[float, int, SearchState]] = []
         for state in states:
             self.interrupt()
             if self.beam.now() > self.deadline:
                 break
-            body = self.body(state)
+            body = self.build_timed_body(state)
             if body in self.bodies:
                 continue
             self.bodies.add(body)
-            seconds = self._clocked(body)
-            found.append((seconds, len(found), state))
-            self._note(seconds, state)
-        return [(seconds, state) for seconds, _, state in sorted(found, key=lambda f: f[:2]) if seconds < math.inf]
+            seconds = self._time_body(body)
+            timings.append((seconds, len(timings), state))
+            self._record_timing(seconds, state)
+        return [(seconds, state) for seconds, _, state in sorted(timings, key=lambda t: t[:2]) if seconds < math.inf]
 
-    def _clocked(self, body: UOp) -> float:
+    def _time_body(self, body: UOp) -> float:
+        """Return the seconds of a run, infinity for a body that the target cannot run."""
         try:
             return self.beam.clock(body, self.best)
-        except (CompileError, Unsupported):  # too much stack, or an axis that the target cannot run
+        except (CompileError, Unsupported):  # as too much stack, or an axis that the target lacks
             return math.inf
 
-    def _note(self, seconds: float, state: State) -> None:
+    def _record_timing(self, seconds: float, state: SearchState) -> None:
+        """Count a timing, and store the state if it is the best so far."""
         self.timed += 1
         if self.timed == 1:
             self.first = seconds
         if seconds < self.best:
             self.best, self.state = seconds, state
-            self._keep(complete=False)
-        self._tell()
+            self._store_best(complete=False)
+        self._report_progress()
 
-    def _keep(self, complete: bool) -> None:
+    def _store_best(self, complete: bool) -> None:
         if self.best < math.inf:
-            self.beam.store.put(self.key, Found(self.state.start, self.state.opts, self.best, complete))
+            self.beam.store.put(self.key, StoredSchedule(self.state.start, self.state.opts, self.best, complete))
 
-    def _tell(self, done: bool = False) -> None:
+    def _report_progress(self, done: bool = False) -> None:
         if self.beam.tell is not None:
             self.beam.tell(Progress(self.kernel.name, self.timed, self.first, self.best, self.state, done, self.beam.stopped))
 
-    def _next(self, state: State) -> Iterator[State]:
-        s = self.schedule(state)
-        for opts in moves(s, self.machine):
-            yield State(state.start, (*state.opts, *opts))
+    def _propose_successors(self, state: SearchState) -> Iterator[SearchState]:
+        """Yield the states that one more step makes."""
+        s = self.replay_schedule(state)
+        for opts in propose_optops(s, self.machine):
+            yield SearchState(state.start, (*state.opts, *opts))
 
 
 @contextmanager
-def _waiting_for_ctrl_c() -> Iterator[Callable[[], None]]:
-    """Gives what raises KeyboardInterrupt after Ctrl-C, between two timings: raised anywhere else it may be lost, as in a
-    finaliser. A second Ctrl-C raises at once."""
+def _defer_ctrl_c() -> Iterator[Callable[[], None]]:
+    """Yield a function that raises KeyboardInterrupt if Ctrl-C was pressed, to be called between two timings.
+
+    Raised elsewhere, as in a finalizer, the exception may be lost. A second Ctrl-C raises at once.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
-    before, asked = signal.getsignal(signal.SIGINT), list[int]()
+    before, interrupts = signal.getsignal(signal.SIGINT), list[int]()
 
     def handle(number: int, frame: object) -> None:
-        asked.append(number)
-        if len(asked) > 1:
+        interrupts.append(number)
+        if len(interrupts) > 1:
             raise KeyboardInterrupt
 
     def check() -> None:
-        if asked:
+        if interrupts:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, handle)
@@ -285,41 +305,44 @@ def _waiting_for_ctrl_c() -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _parallel(s: Schedule, machine: Machine) -> Schedule:
-    """The loops that a machine of workgroups runs side by side (R94)."""
-    free = [r for r in s.outputs if r.arg.axis_id not in s.fixed]
-    return typed(s, dict.fromkeys(free, AxisType.GLOBAL)) if machine.workgroup and free else s
+def _make_outputs_global(s: Schedule, machine: MachineModel) -> Schedule:
+    """Make the parallel output loops GLOBAL on a machine with workgroups (R94: first types)."""
+    parallel = [r for r in s.outputs if r.arg.axis_id not in s.ordered_ids]
+    return set_loop_types(s, dict.fromkeys(parallel, AxisType.GLOBAL)) if machine.workgroup and parallel else s
 
 
-# ----------------------------------------------------------------------------------------------------------------- moves
+# ----------------------------------------------------------------------------------------------------------------- candidates
 
 
-def moves(s: Schedule, machine: Machine) -> Iterator[tuple[OptOp, ...]]:
-    """The OptOps worth trying next: each is legal, alone or after the Padto before it, and keeps the kernel within bounds."""
+def propose_optops(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
+    """Yield the OptOps worth trying next, each alone or with a Padto before it.
+
+    All are legal and keep the kernel within bounds.
+    """
     axes = s.axes
-    yield from _products(s, machine)
-    splits = [(target, k, top) for k, a in enumerate(axes) for target, top in _splits(a, machine)]
+    yield from _propose_tensor_cores(s, machine)
+    splits = [(target, k, top) for k, a in enumerate(axes) for target, top in _list_split_targets(a, machine)]
     for target, factors in FACTORS.items():
         for factor in factors:
             for _, k, top in (x for x in splits if x[0] is target):
-                yield from _split(s, axes, k, Split(k, factor, target, top), machine)
+                yield from _propose_split(s, axes, k, Split(k, factor, target, top), machine)
     for k, j in itertools.combinations(range(len(axes)), 2):
-        if axes[k].type is axes[j].type and axes[k].type not in _SIDE_BY_SIDE:
+        if axes[k].type is axes[j].type and axes[k].type not in VECTOR_AXES:
             yield (Swap(k, j),)
 
 
-def _products(s: Schedule, machine: Machine) -> Iterator[tuple[OptOp, ...]]:
-    """Each tensor core that fits a Reduce, asking for as little padding as it can."""
+def _propose_tensor_cores(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
+    """Yield a TC for each tensor core that fits a Reduce, with as little padding as possible."""
     if s.done:
-        return  # TC comes first (R93)
+        return  # TC must be the first OptOp (R93)
     reduces = sum(a.type is AxisType.REDUCE for a in s.axes)
     for k, tc in itertools.product(range(reduces), range(len(machine.tensor_cores))):
-        found = (TC(k, tc, level) for level in range(3))
-        yield from itertools.islice(((opt,) for opt in found if reason_against(s, opt, machine) is None), 1)
+        levels = (TC(k, tc, level) for level in range(3))
+        yield from itertools.islice(((opt,) for opt in levels if find_rejection_reason(s, opt, machine) is None), 1)
 
 
-def _splits(a: Axis, machine: Machine) -> Iterator[tuple[AxisType, bool]]:
-    """(type, top) of the Splits of an axis; lanes only where there are workgroups."""
+def _list_split_targets(a: Axis, machine: MachineModel) -> Iterator[tuple[AxisType, bool]]:
+    """Yield (type, top) of the Splits of an axis; lanes only on a machine with workgroups."""
     for target in FACTORS:
         row = AXIS_TABLE[target]
         if a.type in row.split_from and (machine.workgroup or target not in WORKGROUP):
@@ -328,26 +351,27 @@ def _splits(a: Axis, machine: Machine) -> Iterator[tuple[AxisType, bool]]:
             yield target, False
 
 
-def _split(s: Schedule, axes: Sequence[Axis], k: int, opt: Split, machine: Machine) -> Iterator[tuple[OptOp, ...]]:
-    n = greatest(axes[k].extent)
-    if opt.factor > n or not _bearable(s, opt, machine):
+def _propose_split(s: Schedule, axes: Sequence[Axis], k: int, opt: Split, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
+    """Yield a Split of axis `k` if it is legal, or else a Padto and the Split if that adds little."""
+    n = max_extent(axes[k].extent)
+    if opt.factor > n or not _fits_registers(s, opt, machine):
         return
-    if reason_against(s, opt, machine) is None:
+    if find_rejection_reason(s, opt, machine) is None:
         yield (opt,)
         return
     pad = Padto(k, opt.factor)
     longer = -(-n // opt.factor) * opt.factor
-    if n % opt.factor and longer <= _MOST_ADDED * n and reason_against(s, pad, machine) is None:
+    if n % opt.factor and longer <= _MOST_ADDED * n and find_rejection_reason(s, pad, machine) is None:
         padded = apply(s, pad, machine)
         at = next(i for i, a in enumerate(padded.axes) if a.id == axes[k].id)
         split = Split(at, opt.factor, opt.target, opt.top)
-        if reason_against(padded, split, machine) is None:
+        if find_rejection_reason(padded, split, machine) is None:
             yield pad, split
 
 
-def _bearable(s: Schedule, opt: Split, machine: Machine) -> bool:
-    """Whether the elements side by side fit the machine's registers, about; how many lanes there may be is a matter of R140."""
-    if opt.target not in _SIDE_BY_SIDE:
+def _fits_registers(s: Schedule, opt: Split, machine: MachineModel) -> bool:
+    """Return True if the elements side by side roughly fit the machine's registers. R140 (sizes of a workgroup) limits lanes."""
+    if opt.target not in VECTOR_AXES:
         return True
-    side = opt.factor * math.prod(greatest(a.extent) for a in s.axes if a.type in _SIDE_BY_SIDE)
-    return side <= max(_UNROLLED_VALUES, _UNROLLED_REGISTERS * machine.vector_bytes // 4)
+    elements = opt.factor * math.prod(max_extent(a.extent) for a in s.axes if a.type in VECTOR_AXES)
+    return elements <= max(_UNROLLED_VALUES, _UNROLLED_REGISTERS * machine.vector_bytes // 4)

@@ -1,10 +1,10 @@
-"""Schedules drawn by seed: any legal OptOps, useful or not, so that a suite of programs applies every kind of them.
+"""Random schedules by seed: any legal OptOps, useful or not, so that a suite of programs applies every kind of them.
 
-`draw(seed)` gives a choice of schedules. What is drawn for a kernel depends on the seed and the kernel's body alone, so that a
-failure comes back. A step draws one *move* - a kind of OptOp between two types of axes, say Split of REDUCE to GROUP_REDUCE from
-outside - among those that the kernel's axes allow, and then its amount; where a factor does not divide the axis, a Padto goes
-first. A machine without tensor cores gets the axes of a TC all the same, without its instruction: mode 2 of some descriptor (R97).
-`taken()` gives how often each move was applied in this process since it was last asked.
+`make_random_scheduler(seed)` returns a scheduler. The OptOps for a kernel depend on the seed and the kernel's body alone, so that
+a failure is reproducible. A step draws an *OptOp kind* that the kernel's axes allow, such as Split of REDUCE to GROUP_REDUCE from
+outside, and then its amount. If a factor does not divide the axis, a Padto goes first. A machine without tensor cores gets the
+axes of a TC without its instruction: mode 2 of some descriptor (R97: TC argument). `take_optop_counts()` returns how often each
+kind was applied in this process since the last call.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import math
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from uops.compiler.passes.optimize.schedule.optops import apply, greatest, lanes_of, reason_against
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, typed
-from uops.compiler.target import Machine
+from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_extent
+from uops.compiler.passes.optimize.schedule.schedule import VECTOR_AXES, Schedule, Scheduler, set_loop_types
+from uops.compiler.target import MachineModel
 from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.axes import AXIS_TABLE, AxisType, Direction
 from uops.spec.ir.text import show
@@ -29,22 +29,24 @@ from uops.spec.wmma import DESCRIPTORS
 
 #: Factors and multiples; 0 stands for the whole axis.
 AMOUNTS = (2, 3, 4, 5, 8, 16, 0)
+#: Fewest and most steps of a schedule.
 _STEPS = (1, 6)
-#: Iterations side by side in one kernel, and lanes of a workgroup, at most; iterations in all: this many or as many as there were.
+#: Most elements side by side in one kernel, most lanes of a workgroup, and most iterations in all (or as many as there were).
 _SIDE_BY_SIDE, _LANES, _MOST = 64, 64, 1 << 16
-_UNROLLED = frozenset({AxisType.UPCAST, AxisType.UNROLL})
-#: Types that a kernel has only after a Split: how often their moves go first, as they would else be rare.
-_MADE = frozenset({AxisType.THREAD, AxisType.LOCAL, AxisType.GROUP_REDUCE, AxisType.UPCAST, AxisType.UNROLL})
-_MADE_FIRST = 0.3
-#: What divides the axes where the machine has no tensor cores.
-_ANY = tuple(WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "CPU", d.threads) for d in DESCRIPTORS)
-#: How often a TC goes first where it is legal: later it never is (R93).
+
+#: Types that axes have only after a Split.
+_SPLIT_TYPES = frozenset({AxisType.THREAD, AxisType.LOCAL, AxisType.GROUP_REDUCE, AxisType.UPCAST, AxisType.UNROLL})
+#: Probability that kinds for _SPLIT_TYPES go first, which would else be rare.
+_SPLIT_TYPES_FIRST = 0.3
+#: Instructions that divide the axes on a machine without tensor cores.
+_ANY_DESCRIPTOR = tuple(WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "CPU", d.threads) for d in DESCRIPTORS)
+#: Probability that a legal TC goes first; later it is never legal (R93: TC).
 _TC_FIRST = 0.7
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A kind of OptOp: its name, the type of the axis it takes, and for a Split the type it makes and where."""
+class OptOpKind:
+    """A kind of OptOp: its name, the type of the axis it takes, and for a Split the type it makes and the side it splits from."""
 
     name: str
     source: AxisType | None = None
@@ -57,148 +59,156 @@ class Move:
         return f"{self.name}{source}{target}"
 
 
-def _splits() -> Iterator[Move]:
+def _enumerate_split_kinds() -> Iterator[OptOpKind]:
+    """Yield every kind of Split that the specification allows."""
     for target, row in AXIS_TABLE.items():
         for source in sorted(row.split_from, key=lambda t: t.priority):
             for top in (False, True):
                 if row.direction is Direction.EITHER or (row.direction is Direction.OUTER) is top:
-                    yield Move("Split", source, target, top)
+                    yield OptOpKind("Split", source, target, top)
     for t in sorted(TILED, key=lambda t: t.priority):
-        yield from (Move("Split", t, t, top) for top in (False, True))
+        yield from (OptOpKind("Split", t, t, top) for top in (False, True))
 
 
-_REAL = tuple(t for t in AxisType if t not in (AxisType.PLACEHOLDER, AxisType.WARP))
-#: The move before all others, and those after it; WARP axes come from the first alone.
-_FIRST = Move("TC", AxisType.REDUCE)
-_LATER: tuple[Move, ...] = (*_splits(), *(Move(name, t) for name in ("Padto", "Swap") for t in _REAL), Move("Nolocals"))
-#: Every move.
+_AXIS_TYPES = tuple(t for t in AxisType if t not in (AxisType.PLACEHOLDER, AxisType.WARP))
+#: The kind before all others, which alone makes WARP axes, and the kinds after it.
+_FIRST = OptOpKind("TC", AxisType.REDUCE)
+_LATER: tuple[OptOpKind, ...] = (
+    *_enumerate_split_kinds(),
+    *(OptOpKind(name, t) for name in ("Padto", "Swap") for t in _AXIS_TYPES),
+    OptOpKind("Nolocals"),
+)
+#: Every kind of OptOp that is drawn.
 MOVES = (_FIRST, *_LATER)
 
 _lock = threading.Lock()
 _counts: Counter[str] = Counter()
 
 
-def taken() -> dict[str, int]:
-    """Move and amount -> how often, since the last call."""
+def take_optop_counts() -> dict[str, int]:
+    """Return how often each kind and amount was applied since the last call."""
     with _lock:
-        found = dict(_counts)
+        counts = dict(_counts)
         _counts.clear()
-    return found
+    return counts
 
 
-def draw(seed: int) -> Callable[[Schedule, Machine, Iterator[int]], Schedule]:
-    """A choice of schedules, as `passes.optimize` takes one."""
+def make_random_scheduler(seed: int) -> Scheduler:
+    """Return a scheduler that applies random OptOps, drawn by seed."""
 
-    def chosen(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
-        return drawn(s, machine, seed)
+    def schedule(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+        return schedule_randomly(s, machine, seed)
 
-    return chosen
+    return schedule
 
 
-def drawn(s: Schedule, machine: Machine, seed: int) -> Schedule:
-    """The kernel under OptOps drawn for it."""
+def schedule_randomly(s: Schedule, machine: MachineModel, seed: int) -> Schedule:
+    """Apply OptOps drawn for the kernel."""
     text = "\n".join((str(seed), show(s.effect), *(f"{a.id} {a.extent}" for a in s.axes if isinstance(a.extent, int))))
     rng = random.Random(hashlib.sha256(text.encode()).digest())
-    free = [r for r in s.outputs if r.arg.axis_id not in s.fixed]
-    if free and rng.random() < 0.6:
-        s = typed(s, dict.fromkeys(free, AxisType.GLOBAL))
+    parallel = [r for r in s.outputs if r.arg.axis_id not in s.ordered_ids]
+    if parallel and rng.random() < 0.6:
+        s = set_loop_types(s, dict.fromkeys(parallel, AxisType.GLOBAL))
     most = max(_MOST, _iterations(s))
     if rng.random() < _TC_FIRST:
-        s = _product(s, machine, rng, most) or s
+        s = _try_random_tensor_core(s, machine, rng, most) or s
     for _ in range(rng.randint(*_STEPS)):
-        s = _step(s, machine, rng, most)
+        s = _apply_random_optop(s, machine, rng, most)
     return s
 
 
-def _product(s: Schedule, machine: Machine, rng: random.Random, most: int) -> Schedule | None:
-    """The schedule after a TC, by an instruction of the machine or else as one would divide the axes; None where none is legal."""
+def _try_random_tensor_core(s: Schedule, machine: MachineModel, rng: random.Random, most: int) -> Schedule | None:
+    """Apply a random legal TC, by an instruction of the machine or else in mode 2 of any descriptor; None if there is none."""
     modes = (1, 2) if machine.tensor_cores else (2,)
-    machine = replace(machine, tensor_cores=machine.tensor_cores or _ANY)
+    machine = replace(machine, tensor_cores=machine.tensor_cores or _ANY_DESCRIPTOR)
     reduces = sum(a.type is AxisType.REDUCE for a in s.axes)
     choices = list(itertools.product(range(reduces), range(len(machine.tensor_cores)), (0, 1, 2), modes))
     for opt in (TC(*choice) for choice in rng.sample(choices, len(choices))):
-        if reason_against(s, opt, machine) is not None:
+        if find_rejection_reason(s, opt, machine) is not None:
             continue
         after = apply(s, opt, machine)
-        if _bearable(after, most) and lanes_of(after) <= (machine.workgroup or _LANES):
-            _count(str(_FIRST))
+        if _is_within_limits(after, most) and count_workgroup_lanes(after) <= (machine.workgroup or _LANES):
+            _count_applied(str(_FIRST))
             return after
     return None
 
 
-def _step(s: Schedule, machine: Machine, rng: random.Random, most: int) -> Schedule:
-    """One more move, of those that the axes allow; the schedule as it is where the first few drawn are too much."""
+def _apply_random_optop(s: Schedule, machine: MachineModel, rng: random.Random, most: int) -> Schedule:
+    """Apply one more OptOp that the axes allow, or return the schedule unchanged if none of those drawn fits."""
     order = rng.sample(_LATER, len(_LATER))
-    if rng.random() < _MADE_FIRST:
-        order.sort(key=lambda m: (m.source not in _MADE, m.name != "Swap"))
+    if rng.random() < _SPLIT_TYPES_FIRST:
+        order.sort(key=lambda m: (m.source not in _SPLIT_TYPES, m.name != "Swap"))
     axes = s.axes
-    for move in order:
-        at = [k for k, a in enumerate(axes) if move.source is None or a.type is move.source]
-        if not at:
+    for kind in order:
+        numbers = [k for k, a in enumerate(axes) if kind.source is None or a.type is kind.source]
+        if not numbers:
             continue
         for amount in rng.sample(AMOUNTS, len(AMOUNTS)):
-            found = _tried(s, move, rng.choice(at), amount, machine, rng, most)
-            if found is not None:
-                return found
+            after = _try_optop(s, kind, rng.choice(numbers), amount, machine, rng, most)
+            if after is not None:
+                return after
     return s
 
 
-def _tried(
-    s: Schedule, move: Move, k: int, amount: int, machine: Machine, rng: random.Random, most: int
+def _try_optop(
+    s: Schedule, kind: OptOpKind, k: int, amount: int, machine: MachineModel, rng: random.Random, most: int
 ) -> Schedule | None:  # fmt: skip
-    """The schedule after a move on axis k, or None where it is not legal, changes nothing or makes too much of the kernel."""
+    """Apply an OptOp of a kind to axis `k`; None if it is illegal, changes nothing, or exceeds the limits."""
     axis = s.axes[k]
-    opt = _opt(s, move, k, amount, rng)
+    opt = _make_optop(s, kind, k, amount, rng)
     if opt is None:
         return None
-    done = s
-    if isinstance(opt, Split) and reason_against(s, opt, machine) is not None:
+    padded = s
+    if isinstance(opt, Split) and find_rejection_reason(s, opt, machine) is not None:
         pad = Padto(k, opt.factor)
-        if reason_against(s, pad, machine) is not None:
+        if find_rejection_reason(s, pad, machine) is not None:
             return None
-        done = apply(s, pad, machine)
-        opt = _moved(opt, axis, done)
-    if opt is None or reason_against(done, opt, machine) is not None:
+        padded = apply(s, pad, machine)
+        opt = _relocate_split(opt, axis, padded)
+    if opt is None or find_rejection_reason(padded, opt, machine) is not None:
         return None
-    after = apply(done, opt, machine)
-    if not _bearable(after, most) or (after.effect is s.effect and not isinstance(opt, Nolocals)):
+    after = apply(padded, opt, machine)
+    if not _is_within_limits(after, most) or (after.effect is s.effect and not isinstance(opt, Nolocals)):
         return None
-    _count(f"{move} by {amount or 'all'}" if isinstance(opt, (Split, Padto)) else str(move))
-    if done is not s:
-        _count(f"Padto {axis.type.name} by {amount or 'all'}")
+    _count_applied(f"{kind} by {amount or 'all'}" if isinstance(opt, (Split, Padto)) else str(kind))
+    if padded is not s:
+        _count_applied(f"Padto {axis.type.name} by {amount or 'all'}")
     return after
 
 
-def _count(what: str) -> None:
+def _count_applied(name: str) -> None:
     with _lock:
-        _counts[what] += 1
+        _counts[name] += 1
 
 
-def _moved(opt: Split, axis: Axis, s: Schedule) -> Split | None:
-    at = next((k for k, a in enumerate(s.axes) if a.id == axis.id), None)
-    return None if at is None else Split(at, opt.factor, opt.target, opt.top)
+def _relocate_split(opt: Split, axis: Axis, s: Schedule) -> Split | None:
+    """Return the Split with the number that its axis has in `s`, or None if the axis is gone."""
+    number = next((k for k, a in enumerate(s.axes) if a.id == axis.id), None)
+    return None if number is None else Split(number, opt.factor, opt.target, opt.top)
 
 
-def _opt(s: Schedule, move: Move, k: int, amount: int, rng: random.Random) -> OptOp | None:
+def _make_optop(s: Schedule, kind: OptOpKind, k: int, amount: int, rng: random.Random) -> OptOp | None:
+    """Return an OptOp of a kind for axis `k`, or None if there is none."""
     extent = s.axes[k].extent
-    if move.name in ("Split", "Padto"):
+    if kind.name in ("Split", "Padto"):
         factor = amount or (extent if isinstance(extent, int) else 0)
-        if factor < 1 or (move.name == "Padto" and not amount):
+        if factor < 1 or (kind.name == "Padto" and not amount):
             return None
-        return Split(k, factor, move.target, move.top) if move.target else Padto(k, factor)
-    if move.name == "Swap":
-        others = [j for j, a in enumerate(s.axes) if j != k and a.type is move.source]
+        return Split(k, factor, kind.target, kind.top) if kind.target else Padto(k, factor)
+    if kind.name == "Swap":
+        others = [j for j, a in enumerate(s.axes) if j != k and a.type is kind.source]
         return Swap(k, rng.choice(others)) if others else None
     return Nolocals() if not any(isinstance(o, Nolocals) for o in s.done) else None
 
 
 def _iterations(s: Schedule) -> int:
-    return math.prod(max(1, greatest(a.extent)) for a in s.axes)
+    return math.prod(max(1, max_extent(a.extent)) for a in s.axes)
 
 
-def _bearable(s: Schedule, most: int) -> bool:
-    side = [a for a in s.axes if a.type in _UNROLLED or a.type in WORKGROUP]
-    if any(not isinstance(a.extent, int) for a in side):
+def _is_within_limits(s: Schedule, most: int) -> bool:
+    """Return True if a kernel has few enough elements side by side, lanes and iterations, at most `most`."""
+    parallel = [a for a in s.axes if a.type in VECTOR_AXES or a.type in WORKGROUP]
+    if any(not isinstance(a.extent, int) for a in parallel):
         return False
-    unrolled = math.prod(greatest(a.extent) for a in side if a.type in _UNROLLED)
-    return unrolled <= _SIDE_BY_SIDE and lanes_of(s) <= _LANES and _iterations(s) <= most
+    unrolled = math.prod(max_extent(a.extent) for a in parallel if a.type in VECTOR_AXES)
+    return unrolled <= _SIDE_BY_SIDE and count_workgroup_lanes(s) <= _LANES and _iterations(s) <= most

@@ -1,4 +1,4 @@
-"""`uops check-certificate`: whether a certificate holds, by the solver alone."""
+"""`uops check-certificate`: check a certificate with the solver alone."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from uops.cli.common import echo, json_option, print_json
 
 @click.command("check-certificate", short_help="Check a certificate that compile wrote.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--seconds", type=click.IntRange(1), default=600, show_default=True, help="Time that the check may take.")
+@click.option("--seconds", type=click.IntRange(1), default=600, show_default=True, help="Time limit of the check, in seconds.")
 @json_option()
 @click.pass_context
 def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool) -> None:
     """Check a certificate that `uops compile --certificate` wrote.
 
-    All claims are made anew from the texts in it, and the solver is asked about each. Exit status 1 if one does not hold, or if
-    the time is over; 2 if the file is no certificate.
+    All claims are derived again from the texts in it, and the solver checks each. Exit status 1 if one does not hold or the time is
+    over; 2 if the file is not a certificate.
     """
-    from uops.compiler.validate.certificate import TRUSTED, OutOfTime, check, load, trusted_base
+    from uops.compiler.validate.certificate import TRUSTED, OutOfTime, find_certificate_faults, load_certificate, trusted_base
     from uops.spec.untrusted import describe_path
 
-    made = load(Path(file))
+    certificate = load_certificate(Path(file))
     try:
         with _limit_time(seconds):
-            wrong = [_one_line(why) for why in check(made, seconds)]
+            failures = [_shorten_reason(why) for why in find_certificate_faults(certificate, seconds)]
     except OutOfTime as e:
-        wrong = [str(e)]
-    rests = list(TRUSTED) if wrong else trusted_base(made)
+        failures = [str(e)]
+    trusted = list(TRUSTED) if failures else trusted_base(certificate)
     if as_json:
-        print_json({"ok": not wrong, "wrong": wrong, "claims": len(made["claims"]), "trusted": rests})
+        print_json({"ok": not failures, "wrong": failures, "claims": len(certificate["claims"]), "trusted": trusted})
     else:
-        for line in wrong:
+        for line in failures:
             echo(f"{describe_path(file)}: {line}")
-        if not wrong:
-            rules, claims = len(made["rules"]), len(made["claims"])
-            echo(f"holds: {claims} claims by {made['solver']}, {rules} rules by the ledger")
+        if not failures:
+            rules, claims = len(certificate["rules"]), len(certificate["claims"])
+            echo(f"holds: {claims} claims by {certificate['solver']}, {rules} rules by the ledger")
             echo("It rests on:")
-            for line in rests:
+            for line in trusted:
                 echo(f"  - {line}")
-    ctx.exit(1 if wrong else 0)
+    ctx.exit(1 if failures else 0)
 
 
 @contextmanager
 def _limit_time(seconds: int) -> Iterator[None]:
-    """Raise OutOfTime when the time is over; the solver has a limit of its own, the reader of texts has this one."""
+    """Raise OutOfTime after `seconds`; the solver has a limit of its own, and this one covers the parser of texts."""
     from uops.compiler.validate.certificate import OutOfTime
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def over(number: int, frame: object) -> None:
+    def raise_out_of_time(number: int, frame: object) -> None:
         raise OutOfTime(f"not decided within {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, over)
+    before = signal.signal(signal.SIGALRM, raise_out_of_time)
     signal.setitimer(signal.ITIMER_REAL, seconds + 1, 1)
     try:
         yield
@@ -69,9 +69,9 @@ def _limit_time(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _one_line(why: str) -> str:
-    """A reason, which may have names and lines of the file in it, as one line."""
-    from uops.spec.untrusted import printable
+def _shorten_reason(why: str) -> str:
+    """Return a reason, which may contain names and lines of the file, as one line."""
+    from uops.spec.untrusted import escape_unprintable
 
     first, *more = why.split("\n")
-    return printable(first)[:500] + (f" (and {len(more)} more)" if more else "")
+    return escape_unprintable(first)[:500] + (f" (and {len(more)} more)" if more else "")

@@ -1,4 +1,4 @@
-"""`uops check`: every broken claim of a program."""
+"""`uops check`: show every broken claim of a program."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import console, dialect_option, json_option, print_json, program_argument, to_reader
+from uops.cli.common import dialect_option, json_option, make_console, print_json, program_argument, tolerate_closed_reader
 
 if TYPE_CHECKING:
     from uops.spec.errors import SpecError
-    from uops.spec.verify.verifier import Broken
+    from uops.spec.verify.verifier import BrokenClaim
 
 
 @click.command(short_help="Verify a .uops program and show the broken claims.")
@@ -31,22 +31,24 @@ def check(ctx: click.Context, file: str, dialect: str | None, as_json: bool) -> 
     try:
         root = parse_file(file)
     except SpecError as e:
-        found = [_unreadable(e)]
+        broken = [_parse_error_to_json(e)]
     else:
-        found = [_entry(b) for b in verifier.check(root, Dialect(dialect.lower()) if dialect else None)]
-    with to_reader():
+        broken = [
+            _broken_claim_to_json(b) for b in verifier.find_broken_claims(root, Dialect(dialect.lower()) if dialect else None)
+        ]
+    with tolerate_closed_reader():
         if as_json:
-            print_json({"file": file, "dialect": dialect, "ok": not found, "broken": found})
+            print_json({"file": file, "dialect": dialect, "ok": not broken, "broken": broken})
         else:
-            _print(file, found)
-    ctx.exit(1 if found else 0)
+            _print_broken_claims(file, broken)
+    ctx.exit(1 if broken else 0)
 
 
-def _unreadable(e: SpecError) -> dict[str, Any]:
+def _parse_error_to_json(e: SpecError) -> dict[str, Any]:
     return {"claim": e.claim, "ruling": None, "row": None, "message": str(e), "line": e.line, "column": e.column}
 
 
-def _entry(b: Broken) -> dict[str, Any]:
+def _broken_claim_to_json(b: BrokenClaim) -> dict[str, Any]:
     return {
         "claim": b.claim.id,
         "ruling": b.claim.ruling or None,
@@ -57,17 +59,17 @@ def _entry(b: Broken) -> dict[str, Any]:
     }
 
 
-def _print(file: str, found: list[dict[str, Any]]) -> None:
+def _print_broken_claims(file: str, broken: list[dict[str, Any]]) -> None:
     from uops.cli.texts import Text
     from uops.spec.untrusted import describe_path
 
-    out = console()
-    if not found:
+    out = make_console()
+    if not broken:
         out.print(Text(f"{describe_path(file)}: no broken claim"))
-    for entry in found:
+    for entry in broken:
         text = Text(entry["message"])
         if entry["claim"]:
             text.highlight_words([entry["claim"]], "bold red")
         out.print(text, soft_wrap=True)
-    if len(found) > 1:
-        out.print(Text(f"{len(found)} broken claims"), style="dim")
+    if len(broken) > 1:
+        out.print(Text(f"{len(broken)} broken claims"), style="dim")

@@ -17,43 +17,52 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend_option, console, echo, json_option, print_json, to_reader, values_as_written
+from uops.cli.common import (
+    INTERRUPTED,
+    USER_ERROR,
+    backend_option,
+    echo,
+    json_option,
+    make_console,
+    print_json,
+    require_strict_math,
+    tolerate_closed_reader,
+)
 from uops.spec.untrusted import describe_path, quote_name
 
 if TYPE_CHECKING:
     from uops.backends.conformance.exhaustive import Tally
-    from uops.backends.conformance.model import Level
-    from uops.backends.conformance.report.diff import Difference
+    from uops.backends.conformance.model import ConformanceLevel
+    from uops.backends.conformance.report.diff import ReportDiff
 
 Json = dict[str, Any]
 Progress = Callable[[int, int], None]
 REPORT = "report"
-#: Files of a report.
+#: Names of the files of a report.
 WRITTEN = ("report.json", "junit.xml", "index.html", "exhaustive.json", "progress.jsonl")
 TIERS, LEVELS = ("smoke", "full", "exhaustive"), ("strict", "core")
 OPTS = ("heuristics", "none", "forced", "search")
 JOBS = min(2, os.cpu_count() or 1)
-#: Seconds between lines about the progress, where there is no terminal.
+#: Seconds between progress lines without a terminal.
 EVERY = 60.0
-#: Seconds to the first line, where somebody waits for a page.
+#: Seconds to the first progress line of `uops view`.
 FIRST = 2.0
-USER_ERROR, INTERRUPTED = 2, 130
 
 
 @click.command(short_help="Judge a backend and write a report.")
-@backend_option(help="Who is judged: a registered name, module:attribute, or interp.")
-@click.option("--tier", type=click.Choice(TIERS), default="smoke", show_default=True, help="How much is asked.")
-@click.option("--level", type=click.Choice(LEVELS), default="strict", show_default=True, help="The level that decides.")
-@click.option("--opts", type=click.Choice(OPTS), default=OPTS[0], show_default=True, help="Who chooses schedules of kernels.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="What --opts forced draws from.")
-@click.option("--beam", type=click.IntRange(1), default=2, show_default=True, help="How many --opts search keeps.")
+@backend_option(help="Backend to judge: a registered name, module:attribute, or interp.")
+@click.option("--tier", type=click.Choice(TIERS), default="smoke", show_default=True, help="Extent of the suite.")
+@click.option("--level", type=click.Choice(LEVELS), default="strict", show_default=True, help="Level that decides the exit status.")
+@click.option("--opts", type=click.Choice(OPTS), default=OPTS[0], show_default=True, help="Policy that schedules kernels.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of --opts forced.")
+@click.option("--beam", type=click.IntRange(1), default=2, show_default=True, help="Number of states that --opts search keeps.")
 @click.option("--rows", default="*", metavar="GLOB", help="Only rows whose id matches, such as 'Elementwise/*'.")
-@click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Worker processes.")
-@click.option("--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Where it goes.")
+@click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Number of worker processes.")
 @click.option(
-    "--journal", type=click.Path(dir_okay=False), metavar="FILE", help="Keeps the verdicts; a second run goes on from it."
+    "--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Directory of the report."
 )
-@click.option("--baseline", type=click.Path(exists=True), metavar="FILE", help="A report that this run must not be worse than.")
+@click.option("--journal", type=click.Path(dir_okay=False), metavar="FILE", help="Record the verdicts, and resume from it.")
+@click.option("--baseline", type=click.Path(exists=True), metavar="FILE", help="A report; fail if this run is worse.")
 @click.option("--diff", nargs=2, type=click.Path(exists=True), metavar="A B", help="Only compare two reports: is B worse than A?")
 @json_option()
 @click.pass_context
@@ -63,166 +72,170 @@ def conform(
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
 
-    With --journal, a run that was interrupted or killed goes on where it was, if backend, tier, schedules and sources are those of
-    before, and ends with the report of one that was not. The exhaustive tier keeps its own journal in the report directory.
+    With --journal, an interrupted run resumes if backend, tier, schedules and sources are unchanged. Its report is that of an
+    uninterrupted run. The exhaustive tier keeps its own journal in the report directory.
 
-    Exit status 1 if a required cell fails at the chosen level (one that was declared unsupported, or to fail, does not count), or
-    if something is worse than in the baseline; 2 if the baseline has no cell in common with the run, since it then guards nothing.
+    Exit status 1 if a required cell fails at the chosen level, or if something is worse than in the baseline. Cells declared
+    unsupported, or declared to fail, do not count. Exit status 2 if the baseline has no cell in common with the run.
     """
-    from uops.backends.conformance.model import Level, Schedules
+    from uops.backends.conformance.model import ConformanceLevel, SchedulePolicy
 
     if diff:
         if backend_name or baseline:
             raise click.UsageError("--diff compares two reports and runs nothing: leave out --backend and --baseline")
-        ctx.exit(_diff(*diff, Level(level), as_json))
+        ctx.exit(_compare_reports(*diff, ConformanceLevel(level), as_json))
     if not backend_name:
-        raise click.UsageError("say who is judged with --backend NAME (or compare two reports with --diff A B)")
-    values_as_written("conform")
+        raise click.UsageError("name the backend to judge with --backend NAME (or compare two reports with --diff A B)")
+    require_strict_math("conform")
     if tier == "exhaustive" and baseline:
         raise click.UsageError("the exhaustive tier has no cells to compare with a baseline")
-    if why := unwritable(Path(report)):
+    if why := why_unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
     if tier == "exhaustive" and opts != OPTS[0]:
         raise click.UsageError("the exhaustive tier has one schedule")
     if tier == "exhaustive" and journal:
         raise click.UsageError("the exhaustive tier keeps its journal in the report directory")
     if tier == "exhaustive":
-        ctx.exit(_exhaustive(backend_name, rows, jobs, Path(report), as_json))
-    how = {"rows": rows, "jobs": jobs, "schedules": Schedules(opts, seed, beam), "journal": journal and Path(journal)}
-    ctx.exit(_judge(backend_name, tier, Level(level), Path(report), baseline, as_json, how))
+        ctx.exit(_run_exhaustive_tier(backend_name, rows, jobs, Path(report), as_json))
+    how = {"rows": rows, "jobs": jobs, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal)}
+    ctx.exit(_judge_backend(backend_name, tier, ConformanceLevel(level), Path(report), baseline, as_json, how))
 
 
-def unwritable(report: Path) -> str | None:
-    """Why nothing could be written to a directory that may not exist yet, or None; leaves nothing behind."""
-    place = next(p for p in (report, *report.absolute().parents) if p.exists() or p.is_symlink())
-    if not place.is_dir():
-        return f"{describe_path(place)} is no directory"
+def why_unwritable(report: Path) -> str | None:
+    """Return why a directory that may not exist yet cannot be written to, or None; leave nothing behind."""
+    folder = next(p for p in (report, *report.absolute().parents) if p.exists() or p.is_symlink())
+    if not folder.is_dir():
+        return f"{describe_path(folder)} is not a directory"
     try:
-        with tempfile.TemporaryFile(dir=place):
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as e:
-        return f"{describe_path(place)}: {e.strerror or e}"
-    taken = [
-        f for f in (place / n for n in WRITTEN) if place == report and f.exists() and not (f.is_file() and os.access(f, os.W_OK))
+        return f"{describe_path(folder)}: {e.strerror or e}"
+    blocked = [
+        f for f in (folder / n for n in WRITTEN) if folder == report and f.exists() and not (f.is_file() and os.access(f, os.W_OK))
     ]
-    return f"{describe_path(taken[0])} is no file that can be written" if taken else None
+    return f"{describe_path(blocked[0])} is not a writable file" if blocked else None
 
 
-def _judge(name: str, tier: str, level: Level, report: Path, baseline: str | None, as_json: bool, how: Json) -> int:
-    """`how` goes to the suite."""
-    from uops.backends.conformance.model import Tier
-    from uops.backends.conformance.report.diff import difference
-    from uops.backends.conformance.report.document import read
-    from uops.backends.conformance.report.write import write
-    from uops.backends.conformance.runner import conform as conform_
-    from uops.backends.worker.client import introduction
+def _judge_backend(
+    name: str, tier: str, level: ConformanceLevel, report: Path, baseline: str | None, as_json: bool, suite_options: Json
+) -> int:
+    """Judge a backend, write the report, and return the exit status; `suite_options` are passed to the suite."""
+    from uops.backends.conformance.model import ConformanceTier
+    from uops.backends.conformance.report.diff import diff_reports
+    from uops.backends.conformance.report.document import read_report
+    from uops.backends.conformance.report.write import write_report
+    from uops.backends.conformance.runner import run_conformance as conform_
+    from uops.backends.worker.client import query_backend_info
     from uops.cli import summary
 
-    before = read(baseline) if baseline else None
-    subject = introduction(name)
-    opts = how["schedules"].kind
+    baseline_document = read_report(baseline) if baseline else None
+    subject = query_backend_info(name)
+    opts = suite_options["schedules"].kind
     if opts != OPTS[0] and not subject.compiles:
         raise click.UsageError(f"--opts {opts} is for backends that are targets of this compiler; {quote_name(name)} is none")
     started = datetime.now(UTC)
-    with progress(f"{name}, {tier}") as advance:
-        run = conform_(name, subject, tier=Tier(tier), progress=advance, **how)
+    with show_progress(f"{name}, {tier}") as advance:
+        run = conform_(name, subject, tier=ConformanceTier(tier), progress=advance, **suite_options)
     if not run.cases:
-        raise click.UsageError(f"no case of the {tier} tier has a row that matches {how['rows']!r}")
+        raise click.UsageError(f"no case of the {tier} tier has a row that matches {suite_options['rows']!r}")
     run.backend = name
     unwritten = False
     try:
-        doc = write(run, report, level, started=started)
-    except OSError as e:  # the disk is full, or the place was taken away: what was found is not lost
-        lost, report = report, Path(tempfile.mkdtemp(prefix="uops-report-"))
-        echo(f"{lost} cannot be written ({e}); the report is in {report}", err=True)
-        doc = write(run, report, level, started=started)
+        doc = write_report(run, report, level, started=started)
+    except OSError as e:  # a full disk or a removed folder: keep the results elsewhere
+        unwritable_report, report = report, Path(tempfile.mkdtemp(prefix="uops-report-"))
+        echo(f"{unwritable_report} cannot be written ({e}); the report is in {report}", err=True)
+        doc = write_report(run, report, level, started=started)
         unwritten = True
-    change = difference(before, doc, level) if before else None
-    with to_reader():
+    change = diff_reports(baseline_document, doc, level) if baseline_document else None
+    with tolerate_closed_reader():
         if as_json:
-            print_json(summary.as_json(doc, report, change))
+            print_json(summary.summary_to_json(doc, report, change))
         else:
-            summary.show(console(), doc, report, change)
+            summary.print_summary(make_console(), doc, report, change)
     return exit_status(doc, change) or (USER_ERROR if unwritten else 0)
 
 
-def exit_status(doc: Json, change: Difference | None) -> int:
-    """0, 1, 2 or 130, as the command's help says."""
+def exit_status(doc: Json, change: ReportDiff | None) -> int:
+    """Return the exit status 0, 1, 2 or 130, as the command's help describes it."""
     if not doc["complete"]:
         return INTERRUPTED
     totals = doc["scores"][doc["level"]]["totals"]
     failed = totals["fail"] + totals["not run"]
-    return 1 if failed else 0 if change is None else compared(change, "the baseline and this run")
+    return 1 if failed else 0 if change is None else comparison_exit_status(change, "the baseline and this run")
 
 
-def compared(change: Difference, what: str) -> int:
-    """The status of a comparison: 1 if something is worse, 2, with a warning, if there was nothing to compare."""
+def comparison_exit_status(change: ReportDiff, compared_names: str) -> int:
+    """Return the exit status of a comparison: 1 if something is worse; 2, with a warning, if nothing was comparable."""
     if change.regressions:
         return 1
-    if not change.compared:
-        echo(f"Warning: {what} have no cell in common, so nothing was compared", err=True)
+    if not change.shared_cell_count:
+        echo(f"Warning: {compared_names} have no cell in common, so nothing was compared", err=True)
         return USER_ERROR
     return 0
 
 
-def _diff(a: str, b: str, level: Level, as_json: bool) -> int:
-    from uops.backends.conformance.report.diff import difference
-    from uops.backends.conformance.report.document import read
+def _compare_reports(a: str, b: str, level: ConformanceLevel, as_json: bool) -> int:
+    from uops.backends.conformance.report.diff import diff_reports
+    from uops.backends.conformance.report.document import read_report
     from uops.cli import summary
 
-    change = difference(read(a), read(b), level)
-    with to_reader():
+    change = diff_reports(read_report(a), read_report(b), level)
+    with tolerate_closed_reader():
         if as_json:
             print_json(change.to_json())
         else:
-            summary.show_difference(console(), change)
-    return compared(change, f"{describe_path(a)} and {describe_path(b)}")
+            summary.print_difference(make_console(), change)
+    return comparison_exit_status(change, f"{describe_path(a)} and {describe_path(b)}")
 
 
-def _exhaustive(name: str, rows: str, jobs: int, report: Path, as_json: bool) -> int:
-    """Every input; resumes what an earlier run into the same directory had finished."""
+def _run_exhaustive_tier(name: str, rows: str, jobs: int, report: Path, as_json: bool) -> int:
+    """Run the exhaustive tier, or resume an earlier run into the same directory, and return the exit status."""
     from uops.backends.conformance import exhaustive
-    from uops.backends.worker.client import introduction
+    from uops.backends.worker.client import query_backend_info
     from uops.cli import summary
     from uops.spec.untrusted import write_text
 
-    version = introduction(name).version
-    only = tuple(n for n in exhaustive.names() if fnmatch.fnmatch(n, rows.lower().rpartition("/")[2] + "*"))
+    version = query_backend_info(name).version
+    only = tuple(n for n in exhaustive.function_names() if fnmatch.fnmatch(n, rows.lower().rpartition("/")[2] + "*"))
     if rows != "*" and not only:
-        raise click.UsageError(f"no function of the exhaustive tier matches {rows!r}; there are {', '.join(exhaustive.names())}")
-    with progress(f"{name}, exhaustive") as advance:
-        tallies = exhaustive.run(name, jobs, advance, report, only if rows != "*" else None)
-    found = _tallied(name, version, tallies)
-    write_text(report / "exhaustive.json", json.dumps(found, indent=1, sort_keys=True) + "\n")
-    with to_reader():
+        raise click.UsageError(
+            f"no function of the exhaustive tier matches {rows!r}; there are {', '.join(exhaustive.function_names())}"
+        )
+    with show_progress(f"{name}, exhaustive") as advance:
+        tallies = exhaustive.run_exhaustive_tier(name, jobs, advance, report, only if rows != "*" else None)
+    outcome = _tallies_to_json(name, version, tallies)
+    write_text(report / "exhaustive.json", json.dumps(outcome, indent=1, sort_keys=True) + "\n")
+    with tolerate_closed_reader():
         if as_json:
-            print_json(found)
+            print_json(outcome)
         else:
-            summary.show_tallies(console(), found, report)
-    return 1 if any(t["wrong"] for t in found["functions"]) else 0
+            summary.print_tallies(make_console(), outcome, report)
+    return 1 if any(t["wrong"] for t in outcome["functions"]) else 0
 
 
-def _tallied(name: str, version: str, tallies: dict[str, Tally]) -> Json:
-    from uops.backends.conformance.report.document import describe_platform, versions
+def _tallies_to_json(name: str, version: str, tallies: dict[str, Tally]) -> Json:
+    from uops.backends.conformance.report.document import describe_platform, package_versions
 
     functions = [asdict(tallies[k]) for k in sorted(tallies)]
     return {
         "backend": {"name": name, "version": version},
-        "versions": versions(),
+        "versions": package_versions(),
         "platform": describe_platform(),
         "functions": functions,
     }
 
 
 @contextmanager
-def progress(title: str, every: float | None = None) -> Iterator[Progress]:
-    """How far it is, on standard error: a bar on a terminal, elsewhere a line at times; gives `advance(done, total)`."""
+def show_progress(title: str, every: float | None = None) -> Iterator[Progress]:
+    """Show progress on standard error: a bar on a terminal, else a line at intervals; yields `advance(done, total)`."""
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    title, out = quote_name(title), console(stderr=True)
+    title, out = quote_name(title), make_console(stderr=True)
     if not out.is_terminal:
-        lines = _Lines(title, EVERY, EVERY) if every is None else _Lines(title, every, FIRST)
+        lines = _ProgressLines(title, EVERY, EVERY) if every is None else _ProgressLines(title, every, FIRST)
         try:
             yield lines.advance
         finally:
@@ -240,43 +253,45 @@ def progress(title: str, every: float | None = None) -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-class _Lines:
-    """A line after `first` seconds, and then every so many seconds, whether or not anything is told meanwhile."""
+class _ProgressLines:
+    """Progress lines: one after `first` seconds, then one every `every` seconds, even without progress."""
 
     def __init__(self, title: str, every: float, first: float) -> None:
         self._title, self._every, self._first, self._state = title, every, first, ""
         self._start = self._told = time.monotonic()
         self._lock, self._stopped = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread = threading.Thread(target=self._print_when_silent, daemon=True)
         if first:
             self._thread.start()
 
     def advance(self, done: int, total: int) -> None:
+        """Record the progress, and print a line if one is due."""
         with self._lock:
             self._state = f"{done:,} of {total:,} "
             if time.monotonic() - self._told >= self._every:
-                self._tell()
+                self._print_line()
 
     def stop(self) -> None:
-        """Tell no more."""
+        """Print no more lines."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
 
-    def _watch(self) -> None:
+    def _print_when_silent(self) -> None:
         pause = self._first
         while not self._stopped.wait(pause):
             with self._lock:
                 silent = time.monotonic() - self._told
                 if silent >= pause:
-                    self._tell()
+                    self._print_line()
                     silent = 0.0
             pause = max(self._every - silent, 0.01)
 
-    def _tell(self) -> None:
+    def _print_line(self) -> None:
         self._told = time.monotonic()
-        echo(f"{self._title}: {self._state}after {_spell(self._told - self._start)}", err=True)
+        echo(f"{self._title}: {self._state}after {_format_duration(self._told - self._start)}", err=True)
 
 
-def _spell(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
+    """Format seconds as seconds or minutes."""
     return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.0f} min"

@@ -1,4 +1,4 @@
-"""`uops fuzz`: a campaign of random programs against a backend, or one finding of it once more."""
+"""`uops fuzz`: run a campaign of random programs on a backend, or one finding of it again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.commands.conform import unwritable
-from uops.cli.common import a_time, backend_option, console, json_option, print_json, to_reader, values_as_written
+from uops.cli.commands.conform import why_unwritable
+from uops.cli.common import (
+    INTERRUPTED,
+    backend_option,
+    json_option,
+    make_console,
+    print_json,
+    reject_nan_seconds,
+    require_backend,
+    require_strict_math,
+    tolerate_closed_reader,
+)
 from uops.spec.untrusted import describe_path
 
 if TYPE_CHECKING:
@@ -24,31 +34,40 @@ REPORT = "fuzz-report"
 JOBS = min(2, os.cpu_count() or 1)
 CASES = 10_000
 TIMEOUT = 60.0
-#: Exit statuses beside 0 and 1.
-NOTHING_JUDGED, INTERRUPTED = 2, 130
+#: Exit status of a campaign in which nothing of the backend was judged.
+NOTHING_JUDGED = 2
 
 
 @click.command(short_help="Run random programs on a backend and judge them.")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, readable=True))
-@backend_option(help="Who is tested: a registered name, module:attribute, or interp.")
-@click.option("--cases", "-n", type=click.IntRange(1), help=f"How many cases.  [default: {CASES:,}, unless --seconds is given]")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), callback=a_time, help="For how long, findings included.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Decides every case.")
-@click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Worker processes.")
-@click.option("--kinds", default="tensor", show_default=True, metavar="NAMES", help="Kinds of programs, with commas; or all.")
-@click.option("--oracles", default="all", show_default=True, metavar="NAMES", help="Who judges, with commas.")
-@click.option("--against", metavar="NAME", help="A second backend, whose results are compared with the first one's.")
-@click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler, whose workers do it all; --jobs says nothing then.")
+@backend_option(help="Backend to test: a registered name, module:attribute, or interp.")
+@click.option("--cases", "-n", type=click.IntRange(1), help=f"Number of cases.  [default: {CASES:,}, unless --seconds is given]")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    callback=reject_nan_seconds,
+    help="Time limit of the run, including work on findings.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all cases.")
+@click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Number of worker processes.")
+@click.option(
+    "--kinds", default="tensor", show_default=True, metavar="NAMES", help="Kinds of programs, separated by commas, or all."
+)
+@click.option("--oracles", default="all", show_default=True, metavar="NAMES", help="Oracles, separated by commas.")
+@click.option("--against", metavar="NAME", help="A second backend to compare results with.")
+@click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler, whose workers run all cases; --jobs is ignored.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
-    callback=a_time,
+    callback=reject_nan_seconds,
     default=TIMEOUT,
     show_default=True,
     metavar="SECONDS",
-    help="For one case; one that takes longer is a finding.",
+    help="Time limit for one case; a slower case is a finding.",
 )
-@click.option("--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Where it goes.")
+@click.option(
+    "--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Directory of the report."
+)
 @click.option("--list", "listing", is_flag=True, help="Print the kinds and the oracles, and do nothing.")
 @json_option()
 @click.pass_context
@@ -59,76 +78,75 @@ def fuzz(
 ) -> None:  # fmt: skip
     """Run random programs on a backend, judged by the interpreter.
 
-    What fails is bisected, and reduced to a small program.
+    Failures are bisected, and reduced to small programs.
 
-    With FILE, a reproducer from such a run, ask the oracle that found it once more, on the same backend or on another; of any
-    other program with its inputs, ask whether what the backend gives is allowed. A campaign goes on from what the report directory
-    holds, if that is of the same campaign. Exit status 1 if something was found, 2 if nothing that the backend does was judged.
+    With FILE, a reproducer of such a run, ask the oracle that found it again, on the same backend or another. For any other program
+    with inputs, check that the backend's result is allowed. A campaign resumes from the report directory, if that is of the same
+    campaign. Exit status 1 if something was found, 2 if nothing of the backend was judged.
     """
-    values_as_written("fuzz")
+    require_strict_math("fuzz")
     if listing:
-        _list(as_json)
+        _print_kinds_and_oracles(as_json)
         ctx.exit(0)
     if file:
-        ctx.exit(_replay(Path(file), backend_name, timeout, as_json))
+        ctx.exit(_replay_reproducer(Path(file), backend_name, timeout, as_json))
     if not backend_name:
-        raise click.UsageError("say who is tested with --backend NAME")
-    if why := unwritable(Path(report)):
+        raise click.UsageError("name the backend to test with --backend NAME")
+    if why := why_unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
-    setup = _setup(backend_name, seed, kinds, oracles, against)
+    setup = _make_setup(backend_name, seed, kinds, oracles, against)
     cases = cases if cases or seconds else CASES
-    ctx.exit(_campaign(setup, Path(report), as_json, cases=cases, seconds=seconds, jobs=jobs, cluster=cluster, timeout=timeout))
+    ctx.exit(_run_campaign(setup, Path(report), as_json, cases=cases, seconds=seconds, jobs=jobs, cluster=cluster, timeout=timeout))
 
 
-def _setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
-    from uops.cli.common import require_backend
+def _make_setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
     from uops.fuzz.campaign.examine import Setup
-    from uops.fuzz.generate.kinds import KINDS, known
-    from uops.fuzz.oracles.oracles import AGAINST, ORACLES, named
+    from uops.fuzz.generate.kinds import KINDS, kinds_by_name
+    from uops.fuzz.oracles.oracles import AGAINST, ORACLES, oracles_by_name
 
     for n in filter(None, (name, against)):
         require_backend(n)
-    wanted = tuple(KINDS) if kinds == "all" else tuple(k.name for k in known(_words(kinds)))
-    judges = tuple(ORACLES) if oracles == "all" else tuple(o.name for o in named(_words(oracles)))
-    if not wanted or not judges:
-        raise click.UsageError(f"--{'oracles' if wanted else 'kinds'} names nothing: see --list")
-    lonely = [o for o in judges if AGAINST in ORACLES[o].needs]
-    if lonely and oracles != "all" and not against:
-        raise click.UsageError(f"the oracle {lonely[0]} needs a second backend: --against NAME")
-    return Setup(name, seed, wanted, judges, against, path=(os.getcwd(),))
+    kind_names = tuple(KINDS) if kinds == "all" else tuple(k.name for k in kinds_by_name(_split_names(kinds)))
+    oracle_names = tuple(ORACLES) if oracles == "all" else tuple(o.name for o in oracles_by_name(_split_names(oracles)))
+    if not kind_names or not oracle_names:
+        raise click.UsageError(f"--{'oracles' if kind_names else 'kinds'} names nothing: see --list")
+    unpaired = [o for o in oracle_names if AGAINST in ORACLES[o].needs]
+    if unpaired and oracles != "all" and not against:
+        raise click.UsageError(f"the oracle {unpaired[0]} needs a second backend: --against NAME")
+    return Setup(name, seed, kind_names, oracle_names, against, path=(os.getcwd(),))
 
 
-def _words(names: str) -> list[str]:
+def _split_names(names: str) -> list[str]:
     return [n.strip() for n in names.split(",") if n.strip()]
 
 
-def _campaign(setup: Setup, report: Path, as_json: bool, timeout: float, **how: Any) -> int:
+def _run_campaign(setup: Setup, report: Path, as_json: bool, timeout: float, **options: Any) -> int:
     from dataclasses import replace
 
     from uops.fuzz.campaign.campaign import Campaign
     from uops.fuzz.campaign.process import LIMITS
-    from uops.fuzz.campaign.report import was_judged, write
+    from uops.fuzz.campaign.report import was_subject_judged, write_campaign_report
 
-    campaign = Campaign(setup, report, limits=replace(LIMITS, timeout=timeout), **how)
-    with _progress(campaign) as advance:
-        found = campaign.run(advance)
-    doc = write(found, report)
-    with to_reader():
+    campaign = Campaign(setup, report, limits=replace(LIMITS, timeout=timeout), **options)
+    with _show_progress(campaign) as advance:
+        outcome = campaign.run(advance)
+    doc = write_campaign_report(outcome, report)
+    with tolerate_closed_reader():
         if as_json:
             print_json(doc)
         else:
-            _show(console(), found, report)
-    if not found.complete:
+            _print_summary(make_console(), outcome, report)
+    if not outcome.complete:
         return INTERRUPTED
-    return 1 if found.raw else 0 if was_judged(found) else NOTHING_JUDGED
+    return 1 if outcome.raw else 0 if was_subject_judged(outcome) else NOTHING_JUDGED
 
 
 @contextmanager
-def _progress(campaign: Campaign) -> Iterator[Progress]:
-    """What a campaign is doing, on standard error, on a terminal only."""
+def _show_progress(campaign: Campaign) -> Iterator[Progress]:
+    """Show the progress of a campaign on standard error, if that is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    out = console(stderr=True)
+    out = make_console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -141,41 +159,41 @@ def _progress(campaign: Campaign) -> Iterator[Progress]:
         task = bar.add_task(f"{campaign.setup.backend}, seed {campaign.setup.seed}", total=campaign.cases, rate="", found="")
         waits = ""
 
-        def advance(c: Campaign) -> None:
+        def update_bar(c: Campaign) -> None:
             nonlocal waits
-            if c.crew.waits != waits:
-                waits = c.crew.waits
+            if c.pool.waiting_for != waits:
+                waits = c.pool.waiting_for
                 out.print(f"waiting: {waits}" if waits else "goes on", markup=False)
             failed = sum(c.state.raw.values())
-            found = f"[bold red]{failed:,} failed[/]" if failed else "nothing found"
-            bar.update(task, completed=c.state.done_cases, rate=f"{c.rate:,.0f} cases/s", found=found)
+            findings = f"[bold red]{failed:,} failed[/]" if failed else "nothing found"
+            bar.update(task, completed=c.state.done_cases, rate=f"{c.rate:,.0f} cases/s", found=findings)
 
-        yield advance
+        yield update_bar
 
 
-def _show(out: Console, s: Summary, report: Path) -> None:
+def _print_summary(out: Console, s: Summary, report: Path) -> None:
     from rich import box
     from rich.table import Table
 
     from uops.cli.texts import Text
     from uops.fuzz.campaign.campaign import FINDINGS
-    from uops.fuzz.campaign.report import describe_counts, describe_unjudged, refused, unheard, was_judged
+    from uops.fuzz.campaign.report import count_refused, describe_counts, describe_unjudged, list_silent_oracles, was_subject_judged
 
     out.print(Text.assemble((s.setup.backend, "bold"), f"  {s.version}"))
-    where = f"seed {s.setup.seed}, {', '.join(s.setup.kinds)}"
-    speed = "all from the journal: nothing was left to do" if s.idle else f"{s.rate:,.1f} a second"
-    out.print(Text(f"{s.cases:,} cases, {speed}; {where}", "dim"))
-    if s.idle:
+    settings = f"seed {s.setup.seed}, {', '.join(s.setup.kinds)}"
+    speed = "all from the journal: nothing was left to do" if s.had_nothing_to_do else f"{s.rate:,.1f} a second"
+    out.print(Text(f"{s.cases:,} cases, {speed}; {settings}", "dim"))
+    if s.had_nothing_to_do:
         out.print(Text("to run them again, remove the report directory or name another one with --report", "dim"))
     if not s.complete:
         out.print(Text("interrupted: the same command goes on from here", "bold yellow"))
     if (count := s.counts["judged"]) != s.cases:
         out.print(Text(f"{count:,} of these cases were judged on the backend", "yellow"))
-    if count := refused(s.counts):
+    if count := count_refused(s.counts):
         out.print(Text(f"{count:,} of these cases were refused by the backend", "yellow"))
-    if silent := unheard(s):
+    if silent := list_silent_oracles(s):
         out.print(Text(f"no case was judged by {', '.join(silent)}", "yellow"))
-    if not was_judged(s):
+    if not was_subject_judged(s):
         out.print(Text(describe_unjudged(s), "bold red"), soft_wrap=True)
     elif not s.raw:
         out.print(Text("nothing was found", "green"))
@@ -183,68 +201,74 @@ def _show(out: Console, s: Summary, report: Path) -> None:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for title in ("Oracle", "Pass", "Rule or step", "Cases", "Nodes", "First", "What"):
             table.add_column(title, justify="right" if title in ("Cases", "Nodes", "First") else "left")
-        for f in s.found:
-            p = f.triaged.place
+        for f in s.findings:
+            p = f.triaged.location
             place = (p.pass_, p.rule or p.step or "") if p else ("", "")
-            what = f"{f.triaged.fault.kind}: {f.triaged.fault.message}"
-            told = Text(what[:160]) if f.unreduced is None else Text.assemble(what[:160], (f" ({f.unreduced})", "dim"))
-            table.add_row(f.triaged.oracle, *place, str(f.count), str(f.nodes or ""), str(f.k), told)
+            description = f"{f.triaged.fault.kind}: {f.triaged.fault.message}"
+            cell = (
+                Text(description[:160])
+                if f.unreduced_reason is None
+                else Text.assemble(description[:160], (f" ({f.unreduced_reason})", "dim"))
+            )
+            table.add_row(f.triaged.oracle, *place, str(f.count), str(f.nodes or ""), str(f.k), cell)
         out.print(table)
-        total, looked_at = sum(s.raw.values()), sum(f.count for f in s.found)
-        out.print(Text(describe_counts(total, looked_at, len(s.found), len(s.vanished)), "bold red"), soft_wrap=True)
-        if s.unfinished:
-            out.print(Text(f"{s.unfinished}: the campaign was over; the same command goes on from here", "bold yellow"))
-        if any(f.file for f in s.found):
+        total, looked_at = sum(s.raw.values()), sum(f.count for f in s.findings)
+        out.print(Text(describe_counts(total, looked_at, len(s.findings), len(s.vanished)), "bold red"), soft_wrap=True)
+        if s.unfinished_work:
+            out.print(Text(f"{s.unfinished_work}: the campaign was over; the same command goes on from here", "bold yellow"))
+        if any(f.file for f in s.findings):
             again = ("  each again with ", "dim"), "uops fuzz FILE"
             out.print(Text.assemble("files   ", (describe_path(report / FINDINGS / "*.uops"), "bold"), *again), soft_wrap=True)
     out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
-def _replay(file: Path, name: str | None, timeout: float, as_json: bool) -> int:
+def _replay_reproducer(file: Path, name: str | None, timeout: float, as_json: bool) -> int:
     from dataclasses import replace
 
     from uops.fuzz.campaign.examine import Setup
     from uops.fuzz.campaign.process import LIMITS, Examiner
     from uops.fuzz.oracles.oracles import AGAINST, COMPILER, ORACLES
-    from uops.fuzz.reduce.reproducer import of_plain, read
+    from uops.fuzz.reduce.reproducer import read_plain_program, read_reproducer
 
-    called = describe_path(file)
-    sample, about = (of_plain(file, name) if name else None) or read(file)
-    setup = Setup.of(about["setup"])
-    needs = ORACLES[about["oracle"]].needs if about["oracle"] in ORACLES else frozenset()
+    file_name = describe_path(file)
+    sample, record = (read_plain_program(file, name) if name else None) or read_reproducer(file)
+    setup = Setup.from_json(record["setup"])
+    needs = ORACLES[record["oracle"]].needs if record["oracle"] in ORACLES else frozenset()
     if AGAINST in needs and not setup.against:
-        raise click.UsageError(f"{called}: the oracle {about['oracle']} needs {AGAINST}, and the file names none")
+        raise click.UsageError(f"{file_name}: the oracle {record['oracle']} needs {AGAINST}, and the file names none")
     if name:
         setup = replace(setup, backend=name, options=None)
     setup = replace(setup, path=(*setup.path, os.getcwd()))
     with Examiner(setup, replace(LIMITS, timeout=timeout)) as examiner:
-        if COMPILER in needs and not examiner.compiles():
-            raise click.UsageError(f"{called}: the oracle {about['oracle']} needs {COMPILER}, which {setup.backend} is not")
-        found = examiner.triage(sample, about["seed"], about["oracle"])
+        if COMPILER in needs and not examiner.is_compiler_target():
+            raise click.UsageError(f"{file_name}: the oracle {record['oracle']} needs {COMPILER}, which {setup.backend} is not")
+        finding = examiner.triage_sample(sample, record["seed"], record["oracle"])
         version = examiner.version()
     if as_json:
-        print_json({"file": str(file), "backend": setup.backend, "version": version, "found": found and found.to_json()})
-    elif found is None:
-        console().print(f"{called}: {about['oracle']} has no objection to {version}", markup=False, soft_wrap=True)
+        print_json({"file": str(file), "backend": setup.backend, "version": version, "found": finding and finding.to_json()})
+    elif finding is None:
+        make_console().print(f"{file_name}: {record['oracle']} has no objection to {version}", markup=False, soft_wrap=True)
     else:
-        p = found.place
-        place = "" if p is None else f", pass {p.pass_}" + (f", rule {p.rule}" if p.rule else "")
-        console().print(f"{called}: {found.oracle}{place}: {found.fault.kind}: {found.fault.message}", markup=False, soft_wrap=True)
-    return 0 if found is None else 1
+        place = finding.location
+        suffix = "" if place is None else f", pass {place.pass_}" + (f", rule {place.rule}" if place.rule else "")
+        make_console().print(
+            f"{file_name}: {finding.oracle}{suffix}: {finding.fault.kind}: {finding.fault.message}", markup=False, soft_wrap=True
+        )
+    return 0 if finding is None else 1
 
 
-def _list(as_json: bool) -> None:
+def _print_kinds_and_oracles(as_json: bool) -> None:
     from uops.cli.texts import Text
     from uops.fuzz.generate.kinds import KINDS
     from uops.fuzz.oracles.oracles import ORACLES
 
     if as_json:
-        listed: dict[str, Any] = {"kinds": {k.name: k.what for k in KINDS.values()}}
+        listed: dict[str, Any] = {"kinds": {k.name: k.description for k in KINDS.values()}}
         print_json(listed | {"oracles": {o.name: {"what": o.what, "every": o.every} for o in ORACLES.values()}})
         return
-    out = console()
+    out = make_console()
     for k in KINDS.values():
-        out.print(Text.assemble(("kind    ", "dim"), (f"{k.name:12}", "bold"), k.what))
+        out.print(Text.assemble(("kind    ", "dim"), (f"{k.name:12}", "bold"), k.description))
     for o in ORACLES.values():
         often = "" if o.every == 1 else f" (one case in {o.every})"
         out.print(Text.assemble(("oracle  ", "dim"), (f"{o.name:12}", "bold"), o.what, (often, "dim")))

@@ -1,4 +1,4 @@
-"""`uops prove`: proofs of the rewrite rules."""
+"""`uops prove`: prove the rewrite rules."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import console, echo, json_option, print_json
+from uops.cli.common import echo, json_option, make_console, print_json
 
 if TYPE_CHECKING:
-    from uops.compiler.prove.campaign import Report
-    from uops.compiler.prove.ledger import Page
-    from uops.compiler.prove.verdicts import Verdict
+    from uops.compiler.prove.campaign import ProofReport
+    from uops.compiler.prove.ledger import LedgerPage
+    from uops.compiler.prove.verdicts import ProofVerdict
     from uops.compiler.rewrite.rule import Rule
 
+#: Largest number of open obligations printed.
 _LISTED = 20
-#: The theme of what the proofs of rules rest on.
+#: The theme of the lemmas that proofs of rules rest on.
 LEMMAS = "lemmas"
 
 
@@ -26,13 +27,13 @@ LEMMAS = "lemmas"
 @click.option(
     "--rules", "-r", "globs", multiple=True, metavar="GLOB", help="Only rules, or themes, whose name matches; lemmas is a theme."
 )
-@click.option("--jobs", "-j", type=click.IntRange(1), default=2, show_default=True, help="Solver processes side by side.")
-@click.option("--cold", is_flag=True, help="Prove everything anew, whatever the ledger holds.")
+@click.option("--jobs", "-j", type=click.IntRange(1), default=2, show_default=True, help="Number of solver processes.")
+@click.option("--cold", is_flag=True, help="Prove everything again, ignoring the ledger.")
 @click.option(
-    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Ask with this many solver seeds; verdicts must agree."
+    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of solver seeds; their verdicts must agree."
 )
-@click.option("--ledger", "path", type=click.Path(dir_okay=False), help="Another ledger than the package's own.")
-@click.option("--write/--no-write", default=True, help="Whether to write what was proved into the ledger.")
+@click.option("--ledger", "path", type=click.Path(dir_okay=False), help="Use this ledger instead of the package's.")
+@click.option("--write/--no-write", default=True, help="Write proofs to the ledger.")
 @json_option()
 @click.pass_context
 def prove(
@@ -43,80 +44,90 @@ def prove(
     What the ledger holds under the same queries is not asked again. Exit status 1 unless every rule is proved.
     """
     from uops.compiler.prove import ledger
-    from uops.compiler.prove.campaign import campaign
+    from uops.compiler.prove.campaign import prove_rules
 
-    chosen, lemmas = _chosen(globs)
-    where = Path(path) if path else ledger.PATH
-    pages = ledger.read(where)
-    known = {} if cold else ledger.proved(pages)
-    report = campaign(chosen, jobs=jobs, known=known, seeds=seeds, lemmas=lemmas, progress=_progress(as_json))
-    replayed = {v.obligation.name: _replayed(v, chosen) for v in report.verdicts if v.values}
+    chosen, lemmas = _select_rules_and_lemmas(globs)
+    ledger_path = Path(path) if path else ledger.PATH
+    pages = ledger.read_ledger(ledger_path)
+    proved = {} if cold else ledger.index_proved_entries(pages)
+    report = prove_rules(
+        chosen, jobs=jobs, proved_entries=proved, seeds=seeds, extra_lemmas=lemmas, progress=_make_progress_printer(as_json)
+    )
+    replayed = {v.obligation.name: _replay_counterexample(v, chosen) for v in report.verdicts if v.values}
     if write:
-        kept = pages if globs else {}
-        ledger.write({**kept, **report.pages}.values(), where)
+        old_pages = pages if globs else {}
+        ledger.write_ledger({**old_pages, **report.pages}.values(), ledger_path)
     if as_json:
-        print_json(_json(report, replayed))
+        print_json(_report_to_json(report, replayed))
     else:
-        _print(report, replayed)
+        _print_report(report, replayed)
     ctx.exit(0 if report.ok else 1)
 
 
-def _chosen(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
-    """The rules and the lemmas that match; a usage error where a glob matches nothing."""
-    from uops.compiler.prove.campaign import themes
-    from uops.compiler.prove.verdicts import lemmas
+def _select_rules_and_lemmas(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
+    """Return the rules and lemmas that match the globs; a usage error where a glob matches nothing."""
+    from uops.compiler.prove.campaign import collect_rule_themes
+    from uops.compiler.prove.verdicts import list_exact_cast_lemmas
     from uops.spec.suggest import suggest_names
 
     if not globs:
-        return [rule for rules in themes().values() for rule in rules], ()
-    rules = {rule: (rule.name, theme) for theme, rules in themes().items() for rule in rules}
-    names = {name for found in rules.values() for name in found} | {LEMMAS}
+        return [rule for rules in collect_rule_themes().values() for rule in rules], ()
+    rules = {rule: (rule.name, theme) for theme, rules in collect_rule_themes().items() for rule in rules}
+    names = {name for rule_names in rules.values() for name in rule_names} | {LEMMAS}
     for g in globs:
         if not fnmatch.filter(names, g):
             raise click.UsageError(f"no rule or theme matches {g!r}{suggest_names(g.strip('*'), names)}")
     matching = {name for g in globs for name in names if fnmatch.fnmatchcase(name, g)}
-    return [rule for rule, found in rules.items() if matching.intersection(found)], lemmas() if LEMMAS in matching else ()
+    return [
+        rule for rule, rule_names in rules.items() if matching.intersection(rule_names)
+    ], list_exact_cast_lemmas() if LEMMAS in matching else ()
 
 
-def _progress(silent: bool) -> Any:
+def _make_progress_printer(silent: bool) -> Any:
     import sys
 
-    def nothing(done: int, count: int, verdict: Verdict) -> None:
+    def ignore_progress(done: int, count: int, verdict: ProofVerdict) -> None:
         pass
 
-    def line(done: int, count: int, verdict: Verdict) -> None:
+    def print_progress(done: int, count: int, verdict: ProofVerdict) -> None:
         if done == count or done % 25 == 0:
             echo(f"{done}/{count} obligations", nl=done == count, err=True, over=True)
 
-    return nothing if silent or not sys.stderr.isatty() else line
+    return ignore_progress if silent or not sys.stderr.isatty() else print_progress
 
 
-def _replayed(v: Verdict, rules: list[Rule]) -> str:
-    """What the interpreter says of a counterexample."""
-    from uops.compiler.prove.counterexample import Counterexample
-    from uops.fuzz.bisect.replay import replay
+def _replay_counterexample(v: ProofVerdict, rules: list[Rule]) -> str:
+    """Replay a counterexample in the interpreter, and describe the result."""
+    from uops.compiler.prove.counterexample import RuleCounterexample
+    from uops.fuzz.bisect.replay import replay_counterexample
 
     rule = next((r for r in rules if r.name == v.obligation.rule), None)
     if rule is None:
         return "not replayed: no rule has this name"
-    return replay(Counterexample.of(rule, v)).words
+    return replay_counterexample(RuleCounterexample.from_verdict(rule, v)).words
 
 
 # ---------------------------------------------------------------------------------------------------------------- output
 
 
-def _json(report: Report, replayed: dict[str, str]) -> dict[str, Any]:
-    from uops.compiler.prove.solver.solver import version
+def _report_to_json(report: ProofReport, replayed: dict[str, str]) -> dict[str, Any]:
+    from uops.compiler.prove.solver.solver import solver_version
 
     return {
         "ok": report.ok,
-        "solver": version(),
+        "solver": solver_version(),
         "rules": {p.rule: p.status.value for p in report.pages.values()},
         "obligations": {s.value: n for s, n in sorted(report.counts.items(), key=lambda item: item[0].value)},
-        "from_ledger": report.taken,
-        "unstable": [{"obligation": name, "seed": seed, "status": s.value} for name, seed, s in report.unstable],
+        "from_ledger": report.ledger_hits,
+        "unstable": [{"obligation": name, "seed": seed, "status": s.value} for name, seed, s in report.unstable_verdicts],
         "open": [
-            {"rule": p.rule, "at": e.at, "status": e.status.value, "why": e.by, "replayed": replayed.get(f"{p.rule}/{e.at}")}
+            {
+                "rule": p.rule,
+                "at": e.typing,
+                "status": e.status.value,
+                "why": e.by,
+                "replayed": replayed.get(f"{p.rule}/{e.typing}"),
+            }
             for p in report.pages.values()
             for e in p.entries
             if e.status.value != "proved"
@@ -129,14 +140,14 @@ def _json(report: Report, replayed: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _print(report: Report, replayed: dict[str, str]) -> None:
+def _print_report(report: ProofReport, replayed: dict[str, str]) -> None:
     from rich import box
     from rich.table import Table
 
     from uops.cli.texts import Text
 
-    out = console()
-    themes = _by_theme(report)
+    out = make_console()
+    themes = _group_pages_by_theme(report)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("Theme", "Rules", "Obligations", "Proved", "Open"):
         table.add_column(name, justify="left" if name == "Theme" else "right")
@@ -146,26 +157,26 @@ def _print(report: Report, replayed: dict[str, str]) -> None:
         table.add_row(theme, str(len(pages)), str(count), str(good), str(count - good), style="" if good == count else "red")
     out.print(table)
     counterexamples = {v.obligation.name: v.values for v in report.verdicts if v.values}
-    shown = [(p, e) for p in report.pages.values() for e in p.entries if e.status.value != "proved"]
-    for p, e in shown[:_LISTED]:
-        name = f"{p.rule}/{e.at}"
+    open_entries = [(p, e) for p in report.pages.values() for e in p.entries if e.status.value != "proved"]
+    for p, e in open_entries[:_LISTED]:
+        name = f"{p.rule}/{e.typing}"
         values = ", ".join(f"{k} = {v}" for k, v in counterexamples.get(name, ()))
         out.print(Text(f"{e.status.value} {name}: {values or e.by}", style="red"), soft_wrap=True)
         if name in replayed:
             out.print(Text(f"    {replayed[name]}"), soft_wrap=True)
-    if len(shown) > _LISTED:
-        out.print(f"and {len(shown) - _LISTED} more")
-    for name, seed, status in report.unstable:
+    if len(open_entries) > _LISTED:
+        out.print(f"and {len(open_entries) - _LISTED} more")
+    for name, seed, status in report.unstable_verdicts:
         out.print(Text(f"unstable {name}: {status.value} with seed {seed}", style="red"), soft_wrap=True)
     total = sum(report.counts.values())
-    out.print(f"{len(report.pages)} rules, {total} obligations, {report.taken} of them from the ledger", style="dim")
+    out.print(f"{len(report.pages)} rules, {total} obligations, {report.ledger_hits} of them from the ledger", style="dim")
 
 
-def _by_theme(report: Report) -> dict[str, list[Page]]:
-    from uops.compiler.prove.campaign import themes
+def _group_pages_by_theme(report: ProofReport) -> dict[str, list[LedgerPage]]:
+    from uops.compiler.prove.campaign import collect_rule_themes
 
-    theme_of = {rule.name: theme for theme, rules in themes().items() for rule in rules}
-    found: dict[str, list[Page]] = {}
+    theme_of = {rule.name: theme for theme, rules in collect_rule_themes().items() for rule in rules}
+    pages_by_theme: dict[str, list[LedgerPage]] = {}
     for p in report.pages.values():
-        found.setdefault(theme_of.get(p.rule, LEMMAS), []).append(p)
-    return found
+        pages_by_theme.setdefault(theme_of.get(p.rule, LEMMAS), []).append(p)
+    return pages_by_theme

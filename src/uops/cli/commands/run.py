@@ -12,9 +12,9 @@ import click
 from uops.cli.common import (
     INTERP,
     backend_option,
-    console,
     dialect_option,
     json_option,
+    make_console,
     print_json,
     program_argument,
     require_backend,
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from uops.spec.result import Result
     from uops.spec.verify.dialects import Dialect
 
-#: Seconds that a backend may take.
+#: Time limit for a backend, in seconds.
 TIMEOUT = 600.0
 
 
 @click.command(short_help="Evaluate a .uops program on inputs.")
 @program_argument()
-@backend_option(default=INTERP, show_default=True, help="Who evaluates it; interp is the reference interpreter.")
+@backend_option(default=INTERP, show_default=True, help="Backend; interp is the reference interpreter.")
 @click.option(
     "--inputs", "-i", type=click.Path(exists=True, dir_okay=False), metavar="FILE.npz",
     help="Arrays named p<slot>, b<unique> and by variable. Without it they are random.",
@@ -42,7 +42,7 @@ TIMEOUT = 600.0
     None,
     "What the program is written in; the interpreter takes all, a backend tensor.  [default: tensor, or what a reproducer has]",
 )
-@click.option("--schedule", type=int, help="Seed of an order for all that a kernel leaves unordered; for the interpreter.")
+@click.option("--schedule", type=int, help="Seed of an iteration order, where a kernel leaves it open; for the interpreter.")
 @click.option("--bits", is_flag=True, help="Show the bits of every float beside its value.")
 @json_option()
 def run(
@@ -51,72 +51,74 @@ def run(
 ) -> None:  # fmt: skip
     """Evaluate a .uops program on given or random inputs.
 
-    A file that holds inputs in comments (`; input p0: 1 2`), as reproducers of `uops fuzz` do, is run on those. Prints the values
-    of its root and the contents of the buffers that it wrote.
+    A file with inputs in comments (`; input p0: 1 2`), such as a reproducer of `uops fuzz`, is run on those. Prints the values of
+    its root and the contents of the buffers that it wrote.
     """
     from uops.backends import npz
-    from uops.cli.inputs import checked, random_inputs
-    from uops.fuzz.reduce.corpus import inputs_of
+    from uops.cli.inputs import check_inputs, random_inputs
+    from uops.fuzz.reduce.corpus import read_inputs
     from uops.spec.ir.text import parse_file
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
     root = parse_file(file)
-    written = Dialect(dialect.lower()) if dialect else _dialect_of(Path(file))
+    written = Dialect(dialect.lower()) if dialect else _find_program_dialect(Path(file))
     if backend_name != INTERP and (written is not Dialect.TENSOR or schedule is not None):
-        called = quote_name(backend_name)
-        raise click.UsageError(f"{called} takes programs of the tensor dialect, without a schedule: leave out --backend")
+        name = quote_name(backend_name)
+        raise click.UsageError(f"{name} takes programs of the tensor dialect, without a schedule: leave out --backend")
     verify(root, written)
-    held = {} if inputs or not Path(file).is_file() else inputs_of(Path(file))  # a pipe was read to its end
-    if held and written is Dialect.BESTIARY:
-        given = held  # memory and variables of the second document, read as it says what they are
+    embedded = {} if inputs or not Path(file).is_file() else read_inputs(Path(file))  # a pipe was read to its end
+    if embedded and written is Dialect.BESTIARY:
+        values = embedded  # memory and variables of the second document, read as it says what they are
     else:
-        given = checked(root, npz.Inputs(inputs) if inputs else held) if inputs or held else random_inputs(root, seed)
-    result = evaluate(root, given, backend_name, schedule)
+        values = (
+            check_inputs(root, npz.InputFile(inputs) if inputs else embedded) if inputs or embedded else random_inputs(root, seed)
+        )
+    result = evaluate(root, values, backend_name, schedule)
     if as_json:
-        head = {"file": file, "backend": backend_name, "seed": None if inputs or held or not given else seed}
-        buffers = {k: _json(v) for k, v in result.buffers.items()}
-        print_json(head | {"values": [_json(v) for v in result.values], "buffers": buffers})
+        head = {"file": file, "backend": backend_name, "seed": None if inputs or embedded or not values else seed}
+        buffers = {k: _array_to_json(v) for k, v in result.buffers.items()}
+        print_json(head | {"values": [_array_to_json(v) for v in result.values], "buffers": buffers})
         return
-    if not inputs and given:
-        _show({f"input {k}": v for k, v in given.items()}, bits, "dim")
-    _show(named(result), bits, "bold")
+    if not inputs and values:
+        _print_arrays({f"input {k}": v for k, v in values.items()}, bits, "dim")
+    _print_arrays(label_arrays(result), bits, "bold")
 
 
-def _dialect_of(file: Path) -> Dialect:
-    """That of the kind that a reproducer of `uops fuzz` names; of any other program, tensor."""
-    from uops.fuzz.reduce.corpus import HEADER, text_of
+def _find_program_dialect(file: Path) -> Dialect:
+    """Return the dialect of a `uops fuzz` reproducer's kind; TENSOR for any other program."""
+    from uops.fuzz.reduce.corpus import HEADER, read_program_text
     from uops.spec.verify.dialects import Dialect
 
-    if not file.is_file() or not any(x.startswith(HEADER) for x in text_of(file).splitlines()):
+    if not file.is_file() or not any(x.startswith(HEADER) for x in read_program_text(file).splitlines()):
         return Dialect.TENSOR
-    from uops.fuzz.reduce.reproducer import dialect_of  # imports the compiler
+    from uops.fuzz.reduce.reproducer import read_dialect  # imports the compiler
 
-    return dialect_of(file) or Dialect.TENSOR
+    return read_dialect(file) or Dialect.TENSOR
 
 
-def named(result: Result) -> dict[str, Any]:
-    """The arrays of a result by what they are."""
+def label_arrays(result: Result) -> dict[str, Any]:
+    """Label the arrays of a result."""
     values = {"value" if len(result.values) == 1 else f"value {k}": v for k, v in enumerate(result.values)}
     return values | {f"buffer {k}": v for k, v in result.buffers.items()}
 
 
 def evaluate(root: UOp, inputs: Mapping[str, Any], name: str, schedule: int | None = None) -> Result:
-    """Run here on the interpreter, and on any other backend in a process of its own: it may crash."""
+    """Evaluate on the interpreter in this process, or on a backend in a process of its own, which may crash."""
     if name == INTERP:
         from uops.interp import run as interpret
 
         return interpret(root, inputs, schedule=schedule)
-    from uops.backends.answer import fault
-    from uops.backends.worker.client import Case, Limits, Worker
+    from uops.backends.answer import find_result_mismatch
+    from uops.backends.worker.client import BackendWorker, Limits, WorkerCase
     from uops.spec.errors import Trap, UopsError
 
     require_backend(name)
-    with Worker(name, limits=Limits(timeout=TIMEOUT)) as worker:
-        outcome = worker.run(Case(root, inputs))
+    with BackendWorker(name, limits=Limits(timeout=TIMEOUT)) as worker:
+        outcome = worker.run(WorkerCase(root, inputs))
     if outcome.status == "ok" and outcome.result is not None:
-        if wrong := fault(root, inputs, outcome.result):
-            raise click.ClickException(f"{quote_name(name)} gave a result of the wrong form: {wrong}")
+        if mismatch := find_result_mismatch(root, inputs, outcome.result):
+            raise click.ClickException(f"{quote_name(name)} gave a result of the wrong form: {mismatch}")
         return outcome.result
     if outcome.status == "trap":
         raise Trap(outcome.message)
@@ -128,43 +130,43 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], name: str, schedule: int | No
 # -------------------------------------------------------------------------------------------------------------- output
 
 
-def _show(arrays: Mapping[str, Any], bits: bool, style: str) -> None:
+def _print_arrays(arrays: Mapping[str, Any], bits: bool, style: str) -> None:
     import numpy as np
 
     from uops.cli.texts import Text
 
-    out = console()
+    out = make_console()
     for name, value in arrays.items():
         if isinstance(value, int):
             out.print(Text.assemble((quote_name(name), style), f" = {value}"))
             continue
         a = np.asarray(value)
-        out.print(Text.assemble((quote_name(name), style), f"  {a.dtype} {_shape(a)}"), soft_wrap=True)
-        out.print(Text(_spelled(a, bits)), soft_wrap=True)
+        out.print(Text.assemble((quote_name(name), style), f"  {a.dtype} {_format_shape(a)}"), soft_wrap=True)
+        out.print(Text(_format_elements(a, bits)), soft_wrap=True)
 
 
-def _shape(a: Any) -> str:
+def _format_shape(a: Any) -> str:
     return f"({', '.join(map(str, a.shape))})"
 
 
-def _spelled(a: Any, bits: bool) -> str:
+def _format_elements(a: Any, bits: bool) -> str:
     import numpy as np
 
     if bits and a.dtype.kind not in "biuO":
         digits = 2 * a.dtype.itemsize
-        pairs = [f"{x} 0x{int(w):0{digits}x}" for x, w in zip(a.reshape(-1), _words(a).reshape(-1))]
+        pairs = [f"{x} 0x{int(w):0{digits}x}" for x, w in zip(a.reshape(-1), _float_bit_words(a).reshape(-1))]
         a = np.array([*pairs, None], object)[:-1].reshape(a.shape)
     return np.array2string(a, max_line_width=120, threshold=1000, formatter={"object": str} if a.dtype == object else None)
 
 
-def _words(a: Any) -> Any:
+def _float_bit_words(a: Any) -> Any:
     import numpy as np
 
     return np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}").reshape(a.shape)
 
 
-def _json(value: Any) -> dict[str, Any]:
-    """Dtype, shape, the elements in row-major order, and for floats their bits, since JSON has neither NaN nor infinity."""
+def _array_to_json(value: Any) -> dict[str, Any]:
+    """Return dtype, shape, elements in row-major order, and the bits of floats, since JSON has neither NaN nor infinity."""
     import numpy as np
 
     a = np.asarray(value)
@@ -173,4 +175,4 @@ def _json(value: Any) -> dict[str, Any]:
         return entry | {"data": [v if isinstance(v, bool) else int(v) for v in a.reshape(-1).tolist()]}
     numbers = [float(v) for v in a.reshape(-1)]
     entry["data"] = [v if math.isfinite(v) else str(v) for v in numbers]
-    return entry | {"bits": [f"0x{int(w):0{2 * a.dtype.itemsize}x}" for w in _words(a).reshape(-1)]}
+    return entry | {"bits": [f"0x{int(w):0{2 * a.dtype.itemsize}x}" for w in _float_bit_words(a).reshape(-1)]}

@@ -1,4 +1,4 @@
-"""`uops search`: look for the fastest schedule of each kernel by timing, and keep it."""
+"""`uops search`: time schedules of each kernel, and keep the fastest."""
 
 from __future__ import annotations
 
@@ -7,76 +7,84 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend_option, console, json_option, print_json, program_argument, say_alive, to_reader
-from uops.cli.foreign import apart, target_of
+from uops.cli.common import (
+    INTERRUPTED,
+    backend_option,
+    json_option,
+    make_console,
+    print_json,
+    program_argument,
+    send_heartbeat,
+    tolerate_closed_reader,
+)
+from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 
 if TYPE_CHECKING:
     from uops.compiler.passes.optimize.search.beam import Progress
 
 Json = dict[str, Any]
-INTERRUPTED = 130
 
 
 @click.command(short_help="Time schedules of a program's kernels.")
 @program_argument()
-@backend_option(required=True, help="Whose target to time on.")
-@click.option("--beam", type=click.IntRange(1), default=2, show_default=True, help="States kept at each step.")
-@click.option("--seconds", type=click.IntRange(1), default=10, show_default=True, help="Time for one kernel, at most.")
+@backend_option(required=True, help="Backend whose target to time on.")
+@click.option("--beam", type=click.IntRange(1), default=2, show_default=True, help="Number of states kept per step.")
+@click.option("--seconds", type=click.IntRange(1), default=10, show_default=True, help="Time limit for one kernel, in seconds.")
 @json_option()
-@apart
+@isolate_foreign_backend
 @click.pass_context
 def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds: int, as_json: bool) -> None:
     """Search for the schedules of a .uops program's kernels by timing them.
 
-    What is found is kept on disk and used by every compilation with UOPS_BEAM set to the same number of states. Ctrl-C keeps the
-    best so far and ends with status 130; the next search goes on from there.
+    The results are kept on disk, for compilations with UOPS_BEAM set to the same number of states. Ctrl-C keeps the best so far and
+    ends with status 130; the next search resumes from there.
     """
     from uops.compiler import Config, lower
-    from uops.compiler.passes.optimize.search.beam import listening
+    from uops.compiler.passes.optimize.search.beam import listen_to_searches
     from uops.spec.ir.text import parse_file
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
     root = parse_file(file)
     verify(root, Dialect.TENSOR)
-    found = target_of(backend_name)
-    heard: dict[str, Progress] = {}
-    with watching(heard) as tell, listening(tell):
-        lower(root, found.target, upto="optimize", config=Config(reuse=False, beam=beam, beam_seconds=seconds))
-    rows = [row(p) for p in heard.values()]
-    with to_reader():
-        print_json(rows) if as_json else show(rows)
-    ctx.exit(INTERRUPTED if any(p.stopped for p in heard.values()) else 0)
+    backend = load_compiler_backend(backend_name)
+    finished: dict[str, Progress] = {}
+    with SearchStatusLine(finished) as tell, listen_to_searches(tell):
+        lower(root, backend.target, upto="optimize", config=Config(reuse=False, beam=beam, beam_seconds=seconds))
+    rows = [progress_to_json(p) for p in finished.values()]
+    with tolerate_closed_reader():
+        print_json(rows) if as_json else print_schedules(rows)
+    ctx.exit(INTERRUPTED if any(p.stopped for p in finished.values()) else 0)
 
 
-class watching:
-    """A line on standard error about the search that runs, on a terminal only; collects the last word about every kernel."""
+class SearchStatusLine:
+    """A status line on standard error, if that is a terminal, that collects the last progress of every kernel."""
 
     def __init__(self, heard: dict[str, Progress]) -> None:
-        self.heard = heard
-        self.out = console(stderr=True)
+        self.finished = heard
+        self.out = make_console(stderr=True)
 
     def __enter__(self) -> Any:
         self.status = self.out.status("") if self.out.is_terminal else None
         if self.status is not None:
             self.status.start()
-        return self.tell
+        return self.report_progress
 
     def __exit__(self, *exception: object) -> None:
         if self.status is not None:
             self.status.stop()
 
-    def tell(self, p: Progress) -> None:
-        """Progress of a search."""
-        say_alive()
+    def report_progress(self, p: Progress) -> None:
+        """Show the progress of a search, and keep it if the search is over."""
+        send_heartbeat()
         if p.done:
-            self.heard[f"{p.kernel} {len(self.heard)}"] = p
+            self.finished[f"{p.kernel} {len(self.finished)}"] = p
         if self.status is not None:
-            self.status.update(f"{p.kernel}: {p.timed} timed, {micro(p.first)} to {micro(p.best)} us")
+            self.status.update(f"{p.kernel}: {p.timed} timed, {format_microseconds(p.first)} to {format_microseconds(p.best)} us")
 
 
-def row(p: Progress) -> Json:
-    """What was found for a kernel; `chosen` is null where an earlier search knew."""
+def progress_to_json(p: Progress) -> Json:
+    """Return the schedule found for a kernel; `chosen` is null where an earlier search had found it."""
     return {
         "kernel": p.kernel,
         "timed": p.timed,
@@ -88,12 +96,13 @@ def row(p: Progress) -> Json:
     }
 
 
-def micro(seconds: float | None) -> str:
+def format_microseconds(seconds: float | None) -> str:
+    """Format seconds as microseconds; `-` for none."""
     return "-" if seconds is None or not math.isfinite(seconds) else f"{seconds * 1e6:,.1f}"
 
 
-def show(rows: list[Json]) -> None:
-    """The table on the terminal."""
+def print_schedules(rows: list[Json]) -> None:
+    """Print the table of schedules."""
     from rich import box
     from rich.table import Table
 
@@ -102,9 +111,9 @@ def show(rows: list[Json]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("kernel", "timed", "hand-written, us", "best, us", "gain", "schedule"):
         table.add_column(name, justify="left" if name in ("kernel", "schedule") else "right", overflow="fold")
-    for r in rows:
-        gain = f"{r['chosen'] / r['best']:.2f}" if r["chosen"] and r["best"] else ""
-        timed = f"{r['timed']:,}" if r["timed"] else "known"
-        opts = Text(", ".join([r["start"], *r["opts"]]))
-        table.add_row(Text(r["kernel"]), timed, micro(r["chosen"]), micro(r["best"]), gain, opts)
-    console().print(table)
+    for row in rows:
+        gain = f"{row['chosen'] / row['best']:.2f}" if row["chosen"] and row["best"] else ""
+        timed = f"{row['timed']:,}" if row["timed"] else "known"
+        opts = Text(", ".join([row["start"], *row["opts"]]))
+        table.add_row(Text(row["kernel"]), timed, format_microseconds(row["chosen"]), format_microseconds(row["best"]), gain, opts)
+    make_console().print(table)

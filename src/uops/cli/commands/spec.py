@@ -1,4 +1,4 @@
-"""`uops spec`: rows, claims and rulings of the specification."""
+"""`uops spec`: show rows, claims and rulings of the specification."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import console, json_option, print_json
+from uops.cli.common import json_option, make_console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Found:
-    """What the ids named, each once, in the order of the specification's tables."""
+class SpecMatches:
+    """The rows, claims and rulings that match the ids, each once, in the order of the specification's tables."""
 
     rows: list[OpSpec] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -35,45 +35,45 @@ def spec(ids: tuple[str, ...], as_json: bool) -> None:
     """Show rows, claims and rulings of the specification.
 
     An ID is a row (Movement/Pad), an op (pad), a claim (PAD.C2), a ruling (R43) or a glob over them ('Movement/*', 'R0*'). Without
-    one, all rows are listed.
+    an ID, all rows are listed.
     """
-    found = Found()
-    for one in ids:
-        look_up(one, found)
+    matches = SpecMatches()
+    for pattern in ids:
+        add_matches(pattern, matches)
     if as_json:
-        print_json(_json(found) if ids else _everything())
+        print_json(_matches_to_json(matches) if ids else _specification_to_json())
     elif not ids:
-        _list(console())
+        _print_row_table(make_console())
     else:
-        _details(console(), found)
+        _print_matches(make_console(), matches)
 
 
-def look_up(pattern: str, found: Found) -> None:
-    """Add what `pattern` names; a usage error, with what it may have meant, if that is nothing."""
-    from uops.spec.rows.rows import CLAIMS, ROWS, document_names, find, row_of
+def add_matches(pattern: str, matches: SpecMatches) -> None:
+    """Add the matches of `pattern`; without any, raise a usage error with similar names."""
+    from uops.spec.rows.rows import CLAIMS, ROWS, document_names, find_rows, row_of
     from uops.spec.rulings import RULINGS
 
     claims = [c for c in CLAIMS.values() if c.id.lower() == pattern.lower()]
-    rulings = _matching(pattern, RULINGS.values())
-    rows = [] if claims or rulings else find(pattern)
+    rulings = _filter_by_id(pattern, RULINGS.values())
+    rows = [] if claims or rulings else find_rows(pattern)
     if not (claims or rulings or rows):
-        printed = {k.lower(): v for d in ("tinyspec", "bestiary") for k, v in document_names(d).items()}
-        known = {r.id for r in ROWS.values()}
-        rows = [row_of(i) for i in printed.get(pattern.lower(), ()) if i in known]
+        document_ids = {k.lower(): v for d in ("tinyspec", "bestiary") for k, v in document_names(d).items()}
+        row_ids = {r.id for r in ROWS.values()}
+        rows = [row_of(i) for i in document_ids.get(pattern.lower(), ()) if i in row_ids]
     if not (claims or rulings or rows):
-        claims = _matching(pattern, CLAIMS.values())
+        claims = _filter_by_id(pattern, CLAIMS.values())
     if not (claims or rulings or rows):
-        raise click.UsageError(f"nothing in the specification is called {pattern!r}{_perhaps(pattern)}")
-    found.claims += [c for c in claims if c not in found.claims]
-    found.rulings += [r for r in rulings if r not in found.rulings]
-    found.rows += [r for r in rows if r not in found.rows]
+        raise click.UsageError(f"nothing in the specification is called {pattern!r}{_suggest_ids(pattern)}")
+    matches.claims += [c for c in claims if c not in matches.claims]
+    matches.rulings += [r for r in rulings if r not in matches.rulings]
+    matches.rows += [r for r in rows if r not in matches.rows]
 
 
-def _matching(pattern: str, items: Iterable[Any]) -> list[Any]:
+def _filter_by_id(pattern: str, items: Iterable[Any]) -> list[Any]:
     return [i for i in items if fnmatch.fnmatchcase(i.id.lower(), pattern.lower())]
 
 
-def _perhaps(pattern: str) -> str:
+def _suggest_ids(pattern: str) -> str:
     from uops.spec.rows.rows import CLAIMS, ROWS
     from uops.spec.rulings import RULINGS
     from uops.spec.suggest import suggest_names
@@ -84,27 +84,27 @@ def _perhaps(pattern: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------- json
 
 
-def _everything() -> dict[str, Any]:
+def _specification_to_json() -> dict[str, Any]:
     from uops.spec.rows.rows import spec_hash, to_json
 
     return {"hash": f"sha256:{spec_hash()}", **to_json()}
 
 
-def _json(found: Found) -> dict[str, Any]:
+def _matches_to_json(matches: SpecMatches) -> dict[str, Any]:
     from uops.spec.rows.rows import to_json
 
-    wanted = {r.id for r in found.rows}
+    row_ids = {r.id for r in matches.rows}
     return {
-        "ops": [row for row in to_json()["ops"] if row["id"] in wanted],
-        "claims": [{"id": c.id, "text": c.text, "ruling": c.ruling or None, "row": c.spec} for c in found.claims],
-        "rulings": {r.id: {"topic": r.topic, "text": r.text} for r in found.rulings},
+        "ops": [row for row in to_json()["ops"] if row["id"] in row_ids],
+        "claims": [{"id": c.id, "text": c.text, "ruling": c.ruling or None, "row": c.spec} for c in matches.claims],
+        "rulings": {r.id: {"topic": r.topic, "text": r.text} for r in matches.rulings},
     }
 
 
 # ---------------------------------------------------------------------------------------------------------------- text
 
 
-def _list(out: Console) -> None:
+def _print_row_table(out: Console) -> None:
     from rich import box
     from rich.table import Table
 
@@ -124,21 +124,21 @@ def _list(out: Console) -> None:
     out.print(f"{len(ROWS)} rows; `uops spec ID` shows one", style="dim")
 
 
-def _details(out: Console, found: Found) -> None:
+def _print_matches(out: Console, matches: SpecMatches) -> None:
     from uops.spec.rulings import RULINGS
 
-    for row in found.rows:
-        _row(out, row)
-    for c in found.claims:
-        _pair(out, c.id, c.text)
-        _pair(out, "row", c.spec, "dim")
-    named = {c.ruling for c in (*found.claims, *(c for r in found.rows for c in r.claims)) if c.ruling}
-    below = [r for r in RULINGS.values() if any(r.id in name for name in named) and r not in found.rulings]
-    for r in (*found.rulings, *below):
-        _pair(out, r.id, f"{r.topic}: {r.text}", "bold magenta")
+    for row in matches.rows:
+        _print_row(out, row)
+    for c in matches.claims:
+        _print_name_and_text(out, c.id, c.text)
+        _print_name_and_text(out, "row", c.spec, "dim")
+    rulings = {c.ruling for c in (*matches.claims, *(c for r in matches.rows for c in r.claims)) if c.ruling}
+    cited = [r for r in RULINGS.values() if any(r.id in name for name in rulings) and r not in matches.rulings]
+    for r in (*matches.rulings, *cited):
+        _print_name_and_text(out, r.id, f"{r.topic}: {r.text}", "bold magenta")
 
 
-def _row(out: Console, row: OpSpec) -> None:
+def _print_row(out: Console, row: OpSpec) -> None:
     from uops.cli.texts import Text
     from uops.spec.verify.dialects import dialects_of
 
@@ -146,19 +146,19 @@ def _row(out: Console, row: OpSpec) -> None:
     core = row.decomposition.removeprefix("core: ") if isinstance(row.decomposition, str) else "becomes other ops, by a graph"
     out.print(Text.assemble((row.id, "bold"), "  ", (row.document, "dim")))
     out.print(Text(row.semantics))
-    _pair(out, "sources", row.schema.text or "none")
-    _pair(out, "arg", row.arg_type.__name__ if row.arg_type else "none")
-    _pair(out, "derived", ", ".join(f"{k}: {v.strip('_<>')}" for k, v in rules.items()))
-    _pair(out, "dialects", ", ".join(d.value for d in dialects_of(row.op)) or "none")
-    _pair(out, "core", core)
-    _pair(out, "gradient", row.gradient.remark)
+    _print_name_and_text(out, "sources", row.schema.text or "none")
+    _print_name_and_text(out, "arg", row.arg_type.__name__ if row.arg_type else "none")
+    _print_name_and_text(out, "derived", ", ".join(f"{k}: {v.strip('_<>')}" for k, v in rules.items()))
+    _print_name_and_text(out, "dialects", ", ".join(d.value for d in dialects_of(row.op)) or "none")
+    _print_name_and_text(out, "core", core)
+    _print_name_and_text(out, "gradient", row.gradient.remark)
     for c in row.claims:
-        _pair(out, c.id, f"{c.text} ({c.ruling})" if c.ruling else c.text, "bold cyan")
+        _print_name_and_text(out, c.id, f"{c.text} ({c.ruling})" if c.ruling else c.text, "bold cyan")
     out.print()
 
 
-def _pair(out: Console, name: str, text: str, style: str = "bold cyan") -> None:
-    """A name and its text, the text in a column of its own."""
+def _print_name_and_text(out: Console, name: str, text: str, style: str = "bold cyan") -> None:
+    """Print a name and its text in two columns."""
     from rich.table import Table
 
     from uops.cli.texts import Text

@@ -1,4 +1,4 @@
-"""`uops view`: a lowering as one HTML page."""
+"""`uops view`: show a lowering as one HTML page."""
 
 from __future__ import annotations
 
@@ -12,97 +12,100 @@ from typing import TYPE_CHECKING
 import click
 
 from uops.cli.common import backend_option, echo, program_argument
-from uops.cli.foreign import apart, target_of
+from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 
 if TYPE_CHECKING:
-    from uops.cli.viewer.columns import View
+    from uops.cli.viewer.columns import TraceView
     from uops.compiler.target import Target
     from uops.spec.ir.node import UOp
 
-#: Seconds between lines about the progress, where there is no terminal.
+#: Seconds between progress lines without a terminal.
 EVERY = 5.0
-#: The part of the free memory that a lowering may take.
+#: Fraction of the free memory that a lowering may use.
 SHARE = 0.8
 
 
 @click.command(short_help="Show a lowering as one HTML page.")
 @program_argument()
-@backend_option(default="llvm", show_default=True, help="Whose target to compile for.")
+@backend_option(default="llvm", show_default=True, help="Backend whose target to compile for.")
 @click.option(
     "--output",
     "-o",
     "out",
     type=click.Path(dir_okay=False, writable=True),
     metavar="OUT",
-    help="The page; FILE with .html if left out.",
+    help="The page.  [default: FILE with suffix .html]",
 )
-@apart
+@isolate_foreign_backend
 def view(file: str, backend_name: str, out: str | None) -> None:
     """Show a lowering as one HTML page, a column per stage.
 
-    The page needs no network. Of a program of many kernels it shows the first one; choose others, or all, in the page. A lowering
-    that would take more memory than is free ends with an error.
+    The page needs no network. Of a program of many kernels, it shows the first one; choose others, or all, in the page. A lowering
+    that would use more memory than is free ends with an error.
 
-    Choose a node to see what it was and became in every stage, and the rules and passes that did it.
+    Choose a node to see its history in every stage, and the rules and passes behind it.
     """
-    from uops.cli.commands.conform import progress
-    from uops.cli.viewer.page import page
+    from uops.cli.commands.conform import show_progress
+    from uops.cli.viewer.page import render_page
     from uops.spec.ir.text import parse_file
     from uops.spec.untrusted import describe_path, quote_name, write_text
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
-    found = target_of(backend_name)
+    backend = load_compiler_backend(backend_name)
     path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
     name = quote_name(Path(file).name)
-    with _pause_collection():
-        with progress(f"{name}: reading", every=EVERY):
+    with _pause_garbage_collection():
+        with show_progress(f"{name}: reading", every=EVERY):
             root = parse_file(file)
             verify(root, Dialect.TENSOR)
         with _limit_memory(name):
-            shown = _look(root, found.target, name)
-            write_text(path, page(shown, Path(file).name, found.target.name))
+            shown = _build_view(root, backend.target, name)
+            write_text(path, render_page(shown, Path(file).name, backend.target.name))
     echo(describe_path(path))
 
 
-def _look(root: UOp, target: Target, name: str) -> View:
-    """Lower the program and say on standard error how far it is."""
-    from uops.cli.commands.conform import progress
-    from uops.cli.viewer.columns import view as columns_of
+def _build_view(root: UOp, target: Target, name: str) -> TraceView:
+    """Lower the program with progress on standard error, and build its view."""
+    from uops.cli.commands.conform import show_progress
+    from uops.cli.viewer.columns import build_view as columns_of
     from uops.compiler import STAGES
-    from uops.compiler.trace import trace
+    from uops.compiler.trace import trace_lowering
 
-    with progress(f"{name}: lowering", every=EVERY) as advance:
-        traced = trace(root, target, reached=lambda stage: advance(STAGES.index(stage) + 1, len(STAGES)))
-    with progress(f"{name}: drawing kernels of all stages", every=EVERY) as advance:
+    with show_progress(f"{name}: lowering", every=EVERY) as advance:
+        traced = trace_lowering(root, target, on_stage=lambda stage: advance(STAGES.index(stage) + 1, len(STAGES)))
+    with show_progress(f"{name}: drawing kernels of all stages", every=EVERY) as advance:
         return columns_of(traced, advance)
 
 
 @contextmanager
 def _limit_memory(name: str) -> Iterator[None]:
-    """Let what is inside take the memory that is free now, and no more. Raises ClickException where that is not enough, before the
-    system ends processes, which it does without a word."""
-    from uops.spec.resources import address_space, free_memory
+    """Limit memory to what is free now, within the context.
+
+    Raises ClickException when that is exceeded, before the system kills processes without a message.
+    """
+    from uops.spec.resources import address_space_in_use, free_memory
 
     free, limits = free_memory(), resource.getrlimit(resource.RLIMIT_AS)
     if free is not None:
-        most = address_space() + int(free * SHARE)
-        ours = most if limits[0] == resource.RLIM_INFINITY else min(most, limits[0])
-        resource.setrlimit(resource.RLIMIT_AS, (ours, limits[1]))
+        most = address_space_in_use() + int(free * SHARE)
+        soft_limit = most if limits[0] == resource.RLIM_INFINITY else min(most, limits[0])
+        resource.setrlimit(resource.RLIMIT_AS, (soft_limit, limits[1]))
     try:
         yield
     except MemoryError:
-        told = f"more than the {free / 2**30:.1f} GiB that are free" if free else "more memory than there is"
+        shortage = f"more than the {free / 2**30:.1f} GiB that are free" if free else "more memory than there is"
         raise click.ClickException(
-            f"{name}: its lowering, with all that is recorded of it, takes {told}; view a part of it"
+            f"{name}: its lowering, with all that is recorded of it, takes {shortage}; view a part of it"
         ) from None
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 @contextmanager
-def _pause_collection() -> Iterator[None]:
-    """Leave out the garbage collector, which would walk a large trace again and again and find nothing: half of the time."""
+def _pause_garbage_collection() -> Iterator[None]:
+    """Disable the garbage collector within the context: it would walk a large trace repeatedly, for half of the time, and free
+    nothing."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""What the page shows: a column per stage, a line per node, the links between the lines of neighbouring columns, and their causes.
+"""The content of the page: a column per stage, a line per node, and the links between neighbouring columns with their causes.
 
-Takes: a `Trace`. Gives: `View`, plain values that `page` spells. Lines and links are packed a group at a time, so that the page
-reads only the kernels that are looked at. Spec: Lowering Pipeline; the families of the op tables.
+Takes: a `Trace`. Gives: a `TraceView`, plain values that `page` renders. Lines and links are packed per group, so that the page
+decodes only the kernels on view. Spec: Lowering Pipeline; the families of the op tables.
 """
 
 from __future__ import annotations
@@ -11,32 +11,34 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from uops.cli.viewer.chunks import Chunks, NodeLine, pack_lines, pack_links
+from uops.cli.viewer.chunks import ChunkStore, NodeLine, pack_lines, pack_links
 from uops.compiler.pipeline import PIPELINE
-from uops.compiler.rewrite.rule import Step
-from uops.compiler.trace import Cause, Links, Part, Trace
+from uops.compiler.rewrite.rule import RewriteStep
+from uops.compiler.trace import LinkCause, LoweringTrace, PartLinks, ProgramPart
 from uops.spec.errors import SpecError
 from uops.spec.ir.dtypes import void
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Family, Op
 from uops.spec.ir.record import dataclass as record
 from uops.spec.ir.scope import open_ranges
-from uops.spec.ir.text import line, number
+from uops.spec.ir.text import format_node, name_nodes
 from uops.spec.rows.rows import ROWS
-from uops.spec.untrusted import printable
+from uops.spec.untrusted import escape_unprintable
 
 Json = Any
-#: Characters of a line, and of a term in the panel, before they are cut.
+#: Largest length of a line, and of a term in the panel, in characters.
 LINE, TERM = 180, 240
+#: Depth from which a term is elided.
 _DEPTH = 5
 
 
 @dataclass(slots=True)
-class Group:
-    """The lines of one kernel, or its source; `first` counts the lines of the groups before it in its column.
+class ColumnGroup:
+    """The lines of one kernel, or its source. `first` counts the lines of the groups before it in its column.
 
-    `chunks` hold the lines of its arguments and those of its body, or the source alone. `kernel` is the one kernel of the last
-    column that it became, None where there are several."""
+    `chunks` hold the lines of its arguments and those of its body, or the source alone. `kernel` is the kernel of the last column
+    that it became, or None where there are several.
+    """
 
     name: str
     first: int
@@ -47,24 +49,26 @@ class Group:
 
 
 @dataclass(slots=True)
-class Column:
-    """A stage. `same`: every kernel is as in the column before."""
+class StageColumn:
+    """A stage. `same` is true if every kernel is as in the column before."""
 
     title: str
     dialect: str
-    groups: list[Group]
+    groups: list[ColumnGroup]
     same: bool
 
     @property
     def size(self) -> int:
+        """The number of lines."""
         return sum(g.size for g in self.groups)
 
 
 @record(frozen=True, slots=True)
-class Joint:
-    """Group `source` of a column became group `target` of the next one; `chunk` holds the links between their lines.
+class GroupLink:
+    """A link from group `source` of a column to group `target` of the next one; `chunk` holds the links of their lines.
 
-    With `gap` no pass spoke of it."""
+    `gap` is true if no pass reported the link.
+    """
 
     source: int
     target: int
@@ -72,8 +76,8 @@ class Joint:
     gap: bool
 
 
-class Pool:
-    """Values that occur often, by position."""
+class ValuePool:
+    """A pool of values; calling it returns the position of a key's value."""
 
     def __init__(self) -> None:
         self.at: dict[Hashable, int] = {}
@@ -87,182 +91,201 @@ class Pool:
 
 
 @dataclass(slots=True)
-class View:
-    """`joints[k]` is between columns k and k + 1. A chunk of links has its own causes, each a list of [pass, step or -1], and its
-    own steps: [rule, before, after, what the rule bound]. `rules` has the text of every rule that is named."""
+class TraceView:
+    """The content of the page; `joints[k]` is between columns k and k + 1.
 
-    columns: list[Column] = field(default_factory=list)
-    joints: list[list[Joint]] = field(default_factory=list)
-    chunks: Chunks = field(default_factory=Chunks)
+    A chunk of links has its own causes, each a list of [pass, step or -1]. It also has its own steps: [rule, before, after,
+    bindings]. `rules` maps the named rules to their text.
+    """
+
+    columns: list[StageColumn] = field(default_factory=list)
+    joints: list[list[GroupLink]] = field(default_factory=list)
+    chunks: ChunkStore = field(default_factory=ChunkStore)
     rules: dict[str, str] = field(default_factory=dict)
     families: set[str] = field(default_factory=set)
 
 
-#: Hears how many parts of all stages are done, and of how many.
+#: Receives the number of finished parts of all stages, and their total.
 Progress = Callable[[int, int], None]
 
 
-def view(found: Trace, progress: Progress = lambda done, total: None) -> View:
-    """All columns of a trace and what links them."""
-    return _Making(found, progress).view()
+def build_view(trace: LoweringTrace, progress: Progress = lambda done, total: None) -> TraceView:
+    """Build all columns of a trace and their links."""
+    return _ViewBuilder(trace, progress).build()
 
 
-class _Making:
-    """A view in the making."""
+class _ViewBuilder:
+    """The builder of a view."""
 
-    def __init__(self, found: Trace, progress: Progress) -> None:
-        self.trace, self.progress = found, progress
-        self.parts = {stage: found.parts(stage) for stage in found.stages}
+    def __init__(self, trace: LoweringTrace, progress: Progress) -> None:
+        self.trace, self.progress = trace, progress
+        self.parts = {stage: trace.parts_of_stage(stage) for stage in trace.stages}
         self.total, self.done = sum(map(len, self.parts.values())), 0
-        self.made = View()
-        self.bodies: dict[UOp, int] = {}  # the chunk of a body that has no node in common with its arguments
+        self.result = TraceView()
+        self.bodies: dict[UOp, int] = {}  # body that shares no node with its arguments -> its chunk
         self.used: set[str] = set()
 
-    def view(self) -> View:
+    def build(self) -> TraceView:
+        """Build the view."""
         dialects = {p.stage: p.gives.value for p in PIPELINE}
-        before: tuple[Part, ...] = ()
-        old: list[Place] = []
+        old_parts: tuple[ProgramPart, ...] = ()
+        old_indices: list[LineIndex] = []
         for stage, parts in self.parts.items():
-            same = [(p.body, p.arguments, p.code) for p in parts] == [(p.body, p.arguments, p.code) for p in before]
+            same = [(p.body, p.arguments, p.code) for p in parts] == [(p.body, p.arguments, p.code) for p in old_parts]
             title = "source" if any(p.code is not None for p in parts) else stage
-            column = Column(title, dialects.get(stage, "tensor"), [], same)
-            self.made.columns.append(column)
-            places = [self._group(column, part) for part in parts]
-            if before:
-                self._joints(stage, column, old, places)
-            before, old = parts, places
-        _assign_kernels(self.made)
-        self.made.rules = {n: str(r) for n, r in self.trace.rules().items() if n in self.used}
-        return self.made
+            column = StageColumn(title, dialects.get(stage, "tensor"), [], same)
+            self.result.columns.append(column)
+            new_indices = [self._add_group(column, part) for part in parts]
+            if old_parts:
+                self._add_group_links(stage, column, old_indices, new_indices)
+            old_parts, old_indices = parts, new_indices
+        _assign_kernels(self.result)
+        self.result.rules = {n: str(r) for n, r in self.trace.rules().items() if n in self.used}
+        return self.result
 
-    def _group(self, column: Column, part: Part) -> Place:
-        """Add the group of a part, and say where its nodes are."""
+    def _add_group(self, column: StageColumn, part: ProgramPart) -> LineIndex:
+        """Add the group of a part, and return the lines of its nodes."""
         self.done += 1
         self.progress(self.done, self.total)
         first = column.groups[-1].first + column.groups[-1].size if column.groups else 0
-        name = printable(part.name)
+        name = escape_unprintable(part.name)
         if part.code is not None:
-            column.groups.append(Group(name, first, 0, (self.made.chunks.add({"code": printable(part.code)}),)))
-            return Place({}, {})
-        names = named(part)
-        column.groups.append(Group(name, first, len(names), self._lines(part, names)))
-        return Place.of(part, names)
+            column.groups.append(ColumnGroup(name, first, 0, (self.result.chunks.add({"code": escape_unprintable(part.code)}),)))
+            return LineIndex({}, {})
+        names = assign_line_names(part)
+        column.groups.append(ColumnGroup(name, first, len(names), self._store_part_lines(part, names)))
+        return LineIndex.from_part(part, names)
 
-    def _lines(self, part: Part, names: dict[UOp, str]) -> tuple[int, int]:
-        """The chunks of the arguments and of the body, which kernels may have in common."""
-        outside = [u for u in toposort(*part.arguments) if u in names]
-        shares = not {*outside}.isdisjoint(toposort(part.body))
+    def _store_part_lines(self, part: ProgramPart, names: dict[UOp, str]) -> tuple[int, int]:
+        """Store the lines of the arguments and of the body, which kernels may share, and return their chunks."""
+        argument_nodes = [u for u in toposort(*part.arguments) if u in names]
+        shares = not {*argument_nodes}.isdisjoint(toposort(part.body))
         body = None if shares else self.bodies.get(part.body)
         if body is None:
-            body = self._pack(lines(islice(names, len(outside), None), names, _depths(part)), len(outside))
+            body = self._store_lines(
+                format_lines(islice(names, len(argument_nodes), None), names, _compute_loop_depths(part)), len(argument_nodes)
+            )
             if not shares:
                 self.bodies[part.body] = body
-        return self._pack(lines(outside, names, {}), 0), body
+        return self._store_lines(format_lines(argument_nodes, names, {}), 0), body
 
-    def _pack(self, found: Iterable[NodeLine], first: int) -> int:
-        own = list(found)
-        self.made.families.update(x.family for x in own)
-        return self.made.chunks.add(pack_lines(own, first))
+    def _store_lines(self, lines: Iterable[NodeLine], first: int) -> int:
+        line_list = list(lines)
+        self.result.families.update(x.family for x in line_list)
+        return self.result.chunks.add(pack_lines(line_list, first))
 
-    def _joints(self, stage: str, column: Column, old: list[Place], new: list[Place]) -> None:
+    def _add_group_links(self, stage: str, column: StageColumn, old_indices: list[LineIndex], new_indices: list[LineIndex]) -> None:
         joints = []
-        for x in self.trace.links(stage):
-            causes, steps = Pool(), Pool()
-            rows = list(_rows(x, old[x.source], new[x.target], causes, steps))
-            self.used.update(s[0] for s in steps.values)
-            chunk = self.made.chunks.add(pack_links(rows, causes.values, steps.values))
-            joints.append(Joint(x.source, x.target, chunk, x.gap))
-            column.groups[x.target].decisions = tuple(d.replace("AxisType.", "") for d in x.decisions)
-        self.made.joints.append(joints)
+        for link in self.trace.links_into(stage):
+            causes, steps = ValuePool(), ValuePool()
+            rows = list(_generate_link_rows(link, old_indices[link.source], new_indices[link.target], causes, steps))
+            self.used.update(step[0] for step in steps.values)
+            chunk = self.result.chunks.add(pack_links(rows, causes.values, steps.values))
+            joints.append(GroupLink(link.source, link.target, chunk, link.has_gap))
+            column.groups[link.target].decisions = tuple(d.replace("AxisType.", "") for d in link.decisions)
+        self.result.joints.append(joints)
 
 
-def _assign_kernels(made: View) -> None:
-    """Give every group the one kernel of the last column that it became, if there is one."""
-    became: list[set[int]] = [{k} for k in range(len(made.columns[-1].groups))]
-    for k in reversed(range(len(made.columns))):
-        for g, kernels in zip(made.columns[k].groups, became, strict=True):
+def _assign_kernels(view: TraceView) -> None:
+    """Set the kernel of every group that became exactly one kernel of the last column."""
+    kernels_of_group: list[set[int]] = [{k} for k in range(len(view.columns[-1].groups))]
+    for k in reversed(range(len(view.columns))):
+        for g, kernels in zip(view.columns[k].groups, kernels_of_group, strict=True):
             g.kernel = min(kernels) if len(kernels) == 1 else None
         if k:
-            several = [set[int]() for _ in made.columns[k - 1].groups]
-            for j in made.joints[k - 1]:
-                several[j.source] |= became[j.target]
-            became = several
+            source_kernels = [set[int]() for _ in view.columns[k - 1].groups]
+            for j in view.joints[k - 1]:
+                source_kernels[j.source] |= kernels_of_group[j.target]
+            kernels_of_group = source_kernels
 
 
 @record(frozen=True, slots=True)
-class Place:
-    """The lines of a part: `own` of the nodes that have one, `inside` of those that are written in the lines of their users."""
+class LineIndex:
+    """The lines of a part's nodes: `line_of` for nodes with a line, `user_lines` for nodes written inside their users' lines."""
 
-    own: dict[UOp, int]
-    inside: dict[UOp, tuple[int, ...]]
+    line_of: dict[UOp, int]
+    user_lines: dict[UOp, tuple[int, ...]]
 
     @staticmethod
-    def of(part: Part, names: dict[UOp, str]) -> Place:
-        own, inside = {u: k for k, u in enumerate(names)}, dict[UOp, tuple[int, ...]]()
+    def from_part(part: ProgramPart, names: dict[UOp, str]) -> LineIndex:
+        """Index the lines of a part."""
+        line_of, user_lines = {u: k for k, u in enumerate(names)}, dict[UOp, tuple[int, ...]]()
         for u in reversed(part.nodes()):
-            lines = (own[u],) if u in own else inside.get(u, ())
+            lines = (line_of[u],) if u in line_of else user_lines.get(u, ())
             for s in u.src:
-                if s not in own:
-                    inside[s] = tuple(dict.fromkeys((*inside.get(s, ()), *lines)))
-        return Place(own, inside)
+                if s not in line_of:
+                    user_lines[s] = tuple(dict.fromkeys((*user_lines.get(s, ()), *lines)))
+        return LineIndex(line_of, user_lines)
 
 
-def _rows(links: Links, source: Place, target: Place, causes: Pool, steps: Pool) -> Iterator[tuple[int, int, int, int]]:
-    """Links between lines; a line whose only sources are written inside of others' lines was made for these."""
-    lined = [x for x in links.links if x.target in target.own]
-    reached = {x.target for x in lined if x.source in source.own}
-    made: set[tuple[int, int]] = set()
-    for x in lined:
-        why = tuple(_cause(c, steps) for c in x.causes)
-        at = target.own[x.target]
-        if x.source in source.own:
-            yield source.own[x.source], at, int(x.made), causes(why, why)
-        elif x.target not in reached:
-            for k in source.inside.get(x.source, ()):
-                if (k, at) not in made:
-                    made.add((k, at))
-                    yield k, at, 1, causes(why, why)
+def _generate_link_rows(
+    links: PartLinks, source: LineIndex, target: LineIndex, causes: ValuePool, steps: ValuePool
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yield links between lines.
+
+    If all sources of a line are written inside other lines, the link starts from those.
+    """
+    links_to_lines = [link for link in links.links if link.target in target.line_of]
+    reached = {link.target for link in links_to_lines if link.source in source.line_of}
+    inner_links: set[tuple[int, int]] = set()
+    for link in links_to_lines:
+        why = tuple(_pool_cause(c, steps) for c in link.causes)
+        target_line = target.line_of[link.target]
+        if link.source in source.line_of:
+            yield source.line_of[link.source], target_line, int(link.is_indirect), causes(why, why)
+        elif link.target not in reached:
+            for k in source.user_lines.get(link.source, ()):
+                if (k, target_line) not in inner_links:
+                    inner_links.add((k, target_line))
+                    yield k, target_line, 1, causes(why, why)
 
 
-def _cause(c: Cause, steps: Pool) -> tuple[str, int]:
-    s = c.step
-    return (c.by, -1) if s is None else (c.by, steps((s.rule, s.before, s.after), _step(s)))
+def _pool_cause(cause: LinkCause, steps: ValuePool) -> tuple[str, int]:
+    step = cause.step
+    return (cause.by, -1) if step is None else (cause.by, steps((step.rule, step.before, step.after), _step_to_json(step)))
 
 
-def _step(s: Step) -> list[Json]:
-    bound = {k: term(v) if isinstance(v, UOp) else str(getattr(v, "short", v)) for k, v in s.binding.items()}
-    return [s.rule, term(s.before), term(s.after), bound]
+def _step_to_json(step: RewriteStep) -> list[Json]:
+    bound = {k: format_term(v) if isinstance(v, UOp) else str(getattr(v, "short", v)) for k, v in step.binding.items()}
+    return [step.rule, format_term(step.before), format_term(step.after), bound]
 
 
 # --------------------------------------------------------------------------------------------------------------- lines
 
 
-def named(part: Part) -> dict[UOp, str]:
-    """The nodes of a part that have a line, with their names, in order."""
+def assign_line_names(part: ProgramPart) -> dict[UOp, str]:
+    """Return the nodes of a part that have a line, with their names, in order."""
     whole = UOp(Op.TUPLE, (*part.arguments, part.body))
-    found = number(whole)
-    del found[whole]
-    return found
+    names = name_nodes(whole)
+    del names[whole]
+    return names
 
 
-def lines(nodes: Iterable[UOp], names: dict[UOp, str], depth: Mapping[UOp, int]) -> Iterator[NodeLine]:
-    """One line per node."""
+def format_lines(nodes: Iterable[UOp], names: dict[UOp, str], depth: Mapping[UOp, int]) -> Iterator[NodeLine]:
+    """Yield one line per node."""
     for u in nodes:
-        op, _, rest = printable(line(u, names).partition(" = ")[2]).partition(" ")
+        op, _, rest = escape_unprintable(format_node(u, names).partition(" = ")[2]).partition(" ")
         axis = u.arg.type.name.lower() if u.op is Op.RANGE else ""
-        kind = type_of(u)
-        own, _, shape = kind.partition(" ")
-        yield NodeLine(op, cut(rest, LINE), shape if rest.endswith(f": {own}") else kind, family_of(u.op), axis, depth.get(u, 0))
+        type_text = format_type(u)
+        dtype, _, shape = type_text.partition(" ")
+        yield NodeLine(
+            op,
+            elide_middle(rest, LINE),
+            shape if rest.endswith(f": {dtype}") else type_text,
+            color_family(u.op),
+            axis,
+            depth.get(u, 0),
+        )
 
 
-def family_of(op: Op) -> str:
-    """The family that gives a node its colour; what is decomposed is elementwise."""
+def color_family(op: Op) -> str:
+    """Return the family that decides a node's colour; decomposed ops count as elementwise."""
     family = ROWS[op].family
     return "elementwise" if family is Family.DECOMPOSED else family.value.lower()
 
 
-def type_of(u: UOp) -> str:
-    """`f32 (2, 3)`; nothing for an effect."""
+def format_type(u: UOp) -> str:
+    """Format the type of a node, such as `f32 (2, 3)`; empty for an effect."""
     try:
         shape = ", ".join(str(n) if isinstance(n, int) else "?" for n in u.shape)
         return "" if u.dtype is void else f"{u.dtype.short} ({shape})" if shape else u.dtype.short
@@ -270,34 +293,34 @@ def type_of(u: UOp) -> str:
         return "ill-formed"
 
 
-def _depths(part: Part) -> dict[UOp, int]:
-    """How many loops are around each node: those open where it stands in a list, those that it depends on in a graph."""
+def _compute_loop_depths(part: ProgramPart) -> dict[UOp, int]:
+    """Return the number of loops around each node: those open at its position in a list, those that it depends on in a graph."""
     if part.body.op is not Op.LINEAR:
         return {u: len(r) - (u.op is Op.RANGE) for u, r in open_ranges(toposort(part.body)).items()}
-    found: dict[UOp, int] = {}
+    depths: dict[UOp, int] = {}
     depth = 0
     for u in part.body.src:
         depth -= u.op is Op.END
         for s in u.src:
-            found.setdefault(s, depth)
-        found[u] = depth
+            depths.setdefault(s, depth)
+        depths[u] = depth
         depth += u.op is Op.RANGE
-    return found
+    return depths
 
 
-def cut(text: str, limit: int) -> str:
-    """The text, or its two ends where it is long."""
+def elide_middle(text: str, limit: int) -> str:
+    """Return the text, without its middle if it is too long."""
     if len(text) <= limit:
         return text
     return f"{text[: limit - 40].rstrip()} … {text[-30:].lstrip()}"
 
 
-def term(u: UOp) -> str:
-    """A node as a term, such as `add(mul(range1, 4), 2)`: what lies deep is left out."""
-    return cut(_term(u, _DEPTH), TERM)
+def format_term(u: UOp) -> str:
+    """Format a node as a term, such as `add(mul(range1, 4), 2)`, without its deep parts."""
+    return elide_middle(_format_term(u, _DEPTH), TERM)
 
 
-def _term(u: UOp, depth: int) -> str:
+def _format_term(u: UOp, depth: int) -> str:
     name = u.op.name.lower()
     if u.op is Op.CONST:
         return str(u.arg.value)
@@ -307,5 +330,5 @@ def _term(u: UOp, depth: int) -> str:
         return f"{name}{u.arg.slot if u.op is Op.PARAM else u.arg.unique}"
     if depth == 0:
         return f"{name}(…)"
-    inside = ", ".join(_term(s, depth - 1) for s in u.src)
-    return f"{name}({inside})" if u.op is not Op.CAST else f"cast({inside}, {u.dtype.short})"
+    sources = ", ".join(_format_term(s, depth - 1) for s in u.src)
+    return f"{name}({sources})" if u.op is not Op.CAST else f"cast({sources}, {u.dtype.short})"

@@ -1,7 +1,7 @@
-"""A lowering as one static HTML page that needs nothing but itself.
+"""A lowering as one static, self-contained HTML page.
 
-Takes: a `View`. Gives: the text of the page. Lines and links are compressed blocks (`chunks`), which the script unpacks when they
-are looked at; a page of many kernels opens with the first of them.
+Takes: a `TraceView`. Gives: the text of the page. Lines and links are compressed blocks (`chunks`), which the script decodes when
+they come into view. A page of many kernels opens with the first of them.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from pathlib import Path
 from string import Template
 
 from uops import __version__
-from uops.cli.viewer.columns import Column, Json, View
-from uops.spec.untrusted import printable
+from uops.cli.viewer.columns import Json, StageColumn, TraceView
+from uops.spec.untrusted import escape_unprintable
 
 HERE = Path(__file__).parent
 
-#: Families in the order of the specification's tables, as the legend shows them.
+#: Families of the legend, in the order of the specification's tables.
 FAMILIES = ("source", "movement", "reduce", "call", "load", "store", "ordering", "elementwise", "marker", "codegen")
-#: Lines of all columns up to which every kernel is shown at first.
+#: Largest number of lines in all columns with which every kernel is shown initially.
 ALL_AT_ONCE = 3000
 
 
-def page(shown: View, program: str, target: str) -> str:
-    """The page of one program."""
-    index = shown.chunks.add(_index(shown))
+def render_page(shown: TraceView, program: str, target: str) -> str:
+    """Render the page of one program."""
+    index = shown.chunks.add(_collect_script_data(shown))
     return Template(_read("page.html")).substitute(
-        program=escape(printable(program)),
+        program=escape(escape_unprintable(program)),
         target=escape(target),
         version=__version__,
         nodes=f"{shown.columns[0].size:,}",
-        toggles="".join(_toggle(k, c) for k, c in enumerate(shown.columns)),
+        toggles="".join(_render_toggle(k, c) for k, c in enumerate(shown.columns)),
         legend="".join(f'<span class="f-{f}">{f}</span>' for f in FAMILIES if f in shown.families),
-        columns="".join(_column(k, c) for k, c in enumerate(shown.columns)),
+        columns="".join(_render_column(k, c) for k, c in enumerate(shown.columns)),
         style=_read("page.css"),
         script=_read("page.js"),
         index=index,
@@ -46,15 +46,15 @@ def _read(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
 
 
-def _toggle(k: int, c: Column) -> str:
-    return f'<button type="button" data-column="{k}" aria-pressed="{_truth(not c.same)}">{escape(c.title)}</button>'
+def _render_toggle(k: int, c: StageColumn) -> str:
+    return f'<button type="button" data-column="{k}" aria-pressed="{_render_bool(not c.same)}">{escape(c.title)}</button>'
 
 
-def _truth(x: bool) -> str:
+def _render_bool(x: bool) -> str:
     return "true" if x else "false"
 
 
-def _column(k: int, c: Column) -> str:
+def _render_column(k: int, c: StageColumn) -> str:
     note = "same as before" if c.same else f"{c.size:,} nodes" if c.size else ""
     head = f'<h2>{escape(c.title)}</h2><p><span>{escape(c.dialect)}</span><span class="count">{note}</span></p>'
     role = 'role="listbox"' if c.size else 'role="region" tabindex="0"'
@@ -65,8 +65,8 @@ def _column(k: int, c: Column) -> str:
     )
 
 
-def _index(shown: View) -> Json:
-    """The data that the script has from the start."""
+def _collect_script_data(shown: TraceView) -> Json:
+    """Collect the data that the script has from the start."""
     lines = sum(c.size for c in shown.columns)
     return {
         "stages": [c.title for c in shown.columns],
