@@ -8,6 +8,7 @@ index, with the name in a comment.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from uops.spec.ir.ops import BINARY, MARKERS, UNARY, Op
@@ -112,15 +113,24 @@ def _missing_source_error(u: Any, name: str) -> AttributeError:
 
 def _required_source(name: str) -> Any:
     """Return a property for a source that every node of the ops with this name has."""
-    positions = positions_of(name, "")
+    return _source_property(name, positions_of(name, ""))
+
+
+def _variadic_sources(name: str) -> Any:
+    """Return a property for all sources from one position on."""
+    return _source_property(name, {op: slice(k, None) for op, k in positions_of(name, "...", "+").items()})
+
+
+def _source_property(name: str, index_of: Mapping[Op, int | slice]) -> Any:
+    """Return a property that reads `src` at the index, or slice, of the node's op."""
 
     def get_source(u: Any) -> Any:
         try:
-            return u.src[positions[u.op]]
+            return u.src[index_of[u.op]]
         except LookupError:
             raise _missing_source_error(u, name) from None
 
-    return property(get_source, doc=f"The source named `{name}`.")
+    return property(get_source, doc=f"The source or sources named `{name}`.")
 
 
 def _optional_source(name: str) -> Any:
@@ -135,20 +145,6 @@ def _optional_source(name: str) -> Any:
         return u.src[k] if k < len(u.src) else None
 
     return property(get_source, doc=f"The source named `{name}`, or None.")
-
-
-def _variadic_sources(name: str) -> Any:
-    """Return a property for all sources from one position on."""
-    positions = positions_of(name, "...", "+")
-
-    def get_sources(u: Any) -> Any:
-        try:
-            k = positions[u.op]
-        except KeyError:
-            raise _missing_source_error(u, name) from None
-        return u.src[k:] if k else u.src
-
-    return property(get_sources, doc=f"The sources named `{name}`.")
 
 
 class Operands:
