@@ -109,24 +109,18 @@ class TensorMachine:
                 raise Crash(f"{describe(u)} waits for nothing")
         self.frames.pop()
 
-    def _evaluate_node(self, scope: TensorScope, cells: dict[UOp, Cell], pending: list[UOp], u: UOp, depth_left: int) -> Cell:
+    def _evaluate_node(self, scope: TensorScope, cells: dict[UOp, Cell], pending: list[UOp], u: UOp, levels: int) -> Cell:
         """Evaluate `u`, its sources first, and return its cell; or return WAIT.
 
-        In that case `pending` gets the nodes that `u` waits for and then `u`. The speed of the interpreter is the speed of this
-        function.
+        In that case `pending` gets the nodes that `u` waits for and then `u`. `levels` is the depth of recursion that is left.
+        The speed of the interpreter is the speed of this function.
         """
         try:
             src = u.src
             count, make, kernels, find, action = PLANS[u.op._value_]
             if len(src) == count and (count == 1 or src[1]._spelt.__class__ is tuple):  # extents
                 s = src[0]  # operand
-                a = (
-                    cells[s]
-                    if s in cells
-                    else self._evaluate_node(scope, cells, pending, s, depth_left - 1)
-                    if depth_left
-                    else WAIT
-                )
+                a = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
                 if a.__class__ is _ndarray:
                     cell = make(u, a)
                 elif a is WAIT:
@@ -135,13 +129,7 @@ class TensorMachine:
                     cell = action(self, scope, u, src[:1])  # operand
             elif kernels is not None and len(src) < 3:
                 s = src[0]  # operand or lhs
-                a = (
-                    cells[s]
-                    if s in cells
-                    else self._evaluate_node(scope, cells, pending, s, depth_left - 1)
-                    if depth_left
-                    else WAIT
-                )
+                a = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
                 if a is WAIT:
                     return _wait_for_sources(cells, pending, u, src)
                 d = s._dtype
@@ -150,13 +138,7 @@ class TensorMachine:
                     cell = kernel(a if a.__class__ is _ndarray else self.read(a))
                 else:
                     s = src[1]  # rhs
-                    b = (
-                        cells[s]
-                        if s in cells
-                        else self._evaluate_node(scope, cells, pending, s, depth_left - 1)
-                        if depth_left
-                        else WAIT
-                    )
+                    b = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
                     if b is WAIT:
                         return _wait_for_sources(cells, pending, u, src)
                     if a.__class__ is not _ndarray:
@@ -165,7 +147,7 @@ class TensorMachine:
             else:
                 sources = src if find is None or not src else find(u)
                 for s in sources:
-                    if s not in cells and (not depth_left or self._evaluate_node(scope, cells, pending, s, depth_left - 1) is WAIT):
+                    if s not in cells and (not levels or self._evaluate_node(scope, cells, pending, s, levels - 1) is WAIT):
                         return _wait_for_sources(cells, pending, u, sources)
                 cell = action(self, scope, u, sources)
             if cell.__class__ is not _ndarray:
