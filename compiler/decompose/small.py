@@ -107,4 +107,4 @@ SMALL_RULES: dict[Op, Callable[[SmallFloatNode], Expr]] = {
 
 def is_small(u: UOp) -> bool:
     """Return True if `u` is one of `SMALL_RULES` on a small float."""
-    return u.op in SMALL_RULES and (u.rhs if u.op in COMPARE else u).dtype in SMALL
+    return u.op in SMALL_RULES and u.src[-1].dtype in SMALL  # the last operand
