@@ -22,7 +22,8 @@ from uops.compiler.passes.expand import expand_vector_axes
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.memory_plan import plan_memory
 from uops.compiler.passes.optimize.heuristics.block_fusion import fuse_kernel_chains
-from uops.compiler.passes.optimize.optimize import Choose, schedule_kernel, select_scheduler
+from uops.compiler.passes.optimize.optimize import schedule_kernel, select_scheduler
+from uops.compiler.passes.optimize.schedule.schedule import Scheduler
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.render import CompileQueue, render_and_compile
 from uops.compiler.passes.select.select import select, select_instructions
@@ -55,7 +56,7 @@ class LoweringState:
     memory: LoweringCache = field(default_factory=lambda: active_cache() or LoweringCache())
 
     @functools.cached_property
-    def scheduler(self) -> Choose:
+    def scheduler(self) -> Scheduler:
         """The function that chooses the schedules of this program's kernels."""
         return select_scheduler(self.config, self.target)
 

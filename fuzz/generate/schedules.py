@@ -24,10 +24,16 @@ from itertools import islice, pairwise
 from uops.compiler import pipeline
 from uops.compiler.config import Config
 from uops.compiler.ir.bodies import map_kernel_bodies
-from uops.compiler.passes.optimize.optimize import Choose, choose_by_heuristics, schedule_kernel
+from uops.compiler.passes.optimize.optimize import choose_by_heuristics, schedule_kernel
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_extent
-from uops.compiler.passes.optimize.schedule.schedule import RejectedOptOp, Schedule, create_initial_schedule, set_loop_types
+from uops.compiler.passes.optimize.schedule.schedule import (
+    RejectedOptOp,
+    Schedule,
+    Scheduler,
+    create_initial_schedule,
+    set_loop_types,
+)
 from uops.compiler.passes.optimize.search.beam import STARTS, propose_optops
 from uops.compiler.pipeline import LoweringState, Pass, run_pass
 from uops.compiler.target import MachineModel, Target, machine_model_of
@@ -252,7 +258,7 @@ def _draw_nolocals(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
 # ---------------------------------------------------------------------------------------------------------------- pipelines
 
 
-def pipeline_with_schedules(choose_schedule: Choose) -> tuple[Pass, ...]:
+def pipeline_with_schedules(choose_schedule: Scheduler) -> tuple[Pass, ...]:
     """Return the pipeline with another choice of schedules."""
 
     def run(root: UOp, state: LoweringState) -> UOp:

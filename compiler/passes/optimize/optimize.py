@@ -28,9 +28,6 @@ from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler,
 from uops.compiler.target import PLAIN, MachineModel, Target
 from uops.spec.ir.node import UOp
 
-#: The name under which `uops.fuzz` knows the type.
-Choose = Scheduler
-
 
 def choose_by_heuristics(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
     """Return the schedule that the hand-written heuristics choose for the machine."""
