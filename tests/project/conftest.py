@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,23 @@ def root() -> Path:
 def folders() -> tuple[str, ...]:
     """The folders of the root that are packages below `uops`."""
     return FOLDERS
+
+
+@pytest.fixture(scope="session")
+def modules() -> dict[str, Path]:
+    """The modules of the package by dotted name; a package is named as its folder is."""
+    package = ROOT / "src" / "uops"
+    paths = [path for folder in (*FOLDERS, "cli") for path in _walk(package / folder)]
+    return {".".join(("uops", *p.relative_to(package).with_suffix("").parts)).removesuffix(".__init__"): p for p in paths}
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield the Python files below a folder, which may be a link."""
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            yield from _walk(path)
+        elif path.suffix == ".py":
+            yield path
 
 
 @pytest.fixture(scope="session")

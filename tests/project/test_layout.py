@@ -1,38 +1,15 @@
 """The layout holds: small folders that say what they are, and no imports in a circle."""
 
 import ast
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-FOLDERS = ("spec", "interp", "compiler", "backends", "fuzz", "cli")
 #: Modules of a folder, beside its `__init__`, at most.
 MOST_MODULES = 16
 
 Imports = dict[str, set[str]]
-
-
-@pytest.fixture(scope="module")
-def package(root: Path) -> Path:
-    return root / "src" / "uops"
-
-
-@pytest.fixture(scope="module")
-def modules(package: Path) -> dict[str, Path]:
-    """The modules of the package by dotted name; a package is named as its folder is."""
-    paths = [p for folder in FOLDERS for p in walk(package / folder)]
-    return {".".join(("uops", *p.relative_to(package).with_suffix("").parts)).removesuffix(".__init__"): p for p in paths}
-
-
-def walk(folder: Path) -> Iterator[Path]:
-    """The Python files below a folder, which may be a link."""
-    for path in sorted(folder.iterdir()):
-        if path.is_dir():
-            yield from walk(path)
-        elif path.suffix == ".py":
-            yield path
 
 
 def imports_of(name: str, text: str, known: set[str]) -> set[str]:

@@ -8,7 +8,6 @@ import pytest
 
 from uops.spec.ir.operands import OPERANDS
 
-FOLDERS = ("spec", "interp", "compiler", "backends", "fuzz", "cli")
 #: Bare indices in the whole package, at most.
 MOST = 300
 NAMES = frozenset(word.rstrip("?+.") for names in OPERANDS.values() for word in names.split())
@@ -66,15 +65,10 @@ def bare_indices(text: str) -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def indices(root: Path) -> dict[str, str]:
+def indices(modules: dict[str, Path]) -> dict[str, str]:
     """place -> the line with a bare index, for the whole package."""
-    found = dict[str, str]()
-    for folder in FOLDERS:
-        for path in sorted((root / "src" / "uops" / folder).rglob("*.py")):
-            text = path.read_text()
-            lines = text.splitlines()
-            found |= {f"{folder}/{path.name}:{n}": lines[n - 1] for n in bare_indices(text)}
-    return found
+    texts = {name: path.read_text() for name, path in modules.items()}
+    return {f"{name}:{n}": text.splitlines()[n - 1] for name, text in texts.items() for n in bare_indices(text)}
 
 
 def test_few_sources_are_read_by_index(indices: dict[str, str]) -> None:

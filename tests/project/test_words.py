@@ -4,10 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-FOLDERS = ("spec", "interp", "compiler", "backends", "fuzz", "cli")
 #: Words in a sentence of a docstring, at most.
 MOST_WORDS = 25
 #: First words of a docstring that make a riddle of what a noun phrase or an imperative says.
@@ -23,38 +23,32 @@ VERBS = frozenset({
 OF_THE_SPECIFICATION = frozenset({"replicated", "absorbed", "masked_fill", "scaled_dot_product_attention"})
 IRREGULAR = frozenset({
     "made", "found", "done", "held", "kept", "known", "drawn", "given", "taken", "written", "seen", "shown", "built", "spelt",
-    "sent", "lent", "left", "lost", "told", "heard", "begun", "broken", "chosen", "hidden", "thrown", "grown", "run_by", "bound_by",
+    "sent", "lent", "left", "lost", "told", "heard", "begun", "broken", "chosen", "hidden", "thrown", "grown",
 })  # fmt: skip
 
 
-def definitions(package: Path) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef, bool, bool]]:
-    """Yield (place, definition, is it public, is it a method) for every function and class, nested ones too."""
-    for folder in FOLDERS:
-        for path in walk(package / folder):
-            name = str(path.relative_to(package))
-            yield from _definitions(ast.parse(path.read_text()), name, public=True, method=False)
+class Definition(NamedTuple):
+    """A function or class, nested ones too; it is public if neither it nor a class or function around it is private."""
+
+    place: str
+    node: ast.FunctionDef | ast.ClassDef
+    public: bool
+
+    @property
+    def text(self) -> str:
+        """The docstring; empty if there is none."""
+        return ast.get_docstring(self.node) or ""
 
 
-def _definitions(
-    node: ast.AST, place: str, *, public: bool, method: bool
-) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef, bool, bool]]:
+def find_definitions(node: ast.AST, place: str, public: bool = True) -> Iterator[Definition]:
+    """Yield every definition below a node. What a function defines is not public."""
     for child in ast.iter_child_nodes(node):
+        inside = public
         if isinstance(child, ast.FunctionDef | ast.ClassDef):
-            here, seen = f"{place}:{child.lineno} {child.name}", public and not child.name.startswith("_")
-            yield here, child, seen, method
-            inside = isinstance(child, ast.ClassDef)
-            yield from _definitions(child, place, public=seen and inside, method=inside)
-        else:
-            yield from _definitions(child, place, public=public, method=method)
-
-
-def walk(folder: Path) -> Iterator[Path]:
-    """Yield the Python files below a folder, which may be a link."""
-    for path in sorted(folder.iterdir()):
-        if path.is_dir():
-            yield from walk(path)
-        elif path.suffix == ".py":
-            yield path
+            found = Definition(f"{place}:{child.lineno} {child.name}", child, public and not child.name.startswith("_"))
+            yield found
+            inside = found.public and isinstance(child, ast.ClassDef)
+        yield from find_definitions(child, place, inside)
 
 
 def is_participle(name: str) -> bool:
@@ -71,39 +65,35 @@ PARTICLES = frozenset(
 
 
 @pytest.fixture(scope="module")
-def found(root: Path) -> list[tuple[str, ast.FunctionDef | ast.ClassDef, bool, bool]]:
-    return list(definitions(root / "src" / "uops"))
+def definitions(modules: dict[str, Path]) -> list[Definition]:
+    return [d for name, path in modules.items() for d in find_definitions(ast.parse(path.read_text()), name)]
 
 
-Found = list[tuple[str, ast.FunctionDef | ast.ClassDef, bool, bool]]
-
-
-def test_a_class_name_has_one_meaning(found: Found) -> None:
+def test_a_class_name_has_one_meaning(definitions: list[Definition]) -> None:
     """Private classes count: an underscore is no name."""
     places: dict[str, list[str]] = {}
-    for place, node, _, _ in found:
-        if isinstance(node, ast.ClassDef):
-            places.setdefault(node.name.strip("_"), []).append(place)
+    for d in definitions:
+        if isinstance(d.node, ast.ClassDef):
+            places.setdefault(d.node.name.strip("_"), []).append(d.place)
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-def test_no_function_is_named_by_a_participle(found: Found) -> None:
-    assert [place for place, node, _, _ in found if isinstance(node, ast.FunctionDef) and is_participle(node.name)] == []
+def test_no_function_is_named_by_a_participle(definitions: list[Definition]) -> None:
+    assert [d.place for d in definitions if isinstance(d.node, ast.FunctionDef) and is_participle(d.node.name)] == []
 
 
-def test_every_public_function_and_class_is_documented(found: Found) -> None:
+def test_every_public_function_and_class_is_documented(definitions: list[Definition]) -> None:
     """Methods of public classes too, but for those with a name of Python's own."""
-    assert [place for place, node, public, _ in found if public and not ast.get_docstring(node)] == []
+    assert [d.place for d in definitions if d.public and not d.text] == []
 
 
-def test_a_docstring_begins_with_a_verb_or_a_noun(found: Found) -> None:
-    texts = ((place, ast.get_docstring(node) or "") for place, node, _, _ in found)
-    assert [(place, text[:40]) for place, text in texts if RIDDLES.match(text)] == []
+def test_a_docstring_begins_with_a_verb_or_a_noun(definitions: list[Definition]) -> None:
+    assert [(d.place, d.text[:40]) for d in definitions if RIDDLES.match(d.text)] == []
 
 
-def test_sentences_of_docstrings_are_short(found: Found) -> None:
-    texts = ((place, ast.get_docstring(node) or "") for place, node, public, _ in found if public)
-    assert [(place, s) for place, text in texts for s in sentences(text) if len(s.split()) > MOST_WORDS] == []
+def test_sentences_of_docstrings_are_short(definitions: list[Definition]) -> None:
+    long = [(d.place, s) for d in definitions if d.public for s in sentences(d.text) if len(s.split()) > MOST_WORDS]
+    assert long == []
 
 
 def sentences(text: str) -> list[str]:
