@@ -70,9 +70,9 @@ def find_address_nodes(instructions: Sequence[UOp], references: Iterable[UOp]) -
     other: set[UOp] = set()  # with other uses
     only: set[UOp] = set()
     for u in reversed(instructions):  # users come first, so all uses of a node are known
-        if u.op is Op.INDEX and u.operand in memory:
+        if u.op is Op.INDEX and (indexed := u.src[0]) in memory:  # operand
             _mark_address_scalars(u.positions[0], wide, other)
-            other.add(u.operand)
+            other.add(indexed)
             continue
         exact = u in wide and is_exact_in_64_bits(u)
         if exact:
@@ -106,7 +106,8 @@ def is_exact_in_64_bits(u: UOp) -> bool:
     if u.op is Op.CAST:
         lo, hi = value_bounds(u.operand)
         return u.operand.dtype in (dt.index, dt.int32, dt.int64) and u.dtype.min <= lo and hi <= u.dtype.max
-    (a, A), (b, B) = value_bounds(u.lhs), value_bounds(u.rhs)
+    lhs, rhs = u.src
+    (a, A), (b, B) = value_bounds(lhs), value_bounds(rhs)
     if u.op is Op.MUL:
         ends = (a * b, a * B, A * b, A * B)
     else:
@@ -130,15 +131,16 @@ def find_register_buffers(instructions: Sequence[UOp]) -> frozenset[UOp]:
         for k, s in enumerate(u.src):
             if s in buffer_of and not _accesses_whole_buffer(u, k, buffer_of[s]):
                 whole.discard(buffer_of[s])
-        if u.op in (Op.AFTER, Op.INDEX) and view_source(u) in buffer_of:
-            buffer_of[u] = buffer_of[view_source(u)]
+        if u.op in (Op.AFTER, Op.INDEX) and (viewed := u.src[0]) in buffer_of:  # buffer or operand
+            buffer_of[u] = buffer_of[viewed]
     return frozenset(whole)
 
 
 def _accesses_whole_buffer(u: UOp, k: int, buffer: UOp) -> bool:
     """Return True if `u`, whose source k is the buffer or a view of it, uses it as a whole."""
     if u.op is Op.INDEX and k == 0:
-        return u.operand.op is not Op.INDEX and len(u.positions) == 1 and _covers_buffer(u.positions[0], buffer.arg.size)
+        operand, *positions = u.src
+        return operand.op is not Op.INDEX and len(positions) == 1 and _covers_buffer(positions[0], buffer.arg.size)
     if u.op in (Op.LOAD, Op.STORE):
         return k == 0 and len(u.src) == (1 if u.op is Op.LOAD else 2)
     return u.op is Op.AFTER or u.op is Op.GROUP
@@ -152,16 +154,11 @@ def _covers_buffer(index: UOp, size: int) -> bool:
     return at is not None and at.starts_at_zero and at.steps == tuple(range(size))
 
 
-def view_source(view: UOp) -> UOp:
-    """Return the source of an Index, After or Bitcast that it is a view of."""
-    return view.buffer if view.op is Op.AFTER else view.operand
-
-
 def find_references(instructions: Iterable[UOp]) -> set[UOp]:
     """Return the memory of a kernel and the views of it."""
     references: set[UOp] = set()
     for u in [u for u in instructions if u.op in _REFERRING]:
-        if view_source(u) in references if u.op in _VIEWS else u.op is Op.BUFFER or u.arg.name is None:
+        if u.src[0] in references if u.op in _VIEWS else u.op is Op.BUFFER or u.arg.name is None:  # buffer or operand
             references.add(u)
     return references
 
@@ -184,9 +181,9 @@ def find_register_stores(instructions: Iterable[UOp], register_buffers: frozense
         elif u.op in (Op.END, Op.ENDIF):
             closed = set(u.ranges) if u.op is Op.END else {u.if_node}
             open_blocks = [o for o in open_blocks if o not in closed]
-        elif u.op is Op.STORE and base_memory(u.buffer) in register_buffers:
+        elif u.op is Op.STORE and (register := base_memory(u.buffer)) in register_buffers:
             for o in open_blocks:
-                stores.setdefault(o, {})[base_memory(u.buffer)] = None
+                stores.setdefault(o, {})[register] = None
     return {o: list(rs) for o, rs in stores.items()}
 
 

@@ -24,7 +24,6 @@ from uops.backends.llvm.layout import (
     find_register_stores,
     is_exact_in_64_bits,
     match_lane_offsets,
-    view_source,
 )
 from uops.backends.llvm.shuffles import build_stack, extract_lane, is_constant_lane, render_vector_literal, select_lanes
 from uops.backends.llvm.types import (
@@ -229,7 +228,7 @@ class _KernelRenderer:
 
     def forward_source(self, u: UOp) -> None:
         """Name an After, or a Bitcast of a reference, by its source."""
-        source = view_source(u)
+        source = u.src[0]  # buffer or operand
         if source in self.vector_addresses or base_memory(u) in self.registers:
             return
         if source in self.addresses:
@@ -244,13 +243,14 @@ class _KernelRenderer:
         """
         if base_memory(u) in self.registers:
             return
-        if u.operand not in self.addresses:
+        operand, *positions = u.src
+        if operand not in self.addresses:
             if not is_constant_lane(u):
                 self.operands[u] = select_lanes(self.b, u, self.render_operand)
             return
-        if len(u.positions) != 1:
-            raise Unsupported(f"Index with {len(u.positions)} operands in a kernel", "llvm")
-        t, base, (at,) = storage_type(u.dtype), self.address(u.operand), u.positions
+        if len(positions) != 1:
+            raise Unsupported(f"Index with {len(positions)} operands in a kernel", "llvm")
+        t, base, (at,) = storage_type(u.dtype), self.address(operand), positions
         if at.shape == ():
             self.addresses[u] = self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._as_i64(at)}")
         else:

@@ -30,7 +30,10 @@ def render_vector_literal(u: UOp) -> str:
 
 def is_constant_lane(u: UOp) -> bool:
     """Return True if a node is one lane of a vector at a constant position; it is extracted at each use."""
-    return u.op is Op.INDEX and len(u.positions) == 1 and u.positions[0].op is Op.CONST and u.operand.shape != ()
+    if u.op is not Op.INDEX:
+        return False
+    operand, *positions = u.src
+    return len(positions) == 1 and positions[0].op is Op.CONST and operand.shape != ()
 
 
 def extract_lane(b: IRBuilder, u: UOp, operand: Operand) -> str:
@@ -40,10 +43,11 @@ def extract_lane(b: IRBuilder, u: UOp, operand: Operand) -> str:
 
 def select_lanes(b: IRBuilder, u: UOp, operand: Operand) -> str:
     """Emit the selection of several lanes of a vector, at constant positions. Raises Unsupported."""
-    positions = u.positions[0].constant_elements if len(u.positions) == 1 else None
-    if positions is None:
+    vector, *positions = u.src  # operand, positions
+    lanes = positions[0].constant_elements if len(positions) == 1 else None
+    if lanes is None:
         raise Unsupported("lanes of a vector that are not constant", "llvm")
-    return _emit_shuffle(b, u.operand, u.operand, positions, operand)
+    return _emit_shuffle(b, vector, vector, lanes, operand)
 
 
 def build_stack(b: IRBuilder, u: UOp, operand: Operand) -> str:

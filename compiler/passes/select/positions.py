@@ -174,7 +174,7 @@ class IndexSums:
         """Return the value and piece below a chain of movement ops, as far as the first Pad."""
         while u.op is Op.RESHAPE or (u.op in MOVEMENT and u.op is not Op.PAD):
             piece = piece if u.op is Op.RESHAPE else self.map_to_source(u, piece)
-            u = u.operand
+            u = u.src[0]  # operand
         return u, piece
 
     def lanes_of(self, u: UOp, piece: Piece) -> IndexLanes | None:

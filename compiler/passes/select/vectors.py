@@ -146,7 +146,7 @@ class VectorSelector:
         while u.op in RESHAPING:
             if u.op is not Op.RESHAPE:
                 piece = self.index_sums.map_to_source(u, piece)
-            u = u.operand
+            u = u.src[0]  # operand
             if NOTHING in piece:
                 for p in set(piece) - {NOTHING}:
                     self.request_piece(u, (p,))
@@ -282,7 +282,7 @@ class VectorSelector:
         while u.op in RESHAPING:
             if u.op is not Op.RESHAPE:
                 piece = self.index_sums.map_to_source(u, piece)
-            u = u.operand
+            u = u.src[0]  # operand
             if NOTHING in piece:
                 zero = (splat_constant(0, self.index_dtype if u.dtype is dt.index else u.dtype), 0)
                 return compose_lanes([zero if p == NOTHING else (self.build_or_get_piece(u, (p,)), 0) for p in piece])
