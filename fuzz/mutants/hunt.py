@@ -57,7 +57,7 @@ PATIENT = replace(LIMITS, start=600.0)
 #: Processor seconds for triage, which asks twice about a program that does not end; questions and seconds for a reduction.
 CONFIRMING, MOST, REDUCING = 2.5 * PATIENT.timeout, 100, 30.0
 #: Tests that compare with golden files, in a checkout.
-_GOLDENS = ("tests/compiler/test_stage_goldens.py", "tests/backends/test_llvm_render.py", "tests/backends/test_opencl_launch.py")
+_GOLDENS = ("tests/compiler/test_stage_goldens.py", "tests/backends/llvm/test_render.py", "tests/backends/opencl/test_launch.py")
 #: Seconds between two looks at a process.
 _LOOK = 0.5
 #: Minimum processor seconds in which a package must show that it starts.

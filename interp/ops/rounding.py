@@ -3,7 +3,7 @@
 NumPy and ml_dtypes round twice on the way from float64 or a wide integer to a narrow float. Here the first step rounds to *odd*
 where it is inexact, so that the second step still sees on which side of a midpoint the exact value lies. Two more bits than the
 target has are enough for that, also where float32 is subnormal. This module relies on the one-step conversions: float64 to
-float32, float32 to each narrow float, 64-bit integers to float32 and float64. tests/interp/test_interp_rounding.py checks them.
+float32, float32 to each narrow float, 64-bit integers to float32 and float64. tests/interp/ops/test_rounding.py checks them.
 """
 
 from __future__ import annotations

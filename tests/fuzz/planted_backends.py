@@ -9,7 +9,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-import test_bisect
+import planted_passes
 
 from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
@@ -39,7 +39,7 @@ class WrongMax(Interp):
     name = "wrong-max"
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
-        return run(test_bisect.nodes(_minimum)(graph), inputs)
+        return run(planted_passes.nodes(_minimum)(graph), inputs)
 
 
 def _minimum(u: UOp) -> UOp | None:
@@ -67,7 +67,7 @@ class Few(Interp):
         for u in toposort(*(graph.src if graph.op is Op.TUPLE else (graph,))):
             if declared.missing(ROWS[u.op].id, u.dtype):
                 raise Unsupported(f"{u.op.name} of {u.dtype.name}", self.name)
-        return run(test_bisect.nodes(_first)(graph) if self.wrong else graph, inputs)
+        return run(planted_passes.nodes(_first)(graph) if self.wrong else graph, inputs)
 
 
 def _first(u: UOp) -> UOp | None:
@@ -134,8 +134,10 @@ class Swapped(LlvmTarget):
 
 
 class Compiled(CompilerBackend):
-    """The llvm backend with a bug of `test_bisect`: behind a pass (`what`), in the renderer (`right`, `wrong`), or a rule. Or one
-    whose toolchain dies at a text; or one that spells several instructions wrong (`swaps`)."""
+    """The llvm backend with a bug of `planted_passes`: behind a pass (`what`), in the renderer (`right`, `wrong`), or in a rule.
+
+    Or one whose toolchain dies at a text (`dies`), or that spells several instructions wrong (`swaps`).
+    """
 
     name = "planted"
 
@@ -145,17 +147,17 @@ class Compiled(CompilerBackend):
     ) -> None:  # fmt: skip
         target: Any = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
         if right or dies:
-            target = Dying(dies) if dies else test_bisect.Wrong(right, wrong)
+            target = Dying(dies) if dies else planted_passes.Wrong(right, wrong)
         if swaps:
             target = Swapped(swaps)
         super().__init__(target)
         if what is not None:
-            name, planted = test_bisect.PLANTED[what]
-            pipeline.PIPELINE = test_bisect.behind(name, planted.change)
+            name, planted = planted_passes.PLANTED[what]
+            pipeline.PIPELINE = planted_passes.behind(name, planted.change)
         if rule:
             from uops.compiler.passes.select import select
 
-            select.VALUES = (*select.VALUES, replace(test_bisect.PLANTED_RULE))  # type: ignore[assignment]
+            select.VALUES = (*select.VALUES, replace(planted_passes.PLANTED_RULE))  # type: ignore[assignment]
 
     def version(self) -> str:
         return "planted"

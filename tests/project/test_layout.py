@@ -85,3 +85,14 @@ def test_an_import_in_a_circle_is_seen(text: str) -> None:
     imports = {"uops.a": imports_of("uops.a", text, known), "uops.b": imports_of("uops.b", "from uops.c import x", known)}
     imports["uops.c"] = imports_of("uops.c", "import uops.a", known)
     assert find_cycles(imports) == [["uops.a", "uops.b", "uops.c"]]
+
+
+def test_tests_stand_at_mirrored_paths(root: Path, folders: tuple[str, ...]) -> None:
+    """A folder below `tests/compiler` is the folder of that name below `compiler`."""
+    mirrored = (path for folder in folders for path in (root / "tests" / folder).rglob("test_*.py"))
+    assert sorted({str(path.parent) for path in mirrored if not (root / path.parent.relative_to(root / "tests")).is_dir()}) == []
+
+
+def test_a_folder_of_tests_has_few_modules(root: Path) -> None:
+    sizes = {folder: len([*folder.glob("*.py")]) for folder in (root / "tests").rglob("*") if folder.is_dir()}
+    assert {str(folder): n for folder, n in sizes.items() if n > MOST_MODULES + 2} == {}

@@ -28,7 +28,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
-GUIDE = Path(__file__).parents[2] / "docs" / "fuzzing.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "fuzzing.md"
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 DRAWN = settings(max_examples=20, deadline=None, suppress_health_check=QUIET, phases=[Phase.generate])
 

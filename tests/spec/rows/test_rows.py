@@ -156,7 +156,7 @@ def test_bad_rulings_are_rejected(text):
 
 
 def test_every_ruling_cited_in_the_sources_exists():
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     cited = {}
     for folder in ("spec", "interp", "compiler", "backends", "fuzz", "tests"):
         for path in (root / folder).rglob("*.py"):

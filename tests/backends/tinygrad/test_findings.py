@@ -19,7 +19,7 @@ from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.model import ConformanceTier
 from uops.spec.rulings import RULINGS
 
-FOLDER = Path(__file__).parents[2] / "docs" / "findings"
+FOLDER = Path(__file__).parents[3] / "docs" / "findings"
 DOCUMENT: dict[str, Any] = json.loads((FOLDER / "tinygrad-0.14.json").read_text(encoding="utf-8"))
 PROSE = (FOLDER / "tinygrad-0.14.md").read_text(encoding="utf-8")
 

@@ -31,7 +31,7 @@ from kernel_claims import (  # noqa: F401
     test_nested_loops_and_an_accumulator,
     test_the_floating_point_environment_is_left_alone_R19,
 )
-from test_opencl_launch import local, nest, reversal, special
+from workgroup_kernels import local, nest, reversal, special
 
 import uops
 from uops.backends import registry

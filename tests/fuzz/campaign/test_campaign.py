@@ -30,7 +30,7 @@ from uops.fuzz.reduce.reproducer import Reproducer, count_nodes, read_reproducer
 from uops.spec.errors import SpecError
 from uops.spec.ir.text import show
 
-HERE = str(Path(__file__).parent)
+HERE = str(Path(__file__).parents[1])
 SRC = str(Path(uops.__file__).parents[1])
 
 
@@ -54,7 +54,7 @@ def spelled(sample: kinds.ProgramSample) -> str:
 def test_a_case_is_a_function_of_seed_number_and_kinds() -> None:
     program = """
 import sys; sys.path.insert(0, sys.argv[1])
-from test_campaign import kinds, spelled
+from campaign.test_campaign import kinds, spelled
 for k in map(int, sys.argv[2:]):
     print(spelled(kinds.sample(5, k, tuple(kinds.KINDS))))
 """

@@ -31,7 +31,7 @@ from uops.spec.ir.text import parse_file
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 CORPUS = sorted([*(ROOT / "tests/corpus").glob("*.uops"), *(ROOT / "examples/programs").glob("*.uops")])
 FAST = Config(fast_math=True, verify=True)
 
