@@ -19,6 +19,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.verify.verifier import verify
 
 Level = Literal["strict", "core"]
 #: Flags with their names in messages.
@@ -159,8 +160,10 @@ def compute_allowed_sets(
     """Return the results that `root` may give on `inputs`, at the level `strict` or `core`.
 
     `strict` is the answer of the rulings; `core` adds what the seed's text leaves open. `ftz` lets core flush subnormals (R19).
-    Raises what `run` raises.
+    With `check`, a graph that breaks a claim of its rows raises SpecError, as in `run`. Raises what `run` raises.
     """
+    if check:
+        verify(root)
     machine = TensorMachine(inputs, check)
     with np.errstate(all="ignore"):
         try:

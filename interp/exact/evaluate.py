@@ -19,6 +19,7 @@ from uops.spec.errors import Crash, SpecError, Trap, Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.result import Result
+from uops.spec.verify.verifier import verify
 
 
 class NodeResult(NamedTuple):
@@ -213,18 +214,21 @@ Handler = Callable[[NodeEvaluation], Array | ExactRef | NodeResult | ResultTuple
 HANDLERS: dict[Op, Handler] = {}
 
 
-def run(root: UOp, inputs: Inputs, limit: int = 64, level: Level = "strict") -> Result:
+def run(root: UOp, inputs: Inputs, limit: int = 64, level: Level = "strict", *, check: bool = True) -> Result:
     """Evaluate `root` on `inputs`.
 
     - `inputs` has `p<slot>` for a free Param, `b<unique>` for a Buffer's initial contents (absent: uninitialised), and a
       variable's name for a named Param. Each is a flat row-major sequence of Python numbers, or `Bits`.
 
     Returns a Result of `Array`s. A value root gives one, Tuple and Function one per element, Sink and Group one per source that
-    is not void, Store and Call none. `buffers` holds each Buffer and free Param that was written.
+    is not void, Store and Call none. `buffers` holds each Buffer and free Param that was written. With `check`, the claims of all
+    rows are verified first.
 
     Raises Trap and SpecError as the specification does, and Unsupported for a value above `limit` elements or an op outside the
     dialect.
     """
+    if check:
+        verify(root)
     machine = ExactMachine(inputs, limit, level)
     values = tuple(_collect_values(machine, root))
     written = {s.name: s.contents() for s in machine.memory.storages.values() if s.written}

@@ -200,7 +200,11 @@ def test_r20_a_nan_that_was_computed_has_free_bits_after_memory_and_a_choice():
     p, gate = b.param(0, (2,), dt.float32), b.param(1, (2,), dt.bool_)
     for value, free in ((UOp(Op.MAX, (p, b.const(0.0, dt.float32))), [0]), (b.flip(b.flip(p, (True,)), (True,)), [])):
         memory = b.assign(_buffer(size=2), value)
-        for bits in (b.where(gate, memory, memory), b.load(memory, b.const(2.0, dt.float32), gate), b.stack(memory, memory)):
+        for bits in (
+            b.where(gate, memory, memory),
+            b.load(memory, b.stack(b.const(2.0, dt.float32), b.const(2.0, dt.float32)), gate),
+            b.stack(memory, memory),
+        ):
             assert sorted({k % 2 for k in _any(b.bitcast(bits, dt.int32), nan)}) == free
     overwritten = b.assign(b.assign(_buffer(size=2), UOp(Op.MAX, (p, p))), p)
     assert _any(b.bitcast(b.where(gate, overwritten, overwritten), dt.int32), nan) == []

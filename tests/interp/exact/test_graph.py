@@ -15,8 +15,8 @@ def one(root, inputs=None, **options):
     return value
 
 
-def numbers(root, inputs=None):
-    return list(one(root, inputs).numbers)
+def numbers(root, inputs=None, **options):
+    return list(one(root, inputs, **options).numbers)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_r14_where_takes_any_condition():
 
 def test_r25_unequal_operand_dtypes_are_ill_formed():
     with pytest.raises(SpecError, match="R25"):
-        run(UOp(Op.ADD, (B.const(1, int8), B.const(1, int32))), {})
+        run(UOp(Op.ADD, (B.const(1, int8), B.const(1, int32))), {}, check=False)
     assert numbers(UOp(Op.SHL, (B.const(1, int8), B.const(3, uint16)))) == [8]
 
 
@@ -170,9 +170,9 @@ def test_r64_one_body_may_be_used_twice(x):
 def test_r64_argument_shapes_and_dtypes_equal_the_params(x):
     for p in (B.param(0, (2,), int32), B.param(0, (3,), int8)):
         with pytest.raises(SpecError, match="R64"):
-            run(B.function(B.tuple_(UOp(Op.NEG, (p,))), x), DATA)
+            run(B.function(B.tuple_(UOp(Op.NEG, (p,))), x), DATA, check=False)
     with pytest.raises(SpecError, match="R64"):
-        run(B.function(B.tuple_(B.param(1, (3,), int32)), x), DATA)
+        run(B.function(B.tuple_(B.param(1, (3,), int32)), x), DATA, check=False)
 
 
 def test_r48_a_function_binds_a_variable_by_slot():
@@ -181,13 +181,13 @@ def test_r48_a_function_binds_a_variable_by_slot():
     data = B.param(0, (6,), int32)
     assert [v.numbers for v in run(B.function(body, data, B.index(2)), {"p0": list(range(6))}).values] == [(0, 1)]
     with pytest.raises(Trap, match="R48"):
-        run(B.function(body, data, B.index(6)), {"p0": list(range(6))})
+        run(B.function(body, data, B.index(6)), {"p0": list(range(6))}, check=False)
 
 
 def test_tuples():
-    t = B.tuple_(B.const(1, int8), B.tuple_(), B.const(2.0))
+    t = B.tuple_(B.const(1, int8), B.const(2.0))
     assert [v.numbers for v in run(t, {}).values] == [(1,), (2.0,)]
-    assert numbers(B.get(t, 2)) == [2.0]
+    assert numbers(B.get(t, 1)) == [2.0]
 
 
 def test_r63_a_call_acts_through_its_arguments():
@@ -262,13 +262,13 @@ def test_r51_a_store_to_a_value_is_ill_formed(view):
     target = view(b)
     zero = B.expand(B.reshape(B.const(0, int32), (1,) * len(target.shape)), target.shape)
     with pytest.raises(SpecError, match="R51"):
-        run(B.sink(B.store(target, zero)), {"b925": [1, 2, 3]})
+        run(B.sink(B.store(target, zero)), {"b925": [1, 2, 3]}, check=False)
 
 
 def test_store_needs_equal_shapes_and_dtypes(x):
     for value in (B.const(1, int32), B.cast(x, int8)):
         with pytest.raises(SpecError, match="Store of"):
-            run(B.sink(B.store(fresh(926), value)), DATA)
+            run(B.sink(B.store(fresh(926), value)), DATA, check=False)
 
 
 def test_r52_a_gated_store_writes_where_the_gate_holds(x):
@@ -365,7 +365,7 @@ def test_a_store_to_a_free_param_is_reported(x):
 
 def test_one_name_has_one_dtype_and_size():
     with pytest.raises(SpecError, match="p0"):
-        run(B.tuple_(B.param(0, (2,), int32), B.param(0, (3,), int32)), {"p0": [1, 2]})
+        run(B.tuple_(B.param(0, (2,), int32), B.param(0, (3,), int32)), {"p0": [1, 2]}, check=False)
 
 
 def test_contains_of_a_result():

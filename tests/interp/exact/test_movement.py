@@ -18,8 +18,8 @@ def one(root, inputs=None, **options):
     return value
 
 
-def numbers(root, inputs=None):
-    return list(one(root, inputs).numbers)
+def numbers(root, inputs=None, **options):
+    return list(one(root, inputs, **options).numbers)
 
 
 def iota(*shape):
@@ -111,11 +111,11 @@ def test_r43_r44_constant_operands_that_do_not_fit_are_ill_formed(op, operands):
 def test_r48_run_time_sizes_that_do_not_fit_trap():
     x, inputs = iota(4)
     n = B.variable("n", 0, 9)
-    assert numbers(B.shrink(x, (1,), (n,)), {**inputs, "n": 3}) == [1, 2, 3]
+    assert numbers(B.shrink(x, (1,), (n,)), {**inputs, "n": 3}, check=False) == [1, 2, 3]
     with pytest.raises(Trap, match="R44"):
-        run(B.shrink(x, (1,), (n,)), {**inputs, "n": 4})
+        run(B.shrink(x, (1,), (n,)), {**inputs, "n": 4}, check=False)
     with pytest.raises(Trap, match="R48"):
-        run(B.shrink(x, (1,), (n,)), {**inputs, "n": 10})
+        run(B.shrink(x, (1,), (n,)), {**inputs, "n": 10}, check=False)
 
 
 def test_r45_index_is_outer_and_a_scalar_removes_the_axis():
@@ -218,14 +218,14 @@ def test_r46_slice_reinterprets_bytes_of_a_1d_source():
     assert one(B.slice_(x, 2, 2, uint16), inputs).bits == (0x0403, 0x0605)
     for offset, size, dtype in ((1, 1, uint16), (4, 3, uint8), (-1, 1, uint8), (4, 2, uint16)):
         with pytest.raises(SpecError, match="R46"):
-            run(B.slice_(x, offset, size, dtype), inputs)
+            run(B.slice_(x, offset, size, dtype), inputs, check=False)
 
 
 def test_r24_a_bool_byte_that_is_not_0_or_1_traps():
     x = B.param(0, (2,), uint8)
-    assert numbers(B.slice_(x, 0, 2, bool_), {"p0": [0, 1]}) == [False, True]
+    assert numbers(B.slice_(x, 0, 2, bool_), {"p0": [0, 1]}, check=False) == [False, True]
     with pytest.raises(Trap, match="R24"):
-        run(B.slice_(x, 0, 2, bool_), {"p0": [0, 2]})
+        run(B.slice_(x, 0, 2, bool_), {"p0": [0, 2]}, check=False)
     with pytest.raises(Trap, match="R24"):
         run(B.param(1, (1,), bool_), {"p1": Bits((3,))})
 

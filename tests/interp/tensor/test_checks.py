@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import uops.spec.ir.derive  # noqa: F401 - fills RULES
-from uops.interp import run
+from uops.interp import exact, run
+from uops.interp.allowed import compute_allowed_sets
 from uops.spec.errors import SpecError, Unsound
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -128,9 +129,10 @@ def test_an_ill_formed_graph_is_refused_by_its_claim(root, claim):
     """Also where what it computes would look right, and wherever it stands."""
     whole = B.function(B.tuple_(root), B.param(0, root.src[0].shape, dt.uint8, root.src[0].device, root.src[0].axis))
     for graph in (root, B.contiguous(root), B.tuple_(B.const(1.0), root), B.get(whole, 0)):
-        with pytest.raises(SpecError) as broken:
-            run(graph, {"p0": np.zeros(root.src[0].shape, np.uint8), "n": 2})
-        assert broken.value.claim == claim
+        for evaluate, zeros in ((run, np.zeros), (compute_allowed_sets, np.zeros), (exact.run, lambda n, d: [0] * math.prod(n))):
+            with pytest.raises(SpecError) as broken:
+                evaluate(graph, {"p0": zeros(root.src[0].shape, np.uint8), "n": 2})
+            assert broken.value.claim == claim
 
 
 def test_a_graph_that_keeps_its_claims_is_judged_once(monkeypatch):
