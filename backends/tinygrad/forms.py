@@ -71,12 +71,6 @@ class TranslationScope:
             return INDEX_FORMS.get(u.op, _refuse_op)
         return FORMS.get(u.op, _refuse_op)
 
-    def value_nodes(self, root: UOp) -> list[UOp]:
-        """Return the values of a root, in order."""
-        if root.dtype is not dt.void:
-            return [root]
-        return [v for s in root.src for v in self.value_nodes(s)] if root.op in (Op.TUPLE, Op.SINK, Op.GROUP) else []
-
     def written_buffers(self, root: UOp) -> dict[UOp, list[UOp]]:
         """Return the Buffers that a root writes, with the Stores and Calls that write each."""
         writers: dict[UOp, list[UOp]] = {}

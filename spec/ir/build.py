@@ -302,8 +302,10 @@ def load(
 ) -> UOp:
     """Build a Load: a fresh buffer with the contents of `buf`, or `alt` where `gate` is false.
 
-    `alt` and `gate` are given together or not at all (R52).
+    `alt` and `gate` are given together or not at all (R52, gated accesses); SpecTypeError otherwise.
     """
+    if (alt is None) is not (gate is None):
+        raise SpecTypeError(f"a Load takes alt and gate together or neither (R52), got only {'gate' if alt is None else 'alt'}")
     optional = () if alt is None or gate is None else (alt, gate)
     return _require_typed(UOp(Op.LOAD, (buf, *optional), A.LoadArg(device, addrspace)))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from uops.backends.answer import find_base_memory
+from uops.backends.answer import find_base_memory, root_value_nodes
 from uops.backends.conformance.model import ConformanceCase, Segment
 from uops.backends.conformance.pools import ordinary_bits, random_bits, to_array
 from uops.spec.ir import build as b
@@ -36,7 +36,7 @@ def make_input_data(d: DType, shape: tuple[int, ...], *key: object) -> Array:
 
 def make_single_cell_case(op: Op, d: DType, edge: str, graph: UOp, inputs: Inputs, name: str | None = None) -> ConformanceCase:
     """Create a case of `op`'s row whose whole output tests the cell `edge`: every value of the root, and every buffer written."""
-    segments = [Segment(edge, k, 0, math.prod(_max_extents(v))) for k, v in enumerate(flatten_value_nodes(graph))]
+    segments = [Segment(edge, k, 0, math.prod(_max_extents(v))) for k, v in enumerate(root_value_nodes(graph))]
     segments += [Segment(edge, f"b{u.arg.unique}", 0, math.prod(u.shape)) for u in collect_written_buffers(graph)]
     return ConformanceCase(ROWS[op].id, d, name or edge, graph, inputs, tuple(segments))
 
@@ -44,15 +44,6 @@ def make_single_cell_case(op: Op, d: DType, edge: str, graph: UOp, inputs: Input
 def _max_extents(u: UOp) -> tuple[int, ...]:
     """Return the largest extents: a symbolic one counts with its upper bound."""
     return tuple(n if isinstance(n, int) else int(n.min_max[1]) for n in u.shape)
-
-
-def flatten_value_nodes(root: UOp) -> list[UOp]:
-    """Return the values that a run of `root` returns, in order."""
-    if root.dtype is not dt.void:
-        return [root]
-    if root.op in (Op.TUPLE, Op.SINK, Op.GROUP):
-        return [v for s in root.src for v in flatten_value_nodes(s)]
-    return []
 
 
 def collect_written_buffers(root: UOp) -> list[UOp]:

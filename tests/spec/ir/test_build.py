@@ -58,3 +58,9 @@ def test_an_axis_to_reduce_is_one_of_the_shape(shape: tuple[int, ...], axis: int
     for build in (lambda t: B.reduce(t, Op.ADD, (axis,)), lambda t: B.sum_(t, axis)):
         with pytest.raises(SpecError, match=r"REDUCE.C3"):
             build(B.param(0, shape, dt.float32))
+
+
+@pytest.mark.parametrize("given", [{"alt": B.const(0.0)}, {"gate": B.const(True)}], ids=["alt", "gate"])
+def test_a_load_takes_alt_and_gate_together_R52(given: dict[str, object]) -> None:
+    with pytest.raises(TypeError, match=f"together or neither .*, got only {next(iter(given))}"):
+        B.load(X, **given)  # type: ignore[arg-type]
