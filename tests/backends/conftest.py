@@ -22,7 +22,7 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
-sys.path.insert(0, str(Path(__file__).parent))  # test modules share the modules of claims
+sys.path.insert(0, str(Path(__file__).parent / "claims"))  # test modules share the modules of claims
 pytest.register_assert_rewrite("alu_claims", "kernel_claims", "render_claims")
 
 

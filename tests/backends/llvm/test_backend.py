@@ -106,7 +106,7 @@ def test_a_kernel_that_writes_beside_its_buffer_is_found(side: GuardSide, by: in
 CRASH = """
 import sys
 from uops.backends.contract import Capabilities, CompilerBackend
-from llvm.test_backend import careless
+from test_backend import careless
 
 class Overrun(CompilerBackend):
     name = "overrun"
@@ -122,7 +122,7 @@ class Overrun(CompilerBackend):
 @pytest.mark.parametrize(("guard", "by"), [("end", 1), ("start", -1)])
 def test_a_kernel_that_leaves_its_buffer_ends_the_worker_only(tmp_path, guard: str, by: int) -> None:
     (tmp_path / "overrun_backend.py").write_text(CRASH)
-    path = [str(tmp_path), str(Path(__file__).parents[1])]
+    path = [str(tmp_path), str(Path(__file__).parent)]
     graph, x = B.add(B.param(0, (5,), dt.float32), 1.5), np.zeros(5, np.float32)
     with BackendWorker("overrun_backend:Overrun", {"by": by, "guard": guard}, path=path) as w:
         assert (w.run(WorkerCase(graph, {"p0": x})).signal) == "SIGSEGV"

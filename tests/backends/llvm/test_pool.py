@@ -143,14 +143,14 @@ SCRIPT = """
 import os, sys, threading, time
 import numpy as np, pytest
 sys.path.insert(0, sys.argv[1])
-from llvm.test_pool import executor, table, tasks
+from test_pool import executor, table, tasks
 patch = pytest.MonkeyPatch()
 """
 
 
 def script(text: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1])}
-    command = [sys.executable, "-c", SCRIPT + text, str(Path(__file__).parents[1])]
+    command = [sys.executable, "-c", SCRIPT + text, str(Path(__file__).parent)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
 

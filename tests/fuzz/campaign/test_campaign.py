@@ -30,7 +30,7 @@ from uops.fuzz.reduce.reproducer import Reproducer, count_nodes, read_reproducer
 from uops.spec.errors import SpecError
 from uops.spec.ir.text import show
 
-HERE = str(Path(__file__).parents[1])
+HERE = str(Path(__file__).parents[1] / "planted")
 SRC = str(Path(uops.__file__).parents[1])
 
 
@@ -54,12 +54,12 @@ def spelled(sample: kinds.ProgramSample) -> str:
 def test_a_case_is_a_function_of_seed_number_and_kinds() -> None:
     program = """
 import sys; sys.path.insert(0, sys.argv[1])
-from campaign.test_campaign import kinds, spelled
+from test_campaign import kinds, spelled
 for k in map(int, sys.argv[2:]):
     print(spelled(kinds.sample(5, k, tuple(kinds.KINDS))))
 """
     numbers = [17, 3, 200, 4]
-    command = [sys.executable, "-c", program, HERE, *map(str, numbers)]
+    command = [sys.executable, "-c", program, str(Path(__file__).parent), *map(str, numbers)]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": SRC}, capture_output=True, text=True, check=True)
     here = {k: spelled(kinds.sample(5, k, tuple(kinds.KINDS))) for k in sorted(numbers)}
     assert done.stdout.splitlines() == [here[k] for k in numbers]

@@ -19,7 +19,7 @@ from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.report import build_document
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
-HERE = str(Path(__file__).parents[1])
+HERE = str(Path(__file__).parents[1] / "planted")
 SETUP = Setup("planted_backends:Several", path=(HERE,))
 CASES, LIMITS = 5 * 32, Limits(timeout=60.0)
 

@@ -26,7 +26,7 @@ from uops.fuzz.campaign.process import Examiner, ProcessLost
 from uops.fuzz.generate import kinds
 from uops.fuzz.oracles.stages import Fault
 
-HERE = str(Path(__file__).parents[1])
+HERE = str(Path(__file__).parents[1] / "planted")
 
 
 def setup(name: str, **more: Any) -> Setup:

@@ -24,7 +24,7 @@ from uops.fuzz.generate.kinds import sample
 from uops.spec.ir.node import toposort
 from uops.spec.ir.ops import Op
 
-HERE = str(Path(__file__).parents[1])
+HERE = str(Path(__file__).parents[1] / "planted")
 #: Seconds that ending it all may take on a busy machine.
 SLACK = 10.0
 PATIENT = Limits(timeout=60.0)

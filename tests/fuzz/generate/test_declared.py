@@ -28,7 +28,7 @@ from uops.spec.result import Result
 from uops.spec.rows.rows import ROWS
 from uops.spec.verify.dialects import Dialect
 
-HERE = str(Path(__file__).parents[1])
+HERE = str(Path(__file__).parents[1] / "planted")
 ROWS_OF_FEW = ("Elementwise/Add", "Elementwise/Mul", "Elementwise/Max", "Source/", "Movement/")
 FEW = Capabilities(
     (dt.float32, dt.int32), tuple(Missing(r.id, "*", "not there") for r in ROWS.values() if not r.id.startswith(ROWS_OF_FEW))
