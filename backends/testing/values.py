@@ -10,33 +10,17 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
+from uops.spec.choices import ChoiceSource
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
 
-T = TypeVar("T")
 Array = npt.NDArray[Any]
-
-
-class ChoiceSource(Protocol):
-    """The source of a generator's choices; both drivers implement it."""
-
-    def integer(self, lo: int, hi: int) -> int:
-        """Return an integer of [lo, hi]. A driver that shrinks moves toward lo."""
-        ...
-
-    def chance(self, percent: int) -> bool:
-        """Return True in about `percent` of 100 draws. Shrinks toward False."""
-        ...
-
-    def choice(self, options: tuple[T, ...] | list[T]) -> T:
-        """Return one of `options`. Shrinks toward the first."""
-        ...
 
 
 _UINT = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from uops.backends.testing.values import ChoiceSource
 from uops.fuzz.generate.bestiary_maker import (
     DTYPES,
     NUMBERS,
@@ -33,6 +32,7 @@ from uops.fuzz.generate.graphs import FuzzCase
 from uops.interp import bestiary
 from uops.interp.run import run
 from uops.spec.bestiary.legalize import legalize
+from uops.spec.choices import ChoiceSource
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from uops.backends.testing.values import Array, ChoiceSource, draw_array
+from uops.backends.testing.values import Array, draw_array
+from uops.spec.choices import ChoiceSource
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt

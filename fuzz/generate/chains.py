@@ -18,11 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uops.backends.testing.values import ChoiceSource, draw_array
+from uops.backends.testing.values import draw_array
 from uops.compiler.tensor import Tensor, capture
 from uops.fuzz.generate.declared import SupportedCells
 from uops.fuzz.generate.draw import draw_permutation
 from uops.fuzz.generate.graphs import FuzzCase
+from uops.spec.choices import ChoiceSource
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import toposort

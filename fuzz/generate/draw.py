@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable
 from typing import TypeVar
 
-from uops.backends.testing.values import ChoiceSource
+from uops.spec.choices import ChoiceSource
 
 T = TypeVar("T")
 

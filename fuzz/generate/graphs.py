@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from uops.backends.testing.values import Array, ChoiceSource
+from uops.backends.testing.values import Array
 from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.effects import make_store_root
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.producers import FEATURES, LEAVES, PRODUCERS
+from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from uops.backends.testing.values import ChoiceSource, draw_array
+from uops.backends.testing.values import draw_array
 from uops.fuzz.generate.declared import SupportedCells
 from uops.fuzz.generate.graphs import FuzzCase
+from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, CallArg, ParamArg, ReduceArg, SinkArg

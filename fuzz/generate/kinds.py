@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.backends.answer import collect_input_nodes
-from uops.backends.testing.values import ChoiceSource, from_bits, special_bits
+from uops.backends.testing.values import from_bits, special_bits
 from uops.fuzz.generate import bestiary, chains, kernels, laws, programs
 from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
 from uops.fuzz.generate.draw import SeededDraw
@@ -23,6 +23,7 @@ from uops.fuzz.generate.graphs import FuzzCase, generate
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS
 from uops.fuzz.reduce.corpus import OF_BESTIARY
+from uops.spec.choices import ChoiceSource
 from uops.spec.errors import UopsError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt

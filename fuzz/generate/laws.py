@@ -12,7 +12,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from uops.backends.testing.values import ChoiceSource, bits_to_number, edge_bits
+from uops.backends.testing.values import bits_to_number, edge_bits
 from uops.compiler import pipeline  # noqa: F401 - loads the modules that hold rules
 from uops.compiler.rewrite.pattern import Pattern, TypeVar, instantiate, variables
 from uops.compiler.rewrite.rule import Rule
@@ -22,6 +22,7 @@ from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.positions import broadcast_scalar, make_index_value, make_multiple_plus_rest
 from uops.fuzz.generate.producers import LEAVES, PRODUCERS
+from uops.spec.choices import ChoiceSource
 from uops.spec.errors import UopsError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt

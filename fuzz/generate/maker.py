@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from uops.backends.testing.values import Array, ChoiceSource, draw_array
+from uops.backends.testing.values import Array, draw_array
 from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
+from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType

@@ -40,16 +40,12 @@ from uops.compiler.target import MachineModel, Target, machine_model_of
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.kinds import stable_hash
 from uops.fuzz.oracles.stages import Fault
-from uops.spec.ir.axes import AXIS_TABLE, AxisType, Direction
+from uops.spec.ir.axes import AXIS_TABLE, UNROLLED, WORKGROUP, AxisType, Direction
 from uops.spec.ir.node import UOp
-from uops.spec.optops import TC, TILED, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap
+from uops.spec.optops import OPTOPS, TC, Axis, Nolocals, OptOp, Padto, Split, Swap, parse_optop, split_directions
 
-#: Factors of Splits and multiples of Padtos; 0 stands for the whole axis.
-FACTORS = (2, 3, 4, 5, 7, 8, 16, 0)
 #: Maximum numbers of a kernel's vector lanes, of its lanes in a workgroup, and of its iterations.
 _MAX_VECTOR_LANES, _MAX_WORKGROUP_LANES, _MAX_ITERATIONS = 64, 64, 1 << 15
-#: Types of the axes that become lanes of vectors.
-_VECTOR = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 #: Number of draws until a legal OptOp is given up.
 _TRIES = 24
 #: Maximum number of the search's proposals that one step chooses among.
@@ -59,26 +55,6 @@ _DRAWN = re.compile(r"\s*(draw|beam) (\d+)\s*")
 
 
 # -------------------------------------------------------------------------------------------------------------------- text
-
-
-def format_optop(opt: OptOp) -> str:
-    """Format an OptOp as in the text of a sequence."""
-    if isinstance(opt, Split):
-        return f"split {opt.axis} {opt.factor} {opt.target.name}{' top' if opt.top else ''}"
-    if isinstance(opt, Padto):
-        return f"padto {opt.axis} {opt.multiple}"
-    if isinstance(opt, Swap):
-        return f"swap {opt.axis} {opt.other}"
-    return f"tc {opt.axis} {opt.tc} {opt.opt} {opt.mode}" if isinstance(opt, TC) else "nolocals"
-
-
-def parse_optop(text: str) -> OptOp:
-    """Parse an OptOp that `format_optop` wrote. Raises ValueError, LookupError or TypeError."""
-    name, *words = text.split()
-    if name == "split":
-        return Split(int(words[0]), int(words[1]), AxisType[words[2]], words[3:] == ["top"])
-    kinds: dict[str, Callable[..., OptOp]] = {"padto": Padto, "swap": Swap, "tc": TC, "nolocals": Nolocals}
-    return kinds[name](*map(int, words))
 
 
 def _split_parts(opts: str) -> list[str]:
@@ -167,7 +143,7 @@ class Sequencer:
         for _ in range(draw.integer(1, 6)):
             opt = _draw_legal_optop(s, machine, draw)
             if opt is not None:
-                s = step(s, format_optop(opt))
+                s = step(s, opt.spell())
         return s
 
     def _apply_search_moves(self, s: Schedule, machine: MachineModel, step: Step, draw: SeededDraw) -> Schedule:
@@ -178,7 +154,7 @@ class Sequencer:
         for _ in range(draw.integer(0, 3)):
             options = list(islice(propose_optops(s, machine), _MOVES))
             for opt in draw.choice(options) if options else ():
-                s = step(s, format_optop(opt))
+                s = step(s, opt.spell())
         return s
 
 
@@ -198,12 +174,16 @@ def _unordered_loops(s: Schedule) -> list[UOp]:
     return [r for r in s.outputs if r.arg.axis_id not in s.ordered_ids]
 
 
+#: The OptOps that are drawn, each as often as its weight.
+_WEIGHTED = tuple(o for o in OPTOPS for _ in range(o.weight))
+
+
 def _draw_legal_optop(s: Schedule, machine: MachineModel, draw: SeededDraw) -> OptOp | None:
-    """Draw a legal OptOp, or None if a few draws give none. Splits are three times as frequent as each other kind."""
+    """Draw a legal OptOp by the weights of their classes, or None if a few draws give none."""
     for _ in range(_TRIES):
         axes = s.axes
-        kind = draw.choice((_draw_split, _draw_split, _draw_split, _draw_padto, _draw_swap, _draw_nolocals))
-        opt = kind(axes, draw) if axes else None
+        kind = draw.choice(_WEIGHTED)
+        opt = kind.draw(axes, draw) if axes else None
         if opt is not None and _is_applicable(s, opt, machine):
             return opt
     return None
@@ -216,43 +196,14 @@ def _is_applicable(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
 def _is_small_enough(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
     """Return True if the kernel is small enough to run after the OptOp."""
     if isinstance(opt, Nolocals):
-        return not any(isinstance(o, Nolocals) for o in s.done)
+        return opt not in s.done
     after = apply(s, opt, machine)
-    vector_lanes = math.prod(max_extent(a.extent) for a in after.axes if a.type in _VECTOR)
-    symbolic = any(a.type in WORKGROUP | _VECTOR and not isinstance(a.extent, int) for a in after.axes)
+    vector_lanes = math.prod(max_extent(a.extent) for a in after.axes if a.type in UNROLLED)
+    symbolic = any(a.type in WORKGROUP | UNROLLED and not isinstance(a.extent, int) for a in after.axes)
     iterations = math.prod(max(1, max_extent(a.extent)) for a in after.axes)
     if symbolic or vector_lanes > _MAX_VECTOR_LANES:
         return False
     return count_workgroup_lanes(after) <= _MAX_WORKGROUP_LANES and iterations <= _MAX_ITERATIONS
-
-
-def _draw_split(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
-    """Draw a Split whose types and direction the table of axis types admits; the factor may not divide the extent."""
-    k = draw.integer(0, len(axes) - 1)
-    source, extent = axes[k].type, axes[k].extent
-    targets = [t for t, row in AXIS_TABLE.items() if source in row.split_from or (t is source and t in TILED)]
-    if not targets:
-        return None
-    target = draw.choice(targets)
-    direction = Direction.EITHER if target is source else AXIS_TABLE[target].direction
-    top = direction is Direction.OUTER or (direction is Direction.EITHER and draw.chance(50))
-    divisors = [f for f in FACTORS if f and isinstance(extent, int) and extent % f == 0]
-    factor = draw.choice(divisors) if divisors and draw.chance(70) else draw.choice(FACTORS)
-    return Split(k, factor or (extent if isinstance(extent, int) else 2), target, top)
-
-
-def _draw_padto(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
-    return Padto(draw.integer(0, len(axes) - 1), draw.choice(FACTORS[:-1]))
-
-
-def _draw_swap(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
-    a = draw.integer(0, len(axes) - 1)
-    others = [k for k, x in enumerate(axes) if k != a and x.type is axes[a].type]
-    return Swap(a, draw.choice(others)) if others else None
-
-
-def _draw_nolocals(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
-    return Nolocals()
 
 
 # ---------------------------------------------------------------------------------------------------------------- pipelines
@@ -294,7 +245,7 @@ def _draw_indivisible_split(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | N
 def _draw_split_of_wrong_type(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
     k = draw.integer(0, len(axes) - 1)
     source = axes[k].type
-    targets = [t for t, row in AXIS_TABLE.items() if source not in row.split_from and not (t is source and t in TILED)]
+    targets = [t for t in AXIS_TABLE if not split_directions(source, t)]
     return Split(k, 1, draw.choice(targets), draw.chance(50))
 
 
@@ -365,7 +316,7 @@ def _check_rejection(s: Schedule, opt: OptOp, machine: MachineModel) -> Fault | 
     try:
         apply(s, opt, machine)
     except RejectedOptOp as e:
-        return None if _REASON.search(str(e)) else Fault("reason", f"{format_optop(opt)} on {axes}: rejected without a ruling: {e}")
+        return None if _REASON.search(str(e)) else Fault("reason", f"{opt.spell()} on {axes}: rejected without a ruling: {e}")
     except Exception as e:
-        return Fault(type(e).__name__.lower(), f"{format_optop(opt)} on {axes}: {e}")
-    return Fault("accepted", f"{format_optop(opt)} on {axes} is not legal, and was applied")
+        return Fault(type(e).__name__.lower(), f"{opt.spell()} on {axes}: {e}")
+    return Fault("accepted", f"{opt.spell()} on {axes} is not legal, and was applied")

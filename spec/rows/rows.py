@@ -17,7 +17,7 @@ from uops.spec.ir.axes import AXIS_TABLE, AxisType
 from uops.spec.ir.fields import FIELDS, describe_type
 from uops.spec.ir.node import Rule
 from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
-from uops.spec.optops import OPT_TABLE
+from uops.spec.optops import OPTOPS
 from uops.spec.rows.claims import Claim
 from uops.spec.rows.table import call, codegen, decomposed, elementwise, marker, memory, movement, ordering, reduce, source
 from uops.spec.rows.table.base import OpSpec
@@ -63,7 +63,7 @@ def claims_of(op: Op) -> tuple[Claim, ...]:
 
 def _table_names() -> dict[str, tuple[str, ...]]:
     """Return name -> row ids for the names that are no ops: OptOps and axis types."""
-    optops: dict[str, tuple[str, ...]] = {o.name: (f"OptOp/{o.name}",) for o in OPT_TABLE}
+    optops: dict[str, tuple[str, ...]] = {o.__name__: (f"OptOp/{o.__name__}",) for o in OPTOPS if o.row.printed}
     return optops | {t.name: (f"AxisType/{t.name}",) for t in AxisType}
 
 
@@ -140,7 +140,7 @@ def to_json() -> dict[str, Any]:
             }
             for t, a in AXIS_TABLE.items()
         ],
-        "optops": [{"name": o.name, "axis": o.axis, "arg": o.arg, "semantics": o.semantics} for o in OPT_TABLE],
+        "optops": [{"name": o.__name__, "axis": o.row.axis, "arg": o.row.arg, "semantics": o.row.semantics} for o in OPTOPS],
         "names": {document: {k: list(v) for k, v in document_names(document).items()} for document in ("tinyspec", "bestiary")},
         "rulings": {r.id: {"topic": r.topic, "text": r.text} for r in RULINGS.values()},
     }

@@ -17,9 +17,7 @@ from uops.fuzz.generate.schedules import (
     ILLEGAL,
     Sequencer,
     check_illegal_optops_rejected,
-    format_optop,
     list_part_kinds,
-    parse_optop,
     pipeline_with_schedules,
     run_passes,
 )
@@ -28,7 +26,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
-from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason, sort_axes
+from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason, parse_optop, sort_axes
 
 LLVM = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
 OPTS: list[OptOp] = [
@@ -45,9 +43,9 @@ def sums() -> UOp:
     return b.reduce(b.add(b.param(0, (8, 12), dt.int32), 1), Op.ADD, (1,))
 
 
-@pytest.mark.parametrize("opt", OPTS, ids=format_optop)
+@pytest.mark.parametrize("opt", OPTS, ids=OptOp.spell)
 def test_an_optop_is_read_as_it_is_spelt(opt: OptOp) -> None:
-    assert parse_optop(format_optop(opt)) == opt
+    assert parse_optop(opt.spell()) == opt
 
 
 @pytest.mark.parametrize("source", ["draw", "beam"])
@@ -101,7 +99,7 @@ AXES = sort_axes([Axis(0, AxisType.GLOBAL, 6), Axis(1, AxisType.LOOP, 8), Axis(2
 def test_what_is_drawn_as_illegal_is_illegal(make: Any) -> None:
     drawn = [make(AXES, SeededDraw(seed)) for seed in range(40)]
     assert all(opt is not None and illegality_reason(opt, AXES) is not None for opt in drawn)
-    assert len({format_optop(opt) for opt in drawn}) > 3
+    assert len({opt.spell() for opt in drawn}) > 3
 
 
 def test_illegal_optops_are_rejected() -> None:

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from uops.compiler.ir.loops import sort_by_nesting
-from uops.compiler.passes.optimize.schedule.schedule import OUTPUT_AXES, Schedule, replace_ranges
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, replace_ranges
 from uops.compiler.target import MachineModel
 from uops.spec.ir.args import RangeArg
-from uops.spec.ir.axes import AxisType
+from uops.spec.ir.axes import OUTPUT_LOOPS, AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.scope import open_ranges
@@ -72,6 +72,6 @@ def _choose_thread_loop(s: Schedule, fills: Iterable[frozenset[UOp]], cores: int
     """
     address = s.effect.buffer
     around = frozenset(s.outputs).intersection(*fills, open_ranges(toposort(address))[address])
-    loops = sort_by_nesting(r for r in around if r.arg.type in OUTPUT_AXES and _extent(r) > 1)
+    loops = sort_by_nesting(r for r in around if r.arg.type in OUTPUT_LOOPS and _extent(r) > 1)
     enough = (r for r in loops if _extent(r) >= PER_CORE * cores)
     return next(enough, max(loops, key=_extent, default=None))

@@ -28,8 +28,6 @@ from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.schedule import (
-    ORDERED_AXES,
-    VECTOR_AXES,
     Schedule,
     axis_of,
     combine_gates,
@@ -40,12 +38,11 @@ from uops.compiler.passes.optimize.schedule.schedule import (
 from uops.compiler.target import MachineModel
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg
-from uops.spec.ir.axes import AxisType
+from uops.spec.ir.axes import SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
-from uops.spec.optops import WORKGROUP
 
 #: Dimensions of a launch. Constant extents share one, each symbolic extent takes its own.
 _DIMENSIONS = 3
@@ -77,7 +74,7 @@ def _can_reduce_across_lanes(s: Schedule) -> bool:
     lanes = {r for r in s.outputs if r.arg.type in WORKGROUP}
     fills = [u for u in order if u.op is Op.END]
     in_order = any(r.arg.type is AxisType.LOOP and axis_of(r).extent != 1 for r in s.outputs)
-    constant = all(isinstance(axis_of(r).extent, int) for r in s.ranges if r.arg.type in WORKGROUP | VECTOR_AXES)
+    constant = all(isinstance(axis_of(r).extent, int) for r in s.ranges if r.arg.type in WORKGROUP | UNROLLED)
     fits_launch = sum(not isinstance(axis_of(r).extent, int) for r in s.outputs) < _DIMENSIONS
     return constant and fits_launch and not in_order and all(lanes <= needs[u] for u in fills)
 
@@ -141,9 +138,9 @@ class _GroupReduceLowering:
         part = u.replace(src=(value, *rest)) if rest else value
         around = self.needs[u.operand].union(_group_ranges(u)).difference(rest)  # an invariant operand depends on no loop
         within = sort_by_nesting(around)
-        axes = [r for r in within if r.arg.type in WORKGROUP | VECTOR_AXES]
+        axes = [r for r in within if r.arg.type in WORKGROUP | UNROLLED]
         memory = self.allocate_local(axes, d)
-        loops = tuple(r for r in within if r.arg.type in ORDERED_AXES)
+        loops = tuple(r for r in within if r.arg.type in SEQUENTIAL)
         writable = B.after(memory, UOp(Op.BARRIER, (*loops, *self.lanes))) if loops else memory
         fill = B.store(index_element(writable, axes, axes), part)
         others = [r for r in self.lanes if r not in axes]

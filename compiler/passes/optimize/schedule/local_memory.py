@@ -18,11 +18,11 @@ from uops.compiler.ir.affine import extract_affine_sum, index_constant
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.ir.views import base_memory
 from uops.compiler.log import log_transform
-from uops.compiler.passes.optimize.schedule.schedule import VECTOR_AXES, Schedule, constant_extent, next_id, tile_index
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent, next_id, tile_index
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg
-from uops.spec.ir.axes import AxisType
+from uops.spec.ir.axes import UNROLLED, AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
@@ -63,12 +63,12 @@ def _find_contiguous_loop(value: UOp, over: Sequence[UOp], lanes: int) -> UOp | 
     Lanes of both loops form square tiles, which are loaded by rows and stored by columns.
     """
     ungated = value.op is Op.LOAD and value.gate is None
-    if lanes == 1 or not ungated or over[-1].arg.type not in VECTOR_AXES or constant_extent(over[-1]) % lanes:
+    if lanes == 1 or not ungated or over[-1].arg.type not in UNROLLED or constant_extent(over[-1]) % lanes:
         return None
     strides = extract_affine_sum(value.buffer.positions[0]).terms
     if strides.get(over[-1], 0) in (0, 1):
         return None
-    scalar = (r for r in over[:-1] if r.arg.type not in VECTOR_AXES)
+    scalar = (r for r in over[:-1] if r.arg.type not in UNROLLED)
     return next((r for r in scalar if strides.get(r) == 1 and constant_extent(r) % lanes == 0), None)
 
 
@@ -115,7 +115,7 @@ def is_output_never_read(store: UOp, order: Sequence[UOp]) -> bool:
 
 def _make_fill_loop(r: UOp, axis_id: int, last: bool = True) -> UOp:
     """Return the loop that fills where `r` reads. Of vector axes, only the last axis stays one."""
-    kind = AxisType.UPCAST if last and r.arg.type in VECTOR_AXES else AxisType.LOOP
+    kind = AxisType.UPCAST if last and r.arg.type in UNROLLED else AxisType.LOOP
     return UOp(Op.RANGE, r.src, RangeArg(axis_id, kind))
 
 

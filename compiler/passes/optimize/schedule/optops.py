@@ -20,13 +20,12 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.views import base_memory
 from uops.compiler.log import log_decisions
 from uops.compiler.passes.optimize.schedule.schedule import (
-    ORDERED_AXES,
-    VECTOR_AXES,
     RejectedOptOp,
     Schedule,
     axis_of,
@@ -42,23 +41,33 @@ from uops.compiler.passes.optimize.schedule.schedule import (
 from uops.compiler.passes.optimize.schedule.tensor_core import apply_tc, match_tensor_core
 from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.args import AddrSpace, RangeArg
-from uops.spec.ir.axes import AxisType
+from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import Dim, UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges
-from uops.spec.optops import TC, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason
+from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason, require_every_optop
 
 
 def find_rejection_reason(s: Schedule, opt: OptOp, machine: MachineModel = PLAIN) -> str | None:
     """Return why an OptOp must not be applied for this machine, or None."""
     reason = illegality_reason(opt, s.axes, applied=s.done, descriptors=machine.tensor_cores)
-    if reason is None and isinstance(opt, Split):
-        reason = _explain_memory_conflict(s, opt)
-    if reason is None and isinstance(opt, Swap):
-        reason = _explain_swap_reordering(s, opt)
-    if reason is None and isinstance(opt, TC):
-        reason = _explain_tensor_core_mismatch(s, opt, machine)
-    return reason or _explain_accumulator_conflict(s, opt) or _explain_lane_excess(s, opt, machine)
+    return reason or _APPLICATIONS[type(opt)].explain_conflict(s, opt, machine)
+
+
+def _explain_split_conflict(s: Schedule, opt: Split, machine: MachineModel) -> str | None:
+    """Return why the kernel's memory or the machine forbids a Split, or None."""
+    reason = _explain_memory_conflict(s, opt) or _explain_accumulator_conflict(s, opt.axis, opt.target)
+    return reason or (_explain_lane_excess(s, opt, machine) if opt.target in WORKGROUP else None)
+
+
+def _explain_padto_conflict(s: Schedule, opt: Padto, machine: MachineModel) -> str | None:
+    """Return why the kernel's memory or the machine forbids a Padto, or None."""
+    reason = _explain_accumulator_conflict(s, opt.axis)
+    return reason or (_explain_lane_excess(s, opt, machine) if s.ranges[opt.axis].arg.type in WORKGROUP else None)
+
+
+def _explain_no_conflict(s: Schedule, opt: OptOp, machine: MachineModel) -> None:
+    """Return None: the axes alone decide whether the OptOp is legal."""
 
 
 def _explain_tensor_core_mismatch(s: Schedule, opt: TC, machine: MachineModel) -> str | None:
@@ -66,19 +75,19 @@ def _explain_tensor_core_mismatch(s: Schedule, opt: TC, machine: MachineModel) -
     return match if isinstance(match, str) else None
 
 
-def _explain_accumulator_conflict(s: Schedule, opt: OptOp) -> str | None:
-    """Return why an OptOp must not touch a loop of an accumulator, a loop around one, or a loop around a Wmma; None if it may."""
-    if not isinstance(opt, (Split, Padto)):
-        return None
-    r = s.ranges[opt.axis]
-    target = opt.target if isinstance(opt, Split) else None
+def _explain_accumulator_conflict(s: Schedule, axis: int, target: AxisType | None = None) -> str | None:
+    """Return why a Split into `target`, or a Padto, must not touch an axis, or None.
+
+    The axis may be a loop of an accumulator, a loop around one, or a loop around a Wmma.
+    """
+    r = s.ranges[axis]
     stepped = r.arg.type is AxisType.REDUCE and any(r in u.ranges for u in nodes_with_op(s.effect, Op.END))
     if target is not AxisType.REDUCE and stepped:
-        return f"axis {opt.axis} runs through the steps of an accumulator, one after the other (R142)"
-    if (target is None or target in VECTOR_AXES) and _loop_encloses_op(r, s.effect, Op.WMMA):
-        return f"a Wmma stands in axis {opt.axis}: it is done whole, and not side by side (R142)"
-    if target in VECTOR_AXES and r in find_loops_around_fills(s.effect, registers=True):
-        return f"registers are filled once per iteration of axis {opt.axis}, and {target.name} iterations share them (R55, R128)"
+        return f"axis {axis} runs through the steps of an accumulator, one after the other (R142)"
+    if (target is None or target in UNROLLED) and _loop_encloses_op(r, s.effect, Op.WMMA):
+        return f"a Wmma stands in axis {axis}: it is done whole, and not side by side (R142)"
+    if target in UNROLLED and r in find_loops_around_fills(s.effect, registers=True):
+        return f"registers are filled once per iteration of axis {axis}, and {target.name} iterations share them (R55, R128)"
     return None
 
 
@@ -108,7 +117,7 @@ def _explain_split_reordering(s: Schedule, opt: Split) -> str | None:
     return None
 
 
-def _explain_swap_reordering(s: Schedule, opt: Swap) -> str | None:
+def _explain_swap_reordering(s: Schedule, opt: Swap, machine: MachineModel) -> str | None:
     """Return why a Swap would reorder iterations that may write one element, or None."""
     low, high = sorted(int(s.ranges[k].arg.axis_id) for k in (opt.axis, opt.other))
     if len(s.ordered_ids & {low, high}) == 2 or (s.ordered_ids & {low, high} and any(low < k < high for k in s.ordered_ids)):
@@ -118,10 +127,9 @@ def _explain_swap_reordering(s: Schedule, opt: Swap) -> str | None:
 
 def _explain_lane_excess(s: Schedule, opt: OptOp, machine: MachineModel) -> str | None:
     """Return how a workgroup would get more lanes than the machine has, or None."""
-    if not machine.workgroup or not isinstance(opt, (Split, Padto)):
+    if not machine.workgroup:
         return None
-    makes = opt.target in WORKGROUP if isinstance(opt, Split) else s.ranges[opt.axis].arg.type in WORKGROUP
-    lanes = count_workgroup_lanes(_APPLY[type(opt)](s, opt)) if makes else 0
+    lanes = count_workgroup_lanes(_APPLICATIONS[type(opt)].apply(s, opt, machine))
     if lanes <= machine.workgroup:
         return None
     return f"a workgroup of {lanes} lanes, the machine has at most {machine.workgroup} (R140)"
@@ -148,7 +156,7 @@ def max_extent(extent: Dim) -> int:
 
 
 #: Types of axes whose iterations run in order or have LOCAL memory of their own (R57; R128: private memory).
-_OWN_MEMORY = ORDERED_AXES | {AxisType.GLOBAL, AxisType.THREAD}
+_OWN_MEMORY = SEQUENTIAL | GRID
 
 
 def find_loops_around_fills(effect: UOp, registers: bool = False) -> frozenset[UOp]:
@@ -173,7 +181,7 @@ def apply(s: Schedule, opt: OptOp, machine: MachineModel = PLAIN) -> Schedule:
     reason = find_rejection_reason(s, opt, machine)
     if reason is not None:
         raise RejectedOptOp(f"{opt}: {reason}")
-    changed = _apply_tensor_core(s, opt, machine) if isinstance(opt, TC) else _APPLY[type(opt)](s, opt)
+    changed = _APPLICATIONS[type(opt)].apply(s, opt, machine)
     log_decisions((opt,), s.effect, changed.effect)
     return replace(changed, done=(*s.done, opt))
 
@@ -191,7 +199,7 @@ def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
         find_rejection_reason(s, pad)
         or illegality_reason(opt, longer, applied=(*s.done, pad))
         or _explain_memory_conflict(s, opt)
-        or _explain_accumulator_conflict(s, opt)
+        or _explain_accumulator_conflict(s, opt.axis, opt.target)
     )
     if reason is not None or pad.axis != opt.axis:
         raise RejectedOptOp(f"{pad}, {opt}: {reason or f'expected one axis, got {pad.axis} and {opt.axis}'}")
@@ -219,7 +227,7 @@ def split_by_full_extent(s: Schedule, opt: Split) -> Schedule:
     return replace(changed, done=(*s.done, opt))
 
 
-def _apply_split(s: Schedule, opt: Split) -> Schedule:
+def _apply_split(s: Schedule, opt: Split, machine: MachineModel) -> Schedule:
     r = s.ranges[opt.axis]
     value, loops = _build_split_loops(s, r, r.bound, opt)
     return _substitute_split_loop(s, r, loops, replace_ranges(s.effect, {r: (value, loops)}))
@@ -252,7 +260,15 @@ def _apply_tensor_core(s: Schedule, opt: TC, machine: MachineModel) -> Schedule:
     return apply_tc(s, opt, match)
 
 
-def _apply_swap(s: Schedule, opt: Swap) -> Schedule:
+def _apply_padto(s: Schedule, opt: Padto, machine: MachineModel) -> Schedule:
+    return pad_loop(s, opt)
+
+
+def _apply_nolocals(s: Schedule, opt: Nolocals, machine: MachineModel) -> Schedule:
+    return s
+
+
+def _apply_swap(s: Schedule, opt: Swap, machine: MachineModel) -> Schedule:
     a, b = s.ranges[opt.axis], s.ranges[opt.other]
     new = {a: a.replace(arg=range_arg(a, axis_id=b.arg.axis_id)), b: b.replace(arg=range_arg(b, axis_id=a.arg.axis_id))}
     swapped = replace_schedule_ranges(s, {r: (n, (n,)) for r, n in new.items()})
@@ -260,4 +276,18 @@ def _apply_swap(s: Schedule, opt: Swap) -> Schedule:
     return replace(swapped, ordered_ids=s.ordered_ids ^ ids) if len(s.ordered_ids & ids) == 1 else swapped
 
 
-_APPLY: dict[type, Callable[..., Schedule]] = {Split: _apply_split, Padto: pad_loop, Swap: _apply_swap, Nolocals: lambda s, opt: s}
+class OptOpApplication(NamedTuple):
+    """The application of a class of OptOps to a schedule, and the reason why a legal one must not be applied there, or None."""
+
+    apply: Callable[..., Schedule]
+    explain_conflict: Callable[..., str | None]
+
+
+_APPLICATIONS: dict[type[OptOp], OptOpApplication] = {
+    Split: OptOpApplication(_apply_split, _explain_split_conflict),
+    Padto: OptOpApplication(_apply_padto, _explain_padto_conflict),
+    Swap: OptOpApplication(_apply_swap, _explain_swap_reordering),
+    Nolocals: OptOpApplication(_apply_nolocals, _explain_no_conflict),
+    TC: OptOpApplication(_apply_tensor_core, _explain_tensor_core_mismatch),
+}
+require_every_optop(_APPLICATIONS, "compiler/passes/optimize/schedule/optops.py")

@@ -34,12 +34,6 @@ from uops.spec.optops import Axis, OptOp, Padto
 
 #: Ops that close loops inside a kernel.
 CLOSERS = frozenset({Op.REDUCE, Op.END})
-#: Types of axes whose iterations are elements of one value: vector lanes, side by side in registers.
-VECTOR_AXES = frozenset({AxisType.UPCAST, AxisType.UNROLL})
-#: Types of axes whose iterations run in order.
-ORDERED_AXES = frozenset({AxisType.LOOP, AxisType.REDUCE})
-#: Types of output axes before the first OptOp (R94).
-OUTPUT_AXES = frozenset({AxisType.LOOP, AxisType.GLOBAL})
 
 
 class RejectedOptOp(UopsError):

@@ -23,17 +23,16 @@ from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.group import index_element
-from uops.compiler.passes.optimize.schedule.schedule import ORDERED_AXES, Schedule, constant_extent, gate_load, next_id
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent, gate_load, next_id
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg
-from uops.spec.ir.axes import AxisType
+from uops.spec.ir.axes import SEQUENTIAL, WORKGROUP, AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
-from uops.spec.optops import WORKGROUP
 
 
 def load_through_shared_memory(s: Schedule, load: UOp, over: Sequence[UOp], unique: int) -> Schedule:
@@ -44,7 +43,7 @@ def load_through_shared_memory(s: Schedule, load: UOp, over: Sequence[UOp], uniq
     lanes = [r for r in s.outputs if r.arg.type in WORKGROUP]
     size, team = math.prod(map(constant_extent, over)), math.prod(map(constant_extent, lanes))
     needs = open_ranges(toposort(load))[load]
-    around = tuple(sorted((r for r in needs if r not in over and r.arg.type in ORDERED_AXES), key=lambda r: int(r.arg.axis_id)))
+    around = tuple(sorted((r for r in needs if r not in over and r.arg.type in SEQUENTIAL), key=lambda r: int(r.arg.axis_id)))
     axis = next_id(s)
     turn = UOp(Op.RANGE, (index_constant(-(-size // team)),), RangeArg(axis, AxisType.LOOP))
     element = _compute_fill_index(turn, lanes, team)

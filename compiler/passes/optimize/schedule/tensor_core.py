@@ -23,7 +23,6 @@ from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.callify import highest_unique
 from uops.compiler.passes.optimize.schedule.schedule import (
-    OUTPUT_AXES,
     Schedule,
     axis_of,
     constant_extent,
@@ -33,7 +32,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
 )
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg, WmmaArg
-from uops.spec.ir.axes import AxisType
+from uops.spec.ir.axes import OUTPUT_LOOPS, AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
@@ -113,7 +112,7 @@ def _strip_input_cast(factor: UOp, d: Descriptor) -> UOp | None:
 
 def _tileable_output_loops(s: Schedule, ranges: frozenset[UOp]) -> list[UOp]:
     """Return the output loops among `ranges` that are parallel and have a constant extent."""
-    parallel = [r for r in s.outputs if r in ranges and r.arg.type in OUTPUT_AXES and r.arg.axis_id not in s.ordered_ids]
+    parallel = [r for r in s.outputs if r in ranges and r.arg.type in OUTPUT_LOOPS and r.arg.axis_id not in s.ordered_ids]
     return [r for r in parallel if isinstance(axis_of(r).extent, int)]
 
 

@@ -29,7 +29,6 @@ from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.group import lower_group_reduces
 from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason, max_extent
 from uops.compiler.passes.optimize.schedule.schedule import (
-    VECTOR_AXES,
     RejectedOptOp,
     Schedule,
     Scheduler,
@@ -39,9 +38,9 @@ from uops.compiler.passes.optimize.schedule.schedule import (
 from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule
 from uops.compiler.target import MachineModel
 from uops.spec.errors import CompileError, Unsupported
-from uops.spec.ir.axes import AXIS_TABLE, AxisType, Direction
+from uops.spec.ir.axes import UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp
-from uops.spec.optops import TC, TILED, WORKGROUP, Axis, OptOp, Padto, Split, Swap
+from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, require_every_optop, split_directions
 
 
 class Clock(Protocol):
@@ -319,15 +318,27 @@ def propose_optops(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, 
 
     All are legal and keep the kernel within bounds.
     """
+    for propose in _PROPOSALS.values():
+        yield from propose(s, machine)
+
+
+def _propose_nothing(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
+    yield from ()
+
+
+def _propose_splits(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
     axes = s.axes
-    yield from _propose_tensor_cores(s, machine)
     splits = [(target, k, top) for k, a in enumerate(axes) for target, top in _list_split_targets(a, machine)]
     for target, factors in FACTORS.items():
         for factor in factors:
             for _, k, top in (x for x in splits if x[0] is target):
                 yield from _propose_split(s, axes, k, Split(k, factor, target, top), machine)
+
+
+def _propose_swaps(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
+    axes = s.axes
     for k, j in itertools.combinations(range(len(axes)), 2):
-        if axes[k].type is axes[j].type and axes[k].type not in VECTOR_AXES:
+        if axes[k].type is axes[j].type and axes[k].type not in UNROLLED:
             yield (Swap(k, j),)
 
 
@@ -344,11 +355,9 @@ def _propose_tensor_cores(s: Schedule, machine: MachineModel) -> Iterator[tuple[
 def _list_split_targets(a: Axis, machine: MachineModel) -> Iterator[tuple[AxisType, bool]]:
     """Yield (type, top) of the Splits of an axis; lanes only on a machine with workgroups."""
     for target in FACTORS:
-        row = AXIS_TABLE[target]
-        if a.type in row.split_from and (machine.workgroup or target not in WORKGROUP):
-            yield target, row.direction is Direction.OUTER
-        elif a.type is target and target in TILED:
-            yield target, False
+        directions = split_directions(a.type, target)
+        if directions and (machine.workgroup or target not in WORKGROUP):
+            yield target, directions[0]
 
 
 def _propose_split(s: Schedule, axes: Sequence[Axis], k: int, opt: Split, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
@@ -371,7 +380,18 @@ def _propose_split(s: Schedule, axes: Sequence[Axis], k: int, opt: Split, machin
 
 def _fits_registers(s: Schedule, opt: Split, machine: MachineModel) -> bool:
     """Return True if the elements side by side roughly fit the machine's registers. R140 (sizes of a workgroup) limits lanes."""
-    if opt.target not in VECTOR_AXES:
+    if opt.target not in UNROLLED:
         return True
-    elements = opt.factor * math.prod(max_extent(a.extent) for a in s.axes if a.type in VECTOR_AXES)
+    elements = opt.factor * math.prod(max_extent(a.extent) for a in s.axes if a.type in UNROLLED)
     return elements <= max(_UNROLLED_VALUES, _UNROLLED_REGISTERS * machine.vector_bytes // 4)
+
+
+#: OptOp -> its proposals, in the order in which they are tried.
+_PROPOSALS: dict[type[OptOp], Callable[[Schedule, MachineModel], Iterator[tuple[OptOp, ...]]]] = {
+    TC: _propose_tensor_cores,
+    Split: _propose_splits,
+    Padto: _propose_nothing,  # alone it saves no time; Splits that need it propose both
+    Swap: _propose_swaps,
+    Nolocals: _propose_nothing,  # it changes no kernel
+}
+require_every_optop(_PROPOSALS, "compiler/passes/optimize/search/beam.py")

@@ -15,16 +15,17 @@ import math
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_extent
-from uops.compiler.passes.optimize.schedule.schedule import VECTOR_AXES, Schedule, Scheduler, set_loop_types
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler, set_loop_types
 from uops.compiler.target import MachineModel
 from uops.spec.ir.args import WmmaArg
-from uops.spec.ir.axes import AXIS_TABLE, AxisType, Direction
+from uops.spec.ir.axes import AXIS_TABLE, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.text import show
-from uops.spec.optops import TC, TILED, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap
+from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, require_every_optop, split_directions
 from uops.spec.wmma import DESCRIPTORS
 
 #: Factors and multiples; 0 stands for the whole axis.
@@ -46,9 +47,9 @@ _TC_FIRST = 0.7
 
 @dataclass(frozen=True, slots=True)
 class OptOpKind:
-    """A kind of OptOp: its name, the type of the axis it takes, and for a Split the type it makes and the side it splits from."""
+    """A kind of OptOp: its class, the type of the axis it takes, and for a Split the type it makes and the side it splits from."""
 
-    name: str
+    optop: type[OptOp]
     source: AxisType | None = None
     target: AxisType | None = None
     top: bool = False
@@ -56,30 +57,63 @@ class OptOpKind:
     def __str__(self) -> str:
         source = f" {self.source.name}" if self.source else ""
         target = f" to {self.target.name} {'outer' if self.top else 'inner'}" if self.target else ""
-        return f"{self.name}{source}{target}"
+        return f"{self.optop.__name__}{source}{target}"
 
 
 def _enumerate_split_kinds() -> Iterator[OptOpKind]:
-    """Yield every kind of Split that the specification allows."""
-    for target, row in AXIS_TABLE.items():
-        for source in sorted(row.split_from, key=lambda t: t.priority):
-            for top in (False, True):
-                if row.direction is Direction.EITHER or (row.direction is Direction.OUTER) is top:
-                    yield OptOpKind("Split", source, target, top)
-    for t in sorted(TILED, key=lambda t: t.priority):
-        yield from (OptOpKind("Split", t, t, top) for top in (False, True))
+    """Yield every kind of Split that the specification allows, those into the axis' own type last."""
+    by_priority = sorted(AxisType, key=lambda t: t.priority)
+    pairs = [(source, target) for target in AXIS_TABLE for source in by_priority if source is not target]
+    for source, target in (*pairs, *((t, t) for t in by_priority)):
+        yield from (OptOpKind(Split, source, target, top) for top in split_directions(source, target))
 
 
 _AXIS_TYPES = tuple(t for t in AxisType if t not in (AxisType.PLACEHOLDER, AxisType.WARP))
-#: The kind before all others, which alone makes WARP axes, and the kinds after it.
-_FIRST = OptOpKind("TC", AxisType.REDUCE)
-_LATER: tuple[OptOpKind, ...] = (
-    *_enumerate_split_kinds(),
-    *(OptOpKind(name, t) for name in ("Padto", "Swap") for t in _AXIS_TYPES),
-    OptOpKind("Nolocals"),
-)
+
+
+def _make_split(s: Schedule, kind: OptOpKind, k: int, amount: int, rng: random.Random) -> Split | None:
+    extent = s.axes[k].extent
+    factor = amount or (extent if isinstance(extent, int) else 0)
+    return Split(k, factor, kind.target, kind.top) if kind.target and factor >= 1 else None
+
+
+def _make_padto(s: Schedule, kind: OptOpKind, k: int, amount: int, rng: random.Random) -> Padto | None:
+    return Padto(k, amount) if amount else None
+
+
+def _make_swap(s: Schedule, kind: OptOpKind, k: int, amount: int, rng: random.Random) -> Swap | None:
+    others = [j for j, a in enumerate(s.axes) if j != k and a.type is kind.source]
+    return Swap(k, rng.choice(others)) if others else None
+
+
+def _make_nolocals(s: Schedule, kind: OptOpKind, k: int, amount: int, rng: random.Random) -> Nolocals | None:
+    return None if Nolocals() in s.done else Nolocals()
+
+
+def _make_nothing(s: Schedule, kind: OptOpKind, k: int, amount: int, rng: random.Random) -> None:
+    """Return None: a tensor core is tried before all other OptOps (`_try_random_tensor_core`)."""
+
+
+class OptOpDraw(NamedTuple):
+    """How a class of OptOps is drawn: its kinds, an OptOp of a kind, axis and amount, and whether the amount matters."""
+
+    kinds: tuple[OptOpKind, ...]
+    make: Callable[[Schedule, OptOpKind, int, int, random.Random], OptOp | None]
+    by_amount: bool = False
+
+
+_DRAWS: dict[type[OptOp], OptOpDraw] = {
+    TC: OptOpDraw((OptOpKind(TC, AxisType.REDUCE),), _make_nothing),
+    Split: OptOpDraw(tuple(_enumerate_split_kinds()), _make_split, by_amount=True),
+    Padto: OptOpDraw(tuple(OptOpKind(Padto, t) for t in _AXIS_TYPES), _make_padto, by_amount=True),
+    Swap: OptOpDraw(tuple(OptOpKind(Swap, t) for t in _AXIS_TYPES), _make_swap),
+    Nolocals: OptOpDraw((OptOpKind(Nolocals),), _make_nolocals),
+}
+require_every_optop(_DRAWS, "compiler/passes/optimize/search/random_schedules.py")
 #: Every kind of OptOp that is drawn.
-MOVES = (_FIRST, *_LATER)
+MOVES = tuple(kind for draw in _DRAWS.values() for kind in draw.kinds)
+#: The kind before all others, which alone makes WARP axes, and the kinds after it.
+_FIRST, _LATER = MOVES[0], MOVES[1:]
 
 _lock = threading.Lock()
 _counts: Counter[str] = Counter()
@@ -137,7 +171,7 @@ def _apply_random_optop(s: Schedule, machine: MachineModel, rng: random.Random, 
     """Apply one more OptOp that the axes allow, or return the schedule unchanged if none of those drawn fits."""
     order = rng.sample(_LATER, len(_LATER))
     if rng.random() < _SPLIT_TYPES_FIRST:
-        order.sort(key=lambda m: (m.source not in _SPLIT_TYPES, m.name != "Swap"))
+        order.sort(key=lambda m: (m.source not in _SPLIT_TYPES, m.optop is not Swap))
     axes = s.axes
     for kind in order:
         numbers = [k for k, a in enumerate(axes) if kind.source is None or a.type is kind.source]
@@ -155,7 +189,7 @@ def _try_optop(
 ) -> Schedule | None:  # fmt: skip
     """Apply an OptOp of a kind to axis `k`; None if it is illegal, changes nothing, or exceeds the limits."""
     axis = s.axes[k]
-    opt = _make_optop(s, kind, k, amount, rng)
+    opt = _DRAWS[kind.optop].make(s, kind, k, amount, rng)
     if opt is None:
         return None
     padded = s
@@ -168,9 +202,9 @@ def _try_optop(
     if opt is None or find_rejection_reason(padded, opt, machine) is not None:
         return None
     after = apply(padded, opt, machine)
-    if not _is_within_limits(after, most) or (after.effect is s.effect and not isinstance(opt, Nolocals)):
+    if not _is_within_limits(after, most) or (after.effect is s.effect and kind.source is not None):
         return None
-    _count_applied(f"{kind} by {amount or 'all'}" if isinstance(opt, (Split, Padto)) else str(kind))
+    _count_applied(f"{kind} by {amount or 'all'}" if _DRAWS[kind.optop].by_amount else str(kind))
     if padded is not s:
         _count_applied(f"Padto {axis.type.name} by {amount or 'all'}")
     return after
@@ -187,28 +221,14 @@ def _relocate_split(opt: Split, axis: Axis, s: Schedule) -> Split | None:
     return None if number is None else Split(number, opt.factor, opt.target, opt.top)
 
 
-def _make_optop(s: Schedule, kind: OptOpKind, k: int, amount: int, rng: random.Random) -> OptOp | None:
-    """Return an OptOp of a kind for axis `k`, or None if there is none."""
-    extent = s.axes[k].extent
-    if kind.name in ("Split", "Padto"):
-        factor = amount or (extent if isinstance(extent, int) else 0)
-        if factor < 1 or (kind.name == "Padto" and not amount):
-            return None
-        return Split(k, factor, kind.target, kind.top) if kind.target else Padto(k, factor)
-    if kind.name == "Swap":
-        others = [j for j, a in enumerate(s.axes) if j != k and a.type is kind.source]
-        return Swap(k, rng.choice(others)) if others else None
-    return Nolocals() if not any(isinstance(o, Nolocals) for o in s.done) else None
-
-
 def _iterations(s: Schedule) -> int:
     return math.prod(max(1, max_extent(a.extent)) for a in s.axes)
 
 
 def _is_within_limits(s: Schedule, most: int) -> bool:
     """Return True if a kernel has few enough elements side by side, lanes and iterations, at most `most`."""
-    parallel = [a for a in s.axes if a.type in VECTOR_AXES or a.type in WORKGROUP]
+    parallel = [a for a in s.axes if a.type in UNROLLED or a.type in WORKGROUP]
     if any(not isinstance(a.extent, int) for a in parallel):
         return False
-    unrolled = math.prod(max_extent(a.extent) for a in parallel if a.type in VECTOR_AXES)
+    unrolled = math.prod(max_extent(a.extent) for a in parallel if a.type in UNROLLED)
     return unrolled <= _SIDE_BY_SIDE and count_workgroup_lanes(s) <= _LANES and _iterations(s) <= most

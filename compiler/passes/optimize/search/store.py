@@ -18,7 +18,7 @@ from uops.compiler.target import MachineModel
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import show
-from uops.spec.optops import TC, Nolocals, OptOp, Padto, Split, Swap
+from uops.spec.optops import OPTOPS, OptOp
 from uops.spec.untrusted import BadFile, SealMismatch, parse_json, read_bytes, seal, unseal, write_bytes
 
 #: Kind of file, as its seal states it.
@@ -28,7 +28,7 @@ SCHEMA = 2
 #: Most bytes of a file; a usual one has some hundreds.
 MOST_BYTES = 1 << 20
 #: OptOps by their names in files.
-_TYPES: dict[str, type] = {t.__name__: t for t in (Split, Padto, Swap, Nolocals, TC)}
+_TYPES: dict[str, type[OptOp]] = {o.__name__: o for o in OPTOPS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,5 +114,4 @@ def _decode_optop(entry: Any) -> OptOp:
     arguments = [AxisType[v] if isinstance(v, str) else v for v in values]
     if any(not isinstance(v, (AxisType, int)) for v in arguments):
         raise ValueError(f"expected an OptOp, got {entry!r}")
-    opt: OptOp = _TYPES[name](*arguments)
-    return opt
+    return _TYPES[name](*arguments)

@@ -25,9 +25,9 @@ from uops.compiler.target import PLAIN, MachineModel
 from uops.interp import run
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import WmmaArg
-from uops.spec.ir.axes import AXIS_TABLE, AxisType, Direction
+from uops.spec.ir.axes import AXIS_TABLE, WORKGROUP, AxisType, Direction
 from uops.spec.ir.node import UOp
-from uops.spec.optops import TC, WORKGROUP
+from uops.spec.optops import TC, Split
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 from uops.spec.wmma import DESCRIPTORS
@@ -73,7 +73,7 @@ def test_every_move_is_drawn() -> None:
 
 
 def test_the_moves_are_those_of_the_table() -> None:
-    splits = {(m.source, m.target, m.top) for m in MOVES if m.name == "Split" and m.source is not m.target}
+    splits = {(m.source, m.target, m.top) for m in MOVES if m.optop is Split and m.source is not m.target}
     halves = {Direction.INNER: [False], Direction.OUTER: [True], Direction.EITHER: [False, True]}
     wanted = {
         (source, target, top)
