@@ -29,6 +29,7 @@ from uops.spec.errors import Crash
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
+from uops.spec.optops import TC, Nolocals, OptOp, Padto, Split, Swap, require_every_optop
 from uops.spec.wmma import OPERANDS
 from uops.spec.wmma.maps import AffineLaneMap, MapDigit
 from uops.spec.wmma.registry import DESCRIPTORS
@@ -201,10 +202,17 @@ def copies_per_position(a: AffineLaneMap) -> int:
 
 
 LANES = tuple(_generate_all_lane_map_laws())
+#: OptOp -> its laws.
+LAWS: dict[type[OptOp], tuple[Rule, ...]] = {
+    Split: SPLITS,
+    Padto: PADS,
+    Swap: SWAPS,
+    Nolocals: (),  # it changes no iteration
+    TC: LANES,
+}
+require_every_optop(LAWS, "compiler/prove/optops.py")
 THEMES: dict[str, tuple[Rule, ...]] = {
-    "split": SPLITS,
-    "padto": PADS,
-    "swap": SWAPS,
+    **{o.__name__.lower(): laws for o, laws in LAWS.items() if laws and o is not TC},
     "unroll": UNROLLS,
     "reduce": MONOIDS,
     "tensor cores": LANES,

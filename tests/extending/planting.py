@@ -64,9 +64,15 @@ def insert_texts(insertions: Iterable[Insertion]) -> dict[str, str]:
     return texts
 
 
-def plant(folder: Path, steps: Mapping[int, Iterable[Insertion]], left_out: int | None = None) -> Path:
-    """Create the package below `folder` with all steps done but one. Returns the folder, for the import path."""
-    return build_overlay(folder, insert_texts(one for number, step in steps.items() if number != left_out for one in step))
+def plant(
+    folder: Path, steps: Mapping[int, Iterable[Insertion]], left_out: int | None = None, files: Mapping[str, str] | None = None
+) -> Path:  # fmt: skip
+    """Create the package below `folder` with all steps done but one, and with `files` as they are made by a command.
+
+    Returns the folder, for the import path.
+    """
+    insertions = (one for number, step in steps.items() if number != left_out for one in step)
+    return build_overlay(folder, insert_texts(insertions) | dict(files or {}))
 
 
 def run_check(folder: Path, *checks: str) -> tuple[bool, str]:

@@ -95,7 +95,7 @@ def _make_nothing(s: Schedule, kind: OptOpKind, k: int, amount: int, rng: random
 
 
 class OptOpDraw(NamedTuple):
-    """How a class of OptOps is drawn: its kinds, an OptOp of a kind, axis and amount, and whether the amount matters."""
+    """The drawing of a class of OptOps: its kinds, an OptOp of a kind, axis and amount, and whether the amount matters."""
 
     kinds: tuple[OptOpKind, ...]
     make: Callable[[Schedule, OptOpKind, int, int, random.Random], OptOp | None]
