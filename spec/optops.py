@@ -48,7 +48,7 @@ class OptRow:
 
 @dataclass(frozen=True, slots=True)
 class OptOpContext:
-    """What decides whether an OptOp is legal: the axes in order, the OptOps before it, and the target's tensor cores.
+    """The state of a kernel that decides on legality: its axes in order, the OptOps applied, and the target's tensor cores.
 
     `is_matmul` states that the kernel reduces Mul(Cast(a), Cast(b)).
     """
