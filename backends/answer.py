@@ -19,12 +19,12 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import BODIED, VIEWS, scope_sources
+from uops.spec.ir.ops import CALL_LIKE, RESULT_ROOTS, Op
+from uops.spec.ir.scope import VIEWS, scope_sources
 from uops.spec.result import Result
 
 #: Ops whose sources need not all be evaluated: a body or a Tuple may hold values that nothing reads.
-_LAZY = BODIED | {Op.GETTUPLE}
+_LAZY = CALL_LIKE | {Op.GETTUPLE}
 _OBJECT = np.dtype(object)
 
 
@@ -46,7 +46,7 @@ def root_value_nodes(root: UOp) -> tuple[UOp, ...]:
     """Return the nodes whose values a run of `root` returns, in order."""
     if root.op is Op.FUNCTION:
         return root.body.src
-    if root.op in (Op.TUPLE, Op.SINK, Op.GROUP):
+    if root.op in RESULT_ROOTS:
         return tuple(u for u in root.src if u.dtype is not dt.void)
     return () if root.dtype is dt.void else (root,)
 

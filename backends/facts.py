@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import KERNEL_VIEWS
 
 _COLUMN = {DTypeKind.BOOL: "b", DTypeKind.INT: "s", DTypeKind.INDEX: "s", DTypeKind.UINT: "u", DTypeKind.FLOAT: "f"}
-
-
-#: Ops of a SELECTED kernel that refer to the memory of their first source.
-_VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
 
 
 def dtype_class_letter(d: DType) -> str:
@@ -47,6 +43,6 @@ def may_differ_in_sign(u: UOp) -> bool:
 
 def base_memory(u: UOp) -> UOp:
     """Return the Param or Buffer that a reference views."""
-    while u.op in _VIEWS:
+    while u.op in KERNEL_VIEWS:
         u = u.src[0]  # operand, or the buffer of an After
     return u

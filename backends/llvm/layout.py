@@ -13,7 +13,7 @@ from uops.backends.facts import base_memory, value_bounds
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ACCESSES, ADDRESSING, KERNEL_VIEWS, MEMORY_ROOTS, Op
 
 
 class LaneOffsets(NamedTuple):
@@ -131,7 +131,7 @@ def find_register_buffers(instructions: Sequence[UOp]) -> frozenset[UOp]:
         for k, s in enumerate(u.src):
             if s in buffer_of and not _accesses_whole_buffer(u, k, buffer_of[s]):
                 whole.discard(buffer_of[s])
-        if u.op in (Op.AFTER, Op.INDEX) and (viewed := u.src[0]) in buffer_of:  # buffer or operand
+        if u.op in ADDRESSING and (viewed := u.src[0]) in buffer_of:  # buffer or operand
             buffer_of[u] = buffer_of[viewed]
     return frozenset(whole)
 
@@ -141,7 +141,7 @@ def _accesses_whole_buffer(u: UOp, k: int, buffer: UOp) -> bool:
     if u.op is Op.INDEX and k == 0:
         operand, *positions = u.src
         return operand.op is not Op.INDEX and len(positions) == 1 and _covers_buffer(positions[0], buffer.arg.size)
-    if u.op in (Op.LOAD, Op.STORE):
+    if u.op in ACCESSES:
         return k == 0 and len(u.src) == (1 if u.op is Op.LOAD else 2)
     return u.op is Op.AFTER or u.op is Op.GROUP
 
@@ -158,13 +158,12 @@ def find_references(instructions: Iterable[UOp]) -> set[UOp]:
     """Return the memory of a kernel and the views of it."""
     references: set[UOp] = set()
     for u in [u for u in instructions if u.op in _REFERRING]:
-        if u.src[0] in references if u.op in _VIEWS else u.op is Op.BUFFER or u.arg.name is None:  # buffer or operand
+        if u.src[0] in references if u.op in KERNEL_VIEWS else u.op is Op.BUFFER or u.arg.name is None:  # buffer or operand
             references.add(u)
     return references
 
 
-_VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
-_REFERRING = _VIEWS | {Op.PARAM, Op.BUFFER}
+_REFERRING = KERNEL_VIEWS | MEMORY_ROOTS
 
 
 def find_register_stores(instructions: Iterable[UOp], register_buffers: frozenset[UOp]) -> dict[UOp, list[UOp]]:

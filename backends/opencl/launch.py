@@ -19,16 +19,12 @@ from dataclasses import dataclass, field
 from uops.backends.facts import base_memory, is_within
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.args import AddrSpace
-from uops.spec.ir.axes import AxisType
+from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.untrusted import quote_name
 
-#: Types of axes whose iterations can be workgroups.
-GROUPS = frozenset({AxisType.GLOBAL, AxisType.THREAD})
-#: Types of axes whose iterations can be work-items of a group.
-LANES = frozenset({AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE})
-_LAUNCHED = GROUPS | LANES
+_LAUNCHED = GRID | WORKGROUP
 #: Number of dimensions of an NDRange; a further range is a loop.
 DIMENSIONS = 3
 #: Largest number of work-items in a group: the smallest limit of a PoCL device, which allocates private arrays for each.
@@ -140,11 +136,11 @@ def plan_launch(instructions: Sequence[UOp]) -> NdRangePlan:
     if max(len(plan.groups), len(plan.lanes)) > DIMENSIONS or math.prod(e for e in plan.lanes if isinstance(e, int)) > MAX_LANES:
         raise Unsupported(f"SPECIAL in a launch of groups {plan.groups} and lanes {plan.lanes}", "opencl")
     outer = _find_outer_parallel_ranges(instructions)
-    groups = [u for u in outer if u.arg.type in GROUPS]
+    groups = [u for u in outer if u.arg.type in GRID]
     plan.assign_dimensions(groups, group=True)
     # A group that looped over a GLOBAL range would need barriers between iterations to reuse its local memory (R61).
     if plan.index_expressions.keys() >= set(groups) or not any(_is_local(u) for u in instructions):
-        plan.assign_dimensions(_select_fitting_lanes([u for u in outer if u.arg.type in LANES], plan), group=False)
+        plan.assign_dimensions(_select_fitting_lanes([u for u in outer if u.arg.type in WORKGROUP], plan), group=False)
     _check_barriers(instructions, plan)
     return plan
 
@@ -227,7 +223,7 @@ def _find_launch_extent(u: UOp) -> Extent | None:
 
 def _check_barriers(instructions: Sequence[UOp], plan: NdRangePlan) -> None:
     """Raise CompileError for a Barrier inside lanes that are a loop (R60: all lanes of a group meet at it)."""
-    loops = [u for u in instructions if u.op is Op.RANGE and u.arg.type in LANES and u not in plan.index_expressions]
+    loops = [u for u in instructions if u.op is Op.RANGE and u.arg.type in WORKGROUP and u not in plan.index_expressions]
     open_: set[UOp] = set()
     for u in instructions:
         if u in loops:

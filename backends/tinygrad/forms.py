@@ -24,7 +24,7 @@ from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import VIEWS, scope_nodes
 
 Node = Any
@@ -117,13 +117,13 @@ def _written_references(u: UOp) -> tuple[UOp, ...]:
 def _is_reference(u: UOp) -> bool:
     while u.op in VIEWS:
         u = u.src[0]  # operand, or the buffer of an After
-    return u.op in (Op.BUFFER, Op.PARAM)
+    return u.op in MEMORY_ROOTS
 
 
 def find_base_memory(reference: UOp) -> UOp | None:
     """Return the first Buffer or Param along first sources, the memory of a view; None if there is none."""
     u = reference
-    while u.op not in (Op.BUFFER, Op.PARAM):
+    while u.op not in MEMORY_ROOTS:
         if not u.src:
             return None
         u = u.src[0]  # operand, or the buffer of an effect

@@ -33,7 +33,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.axes import UNROLLED
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ADDRESSING, ALU, Op
 
 
 def expand(root: UOp) -> UOp:
@@ -152,7 +152,7 @@ class _AxisExpander:
 
     def build_reference(self, u: UOp, mask: int) -> UOp:
         """Build the reference of an access that has the axes `mask`."""
-        if u.op is Op.AFTER and u.buffer.op in (Op.INDEX, Op.AFTER):
+        if u.op is Op.AFTER and u.buffer.op in ADDRESSING:
             dependencies = [self.done[s] for s in u.dependencies if s not in self.axis_bit]
             return UOp(Op.AFTER, (self.build_reference(u.buffer, mask), *dependencies))
         if u.op is not Op.INDEX:

@@ -29,7 +29,7 @@ from uops.compiler.rewrite.pattern import Pattern, variables
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.ops import BITWISE, Op
+from uops.spec.ir.ops import BITWISE, CONVERSIONS, DIVISION, Op
 from uops.spec.ir.record import dataclass
 
 
@@ -95,7 +95,7 @@ def _evaluate_pattern(m: Model, t: TypedPattern, env: Mapping[str, Value], on_ca
         assert p.value is not None
         return m.make_constant(p.value, t.dtype)
     src = [_evaluate_pattern(m, s, env, on_cast) for s in t.src]
-    result = encode_op(m, p.op, src, t.dtype if p.op in (Op.CAST, Op.BITCAST) else None)
+    result = encode_op(m, p.op, src, t.dtype if p.op in CONVERSIONS else None)
     if p.op is Op.CAST:
         on_cast(src[0], result)
     return result
@@ -156,8 +156,6 @@ _DIVISION = Theory(
 _REALS = Theory("reals", Representation.BITS, Representation.WIDE, reals=True)
 #: For divisors that are variables of a machine integer: bit vectors refute fast, and prove little beyond 8 bits.
 _BITS_DIVISION = Theory("bits", Representation.BITS, Representation.WIDE, encodings=((Encoding.NATIVE, 5_000_000),))
-_CASTS = frozenset({Op.CAST, Op.BITCAST})
-_DIVISIONS = frozenset({Op.IDIV, Op.MOD})
 _BIT_SELECTING = BITWISE | {Op.WHERE, Op.NOT}
 
 
@@ -166,23 +164,23 @@ def choose_theories(assignment: Assignment) -> tuple[Theory, ...]:
     sides = (assignment.lhs, assignment.rhs, *assignment.when)
     ops, dtypes = _collect_ops(*sides), _collect_dtypes(*sides)
     if dt.index not in dtypes:
-        if ops & _DIVISIONS and dtypes <= {dt.bool_, *dt.INTS} and any(map(_has_symbolic_division, sides)):
+        if ops & DIVISION and dtypes <= {dt.bool_, *dt.INTS} and any(map(_has_symbolic_division, sides)):
             narrow = all(d.bits <= 8 for d in dtypes)
             return (_BITS_DIVISION, _DIVISION) if narrow else (_DIVISION, _BITS_DIVISION)
         return (_NUMBERS, _BITS) if ops == {Op.CAST} and _leaf_dtype(assignment) is not dt.bool_ else (_BITS,)
-    if ops <= _CASTS:
+    if ops <= CONVERSIONS:
         concrete = (_BITS,) if _leaf_dtype(assignment) is not dt.index else ()
         return concrete if _leaf_dtype(assignment) is dt.bool_ else (_NUMBERS, *concrete)
     if ops & BITWISE and not (dtypes - {dt.index, dt.bool_}) and ops <= _BIT_SELECTING:
         return (_SLICE, _WHOLE)
-    return (_DIVISION if ops & _DIVISIONS else _WHOLE,)
+    return (_DIVISION if ops & DIVISION else _WHOLE,)
 
 
 def _has_symbolic_division(t: TypedPattern | None) -> bool:
     """Return True if there is a division by anything but a literal."""
     if t is None:
         return False
-    if t.pattern.op in _DIVISIONS:
+    if t.pattern.op in DIVISION:
         _, divisor = t.src  # lhs, rhs
         if divisor.pattern.value is None:
             return True

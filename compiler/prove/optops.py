@@ -28,7 +28,7 @@ from uops.compiler.rewrite.rule import Rule
 from uops.spec.errors import Crash
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import REDUCTIONS, Op
 from uops.spec.optops import TC, Nolocals, OptOp, Padto, Split, Swap, require_every_optop
 from uops.spec.wmma import OPERANDS
 from uops.spec.wmma.maps import AffineLaneMap, MapDigit
@@ -87,7 +87,7 @@ UNROLLS = (
 
 # Reduce: its op is a commutative monoid, with the identity that the compiler takes
 
-REDUCES = (Op.ADD, Op.MUL, Op.MAX)
+REDUCES = tuple(op for op in Op if op in REDUCTIONS)
 _DTYPES = (*dt.STORABLE, dt.index)
 
 

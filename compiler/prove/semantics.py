@@ -17,12 +17,12 @@ from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import RNE, RTZ, Term
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
-from uops.spec.ir.ops import BITWISE, COMPARE, SHIFT, Op
+from uops.spec.ir.ops import BITWISE, COMPARE, DIVISION, SHIFT, Op
 
 # Typing
 
 _FLOAT_ONLY = frozenset({Op.RECIP, Op.DIV, Op.SQRT, Op.EXP2, Op.LOG2, Op.SIN, Op.POW})
-_INTEGER_ONLY = frozenset({Op.IDIV, Op.MOD})
+_INTEGER_ONLY = DIVISION
 _NOT_BOOL = frozenset({Op.SUB, Op.NEG, Op.TRUNC}) | _FLOAT_ONLY | _INTEGER_ONLY
 
 

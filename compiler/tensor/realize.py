@@ -20,8 +20,7 @@ from uops.compiler.tensor.chains import elide_assignment_copies
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError, Trap
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import BODIED
+from uops.spec.ir.ops import CALL_LIKE, Op
 from uops.spec.result import Result
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ class _GraphCapture:
 
     def list_dependencies(self, u: UOp) -> tuple[UOp, ...]:
         """Return the nodes to rebuild before `u`: the leaf with its value, or its sources."""
-        if u.op in BODIED:
+        if u.op in CALL_LIKE:
             return u.arguments
         leaf = self.find_realized_leaf(u)
         return u.src if leaf is None else (leaf,)
@@ -201,7 +200,7 @@ class _GraphCapture:
         if u.op is Op.PARAM:
             raise SpecValueError(f"Param {u.arg.slot} is free in the graph of a Tensor: it has no value")
         closed = tuple(self.done[s] for s in sources)
-        if u.op in BODIED:
+        if u.op in CALL_LIKE:
             closed = (self.checks_module.strip_tags(u.body) if u.tag == self.checks_module.UNCHECKED else u.body, *closed)
         elif sources is not u.src:
             return closed[0]

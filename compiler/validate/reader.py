@@ -27,7 +27,7 @@ from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import CONVERSIONS, MEMORY_ROOTS, WHOLE_MEMORY, Op
 from uops.spec.ir.scope import is_variable, open_ranges
 
 #: The value of a node: one formula for all lanes, one per lane, or None if it is not an integer or bool.
@@ -97,9 +97,9 @@ class _AccessReader:
         """Read the element of an address; of a whole memory, each of its lanes."""
         while address.op is Op.AFTER:
             address = address.buffer
-        if address.op is Op.INDEX and len(address.positions) == 1 and address.operand.op in (Op.AFTER, Op.PARAM, Op.BUFFER):
+        if address.op is Op.INDEX and len(address.positions) == 1 and address.operand.op in WHOLE_MEMORY:
             return self.read_value(address.positions[0])
-        if address.op in (Op.PARAM, Op.BUFFER):
+        if address.op in MEMORY_ROOTS:
             shape = address.shape or ()
             if len(shape) <= 1 and all(isinstance(n, int) for n in shape):
                 return T.as_sum(lane_unknown(int(shape[0]))) if shape else T.ZERO
@@ -206,8 +206,8 @@ def _value_sources(u: UOp) -> Sequence[UOp]:
     if u.dtype.is_float or u.dtype is dt.void or u.op in (Op.PARAM, Op.BUFFER, Op.RANGE, Op.CONST, Op.AFTER, Op.REDUCE):
         return ()
     if u.op is Op.INDEX:
-        return u.src if u.operand.op not in (Op.PARAM, Op.BUFFER, Op.AFTER) else ()
-    return () if u.op in (Op.CAST, Op.BITCAST) and u.operand.dtype.is_float else u.src
+        return u.src if u.operand.op not in WHOLE_MEMORY else ()
+    return () if u.op in CONVERSIONS and u.operand.dtype.is_float else u.src
 
 
 def _loops_around_nodes(root: UOp) -> list[tuple[UOp, tuple[UOp, ...]]]:

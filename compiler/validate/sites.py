@@ -13,15 +13,14 @@ from uops.compiler.validate import terms as T
 from uops.compiler.validate.terms import Cond, Lin, Var
 from uops.spec.errors import SpecError
 from uops.spec.ir.args import AddrSpace
-from uops.spec.ir.axes import AxisType
+from uops.spec.ir.axes import GRID, UNROLLED, WORKGROUP
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ADDRESSING, MEMORY_ROOTS, Op
 from uops.spec.ir.record import dataclass
 
 #: Types of loops with unordered iterations (R57: Range): workgroups or threads, and lanes of one workgroup.
-GROUPS = frozenset({AxisType.GLOBAL, AxisType.THREAD})
-LANES = frozenset({AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE, AxisType.UPCAST, AxisType.UNROLL})
-_VIEWS = frozenset({Op.AFTER, Op.INDEX})
+GROUPS = GRID
+LANES = WORKGROUP | UNROLLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +137,9 @@ def address_of(access: UOp) -> UOp:
 
 def base_memory(address: UOp) -> UOp:
     """Return the Param or Buffer that a reference is a view of. Raises SpecError."""
-    while address.op in _VIEWS:
+    while address.op in ADDRESSING:
         address = address.buffer if address.op is Op.AFTER else address.operand
-    if address.op not in (Op.PARAM, Op.BUFFER):
+    if address.op not in MEMORY_ROOTS:
         raise SpecError(f"an access needs an Index of a Param or Buffer, got a view by {address.op.name.lower()}")
     return address
 

@@ -31,7 +31,7 @@ from uops.fuzz.oracles.stages import Fault, Judge, Key, Outputs
 from uops.interp import run
 from uops.spec.errors import CompileError, Unsupported, UopsError
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.text import show
 from uops.spec.untrusted import quote_name, write_text
 
@@ -259,7 +259,7 @@ def written_arguments(call: UOp) -> Iterator[UOp]:
     """
     arguments = call.arguments
     slots: Iterable[int] = range(len(arguments)) if call.arg is None or call.arg.written is None else call.arg.written
-    return (arguments[k] for k in slots if base_memory(arguments[k]).op in (Op.BUFFER, Op.PARAM))
+    return (arguments[k] for k in slots if base_memory(arguments[k]).op in MEMORY_ROOTS)
 
 
 def find_last_writer(graph: UOp, judge: Judge, output: Key | None) -> int | None:

@@ -17,7 +17,7 @@ from uops.interp import run
 from uops.spec.errors import Trap
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ADDRESSING, Op
 
 
 def replay_kernel(before: UOp, after: UOp, counterexample: ClaimCounterexample | None = None, seed: int = 0) -> ReplayOutcome:
@@ -66,6 +66,6 @@ def _random_contents(root: UOp, seed: int) -> dict[str, Any]:
 
 def _base_memory(address: UOp) -> UOp:
     """Return the Param or Buffer behind Indices and Afters."""
-    while address.op in (Op.INDEX, Op.AFTER):
+    while address.op in ADDRESSING:
         address, *_ = address.src  # operand or buffer
     return address

@@ -12,13 +12,11 @@ import math
 from collections.abc import Callable, Iterable
 
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import MARKERS, Op
+from uops.spec.ir.ops import MARKERS, MEMORY_ROOTS, Op
 from uops.spec.verify.dialects import ELEMENTWISE
 
 #: The sources of a node with the axes along which they must be permuted, None for a source that must not be.
 Below = list[tuple[UOp, int | None]]
-#: Ops of inputs that have elements.
-LEAVES = frozenset({Op.PARAM, Op.BUFFER})
 
 
 def trace_axis_to_inputs(values: Iterable[UOp], axis: int) -> dict[UOp, int] | None:
@@ -36,13 +34,13 @@ def trace_axis_to_inputs(values: Iterable[UOp], axis: int) -> dict[UOp, int] | N
                 return None
             continue
         seen[u] = k
-        if u.op in LEAVES:
+        if u.op in MEMORY_ROOTS:
             continue
         sources = [(s, None) for s in u.src] if k is None else _trace_through_op(u, k)
         if sources is None:
             return None
         worklist += sources
-    return {u: k for u, k in seen.items() if u.op in LEAVES and k is not None} or None
+    return {u: k for u, k in seen.items() if u.op in MEMORY_ROOTS and k is not None} or None
 
 
 def _trace_through_op(u: UOp, k: int) -> Below | None:

@@ -28,9 +28,9 @@ from uops.fuzz.reduce.shrinks import list_values
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import CALL_LIKE, Op
 from uops.spec.ir.record import dataclass
-from uops.spec.ir.scope import BODIED, scope_nodes
+from uops.spec.ir.scope import scope_nodes
 
 
 class RelatedSample(NamedTuple):
@@ -169,7 +169,7 @@ def _replace_outside_bodies(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
     done: dict[UOp, UOp] = {}
     for u in _nodes_outside_bodies(root):
         new = replacements.get(u, u)
-        if u.op in BODIED:
+        if u.op in CALL_LIKE:
             done[u] = new.replace(src=(new.body, *(done[x] for x in new.arguments)))
         else:
             done[u] = new.replace(src=tuple(done[x] for x in new.src))

@@ -17,12 +17,10 @@ from uops.spec.errors import UopsError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, substitute, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import LOOP_CLOSERS, Op
 
 #: Maximum number of values that are tried in place of one value.
 _MAX_REPLACEMENTS = 6
-#: Ops that close ranges.
-_LOOPS = frozenset({Op.END, Op.REDUCE})
 
 
 def _is_launch(s: ProgramSample) -> bool:
@@ -75,7 +73,7 @@ def _remove_loop(root: UOp, loop_range: UOp) -> UOp:
         if u is loop_range:
             continue
         src = tuple(rebuilt[x] for x in u.src)
-        if u.op in _LOOPS and loop_range in u.ranges:
+        if u.op in LOOP_CLOSERS and loop_range in u.ranges:
             body, *_ = src
             ranges = tuple(rebuilt[x] for x in u.ranges if x is not loop_range)
             rebuilt[u] = u.replace(src=(body, *ranges)) if ranges else body

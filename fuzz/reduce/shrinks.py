@@ -24,14 +24,12 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ConstArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, substitute, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import CALL_LIKE, CONVERSIONS, RESULT_ROOTS, Op
 
 #: A function that yields smaller candidates of a sample.
 Shrink = Callable[[ProgramSample], Iterator[ProgramSample]]
 #: Ops of leaves.
 _LEAVES = frozenset({Op.PARAM, Op.BUFFER, Op.CONST, Op.BINARY})
-#: Ops of roots that group outputs.
-_ROOTS = frozenset({Op.TUPLE, Op.SINK, Op.GROUP})
 #: Number of evenly spread subgraphs that are tried in place of a program or of an output.
 _SPREAD = 8
 #: Ops with extents or offsets among their sources.
@@ -73,7 +71,7 @@ def replace_root_by_value(s: ProgramSample) -> Iterator[ProgramSample]:
 
 def drop_outputs(s: ProgramSample) -> Iterator[ProgramSample]:
     """Drop one output."""
-    if s.graph.op in _ROOTS and len(s.graph.src) > 1:
+    if s.graph.op in RESULT_ROOTS and len(s.graph.src) > 1:
         for k in range(len(s.graph.src)):
             yield _with(s, s.graph.replace(src=(*s.graph.src[:k], *s.graph.src[k + 1 :])))
 
@@ -88,7 +86,7 @@ def replace_outputs_by_operands(s: ProgramSample) -> Iterator[ProgramSample]:
 
 def inline_all_calls(s: ProgramSample) -> Iterator[ProgramSample]:
     """Inline all Functions and Calls."""
-    if any(u.op in (Op.FUNCTION, Op.CALL) for u in toposort(s.graph)):
+    if any(u.op in CALL_LIKE for u in toposort(s.graph)):
         yield _with(s, inline_calls(s.graph))
 
 
@@ -239,7 +237,7 @@ def replace_memory_by_stored_value(s: ProgramSample) -> Iterator[ProgramSample]:
 
 def split_root_operands(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace the root by the Tuple of its operands. For memory after effects, take the operands of the effects, too."""
-    if s.graph.op not in _ROOTS:
+    if s.graph.op not in RESULT_ROOTS:
         effects = s.graph.dependencies if s.graph.op is Op.AFTER else ()
         below = (*s.graph.src[: len(s.graph.src) - len(effects)], *(x for e in effects for x in e.src))
         operands = [x for x in dict.fromkeys(below) if x.dtype not in (dt.void, dt.index)]
@@ -394,7 +392,7 @@ def replace_dtype(s: ProgramSample, old_dtype: DType, new_dtype: DType) -> Progr
             continue
         if u.op is Op.CONST:
             retyped[u] = UOp(Op.CONST, (), ConstArg(b.convert_constant(u.arg.value, new_dtype), new_dtype))
-        elif u.op in (Op.CAST, Op.BITCAST):
+        elif u.op in CONVERSIONS:
             retyped[u] = src[0] if src[0].dtype is new_dtype else u.replace(src=src, arg=replace(u.arg, dtype=new_dtype))
         elif u.op is Op.PARAM and u.arg.name is None:
             retyped[u] = b.param(u.arg.slot, u.shape, new_dtype)

@@ -18,7 +18,7 @@ from uops.interp.tensor.machine import TensorMachine
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.verify.verifier import verify
 
 Level = Literal["strict", "core"]
@@ -186,7 +186,7 @@ def _result_nodes(m: TensorMachine, root: UOp) -> list[tuple[Any, UOp]]:
         return [(m.root.inner[root], value) for value in root.body.values]
     if root.op is Op.TUPLE:
         return [(m.root, value) for value in root.values]
-    if root.op in (Op.SINK, Op.GROUP):
+    if root.op in EFFECT_GROUPS:
         return [(m.root, effect) for effect in root.effects if effect.dtype is not dt.void]
     return [] if root.dtype is dt.void else [(m.root, root)]
 

@@ -14,7 +14,7 @@ from uops.interp.ops.movement import data_and_symbolic_sources
 from uops.spec.bestiary.tables import RANGE_ENDING
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import TO_SHAPE, Op
 from uops.spec.ir.scope import ranges_closed_by
 
 Ranges = frozenset[UOp]
@@ -43,7 +43,6 @@ KINDS: dict[AxisType, BestiaryLoopKind] = {
     AxisType.REDUCE: BestiaryLoopKind.ORDERED,
     AxisType.UNROLL: BestiaryLoopKind.FREE,
 }
-_SHAPED = frozenset({Op.RESHAPE, Op.EXPAND})
 #: Ops that the node above reads as data: they have no value of their own.
 ABSORBED = frozenset({Op.UNIQUE, Op.LUNIQUE, Op.DEVICE, Op.SOURCE})
 
@@ -81,7 +80,7 @@ class ScopePlan:
             return (self.bound_values[u],) if u in self.bound_values else ()
         if op is Op.BIND:
             return (u.variable,)
-        if op in _SHAPED:
+        if op in TO_SHAPE:
             return data_and_symbolic_sources(u)
         if op is Op.B_PROGRAM:
             return (program_stage_to_run(u),)

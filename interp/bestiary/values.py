@@ -25,7 +25,7 @@ from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import TO_SHAPE, Op
 
 f32 = np.float32
 
@@ -103,7 +103,7 @@ def eval_program_binary(step: EvalStep) -> Any:
 def eval_movement(step: EvalStep) -> Any:
     """Evaluate a movement op; an injective view of a reference stays a reference (R51)."""
     u = step.node
-    extents = step.values_of(data_and_symbolic_sources(u)[1:]) if u.op in (Op.RESHAPE, Op.EXPAND) else []
+    extents = step.values_of(data_and_symbolic_sources(u)[1:]) if u.op in TO_SHAPE else []
     return _move_value_or_ref(step, lambda x: MOVES[u.op](u, x, extents), lambda r: memory.apply_movement(u, r, extents))
 
 

@@ -26,7 +26,7 @@ from uops.interp.exact.values import (
 from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir.args import BitcastArg, BufferArg, ParamArg, SliceArg
 from uops.spec.ir.dtypes import DType, DTypeKind, bool_, index, uint8
-from uops.spec.ir.ops import MARKERS, Op
+from uops.spec.ir.ops import MARKERS, SHIFT, Op
 from uops.spec.untrusted import quote_name
 
 # Sources
@@ -300,7 +300,7 @@ def evaluate_elementwise(t: NodeEvaluation) -> Array:
 
 def _check_dtypes(op: Op, dtypes: Sequence[DType]) -> None:
     """Raise SpecError unless the operands have one dtype (R25), but for a shift's count and a Where's condition."""
-    same = dtypes[:1] if op in (Op.SHL, Op.SHR) else dtypes[1:] if op is Op.WHERE else dtypes
+    same = dtypes[:1] if op in SHIFT else dtypes[1:] if op is Op.WHERE else dtypes
     if any(d is not same[0] for d in same):
         raise SpecError(f"R25: operands of {op.name} are {[d.name for d in dtypes]}")
 

@@ -17,7 +17,7 @@ from uops.interp.exact.memory import ExactMemory
 from uops.interp.exact.values import Array, ExactRef, ExactStorage, elements_of
 from uops.spec.errors import Crash, SpecError, Trap, Unsupported
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import CALL_LIKE, Op
 from uops.spec.result import Result
 from uops.spec.verify.verifier import verify
 
@@ -104,7 +104,7 @@ class ExactMachine:
     @staticmethod
     def _enter_body(frame: SubstitutionFrame, u: UOp) -> tuple[SubstitutionFrame, UOp] | None:
         """Return the frame and the root of a Function's or Call's body; None for other nodes."""
-        if u.op not in OPS_WITH_BODY:
+        if u.op not in CALL_LIKE:
             return None
         child = frame.children.get(u)
         if child is None:
@@ -112,13 +112,9 @@ class ExactMachine:
         return child, u.body
 
 
-#: Ops whose body is evaluated in a frame of its own.
-OPS_WITH_BODY = frozenset({Op.FUNCTION, Op.CALL})
-
-
 def _evaluated_sources(u: UOp) -> tuple[UOp, ...]:
     """Return the sources that are evaluated in the frame of `u`: all but a body."""
-    return u.arguments if u.op in OPS_WITH_BODY else u.src
+    return u.arguments if u.op in CALL_LIKE else u.src
 
 
 class NodeEvaluation:

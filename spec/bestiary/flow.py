@@ -7,7 +7,7 @@ from uops.spec.bestiary.tables import REDUCE_OPS
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Family, Op
+from uops.spec.ir.ops import EFFECT_WRAPPERS, Family, Op
 from uops.spec.ir.scope import VerifyContext
 from uops.spec.ir.sizes import show_shape
 from uops.spec.rows.claims import (
@@ -74,7 +74,7 @@ def _check_if_body_effects(u: UOp, ctx: VerifyContext) -> str | None:
     seen = set(pending)
     while pending:
         s = pending.pop()
-        if s.op in (Op.END, Op.GROUP):
+        if s.op in EFFECT_WRAPPERS:
             below = [x for x in ((s.body,) if s.op is Op.END else s.effects) if x not in seen]
             seen.update(below)
             pending += below

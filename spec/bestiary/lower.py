@@ -16,7 +16,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.shape import divide_dim, scale_dim, shard_shape, ungated_positions
 from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import NON_INSTRUCTIONS, Op
+from uops.spec.ir.ops import EFFECT_WRAPPERS, NON_INSTRUCTIONS, Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by, scope_nodes
 from uops.spec.rows.collectives import replicate_on_devices
 
@@ -283,11 +283,11 @@ def if_(u: UOp, state: LegalizeState) -> UOp:
 def gate_stores(effect: UOp, gate: UOp) -> UOp:
     """Return an effect, made of Stores, Ends and Groups, in which every Store has the gate, too."""
     rebuilt: dict[UOp, UOp] = {}
-    for u in toposort(effect, gate=lambda n: n.op in (Op.END, Op.GROUP)):
+    for u in toposort(effect, gate=lambda n: n.op in EFFECT_WRAPPERS):
         if u.op is Op.STORE:
             rebuilt[u] = b.store(u.buffer, u.value, gate if u.gate is None else b.and_(u.gate, gate))
         else:
-            rebuilt[u] = u.replace(src=tuple(rebuilt[s] for s in u.src)) if u.op in (Op.END, Op.GROUP) else u
+            rebuilt[u] = u.replace(src=tuple(rebuilt[s] for s in u.src)) if u.op in EFFECT_WRAPPERS else u
     return rebuilt[effect]
 
 

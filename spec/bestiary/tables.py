@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
+from uops.spec.ir.ops import BINARY, CONVERSIONS, TERNARY, UNARY, Op
 
 #: Printed name -> axis type; priorities and mapping are columns of `uops.spec.ir.axes.AXIS_TABLE`.
 AXIS_NAMES: dict[str, AxisType] = {
@@ -42,7 +42,7 @@ RANGE_ENDING: dict[Op, int] = {
 #: Operations through which the lanes of an UNROLL propagate.
 EXPANDABLE: frozenset[Op] = (
     UNARY | BINARY | TERNARY
-    | {Op.CAST, Op.BITCAST}
+    | CONVERSIONS
     | {Op.GEP, Op.VECTORIZE}
     | {Op.B_LOAD, Op.B_STORE, Op.B_INDEX, Op.POINTER_INDEX}
     | {Op.B_REDUCE, Op.END, Op.AFTER}

@@ -188,3 +188,19 @@ EFFECT_GROUPS = frozenset({Op.GROUP, Op.SINK})
 NON_INSTRUCTIONS = frozenset({Op.CONST, Op.STACK, Op.PARAM, Op.BUFFER})
 #: Ops whose source 0 is a body with Params of its own.
 CALL_LIKE = frozenset({Op.FUNCTION, Op.CALL})
+#: Ops that give a value of another dtype: by value, or by bits.
+CONVERSIONS = frozenset({Op.CAST, Op.BITCAST})
+#: Movement ops that take the shape of their result.
+TO_SHAPE = frozenset({Op.RESHAPE, Op.EXPAND})
+#: Ops of the core language that close loops inside a kernel.
+LOOP_CLOSERS = frozenset({Op.END, Op.REDUCE})
+#: Ops around the effects of a kernel's body: closed loops, and groups.
+EFFECT_WRAPPERS = frozenset({Op.END, Op.GROUP})
+#: Roots whose sources are the results of a program.
+RESULT_ROOTS = EFFECT_GROUPS | {Op.TUPLE}
+#: Whole memory, perhaps after effects on it.
+WHOLE_MEMORY = MEMORY_ROOTS | {Op.AFTER}
+#: Ops that lead from memory to an address in it, without a change of dtype.
+ADDRESSING = frozenset({Op.INDEX, Op.AFTER})
+#: Views of memory inside a kernel.
+KERNEL_VIEWS = ADDRESSING | {Op.BITCAST}

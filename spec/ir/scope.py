@@ -20,9 +20,6 @@ from uops.spec.ir.node import MANY, UOp, collect_users, orders, toposort
 from uops.spec.ir.operands import positions_of
 from uops.spec.ir.ops import ALU, CALL_LIKE, Op
 
-#: Ops with a body that is a scope of its own.
-BODIED = CALL_LIKE
-
 #: Ops that close ranges -> position of their first range: tinyspec's, then the bestiary's (R109).
 RANGE_ENDING: dict[Op, int] = positions_of("ranges", "...", "+") | {Op.WMMA: 3}
 #: The loop variables of both documents.
@@ -85,7 +82,7 @@ def ranges_closed_by(u: UOp) -> tuple[UOp, ...]:
 
 _NO_RANGES: frozenset[UOp] = frozenset()
 #: Ops whose open ranges are not simply the union over their sources.
-_SCOPING = frozenset({Op.LINEAR, *BODIED, *RANGE_ENDING, *RANGES})
+_SCOPING = frozenset({Op.LINEAR, *CALL_LIKE, *RANGE_ENDING, *RANGES})
 
 
 def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
@@ -109,7 +106,7 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
                 if below is not ranges and below:
                     ranges = below if ranges <= below else ranges | below
         elif op is not Op.LINEAR:  # a list of instructions opens and closes its own blocks
-            ranges = ranges.union(*[table[s] for s in (u.arguments if op in BODIED else src)])
+            ranges = ranges.union(*[table[s] for s in (u.arguments if op in CALL_LIKE else src)])
             if op in RANGE_ENDING:
                 ranges = ranges.difference(ranges_closed_by(u))
             if op in RANGES:
@@ -120,7 +117,7 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
 
 def scope_sources(u: UOp) -> tuple[UOp, ...]:
     """Return the sources that belong to the scope of `u`: all but a body."""
-    return u.arguments if u.op in BODIED else u.src
+    return u.arguments if u.op in CALL_LIKE else u.src
 
 
 def scope_nodes(root: UOp) -> list[UOp]:
@@ -181,13 +178,13 @@ class VerifyContext:
                 scope.owners.append(owner)
             if not (scope.inner if inner else scope.outer):
                 scope.inner, scope.outer = scope.inner or inner, scope.outer or not inner
-                pending += [(u.body, u, inner or u.op is Op.CALL) for u in scope.nodes if u.op in BODIED and u.src]
+                pending += [(u.body, u, inner or u.op is Op.CALL) for u in scope.nodes if u.op in CALL_LIKE and u.src]
         return scopes
 
     @cached_property
     def has_bodies(self) -> bool:
         """True if the graph has more than one scope."""
-        return any(u.op in BODIED for u in self.order)
+        return any(u.op in CALL_LIKE for u in self.order)
 
     @cached_property
     def outer(self) -> frozenset[UOp]:

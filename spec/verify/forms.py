@@ -12,7 +12,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, EFFECT_GROUPS, NON_INSTRUCTIONS, Op
+from uops.spec.ir.ops import ALU, EFFECT_GROUPS, LOOP_CLOSERS, NON_INSTRUCTIONS, Op
 from uops.spec.ir.record import dataclass
 from uops.spec.ir.scope import BASES, VerifyContext, is_variable, ranges_closed_by
 from uops.spec.ir.sizes import same_shape, show_shape
@@ -331,9 +331,7 @@ def _check_closed_axis_type(u: UOp, ctx: VerifyContext) -> str | None:
     return None if wrong is None else f"axis {wrong.arg.axis_id} is {wrong.arg.type.name}"
 
 
-CLOSES_ITS_KIND = _make_form(
-    NodePosition.BODY, frozenset({Op.END, Op.REDUCE}), "End closes no REDUCE, Reduce no LOOP", _check_closed_axis_type
-)
+CLOSES_ITS_KIND = _make_form(NodePosition.BODY, LOOP_CLOSERS, "End closes no REDUCE, Reduce no LOOP", _check_closed_axis_type)
 
 
 def _check_kernel_buffer(u: UOp, ctx: VerifyContext) -> str | None:

@@ -22,7 +22,7 @@ from uops.spec.ir.args import CastArg
 from uops.spec.ir.derive.exact import round_nearest
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, BITWISE, SHIFT, TERNARY, UNARY, Op
+from uops.spec.ir.ops import ALU, BITWISE, DIVISION, SHIFT, TERNARY, UNARY, Op
 from uops.spec.rows.rows import ROWS
 
 Array = npt.NDArray[Any]
@@ -41,7 +41,7 @@ def is_legal_dtype(op: Op, d: DType) -> bool:
         return d is dt.bool_
     if op in (Op.RECIP, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.DIV, Op.POW):
         return d.is_float
-    if op in SHIFT or op in (Op.IDIV, Op.MOD):
+    if op in SHIFT or op in DIVISION:
         return d in dt.INTS
     if op in BITWISE:
         return not d.is_float

@@ -29,7 +29,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, RESULT_ROOTS, Op
 from uops.spec.untrusted import quote_name
 
 #: Gradient markers, which mean nothing outside of the front end.
@@ -89,7 +89,7 @@ def inline_calls(root: UOp) -> UOp:
 
 
 def _inline_node(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
-    if u.op in (Op.FUNCTION, Op.CALL):
+    if u.op in CALL_LIKE:
         return _inline_body(u, src, root)
     if u.op is Op.GETTUPLE:
         (packed,) = src
@@ -125,12 +125,12 @@ def _inline_body(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
     applied = substitute(body, {p: arguments[p.arg.slot] for p in slots})
     if u.op is Op.FUNCTION:
         return applied
-    return B.group(*applied.src) if applied.op in (Op.SINK, Op.GROUP) else B.group(applied)
+    return B.group(*applied.src) if applied.op in EFFECT_GROUPS else B.group(applied)
 
 
 def _root_items(resolved: UOp) -> tuple[UOp, ...]:
     """Return the values and effects of a root: the sources of a Tuple, Sink or Group, or the root itself."""
-    return resolved.src if resolved.op in (Op.TUPLE, Op.SINK, Op.GROUP) else (resolved,)
+    return resolved.src if resolved.op in RESULT_ROOTS else (resolved,)
 
 
 def storage_dtype(d: DType) -> DType:

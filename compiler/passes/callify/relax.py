@@ -25,7 +25,7 @@ from uops.compiler.rewrite.rules.fast_math import RELAXING
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
-from uops.spec.ir.ops import ALU, RESHAPING, Op
+from uops.spec.ir.ops import ALU, RESHAPING, TO_SHAPE, Op
 
 _WIDE_FLOATS = (dt.float32, dt.float64)
 #: Most factors of one product that are considered.
@@ -66,7 +66,7 @@ class _FastMathRewriter(Rewriter):
 
 def _splat_constant(u: UOp) -> UOp | None:
     """Return the constant of which every element of `u` is a copy, if there is one."""
-    while u.op in (Op.RESHAPE, Op.EXPAND):
+    while u.op in TO_SHAPE:
         u = u.operand
     return u if u.op is Op.CONST else None
 

@@ -57,7 +57,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, LoadArg
 from uops.spec.ir.node import UOp, collect_users, toposort
-from uops.spec.ir.ops import ACCESSES, ALU, MEMORY_ROOTS, RESHAPING, Op
+from uops.spec.ir.ops import ACCESSES, ALU, KERNEL_VIEWS, MEMORY_ROOTS, RESHAPING, Op
 from uops.spec.ir.scope import open_ranges
 
 #: A lane of a built vector, as (vector, number of the lane), or (scalar, 0).
@@ -455,8 +455,6 @@ def compose_lanes(lanes: Sequence[Lane]) -> UOp:
 
 #: Effects and the loops that they close.
 _EFFECTS = frozenset({Op.SINK, Op.GROUP, Op.END, Op.BARRIER})
-#: Views of memory in a kernel.
-_VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
 #: Scalars that are built without sources.
 _SCALARS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
 #: Nodes that request nothing of their sources.
@@ -468,7 +466,7 @@ def _find_references(order: Iterable[UOp]) -> set[UOp]:
     references: set[UOp] = set()
     for u in [u for u in order if u.op in _REFERRING]:
         op = u.op
-        if op in _VIEWS:
+        if op in KERNEL_VIEWS:
             viewed = u.src[0]  # operand, or buffer of an After
             if viewed in references or (op is Op.AFTER and viewed.dtype is dt.void):
                 references.add(u)
@@ -487,6 +485,6 @@ def _widest_element(order: Iterable[UOp]) -> int:
 _COMPUTED = ALU | {Op.LOAD, Op.REDUCE, Op.BITCAST}
 #: Ops that compute small floats in float32.
 _WIDENED = ALU - {Op.WHERE}
-_REFERRING = _VIEWS | MEMORY_ROOTS
+_REFERRING = KERNEL_VIEWS | MEMORY_ROOTS
 PlanReduce = Callable[[VectorSelector, UOp, dict[Piece, None]], ReducePlan]
 BuildReduce = Callable[[VectorSelector, UOp, ReducePlan], None]

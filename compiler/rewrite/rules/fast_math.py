@@ -32,7 +32,7 @@ from uops.compiler.rewrite.rule import Assumptions, Flaw, Rule
 from uops.compiler.rewrite.rules.folding import FOLDS, SWAPS, EvaluationWitness
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import REDUCTIONS, Op
 
 FLOATS = (dt.float16, dt.bfloat16, dt.float32, dt.float64)
 N, I, Z, R = Flaw.NAN, Flaw.INFINITY, Flaw.ZERO, Flaw.ROUNDING  # noqa: E741
@@ -41,7 +41,6 @@ x, y, z = (var(name, FLOATS) for name in "xyz")
 c, d, k = (cst(name, FLOATS) for name in "cdk")
 p = var("p", BOOL)
 zero, one = as_pattern(0.0), as_pattern(1.0)
-_COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX})
 
 
 def div(a: object, b: object) -> Pattern:
@@ -107,7 +106,7 @@ def _enumerate_operand_orders(q: Pattern) -> Iterator[Pattern]:
         heads = [[*head, t] for head in heads for t in _enumerate_operand_orders(s)]
     for src in heads:
         yield Pattern(q.op, tuple(src), to=q.to)
-        if q.op in _COMMUTATIVE:
+        if q.op in REDUCTIONS:  # they commute
             _, rhs = q.src
             if not (rhs.constant or rhs.value is not None):
                 yield Pattern(q.op, tuple(src[::-1]), to=q.to)

@@ -19,8 +19,8 @@ from uops.interp.kernel.structure.blocks import KernelStructure, build_kernel_st
 from uops.interp.tensor.scope import VOID
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import BODIED, open_ranges, scope_nodes
+from uops.spec.ir.ops import CALL_LIKE, WHOLE_MEMORY, Op
+from uops.spec.ir.scope import open_ranges, scope_nodes
 
 #: Ops that no tensor graph has: a scope with one of them is a kernel as a whole.
 KERNEL_OPS = frozenset(
@@ -95,7 +95,7 @@ def analyze_loop_region(u: UOp) -> KernelBody:
     nodes = scope_nodes(u)
     ranges_of, views = open_ranges(nodes), _find_memory_views(nodes)
     for n in nodes:
-        if n.op in BODIED and ranges_of[n]:
+        if n.op in CALL_LIKE and ranges_of[n]:
             _reject_body_in_loop(n)
     return _analyze_body(
         build_kernel_structure(u, lambda n: n is not u and not ranges_of[n] and n not in views and not is_private_buffer(n))
@@ -115,7 +115,7 @@ def _find_memory_views(nodes: Iterable[UOp]) -> frozenset[UOp]:
     for u in nodes:
         if u.op in VIEWS:
             source = u.src[0]  # operand or buffer
-            if source in views or source.op in (Op.BUFFER, Op.PARAM, Op.AFTER):
+            if source in views or source.op in WHOLE_MEMORY:
                 views.add(u)
     return frozenset(views)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Family, Op
-from uops.spec.ir.scope import VerifyContext
+from uops.spec.ir.scope import RANGES, VerifyContext
 from uops.spec.rows.claims import ClaimDraft, distinct_ranges_claim, dtype_claim, is_integer, scalar_claim
 from uops.spec.rows.table.base import EFFECT, NONE, RowTable
 
@@ -33,7 +33,7 @@ r(Op.RANGE, "Range", None, "bound", "A loop variable from 0 to bound - 1; no ite
     ClaimDraft("axis_id tells it from the other Ranges of its scope", check_axis_identity, "R62"),
 ], gradient=NONE)
 r(Op.END, "End", "END", "body range+", "Ends the loops of the ranges around body.", [
-    distinct_ranges_claim(1, frozenset({Op.RANGE, Op.B_RANGE})),
+    distinct_ranges_claim(1, RANGES),
 ], gradient=EFFECT)
 r(Op.AFTER, "After", "AFTER", "buf deps...", "buf itself, once every dep has been executed.")
 r(Op.GROUP, "Group", "Group", "u...", "Several effects as one, unordered.", gradient=EFFECT)

@@ -13,7 +13,7 @@ from uops.compiler.rewrite.rules import INDEXING
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.kinds import ProgramSample
-from uops.fuzz.oracles.batch import ACROSS, LEAVES, THROUGH, trace_axis_to_inputs
+from uops.fuzz.oracles.batch import ACROSS, THROUGH, trace_axis_to_inputs
 from uops.fuzz.oracles.relations import (
     IDENTITIES,
     RELATIONS,
@@ -28,7 +28,7 @@ from uops.interp.ops.elementwise import KERNELS
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import UNARY, Op
+from uops.spec.ir.ops import MEMORY_ROOTS, UNARY, Op
 from uops.spec.verify.dialects import ELEMENTWISE, TENSOR_OPS, Dialect
 from uops.spec.verify.verifier import verify
 
@@ -108,8 +108,8 @@ def test_an_op_across_the_batch_is_seen() -> None:
 
 
 def test_every_op_of_tensor_programs_says_whether_an_axis_goes_through_it() -> None:
-    assert THROUGH.keys() | ACROSS | LEAVES | {Op.CONST} == TENSOR_OPS
-    assert len(THROUGH) + len(ACROSS) + len(LEAVES) + 1 == len(TENSOR_OPS)
+    assert THROUGH.keys() | ACROSS | MEMORY_ROOTS | {Op.CONST} == TENSOR_OPS
+    assert len(THROUGH) + len(ACROSS) + len(MEMORY_ROOTS) + 1 == len(TENSOR_OPS)
 
 
 def _examples(op: Op) -> list[UOp]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from uops.compiler.ir.affine import extract_affine_sum, index_constant
-from uops.compiler.passes.optimize.schedule.schedule import CLOSERS, Replacement, Schedule, constant_extent, replace_ranges
+from uops.compiler.passes.optimize.schedule.schedule import Replacement, Schedule, constant_extent, replace_ranges
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ACCESSES, LOOP_CLOSERS, Op
 from uops.spec.ir.record import dataclass
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
@@ -35,10 +35,7 @@ class StridedAccess:
 
 def collect_accesses(effect: UOp) -> list[StridedAccess]:
     """Return the accesses of a kernel in graph order, those to LOCAL memory included."""
-    return [_analyze_access(u) for u in toposort(effect) if u.op in _ACCESSES]
-
-
-_ACCESSES = frozenset({Op.LOAD, Op.STORE})
+    return [_analyze_access(u) for u in toposort(effect) if u.op in ACCESSES]
 
 
 def _analyze_access(u: UOp) -> StridedAccess:
@@ -87,7 +84,7 @@ def _can_flatten_pair(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
     """
     order, pair = toposort(effect), {a, b}
     needs = open_ranges(order)
-    positions = [u.buffer.positions[0] for op in _ACCESSES for u in nodes_with_op(effect, op)]
+    positions = [u.buffer.positions[0] for op in ACCESSES for u in nodes_with_op(effect, op)]
     addressed = {i for i in positions if not needs[i].isdisjoint(pair)}
     inside: set[UOp] = set()  # the nodes of these addresses
     for i in addressed:
@@ -101,7 +98,7 @@ def _can_flatten_pair(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
     for u in order:
         if looped.isdisjoint(u.src):
             continue
-        closes = ranges_closed_by(u) if u.op in CLOSERS else ()
+        closes = ranges_closed_by(u) if u.op in LOOP_CLOSERS else ()
         if (a in closes) is not (b in closes):
             return False
         direct = a not in closes and not pair.isdisjoint(u.src)

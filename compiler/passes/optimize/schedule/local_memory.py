@@ -24,7 +24,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.ir.axes import UNROLLED, AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ACCESSES, ALU, Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
 #: A value to stage: a node, and the loops that become axes of the memory, in the order of the axes.
@@ -155,7 +155,7 @@ def _address_and_gate_operands(u: UOp) -> tuple[UOp, ...]:
     """Return the operands of a node that determine an address or a gate."""
     if u.op is Op.INDEX:
         return u.positions
-    gate = u.gate if u.op in (Op.LOAD, Op.STORE) else None
+    gate = u.gate if u.op in ACCESSES else None
     return () if gate is None else (gate,)
 
 

@@ -43,7 +43,7 @@ from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.args import AddrSpace, RangeArg
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import Dim, UOp, nodes_with_op, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import EFFECT_WRAPPERS, Op
 from uops.spec.ir.scope import open_ranges
 from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason, require_every_optop
 
@@ -170,7 +170,7 @@ def find_loops_around_fills(effect: UOp, registers: bool = False) -> frozenset[U
 
 def _fills_registers(end: UOp) -> bool:
     """Return True if the loop that an End closes stores into registers, which are private to a lane."""
-    while end.op in (Op.END, Op.GROUP):
+    while end.op in EFFECT_WRAPPERS:
         end = end.body if end.op is Op.END else end.effects[0]
     memory = base_memory(end.src[0])  # buffer of a Store, index of an AtomicAdd
     return memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG

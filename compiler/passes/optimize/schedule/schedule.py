@@ -27,13 +27,10 @@ from uops.spec.ir.args import RangeArg, SinkArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, nodes_with_op, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import LOOP_CLOSERS, Op
 from uops.spec.ir.scope import ranges_closed_by
 from uops.spec.ir.sizes import divides
 from uops.spec.optops import Axis, OptOp, Padto
-
-#: Ops that close loops inside a kernel.
-CLOSERS = frozenset({Op.REDUCE, Op.END})
 
 
 class RejectedOptOp(UopsError):
@@ -196,7 +193,7 @@ def replace_ranges(root: UOp, new: Replacement) -> UOp:
         if changed.isdisjoint(u.src) or u in new:
             continue
         changed.add(u)
-        closed = ranges_closed_by(u) if u.op in CLOSERS else ()
+        closed = ranges_closed_by(u) if u.op in LOOP_CLOSERS else ()
         if any(r in new for r in closed):
             ranges = [n for r in closed for n in (new[r][1] if r in new else (done.get(r, r),))]
             value = done.get(u.src[0], u.src[0])  # operand of a Reduce, body of an End
@@ -220,7 +217,7 @@ def mask_accesses(effect: UOp, r: UOp, replacement: tuple[UOp, tuple[UOp, ...]],
     for u in toposort(effect):
         if done.keys().isdisjoint(u.src):
             continue
-        closes = u.op in CLOSERS and r in ranges_closed_by(u)
+        closes = u.op in LOOP_CLOSERS and r in ranges_closed_by(u)
         if not closes and not depends.isdisjoint(u.src):
             depends.add(u)
         if closes:

@@ -18,7 +18,7 @@ from uops.compiler.trace import LinkCause, LoweringTrace, PartLinks, ProgramPart
 from uops.spec.errors import SpecError
 from uops.spec.ir.dtypes import void
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Family, Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Family, Op
 from uops.spec.ir.record import dataclass as record
 from uops.spec.ir.scope import open_ranges
 from uops.spec.ir.text import format_node, name_nodes
@@ -326,7 +326,7 @@ def _format_term(u: UOp, depth: int) -> str:
         return str(u.arg.value)
     if u.op is Op.RANGE:
         return f"range{u.arg.axis_id}"
-    if u.op in (Op.PARAM, Op.BUFFER):
+    if u.op in MEMORY_ROOTS:
         return f"{name}{u.arg.slot if u.op is Op.PARAM else u.arg.unique}"
     if depth == 0:
         return f"{name}(…)"
