@@ -20,9 +20,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 HEAD = """# Performance
 
-Written by `python bench/document.py`. Ratios carry over from machine to machine better than figures do. The bars are those of the
-project: compiled code at 0.8 of the best peer at least, odd shapes at half of their row's ratio, a fifth of tinygrad's Python
-time, 2.5 ms for a small graph, the first result of the encoder no later than jax.jit's, a call at most one allocating `np.add`.
+`python bench/document.py` writes this page. Ratios carry over from machine to machine better than absolute figures do. A *peer* is another
+library that runs the same workload. These are the bars of the project:
+
+- compiled code reaches at least 0.8 of the speed of the best peer, and an odd shape at least half of its row's ratio;
+- compiling takes at most a fifth of tinygrad's Python time, and 2.5 ms for a small graph;
+- the first result of the encoder comes no later than that of jax.jit;
+- a call costs at most one allocating `np.add`.
 """
 
 
@@ -53,35 +57,43 @@ class Section:
 SECTIONS = {
     "one-core": Section(
         "One core",
-        "Per workload what was reached, and the best peer's time over ours: above 1 is faster than every peer.",
+        "Throughput per workload. The ratio is the best peer's time over ours: above 1, ours is faster than every peer.",
         ("bench/performance.py",),
         blocks=True,
     ),
     "odd": Section(
         "Odd shapes",
-        "Seeded extents that are prime, operands plain, transposed, or every second element of an array.",
+        "Prime extents, drawn by seed. Operands are plain, transposed, or strided (every second element of an array).",
         ("bench/performance.py", "--odd", "20", "--seed", "1"),
         blocks=True,
     ),
-    "two-cores": Section("Two cores", "The same with two threads.", ("bench/performance.py", "--threads", "2"), blocks=True),
+    "two-cores": Section(
+        "Two cores", "The workloads of the first table, with two threads.", ("bench/performance.py", "--threads", "2"), blocks=True
+    ),
     "compile": Section(
         "What compiling costs",
-        "Processor time in Python, beside tinygrad's, and the encoder's first result.",
+        "Processor time of compilation in Python, beside that of tinygrad, and the time to the encoder's first result.",
         ("bench/compile_time.py", "--rounds", "6"),
     ),
     "remainders": Section(
         "Remainders of floats",
-        "`%` and `//` of floats have NumPy's bits, which a rounded quotient does not give. A Tensor by a Tensor, one core.",
+        "`%` and `//` of floats give NumPy's bits, which a rounded quotient would not. Both operands are Tensors. One core.",
         ("bench/remainders.py",),
         peers=False,
     ),
     "indices": Section(
         "What the check of indices costs",
-        "From the call of the method to the array, with and without `unchecked=True` (R163). The bar is 3 % on gather.",
+        "Time from the call of the method to the array, with and without `unchecked=True` (R163, indices of Tensors). The bar is "
+        "3 % on gather.",
         ("bench/index_checks.py",),
         peers=False,
     ),
-    "call": Section("What a call costs, and what threads give", "In calls of `np.add`.", ("bench/call.py",), peers=False),
+    "call": Section(
+        "What a call costs, and what threads give",
+        "Costs of a call in nanoseconds and in calls of `np.add`, then times of kernels on one and on two threads.",
+        ("bench/call.py",),
+        peers=False,
+    ),
 }
 
 

@@ -27,12 +27,15 @@ JSON, TEXT, PAGE = "report.json", "mutants.md", "index.html"
 #: Head of the text; JSON keys stand in braces.
 _HEAD = """# Mutants
 
-What `uops mutants --seconds {time} --seed {seed}` saw. A mutant is a known bug that is put into a copy of the package; a
-campaign hunts it for at most {time} processor seconds and ends with the first finding that is confirmed and that the package
-without the mutant does not show. *Answers* counts the oracles that compare answers alone, with every rule admitted and no verifier
-between passes. *Everything* counts every defence: the proof of a changed rule, then the same, then golden files, then campaigns
-with the verifier and all oracles. Time is processor time from the start of the first process to the end of the batch of {batch}
-cases with the finding.
+This page shows the results of `uops mutants --seconds {time} --seed {seed}`. A mutant is a known bug, planted in a copy of the
+package. A campaign hunts it for at most {time} processor seconds. The mutant is *killed* by the first confirmed finding that the
+package without the mutant does not have.
+
+- *Answers* counts only oracles that compare results. Every rule is admitted, and no verifier runs between passes.
+- *Everything* counts every defence, in this order: the proof of a changed rule, the oracles of *answers*, golden files, and
+  campaigns with the verifier and all oracles.
+
+Seconds are processor time, from the start of the first process to the end of the batch of {batch} cases with the finding.
 """
 
 
@@ -119,11 +122,14 @@ def render_markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:
     if doc["not_hunted"]:
         rows = [(m["id"], m["breaks"], m["why"]) for m in doc["not_hunted"]]
         heads = ("Mutant", "What it breaks", "Why")
-        parts.append("## Not hunted\n\nThe same command hunts these again. They are in no share.\n\n" + _table(heads, rows))
+        parts.append("## Not hunted\n\nThe same command hunts these again. They count in no share.\n\n" + _table(heads, rows))
     parts += [_classes_table(doc["mutants"]), _mutants_table(doc["mutants"])]
     if equivalent:
         rows = [(m.id, m.breaks, m.equivalent) for m in equivalent]
-        parts.append("## Not counted\n\nThese change no meaning.\n\n" + _table(("Mutant", "What it does", "Why"), rows))
+        parts.append(
+            "## Not counted\n\nThese changes do not change the meaning of any program.\n\n"
+            + _table(("Mutant", "What it does", "Why"), rows)
+        )
     return "\n".join(parts)
 
 
@@ -142,16 +148,16 @@ def _scores_table(doc: Json) -> str:
 def _describe_scores(doc: Json) -> Iterator[str]:
     """Yield sentences about what the scores cover."""
     hunted, total = len(doc["mutants"]), doc["catalogue"]
-    of_them = f"{hunted or 'none'} of them {_was_or_were(hunted)} hunted so far"
+    of_them = f"{hunted or 'none'} of them {_was_or_were(hunted)} hunted"
     yield f"The catalogue has {total} mutants that change a meaning; {of_them}."
     if blind := sum(m["blind"] for m in doc["mutants"]):
-        yield f"{blind} of these {_was_or_were(blind)} written before their author had read an oracle or a generator of programs."
+        yield f"{blind} of these {_was_or_were(blind)} written before their author had read any oracle or program generator."
     versions = sorted(Counter(m["generator"] for m in doc["mutants"] if m["generator"] is not None).items())
     if versions:
-        text = ", ".join(f"version {v} for {_count_mutants(n)}" for v, n in versions)
-        yield f"The generator of the programs was {text}."
+        text = ", ".join(f"{v} for {_count_mutants(n)}" for v, n in versions)
+        yield f"Version of the program generator: {text}."
     for defence in doc["absent"]:
-        yield f"The defence `{defence['defence']}` was not there for {_count_mutants(defence['hunts'])}: {defence['why']}."
+        yield f"The defence `{defence['defence']}` was unavailable for {_count_mutants(defence['hunts'])}: {defence['why']}."
 
 
 def _was_or_were(n: int) -> str:

@@ -372,8 +372,8 @@ def test_a_report_has_two_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert json.loads((tmp_path / "report.json").read_text()) == doc
     page = (tmp_path / "mutants.md").read_text()
     assert f"| {MUTANTS[0].id} | {MUTANTS[0].breaks} | **survives** | **survives** |" in page
-    assert "The catalogue has 4 mutants that change a meaning; 4 of them were hunted so far." in page
-    assert f"The generator of the programs was version {kinds.VERSION} for 4 mutants." in page
+    assert "The catalogue has 4 mutants that change a meaning; 4 of them were hunted." in page
+    assert f"Version of the program generator: {kinds.VERSION} for 4 mutants." in page
     page = (tmp_path / "index.html").read_text()
     assert "3 of 4 known bugs are found" in page
     survivors = page.partition("<h2>Survivors</h2>")[2].partition("</section>")[0]
@@ -411,7 +411,7 @@ def test_what_was_not_hunted_is_in_no_share_and_hunted_again(tmp_path: Path, mon
     assert second.id in known_page and "no disk" in known_page
     page = (tmp_path / "mutants.md").read_text()
     assert f"| {second.id} | {second.breaks} | no disk |" in page
-    assert "The defence `ledger` was not there for 1 mutant: z3-solver is not installed." in page
+    assert "The defence `ledger` was unavailable for 1 mutant: z3-solver is not installed." in page
     assert second.id not in (tmp_path / run.JOURNAL).read_text()
     known.troubled.clear()
     assert len(MutantRun([first, second], tmp_path, seconds=5).run()) == 2
@@ -457,7 +457,7 @@ def test_a_report_says_which_generators_hunted(tmp_path: Path, monkeypatch: pyte
             del line["hunted"]["generator"]
     journal.write_bytes(chained(lines))
     page = report.render_markdown(report.build_document(MutantRun(MUTANTS[:3], tmp_path, seconds=5), MUTANTS[:3]), [])
-    assert "The generator of the programs was version 8 for 2 mutants." in page
+    assert "Version of the program generator: 8 for 2 mutants." in page
 
 
 def test_the_command_lists_the_catalogue_and_refuses_what_matches_nothing() -> None:
