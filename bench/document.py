@@ -20,8 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 HEAD = """# Performance
 
-`python bench/document.py` writes this page. Ratios carry over from machine to machine better than absolute figures do. A *peer* is another
-library that runs the same workload. These are the bars of the project:
+`python bench/document.py` writes this page. Ratios carry over from machine to machine better than absolute figures do. A *peer* is
+another library that runs the same workload. These are the bars of the project:
 
 - compiled code reaches at least 0.8 of the speed of the best peer, and an odd shape at least half of its row's ratio;
 - compiling takes at most a fifth of tinygrad's Python time, and 2.5 ms for a small graph;
