@@ -58,7 +58,7 @@ def run(
     if not isinstance(root, UOp):
         raise SpecTypeError(f"run takes a graph, a UOp, got {type(root).__name__}; build one with uops.spec.ir.build or parse one")
     if not isinstance(inputs, Mapping):
-        raise SpecTypeError(f"inputs are a mapping by key, got {type(inputs).__name__}")
+        raise SpecTypeError(f"expected a mapping of inputs by key, got {type(inputs).__name__}")
     if check:
         verify(root)
     try:

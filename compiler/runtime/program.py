@@ -213,11 +213,11 @@ class Compiled:
         """Run the program once; the arrays given are not changed."""
         inputs = {} if inputs is None else inputs
         if not isinstance(inputs, Mapping):
-            raise SpecError(f"inputs are a mapping by key ({', '.join(self.keys)}), got {type(inputs).__name__}")
+            raise SpecError(f"expected a mapping of inputs by key ({', '.join(self.keys)}), got {type(inputs).__name__}")
         for k in inputs:
             if k not in self._input_keys:
                 names = ", ".join(sorted(self._input_keys)) or "no inputs"
-                raise SpecError(f"input {k!r} names nothing in the graph; it has {names}")
+                raise SpecError(f"the graph has no input {k!r}; it has {names}")
         returned = self.function(*map(inputs.get, self.keys))
         if self._single:
             return Result((returned,), {})
@@ -227,7 +227,7 @@ class Compiled:
     def _call_in_python(self, *arguments: Any) -> Any:
         """Run the program on any arguments: convert those that may be converted, and raise for all others."""
         if len(arguments) > len(self.keys):
-            raise SpecError(f"the program takes {len(self.keys)} arguments ({', '.join(self.keys)}), got {len(arguments)}")
+            raise SpecError(f"expected {len(self.keys)} arguments ({', '.join(self.keys)}), got {len(arguments)}")
         inputs = {k: a for k, a in zip(self.keys, arguments) if a is not None}
         variables = {u.arg.name: read_variable(u, inputs) for u in self._variables}
         arrays = [self._prepare_array(p, inputs, variables) for p in self._slots]

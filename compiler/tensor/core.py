@@ -176,7 +176,11 @@ class Core:
         """Return this view of `root`, made from another node of it. Raises SpecValueError if the view has padding or repetition."""
         for step in next(steps for r, steps in self._links if r() is root):
             if step is None:
-                raise fault("assign", "STORE.C2", f"this Tensor of shape {self.shape} is a view with padding or repetition")
+                raise fault(
+                    "assign",
+                    "STORE.C2",
+                    f"expected elements that are stored once, got a view with padding or repetition, of shape {self.shape}",
+                )
             uop = step.replay_on(uop)
         return uop
 
@@ -184,9 +188,7 @@ class Core:
         """Return `value` as a node of exactly this dtype and shape."""
         source = self._convert_operand(value)
         if promote(self.dtype, source.dtype) is not self.dtype:
-            raise fault(
-                "assign", "STORE.C3", f"a value of {source.dtype} for a Tensor of {self.dtype}; cast it first", SpecTypeError
-            )
+            raise fault("assign", "STORE.C3", f"expected a value of {self.dtype}, got {source.dtype}; cast it first", SpecTypeError)
         node = self.of(B.cast(source, self.dtype))._broadcast("assign", "STORE.C4", self.shape)
         return node.uop
 
@@ -232,7 +234,7 @@ class Core:
         """Return a non-negative axis. Raises SpecIndexError if it is out of range."""
         number = axis if type(axis) is int else require_integer(axis)
         if not -self.ndim <= number < self.ndim:
-            raise fault(method, claim, f"axis {format_for_error(axis)} of shape {self.shape}", SpecIndexError)
+            raise fault(method, claim, f"axis {format_for_error(axis)} is out of range for shape {self.shape}", SpecIndexError)
         return number % self.ndim
 
     def _normalize_vector_axis(self, method: str, axis: int) -> int | None:
@@ -247,7 +249,7 @@ class Core:
             return tuple(range(self.ndim))
         axes = [self._normalize_axis(method, a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
         if len(set(axes)) < len(axes):
-            raise fault(method, "REDUCE.C3", f"axes {tuple(axes)} of shape {self.shape} repeat")
+            raise fault(method, "REDUCE.C3", f"expected distinct axes of shape {self.shape}, got {tuple(axes)}")
         return tuple(sorted(axes))
 
 

@@ -72,7 +72,7 @@ def as_dtype(d: DTypeLike) -> DType:
         raise fault(
             "",
             None,
-            f"{format_for_error(d)} is no dtype of a Tensor; those are {', '.join(x.name for x in ACCUMULATE)} (R24)",
+            f"{format_for_error(d)} is not a dtype of a Tensor; expected one of {', '.join(x.name for x in ACCUMULATE)} (R24)",
             SpecTypeError,
         )
     return dtype

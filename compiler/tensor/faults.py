@@ -52,16 +52,16 @@ def require_integer(v: Any) -> int:
     try:
         integer = operator.index(v)
     except TypeError as e:
-        raise fault("", None, f"a size, axis or amount of a Tensor is an integer, got {format_for_error(v)}", SpecTypeError) from e
+        raise fault("", None, f"expected an integer for a size, axis or amount, got {format_for_error(v)}", SpecTypeError) from e
     if integer.bit_length() > _SIZE_BITS:
-        raise fault("", None, f"a size, axis or amount of a Tensor has at most {_SIZE_BITS} bits, got {format_for_error(v)}")
+        raise fault("", None, f"expected a size, axis or amount of at most {_SIZE_BITS} bits, got {format_for_error(v)}")
     return integer
 
 
 def require_axes(method: str, count: int) -> None:
     """Raise SpecValueError if a Tensor would have more axes than a value may have (R65)."""
     if count > MOST_AXES:
-        raise fault(method, None, f"a Tensor has at most {MOST_AXES} axes, got {count} (R65)")
+        raise fault(method, None, f"expected at most {MOST_AXES} axes, got {count} (R65)")
 
 
 def format_for_error(v: Any) -> str:
@@ -82,7 +82,7 @@ def to_list(v: Any, name: str) -> list[Any]:
             return list(v)
         except TypeError:
             pass
-    raise fault("", None, f"{name} are a sequence, got {format_for_error(v)}", SpecTypeError)
+    raise fault("", None, f"expected a sequence of {name}, got {format_for_error(v)}", SpecTypeError)
 
 
 def claim_of(op: Op, text: str) -> str:

@@ -39,7 +39,7 @@ def check_fits_dtype(value: Number, d: DType) -> Number:
     """Return `value`, which `d` holds but for a fraction and rounding. Raises SpecValueError if it does not."""
     finite = not isinstance(value, float) or math.isfinite(value)
     if d.is_integer and not (finite and d.min <= math.trunc(value) <= d.max):
-        raise fault("", "CONST.C2", f"{format_for_error(value)} is no value of {d}, which holds {d.min} to {d.max}")
+        raise fault("", "CONST.C2", f"expected a value of {d}, from {d.min} to {d.max}, got {format_for_error(value)}")
     return value
 
 

@@ -56,7 +56,7 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
         raise SpecValueError(f"@function {name} assigns to an input, which a Function cannot do (R63, R64)")
     values = list(dict.fromkeys(t.uop for t in _collect_tensors(result)))
     if not values:
-        raise SpecTypeError(f"@function {name} returns no Tensor")
+        raise SpecTypeError(f"@function {name} must return a Tensor or several, got none")
     order = list(dict.fromkeys(u for v in values for u in scope_nodes(v)))
     bodies, captured = _replace_inputs_by_params(values, order, [before[u] for u in inputs])
     node = B.function(B.tuple_(*bodies), *inputs, *captured)

@@ -54,7 +54,7 @@ def _to_python_number(value: Any) -> bool | int | float:
     """Return the Python number equal to an array library's scalar."""
     number: Any = value.item() if hasattr(value, "item") else value
     if not isinstance(number, (bool, int, float)):
-        raise SpecTypeError(f"a constant is a bool, an int or a float, got {type(value).__name__}")
+        raise SpecTypeError(f"expected a bool, an int or a float as a constant, got {type(value).__name__}")
     return number
 
 
@@ -67,7 +67,7 @@ def convert_constant(value: bool | int | float, dtype: DType) -> bool | int | fl
     if isinstance(value, float):
         if not math.isfinite(value):
             if dtype is dt.index:
-                raise SpecValueError(f"{value} has no integer value (R29)")
+                raise SpecValueError(f"expected a finite number as an index, got {value} (R29)")
             return 0 if value != value else int(dtype.max if value > 0 else dtype.min)
         whole = math.trunc(value)
         return whole if dtype is dt.index else int(min(max(whole, dtype.min), dtype.max))
@@ -151,7 +151,7 @@ def pad(t: UOp, offset: Iterable[Dim], shape: Iterable[Dim]) -> UOp:
 def pad_by(t: UOp, *before_after: tuple[Dim, Dim]) -> UOp:
     """Build the listings' pad((b, a)): `b` zeros before and `a` after, one pair per axis (R49, listing helpers)."""
     if len(before_after) != len(t.shape):
-        raise SpecValueError(f"{len(before_after)} pairs for Pad of {show_shape(t.shape)} (R49)")
+        raise SpecValueError(f"expected one pair per axis of {show_shape(t.shape)} for Pad, got {len(before_after)} (R49)")
     shape = [add_dims(add_dims(b, n), a) for (b, a), n in zip(before_after, t.shape)]
     return pad(t, [b for b, _ in before_after], shape)
 
@@ -266,7 +266,7 @@ def reduce(t: UOp, op: Op, axes: Iterable[int]) -> UOp:
     """
     rank, axes = len(t.shape), tuple(axes)
     if any(not -rank <= a < rank for a in axes):
-        raise SpecIndexError(f"axes {axes} of {show_shape(t.shape)} [REDUCE.C3]", claim="REDUCE.C3")
+        raise SpecIndexError(f"axes {axes} are out of range for {show_shape(t.shape)} [REDUCE.C3]", claim="REDUCE.C3")
     return _require_typed(UOp(Op.REDUCE, (t,), A.ReduceArg(op, tuple(sorted(a % rank for a in axes)))))
 
 

@@ -196,7 +196,7 @@ def parse(text: str) -> UOp:
     Raises SpecValueError with line and column if the text has a syntax error, and SpecTypeError if `text` is no str.
     """
     if not isinstance(text, str):
-        raise SpecTypeError(f"parse takes the text of a graph, a str, got {type(text).__name__}")
+        raise SpecTypeError(f"parse expects the text of a graph as a str, got {type(text).__name__}")
     nodes: dict[str, UOp] = {}
     root: UOp | None = None
     for n, raw in enumerate(text.split("\n"), 1):
@@ -204,7 +204,7 @@ def parse(text: str) -> UOp:
         if tokens:
             root = _LineParser(tokens, nodes, len(raw) + 1).parse_node()
     if root is None:
-        raise SpecValueError("the text has no node", line=1, column=1)
+        raise SpecValueError("expected at least one node, got none", line=1, column=1)
     return root
 
 
@@ -302,7 +302,7 @@ class _LineParser:
                     fields[t.text] = (self.parse_value(0), t)
             elif op is Op.CONST:
                 if "value" in fields:
-                    raise _syntax_error("a const has one value", t)
+                    raise _syntax_error("expected one value of a const, got another", t)
                 fields["value"] = (self.parse_value(0), t)
             else:
                 src.append(self.parse_operand(True))
@@ -320,7 +320,7 @@ class _LineParser:
         if t.kind == "number":
             v = self.parse_value(0)
             if type(v) is not int:
-                raise _syntax_error(f"an operand is a name, an integer or (...), got {t.text}", t)
+                raise _syntax_error(f"expected a name, an integer or (...) as an operand, got {t.text}", t)
             return UOp(Op.CONST, (), ConstArg(v, dt.index))
         if allow_stack and self.accept("("):
             src = list(self.parse_sequence(")", lambda: self.parse_operand(False)))
@@ -345,7 +345,7 @@ class _LineParser:
             return struct.unpack("<d", struct.pack("<Q", int(t.text[6:], 16)))[0]
         if t.kind == "bytes":
             if len(t.text) % 2:
-                raise _syntax_error("bytes need an even number of hex digits", t)
+                raise _syntax_error(f"expected an even number of hex digits, got {len(t.text) - 2}", t)
             return bytes.fromhex(t.text[2:])
         if t.kind == "string":
             try:
@@ -358,7 +358,7 @@ class _LineParser:
             return _WORDS.get(t.text, _BareWord(t.text))
         if t.text == "[" and t.kind == "punct":
             if depth >= MAX_DEPTH:
-                raise _syntax_error(f"lists nest at most {MAX_DEPTH} deep", t)
+                raise _syntax_error(f"expected lists nested at most {MAX_DEPTH} deep", t)
             return tuple(self.parse_sequence("]", lambda: self.parse_value(depth + 1)))
         raise _syntax_error(f"expected a value, got {t.text}", t)
 
@@ -398,7 +398,7 @@ _WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
 def _parse_number(token: _Token) -> int | float:
     body = token.text.lstrip("+-")
     if len(body) > MAX_DIGITS:
-        raise _syntax_error(f"a number has at most {MAX_DIGITS} digits", token)
+        raise _syntax_error(f"expected a number of at most {MAX_DIGITS} digits, got {len(body)}", token)
     if body.isdigit():
         return int(token.text)
     return float(token.text)

@@ -44,7 +44,7 @@ def open_file(path: Path, *, pipes: bool = False, follow_links: bool = True) -> 
     try:
         handle = os.open(path, flags)
     except ValueError as e:  # a null character, or one that the file system's encoding lacks
-        raise BadFile(f"{quote_name(str(path))} is no name of a file: {quote_name(str(e))}") from None
+        raise BadFile(f"{quote_name(str(path))} is not a file name: {quote_name(str(e))}") from None
     try:
         kind = os.fstat(handle).st_mode
         if not (stat.S_ISREG(kind) or (pipes and stat.S_ISFIFO(kind))):
@@ -71,7 +71,7 @@ def read_bytes(path: Path, *, max_bytes: int = MOST_BYTES, pipes: bool = False, 
         except OSError as e:  # the system's error lacks the file
             raise type(e)(e.errno, e.strerror, os.fspath(path)) from e
     if not left:
-        raise BadFile(f"{describe_path(path)} has more than the {max_bytes:,} bytes that are read")
+        raise BadFile(f"{describe_path(path)} is too large: expected at most {max_bytes:,} bytes")
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -101,10 +101,10 @@ def parse_json(text: str | bytes, source_name: str) -> Any:
     except json.JSONDecodeError as e:
         raise BadFile(f"{source_name}:{e.lineno}:{e.colno} is no JSON: {escape_unprintable(e.msg)}") from None
     except RecursionError:
-        raise BadFile(f"{source_name} is no JSON of ours: it nests too deep") from None
+        raise BadFile(f"{source_name} is no JSON that can be read: it nests too deep") from None
     except ValueError as e:  # a number with too many digits, a constant that JSON lacks, bytes that are not UTF-8
-        raise BadFile(f"{source_name} is no JSON of ours: {escape_unprintable(str(e))}") from None
+        raise BadFile(f"{source_name} is no JSON that can be read: {escape_unprintable(str(e))}") from None
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

@@ -59,7 +59,7 @@ DOES_NOT_HOLD: dict[str, tuple[Callable[[Json], Json], str]] = {
     "no rules":           (lambda m: {**m, "rules": {}}, "its rules are not those of its steps"),
     "a rule more":        (lambda m: {**m, "rules": {**m["rules"], "x\x1b": ""}}, "rule x\\x1b is not proved by the ledger"),
     "nothing is trusted": (lambda m: {**m, "trusted": []}, "the trusted base is not the one"),
-    "empty texts":        (lambda m: {**m, "texts": dict.fromkeys(C.TEXTS, "")}, "texts.join: the text has no node"),
+    "empty texts":        (lambda m: {**m, "texts": dict.fromkeys(C.TEXTS, "")}, "texts.join: expected at least one node"),
     "other dialect":      (lambda m: put(m, m["texts"]["join"], "texts", "plan"), "no lowering: SpecError: texts.plan"),
     "nothing at all":     (lambda m: {**m, "texts": dict.fromkeys(C.TEXTS, EMPTY), "claims": [], "steps": [], "rules": {}},
                            "it claims nothing"),

@@ -181,10 +181,10 @@ def test_wrong_questions_are_said_so(uops: Any) -> None:
         (("--backend", "interp", "--kinds", "ops,tensr"), "did you mean tensor?"),
         (("--backend", "interp", "--oracles", "me"), "no oracle is called 'me'"),
         (("--backend", "interp", "--oracles", "refrence"), "did you mean reference?"),
-        (("--backend", "interp", "--oracles", ","), "--oracles names nothing"),
+        (("--backend", "interp", "--oracles", ","), "--oracles must name at least one"),
         (("--backend", "interp", "--seconds", "nan"), "must be a number of seconds, got nan"),
         (("--backend", "interp", "--timeout", "nan"), "must be a number of seconds, got nan"),
-        (("--backend", "interp", "--kinds", ","), "--kinds names nothing"),
+        (("--backend", "interp", "--kinds", ","), "--kinds must name at least one"),
         (("--backend", "interp", "--oracles", "allowed,second"), "the oracle second needs a second backend: --against"),
     ):
         done = uops("fuzz", *arguments)

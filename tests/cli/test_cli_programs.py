@@ -266,7 +266,7 @@ def test_the_interpreter_gives_the_form_that_is_asked_of_backends() -> None:
 
 
 WRONG_INPUTS = {
-    "unknown": ({"p1": np.zeros(3, np.int8)}, "input 'p1' names nothing in the program; it has n, p0, p2, b7"),
+    "unknown": ({"p1": np.zeros(3, np.int8)}, "the program has no input 'p1'; it has n, p0, p2, b7"),
     "missing": ({"p0": None}, "input 'p0' is missing: it needs float32 of shape (3,)"),
     "missing-variable": ({"n": None}, "input 'n' is missing: it needs an int"),
     "shape": ({"p0": np.zeros(4, np.float32)}, "input 'p0' needs float32 of shape (3,), got float32 of shape (4,)"),

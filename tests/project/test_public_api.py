@@ -110,11 +110,11 @@ def test_a_heavy_import_would_be_seen(python: Python) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: uops.parse(3), TypeError, "parse takes the text of a graph, a str, got int"),
+        (lambda: uops.parse(3), TypeError, "parse expects the text of a graph as a str, got int"),
         (lambda: uops.parse("%"), ValueError, "line 1, column 1"),
         (lambda: uops.run(3, {}), TypeError, "run takes a graph, a UOp, got int"),
-        (lambda: uops.run(uops.parse("%0 = const 1 : i32"), 3), TypeError, "a mapping by key, got int"),
-        (lambda: uops.compile("/tmp/\ud800"), ValueError, r"is no name of a file"),
+        (lambda: uops.run(uops.parse("%0 = const 1 : i32"), 3), TypeError, "a mapping of inputs by key, got int"),
+        (lambda: uops.compile("/tmp/\ud800"), ValueError, r"is not a file name"),
         (lambda: uops.compile(3), TypeError, "a UOp or a path, got int"),
     ],
 )

@@ -56,7 +56,7 @@ def _count_arange_values(first: Number, end: Number, step: Number) -> int:
         raise fault(
             "arange",
             None,
-            f"no finite sequence from {format_for_error(first)} to {format_for_error(end)} by {format_for_error(step)}",
+            f"expected finite ends and steps, got {format_for_error(first)} to {format_for_error(end)} by {format_for_error(step)}",
         )
     return max(0, count)
 
@@ -66,7 +66,7 @@ def _as_float(value: Number) -> float:
     try:
         return float(value)
     except OverflowError as e:
-        raise fault("", None, f"{format_for_error(value)} is no finite float") from e
+        raise fault("", None, f"expected a number that a float can hold, got {format_for_error(value)}") from e
 
 
 class CreationMethods(IndexingMethods):
@@ -104,7 +104,7 @@ class CreationMethods(IndexingMethods):
             raise fault("arange", None, "expected a step other than 0, got 0")
         n, wanted = _count_arange_values(first, end, step), None if dtype is None else as_dtype(dtype)
         if wanted is dt.bool_ and n > 2:
-            raise fault("arange", None, f"{n} values of bool; it has two", SpecTypeError)
+            raise fault("arange", None, f"expected at most 2 values of bool, got {n}", SpecTypeError)
         d = wanted or (dt.float32 if any(isinstance(v, float) for v in (first, end, step)) else None)
         if d is None or not d.is_float:
             return cls._integer_arange(math.trunc(first), math.trunc(first + step) - math.trunc(first), n, wanted)
@@ -141,10 +141,10 @@ class CreationMethods(IndexingMethods):
         if n < 0:
             raise fault("linspace", None, f"expected a number of steps of at least 0, got {n}")
         if d is dt.bool_:
-            raise fault("linspace", None, "bool has no values between two", SpecTypeError)
+            raise fault("linspace", None, "expected a numeric dtype, got bool", SpecTypeError)
         ends = (require_number(start), require_number(stop))[: min(n, 2)]
         if d.is_integer and not all(d.min <= v < d.max + 1 for v in ends):
-            raise fault("linspace", None, f"values from {first} to {last} are not all in the range of {d}")
+            raise fault("linspace", None, f"expected values in the range of {d}, got {first} to {last}")
         position = cls._positions(n)
         values = position.cast(dt.float64) * ((last - first) / _as_float(n - 1) if n > 1 else 0.0) + first
         if n > 1:

@@ -61,9 +61,9 @@ class ElementwiseMethods(MovementMethods):
         legal, claim = _LEGAL.get(op, (None, ""))
         common = a.dtype if op in SHIFT else promote(a.dtype, b.dtype)
         if legal is not None and not legal(common):
-            raise fault(method, claim, f"{a.dtype} and {b.dtype}", SpecTypeError)
+            raise fault(method, claim, f"does not take operands of {a.dtype} and {b.dtype}", SpecTypeError)
         if op in SHIFT and not b.dtype.is_integer:
-            raise fault(method, f"{op.name}.C3", f"a count of {b.dtype}", SpecTypeError)
+            raise fault(method, f"{op.name}.C3", f"expected an integer shift count, got {b.dtype}", SpecTypeError)
         return self._build_alu(method, op, a, b)
 
     def _build_alu(self, method: str, op: Op, *nodes: UOp) -> Self:
@@ -305,7 +305,7 @@ class ElementwiseMethods(MovementMethods):
     def neg(self) -> Self:
         """Return -x."""
         if self.dtype is dt.bool_:
-            raise fault("neg", "NEG.C2", "bool; use logical_not", SpecTypeError)
+            raise fault("neg", "NEG.C2", "expected a numeric dtype, got bool; use logical_not", SpecTypeError)
         return self.of(B.neg(self.uop))
 
     __neg__ = neg

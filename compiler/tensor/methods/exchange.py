@@ -89,7 +89,7 @@ class ExchangeMethods(CreationMethods):
         shared = copy is not True and max_version is not None and max_version >= _READ_ONLY
         if copy is False and not shared:
             raise BufferError(
-                "a Tensor's memory is read-only, which DLPack says since version 1.0: pass max_version, or allow a copy"
+                "a Tensor's memory is read-only, which DLPack can express since version 1.0: pass max_version, or allow a copy"
             )
         owner = array if shared else array.copy()
         return owner.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
@@ -105,7 +105,7 @@ class ExchangeMethods(CreationMethods):
     def item(self) -> bool | int | float:
         """Return the only element as a Python number; realizes."""
         if self.numel() != 1:
-            raise fault("item", None, f"shape {self.shape} has {self.numel()} elements, not one")
+            raise fault("item", None, f"expected one element, got {self.numel()} of shape {self.shape}")
         value: bool | int | float = self._realize_array().item()
         return value
 
@@ -117,14 +117,14 @@ class ExchangeMethods(CreationMethods):
         try:
             return int(value)
         except (ValueError, OverflowError) as e:
-            raise fault("__int__", None, f"{value} has no integer value") from e
+            raise fault("__int__", None, f"expected a finite value, got {value}") from e
 
     def __float__(self) -> float:
         return float(self.item())
 
     def __index__(self) -> int:
         if not self.dtype.is_integer:
-            raise fault("__index__", None, f"a Tensor of {self.dtype} is no index", SpecTypeError)
+            raise fault("__index__", None, f"expected a Tensor of an integer dtype, got {self.dtype}", SpecTypeError)
         return int(self.item())
 
     def __iter__(self) -> Iterator[Self]:
@@ -171,7 +171,7 @@ def _check_depth(data: Any) -> None:
             return
         data = data[0]
     if isinstance(data, (list, tuple)):
-        raise SpecValueError(f"Tensor: lists nest deeper than {MOST_AXES}, the most axes that a value has (R65)")
+        raise SpecValueError(f"Tensor: expected lists nested at most {MOST_AXES} deep, one level per axis (R65)")
 
 
 def _array_from_data(data: Any, wanted: DType | None) -> storage.Array:
@@ -184,7 +184,7 @@ def _array_from_data(data: Any, wanted: DType | None) -> storage.Array:
         try:
             array = np.array([v.numpy() if isinstance(v, ExchangeMethods) else v for v in data])
         except ValueError as e:
-            raise fault("__init__", None, f"the rows of a list have one shape, and it at most 64 axes; {e}") from e
+            raise fault("__init__", None, f"expected rows of equal shape with at most {MOST_AXES - 1} axes: {e}") from e
         return array if _has_arrays(data) else array_of_numbers(data, array, wanted)
     if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__"):
         return np.array(data)

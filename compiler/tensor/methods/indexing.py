@@ -72,9 +72,14 @@ class IndexingMethods(NetworkMethods):
         dots = [k for k, i in enumerate(items) if i is Ellipsis]
         used = sum(i is not None and i is not Ellipsis for i in items)
         if len(dots) > 1:
-            raise fault("__getitem__", None, f"an index has at most one Ellipsis, got {len(dots)}", SpecIndexError)
+            raise fault("__getitem__", None, f"expected at most one Ellipsis, got {len(dots)}", SpecIndexError)
         if used > self.ndim:
-            raise fault("__getitem__", "INDEX.C2", f"{used} indices for shape {self.shape}", SpecIndexError)
+            raise fault(
+                "__getitem__",
+                "INDEX.C2",
+                f"expected at most one index per axis of shape {self.shape}, got {used}",
+                SpecIndexError,
+            )
         at = dots[0] if dots else len(items)
         return [*items[:at], *[_KEEP] * (self.ndim - used), *items[at + 1 :]]
 
@@ -86,14 +91,19 @@ class IndexingMethods(NetworkMethods):
             try:
                 i = self.of(self._convert_operand(np.array(i, np.int32 if len(i) == 0 else None)))
             except ValueError as e:
-                raise fault("__getitem__", None, f"the rows of a list have one shape; {e}") from e
+                raise fault("__getitem__", None, f"expected rows of equal shape: {e}") from e
         if isinstance(i, Core):
             if not i.dtype.is_integer:
-                why = "a bool mask selects a number of elements that depends on data; use where" if i.dtype is dt.bool_ else ""
-                raise fault("__getitem__", "INDEX.C4", f"an index of {i.dtype}. {why}".rstrip(". "), SpecTypeError)
+                why = "; a bool mask selects a number of elements that depends on data, use where" if i.dtype is dt.bool_ else ""
+                raise fault("__getitem__", "INDEX.C4", f"expected an index of an integer dtype, got {i.dtype}{why}", SpecTypeError)
             return i
         if isinstance(i, (bool, np.bool_)) or not (i is None or i is Ellipsis or isinstance(i, (int, slice, np.integer))):
-            raise fault("__getitem__", "INDEX.C4", f"an index of type {type(i).__name__}", SpecTypeError)
+            raise fault(
+                "__getitem__",
+                "INDEX.C4",
+                f"expected an integer, a slice, None, ... or an array, got {type(i).__name__}",
+                SpecTypeError,
+            )
         return i
 
     # Slices
@@ -105,7 +115,7 @@ class IndexingMethods(NetworkMethods):
             try:
                 r = range(*item.indices(n))
             except (TypeError, ValueError) as e:
-                raise fault("__getitem__", "SHRINK.C1", f"{format_for_error(item)} of an axis of {n}: {e}") from e
+                raise fault("__getitem__", "SHRINK.C1", f"{format_for_error(item)} does not fit an axis of extent {n}: {e}") from e
             if r.step < 0:
                 return _AxisSlice(r[-1] if len(r) else 0, len(r), -r.step, reverse=True)
             return _AxisSlice(r.start if len(r) else 0, len(r), r.step)
@@ -113,7 +123,10 @@ class IndexingMethods(NetworkMethods):
             return _AxisSlice(0, n)
         if not -n <= item < n:
             raise fault(
-                "__getitem__", "SHRINK.C2", f"index {format_for_error(item)} of axis {axis} of shape {self.shape}", SpecIndexError
+                "__getitem__",
+                "SHRINK.C2",
+                f"index {format_for_error(item)} is out of range for axis {axis} of shape {self.shape}",
+                SpecIndexError,
             )
         return _AxisSlice(int(item) % n, 1, drops_axis=True)
 
@@ -166,7 +179,9 @@ class IndexingMethods(NetworkMethods):
         t, k = (self.flatten(), 0) if axis is None else (self, self._normalize_axis("take", axis, "INDEX.C2"))
         item = self._normalize_index_item(index)
         if not isinstance(item, (int, np.integer, Core)):
-            raise fault("take", "INDEX.C4", f"an index of type {type(item).__name__}", SpecTypeError)
+            raise fault(
+                "take", "INDEX.C4", f"expected an integer or an array of integers, got {type(item).__name__}", SpecTypeError
+            )
         key = (*[_KEEP] * k, item)
         if not isinstance(item, Core):
             return t[key]
@@ -234,9 +249,13 @@ class IndexingMethods(NetworkMethods):
         """
         k, index = self._normalize_axis("gather", dim, "INDEX.C2"), self._require_tensor("index", index)
         if index.ndim != self.ndim or any(m > n for j, (m, n) in enumerate(zip(index.shape, self.shape)) if j != k):
-            raise fault("gather", "INDEX.C2", f"index of shape {index.shape} for {self.shape}, axis {dim}")
+            raise fault(
+                "gather",
+                "INDEX.C2",
+                f"expected an index with the axes of shape {self.shape}, none longer except axis {dim}, got {index.shape}",
+            )
         if not index.dtype.is_integer:
-            raise fault("gather", "INDEX.C4", f"an index of {index.dtype}", SpecTypeError)
+            raise fault("gather", "INDEX.C4", f"expected an index of an integer dtype, got {index.dtype}", SpecTypeError)
         d = position_dtype(self.numel())
         named = index._wrap_negative_indices(self.shape[k], d)
         total: Self | None = None
@@ -252,7 +271,7 @@ class IndexingMethods(NetworkMethods):
     def one_hot(self, num_classes: int) -> Self:
         """Return int32 (..., num_classes): 1 at the position that each element names, nowhere for one out of range."""
         if not self.dtype.is_integer:
-            raise fault("one_hot", "INDEX.C4", f"an index of {self.dtype}", SpecTypeError)
+            raise fault("one_hot", "INDEX.C4", f"expected an integer dtype, got {self.dtype}", SpecTypeError)
         d, n = self.dtype if self.dtype.bits >= 32 else dt.int32, require_integer(num_classes)
         if n < 0:
             raise fault("one_hot", None, f"expected a number of classes of at least 0, got {n}")

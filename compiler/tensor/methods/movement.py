@@ -41,7 +41,7 @@ def unpack_shape(method: str, args: tuple[Any, ...]) -> tuple[int, ...]:
     """Return the shape of `f(2, 3)` and of `f((2, 3))`. Raises SpecValueError for a negative extent."""
     shape = unpack_integers(args)
     if any(n < 0 for n in shape):
-        raise fault(method, "EXPAND.C5", f"shape {shape}")
+        raise fault(method, "EXPAND.C5", f"expected extents of at least 0, got {shape}")
     return shape
 
 
@@ -82,7 +82,7 @@ class MovementMethods(Core):
         target = self._infer_extent(unpack_integers(shape))
         require_axes("reshape", len(target))
         if any(n < 0 for n in target):
-            raise fault("reshape", "RESHAPE.C4", f"shape {target} has a negative extent")
+            raise fault("reshape", "RESHAPE.C4", f"expected extents of at least 0, got {target}")
         if math.prod(target) != self.numel():
             detail = f"{self.shape} has {self.numel()} elements, {target} has {math.prod(target)}"
             raise fault("reshape", "RESHAPE.C2", detail)
@@ -107,7 +107,7 @@ class MovementMethods(Core):
         numbers = unpack_integers(order)
         axes = tuple(self._normalize_axis("permute", a, "PERMUTE.C2") for a in numbers)
         if sorted(axes) != list(range(self.ndim)):
-            raise fault("permute", "PERMUTE.C2", f"order {numbers} for shape {self.shape}")
+            raise fault("permute", "PERMUTE.C2", f"expected each axis of shape {self.shape} once, got {numbers}")
         return self._make_view(self.uop) if axes == tuple(range(self.ndim)) else self._make_movement_view(B.permute(self.uop, axes))
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
@@ -126,7 +126,7 @@ class MovementMethods(Core):
         """Repeat axes of extent 1; -1 keeps an extent, and new axes may stand in front."""
         target = unpack_integers(shape)
         if len(target) < self.ndim:
-            raise fault("expand", "EXPAND.C4", f"shape {self.shape} to {target}")
+            raise fault("expand", "EXPAND.C4", f"expected at least {self.ndim} axes, as shape {self.shape} has, got {target}")
         before = (1,) * (len(target) - self.ndim) + self.shape
         return self._broadcast("expand", "EXPAND.C2", tuple(b if n == -1 else n for n, b in zip(target, before)))
 
@@ -155,21 +155,25 @@ class MovementMethods(Core):
         """Return (before, after) per axis."""
         if all(isinstance(p, (int, np.integer)) for p in padding):
             if len(padding) % 2 or len(padding) > 2 * self.ndim:
-                raise fault("pad", "PAD.C5", f"{len(padding)} amounts for shape {self.shape}")
+                raise fault(
+                    "pad",
+                    "PAD.C5",
+                    f"expected an even number of at most {2 * self.ndim} amounts for shape {self.shape}, got {len(padding)}",
+                )
             last = [(int(padding[k]), int(padding[k + 1])) for k in range(0, len(padding), 2)]
             return [(0, 0)] * (self.ndim - len(last)) + last[::-1]
         if len(padding) != self.ndim:
-            raise fault("pad", "PAD.C5", f"{len(padding)} pairs for shape {self.shape}")
+            raise fault("pad", "PAD.C5", f"expected {self.ndim} pairs for shape {self.shape}, got {len(padding)}")
         return [(0, 0) if p is None else _parse_pair("pad", p) for p in padding]
 
     def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Self:
         """Return elements lo to hi - 1 of each axis with bounds (lo, hi); None keeps the axis."""
         listed = bounds if isinstance(bounds, list) else to_list(bounds, "bounds")
         if len(listed) != self.ndim:
-            raise fault("shrink", "SHRINK.C5", f"{len(listed)} bounds for shape {self.shape}")
+            raise fault("shrink", "SHRINK.C5", f"expected {self.ndim} bounds for shape {self.shape}, got {len(listed)}")
         ranges = [(0, n) if b is None else _parse_pair("shrink", b) for b, n in zip(listed, self.shape)]
         if any(not 0 <= lo <= hi <= n for (lo, hi), n in zip(ranges, self.shape)):
-            raise fault("shrink", "SHRINK.C2", f"bounds {ranges} for shape {self.shape}")
+            raise fault("shrink", "SHRINK.C2", f"expected bounds inside shape {self.shape}, got {ranges}")
         if all(hi - lo == n for (lo, hi), n in zip(ranges, self.shape)):
             return self._make_view(self.uop)
         return self._make_movement_view(B.shrink(self.uop, [lo for lo, _ in ranges], [hi - lo for lo, hi in ranges]))
@@ -183,7 +187,7 @@ class MovementMethods(Core):
         named = [self._normalize_axis("flip", a, "FLIP.C2") for a in unpack_integers(axis)] if axis else range(self.ndim)
         axes = set(named)
         if len(axes) < len(named):
-            raise fault("flip", "FLIP.C2", f"axes {unpack_integers(axis)} of shape {self.shape} repeat")
+            raise fault("flip", "FLIP.C2", f"expected distinct axes of shape {self.shape}, got {unpack_integers(axis)}")
         return (
             self._make_movement_view(B.flip(self.uop, [k in axes for k in range(self.ndim)])) if axes else self._make_view(self.uop)
         )
@@ -210,7 +214,7 @@ class MovementMethods(Core):
             return self.reshape(1)
         lo, hi = first, last + 1
         if hi <= lo:
-            raise fault("flatten", None, f"axis {start_dim} comes after axis {end_dim} of shape {self.shape}")
+            raise fault("flatten", None, f"expected start_dim before end_dim, got {start_dim} and {end_dim} for shape {self.shape}")
         return self.reshape(self.shape[:lo] + (math.prod(self.shape[lo:hi]),) + self.shape[hi:])
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
@@ -224,7 +228,9 @@ class MovementMethods(Core):
         n = self.shape[dim]
         parts = unpack_integers(tuple(sizes)) if isinstance(sizes, Sequence) else _equal_parts(n, require_integer(sizes))
         if sum(parts) != n:
-            raise fault("split", "SHRINK.C2", f"sizes {parts} do not sum to {n}, the extent of axis {dim} of {self.shape}")
+            raise fault(
+                "split", "SHRINK.C2", f"expected sizes that sum to {n}, the extent of axis {dim} of {self.shape}, got {parts}"
+            )
         ends = [sum(parts[: k + 1]) for k in range(len(parts))]
         return tuple(self._shrink_axis(dim, e - m, e) for e, m in zip(ends, parts))
 
@@ -251,7 +257,9 @@ class MovementMethods(Core):
         dim = first._normalize_axis("cat", dim, "STACK.C3")
         rest = [t.shape[:dim] + t.shape[dim + 1 :] for t in tensors]
         if any(t.ndim != first.ndim or r != rest[0] for t, r in zip(tensors, rest)):
-            raise fault("cat", "STACK.C3", f"shapes {', '.join(str(t.shape) for t in tensors)} along axis {dim}")
+            raise fault(
+                "cat", "STACK.C3", f"expected equal shapes except along axis {dim}, got {', '.join(str(t.shape) for t in tensors)}"
+            )
         total = sum(t.shape[dim] for t in tensors)
         out, end = tensors[0]._pad_to_position(dim, 0, total), tensors[0].shape[dim]
         for t in tensors[1:]:
@@ -269,7 +277,7 @@ class MovementMethods(Core):
         """Stack Tensors, or those of a sequence, along a new axis: `a.stack(b)`, `Tensor.stack((a, b))`."""
         first, *_ = tensors = _collect_operands("stack", self, others)
         if any(t.shape != first.shape for t in tensors):
-            raise fault("stack", "STACK.C3", f"shapes {', '.join(str(t.shape) for t in tensors)}")
+            raise fault("stack", "STACK.C3", f"expected equal shapes, got {', '.join(str(t.shape) for t in tensors)}")
         require_axes("stack", first.ndim + 1)
         common = first.dtype
         for t in tensors:
@@ -287,7 +295,9 @@ class MovementMethods(Core):
         counts = unpack_integers(repeats)
         require_axes("repeat", len(counts))
         if len(counts) < self.ndim or any(c < 0 for c in counts):
-            raise fault("repeat", "EXPAND.C4", f"repeats {counts} for shape {self.shape}")
+            raise fault(
+                "repeat", "EXPAND.C4", f"expected a number of repeats of at least 0 per axis of shape {self.shape}, got {counts}"
+            )
         shape = (1,) * (len(counts) - self.ndim) + self.shape
         t = self.reshape(tuple(m for n in shape for m in (1, n)))
         t = t.expand(tuple(m for c, n in zip(counts, shape) for m in (c, n)))
@@ -316,9 +326,11 @@ class MovementMethods(Core):
         d = as_dtype(dtype)
         old, new = self.dtype.itemsize, d.itemsize
         if d is dt.bool_ and self.dtype is not dt.bool_:
-            raise fault("bitcast", "BITCAST.C2", f"{self.dtype} to bool", SpecTypeError)
+            raise fault("bitcast", "BITCAST.C2", f"cannot reinterpret {self.dtype} as bool; use cast", SpecTypeError)
         if old != new and (not self.ndim or self.shape[-1] * old % new):
-            raise fault("bitcast", "BITCAST.C4", f"shape {self.shape} of {self.dtype} to {d}")
+            raise fault(
+                "bitcast", "BITCAST.C4", f"the last axis of shape {self.shape} of {self.dtype} does not divide into elements of {d}"
+            )
         return self._make_view(self.uop) if d is self.dtype else self._make_movement_view(B.bitcast(self.uop, d))
 
     def contiguous(self) -> Self:
@@ -335,5 +347,5 @@ class MovementMethods(Core):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise fault("__len__", None, "a Tensor of shape () has no first axis", SpecTypeError)
+            raise fault("__len__", None, "expected at least one axis, got shape ()", SpecTypeError)
         return self.shape[0]

@@ -38,11 +38,17 @@ class NetworkMethods(ReductionMethods):
         n = len(kernel)
         strides, dilations = _expand_per_axis(stride, n, method, "stride"), _expand_per_axis(dilation, n, method, "dilation")
         if any(k < 1 or s < 1 or d < 1 for k, s, d in zip(kernel, strides, dilations)):
-            raise fault(method, None, f"kernel {tuple(kernel)}, stride {strides} and dilation {dilations} are at least 1")
+            raise fault(
+                method,
+                None,
+                f"expected numbers of at least 1, got kernel {tuple(kernel)}, stride {strides} and dilation {dilations}",
+            )
         first = self.ndim - n
         spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations)]
         if first < 0 or any(i < span for i, span in zip(self.shape[first:], spans)):
-            raise fault(method, "SHRINK.C2", f"a window over {tuple(spans)} elements is larger than the input {self.shape}")
+            raise fault(
+                method, "SHRINK.C2", f"expected an input at least as large as a window of {tuple(spans)} elements, got {self.shape}"
+            )
         t = self
         for j in range(n):
             t = t._slide_window_over_axis(first + 2 * j, kernel[j], strides[j], dilations[j])
@@ -113,7 +119,11 @@ class NetworkMethods(ReductionMethods):
         weight, groups = self._require_tensor("weight", weight), require_integer(groups)
         n = weight.ndim - 2
         if n < 1 or groups < 1 or self.ndim != weight.ndim or self.shape[1] != groups * weight.shape[1] or weight.shape[0] % groups:
-            raise fault("conv2d", "MUL.C3", f"input {self.shape}, weight {weight.shape}, {groups} groups")
+            raise fault(
+                "conv2d",
+                "MUL.C3",
+                f"expected input (N, C, ...), weight (out, C / groups, ...), got {self.shape}, {weight.shape}, {groups} groups",
+            )
         inner, outer = accumulator(promote(self.dtype, weight.dtype), dtype)
         out_channels, channels, *kernel = weight.shape
         t = self._pad_spatial_axes("conv2d", padding, n)._extract_windows("conv2d", kernel, stride, dilation)
@@ -193,12 +203,16 @@ class NetworkMethods(ReductionMethods):
         """
         key, value = self._require_tensor("key", key), self._require_tensor("value", value)
         if self.ndim < 2 or key.ndim < 2 or value.ndim < 2 or key.shape[-1] != self.shape[-1] or key.shape[-2] != value.shape[-2]:
-            raise fault("scaled_dot_product_attention", "MUL.C3", f"query {self.shape}, key {key.shape}, value {value.shape}")
+            raise fault(
+                "scaled_dot_product_attention",
+                "MUL.C3",
+                f"expected query (..., n, d), key (..., m, d), value (..., m, e), got {self.shape}, {key.shape}, {value.shape}",
+            )
         inner, _ = accumulator(promote(self.dtype, key.dtype), None)
         scores = self.matmul(key.transpose(-2, -1), dtype=inner) * (1 / math.sqrt(self.shape[-1]) if scale is None else scale)
         if is_causal:
             if attn_mask is not None:
-                raise fault("scaled_dot_product_attention", None, "is_causal and a mask exclude each other")
+                raise fault("scaled_dot_product_attention", None, "expected is_causal or attn_mask, got both")
             attn_mask = scores._build_triangle_mask("scaled_dot_product_attention", 0)
         if attn_mask is not None:
             attn_mask = self._require_tensor("attn_mask", attn_mask)
@@ -218,7 +232,7 @@ class NetworkMethods(ReductionMethods):
     def _build_triangle_mask(self, method: str, diagonal: int) -> Self:
         """Return (rows, columns), true where column <= row + diagonal."""
         if self.ndim < 2:
-            raise fault(method, None, f"shape {self.shape} has no rows and columns")
+            raise fault(method, None, f"expected at least two axes, got shape {self.shape}")
         below = require_integer(diagonal)
         rows, columns = (self.of(arange(n)) for n in self.shape[-2:])
         return columns <= rows.unsqueeze(1) + below

@@ -21,7 +21,7 @@ def integer_power(a: UOp, b: UOp, d: DType) -> UOp:
     if b.op is Op.CONST or (exponents is not None and exponents.size):
         least = b.arg.value if exponents is None else exponents.min().item()
         if least < 0:
-            raise fault("pow", None, f"a negative exponent of integers, {least}; cast the base to a float")
+            raise fault("pow", None, f"expected an exponent of at least 0 for integers, got {least}; cast the base to a float")
     return power_by_squaring(base, int(b.arg.value)) if b.op is Op.CONST else _power_by_computed_exponent(base, b)
 
 

@@ -93,7 +93,7 @@ class ReductionMethods(ElementwiseMethods):
         k = self._normalize_axis("argmax", axis)
         n = self.shape[k]
         if n == 0:
-            raise fault("argmax", None, f"axis {axis} of shape {self.shape} is empty")
+            raise fault("argmax", None, f"expected at least one element, got axis {axis} of shape {self.shape}")
         greatest = self.eq(self.max(k, keepdim=True))
         if self.dtype.is_float:
             greatest = greatest | self.isnan()

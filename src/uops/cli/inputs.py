@@ -54,7 +54,7 @@ def check_inputs(root: UOp, given: Mapping[str, Any]) -> dict[str, Any]:
     nodes = _sort_input_nodes(root)
     unknown = sorted(given.keys() - nodes.keys())
     if unknown:
-        raise SpecError(f"input {unknown[0]!r} names nothing in the program; it has {', '.join(nodes) or 'no inputs'}")
+        raise SpecError(f"the program has no input {unknown[0]!r}; it has {', '.join(nodes) or 'no inputs'}")
     checked: dict[str, Any] = {key: _check_variable(key, u, given) for key, u in nodes.items() if is_variable(u)}
     for key, u in nodes.items():
         if key not in checked and (u.op is Op.PARAM or key in given):

@@ -174,7 +174,7 @@ def test_an_unusual_argument_goes_to_the_fallback_and_both_ways_agree(name: str)
 
 
 @pytest.mark.parametrize(
-    ("count", "error"), [(0, "'p0' is missing"), (1, "'p1' is missing"), (3, r"takes 2 arguments \(p0, p1\), got 3")]
+    ("count", "error"), [(0, "'p0' is missing"), (1, "'p1' is missing"), (3, r"expected 2 arguments \(p0, p1\), got 3")]
 )
 def test_a_wrong_number_of_arguments_is_said(count: int, error: str) -> None:
     for program in both(B.add(p(0, 3), p(1, 3))):

@@ -97,7 +97,7 @@ def test_dtypes_are_named_by_the_languages_names_pythons_and_numpys(spelt: objec
 
 @pytest.mark.parametrize("spelt", ["index", dt.index, "void", np.complex64, "float31", object])
 def test_what_no_buffer_holds_is_no_dtype(spelt: object) -> None:
-    with pytest.raises(SpecError, match="is no dtype of a Tensor"):
+    with pytest.raises(SpecError, match="is not a dtype of a Tensor"):
         as_dtype(spelt)
 
 

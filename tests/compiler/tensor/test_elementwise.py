@@ -213,7 +213,7 @@ NEGATIVE = (
 
 @pytest.mark.parametrize("k", range(len(NEGATIVE)))
 def test_a_negative_power_of_integers_is_a_value_error(k: int) -> None:
-    with pytest.raises(SpecValueError, match=r"Tensor.pow: a negative exponent of integers, -1"):
+    with pytest.raises(SpecValueError, match=r"Tensor.pow: expected an exponent of at least 0 for integers, got -1"):
         NEGATIVE[k]()
 
 
@@ -303,9 +303,9 @@ def test_relu_keeps_nan_and_gives_zeros(agree: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Tensor([True]) - Tensor([True]), r"Tensor.sub: bool and bool \[SUB.C3"),
-        (lambda: -Tensor([True]), r"Tensor.neg: bool; use logical_not \[NEG.C2"),
-        (lambda: Tensor([1.0]) & Tensor([1.0]), r"Tensor.__and__: float32 and float32 \[AND.C3"),
+        (lambda: Tensor([True]) - Tensor([True]), r"Tensor.sub: does not take operands of bool and bool \[SUB.C3"),
+        (lambda: -Tensor([True]), r"Tensor.neg: expected a numeric dtype, got bool; use logical_not \[NEG.C2"),
+        (lambda: Tensor([1.0]) & Tensor([1.0]), r"Tensor.__and__: does not take operands of float32 and float32 \[AND.C3"),
         (lambda: Tensor([1.0]) << 1, r"\[SHL.C2"),
         (lambda: Tensor([True]) // Tensor([True]), r"\[IDIV.C3"),
         (lambda: Tensor([1, 2]) + Tensor([1, 2, 3]), r"Tensor.add: shapes \(2,\), \(3,\) do not broadcast \(R41\) \[ADD.C3"),

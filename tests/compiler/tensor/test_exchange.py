@@ -134,7 +134,7 @@ def test_numbers_that_an_integer_dtype_lacks_are_errors_as_in_numpy(value: Any, 
         lambda: Tensor([0, value], dtype=dtype),
         lambda: Tensor([[value]], dtype=dtype),
     ):
-        with pytest.raises(SpecValueError, match=f"Tensor: .* is no value of {dtype}"):
+        with pytest.raises(SpecValueError, match=f"Tensor: expected a value of {dtype}, from"):
             made()
         with pytest.raises((OverflowError, ValueError)):
             np.array([value], dtype)
@@ -164,9 +164,9 @@ def test_what_is_no_tensor_is_refused(value: Any) -> None:
 def test_item_and_conversions_need_one_element() -> None:
     t = Tensor([[3]])
     assert (t.item(), int(t), float(t), bool(t), [0, 1, 2, 5][t]) == (3, 3, 3.0, True, 5)
-    with pytest.raises(SpecError, match=r"Tensor.__bool__: shape \(2,\) has 2 elements, not one"):
+    with pytest.raises(SpecError, match=r"Tensor.__bool__: expected one element, got 2 of shape \(2,\)"):
         bool(Tensor([1, 2]))
-    with pytest.raises(TypeError, match="is no index"):
+    with pytest.raises(TypeError, match="expected a Tensor of an integer dtype"):
         range(Tensor(1.0))  # type: ignore[arg-type]
 
 

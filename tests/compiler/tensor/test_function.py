@@ -200,7 +200,7 @@ def test_an_input_cannot_be_assigned() -> None:
 
 
 def test_a_function_returns_a_tensor() -> None:
-    with pytest.raises(SpecError, match="returns no Tensor"):
+    with pytest.raises(SpecError, match="must return a Tensor"):
         function(lambda x: 3)(Tensor(X))
 
 

@@ -401,7 +401,7 @@ def test_take_is_numpys(agree: Any) -> None:
         [X.take(i), X.take(i, 1), X.take(i, -2), X.take(2, 0)],
         0,
     )
-    with pytest.raises(SpecError, match=r"Tensor\.take: an index of type slice \[INDEX\.C4"):
+    with pytest.raises(SpecError, match=r"Tensor\.take: expected an integer or an array of integers, got slice \[INDEX\.C4"):
         Tensor(X).take(slice(1))
-    with pytest.raises(SpecError, match=r"Tensor\.take: axis 2 of shape"):
+    with pytest.raises(SpecError, match=r"Tensor\.take: axis 2 is out of range for shape"):
         Tensor(X).take(i, 2)

@@ -162,5 +162,5 @@ def test_arrays_may_have_either_byte_order():
 
 @pytest.mark.parametrize("inputs", [None, [np.zeros(2, np.uint8)], np.zeros(2, np.uint8)], ids=["none", "list", "array"])
 def test_inputs_are_a_mapping(inputs):
-    with pytest.raises(SpecError, match="inputs are a mapping by key, got"):
+    with pytest.raises(SpecError, match="expected a mapping of inputs by key, got"):
         run(B.param(0, (2,), dt.uint8), inputs)

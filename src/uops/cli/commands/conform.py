@@ -88,13 +88,13 @@ def conform(
         raise click.UsageError("name the backend to judge with --backend NAME (or compare two reports with --diff A B)")
     require_strict_math("conform")
     if tier == "exhaustive" and baseline:
-        raise click.UsageError("the exhaustive tier has no cells to compare with a baseline")
+        raise click.UsageError("the exhaustive tier has no cells to compare with a baseline: leave out --baseline")
     if why := why_unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
     if tier == "exhaustive" and opts != OPTS[0]:
-        raise click.UsageError("the exhaustive tier has one schedule")
+        raise click.UsageError("the exhaustive tier has one schedule: leave out --opts")
     if tier == "exhaustive" and journal:
-        raise click.UsageError("the exhaustive tier keeps its journal in the report directory")
+        raise click.UsageError("the exhaustive tier keeps its journal in the report directory: leave out --journal")
     if tier == "exhaustive":
         ctx.exit(_run_exhaustive_tier(backend_name, rows, jobs, Path(report), as_json))
     how = {"rows": rows, "jobs": jobs, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal)}

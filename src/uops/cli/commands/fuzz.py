@@ -109,7 +109,7 @@ def _make_setup(name: str, seed: int, kinds: str, oracles: str, against: str | N
     kind_names = tuple(KINDS) if kinds == "all" else tuple(k.name for k in kinds_by_name(_split_names(kinds)))
     oracle_names = tuple(ORACLES) if oracles == "all" else tuple(o.name for o in oracles_by_name(_split_names(oracles)))
     if not kind_names or not oracle_names:
-        raise click.UsageError(f"--{'oracles' if kind_names else 'kinds'} names nothing: see --list")
+        raise click.UsageError(f"--{'oracles' if kind_names else 'kinds'} must name at least one of those that --list prints")
     unpaired = [o for o in oracle_names if AGAINST in ORACLES[o].needs]
     if unpaired and oracles != "all" and not against:
         raise click.UsageError(f"the oracle {unpaired[0]} needs a second backend: --against NAME")

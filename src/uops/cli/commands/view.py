@@ -95,9 +95,7 @@ def _limit_memory(name: str) -> Iterator[None]:
         yield
     except MemoryError:
         shortage = f"more than the {free / 2**30:.1f} GiB that are free" if free else "more memory than there is"
-        raise click.ClickException(
-            f"{name}: its lowering, with all that is recorded of it, takes {shortage}; view a part of it"
-        ) from None
+        raise click.ClickException(f"{name}: the lowering and its record take {shortage}; view a part of the program") from None
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
