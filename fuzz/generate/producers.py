@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from uops.backends.testing.signatures import is_tested_dtype
 from uops.backends.testing.values import (
     bits_to_number,
     cast_drops_digits,
@@ -22,9 +23,10 @@ from uops.fuzz.generate.maker import GraphMaker, Producer, Shape
 from uops.fuzz.generate.positions import COMPARISONS, broadcast_scalar, make_index_arithmetic, make_masked_reduce, make_sequence
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.dtypes import DType, DTypeKind
+from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.rows.signatures import operand_dtypes
 
 # --------------------------------------------------------------------------------------------------------- elementwise
 
@@ -46,16 +48,15 @@ def _make_broadcast_operands(m: GraphMaker, dtypes: list[DType], shape: Shape, b
     ]
 
 
-def _build_alu_producer(op: Op, arity: int, kind_letters: str) -> Producer:
-    """Build the producer of an op whose sources and result share a dtype. `kind_letters` are the dtype kinds it admits:
-    b(ool), i(nt), f(loat).
-    """
+def _build_alu_producer(op: Op) -> Producer:
+    """Build the producer of an op whose sources and result share a dtype, one that its row accepts."""
+    dtypes = frozenset(d for d in (*dt.STORABLE, dt.index) if is_tested_dtype(op, d))
 
     def admits(m: GraphMaker, d: DType, shape: Shape, budget: int) -> bool:
-        return ("f" if d.is_float else "b" if d.kind is DTypeKind.BOOL else "i") in kind_letters
+        return d in dtypes
 
     def make(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
-        return UOp(op, tuple(_make_broadcast_operands(m, [d] * arity, shape, budget)))
+        return UOp(op, tuple(_make_broadcast_operands(m, [*operand_dtypes(op, d)], shape, budget)))
 
     return Producer(op.name.lower(), admits, make)
 
@@ -93,7 +94,7 @@ def _build_compare_producer(op: Op) -> Producer:
 
 def _build_mulacc_producer() -> Producer:
     """Build the producer of MULACC, some of whose sums of floats lie almost halfway between two numbers."""
-    plain = _build_alu_producer(Op.MULACC, 3, "if")
+    plain = _build_alu_producer(Op.MULACC)
 
     def make(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
 
@@ -147,10 +148,6 @@ def _make_cast(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
         source = m.draw.choice(rounding)
         return b.cast(m.make_param_with_data(source, draw_cast_rounding_edges(m.draw, source, d, shape)), d)
     return b.cast(m.make_value(m.draw.choice([k for k in m.dtypes if k is not d] or [d]), shape, budget), d)
-
-
-def _make_threefry(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
-    return UOp(Op.THREEFRY, tuple(_make_broadcast_operands(m, [d, d], shape, budget)))
 
 
 # ------------------------------------------------------------------------------------------------------------ movement
@@ -396,15 +393,10 @@ LEAVES: tuple[Producer, ...] = (
 #: Producers of elementwise ops.
 # fmt: off
 ELEMENTWISE: tuple[Producer, ...] = (
-    _build_alu_producer(Op.ADD, 2, "bif"), _build_alu_producer(Op.MUL, 2, "bif"), _build_alu_producer(Op.MAX, 2, "bif"),
-    _build_alu_producer(Op.MOD, 2, "i"), _build_alu_producer(Op.IDIV, 2, "i"), _build_alu_producer(Op.XOR, 2, "bi"),
-    _build_alu_producer(Op.OR, 2, "bi"), _build_alu_producer(Op.AND, 2, "bi"), _build_shift_producer(Op.SHL),
-    _build_shift_producer(Op.SHR), _build_alu_producer(Op.RECIP, 1, "f"), _build_alu_producer(Op.TRUNC, 1, "if"),
-    _build_alu_producer(Op.NEG, 1, "if"), _build_alu_producer(Op.SUB, 2, "if"), _build_alu_producer(Op.DIV, 2, "f"),
-    _build_alu_producer(Op.NOT, 1, "b"), _build_alu_producer(Op.EXP2, 1, "f"), _build_alu_producer(Op.LOG2, 1, "f"),
-    _build_alu_producer(Op.SIN, 1, "f"), _build_alu_producer(Op.SQRT, 1, "f"), _build_alu_producer(Op.POW, 2, "f"),
-    _build_mulacc_producer(),
-    Producer("threefry", lambda m, d, s, n: d is dt.uint64, _make_threefry),
+    *map(_build_alu_producer, (Op.ADD, Op.MUL, Op.MAX, Op.MOD, Op.IDIV, Op.XOR, Op.OR, Op.AND)),
+    _build_shift_producer(Op.SHL), _build_shift_producer(Op.SHR),
+    *map(_build_alu_producer, (Op.RECIP, Op.TRUNC, Op.NEG, Op.SUB, Op.DIV, Op.NOT, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.POW)),
+    _build_mulacc_producer(), _build_alu_producer(Op.THREEFRY),
     _build_compare_producer(Op.CMPLT), _build_compare_producer(Op.CMPNE), _build_compare_producer(Op.CMPGT),
     _build_compare_producer(Op.CMPGE), _build_compare_producer(Op.CMPLE), _build_compare_producer(Op.CMPEQ),
     Producer("where", _admits_anything, _make_where, always=True),

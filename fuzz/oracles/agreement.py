@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
-from uops.backends.conformance.cases.elementwise import OPS, is_legal_dtype
+from uops.backends.conformance.cases.elementwise import OPS
+from uops.backends.testing.signatures import is_tested_dtype
 from uops.backends.testing.values import edge_bits
 from uops.compiler.rewrite.fold import fold_constant
 from uops.interp import run
@@ -26,7 +27,8 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, ConstArg
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import SHIFT, TERNARY, UNARY, Op
+from uops.spec.ir.ops import SHIFT, Op
+from uops.spec.rows.signatures import operand_dtypes
 
 Array = npt.NDArray[Any]
 #: Bit patterns of elements, as unsigned words.
@@ -57,21 +59,19 @@ def list_op_signatures() -> Iterator[tuple[Op, tuple[DType, ...], DType]]:
             yield from ((op, (s,), d) for s in dt.STORABLE for d in dt.STORABLE if s is not d)
             continue
         for d in dt.STORABLE:
-            if is_legal_dtype(op, d):
-                yield from ((op, kinds, _result_dtype(op, kinds)) for kinds in _operand_dtypes(op, d))
+            if is_tested_dtype(op, d):
+                yield from ((op, kinds, _result_dtype(op, kinds)) for kinds in _enumerate_operand_dtypes(op, d))
 
 
-def _operand_dtypes(op: Op, d: DType) -> Iterator[tuple[DType, ...]]:
-    if op in UNARY:
-        yield (d,)
-    elif op is Op.WHERE:
-        yield (dt.bool_, d, d)
+def _enumerate_operand_dtypes(op: Op, d: DType) -> Iterator[tuple[DType, ...]]:
+    if op is Op.WHERE:
+        yield operand_dtypes(op, d)
         if d is dt.uint8:
             yield from ((p, d, d) for p in dt.STORABLE if p is not dt.bool_)
     elif op in SHIFT:
         yield from ((d, count) for count in dict.fromkeys((d, dt.int8, dt.uint64)))
     else:
-        yield (d, d, d) if op in TERNARY else (d, d)
+        yield operand_dtypes(op, d)
 
 
 def _result_dtype(op: Op, kinds: tuple[DType, ...]) -> DType:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier, Segment
 from uops.backends.conformance.pools import edge_classes, make_seeded_generator, ordinary_bits, random_bits, to_array
+from uops.backends.testing.signatures import is_tested_dtype
 from uops.backends.testing.values import float_bits
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -22,8 +23,9 @@ from uops.spec.ir.args import CastArg
 from uops.spec.ir.derive.exact import round_nearest
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, BITWISE, DIVISION, SHIFT, TERNARY, UNARY, Op
+from uops.spec.ir.ops import ALU, SHIFT, TERNARY, UNARY, Op
 from uops.spec.rows.rows import ROWS
+from uops.spec.rows.signatures import operand_dtypes
 
 Array = npt.NDArray[Any]
 #: Number of random operand tuples per case.
@@ -33,37 +35,11 @@ _PER_CLASS = {ConformanceTier.SMOKE: 24, ConformanceTier.FULL: 160}
 OPS = tuple(op for op in Op if op in ALU and op is not Op.MIN)
 
 
-def is_legal_dtype(op: Op, d: DType) -> bool:
-    """Return True if the op takes operands of this dtype (R09, R10: dtypes of operands); for Cast, results of it."""
-    if op is Op.THREEFRY:
-        return d is dt.uint64
-    if op is Op.NOT:
-        return d is dt.bool_
-    if op in (Op.RECIP, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.DIV, Op.POW):
-        return d.is_float
-    if op in SHIFT or op in DIVISION:
-        return d in dt.INTS
-    if op in BITWISE:
-        return not d.is_float
-    if op in (Op.NEG, Op.SUB, Op.TRUNC, Op.MULACC):
-        return d.kind is not DTypeKind.BOOL
-    return True
-
-
-def operand_dtypes(op: Op, d: DType) -> tuple[DType, ...]:
-    """Return the dtypes of a case's operands; other dtypes of a shift count or a condition are cases of their own."""
-    if op in UNARY or op is Op.CAST:
-        return (d,)
-    if op is Op.WHERE:
-        return (dt.bool_, d, d)
-    return (d, d, d) if op in TERNARY else (d, d)
-
-
 def generate_elementwise_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
     """Yield all elementwise cases of the tier."""
     for op in OPS:
         for d in dt.STORABLE:
-            if not is_legal_dtype(op, d):
+            if not is_tested_dtype(op, d):
                 continue
             if op is Op.CAST:
                 yield from (_make_cast_case(source, d, tier) for source in dt.STORABLE if source is not d)

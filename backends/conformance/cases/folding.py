@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from uops.backends.conformance.cases.elementwise import OPS, is_legal_dtype, operand_dtypes
+from uops.backends.conformance.cases.elementwise import OPS
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier, Segment
 from uops.backends.conformance.pools import edge_classes, make_seeded_generator, ordinary_bits, to_array
+from uops.backends.testing.signatures import is_tested_dtype
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
@@ -21,6 +22,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import COMPARE, Op
 from uops.spec.rows.compositions import arange
 from uops.spec.rows.rows import ROWS
+from uops.spec.rows.signatures import operand_dtypes
 
 #: Number of random operand tuples per case.
 _MANY = {ConformanceTier.SMOKE: 12, ConformanceTier.FULL: 40}
@@ -32,7 +34,7 @@ def generate_folding_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
     """Yield all cases of the edge classes `constant` and `wrapped-range`."""
     for op in OPS:
         for d in dt.STORABLE if tier is ConformanceTier.FULL else _SMOKE:
-            if is_legal_dtype(op, d) and op is not Op.CAST:
+            if is_tested_dtype(op, d) and op is not Op.CAST:
                 yield _make_constant_operands_case(op, d, _MANY[tier])
     for d in dt.STORABLE if tier is ConformanceTier.FULL else _SMOKE:
         yield from (_make_constant_cast_case(source, d) for source in dt.STORABLE if source is not d)

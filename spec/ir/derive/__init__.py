@@ -6,9 +6,10 @@ names of the rules are part of the specification: `uops spec` prints them.
 
 from uops.spec.ir.derive import axis, device, dtype, minmax, shape
 from uops.spec.ir.node import RULES
+from uops.spec.ir.ops import Op
 
-RULES["_dtype"].update(dtype.RULES)
-RULES["_shape"].update(shape.RULES)
-RULES["_device"].update(device.RULES)
-RULES["_min_max"].update(minmax.RULES)
-RULES["_axis"].update(axis.RULES)
+_RULES = {"dtype": dtype.RULES, "shape": shape.RULES, "device": device.RULES, "min_max": minmax.RULES, "axis": axis.RULES}
+
+for _property, _rules in _RULES.items():
+    assert _rules.keys() == set(Op), f"spec/ir/derive/{_property.replace('_', '')}.py: add a rule for {set(Op) - _rules.keys()}"
+    RULES[f"_{_property}"].update(_rules)

@@ -113,7 +113,15 @@ def of_mstack(u: UOp) -> int | None:
 
 #: Op -> its rule; no op is without one.
 RULES: dict[Op, Rule] = {
-    **dict.fromkeys(Op, none),
+    **dict.fromkeys(
+        (Op.CONST, Op.BINARY, Op.FUNCTION, Op.CALL, Op.TUPLE, Op.STORE, Op.RANGE, Op.END, Op.GROUP, Op.SINK, Op.LINEAR, Op.BARRIER)
+        + (Op.INS, Op.SPECIAL, Op.IF, Op.ENDIF, Op.WMMA, Op.CUSTOM, Op.CUSTOMI, Op.ATOMICADD, Op.CUSTOM_FUNCTION, Op.PROGRAM)
+        + (Op.SOURCE, Op.B_RANGE, Op.B_REDUCE, Op.ALLREDUCE, Op.BUFFERIZE, Op.B_INDEX, Op.POINTER_INDEX, Op.B_LOAD, Op.B_STORE)
+        + (Op.B_PROGRAM, Op.PROGRAM_BINARY, Op.VECTORIZE, Op.GEP, Op.VCONST, Op.CAT, Op.PTRCAT, Op.UNROLL, Op.CONTRACT, Op.B_IF)
+        + (Op.B_PARAM, Op.DEFINE_LOCAL, Op.DEFINE_VAR, Op.DEFINE_REG, Op.UNIQUE, Op.LUNIQUE, Op.DEVICE, Op.BUFFER_VIEW)
+        + (Op.MSELECT,),
+        none,
+    ),
     **dict.fromkeys(ALU, of_alu),
     **dict.fromkeys(MARKERS, of_first),
     **dict.fromkeys(

@@ -15,7 +15,7 @@ from uops.spec.ir.derive.dtype import tuple_element
 from uops.spec.ir.derive.exact import round_down, round_up
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import MANY, UNSET, MinMax, Rule, UOp
-from uops.spec.ir.ops import ALU, MARKERS, Op
+from uops.spec.ir.ops import MARKERS, Op
 
 INF = math.inf
 _INDEX, _BOOL, _FLOAT = DTypeKind.INDEX, DTypeKind.BOOL, DTypeKind.FLOAT  # globals: access through the class is slow
@@ -478,12 +478,19 @@ _VOID_OPS = (
     + (Op.CUSTOM_FUNCTION, Op.PROGRAM, Op.SOURCE, Op.B_STORE, Op.B_PROGRAM, Op.B_IF, Op.UNIQUE, Op.LUNIQUE, Op.DEVICE)
 )  # fmt: skip
 
-#: Op -> its rule.
+#: Ops whose results have no closer bounds than their dtype.
+_UNBOUNDED_OPS = (
+    (Op.RECIP, Op.DIV, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.POW, Op.MULACC, Op.THREEFRY)
+    + (Op.BUFFER, Op.BINARY, Op.SLICE, Op.BITCAST, Op.REDUCE, Op.INS, Op.WMMA, Op.CUSTOM, Op.CUSTOMI, Op.REDUCE_AXIS, Op.B_REDUCE)
+    + (Op.ALLREDUCE, Op.B_BUFFER, Op.POINTER_INDEX, Op.B_LOAD, Op.PROGRAM_BINARY, Op.PTRCAT, Op.B_PARAM, Op.DEFINE_LOCAL)
+    + (Op.DEFINE_REG, Op.BUFFER_VIEW)
+)  # fmt: skip
+
+#: Op -> its rule; no op is without one.
 RULES: dict[Op, Rule] = {
-    **dict.fromkeys(Op, dtype_range),
+    **dict.fromkeys(_UNBOUNDED_OPS, dtype_range),
     **dict.fromkeys(_VOID_OPS, void),
     **dict.fromkeys(MARKERS, of_first),
-    **dict.fromkeys(ALU, dtype_range),
     **dict.fromkeys(
         (Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.SHRINK, Op.INDEX, Op.REPLICATED, Op.AFTER, Op.B_SHRINK, Op.COPY, Op.GEP)
         + (Op.B_INDEX, Op.BIND, Op.MULTI, Op.MSELECT, Op.PRECAST, Op.B_BARRIER, Op.UNROLL, Op.CONTRACT, Op.BUFFERIZE),

@@ -1,0 +1,35 @@
+"""Which dtypes an op takes, asked of the claims of its row.
+
+Whoever enumerates elementwise ops (conformance cases, generators, oracles, tests) asks here, so that the row alone says it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import CastArg
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import VerifyContext
+from uops.spec.rows.rows import ROWS
+
+
+def arity(op: Op) -> int:
+    """Return the number of sources of an op whose schema has neither optional nor repeated ones."""
+    return ROWS[op].schema.min_sources
+
+
+@cache
+def accepts_dtypes(op: Op, operands: tuple[DType, ...], to: DType | None = None) -> bool:
+    """Return True if no claim of an elementwise op's row objects to operands of these dtypes; `to` is the dtype of a Cast."""
+    u = UOp(op, tuple(b.param(k, (), d) for k, d in enumerate(operands)), None if to is None else CastArg(to))
+    ctx = VerifyContext(u, [*u.src, u])
+    return all(c.check(u, ctx) is None for c in ROWS[op].claims)
+
+
+def operand_dtypes(op: Op, d: DType) -> tuple[DType, ...]:
+    """Return operands of one dtype, but for the condition of a Where, which is bool."""
+    return (dt.bool_, d, d) if op is Op.WHERE else (d,) * arity(op)
