@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from uops.compiler.log import GraphTransform, active_log
+from uops.compiler.rewrite.costs import WEIGHT
 from uops.compiler.rewrite.lowering_cache import active_cache
 from uops.compiler.rewrite.matchers import compile_matchers, match_nothing
 from uops.compiler.rewrite.pattern import COMMUTATIVE
@@ -118,16 +119,6 @@ def _append_sources_first(u: UOp, done: Mapping[UOp, object], order: dict[UOp, N
     order[u] = None
 
 
-#: Weight of an op in the cost order; a leaf weighs 1. A division is expensive, and the more so the more it divides, so that terms
-#: leave it. A remainder is more expensive, so that it is taken last. A float quotient costs more than a product with a reciprocal.
-# fmt: off
-WEIGHT: dict[Op, int] = {
-    Op.IDIV: 40, Op.MOD: 41, Op.SUB: 6, Op.NEG: 4, Op.MUL: 4, Op.CAST: 4, Op.NOT: 4, Op.WHERE: 6,
-    Op.RECIP: 5, Op.DIV: 10, Op.SQRT: 8, Op.EXP2: 12, Op.LOG2: 12, Op.SIN: 12, Op.POW: 40,
-    Op.CMPGT: 5, Op.CMPGE: 5, Op.CMPLE: 5,
-}
-# fmt: on
-_DEFAULT_WEIGHT = 4
 _COMMUTATIVE = frozenset(COMMUTATIVE)
 
 
@@ -146,7 +137,7 @@ def tree_cost(root: UOp) -> int:
         if u in costs:
             continue
         misplaced = u.op in _COMMUTATIVE and u.src[0].op is Op.CONST and u.src[1].op is not Op.CONST  # lhs and rhs
-        costs[u] = (WEIGHT.get(u.op, _DEFAULT_WEIGHT) if u.src else 1) + sum(costs[s] for s in u.src) + misplaced
+        costs[u] = (WEIGHT[u.op] if u.src else 1) + sum(costs[s] for s in u.src) + misplaced
         if u.op in DIVISION:
             costs[u] += costs[u.src[0]]  # lhs
     return costs[root]

@@ -24,6 +24,7 @@ from uops.compiler.passes.callify.hazards import COPIES
 from uops.compiler.passes.rangeify.elements import ClosedReduce
 from uops.compiler.passes.rangeify.kernels import ElementRef
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE
+from uops.compiler.rewrite.costs import COSTS
 from uops.spec.ir.node import Dim, UOp, collect_users, nodes_with_op
 from uops.spec.ir.ops import ALU, Op
 
@@ -48,13 +49,6 @@ _REUSE = 4
 _MAX_EPILOGUE = 64
 #: Greatest work that is told apart.
 _MAX_WORK = 1 << 40
-#: Work of one element of an op; 1 for all others.
-# fmt: off
-_WEIGHT: dict[Op, int] = {
-    Op.EXP2: 15, Op.LOG2: 20, Op.SIN: 30, Op.POW: 60, Op.THREEFRY: 80,
-    Op.DIV: 5, Op.RECIP: 5, Op.SQRT: 6, Op.IDIV: 12, Op.MOD: 12,
-}
-# fmt: on
 _BROADCASTING = ALU | {Op.EXPAND}
 _MEMORY = COPIES | {Op.PARAM, Op.BINARY}
 
@@ -78,7 +72,7 @@ def estimate_work(
             continue
         weight, below, repeated_size = 0, 0, 0
         if u.op in _BROADCASTING:
-            weight, repeated_size = _WEIGHT.get(u.op, 1) if u.op is not Op.EXPAND else 0, sizes[u] // _REPEATED
+            weight, repeated_size = COSTS[u.op].work if u.op is not Op.EXPAND else 0, sizes[u] // _REPEATED
         for s in u.src:
             if sizes[s] <= repeated_size:  # the same for many elements
                 below += min(work[s], 1)

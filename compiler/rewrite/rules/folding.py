@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from uops.compiler.rewrite.fold import fold_constant
+from uops.compiler.rewrite.fold import FOLD, fold_constant
 from uops.compiler.rewrite.pattern import (
     BOOL,
     COMMUTATIVE,
@@ -27,28 +27,18 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ConstArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
+from uops.spec.ir.operands import OPERANDS
 from uops.spec.ir.ops import BITWISE, COMPARE, Op
 
 _a, _b, _c, _k = (cst(n) for n in "abck")
-_ARITY = {
-    **dict.fromkeys((Op.NEG, Op.NOT, Op.TRUNC, Op.RECIP, Op.SQRT), 1),
-    **dict.fromkeys(
-        (
-            Op.ADD,
-            Op.SUB,
-            Op.MUL,
-            Op.MAX,
-            Op.IDIV,
-            Op.MOD,
-            Op.SHL,
-            Op.SHR,
-            Op.DIV,
-            *sorted(BITWISE | COMPARE, key=lambda o: o.value),
-        ),
-        2,
-    ),
-    **dict.fromkeys((Op.WHERE, Op.MULACC), 3),
-}
+#: Ops with a rule that folds them: those of the folder but Cast and Bitcast, in the order of the rules.
+_FOLDED = (
+    *(Op.NEG, Op.NOT, Op.TRUNC, Op.RECIP, Op.SQRT),
+    *(Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.IDIV, Op.MOD, Op.SHL, Op.SHR, Op.DIV),
+    *sorted(BITWISE | COMPARE, key=lambda o: o.value),
+    *(Op.WHERE, Op.MULACC),
+)
+assert {*_FOLDED, Op.CAST, Op.BITCAST} == FOLD.keys(), f"compiler/rewrite/rules/folding.py: add {FOLD.keys() - {*_FOLDED}}"
 
 
 class EvaluationWitness:
@@ -74,8 +64,8 @@ def constant_witness(value: bool | int | float | None, d: DType) -> dict[str, UO
     return {"k": UOp(Op.CONST, (), ConstArg(value, d))}
 
 
-def _op_fold_rule(op: Op, arity: int) -> Rule:
-    lhs = operation(op, *(_a, _b, _c)[:arity])
+def _op_fold_rule(op: Op) -> Rule:
+    lhs = operation(op, *(_a, _b, _c)[: len(OPERANDS[op].split())])
     return _fold_rule(f"fold-{op.name.lower()}", lhs)
 
 
@@ -85,7 +75,7 @@ def _fold_rule(name: str, lhs: Pattern) -> Rule:
 
 # op(constants) -> constant
 FOLDS = (
-    *(_op_fold_rule(op, arity) for op, arity in _ARITY.items()),
+    *map(_op_fold_rule, _FOLDED),
     _fold_rule("fold-cast", cast(_a, TypeVar("T"))),
     _fold_rule("fold-bitcast", bitcast(_a, TypeVar("T"))),
 )

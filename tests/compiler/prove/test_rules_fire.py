@@ -8,8 +8,9 @@ from digits import digits
 
 from uops.compiler.prove.counterexample import instantiate_typed_pattern
 from uops.compiler.prove.typings import Assignment, enumerate_assignments
+from uops.compiler.rewrite.costs import WEIGHT
 from uops.compiler.rewrite.pattern import Pattern, variables
-from uops.compiler.rewrite.rewriter import WEIGHT, Rewriter
+from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import THEMES, further
 from uops.spec.ir import build as b
@@ -83,7 +84,7 @@ def least_and_most(p: Pattern) -> tuple[Cost, Cost]:
         below, above = least_and_most(s)
         for _ in range(2 if k == 0 and p.op in (Op.IDIV, Op.MOD) else 1):
             low, high = low + below, high + above
-    weight = WEIGHT.get(p.op, 4)
+    weight = WEIGHT[p.op]
     may_be_misplaced = p.op in COMMUTES and (p.src[0].name is not None or p.src[0].op is None)
     is_misplaced = p.op in COMMUTES and _is_constant(p.src[0]) and p.src[1].op is not None
     return low + Counter({"": weight + is_misplaced}), high + Counter({"": weight + may_be_misplaced})
