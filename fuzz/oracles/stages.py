@@ -27,6 +27,8 @@ from uops.spec.errors import Unsound
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.rows.accuracy import SEVERAL_RESULTS
+from uops.spec.verify.dialects import SELECTED_OPS
 
 Array = npt.NDArray[Any]
 #: Number of a value, or key of a Buffer.
@@ -203,7 +205,7 @@ _REDUCING = frozenset({Op.REDUCE, Op.WMMA})
 _EXEMPT_OPS: dict[Preservation, frozenset[Op] | None] = {
     Preservation.BITS: frozenset(),
     Preservation.ORDERED: _REDUCING,
-    Preservation.CODE: frozenset({Op.MAX, Op.EXP2, Op.WMMA}),
+    Preservation.CODE: (SEVERAL_RESULTS & SELECTED_OPS) | {Op.WMMA},
     Preservation.SET: None,
 }
 

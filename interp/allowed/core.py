@@ -42,7 +42,7 @@ from uops.interp.tensor.scope import TensorScope
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import ALU as ALU_OPS
-from uops.spec.ir.ops import COMPARE, Op
+from uops.spec.ir.ops import BITWISE, COMPARE, Op
 
 #: (op, layout of the operands, operands, the strict set) -> the core set
 CoreWidening = Callable[[Op, DTypeLayout, Sequence[Value], Value], Value]
@@ -176,6 +176,27 @@ CORE_WIDENINGS: dict[Op, CoreWidening] = {
     Op.EXP2: _widen_to_core_ulps, Op.LOG2: _widen_to_core_ulps, Op.SIN: _widen_sin_to_core_error,
 }
 # fmt: on
+#: Elementwise ops whose sets core does not widen beyond the flushing of subnormals.
+_NOT_WIDENED = (
+    BITWISE
+    | (COMPARE - {Op.CMPGE, Op.CMPLE})
+    | {
+        Op.RECIP,
+        Op.TRUNC,
+        Op.CAST,
+        Op.ADD,
+        Op.SUB,
+        Op.MUL,
+        Op.NEG,
+        Op.NOT,
+        Op.WHERE,
+        Op.THREEFRY,
+        Op.MIN,
+    }
+)  # fmt: skip
+assert CORE_WIDENINGS.keys() | _NOT_WIDENED == ALU_OPS, (
+    f"interp/allowed/core.py: say how core widens {ALU_OPS - CORE_WIDENINGS.keys() - _NOT_WIDENED}"
+)
 #: Float ops that compute: their operands and results may be flushed, and an fp8 result may saturate.
 COMPUTING = frozenset(ALU_OPS - {Op.WHERE, Op.CAST, Op.THREEFRY, Op.NOT})
 

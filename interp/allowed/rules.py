@@ -17,7 +17,7 @@ from uops.interp.allowed.elementwise.arithmetic import RULES as ARITHMETIC
 from uops.interp.allowed.elementwise.arithmetic import apply_float_arithmetic, free_exact_max_zero_sign
 from uops.interp.allowed.elementwise.discrete import apply_to_points
 from uops.interp.allowed.elementwise.power import apply_pow
-from uops.interp.allowed.elementwise.transcendental import apply_transcendental
+from uops.interp.allowed.elementwise.transcendental import APPROXIMATIONS, apply_transcendental
 from uops.interp.allowed.layout import LAYOUT, LAYOUT_BY_NUMPY, Array, DTypeLayout, same_bits
 from uops.interp.allowed.move import MOVES, apply_movement, stack_values
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
@@ -41,7 +41,8 @@ from uops.interp.tensor.scope import TensorScope
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import ALU as ALU_OPS
-from uops.spec.ir.ops import COMPARE, MARKERS, Op
+from uops.spec.ir.ops import BITWISE, COMPARE, DIVISION, MARKERS, SHIFT, Op
+from uops.spec.rows.accuracy import SEVERAL_RESULTS
 
 _ndarray = np.ndarray
 BOOL = LAYOUT[dt.bool_]
@@ -66,7 +67,7 @@ def apply_strict(op: Op, f: DTypeLayout, values: Sequence[Value]) -> Value:
         return branch.select_either(f, condition_to_bool(values[0]), values[1], values[2])
     if not f.is_float:
         return _evaluate_exact(op, f, values) if all_exact(values) else _apply_to_integer_sets(op, f, values)
-    if op in (Op.EXP2, Op.LOG2, Op.SIN):
+    if op in APPROXIMATIONS:
         return apply_transcendental(op, f, KERNELS[op][f.dtype], values[0])
     if op is Op.POW:
         return apply_pow(f, KERNELS[op][f.dtype], values)
@@ -300,6 +301,11 @@ STRICT_RULES: dict[Op, Rule] = {
 }
 # fmt: on
 #: Ops whose results may be sets although every operand is exact.
-EVALUATED_WHEN_EXACT = frozenset({Op.EXP2, Op.LOG2, Op.SIN, Op.POW, Op.ADD, Op.SUB, Op.MAX, Op.REDUCE, Op.BITCAST, Op.STORE})
+EVALUATED_WHEN_EXACT = SEVERAL_RESULTS | {Op.ADD, Op.SUB, Op.REDUCE, Op.BITCAST, Op.STORE}
 STRICT = LevelRules(STRICT_RULES, EVALUATED_WHEN_EXACT)
-assert set(ARITHMETIC) <= set(ALU_OPS)
+#: Elementwise ops with a rule of their own in `apply_strict`, or beside it, and those that take no floats.
+_OTHER_RULES = COMPARE | {Op.WHERE, Op.CAST, Op.TRUNC, Op.POW} | BITWISE | SHIFT | DIVISION | {Op.NOT, Op.THREEFRY, Op.MIN}
+assert ARITHMETIC.keys() | APPROXIMATIONS.keys() | _OTHER_RULES == ALU_OPS, (
+    "interp/allowed/elementwise/arithmetic.py or transcendental.py: "
+    f"add a rule for {ALU_OPS - ARITHMETIC.keys() - APPROXIMATIONS.keys() - _OTHER_RULES}"
+)

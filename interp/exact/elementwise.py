@@ -20,7 +20,7 @@ from uops.interp.exact.numbers.threefry import threefry
 from uops.interp.exact.numbers.transcendental import exp2, log2, sin, sqrt
 from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir.dtypes import DType, DTypeKind, bool_, uint64
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ALU, Op
 
 #: (operand dtypes, result dtype, operand bit patterns, core level?) -> allowed answer
 Meaning = Callable[[Sequence[DType], DType, Sequence[int], bool], AnswerSet]
@@ -193,6 +193,7 @@ MEANING: dict[Op, Meaning] = {
     Op.MIN:    dispatch_by_kind(min,           min,           fl.minimum),
 }
 # fmt: on
+assert MEANING.keys() == ALU, f"interp/exact/elementwise.py: add the meaning of {ALU - MEANING.keys()}"
 
 
 def evaluate_op(

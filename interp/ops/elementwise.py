@@ -26,7 +26,7 @@ from uops.interp.tensor.storage import BITS, NATIVE, NUMPY, SMALL, Array
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ALU, Op
 
 #: A function of arrays that returns an array, or a NumPy scalar when the shape of every argument is ().
 Kernel = Callable[..., Any]
@@ -238,6 +238,7 @@ KERNELS: dict[Op, Row] = {
     Op.THREEFRY: {dt.uint64: threefry},
 }
 # fmt: on
+assert KERNELS.keys() | {Op.CAST, Op.MIN} == ALU, f"interp/ops/elementwise.py: add kernels of {ALU - KERNELS.keys()}"
 
 
 def _reject_negative_counts(kernel: Kernel) -> Kernel:

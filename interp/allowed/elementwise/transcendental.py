@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,10 +32,22 @@ def _is_sin_exact(x: Array, y: Array) -> Array:
     return np.asarray((x == 0) | ~np.isfinite(x))
 
 
-#: op -> where its results are exact, of arrays of arguments and results
-EXACT: dict[Op, Callable[[Array, Array], Array]] = {Op.EXP2: _is_exp2_exact, Op.LOG2: _is_log2_exact, Op.SIN: _is_sin_exact}
-#: Ops without a negative result: widening does not leave their range.
-NON_NEGATIVE = frozenset({Op.EXP2})
+class Approximation(NamedTuple):
+    """What is known of an op of one operand that is allowed some ulps (R17).
+
+    `is_exact` returns where it has one result, from arrays of arguments and results. Its results are never below `least`.
+    """
+
+    is_exact: Callable[[Array, Array], Array]
+    least: float
+
+
+#: Op -> what is known of it. Each of these ops is monotone between its poles, but for Sin, which has a rule of its own.
+APPROXIMATIONS: dict[Op, Approximation] = {
+    Op.EXP2: Approximation(_is_exp2_exact, 0.0),
+    Op.LOG2: Approximation(_is_log2_exact, -np.inf),
+    Op.SIN: Approximation(_is_sin_exact, -np.inf),
+}
 
 
 def widen_by_ulps(f: DTypeLayout, rows: Array, exact: Array, ulps: int) -> None:
@@ -74,19 +87,19 @@ def narrow_from_float64(f: DTypeLayout, wide: Array) -> Array:
 
 
 def apply_transcendental(op: Op, f: DTypeLayout, fn: ArrayKernel, x: Value) -> Value:
-    """Return the set of Exp2, Log2 or Sin of a value."""
+    """Return the set of an op of `APPROXIMATIONS` of a value."""
     if op is Op.SIN and isinstance(x, SetArray):
         return _apply_sin(f, fn, x)
     if not isinstance(x, SetArray):
         y = fn(x)
-        exact = EXACT[op](x, y) | ~np.isfinite(y)
+        exact = APPROXIMATIONS[op].is_exact(x, y) | ~np.isfinite(y)
         if exact.all():
             return y
         rows = np.stack([y, y, y])
         widen_by_ulps(f, rows, np.broadcast_to(exact, rows.shape), f.ulps)
         return SetArray(f, _clamp_to_least_result(op, rows))
     rows = fn(x.rows)
-    exact = (EXACT[op](x.rows, rows) & x.exact_mask()) | ~np.isfinite(rows)
+    exact = (APPROXIMATIONS[op].is_exact(x.rows, rows) & x.exact_mask()) | ~np.isfinite(rows)
     widen_by_ulps(f, rows, exact, f.ulps)
     out = SetArray(f, _clamp_to_least_result(op, rows))
     positions = np.flatnonzero(_needs_pieces(rows, x))
@@ -97,11 +110,12 @@ def apply_transcendental(op: Op, f: DTypeLayout, fn: ArrayKernel, x: Value) -> V
 
 
 def _clamp_to_least_result(op: Op, rows: Array) -> Array:
-    """Raise a negative lower end to zero where the op has no negative result, in place, and return the rows."""
-    if op in NON_NEGATIVE:
-        negative = rows[0] < 0
-        if negative.any():
-            rows[0] = np.where(negative, np.zeros((), rows.dtype), rows[0])
+    """Raise a lower end to the op's least result, in place, and return the rows."""
+    least = APPROXIMATIONS[op].least
+    if np.isfinite(least):
+        below = rows[0] < least
+        if below.any():
+            rows[0] = np.where(below, np.array(least).astype(rows.dtype), rows[0])
     return rows
 
 
@@ -128,7 +142,7 @@ def _apply_by_pieces(op: Op, f: DTypeLayout, fn: ArrayKernel, x: SetArray) -> Se
     rows = np.stack([lo_row, lo_row, hi_row])
     args = np.stack([values[:, 0], values[:, 0], values[:, 1]])
     point = same_bits(f, args[0], args[2])
-    widen_by_ulps(f, rows, (EXACT[op](args, rows) & point) | ~np.isfinite(rows), f.ulps)
+    widen_by_ulps(f, rows, (APPROXIMATIONS[op].is_exact(args, rows) & point) | ~np.isfinite(rows), f.ulps)
     rows = _clamp_to_least_result(op, rows)
     lo, hi = order_keys(f, rows[0]).astype(np.int64), order_keys(f, rows[2]).astype(np.int64)
     top = f.key_max
@@ -157,7 +171,7 @@ def _apply_sin(f: DTypeLayout, fn: ArrayKernel, x: SetArray) -> SetArray:
     low = wide | _contains_phase(a, b, -np.pi / 2, slack)
     one = np.ones((), y.dtype)
     rows = np.stack([np.where(low & ~exact, -one, lo), y[1], np.where(top & ~exact, one, hi)])
-    widen_by_ulps(f, rows, EXACT[Op.SIN](x.rows, rows) & exact, f.ulps)
+    widen_by_ulps(f, rows, _is_sin_exact(x.rows, rows) & exact, f.ulps)
     out = SetArray(f, rows)
     infinite = ~exact & (np.isinf(a) | np.isinf(b))
     flags = np.where(infinite, NAN, 0).astype(np.uint8)
