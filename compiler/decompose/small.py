@@ -32,7 +32,7 @@ from uops.compiler.decompose.narrow import SMALL
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import COMPARE, Op
+from uops.spec.ir.ops import ALU, BITWISE, COMPARE, DIVISION, SHIFT, Op
 from uops.spec.ir.record import dataclass
 
 
@@ -103,6 +103,13 @@ SMALL_RULES: dict[Op, Callable[[SmallFloatNode], Expr]] = {
     Op.NEG: _flip_sign_bit,
     Op.MULACC: _mulacc_in_float64,
 }
+
+
+#: Elementwise ops that no rule here lowers: they move bits, are converted by `casts`, or take no floats.
+_WITHOUT_SMALL_RULE = BITWISE | SHIFT | DIVISION | {Op.WHERE, Op.CAST, Op.NOT, Op.THREEFRY}
+assert SMALL_RULES.keys() | _WITHOUT_SMALL_RULE == ALU, (
+    f"compiler/decompose/small.py: lower {ALU - SMALL_RULES.keys() - _WITHOUT_SMALL_RULE} on small floats"
+)
 
 
 def is_small(u: UOp) -> bool:

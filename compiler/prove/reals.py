@@ -114,3 +114,5 @@ ROWS: dict[Op, Callable[..., Term]] = {
     Op.CMPEQ: lambda m, d, a, b: smt.equals(a, b),
     Op.CMPNE: lambda m, d, a, b: smt.not_(smt.equals(a, b)),
 }
+#: Ops on floats without a row, as no rule of fast-math speaks of them.
+UNMODELLED = frozenset({Op.TRUNC})
