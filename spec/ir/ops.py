@@ -170,6 +170,9 @@ BINARY = (
 TERNARY = frozenset({Op.WHERE, Op.MULACC})
 #: Ops that are applied per element, `Cast` included: the ALU of both documents.
 ALU = UNARY | BINARY | TERNARY | {Op.CAST}
+_ORDER = list(Op)
+_ELEMENTWISE = {*_ORDER[_ORDER.index(Op.RECIP) : _ORDER.index(Op.CONTIGUOUS)], Op.MIN}
+assert _ELEMENTWISE == ALU, f"spec/ir/ops.py: add {_ELEMENTWISE ^ ALU} to UNARY, BINARY or TERNARY"
 #: Ops that are the identity on data.
 MARKERS = frozenset({Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH})
 #: Integer division and remainder.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ALU, BITWISE, Op
 from uops.spec.rows.rows import ROWS
 from uops.spec.rulings import RULINGS
 
@@ -69,6 +69,7 @@ MEANING: dict[Op, tuple[str, ...]] = {
     Op.CAST:      ("R15", "R19", "R20"),
     Op.CMPLT:     ("R12",),
     Op.CMPNE:     ("R12",),
+    **dict.fromkeys((*BITWISE, Op.NOT), ()),  # whose claims cite all
     Op.SHL:       ("R06", "R25"),
     Op.SHR:       ("R06", "R07", "R25"),
     Op.WHERE:     ("R14", "R26", "R28"),
@@ -91,3 +92,6 @@ MEANING: dict[Op, tuple[str, ...]] = {
     Op.BITCAST:   ("R46", "R28"),
 }
 # fmt: on
+assert MEANING.keys() >= ALU - {Op.MIN}, (
+    f"backends/conformance/report/texts.py: say which rulings decide {ALU - {Op.MIN} - MEANING.keys()}"
+)
