@@ -306,6 +306,6 @@ STRICT = LevelRules(STRICT_RULES, EVALUATED_WHEN_EXACT)
 #: Elementwise ops with a rule of their own in `apply_strict`, or beside it, and those that take no floats.
 _OTHER_RULES = COMPARE | {Op.WHERE, Op.CAST, Op.TRUNC, Op.POW} | BITWISE | SHIFT | DIVISION | {Op.NOT, Op.THREEFRY, Op.MIN}
 assert ARITHMETIC.keys() | APPROXIMATIONS.keys() | _OTHER_RULES == ALU_OPS, (
-    "interp/allowed/elementwise/arithmetic.py or transcendental.py: "
+    "interp/allowed/elementwise/arithmetic.py or interp/allowed/elementwise/transcendental.py: "
     f"add a rule for {ALU_OPS - ARITHMETIC.keys() - APPROXIMATIONS.keys() - _OTHER_RULES}"
 )

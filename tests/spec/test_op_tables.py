@@ -1,29 +1,20 @@
 """What the specification says of every op: no table leaves one out. Each failure names the file to edit."""
 
 import inspect
-import re
 from collections.abc import Iterator
 
 import pytest
 
-from uops.fuzz.mutants.catalogue import PACKAGE
 from uops.spec.ir.ops import ALU, Op
 
 CORE = sorted(ALU - {Op.MIN}, key=lambda op: op.value)
-
-
-def test_every_op_of_a_row_is_a_member() -> None:
-    mentioned = set[str]()
-    for path in (PACKAGE / "spec" / "rows" / "table").glob("*.py"):
-        mentioned |= set(re.findall(r"\bOp\.([A-Z_0-9]+)\b", path.read_text(encoding="utf-8")))
-    assert mentioned <= Op.__members__.keys(), f"spec/ir/ops.py: add {mentioned - Op.__members__.keys()}"
 
 
 def test_every_op_has_a_row() -> None:
     from uops.spec.rows.rows import ROWS
 
     missing = set(Op) - ROWS.keys()
-    assert not missing, f"spec/rows/table/elementwise.py or decomposed.py: add the row of {missing}"
+    assert not missing, f"spec/rows/table/elementwise.py or spec/rows/table/decomposed.py: add the row of {missing}"
 
 
 def test_every_op_has_a_rule_of_each_property() -> None:
