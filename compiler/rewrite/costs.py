@@ -1,4 +1,4 @@
-"""What each elementwise op costs to the compiler: the one table, for the cost order of rewriting and for realisation."""
+"""Costs of each elementwise op to the compiler: the one table, for the cost order of rewriting and for realisation."""
 
 from __future__ import annotations
 

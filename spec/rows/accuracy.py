@@ -1,4 +1,4 @@
-"""How exact each elementwise op is on floats, at the strict level: one right result, or several.
+"""The accuracy of each elementwise op on floats at the strict level: one right result, or several.
 
 The table restates R11 (Max), R15 and R16 (rounding), R17 and R18 (approximations) for the tools that need it, so the
 specification's hash, which covers these rulings, leaves it out.
@@ -12,7 +12,7 @@ from uops.spec.ir.ops import ALU, BITWISE, COMPARE, DIVISION, SHIFT, Op
 
 
 class Accuracy(Enum):
-    """What may come out of an op on floats whose operands are known."""
+    """The right results of an op on floats whose operands are known."""
 
     EXACT = "one result, which needs no rounding"
     ROUNDED = "one result: the exact one, rounded once"

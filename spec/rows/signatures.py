@@ -1,4 +1,4 @@
-"""Which dtypes an op takes, asked of the claims of its row.
+"""The dtypes that an op takes, asked of the claims of its row.
 
 Whoever enumerates elementwise ops (conformance cases, generators, oracles, tests) asks here, so that the row alone says it.
 """

@@ -33,7 +33,7 @@ def _is_sin_exact(x: Array, y: Array) -> Array:
 
 
 class Approximation(NamedTuple):
-    """What is known of an op of one operand that is allowed some ulps (R17).
+    """Facts about an op of one operand that is allowed some ulps (R17).
 
     `is_exact` returns where it has one result, from arrays of arguments and results. Its results are never below `least`.
     """
