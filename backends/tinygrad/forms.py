@@ -24,7 +24,7 @@ from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import VIEWS, scope_nodes
 
 Node = Any
@@ -333,10 +333,6 @@ FORMS: dict[Op, Form] = {
     Op.CONTIGUOUS:          lambda s, u: s[u.operand].contiguous(),
     Op.CONTIGUOUS_BACKWARD: lambda s, u: s[u.operand].contiguous_backward(),
 }
-
-#: Elementwise ops that tinygrad does not have.
-ABSENT: frozenset[Op] = frozenset()
-assert FORMS.keys() | ABSENT >= ALU - {Op.MIN}, f"backends/tinygrad/forms.py: add forms of {ALU - {Op.MIN} - FORMS.keys() - ABSENT}"
 
 #: Forms of index nodes: a constant, a named variable, and an integer computed at run time, as the tensor that it is cast from.
 INDEX_FORMS: dict[Op, Form] = {

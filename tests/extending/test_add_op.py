@@ -113,7 +113,11 @@ DONE: dict[int, tuple[Insertion, ...]] = {
         Insertion(ELEMENTARY, "from uops.compiler.decompose.build import Expr", ", where"),
     ),
     17: (Insertion("compiler/decompose/small.py", "Op.LOG2, Op.SIN, Op.POW,", " Op.CBRT,"),),
-    18: (Insertion("backends/tinygrad/forms.py", "ABSENT: frozenset[Op] = frozenset(", "{Op.CBRT}"),),
+    18: (
+        Insertion(
+            "backends/tinygrad/adapter.py", "UNSUPPORTED = (", 'Missing("Decomposed/Cbrt", "*", "tinygrad has no cube root"), '
+        ),
+    ),
     19: (
         Insertion("backends/conformance/report/texts.py", '    Op.SIN:       ("R17", "R19"),\n', '    Op.CBRT:      ("R199",),\n'),
     ),
