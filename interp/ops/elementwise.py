@@ -26,7 +26,7 @@ from uops.interp.tensor.storage import BITS, NATIVE, NUMPY, SMALL, Array
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ALU, SHIFT, Op
 
 #: A function of arrays that returns an array, or a NumPy scalar when the shape of every argument is ().
 Kernel = Callable[..., Any]
@@ -252,7 +252,7 @@ def _reject_negative_counts(kernel: Kernel) -> Kernel:
 
 
 #: Kernels of shifts of fixed-width integers by counts of dtype index (R81: a negative count is a Trap).
-BY_INDEX: dict[Op, Row] = {op: {d: _reject_negative_counts(KERNELS[op][d]) for d in dt.INTS} for op in (Op.SHL, Op.SHR)}
+BY_INDEX: dict[Op, Row] = {op: {d: _reject_negative_counts(KERNELS[op][d]) for d in dt.INTS} for op in SHIFT}
 
 
 def kernel_of(op: Op, sources: Sequence[UOp]) -> Kernel:

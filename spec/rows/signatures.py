@@ -14,6 +14,7 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import VerifyContext
+from uops.spec.rows.claims import Claim
 from uops.spec.rows.rows import ROWS
 
 
@@ -22,12 +23,17 @@ def arity(op: Op) -> int:
     return ROWS[op].schema.min_sources
 
 
-@cache
 def accepts_dtypes(op: Op, operands: tuple[DType, ...], to: DType | None = None) -> bool:
     """Return True if no claim of an elementwise op's row objects to operands of these dtypes; `to` is the dtype of a Cast."""
+    return find_dtype_fault(op, operands, to) is None
+
+
+@cache
+def find_dtype_fault(op: Op, operands: tuple[DType, ...], to: DType | None = None) -> Claim | None:
+    """Return the first claim of an elementwise op's row that operands of these dtypes break; None if they are legal."""
     u = UOp(op, tuple(b.param(k, (), d) for k, d in enumerate(operands)), None if to is None else CastArg(to))
     ctx = VerifyContext(u, [*u.src, u])
-    return all(c.check(u, ctx) is None for c in ROWS[op].claims)
+    return next((c for c in ROWS[op].claims if c.check(u, ctx) is not None), None)
 
 
 def operand_dtypes(op: Op, d: DType) -> tuple[DType, ...]:

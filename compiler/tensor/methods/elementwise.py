@@ -21,19 +21,11 @@ from uops.spec.errors import SpecError, SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.shape import broadcast
-from uops.spec.ir.dtypes import DType, DTypeKind
+from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import BITWISE, SHIFT, Op
+from uops.spec.ir.ops import SHIFT, Op
+from uops.spec.rows.signatures import find_dtype_fault
 
-#: Ops that some dtypes lack -> condition on the common dtype, and the claim that states it (R09, R10: legal dtypes; R80).
-_LEGAL: dict[Op, tuple[Callable[[DType], bool], str]] = {
-    **{op: (lambda d: d.is_integer or d is dt.bool_, f"{op.name}.C3") for op in BITWISE},
-    **{op: (lambda d: d.is_integer, f"{op.name}.C2") for op in SHIFT},
-    Op.SUB: (lambda d: d is not dt.bool_, "SUB.C3"),
-    Op.NEG: (lambda d: d is not dt.bool_, "NEG.C2"),
-    Op.IDIV: (lambda d: d is not dt.bool_, "IDIV.C3"),
-    Op.MOD: (lambda d: d is not dt.bool_, "MOD.C3"),
-}
 _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
 
@@ -58,12 +50,10 @@ class ElementwiseMethods(MovementMethods):
     def _apply_binary(self, method: str, op: Op, other: Operand, reverse: bool = False, floats: bool = False) -> Self:
         """Apply a binary op to this Tensor and an operand. Raises SpecTypeError for dtypes that the op lacks."""
         a, b = self._convert_operand_pair(other, reverse, floats)
-        legal, claim = _LEGAL.get(op, (None, ""))
-        common = a.dtype if op in SHIFT else promote(a.dtype, b.dtype)
-        if legal is not None and not legal(common):
-            raise fault(method, claim, f"does not take operands of {a.dtype} and {b.dtype}", SpecTypeError)
-        if op in SHIFT and not b.dtype.is_integer:
-            raise fault(method, f"{op.name}.C3", f"expected an integer shift count, got {b.dtype}", SpecTypeError)
+        broken = find_dtype_fault(op, (a.dtype, b.dtype) if op in SHIFT else (promote(a.dtype, b.dtype),) * 2)
+        if broken is not None:
+            is_count = op in SHIFT and a.dtype.is_integer
+            raise fault(method, broken.id, f"a count of {b.dtype}" if is_count else f"{a.dtype} and {b.dtype}", SpecTypeError)
         return self._build_alu(method, op, a, b)
 
     def _build_alu(self, method: str, op: Op, *nodes: UOp) -> Self:
