@@ -51,14 +51,14 @@ DONE: dict[int, tuple[Insertion, ...]] = {
         Insertion("spec/ir/ops.py", "    THREEFRY = auto()\n", "    CBRT = auto()\n"),
         Insertion("spec/ir/ops.py", "Op.SIN, Op.SQRT", ", Op.CBRT"),
     ),
-    2: (
+    2: (Insertion("spec/ir/derive/minmax.py", "Op.MULACC, Op.THREEFRY", ", Op.CBRT"),),
+    3: (
         Insertion(
             "spec/rows/table/decomposed.py",
             "], threefry, NONE)\n",
             'r(Op.CBRT, "Cbrt", None, "A", "The cube root of x.", [FLOATS], APPROXIMATION)\n',
         ),
     ),
-    3: (Insertion("spec/ir/derive/minmax.py", "Op.MULACC, Op.THREEFRY", ", Op.CBRT"),),
     4: (Insertion("spec/rows/accuracy.py", "Op.SIN, Op.POW", ", Op.CBRT"),),
     5: (Insertion("spec/rulings.md", "| R17 | Exp2, Log2, Sin", ", Cbrt"),),
     6: (Insertion("spec/ir/build.py", "Op.SHR, Op.SHL, Op.THREEFRY))\n", "cbrt = _unary_builder(Op.CBRT)\n"),),
@@ -101,12 +101,12 @@ DONE: dict[int, tuple[Insertion, ...]] = {
         ),
     ),
     15: (Insertion("compiler/rewrite/costs.py", "    Op.POW:   OpCost(40, 60),", " Op.CBRT: OpCost(12, 45),"),),
-    16: (
+    16: (Insertion("compiler/decompose/small.py", "Op.LOG2, Op.SIN, Op.POW,", " Op.CBRT,"),),
+    17: (
         Insertion(ELEMENTARY, "    Op.EXP2: lambda x, _: exp2(x[0]),\n", "    Op.CBRT: lambda x, _: cbrt(x[0]),\n"),
         Insertion(ELEMENTARY, "    return min(bound, dtype.max_finite) if dtype.is_float else bound\n", _GRAPH),
         Insertion(ELEMENTARY, "from uops.compiler.decompose.build import Expr", ", where"),
     ),
-    17: (Insertion("compiler/decompose/small.py", "Op.LOG2, Op.SIN, Op.POW,", " Op.CBRT,"),),
     18: (
         Insertion(
             "backends/tinygrad/adapter.py", "UNSUPPORTED = (", 'Missing("Decomposed/Cbrt", "*", "tinygrad has no cube root"), '
