@@ -115,3 +115,18 @@ def test_the_prover_has_a_row_over_the_real_numbers() -> None:
         and op not in reals.ROWS
     }
     assert not lost, f"compiler/prove/reals.py: add the rows of {lost}"
+
+
+def test_the_validator_reads_every_op_of_integers() -> None:
+    from uops.compiler.validate.reader import _RULES
+    from uops.spec.rows.signatures import accepts_dtypes, operand_dtypes
+
+    integer = {op for op in CORE if op is not Op.CAST and accepts_dtypes(op, operand_dtypes(op, dt.int32))}
+    assert integer <= _RULES.keys(), f"compiler/validate/reader.py: add the rules of {integer - _RULES.keys()}"
+
+
+def test_instruction_selection_may_leave_every_op_of_plain_targets() -> None:
+    from uops.compiler.target import PLAIN_OPS
+    from uops.spec.verify.dialects import SELECTED_OPS
+
+    assert PLAIN_OPS & ALU <= SELECTED_OPS, f"spec/verify/dialects.py: add {(PLAIN_OPS & ALU) - SELECTED_OPS} to SELECTED_OPS"
