@@ -29,7 +29,7 @@ from uops.compiler.rewrite.pattern import Pattern, variables
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.ops import BITWISE, DIVISION, Op
+from uops.spec.ir.ops import BITWISE, CONVERSIONS, DIVISION, Op
 from uops.spec.ir.record import dataclass
 
 
@@ -156,7 +156,6 @@ _DIVISION = Theory(
 _REALS = Theory("reals", Representation.BITS, Representation.WIDE, reals=True)
 #: For divisors that are variables of a machine integer: bit vectors refute fast, and prove little beyond 8 bits.
 _BITS_DIVISION = Theory("bits", Representation.BITS, Representation.WIDE, encodings=((Encoding.NATIVE, 5_000_000),))
-_CASTS = frozenset({Op.CAST, Op.BITCAST})
 _BIT_SELECTING = BITWISE | {Op.WHERE, Op.NOT}
 
 

@@ -24,7 +24,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ConstArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, substitute, toposort
-from uops.spec.ir.ops import CALL_LIKE, Op
+from uops.spec.ir.ops import CALL_LIKE, CONVERSIONS, RESULT_ROOTS, Op
 
 #: A function that yields smaller candidates of a sample.
 Shrink = Callable[[ProgramSample], Iterator[ProgramSample]]
