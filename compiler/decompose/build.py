@@ -24,12 +24,9 @@ Shape = tuple[int, ...]
 Number = bool | int | float
 
 #: float dtype -> the unsigned integer of its width
-BITS = {
-    dt.fp8e4m3: dt.uint8, dt.fp8e5m2: dt.uint8, dt.float16: dt.uint16, dt.bfloat16: dt.uint16,
-    dt.float32: dt.uint32, dt.float64: dt.uint64,
-}  # fmt: skip
+BITS: dict[DType, DType] = {d: d.word for d in dt.FLOATS}
 #: unsigned integer -> the signed integer of its width
-SIGNED = {dt.uint8: dt.int8, dt.uint16: dt.int16, dt.uint32: dt.int32, dt.uint64: dt.int64}
+SIGNED: dict[DType, DType] = {d.word: d for d in dt.INTS if d.is_signed}
 
 
 class Expr:

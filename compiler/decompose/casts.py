@@ -73,10 +73,10 @@ def _cast_from_integer(x: Expr, dst: DType, native: frozenset[DType]) -> Expr:
 def _integer_to_safe_float(x: Expr, dst: DType) -> Expr:
     """Return integers as floats that round to `dst` as the integers do.
 
-    float16 and fp8 overflow long before float32 rounds an integer, so float32 serves. For bfloat16, wide integers are first
-    rounded to odd.
+    float16 and fp8 overflow long before float32 rounds an integer, so float32 serves. For a wider range, such as that of
+    bfloat16, wide integers are first rounded to odd.
     """
-    if dst is not dt.bfloat16 or x.dtype.bits <= 16:
+    if dst.max_finite < 2.0 ** (dt.float32.man_bits + 1) or x.dtype.bits <= 16:
         return x.cast(dt.float32)
     return integer_to_float_round_odd(x, dt.float32 if x.dtype.bits == 32 else dt.float64)
 

@@ -1,11 +1,11 @@
 """Small floats as the unsigned integers of their bits: correctly rounded narrowing, and exact widening.
 
 Narrowing (R15: Cast, R19: subnormals) rounds to nearest even, once, from float32 or float64. Subnormals are kept. Overflow and
-infinities give inf, in fp8e4m3 NaN. NaN gives the quiet NaN.
+infinities give inf, or NaN in a dtype without infinities. NaN gives the quiet NaN.
 
 The rounding itself is one float addition. The addend is a power of two whose last place is the small format's last place at that
-exponent. So the adder rounds there, for normal and subnormal results alike. float32 to bfloat16 keeps the exponent and rounds in
-integers. Apart from bfloat16's own, no step reads or makes a subnormal of the wide format whose value matters.
+exponent. So the adder rounds there, for normal and subnormal results alike. float32 to a dtype with as many exponents, such as
+bfloat16, rounds in integers. Apart from the subnormals of such a dtype, no step reads or makes a subnormal of the wide format whose value matters.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
 #: The float dtypes that are computed in a wider one.
-SMALL = (dt.fp8e4m3, dt.fp8e5m2, dt.float16, dt.bfloat16)
+SMALL = tuple(d for d in dt.FLOATS if d.bits < dt.float32.bits)
 
 
 def infinity_bits(d: DType) -> int:
-    """Return the bits of inf, or in fp8e4m3 of its only NaN: every finite magnitude has smaller bits."""
-    return 0x7F if d is dt.fp8e4m3 else ((1 << d.exp_bits) - 1) << d.man_bits
+    """Return the bits of inf, or of the only NaN of a finite-only dtype: every finite magnitude has smaller bits."""
+    return (1 << (d.bits - 1)) - 1 if d.finite_only else ((1 << d.exp_bits) - 1) << d.man_bits
 
 
 def nan_bits(d: DType) -> int:
@@ -42,15 +42,16 @@ def encode_small_float(value: float, d: DType) -> int:
 
 def narrow(x: Expr, dst: DType) -> Expr:
     """Round float32 or float64 `x` to the small float `dst`, as the unsigned integer of its bits."""
-    if dst is dt.bfloat16 and x.dtype is dt.float32:
-        return _to_bfloat16(x)
+    if dst.exp_bits == x.dtype.exp_bits:
+        return _round_last_bits(x, dst)
     return _round_by_float_add(x, dst)
 
 
-def _to_bfloat16(x: Expr) -> Expr:
-    bits = x.bits()
-    rounded = (bits + ((bits >> 16) & 1) + 0x7FFF) >> 16
-    return where(x.ne(x), nan_bits(dt.bfloat16), rounded).cast(dt.uint16)
+def _round_last_bits(x: Expr, dst: DType) -> Expr:
+    """Round `x` to a dtype with as many exponents, whose bits are the first bits of those of `x`."""
+    bits, drop = x.bits(), x.dtype.bits - dst.bits
+    rounded = (bits + ((bits >> drop) & 1) + ((1 << (drop - 1)) - 1)) >> drop
+    return where(x.ne(x), nan_bits(dst), rounded).cast(BITS[dst])
 
 
 def _round_by_float_add(x: Expr, dst: DType) -> Expr:
@@ -79,14 +80,19 @@ def _overflow_threshold_bits(src: DType, dst: DType) -> int:
 
     Between max_finite and it the addition rounds correctly by itself.
     """
-    if dst is dt.fp8e4m3:
-        return float_bits(464.0, src) + 1  # 464 is halfway to 480 and goes to the even 448
+    if dst.finite_only:
+        return float_bits(_last_rounded_to_finite(dst), src) + 1
     return (src.bias + dst.bias + 1) << src.man_bits
+
+
+def _last_rounded_to_finite(d: DType) -> float:
+    """Return the midpoint above the greatest value of a finite-only dtype, which is even: 464 for fp8e4m3."""
+    return d.max_finite + math.ldexp(0.5, d.bias + 1 - d.man_bits)
 
 
 def _encode_overflow(size: Expr, dst: DType, src: DType) -> Expr:
     """Return the code of magnitudes, as bits of `src`, that overflow or are NaN."""
-    if dst is dt.fp8e4m3:
+    if dst.finite_only:
         return size.const(nan_bits(dst))
     infinite = float_bits(math.inf, src)
     return where(size > infinite, size.const(nan_bits(dst)), infinity_bits(dst))
@@ -95,13 +101,13 @@ def _encode_overflow(size: Expr, dst: DType, src: DType) -> Expr:
 def widen(bits: Expr, src: DType) -> Expr:
     """Return the float32 value of small floats given as unsigned bits; exact, NaN stays NaN, subnormals become normal numbers."""
     word = bits.cast(dt.uint32)
-    if src is dt.bfloat16:
-        return (word << 16).bitcast(dt.float32)
+    if src.exp_bits == dt.float32.exp_bits:
+        return (word << (dt.float32.bits - src.bits)).bitcast(dt.float32)
     size = word & ((1 << (src.bits - 1)) - 1)
     drop = 23 - src.man_bits
     shifted = size << drop
     normal = shifted + ((127 - src.bias) << 23)
-    tiny = (size.bitcast(dt.int32).cast(dt.float32) * 2.0 ** (1 - src.bias - src.man_bits)).bits()
+    tiny = (size.bitcast(dt.int32).cast(dt.float32) * src.smallest_subnormal).bits()
     value = where(size < (1 << src.man_bits), tiny, normal)
     value = where(size > infinity_bits(src) - 1, shifted | 0x7F800000, value)
     return (value | ((word & (1 << (src.bits - 1))) << (32 - src.bits))).bitcast(dt.float32)

@@ -76,7 +76,13 @@ def _flip_sign_bit(node: SmallFloatNode) -> Expr:
 def _mulacc_in_float64(node: SmallFloatNode) -> Expr:
     a, b, c = node.operands(dt.float64)
     product = a * b
-    return node.result(product + c if node.u.dtype in (dt.fp8e4m3, dt.fp8e5m2) else add_round_to_odd(product, c))
+    return node.result(product + c if _has_few_bits(node.u.dtype) else add_round_to_odd(product, c))
+
+
+def _has_few_bits(d: DType) -> bool:
+    """Return True if a * b + c that does not overflow spans no more bits than float64 has: those of 2^-2k to 2^n."""
+    k, n = d.man_bits - d.min_exponent, d.bias + 1 + d.finite_only
+    return 2 * k + n <= dt.float64.man_bits + 1
 
 
 def add_round_to_odd(a: Expr, b: Expr) -> Expr:

@@ -92,46 +92,48 @@ def _resize_bit_vector(m: Model, d: DType, a: Value) -> Term:
 
 
 def _round_integer_to_float(m: Model, d: DType, a: Value) -> Term:
-    """Round an integer once to nearest even; e4m3 overflows to NaN, e5m2 to infinity."""
+    """Round an integer once to nearest even; a finite-only dtype overflows to NaN, others to infinity."""
     signed = a.dtype.is_signed
     if d in SMALL:
         narrow = float_from_integer(a.term, _narrow_format(d), signed=signed)
-        return _overflow_e4m3_to_nan(d, to_float(narrow, smt.fp(*FORMAT[d])))
+        return _overflow_float8(d, to_float(narrow, smt.fp(*FORMAT[d])))
     return float_from_integer(a.term, smt.fp(*FORMAT[d]), signed=signed)
 
 
 def _narrow_format(d: DType) -> smt.Sort:
-    """Return the solver's format with the significand of a float8; its exponents suffice for values of 2^-6 and more."""
+    """Return the solver's format with the significand of a float8; its exponents suffice for the normal values."""
     return smt.fp(5, d.man_bits + 1)
 
 
 def round_float(m: Model, d: DType, t: Term) -> Term:
     """Round a float term of any format once to `d`."""
-    if d is dt.fp8e4m3:
-        return _round_e4m3(m, t)
-    if d is dt.fp8e5m2:
+    if d not in SMALL:
+        return to_float(t, smt.fp(*FORMAT[d]))
+    if d.exp_bits == dt.float16.exp_bits:
         return to_float(to_float(t, _narrow_format(d)), smt.fp(*FORMAT[d]))
-    return to_float(t, smt.fp(*FORMAT[d]))
+    return _round_float8(d, t)
 
 
-def _round_e4m3(m: Model, t: Term) -> Term:
-    """Round to e4m3: below 2^-6 to a multiple of 2^-9, else to 4 significant bits."""
-    half = smt.fp(*FORMAT[dt.float16])
-    normal = _overflow_e4m3_to_nan(dt.fp8e4m3, to_float(to_float(t, _narrow_format(dt.fp8e4m3)), half))
-    scaled = smt.app("fp.mul", RNE, t, _power_of_two_constant(9, t.sort), sort=t.sort)
+def _round_float8(d: DType, t: Term) -> Term:
+    """Round to a float8: below the least normal value to a multiple of the least value, else to its significant bits."""
+    half, unit = smt.fp(*FORMAT[d]), d.man_bits - d.min_exponent
+    normal = _overflow_float8(d, to_float(to_float(t, _narrow_format(d)), half))
+    scaled = smt.app("fp.mul", RNE, t, _power_of_two_constant(unit, t.sort), sort=t.sort)
     whole = smt.app("fp.roundToIntegral", RNE, scaled, sort=t.sort)
-    small = to_float(smt.app("fp.mul", RNE, whole, _power_of_two_constant(-9, t.sort), sort=t.sort), half)
-    tiny = smt.compare("fp.lt", smt.app("fp.abs", t, sort=t.sort), _power_of_two_constant(-6, t.sort))
+    small = to_float(smt.app("fp.mul", RNE, whole, _power_of_two_constant(-unit, t.sort), sort=t.sort), half)
+    tiny = smt.compare("fp.lt", smt.app("fp.abs", t, sort=t.sort), _power_of_two_constant(d.min_exponent, t.sort))
     return smt.ite(tiny, small, normal)
 
 
-def _overflow_e4m3_to_nan(d: DType, t: Term) -> Term:
-    """Replace values above 448 by NaN if `d` is e4m3, which has no infinity."""
-    if d is not dt.fp8e4m3:
+def _overflow_float8(d: DType, t: Term) -> Term:
+    """Replace values of float16 beyond the greatest of `d`, by NaN if it is finite-only and else by an infinity."""
+    if d.exp_bits == dt.float16.exp_bits:  # has the infinities of float16
         return t
-    top = to_float(_power_of_two_constant(0, t.sort, 448.0), t.sort)
+    top = to_float(_power_of_two_constant(0, t.sort, d.max_finite), t.sort)
     over = smt.compare("fp.gt", smt.app("fp.abs", t, sort=t.sort), top)
-    return smt.ite(over, smt.literal(f"(_ NaN {format_widths(t.sort)})", t.sort), t)
+    nan, plus, minus = (smt.literal(f"(_ {name} {format_widths(t.sort)})", t.sort) for name in ("NaN", "+oo", "-oo"))
+    special = nan if d.finite_only else smt.ite(smt.app("fp.isNegative", t, sort=smt.BOOL), minus, plus)
+    return smt.ite(over, special, t)
 
 
 def _power_of_two_constant(e: int, sort: smt.Sort, factor: float = 1.0) -> Term:

@@ -42,11 +42,9 @@ class Representation(Enum):
 #: Bits of a WIDE index: casts of 64-bit integers, and their doubles, fit.
 WIDE_BITS = 72
 #: (exponent, significand with the hidden bit) of the solver's formats.
-FORMAT = {
-    dt.float16: (5, 11), dt.bfloat16: (8, 8), dt.float32: (8, 24), dt.float64: (11, 53),
-    dt.fp8e4m3: (5, 11), dt.fp8e5m2: (5, 11),
-}  # fmt: skip
-SMALL = (dt.fp8e4m3, dt.fp8e5m2)
+FORMAT = {d: (f.exp_bits, f.man_bits + 1) for d in dt.FLOATS for f in (dt.float16 if d.bits == 8 else d,)}
+#: The float8 dtypes, whose values are among those of float16.
+SMALL = tuple(d for d in dt.FLOATS if d.bits == 8)
 
 
 @record(frozen=True, slots=True)
@@ -183,38 +181,49 @@ def float_from_integer(t: Term, sort: Sort, *, signed: bool) -> Term:
 
 
 def float_from_bits(bits: Term, d: DType) -> Term:
-    """Return the float with these bits. An e5m2 is the upper byte of a float16; an e4m3 has no infinity, and one NaN per sign."""
+    """Return the float with these bits. A float8 with the exponents of float16, as e5m2, is the upper byte of a float16."""
     sort = smt.fp(*FORMAT[d])
-    if d is dt.fp8e5m2:
+    if d not in SMALL:
+        return float_from_ieee_bits(bits, sort)
+    if d.exp_bits == dt.float16.exp_bits:
         return float_from_ieee_bits(concat(bits, smt.word(0, 8)), sort)
-    return float_from_ieee_bits(_e4m3_to_float16_bits(bits), sort) if d is dt.fp8e4m3 else float_from_ieee_bits(bits, sort)
+    return float_from_ieee_bits(_float8_to_float16_bits(bits, d), sort)
 
 
-def _e4m3_to_float16_bits(bits: Term) -> Term:
-    """Convert bits of an e4m3 to those of a float16: the exponent's bias is 15 instead of 7, and subnormals become normal."""
-    sign, exponent, mantissa = extract(bits, 7, 7), extract(bits, 6, 3), extract(bits, 2, 0)
-    biased = smt.app("bvadd", zero_extend(exponent, 1), smt.word(8, 5), sort=smt.bv(5))
-    normal = concat(biased, concat(mantissa, smt.word(0, 7)))
+def _float8_to_float16_bits(bits: Term, d: DType) -> Term:
+    """Convert bits of a float8 to those of a float16: the exponent has another bias, and subnormals become normal."""
+    m, unit, half = d.man_bits, d.min_exponent - d.man_bits, dt.float16
+    sign, exponent, mantissa = extract(bits, 7, 7), extract(bits, 6, m), extract(bits, m - 1, 0)
+    biased = smt.app("bvadd", zero_extend(exponent, 5 - d.exp_bits), smt.word(half.bias - d.bias, 5), sort=smt.bv(5))
+    normal = concat(biased, concat(mantissa, smt.word(0, 10 - m)))
     small = smt.word(0, 15)
-    for k in range(1, 8):  # k * 2^-9 = 1.f * 2^e
+    for k in range(1, 1 << m):  # k units = 1.f * 2^(e + unit)
         e = k.bit_length() - 1
-        small = smt.ite(
-            smt.equals(mantissa, smt.word(k, 3)), smt.word(((e - 9 + 15) << 10) | (k - (1 << e)) << (10 - e), 15), small
-        )
-    magnitude = smt.ite(smt.equals(exponent, smt.word(0, 4)), small, normal)
-    is_nan = smt.equals(extract(bits, 6, 0), smt.word(0x7F, 7))
-    return smt.ite(is_nan, smt.word(0x7E00, 16), concat(sign, magnitude))
+        code = (e + unit + half.bias) << 10 | (k - (1 << e)) << (10 - e)
+        small = smt.ite(smt.equals(mantissa, smt.word(k, m)), smt.word(code, 15), small)
+    magnitude = smt.ite(smt.equals(exponent, smt.word(0, d.exp_bits)), small, normal)
+    return _replace_float8_specials(bits, d, concat(sign, magnitude))
+
+
+def _replace_float8_specials(bits: Term, d: DType, number: Term) -> Term:
+    """Replace `number`, bits of a float16, where the bits of a float8 are an infinity or NaN: all ones if it is finite-only."""
+    body, infinity = extract(bits, 6, 0), ((1 << d.exp_bits) - 1) << d.man_bits
+    if d.finite_only:
+        return smt.ite(smt.equals(body, smt.word(0x7F, 7)), smt.word(0x7E00, 16), number)
+    infinite = concat(extract(bits, 7, 7), smt.word(0x7C00, 15))
+    finite = smt.app("bvult", body, smt.word(infinity, 7), sort=smt.BOOL)
+    return smt.ite(finite, number, smt.ite(smt.equals(body, smt.word(infinity, 7)), infinite, smt.word(0x7E00, 16)))
 
 
 def encode_float_bits(v: float, d: DType) -> int:
     """Return the bits of `v`, a value of `d`; of a NaN, those of the quiet one."""
     sign, top, m = math.copysign(1.0, v) < 0, (1 << d.exp_bits) - 1, d.man_bits
     if v != v:
-        body = (top << m) | ((1 << m) - 1 if d is dt.fp8e4m3 else 1 << (m - 1))
+        body = (top << m) | ((1 << m) - 1 if d.finite_only else 1 << (m - 1))
     elif math.isinf(v):
         body = top << m
     else:
-        least = 1 - d.bias
+        least = d.min_exponent
         e = max(least, math.frexp(v)[1] - 1) if v else least
         body = ((e - least) << m) + int(math.ldexp(abs(v), m - e))
     return sign << (d.bits - 1) | body

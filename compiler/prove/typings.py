@@ -176,7 +176,7 @@ def can_represent(d: DType, value: bool | int | float) -> bool:
     x = float(value)
     if not math.isfinite(x):
         return d.has_inf or x != x
-    e = max(1 - d.bias, math.frexp(x)[1] - 1) if x else 0
+    e = max(d.min_exponent, math.frexp(x)[1] - 1) if x else 0
     return abs(x) <= d.max_finite and math.ldexp(x, d.man_bits - e).is_integer()
 
 

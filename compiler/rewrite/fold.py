@@ -78,7 +78,7 @@ def _shift_count(d: DType, n: int) -> int | None:
 
 
 def round_to_nearest(d: DType, x: Fraction, zero: float = 0.0) -> float:
-    """Round `x` to the nearest value of `d`, ties to even. Overflow gives infinity, NaN in fp8e4m3 (R15, Cast).
+    """Round `x` to the nearest value of `d`, ties to even. Overflow gives infinity, or NaN in a dtype that has none (R15).
 
     `zero` is the result for an exact 0, which has no sign.
     """
@@ -92,7 +92,7 @@ def round_to_nearest(d: DType, x: Fraction, zero: float = 0.0) -> float:
         units += 1
     value = units * step
     if value > Fraction(d.max_finite):
-        return sign * math.inf if d is not dt.fp8e4m3 else math.nan
+        return sign * math.inf if d.has_inf else math.nan
     return sign * float(value)
 
 
@@ -108,7 +108,7 @@ def to_float(d: DType, x: Number) -> float:
         if x != x:
             return math.nan
         if math.isinf(x):
-            return math.nan if d is dt.fp8e4m3 else x
+            return x if d.has_inf else math.nan
         return round_to_nearest(d, Fraction(x), x)
     return round_to_nearest(d, Fraction(int(x)))
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from uops.compiler.passes.callify.callify import storage_dtype
 from uops.compiler.rewrite.fold import fold_constant
 from uops.spec.errors import CompileError, SpecError, Trap
 from uops.spec.ir import build as B
@@ -175,19 +174,15 @@ def input_key(u: UOp) -> str:
 
 def buffer_dtype(u: UOp) -> np.dtype[Any]:
     """Return the NumPy dtype of the array of a memory."""
-    return numpy_dtype(storage_dtype(u.dtype))
+    return numpy_dtype(u.dtype.storage)
 
 
 @functools.cache
 def numpy_dtype(d: DType) -> np.dtype[Any]:
     """Return the NumPy dtype that stores `d`; index values are int64."""
-    if d in _ML_DTYPES:
+    if d.ml_dtypes_name:
         import ml_dtypes  # late: only programs on small floats need it
 
-        small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[d]))
+        small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, d.ml_dtypes_name))
         return small
-    return np.dtype("int64" if d is dt.index else d.name)
-
-
-#: Dtypes that NumPy lacks, by their names in `ml_dtypes`.
-_ML_DTYPES = {dt.bfloat16: "bfloat16", dt.fp8e4m3: "float8_e4m3fn", dt.fp8e5m2: "float8_e5m2"}
+    return np.dtype(d.array_name)

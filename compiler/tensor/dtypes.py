@@ -33,29 +33,21 @@ __all__ = [
 Number = bool | int | float
 DTypeLike = DType | str | Any
 
+
+
+def _accumulation_dtypes(d: DType) -> tuple[DType, DType]:
+    """Return the dtypes of `ACCUMULATE`: no sum has fewer than 32 bits, but a sum of floats is rounded to their dtype."""
+    if d.bits >= dt.int32.bits:
+        return d, d
+    wide = dt.uint32 if d.kind is DTypeKind.UINT else dt.int32
+    return (dt.float32, d) if d.is_float else (wide, wide)
+
+
 #: Sums, products, prefix sums and matmul: dtype of the elements -> (dtype of accumulation, dtype of the result).
-# fmt: off
-ACCUMULATE: dict[DType, tuple[DType, DType]] = {
-    dt.bool_:    (dt.int32,   dt.int32),
-    dt.int8:     (dt.int32,   dt.int32),
-    dt.int16:    (dt.int32,   dt.int32),
-    dt.int32:    (dt.int32,   dt.int32),
-    dt.int64:    (dt.int64,   dt.int64),
-    dt.uint8:    (dt.uint32,  dt.uint32),
-    dt.uint16:   (dt.uint32,  dt.uint32),
-    dt.uint32:   (dt.uint32,  dt.uint32),
-    dt.uint64:   (dt.uint64,  dt.uint64),
-    dt.fp8e4m3:  (dt.float32, dt.fp8e4m3),
-    dt.fp8e5m2:  (dt.float32, dt.fp8e5m2),
-    dt.float16:  (dt.float32, dt.float16),
-    dt.bfloat16: (dt.float32, dt.bfloat16),
-    dt.float32:  (dt.float32, dt.float32),
-    dt.float64:  (dt.float64, dt.float64),
-}
-# fmt: on
+ACCUMULATE: dict[DType, tuple[DType, DType]] = {d: _accumulation_dtypes(d) for d in dt.STORABLE}
 
 #: Names of Python's own dtypes, NumPy's and ml_dtypes' that differ from the language's.
-_ALIASES = {"bool_": "bool", "float": "float32", "int": "int32", "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2"}
+_ALIASES = {"bool_": "bool", "float": "float32", "int": "int32", **{d.array_name: d.name for d in dt.FLOATS}}
 
 
 def as_dtype(d: DTypeLike) -> DType:

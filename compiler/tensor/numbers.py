@@ -22,8 +22,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Magnitude from which a float64 does not hold every integer.
 _EXACT = 2.0**53
-#: Dtypes to which NumPy itself converts with one rounding.
-_NATIVE = frozenset({dt.float16, dt.float32, dt.float64})
 
 
 def require_number(value: Any) -> Number:
@@ -56,7 +54,7 @@ def array_of_numbers(nested: list[Any] | tuple[Any, ...], array: Array, wanted: 
     if wanted.is_integer and array.size:
         for extreme in (array.min(), array.max()):
             check_fits_dtype(extreme.item(), wanted)
-    if wanted.is_float and wanted not in _NATIVE:
+    if wanted.ml_dtypes_name:
         return array
     if wanted.is_integer and array.dtype.kind == "f":  # toward zero, as a Cast
         array = np.trunc(array)
@@ -90,5 +88,5 @@ def _convert_elementwise(elements: Array, wanted: DType | None) -> Array:
         whole = [v for v in values if not isinstance(v, float)]
         wanted = pick_integer(*whole) if len(whole) == len(values) else dt.float32
     converted = [B.convert_constant(check_fits_dtype(v, wanted), wanted) for v in values]
-    narrow = wanted.is_float and wanted not in _NATIVE  # float64 holds the rounded values
-    return np.array(converted, np.float64 if narrow else numpy_dtype(wanted)).reshape(elements.shape)
+    array_dtype = np.float64 if wanted.ml_dtypes_name else numpy_dtype(wanted)  # float64 holds the rounded values
+    return np.array(converted, array_dtype).reshape(elements.shape)

@@ -205,14 +205,14 @@ def apply_core(op: Op, f: DTypeLayout, values: Sequence[Value], ftz: bool = Fals
     strict = apply_strict(op, f, values)
     extra = CORE_WIDENINGS.get(op)
     out = strict if extra is None else extra(op, f, values, strict)
-    if f.np.itemsize == 1 and f.is_float and op in COMPUTING and op not in COMPARE:
-        out = _allow_fp8_saturation(f, out, values)
+    if f.dtype.may_saturate and op in COMPUTING and op not in COMPARE:
+        out = _allow_saturation(f, out, values)
     if ftz and f.is_float and op in COMPUTING and op not in COMPARE:
         out = allow_flush_to_zero(f, out)
     return out
 
 
-def _allow_fp8_saturation(f: DTypeLayout, out: Value, sources: Sequence[Value]) -> Value:
+def _allow_saturation(f: DTypeLayout, out: Value, sources: Sequence[Value]) -> Value:
     """Allow the greatest finite value where an fp8 result overflows, of either sign where NaN hides the sign (R15: no saturation
     under strict)."""
     rows = out.rows if isinstance(out, SetArray) else np.broadcast_to(out, (3, *out.shape))
@@ -239,7 +239,7 @@ def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) ->
         v = allow_flush_to_zero(f, v)
     out = apply_strict_cast(f, r, v)
     if r.is_float:
-        out = _allow_fp8_saturation(r, out, (v,) if f.is_float else ()) if r.np.itemsize == 1 else out
+        out = _allow_saturation(r, out, (v,) if f.is_float else ()) if r.dtype.may_saturate else out
         return allow_flush_to_zero(r, out) if ftz and f.is_float else out
     if f.is_float and r.dtype is not dt.bool_:
         out = _allow_any_at(out, r, _may_be_out_of_range(r, v))
@@ -272,7 +272,7 @@ def _make_add_sub_rule(ftz: bool) -> Rule:
 
     def evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
         strict = STRICT_RULES[u.op](overlay, scope, u, cell)
-        if not u.dtype.is_float or not (ftz or u.dtype.bits == 8):
+        if not u.dtype.is_float or not (ftz or u.dtype.may_saturate):
             return strict
         f = LAYOUT[u.dtype]
         unfused = apply_core(u.op, f, [overlay.set_of_node(scope, s) for s in u.src], ftz)
@@ -296,8 +296,8 @@ def _make_reduce_rule(ftz: bool) -> Rule:
         out: Value = cell if strict is None else strict
         if u.arg.op is Op.MAX:
             out = _relax_nan_in_max_reduce(f, v, u.arg.axes, out)
-        if f.np.itemsize == 1 and u.arg.op is not Op.MAX:
-            out = _allow_fp8_saturation(f, out, ())
+        if f.dtype.may_saturate and u.arg.op is not Op.MAX:
+            out = _allow_saturation(f, out, ())
         if ftz and v.shape and 0 not in v.shape:
             out = _allow_flush_in_reduce(f, u.arg.op, v, out)
         return out

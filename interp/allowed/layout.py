@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from uops.interp.tensor.storage import NUMPY
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
@@ -41,32 +41,18 @@ class DTypeLayout(NamedTuple):
     ulps: int  # R17: the bound of Exp2, Log2 and Sin
 
 
-_NP: dict[DType, Any] = {
-    dt.bool_: np.bool_,
-    dt.float16: np.float16,
-    dt.float32: np.float32,
-    dt.float64: np.float64,
-    dt.bfloat16: ml_dtypes.bfloat16,
-    dt.fp8e4m3: ml_dtypes.float8_e4m3fn,
-    dt.fp8e5m2: ml_dtypes.float8_e5m2,
-    dt.index: np.int64,
-} | {d: getattr(np, d.name) for d in dt.INTS}
-
-
 def _derive_layout(d: DType) -> DTypeLayout:
-    bits = d.bits or 64
-    shape = np.dtype(_NP[d]), np.dtype(f"int{bits}"), bits - 1, (1 << (bits - 1)) - 1
+    bits = d.storage.bits
+    shape = NUMPY[d], np.dtype(f"int{bits}"), bits - 1, (1 << (bits - 1)) - 1
     if not d.is_float:
         return DTypeLayout(d, *shape, False, 0.0, 0.0, 0, 0, 0.0, 0, 0)
-    emin = 1 - d.bias
     top = int(np.array(d.max_finite).astype(shape[0]).view(shape[1]))
-    ulps = 2 if d in (dt.float32, dt.float64) else 1
-    return DTypeLayout(
-        d, *shape, True, 2.0 ** -(d.man_bits + 1), 2.0 ** (emin - d.man_bits), emin, d.man_bits, d.max_finite, top, ulps
-    )
+    ulps = 2 if d.bits >= 32 else 1
+    ends = d.unit_roundoff, d.smallest_subnormal, d.min_exponent, d.man_bits, d.max_finite
+    return DTypeLayout(d, *shape, True, *ends, top, ulps)
 
 
-LAYOUT: dict[DType, DTypeLayout] = {d: _derive_layout(d) for d in _NP}
+LAYOUT: dict[DType, DTypeLayout] = {d: _derive_layout(d) for d in NUMPY}
 #: The layout of the values in an array of a NumPy dtype; `object` holds index values beyond 64 bits.
 LAYOUT_BY_NUMPY = {f.np: f for f in LAYOUT.values() if f.dtype is not dt.index} | {np.dtype(object): LAYOUT[dt.index]}
 

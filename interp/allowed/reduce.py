@@ -108,11 +108,11 @@ def _enclose_sum(
     bound = (bound + error) * (1 + 4 * wide_u)
     out_lo, lo_overflows = round_to_storage(f, low - bound)
     out_hi, hi_overflows = round_to_storage(f, high + bound)
-    always_nan = lo_overflows & hi_overflows & ((low > bound) | (high < -bound))  # e4m3 overflows in every order
+    always_nan = lo_overflows & hi_overflows & ((low > bound) | (high < -bound))  # a finite-only dtype overflows in every order
     if always_nan.any():
         out_lo, out_hi = (np.where(always_nan, np.array(np.nan).astype(f.np), end) for end in (out_lo, out_hi))
     rows = np.stack([out_lo, best, out_hi])
-    limit = f.max if f.dtype is dt.fp8e4m3 else f.max * (1 - f.u)
+    limit = f.max if f.dtype.finite_only else f.max * (1 - f.u)
     sum_flags = None
     if not (total < limit).all() or flags is not None or not f.dtype.has_inf:
         sum_flags = _flag_reachable_specials(f, lo, hi, flags, axes, exact, lo_overflows | hi_overflows)
@@ -126,7 +126,7 @@ def round_to_storage(f: DTypeLayout, x: Array) -> tuple[Array, Array]:
     Where the dtype has no infinity, overflowing values are clamped. Else nothing is masked.
     """
     if f.dtype.has_inf:
-        rounded = x.astype(f.np) if f.np.itemsize >= 4 or f.np == np.float16 else x.astype(np.float32).astype(f.np)
+        rounded = x.astype(f.np) if not f.dtype.ml_dtypes_name else x.astype(np.float32).astype(f.np)
         return rounded, np.zeros((), np.bool_)
     beyond = np.abs(x) > f.max * (1 + f.u * 4 / 7)
     return np.clip(x, -f.max, f.max).astype(np.float32).astype(f.np), beyond

@@ -17,6 +17,7 @@ import numpy as np
 from uops.interp.libm.doubles import round_sum_to_odd, two_product, two_sum
 from uops.interp.ops.rounding import NARROW
 from uops.interp.tensor.storage import Array
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
 F64 = np.dtype(np.float64)
@@ -26,12 +27,18 @@ _LEAST, _MOST = 2.0**-900, 2.0**900
 _FEW = 32
 
 
-def mulacc_exact_in_float64(d: DType) -> Callable[[Array, Array, Array], Any]:
-    """Return the kernel for fp8, where the sum is exact in float64 too.
+def is_sum_exact_in_float64(d: DType) -> bool:
+    """Return True if float64 holds a * b + c of `d` exactly, unless it overflows.
 
-    The two terms have at most 6 bits each. The first bit of the greater one is less than 50 places above the last of the
-    lesser.
+    The last bit of a product is that of two subnormals, or above. The first bit of a sum that does not overflow is that of the
+    greatest finite value, or below.
     """
+    first, last = math.frexp(d.max_finite)[1], 2 * (d.min_exponent - d.man_bits)
+    return first - last <= dt.float64.man_bits + 1
+
+
+def mulacc_exact_in_float64(d: DType) -> Callable[[Array, Array, Array], Any]:
+    """Return the kernel for floats whose sums are exact in float64 too."""
     finish = NARROW[d]
     return lambda a, b, c: finish(np.asarray(a.astype(F64) * b.astype(F64) + c.astype(F64)))
 

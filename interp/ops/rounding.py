@@ -86,13 +86,18 @@ def _astype_conversion(d: DType) -> Convert:
     return lambda x: x.astype(target)
 
 
+def _is_normal_in_float32(d: DType) -> bool:
+    """Return True if float32 has all values of `d`, and half the least one, as normal numbers."""
+    return d.smallest_subnormal / 2 >= dt.float32.smallest_normal
+
+
 def narrow_from_float64(d: DType) -> Convert:
     """Return the conversion of float64 to the float `d`, with one rounding."""
     if d is dt.float64:
         return _identity
     if d is dt.float32:
         return _astype_conversion(d)
-    target, first = NUMPY[d], float64_to_float32_odd if d is dt.bfloat16 else float64_to_float32_sticky
+    target, first = NUMPY[d], float64_to_float32_sticky if _is_normal_in_float32(d) else float64_to_float32_odd
     return lambda x: first(x).astype(target)
 
 

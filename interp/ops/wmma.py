@@ -156,8 +156,8 @@ def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
     with np.errstate(all="ignore"):
         total = a_size.aligned @ b_size.aligned + c_size.aligned
         lost = a_size.whole @ b_size.whole - a_size.normal @ b_size.normal + c_size.whole - c_size.normal if flushes else 0.0
-        unit = _least_normal(out) if flushes else _least_subnormal(out)
-        bound = total * (relative / (1 - relative) + 2.0 ** -(out.man_bits + 1)) + (count + 1) * unit + lost
+        unit = out.smallest_normal if flushes else out.smallest_subnormal
+        bound = total * (relative / (1 - relative) + out.unit_roundoff) + (count + 1) * unit + lost
         bound *= 1 + 2.0**-40  # computed with roundings of 2^-53 each
         bound = np.where(total + bound < out.max_finite, bound, math.inf)
     special = _nonfinite_mask(left.astype(f64), right.astype(f64), start.astype(f64))
@@ -196,15 +196,5 @@ def _measure_magnitudes(x: Array, d: DType) -> _Magnitudes:
     """Return the magnitudes of values of dtype `d`."""
     wide = np.abs(x.astype(f64))
     wide = np.where(np.isfinite(wide), wide, 0.0)
-    subnormal = (wide > 0) & (wide < _least_normal(d))
-    return _Magnitudes(wide, np.where(subnormal, 0.0, wide), np.where(subnormal, _least_normal(d), wide), subnormal)
-
-
-def _least_subnormal(d: DType) -> float:
-    """Return the least positive value of `d`."""
-    return math.ldexp(1.0, 1 - d.bias - d.man_bits)
-
-
-def _least_normal(d: DType) -> float:
-    """Return the least normal value of `d`."""
-    return math.ldexp(1.0, 1 - d.bias)
+    subnormal = (wide > 0) & (wide < d.smallest_normal)
+    return _Magnitudes(wide, np.where(subnormal, 0.0, wide), np.where(subnormal, d.smallest_normal, wide), subnormal)

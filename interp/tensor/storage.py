@@ -19,22 +19,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: dtype -> NumPy's dtype, for every dtype that has values.
 NUMPY: dict[DType, np.dtype[Any]] = {
-    dt.bool_: np.dtype(np.bool_),
-    **{d: np.dtype(d.name) for d in dt.INTS},
-    dt.fp8e4m3: np.dtype(ml_dtypes.float8_e4m3fn),
-    dt.fp8e5m2: np.dtype(ml_dtypes.float8_e5m2),
-    dt.float16: np.dtype(np.float16),
-    dt.bfloat16: np.dtype(ml_dtypes.bfloat16),
-    dt.float32: np.dtype(np.float32),
-    dt.float64: np.dtype(np.float64),
-    dt.index: np.dtype(np.int64),
+    d: np.dtype(getattr(ml_dtypes, d.ml_dtypes_name) if d.ml_dtypes_name else d.array_name) for d in (*dt.STORABLE, dt.index)
 }
 #: float dtype -> the unsigned integer of its width, which holds its bit patterns.
-BITS: dict[DType, np.dtype[Any]] = {d: np.dtype(f"uint{d.bits}") for d in dt.FLOATS}
+BITS: dict[DType, np.dtype[Any]] = {d: np.dtype(d.word.name) for d in dt.FLOATS}
 #: Floats that NumPy itself computes in.
-NATIVE = (dt.float16, dt.float32, dt.float64)
+NATIVE = tuple(d for d in dt.FLOATS if not d.ml_dtypes_name)
 #: Floats that come from ml_dtypes.
-SMALL = (dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2)
+SMALL = tuple(d for d in dt.FLOATS if d.ml_dtypes_name)
 #: NumPy's dtype of arrays of Python integers.
 OBJECT = np.dtype(object)
 _INT64 = np.dtype(np.int64)

@@ -28,7 +28,12 @@ class DTypeKind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """A scalar type. `exp_bits` and `man_bits` (without the hidden bit) describe the layout of a float."""
+    """A scalar type, as a row of columns; every other number of a format follows from them.
+
+    `exp_bits` and `man_bits` (without the hidden bit) describe the layout of a float. A float that is `finite_only` has no
+    infinities: its greatest exponent has numbers, too, and its one NaN per sign is all ones. `ml_dtypes_name` is the name, in
+    the package ml_dtypes, of a float that NumPy lacks.
+    """
 
     name: str
     short: str
@@ -36,6 +41,8 @@ class DType:
     bits: int
     exp_bits: int = 0
     man_bits: int = 0
+    finite_only: bool = False
+    ml_dtypes_name: str = ""
 
     def __repr__(self) -> str:
         return self.name
@@ -64,9 +71,29 @@ class DType:
         return self.kind in (DTypeKind.INT, DTypeKind.INDEX, DTypeKind.FLOAT)
 
     @property
+    def storage(self) -> DType:
+        """The dtype of memory that holds values of this one: int64 for `index`, which has no storage of its own (R29)."""
+        return int64 if self.kind is DTypeKind.INDEX else self
+
+    @property
+    def word(self) -> DType:
+        """The unsigned integer of the same width, which holds the bits. Raises KeyError for `void` and `index`."""
+        return _WORDS[self.bits]
+
+    @property
+    def array_name(self) -> str:
+        """The name of the dtype of arrays of such values, in NumPy or else in ml_dtypes."""
+        return self.ml_dtypes_name or self.storage.name
+
+    @property
     def has_inf(self) -> bool:
-        """True for every float but fp8e4m3, which is e4m3fn and has no infinities (R15, Cast)."""
-        return self.is_float and self is not fp8e4m3
+        """True for every float that is not `finite_only`."""
+        return self.is_float and not self.finite_only
+
+    @property
+    def may_saturate(self) -> bool:
+        """True for the floats of 8 bits, whose overflow may give the greatest finite value under `core` (R15, Cast)."""
+        return self.is_float and self.bits == 8
 
     @property
     def bias(self) -> int:
@@ -74,21 +101,39 @@ class DType:
         return (1 << (self.exp_bits - 1)) - 1
 
     @property
+    def min_exponent(self) -> int:
+        """The exponent of the least normal value of a float, which is 2 to that power."""
+        return 1 - self.bias
+
+    @property
+    def smallest_normal(self) -> float:
+        """The least positive normal value of a float."""
+        return math.ldexp(1.0, self.min_exponent)
+
+    @property
+    def smallest_subnormal(self) -> float:
+        """The least positive value of a float: the spacing of its subnormals."""
+        return math.ldexp(1.0, self.min_exponent - self.man_bits)
+
+    @property
+    def unit_roundoff(self) -> float:
+        """The greatest relative error of one rounding to nearest, in the normal range of a float."""
+        return math.ldexp(1.0, -(self.man_bits + 1))
+
+    @property
     def max_finite(self) -> float:
         """The largest finite value of a float dtype, exactly representable as a Python float."""
-        if self is fp8e4m3:
-            return 448.0
-        top = Fraction((1 << (self.man_bits + 1)) - 1, 1 << self.man_bits) * Fraction(2) ** self.bias
-        return float(top)
+        greatest = (1 << (self.man_bits + 1)) - 1 - self.finite_only  # all ones are NaN where there is no infinity
+        return float(Fraction(greatest, 1 << self.man_bits) * Fraction(2) ** (self.bias + self.finite_only))
 
     @property
     def min(self) -> int | float:
-        """The least value: -inf for floats (-448 for fp8e4m3) and for index, whose integers are unbounded (R08)."""
+        """The least value: -inf for floats with infinities and for index, whose integers are unbounded (R08)."""
         return _RANGE[self][0]
 
     @property
     def max(self) -> int | float:
-        """The greatest value: inf for floats (448 for fp8e4m3) and for index."""
+        """The greatest value: inf for floats with infinities and for index."""
         return _RANGE[self][1]
 
 
@@ -103,10 +148,10 @@ uint8    = DType("uint8",    "u8",     DTypeKind.UINT,  8)
 uint16   = DType("uint16",   "u16",    DTypeKind.UINT,  16)
 uint32   = DType("uint32",   "u32",    DTypeKind.UINT,  32)
 uint64   = DType("uint64",   "u64",    DTypeKind.UINT,  64)
-fp8e4m3  = DType("fp8e4m3",  "f8e4m3", DTypeKind.FLOAT, 8,  4,  3)
-fp8e5m2  = DType("fp8e5m2",  "f8e5m2", DTypeKind.FLOAT, 8,  5,  2)
+fp8e4m3  = DType("fp8e4m3",  "f8e4m3", DTypeKind.FLOAT, 8,  4,  3,  finite_only=True, ml_dtypes_name="float8_e4m3fn")
+fp8e5m2  = DType("fp8e5m2",  "f8e5m2", DTypeKind.FLOAT, 8,  5,  2,  ml_dtypes_name="float8_e5m2")
 float16  = DType("float16",  "f16",    DTypeKind.FLOAT, 16, 5,  10)
-bfloat16 = DType("bfloat16", "bf16",   DTypeKind.FLOAT, 16, 8,  7)
+bfloat16 = DType("bfloat16", "bf16",   DTypeKind.FLOAT, 16, 8,  7,  ml_dtypes_name="bfloat16")
 float32  = DType("float32",  "f32",    DTypeKind.FLOAT, 32, 8,  23)
 float64  = DType("float64",  "f64",    DTypeKind.FLOAT, 64, 11, 52)
 index    = DType("index",    "index",  DTypeKind.INDEX, 0)
@@ -116,10 +161,12 @@ ALL = (
     void, bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
     fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64, index,
 )  # fmt: skip
-INTS = (int8, int16, int32, int64, uint8, uint16, uint32, uint64)
-FLOATS = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)
+INTS = tuple(d for d in ALL if d.kind in (DTypeKind.INT, DTypeKind.UINT))
+FLOATS = tuple(d for d in ALL if d.is_float)
 #: Dtypes that a buffer can hold: all but void and index (R29).
-STORABLE = (bool_, *INTS, *FLOATS)
+STORABLE = tuple(d for d in ALL if d.bits)
+#: Width -> the unsigned integer.
+_WORDS = {d.bits: d for d in ALL if d.kind is DTypeKind.UINT}
 
 DTYPES = {d.name: d for d in ALL}
 SHORT = {d.short: d for d in ALL}
@@ -136,9 +183,7 @@ def _value_range(d: DType) -> tuple[int | float, int | float]:
         return -(1 << (d.bits - 1)), (1 << (d.bits - 1)) - 1
     if d.kind is DTypeKind.UINT:
         return 0, (1 << d.bits) - 1
-    if d is fp8e4m3:
-        return -448.0, 448.0
-    return -math.inf, math.inf
+    return (-d.max_finite, d.max_finite) if d.finite_only else (-math.inf, math.inf)
 
 
 _RANGE = {d: _value_range(d) for d in ALL}

@@ -91,7 +91,7 @@ class NormalNumberWitness(EvaluationWitness):
         if proposed is None:
             return None
         k = proposed["k"]
-        least, most = 2.0 ** (1 - k.dtype.bias), k.dtype.max_finite
+        least, most = k.dtype.smallest_normal, k.dtype.max_finite
         is_sum = self.evaluates.op in (Op.ADD, Op.SUB)
         return proposed if abs(k.arg.value) <= most and (is_sum or abs(k.arg.value) >= least) else None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from uops.interp.exact.answers import AnswerSet, anything, float_result, one_of
 from uops.interp.exact.numbers.formats import FINITE, FORMATS, INFINITE, NAN, FloatFormat, Real, int_value, wrap_integer
 from uops.spec.errors import SpecError, Trap
-from uops.spec.ir.dtypes import DType, DTypeKind, fp8e4m3, fp8e5m2
+from uops.spec.ir.dtypes import DType, DTypeKind
 
 
 def _truncate(x: Real) -> int:
@@ -21,7 +21,7 @@ def _round_to_float(fmt: FloatFormat, x: Real, core: bool) -> AnswerSet:
     if x.kind == NAN:
         return float_result(fmt, fmt.nan)
     bits = fmt.encode(x.sign, x.m, x.e) if x.kind == FINITE else fmt.infinity(x.sign)
-    if core and fmt.dtype in (fp8e4m3, fp8e5m2) and bits & fmt.mag_mask > fmt.max_mag:
+    if core and fmt.dtype.may_saturate and bits & fmt.mag_mask > fmt.max_mag:
         return one_of(fmt.dtype, bits, fmt.max_mag | fmt.zero(x.sign))
     return float_result(fmt, bits)
 

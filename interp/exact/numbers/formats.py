@@ -31,7 +31,7 @@ class FloatFormat:
     """The layout of one float dtype, as integers.
 
     `unit` is the exponent of the least subnormal, `top` that of the last binade's spacing. `max_mag` and `inf_mag` are
-    magnitudes: bit patterns without the sign. For fp8e4m3 `inf_mag` is the NaN pattern, which stands for infinity (R15).
+    magnitudes: bit patterns without the sign. In a finite-only dtype `inf_mag` is the NaN pattern, which stands for infinity (R15).
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class FloatFormat:
         self.sign_bit = 1 << (dtype.bits - 1)
         self.mag_mask = self.sign_bit - 1
         self.has_inf = dtype.has_inf
-        self.unit = 1 - dtype.bias - dtype.man_bits
+        self.unit = dtype.min_exponent - dtype.man_bits
         self.inf_mag = ((1 << dtype.exp_bits) - 1) << dtype.man_bits if dtype.has_inf else self.mag_mask
         self.max_mag = self.inf_mag - 1
         self.nan = self.inf_mag | (self.hidden >> 1) if dtype.has_inf else self.mag_mask
@@ -84,7 +84,7 @@ class FloatFormat:
     def encode(self, sign: int, m: int, e: int) -> int:
         """Return `(-1)**sign * m * 2**e` rounded once to nearest even.
 
-        Subnormals are kept (R19), and an overflow gives infinity (fp8e4m3: NaN).
+        Subnormals are kept (R19), and an overflow gives infinity, or NaN in a finite-only dtype.
         """
         shift = m.bit_length() + e - self.precision
         if shift < self.unit:
@@ -116,7 +116,7 @@ class FloatFormat:
         return (r >> 1, q + 1) if r == self.hidden << 1 else (r, q)
 
     def infinity(self, sign: int) -> int:
-        """Return infinity, or in fp8e4m3 the NaN that stands for it."""
+        """Return infinity, or in a finite-only dtype the NaN that stands for it."""
         return self.inf_mag | (self.sign_bit if sign else 0)
 
     def zero(self, sign: int) -> int:

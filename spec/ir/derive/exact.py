@@ -15,13 +15,13 @@ def _ulp(d: DType, x: Fraction) -> Fraction:
     e = n.bit_length() - m.bit_length()
     if Fraction(n, m) < Fraction(2) ** e:
         e -= 1
-    return Fraction(2) ** (max(e, 1 - d.bias) - d.man_bits)
+    return Fraction(2) ** (max(e, d.min_exponent) - d.man_bits)
 
 
 @functools.cache
 def _float_format(d: DType) -> tuple[float, int, int]:
     """Return the largest finite value, the bits of the significand and the least exponent (of frexp) of a normal value."""
-    return d.max_finite, d.man_bits + 1, 2 - d.bias
+    return d.max_finite, d.man_bits + 1, d.min_exponent + 1
 
 
 def _is_representable(d: DType, x: float) -> bool:
@@ -63,7 +63,7 @@ def round_up(d: DType, x: float | Fraction) -> float:
 def round_nearest(d: DType, x: float | Fraction) -> float:
     """Return `x` rounded once to `d`, to nearest even (R15, Cast).
 
-    Overflow gives an infinity, or NaN in fp8e4m3. The sign of a zero float is kept.
+    Overflow gives an infinity, or NaN in a dtype that has none. The sign of a zero float is kept.
     """
     if isinstance(x, float) and (x != x or _is_representable(d, x)):
         return x
