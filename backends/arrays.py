@@ -23,11 +23,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: NumPy dtype of each storable dtype, and of `index` where the values fit (else an object array of Python ints).
 STORAGE: dict[DType, np.dtype[Any]] = {
-    **{d: np.dtype(d.name) for d in (*dt.INTS, dt.bool_, dt.float16, dt.float32, dt.float64)},
-    dt.bfloat16: np.dtype(ml_dtypes.bfloat16),
-    dt.fp8e4m3: np.dtype(ml_dtypes.float8_e4m3fn),
-    dt.fp8e5m2: np.dtype(ml_dtypes.float8_e5m2),
-    dt.index: np.dtype(np.int64),
+    d: np.dtype(getattr(ml_dtypes, d.ml_dtypes_name) if d.ml_dtypes_name else d.array_name) for d in (*dt.STORABLE, dt.index)
 }
 _BY_NAME = {d.name: d for d in STORAGE.values()}
 _OBJECT = "object"

@@ -32,15 +32,16 @@ import numpy as np
 from numpy.lib import format as npy
 
 from uops.spec.errors import UopsError
+from uops.spec.ir import dtypes as dt
 from uops.spec.untrusted import describe_path, escape_unprintable, open_file, quote_name, write_bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Dtypes that a `.npy` member cannot name -> (the dtype, the dtype of its bits).
 FOREIGN: dict[str, tuple[np.dtype[Any], np.dtype[Any]]] = {
-    "bfloat16": (np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)),
-    "float8_e4m3fn": (np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(np.uint8)),
-    "float8_e5m2": (np.dtype(ml_dtypes.float8_e5m2), np.dtype(np.uint8)),
+    d.ml_dtypes_name: (np.dtype(getattr(ml_dtypes, d.ml_dtypes_name)), np.dtype(d.word.name))
+    for d in sorted(dt.FLOATS, key=lambda d: d.ml_dtypes_name)
+    if d.ml_dtypes_name
 }
 _SUFFIX = ".dtype"
 #: Largest total size of a file's arrays, in bytes, and largest number of members.

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
+from uops.compiler.decompose import NATIVE
 from uops.compiler.runtime.frame import Kernel as Kernel  # what a loader gives is part of the contract
 from uops.compiler.runtime.frame import ProgramFrame
 from uops.spec.errors import Crash
-from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -27,7 +27,7 @@ from uops.spec.ir.ops import BITWISE, COMPARE, SHIFT, Op
 from uops.spec.ir.record import dataclass
 
 #: The dtypes of kernels after instruction selection for a target without small floats.
-PLAIN_DTYPES: frozenset[DType] = frozenset({dt.bool_, *dt.INTS, dt.float32, dt.float64})
+PLAIN_DTYPES: frozenset[DType] = NATIVE
 # fmt: off
 #: The ops of kernels after instruction selection for such a target.
 PLAIN_OPS: frozenset[Op] = SHIFT | BITWISE | COMPARE | {

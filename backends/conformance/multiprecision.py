@@ -47,7 +47,7 @@ def _measure_ulp_error(exact: Any, result: float, d: DType, mpmath: Any) -> tupl
     exponent = int(mpmath.floor(mpmath.log(abs(exact), 2)))
     if mpmath.ldexp(1, exponent + 1) <= abs(exact):
         exponent += 1
-    exponent = max(min(exponent, d.bias), 1 - d.bias)
+    exponent = max(min(exponent, d.bias), d.min_exponent)
     ulp = mpmath.ldexp(1, exponent - d.man_bits)
     if math.isinf(result):
         beyond = (abs(exact) - mpmath.mpf(d.max_finite)) / ulp

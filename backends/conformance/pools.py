@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.testing.values import edge_bits, float_bits, from_bits
-from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.exact import round_nearest
 from uops.spec.ir.dtypes import DType, DTypeKind
 
@@ -37,7 +36,7 @@ def ordinary_bits(d: DType) -> Bits:
     if d.is_float:
         values = (2.5, -3.0, 0.75, 5.0, -0.375, 48.0, 1.5, -7.0)
         return tuple(float_bits(d, round_nearest(d, v)) for v in values)
-    top = (1 << (64 if d is dt.index else d.bits)) - 1
+    top = (1 << d.storage.bits) - 1
     return tuple(v & top for v in (5, 3, 7, 2, 11, 6, 9, 4))
 
 
@@ -76,7 +75,7 @@ def float_edge_classes(d: DType) -> dict[str, Bits]:
 @functools.cache
 def integer_edge_classes(d: DType) -> dict[str, Bits]:
     """Divide the edge pool of an integer dtype into zero, the ends of the range with minus one, and the rest."""
-    bits = 64 if d is dt.index else d.bits
+    bits = d.storage.bits
     ends = {1 << (bits - 1), (1 << (bits - 1)) - 1, (1 << (bits - 1)) + 1, (1 << bits) - 1, (1 << bits) - 2}
     rest = [v for v in edge_bits(d) if v not in ends and v]
     return {"zero": (0,), "limit": tuple(sorted(ends)), "powers": tuple(rest)}

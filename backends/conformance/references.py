@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.arrays import STORAGE
 from uops.backends.conformance.multiprecision import measure_errors
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
@@ -108,7 +108,7 @@ def _make_small_float_cast(d: DType) -> Callable[[Array], Array]:
     drop = 23 - d.man_bits
     bias = (127 - d.bias) << 23
     least = (128 - d.bias) << 23  # the float32 bits of the least normal value
-    quantum = np.float64(2.0) ** (1 - d.bias - d.man_bits)
+    quantum = np.float64(d.smallest_subnormal)
     infinity, nan = _top_bits(d, d.max_finite) + 1, (1 << (d.bits - 1)) - 1
 
     def round_to_nearest_even(x: Array) -> Array:
@@ -119,7 +119,7 @@ def _make_small_float_cast(d: DType) -> Callable[[Array], Array]:
         tiny = magnitude < least
         if tiny.any():
             bits[tiny] = np.rint(np.abs(x[tiny]).astype(np.float64) / quantum)
-        bits = np.minimum(bits, infinity)  # one past the largest finite value: the infinity, or fp8e4m3's NaN
+        bits = np.minimum(bits, infinity)  # one past the largest finite value: the infinity, or a finite-only dtype's NaN
         bits[magnitude > 0x7F800000] = nan
         signed = bits.astype(np.uint32) | (source_bits >> np.uint32(31)) << np.uint32(d.bits - 1)
         return np.asarray(signed.astype(f"u{d.itemsize}"))
@@ -128,15 +128,7 @@ def _make_small_float_cast(d: DType) -> Callable[[Array], Array]:
 
 
 def _top_bits(d: DType, top: float) -> int:
-    return int(np.array(top, _STORAGE[d]).view(f"u{d.itemsize}"))
-
-
-_STORAGE = {
-    dt.float16: np.dtype(np.float16),
-    dt.bfloat16: np.dtype(ml_dtypes.bfloat16),
-    dt.fp8e4m3: np.dtype(ml_dtypes.float8_e4m3fn),
-    dt.fp8e5m2: np.dtype(ml_dtypes.float8_e5m2),
-}
+    return int(np.array(top, STORAGE[d]).view(f"u{d.itemsize}"))
 
 
 def _make_cast_judge(d: DType) -> Callable[[tuple[Array, ...], Array], Judged]:

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable
 
 from uops.backends.cstyle.helpers import FROM_U64, unsigned_word_type
-from uops.backends.cstyle.language import ALIAS, WORD, HelperProvider, bits, render_finite_float, render_integer
+from uops.backends.cstyle.language import ALIAS, HelperProvider, render_finite_float, render_integer
 from uops.backends.facts import dtype_class_letter, is_within, may_differ_in_sign, never_equals, value_bounds
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
@@ -56,7 +56,7 @@ def render_arithmetic(needs: HelperProvider, op: Op, d: DType, x: str, y: str, *
     o = _lookup_operator(needs, op, d)
     if op not in _EXACT or d.is_float or d is dt.bool_ or (not d.is_signed and d.bits >= 32):
         return f"{x} {o} {y}"
-    if fits and bits(d) >= 32:
+    if fits and d.storage.bits >= 32:
         return f"{x} {o} {y}"
     return f"({ALIAS[d]})(({unsigned_word_type(d)}){x} {o} ({unsigned_word_type(d)}){y})"
 
@@ -75,7 +75,7 @@ def _cannot_overflow(u: UOp) -> bool:
         return False
     combined = _EXACT[u.op]
     corners = [combined(x, y) for x in (a, A) for y in (b, B)]
-    top = 1 << (bits(u.dtype) - u.dtype.is_signed)
+    top = 1 << (u.dtype.storage.bits - u.dtype.is_signed)
     return -top * u.dtype.is_signed <= min(corners) and max(corners) < top
 
 
@@ -98,10 +98,10 @@ def render_neg(needs: HelperProvider, u: UOp, x: str) -> str:
     """
     d = u.dtype
     if d.is_float:
-        w = WORD[d]
+        w = d.word
         sign = render_integer(1 << (d.bits - 1), w)
         return f"{needs.require_helper('reinterpret', w, d)}({needs.require_helper('reinterpret', d, w)}({x}) ^ {sign})"
-    return f"({ALIAS[d]})({render_integer(0, dt.uint64 if bits(d) == 64 else dt.uint32)} - ({unsigned_word_type(d)}){x})"
+    return f"({ALIAS[d]})({render_integer(0, dt.uint64 if d.storage.bits == 64 else dt.uint32)} - ({unsigned_word_type(d)}){x})"
 
 
 def render_not(needs: HelperProvider, u: UOp, x: str) -> str:
@@ -170,10 +170,10 @@ def _render_division(needs: HelperProvider, u: UOp, x: str, y: str, operator: st
 
 def render_shift(needs: HelperProvider, u: UOp, x: str, n: str) -> str:
     """Return a shift."""
-    d, width, count = u.dtype, bits(u.dtype), u.rhs
+    d, width, count = u.dtype, u.dtype.storage.bits, u.rhs
     in_range = is_within(count, 0, width - 1)
     if not in_range and count.dtype.is_signed:
-        n = f"(u{bits(count.dtype)}){n}"
+        n = f"(u{count.dtype.storage.bits}){n}"
     if u.op is Op.SHR and d.is_signed:
         return f"{x} >> {n}" if in_range else f"{x} >> ({n} < {width}u ? {n} : {width - 1}u)"
     shifted = f"{x} >> {n}" if u.op is Op.SHR else f"({ALIAS[d]})(({unsigned_word_type(d)}){x} << {n})"

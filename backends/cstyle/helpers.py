@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from uops.backends.cstyle.language import ALIAS, Language, bits, render_finite_float, render_integer
+from uops.backends.cstyle.language import ALIAS, Language, render_finite_float, render_integer
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
 
 def unsigned_word_type(d: DType) -> str:
     """Return the unsigned type that computes integers of `d`: at least as wide as `int`, so that C promotes nothing to signed."""
-    return "u32" if bits(d) <= 32 else "u64"
+    return "u32" if d.storage.bits <= 32 else "u64"
 
 
 def helper_name(kind: str, dtypes: tuple[DType, ...]) -> str:
@@ -51,7 +51,7 @@ def _define_mod(d: DType) -> tuple[str, str]:
 
 def _define_saturate(source: DType, target: DType) -> tuple[str, str]:
     """Define the conversion toward zero, saturating, NaN to 0 (R15): C leaves values out of range undefined."""
-    t, f, width = ALIAS[target], ALIAS[source], bits(target)
+    t, f, width = ALIAS[target], ALIAS[source], target.storage.bits
     most = render_integer((1 << (width - target.is_signed)) - 1, target)
     above = f"  if (x >= {render_finite_float(2.0 ** (width - target.is_signed), source)}) return {most};\n"
     head = f"{t} {{}}({f} x)"

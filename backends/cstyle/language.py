@@ -31,12 +31,14 @@ TYPEDEFS = (
     "typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long u64;",
     "typedef float f32; typedef double f64;",
 )
-_SUFFIX = {dt.uint32: "u", dt.int64: "l", dt.uint64: "ul", dt.index: "l"}
+_SUFFIX: dict[DType, str] = {
+    dt.int8:    "",    dt.int16:   "",    dt.int32:  "",    dt.int64:  "l",
+    dt.uint8:   "",    dt.uint16:  "",    dt.uint32: "u",   dt.uint64: "ul",
+    dt.index:   "l",
+}
 # fmt: on
 #: Dtypes of buffers and of arithmetic; the compiler lowers other floats to integers.
 NATIVE = tuple(d for d in ALIAS if d is not dt.index)
-#: The unsigned integer of a float's bits.
-WORD = {dt.float32: dt.uint32, dt.float64: dt.uint64}
 #: Magnitude below which integral floats are written in decimal digits, which every parser reads exactly.
 _PLAIN = 1 << 20
 
@@ -90,11 +92,6 @@ class Language:
         return self.spaces.get(space, "")
 
 
-def bits(d: DType) -> int:
-    """Return the width of an integer type."""
-    return 64 if d is dt.index else 8 if d is dt.bool_ else d.bits
-
-
 def render_literal(value: bool | int | float, d: DType, needs: HelperProvider) -> str:
     """Return a constant operand: an expression that binds tighter than any binary operator."""
     if d.kind is DTypeKind.BOOL:
@@ -106,8 +103,8 @@ def render_literal(value: bool | int | float, d: DType, needs: HelperProvider) -
 
 def render_integer(value: int, d: DType) -> str:
     """Return an integer constant. The least signed one has no literal, as its digits alone are one too large."""
-    suffix = _SUFFIX.get(d, "")
-    if d.is_signed and value == -(1 << (bits(d) - 1)) and bits(d) >= 32:
+    suffix, width = _SUFFIX[d], d.storage.bits
+    if d.is_signed and value == -(1 << (width - 1)) and width >= 32:
         return f"(-{-value - 1}{suffix} - 1)"
     return f"{value}{suffix}"
 
@@ -126,8 +123,7 @@ def _render_float(value: float, d: DType, needs: HelperProvider) -> str:
     finite = value - value == 0.0
     if finite and (value or not _is_negative(value)):
         return render_finite_float(value, d)
-    word = WORD[d]
-    return f"{needs.require_helper('reinterpret', word, d)}({float_bits(value, d):#x}{_SUFFIX[word]})"
+    return f"{needs.require_helper('reinterpret', d.word, d)}({float_bits(value, d):#x}{_SUFFIX[d.word]})"
 
 
 def _is_negative(value: float) -> bool:

@@ -44,7 +44,7 @@ def storage_type(d: DType) -> str:
 
 def bits(d: DType) -> int:
     """Return the width of an integer value type."""
-    return 64 if d is dt.index else 1 if d is dt.bool_ else d.bits
+    return 1 if d is dt.bool_ else d.storage.bits
 
 
 def render_literal(value: bool | int | float, d: DType) -> str:

@@ -46,7 +46,7 @@ def float_bits(d: DType, value: float) -> int:
     sign, magnitude = (1 << (d.bits - 1)) if value < 0 else 0, abs(value)
     fraction, exponent = math.frexp(magnitude)
     exponent -= 1
-    if exponent < 1 - d.bias:
+    if exponent < d.min_exponent:
         return sign | int(magnitude * 2.0 ** (d.bias - 1) * 2.0**d.man_bits) if d is not dt.float64 else _f64_bits(value)
     return sign | (exponent + d.bias) << d.man_bits | int((fraction * 2 - 1) * (1 << d.man_bits))
 
@@ -64,7 +64,7 @@ def edge_bits(d: DType) -> tuple[int, ...]:
 
 
 def _integer_edge_bits(d: DType) -> tuple[int, ...]:
-    bits = 64 if d is dt.index else d.bits
+    bits = d.storage.bits
     values = [0, 1, 2, 3, -1, -2, 5, 7, 8, 10, bits - 1, bits, bits + 1]
     for k in range(2, bits + 1):
         values += [(1 << k) - 1, 1 << k, (1 << k) + 1, -(1 << k), (1 << (k - 1)) - 1]
@@ -103,7 +103,7 @@ def _range_end_bits(d: DType) -> list[int]:
         for end in (int(t.min), int(t.max)):
             values += [end + o for o in (-1.5, -1, -0.5, 0, 0.5, 1)]
     for f in dt.FLOATS:
-        top, least = f.max_finite, 2.0 ** (1 - f.bias - f.man_bits)
+        top, least = f.max_finite, f.smallest_subnormal
         half = 2.0 ** (math.frexp(top)[1] - f.man_bits - 2)
         around = (top, top + half, top + half / 2, top + 2 * half, least, least / 2, least * 0.75)
         values += [s * v for v in around for s in (1, -1)]

@@ -49,7 +49,7 @@ class Tinygrad(Backend):
         except ImportError as e:
             raise SpecError(f"tinygrad is not installed: {install_command('peers')}") from e
         PARALLEL.value = 0  # compile in this process, which the judge controls, rather than in a pool of children
-        kinds = {d: getattr(dtypes, d.name) for d in dt.STORABLE}
+        kinds = {d: getattr(dtypes, d.name) for d in dt.STORABLE if hasattr(dtypes, d.name)}
         self._library = TinygradApi(Tensor, TinygradUOp, Ops, kinds, Device.DEFAULT)
 
     def version(self) -> str:
@@ -59,8 +59,8 @@ class Tinygrad(Backend):
         return f"tinygrad {version('tinygrad')} on {self.device}, Python {platform.python_version()}"
 
     def capabilities(self) -> Capabilities:
-        """Declare every dtype, and the ops that tinygrad lacks."""
-        return Capabilities(unsupported=UNSUPPORTED)
+        """Declare the dtypes that tinygrad has, and the ops that it lacks."""
+        return Capabilities(tuple(self._library.dtypes), UNSUPPORTED)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate a graph with tinygrad. Raises Unsupported, and any exception of tinygrad."""

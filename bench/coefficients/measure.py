@@ -114,9 +114,7 @@ def measure_small() -> None:
             every = np.arange(1 << d.bits, dtype=np.uint64).astype(BITS[d].name)
             got = value(ElementwiseKernel(graph, [bits])(every)).astype(np.float64)
             want = evaluate_in_double(name, value(every)).high
-            unit = np.maximum(
-                2.0 ** (np.floor(np.log2(np.maximum(np.abs(want), 1e-300))) - d.man_bits), 2.0 ** (1 - d.bias - d.man_bits)
-            )
+            unit = np.maximum(2.0 ** (np.floor(np.log2(np.maximum(np.abs(want), 1e-300))) - d.man_bits), d.smallest_subnormal)
             finite = np.isfinite(want) & (np.abs(want) <= d.max_finite)
             print(f"{name:5} {d.name:8} all: max {float(np.max(np.abs(got - want)[finite] / unit[finite])):.4f} ulp")
 

@@ -13,11 +13,11 @@ from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
 
 #: Dtypes that stay as they are in lowered graphs for a target without small floats.
-NATIVE = frozenset({dt.bool_, *dt.INTS, dt.float32, dt.float64})
+NATIVE = frozenset(dt.STORABLE).difference(SMALL)
 
 
-def lowered_dtype(d: DType, native: frozenset[DType] = NATIVE) -> DType:
-    """Return the dtype of `d`'s values in a lowered graph: `d`, or the unsigned integer of its width."""
+def soften_dtype(d: DType, native: frozenset[DType] = NATIVE) -> DType:
+    """Return the dtype that stands for `d` in a lowered graph: `d` itself, or the word of a soft float that holds its bits."""
     return d if d in native else BITS[d]
 
 

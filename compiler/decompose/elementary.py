@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from uops.compiler.decompose.build import Expr
 from uops.compiler.decompose.exp2 import exp2
 from uops.compiler.decompose.log2 import log2
+from uops.compiler.decompose.narrow import WIDE
 from uops.compiler.decompose.pow import pow_
 from uops.compiler.decompose.sin import sin
-from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
@@ -33,5 +33,5 @@ WIDE_RULES: dict[Op, Callable[[Sequence[Expr], Sequence[UOp]], Expr]] = {
 
 
 def is_elementary(u: UOp) -> bool:
-    """Return True if `u` is one of `WIDE_RULES` in float32 or float64."""
-    return u.op in WIDE_RULES and u.dtype in (dt.float32, dt.float64)
+    """Return True if `u` is one of `WIDE_RULES` in a wide float."""
+    return u.op in WIDE_RULES and u.dtype in WIDE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from uops.compiler.decompose.build import Expr, splat_constant
-from uops.compiler.decompose.casts import NATIVE, lower_cast, lowered_dtype
+from uops.compiler.decompose.casts import NATIVE, lower_cast, soften_dtype
 from uops.compiler.decompose.elementary import WIDE_RULES, is_elementary
 from uops.compiler.decompose.narrow import SMALL, encode_small_float
 from uops.compiler.decompose.small import SMALL_RULES, SmallFloatNode, is_small
@@ -35,7 +35,7 @@ def lower_elementwise(roots: Sequence[UOp], leaves: Mapping[UOp, UOp], native: f
     """Return `roots` in primitive ops, where a small float outside `native` is the unsigned integer of its bits.
 
     Takes: elementwise nodes, constants and Stacks over `leaves`. Each leaf is replaced by its lowered value, of dtype
-    `lowered_dtype(leaf.dtype, native)`. Gives: one lowered node for each root. Every other source of the graph must be among the
+    `soften_dtype(leaf.dtype, native)`. Gives: one lowered node for each root. Every other source of the graph must be among the
     leaves if its dtype is lowered.
     """
     done: dict[UOp, UOp] = dict(leaves)
@@ -59,7 +59,7 @@ def _lower_node(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
 
 def _lower_const(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
     d = u.dtype
-    return u if d in native or d not in SMALL else splat_constant(encode_small_float(u.const, d), lowered_dtype(d, native))
+    return u if d in native or d not in SMALL else splat_constant(encode_small_float(u.const, d), soften_dtype(d, native))
 
 
 def _lower_cast(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
@@ -69,7 +69,7 @@ def _lower_cast(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
 
 def _lower_bitcast(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
     (operand,) = src
-    target = lowered_dtype(u.dtype, native) if u.dtype in SMALL else u.dtype
+    target = soften_dtype(u.dtype, native) if u.dtype in SMALL else u.dtype
     return operand if operand.dtype is target else UOp(Op.BITCAST, src, BitcastArg(target))
 
 

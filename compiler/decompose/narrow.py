@@ -5,7 +5,8 @@ infinities give inf, or NaN in a dtype without infinities. NaN gives the quiet N
 
 The rounding itself is one float addition. The addend is a power of two whose last place is the small format's last place at that
 exponent. So the adder rounds there, for normal and subnormal results alike. float32 to a dtype with as many exponents, such as
-bfloat16, rounds in integers. Apart from the subnormals of such a dtype, no step reads or makes a subnormal of the wide format whose value matters.
+bfloat16, rounds in integers. Apart from the subnormals of such a dtype, no step reads or makes a subnormal of the wide format
+whose value matters.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from uops.spec.ir.dtypes import DType
 
 #: The float dtypes that are computed in a wider one.
 SMALL = tuple(d for d in dt.FLOATS if d.bits < dt.float32.bits)
+#: The float dtypes in which a target computes.
+WIDE = tuple(d for d in dt.FLOATS if d not in SMALL)
 
 
 def infinity_bits(d: DType) -> int:

@@ -86,7 +86,7 @@ def round_to_nearest(d: DType, x: Fraction, zero: float = 0.0) -> float:
         return zero
     sign, m = (-1 if x < 0 else 1), abs(x)
     exponent = _floor_log2(m)
-    step = Fraction(2) ** (max(exponent, 2 - 2 ** (d.exp_bits - 1)) - d.man_bits)
+    step = Fraction(2) ** (max(exponent, d.min_exponent) - d.man_bits)
     units, rest = divmod(m, step)
     if rest * 2 > step or (rest * 2 == step and units % 2):
         units += 1
@@ -293,7 +293,7 @@ def encode_bits(x: Number, d: DType) -> int:
         return sign | (top << mantissa) | ((1 << mantissa) - 1 if not d.has_inf else 1 << (mantissa - 1))
     if math.isinf(x):
         return sign | (top << mantissa)
-    m, least = Fraction(abs(x)), 1 - (2 ** (d.exp_bits - 1) - 1)
+    m, least = Fraction(abs(x)), d.min_exponent
     exponent = max(least, _floor_log2(m)) if m else least
     units = int(m / Fraction(2) ** (exponent - mantissa))
     bits: int = sign | ((exponent - least) << mantissa) + units
@@ -311,6 +311,6 @@ def decode_bits(bits: int, d: DType) -> Number:
         return sign * math.inf if mantissa == 0 else math.nan
     if not d.has_inf and field == 2**d.exp_bits - 1 and mantissa == 2**d.man_bits - 1:
         return math.nan
-    least = 1 - (2 ** (d.exp_bits - 1) - 1)
+    least = d.min_exponent
     units, exponent = (mantissa, least) if field == 0 else (mantissa + 2**d.man_bits, field - 1 + least)
     return sign * float(units * Fraction(2) ** (exponent - d.man_bits))

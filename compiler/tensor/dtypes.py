@@ -34,7 +34,6 @@ Number = bool | int | float
 DTypeLike = DType | str | Any
 
 
-
 def _accumulation_dtypes(d: DType) -> tuple[DType, DType]:
     """Return the dtypes of `ACCUMULATE`: no sum has fewer than 32 bits, but a sum of floats is rounded to their dtype."""
     if d.bits >= dt.int32.bits:

@@ -48,8 +48,7 @@ def _derive_layout(d: DType) -> DTypeLayout:
         return DTypeLayout(d, *shape, False, 0.0, 0.0, 0, 0, 0.0, 0, 0)
     top = int(np.array(d.max_finite).astype(shape[0]).view(shape[1]))
     ulps = 2 if d.bits >= 32 else 1
-    ends = d.unit_roundoff, d.smallest_subnormal, d.min_exponent, d.man_bits, d.max_finite
-    return DTypeLayout(d, *shape, True, *ends, top, ulps)
+    return DTypeLayout(d, *shape, True, d.unit_roundoff, d.smallest_subnormal, d.min_exponent, d.man_bits, d.max_finite, top, ulps)
 
 
 LAYOUT: dict[DType, DTypeLayout] = {d: _derive_layout(d) for d in NUMPY}

@@ -15,7 +15,6 @@ import numpy as np
 from uops.interp.allowed.elementwise.pieces import make_canonical_set
 from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, order_keys
 from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, POINTS, PZERO, SetArray, Value, best_of, from_points
-from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
 
 Axes = tuple[int, ...]

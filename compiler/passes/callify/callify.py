@@ -133,11 +133,6 @@ def _root_items(resolved: UOp) -> tuple[UOp, ...]:
     return resolved.src if resolved.op in RESULT_ROOTS else (resolved,)
 
 
-def storage_dtype(d: DType) -> DType:
-    """Return the dtype of a Buffer for values of `d`: int64 for index, which memory cannot hold (R29, index arithmetic)."""
-    return dt.int64 if d is dt.index else d
-
-
 def max_extent(d: Dim) -> int:
     """Return a dimension, or the greatest value of a symbolic one. Raises CompileError for one without an upper bound."""
     if not isinstance(d, UOp):
@@ -176,7 +171,7 @@ def _allocate_outputs(root: UOp, resolved: UOp) -> tuple[ProgramOutput, ...]:
 
 def _output_buffer(v: UOp, unique: int) -> UOp:
     device = v.device if isinstance(v.device, str) else "CPU"
-    return UOp(Op.BUFFER, (), BufferArg(max_elements(v.shape), storage_dtype(v.dtype), device, AddrSpace.GLOBAL, unique))
+    return UOp(Op.BUFFER, (), BufferArg(max_elements(v.shape), v.dtype.storage, device, AddrSpace.GLOBAL, unique))
 
 
 def _skip_copy(v: UOp, used: set[UOp]) -> UOp:
@@ -193,7 +188,7 @@ def _store_output(out: ProgramOutput, v: UOp) -> UOp:
     target = out.buffer if not isinstance(total, UOp) else B.shrink(out.buffer, (0,), (total,))
     if target.shape != v.shape:
         target = UOp(Op.RESHAPE, (target, B.shape_vector(v.shape)))
-    return B.store(target, B.cast(v, storage_dtype(v.dtype)))
+    return B.store(target, B.cast(v, v.dtype.storage))
 
 
 def _bind_arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
@@ -210,9 +205,9 @@ def _bind_arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
         params[u] = number if u.dtype is dt.index else B.cast(number, u.dtype)  # arithmetic wraps as that dtype's does
     for k, u in enumerate(memory):
         shape = B.shape_vector(u.shape) if u.op is Op.BUFFER else substitute(u.extents, params) if u.src else B.SCALAR
-        param = UOp(Op.PARAM, (shape,), ParamArg(k, storage_dtype(u.dtype), u.device))
+        param = UOp(Op.PARAM, (shape,), ParamArg(k, u.dtype.storage, u.device))
         params[u] = param if u.dtype is not dt.index else B.cast(param, dt.index)
-    passed = [u if u.dtype is not dt.index else u.replace(arg=ParamArg(u.arg.slot, dt.int64, u.arg.device)) for u in memory]
+    passed = [u if u.dtype is not dt.index else u.replace(arg=ParamArg(u.arg.slot, u.dtype.storage, u.arg.device)) for u in memory]
     return params, (*passed, *[u if u.dtype is dt.index else _index_variable(u, u.arg.slot) for u in named])
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from uops.compiler.decompose import WIDE
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import preserves_effect_order
 from uops.compiler.rewrite.lowering_cache import memoize_per_root
@@ -27,7 +28,6 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import ALU, RESHAPING, TO_SHAPE, Op
 
-_WIDE_FLOATS = (dt.float32, dt.float64)
 #: Most factors of one product that are considered.
 _MAX_FACTORS = 16
 
@@ -95,7 +95,7 @@ class _FactorHoister:
         """Rebuild `u` on its new sources, and hoist factors if it is a sum or a quotient."""
         src = tuple([self.done[s] for s in u.src])
         v = u if src == u.src else u.replace(src=src)
-        if v.dtype in _WIDE_FLOATS:
+        if v.dtype in WIDE:
             if v.op is Op.REDUCE and v.arg.op is Op.ADD:
                 v = self._hoist_from_sum(v)
             elif v.op is Op.DIV:

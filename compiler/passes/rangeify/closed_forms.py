@@ -21,12 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from uops.compiler.decompose import SMALL
-from uops.compiler.ir.accumulators import reduction_identity
+from uops.compiler.ir.accumulators import accumulator_dtype, reduction_identity
 from uops.compiler.ir.affine import build_affine_sum, clamp_index, extract_affine_sum, index_constant
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, substitute
 from uops.spec.ir.ops import Op
 
@@ -283,6 +281,6 @@ def _multiply_by_count(value: UOp, count: UOp) -> UOp:
     d = value.dtype
     if not d.is_float:
         return UOp(Op.MUL, (value, B.cast(count, d)))
-    wide: DType = dt.float32 if d in SMALL else d
+    wide = accumulator_dtype(d)
     product = B.cast(UOp(Op.MUL, (B.cast(value, wide), B.cast(count, wide))), d)
     return UOp(Op.WHERE, (UOp(Op.CMPGE, (count, ONE)), product, B.const(0, d)))

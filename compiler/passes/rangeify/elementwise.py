@@ -15,7 +15,7 @@ from uops.compiler.ir.views import STEP, TRUE, ZERO
 from uops.compiler.passes.rangeify.elements import bind_general_index, fits_int32
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, clamp_to_placeholder, flat_param
 from uops.compiler.passes.rangeify.state import RangeifyState
-from uops.compiler.passes.rangeify.storage import UINT, as_bool, load_element, reinterpret_as
+from uops.compiler.passes.rangeify.storage import as_bool, load_element, reinterpret_as
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, ReduceArg
@@ -261,13 +261,13 @@ def _reinterpret_bits(state: RangeifyState, u: UOp, ref: ElementRef, parts: Part
     if old.itemsize == new.itemsize:
         (element,) = parts
         return reinterpret_as(element, new)
-    bits = [reinterpret_as(p, UINT[old.itemsize]) for p in parts]
+    bits = [reinterpret_as(p, old.word) for p in parts]
     if new.itemsize < old.itemsize:
         (whole_bits,) = bits
         ratio = index_constant(old.itemsize // new.itemsize)
         count = B.cast(UOp(Op.MUL, (UOp(Op.MOD, (ref.coords[-1], ratio)), index_constant(new.bits))), whole_bits.dtype)
-        return reinterpret_as(B.cast(UOp(Op.SHR, (whole_bits, count)), UINT[new.itemsize]), new)
-    whole = UINT[new.itemsize]
+        return reinterpret_as(B.cast(UOp(Op.SHR, (whole_bits, count)), new.word), new)
+    whole = new.word
     joined = B.cast(bits[0], whole)
     for k, b in enumerate(bits[1:], 1):
         joined = UOp(Op.OR, (joined, UOp(Op.SHL, (B.cast(b, whole), B.const(k * old.bits, whole)))))

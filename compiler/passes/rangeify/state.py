@@ -158,7 +158,7 @@ class RangeifyState:
     def _new_buffer(self, u: UOp) -> UOp:
         self.last_unique += 1
         device = u.device if isinstance(u.device, str) else "CPU"
-        arg = BufferArg(max_elements(u.shape), realised_dtype(u), device, AddrSpace.GLOBAL, self.last_unique)
+        arg = BufferArg(max_elements(u.shape), narrow_storage_dtype(u), device, AddrSpace.GLOBAL, self.last_unique)
         return UOp(Op.BUFFER, (), arg)
 
     # Sources first: the expression of every element that is needed.
@@ -192,7 +192,7 @@ class RangeifyState:
             return
         value = self._element_expression(u, kernel.root_ref) if u not in self.layouts else self.values[sources[0]]
         target = UOp(Op.INDEX, (self.buffers[u], self.indexing.flatten(kernel.coords, u.shape)))
-        kernel.store = UOp(Op.STORE, (target, B.cast(value, realised_dtype(u))))
+        kernel.store = UOp(Op.STORE, (target, B.cast(value, narrow_storage_dtype(u))))
 
     def kernels_in_order(self) -> Iterator[KernelDraft]:
         """Return the kernels in execution order."""
@@ -230,15 +230,15 @@ def _push_through_movement(state: RangeifyState, u: UOp, ref: ElementRef) -> lis
     return [(source, ElementRef(ref.kernel, index, state.indexing.conjoin_gates(ref.gate, gate)))]
 
 
-def realised_dtype(u: UOp) -> DType:
-    """Return the dtype of the Buffer of a realised value.
+def narrow_storage_dtype(u: UOp) -> DType:
+    """Return the dtype of the Buffer of an intermediate value, which no caller sees.
 
-    An index value is stored as int32 if its bounds allow that, else as int64 (R08, index dtype; R29, index arithmetic).
+    An index value is stored as int32 if its bounds allow that, else as any index is (R08, index dtype).
     """
     if u.dtype is not dt.index:
         return u.dtype
     lo, hi = u.min_max or (dt.index.min, dt.index.max)
-    return dt.int32 if dt.int32.min <= lo and hi <= dt.int32.max else dt.int64
+    return dt.int32 if dt.int32.min <= lo and hi <= dt.int32.max else dt.index.storage
 
 
 class OpHandlers(NamedTuple):

@@ -14,9 +14,6 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
-#: Unsigned integers by size in bytes.
-UINT: dict[int, DType] = {1: dt.uint8, 2: dt.uint16, 4: dt.uint32, 8: dt.uint64}
-
 
 def as_bool(p: UOp) -> UOp:
     """Return a condition as a bool: any nonzero value is true (R14, Where condition)."""
@@ -84,11 +81,11 @@ class StoreTarget:
         d = self.memory.dtype
         if self.byte is None:
             return reinterpret_as(value, d)
-        bits = reinterpret_as(value, UINT[value.dtype.itemsize])
+        bits = reinterpret_as(value, value.dtype.word)
         part = B.cast(UOp(Op.SHR, (bits, _bit_offset(self.byte_ranges[0] if self.byte_ranges else ZERO, bits.dtype))), dt.uint8)
         if d.itemsize == 1:
             return reinterpret_as(part, d)
-        whole = UINT[d.itemsize]
+        whole = d.word
         now = UOp(Op.AFTER, (self.memory, *self.loops))  # read anew in every iteration, also at an unchanged address
         old = reinterpret_as(UOp(Op.LOAD, (UOp(Op.INDEX, (now, self.flat)), *self._gate_operands()), LoadArg()), whole)
         mask = UOp(Op.XOR, (UOp(Op.SHL, (B.const(255, whole), _bit_offset(self.byte, whole))), B.const(-1, whole)))

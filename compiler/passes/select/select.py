@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from uops.compiler.decompose import SMALL, lower_elementwise, lowered_dtype
+from uops.compiler.decompose import SMALL, lower_elementwise, soften_dtype
 from uops.compiler.decompose.elementary import WIDE_RULES, is_elementary
 from uops.compiler.decompose.small import is_small
 from uops.compiler.decompose.threefry import decompose_threefry
@@ -94,7 +94,7 @@ def _decompose_ops(body: UOp, native: frozenset[Op]) -> UOp:
 def _lower_node(u: UOp, src: tuple[UOp, ...], native: frozenset[Op]) -> UOp:
     """Rebuild a node on lowered sources, decomposed if need be."""
     if u.op in MEMORY_ROOTS and u.dtype in SMALL:
-        return u.replace(src=src, arg=replace(u.arg, dtype=lowered_dtype(u.dtype)))
+        return u.replace(src=src, arg=replace(u.arg, dtype=soften_dtype(u.dtype)))
     if u.op in _OWN:
         applies, lower = _OWN[u.op]
         if applies(u):

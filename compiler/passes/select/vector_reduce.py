@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from uops.compiler.decompose import SMALL
 from uops.compiler.decompose.build import splat_constant
-from uops.compiler.ir.accumulators import reduction_identity
+from uops.compiler.ir.accumulators import accumulator_dtype, reduction_identity
 from uops.compiler.passes.select.cuts import estimate_piece_cost
 from uops.compiler.passes.select.positions import (
     SCALAR,
@@ -24,9 +23,7 @@ from uops.compiler.passes.select.positions import (
 )
 from uops.compiler.passes.select.vectors import AccumulatorGroup, ReducePlan, VectorSelector
 from uops.spec.ir import build as B
-from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg
-from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
@@ -138,7 +135,7 @@ class _ReduceBuilder:
     def __init__(self, state: VectorSelector, u: UOp, plan: ReducePlan) -> None:
         self.state, self.u, self.plan = state, u, plan
         self.op: Op = u.arg.op
-        self.wide: DType = dt.float32 if u.dtype in SMALL else u.dtype
+        self.wide = accumulator_dtype(u.dtype)
         self.fma_operands = _fma_operands(state, u, plan.value)
         self.identities: dict[int, UOp] = {}
 
@@ -157,7 +154,7 @@ class _ReduceBuilder:
         return B.cast(self.state.build_splat_piece(self.plan.value, piece, w), self.wide)
 
     def identity_vector(self, w: int) -> UOp:
-        """Return the identity of the value's own dtype, in the accumulator's: fp8e4m3 has no -inf."""
+        """Return the identity of the value's own dtype, in the accumulator's: a finite-only dtype has no -inf."""
         if w not in self.identities:
             identity = B.const(reduction_identity(self.op, self.u.dtype).const, self.wide)
             self.identities[w] = splat_constant(identity.const, self.wide, (w,) if w > 1 else ())

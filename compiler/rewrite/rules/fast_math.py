@@ -34,7 +34,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import REDUCTIONS, Op
 
-FLOATS = (dt.float16, dt.bfloat16, dt.float32, dt.float64)
+FLOATS = tuple(d for d in dt.FLOATS if d.bits > 8)
 N, I, Z, R = Flaw.NAN, Flaw.INFINITY, Flaw.ZERO, Flaw.ROUNDING  # noqa: E741
 
 x, y, z = (var(name, FLOATS) for name in "xyz")

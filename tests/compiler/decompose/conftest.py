@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.compiler.decompose import decompose_node, lower_elementwise, lowered_dtype
+from uops.compiler.decompose import decompose_node, lower_elementwise, soften_dtype
 from uops.spec.ir import build as b
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -64,7 +64,7 @@ def on_bits(compiled: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
 
 def graph_on_bits(compiled: Callable[..., Any], root: UOp, leaves: Sequence[UOp]) -> Callable[..., Any]:
     """`root` lowered to storage dtypes and compiled."""
-    held = [b.param(k, (), lowered_dtype(u.dtype)) for k, u in enumerate(leaves)]
+    held = [b.param(k, (), soften_dtype(u.dtype)) for k, u in enumerate(leaves)]
     (graph,) = lower_elementwise([root], dict(zip(leaves, held, strict=True)))
     kernel: Callable[..., Any] = compiled(graph, held)
     return kernel

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.compiler.decompose import SMALL, encode_small_float, integer_to_float_round_odd, lowered_dtype
+from uops.compiler.decompose import SMALL, encode_small_float, integer_to_float_round_odd, soften_dtype
 from uops.compiler.decompose.build import BITS, Expr
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -37,7 +37,7 @@ def midpoints(d: DType) -> list[float]:
     """Values halfway between neighbours of `d`, the halfway to overflow included, and their neighbours in float64: all for fp8,
     else a sample."""
     codes = range(0, 1 << (d.bits - 1), 1 if d.bits == 8 else 97)
-    values = [v for v in decode(np.array(codes).astype(lowered_dtype(d).name), d).tolist() if math.isfinite(v)]
+    values = [v for v in decode(np.array(codes).astype(soften_dtype(d).name), d).tolist() if math.isfinite(v)]
     step = [abs(v) * 2.0 ** -(d.man_bits + 1) if v >= 2.0 ** (1 - d.bias) else 2.0 ** (-d.bias - d.man_bits) for v in values]
     halves = [v + math.ldexp(1, math.frexp(max(v, 2.0 ** (1 - d.bias)))[1] - 2 - d.man_bits) for v in (*values, d.max_finite)]
     near = [math.nextafter(h, t) for h in halves for t in (0.0, math.inf)]

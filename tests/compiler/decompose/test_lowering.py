@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from uops.compiler.decompose import NATIVE, SMALL, decompose_node, lower_elementwise, lowered_dtype
+from uops.compiler.decompose import NATIVE, SMALL, decompose_node, lower_elementwise, soften_dtype
 from uops.compiler.decompose import coefficients as k
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -51,7 +51,7 @@ BUDGET = {
 def lowered(op: Op, d: DType, shape: tuple[int, ...] = ()) -> tuple[UOp, UOp]:
     """The node and its lowered graph over Params in storage dtypes."""
     leaves = [b.param(i, shape, d) for i in range(ARITY[op])]
-    held = [b.param(i, shape, lowered_dtype(d)) for i in range(ARITY[op])]
+    held = [b.param(i, shape, soften_dtype(d)) for i in range(ARITY[op])]
     root = b.alu(op, *leaves)
     return root, lower_elementwise([root], dict(zip(leaves, held, strict=True)))[0]
 
@@ -62,7 +62,7 @@ def lowered(op: Op, d: DType, shape: tuple[int, ...] = ()) -> tuple[UOp, UOp]:
 def test_lowered_graph_is_primitive_and_well_typed(op: Op, d: DType, shape: tuple[int, ...]) -> None:
     root, graph = lowered(op, d, shape)
     verify(graph)
-    assert (graph.dtype, graph.shape) == (lowered_dtype(root.dtype), shape)
+    assert (graph.dtype, graph.shape) == (soften_dtype(root.dtype), shape)
     for u in toposort(graph):
         assert u.op in PRIMITIVE, u
         assert u.dtype in NATIVE or u.dtype is dt.index, u

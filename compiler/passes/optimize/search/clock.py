@@ -30,8 +30,6 @@ RUNS, SECONDS, FAR = 12, 0.02, 2.0
 MOST = 4 << 30
 #: Alignment of arrays, in bytes.
 _ALIGNMENT = 64
-#: NumPy's word and the bits of 1.0 for each float dtype that NumPy lacks.
-_ONE: dict[DType, tuple[str, int]] = {dt.bfloat16: ("uint16", 0x3F80), dt.fp8e4m3: ("uint8", 0x38), dt.fp8e5m2: ("uint8", 0x3C)}
 
 
 class TargetClock:
@@ -115,9 +113,8 @@ def _extent(d: Any) -> int:
 
 def _make_timing_values(d: DType, n: int) -> Array:
     """Return `n` values of dtype `d`: floats around 1, or small integers."""
-    if d in _ONE:
-        name, bits = _ONE[d]
-        return np.full(n, bits, name)
+    if d.ml_dtypes_name:  # the bits of 1.0, as NumPy lacks the dtype
+        return np.full(n, d.bias << d.man_bits, d.word.name)
     pattern = np.random.default_rng(0).random(min(n, 4096) or 1) + 0.5
     values = {"b": pattern > 1, "f": pattern}.get("b" if d is dt.bool_ else "f" if d.is_float else "i", pattern * 2)
-    return np.resize(values.astype("int64" if d is dt.index else d.name), n)
+    return np.resize(values.astype(d.array_name), n)
