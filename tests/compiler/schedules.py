@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from uops.backends.arrays import STORAGE
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
@@ -161,15 +162,7 @@ def name(a: UOp) -> str:
     return f"b{a.arg.unique}" if a.op is Op.BUFFER else a.arg.name or f"p{a.arg.slot}"
 
 
-def _numpy() -> dict[str, Any]:
-    import ml_dtypes
-
-    small = {"bfloat16": ml_dtypes.bfloat16, "fp8e4m3": ml_dtypes.float8_e4m3fn, "fp8e5m2": ml_dtypes.float8_e5m2}
-    plain = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
-    return {**{n: np.dtype(n) for n in plain}, **{n: np.dtype(t) for n, t in small.items()}}
-
-
-NUMPY = _numpy()
+NUMPY = {d.name: array_dtype for d, array_dtype in STORAGE.items()}
 
 
 def same_bits(a: Any, c: Any) -> bool:

@@ -10,10 +10,10 @@ from fractions import Fraction
 from types import ModuleType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
+from uops.backends.arrays import STORAGE
 from uops.compiler.decompose import SMALL
 from uops.compiler.decompose.build import BITS
 from uops.spec.ir import dtypes as dt
@@ -22,14 +22,6 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
 
 OnBits = Callable[..., Callable[..., Any]]
-VIEW = {
-    dt.float16: np.float16,
-    dt.bfloat16: ml_dtypes.bfloat16,
-    dt.fp8e4m3: ml_dtypes.float8_e4m3fn,
-    dt.fp8e5m2: ml_dtypes.float8_e5m2,
-}
-FP8 = (dt.fp8e4m3, dt.fp8e5m2)
-HALF = (dt.float16, dt.bfloat16)
 #: Exact in float64, or with so many bits to spare that no quotient of small floats reaches a midpoint.
 ARITHMETIC: dict[Op, Callable[[Any, Any], Any]] = {
     Op.ADD: operator.add,
@@ -42,7 +34,7 @@ COMPARISONS = {Op.CMPLT: operator.lt, Op.CMPNE: operator.ne, Op.CMPEQ: operator.
 
 
 def values(bits: Any, d: DType) -> Any:
-    return bits.view(VIEW[d]).astype(np.float64)
+    return bits.view(STORAGE[d]).astype(np.float64)
 
 
 def every(d: DType) -> Any:
@@ -205,7 +197,7 @@ def mulacc_triples(d: DType) -> list[Any]:
     random = np.random.default_rng(8)
     word = BITS[d].name
     a, c = (random.integers(0, 1 << d.bits, 3000).astype(word) for _ in range(2))
-    product = nearest(values(a, d) * values(c, d), d).astype(VIEW[d]).view(word)
+    product = nearest(values(a, d) * values(c, d), d).astype(STORAGE[d]).view(word)
     third = np.where(random.random(3000) < 0.5, product ^ (1 << (d.bits - 1)), random.integers(0, 1 << d.bits, 3000)).astype(word)
     edges = edge_bits(d)
     triples = np.array(list(itertools.product(edges[::2], edges[1::2], edges)), word).T

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from smt_numpy import evaluate
 
-from uops.compiler.prove.model import Model, Representation, Unmodelled, Value
+from uops.backends.arrays import STORAGE
+from uops.compiler.prove.model import SMALL, Model, Representation, Unmodelled, Value
 from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.solver import SolverWorker
@@ -15,10 +15,6 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
 
 Bits = Any
-STORED = {
-    dt.fp8e4m3: ml_dtypes.float8_e4m3fn, dt.fp8e5m2: ml_dtypes.float8_e5m2, dt.float16: np.float16,
-    dt.bfloat16: ml_dtypes.bfloat16, dt.float32: np.float32, dt.float64: np.float64,
-}  # fmt: skip
 
 
 def result_of(m: Model, op: Op, kinds: tuple[DType, ...], result: DType) -> Value:
@@ -55,7 +51,7 @@ def _argument(m: Model, d: DType, bits: Bits) -> Any:
 def _bits(found: Any, m: Model, v: Value) -> list[int]:
     if v.dtype.is_float and v.bits is None:
         with np.errstate(all="ignore"):
-            return [int(x) for x in found.astype(STORED[v.dtype]).view(f"u{v.dtype.itemsize}")]
+            return [int(x) for x in found.astype(STORAGE[v.dtype]).view(f"u{v.dtype.itemsize}")]
     width = (1 << v.dtype.bits) - 1
     return [int(x) & width for x in found.tolist()]
 
@@ -82,7 +78,7 @@ def by_solver(worker: SolverWorker) -> Any:
             assertions += [*m.facts, smt.equals(smt.var(names[-1], term.sort), term)]
         answer = worker.run_query(smt.render_query(assertions), 1 << 40, names)
         assert answer.result == "sat", answer
-        carried = v.dtype in (dt.fp8e4m3, dt.fp8e5m2) and v.bits is None
+        carried = v.dtype in SMALL and v.bits is None
         return [_stored(answer.model[n], result) if carried else int(answer.model[n]) for n in names]
 
     return meaning
@@ -100,4 +96,4 @@ def _stored(v: bool | int, d: DType) -> int:
     """The bits of a float8 that is carried as a float16."""
     with np.errstate(all="ignore"):
         wide = np.array(v, np.uint16).view(np.float16).astype(np.float32)
-        return int(wide.astype(STORED[d]).view(np.uint8))
+        return int(wide.astype(STORAGE[d]).view(np.uint8))

@@ -12,9 +12,11 @@ import numpy as np
 
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import Sort, Term, TermKind
+from uops.spec.ir import dtypes as dt
 
-FORMATS = {smt.fp(5, 11): (15, 10), smt.fp(8, 8): (127, 7), smt.fp(8, 24): (127, 23), smt.fp(11, 53): (1023, 52)}
-FORMATS |= {smt.fp(5, 3): (15, 2), smt.fp(5, 4): (15, 3)}
+#: Formats of the solver -> (bias, bits of the mantissa). A float8 is rounded in one with the exponents of float16.
+FORMATS = {smt.fp(d.exp_bits, d.man_bits + 1): (d.bias, d.man_bits) for d in dt.FLOATS if d.bits > 8}
+FORMATS |= {smt.fp(5, d.man_bits + 1): (15, d.man_bits) for d in dt.FLOATS if d.bits == 8}
 
 
 def evaluate(t: Term, env: Mapping[str, Any]) -> Any:
@@ -48,8 +50,8 @@ def _literal(t: Term) -> Any:
         return np.int64(int(re.sub(r"[()\s]", "", t.head)))
     if m := re.fullmatch(r"\(_ bv(\d+) \d+\)", t.head):
         return np.uint64(int(m[1]))
-    if t.head.startswith("(_ NaN"):
-        return np.float64("nan")
+    if special := re.match(r"\(_ (NaN|\+oo|-oo) ", t.head):
+        return {"NaN": np.float64("nan"), "+oo": np.float64("inf"), "-oo": np.float64("-inf")}[special[1]]
     m = re.fullmatch(r"\(\(_ to_fp \d+ \d+\) RNE (.*)\)", t.head)
     assert m, t.head
     if f := re.fullmatch(r"\(/ ([\d.]+) ([\d.]+)\)", m[1]):

@@ -6,10 +6,10 @@ import random
 import struct
 from fractions import Fraction
 
-import ml_dtypes
 import numpy as np
 import pytest
 
+from uops.backends.arrays import STORAGE
 from uops.interp.exact import FORMATS, bits_of, exact_fraction, python_number, round_to
 from uops.interp.exact.numbers.formats import FINITE, divide_with_sticky_bit, dyadic
 from uops.spec.errors import SpecError
@@ -48,14 +48,6 @@ SPECIAL = [  # dtype, infinity, a NaN, max
     (float64,  0x7FF0000000000000, 0x7FF8000000000000, 0x7FEFFFFFFFFFFFFF),
 ]
 # fmt: on
-NUMPY = {
-    float16: np.float16,
-    float32: np.float32,
-    float64: np.float64,
-    bfloat16: ml_dtypes.bfloat16,
-    fp8e4m3: ml_dtypes.float8_e4m3fn,
-    fp8e5m2: ml_dtypes.float8_e5m2,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(("dtype", "bits", "value"), TABLE)
@@ -84,7 +76,7 @@ def test_r15_fp8e4m3_has_two_nans_and_no_infinity():
 def test_every_small_pattern_is_the_number_numpy_reads(dtype):
     count = 1 << dtype.bits
     with np.errstate(invalid="ignore"):  # signalling NaNs
-        theirs = np.arange(count, dtype=f"u{dtype.itemsize}").view(NUMPY[dtype]).astype(np.float64)
+        theirs = np.arange(count, dtype=f"u{dtype.itemsize}").view(STORAGE[dtype]).astype(np.float64)
     ours = np.array([python_number(dtype, b) for b in range(count)])
     assert np.array_equal(ours, theirs, equal_nan=True)
     assert np.array_equal(np.signbit(ours)[~np.isnan(ours)], np.signbit(theirs)[~np.isnan(ours)])

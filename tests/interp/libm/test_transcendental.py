@@ -20,7 +20,7 @@ MEANING = {Op.EXP2: lambda x: mpmath.mpf(2) ** x, Op.LOG2: lambda x: mpmath.log(
 LIMIT = {
     dt.float64: 0.51,
     dt.float32: 0.5 + 2.0**-27,
-    **dict.fromkeys((dt.float16, dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2), 0.5 + 2.0**-40),
+    **dict.fromkeys([d for d in dt.FLOATS if d.bits < 32], 0.5 + 2.0**-40),
 }
 
 

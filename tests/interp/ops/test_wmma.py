@@ -9,13 +9,12 @@ import math
 import random
 from fractions import Fraction
 
-import ml_dtypes
 import numpy as np
 import pytest
 
+from uops.backends.arrays import STORAGE
 from uops.interp.ops.wmma import allowed_error, gather_matrix, multiply_fragments, scatter_fragments, sum_rounding_errors
 from uops.spec.errors import SpecError, Trap
-from uops.spec.ir import dtypes as dt
 from uops.spec.wmma import DESCRIPTORS, OPERANDS, TableLaneMap, descriptors_named
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -27,12 +26,6 @@ def _name(d):
 
 ALL = pytest.mark.parametrize("d", DESCRIPTORS, ids=_name)
 FLOATS = [d for d in DESCRIPTORS if d.dtype_out.is_float]
-NUMPY = {d: np.dtype(d.name) for d in (*dt.INTS, dt.float16, dt.float32, dt.float64)}
-NUMPY |= {
-    dt.bfloat16: np.dtype(ml_dtypes.bfloat16),
-    dt.fp8e4m3: np.dtype(ml_dtypes.float8_e4m3fn),
-    dt.fp8e5m2: np.dtype(ml_dtypes.float8_e5m2),
-}
 
 
 def _dtype(d, operand):
@@ -65,9 +58,9 @@ def _random(d, seed, scale=4.0):
     for o in OPERANDS:
         t = _dtype(d, o)
         if t.is_float:
-            matrices.append((rng.standard_normal(d.shape(o)) * scale).astype(NUMPY[t]))
+            matrices.append((rng.standard_normal(d.shape(o)) * scale).astype(STORAGE[t]))
         else:
-            matrices.append(rng.integers(t.min, t.max, d.shape(o), NUMPY[t], endpoint=True))
+            matrices.append(rng.integers(t.min, t.max, d.shape(o), STORAGE[t], endpoint=True))
     return matrices
 
 
@@ -93,7 +86,7 @@ def _edges(d, seed):
             ]
         else:
             pool = [0, 1, t.min, t.max, t.max - 1, 2]
-        matrices.append(rng.choice(np.array(pool, NUMPY[t]), d.shape(o)))
+        matrices.append(rng.choice(np.array(pool, STORAGE[t]), d.shape(o)))
     return matrices
 
 
@@ -129,7 +122,7 @@ def _terms(matrices, i, j):
 
 def _expected(d, matrices):
     a, b, c = matrices
-    out = np.empty(d.shape("C"), np.float64 if d.dtype_out.is_float else NUMPY[d.dtype_out])
+    out = np.empty(d.shape("C"), np.float64 if d.dtype_out.is_float else STORAGE[d.dtype_out])
     for i, j in np.ndindex(*out.shape):
         if d.dtype_out.is_float:
             products, start = _terms(matrices, i, j)
@@ -144,20 +137,20 @@ def _expected(d, matrices):
 def test_multiply_is_the_matrix_product_rounded_once(d):
     for matrices in (_random(d, 1), _edges(d, 2), _edges(d, 3)):
         got = _product(d, matrices)
-        assert got.dtype == NUMPY[d.dtype_out]
+        assert got.dtype == STORAGE[d.dtype_out]
         np.testing.assert_array_equal(got.astype(np.float64), _expected(d, matrices).astype(np.float64))
 
 
 @pytest.mark.parametrize("d", [d for d in DESCRIPTORS if not d.dtype_out.is_float], ids=_name)
 def test_integers_wrap(d):
-    a, b, c = (np.ones(d.shape(o), NUMPY[_dtype(d, o)]) for o in OPERANDS)
+    a, b, c = (np.ones(d.shape(o), STORAGE[_dtype(d, o)]) for o in OPERANDS)
     got = _product(d, [a, b, c * np.int32(2**31 - 1)])
     assert (got == -(2**31) + d.dims[2] - 1).all()
 
 
 def test_a_sum_next_to_a_midpoint_is_rounded_once():
     (d,) = descriptors_named("v_mfma_f32_16x16x16_bf16")
-    a, b, c = (np.zeros(d.shape(o), NUMPY[_dtype(d, o)]) for o in OPERANDS)
+    a, b, c = (np.zeros(d.shape(o), STORAGE[_dtype(d, o)]) for o in OPERANDS)
     a[:, 0], b[0] = 2.0**-12, 2.0**-12
     a[:, 1], b[1, 0], b[1, 1] = 2.0**-50, 2.0**-50, -(2.0**-50)
     c[:] = 1.0
@@ -167,7 +160,7 @@ def test_a_sum_next_to_a_midpoint_is_rounded_once():
 
 @pytest.mark.parametrize("d", FLOATS, ids=_name)
 def test_infinities_and_nans_go_through(d):
-    matrices = [np.ones(d.shape(o), NUMPY[_dtype(d, o)]) for o in OPERANDS]
+    matrices = [np.ones(d.shape(o), STORAGE[_dtype(d, o)]) for o in OPERANDS]
     a, b, c = matrices
     c[2, 3] = np.inf
     a[4, 1] = np.nan
@@ -189,7 +182,7 @@ def test_infinities_and_nans_go_through(d):
 
 
 def _as_out(d, bound):
-    return bound.astype(NUMPY[d.dtype_out])
+    return bound.astype(STORAGE[d.dtype_out])
 
 
 def test_finite_operands_cannot_spoil_an_infinity():
@@ -314,7 +307,7 @@ def _tiny(d, seed):
     """Values around the least normal of each dtype, where cuts and flushes are greatest."""
     rng = np.random.default_rng(seed)
     low = [2.0 ** (1 - _dtype(d, o).bias) for o in OPERANDS]
-    return [(rng.uniform(-2, 2, d.shape(o)) * x).astype(NUMPY[_dtype(d, o)]) for o, x in zip(OPERANDS, low)]
+    return [(rng.uniform(-2, 2, d.shape(o)) * x).astype(STORAGE[_dtype(d, o)]) for o, x in zip(OPERANDS, low)]
 
 
 def _spread_out(d, seed):
@@ -324,7 +317,7 @@ def _spread_out(d, seed):
     for o in OPERANDS:
         t = _dtype(d, o)
         span = min(t.bias // 3, 12)
-        matrices.append((rng.uniform(-2, 2, d.shape(o)) * 2.0 ** rng.integers(-span, span, d.shape(o))).astype(NUMPY[t]))
+        matrices.append((rng.uniform(-2, 2, d.shape(o)) * 2.0 ** rng.integers(-span, span, d.shape(o))).astype(STORAGE[t]))
     matrices[0][:, 1::2] = -matrices[0][:, 0::2]
     matrices[1][1::2] = matrices[1][0::2]
     return matrices
@@ -334,8 +327,8 @@ def _underflowing(d, seed):
     """Products around the least subnormal of the result, and nothing else: what is lost is no part of the magnitudes."""
     rng = np.random.default_rng(seed)
     size = 2.0 ** ((1 - d.dtype_out.bias - d.dtype_out.man_bits) // 2)
-    a, b = ((rng.uniform(-2, 2, d.shape(o)) * size).astype(NUMPY[d.dtype_in]) for o in "AB")
-    return [a, b, np.zeros(d.shape("C"), NUMPY[d.dtype_out])]
+    a, b = ((rng.uniform(-2, 2, d.shape(o)) * size).astype(STORAGE[d.dtype_in]) for o in "AB")
+    return [a, b, np.zeros(d.shape("C"), STORAGE[d.dtype_out])]
 
 
 def _inflated(d, seed):
@@ -344,10 +337,10 @@ def _inflated(d, seed):
     t = d.dtype_in
     exponent = 1 - t.man_bits  # of the least subnormal times the greatest power of two
     half = exponent // 2
-    a = (rng.uniform(1, 2, d.shape("A")) * 2.0**half).astype(NUMPY[t])
-    b = (rng.uniform(1, 2, d.shape("B")) * 2.0 ** (exponent - half)).astype(NUMPY[t])
+    a = (rng.uniform(1, 2, d.shape("A")) * 2.0**half).astype(STORAGE[t])
+    b = (rng.uniform(1, 2, d.shape("B")) * 2.0 ** (exponent - half)).astype(STORAGE[t])
     a[:, 0], b[0] = math.ldexp(1.0, 1 - t.bias - t.man_bits), 2.0**t.bias
-    return [a, b, np.zeros(d.shape("C"), NUMPY[d.dtype_out])]
+    return [a, b, np.zeros(d.shape("C"), STORAGE[d.dtype_out])]
 
 
 @pytest.mark.parametrize("d", FLOATS, ids=_name)
@@ -375,7 +368,7 @@ def test_every_simulated_accumulator_is_within_the_bound(d):
 
 @pytest.mark.parametrize("d", [d for d in FLOATS if d.accumulator.bits >= 10], ids=_name)
 def test_a_lost_product_is_outside_of_the_bound(d):
-    given = [np.ones(d.shape(o), NUMPY[_dtype(d, o)]) for o in OPERANDS]
+    given = [np.ones(d.shape(o), STORAGE[_dtype(d, o)]) for o in OPERANDS]
     assert (allowed_error(d, *_fragments(d, given)) < 1).all()
 
 
@@ -394,7 +387,7 @@ def test_the_bound_counts_the_cuts_of_alignment():
 
 @pytest.mark.parametrize("d", FLOATS, ids=_name)
 def test_the_bound_is_infinite_where_an_order_may_overflow(d):
-    matrices = [np.zeros(d.shape(o), NUMPY[_dtype(d, o)]) for o in OPERANDS]
+    matrices = [np.zeros(d.shape(o), STORAGE[_dtype(d, o)]) for o in OPERANDS]
     matrices[2][0, 0], matrices[2][1, 1] = d.dtype_out.max_finite, -d.dtype_out.max_finite
     bound = gather_matrix(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
     assert bound[0, 0] == bound[1, 1] == np.inf and np.isfinite(bound[0, 1])
@@ -402,7 +395,7 @@ def test_the_bound_is_infinite_where_an_order_may_overflow(d):
 
 def test_a_flushed_factor_of_an_infinity_is_unsure():
     (d,) = descriptors_named("tdpbf16ps")
-    matrices = [np.ones(d.shape(o), NUMPY[_dtype(d, o)]) for o in OPERANDS]
+    matrices = [np.ones(d.shape(o), STORAGE[_dtype(d, o)]) for o in OPERANDS]
     matrices[0][0, 3] = 2.0**-130
     matrices[1][3, 4] = np.inf
     bound = gather_matrix(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
