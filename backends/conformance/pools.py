@@ -35,7 +35,7 @@ def ordinary_bits(d: DType) -> Bits:
         return (1, 0, 1, 1, 0, 0, 1, 0)
     if d.is_float:
         values = (2.5, -3.0, 0.75, 5.0, -0.375, 48.0, 1.5, -7.0)
-        return tuple(float_bits(d, round_nearest(d, v)) for v in values)
+        return tuple(float_bits(d, round_nearest(d, min(v, d.max_finite))) for v in values)
     top = (1 << d.storage.bits) - 1
     return tuple(v & top for v in (5, 3, 7, 2, 11, 6, 9, 4))
 
