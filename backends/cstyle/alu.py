@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable
 
-from uops.backends.cstyle.helpers import FROM_U64, unsigned_word_type
+from uops.backends.cstyle.helpers import unsigned_word_type
 from uops.backends.cstyle.language import ALIAS, HelperProvider, render_finite_float, render_integer
 from uops.backends.facts import dtype_class_letter, is_within, may_differ_in_sign, never_equals, value_bounds
 from uops.spec.errors import Unsupported
@@ -201,7 +201,7 @@ def _render_conversion(needs: HelperProvider, source: DType, target: DType, x: s
 
 def _render_unsigned_to_float(needs: HelperProvider, source: DType, target: DType, x: str) -> str:
     """Return the conversion of an unsigned integer to a float, by a helper if the toolchain calls a library for u64."""
-    if source is dt.uint64 and target in FROM_U64 and not needs.language.wide_unsigned:
+    if source is dt.uint64 and target.is_float and not needs.language.wide_unsigned:
         return f"{needs.require_helper('from_u64', target)}({x})"
     return _render_conversion(needs, source, target, x)
 

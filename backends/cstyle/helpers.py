@@ -98,6 +98,3 @@ HELPERS: dict[str, Callable[..., tuple[str, str]]] = {
     "from_u64": _define_from_u64,
     "trunc": _define_trunc,
 }
-
-#: Floats with a helper for conversions of u64.
-FROM_U64 = (dt.float32, dt.float64)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from uops.backends.arrays import STORAGE
-from uops.compiler.decompose import SMALL
+from uops.compiler.decompose import SMALL, encode_small_float
 from uops.compiler.decompose.build import BITS
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.exact import round_nearest
@@ -224,3 +224,15 @@ def test_r16_mulacc_where_two_roundings_go_wrong(on_bits: OnBits) -> None:
             == want
             == convert_fraction(2049 + Fraction(tiny), dt.float16)
         )
+
+
+@pytest.mark.parametrize("d", SMALL, ids=str)
+def test_r16_the_premises_of_small_floats_hold(d: DType) -> None:
+    """What small.py, narrow.py and the prover's float8 rest on, and what `interp/ops/elementwise.py` says of float32."""
+    premise = f"compiler/decompose/small.py: {d}"
+    assert dt.float32.man_bits + 1 >= 2 * (d.man_bits + 1) + 2, f"{premise} has too many bits to be rounded by way of float32"
+    assert d.exp_bits <= dt.float32.exp_bits, f"{premise} has more exponents than float32"
+    if d.bits == 8:
+        assert d.exp_bits <= dt.float16.exp_bits, f"compiler/prove/model.py: {d} has more exponents than float16"
+    if d.finite_only:  # the greatest value is even, so that the midpoint above it is still rounded to it
+        assert encode_small_float(d.max_finite, d) % 2 == 0, f"compiler/decompose/narrow.py: the greatest {d} is odd"
