@@ -63,7 +63,11 @@ def test_every_wider_float_has_all_numbers() -> None:
 
 @pytest.mark.parametrize("d", dt.FLOATS, ids=str)
 def test_the_columns_of_a_float_are_those_of_its_arrays(d: DType) -> None:
-    info = ml_dtypes.finfo(np.dtype(getattr(ml_dtypes, d.ml_dtypes_name, None) or d.array_name))
+    library = ml_dtypes if d.ml_dtypes_name else np
+    assert hasattr(library, d.array_name), (
+        f"{ROWS}: {library.__name__} has no {d.array_name}; ml_dtypes_name of {d} names its arrays"
+    )
+    info = ml_dtypes.finfo(np.dtype(getattr(library, d.array_name)))
     got = (d.bits, d.exp_bits, d.man_bits, d.max_finite, d.smallest_normal, d.smallest_subnormal)
     want = (info.bits, info.nexp, info.nmant, *map(float, (info.max, info.smallest_normal, info.smallest_subnormal)))
     assert got == want, f"{ROWS}: the columns of {d} give {got}, the dtype of its arrays {want}"
