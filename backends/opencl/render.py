@@ -10,7 +10,7 @@ from uops.backends.cstyle import render as family
 from uops.backends.cstyle.language import Language
 from uops.backends.opencl import atomic
 from uops.backends.opencl.launch import plan_launch
-from uops.spec.ir import dtypes as dt
+from uops.compiler.decompose import WIDE
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -24,7 +24,7 @@ OPENCL = Language(
     buffer="(m{0} + o{0})",
     scalar="n{}",
     # Not trunc: PoCL 3.0 converts to an integer inside it, which is undefined for a NaN that its compiler has folded.
-    functions={(op, d): name for op, name in ((Op.MULACC, "fma"), (Op.SQRT, "sqrt")) for d in (dt.float32, dt.float64)},
+    functions={(op, d): name for op, name in ((Op.MULACC, "fma"), (Op.SQRT, "sqrt")) for d in WIDE},
     spaces={AddrSpace.GLOBAL: "__global ", AddrSpace.LOCAL: "__local "},
     barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
 )

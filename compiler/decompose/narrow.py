@@ -18,7 +18,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
 #: The float dtypes that are computed in a wider one.
-SMALL = tuple(d for d in dt.FLOATS if d.bits < dt.float32.bits)
+SMALL = tuple(d for d in dt.FLOATS if d.wide is not d)
 #: The float dtypes in which a target computes.
 WIDE = tuple(d for d in dt.FLOATS if d not in SMALL)
 

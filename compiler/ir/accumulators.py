@@ -11,12 +11,10 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from uops.compiler.decompose import SMALL
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
-from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp, toposort
@@ -61,8 +59,8 @@ def _lower_reduce(u: UOp, src: tuple[UOp, ...], outer: list[UOp], unique: int) -
 
 
 def accumulator_dtype(d: DType) -> DType:
-    """Return the dtype of an accumulator for values of `d`."""
-    return dt.float32 if d in SMALL else d
+    """Return the dtype of an accumulator for values of `d` (R32: in the source dtype or wider)."""
+    return d.wide
 
 
 def widen_for_accumulator(value: UOp) -> UOp:

@@ -36,10 +36,10 @@ DTypeLike = DType | str | Any
 
 def _accumulation_dtypes(d: DType) -> tuple[DType, DType]:
     """Return the dtypes of `ACCUMULATE`: no sum has fewer than 32 bits, but a sum of floats is rounded to their dtype."""
-    if d.bits >= dt.int32.bits:
-        return d, d
+    if d.is_float or d.bits >= dt.int32.bits:
+        return d.wide, d
     wide = dt.uint32 if d.kind is DTypeKind.UINT else dt.int32
-    return (dt.float32, d) if d.is_float else (wide, wide)
+    return wide, wide
 
 
 #: Sums, products, prefix sums and matmul: dtype of the elements -> (dtype of accumulation, dtype of the result).

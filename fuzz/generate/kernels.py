@@ -31,7 +31,7 @@ from uops.spec.ir.ops import Op
 #: Dtypes of kernels; float32 and float64 are repeated to balance the many integers.
 DTYPES = (*dt.INTS, *(dt.float32, dt.float64) * 2, *dt.FLOATS)
 #: Floats in which the sums made here are exact.
-_WIDE = (dt.float32, dt.float64)
+_WIDE = tuple(d for d in dt.FLOATS if d.wide is d)
 #: Types of the outer loops, outermost first.
 _OUTER = (AxisType.LOOP, AxisType.GLOBAL, AxisType.THREAD)
 #: Types of loops whose iterations become vector lanes.

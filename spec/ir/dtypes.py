@@ -81,6 +81,11 @@ class DType:
         return _WORDS[self.bits]
 
     @property
+    def wide(self) -> DType:
+        """The dtype in which arithmetic of this one may be carried out: float32 for a small float, else this one."""
+        return float32 if self.is_float and self.bits < float32.bits else self
+
+    @property
     def array_name(self) -> str:
         """The name of the dtype of arrays of such values, in NumPy or else in ml_dtypes."""
         return self.ml_dtypes_name or self.storage.name

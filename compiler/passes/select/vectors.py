@@ -26,7 +26,6 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from uops.compiler.decompose import SMALL
 from uops.compiler.decompose.build import splat_constant
 from uops.compiler.passes.select.cuts import cut_store_pieces
 from uops.compiler.passes.select.index_widths import as_integer, choose_index_width
@@ -478,7 +477,7 @@ def _find_references(order: Iterable[UOp]) -> set[UOp]:
 def _widest_element(order: Iterable[UOp]) -> int:
     """Return the size in bytes of the widest element that a kernel computes with in lanes."""
     kinds = {(u.dtype, u.op in _WIDENED) for u in order if u.op in _COMPUTED and u.shape}
-    return max([1, *(4 if widened and d in SMALL else d.itemsize for d, widened in kinds if d is not dt.index)])
+    return max([1, *((d.wide if widened else d).itemsize for d, widened in kinds if d is not dt.index)])
 
 
 #: Ops whose results are vectors of elements.

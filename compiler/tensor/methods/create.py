@@ -108,8 +108,7 @@ class CreationMethods(IndexingMethods):
         d = wanted or (dt.float32 if any(isinstance(v, float) for v in (first, end, step)) else None)
         if d is None or not d.is_float:
             return cls._integer_arange(math.trunc(first), math.trunc(first + step) - math.trunc(first), n, wanted)
-        wide = dt.float64 if d is dt.float64 else dt.float32
-        return (cls._positions(n).cast(wide) * _as_float(step) + _as_float(first)).cast(d)
+        return (cls._positions(n).cast(d.wide) * _as_float(step) + _as_float(first)).cast(d)
 
     @classmethod
     def _positions(cls, n: int) -> Self:
@@ -187,11 +186,9 @@ class CreationMethods(IndexingMethods):
         d, dims = as_dtype(dtype), unpack_shape("rand", shape)
         if not d.is_float:
             raise fault("rand", None, f"expected a float dtype, got {d}", SpecTypeError)
-        word = dt.uint64 if d is dt.float64 else dt.uint32
-        bits = d.man_bits + 1
-        wide = dt.float64 if d is dt.float64 else dt.float32
+        word, bits = d.wide.word, d.man_bits + 1
         whole = cls._draw_random_words(math.prod(dims), word) >> (word.bits - bits)
-        return (whole.cast(wide) * 2.0**-bits).cast(d).reshape(dims)
+        return (whole.cast(d.wide) * 2.0**-bits).cast(d).reshape(dims)
 
     @classmethod
     def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, dtype: DTypeLike = dt.float32) -> Self:

@@ -375,7 +375,7 @@ class ElementwiseMethods(MovementMethods):
     def _compute_in_wide_float(self, f: Callable[[Self], Self]) -> Self:
         """Apply `f` in float32 at least, and round the result once to this Tensor's float dtype."""
         result_dtype = to_float_dtype(self.dtype)
-        return f(self.cast(result_dtype if result_dtype.bits >= 32 else dt.float32)).cast(result_dtype)
+        return f(self.cast(result_dtype.wide)).cast(result_dtype)
 
     # Rounding
 

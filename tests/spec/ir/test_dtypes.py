@@ -82,6 +82,7 @@ def test_derived_columns_of_a_float(d: DType) -> None:
     assert d.unit_roundoff == 2.0 ** -(d.man_bits + 1)
     assert (d.min, d.max) == ((-np.inf, np.inf) if d.has_inf else (-d.max_finite, d.max_finite))
     assert d.may_saturate == (d.bits == 8)
+    assert d.wide is (dt.float64 if d is dt.float64 else dt.float32)
 
 
 def test_values_of_columns_that_the_rulings_state() -> None:
