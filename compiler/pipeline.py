@@ -9,15 +9,16 @@ the graph is verified against the dialect after every pass, so the error names a
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.log import LoweringLog, active_log, record_transforms
-from uops.compiler.passes.callify.callify import callify
+from uops.compiler.passes.callify.callify import CallifiedProgram, callify_program
 from uops.compiler.passes.expand import expand_vector_axes
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.memory_plan import plan_memory
@@ -26,7 +27,7 @@ from uops.compiler.passes.optimize.optimize import schedule_kernel, select_sched
 from uops.compiler.passes.optimize.schedule.schedule import Scheduler
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.render import CompileQueue, render_and_compile
-from uops.compiler.passes.select.select import select, select_instructions
+from uops.compiler.passes.select.select import STEPS, select_instructions
 from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, use_lowering_cache
 from uops.compiler.target import MachineModel, Target, machine_model_of
 from uops.spec.errors import Crash, SpecError
@@ -46,7 +47,8 @@ class LoweringState:
     """The state that passes share.
 
     `external` are the Buffers and Params that the caller sees, known after callify. In `steps`, if the caller asks for it, a pass
-    that works in steps leaves the graph after each of them.
+    that works in steps leaves the graph after each of them. `programs` compiles kernels while others are lowered, if the caller
+    asks for programs alone.
     """
 
     target: Target
@@ -54,6 +56,9 @@ class LoweringState:
     external: frozenset[UOp] = field(default_factory=frozenset)
     steps: dict[str, UOp] | None = None
     memory: LoweringCache = field(default_factory=lambda: active_cache() or LoweringCache())
+    on_callified: Callable[[CallifiedProgram], None] | None = None
+    programs: KernelPrograms | None = field(default=None, init=False)
+    body_steps: dict[str, dict[UOp, UOp]] = field(default_factory=dict, init=False)
 
     @functools.cached_property
     def scheduler(self) -> Scheduler:
@@ -67,16 +72,48 @@ class LoweringState:
         return type(t), t.name, t.key, t.ops, t.dtypes, machine_model_of(t), self.config
 
 
-#: A pass on one kernel.
-BodyPass = Callable[[UOp, LoweringState], UOp]
+#: Programs of up to 256 kernels, by their body as rangeify leaves it.
+_PROGRAMS = KernelBodyCache(256)
+
+
+class KernelPrograms:
+    """The programs of a lowering's kernels: those of an earlier program, and those that a queue compiles."""
+
+    def __init__(self, queue: CompileQueue, key: Hashable | None) -> None:
+        self.queue, self.key = queue, key
+        self.cached: dict[UOp, UOp] = {}  # instruction list -> its program, of an earlier lowering
+        self.bodies: dict[UOp, list[UOp]] = {}  # instruction list -> the bodies that became it
+
+    def find_instructions(self, body: UOp) -> UOp | None:
+        """Return the instruction list of a body that an earlier program had, or None."""
+        program = None if self.key is None else _PROGRAMS.get(body, self.key)
+        if program is None:
+            return None
+        linear, *_ = program.src
+        self.cached[linear] = program
+        return linear
+
+    def submit(self, body: UOp, linear: UOp) -> None:
+        """Have the instruction list of a body compiled."""
+        if linear not in self.bodies:
+            self.queue.submit(linear)
+        self.bodies.setdefault(linear, []).append(body)
+
+    def wait_for_program(self, linear: UOp) -> UOp:
+        """Return the program of an instruction list, and keep it for later lowerings."""
+        program = self.cached.get(linear) or self.queue.wait_for_program(linear)
+        if self.key is not None:
+            for body in self.bodies.get(linear, ()):
+                _PROGRAMS.put(body, self.key, program)
+        return program
 
 
 @record(frozen=True, slots=True)
 class Pass:
     """One pass: its name, its stage, and the dialects that it takes and gives.
 
-    `after` pairs the name of an earlier pass with the reason why it must be earlier. `per_kernel` is the pass on one kernel, if
-    it works on each by itself. After kernels are split, a pass without it leaves the bodies as they are.
+    `run` takes a launch; if the pass is `per_kernel`, the body of a kernel. After kernels are split, a pass that is not leaves the
+    bodies as they are. `after` pairs the name of an earlier pass with the reason why it must be earlier.
     """
 
     name: str
@@ -85,26 +122,20 @@ class Pass:
     gives: Dialect
     run: Callable[[UOp, LoweringState], UOp]
     after: tuple[tuple[str, str], ...] = ()
-    per_kernel: BodyPass | None = None
+    per_kernel: bool = False
 
 
 def _run_callify(root: UOp, state: LoweringState) -> UOp:
-    call = callify(root)
+    callified = callify_program(root)
+    if state.on_callified is not None:
+        state.on_callified(callified)
+    call = callified.call
     state.external = frozenset(call.arguments)
     if not state.config.fast_math:
         return call
     from uops.compiler.passes.callify.relax import apply_fast_math  # late: only fast-math needs it
 
     return apply_fast_math(call)
-
-
-#: Programs of up to 256 kernels, by their body as rangeify leaves it.
-_PROGRAMS = KernelBodyCache(256)
-
-
-def _map_over_kernels(body_pass: BodyPass) -> BodyPass:
-    """Return the pass over a launch that applies a pass to each kernel."""
-    return lambda root, state: map_kernel_bodies(root, lambda body: body_pass(body, state))
 
 
 def _machine_within_threads(state: LoweringState) -> MachineModel:
@@ -127,26 +158,18 @@ def _schedule_body(body: UOp, state: LoweringState) -> UOp:
     return schedule_kernel(body, _machine_within_threads(state), state.scheduler) if state.config.optimize else body
 
 
-def _run_select(root: UOp, state: LoweringState) -> UOp:
-    """Run select on all kernels, and keep the graph after every step if the caller asks for it."""
-    return _map_over_kernels(_select_body)(root, state) if state.steps is None else select(root, state.target, state.steps)
-
-
-def _expand_body(body: UOp, state: LoweringState) -> UOp:
-    return expand_vector_axes(body)
-
-
 def _select_body(body: UOp, state: LoweringState) -> UOp:
-    *_, selected = select_instructions(body, state.target)
-    return selected
+    """Run select on one kernel, and keep the body after every step if the caller asks for it."""
+    after_steps = select_instructions(body, state.target)
+    if state.steps is not None:
+        for name, after in zip(STEPS, after_steps, strict=True):
+            state.body_steps.setdefault(name, {})[body] = after
+    return after_steps[-1]
 
 
-def _linearize_body(body: UOp, state: LoweringState) -> UOp:
-    return linearize_kernel(body)
-
-
-def _render_body(body: UOp, state: LoweringState) -> UOp:
-    return render_and_compile(body, state.target)
+def _render_body(linear: UOp, state: LoweringState) -> UOp:
+    programs = state.programs
+    return render_and_compile(linear, state.target) if programs is None else programs.wait_for_program(linear)
 
 
 # fmt: off
@@ -157,20 +180,20 @@ PIPELINE: tuple[Pass, ...] = (
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
     Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _fuse_kernels,
          (("rangeify", "kernels have the loops by which they are joined"),)),
-    Pass("optimize", "optimize", Dialect.SCHEDULED, Dialect.SCHEDULED, _map_over_kernels(_schedule_body),
-         (("join", "each part of a kernel is scheduled by itself"),), _schedule_body),
-    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, _map_over_kernels(_expand_body),
-         (("optimize", "it decides which ranges become shape"),), _expand_body),
-    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _run_select,
+    Pass("optimize", "optimize", Dialect.SCHEDULED, Dialect.SCHEDULED, _schedule_body,
+         (("join", "each part of a kernel is scheduled by itself"),), per_kernel=True),
+    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, lambda u, s: expand_vector_axes(u),
+         (("optimize", "it decides which ranges become shape"),), per_kernel=True),
+    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select_body,
          (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),
-          ("expand", "accumulators are made per lane")), _select_body),
-    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, _map_over_kernels(_linearize_body),
-         (("select", "an instruction that is made later would have no place"),), _linearize_body),
+          ("expand", "accumulators are made per lane")), per_kernel=True),
+    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, lambda u, s: linearize_kernel(u),
+         (("select", "an instruction that is made later would have no place"),), per_kernel=True),
     Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan_memory(u, s.external),
          (("callify", "memory that callers see keeps its place"),
           ("linearize", "lifetimes are those of the final order"))),
-    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, _map_over_kernels(_render_body),
-         (("linearize", "renderers take instruction lists"),), _render_body),
+    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, _render_body,
+         (("linearize", "renderers take instruction lists"),), per_kernel=True),
 )
 # fmt: on
 
@@ -198,52 +221,34 @@ def check_pipeline(passes: Sequence[Pass]) -> None:
 check_pipeline(PIPELINE)
 
 
-def lower(graph: UOp, target: Target, upto: str = "render", config: Config | None = None) -> UOp:
-    """Return `graph` after the stage `upto`. Raises SpecError, CompileError or Unsupported."""
+def lower(
+    graph: UOp, target: Target, upto: str = "render", config: Config | None = None,
+    on_callified: Callable[[CallifiedProgram], None] | None = None,
+) -> UOp:  # fmt: skip
+    """Return `graph` after the stage `upto`. Raises SpecError, CompileError or Unsupported.
+
+    `on_callified` is called with the result of callify, before any other pass.
+    """
     if upto not in STAGES:
         raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
-    state = LoweringState(target, config or configuration.default_config())
-    if upto == STAGES[-1] and not state.config.verify and not state.config.validate and active_log() is None:
-        return _lower_kernel_by_kernel(graph, state)
-    with _record_if_validating(state):
-        return next(lowered for stage, lowered in _run_passes(graph, state) if stage == upto)
+    state = LoweringState(target, config or configuration.default_config(), on_callified=on_callified)
+    last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
+    with _record_if_validating(state), _compile_meanwhile(state) if upto == STAGES[-1] else nullcontext():
+        return next(lowered for p, lowered in _run_passes(graph, state) if p.name == last)
 
 
-def _lower_kernel_by_kernel(graph: UOp, state: LoweringState) -> UOp:
-    """Run all passes, one kernel to the end before the next.
+@contextmanager
+def _compile_meanwhile(state: LoweringState) -> Iterator[None]:
+    """Lower one kernel to its instruction list before the next, unless somebody looks at the graphs between passes.
 
     So the machine code of a kernel is compiled while the next is lowered. A kernel of an earlier program is not lowered again.
     """
-    first = next(k for k, p in enumerate(PIPELINE) if p.per_kernel is not None)
-    with use_lowering_cache(state.memory), CompileQueue(state.target) as queue:
-        for p in PIPELINE[:first]:
-            graph = p.run(graph, state)
-        kernels = dict.fromkeys(call.body for call in graph.instructions)
-        cached = {body: _PROGRAMS.get(body, state.body_cache_key) for body in kernels} if state.config.reuse else {}
-        linears: dict[UOp, UOp] = {}
-        for body in kernels:
-            program = cached.get(body)
-            if program is None:
-                linears[body] = _lower_to_instructions(body, state, queue)
-            else:
-                linears[body], *_ = program.src
-        graph = map_kernel_bodies(graph, lambda body: linears[body])
-        for p in PIPELINE[first:]:
-            graph = graph if p.per_kernel is not None else p.run(graph, state)
-        programs = {linears[body]: cached.get(body) or queue.wait_for_program(linears[body]) for body in kernels}
-    if state.config.reuse:
-        for body in kernels:
-            _PROGRAMS.put(body, state.body_cache_key, programs[linears[body]])
-    return map_kernel_bodies(graph, lambda linear: programs[linear])
-
-
-def _lower_to_instructions(body: UOp, state: LoweringState, queue: CompileQueue) -> UOp:
-    """Return the instruction list of a kernel, after its compilation has been queued."""
-    *body_passes, _ = [p.per_kernel for p in PIPELINE if p.per_kernel is not None]
-    for body_pass in body_passes:
-        body = body_pass(body, state)
-    queue.submit(body)
-    return body
+    if state.config.verify or state.config.validate or active_log() is not None:
+        yield
+        return
+    with CompileQueue(state.target) as queue:
+        state.programs = KernelPrograms(queue, state.body_cache_key if state.config.reuse else None)
+        yield
 
 
 def stages(
@@ -255,10 +260,12 @@ def stages(
     """
     state = LoweringState(target, config or configuration.default_config())
     graphs = {"tensor": graph}
+    last = {p.stage: p.name for p in PIPELINE}
     with _record_if_validating(state):
-        for stage, lowered in _run_passes(graph, state):
-            graphs[stage] = lowered
-            on_stage(stage)
+        for p, lowered in _run_passes(graph, state):
+            if last[p.stage] == p.name:
+                graphs[p.stage] = lowered
+                on_stage(p.stage)
     return graphs
 
 
@@ -271,8 +278,8 @@ def record_lowering(graph: UOp, target: Target, config: Config | None = None) ->
     state = LoweringState(target, config or configuration.default_config(), steps=steps)
     graphs: dict[str, UOp] = {}
     with record_transforms() as log:
-        for p in PIPELINE:
-            graph = graphs[p.name] = run_pass(p, graph, state)
+        for p, lowered in _run_passes(graph, state):
+            graphs[p.name] = lowered
             if p.name == "plan":
                 break
     return graphs, steps, log
@@ -286,24 +293,60 @@ def _record_if_validating(state: LoweringState) -> AbstractContextManager[object
     return record_transforms() if active_log() is None else nullcontext()
 
 
-def _run_passes(graph: UOp, state: LoweringState) -> Iterator[tuple[str, UOp]]:
-    """Yield (stage, graph) after the last pass of each stage."""
+def _run_passes(graph: UOp, state: LoweringState) -> Iterator[tuple[Pass, UOp]]:
+    """Yield each pass with the graph that it gives; of `per_kernel` neighbours that run together, the last one."""
     _verify_dialect(graph, PIPELINE[0].takes, "", state)
     graphs: dict[str, UOp] = {}
-    for p, following in zip(PIPELINE, (*PIPELINE[1:], None)):
-        graph = graphs[p.name] = run_pass(p, graph, state)
+    for passes in _group_passes(kernel_by_kernel=state.programs is not None):
+        *_, p = passes
+        graph = graphs[p.name] = _run_together(passes, graph, state)
         if p.name == "plan" and state.config.validate:
             _validate_kernels(graphs, state)
-        if following is None or following.stage != p.stage:
-            yield p.stage, graph
+        yield p, graph
+
+
+def _group_passes(kernel_by_kernel: bool) -> Iterator[tuple[Pass, ...]]:
+    """Yield the passes in order: one at a time, or neighbours that are `per_kernel` together."""
+    for per_kernel, neighbours in itertools.groupby(PIPELINE, lambda p: p.per_kernel):
+        if per_kernel and kernel_by_kernel:
+            yield tuple(neighbours)
+        else:
+            yield from ((p,) for p in neighbours)
 
 
 def run_pass(p: Pass, graph: UOp, state: LoweringState) -> UOp:
     """Run one pass on `graph`; with `Config.verify`, raise Crash if the result is ill-formed."""
+    return _run_together((p,), graph, state)
+
+
+def _run_together(passes: Sequence[Pass], root: UOp, state: LoweringState) -> UOp:
+    """Run one pass on a launch, or several `per_kernel` ones on each kernel in turn, and verify the result."""
+    *_, p = passes
     with use_lowering_cache(state.memory):
-        graph = p.run(graph, state)
-    _verify_dialect(graph, p.gives, p.name, state)
-    return graph
+        if p.per_kernel:
+            programs = state.programs if p.gives is Dialect.LINEAR else None
+            lowered = map_kernel_bodies(root, functools.partial(_run_on_kernel, passes, state, programs))
+        else:
+            lowered = p.run(root, state)
+    if state.steps is not None:
+        for name, bodies in state.body_steps.items():
+            state.steps[name] = map_kernel_bodies(root, bodies.__getitem__)
+        state.body_steps.clear()
+    _verify_dialect(lowered, p.gives, p.name, state)
+    return lowered
+
+
+def _run_on_kernel(passes: Sequence[Pass], state: LoweringState, programs: KernelPrograms | None, body: UOp) -> UOp:
+    """Run passes on one kernel, and have `programs` compile its instruction list meanwhile."""
+    lowered = None if programs is None else programs.find_instructions(body)
+    if lowered is not None:
+        return lowered
+    lowered = body
+    for p in passes:
+        lowered = p.run(lowered, state)
+    if programs is not None:
+        programs.submit(body, lowered)
+    return lowered
 
 
 def _validate_kernels(graphs: dict[str, UOp], state: LoweringState) -> None:

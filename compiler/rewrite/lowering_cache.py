@@ -4,8 +4,7 @@ A `LoweringCache` holds, for nodes of the program being lowered:
 
 - the order below a root (`uops.spec.ir.node.toposort`), and the nodes of each op in it (`nodes_with_op`);
 - the loops around a node (`uops.spec.ir.scope.open_ranges`);
-- normal forms per list of rules (`Rewriter`), and costs (`rewriter.tree_cost`);
-- the results of functions under `memoize_per_root`.
+- normal forms per list of rules (`Rewriter`), and costs (`rewriter.tree_cost`).
 
 All of them are functions of the node alone. The cache is active inside `with use_lowering_cache(cache):`, in this thread. It is
 dropped with the lowering, or with the last of several lowerings that share it.
@@ -13,13 +12,10 @@ dropped with the lowering, or with the last of several lowerings that share it.
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from uops.compiler.log import active_log
 from uops.spec.ir import node
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -38,7 +34,6 @@ class LoweringCache:
     open_ranges: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
     normal_forms: dict[tuple[type, int], tuple[Any, dict[UOp, UOp], set[UOp]]] = field(default_factory=dict)
     costs: dict[UOp, int] = field(default_factory=dict)
-    results: dict[tuple[object, UOp], UOp] = field(default_factory=dict)
 
 
 class _ActiveCache(threading.local):
@@ -51,22 +46,6 @@ _active = _ActiveCache()
 def active_cache() -> LoweringCache | None:
     """Return the cache that is active in this thread, if there is one."""
     return _active.cache
-
-
-def memoize_per_root(change: Callable[[UOp], UOp]) -> Callable[[UOp], UOp]:
-    """Memoize a function of a root in the active cache. While a log records, every call runs, so that its transforms are logged."""
-
-    @functools.wraps(change)
-    def apply_once_per_root(root: UOp) -> UOp:
-        cache = _active.cache
-        if cache is None or active_log() is not None:
-            return change(root)
-        result = cache.results.get((change, root))
-        if result is None:
-            result = cache.results[change, root] = change(root)
-        return result
-
-    return apply_once_per_root
 
 
 class use_lowering_cache:

@@ -19,9 +19,8 @@ import numpy as np
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.ir.loops import estimate_instruction_count, find_shared_thread_loop
-from uops.compiler.passes.callify.callify import ProgramOutput, callify, outputs
+from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput
 from uops.compiler.pipeline import lower
-from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, use_lowering_cache
 from uops.compiler.runtime.arguments import (
     Array,
     BufferOrigin,
@@ -109,14 +108,8 @@ class Compiled:
 
     def __init__(self, graph: UOp, target: Target, config: Config) -> None:
         self.graph, self.target, self._lend = graph, target, memory_lender(target)
-        with use_lowering_cache(active_cache() or LoweringCache()):
-            self.outputs: tuple[ProgramOutput, ...] = outputs(graph)
-            self._check_memory_size(o.buffer for o in self.outputs)
-            call = callify(graph)
-            self.external = call.arguments
-            self.written = frozenset(self.external[k] for k in call.arg.written)
-            self.program = lower(graph, target, config=config)
-        self._input_keys = {input_key(u) for u in toposort(graph) if u.op in MEMORY_ROOTS}
+        self.program = lower(graph, target, config=config, on_callified=self._take_callified)
+        self._input_keys = {input_key(u) for u in toposort(graph) if u.op in (Op.PARAM, Op.BUFFER)}
         self._variables = [u for u in self.external if is_variable(u)]
         calls = self.program.instructions
         memory = list(dict.fromkeys(m for c in calls for a in c.arguments if not is_variable(m := _underlying_memory(a))))
@@ -135,6 +128,13 @@ class Compiled:
         self._native_entry = self._make_native_entry(config)
         native = self._native_entry and self._native_entry.function
         self.function: Callable[..., Any] = native or self._call_in_python
+
+    def _take_callified(self, callified: CallifiedProgram) -> None:
+        """Take the outputs and arguments of the program. Raises Unsupported for outputs that do not fit into memory."""
+        self.outputs: tuple[ProgramOutput, ...] = callified.outputs
+        self._check_memory_size(o.buffer for o in self.outputs)
+        self.external = callified.call.arguments
+        self.written = frozenset(self.external[k] for k in callified.call.arg.written)
 
     def _check_memory_size(self, memory: Iterable[UOp]) -> None:
         """Raise Unsupported if the Buffers of one run need more memory than there is."""

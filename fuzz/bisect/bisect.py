@@ -182,7 +182,7 @@ class _Bisection:
     def _find_wrong_rule(self, p: Pass, state: LoweringState) -> str | None:
         """Return a rule that the pass applied and that does not hold, or None."""
         with record_transforms() as log:
-            p.run(self.graph, replace(state, steps=None))
+            run_pass(p, self.graph, replace(state, steps=None))
         wrong_step = find_wrong_step(s for m in log.transforms for s in m.steps)
         return None if wrong_step is None else wrong_step.rule
 

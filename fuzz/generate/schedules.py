@@ -23,7 +23,6 @@ from itertools import islice, pairwise
 
 from uops.compiler import pipeline
 from uops.compiler.config import Config
-from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.passes.optimize.optimize import choose_by_heuristics, schedule_kernel
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_extent
@@ -212,8 +211,8 @@ def _is_small_enough(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
 def pipeline_with_schedules(choose_schedule: Scheduler) -> tuple[Pass, ...]:
     """Return the pipeline with another choice of schedules."""
 
-    def run(root: UOp, state: LoweringState) -> UOp:
-        return map_kernel_bodies(root, lambda body: schedule_kernel(body, machine_model_of(state.target), choose_schedule))
+    def run(body: UOp, state: LoweringState) -> UOp:
+        return schedule_kernel(body, machine_model_of(state.target), choose_schedule)
 
     return tuple(replace(p, run=run) if p.name == "optimize" else p for p in pipeline.PIPELINE)
 

@@ -21,7 +21,6 @@ from uops.compiler.ir.views import base_memory
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
 from uops.compiler.place import untranslatable_error
-from uops.compiler.rewrite.lowering_cache import memoize_per_root
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -48,11 +47,23 @@ class ProgramOutput(NamedTuple):
     dtype: DType
 
 
-@memoize_per_root
+class CallifiedProgram(NamedTuple):
+    """The one Call that stores the values of a root and performs its effects, and its outputs, one per value."""
+
+    call: UOp
+    outputs: tuple[ProgramOutput, ...]
+
+
 def callify(root: UOp) -> UOp:
-    """Return the one Call that stores the values of `root` and performs its effects. Raises CompileError or SpecError."""
+    """Return the Call of `callify_program`. Raises CompileError or SpecError."""
+    return callify_program(root).call
+
+
+def callify_program(root: UOp) -> CallifiedProgram:
+    """Convert a graph to one Call, and return it with its outputs. Raises CompileError or SpecError."""
     resolved = inline_calls(root)
-    targets, items = iter(_allocate_outputs(root, resolved)), _root_items(resolved)
+    allocated = _allocate_outputs(root, resolved)
+    targets, items = iter(allocated), _root_items(resolved)
     has_copies = any(v.op is Op.CONTIGUOUS for v in items)
     used = {s for v in items for u in toposort(v) for s in u.src} if has_copies else set()
     effects = [_store_output(next(targets), _skip_copy(v, used)) if v.dtype is not dt.void else v for v in items]
@@ -66,7 +77,7 @@ def callify(root: UOp) -> UOp:
     called = UOp(Op.CALL, (body, *arguments), CallArg(written=written_slots(body)))
     written = {v: base_memory(effect.buffer) for v, effect in zip(items, effects) if effect is not v}
     log_transform("store", root, called, written)
-    return called
+    return CallifiedProgram(called, allocated)
 
 
 def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
@@ -74,7 +85,6 @@ def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
     return _allocate_outputs(root, inline_calls(root))
 
 
-@memoize_per_root
 def inline_calls(root: UOp) -> UOp:
     """Inline every Function, GetTuple and Call, innermost first (R64, Function), and drop gradient markers."""
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change

@@ -20,7 +20,6 @@ from typing import NamedTuple
 from uops.compiler.decompose import WIDE
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import preserves_effect_order
-from uops.compiler.rewrite.lowering_cache import memoize_per_root
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules.fast_math import RELAXING
 from uops.spec.ir import build as B
@@ -32,7 +31,6 @@ from uops.spec.ir.ops import ALU, RESHAPING, TO_SHAPE, Op
 _MAX_FACTORS = 16
 
 
-@memoize_per_root
 def apply_fast_math(root: UOp) -> UOp:
     """Return the program after the rules of fast-math, or `root` if they would change the order of reads and Stores."""
     first, hoister, last = _FastMathRewriter(RELAXING), _FactorHoister(), _FastMathRewriter(RELAXING)

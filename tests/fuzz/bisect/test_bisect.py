@@ -41,7 +41,7 @@ from uops.compiler.config import Config
 from uops.compiler.log import record_transforms
 from uops.compiler.passes.rangeify import rangeify as ranges
 from uops.compiler.passes.select import select as selection
-from uops.compiler.pipeline import PIPELINE, Pass, stages
+from uops.compiler.pipeline import PIPELINE, Pass, run_pass, stages
 from uops.fuzz.bisect.bisect import BACKEND, bisect
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
 from uops.fuzz.generate.graphs import case
@@ -261,7 +261,8 @@ def test_memory_that_is_only_read_must_not_change() -> None:
     undeclared = nodes(lambda u: u.replace(arg=replace(u.arg, written=(0, 1))) if u.op is Op.CALL else None)
     wrong = behind("linearize", lambda root: root)
     wrong = tuple(
-        replace(q, run=lambda u, s, run=q.run: undeclared(change(run(u, s)))) if q.name == "optimize" else q for q in wrong
+        replace(q, run=lambda u, s, q=q: undeclared(change(run_pass(q, u, s))), per_kernel=False) if q.name == "optimize" else q
+        for q in wrong
     )
     graph = b.contiguous(b.flip(b.add(p(0, 4, dtype=I32), 1), (True,)))
     found = bisect(graph, {"p0": ints(4)}, LLVM, wrong)
@@ -280,7 +281,9 @@ def backwards(u: UOp) -> UOp | None:
 def test_a_sum_in_another_order_is_wrong_only_where_bits_are_kept(name: str, kept: bool) -> None:
     graph, inputs = b.reduce(p(0, 3), Op.ADD, (0,)), {"p0": np.array([1e8, 4.0, 4.0], np.float32)}
     change = nodes(backwards)
-    passes = tuple(replace(q, run=lambda u, s, run=q.run: run(change(u), s)) if q.name == name else q for q in PIPELINE)
+    right = next(q for q in PIPELINE if q.name == name)
+    wrong = replace(right, run=lambda u, s: run_pass(right, change(u), s), per_kernel=False)
+    passes = tuple(wrong if q is right else q for q in PIPELINE)
     found = bisect(graph, inputs, LLVM, passes)
     assert (found is not None) == kept
     if found is not None:
