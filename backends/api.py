@@ -50,20 +50,18 @@ def compile(
     graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
     verify(graph, Dialect.TENSOR)
     instance = _get_thread_backend(backend, options)
-    compiled = isinstance(instance, CompilerBackend) and not instance.guard
-    if validate and not compiled:
-        raise Unsupported("validation: its kernels are not compiled in this process", backend)
-    if fast_math and not compiled:
-        raise Unsupported("fast-math: its kernels are not compiled in this process", backend)
-    if isinstance(instance, CompilerBackend) and not instance.guard:
-        # late: an evaluating backend needs no compiler
-        from uops.compiler import compile as compile_for
-        from uops.compiler.config import default_config
+    target = instance.unguarded_target if isinstance(instance, CompilerBackend) else None
+    if target is None:
+        if validate or fast_math:
+            wanted = "validation" if validate else "fast-math"
+            raise Unsupported(f"{wanted}: its kernels are not compiled in this process", backend)
+        return lambda inputs: instance.run(graph, inputs)
+    from uops.compiler import compile as compile_for  # late: an evaluating backend needs no compiler
+    from uops.compiler.config import default_config  # late, likewise
 
-        config = default_config()
-        effective_config = replace(config, validate=config.validate or validate, fast_math=config.fast_math or fast_math)
-        return compile_for(graph, instance.target, effective_config)
-    return lambda inputs: instance.run(graph, inputs)
+    config = default_config()
+    effective_config = replace(config, validate=config.validate or validate, fast_math=config.fast_math or fast_math)
+    return compile_for(graph, target, effective_config)
 
 
 def _get_thread_backend(name: str, options: dict[str, Any]) -> Backend:

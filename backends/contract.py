@@ -145,11 +145,17 @@ class CompilerBackend(Backend):
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Compile the graph, or look up its compiled program, and call it."""
+        target = self.unguarded_target
         # late imports: other backends implement this contract without loading the compiler
-        if self.guard:
+        if target is None:
             from uops.backends.worker.guard import GuardedProgram, GuardSide
 
             return GuardedProgram(graph, self.target, GuardSide(self.guard))(inputs)
         from uops.compiler import compile
 
-        return compile(graph, self.target)(inputs)
+        return compile(graph, target)(inputs)
+
+    @property
+    def unguarded_target(self) -> Target | None:
+        """The target for which a program may be compiled once; None with `guard`, where each run compiles anew."""
+        return None if self.guard else self.target
