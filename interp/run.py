@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from uops.interp.tensor.actions import load_kernel_bridge
-from uops.interp.tensor.machine import NotTensorGraph, TensorMachine
+from uops.interp.tensor.machine import TensorMachine
 from uops.interp.tensor.memory import StorageRef
 from uops.interp.tensor.scope import VOID, TensorScope
 from uops.interp.tensor.storage import Array
-from uops.spec.errors import SpecError, SpecTypeError
+from uops.spec.errors import SpecTypeError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.result import Result
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.infer import infer_dialect
 from uops.spec.verify.verifier import verify
 
 #: Callback per evaluated node, those of Function and Call bodies included: the node and its value, None for a void node.
@@ -31,7 +33,7 @@ Trace = Callable[[UOp, Any], None]
 _QUIET = Context()
 _QUIET.run(np.seterr, all="ignore")
 # Local names: an attribute of a class or module is slower to reach.
-_SINK, _VOID, _array = Op.SINK, dt.void, np.array
+_SINK, _VOID, _array, _BESTIARY = Op.SINK, dt.void, np.array, Dialect.BESTIARY
 _make_result = tuple.__new__  # what a NamedTuple's own `__new__` calls
 
 
@@ -43,6 +45,7 @@ def run(
     trace: Trace | None = None,
     schedule: int | None = None,
     lanes: bool = False,
+    dialect: Dialect | None = None,
 ) -> Result:
     """Evaluate `root` on `inputs` and return its values and the contents of written memory.
 
@@ -52,8 +55,9 @@ def run(
 
     With `check`, a graph that breaks a claim of its rows raises SpecError with that claim. Every node's dtype, shape and
     min_max are asserted (Unsound). Without it, the caller vouches for the graph. `schedule` is a seed that draws an order for
-    everything unordered in kernels. `lanes` runs kernels lane by lane. Raises Trap where the specification defines a failure,
-    and SpecError for an ill-formed graph or input.
+    everything unordered in kernels. `lanes` runs kernels lane by lane. `dialect` is what the graph is written in; None: the
+    one that `infer_dialect` finds. Raises Trap where the specification defines a failure, and SpecError for an ill-formed
+    graph or input.
     """
     if not isinstance(root, UOp):
         raise SpecTypeError(f"run takes a graph, a UOp, got {type(root).__name__}; build one with uops.spec.ir.build or parse one")
@@ -61,15 +65,14 @@ def run(
         raise SpecTypeError(f"expected a mapping of inputs by key, got {type(inputs).__name__}")
     if check:
         verify(root)
-    try:
-        result: Result = _evaluate_as_tensor_or_kernel(root, inputs, (check, schedule, lanes), _collect_result, trace)
-        return result
-    except SpecError:  # the tensor machine rejects every graph of the BESTIARY dialect
+    if dialect is None:
+        dialect = infer_dialect(root)
+    if dialect is _BESTIARY:
         from uops.interp import bestiary  # late: few graphs need it, and a test guards what `run` loads
 
-        if not bestiary.is_bestiary(root):
-            raise
         return bestiary.run(root, inputs, check=check, schedule=schedule, trace=trace)
+    result: Result = _evaluate_as_tensor_or_kernel(root, inputs, dialect, (check, schedule, lanes), _collect_result, trace)
+    return result
 
 
 def _collect_result(machine: TensorMachine, root: UOp, is_kernel: bool) -> Result:
@@ -86,32 +89,31 @@ def _collect_result(machine: TensorMachine, root: UOp, is_kernel: bool) -> Resul
 def _evaluate_as_tensor_or_kernel(
     root: UOp,
     inputs: Mapping[str, Any],
+    dialect: Dialect,
     options: tuple[bool, int | None, bool],
     collect: Callable[[TensorMachine, UOp, bool], Any],
     trace: Trace | None = None,
 ) -> Any:
     """Return `collect(machine, root, is_kernel)` of a run of `root`.
 
-    The root runs as a tensor graph. It runs as a kernel if its op says so, or if the tensor machine meets an op that it does
-    not have.
+    The root runs as a kernel if its op says so, or if it has forms of kernels outside of the loops that an End or Reduce closes.
+    Otherwise it runs as a tensor graph.
     """
     op = root.op
     is_kernel = op in _KERNEL_ROOTS or (op is _SINK and root.arg is not None)
+    if not is_kernel and dialect not in _TENSOR_DIALECTS:
+        is_kernel = load_kernel_bridge().is_whole_kernel(root)
     machine = TensorMachine(inputs, *options)
     try:
         return _QUIET.copy().run(collect, machine, root, is_kernel)
-    except NotTensorGraph:
-        if is_kernel or not load_kernel_bridge().is_kernel(root):
-            raise
-        machine.close()
-        machine = TensorMachine(inputs, *options)
-        return _QUIET.copy().run(collect, machine, root, True)
     finally:
         if trace is not None:
             _report_to_trace(machine, trace)
         machine.close()
 
 
+#: The dialects of graphs without loops outside of Calls.
+_TENSOR_DIALECTS = frozenset({Dialect.TENSOR, Dialect.CALLIFIED})
 #: Roots that only kernels and launches have. A Sink with a name is another.
 _KERNEL_ROOTS = frozenset({Op.LINEAR, Op.PROGRAM})
 
@@ -147,7 +149,8 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dic
     """
     if check:
         verify(root)
-    values: dict[UOp, Array] = _evaluate_as_tensor_or_kernel(root, inputs, (check, None, False), _collect_node_values)
+    options = check, None, False
+    values: dict[UOp, Array] = _evaluate_as_tensor_or_kernel(root, inputs, infer_dialect(root), options, _collect_node_values)
     return values
 
 

@@ -1,10 +1,10 @@
 """The meaning of graphs of the bestiary, the second document: evaluation lane by lane, op by op.
 
-`run` evaluates every op of the BESTIARY dialect as the document has it, without lowering it first; `is_bestiary` says whether a
-graph has one. A scalar under open Ranges is a function of their values: `plan` says which, `machine` evaluates it, and `lanes`
-runs lanes side by side. Nothing here shares loops or memory with `interp.kernel`, so that `legalize` can be held to it.
+`run` evaluates every op of the BESTIARY dialect as the document has it, without lowering it first. A scalar under open Ranges is
+a function of their values: `plan` says which, `machine` evaluates it, and `lanes` runs lanes side by side. Nothing here shares
+loops or memory with `interp.kernel`, so that `legalize` can be held to it.
 """
 
-from uops.interp.bestiary.run import is_bestiary, run
+from uops.interp.bestiary.run import run
 
-__all__ = ["run", "is_bestiary"]
+__all__ = ["run"]

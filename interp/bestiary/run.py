@@ -1,4 +1,4 @@
-"""`run`: evaluate a graph of the bestiary on arrays; `is_bestiary`: recognize one."""
+"""`run`: evaluate a graph of the bestiary on arrays."""
 
 from __future__ import annotations
 
@@ -20,23 +20,6 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.result import Result
-
-#: The number of the first op of the bestiary.
-_FIRST = Op.B_RANGE.value
-
-
-def is_bestiary(root: UOp) -> bool:
-    """Return True if the graph has an op or form of the bestiary."""
-    seen, pending = {root}, [root]
-    while pending:
-        u = pending.pop()
-        if u.op.value >= _FIRST:
-            return True
-        for s in u.src:
-            if s not in seen:
-                seen.add(s)
-                pending.append(s)
-    return False
 
 
 def run(

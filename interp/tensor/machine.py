@@ -42,10 +42,6 @@ _CERTAIN = {**DTYPES, UNSET: (None, None)}
 _ROOM = 50
 
 
-class NotTensorGraph(SpecError):
-    """Raised for a graph that has an op which only kernels or the BESTIARY dialect have."""
-
-
 class TensorMachine:
     """One run of a tensor graph.
 
@@ -302,7 +298,7 @@ class TensorMachine:
         if u.op is not _BUFFER:
             raise SpecError(f"input {key!r} is missing: {a.dtype} of shape {self.shape(self.root, u)}")
         if a.addrspace is not AddrSpace.GLOBAL:
-            raise NotTensorGraph(f"a {a.addrspace.name} Buffer is not in the TENSOR dialect")
+            raise SpecError(f"a {a.addrspace.name} Buffer is not in the TENSOR dialect")
         data = np.zeros(u.shape, NUMPY[a.dtype])
         return TensorStorage(key, data, np.zeros(data.shape, f"u{data.itemsize}"))
 
@@ -339,8 +335,8 @@ def _diagnose_python_error(u: UOp, e: Exception) -> Exception:
 
 
 def reject_foreign_op(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    """Raise NotTensorGraph: the action of an op that no tensor graph has."""
-    raise NotTensorGraph(f"{u.op.name} is not in the TENSOR dialect")
+    """Raise SpecError: the action of an op that no tensor graph has."""
+    raise SpecError(f"{u.op.name} is not in the TENSOR dialect")
 
 
 #: (machine, scope, node, its evaluated sources) -> cell.

@@ -94,7 +94,9 @@ SHARED_OPS = (
     | {Op.BITCAST}
     | ALU | MARKERS
 )  # fmt: skip
-BESTIARY_OPS = SHARED_OPS | frozenset(op for op in Op if _ORDER[op] >= _ORDER[Op.B_RANGE])
+#: Ops that only the second document has.
+BESTIARY_ONLY_OPS = frozenset(op for op in Op if _ORDER[op] >= _ORDER[Op.B_RANGE])
+BESTIARY_OPS = SHARED_OPS | BESTIARY_ONLY_OPS
 
 _LAUNCH_ARGS = frozenset({Op.BUFFER, Op.PARAM, Op.BINARY})
 _EFFECTS = frozenset({Op.STORE, Op.END, Op.GROUP})

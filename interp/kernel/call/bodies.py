@@ -19,8 +19,8 @@ from uops.interp.kernel.structure.blocks import KernelStructure, build_kernel_st
 from uops.interp.tensor.scope import VOID
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import CALL_LIKE, WHOLE_MEMORY, Op
-from uops.spec.ir.scope import open_ranges, scope_nodes
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import BODIED, open_ranges, ranges_closed_by, scope_nodes, scope_sources
 
 #: Ops that no tensor graph has: a scope with one of them is a kernel as a whole.
 KERNEL_OPS = frozenset(
@@ -40,6 +40,24 @@ def is_kernel(body: UOp) -> bool:
     if body.op in _LISTS or (body.op is Op.SINK and body.arg is not None):
         return True
     return any(u.op in KERNEL_OPS or u.op is Op.RANGE or is_private_buffer(u) for u in scope_nodes(body))
+
+
+@lru_cache(_CACHE_SIZE)
+def is_whole_kernel(root: UOp) -> bool:
+    """Return True if a graph is one kernel: it has forms of kernels outside of the loops that an End or Reduce closes."""
+    nodes = scope_nodes(root)
+    ranges_of, views = open_ranges(nodes), _find_memory_views(nodes)
+    seen, pending = set[tuple[UOp, bool]](), [(root, False)]
+    while pending:
+        u, is_in_loop = pending.pop()
+        if (u, is_in_loop) in seen:
+            continue
+        seen.add((u, is_in_loop))
+        is_in_loop = is_in_loop and bool(ranges_of[u] or u in views or is_private_buffer(u))
+        if not is_in_loop and (u.op in KERNEL_OPS or u.op is Op.RANGE or is_private_buffer(u)):
+            return True
+        pending += [(s, is_in_loop or bool(ranges_closed_by(u))) for s in scope_sources(u)]
+    return False
 
 
 def is_launch(root: UOp) -> bool:

@@ -23,6 +23,7 @@ from uops.interp.kernel.call.bodies import (
     find_sliced_arenas,
     is_kernel,
     is_launch,
+    is_whole_kernel,
 )
 from uops.interp.opaque import call_custom_function
 from uops.interp.tensor.machine import TensorMachine
@@ -33,7 +34,10 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import EFFECT_GROUPS, Op
 
-__all__ = ["is_kernel", "is_launch", "region_leaves", "run_call", "run_launch", "run_region", "run_root", "run_whole_graph_kernel"]
+__all__ = [
+    "is_kernel", "is_whole_kernel", "is_launch", "region_leaves", "run_call", "run_launch", "run_region", "run_root",
+    "run_whole_graph_kernel",
+]  # fmt: skip
 
 
 def region_leaves(u: UOp) -> tuple[UOp, ...]:

@@ -74,7 +74,7 @@ def run(
         values = (
             check_inputs(root, npz.InputFile(inputs) if inputs else embedded) if inputs or embedded else random_inputs(root, seed)
         )
-    result = evaluate(root, values, backend_name, schedule)
+    result = evaluate(root, values, backend_name, schedule, written)
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs or embedded or not values else seed}
         buffers = {k: _array_to_json(v) for k, v in result.buffers.items()}
@@ -103,12 +103,17 @@ def label_arrays(result: Result) -> dict[str, Any]:
     return values | {f"buffer {k}": v for k, v in result.buffers.items()}
 
 
-def evaluate(root: UOp, inputs: Mapping[str, Any], name: str, schedule: int | None = None) -> Result:
-    """Evaluate on the interpreter in this process, or on a backend in a process of its own, which may crash."""
+def evaluate(
+    root: UOp, inputs: Mapping[str, Any], name: str, schedule: int | None = None, dialect: Dialect | None = None
+) -> Result:
+    """Evaluate on the interpreter in this process, or on a backend in a process of its own, which may crash.
+
+    Only the interpreter takes a schedule, and a dialect other than TENSOR.
+    """
     if name == INTERP:
         from uops.interp import run as interpret
 
-        return interpret(root, inputs, schedule=schedule)
+        return interpret(root, inputs, schedule=schedule, dialect=dialect)
     from uops.backends.answer import find_result_mismatch
     from uops.backends.worker.client import BackendWorker, Limits, WorkerCase
     from uops.spec.errors import Trap, UopsError

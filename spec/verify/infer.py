@@ -1,0 +1,54 @@
+"""The dialect of a graph for which neither its file nor its caller says it, by the forms that are present."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import scope_nodes
+from uops.spec.verify.dialects import BESTIARY_ONLY_OPS, EXPANDED_OPS, PROGRAM_OPS, TENSOR_OPS, Dialect
+
+#: Ops that kernels and launches have, but no tensor graph outside of its Calls.
+_KERNEL_ONLY_OPS = (EXPANDED_OPS | PROGRAM_OPS) - TENSOR_OPS
+_inferred: WeakKeyDictionary[UOp, Dialect] = WeakKeyDictionary()
+
+
+def infer_dialect(root: UOp) -> Dialect:
+    """Return the dialect by which to read a graph: BESTIARY, KERNEL or TENSOR. Memoized per root.
+
+    BESTIARY if an op occurs that only the second document has. KERNEL, which stands for all dialects of kernels, if the root is a
+    Sink with a name, or there is an op or Buffer outside of Calls that only kernels have. TENSOR otherwise.
+    """
+    dialect = _inferred.get(root)
+    if dialect is None:
+        dialect = _inferred[root] = _infer(root)
+    return dialect
+
+
+def _infer(root: UOp) -> Dialect:
+    ops = _collect_ops(root)
+    if not ops.isdisjoint(BESTIARY_ONLY_OPS):
+        return Dialect.BESTIARY
+    if root.op is Op.SINK and root.arg is not None:
+        return Dialect.KERNEL
+    if ops.isdisjoint(_KERNEL_ONLY_OPS) and Op.BUFFER not in ops:
+        return Dialect.TENSOR
+    is_kernel = any(u.op in _KERNEL_ONLY_OPS or _is_kernel_buffer(u) for u in scope_nodes(root))
+    return Dialect.KERNEL if is_kernel else Dialect.TENSOR
+
+
+def _collect_ops(root: UOp) -> set[Op]:
+    """Return the ops of a graph, those of bodies included."""
+    seen, pending = {root}, [root]
+    for u in pending:  # grows while it is walked
+        for s in u.src:
+            if s not in seen:
+                seen.add(s)
+                pending.append(s)
+    return {u.op for u in pending}
+
+
+def _is_kernel_buffer(u: UOp) -> bool:
+    return u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL
