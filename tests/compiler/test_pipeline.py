@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from uops.compiler import PIPELINE, STAGES, Config, lower, stages
-from uops.compiler.pipeline import check_pipeline
+from uops.compiler import PIPELINE, STAGES, Config, compile, lower, stages
+from uops.compiler.passes.callify.callify import CallifiedProgram, callify_program
+from uops.compiler.pipeline import Pass, check_pipeline
 from uops.spec.errors import Crash, SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -76,6 +77,24 @@ def test_an_ill_formed_input_is_the_callers_error_and_an_ill_formed_stage_ours(
         lower(GRAPH, pyref, config=VERIFY)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("config", [Config(reuse=False), VERIFY], ids=["kernel by kernel", "pass by pass"])
+def test_every_pass_of_the_table_runs_and_a_pass_on_kernels_once_per_kernel(
+    pyref: object, monkeypatch: pytest.MonkeyPatch, config: Config
+) -> None:
+    runs: list[str] = []
+
+    def counted(p: Pass) -> Pass:
+        return replace(p, run=lambda u, s: runs.append(p.name) or p.run(u, s))  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr("uops.compiler.pipeline.PIPELINE", tuple(map(counted, PIPELINE)))
+    x, y = (b.contiguous(b.neg(b.param(k, (4,), dt.float32))) for k in (0, 1))
+    graph = b.tuple_(x, y, b.contiguous(b.mul(x, 3.0)))
+    launch = lower(graph, pyref, config=replace(config, optimize=False))  # type: ignore[arg-type]
+    kernels = len({call.body for call in launch.instructions})
+    assert 1 < kernels < len(launch.instructions)
+    assert {p.name: runs.count(p.name) for p in PIPELINE} == {p.name: kernels if p.per_kernel else 1 for p in PIPELINE}
+
+
 def test_settings_are_read_from_an_environment() -> None:
     assert Config.from_environment({}) == Config(verify=False, reuse=True)
     assert Config.from_environment({"UOPS_OPTIMIZE": "", "UOPS_REUSE": "", "UOPS_VERIFY": ""}) == Config()
@@ -86,3 +105,16 @@ def test_settings_are_read_from_an_environment() -> None:
     assert Config.from_environment(searching) == Config(forced=0, beam=3, beam_seconds=20)
     with pytest.raises(SpecError, match="UOPS_BEAM must be a number from 0 to 9223372036854775807, got '-1'"):
         Config.from_environment({"UOPS_BEAM": "-1"})
+
+
+def test_a_program_is_made_stateless_once(pyref: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[UOp] = []
+
+    def counted(root: UOp) -> CallifiedProgram:
+        calls.append(root)
+        return callify_program(root)
+
+    monkeypatch.setattr("uops.compiler.pipeline.callify_program", counted)
+    program = compile(GRAPH, pyref, Config(reuse=False))  # type: ignore[arg-type]
+    assert calls == [GRAPH]
+    assert program.outputs == callify_program(GRAPH).outputs
