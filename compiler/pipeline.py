@@ -47,8 +47,8 @@ class LoweringState:
     """The state that passes share.
 
     `external` are the Buffers and Params that the caller sees, known after callify. In `steps`, if the caller asks for it, a pass
-    that works in steps leaves the graph after each of them. `programs` compiles kernels while others are lowered, if the caller
-    asks for programs alone.
+    that works in steps leaves the graph after each of them; `body_steps` has the bodies of the pass that runs, by step and by the
+    body before it. `programs` compiles kernels while others are lowered, if the caller asks for programs alone.
     """
 
     target: Target
@@ -113,7 +113,8 @@ class Pass:
     """One pass: its name, its stage, and the dialects that it takes and gives.
 
     `run` takes a launch; if the pass is `per_kernel`, the body of a kernel. After kernels are split, a pass that is not leaves the
-    bodies as they are. `after` pairs the name of an earlier pass with the reason why it must be earlier.
+    bodies as they are. `after` pairs the name of an earlier pass with the reason why it must be earlier. `steps` names the steps
+    that a pass on kernels leaves in `LoweringState.body_steps`.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Pass:
     run: Callable[[UOp, LoweringState], UOp]
     after: tuple[tuple[str, str], ...] = ()
     per_kernel: bool = False
+    steps: tuple[str, ...] = ()
 
 
 def _run_callify(root: UOp, state: LoweringState) -> UOp:
@@ -186,7 +188,7 @@ PIPELINE: tuple[Pass, ...] = (
          (("optimize", "it decides which ranges become shape"),), per_kernel=True),
     Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select_body,
          (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),
-          ("expand", "accumulators are made per lane")), per_kernel=True),
+          ("expand", "accumulators are made per lane")), per_kernel=True, steps=STEPS),
     Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, lambda u, s: linearize_kernel(u),
          (("select", "an instruction that is made later would have no place"),), per_kernel=True),
     Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan_memory(u, s.external),
@@ -326,12 +328,10 @@ def _run_together(passes: Sequence[Pass], root: UOp, state: LoweringState) -> UO
         if p.per_kernel:
             programs = state.programs if p.gives is Dialect.LINEAR else None
             lowered = map_kernel_bodies(root, functools.partial(_run_on_kernel, passes, state, programs))
+            if state.steps is not None:
+                state.steps |= {s: map_kernel_bodies(root, state.body_steps.pop(s, {}).__getitem__) for s in p.steps}
         else:
             lowered = p.run(root, state)
-    if state.steps is not None:
-        for name, bodies in state.body_steps.items():
-            state.steps[name] = map_kernel_bodies(root, bodies.__getitem__)
-        state.body_steps.clear()
     _verify_dialect(lowered, p.gives, p.name, state)
     return lowered
 

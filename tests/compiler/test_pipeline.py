@@ -6,7 +6,8 @@ import pytest
 
 from uops.compiler import PIPELINE, STAGES, Config, compile, lower, stages
 from uops.compiler.passes.callify.callify import CallifiedProgram, callify_program
-from uops.compiler.pipeline import Pass, check_pipeline
+from uops.compiler.passes.select.select import STEPS
+from uops.compiler.pipeline import Pass, check_pipeline, record_lowering
 from uops.spec.errors import Crash, SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -118,3 +119,9 @@ def test_a_program_is_made_stateless_once(pyref: object, monkeypatch: pytest.Mon
     program = compile(GRAPH, pyref, Config(reuse=False))  # type: ignore[arg-type]
     assert calls == [GRAPH]
     assert program.outputs == callify_program(GRAPH).outputs
+
+
+def test_a_program_without_kernels_has_every_step_too(pyref: object) -> None:
+    empty = b.neg(b.param(0, (0,), dt.float32))
+    _, steps, _ = record_lowering(empty, pyref, Config())  # type: ignore[arg-type]
+    assert tuple(steps) == STEPS and not lower(empty, pyref).src  # type: ignore[arg-type]
