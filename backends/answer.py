@@ -19,8 +19,8 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import CALL_LIKE, RESULT_ROOTS, Op
-from uops.spec.ir.scope import VIEWS, scope_sources
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import BODIED, base_memory, scope_sources
 from uops.spec.result import Result
 
 #: Ops whose sources need not all be evaluated: a body or a Tuple may hold values that nothing reads.
@@ -85,14 +85,7 @@ def _index_by_input_key(nodes: Iterable[UOp]) -> dict[str, UOp]:
 
 def _collect_stored_memory(root: UOp) -> dict[str, UOp]:
     """Return the memory that every run of `root` writes, by key."""
-    return _index_by_input_key(find_base_memory(u) for u in toposort(root, gate=lambda u: u.op not in _LAZY) if u.op is Op.STORE)
-
-
-def find_base_memory(u: UOp) -> UOp:
-    """Return the node whose memory a Store writes or a view refers to."""
-    while u.op is Op.STORE or u.op in VIEWS:
-        u = u.src[0]  # a Store's buffer, a view's operand
-    return u
+    return _index_by_input_key(base_memory(u.buffer) for u in toposort(root, gate=lambda u: u.op not in _LAZY) if u.op is Op.STORE)
 
 
 def _describe_array_mismatch(u: UOp, inputs: Mapping[str, Any], value: Any) -> str | None:

@@ -1,14 +1,12 @@
 """Facts about nodes of a SELECTED kernel that every renderer needs.
 
-The module has the dtype classes that choose an instruction, the bounds that make a guard redundant, and the memory behind a
-reference.
+The module has the dtype classes that choose an instruction, and the bounds that make a guard redundant.
 """
 
 from __future__ import annotations
 
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import KERNEL_VIEWS
 
 _COLUMN = {DTypeKind.BOOL: "b", DTypeKind.INT: "s", DTypeKind.INDEX: "s", DTypeKind.UINT: "u", DTypeKind.FLOAT: "f"}
 
@@ -39,10 +37,3 @@ def may_differ_in_sign(u: UOp) -> bool:
     """Return True if lhs and rhs may differ in sign, where a floor of their quotient differs from truncation."""
     (a, A), (c, C) = value_bounds(u.lhs), value_bounds(u.rhs)
     return not ((a >= 0 and c >= 0) or (A <= 0 and C <= 0))
-
-
-def base_memory(u: UOp) -> UOp:
-    """Return the Param or Buffer that a reference views."""
-    while u.op in KERNEL_VIEWS:
-        u = u.src[0]  # operand, or the buffer of an After
-    return u

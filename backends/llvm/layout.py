@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from uops.backends.facts import base_memory, value_bounds
+from uops.backends.facts import value_bounds
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ACCESSES, ADDRESSING, KERNEL_VIEWS, MEMORY_ROOTS, Op
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 
 
 class LaneOffsets(NamedTuple):

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from uops.backends.facts import base_memory
 from uops.backends.llvm.alu import EMIT, INSTRUCTION
 from uops.backends.llvm.builder import IRBuilder
 from uops.backends.llvm.layout import (
@@ -45,6 +44,7 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory, strip_afters
 
 #: Name of the function of a kernel.
 ENTRY = "kernel"
@@ -372,9 +372,7 @@ class _KernelRenderer:
 
     def _find_vector_address(self, target: UOp) -> _VectorAddress | None:
         """Return the addresses of a vector access; None for one element."""
-        while target.op is Op.AFTER:
-            target = target.buffer
-        return self.vector_addresses.get(target)
+        return self.vector_addresses.get(strip_afters(target))
 
     def emit_store(self, u: UOp) -> None:
         """Emit a write of an element or a vector, under its gate."""

@@ -16,12 +16,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from uops.backends.facts import base_memory, is_within
+from uops.backends.facts import is_within
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 from uops.spec.untrusted import quote_name
 
 _LAUNCHED = GRID | WORKGROUP

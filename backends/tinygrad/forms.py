@@ -24,8 +24,8 @@ from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
-from uops.spec.ir.scope import VIEWS, scope_nodes
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory, scope_nodes
 
 Node = Any
 
@@ -115,9 +115,7 @@ def _written_references(u: UOp) -> tuple[UOp, ...]:
 
 
 def _is_reference(u: UOp) -> bool:
-    while u.op in VIEWS:
-        u = u.src[0]  # operand, or the buffer of an After
-    return u.op in MEMORY_ROOTS
+    return base_memory(u).op in (Op.BUFFER, Op.PARAM)
 
 
 def find_base_memory(reference: UOp) -> UOp | None:

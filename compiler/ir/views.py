@@ -28,13 +28,6 @@ ZERO = index_constant(0)
 TRUE = B.const(True, dt.bool_)
 
 
-def base_memory(u: UOp) -> UOp:
-    """Return the node whose memory a reference views; `u` itself if it is no view."""
-    while u.op in VIEWS:
-        u = u.src[0]  # operand, buffer
-    return u
-
-
 class SourceElement(NamedTuple):
     """An element of a view's source, and the gate under which it exists (None: always)."""
 

@@ -19,14 +19,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
-from uops.compiler.ir.views import TRUE, ZERO, base_memory
+from uops.compiler.ir.views import TRUE, ZERO
 from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import UNROLLED
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import open_ranges, ranges_closed_by
+from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by, strip_afters
 
 #: Params with the number of their elements that hold a value.
 Held = Mapping[UOp, Dim]
@@ -73,7 +73,7 @@ def find_valid_counts(body: UOp) -> Held:
         inside = {u for c in order if r in ranges_closed_by(c) for u in toposort(c.src[0])}  # operand, body
         for u in inside:
             if u.op is Op.LOAD and u.gate is None and r not in opened[u]:
-                index = _strip_afters(u.buffer)
+                index = strip_afters(u.buffer)
                 (position,) = index.positions
                 memory, least = base_memory(index), _lower_bound(_position_at_loop_ends(position, 1))
                 count = counts.get(memory, 0)
@@ -102,7 +102,7 @@ def _is_loop_invariant(load: UOp, r: UOp, opened: frozenset[UOp], simplify: Call
     """Return True if neither the address nor the gate of a Load depends on the loop, for one of its lanes at least."""
     if r not in opened:
         return True
-    used = (*_strip_afters(load.buffer).positions, *(() if load.gate is None else (load.gate,)))
+    used = (*strip_afters(load.buffer).positions, *(() if load.gate is None else (load.gate,)))
     lanes = [x for x in opened if x.arg.type in UNROLLED]
     values = _enumerate_lane_values(lanes)
     return any(r not in toposort(*[simplify(substitute(s, value)) for s in used]) for value in values)
@@ -115,19 +115,12 @@ def _enumerate_lane_values(lanes: Sequence[UOp]) -> Iterator[dict[UOp, UOp]]:
         yield {x: index_constant(k) for x, k in zip(lanes, ks, strict=True)}
 
 
-def _strip_afters(address: UOp) -> UOp:
-    """Return the Index that an address is, without Afters around it."""
-    while address.op is Op.AFTER:
-        address = address.buffer
-    return address
-
-
 def _is_always_valid(address: UOp, valid_counts: Held) -> bool:
     """Return True if the element at an address holds a value whenever the loops around it run.
 
     An element of the kernel's own memory always does.
     """
-    index = _strip_afters(address)
+    index = strip_afters(address)
     memory = base_memory(index)
     if memory.op is not Op.PARAM:
         return True

@@ -38,7 +38,8 @@ from uops.compiler.target import Kernel, NativeEntry, SupportsNativeEntry, Targe
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 from uops.spec.resources import array_bytes, describe_memory_excess
 from uops.spec.result import Result
 
@@ -112,7 +113,7 @@ class Compiled:
         self._input_keys = {input_key(u) for u in toposort(graph) if u.op in (Op.PARAM, Op.BUFFER)}
         self._variables = [u for u in self.external if is_variable(u)]
         calls = self.program.instructions
-        memory = list(dict.fromkeys(m for c in calls for a in c.arguments if not is_variable(m := _underlying_memory(a))))
+        memory = list(dict.fromkeys(m for c in calls for a in c.arguments if not is_variable(m := base_memory(a))))
         memory += [u for u in self.external if not is_variable(u) and u not in memory]
         self._check_memory_size(memory)
         self._slots = self._make_buffer_slots(memory)
@@ -273,7 +274,7 @@ def _make_launch(call: UOp, kernel: _KernelWithCost, base_of: Mapping[UOp, int],
     arguments = call.arguments
     return KernelLaunch(
         kernel.kernel,
-        tuple(None if is_variable(a) else (base_of[_underlying_memory(a)], _byte_offset(a)) for a in arguments),
+        tuple(None if is_variable(a) else (base_of[base_memory(a)], _byte_offset(a)) for a in arguments),
         tuple(variables[a.arg.name] if is_variable(a) else None for a in arguments),
         kernel.thread_extent,
         kernel.instruction_count,
@@ -282,11 +283,6 @@ def _make_launch(call: UOp, kernel: _KernelWithCost, base_of: Mapping[UOp, int],
 
 def _byte_offset(a: UOp) -> int:
     return int(a.offset.arg.value) if a.op is Op.SLICE else 0
-
-
-def _underlying_memory(a: UOp) -> UOp:
-    """Return the memory of a Call's argument: the arena that it is a Slice of, or itself."""
-    return a.operand if a.op is Op.SLICE else a
 
 
 def _trim_to_shape(array: Array, shape: tuple[Dim, ...], variables: Mapping[str, int]) -> Array:

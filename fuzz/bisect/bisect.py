@@ -26,12 +26,13 @@ from uops.compiler.log import record_transforms
 from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, run_pass
 from uops.compiler.target import Target
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
-from uops.fuzz.oracles.native import base_memory, memory_key, run_program, view_argument
+from uops.fuzz.oracles.native import memory_key, run_program, view_argument
 from uops.fuzz.oracles.stages import Fault, Judge, Key, Outputs
 from uops.interp import run
 from uops.spec.errors import CompileError, Unsupported, UopsError
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 from uops.spec.ir.text import show
 from uops.spec.untrusted import quote_name, write_text
 

@@ -17,7 +17,8 @@ from uops.interp import run
 from uops.spec.errors import Trap
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ADDRESSING, Op
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 
 
 def replay_kernel(before: UOp, after: UOp, counterexample: ClaimCounterexample | None = None, seed: int = 0) -> ReplayOutcome:
@@ -33,8 +34,8 @@ def make_launch(body: UOp) -> UOp:
     """Build a launch of one kernel on Buffers of its own."""
     params = {u.arg.slot: u for u in toposort(body) if u.op is Op.PARAM}
     memory = [b.buffer(int(p.shape[0]), p.dtype, unique=1 + k) for k, p in sorted(params.items())]
-    stored = {_base_memory(u.buffer) for u in toposort(body) if u.op is Op.STORE}
-    added_to = {_base_memory(u.index) for u in toposort(body) if u.op is Op.ATOMICADD}
+    stored = {base_memory(u.buffer) for u in toposort(body) if u.op is Op.STORE}
+    added_to = {base_memory(u.index) for u in toposort(body) if u.op is Op.ATOMICADD}
     written = {m.arg.slot for m in stored | added_to if m.op is Op.PARAM}
     return UOp(Op.LINEAR, (b.call(body, *memory, written=tuple(sorted(written))),))
 
@@ -62,10 +63,3 @@ def _random_contents(root: UOp, seed: int) -> dict[str, Any]:
             numbers = rng.integers(1, 100, u.arg.size)
             contents[f"b{u.arg.unique}"] = numbers.astype(STORAGE[u.dtype])
     return contents
-
-
-def _base_memory(address: UOp) -> UOp:
-    """Return the Param or Buffer behind Indices and Afters."""
-    while address.op in ADDRESSING:
-        address, *_ = address.src  # operand or buffer
-    return address

@@ -19,6 +19,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 
 #: Dtypes of memory.
 DTYPES = (dt.float32, dt.int32, dt.uint8, dt.int64, dt.float16, dt.bool_, dt.bfloat16, dt.float64, dt.fp8e5m2)
@@ -40,19 +41,12 @@ def at(memory: UOp, *indices: UOp, gate: UOp | None = None) -> UOp:
 
 def load(address: UOp, *alt: UOp) -> UOp:
     """Build a B_LOAD of an address, with an alternative if one is given."""
-    return node(Op.B_LOAD, _base_memory(address), address, *alt)
+    return node(Op.B_LOAD, base_memory(address), address, *alt)
 
 
 def store(address: UOp, value: UOp, *ranges: UOp) -> UOp:
     """Build a B_STORE over ranges, which it closes."""
     return node(Op.B_STORE, address, value, *ranges)
-
-
-def _base_memory(address: UOp) -> UOp:
-    """Return the memory behind an address; of several addresses, the memory of the first."""
-    while address.op in (Op.B_INDEX, Op.POINTER_INDEX, Op.PTRCAT):
-        address, *_ = address.src  # operand or buffer
-    return address
 
 
 @dataclass

@@ -20,6 +20,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 
 Array = npt.NDArray[Any]
 #: Byte that fills memory without input; a bool is True there.
@@ -58,11 +59,6 @@ def run_program(
 def memory_key(m: UOp) -> str:
     """Return the key of a Buffer or Param: `b<unique>` or `p<slot>`."""
     return f"b{m.arg.unique}" if m.op is Op.BUFFER else f"p{m.arg.slot}"
-
-
-def base_memory(a: UOp) -> UOp:
-    """Return the memory behind a Call's argument: the arena of a Slice, or the argument itself."""
-    return a.operand if a.op is Op.SLICE else a
 
 
 def is_variable(u: UOp) -> bool:

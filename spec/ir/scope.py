@@ -115,6 +115,20 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
     return table
 
 
+def base_memory(reference: UOp) -> UOp:
+    """Return the node whose memory a reference views (R51, references and values); the node itself if it is no view."""
+    while reference.op in VIEWS:
+        reference = reference.src[0]  # the viewed operand, index or buffer
+    return reference
+
+
+def strip_afters(reference: UOp) -> UOp:
+    """Return a reference without the Afters that order it."""
+    while reference.op is Op.AFTER:
+        reference = reference.buffer
+    return reference
+
+
 def scope_sources(u: UOp) -> tuple[UOp, ...]:
     """Return the sources that belong to the scope of `u`: all but a body."""
     return u.arguments if u.op in CALL_LIKE else u.src

@@ -14,7 +14,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import ALU, EFFECT_GROUPS, LOOP_CLOSERS, NON_INSTRUCTIONS, Op
 from uops.spec.ir.record import dataclass
-from uops.spec.ir.scope import BASES, VerifyContext, is_variable, ranges_closed_by
+from uops.spec.ir.scope import BASES, VerifyContext, is_variable, ranges_closed_by, strip_afters
 from uops.spec.ir.sizes import same_shape, show_shape
 from uops.spec.rows.claims import Check, ClaimDraft, check_all_same_shape
 
@@ -175,12 +175,6 @@ def sink_source_ops_form(effects: frozenset[Op]) -> DialectForm:
     return _make_form(NodePosition.BODY, EFFECT_GROUPS, f"sources of Sink and Group are {_join_op_names(effects)}", check)
 
 
-def _strip_afters(u: UOp) -> UOp:
-    while u.op is Op.AFTER:
-        u = u.buffer
-    return u
-
-
 def _check_param_has_slot(u: UOp, ctx: VerifyContext) -> str | None:
     return None if u.arg.slot is not None else f"{u.arg.name} has no slot"
 
@@ -198,7 +192,7 @@ KERNEL_PARAM = _make_form(NodePosition.BODY, Op.PARAM, "a Param has a slot, and 
 
 
 def _check_access_through_index(u: UOp, ctx: VerifyContext) -> str | None:
-    view = _strip_afters(u.src[0])  # the buffer of a Load or Store, the index of an AtomicAdd
+    view = strip_afters(u.src[0])  # the buffer of a Load or Store, the index of an AtomicAdd
     return None if view.op is Op.INDEX and ctx.underlying_buffer(view) is not None else f"got {view.op.name.lower()}"
 
 
@@ -258,7 +252,7 @@ def axis_type_form(types: frozenset[AxisType]) -> DialectForm:
 
 
 def _check_scalar_value(u: UOp, ctx: VerifyContext) -> str | None:
-    return None if u.shape == () or _strip_afters(u).op in BASES else f"got {show_shape(u.shape)}"
+    return None if u.shape == () or strip_afters(u).op in BASES else f"got {show_shape(u.shape)}"
 
 
 SCALAR_VALUES = _make_form(

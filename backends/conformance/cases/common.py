@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from uops.backends.answer import find_base_memory, root_value_nodes
+from uops.backends.answer import root_value_nodes
 from uops.backends.conformance.model import ConformanceCase, Segment
 from uops.backends.conformance.pools import ordinary_bits, random_bits, to_array
 from uops.spec.ir import build as b
@@ -15,6 +15,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 from uops.spec.rows.rows import ROWS
 
 Array = npt.NDArray[Any]
@@ -50,7 +51,7 @@ def collect_written_buffers(root: UOp) -> list[UOp]:
     """Return the Buffers that a void root writes."""
     if root.dtype is not dt.void:
         return []
-    targets = dict.fromkeys(find_base_memory(u) for u in toposort(root) if u.op is Op.STORE)
+    targets = dict.fromkeys(base_memory(u.buffer) for u in toposort(root) if u.op is Op.STORE)
     return [memory for memory in targets if memory.op is Op.BUFFER]
 
 

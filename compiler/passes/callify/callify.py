@@ -17,7 +17,6 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from uops.compiler.ir.views import base_memory
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
 from uops.compiler.place import untranslatable_error
@@ -28,7 +27,8 @@ from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, RESULT_ROOTS, Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.scope import base_memory
 from uops.spec.untrusted import quote_name
 
 #: Gradient markers, which mean nothing outside of the front end.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from uops.compiler.ir.affine import clamp_index
 from uops.compiler.ir.bodies import renumber_loops
-from uops.compiler.ir.views import ZERO, base_memory
+from uops.compiler.ir.views import ZERO
 from uops.compiler.ir.zero_trip import Held, gate_zero_trip_loads
 from uops.compiler.log import active_log, log_transform
 from uops.compiler.passes.callify.callify import max_extent
@@ -26,6 +26,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 
 
 class KernelDraft:

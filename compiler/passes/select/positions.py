@@ -21,6 +21,7 @@ from uops.spec.ir.derive.shape import shape_operand_dims
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import RESHAPING, Op
+from uops.spec.ir.scope import strip_afters
 
 #: Flat positions, one per lane; a scalar has the piece (0,).
 Piece = tuple[int, ...]
@@ -44,15 +45,8 @@ def merge_equal_lanes(piece: Piece) -> Piece:
 
 def index_of(access: UOp) -> UOp:
     """Return the positions operand of a Load or Store."""
-    index: UOp = strip_after(access.src[0]).src[1]  # buffer; the one position
+    index: UOp = strip_afters(access.src[0]).src[1]  # buffer; the one position
     return index
-
-
-def strip_after(reference: UOp) -> UOp:
-    """Return a reference without the Afters that order it."""
-    while reference.op is Op.AFTER:
-        reference = reference.buffer
-    return reference
 
 
 def is_splat(u: UOp) -> bool:

@@ -40,7 +40,6 @@ from uops.compiler.passes.select.positions import (
     index_of,
     is_splat,
     size,
-    strip_after,
 )
 from uops.compiler.passes.select.vector_transpose import (
     MIN_LANES,
@@ -56,8 +55,8 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, LoadArg
 from uops.spec.ir.node import UOp, collect_users, toposort
-from uops.spec.ir.ops import ACCESSES, ALU, KERNEL_VIEWS, MEMORY_ROOTS, RESHAPING, Op
-from uops.spec.ir.scope import open_ranges
+from uops.spec.ir.ops import ACCESSES, ALU, MEMORY_ROOTS, RESHAPING, Op
+from uops.spec.ir.scope import open_ranges, strip_afters
 
 #: A lane of a built vector, as (vector, number of the lane), or (scalar, 0).
 Lane = tuple[UOp, int]
@@ -233,7 +232,7 @@ class VectorSelector:
                 stores = [self._build_store(u, piece) for piece in self.store_pieces[u]]
                 self.done[u] = stores[0] if len(stores) == 1 else UOp(Op.GROUP, tuple(stores))
             elif op in _EFFECTS or u in self.memory:
-                if strip_after(u).op is not Op.INDEX:  # the Index of an access is built with the access
+                if strip_afters(u).op is not Op.INDEX:  # the Index of an access is built with the access
                     self._rebuild_effect(u)
             elif u in self.reduce_plans:
                 self.build_reduce(self, u, self.reduce_plans[u])

@@ -16,7 +16,6 @@ from dataclasses import replace
 from uops.compiler.ir.accumulators import buffer_device, element_address
 from uops.compiler.ir.affine import extract_affine_sum, index_constant
 from uops.compiler.ir.loops import sort_by_nesting
-from uops.compiler.ir.views import base_memory
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent, next_id, tile_index
 from uops.spec.ir import build as B
@@ -24,8 +23,8 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.ir.axes import UNROLLED, AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
-from uops.spec.ir.ops import ACCESSES, ALU, Op
-from uops.spec.ir.scope import open_ranges, ranges_closed_by
+from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by
 
 #: A value to stage: a node, and the loops that become axes of the memory, in the order of the axes.
 Use = tuple[UOp, tuple[UOp, ...]]

@@ -23,7 +23,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.ir.views import base_memory
 from uops.compiler.log import log_decisions
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
@@ -43,9 +42,9 @@ from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.args import AddrSpace, RangeArg
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import Dim, UOp, nodes_with_op, toposort
-from uops.spec.ir.ops import EFFECT_WRAPPERS, Op
-from uops.spec.ir.scope import open_ranges
-from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason, require_every_optop
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory, open_ranges
+from uops.spec.optops import TC, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason
 
 
 def find_rejection_reason(s: Schedule, opt: OptOp, machine: MachineModel = PLAIN) -> str | None:

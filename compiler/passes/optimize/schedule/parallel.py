@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uops.compiler.ir.affine import extract_affine_sum
-from uops.compiler.ir.views import base_memory
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import open_ranges
+from uops.spec.ir.scope import base_memory, open_ranges
 
 
 def find_parallel_loops(effect: UOp) -> frozenset[UOp]:
