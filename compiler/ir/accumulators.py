@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
@@ -77,7 +78,7 @@ def allocate_accumulator(u: UOp, outer: Sequence[UOp], unique: int, loops: Seque
     The register has an element per iteration of `loops`, whose extents are constants. It is cleared in every iteration of the
     loops `outer`.
     """
-    sizes, wide = [int(r.bound.arg.value) for r in loops], accumulator_dtype(u.dtype)
+    sizes, wide = [constant_extent(r) for r in loops], accumulator_dtype(u.dtype)
     register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, buffer_device(u), AddrSpace.REG, unique))
     before = element_address(B.after(register, *outer) if outer else register, loops, sizes)
     return register, B.close_loops(B.store(before, accumulator_identity(u.arg.op, u.dtype, wide)), sort_by_nesting(loops))

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.views import TRUE, ZERO
 from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
@@ -110,7 +111,7 @@ def _is_loop_invariant(load: UOp, r: UOp, opened: frozenset[UOp], simplify: Call
 
 def _enumerate_lane_values(lanes: Sequence[UOp]) -> Iterator[dict[UOp, UOp]]:
     """Yield every combination of values of some lanes; nothing if there are none."""
-    extents = [range(int(x.bound.arg.value)) for x in lanes]
+    extents = [range(constant_extent(x)) for x in lanes]
     for ks in itertools.product(*extents) if lanes else ():
         yield {x: index_constant(k) for x, k in zip(lanes, ks, strict=True)}
 

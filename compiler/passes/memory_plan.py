@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.log import log_transform
-from uops.compiler.passes.callify.callify import highest_unique
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import SliceArg

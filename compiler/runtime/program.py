@@ -18,6 +18,7 @@ import numpy as np
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import estimate_instruction_count, find_shared_thread_loop
 from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput
 from uops.compiler.pipeline import lower
@@ -265,7 +266,7 @@ class _KernelWithCost(NamedTuple):
         """Load the kernel of a Program."""
         linear, source, binary = program.src
         loop = find_shared_thread_loop(linear.instructions)
-        extent = 0 if loop is None else int(loop.bound.arg.value)
+        extent = 0 if loop is None else constant_extent(loop)
         kernel = load_or_remake_kernel(target, source.arg.code, binary.arg.data)
         return cls(kernel, extent, estimate_instruction_count(linear.instructions))
 

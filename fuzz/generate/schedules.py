@@ -25,7 +25,7 @@ from uops.compiler import pipeline
 from uops.compiler.config import Config
 from uops.compiler.passes.optimize.optimize import choose_by_heuristics, schedule_kernel
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
-from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_extent
+from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_trip_count
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
     Schedule,
@@ -197,9 +197,9 @@ def _is_small_enough(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
     if isinstance(opt, Nolocals):
         return opt not in s.done
     after = apply(s, opt, machine)
-    vector_lanes = math.prod(max_extent(a.extent) for a in after.axes if a.type in UNROLLED)
-    symbolic = any(a.type in WORKGROUP | UNROLLED and not isinstance(a.extent, int) for a in after.axes)
-    iterations = math.prod(max(1, max_extent(a.extent)) for a in after.axes)
+    vector_lanes = math.prod(max_trip_count(a.extent) for a in after.axes if a.type in _VECTOR)
+    symbolic = any(a.type in WORKGROUP | _VECTOR and not isinstance(a.extent, int) for a in after.axes)
+    iterations = math.prod(max(1, max_trip_count(a.extent)) for a in after.axes)
     if symbolic or vector_lanes > _MAX_VECTOR_LANES:
         return False
     return count_workgroup_lanes(after) <= _MAX_WORKGROUP_LANES and iterations <= _MAX_ITERATIONS

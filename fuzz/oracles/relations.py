@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.compiler import pipeline  # noqa: F401 - loads the modules that hold rules
-from uops.compiler.passes.callify.callify import highest_unique
+from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.rewrite.matchers import compile_matchers
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING

@@ -12,11 +12,11 @@ because there is no Buffer of index (R29, index arithmetic).
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from uops.compiler.ir.buffers import highest_unique, storage_dtype
+from uops.compiler.ir.extents import max_elements
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
 from uops.compiler.place import untranslatable_error
@@ -140,32 +140,7 @@ def _inline_body(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
 
 def _root_items(resolved: UOp) -> tuple[UOp, ...]:
     """Return the values and effects of a root: the sources of a Tuple, Sink or Group, or the root itself."""
-    return resolved.src if resolved.op in RESULT_ROOTS else (resolved,)
-
-
-def max_extent(d: Dim) -> int:
-    """Return a dimension, or the greatest value of a symbolic one. Raises CompileError for one without an upper bound."""
-    if not isinstance(d, UOp):
-        return int(d)
-    bounds = d.min_max
-    if bounds is None or math.isinf(bounds[1]):
-        raise untranslatable_error("R48 (symbolic sizes)", d, f"an extent needs an upper bound, got {bounds}")
-    return max(0, int(bounds[1]))
-
-
-def max_elements(shape: Iterable[Dim]) -> int:
-    """Return the greatest number of elements of a value of this shape."""
-    return math.prod(max_extent(d) for d in shape)
-
-
-def highest_unique(nodes: Iterable[UOp]) -> int:
-    """Return the greatest id of a Buffer among `nodes`; 0 if there is none."""
-    return max([u.arg.unique for u in nodes if u.op is Op.BUFFER], default=0)
-
-
-def fresh_uniques(body: UOp) -> Iterator[int]:
-    """Yield ids for new Buffers of `body`. The body is searched for ids only when the first one is drawn."""
-    yield from itertools.count(highest_unique(toposort(body)) + 1)
+    return resolved.src if resolved.op in (Op.TUPLE, Op.SINK, Op.GROUP) else (resolved,)
 
 
 def _allocate_outputs(root: UOp, resolved: UOp) -> tuple[ProgramOutput, ...]:

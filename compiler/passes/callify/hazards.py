@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from uops.compiler.ir.buffers import COPIES
 from uops.compiler.ir.views import STEP, VIEWS
 from uops.compiler.log import log_transform
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
 
-#: Ops that copy their source to fresh memory by definition (R52, Load; R53, Copy and Contiguous).
-COPIES = frozenset({Op.LOAD, Op.CONTIGUOUS})
 _REFERRING = VIEWS | MEMORY_ROOTS
 #: Memory that a value reads when it is computed, each with its version at that time.
 _Reads = dict[UOp, int]

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from uops import __version__
 from uops.compiler.config import Config, cache_folder
 from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.ir.buffers import fresh_uniques
 from uops.compiler.log import log_transform
-from uops.compiler.passes.callify.callify import fresh_uniques
 from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
 from uops.compiler.passes.optimize.heuristics.gpu import schedule_for_gpu
 from uops.compiler.passes.optimize.heuristics.parts import schedule_fused_parts

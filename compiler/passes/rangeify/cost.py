@@ -14,31 +14,22 @@ their own.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from uops.compiler.ir.views import VIEWS
-from uops.compiler.passes.callify.callify import max_extent
-from uops.compiler.passes.callify.hazards import COPIES
+from uops.compiler.ir.work import READ_COST, RemainingReduce, estimate_work, size
 from uops.compiler.passes.rangeify.elements import ClosedReduce
 from uops.compiler.passes.rangeify.kernels import ElementRef
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE
-from uops.compiler.rewrite.costs import COSTS
-from uops.spec.ir.node import Dim, UOp, collect_users, nodes_with_op
+from uops.spec.ir.node import UOp, collect_users, nodes_with_op
 from uops.spec.ir.ops import ALU, Op
 
-#: Cost of reading one element from memory, and of writing one.
-READ_COST = 4
+#: Cost of writing one element to memory.
 WRITE_COST = 4
 #: Cost of a kernel beside its work: the launch, and the loss of reuse in caches.
 KERNEL_COST = 4000
 #: Greatest work per element of a value that may be computed twice in one kernel; a schedule may still keep it in LOCAL memory.
 STAGED_COST = 48
-#: Elements of a result per element of an operand from which the operand counts as computed outside of the innermost loop.
-_REPEATED = 4
-#: Work per element above which a value with several uses counts as read from memory.
-_SHARED_COST = 8
 #: Most references at which one value is computed.
 _MAX_REFS = 8
 #: Elements of a window from which overlapping windows are better reduced by a scan.
@@ -47,50 +38,6 @@ _WINDOW = 64
 _REUSE = 4
 #: Most nodes of an epilogue that are searched for its sum.
 _MAX_EPILOGUE = 64
-#: Greatest work that is told apart.
-_MAX_WORK = 1 << 40
-_BROADCASTING = ALU | {Op.EXPAND}
-_MEMORY = COPIES | {Op.PARAM, Op.BINARY}
-
-
-def estimate_work(
-    order: Sequence[UOp],
-    closed_reduces: Mapping[UOp, ClosedReduce] = MappingProxyType({}),
-    use_counts: Mapping[UOp, int] = MappingProxyType({}),
-) -> dict[UOp, int]:
-    """Return the cost of computing one element of each value, down to memory.
-
-    `closed_reduces` are computed without (some of) their loops. An expensive value with several uses in `use_counts` counts as read
-    from memory.
-    """
-    work: dict[UOp, int] = {}
-    sizes: dict[UOp, int] = {}
-    for u in order:
-        sizes[u] = size(u)
-        if u.op in _MEMORY:
-            work[u] = READ_COST
-            continue
-        weight, below, repeated_size = 0, 0, 0
-        if u.op in _BROADCASTING:
-            weight, repeated_size = COSTS[u.op].work if u.op is not Op.EXPAND else 0, sizes[u] // _REPEATED
-        for s in u.src:
-            if sizes[s] <= repeated_size:  # the same for many elements
-                below += min(work[s], 1)
-            else:
-                below += _operand_work(s, work[s], closed_reduces, use_counts)
-        if u.op is Op.REDUCE:
-            form = closed_reduces.get(u)
-            inner = work[u.operand] if form is None else sum(work[leaf.node] for leaf in form.leaves.values())
-            axes = u.arg.axes if form is None else form.remaining_loops
-            below = (inner + 1) * math.prod(max(1, max_extent(u.operand.shape[a])) for a in axes)
-        work[u] = min(_MAX_WORK, weight + below)
-    return work
-
-
-def _operand_work(s: UOp, cost: int, closed_reduces: Mapping[UOp, ClosedReduce], use_counts: Mapping[UOp, int]) -> int:
-    """Return the work that an operand adds to its user."""
-    is_loop_reduce = s.op is Op.REDUCE and s not in closed_reduces
-    return READ_COST if is_loop_reduce or (cost > _SHARED_COST and use_counts.get(s, 0) > 1) else cost
 
 
 class RealiseCostModel:
@@ -113,7 +60,11 @@ class RealiseCostModel:
     @functools.cached_property
     def work_per_element(self) -> dict[UOp, int]:
         """Work of one element of each value. A body in which no element is needed twice never reads it."""
-        return estimate_work(self.order, self.closed_reduces, self.use_counts)
+        remaining = {
+            u: RemainingReduce([leaf.node for leaf in form.leaves.values()], form.remaining_loops)
+            for u, form in self.closed_reduces.items()
+        }
+        return estimate_work(self.order, remaining, self.use_counts)
 
     def needs_reduce_loop(self, u: UOp) -> bool:
         """Return True if `u` is a Reduce that needs loops of its own."""
@@ -209,16 +160,6 @@ class RealiseCostModel:
                     seen.add(user)
                     pending.append(user)
         return True
-
-
-def size(u: UOp) -> int:
-    """Return the greatest number of elements of a value, as a factor: at least 1."""
-    return _product(u.shape)
-
-
-@functools.lru_cache(maxsize=1024)
-def _product(shape: tuple[Dim, ...]) -> int:
-    return math.prod([n if n.__class__ is int else max_extent(n) for n in shape]) or 1
 
 
 def _strip_movement(u: UOp) -> UOp:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from uops.compiler.ir.affine import clamp_index
 from uops.compiler.ir.bodies import renumber_loops
+from uops.compiler.ir.extents import loop_extent, max_extent
 from uops.compiler.ir.views import ZERO
 from uops.compiler.ir.zero_trip import Held, gate_zero_trip_loads
 from uops.compiler.log import active_log, log_transform
-from uops.compiler.passes.callify.callify import max_extent
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.spec.errors import Crash
@@ -140,7 +140,7 @@ class ElementRef(NamedTuple):
 
     def execution_count(self) -> int:
         """Return the greatest number of times that the element is computed."""
-        return math.prod([max(1, max_extent(_loop_bound(r))) for r in self.enclosing_loops()])
+        return math.prod([max(1, max_extent(loop_extent(r))) for r in self.enclosing_loops()])
 
     def is_computed_once(self) -> bool:
         """Return True if every element is needed and computed once: at distinct loops, with no other around them and no gate."""
@@ -152,11 +152,6 @@ class ElementRef(NamedTuple):
 
 #: An element of a value: (value, its index and kernel).
 Element = tuple[UOp, ElementRef]
-
-
-def _loop_bound(r: UOp) -> Dim:
-    bound = r.bound
-    return int(bound.arg.value) if bound.op is Op.CONST else bound
 
 
 def ranges_of(index: Iterable[UOp]) -> list[UOp]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from uops.compiler.ir.buffers import COPIES, highest_unique
+from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.views import STEP, VIEWS, IndexArithmetic
 from uops.compiler.log import log_transform
-from uops.compiler.passes.callify.callify import highest_unique, max_elements
-from uops.compiler.passes.callify.hazards import COPIES
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.elements import find_closed_reduces
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, KernelDraft, ranges_of

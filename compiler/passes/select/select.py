@@ -20,8 +20,8 @@ from uops.compiler.decompose.small import is_small
 from uops.compiler.decompose.threefry import decompose_threefry
 from uops.compiler.ir.accumulators import lower_reduces
 from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.ir.buffers import fresh_uniques
 from uops.compiler.log import log_transform
-from uops.compiler.passes.callify.callify import fresh_uniques
 from uops.compiler.passes.select.devectorise import lower_to_native_vectors
 from uops.compiler.passes.select.index_widths import lower_index_arithmetic
 from uops.compiler.passes.select.vectors import has_shaped_values

@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 from uops.compiler.ir.accumulators import buffer_device, element_address, reduction_identity
 from uops.compiler.ir.affine import extract_affine_sum, index_constant
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.accesses import collect_accesses
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent, next_id
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, next_id
 from uops.compiler.target import MachineModel
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg

@@ -22,9 +22,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.log import log_partial_transform, log_transform
 from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan
-from uops.compiler.passes.optimize.schedule.schedule import constant_extent, create_initial_schedule, replace_ranges, tile_index
+from uops.compiler.passes.optimize.schedule.schedule import create_initial_schedule, replace_ranges, tile_index
 from uops.compiler.target import MachineModel
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg, SinkArg

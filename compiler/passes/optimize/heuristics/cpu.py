@@ -21,6 +21,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from uops.compiler.ir.extents import constant_extent
+from uops.compiler.ir.work import estimate_work
 from uops.compiler.passes.optimize.heuristics.argmax import fuse_max_and_argmax
 from uops.compiler.passes.optimize.heuristics.products import (
     REDUCE_VECTORS,
@@ -48,8 +50,7 @@ from uops.compiler.passes.optimize.schedule.moves import (
     split_with_padding,
 )
 from uops.compiler.passes.optimize.schedule.optops import apply, find_loops_around_fills
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent
-from uops.compiler.passes.rangeify.cost import estimate_work
+from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.compiler.target import MachineModel
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType

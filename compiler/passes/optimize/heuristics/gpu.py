@@ -21,8 +21,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from uops.compiler.ir.extents import loop_extent
 from uops.compiler.passes.optimize.schedule.accesses import StridedAccess, collect_accesses, flatten_loop_nests
-from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason, max_extent
+from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason, max_trip_count
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, set_loop_types
 from uops.compiler.passes.optimize.schedule.shared_memory import accumulate_in_registers, load_through_shared_memory
 from uops.compiler.target import MachineModel
@@ -204,8 +205,7 @@ def _is_padding_cheap(r: UOp, multiple: int) -> bool:
 
 def max_loop_extent(r: UOp) -> int:
     """Return the maximum trip count of a loop."""
-    bound = r.bound
-    return max_extent(int(bound.arg.value) if bound.op is Op.CONST else bound)
+    return max_trip_count(loop_extent(r))
 
 
 # ------------------------------------------------------------------------------------------------------------ reductions

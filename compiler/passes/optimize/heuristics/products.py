@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from uops.compiler.ir.accumulators import accumulator_dtype
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.passes.optimize.heuristics.sweep import accumulate_in_output, interchange_reduce_loops
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.clamp import pad_loop_with_clamped_loads
@@ -30,7 +31,7 @@ from uops.compiler.passes.optimize.schedule.moves import (
     split_with_padding,
 )
 from uops.compiler.passes.optimize.schedule.optops import apply
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent
+from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.compiler.target import STACK_LIMIT, MachineModel
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp

@@ -29,8 +29,9 @@ from uops.compiler.ir.accumulators import (
     widen_for_accumulator,
 )
 from uops.compiler.ir.affine import build_affine_sum, extract_affine_sum, index_constant
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.passes.optimize.schedule.moves import largest_divisor
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, constant_extent, next_id, tile_index
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, next_id, tile_index
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.target import PLAIN, MachineModel

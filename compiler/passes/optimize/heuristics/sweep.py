@@ -29,10 +29,11 @@ from uops.compiler.ir.accumulators import (
     widen_for_accumulator,
 )
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.local_memory import is_output_never_read
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, combine_gates, constant_extent, next_id
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, combine_gates, next_id
 from uops.spec.ir import build as B
 from uops.spec.ir.args import LoadArg, RangeArg, ReduceArg
 from uops.spec.ir.axes import AxisType

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from uops.compiler.ir.extents import loop_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, replace_ranges
 from uops.compiler.target import MachineModel
@@ -62,7 +63,8 @@ def count_operations(order: Sequence[UOp], needs: dict[UOp, frozenset[UOp]]) -> 
 
 def _extent(r: UOp) -> int:
     """Return the constant extent of a loop, 1 for a symbolic one."""
-    return int(r.bound.arg.value) if r.bound.op is Op.CONST else 1
+    n = loop_extent(r)
+    return n if isinstance(n, int) else 1
 
 
 def _choose_thread_loop(s: Schedule, fills: Iterable[frozenset[UOp]], cores: int) -> UOp | None:

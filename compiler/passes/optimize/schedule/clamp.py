@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.log import log_decisions, log_transform
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, combine_gates, constant_extent, replace_ranges
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, combine_gates, replace_ranges
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.optops import Padto

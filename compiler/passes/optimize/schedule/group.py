@@ -25,13 +25,13 @@ from dataclasses import replace
 
 from uops.compiler.ir.accumulators import accumulator_dtype, element_address
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.schedule import (
     Schedule,
     axis_of,
     combine_gates,
-    constant_extent,
     next_id,
     replace_ranges,
 )

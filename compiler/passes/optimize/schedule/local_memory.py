@@ -15,9 +15,10 @@ from dataclasses import replace
 
 from uops.compiler.ir.accumulators import buffer_device, element_address
 from uops.compiler.ir.affine import extract_affine_sum, index_constant
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent, next_id, tile_index
+from uops.compiler.passes.optimize.schedule.schedule import VECTOR_AXES, Schedule, next_id, tile_index
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Iterable
 
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.passes.optimize.schedule.accesses import StridedAccess, collect_accesses
 from uops.compiler.passes.optimize.schedule.optops import (
     apply,
@@ -13,7 +14,7 @@ from uops.compiler.passes.optimize.schedule.optops import (
     find_loops_around_fills,
     split_by_full_extent,
 )
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, constant_extent
+from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, toposort

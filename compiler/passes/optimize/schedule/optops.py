@@ -144,12 +144,12 @@ def count_workgroup_lanes(s: Schedule) -> int:
     shared: Counter[int] = Counter()
     for u in order:
         if u.op is Op.REDUCE:
-            shared |= Counter(max_extent(axis_of(r).extent) for r in needs[u.operand] if r.arg.type is AxisType.GROUP_REDUCE)
-    output_lanes = [max_extent(axis_of(r).extent) for r in s.outputs if r.arg.type in WORKGROUP]
+            shared |= Counter(max_trip_count(axis_of(r).extent) for r in needs[u.operand] if r.arg.type is AxisType.GROUP_REDUCE)
+    output_lanes = [max_trip_count(axis_of(r).extent) for r in s.outputs if r.arg.type in WORKGROUP]
     return math.prod((*output_lanes, *shared.elements()))
 
 
-def max_extent(extent: Dim) -> int:
+def max_trip_count(extent: Dim) -> int:
     """Return the maximum trip count of an extent."""
     return extent if isinstance(extent, int) else int((extent.min_max or (0, 1 << 62))[1])
 

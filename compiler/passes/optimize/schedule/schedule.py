@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from uops.compiler.ir.accumulators import reduction_identity
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.extents import constant_extent, loop_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.ir.zero_trip import find_valid_counts, gate_zero_trip_loads
 from uops.compiler.log import log_transform
@@ -73,13 +74,7 @@ Scheduler = Callable[[Schedule, MachineModel, Iterator[int]], Schedule]
 
 def axis_of(r: UOp) -> Axis:
     """Return the id, type and extent of a Range; a symbolic extent is a node."""
-    bound = r.bound
-    return Axis(r.arg.axis_id, r.arg.type, int(bound.arg.value) if bound.op is Op.CONST else bound)
-
-
-def constant_extent(r: UOp) -> int:
-    """Return the trip count of a Range whose bound is a constant."""
-    return int(r.bound.arg.value)
+    return Axis(r.arg.axis_id, r.arg.type, loop_extent(r))
 
 
 def create_initial_schedule(sink: UOp) -> Schedule | None:

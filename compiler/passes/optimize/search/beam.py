@@ -27,7 +27,7 @@ from typing import Protocol
 
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.group import lower_group_reduces
-from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason, max_extent
+from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason, max_trip_count
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
     Schedule,
@@ -362,7 +362,7 @@ def _list_split_targets(a: Axis, machine: MachineModel) -> Iterator[tuple[AxisTy
 
 def _propose_split(s: Schedule, axes: Sequence[Axis], k: int, opt: Split, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
     """Yield a Split of axis `k` if it is legal, or else a Padto and the Split if that adds little."""
-    n = max_extent(axes[k].extent)
+    n = max_trip_count(axes[k].extent)
     if opt.factor > n or not _fits_registers(s, opt, machine):
         return
     if find_rejection_reason(s, opt, machine) is None:
@@ -382,7 +382,7 @@ def _fits_registers(s: Schedule, opt: Split, machine: MachineModel) -> bool:
     """Return True if the elements side by side roughly fit the machine's registers. R140 (sizes of a workgroup) limits lanes."""
     if opt.target not in UNROLLED:
         return True
-    elements = opt.factor * math.prod(max_extent(a.extent) for a in s.axes if a.type in UNROLLED)
+    elements = opt.factor * math.prod(max_trip_count(a.extent) for a in s.axes if a.type in VECTOR_AXES)
     return elements <= max(_UNROLLED_VALUES, _UNROLLED_REGISTERS * machine.vector_bytes // 4)
 
 

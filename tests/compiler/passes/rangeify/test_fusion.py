@@ -13,8 +13,9 @@ from uops import Tensor
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
 from uops.compiler.ir.views import IndexArithmetic, reshape_index
+from uops.compiler.ir.work import estimate_work
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.rangeify.cost import RealiseCostModel, estimate_work
+from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.layouts import keeps_last_axis
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.rewrite.rewriter import Rewriter

@@ -1,0 +1,36 @@
+"""Extents of loops and shapes: constant, symbolic, and the greatest value of a symbolic one. Spec: Range; R48 (symbolic sizes)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from uops.compiler.place import untranslatable_error
+from uops.spec.ir.node import Dim, UOp
+from uops.spec.ir.ops import Op
+
+
+def loop_extent(r: UOp) -> Dim:
+    """Return the trip count of a Range; of a symbolic one the node of its bound."""
+    bound: UOp = r.bound
+    return int(bound.arg.value) if bound.op is Op.CONST else bound
+
+
+def constant_extent(r: UOp) -> int:
+    """Return the trip count of a Range whose bound is a constant."""
+    return int(r.bound.arg.value)
+
+
+def max_extent(d: Dim) -> int:
+    """Return a dimension, or the greatest value of a symbolic one. Raises CompileError for one without an upper bound."""
+    if not isinstance(d, UOp):
+        return int(d)
+    bounds = d.min_max
+    if bounds is None or math.isinf(bounds[1]):
+        raise untranslatable_error("R48 (symbolic sizes)", d, f"an extent needs an upper bound, got {bounds}")
+    return max(0, int(bounds[1]))
+
+
+def max_elements(shape: Iterable[Dim]) -> int:
+    """Return the greatest number of elements of a value of this shape."""
+    return math.prod(max_extent(d) for d in shape)

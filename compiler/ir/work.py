@@ -1,0 +1,92 @@
+"""The work of computing one element of each value, from which rangeify and the schedules choose what is kept in memory.
+
+Work counts arithmetic and reads per element, in units of one simple vector operation.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from uops.compiler.ir.buffers import COPIES
+from uops.compiler.ir.extents import max_extent
+from uops.spec.ir.node import Dim, UOp
+from uops.spec.ir.ops import ALU, Op
+
+#: Cost of reading one element from memory.
+READ_COST = 4
+#: Elements of a result per element of an operand from which the operand counts as computed outside of the innermost loop.
+_REPEATED = 4
+#: Work per element above which a value with several uses counts as read from memory.
+_SHARED_COST = 8
+#: Greatest work that is told apart.
+_MAX_WORK = 1 << 40
+#: Work of one element of an op; 1 for all others.
+# fmt: off
+_WEIGHT: dict[Op, int] = {
+    Op.EXP2: 15, Op.LOG2: 20, Op.SIN: 30, Op.POW: 60, Op.THREEFRY: 80,
+    Op.DIV: 5, Op.RECIP: 5, Op.SQRT: 6, Op.IDIV: 12, Op.MOD: 12,
+}
+# fmt: on
+_BROADCASTING = ALU | {Op.EXPAND}
+_MEMORY = COPIES | {Op.PARAM, Op.BINARY}
+
+
+class RemainingReduce(NamedTuple):
+    """What a Reduce still computes after some of its loops are closed: the nodes whose elements it uses, and the axes left."""
+
+    operands: Sequence[UOp]
+    axes: Collection[int]
+
+
+def estimate_work(
+    order: Sequence[UOp],
+    closed_reduces: Mapping[UOp, RemainingReduce] = MappingProxyType({}),
+    use_counts: Mapping[UOp, int] = MappingProxyType({}),
+) -> dict[UOp, int]:
+    """Return the cost of computing one element of each value, down to memory.
+
+    `closed_reduces` are computed without (some of) their loops. An expensive value with several uses in `use_counts` counts as read
+    from memory.
+    """
+    work: dict[UOp, int] = {}
+    sizes: dict[UOp, int] = {}
+    for u in order:
+        sizes[u] = size(u)
+        if u.op in _MEMORY:
+            work[u] = READ_COST
+            continue
+        weight, below, repeated_size = 0, 0, 0
+        if u.op in _BROADCASTING:
+            weight, repeated_size = _WEIGHT.get(u.op, 1) if u.op is not Op.EXPAND else 0, sizes[u] // _REPEATED
+        for s in u.src:
+            if sizes[s] <= repeated_size:  # the same for many elements
+                below += min(work[s], 1)
+            else:
+                below += _operand_work(s, work[s], closed_reduces, use_counts)
+        if u.op is Op.REDUCE:
+            form = closed_reduces.get(u)
+            inner = work[u.operand] if form is None else sum(work[s] for s in form.operands)
+            axes = u.arg.axes if form is None else form.axes
+            below = (inner + 1) * math.prod(max(1, max_extent(u.operand.shape[a])) for a in axes)
+        work[u] = min(_MAX_WORK, weight + below)
+    return work
+
+
+def _operand_work(s: UOp, cost: int, closed_reduces: Mapping[UOp, RemainingReduce], use_counts: Mapping[UOp, int]) -> int:
+    """Return the work that an operand adds to its user."""
+    is_loop_reduce = s.op is Op.REDUCE and s not in closed_reduces
+    return READ_COST if is_loop_reduce or (cost > _SHARED_COST and use_counts.get(s, 0) > 1) else cost
+
+
+def size(u: UOp) -> int:
+    """Return the greatest number of elements of a value, as a factor: at least 1."""
+    return _product(u.shape)
+
+
+@functools.lru_cache(maxsize=1024)
+def _product(shape: tuple[Dim, ...]) -> int:
+    return math.prod([n if n.__class__ is int else max_extent(n) for n in shape]) or 1
