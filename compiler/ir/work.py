@@ -36,7 +36,7 @@ _MEMORY = COPIES | {Op.PARAM, Op.BINARY}
 
 
 class RemainingReduce(NamedTuple):
-    """What a Reduce still computes after some of its loops are closed: the nodes whose elements it uses, and the axes left."""
+    """The rest of a Reduce of which some loops are closed: the nodes whose elements it uses, and the axes left."""
 
     operands: Sequence[UOp]
     axes: Collection[int]

@@ -18,8 +18,8 @@ _inferred: WeakKeyDictionary[UOp, Dialect] = WeakKeyDictionary()
 def infer_dialect(root: UOp) -> Dialect:
     """Return the dialect by which to read a graph: BESTIARY, KERNEL or TENSOR. Memoized per root.
 
-    BESTIARY if an op occurs that only the second document has. KERNEL, which stands for all dialects of kernels, if the root is a
-    Sink with a name, or there is an op or Buffer outside of Calls that only kernels have. TENSOR otherwise.
+    A graph with an op that only the second document has is BESTIARY. KERNEL stands for all dialects of kernels: the root is a
+    Sink with a name, or an op or Buffer outside of Calls is one that only kernels have. Any other graph is TENSOR.
     """
     dialect = _inferred.get(root)
     if dialect is None:
