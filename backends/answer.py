@@ -19,8 +19,8 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import BODIED, base_memory, scope_sources
+from uops.spec.ir.ops import CALL_LIKE, RESULT_ROOTS, Op
+from uops.spec.ir.scope import base_memory, scope_sources
 from uops.spec.result import Result
 
 #: Ops whose sources need not all be evaluated: a body or a Tuple may hold values that nothing reads.

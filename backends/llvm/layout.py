@@ -13,7 +13,7 @@ from uops.backends.facts import value_bounds
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ACCESSES, ADDRESSING, KERNEL_VIEWS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 
 

@@ -24,7 +24,7 @@ from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, scope_nodes
 
 Node = Any

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from uops.compiler.ir.buffers import storage_dtype
 from uops.compiler.rewrite.fold import fold_constant
 from uops.spec.errors import CompileError, SpecError, Trap
 from uops.spec.ir import build as B

@@ -31,7 +31,7 @@ from uops.fuzz.oracles.stages import Fault, Judge, Key, Outputs
 from uops.interp import run
 from uops.spec.errors import CompileError, Unsupported, UopsError
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.ir.text import show
 from uops.spec.untrusted import quote_name, write_text

@@ -197,8 +197,8 @@ def _is_small_enough(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
     if isinstance(opt, Nolocals):
         return opt not in s.done
     after = apply(s, opt, machine)
-    vector_lanes = math.prod(max_trip_count(a.extent) for a in after.axes if a.type in _VECTOR)
-    symbolic = any(a.type in WORKGROUP | _VECTOR and not isinstance(a.extent, int) for a in after.axes)
+    vector_lanes = math.prod(max_trip_count(a.extent) for a in after.axes if a.type in UNROLLED)
+    symbolic = any(a.type in WORKGROUP | UNROLLED and not isinstance(a.extent, int) for a in after.axes)
     iterations = math.prod(max(1, max_trip_count(a.extent)) for a in after.axes)
     if symbolic or vector_lanes > _MAX_VECTOR_LANES:
         return False

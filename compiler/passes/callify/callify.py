@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from uops.compiler.ir.buffers import highest_unique, storage_dtype
+from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.extents import max_elements
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
@@ -27,7 +27,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.untrusted import quote_name
 

@@ -55,7 +55,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, LoadArg
 from uops.spec.ir.node import UOp, collect_users, toposort
-from uops.spec.ir.ops import ACCESSES, ALU, MEMORY_ROOTS, RESHAPING, Op
+from uops.spec.ir.ops import ACCESSES, ALU, KERNEL_VIEWS, MEMORY_ROOTS, RESHAPING, Op
 from uops.spec.ir.scope import open_ranges, strip_afters
 
 #: A lane of a built vector, as (vector, number of the lane), or (scalar, 0).

@@ -19,8 +19,8 @@ from uops.interp.kernel.structure.blocks import KernelStructure, build_kernel_st
 from uops.interp.tensor.scope import VOID
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import BODIED, open_ranges, ranges_closed_by, scope_nodes, scope_sources
+from uops.spec.ir.ops import CALL_LIKE, WHOLE_MEMORY, Op
+from uops.spec.ir.scope import open_ranges, ranges_closed_by, scope_nodes, scope_sources
 
 #: Ops that no tensor graph has: a scope with one of them is a kernel as a whole.
 KERNEL_OPS = frozenset(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from uops.compiler.ir.affine import extract_affine_sum, index_constant
 from uops.compiler.ir.extents import constant_extent
-from uops.compiler.passes.optimize.schedule.schedule import CLOSERS, Replacement, Schedule, replace_ranges
+from uops.compiler.passes.optimize.schedule.schedule import Replacement, Schedule, replace_ranges
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import ACCESSES, LOOP_CLOSERS, Op
 from uops.spec.ir.record import dataclass

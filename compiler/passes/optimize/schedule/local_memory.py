@@ -18,13 +18,13 @@ from uops.compiler.ir.affine import extract_affine_sum, index_constant
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
-from uops.compiler.passes.optimize.schedule.schedule import VECTOR_AXES, Schedule, next_id, tile_index
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, next_id, tile_index
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.ir.axes import UNROLLED, AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ACCESSES, ALU, Op
 from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by
 
 #: A value to stage: a node, and the loops that become axes of the memory, in the order of the axes.

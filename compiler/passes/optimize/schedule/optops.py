@@ -42,9 +42,9 @@ from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.args import AddrSpace, RangeArg
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import Dim, UOp, nodes_with_op, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import EFFECT_WRAPPERS, Op
 from uops.spec.ir.scope import base_memory, open_ranges
-from uops.spec.optops import TC, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason
+from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason, require_every_optop
 
 
 def find_rejection_reason(s: Schedule, opt: OptOp, machine: MachineModel = PLAIN) -> str | None:

@@ -24,7 +24,7 @@ from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.group import index_element
-from uops.compiler.passes.optimize.schedule.schedule import ORDERED_AXES, Schedule, gate_load, next_id
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, gate_load, next_id
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.spec.ir import build as B

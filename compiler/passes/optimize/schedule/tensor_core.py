@@ -23,7 +23,7 @@ from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
-from uops.compiler.passes.optimize.schedule.schedule import OUTPUT_AXES, Schedule, axis_of, next_id, pad_loop, tile_index
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, next_id, pad_loop, tile_index
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg, WmmaArg
 from uops.spec.ir.axes import OUTPUT_LOOPS, AxisType

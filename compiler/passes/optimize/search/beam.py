@@ -382,7 +382,7 @@ def _fits_registers(s: Schedule, opt: Split, machine: MachineModel) -> bool:
     """Return True if the elements side by side roughly fit the machine's registers. R140 (sizes of a workgroup) limits lanes."""
     if opt.target not in UNROLLED:
         return True
-    elements = opt.factor * math.prod(max_trip_count(a.extent) for a in s.axes if a.type in VECTOR_AXES)
+    elements = opt.factor * math.prod(max_trip_count(a.extent) for a in s.axes if a.type in UNROLLED)
     return elements <= max(_UNROLLED_VALUES, _UNROLLED_REGISTERS * machine.vector_bytes // 4)
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_trip_count
-from uops.compiler.passes.optimize.schedule.schedule import VECTOR_AXES, Schedule, Scheduler, set_loop_types
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler, set_loop_types
 from uops.compiler.target import MachineModel
 from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.axes import AXIS_TABLE, UNROLLED, WORKGROUP, AxisType
@@ -230,5 +230,5 @@ def _is_within_limits(s: Schedule, most: int) -> bool:
     parallel = [a for a in s.axes if a.type in UNROLLED or a.type in WORKGROUP]
     if any(not isinstance(a.extent, int) for a in parallel):
         return False
-    unrolled = math.prod(max_trip_count(a.extent) for a in parallel if a.type in VECTOR_AXES)
+    unrolled = math.prod(max_trip_count(a.extent) for a in parallel if a.type in UNROLLED)
     return unrolled <= _SIDE_BY_SIDE and count_workgroup_lanes(s) <= _LANES and _iterations(s) <= most
