@@ -39,6 +39,8 @@ PLANTS = (
     Plant("compiler imports only spec", "compiler/planted.py", "uops.fuzz"),
     Plant("interp and compiler are independent", "compiler/planted.py", "uops.interp", "from {} import run"),
     Plant("interp and compiler are independent", "interp/planted.py", "uops.compiler", "if TYPE_CHECKING:\n    import {}"),
+    Plant("passes share helpers through compiler.ir, not with each other", "compiler/passes/select/planted.py",
+          "uops.compiler.passes.callify"),
     Plant("backends import compiler and spec", "backends/planted.py", "uops.interp"),
     Plant("backends import compiler and spec", "backends/planted.py", "uops.fuzz"),
     Plant("no backend imports its judge", "backends/planted.py", "uops.backends.conformance"),
