@@ -115,7 +115,7 @@ def _written_references(u: UOp) -> tuple[UOp, ...]:
 
 
 def _is_reference(u: UOp) -> bool:
-    return base_memory(u).op in (Op.BUFFER, Op.PARAM)
+    return base_memory(u).op in MEMORY_ROOTS
 
 
 def find_base_memory(reference: UOp) -> UOp | None:

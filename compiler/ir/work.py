@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.buffers import COPIES
 from uops.compiler.ir.extents import max_extent
+from uops.compiler.rewrite.costs import COSTS
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import ALU, Op
 
@@ -24,13 +25,6 @@ _REPEATED = 4
 _SHARED_COST = 8
 #: Greatest work that is told apart.
 _MAX_WORK = 1 << 40
-#: Work of one element of an op; 1 for all others.
-# fmt: off
-_WEIGHT: dict[Op, int] = {
-    Op.EXP2: 15, Op.LOG2: 20, Op.SIN: 30, Op.POW: 60, Op.THREEFRY: 80,
-    Op.DIV: 5, Op.RECIP: 5, Op.SQRT: 6, Op.IDIV: 12, Op.MOD: 12,
-}
-# fmt: on
 _BROADCASTING = ALU | {Op.EXPAND}
 _MEMORY = COPIES | {Op.PARAM, Op.BINARY}
 
@@ -61,7 +55,7 @@ def estimate_work(
             continue
         weight, below, repeated_size = 0, 0, 0
         if u.op in _BROADCASTING:
-            weight, repeated_size = _WEIGHT.get(u.op, 1) if u.op is not Op.EXPAND else 0, sizes[u] // _REPEATED
+            weight, repeated_size = COSTS[u.op].work if u.op is not Op.EXPAND else 0, sizes[u] // _REPEATED
         for s in u.src:
             if sizes[s] <= repeated_size:  # the same for many elements
                 below += min(work[s], 1)

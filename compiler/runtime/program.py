@@ -39,7 +39,7 @@ from uops.compiler.target import Kernel, NativeEntry, SupportsNativeEntry, Targe
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.resources import array_bytes, describe_memory_excess
 from uops.spec.result import Result
@@ -111,7 +111,7 @@ class Compiled:
     def __init__(self, graph: UOp, target: Target, config: Config) -> None:
         self.graph, self.target, self._lend = graph, target, memory_lender(target)
         self.program = lower(graph, target, config=config, on_callified=self._take_callified)
-        self._input_keys = {input_key(u) for u in toposort(graph) if u.op in (Op.PARAM, Op.BUFFER)}
+        self._input_keys = {input_key(u) for u in toposort(graph) if u.op in MEMORY_ROOTS}
         self._variables = [u for u in self.external if is_variable(u)]
         calls = self.program.instructions
         memory = list(dict.fromkeys(m for c in calls for a in c.arguments if not is_variable(m := base_memory(a))))

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from planting import ROOT, Insertion, plant, read_steps, run_check
 
 GUIDE = "add-a-dtype"

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from planting import GUIDES, Insertion, plant, read_steps, run_check
 
 STEPS = {step.number: step for step in read_steps("add-an-optop")}

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
+from planting import GUIDES, ROOT, read_steps
 
-ROOT = Path(__file__).parents[2]
-GUIDES = sorted((ROOT / "docs" / "extending").glob("add-*.md"))
-_HEADING = re.compile(r"^## (\d+)\. .+$", re.MULTILINE)
-_CHECK = re.compile(r"^Check: `pytest ([^`]+)`$")
 _PATH = re.compile(r"`((?:spec|interp|compiler|backends|fuzz|tests|docs|src|bench)/[\w./-]+)`")
-
-
-def steps(text: str) -> list[str]:
-    """The text of each step."""
-    heads = [*_HEADING.finditer(text)]
-    ends = [*(h.start() for h in heads[1:]), len(text)]
-    return [text[h.end() : end].strip() for h, end in zip(heads, ends)]
+NAMES = sorted(path.stem for path in GUIDES.glob("add-*.md"))
 
 
 def has_node(check: str) -> bool:
-    """Whether there is the file of a pytest node, and a test of that name in it."""
+    """Return True if the file of a pytest node exists, with a test of that name in it."""
     file, *names = check.split("::")
     if not (ROOT / file).exists() or not names:
         return (ROOT / file).exists()
@@ -36,21 +26,18 @@ def has_node(check: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda g: g.stem)
-def test_a_guide_numbers_its_steps_and_ends_each_in_a_check_that_exists(guide: Path) -> None:
-    text = guide.read_text(encoding="utf-8")
-    assert [int(n) for n in _HEADING.findall(text)] == list(range(1, len(steps(text)) + 1)) != []
-    for step in steps(text):
-        check = _CHECK.match(step.splitlines()[-1])
-        assert check is not None, f"{guide.name}: a step ends in no check: {step.splitlines()[-1]!r}"
-        missing = [c for c in check[1].split() if not has_node(c)]
-        assert not missing, f"{guide.name}: no such test: {missing}"
+@pytest.mark.parametrize("name", NAMES)
+def test_a_guide_numbers_its_steps_and_has_a_check_for_each(name: str) -> None:
+    steps = read_steps(name)
+    assert [step.number for step in steps] == list(range(1, len(steps) + 1)) != []
+    missing = [check for step in steps for check in step.check.split() if not has_node(check)]
+    assert not missing, f"{name}.md: no such test: {missing}"
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda g: g.stem)
-def test_every_file_that_a_guide_names_exists(guide: Path) -> None:
-    missing = [p for p in _PATH.findall(guide.read_text(encoding="utf-8")) if not (ROOT / p).exists()]
-    assert not missing, f"{guide.name}: no such file: {missing}"
+@pytest.mark.parametrize("name", NAMES)
+def test_every_file_that_a_guide_names_exists(name: str) -> None:
+    missing = [p for p in _PATH.findall((GUIDES / f"{name}.md").read_text(encoding="utf-8")) if not (ROOT / p).exists()]
+    assert not missing, f"{name}.md: no such file: {missing}"
 
 
 def test_a_check_that_does_not_exist_is_seen() -> None:

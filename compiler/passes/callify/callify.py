@@ -27,7 +27,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, Op
+from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, RESULT_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.untrusted import quote_name
 
@@ -140,7 +140,7 @@ def _inline_body(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
 
 def _root_items(resolved: UOp) -> tuple[UOp, ...]:
     """Return the values and effects of a root: the sources of a Tuple, Sink or Group, or the root itself."""
-    return resolved.src if resolved.op in (Op.TUPLE, Op.SINK, Op.GROUP) else (resolved,)
+    return resolved.src if resolved.op in RESULT_ROOTS else (resolved,)
 
 
 def _allocate_outputs(root: UOp, resolved: UOp) -> tuple[ProgramOutput, ...]:
