@@ -1,8 +1,8 @@
 """The form of a backend's answer: the inputs that a graph takes, and the arrays that a run must return.
 
-`collect_input_nodes(graph)` maps input keys to nodes. A result has one array per value of the root and one per buffer written, with
-the derived dtypes and shapes. `find_result_mismatch(graph, inputs, result)` describes the first deviation, or returns None. It
-checks the form alone; the conformance suite judges the numbers.
+`collect_caller_input_nodes(graph)` maps input keys to nodes. A result has one array per value of the root and one per buffer
+written, with the derived dtypes and shapes. `find_result_mismatch(graph, inputs, result)` describes the first deviation, or
+returns None. It checks the form alone; the conformance suite judges the numbers.
 
 R08 (index values): they are int64, or Python ints beyond its range. R48 (variables): extents may depend on them.
 """
@@ -34,7 +34,7 @@ def find_result_mismatch(graph: UOp, inputs: Mapping[str, Any], result: Result) 
     if len(values) != len(expected):
         return f"expected {_format_value_count(len(expected))}, got {_format_value_count(len(values))}"
     arrays = {f"value {k}": (u, values[k]) for k, u in enumerate(expected)}
-    memory = {k: u for k, u in collect_input_nodes(graph).items() if not is_variable(u)}
+    memory = {k: u for k, u in collect_caller_input_nodes(graph).items() if not is_variable(u)}
     required, got = _collect_stored_memory(graph), result.buffers
     if not required.keys() <= got.keys() <= memory.keys():
         return f"expected the contents of {_format_keys(required or memory)}, got those of {_format_keys(got)}"
@@ -51,7 +51,7 @@ def root_value_nodes(root: UOp) -> tuple[UOp, ...]:
     return () if root.dtype is dt.void else (root,)
 
 
-def collect_input_nodes(root: UOp) -> dict[str, UOp]:
+def collect_caller_input_nodes(root: UOp) -> dict[str, UOp]:
     """Return the inputs that a caller may give, by key: Buffers, free Params and variables.
 
     A body's Params with a slot are bound by its arguments (R64: a body owns its Params), so they are no inputs.

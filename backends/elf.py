@@ -17,15 +17,15 @@ _UNDEFINED = 0
 def undefined_symbols(image: bytes) -> tuple[str, ...]:
     """Return the names, sorted, that a 64-bit little-endian ELF object refers to and does not define. Raises ValueError on another
     format."""
-    return tuple(sorted(name for name, section in _read_symbols(image) if section == _UNDEFINED))
+    return tuple(sorted(name for name, section in _read_symbols_with_sections(image) if section == _UNDEFINED))
 
 
 def defined_symbols(image: bytes) -> frozenset[str]:
     """Return the names that an object defines. Raises ValueError as `undefined_symbols` does."""
-    return frozenset(name for name, section in _read_symbols(image) if section != _UNDEFINED)
+    return frozenset(name for name, section in _read_symbols_with_sections(image) if section != _UNDEFINED)
 
 
-def is_linkable(image: bytes, *symbols: str) -> bool:
+def is_linkable_or_host_lacks_elf(image: bytes, *symbols: str) -> bool:
     """Return True if an object's tables are whole, it is built for this machine, and it defines `symbols`. Without ELF, always."""
     host_header = _read_interpreter_header()
     if host_header[:4] != _MAGIC:
@@ -62,7 +62,7 @@ def _read_section_headers(image: bytes) -> list[tuple[int, ...]]:
     return [struct.unpack_from("<IIQQQQIIQQ", image, offset + k * entry_size) for k in range(count)]
 
 
-def _read_symbols(image: bytes) -> set[tuple[str, int]]:
+def _read_symbols_with_sections(image: bytes) -> set[tuple[str, int]]:
     """Return every symbol's name with its section number."""
     if image[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a 64-bit little-endian ELF object")
@@ -70,15 +70,15 @@ def _read_symbols(image: bytes) -> set[tuple[str, int]]:
     symbols: set[tuple[str, int]] = set()
     for _, kind, _, _, start, size, link, *_ in headers:
         if kind == _SYMTAB:
-            symbols |= _read_symbol_names(image, start, size, headers[link][4])
+            symbols |= _read_symbol_table(image, start, size, headers[link][4])
     return symbols
 
 
-def _read_symbol_names(image: bytes, start: int, size: int, strings: int) -> set[tuple[str, int]]:
+def _read_symbol_table(image: bytes, start: int, size: int, string_table_start: int) -> set[tuple[str, int]]:
     names = set()
     for entry in range(start, start + size, 24):
         name, _, _, section = struct.unpack_from("<IBBH", image, entry)
         if name:
-            end = image.index(b"\0", strings + name)
-            names.add((image[strings + name : end].decode(), section))
+            end = image.index(b"\0", string_table_start + name)
+            names.add((image[string_table_start + name : end].decode(), section))
     return names

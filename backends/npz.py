@@ -105,7 +105,9 @@ class InputFile(Mapping[str, Any]):
         self.called = describe_path(file) if isinstance(file, (str, Path)) else "the file"
         self._known: dict[str, Any] = {}
         with self._open_archive() as archive:
-            self._members = {name: self._check_member(archive, name) for name in self._list_members(archive)}
+            self._members = {
+                name: self._read_and_check_header(archive, name) for name in self._list_and_check_member_names(archive)
+            }
         total = sum(d.nbytes for d in self._members.values())
         if total > MOST_BYTES:
             raise BadInputs(f"{self.called} is not an input file: its arrays have {total:,} bytes, at most {MOST_BYTES:,} are read")
@@ -130,7 +132,7 @@ class InputFile(Mapping[str, Any]):
         if name not in self._known:
             if name not in self._members:
                 raise KeyError(name)
-            self._known[name] = _decode_value(f"{self.called}: {name}", name, self._read_array(name), self._kinds.get(name))
+            self._known[name] = _decode_array_or_int(f"{self.called}: {name}", name, self._read_array(name), self._kinds.get(name))
         return self._known[name]
 
     def _read_member_kind(self, name: str, kind_member: str) -> str:
@@ -166,7 +168,7 @@ class InputFile(Mapping[str, Any]):
         except Exception as e:  # zipfile raises errors of half a dozen types on foreign bytes
             raise BadInputs(f"{self.called} is not an input file: it is no .npz of named arrays ({_describe_error(e)})") from e
 
-    def _list_members(self, archive: zipfile.ZipFile) -> list[str]:
+    def _list_and_check_member_names(self, archive: zipfile.ZipFile) -> list[str]:
         """Return the members' names. Raises BadInputs for duplicates, and names that no array has."""
         names = [i.filename for i in archive.infolist()]
         if len(names) > MOST_MEMBERS:
@@ -179,7 +181,7 @@ class InputFile(Mapping[str, Any]):
             raise BadInputs(f"{self.called} is not an input file: member {_escape(invalid_name)} is not an array")
         return [n.removesuffix(_NPY) for n in names]
 
-    def _check_member(self, archive: zipfile.ZipFile, name: str) -> MemberHeader:
+    def _read_and_check_header(self, archive: zipfile.ZipFile, name: str) -> MemberHeader:
         """Read a member's header without its data. Raises BadInputs unless it declares a plain array of its file size."""
         info = archive.getinfo(name + _NPY)
         if info.flag_bits & _ENCRYPTED:
@@ -187,7 +189,7 @@ class InputFile(Mapping[str, Any]):
         if info.compress_type not in _METHODS:
             raise self._unreadable_error(name, f"expected compression store or deflate, got method {info.compress_type}")
         with self._open_member(archive, name) as stream:
-            header, _, header_size = self._parse_header(name, stream)
+            header, _, header_size = self._read_header_order_and_size(name, stream)
         if header.dtype.hasobject:
             raise BadInputs(
                 f"{self.called}: member {_escape(name)} holds Python objects; save numbers, or index values by {__name__}"
@@ -210,7 +212,7 @@ class InputFile(Mapping[str, Any]):
         except Exception as e:  # NumPy, zlib and tokenize raise further types
             raise self._unreadable_error(name, _describe_error(e)) from e
 
-    def _parse_header(self, name: str, stream: IO[bytes]) -> tuple[MemberHeader, bool, int]:
+    def _read_header_order_and_size(self, name: str, stream: IO[bytes]) -> tuple[MemberHeader, bool, int]:
         """Read a header. Return its declaration, True for column-major order, and its length in bytes."""
         start = stream.read(len(npy.MAGIC_PREFIX) + 2)
         if not start.startswith(npy.MAGIC_PREFIX):
@@ -224,12 +226,12 @@ class InputFile(Mapping[str, Any]):
     def _read_array(self, name: str) -> Array:
         """Read a member's array. Raises BadInputs if it differs from its declaration."""
         with self._open_archive() as archive, self._open_member(archive, name) as stream:
-            header, fortran, _ = self._parse_header(name, stream)
+            header, fortran, _ = self._read_header_order_and_size(name, stream)
             if header != self._members[name]:
                 raise self._unreadable_error(name, "it was changed while it was read")
             flat = np.empty(math.prod(header.shape), header.dtype)
             if flat.nbytes:
-                _read_exactly(stream, flat.view(np.uint8).data)
+                _fill_from_stream(stream, flat.view(np.uint8).data)
             if stream.read(1):
                 raise ValueError("it is longer than it says")
         return flat.reshape(header.shape[::-1]).T if fortran else flat.reshape(header.shape)
@@ -251,14 +253,14 @@ def load(file: str | Path | BinaryIO) -> dict[str, Any]:
     return dict(InputFile(file))
 
 
-def _read_exactly(stream: IO[bytes], rest: memoryview) -> None:
+def _fill_from_stream(stream: IO[bytes], buffer: memoryview) -> None:
     """Fill the buffer from a stream. Raises EOFError if the stream is too short."""
-    while rest:
-        data = stream.read(min(len(rest), 1 << 20))
+    while buffer:
+        data = stream.read(min(len(buffer), 1 << 20))
         if not data:
             raise EOFError("it is shorter than it says")
-        rest[: len(data)] = data
-        rest = rest[len(data) :]
+        buffer[: len(data)] = data
+        buffer = buffer[len(data) :]
 
 
 #: Address in the error message about a header that holds code: it differs each time.
@@ -276,7 +278,7 @@ def _escape(name: str) -> str:
     return quote_name(name)[:100]
 
 
-def _decode_value(file: str, name: str, a: Array, encoding: str | None) -> Any:
+def _decode_array_or_int(file: str, name: str, a: Array, encoding: str | None) -> Any:
     if encoding is None:  # as NumPy has it
         is_number = a.size == 1 and a.dtype.kind in "iu" and not _ARRAY_KEY.fullmatch(name)
         return int(a.reshape(-1)[0]) if is_number else a

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from uops.backends.contract import Backend, Capabilities, CompilerBackend
 from uops.backends.worker.frames import BadFrame, describe_exception, one_line
 from uops.spec.errors import UopsError
-from uops.spec.suggest import suggest_names
+from uops.spec.suggest import format_did_you_mean
 from uops.spec.untrusted import quote_name
 
 T = TypeVar("T")
@@ -101,14 +101,14 @@ def locate_factory(name: str) -> FactoryPath:
     if target is None:
         known_names = ", ".join(map(quote_name, names()))
         raise UnknownBackend(
-            f"no backend is called {name!r}; known: {known_names} (or module:attribute){suggest_names(name, names())}"
+            f"no backend is called {name!r}; known: {known_names} (or module:attribute){format_did_you_mean(name, names())}"
         )
     match = _TARGET.fullmatch(target)
     if match is None or not all(part.isidentifier() for word in match.groups() for part in word.split(".")):
         shown_target = "" if target == name else f" ({target!r})"
         raise BrokenBackend(
             f"backend {name!r}{shown_target} cannot be loaded: expected module:attribute, such as mine:Backend for the class"
-            f" Backend of mine.py here{suggest_names(name, names())}"
+            f" Backend of mine.py here{format_did_you_mean(name, names())}"
         )
     return FactoryPath(*match.groups())
 
@@ -162,7 +162,7 @@ def import_factory(name: str) -> Callable[..., object]:
     """Import a backend's module and return its factory. Raises UnknownBackend or BrokenBackend."""
     module, attribute = locate_factory(name)
     shown_path = "" if f"{module}:{attribute}" == name else f" ({module}:{attribute})"
-    with _wrap_foreign_errors(f"backend {name!r}{shown_path} cannot be loaded", hint=suggest_names(name, names())):
+    with _wrap_foreign_errors(f"backend {name!r}{shown_path} cannot be loaded", hint=format_did_you_mean(name, names())):
         attribute_value: Any = import_module(module)
         for part in attribute.split("."):
             attribute_value = getattr(attribute_value, part)

@@ -46,7 +46,7 @@ def time_passes(graph: Any, target: Any) -> Figures:
     """Return the seconds of each pass; those of the native compiler are apart."""
     from uops.backends.llvm import binding
     from uops.compiler.config import Config
-    from uops.compiler.pipeline import PIPELINE, LoweringState, run_pass
+    from uops.compiler.pipeline import PIPELINE, LoweringState, run_pass_and_verify
 
     native, compile_object = [0.0], binding.compile_object
 
@@ -61,7 +61,7 @@ def time_passes(graph: Any, target: Any) -> Figures:
     state, seconds_of = LoweringState(target, Config(reuse=False)), {}
     for p in PIPELINE:
         start, before = clock(), native[0]
-        graph = run_pass(p, graph, state)
+        graph = run_pass_and_verify(p, graph, state)
         seconds_of[p.name] = clock() - start - (native[0] - before)
     binding.compile_object = compile_object
     programs = list(dict.fromkeys(call.body for call in graph.instructions))

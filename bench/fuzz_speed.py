@@ -113,11 +113,11 @@ def load_kernels(target: Any, sources: list[str]) -> list[Any]:
 def time_runs(programs: list[tuple[Any, Any, Any]]) -> float:
     """Return the mean seconds of running a program whose kernels are made."""
     from uops.fuzz.campaign.serve import COLLECT
-    from uops.fuzz.oracles.native import run_program
+    from uops.fuzz.oracles.native import run_first_kernels_natively
 
     def run(program: tuple[Any, Any, Any]) -> None:
         lowered, judge, target = program
-        judge.read_outputs(run_program(lowered, target, judge.initial_memory))
+        judge.read_outputs_from_memory(run_first_kernels_natively(lowered, target, judge.initial_memory))
 
     spent = 0.0
     for at in range(0, len(programs), COLLECT):  # of so many the kernels are kept
@@ -132,7 +132,7 @@ def measure_parts(backend: str, seed: int, cases: list[int]) -> dict[str, float]
     from uops.compiler import pipeline
     from uops.fuzz.campaign.serve import TOGETHER
     from uops.fuzz.generate import kinds
-    from uops.fuzz.generate.schedules import run_passes
+    from uops.fuzz.generate.schedules import run_passes_up_to
     from uops.fuzz.oracles.oracles import OracleContext
     from uops.fuzz.oracles.stages import Judge
     from uops.fuzz.oracles.subject import Subject
@@ -152,7 +152,7 @@ def measure_parts(backend: str, seed: int, cases: list[int]) -> dict[str, float]
     before = 0.0
     for name in names[: names.index("plan") + 1]:  # each includes those before it
         upto = mean_seconds(
-            lambda s, name=name: programs.__setitem__(s.graph, run_passes(s.graph, target, pipeline.PIPELINE, name)), samples
+            lambda s, name=name: programs.__setitem__(s.graph, run_passes_up_to(s.graph, target, pipeline.PIPELINE, name)), samples
         )
         seconds_of[name], before = upto - before, upto
     sources: list[str] = []
@@ -163,7 +163,7 @@ def measure_parts(backend: str, seed: int, cases: list[int]) -> dict[str, float]
     seconds_of["machine code"] = (
         mean_seconds(lambda group: kernels.extend(load_kernels(target, group)), groups) * len(groups) / len(samples)
     )
-    whole = [run_passes(s.graph, subject.target, pipeline.PIPELINE) for s in samples]
+    whole = [run_passes_up_to(s.graph, subject.target, pipeline.PIPELINE) for s in samples]
     judges = [Judge(s.graph, s.inputs, expected=c.expectation) for s, c in zip(samples, contexts, strict=True)]
     seconds_of["run"] = time_runs([(p, j, subject.target) for p, j in zip(whole, judges, strict=True)])
     return {name: 1000 * s for name, s in seconds_of.items()} | {"kernels": len(sources) / len(samples)}

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import FuzzCase, generate
+from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
 from uops.fuzz.generate.producers import VALUES
 from uops.interp import run
 from uops.interp.allowed import compute_allowed_sets
@@ -54,7 +54,7 @@ def generate_cases(seed: int, count: int) -> list[FuzzCase]:
     """Return the first `count` cases of 12 live nodes from `seed` on."""
     cases: list[FuzzCase] = []
     while len(cases) < count:
-        case = generate(SeededDraw(seed), nodes=5, features=VALUES)
+        case = generate_tensor_graph(SeededDraw(seed), nodes=5, features=VALUES)
         seed += 1
         if count_live_nodes(case) == LIVE:
             cases.append(case)

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from uops.compiler.prove.counterexample import instantiate_typed_pattern
-from uops.compiler.prove.typings import Assignment, TypedPattern, enumerate_assignments
+from uops.compiler.prove.typings import RuleTyping, TypedPattern, enumerate_rule_typings
 from uops.compiler.rewrite.pattern import Pattern, variables
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rule import RewriteStep, Rule
@@ -167,9 +167,9 @@ def count_ops(u: UOp) -> int:
 # Rules
 
 
-def typings(rule: Rule) -> list[Assignment]:
+def typings(rule: Rule) -> list[RuleTyping]:
     """Return the ways to type a rule in dtypes that occur here."""
-    return [a for a in enumerate_assignments(rule) if a.rhs is not None and all(_is_allowed(t) for t in (a.lhs, a.rhs))]
+    return [a for a in enumerate_rule_typings(rule) if a.rhs is not None and all(_is_allowed(t) for t in (a.lhs, a.rhs))]
 
 
 def _is_allowed(t: TypedPattern) -> bool:

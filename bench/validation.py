@@ -44,7 +44,7 @@ from uops.backends.conformance.model import ConformanceTier
 from uops.backends.registry import create_backend
 from uops.backends.testing.journal import Journal
 from uops.compiler import config
-from uops.compiler.pipeline import record_lowering
+from uops.compiler.pipeline import record_lowering_up_to_plan
 from uops.compiler.target import Target
 from uops.compiler.tensor import use
 from uops.compiler.tensor.realize import capture
@@ -75,7 +75,7 @@ def list_programs() -> Iterator[tuple[str, Program]]:
 
 def _validate_graph(graph: UOp, backend: str) -> list[ValidationReport]:
     """Validate the kernels of a graph."""
-    return [validate(*record_lowering(graph, _target(backend), config.Config(reuse=False)))]
+    return [validate(*record_lowering_up_to_plan(graph, _target(backend), config.Config(reuse=False)))]
 
 
 def _target(backend: str) -> Target:

@@ -101,7 +101,7 @@ class KernelPrograms:
 
     def wait_for_program(self, linear: UOp) -> UOp:
         """Return the program of an instruction list, and keep it for later lowerings."""
-        program = self.cached.get(linear) or self.queue.wait_for_program(linear)
+        program = self.cached.get(linear) or self.queue.wait_for_all_and_get_program(linear)
         if self.key is not None:
             for body in self.bodies.get(linear, ()):
                 _PROGRAMS.put(body, self.key, program)
@@ -146,7 +146,7 @@ def _machine_within_threads(state: LoweringState) -> MachineModel:
     return replace(machine, cores=threads) if 0 < threads < machine.cores else machine
 
 
-def _fuse_kernels(root: UOp, state: LoweringState) -> UOp:
+def _fuse_kernels_if_heuristic(root: UOp, state: LoweringState) -> UOp:
     """Fuse chains of kernels, if hand-written heuristics choose schedules.
 
     A search and drawn OptOps work on single kernels.
@@ -180,7 +180,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _run_callify),
     Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
-    Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _fuse_kernels,
+    Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _fuse_kernels_if_heuristic,
          (("rangeify", "kernels have the loops by which they are joined"),)),
     Pass("optimize", "optimize", Dialect.SCHEDULED, Dialect.SCHEDULED, _schedule_body,
          (("join", "each part of a kernel is scheduled by itself"),), per_kernel=True),
@@ -236,7 +236,7 @@ def lower(
     state = LoweringState(target, config or configuration.default_config(), on_callified=on_callified)
     last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
     with _record_if_validating(state), _compile_meanwhile(state) if upto == STAGES[-1] else nullcontext():
-        return next(lowered for p, lowered in _run_passes(graph, state) if p.name == last)
+        return next(lowered for p, lowered in _run_passes_by_stage(graph, state) if p.name == last)
 
 
 @contextmanager
@@ -264,14 +264,16 @@ def stages(
     graphs = {"tensor": graph}
     last = {p.stage: p.name for p in PIPELINE}
     with _record_if_validating(state):
-        for p, lowered in _run_passes(graph, state):
+        for p, lowered in _run_passes_by_stage(graph, state):
             if last[p.stage] == p.name:
                 graphs[p.stage] = lowered
                 on_stage(p.stage)
     return graphs
 
 
-def record_lowering(graph: UOp, target: Target, config: Config | None = None) -> tuple[dict[str, UOp], dict[str, UOp], LoweringLog]:
+def record_lowering_up_to_plan(
+    graph: UOp, target: Target, config: Config | None = None
+) -> tuple[dict[str, UOp], dict[str, UOp], LoweringLog]:
     """Lower a program as far as its plan, and return what `uops.compiler.validate.validate` takes.
 
     Returns the graph after each pass, the graphs after the steps of select, and the log. Raises what `lower` raises.
@@ -280,7 +282,7 @@ def record_lowering(graph: UOp, target: Target, config: Config | None = None) ->
     state = LoweringState(target, config or configuration.default_config(), steps=steps)
     graphs: dict[str, UOp] = {}
     with record_transforms() as log:
-        for p, lowered in _run_passes(graph, state):
+        for p, lowered in _run_passes_by_stage(graph, state):
             graphs[p.name] = lowered
             if p.name == "plan":
                 break
@@ -295,15 +297,15 @@ def _record_if_validating(state: LoweringState) -> AbstractContextManager[object
     return record_transforms() if active_log() is None else nullcontext()
 
 
-def _run_passes(graph: UOp, state: LoweringState) -> Iterator[tuple[Pass, UOp]]:
+def _run_passes_by_stage(graph: UOp, state: LoweringState) -> Iterator[tuple[Pass, UOp]]:
     """Yield each pass with the graph that it gives; of `per_kernel` neighbours that run together, the last one."""
-    _verify_dialect(graph, PIPELINE[0].takes, "", state)
+    _verify_dialect_if_configured(graph, PIPELINE[0].takes, "", state)
     graphs: dict[str, UOp] = {}
     for passes in _group_passes(kernel_by_kernel=state.programs is not None):
         *_, p = passes
         graph = graphs[p.name] = _run_together(passes, graph, state)
         if p.name == "plan" and state.config.validate:
-            _validate_kernels(graphs, state)
+            _validate_kernels_and_plan(graphs, state)
         yield p, graph
 
 
@@ -316,7 +318,7 @@ def _group_passes(kernel_by_kernel: bool) -> Iterator[tuple[Pass, ...]]:
             yield from ((p,) for p in neighbours)
 
 
-def run_pass(p: Pass, graph: UOp, state: LoweringState) -> UOp:
+def run_pass_and_verify(p: Pass, graph: UOp, state: LoweringState) -> UOp:
     """Run one pass on `graph`; with `Config.verify`, raise Crash if the result is ill-formed."""
     return _run_together((p,), graph, state)
 
@@ -332,7 +334,7 @@ def _run_together(passes: Sequence[Pass], root: UOp, state: LoweringState) -> UO
                 state.steps |= {s: map_kernel_bodies(root, state.body_steps.pop(s, {}).__getitem__) for s in p.steps}
         else:
             lowered = p.run(root, state)
-    _verify_dialect(lowered, p.gives, p.name, state)
+    _verify_dialect_if_configured(lowered, p.gives, p.name, state)
     return lowered
 
 
@@ -349,13 +351,13 @@ def _run_on_kernel(passes: Sequence[Pass], state: LoweringState, programs: Kerne
     return lowered
 
 
-def _validate_kernels(graphs: dict[str, UOp], state: LoweringState) -> None:
+def _validate_kernels_and_plan(graphs: dict[str, UOp], state: LoweringState) -> None:
     """Raise Invalid if a kernel, or the plan, fails its validation."""
     from uops.compiler.validate import validate  # late: Z3 is optional, and only validation needs it
 
     log = active_log()
     assert log is not None and state.steps is not None
-    validate(graphs, state.steps, log).require()
+    validate(graphs, state.steps, log).raise_unless_proved()
 
 
 @record(frozen=True, slots=True)
@@ -377,7 +379,7 @@ class _VerifierTarget:
         return self.target.dtypes | {dt.uint8}
 
 
-def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: LoweringState) -> None:
+def _verify_dialect_if_configured(graph: UOp, dialect: Dialect, pass_name: str, state: LoweringState) -> None:
     """Verify the result of a pass, or the input if `pass_name` is empty."""
     if not state.config.verify:
         return

@@ -145,7 +145,7 @@ def _link_stages(before: UOp, after: UOp, log: LoweringLog) -> Iterator[PartLink
     """Yield the links between the parts of two neighbouring stages."""
     old, new = split_into_parts(before), split_into_parts(after)
     tables = _LinkTables(log)
-    argument_fates = _ArgumentFates(t for _, t in tables.transforms.get(after, ()) if t.before is before)
+    argument_fates = _ArgumentReplacements(t for _, t in tables.transforms.get(after, ()) if t.before is before)
     starts: dict[int, dict[UOp, int]] = {}
     for j, k in _match_parts(before, len(old), len(new), log):
         if j not in starts:
@@ -154,7 +154,7 @@ def _link_stages(before: UOp, after: UOp, log: LoweringLog) -> Iterator[PartLink
         chains = _find_transform_chains(old[j].body, new[k].body, k, tables, len(log.transforms))
         links: list[NodeLink] = []
         for chain in chains or [[]]:
-            links += _compose_relations(starts[j], [tables.relation(t) for t in chain], nodes)
+            links += _compose_relations(starts[j], [tables.get_relation(t) for t in chain], nodes)
         by_nodes: dict[tuple[UOp, UOp], NodeLink] = {}
         for x in sorted(links, key=lambda x: x.is_indirect) + argument_fates.link_arguments(starts[j], new[k]):
             by_nodes.setdefault((x.source, x.target), x)
@@ -162,14 +162,14 @@ def _link_stages(before: UOp, after: UOp, log: LoweringLog) -> Iterator[PartLink
         yield PartLinks(j, k, tuple(by_nodes.values()), decisions, not chains)
 
 
-def _match_parts(before: UOp, old: int, new: int, log: LoweringLog) -> list[tuple[int, int]]:
+def _match_parts(before: UOp, old_count: int, new_count: int, log: LoweringLog) -> list[tuple[int, int]]:
     """Return which of `old` parts went into which of `new` ones, as pairs of positions."""
-    if old == new:
-        return [(k, k) for k in range(new)]
+    if old_count == new_count:
+        return [(k, k) for k in range(new_count)]
     launches = (t for t in log.transforms if t.before is before and before.op is t.after.op is Op.LINEAR)
     fusion = next((t for t in launches if t.replacements), None)
     if fusion is None:
-        return [(0, k) for k in range(new)]
+        return [(0, k) for k in range(new_count)]
     calls: dict[UOp | tuple[UOp, ...], list[int]] = {}
     for j, call in enumerate(before.instructions):
         calls.setdefault(fusion.replacements.get(call, call), []).append(j)
@@ -191,7 +191,7 @@ class _LinkTables:
         for position, (decision, graph, after) in enumerate(log.decisions):
             self._decisions.setdefault(graph, []).append((position, decision, after))
 
-    def relation(self, transform: GraphTransform) -> _NodeRelation:
+    def get_relation(self, transform: GraphTransform) -> _NodeRelation:
         """Return the node relation of a transform, made on first use."""
         if id(transform) not in self._relations:
             self._relations[id(transform)] = _NodeRelation(transform, self.shared)
@@ -210,12 +210,12 @@ def _transforms_into_graph(kernel: int, graph: UOp, transforms_into: _Transforms
     return sorted((*by_kernel.get(None, {}).values(), *by_kernel.get(kernel, {}).values()), key=lambda x: x[0])
 
 
-def _find_transform_chains(before: UOp, after: UOp, kernel: int, tables: _LinkTables, end: int) -> list[list[GraphTransform]]:
+def _find_transform_chains(before: UOp, after: UOp, kernel: int, tables: _LinkTables, log_end: int) -> list[list[GraphTransform]]:
     """Return the chains of transforms from one graph to the other, all before position `end` of the log.
 
     There is one, or where graphs were put together, one through each of them.
     """
-    chain = _find_transform_chain(before, after, kernel, tables.transforms_into, end)
+    chain = _find_one_transform_chain(before, after, kernel, tables.transforms_into, log_end)
     last = next((i for i in reversed(range(len(chain or ()))) if chain and chain[i].is_part), None)
     if chain is None or last is None:
         return [] if chain is None else [chain]
@@ -227,8 +227,8 @@ def _find_transform_chains(before: UOp, after: UOp, kernel: int, tables: _LinkTa
     return chains
 
 
-def _find_transform_chain(
-    before: UOp, after: UOp, kernel: int, transforms_into: _TransformsInto, end: int
+def _find_one_transform_chain(
+    before: UOp, after: UOp, kernel: int, transforms_into: _TransformsInto, log_end: int
 ) -> list[GraphTransform] | None:
     """Return the transforms that lead from one graph to the other; None if the log has none."""
     next_transform: dict[UOp, GraphTransform | None] = {after: None}
@@ -238,7 +238,7 @@ def _find_transform_chain(
         if graph is before:
             break
         for position, t in _transforms_into_graph(kernel, graph, transforms_into):
-            if t.before not in next_transform and position < end:
+            if t.before not in next_transform and position < log_end:
                 next_transform[t.before] = t
                 pending.append(t.before)
     if before not in next_transform:
@@ -251,7 +251,7 @@ def _find_transform_chain(
     return chain
 
 
-class _ArgumentFates:
+class _ArgumentReplacements:
     """The replacements of kernels' arguments, by the transforms from one whole program to the next."""
 
     def __init__(self, transforms: Iterable[GraphTransform]) -> None:
@@ -308,9 +308,9 @@ class _KnownSources:
         self.sources_of: dict[UOp, list[UOp]] = {}
         self.users: dict[UOp, int] = {}  # about how many users all sources of a node have
         for u, v in known:
-            self.record_image(u, v)
+            self.record_replacement(u, v)
 
-    def record_image(self, u: UOp, v: UOp) -> None:
+    def record_replacement(self, u: UOp, v: UOp) -> None:
         """Record that `u` became `v`."""
         self.image[u] = v
         self.sources_of.setdefault(v, []).append(u)
@@ -336,24 +336,24 @@ class _SharedLookups:
         self._steps: dict[int, dict[UOp, RewriteStep]] = {}
         self._histories: dict[int, dict[UOp, tuple[RewriteStep, ...]]] = {}
 
-    def graph(self, root: UOp) -> _GraphIndex:
+    def get_graph_index(self, root: UOp) -> _GraphIndex:
         """Return the index of a graph."""
         if root not in self._graphs:
             self._graphs[root] = _GraphIndex(root)
         return self._graphs[root]
 
-    def steps_by_node(self, transform: GraphTransform) -> Mapping[UOp, RewriteStep]:
+    def get_steps_by_rewritten_node(self, transform: GraphTransform) -> Mapping[UOp, RewriteStep]:
         """Return the steps of a transform's Rewriter by the node that they rewrote."""
         if id(transform.steps) not in self._steps:
             self._steps[id(transform.steps)] = {s.before: s for s in transform.steps}
         return self._steps[id(transform.steps)]
 
-    def history_of(self, terms: RewriteLog | None) -> Mapping[UOp, tuple[RewriteStep, ...]]:
+    def get_steps_by_normal_form(self, terms: RewriteLog | None) -> Mapping[UOp, tuple[RewriteStep, ...]]:
         """Return the steps of a Rewriter by normal form."""
         if terms is None:
             return {}
         if id(terms) not in self._histories:
-            self._histories[id(terms)] = steps_by_normal_form(terms)
+            self._histories[id(terms)] = group_steps_by_normal_form(terms)
         return self._histories[id(terms)]
 
 
@@ -374,7 +374,7 @@ class _NodeRelation:
             return
         if not self.owners.get(transform.after):
             self._add_arrow(transform.before, transform.after, True, (LinkCause(transform.pass_name),))
-        self._link_unsourced_nodes(shared.history_of(transform.terms))
+        self._link_created_nodes_via_users(shared.get_steps_by_normal_form(transform.terms))
 
     def _add_arrow(self, u: UOp, v: UOp, is_indirect: bool, causes: tuple[LinkCause, ...]) -> None:
         owners = self.owners.setdefault(v, {})
@@ -384,7 +384,7 @@ class _NodeRelation:
 
     def _link_replaced_nodes(self) -> None:
         """Link nodes by the pass's own replacements; any other node is the same node on replaced sources."""
-        graph, replacements = self.shared.graph(self.transform.before), self.transform.replacements
+        graph, replacements = self.shared.get_graph_index(self.transform.before), self.transform.replacements
         targets = {u: _as_tuple(replacements[u]) for u in replacements if u in graph.position}
         targets.update((u, (v,)) for u, v in self._match_unreplaced_nodes(graph, targets).items())
         cause = (LinkCause(self.transform.pass_name),)
@@ -404,12 +404,12 @@ class _NodeRelation:
             for u in sources.source_candidates(v):
                 if sources.sources_match(v, u) and (u is v or u.replace(src=v.src) is v):
                     images[u] = v
-                    sources.record_image(u, v)
+                    sources.record_replacement(u, v)
         return images
 
     def _link_rewritten_nodes(self) -> None:
         """Link nodes by the steps of a Rewriter."""
-        steps = self.shared.steps_by_node(self.transform)
+        steps = self.shared.get_steps_by_rewritten_node(self.transform)
         memo: dict[UOp, _RewriteOutcome] = {}
         for u in toposort(self.transform.before):
             outcome = _follow_rewrites(u, self.transform, steps, memo)
@@ -422,7 +422,7 @@ class _NodeRelation:
                 pending += [x for x in inner.inner_nodes if x not in seen]
                 seen.update(inner.inner_nodes)
 
-    def _link_unsourced_nodes(self, steps: Mapping[UOp, tuple[RewriteStep, ...]]) -> None:
+    def _link_created_nodes_via_users(self, steps: Mapping[UOp, tuple[RewriteStep, ...]]) -> None:
         """Link each node without a source indirectly to the sources of its nearest users that have some."""
         users: dict[UOp, list[UOp]] = {}
         for u in self.order:
@@ -435,7 +435,7 @@ class _NodeRelation:
                     self._add_arrow(u, v, True, cause)
 
 
-def steps_by_normal_form(terms: RewriteLog) -> dict[UOp, tuple[RewriteStep, ...]]:
+def group_steps_by_normal_form(terms: RewriteLog) -> dict[UOp, tuple[RewriteStep, ...]]:
     """Return for each normal form of a Rewriter the steps that ended in it, or created it below their result."""
     by_form: dict[UOp, dict[int, RewriteStep]] = {}
     for s in terms.log or ():

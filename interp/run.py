@@ -71,11 +71,13 @@ def run(
         from uops.interp import bestiary  # late: few graphs need it, and a test guards what `run` loads
 
         return bestiary.run(root, inputs, check=check, schedule=schedule, trace=trace)
-    result: Result = _evaluate_as_tensor_or_kernel(root, inputs, dialect, (check, schedule, lanes), _collect_result, trace)
+    result: Result = _run_as_tensor_then_as_kernel(
+        root, inputs, dialect, (check, schedule, lanes), _evaluate_and_collect_result, trace
+    )
     return result
 
 
-def _collect_result(machine: TensorMachine, root: UOp, is_kernel: bool) -> Result:
+def _evaluate_and_collect_result(machine: TensorMachine, root: UOp, is_kernel: bool) -> Result:
     values = []
     for cell in _evaluate_root_cells(machine, root, is_kernel):
         values.append(_array(machine.read(cell)))
@@ -86,12 +88,12 @@ def _collect_result(machine: TensorMachine, root: UOp, is_kernel: bool) -> Resul
     return _make_result(Result, (tuple(values), buffers))
 
 
-def _evaluate_as_tensor_or_kernel(
+def _run_as_tensor_then_as_kernel(
     root: UOp,
     inputs: Mapping[str, Any],
     dialect: Dialect,
-    options: tuple[bool, int | None, bool],
-    collect: Callable[[TensorMachine, UOp, bool], Any],
+    check_schedule_lanes: tuple[bool, int | None, bool],
+    evaluate_and_collect: Callable[[TensorMachine, UOp, bool], Any],
     trace: Trace | None = None,
 ) -> Any:
     """Return `collect(machine, root, is_kernel)` of a run of `root`.
@@ -103,12 +105,12 @@ def _evaluate_as_tensor_or_kernel(
     is_kernel = op in _KERNEL_ROOTS or (op is _SINK and root.arg is not None)
     if not is_kernel and dialect not in _TENSOR_DIALECTS:
         is_kernel = load_kernel_bridge().is_whole_kernel(root)
-    machine = TensorMachine(inputs, *options)
+    machine = TensorMachine(inputs, *check_schedule_lanes)
     try:
-        return _QUIET.copy().run(collect, machine, root, is_kernel)
+        return _QUIET.copy().run(evaluate_and_collect, machine, root, is_kernel)
     finally:
         if trace is not None:
-            _report_to_trace(machine, trace)
+            _report_all_cells_to_trace(machine, trace)
         machine.close()
 
 
@@ -150,11 +152,13 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dic
     if check:
         verify(root)
     options = check, None, False
-    values: dict[UOp, Array] = _evaluate_as_tensor_or_kernel(root, inputs, infer_dialect(root), options, _collect_node_values)
+    values: dict[UOp, Array] = _run_as_tensor_then_as_kernel(
+        root, inputs, infer_dialect(root), options, _evaluate_and_collect_node_values
+    )
     return values
 
 
-def _collect_node_values(machine: TensorMachine, root: UOp, is_kernel: bool) -> dict[UOp, Array]:
+def _evaluate_and_collect_node_values(machine: TensorMachine, root: UOp, is_kernel: bool) -> dict[UOp, Array]:
     for cell in _evaluate_root_cells(machine, root, is_kernel):
         machine.read(cell)
     return {u: v for u, v in _scope_values(machine.root) if v is not None}
@@ -171,7 +175,7 @@ def _scope_values(scope: TensorScope) -> list[tuple[UOp, Any]]:
     return [(u, c.value if c.__class__ is StorageRef else c) for u, c in scope.cells.items()]
 
 
-def _report_to_trace(machine: TensorMachine, trace: Trace) -> None:
+def _report_all_cells_to_trace(machine: TensorMachine, trace: Trace) -> None:
     for scope in machine.scopes:
         for u, value in _scope_values(scope):
             trace(u, value)

@@ -1,7 +1,7 @@
 """OptOps: the scheduling transforms of a kernel's ranges, their table and their legality (R90 to R98).
 
 The axes of a kernel, `Axis(id, type, extent)`, describe its iteration space. They are numbered by the priority of their type, then
-by id (R95, axis number). `illegality_reason` checks an OptOp, `apply_optop` returns the axes after it.
+by id (R95, axis number). `illegality_reason` checks an OptOp, `apply_optop_to_axes` returns the axes after it.
 
 Each OptOp is one class: its fields, its row of the table, its legality, the axes after it, its text, and how its arguments are
 drawn. `OPTOPS` lists the classes. What other layers know of an OptOp is a table by class that `require_every_optop` completes.
@@ -370,7 +370,7 @@ def illegality_reason(
     return opt.find_illegality(OptOpContext(tuple(sort_axes(axes)), tuple(applied), tuple(descriptors), is_matmul))
 
 
-def apply_optop(opt: OptOp, axes: Sequence[Axis]) -> list[Axis]:
+def apply_optop_to_axes(opt: OptOp, axes: Sequence[Axis]) -> list[Axis]:
     """Return the axes after a legal OptOp, in order.
 
     Raises TypeError for TC, whose axes depend on the target's descriptor, and where a changed extent is symbolic.

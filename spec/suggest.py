@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from uops.spec.untrusted import quote_name
 
 
-def suggest_names(name: str, candidates: Iterable[str]) -> str:
+def format_did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return the end of a message, such as `; did you mean llvm?`, or an empty string if no candidate is close.
 
     The comparison ignores case.

@@ -57,17 +57,17 @@ def find_compiler(name: str) -> Compiler:
     return Compiler(name, path, version, _run_compiler([path, "-march=native", "-E", "-dM", "-x", "c", "-"], ""))
 
 
-def _run_compiler(command: list[str], text: str) -> str:
+def _run_compiler(command: list[str], stdin_text: str) -> str:
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(command, input=stdin_text, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as e:
         raise CompileError(f"{command[0]} cannot be run: {e}") from e
     if done.returncode != 0:
-        raise Crash(f"{' '.join(command)} failed with {done.returncode}: {done.stderr.strip()[-2000:]}\n{text}")
+        raise Crash(f"{' '.join(command)} failed with {done.returncode}: {done.stderr.strip()[-2000:]}\n{stdin_text}")
     return done.stdout
 
 
-def compile_object(compiler: Compiler, source: str) -> bytes:
+def compile_shared_object(compiler: Compiler, source: str) -> bytes:
     """Compile C text to a shared object. Raises Crash with the compiler's messages: rendered text must compile."""
     with tempfile.TemporaryDirectory(prefix="uops-c-") as folder:
         output = Path(folder) / "kernel.so"
@@ -82,7 +82,7 @@ class LoadedLibrary:
     address: int
 
 
-def load_object(image: bytes, symbol: str) -> LoadedLibrary:
+def load_shared_object(image: bytes, symbol: str) -> LoadedLibrary:
     """Link a shared object into this process, through a temporary file that only this user can read. Raises Crash."""
     handle, path = tempfile.mkstemp(prefix="uops-c-", suffix=".so")
     try:

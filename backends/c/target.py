@@ -17,7 +17,7 @@ from uops.backends.c.render import ENTRY, OPS, render
 from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
 from uops.backends.cstyle.language import NATIVE
-from uops.backends.elf import is_linkable
+from uops.backends.elf import is_linkable_or_host_lacks_elf
 from uops.spec.errors import Unsupported
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -84,7 +84,7 @@ class DriverTarget:
     def compile(self, source: str) -> bytes:
         """Compile the text to a shared object, or return the cached one."""
         return self.store.get_or_make(
-            lambda: self._compile(source), self.key, source, usable=lambda binary: is_linkable(binary, ENTRY)
+            lambda: self._compile(source), self.key, source, usable=lambda binary: is_linkable_or_host_lacks_elf(binary, ENTRY)
         )
 
     def remake(self, source: str) -> bytes:
@@ -92,9 +92,9 @@ class DriverTarget:
         return self.store.remake(lambda: self._compile(source), self.key, source)
 
     def _compile(self, source: str) -> bytes:
-        return driver.compile_object(self.compiler, source)
+        return driver.compile_shared_object(self.compiler, source)
 
     def load(self, binary: bytes) -> HostKernel:
         """Load a shared object and return its kernel as a function of this process. Raises Crash if it does not link."""
-        library = driver.load_object(binary, ENTRY)
+        library = driver.load_shared_object(binary, ENTRY)
         return HostKernel(library.address, library)

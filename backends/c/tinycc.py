@@ -108,10 +108,10 @@ def compile_in_memory(source: str, symbol: str) -> TinyCcCode:
         address = _compile_and_relocate(library, state, source, symbol)
         library.tcc_set_error_func(state, None, _ERROR())
     if not address:
-        _release_state(state)
+        _delete_state_now_or_later(state)
         raise Crash(f"TinyCC rejects the rendered kernel: {'; '.join(messages)}\n{source}")
     code = TinyCcCode(address)
-    weakref.finalize(code, _release_state, state).atexit = False
+    weakref.finalize(code, _delete_state_now_or_later, state).atexit = False
     return code
 
 
@@ -128,7 +128,7 @@ def _compile_and_relocate(library: ctypes.CDLL, state: int, source: str, symbol:
     return library.tcc_get_symbol(state, symbol.encode()) or 0
 
 
-def _release_state(state: int) -> None:
+def _delete_state_now_or_later(state: int) -> None:
     """Delete a state now if TinyCC is free, else before the next compilation."""
     _dropped.append(state)
     if _lock.acquire(blocking=False):

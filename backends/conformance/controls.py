@@ -52,7 +52,7 @@ class _SpoilingControl(Interp):
         raise NotImplementedError
 
 
-class RefusingFloats(Interp):
+class RefusingFloat32(Interp):
     """A control that declares everything, and refuses programs with a float32."""
 
     name = "control-refusing-floats"

@@ -99,7 +99,7 @@ def function_names() -> tuple[str, ...]:
     return (*F64_REFERENCES, *F32_REFERENCES)
 
 
-def run_exhaustive_tier(
+def run_or_resume_exhaustive_tier(
     backend: str, jobs: int, progress: Callable[[int, int], None] | None, report_dir: Path, only: tuple[str, ...] | None = None
 ) -> dict[str, Tally]:
     """Run, or resume, the tier, and return the tallies by function. `progress(done, total)` counts chunks.
@@ -112,7 +112,7 @@ def run_exhaustive_tier(
         total = len(todo) + len(done)
         tallies = {k: v for k, v in tallies.items() if only is None or k in only}
         with ThreadPoolExecutor(jobs) as threads, _ChunkJudges(backend) as judges:
-            for k, (job, tally) in enumerate(threads.map(judges.judge_chunk, todo), len(done) + 1):
+            for k, (job, tally) in enumerate(threads.map(judges.judge_chunk_in_process, todo), len(done) + 1):
                 tallies.setdefault(job.name, Tally(job.name)).add(tally)
                 journal.add({"chunk": {"chunk": job.chunk, **asdict(tally)}})
                 if progress:
@@ -139,7 +139,7 @@ class _ChunkJudges:
         for process, _ in self._all:
             process.kill()
 
-    def judge_chunk(self, job: ExhaustiveChunk) -> tuple[ExhaustiveChunk, Tally]:
+    def judge_chunk_in_process(self, job: ExhaustiveChunk) -> tuple[ExhaustiveChunk, Tally]:
         """Judge a chunk in this thread's process."""
         process, pipe = self._get_thread_process()
         try:
@@ -192,7 +192,7 @@ def _serve_chunks(backend: str, path: list[str], pipe: Connection) -> None:
     instance = registry.create_backend(backend)
     while True:
         try:
-            pipe.send_bytes(json.dumps(asdict(_judge_chunk(instance, pipe.recv()))).encode())
+            pipe.send_bytes(json.dumps(asdict(_run_and_judge_chunk(instance, pipe.recv()))).encode())
         except EOFError:
             return
 
@@ -215,7 +215,7 @@ def _read_finished_chunks(journal: Journal) -> tuple[dict[str, Tally], set[Exhau
     return tallies, done
 
 
-def _judge_chunk(backend: Backend, job: ExhaustiveChunk) -> Tally:
+def _run_and_judge_chunk(backend: Backend, job: ExhaustiveChunk) -> Tally:
     reference = (F32_REFERENCES | F64_REFERENCES)[job.name]
     operands = tuple(_generate_chunk_operands(job, reference))
     tally = Tally(job.name, inputs=len(operands[0]))

@@ -161,11 +161,11 @@ def bits_of(a: Any) -> Array:
     return np.asarray(a.view(f"u{a.dtype.itemsize}"))
 
 
-def _max_accepted_ulp(want: AllowedSet, got: Array, s: Segment, inside: npt.NDArray[np.bool_]) -> float:
+def _max_accepted_ulp(want: AllowedSet, got: Array, s: Segment, accepted: npt.NDArray[np.bool_]) -> float:
     if not want.dtype.is_float or want.dtype.kind is DTypeKind.BOOL:
         return 0.0
     distance = ulp_distance(np.asarray(want.best).reshape(-1)[s.start : s.stop], got.reshape(-1)[s.start : s.stop], want.dtype.bits)
-    counted = distance[inside & np.isfinite(distance)]
+    counted = distance[accepted & np.isfinite(distance)]
     return float(counted.max()) if counted.size else 0.0
 
 

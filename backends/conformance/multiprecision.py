@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 PRECISION = 128
 
 
-def measure_errors(
+def judge_rounding_and_ulp_errors(
     name: str, d: DType, operands: tuple[Array, ...], got: Array
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """Return per element whether it is the correctly rounded result, and its error in ulp."""
@@ -32,7 +32,7 @@ def measure_errors(
                 same = (special != special and result != result) or (special == result and _sign(special) == _sign(result))
                 is_correct[k], error[k] = same, 0.0 if same else math.inf
             else:
-                is_correct[k], error[k] = _measure_ulp_error(exact_function(mpmath, *arguments), result, d, mpmath)
+                is_correct[k], error[k] = _judge_rounding_and_ulp_error(exact_function(mpmath, *arguments), result, d, mpmath)
     return is_correct, error
 
 
@@ -40,7 +40,7 @@ def _sign(x: float) -> float:
     return math.copysign(1.0, x)
 
 
-def _measure_ulp_error(exact: Any, result: float, d: DType, mpmath: Any) -> tuple[bool, float]:
+def _judge_rounding_and_ulp_error(exact: Any, result: float, d: DType, mpmath: Any) -> tuple[bool, float]:
     """Return whether `result` is `exact`, finite and not 0, correctly rounded, and its error in ulp."""
     if result != result or (result != 0 and (result > 0) != (exact > 0)):
         return False, math.inf

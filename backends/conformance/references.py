@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
-from uops.backends.conformance.multiprecision import measure_errors
+from uops.backends.conformance.multiprecision import judge_rounding_and_ulp_errors
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.ops import Op
 
 Array = npt.NDArray[Any]
-Judged = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]
+CorrectAndUlpErrors = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,34 +32,34 @@ class ReferenceFunction:
     operands: tuple[DType, ...]
     result: DType
     ulp: float
-    judge: Callable[[tuple[Array, ...], Array], Judged]
+    judge: Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]
 
 
 # --------------------------------------------------------------------------------------------- float32 against float64
 
 
-def _make_float64_judge(f: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Array], Judged]:
-    def judge(operands: tuple[Array, ...], got: Array) -> Judged:
-        exact = f(operands[0].astype(np.float64))
+def _make_float64_judge(exact_function: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
+    def judge(operands: tuple[Array, ...], got: Array) -> CorrectAndUlpErrors:
+        exact = exact_function(operands[0].astype(np.float64))
         want = exact.astype(np.float32)
-        return compare_to_exact(want, got, exact)
+        return compare_to_rounded_and_exact(want, got, exact)
 
     return judge
 
 
-def compare_to_exact(want: Array, got: Array, exact: Array) -> Judged:
+def compare_to_rounded_and_exact(correctly_rounded: Array, got: Array, exact: Array) -> CorrectAndUlpErrors:
     """Compare a result with the correctly rounded one, `want`, and a more precise one, `exact`.
 
     Only elements whose bits differ are measured.
     """
-    unsigned = f"u{want.dtype.itemsize}"
-    is_correct = want.view(unsigned) == got.view(unsigned)
-    error = np.zeros(want.shape, np.float64)
+    unsigned = f"u{correctly_rounded.dtype.itemsize}"
+    is_correct = correctly_rounded.view(unsigned) == got.view(unsigned)
+    error = np.zeros(correctly_rounded.shape, np.float64)
     if not is_correct.all():
-        is_correct |= np.isnan(want) & np.isnan(got)
+        is_correct |= np.isnan(correctly_rounded) & np.isnan(got)
     wrong = np.flatnonzero(~is_correct)
     if wrong.size:
-        expected, actual, precise = want[wrong], got[wrong], exact[wrong]
+        expected, actual, precise = correctly_rounded[wrong], got[wrong], exact[wrong]
         finite = np.isfinite(expected) & np.isfinite(actual)
         signs = np.signbit(expected) == np.signbit(actual)
         last = np.nextafter(
@@ -77,7 +77,7 @@ def compare_to_exact(want: Array, got: Array, exact: Array) -> Judged:
 # ------------------------------------------------------------------------------------------------------ float32 casts
 
 
-def _make_integer_cast(d: DType) -> Callable[[Array], Array]:
+def _make_float32_to_integer_cast(d: DType) -> Callable[[Array], Array]:
     """Return the Cast of float32 to an integer dtype: truncate, saturate, NaN to 0 (R15).
 
     It computes in float64, which represents every bound of up to 32 bits; for 64 bits, it clamps first.
@@ -100,7 +100,7 @@ def _make_integer_cast(d: DType) -> Callable[[Array], Array]:
     return truncate_and_saturate
 
 
-def _make_small_float_cast(d: DType) -> Callable[[Array], Array]:
+def _make_float32_to_small_float_cast(d: DType) -> Callable[[Array], Array]:
     """Return the Cast of float32 to a smaller float: round to nearest even in integers, dropping `drop` bits of the magnitude.
 
     Subnormals are rounded in units of the smallest one.
@@ -131,37 +131,41 @@ def _top_bits(d: DType, top: float) -> int:
     return int(np.array(top, STORAGE[d]).view(f"u{d.itemsize}"))
 
 
-def _make_cast_judge(d: DType) -> Callable[[tuple[Array, ...], Array], Judged]:
+def _make_float32_cast_judge(d: DType) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
     if d is dt.float64:
-        return lambda operands, got: compare_to_exact(operands[0].astype(np.float64), got, operands[0].astype(np.float64))
+        return lambda operands, got: compare_to_rounded_and_exact(
+            operands[0].astype(np.float64), got, operands[0].astype(np.float64)
+        )
     if d.is_float:
-        return _make_bitwise_judge(_make_small_float_cast(d), d)
+        return _make_equal_bits_or_nan_judge(_make_float32_to_small_float_cast(d), d)
     if d is dt.bool_:
         return _make_equality_judge(lambda x: x != 0)
-    return _make_equality_judge(_make_integer_cast(d))
+    return _make_equality_judge(_make_float32_to_integer_cast(d))
 
 
-def _make_equality_judge(f: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Array], Judged]:
-    def judge(operands: tuple[Array, ...], got: Array) -> Judged:
-        right = f(operands[0]) == got
+def _make_equality_judge(exact_function: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
+    def judge(operands: tuple[Array, ...], got: Array) -> CorrectAndUlpErrors:
+        right = exact_function(operands[0]) == got
         return right, np.where(right, 0.0, np.inf)
 
     return judge
 
 
-def _make_bitwise_judge(f: Callable[[Array], Array], d: DType) -> Callable[[tuple[Array, ...], Array], Judged]:
+def _make_equal_bits_or_nan_judge(
+    expected_bits: Callable[[Array], Array], d: DType
+) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
     """Return a judge that accepts equal bits, or two NaNs."""
     limit = _top_bits(d, d.max_finite) + d.has_inf
 
-    def judge_bits(operands: tuple[Array, ...], got: Array) -> Judged:
-        want, g = f(operands[0]), np.ascontiguousarray(got).view(f"u{d.itemsize}")
+    def judge_bits_or_nan(operands: tuple[Array, ...], got: Array) -> CorrectAndUlpErrors:
+        want, g = expected_bits(operands[0]), np.ascontiguousarray(got).view(f"u{d.itemsize}")
         mask = want.dtype.type((1 << (d.bits - 1)) - 1)
         right = want == g
         if not right.all():
             right |= ((want & mask) > limit) & ((g & mask) > limit)
         return right, np.where(right, 0.0, np.inf)
 
-    return judge_bits
+    return judge_bits_or_nan
 
 
 _F32 = (dt.float32,)
@@ -173,7 +177,7 @@ F32_REFERENCES: dict[str, ReferenceFunction] = {
     "recip/float32": ReferenceFunction(Op.RECIP, _F32, dt.float32, 0.5, _make_float64_judge(lambda x: 1.0 / x)),
     "trunc/float32": ReferenceFunction(Op.TRUNC, _F32, dt.float32, 0.0, _make_float64_judge(np.trunc)),
     **{
-        f"cast/float32/{d.name}": ReferenceFunction(Op.CAST, _F32, d, 0.0, _make_cast_judge(d))
+        f"cast/float32/{d.name}": ReferenceFunction(Op.CAST, _F32, d, 0.0, _make_float32_cast_judge(d))
         for d in dt.STORABLE
         if d is not dt.float32
     },
@@ -183,9 +187,9 @@ F32_REFERENCES: dict[str, ReferenceFunction] = {
 # ------------------------------------------------------------------------------------------------------- mpmath, points
 
 
-def _make_mpmath_judge(name: str, d: DType) -> Callable[[tuple[Array, ...], Array], Judged]:
-    def judge(operands: tuple[Array, ...], got: Array) -> Judged:
-        return measure_errors(name, d, operands, got)
+def _make_mpmath_judge(name: str, d: DType) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
+    def judge(operands: tuple[Array, ...], got: Array) -> CorrectAndUlpErrors:
+        return judge_rounding_and_ulp_errors(name, d, operands, got)
 
     return judge
 

@@ -76,7 +76,7 @@ class ConformanceRun:
 
 
 def run_conformance(
-    backend: str, subject: BackendInfo, *, tier: ConformanceTier = ConformanceTier.SMOKE, rows: str = "*", jobs: int = 2,
+    backend: str, backend_info: BackendInfo, *, tier: ConformanceTier = ConformanceTier.SMOKE, rows: str = "*", jobs: int = 2,
     progress: Progress | None = None, limits: client.Limits = LIMITS, schedules: SchedulePolicy = CHOSEN,
     journal: Path | None = None,
 ) -> ConformanceRun:  # fmt: skip
@@ -86,8 +86,8 @@ def run_conformance(
     journal belongs to another run, and JournalInUse.
     """
     start = time.monotonic()
-    run = ConformanceRun(backend, subject.version, tier, rows, {level: {} for level in ConformanceLevel})
-    capabilities = subject.capabilities
+    run = ConformanceRun(backend, backend_info.version, tier, rows, {level: {} for level in ConformanceLevel})
+    capabilities = backend_info.capabilities
     required = list(generate_cases(tier, rows))
     run.cases, run.schedules = len(required), schedules
     supported = [c for c in required if capabilities.missing(c.row, c.dtype) is None]
@@ -96,7 +96,9 @@ def run_conformance(
     with nullcontext() if journal is None else closing(Journal(journal, heading)) as open_journal:
         records = {} if open_journal is None else read_case_records(open_journal, supported)
         rest = [c for c in supported if c.id not in records]
-        fresh = _judge_outcomes(rest, _run_cases(backend, rest, jobs, limits, schedules.environment), capabilities, open_journal)
+        fresh = _judge_and_record_outcomes(
+            rest, _run_cases_and_rerun_parts(backend, rest, jobs, limits, schedules.environment), capabilities, open_journal
+        )
         try:
             for k, case in enumerate(supported, 1):
                 _add_case_record(run, case, records.get(case.id) or next(fresh), capabilities)
@@ -111,27 +113,29 @@ def run_conformance(
 #: Statuses of a failed program that one element's class may cause for the others.
 _ENDED = ("error", "crash", "trap")
 #: The parts of a case, with their outcomes.
-Outcomes = list[tuple[ConformanceCase, client.Outcome]]
+CaseOrPartOutcomes = list[tuple[ConformanceCase, client.Outcome]]
 
 
-def _run_cases(
+def _run_cases_and_rerun_parts(
     backend: str, cases: list[ConformanceCase], jobs: int, limits: client.Limits, environment: Mapping[str, str]
-) -> Iterator[Outcomes]:  # fmt: skip
+) -> Iterator[CaseOrPartOutcomes]:  # fmt: skip
     """Yield what to judge for each case: itself, or its segments alone, with outcomes."""
     requests = (_to_worker_case(c) for c in cases)
     with client.BackendWorker(backend, limits=limits, environment=environment) as rerun_worker:
         outcomes = client.run_all(backend, requests, jobs=jobs, batch=8, limits=limits, environment=environment)
         for case, outcome in zip(cases, outcomes, strict=True):
-            yield _rerun_by_segment(case, outcome, rerun_worker) if outcome.status in _ENDED else [(case, outcome)]
+            yield _rerun_failed_case_by_segment(case, outcome, rerun_worker) if outcome.status in _ENDED else [(case, outcome)]
 
 
 def _to_worker_case(case: ConformanceCase) -> client.WorkerCase:
     return client.WorkerCase(show(case.graph), case.inputs)
 
 
-def _rerun_by_segment(case: ConformanceCase, outcome: client.Outcome, worker: client.BackendWorker) -> Outcomes:
+def _rerun_failed_case_by_segment(
+    case: ConformanceCase, outcome: client.Outcome, worker: client.BackendWorker
+) -> CaseOrPartOutcomes:
     """Run the segments of a failed case alone. Return their outcomes, or that of the case where no segment fails alone."""
-    parts = split_by_segment(case)
+    parts = split_elementwise_case_by_segment(case)
     outcomes = list(zip(parts, worker.run_batch([_to_worker_case(c) for c in parts]), strict=True))
     if any(o.status in _ENDED for _, o in outcomes):
         return outcomes
@@ -139,7 +143,7 @@ def _rerun_by_segment(case: ConformanceCase, outcome: client.Outcome, worker: cl
     return [(case, replace(outcome, message=note))]
 
 
-def split_by_segment(case: ConformanceCase) -> list[ConformanceCase]:
+def split_elementwise_case_by_segment(case: ConformanceCase) -> list[ConformanceCase]:
     """Split an elementwise case of several segments into one case per segment: the same program on that segment's elements,
     repeated."""
     nodes = toposort(case.graph)
@@ -167,8 +171,9 @@ def _initialize_cells(run: ConformanceRun, required: Iterable[ConformanceCase], 
                 run.cells[level].setdefault(cell, CellResult(cell, status, reason=reason))
 
 
-def _judge_outcomes(
-    cases: Iterable[ConformanceCase], case_outcomes: Iterable[Outcomes], capabilities: Capabilities, journal: Journal | None
+def _judge_and_record_outcomes(
+    cases: Iterable[ConformanceCase], case_outcomes: Iterable[CaseOrPartOutcomes], capabilities: Capabilities,
+    journal: Journal | None
 ) -> Iterator[CaseRecord]:  # fmt: skip
     """Yield the record of each case, after writing it to the journal."""
     start = time.monotonic()
@@ -192,7 +197,9 @@ def _add_case_record(run: ConformanceRun, case: ConformanceCase, record: CaseRec
     """Add the record of a case to the run."""
     run.applied.update(record.applied)
     run.validated.update(record.validated)
-    parts = {p.id: p for p in ([case] if all(part == case.id for part, *_ in record.parts) else split_by_segment(case))}
+    parts = {
+        p.id: p for p in ([case] if all(part == case.id for part, *_ in record.parts) else split_elementwise_case_by_segment(case))
+    }
     for part, level, verdicts in record.parts:
         for v in verdicts:
             _merge_verdict(run, parts[part], v, level, capabilities)

@@ -51,19 +51,19 @@ def _lookup_operator(needs: HelperProvider, op: Op, d: DType) -> str:
     return spelling
 
 
-def render_arithmetic(needs: HelperProvider, op: Op, d: DType, x: str, y: str, *, fits: bool = False) -> str:
+def render_wrapping_arithmetic(needs: HelperProvider, op: Op, d: DType, x: str, y: str, *, cannot_overflow: bool = False) -> str:
     """Return `x op y` in dtype `d`, wrapping. `fits` states that the exact result is a value of `d`."""
     o = _lookup_operator(needs, op, d)
     if op not in _EXACT or d.is_float or d is dt.bool_ or (not d.is_signed and d.bits >= 32):
         return f"{x} {o} {y}"
-    if fits and d.storage.bits >= 32:
+    if cannot_overflow and d.storage.bits >= 32:
         return f"{x} {o} {y}"
     return f"({ALIAS[d]})(({unsigned_word_type(d)}){x} {o} ({unsigned_word_type(d)}){y})"
 
 
 def render_binary(needs: HelperProvider, u: UOp, x: str, y: str) -> str:
     """Return a binary operator applied to its operands."""
-    return render_arithmetic(needs, u.op, u.dtype, x, y, fits=_cannot_overflow(u))
+    return render_wrapping_arithmetic(needs, u.op, u.dtype, x, y, cannot_overflow=_cannot_overflow(u))
 
 
 def _cannot_overflow(u: UOp) -> bool:
@@ -134,7 +134,7 @@ def render_mulacc(needs: HelperProvider, u: UOp, x: str, y: str, z: str) -> str:
     """Return x * y + z, rounded once on floats; on bools, (x and y) or z (R09)."""
     if u.dtype.is_float:
         return render_function_call(needs, u, x, y, z)
-    return render_arithmetic(needs, Op.ADD, u.dtype, f"({render_arithmetic(needs, Op.MUL, u.dtype, x, y)})", z)
+    return render_wrapping_arithmetic(needs, Op.ADD, u.dtype, f"({render_wrapping_arithmetic(needs, Op.MUL, u.dtype, x, y)})", z)
 
 
 def render_where(needs: HelperProvider, u: UOp, p: str, x: str, y: str) -> str:
@@ -147,22 +147,24 @@ def render_where(needs: HelperProvider, u: UOp, p: str, x: str, y: str) -> str:
 
 def render_idiv(needs: HelperProvider, u: UOp, x: str, y: str) -> str:
     """Return floor(x / y); 0 for y = 0 (R03)."""
-    return _render_division(needs, u, x, y, "/", "idiv", render_integer(0, u.dtype))
+    return _render_floor_division_or_modulo(needs, u, x, y, "/", "idiv", render_integer(0, u.dtype))
 
 
 def render_mod(needs: HelperProvider, u: UOp, x: str, y: str) -> str:
     """Return x - y * floor(x / y); x for y = 0 (R03)."""
-    return _render_division(needs, u, x, y, "%", "mod", x)
+    return _render_floor_division_or_modulo(needs, u, x, y, "%", "mod", x)
 
 
-def _render_division(needs: HelperProvider, u: UOp, x: str, y: str, operator: str, kind: str, at_zero: str) -> str:
+def _render_floor_division_or_modulo(
+    needs: HelperProvider, u: UOp, x: str, y: str, operator: str, helper_kind: str, unsigned_at_zero: str
+) -> str:
     """Return the machine's division if it floors and cannot fault; otherwise a call of a helper."""
     nonzero = never_equals(u.rhs, 0)
     if not u.dtype.is_signed:
-        return f"{x} {operator} {y}" if nonzero else f"{y} != 0 ? {x} {operator} {y} : {at_zero}"
+        return f"{x} {operator} {y}" if nonzero else f"{y} != 0 ? {x} {operator} {y} : {unsigned_at_zero}"
     if nonzero and never_equals(u.rhs, -1) and not may_differ_in_sign(u):
         return f"{x} {operator} {y}"
-    return f"{needs.require_helper(kind, u.dtype)}({x}, {y})"
+    return f"{needs.require_helper(helper_kind, u.dtype)}({x}, {y})"
 
 
 # Shifts (R06, R07): the count has any integer dtype and is read as unsigned. A count of the width or more gives 0 or the sign fill.

@@ -28,7 +28,7 @@ def render_helper(kind: str, dtypes: tuple[DType, ...], language: Language) -> s
     return f"{language.function_head} {head.format(helper_name(kind, dtypes))} {{\n{body}}}\n"
 
 
-def _define_idiv(d: DType) -> tuple[str, str]:
+def _make_idiv_head_and_body(d: DType) -> tuple[str, str]:
     """Define floor(x / y); 0 for y = 0 (R03); x / -1 is the wrapped negation (R04)."""
     t = ALIAS[d]
     body = (
@@ -40,7 +40,7 @@ def _define_idiv(d: DType) -> tuple[str, str]:
     return f"{t} {{}}({t} x, {t} y)", body
 
 
-def _define_mod(d: DType) -> tuple[str, str]:
+def _make_mod_head_and_body(d: DType) -> tuple[str, str]:
     """Define x - y * floor(x / y), which has the sign of y (R02); x for y = 0 (R03)."""
     t = ALIAS[d]
     body = (
@@ -49,7 +49,7 @@ def _define_mod(d: DType) -> tuple[str, str]:
     return f"{t} {{}}({t} x, {t} y)", body
 
 
-def _define_saturate(source: DType, target: DType) -> tuple[str, str]:
+def _make_saturate_head_and_body(source: DType, target: DType) -> tuple[str, str]:
     """Define the conversion toward zero, saturating, NaN to 0 (R15): C leaves values out of range undefined."""
     t, f, width = ALIAS[target], ALIAS[source], target.storage.bits
     most = render_integer((1 << (width - target.is_signed)) - 1, target)
@@ -64,13 +64,13 @@ def _define_saturate(source: DType, target: DType) -> tuple[str, str]:
     return head, f"{above}  if (x >= {half}) return (u64)(i64)(x - {half}) + {1 << 63}ul;\n  return x > 0 ? (u64)(i64)x : 0;\n"
 
 
-def _define_reinterpret(source: DType, target: DType) -> tuple[str, str]:
+def _make_reinterpret_head_and_body(source: DType, target: DType) -> tuple[str, str]:
     """Define the reinterpretation of bits as another type (R46); C defines reading the other member of a union."""
     s, t = ALIAS[source], ALIAS[target]
     return f"{t} {{}}({s} x)", f"  union {{ {s} from; {t} to; }} bits;\n  bits.from = x;\n  return bits.to;\n"
 
 
-def _define_from_u64(target: DType) -> tuple[str, str]:
+def _make_from_u64_head_and_body(target: DType) -> tuple[str, str]:
     """Define the conversion of u64 to a float, rounded once.
 
     Above 2^63, half of the number is converted with its last bit made sticky, and doubled.
@@ -79,7 +79,7 @@ def _define_from_u64(target: DType) -> tuple[str, str]:
     return f"{f} {{}}(u64 x)", f"  return x >> 63 ? {two} * ({f})(i64)(x >> 1 | (x & 1)) : ({f})(i64)x;\n"
 
 
-def _define_trunc(d: DType) -> tuple[str, str]:
+def _make_trunc_head_and_body(d: DType) -> tuple[str, str]:
     """Define the truncation toward zero.
 
     Floats beyond the edge have no fraction, and NaN is not within either bound. Below one, the zero keeps the sign of x.
@@ -91,10 +91,10 @@ def _define_trunc(d: DType) -> tuple[str, str]:
 
 
 HELPERS: dict[str, Callable[..., tuple[str, str]]] = {
-    "idiv": _define_idiv,
-    "mod": _define_mod,
-    "saturate": _define_saturate,
-    "reinterpret": _define_reinterpret,
-    "from_u64": _define_from_u64,
-    "trunc": _define_trunc,
+    "idiv": _make_idiv_head_and_body,
+    "mod": _make_mod_head_and_body,
+    "saturate": _make_saturate_head_and_body,
+    "reinterpret": _make_reinterpret_head_and_body,
+    "from_u64": _make_from_u64_head_and_body,
+    "trunc": _make_trunc_head_and_body,
 }

@@ -123,14 +123,14 @@ def _render_float(value: float, d: DType, needs: HelperProvider) -> str:
     finite = value - value == 0.0
     if finite and (value or not _is_negative(value)):
         return render_finite_float(value, d)
-    return f"{needs.require_helper('reinterpret', d.word, d)}({float_bits(value, d):#x}{_SUFFIX[d.word]})"
+    return f"{needs.require_helper('reinterpret', d.word, d)}({float32_or_float64_bits(value, d):#x}{_SUFFIX[d.word]})"
 
 
 def _is_negative(value: float) -> bool:
     return struct.pack(">d", value)[0] >> 7 == 1
 
 
-def float_bits(value: float, d: DType) -> int:
+def float32_or_float64_bits(value: float, d: DType) -> int:
     """Return the bits of `value` in float32 or float64; a NaN becomes quiet and keeps the payload bits that `d` has."""
     word: int = struct.unpack("<Q", struct.pack("<d", value))[0]
     if value != value:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from uops.backends.cstyle import helpers
-from uops.backends.cstyle.alu import EMIT, render_arithmetic
+from uops.backends.cstyle.alu import EMIT, render_wrapping_arithmetic
 from uops.backends.cstyle.language import TYPEDEFS, Language, render_literal
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
@@ -115,7 +115,7 @@ class CKernelRenderer:
     def render_body(self) -> list[str]:
         """Render every instruction; return the lines."""
         self._declare_arguments()
-        self._declare_buffers()
+        self._declare_local_and_reg_buffers()
         for k, u in enumerate(self.instructions):
             self.number = k
             if u not in self.values and u not in self.memory_refs:
@@ -132,21 +132,23 @@ class CKernelRenderer:
             slot, d = u.arg.slot, u.dtype
             if u.arg.name is None:
                 pointer = f"{self.language.space_qualifier(AddrSpace.GLOBAL)}{self.language.storage_type(d)} *"
-                same = self._declare_once(f"p{slot}", f"{pointer}const p{slot} = ({pointer}){self.language.buffer.format(slot)};")
+                same = self._declare_or_compare(
+                    f"p{slot}", f"{pointer}const p{slot} = ({pointer}){self.language.buffer.format(slot)};"
+                )
                 self.memory_refs[u] = CMemoryRef(f"p{slot}" if same else f"(({pointer})p{slot})", d, AddrSpace.GLOBAL)
             else:  # its dtype holds every value within its bounds (R08)
                 t = self.language.value_type(d)
-                self._declare_once(f"s{slot}", f"const i64 s{slot} = {self.language.scalar.format(slot)};")
+                self._declare_or_compare(f"s{slot}", f"const i64 s{slot} = {self.language.scalar.format(slot)};")
                 self.values[u] = (f"s{slot}" if t == "i64" else f"({t})s{slot}",)
 
-    def _declare_once(self, name: str, line: str) -> bool:
+    def _declare_or_compare(self, name: str, line: str) -> bool:
         """Write a declaration unless the name has one; return True if the one it has is the same."""
         if name not in self.arguments:
             self.arguments[name] = line
             self.w.write_line(line)
         return self.arguments[name] == line
 
-    def _declare_buffers(self) -> None:
+    def _declare_local_and_reg_buffers(self) -> None:
         """Declare LOCAL and REG buffers.
 
         Reading an element before it is written is a Trap in the language (R61), but must not become undefined behaviour here, so
@@ -231,7 +233,7 @@ class CKernelRenderer:
     def skip(self, u: UOp) -> None:
         """Render nothing: Consts and Stacks are written at their uses, and Group and Sink have no code."""
 
-    def forward_source(self, u: UOp) -> None:
+    def alias_after_to_buffer(self, u: UOp) -> None:
         """Name an After by its buffer."""
         source = u.buffer
         if source in self.memory_refs:
@@ -239,7 +241,7 @@ class CKernelRenderer:
         elif u.dtype is not dt.void:
             self.values[u] = self.lane_operands(source)
 
-    def render_reference_bitcast(self, u: UOp) -> None:
+    def record_reference_bitcast(self, u: UOp) -> None:
         """Render a Bitcast of a reference: the same memory with elements of another dtype, in a type that may alias."""
         at = self.memory_ref(u.operand)
         base = at.base if at.index is None else f"&{at.element(0)}"
@@ -250,7 +252,7 @@ class CKernelRenderer:
         pointer = f"(({self.language.space_qualifier(at.space)}{any_} *)({base}))"
         self.memory_refs[u] = replace(at, base=pointer, dtype=u.dtype, index=None if at.index is None else ("0",))
 
-    def render_index(self, u: UOp) -> None:
+    def record_index_or_select_lanes(self, u: UOp) -> None:
         """Name one element, or one per lane; of a value, some of its lanes."""
         if u.operand not in self.memory_refs:
             self.values[u] = self._select_lanes(u)
@@ -299,7 +301,7 @@ class CKernelRenderer:
             if self.launch_indices and self.atomic is not None and at.space is not AddrSpace.REG:
                 self.w.write_line(self.atomic(self.w, u.value.dtype, f"&{x}", y, self.language.space_qualifier(at.space)))
             else:
-                self.w.write_line(f"{x} = {render_arithmetic(self.w, Op.ADD, u.value.dtype, x, y)};")
+                self.w.write_line(f"{x} = {render_wrapping_arithmetic(self.w, Op.ADD, u.value.dtype, x, y)};")
 
     # Control.
 
@@ -325,12 +327,12 @@ class CKernelRenderer:
         """Close the ranges of an End, innermost first."""
         left = {r for r in u.ranges if r not in self.launch_indices}
         while left:
-            left.discard(self._close_innermost(left))
+            left.discard(self._pop_innermost_block(left))
 
-    def _close_innermost(self, expected: Iterable[UOp]) -> UOp:
+    def _pop_innermost_block(self, candidates: Iterable[UOp]) -> UOp:
         """Close the innermost block, which must be one of those expected."""
-        if not self.open_blocks or self.open_blocks[-1] not in expected:
-            raise Crash(f"instruction {self.number} closes {list(expected)!r}, but not the innermost open Range or If")
+        if not self.open_blocks or self.open_blocks[-1] not in candidates:
+            raise Crash(f"instruction {self.number} closes {list(candidates)!r}, but not the innermost open Range or If")
         self.w.close_block()
         return self.open_blocks.pop()
 
@@ -341,7 +343,7 @@ class CKernelRenderer:
 
     def render_endif(self, u: UOp) -> None:
         """Close the block of an If."""
-        self._close_innermost((u.if_node,))
+        self._pop_innermost_block((u.if_node,))
 
     def render_barrier(self, u: UOp) -> None:
         """Render a Barrier. Raises Unsupported in a language without workgroups."""
@@ -361,9 +363,9 @@ STATEMENT: dict[Op, Callable[[CKernelRenderer, UOp], None]] = {
     Op.STACK: CKernelRenderer.skip,
     Op.GROUP: CKernelRenderer.skip,
     Op.SINK: CKernelRenderer.skip,
-    Op.AFTER: CKernelRenderer.forward_source,
-    Op.BITCAST: CKernelRenderer.render_reference_bitcast,
-    Op.INDEX: CKernelRenderer.render_index,
+    Op.AFTER: CKernelRenderer.alias_after_to_buffer,
+    Op.BITCAST: CKernelRenderer.record_reference_bitcast,
+    Op.INDEX: CKernelRenderer.record_index_or_select_lanes,
     Op.LOAD: CKernelRenderer.render_load,
     Op.STORE: CKernelRenderer.render_store,
     Op.ATOMICADD: CKernelRenderer.render_atomic_add,

@@ -153,9 +153,9 @@ def emit_where(b: IRBuilder, u: UOp, p: str, x: str, y: str) -> str:
 # Integer division (R01 to R04). A divisor that would fault, 0 or (signed) -1, is replaced by 1 before the machine divides.
 
 
-def _emit_safe_divisor(b: IRBuilder, y_node: UOp, t: str, y: str) -> tuple[str, str | None, str | None]:
+def _emit_safe_divisor_and_flags(b: IRBuilder, divisor_node: UOp, t: str, y: str) -> tuple[str, str | None, str | None]:
     """Return (a divisor that cannot fault, `y is 0`, `y is -1`); a flag is None if min_max excludes its value."""
-    lo, hi = value_bounds(y_node)
+    lo, hi = value_bounds(divisor_node)
     zero = b.emit(f"icmp eq {t} {y}, {splat(t, '0')}") if lo <= 0 <= hi else None
     minus = b.emit(f"icmp eq {t} {y}, {splat(t, '-1')}") if lo <= -1 <= hi else None
     fault = b.emit(f"or {with_element(t, 'i1')} {zero}, {minus}") if zero and minus else zero or minus
@@ -165,7 +165,7 @@ def _emit_safe_divisor(b: IRBuilder, y_node: UOp, t: str, y: str) -> tuple[str, 
 def emit_idiv(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit floor(x / y); 0 for y = 0 (R03); x / -1 is the wrapped negation (R04)."""
     t, signed = type_of(u), u.dtype.is_signed
-    d, zero, minus = _emit_safe_divisor(b, u.rhs, t, y)
+    d, zero, minus = _emit_safe_divisor_and_flags(b, u.rhs, t, y)
     q = _emit_quotient(b, u, x, d)
     if signed and may_differ_in_sign(u):
         r = _emit_remainder(b, u, x, d, q)
@@ -179,7 +179,7 @@ def emit_idiv(b: IRBuilder, u: UOp, x: str, y: str) -> str:
 def emit_mod(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit x - y * floor(x / y), which has the sign of y (R02); x for y = 0 (R03)."""
     t, signed = type_of(u), u.dtype.is_signed
-    d, zero, _ = _emit_safe_divisor(b, u.rhs, t, y)
+    d, zero, _ = _emit_safe_divisor_and_flags(b, u.rhs, t, y)
     r = _emit_remainder(b, u, x, d)
     if signed and may_differ_in_sign(u):
         r = b.select(_emit_needs_floor_fix(b, t, r, d), t, b.emit(f"add {t} {r}, {d}"), r)
@@ -230,7 +230,7 @@ def emit_shift(b: IRBuilder, u: UOp, x: str, n: str) -> str:
     t, width = type_of(u), bits(u.dtype)
     arithmetic = u.op is Op.SHR and u.dtype.is_signed
     mnemonic = "ashr" if arithmetic else "lshr" if u.op is Op.SHR else "shl"
-    count, fits = _emit_shift_count(b, u.rhs, n, width, t)
+    count, fits = _emit_shift_count_and_range_flag(b, u.rhs, n, width, t)
     if fits is None:
         return b.emit(f"{mnemonic} {t} {x}, {count}")
     count = b.select(fits, t, count, splat(t, str(width - 1) if arithmetic else "0"))
@@ -238,10 +238,10 @@ def emit_shift(b: IRBuilder, u: UOp, x: str, n: str) -> str:
     return shifted if arithmetic else b.select(fits, t, shifted, splat(t, "0"))
 
 
-def _emit_shift_count(b: IRBuilder, node: UOp, n: str, width: int, t: str) -> tuple[str, str | None]:
+def _emit_shift_count_and_range_flag(b: IRBuilder, count_node: UOp, n: str, width: int, t: str) -> tuple[str, str | None]:
     """Return the count in the value's type, and the condition that it is below `width` (None: always)."""
-    tn, count_width = type_of(node), bits(node.dtype)
-    lo, hi = value_bounds(node)
+    tn, count_width = type_of(count_node), bits(count_node.dtype)
+    lo, hi = value_bounds(count_node)
     fits = None if 0 <= lo and hi < width else b.emit(f"icmp ult {tn} {n}, {splat(tn, str(width))}")
     if count_width == width:
         return n, fits
@@ -259,37 +259,37 @@ def emit_cast(b: IRBuilder, u: UOp, x: str) -> str:
     )
 
 
-def _emit_to_bool(b: IRBuilder, source: DType, target: DType, x: str, w: int) -> str:
+def _emit_to_bool(b: IRBuilder, source: DType, target: DType, x: str, lanes: int) -> str:
     """Emit x != 0, so NaN is true."""
-    t = vector_type(value_type(source), w)
+    t = vector_type(value_type(source), lanes)
     zero = splat(t, render_literal(0.0, source) if source.is_float else "0")
     return b.emit(f"{'fcmp une' if source.is_float else 'icmp ne'} {t} {x}, {zero}")
 
 
-def _emit_conversion(b: IRBuilder, name: str, source: DType, target: DType, x: str, w: int) -> str:
-    return b.emit(f"{name} {vector_type(value_type(source), w)} {x} to {vector_type(value_type(target), w)}")
+def _emit_conversion(b: IRBuilder, name: str, source: DType, target: DType, x: str, lanes: int) -> str:
+    return b.emit(f"{name} {vector_type(value_type(source), lanes)} {x} to {vector_type(value_type(target), lanes)}")
 
 
-def _emit_int_to_int(b: IRBuilder, source: DType, target: DType, x: str, w: int) -> str:
+def _emit_int_to_int(b: IRBuilder, source: DType, target: DType, x: str, lanes: int) -> str:
     """Emit a wrapping conversion: the low bits, extended by the source's sign."""
     if bits(source) == bits(target):
         return x
     extend = "sext" if source.is_signed else "zext"
-    return _emit_conversion(b, "trunc" if bits(source) > bits(target) else extend, source, target, x, w)
+    return _emit_conversion(b, "trunc" if bits(source) > bits(target) else extend, source, target, x, lanes)
 
 
-def _emit_int_to_float(b: IRBuilder, source: DType, target: DType, x: str, w: int) -> str:
+def _emit_int_to_float(b: IRBuilder, source: DType, target: DType, x: str, lanes: int) -> str:
     """Emit a conversion from the exact integer, rounded once to nearest even."""
-    return _emit_conversion(b, "sitofp" if source.is_signed else "uitofp", source, target, x, w)
+    return _emit_conversion(b, "sitofp" if source.is_signed else "uitofp", source, target, x, lanes)
 
 
-def _emit_float_to_int(b: IRBuilder, source: DType, target: DType, x: str, w: int) -> str:
+def _emit_float_to_int(b: IRBuilder, source: DType, target: DType, x: str, lanes: int) -> str:
     """Emit a saturating conversion toward zero, NaN to 0, by LLVM's saturating conversions.
 
     LLVM splits those of vectors into lanes, so vectors have code of their own.
     """
-    t, f = vector_type(value_type(target), w), vector_type(value_type(source), w)
-    if w > 1:
+    t, f = vector_type(value_type(target), lanes), vector_type(value_type(source), lanes)
+    if lanes > 1:
         return _emit_float_lanes_to_int(b, source, target, x, t, f)
     name = "fptosi.sat" if target.is_signed else "fptoui.sat"
     return b.call(f"llvm.{name}.{intrinsic_suffix(t)}.{intrinsic_suffix(f)}", t, (f,), x)
@@ -306,8 +306,8 @@ def _emit_float_lanes_to_int(b: IRBuilder, source: DType, target: DType, x: str,
     return result if lo == 0 else b.select(b.emit(f"fcmp uno {f} {x}, {x}"), t, splat(t, "0"), result)
 
 
-def _emit_float_to_float(b: IRBuilder, source: DType, target: DType, x: str, w: int) -> str:
-    return _emit_conversion(b, "fpext" if source.bits < target.bits else "fptrunc", source, target, x, w)
+def _emit_float_to_float(b: IRBuilder, source: DType, target: DType, x: str, lanes: int) -> str:
+    return _emit_conversion(b, "fpext" if source.bits < target.bits else "fptrunc", source, target, x, lanes)
 
 
 # fmt: off

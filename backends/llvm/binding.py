@@ -57,7 +57,7 @@ class Host:
 
 
 @functools.cache
-def detect_host() -> Host:
+def detect_host_without_gfni() -> Host:
     """Return this machine, without GFNI.
 
     LLVM 22.1 miscompiles for GFNI (FOUND L02). If negative bytes are shifted arithmetically by a 0 that only the code generator
@@ -75,10 +75,10 @@ def _initialize_llvm() -> None:
 
 
 @functools.cache
-def _create_target_machine(target: Host, tier: LlvmTier) -> Any:
+def _create_target_machine(host: Host, tier: LlvmTier) -> Any:
     _initialize_llvm()
-    return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=tier.value, reloc="pic", codemodel="default"
+    return llvm.Target.from_triple(host.triple).create_target_machine(
+        cpu=host.cpu, features=host.features, opt=tier.value, reloc="pic", codemodel="default"
     )
 
 
@@ -90,20 +90,20 @@ def _data_layout(target: Host, tier: LlvmTier) -> str:
     return str(_create_target_machine(target, tier).target_data)
 
 
-def _parse_and_optimize(source: str, target: Host, tier: LlvmTier) -> Any:
+def _parse_and_run_tier_passes(source: str, host: Host, tier: LlvmTier) -> Any:
     """Parse, verify and optimize a module. Raises Crash if LLVM rejects it."""
-    machine = _create_target_machine(target, tier)
+    machine = _create_target_machine(host, tier)
     try:
         module = llvm.parse_assembly(source, llvm.create_context())
-        module.triple = target.triple
-        module.data_layout = _data_layout(target, tier)
+        module.triple = host.triple
+        module.data_layout = _data_layout(host, tier)
         module.verify()
     except RuntimeError as e:
         raise Crash(f"LLVM rejects the rendered kernel: {e}\n{source}") from e
     if tier is LlvmTier.FAST:
-        narrow = _find_narrow_store_functions(source)
+        narrow = _find_truncating_masked_stores(source)
         return _replace_constant_masked_stores(_combine_instructions(module, machine, narrow)) if narrow else module
-    _optimize(module, machine, tier, _VECTOR.search(source) is not None)
+    _run_simplify_or_tier_pipeline(module, machine, tier, _VECTOR.search(source) is not None)
     return _replace_constant_masked_stores(module)
 
 
@@ -111,7 +111,7 @@ def _parse_and_optimize(source: str, target: Host, tier: LlvmTier) -> Any:
 _VECTOR = re.compile(r"<\d+ x ")
 
 
-def _optimize(module: Any, machine: Any, tier: LlvmTier, has_vectors: bool) -> None:
+def _run_simplify_or_tier_pipeline(module: Any, machine: Any, tier: LlvmTier, has_vectors: bool) -> None:
     """Run the passes of a tier.
 
     Scalar code gets all passes, which vectorize it. Code with vectors is scheduled and in SSA form. What O2 could add to it
@@ -141,7 +141,7 @@ def _free_after_use(passes: Any) -> Iterator[Any]:
         passes.detach()
 
 
-def _find_narrow_store_functions(source: str) -> list[str]:
+def _find_truncating_masked_stores(source: str) -> list[str]:
     """Return the functions that truncate vectors and store some lanes of such."""
     if ".masked.store." not in source:
         return []
@@ -173,7 +173,7 @@ def _replace_constant_masked_stores(module: Any) -> Any:
     if not any(_NARROW.match(f.name) for f in module.functions):
         return module
     text = str(module)
-    replaced = _KNOWN_MASK.sub(_store_constant_lanes, text)
+    replaced = _KNOWN_MASK.sub(_render_unmasked_stores, text)
     return module if replaced == text else llvm.parse_assembly(replaced, llvm.create_context())
 
 
@@ -185,7 +185,7 @@ _KNOWN_MASK = re.compile(
 )
 
 
-def _store_constant_lanes(masked_store: re.Match[str]) -> str:
+def _render_unmasked_stores(masked_store: re.Match[str]) -> str:
     """Return stores of the lanes of a mask, by runs whose lengths are powers of two."""
     width, bits, value, place, mask = masked_store.groups()
     lanes = [k for k, lane in enumerate(mask.split(", ")) if lane == "i1 true"]
@@ -204,20 +204,20 @@ def _store_constant_lanes(masked_store: re.Match[str]) -> str:
     return "\n".join(lines)
 
 
-def compile_object(source: str, target: Host, tier: LlvmTier, allowed: Collection[str] = ()) -> bytes:
+def compile_object(source: str, host: Host, tier: LlvmTier, allowed_symbols: Collection[str] = ()) -> bytes:
     """Compile `source`, which may refer to the symbols in `allowed`. Raises CompileError if it needs any other function."""
     with _lock:
-        image = bytes(_create_target_machine(target, tier).emit_object(_parse_and_optimize(source, target, tier)))
-    check_symbols(image, target, allowed)
+        image = bytes(_create_target_machine(host, tier).emit_object(_parse_and_run_tier_passes(source, host, tier)))
+    check_undefined_symbols(image, host, allowed_symbols)
     return image
 
 
-def compile_batch(sources: Iterable[str], target: Host) -> bytes:
+def compile_batch_at_fast_tier(sources: Iterable[str], host: Host) -> bytes:
     """Compile several texts to one object of the fast tier, as LLVM's setup per object costs as much as a small kernel.
 
     A function of text k is named by its name followed by k.
     """
-    return compile_object(_join_modules(sources), target, LlvmTier.FAST)
+    return compile_object(_join_modules(sources), host, LlvmTier.FAST)
 
 
 def _join_modules(sources: Iterable[str]) -> str:
@@ -242,10 +242,10 @@ _DEFINED = re.compile(r"^define \S+ @(\w+)\(", re.MULTILINE)
 _METADATA = re.compile(r"!(\d+)")
 
 
-def check_symbols(image: bytes, target: Host, allowed: Collection[str] = ()) -> None:
+def check_undefined_symbols(image: bytes, host: Host, allowed_symbols: Collection[str] = ()) -> None:
     """Raise CompileError if an object refers to symbols outside `allowed`; a kernel's object is freestanding."""
     if image[:4] == b"\x7fELF":
-        permitted = {*allowed, *target.allowed_symbols, "_GLOBAL_OFFSET_TABLE_"}
+        permitted = {*allowed_symbols, *host.allowed_symbols, "_GLOBAL_OFFSET_TABLE_"}
         foreign = [name for name in undefined_symbols(image) if name not in permitted]
         if foreign:
             raise CompileError(f"the compiled kernel calls {', '.join(foreign)}, which a freestanding object may not")
@@ -254,13 +254,13 @@ def check_symbols(image: bytes, target: Host, allowed: Collection[str] = ()) -> 
 def emit_optimized_ir(source: str, target: Host, tier: LlvmTier) -> str:
     """Return the IR that the code generator gets."""
     with _lock:
-        return str(_parse_and_optimize(source, target, tier))
+        return str(_parse_and_run_tier_passes(source, target, tier))
 
 
 def emit_assembly(source: str, target: Host, tier: LlvmTier) -> str:
     """Return assembly text, for people and tests."""
     with _lock:
-        return str(_create_target_machine(target, tier).emit_assembly(_parse_and_optimize(source, target, tier)))
+        return str(_create_target_machine(target, tier).emit_assembly(_parse_and_run_tier_passes(source, target, tier)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,10 @@ class _JitSessions:
         """Return the name of a new object, after making room for it in `current`."""
         if self.current is None or self.linked == SESSION:
             _initialize_llvm()
-            self.current, self.linked = llvm.create_lljit_compiler(_create_target_machine(detect_host(), LlvmTier.FAST)), 0
+            self.current, self.linked = (
+                llvm.create_lljit_compiler(_create_target_machine(detect_host_without_gfni(), LlvmTier.FAST)),
+                0,
+            )
         self.linked += 1
         return f"uops{self.linked}"
 

@@ -41,10 +41,10 @@ class IRBuilder:
         self._declared[function] = f"declare {result} @{function}({', '.join(types)})"
         return self.emit(f"call {result} @{function}({', '.join(f'{t} {x}' for t, x in zip(types, operands))})")
 
-    def call_masked(self, name: str, result: str, t: str, *operands: tuple[str, str]) -> str:
+    def call_masked(self, name: str, result: str, vector_type_name: str, *operands: tuple[str, str]) -> str:
         """Call `llvm.masked.name` on vectors of type `t` with (type, value) operands; return the result's name, empty for void."""
-        pointers = intrinsic_suffix(with_element(t, "ptr")) if name in ("gather", "scatter") else "p0"
-        function = f"llvm.masked.{name}.{intrinsic_suffix(t)}.{pointers}"
+        pointers = intrinsic_suffix(with_element(vector_type_name, "ptr")) if name in ("gather", "scatter") else "p0"
+        function = f"llvm.masked.{name}.{intrinsic_suffix(vector_type_name)}.{pointers}"
         self._declared[function] = f"declare {result} @{function}({', '.join(kind for kind, _ in operands)})"
         call = f"call {result} @{function}({', '.join(f'{kind} {x}' for kind, x in operands)})"
         if result != "void":
@@ -52,11 +52,11 @@ class IRBuilder:
         self.emit_void(call)
         return ""
 
-    def build_vector(self, t: str, lanes: Sequence[str]) -> str:
+    def build_vector(self, element_type: str, lanes: Sequence[str]) -> str:
         """Build a vector from scalars of type `t`."""
-        kind, vector = vector_type(t, len(lanes)), "zeroinitializer"
+        kind, vector = vector_type(element_type, len(lanes)), "zeroinitializer"
         for k, x in enumerate(lanes):
-            vector = self.emit(f"insertelement {kind} {vector}, {t} {x}, i64 {k}")
+            vector = self.emit(f"insertelement {kind} {vector}, {element_type} {x}, i64 {k}")
         return vector
 
     def label(self, name: str) -> None:
@@ -72,12 +72,12 @@ class IRBuilder:
         """Emit a conditional branch."""
         self.emit_void(f"br i1 {condition}, label %{then}, label %{other}")
 
-    def branch_weighted(self, condition: str, body: str, done: str, times: int) -> None:
+    def branch_with_trip_count(self, condition: str, body: str, done: str, trip_count: int) -> None:
         """Emit the test of a loop with this trip count as its branch weight.
 
         LLVM keeps the most frequently used values in registers, and assumes that an inner loop is long unless it has weights.
         """
-        weights = self._weights.setdefault(times, f"!{len(self._weights)}")
+        weights = self._weights.setdefault(trip_count, f"!{len(self._weights)}")
         self.emit_void(f"br i1 {condition}, label %{body}, label %{done}, !prof {weights}")
 
     @property

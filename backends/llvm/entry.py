@@ -136,15 +136,15 @@ SYMBOLS = frozenset(
 def render_entry_module(triple: str) -> str:
     """Return the text of the module for a machine's triple."""
     functions = [
-        _define_call(),
-        _define_argument_check(),
-        _define_bool_check(),
-        _define_make_outputs(),
-        _define_execute(),
+        _define_python_call(),
+        _define_argument_unpacker(),
+        _define_all_bytes_bool_check(),
+        _define_output_allocation(),
+        _define_run_all_launches(),
         _define_launch(),
         _define_take_block(),
         _define_give_block(),
-        _define_release_capsule(),
+        _define_capsule_destructor(),
     ]
     variables = [
         f"@blocks = internal global [{2 * KEPT_BLOCKS} x i64] zeroinitializer, align 8",  # (bytes, address), 0 bytes: none
@@ -156,7 +156,7 @@ def render_entry_module(triple: str) -> str:
     return render_module([*functions, *more], [*variables, *globals_])
 
 
-def _define_call() -> IRFunction:
+def _define_python_call() -> IRFunction:
     """Define `uops_call`."""
     c = IRFunction(CALL, "ptr", ("ptr", "self"), ("ptr", "args"), ("i64", "count"))
     w = c.call("PyBytes_AsString", "ptr", ("ptr", c.call("PyTuple_GetItem", "ptr", ("ptr", "%self"), ("i64", "0"))))
@@ -174,7 +174,7 @@ def _define_call() -> IRFunction:
     arrays = c.alloca_words(c.load_word(w, TableHeader.OUTPUTS))
     c.branch_unless(c.call("made", "i1", ("ptr", w), ("ptr", bases), ("ptr", arrays)), "%failed")
     _emit_run_with_temporaries(c, w, bases, variables)
-    _emit_results(c, w, arrays)
+    _emit_return_of_results(c, w, arrays)
     c.fall_into_block("%general")
     fallback = c.load_pointer(w, TableHeader.FALLBACK)
     result = c.call("PyObject_Vectorcall", "ptr", ("ptr", fallback), ("ptr", "%args"), ("i64", "%count"), ("ptr", "null"))
@@ -184,9 +184,9 @@ def _define_call() -> IRFunction:
     return c
 
 
-def _entries_address(c: IRFunction, w: str, at: TableHeader) -> str:
+def _entries_address(c: IRFunction, table: str, at: TableHeader) -> str:
     """Emit the address of an array of entries."""
-    return c.word_address(w, c.load_word(w, at))
+    return c.word_address(table, c.load_word(table, at))
 
 
 def _copy_words(c: IRFunction, to: str, source: str, words: str) -> None:
@@ -194,9 +194,9 @@ def _copy_words(c: IRFunction, to: str, source: str, words: str) -> None:
         c.store("i64", c.load_word(source, k), c.word_address(to, k))
 
 
-def _emit_run_with_temporaries(c: IRFunction, w: str, bases: str, variables: str) -> None:
+def _emit_run_with_temporaries(c: IRFunction, table: str, bases: str, variables: str) -> None:
     """Allocate memory for the temporaries, run the kernels, and free it."""
-    size = c.load_word(w, TableHeader.BLOCK)
+    size = c.load_word(table, TableHeader.BLOCK)
     small = c.compare("sle", size, STACK)
     block = c.declare_local("ptr", c.alloca_words(c.binary("sdiv", c.select(small, "i64", size, 0), 8)))
     with c.if_true(c.emit(f"xor i1 {small}, true")):
@@ -204,28 +204,28 @@ def _emit_run_with_temporaries(c: IRFunction, w: str, bases: str, variables: str
         c.store("ptr", new_block, block)
         c.branch_unless(c.compare("ne", new_block, "null", "ptr"), "%exhausted")
     start = c.load("ptr", block)
-    entries = _entries_address(c, w, TableHeader.TEMPORARIES_AT)
-    with c.counted_loop(c.load_word(w, TableHeader.TEMPORARIES)) as k:
+    entries = _entries_address(c, table, TableHeader.TEMPORARIES_AT)
+    with c.counted_loop(c.load_word(table, TableHeader.TEMPORARIES)) as k:
         entry = c.word_address(entries, c.binary("mul", k, TemporaryEntry.SIZE))
         c.store(
             "ptr",
             c.byte_address(start, c.load_word(entry, TemporaryEntry.OFFSET)),
             c.word_address(bases, c.load_word(entry, TemporaryEntry.BASE)),
         )
-    long = c.compare("ne", c.load_word(w, TableHeader.LONG), 0)
+    long = c.compare("ne", c.load_word(table, TableHeader.LONG), 0)
     state = c.declare_local("ptr", "null")
     with c.if_true(long):
         c.store("ptr", c.call("PyEval_SaveThread", "ptr"), state)
-    c.call(EXECUTE, "void", ("ptr", w), ("ptr", bases), ("ptr", variables))
+    c.call(EXECUTE, "void", ("ptr", table), ("ptr", bases), ("ptr", variables))
     with c.if_true(long):
         c.call("PyEval_RestoreThread", "void", ("ptr", c.load("ptr", state)))
     with c.if_true(c.emit(f"xor i1 {small}, true")):
         c.call("give", "void", ("ptr", start), ("i64", size))
 
 
-def _emit_results(c: IRFunction, w: str, arrays: str) -> None:
+def _emit_return_of_results(c: IRFunction, table: str, arrays: str) -> None:
     """Return the one array or a tuple of all; on failure, release them."""
-    single, n = c.compare("ne", c.load_word(w, TableHeader.SINGLE), 0), c.load_word(w, TableHeader.OUTPUTS)
+    single, n = c.compare("ne", c.load_word(table, TableHeader.SINGLE), 0), c.load_word(table, TableHeader.OUTPUTS)
     with c.if_true(single):
         c.emit_return(c.load_pointer(arrays, 0))
     results = c.call("PyTuple_New", "ptr", ("i64", n))
@@ -236,7 +236,7 @@ def _emit_results(c: IRFunction, w: str, arrays: str) -> None:
     c.start_block("%exhausted")
     c.call("PyErr_NoMemory", "ptr")
     c.fall_into_block("%dropped")
-    _release_objects(c, arrays, c.load_word(w, TableHeader.OUTPUTS))
+    _release_objects(c, arrays, c.load_word(table, TableHeader.OUTPUTS))
     c.emit_return("null")
 
 
@@ -245,7 +245,7 @@ def _release_objects(c: IRFunction, objects: str, count: str) -> None:
         c.call("Py_DecRef", "void", ("ptr", c.load_pointer(objects, k)))
 
 
-def _define_argument_check() -> IRFunction:
+def _define_argument_unpacker() -> IRFunction:
     """Define the check of one argument against its entry; it stores the argument's address or value."""
     names = ("table", "entry", "argument", "bases", "variables")
     c = IRFunction("checked", "i1", *(("ptr", n) for n in names), internal=True)
@@ -287,7 +287,7 @@ def _define_argument_check() -> IRFunction:
     return c
 
 
-def _define_bool_check() -> IRFunction:
+def _define_all_bytes_bool_check() -> IRFunction:
     """Define the check that all bytes are 0 or 1 (R24: a bool is a byte of 0 or 1)."""
     c = IRFunction("truths", "i1", ("ptr", "data"), ("i64", "count"), internal=True)
     seen, words = c.declare_local("i64", 0), c.binary("lshr", "%count", 3)
@@ -299,7 +299,7 @@ def _define_bool_check() -> IRFunction:
     return c
 
 
-def _define_make_outputs() -> IRFunction:
+def _define_output_allocation() -> IRFunction:
     """Define the allocation of all results. On failure it returns false with an exception set, and has released them."""
     c = IRFunction("made", "i1", ("ptr", "table"), ("ptr", "bases"), ("ptr", "made"), internal=True)
     entries, done = _entries_address(c, "%table", TableHeader.OUTPUTS_AT), c.declare_local("i64", 0)
@@ -355,7 +355,7 @@ def _emit_new_array(c: IRFunction, entry: str) -> str:
     return array
 
 
-def _define_execute() -> IRFunction:
+def _define_run_all_launches() -> IRFunction:
     """Define `uops_execute`."""
     c = IRFunction(EXECUTE, "void", ("ptr", "table"), ("ptr", "bases"), ("ptr", "variables"))
     widest, launches = c.load_word("%table", TableHeader.WIDEST), _entries_address(c, "%table", TableHeader.LAUNCHES_AT)
@@ -435,7 +435,7 @@ def _define_give_block() -> IRFunction:
     return c
 
 
-def _define_release_capsule() -> IRFunction:
+def _define_capsule_destructor() -> IRFunction:
     """Define the destructor of the capsule that owns an array's memory."""
     c = IRFunction("released", "void", ("ptr", "capsule"), internal=True)
     block = c.call("PyCapsule_GetPointer", "ptr", ("ptr", "%capsule"), ("ptr", "null"))

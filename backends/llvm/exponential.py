@@ -46,16 +46,16 @@ def _emit_scalar_exp2(b: IRBuilder, d: DType, x: str) -> str:
 
 def _emit_register_exp2(b: IRBuilder, d: DType, t: str, x: str) -> str:
     """Emit 2^x of a whole register."""
-    r = _call_masked_avx512(b, "reduce", d, t, (t, x), ("i32", str(_NEAREST)))
+    r = _call_avx512_with_full_mask(b, "reduce", d, t, (t, x), ("i32", str(_NEAREST)))
     n = b.emit(f"fsub {t} {x}, {r}")
     *low, highest = EXP2[d][0]
     p = splat(t, render_literal(highest, d))
     for c in (*reversed(low), 1.0):
         p = b.intrinsic("fma", t, p, r, splat(t, render_literal(c, d)))
-    return _call_masked_avx512(b, "scalef", d, t, (t, p), (t, n))
+    return _call_avx512_with_full_mask(b, "scalef", d, t, (t, p), (t, n))
 
 
-def _call_masked_avx512(b: IRBuilder, name: str, d: DType, t: str, *operands: tuple[str, str]) -> str:
+def _call_avx512_with_full_mask(b: IRBuilder, name: str, d: DType, t: str, *operands: tuple[str, str]) -> str:
     """Call a masked instruction with every lane on."""
     lanes, bits = split_vector_type(t)[0], split_vector_type(t)[0] * d.bits
     mask = (f"i{max(8, lanes)}", "-1")

@@ -21,7 +21,7 @@ class LaneOffsets(NamedTuple):
     """An index vector: a scalar (None for 0), and the offset of each lane from it."""
 
     base: UOp | None
-    steps: tuple[int, ...]
+    from_base: tuple[int, ...]
 
     @property
     def starts_at_zero(self) -> bool:
@@ -31,7 +31,7 @@ class LaneOffsets(NamedTuple):
     @property
     def is_contiguous(self) -> bool:
         """True if each lane follows the lane before."""
-        return self.steps == tuple(range(self.steps[0], self.steps[0] + len(self.steps)))
+        return self.from_base == tuple(range(self.from_base[0], self.from_base[0] + len(self.from_base)))
 
 
 def match_lane_offsets(index: UOp) -> LaneOffsets | None:
@@ -46,7 +46,9 @@ def match_lane_offsets(index: UOp) -> LaneOffsets | None:
         for a, b in (index.src, index.src[::-1]):
             base, steps = (match_lane_offsets(a), b.constant_elements) if a.op is Op.STACK and b.op is Op.STACK else (None, None)
             if base is not None and steps is not None:
-                return LaneOffsets(base.base, tuple([x + y for x, y in zip(base.steps, steps)]) if any(base.steps) else steps)
+                return LaneOffsets(
+                    base.base, tuple([x + y for x, y in zip(base.from_base, steps)]) if any(base.from_base) else steps
+                )
     return None
 
 
@@ -85,7 +87,7 @@ def find_address_nodes(instructions: Sequence[UOp], references: Iterable[UOp]) -
     return AddressNodes(frozenset(wide), frozenset(only))
 
 
-def _mark_address_scalars(index: UOp, wide: set[UOp], other: set[UOp]) -> None:
+def _mark_address_scalars(index: UOp, wide: set[UOp], otherwise_used: set[UOp]) -> None:
     """Mark the scalars from which an access computes its addresses."""
     at = match_lane_offsets(index) if index.shape != () else None
     if index.shape == ():
@@ -97,7 +99,7 @@ def _mark_address_scalars(index: UOp, wide: set[UOp], other: set[UOp]) -> None:
     elif index.op is Op.STACK:
         wide.update((index, *index.src))
     else:
-        other.add(index)
+        otherwise_used.add(index)
 
 
 def is_exact_in_64_bits(u: UOp) -> bool:
@@ -120,7 +122,7 @@ def is_exact_in_64_bits(u: UOp) -> bool:
 _MAX_LANES = 64
 
 
-def find_register_buffers(instructions: Sequence[UOp]) -> frozenset[UOp]:
+def find_ssa_register_buffers(instructions: Sequence[UOp]) -> frozenset[UOp]:
     """Return the REG Buffers that are only read and written as a whole, without a gate: they become SSA values."""
     whole = {u for u in instructions if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.REG and 0 < u.arg.size <= _MAX_LANES}
     if not whole:
@@ -137,13 +139,13 @@ def find_register_buffers(instructions: Sequence[UOp]) -> frozenset[UOp]:
     return frozenset(whole)
 
 
-def _accesses_whole_buffer(u: UOp, k: int, buffer: UOp) -> bool:
+def _accesses_whole_buffer(u: UOp, source_index: int, buffer: UOp) -> bool:
     """Return True if `u`, whose source k is the buffer or a view of it, uses it as a whole."""
-    if u.op is Op.INDEX and k == 0:
+    if u.op is Op.INDEX and source_index == 0:
         operand, *positions = u.src
         return operand.op is not Op.INDEX and len(positions) == 1 and _covers_buffer(positions[0], buffer.arg.size)
     if u.op in ACCESSES:
-        return k == 0 and len(u.src) == (1 if u.op is Op.LOAD else 2)
+        return source_index == 0 and len(u.src) == (1 if u.op is Op.LOAD else 2)
     return u.op is Op.AFTER or u.op is Op.GROUP
 
 
@@ -152,7 +154,7 @@ def _covers_buffer(index: UOp, size: int) -> bool:
     if index.shape == ():
         return size == 1 and index.op is Op.CONST and index.arg.value == 0
     at = match_lane_offsets(index)
-    return at is not None and at.starts_at_zero and at.steps == tuple(range(size))
+    return at is not None and at.starts_at_zero and at.from_base == tuple(range(size))
 
 
 def find_references(instructions: Iterable[UOp]) -> set[UOp]:
@@ -167,7 +169,7 @@ def find_references(instructions: Iterable[UOp]) -> set[UOp]:
 _REFERRING = KERNEL_VIEWS | MEMORY_ROOTS
 
 
-def find_register_stores(instructions: Iterable[UOp], register_buffers: frozenset[UOp]) -> dict[UOp, list[UOp]]:
+def find_registers_stored_in_blocks(instructions: Iterable[UOp], register_buffers: frozenset[UOp]) -> dict[UOp, list[UOp]]:
     """Return the registers that are stored to in each loop or If, in order."""
     if not register_buffers:
         return {}

@@ -19,12 +19,18 @@ from uops.backends.llvm.builder import IRBuilder
 from uops.backends.llvm.layout import (
     find_address_nodes,
     find_references,
-    find_register_buffers,
-    find_register_stores,
+    find_registers_stored_in_blocks,
+    find_ssa_register_buffers,
     is_exact_in_64_bits,
     match_lane_offsets,
 )
-from uops.backends.llvm.shuffles import build_stack, extract_lane, is_constant_lane, render_vector_literal, select_lanes
+from uops.backends.llvm.shuffles import (
+    emit_lane_selection,
+    emit_stack_vector,
+    extract_lane,
+    is_lane_at_constant_position,
+    render_vector_literal,
+)
 from uops.backends.llvm.types import (
     bits,
     lanes_of,
@@ -36,7 +42,7 @@ from uops.backends.llvm.types import (
     vector_type,
     with_element,
 )
-from uops.compiler.ir.loops import find_shared_thread_loop
+from uops.compiler.ir.loops import find_thread_loop_around_effects
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir import dtypes as dt
@@ -101,18 +107,18 @@ class _KernelRenderer:
         self.entries: set[str] = set()
         self.open_blocks: list[_OpenBlock] = []
         self.number = 0
-        self.registers = find_register_buffers(instructions)
+        self.registers = find_ssa_register_buffers(instructions)
         self.register_values: dict[UOp, str] = {}  # the values of registers
         self.vector_addresses: dict[UOp, _VectorAddress] = {}
         self.address_nodes = find_address_nodes(instructions, find_references(instructions))
         self.i64_operands: dict[UOp, str] = {}
-        self.register_stores = find_register_stores(instructions, self.registers)
-        self.thread_loop = find_shared_thread_loop(instructions)
+        self.register_stores = find_registers_stored_in_blocks(instructions, self.registers)
+        self.thread_loop = find_thread_loop_around_effects(instructions)
         self.needs_spare_slot = False
 
     def render_module(self) -> str:
         """Render the kernel; return the module's text."""
-        self._emit_prologue()
+        self._bind_params_and_allocate_buffers()
         for k, u in enumerate(self.instructions):
             self.number = k
             if u not in self.operands and u not in self.addresses and u not in self.registers:
@@ -129,7 +135,7 @@ class _KernelRenderer:
 
     # Entry block: definitions that dominate the whole kernel.
 
-    def _emit_prologue(self) -> None:
+    def _bind_params_and_allocate_buffers(self) -> None:
         """Emit the entry block: arguments and private memory."""
         params = sorted((u for u in self.instructions if u.op is Op.PARAM), key=lambda u: int(u.arg.slot))
         for u in params:
@@ -213,7 +219,7 @@ class _KernelRenderer:
         if u.op is Op.STACK and u.constant_elements is not None:
             self.operands[u] = render_vector_literal(u)
             return self.operands[u]
-        if is_constant_lane(u):
+        if is_lane_at_constant_position(u):
             return extract_lane(self.b, u, self.render_operand)
         raise Crash(f"{u!r} is used before it is computed")
 
@@ -226,7 +232,7 @@ class _KernelRenderer:
     def skip(self, u: UOp) -> None:
         """Emit nothing: Consts are written at their uses, and Group and Sink have no code."""
 
-    def forward_source(self, u: UOp) -> None:
+    def alias_reference_to_source(self, u: UOp) -> None:
         """Name an After, or a Bitcast of a reference, by its source."""
         source = u.src[0]  # buffer or operand
         if source in self.vector_addresses or base_memory(u) in self.registers:
@@ -236,7 +242,7 @@ class _KernelRenderer:
         elif u.dtype is not dt.void:
             self.operands[u] = self.render_operand(source)
 
-    def emit_index(self, u: UOp) -> None:
+    def emit_index_address_or_lanes(self, u: UOp) -> None:
         """Emit the address of one element, or of several; of a value, a selection of lanes.
 
         There is no `inbounds`: an address that a false gate protects may be anything.
@@ -245,8 +251,8 @@ class _KernelRenderer:
             return
         operand, *positions = u.src
         if operand not in self.addresses:
-            if not is_constant_lane(u):
-                self.operands[u] = select_lanes(self.b, u, self.render_operand)
+            if not is_lane_at_constant_position(u):
+                self.operands[u] = emit_lane_selection(self.b, u, self.render_operand)
             return
         if len(positions) != 1:
             raise Unsupported(f"Index with {len(positions)} operands in a kernel", "llvm")
@@ -256,18 +262,20 @@ class _KernelRenderer:
         else:
             self.vector_addresses[u] = self._emit_vector_address(t, base, at)
 
-    def _emit_vector_address(self, t: str, base: str, at: UOp) -> _VectorAddress:
+    def _emit_vector_address(self, t: str, base: str, index_vector: UOp) -> _VectorAddress:
         """Emit the addresses of the elements of an index vector."""
-        offsets = match_lane_offsets(at)
-        if offsets is None and at.op is Op.STACK:
-            return _VectorAddress(None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._as_i64(s)}") for s in at.src])
+        offsets = match_lane_offsets(index_vector)
+        if offsets is None and index_vector.op is Op.STACK:
+            return _VectorAddress(
+                None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._as_i64(s)}") for s in index_vector.src]
+            )
         if offsets is None:
-            name, kind = self.render_operand(at), type_of(at)
-            lanes = [self.b.emit(f"extractelement {kind} {name}, i64 {k}") for k in range(lanes_of(at))]
-            at64 = [self._extend_to_i64(x, at.dtype) for x in lanes]
+            name, kind = self.render_operand(index_vector), type_of(index_vector)
+            lanes = [self.b.emit(f"extractelement {kind} {name}, i64 {k}") for k in range(lanes_of(index_vector))]
+            at64 = [self._extend_to_i64(x, index_vector.dtype) for x in lanes]
             return _VectorAddress(None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {x}") for x in at64])
         first = base if offsets.base is None else self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._as_i64(offsets.base)}")
-        touched = offsets.steps[:1] if offsets.is_contiguous else offsets.steps
+        touched = offsets.from_base[:1] if offsets.is_contiguous else offsets.from_base
         places = [self.b.emit(f"getelementptr {t}, ptr {first}, i64 {k}") if k else first for k in touched]
         return _VectorAddress(places[0], []) if offsets.is_contiguous else _VectorAddress(None, places)
 
@@ -292,7 +300,7 @@ class _KernelRenderer:
     def emit_stack(self, u: UOp) -> None:
         """Emit a vector of scalars; one of constants is written at its uses."""
         if not all(s.op is Op.CONST for s in u.src):
-            self.operands[u] = build_stack(self.b, u, self.render_operand)
+            self.operands[u] = emit_stack_vector(self.b, u, self.render_operand)
 
     def emit_load(self, u: UOp) -> None:
         """Emit a read of an element or a vector; with a gate, an address is touched only if it holds (R52)."""
@@ -439,7 +447,7 @@ class _KernelRenderer:
             value = self.b.emit(f"zext i1 {value} to i8")
         self.b.emit_void(f"store {storage_type(d)} {value}, ptr {self.address(target)}, align {d.itemsize}")
 
-    def emit_atomic_add(self, u: UOp) -> None:
+    def emit_nonatomic_add(self, u: UOp) -> None:
         """Emit an atomic sum: a plain read, add and write, as one thread runs a kernel (R56)."""
         target, value = u.index, u.value
         d, t = value.dtype, storage_type(value.dtype)
@@ -472,7 +480,7 @@ class _KernelRenderer:
             self.register_values[r] = name
         self.b.emit_void(f"%i{n}.in = icmp slt {t} %i{n}, {bound}")
         if u.bound.op is Op.CONST and 0 < u.bound.arg.value < _MAX_WEIGHT:
-            self.b.branch_weighted(f"%i{n}.in", f"body{n}", f"done{n}", int(u.bound.arg.value))
+            self.b.branch_with_trip_count(f"%i{n}.in", f"body{n}", f"done{n}", int(u.bound.arg.value))
         else:
             self.b.branch(f"%i{n}.in", f"body{n}", f"done{n}")
         self.open_blocks.append(_OpenBlock(u, n, {r: self.register_values[r] for r in holes}, f"loop{n}", holes))
@@ -486,7 +494,7 @@ class _KernelRenderer:
         """Close the ranges of an End, innermost first. After a loop, a register has its value at the failed test."""
         left = set(u.ranges)
         while left:
-            inner, n, before, _, holes = self._close_innermost(left)
+            inner, n, before, _, holes = self._pop_innermost_block(left)
             left.discard(inner)
             self.b.jump(f"next{n}")
             self.b.label(f"next{n}")
@@ -497,10 +505,10 @@ class _KernelRenderer:
                 self.b.lines[line] += f"{self.register_values[r]}, %next{n} ]"
             self.register_values.update(before)
 
-    def _close_innermost(self, expected: Iterable[UOp]) -> _OpenBlock:
+    def _pop_innermost_block(self, candidates: Iterable[UOp]) -> _OpenBlock:
         """Close the innermost block, which must be one of those expected."""
-        if not self.open_blocks or self.open_blocks[-1].node not in expected:
-            raise Crash(f"instruction {self.number} closes {list(expected)!r}, but not the innermost open Range or If")
+        if not self.open_blocks or self.open_blocks[-1].node not in candidates:
+            raise Crash(f"instruction {self.number} closes {list(candidates)!r}, but not the innermost open Range or If")
         return self.open_blocks.pop()
 
     def emit_if(self, u: UOp) -> None:
@@ -512,7 +520,7 @@ class _KernelRenderer:
 
     def emit_endif(self, u: UOp) -> None:
         """Close the block of an If."""
-        opened, last = self._close_innermost((u.if_node,)), self.b.block
+        opened, last = self._pop_innermost_block((u.if_node,)), self.b.block
         self.b.jump(f"endif{opened.number}")
         self.b.label(f"endif{opened.number}")
         for r, old in opened.values_before.items():
@@ -535,12 +543,12 @@ STATEMENT: dict[Op, Callable[[_KernelRenderer, UOp], None]] = {
     Op.STACK: _KernelRenderer.emit_stack,
     Op.GROUP: _KernelRenderer.skip,
     Op.SINK: _KernelRenderer.skip,
-    Op.AFTER: _KernelRenderer.forward_source,
-    Op.BITCAST: _KernelRenderer.forward_source,
-    Op.INDEX: _KernelRenderer.emit_index,
+    Op.AFTER: _KernelRenderer.alias_reference_to_source,
+    Op.BITCAST: _KernelRenderer.alias_reference_to_source,
+    Op.INDEX: _KernelRenderer.emit_index_address_or_lanes,
     Op.LOAD: _KernelRenderer.emit_load,
     Op.STORE: _KernelRenderer.emit_store,
-    Op.ATOMICADD: _KernelRenderer.emit_atomic_add,
+    Op.ATOMICADD: _KernelRenderer.emit_nonatomic_add,
     Op.RANGE: _KernelRenderer.emit_range,
     Op.END: _KernelRenderer.emit_end,
     Op.IF: _KernelRenderer.emit_if,

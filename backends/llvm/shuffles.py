@@ -28,7 +28,7 @@ def render_vector_literal(u: UOp) -> str:
     return f"<{', '.join([f'{t} {render_literal(s.arg.value, u.dtype)}' for s in u.src])}>"
 
 
-def is_constant_lane(u: UOp) -> bool:
+def is_lane_at_constant_position(u: UOp) -> bool:
     """Return True if a node is one lane of a vector at a constant position; it is extracted at each use."""
     if u.op is not Op.INDEX:
         return False
@@ -41,7 +41,7 @@ def extract_lane(b: IRBuilder, u: UOp, operand: Operand) -> str:
     return b.emit(f"extractelement {type_of(u.operand)} {operand(u.operand)}, i64 {u.positions[0].arg.value}")
 
 
-def select_lanes(b: IRBuilder, u: UOp, operand: Operand) -> str:
+def emit_lane_selection(b: IRBuilder, u: UOp, operand: Operand) -> str:
     """Emit the selection of several lanes of a vector, at constant positions. Raises Unsupported."""
     vector, *positions = u.src  # operand, positions
     lanes = positions[0].constant_elements if len(positions) == 1 else None
@@ -50,14 +50,14 @@ def select_lanes(b: IRBuilder, u: UOp, operand: Operand) -> str:
     return _emit_shuffle(b, vector, vector, lanes, operand)
 
 
-def build_stack(b: IRBuilder, u: UOp, operand: Operand) -> str:
+def emit_stack_vector(b: IRBuilder, u: UOp, operand: Operand) -> str:
     """Emit a Stack: of one scalar, of lanes of at most two vectors, or of any scalars."""
     w, t = lanes_of(u), value_type(u.dtype)
     kind, first = type_of(u), u.elements[0]
     if u.src.count(first) == len(u.src):
         alone = b.emit(f"insertelement {kind} zeroinitializer, {t} {operand(first)}, i64 0")
         return b.emit(f"shufflevector {kind} {alone}, {kind} zeroinitializer, <{w} x i32> zeroinitializer")
-    if all(map(is_constant_lane, u.src)):
+    if all(map(is_lane_at_constant_position, u.src)):
         sources = list(dict.fromkeys(s.operand for s in u.src))
         if len(sources) <= 2 and sources[0].shape == sources[-1].shape:
             width = lanes_of(sources[0])
@@ -66,8 +66,8 @@ def build_stack(b: IRBuilder, u: UOp, operand: Operand) -> str:
     return b.build_vector(t, [operand(s) for s in u.src])
 
 
-def _emit_shuffle(b: IRBuilder, x: UOp, y: UOp, lanes: Sequence[int], operand: Operand) -> str:
+def _emit_shuffle(b: IRBuilder, x: UOp, y: UOp, mask_positions: Sequence[int], operand: Operand) -> str:
     """Emit a shuffle of two vectors."""
     t = type_of(x)
-    mask = ", ".join(f"i32 {k}" for k in lanes)
-    return b.emit(f"shufflevector {t} {operand(x)}, {t} {operand(y)}, {vector_type('i32', len(lanes))} <{mask}>")
+    mask = ", ".join(f"i32 {k}" for k in mask_positions)
+    return b.emit(f"shufflevector {t} {operand(x)}, {t} {operand(y)}, {vector_type('i32', len(mask_positions))} <{mask}>")

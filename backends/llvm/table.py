@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.backends.cache import ObjectCache
-from uops.backends.elf import is_linkable
+from uops.backends.elf import is_linkable_or_host_lacks_elf
 from uops.backends.llvm import binding, entry
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.entry import ArgumentEntry, TableHeader
@@ -59,7 +59,7 @@ class NativeModule(NamedTuple):
 
 def build_native_entry(frame: ProgramFrame, fallback: Callable[..., Any], store: ObjectCache) -> NativeEntry | None:
     """Build the native entries of a program, all of whose kernels are functions of this process; None if unsupported."""
-    native = load_native_module(store)
+    native = load_or_compile_native_module(store)
     if native is None:
         return None
     table = _build_table(frame, fallback, native)
@@ -106,7 +106,7 @@ def _build_table(frame: ProgramFrame, fallback: Callable[..., Any], native: Nati
         m.shape: append_section([m.shape]) for m in (*(frame.inputs or ()), *frame.outputs) if not isinstance(m, VariableInput)
     }
     fixed = dict(frame.fixed_arrays)
-    offsets, block = _assign_offsets([t.size for t in frame.temporaries])
+    offsets, block = _assign_offsets_and_total([t.size for t in frame.temporaries])
     lists = [append_section(_argument_pairs(launch)) for launch in frame.launches]
     inputs = frame.inputs or ()
     head = {
@@ -183,7 +183,7 @@ def _argument_pairs(launch: KernelLaunch) -> list[tuple[int, int]]:
     return [b if b is not None else (-1 - (v or 0), 0) for b, v in zip(launch.buffers, launch.variables)]
 
 
-def _assign_offsets(sizes: Iterable[int]) -> tuple[list[int], int]:
+def _assign_offsets_and_total(sizes: Iterable[int]) -> tuple[list[int], int]:
     """Return the offset of each temporary, and the bytes of all."""
     offsets, total = [], 0
     for size in sizes:
@@ -209,9 +209,9 @@ _LINKED = entry.CALL, entry.EXECUTE, FORKED
 
 
 @functools.cache
-def _link_native_module(image: bytes) -> NativeModule | None:
+def _link_native_module_for_good(image: bytes) -> NativeModule | None:
     """Link the object into this process for good, as its code must outlive every array and thread that it made."""
-    api = _load_numpy_api()
+    api = _load_numpy_api_if_layout_fits()
     if api is None:
         return None
     try:
@@ -228,9 +228,9 @@ def _link_native_module(image: bytes) -> NativeModule | None:
 
 
 @functools.cache
-def load_native_module(store: ObjectCache) -> NativeModule | None:
+def load_or_compile_native_module(store: ObjectCache) -> NativeModule | None:
     """Return the native module, compiled unless the cache has it; None in an unsupported process."""
-    host = binding.detect_host()
+    host = binding.detect_host_without_gfni()
     if sys.platform != "linux" or sys.implementation.name != "cpython" or "t" in sys.abiflags:  # t: free-threaded
         return None
     text = entry.render_entry_module(host.triple)
@@ -239,8 +239,10 @@ def load_native_module(store: ObjectCache) -> NativeModule | None:
     def make() -> bytes:
         return binding.compile_object(text, host, LlvmTier.FAST, entry.SYMBOLS)
 
-    image = store.get_or_make(make, *named, usable=lambda image_bytes: is_linkable(image_bytes, *_LINKED))
-    return _link_native_module(image) or _link_native_module(store.remake(make, *named))  # a cached object may not link here
+    image = store.get_or_make(make, *named, usable=lambda image_bytes: is_linkable_or_host_lacks_elf(image_bytes, *_LINKED))
+    return _link_native_module_for_good(image) or _link_native_module_for_good(
+        store.remake(make, *named)
+    )  # a cached object may not link here
 
 
 #: Numbers of NumPy's C interface, the same in NumPy 1 and 2.
@@ -248,7 +250,7 @@ _ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE_OBJECT = 2, 94, 282
 
 
 @functools.cache
-def _load_numpy_api() -> tuple[int, int, int] | None:
+def _load_numpy_api_if_layout_fits() -> tuple[int, int, int] | None:
     """Return (PyArray_NewFromDescr, PyArray_SetBaseObject, the type of arrays); None if arrays have another layout."""
     try:
         capsule = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API

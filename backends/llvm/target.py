@@ -12,7 +12,7 @@ from uops import __version__
 from uops.backends import cache
 from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
-from uops.backends.elf import defined_symbols, is_linkable
+from uops.backends.elf import defined_symbols, is_linkable_or_host_lacks_elf
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.exponential import has_native_exp2
@@ -41,7 +41,7 @@ class LlvmTarget:
 
     def __init__(self, tier: LlvmTier = LlvmTier.FULL, store: ObjectCache | None = None) -> None:
         self.tier = tier
-        self.host = binding.detect_host()
+        self.host = binding.detect_host_without_gfni()
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
         host = self.host
         self.machine = describe_machine(host)
@@ -61,7 +61,7 @@ class LlvmTarget:
     def compile(self, source: str) -> bytes:
         """Return object code, from the cache if it has it."""
         return self.store.get_or_make(
-            lambda: self._compile(source), self.key, source, usable=lambda binary: is_linkable(binary, ENTRY)
+            lambda: self._compile(source), self.key, source, usable=lambda binary: is_linkable_or_host_lacks_elf(binary, ENTRY)
         )
 
     def remake(self, source: str) -> bytes:
@@ -81,7 +81,7 @@ class LlvmTarget:
         """Compile and load several texts. At the fast tier they are one object, which the cache does not hold."""
         if self.tier is not LlvmTier.FAST:
             return [load_or_remake_kernel(self, source, self.compile(source)) for source in sources]
-        image = binding.compile_batch(sources, self.host)
+        image = binding.compile_batch_at_fast_tier(sources, self.host)
         names = [f"{ENTRY}{k}" for k in range(len(sources))]
         names += [f"{PART}{k}" for k, source in enumerate(sources) if f"@{PART}(" in source]
         loaded = binding.load_object(image, *names)

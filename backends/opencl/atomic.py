@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uops.backends.cstyle.alu import render_arithmetic
+from uops.backends.cstyle.alu import render_wrapping_arithmetic
 from uops.backends.cstyle.language import ALIAS, HelperProvider
 from uops.backends.cstyle.render import CWriter
 from uops.spec.errors import Unsupported
@@ -15,7 +15,7 @@ _EXCHANGE = {4: (dt.uint32, "atomic_cmpxchg"), 8: (dt.uint64, "atom_cmpxchg")}
 _EXTENSION = "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"
 
 
-def emit_atomic_add(w: CWriter, d: DType, pointer: str, value: str, space: str) -> str:
+def render_atomic_add_call(w: CWriter, d: DType, pointer: str, value: str, space: str) -> str:
     """Return a statement that atomically adds `value` to the element at `pointer`.
 
     Raises Unsupported for an element size without an atomic exchange.
@@ -37,4 +37,4 @@ def emit_atomic_add(w: CWriter, d: DType, pointer: str, value: str, space: str) 
 
 
 def _sum(needs: HelperProvider, d: DType, old: str) -> str:
-    return render_arithmetic(needs, Op.ADD, d, old, "x")
+    return render_wrapping_arithmetic(needs, Op.ADD, d, old, "x")

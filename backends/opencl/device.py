@@ -80,7 +80,7 @@ class Device:
 @functools.cache
 def open_pocl_device() -> Device:
     """Open the CPU device of PoCL; memoized. Raises Unsupported with the reason where there is none."""
-    _use_private_cache_folder()
+    _set_default_cache_folder()
     try:
         import pyopencl
     except ImportError as e:
@@ -94,11 +94,11 @@ def open_pocl_device() -> Device:
         raise Unsupported(f"OpenCL: no platform is called {PLATFORM!r} ({install_command('opencl')})", "opencl")
     platform = max(platforms, key=lambda p: _version_sort_key(p.version))
     processor = platform.get_devices()[0]
-    missing = [feature for feature, mask, config in _list_required_features(cl, processor) if config & mask != mask]
+    missing = [feature for feature, mask, config in _list_features_masks_and_configs(cl, processor) if config & mask != mask]
     if missing:
         raise Unsupported(f"OpenCL: {quote_name(processor.name)} lacks {', '.join(missing)}", "opencl")
     context = cl.Context([processor])
-    if why := find_compiler_fault(cl, context, processor):
+    if why := find_generic_device_build_fault(cl, context, processor):
         raise Unsupported(f"OpenCL: {quote_name(processor.name)} builds no program: {why}", "opencl")
     release = re.sub(r"\s+", " ", platform.version)
     sizes = (
@@ -110,7 +110,7 @@ def open_pocl_device() -> Device:
     return Device(cl, context, cl.CommandQueue(context), processor.name, release, *map(int, sizes))
 
 
-def find_compiler_fault(cl: Any, context: Any, device: Any) -> str | None:
+def find_generic_device_build_fault(cl: Any, context: Any, device: Any) -> str | None:
     """Return why a device cannot build any program, or None if it can.
 
     PoCL's LLVM calls a processor newer than itself `generic`, a name that PoCL's own compiler may then refuse. Only such a device
@@ -126,7 +126,7 @@ def find_compiler_fault(cl: Any, context: Any, device: Any) -> str | None:
     return None
 
 
-def _use_private_cache_folder() -> None:
+def _set_default_cache_folder() -> None:
     """Set PoCL's cache, which it never cleans, to a folder that is removed with this process, unless the environment names one."""
     if "POCL_CACHE_DIR" not in os.environ:
         folder = os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="uops-pocl-")
@@ -138,7 +138,7 @@ def _version_sort_key(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
-def _list_required_features(cl: Any, device: Any) -> Iterator[tuple[str, int, int]]:
+def _list_features_masks_and_configs(cl: Any, device: Any) -> Iterator[tuple[str, int, int]]:
     """Yield the features that strict results need of a device: (feature, its configuration bits, the configuration)."""
     f = cl.device_fp_config
     for kind, config in (("float32", device.single_fp_config), ("float64", device.double_fp_config)):
@@ -206,7 +206,7 @@ class SharedMemory:
         Arrays that overlap share an object, since OpenCL leaves two objects over the same bytes undefined.
         """
         before = self._lent_spans()
-        self._lent.spans = spans = [_wrap_host_memory(start, stop) for start, stop in _merge_overlapping_arrays(arrays)]
+        self._lent.spans = spans = [_wrap_host_memory(start, stop) for start, stop in _merge_array_address_ranges(arrays)]
         try:
             yield
             _sync_to_host(spans)
@@ -228,7 +228,7 @@ class SharedMemory:
         return spans
 
 
-def _merge_overlapping_arrays(arrays: Sequence[Any]) -> list[tuple[int, int]]:
+def _merge_array_address_ranges(arrays: Sequence[Any]) -> list[tuple[int, int]]:
     """Return the bytes of the arrays as disjoint address ranges."""
     ranges = sorted((int(a.__array_interface__["data"][0]), a.nbytes) for a in arrays if a.nbytes)
     merged: list[tuple[int, int]] = []
@@ -258,11 +258,13 @@ def _sync_to_host(spans: Sequence[_LentMemory]) -> None:
 _lock = threading.Lock()
 
 
-def launch_kernel(kernel: Any, arguments: Sequence[Any], size: tuple[int, ...], local: tuple[int, ...]) -> None:
+def launch_kernel_and_wait(
+    kernel: Any, arguments: Sequence[Any], global_size: tuple[int, ...], local_size: tuple[int, ...]
+) -> None:
     """Launch a kernel and wait. Launches exclude each other, since a kernel object holds its arguments."""
     d = open_pocl_device()
     with _lock:
         for k, a in enumerate(arguments):
             kernel.set_arg(k, np.int64(a) if isinstance(a, int) else a)
-        event = d.cl.enqueue_nd_range_kernel(d.queue, kernel, size, local)
+        event = d.cl.enqueue_nd_range_kernel(d.queue, kernel, global_size, local_size)
     event.wait()

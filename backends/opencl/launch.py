@@ -102,7 +102,7 @@ class NdRangeShape:
     groups: tuple[Extent, ...]
     lanes: tuple[Extent, ...]
 
-    def evaluate_sizes(self, scalars: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    def evaluate_sizes_unless_empty(self, scalars: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the work-items in all and per group, in each dimension; None for an empty launch (R57: no iterations)."""
         n = max(1, len(self.groups), len(self.lanes))
         groups, lanes = (_evaluate_extents(e, n, scalars) for e in (self.groups, self.lanes))
@@ -142,7 +142,7 @@ def plan_launch(instructions: Sequence[UOp]) -> NdRangePlan:
     # A group that looped over a GLOBAL range would need barriers between iterations to reuse its local memory (R61).
     if plan.index_expressions.keys() >= set(groups) or not any(_is_local(u) for u in instructions):
         plan.assign_dimensions(_select_fitting_lanes([u for u in outer if u.arg.type in WORKGROUP], plan), group=False)
-    _check_barriers(instructions, plan)
+    _check_barriers_outside_lane_loops(instructions, plan)
     return plan
 
 
@@ -167,7 +167,7 @@ def _find_outer_parallel_ranges(instructions: Sequence[UOp]) -> list[UOp]:
     Instructions before them that end in registers are repeated by every work-item.
     """
     outer: list[UOp] = []
-    stores = [u for u in instructions if u.op is Op.STORE and _is_effect(u)]
+    stores = [u for u in instructions if u.op is Op.STORE and _is_effect_outside_work_item(u)]
     written = {base_memory(u.buffer) for u in stores} | {base_memory(u.index) for u in instructions if u.op is Op.ATOMICADD}
     k = 0
     while k < len(instructions):
@@ -179,18 +179,18 @@ def _find_outer_parallel_ranges(instructions: Sequence[UOp]) -> list[UOp]:
         elif u.op is Op.RANGE:
             end = next(j for j, e in enumerate(instructions) if e.op is Op.END and u in e.ranges)
             block = instructions[k : end + 1]
-            launched = any(_is_effect(x) or (x.op is Op.RANGE and x.arg.type in _LAUNCHED) for x in block)
+            launched = any(_is_effect_outside_work_item(x) or (x.op is Op.RANGE and x.arg.type in _LAUNCHED) for x in block)
             if launched or (not outer and any(x.op is Op.LOAD and base_memory(x.buffer) in written for x in block)):
                 break
             k = end
-        elif _is_effect(u):
+        elif _is_effect_outside_work_item(u):
             break
         k += 1
-    inside = _make_effect_enclosure_test(instructions, outer)
+    inside = _make_no_effect_follows_end_test(instructions, outer)
     return [u for k, u in enumerate(outer) if all(inside(r) for r in outer[: k + 1])]
 
 
-def _is_effect(u: UOp) -> bool:
+def _is_effect_outside_work_item(u: UOp) -> bool:
     """Return True if an instruction's effect is visible outside its work-item."""
     if u.op is Op.STORE:
         target = base_memory(u.buffer)
@@ -198,14 +198,14 @@ def _is_effect(u: UOp) -> bool:
     return u.op in _EFFECTS
 
 
-def _make_effect_enclosure_test(instructions: Sequence[UOp], ranges: Sequence[UOp]) -> Callable[[UOp], bool]:
+def _make_no_effect_follows_end_test(instructions: Sequence[UOp], ranges: Sequence[UOp]) -> Callable[[UOp], bool]:
     """Return a predicate that is true for a range if no effect follows its End."""
     ended: set[UOp] = set()
     left: set[UOp] = set()
     for u in instructions:
         if u.op is Op.END:
             ended |= {r for r in u.ranges if r in ranges}
-        elif _is_effect(u):
+        elif _is_effect_outside_work_item(u):
             left |= ended
     return lambda r: r not in left
 
@@ -222,7 +222,7 @@ def _find_launch_extent(u: UOp) -> Extent | None:
     return None
 
 
-def _check_barriers(instructions: Sequence[UOp], plan: NdRangePlan) -> None:
+def _check_barriers_outside_lane_loops(instructions: Sequence[UOp], plan: NdRangePlan) -> None:
     """Raise CompileError for a Barrier inside lanes that are a loop (R60: all lanes of a group meet at it)."""
     loops = [u for u in instructions if u.op is Op.RANGE and u.arg.type in WORKGROUP and u not in plan.index_expressions]
     open_: set[UOp] = set()

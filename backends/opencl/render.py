@@ -34,7 +34,7 @@ OPS = family.OPS
 def render(linear: UOp) -> str:
     """Render a kernel. Raises Unsupported, CompileError (R60: barriers), and Crash for a malformed LINEAR kernel."""
     plan = plan_launch(linear.src)
-    kernel = family.CKernelRenderer(linear, OPENCL, plan.index_expressions, atomic.emit_atomic_add)
+    kernel = family.CKernelRenderer(linear, OPENCL, plan.index_expressions, atomic.render_atomic_add_call)
     body = kernel.render_body()
     kinds = {u.arg.slot: "buffer" if u.arg.name is None else "scalar" for u in kernel.params()}
     slots = range(max(kinds, default=-1) + 1)

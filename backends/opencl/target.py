@@ -39,7 +39,7 @@ class OpenClKernel:
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
         """Run the kernel once on lent addresses; the tables are those of every kernel (`uops.backends.calling`)."""
-        sizes = self.shape.evaluate_sizes(scalars)
+        sizes = self.shape.evaluate_sizes_unless_empty(scalars)
         if sizes is None:
             return
         arguments: list[Any] = []
@@ -48,7 +48,7 @@ class OpenClKernel:
                 arguments += MEMORY.find_buffer(buffers[k])
             elif kind == "scalar":
                 arguments.append(scalars[k])
-        device.launch_kernel(self._kernel, arguments, *sizes)
+        device.launch_kernel_and_wait(self._kernel, arguments, *sizes)
 
 
 def describe_machine(opencl_device: device.Device) -> MachineModel:

@@ -57,14 +57,14 @@ class Journal:
         is_new = not path.exists()
         self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
-            self._lock_and_verify_heading(self._handle, json.loads(json.dumps(heading)))
+            self._lock_and_start_or_resume(self._handle, json.loads(json.dumps(heading)))
         except BaseException:
             if is_new and path.is_file() and not path.stat().st_size:  # as on a full disk
                 path.unlink()
             self.close()
             raise
 
-    def _lock_and_verify_heading(self, handle: int, heading: Json) -> None:
+    def _lock_and_start_or_resume(self, handle: int, heading: Json) -> None:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise BadJournal(f"{describe_path(self.path)} is not a journal: it is not a regular file")
         try:
@@ -73,7 +73,7 @@ class Journal:
             raise JournalInUse(
                 f"{describe_path(self.path)} is in use by another run: wait for its end, or name another file"
             ) from None
-        recorded, self._end = _read_heading(self.path, encode_line(heading))
+        recorded, self._end = _read_heading_and_valid_end(self.path, encode_line(heading))
         if recorded is not None and recorded != heading:
             difference = escape_unprintable(_describe_heading_difference(recorded, heading))
             raise JournalMismatch(f"{describe_path(self.path)} is of another campaign: {difference}")
@@ -116,7 +116,7 @@ class Journal:
         Raises BadJournal if the file was changed since it was opened.
         """
         number = 1
-        for number, (line, _, _) in enumerate(_read_verified_lines(self.path), 1):
+        for number, (line, _, _) in enumerate(_read_lines_with_sums(self.path), 1):
             if line is None:
                 raise BadJournal(_describe_damaged_line(self.path, number))
             if number > 1:
@@ -145,7 +145,7 @@ class Journal:
 
 def read_lines_so_far(path: Path) -> Iterator[Json]:
     """Yield every whole line but the heading of a journal that another process writes."""
-    for number, (line, _, _) in enumerate(_read_verified_lines(path) if path.is_file() else ()):
+    for number, (line, _, _) in enumerate(_read_lines_with_sums(path) if path.is_file() else ()):
         if line is None:
             return
         if number:
@@ -203,15 +203,15 @@ def _describe_heading_difference(stored: Json, expected: Json) -> str:
     return f"it differs in {', '.join(different)}"
 
 
-def _read_heading(path: Path, heading: bytes) -> tuple[Json | None, tuple[int, bytes]]:
+def _read_heading_and_valid_end(path: Path, expected_heading: bytes) -> tuple[Json | None, tuple[int, bytes]]:
     """Return the heading of a journal, or None, then the length of its whole lines and the last line's sum. Raises BadJournal."""
     first: Json | None = None
     end, damaged_line = (0, b""), 0
-    for number, (line, raw, total) in enumerate(_read_verified_lines(path), 1):
+    for number, (line, raw, total) in enumerate(_read_lines_with_sums(path), 1):
         if damaged_line:
             raise BadJournal(_describe_damaged_line(path, damaged_line))
         if line is None:
-            if first is None and not heading.startswith(raw.rstrip(b"\0")):
+            if first is None and not expected_heading.startswith(raw.rstrip(b"\0")):
                 raise BadJournal(f"{describe_path(path)} is not a journal: its first line is not a heading; it was left as it is")
             if raw.endswith(b"\n") and b"\0" not in raw:  # neither cut off nor a block that was never written
                 raise BadJournal(_describe_damaged_line(path, number))
@@ -226,7 +226,7 @@ def _describe_damaged_line(path: Path, number: int) -> str:
     return f"{describe_path(path)} is damaged: line {number} is not as it was written; it was left as it is"
 
 
-def _read_verified_lines(path: Path) -> Iterator[tuple[Json | None, bytes, bytes]]:
+def _read_lines_with_sums(path: Path) -> Iterator[tuple[Json | None, bytes, bytes]]:
     """Yield each line of a file with its bytes and its sum. The line is None if it was altered, and so is every line after it."""
     previous_sum = b""
     with path.open("rb") as f:

@@ -39,7 +39,7 @@ def bits_to_number(bits: int, d: DType) -> float:
     return math.nan if np.isnan(np.float64(element)) else float(element)
 
 
-def float_bits(d: DType, value: float) -> int:
+def bits_of_exact_value(d: DType, value: float) -> int:
     """Return the bits of a value that `d` represents exactly."""
     if value == 0:
         return (1 << (d.bits - 1)) if math.copysign(1, value) < 0 else 0
@@ -78,8 +78,8 @@ def _integer_edge_bits(d: DType) -> tuple[int, ...]:
 def _float_edge_bits(d: DType) -> tuple[int, ...]:
     mantissa_bits, sign = d.man_bits, 1 << (d.bits - 1)
     one = d.bias << mantissa_bits
-    top = float_bits(d, d.max_finite)
-    ordinary = [float_bits(d, v) for v in (0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 0.75)]
+    top = bits_of_exact_value(d, d.max_finite)
+    ordinary = [bits_of_exact_value(d, v) for v in (0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 0.75)]
     spacing = [one + 1, one - 1, one + 2, one + (1 << (mantissa_bits - 1)), one + (1 << (mantissa_bits - 1)) + 1]
     small = [1, 2, 3, (1 << mantissa_bits) - 1, 1 << mantissa_bits, (1 << mantissa_bits) + 1]
     large = [top, top - 1, top - (1 << mantissa_bits)]
@@ -92,10 +92,10 @@ def _float_edge_bits(d: DType) -> tuple[int, ...]:
     nans = [sign - 1, 2 * sign - 1]
     if d.has_inf:
         nans += [top + 2, (top + 1) | 1 << (mantissa_bits - 1)]
-    return tuple(dict.fromkeys([p | s for p in positive for s in (0, sign)] + special + nans + _range_end_bits(d)))
+    return tuple(dict.fromkeys([p | s for p in positive for s in (0, sign)] + special + nans + _other_dtype_range_end_bits(d)))
 
 
-def _range_end_bits(d: DType) -> list[int]:
+def _other_dtype_range_end_bits(d: DType) -> list[int]:
     """Return the ends of other dtypes' ranges, as far as `d` represents them, and arguments at which results overflow or
     underflow."""
     values: list[float] = []
@@ -121,8 +121,8 @@ def special_bits(d: DType) -> tuple[int, ...]:
     if not d.is_float:
         values = (0, 1, -1, 2, -2, 3, d.bits - 1, d.bits, int(d.min), int(d.max), int(d.min) + 1, int(d.max) - 1)
         return tuple(dict.fromkeys(v & ((1 << d.bits) - 1) for v in values))
-    one, top, sign = d.bias << d.man_bits, float_bits(d, d.max_finite), 1 << (d.bits - 1)
-    positive = [0, one, one + 1, *(float_bits(d, v) for v in (0.5, 1.5, 2.0, 3.0)), 1, 1 << d.man_bits, top]
+    one, top, sign = d.bias << d.man_bits, bits_of_exact_value(d, d.max_finite), 1 << (d.bits - 1)
+    positive = [0, one, one + 1, *(bits_of_exact_value(d, v) for v in (0.5, 1.5, 2.0, 3.0)), 1, 1 << d.man_bits, top]
     return (*(p | s for p in positive for s in (0, sign)), *([top + 1, top + 1 | sign] if d.has_inf else []), sign - 1)
 
 
@@ -149,7 +149,7 @@ def draw_halfway_products(draw: ChoiceSource, d: DType, shape: tuple[int, ...]) 
     """
     rng, n = _make_generator(draw), math.prod(shape)
     odd = 1 + 2 * rng.integers(0, max(1, (1 << d.man_bits) // 6), n, np.uint64)
-    factors = np.array([float_bits(d, v) for v in (1.5, 0.75, 3.0)], np.uint64)
+    factors = np.array([bits_of_exact_value(d, v) for v in (1.5, 0.75, 3.0)], np.uint64)
     small = np.array([1, 1 << d.man_bits, 0, 2], np.uint64)
     bits = (odd + np.uint64(d.bias << d.man_bits), rng.choice(factors, n), rng.choice(small, n))
     signs = np.uint64(1 << (d.bits - 1))
@@ -203,7 +203,7 @@ def _draw_halfway_integers(rng: np.random.Generator, source: DType, target: DTyp
 
 def _draw_halfway_floats(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
     """Draw floats halfway between two neighbours of `target`, and one ulp to either side."""
-    bits = rng.integers(0, float_bits(target, target.max_finite), n, np.uint64)
+    bits = rng.integers(0, bits_of_exact_value(target, target.max_finite), n, np.uint64)
     below, above = (from_bits(x, target).astype(np.float64) for x in (bits, bits + np.uint64(1)))
     with np.errstate(all="ignore"):
         middle = ((below + above) / 2).astype(STORAGE[source]).view(_UINT[source.bits]).astype(np.uint64)

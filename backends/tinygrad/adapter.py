@@ -66,7 +66,7 @@ class Tinygrad(Backend):
         """Evaluate a graph with tinygrad. Raises Unsupported, and any exception of tinygrad."""
         scope = TranslationScope(self._library, self.name, _InputUploader(self._library, inputs))
         values = [(scope[v], v) for v in root_value_nodes(graph)]
-        written = scope.written_buffers(graph)
+        written = scope.map_buffers_to_writers(graph)
         evaluated = {u for n, v in values if math.prod(n.shape) for u in scope_nodes(v)}  # an empty value is not computed
         effects = [scope[b].after(*(scope[e] for e in stores)) for b, stores in written.items() if not evaluated.issuperset(stores)]
         arrays = self._realize_outputs(values, effects)
@@ -103,7 +103,7 @@ class _InputUploader:
         self._library, self._inputs = library, inputs
         self._nodes: dict[str, Node] = {}
 
-    def array(self, key: str, u: UOp) -> Node:
+    def upload_array_once(self, key: str, u: UOp) -> Node:
         """Return the input `key` in a buffer of `u`'s dtype, bit for bit; uninitialized if it is absent and `u` is a Buffer."""
         if key not in self._nodes:
             self._nodes[key] = self._upload(key, u)

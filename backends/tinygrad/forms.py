@@ -44,7 +44,7 @@ class TinygradApi:
 class InputNodeSource(Protocol):
     """The source of the nodes of free Params and Buffers."""
 
-    def array(self, key: str, u: UOp) -> Node:
+    def upload_array_once(self, key: str, u: UOp) -> Node:
         """Return the node of the input array `key`."""
         ...
 
@@ -71,12 +71,12 @@ class TranslationScope:
             return INDEX_FORMS.get(u.op, _refuse_op)
         return FORMS.get(u.op, _refuse_op)
 
-    def written_buffers(self, root: UOp) -> dict[UOp, list[UOp]]:
+    def map_buffers_to_writers(self, root: UOp) -> dict[UOp, list[UOp]]:
         """Return the Buffers that a root writes, with the Stores and Calls that write each."""
         writers: dict[UOp, list[UOp]] = {}
         for u in scope_nodes(root):
             for reference in _written_references(u):
-                if (base := find_base_memory(reference)) is not None and base.op is Op.BUFFER:
+                if (base := find_memory_along_first_sources(reference)) is not None and base.op is Op.BUFFER:
                     writers.setdefault(base, []).append(u)
         return writers
 
@@ -89,7 +89,7 @@ class TranslationScope:
         for u in root.src:
             if u.op is not Op.STORE:
                 raise Unsupported(f"{u.op.name} in the body of a Call", self.backend)
-            stored.setdefault(find_base_memory(u.buffer) or u.buffer, []).append(u)
+            stored.setdefault(find_memory_along_first_sources(u.buffer) or u.buffer, []).append(u)
         return self.library.node.sink(*(inner[p].after(*(inner[s] for s in stores)) for p, stores in stored.items()))
 
     def shape_operand(self, vector: UOp) -> tuple[Any, ...]:
@@ -118,7 +118,7 @@ def _is_reference(u: UOp) -> bool:
     return base_memory(u).op in MEMORY_ROOTS
 
 
-def find_base_memory(reference: UOp) -> UOp | None:
+def find_memory_along_first_sources(reference: UOp) -> UOp | None:
     """Return the first Buffer or Param along first sources, the memory of a view; None if there is none."""
     u = reference
     while u.op not in MEMORY_ROOTS:
@@ -150,14 +150,14 @@ def _translate_param(s: TranslationScope, u: UOp) -> Node:
     if s.source is not None:
         if not all(isinstance(n, int) for n in u.shape):
             raise Unsupported("an input of symbolic extents", s.backend)
-        return s.source.array(f"p{arg.slot}", u)
+        return s.source.upload_array_once(f"p{arg.slot}", u)
     return lib.node.param(arg.slot, lib.dtypes[u.dtype], u.shape, lib.device)
 
 
 def _translate_buffer(s: TranslationScope, u: UOp) -> Node:
     if s.source is None or isinstance(u.arg.device, tuple):
         return _refuse_op(s, u)
-    return s.source.array(f"b{u.arg.unique}", u)
+    return s.source.upload_array_once(f"b{u.arg.unique}", u)
 
 
 def _translate_binary(s: TranslationScope, u: UOp) -> Node:
@@ -198,7 +198,7 @@ def _translate_where(s: TranslationScope, u: UOp) -> Node:
     return condition.alu(s.library.ops.WHERE, x, y)
 
 
-def _compare_form(*, swapped: bool, negated: bool) -> Form:
+def _make_cmplt_form(*, swapped: bool, negated: bool) -> Form:
     """Return the form of a comparison by CMPLT: `a > b` as b < a, `a >= b` as not (a < b)."""
 
     def translate(s: TranslationScope, u: UOp) -> Node:
@@ -323,9 +323,9 @@ FORMS: dict[Op, Form] = {
     Op.MULACC:    _translate_mulacc,
     Op.THREEFRY:  _alu_form("THREEFRY"),
     Op.NOT:       lambda s, u: s[u.operand].logical_not(),
-    Op.CMPGT:     _compare_form(swapped=True, negated=False),
-    Op.CMPGE:     _compare_form(swapped=False, negated=True),
-    Op.CMPLE:     _compare_form(swapped=True, negated=True),
+    Op.CMPGT:     _make_cmplt_form(swapped=True, negated=False),
+    Op.CMPGE:     _make_cmplt_form(swapped=False, negated=True),
+    Op.CMPLE:     _make_cmplt_form(swapped=True, negated=True),
     Op.CMPEQ:     _alu_form("CMPEQ"),
     Op.DETACH:              lambda s, u: s[u.operand].detach(),
     Op.CONTIGUOUS:          lambda s, u: s[u.operand].contiguous(),

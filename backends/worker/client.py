@@ -146,7 +146,7 @@ class BackendWorker:
             self._process = None
         self._sent = 0
 
-    def stop(self) -> None:
+    def kill_for_good(self) -> None:
         """End the process at once, from any thread; later requests raise BrokenBackend."""
         self._stopped = True
         if (process := self._process) is not None:
@@ -182,7 +182,7 @@ class BackendWorker:
             for k in range(len(pending)):
                 outcome = process.receive_outcome(self.limits.timeout)
                 if outcome is None:
-                    yield self._handle_lost_process(process, pending.popleft(), first=k == 0)
+                    yield self._explain_or_rerun_lost_case(process, pending.popleft(), is_first_in_batch=k == 0)
                     break
                 pending.popleft()
                 yield outcome
@@ -193,24 +193,24 @@ class BackendWorker:
             raise BrokenBackend(f"{self.backend}: the worker was stopped")
         if self._process is None:
             try:
-                self._process = _WorkerProcess(self._settings, self.limits, self._environment, self._adopt_process)
+                self._process = _WorkerProcess(self._settings, self.limits, self._environment, self._record_starting_process)
             except BaseException:
                 self._process = None
                 raise
         return self._process
 
-    def _adopt_process(self, process: _WorkerProcess) -> None:
+    def _record_starting_process(self, process: _WorkerProcess) -> None:
         """Record a process before its greeting, so that `stop` can end it."""
         self._process = process
         if self._stopped:
             process.kill()
 
-    def _handle_lost_process(self, process: BackendProcess, case: WorkerCase, *, first: bool) -> Outcome:
+    def _explain_or_rerun_lost_case(self, process: BackendProcess, case: WorkerCase, *, is_first_in_batch: bool) -> Outcome:
         """Return the outcome of a case whose process hangs or is gone; run the case again if an earlier one may be the cause."""
         self._process = None
         self.restarts += 1
-        outcome = process.post_mortem(self.limits.timeout)
-        if outcome.status != "crash" or first:
+        outcome = process.end_and_explain_no_answer(self.limits.timeout)
+        if outcome.status != "crash" or is_first_in_batch:
             return outcome
         rerun = self.run(case)
         if rerun.status == "crash":
@@ -265,17 +265,17 @@ class BackendProcess:
         try:
             on_start(self)
             self.write_frame(dict(settings), b"", limits.start, START_PATIENCE)
-            self.version = self._receive_greeting(backend_name_of(settings), limits.start)
+            self.version = self._receive_greeting_version(backend_name_of(settings), limits.start)
         except BaseException:  # including Ctrl-C
             self.end(patience=0.0)
             raise
         self._most = limits.memory or MOST_BODY
 
-    def _receive_greeting(self, name: str, seconds: float) -> str:
+    def _receive_greeting_version(self, name: str, seconds: float) -> str:
         """Receive the greeting and return the version in it. Raises BrokenBackend."""
         frame = self.receive(seconds, START_PATIENCE)
         if frame is None:
-            raise BrokenBackend(f"{name}: its process did not start: {one_line(self.post_mortem(seconds).message)}")
+            raise BrokenBackend(f"{name}: its process did not start: {one_line(self.end_and_explain_no_answer(seconds).message)}")
         greeting = frame[0]
         if "broken" in greeting:
             raise BrokenBackend(one_line(str(greeting["broken"])))
@@ -305,12 +305,12 @@ class BackendProcess:
             body += data
         self.write_frame({"cases": headers}, bytes(body), seconds)
 
-    def write_frame(self, header: Mapping[str, Any], body: bytes, seconds: float, starved: float = PATIENCE) -> None:
+    def write_frame(self, header: Mapping[str, Any], body: bytes, seconds: float, starved_seconds: float = PATIENCE) -> None:
         """Write one frame, which the process must read within `seconds` (`Patience`).
 
         A time-out is reported by the missing answer, not here.
         """
-        view, patience = memoryview(pack_frame(dict(header), body)), Patience(self._pids, seconds, starved)
+        view, patience = memoryview(pack_frame(dict(header), body)), Patience(self._pids, seconds, starved_seconds)
         with contextlib.suppress(BrokenPipeError):
             while view and not self._hung:
                 written = self._requests.write(view)  # None where the pipe is full
@@ -318,9 +318,9 @@ class BackendProcess:
                     self._hung, self._why = True, patience.why
                 view = view[written or 0 :]
 
-    def receive(self, seconds: float, starved: float = PATIENCE) -> Frame | None:
+    def receive(self, seconds: float, starved_seconds: float = PATIENCE) -> Frame | None:
         """Return the next answer, or None if the process ended, timed out (`Patience`) or wrote a malformed frame."""
-        patience = Patience(self._pids, seconds, starved)
+        patience = Patience(self._pids, seconds, starved_seconds)
         try:
             while (split := split_frame(self._buffer, self._most)) is None:
                 if not self._hung and not patience.is_ready_in_time(self._readable):
@@ -332,19 +332,19 @@ class BackendProcess:
                     return None
                 self._buffer += data
         except BadFrame as e:
-            self.reject(e)
+            self.kill_for_unreadable_answer(e)
             return None
         frame, size = split
         del self._buffer[:size]
         return frame
 
-    def reject(self, e: BadFrame) -> None:
-        """End a process whose answer is unreadable; `post_mortem` returns the reason."""
+    def kill_for_unreadable_answer(self, e: BadFrame) -> None:
+        """End a process whose answer is unreadable; `end_and_explain_no_answer` returns the reason."""
         self._buffer.clear()
         self._rejection = f"its answer cannot be read: {one_line(str(e))}"
         self.kill()
 
-    def post_mortem(self, timeout: float) -> Outcome:
+    def end_and_explain_no_answer(self, timeout: float) -> Outcome:
         """End the process, and return as an outcome why there was no answer."""
         if self._rejection:
             self.end(patience=0.0)
@@ -409,7 +409,7 @@ class _WorkerProcess(BackendProcess):
         try:
             return _parse_outcome(*answer)
         except BadFrame as e:
-            self.reject(e)
+            self.kill_for_unreadable_answer(e)
             return None
 
 
@@ -514,7 +514,7 @@ def run_all(
         except BaseException:  # Ctrl-C, or the caller stopped reading: do not wait for running cases
             stopped.set()
             for worker in list(workers):
-                worker.stop()
+                worker.kill_for_good()
             raise
         finally:
             for waiting in pending:

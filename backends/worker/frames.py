@@ -58,7 +58,7 @@ def _read_up_to(stream: BinaryIO, size: int) -> bytes:
     return bytes(data)
 
 
-def split_frame(data: bytes | bytearray, most: int = MOST_BODY) -> tuple[Frame, int] | None:
+def split_frame(data: bytes | bytearray, max_body: int = MOST_BODY) -> tuple[Frame, int] | None:
     """Return the first frame in `data` and its length, or None while it is incomplete.
 
     Raises BadFrame, also for a body of more than `most` bytes.
@@ -66,18 +66,18 @@ def split_frame(data: bytes | bytearray, most: int = MOST_BODY) -> tuple[Frame, 
     _check_mark(data)
     if len(data) < _SIZES.size:
         return None
-    text, body = _unpack_sizes(data, most)
+    text, body = _unpack_sizes(data, max_body)
     start, end = _SIZES.size + text, _SIZES.size + text + body
     if len(data) < end:
         return None
     return (parse_header(bytes(data[_SIZES.size : start])), bytes(data[start:end])), end
 
 
-def _unpack_sizes(data: bytes | bytearray, most: int) -> tuple[int, int]:
+def _unpack_sizes(data: bytes | bytearray, max_body: int) -> tuple[int, int]:
     _check_mark(data)
     _, text, body = _SIZES.unpack_from(data)
-    if text > MOST_HEADER or body > most:
-        raise BadFrame(f"a frame of {text:,} and {body:,} bytes, where at most {MOST_HEADER:,} and {most:,} are read")
+    if text > MOST_HEADER or body > max_body:
+        raise BadFrame(f"a frame of {text:,} and {body:,} bytes, where at most {MOST_HEADER:,} and {max_body:,} are read")
     return text, body
 
 

@@ -62,11 +62,11 @@ class Patience:
 
     def _total_usage(self) -> tuple[float, set[str]]:
         """Return the processor seconds and thread states of all processes together."""
-        usages = [_process_usage(pid) for pid in self._pids]
+        usages = [_read_cpu_seconds_and_states(pid) for pid in self._pids]
         return sum(used for used, _ in usages), set[str]().union(*(states for _, states in usages))
 
 
-def _process_usage(pid: int) -> tuple[float, set[str]]:
+def _read_cpu_seconds_and_states(pid: int) -> tuple[float, set[str]]:
     """Return a process's seconds of processor time and the states of its threads, as in /proc; nothing without /proc."""
     try:
         fields_of_stat = _read_proc_stat(f"/proc/{pid}/stat")

@@ -33,19 +33,19 @@ def main(arguments: list[str]) -> None:
     with open(int(arguments[0]), "rb") as requests, open(int(arguments[1]), "wb", buffering=0) as answers:
         tie_to_parent(int(arguments[2]))
         try:
-            serve_batches(requests, answers)
+            load_backend_and_serve_batches(requests, answers)
         except (BadFrame, MemoryError) as e:  # an unreadable request
             sys.exit(describe_exception(e))
 
 
-def serve_batches(requests: BinaryIO, answers: IO[bytes]) -> None:
+def load_backend_and_serve_batches(requests: BinaryIO, answers: IO[bytes]) -> None:
     """Load the backend that the first frame names, then answer the batches that follow."""
     frame = read_frame(requests)
     if frame is None:
         return
     settings = frame[0]
     try:
-        backend = load_backend(settings)
+        backend = load_backend_under_limits(settings)
         greeting = pack_frame(backend.backend_info.to_json())
     except BaseException as e:  # including SystemExit and KeyboardInterrupt of foreign code
         answers.write(pack_frame({"broken": explain_load_failure(settings, e)}))
@@ -59,29 +59,29 @@ def serve_batches(requests: BinaryIO, answers: IO[bytes]) -> None:
             answers.write(_run_case(backend.backend, case, batch[1]))
 
 
-def tie_to_parent(life: int) -> None:
+def tie_to_parent(life_pipe: int) -> None:
     """Let this process end with its parent, and before others when memory is short. Call it before any foreign code runs."""
     faulthandler.enable(all_threads=False)
-    kill_group_with_pipe(life)
+    arrange_group_kill_on_close(life_pipe)
     raise_oom_score()
 
 
-def kill_group_with_pipe(life: int) -> None:
+def arrange_group_kill_on_close(life_pipe: int) -> None:
     """Kill the group that this process leads when the other end of the pipe is closed.
 
     The system does so where it can, since foreign code may let no other thread run. Elsewhere, a thread does.
     """
     with suppress(AttributeError, OSError):
-        fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    threading.Thread(target=_kill_group_when_closed, args=(life,), daemon=True).start()
+        fcntl.fcntl(life_pipe, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(life_pipe, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(life_pipe, fcntl.F_SETFL, fcntl.fcntl(life_pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    threading.Thread(target=_kill_group_when_closed, args=(life_pipe,), daemon=True).start()
 
 
-def _kill_group_when_closed(life: int) -> None:
+def _kill_group_when_closed(life_pipe: int) -> None:
     """Wait for the end of a pipe, then kill the group. The wait keeps the pipe open, even if foreign code closes it."""
     with suppress(OSError):
-        os.read(life, 1)
+        os.read(life_pipe, 1)
         os.killpg(0, signal.SIGKILL)
 
 
@@ -92,7 +92,7 @@ class LoadedBackend(NamedTuple):
     backend_info: BackendInfo
 
 
-def load_backend(settings: dict[str, Any]) -> LoadedBackend:
+def load_backend_under_limits(settings: dict[str, Any]) -> LoadedBackend:
     """Load the backend that the first frame names, under its limits. Raises any exception of foreign code."""
     sys.path.extend(settings["path"])
     from uops.backends import registry  # late: foreign code may load with it, after the path is set
@@ -124,7 +124,7 @@ def _run_case(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
     def report(status: str, message: str = "", header: Any = None, data: bytes = b"") -> bytes:
         seconds = time.perf_counter() - start
         fields = {"status": status, "message": message, "result": header, "seconds": seconds}
-        return pack_frame(fields | _collect_applied_moves() | _collect_validation_counts(), data)
+        return pack_frame(fields | _take_applied_move_counts() | _take_validation_counts(), data)
 
     try:
         result = backend.run(parse(case["program"]), decode_arrays(case["inputs"], body))
@@ -139,14 +139,14 @@ def _run_case(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
         return report("error", _describe_with_traceback(e))
 
 
-def _collect_applied_moves() -> dict[str, Any]:
+def _take_applied_move_counts() -> dict[str, Any]:
     """Return the counts of random schedule moves of this case, if there are any."""
     random_schedules = sys.modules.get("uops.compiler.passes.optimize.search.random_schedules")
     counts = {} if random_schedules is None else random_schedules.take_optop_counts()
     return {"applied": counts} if counts else {}
 
 
-def _collect_validation_counts() -> dict[str, Any]:
+def _take_validation_counts() -> dict[str, Any]:
     """Return the counts of claims proved of this case's kernels, if kernels are validated."""
     launch = sys.modules.get("uops.compiler.validate.launch")
     counts = {} if launch is None else launch.take_validation_counts()

@@ -20,7 +20,7 @@ from accuracy import evaluate_exactly, evaluate_in_double, ulp_error
 from evaluate import ElementwiseKernel
 from points import DOUBLE_POINTS, make_single_pow_points
 
-from uops.compiler.decompose import SMALL, decompose_node, lower_elementwise, widen
+from uops.compiler.decompose import SMALL, decompose_node, lower_elementwise, small_float_bits_to_float32
 from uops.compiler.decompose.build import BITS, Expr
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -110,7 +110,7 @@ def measure_small() -> None:
         for d in SMALL:
             leaf, bits = b.param(0, (), d), b.param(0, (), BITS[d])
             (graph,) = lower_elementwise([b.alu(op, leaf)], {leaf: bits})
-            value = ElementwiseKernel(widen(Expr.of(bits), d).u, [bits])
+            value = ElementwiseKernel(small_float_bits_to_float32(Expr.of(bits), d).u, [bits])
             every = np.arange(1 << d.bits, dtype=np.uint64).astype(BITS[d].name)
             got = value(ElementwiseKernel(graph, [bits])(every)).astype(np.float64)
             want = evaluate_in_double(name, value(every)).high

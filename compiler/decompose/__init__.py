@@ -9,11 +9,12 @@ No graph here has a branch, a table in memory or a library call. Primitive ops a
 and the machine integers.
 """
 
-from uops.compiler.decompose.casts import NATIVE, float_to_integer, integer_to_float_round_odd, lower_cast, soften_dtype
+from uops.compiler.decompose.casts import NATIVE, float_to_integer_saturating, integer_to_float_round_odd, lower_cast, soften_dtype
 from uops.compiler.decompose.lower import decompose_node, lower_elementwise
-from uops.compiler.decompose.narrow import SMALL, WIDE, encode_small_float, narrow, widen
+from uops.compiler.decompose.narrow import SMALL, WIDE, encode_small_float, round_to_small_float_bits, small_float_bits_to_float32
 
 __all__ = [
     "decompose_node", "lower_elementwise", "lower_cast", "soften_dtype", "NATIVE", "SMALL", "WIDE",
-    "narrow", "widen", "encode_small_float", "float_to_integer", "integer_to_float_round_odd",
+    "round_to_small_float_bits", "small_float_bits_to_float32", "encode_small_float", "float_to_integer_saturating",
+    "integer_to_float_round_odd",
 ]  # fmt: skip

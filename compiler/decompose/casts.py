@@ -7,7 +7,7 @@ of its bits.
 from __future__ import annotations
 
 from uops.compiler.decompose.build import BITS, Expr, where
-from uops.compiler.decompose.narrow import SMALL, encode_small_float, narrow, widen
+from uops.compiler.decompose.narrow import SMALL, encode_small_float, round_to_small_float_bits, small_float_bits_to_float32
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
@@ -38,23 +38,23 @@ def lower_cast_expr(x: Expr, src: DType, dst: DType, native: frozenset[DType] = 
     if src.is_float:
         if dst in SMALL and dst in native and src is dt.float32:
             return x.cast(dst)
-        return _cast_from_float(_widen_to_float(x, src, native), dst, native)
+        return _cast_from_float(_widen_if_small_float(x, src, native), dst, native)
     return _cast_from_integer(x, dst, native)
 
 
-def _widen_to_float(x: Expr, src: DType, native: frozenset[DType]) -> Expr:
+def _widen_if_small_float(x: Expr, src: DType, native: frozenset[DType]) -> Expr:
     """Return `x` as float32, or as float64 if it is one."""
     if src not in SMALL:
         return x
-    return x.cast(dt.float32) if src in native else widen(x, src)
+    return x.cast(dt.float32) if src in native else small_float_bits_to_float32(x, src)
 
 
 def _cast_from_float(x: Expr, dst: DType, native: frozenset[DType]) -> Expr:
     if dst is dt.bool_:
         return x.ne(0.0)
     if dst in SMALL:
-        return _bitcast_if_native(narrow(x, dst), dst, native)
-    return x.cast(dst) if dst.is_float else float_to_integer(x, dst)
+        return _bitcast_if_native(round_to_small_float_bits(x, dst), dst, native)
+    return x.cast(dst) if dst.is_float else float_to_integer_saturating(x, dst)
 
 
 def _bitcast_if_native(bits: Expr, dst: DType, native: frozenset[DType]) -> Expr:
@@ -67,10 +67,10 @@ def _cast_from_integer(x: Expr, dst: DType, native: frozenset[DType]) -> Expr:
     if x.dtype is dt.bool_:
         one = x.const(encode_small_float(1.0, dst), BITS[dst])
         return _bitcast_if_native(where(x, one, 0), dst, native)
-    return _bitcast_if_native(narrow(_integer_to_safe_float(x, dst), dst), dst, native)
+    return _bitcast_if_native(round_to_small_float_bits(_integer_to_float_for_narrowing(x, dst), dst), dst, native)
 
 
-def _integer_to_safe_float(x: Expr, dst: DType) -> Expr:
+def _integer_to_float_for_narrowing(x: Expr, dst: DType) -> Expr:
     """Return integers as floats that round to `dst` as the integers do.
 
     float16 and fp8 overflow long before float32 rounds an integer, so float32 serves. For a wider range, such as that of
@@ -97,7 +97,7 @@ def integer_to_float_round_odd(x: Expr, dst: DType) -> Expr:
     return where(fits, bits, sticky).bitcast(x.dtype).cast(dst)
 
 
-def float_to_integer(x: Expr, dst: DType) -> Expr:
+def float_to_integer_saturating(x: Expr, dst: DType) -> Expr:
     """Truncate float32 or float64 toward zero and saturate, NaN to 0 (R15); the conversion itself is in range."""
     lo, hi = int(dst.min), int(dst.max)
     via = dst if dst.bits >= 32 else dt.int32

@@ -5,35 +5,35 @@ from __future__ import annotations
 from uops.compiler.decompose.build import Expr
 
 #: An unevaluated sum (high, low).
-Pair = tuple[Expr, Expr]
+HighLowPair = tuple[Expr, Expr]
 
 
-def fast_two_sum(a: Expr, b: Expr) -> Pair:
+def fast_two_sum(a: Expr, b: Expr) -> HighLowPair:
     """Return (a + b rounded, its error), exact if |a| >= |b| or a is 0."""
     total = a + b
     return total, b - (total - a)
 
 
-def two_sum(a: Expr, b: Expr) -> Pair:
+def two_sum(a: Expr, b: Expr) -> HighLowPair:
     """Return (a + b rounded, its error) for any order of magnitudes; the error is NaN if the sum is not finite."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
-def two_product(a: Expr, b: Expr | float) -> Pair:
+def two_product(a: Expr, b: Expr | float) -> HighLowPair:
     """Return (a * b rounded, its error), exact unless the error underflows."""
     product = a * b
     return product, a.fma(b, -product)
 
 
-def multiply_pairs(a: Pair, b: Pair) -> Pair:
+def multiply_pairs(a: HighLowPair, b: HighLowPair) -> HighLowPair:
     """Return the product of two pairs to about 2^-102, without the product of the low parts; it is not renormalised."""
     high, low = two_product(a[0], b[0])
     return high, a[1].fma(b[0], a[0].fma(b[1], low))
 
 
-def fast_add_pair(a: Expr | tuple[float, float], b: Pair) -> Pair:
+def fast_add_pair(a: Expr | tuple[float, float], b: HighLowPair) -> HighLowPair:
     """Return a + b for |a| >= |b| or a = 0, where `a` is a number or a constant pair; it is not renormalised."""
     a_high = a if isinstance(a, Expr) else b[0].const(a[0])
     high, error = fast_two_sum(a_high, b[0])

@@ -27,11 +27,11 @@ def exp2(x: Expr) -> Expr:
     shifted = x + (1.5 * 2.0**d.man_bits + 2 * d.bias)
     r = x - (shifted - (1.5 * 2.0**d.man_bits + 2 * d.bias))
     p = horner(r, table).fma(r, 1.0)
-    first, second = split_power_of_two(shifted.bits(), d)
+    first, second = make_power_of_two_factors(shifted.bits(), d)
     return p * first * second
 
 
-def split_power_of_two(bits: Expr, d: DType) -> tuple[Expr, Expr]:
+def make_power_of_two_factors(bits: Expr, d: DType) -> tuple[Expr, Expr]:
     """Return two powers of two in `d` whose product is 2^n, for n + 2 * bias in the low bits of `bits`; |n| < 2 * bias - 2."""
     exponent_field = ((1 << d.exp_bits) - 1) << d.man_bits
     doubled = bits << d.man_bits

@@ -28,13 +28,13 @@ class ExponentFraction:
     fraction: Expr
 
 
-def split_exponent(x: Expr, subnormals: bool = True) -> ExponentFraction:
+def split_exponent(x: Expr, may_be_subnormal: bool = True) -> ExponentFraction:
     """Return `x` as 2^e * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)).
 
     Unless x is positive and finite the result has no meaning, but nothing traps. Without `subnormals`, a float64 `x` must also be
     normal.
     """
-    return _split_exponent32(x) if x.dtype is dt.float32 else _split_exponent64(x, subnormals)
+    return _split_exponent32(x) if x.dtype is dt.float32 else _split_exponent64(x, may_be_subnormal)
 
 
 def _split_exponent32(x: Expr) -> ExponentFraction:
@@ -46,14 +46,14 @@ def _split_exponent32(x: Expr) -> ExponentFraction:
     return ExponentFraction((offset >> 23).cast(dt.float32), ((offset & (one - 1)) + low).bitcast(dt.float32) - 1.0)
 
 
-def _split_exponent64(x: Expr, subnormals: bool) -> ExponentFraction:
+def _split_exponent64(x: Expr, may_be_subnormal: bool) -> ExponentFraction:
     """Split a float64 in unsigned words; integers become doubles through their bits.
 
     Few targets shift or convert signed 64-bit lanes.
     """
     one, low, bias = 1 << 52, sqrt_half_bits(dt.float64), 1075  # the bias makes every exponent positive
     bits, shift = x.bits(), x.const(bias * one - low, dt.uint64)
-    if subnormals:
+    if may_be_subnormal:
         tiny = x < 2.0**-1022
         bits = where(tiny, small_uint64_to_float64(bits, 0.0).bits(), bits)
         shift = where(tiny, wrap_to_width((bias - 1074) * one - low, dt.uint64), shift)

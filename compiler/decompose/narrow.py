@@ -43,7 +43,7 @@ def encode_small_float(value: float, d: DType) -> int:
     return sign | (((exponent - 1) << d.man_bits) + int(significand) if value else 0)
 
 
-def narrow(x: Expr, dst: DType) -> Expr:
+def round_to_small_float_bits(x: Expr, dst: DType) -> Expr:
     """Round float32 or float64 `x` to the small float `dst`, as the unsigned integer of its bits."""
     if dst.exp_bits == x.dtype.exp_bits:
         return _round_last_bits(x, dst)
@@ -73,7 +73,7 @@ def _round_by_float_add(x: Expr, dst: DType) -> Expr:
     magic = base + (drop << src.man_bits)
     rounded = (size.bitcast(src) + magic.bitcast(src)).bitcast(word) - magic
     code = rounded + (base >> drop) - (least << dst.man_bits)
-    code = where(size < _overflow_threshold_bits(src, dst), code, _encode_overflow(size, dst, src))
+    code = where(size < _overflow_threshold_bits(src, dst), code, _overflow_or_nan_code(size, dst, src))
     unsigned = code.bitcast(BITS[src]) | ((bits.bitcast(BITS[src]) >> (src.bits - dst.bits)) & (1 << (dst.bits - 1)))
     return unsigned.cast(BITS[dst])
 
@@ -93,15 +93,15 @@ def _last_rounded_to_finite(d: DType) -> float:
     return d.max_finite + math.ldexp(0.5, d.bias + 1 - d.man_bits)
 
 
-def _encode_overflow(size: Expr, dst: DType, src: DType) -> Expr:
+def _overflow_or_nan_code(magnitude_bits: Expr, dst: DType, src: DType) -> Expr:
     """Return the code of magnitudes, as bits of `src`, that overflow or are NaN."""
     if dst.finite_only:
-        return size.const(nan_bits(dst))
+        return magnitude_bits.const(nan_bits(dst))
     infinite = float_bits(math.inf, src)
-    return where(size > infinite, size.const(nan_bits(dst)), infinity_bits(dst))
+    return where(magnitude_bits > infinite, magnitude_bits.const(nan_bits(dst)), infinity_bits(dst))
 
 
-def widen(bits: Expr, src: DType) -> Expr:
+def small_float_bits_to_float32(bits: Expr, src: DType) -> Expr:
     """Return the float32 value of small floats given as unsigned bits; exact, NaN stays NaN, subnormals become normal numbers."""
     word = bits.cast(dt.uint32)
     if src.exp_bits == dt.float32.exp_bits:

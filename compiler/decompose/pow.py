@@ -14,8 +14,8 @@ import math
 
 from uops.compiler.decompose import coefficients as k
 from uops.compiler.decompose.build import Expr, clamp, horner, select_constants, where
-from uops.compiler.decompose.doubles import Pair, fast_add_pair, fast_two_sum, multiply_pairs, two_product
-from uops.compiler.decompose.exp2 import split_power_of_two
+from uops.compiler.decompose.doubles import HighLowPair, fast_add_pair, fast_two_sum, multiply_pairs, two_product
+from uops.compiler.decompose.exp2 import make_power_of_two_factors
 from uops.compiler.decompose.log2 import split_exponent
 from uops.spec.ir import dtypes as dt
 
@@ -47,10 +47,10 @@ def _log2_with_edge_values(size: Expr, log: Expr) -> Expr:
     return where(size.eq(0.0), -math.inf, where(size < math.inf, log, size))
 
 
-def _pow32(size: Expr, y: Expr) -> Expr:
+def _pow32(magnitude: Expr, y: Expr) -> Expr:
     """Return size^y for float32 operands held in float64, not rounded; overflow beyond float32 is left to the Cast."""
-    s = split_exponent(size, subnormals=False)
-    log = _log2_with_edge_values(size, horner(s.fraction, k.LOG2_POW32).fma(s.fraction, s.exponent))
+    s = split_exponent(magnitude, may_be_subnormal=False)
+    log = _log2_with_edge_values(magnitude, horner(s.fraction, k.LOG2_POW32).fma(s.fraction, s.exponent))
     t = clamp(clamp(y, -(2.0**40), 2.0**40) * log, -200.0, 200.0)
     shifted = t + (_MAGIC + 1023)
     r = t - (shifted - (_MAGIC + 1023))
@@ -58,23 +58,23 @@ def _pow32(size: Expr, y: Expr) -> Expr:
     return horner(r, k.EXP2_POW32).fma(r, 1.0) * scale
 
 
-def _pow64(size: Expr, y: Expr) -> Expr:
+def _pow64(magnitude: Expr, y: Expr) -> Expr:
     """Return size^y with a relative error of about 2^-62 before the last rounding, or two roundings where it is subnormal."""
-    high, low = _log2_pair(size)
-    high = _log2_with_edge_values(size, high)
+    high, low = _log2_pair(magnitude)
+    high = _log2_with_edge_values(magnitude, high)
     y = clamp(y, -(2.0**66), 2.0**66)
     t = high * y
     in_range = (t > -1100.0) & (t < 1100.0)
     rest = where(in_range, low.fma(y, high.fma(y, -t)), 0.0)
-    return _exp2_pair(clamp(t, -1100.0, 1100.0), rest)
+    return _exp2_of_sum(clamp(t, -1100.0, 1100.0), rest)
 
 
-def _log2_pair(size: Expr) -> Pair:
+def _log2_pair(magnitude: Expr) -> HighLowPair:
     """Return log2 of a positive finite float64 to about 2^-73 of its value.
 
     It is e + s*(C0 + C1 z + ..) with s = f / (2 + f) and z = s*s.
     """
-    parts = split_exponent(size)
+    parts = split_exponent(magnitude)
     f, e = parts.fraction, parts.exponent
     total, total_error = fast_two_sum(f.const(2.0), f)
     inverse = total.recip()
@@ -89,7 +89,7 @@ def _log2_pair(size: Expr) -> Pair:
     return fast_add_pair(e, multiply_pairs((s, s_low), series))
 
 
-def _exp2_pair(t: Expr, rest: Expr) -> Expr:
+def _exp2_of_sum(t: Expr, rest: Expr) -> Expr:
     """Return 2^(t + rest) for |t| <= 1100, |rest| < 2^-42, rounded once to 53 bits before it is scaled.
 
     4t is rounded to n. With w = (t - n/4) * ln 2, |w| <= 0.087, the result is e^w * 2^(n/4). 1 + w + w^2/2 are summed without
@@ -106,12 +106,12 @@ def _exp2_pair(t: Expr, rest: Expr) -> Expr:
     one, one_low = fast_two_sum(w.const(1.0), head)
     low = w_low.fma(one + cube, one_low + (head_low + (square_low + cube)))  # e^(w + w_low) = e^w + w_low e^w
     bits = shifted.bits()
-    high, rest = multiply_pairs((one, low), _select_quarter_power(bits))
-    first, second = split_power_of_two(bits >> 2, dt.float64)
+    high, rest = multiply_pairs((one, low), _power_of_two_to_quarters(bits))
+    first, second = make_power_of_two_factors(bits >> 2, dt.float64)
     return (high + rest) * first * second
 
 
-def _select_quarter_power(bits: Expr) -> Pair:
+def _power_of_two_to_quarters(bits: Expr) -> HighLowPair:
     """Return 2^(n/4) for the two low bits of n, as a pair."""
     odd, upper = (bits & 1).ne(0), (bits & 2).ne(0)
     high, low = (

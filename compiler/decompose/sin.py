@@ -38,20 +38,20 @@ def sin(x: Expr, bound: float = math.inf) -> Expr:
 
 def _sin32(x: Expr, bounded: bool) -> Expr:
     wide = x.cast(dt.float64)
-    r = (_reduce_by_quotient32(wide) if bounded else _reduce_by_chunks32(wide)).cast(dt.float32)
+    r = (_reduce_mod_pi_by_quotient32(wide) if bounded else _reduce_mod_pi_by_chunks32(wide)).cast(dt.float32)
     z = r * r
     y = (horner(z, k.SIN_32) * z).fma(r, r)
     return where(x.eq(0.0), x, y)
 
 
-def _reduce_by_quotient32(x: Expr) -> Expr:
+def _reduce_mod_pi_by_quotient32(x: Expr) -> Expr:
     """Return (-1)^n * (x - n*pi), pi to 106 bits; NaN for infinities."""
     n, flip = round_with_parity(x, k.INV_PI)
     r = n.fma(-k.PI[1], n.fma(-k.PI[0], x))
     return flip_sign(r, flip)
 
 
-def _reduce_by_chunks32(x: Expr) -> Expr:
+def _reduce_mod_pi_by_chunks32(x: Expr) -> Expr:
     """Return (-1)^n * (x - n*pi) for a float64 `x` that holds a float32, by `TURN_CHUNKS`.
 
     Each fma is exact where its result is large enough to matter: x has 24 bits, a chunk 28, and the turn before it is below 1.
@@ -85,7 +85,7 @@ def _sin64(x: Expr, bounded: bool) -> Expr:
     sign = bits & _SIGN
     magnitude = bits ^ sign
     size = magnitude.bitcast(dt.float64)
-    high, low, quarter = _reduce_by_quotient64(size) if bounded else _reduce_by_payne_hanek(magnitude, size)
+    high, low, quarter = _reduce_mod_half_pi_by_quotient64(size) if bounded else _reduce_mod_half_pi_by_payne_hanek(magnitude, size)
     y = where((quarter & 1).ne(0), _cos_kernel(high, low), _sin_kernel(high, low))
     return flip_sign(y, sign ^ ((quarter >> 1) << 63))
 
@@ -104,7 +104,7 @@ def _cos_kernel(high: Expr, low: Expr) -> Expr:
     return head + ((z * z).fma(horner(z, k.COS_64), error) - high * low)
 
 
-def _reduce_by_quotient64(x: Expr) -> tuple[Expr, Expr, Expr]:
+def _reduce_mod_half_pi_by_quotient64(x: Expr) -> tuple[Expr, Expr, Expr]:
     """Return x - n*pi/2 as an unevaluated sum, pi/2 to 159 bits, and n modulo 4, for 0 <= x <= BOUNDED; NaN for inf."""
     shifted = x.fma(2 * k.INV_PI, _MAGIC)
     n = shifted - _MAGIC
@@ -114,21 +114,21 @@ def _reduce_by_quotient64(x: Expr) -> tuple[Expr, Expr, Expr]:
     return high, error - n.fma(k.PI[2] / 2, part_error), shifted.bits() & 3
 
 
-def _reduce_by_payne_hanek(magnitude: Expr, size: Expr) -> tuple[Expr, Expr, Expr]:
+def _reduce_mod_half_pi_by_payne_hanek(magnitude_bits: Expr, absolute_value: Expr) -> tuple[Expr, Expr, Expr]:
     """Return |x| - n*pi/2 as an unevaluated sum, and n; below 1 the argument itself is the reduced one."""
-    turn_high, turn_low = _fraction_of_turn(magnitude)
+    turn_high, turn_low = _turn_fraction_words(magnitude_bits)
     quarter = ((turn_high >> 61) + 1) >> 1
-    high, low = _fraction_to_radians((turn_high << 2) | (turn_low >> 62), turn_low << 2)
-    high = where(size < math.inf, high, math.nan)
-    small = size < 1.0
-    return where(small, size, high), where(small, 0.0, low), where(small, 0, quarter)
+    high, low = _quarter_turn_fraction_to_radians((turn_high << 2) | (turn_low >> 62), turn_low << 2)
+    high = where(absolute_value < math.inf, high, math.nan)
+    small = absolute_value < 1.0
+    return where(small, absolute_value, high), where(small, 0.0, low), where(small, 0, quarter)
 
 
-def _fraction_of_turn(magnitude: Expr) -> tuple[Expr, Expr]:
+def _turn_fraction_words(magnitude: Expr) -> tuple[Expr, Expr]:
     """Return |x|/(2 pi) modulo 1 in units of 2^-128, as two uint64, for |x| >= 1."""
     exponent = (magnitude >> 52) - 1023
     mantissa = (magnitude & ((1 << 52) - 1)) | (1 << 52)
-    w0, w1, w2 = _select_turn_bits(exponent)
+    w0, w1, w2 = _select_inverse_turn_words(exponent)
     m1, m0 = mantissa >> 32, mantissa & _LOW32
     a1, a0, b1, b0 = w1 >> 32, w1 & _LOW32, w2 >> 32, w2 & _LOW32
     # mantissa * w1, all 117 bits: the middle column first
@@ -141,7 +141,7 @@ def _fraction_of_turn(magnitude: Expr) -> tuple[Expr, Expr]:
     return mantissa * w0 + carry_in + carry, total
 
 
-def _select_turn_bits(exponent: Expr) -> tuple[Expr, Expr, Expr]:
+def _select_inverse_turn_words(exponent: Expr) -> tuple[Expr, Expr, Expr]:
     """Return the 192 bits of `TURN_WORDS` from bit `exponent` (0 to 1023) on.
 
     This is a barrel shift, by whole words and then by bits.
@@ -156,7 +156,7 @@ def _select_turn_bits(exponent: Expr) -> tuple[Expr, Expr, Expr]:
     return w0, w1, w2
 
 
-def _fraction_to_radians(high: Expr, low: Expr) -> tuple[Expr, Expr]:
+def _quarter_turn_fraction_to_radians(high: Expr, low: Expr) -> tuple[Expr, Expr]:
     """Return pi/2 times the signed 128-bit fraction (high, low) in units of 2^-128, as an unevaluated sum of doubles.
 
     The words are split into 32, 32 and 52 bits, each an exact double, by setting them below the bits of a power of two.

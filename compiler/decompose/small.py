@@ -54,7 +54,7 @@ class SmallFloatNode:
         return lower_cast_expr(x, x.dtype, self.u.dtype, self.native)
 
 
-def _compute_in_float32(node: SmallFloatNode) -> Expr:
+def _compute_in_float32_and_round(node: SmallFloatNode) -> Expr:
     operands = node.operands(dt.float32)
     rule = WIDE_RULES.get(node.u.op)
     if rule is not None:
@@ -104,7 +104,7 @@ _FLOAT32_OPS = (
 )  # fmt: skip
 #: op -> its lowering on small floats, by way of a wider float
 SMALL_RULES: dict[Op, Callable[[SmallFloatNode], Expr]] = {
-    **dict.fromkeys(_FLOAT32_OPS, _compute_in_float32),
+    **dict.fromkeys(_FLOAT32_OPS, _compute_in_float32_and_round),
     **dict.fromkeys(COMPARE, _compare_in_float32),
     Op.NEG: _flip_sign_bit,
     Op.MULACC: _mulacc_in_float64,

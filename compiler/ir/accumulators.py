@@ -53,7 +53,7 @@ def lower_reduces(kernel: UOp, uniques: Iterator[int] | None = None) -> UOp:
 def _lower_reduce(u: UOp, src: tuple[UOp, ...], outer: list[UOp], unique: int) -> UOp:
     """Return the value of Reduce `u` on replaced sources, in the loops `outer`."""
     value, *ranges = src
-    register, cleared = allocate_accumulator(u, outer, unique)
+    register, cleared = build_register_and_clear_effect(u, outer, unique)
     running = element_address(B.after(register, cleared, *ranges))
     step = B.store(running, combine_with_accumulator(u, running, value))
     return B.cast(_load(element_address(B.after(register, B.close_loops(step, ranges)))), u.dtype)
@@ -64,7 +64,7 @@ def accumulator_dtype(d: DType) -> DType:
     return d.wide
 
 
-def widen_for_accumulator(value: UOp) -> UOp:
+def cast_to_accumulator_dtype(value: UOp) -> UOp:
     """Return a value in the accumulator's dtype; a product is computed there, so that it is exact."""
     wide = accumulator_dtype(value.dtype)
     if value.op is Op.MUL and wide is not value.dtype:
@@ -72,16 +72,18 @@ def widen_for_accumulator(value: UOp) -> UOp:
     return B.cast(value, wide)
 
 
-def allocate_accumulator(u: UOp, outer: Sequence[UOp], unique: int, loops: Sequence[UOp] = ()) -> tuple[UOp, UOp]:
+def build_register_and_clear_effect(
+    u: UOp, clearing_loops: Sequence[UOp], unique: int, element_loops: Sequence[UOp] = ()
+) -> tuple[UOp, UOp]:
     """Build the register of Reduce `u` and the effect that stores the identity there.
 
     The register has an element per iteration of `loops`, whose extents are constants. It is cleared in every iteration of the
     loops `outer`.
     """
-    sizes, wide = [constant_extent(r) for r in loops], accumulator_dtype(u.dtype)
+    sizes, wide = [constant_extent(r) for r in element_loops], accumulator_dtype(u.dtype)
     register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, buffer_device(u), AddrSpace.REG, unique))
-    before = element_address(B.after(register, *outer) if outer else register, loops, sizes)
-    return register, B.close_loops(B.store(before, accumulator_identity(u.arg.op, u.dtype, wide)), sort_by_nesting(loops))
+    before = element_address(B.after(register, *clearing_loops) if clearing_loops else register, element_loops, sizes)
+    return register, B.close_loops(B.store(before, accumulator_identity(u.arg.op, u.dtype, wide)), sort_by_nesting(element_loops))
 
 
 def combine_with_accumulator(u: UOp, running: UOp, value: UOp) -> UOp:

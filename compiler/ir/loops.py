@@ -1,7 +1,7 @@
 """Facts of an instruction list for its calls: the loop that threads may share, and about how many instructions run.
 
 Takes: LINEAR. Whoever renders a kernel to be called for some iterations of that loop, and whoever calls it, uses
-`find_shared_thread_loop`. Spec: Range, Linear; R57, R128, R129.
+`find_thread_loop_around_effects`. Spec: Range, Linear; R57, R128, R129.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from uops.spec.ir.ops import Op
 _EFFECTS = frozenset({Op.STORE, Op.IF, Op.BARRIER, Op.CUSTOM, Op.INS, Op.RANGE})
 
 
-def find_shared_thread_loop(instructions: Sequence[UOp]) -> UOp | None:
+def find_thread_loop_around_effects(instructions: Sequence[UOp]) -> UOp | None:
     """Return the THREAD loop that holds every effect of a LINEAR kernel and lies in no other loop; None if there is none.
 
     A kernel with an AtomicAdd has none, as no backend of ours makes it an atomic instruction.

@@ -8,7 +8,7 @@ hoisted out of the loop. It would run even if the loop has no iteration and the 
 written (R61). Such a Load is gated by the loop's bound, unless the element is there whatever the bound is. An extent of a Tensor
 is never the constant 0 here: a value without elements has no kernel, and a Reduce over none is its identity.
 
-`Held` says how many elements of a kernel's Params, from the first on, hold a value. Memory has room for the greatest
+`ValidCounts` says how many elements of a kernel's Params, from the first on, hold a value. Memory has room for the greatest
 extents, and a value of symbolic shape fills a part of it.
 """
 
@@ -30,10 +30,10 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by, strip_afters
 
 #: Params with the number of their elements that hold a value.
-Held = Mapping[UOp, Dim]
+ValidCounts = Mapping[UOp, Dim]
 
 
-def gate_zero_trip_loads(body: UOp, simplify: Callable[[UOp], UOp], valid_counts: Held) -> UOp:
+def gate_loads_of_zero_trip_loops(body: UOp, simplify: Callable[[UOp], UOp], valid_counts: ValidCounts) -> UOp:
     """Gate each Load in `body` that a loop with no iteration would not have run."""
     if not any(_may_be_zero_trip(r) for r in nodes_with_op(body, Op.RANGE)):
         return body
@@ -43,7 +43,7 @@ def gate_zero_trip_loads(body: UOp, simplify: Callable[[UOp], UOp], valid_counts
         new = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
         for r in [r for r in ranges_closed_by(new) if _may_be_zero_trip(r)]:
             operand, *ranges = new.src
-            gated = _gate_invariant_loads(operand, r, simplify, valid_counts)
+            gated = _gate_loop_invariant_loads(operand, r, simplify, valid_counts)
             new = new if gated is operand else UOp(new.op, (gated, *ranges), new.arg, new.tag)
         if new is not u:
             done[u] = new
@@ -58,8 +58,8 @@ def _may_be_zero_trip(r: UOp) -> bool:
     return bound.op is not Op.CONST and (bounds is None or bounds[0] <= 0)
 
 
-def find_valid_counts(body: UOp) -> Held:
-    """Return how many elements of each Param are valid in a body that `gate_zero_trip_loads` gave.
+def infer_valid_counts(body: UOp) -> ValidCounts:
+    """Return how many elements of each Param are valid in a body that `gate_loads_of_zero_trip_loops` gave.
 
     All elements of an input of symbolic size are valid. So is an element that is read without a gate although some loop may run
     no iteration.
@@ -76,21 +76,25 @@ def find_valid_counts(body: UOp) -> Held:
             if u.op is Op.LOAD and u.gate is None and r not in opened[u]:
                 index = strip_afters(u.buffer)
                 (position,) = index.positions
-                memory, least = base_memory(index), _lower_bound(_position_at_loop_ends(position, 1))
+                memory, least = base_memory(index), _lower_bound(_bound_position_over_loops(position, 1))
                 count = counts.get(memory, 0)
                 if isinstance(count, int) and count <= least < math.inf:
                     counts[memory] = int(least) + 1
     return counts
 
 
-def _gate_invariant_loads(value: UOp, r: UOp, simplify: Callable[[UOp], UOp], valid_counts: Held) -> UOp:
+def _gate_loop_invariant_loads(value: UOp, r: UOp, simplify: Callable[[UOp], UOp], valid_counts: ValidCounts) -> UOp:
     """Return the value of the loop `r` with its loop-invariant Loads gated by the loop's bound."""
     runs = simplify(UOp(Op.CMPLT, (ZERO, r.bound)))
     opened = open_ranges(toposort(value))
     done: dict[UOp, UOp] = {}
     for u in toposort(value):
         src = tuple([done.get(s, s) for s in u.src])
-        if u.op is Op.LOAD and _is_loop_invariant(u, r, opened[u], simplify) and not _is_always_valid(u.buffer, valid_counts):
+        if (
+            u.op is Op.LOAD
+            and _is_loop_invariant_in_some_lane(u, r, opened[u], simplify)
+            and not _is_valid_whenever_loops_run(u.buffer, valid_counts)
+        ):
             buffer, *optional = src
             alternative, gate = optional or (B.const(0, u.dtype), TRUE)
             src = (buffer, alternative, simplify(UOp(Op.AND, (gate, runs))))
@@ -99,7 +103,7 @@ def _gate_invariant_loads(value: UOp, r: UOp, simplify: Callable[[UOp], UOp], va
     return done.get(value, value)
 
 
-def _is_loop_invariant(load: UOp, r: UOp, opened: frozenset[UOp], simplify: Callable[[UOp], UOp]) -> bool:
+def _is_loop_invariant_in_some_lane(load: UOp, r: UOp, opened: frozenset[UOp], simplify: Callable[[UOp], UOp]) -> bool:
     """Return True if neither the address nor the gate of a Load depends on the loop, for one of its lanes at least."""
     if r not in opened:
         return True
@@ -116,7 +120,7 @@ def _enumerate_lane_values(lanes: Sequence[UOp]) -> Iterator[dict[UOp, UOp]]:
         yield {x: index_constant(k) for x, k in zip(lanes, ks, strict=True)}
 
 
-def _is_always_valid(address: UOp, valid_counts: Held) -> bool:
+def _is_valid_whenever_loops_run(address: UOp, valid_counts: ValidCounts) -> bool:
     """Return True if the element at an address holds a value whenever the loops around it run.
 
     An element of the kernel's own memory always does.
@@ -126,12 +130,12 @@ def _is_always_valid(address: UOp, valid_counts: Held) -> bool:
     if memory.op is not Op.PARAM:
         return True
     (position,) = index.positions
-    first, last = (_position_at_loop_ends(position, sign) for sign in (-1, 1))
+    first, last = (_bound_position_over_loops(position, sign) for sign in (-1, 1))
     count = dim_node(valid_counts.get(memory, 0))
     return _lower_bound(first) >= 0 and _lower_bound(UOp(Op.SUB, (count, last))) > 0
 
 
-def _position_at_loop_ends(position: UOp, sign: int) -> UOp:
+def _bound_position_over_loops(position: UOp, sign: int) -> UOp:
     """Return the greatest value of a position in its loops (sign 1), or the least (-1).
 
     Each loop is replaced by one of its ends. A position that is no sum over its loops stays as it is.

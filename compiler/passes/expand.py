@@ -54,7 +54,7 @@ class _AxisExpander:
     def __init__(self, order: list[UOp], ranges: list[UOp]) -> None:
         self.order = order
         self.axes = sort_by_nesting(ranges)
-        self.extents = [_constant_extent(r, order[-1]) for r in self.axes]
+        self.extents = [_require_constant_extent(r, order[-1]) for r in self.axes]
         self.axis_bit = {r: 1 << k for k, r in enumerate(self.axes)}
         self.axis_masks: dict[UOp, int] = {}  # the axes of a value; for a reference, the axes of its positions
         self.done: dict[UOp, UOp] = {}  # node -> expanded node
@@ -74,7 +74,7 @@ class _AxisExpander:
         """Return the shape of a value that has the axes `mask`."""
         return tuple(n for k, n in enumerate(self.extents) if mask >> k & 1)
 
-    def shape_operand(self, shape: tuple[int, ...]) -> UOp:
+    def build_extents_operand(self, shape: tuple[int, ...]) -> UOp:
         """Return the `extents` operand of a movement op to `shape`, memoized."""
         if shape not in self.shape_operands:
             self.shape_operands[shape] = B.shape_vector(shape)
@@ -82,7 +82,7 @@ class _AxisExpander:
 
     def reshape(self, u: UOp, shape: tuple[int, ...]) -> UOp:
         """Reshape `u` unless it has that shape."""
-        return u if u.shape == shape else UOp(Op.RESHAPE, (u, self.shape_operand(shape)))
+        return u if u.shape == shape else UOp(Op.RESHAPE, (u, self.build_extents_operand(shape)))
 
     def broadcast_to_axes(self, u: UOp, mask: int) -> UOp:
         """Broadcast the expanded value of `u`, which has some of the axes `mask`, to all of them."""
@@ -92,7 +92,7 @@ class _AxisExpander:
         broadcast = self.broadcasts.get((u, mask))
         if broadcast is None:
             ones = tuple(n if u_mask >> k & 1 else 1 for k, n in enumerate(self.extents) if mask >> k & 1)
-            broadcast = UOp(Op.EXPAND, (self.reshape(self.done[u], ones), self.shape_operand(self.shape(mask))))
+            broadcast = UOp(Op.EXPAND, (self.reshape(self.done[u], ones), self.build_extents_operand(self.shape(mask))))
             self.broadcasts[u, mask] = broadcast
         return broadcast
 
@@ -109,7 +109,7 @@ class _AxisExpander:
         self.axis_masks[u] = 0
         self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
-    def split_end(self, u: UOp) -> None:
+    def split_end_per_loop(self, u: UOp) -> None:
         """Build one End per loop, the last range innermost; an expanded range needs none."""
         self.axis_masks[u] = 0
         body = self.done[u.body]
@@ -119,22 +119,22 @@ class _AxisExpander:
 
     def expand_elementwise(self, u: UOp) -> None:
         """Rebuild an elementwise op on operands of equal axes; one of shape () stays as it is."""
-        mask = self._union_axes(u.src)
+        mask = self._union_axis_masks(u.src)
         self.axis_masks[u] = mask
         src = tuple([self.broadcast_to_axes(s, mask) if self.axis_masks[s] else self.done[s] for s in u.src])
         self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
-    def _union_axes(self, src: tuple[UOp, ...]) -> int:
+    def _union_axis_masks(self, src: tuple[UOp, ...]) -> int:
         mask = 0
         for s in src:
             mask |= self.axis_masks[s]
         return mask
 
-    def expand_range(self, u: UOp) -> None:
+    def replace_range_by_its_values(self, u: UOp) -> None:
         """Replace an expanded range by the Stack of its values. Raises CompileError for a bound that depends on one."""
         if u in self.axis_bit:
             self.axis_masks[u] = self.axis_bit[u]
-            self.done[u] = UOp(Op.STACK, tuple(B.index(k) for k in range(_constant_extent(u, self.order[-1]))))
+            self.done[u] = UOp(Op.STACK, tuple(B.index(k) for k in range(_require_constant_extent(u, self.order[-1]))))
         elif self.axis_masks[u.bound]:
             raise untranslatable_error("Lowering Pipeline/Expand", u, "its bound depends on a vector axis", self.order[-1])
         else:
@@ -147,30 +147,30 @@ class _AxisExpander:
 
     def defer_index(self, u: UOp) -> None:
         """Record the axes of a reference. Each access builds it anew, for the axes of the access."""
-        self.axis_masks[u] = self._union_axes(u.src)
+        self.axis_masks[u] = self._union_axis_masks(u.src)
         self.done[u] = u
 
-    def build_reference(self, u: UOp, mask: int) -> UOp:
+    def rebuild_reference(self, u: UOp, mask: int) -> UOp:
         """Build the reference of an access that has the axes `mask`."""
         if u.op is Op.AFTER and u.buffer.op in ADDRESSING:
             dependencies = [self.done[s] for s in u.dependencies if s not in self.axis_bit]
-            return UOp(Op.AFTER, (self.build_reference(u.buffer, mask), *dependencies))
+            return UOp(Op.AFTER, (self.rebuild_reference(u.buffer, mask), *dependencies))
         if u.op is not Op.INDEX:
             return self.done[u]
-        return u.replace(src=(self.build_reference(u.operand, mask), *(self.broadcast_flat(s, mask) for s in u.positions)))
+        return u.replace(src=(self.rebuild_reference(u.operand, mask), *(self.broadcast_flat(s, mask) for s in u.positions)))
 
     def expand_load(self, u: UOp) -> None:
         """Load flat positions and give the value its axes."""
-        mask = self._union_axes(u.src)
+        mask = self._union_axis_masks(u.src)
         self.axis_masks[u] = mask
-        loaded = u.replace(src=(self.build_reference(u.buffer, mask), *self._flatten_operands(u, mask)))
+        loaded = u.replace(src=(self.rebuild_reference(u.buffer, mask), *self._flatten_operands(u, mask)))
         self.done[u] = self.reshape(loaded, self.shape(mask)) if mask & (mask - 1) else loaded
 
     def expand_store(self, u: UOp) -> None:
         """Store a flat value at flat positions."""
-        mask = self._union_axes(u.src)
+        mask = self._union_axis_masks(u.src)
         self.axis_masks[u] = 0
-        self.done[u] = u.replace(src=(self.build_reference(u.buffer, mask), *self._flatten_operands(u, mask)))
+        self.done[u] = u.replace(src=(self.rebuild_reference(u.buffer, mask), *self._flatten_operands(u, mask)))
 
     def _flatten_operands(self, u: UOp, mask: int) -> list[UOp]:
         """Return the value or alternative of an access, flat, and its gate, which stays () where it has no axis."""
@@ -195,8 +195,8 @@ class _AxisExpander:
 
 
 _RULES: dict[Op, Callable[[_AxisExpander, UOp], None]] = {
-    Op.RANGE: _AxisExpander.expand_range,
-    Op.END: _AxisExpander.split_end,
+    Op.RANGE: _AxisExpander.replace_range_by_its_values,
+    Op.END: _AxisExpander.split_end_per_loop,
     Op.INDEX: _AxisExpander.defer_index,
     Op.AFTER: _AxisExpander.expand_after,
     Op.LOAD: _AxisExpander.expand_load,
@@ -207,7 +207,7 @@ _RULES: dict[Op, Callable[[_AxisExpander, UOp], None]] = {
 }
 
 
-def _constant_extent(r: UOp, root: UOp) -> int:
+def _require_constant_extent(r: UOp, root: UOp) -> int:
     bound = r.bound
     if bound.op is not Op.CONST or bound.arg.value < 1:
         got = bound.arg.value if bound.op is Op.CONST else bound.op.name

@@ -58,7 +58,7 @@ class _LoopTree:
         self.root = order[-1]
         self.open_loops = open_ranges(order)
         open_at_end = {r: self.open_loops[u] for u in instructions if u.op is Op.END for r in u.ranges}
-        self.enclosing = _find_enclosing_loops(open_at_end, self.root)
+        self.enclosing = _find_loops_around_ranges(open_at_end, self.root)
         self.parent = {r: self._innermost_loop(outer) for r, outer in self.enclosing.items()}
 
     def _innermost_loop(self, ranges: frozenset[UOp]) -> UOp | None:
@@ -69,7 +69,7 @@ class _LoopTree:
             raise untranslatable_error("R58 (End)", inner, f"loops {sorted(r.arg.axis_id for r in ranges)} do not nest", self.root)
         return inner
 
-    def _group_by_block(self) -> dict[UOp | None, list[UOp]]:
+    def _group_by_innermost_loop(self) -> dict[UOp | None, list[UOp]]:
         """Return the instructions of each block, by its loop. A Range and its End belong to the enclosing block."""
         blocks: dict[UOp | None, list[UOp]] = {}
         block_of: dict[frozenset[UOp], list[UOp]] = {}
@@ -86,7 +86,7 @@ class _LoopTree:
 
     def emit_instructions(self) -> list[UOp]:
         """Order every block, the innermost first. A loop body is contiguous: to its block, a loop is one unit."""
-        blocks = self._group_by_block()
+        blocks = self._group_by_innermost_loop()
         bodies: dict[UOp, list[UOp]] = {}
         for r in sorted(self.parent, key=lambda r: -len(self.enclosing[r])):
             bodies[r] = self._order_block(blocks.get(r, []), bodies)
@@ -119,7 +119,7 @@ def _find_predecessors_in_block(u: UOp, bodies: dict[UOp, list[UOp]], position: 
     return sorted(sources & position.keys(), key=position.__getitem__)
 
 
-def _find_enclosing_loops(open_at_end: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:
+def _find_loops_around_ranges(open_at_end: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:
     """Return, for each Range, all loops around it: those open at its End, and transitively those around them."""
     enclosing: dict[UOp, frozenset[UOp]] = {}
     for r in open_at_end:

@@ -78,17 +78,17 @@ def find_live_ranges(root: UOp, external: Collection[UOp]) -> list[LiveRange]:
     return list(lives.values())
 
 
-def assign_offsets(lives: list[LiveRange]) -> int:
+def assign_offsets(live_ranges: list[LiveRange]) -> int:
     """Set the offset of every live range, given in order of first use, and return the size of the arena in bytes."""
     placed: list[LiveRange] = []
-    for life in lives:
+    for life in live_ranges:
         placed = [other for other in placed if other.last >= life.first]  # an ended range overlaps no later one either
         for other in sorted(placed, key=lambda o: o.offset):
             if life.offset + life.aligned_size <= other.offset:
                 break
             life.offset = max(life.offset, other.offset + other.aligned_size)
         placed.append(life)
-    return max(life.offset + life.aligned_size for life in lives)
+    return max(life.offset + life.aligned_size for life in live_ranges)
 
 
 def _slice_arena(arena: UOp, life: LiveRange) -> UOp:

@@ -78,13 +78,13 @@ class CompileQueue:
                     sys.setswitchinterval(SWITCH_INTERVAL)
                 self.worker.start()
 
-    def wait_for_program(self, linear: UOp) -> UOp:
+    def wait_for_all_and_get_program(self, linear: UOp) -> UOp:
         """Return the Program of an instruction list after all submitted ones are compiled. Raises what the compiler raised."""
         self._join_worker()
         if linear not in self.results:
             if linear not in self.sources:
                 self.sources[linear] = self.target.render(linear)
-            self._compile(linear)
+            self._compile_and_record_result(linear)
         result = self.results[linear]
         if isinstance(result, BaseException):
             raise result
@@ -101,9 +101,9 @@ class CompileQueue:
     def _compile_queued(self) -> None:
         while (linear := self.jobs.get()) is not None:
             if linear in self.sources:
-                self._compile(linear)
+                self._compile_and_record_result(linear)
 
-    def _compile(self, linear: UOp) -> None:
+    def _compile_and_record_result(self, linear: UOp) -> None:
         try:
             source = self.sources[linear]
             self.results[linear] = _program(linear, source, self.target.compile(source))

@@ -96,7 +96,7 @@ class _CampaignRun:
         todo = []
         for o in obligations_to_settle:
             self.entries.setdefault(o.rule, [])
-            entry = self._find_ledger_entry(o)
+            entry = self._reuse_ledger_entry(o)
             if entry is None:
                 todo.append(o)
             else:
@@ -114,7 +114,7 @@ class _CampaignRun:
                 (v.obligation.name, seed, v.status) for v in again if v.status is not before[v.obligation.name]
             ]
 
-    def _find_ledger_entry(self, o: Obligation) -> LedgerEntry | None:
+    def _reuse_ledger_entry(self, o: Obligation) -> LedgerEntry | None:
         """Return the ledger's entry for a plan of this obligation, if any. Another typing may have made the same queries."""
         if not self.proved_entries:
             return None

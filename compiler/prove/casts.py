@@ -1,7 +1,7 @@
 """The prover's semantics of Cast and Bitcast, written independently of the interpreters.
 
-Takes: a `Model`, a target dtype and a `Value`. Gives: the converted `Value`. Spec: R15 (casts round once, wrap or saturate), R28
-(movement keeps every bit), R29 (index arithmetic), R46 (Bitcast).
+Takes: an `SmtEncoder`, a target dtype and an `EncodedValue`. Gives: the converted `EncodedValue`. Spec: R15 (casts round once,
+wrap or saturate), R28 (movement keeps every bit), R29 (index arithmetic), R46 (Bitcast).
 
 In a model of bits, a cast is the solver's conversion. In a model with `exact`, a cast from or to a float is a function of the
 exact value. `of.D` maps a float of dtype D to its number, and `of.int` maps an integer; -0, each infinity and NaN are numbers of
@@ -17,10 +17,10 @@ from collections.abc import Callable
 from uops.compiler.prove.model import (
     FORMAT,
     SMALL,
-    Model,
+    EncodedValue,
     Representation,
+    SmtEncoder,
     Unmodelled,
-    Value,
     extract,
     float_from_bits,
     float_from_integer,
@@ -35,7 +35,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
 
 
-def encode_cast(m: Model, d: DType, a: Value) -> Value:
+def encode_cast(m: SmtEncoder, d: DType, a: EncodedValue) -> EncodedValue:
     """Convert `a` to dtype `d` by R15 (casts round once, wrap or saturate). Raises Unmodelled."""
     if d is a.dtype:
         return a
@@ -43,17 +43,17 @@ def encode_cast(m: Model, d: DType, a: Value) -> Value:
     if Representation.SLICE in (to, source):
         raise Unmodelled("a slice has no casts")
     if d.kind is DTypeKind.BOOL:
-        return Value(d, _cast_to_bool(m, a))
+        return EncodedValue(d, _cast_to_bool(m, a))
     if source is Representation.BOOL:
-        return Value(d, smt.ite(a.term, m.make_constant(1, d).term, m.make_constant(0, d).term))
+        return EncodedValue(d, smt.ite(a.term, m.make_constant(1, d).term, m.make_constant(0, d).term))
     if Representation.REAL in (to, source):
         raise Unmodelled(f"a cast of {a.dtype} to {d} over the reals")
     if Representation.FLOAT in (to, source) and m.exact:
         return _cast_by_exact_value(m, d, a)
-    return Value(d, _CONCRETE[source, to](m, d, a))
+    return EncodedValue(d, _CONCRETE[source, to](m, d, a))
 
 
-def _cast_to_bool(m: Model, a: Value) -> Term:
+def _cast_to_bool(m: SmtEncoder, a: EncodedValue) -> Term:
     """Return x != 0; NaN is true."""
     representation = m.representation(a.dtype)
     if representation is Representation.FLOAT:
@@ -74,13 +74,13 @@ def wrap_to_dtype(d: DType, t: Term) -> Term:
     return smt.minus(smt.modulo(smt.plus(t, half), 1 << d.bits), half)
 
 
-def _cast_whole_number(m: Model, d: DType, a: Value) -> Term:
+def _cast_whole_number(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     """Wrap an unbounded integer to `d`, unless the range of its dtype shows that it fits."""
     fits = d.kind is DTypeKind.INDEX or (a.dtype.kind is not DTypeKind.INDEX and d.min <= a.dtype.min and a.dtype.max <= d.max)
     return a.term if fits else wrap_to_dtype(d, a.term)
 
 
-def _resize_bit_vector(m: Model, d: DType, a: Value) -> Term:
+def _resize_bit_vector(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     """Truncate a bit vector to the width of `d`, or extend it by the sign of its own dtype."""
     old, new = m.width(a.dtype), m.width(d)
     if new <= old:
@@ -91,7 +91,7 @@ def _resize_bit_vector(m: Model, d: DType, a: Value) -> Term:
 # Floats, concretely
 
 
-def _round_integer_to_float(m: Model, d: DType, a: Value) -> Term:
+def _round_integer_to_float(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     """Round an integer once to nearest even; a finite-only dtype overflows to NaN, others to infinity."""
     signed = a.dtype.is_signed
     if d in SMALL:
@@ -105,7 +105,7 @@ def _narrow_format(d: DType) -> smt.Sort:
     return smt.fp(5, d.man_bits + 1)
 
 
-def round_float(m: Model, d: DType, t: Term) -> Term:
+def round_float(m: SmtEncoder, d: DType, t: Term) -> Term:
     """Round a float term of any format once to `d`."""
     if d not in SMALL:
         return to_float(t, smt.fp(*FORMAT[d]))
@@ -147,7 +147,7 @@ def _fraction_text(x: float) -> str:
     return f"(/ {n}.0 {d}.0)"
 
 
-def _convert_float_saturating(m: Model, d: DType, a: Value) -> Term:
+def _float_to_integer_saturating(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     """Convert a float to an integer toward zero, saturating; NaN becomes 0."""
     sort, width = a.term.sort, d.bits
     low, high = int(d.min), int(d.max)
@@ -165,7 +165,7 @@ def _float_bound_constant(n: int, sort: smt.Sort) -> Term:
     return smt.literal(f"((_ to_fp {format_widths(sort)}) RNE {'' if n >= 0 else '(- '}{abs(n)}.0{'' if n >= 0 else ')'})", sort)
 
 
-def _truncate_float_to_index(m: Model, d: DType, a: Value) -> Term:
+def _float_to_index_or_trap(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     """Convert a float to index, toward zero; a non-finite float traps (R29: index arithmetic).
 
     A number beyond the bit vector's range is an uninterpreted function of the float.
@@ -179,16 +179,16 @@ def _truncate_float_to_index(m: Model, d: DType, a: Value) -> Term:
     return smt.ite(small, inside, m.apply_uninterpreted("truncated", wide, sort=m.sort(d)))
 
 
-def _cast_float_to_float(m: Model, d: DType, a: Value) -> Term:
+def _cast_float_to_float(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     return round_float(m, d, a.term)
 
 
-def _reject_cast(m: Model, d: DType, a: Value) -> Term:
+def _reject_cast(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     """Raise Unmodelled for casts between floats and unbounded integers."""
     raise Unmodelled(f"casts between {a.dtype} and {d} need bit vectors, or exact casts")
 
 
-_CONCRETE: dict[tuple[Representation, Representation], Callable[[Model, DType, Value], Term]] = {
+_CONCRETE: dict[tuple[Representation, Representation], Callable[[SmtEncoder, DType, EncodedValue], Term]] = {
     (Representation.BITS, Representation.BITS): _resize_bit_vector,
     (Representation.BITS, Representation.WIDE): _resize_bit_vector,
     (Representation.WIDE, Representation.BITS): _resize_bit_vector,
@@ -196,8 +196,8 @@ _CONCRETE: dict[tuple[Representation, Representation], Callable[[Model, DType, V
     (Representation.BITS, Representation.FLOAT): _round_integer_to_float,
     (Representation.WIDE, Representation.FLOAT): _round_integer_to_float,
     (Representation.FLOAT, Representation.FLOAT): _cast_float_to_float,
-    (Representation.FLOAT, Representation.BITS): _convert_float_saturating,
-    (Representation.FLOAT, Representation.WIDE): _truncate_float_to_index,
+    (Representation.FLOAT, Representation.BITS): _float_to_integer_saturating,
+    (Representation.FLOAT, Representation.WIDE): _float_to_index_or_trap,
     (Representation.FLOAT, Representation.WHOLE): _reject_cast,
     (Representation.WHOLE, Representation.FLOAT): _reject_cast,
     (Representation.BITS, Representation.WHOLE): _reject_cast,
@@ -208,24 +208,24 @@ _CONCRETE: dict[tuple[Representation, Representation], Callable[[Model, DType, V
 # Floats, as functions of the exact value
 
 
-def _cast_by_exact_value(m: Model, d: DType, a: Value) -> Value:
+def _cast_by_exact_value(m: SmtEncoder, d: DType, a: EncodedValue) -> EncodedValue:
     """Convert between a float and another dtype by an uninterpreted function of the exact value."""
     number = exact_number(m, a)
     result = m.apply_uninterpreted(f"to.{d.short}", number, sort=m.sort(d))
     if not a.dtype.is_float:
-        return Value(d, result)
+        return EncodedValue(d, result)
     if d.kind is DTypeKind.INDEX:  # a non-finite number traps
         m.definedness.append(smt.function("finite", number, sort=smt.BOOL))
-    return Value(d, result)
+    return EncodedValue(d, result)
 
 
-def exact_number(m: Model, a: Value) -> Term:
+def exact_number(m: SmtEncoder, a: EncodedValue) -> Term:
     """Return the exact number of a float or integer, as a term of sort EXACT."""
     name = f"of.{a.dtype.short}" if a.dtype.is_float else "of.int"
     return smt.function(name, a.term, sort=EXACT)
 
 
-def derive_exact_cast_facts(m: Model, before: Value, after: Value) -> list[Term]:
+def derive_exact_cast_facts(m: SmtEncoder, before: EncodedValue, after: EncodedValue) -> list[Term]:
     """State that a cast from `before` to `after` kept the number (the lemma of the pair), with the consequences for an integer."""
     facts = [smt.equals(exact_number(m, after), exact_number(m, before))]
     if before.dtype.is_float:
@@ -243,7 +243,7 @@ def derive_exact_cast_facts(m: Model, before: Value, after: Value) -> list[Term]
 
 def build_exact_cast_lemma(source: DType, target: DType) -> Term:
     """Build the lemma that the cast of every value of `source` to `target` keeps the number, in a model of bits."""
-    m = Model()
+    m = SmtEncoder()
     x = m.make_variable("x", source)
     y = encode_cast(m, target, x)
     if source.is_float:
@@ -262,12 +262,12 @@ def build_exact_cast_lemma(source: DType, target: DType) -> Term:
     )
 
 
-def _extend_to_72_bits(x: Value) -> Term:
+def _extend_to_72_bits(x: EncodedValue) -> Term:
     """Extend an integer to 72 bits by its sign."""
     return (sign_extend if x.dtype.is_signed else zero_extend)(x.term, 72 - x.dtype.bits)
 
 
-def encode_bitcast(m: Model, d: DType, a: Value) -> Value:
+def encode_bitcast(m: SmtEncoder, d: DType, a: EncodedValue) -> EncodedValue:
     """Reinterpret the bits of `a` in a dtype of the same size (R46: Bitcast). Raises Unmodelled."""
     if m.representation(a.dtype) is Representation.BOOL:
         bits = smt.ite(a.term, smt.word(1, 8), smt.word(0, 8))
@@ -278,13 +278,13 @@ def encode_bitcast(m: Model, d: DType, a: Value) -> Value:
     else:
         raise Unmodelled(f"bits of {a.dtype} in a model of whole numbers")
     if d.is_float:
-        return Value(d, float_from_bits(bits, d), bits)
+        return EncodedValue(d, float_from_bits(bits, d), bits)
     if m.representation(d) is not Representation.BITS:
         raise Unmodelled(f"bits of {d} in a model of whole numbers")
-    return Value(d, bits)
+    return EncodedValue(d, bits)
 
 
-def _introduce_float_bits(m: Model, a: Value) -> Term:
+def _introduce_float_bits(m: SmtEncoder, a: EncodedValue) -> Term:
     """Introduce bits for a computed float: any that represent it, as a NaN's payload is free (R20: NaNs are one class)."""
     bits = m.fresh_constant("bits", smt.bv(a.dtype.bits))
     m.facts.append(smt.equals(float_from_bits(bits, a.dtype), a.term))

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from uops.compiler.prove.model import encode_float_bits
 from uops.compiler.prove.solver.solver import Number
-from uops.compiler.prove.typings import Assignment, TypedPattern, enumerate_assignments
+from uops.compiler.prove.typings import RuleTyping, TypedPattern, enumerate_rule_typings
 from uops.compiler.prove.verdicts import ProofVerdict
 from uops.compiler.rewrite.pattern import Pattern
 from uops.compiler.rewrite.rule import Rule
@@ -45,19 +45,19 @@ class RuleCounterexample:
     """Values of the variables of `rule` under one typing; over the reals, a float is a Fraction."""
 
     rule: Rule
-    typing: Assignment
+    typing: RuleTyping
     values: Mapping[str, int | Fraction]
 
     @classmethod
     def from_verdict(cls, rule: Rule, verdict: ProofVerdict) -> RuleCounterexample:
         """Build the counterexample of a refuted verdict. A variable that the solver's model lacks is 0."""
-        typing = next((a for a in enumerate_assignments(rule) if str(a) == verdict.obligation.typing), None)
+        typing = next((a for a in enumerate_rule_typings(rule) if str(a) == verdict.obligation.typing), None)
         if typing is None:
             raise Crash(f"{rule.name} has no typing {verdict.obligation.typing}")
         model = dict(verdict.values)
         real = rule.assumes is not None
         values = {
-            n: Fraction(model.get(n, 0)) if real and d.is_float else _decode_integer(model.get(n, 0), d)
+            n: Fraction(model.get(n, 0)) if real and d.is_float else _decode_solver_integer(model.get(n, 0), d)
             for n, d in verdict.obligation.variables
         }
         return cls(rule, typing, values)
@@ -85,9 +85,9 @@ class RuleCounterexample:
         )
 
 
-def _retype_floats_as_float64(a: Assignment) -> Assignment:
+def _retype_floats_as_float64(a: RuleTyping) -> RuleTyping:
     """Return the typing with float64 in place of every float dtype."""
-    return Assignment(
+    return RuleTyping(
         a.types,
         _retype_pattern_as_float64(a.lhs),
         None if a.rhs is None else _retype_pattern_as_float64(a.rhs),
@@ -100,7 +100,7 @@ def _retype_pattern_as_float64(t: TypedPattern) -> TypedPattern:
     return TypedPattern(t.pattern, dt.float64 if t.dtype.is_float else t.dtype, tuple(map(_retype_pattern_as_float64, t.src)))
 
 
-def _decode_integer(v: Number, d: DType) -> int:
+def _decode_solver_integer(v: Number, d: DType) -> int:
     """Return the integer that a solver's value encodes in dtype `d`.
 
     An index in the theory `slice` is one bit, which stands for all bits. A bit vector of a signed dtype is two's complement.
@@ -112,14 +112,14 @@ def _decode_integer(v: Number, d: DType) -> int:
     return int(v)
 
 
-def instantiate_typed_pattern(t: TypedPattern, env: Mapping[str, UOp]) -> UOp:
+def instantiate_typed_pattern(t: TypedPattern, nodes_by_name: Mapping[str, UOp]) -> UOp:
     """Build the graph of a typed pattern."""
     p = t.pattern
     if p.name is not None:
-        return env[p.name]
+        return nodes_by_name[p.name]
     if p.op is None:
         assert p.value is not None
         value = bool(p.value) if t.dtype is dt.bool_ else float(p.value) if t.dtype.is_float else int(p.value)
         return UOp(Op.CONST, (), ConstArg(value, t.dtype))
     arg = CastArg(t.dtype) if p.op is Op.CAST else BitcastArg(t.dtype) if p.op is Op.BITCAST else None
-    return UOp(p.op, tuple(instantiate_typed_pattern(s, env) for s in t.src), arg)
+    return UOp(p.op, tuple(instantiate_typed_pattern(s, nodes_by_name) for s in t.src), arg)

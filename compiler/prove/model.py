@@ -1,11 +1,11 @@
 """Values of the prover: representations of dtypes in a query, and the assumptions that come with them.
 
-A `Model` chooses representations. Machine integers are BITS (bit vectors, which wrap) or WHOLE (unbounded integers, wrapped by
-mod; R05: integer overflow wraps). Index values (R08: mathematical integers) are WHOLE, or WIDE (a bit vector that no value of the
-query leaves), or SLICE. A SLICE is one bit of the infinite two's complement (R29): a law of bitwise operations holds for numbers
-if it holds for every bit. A float is a term of the solver's float theory in its own format. A float8 uses the format of float16,
-which holds every value of both kinds. If the bits of a float are known, the `Value` keeps them (R28: movement keeps every bit).
-For rules that change values, a float is a REAL number (`reals`).
+An `SmtEncoder` chooses representations. Machine integers are BITS (bit vectors, which wrap) or WHOLE (unbounded integers, wrapped
+by mod; R05: integer overflow wraps). Index values (R08: mathematical integers) are WHOLE, or WIDE (a bit vector that no value of
+the query leaves), or SLICE. A SLICE is one bit of the infinite two's complement (R29): a law of bitwise operations holds for
+numbers if it holds for every bit. A float is a term of the solver's float theory in its own format. A float8 uses the format of
+float16, which holds every value of both kinds. If the bits of a float are known, the `EncodedValue` keeps them (R28: movement
+keeps every bit). For rules that change values, a float is a REAL number (`reals`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SMALL = tuple(d for d in dt.FLOATS if d.bits == 8)
 
 
 @record(frozen=True, slots=True)
-class Value:
+class EncodedValue:
     """A value: its term, and the bits of a float if they are known."""
 
     dtype: DType
@@ -57,7 +57,7 @@ class Value:
 
 
 @dataclass(slots=True)
-class Model:
+class SmtEncoder:
     """Representations, and the assumptions made so far.
 
     `facts` define fresh constants. `definedness` says that no op trapped (R26). `choices` are free decisions that a ruling
@@ -110,32 +110,32 @@ class Model:
         self.count += 1
         return smt.var(f"{prefix}!{self.count}", sort)
 
-    def make_variable(self, name: str, d: DType) -> Value:
+    def make_variable(self, name: str, d: DType) -> EncodedValue:
         """Return an unconstrained value of `d`."""
         representation = self.representation(d)
         if representation is Representation.FLOAT:
             bits = smt.var(name, smt.bv(d.bits))
-            return Value(d, float_from_bits(bits, d), bits)
+            return EncodedValue(d, float_from_bits(bits, d), bits)
         term = smt.var(name, self.sort(d))
         if representation is Representation.WHOLE and d is not dt.index:
             self.facts.append(within(term, int(d.min), int(d.max)))
-        return Value(d, term)
+        return EncodedValue(d, term)
 
-    def make_constant(self, v: bool | int | float, d: DType) -> Value:
+    def make_constant(self, v: bool | int | float, d: DType) -> EncodedValue:
         """Return the constant `v` of `d`. Raises Unmodelled for a SLICE whose bits differ."""
         representation = self.representation(d)
         if representation is Representation.BOOL:
-            return Value(d, smt.boolean(bool(v)))
+            return EncodedValue(d, smt.boolean(bool(v)))
         if representation is Representation.FLOAT:
             bits = smt.word(encode_float_bits(float(v), d), d.bits)
-            return Value(d, float_from_bits(bits, d), bits)
+            return EncodedValue(d, float_from_bits(bits, d), bits)
         if representation is Representation.REAL:
-            return Value(d, smt.rational(Fraction(v)))
+            return EncodedValue(d, smt.rational(Fraction(v)))
         if representation is Representation.SLICE:
             if v not in (0, -1):
                 raise Unmodelled(f"the bits of {v} differ, a slice has one")
-            return Value(d, smt.boolean(v == -1))
-        return Value(d, smt.integer(int(v)) if representation is Representation.WHOLE else smt.word(int(v), self.width(d)))
+            return EncodedValue(d, smt.boolean(v == -1))
+        return EncodedValue(d, smt.integer(int(v)) if representation is Representation.WHOLE else smt.word(int(v), self.width(d)))
 
 
 def within(t: Term, low: int, high: int) -> Term:
@@ -143,13 +143,13 @@ def within(t: Term, low: int, high: int) -> Term:
     return smt.and_(smt.compare("<=", smt.integer(low), t), smt.compare("<=", t, smt.integer(high)))
 
 
-def encode_refinement(a: Value, b: Value) -> Term:
+def encode_refinement(original: EncodedValue, replacement: EncodedValue) -> Term:
     """Return the condition that `b` may replace `a`: the same bits if they are known (R28), else equal up to NaNs (R20)."""
-    if a.bits is None:
-        return smt.equals(a.term, b.term)
-    if b.bits is None:  # the bits of a computed NaN are free
-        return smt.and_(smt.not_(smt.app("fp.isNaN", a.term, sort=BOOL)), smt.equals(a.term, b.term))
-    return smt.equals(a.bits, b.bits)
+    if original.bits is None:
+        return smt.equals(original.term, replacement.term)
+    if replacement.bits is None:  # the bits of a computed NaN are free
+        return smt.and_(smt.not_(smt.app("fp.isNaN", original.term, sort=BOOL)), smt.equals(original.term, replacement.term))
+    return smt.equals(original.bits, replacement.bits)
 
 
 # Floats and their bits

@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
 from uops.compiler.prove.casts import derive_exact_cast_facts
-from uops.compiler.prove.model import Model, Representation, Unmodelled, Value, encode_refinement
+from uops.compiler.prove.model import EncodedValue, Representation, SmtEncoder, Unmodelled, encode_refinement
 from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import Encoding, Term
-from uops.compiler.prove.typings import Assignment, TypedPattern, annotate_dtypes, enumerate_assignments
+from uops.compiler.prove.typings import RuleTyping, TypedPattern, annotate_dtypes, enumerate_rule_typings
 from uops.compiler.rewrite.pattern import Pattern, variables
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.ir import dtypes as dt
@@ -86,15 +86,20 @@ class Obligation:
 # Evaluating typed patterns in a model
 
 
-def _evaluate_pattern(m: Model, t: TypedPattern, env: Mapping[str, Value], on_cast: Callable[[Value, Value], None]) -> Value:
+def _encode_pattern(
+    m: SmtEncoder,
+    t: TypedPattern,
+    values_by_name: Mapping[str, EncodedValue],
+    on_cast: Callable[[EncodedValue, EncodedValue], None],
+) -> EncodedValue:
     """Encode a typed pattern over the values in `env`, and report each cast to `on_cast`."""
     p = t.pattern
     if p.name is not None:
-        return env[p.name]
+        return values_by_name[p.name]
     if p.op is None:
         assert p.value is not None
         return m.make_constant(p.value, t.dtype)
-    src = [_evaluate_pattern(m, s, env, on_cast) for s in t.src]
+    src = [_encode_pattern(m, s, values_by_name, on_cast) for s in t.src]
     result = encode_op(m, p.op, src, t.dtype if p.op in CONVERSIONS else None)
     if p.op is Op.CAST:
         on_cast(src[0], result)
@@ -159,24 +164,24 @@ _BITS_DIVISION = Theory("bits", Representation.BITS, Representation.WIDE, encodi
 _BIT_SELECTING = BITWISE | {Op.WHERE, Op.NOT}
 
 
-def choose_theories(assignment: Assignment) -> tuple[Theory, ...]:
+def choose_theories(assignment: RuleTyping) -> tuple[Theory, ...]:
     """Return the theories to try in order, by the ops and dtypes of the obligation."""
     sides = (assignment.lhs, assignment.rhs, *assignment.when)
     ops, dtypes = _collect_ops(*sides), _collect_dtypes(*sides)
     if dt.index not in dtypes:
-        if ops & DIVISION and dtypes <= {dt.bool_, *dt.INTS} and any(map(_has_symbolic_division, sides)):
+        if ops & DIVISION and dtypes <= {dt.bool_, *dt.INTS} and any(map(_has_nonliteral_divisor, sides)):
             narrow = all(d.bits <= 8 for d in dtypes)
             return (_BITS_DIVISION, _DIVISION) if narrow else (_DIVISION, _BITS_DIVISION)
-        return (_NUMBERS, _BITS) if ops == {Op.CAST} and _leaf_dtype(assignment) is not dt.bool_ else (_BITS,)
+        return (_NUMBERS, _BITS) if ops == {Op.CAST} and _leftmost_leaf_dtype(assignment) is not dt.bool_ else (_BITS,)
     if ops <= CONVERSIONS:
-        concrete = (_BITS,) if _leaf_dtype(assignment) is not dt.index else ()
-        return concrete if _leaf_dtype(assignment) is dt.bool_ else (_NUMBERS, *concrete)
+        concrete = (_BITS,) if _leftmost_leaf_dtype(assignment) is not dt.index else ()
+        return concrete if _leftmost_leaf_dtype(assignment) is dt.bool_ else (_NUMBERS, *concrete)
     if ops & BITWISE and not (dtypes - {dt.index, dt.bool_}) and ops <= _BIT_SELECTING:
         return (_SLICE, _WHOLE)
     return (_DIVISION if ops & DIVISION else _WHOLE,)
 
 
-def _has_symbolic_division(t: TypedPattern | None) -> bool:
+def _has_nonliteral_divisor(t: TypedPattern | None) -> bool:
     """Return True if there is a division by anything but a literal."""
     if t is None:
         return False
@@ -184,10 +189,10 @@ def _has_symbolic_division(t: TypedPattern | None) -> bool:
         _, divisor = t.src  # lhs, rhs
         if divisor.pattern.value is None:
             return True
-    return any(map(_has_symbolic_division, t.src))
+    return any(map(_has_nonliteral_divisor, t.src))
 
 
-def _leaf_dtype(a: Assignment) -> DType:
+def _leftmost_leaf_dtype(a: RuleTyping) -> DType:
     """Return the dtype of the leftmost leaf of the left side."""
     t = a.lhs
     while t.src:
@@ -208,34 +213,36 @@ class _Query:
     concrete: bool
 
 
-def _build_query(theory: Theory, rule: Rule, assignment: Assignment) -> _Query:
+def _build_query(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
     """Encode a rule under one typing in one theory. Raises Unmodelled."""
     assert assignment.rhs is not None
-    m = Model(theory.machine, theory.index, theory.exact, theory.reals)
+    m = SmtEncoder(theory.machine, theory.index, theory.exact, theory.reals)
     env = {n: m.make_variable(n, d) for n, d in assignment.types.items() if isinstance(n, str) and _is_variable(rule, n)}
     lemmas: dict[str, list[Term]] = {}
 
-    def assume_cast_lemma(before: Value, after: Value) -> None:
+    def assume_cast_lemma(before: EncodedValue, after: EncodedValue) -> None:
         if theory.exact and has_exact_cast_lemma(before.dtype, after.dtype):
             lemmas[f"{before.dtype.short}>{after.dtype.short}"] = derive_exact_cast_facts(m, before, after)
 
-    lhs = _evaluate_pattern(m, assignment.lhs, env, assume_cast_lemma)
+    lhs = _encode_pattern(m, assignment.lhs, env, assume_cast_lemma)
     defined, left_choices = tuple(m.definedness), tuple(m.choices)
     m.definedness.clear()
     m.choices.clear()
-    conditions = [_evaluate_pattern(m, c, env, assume_cast_lemma).term for c in assignment.when]
+    conditions = [_encode_pattern(m, c, env, assume_cast_lemma).term for c in assignment.when]
     conditions += _assume_witness_value(m, rule, assignment, env, assume_cast_lemma)
-    conditions += [_assume_multiple(m, c, env, assume_cast_lemma) for c in assignment.when if _states_divisibility(m, c)]
+    conditions += [
+        _encode_divisibility_as_multiple(m, c, env, assume_cast_lemma) for c in assignment.when if _states_divisibility(m, c)
+    ]
     m.definedness.clear()
-    rhs = _evaluate_pattern(m, assignment.rhs, env, assume_cast_lemma)
-    claim = smt.and_(*m.definedness, _claim_for_some_choice(left_choices, encode_refinement(lhs, rhs)))
+    rhs = _encode_pattern(m, assignment.rhs, env, assume_cast_lemma)
+    claim = smt.and_(*m.definedness, _disjoin_claim_over_choices(left_choices, encode_refinement(lhs, rhs)))
     if theory.reals:
         claim, defined = smt.and_(*defined, claim), ()
     facts = [*m.facts, *(t for terms in lemmas.values() for t in terms)]
     return _Query((*facts, *defined, *conditions), claim, tuple(sorted(lemmas)), not m.abstract)
 
 
-def _states_divisibility(m: Model, condition: TypedPattern) -> bool:
+def _states_divisibility(m: SmtEncoder, condition: TypedPattern) -> bool:
     """Return True if a condition states a % b == 0 of whole numbers."""
     if condition.pattern.op is not Op.CMPEQ:
         return False
@@ -244,10 +251,12 @@ def _states_divisibility(m: Model, condition: TypedPattern) -> bool:
     return is_whole and remainder.pattern.op is Op.MOD and zero.pattern.value == 0
 
 
-def _assume_multiple(m: Model, condition: TypedPattern, env: Mapping[str, Value], on_cast: Callable[[Value, Value], None]) -> Term:
+def _encode_divisibility_as_multiple(
+    m: SmtEncoder, condition: TypedPattern, env: Mapping[str, EncodedValue], on_cast: Callable[[EncodedValue, EncodedValue], None]
+) -> Term:
     """Return the consequence of a % b == 0: a = b k for some k, for every b (R03: a % 0 is a)."""
     remainder, _ = condition.src  # lhs, rhs
-    a, b = (_evaluate_pattern(m, s, env, on_cast).term for s in remainder.src)
+    a, b = (_encode_pattern(m, s, env, on_cast).term for s in remainder.src)
     return smt.equals(a, smt.times(b, m.fresh_constant("k", smt.INT)))
 
 
@@ -256,7 +265,11 @@ def _is_variable(rule: Rule, name: str) -> bool:
 
 
 def _assume_witness_value(
-    m: Model, rule: Rule, assignment: Assignment, env: Mapping[str, Value], on_cast: Callable[[Value, Value], None]
+    m: SmtEncoder,
+    rule: Rule,
+    assignment: RuleTyping,
+    env: Mapping[str, EncodedValue],
+    on_cast: Callable[[EncodedValue, EncodedValue], None],
 ) -> list[Term]:
     """State the promise of a witness that evaluates a pattern: `k` is its value."""
     evaluated: Pattern | None = getattr(rule.witness, "evaluates", None)
@@ -267,10 +280,10 @@ def _assume_witness_value(
     else:
         typed = annotate_dtypes(evaluated, assignment.types, None)
     assert typed is not None
-    return [encode_refinement(_evaluate_pattern(m, typed, env, on_cast), env["k"])]
+    return [encode_refinement(_encode_pattern(m, typed, env, on_cast), env["k"])]
 
 
-def _claim_for_some_choice(choices: Sequence[Term], claim: Term) -> Term:
+def _disjoin_claim_over_choices(choices: Sequence[Term], claim: Term) -> Term:
     """Return the disjunction of the claim over the choices of the left side, as any of its values may be kept."""
     cases = [claim]
     for c in choices:
@@ -292,11 +305,11 @@ def has_exact_cast_lemma(source: DType, target: DType) -> bool:
 
 def obligations(rule: Rule) -> Iterator[Obligation]:
     """Yield the obligations that prove `rule`, one per typing."""
-    for a in enumerate_assignments(rule):
+    for a in enumerate_rule_typings(rule):
         yield _make_obligation(rule, a)
 
 
-def _make_obligation(rule: Rule, assignment: Assignment) -> Obligation:
+def _make_obligation(rule: Rule, assignment: RuleTyping) -> Obligation:
     """Build the obligation of one typing."""
     names = tuple((n, d) for n, d in assignment.types.items() if isinstance(n, str) and _is_variable(rule, n))
     if assignment.rhs is None:
@@ -307,14 +320,14 @@ def _make_obligation(rule: Rule, assignment: Assignment) -> Obligation:
     return Obligation(rule.name, str(assignment), tuple([cache(partial(_make_plan, t, rule, assignment)) for t in chosen]), names)
 
 
-def _make_plan(theory: Theory, rule: Rule, assignment: Assignment) -> ProofPlan:
+def _make_plan(theory: Theory, rule: Rule, assignment: RuleTyping) -> ProofPlan:
     """Build the plan of one theory."""
     smt.clear_interned_terms()
     try:
         q = _build_query(theory, rule, assignment)
     except Unmodelled as e:
         return ProofPlan(why=str(e))
-    assumed, split = _split_query(q)
+    assumed, split = _assumptions_and_sign_cases(q)
     attempts = []
     for encoding, steps in theory.encodings:
         by = f"{theory.name} {encoding.value}" if len(theory.encodings) > 1 else theory.name
@@ -324,7 +337,7 @@ def _make_plan(theory: Theory, rule: Rule, assignment: Assignment) -> ProofPlan:
     return ProofPlan(tuple(attempts), possible, q.lemmas)
 
 
-def _split_query(query: _Query) -> tuple[Sequence[Term], list[tuple[list[Term], dict[Term, Term]]]]:
+def _assumptions_and_sign_cases(query: _Query) -> tuple[Sequence[Term], list[tuple[list[Term], dict[Term, Term]]]]:
     """Return the assumptions, and the cases that would refute the claim: one per combination of signs of the divisors."""
     terms = [*query.assumptions, smt.not_(query.claim)]
     if not smt.symbolic_divisors(terms):

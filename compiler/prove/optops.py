@@ -111,7 +111,7 @@ def _generate_identity_laws() -> Iterator[Rule]:
                 yield Rule(name, operation(op, v, z), v)
 
 
-def _generate_masked_step_laws() -> Iterator[Rule]:
+def _generate_masked_reduce_step_laws() -> Iterator[Rule]:
     """Yield the law that a step whose mask is false keeps the accumulator."""
     for op in REDUCES:
         exact = tuple(d for d in _DTYPES if not d.is_float and _neutral_element(op, d) is not None)
@@ -121,9 +121,9 @@ def _generate_masked_step_laws() -> Iterator[Rule]:
             yield Rule(f"masked-{op.name.lower()}-{d.short}", masked, where(inside, operation(op, a, v), a))
 
 
-def _generate_monoid_laws(op: Op, among: tuple[DType, ...]) -> Iterator[Rule]:
+def _generate_monoid_laws(op: Op, dtypes: tuple[DType, ...]) -> Iterator[Rule]:
     """Yield the laws that a reduce op allows any order, and partial results."""
-    a, b, c, d = (var(name, among) for name in "abcd")
+    a, b, c, d = (var(name, dtypes) for name in "abcd")
     name = op.name.lower()
 
     def combine(x: object, y: object) -> Pattern:
@@ -135,7 +135,7 @@ def _generate_monoid_laws(op: Op, among: tuple[DType, ...]) -> Iterator[Rule]:
 
 MONOIDS = (
     *_generate_identity_laws(),
-    *_generate_masked_step_laws(),
+    *_generate_masked_reduce_step_laws(),
     *(law for op in REDUCES for law in _generate_monoid_laws(op, tuple(d for d in _DTYPES if not d.is_float))),
 )
 
@@ -152,36 +152,36 @@ def _split_into_digits(number: Pattern, digits: tuple[MapDigit, ...]) -> list[Pa
     return parts
 
 
-def _map_to_matrix_position(lane: Pattern, element: Pattern, a: AffineLaneMap) -> tuple[Pattern, Pattern]:
+def _map_to_matrix_position(lane: Pattern, element: Pattern, lane_map: AffineLaneMap) -> tuple[Pattern, Pattern]:
     """Return the row and column that a lane map gives to an element of a lane."""
     row, col = as_pattern(0) * lane, as_pattern(0) * lane
-    for number, digits in ((lane, a.lane), (element, a.element)):
+    for number, digits in ((lane, lane_map.lane), (element, lane_map.element)):
         for value, d in zip(_split_into_digits(number, digits), digits, strict=True):
             row, col = (row + value * d.row if d.row else row), (col + value * d.col if d.col else col)
     return row, col
 
 
-def _differ_only_in_copies(a: AffineLaneMap) -> Pattern:
+def _differ_only_in_copies(lane_map: AffineLaneMap) -> Pattern:
     """Return the condition that two (lane, element) pairs have equal digits, except for copies."""
     t, u = (var(name, INDEX) for name in "tu")
     condition = eq(t, t)
-    for left, right, digits in ((t, u, a.lane), (e, f, a.element)):
+    for left, right, digits in ((t, u, lane_map.lane), (e, f, lane_map.element)):
         for x_, y_, d in zip(_split_into_digits(left, digits), _split_into_digits(right, digits), digits, strict=True):
             if d.row or d.col:
                 condition = condition & eq(x_, y_)
     return condition
 
 
-def _generate_lane_map_laws(name: str, a: AffineLaneMap, rows: int, cols: int, copies: int) -> Iterator[Rule]:
+def _generate_lane_map_laws(name: str, lane_map: AffineLaneMap, rows: int, cols: int, copies: int) -> Iterator[Rule]:
     """Yield the laws of one lane map: it stays inside the matrix, and positions are distinct."""
-    if a.lanes * a.elements != rows * cols * copies or copies_per_position(a) != copies:
-        raise Crash(f"{name}: {a.lanes} lanes of {a.elements} elements are not {copies} copies of {rows} x {cols}")
+    if lane_map.lanes * lane_map.elements != rows * cols * copies or copies_per_position(lane_map) != copies:
+        raise Crash(f"{name}: {lane_map.lanes} lanes of {lane_map.elements} elements are not {copies} copies of {rows} x {cols}")
     t, u = (var(v, INDEX) for v in "tu")
-    holds = _within(t, a.lanes) & _within(e, a.elements)
-    (row, col), (row2, col2) = _map_to_matrix_position(t, e, a), _map_to_matrix_position(u, f, a)
+    holds = _within(t, lane_map.lanes) & _within(e, lane_map.elements)
+    (row, col), (row2, col2) = _map_to_matrix_position(t, e, lane_map), _map_to_matrix_position(u, f, lane_map)
     yield Rule(f"{name}-inside", _within(row, rows) & _within(col, cols), true, when=holds)
-    both_hold = holds & _within(u, a.lanes) & _within(f, a.elements)
-    yield Rule(f"{name}-apart", eq(row, row2) & eq(col, col2), _differ_only_in_copies(a), when=both_hold)
+    both_hold = holds & _within(u, lane_map.lanes) & _within(f, lane_map.elements)
+    yield Rule(f"{name}-apart", eq(row, row2) & eq(col, col2), _differ_only_in_copies(lane_map), when=both_hold)
 
 
 def _generate_all_lane_map_laws() -> Iterator[Rule]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from uops.compiler.prove.model import Model
+from uops.compiler.prove.model import SmtEncoder
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import REAL, Term
 from uops.spec.ir.dtypes import DType
@@ -38,12 +38,12 @@ def _make_relation_row(head: str) -> Callable[..., Term]:
     return lambda m, d, a, b: smt.compare(head, a, b)
 
 
-def _encode_div(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_div(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     m.definedness.append(smt.not_(smt.equals(b, ZERO)))
     return _apply("/", a, b)
 
 
-def _encode_sqrt(m: Model, d: DType, a: Term) -> Term:
+def _encode_sqrt(m: SmtEncoder, d: DType, a: Term) -> Term:
     """Return the s >= 0 with s s = a; defined for a >= 0."""
     inside = smt.compare(">=", a, ZERO)
     m.definedness.append(inside)
@@ -53,7 +53,7 @@ def _encode_sqrt(m: Model, d: DType, a: Term) -> Term:
     return m.applications["sqrt", a]
 
 
-def _encode_exp2(m: Model, d: DType, a: Term) -> Term:
+def _encode_exp2(m: SmtEncoder, d: DType, a: Term) -> Term:
     """Return exp2 a, and state its laws for this argument and each one before."""
 
     def power(t: Term) -> Term:
@@ -74,7 +74,7 @@ def _encode_exp2(m: Model, d: DType, a: Term) -> Term:
     return m.applications["exp2", a]
 
 
-def _encode_log2(m: Model, d: DType, b: Term) -> Term:
+def _encode_log2(m: SmtEncoder, d: DType, b: Term) -> Term:
     """Return log2 b, and state its laws; defined for b > 0."""
     inside = smt.compare(">", b, ZERO)
     m.definedness.append(inside)
@@ -85,11 +85,11 @@ def _encode_log2(m: Model, d: DType, b: Term) -> Term:
     return logarithm
 
 
-def _encode_pow(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_pow(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     return _encode_exp2(m, d, _apply("*", b, _encode_log2(m, d, a)))
 
 
-def _encode_max(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_max(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     return smt.ite(smt.compare("<", a, b), b, a)
 
 

@@ -1,9 +1,9 @@
 """The prover's semantics of ops, written independently of the interpreters and the constant folder.
 
-Takes: a `Model`, an op and its operands. Gives: the `Value` of `encode_op`, which raises Unmodelled for an op without a row. The
-rows of an op depend on the representation of the operands: tables BOOL, BITS, WHOLE, SLICE and FLOAT, and those of `reals`.
-Rulings stand beside the rows that follow them. `result_dtype` is the typing rule of R09 (bool), R10 (dtype legality) and R25
-(operand dtypes).
+Takes: an `SmtEncoder`, an op and its operands. Gives: the `EncodedValue` of `encode_op`, which raises Unmodelled for an op
+without a row. The rows of an op depend on the representation of the operands: tables BOOL, BITS, WHOLE, SLICE and FLOAT, and
+those of `reals`. Rulings stand beside the rows that follow them. `result_dtype` is the typing rule of R09 (bool), R10 (dtype
+legality) and R25 (operand dtypes).
 """
 
 from __future__ import annotations
@@ -12,7 +12,17 @@ from collections.abc import Callable, Sequence
 
 from uops.compiler.prove import reals
 from uops.compiler.prove.casts import encode_bitcast, encode_cast, round_float, wrap_to_dtype
-from uops.compiler.prove.model import FORMAT, SMALL, Model, Representation, Unmodelled, Value, extract, to_float, zero_extend
+from uops.compiler.prove.model import (
+    FORMAT,
+    SMALL,
+    EncodedValue,
+    Representation,
+    SmtEncoder,
+    Unmodelled,
+    extract,
+    to_float,
+    zero_extend,
+)
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import RNE, RTZ, Term
 from uops.spec.ir import dtypes as dt
@@ -25,13 +35,13 @@ _FLOAT_ONLY = frozenset({Op.RECIP, Op.DIV, Op.SQRT, Op.EXP2, Op.LOG2, Op.SIN, Op
 _NOT_BOOL = frozenset({Op.SUB, Op.NEG, Op.TRUNC}) | _FLOAT_ONLY | DIVISION
 
 
-def result_dtype(op: Op, operands: Sequence[DType], to: DType | None = None) -> DType | None:
+def result_dtype(op: Op, operands: Sequence[DType], cast_dtype: DType | None = None) -> DType | None:
     """Return the dtype of an op on operands of these dtypes, or None if it is ill-formed (R09, R10, R25, R46, R80)."""
     if op is Op.CAST:
-        return to
+        return cast_dtype
     if op is Op.BITCAST:
-        same_size = to is not None and operands[0].bits == to.bits and dt.index not in (to, operands[0])
-        return to if same_size and to is not dt.bool_ else None
+        same_size = cast_dtype is not None and operands[0].bits == cast_dtype.bits and dt.index not in (cast_dtype, operands[0])
+        return cast_dtype if same_size and cast_dtype is not dt.bool_ else None
     if op in SHIFT:
         return operands[0] if all(d.is_integer for d in operands) else None
     values = operands[1:] if op is Op.WHERE else operands
@@ -59,40 +69,40 @@ def _accepts_dtype(op: Op, d: DType) -> bool:
 # One row per op and representation
 
 
-def _make_operator_row(head: str) -> Callable[..., Term]:
+def _make_operator_encoder(head: str) -> Callable[..., Term]:
     """Return the row of an op that is one operator of the solver."""
 
-    def row(m: Model, d: DType, *args: Term) -> Term:
+    def row(m: SmtEncoder, d: DType, *args: Term) -> Term:
         return smt.app(head, *args, sort=args[0].sort)
 
     return row
 
 
-def _make_relation_row(head: str, unsigned: str | None = None) -> Callable[..., Term]:
+def _make_relation_encoder(head: str, unsigned: str | None = None) -> Callable[..., Term]:
     """Return the row of a comparison; `unsigned` is the solver's relation for unsigned dtypes."""
 
-    def row(m: Model, d: DType, a: Term, b: Term) -> Term:
+    def row(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
         return smt.compare(head if d.is_signed or unsigned is None else unsigned, a, b)
 
     return row
 
 
-def _encode_equal(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_equal(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     return smt.equals(a, b)
 
 
-def _encode_not_equal(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_not_equal(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     return smt.not_(smt.equals(a, b))
 
 
-def _identity(m: Model, d: DType, a: Term) -> Term:
+def _identity(m: SmtEncoder, d: DType, a: Term) -> Term:
     return a
 
 
 # Booleans: a lattice, false below true; Add and Max are Or, Mul is And (R09)
 
 
-def _encode_bool_less(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_bool_less(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     return smt.and_(smt.not_(a), b)
 
 
@@ -128,7 +138,7 @@ def _zero(d: DType) -> Term:
     return smt.word(0, d.bits)
 
 
-def _encode_bits_idiv(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_bit_vector_floor_div(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     """Encode floor(a / b) (R01); 0 for b = 0 (R03); INT_MIN / -1 wraps (R04)."""
     if not d.is_signed:
         return smt.ite(smt.equals(b, _zero(d)), _zero(d), smt.app("bvudiv", a, b, sort=a.sort))
@@ -140,16 +150,16 @@ def _encode_bits_idiv(m: Model, d: DType, a: Term, b: Term) -> Term:
     return smt.ite(smt.equals(b, _zero(d)), _zero(d), smt.ite(smt.and_(inexact, negative), one_less, toward_zero))
 
 
-def _encode_bits_mod(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_bits_mod(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     """Encode the remainder with the divisor's sign (R02); a for b = 0 (R03)."""
     return smt.ite(smt.equals(b, _zero(d)), a, smt.app("bvsmod" if d.is_signed else "bvurem", a, b, sort=a.sort))
 
 
-def _encode_bits_max(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_bits_max(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     return smt.ite(smt.compare("bvslt" if d.is_signed else "bvult", a, b), b, a)
 
 
-def _resize_shift_count(d: DType, n: Value) -> tuple[Term, Term]:
+def _shift_count_fits_and_resized(d: DType, n: EncodedValue) -> tuple[Term, Term]:
     """Return whether a shift count, read as unsigned, is below the width, and the count in the width of `d` (R06)."""
     if n.dtype.bits > d.bits:
         return smt.compare("bvult", n.term, smt.word(d.bits, n.dtype.bits)), extract(n.term, d.bits - 1, 0)
@@ -157,14 +167,14 @@ def _resize_shift_count(d: DType, n: Value) -> tuple[Term, Term]:
     return smt.compare("bvult", amount, smt.word(d.bits, d.bits)), amount
 
 
-def _encode_bits_shl(d: DType, a: Value, n: Value) -> Term:
-    fits, amount = _resize_shift_count(d, n)
+def _encode_bits_shl(d: DType, a: EncodedValue, n: EncodedValue) -> Term:
+    fits, amount = _shift_count_fits_and_resized(d, n)
     return smt.ite(fits, smt.app("bvshl", a.term, amount, sort=a.term.sort), _zero(d))
 
 
-def _encode_bits_shr(d: DType, a: Value, n: Value) -> Term:
+def _encode_bit_vector_shr(d: DType, a: EncodedValue, n: EncodedValue) -> Term:
     """Encode a right shift, arithmetic if signed (R07); a count of the width or more leaves the sign."""
-    fits, amount = _resize_shift_count(d, n)
+    fits, amount = _shift_count_fits_and_resized(d, n)
     if not d.is_signed:
         return smt.ite(fits, smt.app("bvlshr", a.term, amount, sort=a.term.sort), _zero(d))
     sign = smt.app("bvashr", a.term, smt.word(d.bits - 1, d.bits), sort=a.term.sort)
@@ -172,22 +182,22 @@ def _encode_bits_shr(d: DType, a: Value, n: Value) -> Term:
 
 
 BITS: dict[Op, Callable[..., Term]] = {
-    Op.ADD: _make_operator_row("bvadd"),
-    Op.SUB: _make_operator_row("bvsub"),
-    Op.MUL: _make_operator_row("bvmul"),
-    Op.NEG: _make_operator_row("bvneg"),
+    Op.ADD: _make_operator_encoder("bvadd"),
+    Op.SUB: _make_operator_encoder("bvsub"),
+    Op.MUL: _make_operator_encoder("bvmul"),
+    Op.NEG: _make_operator_encoder("bvneg"),
     Op.MAX: _encode_bits_max,
     Op.MULACC: lambda m, d, a, b, c: smt.app("bvadd", smt.app("bvmul", a, b, sort=a.sort), c, sort=a.sort),
-    Op.IDIV: _encode_bits_idiv,
+    Op.IDIV: _encode_bit_vector_floor_div,
     Op.MOD: _encode_bits_mod,
-    Op.AND: _make_operator_row("bvand"),
-    Op.OR: _make_operator_row("bvor"),
-    Op.XOR: _make_operator_row("bvxor"),
+    Op.AND: _make_operator_encoder("bvand"),
+    Op.OR: _make_operator_encoder("bvor"),
+    Op.XOR: _make_operator_encoder("bvxor"),
     Op.TRUNC: _identity,
-    Op.CMPLT: _make_relation_row("bvslt", "bvult"),
-    Op.CMPGT: _make_relation_row("bvsgt", "bvugt"),
-    Op.CMPLE: _make_relation_row("bvsle", "bvule"),
-    Op.CMPGE: _make_relation_row("bvsge", "bvuge"),
+    Op.CMPLT: _make_relation_encoder("bvslt", "bvult"),
+    Op.CMPGT: _make_relation_encoder("bvsgt", "bvugt"),
+    Op.CMPLE: _make_relation_encoder("bvsle", "bvule"),
+    Op.CMPGE: _make_relation_encoder("bvsge", "bvuge"),
     Op.CMPEQ: _encode_equal,
     Op.CMPNE: _encode_not_equal,
 }
@@ -199,14 +209,14 @@ def _wrap_result(row: Callable[..., Term]) -> Callable[..., Term]:
     return lambda m, d, *args: wrap_to_dtype(d, row(*args))
 
 
-def _encode_whole_idiv(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_integer_floor_div(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     zero = smt.integer(0)
     if b.kind is smt.TermKind.LITERAL:
         return zero if b is zero else wrap_to_dtype(d, smt.floor_div(a, b))
     return wrap_to_dtype(d, smt.ite(smt.equals(b, zero), zero, smt.floor_div(a, b)))
 
 
-def _encode_whole_mod(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_integer_floor_mod(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     zero = smt.integer(0)
     if b.kind is smt.TermKind.LITERAL:
         return a if b is zero else smt.floor_mod(a, b)
@@ -218,7 +228,7 @@ def _make_whole_bitwise_row(name: str) -> Callable[..., Term]:
     return lambda m, d, a, b: wrap_to_dtype(d, m.apply_uninterpreted(f"{name}.{d.short}", a, b, sort=smt.INT))
 
 
-def _encode_power_of_two(m: Model, n: Term) -> Term:
+def _encode_power_of_two(m: SmtEncoder, n: Term) -> Term:
     """Return 2^n for n >= 0: the number for a literal, else an unknown positive number that is 1 only for n = 0."""
     if n.kind is smt.TermKind.LITERAL and n.head.isdigit() and len(n.head) < 5:
         return smt.integer(1 << int(n.head))
@@ -228,7 +238,7 @@ def _encode_power_of_two(m: Model, n: Term) -> Term:
     return power
 
 
-def _encode_whole_shift(m: Model, op: Op, d: DType, a: Value, n: Value) -> Term:
+def _encode_integer_shift(m: SmtEncoder, op: Op, d: DType, a: EncodedValue, n: EncodedValue) -> Term:
     """Encode Shl = a * 2^n and Shr = floor(a / 2^n) (R29).
 
     If a or n is an index, a negative count is a Trap (R29, R81); otherwise the count is read as unsigned. A count of the width
@@ -256,16 +266,16 @@ WHOLE: dict[Op, Callable[..., Term]] = {
     Op.NEG: _wrap_result(smt.minus),
     Op.MAX: lambda m, d, a, b: smt.ite(smt.compare("<", a, b), b, a),
     Op.MULACC: _wrap_result(lambda a, b, c: smt.plus(smt.times(a, b), c)),
-    Op.IDIV: _encode_whole_idiv,
-    Op.MOD: _encode_whole_mod,
+    Op.IDIV: _encode_integer_floor_div,
+    Op.MOD: _encode_integer_floor_mod,
     Op.AND: _make_whole_bitwise_row("and"),
     Op.OR: _make_whole_bitwise_row("or"),
     Op.XOR: _make_whole_bitwise_row("xor"),
     Op.TRUNC: _identity,
-    Op.CMPLT: _make_relation_row("<"),
-    Op.CMPGT: _make_relation_row(">"),
-    Op.CMPLE: _make_relation_row("<="),
-    Op.CMPGE: _make_relation_row(">="),
+    Op.CMPLT: _make_relation_encoder("<"),
+    Op.CMPGT: _make_relation_encoder(">"),
+    Op.CMPLE: _make_relation_encoder("<="),
+    Op.CMPGE: _make_relation_encoder(">="),
     Op.CMPEQ: _encode_equal,
     Op.CMPNE: _encode_not_equal,
 }
@@ -279,10 +289,10 @@ SLICE: dict[Op, Callable[..., Term]] = {op: BOOL[op] for op in BITWISE}
 # product is exact in float64, where it is computed.
 
 
-def _make_rounded_row(head: str) -> Callable[..., Term]:
+def _make_rounded_encoder(head: str) -> Callable[..., Term]:
     """Return the row of a float op that rounds once (R16)."""
 
-    def row(m: Model, d: DType, *args: Term) -> Term:
+    def row(m: SmtEncoder, d: DType, *args: Term) -> Term:
         wide = [_widen_small_float(d, a, dt.float64 if head == "fp.fma" else dt.float32) for a in args]
         return _round_to_small_float(m, d, smt.app(head, RNE, *wide, sort=wide[0].sort))
 
@@ -294,16 +304,16 @@ def _widen_small_float(d: DType, a: Term, wide: DType) -> Term:
     return to_float(a, smt.fp(*FORMAT[wide])) if d in SMALL else a
 
 
-def _round_to_small_float(m: Model, d: DType, t: Term) -> Term:
+def _round_to_small_float(m: SmtEncoder, d: DType, t: Term) -> Term:
     """Round a result to a float8."""
     return round_float(m, d, t) if d in SMALL else t
 
 
-def _encode_recip(m: Model, d: DType, a: Term) -> Term:
-    return _make_rounded_row("fp.div")(m, d, m.make_constant(1.0, d).term, a)
+def _encode_recip(m: SmtEncoder, d: DType, a: Term) -> Term:
+    return _make_rounded_encoder("fp.div")(m, d, m.make_constant(1.0, d).term, a)
 
 
-def _encode_float_max(m: Model, d: DType, a: Term, b: Term) -> Term:
+def _encode_float_max(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     """Encode Max: NaN if either operand is (R11); of two zeros either one, which is a choice."""
     nan = smt.or_(smt.app("fp.isNaN", a, sort=smt.BOOL), smt.app("fp.isNaN", b, sort=smt.BOOL))
     zeros = smt.and_(smt.app("fp.isZero", a, sort=smt.BOOL), smt.app("fp.isZero", b, sort=smt.BOOL))
@@ -313,7 +323,7 @@ def _encode_float_max(m: Model, d: DType, a: Term, b: Term) -> Term:
     return smt.ite(nan, smt.ite(smt.app("fp.isNaN", a, sort=smt.BOOL), a, b), greater)
 
 
-def _make_approximated_row(op: Op) -> Callable[..., Term]:
+def _make_uninterpreted_encoder(op: Op) -> Callable[..., Term]:
     """Return the row of an approximated op: an uninterpreted function.
 
     By R27 (one value per node), equal nodes have equal values; R17 and R18 leave the value itself to the kernel.
@@ -322,23 +332,23 @@ def _make_approximated_row(op: Op) -> Callable[..., Term]:
 
 
 FLOAT: dict[Op, Callable[..., Term]] = {
-    Op.ADD: _make_rounded_row("fp.add"),
-    Op.SUB: _make_rounded_row("fp.sub"),
-    Op.MUL: _make_rounded_row("fp.mul"),
-    Op.DIV: _make_rounded_row("fp.div"),
-    Op.SQRT: _make_rounded_row("fp.sqrt"),
-    Op.MULACC: _make_rounded_row("fp.fma"),
+    Op.ADD: _make_rounded_encoder("fp.add"),
+    Op.SUB: _make_rounded_encoder("fp.sub"),
+    Op.MUL: _make_rounded_encoder("fp.mul"),
+    Op.DIV: _make_rounded_encoder("fp.div"),
+    Op.SQRT: _make_rounded_encoder("fp.sqrt"),
+    Op.MULACC: _make_rounded_encoder("fp.fma"),
     Op.RECIP: _encode_recip,
-    Op.NEG: _make_operator_row("fp.neg"),
+    Op.NEG: _make_operator_encoder("fp.neg"),
     Op.MAX: _encode_float_max,
     Op.TRUNC: lambda m, d, a: smt.app("fp.roundToIntegral", RTZ, a, sort=a.sort),
-    **{op: _make_approximated_row(op) for op in (Op.EXP2, Op.LOG2, Op.SIN, Op.POW)},
+    **{op: _make_uninterpreted_encoder(op) for op in (Op.EXP2, Op.LOG2, Op.SIN, Op.POW)},
     # with NaN all but CmpNe are false (R12, R13)
-    Op.CMPLT: _make_relation_row("fp.lt"),
-    Op.CMPGT: _make_relation_row("fp.gt"),
-    Op.CMPLE: _make_relation_row("fp.leq"),
-    Op.CMPGE: _make_relation_row("fp.geq"),
-    Op.CMPEQ: _make_relation_row("fp.eq"),
+    Op.CMPLT: _make_relation_encoder("fp.lt"),
+    Op.CMPGT: _make_relation_encoder("fp.gt"),
+    Op.CMPLE: _make_relation_encoder("fp.leq"),
+    Op.CMPGE: _make_relation_encoder("fp.geq"),
+    Op.CMPEQ: _make_relation_encoder("fp.eq"),
     Op.CMPNE: lambda m, d, a, b: smt.not_(smt.compare("fp.eq", a, b)),
 }
 
@@ -355,14 +365,14 @@ TABLES = {
 UNMODELLED = frozenset({Op.THREEFRY, Op.MIN})
 
 
-def encode_op(m: Model, op: Op, operands: Sequence[Value], to: DType | None = None) -> Value:
+def encode_op(m: SmtEncoder, op: Op, operands: Sequence[EncodedValue], cast_dtype: DType | None = None) -> EncodedValue:
     """Encode `op` on well-typed operands; `to` is the dtype of a Cast or Bitcast. Raises Unmodelled."""
     if op is Op.CAST:
-        assert to is not None
-        return encode_cast(m, to, operands[0])
+        assert cast_dtype is not None
+        return encode_cast(m, cast_dtype, operands[0])
     if op is Op.BITCAST:
-        assert to is not None
-        return encode_bitcast(m, to, operands[0])
+        assert cast_dtype is not None
+        return encode_bitcast(m, cast_dtype, operands[0])
     if op is Op.WHERE:
         return _encode_where(m, *operands)
     if op in SHIFT:
@@ -374,24 +384,24 @@ def encode_op(m: Model, op: Op, operands: Sequence[Value], to: DType | None = No
     term = row(m, d, *(o.term for o in operands))
     if op is Op.NEG and operands[0].bits is not None:  # flips the sign bit, of a NaN too (R21)
         bits = operands[0].bits
-        return Value(d, term, smt.app("bvxor", bits, smt.word(1 << (d.bits - 1), d.bits), sort=bits.sort))
-    return Value(dt.bool_ if op in COMPARE else d, term)
+        return EncodedValue(d, term, smt.app("bvxor", bits, smt.word(1 << (d.bits - 1), d.bits), sort=bits.sort))
+    return EncodedValue(dt.bool_ if op in COMPARE else d, term)
 
 
-def _encode_where(m: Model, p: Value, a: Value, b: Value) -> Value:
+def _encode_where(m: SmtEncoder, p: EncodedValue, a: EncodedValue, b: EncodedValue) -> EncodedValue:
     """Encode p != 0 ? a : b; every bit is kept (R14, R28)."""
     condition = encode_cast(m, dt.bool_, p).term
     bits = None
     if a.bits is not None and b.bits is not None:
         bits = smt.ite(condition, a.bits, b.bits)
-    return Value(a.dtype, smt.ite(condition, a.term, b.term), bits)
+    return EncodedValue(a.dtype, smt.ite(condition, a.term, b.term), bits)
 
 
-def _encode_shift(m: Model, op: Op, a: Value, n: Value) -> Value:
+def _encode_shift(m: SmtEncoder, op: Op, a: EncodedValue, n: EncodedValue) -> EncodedValue:
     """Encode a shift of bit vectors or of whole numbers."""
     forms = {m.representation(a.dtype), m.representation(n.dtype)}
     if forms == {Representation.BITS}:
-        return Value(a.dtype, (_encode_bits_shl if op is Op.SHL else _encode_bits_shr)(a.dtype, a, n))
+        return EncodedValue(a.dtype, (_encode_bits_shl if op is Op.SHL else _encode_bit_vector_shr)(a.dtype, a, n))
     if forms == {Representation.WHOLE}:
-        return Value(a.dtype, _encode_whole_shift(m, op, a.dtype, a, n))
+        return EncodedValue(a.dtype, _encode_integer_shift(m, op, a.dtype, a, n))
     raise Unmodelled(f"{op.name} of {a.dtype} by {n.dtype}")

@@ -35,7 +35,7 @@ class TypedPattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class RuleTyping:
     """One typing of a rule: both sides and the conjuncts of its condition. `rhs` is None if it is ill-typed."""
 
     types: Types
@@ -72,12 +72,12 @@ def conditions(rule: Rule) -> list[Pattern]:
     return [*conjuncts(rule.when), *conjuncts(None if rule.assumes is None else rule.assumes.values)]
 
 
-def enumerate_assignments(rule: Rule) -> Iterator[Assignment]:
+def enumerate_rule_typings(rule: Rule) -> Iterator[RuleTyping]:
     """Yield every typing of `rule`."""
     for types, lhs in _enumerate_typings(rule.lhs, {}, ()):
         if rule.types is not None and not rule.types(_type_relation_arguments(rule, types)):
             continue
-        yield from _type_witness_variables(rule, types, lhs)
+        yield from _enumerate_witness_typings(rule, types, lhs)
 
 
 def _type_relation_arguments(rule: Rule, types: Types) -> Mapping[str, DType]:
@@ -87,7 +87,7 @@ def _type_relation_arguments(rule: Rule, types: Types) -> Mapping[str, DType]:
     return arguments if first is None else {**arguments, "S": arguments[first]}
 
 
-def _type_witness_variables(rule: Rule, types: Types, lhs: TypedPattern) -> Iterator[Assignment]:
+def _enumerate_witness_typings(rule: Rule, types: Types, lhs: TypedPattern) -> Iterator[RuleTyping]:
     """Yield the typings that extend `types` by the variables that only a witness binds.
 
     If none is well-typed, yield one typing without a right side, which refutes the rule.
@@ -105,9 +105,9 @@ def _type_witness_variables(rule: Rule, types: Types, lhs: TypedPattern) -> Iter
         if len(typed) < len(when):
             raise Crash(f"the condition of {rule} has no dtypes for {full}")
         fitting += 1
-        yield Assignment(full, lhs, rhs if rhs is not None and rhs.dtype is lhs.dtype else None, typed)
+        yield RuleTyping(full, lhs, rhs if rhs is not None and rhs.dtype is lhs.dtype else None, typed)
     if free and not fitting:
-        yield Assignment(types, lhs, None, ())
+        yield RuleTyping(types, lhs, None, ())
 
 
 def _enumerate_dtype_choices(free: Mapping[str, Pattern]) -> Iterator[Types]:
@@ -132,7 +132,7 @@ def _enumerate_typings(p: Pattern, types: Types, path: tuple[int, ...]) -> Itera
             yield {**types, path: d}, TypedPattern(p, d)
     else:
         for source_types, src in _enumerate_source_typings(p, p.src, types, path):
-            for full, to in _enumerate_target_dtypes(p.to, source_types):
+            for full, to in _enumerate_cast_target_dtypes(p.to, source_types):
                 result = result_dtype(p.op, [s.dtype for s in src], to)
                 if result is not None:
                     yield full, TypedPattern(p, result, src)
@@ -150,7 +150,7 @@ def _enumerate_source_typings(
             yield full, (*last, typed)
 
 
-def _enumerate_target_dtypes(to: DType | TypeVar | None, types: Types) -> Iterator[tuple[Types, DType | None]]:
+def _enumerate_cast_target_dtypes(to: DType | TypeVar | None, types: Types) -> Iterator[tuple[Types, DType | None]]:
     """Yield the target dtypes of a Cast or Bitcast, each with `types` extended by its type variable."""
     if not isinstance(to, TypeVar):
         yield types, to

@@ -95,11 +95,11 @@ def list_exact_cast_lemmas() -> tuple[str, ...]:
     return tuple(sorted(f"{a.short}>{b.short}" for a in numbers for b in numbers if has_exact_cast_lemma(a, b)))
 
 
-def make_lemma_obligation(pair: str) -> Obligation:
+def make_lemma_obligation(dtype_pair: str) -> Obligation:
     """Build the obligation of the lemma `source>target`."""
-    source, target = (dt.SHORT[d] for d in pair.split(">"))
+    source, target = (dt.SHORT[d] for d in dtype_pair.split(">"))
     plan = ProofPlan((ProofAttempt("bits", (smt.render_query([smt.not_(build_exact_cast_lemma(source, target))]),), 200_000_000),))
-    return Obligation(LEMMA, pair, (lambda: plan,), (("x", source),))
+    return Obligation(LEMMA, dtype_pair, (lambda: plan,), (("x", source),))
 
 
 def prove(obligations: Iterable[Obligation], jobs: int = 1, seed: int = 0) -> Iterator[ProofVerdict]:

@@ -52,9 +52,9 @@ def _mod(d: DType, a: int, b: int) -> int:
     return wrap_to_width(d, a % b) if b else a
 
 
-def _shl(u: UOp, a: int, n: int) -> int | None:
+def _fold_shl(u: UOp, a: int, n: int) -> int | None:
     d = u.dtype
-    count = _shift_count(u.rhs.dtype, n)
+    count = _shift_count_as_unsigned(u.rhs.dtype, n)
     if count is None:
         return None
     if d is dt.index:
@@ -63,11 +63,11 @@ def _shl(u: UOp, a: int, n: int) -> int | None:
 
 
 def _shr(u: UOp, a: int, n: int) -> int | None:
-    count = _shift_count(u.rhs.dtype, n)
+    count = _shift_count_as_unsigned(u.rhs.dtype, n)
     return None if count is None else a >> min(count, 4096 if u.dtype is dt.index and abs(a) < 2**4096 else u.dtype.bits or count)
 
 
-def _shift_count(d: DType, n: int) -> int | None:
+def _shift_count_as_unsigned(d: DType, n: int) -> int | None:
     """Return a shift count, read as unsigned (R06, shifts); None for a negative index, a Trap (R29, index arithmetic)."""
     if n >= 0:
         return n
@@ -77,13 +77,13 @@ def _shift_count(d: DType, n: int) -> int | None:
 # Floats: exact fractions, one rounding
 
 
-def round_to_nearest(d: DType, x: Fraction, zero: float = 0.0) -> float:
+def round_to_nearest(d: DType, x: Fraction, result_if_zero: float = 0.0) -> float:
     """Round `x` to the nearest value of `d`, ties to even. Overflow gives infinity, or NaN in a dtype that has none (R15).
 
     `zero` is the result for an exact 0, which has no sign.
     """
     if x == 0:
-        return zero
+        return result_if_zero
     sign, m = (-1 if x < 0 else 1), abs(x)
     exponent = _floor_log2(m)
     step = Fraction(2) ** (max(exponent, d.min_exponent) - d.man_bits)
@@ -102,7 +102,7 @@ def _floor_log2(m: Fraction) -> int:
     return e - 1 if Fraction(2) ** e > m else e
 
 
-def to_float(d: DType, x: Number) -> float:
+def round_to_float_dtype(d: DType, x: Number) -> float:
     """Convert a number to a float dtype, with one rounding (R15, Cast)."""
     if isinstance(x, float):
         if x != x:
@@ -117,9 +117,9 @@ def _finite(*xs: float) -> bool:
     return all(math.isfinite(x) for x in xs)
 
 
-def _add_float(d: DType, a: float, b: float) -> float:
+def _add_rounded_once(d: DType, a: float, b: float) -> float:
     if not _finite(a, b):
-        return to_float(d, a + b)
+        return round_to_float_dtype(d, a + b)
     if a == 0 and b == 0:
         return a + b  # -0.0 only if both are
     return round_to_nearest(d, Fraction(a) + Fraction(b))
@@ -127,7 +127,7 @@ def _add_float(d: DType, a: float, b: float) -> float:
 
 def _mul_float(d: DType, a: float, b: float) -> float:
     if not _finite(a, b):
-        return to_float(d, a * b)
+        return round_to_float_dtype(d, a * b)
     return round_to_nearest(d, Fraction(a) * Fraction(b), math.copysign(0.0, a) * math.copysign(1.0, b)) or _signed_zero(a, b)
 
 
@@ -136,21 +136,21 @@ def _signed_zero(a: float, b: float) -> float:
     return math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b))
 
 
-def _div_float(d: DType, a: float, b: float) -> float:
+def _divide_rounded_once(d: DType, a: float, b: float) -> float:
     if a != a or b != b or (math.isinf(a) and math.isinf(b)) or (a == 0 and b == 0):
         return math.nan
     if b == 0 or math.isinf(a):
-        return to_float(d, math.copysign(math.inf, _signed_zero(a, b)))
+        return round_to_float_dtype(d, math.copysign(math.inf, _signed_zero(a, b)))
     if math.isinf(b):
         return _signed_zero(a, b)
     return round_to_nearest(d, Fraction(a) / Fraction(b)) or _signed_zero(a, b)
 
 
-def _sqrt(d: DType, x: float) -> float:
+def _sqrt_rounded_once(d: DType, x: float) -> float:
     if x != x or x < 0:
         return math.nan
     if x == 0 or math.isinf(x):
-        return to_float(d, x)
+        return round_to_float_dtype(d, x)
     f = Fraction(x)
     # The integer square root has far more bits than `d`. It is made odd if it is inexact, so that it never looks like a tie.
     shift = 2 * max(0, 160 - f.numerator.bit_length() // 2) + 2 * f.denominator.bit_length()
@@ -160,11 +160,11 @@ def _sqrt(d: DType, x: float) -> float:
     return round_to_nearest(d, Fraction(2 * r + inexact, 2 << (shift // 2)))
 
 
-def _mulacc_float(d: DType, a: float, b: float, c: float) -> float:
+def _mulacc_rounded_once(d: DType, a: float, b: float, c: float) -> float:
     if not _finite(a, b, c):
         if not _finite(a, b):
-            return to_float(d, a * b + c)
-        return to_float(d, c)
+            return round_to_float_dtype(d, a * b + c)
+        return round_to_float_dtype(d, c)
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         product_zero = _signed_zero(a, b) if Fraction(a) * Fraction(b) == 0 else None
@@ -181,12 +181,12 @@ def _max_float(a: float, b: float) -> float:
 
 def _add(u: UOp, a: Number, b: Number) -> Number:
     d = u.dtype
-    return a or b if d is dt.bool_ else _add_float(d, a, b) if d.is_float else wrap_to_width(d, int(a) + int(b))
+    return a or b if d is dt.bool_ else _add_rounded_once(d, a, b) if d.is_float else wrap_to_width(d, int(a) + int(b))
 
 
 def _sub(u: UOp, a: Number, b: Number) -> Number:
     d = u.dtype
-    return _add_float(d, a, -b) if d.is_float else wrap_to_width(d, int(a) - int(b))
+    return _add_rounded_once(d, a, -b) if d.is_float else wrap_to_width(d, int(a) - int(b))
 
 
 def _mul(u: UOp, a: Number, b: Number) -> Number:
@@ -202,11 +202,11 @@ def _max(u: UOp, a: Number, b: Number) -> Number:
     return _max_float(a, b) if u.dtype.is_float else max(a, b)
 
 
-def _mulacc(u: UOp, a: Number, b: Number, c: Number) -> Number:
+def _fold_mulacc(u: UOp, a: Number, b: Number, c: Number) -> Number:
     d = u.dtype
     if d is dt.bool_:
         return bool((a and b) or c)
-    return _mulacc_float(d, a, b, c) if d.is_float else wrap_to_width(d, int(a) * int(b) + int(c))
+    return _mulacc_rounded_once(d, a, b, c) if d.is_float else wrap_to_width(d, int(a) * int(b) + int(c))
 
 
 def _trunc(u: UOp, a: Number) -> Number:
@@ -215,12 +215,12 @@ def _trunc(u: UOp, a: Number) -> Number:
     return math.copysign(float(math.trunc(a)), a)
 
 
-def _cast(u: UOp, a: Number) -> Number | None:
+def _fold_cast(u: UOp, a: Number) -> Number | None:
     d = u.dtype
     if d is dt.bool_:
         return a != 0
     if d.is_float:
-        return to_float(d, a)
+        return round_to_float_dtype(d, a)
     if not isinstance(a, float):
         return wrap_to_width(d, int(a))
     if d is dt.index:
@@ -249,10 +249,10 @@ FOLD: dict[Op, Callable[..., Number | None]] = {
     Op.MUL: _mul,
     Op.NEG: _neg,
     Op.MAX: _max,
-    Op.MULACC: _mulacc,
+    Op.MULACC: _fold_mulacc,
     Op.IDIV: lambda u, a, b: _idiv(u.dtype, a, b),
     Op.MOD: lambda u, a, b: _mod(u.dtype, a, b),
-    Op.SHL: _shl,
+    Op.SHL: _fold_shl,
     Op.SHR: _shr,
     Op.AND: _bitwise(lambda a, b: a & b),
     Op.OR: _bitwise(lambda a, b: a | b),
@@ -265,12 +265,12 @@ FOLD: dict[Op, Callable[..., Number | None]] = {
     Op.CMPEQ: lambda u, a, b: a == b,
     Op.CMPNE: lambda u, a, b: a != b,
     Op.WHERE: _where,
-    Op.CAST: _cast,
+    Op.CAST: _fold_cast,
     Op.BITCAST: _bitcast,
     Op.TRUNC: _trunc,
-    Op.RECIP: lambda u, a: _div_float(u.dtype, 1.0, a),
-    Op.DIV: lambda u, a, b: _div_float(u.dtype, a, b),
-    Op.SQRT: lambda u, a: _sqrt(u.dtype, a),
+    Op.RECIP: lambda u, a: _divide_rounded_once(u.dtype, 1.0, a),
+    Op.DIV: lambda u, a, b: _divide_rounded_once(u.dtype, a, b),
+    Op.SQRT: lambda u, a: _sqrt_rounded_once(u.dtype, a),
 }
 #: Elementwise ops that are never folded: the kernel decides the bits of an approximation (R27, one node, one value), Threefry of
 #: constants is not worth a rule, and Min is an op of the bestiary only.

@@ -1,11 +1,11 @@
 """Rules compiled to Python: one function per op that finds the first rule that matches a node.
 
-`Rule.apply` defines the meaning of a rule. `compile_matchers(rules)` maps an op to a function `step(u)`, which gives the result
-of trying every rule of that op in order: (rule, replacement, binding) of the first that applies, or None. Tests hold the two
-together for every rule. A function is compiled when its op is first met. It tests the left sides of all its rules, cheap tests
-first, so that most rules are refused by the ops of the sources. The tail of a rule is its witness, its condition and its right
-side. It is compiled when the left side first matches, because most rules never match in a process and compilation is their main
-cost. Conditions on integers are decided by the bounds of their operands, without a node for the comparison.
+`Rule.apply` defines the meaning of a rule. `get_or_make_matcher_table(rules)` maps an op to a function `step(u)`, which gives the
+result of trying every rule of that op in order: (rule, replacement, binding) of the first that applies, or None. Tests hold the
+two together for every rule. A function is compiled when its op is first met. It tests the left sides of all its rules, cheap
+tests first, so that most rules are refused by the ops of the sources. The tail of a rule is its witness, its condition and its
+right side. It is compiled when the left side first matches, because most rules never match in a process and compilation is their
+main cost. Conditions on integers are decided by the bounds of their operands, without a node for the comparison.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from uops.compiler.ir.affine import are_equal_sums
 from uops.compiler.rewrite.pattern import VALUES, Binding, Pattern, TypeVar, coerce_literal, is_same_number, variables
-from uops.compiler.rewrite.rule import Rule, bound_types, is_proved
+from uops.compiler.rewrite.rule import Rule, bound_types, is_condition_proved
 from uops.spec.errors import Crash
 from uops.spec.ir import args as A
 from uops.spec.ir import dtypes as dt
@@ -25,9 +25,9 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 #: The result of a step: the rule that applies, the replacement, and the binding that justifies it.
-Applied = tuple[Rule, UOp, Binding]
+RuleApplication = tuple[Rule, UOp, Binding]
 #: A function that applies the first matching rule of one op to a node.
-Step = Callable[[UOp], "Applied | None"]
+OpMatcher = Callable[[UOp], "RuleApplication | None"]
 
 
 def match_nothing(u: UOp) -> None:
@@ -35,7 +35,7 @@ def match_nothing(u: UOp) -> None:
     return
 
 
-class MatcherTable(dict[Op, Step]):
+class MatcherTable(dict[Op, OpMatcher]):
     """The step of each op, compiled on first use."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
@@ -45,9 +45,9 @@ class MatcherTable(dict[Op, Step]):
                 raise Crash(f"{rule} matches every node")
             self.by_op.setdefault(rule.lhs.op, []).append(rule)
 
-    def __missing__(self, op: Op) -> Step:
+    def __missing__(self, op: Op) -> OpMatcher:
         rules = self.by_op.get(op)
-        step = self[op] = match_nothing if rules is None else _MatcherWriter().compile_step(op, rules)
+        step = self[op] = match_nothing if rules is None else _MatcherWriter().compile_op_matcher(op, rules)
         return step
 
 
@@ -57,7 +57,7 @@ _MAX_TABLES = 64
 _tables: OrderedDict[tuple[int, ...], tuple[Sequence[Rule], MatcherTable]] = OrderedDict()
 
 
-def compile_matchers(rules: Sequence[Rule]) -> MatcherTable:
+def get_or_make_matcher_table(rules: Sequence[Rule]) -> MatcherTable:
     """Return the steps of a list of rules, memoized by the identities of the rules."""
     key = (id(rules),) if rules.__class__ is tuple else tuple(map(id, rules))
     entry = _tables.get(key)
@@ -117,7 +117,7 @@ class _MatcherWriter:
         """Append a line, indented `depth` times."""
         self.lines.append("    " * depth + text)
 
-    def compile_step(self, op: Op, rules: Sequence[Rule]) -> Step:
+    def compile_op_matcher(self, op: Op, rules: Sequence[Rule]) -> OpMatcher:
         """Compile `step(u)`, which tries `rules` in order on a node of `op`."""
         self.put_line(0, "def step(u):")
         self.put_line(1, "src = u.src")
@@ -129,9 +129,9 @@ class _MatcherWriter:
                 self.put_line(2, f"o{k} = s{k}.op")
             for rule in rules:
                 if len(rule.lhs.src) == arity:
-                    _LeftSideWriter(self, rule).write_tests(2)
+                    _LeftSideWriter(self, rule).write_tests_and_tail_call(2)
         self.put_line(1, "return None")
-        step: Step = self.compile_lines("step", f"<rules of {op.name}>")
+        step: OpMatcher = self.compile_lines("step", f"<rules of {op.name}>")
         return step
 
     def compile_lines(self, name: str, origin: str) -> Any:
@@ -141,18 +141,18 @@ class _MatcherWriter:
 
     # Tails: witness, condition and right side.
 
-    def defer_tail(self, rule: Rule) -> str:
+    def name_tail_compiled_on_call(self, rule: Rule) -> str:
         """Return a global name for a rule's tail, which is compiled at its first call."""
         name = f"tail_{len(self.namespace)}"
 
-        def compile_and_call_tail(*arguments: Any) -> Applied | None:
-            tail = self.namespace[name] = _MatcherWriter().compile_tail(rule)
+        def compile_and_call_tail(*arguments: Any) -> RuleApplication | None:
+            tail = self.namespace[name] = _MatcherWriter().compile_after_left_side_match(rule)
             return tail(*arguments)
 
         self.namespace[name] = compile_and_call_tail
         return name
 
-    def compile_tail(self, rule: Rule) -> Callable[..., Applied | None]:
+    def compile_after_left_side_match(self, rule: Rule) -> Callable[..., RuleApplication | None]:
         """Compile `tail(u, variables...)`, which returns the result for a node that matches the left side, or None."""
         bound = list(_bound_names(rule.lhs))
         self.put_line(0, f"def tail(u{''.join(f', {v}_' for v in bound)}):")
@@ -168,15 +168,15 @@ class _MatcherWriter:
             for v in dict.fromkeys(proposed):
                 self.put_line(1, f"{v}_ = binding[{v!r}]")
         for condition in _split_conjuncts(rule.when):
-            self.put_line(1, f"if not ({self.write_condition(condition)}): return None")
+            self.put_line(1, f"if not ({self.write_proof_of_condition(condition)}): return None")
         self.put_line(1, f"return {self.name_value(rule, 'rule')}, {self.write_node(rule.rhs, 'u.dtype')}, binding")
-        tail: Callable[..., Applied | None] = self.compile_lines("tail", f"<rule {rule.name}>")
+        tail: Callable[..., RuleApplication | None] = self.compile_lines("tail", f"<rule {rule.name}>")
         return tail
 
-    def write_condition(self, p: Pattern) -> str:
+    def write_proof_of_condition(self, p: Pattern) -> str:
         """Return an expression that is true if a comparison is proved."""
         if p.op not in _COMPARISONS or not all(_is_integer(q) for q in p.src):
-            return f"{self.name_value(is_proved, 'holds')}({self.name_value(p, 'condition')}, binding)"
+            return f"{self.name_value(is_condition_proved, 'holds')}({self.name_value(p, 'condition')}, binding)"
         nodes = self.write_operands(p, None)
         bounds = [f"({q.value!r}, {q.value!r})" if n is None else self.assign_local(f"{n}.min_max") for q, n in zip(p.src, nodes)]
         text = _COMPARISONS[p.op].format(a=bounds[0], b=bounds[1])
@@ -215,9 +215,9 @@ class _MatcherWriter:
             b if b is not None else self.write_node(q, self.name_dtype(dt.bool_) if k < first else typed)
             for k, (q, b) in enumerate(zip(p.src, built))
         ]
-        return f"UOp({self.name_op(p.op)}, ({', '.join(sources)},){self.write_argument(p)})"
+        return f"UOp({self.name_op(p.op)}, ({', '.join(sources)},){self.write_cast_argument(p)})"
 
-    def write_argument(self, p: Pattern) -> str:
+    def write_cast_argument(self, p: Pattern) -> str:
         """Return the text of the `arg` of a Cast or Bitcast; empty for other ops."""
         if p.to is None:
             return ""
@@ -235,13 +235,13 @@ class _LeftSideWriter:
         self.variable_locals: dict[str, str] = {}
         self.type_locals: dict[str, str] = {}
 
-    def write_tests(self, depth: int) -> None:
+    def write_tests_and_tail_call(self, depth: int) -> None:
         """Write all tests, and the call of the rule's tail inside them."""
         w, rule = self.writer, self.rule
         depth = self.write_cast_test(rule.lhs, "u", depth)
         depth = self.write_source_tests(rule.lhs, "s", depth, has_op_locals=True)
         arguments = "".join(f", {self.variable_locals.get(v) or self.type_locals[v]}" for v in _bound_names(rule.lhs))
-        w.put_line(depth, f"r = {w.defer_tail(rule)}(u{arguments})")
+        w.put_line(depth, f"r = {w.name_tail_compiled_on_call(rule)}(u{arguments})")
         w.put_line(depth, "if r is not None: return r")
 
     def write_source_tests(self, p: Pattern, prefix: str, depth: int, has_op_locals: bool = False) -> int:
@@ -250,10 +250,10 @@ class _LeftSideWriter:
         With `has_op_locals`, their ops are in the variables o0, o1, ...
         """
         ops = [f"o{k}" if has_op_locals else f"{prefix}{k}.op" for k in range(len(p.src))]
-        if tests := [t for k, q in enumerate(p.src) for t in self.op_tests(q, f"{prefix}{k}", ops[k])]:
+        if tests := [t for k, q in enumerate(p.src) for t in self.op_and_number_tests(q, f"{prefix}{k}", ops[k])]:
             depth = self.open_condition(" and ".join(tests), depth)
         for k, q in enumerate(p.src):
-            if late := list(self.variable_tests(q, f"{prefix}{k}")):
+            if late := list(self.bind_variable_and_yield_tests(q, f"{prefix}{k}")):
                 depth = self.open_condition(" and ".join(late), depth)
         for k, q in enumerate(p.src):
             if q.op is not None:
@@ -268,7 +268,7 @@ class _LeftSideWriter:
         self.writer.put_line(depth, f"if {test}:")
         return depth + 1
 
-    def op_tests(self, q: Pattern, at: str, op: str) -> Iterator[str]:
+    def op_and_number_tests(self, q: Pattern, at: str, op: str) -> Iterator[str]:
         """Yield the tests of a source's op, and of a constant's number."""
         if q.op is not None:
             yield f"{op} is {self.writer.name_op(q.op)}"
@@ -278,7 +278,7 @@ class _LeftSideWriter:
         if q.op is None and q.name is None and q.value == q.value:
             yield f"{at}.arg.value == {q.value!r}"
 
-    def variable_tests(self, q: Pattern, at: str) -> Iterator[str]:
+    def bind_variable_and_yield_tests(self, q: Pattern, at: str) -> Iterator[str]:
         """Yield the tests of a variable's identity and dtype, and of a literal's bits."""
         if q.op is not None:
             return

@@ -166,12 +166,12 @@ def maximum(a: object, b: object) -> Pattern:
 # Matching
 
 
-def match(p: Pattern, u: UOp, binding: Binding) -> bool:
+def match_pattern_and_bind(p: Pattern, u: UOp, binding: Binding) -> bool:
     """Return True if `u` has the form of `p`, and add its variables to `binding`, which is invalid after False."""
     if p.op is not None:
         if u.op is not p.op or len(u.src) != len(p.src) or not _match_cast_type(p, u, binding):
             return False
-        return all(match(q, s, binding) for q, s in zip(p.src, u.src))
+        return all(match_pattern_and_bind(q, s, binding) for q, s in zip(p.src, u.src))
     if p.name is None:
         return u.op is Op.CONST and is_same_number(u.arg, p.value)
     if p.constant and u.op is not Op.CONST:
@@ -222,12 +222,12 @@ def instantiate(p: Pattern, binding: Mapping[str, UOp | DType], literal_dtype: D
         assert p.value is not None
         return UOp(Op.CONST, (), A.ConstArg(coerce_literal(p.value, literal_dtype), literal_dtype))
     built = [None if q.op is None and q.name is None else instantiate(q, binding) for q in p.src]
-    sibling = _sibling_dtype(p, built, literal_dtype)
+    sibling = _make_literal_dtype_lookup(p, built, literal_dtype)
     src = tuple(b if b is not None else instantiate(q, binding, sibling(k)) for k, (q, b) in enumerate(zip(p.src, built)))
     return UOp(p.op, src, _cast_arg(p, binding))
 
 
-def _sibling_dtype(p: Pattern, built: list[UOp | None], literal_dtype: DType | None) -> Callable[[int], DType | None]:
+def _make_literal_dtype_lookup(p: Pattern, built: list[UOp | None], literal_dtype: DType | None) -> Callable[[int], DType | None]:
     """Return the dtype of a literal operand by position: that of its neighbours. A Where's condition is bool and no neighbour."""
     first = 1 if p.op is Op.WHERE else 0
     sibling = next((b.dtype for b in built[first:] if b is not None), literal_dtype)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uops.compiler.log import GraphTransform, active_log
 from uops.compiler.rewrite.costs import WEIGHT
 from uops.compiler.rewrite.lowering_cache import active_cache
-from uops.compiler.rewrite.matchers import compile_matchers, match_nothing
+from uops.compiler.rewrite.matchers import get_or_make_matcher_table, match_nothing
 from uops.compiler.rewrite.pattern import COMMUTATIVE
 from uops.compiler.rewrite.rule import RewriteLog, RewriteStep, Rule
 from uops.spec.errors import Crash
@@ -29,7 +29,7 @@ class Rewriter(RewriteLog):
     def __init__(self, rules: Sequence[Rule], log: list[RewriteStep] | None = None, check: bool = False) -> None:
         self.rules, self.check = rules, check
         self.log = [] if log is None and active_log() is not None else log
-        self.steps = compile_matchers(rules)
+        self.steps = get_or_make_matcher_table(rules)
         self.done: dict[UOp, UOp] = {}
         self.changed_nodes: set[UOp] = set()  # nodes that are not their own normal form
         shared = active_cache() if self.log is None and not check else None
@@ -41,13 +41,13 @@ class Rewriter(RewriteLog):
         """Return the normal form of `root`; iterative."""
         done = self.done
         if root not in done:
-            self._normalise(root)
+            self._fill_normal_forms(root)
         log = active_log()
         if log is not None:
             log.transforms.append(GraphTransform("rules", root, done[root], done, None, self.log or (), self.rules))
         return done[root]
 
-    def _normalise(self, root: UOp) -> None:
+    def _fill_normal_forms(self, root: UOp) -> None:
         """Fill `done` for every node below `root`.
 
         A frame is a graph to normalise: its root, its nodes, sources first, and the nodes that have the normal form of its root. A
@@ -103,17 +103,17 @@ def _find_pending_nodes(root: UOp, done: Mapping[UOp, object]) -> Iterable[UOp]:
         return toposort(root)
     order: dict[UOp, None] = {}
     try:
-        _append_sources_first(root, done, order)
+        _append_nodes_sources_first(root, done, order)
     except RecursionError:  # too deep for Python's stack
         return toposort(root, gate=lambda u: u not in done)
     return order
 
 
-def _append_sources_first(u: UOp, done: Mapping[UOp, object], order: dict[UOp, None]) -> None:
+def _append_nodes_sources_first(u: UOp, done: Mapping[UOp, object], order: dict[UOp, None]) -> None:
     for s in u.src:
         if s not in done and s not in order:
             if s.src:
-                _append_sources_first(s, done, order)
+                _append_nodes_sources_first(s, done, order)
             else:
                 order[s] = None
     order[u] = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from uops.compiler.ir.affine import are_equal_sums
-from uops.compiler.rewrite.pattern import Binding, Pattern, format_pattern, instantiate, match
+from uops.compiler.rewrite.pattern import Binding, Pattern, format_pattern, instantiate, match_pattern_and_bind
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -76,7 +76,7 @@ class Rule:
     def apply(self, u: UOp) -> tuple[UOp, Binding] | None:
         """Return the replacement of `u` and the binding that justifies it, or None if the rule does not apply."""
         binding: Binding = {}
-        if not match(self.lhs, u, binding):
+        if not match_pattern_and_bind(self.lhs, u, binding):
             return None
         if self.types is not None and not self.types(bound_types(binding)):
             return None
@@ -85,7 +85,7 @@ class Rule:
             if proposed is None:
                 return None
             binding.update(proposed)
-        if self.when is not None and not is_proved(self.when, binding):
+        if self.when is not None and not is_condition_proved(self.when, binding):
             return None
         return instantiate(self.rhs, binding, u.dtype), binding
 
@@ -97,10 +97,10 @@ def bound_types(binding: Binding) -> dict[str, DType]:
     return types if source is None else {**types, "S": source}
 
 
-def is_proved(condition: Pattern, binding: Binding) -> bool:
+def is_condition_proved(condition: Pattern, binding: Binding) -> bool:
     """Return True if a condition is proved for every value of the bound nodes."""
     if condition.op is Op.AND:
-        return all(is_proved(c, binding) for c in condition.src)
+        return all(is_condition_proved(c, binding) for c in condition.src)
     node = instantiate(condition, binding)
     bounds = node.min_max
     if (bounds is not None and bounds[0]) or is_below_loop_bound(node):

@@ -19,7 +19,7 @@ import numpy as np
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.ir.extents import constant_extent
-from uops.compiler.ir.loops import estimate_instruction_count, find_shared_thread_loop
+from uops.compiler.ir.loops import estimate_instruction_count, find_thread_loop_around_effects
 from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.arguments import (
@@ -177,9 +177,9 @@ class Compiled:
     def _make_native_entry(self, config: Config) -> NativeEntry | None:
         if not (self.allows_native_entry and config.entry == "native" and isinstance(self.target, SupportsNativeEntry)):
             return None
-        return self.target.enter(self._build_frame(config.threads), self._call_in_python)
+        return self.target.enter(self._describe_program_as_frame(config.threads), self._call_in_python)
 
-    def _build_frame(self, threads: int) -> ProgramFrame:
+    def _describe_program_as_frame(self, threads: int) -> ProgramFrame:
         """Describe the program as data: a base per slot, and one more for the initial contents of each array that is written."""
         is_static = not any(p.shape is None for p in self._slots)
         source = {p.memory: len(self._slots) + k for k, p in enumerate(self._returned_slots)}
@@ -193,7 +193,7 @@ class Compiled:
         return ProgramFrame(
             base_count=len(self._slots) + len(source),
             variable_count=len(self._variables),
-            inputs=tuple(self._describe_input(u, source) for u in self._arguments) if is_static else None,
+            inputs=tuple(self._describe_frame_input(u, source) for u in self._arguments) if is_static else None,
             fixed_arrays=tuple(fixed),
             temporaries=tuple(ScratchBuffer(k, size) for k, size in sizes),
             outputs=tuple(results) if is_static else (),
@@ -202,7 +202,7 @@ class Compiled:
             threads=threads,
         )
 
-    def _describe_input(self, u: UOp, initial_bases: Mapping[UOp, int]) -> ArrayInput | VariableInput:
+    def _describe_frame_input(self, u: UOp, initial_bases: Mapping[UOp, int]) -> ArrayInput | VariableInput:
         if is_variable(u):
             return VariableInput(self._variables.index(u), *variable_bounds(u))
         k = self._base_of[u]
@@ -265,7 +265,7 @@ class _KernelWithCost(NamedTuple):
     def load_program(cls, program: UOp, target: Target) -> _KernelWithCost:
         """Load the kernel of a Program."""
         linear, source, binary = program.src
-        loop = find_shared_thread_loop(linear.instructions)
+        loop = find_thread_loop_around_effects(linear.instructions)
         extent = 0 if loop is None else constant_extent(loop)
         kernel = load_or_remake_kernel(target, source.arg.code, binary.arg.data)
         return cls(kernel, extent, estimate_instruction_count(linear.instructions))

@@ -27,19 +27,23 @@ class _AssignmentCopy(NamedTuple):
 def elide_assignment_copies(root: UOp) -> UOp:
     """Remove the copies of versions that only the assignment to the copy reads."""
     order = toposort(root)
-    copies = [c for c in map(_match_copy, order) if c is not None and c.old.op is Op.AFTER and _is_assignment_to_copy(c.old)]
+    copies = [
+        c
+        for c in map(_match_copy_to_fresh_buffer, order)
+        if c is not None and c.old.op is Op.AFTER and _is_assignment_to_copy(c.old)
+    ]
     if not copies:
         return root
     users = collect_users(order)
     replacements: dict[UOp, UOp] = {}
     for c in copies:
-        store = _find_only_store(c, users)
-        if store is not None and _has_no_other_readers(c, store, users):
+        store = _find_sole_store_into_copy(c, users)
+        if store is not None and _old_version_has_no_other_reader(c, store, users):
             replacements[c.node] = c.old
     return _replace_copies(root, replacements)
 
 
-def _match_copy(u: UOp) -> _AssignmentCopy | None:
+def _match_copy_to_fresh_buffer(u: UOp) -> _AssignmentCopy | None:
     """Return the fresh copy that `u` is, or None."""
     if u.op is not Op.AFTER or len(u.dependencies) != 1:
         return None
@@ -58,10 +62,10 @@ def _is_assignment_to_copy(version: UOp) -> bool:
         target = target.src[0]  # the viewed reference
     if target is not copy:
         return False
-    return _match_copy(copy) is not None or (copy.op is Op.AFTER and _is_assignment_to_copy(copy))
+    return _match_copy_to_fresh_buffer(copy) is not None or (copy.op is Op.AFTER and _is_assignment_to_copy(copy))
 
 
-def _find_only_store(c: _AssignmentCopy, users: dict[UOp, list[UOp]]) -> UOp | None:
+def _find_sole_store_into_copy(c: _AssignmentCopy, users: dict[UOp, list[UOp]]) -> UOp | None:
     """Return the only Store to a view of the copy, if nothing else uses the copy but the version after that Store."""
     stores: list[UOp] = []
     pending = [(c.node, user) for user in users[c.node]]
@@ -78,7 +82,7 @@ def _find_only_store(c: _AssignmentCopy, users: dict[UOp, list[UOp]]) -> UOp | N
     return stores[0] if stores and all(s is stores[0] for s in stores) else None
 
 
-def _has_no_other_readers(c: _AssignmentCopy, store: UOp, users: dict[UOp, list[UOp]]) -> bool:
+def _old_version_has_no_other_reader(c: _AssignmentCopy, store: UOp, users: dict[UOp, list[UOp]]) -> bool:
     """Return True if the old version is read only by the copy and for the value of `store`."""
     pending, seen = [c.old], {c.old}
     while pending:

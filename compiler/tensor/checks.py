@@ -61,7 +61,7 @@ class IndexCheck(NamedTuple):
 
     # Data
 
-    def check_known_data(self) -> bool:
+    def check_data_if_known(self) -> bool:
         """Return True if the indices are data in range, False if they are computed. Raises SpecIndexError for data out of range."""
         data = storage.data_of(storage.find_realized_leaf(self.node) or self.node)
         if data is None:
@@ -82,7 +82,7 @@ class IndexCheck(NamedTuple):
     def is_proved_by_data(self) -> bool:
         """Return True if the indices are elements, moved or cast, of data in range in memory of our own."""
         u, casts = self.node, list[DType]()
-        while (bounds := storage.integer_range_of(u)) is None:
+        while (bounds := storage.range_of_owned_integer_buffer(u)) is None:
             if u.op not in _SAME_ELEMENTS or not u.operand.dtype.is_integer:
                 return False
             casts += [u.dtype] if u.op is Op.CAST else []
@@ -93,12 +93,12 @@ class IndexCheck(NamedTuple):
     # Computed indices
 
     def build_farthest_index(self, index: UOp) -> UOp:
-        """Return the node whose value `check_farthest_index` takes; `index` stands for the indices in the program."""
-        return _build_farthest_index(index, self.least)
+        """Return the node whose value `raise_if_farthest_outside` takes; `index` stands for the indices in the program."""
+        return _build_greatest_offset_from_least(index, self.least)
 
-    def check_farthest_index(self, farthest: storage.Array) -> None:
+    def raise_if_farthest_outside(self, distance_above_least: storage.Array) -> None:
         """Raise SpecIndexError if the value of `build_farthest_index` says that an index is out of range."""
-        distance, word = int(np.asarray(farthest).item()), _unsigned_word(self.node.dtype)
+        distance, word = int(np.asarray(distance_above_least).item()), _unsigned_word(self.node.dtype)
         if distance >= self.extent - self.least:
             index = (distance + self.least) % (1 << word.bits)
             is_negative = self.node.dtype.is_signed and index >> (word.bits - 1)
@@ -126,7 +126,7 @@ class IndexOutOfRange(SpecIndexError):
 _checks: weakref.WeakKeyDictionary[UOp, tuple[IndexCheck, ...]] = weakref.WeakKeyDictionary()
 
 
-def attach_checks(u: UOp, checks: tuple[IndexCheck, ...], unchecked: bool = False) -> UOp:
+def attach_unproved_checks(u: UOp, checks: tuple[IndexCheck, ...], unchecked: bool = False) -> UOp:
     """Attach to `u` those IndexChecks that nothing proves, or the tag in their place if it is unchecked."""
     open_ = tuple(c for c in checks if not c.is_proved)
     if not open_:
@@ -137,7 +137,7 @@ def attach_checks(u: UOp, checks: tuple[IndexCheck, ...], unchecked: bool = Fals
     return u
 
 
-def attach_hoisted_checks(u: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
+def attach_hoisted_checks_unless_proved(u: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
     """Attach to `u` the IndexChecks of a body that its arguments do not prove.
 
     Bounds of the body's own nodes did not prove them. Those of its arguments are not consulted, which would cost more than the
@@ -154,7 +154,7 @@ def checks_of(u: UOp) -> tuple[IndexCheck, ...]:
     return _checks.get(u, ())
 
 
-def drop_assignments(root: UOp, check: IndexCheck) -> UOp:
+def drop_assignments_through_check(root: UOp, check: IndexCheck) -> UOp:
     """Replace every assignment through an index of this check by the old contents."""
     while True:
         failed = next((u for u in toposort(root) if _assigns_through_check(u, check)), None)
@@ -182,24 +182,24 @@ def _assigns_through_check(u: UOp, check: IndexCheck) -> bool:
     return False
 
 
-def _substitute_with_checks(root: UOp, done: dict[UOp, UOp]) -> UOp:
+def _substitute_with_checks(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
     """Replace each key of `done`. A rebuilt node gets the IndexChecks of the node that it replaces."""
     attached: list[tuple[UOp, IndexCheck]] = []
     pending = [root]
     while pending:
         for u in toposort(pending.pop()):
-            if u not in done:
-                src = tuple([done[s] for s in u.src])
-                done[u] = u if src == u.src else u.replace(src=src)
-                if done[u] is not u:
+            if u not in replacements:
+                src = tuple([replacements[s] for s in u.src])
+                replacements[u] = u if src == u.src else u.replace(src=src)
+                if replacements[u] is not u:
                     attached += [(u, c) for c in checks_of(u)]
                     pending += [c.node for c in checks_of(u)]
     for u, c in attached:
-        _checks[done[u]] = tuple(dict.fromkeys((*checks_of(done[u]), c._replace(node=done[c.node]))))
-    return done[root]
+        _checks[replacements[u]] = tuple(dict.fromkeys((*checks_of(replacements[u]), c._replace(node=replacements[c.node]))))
+    return replacements[root]
 
 
-def strip_tags(root: UOp) -> UOp:
+def strip_unchecked_tags(root: UOp) -> UOp:
     """Remove the tag UNCHECKED from all nodes, of bodies too."""
     done: dict[UOp, UOp] = {}
     for u in toposort(root):
@@ -209,7 +209,7 @@ def strip_tags(root: UOp) -> UOp:
 
 
 @functools.lru_cache(256)
-def _build_farthest_index(index: UOp, least: int) -> UOp:
+def _build_greatest_offset_from_least(index: UOp, least: int) -> UOp:
     """Return the greatest index, counted from the least one allowed, as an unsigned word."""
     counted = B.cast(index, _unsigned_word(index.dtype))
     if least:

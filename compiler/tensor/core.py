@@ -14,10 +14,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.checks import IndexCheck, IndexOutOfRange, attach_checks, checks_of, drop_assignments
+from uops.compiler.tensor.checks import (
+    IndexCheck,
+    IndexOutOfRange,
+    attach_unproved_checks,
+    checks_of,
+    drop_assignments_through_check,
+)
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, make_weak_constant
 from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer
-from uops.compiler.tensor.realize import compute
+from uops.compiler.tensor.realize import compute_in_one_program
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir.dtypes import DType, promote
@@ -46,21 +52,21 @@ class MovementStep(NamedTuple):
 
     def replay_on(self, u: UOp) -> UOp:
         """Return the step applied to node `u`."""
-        return attach_checks(UOp(self.op, (u, *self.src), self.arg, self.tag), self.checks)
+        return attach_unproved_checks(UOp(self.op, (u, *self.src), self.arg, self.tag), self.checks)
 
 
 #: A Tensor in use from which a view was made, and the steps; the first Tensor of a chain comes first.
-Link = tuple["weakref.ref[Core]", tuple[MovementStep | None, ...]]
+ViewLink = tuple["weakref.ref[LazyTensorBase]", tuple[MovementStep | None, ...]]
 
 
-class Core:
+class LazyTensorBase:
     """A lazy value. `uop` is its node; extents in `shape` are ints."""
 
     __slots__ = ("__weakref__", "_links", "uop")
     __array_ufunc__ = None  # NumPy gives way: `array + tensor` is a Tensor
 
     uop: UOp
-    _links: tuple[Link, ...]
+    _links: tuple[ViewLink, ...]
 
     @classmethod
     def of(cls, uop: UOp) -> Self:
@@ -69,7 +75,7 @@ class Core:
         t.uop, t._links = uop, ()
         return t
 
-    def _make_view(self, uop: UOp, *steps: MovementStep | None) -> Self:
+    def _wrap_as_view_of_self(self, uop: UOp, *steps: MovementStep | None) -> Self:
         """Return a Tensor of `uop`, which moves this one's elements as `steps` do.
 
         A method that moves nothing returns a new Tensor, too. Otherwise the effect of an assignment would depend on shapes.
@@ -81,7 +87,7 @@ class Core:
 
     def _make_movement_view(self, uop: UOp) -> Self:
         """Return the view that a movement op on this Tensor's node makes."""
-        return self._make_view(uop, MovementStep.of(uop))
+        return self._wrap_as_view_of_self(uop, MovementStep.of(uop))
 
     @property
     def shape(self) -> Shape:
@@ -113,14 +119,14 @@ class Core:
 
     # Realization
 
-    def realize(self, *others: Core, backend: str | None = None, unchecked: bool | None = None) -> Self:
+    def realize(self, *others: LazyTensorBase, backend: str | None = None, unchecked: bool | None = None) -> Self:
         """Compute this Tensor and `others` now, by one program, and hold their arrays from then on. Returns this Tensor.
 
         Raises SpecIndexError, an IndexError, if an index that is data or computed is out of range; nothing is held then. If the
         index is that of an assignment outside of a @function, these Tensors continue as if it had not been made. With `unchecked`
         indices are not checked (R163: indices of Tensors); None means the setting of `use`.
         """
-        tensors: tuple[Core, ...] = (self, *(self._require_tensor("a value to realize", t) for t in others))
+        tensors: tuple[LazyTensorBase, ...] = (self, *(self._require_tensor("a value to realize", t) for t in others))
         for t in tensors:
             t.uop = storage.find_realized_leaf(t.uop) or t.uop
         if backend is not None and not isinstance(backend, str):
@@ -128,13 +134,13 @@ class Core:
         missing = [u for u in dict.fromkeys(t.uop for t in tensors) if storage.value_of(u) is None]
         if missing:
             try:
-                computed = compute(missing, backend, unchecked)
+                computed = compute_in_one_program(missing, backend, unchecked)
             except IndexOutOfRange as e:
                 for t in tensors:
-                    t.uop = drop_assignments(t.uop, e.check)
+                    t.uop = drop_assignments_through_check(t.uop, e.check)
                 raise
             leaves = {
-                u: storage.record_realized_leaf(u, np.asarray(a).reshape(u.shape), c)
+                u: storage.make_leaf_for_realized_value(u, np.asarray(a).reshape(u.shape), c)
                 for u, (a, c) in zip(missing, computed, strict=True)
             }
             for t in tensors:
@@ -161,18 +167,18 @@ class Core:
         their values. The value must have this dtype, or one that promotes to it.
         """
         source = self._convert_assigned_value(value)
-        owners: list[Core] = [owner for owner in (r() for r, _ in self._links) if owner is not None]
+        owners: list[LazyTensorBase] = [owner for owner in (r() for r, _ in self._links) if owner is not None]
         if not owners:
             self.uop = B.assign(storage.reshape_node(B.buffer(self.numel(), self.dtype), self.shape), source)
             return self
         root, old = owners[0], _copy_to_fresh_buffer(owners[0].uop)
         root.uop = B.after(old, B.store(self._replay_view_on(root, old), source))
-        views: list[Core] = [*owners[1:], self]
+        views: list[LazyTensorBase] = [*owners[1:], self]
         for view in views:
             view.uop = view._replay_view_on(root, root.uop)
         return self
 
-    def _replay_view_on(self, root: Core, uop: UOp) -> UOp:
+    def _replay_view_on(self, root: LazyTensorBase, uop: UOp) -> UOp:
         """Return this view of `root`, made from another node of it. Raises SpecValueError if the view has padding or repetition."""
         for step in next(steps for r, steps in self._links if r() is root):
             if step is None:
@@ -196,7 +202,7 @@ class Core:
 
     def _convert_operand(self, value: Operand, like: DType | None = None) -> UOp:
         """Return the node of an operand. A Python number is weak beside `like`, by default this dtype."""
-        if isinstance(value, Core):
+        if isinstance(value, LazyTensorBase):
             return value.uop
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             return make_weak_constant(value, like or self.dtype)
@@ -208,7 +214,7 @@ class Core:
 
     def _require_tensor(self, name: str, value: Any) -> Self:
         """Return an argument that is a Tensor. Raises SpecTypeError for anything else."""
-        is_tensor: bool = isinstance(value, Core)
+        is_tensor: bool = isinstance(value, LazyTensorBase)
         if not is_tensor:
             raise fault("", None, f"expected a Tensor for {name}, got {type(value).__name__}", SpecTypeError)
         tensor: Self = value
@@ -218,7 +224,7 @@ class Core:
         """Broadcast this Tensor to `shape`: new axes in front, axes of extent 1 repeated."""
         old = self.shape
         if old == shape:
-            return self._make_view(self.uop)
+            return self._wrap_as_view_of_self(self.uop)
         require_axes(method, len(shape))
         aligned = (1,) * (len(shape) - len(old)) + old
         if len(old) > len(shape) or any(n not in (1, m) for n, m in zip(aligned, shape)):
@@ -237,7 +243,7 @@ class Core:
             raise fault(method, claim, f"axis {format_for_error(axis)} is out of range for shape {self.shape}", SpecIndexError)
         return number % self.ndim
 
-    def _normalize_vector_axis(self, method: str, axis: int) -> int | None:
+    def _normalize_axis_unless_scalar(self, method: str, axis: int) -> int | None:
         """Return a non-negative axis; None for 0 and -1 of a Tensor of shape (), which counts as a vector of one element."""
         if not self.ndim and require_integer(axis) in (0, -1):
             return None

@@ -25,7 +25,7 @@ __all__ = [
     "as_dtype",
     "default_dtype",
     "to_float_dtype",
-    "pick_integer",
+    "pick_integer_dtype_for",
     "promote",
     "make_weak_constant",
 ]
@@ -92,13 +92,13 @@ def default_dtype(value: Number) -> DType:
         return dt.bool_
     if isinstance(value, float):
         return dt.float32
-    return pick_integer(value, value)
+    return pick_integer_dtype_for(value, value)
 
 
-def pick_integer(*values: int, first: tuple[DType, ...] = ()) -> DType:
+def pick_integer_dtype_for(*values: int, preferred: tuple[DType, ...] = ()) -> DType:
     """Return the first of `first`, int32, int64 and uint64 that holds all of these integers. Raises SpecValueError if none does."""
     low, high = min(values), max(values)
-    for d in (*first, dt.int32, dt.int64, dt.uint64):
+    for d in (*preferred, dt.int32, dt.int64, dt.uint64):
         if d.min <= low and high <= d.max:
             return d
     described = (

@@ -26,12 +26,12 @@ def fault(method: str, claim: str | None, detail: str, kind: type[SpecError] = S
 
     It names the method that the user called, which may have called `method`.
     """
-    name = _find_method(sys._getframe(1)) or method
+    name = _find_called_method_name(sys._getframe(1)) or method
     cited = "" if claim is None else f" [{claim}: {_claim_texts(claim.partition('.')[0])[claim]}]"
     return kind(f"Tensor{'' if name == '__init__' else '.' + name}: {detail}{cited}", claim=claim)
 
 
-def _find_method(frame: FrameType | None) -> str:
+def _find_called_method_name(frame: FrameType | None) -> str:
     """Return the name of the outermost method on the stack before the user's code; an operator has the name of its method."""
     names: list[str] = []
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):

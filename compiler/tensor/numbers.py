@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from uops.compiler.runtime.program import numpy_dtype
-from uops.compiler.tensor.dtypes import Number, pick_integer
+from uops.compiler.tensor.dtypes import Number, pick_integer_dtype_for
 from uops.compiler.tensor.faults import fault, format_for_error
 from uops.spec.errors import SpecTypeError
 from uops.spec.ir import build as B
@@ -33,7 +33,7 @@ def require_number(value: Any) -> Number:
     raise fault("", None, f"expected a number, got {type(value).__name__}", SpecTypeError)
 
 
-def check_fits_dtype(value: Number, d: DType) -> Number:
+def require_in_range_if_integer_dtype(value: Number, d: DType) -> Number:
     """Return `value`, which `d` holds but for a fraction and rounding. Raises SpecValueError if it does not."""
     finite = not isinstance(value, float) or math.isfinite(value)
     if d.is_integer and not (finite and d.min <= math.trunc(value) <= d.max):
@@ -41,19 +41,19 @@ def check_fits_dtype(value: Number, d: DType) -> Number:
     return value
 
 
-def array_of_numbers(nested: list[Any] | tuple[Any, ...], array: Array, wanted: DType | None) -> Array:
+def cast_array_of_python_numbers(nested: list[Any] | tuple[Any, ...], array: Array, wanted: DType | None) -> Array:
     """Return the array of a nested list of Python numbers, from which NumPy made `array`.
 
     Without a dtype, integers take the first of int32, int64 and uint64 that holds all; floats and empty lists are float32 (R25:
     operand dtypes). A narrow float that NumPy lacks is left to a Cast. Raises SpecTypeError for elements that are no numbers.
     """
-    if array.dtype.kind not in "biufO" or _is_inexact(nested, array):
-        return _convert_elementwise(np.array(nested, object), wanted)
+    if array.dtype.kind not in "biufO" or _may_have_rounded_integers(nested, array):
+        return _convert_objects_one_by_one(np.array(nested, object), wanted)
     if wanted is None:
         return _cast_to_default_dtype(array)
     if wanted.is_integer and array.size:
         for extreme in (array.min(), array.max()):
-            check_fits_dtype(extreme.item(), wanted)
+            require_in_range_if_integer_dtype(extreme.item(), wanted)
     if wanted.ml_dtypes_name:
         return array
     if wanted.is_integer and array.dtype.kind == "f":  # toward zero, as a Cast
@@ -62,7 +62,7 @@ def array_of_numbers(nested: list[Any] | tuple[Any, ...], array: Array, wanted: 
         return array.astype(numpy_dtype(wanted))
 
 
-def _is_inexact(nested: list[Any] | tuple[Any, ...], array: Array) -> bool:
+def _may_have_rounded_integers(nested: list[Any] | tuple[Any, ...], array: Array) -> bool:
     """Return True if NumPy may have rounded an integer of the list, or converted nothing."""
     if array.dtype.kind != "f":
         return array.dtype.kind == "O"
@@ -78,15 +78,15 @@ def _cast_to_default_dtype(array: Array) -> Array:
     if array.dtype.kind == "b":
         return array
     low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-    return array.astype(numpy_dtype(pick_integer(low, high)))
+    return array.astype(numpy_dtype(pick_integer_dtype_for(low, high)))
 
 
-def _convert_elementwise(elements: Array, wanted: DType | None) -> Array:
+def _convert_objects_one_by_one(elements: Array, wanted: DType | None) -> Array:
     """Convert objects one by one, each with one rounding."""
     values = [require_number(v) for v in elements.flat]
     if wanted is None:
         whole = [v for v in values if not isinstance(v, float)]
-        wanted = pick_integer(*whole) if len(whole) == len(values) else dt.float32
-    converted = [B.convert_constant(check_fits_dtype(v, wanted), wanted) for v in values]
+        wanted = pick_integer_dtype_for(*whole) if len(whole) == len(values) else dt.float32
+    converted = [B.convert_constant(require_in_range_if_integer_dtype(v, wanted), wanted) for v in values]
     array_dtype = np.float64 if wanted.ml_dtypes_name else numpy_dtype(wanted)  # float64 holds the rounded values
     return np.array(converted, array_dtype).reshape(elements.shape)

@@ -87,7 +87,7 @@ def forbid_realization(name: str) -> Iterator[None]:
         _tracing.reset(token)
 
 
-def compute(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = None) -> list[tuple[Any, bool]]:
+def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = None) -> list[tuple[Any, bool]]:
     """Return the array of each node, computed by one program, and whether the node depends on no data.
 
     Raises SpecIndexError for an index out of range, unless `unchecked`.
@@ -96,7 +96,7 @@ def compute(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = 
         raise SpecTypeError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
     graph = _GraphCapture()
     closed = [graph.replace_buffers_by_params(u) for u in nodes]
-    checks = {} if (_unchecked.get() if unchecked is None else unchecked) else graph.collect_checks()
+    checks = {} if (_unchecked.get() if unchecked is None else unchecked) else graph.collect_computed_index_checks()
     program = _compile_cached(_build_output_graph([*closed, *checks], graph.fresh), backend or _backend.get())
     try:
         values = program(graph.inputs).values
@@ -104,14 +104,14 @@ def compute(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = 
         _raise_index_error(checks.values(), backend)
         raise
     for check, number in zip(checks.values(), values[len(nodes) :], strict=True):
-        check.check_farthest_index(number)
+        check.raise_if_farthest_outside(number)
     return [(value, c is u) for value, c, u in zip(values, closed, nodes)]
 
 
 def _raise_index_error(checks: Iterable[IndexCheck], backend: str | None) -> None:
     """Raise SpecIndexError if an index out of range explains the Trap of a backend that stops at one."""
     for check in checks:
-        check.raise_if_out_of_range(compute([check.node], backend, unchecked=True)[0][0])
+        check.raise_if_out_of_range(compute_in_one_program([check.node], backend, unchecked=True)[0][0])
 
 
 def _build_output_graph(nodes: Sequence[UOp], memories: int) -> UOp:
@@ -167,14 +167,14 @@ class _GraphCapture:
             if u in self.done:
                 continue
             if sources is None:
-                sources = self.list_dependencies(u)
+                sources = self.list_sources_to_rebuild_first(u)
                 stack.append((u, sources))
                 stack.extend((s, None) for s in reversed(sources) if s not in self.done)
             else:
                 self.done[u] = self.rebuild_node(u, sources)
         return self.done[root]
 
-    def collect_checks(self) -> dict[UOp, IndexCheck]:
+    def collect_computed_index_checks(self) -> dict[UOp, IndexCheck]:
         """Return the IndexChecks of computed indices, by the node that computes each one's farthest index.
 
         Raises SpecIndexError for data out of range.
@@ -182,11 +182,11 @@ class _GraphCapture:
         checks: dict[UOp, IndexCheck] = {}
         for u in self.checked_nodes:  # grows while indices are replaced that the graph itself does not hold
             for c in self.checks_module.checks_of(u):
-                if not c.check_known_data():
+                if not c.check_data_if_known():
                     checks.setdefault(c.build_farthest_index(self.replace_buffers_by_params(c.node)), c)
         return checks
 
-    def list_dependencies(self, u: UOp) -> tuple[UOp, ...]:
+    def list_sources_to_rebuild_first(self, u: UOp) -> tuple[UOp, ...]:
         """Return the nodes to rebuild before `u`: the leaf with its value, or its sources."""
         if u.op in CALL_LIKE:
             return u.arguments
@@ -196,12 +196,12 @@ class _GraphCapture:
     def rebuild_node(self, u: UOp, sources: tuple[UOp, ...]) -> UOp:
         """Return `u` on the rebuilt `sources`. Raises SpecValueError for a free Param."""
         if u.op is Op.BUFFER:
-            return self.bind_buffer(u)
+            return self.bind_data_or_renumber_buffer(u)
         if u.op is Op.PARAM:
             raise SpecValueError(f"Param {u.arg.slot} is free in the graph of a Tensor: it has no value")
         closed = tuple(self.done[s] for s in sources)
         if u.op in CALL_LIKE:
-            closed = (self.checks_module.strip_tags(u.body) if u.tag == self.checks_module.UNCHECKED else u.body, *closed)
+            closed = (self.checks_module.strip_unchecked_tags(u.body) if u.tag == self.checks_module.UNCHECKED else u.body, *closed)
         elif sources is not u.src:
             return closed[0]
         if u.op in _CHECKED:
@@ -209,7 +209,7 @@ class _GraphCapture:
             return UOp(u.op, closed, u.arg, None if u.tag == self.checks_module.UNCHECKED else u.tag)
         return u if closed == u.src else UOp(u.op, closed, u.arg, u.tag)
 
-    def bind_buffer(self, u: UOp) -> UOp:
+    def bind_data_or_renumber_buffer(self, u: UOp) -> UOp:
         """Return a Param for data. Memory that the program itself fills keeps a Buffer, numbered by order."""
         array = self.array_of(u)
         if array is None:

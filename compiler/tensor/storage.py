@@ -28,7 +28,7 @@ _realized: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
 _ranges: weakref.WeakKeyDictionary[UOp, tuple[int, int] | None] = weakref.WeakKeyDictionary()
 
 
-def make_leaf_buffer(array: Array, shared: bool = False) -> UOp:
+def make_leaf_buffer(array: Array, is_memory_shared: bool = False) -> UOp:
     """Return a fresh Buffer with an array's elements, in its shape, on the array's memory if that is contiguous.
 
     `shared` says that others may hold that memory.
@@ -39,12 +39,12 @@ def make_leaf_buffer(array: Array, shared: bool = False) -> UOp:
     flat.flags.writeable = False
     buffer = B.buffer(flat.size, dtype)
     _arrays[buffer] = flat
-    if not shared:
+    if not is_memory_shared:
         _ranges[buffer] = None
     return reshape_node(buffer, array.shape)
 
 
-def make_stand_in(u: UOp) -> UOp:
+def make_function_input_stand_in(u: UOp) -> UOp:
     """Return a Buffer without data in place of `u`, which marks the uses of `u` as an input of a @function."""
     buffer = B.buffer(math.prod(u.shape), u.dtype)
     _stand_ins.add(buffer)
@@ -79,7 +79,7 @@ def data_of(u: UOp) -> Array | None:
     return _arrays.get(source) if source.op is Op.BUFFER else None
 
 
-def integer_range_of(u: UOp) -> tuple[int, int] | None:
+def range_of_owned_integer_buffer(u: UOp) -> tuple[int, int] | None:
     """Return the least and greatest element of a Buffer of integers on memory of our own, or None for any other node.
 
     The Buffer has at least one element. The result is memoized.
@@ -103,12 +103,12 @@ def find_realized_leaf(u: UOp) -> UOp | None:
     return _realized.get(u)
 
 
-def record_realized_leaf(u: UOp, array: Array, constant: bool) -> UOp:
+def make_leaf_for_realized_value(u: UOp, array: Array, is_constant: bool) -> UOp:
     """Return the leaf that stands for `u`, whose value is `array`.
 
     A constant node may outlive every Tensor, in a cache of programs: it is not recorded, so that its array can be freed.
     """
-    leaf = make_leaf_buffer(array, shared=True)  # a backend may give memory that it was given
-    if not constant:
+    leaf = make_leaf_buffer(array, is_memory_shared=True)  # a backend may give memory that it was given
+    if not is_constant:
         _realized[u] = leaf
     return leaf

@@ -12,7 +12,7 @@ from types import FunctionType
 from uops.compiler.tensor.methods.exchange import ExchangeMethods
 
 
-def _name_methods(cls: type) -> type:
+def _rename_methods_after_attributes(cls: type) -> type:
     """Rename methods after their attributes, so that Python's own errors name what users call: `Tensor.clip() missing ...`."""
     for base in cls.__mro__:
         if base.__module__.startswith(__name__.rpartition(".")[0]):
@@ -36,7 +36,7 @@ def _clone_with_name(function: FunctionType, name: str, cls: type) -> FunctionTy
     return clone
 
 
-@_name_methods
+@_rename_methods_after_attributes
 class Tensor(ExchangeMethods):
     """An n-dimensional array that is computed on demand.
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach_hoisted_checks, checks_of
+from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach_hoisted_checks_unless_proved, checks_of
 from uops.compiler.tensor.realize import forbid_realization
 from uops.compiler.tensor.tensor import Tensor
 from uops.spec.errors import SpecTypeError, SpecValueError
@@ -48,7 +48,9 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
     """Return the result of `f`, its Tensors replaced by the results of a Function node."""
     name = getattr(f, "__name__", "function")
     inputs: dict[UOp, Tensor] = {}
-    args, kwargs = _map_tensors((args, kwargs), lambda t: inputs.setdefault(t.uop, Tensor.of(storage.make_stand_in(t.uop))))
+    args, kwargs = _map_tensors(
+        (args, kwargs), lambda t: inputs.setdefault(t.uop, Tensor.of(storage.make_function_input_stand_in(t.uop)))
+    )
     before = {u: t.uop for u, t in inputs.items()}
     with forbid_realization(name):
         result = f(*args, **kwargs)
@@ -58,11 +60,11 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
     if not values:
         raise SpecTypeError(f"@function {name} must return a Tensor or several, got none")
     order = list(dict.fromkeys(u for v in values for u in scope_nodes(v)))
-    bodies, captured = _replace_inputs_by_params(values, order, [before[u] for u in inputs])
+    bodies, captured = _replace_inputs_and_captures(values, order, [before[u] for u in inputs])
     node = B.function(B.tuple_(*bodies), *inputs, *captured)
     if any(u.tag == UNCHECKED for u in order):
         node = node.replace(tag=UNCHECKED)
-    node = attach_hoisted_checks(node, _hoist_checks(order, {before[u]: u for u in inputs}))
+    node = attach_hoisted_checks_unless_proved(node, _hoist_checks(order, {before[u]: u for u in inputs}))
     place = {v: k for k, v in enumerate(values)}
     out: R = _map_tensors(result, lambda t: Tensor.of(B.get(node, place[t.uop])))
     return out
@@ -91,24 +93,26 @@ def _collect_tensors(value: Any) -> list[Tensor]:
     return tensors
 
 
-def _replace_inputs_by_params(values: list[UOp], order: list[UOp], inputs: list[UOp]) -> tuple[list[UOp], list[UOp]]:
+def _replace_inputs_and_captures(
+    values: list[UOp], nodes_sources_first: list[UOp], inputs: list[UOp]
+) -> tuple[list[UOp], list[UOp]]:
     """Return the values in terms of Params, and the captured Buffers, which are arguments after the inputs.
 
     `order` is the toposort of the values.
     """
-    done = _map_stand_ins({u: B.param(slot, u.shape, u.dtype) for slot, u in enumerate(inputs)})
-    captured = [u for u in order if u.op is Op.BUFFER and u not in done]
+    done = _map_stand_ins_and_their_buffers({u: B.param(slot, u.shape, u.dtype) for slot, u in enumerate(inputs)})
+    captured = [u for u in nodes_sources_first if u.op is Op.BUFFER and u not in done]
     done |= {u: B.param(len(inputs) + k, u.shape, u.dtype) for k, u in enumerate(captured)}
-    _rebuild_nodes(order, done)
+    _rebuild_nodes(nodes_sources_first, done)
     return [done[v] for v in values], captured
 
 
-def _hoist_checks(order: list[UOp], arguments: dict[UOp, UOp]) -> tuple[IndexCheck, ...]:
+def _hoist_checks(body_nodes: list[UOp], arguments: dict[UOp, UOp]) -> tuple[IndexCheck, ...]:
     """Return the IndexChecks of the body, with the arguments in place of their stand-ins."""
-    checks = [c for u in order for c in checks_of(u)]
+    checks = [c for u in body_nodes for c in checks_of(u)]
     if not checks:
         return ()
-    done = _map_stand_ins(arguments)
+    done = _map_stand_ins_and_their_buffers(arguments)
     for c in checks:
         try:
             _rebuild_below(c.node, done)
@@ -117,7 +121,7 @@ def _hoist_checks(order: list[UOp], arguments: dict[UOp, UOp]) -> tuple[IndexChe
     return tuple(dict.fromkeys(c._replace(node=done[c.node]) for c in checks))
 
 
-def _map_stand_ins(values: dict[UOp, UOp]) -> dict[UOp, UOp]:
+def _map_stand_ins_and_their_buffers(values: dict[UOp, UOp]) -> dict[UOp, UOp]:
     """Map each stand-in, and the Buffer that it is a Reshape of, to its value."""
     done = dict(values)
     for u, value in values.items():
@@ -126,23 +130,23 @@ def _map_stand_ins(values: dict[UOp, UOp]) -> dict[UOp, UOp]:
     return done
 
 
-def _rebuild_below(u: UOp, done: dict[UOp, UOp]) -> None:
+def _rebuild_below(u: UOp, replacements: dict[UOp, UOp]) -> None:
     """Rebuild `u` and its operands recursively: faster than `_rebuild_nodes` for the few nodes of an index."""
-    if u not in done:
+    if u not in replacements:
         for s in scope_sources(u):
-            _rebuild_below(s, done)
-        done[u] = _rebuild_node(u, done)
+            _rebuild_below(s, replacements)
+        replacements[u] = _rebuild_node(u, replacements)
 
 
-def _rebuild_nodes(order: list[UOp], done: dict[UOp, UOp]) -> None:
+def _rebuild_nodes(order: list[UOp], replacements: dict[UOp, UOp]) -> None:
     """Rebuild the nodes of a scope, sources first, on the replacements that `done` has."""
     for u in order:
-        if u not in done:
-            done[u] = _rebuild_node(u, done)
+        if u not in replacements:
+            replacements[u] = _rebuild_node(u, replacements)
 
 
-def _rebuild_node(u: UOp, done: dict[UOp, UOp]) -> UOp:
+def _rebuild_node(u: UOp, replacements: dict[UOp, UOp]) -> UOp:
     """Return `u` on the replacements of its operands; a body, which is no operand, stays."""
     free = scope_sources(u)
-    src = (*u.src[: len(u.src) - len(free)], *[done[s] for s in free])
+    src = (*u.src[: len(u.src) - len(free)], *[replacements[s] for s in free])
     return u if src == u.src else UOp(u.op, src, u.arg, u.tag)

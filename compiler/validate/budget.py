@@ -1,7 +1,7 @@
 """The budget for deciding the obligations of one kernel, in machine-independent units.
 
-Takes: nothing. Gives: `limit_kernel_budget`, within which `charge_budget` raises `BudgetExhausted` once a unit is used up. No unit
-is a time, so verdicts do not depend on the machine. An obligation that is undecided by then never passes.
+Takes: nothing. Gives: `limit_kernel_budget`, within which `charge_budget_if_limited` raises `BudgetExhausted` once a unit is used
+up. No unit is a time, so verdicts do not depend on the machine. An obligation that is undecided by then never passes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def limit_kernel_budget() -> Iterator[None]:
         _budget.left = outer
 
 
-def charge_budget(unit: BudgetUnit, amount: int) -> None:
+def charge_budget_if_limited(unit: BudgetUnit, amount: int) -> None:
     """Subtract an amount from what is left of a unit. Raises BudgetExhausted if it exceeds that."""
     left = _budget.left
     if left is not None:
@@ -74,7 +74,7 @@ def charge_budget(unit: BudgetUnit, amount: int) -> None:
             raise BudgetExhausted(unit)
 
 
-def remaining_budget(unit: BudgetUnit, limit: int) -> int:
+def require_remaining_budget(unit: BudgetUnit, limit: int) -> int:
     """Return what is left of a unit, at most `limit`. Raises BudgetExhausted if nothing is."""
     left = _budget.left
     if left is None:

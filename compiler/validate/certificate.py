@@ -20,22 +20,22 @@ from typing import Any
 
 from uops.compiler.config import Config, default_config
 from uops.compiler.log import GraphTransform
-from uops.compiler.pipeline import record_lowering
-from uops.compiler.prove.admission import digest_rule, is_proved
+from uops.compiler.pipeline import record_lowering_up_to_plan
+from uops.compiler.prove.admission import digest_rule, is_rule_in_ledger
 from uops.compiler.prove.solver.solver import LONGEST, SolverWorker, solver_version
 from uops.compiler.rewrite.rule import RewriteStep, Rule
 from uops.compiler.rewrite.rules import VALUES
 from uops.compiler.rewrite.rules.fast_math import FAST_MATH, LAWS
 from uops.compiler.target import Target
-from uops.compiler.validate.decide import decide_by_solver, encode_query
-from uops.compiler.validate.kernel import generate_width_claims, make_bounds_claim
+from uops.compiler.validate.decide import decide_by_solver, encode_claim_query
+from uops.compiler.validate.kernel import generate_no_wrap_claims, make_bounds_claim
 from uops.compiler.validate.launch import validate
 from uops.compiler.validate.model import ValidationClaim
 from uops.compiler.validate.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
 from uops.compiler.validate.races import generate_race_claims as race_claims
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import KernelAccesses
-from uops.compiler.validate.values import find_replay_fault, group_moves_by_result, select_used_steps, validate_linearization
+from uops.compiler.validate.values import find_replay_fault, group_rewriter_transforms, select_used_steps, validate_linearization
 from uops.compiler.validate.writes import generate_agreement_claims
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
@@ -75,9 +75,9 @@ Json = dict[str, Any]
 
 def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
     """Return the certificate of a program. Raises what `lower` raises, Invalid, Uncertified, and NoSolver without Z3."""
-    graphs_by_pass, graphs_by_step, log = record_lowering(graph, target, config)
-    validate(graphs_by_pass, graphs_by_step, log).require()
-    moves = group_moves_by_result(log)
+    graphs_by_pass, graphs_by_step, log = record_lowering_up_to_plan(graph, target, config)
+    validate(graphs_by_pass, graphs_by_step, log).raise_unless_proved()
+    moves = group_rewriter_transforms(log)
     pairs = zip(graphs_by_step["decompose"].src, graphs_by_step["simplify"].src, strict=True)
     fast_math_rules = sorted(log.assuming_rule_counts) if (config or default_config()).fast_math else None
     return build_certificate(
@@ -120,7 +120,8 @@ def build_certificate(
         certificate["trusted"] += _list_fast_math_assumptions(certificate)
     launches = {name: parse(text) for name, text in texts.items()}
     certificate["claims"] = [
-        [c.kind.value, c.place, _digest(encode_query(c)[0])] for c in generate_program_claims(launches, certificate["callers"])
+        [c.kind.value, c.place, _digest(encode_claim_query(c)[0])]
+        for c in generate_program_claims(launches, certificate["callers"])
     ]
     faults = find_certificate_faults(certificate)
     if faults:
@@ -174,11 +175,11 @@ def generate_faults(certificate: Json, worker: SolverWorker, seconds: float = SE
         yield f"it was made with {certificate['solver']}, expected {solver_version()}. {ANEW}"
     else:
         deadline = time.monotonic() + seconds
-        yield from _compare_rules(certificate)
+        yield from _find_rule_mismatches(certificate)
         try:
-            launches = _parse_launches(certificate)
+            launches = _parse_and_verify_graph_texts(certificate)
             yield from _check_value_steps(certificate, launches)
-            program_claims = _generate_encodable_claims(certificate, launches)
+            program_claims = _list_claims_and_try_encoding(certificate, launches)
         except OutOfTime:
             raise
         except _UNREADABLE as e:
@@ -187,7 +188,7 @@ def generate_faults(certificate: Json, worker: SolverWorker, seconds: float = SE
             yield from _check_claims(certificate, program_claims, worker, deadline)
 
 
-def _parse_launches(certificate: Json) -> dict[str, UOp]:
+def _parse_and_verify_graph_texts(certificate: Json) -> dict[str, UOp]:
     """Parse and verify the graphs of the texts. Raises SpecError, which names the text."""
     launches: dict[str, UOp] = {}
     for name in TEXTS:
@@ -208,7 +209,7 @@ def _value_rules_by_name() -> dict[str, Rule]:
 
 
 def _fast_math_rules_by_name() -> dict[str, Rule]:
-    return {r.name: r for r in (*FAST_MATH, *filter(is_proved, LAWS))}
+    return {r.name: r for r in (*FAST_MATH, *filter(is_rule_in_ledger, LAWS))}
 
 
 def _list_fast_math_assumptions(certificate: Json) -> list[str]:
@@ -218,7 +219,7 @@ def _list_fast_math_assumptions(certificate: Json) -> list[str]:
     return ["fast-math: the program computes what the one given does over the real numbers (R156), where", *assumptions]
 
 
-def _compare_rules(certificate: Json) -> Iterator[str]:
+def _find_rule_mismatches(certificate: Json) -> Iterator[str]:
     """Yield the differences between the rules of a certificate and those of this package."""
     fast_math_digests = certificate.get("fast_math", {})
     for names, rules in ((certificate["rules"], _value_rules_by_name()), (fast_math_digests, _fast_math_rules_by_name())):
@@ -243,11 +244,11 @@ def trusted_base(certificate: Json) -> list[str]:
     return [*TRUSTED, *(_list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ())]
 
 
-def _generate_encodable_claims(certificate: Json, launches: Mapping[str, UOp]) -> list[ValidationClaim]:
+def _list_claims_and_try_encoding(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> list[ValidationClaim]:
     """Return all claims of the texts, after encoding each. Raises what the reader of texts raises."""
-    program_claims = list(generate_program_claims(launches, certificate["callers"]))
+    program_claims = list(generate_program_claims(graphs_by_name, certificate["callers"]))
     for c in program_claims:
-        encode_query(c)
+        encode_claim_query(c)
     return program_claims
 
 
@@ -255,7 +256,7 @@ def _check_claims(
     certificate: Json, program_claims: Sequence[ValidationClaim], worker: SolverWorker, deadline: float
 ) -> Iterator[str]:
     """Yield the claims that differ from those of the certificate, or that the solver does not prove before the deadline."""
-    digests = [[c.kind.value, c.place, _digest(encode_query(c)[0])] for c in program_claims]
+    digests = [[c.kind.value, c.place, _digest(encode_claim_query(c)[0])] for c in program_claims]
     if digests != certificate["claims"]:
         yield "the claims of the texts are not those written down"
     if not program_claims:
@@ -270,11 +271,11 @@ def _check_claims(
             yield str(v)
 
 
-def _check_value_steps(certificate: Json, launches: Mapping[str, UOp]) -> Iterator[str]:
+def _check_value_steps(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> Iterator[str]:
     """Yield the kernels whose values the rewrite steps and the order of instructions do not prove."""
     rules = _value_rules_by_name()
     names = ("join", "decompose", "simplify", "linearize")
-    for k, calls in enumerate(zip(*(launches[n].src for n in names), strict=True)):
+    for k, calls in enumerate(zip(*(graphs_by_name[n].src for n in names), strict=True)):
         before, primitive, simple, listed = (c.body for c in calls)
         steps = [RewriteStep(rule, parse(a), parse(b), {}) for rule, a, b in certificate["steps"][k]]
         fault = None if primitive is simple else find_replay_fault(primitive, simple, steps, rules)
@@ -297,31 +298,31 @@ def collect_value_constants(body: UOp) -> set[tuple[str, object]]:
     return constants
 
 
-def generate_program_claims(launches: Mapping[str, UOp], caller_buffers: Collection[int]) -> Iterator[ValidationClaim]:
+def generate_program_claims(graphs_by_name: Mapping[str, UOp], caller_buffers: Collection[int]) -> Iterator[ValidationClaim]:
     """Yield all claims of a program once, from its texts and the numbers of the caller's Buffers alone."""
     seen: set[tuple[UOp, UOp]] = set()
-    for before, after in zip(launches["join"].src, launches["linearize"].src, strict=True):
+    for before, after in zip(graphs_by_name["join"].src, graphs_by_name["linearize"].src, strict=True):
         pair = before.body, after.body
         if pair not in seen:
             seen.add(pair)
             yield from generate_kernel_claims(*map(read_accesses, pair))
-    yield from generate_call_claims(launches["join"], launches["linearize"])
-    yield from generate_plan_claims(launches["linearize"], launches["plan"], caller_buffers)
+    yield from generate_call_claims(graphs_by_name["join"], graphs_by_name["linearize"])
+    yield from generate_plan_claims(graphs_by_name["linearize"], graphs_by_name["plan"], caller_buffers)
 
 
 def generate_kernel_claims(old: KernelAccesses, new: KernelAccesses) -> Iterator[ValidationClaim]:
     """Yield the distinct claims of one kernel, in a fixed order."""
     done: set[tuple[object, object]] = set()
-    for c in _generate_unfiltered_claims(old, new):
+    for c in _generate_claims_with_duplicates(old, new):
         if (c.given, c.goal) not in done:
             done.add((c.given, c.goal))
             yield c
 
 
-def _generate_unfiltered_claims(old: KernelAccesses, new: KernelAccesses) -> Iterator[ValidationClaim]:
+def _generate_claims_with_duplicates(old: KernelAccesses, new: KernelAccesses) -> Iterator[ValidationClaim]:
     for s in new.sites:
         yield make_bounds_claim(s)
-        yield from generate_width_claims(s)
+        yield from generate_no_wrap_claims(s)
     yield from generate_agreement_claims(old, new)
     yield from race_claims(new)
 

@@ -1,7 +1,7 @@
 """Decisions of claims: by sums and intervals, by trying every point, and by the solver, in this order.
 
-Takes: a `ValidationClaim`. Gives: a `ValidationVerdict`; a claim that none of the three decides is not proved. `encode_query` gives
-the text of a claim for the solver, which is unsatisfiable if the claim holds.
+Takes: a `ValidationClaim`. Gives: a `ValidationVerdict`; a claim that none of the three decides is not proved.
+`encode_claim_query` gives the text of a claim for the solver, which is unsatisfiable if the claim holds.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from uops.compiler.prove.casts import wrap_to_dtype
-from uops.compiler.prove.model import Model, Representation, Value, within
+from uops.compiler.prove.model import EncodedValue, Representation, SmtEncoder, within
 from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import Term
 from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.budget import BudgetUnit, charge_budget, remaining_budget
+from uops.compiler.validate.budget import BudgetUnit, charge_budget_if_limited, require_remaining_budget
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ValidationClaim, ValidationVerdict
-from uops.compiler.validate.terms import App, Atom, Cond, Interval, Lin, Numbers, Var
+from uops.compiler.validate.terms import Atom, Condition, Interval, LinearSum, Operation, PointValues, Unknown
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
 
@@ -48,23 +48,23 @@ def decide_claim(c: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
 def is_proved_by_sums(claim: ValidationClaim) -> bool:
     """Return True if intervals, and differences from the given sums, prove the claim.
 
-    Try it first with each index as it stands, then also with the choices by its gate resolved (`terms.resolve_choices`).
+    Try it first with each index as it stands, then also with the choices by its gate resolved (`terms.resolve_wheres_known_true`).
     """
     facts = extract_nonnegative_sums(claim.given)
     if _is_implied(claim.goal, facts):
         return True
     given = T.conjuncts(claim.given)
-    resolved = [f for f, x in ((T.resolve_choices(x, given), x) for x in facts) if f is not x]
+    resolved = [f for f, x in ((T.resolve_wheres_known_true(x, given), x) for x in facts) if f is not x]
     return bool(resolved) and _is_implied(claim.goal, [*facts, *resolved])
 
 
-def _is_implied(goal: Cond, facts: Sequence[Lin]) -> bool:
+def _is_implied(goal: Condition, facts: Sequence[LinearSum]) -> bool:
     """Return True if sums that are at least 0 imply the goal."""
     bounds = tighten_bounds(facts)
-    return bounds is None or all(_follows_from(g, facts, bounds) for g in T.conjuncts(goal))
+    return bounds is None or all(_is_conjunct_implied(g, facts, bounds) for g in T.conjuncts(goal))
 
 
-def extract_nonnegative_sums(given: Cond) -> list[Lin]:
+def extract_nonnegative_sums(given: Condition) -> list[LinearSum]:
     """Return sums that are at least 0 if a condition holds."""
     sums = []
     for x in T.conjuncts(given):
@@ -73,13 +73,13 @@ def extract_nonnegative_sums(given: Cond) -> list[Lin]:
         elif x.op == "==0":
             sums += [x.args[0], T.scale(x.args[0], -1)]  # type: ignore[arg-type]
         elif x == T.FALSE:
-            sums.append(Lin(-1))
+            sums.append(LinearSum(-1))
         elif x.op == "not" and x.args[0].op == ">=0":  # type: ignore[union-attr]
-            sums.append(T.add(Lin(-1), x.args[0].args[0], -1))  # type: ignore[union-attr,arg-type]
+            sums.append(T.add(LinearSum(-1), x.args[0].args[0], -1))  # type: ignore[union-attr,arg-type]
     return sums  # type: ignore[return-value]
 
 
-def tighten_bounds(facts: Sequence[Lin]) -> dict[Atom, Interval] | None:
+def tighten_bounds(facts: Sequence[LinearSum]) -> dict[Atom, Interval] | None:
     """Return the bounds of single atoms if the facts hold; None if they contradict each other."""
     bounds: dict[Atom, Interval] = {}
     for _ in range(2):
@@ -98,18 +98,18 @@ def tighten_bounds(facts: Sequence[Lin]) -> dict[Atom, Interval] | None:
     return bounds
 
 
-def _follows_from(goal: Cond, facts: Sequence[Lin], bounds: Mapping[Atom, Interval]) -> bool:
+def _is_conjunct_implied(conjunct: Condition, facts: Sequence[LinearSum], bounds: Mapping[Atom, Interval]) -> bool:
     """Return True if a conjunct of the goal follows from the facts and the bounds of atoms."""
-    if goal.op == "or":
-        return any(all(_follows_from(x, facts, bounds) for x in T.conjuncts(g)) for g in goal.args)  # type: ignore[arg-type]
-    if goal.op != ">=0":
+    if conjunct.op == "or":
+        return any(all(_is_conjunct_implied(x, facts, bounds) for x in T.conjuncts(g)) for g in conjunct.args)  # type: ignore[arg-type]
+    if conjunct.op != ">=0":
         return False
-    (sum_,) = goal.args
-    assert isinstance(sum_, Lin)
+    (sum_,) = conjunct.args
+    assert isinstance(sum_, LinearSum)
     return _is_nonnegative(sum_, facts, bounds, 2)
 
 
-def _is_nonnegative(a: Lin, facts: Sequence[Lin], bounds: Mapping[Atom, Interval], depth: int) -> bool:
+def _is_nonnegative(a: LinearSum, facts: Sequence[LinearSum], bounds: Mapping[Atom, Interval], depth: int) -> bool:
     """Return True if a >= 0 by its interval, or as a multiple of a fact plus something at least 0."""
     if T.bounds(a, bounds)[0] >= 0:
         return True
@@ -126,7 +126,7 @@ def _is_nonnegative(a: Lin, facts: Sequence[Lin], bounds: Mapping[Atom, Interval
 # Points
 
 
-def build_point_grid(unknowns: Sequence[Var], limit: int = POINTS) -> dict[Var, Numbers] | None:
+def build_point_grid(unknowns: Sequence[Unknown], limit: int = POINTS) -> dict[Unknown, PointValues] | None:
     """Return every value of each unknown along an axis of its own, so that NumPy pairs them all; None if there are too many."""
     if math.prod(v.high - v.low + 1 for v in unknowns) > limit or any(v.loaded for v in unknowns):
         return None
@@ -137,23 +137,23 @@ def build_point_grid(unknowns: Sequence[Var], limit: int = POINTS) -> dict[Var, 
     }
 
 
-def is_exact_in_int64(*terms: Lin | Cond) -> bool:
+def has_known_int64_values(*terms: LinearSum | Condition) -> bool:
     """Return True if every value is known and no intermediate one leaves int64."""
     if any(map(T.has_memory_value, terms)):
         return False
     for x in T.subterms(*terms):
-        if isinstance(x, Lin):
+        if isinstance(x, LinearSum):
             if max(map(abs, T.bounds(x))) > _INT64 or any(abs(c) > _INT64 for _, c in x.terms):
                 return False
-        elif isinstance(x, App) and x.op in ("shl", "shr"):
+        elif isinstance(x, Operation) and x.op in ("shl", "shr"):
             return False
     return True
 
 
 def decide_by_points(claim: ValidationClaim) -> ValidationVerdict | None:
     """Decide a claim at every point; None if there are too many, or a value is unknown."""
-    unknowns = list(T.unknowns(claim.goal, T.unknowns(claim.given)))
-    at = build_point_grid(unknowns) if is_exact_in_int64(claim.given, claim.goal) else None
+    unknowns = list(T.collect_unknowns(claim.goal, T.collect_unknowns(claim.given)))
+    at = build_point_grid(unknowns) if has_known_int64_values(claim.given, claim.goal) else None
     if at is None:
         return None
     wrong = np.logical_and(T.evaluate_at_points(claim.given, at), np.logical_not(T.evaluate_at_points(claim.goal, at)))
@@ -182,10 +182,10 @@ def make_refutation(c: ValidationClaim, by: DecisionMethod, values: Mapping[str,
 
 def decide_by_solver(claim: ValidationClaim, worker: SolverWorker, unit: BudgetUnit = BudgetUnit.STEPS) -> ValidationVerdict:
     """Ask the solver about a claim. Raises BudgetExhausted."""
-    steps = remaining_budget(unit, HELD_STEPS if unit is BudgetUnit.HELD_STEPS else STEPS)
-    text, names, whole = encode_query(claim)
+    steps = require_remaining_budget(unit, HELD_STEPS if unit is BudgetUnit.HELD_STEPS else STEPS)
+    text, names, whole = encode_claim_query(claim)
     answer = worker.run_query(text, steps, list(names))
-    charge_budget(unit, min(steps, answer.steps))
+    charge_budget_if_limited(unit, min(steps, answer.steps))
     if answer.result == "unsat":
         return ValidationVerdict(claim.kind, claim.place, DecisionMethod.SOLVER)
     if answer.result == "sat" and whole:
@@ -194,10 +194,10 @@ def decide_by_solver(claim: ValidationClaim, worker: SolverWorker, unit: BudgetU
     return ValidationVerdict(claim.kind, claim.place, None, why=why)
 
 
-def encode_query(claim: ValidationClaim) -> tuple[str, dict[str, int], bool]:
+def encode_claim_query(claim: ValidationClaim) -> tuple[str, dict[str, int], bool]:
     """Return a claim's query, its unknowns by name with a value of each, and True if a model of the query refutes the claim."""
-    m = Model(Representation.WHOLE, Representation.WHOLE)
-    unknowns = T.unknowns(claim.goal, T.unknowns(claim.given))
+    m = SmtEncoder(Representation.WHOLE, Representation.WHOLE)
+    unknowns = T.collect_unknowns(claim.goal, T.collect_unknowns(claim.given))
     terms = {v: smt.var(v.name, smt.INT) for v in unknowns}
     limits = [within(terms[v], v.low, v.high) for v in unknowns]
     encoded: dict[object, Term] = {}
@@ -206,32 +206,32 @@ def encode_query(claim: ValidationClaim) -> tuple[str, dict[str, int], bool]:
     return text, {v.name: v.low for v in unknowns}, not m.abstract and not any(v.stored for v in unknowns)
 
 
-def _encode_condition_once(m: Model, c: Cond, at: Mapping[Var, Term], encoded: dict[object, Term]) -> Term:
+def _encode_condition_once(m: SmtEncoder, c: Condition, unknown_terms: Mapping[Unknown, Term], encoded: dict[object, Term]) -> Term:
     """Encode a condition, memoized per query."""
     if c not in encoded:
-        encoded[c] = _encode_condition(m, c, at, encoded)
+        encoded[c] = _encode_condition(m, c, unknown_terms, encoded)
     return encoded[c]
 
 
-def _encode_condition(m: Model, c: Cond, at: Mapping[Var, Term], encoded: dict[object, Term]) -> Term:
+def _encode_condition(m: SmtEncoder, c: Condition, unknown_terms: Mapping[Unknown, Term], encoded: dict[object, Term]) -> Term:
     """Encode a condition over the terms of the unknowns."""
     if c.op == "held":
         slot, element = c.args
-        assert isinstance(element, Lin)
-        return m.apply_uninterpreted(f"held-{slot}", _encode_sum(m, element, at, encoded), sort=smt.BOOL)
+        assert isinstance(element, LinearSum)
+        return m.apply_uninterpreted(f"held-{slot}", _encode_sum(m, element, unknown_terms, encoded), sort=smt.BOOL)
     if c.op in _RELATION:
         (a,) = c.args
-        assert isinstance(a, Lin)
-        return smt.compare(_RELATION[c.op], _encode_sum(m, a, at, encoded), smt.integer(0))
-    return _LOGIC[c.op](*(_encode_condition_once(m, a, at, encoded) for a in c.args if isinstance(a, Cond)))
+        assert isinstance(a, LinearSum)
+        return smt.compare(_RELATION[c.op], _encode_sum(m, a, unknown_terms, encoded), smt.integer(0))
+    return _LOGIC[c.op](*(_encode_condition_once(m, a, unknown_terms, encoded) for a in c.args if isinstance(a, Condition)))
 
 
-def _encode_sum(m: Model, a: Lin, at: Mapping[Var, Term], encoded: dict[object, Term]) -> Term:
+def _encode_sum(m: SmtEncoder, a: LinearSum, unknown_terms: Mapping[Unknown, Term], encoded: dict[object, Term]) -> Term:
     """Encode a sum, memoized per query."""
     if a not in encoded:
         parts = []
         for t, k in a.terms:
-            one = at[t] if isinstance(t, Var) else _encode_application(m, t, at, encoded)
+            one = unknown_terms[t] if isinstance(t, Unknown) else _encode_operation(m, t, unknown_terms, encoded)
             parts.append(one if k == 1 else smt.times(smt.integer(k), one))
         if a.const or not parts:
             parts.append(smt.integer(a.const))
@@ -239,11 +239,14 @@ def _encode_sum(m: Model, a: Lin, at: Mapping[Var, Term], encoded: dict[object, 
     return encoded[a]
 
 
-def _encode_application(m: Model, t: App, at: Mapping[Var, Term], encoded: dict[object, Term]) -> Term:
+def _encode_operation(m: SmtEncoder, t: Operation, unknown_terms: Mapping[Unknown, Term], encoded: dict[object, Term]) -> Term:
     """Encode an operation, memoized per query."""
     if t not in encoded:
         args = [
-            _encode_condition_once(m, a, at, encoded) if isinstance(a, Cond) else _encode_sum(m, a, at, encoded) for a in t.args
+            _encode_condition_once(m, a, unknown_terms, encoded)
+            if isinstance(a, Condition)
+            else _encode_sum(m, a, unknown_terms, encoded)
+            for a in t.args
         ]
         if t.op == "where":
             encoded[t] = smt.ite(*args)
@@ -258,7 +261,7 @@ def _encode_application(m: Model, t: App, at: Mapping[Var, Term], encoded: dict[
         elif t.op.startswith("wrap-"):
             encoded[t] = wrap_to_dtype(_DTYPES[t.op[5:]], args[0])
         else:
-            encoded[t] = encode_op(m, _OPS[t.op], [Value(dt.index, a) for a in args]).term
+            encoded[t] = encode_op(m, _OPS[t.op], [EncodedValue(dt.index, a) for a in args]).term
     return encoded[t]
 
 
@@ -271,6 +274,6 @@ _OPS = {
 }  # fmt: skip
 
 
-def rename_unknown(v: Var, suffix: str) -> Var:
+def rename_unknown(v: Unknown, suffix: str) -> Unknown:
     """Return the same unknown of another copy of a site."""
-    return Var(f"{v.name}{suffix}", v.low, v.high, v.loaded, v.stored)
+    return Unknown(f"{v.name}{suffix}", v.low, v.high, v.loaded, v.stored)

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import extract_nonnegative_sums, tighten_bounds
 from uops.compiler.validate.sites import AccessSite
-from uops.compiler.validate.terms import App, Atom, Cond, Interval, Lin, Var
+from uops.compiler.validate.terms import Atom, Condition, Interval, LinearSum, Operation, Unknown
 
-_Pairs = set[tuple[object, object]]
+_UnifiedPairs = set[tuple[object, object]]
 
 
-def decode_iteration(site: AccessSite, element: Lin) -> Cond | None:
+def solve_touch_condition(site: AccessSite, element: LinearSum) -> Condition | None:
     """Return the condition that `site` touches the element, with its counters solved as digits of the element.
 
     The digits must be in bounds, satisfy the gate, and give the element. They are taken as far as they go, from the most
@@ -26,44 +26,54 @@ def decode_iteration(site: AccessSite, element: Lin) -> Cond | None:
     are found.
     """
     bounds = tighten_bounds(extract_nonnegative_sums(site.condition)) or {}
-    put: dict[Var, Lin] = {}
-    done: _Pairs = set()
+    put: dict[Unknown, LinearSum] = {}
+    done: _UnifiedPairs = set()
     for t, c in site.index.terms:
-        if isinstance(t, App) and any(v in site.counters for v in T.unknowns(t)):
-            other = next((o for o, k in element.terms if k == c and isinstance(o, App) and o.op == t.op), None)
-            if other is None or not _unify_applications(t, other, site, bounds, put, done):
+        if isinstance(t, Operation) and any(v in site.counters for v in T.collect_unknowns(t)):
+            other = next((o for o, k in element.terms if k == c and isinstance(o, Operation) and o.op == t.op), None)
+            if other is None or not _unify_operations(t, other, site, bounds, put, done):
                 return None
     index = T.substitute(site.index, put)
-    digits = [(v, c) for v, c in index.terms if isinstance(v, Var) and v in site.counters]
-    fixed = Lin(index.const, tuple([(v, c) for v, c in index.terms if not (isinstance(v, Var) and v in site.counters)]))
-    rest = _solve_digits(digits, T.add(element, fixed, -1), bounds, put)
+    digits = [(v, c) for v, c in index.terms if isinstance(v, Unknown) and v in site.counters]
+    fixed = LinearSum(index.const, tuple([(v, c) for v, c in index.terms if not (isinstance(v, Unknown) and v in site.counters)]))
+    rest = _solve_digits_and_return_rest(digits, T.add(element, fixed, -1), bounds, put)
     checks = T.TRUE
     for v in site.counters:
-        put.setdefault(v, Lin(bounds.get(v, (v.low, v.high))[0]))
+        put.setdefault(v, LinearSum(bounds.get(v, (v.low, v.high))[0]))
         checks = T.conjoin(
-            checks, T.conjoin(T.is_nonnegative(T.add(put[v], Lin(v.low), -1)), T.is_nonnegative(T.add(Lin(v.high), put[v], -1)))
+            checks,
+            T.conjoin(
+                T.is_nonnegative(T.add(put[v], LinearSum(v.low), -1)), T.is_nonnegative(T.add(LinearSum(v.high), put[v], -1))
+            ),
         )
     return T.conjoin(T.conjoin(T.is_zero(rest), checks), T.substitute(site.condition, put))
 
 
-def _solve_digits(digits: Iterable[tuple[Var, int]], rest: Lin, bounds: Mapping[Atom, Interval], solution: dict[Var, Lin]) -> Lin:
+def _solve_digits_and_return_rest(
+    digits: Iterable[tuple[Unknown, int]], number: LinearSum, bounds: Mapping[Atom, Interval], solution: dict[Unknown, LinearSum]
+) -> LinearSum:
     """Put the digits of `rest` into `solution`, and return the remainder."""
     ordered = sorted(digits, key=lambda d: -abs(d[1]))
     limits = [bounds.get(v, (v.low, v.high)) for v, _ in ordered]
     least_values = [low if c > 0 else high for (_, c), (low, high) in zip(ordered, limits)]  # the value that contributes least
     for (_, c), start in zip(ordered, least_values):
-        rest = T.add(rest, Lin(c * start), -1)
+        number = T.add(number, LinearSum(c * start), -1)
     span = sum(abs(c) * (high - low) for (_, c), (low, high) in zip(ordered, limits))
     for (v, c), (low, high), start in zip(ordered, limits, least_values):
         span -= abs(c) * (high - low)  # the greatest value of the less significant digits
-        step = _clamp_to_maximum(floor_divide_sum(_raise_remainder(rest, abs(c), abs(c) - 1 - span), abs(c)), high - low)
-        solution[v] = T.add(Lin(start), step, 1 if c > 0 else -1)
-        rest = T.add(rest, step, -abs(c))
-    return rest
+        step = _clamp_to_maximum(floor_divide_sum(_raise_remainder(number, abs(c), abs(c) - 1 - span), abs(c)), high - low)
+        solution[v] = T.add(LinearSum(start), step, 1 if c > 0 else -1)
+        number = T.add(number, step, -abs(c))
+    return number
 
 
-def _unify_applications(
-    a: App, b: App, site: AccessSite, bounds: Mapping[Atom, Interval], solution: dict[Var, Lin], done: _Pairs
+def _unify_operations(
+    a: Operation,
+    b: Operation,
+    site: AccessSite,
+    bounds: Mapping[Atom, Interval],
+    solution: dict[Unknown, LinearSum],
+    done: _UnifiedPairs,
 ) -> bool:
     """Try to solve counters of `site` such that `a` becomes `b`; the solver decides later whether they do.
 
@@ -78,12 +88,12 @@ def _unify_applications(
 
 
 def _unify_terms(
-    x: Lin | Cond | str,
-    y: Lin | Cond | str,
+    x: LinearSum | Condition | str,
+    y: LinearSum | Condition | str,
     site: AccessSite,
     bounds: Mapping[Atom, Interval],
-    solution: dict[Var, Lin],
-    done: _Pairs,
+    solution: dict[Unknown, LinearSum],
+    done: _UnifiedPairs,
 ) -> bool:
     """Try to solve counters of `site` such that `x` becomes `y`. Returns False if they cannot."""
     if (x, y) in done:
@@ -91,29 +101,29 @@ def _unify_terms(
     if isinstance(x, str) or isinstance(y, str):
         return x == y
     done.add((x, y))
-    if isinstance(x, Cond) or isinstance(y, Cond):
-        same = isinstance(x, Cond) and isinstance(y, Cond) and x.op == y.op and len(x.args) == len(y.args)
+    if isinstance(x, Condition) or isinstance(y, Condition):
+        same = isinstance(x, Condition) and isinstance(y, Condition) and x.op == y.op and len(x.args) == len(y.args)
         return same and all(_unify_terms(a, b, site, bounds, solution, done) for a, b in zip(x.args, y.args))  # type: ignore[union-attr]
-    apps = [[(t, c) for t, c in z.terms if isinstance(t, App)] for z in (x, y)]
+    apps = [[(t, c) for t, c in z.terms if isinstance(t, Operation)] for z in (x, y)]
     if len(apps[0]) != len(apps[1]):
         return False
     for (t, c), (o, k) in zip(*apps):
-        if c != k or not _unify_applications(t, o, site, bounds, solution, done):
+        if c != k or not _unify_operations(t, o, site, bounds, solution, done):
             return False
-    rest = Lin(x.const, tuple([(t, c) for t, c in x.terms if isinstance(t, Var) and t not in site.counters]))
-    value = Lin(y.const, tuple([(t, c) for t, c in y.terms if isinstance(t, Var)]))
-    digits = [(t, c) for t, c in x.terms if isinstance(t, Var) and t in site.counters and t not in solution]
-    _solve_digits(digits, T.add(value, rest, -1), bounds, solution)
+    rest = LinearSum(x.const, tuple([(t, c) for t, c in x.terms if isinstance(t, Unknown) and t not in site.counters]))
+    value = LinearSum(y.const, tuple([(t, c) for t, c in y.terms if isinstance(t, Unknown)]))
+    digits = [(t, c) for t, c in x.terms if isinstance(t, Unknown) and t in site.counters and t not in solution]
+    _solve_digits_and_return_rest(digits, T.add(value, rest, -1), bounds, solution)
     return True
 
 
-def _raise_remainder(a: Lin, c: int, room: int) -> Lin:
+def _raise_remainder(a: LinearSum, c: int, room: int) -> LinearSum:
     """Return `a` plus at most `room`, so that its terms that are no multiples of c are not below 0."""
-    low = T.bounds(Lin(a.const, _quotient_or_remainder(a, c, False).terms))[0]
-    return T.add(a, Lin(max(0, min(room, -low))))
+    low = T.bounds(LinearSum(a.const, _quotient_or_remainder(a, c, False).terms))[0]
+    return T.add(a, LinearSum(max(0, min(room, -low))))
 
 
-def floor_divide_sum(a: Lin, c: int) -> Lin:
+def floor_divide_sum(a: LinearSum, c: int) -> LinearSum:
     """Return floor(a / c), as a sum as far as possible.
 
     Terms that never reach the next multiple of a divisor of c are dropped, and multiples of c are divided term by term.
@@ -125,23 +135,23 @@ def floor_divide_sum(a: Lin, c: int) -> Lin:
     )
     coarse = _quotient_or_remainder(a, g, True)
     whole, rest = _quotient_or_remainder(coarse, c // g, True), _quotient_or_remainder(coarse, c // g, False)
-    return T.add(whole, T.as_sum(App("idiv", (rest, Lin(c // g))))) if rest.terms else whole
+    return T.add(whole, T.as_sum(Operation("idiv", (rest, LinearSum(c // g))))) if rest.terms else whole
 
 
-def _quotient_or_remainder(a: Lin, n: int, want_quotient: bool) -> Lin:
+def _quotient_or_remainder(a: LinearSum, n: int, want_quotient: bool) -> LinearSum:
     """Return q or r of a = n q + r, where r has the terms that are no multiples of n."""
     if want_quotient:
-        return Lin(a.const // n, tuple([(t, k // n) for t, k in a.terms if k % n == 0]))
-    return Lin(a.const % n, tuple([(t, k) for t, k in a.terms if k % n]))
+        return LinearSum(a.const // n, tuple([(t, k // n) for t, k in a.terms if k % n == 0]))
+    return LinearSum(a.const % n, tuple([(t, k) for t, k in a.terms if k % n]))
 
 
-def _is_within(a: Lin, n: int) -> bool:
+def _is_within(a: LinearSum, n: int) -> bool:
     low, high = T.bounds(a)
     return 0 <= low and high < n
 
 
-def _clamp_to_maximum(a: Lin, most: int) -> Lin:
+def _clamp_to_maximum(a: LinearSum, most: int) -> LinearSum:
     """Return min(a, most)."""
     if T.bounds(a)[1] <= most:
         return a
-    return T.scale(T.as_sum(App("max", (T.scale(a, -1), Lin(-most)))), -1)
+    return T.scale(T.as_sum(Operation("max", (T.scale(a, -1), LinearSum(-most)))), -1)

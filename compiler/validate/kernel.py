@@ -21,8 +21,8 @@ from uops.compiler.validate.model import ClaimCounterexample, ObligationKind, Va
 from uops.compiler.validate.races import decide_races
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import AccessSite, KernelAccesses, address_of, loop_counter, named_variable
-from uops.compiler.validate.terms import App, Cond, Lin, Var
-from uops.compiler.validate.writes import decide_argument_reads, decide_stores, group_by_memory, writes_element_twice
+from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
+from uops.compiler.validate.writes import decide_reads_are_covered, decide_stores, group_sites_by_param, writes_element_twice
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -55,23 +55,23 @@ def _decide_obligations(before: UOp, after: UOp, worker: SolverWorker, verdicts:
     old, new = read_accesses(before), read_accesses(after)
     done: set[object] = set()
     for s in new.sites:
-        for c in (make_bounds_claim(s), *generate_width_claims(s)):
+        for c in (make_bounds_claim(s), *generate_no_wrap_claims(s)):
             key = c.given, c.goal
             if key not in done:
                 done.add(key)
                 verdicts.append(_attach_counterexample_graphs(decide_claim(c, worker), s))
     if all(v.is_proved for v in verdicts if v.kind is ObligationKind.BOUNDS):
-        verdicts += _decide_joint_obligations(old, new, worker)
+        verdicts += _decide_agreement_and_races(old, new, worker)
 
 
-def _decide_joint_obligations(old: KernelAccesses, new: KernelAccesses, worker: SolverWorker) -> Sequence[ValidationVerdict]:
+def _decide_agreement_and_races(old: KernelAccesses, new: KernelAccesses, worker: SolverWorker) -> Sequence[ValidationVerdict]:
     """Decide the obligations between accesses, for each value of the named variables if there are few.
 
     Raises BudgetExhausted.
     """
     all_verdicts: dict[tuple[ObligationKind, str], ValidationVerdict] = {}
-    for values in enumerate_variable_values(old, new):
-        replacements = {v: Lin(n) for v, n in values.items()}
+    for values in enumerate_few_variable_values(old, new):
+        replacements = {v: LinearSum(n) for v, n in values.items()}
         a, b = old.substitute(replacements), new.substitute(replacements)
         verdicts = [*_decide_access_agreement(a, b, worker), *decide_races(b, worker)]
         if not values:
@@ -83,7 +83,7 @@ def _decide_joint_obligations(old: KernelAccesses, new: KernelAccesses, worker: 
     return list(all_verdicts.values())
 
 
-def enumerate_variable_values(*bodies: KernelAccesses) -> list[dict[Var, int]]:
+def enumerate_few_variable_values(*bodies: KernelAccesses) -> list[dict[Unknown, int]]:
     """Return all values of the named variables; one empty assignment if there are none or too many."""
     names = list(dict.fromkeys(v for b in bodies for s in b.sites for v in s.named_variables))
     if not names or math.prod(v.high - v.low + 1 for v in names) > MAX_VARIABLE_VALUES:
@@ -91,7 +91,7 @@ def enumerate_variable_values(*bodies: KernelAccesses) -> list[dict[Var, int]]:
     return [dict(zip(names, values)) for values in itertools.product(*(range(v.low, v.high + 1) for v in names))]
 
 
-def _attach_variable_values(verdict: ValidationVerdict, values: Mapping[Var, int]) -> ValidationVerdict:
+def _attach_variable_values(verdict: ValidationVerdict, values: Mapping[Unknown, int]) -> ValidationVerdict:
     """Add values of the named variables to a verdict that holds for them."""
     named = {n.name: x for n, x in values.items()}
     words = ", ".join(f"{k} = {x}" for k, x in named.items())
@@ -108,17 +108,17 @@ def _attach_variable_values(verdict: ValidationVerdict, values: Mapping[Var, int
 
 def _decide_access_agreement(old: KernelAccesses, new: KernelAccesses, worker: SolverWorker) -> Iterator[ValidationVerdict]:
     """Decide that writes and reads of each argument agree with the body."""
-    before = {m.arg.slot: s for m, s in group_by_memory(s for s in old.sites if s.writes).items()}
-    after = group_by_memory(s for s in new.sites if s.writes)
-    loaded = [{m.arg.slot for m in group_by_memory(s for s in b.sites if s.kind == "load")} for b in (old, new)]
+    before = {m.arg.slot: s for m, s in group_sites_by_param(s for s in old.sites if s.writes).items()}
+    after = group_sites_by_param(s for s in new.sites if s.writes)
+    loaded = [{m.arg.slot for m in group_sites_by_param(s for s in b.sites if s.kind == "load")} for b in (old, new)]
     for m, sites in after.items():
         earlier = before.pop(m.arg.slot, [])
         may_rewrite = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or writes_element_twice(earlier, worker))
         yield from decide_stores(m, earlier, sites, may_rewrite, worker)
     for slot, sites in before.items():
         yield ValidationVerdict(ObligationKind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")
-    for m in group_by_memory(s for s in new.sites if not s.writes):
-        yield from decide_argument_reads(m.arg.slot, old, new, worker)
+    for m in group_sites_by_param(s for s in new.sites if not s.writes):
+        yield from decide_reads_are_covered(m.arg.slot, old, new, worker)
 
 
 def make_bounds_claim(s: AccessSite) -> ValidationClaim:
@@ -127,38 +127,38 @@ def make_bounds_claim(s: AccessSite) -> ValidationClaim:
     return ValidationClaim(ObligationKind.BOUNDS, str(s), s.condition, goal)
 
 
-def generate_width_claims(s: AccessSite) -> Iterator[ValidationClaim]:
+def generate_no_wrap_claims(s: AccessSite) -> Iterator[ValidationClaim]:
     """Claim that index arithmetic does not wrap where the access happens (R08: index values are mathematical integers).
 
     Arithmetic on values of memory may wrap (R05: integer overflow).
     """
     parts = T.conjuncts(s.gate)
-    for w in find_wrapping_terms(s.index):
-        yield _make_width_claim(w, s.condition, s)
+    for w in find_wraps_without_memory_values(s.index):
+        yield _make_no_wrap_claim(w, s.condition, s)
     for k, g in enumerate(parts):
-        for w in find_wrapping_terms(g):
+        for w in find_wraps_without_memory_values(g):
             given = s.loop_condition
             for earlier in parts[:k]:
                 given = T.conjoin(given, earlier)
-            yield _make_width_claim(w, given, s)
+            yield _make_no_wrap_claim(w, given, s)
 
 
-def _make_width_claim(wrapping: App, given: Cond, s: AccessSite) -> ValidationClaim:
+def _make_no_wrap_claim(wrapping: Operation, given: Condition, s: AccessSite) -> ValidationClaim:
     low, high = T.storage_range(wrapping.op)
     (a,) = wrapping.args
-    assert isinstance(a, Lin)
-    goal = T.conjoin(T.is_nonnegative(T.add(a, Lin(low), -1)), T.is_nonnegative(T.add(Lin(high), a, -1)))
+    assert isinstance(a, LinearSum)
+    goal = T.conjoin(T.is_nonnegative(T.add(a, LinearSum(low), -1)), T.is_nonnegative(T.add(LinearSum(high), a, -1)))
     return ValidationClaim(ObligationKind.WIDTH, f"{wrapping.op[5:]} in the index of {s}", given, goal)
 
 
-def find_wrapping_terms(x: Lin | Cond) -> Iterator[App]:
+def find_wraps_without_memory_values(x: LinearSum | Condition) -> Iterator[Operation]:
     """Yield the terms, over loops and variables alone, that a dtype may not hold."""
     for t in T.subterms(x):
         if (
-            isinstance(t, App)
+            isinstance(t, Operation)
             and t.op.startswith("wrap-")
             and not T.has_memory_value(t)
-            and not any(v.loaded for v in T.unknowns(t))
+            and not any(v.loaded for v in T.collect_unknowns(t))
         ):
             yield t
 
@@ -174,7 +174,10 @@ def _attach_counterexample_graphs(verdict: ValidationVerdict, s: AccessSite) -> 
 def build_counterexample_graphs(site: AccessSite, counterexample: ClaimCounterexample) -> Iterator[tuple[str, UOp, int]]:
     """Yield the index of an access at the iteration of a counterexample, and its value, if both are known."""
     replacements: dict[UOp, UOp] = {}
-    values = {v: Lin(counterexample.values.get(v.name, v.low)) for v in T.unknowns(site.condition, T.unknowns(site.index))}
+    values = {
+        v: LinearSum(counterexample.values.get(v.name, v.low))
+        for v in T.collect_unknowns(site.condition, T.collect_unknowns(site.index))
+    }
     if any(v.loaded for v in values) or T.has_memory_value(site.condition):
         return
     for u in toposort(site.node):
@@ -201,5 +204,5 @@ def _substitute_nodes(u: UOp, replacements: dict[UOp, UOp]) -> UOp:
     return rebuilt[u]
 
 
-def _evaluate_constant(a: Lin) -> int:
+def _evaluate_constant(a: LinearSum) -> int:
     return int(T.evaluate_at_points(a, {}))

@@ -18,7 +18,7 @@ from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import Invalid, ValidationVerdict
 from uops.compiler.validate.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
-from uops.compiler.validate.values import decide_values, group_moves_by_result
+from uops.compiler.validate.values import decide_values, group_rewriter_transforms
 from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass as record
 from uops.spec.untrusted import quote_name
@@ -67,7 +67,7 @@ class ValidationReport:
         """The verdicts of all kernels, then those of the plan."""
         return (*(v for k in self.kernels for v in k.verdicts), *self.plan)
 
-    def require(self) -> None:
+    def raise_unless_proved(self) -> None:
         """Raise Invalid unless everything is proved."""
         for k in self.kernels:
             if k.failures:
@@ -105,7 +105,7 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
     """Validate a program: its kernels from join to linearize, and its plan. Raises NoSolver without Z3."""
     solver_version()
     before, after = graphs_by_pass["join"], graphs_by_pass["linearize"]
-    moves = group_moves_by_result(log)
+    moves = group_rewriter_transforms(log)
     launches = {name: (graphs_by_step if name in STEPS else graphs_by_pass)[name] for name in PASSES}
     kernels: dict[tuple[UOp, ...], KernelValidation] = {}
     with _PROCESS.lock:

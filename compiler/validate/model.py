@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from uops.compiler.validate.terms import Cond
+from uops.compiler.validate.terms import Condition
 from uops.spec.errors import Unsound
 from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass
@@ -46,8 +46,8 @@ class ValidationClaim:
 
     kind: ObligationKind
     place: str
-    given: Cond
-    goal: Cond
+    given: Condition
+    goal: Condition
 
 
 @dataclass(frozen=True, slots=True)

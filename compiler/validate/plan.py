@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.model import ObligationKind, ValidationClaim
-from uops.compiler.validate.terms import Cond, Lin
+from uops.compiler.validate.terms import Condition, LinearSum
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
@@ -45,7 +45,7 @@ def generate_plan_claims(before: UOp, after: UOp, caller_buffers: Collection[int
                     yield _claim(f"{_name(a)} is not the caller's", _truth(a.arg.unique not in caller_buffers))
                 live_ranges[a] = (live_ranges.get(a, (k, k))[0], k)
                 yield _claim(f"{_name(a)} has one place", _truth(places.setdefault(a, b) is b))
-                yield _claim(f"{_name(a)} is inside of its arena", _inside_arena_condition(a, b))
+                yield _claim(f"{_name(a)} is inside of its arena", _slice_holds_buffer_condition(a, b))
             else:
                 yield _claim(f"argument {a.op.name.lower()} of call {k} stays", _truth(a is b))
     for a, b in itertools.combinations(live_ranges, 2):
@@ -70,30 +70,30 @@ def _size_bytes(a: UOp) -> int:
     return int(a.arg.size) * a.dtype.itemsize
 
 
-def _offset(place: UOp) -> Lin:
-    return Lin(int(place.offset.arg.value))
+def _offset(place: UOp) -> LinearSum:
+    return LinearSum(int(place.offset.arg.value))
 
 
-def _inside_arena_condition(a: UOp, place: UOp) -> Cond:
+def _slice_holds_buffer_condition(buffer: UOp, arena_slice: UOp) -> Condition:
     """Return the condition that the Slice `place` of an arena holds Buffer `a`."""
-    arena = place.operand
+    arena = arena_slice.operand
     fits = T.conjoin(
-        T.is_nonnegative(_offset(place)),
-        T.is_nonnegative(Lin(_size_bytes(arena) - _offset(place).const * arena.dtype.itemsize - _size_bytes(a))),
+        T.is_nonnegative(_offset(arena_slice)),
+        T.is_nonnegative(LinearSum(_size_bytes(arena) - _offset(arena_slice).const * arena.dtype.itemsize - _size_bytes(buffer))),
     )
-    return T.conjoin(fits, _truth(place.arg.size == a.arg.size and place.arg.dtype is a.dtype))
+    return T.conjoin(fits, _truth(arena_slice.arg.size == buffer.arg.size and arena_slice.arg.dtype is buffer.dtype))
 
 
-def _disjoint_bytes_condition(places: Mapping[UOp, UOp], a: UOp, b: UOp) -> Cond:
+def _disjoint_bytes_condition(places: Mapping[UOp, UOp], a: UOp, b: UOp) -> Condition:
     """Return the condition that the places of two Buffers share no byte."""
     x, y = places[a], places[b]
     scale = x.operand.dtype.itemsize
-    first = Lin((_offset(y).const - _offset(x).const) * scale - _size_bytes(a))
-    second = Lin((_offset(x).const - _offset(y).const) * scale - _size_bytes(b))
-    return Cond("or", (T.is_nonnegative(first), T.is_nonnegative(second)))
+    first = LinearSum((_offset(y).const - _offset(x).const) * scale - _size_bytes(a))
+    second = LinearSum((_offset(x).const - _offset(y).const) * scale - _size_bytes(b))
+    return Condition("or", (T.is_nonnegative(first), T.is_nonnegative(second)))
 
 
-def _truth(b: bool) -> Cond:
+def _truth(b: bool) -> Condition:
     return T.TRUE if b else T.FALSE
 
 
@@ -101,5 +101,5 @@ def _name(a: UOp) -> str:
     return f"buffer {a.arg.unique}"
 
 
-def _claim(place: str, goal: Cond) -> ValidationClaim:
+def _claim(place: str, goal: Condition) -> ValidationClaim:
     return ValidationClaim(ObligationKind.PLAN, place, T.TRUE, goal)

@@ -33,11 +33,11 @@ from uops.compiler.validate.sites import (
     loop_counter,
     size_of,
 )
-from uops.compiler.validate.terms import Atom, Cond, Interval, Numbers, Var
+from uops.compiler.validate.terms import Atom, Condition, Interval, PointValues, Unknown
 from uops.compiler.validate.writes import (
     enumerate_executions,
     is_mixed_radix,
-    mark_touched_elements,
+    mark_elements_or_refute_overlap,
     rename_site_apart,
     view_touched_elements,
 )
@@ -54,7 +54,7 @@ def decide_races(body: KernelAccesses, worker: SolverWorker) -> Iterator[Validat
         verdict = _decide_by_disjoint_stores(sites, place) or (
             _decide_by_owner_threads(sites, axis_types, place)
             if axis_types is GROUPS
-            else _decide_all_pairs_by_points(sites, axis_types, body, place)
+            else _decide_uniform_pairs_by_points(sites, axis_types, body, place)
         )
         if verdict is not None:
             yield verdict
@@ -67,10 +67,10 @@ def decide_races(body: KernelAccesses, worker: SolverWorker) -> Iterator[Validat
                 if _have_same_digits(a, b, same) or is_proved_by_sums(c):
                     yield ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.SUMS)
                 else:
-                    yield _decide_meetings_by_points([a], [b], axis_types, same, place) or decide_by_solver(c, worker)
+                    yield _decide_lane_conflicts_by_points([a], [b], axis_types, same, place) or decide_by_solver(c, worker)
 
 
-def _have_same_digits(a: AccessSite, b: AccessSite, same: Sequence[Var]) -> bool:
+def _have_same_digits(a: AccessSite, b: AccessSite, same: Sequence[Unknown]) -> bool:
     """Return True if two sites touch one element only at equal counters, as digits of one number."""
     return a.index == b.index and a.counters == b.counters and is_mixed_radix(a, same) and is_mixed_radix(b, same)
 
@@ -96,42 +96,42 @@ def _find_shared_memories(body: KernelAccesses) -> Iterator[tuple[UOp, list[Acce
                     yield memory, sites, axis_types
 
 
-def parallel_counters(s: AccessSite, axis_types: frozenset[AxisType]) -> tuple[Var, ...]:
+def parallel_counters(s: AccessSite, axis_types: frozenset[AxisType]) -> tuple[Unknown, ...]:
     """Return the counters of the loops of these types around a site."""
     return tuple(loop_counter(r) for r in s.loops if r.arg.type in axis_types)
 
 
 def _find_unordered_pairs(
     sites: Sequence[AccessSite], axis_types: frozenset[AxisType], body: KernelAccesses
-) -> Iterator[tuple[int, int, tuple[Var, ...]]]:
+) -> Iterator[tuple[int, int, tuple[Unknown, ...]]]:
     """Yield (left, right, counters that are equal in both) for each pair of sites with unordered executions."""
     loop_positions = _find_loop_positions(body)
     for j, b in enumerate(sites):
         for k, a in enumerate(sites[: j + 1]):
             conflict = (a.writes or b.writes) and (a.kind, b.kind) != ("atomic", "atomic")
             if conflict and (parallel_counters(a, axis_types) or parallel_counters(b, axis_types)):
-                same = _find_unsynchronized_counters(a, b, axis_types, body, loop_positions)
+                same = _counters_equal_when_unordered(a, b, axis_types, body, loop_positions)
                 if same is not None:
                     yield k, j, same
 
 
 def _generate_pair_claims(
     sites: Sequence[AccessSite], axis_types: frozenset[AxisType], body: KernelAccesses
-) -> Iterator[tuple[ValidationClaim, AccessSite, AccessSite, tuple[Var, ...]]]:
+) -> Iterator[tuple[ValidationClaim, AccessSite, AccessSite, tuple[Unknown, ...]]]:
     """Yield (claim, left, right, counters that are equal in both) for each pair of sites with unordered executions."""
     firsts, seconds = ([rename_site_apart(s, mark) for s in sites] for mark in (".1", ".2"))
     for k, j, same in _find_unordered_pairs(sites, axis_types, body):
-        yield _make_race_claim((sites[k], firsts[k]), (sites[j], seconds[j]), axis_types, same), sites[k], sites[j], same
+        yield _make_no_race_claim((sites[k], firsts[k]), (sites[j], seconds[j]), axis_types, same), sites[k], sites[j], same
 
 
-def _make_race_claim(
-    left: tuple[AccessSite, AccessSite],
-    right: tuple[AccessSite, AccessSite],
+def _make_no_race_claim(
+    left_and_copy: tuple[AccessSite, AccessSite],
+    right_and_copy: tuple[AccessSite, AccessSite],
     axis_types: frozenset[AxisType],
-    same_counters: tuple[Var, ...],
+    same_counters: tuple[Unknown, ...],
 ) -> ValidationClaim:
     """Claim that two sites, each given with its copy, touch no common element at equal `same_counters` in different threads."""
-    (a, first), (b, second) = left, right
+    (a, first), (b, second) = left_and_copy, right_and_copy
     equal = T.TRUE
     for v in same_counters:
         equal = T.conjoin(equal, T.is_zero(T.add(T.as_sum(rename_unknown(v, ".1")), T.as_sum(rename_unknown(v, ".2")), -1)))
@@ -139,15 +139,15 @@ def _make_race_claim(
     both = [v for v in mine if v in theirs]
     differ = [T.negate(T.is_zero(T.add(T.as_sum(rename_unknown(v, ".1")), T.as_sum(rename_unknown(v, ".2")), -1))) for v in both]
     if set(mine) == set(theirs):  # in different loops they may be two threads at any counters
-        equal = T.conjoin(equal, Cond("or", tuple(differ)))
+        equal = T.conjoin(equal, Condition("or", tuple(differ)))
     given = T.conjoin(T.conjoin(first.condition, second.condition), equal)
     place = f"{a} at {a.at} and {b.kind} at {b.at}"
     return ValidationClaim(ObligationKind.RACE, place, given, T.negate(T.is_zero(T.add(first.index, second.index, -1))))
 
 
-def _find_unsynchronized_counters(
+def _counters_equal_when_unordered(
     a: AccessSite, b: AccessSite, axis_types: frozenset[AxisType], body: KernelAccesses, positions: Mapping[UOp, tuple[int, int]]
-) -> tuple[Var, ...] | None:
+) -> tuple[Unknown, ...] | None:
     """Return the counters that must be equal for executions of `a` and `b` by different threads to be unordered.
 
     Returns as few counters as there are, and None if such executions are always ordered.
@@ -191,7 +191,7 @@ def _decide_by_disjoint_stores(sites: Sequence[AccessSite], place: str) -> Valid
     size = size_of(sites[0])
     if size is None or any(s.kind != "store" or not is_mixed_radix(s) for s in sites):
         return None
-    marks = mark_touched_elements(sites, size, place)
+    marks = mark_elements_or_refute_overlap(sites, size, place)
     return (
         None
         if marks is None or isinstance(marks, ValidationVerdict)
@@ -213,7 +213,7 @@ def _decide_by_owner_threads(sites: Sequence[AccessSite], axis_types: frozenset[
     (counters,) = threads
     owner = np.full(size, -1, np.int64)
     for s in sorted(sites, key=lambda s: not s.writes):
-        clash = _find_owner_clash(s, owner, counters)
+        clash = _mark_owners_or_find_clash(s, owner, counters)
         if clash is None:
             return None
         if clash:
@@ -222,12 +222,14 @@ def _decide_by_owner_threads(sites: Sequence[AccessSite], axis_types: frozenset[
     return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS)
 
 
-def _find_owner_clash(site: AccessSite, owner: Numbers, counters: tuple[Var, ...]) -> tuple[int, ...] | None:
+def _mark_owners_or_find_clash(
+    site: AccessSite, owner_by_element: PointValues, counters: tuple[Unknown, ...]
+) -> tuple[int, ...] | None:
     """Return two threads that access one element, or an empty tuple; None if that is too much work.
 
     A Store makes its thread the owner.
     """
-    view = view_touched_elements(site, owner)
+    view = view_touched_elements(site, owner_by_element)
     if view is not None and not view.size:
         return ()
     axes = [v for v, _ in site.index.terms]
@@ -241,12 +243,12 @@ def _find_owner_clash(site: AccessSite, owner: Numbers, counters: tuple[Var, ...
             return None
         at, index, keep = points
         elements, threads = (np.broadcast_to(x, keep.shape)[keep] for x in (index, _linearize_counters(counters, at)))
-        if elements.size and (elements.min() < 0 or elements.max() >= owner.size):
+        if elements.size and (elements.min() < 0 or elements.max() >= owner_by_element.size):
             return None
         if site.writes:
-            free = owner[elements] < 0
-            owner[elements[free]] = threads[free]
-        owners = owner[elements]
+            free = owner_by_element[elements] < 0
+            owner_by_element[elements[free]] = threads[free]
+        owners = owner_by_element[elements]
     if site.writes and owners is view:
         np.copyto(view, np.broadcast_to(threads, view.shape), where=view < 0)
     clashes = (owners != threads) & (owners >= 0)
@@ -256,22 +258,22 @@ def _find_owner_clash(site: AccessSite, owner: Numbers, counters: tuple[Var, ...
     return int(owners.reshape(-1)[k]), int(np.broadcast_to(threads, owners.shape).reshape(-1)[k])
 
 
-def _linearize_counters(counters: Sequence[Var], at: Mapping[Var, Numbers]) -> Numbers:
+def _linearize_counters(counters: Sequence[Unknown], at: Mapping[Unknown, PointValues]) -> PointValues:
     """Return the position of a combination of counters in row-major order."""
-    number: Numbers = np.int64(0)
+    number: PointValues = np.int64(0)
     for v in counters:
         number = number * (v.high - v.low + 1) + at[v] - v.low
     return number
 
 
-def _axis_values(v: Var, bounds: Mapping[Atom, Interval], axes: Sequence[Var]) -> Numbers:
+def _axis_values(v: Unknown, bounds: Mapping[Atom, Interval], axes: Sequence[Unknown]) -> PointValues:
     """Return the values of an unknown along its axis."""
     low, high = bounds.get(v, (v.low, v.high))
     k = axes.index(v)
     return np.arange(low, high + 1, dtype=np.int64).reshape([-1 if j == k else 1 for j in range(len(axes))])
 
 
-def _decide_all_pairs_by_points(
+def _decide_uniform_pairs_by_points(
     sites: Sequence[AccessSite], axis_types: frozenset[AxisType], body: KernelAccesses, place: str
 ) -> ValidationVerdict | None:
     """Decide all sites of a memory at once, if all pairs have the same unsynchronized counters; None otherwise."""
@@ -280,17 +282,17 @@ def _decide_all_pairs_by_points(
     writers = [s for s in sites if s.writes]
     count = len(writers) * (len(writers) + 1) // 2 + len(writers) * (len(sites) - len(writers))
     return (
-        _decide_meetings_by_points(writers, sites, axis_types, ways.pop(), place)
+        _decide_lane_conflicts_by_points(writers, sites, axis_types, ways.pop(), place)
         if len(ways) == 1 and len(pairs) == count
         else None
     )
 
 
-def _decide_meetings_by_points(
+def _decide_lane_conflicts_by_points(
     left: Sequence[AccessSite],
     right: Sequence[AccessSite],
     axis_types: frozenset[AxisType],
-    same_counters: tuple[Var, ...],
+    same_counters: tuple[Unknown, ...],
     place: str,
 ) -> ValidationVerdict | None:
     """Decide that no left site touches an element of a right site at equal `same_counters` in another lane.
@@ -303,7 +305,7 @@ def _decide_meetings_by_points(
         return None
     tables = {}
     for s in {id(s): s for s in sites}.values():
-        table = _tabulate_executions(s, same_counters, thread_counters, size, min(POINTS, 4 * POINTS // len(sites)))
+        table = _tabulate_keys_and_lanes(s, same_counters, thread_counters, size, min(POINTS, 4 * POINTS // len(sites)))
         if table is None:
             return None
         tables[id(s)] = table
@@ -315,7 +317,7 @@ def _decide_meetings_by_points(
     if not keys.size or not theirs.size:
         return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS)
     least, most = np.minimum.reduceat(lanes, starts), np.maximum.reduceat(lanes, starts)
-    at: Numbers = np.searchsorted(keys[starts], theirs)
+    at: PointValues = np.searchsorted(keys[starts], theirs)
     inside = at < starts.size
     at = np.where(inside, at, 0)
     meetings = np.flatnonzero(inside & (keys[starts][at] == theirs) & ((least[at] != their_lanes) | (most[at] != their_lanes)))
@@ -329,9 +331,9 @@ def _decide_meetings_by_points(
     return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS, ClaimCounterexample({"element": element}, words))
 
 
-def _tabulate_executions(
-    site: AccessSite, same_counters: Sequence[Var], thread_counters: Sequence[Var], size: int, limit: int
-) -> tuple[Numbers, Numbers] | None:
+def _tabulate_keys_and_lanes(
+    site: AccessSite, same_counters: Sequence[Unknown], thread_counters: Sequence[Unknown], size: int, limit: int
+) -> tuple[PointValues, PointValues] | None:
     """Return the key and the lane of each execution of a site; None if they are unknown or too many.
 
     The key numbers the element together with the values of `same_counters`.
@@ -345,7 +347,7 @@ def _tabulate_executions(
     return keys, lanes
 
 
-def _concatenate_tables(tables: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers]:
+def _concatenate_tables(tables: Sequence[tuple[PointValues, PointValues]]) -> tuple[PointValues, PointValues, PointValues]:
     """Return keys and lanes of all tables, and the table that each comes from."""
     keys, lanes = (np.concatenate(x) for x in zip(*tables))
     return keys, lanes, np.repeat(np.arange(len(tables)), [t[0].size for t in tables])

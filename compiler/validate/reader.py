@@ -22,7 +22,7 @@ from uops.compiler.validate.sites import (
     loop_counter,
     named_variable,
 )
-from uops.compiler.validate.terms import App, Cond, Lin, Var
+from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -31,7 +31,7 @@ from uops.spec.ir.ops import CONVERSIONS, MEMORY_ROOTS, WHOLE_MEMORY, Op
 from uops.spec.ir.scope import is_variable, open_ranges
 
 #: The value of a node: one formula for all lanes, one per lane, or None if it is not an integer or bool.
-Read = Lin | Cond | list["Lin | Cond"] | None
+SymbolicValue = LinearSum | Condition | list["LinearSum | Condition"] | None
 
 
 def read_accesses(root: UOp) -> KernelAccesses:
@@ -47,7 +47,7 @@ class _AccessReader:
             assert root.linear is not None
             root = root.linear
         self.root = root
-        self.values: dict[UOp, Read] = {}
+        self.values: dict[UOp, SymbolicValue] = {}
         self.names: dict[object, str] = {}
         self.written_memories: set[UOp] = set()
 
@@ -68,37 +68,37 @@ class _AccessReader:
     def _read_sites(self, u: UOp, loops: tuple[UOp, ...], at: int) -> list[AccessSite]:
         """Read the sites of one Load, Store or AtomicAdd in its loops."""
         address, gate = address_of(u), None if u.op is Op.ATOMICADD else u.gate
-        formulas: list[Read] = [self._read_index(address), T.TRUE if gate is None else self.read_value(gate)]
+        formulas: list[SymbolicValue] = [self._read_index(address), T.TRUE if gate is None else self.read_symbolic_value(gate)]
         loop_condition = T.TRUE
         for r in loops:
             if r.bound.op is Op.CONST:
                 loop_condition = loop_condition if r.bound.arg.value > 0 else T.FALSE
             else:
-                last = T.add(self._read_sum(r.bound), T.ONE, -1)
+                last = T.add(self._read_scalar_integer(r.bound), T.ONE, -1)
                 loop_condition = T.conjoin(loop_condition, T.is_nonnegative(T.add(last, T.as_sum(loop_counter(r)), -1)))
         n = (address.shape or (1,))[0] if address.shape else 1
         memory = base_memory(address)
         lane = lane_unknown(int(n)) if address.shape else None
         size, sites = self.memory_size(memory), []
-        for index, condition, site_lane in _split_by_lane(formulas, lane):
-            assert isinstance(index, Lin) and isinstance(condition, Cond)
-            index = T.resolve_choices(index, T.conjuncts(condition))
+        for index, condition, site_lane in _split_index_and_gate_by_lane(formulas, lane):
+            assert isinstance(index, LinearSum) and isinstance(condition, Condition)
+            index = T.resolve_wheres_known_true(index, T.conjuncts(condition))
             sites.append(AccessSite(_KIND[u.op], u, memory, index, condition, loops, site_lane, loop_condition, at, size))
         return sites
 
-    def memory_size(self, memory: UOp) -> Lin:
+    def memory_size(self, memory: UOp) -> LinearSum:
         """Return the number of elements of a memory, which may depend on variables (R48: symbolic sizes)."""
-        size = Lin(int(memory.arg.size)) if memory.op is Op.BUFFER else T.ONE
+        size = LinearSum(int(memory.arg.size)) if memory.op is Op.BUFFER else T.ONE
         for d in memory.shape or () if memory.op is Op.PARAM else ():
-            size = T.mul(size, Lin(d) if isinstance(d, int) else self._read_sum(d))
+            size = T.mul(size, LinearSum(d) if isinstance(d, int) else self._read_scalar_integer(d))
         return size
 
-    def _read_index(self, address: UOp) -> Read:
+    def _read_index(self, address: UOp) -> SymbolicValue:
         """Read the element of an address; of a whole memory, each of its lanes."""
         while address.op is Op.AFTER:
             address = address.buffer
         if address.op is Op.INDEX and len(address.positions) == 1 and address.operand.op in WHOLE_MEMORY:
-            return self.read_value(address.positions[0])
+            return self.read_symbolic_value(address.positions[0])
         if address.op in MEMORY_ROOTS:
             shape = address.shape or ()
             if len(shape) <= 1 and all(isinstance(n, int) for n in shape):
@@ -108,7 +108,7 @@ class _AccessReader:
 
     # Values
 
-    def read_value(self, u: UOp) -> Read:
+    def read_symbolic_value(self, u: UOp) -> SymbolicValue:
         """Read an integer or a bool; iterative."""
         stack = [u]
         while stack:
@@ -116,21 +116,21 @@ class _AccessReader:
             if v in self.values:
                 stack.pop()
                 continue
-            missing = [s for s in _value_sources(v) if s not in self.values]
+            missing = [s for s in _sources_to_read_first(v) if s not in self.values]
             if missing:
                 stack += missing
             else:
-                self.values[v] = self._compute_value(v)
+                self.values[v] = self._compute_symbolic_value(v)
                 stack.pop()
         return self.values[u]
 
-    def _read_sum(self, u: UOp) -> Lin:
+    def _read_scalar_integer(self, u: UOp) -> LinearSum:
         """Read a value that must be an integer without lanes of its own."""
-        value = self.read_value(u)
-        assert isinstance(value, Lin)
+        value = self.read_symbolic_value(u)
+        assert isinstance(value, LinearSum)
         return value
 
-    def _compute_value(self, u: UOp) -> Read:
+    def _compute_symbolic_value(self, u: UOp) -> SymbolicValue:
         """Read a node whose sources are read."""
         if u.dtype.is_float or u.dtype is dt.void:
             return None
@@ -152,29 +152,29 @@ class _AccessReader:
         n = len(lists[0])
         return _stack_lanes([rule(self, u, *(_select_lane(x, k, n) for x in read)) for k in range(n)])
 
-    def read_load(self, u: UOp) -> Read:
+    def read_load(self, u: UOp) -> SymbolicValue:
         """Read a Load: of memory that the body only reads, a function of the element; otherwise an unknown."""
         buffer, *gating = u.src  # gating: alternative and gate
         memory, index = base_memory(buffer), self._read_index(buffer)
-        read = [x for x in map(self.values.get, gating) if isinstance(x, Lin | Cond)]
-        is_known = isinstance(index, Lin) and len(read) == len(gating)
+        read = [x for x in map(self.values.get, gating) if isinstance(x, LinearSum | Condition)]
+        is_known = isinstance(index, LinearSum) and len(read) == len(gating)
         if memory.op is not Op.PARAM or memory in self.written_memories or not is_known:
             return self.make_unknown(u, stored=memory in self.written_memories)
-        assert isinstance(index, Lin)
+        assert isinstance(index, LinearSum)
         if u.dtype is dt.bool_:
-            value: Lin | Cond = Cond("held", (str(memory.arg.slot), index))
+            value: LinearSum | Condition = Condition("held", (str(memory.arg.slot), index))
         else:
-            value = T.as_sum(App(f"held-{u.dtype.short}-{memory.arg.slot}", (index,)))
+            value = T.as_sum(Operation(f"held-{u.dtype.short}-{memory.arg.slot}", (index,)))
         if not read:
             return value
         alternative, gate = read
         return _read_where(self, u, gate, value, alternative)
 
-    def _read_lane(self, u: UOp) -> Read:
+    def _read_lane(self, u: UOp) -> SymbolicValue:
         """Read an element of a vector."""
         whole, k = self.values[u.operand], self.values.get(u.positions[0])
         n = (u.operand.shape or (1,))[0]
-        if not isinstance(n, int) or not isinstance(k, Lin):
+        if not isinstance(n, int) or not isinstance(k, LinearSum):
             return self.make_unknown(u)
         if isinstance(whole, list):
             at = _lane_positions(k, u.shape)
@@ -182,21 +182,21 @@ class _AccessReader:
                 return self.make_unknown(u)
             chosen = [whole[x.const] for x in at]
             return _stack_lanes([*chosen]) if u.shape else chosen[0]
-        if whole is not None and not any(v.loaded for v in T.unknowns(whole)):
-            lane: Read = T.substitute(whole, {lane_unknown(n): k})
+        if whole is not None and not any(v.loaded for v in T.collect_unknowns(whole)):
+            lane: SymbolicValue = T.substitute(whole, {lane_unknown(n): k})
             return lane
         return self.make_unknown(u)
 
-    def make_unknown(self, u: UOp, stored: bool = False) -> Read:
+    def make_unknown(self, u: UOp, stored: bool = False) -> SymbolicValue:
         """Return an unknown of which only the bounds are known."""
         name = self.names.setdefault(u, f"v{len(self.names)}")
         if u.dtype is dt.bool_:
-            return T.negate(T.is_zero(T.as_sum(Var(name, 0, 1, True, stored))))
+            return T.negate(T.is_zero(T.as_sum(Unknown(name, 0, 1, True, stored))))
         low, high = u.min_max or (u.dtype.min, u.dtype.max)
-        return T.as_sum(Var(name, int(low), int(high), True, stored))
+        return T.as_sum(Unknown(name, int(low), int(high), True, stored))
 
 
-def _value_sources(u: UOp) -> Sequence[UOp]:
+def _sources_to_read_first(u: UOp) -> Sequence[UOp]:
     """Return the sources whose values are read before a node."""
     if u.op is Op.LOAD:
         address, *gating = u.src  # gating: alternative and gate
@@ -229,51 +229,53 @@ def _loops_around_instructions(instructions: Sequence[UOp]) -> list[tuple[UOp, t
     return placed
 
 
-def _lane_positions(k: Lin, shape: tuple[Dim, ...] | None) -> list[Lin]:
+def _lane_positions(k: LinearSum, shape: tuple[Dim, ...] | None) -> list[LinearSum]:
     """Return the position that an index has in each lane."""
     n = int(str(shape[0])) if shape else 1
-    return [T.fold_constant(T.substitute(k, {lane_unknown(n): Lin(j)})) for j in range(n)] if shape else [k]
+    return [T.fold_constant(T.substitute(k, {lane_unknown(n): LinearSum(j)})) for j in range(n)] if shape else [k]
 
 
-def _select_lane(x: Read, k: int, n: int) -> Read:
+def _select_lane(x: SymbolicValue, k: int, n: int) -> SymbolicValue:
     """Return lane k of n."""
     if isinstance(x, list):
         return x[k]
-    return x if x is None else T.substitute(x, {lane_unknown(n): Lin(k)})
+    return x if x is None else T.substitute(x, {lane_unknown(n): LinearSum(k)})
 
 
-def _stack_lanes(parts: list[Read]) -> Read:
+def _stack_lanes(parts: list[SymbolicValue]) -> SymbolicValue:
     """Join elements to a vector: one formula if they differ by constants."""
     first = parts[0]
     if any(p is None or isinstance(p, list) for p in parts):
         return None
     if all(p == first for p in parts):
         return first
-    if isinstance(first, Lin):
+    if isinstance(first, LinearSum):
         steps = [T.add(p, first, -1) for p in parts]  # type: ignore[arg-type]
         if not any(s.terms for s in steps):
             return T.add(first, _tabulate_lanes(steps))
     elif all(p in (T.TRUE, T.FALSE) for p in parts):
-        return T.negate(T.is_zero(_tabulate_lanes([Lin(int(p == T.TRUE)) for p in parts])))
+        return T.negate(T.is_zero(_tabulate_lanes([LinearSum(int(p == T.TRUE)) for p in parts])))
     return parts  # type: ignore[return-value]
 
 
-def _tabulate_lanes(numbers: Sequence[Lin]) -> Lin:
+def _tabulate_lanes(numbers: Sequence[LinearSum]) -> LinearSum:
     """Return the number of each lane as a function of the lane."""
     lane = T.as_sum(lane_unknown(len(numbers)))
     step = numbers[1].const if len(numbers) > 1 else 0
     if all(x.const == k * step for k, x in enumerate(numbers)):
         return T.scale(lane, step)
-    return T.as_sum(App("table", (lane, *numbers)))
+    return T.as_sum(Operation("table", (lane, *numbers)))
 
 
-def _split_by_lane(formulas: list[Read], lane: Var | None) -> list[tuple[Read, Read, Var | None]]:
+def _split_index_and_gate_by_lane(
+    index_and_gate: list[SymbolicValue], lane: Unknown | None
+) -> list[tuple[SymbolicValue, SymbolicValue, Unknown | None]]:
     """Return (index, gate, lane) once as one formula, or once per lane."""
-    if not any(isinstance(x, list) for x in formulas):
-        return [(formulas[0], formulas[1], lane)]
+    if not any(isinstance(x, list) for x in index_and_gate):
+        return [(index_and_gate[0], index_and_gate[1], lane)]
     assert lane is not None
     n = lane.high + 1
-    return [(_select_lane(formulas[0], k, n), _select_lane(formulas[1], k, n), None) for k in range(n)]
+    return [(_select_lane(index_and_gate[0], k, n), _select_lane(index_and_gate[1], k, n), None) for k in range(n)]
 
 
 # Semantics of index arithmetic
@@ -281,25 +283,25 @@ def _split_by_lane(formulas: list[Read], lane: Var | None) -> list[tuple[Read, R
 _KIND = {Op.LOAD: "load", Op.STORE: "store", Op.ATOMICADD: "atomic"}
 
 
-def _wrap_unless_fits(d: DType, x: Lin) -> Lin:
+def _wrap_unless_fits(d: DType, x: LinearSum) -> LinearSum:
     """Wrap a number to `d` unless it fits (R05: integer overflow wraps); index holds any (R08)."""
     if d is dt.index:
         return x
     low, high = T.bounds(x)
-    return x if d.min <= low and high <= d.max else T.as_sum(App(f"wrap-{d.short}", (x,)))
+    return x if d.min <= low and high <= d.max else T.as_sum(Operation(f"wrap-{d.short}", (x,)))
 
 
-def _read_constant(reader: _AccessReader, u: UOp) -> Read:
+def _read_constant(reader: _AccessReader, u: UOp) -> SymbolicValue:
     if u.dtype is dt.bool_:
         return T.TRUE if u.arg.value else T.FALSE
-    return Lin(int(u.arg.value))
+    return LinearSum(int(u.arg.value))
 
 
-def _read_param(reader: _AccessReader, u: UOp) -> Read:
+def _read_param(reader: _AccessReader, u: UOp) -> SymbolicValue:
     return T.as_sum(named_variable(u)) if is_variable(u) else None
 
 
-_LEAVES: dict[Op, Callable[[_AccessReader, UOp], Read]] = {
+_LEAVES: dict[Op, Callable[[_AccessReader, UOp], SymbolicValue]] = {
     Op.CONST: _read_constant,
     Op.PARAM: _read_param,
     Op.RANGE: lambda reader, u: T.as_sum(loop_counter(u)),
@@ -309,15 +311,15 @@ _LEAVES: dict[Op, Callable[[_AccessReader, UOp], Read]] = {
 }
 
 
-def _as_sum(x: Lin | Cond) -> Lin:
+def _as_sum(x: LinearSum | Condition) -> LinearSum:
     """Return a bool as 0 or 1."""
-    return x if isinstance(x, Lin) else T.as_sum(App("where", (x, T.ONE, T.ZERO)))
+    return x if isinstance(x, LinearSum) else T.as_sum(Operation("where", (x, T.ONE, T.ZERO)))
 
 
-def _make_sum_rule(f: Callable[..., Lin]) -> Callable[..., Read]:
+def _make_integer_rule(f: Callable[..., LinearSum]) -> Callable[..., SymbolicValue]:
     """Return the rule of an op on integers that is computed by `f`."""
 
-    def rule(reader: _AccessReader, u: UOp, *args: Lin | Cond) -> Read:
+    def rule(reader: _AccessReader, u: UOp, *args: LinearSum | Condition) -> SymbolicValue:
         if u.dtype is dt.bool_:
             return reader.make_unknown(u)
         return _wrap_unless_fits(u.dtype, f(*args))
@@ -325,91 +327,95 @@ def _make_sum_rule(f: Callable[..., Lin]) -> Callable[..., Read]:
     return rule
 
 
-def _make_application(name: str) -> Callable[..., Lin]:
-    return lambda *args: T.as_sum(App(name, args))
+def _make_application(name: str) -> Callable[..., LinearSum]:
+    return lambda *args: T.as_sum(Operation(name, args))
 
 
-def _make_logic_rule(name: str) -> Callable[..., Read]:
+def _make_bitwise_or_logic_rule(name: str) -> Callable[..., SymbolicValue]:
     """Return the rule of a bitwise op on integers, or of its logical form on bools."""
 
-    def rule(reader: _AccessReader, u: UOp, *args: Lin | Cond) -> Read:
+    def rule(reader: _AccessReader, u: UOp, *args: LinearSum | Condition) -> SymbolicValue:
         if u.dtype is not dt.bool_:
-            return _wrap_unless_fits(u.dtype, T.as_sum(App(name, args)))
+            return _wrap_unless_fits(u.dtype, T.as_sum(Operation(name, args)))
         a, b = args
         if name == "xor":
-            return Cond("or", (Cond("and", (a, T.negate(b))), Cond("and", (T.negate(a), b))))  # type: ignore[arg-type]
-        return Cond(name, (a, b))
+            return Condition("or", (Condition("and", (a, T.negate(b))), Condition("and", (T.negate(a), b))))  # type: ignore[arg-type]
+        return Condition(name, (a, b))
 
     return rule
 
 
-def _make_comparison_rule(f: Callable[[Lin, Lin], Cond]) -> Callable[..., Read]:
+def _make_comparison_rule(f: Callable[[LinearSum, LinearSum], Condition]) -> Callable[..., SymbolicValue]:
     """Return the rule of a comparison."""
 
-    def rule(reader: _AccessReader, u: UOp, a: Lin | Cond, b: Lin | Cond) -> Read:
+    def rule(reader: _AccessReader, u: UOp, a: LinearSum | Condition, b: LinearSum | Condition) -> SymbolicValue:
         return f(_as_sum(a), _as_sum(b))
 
     return rule
 
 
-def _less(a: Lin, b: Lin) -> Cond:
+def _less(a: LinearSum, b: LinearSum) -> Condition:
     return T.is_nonnegative(T.add(T.add(b, a, -1), T.ONE, -1))
 
 
-def _not_less(a: Lin, b: Lin) -> Cond:
+def _not_less(a: LinearSum, b: LinearSum) -> Condition:
     return T.is_nonnegative(T.add(a, b, -1))
 
 
-def _read_cast(reader: _AccessReader, u: UOp, a: Lin | Cond) -> Read:
+def _read_cast(reader: _AccessReader, u: UOp, a: LinearSum | Condition) -> SymbolicValue:
     if u.dtype is dt.bool_:
-        return a if isinstance(a, Cond) else T.negate(T.is_zero(a))
+        return a if isinstance(a, Condition) else T.negate(T.is_zero(a))
     return _wrap_unless_fits(u.dtype, _as_sum(a))
 
 
-def _read_where(reader: _AccessReader, u: UOp, c: Lin | Cond, a: Lin | Cond, b: Lin | Cond) -> Read:
-    c = c if isinstance(c, Cond) else T.negate(T.is_zero(c))
-    if isinstance(a, Cond) and isinstance(b, Cond):
-        return Cond("or", (Cond("and", (c, a)), Cond("and", (T.negate(c), b))))
-    return T.as_sum(App("where", (c, a, b)))
+def _read_where(
+    reader: _AccessReader, u: UOp, c: LinearSum | Condition, a: LinearSum | Condition, b: LinearSum | Condition
+) -> SymbolicValue:
+    c = c if isinstance(c, Condition) else T.negate(T.is_zero(c))
+    if isinstance(a, Condition) and isinstance(b, Condition):
+        return Condition("or", (Condition("and", (c, a)), Condition("and", (T.negate(c), b))))
+    return T.as_sum(Operation("where", (c, a, b)))
 
 
-def _make_division(name: str) -> Callable[..., Lin]:
+def _make_division_folding_one(name: str) -> Callable[..., LinearSum]:
     """Return a division that is folded for the divisor 1."""
 
-    def f(a: Lin, b: Lin) -> Lin:
+    def f(a: LinearSum, b: LinearSum) -> LinearSum:
         if not b.terms and b.const == 1:
             return a if name == "idiv" else T.ZERO
-        return T.as_sum(App(name, (a, b)))
+        return T.as_sum(Operation(name, (a, b)))
 
     return f
 
 
-def _read_shift(reader: _AccessReader, u: UOp, a: Lin | Cond, n: Lin | Cond) -> Read:
+def _read_shift(reader: _AccessReader, u: UOp, a: LinearSum | Condition, n: LinearSum | Condition) -> SymbolicValue:
     """Read a shift by a constant as a product or a division; any other is unknown."""
     if (
-        isinstance(a, Lin)
-        and isinstance(n, Lin)
+        isinstance(a, LinearSum)
+        and isinstance(n, LinearSum)
         and not n.terms
         and 0 <= n.const < min(63, u.dtype.bits if u.dtype is not dt.index else 63)
     ):
         left = u.op is Op.SHL
-        return _wrap_unless_fits(u.dtype, T.scale(a, 1 << n.const) if left else T.as_sum(App("idiv", (a, Lin(1 << n.const)))))
+        return _wrap_unless_fits(
+            u.dtype, T.scale(a, 1 << n.const) if left else T.as_sum(Operation("idiv", (a, LinearSum(1 << n.const))))
+        )
     return reader.make_unknown(u)
 
 
-_RULES: dict[Op, Callable[..., Read]] = {
-    Op.ADD: _make_sum_rule(T.add),
-    Op.SUB: _make_sum_rule(lambda a, b: T.add(a, b, -1)),
-    Op.NEG: _make_sum_rule(lambda a: T.scale(a, -1)),
-    Op.MUL: _make_sum_rule(T.mul),
-    Op.MULACC: _make_sum_rule(lambda a, b, c: T.add(T.mul(a, b), c)),
-    Op.MAX: _make_sum_rule(_make_application("max")),
-    Op.IDIV: _make_sum_rule(_make_division("idiv")),
-    Op.MOD: _make_sum_rule(_make_division("mod")),
+_RULES: dict[Op, Callable[..., SymbolicValue]] = {
+    Op.ADD: _make_integer_rule(T.add),
+    Op.SUB: _make_integer_rule(lambda a, b: T.add(a, b, -1)),
+    Op.NEG: _make_integer_rule(lambda a: T.scale(a, -1)),
+    Op.MUL: _make_integer_rule(T.mul),
+    Op.MULACC: _make_integer_rule(lambda a, b, c: T.add(T.mul(a, b), c)),
+    Op.MAX: _make_integer_rule(_make_application("max")),
+    Op.IDIV: _make_integer_rule(_make_division_folding_one("idiv")),
+    Op.MOD: _make_integer_rule(_make_division_folding_one("mod")),
     Op.TRUNC: lambda reader, u, a: a,
-    Op.AND: _make_logic_rule("and"),
-    Op.OR: _make_logic_rule("or"),
-    Op.XOR: _make_logic_rule("xor"),
+    Op.AND: _make_bitwise_or_logic_rule("and"),
+    Op.OR: _make_bitwise_or_logic_rule("or"),
+    Op.XOR: _make_bitwise_or_logic_rule("xor"),
     Op.SHL: _read_shift,
     Op.SHR: _read_shift,
     Op.NOT: lambda reader, u, a: T.negate(a),

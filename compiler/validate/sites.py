@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.terms import Cond, Lin, Var
+from uops.compiler.validate.terms import Condition, LinearSum, Unknown
 from uops.spec.errors import SpecError
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, UNROLLED, WORKGROUP
@@ -35,22 +35,22 @@ class AccessSite:
     kind: str
     node: UOp
     memory: UOp
-    index: Lin
-    gate: Cond
+    index: LinearSum
+    gate: Condition
     loops: tuple[UOp, ...]
-    lane: Var | None
-    loop_condition: Cond
+    lane: Unknown | None
+    loop_condition: Condition
     at: int
-    size: Lin
-    tile_counters: tuple[Var, ...] = ()
+    size: LinearSum
+    tile_counters: tuple[Unknown, ...] = ()
 
     @property
-    def condition(self) -> Cond:
+    def condition(self) -> Condition:
         """The condition under which it executes."""
         return T.conjoin(self.loop_condition, self.gate)
 
     @property
-    def counters(self) -> tuple[Var, ...]:
+    def counters(self) -> tuple[Unknown, ...]:
         """The unknowns that number its executions."""
         numbering = (*[loop_counter(r) for r in self.loops], *self.tile_counters)
         return numbering if self.lane is None else (*numbering, self.lane)
@@ -64,16 +64,16 @@ class AccessSite:
         return f"{self.kind} of {describe_memory(self.memory)}"
 
     @property
-    def named_variables(self) -> Sequence[Var]:
+    def named_variables(self) -> Sequence[Unknown]:
         """The named variables that its element or condition depends on."""
         counters = self.counters
         return [
             v
-            for v in T.unknowns(self.condition, T.unknowns(self.index, T.unknowns(self.size)))
+            for v in T.collect_unknowns(self.condition, T.collect_unknowns(self.index, T.collect_unknowns(self.size)))
             if v not in counters and not v.loaded
         ]
 
-    def substitute(self, values: Mapping[Var, Lin]) -> AccessSite:
+    def substitute(self, values: Mapping[Unknown, LinearSum]) -> AccessSite:
         """Return the site with these values for some unknowns."""
         memo: dict[object, object] = {}
         index, gate, within, size = (T.substitute(x, values, memo) for x in (self.index, self.gate, self.loop_condition, self.size))
@@ -91,7 +91,7 @@ class KernelAccesses:
     barriers: tuple[tuple[int, tuple[UOp, ...]], ...] = ()
     ordered: bool = False
 
-    def substitute(self, values: Mapping[Var, Lin]) -> KernelAccesses:
+    def substitute(self, values: Mapping[Unknown, LinearSum]) -> KernelAccesses:
         """Return the accesses with these values for some unknowns."""
         return (
             KernelAccesses(self.root, tuple([s.substitute(values) for s in self.sites]), self.barriers, self.ordered)
@@ -112,22 +112,22 @@ def size_of(s: AccessSite) -> int | None:
     return None if s.size.terms else s.size.const
 
 
-def loop_counter(r: UOp) -> Var:
+def loop_counter(r: UOp) -> Unknown:
     """Return the unknown of a loop."""
     low, high = r.min_max or (0, T.FAR)
-    return Var(f"r{r.arg.axis_id}", int(low), int(high))
+    return Unknown(f"r{r.arg.axis_id}", int(low), int(high))
 
 
-def named_variable(u: UOp) -> Var:
+def named_variable(u: UOp) -> Unknown:
     """Return the unknown of a named variable. A name that looks like another unknown's gets a suffix."""
     low, high = u.min_max or u.arg.bounds
     name = str(u.arg.name)
-    return Var(f"{name}_" if re.match(r"(r|v|lane|tile)\d", name) else name, int(low), int(high))
+    return Unknown(f"{name}_" if re.match(r"(r|v|lane|tile)\d", name) else name, int(low), int(high))
 
 
-def lane_unknown(n: int) -> Var:
+def lane_unknown(n: int) -> Unknown:
     """Return the unknown that numbers n lanes."""
-    return Var(f"lane{n}", 0, n - 1)
+    return Unknown(f"lane{n}", 0, n - 1)
 
 
 def address_of(access: UOp) -> UOp:

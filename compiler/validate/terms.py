@@ -1,8 +1,8 @@
 """Integers and conditions of a kernel as mathematical terms.
 
-Takes: nothing. Gives: `Lin`, a sum of multiples of atoms, and conditions over such sums. An atom is a `Var` (a loop counter, a
-lane, a named variable, or a value of memory), or an `App` of a nonlinear operation. Only arithmetic of sums is simplified; every
-other operation stays as written. `bounds` gives intervals, and `evaluate_at_points` the values at many points.
+Takes: nothing. Gives: `LinearSum`, a sum of multiples of atoms, and conditions over such sums. An atom is an `Unknown` (a loop
+counter, a lane, a named variable, or a value of memory), or a nonlinear `Operation`. Only arithmetic of sums is
+simplified; every other operation stays as written. `bounds` gives intervals, and `evaluate_at_points` the values at many points.
 
 Terms are interned: equal ones are one object. A sum that occurs many times in another, as in a gather of a gather, exists once
 and is visited once. Building or visiting terms is charged to the `budget`.
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from uops.compiler.validate.budget import BudgetUnit, charge_budget
+from uops.compiler.validate.budget import BudgetUnit, charge_budget_if_limited
 
 #: Greatest magnitude of a value without known bounds.
 FAR = 1 << 70
@@ -37,7 +37,7 @@ class InternedTerm:
 
     _bounds: Interval | None
     _held: bool | None
-    _unknowns: tuple[Var, ...] | None
+    _unknowns: tuple[Unknown, ...] | None
 
     _setters: ClassVar[tuple[Callable[[Any, object], None], ...]]
 
@@ -47,7 +47,7 @@ class InternedTerm:
     @classmethod
     def _intern(cls, *fields: object) -> Self:
         """Return the term with these fields, in the order of its slots."""
-        charge_budget(BudgetUnit.TERMS, 1)
+        charge_budget_if_limited(BudgetUnit.TERMS, 1)
         key = (cls, *fields)
         term: Self | None = _interned.get(key)
         if term is None:
@@ -75,7 +75,7 @@ class InternedTerm:
 _MEMOS = tuple([vars(InternedTerm)[name].__set__ for name in InternedTerm.__slots__ if name != "__weakref__"])
 
 
-class Var(InternedTerm):
+class Unknown(InternedTerm):
     """An unknown in [low, high].
 
     `loaded` marks a value of memory, or an operation on one that the reader does not support. `stored` marks memory that the
@@ -90,11 +90,11 @@ class Var(InternedTerm):
     loaded: bool
     stored: bool
 
-    def __new__(cls, name: str, low: int, high: int, loaded: bool = False, stored: bool = False) -> Var:
+    def __new__(cls, name: str, low: int, high: int, loaded: bool = False, stored: bool = False) -> Unknown:
         return cls._intern(name, low, high, loaded, stored)
 
 
-class App(InternedTerm):
+class Operation(InternedTerm):
     """An operation on sums or conditions, by name.
 
     - idiv, mod, mul, max, and, or, xor, shl, shr, where
@@ -106,16 +106,16 @@ class App(InternedTerm):
     __slots__ = ("op", "args")  # noqa: RUF023
 
     op: str
-    args: tuple[Lin | Cond, ...]
+    args: tuple[LinearSum | Condition, ...]
 
-    def __new__(cls, op: str, args: tuple[Lin | Cond, ...]) -> App:
+    def __new__(cls, op: str, args: tuple[LinearSum | Condition, ...]) -> Operation:
         return cls._intern(op, args)
 
 
-Atom = Var | App
+Atom = Unknown | Operation
 
 
-class Lin(InternedTerm):
+class LinearSum(InternedTerm):
     """The sum of `const` and of coefficient * atom over `terms`, in the order of first occurrence."""
 
     __slots__ = ("const", "terms")
@@ -123,87 +123,87 @@ class Lin(InternedTerm):
     const: int
     terms: tuple[tuple[Atom, int], ...]
 
-    def __new__(cls, const: int, terms: tuple[tuple[Atom, int], ...] = ()) -> Lin:
+    def __new__(cls, const: int, terms: tuple[tuple[Atom, int], ...] = ()) -> LinearSum:
         return cls._intern(const, terms)
 
 
-class Cond(InternedTerm):
+class Condition(InternedTerm):
     """A condition: `>=0` or `==0` of a sum; `and`, `or`, `not` of conditions; `true`; or `held`, a bool value of an argument's
     memory."""
 
     __slots__ = ("op", "args")  # noqa: RUF023
 
     op: str
-    args: tuple[Lin | Cond | str, ...]
+    args: tuple[LinearSum | Condition | str, ...]
 
-    def __new__(cls, op: str, args: tuple[Lin | Cond | str, ...] = ()) -> Cond:
+    def __new__(cls, op: str, args: tuple[LinearSum | Condition | str, ...] = ()) -> Condition:
         return cls._intern(op, args)
 
 
-TRUE = Cond("true")
-FALSE = Cond("not", (TRUE,))
-ZERO, ONE = Lin(0), Lin(1)
+TRUE = Condition("true")
+FALSE = Condition("not", (TRUE,))
+ZERO, ONE = LinearSum(0), LinearSum(1)
 
 # Arithmetic
 
 
-def number(n: int) -> Lin:
+def number(n: int) -> LinearSum:
     """Return a constant sum."""
-    return Lin(n)
+    return LinearSum(n)
 
 
-def as_sum(a: Atom) -> Lin:
+def as_sum(a: Atom) -> LinearSum:
     """Return an atom as a sum."""
-    return Lin(0, ((a, 1),))
+    return LinearSum(0, ((a, 1),))
 
 
-def add(a: Lin, b: Lin, k: int = 1) -> Lin:
+def add(a: LinearSum, b: LinearSum, factor: int = 1) -> LinearSum:
     """Return a + k b."""
     if not b.terms:
-        return Lin(a.const + k * b.const, a.terms)
+        return LinearSum(a.const + factor * b.const, a.terms)
     coefficients = dict(a.terms)
     for t, c in b.terms:
-        coefficients[t] = coefficients.get(t, 0) + k * c
-    return Lin(a.const + k * b.const, tuple([(t, c) for t, c in coefficients.items() if c]))
+        coefficients[t] = coefficients.get(t, 0) + factor * c
+    return LinearSum(a.const + factor * b.const, tuple([(t, c) for t, c in coefficients.items() if c]))
 
 
-def scale(a: Lin, k: int) -> Lin:
+def scale(a: LinearSum, k: int) -> LinearSum:
     """Return k a."""
-    return Lin(a.const * k, tuple([(t, c * k) for t, c in a.terms])) if k else ZERO
+    return LinearSum(a.const * k, tuple([(t, c * k) for t, c in a.terms])) if k else ZERO
 
 
-def mul(a: Lin, b: Lin) -> Lin:
+def mul(a: LinearSum, b: LinearSum) -> LinearSum:
     """Return a b; an operation unless one factor is constant."""
     if not b.terms:
         return scale(a, b.const)
-    return scale(b, a.const) if not a.terms else as_sum(App("mul", (a, b)))
+    return scale(b, a.const) if not a.terms else as_sum(Operation("mul", (a, b)))
 
 
-def is_nonnegative(a: Lin) -> Cond:
+def is_nonnegative(a: LinearSum) -> Condition:
     """Return the condition a >= 0."""
-    return Cond(">=0", (a,))
+    return Condition(">=0", (a,))
 
 
-def is_zero(a: Lin) -> Cond:
+def is_zero(a: LinearSum) -> Condition:
     """Return the condition a == 0."""
-    return Cond("==0", (a,))
+    return Condition("==0", (a,))
 
 
-def negate(c: Cond) -> Cond:
+def negate(c: Condition) -> Condition:
     """Return the negation, without doubling it."""
-    return c.args[0] if c.op == "not" else Cond("not", (c,))  # type: ignore[return-value]
+    return c.args[0] if c.op == "not" else Condition("not", (c,))  # type: ignore[return-value]
 
 
-def conjoin(a: Cond, b: Cond) -> Cond:
+def conjoin(a: Condition, b: Condition) -> Condition:
     """Return the conjunction of two conditions."""
-    return b if a is TRUE else a if b is TRUE else Cond("and", (a, b))
+    return b if a is TRUE else a if b is TRUE else Condition("and", (a, b))
 
 
-def conjuncts(c: Cond) -> list[Cond]:
+def conjuncts(c: Condition) -> list[Condition]:
     """Return the distinct conjuncts of a condition."""
-    terms: dict[Cond, None] = {}
-    seen: set[Cond] = set()
-    pending: list[Cond] = [c]
+    terms: dict[Condition, None] = {}
+    seen: set[Condition] = set()
+    pending: list[Condition] = [c]
     while pending:
         x = pending.pop()
         if x.op == "and" and x not in seen:
@@ -214,33 +214,33 @@ def conjuncts(c: Cond) -> list[Cond]:
     return list(terms)
 
 
-def subterms(*roots: Lin | Cond | App, skip_memoized: str | None = None) -> list[Lin | Cond | App]:
+def subterms(*roots: LinearSum | Condition | Operation, memo_slot: str | None = None) -> list[LinearSum | Condition | Operation]:
     """Return every sum, condition and operation in these terms once, arguments first; iterative.
 
     `skip_memoized` names a memo: terms that have it are left out, together with what occurs only in them.
     """
-    order: dict[Lin | Cond | App, None] = {}
+    order: dict[LinearSum | Condition | Operation, None] = {}
     stack: list[Any] = [*roots[::-1]]  # a None marks that the next term's arguments are done
     met: set[InternedTerm] = set()
     while stack:
         x = stack.pop()
         if x is None:
             order[stack.pop()] = None
-        elif x not in met and (skip_memoized is None or getattr(x, skip_memoized) is None):
+        elif x not in met and (memo_slot is None or getattr(x, memo_slot) is None):
             met.add(x)
             stack += (x, None, *_direct_parts(x)[::-1])
-    charge_budget(BudgetUnit.TERMS, len(order))
+    charge_budget_if_limited(BudgetUnit.TERMS, len(order))
     return list(order)
 
 
-def _direct_parts(x: Lin | Cond | App) -> Sequence[Lin | Cond | App]:
+def _direct_parts(x: LinearSum | Condition | Operation) -> Sequence[LinearSum | Condition | Operation]:
     """Return the direct subterms of a term, except unknowns."""
-    if isinstance(x, Lin):
-        return [t for t, _ in x.terms if isinstance(t, App)]
+    if isinstance(x, LinearSum):
+        return [t for t, _ in x.terms if isinstance(t, Operation)]
     return [a for a in x.args if not isinstance(a, str)]
 
 
-def substitute(x: Any, replacements: Mapping[Var, Lin], memo: dict[Any, Any] | None = None) -> Any:
+def substitute(x: Any, replacements: Mapping[Unknown, LinearSum], memo: dict[Any, Any] | None = None) -> Any:
     """Return a sum or condition with sums in place of unknowns. `memo` shares the results of several calls."""
     memo = {} if memo is None else memo
     if x not in memo:
@@ -248,85 +248,89 @@ def substitute(x: Any, replacements: Mapping[Var, Lin], memo: dict[Any, Any] | N
             if y not in memo:
                 memo[y] = (
                     _substitute_in(y, replacements, memo)
-                    if any(v in replacements for v in unknowns(y))
+                    if any(v in replacements for v in collect_unknowns(y))
                     else as_sum(y)
-                    if isinstance(y, App)
+                    if isinstance(y, Operation)
                     else y
                 )
     return memo[x]
 
 
-def _substitute_in(x: Lin | Cond | App, replacements: Mapping[Var, Lin], memo: Mapping[Any, Any]) -> Lin | Cond:
+def _substitute_in(
+    x: LinearSum | Condition | Operation, replacements: Mapping[Unknown, LinearSum], memo: Mapping[Any, Any]
+) -> LinearSum | Condition:
     """Replace unknowns in a term whose parts are in `memo`; an operation becomes a sum."""
-    if isinstance(x, Lin):
-        total = Lin(x.const)
+    if isinstance(x, LinearSum):
+        total = LinearSum(x.const)
         for t, c in x.terms:
-            total = add(total, memo[t] if isinstance(t, App) else replacements[t] if t in replacements else as_sum(t), c)
+            total = add(total, memo[t] if isinstance(t, Operation) else replacements[t] if t in replacements else as_sum(t), c)
         return total
-    if isinstance(x, Cond):
-        return Cond(x.op, tuple([a if isinstance(a, str) else memo[a] for a in x.args]))
-    return _rebuild_application(x.op, tuple([memo[a] for a in x.args]))
+    if isinstance(x, Condition):
+        return Condition(x.op, tuple([a if isinstance(a, str) else memo[a] for a in x.args]))
+    return _rebuild_operation(x.op, tuple([memo[a] for a in x.args]))
 
 
-def _rebuild_application(op: str, args: tuple[Lin | Cond, ...]) -> Lin:
+def _rebuild_operation(op: str, args: tuple[LinearSum | Condition, ...]) -> LinearSum:
     """Return an operation on sums; a product with a constant becomes a sum."""
     if op == "mul":
         a, b = args
         return mul(a, b)  # type: ignore[arg-type]
-    return as_sum(App(op, args))
+    return as_sum(Operation(op, args))
 
 
-def fold_constant(a: Lin) -> Lin:
+def fold_constant(a: LinearSum) -> LinearSum:
     """Return a sum without unknowns as a constant."""
-    return a if not a.terms or unknowns(a) or has_memory_value(a) else Lin(int(evaluate_at_points(a, {})))
+    return a if not a.terms or collect_unknowns(a) or has_memory_value(a) else LinearSum(int(evaluate_at_points(a, {})))
 
 
-def resolve_choices(a: Lin, conditions: Sequence[Cond]) -> Lin:
+def resolve_wheres_known_true(a: LinearSum, true_conditions: Sequence[Condition]) -> LinearSum:
     """Return a sum with its choices resolved whose condition is among those known to hold."""
-    if not conditions:
+    if not true_conditions:
         return a
     done: dict[Any, Any] = {}
     for x in subterms(a):
-        if isinstance(x, Lin):
-            total = Lin(x.const)
+        if isinstance(x, LinearSum):
+            total = LinearSum(x.const)
             for t, c in x.terms:
-                total = add(total, done[t] if isinstance(t, App) else as_sum(t), c)
+                total = add(total, done[t] if isinstance(t, Operation) else as_sum(t), c)
             done[x] = total
-        elif isinstance(x, App):
-            chosen = x.op == "where" and x.args[0] in conditions
-            done[x] = done[_expect_sum(x.args[1])] if chosen else as_sum(App(x.op, tuple([_lookup_part(y, done) for y in x.args])))
+        elif isinstance(x, Operation):
+            chosen = x.op == "where" and x.args[0] in true_conditions
+            done[x] = (
+                done[_expect_sum(x.args[1])] if chosen else as_sum(Operation(x.op, tuple([_lookup_part(y, done) for y in x.args])))
+            )
     return _expect_sum(done[a])
 
 
-def _lookup_part(x: Lin | Cond, done: Mapping[Any, Any]) -> Lin | Cond:
+def _lookup_part(x: LinearSum | Condition, done: Mapping[Any, Any]) -> LinearSum | Condition:
     """Return the result of a sum; a condition is unchanged."""
-    return done[x] if isinstance(x, Lin) else x
+    return done[x] if isinstance(x, LinearSum) else x
 
 
-def _expect_sum(x: Lin | Cond) -> Lin:
+def _expect_sum(x: LinearSum | Condition) -> LinearSum:
     """Return a term that must be a sum."""
-    assert isinstance(x, Lin)
+    assert isinstance(x, LinearSum)
     return x
 
 
-def unknowns(x: Lin | Cond | App, earlier: dict[Var, None] | None = None) -> dict[Var, None]:
+def collect_unknowns(x: LinearSum | Condition | Operation, found_before: dict[Unknown, None] | None = None) -> dict[Unknown, None]:
     """Return the unknowns of a term in order of occurrence, after the `earlier` ones, which are extended."""
-    earlier = {} if earlier is None else earlier
-    earlier.update(dict.fromkeys(_memoize_unknowns(x)._unknowns or ()))
-    return earlier
+    found_before = {} if found_before is None else found_before
+    found_before.update(dict.fromkeys(_memoize_unknowns_and_memory_use(x)._unknowns or ()))
+    return found_before
 
 
-def has_memory_value(x: Lin | Cond | App) -> bool:
+def has_memory_value(x: LinearSum | Condition | Operation) -> bool:
     """Return True if a value of memory at an element occurs in the term."""
-    return bool(_memoize_unknowns(x)._held)
+    return bool(_memoize_unknowns_and_memory_use(x)._held)
 
 
-def _memoize_unknowns(x: Lin | Cond | App) -> Lin | Cond | App:
+def _memoize_unknowns_and_memory_use(x: LinearSum | Condition | Operation) -> LinearSum | Condition | Operation:
     """Compute the memos for unknowns and memory values of a term, and return the term."""
-    for y in subterms(x, skip_memoized="_unknowns") if x._unknowns is None else ():
-        parts = [t for t, _ in y.terms] if isinstance(y, Lin) else [a for a in y.args if not isinstance(a, str)]
-        unknown_vars = dict.fromkeys(v for t in parts for v in ([t] if isinstance(t, Var) else t._unknowns or ()))
-        has_memory = any(t._held for t in parts) or (not isinstance(y, Lin) and (y.op == "held" or y.op.startswith("held-")))
+    for y in subterms(x, memo_slot="_unknowns") if x._unknowns is None else ():
+        parts = [t for t, _ in y.terms] if isinstance(y, LinearSum) else [a for a in y.args if not isinstance(a, str)]
+        unknown_vars = dict.fromkeys(v for t in parts for v in ([t] if isinstance(t, Unknown) else t._unknowns or ()))
+        has_memory = any(t._held for t in parts) or (not isinstance(y, LinearSum) and (y.op == "held" or y.op.startswith("held-")))
         object.__setattr__(y, "_unknowns", tuple(unknown_vars))
         object.__setattr__(y, "_held", has_memory)
     return x
@@ -335,40 +339,42 @@ def _memoize_unknowns(x: Lin | Cond | App) -> Lin | Cond | App:
 # Intervals
 
 
-def bounds(a: Lin, known: Mapping[Atom, Interval] | None = None) -> Interval:
+def bounds(a: LinearSum, known: Mapping[Atom, Interval] | None = None) -> Interval:
     """Return an interval that contains the sum, for atoms within their bounds or within those in `known`."""
     if a._bounds is None:
-        for x in subterms(a, skip_memoized="_bounds"):
+        for x in subterms(a, memo_slot="_bounds"):
             object.__setattr__(x, "_bounds", _compute_bounds(x, {}, {}))
     narrower: dict[InternedTerm, Interval] = {}
-    if known and any(isinstance(t, App) for t, _ in a.terms):
-        everywhere = any(isinstance(t, App) for t in known)
+    if known and any(isinstance(t, Operation) for t, _ in a.terms):
+        everywhere = any(isinstance(t, Operation) for t in known)
         for x in subterms(a):
-            if everywhere or any(v in known for v in unknowns(x)):
+            if everywhere or any(v in known for v in collect_unknowns(x)):
                 low, high = narrower[x] = _compute_bounds(x, known, narrower)
-                if isinstance(x, App) and x in known:
+                if isinstance(x, Operation) and x in known:
                     narrower[x] = max(low, known[x][0]), min(high, known[x][1])
     assert a._bounds is not None
     return _compute_bounds(a, known, narrower) if known else a._bounds
 
 
-def _compute_bounds(x: Lin | Cond | App, known: Mapping[Atom, Interval], narrower: Mapping[InternedTerm, Interval]) -> Interval:
+def _compute_bounds(
+    x: LinearSum | Condition | Operation, known: Mapping[Atom, Interval], narrower: Mapping[InternedTerm, Interval]
+) -> Interval:
     """Return the interval of a term, 0 to 1 for a condition; `narrower` has the parts with other intervals than their memo."""
-    if isinstance(x, Lin):
+    if isinstance(x, LinearSum):
         low = high = x.const
         for t, c in x.terms:
-            a, b = known.get(t) or (t.low, t.high) if isinstance(t, Var) else narrower.get(t) or t._bounds or _NOWHERE
+            a, b = known.get(t) or (t.low, t.high) if isinstance(t, Unknown) else narrower.get(t) or t._bounds or _NOWHERE
             low, high = (low + c * a, high + c * b) if c > 0 else (low + c * b, high + c * a)
         return low, high
-    if isinstance(x, Cond):
+    if isinstance(x, Condition):
         return 0, 1
-    return _application_bounds(x, [narrower.get(y) or y._bounds or _NOWHERE for y in x.args if isinstance(y, Lin)])
+    return _operation_bounds(x, [narrower.get(y) or y._bounds or _NOWHERE for y in x.args if isinstance(y, LinearSum)])
 
 
 _NOWHERE = (-FAR, FAR)
 
 
-def _application_bounds(t: App, args: Sequence[Interval]) -> Interval:
+def _operation_bounds(t: Operation, args: Sequence[Interval]) -> Interval:
     rule = _BOUNDS.get(t.op)
     if rule is not None:
         return rule(*args)
@@ -440,17 +446,17 @@ _BOUNDS: dict[str, Callable[..., Interval]] = {
 
 # Numbers at many points
 
-Numbers = Any  # of NumPy, int64
+PointValues = Any  # of NumPy, int64
 
 
-def evaluate_at_points(x: Lin | Cond, points: Mapping[Var, Numbers]) -> Numbers:
+def evaluate_at_points(x: LinearSum | Condition, points: Mapping[Unknown, PointValues]) -> PointValues:
     """Return the value at each point of the grid. All unknowns are given, and no intermediate value leaves int64.
 
     A value is dropped after its last use.
     """
     order = subterms(x)
     last = {y: k for k, z in enumerate(order) for y in _direct_parts(z)}
-    results: dict[Any, Numbers] = {}
+    results: dict[Any, PointValues] = {}
     for k, y in enumerate(order):
         results[y] = _EVALUATORS[type(y)](y, results, points)
         for z in _direct_parts(y):
@@ -459,21 +465,21 @@ def evaluate_at_points(x: Lin | Cond, points: Mapping[Var, Numbers]) -> Numbers:
     return results[x]
 
 
-def _evaluate_sum(x: Lin, results: Mapping[Any, Numbers], points: Mapping[Var, Numbers]) -> Numbers:
-    total: Numbers = np.int64(x.const)
+def _evaluate_sum(x: LinearSum, results: Mapping[Any, PointValues], points: Mapping[Unknown, PointValues]) -> PointValues:
+    total: PointValues = np.int64(x.const)
     for t, c in x.terms:
-        total = total + (points[t] if isinstance(t, Var) else results[t]) * np.int64(c)
-        charge_budget(BudgetUnit.POINTS, total.size)
+        total = total + (points[t] if isinstance(t, Unknown) else results[t]) * np.int64(c)
+        charge_budget_if_limited(BudgetUnit.POINTS, total.size)
     return total
 
 
-def _evaluate_condition(c: Cond, results: Mapping[Any, Numbers], points: Mapping[Var, Numbers]) -> Numbers:
+def _evaluate_condition(c: Condition, results: Mapping[Any, PointValues], points: Mapping[Unknown, PointValues]) -> PointValues:
     if c.op == "true":
         return np.True_
     return _charge_points(_TRUTH[c.op](*[results[a] for a in c.args if not isinstance(a, str)]))
 
 
-def _evaluate_application(t: App, results: Mapping[Any, Numbers], points: Mapping[Var, Numbers]) -> Numbers:
+def _evaluate_operation(t: Operation, results: Mapping[Any, PointValues], points: Mapping[Unknown, PointValues]) -> PointValues:
     args = [results[a] for a in t.args]
     if t.op in _VALUES:
         return _charge_points(_VALUES[t.op](*args))
@@ -481,30 +487,34 @@ def _evaluate_application(t: App, results: Mapping[Any, Numbers], points: Mappin
     return _charge_points((args[0] - low) % (high - low + 1) + low if high - low + 1 < 1 << 63 else args[0])
 
 
-def _charge_points(numbers: Numbers) -> Numbers:
-    charge_budget(BudgetUnit.POINTS, numbers.size)
+def _charge_points(numbers: PointValues) -> PointValues:
+    charge_budget_if_limited(BudgetUnit.POINTS, numbers.size)
     return numbers
 
 
-_EVALUATORS: dict[type, Callable[..., Numbers]] = {Lin: _evaluate_sum, Cond: _evaluate_condition, App: _evaluate_application}
+_EVALUATORS: dict[type, Callable[..., PointValues]] = {
+    LinearSum: _evaluate_sum,
+    Condition: _evaluate_condition,
+    Operation: _evaluate_operation,
+}
 
 
-def _floor_divide(a: Numbers, b: Numbers) -> Numbers:
+def _floor_divide(a: PointValues, b: PointValues) -> PointValues:
     return np.where(b == 0, 0, a // np.where(b == 0, 1, b))
 
 
-def _floor_remainder(a: Numbers, b: Numbers) -> Numbers:
+def _floor_remainder(a: PointValues, b: PointValues) -> PointValues:
     return np.where(b == 0, a, a % np.where(b == 0, 1, b))
 
 
-_TRUTH: dict[str, Callable[..., Numbers]] = {
+_TRUTH: dict[str, Callable[..., PointValues]] = {
     ">=0": lambda a: a >= 0,
     "==0": lambda a: a == 0,
     "and": lambda *a: np.logical_and(a[0], a[1]),
     "or": lambda *a: np.logical_or(a[0], a[1]),
     "not": np.logical_not,
 }
-_VALUES: dict[str, Callable[..., Numbers]] = {
+_VALUES: dict[str, Callable[..., PointValues]] = {
     "idiv": _floor_divide,
     "mod": _floor_remainder,
     "mul": np.multiply,

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from uops.compiler.log import GraphTransform, LoweringLog
-from uops.compiler.prove.admission import is_proved
+from uops.compiler.prove.admission import is_rule_in_ledger
 from uops.compiler.rewrite.rule import RewriteStep, Rule
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.errors import Crash
@@ -30,20 +30,22 @@ COVERED = {
 }
 
 
-def decide_values(bodies: Mapping[str, UOp], moves: Mapping[UOp, Sequence[GraphTransform]]) -> list[ValidationVerdict]:
+def decide_values(
+    bodies_by_pass: Mapping[str, UOp], transforms_by_result: Mapping[UOp, Sequence[GraphTransform]]
+) -> list[ValidationVerdict]:
     """Decide the values of one kernel; `bodies` has the result of each pass from join to linearize, in order."""
     verdicts = [ValidationVerdict(ObligationKind.VALUE, "join", DecisionMethod.INTERPRETER, why=COVERED["join"])]
-    for (_, before), (name, after) in itertools.pairwise(bodies.items()):
+    for (_, before), (name, after) in itertools.pairwise(bodies_by_pass.items()):
         if before is after:
             verdicts.append(ValidationVerdict(ObligationKind.VALUE, name, DecisionMethod.STRUCTURE))
         elif name in COVERED:
             verdicts.append(ValidationVerdict(ObligationKind.VALUE, name, DecisionMethod.INTERPRETER, why=COVERED[name]))
         else:
-            verdicts.append(_REPLAYED[name](before, after, moves))
+            verdicts.append(_REPLAYED[name](before, after, transforms_by_result))
     return verdicts
 
 
-def group_moves_by_result(log: LoweringLog) -> dict[UOp, list[GraphTransform]]:
+def group_rewriter_transforms(log: LoweringLog) -> dict[UOp, list[GraphTransform]]:
     """Return the graph transforms of Rewriters by their results."""
     moves: dict[UOp, list[GraphTransform]] = {}
     for m in log.transforms:
@@ -52,9 +54,9 @@ def group_moves_by_result(log: LoweringLog) -> dict[UOp, list[GraphTransform]]:
     return moves
 
 
-def decide_by_replay(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[GraphTransform]]) -> ValidationVerdict:
+def decide_by_replay(before: UOp, after: UOp, transforms_by_result: Mapping[UOp, Sequence[GraphTransform]]) -> ValidationVerdict:
     """Decide that proved rules alone lead from `before` to `after`."""
-    m = next((m for m in moves.get(after, ()) if m.before is before), None)
+    m = next((m for m in transforms_by_result.get(after, ()) if m.before is before), None)
     if m is None:
         return ValidationVerdict(ObligationKind.VALUE, "simplify", None, why="no Rewriter logged how it came about")
     fault = find_replay_fault(before, after, m.steps, {r.name: r for r in m.rules})
@@ -68,13 +70,13 @@ def find_replay_fault(before: UOp, after: UOp, steps: Sequence[RewriteStep], rul
     step_results: dict[UOp, UOp] = {}
     for s in steps:
         rule = rules.get(s.rule)
-        if rule is None or not _is_rule_proved(rule):
+        if rule is None or not _is_rule_proved_memoized(rule):
             return f"rule {s.rule} is not proved"
         result = rule.apply(s.before)
         if result is None or result[0] is not s.after:
             return f"a step is no instance of rule {s.rule}"
         step_results[s.before] = s.after
-    replayed = apply_steps(before, step_results)
+    replayed = apply_steps_to_fixpoint(before, step_results)
     return None if replayed is after else "the steps of the log give something else"
 
 
@@ -82,21 +84,21 @@ def select_used_steps(before: UOp, steps: Sequence[RewriteStep]) -> list[Rewrite
     """Return the steps that are taken on the way from `before`."""
     steps_by_source = {s.before: s for s in steps}
     taken: set[UOp] = set()
-    apply_steps(before, {s.before: s.after for s in steps}, taken)
+    apply_steps_to_fixpoint(before, {s.before: s.after for s in steps}, taken)
     return [s for s in steps_by_source.values() if s.before in taken]
 
 
 _PROVED_MEMO: dict[int, tuple[Rule, bool]] = {}  # rule id -> (rule, is proved): hashing a rule costs more
 
 
-def _is_rule_proved(rule: Rule) -> bool:
+def _is_rule_proved_memoized(rule: Rule) -> bool:
     memo = _PROVED_MEMO.get(id(rule))
     if memo is None or memo[0] is not rule:
-        memo = _PROVED_MEMO[id(rule)] = rule, is_proved(rule)
+        memo = _PROVED_MEMO[id(rule)] = rule, is_rule_in_ledger(rule)
     return memo[1]
 
 
-def apply_steps(root: UOp, step_results: Mapping[UOp, UOp], taken: set[UOp] | None = None) -> UOp:
+def apply_steps_to_fixpoint(root: UOp, step_results: Mapping[UOp, UOp], applied_nodes: set[UOp] | None = None) -> UOp:
     """Apply steps until none fits, sources first; iterative.
 
     Nodes that steps were applied to are added to `taken`. Raises Crash for a cycle of steps.
@@ -115,8 +117,8 @@ def apply_steps(root: UOp, step_results: Mapping[UOp, UOp], taken: set[UOp] | No
             src = tuple([done[s] for s in u.src])
             v = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
             replacement = done.get(v) or step_results.get(v)
-            if replacement is not None and v not in done and taken is not None:
-                taken.add(v)
+            if replacement is not None and v not in done and applied_nodes is not None:
+                applied_nodes.add(v)
             if replacement is None:
                 done[v] = done[u] = v
             elif replacement in done:

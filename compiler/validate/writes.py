@@ -21,14 +21,14 @@ from uops.compiler.validate.decide import (
     build_point_grid,
     decide_by_solver,
     extract_nonnegative_sums,
-    is_exact_in_int64,
+    has_known_int64_values,
     rename_unknown,
     tighten_bounds,
 )
-from uops.compiler.validate.digits import decode_iteration
+from uops.compiler.validate.digits import solve_touch_condition
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationClaim, ValidationVerdict
 from uops.compiler.validate.sites import AccessSite, KernelAccesses, describe_memory, loop_counter, size_of
-from uops.compiler.validate.terms import App, Cond, Interval, Lin, Numbers, Var
+from uops.compiler.validate.terms import Condition, Interval, LinearSum, Operation, PointValues, Unknown
 from uops.spec.ir.axes import AXIS_TABLE
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -37,7 +37,7 @@ from uops.spec.ir.ops import Op
 _MAX_MARKS = 1 << 26
 
 
-def group_by_memory(sites: Iterable[AccessSite]) -> dict[UOp, list[AccessSite]]:
+def group_sites_by_param(sites: Iterable[AccessSite]) -> dict[UOp, list[AccessSite]]:
     """Return the sites of memory that callers see, by Param."""
     groups: dict[UOp, list[AccessSite]] = {}
     for s in sites:
@@ -49,32 +49,32 @@ def group_by_memory(sites: Iterable[AccessSite]) -> dict[UOp, list[AccessSite]]:
 # One Store
 
 
-def decide_written_once(store: AccessSite, worker: SolverWorker, may_rewrite: bool = False) -> ValidationVerdict:
+def decide_written_once(store: AccessSite, worker: SolverWorker, within_ordered_iteration: bool = False) -> ValidationVerdict:
     """Decide that no two executions of a Store write one element.
 
     If `may_rewrite`, only executions in the same iteration of the surrounding ordered loops count.
     """
-    fixed = _ordered_counters(store) if may_rewrite else ()
+    fixed = _ordered_counters(store) if within_ordered_iteration else ()
     c = make_written_once_claim(store, fixed)
     if is_mixed_radix(store, fixed):
         return ValidationVerdict(c.kind, c.place, DecisionMethod.SUMS)
     return _decide_once_by_points(store, c, fixed) or decide_by_solver(c, worker)
 
 
-def _ordered_counters(s: AccessSite) -> tuple[Var, ...]:
+def _ordered_counters(s: AccessSite) -> tuple[Unknown, ...]:
     """Return the counters of the surrounding loops with ordered iterations."""
     return tuple(loop_counter(r) for r in s.loops if AXIS_TABLE[r.arg.type].ordered)
 
 
-def make_written_once_claim(store: AccessSite, fixed: Sequence[Var] = ()) -> ValidationClaim:
+def make_written_once_claim(store: AccessSite, equal_counters: Sequence[Unknown] = ()) -> ValidationClaim:
     """Claim that no two executions of `store` in the same iteration of the loops of `fixed` write one element."""
     first, second = rename_site_apart(store, ".1"), rename_site_apart(store, ".2")
     given = T.conjoin(first.condition, second.condition)
     equal = {v: T.is_zero(T.add(T.as_sum(rename_unknown(v, ".1")), T.as_sum(rename_unknown(v, ".2")), -1)) for v in store.counters}
-    differ = [T.negate(c) for v, c in equal.items() if v not in fixed]
-    for v in fixed:
+    differ = [T.negate(c) for v, c in equal.items() if v not in equal_counters]
+    for v in equal_counters:
         given = T.conjoin(given, equal[v])
-    given = T.conjoin(given, Cond("or", tuple(differ)) if differ else T.FALSE)
+    given = T.conjoin(given, Condition("or", tuple(differ)) if differ else T.FALSE)
     return ValidationClaim(ObligationKind.ONCE, str(store), given, T.negate(T.is_zero(T.add(first.index, second.index, -1))))
 
 
@@ -91,23 +91,23 @@ def rename_site_apart(site: AccessSite, suffix: str) -> AccessSite:
     return site.substitute(
         {
             v: T.as_sum(rename_unknown(v, suffix))
-            for v in (*T.unknowns(site.condition, T.unknowns(site.index)), *site.counters)
+            for v in (*T.collect_unknowns(site.condition, T.collect_unknowns(site.index)), *site.counters)
             if v in site.counters or v.loaded
         }
     )
 
 
-def is_mixed_radix(site: AccessSite, fixed: Sequence[Var] = ()) -> bool:
+def is_mixed_radix(site: AccessSite, fixed_counters: Sequence[Unknown] = ()) -> bool:
     """Return True if the counters except `fixed` are digits of the element's number: each step exceeds all lesser digits."""
     bounds = tighten_bounds(extract_nonnegative_sums(site.condition))
     if bounds is None:
         return True
     digits = dict(site.index.terms)
-    if any(not isinstance(v, Var) or v.loaded for v in digits):
+    if any(not isinstance(v, Unknown) or v.loaded for v in digits):
         return False
     span = 0
     extents = {v: bounds.get(v, (v.low, v.high)) for v in site.counters}
-    for v in sorted((v for v in site.counters if v not in fixed), key=lambda v: abs(digits.get(v, 0))):
+    for v in sorted((v for v in site.counters if v not in fixed_counters), key=lambda v: abs(digits.get(v, 0))):
         low, high = extents[v]
         if high > low:
             if abs(digits.get(v, 0)) <= span:
@@ -116,7 +116,7 @@ def is_mixed_radix(site: AccessSite, fixed: Sequence[Var] = ()) -> bool:
     return True
 
 
-def _decide_once_by_points(s: AccessSite, c: ValidationClaim, fixed: Sequence[Var]) -> ValidationVerdict | None:
+def _decide_once_by_points(s: AccessSite, c: ValidationClaim, fixed: Sequence[Unknown]) -> ValidationVerdict | None:
     """Compare the elements of all executions of a Store; None if they are unknown or too many."""
     executions = enumerate_executions(s, s.counters)
     if executions is None or any(v.loaded for v in executions[0]):  # a value of memory may differ between two executions
@@ -141,15 +141,15 @@ def _decide_once_by_points(s: AccessSite, c: ValidationClaim, fixed: Sequence[Va
 
 
 def enumerate_executions(
-    site: AccessSite, counters: Sequence[Var] = (), limit: int = POINTS
-) -> tuple[dict[Var, Numbers], Numbers, Numbers] | None:
+    site: AccessSite, counters: Sequence[Unknown] = (), limit: int = POINTS
+) -> tuple[dict[Unknown, PointValues], PointValues, PointValues] | None:
     """Return (unknowns along axes, elements, execution condition) for all executions of a site.
 
     Executions are told apart by the element, the gate and `counters`. Returns None if they are unknown or too many.
     """
-    if not is_exact_in_int64(site.index, site.condition):
+    if not has_known_int64_values(site.index, site.condition):
         return None
-    unknowns = list(T.unknowns(site.condition, T.unknowns(site.index, dict.fromkeys(counters))))
+    unknowns = list(T.collect_unknowns(site.condition, T.collect_unknowns(site.index, dict.fromkeys(counters))))
     at = build_point_grid(unknowns, limit)
     if at is None:
         return None
@@ -167,7 +167,7 @@ def writes_element_twice(stores: Sequence[AccessSite], worker: SolverWorker) -> 
     several = (
         len(stores) > 1
         and size is not None
-        and isinstance(mark_touched_elements(stores, size, describe_memory(stores[0].memory)), ValidationVerdict)
+        and isinstance(mark_elements_or_refute_overlap(stores, size, describe_memory(stores[0].memory)), ValidationVerdict)
     )
     return several or any(decide_written_once(s, worker).counterexample is not None for s in stores if s.kind != "atomic")
 
@@ -180,17 +180,17 @@ def decide_stores(
     If `may_rewrite`, the kernel after may write an element again, as it keeps values in this memory, or as the kernel before
     does too.
     """
-    before, after = restrict_to_common_iteration(before, after)
+    before, after = fix_common_loops_if_may_rewrite(before, after)
     for s in after:
         if s.kind != "atomic":
             yield decide_written_once(s, worker, may_rewrite)
     place = describe_memory(memory)
     size = size_of(after[0])
-    marked = None if size is None else mark_touched_elements(after, size, None if may_rewrite else place)
+    marked = None if size is None else mark_elements_or_refute_overlap(after, size, None if may_rewrite else place)
     if isinstance(marked, ValidationVerdict):
         yield marked
         return
-    expected = None if size is None else mark_touched_elements(before, size, None)
+    expected = None if size is None else mark_elements_or_refute_overlap(before, size, None)
     if marked is not None and expected is not None and not isinstance(expected, ValidationVerdict):
         yield ValidationVerdict(ObligationKind.ONCE, f"stores of {place}", DecisionMethod.POINTS)
         yield _compare_marks(ObligationKind.COVER, place, expected, marked)
@@ -200,10 +200,10 @@ def decide_stores(
             for b in after[:j]:
                 if "atomic" not in (a.kind, b.kind):
                     yield decide_by_solver(make_disjoint_stores_claim(b, a), worker)
-    yield from decide_coverage(before, after, worker)
+    yield from decide_mutual_coverage(before, after, worker)
 
 
-def _compare_marks(kind: ObligationKind, place: str, expected: Numbers, actual: Numbers) -> ValidationVerdict:
+def _compare_marks(kind: ObligationKind, place: str, expected: PointValues, actual: PointValues) -> ValidationVerdict:
     """Decide that the same elements are marked."""
     if np.array_equal(expected, actual):
         return ValidationVerdict(kind, place, DecisionMethod.POINTS)
@@ -212,7 +212,7 @@ def _compare_marks(kind: ObligationKind, place: str, expected: Numbers, actual: 
     return ValidationVerdict(kind, place, DecisionMethod.POINTS, ClaimCounterexample({"element": k}, words))
 
 
-def restrict_to_common_iteration(
+def fix_common_loops_if_may_rewrite(
     before: Sequence[AccessSite], after: Sequence[AccessSite]
 ) -> tuple[Sequence[AccessSite], Sequence[AccessSite]]:
     """Restrict Stores to one memory to one iteration of their common outer ordered loops, if they may write an element twice.
@@ -221,7 +221,7 @@ def restrict_to_common_iteration(
     loops are ordered before and after (R57: Range, R158, R164).
     """
     sites = (*before, *after)
-    is_held = any(not is_exact_in_int64(s.index) or any(v.loaded for v in T.unknowns(s.index)) for s in sites)
+    is_held = any(not has_known_int64_values(s.index) or any(v.loaded for v in T.collect_unknowns(s.index)) for s in sites)
     if not before or not after or not (is_held or any(not is_mixed_radix(s) for s in before)):
         return before, after
     n = 0
@@ -230,19 +230,19 @@ def restrict_to_common_iteration(
         if not same or loop_counter(before[0].loops[n]) != loop_counter(after[0].loops[n]):
             break
         n += 1
-    return [_drop_outer_loops(s, n) for s in before], [_drop_outer_loops(s, n) for s in after]
+    return [_fix_outer_loop_counters(s, n) for s in before], [_fix_outer_loop_counters(s, n) for s in after]
 
 
-def _drop_outer_loops(s: AccessSite, n: int) -> AccessSite:
+def _fix_outer_loop_counters(s: AccessSite, n: int) -> AccessSite:
     """Return a site within one iteration of its outermost n loops; their counters become named variables."""
     return AccessSite(
         s.kind, s.node, s.memory, s.index, s.gate, s.loops[n:], s.lane, s.loop_condition, s.at, s.size, s.tile_counters
     )
 
 
-def mark_touched_elements(
-    sites: Sequence[AccessSite], size: int, exclusive_memory: str | None
-) -> Numbers | ValidationVerdict | None:
+def mark_elements_or_refute_overlap(
+    sites: Sequence[AccessSite], size: int, refute_overlap_in: str | None
+) -> PointValues | ValidationVerdict | None:
     """Return a mask of the elements that the sites touch.
 
     Returns None if they are unknown, too many, or depend on a named variable. If `exclusive_memory` names a memory, a second
@@ -266,8 +266,8 @@ def mark_touched_elements(
             earlier = marks[numbers]
         else:
             earlier = view
-        if exclusive_memory is not None and s.kind != "atomic" and earlier.any():
-            return _refute_double_write(s, exclusive_memory)
+        if refute_overlap_in is not None and s.kind != "atomic" and earlier.any():
+            return _refute_double_write(s, refute_overlap_in)
         if view is None:
             marks[numbers] = True
         else:
@@ -281,17 +281,17 @@ def _refute_double_write(s: AccessSite, place: str) -> ValidationVerdict:
     return ValidationVerdict(ObligationKind.ONCE, f"stores of {place}", DecisionMethod.POINTS, why)
 
 
-def view_touched_elements(site: AccessSite, memory: Numbers) -> Numbers | None:
+def view_touched_elements(site: AccessSite, memory: PointValues) -> PointValues | None:
     """Return the elements that a site touches as a view of the memory; an element may occur more than once.
 
     Returns None unless the index is a sum of unknowns that the gate bounds one by one, and all elements are inside.
     """
     bounds = _single_unknown_bounds(site.condition)
-    if bounds is None or any(not isinstance(v, Var) or v.loaded for v, _ in site.index.terms):
+    if bounds is None or any(not isinstance(v, Unknown) or v.loaded for v, _ in site.index.terms):
         return None
     offset, shape, strides = site.index.const, list[int](), list[int]()
     for v, c in site.index.terms:
-        assert isinstance(v, Var)
+        assert isinstance(v, Unknown)
         low, high = bounds.get(v, (v.low, v.high))
         offset += c * low
         shape.append(high - low + 1)
@@ -304,18 +304,18 @@ def view_touched_elements(site: AccessSite, memory: Numbers) -> Numbers | None:
     return np.lib.stride_tricks.as_strided(memory[offset:], shape, strides)
 
 
-def _single_unknown_bounds(condition: Cond) -> dict[Var, Interval] | None:
+def _single_unknown_bounds(condition: Condition) -> dict[Unknown, Interval] | None:
     """Return the bounds that a condition sets to single unknowns; None if it sets any other."""
-    bounds: dict[Var, Interval] = {}
+    bounds: dict[Unknown, Interval] = {}
     for x in T.conjuncts(condition):
         for f in extract_nonnegative_sums(x):
-            if len(f.terms) > 1 or (f.terms and not isinstance(f.terms[0][0], Var)):
+            if len(f.terms) > 1 or (f.terms and not isinstance(f.terms[0][0], Unknown)):
                 return None
             if not f.terms:
                 bounds[_NEVER] = (0, 0 if f.const >= 0 else -1)
                 continue
             ((v, c),) = f.terms
-            assert isinstance(v, Var)
+            assert isinstance(v, Unknown)
             low, high = bounds.get(v, (v.low, v.high))
             bounds[v] = (max(low, -(f.const // c)), high) if c > 0 else (low, min(high, f.const // -c))
         if not extract_nonnegative_sums(x):
@@ -323,25 +323,27 @@ def _single_unknown_bounds(condition: Cond) -> dict[Var, Interval] | None:
     return bounds
 
 
-_NEVER = Var("never", 0, 0)
+_NEVER = Unknown("never", 0, 0)
 
 
 # By the solver: each element of the one is an element of the other
 
 
-def decide_coverage(before: Sequence[AccessSite], after: Sequence[AccessSite], worker: SolverWorker) -> Iterator[ValidationVerdict]:
+def decide_mutual_coverage(
+    before: Sequence[AccessSite], after: Sequence[AccessSite], worker: SolverWorker
+) -> Iterator[ValidationVerdict]:
     """Decide that each element written before is written after, and the other way around."""
     for some, others, words in ((before, after, "before"), (after, before, "after")):
         for s in some:
             if has_equal_site(s, others):
                 yield ValidationVerdict(ObligationKind.COVER, f"{s} {words}", DecisionMethod.STRUCTURE)
             else:
-                yield _decide_coverage_claim(make_coverage_claim(s, others, ObligationKind.COVER, f"{s} {words}"), worker)
+                yield _prove_coverage_claim(make_coverage_claim(s, others, ObligationKind.COVER, f"{s} {words}"), worker)
 
 
 def has_equal_site(s: AccessSite, others: Iterable[AccessSite]) -> bool:
     """Return True if another site has an equal element and condition over the same unknowns, so it touches the same."""
-    if any(v.loaded for v in T.unknowns(s.condition, T.unknowns(s.index))):  # such a name is of one body alone
+    if any(v.loaded for v in T.collect_unknowns(s.condition, T.collect_unknowns(s.index))):  # such a name is of one body alone
         return False
     return any(o.index is s.index and set(T.conjuncts(o.condition)) == set(T.conjuncts(s.condition)) for o in others)
 
@@ -350,15 +352,15 @@ def has_equal_site(s: AccessSite, others: Iterable[AccessSite]) -> bool:
 BY_VALUE = "what the index or the gate is, is a value: stages"
 
 
-def _decide_coverage_claim(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
-    """Ask the solver whether the iterations that `decode_iteration` proposes are right.
+def _prove_coverage_claim(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
+    """Ask the solver whether the iterations that `solve_touch_condition` proposes are right.
 
     If not, there may be others, so nothing is refuted. A claim about values of memory is left to the check of values.
     """
     if (
         T.has_memory_value(claim.given)
         or T.has_memory_value(claim.goal)
-        or any(u.loaded for u in T.unknowns(claim.goal, T.unknowns(claim.given)))
+        or any(u.loaded for u in T.collect_unknowns(claim.goal, T.collect_unknowns(claim.given)))
     ):
         with suppress(BudgetExhausted):
             if (v := decide_by_solver(claim, worker, BudgetUnit.HELD_STEPS)).is_proved:
@@ -372,32 +374,32 @@ def _decide_coverage_claim(claim: ValidationClaim, worker: SolverWorker) -> Vali
 
 
 def make_coverage_claim(site: AccessSite, others: Sequence[AccessSite], kind: ObligationKind, place: str) -> ValidationClaim:
-    """Claim that each element that `site` touches is touched by one of the others, at the iteration of `decode_iteration`."""
+    """Claim that each element that `site` touches is touched by one of the others, at the iteration of `solve_touch_condition`."""
     mine = rename_site_apart(site, ".1")
     goals = [
         g
-        for o in merge_tile_sites(x for o in others for x in split_where_index(o))
-        if (g := decode_iteration(o, mine.index)) is not None
+        for o in merge_tile_sites(x for o in others for x in split_index_into_cases(o))
+        if (g := solve_touch_condition(o, mine.index)) is not None
     ]
-    goal = goals[0] if len(goals) == 1 else Cond("or", tuple(goals)) if goals else T.FALSE
+    goal = goals[0] if len(goals) == 1 else Condition("or", tuple(goals)) if goals else T.FALSE
     return ValidationClaim(kind, place, mine.condition, goal)
 
 
-def split_where_index(site: AccessSite) -> Iterator[AccessSite]:
+def split_index_into_cases(site: AccessSite) -> Iterator[AccessSite]:
     """Yield one site per branch of an index that is a choice, each with the branch's condition."""
     for t, k in site.index.terms:
-        if isinstance(t, App) and t.op == "where":
+        if isinstance(t, Operation) and t.op == "where":
             c, *both = t.args
-            assert isinstance(c, Cond)
+            assert isinstance(c, Condition)
             rest = T.add(site.index, T.as_sum(t), -k)
             for given, x in zip((c, T.negate(c)), both):
-                yield from split_where_index(replace(site, index=T.add(rest, x, k), gate=T.conjoin(site.gate, given)))  # type: ignore[arg-type]
+                yield from split_index_into_cases(replace(site, index=T.add(rest, x, k), gate=T.conjoin(site.gate, given)))  # type: ignore[arg-type]
             return
     yield site
-    yield from _shift_window_to_end(site)
+    yield from _generate_last_window_position(site)
 
 
-def _shift_window_to_end(site: AccessSite) -> Iterator[AccessSite]:
+def _generate_last_window_position(site: AccessSite) -> Iterator[AccessSite]:
     """Yield the last position of a window that begins before its memory.
 
     Of counters with equal steps, all but one get their greatest values. The digits of an element find the window's first
@@ -406,11 +408,11 @@ def _shift_window_to_end(site: AccessSite) -> Iterator[AccessSite]:
     if T.bounds(site.index)[0] >= 0:
         return
     met: set[int] = set()
-    put: dict[Var, Lin] = {}
+    put: dict[Unknown, LinearSum] = {}
     for v, c in site.index.terms:
-        if isinstance(v, Var) and v in site.counters:
+        if isinstance(v, Unknown) and v in site.counters:
             if abs(c) in met:
-                put[v] = Lin(v.high)
+                put[v] = LinearSum(v.high)
             met.add(abs(c))
     if put:
         yield site.substitute(put)
@@ -423,16 +425,16 @@ def merge_tile_sites(sites: Iterable[AccessSite]) -> Iterator[AccessSite]:
         alike.setdefault((s.index.terms, s.condition, s.counters), []).append(s)
     for same in alike.values():
         first = min(same, key=lambda s: s.index.const)
-        steps = _factor_into_digits(sorted({s.index.const - first.index.const for s in same}))
+        steps = _factor_into_steps_and_counts(sorted({s.index.const - first.index.const for s in same}))
         if steps is None or not steps:
             yield from same
             continue
-        also = tuple(Var(f"tile{k}", 0, n - 1) for k, (_, n) in enumerate(steps))
-        index = Lin(first.index.const, (*first.index.terms, *((v, step) for v, (step, _) in zip(also, steps))))
+        also = tuple(Unknown(f"tile{k}", 0, n - 1) for k, (_, n) in enumerate(steps))
+        index = LinearSum(first.index.const, (*first.index.terms, *((v, step) for v, (step, _) in zip(also, steps))))
         yield replace(first, index=index, tile_counters=also)
 
 
-def _factor_into_digits(offsets: Sequence[int]) -> list[tuple[int, int]] | None:
+def _factor_into_steps_and_counts(offsets: Sequence[int]) -> list[tuple[int, int]] | None:
     """Return (step, count) per digit if the offsets are all sums of digits times steps; None otherwise."""
     if len(offsets) == 1:
         return []
@@ -440,7 +442,7 @@ def _factor_into_digits(offsets: Sequence[int]) -> list[tuple[int, int]] | None:
     blocks = offsets[::n]
     if [b + x for b in blocks for x in offsets[:n]] != list(offsets):
         return None
-    rest = _factor_into_digits(blocks)
+    rest = _factor_into_steps_and_counts(blocks)
     return None if rest is None else [(offsets[1], n), *rest]
 
 
@@ -449,7 +451,7 @@ def generate_agreement_claims(before: KernelAccesses, after: KernelAccesses) -> 
     slots = sorted({s.memory.arg.slot for b in (before, after) for s in b.sites if s.memory.op is Op.PARAM})
     for slot in slots:
         old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
-        stores = restrict_to_common_iteration(*([s for s in sites if s.writes] for sites in (old, new)))
+        stores = fix_common_loops_if_may_rewrite(*([s for s in sites if s.writes] for sites in (old, new)))
         loads = [[s for s in sites if not s.writes] for sites in (old, new)]
         may_rewrite = bool(loads[1]) and bool(stores[1])
         plain = [s for s in stores[1] if s.kind == "store"]
@@ -466,7 +468,7 @@ def generate_agreement_claims(before: KernelAccesses, after: KernelAccesses) -> 
 # Reads
 
 
-def decide_argument_reads(
+def decide_reads_are_covered(
     slot: int, before: KernelAccesses, after: KernelAccesses, worker: SolverWorker
 ) -> Iterator[ValidationVerdict]:
     """Decide that the kernel reads only elements of an argument that the body reads, or that it writes itself."""
@@ -482,25 +484,27 @@ def _decide_loads(
 ) -> Iterator[ValidationVerdict]:
     """Decide that each Load reads only elements of the other sites."""
     size = size_of(loads[0])
-    allowed = None if size is None else mark_touched_elements(others, size, None)
+    allowed = None if size is None else mark_elements_or_refute_overlap(others, size, None)
     for s in loads:
-        verdict = None if allowed is None or isinstance(allowed, ValidationVerdict) else _decide_by_marks(s, allowed, place)
+        verdict = (
+            None if allowed is None or isinstance(allowed, ValidationVerdict) else _decide_reads_only_marked(s, allowed, place)
+        )
         if verdict is None and has_equal_site(s, others):
             verdict = ValidationVerdict(ObligationKind.READS, place, DecisionMethod.STRUCTURE)
-        yield verdict or _decide_coverage_claim(make_coverage_claim(s, others, ObligationKind.READS, str(s)), worker)
+        yield verdict or _prove_coverage_claim(make_coverage_claim(s, others, ObligationKind.READS, str(s)), worker)
 
 
-def _decide_by_marks(site: AccessSite, allowed: Numbers, place: str) -> ValidationVerdict | None:
+def _decide_reads_only_marked(site: AccessSite, allowed_mask: PointValues, place: str) -> ValidationVerdict | None:
     """Decide that a site touches only marked elements; None if there are too many."""
     low, high = T.bounds(site.index, tighten_bounds(extract_nonnegative_sums(site.condition)) or {})
-    if low >= 0 and allowed[low : high + 1].all():
+    if low >= 0 and allowed_mask[low : high + 1].all():
         return ValidationVerdict(ObligationKind.READS, place, DecisionMethod.SUMS)
     points = enumerate_executions(site)
     if points is None:
         return None
     _, index, keep = points
     numbers = np.broadcast_to(index, keep.shape)[keep]
-    extra = numbers[np.logical_not(allowed[numbers])]
+    extra = numbers[np.logical_not(allowed_mask[numbers])]
     if not extra.size:
         return ValidationVerdict(ObligationKind.READS, place, DecisionMethod.POINTS)
     why = ClaimCounterexample({"element": int(extra[0])}, f"element {int(extra[0])} is read, and was not before")

@@ -23,10 +23,10 @@ from uops.backends import npz
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.log import record_transforms
-from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, run_pass
+from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
-from uops.fuzz.oracles.native import memory_key, run_program, view_argument
+from uops.fuzz.oracles.native import memory_key, run_first_kernels_natively, view_memory_of_argument
 from uops.fuzz.oracles.stages import Fault, Judge, Key, Outputs
 from uops.interp import run
 from uops.spec.errors import CompileError, Unsupported, UopsError
@@ -89,14 +89,16 @@ class Finding(NamedTuple):
 
 def bisect(
     graph: UOp, inputs: Mapping[str, Any], target: Target, passes: Sequence[Pass] = PIPELINE, *,
-    execute: Execute | None = None, schedules: int = 0, config: Config | None = None,
+    execute: Execute | None = None, extra_orders: int = 0, config: Config | None = None,
 ) -> Finding | None:  # fmt: skip
     """Find the first pass that is wrong for `graph` on `inputs`; return None if there is none.
 
     `execute` runs the machine code, by default in this process. `schedules` is the number of additional orders of unordered
     work in which each stage is interpreted. `config` holds the compiler's settings, by default those of the process.
     """
-    return _Bisection(graph, inputs, target, schedules).search(passes, execute, config or configuration.default_config())
+    return _Bisection(graph, inputs, target, extra_orders).find_first_wrong_stage(
+        passes, execute, config or configuration.default_config()
+    )
 
 
 class _Bisection:
@@ -109,7 +111,7 @@ class _Bisection:
         self.outputs: Outputs = self.judge.reference_outputs()
         self.names: list[str] = []
 
-    def search(self, passes: Sequence[Pass], execute: Execute | None, config: Config) -> Finding | None:
+    def find_first_wrong_stage(self, passes: Sequence[Pass], execute: Execute | None, config: Config) -> Finding | None:
         """Judge all passes and then the machine code; return the first finding."""
         state = LoweringState(self.target, replace(config, verify=True))
         for p in passes:
@@ -122,30 +124,30 @@ class _Bisection:
         """Run and judge one pass; advance to its result if it is right."""
         state.steps = {}
         try:
-            after = run_pass(p, self.graph, state)
+            after = run_pass_and_verify(p, self.graph, state)
         except _REFUSALS:
             raise
         except Exception as e:  # any failure of a pass is a finding
             return Finding(p.stage, p.name, None, None, fault_of_failed_run(e), show(self.graph), "")
-        fault, outputs = self._evaluate_stage(p.name, after) if after is not self.graph else (None, self.outputs)
+        fault, outputs = self._evaluate_and_judge_stage(p.name, after) if after is not self.graph else (None, self.outputs)
         if fault is not None:
             finding = self._localize_fault(p, fault, after, state.steps)
             return finding._replace(rule=self._find_wrong_rule(p, state))
         self.graph, self.outputs = after, outputs
-        self.names = list_kernel_names(after, self.names)
+        self.names = list_kernel_names_else_previous(after, self.names)
         return None
 
-    def _evaluate_stage(self, name: str, after: UOp) -> tuple[Fault | None, Outputs]:
+    def _evaluate_and_judge_stage(self, pass_name: str, after: UOp) -> tuple[Fault | None, Outputs]:
         """Interpret the result of pass `name`; return what is wrong with it, and its outputs."""
         try:
-            outputs = self.judge.run_stage(after)
+            outputs = self.judge.interpret_stage(after)
         except MemoryError:
             raise
         except UopsError as e:  # a Trap, or a stage that the interpreter refuses
             return fault_of_failed_run(e), {}
         except Exception as e:
             return Fault("crash", f"the interpreter failed on it: {type(e).__name__}: {e}"), {}
-        return self.judge.find_fault(name, self.graph, self.outputs, outputs), outputs
+        return self.judge.find_fault(pass_name, self.graph, self.outputs, outputs), outputs
 
     # Localization inside of a pass
 
@@ -153,12 +155,12 @@ class _Bisection:
         """Return the finding of a wrong pass with its step and its kernel."""
         before, step = self.graph, None
         for name, graph in steps.items():
-            step_fault, _ = self._evaluate_stage(p.name, graph)
+            step_fault, _ = self._evaluate_and_judge_stage(p.name, graph)
             if step_fault is not None:
                 step, fault, after = name, step_fault, graph
                 break
             before = graph
-        names = list_kernel_names(after, self.names)
+        names = list_kernel_names_else_previous(after, self.names)
         k, kernel_fault = self._find_wrong_kernel(p.name, before, after)
         if k is None:
             k = find_last_writer(after, self.judge, fault.output)
@@ -166,16 +168,18 @@ class _Bisection:
         texts = show(before.src[k].body), show(after.src[k].body)
         return Finding(p.stage, p.name, step, describe_kernel(k, names), kernel_fault or fault, *texts)
 
-    def _find_wrong_kernel(self, name: str, before: UOp, after: UOp) -> tuple[int | None, Fault | None]:
+    def _find_wrong_kernel(self, pass_name: str, before: UOp, after: UOp) -> tuple[int | None, Fault | None]:
         """Find the first kernel that makes a right launch wrong when it alone is replaced; return its number and the
         fault.
         """
-        if not can_exchange_kernels(before, after):
+        if not launches_pass_same_memory(before, after):
             return None, None
         for k in range(len(after.src)):
             if before.src[k] is after.src[k]:
                 continue
-            fault, _ = self._evaluate_stage(name, after.replace(src=(*before.src[:k], after.src[k], *before.src[k + 1 :])))
+            fault, _ = self._evaluate_and_judge_stage(
+                pass_name, after.replace(src=(*before.src[:k], after.src[k], *before.src[k + 1 :]))
+            )
             if fault is not None:
                 return k, fault
         return None, None
@@ -183,13 +187,13 @@ class _Bisection:
     def _find_wrong_rule(self, p: Pass, state: LoweringState) -> str | None:
         """Return a rule that the pass applied and that does not hold, or None."""
         with record_transforms() as log:
-            run_pass(p, self.graph, replace(state, steps=None))
+            run_pass_and_verify(p, self.graph, replace(state, steps=None))
         wrong_step = find_wrong_step(s for m in log.transforms for s in m.steps)
         return None if wrong_step is None else wrong_step.rule
 
     # Machine code
     def _run_natively(self, program: UOp, inputs: Mapping[str, Any]) -> Outputs:
-        return self.judge.read_outputs(run_program(program, self.target, self.judge.initial_memory))
+        return self.judge.read_outputs_from_memory(run_first_kernels_natively(program, self.target, self.judge.initial_memory))
 
     def _judge_machine_code(self, execute: Execute) -> Finding | None:
         try:
@@ -211,14 +215,17 @@ class _Bisection:
         """Find the first kernel after which the target's memory differs from the interpreter's; return its number."""
         for k, call in enumerate(self.graph.src):
             expected = run(self.graph.replace(src=self.graph.src[: k + 1]), self.judge.initial_memory).buffers
-            actual = run_program(self.graph, self.target, self.judge.initial_memory, k + 1)
-            arguments = [a for a in written_arguments(call) if memory_key(base_memory(a)) in expected]
-            if any(not _are_values_equal(view_argument(a, expected), view_argument(a, actual)) for a in arguments):
+            actual = run_first_kernels_natively(self.graph, self.target, self.judge.initial_memory, k + 1)
+            arguments = [a for a in memory_arguments_call_may_write(call) if memory_key(base_memory(a)) in expected]
+            if any(
+                not _have_equal_bits_or_nans(view_memory_of_argument(a, expected), view_memory_of_argument(a, actual))
+                for a in arguments
+            ):
                 return k
         return None
 
 
-def _are_values_equal(left: Any, right: Any) -> bool:
+def _have_equal_bits_or_nans(left: Any, right: Any) -> bool:
     """Compare two arrays of one shape: NaN equals NaN, and zeros of different signs differ."""
     if left.dtype.kind in "iub":
         return bool(np.array_equal(left, right))
@@ -237,7 +244,7 @@ def describe_kernel(k: int, names: Sequence[str]) -> str:
     return f"kernel {k} of {len(names)} ({quote_name(names[k])})" if k < len(names) else f"kernel {k}"
 
 
-def list_kernel_names(graph: UOp, previous_names: list[str]) -> list[str]:
+def list_kernel_names_else_previous(graph: UOp, previous_names: list[str]) -> list[str]:
     """List the names of a launch's kernels. Lists of instructions have no names, so those of an earlier stage are kept."""
     if graph.op is not Op.LINEAR:
         return previous_names
@@ -245,7 +252,7 @@ def list_kernel_names(graph: UOp, previous_names: list[str]) -> list[str]:
     return names if all(names) or len(names) != len(previous_names) else previous_names
 
 
-def can_exchange_kernels(before: UOp, after: UOp) -> bool:
+def launches_pass_same_memory(before: UOp, after: UOp) -> bool:
     """Return True if a kernel of one launch can replace that of the other: both launches pass the same memory to their
     kernels.
     """
@@ -254,7 +261,7 @@ def can_exchange_kernels(before: UOp, after: UOp) -> bool:
     return all(x.arguments == y.arguments for x, y in zip(before.src, after.src))
 
 
-def written_arguments(call: UOp) -> Iterator[UOp]:
+def memory_arguments_call_may_write(call: UOp) -> Iterator[UOp]:
     """Yield the memory arguments that a Call writes; without a declaration, all of them (R63: undeclared means all are
     written).
     """
@@ -268,5 +275,7 @@ def find_last_writer(graph: UOp, judge: Judge, output: Key | None) -> int | None
     if graph.op is not Op.LINEAR or output is None:
         return None
     name = output if isinstance(output, str) else memory_key(judge.results[output].buffer)
-    writers = [k for k, c in enumerate(graph.src) if any(memory_key(base_memory(a)) == name for a in written_arguments(c))]
+    writers = [
+        k for k, c in enumerate(graph.src) if any(memory_key(base_memory(a)) == name for a in memory_arguments_call_may_write(c))
+    ]
     return writers[-1] if writers else None

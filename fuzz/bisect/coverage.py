@@ -12,8 +12,8 @@ from collections.abc import Callable
 from uops.compiler import pipeline
 from uops.compiler.config import Config
 from uops.compiler.log import GraphTransform, record_transforms
-from uops.compiler.pipeline import LoweringState, run_pass
-from uops.compiler.rewrite.pattern import match
+from uops.compiler.pipeline import LoweringState, run_pass_and_verify
+from uops.compiler.rewrite.pattern import match_pattern_and_bind
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.target import Target
 from uops.spec.ir.node import UOp, toposort
@@ -25,10 +25,10 @@ _LAST = "plan"
 _NODES = 400
 
 
-def count_lowering_coverage(graph: UOp, target: Target) -> Counter[str]:
+def count_changed_passes_and_rules(graph: UOp, target: Target) -> Counter[str]:
     """Count the coverage of one lowering. Raises what lowering raises."""
     counts: Counter[str] = Counter()
-    transforms = record_lowering(graph, target, lambda name, changed: counts.update({f"stage:{name}": int(changed)}))
+    transforms = record_transforms_until_plan(graph, target, lambda name, changed: counts.update({f"stage:{name}": int(changed)}))
     for transform in transforms:
         counts.update(f"rule:{s.rule} fired" for s in transform.steps)
     for transform in transforms:
@@ -36,7 +36,7 @@ def count_lowering_coverage(graph: UOp, target: Target) -> Counter[str]:
     return +counts
 
 
-def record_lowering(
+def record_transforms_until_plan(
     graph: UOp, target: Target, on_pass: Callable[[str, bool], None] = lambda name, changed: None
 ) -> list[GraphTransform]:
     """Lower a graph and return the recorded transforms.
@@ -46,7 +46,7 @@ def record_lowering(
     state = LoweringState(target, Config(reuse=False))
     with record_transforms() as log:
         for p in pipeline.PIPELINE:
-            after = run_pass(p, graph, state)
+            after = run_pass_and_verify(p, graph, state)
             on_pass(p.name, after is not graph)
             graph = after
             if p.name == _LAST:
@@ -60,4 +60,9 @@ def _refused_rules(transform: GraphTransform) -> list[str]:
     for r in transform.rules:
         if r.when is not None or r.types is not None or r.witness is not None:
             rules.setdefault(r.lhs.op, []).append(r)
-    return [r.name for u in toposort(transform.after)[:_NODES] for r in rules.get(u.op, ()) if rules and match(r.lhs, u, {})]
+    return [
+        r.name
+        for u in toposort(transform.after)[:_NODES]
+        for r in rules.get(u.op, ())
+        if rules and match_pattern_and_bind(r.lhs, u, {})
+    ]

@@ -42,15 +42,17 @@ def replay_counterexample(counterexample: RuleCounterexample) -> ReplayOutcome:
     unmet = [u for u in graphs.conditions if not _holds(u, inputs)]
     if unmet:
         return ReplayOutcome(False, "not confirmed: the interpreter finds that the condition does not hold")
-    if graphs.witness_equation is not None and not _are_values_equal(*(_evaluate_node(u, inputs) for u in graphs.witness_equation)):
+    if graphs.witness_equation is not None and not _have_equal_values_or_nans(
+        *(_evaluate_node_or_trap(u, inputs) for u in graphs.witness_equation)
+    ):
         return ReplayOutcome(False, "not confirmed: the value that the witness promises is another one")
-    left = _evaluate_node(graphs.lhs, inputs)
+    left = _evaluate_node_or_trap(graphs.lhs, inputs)
     if isinstance(left, Trap):
         return ReplayOutcome(False, f"not confirmed: the left side traps ({left})")
     if graphs.rhs is None:
         return ReplayOutcome(True, f"the right side has another dtype than {graphs.lhs.dtype}")
-    right = _evaluate_node(graphs.rhs, inputs)
-    differs = isinstance(right, Trap) or not _are_values_equal(left, right)
+    right = _evaluate_node_or_trap(graphs.rhs, inputs)
+    differs = isinstance(right, Trap) or not _have_equal_values_or_nans(left, right)
     values_text = f"the interpreter gives {_format_value(left)} for the left side and {_format_value(right)} for the right"
     return ReplayOutcome(differs, values_text if differs else f"not confirmed: {values_text}")
 
@@ -73,14 +75,14 @@ def _replay_over_reals(counterexample: RuleCounterexample) -> ReplayOutcome:
         return ReplayOutcome(False, f"not confirmed: both sides are {left}")
     if left is None:
         meets_infinity = any(
-            not np.isfinite(_evaluate_node(u, inputs).astype(float)) for u in toposort(graphs.lhs) if u.dtype.is_float
+            not np.isfinite(_evaluate_node_or_trap(u, inputs).astype(float)) for u in toposort(graphs.lhs) if u.dtype.is_float
         )
         return ReplayOutcome(
             meets_infinity,
             f"the left side has no value{', and the interpreter meets an infinity or NaN in it' if meets_infinity else ''}",
         )
     assert graphs.rhs is not None
-    a, b = (_evaluate_node(u, inputs).astype(float).item() for u in (graphs.lhs, graphs.rhs))
+    a, b = (_evaluate_node_or_trap(u, inputs).astype(float).item() for u in (graphs.lhs, graphs.rhs))
     differs = not (abs(a - b) <= _TOLERANCE * max(abs(a), abs(b)) and math.isfinite(a) and math.isfinite(b))
     values_text = f"in fractions {left} and {right}, the interpreter gives {a} for the left side and {b} for the right"
     return ReplayOutcome(differs, values_text if differs else f"not confirmed: {values_text}")
@@ -140,7 +142,7 @@ def _decode_input(d: DType, value: int) -> Any:
     return word.astype(np.bool_) if d is dt.bool_ else word.view(STORAGE[d])
 
 
-def _evaluate_node(u: UOp, inputs: dict[str, Any]) -> Any:
+def _evaluate_node_or_trap(u: UOp, inputs: dict[str, Any]) -> Any:
     """Return the value of a node, or the Trap that it raises."""
     try:
         return np.asarray(run(u, _inputs_of_graph(u, inputs)).values[0])
@@ -155,11 +157,11 @@ def _inputs_of_graph(u: UOp, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _holds(u: UOp, inputs: dict[str, Any]) -> bool:
-    v = _evaluate_node(u, inputs)
+    v = _evaluate_node_or_trap(u, inputs)
     return not isinstance(v, Trap) and bool(v)
 
 
-def _are_values_equal(left: Any, right: Any) -> bool:
+def _have_equal_values_or_nans(left: Any, right: Any) -> bool:
     """Compare two arrays by values: NaN equals NaN, and -0 differs from +0."""
     if left.dtype.kind in "iubO":
         return bool((left == right).all())

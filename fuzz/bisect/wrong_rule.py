@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
-from uops.backends.testing.values import edge_bits, float_bits, from_bits
+from uops.backends.testing.values import bits_of_exact_value, edge_bits, from_bits
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rule import RewriteStep
 from uops.interp import run
@@ -67,10 +67,10 @@ def record_rewrite_steps() -> Iterator[list[RewriteStep]]:
 def find_wrong_step(steps: Iterable[RewriteStep], seed: int = 0) -> RewriteStep | None:
     """Return the first step whose sides differ on some values, or None."""
     rng = np.random.Generator(np.random.SFC64(seed))
-    return next((s for s in steps if _changes_value(s.before, s.after, rng)), None)
+    return next((s for s in steps if _differs_on_drawn_values(s.before, s.after, rng)), None)
 
 
-def _changes_value(before: UOp, after: UOp, rng: np.random.Generator) -> bool:
+def _differs_on_drawn_values(before: UOp, after: UOp, rng: np.random.Generator) -> bool:
     leaves = [u for u in toposort(before, after, gate=lambda u: u.op in _INNER) if u.op not in _INNER]
     if any(u.shape != () or u.dtype is dt.void for u in (before, after, *leaves)) or any(map(_has_dynamic_bound, leaves)):
         return False
@@ -82,14 +82,14 @@ def _changes_value(before: UOp, after: UOp, rng: np.random.Generator) -> bool:
         return False
     ignore_zero_sign = any(u.op is Op.MAX and u.dtype.is_float for u in toposort(before))
     x, y = np.broadcast_arrays(x, y)
-    return not bool(np.all(_equal_elements(x, y, ignore_zero_sign)))
+    return not bool(np.all(_mask_equal_bits_or_nans(x, y, ignore_zero_sign)))
 
 
 def _has_dynamic_bound(u: UOp) -> bool:
     return u.op is Op.RANGE and u.bound.op is not Op.CONST
 
 
-def _equal_elements(x: Array, y: Array, ignore_zero_sign: bool) -> Array:
+def _mask_equal_bits_or_nans(x: Array, y: Array, ignore_zero_sign: bool) -> Array:
     """Return a mask of the elements that have equal bits or are both NaN; with `ignore_zero_sign`, zeros are equal, too."""
     if x.dtype.kind in "iubO":
         return np.asarray(x == y)
@@ -104,7 +104,7 @@ def _draw_values(leaf: UOp, rng: np.random.Generator) -> Array:
     d = leaf.dtype
     if d.is_float:
         return from_bits(rng.choice(_float_test_bits(d, *(leaf.min_max or (-math.inf, math.inf))), TRIED), d)
-    lo, hi = _sample_bounds(leaf)
+    lo, hi = _value_bounds_of_leaf(leaf)
     if d.kind is DTypeKind.BOOL:
         return rng.integers(lo, hi, TRIED, endpoint=True).astype(np.bool_)
     base = lo if d is dt.index and not -(1 << 63) <= lo <= hi < 1 << 63 else 0  # beyond int64, offsets from `lo` are drawn
@@ -121,11 +121,11 @@ def _float_test_bits(d: DType, lo: float, hi: float) -> Array:
     with np.errstate(invalid="ignore"):  # of signalling NaNs
         values = from_bits(edges, d).astype(np.float64)
     low, high = (min(max(v, -d.max_finite), d.max_finite) for v in (lo, hi))
-    between = [float_bits(d, low * (1 - t) + high * t) for t in np.linspace(0, 1, _BETWEEN).tolist()]
+    between = [bits_of_exact_value(d, low * (1 - t) + high * t) for t in np.linspace(0, 1, _BETWEEN).tolist()]
     return np.concatenate([edges[np.isnan(values) | ((lo <= values) & (values <= hi))], np.array(between, np.uint64)])
 
 
-def _sample_bounds(leaf: UOp) -> tuple[int, int]:
+def _value_bounds_of_leaf(leaf: UOp) -> tuple[int, int]:
     lo, hi = leaf.min_max or (-_FAR, _FAR)
     if leaf.dtype is dt.index:
         near = min(max(0, lo), hi)

@@ -135,7 +135,7 @@ class Campaign:
         kinds.kinds_by_name(setup.kinds)
         self.pool: WorkerPool = LocalPool(setup, limits, jobs) if cluster is None else ClusterPool(setup, limits, cluster)
         try:
-            self.version, self.declared = self.pool.subject_info()
+            self.version, self.declared = self.pool.query_subject_info()
             self.journal = Journal(directory / JOURNAL, self._journal_heading())
         except BaseException:
             self.pool.close()
@@ -190,7 +190,7 @@ class Campaign:
         self.journal.close()
         if self._failure is not None:
             raise self._failure
-        return self.summarize()
+        return self.summarize_and_write_findings()
 
     @property
     def rate(self) -> float:
@@ -213,7 +213,7 @@ class Campaign:
             self._turn.notify_all()
         self.pool.stop()
 
-    def summarize(self) -> Summary:
+    def summarize_and_write_findings(self) -> Summary:
         """Return what the journal says, and write the files of the findings."""
         summary = Summary(self.setup, self.version, self.state.done_cases, self.state.counts, self.state.raw)
         summary.findings = self.state.merge_findings()
@@ -229,18 +229,18 @@ class Campaign:
     def _run_worker(self) -> None:
         try:
             with self.pool.acquire_runner() as runner:
-                while (task := self._next_task()) is not None:
+                while (task := self._wait_for_next_task()) is not None:
                     self._run_task(task, runner)
         except BaseException as e:
             if not ((self._stop or self._is_over) and isinstance(e, ProcessLost | BrokenBackend)):
                 self._failure = self._failure or e
                 self.stop()
 
-    def _next_task(self) -> _Task | None:
+    def _wait_for_next_task(self) -> _Task | None:
         """Return the next task, or None at the end. Waits while running tasks may still lead to others."""
         with self._turn:
             while not (self._stop or self._is_over):
-                task = self.state.take_follow_up() or self._next_batch_task()
+                task = self.state.take_triage_or_reduction_task() or self._next_batch_task()
                 if task is not None:
                     self._running += 1
                     return task
@@ -271,15 +271,18 @@ class Campaign:
                 self._running -= 1
                 self._turn.notify_all()
 
-    def _build_job(self, task_kind: str, number: int) -> CampaignJob:
+    def _build_job(self, task_kind: str, batch_or_case_number: int) -> CampaignJob:
         if task_kind == "batch":
-            first = number * BATCH
-            start, stop = first + self.state.done.get(number, 0), first + _batch_case_count(number, self.cases)
-            return CampaignJob(task_kind, number, self.setup, stop, start=start, seconds=self._seconds_left)
-        finding = self.state.triaged.get(number)
-        triaged, oracle = finding and finding.to_json(), self.state.oracle_of_finding(number)
+            first = batch_or_case_number * BATCH
+            start, stop = (
+                first + self.state.done.get(batch_or_case_number, 0),
+                first + _batch_case_count(batch_or_case_number, self.cases),
+            )
+            return CampaignJob(task_kind, batch_or_case_number, self.setup, stop, start=start, seconds=self._seconds_left)
+        finding = self.state.triaged.get(batch_or_case_number)
+        triaged, oracle = finding and finding.to_json(), self.state.oracle_of_finding(batch_or_case_number)
         return CampaignJob(
-            task_kind, number, self.setup, oracle=oracle, triaged=triaged, max_questions=self.max_questions,
+            task_kind, batch_or_case_number, self.setup, oracle=oracle, triaged=triaged, max_questions=self.max_questions,
             seconds=self._seconds_left,
         )  # fmt: skip
 
@@ -356,15 +359,15 @@ class _CampaignState:
         """Return the name of the oracle that objected to case `k`."""
         return str(self.findings[k]["oracle"])
 
-    def take_follow_up(self) -> _Task | None:
+    def take_triage_or_reduction_task(self) -> _Task | None:
         """Take a finding to triage, or one to reduce; return None if there is none."""
-        for task in self._follow_ups():
+        for task in self._triage_and_reduction_tasks():
             if task not in self.taken_tasks:
                 self.taken_tasks.add(task)
                 return task
         return None
 
-    def _follow_ups(self) -> Iterator[_Task]:
+    def _triage_and_reduction_tasks(self) -> Iterator[_Task]:
         yield from (("triaged", k) for k in self.findings if k not in self.triaged)
         yield from (("reduced", k) for k in self._findings_to_reduce() if k not in self.reduced)
 
@@ -378,7 +381,7 @@ class _CampaignState:
             if t is None or t.oracle == GENERATOR:
                 continue
             if t.kind[2]:
-                first_of_key.setdefault((t.location is None, t.key), k)
+                first_of_key.setdefault((t.location is None, t.cause_key), k)
             else:
                 of_kind.setdefault(t.kind, []).append(k)
         return sorted([*first_of_key.values(), *(k for ks in of_kind.values() for k in ks[:MOST_REDUCED])])
@@ -392,15 +395,17 @@ class _CampaignState:
         for k, t in sorted(self.triaged.items()):
             if t is not None:
                 identified = t if t.kind[2] else TriagedFinding.from_json(reduced[k]["triaged"]) if k in reduced else None
-                keys.setdefault(t.kind if identified is None else identified.key, []).append(k)
+                keys.setdefault(t.kind if identified is None else identified.cause_key, []).append(k)
         return [self._merged_finding(key, ks, reduced.get(ks[0]), ks[0] in to_reduce) for key, ks in keys.items()]
 
-    def _merged_finding(self, key: tuple[str, ...], cases: list[int], reduced_line: Json | None, to_reduce: bool) -> MergedFinding:
+    def _merged_finding(
+        self, key: tuple[str, ...], cases: list[int], reduced_line: Json | None, awaits_reduction: bool
+    ) -> MergedFinding:
         k = cases[0]
         triaged = self.triaged[k] if reduced_line is None else TriagedFinding.from_json(reduced_line["triaged"])
         assert triaged is not None
         if reduced_line is None:
-            return MergedFinding(key, k, triaged, len(cases), awaits_reduction=to_reduce)
+            return MergedFinding(key, k, triaged, len(cases), awaits_reduction=awaits_reduction)
         return MergedFinding(key, k, triaged, len(cases), reduced_line["nodes"], f"{finding_file_name(k, triaged)}.uops")
 
     def write_findings(self, folder: Path, findings: list[MergedFinding]) -> None:

@@ -59,7 +59,7 @@ class ClusterPool:
         self._futures: set[Any] = set()
         self._stopped = False
 
-    def subject_info(self) -> SubjectInfo:
+    def query_subject_info(self) -> SubjectInfo:
         """Ask every worker for the subject's description. Raises NoCluster if the answers differ."""
         futures = {
             w: self._client.submit(
@@ -138,15 +138,15 @@ _local = threading.local()
 
 def run_job_on_worker(job: CampaignJob, limits: Limits) -> Json | None:
     """Do a job in the process that belongs to this thread of a worker."""
-    return perform_job(job, _thread_examiner(job.setup, limits))
+    return perform_job(job, _find_or_make_thread_examiner(job.setup, limits))
 
 
 def subject_info_on_worker(setup: Setup, limits: Limits) -> SubjectInfo:
     """Return the subject's description on this worker."""
-    return query_subject(_thread_examiner(setup, limits))
+    return query_subject(_find_or_make_thread_examiner(setup, limits))
 
 
-def _thread_examiner(setup: Setup, limits: Limits) -> Examiner:
+def _find_or_make_thread_examiner(setup: Setup, limits: Limits) -> Examiner:
     examiner: Examiner | None = getattr(_local, "examiner", None)
     if examiner is None or examiner.setup != setup or examiner.limits != limits:
         if examiner is not None:

@@ -22,7 +22,7 @@ from uops.fuzz.bisect.bisect import bisect
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.oracles import oracles
-from uops.fuzz.oracles.launches import find_wrong_pass
+from uops.fuzz.oracles.launches import find_wrong_pass_after_optimize
 from uops.fuzz.oracles.oracles import Oracle, OracleContext
 from uops.fuzz.oracles.stages import Fault
 from uops.fuzz.oracles.subject import Subject, SubjectRefused, fault_of_exception
@@ -104,7 +104,7 @@ class TriagedFinding(NamedTuple):
     op_dtypes: tuple[str, ...]
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def cause_key(self) -> tuple[str, ...]:
         """The key that identifies findings with one cause.
 
         It holds the oracle, the first wrong pass and its rule or step; without a location, the kind of fault and the
@@ -122,7 +122,7 @@ class TriagedFinding(NamedTuple):
         """The first part of the key. Its last word is "" for findings whose programs must be reduced before they can be
         told apart.
         """
-        return self.key[:3]
+        return self.cause_key[:3]
 
     def resembles(self, other: TriagedFinding) -> bool:
         """Return True if a smaller program fails alike: at the same oracle, with the same first wrong pass or the same
@@ -131,8 +131,8 @@ class TriagedFinding(NamedTuple):
         if (self.fault.kind == "crash") != (other.fault.kind == "crash"):
             return False
         if self.location is not None or other.location is not None:
-            return self.key[:2] == other.key[:2]
-        return self.key[:3] == other.key[:3]
+            return self.cause_key[:2] == other.cause_key[:2]
+        return self.cause_key[:3] == other.cause_key[:3]
 
     def to_json(self) -> Json:
         """Return a JSON object."""
@@ -146,10 +146,10 @@ class TriagedFinding(NamedTuple):
         return cls(document["oracle"], Fault(**document["fault"]), location, tuple(document["made_of"]))
 
 
-def _localize_launch_fault(sample: ProgramSample, target: Target) -> FaultLocation | None:
+def _locate_first_wrong_launch_pass(sample: ProgramSample, target: Target) -> FaultLocation | None:
     """Locate the first wrong pass of a scheduled launch, or return None."""
     try:
-        stage_and_pass = find_wrong_pass(sample.graph, sample.inputs, target)
+        stage_and_pass = find_wrong_pass_after_optimize(sample.graph, sample.inputs, target)
     except UopsError:
         return None
     return None if stage_and_pass is None else FaultLocation(*stage_and_pass, None, None, None)
@@ -190,7 +190,7 @@ class CaseRunner:
     def run_case(self, k: int, on_oracle: OnOracle = lambda name: None) -> CaseOutcome:
         """Generate case `k` and judge it. `on_oracle` is called with the name of each oracle before it is asked."""
         on_oracle(oracles.GENERATOR)
-        prepared = self._prepare_case(k)
+        prepared = self._generate_case_context(k)
         return prepared if isinstance(prepared, CaseOutcome) else self._judge_case(k, prepared, on_oracle)
 
     def run_cases(self, case_numbers: Sequence[int], on_case: Callable[[int], Any] = lambda k: None) -> Iterator[CaseOutcome]:
@@ -200,7 +200,7 @@ class CaseRunner:
         cases = []
         for k in case_numbers:
             on_case(k)
-            cases.append((k, prepared := self._prepare_case(k)))
+            cases.append((k, prepared := self._generate_case_context(k)))
             if not self.compiles_together or isinstance(prepared, CaseOutcome):
                 continue
             if KINDS[prepared.sample.kind].dialect is Dialect.TENSOR:
@@ -210,7 +210,7 @@ class CaseRunner:
             on_case(k)
             yield prepared if isinstance(prepared, CaseOutcome) else self._judge_case(k, prepared)
 
-    def _prepare_case(self, k: int) -> OracleContext | CaseOutcome:
+    def _generate_case_context(self, k: int) -> OracleContext | CaseOutcome:
         """Generate a case; return its context, or the outcome if the generator fails."""
         try:
             sample = self.draw_sample(k)
@@ -224,7 +224,7 @@ class CaseRunner:
         with use_lowering_cache(context.memory):
             objection, accepted = None, True
             try:
-                objection = oracles.find_first_fault(context, self.due_oracles(context.seed), on_oracle)
+                objection = oracles.find_first_objection(context, self.due_oracles(context.seed), on_oracle)
             except SubjectRefused as e:
                 context.counts[f"refused:{_refusal_reason(e)}"] += 1
                 accepted = False
@@ -232,7 +232,7 @@ class CaseRunner:
             if was_judged := any(context.counts[f"oracle:{o.name}"] for o in judges):
                 context.counts["judged"] += 1
             if accepted or was_judged:
-                _count_coverage(context)
+                _count_rows_and_set_widths(context)
         oracle, fault = objection or (None, None)
         return CaseOutcome(k, oracle, fault, context.counts)
 
@@ -240,14 +240,14 @@ class CaseRunner:
         """Return the fault that one oracle finds in a sample, or None. A refusal is no fault."""
         judges = [o for o in self.oracles if o.name == oracle]
         try:
-            objection = oracles.find_first_fault(self._build_context(sample, seed, oracle), judges)
+            objection = oracles.find_first_objection(self._build_context(sample, seed, oracle), judges)
         except SubjectRefused:
             return None
         return None if objection is None else objection[1]
 
-    def settle_sample(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
+    def freeze_oracle_choices(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
         """Return a sample that holds what the oracle draws for this one, and the name of the oracle that judges it."""
-        settle = oracles.ORACLES[oracle].settle if oracle in oracles.ORACLES else None
+        settle = oracles.ORACLES[oracle].freeze_choices if oracle in oracles.ORACLES else None
         return (sample, oracle) if settle is None else settle(self._build_context(sample, seed))
 
     def bisect_sample(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
@@ -257,7 +257,7 @@ class CaseRunner:
         if target is None or oracle not in oracles.ORACLES or dialect not in (Dialect.TENSOR, Dialect.SCHEDULED):
             return None
         if dialect is Dialect.SCHEDULED:
-            return _localize_launch_fault(sample, target)
+            return _locate_first_wrong_launch_pass(sample, target)
         compilation = oracles.ORACLES[oracle].compilation(self._build_context(sample, seed))
         try:
             passes = compilation.passes or pipeline.PIPELINE
@@ -287,7 +287,7 @@ def _refusal_reason(e: SubjectRefused) -> str:
     return re.split(r" at %\d+ = |:|\n", str(e), maxsplit=1)[0][:60]
 
 
-def _count_coverage(context: OracleContext) -> None:
+def _count_rows_and_set_widths(context: OracleContext) -> None:
     """Count the dtypes of each row, and the widths of the allowed sets."""
     context.counts.update({f"row:{ROWS[u.op].id}|{u.dtype.name}" for u in toposort(context.sample.graph) if u.op in ROWS})
     expected = context.__dict__.get("expectation")

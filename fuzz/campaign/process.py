@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from uops.backends.worker.client import BackendProcess, Limits, Outcome, describe_exit_status
 from uops.backends.worker.frames import BadFrame, Frame, describe_exception
 from uops.fuzz.campaign.examine import MACHINE_CODE, FaultLocation, Json, Setup, TriagedFinding, list_ops_and_dtypes
-from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
+from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.oracles.oracles import GENERATOR, ORACLES, PROCESS
 from uops.fuzz.oracles.stages import Fault
@@ -93,7 +93,7 @@ class _CaseServerProcess(BackendProcess):
                     os.kill(pid, signal.SIGKILL)
 
     def handle_greeting(self, greeting: Mapping[str, Any]) -> None:
-        self.declared = SupportedCells.from_json(greeting["declared"])
+        self.declared = SupportedOpDtypes.from_json(greeting["declared"])
         self.compiler, self.compiles_together = (require_type(bool, greeting[k]) for k in ("compiler", "together"))
         self._pids = [self._popen.pid, require_type(int, greeting["pid"])]
         require_type(str, greeting["ready"])
@@ -107,18 +107,18 @@ class _CaseServerProcess(BackendProcess):
         """Return the next answer. Raises ProcessLost, whose `alive` says whether the process can be asked again."""
         frame = self.receive(seconds)
         if frame is None:
-            raise ProcessLost(self.post_mortem(seconds))
+            raise ProcessLost(self.end_and_explain_no_answer(seconds))
         if "died" in frame[0]:
             with reject_malformed_answers(self):
                 status = int(frame[0]["died"])
-            self._next_child()
+            self._await_next_child()
             raise ProcessLost(Outcome("crash", None, *describe_exit_status(status)), alive=True)
         return frame
 
-    def _next_child(self) -> None:
+    def _await_next_child(self) -> None:
         frame = self.receive(LIMITS.start)
         if frame is None:
-            raise ProcessLost(self.post_mortem(LIMITS.start))
+            raise ProcessLost(self.end_and_explain_no_answer(LIMITS.start))
         with reject_malformed_answers(self):
             self.handle_greeting(frame[0])
 
@@ -143,8 +143,8 @@ def reject_malformed_answers(process: BackendProcess) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UopsError) as e:
-        process.reject(BadFrame(describe_exception(e)))
-        raise ProcessLost(process.post_mortem(0.0)) from None
+        process.kill_for_unreadable_answer(BadFrame(describe_exception(e)))
+        raise ProcessLost(process.end_and_explain_no_answer(0.0)) from None
 
 
 def require_type(expected_type: type[T], value: Any) -> T:
@@ -268,7 +268,7 @@ class Examiner:
         """Return the version that the subject reports. Raises BrokenBackend."""
         return self._ensure_process().version
 
-    def declared_cells(self) -> SupportedCells:
+    def declared_cells(self) -> SupportedOpDtypes:
         """Return the cells that cases are drawn from, which both backends declare. Raises BrokenBackend."""
         return self._ensure_process().declared
 
@@ -290,7 +290,7 @@ class Examiner:
                 return result.include_lost_cases(lost_findings)
             except ProcessLost as lost:
                 try:
-                    self._record_loss(lost)
+                    self._count_loss_and_forget_process(lost)
                     if together:  # one case at a time shows which case it is
                         together = False
                         continue
@@ -305,7 +305,7 @@ class Examiner:
                 if finding is not None:
                     lost_findings[current_case[0]] = finding
 
-    def settle_sample(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
+    def freeze_oracle_choices(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
         """Return the sample that reduction starts from, and its oracle. It is the one that holds what the oracle drew
         if its oracle objects, too.
         """
@@ -317,7 +317,7 @@ class Examiner:
             with reject_malformed_answers(process):
                 settled = _parse_sample(answer["settled"], data), require_type(str, answer["oracle"])
         except ProcessLost as lost:
-            self._record_loss(lost)
+            self._count_loss_and_forget_process(lost)
             return sample, oracle
         if settled[0].graph is sample.graph and settled[0].opts == sample.opts:
             return sample, oracle
@@ -338,7 +338,7 @@ class Examiner:
                 question, body, lambda answer: None if answer["judged"] is None else _parse_fault(answer["judged"])
             )
         except ProcessLost as lost:
-            self._record_loss(lost)
+            self._count_loss_and_forget_process(lost)
             return lost.fault
 
     def _query_location(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
@@ -351,15 +351,17 @@ class Examiner:
                 question, body, lambda answer: None if answer["bisected"] is None else _parse_location(answer["bisected"])
             )
         except ProcessLost as lost:
-            self._record_loss(lost)
+            self._count_loss_and_forget_process(lost)
             return None if lost.outcome.signal is None else MACHINE_CODE
 
-    def _run_batch_once(self, first: int, stop: int, skip: list[int], current_case: list[int], together: bool) -> BatchResult:
+    def _run_batch_once(
+        self, first: int, stop: int, skip: list[int], current_case: list[int], compile_together: bool
+    ) -> BatchResult:
         """Examine the cases except those to skip. `current_case[0]` is the case at work, `_batch_so_far` the part that
         is done.
         """
         process = self._ensure_process()
-        question = {"do": "batch", "first": first, "stop": stop, "skip": skip, "together": together}
+        question = {"do": "batch", "first": first, "stop": stop, "skip": skip, "together": compile_together}
         answer = process.ask(question, b"", self.limits.timeout)[0]
         for _ in range(3 * (stop - first)):  # per case at most an "at" for preparing, one for judging, and a "done"
             if "batch" in answer:
@@ -374,17 +376,17 @@ class Examiner:
 
     def _rerun_alone(self, k: int) -> Json | None:
         """Run a case alone; return its finding if its process ends again, else None."""
-        finding, process_ended = self._run_case_alone(k)
+        finding, process_ended = self._run_case_alone_with_end(k)
         return finding if process_ended else None
 
-    def triage_generator(self, k: int) -> TriagedFinding | None:
+    def triage_generator_failure(self, k: int) -> TriagedFinding | None:
         """Run a case alone; return the finding of the generator, or None if the case can be generated."""
-        finding = self._run_case_alone(k)[0]
+        finding = self._run_case_alone_with_end(k)[0]
         if finding is None or finding["oracle"] != GENERATOR:
             return None
         return TriagedFinding(GENERATOR, Fault(**finding["fault"]), None, ())
 
-    def _run_case_alone(self, k: int) -> tuple[Json | None, bool]:
+    def _run_case_alone_with_end(self, k: int) -> tuple[Json | None, bool]:
         """Run a case alone; return its finding, and whether its process ended."""
         oracle = GENERATOR
         process = self._ensure_process()
@@ -399,7 +401,7 @@ class Examiner:
             with reject_malformed_answers(process):
                 return None if answer["case"] is None else _parse_finding(answer["case"]), False
         except ProcessLost as lost:
-            self._record_loss(lost)
+            self._count_loss_and_forget_process(lost)
             return {"k": k, "oracle": oracle, "fault": lost.fault._asdict()}, True
 
     def restart_child(self) -> None:
@@ -434,7 +436,7 @@ class Examiner:
         if self.is_over:  # the process did not exist yet when it was to be killed
             process.kill()
 
-    def _record_loss(self, lost: ProcessLost) -> None:
+    def _count_loss_and_forget_process(self, lost: ProcessLost) -> None:
         """Count a loss, and forget a process that is gone; it is replaced when the next question is asked. Raises the
         loss again if the time is over.
         """

@@ -50,7 +50,7 @@ def build_document(summary: Summary) -> Json:
         "refused": count_refused(summary.counts),
         "unheard": list_silent_oracles(summary),
         "coverage": group_counters(summary.counts),
-        "sets": summarize_allowed_sets(summary.counts),
+        "sets": summarize_widths_of_allowed_sets(summary.counts),
         "time": {
             "seconds": round(summary.seconds, 3),
             "cases": summary.cases - summary.cases_before,
@@ -83,7 +83,7 @@ def was_subject_judged(s: Summary) -> bool:
     return any(s.counts[f"oracle:{o}"] for o in s.setup.oracles if judges_backend(o, s.setup.backend)) or bool(s.raw)
 
 
-def describe_unjudged(summary: Summary) -> str:
+def describe_campaign_judging_nothing(summary: Summary) -> str:
     """Describe a campaign in which nothing that the subject does was judged: the oracles asked, and the numbers of cases."""
     judged = [f"{o} ({summary.counts[f'oracle:{o}']:,})" for o in summary.setup.oracles if summary.counts[f"oracle:{o}"]]
     detail = f": {', '.join(judged)} judged programs and the interpreter alone" if judged else ": no oracle judged a case"
@@ -99,7 +99,7 @@ def group_counters(counts: Counter[str]) -> Json:
     return groups
 
 
-def summarize_allowed_sets(counts: Counter[str]) -> Json:
+def summarize_widths_of_allowed_sets(counts: Counter[str]) -> Json:
     """Return the share of elements that may be anything, and the median width of a float's allowed set in ulp."""
     total = sum(n for k, n in counts.items() if k.startswith("set:"))
     widths = [(w, counts[f"width:{w}"]) for w in WIDTHS]
@@ -111,12 +111,12 @@ def summarize_allowed_sets(counts: Counter[str]) -> Json:
     return {"elements": total, "any": round(counts["set:any"] / total, 6) if total else 0.0, "median_ulp": median}
 
 
-def describe_counts(failing: int, looked_at: int, findings: int, vanished: int) -> str:
+def describe_counts(failing: int, cases_of_findings: int, findings: int, vanished: int) -> str:
     """Describe the numbers of a campaign in which cases failed.
 
     `looked_at` counts the cases of findings, without those that vanished.
     """
-    triaged = looked_at + vanished
+    triaged = cases_of_findings + vanished
     limit = f" (at most {PER_BATCH} of a kind in {BATCH} cases)" if triaged < failing else ""
     text = f"cases that failed: {failing:,}; looked at again: {triaged:,}{limit}; findings, one for each cause: {findings:,}"
     return f"{text}; not seen again: {vanished:,}" if vanished else text

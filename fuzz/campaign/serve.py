@@ -32,9 +32,9 @@ from typing import IO, BinaryIO
 from uops.backends import registry
 from uops.backends.worker.frames import BadFrame, pack_frame, read_frame
 from uops.backends.worker.serve import (
+    arrange_group_kill_on_close,
     exit_when_orphaned,
     explain_load_failure,
-    kill_group_with_pipe,
     raise_oom_score,
     set_resource_limit,
 )
@@ -58,22 +58,22 @@ _LOOK = 0.01
 def main(arguments: list[str]) -> None:
     """Serve until the request pipe is closed."""
     read, write, life = (int(a) for a in arguments)
-    kill_group_with_pipe(life)
+    arrange_group_kill_on_close(life)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the client, which ends this process
     with open(write, "wb", buffering=0) as answers, open(read, "rb", buffering=0) as requests:
         first = read_frame(requests)  # unbuffered: a child that ends would lose frames that it has read ahead
         if first is None:
             return
         try:
-            _preload_imports(first[0])
+            _preload_and_freeze_modules(first[0])
         except BaseException as e:  # foreign code may raise SystemExit
             answers.write(pack_frame({"broken": explain_load_failure(first[0], e)}))
             return
-        while (status := _run_child(first[0], requests, answers)) != 0:
+        while (status := _fork_child_and_wait(first[0], requests, answers)) != 0:
             answers.write(pack_frame({"died": status}))
 
 
-def _preload_imports(settings: Json) -> None:
+def _preload_and_freeze_modules(settings: Json) -> None:
     """Import everything that a child needs, and freeze it."""
     raise_oom_score()
     sys.path.extend(settings["path"])
@@ -87,7 +87,7 @@ def _preload_imports(settings: Json) -> None:
     gc.disable()
 
 
-def _run_child(settings: Json, requests: BinaryIO, answers: IO[bytes]) -> int:
+def _fork_child_and_wait(settings: Json, requests: BinaryIO, answers: IO[bytes]) -> int:
     """Fork a child and wait for its end. Return 0 if it was asked to end, else its exit status, or a negative signal number."""
     server_pid = os.getpid()
     child = os.fork()
@@ -185,7 +185,7 @@ class CaseServer:
 
     def do_settle(self, request: Json, body: bytes) -> None:
         """Replace the choices that an oracle draws by a sample that holds them."""
-        sample, oracle = self.runner.settle_sample(from_packet(request["sample"], body), request["seed"], request["oracle"])
+        sample, oracle = self.runner.freeze_oracle_choices(from_packet(request["sample"], body), request["seed"], request["oracle"])
         header, data = to_packet(sample)
         self.send({"settled": header, "oracle": oracle}, data)
 

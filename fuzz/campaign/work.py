@@ -18,7 +18,7 @@ from uops.backends.worker.client import Limits
 from uops.fuzz.campaign.examine import Json, Setup, TriagedFinding
 from uops.fuzz.campaign.process import Examiner, ProcessLost
 from uops.fuzz.generate import kinds
-from uops.fuzz.generate.declared import SupportedCells
+from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.oracles.oracles import GENERATOR
 from uops.fuzz.reduce.reduce import MOST, reduce_sample
 from uops.fuzz.reduce.reproducer import Reproducer, count_nodes, format_reproducer
@@ -50,7 +50,7 @@ class SubjectInfo(NamedTuple):
     """The version that a subject reports, and the cells that its cases are drawn from."""
 
     version: str
-    declared: SupportedCells
+    declared: SupportedOpDtypes
 
 
 class JobRunner(Protocol):
@@ -71,7 +71,7 @@ class WorkerPool(Protocol):
         """The number of processes that were lost."""
         ...
 
-    def subject_info(self) -> SubjectInfo:
+    def query_subject_info(self) -> SubjectInfo:
         """Return the subject's description. Raises BrokenBackend."""
         ...
 
@@ -119,22 +119,26 @@ def draw_case(examiner: Examiner, setup: Setup, k: int) -> tuple[kinds.ProgramSa
 
 def _perform_triage(job: CampaignJob, examiner: Examiner) -> Json:
     if job.oracle == GENERATOR:  # the case cannot be drawn in this process
-        finding = examiner.triage_generator(job.number)
+        finding = examiner.triage_generator_failure(job.number)
     else:
-        finding = examiner.triage_sample(*settle_case(examiner, *draw_case(examiner, job.setup, job.number), job.oracle))
+        finding = examiner.triage_sample(
+            *freeze_oracle_choices_in_case(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
+        )
     return {"k": job.number, "triaged": finding and finding.to_json()}
 
 
-def settle_case(examiner: Examiner, case: kinds.ProgramSample, seed: int, oracle: str) -> tuple[kinds.ProgramSample, int, str]:
+def freeze_oracle_choices_in_case(
+    examiner: Examiner, case: kinds.ProgramSample, seed: int, oracle: str
+) -> tuple[kinds.ProgramSample, int, str]:
     """Return the arguments of a triage: a sample that holds what the oracle drew, the seed, and the oracle that judges it."""
-    sample, judge = examiner.settle_sample(case, seed, oracle)
+    sample, judge = examiner.freeze_oracle_choices(case, seed, oracle)
     return sample, seed, judge
 
 
 def _perform_reduction(job: CampaignJob, examiner: Examiner) -> Json:
     assert job.triaged is not None
     first = TriagedFinding.from_json(job.triaged)
-    sample, seed, _ = settle_case(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
+    sample, seed, _ = freeze_oracle_choices_in_case(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
     triaged = first
 
     def fails_alike(s: kinds.ProgramSample) -> bool:
@@ -184,7 +188,7 @@ class LocalPool:
         """The number of processes that were lost."""
         return sum(e.restarts for e in self._examiners)
 
-    def subject_info(self) -> SubjectInfo:
+    def query_subject_info(self) -> SubjectInfo:
         """Return the subject's description. Raises BrokenBackend."""
         return query_subject(self._examiners[0])
 

@@ -94,7 +94,7 @@ def make_minimum(m: BestiaryMaker) -> UOp:
     return node(Op.MIN, m.make_tensor(d, shape), m.make_tensor(d, shape))
 
 
-def make_movement(m: BestiaryMaker) -> UOp:
+def make_movement_with_expand(m: BestiaryMaker) -> UOp:
     """Chain a permutation, flip or reshape with an Expand."""
     rows, columns = m.draw_extent(), m.draw_extent()
     t = m.make_tensor(m.draw_dtype(), (rows, columns))
@@ -108,7 +108,7 @@ def make_bitcast(m: BestiaryMaker) -> UOp:
     return b.bitcast(t, m.draw.choice((dt.uint8, dt.int16, dt.uint32, dt.int64)))
 
 
-def make_elementwise(m: BestiaryMaker) -> UOp:
+def make_where_of_mulacc_and_difference(m: BestiaryMaker) -> UOp:
     """Make a Where of a MULACC and a difference, through markers."""
     d, shape = m.draw_dtype((dt.int32, dt.float32, dt.int64)), m.draw_shape()
     x, y = (b.contiguous(m.make_tensor(d, shape)), b.detach(m.make_tensor(d, shape)))
@@ -117,10 +117,10 @@ def make_elementwise(m: BestiaryMaker) -> UOp:
 
 def make_negated_param(m: BestiaryMaker) -> UOp:
     """Negate a B_PARAM."""
-    return b.neg(m.make_param(m.draw_dtype(NUMBERS), m.draw_extent()))
+    return b.neg(m.make_param_with_data(m.draw_dtype(NUMBERS), m.draw_extent()))
 
 
-def make_program_and_local_buffers(m: BestiaryMaker) -> UOp:
+def make_local_beside_program_buffer(m: BestiaryMaker) -> UOp:
     """Make a local B_BUFFER (LUNIQUE) that is filled before it is read, beside a B_BUFFER of the program."""
     d, n = m.draw_dtype(), m.draw_extent()
     local = node(Op.B_BUFFER, node(Op.LUNIQUE, arg=A.UniqueArg(0)), device_node("CPU"), arg=A.BBufferArg(n, d))
@@ -135,7 +135,7 @@ def make_buffer_view(m: BestiaryMaker) -> UOp:
     return node(Op.PRECAST, view)
 
 
-def make_variable_extent(m: BestiaryMaker) -> UOp:
+def make_reduce_over_variable_extent(m: BestiaryMaker) -> UOp:
     """Make a reduction over an extent that is a DEFINE_VAR, which a BIND or an input gives a value."""
     lo, hi = m.draw.integer(1, 2), m.draw.integer(3, 5)
     n, value = node(Op.DEFINE_VAR, arg=A.DefineVarArg("batch", lo, hi)), m.draw.integer(lo, hi)
@@ -147,7 +147,7 @@ def make_variable_extent(m: BestiaryMaker) -> UOp:
     return total
 
 
-def make_function(m: BestiaryMaker) -> UOp:
+def make_function_of_two_values(m: BestiaryMaker) -> UOp:
     """Make a Function of two values that uses its Params more than once, and read one or both values."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
     x, y = (node(Op.B_PARAM, arg=A.BParamArg(k, n, d)) for k in range(2))
@@ -156,7 +156,7 @@ def make_function(m: BestiaryMaker) -> UOp:
     return b.tuple_(b.get(f, 0), b.get(f, 1)) if m.draw.chance(50) else b.get(f, m.draw.integer(0, 1))
 
 
-def make_writing_call(m: BestiaryMaker) -> UOp:
+def make_call_and_read_what_it_writes(m: BestiaryMaker) -> UOp:
     """Make a Call that writes its first argument, and read this argument after it."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
     out, x = (node(Op.B_PARAM, arg=A.BParamArg(k, n, d)) for k in range(2))
@@ -233,10 +233,10 @@ def make_unroll_over_ranges(m: BestiaryMaker) -> UOp:
     i, j = m.make_range(n), m.make_range(k)
     axes = ((i.arg.axis_id, n), (j.arg.axis_id, k))
     if m.draw.chance(50):
-        return node(Op.UNROLL, m.make_scalar(d, i, j), arg=A.LanesArg(axes if m.draw.chance(50) else axes[::-1]))
-    lanes = node(Op.UNROLL, m.make_scalar(d, i, j), arg=A.LanesArg(axes[:1]))
+        return node(Op.UNROLL, m.make_scalar_over_ranges(d, i, j), arg=A.LanesArg(axes if m.draw.chance(50) else axes[::-1]))
+    lanes = node(Op.UNROLL, m.make_scalar_over_ranges(d, i, j), arg=A.LanesArg(axes[:1]))
     target = b.reshape(m.make_memory(d, n * k), (k, n))
-    return m.wrap_in_kernel(store(at(target, j), lanes, j))
+    return m.maybe_wrap_in_sink_or_call(store(at(target, j), lanes, j))
 
 
 def make_contract(m: BestiaryMaker) -> UOp:
@@ -247,7 +247,7 @@ def make_contract(m: BestiaryMaker) -> UOp:
     kind = m.draw.integer(0, 2)
     if kind == 0:
         return node(Op.CONTRACT, m.make_element(d), arg=A.LanesArg(axes))
-    lanes = node(Op.UNROLL, m.make_scalar(d, i, j) if kind == 1 else m.make_vector(d, n * k), arg=A.LanesArg(axes))
+    lanes = node(Op.UNROLL, m.make_scalar_over_ranges(d, i, j) if kind == 1 else m.make_vector(d, n * k), arg=A.LanesArg(axes))
     return node(Op.CONTRACT, b.neg(lanes), arg=A.LanesArg(axes[::-1] if m.draw.chance(60) else axes))
 
 
@@ -261,21 +261,21 @@ def make_ptrcat_access(m: BestiaryMaker) -> UOp:
     address = node(Op.PTRCAT, *addresses) if m.draw.chance(50) else node(Op.PTRCAT, addresses[0], node(Op.PTRCAT, *addresses[1:]))
     if m.draw.chance(50):
         return load(address, *((m.make_vector(d, 5),) if m.draw.chance(50) else ()))
-    return m.wrap_in_kernel(store(address, m.make_vector(d, 5)))
+    return m.maybe_wrap_in_sink_or_call(store(address, m.make_vector(d, 5)))
 
 
 # --------------------------------------------------------------------------------------------------------------------- loops
 
 
-def make_stores_in_closed_loops(m: BestiaryMaker) -> UOp:
+def make_store_in_closed_loops(m: BestiaryMaker) -> UOp:
     """Make a B_STORE in a loop nest whose ranges are closed partly by the B_STORE and partly by an END."""
     d = m.draw_dtype()
     ranges = sorted((m.make_range() for _ in range(m.draw_extent(3))), key=lambda r: -r.arg.type.priority)
     target = at(m.make_memory(d, count_iterations(*ranges)), row_major_index(*ranges))
-    value = m.make_scalar(d, *ranges)
+    value = m.make_scalar_over_ranges(d, *ranges)
     split = m.draw.integer(0, len(ranges))
     effect = store(target, value, *ranges[:split])
-    return m.wrap_in_kernel(b.end(effect, *ranges[split:]) if split < len(ranges) else effect)
+    return m.maybe_wrap_in_sink_or_call(b.end(effect, *ranges[split:]) if split < len(ranges) else effect)
 
 
 def make_triangular_loops(m: BestiaryMaker) -> UOp:
@@ -284,16 +284,16 @@ def make_triangular_loops(m: BestiaryMaker) -> UOp:
     i = m.make_range(n, (AxisType.LOOP, AxisType.UPCAST))
     j = m.make_range(b.add(i, b.index(1)), (AxisType.REDUCE, AxisType.UNROLL), *((i,) if m.draw.chance(50) else ()))
     total = node(Op.B_REDUCE, load(at(m.make_memory(d, n), j)), j, arg=A.ReduceArg(m.draw.choice(REDUCES)))
-    return m.wrap_in_kernel(store(at(m.make_memory(d, n), i), total, i))
+    return m.maybe_wrap_in_sink_or_call(store(at(m.make_memory(d, n), i), total, i))
 
 
 def make_reduce_over_ranges(m: BestiaryMaker) -> UOp:
     """Make a B_REDUCE of a scalar or vector over one to three ranges."""
     d, op = m.draw_dtype(NUMBERS), m.draw.choice(REDUCES)
-    i, *inner = [m.make_range(types=(AxisType.REDUCE, AxisType.UNROLL, AxisType.LOOP)) for _ in range(m.draw.integer(1, 3))]
-    value = m.make_scalar(d, i, *inner)
+    i, *inner = [m.make_range(axis_types=(AxisType.REDUCE, AxisType.UNROLL, AxisType.LOOP)) for _ in range(m.draw.integer(1, 3))]
+    value = m.make_scalar_over_ranges(d, i, *inner)
     if m.draw.chance(30):
-        value = node(Op.VECTORIZE, value, m.make_scalar(d, i, *inner))
+        value = node(Op.VECTORIZE, value, m.make_scalar_over_ranges(d, i, *inner))
     return node(Op.B_REDUCE, value, i, *inner, arg=A.ReduceArg(op))
 
 
@@ -302,14 +302,14 @@ def make_bufferized_reduce(m: BestiaryMaker) -> UOp:
     d = m.draw_dtype(NUMBERS)
     space = m.draw.choice((A.AddrSpace.GLOBAL, A.AddrSpace.LOCAL))
     types = SERIAL if space is A.AddrSpace.GLOBAL else (AxisType.LOOP, AxisType.UPCAST, AxisType.LOCAL)
-    outer = [m.make_range(types=types) for _ in range(m.draw.integer(1, 2))]
-    inner = m.make_range(types=(AxisType.REDUCE,))
-    value = node(Op.B_REDUCE, m.make_scalar(d, *outer, inner), inner, arg=A.ReduceArg(m.draw.choice(REDUCES)))
+    outer = [m.make_range(axis_types=types) for _ in range(m.draw.integer(1, 2))]
+    inner = m.make_range(axis_types=(AxisType.REDUCE,))
+    value = node(Op.B_REDUCE, m.make_scalar_over_ranges(d, *outer, inner), inner, arg=A.ReduceArg(m.draw.choice(REDUCES)))
     stored = node(Op.BUFFERIZE, value, *outer, arg=A.BufferizeArg(None if space is A.AddrSpace.LOCAL else "CPU", space))
     if space is A.AddrSpace.GLOBAL and m.draw.chance(50):
         return b.neg(stored)
     reading = [m.make_range(r.bound.arg.value, (AxisType.LOOP,)) for r in outer]
-    return m.wrap_in_kernel(
+    return m.maybe_wrap_in_sink_or_call(
         store(at(m.make_memory(d, count_iterations(*reading)), row_major_index(*reading)), load(at(stored, *reading)), *reading)
     )
 
@@ -322,8 +322,8 @@ def make_gated_access(m: BestiaryMaker) -> UOp:
     alternative = (b.const(1, d),) if m.draw.chance(50) else ()
     value = load(at(m.make_memory(d, n), i, gate=gate), *alternative)
     if m.draw.chance(50):
-        return m.wrap_in_kernel(store(at(m.make_memory(d, n + 2), i), value, i))
-    return m.wrap_in_kernel(store(at(m.make_memory(d, n), i, gate=gate), value, i))
+        return m.maybe_wrap_in_sink_or_call(store(at(m.make_memory(d, n + 2), i), value, i))
+    return m.maybe_wrap_in_sink_or_call(store(at(m.make_memory(d, n), i, gate=gate), value, i))
 
 
 def make_pointer_index_load(m: BestiaryMaker) -> UOp:
@@ -332,47 +332,47 @@ def make_pointer_index_load(m: BestiaryMaker) -> UOp:
     i = m.make_range(n)
     offset = b.mul(i, b.index(d.itemsize)) if m.draw.chance(50) else b.shl(i, b.index(d.itemsize.bit_length() - 1))
     address = node(Op.POINTER_INDEX, m.make_memory(d, n), offset)
-    return m.wrap_in_kernel(store(at(m.make_memory(d, n), i), load(address), i))
+    return m.maybe_wrap_in_sink_or_call(store(at(m.make_memory(d, n), i), load(address), i))
 
 
-def make_conditional_stores(m: BestiaryMaker) -> UOp:
+def make_stores_under_b_if(m: BestiaryMaker) -> UOp:
     """Make two B_STOREs under a B_IF on a loop counter; one of them may have a gate too."""
     d, n = m.draw_dtype(), m.draw_extent()
     i = m.make_range(n)
     condition = b.lt(i, b.index(m.draw.integer(0, n)))
     gate = b.ne(i, b.index(0)) if m.draw.chance(50) else None
-    stores = [store(at(m.make_memory(d, n), i, gate=store_gate), m.make_scalar(d, i)) for store_gate in (gate, None)]
+    stores = [store(at(m.make_memory(d, n), i, gate=store_gate), m.make_scalar_over_ranges(d, i)) for store_gate in (gate, None)]
     block = node(Op.B_IF, condition, *stores) if m.draw.chance(70) else node(Op.B_IF, condition, b.group(*stores))
-    return m.wrap_in_kernel(b.end(node(Op.ENDIF, block) if m.draw.chance(50) else block, i))
+    return m.maybe_wrap_in_sink_or_call(b.end(node(Op.ENDIF, block) if m.draw.chance(50) else block, i))
 
 
-def make_register_accumulator(m: BestiaryMaker) -> UOp:
+def make_sum_in_define_reg(m: BestiaryMaker) -> UOp:
     """Accumulate a sum in a DEFINE_REG: initialize it, add to it in a loop, and store it behind the loop."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
-    i, r = m.make_range(types=(AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)), m.make_range(n, (AxisType.REDUCE,))
+    i, r = m.make_range(axis_types=(AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)), m.make_range(n, (AxisType.REDUCE,))
     accumulator = node(Op.DEFINE_REG, arg=A.DefineArg(0, 1, d))
     zero = b.index(0)
     initialized = store(at(b.after(accumulator, i), zero), b.const(0, d))
     in_loop = b.after(accumulator, initialized, r)
-    step = store(at(in_loop, zero), b.add(load(at(in_loop, zero)), m.make_scalar(d, i, r)))
+    step = store(at(in_loop, zero), b.add(load(at(in_loop, zero)), m.make_scalar_over_ranges(d, i, r)))
     total = load(at(b.after(accumulator, b.end(step, r)), zero))
-    return m.wrap_in_kernel(store(at(m.make_memory(d, count_iterations(i)), i), total, i))
+    return m.maybe_wrap_in_sink_or_call(store(at(m.make_memory(d, count_iterations(i)), i), total, i))
 
 
-def make_local_memory_exchange(m: BestiaryMaker) -> UOp:
+def make_lane_exchange_by_ranges(m: BestiaryMaker) -> UOp:
     """Exchange values between lanes through LOCAL memory and a barrier, once per iteration of an outer GLOBAL loop."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
-    g, lane = m.make_range(types=(AxisType.GLOBAL,)), m.make_range(n, (AxisType.LOCAL, AxisType.WARP))
+    g, lane = m.make_range(axis_types=(AxisType.GLOBAL,)), m.make_range(n, (AxisType.LOCAL, AxisType.WARP))
     shared = node(Op.DEFINE_LOCAL, arg=A.DefineArg(0, n, d))
-    stored = store(at(shared, lane), m.make_scalar(d, g, lane))
+    stored = store(at(shared, lane), m.make_scalar_over_ranges(d, g, lane))
     ready = node(Op.B_BARRIER, shared, stored)
     other = b.sub(b.index(n - 1), lane)
-    return m.wrap_in_kernel(
+    return m.maybe_wrap_in_sink_or_call(
         store(at(m.make_memory(d, count_iterations(g, lane)), row_major_index(g, lane)), load(at(ready, other)), g, lane)
     )
 
 
-def make_special_lane_exchange(m: BestiaryMaker) -> UOp:
+def make_lane_exchange_by_special(m: BestiaryMaker) -> UOp:
     """Exchange values between lanes through LOCAL memory and a barrier, where SPECIAL nodes number groups and lanes."""
     d, n, groups = m.draw_dtype(NUMBERS), m.draw_extent(), m.draw_extent()
     g, lane = (node(Op.SPECIAL, b.index(k), arg=A.SpecialArg(name)) for k, name in ((groups, "gidx0"), (n, "lidx0")))
@@ -380,14 +380,14 @@ def make_special_lane_exchange(m: BestiaryMaker) -> UOp:
     source, target = m.make_memory(d, n * groups), m.make_memory(d, n * groups)
     shared = node(Op.DEFINE_LOCAL, arg=A.DefineArg(0, n, d))
     ready = node(Op.B_BARRIER, shared, store(at(shared, lane), load(at(source, position))))
-    return m.wrap_in_kernel(store(at(target, position), load(at(ready, b.sub(b.index(n - 1), lane)))))
+    return m.maybe_wrap_in_sink_or_call(store(at(target, position), load(at(ready, b.sub(b.index(n - 1), lane)))))
 
 
-def make_linear_loop(m: BestiaryMaker) -> UOp:
+def make_loop_as_linear_or_program(m: BestiaryMaker) -> UOp:
     """Make a LINEAR of the instructions of one loop with two B_STOREs, or a B_PROGRAM with or without that stage."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
     i = m.make_range(n, (AxisType.LOOP,))
-    x, y = m.make_param(d, n), m.make_param(d, n)
+    x, y = m.make_param_with_data(d, n), m.make_param_with_data(d, n)
     value = load(at(x, i))
     first = store(at(y, i), b.neg(value))
     second = store(at(x, i), load(at(b.after(y, first), i)))
@@ -399,11 +399,11 @@ def make_linear_loop(m: BestiaryMaker) -> UOp:
     return node(Op.B_PROGRAM, b.sink(b.end(second, i)), device_node("CPU"), *((linear,) if m.draw.chance(50) else ()))
 
 
-def make_linear_with_if(m: BestiaryMaker) -> UOp:
+def make_linear_with_b_if(m: BestiaryMaker) -> UOp:
     """Make a LINEAR with a B_IF whose B_STORE may be listed too (R124: an IF in a LINEAR executes its body itself)."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
     i = m.make_range(n, (AxisType.LOOP,))
-    x, y = m.make_param(d, n), m.make_param(d, n)
+    x, y = m.make_param_with_data(d, n), m.make_param_with_data(d, n)
     condition, value = b.lt(i, b.index(m.draw.integer(0, n))), load(at(x, i))
     stored = store(at(y, i), value)
     block = node(Op.B_IF, condition, stored)
@@ -431,14 +431,14 @@ def make_warp_wmma(m: BestiaryMaker) -> UOp:
     arg = A.WmmaArg(descriptor.name, descriptor.dims, d, descriptor.dtype_out, "GPU", descriptor.threads)
     product = node(Op.WMMA, *operands, arg=arg)
     out = b.reshape(m.make_memory(descriptor.dtype_out, descriptor.threads * size), form)
-    return m.wrap_in_kernel(store(at(out, lane), product, *(() if lane.op is Op.SPECIAL else (lane,))))
+    return m.maybe_wrap_in_sink_or_call(store(at(out, lane), product, *(() if lane.op is Op.SPECIAL else (lane,))))
 
 
-def make_effect_group(m: BestiaryMaker) -> UOp:
+def make_group_of_two_stores(m: BestiaryMaker) -> UOp:
     """Make a Group of two effects as the root, or in a Sink beside a value."""
     d, n = m.draw_dtype(), m.draw_extent()
     i, j = m.make_range(n), m.make_range(n)
-    effects = [store(at(m.make_memory(d, n), r), m.make_scalar(d, r), r) for r in (i, j)]
+    effects = [store(at(m.make_memory(d, n), r), m.make_scalar_over_ranges(d, r), r) for r in (i, j)]
     return b.group(*effects) if m.draw.chance(50) else b.sink(b.group(*effects), m.make_tensor(d, (n,)))
 
 
@@ -451,15 +451,15 @@ FAMILIES: dict[str, Family] = {
     "copy": make_copy,
     "precast": make_precast,
     "minimum": make_minimum,
-    "movement": make_movement,
+    "movement": make_movement_with_expand,
     "bitcast": make_bitcast,
-    "elementwise": make_elementwise,
+    "elementwise": make_where_of_mulacc_and_difference,
     "param": make_negated_param,
-    "buffer": make_program_and_local_buffers,
+    "buffer": make_local_beside_program_buffer,
     "buffer_view": make_buffer_view,
-    "variable": make_variable_extent,
-    "function": make_function,
-    "call": make_writing_call,
+    "variable": make_reduce_over_variable_extent,
+    "function": make_function_of_two_values,
+    "call": make_call_and_read_what_it_writes,
     "mstack": make_mstack,
     "mselect": make_mselect,
     "multi": make_multi,
@@ -471,20 +471,20 @@ FAMILIES: dict[str, Family] = {
     "unroll": make_unroll_over_ranges,
     "contract": make_contract,
     "ptrcat": make_ptrcat_access,
-    "end": make_stores_in_closed_loops,
+    "end": make_store_in_closed_loops,
     "triangle": make_triangular_loops,
     "reduce": make_reduce_over_ranges,
     "bufferize": make_bufferized_reduce,
     "gated": make_gated_access,
     "pointer_index": make_pointer_index_load,
-    "if_": make_conditional_stores,
-    "register": make_register_accumulator,
-    "local": make_local_memory_exchange,
-    "special": make_special_lane_exchange,
-    "linear": make_linear_loop,
-    "linear_if": make_linear_with_if,
+    "if_": make_stores_under_b_if,
+    "register": make_sum_in_define_reg,
+    "local": make_lane_exchange_by_ranges,
+    "special": make_lane_exchange_by_special,
+    "linear": make_loop_as_linear_or_program,
+    "linear_if": make_linear_with_b_if,
     "wmma": make_warp_wmma,
-    "group": make_effect_group,
+    "group": make_group_of_two_stores,
 }
 
 
@@ -502,21 +502,21 @@ def case(family: str, seed: int) -> FuzzCase:
 # ------------------------------------------------------------------------------------------------------------------- the law
 
 
-def describe_legalize_disagreement(fuzz_case: FuzzCase, schedule: int | None = None) -> str | None:
+def describe_legalize_disagreement(fuzz_case: FuzzCase, order_seed: int | None = None) -> str | None:
     """Describe how a graph and its legal form differ; return None if they agree. Zeros of either sign are equal, and so are
     NaNs.
     """
     graph, inputs = fuzz_case
-    direct, legal = bestiary.run(graph, inputs, schedule=schedule), run(legalize(graph), inputs)
+    direct, legal = bestiary.run(graph, inputs, schedule=order_seed), run(legalize(graph), inputs)
     if len(direct.values) != len(legal.values):
         return f"{len(direct.values)} values, {len(legal.values)} in the legal form"
     for k, (x, y) in enumerate(zip(direct.values, legal.values)):
-        if not _are_values_equal(x, y):
+        if not _are_numbers_or_nans_equal(x, y):
             return f"value {k}: {x!r}, in the legal form {y!r}"
     names = {f"b{u.arg.id}" for u in toposort(graph) if u.op is Op.UNIQUE} | {k for k in inputs if k.startswith("p")}
     for name in sorted(names & {*direct.buffers, *legal.buffers}):
         x, y = (_final_contents(r, name, fuzz_case) for r in (direct, legal))
-        if not _are_values_equal(x, y):
+        if not _are_numbers_or_nans_equal(x, y):
             return f"{name}: {x!r}, in the legal form {y!r}"
     return None
 
@@ -527,7 +527,7 @@ def _final_contents(result: Result, key: str, fuzz_case: FuzzCase) -> Any:
     return np.zeros(0) if contents is None else contents
 
 
-def _are_values_equal(left: Any, right: Any) -> bool:
+def _are_numbers_or_nans_equal(left: Any, right: Any) -> bool:
     x, y = np.asarray(left), np.asarray(right)
     if 0 in (x.size, y.size):  # memory that was never written counts as zeros
         return not x.any() and not y.any()

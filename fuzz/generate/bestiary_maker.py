@@ -72,7 +72,7 @@ class BestiaryMaker:
         """Draw an extent from 1 to `most`."""
         return self.draw.integer(1, max_extent)
 
-    def make_param(self, d: DType, size: int) -> UOp:
+    def make_param_with_data(self, d: DType, size: int) -> UOp:
         """Make a B_PARAM with data."""
         self.slots += 1
         slot = self.slots - 1
@@ -80,19 +80,19 @@ class BestiaryMaker:
         device = (node(Op.DEVICE, arg=A.DeviceArg("CPU")),) if self.draw.chance(30) else ()
         return node(Op.B_PARAM, *device, arg=A.BParamArg(slot, size, d))
 
-    def make_buffer(self, d: DType, size: int, device: A.Device = "CPU", contents: bool = True) -> UOp:
+    def make_buffer(self, d: DType, size: int, device: A.Device = "CPU", with_data: bool = True) -> UOp:
         """Make a B_BUFFER of the whole program, with data if `contents`. On several devices, `size` counts the elements
         on each.
         """
         n = self.take_id()
         devices = len(device) if isinstance(device, tuple) else 1
-        if contents:
+        if with_data:
             self.inputs[f"b{n}"] = draw_array(self.draw, d, (size * devices,), "small")
         return node(Op.B_BUFFER, node(Op.UNIQUE, arg=A.UniqueArg(n)), device_node(device), arg=A.BBufferArg(size, d))
 
     def make_memory(self, d: DType, size: int) -> UOp:
         """Make a B_PARAM or a B_BUFFER with data."""
-        return self.make_param(d, size) if self.draw.chance(50) else self.make_buffer(d, size)
+        return self.make_param_with_data(d, size) if self.draw.chance(50) else self.make_buffer(d, size)
 
     def make_tensor(self, d: DType, shape: Sequence[int], device: A.Device = "CPU") -> UOp:
         """Make a value of this shape that lies in memory."""
@@ -105,13 +105,15 @@ class BestiaryMaker:
         """Draw a shape of rank 1 to `rank`."""
         return tuple(self.draw_extent() for _ in range(self.draw.integer(1, max_rank)))
 
-    def make_range(self, bound: int | UOp | None = None, types: tuple[AxisType, ...] = SERIAL, *dependencies: UOp) -> UOp:
+    def make_range(self, bound: int | UOp | None = None, axis_types: tuple[AxisType, ...] = SERIAL, *dependencies: UOp) -> UOp:
         """Make a B_RANGE of a new axis, of one of the types."""
         self.axes += 1
         end = bound if isinstance(bound, UOp) else b.index(self.draw_extent() if bound is None else bound)
-        return node(Op.B_RANGE, end, *dependencies, arg=A.RangeArg(self.axes - 1, self.draw.choice(types), self.draw.chance(70)))
+        return node(
+            Op.B_RANGE, end, *dependencies, arg=A.RangeArg(self.axes - 1, self.draw.choice(axis_types), self.draw.chance(70))
+        )
 
-    def make_scalar(self, d: DType, *ranges: UOp) -> UOp:
+    def make_scalar_over_ranges(self, d: DType, *ranges: UOp) -> UOp:
         """Make an expression of dtype `d` over open ranges: an element of memory, a constant, or simple arithmetic on
         them.
         """
@@ -131,14 +133,14 @@ class BestiaryMaker:
         """Make a B_LOAD of a constant position."""
         return load(at(self.make_memory(d, 2), b.index(self.draw.integer(0, 1))))
 
-    def wrap_in_kernel(self, effect: UOp) -> UOp:
+    def maybe_wrap_in_sink_or_call(self, effect: UOp) -> UOp:
         """Turn an effect into a program: leave it alone, put it in a Sink, or call it with its memory as arguments."""
         if self.draw.chance(40):
             return effect
         sink = b.sink(effect)
-        return sink if self.draw.chance(50) else self.wrap_in_call(sink)
+        return sink if self.draw.chance(50) else self.wrap_in_call_if_closed(sink)
 
-    def wrap_in_call(self, body: UOp) -> UOp:
+    def wrap_in_call_if_closed(self, body: UOp) -> UOp:
         """Turn a body into a Call with Buffers for its Params; return it unchanged if it names Buffers."""
         params = sorted((p for p in toposort(body) if p.op is Op.B_PARAM), key=lambda p: int(p.arg.slot))
         if any(u.op is Op.B_BUFFER for u in toposort(body)):
@@ -146,7 +148,7 @@ class BestiaryMaker:
         arguments = []
         for p in params:
             contents = self.inputs.pop(f"p{p.arg.slot}")
-            buffer = self.make_buffer(p.arg.dtype, p.arg.size, contents=False)
+            buffer = self.make_buffer(p.arg.dtype, p.arg.size, with_data=False)
             self.inputs[f"b{self.ids}"] = contents
             arguments.append(buffer)
         return b.call(body, *arguments)

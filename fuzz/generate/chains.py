@@ -20,7 +20,7 @@ import numpy as np
 
 from uops.backends.testing.values import draw_array
 from uops.compiler.tensor import Tensor, capture
-from uops.fuzz.generate.declared import SupportedCells
+from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.generate.draw import draw_permutation
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.spec.choices import ChoiceSource
@@ -110,15 +110,17 @@ class Chain:
         first_axis = self.draw.integer(0, t.ndim) if self.draw.chance(30) else 0
         return self.make_data(d, tuple(1 if self.draw.chance(25) else n for n in t.shape[first_axis:]))
 
-    def apply_binary(self, t: Tensor, other: Tensor | int | float) -> Tensor:
+    def apply_random_binary(self, t: Tensor, other: Tensor | int | float) -> Tensor:
         """Combine two operands by one operation, or choose between them."""
         if self.draw.chance(20):
             return t.__gt__(other).where(t, other)
         if t.dtype is dt.bool_ or (t.dtype.is_integer and self.draw.chance(15)):
-            return _call_method(t.cast(dt.int32) if t.dtype.is_float else t, self.draw.choice(BITS), self.to_integer_operand(other))
+            return _call_method(
+                t.cast(dt.int32) if t.dtype.is_float else t, self.draw.choice(BITS), self.to_int_or_bool_operand(other)
+            )
         return _call_method(t, self.draw.choice(ARITHMETIC if self.draw.chance(75) else COMPARISONS), other)
 
-    def to_integer_operand(self, other: Tensor | int | float) -> Tensor | int:
+    def to_int_or_bool_operand(self, other: Tensor | int | float) -> Tensor | int:
         """Convert an operand of floats to bools or to an integer."""
         if isinstance(other, Tensor):
             return other.ne(0) if other.dtype.is_float else other
@@ -152,11 +154,11 @@ def _apply_reduction(c: Chain, t: Tensor) -> Tensor:
 def _combine_with_reduction(c: Chain, t: Tensor) -> Tensor:
     """Combine a Tensor with a reduction of itself."""
     if max(t.shape) <= COUNTED and c.draw.chance(15):
-        return c.apply_binary(t, _call_method(t, c.draw.choice(POSITIONS), c.draw_axis(t), keepdim=True))
-    return c.apply_binary(t, _call_method(t, c.draw.choice(REDUCTIONS), _draw_reduction_axes(c, t), keepdim=True))
+        return c.apply_random_binary(t, _call_method(t, c.draw.choice(POSITIONS), c.draw_axis(t), keepdim=True))
+    return c.apply_random_binary(t, _call_method(t, c.draw.choice(REDUCTIONS), _draw_reduction_axes(c, t), keepdim=True))
 
 
-def _apply_argmax(c: Chain, t: Tensor) -> Tensor:
+def _apply_argmax_argmin_or_reduce(c: Chain, t: Tensor) -> Tensor:
     """Take the position of an extremum along an axis or in the whole Tensor; reduce a Tensor with a long axis."""
     if max(t.shape) > COUNTED:
         return _apply_reduction(c, t)
@@ -178,7 +180,7 @@ def _apply_permute(c: Chain, t: Tensor) -> Tensor:
     return t.permute(*order) if c.draw.chance(60) else t.transpose(c.draw_axis(t), c.draw_axis(t))
 
 
-def _apply_pad(c: Chain, t: Tensor) -> Tensor:
+def _pad_one_axis(c: Chain, t: Tensor) -> Tensor:
     k, room = c.draw_axis(t), c.max_repeats(t)
     max_padding = min(4, t.shape[k] * (room - 1)) if room > 1 else 0
     pairs = [(c.draw.integer(0, max_padding), c.draw.integer(0, max_padding)) if j == k else None for j in range(t.ndim)]
@@ -240,7 +242,7 @@ def _apply_reshape(c: Chain, t: Tensor) -> Tensor:
     return t.flatten() if form == "flat" else t.unsqueeze(k)
 
 
-def _apply_expand(c: Chain, t: Tensor) -> Tensor:
+def _expand_or_repeat(c: Chain, t: Tensor) -> Tensor:
     """Expand along a new leading axis, or repeat an axis."""
     n = c.draw_extent(min(17, c.max_repeats(t)))
     if c.draw.chance(50):
@@ -298,7 +300,7 @@ def _apply_cast(c: Chain, t: Tensor) -> Tensor:
     return t.cast(c.draw.choice(c.dtypes))
 
 
-def _apply_where(c: Chain, t: Tensor) -> Tensor:
+def _apply_where_clamp_or_triangle(c: Chain, t: Tensor) -> Tensor:
     """Choose by a comparison or a mask, clamp, or keep one side of a diagonal."""
     form = c.draw.choice(("compare", "mask", "clamp", "triangle"))
     if form == "triangle" and t.ndim > 1 and max(t.shape[-2:]) <= COUNTED:
@@ -324,7 +326,7 @@ class ChainStep(NamedTuple):
 STEPS = (
     ChainStep("reduction",  _apply_reduction, 12),
     ChainStep("beside",     _combine_with_reduction, 3),
-    ChainStep("position",   _apply_argmax, 2),
+    ChainStep("position",   _apply_argmax_argmin_or_reduce, 2),
     ChainStep("prefix",     _apply_cumsum, 2),
     ChainStep("rows",       lambda c, t: _call_method(t, c.draw.choice(ROWS), c.draw_axis(t))),
     ChainStep("product",    _apply_matmul, 2),
@@ -332,19 +334,19 @@ STEPS = (
     ChainStep("pooled",     _apply_pooling),
     ChainStep("flip",       lambda c, t: t.flip(c.draw_axis(t))),
     ChainStep("permute",    _apply_permute, 2),
-    ChainStep("pad",        _apply_pad),
+    ChainStep("pad",        _pad_one_axis),
     ChainStep("shrink",     _apply_shrink),
     ChainStep("slice",      _apply_slice),
     ChainStep("pick",       _index_by_positions),
     ChainStep("gather",     _apply_gather),
     ChainStep("look-up",    _look_up_table_rows),
     ChainStep("reshape",    _apply_reshape, 2),
-    ChainStep("expand",     _apply_expand),
+    ChainStep("expand",     _expand_or_repeat),
     ChainStep("join",       _concatenate_or_stack),
     ChainStep("unary",      _apply_unary, 2, axes=False),
-    ChainStep("binary",     lambda c, t: c.apply_binary(t, c.draw_operand(t)), 3, axes=False),
+    ChainStep("binary",     lambda c, t: c.apply_random_binary(t, c.draw_operand(t)), 3, axes=False),
     ChainStep("cast",       _apply_cast, 1, axes=False),
-    ChainStep("where",      _apply_where, 2, axes=False),
+    ChainStep("where",      _apply_where_clamp_or_triangle, 2, axes=False),
     ChainStep("contiguous", lambda c, t: t.contiguous(), 1, axes=False),
 )
 # fmt: on
@@ -354,7 +356,7 @@ _WEIGHTED = tuple(s for s in STEPS for _ in range(s.weight))
 _SCALARS = tuple(s for s in _WEIGHTED if not s.axes)
 
 
-def generate_tensor_chain(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+def generate_tensor_chain(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a chain of two to five steps on one Tensor of data. The steps are drawn from one to four that the chain is
     limited to (swarm testing).
     """

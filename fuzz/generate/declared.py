@@ -37,7 +37,7 @@ N = TypeVar("N", bound=HasRequiredOps)
 
 
 @dataclass(frozen=True, slots=True)
-class SupportedCells:
+class SupportedOpDtypes:
     """The rows and dtypes that a backend supports. `missing` holds globs of the (row, dtype) cells that it lacks."""
 
     dtypes: tuple[DType, ...] = dt.STORABLE
@@ -49,15 +49,15 @@ class SupportedCells:
         return not self.missing and self.dtypes == dt.STORABLE
 
     @classmethod
-    def from_capabilities(cls, capabilities: Capabilities) -> SupportedCells:
+    def from_capabilities(cls, capabilities: Capabilities) -> SupportedOpDtypes:
         """Return the cells that a backend declares."""
         dtypes = tuple(d for d in dt.STORABLE if d in capabilities.dtypes)
         return cls(dtypes, tuple(dict.fromkeys((m.row, m.dtype) for m in capabilities.unsupported)))
 
-    def intersect(self, other: SupportedCells) -> SupportedCells:
+    def intersect(self, other: SupportedOpDtypes) -> SupportedOpDtypes:
         """Return the cells that both backends declare."""
         dtypes = tuple(d for d in self.dtypes if d in other.dtypes)
-        return SupportedCells(dtypes, tuple(dict.fromkeys((*self.missing, *other.missing))))
+        return SupportedOpDtypes(dtypes, tuple(dict.fromkeys((*self.missing, *other.missing))))
 
     def to_json(self) -> Json | None:
         """Return a JSON object, or None if everything is supported."""
@@ -66,7 +66,7 @@ class SupportedCells:
         return {"dtypes": [d.name for d in self.dtypes], "missing": [list(m) for m in self.missing]}
 
     @classmethod
-    def from_json(cls, document: Json | None) -> SupportedCells:
+    def from_json(cls, document: Json | None) -> SupportedOpDtypes:
         """Return the cells that `to_json` wrote."""
         if document is None:
             return EVERYTHING
@@ -91,20 +91,20 @@ class SupportedCells:
         if self.supports_everything:
             return True
         roots = root.src if root.op is Op.TUPLE else (root,)
-        return all(_is_cell_supported(self, u.op, *_node_and_cell_dtypes(u)) for u in toposort(*roots) if u.op in ROWS)
+        return all(_is_op_dtype_supported(self, u.op, *_own_dtype_and_operand_dtype(u)) for u in toposort(*roots) if u.op in ROWS)
 
 
 #: All cells of storable dtypes.
-EVERYTHING = SupportedCells()
+EVERYTHING = SupportedOpDtypes()
 
 
-def _node_and_cell_dtypes(u: UOp) -> tuple[DType, DType]:
+def _own_dtype_and_operand_dtype(u: UOp) -> tuple[DType, DType]:
     """Return the dtype of a node, and the dtype of its cell."""
     return u.dtype, u.lhs.dtype if u.op in COMPARE else u.dtype
 
 
 @functools.lru_cache(100_000)
-def _is_cell_supported(declared: SupportedCells, op: Op, node_dtype: DType, cell_dtype: DType) -> bool:
+def _is_op_dtype_supported(declared: SupportedOpDtypes, op: Op, node_dtype: DType, cell_dtype: DType) -> bool:
     capabilities = Capabilities(declared.dtypes, tuple(Missing(row, name, "") for row, name in declared.missing))
     if node_dtype in dt.STORABLE and node_dtype not in capabilities.dtypes:
         return False
@@ -112,5 +112,5 @@ def _is_cell_supported(declared: SupportedCells, op: Op, node_dtype: DType, cell
 
 
 @functools.lru_cache(10_000)
-def _supports_for_some_dtype(declared: SupportedCells, op: Op) -> bool:
-    return any(_is_cell_supported(declared, op, d, d) for d in (*declared.dtypes, dt.index, dt.void))
+def _supports_for_some_dtype(declared: SupportedOpDtypes, op: Op) -> bool:
+    return any(_is_op_dtype_supported(declared, op, d, d) for d in (*declared.dtypes, dt.index, dt.void))

@@ -17,7 +17,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def make_function(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_function_result(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Function with a closed body over its own Params, applied to fresh arguments."""
     outer_made, outer_inside = m.values_by_type, m.body_params
     m.values_by_type, m.body_params = {}, []
@@ -38,19 +38,19 @@ def make_load(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     return b.load(m.make_value(d, shape, budget // 3), m.make_value(d, shape, budget // 3), gate)
 
 
-def make_buffer(m: GraphMaker, d: DType, size: int) -> UOp:
+def make_buffer_with_data(m: GraphMaker, d: DType, size: int) -> UOp:
     """Make a Buffer with data."""
     buffer = b.buffer(size, d, unique=1000 + m.take_slot())
     m.inputs[f"b{buffer.arg.unique}"] = draw_array(m.draw, d, (size,))
     return buffer
 
 
-def make_assign(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_store_and_read(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Store a value into a Buffer, or into a part of it, and read the Buffer afterwards. Sometimes the value reads the
     Buffer first.
     """
     size = math.prod(shape)
-    buffer = make_buffer(m, d, size)
+    buffer = make_buffer_with_data(m, d, size)
     view = b.reshape(buffer, shape)
     if size and m.draw.chance(30):
         start = m.draw.integer(0, size - 1)
@@ -63,15 +63,15 @@ def make_assign(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     return b.reshape(b.after(buffer, b.store(view, value, *gate)), shape)
 
 
-def make_call(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_call_and_read_its_output(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Call whose body fills its first argument from the others, and read this argument after the Call (R63: a Call
     declares what it writes).
     """
     size = math.prod(shape)
-    target = make_buffer(m, d, size)
+    target = make_buffer_with_data(m, d, size)
     outer_made, outer_inside = m.values_by_type, m.body_params
     m.values_by_type, m.body_params = {}, []
-    out = m.make_param(d, (size,))
+    out = m.make_free_or_body_param(d, (size,))
     value = m.make_value(d, (size,), budget // 2)
     if d is not dt.bool_ and m.draw.chance(30):
         value = UOp(Op.ADD, (b.flip(out, [True]), value))
@@ -88,14 +88,14 @@ def make_group_of_stores(m: GraphMaker, d: DType, shape: Shape, budget: int) -> 
     """Fill two disjoint parts of a Buffer by a Group of two Stores, which need no order, and read the Buffer afterwards."""
     size = math.prod(shape)
     middle = m.draw.integer(0, size)
-    buffer = make_buffer(m, d, size)
+    buffer = make_buffer_with_data(m, d, size)
     shares = m.split_budget(budget, 2)
     parts = ((0, middle, shares[0]), (middle, size - middle, shares[1]))
     stores = [b.store(b.shrink(buffer, [start], [n]), m.make_value(d, (n,), share)) for start, n, share in parts]
     return b.reshape(b.after(buffer, b.group(*stores)), shape)
 
 
-def make_replicated(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_replicated_of_equal_copies(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Replicated of equal copies (R47: it takes one of them)."""
     axes = [k for k, n in enumerate(shape) if n == 1 and m.draw.chance(70)] or [shape.index(1)]
     source = list(shape)
@@ -106,7 +106,7 @@ def make_replicated(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     return b.replicated(b.expand(m.make_value(d, shape, budget), source), *axes)
 
 
-def make_copy_to_all_devices(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_copy_to_devices_and_back(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Copy a whole value to each of several devices, as collectives do it, and one of the copies back."""
     size = math.prod(shape)
     n = m.draw.integer(2, min(4, m.max_elements // size))
@@ -121,11 +121,11 @@ def make_copy_to_all_devices(m: GraphMaker, d: DType, shape: Shape, budget: int)
 def make_store_root(m: GraphMaker, values: list[UOp]) -> UOp:
     """Make a root that stores its values in Buffers, one of them sometimes twice: a Sink or a Group."""
     values = values[:1] * 2 if m.draw.chance(25) else values
-    stores = [b.store(make_buffer(m, v.dtype, math.prod(v.shape)), b.reshape(v, (math.prod(v.shape),))) for v in values]
+    stores = [b.store(make_buffer_with_data(m, v.dtype, math.prod(v.shape)), b.reshape(v, (math.prod(v.shape),))) for v in values]
     return b.sink(*stores) if m.draw.chance(50) else b.group(*stores)
 
 
-def make_scatter_gather(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_scatter_gather_over_devices(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Scatter a value over devices, compute there, and gather it again."""
     n = m.draw.choice([k for k in (2, 3, 4) if shape[0] % k == 0])
     devices = tuple(f"D{k}" for k in range(n))

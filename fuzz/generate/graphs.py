@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from uops.backends.testing.values import Array
-from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
+from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.effects import make_store_root
 from uops.fuzz.generate.maker import GraphMaker
@@ -36,9 +36,9 @@ class FuzzCase(NamedTuple):
     inputs: dict[str, Array | int]
 
 
-def generate(
+def generate_tensor_graph(
     draw: ChoiceSource, *, nodes: int = 12, max_elements: int = 1000, dtypes: tuple[DType, ...] = dt.STORABLE, swarm: bool = True,
-    features: frozenset[str] = FEATURES, root_producers: frozenset[str] = frozenset(), declared: SupportedCells = EVERYTHING,
+    features: frozenset[str] = FEATURES, root_producers: frozenset[str] = frozenset(), declared: SupportedOpDtypes = EVERYTHING,
 ) -> FuzzCase:  # fmt: skip
     """Generate one case of about `nodes` nodes.
 
@@ -61,4 +61,4 @@ def generate(
 
 def case(seed: int, nodes: int = 12, max_elements: int = 1000) -> FuzzCase:
     """Generate the case of `seed` with the seeded driver."""
-    return generate(SeededDraw(seed), nodes=nodes, max_elements=max_elements)
+    return generate_tensor_graph(SeededDraw(seed), nodes=nodes, max_elements=max_elements)

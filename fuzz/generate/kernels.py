@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from uops.backends.testing.values import draw_array
-from uops.fuzz.generate.declared import SupportedCells
+from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
@@ -59,7 +59,7 @@ class _KernelMaker:
         self.axes += 1
         return b.range_(n, self.axes - 1, kind)
 
-    def make_bound_variable(self) -> UOp:
+    def find_or_make_loop_bound_variable(self) -> UOp:
         """Return a variable for a loop bound, which may be 0 or negative: then the loop runs zero times (R57: a bound
         <= 0 runs zero times).
         """
@@ -70,7 +70,7 @@ class _KernelMaker:
             self.params.append(self.arguments[-1].replace(arg=ParamArg(len(self.params), dt.index, name=name, bounds=(lo, hi))))
         return self.params[self.arguments.index(b.variable(name, lo, hi))]
 
-    def param_of_argument(self, argument: UOp) -> UOp:
+    def find_or_make_param_of_argument(self, argument: UOp) -> UOp:
         """Return the Param that stands for a Buffer of the launch."""
         if argument in self.arguments:
             return self.params[self.arguments.index(argument)]
@@ -85,7 +85,7 @@ class _KernelMaker:
         return b.buffer(size, self.dtype, addrspace=AddrSpace.LOCAL, unique=self.uniques)
 
 
-def generate_kernel_launch(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+def generate_kernel_launch(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a LINEAR of one or two kernels."""
     inputs: dict[str, Any] = {}
     d = draw.choice(declared.filter_dtypes(DTYPES))
@@ -96,7 +96,7 @@ def generate_kernel_launch(draw: ChoiceSource, declared: SupportedCells) -> Fuzz
         inputs[f"b{unique}"] = draw_array(draw, d, (size,), draw.choice(("small", "mixed", "bits")) if not d.is_float else "small")
     calls = []
     for k in range(draw.integer(1, 2)):
-        call, filled = _make_kernel_call(
+        call, filled = _make_kernel_call_and_output(
             _KernelMaker(draw, d, f"k{k}", int_dtypes=declared.filter_dtypes(dt.INTS), inputs=inputs), memories, 100 + k
         )
         calls.append(call)
@@ -104,7 +104,7 @@ def generate_kernel_launch(draw: ChoiceSource, declared: SupportedCells) -> Fuzz
     return FuzzCase(UOp(Op.LINEAR, tuple(calls)), inputs)
 
 
-def _make_kernel_call(k: _KernelMaker, memories: list[UOp], unique: int) -> tuple[UOp, UOp]:
+def _make_kernel_call_and_output(k: _KernelMaker, memories: list[UOp], output_id: int) -> tuple[UOp, UOp]:
     """Make one kernel; return its Call and the Buffer that it fills."""
     draw = k.draw
     for kind in _OUTER:
@@ -119,27 +119,31 @@ def _make_kernel_call(k: _KernelMaker, memories: list[UOp], unique: int) -> tupl
     ranges = [*k.ranges, *k.lanes] or [k.make_range(4, AxisType.LOOP)]
     k.ranges = [r for r in ranges if r not in k.lanes]
     total = math.prod(_loop_extent(r) for r in ranges)
-    out = b.buffer(total, k.dtype, unique=unique)
-    target = k.param_of_argument(out)
-    value = _make_phases(k, [k.param_of_argument(m) for m in memories if draw.chance(70)] or [k.param_of_argument(memories[0])])
+    out = b.buffer(total, k.dtype, unique=output_id)
+    target = k.find_or_make_param_of_argument(out)
+    value = _make_value_by_phases(
+        k,
+        [k.find_or_make_param_of_argument(m) for m in memories if draw.chance(70)]
+        or [k.find_or_make_param_of_argument(memories[0])],
+    )
     effect = b.store(b.at(target, _row_major_index(ranges)), value)
     inner = sorted(ranges, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True)
     # R60 (Barrier): all lanes of a workgroup reach a Barrier, so a kernel with LOCAL memory runs all its lanes to the end.
     depth = draw.integer(1, len(inner)) if not k.uniques and draw.chance(60) else None
     for position, r in enumerate(inner):
         if position == depth:
-            effect = b.group(_make_counter_store(k, unique + 100, inner[position:]), effect)
+            effect = b.group(_make_store_of_updated_element(k, output_id + 100, inner[position:]), effect)
         effect = b.end(effect, r)
-    effects = (effect, _make_counter_store(k, unique + 100, [])) if depth == len(inner) else (effect,)
+    effects = (effect, _make_store_of_updated_element(k, output_id + 100, [])) if depth == len(inner) else (effect,)
     written = (0,) if depth is None else (0, len(k.params) - 1)
     return UOp(Op.CALL, (UOp(Op.SINK, effects, SinkArg(k.name)), *k.arguments), CallArg(written=written)), out
 
 
-def _make_counter_store(k: _KernelMaker, unique: int, ranges: list[UOp]) -> UOp:
+def _make_store_of_updated_element(k: _KernelMaker, buffer_id: int, ranges: list[UOp]) -> UOp:
     """Make a Store that combines an element of memory with 1, once per iteration of some of the loops."""
-    memory = b.buffer(math.prod(_loop_extent(r) for r in ranges), k.dtype, unique=unique)
-    k.inputs[f"b{unique}"] = draw_array(k.draw, k.dtype, tuple(memory.shape), "small")
-    element = b.at(k.param_of_argument(memory), _row_major_index(ranges))
+    memory = b.buffer(math.prod(_loop_extent(r) for r in ranges), k.dtype, unique=buffer_id)
+    k.inputs[f"b{buffer_id}"] = draw_array(k.draw, k.dtype, tuple(memory.shape), "small")
+    element = b.at(k.find_or_make_param_of_argument(memory), _row_major_index(ranges))
     return b.store(element, _combine_exactly(k, b.load(element), b.const(1, k.dtype)))
 
 
@@ -155,22 +159,22 @@ def _row_major_index(ranges: list[UOp]) -> UOp:
     return position
 
 
-def _make_phases(k: _KernelMaker, sources: list[UOp]) -> UOp:
+def _make_value_by_phases(k: _KernelMaker, sources: list[UOp]) -> UOp:
     """Make the value of an iteration, with a random number of exchanges between lanes."""
-    value = _make_element(k, sources)
+    value = _make_element_expression(k, sources)
     has_vector_lanes = any(r.arg.type in _INNER for r in k.ranges)
     for _ in range(k.draw.integer(0, 2) if k.lanes and not has_vector_lanes else 0):
-        value = _exchange_between_lanes(k, value, sources)
+        value = _make_value_of_another_lane(k, value, sources)
     is_serial = not k.lanes and all(r.arg.type in (AxisType.LOOP, AxisType.UPCAST) for r in k.ranges)
-    return _combine_exactly(k, value, _read_filled_local_row(k, sources)) if is_serial and k.draw.chance(40) else value
+    return _combine_exactly(k, value, _fill_and_read_local_row(k, sources)) if is_serial and k.draw.chance(40) else value
 
 
-def _read_filled_local_row(k: _KernelMaker, sources: list[UOp]) -> UOp:
+def _fill_and_read_local_row(k: _KernelMaker, sources: list[UOp]) -> UOp:
     """Fill a row of LOCAL memory in a loop, and read one of its elements or reduce all of them."""
     n = k.draw.choice((2, 3, 4, 8))
     row, lane = k.make_local_buffer(n), k.make_range(n, k.draw.choice((AxisType.LOOP, AxisType.UPCAST)))
     inner, k.ranges = k.ranges, [r for r in k.ranges if r.arg.type not in _INNER]  # vector lanes share one row
-    filled = b.end(b.store(b.at(row, lane), _make_load(k, k.draw.choice(sources), [lane])), lane)
+    filled = b.end(b.store(b.at(row, lane), _make_load_at_affine_position(k, k.draw.choice(sources), [lane])), lane)
     k.ranges = inner
     reduced = k.make_range(n, AxisType.REDUCE) if k.draw.chance(50) else None
     position = b.mod(b.add(_row_major_index(k.ranges), k.draw.integer(0, n - 1)), n) if reduced is None else b.sub(n - 1, reduced)
@@ -178,7 +182,7 @@ def _read_filled_local_row(k: _KernelMaker, sources: list[UOp]) -> UOp:
     return value if reduced is None else _reduce_exactly(k, value, reduced)
 
 
-def _exchange_between_lanes(k: _KernelMaker, value: UOp, sources: list[UOp]) -> UOp:
+def _make_value_of_another_lane(k: _KernelMaker, value: UOp, sources: list[UOp]) -> UOp:
     """Store each lane's value in LOCAL memory, and behind a Barrier read another lane's value or reduce all of them."""
     size = math.prod(_loop_extent(r) for r in k.lanes)
     tile, lane = k.make_local_buffer(size), _row_major_index(k.lanes)
@@ -187,18 +191,18 @@ def _exchange_between_lanes(k: _KernelMaker, value: UOp, sources: list[UOp]) -> 
         reduced = k.make_range(size, AxisType.REDUCE)
         return _reduce_exactly(k, b.load(b.at(ready, reduced)), reduced)
     other = k.draw.choice((b.sub(size - 1, lane), b.mod(b.add(lane, 1), size), lane))
-    return _combine_exactly(k, b.load(b.at(ready, other)), _make_element(k, sources))
+    return _combine_exactly(k, b.load(b.at(ready, other)), _make_element_expression(k, sources))
 
 
-def _make_element(k: _KernelMaker, sources: list[UOp]) -> UOp:
+def _make_element_expression(k: _KernelMaker, sources: list[UOp]) -> UOp:
     """Make an expression of loads whose positions depend on the loops, sometimes with a reduction."""
-    value = _make_load(k, k.draw.choice(sources), [])
+    value = _make_load_at_affine_position(k, k.draw.choice(sources), [])
     for _ in range(k.draw.integer(0, 2)):
-        value = _combine_exactly(k, value, _make_load(k, k.draw.choice(sources), []))
+        value = _combine_exactly(k, value, _make_load_at_affine_position(k, k.draw.choice(sources), []))
     if k.draw.chance(35):
         bound, kind = k.draw.integer(1, 5), AxisType.UNROLL if k.draw.chance(25) else AxisType.REDUCE
-        r = k.make_range(k.make_bound_variable(), AxisType.REDUCE) if k.draw.chance(25) else k.make_range(bound, kind)
-        value = _combine_exactly(k, value, _reduce_exactly(k, _make_load(k, k.draw.choice(sources), [r]), r))
+        r = k.make_range(k.find_or_make_loop_bound_variable(), AxisType.REDUCE) if k.draw.chance(25) else k.make_range(bound, kind)
+        value = _combine_exactly(k, value, _reduce_exactly(k, _make_load_at_affine_position(k, k.draw.choice(sources), [r]), r))
     return value
 
 
@@ -248,11 +252,11 @@ _INT_COMBINERS = (
 )
 
 
-def _make_load(k: _KernelMaker, source: UOp, inner_ranges: list[UOp]) -> UOp:
+def _make_load_at_affine_position(k: _KernelMaker, source: UOp, extra_ranges: list[UOp]) -> UOp:
     """Load at a random affine position of the loops, modulo the size; sometimes under a gate, with an alternative."""
     n = int(source.shape[0])
     position = b.index(k.draw.integer(0, n - 1))
-    for r in (*k.ranges, *k.lanes, *inner_ranges):
+    for r in (*k.ranges, *k.lanes, *extra_ranges):
         if k.draw.chance(70):
             position = b.add(position, b.mul(r, k.draw.choice((1, 1, 2, 3))))
     value = b.load(b.at(source, b.mod(position, n)))

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.backends.answer import collect_input_nodes
+from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.testing.values import from_bits, special_bits
 from uops.fuzz.generate import bestiary, chains, kernels, laws, programs
-from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
+from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import FuzzCase, generate
+from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS
 from uops.fuzz.reduce.corpus import OF_BESTIARY
@@ -31,7 +31,7 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass
-from uops.spec.suggest import suggest_names
+from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
@@ -73,30 +73,30 @@ class ProgramKind:
     name: str
     description: str
     dialect: Dialect
-    make: Callable[[ChoiceSource, SupportedCells], FuzzCase]
+    make: Callable[[ChoiceSource, SupportedOpDtypes], FuzzCase]
     weight: int = 1
 
 
-def _tensor_graph_generator(features: frozenset[str]) -> Callable[[ChoiceSource, SupportedCells], FuzzCase]:
+def _tensor_graph_generator(features: frozenset[str]) -> Callable[[ChoiceSource, SupportedOpDtypes], FuzzCase]:
     """Return the generator of TENSOR graphs with these features."""
 
-    def make(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+    def make(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
         nodes, max_elements = draw.choice(NODES), draw.choice(ELEMENTS)
-        return generate(draw, nodes=nodes, max_elements=max_elements, features=features, declared=declared)
+        return generate_tensor_graph(draw, nodes=nodes, max_elements=max_elements, features=features, declared=declared)
 
     return make
 
 
-def _generate_body_call(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+def _generate_function_or_call_root(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a graph whose root is made by a Function or a Call, whose body may contain others."""
     nodes, max_elements = draw.integer(4, 14), draw.choice(ELEMENTS)
     features = FEATURES - MULTIPLE
-    return generate(
+    return generate_tensor_graph(
         draw, nodes=nodes, max_elements=max_elements, features=features, root_producers=BODIES, declared=declared
     )  # fmt: skip
 
 
-def _generate_reduce(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+def _generate_reduce_near_root(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a Reduce near the root, sometimes permuted and selected from."""
     producers = tuple(p for p in PRODUCERS if p.name in FEATURES - MULTIPLE)
     m = GraphMaker(draw, draw.choice((16, 64, 200, 400)), dt.STORABLE, producers, LEAVES, declared=declared)
@@ -113,7 +113,7 @@ def _generate_reduce(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
     return FuzzCase(value, m.inputs)
 
 
-class _EdgeProductMaker(GraphMaker):
+class _SpecialPairOperandMaker(GraphMaker):
     """A maker whose first operand holds all special values along a column and whose second holds them along a row, so that
     every pair meets. Further operands hold one special value each.
     """
@@ -129,20 +129,22 @@ class _EdgeProductMaker(GraphMaker):
         return self.make_param_with_data(d, from_bits(bits, d).reshape((-1, 1) if self.operands == 1 else (1, -1)))
 
 
-def _generate_single_ops(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+def _generate_tuple_of_single_ops(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a Tuple of values of one or two ops each, sometimes with one op on every pair of special values."""
     m = GraphMaker(draw, 64, dt.STORABLE, _SINGLE, LEAVES, declared=declared)
     shape = (m.draw_extent(64),) if draw.chance(70) else ()
     values = [m.make_value(draw.choice(m.dtypes), shape, draw.integer(2, 3)) for _ in range(draw.integer(2, 6))]
     if draw.chance(30):
-        pairs = _EdgeProductMaker(draw, 64, dt.STORABLE, ELEMENTWISE, LEAVES, m.inputs, next_slot=m.next_slot, declared=declared)
+        pairs = _SpecialPairOperandMaker(
+            draw, 64, dt.STORABLE, ELEMENTWISE, LEAVES, m.inputs, next_slot=m.next_slot, declared=declared
+        )
         d = draw.choice((*m.dtypes, *declared.filter_dtypes((dt.bool_, dt.bool_, dt.bool_))))
         if fitting := [p for p in pairs.producers if p.admits(pairs, d, (1,), 2)]:
             values.append(draw.choice(fitting).make(pairs, d, (1,), 2))
     return FuzzCase(b.tuple_(*values), m.inputs)
 
 
-def _generate_bestiary(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+def _generate_bestiary(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a graph of the second document. A backend's declaration, which concerns the first one, has no effect."""
     return bestiary.generate_family_case(draw, draw.choice(tuple(bestiary.FAMILIES)))
 
@@ -153,9 +155,9 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("tensor", "graphs of every op of one device",
                 Dialect.TENSOR, _tensor_graph_generator(FEATURES - MULTIPLE), 4),
     ProgramKind("ops", "single ops on what are cases of their own",
-                Dialect.TENSOR, _generate_single_ops, 2),
+                Dialect.TENSOR, _generate_tuple_of_single_ops, 2),
     ProgramKind("reduces", "graphs with a Reduce near the top",
-                Dialect.TENSOR, _generate_reduce, 2),
+                Dialect.TENSOR, _generate_reduce_near_root, 2),
     ProgramKind("chains", "chains of Tensor methods, as users write them",
                 Dialect.TENSOR, chains.generate_tensor_chain, 3),
     ProgramKind("rules", "what the compiler's rewrite rules rewrite",
@@ -165,7 +167,7 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("symbolic", "graphs whose extents are variables",
                 Dialect.TENSOR, programs.generate_symbolic),
     ProgramKind("bodies", "graphs with a Function or a Call on top",
-                Dialect.TENSOR, _generate_body_call),
+                Dialect.TENSOR, _generate_function_or_call_root),
     ProgramKind("kernels", "scheduled kernels with LOCAL memory, workgroups and Barriers",
                 Dialect.SCHEDULED, kernels.generate_kernel_launch),
     ProgramKind("devices", "graphs on several devices",
@@ -178,13 +180,13 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
 DEFAULT = ("tensor",)
 
 
-def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT, declared: SupportedCells = EVERYTHING) -> ProgramSample:
+def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT, declared: SupportedOpDtypes = EVERYTHING) -> ProgramSample:
     """Return case `k` of `seed`. Raises UnknownKind."""
     draw = SeededDraw(stable_hash(VERSION, seed, k, *kinds))
     return generate_sample(draw.choice(_kinds_by_weight(kinds)), draw, declared)
 
 
-def generate_sample(kind: ProgramKind, draw: ChoiceSource, declared: SupportedCells = EVERYTHING) -> ProgramSample:
+def generate_sample(kind: ProgramKind, draw: ChoiceSource, declared: SupportedOpDtypes = EVERYTHING) -> ProgramSample:
     """Generate a sample of a kind as a function of the choices of `draw`. Of up to `TRIES` TENSOR programs, the first of
     supported cells is taken.
     """
@@ -197,7 +199,7 @@ def generate_sample(kind: ProgramKind, draw: ChoiceSource, declared: SupportedCe
 
 def select_graph_inputs(graph: UOp, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Select the inputs that a graph takes, so that its text can be read with exactly these."""
-    keys = collect_input_nodes(graph).keys() | {OF_BESTIARY[u.op](u) for u in toposort(graph) if u.op in OF_BESTIARY}
+    keys = collect_caller_input_nodes(graph).keys() | {OF_BESTIARY[u.op](u) for u in toposort(graph) if u.op in OF_BESTIARY}
     return {k: v for k, v in inputs.items() if k in keys}
 
 
@@ -205,7 +207,7 @@ def kinds_by_name(names: Sequence[str]) -> tuple[ProgramKind, ...]:
     """Return the kinds of these names. Raises UnknownKind."""
     missing = [n for n in names if n not in KINDS]
     if missing:
-        raise UnknownKind(f"no kind is called {missing[0]!r}; known: {', '.join(KINDS)}{suggest_names(missing[0], KINDS)}")
+        raise UnknownKind(f"no kind is called {missing[0]!r}; known: {', '.join(KINDS)}{format_did_you_mean(missing[0], KINDS)}")
     return tuple(KINDS[n] for n in names)
 
 

@@ -17,10 +17,10 @@ from uops.compiler import pipeline  # noqa: F401 - loads the modules that hold r
 from uops.compiler.rewrite.pattern import Pattern, TypeVar, instantiate, variables
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING, VALUES
-from uops.fuzz.generate.declared import SupportedCells
+from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.maker import GraphMaker
-from uops.fuzz.generate.positions import broadcast_scalar, make_index_value, make_multiple_plus_rest
+from uops.fuzz.generate.positions import broadcast_scalar, make_index_operand, make_index_times_factor_plus_rest
 from uops.fuzz.generate.producers import LEAVES, PRODUCERS
 from uops.spec.choices import ChoiceSource
 from uops.spec.errors import UopsError
@@ -44,26 +44,26 @@ _BIT_OPS = SHIFT | BITWISE
 Types = tuple[tuple[str, DType], ...]
 
 
-def generate_rule_left_sides(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+def generate_rule_left_sides(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a Tuple of the left sides of several rules."""
     m = GraphMaker(draw, 64, dt.STORABLE, PRODUCERS, LEAVES, declared=declared)
     shape = (m.draw_extent(40),) if draw.chance(80) else ()
     rules = RULES if declared.supports_everything else _drawable_rules(declared)
-    left_sides = [_instantiate_left_side(m, draw.choice(rules), shape) for _ in range(draw.integer(3, 6))]
+    left_sides = [_make_left_side_over_leaves(m, draw.choice(rules), shape) for _ in range(draw.integer(3, 6))]
     return FuzzCase(b.tuple_(*left_sides), m.inputs)
 
 
-def _instantiate_left_side(m: GraphMaker, rule: Rule, shape: tuple[int, ...]) -> UOp:
-    types = m.draw.choice(_keep_supported_typings(m.declared, find_valid_typings(rule)))
+def _make_left_side_over_leaves(m: GraphMaker, rule: Rule, shape: tuple[int, ...]) -> UOp:
+    types = m.draw.choice(_keep_supported_typings_else_all(m.declared, sample_valid_typings(rule)))
     leaves = variables(rule.lhs)
-    binding = {name: _make_leaf(m, leaves[name], d, shape) if name in leaves else d for name, d in types}
+    binding = {name: _make_param_index_or_constant(m, leaves[name], d, shape) if name in leaves else d for name, d in types}
     u = instantiate(rule.lhs, binding, next((d for _, d in types), dt.int32))
     u = b.cast(u, dt.int64) if u.dtype is dt.index else u
     return u if u.shape == shape else broadcast_scalar(u, shape)
 
 
 @functools.lru_cache(8)
-def _drawable_rules(declared: SupportedCells) -> tuple[Rule, ...]:
+def _drawable_rules(declared: SupportedOpDtypes) -> tuple[Rule, ...]:
     """Return the rules whose left sides have supported ops alone; all rules if there are none."""
     return tuple(r for r in RULES if declared.supports_ops(_pattern_ops(r.lhs))) or RULES
 
@@ -75,7 +75,7 @@ def _pattern_ops(p: Pattern) -> Iterator[Op]:
         yield from _pattern_ops(q)
 
 
-def _keep_supported_typings(declared: SupportedCells, all_typings: tuple[Types, ...]) -> tuple[Types, ...]:
+def _keep_supported_typings_else_all(declared: SupportedOpDtypes, all_typings: tuple[Types, ...]) -> tuple[Types, ...]:
     """Keep the typings whose dtypes are supported; all of them if there are none."""
     if declared.supports_everything:
         return all_typings
@@ -83,21 +83,21 @@ def _keep_supported_typings(declared: SupportedCells, all_typings: tuple[Types, 
     return tuple(types for types in all_typings if all(d in dtypes for _, d in types)) or all_typings
 
 
-def _make_leaf(m: GraphMaker, p: Pattern, d: DType, shape: tuple[int, ...]) -> UOp:
+def _make_param_index_or_constant(m: GraphMaker, p: Pattern, d: DType, shape: tuple[int, ...]) -> UOp:
     if not p.constant and m.draw.chance(85):
-        return _make_index(m, shape) if d is dt.index else m.make_param(d, shape)
+        return _make_index(m, shape) if d is dt.index else m.make_free_or_body_param(d, shape)
     if d is dt.index or m.draw.chance(60):
         return b.const(m.draw.choice(_CONSTANTS), d)
     return b.const(bits_to_number(m.draw.choice(edge_bits(d)), d), d)
 
 
 def _make_index(m: GraphMaker, shape: tuple[int, ...]) -> UOp:
-    index = make_index_value(m, shape)
-    return index if m.draw.chance(50) else make_multiple_plus_rest(m, shape, index, m.draw.choice((2, 3, 4, 6, 8)))
+    index = make_index_operand(m, shape)
+    return index if m.draw.chance(50) else make_index_times_factor_plus_rest(m, shape, index, m.draw.choice((2, 3, 4, 6, 8)))
 
 
 @functools.cache
-def find_valid_typings(rule: Rule) -> tuple[Types, ...]:
+def sample_valid_typings(rule: Rule) -> tuple[Types, ...]:
     """Find typings of a rule under which its left side is well-formed and every index fits int64 (R08: no index is wider in
     a kernel).
     """
@@ -108,7 +108,7 @@ def find_valid_typings(rule: Rule) -> tuple[Types, ...]:
     for k in range(_ATTEMPTS if math.prod(map(len, free.values())) > 1 else 1):
         common = (dt.index, *dt.STORABLE)[k % (1 + len(dt.STORABLE))]
         types = tuple((n, common if common in among and rng.random() < 0.8 else rng.choice(among)) for n, among in free.items())
-        if _is_well_typed(rule.lhs, types):
+        if _is_well_typed_within_int64(rule.lhs, types):
             valid[types] = None
     return tuple(valid)
 
@@ -118,7 +118,7 @@ def _type_variables(p: Pattern) -> list[TypeVar]:
     return variables_here + [t for q in p.src for t in _type_variables(q)]
 
 
-def _is_well_typed(lhs: Pattern, types: Types) -> bool:
+def _is_well_typed_within_int64(lhs: Pattern, types: Types) -> bool:
     pattern_variables = variables(lhs)
     leaves = {n: _make_typed_leaf(k, d) if n in pattern_variables else d for k, (n, d) in enumerate(types)}
     u = instantiate(lhs, leaves, next((d for _, d in types), dt.int32))

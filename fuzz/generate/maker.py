@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from uops.backends.testing.values import Array, draw_array
-from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
+from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -67,7 +67,7 @@ class GraphMaker:
     values_by_type: dict[tuple[DType, Shape], list[UOp]] = field(default_factory=dict)
     body_params: list[UOp] | None = None  # the Params of the body under construction, None outside of bodies
     next_slot: int = 0
-    declared: SupportedCells = EVERYTHING
+    declared: SupportedOpDtypes = EVERYTHING
 
     def __post_init__(self) -> None:
         if not self.declared.supports_everything:
@@ -82,15 +82,15 @@ class GraphMaker:
         if pool and self.draw.chance(15):
             return self.draw.choice(pool[-4:])
         if budget <= 1:
-            return self.make_leaf(d, shape)
+            return self.make_leaf_or_reuse_value(d, shape)
         fitting = [p for p in self.producers if p.admits(self, d, shape, budget)]
         if not fitting:
-            return self.make_leaf(d, shape)
+            return self.make_leaf_or_reuse_value(d, shape)
         u = self.draw.choice(fitting).make(self, d, shape, budget - 1)
         self.values_by_type.setdefault((d, shape), []).append(u)
         return u
 
-    def make_leaf(self, d: DType, shape: Shape) -> UOp:
+    def make_leaf_or_reuse_value(self, d: DType, shape: Shape) -> UOp:
         """Make a Param, a broadcast constant or another leaf, or reuse a finished value."""
         pool = self.values_by_type.get((d, shape))
         if pool and self.draw.chance(40):
@@ -102,7 +102,7 @@ class GraphMaker:
         cuts = sorted(self.draw.integer(0, budget) for _ in range(parts - 1))
         return [hi - lo for lo, hi in zip([0, *cuts], [*cuts, budget], strict=True)]
 
-    def make_param(self, d: DType, shape: Shape) -> UOp:
+    def make_free_or_body_param(self, d: DType, shape: Shape) -> UOp:
         """Make a Param with data, or a Param of the body under construction."""
         if self.body_params is not None:
             p = b.param(len(self.body_params), shape, d)
@@ -116,7 +116,7 @@ class GraphMaker:
         self.inputs[f"p{p.arg.slot}"] = data
         return p
 
-    def make_variable(self, lo: int, hi: int, d: DType = dt.index) -> UOp:
+    def make_variable_with_value(self, lo: int, hi: int, d: DType = dt.index) -> UOp:
         """Make a variable with a value, outside of bodies. Arithmetic on one of an integer dtype wraps (R48: variables
         are Params with bounds).
         """

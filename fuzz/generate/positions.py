@@ -39,7 +39,7 @@ def broadcast_scalar(scalar: UOp, shape: Shape) -> UOp:
 # ---------------------------------------------------------------------------------------------------------------- sequences
 
 
-def _make_ramp(n: int, d: DType) -> UOp:
+def _make_arange(n: int, d: DType) -> UOp:
     """Make 0, 1, ..., n - 1 as sums of ones over the rows of a square whose upper triangle is padding."""
     ones = b.expand(b.reshape(b.const(1, d), (1,)), (n,))
     rows = b.expand(b.reshape(b.pad_by(ones, (n - 1, 0)), (1, 2 * n - 1)), (n + 1, 2 * n - 1))
@@ -48,13 +48,14 @@ def _make_ramp(n: int, d: DType) -> UOp:
     return b.sub(b.reshape(b.reduce(square, Op.ADD, (1,)), (n,)), 1)
 
 
-def _make_axis_sequence(m: GraphMaker, shape: Shape, axis: int, d: DType) -> UOp:
+def _make_arithmetic_sequence_on_axis(m: GraphMaker, shape: Shape, axis: int, d: DType) -> UOp:
     """Make start + step * position along an axis, constant along all others."""
     if d is dt.index:  # from int16, whose bounds leave room for arithmetic (R08: an index fits int64)
-        sequence = b.cast(_make_ramp(shape[axis], dt.int16), d)
+        sequence = b.cast(_make_arange(shape[axis], dt.int16), d)
     else:
         sequence = b.cast(
-            _make_ramp(shape[axis], m.draw.choice(m.declared.filter_dtypes((dt.int32, dt.int64)))), m.draw.choice((d, d, dt.int32))
+            _make_arange(shape[axis], m.draw.choice(m.declared.filter_dtypes((dt.int32, dt.int64)))),
+            m.draw.choice((d, d, dt.int32)),
         )
     step, start = m.draw.choice(_STEPS), m.draw.choice(_STARTS)
     sequence = sequence if step == 1 else b.mul(sequence, b.const(step, sequence.dtype))
@@ -70,22 +71,26 @@ def _short_axes(shape: Shape) -> list[int]:
 def make_sequence(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make an arithmetic sequence along a short axis; any value if there is no such axis."""
     axes = _short_axes(shape)
-    return _make_axis_sequence(m, shape, m.draw.choice(axes), d) if axes and 0 not in shape else m.make_value(d, shape, budget)
+    return (
+        _make_arithmetic_sequence_on_axis(m, shape, m.draw.choice(axes), d)
+        if axes and 0 not in shape
+        else m.make_value(d, shape, budget)
+    )
 
 
 # ------------------------------------------------------------------------------------------------------- sums of a selection
 
 
-def make_masked_reduce(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_reduce_of_where_on_position(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Reduce, over a new leading axis, a Where whose condition depends on the position there."""
     n = m.draw.integer(1, min(_LONGEST, max(1, m.max_elements // max(1, math.prod(shape)))))
     full_shape = (n, *shape)
     op = m.draw.choice((Op.ADD, Op.ADD, Op.MAX))
-    condition = _make_position_condition(m, full_shape)
+    condition = _make_condition_on_position(m, full_shape)
     if m.draw.chance(30):
         condition = UOp(Op.NOT, (condition,))
     elif m.draw.chance(30):
-        condition = UOp(Op.AND, (condition, _make_position_condition(m, full_shape)))
+        condition = UOp(Op.AND, (condition, _make_condition_on_position(m, full_shape)))
     value = m.make_value(d, m.draw.choice((full_shape, (1, *shape), (1,) * len(full_shape))), budget // 2)
     otherwise = broadcast_scalar(b.const(0 if op is Op.ADD or m.draw.chance(40) else d.min, d), full_shape)
     value = b.expand(value, full_shape)
@@ -93,7 +98,7 @@ def make_masked_reduce(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UO
     return b.reshape(b.reduce(masked, op, (0,)), shape)
 
 
-def _make_position_condition(m: GraphMaker, full_shape: Shape) -> UOp:
+def _make_condition_on_position(m: GraphMaker, full_shape: Shape) -> UOp:
     """Compare the position along the leading axis with another integer, or sometimes two floats, NaNs among them. These
     floats are functions of a position, or data that is constant along the leading axis.
     """
@@ -101,7 +106,7 @@ def _make_position_condition(m: GraphMaker, full_shape: Shape) -> UOp:
         d = m.draw.choice(m.declared.filter_dtypes(dt.FLOATS))
         if m.draw.chance(75):
             return UOp(
-                m.draw.choice(COMPARISONS), (_make_position_function(m, full_shape, d), _make_position_function(m, full_shape, d))
+                m.draw.choice(COMPARISONS), (_make_float_of_position(m, full_shape, d), _make_float_of_position(m, full_shape, d))
             )
         shape = (1, *full_shape[1:])
         other = (
@@ -111,9 +116,9 @@ def _make_position_condition(m: GraphMaker, full_shape: Shape) -> UOp:
         )
         return UOp(m.draw.choice(COMPARISONS), (m.make_value(d, shape, 1), other))
     d = m.draw.choice(m.declared.filter_dtypes((dt.int32, dt.int32, dt.int8, dt.uint8, dt.int16, dt.int64)))
-    positions, other_axes = _make_axis_sequence(m, full_shape, 0, d), [k for k in _short_axes(full_shape) if k]
+    positions, other_axes = _make_arithmetic_sequence_on_axis(m, full_shape, 0, d), [k for k in _short_axes(full_shape) if k]
     if other_axes and 0 not in full_shape and m.draw.chance(50):
-        other = _make_axis_sequence(m, full_shape, m.draw.choice(other_axes), d)
+        other = _make_arithmetic_sequence_on_axis(m, full_shape, m.draw.choice(other_axes), d)
     else:
         constant = b.const(m.draw.integer(-2, 2 * full_shape[0]), d)
         other = (
@@ -124,14 +129,14 @@ def _make_position_condition(m: GraphMaker, full_shape: Shape) -> UOp:
     return b.alu(m.draw.choice(COMPARISONS), *((positions, other) if m.draw.chance(70) else (other, positions)))
 
 
-def _make_position_function(m: GraphMaker, full_shape: Shape, d: DType) -> UOp:
+def _make_float_of_position(m: GraphMaker, full_shape: Shape, d: DType) -> UOp:
     """Make a float that is a function of the position along an axis, NaN for some positions, or a constant. The axis is not
     the leading one if there is another.
     """
     if m.draw.chance(40):
         return broadcast_scalar(b.const(m.draw.choice((0.0, 1.0, 2.0, -1.0, math.inf, math.nan)), d), full_shape)
     axis = m.draw.choice([k for k in _short_axes(full_shape) if k] or [0])
-    x = b.sub(_make_axis_sequence(m, full_shape, axis, d), b.const(float(m.draw.integer(0, full_shape[axis])), d))
+    x = b.sub(_make_arithmetic_sequence_on_axis(m, full_shape, axis, d), b.const(float(m.draw.integer(0, full_shape[axis])), d))
     op = m.draw.choice((None, Op.SQRT, Op.LOG2, Op.DIV))
     return x if op is None else UOp(op, (x, x) if op is Op.DIV else (x,))
 
@@ -139,35 +144,41 @@ def _make_position_function(m: GraphMaker, full_shape: Shape, d: DType) -> UOp:
 # ---------------------------------------------------------------------------------------------------- arithmetic of indices
 
 
-def make_index_arithmetic(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_index_arithmetic_and_cast(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make an index expression over operands with known bounds, cast to a dtype."""
-    index = make_index_value(m, shape)
+    index = make_index_operand(m, shape)
     for _ in range(m.draw.integer(1, 3)):
-        index = m.draw.choice((_scale_index, _divide_index, _divide_index, _divide_by_factor_multiple, _combine_with_index_value))(
-            m, shape, index
-        )
+        index = m.draw.choice(
+            (
+                _scale_index,
+                _divide_or_mod_by_constant,
+                _divide_or_mod_by_constant,
+                _divide_by_factor_multiple,
+                _combine_with_index_value,
+            )
+        )(m, shape, index)
     if d is dt.bool_:
-        index = b.alu(m.draw.choice(COMPARISONS), index, make_index_value(m, shape))
+        index = b.alu(m.draw.choice(COMPARISONS), index, make_index_operand(m, shape))
     return b.cast(index, d)
 
 
-def make_index_value(m: GraphMaker, shape: Shape) -> UOp:
+def make_index_operand(m: GraphMaker, shape: Shape) -> UOp:
     """Make an index: positions, narrow integers from data, a variable or a constant."""
     if m.draw.chance(15):
         return broadcast_scalar(b.index(m.draw.integer(-4, 9)), shape)
     if m.body_params is None and m.draw.chance(25):
         lo = m.draw.integer(-5, 3)
-        return broadcast_scalar(m.make_variable(lo, lo + m.draw.integer(0, 9)), shape)
+        return broadcast_scalar(m.make_variable_with_value(lo, lo + m.draw.integer(0, 9)), shape)
     if _short_axes(shape) and 0 not in shape and m.draw.chance(30):
-        return _make_axis_sequence(m, shape, m.draw.choice(_short_axes(shape)), dt.index)
-    return b.cast(m.make_param(m.draw.choice(m.declared.filter_dtypes(_SMALL)), shape), dt.index)
+        return _make_arithmetic_sequence_on_axis(m, shape, m.draw.choice(_short_axes(shape)), dt.index)
+    return b.cast(m.make_free_or_body_param(m.draw.choice(m.declared.filter_dtypes(_SMALL)), shape), dt.index)
 
 
 def _scale_index(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
     return b.add(b.mul(index, m.draw.choice((1, 2, 3, 4, -1, -3))), m.draw.integer(-4, 9))
 
 
-def _divide_index(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
+def _divide_or_mod_by_constant(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
     """Take the quotient or remainder by a constant, which is sometimes just greater than the index can be."""
     _, greatest = index.min_max or (0, 0)
     near = (int(greatest) + 1, int(greatest)) if 0 < greatest < 1 << 20 else (16, 1)
@@ -177,15 +188,15 @@ def _divide_index(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
 def _divide_by_factor_multiple(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
     """Divide (index * factor + rest) by the factor or a multiple of it, which simplifies if 0 <= rest < factor."""
     factor, k = m.draw.choice(_FACTORS), m.draw.choice((1, *_FACTORS))
-    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (make_multiple_plus_rest(m, shape, index, factor), b.index(factor * k)))
+    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (make_index_times_factor_plus_rest(m, shape, index, factor), b.index(factor * k)))
 
 
-def make_multiple_plus_rest(m: GraphMaker, shape: Shape, index: UOp, factor: int) -> UOp:
+def make_index_times_factor_plus_rest(m: GraphMaker, shape: Shape, index: UOp, factor: int) -> UOp:
     """Make index * factor + rest, where the rest is below the factor, slightly above it, or negative."""
-    rest = make_index_value(m, shape)
+    rest = make_index_operand(m, shape)
     rest = b.mod(rest, factor) if m.draw.chance(60) else b.add(b.mod(rest, m.draw.choice(_FACTORS)), m.draw.integer(-2, 2))
     return b.add(b.mul(index, factor), rest)
 
 
 def _combine_with_index_value(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
-    return b.alu(m.draw.choice((Op.ADD, Op.SUB, Op.MAX)), index, make_index_value(m, shape))
+    return b.alu(m.draw.choice((Op.ADD, Op.SUB, Op.MAX)), index, make_index_operand(m, shape))

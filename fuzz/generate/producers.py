@@ -20,7 +20,13 @@ from uops.backends.testing.values import (
 from uops.fuzz.generate import effects
 from uops.fuzz.generate.draw import draw_permutation
 from uops.fuzz.generate.maker import GraphMaker, Producer, Shape
-from uops.fuzz.generate.positions import COMPARISONS, broadcast_scalar, make_index_arithmetic, make_masked_reduce, make_sequence
+from uops.fuzz.generate.positions import (
+    COMPARISONS,
+    broadcast_scalar,
+    make_index_arithmetic_and_cast,
+    make_reduce_of_where_on_position,
+    make_sequence,
+)
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -39,7 +45,7 @@ def _draw_broadcast_source_shape(m: GraphMaker, shape: Shape) -> Shape:
     return tuple(1 if m.draw.chance(40) else n for n in shape[first_axis:])
 
 
-def _make_broadcast_operands(m: GraphMaker, dtypes: list[DType], shape: Shape, budget: int) -> list[UOp]:
+def _make_operands_that_broadcast(m: GraphMaker, dtypes: list[DType], shape: Shape, budget: int) -> list[UOp]:
     """Make one source per dtype, in order. One of them has the full shape; the others may broadcast."""
     full = m.draw.integer(0, len(dtypes) - 1)
     shares = m.split_budget(budget, len(dtypes))
@@ -56,7 +62,7 @@ def _build_alu_producer(op: Op) -> Producer:
         return d in dtypes
 
     def make(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
-        return UOp(op, tuple(_make_broadcast_operands(m, [*operand_dtypes(op, d)], shape, budget)))
+        return UOp(op, tuple(_make_operands_that_broadcast(m, [*operand_dtypes(op, d)], shape, budget)))
 
     return Producer(op.name.lower(), admits, make)
 
@@ -68,7 +74,7 @@ def _build_shift_producer(op: Op) -> Producer:
         count = d if m.draw.chance(50) else m.draw.choice(m.declared.filter_dtypes(dt.INTS))
         if m.draw.chance(25):
             return UOp(op, (m.make_value(d, shape, budget - 1), _make_shift_count_near_width(m, count, d.bits, shape)))
-        return UOp(op, tuple(_make_broadcast_operands(m, [d, count], shape, budget)))
+        return UOp(op, tuple(_make_operands_that_broadcast(m, [d, count], shape, budget)))
 
     return Producer(op.name.lower(), lambda m, d, s, n: d in dt.INTS, make)
 
@@ -87,7 +93,7 @@ def _build_compare_producer(op: Op) -> Producer:
 
     def make(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
         kind = m.draw.choice(m.dtypes)
-        return UOp(op, tuple(_make_broadcast_operands(m, [kind, kind], shape, budget)))
+        return UOp(op, tuple(_make_operands_that_broadcast(m, [kind, kind], shape, budget)))
 
     return Producer(op.name.lower(), lambda m, d, s, n: d is dt.bool_, make)
 
@@ -106,14 +112,14 @@ def _build_mulacc_producer() -> Producer:
 
 
 def _make_where(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
-    return UOp(Op.WHERE, tuple(_make_broadcast_operands(m, [m.draw.choice(m.dtypes), d, d], shape, budget)))
+    return UOp(Op.WHERE, tuple(_make_operands_that_broadcast(m, [m.draw.choice(m.dtypes), d, d], shape, budget)))
 
 
 #: Ops that combine two conditions.
 _COMBINATIONS = (Op.AND, Op.OR, Op.XOR, Op.MAX)
 
 
-def _make_integer_condition(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_condition_of_comparisons(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a condition out of comparisons of integers: of a value with itself, with its own negation, or combined with
     another condition.
     """
@@ -121,7 +127,7 @@ def _make_integer_condition(m: GraphMaker, d: DType, shape: Shape, budget: int) 
     if m.draw.chance(20):
         operands = [m.make_value(kind, shape, budget)] * 2
     else:
-        operands = _make_broadcast_operands(m, [kind, kind], shape, budget)
+        operands = _make_operands_that_broadcast(m, [kind, kind], shape, budget)
     p = UOp(m.draw.choice(COMPARISONS), tuple(operands))
     p = UOp(Op.NOT, (p,)) if m.draw.chance(60) else p
     op = m.draw.choice((None, *_COMBINATIONS))
@@ -132,10 +138,10 @@ def _make_integer_condition(m: GraphMaker, d: DType, shape: Shape, budget: int) 
     return UOp(op, (p, q))
 
 
-def _make_nested_where(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_nested_or_negated_where(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Where by one condition that is nested in another one by the same condition, or a Where by its negation."""
     p = m.make_value(dt.bool_, shape, budget // 2)
-    x, y = _make_broadcast_operands(m, [d, d], shape, budget - budget // 2)
+    x, y = _make_operands_that_broadcast(m, [d, d], shape, budget - budget // 2)
     inner = UOp(Op.WHERE, (p, x, y))
     negated = UOp(Op.WHERE, (UOp(Op.NOT, (p,)), x, y))
     return m.draw.choice((UOp(Op.WHERE, (p, inner, y)), UOp(Op.WHERE, (p, x, inner)), negated))
@@ -210,7 +216,7 @@ def _make_shrink(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     slack = [k for k, (n, o) in enumerate(zip(shape, outer, strict=True)) if o > n]
     if slack and m.body_params is None and m.draw.chance(20):  # a symbolic offset (R48)
         k = m.draw.choice(slack)
-        offset[k] = m.make_variable(0, outer[k] - shape[k])
+        offset[k] = m.make_variable_with_value(0, outer[k] - shape[k])
     return b.shrink(m.make_value(d, tuple(outer), budget), offset, shape)
 
 
@@ -220,7 +226,9 @@ def _make_index(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     if shape and m.draw.chance(60):
         position = _make_index_vector(m, shape[0], n)
         return UOp(Op.INDEX, (m.make_value(d, (n, *shape[1:]), budget), position))
-    position = m.make_variable(0, n - 1) if m.body_params is None and m.draw.chance(20) else b.index(m.draw.integer(0, n - 1))
+    position = (
+        m.make_variable_with_value(0, n - 1) if m.body_params is None and m.draw.chance(20) else b.index(m.draw.integer(0, n - 1))
+    )
     return UOp(Op.INDEX, (m.make_value(d, (n, *shape), budget), position))
 
 
@@ -228,7 +236,7 @@ def _make_index_vector(m: GraphMaker, count: int, extent: int) -> UOp:
     """Make a vector of `count` positions below `extent`: constants, or run-time integers reduced modulo the extent."""
     if 0 < count <= 8 and m.draw.chance(50):
         return b.stack(*(b.index(m.draw.integer(0, extent - 1)) for _ in range(count)))
-    raw = b.cast(m.make_param(m.draw.choice(m.declared.filter_dtypes(dt.INTS)), (count,)), dt.index)
+    raw = b.cast(m.make_free_or_body_param(m.draw.choice(m.declared.filter_dtypes(dt.INTS)), (count,)), dt.index)
     return UOp(Op.MOD, (raw, b.index(extent)))
 
 
@@ -237,7 +245,7 @@ def _make_stack(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     return b.stack(*(m.make_value(d, shape[1:], n) for n in shares))
 
 
-def _draw_bitcast_source(m: GraphMaker, d: DType, shape: Shape) -> tuple[DType, Shape]:
+def _draw_bitcast_source_type(m: GraphMaker, d: DType, shape: Shape) -> tuple[DType, Shape]:
     """Draw the dtype and shape of a value that Bitcast turns into this one: its last axis absorbs another item size."""
     options: list[tuple[DType, Shape]] = []
     for k in m.declared.filter_dtypes(dt.STORABLE):
@@ -249,9 +257,9 @@ def _draw_bitcast_source(m: GraphMaker, d: DType, shape: Shape) -> tuple[DType, 
 
 
 def _make_bitcast(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
-    kind, source = _draw_bitcast_source(m, d, shape)
+    kind, source = _draw_bitcast_source_type(m, d, shape)
     if kind.is_float:  # bits of an inexact float may be anything (R30: representation of allowed sets), so they come from data
-        return b.bitcast(m.make_param(kind, source), d)
+        return b.bitcast(m.make_free_or_body_param(kind, source), d)
     return b.bitcast(m.make_value(kind, source, budget), d)
 
 
@@ -261,7 +269,7 @@ def _make_buffer_slice(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UO
     kind = m.draw.choice(m.declared.filter_dtypes(smaller))
     unit = d.itemsize // kind.itemsize
     before, size = m.draw.integer(0, 3), math.prod(shape)
-    buffer = effects.make_buffer(m, kind, (before + size + m.draw.integer(0, 2)) * unit)
+    buffer = effects.make_buffer_with_data(m, kind, (before + size + m.draw.integer(0, 2)) * unit)
     return b.reshape(b.slice_(buffer, before * unit, size, d), shape)
 
 
@@ -288,13 +296,13 @@ def _build_reduce_producer(op: Op) -> Producer:
     return Producer(f"reduce_{op.name.lower()}", lambda m, d, s, n: True, make)
 
 
-def _make_pairwise_reduce(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _combine_with_pairwise_reduce(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Combine a value with a reduction of pairs of its own elements, as attention does: one Reduce per element, or one
     Reduce for all.
     """
     outer, n = shape[:-1], shape[-1]
     ops = (Op.ADD, Op.MUL, Op.MAX) if d is not dt.bool_ else (Op.AND, Op.OR, Op.XOR)
-    value = _make_costly_value(m, d, shape, budget // 2) if m.draw.chance(50) else m.make_value(d, shape, budget // 2)
+    value = _make_value_costly_to_recompute(m, d, shape, budget // 2) if m.draw.chance(50) else m.make_value(d, shape, budget // 2)
     if math.prod(shape) * n > m.max_elements or m.draw.chance(40):
         total = b.reduce(value, m.draw.choice((Op.ADD, Op.MAX)), (len(outer),))
         return UOp(m.draw.choice(ops), (value, b.expand(b.reshape(total, (*outer, 1)), shape)))
@@ -308,9 +316,9 @@ def _make_pairwise_reduce(m: GraphMaker, d: DType, shape: Shape, budget: int) ->
     return UOp(m.draw.choice(ops), (value, b.reshape(total, shape)))
 
 
-def _make_costly_value(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_value_costly_to_recompute(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a value that a compiler may prefer to store rather than to compute twice."""
-    x = m.make_value(d, shape, budget) if budget > 1 else m.make_param(d, shape)
+    x = m.make_value(d, shape, budget) if budget > 1 else m.make_free_or_body_param(d, shape)
     if d.is_float:
         return UOp(m.draw.choice((Op.EXP2, Op.LOG2)), (UOp(Op.SQRT, (x,)) if m.draw.chance(30) else x,))
     if d not in dt.INTS:
@@ -344,16 +352,16 @@ def _make_constant_expression(m: GraphMaker, d: DType, shape: Shape, budget: int
     return broadcast_scalar(constants.make_value(d, (), m.draw.integer(2, 4)), shape)
 
 
-def _make_variable(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_variable_as_value(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a variable as a value: an index that is cast, or one of the dtype itself over any bounds that index can hold
     (R08: an index reaches memory as at most int64).
     """
     if d.is_integer and m.draw.chance(60):
         least, greatest = int(d.min), min(int(d.max), int(dt.int64.max))
         lo, hi = m.draw.choice(((least, greatest), (0, greatest), (least, least + 9), (greatest - 9, greatest), (0, 9)))
-        return broadcast_scalar(m.make_variable(lo, hi, d), shape)
+        return broadcast_scalar(m.make_variable_with_value(lo, hi, d), shape)
     lo = m.draw.integer(-3, 3)
-    return broadcast_scalar(b.cast(m.make_variable(lo, lo + m.draw.integer(0, 9)), d), shape)
+    return broadcast_scalar(b.cast(m.make_variable_with_value(lo, lo + m.draw.integer(0, 9)), d), shape)
 
 
 def _make_binary(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
@@ -383,10 +391,10 @@ def _can_copy_to_devices(m: GraphMaker, d: DType, shape: Shape, budget: int) -> 
 
 #: Producers of leaves. Draws depend on the order, here and below.
 LEAVES: tuple[Producer, ...] = (
-    Producer("param", _admits_anything, lambda m, d, s, n: m.make_param(d, s), always=True),
+    Producer("param", _admits_anything, lambda m, d, s, n: m.make_free_or_body_param(d, s), always=True),
     Producer("const", _admits_anything, _make_const, always=True),
-    Producer("buffer", _is_outside_body, lambda m, d, s, n: b.reshape(effects.make_buffer(m, d, math.prod(s)), s)),
-    Producer("variable", lambda m, d, s, n: m.body_params is None and d is not dt.bool_, _make_variable),
+    Producer("buffer", _is_outside_body, lambda m, d, s, n: b.reshape(effects.make_buffer_with_data(m, d, math.prod(s)), s)),
+    Producer("variable", lambda m, d, s, n: m.body_params is None and d is not dt.bool_, _make_variable_as_value),
     Producer("binary", lambda m, d, s, n: d is dt.uint8 and math.prod(s) <= 16, _make_binary),
 )
 
@@ -400,8 +408,8 @@ ELEMENTWISE: tuple[Producer, ...] = (
     _build_compare_producer(Op.CMPLT), _build_compare_producer(Op.CMPNE), _build_compare_producer(Op.CMPGT),
     _build_compare_producer(Op.CMPGE), _build_compare_producer(Op.CMPLE), _build_compare_producer(Op.CMPEQ),
     Producer("where", _admits_anything, _make_where, always=True),
-    Producer("condition", lambda m, d, s, n: d is dt.bool_, _make_integer_condition),
-    Producer("choices", lambda m, d, s, n: n >= 2, _make_nested_where),
+    Producer("condition", lambda m, d, s, n: d is dt.bool_, _make_condition_of_comparisons),
+    Producer("choices", lambda m, d, s, n: n >= 2, _make_nested_or_negated_where),
     Producer("cast", _admits_anything, _make_cast, always=True),
 )
 #: All producers of values.
@@ -409,8 +417,8 @@ PRODUCERS: tuple[Producer, ...] = (
     *ELEMENTWISE,
     Producer("folded", _admits_anything, _make_constant_expression),
     Producer("sequence", lambda m, d, s, n: bool(s) and d is not dt.bool_, make_sequence),
-    Producer("selected", lambda m, d, s, n: n >= 2 and d is not dt.bool_, make_masked_reduce),
-    Producer("indices", _admits_anything, make_index_arithmetic),
+    Producer("selected", lambda m, d, s, n: n >= 2 and d is not dt.bool_, make_reduce_of_where_on_position),
+    Producer("indices", _admits_anything, make_index_arithmetic_and_cast),
     Producer("permute", lambda m, d, s, n: len(s) > 1, _make_permute),
     Producer("flip", _has_axes, _make_flip),
     Producer("reshape", _admits_anything, _make_reshape),
@@ -422,16 +430,16 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("bitcast", lambda m, d, s, n: d is not dt.bool_, _make_bitcast),
     Producer("slice", lambda m, d, s, n: m.body_params is None and d is not dt.bool_, _make_buffer_slice),
     _build_reduce_producer(Op.ADD), _build_reduce_producer(Op.MUL), _build_reduce_producer(Op.MAX),
-    Producer("crossed", lambda m, d, s, n: bool(s) and s[-1] > 1 and n >= 3, _make_pairwise_reduce),
-    Producer("function", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_function),
+    Producer("crossed", lambda m, d, s, n: bool(s) and s[-1] > 1 and n >= 3, _combine_with_pairwise_reduce),
+    Producer("function", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_function_result),
     Producer("marker", _admits_anything, _make_marker),
     Producer("load", _admits_anything, effects.make_load),
-    Producer("assign", _is_outside_body, effects.make_assign),
-    Producer("shards", _can_shard, effects.make_scatter_gather),
-    Producer("call", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_call),
+    Producer("assign", _is_outside_body, effects.make_store_and_read),
+    Producer("shards", _can_shard, effects.make_scatter_gather_over_devices),
+    Producer("call", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_call_and_read_its_output),
     Producer("group", lambda m, d, s, n: n >= 2 and m.body_params is None, effects.make_group_of_stores),
-    Producer("replicated", lambda m, d, s, n: 1 in s, effects.make_replicated),
-    Producer("everywhere", _can_copy_to_devices, effects.make_copy_to_all_devices),
+    Producer("replicated", lambda m, d, s, n: 1 in s, effects.make_replicated_of_equal_copies),
+    Producer("everywhere", _can_copy_to_devices, effects.make_copy_to_devices_and_back),
 )
 # fmt: on
 #: Names of the features a graph may have: the producers, and "sink" for a root that is a Sink or Group of Stores.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from uops.backends.testing.values import draw_array
-from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
+from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.producers import FEATURES, LEAVES, PRODUCERS
@@ -49,15 +49,15 @@ class _BufferState:
 class ProgramMaker:
     """A program under construction, one statement after the other."""
 
-    def __init__(self, draw: ChoiceSource, max_elements: int, declared: SupportedCells = EVERYTHING) -> None:
+    def __init__(self, draw: ChoiceSource, max_elements: int, declared: SupportedOpDtypes = EVERYTHING) -> None:
         producers = tuple(p for p in PRODUCERS if p.name in _VALUES and (p.always or draw.chance(60)))
         self.draw = draw
         self.maker = GraphMaker(draw, max_elements, _DTYPES, producers, LEAVES, declared=declared)
-        self.memories = [self._make_buffer(max_elements) for _ in range(draw.integer(1, 3))]
+        self.memories = [self._make_buffer_with_data(max_elements) for _ in range(draw.integer(1, 3))]
         self.values: list[UOp] = []
         self.pairwise_producers = declared.filter_producers(tuple(p for p in PRODUCERS if p.name == "crossed"))
 
-    def _make_buffer(self, max_elements: int) -> _BufferState:
+    def _make_buffer_with_data(self, max_elements: int) -> _BufferState:
         d, size = self.draw.choice(self.maker.dtypes), self.maker.draw_extent(max_elements) * self.draw.integer(1, 3)
         unique = 1000 + self.maker.take_slot()
         self.maker.inputs[f"b{unique}"] = draw_array(self.draw, d, (size,), self.draw.choice(("small", "small", "edge")))
@@ -81,7 +81,7 @@ class ProgramMaker:
                 view = b.permute(view, (1, 0))
         return b.flip(view, [self.draw.chance(50) for _ in view.shape]) if self.draw.chance(30) else view
 
-    def add_read(self) -> None:
+    def add_value_read_from_memory(self) -> None:
         """Add a value that is read now and may be used by any later statement."""
         buffer = self.draw.choice(self.memories)
         ref = self.draw_view(buffer)
@@ -99,18 +99,18 @@ class ProgramMaker:
             Op.WHERE, (self.maker.make_value(dt.bool_, tuple(u.shape), 2), u, self.maker.make_value(u.dtype, tuple(u.shape), 2))
         )
 
-    def add_write(self) -> None:
+    def add_store(self) -> None:
         """Add a Store of a new value, sometimes of one that reads the same memory in another order."""
         buffer = self.draw.choice(self.memories)
         ref = self.draw_view(buffer)
         shape = tuple(ref.shape)
         reread, value = None, self._make_stored_value(ref.dtype, shape)
         if self.draw.chance(50):
-            reread = self.draw.choice((ref, ref, b.flip(ref, [True] * len(shape)), self._shift_view(ref)))
+            reread = self.draw.choice((ref, ref, b.flip(ref, [True] * len(shape)), self._move_view_of_same_memory(ref)))
             value = reread if self.draw.chance(15) else UOp(Op.WHERE, (self.maker.make_value(dt.bool_, shape, 1), reread, value))
         if buffer.reads:
             ordered = b.after(buffer.current, *buffer.reads)
-            ref = _rebase_view(ref, buffer.current, ordered)
+            ref = _apply_view_to_reference(ref, buffer.current, ordered)
         gate = (self.maker.make_value(dt.bool_, shape, 1),) if self.draw.chance(15) else ()
         # Later statements may use the stored value, but not a view: it would read the memory as it is then (R55: races).
         if self.draw.chance(30) and value is not reread:
@@ -128,7 +128,7 @@ class ProgramMaker:
             return fitting[0].make(self.maker, d, shape, budget)
         return self.maker.make_value(d, shape, budget)
 
-    def _shift_view(self, ref: UOp) -> UOp:
+    def _move_view_of_same_memory(self, ref: UOp) -> UOp:
         """Shift a view to other elements, which may overlap those of `ref`; return `ref` itself if it covers all of the
         memory.
         """
@@ -138,9 +138,9 @@ class ProgramMaker:
         if ref.op not in _VIEWS:
             return ref
         operand, *sizes = ref.src  # offsets, extents
-        return ref.replace(src=(self._shift_view(operand), *sizes))
+        return ref.replace(src=(self._move_view_of_same_memory(operand), *sizes))
 
-    def add_computation(self) -> None:
+    def add_shared_value(self) -> None:
         """Add a value that several later statements may share."""
         d = self.draw.choice(self.maker.dtypes)
         value = self.maker.make_value(d, self.maker.draw_shape(self.maker.max_elements), self.draw.integer(2, 6))
@@ -158,19 +158,19 @@ def _split_rows(u: UOp, rows: int) -> UOp:
     return b.reshape(u, (rows, u.shape[0] // rows))
 
 
-def _rebase_view(view: UOp, old_reference: UOp, new_reference: UOp) -> UOp:
+def _apply_view_to_reference(view: UOp, old_reference: UOp, new_reference: UOp) -> UOp:
     """Return the same view of another reference to the same memory."""
     if view is old_reference:
         return new_reference
     operand, *sizes = view.src  # offsets, extents
-    return view.replace(src=(_rebase_view(operand, old_reference, new_reference), *sizes))
+    return view.replace(src=(_apply_view_to_reference(operand, old_reference, new_reference), *sizes))
 
 
-def generate_program(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+def generate_program(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate two to eight statements on one to three Buffers."""
     program = ProgramMaker(draw, draw.choice((4, 8, 16, 32)), declared)
     for _ in range(draw.integer(2, 8)):
-        draw.choice((program.add_read, program.add_write, program.add_write, program.add_computation))()
+        draw.choice((program.add_value_read_from_memory, program.add_store, program.add_store, program.add_shared_value))()
     return FuzzCase(program.build_root(), program.maker.inputs)
 
 
@@ -186,7 +186,7 @@ _SYMBOLIC = (dt.float32, dt.int32, dt.float32, dt.int16, dt.float16, dt.float64,
 class _SymbolicMaker:
     """A symbolic program under construction. Extents are variables, which may be 0, constants, or sums and products of these."""
 
-    def __init__(self, draw: ChoiceSource, declared: SupportedCells) -> None:
+    def __init__(self, draw: ChoiceSource, declared: SupportedOpDtypes) -> None:
         self.draw, self.declared = draw, declared
         self.inputs: dict[str, Any] = {}
         self.slots = 0
@@ -197,7 +197,9 @@ class _SymbolicMaker:
             hi = draw.choice((max(lo, 1), 2, draw.integer(3, 12), draw.integer(3, 12)))
             self.variables.append(b.variable(name, lo, hi))
             self.inputs[name] = draw.choice((lo, draw.integer(lo, hi), hi))
-        self.value = self.make_param([self.variables[0], *(self.draw.choice(self.dims()) for _ in range(draw.integer(0, 1)))])
+        self.value = self.make_param_with_data(
+            [self.variables[0], *(self.draw.choice(self.dims()) for _ in range(draw.integer(0, 1)))]
+        )
 
     def dims(self) -> list[Dim]:
         """Return the extents to choose from; variables are more frequent."""
@@ -214,7 +216,7 @@ class _SymbolicMaker:
         lhs, rhs = (self.evaluate_extent(s) for s in d.src)
         return lhs + rhs if d.op is Op.ADD else lhs * rhs if d.op is Op.MUL else lhs // rhs
 
-    def make_param(self, shape: list[Dim], d: DType | None = None) -> UOp:
+    def make_param_with_data(self, shape: list[Dim], d: DType | None = None) -> UOp:
         """Make a Param of this shape with data."""
         dtype = d or self.draw.choice(self.declared.filter_dtypes(_SYMBOLIC))
         p = b.param(self.slots, shape, dtype)
@@ -229,11 +231,12 @@ class _SymbolicMaker:
         self.slots += 1
         return b.variable(name, lo, hi, dtype=d)
 
-    def apply_random_op(self) -> None:
+    def apply_random_op_to_value(self) -> None:
         """Apply one op to the value, unless the result would have more than 512 elements."""
         options = (
             self.apply_unary, self.apply_binary, self.apply_cast, self.apply_bitcast, self.apply_where, self.apply_permute,
-            self.apply_flip, self.apply_pad, self.apply_shrink, self.merge_leading_axes, self.expand_new_axis, self.repeat_elements,
+            self.apply_flip, self.apply_pad, self.apply_pad_and_shrink, self.merge_two_axes_or_add_one, self.expand_new_axis,
+            self.repeat_elements,
             self.apply_reduce,
         )  # fmt: skip
         result = self.draw.choice(options)(self.value)
@@ -249,7 +252,7 @@ class _SymbolicMaker:
         shape = [1 if self.draw.chance(20) else n for n in x.shape]
         if x.dtype.is_integer and self.draw.chance(20):
             return self.draw.choice(_BINARY)(x, self.make_integer_variable(x.dtype))
-        other = x if self.draw.chance(20) else self.make_param(shape, x.dtype)
+        other = x if self.draw.chance(20) else self.make_param_with_data(shape, x.dtype)
         return self.draw.choice(_BINARY)(x, other)
 
     def apply_cast(self, x: UOp) -> UOp:
@@ -261,7 +264,7 @@ class _SymbolicMaker:
         float may be anything (R30).
         """
         if x.dtype.is_float:
-            x = self.make_param(list(x.shape), x.dtype)
+            x = self.make_param_with_data(list(x.shape), x.dtype)
         size = x.dtype.itemsize
         dtypes = self.declared.filter_dtypes(_SYMBOLIC)
         fitting = [d for d in dtypes if d.itemsize <= size or divides(d.itemsize // size, x.shape[-1])]
@@ -269,7 +272,7 @@ class _SymbolicMaker:
 
     def apply_where(self, x: UOp) -> UOp:
         """Choose between the value and an operand by a comparison of both."""
-        other = self.make_param([1 if self.draw.chance(40) else n for n in x.shape], x.dtype)
+        other = self.make_param_with_data([1 if self.draw.chance(40) else n for n in x.shape], x.dtype)
         return b.where(
             self.draw.choice((b.lt, b.ne))(x, other), x, other if self.draw.chance(50) else b.flip(x, [True] * len(x.shape))
         )
@@ -287,13 +290,13 @@ class _SymbolicMaker:
         before = [self.draw.choice([0, 0, 1, *self.variables]) for _ in x.shape]
         return b.pad(x, before, [_plus(n, lo) for n, lo in zip(x.shape, before, strict=True)])
 
-    def apply_shrink(self, x: UOp) -> UOp:
+    def apply_pad_and_shrink(self, x: UOp) -> UOp:
         """Pad the value and shrink it to its former shape, which is in bounds for all values of the variables."""
         k = self.draw.integer(0, 2)
         longer = b.pad(x, [0] * len(x.shape), [_plus(n, k) for n in x.shape])
         return b.shrink(longer, [self.draw.integer(0, k) for _ in x.shape], x.shape)
 
-    def merge_leading_axes(self, x: UOp) -> UOp:
+    def merge_two_axes_or_add_one(self, x: UOp) -> UOp:
         """Merge the two leading axes, or add one."""
         if len(x.shape) < 2:
             return b.reshape(x, (1, *x.shape))
@@ -328,9 +331,9 @@ def _times(n: Dim, k: Dim) -> Dim:
     return b.mul(n, k) if isinstance(n, UOp) or isinstance(k, UOp) else n * k
 
 
-def generate_symbolic(draw: ChoiceSource, declared: SupportedCells) -> FuzzCase:
+def generate_symbolic(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate one to eight ops on values of symbolic shape."""
     maker = _SymbolicMaker(draw, declared)
     for _ in range(draw.integer(1, 8)):
-        maker.apply_random_op()
+        maker.apply_random_op_to_value()
     return FuzzCase(maker.value, maker.inputs)

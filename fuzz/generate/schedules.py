@@ -34,7 +34,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     set_loop_types,
 )
 from uops.compiler.passes.optimize.search.beam import STARTS, propose_optops
-from uops.compiler.pipeline import LoweringState, Pass, run_pass
+from uops.compiler.pipeline import LoweringState, Pass, run_pass_and_verify
 from uops.compiler.target import MachineModel, Target, machine_model_of
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.kinds import stable_hash
@@ -56,23 +56,23 @@ _DRAWN = re.compile(r"\s*(draw|beam) (\d+)\s*")
 # -------------------------------------------------------------------------------------------------------------------- text
 
 
-def _split_parts(opts: str) -> list[str]:
-    return [p for p in map(str.strip, opts.split(";")) if p]
+def _split_parts(schedule_text: str) -> list[str]:
+    return [p for p in map(str.strip, schedule_text.split(";")) if p]
 
 
-def _parts_by_kernel(opts: str) -> dict[int, list[str]]:
+def _parts_by_kernel(schedule_text: str) -> dict[int, list[str]]:
     parts: dict[int, list[str]] = {}
-    for part in _split_parts(opts):
+    for part in _split_parts(schedule_text):
         k, _, text = part.partition(":")
         parts.setdefault(int(k), []).append(text.strip())
     return parts
 
 
-def find_unreadable_part(opts: str) -> str | None:
+def find_unreadable_part(schedule_text: str) -> str | None:
     """Return the first part of a sequence that cannot be parsed, or None."""
-    if _DRAWN.fullmatch(opts):
+    if _DRAWN.fullmatch(schedule_text):
         return None
-    for part in _split_parts(opts):
+    for part in _split_parts(schedule_text):
         k, _, text = part.partition(":")
         try:
             _ = int(k), text.strip() in ("global", *STARTS) or parse_optop(text)
@@ -81,10 +81,10 @@ def find_unreadable_part(opts: str) -> str | None:
     return None
 
 
-def list_part_kinds(opts: str) -> list[str]:
+def list_parts_and_neighbour_pairs(schedule_text: str) -> list[str]:
     """List the parts of a sequence without numbers, and each pair of neighbours in one kernel, for coverage."""
     names = []
-    for parts in _parts_by_kernel(opts).values():
+    for parts in _parts_by_kernel(schedule_text).values():
         in_kernel = [re.sub(r" -?\d+", "", p) for p in parts]
         names += in_kernel + [f"{first} > {second}" for first, second in pairwise(in_kernel)]
     return names
@@ -93,15 +93,15 @@ def list_part_kinds(opts: str) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------------- sequences
 
 
-class Sequencer:
+class ScheduleTextFollower:
     """A choice of schedules that follows a sequence, for `uops.compiler.passes.optimize.optimize`."""
 
-    def __init__(self, opts: str) -> None:
-        drawn = _DRAWN.fullmatch(opts)
+    def __init__(self, schedule_text: str) -> None:
+        drawn = _DRAWN.fullmatch(schedule_text)
         choosers = {"draw": self._apply_random_optops, "beam": self._apply_search_moves}
         self._chooser = choosers[drawn.group(1)] if drawn else None
         self._seed = int(drawn.group(2)) if drawn else 0
-        self._parts = {} if drawn else _parts_by_kernel(opts)
+        self._parts = {} if drawn else _parts_by_kernel(schedule_text)
         self._kernel = 0
         self._applied: list[str] = []
 
@@ -110,30 +110,32 @@ class Sequencer:
         """The parts that were applied so far, as the text of a sequence."""
         return "; ".join(self._applied)
 
-    def __call__(self, s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+    def __call__(self, s: Schedule, machine: MachineModel, buffer_ids: Iterator[int]) -> Schedule:
         """Schedule the next kernel. Raises what applying an OptOp raises, except RejectedOptOp."""
         k, self._kernel = self._kernel, self._kernel + 1
-        step = functools.partial(self._apply_part, machine=machine, uniques=uniques, k=k)
+        step = functools.partial(self._apply_part_if_legal, machine=machine, buffer_ids=buffer_ids, kernel_number=k)
         if self._chooser is not None:
             return self._chooser(s, machine, step, SeededDraw(stable_hash(self._seed, k)))
         for text in self._parts.get(k, ()):
             s = step(s, text)
         return s
 
-    def _apply_part(self, s: Schedule, text: str, machine: MachineModel, uniques: Iterator[int], k: int) -> Schedule:
+    def _apply_part_if_legal(
+        self, s: Schedule, text: str, machine: MachineModel, buffer_ids: Iterator[int], kernel_number: int
+    ) -> Schedule:
         """Apply one part of a sequence; return the schedule unchanged if it is not legal."""
         try:
             if text == "global":
                 after = set_loop_types(s, dict.fromkeys(_unordered_loops(s), AxisType.GLOBAL))
             elif text in STARTS:
-                after = _starting_schedule(s, text, machine, uniques)
+                after = _starting_schedule(s, text, machine, buffer_ids)
             else:
                 opt = parse_optop(text)
                 after = apply(s, opt, machine) if _is_applicable(s, opt, machine) else s
         except RejectedOptOp:
             return s
         if after is not s:
-            self._applied.append(f"{k}:{text}")
+            self._applied.append(f"{kernel_number}:{text}")
         return after
 
     def _apply_random_optops(self, s: Schedule, machine: MachineModel, step: Step, draw: SeededDraw) -> Schedule:
@@ -161,11 +163,11 @@ class Sequencer:
 Step = Callable[[Schedule, str], Schedule]
 
 
-def _starting_schedule(s: Schedule, name: str, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def _starting_schedule(s: Schedule, start: str, machine: MachineModel, buffer_ids: Iterator[int]) -> Schedule:
     """Return the schedule that a search starts from; `plain` is the kernel itself."""
-    if s.done or name == "plain":
+    if s.done or start == "plain":
         return s
-    return choose_by_heuristics(s, machine, uniques) if name == "chosen" else flatten_loop_nests(s)
+    return choose_by_heuristics(s, machine, buffer_ids) if start == "chosen" else flatten_loop_nests(s)
 
 
 def _unordered_loops(s: Schedule) -> list[UOp]:
@@ -217,11 +219,11 @@ def pipeline_with_schedules(choose_schedule: Scheduler) -> tuple[Pass, ...]:
     return tuple(replace(p, run=run) if p.name == "optimize" else p for p in pipeline.PIPELINE)
 
 
-def run_passes(graph: UOp, target: Target, pass_sequence: Sequence[Pass], last_pass: str = "render") -> UOp:
+def run_passes_up_to(graph: UOp, target: Target, pass_sequence: Sequence[Pass], last_pass: str = "render") -> UOp:
     """Lower a graph by these passes, up to and including `last_pass`."""
     state = LoweringState(target, Config(reuse=False))
     for p in pass_sequence:
-        graph = run_pass(p, graph, state)
+        graph = run_pass_and_verify(p, graph, state)
         if p.name == last_pass:
             break
     return graph
@@ -248,7 +250,7 @@ def _draw_split_of_wrong_type(axes: Sequence[Axis], draw: SeededDraw) -> OptOp |
     return Split(k, 1, draw.choice(targets), draw.chance(50))
 
 
-def _draw_split_of_wrong_half(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
+def _draw_split_in_wrong_direction(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
     splits = [
         Split(k, 1, t, row.direction is Direction.INNER)
         for k, a in enumerate(axes)
@@ -281,19 +283,19 @@ def _draw_invalid_tensor_core(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
 
 #: Draws of OptOps that no kernel admits, each one against one clause of the rulings.
 ILLEGAL = (
-    _draw_indivisible_split, _draw_split_of_wrong_type, _draw_split_of_wrong_half, _draw_axis_out_of_range,
+    _draw_indivisible_split, _draw_split_of_wrong_type, _draw_split_in_wrong_direction, _draw_axis_out_of_range,
     _draw_nonpositive_factor, _draw_swap_of_other_types, _draw_invalid_tensor_core,
 )  # fmt: skip
 #: A ruling that the reason of a rejection cites.
 _REASON = re.compile(r"\(R\d+")
 
 
-def check_illegal_optops_rejected(graph: UOp, target: Target, draw: SeededDraw, max_optops: int = 8) -> Fault | None:
+def find_illegal_optop_accepted(graph: UOp, target: Target, draw: SeededDraw, max_optops: int = 8) -> Fault | None:
     """Check that illegal OptOps are rejected with a reason that cites a ruling, on the kernels of `graph` after a few legal
     OptOps. Return the first Fault, or None.
     """
     machine = machine_model_of(target)
-    root = run_passes(graph, target, pipeline.PIPELINE, "rangeify")
+    root = run_passes_up_to(graph, target, pipeline.PIPELINE, "rangeify")
     for body in dict.fromkeys(call.body for call in root.src):
         s = create_initial_schedule(body)
         if s is None or not s.axes:
@@ -303,13 +305,13 @@ def check_illegal_optops_rejected(graph: UOp, target: Target, draw: SeededDraw, 
             s = s if opt is None else apply(s, opt, machine)
         for _ in range(max_optops):
             opt = draw.choice(ILLEGAL)(s.axes, draw)
-            fault = None if opt is None else _check_rejection(s, opt, machine)
+            fault = None if opt is None else _find_missing_rejection(s, opt, machine)
             if fault is not None:
                 return fault
     return None
 
 
-def _check_rejection(s: Schedule, opt: OptOp, machine: MachineModel) -> Fault | None:
+def _find_missing_rejection(s: Schedule, opt: OptOp, machine: MachineModel) -> Fault | None:
     """Apply an illegal OptOp; return a Fault unless it is rejected with a ruling."""
     axes = ", ".join(f"{a.type.name} {a.extent}" for a in s.axes)
     try:

@@ -17,11 +17,11 @@ try:
 except ImportError as e:
     raise ImportError(f"uops.fuzz.generate.strategies needs hypothesis: {install_command('fuzz')}", name="hypothesis") from e
 
-from uops.backends.answer import collect_input_nodes
+from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.contract import Capabilities
 from uops.backends.testing.values import draw_array
 from uops.fuzz.generate import graphs, kinds
-from uops.fuzz.generate.declared import SupportedCells
+from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.reduce import reproducer
 from uops.fuzz.reduce.reduce import reduce_sample
 from uops.spec.ir import dtypes as dt
@@ -64,7 +64,7 @@ class PrintableCase(graphs.FuzzCase):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        used = collect_input_nodes(self.graph)
+        used = collect_caller_input_nodes(self.graph)
         return f"Case of\n{_program_text(self.graph, {k: v for k, v in self.inputs.items() if k in used})}"
 
 
@@ -82,7 +82,7 @@ class PrintableSample(kinds.ProgramSample):
 def cases(draw: Any, /, max_nodes: int = 12, capabilities: Capabilities = _EVERYTHING, **options: Any) -> PrintableCase:
     """Draw well-typed TENSOR graphs with inputs, made of the dtypes and rows of `capabilities` alone.
 
-    `options` are those of `uops.fuzz.generate.graphs.generate`:
+    `options` are those of `uops.fuzz.generate.graphs.generate_tensor_graph`:
 
     - `dtypes`: of the root's values, and of operands whose dtype their op leaves open. They do not bound the whole graph:
       conditions are bool, and shift counts, sources of Casts and Bitcasts, positions and memory may have any dtype. The
@@ -90,8 +90,8 @@ def cases(draw: Any, /, max_nodes: int = 12, capabilities: Capabilities = _EVERY
     - `features`: the names of the producers that may be used (`uops.fuzz.generate.producers.FEATURES` has all).
     - `max_elements`: the maximum number of elements of any one value.
     """
-    source, declared = HypothesisDraw(draw), SupportedCells.from_capabilities(capabilities)
-    case = graphs.generate(source, nodes=source.integer(1, max_nodes), declared=declared, **options)
+    source, declared = HypothesisDraw(draw), SupportedOpDtypes.from_capabilities(capabilities)
+    case = graphs.generate_tensor_graph(source, nodes=source.integer(1, max_nodes), declared=declared, **options)
     assume(declared.supports_graph(case.graph))
     return PrintableCase(*case)
 
@@ -110,18 +110,20 @@ def samples(draw: Any, /, kind: str = "tensor", capabilities: Capabilities = _EV
     """Draw programs of a kind of campaigns (`uops.fuzz.generate.kinds.KINDS`), with inputs. TENSOR programs are made of the
     dtypes and rows of `capabilities` alone.
     """
-    (program_kind,), declared = kinds.kinds_by_name((kind,)), SupportedCells.from_capabilities(capabilities)
+    (program_kind,), declared = kinds.kinds_by_name((kind,)), SupportedOpDtypes.from_capabilities(capabilities)
     sample = kinds.generate_sample(program_kind, HypothesisDraw(draw), declared)
     assume(program_kind.dialect is not Dialect.TENSOR or declared.supports_graph(sample.graph))
     return PrintableSample(*sample)
 
 
 def draw_case(
-    seed: int, k: int, kinds_: Sequence[str] = kinds.DEFAULT, capabilities: Capabilities = _EVERYTHING
+    seed: int, k: int, kind_names: Sequence[str] = kinds.DEFAULT, capabilities: Capabilities = _EVERYTHING
 ) -> PrintableSample:
     """Return case `k` of the campaign of a seed and kinds, for a backend with these capabilities. Raises UnknownKind."""
     return PrintableSample(
-        *kinds.sample(seed, k, [kind.name for kind in kinds.kinds_by_name(kinds_)], SupportedCells.from_capabilities(capabilities))
+        *kinds.sample(
+            seed, k, [kind.name for kind in kinds.kinds_by_name(kind_names)], SupportedOpDtypes.from_capabilities(capabilities)
+        )
     )
 
 

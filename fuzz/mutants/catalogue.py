@@ -70,7 +70,7 @@ def _parse_mutant(class_: str, row: dict[str, str | bool]) -> Mutant:
     )  # fmt: skip
 
 
-def apply_edits(edits: Iterable[Edit]) -> dict[str, str]:
+def compute_texts_after_edits(edits: Iterable[Edit]) -> dict[str, str]:
     """Return the texts of the edited files, by path. Raises StaleMutant."""
     texts: dict[str, str] = {}
     for edit in edits:

@@ -31,9 +31,9 @@ from uops.backends.testing.journal import read_lines_so_far
 from uops.fuzz.campaign.campaign import JOURNAL
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.process import LIMITS, Examiner
-from uops.fuzz.campaign.work import draw_case, settle_case
+from uops.fuzz.campaign.work import draw_case, freeze_oracle_choices_in_case
 from uops.fuzz.generate import kinds
-from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, apply_edits
+from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, compute_texts_after_edits
 from uops.fuzz.mutants.overlay import build_overlay
 from uops.fuzz.oracles.oracles import ORACLES
 from uops.fuzz.reduce import reproducer
@@ -49,7 +49,11 @@ ANSWERS = tuple(o for o in ORACLES if o not in NOT_DIFFERENTIAL)
 #: Edits of the package for the hunt by answers alone: rules need no proof, and no verifier runs between passes. There is no
 #: setting for that, so an overlay makes the edits.
 BLIND = (
-    Edit("compiler/prove/admission.py", "return (_load_proved_digests() or {}).get(rule.name) == digest_rule(rule)", "return True"),
+    Edit(
+        "compiler/prove/admission.py",
+        "return (_load_proved_digests_or_warn() or {}).get(rule.name) == digest_rule(rule)",
+        "return True",
+    ),
     Edit("compiler/pipeline.py", "    if not state.config.verify:\n", "    if True:\n"),
 )
 #: Limits of a trial. Hunts are measured in processor time, so a start may take long.
@@ -102,7 +106,7 @@ class Hunter:
         for examiner in self._clean_examiners.values():
             examiner.close()
 
-    def hunt(self, mutant: Mutant) -> tuple[Kill | None, Kill | None]:
+    def hunt_with_everything_and_by_answers(self, mutant: Mutant) -> tuple[Kill | None, Kill | None]:
         """Return who finds the mutant with everything on, and who by answers alone. Raises StaleMutant, HuntStopped and
         HuntImpossible.
         """
@@ -119,7 +123,7 @@ class Hunter:
         case was judged.
         """
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
-            path = build_overlay(Path(folder) / "path", apply_edits(edits))
+            path = build_overlay(Path(folder) / "path", compute_texts_after_edits(edits))
             spent, cases, number = 0.0, 0, 0
             while spent < self.seconds:
                 setup = Setup(mutant.backend, kinds.stable_hash(self.seed, mutant.id, number), KINDS, oracles)
@@ -140,7 +144,7 @@ class Hunter:
         time, since for instance a disk may have become full.
         """
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
-            path = build_overlay(Path(folder) / "path", apply_edits(edits))
+            path = build_overlay(Path(folder) / "path", compute_texts_after_edits(edits))
             trial = _Trial(path, Path(folder) / "0", setup)
             kill = trial.run(max(self.seconds, _STARTING), self.should_stop, first_batch_only=True)
             if not trial.cases:
@@ -154,12 +158,12 @@ class Hunter:
         if setup.backend not in self._clean_examiners:
             self._clean_examiners[setup.backend] = Examiner(Setup(setup.backend), PATIENT)
         clean = self._clean_examiners[setup.backend]
-        reduced = _parse_reduced_program(kill)
+        reduced = _parse_reproducer_of_kill(kill)
         try:
             if reduced is not None:
                 return clean.triage_sample(reduced.sample, reduced.about["seed"], reduced.about["oracle"]) is None
             k = (kill.cases or 1) - 1
-            return clean.triage_sample(*settle_case(clean, *draw_case(clean, setup, k), kill.by)) is None
+            return clean.triage_sample(*freeze_oracle_choices_in_case(clean, *draw_case(clean, setup, k), kill.by)) is None
         except BrokenBackend as e:
             raise HuntImpossible(f"without the mutant, {setup.backend} does not start: {e}") from e
 
@@ -170,32 +174,32 @@ class Hunter:
         if not mutant.edit.file.startswith("compiler/rewrite/rules/"):
             return None
         theme = Path(mutant.edit.file).stem
-        return self._hunt_by_command(mutant, "ledger", ["-m", "uops", "prove", "--no-write", "--jobs", "1", "--rules", theme])
+        return self._hunt_by_exit_status(mutant, "ledger", ["-m", "uops", "prove", "--no-write", "--jobs", "1", "--rules", theme])
 
     def _hunt_by_golden_files(self, mutant: Mutant) -> Kill | None:
         """Run the tests that compare with golden files, in a checkout."""
         root = PACKAGE.parents[1]
         files = _golden_files()
         options = ["-q", "-x", "-p", "no:cacheprovider", "-c", str(root / "pyproject.toml"), "--rootdir", str(root)]
-        return self._hunt_by_command(mutant, "goldens", ["-m", "pytest", *options, *files]) if files else None
+        return self._hunt_by_exit_status(mutant, "goldens", ["-m", "pytest", *options, *files]) if files else None
 
-    def _hunt_by_command(self, mutant: Mutant, defence: str, command: list[str]) -> Kill | None:
+    def _hunt_by_exit_status(self, mutant: Mutant, defence: str, command: list[str]) -> Kill | None:
         """Return a Kill if a command ends with status 1 on the mutant's package, and with 0 on the package without a
         mutant.
         """
-        status, spent = self._run_command(command, (mutant.edit,))
+        status, spent = self._run_command_on_package_with_edits(command, (mutant.edit,))
         if status == 1 and (defence, *command) not in self._clean_passes:
-            self._clean_passes[defence, *command] = self._run_command(command, ())[0] == 0
+            self._clean_passes[defence, *command] = self._run_command_on_package_with_edits(command, ())[0] == 0
         return Kill(defence, "refuted", round(spent, 2)) if status == 1 and self._clean_passes[defence, *command] else None
 
-    def _run_command(self, command: list[str], edits: tuple[Edit, ...]) -> tuple[int | None, float]:
+    def _run_command_on_package_with_edits(self, command: list[str], edits: tuple[Edit, ...]) -> tuple[int | None, float]:
         """Run a command on a package with edits. Return its exit status, None if the time was over, and its processor
         seconds.
         """
         spent = 0.0
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
-            process = _start_process(
-                [sys.executable, *command], build_overlay(Path(folder) / "path", apply_edits(edits)), Path(folder)
+            process = _start_session_with_package(
+                [sys.executable, *command], build_overlay(Path(folder) / "path", compute_texts_after_edits(edits)), Path(folder)
             )
             cpu_time = SessionCpuTime(process.pid)
             try:
@@ -206,10 +210,10 @@ class Hunter:
                     spent = cpu_time.measure_seconds()
                 return process.poll(), spent
             finally:
-                _end_process(process)
+                _kill_session(process)
 
 
-def _parse_reduced_program(kill: Kill) -> reproducer.Reproducer | None:
+def _parse_reproducer_of_kill(kill: Kill) -> reproducer.Reproducer | None:
     """Return the reproducer of a kill. Returns None if the program was not reduced, or if this package cannot read its
     text, as after a mutant of the generator.
     """
@@ -256,7 +260,7 @@ class _Trial:
         self.directory.mkdir()
         setup = json.dumps(self.setup.to_json())
         command = [sys.executable, "-m", "uops.fuzz.mutants.trial", setup, str(self.directory / "campaign"), str(MOST)]
-        process = _start_process(command, self.path, self.directory)
+        process = _start_session_with_package(command, self.path, self.directory)
         cpu_time = SessionCpuTime(process.pid)
         try:
             while process.poll() is None:
@@ -264,23 +268,23 @@ class _Trial:
                 self.spent = cpu_time.measure_seconds()
                 if should_stop():
                     raise HuntStopped
-                lines = self._read_journal()
-                if "reduced" in lines or (first_batch_only and self.cases) or self.spent > self._time_limit(lines, seconds):
+                lines = self._read_journal_and_count_cases()
+                if "reduced" in lines or (first_batch_only and self.cases) or self.spent > self._update_time_limit(lines, seconds):
                     break
         finally:
-            _end_process(process)
-        return self._confirmed_kill(self._read_journal()) or self._startup_failure(process)
+            _kill_session(process)
+        return self._find_confirmed_kill(self._read_journal_and_count_cases()) or self._find_startup_kill(process)
 
-    def _time_limit(self, lines: Mapping[str, list[Json]], seconds: float) -> float:
+    def _update_time_limit(self, journal_entries: Mapping[str, list[Json]], seconds: float) -> float:
         """Return the processor seconds after which to stop: of the hunt, of triage, or of the reduction."""
         if self._finding_seen_at is None:
             return seconds
-        if "triaged" not in lines:
+        if "triaged" not in journal_entries:
             self._confirmed_at = self.spent
             return self._finding_seen_at + CONFIRMING
         return self._confirmed_at + REDUCING
 
-    def _read_journal(self) -> dict[str, list[Json]]:
+    def _read_journal_and_count_cases(self) -> dict[str, list[Json]]:
         """Read the journal so far, by kind of entry."""
         entries: dict[str, list[Json]] = {}
         path = self.directory / "campaign" / JOURNAL
@@ -292,12 +296,12 @@ class _Trial:
             self._finding_seen_at = self.spent
         return entries
 
-    def _confirmed_kill(self, lines: Mapping[str, list[Json]]) -> Kill | None:
+    def _find_confirmed_kill(self, journal_entries: Mapping[str, list[Json]]) -> Kill | None:
         """Return the first finding that triage confirmed, with the program that it was reduced to."""
-        confirmed = {triaged["k"]: triaged["triaged"] for triaged in lines.get("triaged", ()) if triaged["triaged"]}
+        confirmed = {triaged["k"]: triaged["triaged"] for triaged in journal_entries.get("triaged", ()) if triaged["triaged"]}
         if not confirmed or self._finding_seen_at is None:
             return None
-        reduced = next(iter(lines.get("reduced", ())), None)
+        reduced = next(iter(journal_entries.get("reduced", ())), None)
         k = min(confirmed) if reduced is None else reduced["k"]
         triaged = confirmed[k]
         pass_name = triaged["place"]["pass_"] if triaged["place"] else ""
@@ -305,7 +309,7 @@ class _Trial:
         kind = " ".join(filter(None, (triaged["fault"]["kind"], pass_name)))
         return Kill(triaged["oracle"], kind, self._finding_seen_at, k + 1, nodes, text)
 
-    def _startup_failure(self, process: subprocess.Popen[bytes]) -> Kill | None:
+    def _find_startup_kill(self, process: subprocess.Popen[bytes]) -> Kill | None:
         """Return a Kill if the package did not start."""
         if process.returncode in (0, -signal.SIGKILL) or self.cases:
             return None
@@ -315,10 +319,10 @@ class _Trial:
         return Kill("start", log.strip().splitlines()[-1][:120] if log.strip() else "", self.spent, 0)
 
 
-def _start_process(command: list[str], path: Path, directory: Path) -> subprocess.Popen[bytes]:
+def _start_session_with_package(command: list[str], package_path: Path, directory: Path) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own that imports the package of an overlay."""
     other_paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and Path(p).absolute() != PACKAGE.parent]
-    environment = {"PYTHONPATH": os.pathsep.join([str(path), *other_paths]), "UOPS_CACHE_DIR": str(directory / "cache")}
+    environment = {"PYTHONPATH": os.pathsep.join([str(package_path), *other_paths]), "UOPS_CACHE_DIR": str(directory / "cache")}
     with (directory / "log").open("wb") as log:
         return subprocess.Popen(
             command, env={**os.environ, **environment}, cwd=directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -326,7 +330,7 @@ def _start_process(command: list[str], path: Path, directory: Path) -> subproces
         )  # fmt: skip
 
 
-def _end_process(process: subprocess.Popen[bytes]) -> None:
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all processes of its session."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)

@@ -15,31 +15,31 @@ from uops.fuzz.mutants.catalogue import PACKAGE
 _BYTECODE = "__pycache__"
 
 
-def build_overlay(folder: Path, files: Mapping[str, str]) -> Path:
+def build_overlay(folder: Path, changed_texts: Mapping[str, str]) -> Path:
     """Create `folder/uops`, the package with these texts in place of its files. Returns the folder, for the import path."""
-    _link_tree(folder / PACKAGE.name, PACKAGE, {PurePosixPath(path).parts: text for path, text in files.items()})
+    _create_linked_copy(folder / PACKAGE.name, PACKAGE, {PurePosixPath(path).parts: text for path, text in changed_texts.items()})
     return folder
 
 
-def _link_tree(target: Path, source: Path, files: Mapping[tuple[str, ...], str]) -> None:
+def _create_linked_copy(new_folder: Path, original_folder: Path, changed_texts: Mapping[tuple[str, ...], str]) -> None:
     """Link every entry of a folder, except those that contain a changed file; these are created."""
-    target.mkdir(parents=True)
-    changed = {path[0] for path in files}
-    for entry in source.iterdir():
+    new_folder.mkdir(parents=True)
+    changed = {path[0] for path in changed_texts}
+    for entry in original_folder.iterdir():
         if entry.name == _BYTECODE:
-            _link_bytecode(target / _BYTECODE, entry, changed)
+            _link_unchanged_bytecode(new_folder / _BYTECODE, entry, changed)
             continue
-        below = {path[1:]: text for path, text in files.items() if path[0] == entry.name}
+        below = {path[1:]: text for path, text in changed_texts.items() if path[0] == entry.name}
         if entry.name not in changed:
-            (target / entry.name).symlink_to(entry)
+            (new_folder / entry.name).symlink_to(entry)
         elif () in below:
-            (target / entry.name).write_text(below[()], encoding="utf-8")
+            (new_folder / entry.name).write_text(below[()], encoding="utf-8")
         else:
-            _link_tree(target / entry.name, entry, below)
+            _create_linked_copy(new_folder / entry.name, entry, below)
 
 
-def _link_bytecode(target: Path, source: Path, changed: set[str]) -> None:
+def _link_unchanged_bytecode(target: Path, source: Path, changed_names: set[str]) -> None:
     target.mkdir()
     for entry in source.iterdir():
-        if f"{entry.name.partition('.')[0]}.py" not in changed:
+        if f"{entry.name.partition('.')[0]}.py" not in changed_names:
             (target / entry.name).symlink_to(entry)

@@ -52,8 +52,8 @@ def build_document(run: MutantRun, mutants: Sequence[Mutant]) -> Json:
         "catalogue": len(counted),
         "complete": run.complete,
         "score": {
-            "everything": score_kills([r.everything for r in results]),
-            "answers": score_kills([r.differential for r in results]),
+            "everything": summarize_kills([r.everything for r in results]),
+            "answers": summarize_kills([r.differential for r in results]),
         },
         "mutants": [_result_to_json(r) for r in results],
         "not_hunted": [{"id": m.id, "class": m.class_, "breaks": m.breaks, "why": why} for m, why in run.passed_over],
@@ -61,7 +61,7 @@ def build_document(run: MutantRun, mutants: Sequence[Mutant]) -> Json:
     }
 
 
-def score_kills(kills: Sequence[Kill | None]) -> Json:
+def summarize_kills(kills: Sequence[Kill | None]) -> Json:
     """Return the share of mutants that is killed, by whom, how soon, and by how small a program."""
     killed = [k for k in kills if k is not None]
     return {
@@ -109,7 +109,7 @@ def write_report(run: MutantRun, mutants: Sequence[Mutant]) -> Json:
 def render_page(doc: Json, equivalent: Sequence[Mutant]) -> str:
     """Render the document as one self-contained page."""
     classes = {name: [m for m in doc["mutants"] if m["class"] == name] for name in sorted({m["class"] for m in doc["mutants"]})}
-    sentences = [x.replace("`", "") for x in _describe_scores(doc)]
+    sentences = [x.replace("`", "") for x in _describe_scope_of_scores(doc)]
     return render_template(
         Path(__file__).parent / "page.html.j2", doc=doc, classes=classes, equivalent=equivalent, said=sentences, batch=BATCH
     )
@@ -142,10 +142,10 @@ def _scores_table(doc: Json) -> str:
         rows.append(
             (name, f"{s['killed']} of {s['hunted']}", share, *map(_format_number, (s["seconds"], s["cases"], s["nodes"])), by)
         )
-    return f"{_table(heads, rows)}\n{' '.join(_describe_scores(doc))}\n"
+    return f"{_table(heads, rows)}\n{' '.join(_describe_scope_of_scores(doc))}\n"
 
 
-def _describe_scores(doc: Json) -> Iterator[str]:
+def _describe_scope_of_scores(doc: Json) -> Iterator[str]:
     """Yield sentences about what the scores cover."""
     hunted, total = len(doc["mutants"]), doc["catalogue"]
     of_them = f"{hunted or 'none'} of them {_was_or_were(hunted)} hunted"

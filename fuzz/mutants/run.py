@@ -101,7 +101,7 @@ class MutantRun:
                     if m is None:
                         return
                     try:
-                        self._record_kills(m, *hunter.hunt(m))
+                        self._record_kills(m, *hunter.hunt_with_everything_and_by_answers(m))
                     except HuntImpossible as e:
                         self.passed_over.append((m, str(e)))
             except HuntStopped:

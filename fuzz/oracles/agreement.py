@@ -2,7 +2,7 @@
 
 An *evaluator* takes (op, operand dtypes, result dtype, operand bit patterns as arrays) and gives result bit patterns, with -1
 for those it declines to give. `evaluate_by_interpreter` is the reference interpreter and `evaluate_by_constant_folder` the
-compiler's constant folder; a prover's encoding has the same type. `enumerate_operands` lists the operands: all of them if they
+compiler's constant folder; a prover's encoding has the same type. `enumerate_operand_bits` lists the operands: all of them if they
 have at most 16 bits together, else products of edge values.
 """
 
@@ -78,7 +78,7 @@ def _result_dtype(op: Op, kinds: tuple[DType, ...]) -> DType:
     return UOp(op, tuple(b.param(k, (), d) for k, d in enumerate(kinds))).dtype
 
 
-def enumerate_operands(op: Op, dtypes: tuple[DType, ...], max_tuples: int = 4096) -> tuple[Bits, ...]:
+def enumerate_operand_bits(op: Op, dtypes: tuple[DType, ...], max_tuples: int = 4096) -> tuple[Bits, ...]:
     """Return all operands if they have at most 16 bits together; else the product of edge values, thinned evenly to
     `max_tuples`.
     """
@@ -101,11 +101,11 @@ def _thin_values(pool: tuple[int, ...], max_values: int) -> list[int]:
     return list(dict.fromkeys([*head, *rest[::step], *last]))
 
 
-def evaluate_by_interpreter(op: Op, dtypes: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
+def evaluate_by_interpreter(op: Op, dtypes: tuple[DType, ...], result_dtype: DType, operand_bits: tuple[Bits, ...]) -> list[int]:
     """Evaluate an op on bit patterns by the reference interpreter."""
-    params = tuple(b.param(k, (len(v),), d) for k, (d, v) in enumerate(zip(dtypes, values, strict=True)))
-    graph = UOp(op, params, CastArg(result) if op is Op.CAST else None)
-    inputs = {f"p{k}": _bits_to_array(v, d) for k, (d, v) in enumerate(zip(dtypes, values, strict=True))}
+    params = tuple(b.param(k, (len(v),), d) for k, (d, v) in enumerate(zip(dtypes, operand_bits, strict=True)))
+    graph = UOp(op, params, CastArg(result_dtype) if op is Op.CAST else None)
+    inputs = {f"p{k}": _bits_to_array(v, d) for k, (d, v) in enumerate(zip(dtypes, operand_bits, strict=True))}
     (values_of_op,) = run(graph, inputs).values
     return [int(v) for v in np.ascontiguousarray(values_of_op).view(f"u{values_of_op.dtype.itemsize}").tolist()]
 
@@ -116,20 +116,22 @@ def _bits_to_array(bits: Bits, d: DType) -> Array:
     return bits.astype(f"u{d.itemsize}").view(STORAGE[d])
 
 
-def evaluate_by_constant_folder(op: Op, dtypes: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
+def evaluate_by_constant_folder(
+    op: Op, dtypes: tuple[DType, ...], result_dtype: DType, operand_bits: tuple[Bits, ...]
+) -> list[int]:
     """Evaluate an op on bit patterns by the compiler's constant folder. It declines if a Const cannot hold an operand's
     bits, as of a NaN with a payload.
     """
-    arrays = [_bits_to_array(v, d) for v, d in zip(values, dtypes, strict=True)]
+    arrays = [_bits_to_array(v, d) for v, d in zip(operand_bits, dtypes, strict=True)]
     results = []
-    for element, bits in zip(zip(*arrays, strict=True), zip(*(v.tolist() for v in values), strict=True), strict=True):
+    for element, bits in zip(zip(*arrays, strict=True), zip(*(v.tolist() for v in operand_bits), strict=True), strict=True):
         numbers = [_element_to_number(x, d) for x, d in zip(element, dtypes, strict=True)]
         if any(_number_to_bits(x, d) != v for x, d, v in zip(numbers, dtypes, bits, strict=True)):
             results.append(-1)
             continue
         src = tuple(UOp(Op.CONST, (), ConstArg(x, d)) for x, d in zip(numbers, dtypes, strict=True))
-        folded = fold_constant(UOp(op, src, CastArg(result) if op is Op.CAST else None))
-        results.append(-1 if folded is None else _number_to_bits(folded, result))
+        folded = fold_constant(UOp(op, src, CastArg(result_dtype) if op is Op.CAST else None))
+        results.append(-1 if folded is None else _number_to_bits(folded, result_dtype))
     return results
 
 
@@ -144,18 +146,23 @@ def _number_to_bits(v: bool | int | float, d: DType) -> int:
         return int(np.array(v).astype(STORAGE[d]).view(f"u{d.itemsize}"))
 
 
-def find_disagreements(
-    evaluate: Evaluator, op: Op, dtypes: tuple[DType, ...], result: DType, values: tuple[Bits, ...], max_disagreements: int = 3
+def find_disagreements_with_exact(
+    evaluate: Evaluator,
+    op: Op,
+    dtypes: tuple[DType, ...],
+    result_dtype: DType,
+    operand_bits: tuple[Bits, ...],
+    max_disagreements: int = 3,
 ) -> list[Disagreement]:
     """Return the first `max_disagreements` elements on which the evaluator gives a result that the exact interpreter does
     not allow at the strict level.
     """
     disagreements: list[Disagreement] = []
-    columns = [v.tolist() for v in values]
-    for element, got in zip(zip(*columns, strict=True), evaluate(op, dtypes, result, values), strict=True):
+    columns = [v.tolist() for v in operand_bits]
+    for element, got in zip(zip(*columns, strict=True), evaluate(op, dtypes, result_dtype, operand_bits), strict=True):
         if got < 0:
             continue
-        allowed = evaluate_op(op, dtypes, result, element)
+        allowed = evaluate_op(op, dtypes, result_dtype, element)
         if not allowed.contains(got):
             disagreements.append(Disagreement(op, dtypes, element, got, repr(allowed)))
             if len(disagreements) >= max_disagreements:

@@ -43,14 +43,14 @@ class BisectionAnswer(NamedTuple):
     finding: dict[str, Any] | None = None
 
 
-def list_programs(tier: ConformanceTier, rows: str = "*") -> list[ConformanceCase]:
+def list_conformance_programs(tier: ConformanceTier, rows: str = "*") -> list[ConformanceCase]:
     """List the programs of a tier; the tier `full` includes `smoke`."""
     tiers = (ConformanceTier.SMOKE, ConformanceTier.FULL) if tier is ConformanceTier.FULL else (tier,)
     programs = {(c.id, c.graph): c for t in tiers for c in generate_cases(t, rows)}
     return list(programs.values())
 
 
-def sample_families(candidates: Iterable[ConformanceCase], per_family: int, seed: int) -> list[ConformanceCase]:
+def sample_programs_per_family(candidates: Iterable[ConformanceCase], per_family: int, seed: int) -> list[ConformanceCase]:
     """Draw at most `per_family` programs of every family, which is a row and a kind of case."""
     families: dict[tuple[str, str], list[ConformanceCase]] = {}
     for c in candidates:
@@ -64,27 +64,27 @@ def _draw_without_replacement(draw: SeededDraw, family: list[ConformanceCase], c
     return [pool.pop(draw.integer(0, len(pool) - 1)) for _ in range(min(count, len(pool)))]
 
 
-def bisect_programs(
+def bisect_programs_with_journal(
     candidates: Iterable[ConformanceCase],
     target: Target,
     journal: Path | None = None,
-    execute: Callable[[UOp], Execute] | None = None,
+    make_execute: Callable[[UOp], Execute] | None = None,
 ) -> Iterator[BisectionAnswer]:
     """Yield the answers, in order; each one is in the journal before it is yielded.
 
     `execute` says how to run the machine code of a graph. Raises OtherCampaign if the journal is of another target or of
     other sources, and InUse.
     """
-    with nullcontext() if journal is None else closing(Journal(journal, _heading(target))) as answers:
+    with nullcontext() if journal is None else closing(Journal(journal, _make_journal_heading(target))) as answers:
         earlier = {} if answers is None else read_answers(answers)
         for c in candidates:
-            answer = earlier.get((c.id, digest(c))) or bisect_program(c, target, execute)
+            answer = earlier.get((c.id, digest(c))) or bisect_program(c, target, make_execute)
             if answers is not None and (c.id, answer.digest) not in earlier:
                 answers.add({"answer": answer._asdict()})
             yield answer
 
 
-def _heading(target: Target) -> dict[str, Any]:
+def _make_journal_heading(target: Target) -> dict[str, Any]:
     return {
         "stages": target.name,
         "target": target.key,
@@ -93,10 +93,10 @@ def _heading(target: Target) -> dict[str, Any]:
     }
 
 
-def bisect_program(case: ConformanceCase, target: Target, execute: Callable[[UOp], Execute] | None = None) -> BisectionAnswer:
+def bisect_program(case: ConformanceCase, target: Target, make_execute: Callable[[UOp], Execute] | None = None) -> BisectionAnswer:
     """Bisect one program."""
     try:
-        finding = bisect(case.graph, case.inputs, target, execute=execute(case.graph) if execute else None)
+        finding = bisect(case.graph, case.inputs, target, execute=make_execute(case.graph) if make_execute else None)
     except (CompileError, Unsupported) as e:
         return BisectionAnswer(case.id, digest(case), REFUSED, str(e))
     if finding is None:

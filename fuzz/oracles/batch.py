@@ -16,10 +16,10 @@ from uops.spec.ir.ops import MARKERS, MEMORY_ROOTS, Op
 from uops.spec.verify.dialects import ELEMENTWISE
 
 #: The sources of a node with the axes along which they must be permuted, None for a source that must not be.
-Below = list[tuple[UOp, int | None]]
+SourceAxes = list[tuple[UOp, int | None]]
 
 
-def trace_axis_to_inputs(values: Iterable[UOp], axis: int) -> dict[UOp, int] | None:
+def find_input_axes_to_permute(values: Iterable[UOp], axis: int) -> dict[UOp, int] | None:
     """Return the Params and Buffers that must be permuted, with their axes; None if there are none, or if the axis cannot
     be traced.
     """
@@ -36,24 +36,24 @@ def trace_axis_to_inputs(values: Iterable[UOp], axis: int) -> dict[UOp, int] | N
         seen[u] = k
         if u.op in MEMORY_ROOTS:
             continue
-        sources = [(s, None) for s in u.src] if k is None else _trace_through_op(u, k)
+        sources = [(s, None) for s in u.src] if k is None else _find_source_axes(u, k)
         if sources is None:
             return None
         worklist += sources
     return {u: k for u, k in seen.items() if u.op in MEMORY_ROOTS and k is not None} or None
 
 
-def _trace_through_op(u: UOp, k: int) -> Below | None:
+def _find_source_axes(u: UOp, axis: int) -> SourceAxes | None:
     """Return the sources that must be permuted so that `u` is permuted along axis `k`; None if no permutation of sources
     does it.
     """
     through = THROUGH.get(u.op)
-    return None if through is None else through(u, k)
+    return None if through is None else through(u, axis)
 
 
-def _trace_broadcast(u: UOp, axis: int) -> Below | None:
+def _trace_broadcast(u: UOp, axis: int) -> SourceAxes | None:
     """Trace an axis to operands that broadcast (R41): each has the axis, or one element for all of it."""
-    sources: Below = []
+    sources: SourceAxes = []
     for source in u.src:
         source_axis = axis - (len(u.shape) - len(source.shape))
         extent = 1 if source_axis < 0 else source.shape[source_axis]
@@ -61,21 +61,21 @@ def _trace_broadcast(u: UOp, axis: int) -> Below | None:
     return sources
 
 
-def _trace_bitcast(u: UOp, k: int) -> Below | None:
+def _trace_bitcast(u: UOp, k: int) -> SourceAxes | None:
     """Trace an axis through a Bitcast. Another item size scales the last axis (R46), which is then not traced."""
     same_size = u.operand.dtype.itemsize == u.dtype.itemsize
     return [(u.operand, k)] if same_size or k < len(u.shape) - 1 else None
 
 
-def _trace_reduce(u: UOp, k: int) -> Below | None:
+def _trace_reduce(u: UOp, k: int) -> SourceAxes | None:
     return [(u.operand, k)] if not u.ranges and k not in u.arg.axes else None
 
 
-def _trace_permute(u: UOp, k: int) -> Below | None:
+def _trace_permute(u: UOp, k: int) -> SourceAxes | None:
     return [(u.operand, int(u.arg.order[k]))]
 
 
-def _trace_reshape(u: UOp, axis: int) -> Below | None:
+def _trace_reshape_of_kept_axis(u: UOp, axis: int) -> SourceAxes | None:
     """Trace an axis to one of the same extent that has as many elements before it."""
     before, after = u.operand.shape, u.shape
     if not all(isinstance(n, int) and n > 0 for n in (*before, *after)):
@@ -85,27 +85,27 @@ def _trace_reshape(u: UOp, axis: int) -> Below | None:
     return None if source_axis is None else [(u.operand, source_axis)]
 
 
-def _trace_resize(u: UOp, k: int) -> Below | None:
+def _trace_resize(u: UOp, k: int) -> SourceAxes | None:
     """Trace an axis whose extent a Pad or Shrink leaves as it is."""
     return [(u.operand, k)] if u.operand.shape[k] == u.shape[k] else None
 
 
-def _trace_flip(u: UOp, k: int) -> Below | None:
+def _trace_flip(u: UOp, k: int) -> SourceAxes | None:
     return None if u.arg.flags[k] else [(u.operand, k)]
 
 
-def _trace_expand(u: UOp, k: int) -> Below | None:
+def _trace_expand(u: UOp, k: int) -> SourceAxes | None:
     """Trace an axis to the operand; an axis of one element there needs no permutation."""
     extent = u.operand.shape[k]
     return [(u.operand, None if extent == 1 else k)] if extent in (1, u.shape[k]) else None
 
 
 #: Op -> the function that traces an axis through it.
-THROUGH: dict[Op, Callable[[UOp, int], Below | None]] = {
+THROUGH: dict[Op, Callable[[UOp, int], SourceAxes | None]] = {
     **dict.fromkeys(ELEMENTWISE | MARKERS, _trace_broadcast),
     Op.PERMUTE: _trace_permute,
     Op.FLIP: _trace_flip,
-    Op.RESHAPE: _trace_reshape,
+    Op.RESHAPE: _trace_reshape_of_kept_axis,
     Op.EXPAND: _trace_expand,
     Op.PAD: _trace_resize,
     Op.SHRINK: _trace_resize,

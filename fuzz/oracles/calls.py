@@ -39,7 +39,7 @@ _INVALID_ARGUMENTS = 3
 _EFFECTS = frozenset({Op.TUPLE, Op.SINK, Op.GROUP, Op.FUNCTION, Op.STORE, Op.CALL})
 
 
-def find_call_fault(
+def find_fault_of_compiled_calls(
     graph: UOp, inputs: Mapping[str, Any], target: Target, expected: Outputs, draw: ChoiceSource,
     uncached_target: Target | None = None,
 ) -> Fault | None:  # fmt: skip
@@ -58,13 +58,13 @@ def find_call_fault(
     fault = fault or _check_inputs_unchanged(before, inputs) or _check_no_shared_memory(program, inputs)
     if fault is None and isinstance(target, SupportsNativeEntry):
         in_python = _bypass_native_entry(program)
-        faults = (_check_invalid_argument(program, in_python, inputs, draw) for _ in range(_INVALID_ARGUMENTS))
+        faults = (_check_same_outcome_natively(program, in_python, inputs, draw) for _ in range(_INVALID_ARGUMENTS))
         fault = next(filter(None, faults), None)
     if fault is not None:
         return fault
     if checks_large_result:
-        return _check_large_result(graph, inputs, target)
-    return _check_cached_constants(graph, inputs, uncached_target or target)
+        return _check_large_results_share_nothing(graph, inputs, target)
+    return _check_caches_distinguish_constants(graph, inputs, uncached_target or target)
 
 
 def _bypass_native_entry(program: Compiled) -> Compiled:
@@ -91,7 +91,7 @@ def _check_no_shared_memory(program: Compiled, inputs: Mapping[str, Any]) -> Fau
     return Fault("shared", "two arrays of results have memory in common") if shared else None
 
 
-def _check_large_result(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
+def _check_large_results_share_nothing(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
     """Check for shared memory after repeating the value until it is large."""
     if graph.op in _EFFECTS or not all(isinstance(n, int) for n in graph.shape) or 0 in graph.shape:
         return None
@@ -100,7 +100,7 @@ def _check_large_result(graph: UOp, inputs: Mapping[str, Any], target: Target) -
     return _check_no_shared_memory(compile(repeated, target, Config()), inputs)
 
 
-def _check_cached_constants(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
+def _check_caches_distinguish_constants(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
     """Check that two programs which differ in one constant are told apart by all caches, on disk as well."""
     if graph.op in _EFFECTS:
         return None
@@ -118,7 +118,9 @@ def _check_cached_constants(graph: UOp, inputs: Mapping[str, Any], target: Targe
 # Invalid arguments
 
 
-def _check_invalid_argument(program: Compiled, in_python: Compiled, inputs: Mapping[str, Any], draw: ChoiceSource) -> Fault | None:
+def _check_same_outcome_natively(
+    program: Compiled, in_python: Compiled, inputs: Mapping[str, Any], draw: ChoiceSource
+) -> Fault | None:
     """Check that the native call and the call in Python give the same bits for a changed argument, or raise the same error."""
     keys = [k for k in program.keys if k in inputs]
     if not keys:
@@ -126,7 +128,7 @@ def _check_invalid_argument(program: Compiled, in_python: Compiled, inputs: Mapp
     key = draw.choice(keys)
     value = draw.choice(_CHANGES)(inputs[key], draw)
     arguments = [value if k == key else inputs.get(k) for k in program.keys]
-    native, python = (_call_outcome(p.function, arguments) for p in (program, in_python))
+    native, python = (_call_and_catch_error(p.function, arguments) for p in (program, in_python))
     if isinstance(native, str) or isinstance(python, str):
         same = native == python
     else:
@@ -141,7 +143,7 @@ def _are_arrays_identical(x: Array, y: Array) -> bool:
     return x.dtype == y.dtype and x.shape == y.shape and find_bit_difference(0, x, y) is None
 
 
-def _call_outcome(function: Callable[..., Any], arguments: Sequence[Any]) -> list[Array] | str:
+def _call_and_catch_error(function: Callable[..., Any], arguments: Sequence[Any]) -> list[Array] | str:
     """Return the results of a call, or the name of the error that it raises."""
     try:
         results = function(*arguments)
@@ -154,7 +156,7 @@ def _describe_argument(value: Any) -> str:
     return f"{value.dtype} of {value.shape}, strides {value.strides}" if isinstance(value, np.ndarray) else repr(value)
 
 
-def _change_shape_or_value(value: Any, draw: ChoiceSource) -> Any:
+def _change_shape_value_or_kind(value: Any, draw: ChoiceSource) -> Any:
     """Return an array of another shape, another number, or None."""
     if not isinstance(value, np.ndarray):
         return draw.choice((value + draw.choice((-20, -1, 1, 20, 1 << 40)), float(value), None))
@@ -184,4 +186,4 @@ def _change_dtype_or_bits(value: Any, draw: ChoiceSource) -> Any:
 
 
 #: Ways to change an argument.
-_CHANGES = (_change_shape_or_value, _change_layout, _change_dtype_or_bits)
+_CHANGES = (_change_shape_value_or_kind, _change_layout, _change_dtype_or_bits)

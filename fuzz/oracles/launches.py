@@ -15,9 +15,9 @@ import numpy as np
 from uops.backends.worker.guard import GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
-from uops.compiler.pipeline import LoweringState, run_pass
+from uops.compiler.pipeline import LoweringState, run_pass_and_verify
 from uops.compiler.target import Target
-from uops.fuzz.oracles.native import run_program
+from uops.fuzz.oracles.native import run_first_kernels_natively
 from uops.fuzz.oracles.stages import Fault, Outputs, find_bit_difference
 from uops.interp import run
 from uops.spec.ir.node import UOp
@@ -26,7 +26,7 @@ from uops.spec.ir.node import UOp
 ORDERS = 2
 
 
-def check_orders(graph: UOp, inputs: Mapping[str, Any], seed: int) -> Fault | None:
+def check_interpreter_orders(graph: UOp, inputs: Mapping[str, Any], seed: int) -> Fault | None:
     """Check that both machines of the interpreter leave the same memory in several orders. Raises what the interpreter raises."""
     first = _flatten_buffers(run(graph, inputs).buffers)
     for k in range(ORDERS):
@@ -37,37 +37,39 @@ def check_orders(graph: UOp, inputs: Mapping[str, Any], seed: int) -> Fault | No
     return None
 
 
-def check_machine_code(graph: UOp, inputs: Mapping[str, Any], target: Target, side: GuardSide) -> Fault | None:
+def check_launch_machine_code(graph: UOp, inputs: Mapping[str, Any], target: Target, side: GuardSide) -> Fault | None:
     """Check that the launch's machine code leaves the memory that the interpreter does. Raises what lowering and running
     raise.
     """
     expected = _flatten_buffers(run(graph, inputs).buffers)
-    *_, (_, program) = _lower_pass_by_pass(graph, target)
-    return find_memory_difference(inputs, expected, _flatten_buffers(run_program(program, target, inputs, side=side)))
+    *_, (_, program) = _lower_after_optimize_by_pass(graph, target)
+    return find_memory_difference(
+        inputs, expected, _flatten_buffers(run_first_kernels_natively(program, target, inputs, guard_side=side))
+    )
 
 
-def find_wrong_pass(graph: UOp, inputs: Mapping[str, Any], target: Target) -> tuple[str, str] | None:
+def find_wrong_pass_after_optimize(graph: UOp, inputs: Mapping[str, Any], target: Target) -> tuple[str, str] | None:
     """Return stage and pass after which the interpreter, or finally the machine code, leaves other memory; None if there is
     none.
     """
     expected, program = _flatten_buffers(run(graph, inputs).buffers), graph
-    for name, after in _lower_pass_by_pass(graph, target):
+    for name, after in _lower_after_optimize_by_pass(graph, target):
         program = after
         if (
             after is not graph
             and find_memory_difference(inputs, expected, _flatten_buffers(run(after, inputs).buffers)) is not None
         ):
             return name, name
-    actual = _flatten_buffers(run_program(program, target, inputs))
+    actual = _flatten_buffers(run_first_kernels_natively(program, target, inputs))
     return ("backend", "backend") if find_memory_difference(inputs, expected, actual) is not None else None
 
 
-def _lower_pass_by_pass(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
+def _lower_after_optimize_by_pass(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
     """Yield the name of each pass behind `optimize`, and the launch after it."""
     state = LoweringState(target, Config(reuse=False, verify=True), frozenset(a for c in graph.src for a in c.arguments))
     names = [p.name for p in pipeline.PIPELINE]
     for p in pipeline.PIPELINE[names.index("optimize") + 1 :]:
-        graph = run_pass(p, graph, state)
+        graph = run_pass_and_verify(p, graph, state)
         yield p.name, graph
 
 

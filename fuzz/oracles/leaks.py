@@ -49,7 +49,7 @@ def find_leak(call: Callable[[], object]) -> Fault | None:
         call()
     least = [0] * len(_LEAST)
     for is_second in (False, True):
-        growth = _measure_growth(call)
+        growth = _measure_growth_of_usage(call)
         least = [min(both) for both in zip(least, growth, strict=True)] if is_second else growth
         leaks = [f"{n:,} {name}" for n, least_leak, name in zip(least, _LEAST, _NAMES, strict=True) if n >= least_leak * CALLS // 2]
         if not leaks:
@@ -57,7 +57,7 @@ def find_leak(call: Callable[[], object]) -> Fault | None:
     return Fault("leak", f"{CALLS} calls keep {' and '.join(leaks)}, and as many again")
 
 
-def _measure_growth(call: Callable[[], object]) -> list[int]:
+def _measure_growth_of_usage(call: Callable[[], object]) -> list[int]:
     """Measure how much memory `CALLS` calls leave behind."""
     gc.collect()
     before = measure_memory_usage()

@@ -27,8 +27,8 @@ Array = npt.NDArray[Any]
 _PATTERN = 0xA5
 
 
-def run_program(
-    program: UOp, target: Target, inputs: Mapping[str, Any], count: int | None = None, side: GuardSide | None = None
+def run_first_kernels_natively(
+    program: UOp, target: Target, inputs: Mapping[str, Any], call_count: int | None = None, guard_side: GuardSide | None = None
 ) -> dict[str, Array]:  # fmt: skip
     """Return the memory after the first `count` Calls, or after all of them, as flat arrays. The input arrays are not
     changed.
@@ -36,10 +36,10 @@ def run_program(
     With `side`, all memory lies between guard pages. An access beyond it then ends the process or raises Unsound
     afterwards.
     """
-    calls = program.src[:count]
+    calls = program.src[:call_count]
     arguments = [base_memory(a) for c in program.src for a in c.arguments]
     memory = {m: _initial_contents(m, inputs) for m in arguments if not is_variable(m)}
-    guards = {} if side is None else {m: GuardedMemory(a.nbytes, side) for m, a in memory.items()}
+    guards = {} if guard_side is None else {m: GuardedMemory(a.nbytes, guard_side) for m, a in memory.items()}
     for m, g in guards.items():
         g.data[:] = memory[m].view(np.uint8)
         memory[m] = g.data.view(memory[m].dtype)
@@ -49,7 +49,7 @@ def run_program(
         kernels[c.body] = load_or_remake_kernel(target, source.arg.code, binary.arg.data)
     with memory_lender(target)(list(memory.values())):
         for c in calls:
-            addresses = [_argument_address(a, memory) for a in c.arguments]
+            addresses = [_argument_address_or_zero(a, memory) for a in c.arguments]
             kernels[c.body](addresses, [_argument_scalar(a, inputs) for a in c.arguments])
     for g in guards.values():
         g.check_slack()
@@ -66,7 +66,7 @@ def is_variable(u: UOp) -> bool:
     return u.op is Op.PARAM and u.arg.name is not None
 
 
-def view_argument(argument: UOp, memory: Mapping[str, Array]) -> Array:
+def view_memory_of_argument(argument: UOp, memory: Mapping[str, Array]) -> Array:
     """Return the part of memory that an argument names."""
     whole = memory[memory_key(base_memory(argument))].reshape(-1)
     if argument.op is not Op.SLICE:
@@ -90,7 +90,7 @@ def _storage_dtype(d: DType) -> np.dtype[Any]:
     return STORAGE[d]
 
 
-def _argument_address(argument: UOp, memory: Mapping[UOp, Array]) -> int:
+def _argument_address_or_zero(argument: UOp, memory: Mapping[UOp, Array]) -> int:
     if is_variable(argument):
         return 0
     offset = int(argument.offset.arg.value) if argument.op is Op.SLICE else 0

@@ -34,15 +34,15 @@ from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase as Drawn
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, stable_hash
 from uops.fuzz.generate.schedules import (
-    Sequencer,
-    check_illegal_optops_rejected,
-    list_part_kinds,
+    ScheduleTextFollower,
+    find_illegal_optop_accepted,
+    list_parts_and_neighbour_pairs,
     pipeline_with_schedules,
-    run_passes,
+    run_passes_up_to,
 )
 from uops.fuzz.oracles import calls, launches
 from uops.fuzz.oracles.leaks import find_leak
-from uops.fuzz.oracles.native import run_program
+from uops.fuzz.oracles.native import run_first_kernels_natively
 from uops.fuzz.oracles.relations import disable_rule, draw_related_sample
 from uops.fuzz.oracles.stages import Fault, Judge, Outputs, find_bit_difference, find_value_outside_set
 from uops.fuzz.oracles.subject import (
@@ -52,7 +52,7 @@ from uops.fuzz.oracles.subject import (
     SubjectRefused,
     fault_of_exception,
     run_and_check_form,
-    run_and_judge,
+    run_and_judge_by_allowed_sets,
 )
 from uops.spec.errors import CompileError, Unsupported, UopsError
 from uops.spec.extras import install_command
@@ -62,7 +62,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass as record
 from uops.spec.result import Result
 from uops.spec.rows.accuracy import SEVERAL_RESULTS
-from uops.spec.suggest import suggest_names
+from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
@@ -97,26 +97,26 @@ class OracleContext:
         """The sample as the subject compiles it. Buffers end or start at a guard page, by the seed."""
         side = GuardSide.END if self.seed % 2 else GuardSide.START
         if not self.records_steps:
-            return self.subject.compile_graph(self.sample.graph, PLAIN, side)
+            return self.subject.compile_to_function(self.sample.graph, PLAIN, side)
         with record_rewrite_steps() as self.steps:
-            return self.subject.compile_graph(self.sample.graph, PLAIN, side)
+            return self.subject.compile_to_function(self.sample.graph, PLAIN, side)
 
     @functools.cached_property
     def own_run(self) -> tuple[Outputs, Fault | None]:
         """The outputs of the subject's own run, and the fault."""
-        return run_and_judge(self.subject, self.expectation, lambda: self.compiled_program(self.sample.inputs))
+        return run_and_judge_by_allowed_sets(self.subject, self.expectation, lambda: self.compiled_program(self.sample.inputs))
 
     def require_target(self) -> CachingTarget:
         """Return the subject's target, for oracles that need one."""
         assert self.subject.target is not None
         return self.subject.target
 
-    def run_and_judge(
-        self, subject: Subject, config: Config = PLAIN, side: GuardSide = GuardSide.END
+    def run_on_backend_and_judge(
+        self, subject: Subject, config: Config = PLAIN, guard_side: GuardSide = GuardSide.END
     ) -> tuple[Outputs, Fault | None]:
         """Run the sample on a backend; return the outputs and the fault."""
         graph, inputs = self.sample.graph, self.sample.inputs
-        return run_and_judge(subject, self.expectation, lambda: subject.run(graph, inputs, config, side))
+        return run_and_judge_by_allowed_sets(subject, self.expectation, lambda: subject.run(graph, inputs, config, guard_side))
 
     def draw(self, name: str) -> SeededDraw:
         """Return the source of an oracle's choices."""
@@ -146,7 +146,7 @@ class Oracle:
     needs: frozenset[str] = frozenset()
     dialects: frozenset[Dialect] = frozenset({Dialect.TENSOR})
     compilation: Callable[[OracleContext], Compilation] = lambda c: Compilation(c.sample)
-    settle: Callable[[OracleContext], tuple[ProgramSample, str]] | None = None
+    freeze_choices: Callable[[OracleContext], tuple[ProgramSample, str]] | None = None
 
 
 # -------------------------------------------------------------------------------------------------------------- the checks
@@ -156,7 +156,7 @@ class OracleNotApplicable(UopsError):
     """A case that an oracle cannot judge, and which does not count as judged by it."""
 
 
-def _check_reference(c: OracleContext) -> Fault | None:
+def _check_interpreter_accepts(c: OracleContext) -> Fault | None:
     """Check that the interpreter evaluates the program without an error, and that the bounds of every node hold (else
     Unsound).
     """
@@ -167,7 +167,7 @@ def _check_reference(c: OracleContext) -> Fault | None:
     return None
 
 
-def _check_well_formed(c: OracleContext) -> Fault | None:
+def _check_sample_well_formed(c: OracleContext) -> Fault | None:
     try:
         verify(c.sample.graph, KINDS[c.sample.kind].dialect)
     except UopsError as e:
@@ -180,37 +180,37 @@ def _check_allowed(c: OracleContext) -> Fault | None:
 
 
 def _check_unoptimised(c: OracleContext) -> Fault | None:
-    outputs, fault = c.run_and_judge(c.subject, UNOPTIMISED)
-    return fault or _check_same_bits(c, outputs, c.own_run[0])
+    outputs, fault = c.run_on_backend_and_judge(c.subject, UNOPTIMISED)
+    return fault or _check_same_bits_if_unambiguous(c, outputs, c.own_run[0])
 
 
 def _check_stages(c: OracleContext) -> Fault | None:
     order = toposort(c.sample.graph)
     if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > MAX_STAGED_ELEMENTS:
         raise OracleNotApplicable("too large to interpret every stage")
-    finding = bisect(c.sample.graph, c.sample.inputs, c.require_target(), pipeline.PIPELINE, schedules=1)
-    c.counts.update(coverage.count_lowering_coverage(c.sample.graph, c.require_target()))
+    finding = bisect(c.sample.graph, c.sample.inputs, c.require_target(), pipeline.PIPELINE, extra_orders=1)
+    c.counts.update(coverage.count_changed_passes_and_rules(c.sample.graph, c.require_target()))
     return finding and finding.fault
 
 
 def _check_second_backend(c: OracleContext) -> Fault | None:
     assert c.against is not None
-    outputs, fault = c.run_and_judge(c.against)
-    return fault or _check_same_bits(c, outputs, c.own_run[0])
+    outputs, fault = c.run_on_backend_and_judge(c.against)
+    return fault or _check_same_bits_if_unambiguous(c, outputs, c.own_run[0])
 
 
-def _check_recompilation(c: OracleContext) -> Fault | None:
+def _check_same_bits_on_second_compile(c: OracleContext) -> Fault | None:
     """Check that the program, compiled and run once more, gives the same bits."""
     if c.subject.target is not None:
         c.subject.target.forget()
     with use_lowering_cache(LoweringCache()):
-        outputs, fault = c.run_and_judge(c.subject, side=GuardSide.START if c.seed % 2 else GuardSide.END)
+        outputs, fault = c.run_on_backend_and_judge(c.subject, guard_side=GuardSide.START if c.seed % 2 else GuardSide.END)
     return fault or next((f for k in c.expectation.strict if (f := find_bit_difference(k, c.own_run[0][k], outputs[k]))), None)
 
 
-def _check_called(c: OracleContext) -> Fault | None:
+def _check_calls_from_python(c: OracleContext) -> Fault | None:
     """Check the program as users call it, through all caches and natively if the target supports it."""
-    return calls.find_call_fault(
+    return calls.find_fault_of_compiled_calls(
         c.sample.graph, c.sample.inputs, c.require_target(), c.own_run[0], c.draw("called"), c.require_target().uncached
     )
 
@@ -229,7 +229,7 @@ def _check_rewrite_steps(c: OracleContext) -> Fault | None:
     return None if wrong is None else Fault("step", f"rule {wrong.rule} changes a value: {wrong.before!r} to {wrong.after!r}")
 
 
-def _check_validation(c: OracleContext) -> Fault | None:
+def _check_validator_refutes_nothing(c: OracleContext) -> Fault | None:
     """Check that the validator refutes no obligation of any kernel or of the memory plan. Undecided ones are counted."""
     try:
         pipeline.lower(c.sample.graph, c.require_target(), upto="plan", config=Config(reuse=False, validate=True))
@@ -248,9 +248,9 @@ def _check_leaks(c: OracleContext) -> Fault | None:
     return find_leak(lambda: program(c.sample.inputs))
 
 
-def _check_legalized(c: OracleContext) -> Fault | None:
+def _check_legal_form_agrees(c: OracleContext) -> Fault | None:
     try:
-        difference = describe_legalize_disagreement(Drawn(c.sample.graph, dict(c.sample.inputs)), schedule=c.seed)
+        difference = describe_legalize_disagreement(Drawn(c.sample.graph, dict(c.sample.inputs)), order_seed=c.seed)
     except Exception as e:
         return fault_of_exception(e)
     return None if difference is None else Fault("value", difference)
@@ -266,31 +266,33 @@ def _check_search_schedule(c: OracleContext) -> Fault | None:
     return _check_schedule(c, _schedule_sequence(c, "beam"))
 
 
-def _check_schedule(c: OracleContext, sequence: Sequencer) -> Fault | None:
+def _check_schedule(c: OracleContext, sequence: ScheduleTextFollower) -> Fault | None:
     judge = Judge(c.sample.graph, c.sample.inputs, expected=c.expectation)
     side = GuardSide.END if c.seed % 2 else GuardSide.START
-    program = run_passes(c.sample.graph, c.require_target(), pipeline_with_schedules(sequence))
-    outputs = judge.read_outputs(run_program(program, c.require_target(), judge.initial_memory, side=side))
-    c.counts.update(f"optop:{kind}" for kind in list_part_kinds(sequence.applied_text))
+    program = run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_schedules(sequence))
+    outputs = judge.read_outputs_from_memory(
+        run_first_kernels_natively(program, c.require_target(), judge.initial_memory, guard_side=side)
+    )
+    c.counts.update(f"optop:{kind}" for kind in list_parts_and_neighbour_pairs(sequence.applied_text))
     return next((f for k in judge.allowed_sets if (f := find_value_outside_set(c.expectation, k, outputs))), None)
 
 
-def _schedule_sequence(c: OracleContext, source: str = "draw") -> Sequencer:
-    return Sequencer(f"{source} {stable_hash(c.seed, 'scheduled')}" if c.sample.opts is None else c.sample.opts)
+def _schedule_sequence(c: OracleContext, source: str = "draw") -> ScheduleTextFollower:
+    return ScheduleTextFollower(f"{source} {stable_hash(c.seed, 'scheduled')}" if c.sample.opts is None else c.sample.opts)
 
 
 def _compilation_with_schedule(c: OracleContext, source: str = "draw") -> Compilation:
     return Compilation(c.sample, pipeline_with_schedules(_schedule_sequence(c, source)))
 
 
-def _settle_schedule(c: OracleContext, source: str = "draw") -> tuple[ProgramSample, str]:
+def _freeze_schedule_choices(c: OracleContext, source: str = "draw") -> tuple[ProgramSample, str]:
     sequence = _schedule_sequence(c, source)
-    run_passes(c.sample.graph, c.require_target(), pipeline_with_schedules(sequence), last_pass="optimize")
+    run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_schedules(sequence), last_pass="optimize")
     return c.sample._replace(opts=sequence.applied_text), "scheduled"
 
 
 def _check_illegal_optops(c: OracleContext) -> Fault | None:
-    return check_illegal_optops_rejected(c.sample.graph, c.require_target(), c.draw("illegal"))
+    return find_illegal_optop_accepted(c.sample.graph, c.require_target(), c.draw("illegal"))
 
 
 def _check_lowering_deterministic(c: OracleContext) -> Fault | None:
@@ -302,7 +304,7 @@ def _check_lowering_deterministic(c: OracleContext) -> Fault | None:
 def _lower_to_plan(c: OracleContext) -> UOp:
     """Lower without memoized results."""
     with use_lowering_cache(LoweringCache()):
-        return run_passes(c.sample.graph, c.require_target(), pipeline.PIPELINE, "plan")
+        return run_passes_up_to(c.sample.graph, c.require_target(), pipeline.PIPELINE, "plan")
 
 
 def _check_related(c: OracleContext) -> Fault | None:
@@ -323,26 +325,28 @@ def _check_related_sample(c: OracleContext, sample: ProgramSample, map_outputs_b
     return next((f for k in c.expectation.strict if (f := find_value_outside_set(c.expectation, k, mapped))), None)
 
 
-def _settle_relation(c: OracleContext) -> tuple[ProgramSample, str]:
+def _freeze_relation_choice(c: OracleContext) -> tuple[ProgramSample, str]:
     related = draw_related_sample(c.sample, c.draw("related"))
     return (c.sample, "related") if related is None else (related[1].sample, "allowed")
 
 
 def _check_without_rule(c: OracleContext) -> Fault | None:
     """Check that the program gives the same without one of the rewrite rules that are applied to it."""
-    applied = {s.rule for transform in coverage.record_lowering(c.sample.graph, c.require_target()) for s in transform.steps}
+    applied = {
+        s.rule for transform in coverage.record_transforms_until_plan(c.sample.graph, c.require_target()) for s in transform.steps
+    }
     rules = [r for r in INDEXING if r.name in applied]
     if not rules:
         raise OracleNotApplicable("no rule is applied")
     rule = c.draw("rule-off").choice(rules)
     c.counts[f"rule-off:{rule.name}"] += 1
     with disable_rule(rule), use_lowering_cache(LoweringCache()):
-        return c.run_and_judge(c.subject)[1]
+        return c.run_on_backend_and_judge(c.subject)[1]
 
 
-def _check_lane_orders(c: OracleContext) -> Fault | None:
+def _check_interpreter_orders(c: OracleContext) -> Fault | None:
     try:
-        return launches.check_orders(c.sample.graph, c.sample.inputs, c.seed % 1000)
+        return launches.check_interpreter_orders(c.sample.graph, c.sample.inputs, c.seed % 1000)
     except Exception as e:
         return fault_of_exception(e)
 
@@ -352,7 +356,7 @@ def _check_kernel_code(c: OracleContext) -> Fault | None:
     if Op.BARRIER not in c.require_target().ops and any(u.op is Op.BARRIER for u in toposort(c.sample.graph)):
         raise SubjectRefused("the target has no Barrier")
     try:
-        return launches.check_machine_code(c.sample.graph, c.sample.inputs, c.require_target(), side)
+        return launches.check_launch_machine_code(c.sample.graph, c.sample.inputs, c.require_target(), side)
     except Exception as e:
         if isinstance(e, CompileError) and "R60" in str(e):  # a Barrier inside of a loop over lanes
             raise SubjectRefused(str(e)) from e
@@ -364,7 +368,7 @@ def _check_kernel_code(c: OracleContext) -> Fault | None:
 _AMBIGUOUS_OPS = SEVERAL_RESULTS | {Op.REDUCE, Op.WMMA, Op.SQRT, Op.RECIP, Op.DIV, Op.MULACC}
 
 
-def _check_same_bits(c: OracleContext, actual: Outputs, expected: Outputs) -> Fault | None:
+def _check_same_bits_if_unambiguous(c: OracleContext, actual: Outputs, expected: Outputs) -> Fault | None:
     """Check that two runs have the same bits if floats have one right answer. Elements that may be anything are not compared."""
     if any(u.dtype.is_float and u.op in _AMBIGUOUS_OPS for u in toposort(c.sample.graph)):
         return None
@@ -386,38 +390,37 @@ STEPS = "steps"
 #: Name -> oracle, in the order in which they are asked.
 # fmt: off
 ORACLES: dict[str, Oracle] = {o.name: o for o in (
-    Oracle("form",        "the verifier accepts what the generator made", _check_well_formed, 32,
+    Oracle("form",        "the verifier accepts what the generator made", _check_sample_well_formed, 32,
            dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, Dialect.SCHEDULED})),
-    Oracle("reference",   "the interpreter and its intervals accept the program", _check_reference, 1),
+    Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_accepts, 1),
     Oracle("allowed",     "every element is in the interpreter's allowed set", _check_allowed),
     Oracle("unoptimised", "without schedules the same is given", _check_unoptimised, 8, frozenset({COMPILER}),
            compilation=lambda c: Compilation(c.sample, None, UNOPTIMISED)),
     Oracle("scheduled",   "with legal OptOps, drawn from their table, the same is given", _check_random_schedule, 4,
-           frozenset({COMPILER}),
-           compilation=_compilation_with_schedule, settle=_settle_schedule),
+           frozenset({COMPILER}), compilation=_compilation_with_schedule, freeze_choices=_freeze_schedule_choices),
     Oracle("searched",    "with schedules that a search may choose the same is given", _check_search_schedule, 8,
-           frozenset({COMPILER}),
-           compilation=lambda c: _compilation_with_schedule(c, "beam"), settle=lambda c: _settle_schedule(c, "beam")),
-    Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise", _check_called, 8,
-           frozenset({COMPILER})),
+           frozenset({COMPILER}), compilation=lambda c: _compilation_with_schedule(c, "beam"),
+           freeze_choices=lambda c: _freeze_schedule_choices(c, "beam")),
+    Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise",
+           _check_calls_from_python, 8, frozenset({COMPILER})),
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),
-    Oracle("related",     "a related program gives the same", _check_related, 4, settle=_settle_relation),
+    Oracle("related",     "a related program gives the same", _check_related, 4, freeze_choices=_freeze_relation_choice),
     Oracle("rule-off",    "without one of the rewrite rules the same is given", _check_without_rule, 16, frozenset({COMPILER})),
-    Oracle("again",       "a second compilation gives the same bits", _check_recompilation, 32),
+    Oracle("again",       "a second compilation gives the same bits", _check_same_bits_on_second_compile, 32),
     Oracle("twice",       "a second lowering gives the same instructions", _check_lowering_deterministic, 32,
            frozenset({COMPILER})),
     Oracle(STEPS,         "every rewrite step keeps the value, whatever its leaves are", _check_rewrite_steps, 4,
            frozenset({COMPILER})),
     Oracle("stages",      "every stage gives what the one before it gives", _check_stages, 32, frozenset({COMPILER})),
-    Oracle("validated",   "what the validator asks of kernels and of the memory plan is not refuted", _check_validation, 32,
-           frozenset({COMPILER})),
+    Oracle("validated",   "what the validator asks of kernels and of the memory plan is not refuted",
+           _check_validator_refutes_nothing, 32, frozenset({COMPILER})),
     Oracle("leaks",       "a program that is called again keeps no memory", _check_leaks, 64, frozenset({COMPILER})),
     Oracle("second",      "a second backend gives the same", _check_second_backend, 1, frozenset({AGAINST})),
-    Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter", _check_lane_orders,
-           dialects=frozenset({Dialect.SCHEDULED})),
+    Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter",
+           _check_interpreter_orders, dialects=frozenset({Dialect.SCHEDULED})),
     Oracle("kernels",     "machine code of a scheduled kernel gives what the interpreter gives", _check_kernel_code, 1,
            frozenset({COMPILER}), frozenset({Dialect.SCHEDULED})),
-    Oracle("legalized",   "a graph of the second document means what its legal form means", _check_legalized,
+    Oracle("legalized",   "a graph of the second document means what its legal form means", _check_legal_form_agrees,
            dialects=frozenset({Dialect.BESTIARY})),
 )}
 # fmt: on
@@ -443,7 +446,9 @@ def oracles_by_name(names: Sequence[str]) -> tuple[Oracle, ...]:
     """Return the oracles of these names, in the table's order. Raises UnknownOracle."""
     missing = [n for n in names if n not in ORACLES]
     if missing:
-        raise UnknownOracle(f"no oracle is called {missing[0]!r}; known: {', '.join(ORACLES)}{suggest_names(missing[0], ORACLES)}")
+        raise UnknownOracle(
+            f"no oracle is called {missing[0]!r}; known: {', '.join(ORACLES)}{format_did_you_mean(missing[0], ORACLES)}"
+        )
     return tuple(o for o in ORACLES.values() if o.name in names)
 
 
@@ -468,7 +473,7 @@ def is_due(oracle: Oracle, seed: int) -> bool:
     return oracle.every == 1 or stable_hash(seed, oracle.name, "due") % oracle.every == 0
 
 
-def find_first_fault(
+def find_first_objection(
     c: OracleContext, oracles: Sequence[Oracle], on_oracle: Callable[[str], Any] = lambda name: None
 ) -> tuple[str, Fault] | None:
     """Ask the oracles in order; return the name of the first one that objects, and the fault.

@@ -17,12 +17,12 @@ import numpy as np
 
 from uops.compiler import pipeline  # noqa: F401 - loads the modules that hold rules
 from uops.compiler.ir.buffers import highest_unique
-from uops.compiler.rewrite.matchers import compile_matchers
+from uops.compiler.rewrite.matchers import get_or_make_matcher_table
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING
 from uops.fuzz.generate.draw import SeededDraw, draw_permutation
 from uops.fuzz.generate.kinds import ProgramSample
-from uops.fuzz.oracles.batch import trace_axis_to_inputs
+from uops.fuzz.oracles.batch import find_input_axes_to_permute
 from uops.fuzz.oracles.stages import Outputs
 from uops.fuzz.reduce.shrinks import list_values
 from uops.spec.ir import build as b
@@ -49,7 +49,7 @@ class MetamorphicRelation:
     make: Callable[[ProgramSample, SeededDraw], RelatedSample | None]
 
 
-def _root_value_shape(s: ProgramSample) -> tuple[int, ...] | None:
+def _static_shape_of_only_value(s: ProgramSample) -> tuple[int, ...] | None:
     """Return the shape of the root if it is one value with at least one axis and static extents, else None."""
     u = s.graph
     if u.dtype is dt.void or isinstance(u.device, tuple):
@@ -64,7 +64,7 @@ def _map_root_output(map_back: Callable[[Any], Any]) -> Callable[[Outputs], Outp
 
 
 def _permute_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
-    shape = _root_value_shape(s)
+    shape = _static_shape_of_only_value(s)
     if shape is None or len(shape) < 2:
         return None
     order = draw_permutation(draw, len(shape))
@@ -72,14 +72,14 @@ def _permute_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     return RelatedSample(s._replace(graph=b.permute(s.graph, order)), _map_root_output(lambda a: a.transpose(inverse)))
 
 
-def _permute_inputs_along_axis(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+def _permute_inputs_along_traced_axis(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     """Permute all inputs along an axis that can be traced through the program; the program stays the same."""
     values = s.graph.src if s.graph.op is Op.TUPLE else (s.graph,)
     shape = tuple(values[0].shape)
     if any(tuple(u.shape) != shape or isinstance(u.device, tuple) for u in values):
         return None
     axes = [axis for axis, n in enumerate(shape) if isinstance(n, int) and n > 1]
-    traced = [(axis, input_axes) for axis in axes if (input_axes := trace_axis_to_inputs(values, axis))]
+    traced = [(axis, input_axes) for axis in axes if (input_axes := find_input_axes_to_permute(values, axis))]
     if not traced:
         return None
     axis, input_axes = draw.choice(traced)
@@ -97,7 +97,7 @@ def _permute_inputs_along_axis(s: ProgramSample, draw: SeededDraw) -> RelatedSam
 
 
 def _flip_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
-    shape = _root_value_shape(s)
+    shape = _static_shape_of_only_value(s)
     if shape is None:
         return None
     axes = [draw.chance(60) for _ in shape]
@@ -106,7 +106,7 @@ def _flip_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
 
 
 def _pad_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
-    shape = _root_value_shape(s)
+    shape = _static_shape_of_only_value(s)
     if shape is None:
         return None
     before, after = ([draw.integer(0, 3) for _ in shape] for _ in range(2))
@@ -117,7 +117,7 @@ def _pad_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
 
 def _split_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     """Split the output into two parts, which the map concatenates."""
-    shape = _root_value_shape(s)
+    shape = _static_shape_of_only_value(s)
     axes = [k for k, n in enumerate(shape or ()) if n > 1]
     if shape is None or not axes:
         return None
@@ -136,7 +136,7 @@ def _split_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     return RelatedSample(s._replace(graph=b.tuple_(*parts)), join_parts)
 
 
-def _rename_memory(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+def _renumber_memory_and_variables(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     """Give memory other numbers and variables other names."""
     shift = draw.integer(1, 50)
     replacements: dict[UOp, UOp] = {}
@@ -181,16 +181,16 @@ def _replace_outside_bodies(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
 
 def _insert_identity(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     """Insert an identity between a value and its users."""
-    values = _insertion_points(s.graph)
+    values = _list_insertable_values(s.graph)
     if not values:
         return None
     u = draw.choice(values)
     forms = [f for f in IDENTITIES if f is not _store_and_read or draw.chance(50)]
     new = draw.choice(forms)(u, draw, s.graph)
-    return None if new is None else RelatedSample(s._replace(graph=_replace_uses(s.graph, u, new)), lambda found: found)
+    return None if new is None else RelatedSample(s._replace(graph=_replace_in_all_users(s.graph, u, new)), lambda found: found)
 
 
-def _insertion_points(root: UOp) -> list[UOp]:
+def _list_insertable_values(root: UOp) -> list[UOp]:
     """List the values outside of bodies that have a static shape on one device and are no views of written memory."""
     written = {x for u in toposort(root) if u.op is Op.STORE for x in toposort(u.buffer)}
     outside = set(_nodes_outside_bodies(root))
@@ -202,13 +202,13 @@ def _insertion_points(root: UOp) -> list[UOp]:
     ]  # fmt: skip
 
 
-def _replace_uses(root: UOp, u: UOp, new: UOp) -> UOp:
+def _replace_in_all_users(root: UOp, old: UOp, new: UOp) -> UOp:
     """Replace `u` by `new`, which is computed from `u`, in all its users."""
-    if root is u:
+    if root is old:
         return new
     done: dict[UOp, UOp] = {}
     for x in toposort(root):
-        src = tuple(new if y is u else done[y] for y in x.src)
+        src = tuple(new if y is old else done[y] for y in x.src)
         done[x] = x if src == x.src else x.replace(src=src)
     return done[root]
 
@@ -270,12 +270,14 @@ IDENTITIES: tuple[Callable[[UOp, SeededDraw, UOp], UOp | None], ...] = (
 RELATIONS: tuple[MetamorphicRelation, ...] = (
     MetamorphicRelation("permuted", "a permuted output is permuted", _permute_output),
     MetamorphicRelation(
-        "batched", "inputs permuted along an axis that goes through the program permute the output", _permute_inputs_along_axis
+        "batched",
+        "inputs permuted along an axis that goes through the program permute the output",
+        _permute_inputs_along_traced_axis,
     ),
     MetamorphicRelation("flipped", "a flipped output is flipped", _flip_output),
     MetamorphicRelation("padded", "a padded output has the output inside", _pad_output),
     MetamorphicRelation("split", "two parts of an output, joined, are the output", _split_output),
-    MetamorphicRelation("renamed", "numbers of memory and names of variables mean nothing", _rename_memory),
+    MetamorphicRelation("renamed", "numbers of memory and names of variables mean nothing", _renumber_memory_and_variables),
     MetamorphicRelation("inserted", "an identity between a value and its users changes nothing", _insert_identity),
 )
 
@@ -302,7 +304,9 @@ def disable_rule(rule: Rule) -> Iterator[None]:
     the rule's own op is made anew.
     """
     other_rules = tuple(r for r in INDEXING if r is not rule)
-    compile_matchers(other_rules).update((op, step) for op, step in compile_matchers(INDEXING).items() if op is not rule.lhs.op)
+    get_or_make_matcher_table(other_rules).update(
+        (op, step) for op, step in get_or_make_matcher_table(INDEXING).items() if op is not rule.lhs.op
+    )
     changed = [(m, name) for m in _compiler_modules() for name, v in vars(m).items() if v is INDEXING]
     try:
         for m, name in changed:

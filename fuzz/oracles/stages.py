@@ -80,17 +80,18 @@ class Judge:
     """The judge of one program on one set of inputs. Raises what the program's own run raises, as a Trap."""
 
     def __init__(
-        self, graph: UOp, inputs: Mapping[str, Any], schedules: int = 0, expected: Expectation | None = None
+        self, graph: UOp, inputs: Mapping[str, Any], extra_orders: int = 0, expected: Expectation | None = None
     ) -> None:  # fmt: skip
         self.graph = graph
-        self.schedules = schedules
+        self.schedules = extra_orders
         self.results = outputs(graph)
         fresh = {_buffer_key(o.buffer) for o in self.results}  # dead code may have an input of the same key
         self.inputs = {k: v for k, v in inputs.items() if k not in fresh}
         self._expected = expected or Expectation(ConformanceCase("", dt.void, "", graph, dict(inputs), ()))
         self.allowed_sets = self._expected.strict
         self.initial_memory = self.inputs | {
-            _buffer_key(o.buffer): _complement_contents(o.buffer, self.reference_value(k)) for k, o in enumerate(self.results)
+            _buffer_key(o.buffer): _make_contents_unlike_expected(o.buffer, self.reference_value(k))
+            for k, o in enumerate(self.results)
         }
 
     def reference_value(self, key: Key) -> Array:
@@ -101,34 +102,34 @@ class Judge:
         """Return the interpreter's own values of all outputs."""
         return {k: self.reference_value(k) for k in self.allowed_sets}
 
-    def run_stage(self, stage: UOp) -> Outputs:
+    def interpret_stage(self, stage: UOp) -> Outputs:
         """Interpret a stage and return its outputs. Raises Unsound if an order of unordered work changes them, and what
         the interpreter raises.
         """
-        outputs = self.read_outputs(run(stage, self.initial_memory).buffers)
+        outputs = self.read_outputs_from_memory(run(stage, self.initial_memory).buffers)
         if not self.schedules:
             return outputs
-        first = self._run_lane_by_lane(stage) if _may_reorder_floats(stage) else outputs
+        first = self._interpret_lane_by_lane(stage) if _may_reorder_floats(stage) else outputs
         for seed in range(self.schedules):
-            reordered = self.read_outputs(run(stage, self.initial_memory, schedule=seed).buffers)
+            reordered = self.read_outputs_from_memory(run(stage, self.initial_memory, schedule=seed).buffers)
             written = first.keys() & reordered.keys()
             fault = next((f for k in written if (f := find_bit_difference(k, first[k], reordered[k]))), None)
             if fault:
                 raise Unsound(f"schedule {seed} gives something else: {fault.message}")
         return outputs
 
-    def _run_lane_by_lane(self, stage: UOp) -> Outputs:
+    def _interpret_lane_by_lane(self, stage: UOp) -> Outputs:
         """Run the lane machine, which adds floats in another order than the machine of whole arrays. Raises Unsound if
         its outputs are not allowed.
         """
-        outputs = self.read_outputs(run(stage, self.initial_memory, lanes=True).buffers)
+        outputs = self.read_outputs_from_memory(run(stage, self.initial_memory, lanes=True).buffers)
         written = self.allowed_sets.keys() & outputs.keys()
         fault = next((f for k in written if (f := find_value_outside_set(self._expected, k, outputs))), None)
         if fault:
             raise Unsound(f"lane by lane: {fault.message}")
         return outputs
 
-    def read_outputs(self, buffers: Mapping[str, Array]) -> Outputs:
+    def read_outputs_from_memory(self, buffers: Mapping[str, Array]) -> Outputs:
         """Read the outputs that were written from the final contents of memory. Raises Unsound if memory was changed
         that the program only reads.
         """
@@ -158,7 +159,7 @@ class Judge:
         for key in self.allowed_sets:
             if fault := find_value_outside_set(self._expected, key, after):
                 return fault
-        for key, allowed in self.allowed_sets.items() if must_keep_bits(pass_name, graph) else ():
+        for key, allowed in self.allowed_sets.items() if pass_must_keep_bits(pass_name, graph) else ():
             if fault := find_bit_difference(key, before[key], after[key], np.isinf(allowed.width_ulps())):
                 return fault
         return None
@@ -183,7 +184,7 @@ def find_value_outside_set(expected: Expectation, key: Key, after: Outputs) -> F
     return _value_fault(key, element, actual, allowed)
 
 
-def must_keep_bits(pass_name: str, graph: UOp) -> bool:
+def pass_must_keep_bits(pass_name: str, graph: UOp) -> bool:
     """Return True if a pass must preserve every bit of the outputs of `graph`."""
     guarantee, _ = KEEPS.get(pass_name, (Preservation.SET, ""))
     exempt = _EXEMPT_OPS[guarantee]
@@ -210,7 +211,7 @@ _EXEMPT_OPS: dict[Preservation, frozenset[Op] | None] = {
 }
 
 
-def find_bit_difference(key: Key, before: Array, after: Array, ignored: Array | None = None) -> Fault | None:
+def find_bit_difference(key: Key, before: Array, after: Array, ignored_mask: Array | None = None) -> Fault | None:
     """Return a Fault for the first element whose bits differ, or None. Two NaNs are equal (R20: all NaNs are one class).
     Elements in the mask `ignored` may differ.
     """
@@ -220,8 +221,8 @@ def find_bit_difference(key: Key, before: Array, after: Array, ignored: Array | 
     equal = bits_of(x) == bits_of(y)
     if not equal.all() and x.dtype.kind not in "iub":
         equal |= np.isnan(x.astype(np.float64)) & np.isnan(y.astype(np.float64))
-    if ignored is not None:
-        equal |= ignored.reshape(-1)
+    if ignored_mask is not None:
+        equal |= ignored_mask.reshape(-1)
     if equal.all():
         return None
     element = int(np.flatnonzero(~equal)[0])
@@ -237,7 +238,7 @@ def _buffer_key(buffer: UOp) -> str:
     return f"b{buffer.arg.unique}"
 
 
-def _complement_contents(buffer: UOp, value: Array) -> Array:
+def _make_contents_unlike_expected(buffer: UOp, value: Array) -> Array:
     """Return initial contents for an output's Buffer that differ from the expected value in every element."""
     if value.dtype == object:  # an index beyond int64, which no Buffer holds
         return np.zeros(buffer.arg.size, np.int64)

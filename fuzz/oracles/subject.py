@@ -25,7 +25,7 @@ from uops.backends.worker.frames import exception_text
 from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler.config import Config
 from uops.compiler.target import Kernel, Target, load_or_remake_kernel
-from uops.fuzz.generate.declared import SupportedCells
+from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.oracles.stages import Fault, Outputs, find_value_outside_set
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.ir.node import UOp, toposort
@@ -86,9 +86,9 @@ class CachingTarget:
         except Exception:
             compiled = []
         for k, kernel in zip_longest(waiting, compiled):
-            k.loaded = kernel or self._compile_alone(k.source)
+            k.loaded = kernel or self._compile_one_or_return_error(k.source)
 
-    def _compile_alone(self, source: str) -> Kernel | Exception:
+    def _compile_one_or_return_error(self, source: str) -> Kernel | Exception:
         try:
             return load_or_remake_kernel(self.uncached, source, self.uncached.compile(source))
         except Exception as e:
@@ -104,13 +104,13 @@ class _LazyKernel:
     loaded: Any = None
 
     def __call__(self, addresses: Sequence[int], scalars: Sequence[int]) -> None:
-        self._force()(addresses, scalars)
+        self._compile_and_return_kernel()(addresses, scalars)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute that the target's own kernels have."""
-        return getattr(self._force(), name)
+        return getattr(self._compile_and_return_kernel(), name)
 
-    def _force(self) -> Any:
+    def _compile_and_return_kernel(self) -> Any:
         if self.loaded is None:
             self.compile_waiting()
         if isinstance(self.loaded, Exception):
@@ -128,21 +128,21 @@ class Subject:
     def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
         self.name = name
         self.backend: Backend = registry.create_backend(name, **(FAST.get(name, {}) if options is None else options))
-        self.declared = SupportedCells.from_capabilities(registry.query_capabilities(name, self.backend))
+        self.declared = SupportedOpDtypes.from_capabilities(registry.query_capabilities(name, self.backend))
         #: The target, if the backend is one of the compiler.
         self.target = CachingTarget(self.backend.target) if isinstance(self.backend, CompilerBackend) else None
 
     def run(self, graph: UOp, inputs: Mapping[str, Any], config: Config = PLAIN, side: GuardSide = GuardSide.END) -> Result:
         """Run a graph once. Raises whatever the subject raises."""
-        return self.compile_graph(graph, config, side)(inputs)
+        return self.compile_to_function(graph, config, side)(inputs)
 
-    def compile_graph(
-        self, graph: UOp, config: Config = PLAIN, side: GuardSide = GuardSide.END
+    def compile_to_function(
+        self, graph: UOp, config: Config = PLAIN, guard_side: GuardSide = GuardSide.END
     ) -> Callable[[Mapping[str, Any]], Result]:
         """Compile a graph; return a function that runs it."""
         if self.target is None:
             return functools.partial(self.backend.run, graph)
-        return GuardedProgram(graph, self.target, side, config)
+        return GuardedProgram(graph, self.target, guard_side, config)
 
     def may_refuse(self, graph: UOp) -> bool:
         """Return True if the subject may refuse the graph."""
@@ -150,7 +150,9 @@ class Subject:
         return self.target is None or several_devices or not self.declared.supports_graph(graph)
 
 
-def run_and_judge(subject: Subject, expected: Expectation, run: Callable[[], Result]) -> tuple[Outputs, Fault | None]:
+def run_and_judge_by_allowed_sets(
+    subject: Subject, expected: Expectation, run: Callable[[], Result]
+) -> tuple[Outputs, Fault | None]:
     """Run and judge by the allowed sets; return the outputs and the fault. Raises SubjectRefused."""
     outputs, fault = run_and_check_form(subject, expected.case.graph, expected.case.inputs, run)
     if fault is not None:

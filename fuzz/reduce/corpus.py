@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.answer import collect_input_nodes, is_variable
+from uops.backends.answer import collect_caller_input_nodes, is_variable
 from uops.backends.arrays import STORAGE
 from uops.interp import run
 from uops.spec.errors import SpecError, Trap
@@ -149,7 +149,7 @@ def evaluate_extent(dim: Dim, inputs: Mapping[str, Any]) -> int:
 
 def _find_leaf(graph: UOp, name: str) -> UOp | None:
     """Find the node that an input belongs to. Params of bodies, which are numbered anew, have no inputs."""
-    leaf = collect_input_nodes(graph).get(name)
+    leaf = collect_caller_input_nodes(graph).get(name)
     return leaf or next((u for u in toposort(graph) if u.op in OF_BESTIARY and OF_BESTIARY[u.op](u) == name), None)
 
 

@@ -46,12 +46,12 @@ def drop_calls(s: ProgramSample) -> Iterator[ProgramSample]:
             yield _with_launch(s, s.graph.replace(src=tuple(x for x in s.graph.src if x is not c)))
 
 
-def drop_effects(s: ProgramSample) -> Iterator[ProgramSample]:
+def drop_effects_of_kernels(s: ProgramSample) -> Iterator[ProgramSample]:
     """Drop one effect of a kernel that has several."""
     for c in s.graph.src if _is_launch(s) else ():
         sink = c.body
         for e in sink.src if len(sink.src) > 1 else ():
-            yield from _try_substitution(s, {sink: sink.replace(src=tuple(x for x in sink.src if x is not e))})
+            yield from _yield_substitution_if_legal(s, {sink: sink.replace(src=tuple(x for x in sink.src if x is not e))})
 
 
 def shrink_loops(s: ProgramSample) -> Iterator[ProgramSample]:
@@ -63,7 +63,7 @@ def shrink_loops(s: ProgramSample) -> Iterator[ProgramSample]:
             continue
         bound, *others = r.src  # dependencies
         if bound.op is not Op.CONST or bound.arg.value > 2:
-            yield from _try_substitution(s, {r: r.replace(src=(b.index(2), *others))})
+            yield from _yield_substitution_if_legal(s, {r: r.replace(src=(b.index(2), *others))})
 
 
 def _remove_loop(root: UOp, loop_range: UOp) -> UOp:
@@ -82,7 +82,7 @@ def _remove_loop(root: UOp, loop_range: UOp) -> UOp:
     return rebuilt[root]
 
 
-def replace_by_operands(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_scalars_by_operands(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a scalar value or index by a value that it is computed from, or by a constant."""
     order = toposort(s.graph) if _is_launch(s) else ()
     for u in reversed(order):
@@ -90,7 +90,7 @@ def replace_by_operands(s: ProgramSample) -> Iterator[ProgramSample]:
             continue
         operands = [x for x in reversed(toposort(u)[:-1]) if x.dtype is u.dtype and x.shape == () and x.op is not Op.INDEX]
         for x in (b.const(0, u.dtype), *operands[:_MAX_REPLACEMENTS], b.const(1, u.dtype)):
-            yield from _try_substitution(s, {u: x})
+            yield from _yield_substitution_if_legal(s, {u: x})
 
 
 def drop_unused_arguments(s: ProgramSample) -> Iterator[ProgramSample]:
@@ -105,7 +105,7 @@ def drop_unused_arguments(s: ProgramSample) -> Iterator[ProgramSample]:
             yield _with_launch(s, s.graph.replace(src=tuple(call if x is c else x for x in s.graph.src)))
 
 
-def _try_substitution(s: ProgramSample, replacements: Mapping[UOp, UOp]) -> Iterator[ProgramSample]:
+def _yield_substitution_if_legal(s: ProgramSample, replacements: Mapping[UOp, UOp]) -> Iterator[ProgramSample]:
     """Yield the launch with replaced nodes, or nothing if they do not fit."""
     try:
         yield _with_launch(s, substitute(s.graph, dict(replacements)))
@@ -114,4 +114,4 @@ def _try_substitution(s: ProgramSample, replacements: Mapping[UOp, UOp]) -> Iter
 
 
 #: In the order in which they are tried.
-LAUNCH_SHRINKS = (drop_calls, drop_effects, shrink_loops, replace_by_operands, drop_unused_arguments)
+LAUNCH_SHRINKS = (drop_calls, drop_effects_of_kernels, shrink_loops, replace_scalars_by_operands, drop_unused_arguments)

@@ -36,18 +36,18 @@ LAST = 8
 
 def reduce_sample(
     sample: ProgramSample, fails: Callable[[ProgramSample], bool], max_questions: int = MOST,
-    still_fails: Callable[[ProgramSample], bool] | None = None, before_each: Callable[[], None] = lambda: None,
+    fails_in_fresh_process: Callable[[ProgramSample], bool] | None = None, before_each_candidate: Callable[[], None] = lambda: None,
 ) -> ProgramSample:  # fmt: skip
     """Return the smallest failing sample found.
 
     `before_each` is called before each candidate; an exception that it raises ends the reduction.
     """
-    if still_fails is None:
-        return _SampleReducer(sample, fails, max_questions, before_each).run()
+    if fails_in_fresh_process is None:
+        return _SampleReducer(sample, fails, max_questions, before_each_candidate).reduce_until_stable()
     last = min(LAST, max_questions // 2)
-    reduction = _SampleReducer(sample, fails, max_questions - last, before_each)
-    reduction.run()
-    return next((s for s in [*reversed(reduction.best_by_size.values())][:last] if still_fails(s)), sample)
+    reduction = _SampleReducer(sample, fails, max_questions - last, before_each_candidate)
+    reduction.reduce_until_stable()
+    return next((s for s in [*reversed(reduction.best_by_size.values())][:last] if fails_in_fresh_process(s)), sample)
 
 
 class _SampleReducer:
@@ -64,33 +64,37 @@ class _SampleReducer:
         self.fails = fails
         self.questions_left = max_questions
         self.tried: set[object] = set()
-        self.evaluates = is_sound(sample)
+        self.evaluates = is_well_formed_and_evaluates(sample)
 
-    def run(self) -> ProgramSample:
+    def reduce_until_stable(self) -> ProgramSample:
         """Apply all shrinks in rounds until a round changes nothing."""
         before: Measure | None = None
         while before != self.measure and self.questions_left > 0:
             before = self.measure
             for shrink in SHRINKS:
-                while self.questions_left > 0 and self._accept_some_candidate(shrink):
+                while self.questions_left > 0 and self._accept_first_failing_candidate(shrink):
                     pass
         return self.best
 
-    def _accept_some_candidate(self, shrink: Shrink) -> bool:
+    def _accept_first_failing_candidate(self, shrink: Shrink) -> bool:
         """Try the candidates of a shrink; return True at the first accepted one."""
         candidates = shrink(self.best)
-        while self.questions_left > 0 and (c := _next_candidate(candidates)) is not None:
-            if self._try_candidate(c):
+        while self.questions_left > 0 and (c := _next_candidate_or_none_on_error(candidates)) is not None:
+            if self._accept_if_smaller_and_still_fails(c):
                 return True
         return False
 
-    def _try_candidate(self, candidate: ProgramSample) -> bool:
+    def _accept_if_smaller_and_still_fails(self, candidate: ProgramSample) -> bool:
         self.before_each()
         try:
             m = measure_sample(candidate)
         except Exception:
             return False
-        if m >= self.measure or not self._is_untried(candidate) or not is_sound(candidate, self.evaluates):
+        if (
+            m >= self.measure
+            or not self._mark_tried_if_new(candidate)
+            or not is_well_formed_and_evaluates(candidate, self.evaluates)
+        ):
             return False
         self.questions_left -= 1
         if not self.fails(candidate):
@@ -98,7 +102,7 @@ class _SampleReducer:
         self.best, self.measure, self.best_by_size[m[0]] = candidate, m, candidate
         return True
 
-    def _is_untried(self, candidate: ProgramSample) -> bool:
+    def _mark_tried_if_new(self, candidate: ProgramSample) -> bool:
         key = (candidate.graph, candidate.opts, tuple((k, np.asarray(v).tobytes()) for k, v in sorted(candidate.inputs.items())))
         if key in self.tried:
             return False
@@ -106,7 +110,7 @@ class _SampleReducer:
         return True
 
 
-def _next_candidate(candidates: Iterator[ProgramSample]) -> ProgramSample | None:
+def _next_candidate_or_none_on_error(candidates: Iterator[ProgramSample]) -> ProgramSample | None:
     """Return the next candidate, or None at the end and if the shrink built an impossible graph."""
     try:
         return next(candidates, None)
@@ -121,11 +125,11 @@ def measure_sample(s: ProgramSample) -> Measure:
     order = toposort(s.graph)
     elements = sum(int(np.prod([n for n in u.shape if isinstance(n, int)])) for u in order if u.dtype not in (dt.void, dt.index))
     unusual_dtypes = len({u.dtype for u in order} - {dt.void, dt.index, dt.float32, dt.int32, dt.bool_})
-    weight = sum(_data_weight(v) for v in s.inputs.values())
+    weight = sum(_count_nonzeros_and_bits(v) for v in s.inputs.values())
     return count_nodes(s), len(s.opts or ""), elements, unusual_dtypes, weight
 
 
-def _data_weight(v: object) -> int:
+def _count_nonzeros_and_bits(v: object) -> int:
     a = np.asarray(v)
     if a.dtype == object:
         return sum(int(x).bit_length() for x in a.reshape(-1))
@@ -134,11 +138,11 @@ def _data_weight(v: object) -> int:
     return int(np.count_nonzero(nonzero(data))) * 64 + int(bits.sum())
 
 
-def is_sound(s: ProgramSample, evaluates: bool = True) -> bool:
+def is_well_formed_and_evaluates(s: ProgramSample, must_evaluate: bool = True) -> bool:
     """Return True if the sample is well-formed and, with `evaluates`, the interpreter evaluates it without an error."""
     try:
         verify(s.graph, KINDS[s.kind].dialect)
-        if evaluates:
+        if must_evaluate:
             run(s.graph, s.inputs)
     except Exception:
         return False

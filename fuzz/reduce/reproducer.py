@@ -60,7 +60,7 @@ def write_reproducer(path: Path, r: Reproducer) -> None:
 def read_reproducer(path: Path) -> Reproducer:
     """Read a reproducer. Raises SpecError if the file is none, or if its header lacks what asking the oracle again needs."""
     test = corpus.load_file_test(path)
-    header = _parse_header(path)
+    header = _parse_header_and_its_line(path)
     if header is None:
         raise SpecError(f"{describe_path(path)} has no line {corpus.HEADER.strip()!r}: it is no reproducer")
     line, about = header
@@ -71,13 +71,13 @@ def read_reproducer(path: Path) -> Reproducer:
     return Reproducer(ProgramSample(about.pop("kind"), test.graph, test.inputs, about.pop("opts", None)), about)
 
 
-def read_plain_program(path: Path, backend: str) -> Reproducer | None:
+def read_program_without_header(path: Path, backend: str) -> Reproducer | None:
     """Read a TENSOR program with inputs from a file without a header, as `uops.fuzz.generate.strategies` prints it.
 
     The question of this reproducer is whether the result of `backend` is allowed. Returns None if the file has a header.
     Raises SpecError.
     """
-    if _parse_header(path) is not None:
+    if _parse_header_and_its_line(path) is not None:
         return None
     test = corpus.load_file_test(path)
     verify(test.graph, Dialect.TENSOR)
@@ -86,9 +86,9 @@ def read_plain_program(path: Path, backend: str) -> Reproducer | None:
     )
 
 
-def read_dialect(path: Path) -> Dialect | None:
+def read_dialect_from_header(path: Path) -> Dialect | None:
     """Return the dialect of the kind in a reproducer's header, or None for a file without a header. Raises SpecError."""
-    header = _parse_header(path)
+    header = _parse_header_and_its_line(path)
     if header is None:
         return None
     line, about = header
@@ -127,7 +127,7 @@ _SETUP = {
 }
 
 
-def _parse_header(path: Path) -> tuple[int, Json] | None:
+def _parse_header_and_its_line(path: Path) -> tuple[int, Json] | None:
     """Return the header and its line number, or None for a file without a header. Raises SpecError."""
     lines = enumerate(corpus.read_program_text(path).splitlines(), 1)
     line, head = next(((n, x) for n, x in lines if x.startswith(corpus.HEADER)), (0, ""))
@@ -154,11 +154,11 @@ _TYPES: dict[type, str] = {
 }  # fmt: skip
 
 
-def _header_problems(header: Any, keys: Mapping[str, _HeaderField], prefix: str = "") -> Iterator[str]:
+def _header_problems(header: Any, fields: Mapping[str, _HeaderField], prefix: str = "") -> Iterator[str]:
     """Yield what is wrong with an object of the header, by key. Unknown keys are reported for `setup` alone, which has a
     prefix.
     """
-    for name, key in keys.items():
+    for name, key in fields.items():
         value = header.get(name)
         if name not in header:
             if key.required:
@@ -170,7 +170,7 @@ def _header_problems(header: Any, keys: Mapping[str, _HeaderField], prefix: str 
                 if x not in tuple(key.allowed_names):  # which may be no string
                     yield f"{prefix}{name}: {x!r} is not known; known: {', '.join(key.allowed_names)}"
     if prefix:
-        yield from (f"{prefix}{name} is not known; known: {', '.join(keys)}" for name in header if name not in keys)
+        yield from (f"{prefix}{name} is not known; known: {', '.join(fields)}" for name in header if name not in fields)
 
 
 def count_nodes(sample: ProgramSample) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.backends.answer import collect_input_nodes
+from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.arrays import STORAGE
 from uops.compiler.passes.callify.callify import inline_calls
 from uops.fuzz.generate.kinds import ProgramSample, select_graph_inputs
@@ -53,7 +53,7 @@ def list_values(graph: UOp) -> list[UOp]:
 _MAX_GRAFT_VALUES = 10
 
 
-def replace_root_by_spread_values(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_root_by_some_values(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace the root by one of a few evenly spread values, small subgraphs first, so that long programs shrink in few
     questions.
     """
@@ -95,7 +95,7 @@ def _free_slot(s: ProgramSample) -> int:
     return 1 + max((u.arg.slot for u in toposort(s.graph) if u.op is Op.PARAM and u.arg.slot is not None), default=-1)
 
 
-def replace_values_by_inputs(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_values_by_new_params(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a value by an input, large subgraphs first."""
     try:
         values = evaluate(s.graph, s.inputs, check=False)
@@ -110,7 +110,7 @@ def replace_values_by_inputs(s: ProgramSample) -> Iterator[ProgramSample]:
         yield _with(s, substitute(s.graph, {u: p}), {**s.inputs, f"p{slot}": np.asarray(value)})
 
 
-def replace_by_identity_functions(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_functions_by_identities(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a Function that computes a value by one that returns its argument."""
     calls = [u for u in list_values(s.graph) if u.op is Op.GETTUPLE and u.packed.op is Op.FUNCTION]
     try:
@@ -133,7 +133,7 @@ def replace_nodes_by_sources(s: ProgramSample) -> Iterator[ProgramSample]:
             yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
 
 
-def replace_values_by_descendants(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_values_by_deep_operands(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a value by a value below it that has the same dtype and rank."""
     for u in reversed(list_values(s.graph)):
         candidates = [x for x in reversed(toposort(u)[:-1]) if x.dtype is u.dtype and len(x.shape) == len(u.shape)]
@@ -144,7 +144,7 @@ def _element_count(u: UOp) -> int | None:
     return math.prod(u.shape) if all(isinstance(n, int) for n in u.shape) else None
 
 
-def share_values(s: ProgramSample) -> Iterator[ProgramSample]:
+def merge_values_of_equal_type(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a value by an earlier one of the same dtype and shape, or of one element each."""
     order = [u for u in toposort(s.graph) if u.dtype not in (dt.void, dt.index)]
     for k, u in reversed(list(enumerate(order))):
@@ -152,10 +152,10 @@ def share_values(s: ProgramSample) -> Iterator[ProgramSample]:
             candidates = [
                 x for x in order[:k] if x.dtype is u.dtype and (x.shape == u.shape or _element_count(x) == _element_count(u) == 1)
             ]
-            yield from (_with(s, substitute(s.graph, {u: x}), _inputs_for_shared_param(s, u, x)) for x in candidates[:4])
+            yield from (_with(s, substitute(s.graph, {u: x}), _inputs_after_param_replacement(s, u, x)) for x in candidates[:4])
 
 
-def _inputs_for_shared_param(s: ProgramSample, old_param: UOp, new_param: UOp) -> Mapping[str, Any]:
+def _inputs_after_param_replacement(s: ProgramSample, old_param: UOp, new_param: UOp) -> Mapping[str, Any]:
     """Return the inputs after `new_param` replaces `old_param`. A Param that only a body has takes the data of the other one."""
     if old_param.op is not Op.PARAM or new_param.op is not Op.PARAM:
         return s.inputs
@@ -163,7 +163,7 @@ def _inputs_for_shared_param(s: ProgramSample, old_param: UOp, new_param: UOp) -
     return {**s.inputs, new_key: s.inputs[old_key]} if old_key in s.inputs and new_key not in s.inputs else s.inputs
 
 
-def graft_value_pairs(s: ProgramSample) -> Iterator[ProgramSample]:
+def substitute_value_for_leaf_of_other(s: ProgramSample) -> Iterator[ProgramSample]:
     """Combine two values of a small program: one replaces a leaf of the other."""
     order = list_values(s.graph)
     for u in order if len(order) <= _MAX_GRAFT_VALUES else ():
@@ -182,14 +182,14 @@ def compute_index_in_cast_dtype(s: ProgramSample) -> Iterator[ProgramSample]:
             yield _with(s, substitute(s.graph, {u: UOp(index.op, tuple(b.cast(x, u.dtype) for x in operands))}))
 
 
-def shorten_tuples(s: ProgramSample) -> Iterator[ProgramSample]:
+def truncate_inner_tuples(s: ProgramSample) -> Iterator[ProgramSample]:
     """Keep the first value of a Tuple inside of the program."""
     for u in toposort(s.graph):
         if u.op is Op.TUPLE and len(u.src) > 1 and u is not s.graph:
             yield _with(s, substitute(s.graph, {u: u.replace(src=u.values[:1])}))
 
 
-def drop_operands(s: ProgramSample) -> Iterator[ProgramSample]:
+def drop_group_effects_or_last_argument(s: ProgramSample) -> Iterator[ProgramSample]:
     """Drop one effect of a Group, replace a Group by its only effect, or drop the last argument of a Function."""
     for u in reversed(toposort(s.graph)):
         if u is s.graph:
@@ -215,7 +215,7 @@ def duplicate_operand(s: ProgramSample) -> Iterator[ProgramSample]:
 def replace_buffers_by_params(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a Buffer by a Param, and a reshaped Buffer or Param by a Param of that shape."""
     slot = _free_slot(s)
-    keys = {u: key for key, u in collect_input_nodes(s.graph).items()}
+    keys = {u: key for key, u in collect_caller_input_nodes(s.graph).items()}
     for u in toposort(s.graph):
         base = u.operand if u.op is Op.RESHAPE else u
         value = s.inputs.get(keys.get(base, ""))
@@ -235,7 +235,7 @@ def replace_memory_by_stored_value(s: ProgramSample) -> Iterator[ProgramSample]:
             yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
 
 
-def split_root_operands(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_root_by_tuple_of_operands(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace the root by the Tuple of its operands. For memory after effects, take the operands of the effects, too."""
     if s.graph.op not in RESULT_ROOTS:
         effects = s.graph.dependencies if s.graph.op is Op.AFTER else ()
@@ -261,10 +261,10 @@ def shrink_extents(s: ProgramSample) -> Iterator[ProgramSample]:
     extents = sorted({n for u in toposort(s.graph) for n in u.shape if isinstance(n, int) and n > 1}, reverse=True)
     for n in extents:
         for m in sorted({1, 2, n // 2, n - 1} & set(range(1, n))):
-            yield from _try_resize(s, n, m)
+            yield from _yield_resizes_if_legal(s, n, m)
 
 
-def _try_resize(s: ProgramSample, old_extent: int, new_extent: int) -> Iterator[ProgramSample]:
+def _yield_resizes_if_legal(s: ProgramSample, old_extent: int, new_extent: int) -> Iterator[ProgramSample]:
     """Resize, keeping the first elements of inputs and then the last ones; yield nothing if the shapes no longer fit."""
     try:
         yield resize_extent(s, old_extent, new_extent)
@@ -286,9 +286,9 @@ def resize_extent(s: ProgramSample, old_extent: int, new_extent: int, keep_last:
     for u in order:
         src = tuple(resized[x] for x in u.src)
         if u.op is Op.BUFFER:
-            resized[u] = _resize_buffer(u, views.get(u), inputs, old_extent, part)
+            resized[u] = _resize_buffer_and_its_data(u, views.get(u), inputs, old_extent, part)
         elif u.op in _SHAPED:
-            resized[u] = _resize_view(u, src, old_extent, new_extent)
+            resized[u] = _resize_view_or_param(u, src, old_extent, new_extent)
         else:
             resized[u] = u.replace(src=src)
         if u.op is Op.PARAM and f"p{u.arg.slot}" in inputs and u.arg.name is None:
@@ -296,15 +296,17 @@ def resize_extent(s: ProgramSample, old_extent: int, new_extent: int, keep_last:
     return _with(s, resized[s.graph], inputs)
 
 
-def _resize_buffer(u: UOp, view: UOp | None, inputs: dict[str, Any], old_extent: int, part: slice) -> UOp:
-    key, shape = f"b{u.arg.unique}", view.shape if view is not None else u.shape
+def _resize_buffer_and_its_data(
+    u: UOp, reshape_of_buffer: UOp | None, inputs: dict[str, Any], old_extent: int, kept_slice: slice
+) -> UOp:
+    key, shape = f"b{u.arg.unique}", reshape_of_buffer.shape if reshape_of_buffer is not None else u.shape
     if key in inputs:
-        inputs[key] = _slice_data(np.asarray(inputs[key]).reshape(shape), old_extent, part).reshape(-1)
-    m = len(range(old_extent)[part])
+        inputs[key] = _slice_data(np.asarray(inputs[key]).reshape(shape), old_extent, kept_slice).reshape(-1)
+    m = len(range(old_extent)[kept_slice])
     return b.buffer(math.prod(_resize_dim(k, old_extent, m) for k in shape), u.dtype, unique=u.arg.unique)
 
 
-def _resize_view(u: UOp, src: tuple[UOp, ...], old_extent: int, new_extent: int) -> UOp:
+def _resize_view_or_param(u: UOp, src: tuple[UOp, ...], old_extent: int, new_extent: int) -> UOp:
     if u.op is Op.PARAM:
         return (
             u if u.arg.name is not None else b.param(u.arg.slot, [_resize_dim(k, old_extent, new_extent) for k in u.shape], u.dtype)
@@ -324,8 +326,8 @@ def _resize_dim(extent: int, old_extent: int, new_extent: int) -> int:
     return new_extent if extent == old_extent else extent
 
 
-def _slice_data(a: Any, n: int, part: slice) -> Any:
-    return np.ascontiguousarray(np.asarray(a)[tuple(part if k == n else slice(None) for k in np.shape(a))])
+def _slice_data(a: Any, n: int, kept_slice: slice) -> Any:
+    return np.ascontiguousarray(np.asarray(a)[tuple(kept_slice if k == n else slice(None) for k in np.shape(a))])
 
 
 # ------------------------------------------------------------------------------------------------------------ values, dtypes
@@ -409,7 +411,7 @@ def _retype_input(inputs: dict[str, Any], key: str, t: DType) -> None:
             inputs[key] = np.asarray(inputs[key]).astype(STORAGE[t])
 
 
-def drop_opts(s: ProgramSample) -> Iterator[ProgramSample]:
+def drop_optops(s: ProgramSample) -> Iterator[ProgramSample]:
     """Drop OptOps of a schedule: all, halves, single ones. A schedule that the oracle draws has none to drop."""
     parts = [p for p in (s.opts or "").split(";") if p.strip()]
     step = len(parts)
@@ -421,9 +423,10 @@ def drop_opts(s: ProgramSample) -> Iterator[ProgramSample]:
 
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
-    *LAUNCH_SHRINKS, replace_root_by_spread_values, drop_outputs, replace_outputs_by_operands, inline_all_calls,
-    replace_values_by_inputs, replace_memory_by_stored_value, split_root_operands, replace_by_identity_functions,
-    replace_nodes_by_sources, shorten_tuples, drop_operands, duplicate_operand, share_values, replace_values_by_descendants,
-    graft_value_pairs, compute_index_in_cast_dtype, replace_root_by_value, replace_buffers_by_params, drop_opts, shrink_extents,
-    simplify_dtypes, simplify_constants, simplify_values,
+    *LAUNCH_SHRINKS, replace_root_by_some_values, drop_outputs, replace_outputs_by_operands, inline_all_calls,
+    replace_values_by_new_params, replace_memory_by_stored_value, replace_root_by_tuple_of_operands,
+    replace_functions_by_identities, replace_nodes_by_sources, truncate_inner_tuples, drop_group_effects_or_last_argument,
+    duplicate_operand, merge_values_of_equal_type, replace_values_by_deep_operands, substitute_value_for_leaf_of_other,
+    compute_index_in_cast_dtype, replace_root_by_value, replace_buffers_by_params, drop_optops, shrink_extents, simplify_dtypes,
+    simplify_constants, simplify_values,
 )  # fmt: skip

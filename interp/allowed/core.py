@@ -30,8 +30,8 @@ from uops.interp.allowed.rules import (
 from uops.interp.allowed.value import (
     ANY,
     NAN,
+    ArrayOrSets,
     SetArray,
-    Value,
     allow_anything,
     as_set_array,
     best_of,
@@ -45,7 +45,7 @@ from uops.spec.ir.ops import ALU as ALU_OPS
 from uops.spec.ir.ops import BITWISE, COMPARE, Op
 
 #: (op, layout of the operands, operands, the strict set) -> the core set
-CoreWidening = Callable[[Op, DTypeLayout, Sequence[Value], Value], Value]
+CoreWidening = Callable[[Op, DTypeLayout, Sequence[ArrayOrSets], ArrayOrSets], ArrayOrSets]
 #: The core bound of Exp2, Log2 and Sin, in ulps (R17).
 CORE_ULPS = 4
 #: The absolute error that core adds to Sin (R17).
@@ -54,7 +54,7 @@ CORE_SIN_ERROR = 2.0**-20
 CORE_DIV_ULPS = 2
 
 
-def _allow_any_at(value: Value, f: DTypeLayout, where: Array) -> Value:
+def _allow_any_at(value: ArrayOrSets, f: DTypeLayout, where: Array) -> ArrayOrSets:
     """Return `value` with *any* allowed at `where`."""
     where = np.broadcast_to(where, value.shape)
     if not where.any():
@@ -66,7 +66,7 @@ def _allow_any_at(value: Value, f: DTypeLayout, where: Array) -> Value:
     return out
 
 
-def _may_satisfy(v: Value, test: Callable[[Array], Array]) -> Array:
+def _may_satisfy(v: ArrayOrSets, test: Callable[[Array], Array]) -> Array:
     """Return where some member of an integer set passes `test`."""
     if not isinstance(v, SetArray):
         return np.asarray(test(v))
@@ -75,25 +75,25 @@ def _may_satisfy(v: Value, test: Callable[[Array], Array]) -> Array:
     return satisfied if anything is None else satisfied | anything
 
 
-def _may_be_nan(v: Value) -> Array:
+def _may_be_nan(v: ArrayOrSets) -> Array:
     if not isinstance(v, SetArray):
         return np.isnan(v)
     nan: Array = np.asarray(np.isnan(v.rows).any(0))
     return nan if v.flags is None else nan | ((v.flags & (NAN | ANY)) != 0)
 
 
-def _relax_zero_division(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+def _allow_any_on_zero_divisor(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow any value where the divisor may be zero (R03: strict gives 0 for Idiv and a for Mod)."""
     return _allow_any_at(strict, f, _may_satisfy(values[1], lambda x: x == 0))
 
 
-def _relax_oversized_shift(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+def _allow_any_on_oversized_shift(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow any value for a count, read as unsigned, at or beyond the width (R06)."""
     bits = f.dtype.bits
     return strict if not bits else _allow_any_at(strict, f, _may_satisfy(values[1], lambda x: (x < 0) | (x >= bits)))
 
 
-def _relax_nan_in_max(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+def _allow_max_to_ignore_nan(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow the other operand beside a NaN (R11: NaN handling of Max is free)."""
     out = strict
     for k, v in enumerate(values):
@@ -104,7 +104,7 @@ def _relax_nan_in_max(op: Op, f: DTypeLayout, values: Sequence[Value], strict: V
     return out
 
 
-def _relax_nan_comparison(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+def _allow_both_results_on_nan(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow both results of CmpGe and CmpLe on NaN (R13)."""
     nan = np.broadcast_to(_may_be_nan(values[0]) | _may_be_nan(values[1]), strict.shape)
     if not nan.any():
@@ -113,7 +113,7 @@ def _relax_nan_comparison(op: Op, f: DTypeLayout, values: Sequence[Value], stric
     return unite_sets(bool_, strict, best_of(strict) ^ nan)
 
 
-def _widen_float_set(f: DTypeLayout, value: Value, ulps: int) -> Value:
+def _widen_nonzero_finite_ends(f: DTypeLayout, value: ArrayOrSets, ulps: int) -> ArrayOrSets:
     """Move the ends of each interval outward by `ulps` spacings; ends that are zero, infinite or NaN stay."""
     out = writable_copy(as_set_array(f, value))
     rows = out.rows
@@ -121,30 +121,30 @@ def _widen_float_set(f: DTypeLayout, value: Value, ulps: int) -> Value:
     return SetArray(f, rows, out.flags)
 
 
-def _allow_division_by_reciprocal(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+def _allow_division_by_reciprocal(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow Mul(A, Recip(B)) and all results within its error bound (R16: Div is correctly rounded under strict)."""
     product = apply_strict(Op.MUL, f, (values[0], apply_strict(Op.RECIP, f, values[1:])))
-    return unite_sets(f, _widen_float_set(f, strict, CORE_DIV_ULPS), product)
+    return unite_sets(f, _widen_nonzero_finite_ends(f, strict, CORE_DIV_ULPS), product)
 
 
-def _allow_sqrt_via_exp2(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+def _allow_sqrt_via_exp2(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow Exp2(0.5 * Log2(A)) with core's Exp2 and Log2 (R16: Sqrt is correctly rounded under strict)."""
     half = apply_strict(Op.MUL, f, (apply_core(Op.LOG2, f, values), np.array(0.5).astype(f.np)))
     return unite_sets(f, strict, apply_core(Op.EXP2, f, (half,)))
 
 
-def _allow_pow_via_exp2(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+def _allow_pow_via_exp2(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow Exp2(Log2(A) * B) with core's Exp2 and Log2 (R18: Pow is within 2 ulp under strict)."""
     scaled = apply_strict(Op.MUL, f, (apply_core(Op.LOG2, f, values[:1]), values[1]))
     return unite_sets(f, strict, apply_core(Op.EXP2, f, (scaled,)))
 
 
-def _widen_to_core_ulps(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+def _widen_to_core_ulps(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Widen the result to 4 ulp, at exact points too (R17: fewer under strict)."""
-    return _widen_float_set(f, strict, CORE_ULPS - f.ulps) if f.ulps < CORE_ULPS else strict
+    return _widen_nonzero_finite_ends(f, strict, CORE_ULPS - f.ulps) if f.ulps < CORE_ULPS else strict
 
 
-def _widen_sin_to_core_error(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+def _widen_sin_to_core_error(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Widen the result of Sin to 4 ulp and 2^-20 (R17)."""
     out = writable_copy(as_set_array(f, _widen_to_core_ulps(op, f, values, strict)))
     rows = out.rows
@@ -154,7 +154,7 @@ def _widen_sin_to_core_error(op: Op, f: DTypeLayout, values: Sequence[Value], st
     return SetArray(f, rows, out.flags)
 
 
-def _allow_unfused_mulacc(op: Op, f: DTypeLayout, values: Sequence[Value], strict: Value) -> Value:
+def _allow_unfused_mulacc(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow the decomposition Add(Mul(A, B), C), which rounds twice."""
     return unite_sets(f, strict, apply_strict(Op.ADD, f, (apply_strict(Op.MUL, f, values[:2]), values[2])))
 
@@ -167,10 +167,10 @@ def _apply_to_floats_only(rule: CoreWidening) -> CoreWidening:
 # fmt: off
 #: How the core level widens the strict set of an op.
 CORE_WIDENINGS: dict[Op, CoreWidening] = {
-    Op.IDIV: _relax_zero_division, Op.MOD: _relax_zero_division,
-    Op.SHL: _relax_oversized_shift, Op.SHR: _relax_oversized_shift,
-    Op.MAX: _apply_to_floats_only(_relax_nan_in_max),
-    Op.CMPGE: _apply_to_floats_only(_relax_nan_comparison), Op.CMPLE: _apply_to_floats_only(_relax_nan_comparison),
+    Op.IDIV: _allow_any_on_zero_divisor, Op.MOD: _allow_any_on_zero_divisor,
+    Op.SHL: _allow_any_on_oversized_shift, Op.SHR: _allow_any_on_oversized_shift,
+    Op.MAX: _apply_to_floats_only(_allow_max_to_ignore_nan),
+    Op.CMPGE: _apply_to_floats_only(_allow_both_results_on_nan), Op.CMPLE: _apply_to_floats_only(_allow_both_results_on_nan),
     Op.DIV: _allow_division_by_reciprocal, Op.SQRT: _allow_sqrt_via_exp2, Op.POW: _allow_pow_via_exp2,
     Op.MULACC: _apply_to_floats_only(_allow_unfused_mulacc),
     Op.EXP2: _widen_to_core_ulps, Op.LOG2: _widen_to_core_ulps, Op.SIN: _widen_sin_to_core_error,
@@ -198,7 +198,7 @@ NOT_WIDENED = (
 COMPUTING = frozenset(ALU_OPS - {Op.WHERE, Op.CAST, Op.THREEFRY, Op.NOT})
 
 
-def apply_core(op: Op, f: DTypeLayout, values: Sequence[Value], ftz: bool = False) -> Value:
+def apply_core(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], ftz: bool = False) -> ArrayOrSets:
     """Return the core set of an elementwise op on operands of layout `f`; `ftz` allows flush to zero (R19)."""
     if ftz and f.is_float and op in COMPUTING:
         values = [allow_flush_to_zero(f, v) for v in values]
@@ -212,7 +212,7 @@ def apply_core(op: Op, f: DTypeLayout, values: Sequence[Value], ftz: bool = Fals
     return out
 
 
-def _allow_saturation(f: DTypeLayout, out: Value, sources: Sequence[Value]) -> Value:
+def _allow_saturation(f: DTypeLayout, out: ArrayOrSets, sources: Sequence[ArrayOrSets]) -> ArrayOrSets:
     """Allow the greatest finite value where an fp8 result overflows, of either sign where NaN hides the sign (R15: no saturation
     under strict)."""
     rows = out.rows if isinstance(out, SetArray) else np.broadcast_to(out, (3, *out.shape))
@@ -231,7 +231,7 @@ def _allow_saturation(f: DTypeLayout, out: Value, sources: Sequence[Value]) -> V
     return unite_sets(f, out, np.where(overflows & minus, -top, best))
 
 
-def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) -> Value:
+def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) -> ArrayOrSets:
     """Return the core set of a Cast node: fp8 may saturate, and what is out of an integer's range may be any value (R15)."""
     f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
     v = overlay.set_of_node(scope, u.operand)
@@ -246,7 +246,7 @@ def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) ->
     return out
 
 
-def _may_be_out_of_range(r: DTypeLayout, v: Value) -> Array:
+def _may_be_out_of_range(r: DTypeLayout, v: ArrayOrSets) -> Array:
     """Return where a value may be NaN or may truncate to no value of the target (R15)."""
     rows = v.rows if isinstance(v, SetArray) else v[None]
     wide = np.trunc(rows.astype(np.float64))
@@ -260,7 +260,7 @@ def _may_be_out_of_range(r: DTypeLayout, v: Value) -> Array:
 def _make_alu_rule(ftz: bool) -> Rule:
     """Return the core rule of an elementwise op."""
 
-    def evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    def evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
         values = [overlay.set_of_node(scope, s) for s in u.src]
         return apply_core(u.op, operand_layout(u), values, ftz)
 
@@ -270,7 +270,7 @@ def _make_alu_rule(ftz: bool) -> Rule:
 def _make_add_sub_rule(ftz: bool) -> Rule:
     """Return the core rule of Add and Sub: the flushed sum united with the strict set, which has the fused sums."""
 
-    def evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    def evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
         strict = STRICT_RULES[u.op](overlay, scope, u, cell)
         if not u.dtype.is_float or not (ftz or u.dtype.may_saturate):
             return strict
@@ -288,24 +288,24 @@ def _make_reduce_rule(ftz: bool) -> Rule:
     Max may pass a NaN on or drop it (R11).
     """
 
-    def evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+    def evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
         strict = STRICT_RULES[Op.REDUCE](overlay, scope, u, cell)
         if not u.dtype.is_float or not u.arg.axes or cell.size == 0:
             return strict
         f, v = LAYOUT[u.dtype], overlay.set_of_node(scope, u.operand)
-        out: Value = cell if strict is None else strict
+        out: ArrayOrSets = cell if strict is None else strict
         if u.arg.op is Op.MAX:
-            out = _relax_nan_in_max_reduce(f, v, u.arg.axes, out)
+            out = _allow_any_where_max_meets_nan(f, v, u.arg.axes, out)
         if f.dtype.may_saturate and u.arg.op is not Op.MAX:
             out = _allow_saturation(f, out, ())
         if ftz and v.shape and 0 not in v.shape:
-            out = _allow_flush_in_reduce(f, u.arg.op, v, out)
+            out = _widen_reduce_by_flushes(f, u.arg.op, v, out)
         return out
 
     return evaluate_reduce
 
 
-def _relax_nan_in_max_reduce(f: DTypeLayout, v: Value, axes: tuple[int, ...], strict: Value) -> Value:
+def _allow_any_where_max_meets_nan(f: DTypeLayout, v: ArrayOrSets, axes: tuple[int, ...], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow any value where a NaN is among the terms (R11: NaN handling of Max is free)."""
     nan = _may_be_nan(v)
     if not nan.any():
@@ -314,7 +314,7 @@ def _relax_nan_in_max_reduce(f: DTypeLayout, v: Value, axes: tuple[int, ...], st
     return _allow_any_at(strict, f, some_nan)
 
 
-def _allow_flush_in_reduce(f: DTypeLayout, op: Op, v: Value, out: Value) -> Value:
+def _widen_reduce_by_flushes(f: DTypeLayout, op: Op, v: ArrayOrSets, out: ArrayOrSets) -> ArrayOrSets:
     """Widen the set `out` of a Reduce of `v` by the flushes of its operands and results."""
     if op is Op.MAX:
         return allow_flush_to_zero(f, out)

@@ -11,7 +11,7 @@ import numpy as np
 from uops.interp.allowed.elementwise.branch import unite_flat_sets
 from uops.interp.allowed.layout import Array, DTypeLayout
 from uops.interp.allowed.move import apply_movement
-from uops.interp.allowed.value import POINTS, SetArray, Value, allow_anything, take_elements
+from uops.interp.allowed.value import POINTS, ArrayOrSets, SetArray, allow_anything, take_elements
 from uops.interp.ops.movement import out_of_bounds_mask
 from uops.spec.ir.node import UOp
 
@@ -19,7 +19,7 @@ from uops.spec.ir.node import UOp
 NOWHERE = np.zeros((), np.bool_)
 
 
-def gather_possible_elements(f: DTypeLayout, u: UOp, x: Value, positions: Sequence[Value], best: Array) -> SetArray:
+def gather_possible_elements(f: DTypeLayout, u: UOp, x: ArrayOrSets, positions: Sequence[ArrayOrSets], best: Array) -> SetArray:
     """Return the union of the elements over all combinations of possible positions.
 
     Anything is allowed where a position is unknown or may be out of bounds, as an access there may trap (R26).
@@ -35,7 +35,7 @@ def gather_possible_elements(f: DTypeLayout, u: UOp, x: Value, positions: Sequen
     united: SetArray | None = None
     anything = np.zeros(best.size, np.bool_)
     for choice in itertools.product(*lists):
-        safe, bad = _clip_positions(choice, x.shape, unknown)
+        safe, bad = _clip_and_mask_bad_positions(choice, x.shape, unknown)
         anything |= np.broadcast_to(bad.reshape(bad.shape + (1,) * (best.ndim - bad.ndim)), shape).reshape(-1)
         part = take_elements(f, apply_movement(u, x, shape, safe), shape, every)
         united = part if united is None else unite_flat_sets(f, united, part, best.reshape(-1))
@@ -45,7 +45,7 @@ def gather_possible_elements(f: DTypeLayout, u: UOp, x: Value, positions: Sequen
     return united.map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
 
 
-def _mask_unknown_positions(p: Value, too_many: bool) -> Array:
+def _mask_unknown_positions(p: ArrayOrSets, too_many: bool) -> Array:
     """Return where a position may be anything; with `too_many` points to try, where it is inexact."""
     if not isinstance(p, SetArray):
         return NOWHERE
@@ -53,7 +53,9 @@ def _mask_unknown_positions(p: Value, too_many: bool) -> Array:
     return np.asarray(~p.exact_mask()) if too_many else NOWHERE if anything is None else anything
 
 
-def _clip_positions(choice: Sequence[Array], shape: tuple[int, ...], unknown: Sequence[Array]) -> tuple[list[Array], Array]:
+def _clip_and_mask_bad_positions(
+    choice: Sequence[Array], shape: tuple[int, ...], unknown: Sequence[Array]
+) -> tuple[list[Array], Array]:
     """Return positions inside their axes, and where their outer product is out of bounds or unknown."""
     safe, bad = [], np.zeros((), np.bool_)
     for axis, i in enumerate(choice):

@@ -56,7 +56,7 @@ LAYOUT: dict[DType, DTypeLayout] = {d: _derive_layout(d) for d in NUMPY}
 LAYOUT_BY_NUMPY = {f.np: f for f in LAYOUT.values() if f.dtype is not dt.index} | {np.dtype(object): LAYOUT[dt.index]}
 
 
-def order_keys(f: DTypeLayout, x: Array) -> Array:
+def to_order_keys(f: DTypeLayout, x: Array) -> Array:
     """Return the total-order key of each value, in the signed integer of the same size."""
     i = x.view(f.ints)
     k: Array = i ^ ((i >> f.shift) & f.low)
@@ -92,5 +92,5 @@ def same_bits(f: DTypeLayout, a: Array, b: Array) -> Array:
 
 def ulp_distance(f: DTypeLayout, lo: Array, hi: Array) -> Array:
     """Return the number of steps from `lo` up to `hi` as uint64."""
-    first, last = order_keys(f, lo).astype(np.int64), order_keys(f, hi).astype(np.int64)
+    first, last = to_order_keys(f, lo).astype(np.int64), to_order_keys(f, hi).astype(np.int64)
     return np.subtract(last, first).view(np.uint64)  # scalars, too, wrap without a warning

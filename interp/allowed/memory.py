@@ -6,7 +6,7 @@ import numpy as np
 
 from uops.interp.allowed.elementwise.branch import apply_bitcast
 from uops.interp.allowed.layout import LAYOUT, LAYOUT_BY_NUMPY, Array
-from uops.interp.allowed.value import SetArray, Value, allow_anything, as_set_array, overwrite_elements, writable_copy
+from uops.interp.allowed.value import ArrayOrSets, SetArray, allow_anything, as_set_array, scatter_elements_into, writable_copy
 from uops.interp.tensor.memory import StorageRef, TensorStorage, byte_positions_of
 
 
@@ -31,11 +31,11 @@ class StorageSets:
         twin.inexact_bytes = None if self.inexact_bytes is None else self.inexact_bytes.copy()
         return twin
 
-    def sets_of_contents(self, data: Array) -> SetArray:
+    def sets_of_whole_storage(self, data: Array) -> SetArray:
         """Return the sets of all elements; `data` is the contents of the storage."""
         out = writable_copy(as_set_array(self.layout, data))
         positions = np.flatnonzero(self.inexact)
-        overwrite_elements(out, positions, self.sets.map_components(lambda x, lead: x[..., positions]))
+        scatter_elements_into(out, positions, self.sets.map_components(lambda x, lead: x[..., positions]))
         return out
 
     def _element_indices(self, ref: StorageRef) -> Array:
@@ -55,7 +55,7 @@ class StorageSets:
         positions = np.flatnonzero(inexact)
         part = self.sets.map_components(lambda x, lead: x[..., indices.reshape(-1)[positions]])
         out = writable_copy(as_set_array(r, best))
-        overwrite_elements(out, positions, part if r is f else apply_bitcast(f, r, part))
+        scatter_elements_into(out, positions, part if r is f else apply_bitcast(f, r, part))
         return out
 
     def has_nan_with_free_bits(self, ref: StorageRef, best: Array) -> bool:
@@ -72,20 +72,20 @@ class StorageSets:
     def _inexact_byte_mask(self) -> Array:
         return np.repeat(self.inexact, self.layout.np.itemsize) if self.inexact_bytes is None else self.inexact_bytes
 
-    def replay_store(self, ref: StorageRef, value: Value, gate: Value | None) -> None:
+    def replay_store(self, ref: StorageRef, value: ArrayOrSets, write_gate: ArrayOrSets | None) -> None:
         """Record a Store of `value`; an element may hold anything if it is not known whether the gate lets it be written."""
         f, r = self.layout, LAYOUT[ref.node.dtype]
         starts = byte_positions_of(ref)
         written = np.ones(starts.shape, np.bool_)
         unsure = np.zeros(starts.shape, np.bool_)
-        if gate is not None:
-            if isinstance(gate, SetArray):
-                unsure = np.broadcast_to(~gate.exact_mask(), starts.shape)
-                written = np.broadcast_to(gate.best, starts.shape) & ~unsure
+        if write_gate is not None:
+            if isinstance(write_gate, SetArray):
+                unsure = np.broadcast_to(~write_gate.exact_mask(), starts.shape)
+                written = np.broadcast_to(write_gate.best, starts.shape) & ~unsure
             else:
-                written = np.broadcast_to(gate, starts.shape)
+                written = np.broadcast_to(write_gate, starts.shape)
         if not ref.is_injective:
-            written, unsure = _drop_overwritten_elements(starts, written, unsure)
+            written, unsure = _clear_overwritten_from_masks(starts, written, unsure)
         if r.np.itemsize != f.np.itemsize:
             self._store_other_item_size(ref, value, written, unsure)
             return
@@ -96,7 +96,7 @@ class StorageSets:
             part = value.map_components(lambda x, lead: x.reshape(*x.shape[:lead], -1)[..., positions])
             part = part if r is f else apply_bitcast(r, f, part)
             varied = np.flatnonzero(_has_many_bit_patterns(part))
-            overwrite_elements(self.sets, indices[positions[varied]], part.map_components(lambda x, lead: x[..., varied]))
+            scatter_elements_into(self.sets, indices[positions[varied]], part.map_components(lambda x, lead: x[..., varied]))
             self._mark_elements(indices[positions[varied]], True)
         unsure_indices = indices[np.flatnonzero(unsure)]
         self._mark_elements(unsure_indices, True)
@@ -111,14 +111,14 @@ class StorageSets:
     def _set_to_anything(self, indices: Array) -> None:
         """Let elements, which are marked as inexact, hold anything."""
         if indices.size:
-            overwrite_elements(self.sets, indices, allow_anything(self.layout, np.zeros(indices.size, self.layout.np)))
+            scatter_elements_into(self.sets, indices, allow_anything(self.layout, np.zeros(indices.size, self.layout.np)))
 
     def set_all_to_anything(self) -> None:
         """Let every element hold anything."""
         self._mark_elements(np.arange(self.inexact.size), True)
         self._set_to_anything(np.arange(self.inexact.size))
 
-    def _store_other_item_size(self, ref: StorageRef, value: Value, written: Array, unsure: Array) -> None:
+    def _store_other_item_size(self, ref: StorageRef, value: ArrayOrSets, written: Array, unsure: Array) -> None:
         """Record a Store through another item size: an element with a byte of a set in it may hold anything."""
         itemsize, starts = self.layout.np.itemsize, byte_positions_of(ref)
         inexact = unsure | (written & _has_many_bit_patterns(value) if isinstance(value, SetArray) else False)
@@ -130,7 +130,7 @@ class StorageSets:
         self._set_to_anything(indices[self.inexact[indices]])
 
 
-def _drop_overwritten_elements(starts: Array, written: Array, unsure: Array) -> tuple[Array, Array]:
+def _clear_overwritten_from_masks(starts: Array, written: Array, unsure: Array) -> tuple[Array, Array]:
     """Clear the masks where a later element of the same Store surely overwrites the element (R164: the last one stays)."""
     _, element = np.unique(starts, return_inverse=True)
     element, order = element.reshape(-1), np.arange(starts.size)

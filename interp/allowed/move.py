@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from uops.interp.allowed.layout import Array, DTypeLayout
-from uops.interp.allowed.value import SetArray, Value, as_set_array, pad_points
+from uops.interp.allowed.value import ArrayOrSets, SetArray, as_set_array, pad_points
 from uops.interp.ops.movement import make_outer_index, resolve_extents
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -67,7 +67,7 @@ MOVES: dict[Op, ComponentMove] = {
 }
 
 
-def apply_movement(u: UOp, v: Value, shape: Shape, operands: Sequence[Array]) -> Value:
+def apply_movement(u: UOp, v: ArrayOrSets, shape: Shape, operands: Sequence[Array]) -> ArrayOrSets:
     """Return `v` after the movement op `u`, whose result has `shape`; `operands` are the values of its other sources."""
     move = MOVES[u.op]
     if isinstance(v, SetArray):
@@ -75,7 +75,7 @@ def apply_movement(u: UOp, v: Value, shape: Shape, operands: Sequence[Array]) ->
     return np.asarray(move(u, v, 0, shape, operands))
 
 
-def stack_values(f: DTypeLayout, sources: Sequence[Value]) -> SetArray:
+def stack_values(f: DTypeLayout, sources: Sequence[ArrayOrSets]) -> SetArray:
     """Return the Stack of values along a new leading axis."""
     parts = [as_set_array(f, v) for v in sources]
     shape = parts[0].shape

@@ -14,7 +14,7 @@ import numpy as np
 from uops.interp.allowed.layout import LAYOUT, Array
 from uops.interp.allowed.memory import StorageSets
 from uops.interp.allowed.move import MOVES, apply_movement
-from uops.interp.allowed.value import SetArray, Value, as_set_array, broadcast_value, collapse_if_exact, negate_set
+from uops.interp.allowed.value import ArrayOrSets, SetArray, as_set_array, broadcast_value, collapse_if_exact, negate_float_set
 from uops.interp.ops.movement import data_and_symbolic_sources
 from uops.interp.tensor.machine import TensorMachine
 from uops.interp.tensor.memory import StorageRef, TensorStorage
@@ -29,7 +29,7 @@ _BODY_OPS = (Op.GETTUPLE, Op.FUNCTION, Op.CALL)
 
 
 #: (overlay, scope, node, its cell) -> its set, or None where the cell is the only result.
-Rule = Callable[["Overlay", TensorScope, UOp, Any], Value | None]
+Rule = Callable[["Overlay", TensorScope, UOp, Any], ArrayOrSets | None]
 
 
 class LevelRules(NamedTuple):
@@ -59,7 +59,7 @@ class Overlay:
         stack: list[tuple[TensorScope, UOp | None, UOp | None]] = [(self.machine.root, None, None)]
         while stack:
             scope, until, _ = stack[-1]
-            entered = self._visit_nodes_until(scope, until)
+            entered = self._visit_nodes_until_body(scope, until)
             if entered is not None:
                 inner, u, element = entered
                 stack[-1] = (scope, until, u)
@@ -69,9 +69,9 @@ class Overlay:
             if stack:
                 outer, _, waiting = stack[-1]
                 if waiting is not None:
-                    self._copy_set_of_alias(outer, waiting)
+                    self._copy_set_from_origin(outer, waiting)
 
-    def _visit_nodes_until(self, scope: TensorScope, until: UOp | None) -> tuple[TensorScope, UOp, UOp | None] | None:
+    def _visit_nodes_until_body(self, scope: TensorScope, until: UOp | None) -> tuple[TensorScope, UOp, UOp | None] | None:
         """Visit nodes of `scope` up to `until`, or up to one whose body must be visited first, which is returned."""
         table, always_evaluated = self.rules
         inexact, cells, memory = self.inexact[scope], scope.cells, self.memory
@@ -95,12 +95,12 @@ class Overlay:
                     if value.__class__ is SetArray:
                         self._record_if_inexact(inexact, u, value)
             if visited is not None and op is Op.PARAM:
-                self._copy_set_of_alias(scope, u)
+                self._copy_set_from_origin(scope, u)
             elif op in _BODY_OPS:
-                entered = self._find_unvisited_body(scope, u)
+                entered = self._find_body_to_visit_first(scope, u)
                 if entered is not None:
                     return entered
-                self._copy_set_of_alias(scope, u)
+                self._copy_set_from_origin(scope, u)
             if u is until:
                 return None
         return None
@@ -110,7 +110,7 @@ class Overlay:
         if isinstance(collapsed, SetArray):
             inexact[u] = collapsed
 
-    def _find_unvisited_body(self, scope: TensorScope, u: UOp) -> tuple[TensorScope, UOp, UOp | None] | None:
+    def _find_body_to_visit_first(self, scope: TensorScope, u: UOp) -> tuple[TensorScope, UOp, UOp | None] | None:
         """Return the scope to visit before `u`, with `u` and the node of the body to stop after (None: the whole body)."""
         if u.op is not Op.GETTUPLE:
             inner = scope.inner.get(u)
@@ -121,16 +121,16 @@ class Overlay:
         inner, element = scope.inner[packed], packed.body.values[u.arg.index]
         return None if element in self.visited[inner] else (inner, u, element)
 
-    def _copy_set_of_alias(self, scope: TensorScope, u: UOp) -> None:
+    def _copy_set_from_origin(self, scope: TensorScope, u: UOp) -> None:
         """Give a GetTuple or a bound Param the set of the node that it stands for."""
-        alias = self.resolve_alias(scope, u)
+        alias = self.find_origin_of_alias(scope, u)
         if alias is not None:
             origin_scope, origin = alias
             value = self.inexact[origin_scope].get(origin)
             if value is not None:
                 self.inexact[scope][u] = value
 
-    def resolve_alias(self, scope: TensorScope, u: UOp) -> tuple[TensorScope, UOp] | None:
+    def find_origin_of_alias(self, scope: TensorScope, u: UOp) -> tuple[TensorScope, UOp] | None:
         """Return the node, with its scope, whose value `u` has without a computation; None if `u` computes."""
         if u.op is Op.GETTUPLE:
             packed = u.packed
@@ -152,7 +152,7 @@ class Overlay:
         inexact = self.inexact[scope]
         return not any(s in inexact or (self.memory and isinstance(self.set_of_node(scope, s), SetArray)) for s in u.src)
 
-    def set_of_node(self, scope: TensorScope, u: UOp) -> Value:
+    def set_of_node(self, scope: TensorScope, u: UOp) -> ArrayOrSets:
         """Return the value of a node; of a reference, the value of its implicit Load."""
         value = self.inexact[scope].get(u)
         if value is not None:
@@ -160,7 +160,7 @@ class Overlay:
         cell = scope.cells[u]
         return cell if cell.__class__ is _ndarray else self.set_of_cell(cell)
 
-    def set_of_cell(self, cell: Any) -> Value:
+    def set_of_cell(self, cell: Any) -> ArrayOrSets:
         """Return the value of a cell whose node has no set of its own: an array, or the loaded value of a reference."""
         if cell.__class__ is _ndarray:
             return cell
@@ -172,7 +172,7 @@ class Overlay:
         key = id(cell)
         if key not in self.implicit_loads:
             assert cell.bit is not None
-            contents = self.memory_sets_at(cell.storage, cell.bit)
+            contents = self.memory_sets_before(cell.storage, cell.bit)
             self.implicit_loads[key] = None if contents is None else contents.read_sets(cell, best)
         loaded = self.implicit_loads[key]
         return best if loaded is None else loaded
@@ -191,7 +191,7 @@ class Overlay:
         """Return the number of the access that `u` made."""
         return scope.own_accesses[u].bit_length() - 1
 
-    def memory_sets_at(self, storage: TensorStorage, access: int) -> StorageSets | None:
+    def memory_sets_before(self, storage: TensorStorage, access: int) -> StorageSets | None:
         """Return the sets in `storage` before access number `access`; None if all elements were exact."""
         latest = None
         for number, contents in self.memory.get(storage, ()):
@@ -205,10 +205,15 @@ class Overlay:
         value = self.set_of_node(scope, u.value)
         gate = None if u.gate is None else self.set_of_node(scope, u.gate)
         d = u.buffer.dtype
-        if value.__class__ is _ndarray and d.is_float and np.isnan(value).any() and not self.preserves_nan_bits(scope, u.value):
+        if (
+            value.__class__ is _ndarray
+            and d.is_float
+            and np.isnan(value).any()
+            and not self.takes_nan_bits_from_inputs(scope, u.value)
+        ):
             value = as_set_array(LAYOUT[d], value)
         if u.buffer in self.inexact[scope]:  # a view through an inexact index: any element may be the one written
-            self._forget_storage(target.storage, self.access_number(scope, u))
+            self._allow_anything_in_storage(target.storage, self.access_number(scope, u))
             return
         history = self.memory.get(target.storage)
         if history is None and not isinstance(value, SetArray) and not isinstance(gate, SetArray):
@@ -219,7 +224,7 @@ class Overlay:
         contents.replay_store(target, value, gate)
         history.append((self.access_number(scope, u), contents))
 
-    def _forget_storage(self, storage: TensorStorage, access: int) -> None:
+    def _allow_anything_in_storage(self, storage: TensorStorage, access: int) -> None:
         """Record that every element may hold anything after this access."""
         contents = StorageSets(storage)
         contents.set_all_to_anything()
@@ -227,7 +232,7 @@ class Overlay:
 
     # Origins of values
 
-    def preserves_nan_bits(self, scope: TensorScope, u: UOp) -> bool:
+    def takes_nan_bits_from_inputs(self, scope: TensorScope, u: UOp) -> bool:
         """Return True if the NaNs of `u` keep their bits (R28: movement and memory keep every bit).
 
         They do if every bit comes from inputs and constants through movement and memory. False where that is not known.
@@ -243,7 +248,7 @@ class Overlay:
                 if cell.bit is not None and self._reads_arithmetic_nan(cell, cell.bit, self.machine.read(cell)):
                     return False
                 continue
-            alias = self.resolve_alias(here, n)
+            alias = self.find_origin_of_alias(here, n)
             if alias is not None:
                 stack.append(alias)
             elif n.op in (Op.CONST, Op.PARAM, Op.BUFFER):
@@ -263,10 +268,10 @@ class Overlay:
 
     def _reads_arithmetic_nan(self, ref: StorageRef, access: int, best: Array) -> bool:
         """Return True if access number `access` to an address read a NaN that arithmetic had made."""
-        contents = self.memory_sets_at(ref.storage, access)
+        contents = self.memory_sets_before(ref.storage, access)
         return contents is not None and contents.has_nan_with_free_bits(ref, best)
 
-    def find_product_factors(self, scope: TensorScope, u: UOp) -> tuple[Value, Value] | None:
+    def find_fusable_mul_factors(self, scope: TensorScope, u: UOp) -> tuple[ArrayOrSets, ArrayOrSets] | None:
         """Return the factors of a float Mul that `u` is, moved and negated as `u` is; None if it is none.
 
         The Mul is seen through movement, Neg, markers and Functions (R16, R32: its product may be fused into a sum).
@@ -277,17 +282,17 @@ class Overlay:
                 path.append((scope, u))
                 u = u.operand
             else:
-                alias = self.resolve_alias(scope, u)
+                alias = self.find_origin_of_alias(scope, u)
                 if alias is None:
                     return None
                 scope, u = alias
             if scope.cells.get(u).__class__ is not _ndarray:
                 return None
         shape = scope.cells[u].shape
-        factors: Sequence[Value] = [broadcast_value(self.set_of_node(scope, s), shape) for s in u.src]
+        factors: Sequence[ArrayOrSets] = [broadcast_value(self.set_of_node(scope, s), shape) for s in u.src]
         for outer, m in reversed(path):
             if m.op is Op.NEG:
-                factors = negate_set(factors[0]), factors[1]
+                factors = negate_float_set(factors[0]), factors[1]
                 continue
             shape, operands = outer.cells[m].shape, self.movement_operands(outer, m)
             factors = [apply_movement(m, v, shape, operands) for v in factors]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from uops.interp.allowed.elementwise.pieces import make_canonical_set
-from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, order_keys
-from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, POINTS, PZERO, SetArray, Value, best_of, from_points
+from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, to_order_keys
+from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, POINTS, PZERO, ArrayOrSets, SetArray, best_of, from_points
 from uops.spec.ir.ops import Op
 
 Axes = tuple[int, ...]
@@ -34,7 +34,7 @@ def wide_dtype(f: DTypeLayout) -> Any:
     return LONG if f.np.itemsize == 8 else np.float64
 
 
-def wide_interval_ends(f: DTypeLayout, v: Value) -> tuple[Array, Array, Array | None]:
+def wide_ends_and_flags(f: DTypeLayout, v: ArrayOrSets) -> tuple[Array, Array, Array | None]:
     """Return lo and hi in the wide type, with flagged zeros and infinities included, and the flags (None: none)."""
     wide = wide_dtype(f)
     if not isinstance(v, SetArray):
@@ -52,24 +52,26 @@ def wide_interval_ends(f: DTypeLayout, v: Value) -> tuple[Array, Array, Array | 
     return lo, hi, flags
 
 
-def reduce_add_floats(f: DTypeLayout, v: Value, axes: Axes, best: Array, factors: tuple[Value, Value] | None = None) -> Value:
+def reduce_add_floats(
+    f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array, factors: tuple[ArrayOrSets, ArrayOrSets] | None = None
+) -> ArrayOrSets:
     """Return the set of a float Add over `axes`, with the best values `best`.
 
     `factors` are the operands of a Mul that computes the terms: its products may be fused into the sum.
     """
     if factors is None:
-        lo, hi, flags = wide_interval_ends(f, v)
+        lo, hi, flags = wide_ends_and_flags(f, v)
         exact = not isinstance(v, SetArray)
     else:
-        lo, hi, flags = _multiply_wide(f, *factors)
+        lo, hi, flags = _multiply_to_wide_ends_and_flags(f, *factors)
         exact = flags is None and not any(isinstance(factor, SetArray) for factor in factors)
     with np.errstate(all="ignore"):
-        return _enclose_sum(f, lo, hi, flags, axes, best, exact, factors is not None)
+        return _enclose_sum_in_any_order(f, lo, hi, flags, axes, best, exact, factors is not None)
 
 
-def _multiply_wide(f: DTypeLayout, a: Value, b: Value) -> tuple[Array, Array, Array | None]:
+def _multiply_to_wide_ends_and_flags(f: DTypeLayout, a: ArrayOrSets, b: ArrayOrSets) -> tuple[Array, Array, Array | None]:
     """Return lo, hi and flags of the products of two values in the wide type, where they are exact."""
-    (a_lo, a_hi, a_flags), (b_lo, b_hi, b_flags) = wide_interval_ends(f, a), wide_interval_ends(f, b)
+    (a_lo, a_hi, a_flags), (b_lo, b_hi, b_flags) = wide_ends_and_flags(f, a), wide_ends_and_flags(f, b)
     if a_lo is a_hi and b_lo is b_hi:
         product = a_lo * b_lo
         return product, product, None
@@ -86,27 +88,27 @@ def _multiply_wide(f: DTypeLayout, a: Value, b: Value) -> tuple[Array, Array, Ar
     return lo, hi, flags
 
 
-def _enclose_sum(
-    f: DTypeLayout, lo: Array, hi: Array, flags: Array | None, axes: Axes, best: Array, exact: bool, fused: bool
-) -> Value:
+def _enclose_sum_in_any_order(
+    f: DTypeLayout, lo: Array, hi: Array, flags: Array | None, axes: Axes, best: Array, are_terms_exact: bool, are_products: bool
+) -> ArrayOrSets:
     """Return the set of sums of terms between `lo` and `hi`; `exact` terms have one value, `fused` ones are products."""
-    magnitude = np.abs(lo) if exact else np.maximum(np.abs(lo), np.abs(hi))
+    magnitude = np.abs(lo) if are_terms_exact else np.maximum(np.abs(lo), np.abs(hi))
     total = _fold(np.add, magnitude, axes)
     terms = _fold(np.add, (magnitude != 0).astype(np.int64), axes)
     low = _fold(np.add, lo, axes)
-    high = low if exact else _fold(np.add, hi, axes)
-    if exact and flags is None and _are_partial_sums_exact(f, lo, total):
+    high = low if are_terms_exact else _fold(np.add, hi, axes)
+    if are_terms_exact and flags is None and _are_partial_sums_exact(f, lo, total):
         return _allow_either_zero_sum(f, best)
     wide_u = WIDE_U[f.np.itemsize]
     count = math.prod(lo.shape[a] for a in axes)
-    if fused:
+    if are_products:
         bound = np.where(terms > 1, terms * (f.u * total + f.eta), 0.0)
     else:
         bound = np.where(terms > 1, (terms - 1) * f.u * total, 0.0)
-    error = np.where(terms > 1, count * wide_u * total, wide_u * total if fused and f.np.itemsize == 8 else 0.0)
+    error = np.where(terms > 1, count * wide_u * total, wide_u * total if are_products and f.np.itemsize == 8 else 0.0)
     bound = (bound + error) * (1 + 4 * wide_u)
-    out_lo, lo_overflows = round_to_storage(f, low - bound)
-    out_hi, hi_overflows = round_to_storage(f, high + bound)
+    out_lo, lo_overflows = round_and_mask_overflows(f, low - bound)
+    out_hi, hi_overflows = round_and_mask_overflows(f, high + bound)
     always_nan = lo_overflows & hi_overflows & ((low > bound) | (high < -bound))  # a finite-only dtype overflows in every order
     if always_nan.any():
         out_lo, out_hi = (np.where(always_nan, np.array(np.nan).astype(f.np), end) for end in (out_lo, out_hi))
@@ -114,12 +116,12 @@ def _enclose_sum(
     limit = f.max if f.dtype.finite_only else f.max * (1 - f.u)
     sum_flags = None
     if not (total < limit).all() or flags is not None or not f.dtype.has_inf:
-        sum_flags = _flag_reachable_specials(f, lo, hi, flags, axes, exact, lo_overflows | hi_overflows)
+        sum_flags = _flag_reachable_specials(f, lo, hi, flags, axes, are_terms_exact, lo_overflows | hi_overflows)
     out = SetArray(f, rows, sum_flags)
     return _include_both_zeros(f, _canonicalize_rows(f, out))
 
 
-def round_to_storage(f: DTypeLayout, x: Array) -> tuple[Array, Array]:
+def round_and_mask_overflows(f: DTypeLayout, x: Array) -> tuple[Array, Array]:
     """Round a wide array to the dtype; return it with a mask of what overflowed.
 
     Where the dtype has no infinity, overflowing values are clamped. Else nothing is masked.
@@ -136,7 +138,7 @@ def _are_partial_sums_exact(f: DTypeLayout, x: Array, total: Array) -> bool:
     return bool((total <= 2.0 ** (f.man + 1)).all() and (np.rint(x) == x).all() and (total <= f.max).all())
 
 
-def _allow_either_zero_sum(f: DTypeLayout, best: Array) -> Value:
+def _allow_either_zero_sum(f: DTypeLayout, best: Array) -> ArrayOrSets:
     """Allow either sign where the exact sum `best` is zero."""
     if best.all():
         return best
@@ -161,7 +163,7 @@ def _include_both_zeros(f: DTypeLayout, out: SetArray) -> SetArray:
 
 
 def _flag_reachable_specials(
-    f: DTypeLayout, lo: Array, hi: Array, flags: Array | None, axes: Axes, exact: bool, overflows: Array
+    f: DTypeLayout, lo: Array, hi: Array, flags: Array | None, axes: Axes, are_terms_exact: bool, overflows: Array
 ) -> Array:
     """Return the flags of infinities and NaN that some order of additions reaches (R32)."""
     limit = f.max * (1 + f.u)
@@ -179,7 +181,7 @@ def _flag_reachable_specials(
     if not f.dtype.has_inf:
         nan = nan | plus | minus
         plus = minus = np.zeros((), np.bool_)
-    if exact:  # an infinite term stays, or meets the other infinity; a NaN stays
+    if are_terms_exact:  # an infinite term stays, or meets the other infinity; a NaN stays
         has_plus, has_minus = _fold(np.logical_or, lo == np.inf, axes), _fold(np.logical_or, lo == -np.inf, axes)
         always_nan = _fold(np.logical_or, np.isnan(lo), axes) | (has_plus & has_minus)
         plus, minus = plus & ~has_minus & ~always_nan, minus & ~has_plus & ~always_nan
@@ -200,8 +202,8 @@ def _canonicalize_rows(f: DTypeLayout, out: SetArray) -> SetArray:
     flags = np.zeros(out.shape, np.uint8) if out.flags is None else out.flags
     nan = np.isnan(rows)
     top = f.key_max
-    lo = np.where(nan[0] | nan[2], np.iinfo(np.int64).max, order_keys(f, rows[0]).astype(np.int64))
-    hi = np.where(nan[0] | nan[2], -np.iinfo(np.int64).max, order_keys(f, rows[2]).astype(np.int64))
+    lo = np.where(nan[0] | nan[2], np.iinfo(np.int64).max, to_order_keys(f, rows[0]).astype(np.int64))
+    hi = np.where(nan[0] | nan[2], -np.iinfo(np.int64).max, to_order_keys(f, rows[2]).astype(np.int64))
     flags = flags | np.where(np.isnan(rows[1]), NAN, 0).astype(np.uint8)
     flags = flags | np.where(rows[1] == np.inf, PINF, 0).astype(np.uint8) | np.where(rows[1] == -np.inf, NINF, 0).astype(np.uint8)
     canonical = make_canonical_set(f, np.maximum(lo, -top - 2), hi, rows[1], flags)
@@ -210,7 +212,7 @@ def _canonicalize_rows(f: DTypeLayout, out: SetArray) -> SetArray:
     return SetArray(f, rows, flags if flags.any() else None)
 
 
-def reduce_mul_floats(f: DTypeLayout, v: Value, axes: Axes, best: Array) -> Value:
+def reduce_mul_floats(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array) -> ArrayOrSets:
     """Return the set of a float Mul over `axes`.
 
     The error is at most |p| * ((1 + u)^(n-1) - 1), and what underflow and overflow of partial products add.
@@ -219,12 +221,12 @@ def reduce_mul_floats(f: DTypeLayout, v: Value, axes: Axes, best: Array) -> Valu
     if count == 1:
         return v
     with np.errstate(all="ignore"):
-        return _enclose_product(f, v, axes, best, count)
+        return _enclose_reduce_product(f, v, axes, best, count)
 
 
-def _enclose_product(f: DTypeLayout, v: Value, axes: Axes, best: Array, count: int) -> Value:
+def _enclose_reduce_product(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array, count: int) -> ArrayOrSets:
     """Return the set of products of `count` terms in any order."""
-    lo, hi, flags = (x if x is None else x.astype(np.float64) if x.dtype != np.uint8 else x for x in wide_interval_ends(f, v))
+    lo, hi, flags = (x if x is None else x.astype(np.float64) if x.dtype != np.uint8 else x for x in wide_ends_and_flags(f, v))
     assert lo is not None and hi is not None
     exact = not isinstance(v, SetArray)
     big = np.abs(lo) if exact else np.maximum(np.abs(lo), np.abs(hi))
@@ -247,9 +249,9 @@ def _enclose_product(f: DTypeLayout, v: Value, axes: Axes, best: Array, count: i
     least = np.where(under & over, 0.0, np.maximum(least, 0.0))
     most = np.where(always_zero, 0.0, high * (1 + growth) + slip)
     least = np.where(zero, 0.0, least)
-    out_lo, lo_overflows = round_to_storage(f, np.where(varied, -most, np.where(sign < 0, -most, least)))
-    out_hi, hi_overflows = round_to_storage(f, np.where(varied, most, np.where(sign < 0, -least, most)))
-    out_lo, out_hi = _sign_zero_ends(f, out_lo, out_hi, sign, varied)
+    out_lo, lo_overflows = round_and_mask_overflows(f, np.where(varied, -most, np.where(sign < 0, -most, least)))
+    out_hi, hi_overflows = round_and_mask_overflows(f, np.where(varied, most, np.where(sign < 0, -least, most)))
+    out_lo, out_hi = _set_signs_of_zero_ends(f, out_lo, out_hi, sign, varied)
     flag = np.where(nan | (over & under), NAN, 0)
     if f.dtype.has_inf:
         flag = flag | np.where(over & (varied | (sign > 0)), PINF, 0) | np.where(over & (varied | (sign < 0)), NINF, 0)
@@ -289,17 +291,17 @@ def _multiply_magnitudes(x: Array, axes: Axes) -> Array:
     return np.where(_fold(np.logical_or, np.isinf(x), axes), np.inf, out)
 
 
-def _sign_zero_ends(f: DTypeLayout, lo: Array, hi: Array, sign: Array, varied: Array) -> tuple[Array, Array]:
+def _set_signs_of_zero_ends(f: DTypeLayout, lo: Array, hi: Array, sign: Array, has_both_signs: Array) -> tuple[Array, Array]:
     """Give zero ends the sign of the product, which is exact; both signs occur where it is `varied`."""
     zero = np.zeros((), f.np)
-    minus = varied | (sign < 0)
-    plus = varied | (sign > 0)
+    minus = has_both_signs | (sign < 0)
+    plus = has_both_signs | (sign > 0)
     lo = np.where((lo == 0) & minus, -zero, np.where((lo == 0), zero, lo))
     hi = np.where((hi == 0) & plus, zero, np.where((hi == 0), -zero, hi))
     return lo, hi
 
 
-def reduce_max_floats(f: DTypeLayout, v: Value, axes: Axes, best: Array) -> Value:
+def reduce_max_floats(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array) -> ArrayOrSets:
     """Return the set of a float Max over `axes`: exact (R32), but of two zeros either (R11)."""
     if not isinstance(v, SetArray):
         if best.all():
@@ -316,7 +318,7 @@ def reduce_max_floats(f: DTypeLayout, v: Value, axes: Axes, best: Array) -> Valu
     lo, hi, flags = v.rows[0], v.rows[2], v.flags
     nan = np.isnan(lo)
     always_nan = _fold(np.logical_or, nan if flags is None else nan & (flags == 0), axes)
-    k_lo, k_hi = order_keys(f, lo), order_keys(f, hi)
+    k_lo, k_hi = to_order_keys(f, lo), to_order_keys(f, hi)
     out_flags = np.zeros(best.shape, np.uint8)
     if flags is not None:
         for flag, key in ((PZERO, 0), (NZERO, -1), (PINF, f.key_max + 1), (NINF, -f.key_max - 2)):
@@ -347,25 +349,25 @@ def _list_max_candidates(f: DTypeLayout, v: SetArray, axes: Axes, out: SetArray)
     lead = tuple(a + 1 for a in axes)
     terms_first = np.moveaxis(term_points, lead, range(1, len(axes) + 1))
     flat = terms_first.reshape(-1, *out.shape) if terms_first.size else terms_first
-    candidates = np.where(order_keys(f, flat) < order_keys(f, out.rows[0]), out.best, flat)
+    candidates = np.where(to_order_keys(f, flat) < to_order_keys(f, out.rows[0]), out.best, flat)
     points = from_points(f, np.concatenate([out.best[None], candidates]))
     assert points.is_listed is not None
     is_listed = terms_listed & points.is_listed
     return SetArray(f, np.where(is_listed, points.rows, out.rows), None, points.points, is_listed)
 
 
-def reduce_integers(op: Op, f: DTypeLayout, fn: Callable[[Array], Array], v: SetArray, axes: Axes) -> SetArray:
+def reduce_integers(op: Op, f: DTypeLayout, fold_values: Callable[[Array], Array], v: SetArray, axes: Axes) -> SetArray:
     """Return the set of a Reduce of integers or bools.
 
     The set is exact if at most one term of a group has several values; else, for integers, it is *any*.
     """
-    best = np.asarray(fn(best_of(v)))
+    best = np.asarray(fold_values(best_of(v)))
     if f.np == np.bool_:
-        return from_points(f, np.stack([best, fn(np.asarray(v.points.all(0))), fn(np.asarray(v.points.any(0)))]))
+        return from_points(f, np.stack([best, fold_values(np.asarray(v.points.all(0))), fold_values(np.asarray(v.points.any(0)))]))
     inexact = ~v.exact_mask()
     anything = _fold(np.add, inexact.astype(np.int64), axes) > 1
     term_anything = v.anything_mask()
     if term_anything is not None:
         anything = anything | _fold(np.logical_or, term_anything, axes)
-    rows = np.stack([best] + [np.asarray(fn(p)) for p in v.points[1:POINTS]])
+    rows = np.stack([best] + [np.asarray(fold_values(p)) for p in v.points[1:POINTS]])
     return from_points(f, np.where(anything, best, rows), anything if anything.any() else None)

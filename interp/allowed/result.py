@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uops.interp.allowed.core import rules_for_level
-from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, order_keys, same_bits, ulp_distance
+from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, same_bits, to_order_keys, ulp_distance
 from uops.interp.allowed.memory import StorageSets
 from uops.interp.allowed.overlay import Overlay
-from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, SetArray, Value, collapse_if_exact
+from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, ArrayOrSets, SetArray, collapse_if_exact
 from uops.interp.run import _evaluate_root_cells
 from uops.interp.tensor.machine import TensorMachine
 from uops.spec.ir import dtypes as dt
@@ -34,7 +34,7 @@ class AllowedSet:
 
     __slots__ = ("_layout", "_value", "dtype")
 
-    def __init__(self, dtype: DType, value: Value) -> None:
+    def __init__(self, dtype: DType, value: ArrayOrSets) -> None:
         self.dtype = dtype
         self._layout: DTypeLayout = LAYOUT[dtype]
         self._value = value
@@ -116,7 +116,7 @@ class AllowedSet:
         return f"[{lo}, {hi}] around {best}{extra}"
 
 
-def _is_member(f: DTypeLayout, v: Value, array: Array) -> Array:
+def _is_member(f: DTypeLayout, v: ArrayOrSets, array: Array) -> Array:
     if not isinstance(v, SetArray):
         return same_bits(f, array, v) if f.is_float else np.asarray(array == v)
     member = _is_listed_point(f, v, array) if v.interval is None else _is_in_interval(f, v, array)
@@ -130,8 +130,8 @@ def _is_listed_point(f: DTypeLayout, v: SetArray, array: Array) -> Array:
 
 
 def _is_in_interval(f: DTypeLayout, v: SetArray, array: Array) -> Array:
-    key, nan, empty = order_keys(f, array), np.isnan(array), np.isnan(v.rows[0])
-    member = (order_keys(f, v.rows[0]) <= key) & (key <= order_keys(f, v.rows[2])) & ~nan & ~empty
+    key, nan, empty = to_order_keys(f, array), np.isnan(array), np.isnan(v.rows[0])
+    member = (to_order_keys(f, v.rows[0]) <= key) & (key <= to_order_keys(f, v.rows[2])) & ~nan & ~empty
     member |= nan & empty
     if v.flags is not None:
         flagged = (NAN, nan), (PINF, key == f.key_max + 1), (NINF, key == -f.key_max - 2), (PZERO, key == 0), (NZERO, key == -1)
@@ -143,7 +143,7 @@ def _is_in_interval(f: DTypeLayout, v: SetArray, array: Array) -> Array:
 
 
 def _count_distinct(f: DTypeLayout, points: Array) -> Array:
-    keys = np.sort(order_keys(f, points) if f.is_float else points, axis=0)
+    keys = np.sort(to_order_keys(f, points) if f.is_float else points, axis=0)
     return np.asarray(1 + (keys[1:] != keys[:-1]).sum(0))
 
 
@@ -191,12 +191,12 @@ def _result_nodes(m: TensorMachine, root: UOp) -> list[tuple[Any, UOp]]:
     return [] if root.dtype is dt.void else [(m.root, root)]
 
 
-def _set_of_result(overlay: Overlay, scope: Any, u: UOp, best: Array) -> Value:
+def _set_of_result(overlay: Overlay, scope: Any, u: UOp, best: Array) -> ArrayOrSets:
     v = overlay.set_of_node(scope, u)
     return v if isinstance(v, SetArray) else best
 
 
 def _set_of_buffer(overlay: Overlay, u: UOp, storage: Any) -> AllowedSet:
     history: list[tuple[int, StorageSets]] = overlay.memory.get(storage, [])
-    value: Value = collapse_if_exact(history[-1][1].sets_of_contents(storage.data)) if history else storage.data
+    value: ArrayOrSets = collapse_if_exact(history[-1][1].sets_of_whole_storage(storage.data)) if history else storage.data
     return AllowedSet(u.dtype, value)

@@ -14,8 +14,8 @@ import numpy as np
 from uops.interp.allowed import index
 from uops.interp.allowed.elementwise import branch
 from uops.interp.allowed.elementwise.arithmetic import RULES as ARITHMETIC
-from uops.interp.allowed.elementwise.arithmetic import apply_float_arithmetic, free_exact_max_zero_sign
-from uops.interp.allowed.elementwise.discrete import apply_to_points
+from uops.interp.allowed.elementwise.arithmetic import allow_either_zero_in_exact_max, apply_float_arithmetic
+from uops.interp.allowed.elementwise.discrete import apply_to_point_combinations
 from uops.interp.allowed.elementwise.power import apply_pow
 from uops.interp.allowed.elementwise.transcendental import APPROXIMATIONS, apply_transcendental
 from uops.interp.allowed.layout import LAYOUT, LAYOUT_BY_NUMPY, Array, DTypeLayout, same_bits
@@ -23,13 +23,13 @@ from uops.interp.allowed.move import MOVES, apply_movement, stack_values
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
 from uops.interp.allowed.reduce import reduce_add_floats, reduce_integers, reduce_max_floats, reduce_mul_floats
 from uops.interp.allowed.value import (
+    ArrayOrSets,
     SetArray,
-    Value,
     allow_anything,
     as_set_array,
     broadcast_value,
     from_points,
-    negate_set,
+    negate_float_set,
     take_elements,
     writable_copy,
 )
@@ -51,20 +51,20 @@ BOOL = LAYOUT[dt.bool_]
 # Elementwise, of operands
 
 
-def all_exact(values: Sequence[Value]) -> bool:
+def all_exact(values: Sequence[ArrayOrSets]) -> bool:
     """Return True if every value is an array: one result per element."""
     return all(v.__class__ is _ndarray for v in values)
 
 
-def _evaluate_exact(op: Op, f: DTypeLayout, values: Sequence[Value]) -> Array:
+def _evaluate_exact(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]) -> Array:
     """Evaluate an op on operands that have one value each."""
     return np.asarray(KERNELS[op][f.dtype](*values))
 
 
-def apply_strict(op: Op, f: DTypeLayout, values: Sequence[Value]) -> Value:
+def apply_strict(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]) -> ArrayOrSets:
     """Return the strict set of an elementwise op other than Cast, on operands of layout `f` (for Where, of its branches)."""
     if op is Op.WHERE:
-        return branch.select_either(f, condition_to_bool(values[0]), values[1], values[2])
+        return branch.select_or_unite_branches(f, condition_to_bool(values[0]), values[1], values[2])
     if not f.is_float:
         return _evaluate_exact(op, f, values) if all_exact(values) else _apply_to_integer_sets(op, f, values)
     if op in APPROXIMATIONS:
@@ -73,7 +73,7 @@ def apply_strict(op: Op, f: DTypeLayout, values: Sequence[Value]) -> Value:
         return apply_pow(f, KERNELS[op][f.dtype], values)
     if all_exact(values):
         best = _evaluate_exact(op, f, values)
-        return free_exact_max_zero_sign(f, values[0], values[1], best) if op is Op.MAX else best  # type: ignore[arg-type]
+        return allow_either_zero_in_exact_max(f, values[0], values[1], best) if op is Op.MAX else best  # type: ignore[arg-type]
     if op in COMPARE:
         return branch.compare_floats(op, f, BOOL, KERNELS[op][f.dtype], values)
     if op is Op.TRUNC:
@@ -81,29 +81,29 @@ def apply_strict(op: Op, f: DTypeLayout, values: Sequence[Value]) -> Value:
     return apply_float_arithmetic(op, f, KERNELS[op][f.dtype], values)
 
 
-def _apply_to_integer_sets(op: Op, f: DTypeLayout, values: Sequence[Value]) -> Value:
+def _apply_to_integer_sets(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]) -> ArrayOrSets:
     """Return the set of an op on integers or bools of which some are sets."""
-    return apply_to_points(BOOL if op in COMPARE else f, KERNELS[op][f.dtype], values)
+    return apply_to_point_combinations(BOOL if op in COMPARE else f, KERNELS[op][f.dtype], values)
 
 
-def condition_to_bool(p: Value) -> Value:
+def condition_to_bool(p: ArrayOrSets) -> ArrayOrSets:
     """Return a Where's condition as bools: a condition means CmpNe(P, 0) (R14)."""
     f = p.layout if isinstance(p, SetArray) else LAYOUT_BY_NUMPY[p.dtype]
     if f is BOOL:
         return p
     zero = np.zeros((), f.np)
     if isinstance(p, SetArray) and not f.is_float:
-        return apply_to_points(BOOL, KERNELS[Op.CMPNE][f.dtype], (p, zero))
+        return apply_to_point_combinations(BOOL, KERNELS[Op.CMPNE][f.dtype], (p, zero))
     return branch.compare_floats(Op.CMPNE, f, BOOL, KERNELS[Op.CMPNE][f.dtype], (p, zero))
 
 
-def apply_strict_cast(f: DTypeLayout, r: DTypeLayout, value: Value) -> Value:
+def apply_strict_cast(f: DTypeLayout, r: DTypeLayout, value: ArrayOrSets) -> ArrayOrSets:
     """Return the strict set of a Cast from layout `f` to layout `r`."""
     fn = CASTS[f.dtype, r.dtype]
     return branch.apply_cast(f, r, fn, value) if isinstance(value, SetArray) else np.asarray(fn(value))
 
 
-def unite_sets(f: DTypeLayout, a: Value, b: Value) -> Value:
+def unite_sets(f: DTypeLayout, a: ArrayOrSets, b: ArrayOrSets) -> ArrayOrSets:
     """Return the union of two values of one shape, with the best values of `a`."""
     if not isinstance(a, SetArray) and not isinstance(b, SetArray):
         same = same_bits(f, a, b).all() if f.is_float else np.array_equal(a, b)
@@ -122,7 +122,7 @@ def operand_layout(u: UOp) -> DTypeLayout:
     return LAYOUT[u.if_true.dtype if u.op is Op.WHERE else u.src[0].dtype]  # operand, lhs
 
 
-def _evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     op, f = u.op, operand_layout(u)
     values = [overlay.set_of_node(scope, s) for s in u.src]
     if op in COMPARE and u.lhs is u.rhs and f.is_float and isinstance(values[0], SetArray):
@@ -130,14 +130,14 @@ def _evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Va
     return apply_strict(op, f, values)
 
 
-def _evaluate_max(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_max(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     """Evaluate a Max node; exact operands need no work unless some result is a float zero (R11: either zero is allowed)."""
     if overlay.has_exact_sources(scope, u) and (not u.dtype.is_float or cell.all()):
         return None
     return _evaluate_alu(overlay, scope, u, cell)
 
 
-def _evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     """Evaluate an Add or Sub node.
 
     A sum with a product may be rounded once (R16: contraction). So where an operand is a Mul, seen through movement, both
@@ -148,27 +148,27 @@ def _evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -
         return united
     f = LAYOUT[u.dtype]
     for k, s in enumerate(u.src):
-        factors = overlay.find_product_factors(scope, s)
+        factors = overlay.find_fusable_mul_factors(scope, s)
         if factors is None:
             continue
         a, b = factors
         other = overlay.set_of_node(scope, u.rhs if k == 0 else u.lhs)
         if u.op is Op.SUB:
-            a, other = (a, negate_set(other)) if k == 0 else (negate_set(a), other)
+            a, other = (a, negate_float_set(other)) if k == 0 else (negate_float_set(a), other)
         fused = apply_strict(Op.MULACC, f, (a, b, other))
-        unfused: Value = cell if united is None else united
+        unfused: ArrayOrSets = cell if united is None else united
         united = unite_sets(f, unfused, broadcast_value(fused, unfused.shape))
     return united
 
 
-def _evaluate_cast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_cast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     return apply_strict_cast(LAYOUT[u.operand.dtype], LAYOUT[u.dtype], overlay.set_of_node(scope, u.operand))
 
 
 # Rules of all other nodes
 
 
-def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     f, axes, op = LAYOUT[u.dtype], u.arg.axes, u.arg.op
     if not f.is_float and overlay.has_exact_sources(scope, u):
         return None
@@ -180,7 +180,7 @@ def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) ->
         fold = FOLDS[op][u.dtype]
         return reduce_integers(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
     if op is Op.ADD:
-        return reduce_add_floats(f, v, axes, cell, overlay.find_product_factors(scope, u.operand))
+        return reduce_add_floats(f, v, axes, cell, overlay.find_fusable_mul_factors(scope, u.operand))
     return reduce_mul_floats(f, v, axes, cell) if op is Op.MUL else reduce_max_floats(f, v, axes, cell)
 
 
@@ -196,14 +196,14 @@ def _array_or_zeros(u: UOp, cell: Any) -> Array:
     return cell.value if cell.value is not None else np.zeros(shape_of(cell), LAYOUT[u.dtype].np)
 
 
-def _evaluate_movement(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_movement(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     if _is_view(overlay, scope, u.operand, cell):
         return None
     cell = _array_or_zeros(u, cell)
     return apply_movement(u, overlay.set_of_node(scope, u.operand), cell.shape, overlay.movement_operands(scope, u))
 
 
-def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     positions = [overlay.set_of_node(scope, s) for s in u.positions]
     exact_positions = all_exact(positions)
     if exact_positions and _is_view(overlay, scope, u.operand, cell):
@@ -219,32 +219,32 @@ def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
     return index.gather_possible_elements(f, u, v, positions, cell)
 
 
-def _evaluate_stack(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_stack(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     return stack_values(LAYOUT[u.dtype], [overlay.set_of_node(scope, s) for s in u.src])
 
 
-def _pass_source_through(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _pass_source_through(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     """Return the set of the first source, which an After or a marker keeps."""
     source = u.buffer if u.op is Op.AFTER else u.operand
     return None if _is_view(overlay, scope, source, cell) else overlay.set_of_node(scope, source)
 
 
-def _evaluate_load(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_load(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     if u.gate is None or u.alternative is None:
         return overlay.set_of_node(scope, u.buffer)
     f = LAYOUT[u.dtype]
     alternative, gate = overlay.set_of_node(scope, u.alternative), overlay.set_of_node(scope, u.gate)
     source = scope.cells[u.buffer]
     if source.__class__ is not StorageRef:
-        return branch.select_either(f, gate, overlay.set_of_node(scope, u.buffer), alternative)
+        return branch.select_or_unite_branches(f, gate, overlay.set_of_node(scope, u.buffer), alternative)
     if isinstance(gate, SetArray):
         return allow_anything(f, cell, np.broadcast_to(~gate.exact_mask(), cell.shape))
-    contents = overlay.memory_sets_at(source.storage, overlay.access_number(scope, u))
+    contents = overlay.memory_sets_before(source.storage, overlay.access_number(scope, u))
     loaded = None if contents is None else contents.read_sets(source, cell)
-    return branch.select_known(f, gate, cell if loaded is None else loaded, alternative)
+    return branch.select_by_exact_condition(f, gate, cell if loaded is None else loaded, alternative)
 
 
-def _evaluate_bitcast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_bitcast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     """Evaluate a Bitcast node: the bits of a NaN made by arithmetic are free (R20)."""
     if _is_view(overlay, scope, u.operand, cell):
         return None
@@ -252,13 +252,13 @@ def _evaluate_bitcast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -
     f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
     v = overlay.set_of_node(scope, u.operand)
     if not isinstance(v, SetArray):
-        if not f.is_float or not np.isnan(v).any() or overlay.preserves_nan_bits(scope, u.operand):
+        if not f.is_float or not np.isnan(v).any() or overlay.takes_nan_bits_from_inputs(scope, u.operand):
             return None
         v = as_set_array(f, v)
     return branch.apply_bitcast(f, r, writable_copy(v)).map_components(lambda x, lead: x.reshape(x.shape[:lead] + cell.shape))
 
 
-def _evaluate_slice(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_slice(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     if _is_view(overlay, scope, u.operand, cell):
         return None
     cell = _array_or_zeros(u, cell)
@@ -269,11 +269,13 @@ def _evaluate_slice(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
     if f is r:
         return v.map_components(lambda x, lead: x[..., first : first + size]) if isinstance(v, SetArray) else None
     if r.np.itemsize < f.np.itemsize or isinstance(v, SetArray):
-        return _slice_across_item_sizes(f, r, v, first, size, cell)
+        return _slice_to_other_item_size(f, r, v, first, size, cell)
     return None
 
 
-def _slice_across_item_sizes(f: DTypeLayout, r: DTypeLayout, v: Value, first: int, size: int, cell: Array) -> Value | None:
+def _slice_to_other_item_size(
+    f: DTypeLayout, r: DTypeLayout, v: ArrayOrSets, first: int, size: int, cell: Array
+) -> ArrayOrSets | None:
     """Return the set of a Slice through another item size: any value where a byte belongs to an element with several."""
     if not isinstance(v, SetArray):
         return None
@@ -283,7 +285,7 @@ def _slice_across_item_sizes(f: DTypeLayout, r: DTypeLayout, v: Value, first: in
     return allow_anything(r, cell, anything) if anything.any() else None
 
 
-def _evaluate_store(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Value | None:
+def _evaluate_store(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     overlay.replay_store(scope, u)
     return None
 

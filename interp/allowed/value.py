@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, order_keys, same_bits
+from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, same_bits, to_order_keys
 
 #: Flags: members beside the interval; ANY allows every value.
 NAN, PINF, NINF, PZERO, NZERO, ANY = 1, 2, 4, 8, 16, 32
@@ -77,27 +77,27 @@ class SetArray:
         """Return where every value is allowed; None if nowhere."""
         return None if self.flags is None else np.asarray((self.flags & ANY) != 0)
 
-    def map_components(self, move: Callable[[Array, int], Array]) -> SetArray:
+    def map_components(self, move_component: Callable[[Array, int], Array]) -> SetArray:
         """Return the sets with `move(component, number of leading axes)` applied to each component."""
         interval, flags, listed_points, is_listed = self.interval, self.flags, self.listed_points, self.is_listed
         return SetArray(
             self.layout,
-            None if interval is None else move(interval, 1),
-            None if flags is None else move(flags, 0),
-            None if listed_points is None else move(listed_points, 1),
-            None if is_listed is None else move(is_listed, 0),
+            None if interval is None else move_component(interval, 1),
+            None if flags is None else move_component(flags, 0),
+            None if listed_points is None else move_component(listed_points, 1),
+            None if is_listed is None else move_component(is_listed, 0),
         )
 
 
-Value = Array | SetArray
+ArrayOrSets = Array | SetArray
 
 
-def best_of(v: Value) -> Array:
+def best_of(v: ArrayOrSets) -> Array:
     """Return the best value of every element."""
     return v.best if isinstance(v, SetArray) else v
 
 
-def as_set_array(f: DTypeLayout, v: Value) -> SetArray:
+def as_set_array(f: DTypeLayout, v: ArrayOrSets) -> SetArray:
     """Return the same sets as a SetArray."""
     if isinstance(v, SetArray):
         return v
@@ -106,14 +106,14 @@ def as_set_array(f: DTypeLayout, v: Value) -> SetArray:
     return SetArray(f, None, None, np.broadcast_to(v, (1, *v.shape)))
 
 
-def collapse_if_exact(v: SetArray) -> Value:
+def collapse_if_exact(v: SetArray) -> ArrayOrSets:
     """Return the plain array if every element has one value, else `v`; flags that name nothing are dropped from `v`."""
     if v.flags is not None and not v.flags.any():
         v.flags = None
     return v.best if v.exact_mask().all() else v
 
 
-def broadcast_value(v: Value, shape: tuple[int, ...]) -> Value:
+def broadcast_value(v: ArrayOrSets, shape: tuple[int, ...]) -> ArrayOrSets:
     """Return a value broadcast to `shape`, right-aligned."""
     if v.shape == shape:
         return v
@@ -127,7 +127,7 @@ def broadcast_value(v: Value, shape: tuple[int, ...]) -> Value:
     return v.map_components(move)
 
 
-def take_elements(f: DTypeLayout, v: Value, shape: tuple[int, ...], positions: Array) -> SetArray:
+def take_elements(f: DTypeLayout, v: ArrayOrSets, shape: tuple[int, ...], positions: Array) -> SetArray:
     """Return the elements at flat positions of `v`, broadcast to `shape`, as a 1-D SetArray."""
 
     def move(x: Array, lead: int) -> Array:
@@ -138,7 +138,7 @@ def take_elements(f: DTypeLayout, v: Value, shape: tuple[int, ...], positions: A
     return s.map_components(move) if isinstance(s, SetArray) else as_set_array(f, s.reshape(-1)[positions])
 
 
-def overwrite_elements(into: SetArray, positions: Array, part: SetArray) -> None:
+def scatter_elements_into(into: SetArray, positions: Array, part: SetArray) -> None:
     """Overwrite the elements at flat positions by the 1-D `part`, in place; `into` owns its components."""
     shape = into.shape
     for name in ("interval", "flags", "listed_points", "is_listed"):
@@ -184,10 +184,10 @@ def writable_copy(v: SetArray) -> SetArray:
     return v.map_components(lambda x, lead: np.array(x, order="C"))
 
 
-def hull_of_points(f: DTypeLayout, points: Array) -> tuple[Array, Array, Array | None]:
+def hull_and_nan_flag_of_points(f: DTypeLayout, points: Array) -> tuple[Array, Array, Array | None]:
     """Return lo and hi of float points over axis 0, and the NaN flag where some but not all are NaN."""
     nan = np.isnan(points)
-    keys = order_keys(f, points)
+    keys = to_order_keys(f, points)
     if not nan.any():
         return from_order_keys(f, keys.min(0)), from_order_keys(f, keys.max(0)), None
     info = np.iinfo(f.ints)
@@ -207,13 +207,13 @@ def from_points(f: DTypeLayout, points: Array, any_mask: Array | None = None) ->
     """
     all_points, too_many = points, None
     if points.shape[0] > POINTS:
-        points, too_many = deduplicate_points(f, points)
+        points, too_many = distinct_points_and_overflow_mask(f, points)
     flags = None if any_mask is None else np.where(any_mask, ANY, 0).astype(np.uint8)
     if not f.is_float:
         if too_many is not None:
             flags = np.where(too_many, ANY, 0 if flags is None else flags).astype(np.uint8)
         return SetArray(f, None, flags, points[:POINTS])
-    lo, hi, nan = hull_of_points(f, all_points)
+    lo, hi, nan = hull_and_nan_flag_of_points(f, all_points)
     if nan is not None:
         flags = nan if flags is None else flags | nan
     is_listed = np.ones(points.shape[1:], np.bool_) if too_many is None else ~too_many
@@ -222,9 +222,9 @@ def from_points(f: DTypeLayout, points: Array, any_mask: Array | None = None) ->
     return SetArray(f, np.stack([lo, points[0], hi]), flags, points[:POINTS], is_listed)
 
 
-def deduplicate_points(f: DTypeLayout, points: Array) -> tuple[Array, Array | None]:
+def distinct_points_and_overflow_mask(f: DTypeLayout, points: Array) -> tuple[Array, Array | None]:
     """Return the distinct points first, the best in row 0, and where more than `POINTS` are distinct (None: nowhere)."""
-    keys = order_keys(f, points) if f.is_float else points
+    keys = to_order_keys(f, points) if f.is_float else points
     if f.is_float:
         keys = np.where(np.isnan(points), np.iinfo(f.ints).max, keys)
     order = np.argsort(keys, axis=0, kind="stable")
@@ -252,7 +252,7 @@ def allow_anything(f: DTypeLayout, best: Array, where: Array | None = None) -> S
     return SetArray(f, np.stack([best, best, best]), flags)
 
 
-def negate_set(v: Value) -> Value:
+def negate_float_set(v: ArrayOrSets) -> ArrayOrSets:
     """Return Neg of a float set: the sign of every member flips."""
     if not isinstance(v, SetArray):
         return np.asarray(-v)

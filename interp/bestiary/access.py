@@ -10,7 +10,7 @@ import numpy as np
 
 from uops.interp.bestiary import memory
 from uops.interp.bestiary.frame import BestiaryFrame
-from uops.interp.bestiary.lanes import Run
+from uops.interp.bestiary.lanes import BestiaryCoroutine
 from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
 from uops.interp.bestiary.memory import BestiaryMemory, BestiaryRef, PrivateMemory
 from uops.interp.tensor.storage import NUMPY, Array, validate_input
@@ -66,7 +66,7 @@ def eval_define_memory(step: EvalStep) -> Any:
     return memory.whole_memory_ref(PrivateMemory(u, name, u.arg.dtype, (u.arg.size,), of_lane))
 
 
-def eval_bufferize(step: EvalStep) -> Run:
+def eval_bufferize(step: EvalStep) -> BestiaryCoroutine:
     """Store the operand for all values of the ranges, in memory of their extents, and return that memory."""
     u, m = step.node, step.machine
     operand, ranges = u.operand, u.ranges
@@ -75,13 +75,13 @@ def eval_bufferize(step: EvalStep) -> Run:
     is_local = u.arg.addrspace is AddrSpace.LOCAL
     target = memory.whole_memory_ref(PrivateMemory(u, name, u.dtype, shape) if is_local else _get_unnamed_memory(m, u, name, shape))
 
-    def store_iteration(frame: BestiaryFrame) -> Run:
+    def store_iteration(frame: BestiaryFrame) -> BestiaryCoroutine:
         yield from m.evaluate(frame, operand, *ranges)
         value = step.value_of(operand, frame)
         indices = [step.value_of(r, frame) for r in ranges]
         cell = frame.find_cell(operand)
         assert cell is not None
-        before = frame.base | cell.before | cell.event
+        before = frame.events_before | cell.before | cell.event
         step.before |= step.store(u, frame, memory.index_ref(target, indices, None), value, None, before)
 
     yield from step.run_loops((operand,), ranges, store_iteration)
@@ -145,7 +145,7 @@ def execute_store(step: EvalStep, frame: BestiaryFrame, u: UOp, gates: Sequence[
     if value.shape != expected or value.dtype != NUMPY[index.dtype]:
         raise SpecError(f"Store of {value.dtype} {value.shape} into {index.dtype} {expected}", claim="B_STORE.C3")
     live = np.logical_and.reduce([step.value_of(g, frame) for g in gates]) if gates else None
-    before = frame.base
+    before = frame.events_before
     for source in (index, u.value, *gates):
         cell = frame.find_cell(source)
         assert cell is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from uops.interp.bestiary import access, calls, devices, flow, linear, values
-from uops.interp.bestiary.machine import Action, Needs
+from uops.interp.bestiary.machine import Action, FindDependencies
 from uops.spec.ir.ops import BINARY, MARKERS, TERNARY, UNARY, Op
 
 # fmt: off
@@ -37,9 +37,10 @@ ACTIONS: Mapping[Op, Action] = {
 }
 #: op -> function that names what it needs first. RANGE takes its value from the frame, LINEAR evaluates what it lists, and IF
 #: evaluates its condition with the Stores, in their loops (R114).
-NEEDS: Mapping[Op, Needs] = {
-    Op.UNROLL: values.unroll_needs, **dict.fromkeys((Op.B_RANGE, Op.LINEAR, Op.B_IF), flow.no_needs),
-    **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE, Op.CALL), flow.loop_needs),
-    Op.B_PARAM: calls.param_needs, Op.FUNCTION: calls.function_needs, Op.GETTUPLE: calls.gettuple_needs,
+NEEDS: Mapping[Op, FindDependencies] = {
+    Op.UNROLL: values.find_unroll_dependencies, **dict.fromkeys((Op.B_RANGE, Op.LINEAR, Op.B_IF), flow.find_no_dependencies),
+    **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE, Op.CALL), flow.find_loop_dependencies),
+    Op.B_PARAM: calls.find_param_dependencies, Op.FUNCTION: calls.find_function_dependencies,
+    Op.GETTUPLE: calls.find_gettuple_dependencies,
 }
 # fmt: on

@@ -12,7 +12,7 @@ import numpy as np
 from uops.interp.bestiary import memory
 from uops.interp.bestiary.access import get_named_memory
 from uops.interp.bestiary.frame import BestiaryCell, BestiaryFrame, BestiaryScope
-from uops.interp.bestiary.lanes import Run
+from uops.interp.bestiary.lanes import BestiaryCoroutine
 from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
 from uops.interp.bestiary.memory import BestiaryRef
 from uops.interp.bestiary.plan import program_stage_to_run
@@ -27,7 +27,7 @@ from uops.spec.ir.ops import Op
 # -------------------------------------------------------------------------------------------------------------------- Params
 
 
-def param_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_param_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return the argument of a Param in a body."""
     caller, slot = frame.scope.caller, u.arg.slot
     if caller is None:
@@ -81,35 +81,35 @@ def _check_argument_size(u: UOp, elements: int, argument: UOp) -> None:
 # ----------------------------------------------------------------------------------------------------------------- Functions
 
 
-def function_body_frame(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> BestiaryFrame:
+def find_or_make_body_frame(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> BestiaryFrame:
     """Return the frame of the body of a Function, made once per frame of the Function."""
     home = frame.home_frame(u)
     body_frame = home.bodies.get(u)
     if body_frame is None:
         scope = BestiaryScope(m.plan_of(u.body), home, u.arguments)
-        body_frame = home.bodies[u] = BestiaryFrame(scope, home.lane, home.base)
+        body_frame = home.bodies[u] = BestiaryFrame(scope, home.lane, home.events_before)
     return body_frame
 
 
-def function_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_function_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return the elements of a Function's body."""
-    inner, body = function_body_frame(m, frame, u), u.body
+    inner, body = find_or_make_body_frame(m, frame, u), u.body
     return [(inner, e) for e in (body.src if body.op is Op.TUPLE else (body,))]
 
 
-def gettuple_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_gettuple_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return the element that a GetTuple reads; the others are not evaluated (R64)."""
     packed = u.packed
     if packed.op is Op.TUPLE:
         return [(frame, packed.src[u.arg.index])]
     if packed.op is not Op.FUNCTION:
         raise SpecError(f"GetTuple of {packed.op.name}: only a Tuple or a Function has elements")
-    return [(function_body_frame(m, frame, packed), packed.body.src[u.arg.index])]
+    return [(find_or_make_body_frame(m, frame, packed), packed.body.src[u.arg.index])]
 
 
 def eval_gettuple(step: EvalStep) -> Any:
     """Return the cell of the element."""
-    ((frame, u),) = gettuple_needs(step.machine, step.frame, step.node)
+    ((frame, u),) = find_gettuple_dependencies(step.machine, step.frame, step.node)
     packed = step.node.packed
     if packed.op is Op.TUPLE:
         step.machine.report_to_trace(packed, None)
@@ -119,25 +119,25 @@ def eval_gettuple(step: EvalStep) -> Any:
 # --------------------------------------------------------------------------------------------------------------------- Calls
 
 
-def eval_call(step: EvalStep) -> Run:
+def eval_call(step: EvalStep) -> BestiaryCoroutine:
     """Run the body once, or in the loops of the Ranges among the arguments that nothing else closes (R121)."""
     u, plan = step.node, step.frame.scope.plan
     ranges = plan.closed_ranges(u)
 
-    def run_iteration(frame: BestiaryFrame) -> Run:
-        yield from step.machine.evaluate(frame, *plan.operands(u))
-        _launch_call_body(step, frame)
+    def run_iteration(frame: BestiaryFrame) -> BestiaryCoroutine:
+        yield from step.machine.evaluate(frame, *plan.sources_in_scope(u))
+        _run_call_body_as_launch(step, frame)
 
     if ranges:
         yield from step.run_loops(plan.loop_body_sources(u), ranges, run_iteration)
     else:
-        _launch_call_body(step, step.frame)
+        _run_call_body_as_launch(step, step.frame)
 
 
-def _launch_call_body(step: EvalStep, frame: BestiaryFrame) -> None:
+def _run_call_body_as_launch(step: EvalStep, frame: BestiaryFrame) -> None:
     """Run the body as a launch; every access in it belongs to the Call (R63)."""
     m, u = step.machine, step.node
-    base = frame.base
+    base = frame.events_before
     for a in u.arguments:
         base |= step.cell_of(a, frame).before
     body = u.body
@@ -147,7 +147,7 @@ def _launch_call_body(step: EvalStep, frame: BestiaryFrame) -> None:
     scope = BestiaryScope(m.plan_of(body), frame, u.arguments, u)
     for top in m.run_launch(scope, base, frame.lane, lambda f: m.evaluate(f, body)):
         step.before |= top.events
-        frame.note_events(top.events)
+        frame.add_events_to_outer_frames(top.events)
 
 
 def eval_program(step: EvalStep) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from uops.interp.bestiary.access import execute_store
 from uops.interp.bestiary.frame import BestiaryFrame
-from uops.interp.bestiary.lanes import Run, SyncRequest
+from uops.interp.bestiary.lanes import BestiaryCoroutine, SyncRequest
 from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
 from uops.interp.bestiary.values import reduce_over_axes, stack_arrays
 from uops.interp.tensor.storage import NUMPY, Array, to_index_array
@@ -19,17 +19,17 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def loop_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_loop_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return what a node that ends loops needs: the nodes right outside of them, or its sources if it ends none."""
     plan = frame.scope.plan
     ranges = plan.closed_ranges(u)
     if not ranges:
-        return [(frame, s) for s in plan.operands(u)]
+        return [(frame, s) for s in plan.sources_in_scope(u)]
     outermost = plan.loop_levels(plan.loop_body_sources(u), ranges)[0]
     return [(frame, s) for s in (outermost.range.bound, *outermost.invariant)]
 
 
-def no_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_no_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return nothing: all that the node needs is evaluated by its action."""
     return ()
 
@@ -47,36 +47,36 @@ def eval_void(step: EvalStep) -> Any:
     return None
 
 
-def eval_end(step: EvalStep) -> Run:
+def eval_end(step: EvalStep) -> BestiaryCoroutine:
     """Run the body in the loops of the ranges."""
     m, body = step.machine, step.node.body
 
-    def run_iteration(frame: BestiaryFrame) -> Run:
+    def run_iteration(frame: BestiaryFrame) -> BestiaryCoroutine:
         yield from m.evaluate(frame, body)
         step.cell_of(body, frame)
 
     yield from step.run_loops((body,), step.node.ranges, run_iteration)
 
 
-def eval_store_in_loops(step: EvalStep) -> Run:
+def eval_store_in_loops(step: EvalStep) -> BestiaryCoroutine:
     """Execute a Store in the loops of its ranges, which end around it (R105)."""
     m, u = step.machine, step.node
     stored = (u.index, u.value)
 
-    def store_iteration(frame: BestiaryFrame) -> Run:
+    def store_iteration(frame: BestiaryFrame) -> BestiaryCoroutine:
         yield from m.evaluate(frame, *stored)
         execute_store(step, frame, u)
 
     yield from step.run_loops(stored, u.ranges, store_iteration)
 
 
-def eval_reduce_over_ranges(step: EvalStep) -> Run:
+def eval_reduce_over_ranges(step: EvalStep) -> BestiaryCoroutine:
     """Combine all iterations and all lanes of a vector, as one multiset (R32, R105)."""
     m, u, operand = step.machine, step.node, step.node.operand
     terms: dict[tuple[int, ...], Array] = {}
     ranges = [level.range for level in step.frame.scope.plan.loop_levels((operand,), u.ranges)]
 
-    def collect_term(frame: BestiaryFrame) -> Run:
+    def collect_term(frame: BestiaryFrame) -> BestiaryCoroutine:
         yield from m.evaluate(frame, operand)
         terms[tuple(frame.range_value(r) or 0 for r in ranges)] = step.value_of(operand, frame)
 
@@ -89,29 +89,29 @@ def eval_reduce_over_ranges(step: EvalStep) -> Run:
 # ----------------------------------------------------------------------------------------------------------------- conditions
 
 
-def eval_if(step: EvalStep) -> Run:
+def eval_if(step: EvalStep) -> BestiaryCoroutine:
     """Execute the effects of an IF where its condition holds."""
     for effect in step.node.effects:
-        yield from execute_conditionally(step, step.frame, effect, (step.node.condition,))
+        yield from execute_stores_under_gates(step, step.frame, effect, (step.node.condition,))
 
 
-def execute_conditionally(step: EvalStep, frame: BestiaryFrame, u: UOp, gates: tuple[UOp, ...]) -> Run:
+def execute_stores_under_gates(step: EvalStep, frame: BestiaryFrame, u: UOp, gates: tuple[UOp, ...]) -> BestiaryCoroutine:
     """Execute an effect in the body of an IF: every Store of it only where all of `gates` hold (R114)."""
     m = step.machine
     if u.op is Op.ENDIF:
-        yield from execute_conditionally(step, frame, u.if_node, gates)
+        yield from execute_stores_under_gates(step, frame, u.if_node, gates)
     elif u.op is Op.GROUP:
         for e in u.effects:
-            yield from execute_conditionally(step, frame, e, gates)
+            yield from execute_stores_under_gates(step, frame, e, gates)
     elif u.op is Op.B_IF:
         for e in u.effects:
-            yield from execute_conditionally(step, frame, e, (*gates, u.condition))
+            yield from execute_stores_under_gates(step, frame, e, (*gates, u.condition))
     else:
         body = (u.body,) if u.op is Op.END else (u.index, u.value)
 
-        def execute_iteration(inner: BestiaryFrame) -> Run:
+        def execute_iteration(inner: BestiaryFrame) -> BestiaryCoroutine:
             if u.op is Op.END:
-                yield from execute_conditionally(step, inner, u.body, gates)
+                yield from execute_stores_under_gates(step, inner, u.body, gates)
                 return
             yield from m.evaluate(inner, *gates, *body)
             execute_store(step, inner, u, gates)
@@ -122,7 +122,7 @@ def execute_conditionally(step: EvalStep, frame: BestiaryFrame, u: UOp, gates: t
 # ----------------------------------------------------------------------------------------------------------------- workgroup
 
 
-def eval_barrier(step: EvalStep) -> Run:
+def eval_barrier(step: EvalStep) -> BestiaryCoroutine:
     """Return the operand's value, once all lanes of the workgroup have come here (R60)."""
     reply = yield SyncRequest(step.node, step.before)
     step.before |= reply.before
@@ -131,7 +131,7 @@ def eval_barrier(step: EvalStep) -> Run:
     return step.cell_of(step.node.operand).value
 
 
-def eval_wmma(step: EvalStep) -> Run:
+def eval_wmma(step: EvalStep) -> BestiaryCoroutine:
     """Return this lane's part of A times B plus the accumulator, which the lanes of a warp compute together.
 
     `()` marks this lane's own fragments.

@@ -67,7 +67,7 @@ class BestiaryFrame:
 
     scope: BestiaryScope
     lane: BestiaryLane
-    base: int = 0
+    events_before: int = 0
     outer: BestiaryFrame | None = None
     range: UOp | None = None
     value: int = 0
@@ -103,18 +103,18 @@ class BestiaryFrame:
             frame = frame.outer
         return None
 
-    def enter_iteration(self, r: UOp, value: int, base: int) -> BestiaryFrame:
+    def enter_iteration(self, r: UOp, value: int, events_before: int) -> BestiaryFrame:
         """Return a frame for one iteration of a loop in this one."""
-        return BestiaryFrame(self.scope, self.lane, base, self, r, value)
+        return BestiaryFrame(self.scope, self.lane, events_before, self, r, value)
 
     def unrolled_lane_frame(self, r: UOp, value: int) -> BestiaryFrame:
         """Return the frame of an UNROLL's lane; all UNROLLs share it."""
         frame = self.unrolled.get((r, value))
         if frame is None:
-            frame = self.unrolled[r, value] = self.enter_iteration(r, value, self.base)
+            frame = self.unrolled[r, value] = self.enter_iteration(r, value, self.events_before)
         return frame
 
-    def note_events(self, events: int) -> None:
+    def add_events_to_outer_frames(self, events: int) -> None:
         """Add events that happen before the end of this frame, and of all frames around it."""
         frame: BestiaryFrame | None = self
         while frame is not None:

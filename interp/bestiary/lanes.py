@@ -43,7 +43,7 @@ class SyncReply:
 
 
 #: A running lane.
-Run = Generator[SyncRequest, SyncReply, Any]
+BestiaryCoroutine = Generator[SyncRequest, SyncReply, Any]
 
 
 def iteration_order(count: int, schedule: int | None, salt: Hashable) -> list[int]:
@@ -54,23 +54,23 @@ def iteration_order(count: int, schedule: int | None, salt: Hashable) -> list[in
     return numbers
 
 
-def run_workgroup(run: Run) -> Any:
+def run_workgroup(coroutine: BestiaryCoroutine) -> Any:
     """Run a whole workgroup, which waits for no other."""
     reply: SyncReply | None = None
     try:
         while True:
-            request = run.send(reply)  # type: ignore[arg-type]
+            request = coroutine.send(reply)  # type: ignore[arg-type]
             reply = SyncReply(request.before, _multiply_warps(request) if request.fragments else {})
     except StopIteration as end:
         return end.value
 
 
-def run_lanes_together(lanes: Sequence[Run], is_warp: bool, turns: Sequence[int]) -> Run:
+def run_lanes_together(lanes: Sequence[BestiaryCoroutine], is_warp: bool, turn_order: Sequence[int]) -> BestiaryCoroutine:
     """Run lanes of one workgroup side by side, in the order `turns` between two requests."""
-    replies: dict[int, Any] = dict.fromkeys(turns)
+    replies: dict[int, Any] = dict.fromkeys(turn_order)
     while True:
         arrived: dict[int, SyncRequest] = {}
-        for k in turns:
+        for k in turn_order:
             try:
                 arrived[k] = lanes[k].send(replies[k])
             except StopIteration:
@@ -81,7 +81,7 @@ def run_lanes_together(lanes: Sequence[Run], is_warp: bool, turns: Sequence[int]
         if len(arrived) < len(lanes) or any(r.node is not first.node for r in arrived.values()):
             raise Trap(f"{len(arrived)} of {len(lanes)} lanes came to {describe(first.node)}: a lane went another way (R60)")
         merged_reply = yield _merge_requests(first.node, arrived, is_warp)
-        for k in turns:
+        for k in turn_order:
             own_fragments = {c[1:]: x for c, x in merged_reply.fragments.items() if c[0] == (is_warp, k)}
             replies[k] = SyncReply(merged_reply.before, own_fragments)
 

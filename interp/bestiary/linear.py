@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uops.interp.bestiary.frame import BestiaryFrame
-from uops.interp.bestiary.lanes import Run
+from uops.interp.bestiary.lanes import BestiaryCoroutine
 from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
 from uops.interp.bestiary.plan import LoopLevel, effects_of_if
 from uops.spec.errors import SpecError
@@ -28,9 +28,9 @@ class LinearLoop:
     items: tuple[UOp | LinearLoop, ...]
 
 
-def eval_linear(step: EvalStep) -> Run:
+def eval_linear(step: EvalStep) -> BestiaryCoroutine:
     """Execute the instructions."""
-    yield from _run_items(step, step.frame, _nest_instructions(step.node.instructions))
+    yield from _run_instructions_and_loops(step, step.frame, _nest_instructions(step.node.instructions))
 
 
 def _nest_instructions(instructions: Sequence[UOp]) -> tuple[UOp | LinearLoop, ...]:
@@ -57,26 +57,26 @@ def _nest_instructions(instructions: Sequence[UOp]) -> tuple[UOp | LinearLoop, .
     return tuple(opened[0][1])
 
 
-def _run_items(step: EvalStep, frame: BestiaryFrame, items: Sequence[UOp | LinearLoop]) -> Run:
+def _run_instructions_and_loops(step: EvalStep, frame: BestiaryFrame, items: Sequence[UOp | LinearLoop]) -> BestiaryCoroutine:
     """Execute instructions and loops in order."""
     m = step.machine
     for item in items:
         if isinstance(item, LinearLoop):
             items_of_loop = item.items
 
-            def run_iteration(inner: BestiaryFrame, items_of_loop: Sequence[UOp | LinearLoop] = items_of_loop) -> Run:
-                yield from _run_items(step, inner, items_of_loop)
+            def run_iteration(inner: BestiaryFrame, items_of_loop: Sequence[UOp | LinearLoop] = items_of_loop) -> BestiaryCoroutine:
+                yield from _run_instructions_and_loops(step, inner, items_of_loop)
 
             yield from m.run_loops(frame, (LoopLevel(item.range, ()),), run_iteration)
         elif all(frame.range_value(r) is not None for r in frame.scope.plan.loops_of(item)):  # else its loop is not listed
-            yield from _execute_instruction(m, frame, item)
-        frame.base |= frame.events
+            yield from _execute_even_if_cell_exists(m, frame, item)
+        frame.events_before |= frame.events
     step.before |= frame.events
 
 
-def _execute_instruction(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Run:
+def _execute_even_if_cell_exists(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> BestiaryCoroutine:
     """Execute an instruction in this iteration, whatever an outer one has found."""
     for f, source in m.sources_to_evaluate(frame, u):
         if f.find_cell(source) is None:
             yield from m.evaluate(f, source)
-    yield from m.compute_cell(frame, u)
+    yield from m.evaluate_into_frame(frame, u)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary.frame import BestiaryCell, BestiaryFrame, BestiaryLane, BestiaryScope
-from uops.interp.bestiary.lanes import Run, iteration_order, run_lanes_together, run_workgroup
+from uops.interp.bestiary.lanes import BestiaryCoroutine, iteration_order, run_lanes_together, run_workgroup
 from uops.interp.bestiary.memory import BestiaryMemory, BestiaryRef, PointerVector, load_elements, store_elements
 from uops.interp.bestiary.plan import ABSORBED, KINDS, BestiaryLoopKind, LoopLevel, ScopePlan
 from uops.interp.tensor.checks import check_value, raise_unsound
@@ -28,7 +28,7 @@ Trace = Callable[[UOp, Any], None]
 #: Function of the evaluation of a node that returns a value, a cell, or a generator of one.
 Action = Callable[["EvalStep"], Any]
 #: Function that returns the nodes that must have cells before a node is evaluated, each with its frame.
-Needs = Callable[["BestiaryMachine", BestiaryFrame, UOp], Iterable[tuple[BestiaryFrame, UOp]]]
+FindDependencies = Callable[["BestiaryMachine", BestiaryFrame, UOp], Iterable[tuple[BestiaryFrame, UOp]]]
 #: SPECIALs whose names begin so number workgroups, all others lanes (R125).
 GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
 #: The Python errors of evaluating an ill-formed node.
@@ -49,7 +49,7 @@ class BestiaryMachine:
         schedule: int | None,
         trace: Trace | None,
         actions: Mapping[Op, Action],
-        needs: Mapping[Op, Needs],
+        needs: Mapping[Op, FindDependencies],
     ) -> None:
         self.inputs = inputs
         self.check = check
@@ -76,7 +76,7 @@ class BestiaryMachine:
 
     # ---------------------------------------------------------------------------------------------------------- evaluation
 
-    def evaluate(self, frame: BestiaryFrame, *nodes: UOp) -> Run:
+    def evaluate(self, frame: BestiaryFrame, *nodes: UOp) -> BestiaryCoroutine:
         """Give each of `nodes` a cell."""
         stack = [(frame, u) for u in reversed(nodes)]
         while stack:
@@ -89,7 +89,7 @@ class BestiaryMachine:
             if missing:
                 stack += reversed(missing)
                 continue
-            yield from self.compute_cell(home, u)
+            yield from self.evaluate_into_frame(home, u)
             stack.pop()
 
     def sources_to_evaluate(self, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
@@ -97,9 +97,9 @@ class BestiaryMachine:
         find = self.needs.get(u.op)
         if find is not None:
             return find(self, frame, u)
-        return [(frame, s) for s in frame.scope.plan.operands(u)]
+        return [(frame, s) for s in frame.scope.plan.sources_in_scope(u)]
 
-    def compute_cell(self, frame: BestiaryFrame, u: UOp) -> Run:
+    def evaluate_into_frame(self, frame: BestiaryFrame, u: UOp) -> BestiaryCoroutine:
         """Evaluate `u`, whose sources have cells, and put its cell into the frame."""
         action = self.actions.get(u.op)
         if action is None:
@@ -112,11 +112,11 @@ class BestiaryMachine:
             if isinstance(value, BestiaryCell):
                 cell = value
             else:
-                cell = BestiaryCell(self._check_derived_properties(frame, u, value), step.before, frame)
+                cell = BestiaryCell(self._to_checked_value(frame, u, value), step.before, frame)
         except _PYTHON_ERRORS as e:
-            raise _diagnose_python_error(u, e) from e
+            raise _translate_python_error(u, e) from e
         frame.cells[u] = cell
-        frame.note_events(cell.before)
+        frame.add_events_to_outer_frames(cell.before)
         self.report_to_trace(u, cell.value)
         for data in u.src:
             if data.op in ABSORBED or data.op is Op.STACK:  # read by this node
@@ -127,7 +127,7 @@ class BestiaryMachine:
         if self.trace is not None:
             self.trace(u, value)
 
-    def _check_derived_properties(self, frame: BestiaryFrame, u: UOp, value: Any) -> Any:
+    def _to_checked_value(self, frame: BestiaryFrame, u: UOp, value: Any) -> Any:
         """Return a value as an array or reference, once its derived properties are asserted."""
         if value is None:
             return None
@@ -141,7 +141,7 @@ class BestiaryMachine:
             check_value(u, array, self, frame)
         return array
 
-    def evaluate_now(self, frame: BestiaryFrame, u: UOp) -> BestiaryCell:
+    def evaluate_without_barriers(self, frame: BestiaryFrame, u: UOp) -> BestiaryCell:
         """Return the cell of a node that cannot come to a barrier, such as a size."""
         for request in self.evaluate(frame, u):
             raise Crash(f"{describe(request.node)} below a size")
@@ -151,7 +151,7 @@ class BestiaryMachine:
 
     def shape(self, frame: BestiaryFrame, u: UOp) -> tuple[int, ...]:
         """Return the derived shape, its symbolic extents evaluated (R48)."""
-        return tuple(int(self.read(self.evaluate_now(frame, n), n)) if isinstance(n, UOp) else int(n) for n in u.shape)
+        return tuple(int(self.read(self.evaluate_without_barriers(frame, n), n)) if isinstance(n, UOp) else int(n) for n in u.shape)
 
     def read(self, cell: BestiaryCell, u: UOp) -> Array:
         """Return the value of the cell of `u`; of a reference by its implicit Load, which happens once (R51)."""
@@ -163,7 +163,7 @@ class BestiaryMachine:
             cell.event = self.new_event()
             memory = self.memory_of(cell.frame, cell.value)
             cell.loaded = load_elements(u, memory, cell.value, cell.value.gate, cell.event, cell.before)
-            cell.frame.note_events(cell.event)
+            cell.frame.add_events_to_outer_frames(cell.event)
             if self.check:
                 check_value(u, cell.loaded, self, cell.frame)
         return cell.loaded
@@ -174,7 +174,9 @@ class BestiaryMachine:
 
     # --------------------------------------------------------------------------------------------------------------- loops
 
-    def run_loops(self, frame: BestiaryFrame, levels: Sequence[LoopLevel], body_fn: Callable[[BestiaryFrame], Run]) -> Run:
+    def run_loops(
+        self, frame: BestiaryFrame, levels: Sequence[LoopLevel], body_fn: Callable[[BestiaryFrame], BestiaryCoroutine]
+    ) -> BestiaryCoroutine:
         """Run `body_fn` in the frame of every iteration of a nest of loops."""
         if not levels:
             yield from body_fn(frame)
@@ -185,7 +187,7 @@ class BestiaryMachine:
         bound = frame.find_cell(r.bound)
         assert bound is not None
         n = max(0, int(self.read(bound, r.bound)))
-        kind, base = KINDS[r.arg.type], frame.base
+        kind, base = KINDS[r.arg.type], frame.events_before
         if kind is BestiaryLoopKind.GROUPS and frame.is_in_lane_loop():
             raise SpecError(f"axis {r.arg.axis_id} numbers workgroups inside of a loop of lanes (R60)")
         turns = iteration_order(n, None if kind is BestiaryLoopKind.ORDERED else self.schedule, r.arg.axis_id)
@@ -205,12 +207,16 @@ class BestiaryMachine:
     # -------------------------------------------------------------------------------------------------------------- launch
 
     def run_launch(
-        self, scope: BestiaryScope, base: int, outer_lane: BestiaryLane, body_fn: Callable[[BestiaryFrame], Run]
+        self,
+        scope: BestiaryScope,
+        happened_before: int,
+        outer_lane: BestiaryLane,
+        body_fn: Callable[[BestiaryFrame], BestiaryCoroutine],
     ) -> list[BestiaryFrame]:
         """Run `body_fn` in the outermost frame of every lane of the scope's launch, and return these frames."""
-        dims = self._launch_dimensions(scope, base)
+        dims = self._launch_dimensions(scope, happened_before)
         if not dims:
-            frame = BestiaryFrame(scope, BestiaryLane(dict(outer_lane.position)), base)
+            frame = BestiaryFrame(scope, BestiaryLane(dict(outer_lane.position)), happened_before)
             run_workgroup(body_fn(frame))
             return [frame]
         groups, lanes = ([d for d in dims if is_workgroup_dimension(d) is is_group] for is_group in (True, False))
@@ -220,7 +226,7 @@ class BestiaryMachine:
             shared: dict[Any, BestiaryMemory] = {}
             lane_positions = _enumerate_positions({d: dims[d] for d in lanes})
             frames = [
-                BestiaryFrame(scope, BestiaryLane(outer_lane.position | group_positions[g] | p, shared), base)
+                BestiaryFrame(scope, BestiaryLane(outer_lane.position | group_positions[g] | p, shared), happened_before)
                 for p in lane_positions
             ]
             turns = iteration_order(len(frames), self.schedule, "lanes")
@@ -228,13 +234,13 @@ class BestiaryMachine:
             all_frames += frames
         return all_frames
 
-    def _launch_dimensions(self, scope: BestiaryScope, base: int) -> dict[str, int]:
+    def _launch_dimensions(self, scope: BestiaryScope, happened_before: int) -> dict[str, int]:
         """Return the SPECIALs of the body and its Functions: name -> extent. Raises SpecError for two extents of one name (R62)."""
         dimensions: dict[str, int] = {}
-        frame = BestiaryFrame(scope, BestiaryLane(), base)
+        frame = BestiaryFrame(scope, BestiaryLane(), happened_before)
         for u in toposort(scope.plan.root, gate=lambda n: n.op is not Op.CALL):
             if u.op is Op.SPECIAL:
-                extent = max(0, int(self.read(self.evaluate_now(frame, u.bound), u.bound)))
+                extent = max(0, int(self.read(self.evaluate_without_barriers(frame, u.bound), u.bound)))
                 if dimensions.setdefault(u.arg.name, extent) != extent:
                     raise SpecError(f"Special {u.arg.name!r} has two extents: {dimensions[u.arg.name]} and {extent} (R62)")
         return dimensions
@@ -267,7 +273,7 @@ class EvalStep:
         self.machine = machine
         self.frame = frame
         self.node = node
-        self.before = frame.base
+        self.before = frame.events_before
         for f, s in machine.sources_to_evaluate(frame, node):
             cell = f.find_cell(s)
             assert cell is not None
@@ -299,23 +305,27 @@ class EvalStep:
             raise SpecError(f"{describe(u)} is no reference: a Buffer, a Param or an injective view (R51)")
         return value
 
-    def load(self, ref: BestiaryRef, live: Array | None) -> Array:
+    def load(self, ref: BestiaryRef, active_mask: Array | None) -> Array:
         """Return the live elements of a reference, and log the access."""
         event = self.machine.new_event()
-        elements = load_elements(self.node, self.machine.memory_of(self.frame, ref), ref, live, event, self.before)
-        self.frame.note_events(event)
+        elements = load_elements(self.node, self.machine.memory_of(self.frame, ref), ref, active_mask, event, self.before)
+        self.frame.add_events_to_outer_frames(event)
         self.before |= event
         return elements
 
-    def store(self, u: UOp, frame: BestiaryFrame, ref: BestiaryRef, value: Array, live: Array | None, before: int) -> int:
+    def store(
+        self, u: UOp, frame: BestiaryFrame, ref: BestiaryRef, value: Array, active_mask: Array | None, happened_before: int
+    ) -> int:
         """Write the live elements as `u` in `frame`, and return the event."""
         _check_declared_write(ref)
         event = self.machine.new_event()
-        store_elements(u, self.machine.memory_of(frame, ref), ref, value, live, event, before)
-        frame.note_events(event)
+        store_elements(u, self.machine.memory_of(frame, ref), ref, value, active_mask, event, happened_before)
+        frame.add_events_to_outer_frames(event)
         return event
 
-    def run_loops(self, body: Sequence[UOp], ranges: Sequence[UOp], body_fn: Callable[[BestiaryFrame], Run]) -> Run:
+    def run_loops(
+        self, body: Sequence[UOp], ranges: Sequence[UOp], body_fn: Callable[[BestiaryFrame], BestiaryCoroutine]
+    ) -> BestiaryCoroutine:
         """Run `body_fn` in every iteration of the loops of `ranges` around `body`."""
         levels = self.frame.scope.plan.loop_levels(body, ranges)
         yield from self.machine.run_loops(self.frame, levels, body_fn)
@@ -329,7 +339,7 @@ def _check_declared_write(ref: BestiaryRef) -> None:
             raise SpecError(f"the Call writes argument {slot}, but declares {declared} (R63)")
 
 
-def _diagnose_python_error(u: UOp, e: Exception) -> Exception:
+def _translate_python_error(u: UOp, e: Exception) -> Exception:
     """Return the error that a Python error stands for: an ill-formed node's if deriving its properties raises one."""
     try:
         _ = u.dtype, u.shape, u.min_max

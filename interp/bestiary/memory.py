@@ -116,7 +116,7 @@ def whole_memory_ref(memory: BestiaryMemory | PrivateMemory) -> BestiaryRef:
 # --------------------------------------------------------------------------------------------------------------------- views
 
 
-def apply_movement(u: UOp, ref: BestiaryRef, operands: Sequence[Array]) -> BestiaryRef | None:
+def move_ref_if_view(u: UOp, ref: BestiaryRef, operands: Sequence[Array]) -> BestiaryRef | None:
     """Return the reference that a movement op makes of one, None where its result is no injective view (R51)."""
     if u.op is Op.EXPAND:
         return None
@@ -171,56 +171,58 @@ def offset_ref_by_bytes(ref: BestiaryRef, offset: Array) -> BestiaryRef:
 # ------------------------------------------------------------------------------------------------------------------ accesses
 
 
-def load_elements(u: UOp, memory: BestiaryMemory, ref: BestiaryRef, live: Array | None, event: int, before: int) -> Array:
+def load_elements(
+    u: UOp, memory: BestiaryMemory, ref: BestiaryRef, active_mask: Array | None, event_bit: int, happened_before: int
+) -> Array:
     """Return the live elements; the others are not touched and are 0.
 
     Raises Trap for an element out of bounds (R45), never written (R61), or in a race (R55).
     """
     shape = ref.shape
-    byte_positions = _live_byte_positions(u, memory, ref, live)
+    byte_positions = _active_byte_positions(u, memory, ref, active_mask)
     if memory.ready is not None and not memory.ready[byte_positions].all():
         raise Trap(f"{describe(u)} reads elements of {memory.name} that were never written (R61)")
     for position in byte_positions.ravel().tolist():
-        if memory.writes.get(position, 0) & ~before:
+        if memory.writes.get(position, 0) & ~happened_before:
             raise _race_trap(u, memory, position)
-        memory.reads[position] = memory.reads.get(position, 0) | event
+        memory.reads[position] = memory.reads.get(position, 0) | event_bit
     target = NUMPY[ref.dtype]
     elements = np.ascontiguousarray(memory.data[byte_positions]).view(target)
     out = np.zeros(shape, target)
-    out[np.broadcast_to(True if live is None else live, shape)] = elements.ravel()
+    out[np.broadcast_to(True if active_mask is None else active_mask, shape)] = elements.ravel()
     if ref.dtype is dt.bool_:
         check_bool(out, describe(u))
     return out
 
 
 def store_elements(
-    u: UOp, memory: BestiaryMemory, ref: BestiaryRef, value: Array, live: Array | None, event: int, before: int
+    u: UOp, memory: BestiaryMemory, ref: BestiaryRef, value: Array, active_mask: Array | None, event_bit: int, happened_before: int
 ) -> None:
     """Write the live elements of `value`. Raises Trap for an element out of bounds (R45), written twice, or in a race (R55)."""
-    byte_positions = _live_byte_positions(u, memory, ref, live)
+    byte_positions = _active_byte_positions(u, memory, ref, active_mask)
     touched = byte_positions.ravel().tolist()
     if len(set(touched)) != len(touched):
         raise Trap(f"{describe(u)} writes an element of {memory.name} twice (R51, R55)")
     for position in touched:
         earlier = memory.writes.get(position, 0) | memory.reads.get(position, 0)
-        if earlier & ~before:
+        if earlier & ~happened_before:
             raise _race_trap(u, memory, position)
-        memory.writes[position] = event
+        memory.writes[position] = event_bit
         memory.reads.pop(position, None)
     if touched:
         memory.written = True
-        chosen = value[np.broadcast_to(True if live is None else live, value.shape)]
+        chosen = value[np.broadcast_to(True if active_mask is None else active_mask, value.shape)]
         memory.data[byte_positions] = np.ascontiguousarray(chosen).reshape(-1, 1).view(np.uint8)
         if memory.ready is not None:
             memory.ready[byte_positions] = True
 
 
-def _live_byte_positions(u: UOp, memory: BestiaryMemory, ref: BestiaryRef, live: Array | None) -> Array:
+def _active_byte_positions(u: UOp, memory: BestiaryMemory, ref: BestiaryRef, active_mask: Array | None) -> Array:
     """Return the byte positions of the live elements, of shape (elements, bytes each).
 
     Raises Trap if one is out of bounds (R45).
     """
-    positions = ref.positions if live is None else ref.positions[np.broadcast_to(live, ref.positions.shape)]
+    positions = ref.positions if active_mask is None else ref.positions[np.broadcast_to(active_mask, ref.positions.shape)]
     positions = positions.reshape(-1, 1)
     if positions.size and positions.min() < 0:
         raise Trap(f"{describe(u)} of {memory.name} accesses an index out of bounds (R45)")

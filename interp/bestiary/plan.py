@@ -64,14 +64,14 @@ class ScopePlan:
         self.nodes = self._sort_topologically()
         self._closed = {r for u in self.nodes for r in ranges_closed_by(u)}
         self.loops: dict[UOp, Ranges] = {}
-        self._compute_loops()
+        self._compute_ranges_around_nodes()
         self._levels: dict[tuple[tuple[UOp, ...], tuple[UOp, ...]], tuple[LoopLevel, ...]] = {}
 
     def loops_of(self, u: UOp) -> Ranges:
         """Return the Ranges in whose loops `u` stands; a size that is no node of the scope stands in none."""
         return self.loops.get(u, _NO_RANGES)
 
-    def operands(self, u: UOp) -> tuple[UOp, ...]:
+    def sources_in_scope(self, u: UOp) -> tuple[UOp, ...]:
         """Return the sources that are evaluated in this scope."""
         op = u.op
         if op is Op.FUNCTION or op is Op.CALL:
@@ -97,7 +97,7 @@ class ScopePlan:
 
     def loop_body_sources(self, u: UOp) -> tuple[UOp, ...]:
         """Return the sources of a range-ending node that stand in its loops."""
-        return self.operands(u) if u.op is Op.CALL else u.src[: RANGE_ENDING[u.op]]
+        return self.sources_in_scope(u) if u.op is Op.CALL else u.src[: RANGE_ENDING[u.op]]
 
     def unrolled_ranges(self, u: UOp) -> tuple[UOp, ...]:
         """Return the Ranges that an UNROLL replaces by its lanes (R111)."""
@@ -130,14 +130,14 @@ class ScopePlan:
             elif u not in seen:
                 seen.add(u)
                 stack.append((u, True))
-                stack.extend((s, False) for s in reversed(self.operands(u)) if s not in seen)
+                stack.extend((s, False) for s in reversed(self.sources_in_scope(u)) if s not in seen)
         return order
 
-    def _compute_loops(self) -> None:
+    def _compute_ranges_around_nodes(self) -> None:
         """Compute the loops of every node, sources first."""
         loops = self.loops
         for u in self.nodes:
-            ranges = _NO_RANGES if u.op is Op.LINEAR else _NO_RANGES.union(*(loops[s] for s in self.operands(u)))
+            ranges = _NO_RANGES if u.op is Op.LINEAR else _NO_RANGES.union(*(loops[s] for s in self.sources_in_scope(u)))
             if u.op is Op.UNROLL:
                 ranges = ranges.difference(self.unrolled_ranges(u))
             elif u.op is Op.B_IF:
@@ -175,10 +175,10 @@ class ScopePlan:
             if is_outside and u.op is not Op.B_RANGE:
                 invariant[u] = None
             elif u.op is Op.B_IF:
-                pending += [s for e in effects_of_if(u) for s in self.operands(e) if e.op is Op.B_STORE]
+                pending += [s for e in effects_of_if(u) for s in self.sources_in_scope(e) if e.op is Op.B_STORE]
                 pending.append(u.condition)
             else:
-                pending += reversed(self.operands(u))
+                pending += reversed(self.sources_in_scope(u))
         return tuple(u for u in invariant if self.loops_of(u).isdisjoint(closed))
 
 

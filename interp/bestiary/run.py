@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary.actions import ACTIONS, NEEDS
-from uops.interp.bestiary.calls import function_body_frame
+from uops.interp.bestiary.calls import find_or_make_body_frame
 from uops.interp.bestiary.frame import BestiaryFrame, BestiaryLane, BestiaryScope
-from uops.interp.bestiary.lanes import Run
+from uops.interp.bestiary.lanes import BestiaryCoroutine
 from uops.interp.bestiary.machine import BestiaryMachine, Trace
 from uops.interp.bestiary.plan import ABSORBED, program_stage_to_run
 from uops.interp.tensor.memory import describe
@@ -56,9 +56,9 @@ def _run_root(m: BestiaryMachine, root: UOp) -> tuple[Array, ...]:
         m.report_to_trace(root, None)
     lane_results: list[list[tuple[UOp, Array]]] = []
 
-    def collect_lane_results(frame: BestiaryFrame) -> Run:
+    def collect_lane_results(frame: BestiaryFrame) -> BestiaryCoroutine:
         yield from m.evaluate(frame, *(root.values if root.op is Op.TUPLE else (root,)))
-        lane_results.append([(u, np.array(m.read(m.evaluate_now(f, u), u))) for f, u in _result_nodes(m, frame, root)])
+        lane_results.append([(u, np.array(m.read(m.evaluate_without_barriers(f, u), u))) for f, u in _result_nodes(m, frame, root)])
 
     m.run_launch(BestiaryScope(m.plan_of(root)), 0, BestiaryLane(), collect_lane_results)
     for lane in lane_results[1:]:
@@ -71,7 +71,7 @@ def _run_root(m: BestiaryMachine, root: UOp) -> tuple[Array, ...]:
 def _result_nodes(m: BestiaryMachine, frame: BestiaryFrame, root: UOp) -> list[tuple[BestiaryFrame, UOp]]:
     """Return the nodes whose values are the root's, each with its frame."""
     if root.op is Op.FUNCTION:
-        return [(function_body_frame(m, frame, root), e) for e in root.body.src if e.dtype is not dt.void]
+        return [(find_or_make_body_frame(m, frame, root), e) for e in root.body.src if e.dtype is not dt.void]
     if root.op is Op.TUPLE:
         return [(frame, e) for e in root.values]
     if root.op in EFFECT_GROUPS:

@@ -11,7 +11,7 @@ import numpy as np
 
 from uops.interp.bestiary import memory
 from uops.interp.bestiary.frame import BestiaryFrame
-from uops.interp.bestiary.lanes import Run
+from uops.interp.bestiary.lanes import BestiaryCoroutine
 from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
 from uops.interp.bestiary.memory import BestiaryRef, PointerVector
 from uops.interp.ops import integers
@@ -36,7 +36,7 @@ def _min_kernel(d: DType) -> Any:
     """Return the kernel of Min on `d`; NaN if either operand is NaN (R11, R102)."""
     if d in SMALL:
         return lambda a, b: np.asarray(np.minimum(a.astype(f32), b.astype(f32))).astype(NUMPY[d])
-    return integers.apply_without_widening(np.minimum) if d is dt.index else np.minimum
+    return integers.make_same_width_index_kernel(np.minimum) if d is dt.index else np.minimum
 
 
 #: The kernels of Min, which KERNELS lacks.
@@ -104,7 +104,7 @@ def eval_movement(step: EvalStep) -> Any:
     """Evaluate a movement op; an injective view of a reference stays a reference (R51)."""
     u = step.node
     extents = step.values_of(data_and_symbolic_sources(u)[1:]) if u.op in TO_SHAPE else []
-    return _move_value_or_ref(step, lambda x: MOVES[u.op](u, x, extents), lambda r: memory.apply_movement(u, r, extents))
+    return _move_value_or_ref(step, lambda x: MOVES[u.op](u, x, extents), lambda r: memory.move_ref_if_view(u, r, extents))
 
 
 def eval_shrink(step: EvalStep) -> Any:
@@ -189,7 +189,7 @@ def eval_ptrcat(step: EvalStep) -> Any:
     return PointerVector(tuple(parts))
 
 
-def unroll_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_unroll_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return what all lanes of an UNROLL share, or its operand if that is a vector already."""
     plan = frame.scope.plan
     ranges = plan.unrolled_ranges(u)
@@ -198,7 +198,7 @@ def unroll_needs(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[t
     return [(frame, s) for s in plan.loop_levels(u.src, ranges)[0].invariant]
 
 
-def eval_unroll(step: EvalStep) -> Run:
+def eval_unroll(step: EvalStep) -> BestiaryCoroutine:
     """Return a vector with one lane per combination of values of the axes' Ranges; a scalar is computed once per lane (R111)."""
     u, operand = step.node, step.node.operand
     if operand.shape:
@@ -221,14 +221,14 @@ def eval_contract(step: EvalStep) -> Any:
     x = step.value_of(u.operand)
     if not x.ndim:
         return np.broadcast_to(x, (math.prod(n for _, n in axes),)).copy()
-    lane_axes = vector_lane_axes(u.operand)
+    lane_axes = find_axes_of_vector_lanes(u.operand)
     if lane_axes is None:
         return x
     grid = x.reshape([n for _, n in lane_axes])
     return grid.transpose([lane_axes.index(a) for a in axes]).reshape(-1)
 
 
-def vector_lane_axes(u: UOp) -> tuple[tuple[int, int], ...] | None:
+def find_axes_of_vector_lanes(u: UOp) -> tuple[tuple[int, int], ...] | None:
     """Return the axes that the lanes of a vector run through: those of the first UNROLL that spreads to it."""
     pending, seen = [u], set()
     while pending:

@@ -14,7 +14,7 @@ from uops.interp.exact.numbers.formats import FORMATS, bits_of
 from uops.interp.exact.reduction import reduce_dot, reduce_elements
 from uops.interp.exact.values import (
     Array,
-    Cell,
+    ByteCell,
     ExactRef,
     elements_of,
     join_cells,
@@ -38,9 +38,9 @@ def evaluate_param(t: NodeEvaluation) -> Array | ExactRef | NodeResult:
     A bound one is its argument (R64). A free one is named storage, and a named one a bounded number (R48).
     """
     arg: ParamArg = t.u.arg
-    shape = t.shape_operand(t.u.extents) if t.u.src else ()
+    shape = t.integer_vector_of(t.u.extents) if t.u.src else ()
     if t.frame.args is not None and arg.slot is not None:
-        return _bind_argument(t, arg, shape)
+        return _take_argument_of_param(t, arg, shape)
     t.check_size(shape)
     name = arg.name if arg.name is not None else f"p{arg.slot}"
     if name not in t.machine.inputs:
@@ -53,7 +53,7 @@ def evaluate_param(t: NodeEvaluation) -> Array | ExactRef | NodeResult:
     return reference_to_storage(t.machine.get_or_create_storage(name, t.u, layout.count(shape)), shape, 0)
 
 
-def _bind_argument(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...]) -> NodeResult:
+def _take_argument_of_param(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...]) -> NodeResult:
     """Return the argument that a bound Param stands for. Raises SpecError if it does not fit (R64), Trap if out of bounds."""
     args = t.frame.args or ()
     if arg.slot is None or arg.slot >= len(args):
@@ -85,7 +85,7 @@ def evaluate_const(t: NodeEvaluation) -> Array:
     return make_scalar(t.u.arg.dtype, bits_of(t.u.arg.dtype, t.u.arg.value))
 
 
-def evaluate_binary(t: NodeEvaluation) -> Array:
+def evaluate_binary_blob(t: NodeEvaluation) -> Array:
     """Evaluate a Binary: its bytes."""
     data: bytes = t.u.arg.data
     t.check_size((len(data),))
@@ -119,7 +119,7 @@ def evaluate_flip(t: NodeEvaluation) -> Array | ExactRef:
 
 def evaluate_reshape(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate a Reshape."""
-    v, new = t.read_without_load(t.u.operand), t.shape_operand(t.u.extents)
+    v, new = t.read_without_load(t.u.operand), t.integer_vector_of(t.u.extents)
     movement = layout.reshape_positions(v.shape, new)
     if movement is None:
         raise t.make_rejection(f"{v.shape} cannot be reshaped to {new}", t.u.extents)
@@ -128,7 +128,7 @@ def evaluate_reshape(t: NodeEvaluation) -> Array | ExactRef:
 
 def evaluate_expand(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate an Expand as a value: two elements of a reference would share an address (R51)."""
-    v, new = t.value_of(t.u.operand), t.shape_operand(t.u.extents)
+    v, new = t.value_of(t.u.operand), t.integer_vector_of(t.u.extents)
     t.check_size(new)
     movement = layout.expand_positions(v.shape, new)
     if movement is None:
@@ -138,7 +138,7 @@ def evaluate_expand(t: NodeEvaluation) -> Array | ExactRef:
 
 def evaluate_pad(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate a Pad, which fills with zeros (R43)."""
-    v, offset, new = t.value_of(t.u.operand), t.shape_operand(t.u.offsets), t.shape_operand(t.u.extents)
+    v, offset, new = t.value_of(t.u.operand), t.integer_vector_of(t.u.offsets), t.integer_vector_of(t.u.extents)
     t.check_size(new)
     movement = layout.pad_positions(v.shape, offset, new)
     if movement is None:
@@ -148,7 +148,7 @@ def evaluate_pad(t: NodeEvaluation) -> Array | ExactRef:
 
 def evaluate_shrink(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate a Shrink (R44)."""
-    v, offset, new = t.read_without_load(t.u.operand), t.shape_operand(t.u.offsets), t.shape_operand(t.u.extents)
+    v, offset, new = t.read_without_load(t.u.operand), t.integer_vector_of(t.u.offsets), t.integer_vector_of(t.u.extents)
     movement = layout.shrink_positions(v.shape, offset, new)
     if movement is None:
         raise t.make_rejection(f"R44: {new} at {offset} is not inside {v.shape}", t.u.offsets, t.u.extents)
@@ -227,18 +227,18 @@ def _storable_itemsize(dtype: DType) -> int:
 
 
 def _reinterpret_bytes(
-    v: Array | ExactRef, new: DType, shape: tuple[int, ...], start: int, end: int, t: NodeEvaluation
+    v: Array | ExactRef, new_dtype: DType, shape: tuple[int, ...], start: int, end: int, t: NodeEvaluation
 ) -> Array | ExactRef:
     """Return the bytes from `start` to `end` of `v` as elements of another dtype and shape."""
     t.check_size(shape)
-    width = new.itemsize
+    width = new_dtype.itemsize
     if isinstance(v, ExactRef):
         old = v.dtype.itemsize
         addresses = [a for p in v.places for a in (p if p is not None else (-1,) * old)][start:end]
         runs = [tuple(addresses[k : k + width]) for k in range(0, len(addresses), width)]
-        return ExactRef(v.storage, new, shape, [None if -1 in run else run for run in runs], t.happened_before)
-    cells: list[Cell] = split_into_cells(elements_of(v))[start:end]
-    return make_array(new, shape, [join_cells(new, cells[k : k + width]) for k in range(0, len(cells), width)])
+        return ExactRef(v.storage, new_dtype, shape, [None if -1 in run else run for run in runs], t.happened_before)
+    cells: list[ByteCell] = split_into_cells(elements_of(v))[start:end]
+    return make_array(new_dtype, shape, [join_cells(new_dtype, cells[k : k + width]) for k in range(0, len(cells), width)])
 
 
 # Reduce
@@ -251,7 +251,7 @@ def evaluate_reduce(t: NodeEvaluation) -> Array:
     v, op = t.value_of(t.u.operand), t.u.arg.op
     shape, groups = layout.reduction_groups(v.shape, t.u.arg.axes)
     bits = canonical_bits(elements_of(v))
-    factors = _find_mul_operands(t, v)
+    factors = _find_mul_operand_bits(t, v)
     if op is Op.ADD and factors is not None:
         fmt, (a, b) = FORMATS[v.dtype], factors
         sums = [reduce_dot(fmt, [a[p] for p in group], [b[p] for p in group]) for group in groups]
@@ -259,7 +259,7 @@ def evaluate_reduce(t: NodeEvaluation) -> Array:
     return make_array(v.dtype, shape, [reduce_elements(op, v.dtype, [bits[p] for p in group]) for group in groups])
 
 
-def _find_mul_operands(t: NodeEvaluation, v: Array) -> tuple[list[int], list[int]] | None:
+def _find_mul_operand_bits(t: NodeEvaluation, v: Array) -> tuple[list[int], list[int]] | None:
     """Return the operands of a float Mul that a Reduce consumes, broadcast to the shape of `v`; None if there is none."""
     product = t.u.operand
     if product.op is not Op.MUL or v.dtype.kind is not DTypeKind.FLOAT:
@@ -291,14 +291,14 @@ def evaluate_elementwise(t: NodeEvaluation) -> Array:
         raise SpecError(f"R41: {[v.shape for v in operands]} do not broadcast [{u.op.name}]")
     t.check_size(shape)
     dtypes = [v.dtype for v in operands]
-    _check_dtypes(u.op, dtypes)
+    _check_operands_share_dtype(u.op, dtypes)
     rows = zip(*(_broadcast_elements(v, shape) for v in operands), strict=True)
     if u.op is Op.WHERE:
         return make_array(u.dtype, shape, [_select_operand(dtypes, row) for row in rows])
     return make_array(u.dtype, shape, [evaluate_op(u.op, dtypes, u.dtype, canonical_bits(row), t.machine.level) for row in rows])
 
 
-def _check_dtypes(op: Op, dtypes: Sequence[DType]) -> None:
+def _check_operands_share_dtype(op: Op, dtypes: Sequence[DType]) -> None:
     """Raise SpecError unless the operands have one dtype (R25), but for a shift's count and a Where's condition."""
     same = dtypes[:1] if op in SHIFT else dtypes[1:] if op is Op.WHERE else dtypes
     if any(d is not same[0] for d in same):
@@ -324,7 +324,7 @@ def evaluate_tuple(t: NodeEvaluation) -> ResultTuple:
     return ResultTuple(tuple(t.result_of(v) for v in t.u.values))
 
 
-def evaluate_get_tuple(t: NodeEvaluation) -> NodeResult:
+def take_tuple_element(t: NodeEvaluation) -> NodeResult:
     """Evaluate a GetTuple. Raises SpecError if its source has no such element."""
     packed = t.result_of(t.u.packed).value
     if not isinstance(packed, ResultTuple) or not 0 <= t.u.arg.index < len(packed.results):
@@ -333,7 +333,7 @@ def evaluate_get_tuple(t: NodeEvaluation) -> NodeResult:
     return element
 
 
-def evaluate_function(t: NodeEvaluation) -> NodeResult:
+def take_function_body_results(t: NodeEvaluation) -> NodeResult:
     """Evaluate a Function as its substituted body (R64)."""
     body = t.frame.children[t.u].done[t.u.body]
     if not isinstance(body.value, ResultTuple):
@@ -341,7 +341,7 @@ def evaluate_function(t: NodeEvaluation) -> NodeResult:
     return NodeResult(body.value, body.happened_before | t.happened_before)
 
 
-def evaluate_call(t: NodeEvaluation) -> NodeResult:
+def take_call_body_events(t: NodeEvaluation) -> NodeResult:
     """Evaluate a Call, whose body ran for its effects; its results are seen through After (R63)."""
     body = t.frame.children[t.u].done[t.u.body]
     return NodeResult(None, body.happened_before | t.happened_before)
@@ -404,7 +404,7 @@ _HANDLERS: dict[Op, Handler] = {
     Op.PARAM: evaluate_param,
     Op.BUFFER: evaluate_buffer,
     Op.CONST: evaluate_const,
-    Op.BINARY: evaluate_binary,
+    Op.BINARY: evaluate_binary_blob,
     Op.PERMUTE: evaluate_permute,
     Op.FLIP: evaluate_flip,
     Op.RESHAPE: evaluate_reshape,
@@ -417,10 +417,10 @@ _HANDLERS: dict[Op, Handler] = {
     Op.SLICE: evaluate_slice,
     Op.BITCAST: evaluate_bitcast,
     Op.REDUCE: evaluate_reduce,
-    Op.FUNCTION: evaluate_function,
-    Op.CALL: evaluate_call,
+    Op.FUNCTION: take_function_body_results,
+    Op.CALL: take_call_body_events,
     Op.TUPLE: evaluate_tuple,
-    Op.GETTUPLE: evaluate_get_tuple,
+    Op.GETTUPLE: take_tuple_element,
     Op.LOAD: evaluate_load,
     Op.STORE: evaluate_store,
     Op.AFTER: evaluate_after,

@@ -95,12 +95,12 @@ def hull(a: AnswerSet, b: AnswerSet) -> AnswerSet:
     return AnswerSet(a.dtype, a.best, span=(min(keys), max(keys)) if keys else None, nan=nan)
 
 
-def floats_between(fmt: FloatFormat, best: int, low: tuple[int, int], high: tuple[int, int]) -> AnswerSet:
+def floats_between(fmt: FloatFormat, best: int, low_dyadic: tuple[int, int], high_dyadic: tuple[int, int]) -> AnswerSet:
     """Return the set of every float between the dyadic numbers `low` and `high` (m, e), and `best`.
 
     A bound at or above 2**(emax + 1) includes infinity; in fp8e4m3, which has none, it includes NaN instead.
     """
-    lo, hi = fmt.key_ceil(*low), fmt.key_floor(*high)
+    lo, hi = fmt.key_ceil(*low_dyadic), fmt.key_floor(*high_dyadic)
     nan = fmt.is_nan(best)
     if not nan:
         lo, hi = min(lo, fmt.key(best)), max(hi, fmt.key(best))
@@ -111,7 +111,7 @@ def floats_between(fmt: FloatFormat, best: int, low: tuple[int, int], high: tupl
 
 
 def floats_within_ulps(
-    fmt: FloatFormat, sign: int, significand: int, exponent: int, ulps: int, absolute_exponent: int | None = None
+    fmt: FloatFormat, sign: int, significand: int, exponent: int, ulps: int, extra_error_exponent: int | None = None
 ) -> AnswerSet:
     """Return the set of all floats within `ulps` units in the last place of a number (R17).
 
@@ -122,7 +122,7 @@ def floats_within_ulps(
     step = min(exponent, fmt.top)
     m = -(significand << (exponent - step)) if sign else significand << (exponent - step)
     reach = ulps
-    if absolute_exponent is not None:
-        fine = min(step, absolute_exponent)
-        m, reach, step = m << (step - fine), (ulps << (step - fine)) + (1 << (absolute_exponent - fine)), fine
+    if extra_error_exponent is not None:
+        fine = min(step, extra_error_exponent)
+        m, reach, step = m << (step - fine), (ulps << (step - fine)) + (1 << (extra_error_exponent - fine)), fine
     return floats_between(fmt, fmt.encode(sign, significand, exponent), (m - reach, step), (m + reach, step))

@@ -14,7 +14,7 @@ from typing import Any
 from uops.interp.exact.answers import AnswerSet, Level, anything, one_of
 from uops.interp.exact.numbers import arithmetic as fl
 from uops.interp.exact.numbers.casts import cast
-from uops.interp.exact.numbers.formats import FORMATS, FloatFormat, int_value, wrap_integer
+from uops.interp.exact.numbers.formats import FORMATS, FloatFormat, decode_integer, wrap_integer
 from uops.interp.exact.numbers.power import pow_
 from uops.interp.exact.numbers.threefry import threefry
 from uops.interp.exact.numbers.transcendental import exp2, log2, sin, sqrt
@@ -50,7 +50,7 @@ def dispatch_by_kind(ints: OnInts | None, bools: OnInts | None, floats: OnFloats
             if bools is not None:
                 return AnswerSet(out, bools(*bits))
         elif ints is not None and d.kind is not DTypeKind.VOID:
-            return AnswerSet(out, wrap_integer(out, ints(*[int_value(d, b) for b in bits])))
+            return AnswerSet(out, wrap_integer(out, ints(*[decode_integer(d, b) for b in bits])))
         raise SpecError(f"R10: not defined on {d.name}")
 
     return evaluate
@@ -75,7 +75,7 @@ def _mod(a: int, b: int) -> int:
     return a % b if b else a
 
 
-def _make_comparison(relation: Callable[[Any, Any], bool], unordered: bool, nan_is_free: bool = False) -> Meaning:
+def _make_comparison(relation: Callable[[Any, Any], bool], result_on_nan: bool, nan_is_free: bool = False) -> Meaning:
     """Return the row of a comparison.
 
     `unordered` is its value where an operand is NaN (R12, R13); with `nan_is_free` core allows both.
@@ -84,7 +84,7 @@ def _make_comparison(relation: Callable[[Any, Any], bool], unordered: bool, nan_
     def on_floats(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
         if fmt.is_nan(a) or fmt.is_nan(b):
             either = core and nan_is_free
-            return one_of(bool_, int(unordered), int(not unordered)) if either else AnswerSet(bool_, int(unordered))
+            return one_of(bool_, int(result_on_nan), int(not result_on_nan)) if either else AnswerSet(bool_, int(result_on_nan))
         return AnswerSet(bool_, int(relation(fmt.key(a), fmt.key(b))))
 
     def on_ints(a: int, b: int) -> int:
@@ -103,9 +103,9 @@ def _make_shift(left: bool) -> Meaning:
         d, count_dtype = args
         if not (d.is_integer and count_dtype.is_integer):
             raise SpecError(f"R10: a shift of {d.name} by {count_dtype.name}")
-        value, count = int_value(d, bits[0]), bits[1]
+        value, count = decode_integer(d, bits[0]), bits[1]
         if DTypeKind.INDEX in (d.kind, count_dtype.kind):
-            count = int_value(count_dtype, count)
+            count = decode_integer(count_dtype, count)
             if count < 0:
                 raise Trap(f"R29: a shift of index by {count}")
         exceeds_width = d.kind is not DTypeKind.INDEX and count >= d.bits
@@ -165,8 +165,8 @@ MEANING: dict[Op, Meaning] = {
     Op.MAX:    dispatch_by_kind(max,           max,           fl.maximum),
     Op.MOD:    _make_integer_division(_mod),
     Op.IDIV:   _make_integer_division(_idiv),
-    Op.CMPLT:  _make_comparison(operator.lt, unordered=False),
-    Op.CMPNE:  _make_comparison(operator.ne, unordered=True),
+    Op.CMPLT:  _make_comparison(operator.lt, result_on_nan=False),
+    Op.CMPNE:  _make_comparison(operator.ne, result_on_nan=True),
     Op.XOR:    dispatch_by_kind(operator.xor,  operator.xor,  None),
     Op.OR:     dispatch_by_kind(operator.or_,  operator.or_,  None),
     Op.AND:    dispatch_by_kind(operator.and_, operator.and_, None),
@@ -177,10 +177,10 @@ MEANING: dict[Op, Meaning] = {
     Op.NEG:    dispatch_by_kind(operator.neg,  None,          fl.neg),
     Op.SUB:    dispatch_by_kind(operator.sub,  None,          fl.sub),
     Op.DIV:    dispatch_by_kind(None,          None,          fl.div),
-    Op.CMPGT:  _make_comparison(operator.gt, unordered=False),
-    Op.CMPGE:  _make_comparison(operator.ge, unordered=False, nan_is_free=True),
-    Op.CMPLE:  _make_comparison(operator.le, unordered=False, nan_is_free=True),
-    Op.CMPEQ:  _make_comparison(operator.eq, unordered=False),
+    Op.CMPGT:  _make_comparison(operator.gt, result_on_nan=False),
+    Op.CMPGE:  _make_comparison(operator.ge, result_on_nan=False, nan_is_free=True),
+    Op.CMPLE:  _make_comparison(operator.le, result_on_nan=False, nan_is_free=True),
+    Op.CMPEQ:  _make_comparison(operator.eq, result_on_nan=False),
     Op.NOT:    _not,
     Op.EXP2:   dispatch_by_kind(None,          None,          exp2),
     Op.LOG2:   dispatch_by_kind(None,          None,          log2),

@@ -93,7 +93,7 @@ class ExactMachine:
             if missing:
                 stack.extend((frame, s) for s in reversed(missing))
                 continue
-            body = self._enter_body(frame, u)
+            body = self._find_or_make_body_frame(frame, u)
             if body is not None and body[1] not in body[0].done:
                 stack.append(body)
                 continue
@@ -102,7 +102,7 @@ class ExactMachine:
         return top.done[root]
 
     @staticmethod
-    def _enter_body(frame: SubstitutionFrame, u: UOp) -> tuple[SubstitutionFrame, UOp] | None:
+    def _find_or_make_body_frame(frame: SubstitutionFrame, u: UOp) -> tuple[SubstitutionFrame, UOp] | None:
         """Return the frame and the root of a Function's or Call's body; None for other nodes."""
         if u.op not in CALL_LIKE:
             return None
@@ -171,7 +171,7 @@ class NodeEvaluation:
         self.happened_before |= v.access
         return loaded
 
-    def shape_operand(self, operand: UOp) -> tuple[int, ...]:
+    def integer_vector_of(self, operand: UOp) -> tuple[int, ...]:
         """Return an operand as a shape or a vector of offsets. Raises SpecError for another value (R40)."""
         v = self.value_of(operand)
         if len(v.shape) != 1 or not v.dtype.is_integer:

@@ -19,7 +19,9 @@ class ExactMemory:
         self.storages: dict[str, ExactStorage] = {}
         self._count = 0
 
-    def _record_access(self, storage: ExactStorage, addresses: Iterable[int], write: bool, happened_before: int) -> int:
+    def _check_race_and_record_access(
+        self, storage: ExactStorage, addresses: Iterable[int], write: bool, happened_before: int
+    ) -> int:
         """Record an access and return its bit. Raises Trap if it races with an access that did not happen before it (R55)."""
         access = ExactAccess(self._count, write, frozenset(addresses))
         for other in storage.accesses:
@@ -46,7 +48,7 @@ class ExactMemory:
         """
         is_open = [gate is None or gate[k] for k in range(len(ref.places))]
         places = [self._addresses_of_element(ref, k) if is_open[k] else () for k in range(len(ref.places))]
-        bit = self._record_access(ref.storage, (address for p in places for address in p), False, happened_before)
+        bit = self._check_race_and_record_access(ref.storage, (address for p in places for address in p), False, happened_before)
         elements = [ref.storage.read_element(p, ref.dtype) if is_open[k] else alt[k] for k, p in enumerate(places)]
         return make_array(ref.dtype, ref.shape, elements), bit
 
@@ -57,7 +59,7 @@ class ExactMemory:
         """
         written = [k for k in range(len(ref.places)) if gate is None or gate[k]]
         places = [self._addresses_of_element(ref, k) for k in written]
-        bit = self._record_access(ref.storage, (address for p in places for address in p), True, happened_before)
+        bit = self._check_race_and_record_access(ref.storage, (address for p in places for address in p), True, happened_before)
         for k, p in zip(written, places, strict=True):
             ref.storage.write_element(p, value[k])
         ref.storage.written = True

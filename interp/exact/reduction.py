@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import reduce
 
 from uops.interp.exact.answers import AnswerSet, any_nan, float_result, floats_between
-from uops.interp.exact.numbers.arithmetic import multiply_reals, round_real
+from uops.interp.exact.numbers.arithmetic import multiply_exactly, round_real
 from uops.interp.exact.numbers.formats import (
     FINITE,
     FORMATS,
@@ -16,8 +16,8 @@ from uops.interp.exact.numbers.formats import (
     NAN,
     FloatFormat,
     Real,
+    decode_integer,
     dyadic,
-    int_value,
     round_to,
     wrap_integer,
 )
@@ -30,7 +30,7 @@ def reduce_elements(op: Op, dtype: DType, bits: Sequence[int]) -> AnswerSet:
     """Return the reduction of some elements of one dtype, given as bit patterns; of none, the identity."""
     if dtype.kind is DTypeKind.FLOAT:
         return _FLOAT_REDUCTIONS[op](FORMATS[dtype], bits)
-    values = [int_value(dtype, b) for b in bits]
+    values = [decode_integer(dtype, b) for b in bits]
     return AnswerSet(dtype, wrap_integer(dtype, _reduce_integers(op, dtype, values)))
 
 
@@ -133,7 +133,7 @@ def reduce_dot(fmt: FloatFormat, a: Sequence[int], b: Sequence[int]) -> AnswerSe
 
     The canonical result is the sum, rounded once, of the rounded products.
     """
-    terms = [multiply_reals(fmt.decode(x), fmt.decode(y)) for x, y in zip(a, b, strict=True)]
+    terms = [multiply_exactly(fmt.decode(x), fmt.decode(y)) for x, y in zip(a, b, strict=True)]
     best = round_exact_sum(fmt, [fmt.decode(round_real(fmt, t)) for t in terms])
     return enclose_sum(fmt, terms, True, best)
 
@@ -145,7 +145,7 @@ def _reduce_mul(fmt: FloatFormat, bits: Sequence[int]) -> AnswerSet:
     """Return the product: its error is at most |p| * ((1 + u)**(n - 1) - 1), and what underflow of partial products adds."""
     terms = [fmt.decode(b) for b in bits]
     one = Real(FINITE, 0, 1, 0)
-    exact = reduce(multiply_reals, terms, one)
+    exact = reduce(multiply_exactly, terms, one)
     best = round_real(fmt, exact)
     if any(t.kind == NAN for t in terms) or len(terms) < 2:
         return float_result(fmt, best)

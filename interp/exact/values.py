@@ -59,7 +59,7 @@ def make_scalar(dtype: DType, bits: int) -> Array:
 
 
 #: One byte of storage: the answer that was written there and which of its bytes this is.
-Cell = tuple[AnswerSet, int]
+ByteCell = tuple[AnswerSet, int]
 
 
 class ExactStorage:
@@ -71,7 +71,7 @@ class ExactStorage:
         self.name = name
         self.dtype = dtype
         self.size = size
-        self.cells: list[Cell | None] = [None] * (size * dtype.itemsize)
+        self.cells: list[ByteCell | None] = [None] * (size * dtype.itemsize)
         self.accesses: list[ExactAccess] = []
         self.written = False
 
@@ -132,12 +132,12 @@ def reference_to_storage(storage: ExactStorage, shape: Shape, happened_before: i
     return ExactRef(storage, storage.dtype, shape, places, happened_before)
 
 
-def split_into_cells(elements: Iterable[AnswerSet]) -> list[Cell]:
+def split_into_cells(elements: Iterable[AnswerSet]) -> list[ByteCell]:
     """Return the bytes of some elements in storage order."""
     return [(a, k) for a in elements for k in range(a.dtype.itemsize)]
 
 
-def join_cells(dtype: DType, cells: Sequence[Cell]) -> AnswerSet:
+def join_cells(dtype: DType, cells: Sequence[ByteCell]) -> AnswerSet:
     """Return the element of `dtype` with these bytes, little-endian (R46).
 
     Its set has every combination of the sets behind the bytes, if they are few (R30). Raises Trap for a bool byte other than 0

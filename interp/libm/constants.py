@@ -30,17 +30,17 @@ def _double_pair_arrays(values: list[Fraction]) -> tuple[Array, Array]:
     return np.array(high, np.float64), np.array(low, np.float64)
 
 
-def _atanh_inverse(n: int, bits: int) -> int:
+def _fixed_atanh_of_inverse(n: int, bits: int) -> int:
     """Return atanh(1/n) in fixed point."""
-    return _arctangent_series(n, bits, 1)
+    return _fixed_arctangent_of_inverse(n, bits, 1)
 
 
-def _atan_inverse(n: int, bits: int) -> int:
+def _fixed_atan_of_inverse(n: int, bits: int) -> int:
     """Return atan(1/n) in fixed point."""
-    return _arctangent_series(n, bits, -1)
+    return _fixed_arctangent_of_inverse(n, bits, -1)
 
 
-def _arctangent_series(n: int, bits: int, sign: int) -> int:
+def _fixed_arctangent_of_inverse(n: int, bits: int, sign: int) -> int:
     """Return the sum over k of sign^k / ((2k + 1) n^(2k + 1)) in fixed point, with 32 guard bits."""
     power = (1 << bits + 32) // n
     total, k = 0, 0
@@ -54,12 +54,12 @@ def _arctangent_series(n: int, bits: int, sign: int) -> int:
 @cache
 def ln2() -> Fraction:
     """Return ln 2, correct to about 256 bits."""
-    return Fraction(2 * _atanh_inverse(3, P), _ONE)
+    return Fraction(2 * _fixed_atanh_of_inverse(3, P), _ONE)
 
 
 def pi_fixed(bits: int) -> int:
     """Return pi * 2^bits by Machin's formula, off by a few units."""
-    return 16 * _atan_inverse(5, bits) - 4 * _atan_inverse(239, bits)
+    return 16 * _fixed_atan_of_inverse(5, bits) - 4 * _fixed_atan_of_inverse(239, bits)
 
 
 @cache
@@ -88,7 +88,7 @@ def exp2_table() -> tuple[Array, Array]:
 
 
 @cache
-def sine_tables() -> tuple[Array, Array, Array, Array]:
+def sine_and_cosine_tables() -> tuple[Array, Array, Array, Array]:
     """Return sin (high, low) and cos (high, low) of j * pi / 128 for j = 0 .. 255; exact at the multiples of pi / 2."""
     quarter = STEPS // 4
     first = [_taylor_series(pi() * j / (STEPS // 2), 1, 2, -1) for j in range(1, quarter)]

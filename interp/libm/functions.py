@@ -18,7 +18,7 @@ _EXP2 = [_LN2, _LN2**2 / 2, _LN2**3 / 6, _LN2**4 / 24, _LN2**5 / 120]
 _FAR = 1100.0
 
 
-def _exp2_pair(high: Array, low: Any) -> Array:
+def _exp2_of_pair(high: Array, low: Any) -> Array:
     """Return 2^(high + low), given that |low| is far below |high|; a NaN in `high` gives NaN.
 
     2^(k/256) comes from the table, and 2^r - 1 on |r| <= 1/512 from a polynomial. Only their last sum rounds visibly.
@@ -48,10 +48,10 @@ def _round_subnormal_once(s: Any, e: Any, exponent: Any, out: Any) -> Any:
 
 def exp2(x: Array) -> Array:
     """Return 2^x."""
-    return _exp2_pair(np.asarray(np.clip(x, -_FAR, _FAR)), 0.0)
+    return _exp2_of_pair(np.asarray(np.clip(x, -_FAR, _FAR)), 0.0)
 
 
-def _log2_pair(x: Array) -> tuple[Any, Any]:
+def _log2_as_pair(x: Array) -> tuple[Any, Any]:
     """Return log2 of positive finite x as a pair (high, low) with a relative error below 2^-70.
 
     x = 2^e * m. A table gives c near 1/m such that r = m c - 1 is exact as a pair and |r| < 2^-8. Then log2(x) = e - log2(c) +
@@ -88,8 +88,8 @@ def log2(x: Array) -> Array:
     """Return log2(x): -inf at 0, NaN for negative numbers."""
     good = (x > 0) & np.isfinite(x)
     if np.count_nonzero(good) == x.size:
-        return np.asarray(_log2_pair(x)[0])
-    return _fill_log2_special_cases(x, _log2_pair(np.where(good, x, 1.0))[0])
+        return np.asarray(_log2_as_pair(x)[0])
+    return _fill_log2_special_cases(x, _log2_as_pair(np.where(good, x, 1.0))[0])
 
 
 def pow_(x: Array, y: Array) -> Array:
@@ -100,14 +100,14 @@ def pow_(x: Array, y: Array) -> Array:
     x, y = np.broadcast_arrays(x, y)
     size = np.abs(x)
     good = (size > 0) & np.isfinite(size)
-    h, low = _log2_pair(np.where(good, size, 1.0))
+    h, low = _log2_as_pair(np.where(good, size, 1.0))
     clipped = np.clip(y, -(2.0**64), 2.0**64)
     p, p_low = two_product(clipped, h)
     p, p_low = fast_two_sum(p, p_low + clipped * low)
     limit = np.where((size < 1) == (y < 0), _FAR, -_FAR)
     far = ~good | (np.abs(p) > _FAR)
     p, p_low = np.where(far, np.where(good, np.copysign(_FAR, p), limit), p), np.where(far, 0.0, p_low)
-    out = _exp2_pair(np.asarray(np.where(np.isnan(y), 0.0, p)), p_low)
+    out = _exp2_of_pair(np.asarray(np.where(np.isnan(y), 0.0, p)), p_low)
     integral = np.rint(y) == y
     odd = integral & (np.abs(y) < 2.0**53) & (np.asarray(np.clip(y, -(2.0**53), 2.0**53)).astype(np.int64) & 1 == 1)
     out = np.where(np.signbit(x) & odd, -out, out)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.libm.constants import nearest_double_pair, pi, pi_fixed, sine_tables
+from uops.interp.libm.constants import nearest_double_pair, pi, pi_fixed, sine_and_cosine_tables
 from uops.interp.libm.doubles import two_product, two_sum
 from uops.interp.tensor.storage import Array
 
@@ -44,7 +44,7 @@ def _binary_exponent(x: Fraction) -> int:
 _PARTS = _split_for_cody_waite(_STEP)
 
 
-def _reduce_small_argument(x: Array) -> tuple[Any, Any, Any]:
+def _reduce_small_to_step_and_rest(x: Array) -> tuple[Any, Any, Any]:
     """Return (k, r high, r low) for |x| <= 2^21. The products k * part are exact, as k is below 2^27."""
     k = np.rint(x * _PER_STEP)
     h, low = x - k * _PARTS[0], 0.0
@@ -64,7 +64,7 @@ _LEAST = -32
 
 
 @cache
-def _payne_hanek_table() -> Array:
+def _inverse_pi_limbs_by_exponent() -> Array:
     """Return 2^e * 128/pi mod 256 in limbs, lowest first, one row per e from _LEAST."""
     bits = 1300
     inverse = (128 << 2 * bits) // pi_fixed(bits)
@@ -76,11 +76,11 @@ def _payne_hanek_table() -> Array:
     return np.array(rows, np.uint64)
 
 
-def _reduce_large_argument(x: Array) -> tuple[Any, Any, Any]:
+def _reduce_large_to_step_and_rest(x: Array) -> tuple[Any, Any, Any]:
     """Return (k, r high, r low) of positive finite x >= 2^21."""
     pattern = x.view(np.int64)
     mantissa = ((pattern & ((1 << 52) - 1)) | (1 << 52)).astype(_u64)
-    turns = _payne_hanek_table()[(pattern >> 52) - 1075 - _LEAST]
+    turns = _inverse_pi_limbs_by_exponent()[(pattern >> 52) - 1075 - _LEAST]
     low, high, mask = mantissa & _u64(0xFFFFFFFF), mantissa >> _u64(32), _u64(0xFFFFFFFF)
     limbs: list[Any] = []
     carry: Any = _u64(0)
@@ -107,7 +107,7 @@ def _reduce_large_argument(x: Array) -> tuple[Any, Any, Any]:
 
 def _sine_of_reduced_argument(k: Any, r: Any, r_low: Any) -> Any:
     """Return sin(k pi/128 + r), r given as a pair."""
-    sine, sine_low, cosine, cosine_low = sine_tables()
+    sine, sine_low, cosine, cosine_low = sine_and_cosine_tables()
     at = k & 255
     s, c = sine[at], cosine[at]
     square = r * r
@@ -122,11 +122,11 @@ def sin(x: Array) -> Array:
     """Return sin(x). It is odd, so |x| is reduced; 0 keeps its sign, infinities and NaN give NaN."""
     size = np.abs(x)
     near = size <= _NEAR
-    result = _sine_of_reduced_argument(*_reduce_small_argument(np.where(near, size, 0.0)))
+    result = _sine_of_reduced_argument(*_reduce_small_to_step_and_rest(np.where(near, size, 0.0)))
     far = np.asarray(~near & np.isfinite(x))
     if np.count_nonzero(far):
         result = np.asarray(result)
-        result[far] = _sine_of_reduced_argument(*_reduce_large_argument(size[far]))
+        result[far] = _sine_of_reduced_argument(*_reduce_large_to_step_and_rest(size[far]))
     result = np.where(near | far, result, np.nan)
     out: Array = np.where(x == 0, x, np.copysign(1.0, x) * result)
     return out

@@ -100,19 +100,19 @@ def _tabulate_small_float_function(function: Callable[[Array], Any], d: DType) -
     return lambda x: table()[x.view(bits)]
 
 
-def _transcendental_row(approximate: Callable[[Array], Any], exact: Callable[[Array], Any]) -> Row:
+def _transcendental_row(accurate_for_float32: Callable[[Array], Any], accurate_for_float64: Callable[[Array], Any]) -> Row:
     """Return the kernels of a function of one argument.
 
     `approximate` is accurate enough for float32, `exact` for float64.
     """
     return {
-        dt.float64: exact,
-        dt.float32: _unary_via_float64(approximate, dt.float32),
-        **{d: _tabulate_small_float_function(exact, d) for d in dt.FLOATS if d.bits <= 16},
+        dt.float64: accurate_for_float64,
+        dt.float32: _unary_via_float64(accurate_for_float32, dt.float32),
+        **{d: _tabulate_small_float_function(accurate_for_float64, d) for d in dt.FLOATS if d.bits <= 16},
     }
 
 
-def _pow64(x: Array, y: Array) -> Any:
+def _ieee_pow_via_numpy(x: Array, y: Array) -> Any:
     """Return x^y of float64 by NumPy's pow, with its deviations from R18 (IEEE 754 pow) mended.
 
     A signalling NaN must not spoil 1^NaN = 1 and NaN^0 = 1. Where the exponent is a single 0.5, NumPy takes a square root,
@@ -126,7 +126,7 @@ def _pow64(x: Array, y: Array) -> Any:
 def _pow_via_float64(d: DType) -> Kernel:
     """Return the kernel of Pow that computes in float64 and rounds once to `d`."""
     finish = NARROW[d]
-    return lambda x, y: finish(np.asarray(_pow64(x.astype(F64), y.astype(F64))))
+    return lambda x, y: finish(np.asarray(_ieee_pow_via_numpy(x.astype(F64), y.astype(F64))))
 
 
 # Where
@@ -164,7 +164,7 @@ def _comparison_row(ufunc: np.ufunc) -> Row:
     return {
         **dict.fromkeys((dt.bool_, *dt.INTS, *NATIVE), ufunc),
         **dict.fromkeys(SMALL, _compare_via_float32(ufunc)),
-        dt.index: integers.comparison_kernel(ufunc),
+        dt.index: integers.make_index_comparison(ufunc),
     }
 
 
@@ -175,12 +175,12 @@ def _integer_row(fixed_width: Kernel, on_index: Kernel) -> Row:
 
 def _bitwise_row(ufunc: np.ufunc) -> Row:
     """Return the kernels of a bitwise op on bool, fixed-width integers and index."""
-    return {dt.bool_: ufunc, **_integer_row(ufunc, integers.apply_without_widening(ufunc))}
+    return {dt.bool_: ufunc, **_integer_row(ufunc, integers.make_same_width_index_kernel(ufunc))}
 
 
 def _shift_row(ufunc: np.ufunc, on_index: Kernel) -> Row:
     """Return the kernels of a shift whose count has the dtype of its operand."""
-    return {**{d: integers.fixed_width_shift(ufunc, d) for d in dt.INTS}, dt.index: on_index}
+    return {**{d: integers.make_fixed_width_shift(ufunc, d) for d in dt.INTS}, dt.index: on_index}
 
 
 def _fixed_width_mulacc(a: Array, b: Array, c: Array) -> Any:
@@ -190,12 +190,12 @@ def _fixed_width_mulacc(a: Array, b: Array, c: Array) -> Any:
 _MULACC: Row = {
     **dict.fromkeys((dt.bool_, *dt.INTS), _fixed_width_mulacc),
     **{
-        d: (mulacc.mulacc_exact_in_float64 if mulacc.is_sum_exact_in_float64(d) else mulacc.mulacc_via_float64)(d)
+        d: (mulacc.fp8_mulacc_via_float64 if mulacc.is_sum_exact_in_float64(d) else mulacc.mulacc_via_float64)(d)
         for d in dt.FLOATS
         if d is not dt.float64
     },
     dt.float64: mulacc.mulacc_float64,
-    dt.index: integers.mulacc,
+    dt.index: integers.mulacc_index,
 }
 
 _RECIP: Row = {
@@ -208,21 +208,22 @@ _RECIP: Row = {
 KERNELS: dict[Op, Row] = {
     Op.RECIP:    _RECIP,
     Op.TRUNC:    {**_float_row(np.trunc), **dict.fromkeys((dt.bool_, *dt.INTS, dt.index), _identity)},
-    Op.ADD:      _arithmetic_row(np.add, integers.add),
-    Op.MUL:      _arithmetic_row(np.multiply, integers.mul),
-    Op.MAX:      _arithmetic_row(np.maximum, integers.apply_without_widening(np.maximum)),
-    Op.MOD:      _integer_row(integers.fixed_width_mod, integers.mod),
-    Op.IDIV:     _integer_row(integers.fixed_width_idiv, integers.idiv),
+    Op.ADD:      _arithmetic_row(np.add, integers.add_index),
+    Op.MUL:      _arithmetic_row(np.multiply, integers.mul_index),
+    Op.MAX:      _arithmetic_row(np.maximum, integers.make_same_width_index_kernel(np.maximum)),
+    Op.MOD:      _integer_row(integers.fixed_width_mod, integers.mod_index),
+    Op.IDIV:     _integer_row(integers.fixed_width_idiv, integers.idiv_index),
     Op.CMPLT:    _comparison_row(np.less),
     Op.CMPNE:    _comparison_row(np.not_equal),
     Op.XOR:      _bitwise_row(np.bitwise_xor),
     Op.OR:       _bitwise_row(np.bitwise_or),
     Op.AND:      _bitwise_row(np.bitwise_and),
-    Op.SHR:      _shift_row(np.right_shift, integers.shr),
-    Op.SHL:      _shift_row(np.left_shift, integers.shl),
+    Op.SHR:      _shift_row(np.right_shift, integers.shr_index),
+    Op.SHL:      _shift_row(np.left_shift, integers.shl_index),
     Op.WHERE:    _WHERE,
-    Op.NEG:      {**dict.fromkeys(dt.INTS, np.negative), **{d: _sign_flip_kernel(d) for d in dt.FLOATS}, dt.index: integers.neg},
-    Op.SUB:      {**dict.fromkeys(dt.INTS, np.subtract), **_float_row(np.subtract), dt.index: integers.sub},
+    Op.NEG:      {**dict.fromkeys(dt.INTS, np.negative), **{d: _sign_flip_kernel(d) for d in dt.FLOATS},
+                  dt.index: integers.neg_index},
+    Op.SUB:      {**dict.fromkeys(dt.INTS, np.subtract), **_float_row(np.subtract), dt.index: integers.sub_index},
     Op.DIV:      _float_row(np.divide),
     Op.CMPGT:    _comparison_row(np.greater),
     Op.CMPGE:    _comparison_row(np.greater_equal),
@@ -241,7 +242,7 @@ KERNELS: dict[Op, Row] = {
 assert KERNELS.keys() | {Op.CAST, Op.MIN} == ALU, f"interp/ops/elementwise.py: add kernels of {ALU - KERNELS.keys()}"
 
 
-def _reject_negative_counts(kernel: Kernel) -> Kernel:
+def _wrap_with_negative_count_trap(kernel: Kernel) -> Kernel:
     """Return `kernel` with a check of its shift counts, which are of dtype index."""
 
     def checked_shift(a: Array, b: Array) -> Any:
@@ -252,7 +253,7 @@ def _reject_negative_counts(kernel: Kernel) -> Kernel:
 
 
 #: Kernels of shifts of fixed-width integers by counts of dtype index (R81: a negative count is a Trap).
-BY_INDEX: dict[Op, Row] = {op: {d: _reject_negative_counts(KERNELS[op][d]) for d in dt.INTS} for op in SHIFT}
+BY_INDEX: dict[Op, Row] = {op: {d: _wrap_with_negative_count_trap(KERNELS[op][d]) for d in dt.INTS} for op in SHIFT}
 
 
 def kernel_of(op: Op, sources: Sequence[UOp]) -> Kernel:

@@ -35,17 +35,17 @@ def _apply_to_python_ints(ufunc: np.ufunc, *operands: Array) -> Array:
     return to_index_array(ufunc(*(a.astype(object) for a in operands)))
 
 
-def add(a: Array, b: Array) -> Any:
+def add_index(a: Array, b: Array) -> Any:
     """Return a + b."""
     return np.add(a, b) if magnitude_bound(a) + magnitude_bound(b) < _TOP else _apply_to_python_ints(np.add, a, b)
 
 
-def sub(a: Array, b: Array) -> Any:
+def sub_index(a: Array, b: Array) -> Any:
     """Return a - b."""
     return np.subtract(a, b) if magnitude_bound(a) + magnitude_bound(b) < _TOP else _apply_to_python_ints(np.subtract, a, b)
 
 
-def mul(a: Array, b: Array) -> Any:
+def mul_index(a: Array, b: Array) -> Any:
     """Return a * b. Raises Unsupported beyond `_WIDEST` bits."""
     m, n = magnitude_bound(a), magnitude_bound(b)
     if (m | n) < _TOP and m * n < _TOP:
@@ -55,14 +55,14 @@ def mul(a: Array, b: Array) -> Any:
     return _apply_to_python_ints(np.multiply, a, b)
 
 
-def neg(a: Array) -> Any:
+def neg_index(a: Array) -> Any:
     """Return -a."""
     return np.negative(a) if magnitude_bound(a) < _TOP else _apply_to_python_ints(np.negative, a)
 
 
-def mulacc(a: Array, b: Array, c: Array) -> Any:
+def mulacc_index(a: Array, b: Array, c: Array) -> Any:
     """Return a * b + c."""
-    return add(np.asarray(mul(a, b)), c)
+    return add_index(np.asarray(mul_index(a, b)), c)
 
 
 def _is_wide(a: Array, b: Array) -> bool:
@@ -70,12 +70,12 @@ def _is_wide(a: Array, b: Array) -> bool:
     return a.dtype == OBJECT or b.dtype == OBJECT
 
 
-def apply_without_widening(ufunc: np.ufunc) -> Callable[[Array, Array], Any]:
+def make_same_width_index_kernel(ufunc: np.ufunc) -> Callable[[Array, Array], Any]:
     """Return the index kernel of an op whose result is no wider than its operands."""
     return lambda a, b: _apply_to_python_ints(ufunc, a, b) if _is_wide(a, b) else ufunc(a, b)
 
 
-def comparison_kernel(ufunc: np.ufunc) -> Callable[[Array, Array], Any]:
+def make_index_comparison(ufunc: np.ufunc) -> Callable[[Array, Array], Any]:
     """Return the index kernel of a comparison."""
     return lambda a, b: np.asarray(ufunc(a.astype(object), b.astype(object)), bool) if _is_wide(a, b) else ufunc(a, b)
 
@@ -91,19 +91,19 @@ def fixed_width_mod(a: Array, b: Array) -> Any:
     return r if np.count_nonzero(b) == b.size else np.where(b == 0, a, r)
 
 
-def idiv(a: Array, b: Array) -> Any:
+def idiv_index(a: Array, b: Array) -> Any:
     """Return floor(a / b); a Idiv 0 = 0 (R03)."""
     if not _is_wide(a, b) and magnitude_bound(a) < _TOP:
         return fixed_width_idiv(a, b)
-    return to_index_array(_divide_guarding_zero(np.floor_divide, a, b, 0))
+    return to_index_array(_divide_python_ints_or_at_zero(np.floor_divide, a, b, 0))
 
 
-def mod(a: Array, b: Array) -> Any:
+def mod_index(a: Array, b: Array) -> Any:
     """Return a Mod b with the sign of the divisor (R02); a Mod 0 = a (R03)."""
-    return to_index_array(_divide_guarding_zero(np.remainder, a, b, a)) if _is_wide(a, b) else fixed_width_mod(a, b)
+    return to_index_array(_divide_python_ints_or_at_zero(np.remainder, a, b, a)) if _is_wide(a, b) else fixed_width_mod(a, b)
 
 
-def _divide_guarding_zero(ufunc: np.ufunc, a: Array, b: Array, at_zero: Any) -> Array:
+def _divide_python_ints_or_at_zero(ufunc: np.ufunc, a: Array, b: Array, at_zero: Any) -> Array:
     """Return `ufunc(a, b)` on Python integers, `at_zero` where b is 0."""
     a, b = a.astype(object), b.astype(object)
     zero = np.asarray(b == 0, bool)
@@ -118,7 +118,7 @@ def reject_negative_shift_counts(b: Array) -> None:
         raise Trap("a shift count of dtype index must not be negative (R29, R81)")
 
 
-def _cap_shift_counts(b: Array, cap: int) -> Array:
+def _cap_nonnegative_shift_counts(b: Array, cap: int) -> Array:
     """Return min(b, cap) as int64. Raises Trap for a negative count."""
     reject_negative_shift_counts(b)
     b = b if b.dtype.itemsize == 8 else b.astype(np.int64)  # a narrower dtype may not hold the cap
@@ -126,9 +126,9 @@ def _cap_shift_counts(b: Array, cap: int) -> Array:
     return counts
 
 
-def shl(a: Array, b: Array) -> Any:
+def shl_index(a: Array, b: Array) -> Any:
     """Return a * 2^b (R29)."""
-    counts = _cap_shift_counts(b, _WIDEST + 1)
+    counts = _cap_nonnegative_shift_counts(b, _WIDEST + 1)
     most = magnitude_bound(counts)
     if most < 63 and magnitude_bound(a) << most < _TOP:
         return np.left_shift(a, counts)
@@ -137,17 +137,17 @@ def shl(a: Array, b: Array) -> Any:
     return _apply_to_python_ints(np.left_shift, a, np.where(a == 0, 0, counts))
 
 
-def shr(a: Array, b: Array) -> Any:
+def shr_index(a: Array, b: Array) -> Any:
     """Return floor(a / 2^b) (R29)."""
     if a.dtype == OBJECT:
-        return _apply_to_python_ints(np.right_shift, a, _cap_shift_counts(b, 1 << 62))
-    return np.right_shift(a, _cap_shift_counts(b, 63))
+        return _apply_to_python_ints(np.right_shift, a, _cap_nonnegative_shift_counts(b, 1 << 62))
+    return np.right_shift(a, _cap_nonnegative_shift_counts(b, 63))
 
 
 # Shifts of fixed-width integers
 
 
-def fixed_width_shift(ufunc: np.ufunc, d: DType) -> Callable[[Array, Array], Any]:
+def make_fixed_width_shift(ufunc: np.ufunc, d: DType) -> Callable[[Array, Array], Any]:
     """Return the kernel of a shift of `d` whose count is read as unsigned, in its own width.
 
     A count at or beyond the width gives 0 or the sign fill (R06, R07). NumPy does so for a count of the same dtype. A count of

@@ -150,7 +150,7 @@ def out_of_bounds_mask(indices: Array, extent: int) -> Array:
     return mask
 
 
-def is_within_bounds(indices: Array, extent: int) -> bool:
+def are_all_within_bounds(indices: Array, extent: int) -> bool:
     """Return True if an axis of `extent` elements has every one of these positions."""
     if not indices.ndim:
         return bool(0 <= indices.item() < extent)
@@ -174,7 +174,7 @@ def make_outer_index(indices: Sequence[Array]) -> tuple[Any, ...]:
 def index(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     """Return the elements of a value at these positions; out of bounds is a Trap at once (R45)."""
     for axis, i in enumerate(operands):
-        if not is_within_bounds(i, x.shape[axis]):
+        if not are_all_within_bounds(i, x.shape[axis]):
             raise Trap(f"Index {_first_out_of_bounds(i, x.shape[axis])} is out of bounds for axis {axis} of {x.shape} (R45)")
     return np.asarray(x[make_outer_index(operands)])
 
@@ -207,16 +207,16 @@ def collapse_replicated(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Arr
     return x[keep]
 
 
-def slice_byte_range(u: UOp, offset: int, itemsize: int, nbytes: int) -> tuple[int, int]:
+def slice_byte_range(u: UOp, element_offset: int, itemsize: int, source_bytes: int) -> tuple[int, int]:
     """Return the byte range (first, last) of a Slice that begins at element `offset`.
 
     Raises Trap unless it lies inside `nbytes` bytes and is aligned to the new dtype (R46).
     """
     d = u.arg.dtype
-    first = offset * itemsize
+    first = element_offset * itemsize
     last = first + u.arg.size * d.itemsize
-    if first < 0 or last > nbytes or first % d.itemsize:
-        raise Trap(f"Slice of {u.arg.size} {d} at byte {first} is not inside {nbytes} bytes, or not aligned (R46)")
+    if first < 0 or last > source_bytes or first % d.itemsize:
+        raise Trap(f"Slice of {u.arg.size} {d} at byte {first} is not inside {source_bytes} bytes, or not aligned (R46)")
     return first, last
 
 

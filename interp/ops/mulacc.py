@@ -37,7 +37,7 @@ def is_sum_exact_in_float64(d: DType) -> bool:
     return first - last <= dt.float64.man_bits + 1
 
 
-def mulacc_exact_in_float64(d: DType) -> Callable[[Array, Array, Array], Any]:
+def fp8_mulacc_via_float64(d: DType) -> Callable[[Array, Array, Array], Any]:
     """Return the kernel for floats whose sums are exact in float64 too."""
     finish = NARROW[d]
     return lambda a, b, c: finish(np.asarray(a.astype(F64) * b.astype(F64) + c.astype(F64)))
@@ -59,7 +59,7 @@ def mulacc_float64(a: Array, b: Array, c: Array) -> Any:
     if not a.shape == b.shape == c.shape:
         a, b, c = np.broadcast_arrays(a, b, c)
     if a.size <= _FEW:
-        few = [_mulacc_scalar(*abc) for abc in zip(a.ravel().tolist(), b.ravel().tolist(), c.ravel().tolist())]
+        few = [_mulacc_any_scalars(*abc) for abc in zip(a.ravel().tolist(), b.ravel().tolist(), c.ravel().tolist())]
         return np.array(few, F64).reshape(a.shape)
     product = np.asarray(a * b)
     size = np.abs(product)
@@ -73,15 +73,15 @@ def mulacc_float64(a: Array, b: Array, c: Array) -> Any:
     special = ~finite_factors | (a == 0) | (b == 0)
     out = np.where(addend_decides, c, np.where(special, product + c, out))
     for at in map(tuple, np.argwhere(~(splits | special | addend_decides))):
-        out[at] = _mulacc_exact_scalar(float(a[at]), float(b[at]), float(c[at]))
+        out[at] = _mulacc_finite_scalars(float(a[at]), float(b[at]), float(c[at]))
     return out
 
 
-def _mulacc_scalar(a: float, b: float, c: float) -> float:
+def _mulacc_any_scalars(a: float, b: float, c: float) -> float:
     """Return a * b + c of three float64, rounded once."""
     if not (math.isfinite(a) and math.isfinite(b)):
         return a * b + c
-    return _mulacc_exact_scalar(a, b, c) if math.isfinite(c) else c
+    return _mulacc_finite_scalars(a, b, c) if math.isfinite(c) else c
 
 
 def _mulacc_by_exact_pairs(a: Array, b: Array, c: Array) -> Any:
@@ -93,7 +93,7 @@ def _mulacc_by_exact_pairs(a: Array, b: Array, c: Array) -> Any:
     return vh + round_sum_to_odd(np.asarray(s), np.asarray(e))
 
 
-def _mulacc_exact_scalar(a: float, b: float, c: float) -> float:
+def _mulacc_finite_scalars(a: float, b: float, c: float) -> float:
     """Return a * b + c of finite numbers, rounded once; a quotient of Python's integers is correctly rounded."""
     (an, ad), (bn, bd), (cn, cd) = a.as_integer_ratio(), b.as_integer_ratio(), c.as_integer_ratio()
     product, scale = an * bn, ad * bd

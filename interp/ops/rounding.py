@@ -27,14 +27,14 @@ _count = np.count_nonzero  # a third of the cost of any() and all()
 _SIGN = np.uint64(63)
 
 
-def round_to_odd(near: Array, is_inexact: Array, is_exact_greater: Array, bits: type[np.signedinteger[Any]]) -> Array:
+def round_to_odd(near: Array, is_inexact: Array, is_exact_greater: Array, int_type: type[np.signedinteger[Any]]) -> Array:
     """Turn values rounded to nearest into values rounded to odd.
 
     Where a value is inexact and even, it becomes its neighbour on the exact value's side: away from 0 where the exact magnitude
     is greater. Bit patterns of floats are ordered by magnitude, so that is one step of the pattern.
     """
-    pattern = near.view(bits)
-    stepped = pattern + np.where(is_exact_greater, bits(1), bits(-1))
+    pattern = near.view(int_type)
+    stepped = pattern + np.where(is_exact_greater, int_type(1), int_type(-1))
     odd: Array = np.where(is_inexact & ((pattern & 1) == 0), stepped, pattern)
     return odd.view(near.dtype)
 
@@ -91,7 +91,7 @@ def _is_normal_in_float32(d: DType) -> bool:
     return d.smallest_subnormal / 2 >= dt.float32.smallest_normal
 
 
-def narrow_from_float64(d: DType) -> Convert:
+def make_rounding_from_float64(d: DType) -> Convert:
     """Return the conversion of float64 to the float `d`, with one rounding."""
     if d is dt.float64:
         return _identity
@@ -104,7 +104,7 @@ def narrow_from_float64(d: DType) -> Convert:
 # To float
 
 
-def _int_to_float(s: DType, d: DType) -> Convert:
+def _make_int_to_float(s: DType, d: DType) -> Convert:
     """Return the conversion of a fixed-width integer to a float.
 
     Integers of up to 16 bits are exact in float32, of up to 32 bits in float64.
@@ -119,12 +119,12 @@ def _int_to_float(s: DType, d: DType) -> Convert:
     return lambda x: float64_to_float32_sticky(integer_to_float64_odd(x)).astype(target)
 
 
-def _float_to_float(s: DType, d: DType) -> Convert:
+def _make_float_to_float(s: DType, d: DType) -> Convert:
     """Return the conversion between two floats."""
     if s is d:
         return _identity
     if s is dt.float64:
-        return narrow_from_float64(d)
+        return make_rounding_from_float64(d)
     if s is dt.float32 or d in (dt.float32, dt.float64):
         return _astype_conversion(d)
     return _tabulate_conversion(s, _astype_conversion(d))
@@ -134,22 +134,22 @@ def _float_to_float(s: DType, d: DType) -> Convert:
 _SHORT = 1 << 24
 
 
-def _index_to_float(d: DType) -> Convert:
+def _make_index_to_float(d: DType) -> Convert:
     """Return the conversion of index values, of any size, to a float."""
-    fast, finish, target = _int_to_float(dt.int64, d), narrow_from_float64(d), NUMPY[d]
+    fast, finish, target = _make_int_to_float(dt.int64, d), make_rounding_from_float64(d), NUMPY[d]
     exact = target if d in (dt.float32, dt.float64) else NUMPY[dt.float32]
 
     def convert(x: Array) -> Array:
         if x.dtype != OBJECT:
             return fast(x) if x.ndim or not -_SHORT <= x.item() <= _SHORT else x.astype(exact).astype(target, copy=False)
-        wide: Array = np.array([_big_int_to_float64(int(n), d) for n in x.ravel()], f64)
+        wide: Array = np.array([_big_int_to_sticky_float64(int(n), d) for n in x.ravel()], f64)
         return finish(wide.reshape(x.shape))
 
     return convert
 
 
-def _big_int_to_float64(n: int, d: DType) -> float:
-    """Return a float64 that `narrow_from_float64(d)` rounds as it would round the integer `n`.
+def _big_int_to_sticky_float64(n: int, d: DType) -> float:
+    """Return a float64 that `make_rounding_from_float64(d)` rounds as it would round the integer `n`.
 
     It is correctly rounded for float64 itself. Otherwise it holds the leading 40 bits of n, rounded to odd.
     """
@@ -164,10 +164,10 @@ def _big_int_to_float64(n: int, d: DType) -> float:
 # To integer
 
 
-def _float_to_int(s: DType, d: DType) -> Convert:
+def _make_float_to_int(s: DType, d: DType) -> Convert:
     """Return the conversion of a float to an integer: it truncates toward zero and saturates, and NaN gives 0 (R15)."""
     if d.bits == 64:
-        return _float_to_int64(d)
+        return _make_float_to_int64(d)
     target, lo, hi = NUMPY[d], float(d.min), float(d.max)
 
     def convert(x: Array) -> Array:
@@ -177,7 +177,7 @@ def _float_to_int(s: DType, d: DType) -> Convert:
     return convert
 
 
-def _float_to_int64(d: DType) -> Convert:
+def _make_float_to_int64(d: DType) -> Convert:
     """Return the conversion of a float to a 64-bit integer.
 
     The greatest 64-bit integers are not float64 values, so they are put in where x is beyond.
@@ -195,7 +195,7 @@ def _float_to_int64(d: DType) -> Convert:
     return convert
 
 
-def _index_to_int(d: DType) -> Convert:
+def _make_index_to_int(d: DType) -> Convert:
     """Return the conversion of index values to a fixed-width integer, which wraps (R29)."""
     target, mask = NUMPY[d], (1 << 64) - 1
 
@@ -243,22 +243,22 @@ def _tabulate_conversion(s: DType, convert: Convert) -> Convert:
 def _select_float_conversion(s: DType, d: DType) -> Convert:
     """Return the conversion from a float."""
     if d.is_float:
-        return _float_to_float(s, d)
+        return _make_float_to_float(s, d)
     if d is dt.index:
         return _float_to_index
-    convert = _to_bool_nonzero if d is dt.bool_ else _float_to_int(s, d)
+    convert = _to_bool_nonzero if d is dt.bool_ else _make_float_to_int(s, d)
     return _tabulate_conversion(s, convert) if s.bits <= 16 else convert
 
 
 def _select_integer_conversion(s: DType, d: DType) -> Convert:
     """Return the conversion from an integer or index."""
     if d.is_float:
-        return _index_to_float(d) if s is dt.index else _int_to_float(s, d)
+        return _make_index_to_float(d) if s is dt.index else _make_int_to_float(s, d)
     if d is dt.index:
         return _uint64_to_index if s is dt.uint64 else _astype_conversion(d)
     if d is dt.bool_:
         return _to_bool_nonzero
-    return _index_to_int(d) if s is dt.index else _astype_conversion(d)
+    return _make_index_to_int(d) if s is dt.index else _astype_conversion(d)
 
 
 def _select_bool_conversion(d: DType) -> Convert:
@@ -281,4 +281,4 @@ VALUED = (*dt.STORABLE, dt.index)
 #: (source dtype, target dtype) -> conversion of an array.
 CASTS: dict[tuple[DType, DType], Convert] = {(s, d): _select_conversion(s, d) for s in VALUED for d in VALUED}
 #: float dtype -> rounding of a float64 array.
-NARROW: dict[DType, Convert] = {d: narrow_from_float64(d) for d in dt.FLOATS}
+NARROW: dict[DType, Convert] = {d: make_rounding_from_float64(d) for d in dt.FLOATS}

@@ -23,7 +23,7 @@ from uops.interp.tensor.storage import BITS, NUMPY, Array
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.wmma import Accumulator, Descriptor, LaneElement, LaneMap, find_copies
+from uops.spec.wmma import Accumulator, Descriptor, LaneElement, LaneMap, find_all_holders_of_element
 
 f64 = np.float64
 
@@ -63,7 +63,7 @@ def _check_copies(d: Descriptor, operand: str, fragments: Array, first_copy: Arr
     if not differs.any():
         return
     first = LaneElement(*(int(k) for k in np.argwhere(differs)[0]))
-    other = next(h for h in find_copies(d, operand, first) if copies[h] != copies[first])
+    other = next(h for h in find_all_holders_of_element(d, operand, first) if copies[h] != copies[first])
     raise Trap(
         f"{d.name}: copies of {operand}{list(d.map(operand).place(*first))} differ: "
         f"{first} holds {fragments[first]}, {other} holds {fragments[other]} (R119)"
@@ -139,9 +139,9 @@ def _sum_rounded_to_odd(terms: list[float]) -> float:
 def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
     """Return, per element of D's fragments, the greatest distance from `multiply_fragments` that the accumulator permits.
 
-    S is the sum of magnitudes of the products and of C's element, and e the relative errors of `sum_rounding_errors`. The bound
-    is e S / (1 - e), plus the loss by underflow, plus the one rounding of `multiply_fragments`. It is 0 where an operand is
-    infinite or NaN: the results are equal, or both NaN. The errors are float64.
+    S is the sum of magnitudes of the products and of C's element, and e the relative errors of `sum_relative_errors_and_count`.
+    The bound is e S / (1 - e), plus the loss by underflow, plus the one rounding of `multiply_fragments`. It is 0 where an
+    operand is infinite or NaN: the results are equal, or both NaN. The errors are float64.
     """
     left, right, start = gather_matrix(d, "A", a), gather_matrix(d, "B", b), gather_matrix(d, "C", acc)
     if not d.dtype_out.is_float:
@@ -152,7 +152,7 @@ def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
         _measure_magnitudes(right, d.dtype_in),
         _measure_magnitudes(start, out),
     )
-    relative, count = sum_rounding_errors(d.accumulator, d.dims[2])
+    relative, count = sum_relative_errors_and_count(d.accumulator, d.dims[2])
     with np.errstate(all="ignore"):
         total = a_size.aligned @ b_size.aligned + c_size.aligned
         lost = a_size.whole @ b_size.whole - a_size.normal @ b_size.normal + c_size.whole - c_size.normal if flushes else 0.0
@@ -165,19 +165,19 @@ def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
     return scatter_fragments(d, np.where(special & ~unsure & np.isfinite(bound), 0.0, np.where(special, math.inf, bound)))
 
 
-def sum_rounding_errors(sums: Accumulator, k: int) -> tuple[float, int]:
+def sum_relative_errors_and_count(accumulator: Accumulator, num_products: int) -> tuple[float, int]:
     """Return the sum of the relative errors of all roundings and cuts of k products, and their number.
 
     A rounding to nearest errs by at most half the last bit, any other by less than the whole one. Each of a step's addends,
     `block` products and the running sum, may be cut at alignment by one unit of the greatest; one more for a step that aligns
     twice.
     """
-    steps = -(-k // sums.block)
-    each = 2.0 ** -(sums.bits + sums.nearest)
-    if sums.align is None:
-        return k * each, k
-    cuts = sums.block + 2
-    return steps * (cuts * 2.0**-sums.align + each), steps * (cuts + 1)
+    steps = -(-num_products // accumulator.block)
+    each = 2.0 ** -(accumulator.bits + accumulator.nearest)
+    if accumulator.align is None:
+        return num_products * each, num_products
+    cuts = accumulator.block + 2
+    return steps * (cuts * 2.0**-accumulator.align + each), steps * (cuts + 1)
 
 
 class _Magnitudes(NamedTuple):

@@ -57,7 +57,7 @@ def _eval_shift(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     return kernel_of(u.op, sources)(*_read_values(m, scope, sources))
 
 
-def _eval_ternary(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _eval_where_or_mulacc(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Evaluate Where and Mulacc."""
     cells, read = scope.cells, m.read
     first, second, third = sources
@@ -101,10 +101,10 @@ def _make_movement_action(op: Op) -> Action:
 
 
 def _eval_buffer(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    return StorageRef(m.get_storage(u), scope, u) if scope.outer is None else _eval_in_root_scope(m, scope, u)
+    return StorageRef(m.get_storage(u), scope, u) if scope.outer is None else _take_or_await_root_cell(m, scope, u)
 
 
-def _eval_in_root_scope(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
+def _take_or_await_root_cell(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
     """Return the cell that a node has in the root's scope, as it is the same in every scope."""
     if u not in m.root.cells:
         m.frames.append((m.root, [u]))
@@ -117,13 +117,13 @@ def _eval_param(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     a = u.arg
     name, bounds = a.name, a.bounds
     if scope.outer is not None and a.slot is not None:
-        return _eval_bound_param(m, scope, u)
+        return _take_or_await_argument(m, scope, u)
     if name is not None and bounds is not None:
         if name not in m.inputs:
             raise SpecError(f"variable {name!r} is missing from the inputs")
         return validate_variable(name, m.inputs[name], bounds, a.dtype)
     if scope.outer is not None:
-        return _eval_in_root_scope(m, scope, u)
+        return _take_or_await_root_cell(m, scope, u)
     if a.dtype is _INDEX:
         key = f"p{a.slot}"
         if key not in m.inputs:
@@ -132,7 +132,7 @@ def _eval_param(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     return StorageRef(m.get_storage(u), scope, u)
 
 
-def _eval_bound_param(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
+def _take_or_await_argument(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
     """Return the cell of a Param in a body: its argument's, under another name if a Call bound it."""
     outer, slot = scope.outer, u.arg.slot
     assert outer is not None
@@ -160,32 +160,32 @@ def _check_argument_matches_param(m: TensorMachine, scope: TensorScope, u: UOp, 
             raise SpecError(f"argument {u.arg.slot} has shape {argument_shape}, its Param {expected} (R64)")
 
 
-def _enter_body_scope(m: TensorMachine, scope: TensorScope, u: UOp, base_accesses: int, call: UOp | None) -> TensorScope:
+def _find_or_make_body_scope(m: TensorMachine, scope: TensorScope, u: UOp, accesses_before: int, call: UOp | None) -> TensorScope:
     """Return the scope of the body of Function or Call `u`, made on first use."""
     inner = scope.inner.get(u)
     if inner is None:
-        inner = scope.inner[u] = TensorScope(scope, u.arguments, call, base_accesses)
+        inner = scope.inner[u] = TensorScope(scope, u.arguments, call, accesses_before)
         m.scopes.append(inner)
     return inner
 
 
-def _eval_gettuple(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _take_or_await_tuple_element(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Return the element's cell; of a Function, only that element is evaluated (R64)."""
     packed = u.packed
     if packed.op is _TUPLE:
         return scope.cells[sources[0]]
     if packed.op is not _FUNCTION:
         raise SpecError(f"GetTuple of {packed.op.name}: only a Tuple or a Function has elements")
-    inner, element = _enter_body_scope(m, scope, packed, scope.base_accesses, None), packed.body.src[u.arg.index]
+    inner, element = _find_or_make_body_scope(m, scope, packed, scope.base_accesses, None), packed.body.src[u.arg.index]
     if element not in inner.cells:
         m.frames.append((inner, [element]))
         return WAIT
     return inner.cells[element]
 
 
-def _eval_function(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _enter_or_finish_function(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Evaluate every element of a Function's body."""
-    inner = _enter_body_scope(m, scope, u, scope.base_accesses, None)
+    inner = _find_or_make_body_scope(m, scope, u, scope.base_accesses, None)
     missing = [e for e in u.body.src if e not in inner.cells]
     if missing:
         m.frames.append((inner, missing))
@@ -193,7 +193,7 @@ def _eval_function(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequen
     return VOID
 
 
-def _eval_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _enter_or_finish_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run the body once; every access inside belongs to the Call."""
     body = u.body
     if body.op is Op.CUSTOM_FUNCTION or load_kernel_bridge().is_kernel(body):
@@ -203,7 +203,7 @@ def _eval_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[U
         base_accesses = scope.base_accesses
         for a in sources:
             base_accesses |= m.happens_before_mask(scope, a)
-        inner = _enter_body_scope(m, scope, u, base_accesses, u)
+        inner = _find_or_make_body_scope(m, scope, u, base_accesses, u)
         inner.own_accesses[u] = m.clock
         m.frames.append((inner, [body]))
         return WAIT
@@ -231,7 +231,7 @@ def _eval_load(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[U
     fetched = memory.load_elements(cell, gate)
     access = StorageAccess(m.next_access_bit(), u, cell, gate)
     scope.own_accesses[u] = 1 << access.bit
-    memory.record_read(cell.storage, access.bit, access, m.happens_before_mask(scope, u) & ~(1 << access.bit))
+    memory.check_race_and_record_read(cell.storage, access.bit, access, m.happens_before_mask(scope, u) & ~(1 << access.bit))
     return np.where(gate, fetched, alternative)
 
 
@@ -250,7 +250,7 @@ def _eval_store(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     access = StorageAccess(m.next_access_bit(), u, target, live)
     own_bit = scope.own_accesses[u] = 1 << access.bit
     storage = target.storage
-    memory.record_write(
+    memory.check_race_and_record_write(
         storage, access, m.happens_before_mask(scope, u) & ~own_bit if storage.read_bits | storage.write_bits else 0
     )
     memory.store_elements(target, value, live)
@@ -294,7 +294,8 @@ ACTIONS: dict[Op, Action] = {
     Op.PARAM: _eval_param, Op.BUFFER: _eval_buffer, Op.CONST: _eval_const, Op.BINARY: _eval_binary_blob,
     **{op: _make_movement_action(op) for op in MOVES},
     Op.REDUCE: _eval_reduce, Op.CAST: _make_array_action(Op.CAST), Op.SHL: _eval_shift, Op.SHR: _eval_shift,
-    Op.FUNCTION: _eval_function, Op.CALL: _eval_call, Op.TUPLE: _eval_void, Op.GETTUPLE: _eval_gettuple,
+    Op.FUNCTION: _enter_or_finish_function, Op.CALL: _enter_or_finish_call, Op.TUPLE: _eval_void,
+    Op.GETTUPLE: _take_or_await_tuple_element,
     Op.LOAD: _eval_load, Op.STORE: _eval_store, Op.END: _eval_loop_region,
     Op.AFTER: _eval_after, Op.GROUP: _eval_void, Op.SINK: _eval_void,
     **dict.fromkeys(MARKERS, _eval_first_source),
@@ -353,7 +354,7 @@ def _fill_dispatch_table() -> None:
             make,
             kernels,
             SOURCES.get(op),
-            ACTIONS.get(op, reject_foreign_op if kernels is None else _eval_ternary),
+            ACTIONS.get(op, reject_foreign_op if kernels is None else _eval_where_or_mulacc),
         )
 
 

@@ -38,7 +38,7 @@ class ShapeEvaluator(Protocol):
 _VIEWS = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.SHRINK})
 
 
-def check_value(u: UOp, v: Array, sizes: ShapeEvaluator, scope: Any) -> None:
+def check_value(u: UOp, v: Array, shape_evaluator: ShapeEvaluator, scope: Any) -> None:
     """Assert the derived dtype, shape and bounds of `u`, evaluated in `scope`, on its value. Raises Unsound."""
     d, shape, bounds = u._dtype, u._shape, u._min_max
     if d is UNSET or shape is UNSET or bounds is UNSET:
@@ -46,7 +46,7 @@ def check_value(u: UOp, v: Array, sizes: ShapeEvaluator, scope: Any) -> None:
     (expected, whole), actual = DTYPES[d], v.dtype
     if actual is not expected and actual != expected and not (d is _INDEX and actual == OBJECT):
         raise_unsound(u, "dtype", expected, actual)
-    if v.shape != shape and v.shape != (shape := sizes.shape(scope, u)):
+    if v.shape != shape and v.shape != (shape := shape_evaluator.shape(scope, u)):
         raise_unsound(u, "shape", shape, v.shape)
     if bounds is not whole and bounds != whole and not (u.op in _VIEWS and bounds is u.src[0]._min_max):  # operand
         check_bounds(u, v)

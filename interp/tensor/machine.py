@@ -84,12 +84,12 @@ class TensorMachine:
                 if u not in cells and self._evaluate_node(scope, cells, stack, u, _ROOM) is WAIT:
                     frames.insert(depth, (scope, stack[::-1]))
                     while len(frames) > depth:
-                        self._run_frame(*frames[-1])
+                        self._resume_frame(*frames[-1])
         except BaseException:
             del frames[depth:]
             raise
 
-    def _run_frame(self, scope: TensorScope, stack: list[UOp]) -> None:
+    def _resume_frame(self, scope: TensorScope, stack: list[UOp]) -> None:
         """Evaluate nodes of the stack until it is empty or another frame lies above this one."""
         cells, depth = scope.cells, len(self.frames)
         while stack:
@@ -105,7 +105,9 @@ class TensorMachine:
                 raise Crash(f"{describe(u)} waits for nothing")
         self.frames.pop()
 
-    def _evaluate_node(self, scope: TensorScope, cells: dict[UOp, Cell], pending: list[UOp], u: UOp, levels: int) -> Cell:
+    def _evaluate_node(
+        self, scope: TensorScope, cells: dict[UOp, Cell], to_evaluate_first: list[UOp], u: UOp, recursion_left: int
+    ) -> Cell:
         """Evaluate `u`, its sources first, and return its cell; or return WAIT.
 
         In that case `pending` gets the nodes that `u` waits for and then `u`. `levels` is the depth of recursion that is left.
@@ -116,42 +118,62 @@ class TensorMachine:
             count, make, kernels, find, action = PLANS[u.op._value_]
             if len(src) == count and (count == 1 or src[1]._spelt.__class__ is tuple):  # extents
                 s = src[0]  # operand
-                a = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
+                a = (
+                    cells[s]
+                    if s in cells
+                    else self._evaluate_node(scope, cells, to_evaluate_first, s, recursion_left - 1)
+                    if recursion_left
+                    else WAIT
+                )
                 if a.__class__ is _ndarray:
                     cell = make(u, a)
                 elif a is WAIT:
-                    return _wait_for_sources(cells, pending, u, src[:1])  # operand
+                    return _push_missing_sources(cells, to_evaluate_first, u, src[:1])  # operand
                 else:
                     cell = action(self, scope, u, src[:1])  # operand
             elif kernels is not None and len(src) < 3:
                 s = src[0]  # operand or lhs
-                a = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
+                a = (
+                    cells[s]
+                    if s in cells
+                    else self._evaluate_node(scope, cells, to_evaluate_first, s, recursion_left - 1)
+                    if recursion_left
+                    else WAIT
+                )
                 if a is WAIT:
-                    return _wait_for_sources(cells, pending, u, src)
+                    return _push_missing_sources(cells, to_evaluate_first, u, src)
                 d = s._dtype
                 kernel = kernels[s.dtype if d is UNSET else d]
                 if len(src) == 1:
                     cell = kernel(a if a.__class__ is _ndarray else self.read(a))
                 else:
                     s = src[1]  # rhs
-                    b = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
+                    b = (
+                        cells[s]
+                        if s in cells
+                        else self._evaluate_node(scope, cells, to_evaluate_first, s, recursion_left - 1)
+                        if recursion_left
+                        else WAIT
+                    )
                     if b is WAIT:
-                        return _wait_for_sources(cells, pending, u, src)
+                        return _push_missing_sources(cells, to_evaluate_first, u, src)
                     if a.__class__ is not _ndarray:
                         a = self.read(a)
                     cell = kernel(a, b if b.__class__ is _ndarray else self.read(b))
             else:
                 sources = src if find is None or not src else find(u)
                 for s in sources:
-                    if s not in cells and (not levels or self._evaluate_node(scope, cells, pending, s, levels - 1) is WAIT):
-                        return _wait_for_sources(cells, pending, u, sources)
+                    if s not in cells and (
+                        not recursion_left or self._evaluate_node(scope, cells, to_evaluate_first, s, recursion_left - 1) is WAIT
+                    ):
+                        return _push_missing_sources(cells, to_evaluate_first, u, sources)
                 cell = action(self, scope, u, sources)
             if cell.__class__ is not _ndarray:
                 if cell is VOID or cell.__class__ is StorageRef:
                     cells[u] = cell
                     return cell
                 if cell is WAIT:
-                    pending.append(u)
+                    to_evaluate_first.append(u)
                     return WAIT
                 d = u._dtype
                 cell = _asarray(cell, _ASARRAY[u.dtype if d is UNSET else d])  # a NumPy scalar
@@ -164,7 +186,7 @@ class TensorMachine:
             cells[u] = cell
             return cell
         except _PYTHON_ERRORS as e:
-            raise _diagnose_python_error(u, e) from e
+            raise _translate_python_error(u, e) from e
 
     def shape(self, scope: TensorScope, u: UOp) -> tuple[Any, ...]:
         """Return the derived shape of `u`, its symbolic extents evaluated in `scope` (R48)."""
@@ -198,7 +220,7 @@ class TensorMachine:
         bit = ref.bit = self.clock
         self.clock = bit + 1
         if storage.write_bits:
-            self._record_ordered_read(ref, storage, bit)
+            self._record_read_of_written_storage(ref, storage, bit)
         else:  # never written, so there is nothing to race with
             storage.reads.append(ref)
             storage.read_bits |= 1 << bit
@@ -212,7 +234,7 @@ class TensorMachine:
         ref.value = value
         return value
 
-    def _record_ordered_read(self, ref: StorageRef, storage: TensorStorage, bit: int) -> None:
+    def _record_read_of_written_storage(self, ref: StorageRef, storage: TensorStorage, bit: int) -> None:
         """Log a read of a storage that was written.
 
         Mostly the Afters on the path name every write, and no search is needed.
@@ -225,7 +247,7 @@ class TensorMachine:
             step = step.parent
         if storage.write_bits & ~before:
             before = self.happens_before_mask(ref.scope, ref.node)
-        memory.record_read(storage, bit, ref, before)
+        memory.check_race_and_record_read(storage, bit, ref, before)
 
     # Order of accesses
 
@@ -242,7 +264,7 @@ class TensorMachine:
             if n in sc.masks:
                 stack.pop()
                 continue
-            before = self._predecessors(sc, n)
+            before = self._nodes_to_wait_for(sc, n)
             missing = [p for p in before if p[1] not in p[0].masks]
             if missing:
                 stack.extend(missing)
@@ -261,7 +283,7 @@ class TensorMachine:
             stack.pop()
         return scope.masks[node]
 
-    def _predecessors(self, scope: TensorScope, u: UOp) -> list[tuple[TensorScope, UOp]]:
+    def _nodes_to_wait_for(self, scope: TensorScope, u: UOp) -> list[tuple[TensorScope, UOp]]:
         """Return the nodes that `u` waits for, each with its scope."""
         if u.op is _GETTUPLE and u.packed.op is _FUNCTION:
             function = u.packed
@@ -303,10 +325,10 @@ class TensorMachine:
         return TensorStorage(key, data, np.zeros(data.shape, f"u{data.itemsize}"))
 
 
-def _wait_for_sources(cells: Mapping[UOp, Cell], waiting: list[UOp], u: UOp, sources: Sequence[UOp]) -> Any:
+def _push_missing_sources(cells: Mapping[UOp, Cell], to_evaluate_first: list[UOp], u: UOp, sources: Sequence[UOp]) -> Any:
     """Add `u` and its sources without a cell to `pending`, and return WAIT."""
-    waiting.extend([s for s in sources if s not in cells])
-    waiting.append(u)
+    to_evaluate_first.extend([s for s in sources if s not in cells])
+    to_evaluate_first.append(u)
     return WAIT
 
 
@@ -315,7 +337,7 @@ def _uses_source_as_reference(cell: Cell, u: UOp) -> bool:
     return cell.__class__ is StorageRef or u.op is _STORE or (u.op is _LOAD and len(u.src) > 1)
 
 
-def _diagnose_python_error(u: UOp, e: Exception) -> Exception:
+def _translate_python_error(u: UOp, e: Exception) -> Exception:
     """Return the error that a Python error while evaluating `u` stands for.
 
     It is SpecError for an ill-formed node and Unsupported for one that is too large.

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.ops.movement import MOVES, Move, is_within_bounds, make_outer_index, out_of_bounds_mask, slice_byte_range
+from uops.interp.ops.movement import MOVES, Move, are_all_within_bounds, make_outer_index, out_of_bounds_mask, slice_byte_range
 from uops.interp.tensor.scope import TensorScope
 from uops.interp.tensor.storage import NUMPY, Array, check_bool
 from uops.spec.errors import Trap
@@ -124,11 +124,11 @@ class StorageAccess:
 
     __slots__ = ("bit", "cached_bytes", "live", "node", "ref")
 
-    def __init__(self, bit: int, node: UOp, ref: StorageRef, live: Array | None) -> None:
+    def __init__(self, bit: int, node: UOp, ref: StorageRef, active_mask: Array | None) -> None:
         self.bit = bit
         self.node = node
         self.ref = ref
-        self.live = live
+        self.live = active_mask
         self.cached_bytes: Array | None = None
 
     def touched_bytes(self) -> Array:
@@ -138,10 +138,10 @@ class StorageAccess:
         return self.cached_bytes
 
 
-def touched_byte_mask(ref: StorageRef, live: Array | None) -> Array:
+def touched_byte_mask(ref: StorageRef, active_mask: Array | None) -> Array:
     """Return a mask of the bytes of the storage that the `live` elements of `ref` have."""
     mask = np.zeros(ref.storage.data.nbytes, bool)
-    mask[touched_byte_positions(ref, live)] = True
+    mask[touched_byte_positions(ref, active_mask)] = True
     return mask
 
 
@@ -161,7 +161,7 @@ def _index_view(u: UOp, parent: StorageRef, operands: Sequence[Array], scope: Te
     """Return the view of an Index; elements out of bounds trap only when they are accessed (R45)."""
     shape = shape_of(parent)
     for axis, i in enumerate(operands):
-        if not is_within_bounds(i, shape[axis]):
+        if not are_all_within_bounds(i, shape[axis]):
             return _partly_out_of_bounds_view(
                 u, parent, operands, [out_of_bounds_mask(i, shape[axis]) for axis, i in enumerate(operands)], scope
             )
@@ -294,21 +294,21 @@ def byte_positions_of(ref: StorageRef) -> Array:
     return x
 
 
-def touched_byte_positions(ref: StorageRef, live: Array | None) -> Array:
+def touched_byte_positions(ref: StorageRef, active_mask: Array | None) -> Array:
     """Return the byte positions of the elements that an access touches, of shape (elements, bytes each).
 
     Raises Trap if one is out of bounds (R45).
     """
     positions = byte_positions_of(ref)
-    if live is not None:
-        positions = positions[np.broadcast_to(live, positions.shape)]
+    if active_mask is not None:
+        positions = positions[np.broadcast_to(active_mask, positions.shape)]
     positions = positions.reshape(-1, 1)
     if positions.size and np.minimum.reduce(positions, None) < 0:
         raise Trap(f"{describe(ref.node)} of {ref.storage.key} accesses an index out of bounds (R45)")
     return positions + np.arange(ref.node.dtype.itemsize)
 
 
-def apply_views(ref: StorageRef, x: Array) -> Array:
+def apply_views(ref: StorageRef, storage_array: Array) -> Array:
     """Return the elements of `ref` in another array of its storage's shape."""
     steps: list[StorageRef] = []
     while ref.parent is not None:
@@ -316,8 +316,8 @@ def apply_views(ref: StorageRef, x: Array) -> Array:
         ref = ref.parent
     for r in reversed(steps):
         if r.move_data is not None:
-            x = r.move_data(r.node, x, r.operands)
-    return x
+            storage_array = r.move_data(r.node, storage_array, r.operands)
+    return storage_array
 
 
 def flat_bytes(data: Array) -> Array:
@@ -325,28 +325,28 @@ def flat_bytes(data: Array) -> Array:
     return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
 
 
-def load_elements(ref: StorageRef, live: Array | None = None) -> Array:
+def load_elements(ref: StorageRef, active_mask: Array | None = None) -> Array:
     """Return the elements of `ref`; those that are not `live` are not touched and read as 0.
 
     Raises Trap for an element out of bounds (R45) or never written (R61).
     """
     storage = ref.storage
-    if storage.ready is None and not ref.may_be_out_of_bounds and live is None:
+    if storage.ready is None and not ref.may_be_out_of_bounds and active_mask is None:
         return storage.data if ref.parent is None else view_current_data(ref)
-    if storage.ready is not None and ref.is_plain_view and live is None:
+    if storage.ready is not None and ref.is_plain_view and active_mask is None:
         if np.count_nonzero(apply_views(ref, storage.ready) != fully_written_mark(storage.ready.dtype)):
             raise _unwritten_trap(ref)
         return view_current_data(ref)
-    at = touched_byte_positions(ref, live)
+    at = touched_byte_positions(ref, active_mask)
     if storage.ready is not None and not flat_bytes(storage.ready)[at].all():
         raise _unwritten_trap(ref)
     target = NUMPY[ref.node.dtype]
     shape = byte_positions_of(ref).shape
-    if live is None:
+    if active_mask is None:
         out = flat_bytes(storage.data)[at].view(target).reshape(shape)
     else:
         out = np.zeros(shape, target)
-        out[np.broadcast_to(live, shape)] = flat_bytes(storage.data)[at].view(target).ravel()
+        out[np.broadcast_to(active_mask, shape)] = flat_bytes(storage.data)[at].view(target).ravel()
     if ref.node.dtype is dt.bool_:
         check_bool(out, describe(ref.node))
     return out
@@ -356,17 +356,17 @@ def _unwritten_trap(ref: StorageRef) -> Trap:
     return Trap(f"{describe(ref.node)} reads elements of {ref.storage.key} that were never written (R61)")
 
 
-def store_elements(ref: StorageRef, value: Array, live: Array | None) -> None:
+def store_elements(ref: StorageRef, value: Array, active_mask: Array | None) -> None:
     """Replace the storage's data by a copy with `value` in the elements of `ref` that are `live`."""
     storage = ref.storage
     storage.version += 1
-    if ref.covers_storage and live is None:
+    if ref.covers_storage and active_mask is None:
         storage.data, storage.ready = value.reshape(storage.data.shape), None
         return
     data = storage.data.copy(order="C")
     ready = None if storage.ready is None else storage.ready.copy()
-    if not (ref.is_plain_view and live is None and _try_write_through_view(ref, data, value, ready)):
-        _write_at_byte_positions(ref, data, value, live, ready)
+    if not (ref.is_plain_view and active_mask is None and _try_write_through_view(ref, data, value, ready)):
+        _write_at_byte_positions(ref, data, value, active_mask, ready)
     storage.data = data
     storage.ready = None if ready is None or np.count_nonzero(ready.view(np.uint8)) == ready.nbytes else ready
 
@@ -387,11 +387,11 @@ def fully_written_mark(d: np.dtype[Any]) -> int:
     return int.from_bytes(b"\1" * d.itemsize)
 
 
-def _write_at_byte_positions(ref: StorageRef, data: Array, value: Array, live: Array | None, ready: Array | None) -> None:
+def _write_at_byte_positions(ref: StorageRef, data: Array, value: Array, active_mask: Array | None, ready: Array | None) -> None:
     """Write the live elements of `value` byte by byte."""
-    at = touched_byte_positions(ref, live)
-    if live is not None:
-        value = value[np.broadcast_to(live, value.shape)]
+    at = touched_byte_positions(ref, active_mask)
+    if active_mask is not None:
+        value = value[np.broadcast_to(active_mask, value.shape)]
     if at.size:
         raw = np.ascontiguousarray(value).reshape(-1, 1).view(np.uint8)
         data.reshape(-1).view(np.uint8)[at] = raw
@@ -402,7 +402,9 @@ def _write_at_byte_positions(ref: StorageRef, data: Array, value: Array, live: A
 # Order
 
 
-def record_read(storage: TensorStorage, bit: int, access: StorageRef | StorageAccess, happens_before: int) -> None:
+def check_race_and_record_read(
+    storage: TensorStorage, access_number: int, access: StorageRef | StorageAccess, happens_before: int
+) -> None:
     """Log read number `bit`. Raises Trap if it races with a write (R55).
 
     `happens_before` is the set of accesses that happen before it.
@@ -410,10 +412,10 @@ def record_read(storage: TensorStorage, bit: int, access: StorageRef | StorageAc
     if storage.write_bits & ~happens_before:
         _check_no_race(storage, access, storage.writes, storage.write_bits & ~happens_before)
     storage.reads.append(access)
-    storage.read_bits |= 1 << bit
+    storage.read_bits |= 1 << access_number
 
 
-def record_write(storage: TensorStorage, access: StorageAccess, happens_before: int) -> None:
+def check_race_and_record_write(storage: TensorStorage, access: StorageAccess, happens_before: int) -> None:
     """Log a write. Raises Trap if it races with a read or another write (R55).
 
     Of the values of one element the last stays (R164: elements that one Store names twice).
@@ -426,11 +428,14 @@ def record_write(storage: TensorStorage, access: StorageAccess, happens_before: 
 
 
 def _check_no_race(
-    storage: TensorStorage, access: StorageRef | StorageAccess, logged: Sequence[StorageRef | StorageAccess], unordered: int
+    storage: TensorStorage,
+    access: StorageRef | StorageAccess,
+    logged: Sequence[StorageRef | StorageAccess],
+    unordered_accesses: int,
 ) -> None:
     """Raise Trap if `access` shares bytes with one of the `unordered` accesses among `logged`."""
     for other in logged:
-        if other.bit is not None and unordered >> other.bit & 1:
+        if other.bit is not None and unordered_accesses >> other.bit & 1:
             both = access.touched_bytes() & other.touched_bytes()
             if both.any():
                 element = int(np.argmax(both)) // storage.data.dtype.itemsize

@@ -69,7 +69,7 @@ def _check_program_stages(u: UOp, ctx: VerifyContext) -> str | None:
     return None
 
 
-def _check_if_body_effects(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_if_body_holds_only_stores(u: UOp, ctx: VerifyContext) -> str | None:
     pending = list(u.effects)
     seen = set(pending)
     while pending:
@@ -119,7 +119,7 @@ r(Op.B_BARRIER, None, "BARRIER", "u deps...", "Passes u on once all lanes have c
 r(Op.B_IF, None, "IF", "gate body...", "The effects of the body, only if the gate is true.", [
     dtype_claim("gate", is_boolean, "is bool", "R114", 0),
     scalar_claim("gate", 0, "R114"),
-    ClaimDraft("the body is of Stores, and of End, Group and If of them", _check_if_body_effects, "R114"),
+    ClaimDraft("the body is of Stores, and of End, Group and If of them", _check_if_body_holds_only_stores, "R114"),
 ], LEGALIZE[Op.B_IF], EFFECT)
 # fmt: on
 ROWS = tuple(r.rows)

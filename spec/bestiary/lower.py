@@ -42,7 +42,7 @@ class LegalizeState:
         """Return the core nodes of the sources of `u`."""
         return tuple(self.core_nodes[s] for s in u.src)
 
-    def buffer_id(self, u: UOp) -> int:
+    def get_or_assign_buffer_id(self, u: UOp) -> int:
         """Return the identity of the Buffer that replaces `u`: the number of a UNIQUE, else a free one (R113, ids)."""
         if u.op is Op.UNIQUE:
             return int(u.arg.id)
@@ -80,7 +80,7 @@ def splat(value: UOp, shape: Sequence[Dim]) -> UOp:
     return b.expand(b.reshape(value, (1,) * len(shape)), shape)
 
 
-def reverse_ordering(x: UOp) -> UOp:
+def map_to_reversed_value_order(x: UOp) -> UOp:
     """Build a bijection that reverses the order of values and cannot overflow (R102, Min as a reduce op)."""
     if x.dtype is dt.bool_:
         return UOp(Op.NOT, (x,))
@@ -90,11 +90,13 @@ def reverse_ordering(x: UOp) -> UOp:
     return b.xor(x, b.const(ones, x.dtype))
 
 
-def build_reduce(op: Op, t: UOp, *, ranges: Sequence[UOp] = (), axes: Sequence[int] = ()) -> UOp:
+def build_core_reduce(op: Op, operand: UOp, *, ranges: Sequence[UOp] = (), axes: Sequence[int] = ()) -> UOp:
     """Build a core Reduce; Min becomes Max in the reversed order."""
     if op is Op.MIN:
-        return reverse_ordering(build_reduce(Op.MAX, reverse_ordering(t), ranges=ranges, axes=axes))
-    return UOp(Op.REDUCE, (t, *ranges), A.ReduceArg(op, tuple(axes)))
+        return map_to_reversed_value_order(
+            build_core_reduce(Op.MAX, map_to_reversed_value_order(operand), ranges=ranges, axes=axes)
+        )
+    return UOp(Op.REDUCE, (operand, *ranges), A.ReduceArg(op, tuple(axes)))
 
 
 def lane_axis_values(axes: Sequence[tuple[int, int]]) -> list[dict[int, int]]:
@@ -114,15 +116,15 @@ def range_(u: UOp, state: LegalizeState) -> UOp:
 
 def reduce_axis(u: UOp, state: LegalizeState) -> UOp:
     """Lower a REDUCE_AXIS (R101)."""
-    return build_reduce(u.arg.op, state[u.operand], axes=u.arg.axes)
+    return build_core_reduce(u.arg.op, state[u.operand], axes=u.arg.axes)
 
 
 def reduce_ranges(u: UOp, state: LegalizeState) -> UOp:
     """Lower a REDUCE of ranges, which also folds the lanes of a vector (R105)."""
     t, *ranges = state.core_sources(u)
     if t.shape:
-        t = b.reshape(build_reduce(u.arg.op, t, axes=(0,)), ())
-    return build_reduce(u.arg.op, t, ranges=ranges) if ranges else t
+        t = b.reshape(build_core_reduce(u.arg.op, t, axes=(0,)), ())
+    return build_core_reduce(u.arg.op, t, ranges=ranges) if ranges else t
 
 
 def allreduce(u: UOp, state: LegalizeState) -> UOp:
@@ -133,7 +135,7 @@ def allreduce(u: UOp, state: LegalizeState) -> UOp:
     order = (a, *(k for k in range(len(t.shape)) if k != a))
     x = b.permute(t, order)
     shard = (divide_dim(x.shape[0], n), *x.shape[1:])
-    x = b.reshape(build_reduce(u.arg.op, b.reshape(x, (n, *shard)), axes=(0,)), shard)
+    x = b.reshape(build_core_reduce(u.arg.op, b.reshape(x, (n, *shard)), axes=(0,)), shard)
     x = b.permute(x, [order.index(k) for k in range(len(order))])
     if target == t.device:
         return x
@@ -146,14 +148,14 @@ def allreduce(u: UOp, state: LegalizeState) -> UOp:
 def buffer(u: UOp, state: LegalizeState) -> UOp:
     """Lower a BUFFER."""
     unique, device_node = u.src
-    return b.buffer(u.arg.size, u.arg.dtype, device_node.arg.device, unique=state.buffer_id(unique))
+    return b.buffer(u.arg.size, u.arg.dtype, device_node.arg.device, unique=state.get_or_assign_buffer_id(unique))
 
 
 def bufferize(u: UOp, state: LegalizeState) -> UOp:
     """Lower a BUFFERIZE to a Buffer, a Store in the loops of its ranges, and an After."""
     value, *ranges = state.core_sources(u)
     device = u.arg.device or value.device or state.device
-    memory = b.buffer(math.prod(u.shape), u.dtype, device, u.arg.addrspace, state.buffer_id(u))
+    memory = b.buffer(math.prod(u.shape), u.dtype, device, u.arg.addrspace, state.get_or_assign_buffer_id(u))
     view = memory if len(u.shape) == 1 else b.reshape(memory, u.shape)
     element = UOp(Op.INDEX, (view, *ranges)) if ranges else view
     return b.after(view, b.end(b.store(element, value), *ranges))
@@ -169,12 +171,12 @@ def pointer_index(u: UOp, state: LegalizeState) -> UOp:
     pointer, offset = state.core_sources(u)
     size = b.const(pointer.dtype.itemsize, offset.dtype)
     number = b.idiv(offset, size)
-    if not _is_multiple_of(offset, pointer.dtype.itemsize):
+    if not _has_constant_multiple_factor(offset, pointer.dtype.itemsize):
         number = b.where(b.eq(b.mod(offset, size), b.const(0, offset.dtype)), number, b.const(-1, offset.dtype))
     return UOp(Op.INDEX, (pointer, number))
 
 
-def _is_multiple_of(offset: UOp, size: int) -> bool:
+def _has_constant_multiple_factor(offset: UOp, size: int) -> bool:
     """Return True if an offset is a product with a constant multiple of `size`.
 
     The size of an element is a power of two, so the product stays a multiple when it wraps.
@@ -301,7 +303,7 @@ def linear(u: UOp, state: LegalizeState) -> UOp:
     """Lower a LINEAR: list each instruction's core nodes once, in order, without the bodies of IFs (R124)."""
     if state.core_sources(u) == u.src:
         return u
-    if_effects = {e for s in u.instructions if s.op is Op.B_IF for e in collect_if_effects(s)}
+    if_effects = {e for s in u.instructions if s.op is Op.B_IF for e in collect_nested_if_effects(s)}
     listed: dict[UOp, None] = {}
     for s in u.instructions:
         if s in if_effects:
@@ -312,7 +314,7 @@ def linear(u: UOp, state: LegalizeState) -> UOp:
     return u.replace(src=tuple(listed))
 
 
-def collect_if_effects(u: UOp) -> list[UOp]:
+def collect_nested_if_effects(u: UOp) -> list[UOp]:
     """Return every effect in the body of an IF, also those inside of other effects."""
     effects: list[UOp] = []
     pending = list(u.effects)
@@ -394,7 +396,7 @@ def define(space: A.AddrSpace) -> Lower:
     """Return the lowering of DEFINE_LOCAL or DEFINE_REG: a Buffer in `space`."""
 
     def lower(u: UOp, state: LegalizeState) -> UOp:
-        return b.buffer(u.arg.size, u.arg.dtype, state.device, space, state.buffer_id(u))
+        return b.buffer(u.arg.size, u.arg.dtype, state.device, space, state.get_or_assign_buffer_id(u))
 
     lower.__name__ = f"define_{space.name.lower()}"
     return lower
@@ -450,4 +452,4 @@ def customi(u: UOp, state: LegalizeState) -> UOp:
 def minimum(u: UOp, state: LegalizeState) -> UOp:
     """Lower a MIN to a Max in the reversed order (R102)."""
     x, y = state.core_sources(u)
-    return reverse_ordering(b.maximum(reverse_ordering(x), reverse_ordering(y)))
+    return map_to_reversed_value_order(b.maximum(map_to_reversed_value_order(x), map_to_reversed_value_order(y)))

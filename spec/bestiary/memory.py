@@ -53,7 +53,7 @@ def _check_gate_present(u: UOp, ctx: VerifyContext) -> str | None:
     return "there is none" if u.arg.gated and not u.positions else None
 
 
-def _check_gate_type(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_gate_dtype_and_shape(u: UOp, ctx: VerifyContext) -> str | None:
     if not u.arg.gated:
         return None
     gate = u.positions[-1]
@@ -67,7 +67,7 @@ def _check_index_count(u: UOp, ctx: VerifyContext) -> str | None:
     return None if n <= rank else f"{n} indices into rank {rank}"
 
 
-def _check_index_types(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_index_dtypes_and_ranks(u: UOp, ctx: VerifyContext) -> str | None:
     for k, i in enumerate(ungated_positions(u)):
         if not i.dtype.is_integer or len(i.shape) > 1:
             return f"index {k} is {i.dtype} {show_shape(i.shape)}"
@@ -82,7 +82,7 @@ def _check_source_is_memory(u: UOp, ctx: VerifyContext) -> str | None:
 MEMORY = ClaimDraft("source 0 is a Buffer, a Param, or a view of one", _check_source_is_memory, "R51", gate=True)
 
 
-def _check_only_accessed(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_used_by_accesses_only(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that an address with a gate, a POINTER_INDEX or a PTRCAT is used by accesses only (R104, INDEX gate)."""
     if u.op is Op.B_INDEX and not u.arg.gated:
         return None
@@ -90,7 +90,7 @@ def _check_only_accessed(u: UOp, ctx: VerifyContext) -> str | None:
     return None if wrong is None else f"used by {wrong.op.name.lower()}"
 
 
-ONLY_ACCESSED = ClaimDraft("used by Load, Store and PtrCat only, if gated", _check_only_accessed, "R104")
+ONLY_ACCESSED = ClaimDraft("used by Load, Store and PtrCat only, if gated", _check_used_by_accesses_only, "R104")
 
 
 def _check_pointer_rank(u: UOp, ctx: VerifyContext) -> str | None:
@@ -98,7 +98,7 @@ def _check_pointer_rank(u: UOp, ctx: VerifyContext) -> str | None:
     return None if len(memory.shape) == 1 else f"got {show_shape(memory.shape)}"
 
 
-def _check_byte_offset(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_offset_type_and_alignment(u: UOp, ctx: VerifyContext) -> str | None:
     offset, item = u.offset, u.pointer.dtype.itemsize
     if not offset.dtype.is_integer or len(offset.shape) > 1:
         return f"got {offset.dtype} {show_shape(offset.shape)}"
@@ -128,14 +128,14 @@ def _check_alt_has_gate(u: UOp, ctx: VerifyContext) -> str | None:
     return "alt without a gate" if u.alternative is not None and not _has_gate(u.index) else None
 
 
-def _one_entry_per_axis_claim(first: str, second: str) -> ClaimDraft:
+def _one_entry_per_axis_claim(first_field: str, second_field: str) -> ClaimDraft:
     """Return the claim that two fields of the arg have one entry per axis of the operand."""
 
     def check_entry_counts(u: UOp, ctx: VerifyContext) -> str | None:
-        rank, counts = len(u.operand.shape), (len(getattr(u.arg, first)), len(getattr(u.arg, second)))
+        rank, counts = len(u.operand.shape), (len(getattr(u.arg, first_field)), len(getattr(u.arg, second_field)))
         return None if counts == (rank, rank) else f"needs {rank}, got {counts[0]} and {counts[1]}"
 
-    return ClaimDraft(f"{first} and {second} have one entry per axis of T", check_entry_counts, gate=True)
+    return ClaimDraft(f"{first_field} and {second_field} have one entry per axis of T", check_entry_counts, gate=True)
 
 
 def _check_pads_nonnegative(u: UOp, ctx: VerifyContext) -> str | None:
@@ -184,16 +184,17 @@ r(Op.BUFFERIZE, None, "BUFFERIZE", "T range...", "T for all values of the ranges
 r(Op.B_INDEX, None, "INDEX", "buf i...",
   "The element or address at the indices, one per leading axis; with `gated`, the last source says where it may be touched.", [
     ClaimDraft("a gate is there if arg says so", _check_gate_present, gate=True),
-    ClaimDraft("the gate is bool, () or of the result's shape", _check_gate_type, "R104"),
+    ClaimDraft("the gate is bool, () or of the result's shape", _check_gate_dtype_and_shape, "R104"),
     ClaimDraft("at most one index per axis of buf", _check_index_count, gate=True),
-    ClaimDraft("an index is an integer of rank at most 1", _check_index_types, "R45"),
+    ClaimDraft("an index is an integer of rank at most 1", _check_index_dtypes_and_ranks, "R45"),
     MEMORY,
     ONLY_ACCESSED,
 ], LEGALIZE[Op.B_INDEX])
 r(Op.POINTER_INDEX, None, "POINTER_INDEX", "ptr offset", "The address `offset` bytes behind ptr.", [
     ClaimDraft("ptr has rank 1", _check_pointer_rank, "R103"),
     MEMORY,
-    ClaimDraft("offset is an integer of rank at most 1, and whole elements where it is constant", _check_byte_offset, "R103"),
+    ClaimDraft("offset is an integer of rank at most 1, and whole elements where it is constant",
+        _check_offset_type_and_alignment, "R103"),
 ], LEGALIZE[Op.POINTER_INDEX])
 r(Op.B_LOAD, None, "LOAD", "buf index alt?", "What memory holds at the index; alt where its gate is false.", [
     source_op_claim("index", 1, ADDRESSES, "R100"),

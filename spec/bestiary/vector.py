@@ -23,14 +23,14 @@ SAME = same_dtype_claim("sources")
 MOST_LANES = 1 << 16
 
 
-def _check_scalars(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_elements_are_scalars(u: UOp, ctx: VerifyContext) -> str | None:
     for k, s in enumerate(u.elements):
         if s.shape != ():
             return f"source {k} has shape {show_shape(s.shape)}"
     return None
 
 
-def _check_scalars_or_vectors(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_elements_scalars_or_vectors(u: UOp, ctx: VerifyContext) -> str | None:
     for k, s in enumerate(u.elements):
         if s.shape != () and not _is_vector(s):
             return f"source {k} has shape {show_shape(s.shape)}"
@@ -41,7 +41,7 @@ def _is_vector(t: UOp) -> bool:
     return len(t.shape) == 1 and isinstance(t.shape[0], int)
 
 
-VECTORS = ClaimDraft("sources are scalars or vectors", _check_scalars_or_vectors, gate=True)
+VECTORS = ClaimDraft("sources are scalars or vectors", _check_elements_scalars_or_vectors, gate=True)
 
 
 def _check_vector(u: UOp, ctx: VerifyContext) -> str | None:
@@ -56,7 +56,7 @@ def _check_gep_indices(u: UOp, ctx: VerifyContext) -> str | None:
     return None if wrong is None else f"{wrong} of {n} lanes"
 
 
-def _check_lane_values(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_constants_have_arg_dtype(u: UOp, ctx: VerifyContext) -> str | None:
     for c in u.arg.values:
         if not isinstance(c, ConstArg) or c.dtype is not u.arg.dtype or not is_representable(c.value, c.dtype):
             return f"{getattr(c, 'value', c)!r} is no {u.arg.dtype}"
@@ -94,7 +94,7 @@ def _check_lane_count(u: UOp, ctx: VerifyContext) -> str | None:
 LANE_COUNT = ClaimDraft("T is a scalar, or has one element per lane", _check_lane_count, "R111")
 
 
-def _check_contract_axes(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_axes_match_unroll_below(u: UOp, ctx: VerifyContext) -> str | None:
     unrolled = unrolled_axes(u.operand)
     if unrolled is None or u.operand.shape == () or sorted(unrolled) == sorted(u.arg.axes):
         return None
@@ -105,7 +105,7 @@ r = RowTable(Family.BESTIARY)
 # fmt: off
 r(Op.VECTORIZE, None, "VECTORIZE", "T+", "A vector of scalars.", [
     SAME,
-    ClaimDraft("sources are scalars", _check_scalars),
+    ClaimDraft("sources are scalars", _check_elements_are_scalars),
     SAME_DEVICE,
 ], LEGALIZE[Op.VECTORIZE])
 r(Op.GEP, None, "GEP", "T", "Lanes of a vector, by position: one is a scalar, several a vector.", [
@@ -114,7 +114,7 @@ r(Op.GEP, None, "GEP", "T", "Lanes of a vector, by position: one is a scalar, se
 ], LEGALIZE[Op.GEP])
 r(Op.VCONST, None, "VConst", "", "A vector of constants.", [
     ClaimDraft("there is a value", lambda u, ctx: None if u.arg.values else "got none", gate=True),
-    ClaimDraft("values are representable in dtype", _check_lane_values, "R23", gate=True),
+    ClaimDraft("values are representable in dtype", _check_constants_have_arg_dtype, "R23", gate=True),
 ], LEGALIZE[Op.VCONST], NONE)
 r(Op.CAT, None, "CAT", "T+", "The lanes of several vectors, one after the other.", [
     SAME,
@@ -134,7 +134,7 @@ r(Op.UNROLL, None, "UNROLL", "T", "T for each combination of values of the axes,
 r(Op.CONTRACT, None, "CONTRACT", "T", "The lanes of unrolled axes as one vector.", [
     LANE_AXES,
     LANE_COUNT,
-    ClaimDraft("the axes are those of the UNROLL below", _check_contract_axes, "R111"),
+    ClaimDraft("the axes are those of the UNROLL below", _check_axes_match_unroll_below, "R111"),
 ], LEGALIZE[Op.CONTRACT])
 r(Op.PRECAST, None, "Precast", "T", "T itself, marked before a conversion.", [], LEGALIZE[Op.PRECAST])
 r(Op.CUSTOMI, None, "CustomI", "args...", "An expression of target code with {k} for source k.", [

@@ -298,7 +298,11 @@ def get(t: UOp, k: int) -> UOp:
 
 
 def load(
-    buf: UOp, alt: UOp | None = None, gate: UOp | None = None, device: A.Device | None = None, addrspace: A.AddrSpace | None = None
+    buf: UOp,
+    alt: UOp | None = None,
+    gate: UOp | None = None,
+    to_device: A.Device | None = None,
+    to_addrspace: A.AddrSpace | None = None,
 ) -> UOp:
     """Build a Load: a fresh buffer with the contents of `buf`, or `alt` where `gate` is false.
 
@@ -307,12 +311,12 @@ def load(
     if (alt is None) is not (gate is None):
         raise SpecTypeError(f"a Load takes alt and gate together or neither (R52), got only {'gate' if alt is None else 'alt'}")
     optional = () if alt is None or gate is None else (alt, gate)
-    return _require_typed(UOp(Op.LOAD, (buf, *optional), A.LoadArg(device, addrspace)))
+    return _require_typed(UOp(Op.LOAD, (buf, *optional), A.LoadArg(to_device, to_addrspace)))
 
 
 def copy(t: UOp, device: A.Device) -> UOp:
     """Build a Load to another device (R53, Copy)."""
-    return load(t, device=device)
+    return load(t, to_device=device)
 
 
 def store(buf: UOp, val: UOp, gate: UOp | None = None) -> UOp:

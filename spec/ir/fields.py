@@ -32,11 +32,11 @@ class Field:
         return not self.required and type(value) is type(self.default) and bool(value == self.default)
 
 
-def _read_fields(kind: Any) -> tuple[Field, ...]:
-    hints = typing.get_type_hints(kind)
+def _read_fields(arg_class: Any) -> tuple[Field, ...]:
+    hints = typing.get_type_hints(arg_class)
     return tuple(
         Field(f.name, hints[f.name], f.default is dataclasses.MISSING, None if f.default is dataclasses.MISSING else f.default)
-        for f in dataclasses.fields(kind)
+        for f in dataclasses.fields(arg_class)
     )
 
 

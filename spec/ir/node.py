@@ -135,19 +135,19 @@ class UOp(_NodeStorage):
     def device(self) -> Device | None:
         """The device of a value, the n-tuple of its devices, or None."""
         v = self._device
-        return v if v is not UNSET else _compute_property(self, "_device")  # type: ignore[no-any-return]
+        return v if v is not UNSET else _compute_and_store_property(self, "_device")  # type: ignore[no-any-return]
 
     @property
     def min_max(self) -> MinMax | None:
         """Inclusive bounds of every non-NaN element (R70 and R71, min_max); None for void."""
         v = self._min_max
-        return v if v is not UNSET else _compute_property(self, "_min_max")  # type: ignore[no-any-return]
+        return v if v is not UNSET else _compute_and_store_property(self, "_min_max")  # type: ignore[no-any-return]
 
     @property
     def axis(self) -> int | None:
         """The sharded axis of a value on several devices (R73 to R76), else None."""
         v = self._axis
-        return v if v is not UNSET else _compute_property(self, "_axis")  # type: ignore[no-any-return]
+        return v if v is not UNSET else _compute_and_store_property(self, "_axis")  # type: ignore[no-any-return]
 
     def replace(self, *, op: Op | None = None, src: Iterable[UOp] | None = None, arg: Any = UNSET, tag: Any = UNSET) -> UOp:
         """Return a copy of the node in which the given fields are replaced."""
@@ -184,13 +184,13 @@ class IllFormedUOp(UOp):
     def dtype(self) -> DType:  # type: ignore[override]
         """The dtype, if its rule succeeds by itself."""
         v = self._dtype
-        return v if v is not UNSET else _compute_property(self, "_dtype")  # type: ignore[no-any-return]
+        return v if v is not UNSET else _compute_and_store_property(self, "_dtype")  # type: ignore[no-any-return]
 
     @property
     def shape(self) -> tuple[Dim, ...]:  # type: ignore[override]
         """The shape, if its rule succeeds by itself."""
         v = self._shape
-        return v if v is not UNSET else _compute_property(self, "_shape")  # type: ignore[no-any-return]
+        return v if v is not UNSET else _compute_and_store_property(self, "_shape")  # type: ignore[no-any-return]
 
 
 def _constant_values(elements: tuple[UOp, ...]) -> tuple[int, ...] | None:
@@ -232,39 +232,39 @@ def _describe_axis_limit(n: int) -> str:
     return f"a shape of {n} axes, where a value has at most {MOST_AXES} (R65)"
 
 
-def _require_axis_limit(slot: str, value: Any) -> Any:
+def _require_axis_limit_if_shape(slot: str, value: Any) -> Any:
     """Return the value of a property; raises SpecValueError for a shape with more than `MOST_AXES` axes."""
     if slot == "_shape" and len(value) > MOST_AXES:
         raise SpecValueError(_describe_axis_limit(len(value)))
     return value
 
 
-def _compute_property(root: UOp, slot: str) -> Any:
+def _compute_and_store_property(root: UOp, slot: str) -> Any:
     """Compute and store one property of `root`.
 
     A rule reads its sources' properties, which computes them recursively. A graph too deep for that is walked iteratively.
     """
     try:
-        value = _require_axis_limit(slot, RULES[slot][root.op](root))
+        value = _require_axis_limit_if_shape(slot, RULES[slot][root.op](root))
     except RecursionError:
-        return _compute_property_iteratively(root, slot)
+        return _compute_property_sources_first(root, slot)
     except _DERIVATION_ERRORS:
-        value = _derive_property(root, slot)  # raises SpecError with the reason
+        value = _apply_rule_or_raise_spec_error(root, slot)  # raises SpecError with the reason
     _set(root, slot, value)
     return value
 
 
-def _derive_property(u: UOp, slot: str) -> Any:
+def _apply_rule_or_raise_spec_error(u: UOp, slot: str) -> Any:
     """Apply the rule of one property; raises SpecError whatever the rule raises."""
     try:
-        return _require_axis_limit(slot, RULES[slot][u.op](u))
+        return _require_axis_limit_if_shape(slot, RULES[slot][u.op](u))
     except SpecError:
         raise
     except _DERIVATION_ERRORS as e:
         raise SpecError(f"cannot derive {slot[1:]} of {u!r}: {type(e).__name__}: {e}") from e
 
 
-def _compute_property_iteratively(root: UOp, slot: str) -> Any:
+def _compute_property_sources_first(root: UOp, slot: str) -> Any:
     """Compute and store one property of `root` and of every node below it that lacks it, sources first."""
     get = object.__getattribute__
     stack = [root]
@@ -277,7 +277,7 @@ def _compute_property_iteratively(root: UOp, slot: str) -> Any:
         if missing:
             stack.extend(missing)
             continue
-        object.__setattr__(u, slot, _derive_property(u, slot))
+        object.__setattr__(u, slot, _apply_rule_or_raise_spec_error(u, slot))
         stack.pop()
     return get(root, slot)
 

@@ -111,29 +111,29 @@ def _missing_source_error(u: Any, name: str) -> AttributeError:
     return AttributeError(f"{u.op.name} has no source named {name}; its sources are: {names or 'none'}")
 
 
-def _required_source(name: str) -> Any:
+def _required_source_property(name: str) -> Any:
     """Return a property for a source that every node of the ops with this name has."""
     return _source_property(name, positions_of(name, ""))
 
 
-def _variadic_sources(name: str) -> Any:
+def _variadic_sources_property(name: str) -> Any:
     """Return a property for all sources from one position on."""
     return _source_property(name, {op: slice(k, None) for op, k in positions_of(name, "...", "+").items()})
 
 
-def _source_property(name: str, index_of: Mapping[Op, int | slice]) -> Any:
+def _source_property(name: str, positions_by_op: Mapping[Op, int | slice]) -> Any:
     """Return a property that reads `src` at the index, or slice, of the node's op."""
 
     def get_source(u: Any) -> Any:
         try:
-            return u.src[index_of[u.op]]
+            return u.src[positions_by_op[u.op]]
         except LookupError:
             raise _missing_source_error(u, name) from None
 
     return property(get_source, doc=f"The source or sources named `{name}`.")
 
 
-def _optional_source(name: str) -> Any:
+def _optional_source_property(name: str) -> Any:
     """Return a property for a source that a node may lack; the property is then None."""
     positions = positions_of(name, "", "?")
 
@@ -152,40 +152,40 @@ class Operands:
 
     __slots__ = ()
 
-    accumulator: Self = _required_source("accumulator")
-    addend: Self = _required_source("addend")
-    alternative: Self | None = _optional_source("alternative")
-    arguments: tuple[Self, ...] = _variadic_sources("arguments")
-    binary: Self | None = _optional_source("binary")
-    body: Self = _required_source("body")
-    bound: Self = _required_source("bound")
-    buffer: Self = _required_source("buffer")
-    condition: Self = _required_source("condition")
-    dependencies: tuple[Self, ...] = _variadic_sources("dependencies")
-    device_node: Self | None = _optional_source("device_node")
-    effects: tuple[Self, ...] = _variadic_sources("effects")
-    elements: tuple[Self, ...] = _variadic_sources("elements")
-    extents: Self = _required_source("extents")
-    gate: Self | None = _optional_source("gate")
-    if_false: Self = _required_source("if_false")
-    if_node: Self = _required_source("if_node")
-    if_true: Self = _required_source("if_true")
-    index: Self = _required_source("index")
-    instructions: tuple[Self, ...] = _variadic_sources("instructions")
-    lhs: Self = _required_source("lhs")
-    linear: Self | None = _optional_source("linear")
-    metadata: tuple[Self, ...] = _variadic_sources("metadata")
-    offset: Self = _required_source("offset")
-    offsets: Self = _required_source("offsets")
-    operand: Self = _required_source("operand")
-    packed: Self = _required_source("packed")
-    pointer: Self = _required_source("pointer")
-    positions: tuple[Self, ...] = _variadic_sources("positions")
-    ranges: tuple[Self, ...] = _variadic_sources("ranges")
-    rhs: Self = _required_source("rhs")
-    sink: Self = _required_source("sink")
-    source: Self | None = _optional_source("source")
-    unique: Self = _required_source("unique")
-    value: Self = _required_source("value")
-    values: tuple[Self, ...] = _variadic_sources("values")
-    variable: Self = _required_source("variable")
+    accumulator: Self = _required_source_property("accumulator")
+    addend: Self = _required_source_property("addend")
+    alternative: Self | None = _optional_source_property("alternative")
+    arguments: tuple[Self, ...] = _variadic_sources_property("arguments")
+    binary: Self | None = _optional_source_property("binary")
+    body: Self = _required_source_property("body")
+    bound: Self = _required_source_property("bound")
+    buffer: Self = _required_source_property("buffer")
+    condition: Self = _required_source_property("condition")
+    dependencies: tuple[Self, ...] = _variadic_sources_property("dependencies")
+    device_node: Self | None = _optional_source_property("device_node")
+    effects: tuple[Self, ...] = _variadic_sources_property("effects")
+    elements: tuple[Self, ...] = _variadic_sources_property("elements")
+    extents: Self = _required_source_property("extents")
+    gate: Self | None = _optional_source_property("gate")
+    if_false: Self = _required_source_property("if_false")
+    if_node: Self = _required_source_property("if_node")
+    if_true: Self = _required_source_property("if_true")
+    index: Self = _required_source_property("index")
+    instructions: tuple[Self, ...] = _variadic_sources_property("instructions")
+    lhs: Self = _required_source_property("lhs")
+    linear: Self | None = _optional_source_property("linear")
+    metadata: tuple[Self, ...] = _variadic_sources_property("metadata")
+    offset: Self = _required_source_property("offset")
+    offsets: Self = _required_source_property("offsets")
+    operand: Self = _required_source_property("operand")
+    packed: Self = _required_source_property("packed")
+    pointer: Self = _required_source_property("pointer")
+    positions: tuple[Self, ...] = _variadic_sources_property("positions")
+    ranges: tuple[Self, ...] = _variadic_sources_property("ranges")
+    rhs: Self = _required_source_property("rhs")
+    sink: Self = _required_source_property("sink")
+    source: Self | None = _optional_source_property("source")
+    unique: Self = _required_source_property("unique")
+    value: Self = _required_source_property("value")
+    values: tuple[Self, ...] = _variadic_sources_property("values")
+    variable: Self = _required_source_property("variable")

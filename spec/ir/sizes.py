@@ -46,7 +46,7 @@ def multiply_polynomials(a: Poly, b: Poly) -> Poly:
     return {m: c for m, c in out.items() if c}
 
 
-def _combine_polynomials(op: Op, operands: list[Poly]) -> Poly | None:
+def _apply_op_to_polynomials(op: Op, operands: list[Poly]) -> Poly | None:
     """Return the polynomial of `op` applied to polynomials; None for a division that leaves a remainder in some coefficient."""
     if op is Op.NEG:
         (operand,) = operands
@@ -70,7 +70,7 @@ def extent_polynomial(extent: Dim) -> Poly:
             polynomials[u] = extent_polynomial(u.arg.value)
             continue
         if u.op in _POLYNOMIAL_OPS and u.dtype is dt.index and math.prod(len(polynomials[s]) for s in u.src) <= LIMIT:
-            combined = _combine_polynomials(u.op, [polynomials[s] for s in u.src])
+            combined = _apply_op_to_polynomials(u.op, [polynomials[s] for s in u.src])
             if combined is not None and _is_within_limits(combined):
                 polynomials[u] = combined
                 continue

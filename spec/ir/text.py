@@ -72,7 +72,7 @@ def name_nodes(root: UOp) -> dict[UOp, str]:
 def format_node(u: UOp, names: dict[UOp, str]) -> str:
     """Return the line of one node, which may be ill-formed, for messages."""
     items = [_format_operand(s, names) for s in u.src]
-    fields, dtype = _format_fields(u)
+    fields, dtype = _format_fields_and_dtype(u)
     if u.op is Op.CONST and "value" in fields:
         items.append(fields.pop("value"))
     items += [f"{k}={v}" for k, v in fields.items()]
@@ -115,7 +115,7 @@ def _format_operand(u: UOp, names: dict[UOp, str]) -> str:
     return "%?"
 
 
-def _format_fields(u: UOp) -> tuple[dict[str, str], str | None]:
+def _format_fields_and_dtype(u: UOp) -> tuple[dict[str, str], str | None]:
     """Return the texts of a node's arg: those of the fields that are written, and its dtype if it has one."""
     if u.arg is None:
         return {}, None
@@ -273,7 +273,7 @@ class _LineParser:
         op = OPS_BY_NAME.get(word.text)
         if op is None:
             raise _syntax_error(f"unknown op {word.text}", word)
-        src, fields, tag = self.parse_items(op)
+        src, fields, tag = self.parse_sources_fields_and_tag(op)
         if self.accept(":"):
             t = self.expect("word")
             if t.text not in dt.SHORT:
@@ -285,7 +285,7 @@ class _LineParser:
         self.nodes[name.text] = u
         return u
 
-    def parse_items(self, op: Op) -> tuple[list[UOp], dict[str, tuple[Any, _Token]], Any]:
+    def parse_sources_fields_and_tag(self, op: Op) -> tuple[list[UOp], dict[str, tuple[Any, _Token]], Any]:
         """Parse operands and fields; return the sources, the values of the fields with their tokens, and the tag."""
         src: list[UOp] = []
         fields: dict[str, tuple[Any, _Token]] = {}
@@ -383,7 +383,7 @@ class _LineParser:
                     raise _syntax_error(f"field {f.name} of {op_token.text}: {e}", t) from e
             elif f.required:
                 raise _syntax_error(f"{op_token.text} needs the field {f.name}", op_token)
-        return kind(**_convert_constants(kind, values))
+        return kind(**_convert_const_literals(kind, values))
 
 
 class _BareWord(str):
@@ -404,11 +404,11 @@ def _parse_number(token: _Token) -> int | float:
     return float(token.text)
 
 
-def _convert_constants(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+def _convert_const_literals(arg_class: type, values: dict[str, Any]) -> dict[str, Any]:
     """Convert integer literals of float Consts to floats."""
-    if kind is ConstArg:
+    if arg_class is ConstArg:
         values["value"] = _convert_to_float(values["value"], values["dtype"])
-    if kind is VConstArg:
+    if arg_class is VConstArg:
         values["values"] = tuple(ConstArg(_convert_to_float(v, values["dtype"]), values["dtype"]) for v in values["values"])
     return values
 

@@ -24,7 +24,7 @@ from uops.spec.rows.table.base import OpSpec
 from uops.spec.rulings import RULINGS
 from uops.spec.verify.dialects import DIALECTS, Dialect, dialects_of
 
-__all__ = ["CLAIMS", "ROWS", "OpSpec", "claims_of", "document_names", "find_rows", "row_of", "spec_hash", "to_json"]
+__all__ = ["CLAIMS", "ROWS", "OpSpec", "claims_of", "map_printed_names_to_row_ids", "find_rows", "row_of", "spec_hash", "to_json"]
 
 _MODULES = (source, movement, reduce, call, memory, ordering, elementwise, decomposed, marker, codegen, *bestiary_rows.MODULES)
 
@@ -68,7 +68,7 @@ def _table_names() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def document_names(document: str) -> dict[str, tuple[str, ...]]:
+def map_printed_names_to_row_ids(document: str) -> dict[str, tuple[str, ...]]:
     """Return name -> the ids of its rows, for every name that a document prints for an op, OptOp or axis type.
 
     `document` is "tinyspec" or "bestiary"; raises KeyError for another. A family name (`Unary(...)`) has several rows.
@@ -141,7 +141,10 @@ def to_json() -> dict[str, Any]:
             for t, a in AXIS_TABLE.items()
         ],
         "optops": [{"name": o.__name__, "axis": o.row.axis, "arg": o.row.arg, "semantics": o.row.semantics} for o in OPTOPS],
-        "names": {document: {k: list(v) for k, v in document_names(document).items()} for document in ("tinyspec", "bestiary")},
+        "names": {
+            document: {k: list(v) for k, v in map_printed_names_to_row_ids(document).items()}
+            for document in ("tinyspec", "bestiary")
+        },
         "rulings": {r.id: {"topic": r.topic, "text": r.text} for r in RULINGS.values()},
     }
 

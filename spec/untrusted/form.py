@@ -45,7 +45,7 @@ def find_misfit(value: Any, form: Any, path: str = "") -> str | None:
         return _find_object_misfit(value, form, path)
     if isinstance(form, (list, tuple)):
         return _find_list_misfit(value, form, path)
-    return None if _has_type(value, form) else _describe_misfit(path, describe_form(form), value)
+    return None if _is_bounded_value_of_type(value, form) else _describe_misfit(path, describe_form(form), value)
 
 
 def describe_form(form: Any) -> str:
@@ -59,7 +59,7 @@ def describe_form(form: Any) -> str:
     return _NAMES[list] if isinstance(form, list) else _NAMES[dict] if isinstance(form, dict) else _NAMES[form]
 
 
-def _has_type(value: Any, kind: Any) -> bool:
+def _is_bounded_value_of_type(value: Any, kind: Any) -> bool:
     if kind is None:
         return value is None
     if kind is int or (kind is float and type(value) is int):

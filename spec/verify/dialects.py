@@ -110,16 +110,16 @@ def _make_dialect(dialect: Dialect, outer: frozenset[Op], body: frozenset[Op] | 
     return DialectSpec(dialect, outer, body, tuple(zip(claims, every, strict=True)))
 
 
-def _launch_forms(arguments: frozenset[Op], body: Op) -> Iterable[DialectForm]:
+def _generate_outer_graph_forms(arguments: frozenset[Op], body: Op) -> Iterable[DialectForm]:
     """Yield the forms of the graph around the kernels."""
     yield f.root_is_linear_form()
     yield f.call_argument_ops_form(arguments)
     yield f.call_body_form(body)
 
 
-def _kernel_forms(effects: frozenset[Op], types: frozenset[AxisType]) -> Iterable[DialectForm]:
+def _generate_kernel_body_forms(effects: frozenset[Op], types: frozenset[AxisType]) -> Iterable[DialectForm]:
     """Yield the forms that hold inside of every kernel."""
-    yield f.sink_source_ops_form(effects)
+    yield f.effect_group_source_ops_form(effects)
     yield f.KERNEL_PARAM
     yield f.ADDRESS
     yield f.LOADED
@@ -134,29 +134,31 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
     _make_dialect(Dialect.TENSOR, TENSOR_OPS, None, f.address_space_form(frozenset({AddrSpace.GLOBAL}))),
     _make_dialect(Dialect.CALLIFIED, frozenset({Op.CALL, Op.BUFFER, Op.PARAM, Op.CONST, Op.STACK}), CALLIFIED_OPS,
           f.ROOT_IS_CALL, f.call_argument_ops_form(MEMORY_ROOTS),
-          f.call_body_form(Op.SINK, kernel=False), f.sink_source_ops_form(frozenset({Op.STORE, Op.GROUP})),
+          f.call_body_form(Op.SINK, kernel=False), f.effect_group_source_ops_form(frozenset({Op.STORE, Op.GROUP})),
           f.SAME_ARGUMENTS, f.BOUND_PARAM),
     _make_dialect(Dialect.KERNEL, LAUNCH_OPS, KERNEL_OPS,
-          *_launch_forms(_LAUNCH_ARGS, Op.SINK), *_kernel_forms(_EFFECTS, SEQUENTIAL),
+          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, SEQUENTIAL),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALAR_VALUES, f.STACK_IS_SHAPE, f.CLOSES_ITS_KIND),
     _make_dialect(Dialect.SCHEDULED, LAUNCH_OPS, SCHEDULED_OPS,
-          *_launch_forms(_LAUNCH_ARGS, Op.SINK), *_kernel_forms(_EFFECTS, _ALL_TYPES),
+          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, _ALL_TYPES),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALARS_AND_FRAGMENTS, f.STACK_IS_SHAPE_OR_FRAGMENT,
           f.KERNEL_BUFFER, f.WRITTEN_ONCE),
     _make_dialect(Dialect.EXPANDED, LAUNCH_OPS, EXPANDED_OPS,
-          *_launch_forms(_LAUNCH_ARGS, Op.SINK), *_kernel_forms(_EFFECTS, _ALL_TYPES - UNROLLED),
+          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, _ALL_TYPES - UNROLLED),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.ONE_SHAPE, f.KERNEL_BUFFER, f.WRITTEN_ONCE),
     _make_dialect(Dialect.SELECTED, LAUNCH_OPS, SELECTED_OPS,
-          *_launch_forms(_LAUNCH_ARGS, Op.SINK), *_kernel_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
+          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.NO_OPEN_RANGE, f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, f.WRITTEN_ONCE),
     _make_dialect(Dialect.LINEAR, LAUNCH_OPS, LINEAR_OPS,
-          *_launch_forms(_LAUNCH_ARGS, Op.LINEAR), *_kernel_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
+          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.LINEAR), *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE),
     _make_dialect(Dialect.PLANNED, LAUNCH_OPS | {Op.SLICE}, LINEAR_OPS,
-          *_launch_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.LINEAR), *_kernel_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
+          *_generate_outer_graph_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.LINEAR),
+          *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE),
     _make_dialect(Dialect.PROGRAM, LAUNCH_OPS | {Op.SLICE}, PROGRAM_OPS,
-          *_launch_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.PROGRAM), *_kernel_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
+          *_generate_outer_graph_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.PROGRAM),
+          *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE),
     _make_dialect(Dialect.BESTIARY, BESTIARY_OPS, BESTIARY_OPS,
           f.address_space_form(frozenset({AddrSpace.GLOBAL, AddrSpace.LOCAL})), f.STACK_SPELLS_SHAPE),

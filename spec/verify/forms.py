@@ -133,7 +133,7 @@ def call_body_form(op: Op, *, kernel: bool = True) -> DialectForm:
     )
 
 
-def _check_argument_types(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_argument_dtypes_and_shapes(u: UOp, ctx: VerifyContext) -> str | None:
     for k, p, a in ctx.pair_params_with_arguments(u):
         if a.dtype is not p.dtype or (all(isinstance(n, int) for n in p.shape) and not same_shape(a.shape, p.shape)):
             return f"argument {k} needs {p.dtype} {show_shape(p.shape)}, got {a.dtype} {show_shape(a.shape)}"
@@ -141,7 +141,7 @@ def _check_argument_types(u: UOp, ctx: VerifyContext) -> str | None:
 
 
 SAME_ARGUMENTS = _make_form(
-    NodePosition.OUTER, Op.CALL, "an argument has its Param's dtype and shape", _check_argument_types, "R64"
+    NodePosition.OUTER, Op.CALL, "an argument has its Param's dtype and shape", _check_argument_dtypes_and_shapes, "R64"
 )
 
 
@@ -165,7 +165,7 @@ NO_OPEN_RANGE = _make_form(NodePosition.OUTER, Op.CALL, "every Range of the body
 # ------------------------------------------------------------------------------------------------------- inside a kernel
 
 
-def sink_source_ops_form(effects: frozenset[Op]) -> DialectForm:
+def effect_group_source_ops_form(effects: frozenset[Op]) -> DialectForm:
     """Return the form that the sources of Sinks and Groups are of the given ops."""
 
     def check(u: UOp, ctx: VerifyContext) -> str | None:
@@ -210,17 +210,17 @@ _TAKES_REFERENCE = frozenset({Op.INDEX, Op.LOAD, Op.STORE, Op.ATOMICADD, Op.AFTE
 _VALUE_OPS = ALU | {Op.REDUCE, Op.STORE, Op.LOAD, Op.INDEX, Op.ATOMICADD, Op.STACK, Op.WMMA, Op.IF, Op.EXPAND, Op.PAD}
 
 
-def _check_values_loaded(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_no_reference_as_value(u: UOp, ctx: VerifyContext) -> str | None:
     for k, s in enumerate(u.src):
         if ctx.underlying_buffer(s) is not None and not (k == 0 and u.op in _TAKES_REFERENCE):
             return f"source {k} is a reference ({s.op.name.lower()})"
     return None
 
 
-LOADED = _make_form(NodePosition.BODY, _VALUE_OPS, "values are read from memory by Load only", _check_values_loaded, "R51")
+LOADED = _make_form(NodePosition.BODY, _VALUE_OPS, "values are read from memory by Load only", _check_no_reference_as_value, "R51")
 
 
-def _check_no_duplicate_writes(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_index_vectors_distinct(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that each constant index vector between a Store and its buffer has distinct elements (R55, races)."""
     view = u.buffer
     while view.src:
@@ -232,7 +232,7 @@ def _check_no_duplicate_writes(u: UOp, ctx: VerifyContext) -> str | None:
     return None
 
 
-WRITTEN_ONCE = _make_form(NodePosition.BODY, Op.STORE, "no element is written twice", _check_no_duplicate_writes, "R55")
+WRITTEN_ONCE = _make_form(NodePosition.BODY, Op.STORE, "no element is written twice", _check_index_vectors_distinct, "R55")
 
 
 def _check_bool_condition(u: UOp, ctx: VerifyContext) -> str | None:
@@ -263,7 +263,7 @@ SCALAR_VALUES = _make_form(
 )
 
 
-def _holds_fragment(u: UOp, ctx: VerifyContext) -> bool:
+def _is_fragment_or_indexes_registers(u: UOp, ctx: VerifyContext) -> bool:
     """Return True if `u` is a Wmma, a source of one, or an Index of the register memory that holds its fragments."""
     if u.op is Op.WMMA or any(x.op is Op.WMMA for x in ctx.users[u]):
         return True
@@ -272,7 +272,7 @@ def _holds_fragment(u: UOp, ctx: VerifyContext) -> bool:
 
 
 def _check_scalar_or_fragment(u: UOp, ctx: VerifyContext) -> str | None:
-    return None if _holds_fragment(u, ctx) else _check_scalar_value(u, ctx)
+    return None if _is_fragment_or_indexes_registers(u, ctx) else _check_scalar_value(u, ctx)
 
 
 SCALARS_AND_FRAGMENTS = _make_form(
@@ -284,7 +284,7 @@ SCALARS_AND_FRAGMENTS = _make_form(
 )
 
 
-def _make_shape_use_check(holders: frozenset[Op]) -> Check:
+def _make_stack_used_as_extents_check(holders: frozenset[Op]) -> Check:
     """Return a check that a Stack is used only as the extents of the given ops."""
 
     def check(u: UOp, ctx: VerifyContext) -> str | None:
@@ -295,12 +295,12 @@ def _make_shape_use_check(holders: frozenset[Op]) -> Check:
     return check
 
 
-_stack_is_shape = _make_shape_use_check(frozenset({Op.PARAM}))
+_stack_is_shape = _make_stack_used_as_extents_check(frozenset({Op.PARAM}))
 STACK_IS_SHAPE = _make_form(NodePosition.BODY, Op.STACK, "a Stack is the shape of a Param", _stack_is_shape)
 
 
 def _check_shape_or_fragment(u: UOp, ctx: VerifyContext) -> str | None:
-    return None if all(_holds_fragment(x, ctx) for x in ctx.users[u]) else _stack_is_shape(u, ctx)
+    return None if all(_is_fragment_or_indexes_registers(x, ctx) for x in ctx.users[u]) else _stack_is_shape(u, ctx)
 
 
 STACK_IS_SHAPE_OR_FRAGMENT = _make_form(
@@ -314,7 +314,7 @@ STACK_SPELLS_SHAPE = _make_form(
     NodePosition.ANY,
     Op.STACK,
     "a Stack is a shape operand",
-    _make_shape_use_check(frozenset({Op.RESHAPE, Op.EXPAND, Op.PARAM})),
+    _make_stack_used_as_extents_check(frozenset({Op.RESHAPE, Op.EXPAND, Op.PARAM})),
     "R100",
 )
 
@@ -337,7 +337,7 @@ KERNEL_BUFFER = _make_form(NodePosition.BODY, Op.BUFFER, "a Buffer of a kernel i
 EQUAL_SHAPES = _make_form(NodePosition.BODY, ALU, "operands have equal shapes", check_all_same_shape, "R41")
 
 
-def _check_one_shape(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_vector_sources_share_shape(u: UOp, ctx: VerifyContext) -> str | None:
     shaped = [s.shape for s in u.src if s.shape != ()]
     for shape in shaped[1:]:
         if not same_shape(shape, shaped[0]):
@@ -345,7 +345,7 @@ def _check_one_shape(u: UOp, ctx: VerifyContext) -> str | None:
     return None
 
 
-ONE_SHAPE = _make_form(NodePosition.BODY, ALU, "operands have one shape, or ()", _check_one_shape, "R162")
+ONE_SHAPE = _make_form(NodePosition.BODY, ALU, "operands have one shape, or ()", _check_vector_sources_share_shape, "R162")
 
 #: Ops that may have dtype index after index arithmetic got machine widths.
 _COUNTERS = frozenset({Op.CONST, Op.STACK, Op.RANGE, Op.SPECIAL, Op.PARAM})

@@ -109,17 +109,17 @@ class _VerifierRun:
         """Check every node but the users of bad ones; return the broken claims."""
         bad: set[UOp] = set()
         for u in self.ctx.order:
-            if (bad and not bad.isdisjoint(u.src)) or not self.verify_node(u):
+            if (bad and not bad.isdisjoint(u.src)) or not self.check_node_and_allow_users(u):
                 bad.add(u)
-        return self.report_findings()
+        return self.describe_findings()
 
-    def verify_node(self, u: UOp) -> bool:
+    def check_node_and_allow_users(self, u: UOp) -> bool:
         """Check the claims of `u`; return True if its users can be checked."""
         position = self.position_bits(u)
         plan = self.plans.get((u.op, position))
         if plan is None:
             plan = self.plans[u.op, position] = self.plan_claims(u.op, position)
-        return self.passes_all_checks(u, plan.checks) or self.check_claims_in_turn(u, plan)
+        return self.passes_all_checks(u, plan.checks) or self.check_each_claim_and_allow_users(u, plan)
 
     def passes_all_checks(self, u: UOp, checks: Sequence[Check]) -> bool:
         """Return True if `u` breaks no claim: the fast path, as nearly every node passes."""
@@ -132,7 +132,7 @@ class _VerifierRun:
             return False
         return derivation_fault(u) is None
 
-    def check_claims_in_turn(self, u: UOp, plan: _ClaimPlan) -> bool:
+    def check_each_claim_and_allow_users(self, u: UOp, plan: _ClaimPlan) -> bool:
         """Check the claims of a node one by one, gates first; return True if its users can be checked."""
         for claim in plan.dialect_gates:
             if self.record_if_broken(claim, u):
@@ -192,7 +192,7 @@ class _VerifierRun:
         others = tuple(c for c in (*row, *dialect) if not c.gate)
         return _ClaimPlan(dialect_gates, row_gates, others, tuple(c.check for c in (*dialect_gates, *row_gates, *others)))
 
-    def report_findings(self) -> list[BrokenClaim]:
+    def describe_findings(self) -> list[BrokenClaim]:
         """Return the findings with their messages."""
         if not self.findings:
             return []

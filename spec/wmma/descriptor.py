@@ -1,7 +1,7 @@
 """A tensor-core instruction as data: dims, dtypes, lane maps, accumulator and source (R93, TC; R118 and R119, Wmma).
 
 D = A B + C with A of M x K, B of K x N, C and D of M x N. `dims` is (N, M, K), the order of `WmmaArg`. The maps state which lane
-holds which element; `bijection_fault` checks them. `Accumulator` states how the K exact products and C's element become D's;
+holds which element; `find_operand_map_fault` checks them. `Accumulator` states how the K exact products and C's element become D's;
 `uops.interp.ops.wmma.allowed_error` derives its error bound from it.
 """
 
@@ -121,7 +121,7 @@ class Descriptor:
 Key = tuple[str, tuple[int, int, int], DType, DType, int]
 
 
-def bijection_fault(d: Descriptor) -> str | None:
+def find_operand_map_fault(d: Descriptor) -> str | None:
     """Return None if each operand's map holds every element of its matrix as often as the vendor states, else what is wrong."""
     for operand in OPERANDS:
         m, (rows, cols) = d.map(operand), d.shape(operand)
@@ -133,7 +133,7 @@ def bijection_fault(d: Descriptor) -> str | None:
     return None
 
 
-def find_copies(d: Descriptor, operand: str, holder: LaneElement) -> tuple[LaneElement, ...]:
+def find_all_holders_of_element(d: Descriptor, operand: str, holder: LaneElement) -> tuple[LaneElement, ...]:
     """Return every lane element that holds the same matrix element as `holder`, itself included."""
     m = d.map(operand)
     place = m.place(*holder)

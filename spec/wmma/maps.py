@@ -69,15 +69,21 @@ class AffineLaneMap:
     def __str__(self) -> str:
         return f"row = {self._format_coordinate(1)}, col = {self._format_coordinate(2)}"
 
-    def _format_coordinate(self, axis: int) -> str:
+    def _format_coordinate(self, digit_field: int) -> str:
         """Return the formula of the row (axis 1) or the column (axis 2)."""
         terms = []
         for name, digits, count in (("lane", self.lane, self.lanes), ("element", self.element, self.elements)):
             below = 1
             for d in digits:
                 value = name + (f"/{below}" if below > 1 else "") + (f"%{d.size}" if below * d.size < count else "")
-                if d[axis]:
-                    terms.append(value if d[axis] == 1 else f"{d[axis]}*{value}" if value == name else f"{d[axis]}*({value})")
+                if d[digit_field]:
+                    terms.append(
+                        value
+                        if d[digit_field] == 1
+                        else f"{d[digit_field]}*{value}"
+                        if value == name
+                        else f"{d[digit_field]}*({value})"
+                    )
                 below *= d.size
         return " + ".join(terms) or "0"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uops.spec.errors import SpecError
 from uops.spec.ir.args import WmmaArg
 from uops.spec.wmma import amd, apple, intel, nvidia
-from uops.spec.wmma.descriptor import OPERANDS, Descriptor, Key, bijection_fault
+from uops.spec.wmma.descriptor import OPERANDS, Descriptor, Key, find_operand_map_fault
 from uops.spec.wmma.maps import lane_map_difference
 
 #: The descriptors of this package, by vendor.
@@ -29,7 +29,7 @@ def register_descriptor(d: Descriptor) -> None:
 
     Raises SpecError if its maps are no bijections, or if another descriptor has the same name, dims, dtypes and threads.
     """
-    fault = bijection_fault(d)
+    fault = find_operand_map_fault(d)
     if fault is not None:
         raise SpecError(f"{d.name} (R118): {fault}")
     old = _known.setdefault(d.key, d)

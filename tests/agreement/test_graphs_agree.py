@@ -13,7 +13,7 @@ import pytest
 
 from uops.fuzz.generate import graphs as generator
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import FuzzCase, generate
+from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
 from uops.fuzz.generate.producers import PRODUCERS
 from uops.interp import run
 from uops.interp.exact import Bits
@@ -31,7 +31,7 @@ GRAPHS = 1200
 def _small(seed: int, monkeypatch: pytest.MonkeyPatch) -> FuzzCase:
     exact = tuple(p for p in PRODUCERS if p.name not in INEXACT)
     monkeypatch.setattr(generator, "PRODUCERS", exact)
-    return generate(SeededDraw(seed), nodes=10, max_elements=24)
+    return generate_tensor_graph(SeededDraw(seed), nodes=10, max_elements=24)
 
 
 def _bits_of(a: Any) -> list[int]:

@@ -17,7 +17,7 @@ from uops.backends.conformance import model
 from uops.backends.conformance.model import CellStatus, ConformanceLevel, ConformanceTier, SchedulePolicy
 from uops.backends.conformance.report import write
 from uops.backends.testing.journal import Journal
-from uops.cli.commands.conform import LEVELS, OPTS, TIERS, why_unwritable
+from uops.cli.commands.conform import LEVELS, OPTS, TIERS, find_reason_unwritable
 from uops.cli.common import WIDE
 from uops.compiler import Config
 
@@ -300,9 +300,9 @@ def test_a_place_without_permission_is_unwritable(tmp_path: Path, monkeypatch: p
     def denied(dir: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    assert why_unwritable(tmp_path / "a/b") is None and not (tmp_path / "a").exists()
+    assert find_reason_unwritable(tmp_path / "a/b") is None and not (tmp_path / "a").exists()
     monkeypatch.setattr("tempfile.TemporaryFile", denied)
-    assert why_unwritable(tmp_path / "a/b") == f"{tmp_path}: Permission denied"
+    assert find_reason_unwritable(tmp_path / "a/b") == f"{tmp_path}: Permission denied"
 
 
 # ---------------------------------------------------------------------------------------------------------- exhaustive

@@ -297,7 +297,7 @@ def test_an_array_of_a_wrong_shape_is_refused_before_it_is_inflated(
     uops: Uops, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.savez_compressed(tmp_path / "in.npz", p0=np.zeros((1000, 1000), np.float32))
-    monkeypatch.setattr(npz, "_read_exactly", lambda *_: pytest.fail("inflated"))
+    monkeypatch.setattr(npz, "_fill_from_stream", lambda *_: pytest.fail("inflated"))
     result = uops("run", program, "--inputs", "in.npz")
     assert (result.exit_code, "got float32 of shape (1000, 1000)" in result.stderr) == (2, True)
 

@@ -11,7 +11,7 @@ import pytest
 from uops.backends.llvm.render import OPS, render
 from uops.backends.llvm.types import NATIVE
 from uops.compiler.config import Config
-from uops.compiler.pipeline import PIPELINE, LoweringState, run_pass
+from uops.compiler.pipeline import PIPELINE, LoweringState, run_pass_and_verify
 from uops.compiler.target import MachineModel
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -49,7 +49,7 @@ def lowered(graph: UOp) -> UOp:
     """What all passes give, each kernel anew and without the verifier."""
     state = LoweringState(Rendered(), Config(reuse=False, verify=False))  # type: ignore[arg-type] # it loads nothing
     for p in PIPELINE:
-        graph = run_pass(p, graph, state)
+        graph = run_pass_and_verify(p, graph, state)
     return graph
 
 

@@ -13,7 +13,7 @@ from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, compile
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import generate
+from uops.fuzz.generate.graphs import generate_tensor_graph
 from uops.fuzz.generate.producers import FEATURES
 from uops.interp import run
 from uops.spec.ir import build as b
@@ -295,7 +295,7 @@ ONE_DEVICE = FEATURES - {"shards", "everywhere"}
 def test_generated_integer_programs_agree(block: int) -> None:
     target = LlvmTarget(LlvmTier.FAST)
     for seed in range(block * 40, block * 40 + 40):
-        case = generate(SeededDraw(seed), nodes=14, max_elements=120, dtypes=EXACT, features=ONE_DEVICE)
+        case = generate_tensor_graph(SeededDraw(seed), nodes=14, max_elements=120, dtypes=EXACT, features=ONE_DEVICE)
         check(case.graph, dict(case.inputs), target)
 
 

@@ -7,7 +7,7 @@ import pytest
 from uops.compiler import PIPELINE, STAGES, Config, compile, lower, stages
 from uops.compiler.passes.callify.callify import CallifiedProgram, callify_program
 from uops.compiler.passes.select.select import STEPS
-from uops.compiler.pipeline import Pass, check_pipeline, record_lowering
+from uops.compiler.pipeline import Pass, check_pipeline, record_lowering_up_to_plan
 from uops.spec.errors import Crash, SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -123,5 +123,5 @@ def test_a_program_is_made_stateless_once(pyref: object, monkeypatch: pytest.Mon
 
 def test_a_program_without_kernels_has_every_step_too(pyref: object) -> None:
     empty = b.neg(b.param(0, (0,), dt.float32))
-    _, steps, _ = record_lowering(empty, pyref, Config())  # type: ignore[arg-type]
+    _, steps, _ = record_lowering_up_to_plan(empty, pyref, Config())  # type: ignore[arg-type]
     assert tuple(steps) == STEPS and not lower(empty, pyref).src  # type: ignore[arg-type]

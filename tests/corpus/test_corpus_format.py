@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from uops.cli.inputs import check_inputs, random_inputs
+from uops.cli.inputs import check_and_convert_inputs, random_inputs
 from uops.fuzz.reduce.corpus import load_file_test, read_inputs
 from uops.spec.errors import SpecError
 from uops.spec.ir.text import parse_file
@@ -48,7 +48,7 @@ def test_sizes_are_those_that_the_interpreter_computes(tmp_path: Path, op: str, 
     path.write_text(f"; input p0: {' '.join(map(str, elements))}\n; input n: {n}\n{OF_SIZE.format(op)}", encoding="utf-8")
     test = load_file_test(path)
     assert test.inputs["p0"].tolist() == elements
-    assert check_inputs(test.graph, test.inputs)["p0"].tolist() == elements
+    assert check_and_convert_inputs(test.graph, test.inputs)["p0"].tolist() == elements
     made = random_inputs(test.graph, n)
     assert made["p0"].shape == (made["n"] & 1 if op == "and" else made["n"] ^ 1,)
 

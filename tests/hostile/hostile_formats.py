@@ -44,14 +44,14 @@ from uops.backends.conformance.model import (
 from uops.backends.conformance.report import document as report
 from uops.backends.conformance.report.diff import diff_reports
 from uops.backends.conformance.runner import ConformanceRun
-from uops.backends.elf import is_linkable
+from uops.backends.elf import is_linkable_or_host_lacks_elf
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.backends.registry import create_backend
 from uops.backends.testing import journal
 from uops.backends.testing.journal import Journal
 from uops.cli import main
-from uops.cli.inputs import check_inputs
+from uops.cli.inputs import check_and_convert_inputs
 from uops.compiler import Config, config, lower
 from uops.compiler.passes.optimize.search import store
 from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule
@@ -108,7 +108,7 @@ def programs_with_inputs() -> Samples:
 def read_program_with_inputs(path: Path) -> Any:
     """What `uops run` and `uops fuzz FILE` take from it."""
     found = corpus.load_file_test(path)
-    reproducer.read_dialect(path)
+    reproducer.read_dialect_from_header(path)
     return sorted(found.inputs), found.checks
 
 
@@ -138,7 +138,7 @@ def input_files() -> Samples:
 def read_inputs(path: Path) -> Any:
     """What `uops run --inputs` takes, and all that there is."""
     try:
-        return len(check_inputs(ROOT, npz.InputFile(path)))
+        return len(check_and_convert_inputs(ROOT, npz.InputFile(path)))
     finally:
         npz.load(path)
 
@@ -280,12 +280,12 @@ def read_at_import(path: Path) -> Any:
     """The rules that are admitted."""
     before = admission._LEDGER
     admission._LEDGER = path
-    admission._load_proved_digests.cache_clear()
+    admission._load_proved_digests_or_warn.cache_clear()
     try:
-        return admission._load_proved_digests() or {}
+        return admission._load_proved_digests_or_warn() or {}
     finally:
         admission._LEDGER = before
-        admission._load_proved_digests.cache_clear()
+        admission._load_proved_digests_or_warn.cache_clear()
 
 
 def is_one_of(result: Any, allowed: Sequence[Any]) -> bool:
@@ -354,7 +354,7 @@ def images() -> Samples:
 def read_image(path: Path) -> bool:
     """Whether it may be linked, by its tables; nothing is."""
     found = ObjectCache(path.parent).get(NAME)
-    return found is not None and is_linkable(found, "kernel")
+    return found is not None and is_linkable_or_host_lacks_elf(found, "kernel")
 
 
 def schedules() -> Samples:

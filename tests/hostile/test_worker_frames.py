@@ -179,7 +179,7 @@ def from_a_worker(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
     for _ in range(2):
         found = process.receive_outcome(SECONDS)
         lost = found is None
-        found = process.post_mortem(SECONDS) if found is None else found
+        found = process.end_and_explain_no_answer(SECONDS) if found is None else found
         wrong = wrong or outcome_wrong(found, len(data))
         if lost:
             return wrong
@@ -215,9 +215,9 @@ def from_a_campaign(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
     examiner._process = process
     some = sample(0, 0)
     asked: tuple[Callable[[], Any], ...] = (
-        lambda: examiner._run_batch_once(0, 2, [], [0], False), lambda: examiner._run_case_alone(3),
+        lambda: examiner._run_batch_once(0, 2, [], [0], False), lambda: examiner._run_case_alone_with_end(3),
         lambda: examiner._query_fault(some, 0, "allowed"),
-        lambda: examiner._query_location(some, 0, "allowed"), lambda: examiner.settle_sample(some, 0, "allowed"),
+        lambda: examiner._query_location(some, 0, "allowed"), lambda: examiner.freeze_oracle_choices(some, 0, "allowed"),
     )  # fmt: skip
     for ask in asked:
         if examiner._process is None:
@@ -272,9 +272,9 @@ def replies(data: bytes, monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
     """What the process of a backend writes, of which these bytes are the requests. Raises BadFrame or MemoryError."""
     known = BackendInfo("echo", "1", Capabilities(), False)
     loaded = serve.LoadedBackend(Echo(), known)
-    monkeypatch.setattr(serve, "load_backend", lambda settings: loaded)
+    monkeypatch.setattr(serve, "load_backend_under_limits", lambda settings: loaded)
     told = io.BytesIO()
-    serve.serve_batches(io.BytesIO(data), told)
+    serve.load_backend_and_serve_batches(io.BytesIO(data), told)
     rest, found = told.getvalue(), []
     while rest:
         split = frames.split_frame(rest)
@@ -333,7 +333,7 @@ def test_whole_frames_are_what_they_were(title: str, monkeypatch: pytest.MonkeyP
         raise AssertionError("whole frames were refused")
 
     whole, judge = directions()[title]
-    monkeypatch.setattr(client.BackendProcess, "post_mortem", fail)
+    monkeypatch.setattr(client.BackendProcess, "end_and_explain_no_answer", fail)
     assert judge(b"".join(pack_frame(*f) for f in whole), monkeypatch) is None
 
 

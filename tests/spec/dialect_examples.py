@@ -258,12 +258,12 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "root_is_linear_form": _roots,
     "call_argument_ops_form": _arguments,
     "call_body_form": _bodies,
-    "sink_source_ops_form": _sinks,
-    "_check_argument_types": _wrong_arguments,
+    "effect_group_source_ops_form": _sinks,
+    "_check_argument_dtypes_and_shapes": _wrong_arguments,
     "_check_param_has_slot": _unbound,
     "_check_kernel_param": _params,
     "_check_access_through_index": _addresses,
-    "_check_values_loaded": _unloaded,
+    "_check_no_reference_as_value": _unloaded,
     "_check_bool_condition": _conditions,
     "axis_type_form": _types,
     "_check_no_open_range": _open,
@@ -275,19 +275,19 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "_check_closed_axis_type": _kinds,
     "_check_kernel_buffer": _buffers,
     "check_all_same_shape": _shapes,
-    "_check_one_shape": _two_shapes,
+    "_check_vector_sources_share_shape": _two_shapes,
     "_check_no_index_arithmetic": _index_math,
     "_check_target_support": _targets,
     "_check_instruction_order": _order,
     "_check_blocks_nest": _nests,
     "_check_single_end": _single,
-    "_check_no_duplicate_writes": _twice,
+    "_check_index_vectors_distinct": _twice,
 }
 
 for _d, _spec in DIALECTS.items():
     for _claim, _form in _spec.claims:
         _name = _claim.check.__qualname__.split(".")[0]
-        if _name == "_make_shape_use_check":
+        if _name == "_make_stack_used_as_extents_check":
             _graphs = (_spelled if _d is D.BESTIARY else _stacks)(_d)
         else:
             _graphs = BREAKS[_name](_d)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uops.spec.suggest import suggest_names
+from uops.spec.suggest import format_did_you_mean
 
 KNOWN = ("tensor", "ops", "reference", "Movement/Pad", "odd\x1b[31m")
 
@@ -18,9 +18,9 @@ KNOWN = ("tensor", "ops", "reference", "Movement/Pad", "odd\x1b[31m")
     ],
 )  # fmt: skip
 def test_close_names_are_suggested_whatever_their_case(name: str, said: str) -> None:
-    assert suggest_names(name, KNOWN) == said
+    assert format_did_you_mean(name, KNOWN) == said
 
 
 def test_suggestions_do_not_depend_on_the_order_of_what_is_known() -> None:
     names = [f"name{k}" for k in range(6)]
-    assert suggest_names("name", names) == suggest_names("name", reversed(names))
+    assert format_did_you_mean("name", names) == format_did_you_mean("name", reversed(names))

@@ -23,10 +23,10 @@ from uops.fuzz.oracles.agreement_stages import (
     FINDING,
     REFUSED,
     BisectionAnswer,
-    bisect_programs,
+    bisect_programs_with_journal,
     digest,
-    list_programs,
-    sample_families,
+    list_conformance_programs,
+    sample_programs_per_family,
 )
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
@@ -35,8 +35,8 @@ from uops.spec.ir.ops import Op
 
 #: Which sample; another number draws other dtypes.
 SEED = int(os.environ.get("UOPS_STAGES_SEED", "1"))
-SUITE = list_programs(ConformanceTier.SMOKE)
-SAMPLE = sample_families(SUITE, 1, SEED)
+SUITE = list_conformance_programs(ConformanceTier.SMOKE)
+SAMPLE = sample_programs_per_family(SUITE, 1, SEED)
 PARTS = 8
 
 
@@ -52,13 +52,13 @@ def small(case: ConformanceCase) -> bool:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_stages_of_a_program_of_every_family_agree(part: int) -> None:
-    answers = list(bisect_programs(SAMPLE[part::PARTS], target()))
+    answers = list(bisect_programs_with_journal(SAMPLE[part::PARTS], target()))
     assert [a.message for a in answers if a.status == FINDING] == []
     assert [a.case for a in answers if a.status == REFUSED] == []
 
 
 def test_they_agree_for_a_target_without_vectors() -> None:
-    answers = list(bisect_programs(SAMPLE[::12], target("c")))
+    answers = list(bisect_programs_with_journal(SAMPLE[::12], target("c")))
     assert [a for a in answers if a.status != AGREE] == []
 
 
@@ -66,14 +66,14 @@ def test_every_schedule_of_every_stage_gives_the_same() -> None:
     chosen = [c for c in SAMPLE if small(c)][::9]
     assert len(chosen) >= 5
     for c in chosen:
-        assert bisect(c.graph, c.inputs, target(), schedules=20) is None, c.id
+        assert bisect(c.graph, c.inputs, target(), extra_orders=20) is None, c.id
 
 
 def test_the_sample_has_every_family() -> None:
     family = lambda c: (c.row, c.name.split("-")[0])  # noqa: E731
     assert {family(c) for c in SAMPLE} == {family(c) for c in SUITE}
     assert {c.row for c in SAMPLE} == {c.row for c in SUITE}
-    assert sample_families(SUITE, 1, SEED) == SAMPLE != sample_families(SUITE, 1, SEED + 1)
+    assert sample_programs_per_family(SUITE, 1, SEED) == SAMPLE != sample_programs_per_family(SUITE, 1, SEED + 1)
 
 
 def test_the_full_tier_has_the_programs_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_the_full_tier_has_the_programs_of_both(monkeypatch: pytest.MonkeyPatch)
     small, other = SUITE[0], replace(SUITE[0], graph=b.contiguous(SUITE[0].graph))
     found = {ConformanceTier.SMOKE: [small, SUITE[1]], ConformanceTier.FULL: [other, SUITE[1], SUITE[2]]}
     monkeypatch.setattr(agreement_stages, "generate_cases", lambda tier, rows: found[tier])
-    assert list_programs(ConformanceTier.FULL) == [small, SUITE[1], other, SUITE[2]]
+    assert list_conformance_programs(ConformanceTier.FULL) == [small, SUITE[1], other, SUITE[2]]
     assert digest(small) != digest(other)
 
 
@@ -106,16 +106,16 @@ def refuse(*a: object, **k: object) -> None:
 def test_a_wrong_program_and_a_refused_one_are_told(answers_with: Wrong, tmp_path: Path) -> None:
     case = next(c for c in SUITE if c.row == "Elementwise/Add" and c.dtype.name == "int32")
     answers_with(refuse)
-    assert list(bisect_programs([case], target())) == [BisectionAnswer(case.id, digest(case), REFUSED, "no")]
+    assert list(bisect_programs_with_journal([case], target())) == [BisectionAnswer(case.id, digest(case), REFUSED, "no")]
 
     def wrong(graph: UOp, inputs: Any, t: Target, **options: Any) -> Any:
         return bisect(graph, inputs, t, execute=lambda p, i: {0: np.zeros(1, np.int32)})
 
     answers_with(wrong)
-    (answer,) = bisect_programs([case], target(), tmp_path / "journal")
+    (answer,) = bisect_programs_with_journal([case], target(), tmp_path / "journal")
     assert (answer.status, answer.finding and answer.finding["pass"]) == (FINDING, "backend")
     answers_with(refuse)
-    assert list(bisect_programs([case], target(), tmp_path / "journal")) == [answer]
+    assert list(bisect_programs_with_journal([case], target(), tmp_path / "journal")) == [answer]
 
 
 def test_a_sample_reaches_what_the_compiler_does() -> None:

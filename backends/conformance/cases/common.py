@@ -38,7 +38,7 @@ def make_input_data(d: DType, shape: tuple[int, ...], *key: object) -> Array:
 def make_single_cell_case(op: Op, d: DType, edge: str, graph: UOp, inputs: Inputs, name: str | None = None) -> ConformanceCase:
     """Create a case of `op`'s row whose whole output tests the cell `edge`: every value of the root, and every buffer written."""
     segments = [Segment(edge, k, 0, math.prod(_max_extents(v))) for k, v in enumerate(root_value_nodes(graph))]
-    segments += [Segment(edge, f"b{u.arg.unique}", 0, math.prod(u.shape)) for u in collect_written_buffers(graph)]
+    segments += [Segment(edge, f"b{u.arg.unique}", 0, math.prod(u.shape)) for u in collect_buffers_void_root_writes(graph)]
     return ConformanceCase(ROWS[op].id, d, name or edge, graph, inputs, tuple(segments))
 
 
@@ -47,7 +47,7 @@ def _max_extents(u: UOp) -> tuple[int, ...]:
     return tuple(n if isinstance(n, int) else int(n.min_max[1]) for n in u.shape)
 
 
-def collect_written_buffers(root: UOp) -> list[UOp]:
+def collect_buffers_void_root_writes(root: UOp) -> list[UOp]:
     """Return the Buffers that a void root writes."""
     if root.dtype is not dt.void:
         return []

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier, Segment
 from uops.backends.conformance.pools import edge_classes, make_seeded_generator, ordinary_bits, random_bits, to_array
 from uops.backends.testing.signatures import is_tested_dtype
-from uops.backends.testing.values import float_bits
+from uops.backends.testing.values import bits_of_exact_value
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg
@@ -60,78 +60,78 @@ def generate_elementwise_cases(tier: ConformanceTier) -> Iterator[ConformanceCas
                 yield _make_exhaustive_case(op, d)
 
 
-def _make_params(kinds: tuple[DType, ...], shapes: list[tuple[int, ...]]) -> tuple[UOp, ...]:
-    return tuple(b.param(k, s, d) for k, (d, s) in enumerate(zip(kinds, shapes, strict=True)))
+def _make_params(dtypes: tuple[DType, ...], shapes: list[tuple[int, ...]]) -> tuple[UOp, ...]:
+    return tuple(b.param(k, s, d) for k, (d, s) in enumerate(zip(dtypes, shapes, strict=True)))
 
 
-def _make_edge_class_case(op: Op, d: DType, kinds: tuple[DType, ...], tier: ConformanceTier, name: str) -> ConformanceCase:
-    blocks = dict(_generate_operand_blocks(op, kinds, tier))
-    return _make_segmented_case(op, d, kinds, blocks, name)
+def _make_edge_class_case(op: Op, d: DType, dtypes: tuple[DType, ...], tier: ConformanceTier, name: str) -> ConformanceCase:
+    blocks = dict(_generate_bits_by_edge_class(op, dtypes, tier))
+    return _make_segmented_case(op, d, dtypes, blocks, name)
 
 
-def _make_segmented_case(op: Op, d: DType, kinds: tuple[DType, ...], blocks: dict[str, Array], name: str) -> ConformanceCase:
+def _make_segmented_case(op: Op, d: DType, dtypes: tuple[DType, ...], bits_by_edge: dict[str, Array], name: str) -> ConformanceCase:
     """Create a case from `blocks`: edge class -> bit patterns of shape (operands, n)."""
     segments, start = [], 0
-    for edge, block in blocks.items():
+    for edge, block in bits_by_edge.items():
         segments.append(Segment(edge, 0, start, start + block.shape[1]))
         start += block.shape[1]
-    whole = np.concatenate(list(blocks.values()), axis=1)
-    params = _make_params(kinds, [(start,)] * len(kinds))
-    inputs = {f"p{k}": to_array(whole[k], kind) for k, kind in enumerate(kinds)}
+    whole = np.concatenate(list(bits_by_edge.values()), axis=1)
+    params = _make_params(dtypes, [(start,)] * len(dtypes))
+    inputs = {f"p{k}": to_array(whole[k], kind) for k, kind in enumerate(dtypes)}
     return ConformanceCase(ROWS[op].id, d, name, UOp(op, params), inputs, tuple(segments))
 
 
-def _generate_operand_blocks(op: Op, kinds: tuple[DType, ...], tier: ConformanceTier) -> Iterator[tuple[str, Array]]:
+def _generate_bits_by_edge_class(op: Op, dtypes: tuple[DType, ...], tier: ConformanceTier) -> Iterator[tuple[str, Array]]:
     """Yield a block per edge class: the witnesses, then tuples with at least one operand of the class."""
-    witnesses = _make_witness_operands(kinds)
-    yield "ordinary", np.concatenate([witnesses, _draw_operand_tuples(kinds, {}, 32, op, "ordinary")], axis=1)
-    names = list(dict.fromkeys(c for k in kinds for c in edge_classes(k)))
+    witnesses = _make_ordinary_operand_tuples(dtypes)
+    yield "ordinary", np.concatenate([witnesses, _draw_operand_tuples(dtypes, {}, 32, op, "ordinary")], axis=1)
+    names = list(dict.fromkeys(c for k in dtypes for c in edge_classes(k)))
     for edge in names:
-        chosen = _combine_edge_operands(kinds, edge, _PER_CLASS[tier], op)
+        chosen = _combine_edge_operands(dtypes, edge, _PER_CLASS[tier], op)
         yield edge, np.concatenate([witnesses, chosen], axis=1)
     n = _RANDOM[tier]
-    random = np.stack([random_bits(k, n, op.name, i) for i, k in enumerate(kinds)])
+    random = np.stack([random_bits(k, n, op.name, i) for i, k in enumerate(dtypes)])
     yield "random", np.concatenate([witnesses, random], axis=1)
 
 
-def _make_witness_operands(kinds: tuple[DType, ...]) -> Array:
+def _make_ordinary_operand_tuples(dtypes: tuple[DType, ...]) -> Array:
     """Create ordinary operand tuples, all distinct; the operands of the last one are equal."""
     n = 8
     rows = [
         [ordinary_bits(k)[(j + 3 * i * (1 + j // 4)) % 8] for j in range(n - 1)] + [ordinary_bits(k)[3]]
-        for i, k in enumerate(kinds)
+        for i, k in enumerate(dtypes)
     ]
     return np.array(rows, np.uint64)
 
 
-def _draw_operand_tuples(kinds: tuple[DType, ...], pools: dict[int, tuple[int, ...]], n: int, op: Op, edge: str) -> Array:
-    rng = make_seeded_generator("mix", op.name, edge, *kinds)
-    return np.stack([_draw_from_pool(rng, pools.get(i, ordinary_bits(k)), n) for i, k in enumerate(kinds)])
+def _draw_operand_tuples(dtypes: tuple[DType, ...], pools: dict[int, tuple[int, ...]], n: int, op: Op, edge: str) -> Array:
+    rng = make_seeded_generator("mix", op.name, edge, *dtypes)
+    return np.stack([_draw_from_pool(rng, pools.get(i, ordinary_bits(k)), n) for i, k in enumerate(dtypes)])
 
 
 def _draw_from_pool(rng: np.random.Generator, pool: tuple[int, ...], n: int) -> Array:
     return np.array(pool, np.uint64)[rng.integers(0, len(pool), n)]
 
 
-def _combine_edge_operands(kinds: tuple[DType, ...], edge: str, most: int, op: Op) -> Array:
+def _combine_edge_operands(dtypes: tuple[DType, ...], edge: str, max_tuples: int, op: Op) -> Array:
     """Combine operands of class `edge` with the class itself, ordinary values and the whole pool."""
     blocks = []
-    for i, k in enumerate(kinds):
+    for i, k in enumerate(dtypes):
         pool = edge_classes(k).get(edge)
         if pool is None:
             continue
         other_pools = {
-            j: (*ordinary_bits(o), *(v for p in edge_classes(o).values() for v in p)) for j, o in enumerate(kinds) if j != i
+            j: (*ordinary_bits(o), *(v for p in edge_classes(o).values() for v in p)) for j, o in enumerate(dtypes) if j != i
         }
         pools = [pool] + [other_pools[j] for j in other_pools]
-        if len(kinds) == 1:
-            blocks.append(np.array([pool[:most]], np.uint64))
-        elif np.prod([float(len(s)) for s in pools]) <= most:
+        if len(dtypes) == 1:
+            blocks.append(np.array([pool[:max_tuples]], np.uint64))
+        elif np.prod([float(len(s)) for s in pools]) <= max_tuples:
             grid = np.array(list(itertools.product(*pools)), np.uint64).T
             order = [i, *other_pools]
             blocks.append(grid[np.argsort(order)])
         else:
-            blocks.append(_draw_operand_tuples(kinds, {i: pool, **other_pools}, most, op, f"{edge}{i}"))
+            blocks.append(_draw_operand_tuples(dtypes, {i: pool, **other_pools}, max_tuples, op, f"{edge}{i}"))
     return np.concatenate(blocks, axis=1)
 
 
@@ -221,7 +221,7 @@ def _find_halfway_bits(source: DType, d: DType) -> list[int]:
 def nearest_float_bits(d: DType, value: float) -> int:
     """Return the bits of the value of `d` nearest to `value`."""
 
-    return float_bits(d, round_to_finite(d, value))
+    return bits_of_exact_value(d, round_to_finite(d, value))
 
 
 def round_to_finite(d: DType, value: float) -> float:

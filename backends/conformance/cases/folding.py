@@ -49,13 +49,13 @@ def const_from_bits(d: DType, bits: int) -> UOp:
     return b.const(float(value) if d.is_float else bool(value) if d.kind is DTypeKind.BOOL else int(value), d)
 
 
-def _make_constant_operands_case(op: Op, d: DType, n: int) -> ConformanceCase:
+def _make_constant_operands_case(op: Op, d: DType, random_tuples: int) -> ConformanceCase:
     kinds = operand_dtypes(op, d)
     rng = make_seeded_generator("constant", op.name, d.name)
     pools = [(*ordinary_bits(k), *(v for p in edge_classes(k).values() for v in p)) for k in kinds]
     tuples = [[ordinary_bits(k)[(j + i) % 8] for i, k in enumerate(kinds)] for j in range(4)]
     tuples.append([ordinary_bits(k)[2] for k in kinds])
-    tuples += [[int(p[rng.integers(0, len(p))]) for p in pools] for _ in range(n)]
+    tuples += [[int(p[rng.integers(0, len(p))]) for p in pools] for _ in range(random_tuples)]
     graph = b.stack(*(UOp(op, tuple(const_from_bits(k, v) for k, v in zip(kinds, t, strict=True))) for t in tuples))
     return ConformanceCase(ROWS[op].id, d, "constant", graph, {}, (Segment("constant", 0, 0, len(tuples)),))
 

@@ -15,7 +15,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 #: Builds a graph for a dtype, and adds its data to the inputs.
-Make = Callable[[DType, Inputs], UOp]
+BuildGraph = Callable[[DType, Inputs], UOp]
 
 
 def _index_vector(values: tuple[int, ...]) -> UOp:
@@ -61,7 +61,7 @@ def _slice_to_bytes(d: DType, i: Inputs) -> UOp:
     return b.slice_(add_buffer(d, 9, i), 3, 4 * d.itemsize, dt.uint8)
 
 
-def _make_bitcast_to(to: str) -> Make:
+def _make_bitcast_to(to: str) -> BuildGraph:
     def make(d: DType, i: Inputs) -> UOp:
         return b.bitcast(add_param(d, (3, 8), i), dt.SHORT[to])
 
@@ -84,7 +84,7 @@ def _chain_views(d: DType, i: Inputs) -> UOp:
 
 # fmt: off
 #: (op, edge class, builder of the graph) of each case.
-TABLE: tuple[tuple[Op, str, Make], ...] = (
+TABLE: tuple[tuple[Op, str, BuildGraph], ...] = (
     (Op.PERMUTE, "transpose",   lambda d, i: b.permute(add_param(d, (5, 7), i), (1, 0))),
     (Op.PERMUTE, "rotate",      lambda d, i: b.permute(add_param(d, (2, 3, 4), i), (2, 0, 1))),
     (Op.PERMUTE, "chain",       _chain_views),

@@ -14,7 +14,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 #: Builds a graph for a dtype, and adds its data to the inputs.
-Make = Callable[[DType, Inputs], UOp]
+BuildGraph = Callable[[DType, Inputs], UOp]
 
 
 def _perturb(x: UOp) -> UOp:
@@ -62,7 +62,7 @@ def _make_two_dtype_tuple(d: DType, i: Inputs) -> UOp:
     return b.tuple_(b.flip(x, (True,)), b.cast(x, dt.bool_))
 
 
-def _call_storing_body(d: DType, i: Inputs) -> UOp:
+def _read_result_of_storing_call(d: DType, i: Inputs) -> UOp:
     """Build a Call; its result is read through After (R63)."""
     body = b.sink(b.store(b.param(1, (6,), d), _perturb(b.param(0, (6,), d))))
     out = add_buffer(d, 6, i, filled=False)
@@ -78,7 +78,7 @@ def _load_with_scalar_gates(d: DType, i: Inputs) -> UOp:
     return b.stack(b.load(x, y, b.at(p, 0)), b.load(x, y, b.at(p, 1)))
 
 
-def _make_store_to_view(view: Callable[[UOp], UOp], size: int) -> Make:
+def _make_store_to_view(view: Callable[[UOp], UOp], size: int) -> BuildGraph:
     def make(d: DType, i: Inputs) -> UOp:
         buf = add_buffer(d, size, i)
         target = view(buf)
@@ -117,7 +117,7 @@ def _read_between_two_writes(d: DType, i: Inputs) -> UOp:
     return b.stack(loaded, second)
 
 
-def _order_transitively(d: DType, i: Inputs) -> UOp:
+def _read_after_write_via_other_buffer(d: DType, i: Inputs) -> UOp:
     """Order a read after a write through a dependency without an effect (R59: After is transitive)."""
     buf, other = add_buffer(d, 4, i), add_buffer(d, 4, i)
     write = b.store(buf, add_param(d, (4,), i))
@@ -136,13 +136,13 @@ def _sink_two_stores(d: DType, i: Inputs) -> UOp:
     return b.sink(b.store(one, x), b.store(two, b.flip(x, (True,))))
 
 
-def _make_marker_of_view(op: Op) -> Make:
+def _make_marker_of_view(op: Op) -> BuildGraph:
     return lambda d, i: UOp(op, (b.permute(add_param(d, (3, 5), i), (1, 0)),))
 
 
 # fmt: off
 #: (op, edge class, builder of the program) of each case.
-TABLE: tuple[tuple[Op, str, Make], ...] = (
+TABLE: tuple[tuple[Op, str, BuildGraph], ...] = (
     (Op.PARAM, "matrix",       lambda d, i: b.stack(add_param(d, (2, 3), i), add_param(d, (2, 3), i))),
     (Op.PARAM, "shared",       _stack_shared_param),
     (Op.BUFFER, "contents",    lambda d, i: b.stack(add_buffer(d, 7, i), add_buffer(d, 7, i))),
@@ -152,7 +152,7 @@ TABLE: tuple[tuple[Op, str, Make], ...] = (
     (Op.FUNCTION, "nested",    _call_nested_functions),
     (Op.GETTUPLE, "second",    _get_second_result),
     (Op.TUPLE, "two-dtypes",   _make_two_dtype_tuple),
-    (Op.CALL, "one-output",    _call_storing_body),
+    (Op.CALL, "one-output",    _read_result_of_storing_call),
     (Op.LOAD, "copy",          lambda d, i: b.load(b.permute(add_param(d, (3, 4), i), (1, 0)))),
     (Op.LOAD, "gated",         _load_with_gate),
     (Op.LOAD, "gated-scalar",  _load_with_scalar_gates),
@@ -166,7 +166,7 @@ TABLE: tuple[tuple[Op, str, Make], ...] = (
     (Op.STORE, "overlapping",  _store_overlapping_self),
     (Op.STORE, "bytes",        _store_through_bitcast),
     (Op.AFTER, "chain",        _read_between_two_writes),
-    (Op.AFTER, "transitive",   _order_transitively),
+    (Op.AFTER, "transitive",   _read_after_write_via_other_buffer),
     (Op.GROUP, "two-stores",   _group_two_stores),
     (Op.SINK, "two-outputs",   _sink_two_stores),
     (Op.CONTIGUOUS, "of-view", _make_marker_of_view(Op.CONTIGUOUS)),

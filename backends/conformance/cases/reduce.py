@@ -10,7 +10,7 @@ import numpy as np
 from uops.backends.conformance.cases.common import Array, Inputs, add_param, make_single_cell_case
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.conformance.pools import edge_classes, make_seeded_generator, ordinary_bits, random_bits, to_array
-from uops.backends.testing.values import float_bits
+from uops.backends.testing.values import bits_of_exact_value
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
@@ -69,7 +69,7 @@ def _moderate_bits(d: DType) -> tuple[int, ...]:
     """Return values whose sums and products stay well inside the range of `d`."""
     if not d.is_float:
         return ordinary_bits(d)
-    return tuple(float_bits(d, v) for v in (1.5, 1.0, 0.5, 2.0, 0.75, 1.25, 1.75, 1.0))
+    return tuple(bits_of_exact_value(d, v) for v in (1.5, 1.0, 0.5, 2.0, 0.75, 1.25, 1.75, 1.0))
 
 
 def _make_empty_axis_case(op: Op, d: DType, edge: str) -> ConformanceCase:
@@ -80,11 +80,11 @@ def _make_empty_axis_case(op: Op, d: DType, edge: str) -> ConformanceCase:
     return make_single_cell_case(Op.REDUCE, d, edge, b.stack(nothing, something), inputs)
 
 
-def _generate_matmul_cases(d: DType, deep: int) -> Iterator[ConformanceCase]:
+def _generate_matmul_cases(d: DType, depth: int) -> Iterator[ConformanceCase]:
     """Yield matrix products: in the dtype itself, and in a wider one with the sizes of tensor cores (R93)."""
     wide = dt.float32 if d.is_float else dt.int32
     wider = [("add-product-wide", wide, 16, 16, 8)] if wide.itemsize > d.itemsize else []
-    for edge, out, m, k, n in (("add-product", d, 5, 3 * deep, 7), *wider):
+    for edge, out, m, k, n in (("add-product", d, 5, 3 * depth, 7), *wider):
         inputs: Inputs = {}
         x, y = (add_param(d, s, inputs, values=_make_matmul_operand(d, s)) for s in ((m, k, 1), (1, k, n)))
         yield make_single_cell_case(Op.REDUCE, d, edge, b.reduce(b.mul(b.cast(x, out), b.cast(y, out)), Op.ADD, (1,)), inputs)
@@ -108,7 +108,9 @@ def _make_edge_class_rows(d: DType, n: int) -> Array:
         rows.append(_cycle_pool(pool, n, 1))
         rows.append([ordinary_bits(d)[k % 8] if k != 5 else pool[-1] for k in range(n)])
     values = to_array([v for r in rows for v in r], d).reshape(len(rows), n)
-    return values if not d.is_float else np.concatenate([values, _make_cancelling_rows(d, n), _make_normal_rows(d, 3, n)])
+    return (
+        values if not d.is_float else np.concatenate([values, _make_cancelling_rows(d, n), _draw_normal_or_uniform_rows(d, 3, n)])
+    )
 
 
 def _make_long_sparse_rows(op: Op, d: DType, n: int) -> Array:
@@ -146,7 +148,7 @@ def _make_cancelling_rows(d: DType, n: int) -> Array:
     return np.array(rows).astype(to_array([], d).dtype)
 
 
-def _make_normal_rows(d: DType, rows: int, n: int) -> Array:
+def _draw_normal_or_uniform_rows(d: DType, rows: int, n: int) -> Array:
     if d.is_float:
         return make_seeded_generator("normals", d.name, n).standard_normal((rows, n)).astype(to_array([], d).dtype)
     if d.kind is DTypeKind.BOOL:

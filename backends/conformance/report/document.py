@@ -46,7 +46,7 @@ def build_document(
     run: ConformanceRun, level: ConformanceLevel = ConformanceLevel.STRICT, *, started: datetime | None = None
 ) -> Json:
     """Build the report of `run`, whose exit status was decided at `level`; reproducers are named, not included."""
-    names = reproducer_names(run.reproducers)
+    names = assign_reproducer_paths(run.reproducers)
     return {
         "schema_version": SCHEMA_VERSION,
         "specification": describe_specification(),
@@ -136,7 +136,7 @@ def _failure_to_json(f: Failure, names: dict[str, str]) -> Json:
     }
 
 
-def reproducer_names(cases: Iterable[str]) -> dict[str, str]:
+def assign_reproducer_paths(cases: Iterable[str]) -> dict[str, str]:
     """Map each case id to the path of its reproducer in the report directory, without suffix; distinct and safe on any file
     system."""
     paths: dict[str, str] = {}

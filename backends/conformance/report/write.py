@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from uops.backends import npz
 from uops.backends.conformance.model import ConformanceCase, ConformanceLevel
-from uops.backends.conformance.report.document import REPRODUCERS, build_document, reproducer_names, to_canonical_json
+from uops.backends.conformance.report.document import REPRODUCERS, assign_reproducer_paths, build_document, to_canonical_json
 from uops.backends.conformance.report.junit import render_junit
 from uops.backends.conformance.report.page import render_page
 from uops.backends.conformance.report.texts import collect_spec_texts
@@ -37,8 +37,8 @@ def write_report(
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     doc = build_document(run, level, started=started)
-    names = reproducer_names(run.reproducers)
-    programs = _write_reproducers(run, names, folder)
+    names = assign_reproducer_paths(run.reproducers)
+    programs = _write_reproducers_and_get_texts(run, names, folder)
     write_text(folder / "report.json", to_canonical_json(doc))
     write_text(folder / "junit.xml", render_junit(doc))
     rows = {cell["row"] for cell in doc["cells"]}
@@ -49,7 +49,7 @@ def write_report(
     return doc
 
 
-def _write_reproducers(run: ConformanceRun, names: Mapping[str, str], folder: Path) -> dict[str, str]:
+def _write_reproducers_and_get_texts(run: ConformanceRun, names: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Write program and inputs of every failing case, and return the programs by name."""
     programs = {name: reproducer_text(run.reproducers[case], name, run.backend) for case, name in names.items()}
     if programs:
@@ -68,10 +68,10 @@ def reproducer_command(name: str, backend: str) -> str:
 def reproducer_text(case: ConformanceCase, name: str, backend: str) -> str:
     """Return the text of a reproducer: its case, its command, its inputs in words, and its graph with types."""
     head = [f"; {case.id}: {', '.join(dict.fromkeys(s.edge for s in case.segments))}", f"; {reproducer_command(name, backend)}"]
-    return "\n".join([*head, *describe_inputs(case.inputs), show(case.graph, types=True)])
+    return "\n".join([*head, *render_input_comment_lines(case.inputs), show(case.graph, types=True)])
 
 
-def describe_inputs(inputs: Mapping[str, Any]) -> list[str]:
+def render_input_comment_lines(inputs: Mapping[str, Any]) -> list[str]:
     """Return a comment line per input: dtype, shape, and the value of a number."""
     lines = []
     for key, value in sorted(inputs.items()):

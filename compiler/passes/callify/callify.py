@@ -69,7 +69,7 @@ def callify_program(root: UOp) -> CallifiedProgram:
     effects = [_store_output(next(targets), _skip_copy(v, used)) if v.dtype is not dt.void else v for v in items]
     body = B.sink(*effects)
     log_transform("store", resolved, body, {v: (v, effect) for v, effect in zip(items, effects)})
-    params, arguments = _bind_arguments(body)
+    params, arguments = _assign_argument_slots(body)
     stateless = substitute(body, params)
     log_transform("arguments", body, stateless, params)
     has_stores = Op.STORE in {u.op for u in toposort(resolved)}
@@ -90,7 +90,7 @@ def inline_calls(root: UOp) -> UOp:
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
     for u in toposort(root):
         if u.op in _INLINED or not done.keys().isdisjoint(u.src):
-            done[u] = _inline_node(u, tuple([done.get(s, s) for s in u.src]), root)
+            done[u] = _inline_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]), root)
         elif u.op in _DEVICE_OPS and u.device.__class__ is tuple:
             raise _multi_device_error(u, root)
     resolved = done.get(root, root)
@@ -98,7 +98,7 @@ def inline_calls(root: UOp) -> UOp:
     return resolved
 
 
-def _inline_node(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
+def _inline_or_rebuild_node(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
     if u.op in CALL_LIKE:
         return _inline_body(u, src, root)
     if u.op is Op.GETTUPLE:
@@ -176,7 +176,7 @@ def _store_output(out: ProgramOutput, v: UOp) -> UOp:
     return B.store(target, B.cast(v, v.dtype.storage))
 
 
-def _bind_arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
+def _assign_argument_slots(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
     """Number the memory of `body`, then its named variables.
 
     Returns the replacement of each outer node, and the arguments in slot order.

@@ -24,7 +24,7 @@ from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
 
 _REFERRING = VIEWS | MEMORY_ROOTS
 #: Memory that a value reads when it is computed, each with its version at that time.
-_Reads = dict[UOp, int]
+_MemoryVersions = dict[UOp, int]
 #: One use of a node: (user, position among the user's sources).
 _Use = tuple[UOp, int]
 
@@ -39,7 +39,7 @@ def insert_hazard_copies(body: UOp) -> UOp:
     return _insert_copies(order, scan.copied_values, scan.copied_uses) if scan.copied_values or scan.copied_uses else body
 
 
-def preserves_effect_order(before: UOp, after: UOp, replacements: Mapping[UOp, UOp]) -> bool:
+def keeps_copies_and_stores_in_order(before: UOp, after: UOp, replacements: Mapping[UOp, UOp]) -> bool:
     """Return True if the copies and Stores of a body with explicit hazards are in the same order in `after`.
 
     `replacements` maps nodes of `before` to nodes of `after`. Any order is right where no memory changes that is read.
@@ -92,8 +92,8 @@ class _HazardScan:
         self.memory: Mapping[UOp, UOp] = map_base_memory(order)
         read = {self.memory[s] for u in order for k, s in enumerate(u.src) if s in self.memory and _may_read(u, k)}
         self.mutated_memory = {self.memory[u.buffer] for u in order if u.op is Op.STORE} & read
-        self.versions: _Reads = dict.fromkeys(self.mutated_memory, 0)
-        self.reads: dict[UOp, _Reads] = {}
+        self.versions: _MemoryVersions = dict.fromkeys(self.mutated_memory, 0)
+        self.reads: dict[UOp, _MemoryVersions] = {}
         self.copied_values: set[UOp] = set()
         self.copied_uses: set[_Use] = set()
         self.loads: dict[UOp, tuple[int, list[_Use]]] = {}
@@ -102,32 +102,32 @@ class _HazardScan:
         """Fill `copied_values` and `copied_uses`."""
         for u in order:
             if u.op is Op.STORE:
-                self._visit_store(u)
+                self._copy_reads_before_store(u)
             elif u.dtype is not dt.void:
-                reads = self._collect_reads(u)
+                reads = self._collect_source_reads(u)
                 self.reads[u] = {} if u.op in COPIES else reads
 
-    def _collect_reads(self, u: UOp) -> _Reads:
+    def _collect_source_reads(self, u: UOp) -> _MemoryVersions:
         """Return the memory that computing `u` reads; for a reference, the memory that its index operands read."""
-        reads: _Reads = {}
+        reads: _MemoryVersions = {}
         for k in range(1 if u in self.memory and u.op in VIEWS else 0, len(u.src)):
-            reads.update(self._read_operand(u, k))
+            reads.update(self._collect_operand_reads(u, k))
         return reads
 
-    def _read_operand(self, user: UOp, k: int) -> _Reads:
+    def _collect_operand_reads(self, user: UOp, k: int) -> _MemoryVersions:
         """Return the memory that source `k` of `user` reads. A value whose memory changed since its own place is copied there."""
         s = user.src[k]
         if s.dtype is dt.void or s in self.copied_values:
             return {}
         reads = {m: v for m, v in self.reads.get(s, {}).items() if self.versions[m] == v}
         if len(reads) < len(self.reads.get(s, {})):
-            self._copy_before_store(s)
+            self._copy_at_own_place(s)
             reads = {}
         if self.memory.get(s) in self.mutated_memory:
-            self._record_load(user, k, reads)
+            self._record_reference_read(user, k, reads)
         return reads
 
-    def _record_load(self, user: UOp, k: int, reads: _Reads) -> None:
+    def _record_reference_read(self, user: UOp, k: int, reads: _MemoryVersions) -> None:
         """Record the use of a reference as a value. Its memory is added to `reads`, unless a Store changed it since another use."""
         s = user.src[k]
         memory = self.memory[s]
@@ -138,12 +138,12 @@ class _HazardScan:
         else:
             self.copied_uses.update(uses)
 
-    def _copy_before_store(self, s: UOp) -> None:
+    def _copy_at_own_place(self, value: UOp) -> None:
         """Have `s` computed at its own place; for a reference, its index operands."""
-        if s not in self.memory:
-            self.copied_values.add(s)
+        if value not in self.memory:
+            self.copied_values.add(value)
             return
-        for node, k in _index_operands(s):
+        for node, k in _index_operands(value):
             self._mark_operand_copied(node, k)
 
     def _mark_operand_copied(self, node: UOp, k: int) -> None:
@@ -153,14 +153,14 @@ class _HazardScan:
         elif s.op is not Op.CONST:
             self.copied_values.add(s)
 
-    def _visit_store(self, u: UOp) -> None:
+    def _copy_reads_before_store(self, u: UOp) -> None:
         """Copy what the Store must read before its first write (R54, Store), and start a new version of its memory."""
         memory = self.memory[u.buffer]
         for k in range(1, len(u.src)):
-            if memory in self._read_operand(u, k):
+            if memory in self._collect_operand_reads(u, k):
                 self._copy_overwritten_reads(u, k, memory)
         for node, k in _index_operands(u.buffer):
-            if memory in self._read_operand(node, k):
+            if memory in self._collect_operand_reads(node, k):
                 self._mark_operand_copied(node, k)
         if memory in self.versions:
             self.versions[memory] += 1
@@ -196,7 +196,7 @@ class _HazardScan:
                 continue
             is_elementwise = is_elementwise and s.shape == target.shape
             if s in self.memory:
-                if not (is_elementwise and is_same_view(s, target)) and not are_disjoint(s, target):
+                if not (is_elementwise and are_same_views(s, target)) and not are_disjoint_shrinks(s, target):
                     uses.append((user, k))
                 continue
             seen.add((s, is_elementwise))
@@ -208,15 +208,15 @@ class _HazardScan:
                 uses.append((user, k))
         return uses
 
-    def _memory_read_by(self, s: UOp) -> _Reads:
+    def _memory_read_by(self, value: UOp) -> _MemoryVersions:
         """Return the memory that a value reads; for a reference, its own memory too."""
-        reads = dict(self.reads.get(s, {}))
-        if s in self.memory:
-            reads[self.memory[s]] = 0
+        reads = dict(self.reads.get(value, {}))
+        if value in self.memory:
+            reads[self.memory[value]] = 0
         return reads
 
 
-def _view_chain(reference: UOp) -> tuple[UOp, ...] | None:
+def _collect_static_views(reference: UOp) -> tuple[UOp, ...] | None:
     """Return the views of a reference without Afters; None if one changes the dtype or takes positions from data."""
     views: list[UOp] = []
     while reference.op in VIEWS:
@@ -228,9 +228,9 @@ def _view_chain(reference: UOp) -> tuple[UOp, ...] | None:
     return tuple(views)
 
 
-def is_same_view(a: UOp, b: UOp) -> bool:
+def are_same_views(a: UOp, b: UOp) -> bool:
     """Return True if two references of one memory are the same views, so that they name the same element at every index."""
-    x, y = _view_chain(a), _view_chain(b)
+    x, y = _collect_static_views(a), _collect_static_views(b)
     if x is None or y is None or len(x) != len(y):
         return False
     return all(_is_same_movement(u, v) for u, v in zip(x, y))
@@ -241,9 +241,9 @@ def _is_same_movement(u: UOp, v: UOp) -> bool:
     return u.op is v.op and u.arg == v.arg and u.src[1:] == v.src[1:]  # offsets and extents
 
 
-def are_disjoint(a: UOp, b: UOp) -> bool:
+def are_disjoint_shrinks(a: UOp, b: UOp) -> bool:
     """Return True if two references of one memory are Shrinks of one view that do not overlap on some axis."""
-    x, y = _view_chain(a), _view_chain(b)
+    x, y = _collect_static_views(a), _collect_static_views(b)
     if x is None or y is None:
         return False
     common = 0

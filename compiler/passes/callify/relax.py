@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from uops.compiler.decompose import WIDE
 from uops.compiler.log import log_transform
-from uops.compiler.passes.callify.hazards import preserves_effect_order
+from uops.compiler.passes.callify.hazards import keeps_copies_and_stores_in_order
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules.fast_math import RELAXING
 from uops.spec.ir import build as B
@@ -36,12 +36,12 @@ def apply_fast_math(root: UOp) -> UOp:
     first, hoister, last = _FastMathRewriter(RELAXING), _FactorHoister(), _FastMathRewriter(RELAXING)
     simple = first(root)
     for u in toposort(simple):
-        hoister.hoist_factors(u)
+        hoister.rebuild_and_hoist_factors(u)
     hoisted = hoister.done[simple]
     log_transform("relax", simple, hoisted, hoister.done)
     relaxed = last(hoisted)
     replacements = {u: last.done[v] for u, w in first.done.items() if (v := hoister.done.get(w)) in last.done}
-    return relaxed if preserves_effect_order(root, relaxed, replacements) else root
+    return relaxed if keeps_copies_and_stores_in_order(root, relaxed, replacements) else root
 
 
 class _FastMathRewriter(Rewriter):
@@ -74,7 +74,7 @@ def _broadcast(u: UOp, shape: tuple[Dim, ...]) -> UOp:
     return B.expand(u if padded == u.shape else B.reshape(u, padded), shape)
 
 
-class _ScaledValue(NamedTuple):
+class _ConstantMultiple(NamedTuple):
     """A value as `core` times `constants`; `saved` counts the multiplications of elements that hoisting the constants saves."""
 
     core: UOp
@@ -87,9 +87,9 @@ class _FactorHoister:
 
     def __init__(self) -> None:
         self.done: dict[UOp, UOp] = {}
-        self.scaled_values: dict[UOp, _ScaledValue] = {}
+        self.scaled_values: dict[UOp, _ConstantMultiple] = {}
 
-    def hoist_factors(self, u: UOp) -> None:
+    def rebuild_and_hoist_factors(self, u: UOp) -> None:
         """Rebuild `u` on its new sources, and hoist factors if it is a sum or a quotient."""
         src = tuple([self.done[s] for s in u.src])
         v = u if src == u.src else u.replace(src=src)
@@ -98,37 +98,37 @@ class _FactorHoister:
                 v = self._hoist_from_sum(v)
             elif v.op is Op.DIV:
                 v = self._invert_shared_divisor(v)
-            self._extract_constants(v)
+            self._record_constant_factors(v)
         self.done[u] = v
 
     def _build_scaled(self, op: Op, *src: UOp) -> UOp:
         v = UOp(op, src)
-        self._extract_constants(v)
+        self._record_constant_factors(v)
         return v
 
-    def _scaled_form(self, u: UOp) -> _ScaledValue:
-        return self.scaled_values.get(u) or _ScaledValue(u)
+    def _scaled_form(self, u: UOp) -> _ConstantMultiple:
+        return self.scaled_values.get(u) or _ConstantMultiple(u)
 
-    def _extract_constants(self, v: UOp) -> None:
+    def _record_constant_factors(self, v: UOp) -> None:
         """Record the constants that multiply `v`, if there are any."""
         scaled = None
         if v.op is Op.MUL and v.rhs.op is Op.CONST:
             core, constants, saved = self._scaled_form(v.lhs)
-            scaled = _ScaledValue(core, (*constants, v.rhs), saved + _static_size(v.shape))
+            scaled = _ConstantMultiple(core, (*constants, v.rhs), saved + _static_size(v.shape))
         elif v.op is Op.MUL:
             a, b = map(self._scaled_form, v.src)
-            scaled = _ScaledValue(UOp(Op.MUL, (a.core, b.core)), a.constants + b.constants, a.saved + b.saved)
+            scaled = _ConstantMultiple(UOp(Op.MUL, (a.core, b.core)), a.constants + b.constants, a.saved + b.saved)
         elif v.op in RESHAPING or (v.op is Op.REDUCE and v.arg.op is Op.ADD):
             operand, *parameters = v.src  # a view's offsets and extents
             a = self._scaled_form(operand)
-            scaled = _ScaledValue(v.replace(src=(a.core, *parameters)), a.constants, a.saved)
+            scaled = _ConstantMultiple(v.replace(src=(a.core, *parameters)), a.constants, a.saved)
         if scaled is not None and 0 < len(scaled.constants) <= _MAX_FACTORS and scaled.core.shape == v.shape:
             self.scaled_values[v] = scaled
 
     def _hoist_from_sum(self, v: UOp) -> UOp:
         """Apply the factors and divisors that all addends of a sum share once, to the sum."""
         term = v.operand
-        factors, divisors = _split_factors(term)
+        factors, divisors = _split_factors_and_divisors(term)
         inner_factors = [f for f in factors if not _is_invariant_in_sum(f, v)]
         outer_factors = [f for f in factors if _is_invariant_in_sum(f, v)]
         outer_divisors = [d for d in divisors if _is_invariant_in_sum(d, v)]
@@ -141,7 +141,7 @@ class _FactorHoister:
             inner = inner if d in outer_divisors else self._build_scaled(Op.DIV, inner, d)
         scaled = self._scaled_form(inner)
         if scaled.saved < _static_size(v.shape):
-            scaled = _ScaledValue(inner)
+            scaled = _ConstantMultiple(inner)
         if not (outer_factors or outer_divisors or scaled.constants) or scaled.core.shape != term.shape:
             return v
         total = v.replace(src=(scaled.core,))
@@ -161,7 +161,7 @@ class _FactorHoister:
         return product if product.shape == v.shape else v
 
 
-def _split_factors(term: UOp) -> tuple[list[UOp], list[UOp]]:
+def _split_factors_and_divisors(term: UOp) -> tuple[list[UOp], list[UOp]]:
     """Return the factors of a term, and its divisors."""
     factors, divisors, pending = list[UOp](), list[UOp](), [term]
     while pending:

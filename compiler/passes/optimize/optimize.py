@@ -20,10 +20,10 @@ from uops.compiler.ir.buffers import fresh_uniques
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
 from uops.compiler.passes.optimize.heuristics.gpu import schedule_for_gpu
-from uops.compiler.passes.optimize.heuristics.parts import schedule_fused_parts
-from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan
-from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop
-from uops.compiler.passes.optimize.schedule.group import lower_group_reduces
+from uops.compiler.passes.optimize.heuristics.parts import schedule_kernel_or_fused_parts
+from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan_body
+from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
+from uops.compiler.passes.optimize.schedule.group import lower_or_serialize_group_reduces
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler, build_scheduled_body, create_initial_schedule
 from uops.compiler.target import PLAIN, MachineModel, Target
 from uops.spec.ir.node import UOp
@@ -65,10 +65,12 @@ def schedule_kernel(body: UOp, machine: MachineModel = PLAIN, scheduler: Schedul
     start, fresh = create_initial_schedule(body), fresh_uniques(body)
     if start is None:
         return body
-    scan = build_prefix_scan(start, fresh, machine)
+    scan = build_prefix_scan_body(start, fresh, machine)
     if scan is not None:
         log_transform("scan", body, scan)
         return scan
     log_transform("loops", body, start.effect)
-    scheduled = schedule_fused_parts(start, lambda s: lower_group_reduces(scheduler(s, machine, fresh), machine, fresh))
-    return build_scheduled_body(assign_thread_loop(scheduled, machine))
+    scheduled = schedule_kernel_or_fused_parts(
+        start, lambda s: lower_or_serialize_group_reduces(scheduler(s, machine, fresh), machine, fresh)
+    )
+    return build_scheduled_body(assign_thread_loop_if_worthwhile(scheduled, machine))

@@ -227,7 +227,7 @@ def _close_by_counting(
     """Match conditions that bound r from below and above, and count the indices between the bounds."""
     lo, hi = ZERO, r.bound
     for c in conditions:
-        solved = _solve_bound(c, r, depends)
+        solved = _solve_range_bound(c, r, depends)
         if solved is None:
             return None
         is_lower, bound = solved
@@ -250,12 +250,12 @@ def _build_minimum(a: UOp, b: UOp, simplify: Simplify) -> UOp:
     return UOp(Op.WHERE, (is_less, a, b))
 
 
-def _solve_bound(comparison: UOp, r: UOp, depends: Depends) -> tuple[bool, UOp] | None:
+def _solve_range_bound(condition: UOp, r: UOp, depends: Depends) -> tuple[bool, UOp] | None:
     """Return (True, lo) for a condition that means r >= lo, (False, hi) for r < hi."""
-    solved = _solve_comparison(comparison, r, depends) if comparison.op in _BOUNDS else None
+    solved = _solve_comparison(condition, r, depends) if condition.op in _BOUNDS else None
     if solved is None:
         return None
-    greater, strict = _BOUNDS[comparison.op]
+    greater, strict = _BOUNDS[condition.op]
     k, bound = solved.factor, solved.bound
     if not _fits_int64(bound, abs(k)):
         bound = _clamp_to_range(bound, k, r)

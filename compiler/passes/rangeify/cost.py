@@ -45,7 +45,7 @@ class RealiseCostModel:
 
     def __init__(self, order: Sequence[UOp], closed_reduces: Mapping[UOp, ClosedReduce]) -> None:
         self.order, self.closed_reduces = order, closed_reduces
-        self.nonproduct_reduces = self._find_nonproduct_reduces(order)
+        self.noncontraction_values = self._find_noncontraction_values(order)
 
     @functools.cached_property
     def users(self) -> dict[UOp, list[UOp]]:
@@ -70,7 +70,7 @@ class RealiseCostModel:
         """Return True if `u` is a Reduce that needs loops of its own."""
         return u.op is Op.REDUCE and not (u in self.closed_reduces and not self.closed_reduces[u].remaining_loops)
 
-    def _find_nonproduct_reduces(self, order: Sequence[UOp]) -> set[UOp]:
+    def _find_noncontraction_values(self, order: Sequence[UOp]) -> set[UOp]:
         """Return the Reduces that are no contractions, and the results of elementwise ops and views of one of them."""
         reduces: set[UOp] = set()
         for u in order if nodes_with_op(order[-1], Op.REDUCE) else ():
@@ -92,9 +92,9 @@ class RealiseCostModel:
         product = u.operand
         while product.op is Op.CAST:
             product = product.operand
-        return product.op is Op.MUL and size(product) >= _REUSE * max(size(_strip_movement(s)) for s in product.src)
+        return product.op is Op.MUL and size(product) >= _REUSE * max(size(_strip_movement_and_casts(s)) for s in product.src)
 
-    def is_prefix_scan(self, u: UOp) -> bool:
+    def reduces_wide_windows(self, u: UOp) -> bool:
         """Return True if `u` reduces windows that are about as wide as their source, at about as many places.
 
         In a kernel of its own that becomes a scan, inside another Reduce it does not (`optimize.heuristics.scan`).
@@ -104,7 +104,7 @@ class RealiseCostModel:
             is_cut |= windows.op is Op.SHRINK
             windows = windows.src[0]  # operand, or buffer of an After
         is_wide = size(u.operand) >= _WINDOW * size(u)
-        return is_wide and is_cut and windows.op is Op.EXPAND and 2 * size(u) >= size(_strip_movement(windows))
+        return is_wide and is_cut and windows.op is Op.EXPAND and 2 * size(u) >= size(_strip_movement_and_casts(windows))
 
     def should_realise(self, u: UOp, refs: Sequence[ElementRef], computed_once: bool) -> bool:
         """Return True if a kernel for `u` and reads of its result are cheaper than computing `u` at each of `refs`.
@@ -115,11 +115,11 @@ class RealiseCostModel:
         if self.needs_reduce_loop(u):
             if not computed_once or (self.is_contraction(u) and not first.kernel.try_claim_product(first)):
                 return True
-            if self.is_prefix_scan(u) and first.is_in_reduce_loop():
+            if self.reduces_wide_windows(u) and first.is_in_reduce_loop():
                 return True
         elif computed_once:  # no other kernel would compute it less often
             return False
-        elif len(refs) > 1 and self.is_reduction_epilogue(u, any(r.kernel is not first.kernel for r in refs)):
+        elif len(refs) > 1 and self.is_epilogue_of_unshared_sum(u, any(r.kernel is not first.kernel for r in refs)):
             return True
         cost, elements = self.work_per_element[u], size(u)
         if len(refs) > _MAX_REFS and cost > READ_COST:
@@ -130,7 +130,7 @@ class RealiseCostModel:
             return False
         return times * cost > elements * (cost + WRITE_COST) + times * READ_COST + KERNEL_COST
 
-    def is_reduction_epilogue(self, u: UOp, multiple_kernels: bool) -> bool:
+    def is_epilogue_of_unshared_sum(self, u: UOp, multiple_kernels: bool) -> bool:
         """Return True if `u` is the result of elementwise arithmetic on a sum that nothing else uses.
 
         A sum must not be computed twice. So if `u` is not realised, the sum is, at the same price but without the arithmetic. If
@@ -149,20 +149,20 @@ class RealiseCostModel:
                 cone.add(s)
         return any(self._all_uses_within(s, u, cone) for s in sums)
 
-    def _all_uses_within(self, s: UOp, u: UOp, cone: set[UOp]) -> bool:
+    def _all_uses_within(self, value: UOp, root: UOp, cone: set[UOp]) -> bool:
         """Return True if all transitive uses of `s`, up to `u`, are in the cone of `u`."""
-        pending, seen = [s], {s}
+        pending, seen = [value], {value}
         while pending:
             for user in self.users[pending.pop()]:
                 if user not in cone:
                     return False
-                if user is not u and user not in seen:
+                if user is not root and user not in seen:
                     seen.add(user)
                     pending.append(user)
         return True
 
 
-def _strip_movement(u: UOp) -> UOp:
+def _strip_movement_and_casts(u: UOp) -> UOp:
     """Return the value whose elements movement ops and casts repeat or pad."""
     while u.op in VIEWS or u.op in (Op.CAST, Op.EXPAND, Op.PAD):
         u = u.src[0]  # operand, or buffer of an After

@@ -1,10 +1,10 @@
 """Elements of values as expressions of an index, to find the Reduces that have a closed form before anything is computed.
 
-`find_closed_reduces(order, indexing)` finds the Reduces over axes that `closed_forms` can compute without some of their loops. For
-each it gives the element at a general index, as an expression of Ranges that stand for the index, and of placeholders for elements
-of other values. The search looks through values that are functions of their index, such as sequences, masks and triangles, and
-through the choices and movement ops applied to them. Everything else is a placeholder. Rangeify substitutes its own index for the
-general one. Spec: Reduce; R32 (Reduce value), R49 (listing helpers), R50 (gather).
+`find_closed_forms_of_reduces(order, indexing)` finds the Reduces over axes that `closed_forms` can compute without some of their
+loops. For each it gives the element at a general index, as an expression of Ranges that stand for the index, and of placeholders
+for elements of other values. The search looks through values that are functions of their index, such as sequences, masks and
+triangles, and through the choices and movement ops applied to them. Everything else is a placeholder. Rangeify substitutes its
+own index for the general one. Spec: Reduce; R32 (Reduce value), R49 (listing helpers), R50 (gather).
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class ClosedReduce(NamedTuple):
     remaining_loops: Mapping[int, UOp]
 
 
-def find_closed_reduces(order: Sequence[UOp], indexing: IndexArithmetic) -> dict[UOp, ClosedReduce]:
+def find_closed_forms_of_reduces(order: Sequence[UOp], indexing: IndexArithmetic) -> dict[UOp, ClosedReduce]:
     """Return the closed forms of the Reduces among `order`, which is the topological order of a graph."""
     closed: dict[UOp, ClosedReduce] = {}
     if not nodes_with_op(order[-1], Op.REDUCE):
         return closed
-    functions, mixed = _classify_index_functions(order)
+    functions, mixed = _find_index_functions_and_choices(order)
     for u in order:
         if u.op is not Op.REDUCE or not u.arg.axes or 0 in u.operand.shape:
             continue
@@ -69,7 +69,7 @@ def find_closed_reduces(order: Sequence[UOp], indexing: IndexArithmetic) -> dict
     return closed
 
 
-def _classify_index_functions(order: Sequence[UOp]) -> tuple[set[UOp], set[UOp]]:
+def _find_index_functions_and_choices(order: Sequence[UOp]) -> tuple[set[UOp], set[UOp]]:
     """Return the values that depend on their index and on no memory, and the values that a choice makes of such a value."""
     functions: set[UOp] = set()
     mixed: set[UOp] = set()
@@ -114,7 +114,11 @@ class _ClosedFormSearch:
         for k, r in sorted(loops.items(), reverse=True):
             form = find_closed_form(u.arg.op, value, r, self.indexing.simplify, self.depends_on)
             if form is not None:
-                value = form.value if form.selected_index is None else self.substitute_range(form.value, r, form.selected_index)
+                value = (
+                    form.value
+                    if form.selected_index is None
+                    else self.substitute_range_in_leaves(form.value, r, form.selected_index)
+                )
                 del remaining[k]
         if len(remaining) == len(loops):
             return None
@@ -142,7 +146,7 @@ class _ClosedFormSearch:
                     pending += leaf.coords if leaf.gate is None else (*leaf.coords, leaf.gate)
         return False
 
-    def substitute_range(self, value: UOp, r: UOp, index: UOp) -> UOp:
+    def substitute_range_in_leaves(self, value: UOp, r: UOp, index: UOp) -> UOp:
         """Substitute `index` for the range `r` in the leaves of an expression. Leaves are gated where it is out of range."""
         inside = self.indexing.in_range_gate(index, ZERO, r.bound)
         position = index if inside is None or fits_int32(index) else self.indexing.alu(Op.MOD, index, r.bound)

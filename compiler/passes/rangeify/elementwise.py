@@ -25,7 +25,7 @@ from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, Op
 
 #: Expressions of the source elements of an element.
-Parts = Sequence[UOp]
+SourceExpressions = Sequence[UOp]
 
 
 # Source elements
@@ -52,27 +52,29 @@ def _find_stack_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[E
     return [(s, inner) for s in u.elements]
 
 
-def _open_reduce_loops(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+def _open_loops_and_find_operand(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
     """Open a loop per reduced axis and return the operand's element in them; none for an empty operand."""
     if u in state.closed_reduces:
-        return _find_closed_reduce_sources(state, u, ref)
+        return _open_loops_and_find_leaves(state, u, ref)
     shape = u.operand.shape
     if 0 in shape:
         return []
     kernel = ref.kernel
     index = tuple([kernel.new_loop(shape[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(ref.coords)])
-    kernel.nest_loops((index[k] for k in sorted(u.arg.axes)), frozenset(ref.enclosing_loops()))
+    kernel.record_loop_nest((index[k] for k in sorted(u.arg.axes)), frozenset(ref.enclosing_loops()))
     return [(u.operand, ref._replace(coords=index))]
 
 
-def _find_closed_reduce_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+def _open_loops_and_find_leaves(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
     """Open the remaining loops of a closed form and return its leaves.
 
     A leaf that the index or gate of another leaf depends on is replaced by a placeholder there.
     """
     form, indexing = state.closed_reduces[u], state.indexing
     loops = {r: ref.kernel.new_loop(u.operand.shape[k], AxisType.REDUCE) for k, r in form.remaining_loops.items()}
-    ref.kernel.nest_loops((loops[form.remaining_loops[k]] for k in sorted(form.remaining_loops)), frozenset(ref.enclosing_loops()))
+    ref.kernel.record_loop_nest(
+        (loops[form.remaining_loops[k]] for k in sorted(form.remaining_loops)), frozenset(ref.enclosing_loops())
+    )
     bindings = state.index_bindings[u, ref] = {**bind_general_index(form, ref.coords), **loops}
     elements: dict[UOp, Element] = {}
     for leaf, (node, coords, gate) in form.leaves.items():
@@ -162,7 +164,7 @@ SOURCE_ELEMENTS: dict[Op, Callable[[RangeifyState, UOp, ElementRef], list[Elemen
     **dict.fromkeys(ALU, _find_elementwise_sources),
     **dict.fromkeys((Op.CONST, Op.PARAM, Op.BINARY), _no_sources),
     Op.STACK: _find_stack_sources,
-    Op.REDUCE: _open_reduce_loops,
+    Op.REDUCE: _open_loops_and_find_operand,
     Op.LOAD: _find_load_sources,
     Op.CONTIGUOUS: _find_operand_source,
     Op.INDEX: _find_index_sources,
@@ -174,42 +176,42 @@ SOURCE_ELEMENTS: dict[Op, Callable[[RangeifyState, UOp, ElementRef], list[Elemen
 # Expressions
 
 
-def _build_op(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
-    return UOp(u.op, tuple(parts), u.arg)
+def _build_op(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
+    return UOp(u.op, tuple(sources), u.arg)
 
 
-def _build_where(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
-    condition, if_true, if_false = parts
+def _build_where(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
+    condition, if_true, if_false = sources
     return UOp(Op.WHERE, (as_bool(condition), if_true, if_false))
 
 
-def _pass_constant(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+def _pass_constant(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     return u
 
 
-def _load_param(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+def _load_param(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     if u.arg.name is not None:
         return u
     return load_element(flat_param(u), state.indexing.flatten(ref.coords, u.shape), ref.gate)
 
 
-def _load_binary(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+def _load_binary(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     (position,) = ref.coords
     return load_element(u, position, ref.gate)
 
 
-def _select_stack_source(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+def _select_stack_source(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     """Choose the source that the outer index names."""
-    *others, chosen = parts
+    *others, chosen = sources
     outer, *_ = ref.coords
     for k in range(len(others) - 1, -1, -1):
         chosen = UOp(Op.WHERE, (UOp(Op.CMPEQ, (outer, index_constant(k))), others[k], chosen))
     return chosen
 
 
-def _build_pad(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+def _select_element_or_pad_zero(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     """Choose 0 outside of the operand, unless a gated Load gives 0 there anyway."""
-    (element,) = parts
+    (element,) = sources
     gate = STEP[Op.PAD](state.indexing, u, ref.coords).gate or TRUE
     return element if _is_zero_outside_gate(element, gate) else UOp(Op.WHERE, (gate, element, B.const(0, u.dtype)))
 
@@ -225,43 +227,43 @@ def _split_conjuncts(gate: UOp) -> set[UOp]:
     return _split_conjuncts(gate.lhs) | _split_conjuncts(gate.rhs) if gate.op is Op.AND else {gate}
 
 
-def _build_reduce(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+def _build_reduce(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     """Reduce the operand's element over the loops of the reduced axes; a closed form over its remaining loops."""
     if u in state.closed_reduces:
         form = state.closed_reduces[u]
         bindings = state.index_bindings[u, ref]
-        leaves = {leaf: clamp_to_placeholder(part, leaf) for leaf, part in zip(form.leaves, parts, strict=True)}
+        leaves = {leaf: clamp_to_placeholder(part, leaf) for leaf, part in zip(form.leaves, sources, strict=True)}
         value = substitute(form.value, {**bindings, **leaves})
         loops = [bindings[form.remaining_loops[k]] for k in sorted(form.remaining_loops)]
         return UOp(Op.REDUCE, (value, *loops), ReduceArg(u.arg.op)) if loops else value
-    if not parts:
+    if not sources:
         return reduction_identity(u.arg.op, u.dtype)
-    (element,) = parts
+    (element,) = sources
     ((_, operand_ref),) = state.source_elements[u, ref]
     ranges = [i for k, i in enumerate(operand_ref.coords) if k in u.arg.axes and i is not ZERO]
     return UOp(Op.REDUCE, (element, *ranges), ReduceArg(u.arg.op)) if ranges else element
 
 
-def _build_load(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
-    element, *operands = parts
+def _select_loaded_or_alternative(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
+    element, *operands = sources
     if not operands:
         return element
     alternative, gate = operands
     return UOp(Op.WHERE, (gate, element, alternative))
 
 
-def _pass_through(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
-    (element,) = parts
+def _pass_through(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
+    (element,) = sources
     return element
 
 
-def _reinterpret_bits(state: RangeifyState, u: UOp, ref: ElementRef, parts: Parts) -> UOp:
+def _reinterpret_bits(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     """Build the element of a Bitcast or Slice: the bits of an operand's element, a field of them, or several joined."""
     old, new = u.operand.dtype, u.dtype
     if old.itemsize == new.itemsize:
-        (element,) = parts
+        (element,) = sources
         return reinterpret_as(element, new)
-    bits = [reinterpret_as(p, old.word) for p in parts]
+    bits = [reinterpret_as(p, old.word) for p in sources]
     if new.itemsize < old.itemsize:
         (whole_bits,) = bits
         ratio = index_constant(old.itemsize // new.itemsize)
@@ -274,7 +276,7 @@ def _reinterpret_bits(state: RangeifyState, u: UOp, ref: ElementRef, parts: Part
     return reinterpret_as(joined, new)
 
 
-EXPRESSIONS: dict[Op, Callable[[RangeifyState, UOp, ElementRef, Parts], UOp]] = {
+EXPRESSIONS: dict[Op, Callable[[RangeifyState, UOp, ElementRef, SourceExpressions], UOp]] = {
     **dict.fromkeys(ALU, _build_op),
     **dict.fromkeys(STEP, _pass_through),
     **dict.fromkeys((Op.CONTIGUOUS, Op.INDEX), _pass_through),
@@ -284,7 +286,7 @@ EXPRESSIONS: dict[Op, Callable[[RangeifyState, UOp, ElementRef, Parts], UOp]] = 
     Op.PARAM: _load_param,
     Op.BINARY: _load_binary,
     Op.STACK: _select_stack_source,
-    Op.PAD: _build_pad,
+    Op.PAD: _select_element_or_pad_zero,
     Op.REDUCE: _build_reduce,
-    Op.LOAD: _build_load,
+    Op.LOAD: _select_loaded_or_alternative,
 }

@@ -14,7 +14,7 @@ from uops.compiler.ir.affine import clamp_index
 from uops.compiler.ir.bodies import renumber_loops
 from uops.compiler.ir.extents import loop_extent, max_extent
 from uops.compiler.ir.views import ZERO
-from uops.compiler.ir.zero_trip import Held, gate_zero_trip_loads
+from uops.compiler.ir.zero_trip import ValidCounts, gate_loads_of_zero_trip_loops
 from uops.compiler.log import active_log, log_transform
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -63,18 +63,18 @@ class KernelDraft:
         self.loop_count += 1
         return UOp(Op.RANGE, (bound,), RangeArg(self.loop_count - 1, kind))
 
-    def nest_loops(self, ranges: Iterable[UOp], outer: frozenset[UOp] = frozenset()) -> None:
+    def record_loop_nest(self, ranges: Iterable[UOp], enclosing: frozenset[UOp] = frozenset()) -> None:
         """Record that `ranges` nest in this order inside the loops `outer`."""
         for r in ranges:
             if r.op is Op.RANGE:
-                self.outer_loops[r] = outer
-                outer = outer | {r}
+                self.outer_loops[r] = enclosing
+                enclosing = enclosing | {r}
 
     def pin_reduce_loops(self, ref: ElementRef) -> None:
         """Record that a Reduce is computed at `ref`, so that the output loops around it stay around it."""
         self.reduce_loops.append(frozenset(ref.enclosing_loops() & set(self.ranges)))
 
-    def try_renest_loops(self, ref: ElementRef) -> bool:
+    def try_reorder_loops_for_reduce(self, ref: ElementRef) -> bool:
         """Reorder the output loops so that a Reduce at `ref` is computed once per element; return False if they cannot be.
 
         Loops that are pinned around other Reduces stay around them. The innermost loop stays innermost, because its iterations are
@@ -87,7 +87,7 @@ class KernelDraft:
             return False
         sets = [*self.reduce_loops, loops]
         self.ranges.sort(key=lambda r: sum(r not in s for s in sets))
-        self.nest_loops(self.ranges)
+        self.record_loop_nest(self.ranges)
         return True
 
     def make_placeholder(self, u: UOp, ref: ElementRef) -> UOp:
@@ -233,7 +233,7 @@ class KernelFinisher:
 
 
 def _finish_kernel(
-    number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable[[UOp], UOp], valid_counts: Held
+    number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable[[UOp], UOp], valid_counts: ValidCounts
 ) -> FinishedKernel:
     """Simplify a Store, close its loops, gate its Loads, and number its Params and loops."""
     body = simple = simplify(store)
@@ -246,7 +246,7 @@ def _finish_kernel(
     memory = _accessed_memory(simple)
     body = B.close_loops(body, [renumbered.get(r, r) for r in ranges])
     log_transform("loops", simple, body, kernel=number)
-    body = gate_zero_trip_loads(body, simplify, valid_counts)
+    body = gate_loads_of_zero_trip_loops(body, simplify, valid_counts)
     variables = [u for u in nodes_with_op(body, Op.PARAM) if u.arg.name is not None]
     slots: dict[UOp, UOp] = {u: u.replace(arg=_variable_arg(u.arg, k)) for k, u in enumerate(variables, len(memory))}
     for k, m in enumerate(memory):

@@ -31,19 +31,19 @@ class StorageLayout(NamedTuple):
     chain: tuple[UOp, ...]
     loops: UOp
 
-    def source_index(self, indexing: IndexArithmetic, index: Index) -> Index:
+    def map_loop_index_to_value(self, indexing: IndexArithmetic, loop_index: Index) -> Index:
         """Return the index in `value` of the element `index` of `loops`."""
         if self.loops is not self.value:
             for v in reversed(self.chain[: self.chain.index(self.loops) + 1]):
-                index = STEP[v.op](indexing, v, index).coords
-        return index
+                loop_index = STEP[v.op](indexing, v, loop_index).coords
+        return loop_index
 
-    def stored_index(self, indexing: IndexArithmetic, index: Index) -> Index:
+    def map_loop_index_to_stored_view(self, indexing: IndexArithmetic, loop_index: Index) -> Index:
         """Return the index in the last view of the element `index` of `loops`."""
         start = 0 if self.loops is self.value else self.chain.index(self.loops) + 1
         for v in self.chain[start:]:
-            index = _map_index_forward(indexing, v, index)
-        return index
+            loop_index = _map_index_forward(indexing, v, loop_index)
+        return loop_index
 
 
 def _map_index_forward(indexing: IndexArithmetic, view: UOp, index: Index) -> Index:

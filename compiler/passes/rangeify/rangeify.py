@@ -37,8 +37,8 @@ def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
     if body is not root.body:
         root = root.replace(src=(body, *root.arguments))
     state = RangeifyState(indexing, toposort(body), root.arguments, _HANDLERS)
-    state.propagate_demand()
-    state.compute_values()
+    state.request_elements_and_open_kernels()
+    state.build_expressions_and_stores()
     if active_log() is not None:
         state.log_kernels(body, simplify if isinstance(simplify, Rewriter) else None)
     finish = KernelFinisher(state.values, state.arguments, state.buffers, simplify)

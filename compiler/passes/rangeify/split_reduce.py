@@ -14,7 +14,7 @@ import math
 
 from uops.compiler.ir.views import IndexArithmetic
 from uops.compiler.log import log_transform
-from uops.compiler.passes.rangeify.elements import find_closed_reduces
+from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
@@ -33,7 +33,7 @@ def split_large_reduces(body: UOp, indexing: IndexArithmetic) -> UOp:
     if not large:
         return body
     order = toposort(body)
-    large -= find_closed_reduces(order, indexing).keys()
+    large -= find_closed_forms_of_reduces(order, indexing).keys()
     done: dict[UOp, UOp] = {}
     for u in order:
         src = tuple([done[s] for s in u.src])

@@ -10,7 +10,7 @@ from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.views import STEP, VIEWS, IndexArithmetic
 from uops.compiler.log import log_transform
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
-from uops.compiler.passes.rangeify.elements import find_closed_reduces
+from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, KernelDraft, ranges_of
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE, StorageLayout, choose_layouts
 from uops.compiler.passes.rangeify.storage import StoreTarget, load_element
@@ -37,14 +37,14 @@ class RangeifyState:
 
     def __init__(self, indexing: IndexArithmetic, order: Sequence[UOp], arguments: tuple[UOp, ...], handlers: OpHandlers) -> None:
         self.indexing, self.order, self.arguments, self.handlers = indexing, order, arguments, handlers
-        self.cheap = _find_cheap_values(order)
+        self.cheap = _find_memory_and_constant_views(order)
         self.refs: dict[UOp, dict[ElementRef, None]] = {}  # value -> its elements that are needed
         self.source_elements: dict[Element, list[Element]] = {}  # element -> the elements that it is computed from
         self.kernels: dict[UOp, KernelDraft] = {}  # by realised value or Store
         self.buffers: dict[UOp, UOp] = {}  # by realised value
         self.targets: dict[UOp, StoreTarget] = {}  # by Store
         self.values: dict[Element, UOp] = {}  # element -> its expression
-        self.closed_reduces = find_closed_reduces(order, indexing)
+        self.closed_reduces = find_closed_forms_of_reduces(order, indexing)
         #: By element of a closed Reduce: the substitution of its general index and remaining loops.
         self.index_bindings: dict[Element, dict[UOp, UOp]] = {}
         self.cost_model = RealiseCostModel(order, self.closed_reduces)
@@ -55,35 +55,35 @@ class RangeifyState:
 
     # Consumers first: the elements of each value that are needed.
 
-    def propagate_demand(self) -> None:
+    def request_elements_and_open_kernels(self) -> None:
         """Find the elements of each value that are needed, and open a kernel for each Store and realised value."""
         for u in reversed(self.order):
             if u.op is Op.STORE:
                 self._open_store_kernel(u)
             elif u in self.refs:
-                self._realise_or_push(u)
+                self._realise_or_request_sources(u)
 
-    def _realise_or_push(self, u: UOp) -> None:
+    def _realise_or_request_sources(self, u: UOp) -> None:
         """Open a kernel for a value that is realised; request the source elements of any other."""
-        if not self._should_realise(u):
+        if not self._decide_whether_to_realise(u):
             for ref in self.refs[u]:
-                self._push_to_sources((u, ref))
+                self._request_source_elements((u, ref))
             return
         self.buffers[u] = self._new_buffer(u)
         if 0 in u.shape:
             return
         layout = self.layouts.get(u)
         if layout is None:
-            self._push_to_sources((u, self._open_kernel(u, u.shape).root_ref))
+            self._request_source_elements((u, self._open_kernel(u, u.shape).root_ref))
         else:
-            self._open_layout_kernel(u, layout)
+            self._open_kernel_for_stored_view(u, layout)
 
-    def _open_layout_kernel(self, u: UOp, layout: StorageLayout) -> None:
+    def _open_kernel_for_stored_view(self, u: UOp, layout: StorageLayout) -> None:
         """Open the kernel of a value that is stored in the order of its view `u`."""
         kernel = self._open_kernel(u, layout.loops.shape)
         loops = kernel.coords
-        kernel.coords = layout.stored_index(self.indexing, loops)
-        inner = ElementRef(kernel, layout.source_index(self.indexing, loops))
+        kernel.coords = layout.map_loop_index_to_stored_view(self.indexing, loops)
+        inner = ElementRef(kernel, layout.map_loop_index_to_value(self.indexing, loops))
         self.source_elements[u, kernel.root_ref] = [self.request_element(layout.value, inner)]
         self.computed_once.add((layout.value, inner))
 
@@ -97,7 +97,7 @@ class RangeifyState:
         self.targets[u] = self.handlers.store_target(self, kernel, u.buffer)
         self.source_elements[u, kernel.root_ref] = [self.request_element(s, self.align_ref(kernel.root_ref, s)) for s in operands]
 
-    def _should_realise(self, u: UOp) -> bool:
+    def _decide_whether_to_realise(self, u: UOp) -> bool:
         """Decide whether a value is computed into memory. Loops of its kernel may be reordered or pinned to avoid that."""
         if u.op in COPIES:
             return True
@@ -111,18 +111,18 @@ class RangeifyState:
         once = len(refs) == 1 and ((u, first) in self.computed_once or first.is_computed_once())
         if once:
             self.computed_once.add((u, first))
-        if not once and len(refs) == 1 and value in self.cost_model.nonproduct_reduces:
-            once = first.kernel.try_renest_loops(first)
+        if not once and len(refs) == 1 and value in self.cost_model.noncontraction_values:
+            once = first.kernel.try_reorder_loops_for_reduce(first)
         if self.cost_model.should_realise(value, refs, once):
             return True
         if has_loop:
             first.kernel.pin_reduce_loops(first)
         return False
 
-    def _push_to_sources(self, element: Element) -> None:
+    def _request_source_elements(self, element: Element) -> None:
         """Request the elements that an element is computed from."""
         u, ref = element
-        sources = self.source_elements[element] = self.handlers.source_elements.get(u.op, _push_through_movement)(self, u, ref)
+        sources = self.source_elements[element] = self.handlers.source_elements.get(u.op, _find_movement_source)(self, u, ref)
         for s, source_ref in sources:
             self.refs.setdefault(s, {})[source_ref] = None
         if u.op in _ONCE and element in self.computed_once and u not in self.closed_reduces:
@@ -151,7 +151,7 @@ class RangeifyState:
         kernel = self.kernels[u] = KernelDraft(u)
         kernel.coords = tuple([kernel.new_loop(n, AxisType.LOOP) for n in shape])
         kernel.ranges = ranges_of(kernel.coords)
-        kernel.nest_loops(kernel.ranges)
+        kernel.record_loop_nest(kernel.ranges)
         self.computed_once.add((u, kernel.root_ref))
         return kernel
 
@@ -163,7 +163,7 @@ class RangeifyState:
 
     # Sources first: the expression of every element that is needed.
 
-    def compute_values(self) -> None:
+    def build_expressions_and_stores(self) -> None:
         """Build the expression of every element that is needed, and the Store of every kernel."""
         for u in self.order:
             if u in self.kernels:
@@ -212,7 +212,7 @@ class RangeifyState:
                 log_transform("ranges", body, kernel.store, replacements, kernel=n, terms=terms, extra_nodes=extra_nodes)
 
 
-def _find_cheap_values(order: Sequence[UOp]) -> set[UOp]:
+def _find_memory_and_constant_views(order: Sequence[UOp]) -> set[UOp]:
     """Return the values that are read from memory or constant, up to an address."""
     cheap: set[UOp] = set()
     for u in order:
@@ -221,7 +221,7 @@ def _find_cheap_values(order: Sequence[UOp]) -> set[UOp]:
     return cheap
 
 
-def _push_through_movement(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+def _find_movement_source(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
     """Return the one source element of an element of a movement op, perhaps gated."""
     if u.op not in STEP:
         raise Crash(f"rangeify has no handler for elements of {u.op.name}, got {u!r}")

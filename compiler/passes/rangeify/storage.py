@@ -60,7 +60,7 @@ class StoreTarget:
     """
 
     memory: UOp
-    flat: UOp = ZERO
+    position: UOp = ZERO
     gate: UOp | None = None
     byte: UOp | None = None
     byte_ranges: list[UOp] = field(default_factory=list)  # the loop over the bytes of one value, if there is one
@@ -69,14 +69,14 @@ class StoreTarget:
     def build_store(self, values: Sequence[UOp]) -> UOp:
         """Return the Store of a value, given as (value,) or as (value, gate)."""
         value, *gates = values
-        element = self._merge_into_element(value)
+        element = self._merge_byte_into_element(value)
         gate = self.gate
         for own_gate in map(as_bool, gates):
             gate = own_gate if gate is None else UOp(Op.AND, (gate, own_gate))
-        target = UOp(Op.INDEX, (self.memory, self.flat))
+        target = UOp(Op.INDEX, (self.memory, self.position))
         return UOp(Op.STORE, (target, element) if gate is None else (target, element, gate))
 
-    def _merge_into_element(self, value: UOp) -> UOp:
+    def _merge_byte_into_element(self, value: UOp) -> UOp:
         """Return the element to write: the value, or the element in memory with one byte replaced by that of the value."""
         d = self.memory.dtype
         if self.byte is None:
@@ -87,7 +87,7 @@ class StoreTarget:
             return reinterpret_as(part, d)
         whole = d.word
         now = UOp(Op.AFTER, (self.memory, *self.loops))  # read anew in every iteration, also at an unchanged address
-        old = reinterpret_as(UOp(Op.LOAD, (UOp(Op.INDEX, (now, self.flat)), *self._gate_operands()), LoadArg()), whole)
+        old = reinterpret_as(UOp(Op.LOAD, (UOp(Op.INDEX, (now, self.position)), *self._gate_operands()), LoadArg()), whole)
         mask = UOp(Op.XOR, (UOp(Op.SHL, (B.const(255, whole), _bit_offset(self.byte, whole))), B.const(-1, whole)))
         shifted = UOp(Op.SHL, (B.cast(part, whole), _bit_offset(self.byte, whole)))
         return reinterpret_as(UOp(Op.OR, (UOp(Op.AND, (old, mask)), shifted)), d)

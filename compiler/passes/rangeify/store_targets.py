@@ -30,10 +30,10 @@ def locate_store_target(state: RangeifyState, kernel: KernelDraft, reference: UO
         target.loops = [*kernel.ranges, *target.byte_ranges]
     u = reference
     while u.op in VIEWS:
-        index, gate = _step_through_view(state, kernel, target, u, index)
+        index, gate = _map_index_to_viewed_operand(state, kernel, target, u, index)
         target.gate = state.indexing.conjoin_gates(target.gate, gate)
         u = u.src[0]  # operand, or buffer of an After
-    target.memory, target.flat = flat_param(u), state.indexing.flatten(index, u.shape)
+    target.memory, target.position = flat_param(u), state.indexing.flatten(index, u.shape)
     return target
 
 
@@ -47,26 +47,26 @@ def _changes_item_size(u: UOp) -> bool:
     return False
 
 
-def _step_through_view(
+def _map_index_to_viewed_operand(
     state: RangeifyState, kernel: KernelDraft, target: StoreTarget, u: UOp, index: Index
 ) -> tuple[Index, UOp | None]:
     """Map an index of a view to one of its operand, with the gate under which the element exists."""
     if u.op in STEP:
         return STEP[u.op](state.indexing, u, index)
     if u.op is Op.INDEX:
-        return _map_through_index(state, kernel, u, index)
+        return _map_index_through_positions(state, kernel, u, index)
     if u.op is Op.BITCAST:
         if not index:
             return (), None
         *outer, last = index
-        return (*outer, _rescale_position(state, target, last, u.dtype, u.operand.dtype)), None
+        return (*outer, _rescale_position_and_target_byte(state, target, last, u.dtype, u.operand.dtype)), None
     (position,) = index  # of a Slice
-    inner = _rescale_position(state, target, position, u.dtype, u.operand.dtype)
+    inner = _rescale_position_and_target_byte(state, target, position, u.dtype, u.operand.dtype)
     offset, gate = resolve_index_operand(state, u.offset, ElementRef(kernel, ()), u.operand.shape[0])
     return (state.indexing.alu(Op.ADD, inner, offset),), gate
 
 
-def _map_through_index(state: RangeifyState, kernel: KernelDraft, u: UOp, index: Index) -> tuple[Index, UOp | None]:
+def _map_index_through_positions(state: RangeifyState, kernel: KernelDraft, u: UOp, index: Index) -> tuple[Index, UOp | None]:
     """Map an index of an Index to one of its operand."""
     positions, gate = [], None
     for operand, n in zip(u.positions, u.operand.shape):
@@ -78,7 +78,9 @@ def _map_through_index(state: RangeifyState, kernel: KernelDraft, u: UOp, index:
     return (*positions, *index), gate
 
 
-def _rescale_position(state: RangeifyState, target: StoreTarget, position: UOp, view_dtype: DType, source_dtype: DType) -> UOp:
+def _rescale_position_and_target_byte(
+    state: RangeifyState, target: StoreTarget, position: UOp, view_dtype: DType, source_dtype: DType
+) -> UOp:
     """Return the position in elements of the operand of an element of a view, and move the target's byte offset along."""
     if view_dtype.itemsize == source_dtype.itemsize:
         return position

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uops.compiler.passes.select.positions import NOTHING, SCALAR, IndexLanes, IndexSums, Piece, index_of, size
+from uops.compiler.passes.select.positions import NOTHING, SCALAR, IndexLanes, IndexSums, LanePositions, index_of, size
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import ALU, Op
 
 
-def cut_store_pieces(index_sums: IndexSums, u: UOp, width: int) -> list[Piece]:
+def cut_store_pieces(index_sums: IndexSums, u: UOp, width: int) -> list[LanePositions]:
     """Cut a Store into pieces of at most `width` lanes, contiguous in memory where possible, else in row-major order."""
     n = size(u.value)
     if n == 1 or width == 1:
         return [(p,) for p in range(n)]
-    lanes = index_sums.lanes_of(index_of(u), tuple(range(n)))
+    lanes = index_sums.derive_index_lanes(index_of(u), tuple(range(n)))
     runs = find_contiguous_runs(lanes, n) if lanes is not None else [list(range(n))]
     if max(map(len, runs)) == 1:
         runs = [list(range(n))]
-    return [piece for run in runs for piece in split_into_vectors(run, width)]
+    return [piece for run in runs for piece in split_run_into_vectors(run, width)]
 
 
-def split_into_vectors(run: Sequence[int], width: int) -> Iterator[Piece]:
+def split_run_into_vectors(run: Sequence[int], width: int) -> Iterator[LanePositions]:
     """Split a run into full vectors, and the remainder into powers of two."""
     k = 0
     while k < len(run):
@@ -44,7 +44,7 @@ def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
     runs: list[list[int]] = []
     for accesses in by_terms.values():
         if len({c for c, _ in accesses}) < len(accesses):
-            runs += _find_strided_runs(accesses)
+            runs += _group_equal_addresses_into_runs(accesses)
             continue
         last = None
         for c, p in sorted(accesses):
@@ -55,14 +55,14 @@ def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
     return sorted(runs)
 
 
-def _find_strided_runs(accesses: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _group_equal_addresses_into_runs(address_position_pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Group (address, position) pairs with equal addresses into runs of consecutive addresses and of one stride in position.
 
     Addresses are equal where a row is padded: its last positions, which are gated off, have the addresses of the next row's first.
     """
-    address = {p: c for c, p in accesses}
+    address = {p: c for c, p in address_position_pairs}
     positions_at: dict[int, list[int]] = {}
-    for c, p in accesses:
+    for c, p in address_position_pairs:
         positions_at.setdefault(c, []).append(p)
     runs: list[list[int]] = []
     remaining = dict.fromkeys(sorted(address))
@@ -78,27 +78,27 @@ def _find_strided_runs(accesses: Sequence[tuple[int, int]]) -> list[list[int]]:
     return runs
 
 
-def estimate_piece_cost(index_sums: IndexSums, root: UOp, piece: Piece) -> int:
+def estimate_piece_cost(index_sums: IndexSums, root: UOp, lane_positions: LanePositions) -> int:
     """Estimate the cost of computing a piece, in half vector operations.
 
     An access or operation of one vector costs 2, and a scalar to be splat costs 1. An access that is not contiguous costs 2 per
     lane.
     """
     total = 0
-    pending, seen = [(root, piece)], set[tuple[UOp, Piece]]()
+    pending, seen = [(root, lane_positions)], set[tuple[UOp, LanePositions]]()
     while pending:
-        u, piece = pending.pop()
-        u, piece = index_sums.trace_through_movement(u, piece)
-        if (u, piece) in seen or NOTHING in piece:
+        u, lane_positions = pending.pop()
+        u, lane_positions = index_sums.trace_to_value_below_movement(u, lane_positions)
+        if (u, lane_positions) in seen or NOTHING in lane_positions:
             continue
-        seen.add((u, piece))
+        seen.add((u, lane_positions))
         if u.op is Op.LOAD:
             _, *operands = u.src  # alternative and gate, if there are any
-            total += _access_cost(index_sums.lanes_of(index_of(u), piece), len(piece))
-            pending += [(s, piece) for s in operands if s.shape != ()]
-        elif u.op in ALU and not (u.dtype is dt.index and index_sums.lanes_of(u, piece) is not None):
-            total += 2 if len(piece) > 1 else 1
-            pending += [(s, piece if s.shape else SCALAR) for s in u.src if u.shape]
+            total += _access_cost(index_sums.derive_index_lanes(index_of(u), lane_positions), len(lane_positions))
+            pending += [(s, lane_positions) for s in operands if s.shape != ()]
+        elif u.op in ALU and not (u.dtype is dt.index and index_sums.derive_index_lanes(u, lane_positions) is not None):
+            total += 2 if len(lane_positions) > 1 else 1
+            pending += [(s, lane_positions if s.shape else SCALAR) for s in u.src if u.shape]
     return total
 
 

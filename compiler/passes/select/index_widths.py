@@ -23,7 +23,7 @@ from uops.spec.ir.ops import Op
 def lower_index_arithmetic(kernel: UOp) -> UOp:
     """Lower the index arithmetic of a scalar kernel to int32 or int64. Raises CompileError if int64 is too narrow."""
     order = toposort(kernel)
-    width = choose_index_width(order, kernel)
+    width = choose_index_dtype(order, kernel)
     done: dict[UOp, UOp] = {}
     values: dict[UOp, UOp] = {}  # index value -> machine integer
     for u in order:
@@ -40,7 +40,7 @@ _COUNTERS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
 _INT32_BOUNDS, _INT64_BOUNDS = (dt.int32.min, dt.int32.max), (dt.int64.min, dt.int64.max)
 
 
-def choose_index_width(order: Iterable[UOp], kernel: UOp) -> DType:
+def choose_index_dtype(order: Iterable[UOp], kernel: UOp) -> DType:
     """Return int32 if it holds every index value among `order`, else int64. A constant that only spells a shape is no value.
 
     Raises CompileError for a value that int64 does not hold.
@@ -65,12 +65,12 @@ def choose_index_width(order: Iterable[UOp], kernel: UOp) -> DType:
     return chosen
 
 
-def as_integer(x: UOp, width: DType) -> UOp:
+def as_integer(x: UOp, integer_dtype: DType) -> UOp:
     """Return a number that is cast to index as a machine integer of that width."""
-    return UOp(Op.CAST, (x,), CastArg(width)) if not x.dtype.is_float else B.cast(B.cast(x, dt.int64), width)
+    return UOp(Op.CAST, (x,), CastArg(integer_dtype)) if not x.dtype.is_float else B.cast(B.cast(x, dt.int64), integer_dtype)
 
 
-def _lower_index_node(u: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], width: DType) -> UOp:
+def _lower_index_node(u: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], index_dtype: DType) -> UOp:
     """Rebuild `u` on lowered sources. A source that is a Range, variable or constant is replaced by its value in `width`."""
     op = u.op
     if op is Op.PARAM or op is Op.CONST:  # the shape of a Param is part of the Param, and stays
@@ -79,22 +79,24 @@ def _lower_index_node(u: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], widt
         bound = u.bound
         if bound.op in (Op.CONST, Op.PARAM):
             return u
-        return u.replace(src=(B.cast(_index_as_integer(bound, done, values, width), dt.int64),))
+        return u.replace(src=(B.cast(_cast_index_source_to_integer(bound, done, values, index_dtype), dt.int64),))
     if op is Op.END or op is Op.AFTER:
         src = tuple([done[s] for s in u.src])
     else:
-        src = tuple([values.get(s) or _index_as_integer(s, done, values, width) for s in u.src])
+        src = tuple([values.get(s) or _cast_index_source_to_integer(s, done, values, index_dtype) for s in u.src])
     if op is Op.CAST and u.dtype is _INDEX:
         (operand,) = src
-        return as_integer(operand, width)
+        return as_integer(operand, index_dtype)
     return u if src == u.src else UOp(op, src, u.arg, u.tag)
 
 
-def _index_as_integer(s: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], width: DType) -> UOp:
+def _cast_index_source_to_integer(s: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], index_dtype: DType) -> UOp:
     """Return a source as a machine integer if it is an index value, memoized in `values`."""
     integer = values.get(s)
     if integer is None:
         is_constant = s.op is Op.CONST
-        integer = UOp(Op.CONST, (), ConstArg(s.arg.value, width)) if is_constant else UOp(Op.CAST, (done[s],), CastArg(width))
+        integer = (
+            UOp(Op.CONST, (), ConstArg(s.arg.value, index_dtype)) if is_constant else UOp(Op.CAST, (done[s],), CastArg(index_dtype))
+        )
         values[s] = integer
     return integer

@@ -24,8 +24,8 @@ from uops.spec.ir.ops import RESHAPING, Op
 from uops.spec.ir.scope import strip_afters
 
 #: Flat positions, one per lane; a scalar has the piece (0,).
-Piece = tuple[int, ...]
-SCALAR: Piece = (0,)
+LanePositions = tuple[int, ...]
+SCALAR: LanePositions = (0,)
 #: Position of an element that Pad adds, which the operand does not have.
 NOTHING = -1
 #: Movement ops that change flat positions.
@@ -37,10 +37,10 @@ def size(u: UOp) -> int:
     return math.prod(u.shape)
 
 
-def merge_equal_lanes(piece: Piece) -> Piece:
+def merge_equal_lanes(lane_positions: LanePositions) -> LanePositions:
     """Return a piece whose lanes all hold one element as a piece of one lane."""
-    first = piece[0]
-    return piece if len(piece) == 1 or piece.count(first) < len(piece) else (first,)
+    first = lane_positions[0]
+    return lane_positions if len(lane_positions) == 1 or lane_positions.count(first) < len(lane_positions) else (first,)
 
 
 def index_of(access: UOp) -> UOp:
@@ -141,10 +141,10 @@ def _add_constants(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(add, _broadcast_lanes(a, n), _broadcast_lanes(b, n)))
 
 
-def _scale_coefficient(k: int | tuple[int, ...], by: tuple[int, ...]) -> int | tuple[int, ...]:
-    if len(by) == 1:
-        return k * by[0] if isinstance(k, int) else tuple([x * by[0] for x in k])
-    return tuple(map(mul, _broadcast_lanes(k, len(by)), by))
+def _scale_coefficient(k: int | tuple[int, ...], factors: tuple[int, ...]) -> int | tuple[int, ...]:
+    if len(factors) == 1:
+        return k * factors[0] if isinstance(k, int) else tuple([x * factors[0] for x in k])
+    return tuple(map(mul, _broadcast_lanes(k, len(factors)), factors))
 
 
 class IndexSums:
@@ -152,35 +152,35 @@ class IndexSums:
 
     def __init__(self) -> None:
         self.position_tables: dict[UOp, list[int]] = {}
-        self.lanes: dict[tuple[UOp, Piece], IndexLanes | None] = {}
+        self.lanes: dict[tuple[UOp, LanePositions], IndexLanes | None] = {}
         self.scalars: dict[UOp, IndexLanes] = {}
 
-    def map_to_source(self, u: UOp, piece: Piece) -> Piece:
+    def map_positions_to_operand(self, u: UOp, lane_positions: LanePositions) -> LanePositions:
         """Return the piece of the operand that a piece of a movement op is; it may contain NOTHING."""
         at = self.position_tables.get(u)
         if at is None:
             at = self.position_tables[u] = [] if u.op is Op.EXPAND and size(u.operand) == 1 else map_source_positions(u)
         if not at:  # every element is the operand's only one
             return SCALAR
-        return merge_equal_lanes(tuple(map(at.__getitem__, piece)))
+        return merge_equal_lanes(tuple(map(at.__getitem__, lane_positions)))
 
-    def trace_through_movement(self, u: UOp, piece: Piece) -> tuple[UOp, Piece]:
+    def trace_to_value_below_movement(self, u: UOp, lane_positions: LanePositions) -> tuple[UOp, LanePositions]:
         """Return the value and piece below a chain of movement ops, as far as the first Pad."""
         while u.op is Op.RESHAPE or (u.op in MOVEMENT and u.op is not Op.PAD):
-            piece = piece if u.op is Op.RESHAPE else self.map_to_source(u, piece)
+            lane_positions = lane_positions if u.op is Op.RESHAPE else self.map_positions_to_operand(u, lane_positions)
             u = u.src[0]  # operand
-        return u, piece
+        return u, lane_positions
 
-    def lanes_of(self, u: UOp, piece: Piece) -> IndexLanes | None:
+    def derive_index_lanes(self, u: UOp, lane_positions: LanePositions) -> IndexLanes | None:
         """Return the lanes of a piece of an index value; None if they are no sums of scalars.
 
         One lane always is a sum, and so is a value of shape ().
         """
-        u, piece = self.trace_through_movement(u, piece if u.shape else SCALAR)
-        key = (u, piece)
+        u, lane_positions = self.trace_to_value_below_movement(u, lane_positions if u.shape else SCALAR)
+        key = (u, lane_positions)
         if key not in self.lanes:
-            lanes = self._derive_scalar(u) if u.shape == () else self._derive_lanes(u, piece)
-            self.lanes[key] = IndexLanes({(u, piece[0]): 1}, (0,)) if lanes is None and len(piece) == 1 else lanes
+            lanes = self._derive_scalar(u) if u.shape == () else self._derive_lanes(u, lane_positions)
+            self.lanes[key] = IndexLanes({(u, lane_positions[0]): 1}, (0,)) if lanes is None and len(lane_positions) == 1 else lanes
         return self.lanes[key]
 
     def _derive_scalar(self, u: UOp) -> IndexLanes:
@@ -189,23 +189,23 @@ class IndexSums:
             self.scalars[u] = IndexLanes({(t, 0): k for t, k in s.terms.items()}, (s.constant,))
         return self.scalars[u]
 
-    def _derive_lanes(self, u: UOp, piece: Piece) -> IndexLanes | None:
+    def _derive_lanes(self, u: UOp, lane_positions: LanePositions) -> IndexLanes | None:
         if u.op is Op.STACK:
-            return self._derive_stack(u, piece)
+            return self._derive_stack(u, lane_positions)
         if u.op in _COMBINE:
-            parts = [self.lanes_of(s, piece) for s in u.src]
+            parts = [self.derive_index_lanes(s, lane_positions) for s in u.src]
             sums = [p for p in parts if p is not None]
             return _COMBINE[u.op](*sums) if len(sums) == len(parts) else None
         return None
 
-    def _derive_stack(self, u: UOp, piece: Piece) -> IndexLanes | None:
+    def _derive_stack(self, u: UOp, lane_positions: LanePositions) -> IndexLanes | None:
         constants = u.constant_elements
         if constants is not None:
-            return IndexLanes({}, tuple([constants[p] for p in piece]))
+            return IndexLanes({}, tuple([constants[p] for p in lane_positions]))
         elements = u.elements
         if elements[0].shape != () or u.dtype is not dt.index:
             return None
-        lanes = [self._derive_scalar(elements[p]) for p in piece]
+        lanes = [self._derive_scalar(elements[p]) for p in lane_positions]
         terms = dict.fromkeys(t for lane in lanes for t in lane.terms)
         sums = {t: tuple([int(lane.terms.get(t, 0)) for lane in lanes]) for t in terms}  # type: ignore[arg-type]
         constant = tuple([lane.constant[0] for lane in lanes])
@@ -219,20 +219,26 @@ def _add_lanes(a: IndexLanes, b: IndexLanes) -> IndexLanes:
     return IndexLanes({t: k for t, k in terms.items() if k != 0}, _add_constants(a.constant, b.constant))
 
 
-def _scale_lanes(a: IndexLanes, by: tuple[int, ...]) -> IndexLanes:
-    terms = {t: _scale_coefficient(k, by) for t, k in a.terms.items()}
-    constant = _scale_coefficient(a.constant, by)
+def _multiply_lanes_by_constants(a: IndexLanes, factors: tuple[int, ...]) -> IndexLanes:
+    terms = {t: _scale_coefficient(k, factors) for t, k in a.terms.items()}
+    constant = _scale_coefficient(a.constant, factors)
     assert isinstance(constant, tuple)
     return IndexLanes({t: k for t, k in terms.items() if k != 0}, constant)
 
 
 def _multiply_lanes(a: IndexLanes, b: IndexLanes) -> IndexLanes | None:
-    return _scale_lanes(a, b.constant) if not b.terms else _scale_lanes(b, a.constant) if not a.terms else None
+    return (
+        _multiply_lanes_by_constants(a, b.constant)
+        if not b.terms
+        else _multiply_lanes_by_constants(b, a.constant)
+        if not a.terms
+        else None
+    )
 
 
 _COMBINE: dict[Op, Callable[..., IndexLanes | None]] = {
     Op.ADD: _add_lanes,
-    Op.SUB: lambda a, b: _add_lanes(a, _scale_lanes(b, (-1,))),
-    Op.NEG: lambda a: _scale_lanes(a, (-1,)),
+    Op.SUB: lambda a, b: _add_lanes(a, _multiply_lanes_by_constants(b, (-1,))),
+    Op.NEG: lambda a: _multiply_lanes_by_constants(a, (-1,)),
     Op.MUL: _multiply_lanes,
 }

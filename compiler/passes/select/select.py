@@ -59,7 +59,7 @@ def select_instructions(body: UOp, target: Target) -> tuple[UOp, ...]:
     else:
         accumulated = lower_reduces(body, uniques)
         sized = lower_index_arithmetic(accumulated)
-    primitive = _decompose_ops(sized, target.ops)
+    primitive = _decompose_non_native_ops(sized, target.ops)
     simplified = (ScalarRewriter if shaped else Rewriter)(VALUES)(primitive)
     foreign = {u.op for u in toposort(simplified)} & ALU - target.ops
     if foreign:
@@ -75,7 +75,7 @@ class ScalarRewriter(Rewriter):
         return Rewriter.apply_first_rule(self, u) if not u.shape else None
 
 
-def _decompose_ops(body: UOp, native: frozenset[Op]) -> UOp:
+def _decompose_non_native_ops(body: UOp, native: frozenset[Op]) -> UOp:
     """Decompose the elementwise ops that are not `native`, and replace small floats by their bits."""
     order = toposort(body)
     has_small_floats = not {u.arg.dtype for u in order if u.op in _NAMING}.isdisjoint(SMALL)
@@ -84,14 +84,14 @@ def _decompose_ops(body: UOp, native: frozenset[Op]) -> UOp:
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
     for u in order:
         if u.op in _LOWERED or (has_small_floats and u.op in ALU) or not done.keys().isdisjoint(u.src):
-            lowered = _lower_node(u, tuple([done.get(s, s) for s in u.src]), native)
+            lowered = _decompose_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]), native)
             if lowered is not u:
                 done[u] = lowered
     log_transform("decompose", body, done.get(body, body), done)
     return done.get(body, body)
 
 
-def _lower_node(u: UOp, src: tuple[UOp, ...], native: frozenset[Op]) -> UOp:
+def _decompose_or_rebuild_node(u: UOp, src: tuple[UOp, ...], native: frozenset[Op]) -> UOp:
     """Rebuild a node on lowered sources, decomposed if need be."""
     if u.op in MEMORY_ROOTS and u.dtype in SMALL:
         return u.replace(src=src, arg=replace(u.arg, dtype=soften_dtype(u.dtype)))
@@ -122,7 +122,7 @@ def _lower_integer_mulacc(u: UOp) -> UOp:
     return UOp(Op.ADD, (UOp(Op.MUL, (u.lhs, u.rhs)), u.addend))
 
 
-def _bitcast_wmma_operands(u: UOp) -> UOp:
+def _bitcast_wmma_operands_to_floats(u: UOp) -> UOp:
     """Bitcast the operands of a Wmma back to small floats, which a tensor core takes as they are."""
     dtypes = (u.arg.dtype_in, u.arg.dtype_in, u.arg.dtype_out)
     src = [s if s.dtype is d else UOp(Op.BITCAST, (s,), BitcastArg(d)) for s, d in zip(u.src, dtypes, strict=True)]
@@ -139,7 +139,7 @@ _OWN: dict[Op, tuple[Callable[[UOp], bool], Callable[[UOp], UOp]]] = {
     Op.MULACC: (_is_not_float, _lower_integer_mulacc),
     Op.TRUNC: (_is_not_float, lambda u: u.operand),
     Op.CAST: (lambda u: u.operand.dtype is dt.index, lambda u: u),
-    Op.WMMA: (lambda u: True, _bitcast_wmma_operands),
+    Op.WMMA: (lambda u: True, _bitcast_wmma_operands_to_floats),
 }
 #: Ops of which some nodes are lowered.
 _CHANGED = frozenset({*_OWN, *WIDE_RULES})

@@ -15,7 +15,7 @@ from uops.compiler.ir.accumulators import accumulator_dtype, reduction_identity
 from uops.compiler.passes.select.cuts import estimate_piece_cost
 from uops.compiler.passes.select.positions import (
     SCALAR,
-    Piece,
+    LanePositions,
     constant_vector,
     group_reduced_positions,
     merge_equal_lanes,
@@ -31,12 +31,12 @@ from uops.spec.ir.ops import Op
 IN_FLIGHT = 8
 
 
-def plan_vector_reduce(state: VectorSelector, u: UOp, pieces: dict[Piece, None]) -> ReducePlan:
+def plan_and_request_reduce_terms(state: VectorSelector, u: UOp, pieces: dict[LanePositions, None]) -> ReducePlan:
     """Choose the terms of a Reduce of which `pieces` are needed, and request them."""
-    value, reduced = _peel_axis_reduce(state, u)
+    value, reduced = _peel_operand_and_reduced_positions(state, u)
     outs = _cover_disjointly(pieces)
     if u.ranges and reduced is None:
-        outs = _fuse_short_pieces(state, value, outs)
+        outs = _concatenate_short_pieces(state, value, outs)
     lanes = 0
     if reduced is None:
         terms = [[piece] for piece in outs]
@@ -50,14 +50,14 @@ def plan_vector_reduce(state: VectorSelector, u: UOp, pieces: dict[Piece, None])
             terms = [[merge_equal_lanes(tuple([reduced[p][j] for p in piece])) for j in range(n)] for piece in outs]
     accumulators = max(1, min(state.machine.registers // 2, IN_FLIGHT) // len(outs)) if u.ranges else 1
     groups = [AccumulatorGroup(p, ts, min(accumulators, len(ts))) for p, ts in zip(outs, terms, strict=True)]
-    for node in _fma_operands(state, u, value) or (value,):
+    for node in _match_fma_operands(state, u, value) or (value,):
         for ts in terms:
             for piece in ts:
                 state.request_piece(node, piece)
     return ReducePlan(value, u.ranges, groups, lanes)
 
 
-def _peel_axis_reduce(state: VectorSelector, u: UOp) -> tuple[UOp, list[list[int]] | None]:
+def _peel_operand_and_reduced_positions(state: VectorSelector, u: UOp) -> tuple[UOp, list[list[int]] | None]:
     """Return the value that a Reduce, with one over axes right below it, combines.
 
     The second part is the positions that the axes reduce, for each position of the result; None if there are no axes.
@@ -75,9 +75,9 @@ def _peel_axis_reduce(state: VectorSelector, u: UOp) -> tuple[UOp, list[list[int
     return below.operand, group_reduced_positions(below)
 
 
-def _cover_disjointly(pieces: dict[Piece, None]) -> list[Piece]:
+def _cover_disjointly(pieces: dict[LanePositions, None]) -> list[LanePositions]:
     """Return pieces that contain every element of `pieces` once, the longest first."""
-    cover: list[Piece] = []
+    cover: list[LanePositions] = []
     covered: set[int] = set()
     for piece in sorted(pieces, key=lambda p: -len(p)):
         new = [p for p in dict.fromkeys(piece) if p not in covered]
@@ -89,13 +89,13 @@ def _cover_disjointly(pieces: dict[Piece, None]) -> list[Piece]:
     return cover
 
 
-def _fuse_short_pieces(state: VectorSelector, value: UOp, pieces: Sequence[Piece]) -> list[Piece]:
+def _concatenate_short_pieces(state: VectorSelector, value: UOp, pieces: Sequence[LanePositions]) -> list[LanePositions]:
     """Fuse pieces shorter than a vector in pairs where one accumulator costs less than two.
 
     That holds for short rows of an output whose operands follow each other in a panel.
     """
     short = sorted((p for p in pieces if 1 < len(p) < state.width), key=lambda p: p[0])
-    fused: list[Piece] = []
+    fused: list[LanePositions] = []
     for piece in short:
         while fused and len(fused[-1]) == len(piece) < state.width and _is_cheaper_fused(state, value, fused[-1], piece):
             piece = fused.pop() + piece
@@ -104,12 +104,14 @@ def _fuse_short_pieces(state: VectorSelector, value: UOp, pieces: Sequence[Piece
     return sorted((*(p for p in pieces if p not in short), *fused), key=lambda p: rank[p[0]])
 
 
-def _is_cheaper_fused(state: VectorSelector, value: UOp, a: Piece, b: Piece) -> bool:
+def _is_cheaper_fused(state: VectorSelector, value: UOp, a: LanePositions, b: LanePositions) -> bool:
     sums = state.index_sums
     return estimate_piece_cost(sums, value, a + b) < estimate_piece_cost(sums, value, a) + estimate_piece_cost(sums, value, b)
 
 
-def _prefers_lanes_along_reduce(state: VectorSelector, value: UOp, reduced: list[list[int]], pieces: Sequence[Piece]) -> bool:
+def _prefers_lanes_along_reduce(
+    state: VectorSelector, value: UOp, reduced: list[list[int]], pieces: Sequence[LanePositions]
+) -> bool:
     """Return True if lanes along the reduced axes cost less than lanes along the result."""
     n, sums = len(reduced[0]), state.index_sums
     lanes = math.gcd(n, state.width)
@@ -122,7 +124,7 @@ def _prefers_lanes_along_reduce(state: VectorSelector, value: UOp, reduced: list
     return along < across
 
 
-def _fma_operands(state: VectorSelector, u: UOp, value: UOp) -> tuple[UOp, UOp] | None:
+def _match_fma_operands(state: VectorSelector, u: UOp, value: UOp) -> tuple[UOp, UOp] | None:
     """Return the operands of a product that a sum may take in without rounding it first (R32, Reduce value)."""
     if u.arg.op is Op.ADD and value.op is Op.MUL and u.dtype.is_float and state.machine.fma:
         return value.lhs, value.rhs
@@ -136,22 +138,22 @@ class _ReduceBuilder:
         self.state, self.u, self.plan = state, u, plan
         self.op: Op = u.arg.op
         self.wide = accumulator_dtype(u.dtype)
-        self.fma_operands = _fma_operands(state, u, plan.value)
+        self.fma_operands = _match_fma_operands(state, u, plan.value)
         self.identities: dict[int, UOp] = {}
 
-    def combine_term(self, running: UOp, piece: Piece, w: int) -> UOp:
+    def combine_term(self, running: UOp, lane_positions: LanePositions, w: int) -> UOp:
         """Combine `running` with one more term."""
         if self.fma_operands is not None:
-            a, b = (B.cast(self.state.build_splat_piece(f, piece, w), self.wide) for f in self.fma_operands)
+            a, b = (B.cast(self.state.build_splat_piece(f, lane_positions, w), self.wide) for f in self.fma_operands)
             return UOp(Op.MULACC, (a, b, running))
-        return UOp(self.op, (running, self.build_term(piece, w)))
+        return UOp(self.op, (running, self.build_term(lane_positions, w)))
 
-    def build_term(self, piece: Piece, w: int) -> UOp:
+    def build_term(self, lane_positions: LanePositions, w: int) -> UOp:
         """Build one term of `w` lanes."""
         if self.fma_operands is not None:
-            a, b = (B.cast(self.state.build_splat_piece(f, piece, w), self.wide) for f in self.fma_operands)
+            a, b = (B.cast(self.state.build_splat_piece(f, lane_positions, w), self.wide) for f in self.fma_operands)
             return UOp(Op.MUL, (a, b))
-        return B.cast(self.state.build_splat_piece(self.plan.value, piece, w), self.wide)
+        return B.cast(self.state.build_splat_piece(self.plan.value, lane_positions, w), self.wide)
 
     def identity_vector(self, w: int) -> UOp:
         """Return the identity of the value's own dtype, in the accumulator's: a finite-only dtype has no -inf."""
@@ -175,7 +177,7 @@ class _ReduceBuilder:
         return x
 
 
-def build_vector_reduce(state: VectorSelector, u: UOp, plan: ReducePlan) -> None:
+def build_needed_reduce_pieces(state: VectorSelector, u: UOp, plan: ReducePlan) -> None:
     """Build the pieces of a Reduce that are needed."""
     builder = _ReduceBuilder(state, u, plan)
     parts = _reduce_in_loop(builder) if plan.ranges else [[_reduce_without_loop(builder, g)] for g in plan.groups]

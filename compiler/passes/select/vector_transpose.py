@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from uops.compiler.decompose.build import splat_constant
 from uops.compiler.passes.select.cuts import find_contiguous_runs
-from uops.compiler.passes.select.positions import IndexSums, Piece, constant_vector, index_of, is_splat
+from uops.compiler.passes.select.positions import IndexSums, LanePositions, constant_vector, index_of, is_splat
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import LoadArg
 from uops.spec.ir.node import UOp
@@ -29,11 +29,11 @@ MIN_LANES = 4
 class TransposeSquare(NamedTuple):
     """Pieces to load, and the contiguous pieces that they are built from. Column k holds lane k of each row."""
 
-    rows: tuple[Piece, ...]
-    columns: tuple[Piece, ...]
+    rows: tuple[LanePositions, ...]
+    columns: tuple[LanePositions, ...]
 
 
-def find_transposes(index_sums: IndexSums, load: UOp, pieces: Iterable[Piece]) -> list[TransposeSquare]:
+def find_transpose_squares(index_sums: IndexSums, load: UOp, pieces: Iterable[LanePositions]) -> list[TransposeSquare]:
     """Return the squares that pieces of a Load form. Contiguous pieces and splats belong to none."""
     scattered = [p for p in pieces if len(p) >= MIN_LANES and not _is_contiguous_or_splat(index_sums, load, p)]
     squares: list[TransposeSquare] = []
@@ -42,25 +42,25 @@ def find_transposes(index_sums: IndexSums, load: UOp, pieces: Iterable[Piece]) -
     return squares
 
 
-def _is_contiguous_or_splat(index_sums: IndexSums, load: UOp, piece: Piece) -> bool:
-    lanes = index_sums.lanes_of(index_of(load), piece)
-    return lanes is not None and lanes.lane_offsets in (tuple(range(len(piece))), (0,) * len(piece), (0,))
+def _is_contiguous_or_splat(index_sums: IndexSums, load: UOp, lane_positions: LanePositions) -> bool:
+    lanes = index_sums.derive_index_lanes(index_of(load), lane_positions)
+    return lanes is not None and lanes.lane_offsets in (tuple(range(len(lane_positions))), (0,) * len(lane_positions), (0,))
 
 
-def _find_squares(index_sums: IndexSums, load: UOp, pieces: Sequence[Piece], w: int) -> list[TransposeSquare]:
+def _find_squares(index_sums: IndexSums, load: UOp, pieces: Sequence[LanePositions], w: int) -> list[TransposeSquare]:
     """Return the squares that pieces of `w` lanes form."""
     positions = tuple(dict.fromkeys(p for piece in pieces for p in piece))
-    lanes = index_sums.lanes_of(index_of(load), positions)
+    lanes = index_sums.derive_index_lanes(index_of(load), positions)
     if lanes is None or len(pieces) < w:
         return []
     row_and_lane: dict[int, tuple[int, int]] = {}
-    rows: list[Piece] = []
+    rows: list[LanePositions] = []
     for run in find_contiguous_runs(lanes, len(positions)):
         for k in range(0, len(run) - w + 1, w):
             row = tuple([positions[n] for n in run[k : k + w]])
             row_and_lane.update({p: (len(rows), lane) for lane, p in enumerate(row)})
             rows.append(row)
-    squares: dict[tuple[int, ...], dict[int, Piece]] = {}  # rows -> (lane -> column)
+    squares: dict[tuple[int, ...], dict[int, LanePositions]] = {}  # rows -> (lane -> column)
     for piece in pieces:
         places = [row_and_lane[p] for p in piece if p in row_and_lane]
         if len(places) == w and len({lane for _, lane in places}) == 1:
@@ -93,7 +93,7 @@ def every_second_offset(w: int) -> tuple[int, ...]:
     return tuple(range(0, 2 * w, 2))
 
 
-def load_even_lanes(addresses: Sequence[UOp], alternative: UOp, gate: UOp, arg: LoadArg) -> UOp:
+def load_even_lanes_of_two_vectors(addresses: Sequence[UOp], alternative: UOp, gate: UOp, arg: LoadArg) -> UOp:
     """Load the even lanes of two adjacent vectors. `alternative` and `gate` are those of the lanes of the result."""
     w = int(gate.shape[0])
     even = UOp(Op.STACK, tuple([splat_constant(k % 2 == 0, dt.bool_) for k in range(w)]))

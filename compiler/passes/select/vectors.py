@@ -28,13 +28,13 @@ from typing import NamedTuple
 
 from uops.compiler.decompose.build import splat_constant
 from uops.compiler.passes.select.cuts import cut_store_pieces
-from uops.compiler.passes.select.index_widths import as_integer, choose_index_width
+from uops.compiler.passes.select.index_widths import as_integer, choose_index_dtype
 from uops.compiler.passes.select.positions import (
     NOTHING,
     SCALAR,
     IndexLanes,
     IndexSums,
-    Piece,
+    LanePositions,
     Term,
     constant_vector,
     index_of,
@@ -45,8 +45,8 @@ from uops.compiler.passes.select.vector_transpose import (
     MIN_LANES,
     TransposeSquare,
     every_second_offset,
-    find_transposes,
-    load_even_lanes,
+    find_transpose_squares,
+    load_even_lanes_of_two_vectors,
     transpose_rows,
 )
 from uops.compiler.place import untranslatable_error
@@ -70,8 +70,8 @@ def has_shaped_values(order: Iterable[UOp]) -> bool:
 class AccumulatorGroup(NamedTuple):
     """One piece of a result, and the terms that `accumulators` accumulators side by side combine into it."""
 
-    piece: Piece
-    terms: list[Piece]
+    piece: LanePositions
+    terms: list[LanePositions]
     accumulators: int
 
 
@@ -99,13 +99,13 @@ class VectorSelector:
         self.index_sums = IndexSums()
         self.memory = _find_references(self.order)
         self.width = max(1, machine.vector_bytes // _widest_element(self.order))
-        self.index_dtype = choose_index_width(self.order, kernel)
-        self.wanted_pieces: dict[UOp, dict[Piece, None]] = {}
-        self.store_pieces: dict[UOp, list[Piece]] = {}  # by Store
+        self.index_dtype = choose_index_dtype(self.order, kernel)
+        self.wanted_pieces: dict[UOp, dict[LanePositions, None]] = {}
+        self.store_pieces: dict[UOp, list[LanePositions]] = {}  # by Store
         self.transposes: dict[UOp, list[TransposeSquare]] = {}  # by Load
         self.reduce_plans: dict[UOp, ReducePlan] = {}
         self.absorbed_nodes: set[UOp] = set()  # nodes that a reduction replaces
-        self.values: dict[tuple[UOp, Piece], UOp] = {}
+        self.values: dict[tuple[UOp, LanePositions], UOp] = {}
         self.lane_of_element: dict[UOp, dict[int, Lane]] = {}  # lanes of built pieces, by value and position
         self.done: dict[UOp, UOp] = {}
 
@@ -121,7 +121,7 @@ class VectorSelector:
 
     # Consumers first: the elements that are needed together.
 
-    def propagate_demand(self) -> None:
+    def request_needed_pieces(self) -> None:
         """Find the pieces of each value that are needed."""
         wanted, memory, absorbed = self.wanted_pieces, self.memory, self.absorbed_nodes
         for u in reversed(self.order):
@@ -134,39 +134,39 @@ class VectorSelector:
                 if u in wanted:
                     self._request_sources(u, wanted[u])
 
-    def request_piece(self, u: UOp, piece: Piece) -> None:
+    def request_piece(self, u: UOp, lane_positions: LanePositions) -> None:
         """Request a piece of a value, looking through movement ops.
 
         Of a value of shape () every lane takes the one element (R162, scalar operands in EXPANDED).
         """
         if not u.shape:
-            piece = SCALAR
+            lane_positions = SCALAR
         while u.op in RESHAPING:
             if u.op is not Op.RESHAPE:
-                piece = self.index_sums.map_to_source(u, piece)
+                lane_positions = self.index_sums.map_positions_to_operand(u, lane_positions)
             u = u.src[0]  # operand
-            if NOTHING in piece:
-                for p in set(piece) - {NOTHING}:
+            if NOTHING in lane_positions:
+                for p in set(lane_positions) - {NOTHING}:
                     self.request_piece(u, (p,))
                 return
-        self.wanted_pieces.setdefault(u, {})[piece] = None
+        self.wanted_pieces.setdefault(u, {})[lane_positions] = None
 
-    def request_index(self, u: UOp, piece: Piece) -> None:
+    def request_index(self, u: UOp, lane_positions: LanePositions) -> None:
         """Request the terms of an index vector, or the vector itself if it is no sum."""
-        lanes = self.index_sums.lanes_of(u, piece)
+        lanes = self.index_sums.derive_index_lanes(u, lane_positions)
         if lanes is None:
-            self.request_piece(u, piece)
+            self.request_piece(u, lane_positions)
             return
         for t, p in lanes.terms:
             if t.shape != ():
                 self.wanted_pieces.setdefault(t, {})[(p,)] = None
 
-    def _request_sources(self, u: UOp, pieces: dict[Piece, None]) -> None:
+    def _request_sources(self, u: UOp, pieces: dict[LanePositions, None]) -> None:
         """Request the pieces of the sources of `u` from which its pieces are built."""
         if u.op is Op.REDUCE:
             self.reduce_plans[u] = self.plan_reduce(self, u, pieces)
             return
-        for piece in self._replace_transposed(u, pieces) if u.op is Op.LOAD else pieces:
+        for piece in self._replace_columns_by_rows_to_load(u, pieces) if u.op is Op.LOAD else pieces:
             if u.dtype is dt.index and self._is_index_sum(u, piece):
                 self.request_index(u, piece)
             elif u.op is Op.LOAD:
@@ -189,26 +189,26 @@ class VectorSelector:
             elif u.op not in _SCALARS:
                 raise untranslatable_error("Lowering Pipeline/Instruction Selection", u, f"no vectors of {u.op.name}", self.root)
 
-    def _replace_transposed(self, u: UOp, pieces: dict[Piece, None]) -> Iterable[Piece]:
+    def _replace_columns_by_rows_to_load(self, u: UOp, pieces: dict[LanePositions, None]) -> Iterable[LanePositions]:
         """Return the pieces of a Load that are accessed: the given ones, but rows in place of the columns of squares."""
-        squares = find_transposes(self.index_sums, u, pieces)
+        squares = find_transpose_squares(self.index_sums, u, pieces)
         if not squares:
             return pieces
         self.transposes[u] = squares
         columns = {p for square in squares for p in square.columns}
         return (*(p for p in pieces if p not in columns), *(p for square in squares for p in square.rows))
 
-    def _is_index_sum(self, u: UOp, piece: Piece) -> bool:
+    def _is_index_sum(self, u: UOp, lane_positions: LanePositions) -> bool:
         """Return True if an index value is a sum of other terms, rather than a term that is computed."""
-        lanes = self.index_sums.lanes_of(u, piece)
-        return lanes is not None and (u, piece[0]) not in lanes.terms
+        lanes = self.index_sums.derive_index_lanes(u, lane_positions)
+        return lanes is not None and (u, lane_positions[0]) not in lanes.terms
 
-    def _request_access_operands(self, u: UOp, piece: Piece) -> None:
-        self.request_index(index_of(u), piece)
+    def _request_access_operands(self, u: UOp, lane_positions: LanePositions) -> None:
+        self.request_index(index_of(u), lane_positions)
         _, *operands = u.src  # value or alternative, then the gate
         for k, s in enumerate(operands):
             if s.shape != ():
-                self.request_piece(s, piece)
+                self.request_piece(s, lane_positions)
             elif k == 0:
                 self.request_piece(s, SCALAR)
 
@@ -227,7 +227,7 @@ class VectorSelector:
                 continue
             if op in MEMORY_ROOTS:
                 self.done[u] = u
-                self.values[u, SCALAR] = self._cast_counter(u) if u.dtype is dt.index else u
+                self.values[u, SCALAR] = self._cast_index_leaf_to_integer(u) if u.dtype is dt.index else u
             elif op is Op.STORE:
                 stores = [self._build_store(u, piece) for piece in self.store_pieces[u]]
                 self.done[u] = stores[0] if len(stores) == 1 else UOp(Op.GROUP, tuple(stores))
@@ -237,8 +237,8 @@ class VectorSelector:
             elif u in self.reduce_plans:
                 self.build_reduce(self, u, self.reduce_plans[u])
             elif op is Op.RANGE:
-                self.done[u] = self._build_range(u)
-                self.values[u, SCALAR] = self._cast_counter(self.done[u])
+                self.done[u] = self._rebuild_range_with_wide_bound(u)
+                self.values[u, SCALAR] = self._cast_index_leaf_to_integer(self.done[u])
             else:
                 for square in self.transposes.get(u, ()):
                     rows = [self.values.setdefault((u, p), self._build_load(u, p)) for p in square.rows]
@@ -250,7 +250,7 @@ class VectorSelector:
                     self.done[u] = self.values[u, SCALAR]
         return self.done[self.root]
 
-    def _build_range(self, u: UOp) -> UOp:
+    def _rebuild_range_with_wide_bound(self, u: UOp) -> UOp:
         bound = u.bound
         if bound.op is Op.CONST or bound.op is Op.PARAM:
             return u
@@ -263,7 +263,7 @@ class VectorSelector:
             nodes[u] = (*nodes.get(u, ()), node)
         return nodes
 
-    def _cast_counter(self, u: UOp) -> UOp:
+    def _cast_index_leaf_to_integer(self, u: UOp) -> UOp:
         """Return the value of a constant, variable or loop counter of dtype index as a machine integer."""
         if u.op is Op.CONST:
             return constant_vector((u.arg.value,), self.index_dtype)
@@ -273,76 +273,76 @@ class VectorSelector:
         src = tuple([self.done[s] if s in self.done else self.build_or_get_piece(s, SCALAR) for s in u.src])
         self.done[u] = u if src == u.src else u.replace(src=src)
 
-    def build_or_get_piece(self, u: UOp, piece: Piece) -> UOp:
+    def build_or_get_piece(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Return the node of a piece: of shape () for one lane or a value of shape (), else (w,)."""
         if not u.shape:
-            piece = SCALAR
+            lane_positions = SCALAR
         while u.op in RESHAPING:
             if u.op is not Op.RESHAPE:
-                piece = self.index_sums.map_to_source(u, piece)
+                lane_positions = self.index_sums.map_positions_to_operand(u, lane_positions)
             u = u.src[0]  # operand
-            if NOTHING in piece:
+            if NOTHING in lane_positions:
                 zero = (splat_constant(0, self.index_dtype if u.dtype is dt.index else u.dtype), 0)
-                return compose_lanes([zero if p == NOTHING else (self.build_or_get_piece(u, (p,)), 0) for p in piece])
-        node = self.values.get((u, piece))
+                return compose_lanes([zero if p == NOTHING else (self.build_or_get_piece(u, (p,)), 0) for p in lane_positions])
+        node = self.values.get((u, lane_positions))
         if node is None:
-            node = self.values[u, piece] = self._compose_from_lanes(u, piece)
+            node = self.values[u, lane_positions] = self._compose_from_built_lanes(u, lane_positions)
         return node
 
-    def build_splat_piece(self, u: UOp, piece: Piece, w: int) -> UOp:
+    def build_splat_piece(self, u: UOp, lane_positions: LanePositions, w: int) -> UOp:
         """Return the node of a piece with `w` lanes; a scalar is splat."""
-        return splat(self.build_or_get_piece(u, piece), w)
+        return splat(self.build_or_get_piece(u, lane_positions), w)
 
-    def _compose_from_lanes(self, u: UOp, piece: Piece) -> UOp:
+    def _compose_from_built_lanes(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Build a piece from lanes of other pieces of the value."""
         if u.op is Op.CONST:
-            return self._cast_counter(u) if u.dtype is dt.index else u
+            return self._cast_index_leaf_to_integer(u) if u.dtype is dt.index else u
         if u.dtype is dt.index:
-            lanes = self.index_sums.lanes_of(u, piece)
-            if lanes is not None and (u, piece[0]) not in lanes.terms:
-                return self.build_index(lanes, len(piece))
+            lanes = self.index_sums.derive_index_lanes(u, lane_positions)
+            if lanes is not None and (u, lane_positions[0]) not in lanes.terms:
+                return self.build_index(lanes, len(lane_positions))
         lane_of = self.lane_of_element.get(u)
         if lane_of is None:
             lane_of = self.lane_of_element[u] = {}
             for (v, built_piece), node in self.values.items():
                 if v is u:
                     lane_of.update({p: (node, k) for k, p in enumerate(built_piece)})
-        return compose_lanes([lane_of[p] for p in piece])
+        return compose_lanes([lane_of[p] for p in lane_positions])
 
-    def _build_piece(self, u: UOp, piece: Piece) -> UOp:
+    def _build_piece(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Build a piece of a value from pieces of its sources."""
-        if u.dtype is dt.index and self._is_index_sum(u, piece):
-            lanes = self.index_sums.lanes_of(u, piece)
+        if u.dtype is dt.index and self._is_index_sum(u, lane_positions):
+            lanes = self.index_sums.derive_index_lanes(u, lane_positions)
             assert lanes is not None
-            return self.build_index(lanes, len(piece))
+            return self.build_index(lanes, len(lane_positions))
         if u.op in ALU and u.op is not Op.CAST:
-            return self._build_elementwise(u, piece)
+            return self._build_elementwise(u, lane_positions)
         if u.op is Op.LOAD:
-            return self._build_load(u, piece)
+            return self._build_load(u, lane_positions)
         if u.op is Op.STACK:
             elements = u.elements
             inner = size(elements[0]) if elements else 1
-            return compose_lanes([(self.build_or_get_piece(elements[p // inner], (p % inner,)), 0) for p in piece])
+            return compose_lanes([(self.build_or_get_piece(elements[p // inner], (p % inner,)), 0) for p in lane_positions])
         if u.op in RESHAPING:
-            return self.build_or_get_piece(u, piece)
+            return self.build_or_get_piece(u, lane_positions)
         if u.op is Op.WMMA:
             fragments = [self.build_or_get_piece(s, tuple(range(size(s)))) for s in u.src]
             node = u.replace(src=tuple([f if f.shape != () else UOp(Op.STACK, (f,)) for f in fragments]))
-            if len(piece) == 1:
-                return UOp(Op.INDEX, (node, constant_vector(piece)))
-            return compose_lanes([(node, p) for p in piece])
+            if len(lane_positions) == 1:
+                return UOp(Op.INDEX, (node, constant_vector(lane_positions)))
+            return compose_lanes([(node, p) for p in lane_positions])
         if u.op is Op.AFTER:
-            return u.replace(src=(self.build_or_get_piece(u.buffer, piece), *(self.done[d] for d in u.dependencies)))
+            return u.replace(src=(self.build_or_get_piece(u.buffer, lane_positions), *(self.done[d] for d in u.dependencies)))
         if u.op is Op.CAST and u.dtype is dt.index:
-            return as_integer(self.build_or_get_piece(u.operand, piece), self.index_dtype)
-        return self._build_elementwise(u, piece)
+            return as_integer(self.build_or_get_piece(u.operand, lane_positions), self.index_dtype)
+        return self._build_elementwise(u, lane_positions)
 
-    def _build_elementwise(self, u: UOp, piece: Piece) -> UOp:
+    def _build_elementwise(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Build an elementwise op; on scalars if all lanes share its operands."""
-        src = [self.build_or_get_piece(s, piece) for s in u.src]
+        src = [self.build_or_get_piece(s, lane_positions) for s in u.src]
         for s in src:
             if s.shape:
-                w = len(piece)
+                w = len(lane_positions)
                 return UOp(u.op, tuple([s if s.shape else UOp(Op.STACK, (s,) * w) for s in src]), u.arg, u.tag)
         return UOp(u.op, tuple(src), u.arg, u.tag)
 
@@ -381,7 +381,7 @@ class VectorSelector:
 
     # Memory.
 
-    def _build_access_index(self, u: UOp, index: UOp) -> UOp:
+    def _build_access_reference(self, u: UOp, index: UOp) -> UOp:
         """Build the Index of an access. The dependencies of its Afters are moved to the memory."""
         view, orders = u.buffer, list[UOp]()
         while view.op is Op.AFTER:
@@ -390,48 +390,48 @@ class VectorSelector:
         base = self.done[view.operand]
         return UOp(Op.INDEX, (UOp(Op.AFTER, (base, *orders)) if orders else base, index))
 
-    def _build_positions(self, u: UOp, piece: Piece) -> UOp:
+    def _build_positions(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Build the positions of an access of this piece, in the form of a contiguous access if they are contiguous."""
-        index, w = index_of(u), len(piece)
-        lanes = self.index_sums.lanes_of(index, piece)
+        index, w = index_of(u), len(lane_positions)
+        lanes = self.index_sums.derive_index_lanes(index, lane_positions)
         if lanes is None:
-            return self.build_or_get_piece(index, piece)
+            return self.build_or_get_piece(index, lane_positions)
         offsets = lanes.lane_offsets
         if w > 1 and offsets == tuple(range(w)):
             return UOp(Op.ADD, (splat(self._build_lane_sum(lanes, 0), w), constant_vector(offsets, self.index_dtype)))
         return self.build_index(lanes, w)
 
-    def _build_load(self, u: UOp, piece: Piece) -> UOp:
+    def _build_load(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Build the Load of a piece. One address for all lanes is loaded once, and w elements at stride 2 by two vectors."""
-        w = len(piece)
-        operands = self._access_operands(u, piece)
+        w = len(lane_positions)
+        operands = self._access_operands(u, lane_positions)
         if self.machine.masks and w >= MIN_LANES:
-            lanes = self.index_sums.lanes_of(index_of(u), piece)
+            lanes = self.index_sums.derive_index_lanes(index_of(u), lane_positions)
             if lanes and lanes.lane_offsets == every_second_offset(w):
-                return self._load_every_second(u, lanes, operands, w)
-        positions = self._build_positions(u, piece)
+                return self._load_at_stride_two(u, lanes, operands, w)
+        positions = self._build_positions(u, lane_positions)
         if w > 1 and is_splat(positions) and all(o.shape == () for o in operands):
             positions, w = positions.elements[0], 1
         extra = (splat(operands[0], w), *operands[1:]) if operands else ()
-        return UOp(Op.LOAD, (self._build_access_index(u, positions), *extra), LoadArg())
+        return UOp(Op.LOAD, (self._build_access_reference(u, positions), *extra), LoadArg())
 
-    def _load_every_second(self, u: UOp, lanes: IndexLanes, operands: Sequence[UOp], w: int) -> UOp:
+    def _load_at_stride_two(self, u: UOp, lanes: IndexLanes, operands: Sequence[UOp], w: int) -> UOp:
         """Load `w` elements at stride 2 by two contiguous Loads."""
         alternative, gate = operands or (splat_constant(0, u.dtype), splat_constant(True, dt.bool_))
         firsts = [self._build_lane_sum(lanes, k) for k in (0, w // 2)]
         numbers = constant_vector(tuple(range(w)), self.index_dtype)
-        addresses = [self._build_access_index(u, UOp(Op.ADD, (splat(b, w), numbers))) for b in firsts]
-        return load_even_lanes(addresses, splat(alternative, w), splat(gate, w), u.arg)
+        addresses = [self._build_access_reference(u, UOp(Op.ADD, (splat(b, w), numbers))) for b in firsts]
+        return load_even_lanes_of_two_vectors(addresses, splat(alternative, w), splat(gate, w), u.arg)
 
-    def _access_operands(self, u: UOp, piece: Piece) -> list[UOp]:
+    def _access_operands(self, u: UOp, lane_positions: LanePositions) -> list[UOp]:
         """Return the built value or alternative of an access, and its gate."""
         _, *operands = u.src  # the buffer or operand, then the rest
-        return [self.build_or_get_piece(s, piece if s.shape != () else SCALAR) for s in operands]
+        return [self.build_or_get_piece(s, lane_positions if s.shape != () else SCALAR) for s in operands]
 
-    def _build_store(self, u: UOp, piece: Piece) -> UOp:
-        value, *gate = self._access_operands(u, piece)
-        positions = self._build_positions(u, piece)
-        return UOp(Op.STORE, (self._build_access_index(u, positions), splat(value, len(piece)), *gate))
+    def _build_store(self, u: UOp, lane_positions: LanePositions) -> UOp:
+        value, *gate = self._access_operands(u, lane_positions)
+        positions = self._build_positions(u, lane_positions)
+        return UOp(Op.STORE, (self._build_access_reference(u, positions), splat(value, len(lane_positions)), *gate))
 
 
 def splat(x: UOp, w: int) -> UOp:
@@ -484,5 +484,5 @@ _COMPUTED = ALU | {Op.LOAD, Op.REDUCE, Op.BITCAST}
 #: Ops that compute small floats in float32.
 _WIDENED = ALU - {Op.WHERE}
 _REFERRING = KERNEL_VIEWS | MEMORY_ROOTS
-PlanReduce = Callable[[VectorSelector, UOp, dict[Piece, None]], ReducePlan]
+PlanReduce = Callable[[VectorSelector, UOp, dict[LanePositions, None]], ReducePlan]
 BuildReduce = Callable[[VectorSelector, UOp, ReducePlan], None]

@@ -259,7 +259,7 @@ def substitute(t: Term, old: Term, new: Term) -> Term:
 def eliminate_defined_constants(assumptions: Sequence[Term], *others: Term) -> tuple[list[Term], list[Term]]:
     """Replace every constant that an assumption defines by its definition; the definitions stay as assumptions."""
     facts, rest, definitions = list(assumptions), list(others), list[Term]()
-    while (match := next(filter(None, map(_match_definition, facts)), None)) is not None:
+    while (match := next(filter(None, map(_match_constant_definition, facts)), None)) is not None:
         equation, name, value = match
         facts = [substitute(f, name, value) for f in facts if f is not equation]
         definitions = [*(substitute(f, name, value) for f in definitions), equation]
@@ -267,7 +267,7 @@ def eliminate_defined_constants(assumptions: Sequence[Term], *others: Term) -> t
     return [*facts, *definitions], rest
 
 
-def _match_definition(t: Term) -> tuple[Term, Term, Term] | None:
+def _match_constant_definition(t: Term) -> tuple[Term, Term, Term] | None:
     """Return (t, constant, value) if `t` equates a declared constant with a value in which it does not occur."""
     if t.head == "=":
         for a, b in (t.args, t.args[::-1]):
@@ -312,12 +312,14 @@ def inline(t: Term) -> str:
     return t.head if not t.args else f"({t.head} {' '.join(map(inline, t.args))})"
 
 
-def render_query(assertions: Iterable[Term], encoding: Encoding = Encoding.NATIVE, known: Mapping[Term, Term] | None = None) -> str:
+def render_query(
+    assertions: Iterable[Term], encoding: Encoding = Encoding.NATIVE, known_facts: Mapping[Term, Term] | None = None
+) -> str:
     """Return the text of a query: is the conjunction of `assertions` satisfiable? Every term of `known` must be among them."""
-    stated = expand_floor_divisions(list(assertions), encoding)
-    if known:
-        facts = {literal_of(t, v) for t, v in known.items()}
-        stated = [t for t in (s if s in facts else simplify_under_facts(s, known) for s in stated) if t is not TRUE]
+    stated = expand_divisions_with_axioms(list(assertions), encoding)
+    if known_facts:
+        facts = {literal_of(t, v) for t, v in known_facts.items()}
+        stated = [t for t in (s if s in facts else simplify_under_facts(s, known_facts) for s in stated) if t is not TRUE]
     order = subterms(stated)
     uses: dict[Term, int] = {}
     for t in order:
@@ -371,7 +373,7 @@ def sign_cases(b: Term) -> list[dict[Term, Term]]:
     return [{t: boolean(t is mine) for t in tests} for mine in tests]
 
 
-def expand_floor_divisions(assertions: list[Term], encoding: Encoding) -> list[Term]:
+def expand_divisions_with_axioms(assertions: list[Term], encoding: Encoding) -> list[Term]:
     """Expand floor divisions to the solver's operators, and add the axioms of the encoding."""
     if not any(t.head in _DIVISIONS for t in subterms(assertions)):
         return assertions
@@ -387,11 +389,14 @@ def expand_floor_divisions(assertions: list[Term], encoding: Encoding) -> list[T
     return [*division.axioms(), *(expanded[t] for t in assertions)]
 
 
-def _bound_remainder(b: Term, r: Term) -> list[Term]:
+def _bound_remainder(divisor: Term, remainder: Term) -> list[Term]:
     """State that r is a remainder by b: between 0 and b."""
     zero = integer(0)
-    above, below = and_(compare("<=", zero, r), compare("<", r, b)), and_(compare("<", b, r), compare("<=", r, zero))
-    return [implies(compare(">", b, zero), above), implies(compare("<", b, zero), below)]
+    above, below = (
+        and_(compare("<=", zero, remainder), compare("<", remainder, divisor)),
+        and_(compare("<", divisor, remainder), compare("<=", remainder, zero)),
+    )
+    return [implies(compare(">", divisor, zero), above), implies(compare("<", divisor, zero), below)]
 
 
 class _NativeDivision:
@@ -439,34 +444,34 @@ class _SkolemDivision:
             facts += [implies(divides, equals(a, plus(times(b, q), r))), *_bound_remainder(b, r)]
         for ((_, b), (q, _)), ((_, d), (p, _)) in itertools.permutations(self.divisions.items(), 2):
             if b is d:
-                facts.append(_product_grows(b, minus(q, p)))
+                facts.append(_state_product_reaches_factor(b, minus(q, p)))
         for (a, b), (q, _) in self.divisions.items():
-            for m, p, rest in self._divisions_by_multiples(a, b):
+            for m, p, rest in self._divisions_by_products_with(a, b):
                 if (rest, b) in self.divisions:
                     more = minus(q, plus(times(m, p), self.divisions[rest, b][0]))
-                    facts += [_product_grows(b, more), _product_grows(b, minus(more))]
-        for product, more in self._pair_nested_divisions():
-            facts += [_product_grows(product, more), _product_grows(product, minus(more))]
+                    facts += [_state_product_reaches_factor(b, more), _state_product_reaches_factor(b, minus(more))]
+        for product, more in self._nested_quotient_differences():
+            facts += [_state_product_reaches_factor(product, more), _state_product_reaches_factor(product, minus(more))]
         return facts
 
-    def _pair_nested_divisions(self) -> Iterator[tuple[Term, Term]]:
+    def _nested_quotient_differences(self) -> Iterator[tuple[Term, Term]]:
         """Yield (m b, quotient by m b minus a quotient of another dividend by m)."""
         for (a, product), (p, _) in self.divisions.items():
             for (other, m), (q, _) in self.divisions.items():
                 if product.head == "*" and m in product.args and other is not a:
                     yield product, minus(p, q)
 
-    def _divisions_by_multiples(self, a: Term, b: Term) -> Iterator[tuple[Term, Term, Term]]:
+    def _divisions_by_products_with(self, a: Term, factor: Term) -> Iterator[tuple[Term, Term, Term]]:
         """Yield (m, quotient, remainder) for each division of `a` by a product m b."""
         for (dividend, product), (p, rest) in self.divisions.items():
-            if dividend is a and product.head == "*" and b in product.args and len(product.args) == 2:
+            if dividend is a and product.head == "*" and factor in product.args and len(product.args) == 2:
                 m, n = product.args
-                yield (m if n is b else n), p, rest
+                yield (m if n is factor else n), p, rest
 
 
-def _product_grows(b: Term, t: Term) -> Term:
+def _state_product_reaches_factor(factor: Term, multiplier: Term) -> Term:
     """State that b > 0 and t >= 1 imply b t >= b, and that b < 0 and t >= 1 imply b t <= b."""
-    is_positive = compare(">=", t, integer(1))
-    above = implies(and_(compare(">", b, integer(0)), is_positive), compare(">=", times(b, t), b))
-    below = implies(and_(compare("<", b, integer(0)), is_positive), compare("<=", times(b, t), b))
+    is_positive = compare(">=", multiplier, integer(1))
+    above = implies(and_(compare(">", factor, integer(0)), is_positive), compare(">=", times(factor, multiplier), factor))
+    below = implies(and_(compare("<", factor, integer(0)), is_positive), compare("<=", times(factor, multiplier), factor))
     return and_(above, below)

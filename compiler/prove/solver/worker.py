@@ -29,7 +29,7 @@ _LOOK = 1.0
 
 def main() -> None:
     """Answer queries from standard input until it ends."""
-    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_exit_when_parent_ends, args=(os.getppid(),), daemon=True).start()
     _limit_memory()
     import z3  # late: the memory limit must come first
 
@@ -41,7 +41,7 @@ def main() -> None:
         print(json.dumps(answer), flush=True)
 
 
-def _exit_with_parent(parent: int) -> None:
+def _exit_when_parent_ends(parent: int) -> None:
     """Exit the process once the parent is gone, as nobody else would stop a query."""
     while os.getppid() == parent:
         time.sleep(_LOOK)

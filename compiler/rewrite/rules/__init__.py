@@ -3,12 +3,12 @@
 A rule is left out of the sets, with a warning, unless the ledger holds it as proved in its present form. `uops prove` proves it.
 """
 
-from uops.compiler.prove.admission import select_proved_rules
+from uops.compiler.prove.admission import select_proved_rules_and_warn
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import booleans, casts, divisions, folding, index, integers, where
 
 #: Rules for index expressions and conditions, while ranges are pushed through movement ops.
-INDEXING: tuple[Rule, ...] = select_proved_rules(
+INDEXING: tuple[Rule, ...] = select_proved_rules_and_warn(
     (*folding.RULES, *index.RULES, *divisions.RULES, *integers.RULES, *booleans.RULES, *where.RULES, *casts.RULES)
 )
 #: Rules for the values of kernels, before and after instruction selection.

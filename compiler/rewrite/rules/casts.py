@@ -12,25 +12,30 @@ from uops.spec.ir.dtypes import DType, DTypeKind
 _INTEGERS = (*dt.INTS, dt.index)
 
 
-def is_lossless(a: DType, b: DType) -> bool:
+def is_lossless_cast(source: DType, target: DType) -> bool:
     """Return True if every value of `a` is a value of `b`."""
-    if a is b or a.kind is DTypeKind.BOOL:
+    if source is target or source.kind is DTypeKind.BOOL:
         return True
-    if b is dt.index:
-        return a.is_integer
-    if a is dt.index or b.kind is DTypeKind.BOOL:
+    if target is dt.index:
+        return source.is_integer
+    if source is dt.index or target.kind is DTypeKind.BOOL:
         return False
-    if a.is_float:
-        return b.is_float and (a.has_inf <= b.has_inf) and a.man_bits <= b.man_bits and a.exp_bits <= b.exp_bits
-    if b.is_float:
-        return a.bits - a.is_signed <= b.man_bits + 1 and a.bits <= b.bias
-    return b.min <= a.min and a.max <= b.max
+    if source.is_float:
+        return (
+            target.is_float
+            and (source.has_inf <= target.has_inf)
+            and source.man_bits <= target.man_bits
+            and source.exp_bits <= target.exp_bits
+        )
+    if target.is_float:
+        return source.bits - source.is_signed <= target.man_bits + 1 and source.bits <= target.bias
+    return target.min <= source.min and source.max <= target.max
 
 
 def _keeps(types: Mapping[str, DType]) -> bool:
     """Return True if the first cast is lossless and the second treats it like the source: integers wrap, floats saturate."""
     s, a, b = types["S"], types["A"], types["B"]
-    return is_lossless(s, a) and (s.is_float == a.is_float or b not in dt.INTS or is_lossless(s, b))
+    return is_lossless_cast(s, a) and (s.is_float == a.is_float or b not in dt.INTS or is_lossless_cast(s, b))
 
 
 def _integral(types: Mapping[str, DType]) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
 from uops.compiler.rewrite.pattern import INDEX, Binding, Pattern, cst, eq, ne, var
 from uops.compiler.rewrite.rule import Rule
-from uops.compiler.rewrite.rules.index import bound_node, propose_if_cheaper
+from uops.compiler.rewrite.rules.index import bound_node, make_witness_if_cheaper
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import DIVISION, Op
 
@@ -22,7 +22,7 @@ x, y, s, t, q, r, w = (var(n, INDEX) for n in "xystqrw")
 c, d, e, g, j, k, m = (cst(n, INDEX) for n in "cdegjkm")
 
 #: The nodes that a witness proposes, by variable.
-Parts = dict[str, UOp]
+WitnessNodes = dict[str, UOp]
 
 
 def _positive_constant(u: UOp) -> int:
@@ -35,31 +35,31 @@ def _drop_terms(total: AffineSum, *terms: UOp) -> AffineSum:
     return AffineSum({u: n for u, n in total.terms.items() if u not in terms}, total.constant)
 
 
-def _add_multiple(total: AffineSum, term: UOp, times: int) -> UOp:
+def _add_multiple(total: AffineSum, term: UOp, factor: int) -> UOp:
     """Return the canonical form of total + term * times."""
     terms, constant = dict(total.terms), total.constant
     more = extract_affine_sum(term)
     for u, n in more.terms.items():
-        terms[u] = terms.get(u, 0) + n * times
-    return build_affine_sum(AffineSum({u: n for u, n in terms.items() if n}, constant + more.constant * times))
+        terms[u] = terms.get(u, 0) + n * factor
+    return build_affine_sum(AffineSum({u: n for u, n in terms.items() if n}, constant + more.constant * factor))
 
 
 # A remainder and its quotient
 
 
-def _has_division(u: UOp) -> bool:
+def _has_division_term(u: UOp) -> bool:
     """Return True if the last term of a sum is a division or remainder. The terms before it are already recombined."""
     while u.op in (Op.ADD, Op.MUL, Op.NEG):
-        if u.op is Op.ADD and _has_division(u.rhs):
+        if u.op is Op.ADD and _has_division_term(u.rhs):
             return True
         u = u.operand if u.op is Op.NEG else u.lhs
     return u.op in DIVISION
 
 
-def _find_remainder_terms(binding: Binding) -> Iterator[tuple[AffineSum, UOp, int, int, int]]:
+def _enumerate_remainder_terms(binding: Binding) -> Iterator[tuple[AffineSum, UOp, int, int, int]]:
     """Yield (the sum x + y, a remainder t % c in it, c, its coefficient k, the coefficient c k of the matching quotient)."""
     x, y = bound_node(binding, "x"), bound_node(binding, "y")
-    if not (_has_division(y) and _has_division(x)):
+    if not (_has_division_term(y) and _has_division_term(x)):
         return
     total = extract_affine_sum(UOp(Op.ADD, (x, y)))
     for rest, k in total.terms.items():
@@ -67,9 +67,9 @@ def _find_remainder_terms(binding: Binding) -> Iterator[tuple[AffineSum, UOp, in
             yield total, rest, by, k, by * k
 
 
-def _propose_recombination(binding: Binding) -> Parts | None:
+def _join_quotient_and_remainder(binding: Binding) -> WitnessNodes | None:
     """Match t // c beside t % c."""
-    for total, rest, by, k, times in _find_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_remainder_terms(binding):
         whole = rest.lhs
         other = UOp(Op.IDIV, (whole, index_constant(by)))
         if total.terms.get(other) == times:
@@ -85,9 +85,9 @@ def _propose_recombination(binding: Binding) -> Parts | None:
     return None
 
 
-def _propose_nested_recombination(binding: Binding) -> Parts | None:
+def _join_nested_quotient_remainder(binding: Binding) -> WitnessNodes | None:
     """Match t // (g c) beside (t // g) % c."""
-    for total, rest, by, k, times in _find_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_remainder_terms(binding):
         whole = rest.lhs
         if whole.op is Op.IDIV and (inner := _positive_constant(whole.rhs)):
             other = UOp(Op.IDIV, (whole.lhs, index_constant(inner * by)))
@@ -104,9 +104,9 @@ def _propose_nested_recombination(binding: Binding) -> Parts | None:
     return None
 
 
-def _propose_wider_modulus(binding: Binding) -> Parts | None:
+def _join_remainders_to_wider_one(binding: Binding) -> WitnessNodes | None:
     """Match (t // c) % d beside t % c."""
-    for total, rest, by, k, times in _find_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_remainder_terms(binding):
         whole = rest.lhs
         quotient = UOp(Op.IDIV, (whole, index_constant(by)))
         for other, n in total.terms.items():
@@ -124,9 +124,9 @@ def _propose_wider_modulus(binding: Binding) -> Parts | None:
     return None
 
 
-def _propose_nested_wider_modulus(binding: Binding) -> Parts | None:
+def _join_nested_remainders_to_wider(binding: Binding) -> WitnessNodes | None:
     """Match (t // (g c)) % d beside (t // g) % c."""
-    for total, rest, by, k, times in _find_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_remainder_terms(binding):
         whole = rest.lhs
         if whole.op is not Op.IDIV or not (inner := _positive_constant(whole.rhs)):
             continue
@@ -149,7 +149,7 @@ def _propose_nested_wider_modulus(binding: Binding) -> Parts | None:
 # Remainders in a dividend
 
 
-def _propose_dropped_modulus(binding: Binding) -> Parts | None:
+def _drop_remainder_by_multiple(binding: Binding) -> WitnessNodes | None:
     """Match s = t % e + q with e a multiple of c."""
     by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     for rest, times in total.terms.items():
@@ -163,12 +163,12 @@ def _propose_dropped_modulus(binding: Binding) -> Parts | None:
 _MAX_TERMS = 6
 
 
-def _propose_bounded_remainder(binding: Binding) -> Parts | None:
+def _propose_quotient_and_remainder(binding: Binding) -> WitnessNodes | None:
     """Propose s = q c + r with 0 <= r < c. Each coefficient of r is a small one, of either sign, congruent to that of s."""
     by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     if by <= 0 or len(total.terms) > _MAX_TERMS:
         return None
-    for rest in itertools.product(*(_least_residues(n, by, len(total.terms)) for n in total.terms.values())):
+    for rest in itertools.product(*(_candidate_residues(n, by, len(total.terms)) for n in total.terms.values())):
         left = {u: n for u, n in zip(total.terms, rest, strict=True) if n}
         bounds = build_affine_sum(AffineSum(left, total.constant % by)).min_max
         if bounds is not None and bounds[0] // by == bounds[1] // by:
@@ -179,15 +179,15 @@ def _propose_bounded_remainder(binding: Binding) -> Parts | None:
     return None
 
 
-def _least_residues(n: int, by: int, count: int) -> tuple[int, ...]:
+def _candidate_residues(coefficient: int, modulus: int, term_count: int) -> tuple[int, ...]:
     """Return the coefficients to try that are congruent to `n` modulo `by`: both signs for a single term, else the smaller one."""
-    up = n % by
-    if count == 1 or up * 2 == by:
-        return (up, up - by) if up else (0,)
-    return (min(up, up - by, key=abs),)
+    up = coefficient % modulus
+    if term_count == 1 or up * 2 == modulus:
+        return (up, up - modulus) if up else (0,)
+    return (min(up, up - modulus, key=abs),)
 
 
-def _propose_nested_division(binding: Binding) -> Parts | None:
+def _divide_quotient_plus_constant(binding: Binding) -> WitnessNodes | None:
     """Match s = t // g + k."""
     total = extract_affine_sum(bound_node(binding, "s"))
     if len(total.terms) != 1 or not total.constant:
@@ -199,13 +199,13 @@ def _propose_nested_division(binding: Binding) -> Parts | None:
     return {"t": term.lhs, "g": term.rhs, "k": index_constant(total.constant), "w": whole, "e": index_constant(inner * by)}
 
 
-def _propose_factor(binding: Binding) -> Parts | None:
+def _propose_factor(binding: Binding) -> WitnessNodes | None:
     """Match e = k c."""
     by, period = int(bound_node(binding, "c").arg.value), int(bound_node(binding, "e").arg.value)
     return {"k": index_constant(period // by)} if by > 0 and period > 0 and period % by == 0 else None
 
 
-def _propose_symbolic_multiples(binding: Binding) -> Parts | None:
+def _split_off_multiple_of_symbol(binding: Binding) -> WitnessNodes | None:
     """Match s = (t y) k + r."""
     by, total = bound_node(binding, "y"), extract_affine_sum(bound_node(binding, "s"))
     for term, times in total.terms.items():
@@ -220,14 +220,14 @@ def _propose_symbolic_multiples(binding: Binding) -> Parts | None:
     return None
 
 
-def _propose_product(binding: Binding) -> Parts:
+def _propose_product(binding: Binding) -> WitnessNodes:
     return {"k": index_constant(int(bound_node(binding, "c").arg.value) * int(bound_node(binding, "d").arg.value))}
 
 
 # Comparisons of sums
 
 
-def _propose_rounded_bound(binding: Binding) -> Parts | None:
+def _propose_rounded_bound(binding: Binding) -> WitnessNodes | None:
     """Propose s = q g + r and k, where s < c is q < k for every r."""
     limit, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     sizes = {abs(n) for n in total.terms.values()}
@@ -236,7 +236,7 @@ def _propose_rounded_bound(binding: Binding) -> Parts | None:
     for size in sorted({math.gcd(*sizes), *sizes}, reverse=True):
         if size == 1 and not total.constant:  # q would be s itself
             return None
-        parts = _split_by_divisibility(total, size)
+        parts = _split_divisible_terms(total, size)
         bounds = parts[1].min_max
         if bounds is None:
             return None
@@ -246,10 +246,10 @@ def _propose_rounded_bound(binding: Binding) -> Parts | None:
     return None
 
 
-def _split_by_divisibility(total: AffineSum, size: int) -> tuple[UOp, UOp]:
+def _split_divisible_terms(total: AffineSum, divisor: int) -> tuple[UOp, UOp]:
     """Return (q, r) with total = q * size + r, where r has the constant and the terms whose coefficients `size` does not divide."""
-    whole = {u: n // size for u, n in total.terms.items() if n % size == 0}
-    rest = {u: n for u, n in total.terms.items() if n % size}
+    whole = {u: n // divisor for u, n in total.terms.items() if n % divisor == 0}
+    rest = {u: n for u, n in total.terms.items() if n % divisor}
     return build_affine_sum(AffineSum(whole, 0)), build_affine_sum(AffineSum(rest, total.constant))
 
 
@@ -260,18 +260,18 @@ _IN_RANGE = (c > 0) & eq(s, q * c + r) & (r >= 0) & (r < c)
 
 def _comparison_rule(name: str, lhs: Pattern, rhs: Pattern) -> Rule:
     """Return a rule that compares a sum by its multiples of g only."""
-    return Rule(name, lhs, rhs, when=_BOUND, witness=propose_if_cheaper(lhs, rhs, _propose_rounded_bound))
+    return Rule(name, lhs, rhs, when=_BOUND, witness=make_witness_if_cheaper(lhs, rhs, _propose_rounded_bound))
 
 
 RULES = (
     # (t // c) c + t % c = t, also for multiples of both; t // g // c is t // (g c).
-    Rule("recombine", x + y, w, _PAIR & eq(w, q + t * k) & eq(x + y, q + (t // c) * m + (t % c) * k), _propose_recombination),
+    Rule("recombine", x + y, w, _PAIR & eq(w, q + t * k) & eq(x + y, q + (t // c) * m + (t % c) * k), _join_quotient_and_remainder),
     Rule(
         "recombine-nested",
         x + y,
         w,
         (c > 0) & (g > 0) & eq(e, g * c) & _PAIR & eq(w, q + (t // g) * k) & eq(x + y, q + (t // e) * m + ((t // g) % c) * k),
-        _propose_nested_recombination,
+        _join_nested_quotient_remainder,
     ),
     # With (t // c) % d in place of t // c it is t % (c d).
     Rule(
@@ -279,7 +279,7 @@ RULES = (
         x + y,
         w,
         (c > 0) & (d > 0) & eq(e, c * d) & _PAIR & eq(w, q + (t % e) * k) & eq(x + y, q + ((t // c) % d) * m + (t % c) * k),
-        _propose_wider_modulus,
+        _join_remainders_to_wider_one,
     ),
     Rule(
         "widen-nested",
@@ -293,20 +293,22 @@ RULES = (
         & _PAIR
         & eq(w, q + ((t // g) % j) * k)
         & eq(x + y, q + ((t // e) % d) * m + ((t // g) % c) * k),
-        _propose_nested_wider_modulus,
+        _join_nested_remainders_to_wider,
     ),
     # Values that differ by a multiple of c have the same remainder.
-    Rule("mod-period", s % c, w % c, (c > 0) & (e > 0) & eq(e % c, 0) & eq(w, q + t) & eq(s, q + t % e), _propose_dropped_modulus),
+    Rule(
+        "mod-period", s % c, w % c, (c > 0) & (e > 0) & eq(e % c, 0) & eq(w, q + t) & eq(s, q + t % e), _drop_remainder_by_multiple
+    ),
     # floor((q c + r) / c) = q for 0 <= r < c.
-    Rule("div-in-range", s // c, q, _IN_RANGE, _propose_bounded_remainder),
-    Rule("mod-in-range", s % c, r, _IN_RANGE, _propose_bounded_remainder),
+    Rule("div-in-range", s // c, q, _IN_RANGE, _propose_quotient_and_remainder),
+    Rule("mod-in-range", s % c, r, _IN_RANGE, _propose_quotient_and_remainder),
     # floor((floor(t / g) + k) / c) = floor((t + k g) / (g c)).
     Rule(
         "div-sum-div",
         s // c,
         w // e,
         (c > 0) & (g > 0) & eq(e, g * c) & eq(w, t + k * g) & eq(s, t // g + k),
-        _propose_nested_division,
+        _divide_quotient_plus_constant,
     ),
     # The quotient of a remainder is a remainder of the quotient.
     Rule("div-mod", (t % e) // c, (t // c) % k, (c > 0) & (k > 0) & eq(e, k * c), _propose_factor),
@@ -317,6 +319,6 @@ RULES = (
     Rule("lt-quotient", (t // c) < d, t < k, (c > 0) & eq(k, c * d), _propose_product),
     Rule("ge-quotient", (t // c) >= d, t >= k, (c > 0) & eq(k, c * d), _propose_product),
     # The divisor may be no constant, like the extent of a loop: floor((t y + r) / y) = t + floor(r / y).
-    Rule("div-multiples-of", s // y, q + r // y, ne(y, 0) & eq(q, t * k) & eq(s, (t * y) * k + r), _propose_symbolic_multiples),
-    Rule("mod-multiples-of", s % y, r % y, ne(y, 0) & eq(s, (t * y) * k + r), _propose_symbolic_multiples),
+    Rule("div-multiples-of", s // y, q + r // y, ne(y, 0) & eq(q, t * k) & eq(s, (t * y) * k + r), _split_off_multiple_of_symbol),
+    Rule("mod-multiples-of", s % y, r % y, ne(y, 0) & eq(s, (t * y) * k + r), _split_off_multiple_of_symbol),
 )

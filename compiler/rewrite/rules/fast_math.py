@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uops.compiler.prove.admission import select_proved_rules
+from uops.compiler.prove.admission import select_proved_rules_and_warn
 from uops.compiler.rewrite.pattern import (
     BOOL,
     Binding,
@@ -119,7 +119,7 @@ def _canonical_text(q: Pattern, seen: dict[str, int]) -> str:
     return format_pattern(q) if q.op is None else f"{q.op.name}({' '.join(_canonical_text(s, seen) for s in q.src)})"
 
 
-def _commuted_rules(
+def _generate_commuted_rules(
     name: str, lhs: Pattern, rhs: Pattern, *flaws: Flaw, values: Pattern | None = None, when: Pattern | None = None,
     k: Pattern | None = None,
 ) -> Iterator[Rule]:  # fmt: skip
@@ -136,118 +136,120 @@ def _commuted_rules(
 
 
 SUMS = (
-    *_commuted_rules("real-add-zero", x + 0.0, x, Z),
-    *_commuted_rules("real-add-minus-zero", x + -0.0, x),
-    *_commuted_rules("real-sub-zero", x - 0.0, x),
-    *_commuted_rules("real-zero-sub", minus(0.0, x), -x, Z),
-    *_commuted_rules("real-sub-self", x - x, zero, N),
-    *_commuted_rules("real-add-negated", x + -y, x - y),
-    *_commuted_rules("real-sub-negated", x - -y, x + y),
-    *_commuted_rules("real-negated-sub", -(x - y), y - x, Z),
-    *_commuted_rules("real-negated-twice", operation(Op.NEG, -x), x),
+    *_generate_commuted_rules("real-add-zero", x + 0.0, x, Z),
+    *_generate_commuted_rules("real-add-minus-zero", x + -0.0, x),
+    *_generate_commuted_rules("real-sub-zero", x - 0.0, x),
+    *_generate_commuted_rules("real-zero-sub", minus(0.0, x), -x, Z),
+    *_generate_commuted_rules("real-sub-self", x - x, zero, N),
+    *_generate_commuted_rules("real-add-negated", x + -y, x - y),
+    *_generate_commuted_rules("real-sub-negated", x - -y, x + y),
+    *_generate_commuted_rules("real-negated-sub", -(x - y), y - x, Z),
+    *_generate_commuted_rules("real-negated-twice", operation(Op.NEG, -x), x),
     # Constants are merged.
-    *_commuted_rules("real-sub-constant", x - c, x + k, k=-c),
-    *_commuted_rules("real-add-constants", (x + c) + d, x + k, I, R, k=c + d),
-    *_commuted_rules("real-constant-sub-sum", minus(c, x + d), minus(k, x), I, R, k=c - d),
-    *_commuted_rules("real-constant-sub-sub", minus(c, minus(d, x)), x + k, I, R, k=c - d),
-    *_commuted_rules("real-constant-sub-add", minus(c, x) + d, minus(k, x), I, R, k=c + d),
+    *_generate_commuted_rules("real-sub-constant", x - c, x + k, k=-c),
+    *_generate_commuted_rules("real-add-constants", (x + c) + d, x + k, I, R, k=c + d),
+    *_generate_commuted_rules("real-constant-sub-sum", minus(c, x + d), minus(k, x), I, R, k=c - d),
+    *_generate_commuted_rules("real-constant-sub-sub", minus(c, minus(d, x)), x + k, I, R, k=c - d),
+    *_generate_commuted_rules("real-constant-sub-add", minus(c, x) + d, minus(k, x), I, R, k=c + d),
     # A term that is added and subtracted again.
-    *_commuted_rules("real-add-then-sub", (x + y) - y, x, N, I, R),
-    *_commuted_rules("real-sub-then-add", (x - y) + y, x, N, I, R),
-    *_commuted_rules("real-sub-difference", x - (x - y), y, N, I, R),
-    *_commuted_rules("real-sub-sum", x - (x + y), -y, N, I, R),
-    *_commuted_rules("real-difference-sub", (x - y) - x, -y, N, I, R),
+    *_generate_commuted_rules("real-add-then-sub", (x + y) - y, x, N, I, R),
+    *_generate_commuted_rules("real-sub-then-add", (x - y) + y, x, N, I, R),
+    *_generate_commuted_rules("real-sub-difference", x - (x - y), y, N, I, R),
+    *_generate_commuted_rules("real-sub-sum", x - (x + y), -y, N, I, R),
+    *_generate_commuted_rules("real-difference-sub", (x - y) - x, -y, N, I, R),
     # A common factor, or divisor.
-    *_commuted_rules("real-common-factor", x * y + x * z, x * (y + z), I, R),
-    *_commuted_rules("real-common-factor-sub", x * y - x * z, x * (y - z), I, R),
-    *_commuted_rules("real-factor-and-itself", x + x * c, x * k, I, R, k=c + 1.0),
-    *_commuted_rules("real-factor-less-itself", x * c - x, x * k, I, R, k=c - 1.0),
-    *_commuted_rules("real-itself-less-factor", x - x * c, x * k, I, R, k=minus(1.0, c)),
-    *_commuted_rules("real-common-divisor", div(x, z) + div(y, z), div(x + y, z), I, R, values=ne(z, 0.0)),
-    *_commuted_rules("real-common-divisor-sub", div(x, z) - div(y, z), div(x - y, z), I, R, values=ne(z, 0.0)),
+    *_generate_commuted_rules("real-common-factor", x * y + x * z, x * (y + z), I, R),
+    *_generate_commuted_rules("real-common-factor-sub", x * y - x * z, x * (y - z), I, R),
+    *_generate_commuted_rules("real-factor-and-itself", x + x * c, x * k, I, R, k=c + 1.0),
+    *_generate_commuted_rules("real-factor-less-itself", x * c - x, x * k, I, R, k=c - 1.0),
+    *_generate_commuted_rules("real-itself-less-factor", x - x * c, x * k, I, R, k=minus(1.0, c)),
+    *_generate_commuted_rules("real-common-divisor", div(x, z) + div(y, z), div(x + y, z), I, R, values=ne(z, 0.0)),
+    *_generate_commuted_rules("real-common-divisor-sub", div(x, z) - div(y, z), div(x - y, z), I, R, values=ne(z, 0.0)),
 )
 
 _APART = ne(y, 0.0) & ne(z, 0.0)
 PRODUCTS = (
-    *_commuted_rules("real-mul-one", x * 1.0, x),
-    *_commuted_rules("real-mul-minus-one", x * -1.0, -x),
-    *_commuted_rules("real-mul-zero", x * 0.0, zero, N, Z),
-    *_commuted_rules("real-mul-minus-zero", x * -0.0, zero, N, Z),
-    *_commuted_rules("real-div-one", div(x, 1.0), x),
-    *_commuted_rules("real-div-minus-one", div(x, -1.0), -x),
-    *_commuted_rules("real-zero-div", div(0.0, x), zero, N, Z, values=ne(x, 0.0)),
-    *_commuted_rules("real-one-div", div(1.0, x), recip(x), values=ne(x, 0.0)),
-    *_commuted_rules("real-div-self", div(x, x), one, N, values=ne(x, 0.0)),
+    *_generate_commuted_rules("real-mul-one", x * 1.0, x),
+    *_generate_commuted_rules("real-mul-minus-one", x * -1.0, -x),
+    *_generate_commuted_rules("real-mul-zero", x * 0.0, zero, N, Z),
+    *_generate_commuted_rules("real-mul-minus-zero", x * -0.0, zero, N, Z),
+    *_generate_commuted_rules("real-div-one", div(x, 1.0), x),
+    *_generate_commuted_rules("real-div-minus-one", div(x, -1.0), -x),
+    *_generate_commuted_rules("real-zero-div", div(0.0, x), zero, N, Z, values=ne(x, 0.0)),
+    *_generate_commuted_rules("real-one-div", div(1.0, x), recip(x), values=ne(x, 0.0)),
+    *_generate_commuted_rules("real-div-self", div(x, x), one, N, values=ne(x, 0.0)),
     # Constants and signs are merged.
-    *_commuted_rules("real-mul-constants", (x * c) * d, x * k, I, R, k=c * d),
-    *_commuted_rules("real-scaled-product", (x * c) * (y * d), (x * y) * k, I, R, k=c * d),
-    *_commuted_rules("real-negated-factors", -x * -y, x * y),
-    *_commuted_rules("real-negated-by-constant", -x * c, x * k, k=-c),
-    *_commuted_rules("real-negated-product", -(x * c), x * k, k=-c),
-    *_commuted_rules("real-negated-quotient", div(-x, -y), div(x, y), values=ne(y, 0.0)),
-    *_commuted_rules("real-div-constant", div(x, c), x * k, R, when=ne(c, 0.0), k=div(1.0, c)),
-    *_commuted_rules("real-constant-div-scaled", div(c, x * d), div(k, x), R, values=ne(x, 0.0), when=ne(d, 0.0), k=div(c, d)),
+    *_generate_commuted_rules("real-mul-constants", (x * c) * d, x * k, I, R, k=c * d),
+    *_generate_commuted_rules("real-scaled-product", (x * c) * (y * d), (x * y) * k, I, R, k=c * d),
+    *_generate_commuted_rules("real-negated-factors", -x * -y, x * y),
+    *_generate_commuted_rules("real-negated-by-constant", -x * c, x * k, k=-c),
+    *_generate_commuted_rules("real-negated-product", -(x * c), x * k, k=-c),
+    *_generate_commuted_rules("real-negated-quotient", div(-x, -y), div(x, y), values=ne(y, 0.0)),
+    *_generate_commuted_rules("real-div-constant", div(x, c), x * k, R, when=ne(c, 0.0), k=div(1.0, c)),
+    *_generate_commuted_rules(
+        "real-constant-div-scaled", div(c, x * d), div(k, x), R, values=ne(x, 0.0), when=ne(d, 0.0), k=div(c, d)
+    ),
     # Quotients of quotients.
-    *_commuted_rules("real-div-div", div(div(x, y), z), div(x, y * z), N, I, R, values=_APART),
-    *_commuted_rules("real-div-by-quotient", div(x, div(y, z)), div(x * z, y), N, I, R, values=_APART),
-    *_commuted_rules("real-div-then-mul", div(x, y) * y, x, N, I, R, values=ne(y, 0.0)),
-    *_commuted_rules("real-mul-then-div", div(x * y, y), x, N, I, R, values=ne(y, 0.0)),
-    *_commuted_rules("real-mul-recip-self", x * recip(x), one, N, I, R, values=ne(x, 0.0)),
-    *_commuted_rules("real-recip-twice", recip(recip(x)), x, R, values=ne(x, 0.0)),
-    *_commuted_rules("real-recip-quotient", recip(div(x, y)), div(y, x), R, values=ne(x, 0.0) & ne(y, 0.0)),
-    *_commuted_rules("real-recip-product", recip(x) * recip(y), recip(x * y), I, R, values=ne(x, 0.0) & ne(y, 0.0)),
-    *_commuted_rules("real-div-by-recip", div(x, recip(y)), x * y, I, R, values=ne(y, 0.0)),
+    *_generate_commuted_rules("real-div-div", div(div(x, y), z), div(x, y * z), N, I, R, values=_APART),
+    *_generate_commuted_rules("real-div-by-quotient", div(x, div(y, z)), div(x * z, y), N, I, R, values=_APART),
+    *_generate_commuted_rules("real-div-then-mul", div(x, y) * y, x, N, I, R, values=ne(y, 0.0)),
+    *_generate_commuted_rules("real-mul-then-div", div(x * y, y), x, N, I, R, values=ne(y, 0.0)),
+    *_generate_commuted_rules("real-mul-recip-self", x * recip(x), one, N, I, R, values=ne(x, 0.0)),
+    *_generate_commuted_rules("real-recip-twice", recip(recip(x)), x, R, values=ne(x, 0.0)),
+    *_generate_commuted_rules("real-recip-quotient", recip(div(x, y)), div(y, x), R, values=ne(x, 0.0) & ne(y, 0.0)),
+    *_generate_commuted_rules("real-recip-product", recip(x) * recip(y), recip(x * y), I, R, values=ne(x, 0.0) & ne(y, 0.0)),
+    *_generate_commuted_rules("real-div-by-recip", div(x, recip(y)), x * y, I, R, values=ne(y, 0.0)),
     # Mulacc, which rounds once (R16, rounding).
-    *_commuted_rules("real-mulacc-zero", operation(Op.MULACC, x, y, 0.0), x * y, Z),
-    *_commuted_rules("real-mulacc-one", operation(Op.MULACC, x, 1.0, y), x + y),
-    *_commuted_rules("real-mulacc-by-zero", operation(Op.MULACC, x, 0.0, y), y, N, Z),
+    *_generate_commuted_rules("real-mulacc-zero", operation(Op.MULACC, x, y, 0.0), x * y, Z),
+    *_generate_commuted_rules("real-mulacc-one", operation(Op.MULACC, x, 1.0, y), x + y),
+    *_generate_commuted_rules("real-mulacc-by-zero", operation(Op.MULACC, x, 0.0, y), y, N, Z),
 )
 
 _POSITIVE = (x > 0.0) & (y > 0.0)
 _ROOTS = (x >= 0.0) & (y >= 0.0)
 FUNCTIONS = (
-    *_commuted_rules("real-exp2-product", exp2(x) * exp2(y), exp2(x + y), I, R),
-    *_commuted_rules("real-exp2-quotient", div(exp2(x), exp2(y)), exp2(x - y), N, I, R),
-    *_commuted_rules("real-exp2-recip", recip(exp2(x)), exp2(-x), R),
-    *_commuted_rules("real-log2-exp2", log2(exp2(x)), x, I, R),
-    *_commuted_rules("real-exp2-log2", exp2(log2(x)), x, R, values=x > 0.0),
-    *_commuted_rules("real-log2-sum", log2(x) + log2(y), log2(x * y), I, R, values=_POSITIVE),
-    *_commuted_rules("real-log2-difference", log2(x) - log2(y), log2(div(x, y)), I, R, values=_POSITIVE),
-    *_commuted_rules("real-log2-power", log2(power(x, y)), y * log2(x), N, I, R, values=x > 0.0),
-    *_commuted_rules("real-power-half", power(x, 0.5), sqrt(x), R, values=x > 0.0),
-    *_commuted_rules("real-power-minus-one", power(x, -1.0), recip(x), R, values=x > 0.0),
-    *_commuted_rules("real-power-one", power(x, 1.0), x, R, values=x > 0.0),
-    *_commuted_rules("real-sqrt-squared", sqrt(x) * sqrt(x), x, R, values=x >= 0.0),
-    *_commuted_rules("real-sqrt-product", sqrt(x) * sqrt(y), sqrt(x * y), I, R, values=_ROOTS),
-    *_commuted_rules("real-sqrt-quotient", div(sqrt(x), sqrt(y)), sqrt(div(x, y)), I, R, values=(x >= 0.0) & (y > 0.0)),
-    *_commuted_rules("real-sqrt-of-square", sqrt(x * x), maximum(x, -x), I, R),
-    *_commuted_rules("real-div-sqrt", div(x, sqrt(x)), sqrt(x), N, R, values=x > 0.0),
+    *_generate_commuted_rules("real-exp2-product", exp2(x) * exp2(y), exp2(x + y), I, R),
+    *_generate_commuted_rules("real-exp2-quotient", div(exp2(x), exp2(y)), exp2(x - y), N, I, R),
+    *_generate_commuted_rules("real-exp2-recip", recip(exp2(x)), exp2(-x), R),
+    *_generate_commuted_rules("real-log2-exp2", log2(exp2(x)), x, I, R),
+    *_generate_commuted_rules("real-exp2-log2", exp2(log2(x)), x, R, values=x > 0.0),
+    *_generate_commuted_rules("real-log2-sum", log2(x) + log2(y), log2(x * y), I, R, values=_POSITIVE),
+    *_generate_commuted_rules("real-log2-difference", log2(x) - log2(y), log2(div(x, y)), I, R, values=_POSITIVE),
+    *_generate_commuted_rules("real-log2-power", log2(power(x, y)), y * log2(x), N, I, R, values=x > 0.0),
+    *_generate_commuted_rules("real-power-half", power(x, 0.5), sqrt(x), R, values=x > 0.0),
+    *_generate_commuted_rules("real-power-minus-one", power(x, -1.0), recip(x), R, values=x > 0.0),
+    *_generate_commuted_rules("real-power-one", power(x, 1.0), x, R, values=x > 0.0),
+    *_generate_commuted_rules("real-sqrt-squared", sqrt(x) * sqrt(x), x, R, values=x >= 0.0),
+    *_generate_commuted_rules("real-sqrt-product", sqrt(x) * sqrt(y), sqrt(x * y), I, R, values=_ROOTS),
+    *_generate_commuted_rules("real-sqrt-quotient", div(sqrt(x), sqrt(y)), sqrt(div(x, y)), I, R, values=(x >= 0.0) & (y > 0.0)),
+    *_generate_commuted_rules("real-sqrt-of-square", sqrt(x * x), maximum(x, -x), I, R),
+    *_generate_commuted_rules("real-div-sqrt", div(x, sqrt(x)), sqrt(x), N, R, values=x > 0.0),
 )
 
 _T = TypeVar("T", FLOATS)
 CHOICES = (
-    *_commuted_rules("real-max-self", maximum(x, x), x),
-    *_commuted_rules("real-max-again", maximum(maximum(x, y), y), maximum(x, y), Z),
-    *_commuted_rules("real-where-lt-max", where(x < y, y, x), maximum(x, y), N, Z),
-    *_commuted_rules("real-where-gt-max", where(x > y, x, y), maximum(x, y), N, Z),
+    *_generate_commuted_rules("real-max-self", maximum(x, x), x),
+    *_generate_commuted_rules("real-max-again", maximum(maximum(x, y), y), maximum(x, y), Z),
+    *_generate_commuted_rules("real-where-lt-max", where(x < y, y, x), maximum(x, y), N, Z),
+    *_generate_commuted_rules("real-where-gt-max", where(x > y, x, y), maximum(x, y), N, Z),
     # A product with a mask is a choice.
-    *_commuted_rules("real-mask-product", x * where(p, 1.0, 0.0), where(p, x, 0.0), N, Z),
-    *_commuted_rules("real-mask-cast", x * cast(p, _T), where(p, x, 0.0), N, Z),
-    *_commuted_rules("real-masks-sum", where(p, x, 0.0) + where(p, 0.0, y), where(p, x, y), Z),
+    *_generate_commuted_rules("real-mask-product", x * where(p, 1.0, 0.0), where(p, x, 0.0), N, Z),
+    *_generate_commuted_rules("real-mask-cast", x * cast(p, _T), where(p, x, 0.0), N, Z),
+    *_generate_commuted_rules("real-masks-sum", where(p, x, 0.0) + where(p, 0.0, y), where(p, x, y), Z),
     # A comparison and its opposite.
-    *_commuted_rules("real-not-lt", not_(x < y), y <= x, N),
-    *_commuted_rules("real-not-le", not_(x <= y), y < x, N),
-    *_commuted_rules("real-not-gt", not_(x > y), x <= y, N),
-    *_commuted_rules("real-not-ge", not_(x >= y), x < y, N),
-    *_commuted_rules("real-eq-self", eq(x, x), as_pattern(True), N),
-    *_commuted_rules("real-ne-self", ne(x, x), as_pattern(False), N),
-    *_commuted_rules("real-lt-self", x < x, as_pattern(False)),
-    *_commuted_rules("real-le-self", x <= x, as_pattern(True), N),
+    *_generate_commuted_rules("real-not-lt", not_(x < y), y <= x, N),
+    *_generate_commuted_rules("real-not-le", not_(x <= y), y < x, N),
+    *_generate_commuted_rules("real-not-gt", not_(x > y), x <= y, N),
+    *_generate_commuted_rules("real-not-ge", not_(x >= y), x < y, N),
+    *_generate_commuted_rules("real-eq-self", eq(x, x), as_pattern(True), N),
+    *_generate_commuted_rules("real-ne-self", ne(x, x), as_pattern(False), N),
+    *_generate_commuted_rules("real-lt-self", x < x, as_pattern(False)),
+    *_generate_commuted_rules("real-le-self", x <= x, as_pattern(True), N),
 )
 
 #: Laws that `uops.compiler.passes.callify.relax` uses beside the rules, by induction over the addends of a sum.
 LAWS = (
-    *_commuted_rules("real-scaled-sum-of-none", zero * y, zero, N, Z),
+    *_generate_commuted_rules("real-scaled-sum-of-none", zero * y, zero, N, Z),
     Rule("real-scaled-sum-one-more", x * y + z * y, (x + z) * y, assumes=Assumptions((N, I, Z, R))),
     Rule("real-div-is-recip", div(x, y), x * recip(y), assumes=Assumptions((N, I, Z, R), ne(y, 0.0))),
 )
@@ -258,6 +260,6 @@ THEMES: dict[str, tuple[Rule, ...]] = {
     "fast-math/functions": FUNCTIONS,
     "fast-math/choices": CHOICES,
 }
-FAST_MATH: tuple[Rule, ...] = select_proved_rules(rule for rules in THEMES.values() for rule in rules)
+FAST_MATH: tuple[Rule, ...] = select_proved_rules_and_warn(rule for rules in THEMES.values() for rule in rules)
 #: The rules of fast-math with those that fold constants and move them to the right.
-RELAXING: tuple[Rule, ...] = (*select_proved_rules((*FOLDS, *SWAPS)), *FAST_MATH)
+RELAXING: tuple[Rule, ...] = (*select_proved_rules_and_warn((*FOLDS, *SWAPS)), *FAST_MATH)

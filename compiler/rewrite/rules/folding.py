@@ -54,10 +54,10 @@ class EvaluationWitness:
 
     def __call__(self, binding: Binding) -> dict[str, UOp] | None:
         node = instantiate(self.evaluates, binding)
-        return constant_witness(fold_constant(node), node.dtype)
+        return propose_constant_unless_nan(fold_constant(node), node.dtype)
 
 
-def constant_witness(value: bool | int | float | None, d: DType) -> dict[str, UOp] | None:
+def propose_constant_unless_nan(value: bool | int | float | None, d: DType) -> dict[str, UOp] | None:
     """Return the witness `k` for a folded value; None for a NaN, since a constant would fix its sign and payload."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
@@ -83,7 +83,7 @@ FOLDS = (
 _x = var("x")
 
 
-def _require_nonconstant(name: str) -> Witness:
+def _make_nonconstant_witness(name: str) -> Witness:
     """Propose nothing further if the variable is no constant. Two constants are folded; swapping them would not terminate."""
 
     def propose(binding: Binding) -> dict[str, UOp] | None:
@@ -95,12 +95,12 @@ def _require_nonconstant(name: str) -> Witness:
 
 # a op x -> x op a for commutative ops, so that all other rules need to match constants on the right only
 SWAPS = tuple(
-    Rule(f"constant-right-{op.name.lower()}", operation(op, _a, _x), operation(op, _x, _a), witness=_require_nonconstant("x"))
+    Rule(f"constant-right-{op.name.lower()}", operation(op, _a, _x), operation(op, _x, _a), witness=_make_nonconstant_witness("x"))
     for op in COMMUTATIVE
 )
 
 
-def _propose_decided_value(op: Op) -> Witness:
+def _make_decided_comparison_witness(op: Op) -> Witness:
     """Propose the value of a comparison that min_max decides."""
 
     def propose(binding: Binding) -> dict[str, UOp] | None:
@@ -114,7 +114,7 @@ def _propose_decided_value(op: Op) -> Witness:
     return propose
 
 
-def _decision_rule(op: Op) -> Rule:
+def _make_decided_comparison_rule(op: Op) -> Rule:
     """Return the rule that replaces a comparison by its value where min_max decides it."""
     i, j = var("i", VALUES), var("j", VALUES)
     k = cst("k", BOOL)
@@ -122,12 +122,12 @@ def _decision_rule(op: Op) -> Rule:
         f"decide-{op.name.lower()}",
         operation(op, i, j),
         k,
-        witness=_propose_decided_value(op),
+        witness=_make_decided_comparison_witness(op),
         when=operation(Op.CMPEQ, operation(op, i, j), k),
     )
 
 
 # i < j -> true or false where min_max decides it. For floats min_max claims only what R71 (min_max of floats) allows.
-DECIDED = tuple(_decision_rule(op) for op in (Op.CMPLT, Op.CMPNE, Op.CMPGT, Op.CMPGE, Op.CMPLE, Op.CMPEQ))
+DECIDED = tuple(_make_decided_comparison_rule(op) for op in (Op.CMPLT, Op.CMPNE, Op.CMPGT, Op.CMPGE, Op.CMPLE, Op.CMPEQ))
 
 RULES = (*FOLDS, *SWAPS, *DECIDED)

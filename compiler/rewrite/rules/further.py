@@ -5,7 +5,7 @@ machine integers. On kernels of the front end they save few nodes (fewer than on
 Rewriter uses them only if they are passed: `Rewriter((*VALUES, *FURTHER))`.
 """
 
-from uops.compiler.prove.admission import select_proved_rules
+from uops.compiler.prove.admission import select_proved_rules_and_warn
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import choices, comparisons, rings
 
@@ -14,4 +14,4 @@ THEMES: dict[str, tuple[Rule, ...]] = {
     "rings": rings.RULES,
     "choices": choices.RULES,
 }
-FURTHER: tuple[Rule, ...] = select_proved_rules(rule for rules in THEMES.values() for rule in rules)
+FURTHER: tuple[Rule, ...] = select_proved_rules_and_warn(rule for rules in THEMES.values() for rule in rules)

@@ -14,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, pick_integer
+from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, pick_integer_dtype_for
 from uops.compiler.tensor.faults import fault, format_for_error, require_integer
 from uops.compiler.tensor.methods.indexing import IndexingMethods, position_dtype
 from uops.compiler.tensor.methods.movement import unpack_integers, unpack_shape
-from uops.compiler.tensor.numbers import check_fits_dtype, require_number
+from uops.compiler.tensor.numbers import require_in_range_if_integer_dtype, require_number
 from uops.spec.errors import SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -33,10 +33,10 @@ class _RandomCounterState(threading.local):
     seed = 0
     position = 0
 
-    def take_counters(self, counters: int) -> storage.Array:
+    def take_key_and_first_counter(self, count: int) -> storage.Array:
         """Return (key, first counter), and advance the position."""
         state = np.array([self.seed, self.position], np.uint64)
-        self.position = (self.position + counters) % 2**64
+        self.position = (self.position + count) % 2**64
         return state
 
 
@@ -79,7 +79,7 @@ class CreationMethods(IndexingMethods):
         """Return a lazy constant without memory: `value` everywhere."""
         dims, value = unpack_shape("full", (shape,)), require_number(value)
         d = default_dtype(value) if dtype is None else as_dtype(dtype)
-        return cls.of(B.const(check_fits_dtype(value, d), d))._broadcast("full", "EXPAND.C2", dims)
+        return cls.of(B.const(require_in_range_if_integer_dtype(value, d), d))._broadcast("full", "EXPAND.C2", dims)
 
     @classmethod
     def zeros(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:
@@ -121,8 +121,8 @@ class CreationMethods(IndexingMethods):
         ends = (first, first + step * (n - 1)) if n else (0,)
         if wanted is not None:
             for v in ends:
-                check_fits_dtype(v, wanted)
-        inner = pick_integer(*ends, first=(wanted,) if wanted and wanted.bits >= 32 else ())
+                require_in_range_if_integer_dtype(v, wanted)
+        inner = pick_integer_dtype_for(*ends, preferred=(wanted,) if wanted and wanted.bits >= 32 else ())
         steps = cls.of(arange(require_integer(n), inner))
         if step != 1 or first:
             steps = steps * B.wrap_to_width(step, inner) + B.wrap_to_width(first, inner)  # the sums fit, so that products may wrap
@@ -161,7 +161,7 @@ class CreationMethods(IndexingMethods):
         if k == 0:
             return cls.zeros(n, columns, dtype=dtype)
         t = cls.ones(k, 1, dtype=dtype).pad([(0, 0), (0, columns)]).flatten()
-        return t._resize_axis(0, n * columns).reshape(n, columns)
+        return t._resize_axis_at_end(0, n * columns).reshape(n, columns)
 
     # Random numbers
 
@@ -175,10 +175,10 @@ class CreationMethods(IndexingMethods):
         """Return `count` random words: Threefry of successive counters under the seed, low word first."""
         per = 8 // dtype.itemsize
         counters = -(-count // per)
-        state = cls.of(storage.make_leaf_buffer(_generator.take_counters(counters)))
+        state = cls.of(storage.make_leaf_buffer(_generator.take_key_and_first_counter(counters)))
         steps = cls.of(arange(counters)).cast(dt.uint64)
         words = cls.of(B.alu(Op.THREEFRY, (steps + state[1]).uop, state[0].uop))
-        return words.bitcast(dtype)._resize_axis(0, count)
+        return words.bitcast(dtype)._resize_axis_at_end(0, count)
 
     @classmethod
     def rand(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:
@@ -216,6 +216,6 @@ class CreationMethods(IndexingMethods):
         dims, width, d = unpack_shape("randint", shape), high - low, as_dtype(dtype)
         if not 0 < width <= 2**32:
             raise fault("randint", None, f"expected low < high and high - low <= 2**32, got low {low} and high {high}")
-        check_fits_dtype(low, d), check_fits_dtype(high - 1, d)
+        require_in_range_if_integer_dtype(low, d), require_in_range_if_integer_dtype(high - 1, d)
         word = cls._draw_random_words(math.prod(dims), dt.uint32).cast(dt.uint64)
         return ((word * width >> 32).cast(dt.int64) + low).cast(d).reshape(dims)

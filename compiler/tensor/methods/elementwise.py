@@ -15,8 +15,8 @@ from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dty
 from uops.compiler.tensor.faults import claim_of, fault
 from uops.compiler.tensor.methods.movement import MovementMethods
 from uops.compiler.tensor.methods.powers import integer_power, power_by_squaring
-from uops.compiler.tensor.methods.remainder import floor_divide, remainder
-from uops.compiler.tensor.numbers import check_fits_dtype, require_number
+from uops.compiler.tensor.methods.remainder import float_floor_divide, float_floor_mod
+from uops.compiler.tensor.numbers import require_in_range_if_integer_dtype, require_number
 from uops.spec.errors import SpecError, SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -82,14 +82,14 @@ class ElementwiseMethods(MovementMethods):
 
     def idiv(self, other: Operand, reverse: bool = False) -> Self:
         """Return floor(a / b), of floats as NumPy does; 0 where an integer divisor is 0 (R01, R03: division by zero)."""
-        return self._apply_division("idiv", Op.IDIV, floor_divide, other, reverse)
+        return self._apply_division("idiv", Op.IDIV, float_floor_divide, other, reverse)
 
     def mod(self, other: Operand, reverse: bool = False) -> Self:
         """Return a - b * floor(a / b).
 
         Of floats it is exact and rounded once. It is `a` where an integer divisor is 0 (R02, R03: division by zero).
         """
-        return self._apply_division("mod", Op.MOD, remainder, other, reverse)
+        return self._apply_division("mod", Op.MOD, float_floor_mod, other, reverse)
 
     def _apply_division(self, method: str, op: Op, of_floats: Callable[[UOp, UOp], UOp], other: Operand, reverse: bool) -> Self:
         """Divide integers by an op, and floats by the graph that `of_floats` builds."""
@@ -451,7 +451,9 @@ class ElementwiseMethods(MovementMethods):
     def full_like(self, value: Number, dtype: DTypeLike | None = None) -> Self:
         """Return `value` in this shape, and in this dtype unless another is given."""
         d = self.dtype if dtype is None else as_dtype(dtype)
-        return self.of(B.const(check_fits_dtype(require_number(value), d), d))._broadcast("full_like", "EXPAND.C2", self.shape)
+        return self.of(B.const(require_in_range_if_integer_dtype(require_number(value), d), d))._broadcast(
+            "full_like", "EXPAND.C2", self.shape
+        )
 
     def zeros_like(self, dtype: DTypeLike | None = None) -> Self:
         """Return zeros in this shape."""
@@ -476,25 +478,25 @@ def lambert_continued_fraction(terms: int) -> _Fraction:
     rows: list[_Fraction] = [([0], [1]), ([1], [1])]
     for k in range(2, terms + 1):
         (p, q), (r, s) = rows[-1], rows[-2]
-        rows.append((_add_shifted_polynomial(2 * k - 1, p, r), _add_shifted_polynomial(2 * k - 1, q, s)))
+        rows.append((_scale_then_add_shifted_by_one(2 * k - 1, p, r), _scale_then_add_shifted_by_one(2 * k - 1, q, s)))
     return rows[-1]
 
 
-def _add_shifted_polynomial(c: int, p: list[int], q: list[int]) -> list[int]:
+def _scale_then_add_shifted_by_one(factor: int, p: list[int], q: list[int]) -> list[int]:
     """Return c * p + x^2 * q, without zeros at the end."""
     shifted = [0, *q]
     n = max(len(p), len(shifted))
-    out = [c * a + b for a, b in zip(p + [0] * (n - len(p)), shifted + [0] * (n - len(shifted)))]
+    out = [factor * a + b for a, b in zip(p + [0] * (n - len(p)), shifted + [0] * (n - len(shifted)))]
     while not out[-1]:
         out.pop()
     return out
 
 
-def _evaluate_polynomial(coefficients: list[int], scale: int, x: T) -> T:
+def _evaluate_polynomial(coefficients: list[int], divisor: int, x: T) -> T:
     """Return the polynomial at x, its coefficients divided by `scale`."""
-    out = x.full_like(coefficients[-1] / scale)
+    out = x.full_like(coefficients[-1] / divisor)
     for c in reversed(coefficients[:-1]):
-        out = out * x + c / scale
+        out = out * x + c / divisor
     return out
 
 

@@ -13,11 +13,11 @@ from typing import Any, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.core import Core
+from uops.compiler.tensor.core import LazyTensorBase
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, default_dtype
 from uops.compiler.tensor.faults import fault
 from uops.compiler.tensor.methods.create import CreationMethods
-from uops.compiler.tensor.numbers import array_of_numbers, check_fits_dtype
+from uops.compiler.tensor.numbers import cast_array_of_python_numbers, require_in_range_if_integer_dtype
 from uops.spec.errors import SpecTypeError, SpecValueError
 from uops.spec.ir import build as B
 from uops.spec.ir.dtypes import DType
@@ -38,13 +38,13 @@ class ExchangeMethods(CreationMethods):
         Python numbers are bool, int32 or float32 (R25: operand dtypes), or of `dtype` directly, which converts everything else.
         """
         wanted = None if dtype is None else as_dtype(dtype)
-        if isinstance(data, Core):
+        if isinstance(data, LazyTensorBase):
             node = data.uop
         elif isinstance(data, UOp):
             node = data
         elif isinstance(data, (bool, int, float)) and not isinstance(data, np.generic):
             d = wanted or default_dtype(data)
-            node = B.const(check_fits_dtype(data, d), d)
+            node = B.const(require_in_range_if_integer_dtype(data, d), d)
         else:
             node = storage.make_leaf_buffer(_array_from_data(data, wanted))
         self.uop, self._links = node if wanted is None else B.cast(node, wanted), ()
@@ -54,13 +54,13 @@ class ExchangeMethods(CreationMethods):
         """Return a Tensor on the array's own memory, if that is contiguous and of a dtype of the language."""
         if not isinstance(array, np.ndarray):
             raise fault("from_numpy", None, f"expected an array, got {type(array).__name__}", SpecTypeError)
-        return cls.of(storage.make_leaf_buffer(array, shared=True))
+        return cls.of(storage.make_leaf_buffer(array, is_memory_shared=True))
 
     @classmethod
     def from_dlpack(cls, source: Any) -> Self:
         """Return a Tensor on the memory of any CPU array with `__dlpack__`."""
         try:
-            return cls.of(storage.make_leaf_buffer(np.from_dlpack(source), shared=True))
+            return cls.of(storage.make_leaf_buffer(np.from_dlpack(source), is_memory_shared=True))
         except (AttributeError, BufferError, RuntimeError, TypeError) as e:
             raise fault("from_dlpack", None, str(e), SpecTypeError) from e
 
@@ -185,7 +185,7 @@ def _array_from_data(data: Any, wanted: DType | None) -> storage.Array:
             array = np.array([v.numpy() if isinstance(v, ExchangeMethods) else v for v in data])
         except ValueError as e:
             raise fault("__init__", None, f"expected rows of equal shape with at most {MOST_AXES - 1} axes: {e}") from e
-        return array if _has_arrays(data) else array_of_numbers(data, array, wanted)
+        return array if _has_arrays(data) else cast_array_of_python_numbers(data, array, wanted)
     if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__"):
         return np.array(data)
     raise fault("__init__", None, f"expected a number, list, array, Tensor or node, got {type(data).__name__}", SpecTypeError)
@@ -195,4 +195,4 @@ def _has_arrays(data: Any) -> bool:
     """Return True if a nested list contains an array or a Tensor."""
     if isinstance(data, (list, tuple)):
         return any(map(_has_arrays, data))
-    return isinstance(data, (np.ndarray, np.generic, Core))
+    return isinstance(data, (np.ndarray, np.generic, LazyTensorBase))

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from uops.compiler.tensor.checks import IndexCheck, attach_checks
-from uops.compiler.tensor.core import Core, MovementStep, Shape
+from uops.compiler.tensor.checks import IndexCheck, attach_unproved_checks
+from uops.compiler.tensor.core import LazyTensorBase, MovementStep, Shape
 from uops.compiler.tensor.faults import fault, format_for_error, require_integer
 from uops.compiler.tensor.methods.networks import NetworkMethods
 from uops.spec.errors import SpecError, SpecIndexError, SpecTypeError
@@ -27,7 +27,7 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
 from uops.spec.rows.compositions import arange
 
-Item = Any
+IndexItem = Any
 _KEEP = slice(None)
 
 
@@ -49,26 +49,26 @@ class IndexingMethods(NetworkMethods):
 
     __slots__ = ()
 
-    def __getitem__(self, key: Item) -> Self:
+    def __getitem__(self, key: IndexItem) -> Self:
         """Return the elements that `key` names; data out of range raises IndexError when the value is realized."""
         return self._apply_index_key(key, "__getitem__")
 
-    def _apply_index_key(self, key: Item, method: str) -> Self:
+    def _apply_index_key(self, key: IndexItem, method: str) -> Self:
         """Apply the slices and integers of `key`, then its Tensor indices."""
         items = self._expand_index_key(key)
         axes = [i for i in items if i is not None]
         t = self._apply_axis_slices([self._parse_axis_slice(k, i) for k, i in enumerate(axes)], [i is None for i in items])
-        if not any(isinstance(i, Core) for i in items):
+        if not any(isinstance(i, LazyTensorBase) for i in items):
             return t
         return t._apply_tensor_indices(items, method)
 
-    def __setitem__(self, key: Item, value: Any) -> None:
+    def __setitem__(self, key: IndexItem, value: Any) -> None:
         """Assign through the view `self[key]` (see `assign`). Of several values for one element, the last stays (R164)."""
         self._apply_index_key(key, "__setitem__").assign(value)
 
-    def _expand_index_key(self, key: Item) -> list[Item]:
+    def _expand_index_key(self, key: IndexItem) -> list[IndexItem]:
         """Return one item per axis, and None for each new axis: Ellipsis expanded, arrays and lists as Tensors."""
-        items = [self._normalize_index_item(i) for i in (key if isinstance(key, tuple) else (key,))]
+        items = [self._wrap_array_index_as_tensor(i) for i in (key if isinstance(key, tuple) else (key,))]
         dots = [k for k, i in enumerate(items) if i is Ellipsis]
         used = sum(i is not None and i is not Ellipsis for i in items)
         if len(dots) > 1:
@@ -83,7 +83,7 @@ class IndexingMethods(NetworkMethods):
         at = dots[0] if dots else len(items)
         return [*items[:at], *[_KEEP] * (self.ndim - used), *items[at + 1 :]]
 
-    def _normalize_index_item(self, i: Item) -> Item:
+    def _wrap_array_index_as_tensor(self, i: IndexItem) -> IndexItem:
         """Return an index item with arrays and lists as Tensors. Raises SpecTypeError for what is no index."""
         if isinstance(i, np.ndarray) and i.ndim == 0:
             i = i[()]
@@ -92,7 +92,7 @@ class IndexingMethods(NetworkMethods):
                 i = self.of(self._convert_operand(np.array(i, np.int32 if len(i) == 0 else None)))
             except ValueError as e:
                 raise fault("__getitem__", None, f"expected rows of equal shape: {e}") from e
-        if isinstance(i, Core):
+        if isinstance(i, LazyTensorBase):
             if not i.dtype.is_integer:
                 why = "; a bool mask selects a number of elements that depends on data, use where" if i.dtype is dt.bool_ else ""
                 raise fault("__getitem__", "INDEX.C4", f"expected an index of an integer dtype, got {i.dtype}{why}", SpecTypeError)
@@ -108,7 +108,7 @@ class IndexingMethods(NetworkMethods):
 
     # Slices
 
-    def _parse_axis_slice(self, axis: int, item: Item) -> _AxisSlice:
+    def _parse_axis_slice(self, axis: int, item: IndexItem) -> _AxisSlice:
         """Return the elements that an item names on an axis; a Tensor index names all of them for now."""
         n = self.shape[axis]
         if isinstance(item, slice):
@@ -119,7 +119,7 @@ class IndexingMethods(NetworkMethods):
             if r.step < 0:
                 return _AxisSlice(r[-1] if len(r) else 0, len(r), -r.step, reverse=True)
             return _AxisSlice(r.start if len(r) else 0, len(r), r.step)
-        if isinstance(item, Core):
+        if isinstance(item, LazyTensorBase):
             return _AxisSlice(0, n)
         if not -n <= item < n:
             raise fault(
@@ -130,22 +130,22 @@ class IndexingMethods(NetworkMethods):
             )
         return _AxisSlice(int(item) % n, 1, drops_axis=True)
 
-    def _apply_axis_slices(self, cuts: Sequence[_AxisSlice], is_new_axis: Sequence[bool]) -> Self:
+    def _apply_axis_slices(self, axis_slices: Sequence[_AxisSlice], is_new_axis: Sequence[bool]) -> Self:
         """Return the elements of every slice, without the dropped axes and with the new ones."""
-        if any(c.step > 1 and c.length > 1 for c in cuts):
-            t = self._slice_with_steps(cuts)
+        if any(c.step > 1 and c.length > 1 for c in axis_slices):
+            t = self._slice_with_steps(axis_slices)
         else:
-            t = self.shrink([(c.start, c.start + c.length) for c in cuts])
-        flipped = [k for k, c in enumerate(cuts) if c.reverse and c.length > 1]
+            t = self.shrink([(c.start, c.start + c.length) for c in axis_slices])
+        flipped = [k for k, c in enumerate(axis_slices) if c.reverse and c.length > 1]
         t = t.flip(*flipped) if flipped else t
-        left = iter(c for c in cuts)
+        left = iter(c for c in axis_slices)
         shape: list[int] = []
         for is_new in is_new_axis:
             c = None if is_new else next(left)
             shape += [1] if c is None else [] if c.drops_axis else [c.length]
         return t.reshape(tuple(shape))
 
-    def _slice_with_steps(self, cuts: Sequence[_AxisSlice]) -> Self:
+    def _slice_with_steps(self, axis_slices: Sequence[_AxisSlice]) -> Self:
         """Cut each axis into `length` groups of `step` elements, and keep one element of each.
 
         The groups begin early enough to lie inside the axis; if it is too short for them, its end is padded. Padding is no memory,
@@ -154,19 +154,19 @@ class IndexingMethods(NetworkMethods):
         t: Self = self
         wide: list[int] = []
         one: list[tuple[int, int] | None] = []
-        for k, c in enumerate(cuts):
+        for k, c in enumerate(axis_slices):
             n, step = t.shape[k], c.step if c.length > 1 else 1
             need = c.length * step
-            t = t._resize_axis(k, need) if n < need else t
+            t = t._resize_axis_at_end(k, need) if n < need else t
             begin = max(0, min(c.start, n - need))
             t = t._shrink_axis(k, begin, begin + need)
             wide += [c.length, step]
             one += [None, (c.start - begin, c.start - begin + 1)]
-        t = t.reshape(tuple(wide)).shrink(one).reshape(tuple(c.length for c in cuts))
-        near = self.shrink([(0, n) if c.step > 1 else (c.start, c.start + c.length) for c, n in zip(cuts, self.shape)])
+        t = t.reshape(tuple(wide)).shrink(one).reshape(tuple(c.length for c in axis_slices))
+        near = self.shrink([(0, n) if c.step > 1 else (c.start, c.start + c.length) for c, n in zip(axis_slices, self.shape)])
         first = [] if near.uop is self.uop else [MovementStep.of(near.uop)]
-        return self._make_view(
-            t.uop, *first, *itertools.chain(*(_build_slice_steps(k, self.ndim, c) for k, c in enumerate(cuts) if c.step > 1))
+        return self._wrap_as_view_of_self(
+            t.uop, *first, *itertools.chain(*(_build_slice_steps(k, self.ndim, c) for k, c in enumerate(axis_slices) if c.step > 1))
         )
 
     # Tensor indices
@@ -177,38 +177,40 @@ class IndexingMethods(NetworkMethods):
         An index out of range raises IndexError when the value is realized, unless `unchecked` (R163: indices of Tensors).
         """
         t, k = (self.flatten(), 0) if axis is None else (self, self._normalize_axis("take", axis, "INDEX.C2"))
-        item = self._normalize_index_item(index)
-        if not isinstance(item, (int, np.integer, Core)):
+        item = self._wrap_array_index_as_tensor(index)
+        if not isinstance(item, (int, np.integer, LazyTensorBase)):
             raise fault(
                 "take", "INDEX.C4", f"expected an integer or an array of integers, got {type(item).__name__}", SpecTypeError
             )
         key = (*[_KEEP] * k, item)
-        if not isinstance(item, Core):
+        if not isinstance(item, LazyTensorBase):
             return t[key]
         return t._apply_tensor_indices(t._expand_index_key(key), "take", flattened=axis is None, unchecked=unchecked)
 
-    def _apply_tensor_indices(self, items: Sequence[Item], method: str, flattened: bool = False, unchecked: bool = False) -> Self:
+    def _apply_tensor_indices(
+        self, items: Sequence[IndexItem], method: str, flattened: bool = False, unchecked: bool = False
+    ) -> Self:
         """Apply the Tensor indices among `items` to this Tensor, whose axes are sliced already."""
-        indices = [i for i in items if isinstance(i, Core)]
+        indices = [i for i in items if isinstance(i, LazyTensorBase)]
         advanced = [k for k, i in enumerate(items) if i is not None and not isinstance(i, slice)]
         together = advanced == list(range(advanced[0], advanced[0] + len(advanced)))
-        left = [i for i in items if i is None or isinstance(i, (slice, Core))]  # integers dropped their axes
-        axes = [k for k, i in enumerate(left) if isinstance(i, Core)]
+        left = [i for i in items if i is None or isinstance(i, (slice, LazyTensorBase))]  # integers dropped their axes
+        axes = [k for k, i in enumerate(left) if isinstance(i, LazyTensorBase)]
         rest = [k for k in range(self.ndim) if k not in axes]
         front = self.permute(*axes, *rest)
         shape = self._broadcast_index_shapes(indices)
         sizes = front.shape[: len(axes)]
-        linear = self._linearize_indices(indices, sizes, shape)
+        linear = self._linearize_or_minus_one_outside(indices, sizes, shape)
         picked = front.flatten(0, len(axes) - 1) if len(axes) > 1 else front
-        named = [k for k, i in enumerate(i for i in items if i is not None) if isinstance(i, Core)]
+        named = [k for k, i in enumerate(i for i in items if i is not None) if isinstance(i, LazyTensorBase)]
         checks = [IndexCheck(i.uop, n, method, None if flattened else k) for i, n, k in zip(indices, sizes, named)]
-        node = attach_checks(B.at(picked.uop, linear.reshape(-1).uop), tuple(checks), unchecked)
+        node = attach_unproved_checks(B.at(picked.uop, linear.reshape(-1).uop), tuple(checks), unchecked)
         out = picked._make_movement_view(node).reshape(shape + front.shape[len(axes) :])
         before = axes[0] if together else 0
         s, order = len(shape), list(range(len(shape), out.ndim))
         return out.permute(*order[:before], *range(s), *order[before:])
 
-    def _broadcast_index_shapes(self, indices: Sequence[Core]) -> Shape:
+    def _broadcast_index_shapes(self, indices: Sequence[LazyTensorBase]) -> Shape:
         """Return the shape that the indices broadcast to."""
         shapes = [i.shape for i in indices]
         try:
@@ -216,16 +218,16 @@ class IndexingMethods(NetworkMethods):
         except SpecError as e:
             raise fault("__getitem__", "ADD.C3", f"indices of shapes {', '.join(map(str, shapes))} do not broadcast") from e
 
-    def _linearize_indices(self, indices: Sequence[Core], sizes: Shape, shape: Shape) -> Self:
+    def _linearize_or_minus_one_outside(self, indices: Sequence[LazyTensorBase], axis_extents: Shape, shape: Shape) -> Self:
         """Return the row-major position, of this shape, that zipped indices name; negative ones count from the end.
 
         It is out of range where any index is.
         """
-        d = position_dtype(math.prod(sizes))
+        d = position_dtype(math.prod(axis_extents))
         if len(indices) == 1:
-            return self.of(indices[0].uop)._wrap_negative_indices(sizes[0], d)
+            return self.of(indices[0].uop)._wrap_negative_indices(axis_extents[0], d)
         total = inside = None
-        for i, n in zip(indices, sizes):
+        for i, n in zip(indices, axis_extents):
             t = self.of(i.uop)._wrap_negative_indices(n, d)._broadcast("__getitem__", "ADD.C3", shape)
             total = t.cast(d) if total is None else total * n + t.cast(d)
             inside = t._within(n) if inside is None else inside & t._within(n)
@@ -266,7 +268,9 @@ class IndexingMethods(NetworkMethods):
         assert total is not None
         place = named if self.ndim == 1 else named._within(self.shape[k]).where(total, -1)
         checks = (IndexCheck(index.uop, self.shape[k], "gather", k),)
-        return self.of(attach_checks(B.at(self.flatten().uop, place.reshape(-1).uop), checks, unchecked)).reshape(index.shape)
+        return self.of(attach_unproved_checks(B.at(self.flatten().uop, place.reshape(-1).uop), checks, unchecked)).reshape(
+            index.shape
+        )
 
     def one_hot(self, num_classes: int) -> Self:
         """Return int32 (..., num_classes): 1 at the position that each element names, nowhere for one out of range."""
@@ -278,11 +282,11 @@ class IndexingMethods(NetworkMethods):
         return (self.cast(d).unsqueeze(-1).eq(self.of(arange(n, d)))).cast(dt.int32)
 
 
-def _build_slice_steps(axis: int, rank: int, cut: _AxisSlice) -> tuple[MovementStep, ...]:
+def _build_slice_steps(axis: int, rank: int, axis_slice: _AxisSlice) -> tuple[MovementStep, ...]:
     """Return the steps that take a slice's elements, ignoring its order: move the axis to the front, index it, move it back."""
     order = (axis, *(k for k in range(rank) if k != axis))
     back = tuple(order.index(k) for k in range(rank))
-    positions = B.add(B.mul(arange(cut.length), cut.step), cut.start)
+    positions = B.add(B.mul(arange(axis_slice.length), axis_slice.step), axis_slice.start)
     return (
         MovementStep(Op.PERMUTE, (), PermuteArg(order)),
         MovementStep(Op.INDEX, (positions,), None),

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.core import Core, MovementStep, Shape
+from uops.compiler.tensor.core import LazyTensorBase, MovementStep, Shape
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, make_weak_constant
 from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer, to_list
 from uops.compiler.tensor.numbers import require_number
@@ -45,7 +45,7 @@ def unpack_shape(method: str, args: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _parse_pair(method: str, pair: Any) -> tuple[int, int]:
+def _require_integer_pair(method: str, pair: Any) -> tuple[int, int]:
     """Return a pair of integers. Raises SpecTypeError for anything else."""
     try:
         first, last = pair
@@ -54,11 +54,11 @@ def _parse_pair(method: str, pair: Any) -> tuple[int, int]:
     return require_integer(first), require_integer(last)
 
 
-def _equal_parts(n: int, size: int) -> tuple[int, ...]:
+def _split_extent_by_part_size(extent: int, part_size: int) -> tuple[int, ...]:
     """Return the extents of parts of one size, the last perhaps smaller."""
-    if size <= 0:
-        raise fault("split", None, f"expected a positive size, got {size}")
-    return tuple(min(size, n - k) for k in range(0, max(n, 1), size))
+    if part_size <= 0:
+        raise fault("split", None, f"expected a positive size, got {part_size}")
+    return tuple(min(part_size, extent - k) for k in range(0, max(extent, 1), part_size))
 
 
 def _collect_operands(method: str, first: T, others: tuple[Any, ...]) -> tuple[T, ...]:
@@ -72,7 +72,7 @@ def _collect_operands(method: str, first: T, others: tuple[Any, ...]) -> tuple[T
     return tensors
 
 
-class MovementMethods(Core):
+class MovementMethods(LazyTensorBase):
     """Reshape, Permute, Expand, Pad, Shrink, Flip, Stack, Bitcast, and methods composed of them."""
 
     __slots__ = ()
@@ -87,8 +87,10 @@ class MovementMethods(Core):
             detail = f"{self.shape} has {self.numel()} elements, {target} has {math.prod(target)}"
             raise fault("reshape", "RESHAPE.C2", detail)
         if target == self.shape:
-            return self._make_view(self.uop)
-        return self._make_view(storage.reshape_node(self.uop, target), MovementStep(Op.RESHAPE, (B.shape_vector(target),), None))
+            return self._wrap_as_view_of_self(self.uop)
+        return self._wrap_as_view_of_self(
+            storage.reshape_node(self.uop, target), MovementStep(Op.RESHAPE, (B.shape_vector(target),), None)
+        )
 
     def _infer_extent(self, shape: tuple[Any, ...]) -> Shape:
         """Return the shape with the extent that -1 stands for."""
@@ -108,7 +110,11 @@ class MovementMethods(Core):
         axes = tuple(self._normalize_axis("permute", a, "PERMUTE.C2") for a in numbers)
         if sorted(axes) != list(range(self.ndim)):
             raise fault("permute", "PERMUTE.C2", f"expected each axis of shape {self.shape} once, got {numbers}")
-        return self._make_view(self.uop) if axes == tuple(range(self.ndim)) else self._make_movement_view(B.permute(self.uop, axes))
+        return (
+            self._wrap_as_view_of_self(self.uop)
+            if axes == tuple(range(self.ndim))
+            else self._make_movement_view(B.permute(self.uop, axes))
+        )
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
         """Exchange two axes."""
@@ -145,11 +151,11 @@ class MovementMethods(Core):
             return t
         padded = B.pad_by(t.uop, *grown)
         if filling == 0 and not (isinstance(filling, float) and math.copysign(1, filling) < 0):
-            return self._make_view(padded, None)
+            return self._wrap_as_view_of_self(padded, None)
         inside = B.pad_by(B.expand(storage.reshape_node(B.const(True), (1,) * t.ndim), t.shape), *grown)
         filler = make_weak_constant(filling, self.dtype)
         common = promote(self.dtype, filler.dtype)
-        return self._make_view(B.where(inside, B.cast(padded, common), B.cast(filler, common)), None)
+        return self._wrap_as_view_of_self(B.where(inside, B.cast(padded, common), B.cast(filler, common)), None)
 
     def _parse_padding(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
         """Return (before, after) per axis."""
@@ -164,18 +170,18 @@ class MovementMethods(Core):
             return [(0, 0)] * (self.ndim - len(last)) + last[::-1]
         if len(padding) != self.ndim:
             raise fault("pad", "PAD.C5", f"expected {self.ndim} pairs for shape {self.shape}, got {len(padding)}")
-        return [(0, 0) if p is None else _parse_pair("pad", p) for p in padding]
+        return [(0, 0) if p is None else _require_integer_pair("pad", p) for p in padding]
 
     def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Self:
         """Return elements lo to hi - 1 of each axis with bounds (lo, hi); None keeps the axis."""
         listed = bounds if isinstance(bounds, list) else to_list(bounds, "bounds")
         if len(listed) != self.ndim:
             raise fault("shrink", "SHRINK.C5", f"expected {self.ndim} bounds for shape {self.shape}, got {len(listed)}")
-        ranges = [(0, n) if b is None else _parse_pair("shrink", b) for b, n in zip(listed, self.shape)]
+        ranges = [(0, n) if b is None else _require_integer_pair("shrink", b) for b, n in zip(listed, self.shape)]
         if any(not 0 <= lo <= hi <= n for (lo, hi), n in zip(ranges, self.shape)):
             raise fault("shrink", "SHRINK.C2", f"expected bounds inside shape {self.shape}, got {ranges}")
         if all(hi - lo == n for (lo, hi), n in zip(ranges, self.shape)):
-            return self._make_view(self.uop)
+            return self._wrap_as_view_of_self(self.uop)
         return self._make_movement_view(B.shrink(self.uop, [lo for lo, _ in ranges], [hi - lo for lo, hi in ranges]))
 
     def shrink_to(self, *shape: Any) -> Self:
@@ -189,7 +195,9 @@ class MovementMethods(Core):
         if len(axes) < len(named):
             raise fault("flip", "FLIP.C2", f"expected distinct axes of shape {self.shape}, got {unpack_integers(axis)}")
         return (
-            self._make_movement_view(B.flip(self.uop, [k in axes for k in range(self.ndim)])) if axes else self._make_view(self.uop)
+            self._make_movement_view(B.flip(self.uop, [k in axes for k in range(self.ndim)]))
+            if axes
+            else self._wrap_as_view_of_self(self.uop)
         )
 
     # Shapes
@@ -209,7 +217,10 @@ class MovementMethods(Core):
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Merge the axes from `start_dim` to `end_dim` into one."""
-        first, last = self._normalize_vector_axis("flatten", start_dim), self._normalize_vector_axis("flatten", end_dim)
+        first, last = (
+            self._normalize_axis_unless_scalar("flatten", start_dim),
+            self._normalize_axis_unless_scalar("flatten", end_dim),
+        )
         if first is None or last is None:
             return self.reshape(1)
         lo, hi = first, last + 1
@@ -226,7 +237,9 @@ class MovementMethods(Core):
         """Return parts along `dim`: of one size, the last perhaps smaller, or of the sizes listed."""
         dim = self._normalize_axis("split", dim, "SHRINK.C5")
         n = self.shape[dim]
-        parts = unpack_integers(tuple(sizes)) if isinstance(sizes, Sequence) else _equal_parts(n, require_integer(sizes))
+        parts = (
+            unpack_integers(tuple(sizes)) if isinstance(sizes, Sequence) else _split_extent_by_part_size(n, require_integer(sizes))
+        )
         if sum(parts) != n:
             raise fault(
                 "split", "SHRINK.C2", f"expected sizes that sum to {n}, the extent of axis {dim} of {self.shape}, got {parts}"
@@ -331,7 +344,7 @@ class MovementMethods(Core):
             raise fault(
                 "bitcast", "BITCAST.C4", f"the last axis of shape {self.shape} of {self.dtype} does not divide into elements of {d}"
             )
-        return self._make_view(self.uop) if d is self.dtype else self._make_movement_view(B.bitcast(self.uop, d))
+        return self._wrap_as_view_of_self(self.uop) if d is self.dtype else self._make_movement_view(B.bitcast(self.uop, d))
 
     def contiguous(self) -> Self:
         """Return a fresh row-major copy (R53: Copy, Contiguous)."""

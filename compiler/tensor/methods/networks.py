@@ -55,33 +55,33 @@ class NetworkMethods(ReductionMethods):
         order = [*range(first), *(first + 2 * j for j in range(n)), *(first + 2 * j + 1 for j in range(n))]
         return t.permute(*order)
 
-    def _slide_window_over_axis(self, axis: int, k: int, s: int, d: int) -> Self:
+    def _slide_window_over_axis(self, axis: int, kernel: int, stride: int, dilation: int) -> Self:
         """Turn one axis of i elements into (o, k), where element (o, k) is that at o * s + k * d.
 
         If windows do not overlap, the axis is cut into o groups of s. Otherwise it is repeated, so that position p holds element p
         mod i, and cut into k rows of i + d. Row k then begins d later, and its first o * s elements are grouped by s.
         """
         before, i, after = self.shape[:axis], self.shape[axis], self.shape[axis + 1 :]
-        o = (i - d * (k - 1) - 1) // s + 1
+        o = (i - dilation * (kernel - 1) - 1) // stride + 1
         unchanged = [None] * len(before), [None] * len(after)
-        if d == 1 and s >= k:
-            t = self._resize_axis(axis, o * s).reshape(*before, o, s, *after)
-            return t.shrink([*unchanged[0], None, (0, k), *unchanged[1]])
-        t = self._resize_axis(axis, max(i, o * s - d))
+        if dilation == 1 and stride >= kernel:
+            t = self._resize_axis_at_end(axis, o * stride).reshape(*before, o, stride, *after)
+            return t.shrink([*unchanged[0], None, (0, kernel), *unchanged[1]])
+        t = self._resize_axis_at_end(axis, max(i, o * stride - dilation))
         i = t.shape[axis]
-        repeats = -(-k * (i + d) // i)
+        repeats = -(-kernel * (i + dilation) // i)
         t = t.reshape(*before, 1, i, *after).expand(*before, repeats, i, *after).reshape(*before, repeats * i, *after)
-        t = t._resize_axis(axis, k * (i + d)).reshape(*before, k, i + d, *after)
-        t = t._resize_axis(axis + 1, o * s).reshape(*before, k, o, s, *after)
-        t = t._resize_axis(axis + 2, 1).reshape(*before, k, o, *after)
+        t = t._resize_axis_at_end(axis, kernel * (i + dilation)).reshape(*before, kernel, i + dilation, *after)
+        t = t._resize_axis_at_end(axis + 1, o * stride).reshape(*before, kernel, o, stride, *after)
+        t = t._resize_axis_at_end(axis + 2, 1).reshape(*before, kernel, o, *after)
         return t.transpose(axis, axis + 1)
 
-    def _resize_axis(self, axis: int, n: int) -> Self:
+    def _resize_axis_at_end(self, axis: int, extent: int) -> Self:
         """Cut or pad the axis at its end."""
         have = self.shape[axis]
-        if n <= have:
-            return self._shrink_axis(axis, 0, n)
-        return self.pad([(0, n - have) if k == axis else None for k in range(self.ndim)])
+        if extent <= have:
+            return self._shrink_axis(axis, 0, extent)
+        return self.pad([(0, extent - have) if k == axis else None for k in range(self.ndim)])
 
     def _parse_spatial_padding(self, method: str, padding: Sizes, n: int) -> list[tuple[int, int]]:
         """Return (before, after) per spatial axis.
@@ -213,7 +213,7 @@ class NetworkMethods(ReductionMethods):
         if is_causal:
             if attn_mask is not None:
                 raise fault("scaled_dot_product_attention", None, "expected is_causal or attn_mask, got both")
-            attn_mask = scores._build_triangle_mask("scaled_dot_product_attention", 0)
+            attn_mask = scores._build_lower_triangle_mask("scaled_dot_product_attention", 0)
         if attn_mask is not None:
             attn_mask = self._require_tensor("attn_mask", attn_mask)
             scores = attn_mask.where(scores, -math.inf) if attn_mask.dtype is dt.bool_ else scores + attn_mask
@@ -223,13 +223,13 @@ class NetworkMethods(ReductionMethods):
 
     def tril(self, diagonal: int = 0) -> Self:
         """Return the elements of the last two axes with column - row <= diagonal, zero elsewhere."""
-        return self._build_triangle_mask("tril", diagonal).where(self, self.zeros_like())
+        return self._build_lower_triangle_mask("tril", diagonal).where(self, self.zeros_like())
 
     def triu(self, diagonal: int = 0) -> Self:
         """Return the elements of the last two axes with column - row >= diagonal, zero elsewhere."""
-        return self._build_triangle_mask("triu", require_integer(diagonal) - 1).where(self.zeros_like(), self)
+        return self._build_lower_triangle_mask("triu", require_integer(diagonal) - 1).where(self.zeros_like(), self)
 
-    def _build_triangle_mask(self, method: str, diagonal: int) -> Self:
+    def _build_lower_triangle_mask(self, method: str, diagonal: int) -> Self:
         """Return (rows, columns), true where column <= row + diagonal."""
         if self.ndim < 2:
             raise fault(method, None, f"expected at least two axes, got shape {self.shape}")

@@ -48,10 +48,10 @@ def _power_by_computed_exponent(base: UOp, exponent: UOp) -> UOp:
         result = factor if result is None else B.mul(result, factor)
         square = B.mul(square, square)
     assert result is not None
-    return B.where(B.lt(exponent, 0), _negative_power(base, exponent), result) if e.is_signed else result
+    return B.where(B.lt(exponent, 0), _power_by_negative_exponent(base, exponent), result) if e.is_signed else result
 
 
-def _negative_power(base: UOp, exponent: UOp) -> UOp:
+def _power_by_negative_exponent(base: UOp, exponent: UOp) -> UOp:
     """Return the whole part of base ** exponent for a negative exponent, which is 0 unless base is 1 or -1."""
     d = base.dtype
     one, zero = B.const(1, d), B.const(0, d)

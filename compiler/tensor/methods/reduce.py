@@ -109,7 +109,7 @@ class ReductionMethods(ElementwiseMethods):
     def _subtract_max(self, method: str, axis: int) -> Self:
         """Return x - max(x) in the accumulation dtype, so that no exponential overflows."""
         t = self.cast(accumulator(to_float_dtype(self.dtype), None)[0])
-        k = self._normalize_vector_axis(method, axis)
+        k = self._normalize_axis_unless_scalar(method, axis)
         return t - t if k is None else t - t.max(k, keepdim=True)
 
     def softmax(self, axis: int = -1) -> Self:
@@ -141,7 +141,7 @@ class ReductionMethods(ElementwiseMethods):
         """Return inclusive prefix sums along an axis: the specification's prefix_sum over each row."""
         inner, outer = accumulator(self.dtype, None)
         t = self.cast(inner)
-        k = self._normalize_vector_axis("cumsum", axis)
+        k = self._normalize_axis_unless_scalar("cumsum", axis)
         if k is not None and self.numel():
             t = t.transpose(k, -1)._build_prefix_windows().sum(-1).transpose(k, -1)
         return self.of(t.uop).cast(outer)

@@ -22,19 +22,19 @@ _INFINITY = 0x7FF << _FRACTION
 _LOWER_BITS = 5
 
 
-def remainder(a: UOp, b: UOp) -> UOp:
+def float_floor_mod(a: UOp, b: UOp) -> UOp:
     """Return a - b * floor(a / b) of the exact quotient, rounded once.
 
     It has the sign of b, and is NaN where b is 0 or a is infinite.
     """
-    _, y, rest = _compute_fmod(a, b)
+    _, y, rest = _widen_operands_and_fmod(a, b)
     zero = B.where(B.lt(y, 0.0), B.const(-0.0, y.dtype), B.const(0.0, y.dtype))
     return B.cast(B.where(B.eq(rest, 0.0), zero, B.where(_signs_differ(rest, y), B.add(rest, y), rest)), a.dtype)
 
 
-def floor_divide(a: UOp, b: UOp) -> UOp:
+def float_floor_divide(a: UOp, b: UOp) -> UOp:
     """Return (a - remainder) / b as the nearest whole number, a / b where b is 0. A zero has the sign of a / b."""
-    x, y, rest = _compute_fmod(a, b)
+    x, y, rest = _widen_operands_and_fmod(a, b)
     quotient, whole = B.div(x, y), B.div(B.sub(x, rest), y)
     whole = B.where(B.and_(B.ne(rest, 0.0), _signs_differ(rest, y)), B.sub(whole, 1.0), whole)
     truncated = B.trunc(whole)
@@ -44,7 +44,7 @@ def floor_divide(a: UOp, b: UOp) -> UOp:
     return B.cast(B.where(B.eq(y, 0.0), quotient, signed), a.dtype)
 
 
-def _compute_fmod(a: UOp, b: UOp) -> tuple[UOp, UOp, UOp]:
+def _widen_operands_and_fmod(a: UOp, b: UOp) -> tuple[UOp, UOp, UOp]:
     """Return both operands in the dtype of the steps, and their fmod, in which a zero has either sign."""
     d = a.dtype
     if d is dt.float64:
@@ -81,7 +81,7 @@ def _fmod_by_modular_power(x: UOp, y: UOp) -> UOp:
     For |x| = p * 2^i and |y| = m * 2^j it is (p * 2^(i - j) mod m) * 2^j where i >= j, else x.
     """
     above, below = (B.and_(B.bitcast(v, dt.int64), _MAGNITUDE) for v in (x, y))
-    (p, i), (m, j) = _split_significand(above), _split_significand(below)
+    (p, i), (m, j) = _significand_and_biased_exponent(above), _significand_and_biased_exponent(below)
     rest = B.cast(_multiply_mod(_power_of_two_mod(B.sub(i, j), m), p, m), dt.float64)
     unit = B.mul(B.bitcast(B.shl(j, _FRACTION), dt.float64), 2.0**-_FRACTION)
     signed = B.mul(rest, B.where(B.lt(x, 0.0), B.neg(unit), unit))
@@ -89,13 +89,13 @@ def _fmod_by_modular_power(x: UOp, y: UOp) -> UOp:
     return B.where(defined, B.where(B.lt(above, below), x, signed), math.nan)
 
 
-def _split_significand(magnitude: UOp) -> tuple[UOp, UOp]:
+def _significand_and_biased_exponent(magnitude_bits: UOp) -> tuple[UOp, UOp]:
     """Return significand and biased exponent, as int64, from the bits of a float64 without its sign.
 
     A subnormal number has exponent 1.
     """
-    exponent = B.maximum(B.shr(magnitude, _FRACTION), 1)
-    return B.sub(magnitude, B.shl(B.sub(exponent, 1), _FRACTION)), exponent
+    exponent = B.maximum(B.shr(magnitude_bits, _FRACTION), 1)
+    return B.sub(magnitude_bits, B.shl(B.sub(exponent, 1), _FRACTION)), exponent
 
 
 def _power_of_two_mod(n: UOp, m: UOp) -> UOp:

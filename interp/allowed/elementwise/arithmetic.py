@@ -14,7 +14,7 @@ import numpy as np
 from uops.interp.allowed.elementwise.discrete import find_anything_elements, has_points, refine_to_points
 from uops.interp.allowed.elementwise.pieces import evaluate_piece_corners
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout
-from uops.interp.allowed.value import ANY, NZERO, PZERO, SetArray, Value, overwrite_elements, take_elements, writable_copy
+from uops.interp.allowed.value import ANY, NZERO, PZERO, ArrayOrSets, SetArray, scatter_elements_into, take_elements, writable_copy
 from uops.interp.ops.elementwise import KERNELS
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
@@ -25,32 +25,32 @@ RowRule = Callable[[ArrayKernel, list[Array], list[bool]], Array]
 NONFINITE, ZERO, SIGN = 1, 2, 4
 
 
-def _apply_increasing(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+def _apply_increasing(kernel: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
     """Evaluate an op that increases in each operand."""
-    return fn(*x)
+    return kernel(*x)
 
 
-def _apply_decreasing(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+def _apply_decreasing(kernel: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
     """Evaluate an op of one operand that decreases in it."""
-    return fn(x[0])[::-1]
+    return kernel(x[0])[::-1]
 
 
-def _apply_sub(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+def _apply_sub(kernel: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
     """Evaluate Sub, which increases in its first operand and decreases in its second."""
-    return fn(x[0], x[1][::-1] if has_rows[1] else x[1])
+    return kernel(x[0], x[1][::-1] if has_rows[1] else x[1])
 
 
-def _apply_at_corners(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+def _apply_mul_or_div_at_corners(kernel: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
     """Evaluate Mul or Div, whose extremes lie at corners."""
     if has_rows[0] and has_rows[1]:
         a, b = x[0][[0, 0, 2, 2, 1]], x[1][[0, 2, 0, 2, 1]]
-        corners = fn(a, b)
+        corners = kernel(a, b)
         out = np.empty((3, *corners.shape[1:]), corners.dtype)
         np.minimum.reduce(corners[:4], axis=0, out=out[0, ...])
         np.maximum.reduce(corners[:4], axis=0, out=out[2, ...])
         out[1] = corners[4]
         return out
-    rows = fn(x[0], x[1])
+    rows = kernel(x[0], x[1])
     out = np.empty_like(rows)
     np.minimum(rows[0], rows[2], out=out[0, ...])
     np.maximum(rows[0], rows[2], out=out[2, ...])
@@ -58,14 +58,14 @@ def _apply_at_corners(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> 
     return out
 
 
-def _apply_mulacc_at_corners(fn: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+def _apply_mulacc_at_corners(kernel: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
     """Evaluate Mulacc, whose extremes lie at corners of the product and ends of the addend."""
     a = x[0][[0, 0, 2, 2, 1]] if has_rows[0] else x[0]
     b = x[1][[0, 2, 0, 2, 1]] if has_rows[1] else x[1]
     low, high = (x[2][[0, 0, 0, 0, 1]], x[2][[2, 2, 2, 2, 1]]) if has_rows[2] else (x[2], x[2])
     if not (has_rows[0] or has_rows[1]):
-        return fn(x[0], x[1], x[2])
-    lows, highs = fn(a, b, low), fn(a, b, high)
+        return kernel(x[0], x[1], x[2])
+    lows, highs = kernel(a, b, low), kernel(a, b, high)
     return np.stack([np.minimum.reduce(lows[:4], axis=0), lows[4], np.maximum.reduce(highs[:4], axis=0)])
 
 
@@ -74,8 +74,8 @@ RULES: dict[Op, tuple[RowRule, int]] = {
     Op.ADD: (_apply_increasing, NONFINITE),
     Op.SUB: (_apply_sub, NONFINITE),
     Op.NEG: (_apply_decreasing, 0),
-    Op.MUL: (_apply_at_corners, NONFINITE | ZERO),
-    Op.DIV: (_apply_at_corners, NONFINITE | ZERO | SIGN),
+    Op.MUL: (_apply_mul_or_div_at_corners, NONFINITE | ZERO),
+    Op.DIV: (_apply_mul_or_div_at_corners, NONFINITE | ZERO | SIGN),
     Op.RECIP: (_apply_decreasing, NONFINITE | ZERO | SIGN),
     Op.SQRT: (_apply_increasing, NONFINITE),
     Op.MAX: (_apply_increasing, NONFINITE),
@@ -83,26 +83,26 @@ RULES: dict[Op, tuple[RowRule, int]] = {
 }
 
 
-def apply_float_arithmetic(op: Op, f: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value]) -> Value:
+def apply_float_arithmetic(op: Op, f: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]) -> ArrayOrSets:
     """Return the set of an op of `RULES` on floats of which some are sets."""
     rule, checks = RULES[op]
     rank = max(len(v.shape) for v in operands)
     has_rows = [isinstance(v, SetArray) for v in operands]
     rows = [align_rows(v, rank) for v in operands]
-    out = SetArray(f, rule(fn, rows, has_rows))
-    doubtful = _find_doubtful_elements(checks, out.rows, rows, operands)
+    out = SetArray(f, rule(kernel, rows, has_rows))
+    doubtful = _find_elements_that_need_pieces(checks, out.rows, rows, operands)
     if doubtful is not None:
         out = writable_copy(out)
-        recompute_by_pieces(op, f, fn, operands, out, doubtful)
+        recompute_by_pieces(op, f, kernel, operands, out, doubtful)
     propagate_anything(out, operands)
     if has_points(operands):
-        out = refine_to_points(f, fn, operands, [f] * len(operands), writable_copy(out))
+        out = refine_to_points(f, kernel, operands, [f] * len(operands), writable_copy(out))
     if op is Op.MAX:
-        out = free_max_zero_sign(f, operands, out)
+        out = allow_either_zero_in_max(f, operands, out)
     return out
 
 
-def align_rows(v: Value, rank: int) -> Array:
+def align_rows(v: ArrayOrSets, rank: int) -> Array:
     """Return a value ready to broadcast: rows get their axis in front of `rank` axes, an array stays as it is."""
     if not isinstance(v, SetArray):
         return v
@@ -110,21 +110,23 @@ def align_rows(v: Value, rank: int) -> Array:
     return rows if rows.ndim == rank + 1 else rows.reshape(3, *(1,) * (rank + 1 - rows.ndim), *rows.shape[1:])
 
 
-def _find_doubtful_elements(checks: int, out: Array, rows: list[Array], operands: Sequence[Value]) -> Array | None:
+def _find_elements_that_need_pieces(
+    check_flags: int, result_rows: Array, operand_rows: list[Array], operands: Sequence[ArrayOrSets]
+) -> Array | None:
     """Return where the result rows `out` may be wrong; None if nowhere."""
     doubtful: Array | None = None
-    if checks & NONFINITE:
-        finite = np.isfinite(out)
+    if check_flags & NONFINITE:
+        finite = np.isfinite(result_rows)
         if not finite.all():
             doubtful = np.asarray(~finite.all(0))
-    if checks & ZERO and not out.all():
-        zero = np.asarray((out == 0).any(0))
+    if check_flags & ZERO and not result_rows.all():
+        zero = np.asarray((result_rows == 0).any(0))
         doubtful = zero if doubtful is None else doubtful | zero
-    if checks & SIGN and isinstance(operands[-1], SetArray):
-        sign = np.signbit(rows[-1])
+    if check_flags & SIGN and isinstance(operands[-1], SetArray):
+        sign = np.signbit(operand_rows[-1])
         mixed = sign[0] != sign[2]
         if mixed.any():
-            mixed = np.broadcast_to(mixed, out.shape[1:])
+            mixed = np.broadcast_to(mixed, result_rows.shape[1:])
             doubtful = mixed if doubtful is None else doubtful | mixed
     if doubtful is not None:
         exact = np.ones((), np.bool_)
@@ -134,20 +136,22 @@ def _find_doubtful_elements(checks: int, out: Array, rows: list[Array], operands
         doubtful = doubtful & ~exact
     for v in operands:
         if isinstance(v, SetArray) and v.flags is not None:
-            flagged = np.broadcast_to((v.flags != 0) & ((v.flags & ANY) == 0), out.shape[1:])
+            flagged = np.broadcast_to((v.flags != 0) & ((v.flags & ANY) == 0), result_rows.shape[1:])
             doubtful = flagged if doubtful is None else doubtful | flagged
     return doubtful if doubtful is not None and doubtful.any() else None
 
 
-def recompute_by_pieces(op: Op, f: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value], out: SetArray, doubtful: Array) -> None:
+def recompute_by_pieces(
+    op: Op, f: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets], out: SetArray, needs_pieces: Array
+) -> None:
     """Recompute the doubtful elements of `out` by pieces, in place."""
-    positions = np.flatnonzero(doubtful)
+    positions = np.flatnonzero(needs_pieces)
     wide = None if f.dtype.has_inf else KERNELS[op][dt.float32]
     taken = [take_elements(f, v, out.shape, positions) for v in operands]
-    overwrite_elements(out, positions, evaluate_piece_corners(f, fn, taken, wide))
+    scatter_elements_into(out, positions, evaluate_piece_corners(f, kernel, taken, wide))
 
 
-def propagate_anything(out: SetArray, operands: Sequence[Value]) -> None:
+def propagate_anything(out: SetArray, operands: Sequence[ArrayOrSets]) -> None:
     """Allow anything in `out` where some operand allows it, in place."""
     anything = find_anything_elements(operands, out.shape)
     if anything is not None:
@@ -161,28 +165,28 @@ def mark_anything(out: SetArray, where: Array) -> None:
         out.is_listed = out.is_listed & ~where
 
 
-def free_exact_max_zero_sign(f: DTypeLayout, a: Array, b: Array, best: Array) -> Value:
+def allow_either_zero_in_exact_max(f: DTypeLayout, a: Array, b: Array, best: Array) -> ArrayOrSets:
     """Return the Max of exact operands: of two zeros either zero (R11)."""
     if best.all():
         return best
     either_zero = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
     if not either_zero.any():
         return best
-    return SetArray(f, _free_zero_signs(np.stack([best, best, best]), either_zero))
+    return SetArray(f, _extend_zero_ends_to_both_zeros(np.stack([best, best, best]), either_zero))
 
 
-def free_max_zero_sign(f: DTypeLayout, operands: Sequence[Value], out: SetArray) -> SetArray:
+def allow_either_zero_in_max(f: DTypeLayout, operands: Sequence[ArrayOrSets], out: SetArray) -> SetArray:
     """Allow either zero in a Max where both operands may be zeros, of different signs, and the result may be a zero (R11)."""
     if not ((out.rows == 0).any() or out.flags is not None):
         return out
-    (a_minus, a_plus), (b_minus, b_plus) = (_locate_signed_zeros(v) for v in operands)
+    (a_minus, a_plus), (b_minus, b_plus) = (_find_minus_and_plus_zeros(v) for v in operands)
     flagged_zero = np.zeros((), np.bool_) if out.flags is None else (out.flags & (PZERO | NZERO)) != 0
     either_zero = np.broadcast_to((a_minus & b_plus) | (a_plus & b_minus), out.shape)
     either_zero = either_zero & ((out.rows == 0).any(0) | flagged_zero)
     if not either_zero.any():
         return out
     out = writable_copy(out)
-    out.interval = _free_zero_signs(out.rows, either_zero)
+    out.interval = _extend_zero_ends_to_both_zeros(out.rows, either_zero)
     if out.flags is not None:
         out.flags = np.where(either_zero & flagged_zero, out.flags | (PZERO | NZERO), out.flags).astype(np.uint8)
     if out.is_listed is not None:
@@ -190,7 +194,7 @@ def free_max_zero_sign(f: DTypeLayout, operands: Sequence[Value], out: SetArray)
     return out
 
 
-def _locate_signed_zeros(v: Value) -> tuple[Array, Array]:
+def _find_minus_and_plus_zeros(v: ArrayOrSets) -> tuple[Array, Array]:
     """Return where the set of `v` holds -0.0, and where it holds +0.0."""
     rows = v.rows if isinstance(v, SetArray) else np.stack([v, v, v])
     lo, hi = rows[0], rows[2]
@@ -202,7 +206,7 @@ def _locate_signed_zeros(v: Value) -> tuple[Array, Array]:
     return minus, plus
 
 
-def _free_zero_signs(rows: Array, where: Array) -> Array:
+def _extend_zero_ends_to_both_zeros(rows: Array, where: Array) -> Array:
     """Return rows whose zero ends at `where` are extended to both zeros."""
     rows = rows.copy()
     zero = np.zeros((), rows.dtype)

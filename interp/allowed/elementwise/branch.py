@@ -10,8 +10,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from uops.interp.allowed.elementwise.arithmetic import mark_anything
-from uops.interp.allowed.elementwise.discrete import apply_to_points, find_anything_elements, has_points, refine_to_points
-from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, from_order_keys, order_keys, ulp_distance
+from uops.interp.allowed.elementwise.discrete import (
+    apply_to_point_combinations,
+    find_anything_elements,
+    has_points,
+    refine_to_points,
+)
+from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, from_order_keys, to_order_keys, ulp_distance
 from uops.interp.allowed.value import (
     ANY,
     NAN,
@@ -20,14 +25,14 @@ from uops.interp.allowed.value import (
     PINF,
     POINTS,
     PZERO,
+    ArrayOrSets,
     SetArray,
-    Value,
     as_set_array,
     best_of,
     broadcast_value,
     from_points,
-    overwrite_elements,
     pad_points,
+    scatter_elements_into,
     take_elements,
     writable_copy,
 )  # fmt: skip
@@ -35,7 +40,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
 
 
-def _bounds_with_flags(v: Value) -> tuple[Array, Array, Array | None]:
+def _bounds_and_nan_mask(v: ArrayOrSets) -> tuple[Array, Array, Array | None]:
     """Return lo and hi, which include the flagged members, and where NaN is possible too (None: nowhere)."""
     if not isinstance(v, SetArray):
         return v, v, None
@@ -75,42 +80,44 @@ INTERVAL_COMPARISONS: dict[Op, tuple[Callable[[Array, Array, Array, Array], tupl
 }
 
 
-def compare_floats(op: Op, f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value]) -> Value:
+def compare_floats(
+    op: Op, f: DTypeLayout, bool_layout: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]
+) -> ArrayOrSets:
     """Return the set of a comparison of floats of layout `f`; `r` is the layout of bool."""
     a, b = operands
-    (a_lo, a_hi, a_nan), (b_lo, b_hi, b_nan) = _bounds_with_flags(a), _bounds_with_flags(b)
+    (a_lo, a_hi, a_nan), (b_lo, b_hi, b_nan) = _bounds_and_nan_mask(a), _bounds_and_nan_mask(b)
     rule, swapped = INTERVAL_COMPARISONS[op]
     may_hold, may_fail = rule(b_lo, b_hi, a_lo, a_hi) if swapped else rule(a_lo, a_hi, b_lo, b_hi)
     for nan in (a_nan, b_nan):
         may_fail = may_fail if nan is None else may_fail | nan
-    best = np.asarray(fn(best_of(a), best_of(b)))
+    best = np.asarray(kernel(best_of(a), best_of(b)))
     inexact = may_hold & may_fail
     anything = find_anything_elements(operands, best.shape)
     if anything is not None:
         inexact = inexact | anything
     if not inexact.any():
         return best
-    out = SetArray(r, None, None, np.stack([best, best ^ inexact]))
+    out = SetArray(bool_layout, None, None, np.stack([best, best ^ inexact]))
     if has_points(operands):
-        return refine_to_points(r, fn, operands, (f, f), out)
+        return refine_to_points(bool_layout, kernel, operands, (f, f), out)
     return out
 
 
-def compare_with_itself(fn: ArrayKernel, x: SetArray, r: DTypeLayout) -> Value:
+def compare_with_itself(kernel: ArrayKernel, x: SetArray, bool_layout: DTypeLayout) -> ArrayOrSets:
     """Return the set of a comparison of a node with itself: only NaN matters, as one node has one value (R27)."""
     zero, nan = np.zeros((), x.layout.np), np.array(np.nan).astype(x.layout.np)
-    best = np.asarray(fn(x.best, x.best))
-    if bool(fn(zero, zero)) == bool(fn(nan, nan)):
+    best = np.asarray(kernel(x.best, x.best))
+    if bool(kernel(zero, zero)) == bool(kernel(nan, nan)):
         return best
     always_nan, may_be_nan = np.isnan(x.rows[0]), np.isnan(x.rows).any(0)
     if x.flags is not None:
         always_nan = always_nan & (x.flags & ~np.uint8(NAN) == 0)
         may_be_nan = may_be_nan | ((x.flags & (NAN | ANY)) != 0)
     inexact = may_be_nan & ~always_nan
-    return SetArray(r, None, None, np.stack([best, best ^ inexact])) if inexact.any() else best
+    return SetArray(bool_layout, None, None, np.stack([best, best ^ inexact])) if inexact.any() else best
 
 
-def select_known(f: DTypeLayout, condition: Array, a: Value, b: Value) -> Value:
+def select_by_exact_condition(f: DTypeLayout, condition: Array, a: ArrayOrSets, b: ArrayOrSets) -> ArrayOrSets:
     """Return the set of a Where whose condition has one value per element; every bit is kept (R28)."""
     if not isinstance(a, SetArray) and not isinstance(b, SetArray):
         return np.where(condition, a, b)
@@ -138,18 +145,18 @@ def _points_or_best(v: SetArray) -> Array:
     return v.best[None] if v.listed_points is None else v.listed_points
 
 
-def select_either(f: DTypeLayout, condition: Value, a: Value, b: Value) -> Value:
+def select_or_unite_branches(f: DTypeLayout, condition: ArrayOrSets, a: ArrayOrSets, b: ArrayOrSets) -> ArrayOrSets:
     """Return the set of a Where on a bool condition: the union of both branches where the condition is inexact."""
     if not isinstance(condition, SetArray):
-        return select_known(f, condition, a, b)
-    out = select_known(f, condition.best, a, b)
+        return select_by_exact_condition(f, condition, a, b)
+    out = select_by_exact_condition(f, condition.best, a, b)
     positions = np.flatnonzero(np.broadcast_to(~condition.exact_mask(), out.shape))
     if not positions.size:
         return out
     result = writable_copy(as_set_array(f, broadcast_value(out, out.shape)))
     best = take_elements(f, out, out.shape, positions).best
     if_true, if_false = (take_elements(f, v, out.shape, positions) for v in (a, b))
-    overwrite_elements(result, positions, unite_flat_sets(f, if_true, if_false, best))
+    scatter_elements_into(result, positions, unite_flat_sets(f, if_true, if_false, best))
     return result
 
 
@@ -161,7 +168,7 @@ def unite_flat_sets(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> Se
     flags = (0 if a.flags is None else a.flags) | (np.zeros(best.shape, np.uint8) if b.flags is None else b.flags)
     a_nan, b_nan = np.isnan(a.rows[0]), np.isnan(b.rows[0])
     flags = np.where(a_nan != b_nan, flags | NAN, flags).astype(np.uint8)
-    a_keys, b_keys = order_keys(f, a.rows), order_keys(f, b.rows)
+    a_keys, b_keys = to_order_keys(f, a.rows), to_order_keys(f, b.rows)
     lo = np.where(a_nan, b.rows[0], np.where(b_nan | (a_keys[0] <= b_keys[0]), a.rows[0], b.rows[0]))
     hi = np.where(a_nan, b.rows[2], np.where(b_nan | (a_keys[2] >= b_keys[2]), a.rows[2], b.rows[2]))
     out = SetArray(f, np.stack([lo, best, hi]), flags if flags.any() else None)
@@ -170,7 +177,7 @@ def unite_flat_sets(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> Se
         positions = np.flatnonzero(both_listed)
         united = from_points(f, np.concatenate([best[None], _points_or_best(a), _points_or_best(b)])[:, positions])
         is_listed = np.ones(positions.shape, np.bool_) if united.is_listed is None else united.is_listed
-        overwrite_elements(out, positions[is_listed], united.map_components(lambda x, lead: x[..., is_listed]))
+        scatter_elements_into(out, positions[is_listed], united.map_components(lambda x, lead: x[..., is_listed]))
     return out
 
 
@@ -179,9 +186,9 @@ def _is_listed_or_exact(v: SetArray) -> Array:
     return exact if v.is_listed is None else exact | v.is_listed
 
 
-def cast_float(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) -> SetArray:
+def cast_float_to_float(f: DTypeLayout, r: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     """Return the set of a Cast between floats, which is monotone; e4m3 turns what overflows into NaN."""
-    rows = fn(x.rows)
+    rows = kernel(x.rows)
     flags = x.flags
     if not r.dtype.has_inf:
         overflows, inexact = np.isnan(rows) & ~np.isnan(x.rows), ~x.exact_mask()
@@ -192,12 +199,12 @@ def cast_float(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) -> 
             result_flags = result_flags | np.where((flags & (PINF | NINF)) != 0, NAN, 0).astype(np.uint8)
             result_flags |= flags & ~np.uint8(PINF | NINF)
         flags = result_flags if result_flags.any() else None
-        rows[1] = fn(x.best)
+        rows[1] = kernel(x.best)
     out = SetArray(r, rows, flags)
-    return refine_to_points(r, fn, (x,), (f,), writable_copy(out)) if x.listed_points is not None else out
+    return refine_to_points(r, kernel, (x,), (f,), writable_copy(out)) if x.listed_points is not None else out
 
 
-def cast_to_index(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) -> Value:
+def cast_float_to_index(f: DTypeLayout, r: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
     """Return the set of a Cast from float to index.
 
     The Cast traps where the value is not finite (R29), and there a backend may do anything (R26).
@@ -207,7 +214,7 @@ def cast_to_index(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) 
         finite &= np.isfinite(x.listed_points).all(0)
     points = None if x.listed_points is None else np.where(finite, x.listed_points, x.best)
     flags = None if x.flags is None else x.flags & (0xFF ^ (PINF | NINF | NAN))
-    out = cast_to_int(f, r, fn, SetArray(f, np.where(finite, x.rows, x.best), flags, points, x.is_listed))
+    out = cast_float_to_int(f, r, kernel, SetArray(f, np.where(finite, x.rows, x.best), flags, points, x.is_listed))
     may_trap = ~finite if x.flags is None else ~finite | (x.flags != flags)
     if not may_trap.any():
         return out
@@ -216,9 +223,9 @@ def cast_to_index(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) 
     return result
 
 
-def cast_to_int(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) -> Value:
+def cast_float_to_int(f: DTypeLayout, r: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
     """Return the set of a Cast from float to integer: the integers between the ends if at most eight, else *any* (R30)."""
-    best, lo, hi = np.asarray(fn(x.best)), np.asarray(fn(x.rows[0])), np.asarray(fn(x.rows[2]))
+    best, lo, hi = np.asarray(kernel(x.best)), np.asarray(kernel(x.rows[0])), np.asarray(kernel(x.rows[2]))
     if lo.dtype == object or r.np.kind != "u":
         width = hi.astype(np.float64) - lo.astype(np.float64)
     else:
@@ -235,38 +242,38 @@ def cast_to_int(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) ->
         rows.append(np.where((x.flags & (PZERO | NZERO)) != 0, 0, best))
     out = from_points(r, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
     if x.listed_points is not None:
-        return refine_to_points(r, fn, (x,), (f,), writable_copy(out))
+        return refine_to_points(r, kernel, (x,), (f,), writable_copy(out))
     return out
 
 
-def cast_to_bool(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> Value:
+def cast_float_to_bool(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> ArrayOrSets:
     """Return the set of a Cast from float to bool: x != 0, and NaN is true (R15)."""
     return compare_floats(Op.CMPNE, f, r, lambda a, b: np.asarray(a != b), (x, np.zeros((), f.np)))
 
 
-def apply_cast(f: DTypeLayout, r: DTypeLayout, fn: ArrayKernel, x: SetArray) -> Value:
+def apply_cast(f: DTypeLayout, r: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
     """Return the set of a Cast of a set from layout `f` to layout `r`."""
     if not f.is_float:
-        return apply_to_points(r, fn, (x,))
+        return apply_to_point_combinations(r, kernel, (x,))
     if r.is_float:
-        return cast_float(f, r, fn, x)
+        return cast_float_to_float(f, r, kernel, x)
     if r.dtype is dt.index:
-        return cast_to_index(f, r, fn, x)
-    return cast_to_bool(f, r, x) if r.np == np.bool_ else cast_to_int(f, r, fn, x)
+        return cast_float_to_index(f, r, kernel, x)
+    return cast_float_to_bool(f, r, x) if r.np == np.bool_ else cast_float_to_int(f, r, kernel, x)
 
 
-def apply_trunc(f: DTypeLayout, fn: ArrayKernel, x: SetArray) -> SetArray:
+def apply_trunc(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     """Return the set of a Trunc: the integers between the ends as points if few, else the hull."""
-    rows = fn(x.rows)
+    rows = kernel(x.rows)
     out = writable_copy(SetArray(f, rows, x.flags))
     wide = rows.astype(np.float64)
     unflagged = np.ones(x.shape, np.bool_) if x.flags is None else x.flags == 0
-    several = ~x.exact_mask() & (order_keys(f, rows[0]) != order_keys(f, rows[2]))
+    several = ~x.exact_mask() & (to_order_keys(f, rows[0]) != to_order_keys(f, rows[2]))
     positions = np.flatnonzero((wide[2] - wide[0] <= POINTS - 2) & unflagged & several)
     if positions.size:
         part = rows.reshape(3, -1)[:, positions]
-        overwrite_elements(out, positions, from_points(f, _enumerate_integers(f, part)))
-    return refine_to_points(f, fn, (x,), (f,), out) if x.listed_points is not None else out
+        scatter_elements_into(out, positions, from_points(f, _enumerate_integers(f, part)))
+    return refine_to_points(f, kernel, (x,), (f,), out) if x.listed_points is not None else out
 
 
 def _enumerate_integers(f: DTypeLayout, rows: Array) -> Array:
@@ -281,7 +288,7 @@ def _enumerate_integers(f: DTypeLayout, rows: Array) -> Array:
     return out.astype(np.float32).astype(f.np) if f.np.itemsize == 1 else out.astype(f.np)
 
 
-def list_small_intervals(f: DTypeLayout, x: SetArray) -> SetArray:
+def list_small_intervals_else_any(f: DTypeLayout, x: SetArray) -> SetArray:
     """Return float sets with each interval of at most eight values listed, and every other *any*.
 
     NaN is many values (R20: its payload is free).
@@ -294,7 +301,7 @@ def list_small_intervals(f: DTypeLayout, x: SetArray) -> SetArray:
         nan = np.where(is_listed, np.isnan(x.listed_points).any(0), nan)
     anything = nan | ~(is_listed | ((steps < POINTS) & (flags == 0)))
     steps = np.where(anything | is_listed, 0, steps).astype(np.int64)
-    first = np.where(anything | is_listed, order_keys(f, x.best), order_keys(f, x.rows[0])).astype(np.int64)
+    first = np.where(anything | is_listed, to_order_keys(f, x.best), to_order_keys(f, x.rows[0])).astype(np.int64)
     rows = [x.best] + [from_order_keys(f, first + np.minimum(steps, j)) for j in range(int(steps.max(initial=0)) + 1)]
     points = np.stack(rows)
     if x.listed_points is not None:
@@ -305,7 +312,7 @@ def list_small_intervals(f: DTypeLayout, x: SetArray) -> SetArray:
 def apply_bitcast(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> SetArray:
     """Return the bits of sets with few points, else *any*; a different item size regroups the last axis (R46)."""
     if f.is_float:
-        x = list_small_intervals(f, x)
+        x = list_small_intervals_else_any(f, x)
     points, anything = x.points, x.anything_mask()
     old, new = f.np.itemsize, r.np.itemsize
     if old == new:

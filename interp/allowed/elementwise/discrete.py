@@ -8,25 +8,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout
-from uops.interp.allowed.value import ANY, NAN, SetArray, Value, from_points, overwrite_elements, take_elements
+from uops.interp.allowed.value import ANY, NAN, ArrayOrSets, SetArray, from_points, scatter_elements_into, take_elements
 
 #: The most combinations of points that are tried; the distinct results of more would hardly fit in eight points.
 MAX_COMBINATIONS = 64
 
 
-def evaluate_combinations(fn: ArrayKernel, rows: Sequence[Array]) -> Array:
+def evaluate_combinations(kernel: ArrayKernel, rows: Sequence[Array]) -> Array:
     """Evaluate fn on each combination of rows of shapes (k_i, *shape).
 
     Returns rows of shape (prod k_i, *shape), the combination of the first rows first.
     """
     n = len(rows)
     grids = [r.reshape((1,) * i + r.shape[:1] + (1,) * (n - 1 - i) + r.shape[1:]) for i, r in enumerate(rows)]
-    out = np.asarray(fn(*grids))
+    out = np.asarray(kernel(*grids))
     shape = np.broadcast_shapes(*(g.shape for g in grids))
     return np.broadcast_to(out, shape).reshape(math.prod(shape[:n]), *shape[n:])
 
 
-def align_points(v: Value, shape: tuple[int, ...]) -> Array | None:
+def align_points(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
     """Return the rows of points of `v` with the shape aligned to `shape`; None for a float set that is not listed."""
     if not isinstance(v, SetArray):
         return v[None] if v.ndim == len(shape) else v.reshape(1, *(1,) * (len(shape) - v.ndim), *v.shape)
@@ -35,7 +35,7 @@ def align_points(v: Value, shape: tuple[int, ...]) -> Array | None:
     return v.listed_points.reshape(v.listed_points.shape[0], *(1,) * (len(shape) - len(v.shape)), *v.shape)
 
 
-def apply_to_points(r: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value]) -> SetArray:
+def apply_to_point_combinations(r: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]) -> SetArray:
     """Return the set of fn on arrays and sets of integers or bools; *any* in an operand gives *any*."""
     shape = np.broadcast_shapes(*(v.shape for v in operands))
     aligned = [align_points(v, shape) for v in operands]
@@ -48,10 +48,10 @@ def apply_to_points(r: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value]) 
             if len(points) > 1:
                 anything = anything | (points != points[0]).any(0)
         lists = [points[:1] for points in lists]
-    return from_points(r, evaluate_combinations(fn, lists), anything)
+    return from_points(r, evaluate_combinations(kernel, lists), anything)
 
 
-def find_anything_elements(operands: Sequence[Value], shape: tuple[int, ...]) -> Array | None:
+def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array | None:
     """Return where some operand allows anything; None if nowhere."""
     anything = None
     for v in operands:
@@ -62,30 +62,30 @@ def find_anything_elements(operands: Sequence[Value], shape: tuple[int, ...]) ->
 
 
 def refine_to_points(
-    r: DTypeLayout, fn: ArrayKernel, operands: Sequence[Value], layouts: Sequence[DTypeLayout], result: SetArray
+    r: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets], layouts: Sequence[DTypeLayout], result: SetArray
 ) -> SetArray:
     """List the elements of `result` whose operands are lists of points, and return it.
 
     `result` was computed with intervals, and owns its components.
     """
     shape = result.shape
-    positions = np.flatnonzero(_find_listed_elements(operands, shape))
+    positions = np.flatnonzero(_find_elements_of_listed_operands(operands, shape))
     if not positions.size:
         return result
     parts = [take_elements(f, v, shape, positions) for f, v in zip(layouts, operands)]
     rows = [p.points if p.listed_points is not None else p.rows[1:2] for p in parts]
     if math.prod(len(p) for p in rows) > MAX_COMBINATIONS:
         return result
-    points = from_points(r, evaluate_combinations(fn, rows))
+    points = from_points(r, evaluate_combinations(kernel, rows))
     if points.is_listed is None or points.is_listed.all():
-        overwrite_elements(result, positions, points)
+        scatter_elements_into(result, positions, points)
     else:
         keep = np.flatnonzero(points.is_listed)
-        overwrite_elements(result, positions[keep], points.map_components(lambda x, lead: x[..., keep]))
+        scatter_elements_into(result, positions[keep], points.map_components(lambda x, lead: x[..., keep]))
     return result
 
 
-def _find_listed_elements(operands: Sequence[Value], shape: tuple[int, ...]) -> Array:
+def _find_elements_of_listed_operands(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array:
     """Return where some operand is a list of points and every other is a list or exact."""
     all_suit, any_listed = np.ones(shape, np.bool_), np.zeros(shape, np.bool_)
     for v in operands:
@@ -100,6 +100,6 @@ def _find_listed_elements(operands: Sequence[Value], shape: tuple[int, ...]) -> 
     return all_suit & any_listed
 
 
-def has_points(operands: Sequence[Value]) -> bool:
+def has_points(operands: Sequence[ArrayOrSets]) -> bool:
     """Return True if some operand has listed points."""
     return any(isinstance(v, SetArray) and v.listed_points is not None for v in operands)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from uops.interp.allowed.layout import DTypeLayout
-from uops.interp.allowed.value import NZERO, PZERO, SetArray, Value, as_set_array, writable_copy
+from uops.interp.allowed.value import NZERO, PZERO, ArrayOrSets, SetArray, as_set_array, writable_copy
 
 
-def allow_flush_to_zero(f: DTypeLayout, v: Value) -> Value:
+def allow_flush_to_zero(f: DTypeLayout, v: ArrayOrSets) -> ArrayOrSets:
     """Allow a zero beside every subnormal that the set may hold; a list of points with a subnormal becomes an interval."""
     least = 2.0**f.emin
     if not isinstance(v, SetArray):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, from_order_keys, order_keys
+from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, from_order_keys, to_order_keys
 from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, PZERO, SetArray
 
 #: The most evaluations per call; more elements are taken in chunks.
@@ -18,12 +18,12 @@ MAX_EVALUATIONS = 1 << 20
 KEY_LIMIT = np.iinfo(np.int64).max
 
 
-def cut_into_pieces(f: DTypeLayout, v: SetArray) -> tuple[Array, Array]:
+def cut_into_piece_ends_and_presence(f: DTypeLayout, v: SetArray) -> tuple[Array, Array]:
     """Return the pieces that occur in a 1-D set of m elements: their ends (p, 2, m), and where each is present (p, m)."""
     interval, m = v.rows, v.rows.shape[1]
     flags = np.zeros(m, np.uint8) if v.flags is None else v.flags
     nan = np.isnan(interval[0])
-    lo, hi = order_keys(f, interval[0]), order_keys(f, interval[2])
+    lo, hi = to_order_keys(f, interval[0]), to_order_keys(f, interval[2])
     top = f.key_max
     lo = np.where(nan, 1, lo).astype(np.int64)
     hi = np.where(nan, 0, hi).astype(np.int64)  # empty: nothing lies in [1, 0]
@@ -46,7 +46,9 @@ def cut_into_pieces(f: DTypeLayout, v: SetArray) -> tuple[Array, Array]:
     return values[occurs], present[occurs]
 
 
-def evaluate_piece_corners(f: DTypeLayout, fn: ArrayKernel, operands: list[SetArray], wide: ArrayKernel | None = None) -> SetArray:
+def evaluate_piece_corners(
+    f: DTypeLayout, kernel: ArrayKernel, operands: list[SetArray], float32_kernel: ArrayKernel | None = None
+) -> SetArray:
     """Return the set of fn over 1-D sets of one layout; `wide` is fn in float32, for a dtype without infinities."""
     m = operands[0].shape[0]
     n = len(operands)
@@ -54,11 +56,11 @@ def evaluate_piece_corners(f: DTypeLayout, fn: ArrayKernel, operands: list[SetAr
         size = max(1, MAX_EVALUATIONS // 14**n)
         chunks = [slice(start, start + size) for start in range(0, m, size)]
         split = [[v.map_components(lambda x, lead, chunk=chunk: x[..., chunk]) for v in operands] for chunk in chunks]  # type: ignore[misc]
-        return _concatenate_sets(f, [evaluate_piece_corners(f, fn, parts, wide) for parts in split])
-    best = fn(*(v.best for v in operands))
+        return _concatenate_sets(f, [evaluate_piece_corners(f, kernel, parts, float32_kernel) for parts in split])
+    best = kernel(*(v.best for v in operands))
     grids, present = [], np.ones((1,) * n + (m,), np.bool_)
     for i, v in enumerate(operands):
-        values, occurs = cut_into_pieces(f, v)
+        values, occurs = cut_into_piece_ends_and_presence(f, v)
         count = values.shape[0]
         shape = [1] * (2 * n)
         shape[i], shape[n + i] = count, 2
@@ -66,7 +68,7 @@ def evaluate_piece_corners(f: DTypeLayout, fn: ArrayKernel, operands: list[SetAr
         mask_shape = [1] * n
         mask_shape[i] = count
         present = present & occurs.reshape(*mask_shape, m)
-    results, overflows = evaluate_saturating(f, fn, grids, wide)
+    results, overflows = evaluate_and_clamp_overflows(f, kernel, grids, float32_kernel)
     blocks = present.size // m
     full = np.broadcast_to(results, (*present.shape[:-1], *(2,) * n, m)).reshape(blocks, 2**n, m)
     flags = _collect_anything_flags(operands, m)
@@ -76,22 +78,22 @@ def evaluate_piece_corners(f: DTypeLayout, fn: ArrayKernel, operands: list[SetAr
     return merge_piece_results(f, full, present.reshape(blocks, m), best, flags)
 
 
-def evaluate_saturating(
-    f: DTypeLayout, fn: ArrayKernel, operands: list[Array], wide: ArrayKernel | None
+def evaluate_and_clamp_overflows(
+    f: DTypeLayout, kernel: ArrayKernel, operands: list[Array], float32_kernel: ArrayKernel | None
 ) -> tuple[Array, Array | None]:
     """Evaluate fn on arrays, and return with its results where a dtype without infinities overflowed (None: nowhere).
 
     There the results are the greatest values of the dtype, with the signs that `wide` gives (R15: e4m3 overflows to NaN).
     """
-    results = np.asarray(fn(*operands))
-    if wide is None:
+    results = np.asarray(kernel(*operands))
+    if float32_kernel is None:
         return results, None
     overflows = np.isnan(results)
     for x in operands:
         overflows = overflows & ~np.isnan(x)
     if not overflows.any():
         return results, None
-    wide_results = np.asarray(wide(*(x.astype(np.float32) for x in operands)))
+    wide_results = np.asarray(float32_kernel(*(x.astype(np.float32) for x in operands)))
     overflows &= ~np.isnan(wide_results)
     return np.where(overflows, np.copysign(f.max, wide_results), results.astype(np.float32)).astype(f.np), overflows
 
@@ -110,7 +112,7 @@ def merge_piece_results(f: DTypeLayout, results: Array, present: Array, best: Ar
     The corners of a block bound the results of the combination of pieces that it stands for.
     """
     occurs = present[:, None]
-    keys = order_keys(f, results).astype(np.int64)
+    keys = to_order_keys(f, results).astype(np.int64)
     top = f.key_max
     nan = np.isnan(results)
     flags = flags | np.where((nan & occurs).any((0, 1)), NAN, 0).astype(np.uint8)
@@ -131,25 +133,25 @@ def _special_value_keys(f: DTypeLayout) -> tuple[tuple[int, int], ...]:
     return ((NINF, -f.key_max - 2), (NZERO, -1), (PZERO, 0), (PINF, f.key_max + 1))
 
 
-def make_canonical_set(f: DTypeLayout, lo: Array, hi: Array, best: Array, flags: Array) -> SetArray:
+def make_canonical_set(f: DTypeLayout, lo_keys: Array, hi_keys: Array, best: Array, flags: Array) -> SetArray:
     """Return the canonical set of the keys from `lo` to `hi` and the flagged values.
 
     An empty interval takes a flagged value. Flags next to or inside the interval become part of it.
     """
-    empty = lo > hi
+    empty = lo_keys > hi_keys
     if empty.any():
         for flag, key in _special_value_keys(f):
             use = empty & ((flags & flag) != 0)
-            lo, hi = np.where(use, key, lo), np.where(use, key, hi)
+            lo_keys, hi_keys = np.where(use, key, lo_keys), np.where(use, key, hi_keys)
             empty &= ~use
     for flag, key in (*_special_value_keys(f), (NZERO, -1), (NINF, -f.key_max - 2)):
         has = (flags & flag) != 0
-        lo = np.where(has & (lo == key + 1), key, lo)
-        hi = np.where(has & (hi == key - 1), key, hi)
-        flags = np.where(has & (lo <= key) & (key <= hi), flags & (0xFF ^ flag), flags).astype(np.uint8)
+        lo_keys = np.where(has & (lo_keys == key + 1), key, lo_keys)
+        hi_keys = np.where(has & (hi_keys == key - 1), key, hi_keys)
+        flags = np.where(has & (lo_keys <= key) & (key <= hi_keys), flags & (0xFF ^ flag), flags).astype(np.uint8)
     interval = np.empty((3, *best.shape), f.np)
-    interval[0] = from_order_keys(f, np.where(empty, 0, lo))
-    interval[2] = from_order_keys(f, np.where(empty, 0, hi))
+    interval[0] = from_order_keys(f, np.where(empty, 0, lo_keys))
+    interval[2] = from_order_keys(f, np.where(empty, 0, hi_keys))
     interval[1] = best
     if empty.any():
         interval[:, empty] = np.nan

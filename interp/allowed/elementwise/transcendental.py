@@ -8,9 +8,20 @@ from typing import NamedTuple
 import numpy as np
 
 from uops.interp.allowed.elementwise.arithmetic import propagate_anything
-from uops.interp.allowed.elementwise.pieces import KEY_LIMIT, cut_into_pieces, make_canonical_set
-from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, order_keys, same_bits, ulp
-from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, PZERO, SetArray, Value, overwrite_elements, take_elements
+from uops.interp.allowed.elementwise.pieces import KEY_LIMIT, cut_into_piece_ends_and_presence, make_canonical_set
+from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, same_bits, to_order_keys, ulp
+from uops.interp.allowed.value import (
+    ANY,
+    NAN,
+    NINF,
+    NZERO,
+    PINF,
+    PZERO,
+    ArrayOrSets,
+    SetArray,
+    scatter_elements_into,
+    take_elements,
+)
 from uops.spec.ir.ops import Op
 
 #: The period of Sin; between ends further apart only its range is known.
@@ -50,31 +61,31 @@ APPROXIMATIONS: dict[Op, Approximation] = {
 }
 
 
-def widen_by_ulps(f: DTypeLayout, rows: Array, exact: Array, ulps: int) -> None:
+def widen_by_ulps(f: DTypeLayout, rows: Array, keep_mask: Array, ulps: int) -> None:
     """Move lo down and hi up by `ulps` spacings, in place, except where `exact` (3, *shape)."""
     ends = rows[0].astype(np.float64), rows[2].astype(np.float64)
     for row, sign in ((0, -1.0), (2, 1.0)):
-        step = np.where(exact[row], 0.0, ulp(f, rows[row]) * (sign * ulps))
+        step = np.where(keep_mask[row], 0.0, ulp(f, rows[row]) * (sign * ulps))
         if not step.any():
             continue
-        wide = _widen_across_binade(f, *ends, row, ends[row // 2] + step, sign * ulps)
+        wide = _widen_end_across_power_of_two(f, *ends, row, ends[row // 2] + step, sign * ulps)
         rows[row] = np.where(step == 0, rows[row], narrow_from_float64(f, wide))
 
 
-def _widen_across_binade(f: DTypeLayout, lo: Array, hi: Array, row: int, default: Array, ulps: float) -> Array:
+def _widen_end_across_power_of_two(f: DTypeLayout, lo: Array, hi: Array, row: int, fallback_end: Array, ulps: float) -> Array:
     """Return the end `row` moved far enough if a power of two lies inside the interval; else `default`.
 
     The spacing at that power is twice that of a smaller end, so the set may reach further toward zero.
     """
     near, far = (lo, hi) if row == 0 else (hi, lo)
     if not (lo != hi).any():
-        return default
+        return fallback_end
     _, exponent = np.frexp(near)
     power = np.copysign(np.ldexp(1.0, exponent), near)
     inside = (near * far > 0) & (np.abs(power) <= np.abs(far)) & (np.abs(near) <= np.abs(far)) & np.isfinite(near)
     reach = power + ulps * np.ldexp(1.0, np.maximum(exponent, f.emin) - f.man)
-    reach = np.where(inside, reach, default)
-    return np.minimum(default, reach) if row == 0 else np.maximum(default, reach)
+    reach = np.where(inside, reach, fallback_end)
+    return np.minimum(fallback_end, reach) if row == 0 else np.maximum(fallback_end, reach)
 
 
 def narrow_from_float64(f: DTypeLayout, wide: Array) -> Array:
@@ -86,30 +97,30 @@ def narrow_from_float64(f: DTypeLayout, wide: Array) -> Array:
     return wide.astype(f.np)
 
 
-def apply_transcendental(op: Op, f: DTypeLayout, fn: ArrayKernel, x: Value) -> Value:
+def apply_transcendental(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: ArrayOrSets) -> ArrayOrSets:
     """Return the set of an op of `APPROXIMATIONS` of a value."""
     if op is Op.SIN and isinstance(x, SetArray):
-        return _apply_sin(f, fn, x)
+        return _apply_sin(f, kernel, x)
     if not isinstance(x, SetArray):
-        y = fn(x)
+        y = kernel(x)
         exact = APPROXIMATIONS[op].is_exact(x, y) | ~np.isfinite(y)
         if exact.all():
             return y
         rows = np.stack([y, y, y])
         widen_by_ulps(f, rows, np.broadcast_to(exact, rows.shape), f.ulps)
-        return SetArray(f, _clamp_to_least_result(op, rows))
-    rows = fn(x.rows)
+        return SetArray(f, _clamp_exp2_to_nonnegative(op, rows))
+    rows = kernel(x.rows)
     exact = (APPROXIMATIONS[op].is_exact(x.rows, rows) & x.exact_mask()) | ~np.isfinite(rows)
     widen_by_ulps(f, rows, exact, f.ulps)
-    out = SetArray(f, _clamp_to_least_result(op, rows))
+    out = SetArray(f, _clamp_exp2_to_nonnegative(op, rows))
     positions = np.flatnonzero(_needs_pieces(rows, x))
     if positions.size:
-        overwrite_elements(out, positions, _apply_by_pieces(op, f, fn, take_elements(f, x, out.shape, positions)))
+        scatter_elements_into(out, positions, _apply_by_pieces(op, f, kernel, take_elements(f, x, out.shape, positions)))
     propagate_anything(out, [x])
     return out
 
 
-def _clamp_to_least_result(op: Op, rows: Array) -> Array:
+def _clamp_exp2_to_nonnegative(op: Op, rows: Array) -> Array:
     """Raise a lower end to the op's least result, in place, and return the rows."""
     least = APPROXIMATIONS[op].least
     if np.isfinite(least):
@@ -127,10 +138,10 @@ def _needs_pieces(rows: Array, x: SetArray) -> Array:
     return np.asarray(mask)
 
 
-def _apply_by_pieces(op: Op, f: DTypeLayout, fn: ArrayKernel, x: SetArray) -> SetArray:
+def _apply_by_pieces(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     """Return the set of a monotone op on a 1-D set, piece by piece."""
-    values, present = cut_into_pieces(f, x)
-    y = fn(values)
+    values, present = cut_into_piece_ends_and_presence(f, x)
+    y = kernel(values)
     flags = np.zeros(x.shape, np.uint8)
     nan = np.isnan(y)
     flags |= np.where((nan.any(1) & present).any(0), NAN, 0).astype(np.uint8)
@@ -143,8 +154,8 @@ def _apply_by_pieces(op: Op, f: DTypeLayout, fn: ArrayKernel, x: SetArray) -> Se
     args = np.stack([values[:, 0], values[:, 0], values[:, 1]])
     point = same_bits(f, args[0], args[2])
     widen_by_ulps(f, rows, (APPROXIMATIONS[op].is_exact(args, rows) & point) | ~np.isfinite(rows), f.ulps)
-    rows = _clamp_to_least_result(op, rows)
-    lo, hi = order_keys(f, rows[0]).astype(np.int64), order_keys(f, rows[2]).astype(np.int64)
+    rows = _clamp_exp2_to_nonnegative(op, rows)
+    lo, hi = to_order_keys(f, rows[0]).astype(np.int64), to_order_keys(f, rows[2]).astype(np.int64)
     top = f.key_max
     use = present & ~nan.any(1)
     for key, flag in ((top + 1, PINF), (-top - 2, NINF), (0, PZERO), (-1, NZERO)):
@@ -153,15 +164,15 @@ def _apply_by_pieces(op: Op, f: DTypeLayout, fn: ArrayKernel, x: SetArray) -> Se
         use = use & ~point
     low = np.where(use, lo, KEY_LIMIT).min(0)
     high = np.where(use, hi, -KEY_LIMIT).max(0)
-    return make_canonical_set(f, low, high, fn(x.best), flags)
+    return make_canonical_set(f, low, high, kernel(x.best), flags)
 
 
-def _apply_sin(f: DTypeLayout, fn: ArrayKernel, x: SetArray) -> SetArray:
+def _apply_sin(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     """Return the set of Sin of a set.
 
     Sin is monotone between extremes; an extreme inside puts 1 or -1 into the hull. Ends that are far apart give [-1, 1].
     """
-    y = fn(x.rows)
+    y = kernel(x.rows)
     lo, hi = np.minimum(y[0], y[2]), np.maximum(y[0], y[2])
     exact = x.exact_mask()
     a, b = x.rows[0].astype(np.float64), x.rows[2].astype(np.float64)

@@ -11,7 +11,7 @@ from uops.interp.exact.answers import AnswerSet, any_nan, float_result, hull, on
 from uops.interp.exact.numbers.formats import FINITE, INFINITE, NAN, FloatFormat, Real, divide_with_sticky_bit
 
 
-def add_reals(fmt: FloatFormat, x: Real, y: Real) -> int:
+def add_and_round(fmt: FloatFormat, x: Real, y: Real) -> int:
     """Return the bits of x + y, rounded once; NaN for inf - inf."""
     if x.kind or y.kind:
         if x.kind == NAN or y.kind == NAN or (x.kind == y.kind and x.sign != y.sign):
@@ -25,7 +25,7 @@ def add_reals(fmt: FloatFormat, x: Real, y: Real) -> int:
     return fmt.encode(1, -total, e) if total < 0 else fmt.encode(0, total, e)
 
 
-def multiply_reals(x: Real, y: Real) -> Real:
+def multiply_exactly(x: Real, y: Real) -> Real:
     """Return x * y, not rounded."""
     sign = x.sign ^ y.sign
     if x.kind or y.kind:
@@ -43,7 +43,7 @@ def round_real(fmt: FloatFormat, x: Real) -> int:
     return fmt.infinity(x.sign) if x.kind == INFINITE else fmt.nan
 
 
-def divide_reals(fmt: FloatFormat, x: Real, y: Real) -> int:
+def divide_and_round(fmt: FloatFormat, x: Real, y: Real) -> int:
     """Return the bits of x / y, rounded once."""
     sign = x.sign ^ y.sign
     if x.kind == NAN or y.kind == NAN or (x.kind == INFINITE and y.kind == INFINITE):
@@ -60,7 +60,7 @@ def divide_reals(fmt: FloatFormat, x: Real, y: Real) -> int:
     return fmt.encode(sign, m, e + x.e - y.e)
 
 
-def sqrt_real(fmt: FloatFormat, x: Real) -> int:
+def sqrt_and_round(fmt: FloatFormat, x: Real) -> int:
     """Return the bits of the square root of x, rounded once; the root of -0 is -0."""
     if x.kind == FINITE and not x.m:
         return fmt.zero(x.sign)
@@ -77,17 +77,17 @@ def sqrt_real(fmt: FloatFormat, x: Real) -> int:
 
 def add(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Add."""
-    return float_result(fmt, add_reals(fmt, fmt.decode(a), fmt.decode(b)))
+    return float_result(fmt, add_and_round(fmt, fmt.decode(a), fmt.decode(b)))
 
 
 def sub(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Sub."""
-    return float_result(fmt, add_reals(fmt, fmt.decode(a), fmt.decode(b ^ fmt.sign_bit)))
+    return float_result(fmt, add_and_round(fmt, fmt.decode(a), fmt.decode(b ^ fmt.sign_bit)))
 
 
 def mul(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Mul."""
-    return float_result(fmt, round_real(fmt, multiply_reals(fmt.decode(a), fmt.decode(b))))
+    return float_result(fmt, round_real(fmt, multiply_exactly(fmt.decode(a), fmt.decode(b))))
 
 
 def recip(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
@@ -96,7 +96,7 @@ def recip(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
 
 
 def _reciprocal(fmt: FloatFormat, a: int) -> int:
-    return divide_reals(fmt, Real(FINITE, 0, 1, 0), fmt.decode(a))
+    return divide_and_round(fmt, Real(FINITE, 0, 1, 0), fmt.decode(a))
 
 
 def div(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
@@ -104,7 +104,7 @@ def div(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
 
     Strict has the correctly rounded quotient. Core also allows all between it and Mul(a, Recip(b)), which rounds twice (R16).
     """
-    rounded = float_result(fmt, divide_reals(fmt, fmt.decode(a), fmt.decode(b)))
+    rounded = float_result(fmt, divide_and_round(fmt, fmt.decode(a), fmt.decode(b)))
     return hull_unless_same(rounded, mul(fmt, core, a, _reciprocal(fmt, b))) if core else rounded
 
 
@@ -115,11 +115,11 @@ def hull_unless_same(a: AnswerSet, b: AnswerSet) -> AnswerSet:
 
 def mulacc(fmt: FloatFormat, core: bool, a: int, b: int, c: int) -> AnswerSet:
     """Return the allowed answers of Mulacc: rounded once, and under core also with the product rounded first."""
-    product, addend = multiply_reals(fmt.decode(a), fmt.decode(b)), fmt.decode(c)
-    fused = add_reals(fmt, product, addend)
+    product, addend = multiply_exactly(fmt.decode(a), fmt.decode(b)), fmt.decode(c)
+    fused = add_and_round(fmt, product, addend)
     if not core:
         return float_result(fmt, fused)
-    return one_of(fmt.dtype, fused, add_reals(fmt, fmt.decode(round_real(fmt, product)), addend))
+    return one_of(fmt.dtype, fused, add_and_round(fmt, fmt.decode(round_real(fmt, product)), addend))
 
 
 def neg(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
@@ -137,15 +137,15 @@ def trunc(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
 
 def maximum(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Max."""
-    return _pick_extreme(fmt, core, a, b, fmt.key(a) >= fmt.key(b))
+    return _pick_extreme_or_nan(fmt, core, a, b, fmt.key(a) >= fmt.key(b))
 
 
 def minimum(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Min."""
-    return _pick_extreme(fmt, core, a, b, fmt.key(a) <= fmt.key(b))
+    return _pick_extreme_or_nan(fmt, core, a, b, fmt.key(a) <= fmt.key(b))
 
 
-def _pick_extreme(fmt: FloatFormat, core: bool, a: int, b: int, prefer_first: bool) -> AnswerSet:
+def _pick_extreme_or_nan(fmt: FloatFormat, core: bool, a: int, b: int, prefer_first: bool) -> AnswerSet:
     """Return NaN if either operand is (core: or either operand), and of two zeros either (R11); else the preferred operand."""
     if fmt.is_nan(a) or fmt.is_nan(b):
         return one_of(fmt.dtype, fmt.nan, a, b) if core else any_nan(fmt)

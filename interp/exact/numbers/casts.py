@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from uops.interp.exact.answers import AnswerSet, anything, float_result, one_of
-from uops.interp.exact.numbers.formats import FINITE, FORMATS, INFINITE, NAN, FloatFormat, Real, int_value, wrap_integer
+from uops.interp.exact.numbers.formats import FINITE, FORMATS, INFINITE, NAN, FloatFormat, Real, decode_integer, wrap_integer
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir.dtypes import DType, DTypeKind
 
@@ -33,7 +33,7 @@ def _float_to_float(source: DType, out: DType, bits: int, core: bool) -> AnswerS
 
 
 def _int_to_float(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
-    value = int_value(source, bits)
+    value = decode_integer(source, bits)
     return _round_to_float(FORMATS[out], Real(FINITE, int(value < 0), abs(value), 0), core)
 
 
@@ -63,7 +63,7 @@ def _int_to_bool(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
 
 
 def _int_to_int(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
-    return AnswerSet(out, wrap_integer(out, int_value(source, bits)))
+    return AnswerSet(out, wrap_integer(out, decode_integer(source, bits)))
 
 
 #: (source dtype, result dtype, bits, core level?) -> allowed answer

@@ -13,7 +13,7 @@ _GUARD = 32
 _STEP = 512
 
 
-def arctan_inverse(n: int, bits: int, hyperbolic: bool = False) -> int:
+def fixed_point_arctan_of_inverse(n: int, bits: int, hyperbolic: bool = False) -> int:
     """Return arctan(1/n), or artanh(1/n), times 2**bits, at most `bits` units too small or too large."""
     power = (1 << bits) // n
     total, k, square, sign = power, 3, n * n, -1
@@ -26,12 +26,16 @@ def arctan_inverse(n: int, bits: int, hyperbolic: bool = False) -> int:
 
 def _compute_pi(bits: int) -> int:
     """Return pi * 2**bits as 16 arctan(1/5) - 4 arctan(1/239)."""
-    return 16 * arctan_inverse(5, bits) - 4 * arctan_inverse(239, bits)
+    return 16 * fixed_point_arctan_of_inverse(5, bits) - 4 * fixed_point_arctan_of_inverse(239, bits)
 
 
 def _compute_ln2(bits: int) -> int:
     """Return ln 2 * 2**bits as 18 artanh(1/26) - 2 artanh(1/4801) + 8 artanh(1/8749)."""
-    return 18 * arctan_inverse(26, bits, True) - 2 * arctan_inverse(4801, bits, True) + 8 * arctan_inverse(8749, bits, True)
+    return (
+        18 * fixed_point_arctan_of_inverse(26, bits, True)
+        - 2 * fixed_point_arctan_of_inverse(4801, bits, True)
+        + 8 * fixed_point_arctan_of_inverse(8749, bits, True)
+    )
 
 
 class PreciseConstant:

@@ -139,7 +139,7 @@ class FloatFormat:
         """Return the bit pattern with an order key; +0.0 for key 0."""
         return key if key >= 0 else -key | self.sign_bit
 
-    def _round_magnitude(self, m: int, e: int, up: bool) -> int:
+    def _round_magnitude_down_or_up(self, m: int, e: int, up: bool) -> int:
         """Return the magnitude of the nearest float at or below m * 2**e >= 0, or at or above it if `up`; at most `inf_mag`."""
         shift = max(m.bit_length() + e - self.precision, self.unit) - e
         r = m << -shift if shift <= 0 else m >> shift
@@ -149,11 +149,11 @@ class FloatFormat:
 
     def key_floor(self, m: int, e: int) -> int:
         """Return the key of the greatest float at or below m * 2**e, m of either sign; infinity counts as the next power of two."""
-        return self._round_magnitude(m, e, False) if m >= 0 else -self._round_magnitude(-m, e, True)
+        return self._round_magnitude_down_or_up(m, e, False) if m >= 0 else -self._round_magnitude_down_or_up(-m, e, True)
 
     def key_ceil(self, m: int, e: int) -> int:
         """Return the key of the least float at or above m * 2**e."""
-        return self._round_magnitude(m, e, True) if m >= 0 else -self._round_magnitude(-m, e, False)
+        return self._round_magnitude_down_or_up(m, e, True) if m >= 0 else -self._round_magnitude_down_or_up(-m, e, False)
 
 
 #: The format of each float dtype.
@@ -182,7 +182,7 @@ def round_to(dtype: DType, value: Fraction | int, sign: int | None = None) -> in
     return round_fraction(int(negative), abs(Fraction(value)), FORMATS[dtype])
 
 
-def int_value(dtype: DType, bits: int) -> int:
+def decode_integer(dtype: DType, bits: int) -> int:
     """Return the integer of a bit pattern of a bool, machine integer or index."""
     if dtype.kind is DTypeKind.INT and bits >> (dtype.bits - 1):
         return bits - (1 << dtype.bits)
@@ -231,13 +231,13 @@ def python_number(dtype: DType, bits: int) -> bool | int | float:
         wide = FORMATS[float64]
         out = wide.infinity(real.sign) if real.kind == INFINITE else wide.encode(real.sign, real.m, real.e)
         return float(struct.unpack("<d", struct.pack("<Q", out))[0])
-    return bool(bits) if dtype.kind is DTypeKind.BOOL else int_value(dtype, bits)
+    return bool(bits) if dtype.kind is DTypeKind.BOOL else decode_integer(dtype, bits)
 
 
 def exact_fraction(dtype: DType, bits: int) -> Fraction | None:
     """Return the exact value of a bit pattern; None for a NaN or an infinity."""
     if dtype.kind is not DTypeKind.FLOAT:
-        return Fraction(int_value(dtype, bits))
+        return Fraction(decode_integer(dtype, bits))
     real = FORMATS[dtype].decode(bits)
     return dyadic(-real.m if real.sign else real.m, real.e) if real.kind == FINITE else None
 

@@ -8,11 +8,11 @@ from uops.interp.exact.answers import AnswerSet, float_result, floats_within_ulp
 from uops.interp.exact.numbers.formats import FINITE, INFINITE, NAN, FloatFormat, Real
 from uops.interp.exact.numbers.transcendental import (
     Enclosure,
-    enclose_log2,
-    exp2_fixed,
+    exp2_mantissa_error_exponent,
     exp2_of_product,
     log2,
-    round_by_enclosure,
+    log2_sign_and_enclose_size,
+    round_irrational_by_enclosures,
     to_fixed_point,
 )
 
@@ -40,7 +40,7 @@ def _pow_within_ulps(fmt: FloatFormat, core: bool, x: Real, y: Real) -> AnswerSe
     if exact is not None:
         r, q = fmt.round_unbounded(*exact)
     else:
-        r, q = round_by_enclosure(fmt, lambda bits: _enclose_power(x, y, bits))
+        r, q = round_irrational_by_enclosures(fmt, lambda bits: _enclose_power_of_magnitude(x, y, bits))
     return floats_within_ulps(fmt, sign, r, q, ulps)
 
 
@@ -87,7 +87,7 @@ def _grows(x: Real, y: Real) -> bool:
 
 def _leaves_exponent_range(fmt: FloatFormat, x: Real, y: Real) -> bool:
     """Return True if |y log2 x| is so large that the result surely overflows or underflows; x is not +-1."""
-    _, (low, _, e) = enclose_log2(x.m, x.e, 8) if x.m & (x.m - 1) else (0, (abs(x.m.bit_length() - 1 + x.e), 0, 0))
+    _, (low, _, e) = log2_sign_and_enclose_size(x.m, x.e, 8) if x.m & (x.m - 1) else (0, (abs(x.m.bit_length() - 1 + x.e), 0, 0))
     product = low * y.m
     return product > 0 and product.bit_length() + e + y.e > fmt.dtype.exp_bits + 6
 
@@ -111,15 +111,15 @@ def _compute_exact_power(m: int, e: int, y: int, y_exponent: int, max_bits: int)
     return m**y, e * y
 
 
-def _enclose_power(x: Real, y: Real, bits: int) -> Enclosure:
+def _enclose_power_of_magnitude(x: Real, y: Real, bits: int) -> Enclosure:
     """Return an enclosure of |x| ** y with about `bits` correct bits."""
     if x.m & (x.m - 1):
-        sign, (low, high, e) = enclose_log2(x.m, x.e, bits + 24)
+        sign, (low, high, e) = log2_sign_and_enclose_size(x.m, x.e, bits + 24)
     else:
         k = x.m.bit_length() - 1 + x.e
         sign, low, high, e = int(k < 0), abs(k), abs(k), 0
     if sign != y.sign:
         low, high = -high, -low
     t, end = to_fixed_point(low * y.m, e + y.e, bits), to_fixed_point(high * y.m, e + y.e, bits) + 1
-    value, error, k = exp2_fixed(t, bits)
+    value, error, k = exp2_mantissa_error_exponent(t, bits)
     return value - error, value + error + 2 * (end - t) + 2, k - bits

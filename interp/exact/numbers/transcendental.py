@@ -1,7 +1,7 @@
 """Exp2, Log2, Sin and Sqrt's core bound: correctly rounded results by interval arithmetic in big integers (R17).
 
-An *enclosure* is (low, high, e) with low * 2**e <= |f(x)| <= high * 2**e. `round_by_enclosure` computes tighter ones until both
-ends round to the same float. It ends because it is used for irrational results only.
+An *enclosure* is (low, high, e) with low * 2**e <= |f(x)| <= high * 2**e. `round_irrational_by_enclosures` computes tighter ones
+until both ends round to the same float. It ends because it is used for irrational results only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import reduce
 
 from uops.interp.exact.answers import AnswerSet, any_nan, float_result, floats_within_ulps, hull
-from uops.interp.exact.numbers.arithmetic import mul, sqrt_real
+from uops.interp.exact.numbers.arithmetic import mul, sqrt_and_round
 from uops.interp.exact.numbers.constants import ln2, pi
 from uops.interp.exact.numbers.formats import INFINITE, NAN, FloatFormat, Real
 from uops.spec.errors import Crash
@@ -28,12 +28,14 @@ def ulp_allowance(fmt: FloatFormat, core: bool) -> int:
     return 4 if core else 2 if fmt.dtype.bits >= 32 else 1
 
 
-def round_by_enclosure(fmt: FloatFormat, enclose: Callable[[int], Enclosure], start: int = 0) -> tuple[int, int]:
+def round_irrational_by_enclosures(
+    fmt: FloatFormat, enclose: Callable[[int], Enclosure], extra_start_bits: int = 0
+) -> tuple[int, int]:
     """Return `FloatFormat.round_unbounded` of a positive irrational number.
 
     `enclose(p)` gives an enclosure with about p correct bits. The first one has `start` bits more than usual.
     """
-    bits = fmt.precision + _GUARD + start
+    bits = fmt.precision + _GUARD + extra_start_bits
     while bits < _MAX_BITS:
         low, high, e = enclose(bits)
         if low > 0:
@@ -52,7 +54,7 @@ def to_fixed_point(m: int, e: int, bits: int) -> int:
 # Exp2
 
 
-def exp2_fixed(x: int, bits: int) -> tuple[int, int, int]:
+def exp2_mantissa_error_exponent(x: int, bits: int) -> tuple[int, int, int]:
     """Return (y, error, k) so that 2**(x / 2**bits) is y * 2**(k - bits), y within `error` units and about 2**bits."""
     k, f = x >> bits, x & ((1 << bits) - 1)
     t = f * ln2(bits) >> bits
@@ -67,7 +69,7 @@ def exp2_fixed(x: int, bits: int) -> tuple[int, int, int]:
 
 def enclose_exp2(m: int, e: int, bits: int) -> Enclosure:
     """Return an enclosure of 2**(m * 2**e), m of either sign."""
-    y, error, k = exp2_fixed(to_fixed_point(m, e, bits), bits)
+    y, error, k = exp2_mantissa_error_exponent(to_fixed_point(m, e, bits), bits)
     return y - error, y + error, k - bits
 
 
@@ -77,7 +79,7 @@ def round_exp2(fmt: FloatFormat, m: int, e: int) -> tuple[int, int] | None:
         return None
     if e >= 0 or not m & ((1 << -e) - 1):
         return fmt.round_unbounded(1, to_fixed_point(m, e, 0))
-    return round_by_enclosure(fmt, lambda bits: enclose_exp2(m, e, bits))
+    return round_irrational_by_enclosures(fmt, lambda bits: enclose_exp2(m, e, bits))
 
 
 def exp2(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
@@ -101,7 +103,7 @@ def exp2(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
 # Log2
 
 
-def enclose_log2(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
+def log2_sign_and_enclose_size(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
     """Return the sign of log2(m * 2**e) and an enclosure of its size with about `bits` correct bits; m > 0 is no power of two."""
     length = m.bit_length()
     k = e + length - 1
@@ -135,8 +137,8 @@ def log2(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     if not x.m & (x.m - 1):  # a power of two: exact
         k = x.m.bit_length() - 1 + x.e
         return float_result(fmt, fmt.encode(int(k < 0), abs(k), 0))
-    sign = enclose_log2(x.m, x.e, 8)[0]
-    r, q = round_by_enclosure(fmt, lambda bits: enclose_log2(x.m, x.e, bits)[1])
+    sign = log2_sign_and_enclose_size(x.m, x.e, 8)[0]
+    r, q = round_irrational_by_enclosures(fmt, lambda bits: log2_sign_and_enclose_size(x.m, x.e, bits)[1])
     return floats_within_ulps(fmt, sign, r, q, ulp_allowance(fmt, core))
 
 
@@ -151,7 +153,7 @@ def _log2_special_case(fmt: FloatFormat, x: Real) -> AnswerSet | None:
 # Sin
 
 
-def enclose_sin(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
+def sin_sign_and_enclose_size(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
     """Return the sign of sin(m * 2**e), m > 0, and an enclosure of its size with about `bits` correct bits after the point."""
     length = m.bit_length() + e
     work = bits + 4
@@ -168,26 +170,26 @@ def enclose_sin(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
     return int(value < 0), (size - error, size + error, -work)
 
 
-def _sin_taylor(r: int, work: int) -> int:
+def _sin_taylor(r: int, fraction_bits: int) -> int:
     """Return sin(r / 2**work) in units of 2**-work, for |r| / 2**work not much above pi / 4."""
     u = abs(r)
-    square = u * u >> work
+    square = u * u >> fraction_bits
     total = term = u
     n = 1
     while term:
-        term = (term * square >> work) // ((n + 1) * (n + 2))
+        term = (term * square >> fraction_bits) // ((n + 1) * (n + 2))
         n += 2
         total += -term if n & 2 else term
     return -total if r < 0 else total
 
 
-def _cos_taylor(r: int, work: int) -> int:
+def _cos_taylor(r: int, fraction_bits: int) -> int:
     """Return cos(r / 2**work) in units of 2**-work, for |r| / 2**work not much above pi / 4."""
-    square = r * r >> work
-    total = term = 1 << work
+    square = r * r >> fraction_bits
+    total = term = 1 << fraction_bits
     n = 0
     while term:
-        term = (term * square >> work) // ((n + 1) * (n + 2))
+        term = (term * square >> fraction_bits) // ((n + 1) * (n + 2))
         n += 2
         total += -term if n & 2 else term
     return total
@@ -214,15 +216,15 @@ def sin(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     return floats_within_ulps(fmt, sign ^ x.sign, r, q, ulp_allowance(fmt, core), -20 if core else None)
 
 
-def _round_sin(fmt: FloatFormat, m: int, e: int, start: int) -> tuple[int, int, int]:
+def _round_sin(fmt: FloatFormat, m: int, e: int, extra_start_bits: int) -> tuple[int, int, int]:
     """Return sin(m * 2**e) correctly rounded, as (r, q, sign)."""
     signs = [0]
 
     def enclose(bits: int) -> Enclosure:
-        signs[0], enclosure = enclose_sin(m, e, bits)
+        signs[0], enclosure = sin_sign_and_enclose_size(m, e, bits)
         return enclosure
 
-    r, q = round_by_enclosure(fmt, enclose, start)
+    r, q = round_irrational_by_enclosures(fmt, enclose, extra_start_bits)
     return r, q, signs[0]
 
 
@@ -241,7 +243,7 @@ def exp2_of_product(fmt: FloatFormat, logs: AnswerSet, factor: int) -> AnswerSet
 
 def sqrt(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     """Return the allowed answers of Sqrt; core also allows the results of Exp2(0.5 * Log2(a)) (R16)."""
-    rounded = float_result(fmt, sqrt_real(fmt, fmt.decode(a)))
+    rounded = float_result(fmt, sqrt_and_round(fmt, fmt.decode(a)))
     if not core:
         return rounded
     return hull(rounded, exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))

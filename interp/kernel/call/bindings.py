@@ -64,7 +64,7 @@ class KernelBindings:
         for leaf, cell in cells.items():
             if cell.__class__ is not StorageRef:
                 if cell is not VOID:  # an effect outside of all loops has happened already
-                    self.operands[leaf] = self._bind_value(leaf, cell)
+                    self.operands[leaf] = self._make_value_operand(leaf, cell)
                 continue
             storage = cell.storage
             if leaf in arguments:
@@ -79,11 +79,11 @@ class KernelBindings:
         for storage, refs in refs_of_storage.items():
             self._bind_storage(storage, refs)
 
-    def run(self, u: UOp, is_only_node: bool = False) -> Cell:
+    def run_kernel_as_node(self, u: UOp, is_only_node: bool = False) -> Cell:
         """Run the kernel as the node `u` and return its value; with `is_only_node`, the graph does nothing else."""
         m = self.m
         value = run_kernel(self.body.kernel, self.operands, check=m.check, schedule=m.schedule, lanes=m.lanes)
-        write_back_bindings(AccessRecorder(m, self.scope, u, is_only_node), self.bindings)
+        log_accesses_and_write_back(AccessRecorder(m, self.scope, u, is_only_node), self.bindings)
         return value
 
     def _bind_storage(self, storage: TensorStorage, refs: Mapping[UOp, StorageRef]) -> None:
@@ -134,7 +134,7 @@ class KernelBindings:
         expected = self.body.sizes[leaf][0]
         return SpecError(f"argument {leaf.arg.slot} has {count} elements of {d}, its Param {expected} of {leaf.dtype} (R86)")
 
-    def _bind_value(self, leaf: UOp, cell: Any) -> Array | FlatMemory:
+    def _make_value_operand(self, leaf: UOp, cell: Any) -> Array | FlatMemory:
         """Return the operand of a leaf that is no reference: a variable, or for a Call's argument memory that can only be read."""
         value = self.m.read(cell)
         if leaf not in self.arguments:
@@ -250,7 +250,7 @@ class MemoryBinding:
 
         self.memory.explain_missing = explain_lost_element
 
-    def copy_contents_for_read(self, u: UOp, is_written: bool) -> Array:
+    def copy_contents_for_custom_function(self, u: UOp, is_written: bool) -> Array:
         """Return a copy of an argument for a CustomFunction.
 
         Raises Trap if an element of an argument that it only reads was never written (R61).
@@ -263,7 +263,7 @@ class MemoryBinding:
         memory.read_mask[:] = True if memory.ready is None else memory.ready
         return memory.data.copy()
 
-    def replace_contents(self, value: Any) -> None:
+    def take_custom_function_result(self, value: Any) -> None:
         """Replace all contents by what a CustomFunction gave."""
         memory = self.memory
         value = np.asarray(value)
@@ -274,7 +274,7 @@ class MemoryBinding:
         memory.written_mask[:] = True
         memory.ready = None
 
-    def record_accesses(self, accesses: AccessRecorder) -> None:
+    def log_kernel_accesses(self, accesses: AccessRecorder) -> None:
         """Order the touched elements with the accesses of other nodes; AtomicAdds do not race with each other (R56)."""
         memory = self.memory
         if self.may_read and not self.is_atomic_only:
@@ -286,7 +286,7 @@ class MemoryBinding:
             adds[self.storage] = unrelated | bit
             self.was_written = bit != 0
 
-    def write_back(self) -> None:
+    def write_back_if_written(self) -> None:
         """Make the storage hold what the kernel wrote."""
         if not self.was_written:
             return
@@ -312,12 +312,12 @@ class MemoryBinding:
             self.arena_owners.owner_of_byte[written_bytes] = self.slice_number
 
 
-def write_back_bindings(accesses: AccessRecorder, bindings: Collection[MemoryBinding]) -> None:
+def log_accesses_and_write_back(accesses: AccessRecorder, bindings: Collection[MemoryBinding]) -> None:
     """Log the accesses of a kernel to all its memories, and make the storages hold what it wrote."""
     for binding in bindings:
-        binding.record_accesses(accesses)
+        binding.log_kernel_accesses(accesses)
     for binding in bindings:
-        binding.write_back()
+        binding.write_back_if_written()
 
 
 def _set_ready_marks(storage: TensorStorage, ready: Array | None) -> None:
@@ -367,16 +367,16 @@ class AccessRecorder:
         """Log a read of the touched elements, if there are any."""
         if np.count_nonzero(touched):
             before = self._happens_before_mask(storage.write_bits)
-            access = KernelAccess(self._next_access_bit(), self.node, storage, byte_positions, touched)
-            references.record_read(storage, access.bit, access, before)
+            access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
+            references.check_race_and_record_read(storage, access.bit, access, before)
 
-    def record_write(self, storage: TensorStorage, byte_positions: Array | None, touched: Array, unrelated: int) -> int:
+    def record_write(self, storage: TensorStorage, byte_positions: Array | None, touched: Array, exempt_accesses: int) -> int:
         """Log a write of the touched elements, if there are any, and return its bit; it does not race with `unrelated` accesses."""
         if not np.count_nonzero(touched):
             return 0
         before = self._happens_before_mask(storage.read_bits | storage.write_bits)
-        access = KernelAccess(self._next_access_bit(), self.node, storage, byte_positions, touched)
-        references.record_write(storage, access, before | unrelated)
+        access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
+        references.check_race_and_record_write(storage, access, before | exempt_accesses)
         return 1 << access.bit
 
     def _happens_before_mask(self, accesses: int) -> int:
@@ -387,7 +387,7 @@ class AccessRecorder:
             self.mask = self.m.happens_before_mask(self.scope, self.node)
         return self.own_accesses | (self.mask or 0)
 
-    def _next_access_bit(self) -> int:
+    def _register_new_access(self) -> int:
         """Return the number of a new access of the node."""
         bit = self.m.next_access_bit()
         self.own_accesses |= 1 << bit

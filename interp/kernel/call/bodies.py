@@ -60,7 +60,7 @@ def is_whole_kernel(root: UOp) -> bool:
     return False
 
 
-def is_launch(root: UOp) -> bool:
+def is_linear_of_calls(root: UOp) -> bool:
     """Return True for a Linear of Calls."""
     return root.op is Op.LINEAR and all(s.op is Op.CALL for s in root.instructions)
 
@@ -105,18 +105,20 @@ def analyze_whole_kernel(root: UOp) -> KernelBody:
 
 
 @lru_cache(_CACHE_SIZE)
-def analyze_loop_region(u: UOp) -> KernelBody:
+def analyze_loop_region(closer: UOp) -> KernelBody:
     """Return the kernel of the loops that an End or Reduce closes in a tensor graph.
 
     Its leaves are the nodes without an open Range below them.
     """
-    nodes = scope_nodes(u)
+    nodes = scope_nodes(closer)
     ranges_of, views = open_ranges(nodes), _find_memory_views(nodes)
     for n in nodes:
         if n.op in CALL_LIKE and ranges_of[n]:
             _reject_body_in_loop(n)
     return _analyze_body(
-        build_kernel_structure(u, lambda n: n is not u and not ranges_of[n] and n not in views and not is_private_buffer(n))
+        build_kernel_structure(
+            closer, lambda n: n is not closer and not ranges_of[n] and n not in views and not is_private_buffer(n)
+        )
     )
 
 

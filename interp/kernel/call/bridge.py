@@ -14,7 +14,7 @@ from uops.interp.kernel.call.bindings import (
     KernelBindings,
     MemoryBinding,
     get_kernel_state,
-    write_back_bindings,
+    log_accesses_and_write_back,
 )
 from uops.interp.kernel.call.bodies import (
     analyze_kernel_call,
@@ -22,7 +22,7 @@ from uops.interp.kernel.call.bodies import (
     analyze_whole_kernel,
     find_sliced_arenas,
     is_kernel,
-    is_launch,
+    is_linear_of_calls,
     is_whole_kernel,
 )
 from uops.interp.opaque import call_custom_function
@@ -35,8 +35,8 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import EFFECT_GROUPS, Op
 
 __all__ = [
-    "is_kernel", "is_whole_kernel", "is_launch", "region_leaves", "run_call", "run_launch", "run_region", "run_root",
-    "run_whole_graph_kernel",
+    "is_kernel", "is_whole_kernel", "is_linear_of_calls", "region_leaves", "run_call", "run_linear_of_calls", "run_region",
+    "run_root", "run_whole_graph_kernel",
 ]  # fmt: skip
 
 
@@ -47,12 +47,12 @@ def region_leaves(u: UOp) -> tuple[UOp, ...]:
 
 def run_region(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run an End or Reduce over ranges inside of a tensor graph."""
-    return KernelBindings(m, scope, analyze_loop_region(u), {s: scope.cells[s] for s in sources}, {}).run(u)
+    return KernelBindings(m, scope, analyze_loop_region(u), {s: scope.cells[s] for s in sources}, {}).run_kernel_as_node(u)
 
 
 def run_root(m: TensorMachine, root: UOp) -> Cell:
     """Run a graph whose root is a kernel or a Linear of Calls; return the value of the root, None where it has none."""
-    return run_launch(m, root) if is_launch(root) else run_whole_graph_kernel(m, root)
+    return run_linear_of_calls(m, root) if is_linear_of_calls(root) else run_whole_graph_kernel(m, root)
 
 
 def run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
@@ -64,12 +64,12 @@ def run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
     body = analyze_whole_kernel(root)
     m.evaluate(m.root, *body.required_leaves)
     bindings = KernelBindings(m, m.root, body, {s: m.root.cells[s] for s in body.required_leaves}, {})
-    value = bindings.run(root, is_only_node=True)
+    value = bindings.run_kernel_as_node(root, is_only_node=True)
     m.root.cells.update(body.void_cells)
     return value
 
 
-def run_launch(m: TensorMachine, root: UOp) -> Cell:
+def run_linear_of_calls(m: TensorMachine, root: UOp) -> Cell:
     """Run a Linear of Calls, each after all that the ones before it did, and as often as it is listed (R151)."""
     get_kernel_state(m).arenas = {m.get_storage(b): ArenaOwners(b) for b in find_sliced_arenas(root)}
     for call in root.instructions:
@@ -91,7 +91,7 @@ def run_call(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
     if call.unbound_leaves:
         m.evaluate(m.root, *call.unbound_leaves)
         cells.update({s: m.root.cells[s] for s in call.unbound_leaves})
-    KernelBindings(m, scope, call.body, cells, call.arguments).run(u)
+    KernelBindings(m, scope, call.body, cells, call.arguments).run_kernel_as_node(u)
     inner.cells.update(call.void_cells)
     return VOID
 
@@ -109,11 +109,11 @@ def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
         cell = scope.cells[a]
         if cell.__class__ is StorageRef:
             bindings[k] = MemoryBinding(cell, arenas.get(cell.storage), a)
-            contents.append(bindings[k].copy_contents_for_read(u, declared is None or k in declared))
+            contents.append(bindings[k].copy_contents_for_custom_function(u, declared is None or k in declared))
         else:
             contents.append(m.read(cell))
     written = [k for k in bindings if declared is None or k in declared]
     for k, value in zip(written, call_custom_function(u.body.arg.name, contents, len(written))):
-        bindings[k].replace_contents(value)
-    write_back_bindings(AccessRecorder(m, scope, u), bindings.values())
+        bindings[k].take_custom_function_result(value)
+    log_accesses_and_write_back(AccessRecorder(m, scope, u), bindings.values())
     return VOID

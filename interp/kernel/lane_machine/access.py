@@ -53,7 +53,7 @@ class CheckedMemory:
         self.sums: dict[int, list[float]] = {}  # terms of float sums that are not rounded yet, by position
         self.sum_dtypes: dict[int, DType] = {}
 
-    def write_back(self) -> None:
+    def finish_sums_and_ready_marks(self) -> None:
         """Complete the contents and marks of the flat memory."""
         self._round_pending_sums()
         if self.ready is not None and self.entries_per_element > 1 and self.flat.ready is not None:
@@ -61,7 +61,7 @@ class CheckedMemory:
 
     # One element
 
-    def load(self, position: int, dtype: np.dtype[Any], stamp: Stamp) -> Array:
+    def load(self, byte_position: int, dtype: np.dtype[Any], stamp: Stamp) -> Array:
         """Return the element at a byte position.
 
         Raises Trap for a race (R55), an element never written (R61), or a bool byte other than 0 and 1 (R24).
@@ -69,54 +69,54 @@ class CheckedMemory:
         if self.sums:
             self._round_pending_sums()
         size = dtype.itemsize
-        first, last = position // self.granularity, (position + size) // self.granularity
+        first, last = byte_position // self.granularity, (byte_position + size) // self.granularity
         if self.ready is not None and not self.ready[first:last].all():
             raise self._unwritten_trap(stamp, "reads", first, last)
         if self.histories is not None:
             for k in range(first, last):
-                self._record_read(k, stamp)
-        self._mark_touched(self.flat.read_mask, position, size)
-        if dtype is _BOOL and self.bytes[position] > 1:
+                self._check_race_and_record_read(k, stamp)
+        self._mark_touched(self.flat.read_mask, byte_position, size)
+        if dtype is _BOOL and self.bytes[byte_position] > 1:
             raise self._trap_at(stamp, f"reads {self.flat.name}, which has a bool byte other than 0 and 1 (R24)")
-        return self._view_as(dtype)[position // size, ...].copy()
+        return self._view_as(dtype)[byte_position // size, ...].copy()
 
-    def store(self, position: int, value: Array, stamp: Stamp) -> None:
+    def store(self, byte_position: int, value: Array, stamp: Stamp) -> None:
         """Write the element at a byte position. Raises Trap for a race (R55)."""
         if self.sums:
             self._round_pending_sums()
         size = value.dtype.itemsize
-        first, last = position // self.granularity, (position + size) // self.granularity
+        first, last = byte_position // self.granularity, (byte_position + size) // self.granularity
         for k in range(first, last):
-            self._record_write(k, stamp)
-        self._mark_written(position, size, first, last)
-        self._view_as(value.dtype)[position // size] = value
+            self._check_race_and_record_write(k, stamp)
+        self._mark_written(byte_position, size, first, last)
+        self._view_as(value.dtype)[byte_position // size] = value
 
-    def atomic_add(self, position: int, value: Array, d: DType, add: Callable[[Array, Array], Any], stamp: Stamp) -> None:
+    def atomic_add(self, byte_position: int, value: Array, d: DType, add: Callable[[Array, Array], Any], stamp: Stamp) -> None:
         """Add to the element at a byte position, as if at once and in any order (R56).
 
         Float sums stay exact until something reads the memory.
         """
         dtype = value.dtype
         size = dtype.itemsize
-        first, last = position // self.granularity, (position + size) // self.granularity
+        first, last = byte_position // self.granularity, (byte_position + size) // self.granularity
         if self.ready is not None and not self.ready[first:last].all():
             raise self._unwritten_trap(stamp, "adds to", first, last)
         for k in range(first, last):
-            self._record_atomic_add(k, stamp)
-        self._mark_written(position, size, first, last)
-        self._mark_touched(self.flat.read_mask, position, size)
-        view, k = self._view_as(dtype), position // size
+            self._check_race_and_record_atomic_add(k, stamp)
+        self._mark_written(byte_position, size, first, last)
+        self._mark_touched(self.flat.read_mask, byte_position, size)
+        view, k = self._view_as(dtype), byte_position // size
         if d.is_float:
-            self.sums.setdefault(position, [float(view[k])]).append(float(value))
-            self.sum_dtypes[position] = d
+            self.sums.setdefault(byte_position, [float(view[k])]).append(float(value))
+            self.sum_dtypes[byte_position] = d
         else:
             view[k] = add(view[k, ...], value)
 
-    def _mark_written(self, position: int, size: int, first: int, last: int) -> None:
+    def _mark_written(self, byte_position: int, size: int, first_entry: int, end_entry: int) -> None:
         """Mark an element as written."""
         if self.ready is not None:
-            self.ready[first:last] = True
-        self._mark_touched(self.flat.written_mask, position, size)
+            self.ready[first_entry:end_entry] = True
+        self._mark_touched(self.flat.written_mask, byte_position, size)
 
     def _round_pending_sums(self) -> None:
         """Round the float sums of AtomicAdds into the memory."""
@@ -134,13 +134,13 @@ class CheckedMemory:
             view = self.views[dtype] = usable.view(dtype)
         return view
 
-    def _mark_touched(self, marks: Array, position: int, size: int) -> None:
+    def _mark_touched(self, marks: Array, byte_position: int, size: int) -> None:
         """Mark the elements that an access of `size` bytes touches."""
         itemsize = self.flat.data.itemsize
         if size <= itemsize:
-            marks[position // itemsize] = True
+            marks[byte_position // itemsize] = True
         else:
-            marks[position // itemsize : (position + size) // itemsize] = True
+            marks[byte_position // itemsize : (byte_position + size) // itemsize] = True
 
     # Races
 
@@ -152,7 +152,7 @@ class CheckedMemory:
             history = self.histories[entry] = ElementHistory()
         return history
 
-    def _record_read(self, entry: int, stamp: Stamp) -> None:
+    def _check_race_and_record_read(self, entry: int, stamp: Stamp) -> None:
         """Log a read of an entry. Raises Trap for a race."""
         history, before = self._history_of(entry), self.order.happens_before
         if history.write is not None and not before(history.write, stamp):
@@ -162,7 +162,7 @@ class CheckedMemory:
                 raise self._race_trap(entry, add, stamp)
         _record_latest_event(history.reads, stamp, before)
 
-    def _record_atomic_add(self, entry: int, stamp: Stamp) -> None:
+    def _check_race_and_record_atomic_add(self, entry: int, stamp: Stamp) -> None:
         """Log an AtomicAdd to an entry. Raises Trap for a race."""
         history, before = self._history_of(entry), self.order.happens_before
         if history.write is not None and not before(history.write, stamp):
@@ -172,7 +172,7 @@ class CheckedMemory:
                 raise self._race_trap(entry, read, stamp)
         _record_latest_event(history.adds, stamp, before)
 
-    def _record_write(self, entry: int, stamp: Stamp) -> None:
+    def _check_race_and_record_write(self, entry: int, stamp: Stamp) -> None:
         """Log a write of an entry. Raises Trap for a race."""
         history, before = self._history_of(entry), self.order.happens_before
         if history.write is not None and not before(history.write, stamp):
@@ -193,10 +193,10 @@ class CheckedMemory:
             f"race on {where}: {self.order.describe_event(a)} and {self.order.describe_event(b)} are unordered (R55)"
         )
 
-    def _unwritten_trap(self, stamp: Stamp, verb: str, first: int, last: int) -> Trap:
+    def _unwritten_trap(self, stamp: Stamp, verb: str, first_entry: int, end_entry: int) -> Trap:
         """Return the Trap for an access to entries that hold no value."""
         assert self.ready is not None
-        k = self._element(first + int(np.argmin(self.ready[first:last])))
+        k = self._element(first_entry + int(np.argmin(self.ready[first_entry:end_entry])))
         why = self.flat.explain_missing(k) if self.flat.explain_missing is not None else ""
         return self._trap_at(stamp, f"{verb} element {k} of {self.flat.name}, which {why or 'was never written (R61)'}")
 

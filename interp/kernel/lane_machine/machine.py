@@ -172,7 +172,7 @@ class LaneMachine:
             raise Unsupported("loops nested deeper than Python's stack", "interp") from None
         finally:
             for memory in self.memories.values():
-                memory.write_back()
+                memory.finish_sums_and_ready_marks()
         root = self.kernel.root
         return None if root.dtype is dt.void else self.read_value(lane, self.slots[root], (0,))
 
@@ -186,12 +186,12 @@ class LaneMachine:
                 elif item.loop is not None:
                     yield from self._run_loop(item, item.loop, lane, (*prefix, k))
                 elif item.synchronizes:
-                    yield from self._synchronize_lanes(item, lane, (*prefix, k))
+                    yield from self._wait_for_other_lanes(item, lane, (*prefix, k))
                 else:
                     assert item.step is not None
                     values[item.slot] = item.step(lane, (*prefix, k))
             except _PYTHON_ERRORS as e:
-                raise self._diagnose_python_error(item, lane, e) from e
+                raise self._translate_python_error(item, lane, e) from e
             except Trap as e:
                 if isinstance(e, LocatedTrap):
                     raise
@@ -205,7 +205,7 @@ class LaneMachine:
             values[item.slot] = []
         n = self._eval_loop_bound(loop.range, lane, stamp)
         if loop.type in LANE_AXES:
-            yield from self._fork_lanes(loop, lane, stamp, n)
+            yield from self._run_loop_as_lanes(loop, lane, stamp, n)
         else:
             yield from self._run_iterations(loop, lane, stamp, n)
         if loop.outermost:
@@ -273,7 +273,7 @@ class LaneMachine:
 
     # Lanes
 
-    def _fork_lanes(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> Run:
+    def _run_loop_as_lanes(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> Run:
         """Run the iterations of a lane loop as threads of one workgroup, which the outermost such loop makes."""
         workgroup = lane.workgroup or Workgroup(self.order, self.rng)
         counter_slot, children = self.slots[loop.range], []
@@ -300,7 +300,7 @@ class LaneMachine:
         if loop.closer.op is Op.REDUCE and loop.innermost:
             self._collect_reduce_term(self.slots[loop.closer], loop.closer, lane)
 
-    def _synchronize_lanes(self, item: _CompiledItem, lane: LaneState, stamp: Stamp) -> Run:
+    def _wait_for_other_lanes(self, item: _CompiledItem, lane: LaneState, stamp: Stamp) -> Run:
         """Wait for the other lanes at a Barrier, or at a Wmma for those of the warp."""
         assert isinstance(item.node, UOp)
         if item.node.op is Op.BARRIER:
@@ -420,7 +420,7 @@ class LaneMachine:
         """Return a Trap that adds the event to the message."""
         return LocatedTrap(f"{e}, at {self.order.describe_event(stamp)}")
 
-    def _diagnose_python_error(self, item: _CompiledItem, lane: LaneState, e: Exception) -> UopsError:
+    def _translate_python_error(self, item: _CompiledItem, lane: LaneState, e: Exception) -> UopsError:
         """Return the error that a Python error stands for: an ill-formed node's if deriving its properties raises one."""
         u = item.node if isinstance(item.node, UOp) else item.node.closer
         try:

@@ -84,11 +84,11 @@ class Address:
             return (np.arange(math.prod(self.shape), dtype=np.int64) * self.itemsize).reshape(self.shape)
         return np.asarray(self.at, np.int64)
 
-    def with_positions(self, at: Array, itemsize: int | None = None) -> Address:
+    def with_positions(self, byte_positions: Array, itemsize: int | None = None) -> Address:
         """Return an address of other positions in the same memory."""
-        at = np.asarray(at)
-        position = at.item() if not at.ndim else at
-        return Address(self.home, position, at.shape, self.itemsize if itemsize is None else itemsize, self.outside)
+        byte_positions = np.asarray(byte_positions)
+        position = byte_positions.item() if not byte_positions.ndim else byte_positions
+        return Address(self.home, position, byte_positions.shape, self.itemsize if itemsize is None else itemsize, self.outside)
 
 
 def _move_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address:

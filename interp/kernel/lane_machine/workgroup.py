@@ -18,7 +18,7 @@ from uops.spec.errors import Crash
 from uops.spec.ir.node import UOp
 
 #: A running lane: a generator that yields a `LaneArrival` or `LaneFork` where it waits.
-Run = Generator[Any, Any, None]
+LaneCoroutine = Generator[Any, Any, None]
 
 
 class WorkgroupLane(Protocol):
@@ -45,7 +45,7 @@ class LaneArrival:
 class LaneFork:
     """A lane that waits for the lanes of an inner loop."""
 
-    children: Sequence[tuple[WorkgroupLane, Run]]
+    children: Sequence[tuple[WorkgroupLane, LaneCoroutine]]
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +53,7 @@ class LaneThread:
     """A lane with its generator. `arrival` is set while it waits at a node, `children` while it waits for inner lanes."""
 
     lane: WorkgroupLane
-    run: Run
+    run: LaneCoroutine
     parent: LaneThread | None = None
     children: list[LaneThread] = field(default_factory=list)
     arrival: LaneArrival | None = None
@@ -67,7 +67,7 @@ class Workgroup:
         self.order = order
         self.rng = rng
 
-    def run_lanes(self, lanes: Sequence[tuple[WorkgroupLane, Run]]) -> None:
+    def run_lanes(self, lanes: Sequence[tuple[WorkgroupLane, LaneCoroutine]]) -> None:
         """Run all lanes to their end, one at a time; `rng` draws which one goes on."""
         threads = [LaneThread(lane, run) for lane, run in lanes]
         ready: list[tuple[LaneThread, Any]] = [(t, None) for t in threads]
@@ -75,13 +75,13 @@ class Workgroup:
             while ready:
                 turn = 0 if self.rng is None else self.rng.randrange(len(ready))
                 thread, reply = ready.pop(turn)
-                self._advance_thread(thread, reply, threads, ready)
+                self._run_thread_until_wait(thread, reply, threads, ready)
             if all(t.done for t in threads):
                 return
             ready = self._release_waiting_threads(threads)
 
-    def _advance_thread(
-        self, thread: LaneThread, reply: Any, threads: list[LaneThread], ready: list[tuple[LaneThread, Any]]
+    def _run_thread_until_wait(
+        self, thread: LaneThread, reply: Any, threads: list[LaneThread], ready_with_replies: list[tuple[LaneThread, Any]]
     ) -> None:
         """Run a lane until it waits or ends, and update the threads and those that are ready."""
         try:
@@ -93,12 +93,12 @@ class Workgroup:
                 finished = set(map(id, parent.children))
                 threads[:] = [t for t in threads if id(t) not in finished]
                 parent.children = []
-                ready.append((parent, None))
+                ready_with_replies.append((parent, None))
             return
         if isinstance(request, LaneFork):
             thread.children = [LaneThread(lane, run, thread) for lane, run in request.children]
             threads += thread.children
-            ready += [(t, None) for t in thread.children] or [(thread, None)]
+            ready_with_replies += [(t, None) for t in thread.children] or [(thread, None)]
         else:
             thread.arrival = request
 
@@ -107,7 +107,7 @@ class Workgroup:
         waiting = [t for t in threads if t.arrival is not None]
         if not waiting:
             raise Crash("no lane can go on, and none waits at a node")
-        warps = self._run_complete_warps(waiting)
+        warps = self._multiply_complete_warps(waiting)
         if warps:
             return warps
         barrier = next((t for t in waiting if t.arrival is not None and t.arrival.step is None), None)
@@ -125,7 +125,7 @@ class Workgroup:
             t.arrival = None
         return [(t, None) for t in waiting]
 
-    def _run_complete_warps(self, waiting: Sequence[LaneThread]) -> list[tuple[LaneThread, Any]]:
+    def _multiply_complete_warps(self, waiting: Sequence[LaneThread]) -> list[tuple[LaneThread, Any]]:
         """Return the lanes of every warp that is complete at a Wmma, each with its part of the result."""
         meetings: dict[Stamp, list[LaneThread]] = {}
         for t in waiting:

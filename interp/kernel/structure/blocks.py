@@ -170,18 +170,18 @@ def _compute_loop_paths(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UO
     path_of: dict[frozenset[UOp], LoopPath] = {_NO_RANGES: ()}
     for u in nodes:
         if open_ranges[u] not in path_of:
-            path_of[open_ranges[u]] = _require_closed_path(u, open_ranges[u], parents, chain_of)
+            path_of[open_ranges[u]] = _find_path_or_reject_open_axis(u, open_ranges[u], parents, chain_of)
     return {u: _path_around_range(u, open_ranges, parents, chain_of) if u.op in RANGES else path_of[open_ranges[u]] for u in nodes}
 
 
-def _require_closed_path(
-    u: UOp, ranges: frozenset[UOp], parents: dict[UOp, frozenset[UOp]], chain_of: dict[UOp, LoopPath]
+def _find_path_or_reject_open_axis(
+    u: UOp, ranges: frozenset[UOp], ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]
 ) -> LoopPath:
     """Return the loops that have all of `ranges`, which are open at `u`. Raises SpecError for one that is never closed."""
     for r in sorted(ranges, key=_axis_id):
-        if r not in parents:
+        if r not in ranges_around:
             raise SpecError(f"axis {r.arg.axis_id} is used by {u.op.name.lower()} and never closed (R58)")
-    return _find_enclosing_chain(ranges, parents, chain_of)
+    return _find_enclosing_chain(ranges, ranges_around, chain_memo)
 
 
 def _axis_id(r: UOp) -> int:
@@ -190,10 +190,10 @@ def _axis_id(r: UOp) -> int:
 
 
 def _path_around_range(
-    r: UOp, open_ranges: dict[UOp, frozenset[UOp]], parents: dict[UOp, frozenset[UOp]], chain_of: dict[UOp, LoopPath]
+    r: UOp, open_ranges: dict[UOp, frozenset[UOp]], ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]
 ) -> LoopPath:
     """Return the loops around a Range's own. Raises SpecError if the bound depends on a range that is not among them."""
-    enclosing_path = _compute_range_chain(r, parents, chain_of)[:-1]
+    enclosing_path = _compute_range_chain(r, ranges_around, chain_memo)[:-1]
     missing = next((x for x in open_ranges[r] if x is not r and x not in enclosing_path), None)
     if missing is not None:
         raise SpecError(
@@ -202,10 +202,12 @@ def _path_around_range(
     return enclosing_path
 
 
-def _find_enclosing_chain(ranges: Iterable[UOp], parents: dict[UOp, frozenset[UOp]], chain_of: dict[UOp, LoopPath]) -> LoopPath:
+def _find_enclosing_chain(
+    ranges: Iterable[UOp], ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]
+) -> LoopPath:
     """Return the chain of loops that has all of `ranges`, outermost first."""
     ranges = sorted(ranges, key=_axis_id)  # a set has no order, and messages should have one
-    chains = [_compute_range_chain(r, parents, chain_of) for r in ranges]
+    chains = [_compute_range_chain(r, ranges_around, chain_memo) for r in ranges]
     longest = max(chains, key=len, default=())
     enclosed = set(longest)
     for r in ranges:
@@ -215,7 +217,7 @@ def _find_enclosing_chain(ranges: Iterable[UOp], parents: dict[UOp, frozenset[UO
     return longest
 
 
-def _compute_range_chain(r: UOp, parents: dict[UOp, frozenset[UOp]], chain_of: dict[UOp, LoopPath]) -> LoopPath:
+def _compute_range_chain(r: UOp, ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]) -> LoopPath:
     """Return the loops around a range and its own; memoized in `chain_of`.
 
     It works without recursion: inner ranges wait on a stack for their parents.
@@ -224,12 +226,12 @@ def _compute_range_chain(r: UOp, parents: dict[UOp, frozenset[UOp]], chain_of: d
     entered: set[UOp] = set()  # loops whose own parents lie above them on the stack
     while stack:
         top = stack[-1]
-        if top in chain_of:
+        if top in chain_memo:
             stack.pop()
             continue
-        if top not in parents:
+        if top not in ranges_around:
             raise SpecError(f"axis {top.arg.axis_id} is used by a loop's bound or body and never closed (R58)")
-        missing = [p for p in parents[top] if p not in chain_of]
+        missing = [p for p in ranges_around[top] if p not in chain_memo]
         if any(p in entered for p in missing):
             raise SpecError(f"axis {top.arg.axis_id} stands inside of its own loop (R58)")
         entered.add(top)
@@ -237,8 +239,8 @@ def _compute_range_chain(r: UOp, parents: dict[UOp, frozenset[UOp]], chain_of: d
             stack += missing
             continue
         stack.pop()
-        chain_of[top] = (*_find_enclosing_chain(parents[top], parents, chain_of), top)
-    return chain_of[r]
+        chain_memo[top] = (*_find_enclosing_chain(ranges_around[top], ranges_around, chain_memo), top)
+    return chain_memo[r]
 
 
 def _build_blocks(nodes: Sequence[UOp], leaves: frozenset[UOp], path: dict[UOp, LoopPath]) -> ScheduledBlock:
@@ -375,7 +377,7 @@ def _assemble_blocks(
         waits = tuple(tuple(sorted(number[s] for s in block_edges.get(x, ()))) for x in order)
         bits = [1 << k if isinstance(x, Loop) or x in events else 0 for k, x in enumerate(order)]
         guards = tuple(enclosing_ifs.get(x, ()) if isinstance(x, UOp) else () for x in order)
-        block = ScheduledBlock(tuple(order), waits, transitive_predecessors(waits, bits), guards)
+        block = ScheduledBlock(tuple(order), waits, happens_before_masks(waits, bits), guards)
         if p:
             loops[p[-1]].block = block
         else:
@@ -383,7 +385,7 @@ def _assemble_blocks(
     return outermost
 
 
-def transitive_predecessors(waits: Sequence[tuple[int, ...]], event_bits: Sequence[int]) -> tuple[int, ...]:
+def happens_before_masks(waits: Sequence[tuple[int, ...]], event_bits: Sequence[int]) -> tuple[int, ...]:
     """Return what happens before each item, as a set of those that have a bit; equal sets are mostly one object."""
     before: list[int] = []
     for sources in waits:

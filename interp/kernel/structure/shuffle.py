@@ -6,7 +6,7 @@ import heapq
 import random
 from dataclasses import replace
 
-from uops.interp.kernel.structure.blocks import Item, KernelStructure, ScheduledBlock, transitive_predecessors
+from uops.interp.kernel.structure.blocks import Item, KernelStructure, ScheduledBlock, happens_before_masks
 from uops.spec.ir.node import UOp
 
 
@@ -41,7 +41,7 @@ def _shuffle_block(block: ScheduledBlock, rng: random.Random) -> ScheduledBlock:
     for mask in block.before:
         event_mask |= mask
     bits = [1 << new_position[j] if event_mask >> j & 1 else 0 for j in order]
-    return ScheduledBlock(items, waits, transitive_predecessors(waits, bits), tuple(block.guards[j] for j in order))
+    return ScheduledBlock(items, waits, happens_before_masks(waits, bits), tuple(block.guards[j] for j in order))
 
 
 def _shuffle_nested_block(x: Item, rng: random.Random) -> Item:

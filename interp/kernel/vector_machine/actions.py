@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from uops.interp.kernel.vector_machine.affine import INTEGERS, RULES, AffineValue, affine_constant, fits_dtype
-from uops.interp.kernel.vector_machine.axes import align_axes
+from uops.interp.kernel.vector_machine.axes import align_own_and_loop_axes
 from uops.interp.kernel.vector_machine.limits import GiveUp, check_array_size, is_too_large
-from uops.interp.kernel.vector_machine.machine import Action, Value, VectorMachine
+from uops.interp.kernel.vector_machine.machine import Action, VectorMachine, VectorValue
 from uops.interp.kernel.vector_machine.memory import (
     ScatteredRef,
     StridedRef,
@@ -24,7 +24,7 @@ from uops.interp.kernel.vector_machine.memory import (
     expand_loop_axes,
     index_strided,
     mark_outside,
-    whole_memory,
+    whole_memory_ref,
 )
 from uops.interp.ops.elementwise import KERNELS, kernel_of
 from uops.interp.ops.movement import make_outer_index
@@ -38,7 +38,7 @@ from uops.spec.ir.ops import MARKERS, RESHAPING, Op
 _ndarray = np.ndarray
 
 
-def static_shape(u: UOp) -> tuple[int, ...]:
+def static_shape_or_give_up(u: UOp) -> tuple[int, ...]:
     """Return the shape of `u`. Raises GiveUp if it is symbolic."""
     shape: tuple[int, ...] = u.shape
     if any(n.__class__ is not int for n in shape):
@@ -49,12 +49,12 @@ def static_shape(u: UOp) -> tuple[int, ...]:
 # Values
 
 
-def _eval_const(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_const(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     d = u.arg.dtype
     return affine_constant(u.arg.value) if d in INTEGERS else const_to_array(u.arg.value, d)
 
 
-def _eval_alu(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_alu(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     cells, src = m.cells, u.src
     rule = RULES.get(u.op)
     if rule is not None:
@@ -68,10 +68,10 @@ def _eval_alu(m: VectorMachine, u: UOp, live: Array | None) -> Value:
     rank = len(u.shape)
     if is_too_large(m.volume):
         m.check_operand_sizes(src)
-    return kernel_of(u.op, src)(*[m.aligned_value(s, rank) for s in src])
+    return kernel_of(u.op, src)(*[m.align_value_to_rank(s, rank) for s in src])
 
 
-def _eval_where(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_where(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     """Evaluate Where; a condition that is the same everywhere chooses one operand as it is."""
     condition, if_true, if_false = u.src
     p = m.cells[condition]
@@ -79,41 +79,41 @@ def _eval_where(m: VectorMachine, u: UOp, live: Array | None) -> Value:
         chosen = m.cells[if_true if p else if_false]
         if chosen.__class__ is AffineValue or chosen.__class__ is _ndarray:
             return chosen
-    return _eval_alu(m, u, live)
+    return _eval_alu(m, u, active_mask)
 
 
-def _eval_cast(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_cast(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     operand, d = u.src[0], u.arg.dtype  # operand
     c = m.cells[operand]
     if c.__class__ is AffineValue and fits_dtype(c, d):
         return c
-    return CASTS[operand.dtype, d](m.aligned_value(operand, len(u.shape)))
+    return CASTS[operand.dtype, d](m.align_value_to_rank(operand, len(u.shape)))
 
 
-def _eval_axis_reduce(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_axis_reduce(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     """Evaluate a Reduce over axes of the own shape."""
     own_rank = len(u.shape)
-    x = m.aligned_value(u.operand, own_rank)
+    x = m.align_value_to_rank(u.operand, own_rank)
     axes = tuple(a + x.ndim - own_rank for a in u.arg.axes)
     return FOLDS[u.arg.op][u.dtype](x, axes) if axes else x
 
 
-def _eval_marker(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_marker(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     return m.cells[u.src[0]]  # operand
 
 
-def _eval_after(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_after(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     return m.cells[u.src[0]]  # buffer
 
 
-def _eval_void(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_void(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     return None
 
 
 # Movement
 
 
-def _static_extents(vector: UOp) -> tuple[int, ...]:
+def _static_extents_or_give_up(vector: UOp) -> tuple[int, ...]:
     """Return the integers of a shape operand. Raises GiveUp if it is symbolic."""
     sizes = vector.constant_elements
     if sizes is None:
@@ -129,7 +129,7 @@ def _own_axes_index(lead: int, slices: Sequence[slice]) -> tuple[slice, ...]:
 def _move_own_axes(u: UOp, x: Array, own_rank: int) -> Array:
     """Return a movement op of `x` on its own shape, the last `own_rank` axes."""
     lead = x.ndim - own_rank
-    shape = static_shape(u)
+    shape = static_shape_or_give_up(u)
     match u.op:
         case Op.RESHAPE:
             return x.reshape(x.shape[:lead] + shape)
@@ -140,15 +140,15 @@ def _move_own_axes(u: UOp, x: Array, own_rank: int) -> Array:
         case Op.FLIP:
             return x[_own_axes_index(lead, [slice(None, None, -1 if f else None) for f in u.arg.flags])]
         case Op.SHRINK:
-            return x[_own_axes_index(lead, [slice(o, o + n) for o, n in zip(_static_extents(u.offsets), shape)])]
+            return x[_own_axes_index(lead, [slice(o, o + n) for o, n in zip(_static_extents_or_give_up(u.offsets), shape)])]
         case Op.PAD:
             out: Array = np.zeros(x.shape[:lead] + shape, x.dtype)
-            out[_own_axes_index(lead, [slice(o, o + n) for o, n in zip(_static_extents(u.offsets), x.shape[lead:])])] = x
+            out[_own_axes_index(lead, [slice(o, o + n) for o, n in zip(_static_extents_or_give_up(u.offsets), x.shape[lead:])])] = x
             return out
     raise GiveUp(f"{u.op.name} is not vectorised")
 
 
-def _eval_movement(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_movement(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     operand = u.src[0]  # operand
     c = m.cells[operand]
     if c.__class__ is StridedRef or c.__class__ is ScatteredRef:
@@ -156,16 +156,16 @@ def _eval_movement(m: VectorMachine, u: UOp, live: Array | None) -> Value:
             raise GiveUp("a reference that is used as a value")
         return _move_reference(m, u, c)
     own_rank = len(operand.shape)
-    return _move_own_axes(u, m.aligned_value(operand, own_rank), own_rank)
+    return _move_own_axes(u, m.align_value_to_rank(operand, own_rank), own_rank)
 
 
 def _move_reference(m: VectorMachine, u: UOp, ref: VectorRef) -> VectorRef:
     """Return the view that a movement op makes of a reference."""
-    shape = static_shape(u)
+    shape = static_shape_or_give_up(u)
     if isinstance(ref, StridedRef):
-        is_contiguous = ref.strides == whole_memory(ref.home, ref.shape).strides
+        is_contiguous = ref.strides == whole_memory_ref(ref.home, ref.shape).strides
         if u.op is Op.RESHAPE and is_contiguous and math.prod(shape) == math.prod(ref.shape):
-            return StridedRef(ref.home, ref.offset, shape, whole_memory(ref.home, shape).strides)
+            return StridedRef(ref.home, ref.offset, shape, whole_memory_ref(ref.home, shape).strides)
         ref = ref.to_scattered(m.extents)
     at = _move_own_axes(u, ref.positions, len(ref.shape))
     if at.shape[at.ndim - len(shape) :] != shape:
@@ -173,42 +173,42 @@ def _move_reference(m: VectorMachine, u: UOp, ref: VectorRef) -> VectorRef:
     return ScatteredRef(ref.home, at, shape)
 
 
-def _eval_stack(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_stack(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     if not u.src:
         return np.zeros(0, np.int64)
     own_rank = len(u.shape) - 1
-    values = np.broadcast_arrays(*[expand_loop_axes(m.aligned_value(s, own_rank), own_rank, len(m.extents)) for s in u.src])
+    values = np.broadcast_arrays(*[expand_loop_axes(m.align_value_to_rank(s, own_rank), own_rank, len(m.extents)) for s in u.src])
     check_array_size(values[0].size * len(values))
     return np.stack(values, values[0].ndim - own_rank)
 
 
-def _eval_bitcast(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_bitcast(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     operand, d = u.operand, u.arg.dtype
-    x = m.aligned_value(operand, len(operand.shape))  # gives up for a reference
+    x = m.align_value_to_rank(operand, len(operand.shape))  # gives up for a reference
     target = NUMPY[d]
     if d is dt.bool_ or operand.dtype is dt.index:
         raise GiveUp("a Bitcast to bool")
     if x.dtype.itemsize == target.itemsize:
         return x.view(target)
     lead = x.ndim - len(operand.shape)
-    return np.ascontiguousarray(x).view(target).reshape(x.shape[:lead] + static_shape(u))
+    return np.ascontiguousarray(x).view(target).reshape(x.shape[:lead] + static_shape_or_give_up(u))
 
 
-def _eval_index(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_index(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     c = m.cells[u.src[0]]  # operand
     if c.__class__ is StridedRef:
         return _index_address(m, u, c)
     if c.__class__ is ScatteredRef:
         raise GiveUp("an Index of gathered addresses")
-    return _index_value(m, u)
+    return _index_value_at_same_positions(m, u)
 
 
-def _index_value(m: VectorMachine, u: UOp) -> Array:
+def _index_value_at_same_positions(m: VectorMachine, u: UOp) -> Array:
     """Return the elements of a value, at positions that are the same everywhere."""
     operand, *positions = u.src
     own_rank = len(operand.shape)
-    x = m.aligned_value(operand, own_rank)
-    indices = [m.aligned_value(s, len(s.shape)) for s in positions]
+    x = m.align_value_to_rank(operand, own_rank)
+    indices = [m.align_value_to_rank(s, len(s.shape)) for s in positions]
     lead = x.ndim - own_rank
     for k, (i, s) in enumerate(zip(indices, positions)):
         if i.ndim != len(s.shape) or ((i < 0) | (i >= x.shape[lead + k])).any():
@@ -228,13 +228,13 @@ def _gather_address(m: VectorMachine, u: UOp, ref: StridedRef) -> ScatteredRef:
     positions = u.positions
     k = len(positions)
     rest = StridedRef(ref.home, ref.offset, ref.shape[k:], ref.strides[k:]).to_scattered(m.extents)
-    shape = static_shape(u)
-    at = align_axes(rest.positions, len(rest.shape), len(shape), len(m.extents))
+    shape = static_shape_or_give_up(u)
+    at = align_own_and_loop_axes(rest.positions, len(rest.shape), len(shape), len(m.extents))
     out_of_bounds: Array = np.zeros((), bool)
     axes_before = 0
     for s, n, stride in zip(positions, ref.shape, ref.strides):
         own_rank = len(s.shape)
-        i = m.aligned_value(s, own_rank)
+        i = m.align_value_to_rank(s, own_rank)
         if i.ndim == own_rank:
             i = i.reshape(i.shape + (1,) * (len(shape) - axes_before - own_rank))
         else:
@@ -259,43 +259,49 @@ def _align_index_axes(indices: Array, own_rank: int, before: int, rank: int) -> 
 # Memory
 
 
-def _eval_buffer(m: VectorMachine, u: UOp, live: Array | None) -> Value:
-    return whole_memory(u, static_shape(u))
+def _eval_buffer(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
+    return whole_memory_ref(u, static_shape_or_give_up(u))
 
 
-def _access_mask(m: VectorMachine, gate: UOp | None, live: Array | None, rank: int) -> Array | bool:
+def _access_mask(m: VectorMachine, gate: UOp | None, active_mask: Array | None, rank: int) -> Array | bool:
     """Return where an access happens; a bool where that is the same everywhere."""
-    mask = None if live is None else align_axes(live, 0, rank, len(m.extents))
+    mask = None if active_mask is None else align_own_and_loop_axes(active_mask, 0, rank, len(m.extents))
     if gate is not None:
-        value = m.aligned_value(gate, rank)
+        value = m.align_value_to_rank(gate, rank)
         mask = value if mask is None else np.logical_and(mask, value)
     if mask is None:
         return True
     return mask if mask.ndim else bool(mask)
 
 
-def _eval_load(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_load(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     """Load the elements; where the gate is false the result is the alternative's, and the address is not touched (R52)."""
     src = u.src
     ref = m.cells[src[0]]  # buffer
     is_strided = ref.__class__ is StridedRef
     if len(src) == 1:
-        if live is None and is_strided:
+        if active_mask is None and is_strided:
             return m.load(u, ref, None)
         if not is_strided and ref.__class__ is not ScatteredRef:
             return ref
-        mask = True if live is None else _access_mask(m, None, live, len(u.shape))
-        return np.zeros(static_shape(u), NUMPY[u.dtype]) if mask is False else m.load(u, ref, None if mask is True else mask)
+        mask = True if active_mask is None else _access_mask(m, None, active_mask, len(u.shape))
+        return (
+            np.zeros(static_shape_or_give_up(u), NUMPY[u.dtype])
+            if mask is False
+            else m.load(u, ref, None if mask is True else mask)
+        )
     rank = len(u.shape)
     buffer, alternative, gate = src
     if not is_strided and ref.__class__ is not ScatteredRef:
-        return np.where(m.aligned_value(gate, rank), m.aligned_value(buffer, rank), m.aligned_value(alternative, rank))
-    mask = _access_mask(m, gate, live, rank)
+        return np.where(
+            m.align_value_to_rank(gate, rank), m.align_value_to_rank(buffer, rank), m.align_value_to_rank(alternative, rank)
+        )
+    mask = _access_mask(m, gate, active_mask, rank)
     if mask is True:
         return m.load(u, ref, None)
     if mask is False:
-        return m.aligned_value(alternative, rank)
-    return np.where(m.aligned_value(gate, rank), m.load(u, ref, mask), m.aligned_value(alternative, rank))
+        return m.align_value_to_rank(alternative, rank)
+    return np.where(m.align_value_to_rank(gate, rank), m.load(u, ref, mask), m.align_value_to_rank(alternative, rank))
 
 
 def _store_target_ref(m: VectorMachine, target: UOp) -> VectorRef:
@@ -306,42 +312,44 @@ def _store_target_ref(m: VectorMachine, target: UOp) -> VectorRef:
     return ref
 
 
-def _eval_store(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_store(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     buffer, value, *gate = u.src
     ref, rank = _store_target_ref(m, buffer), len(buffer.shape)
-    array = _check_stored_value(m, value, buffer, ref)
-    mask = True if live is None and not gate else _access_mask(m, gate[0] if gate else None, live, rank)
+    array = _read_value_to_store(m, value, buffer, ref)
+    mask = True if active_mask is None and not gate else _access_mask(m, gate[0] if gate else None, active_mask, rank)
     if mask is not False:
         m.store(u, ref, array, None if mask is True else mask)
 
 
-def _check_stored_value(m: VectorMachine, value: UOp, target: UOp, ref: VectorRef) -> Array:
+def _read_value_to_store(m: VectorMachine, value: UOp, target: UOp, ref: VectorRef) -> Array:
     """Return the array of `value`. Raises GiveUp unless it has the rank, shape and dtype of its target."""
     rank, own_rank = len(target.shape), len(value.shape)
-    array = m.aligned_value(value, rank)
+    array = m.align_value_to_rank(value, rank)
     if own_rank != rank or array.shape[array.ndim - own_rank :] != ref.shape or array.dtype != NUMPY[target.dtype]:
         raise GiveUp("a value of another form than its target")
     return array
 
 
-def _eval_atomic_add(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_atomic_add(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     index, value = u.src
     ref = _store_target_ref(m, index)
     if index.dtype not in dt.INTS:
         raise GiveUp("AtomicAdd of floats")
-    array = _check_stored_value(m, value, index, ref)
-    mask = _access_mask(m, None, live, len(index.shape))
+    array = _read_value_to_store(m, value, index, ref)
+    mask = _access_mask(m, None, active_mask, len(index.shape))
     if mask is not False:
         m.atomic_add(u, ref, array, None if mask is True else mask)
 
 
-def _eval_if(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_if(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     """Return the mask inside of the If."""
-    condition = m.aligned_value(u.condition, 0)
-    return condition if live is None else np.logical_and(align_axes(live, 0, 0, len(m.extents)), condition)
+    condition = m.align_value_to_rank(u.condition, 0)
+    return (
+        condition if active_mask is None else np.logical_and(align_own_and_loop_axes(active_mask, 0, 0, len(m.extents)), condition)
+    )
 
 
-def _eval_barrier(m: VectorMachine, u: UOp, live: Array | None) -> Value:
+def _eval_barrier(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     m.phase += 1
 
 

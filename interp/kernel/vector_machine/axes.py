@@ -18,28 +18,28 @@ from uops.spec.ir.node import UOp
 _GROWTH = 4
 
 
-def align_axes(a: Array, own_rank: int, rank: int, depth: int) -> Array:
+def align_own_and_loop_axes(a: Array, own_rank: int, rank: int, loop_depth: int) -> Array:
     """Return `a` such that it broadcasts with values of rank `rank` inside of `depth` axes; it has `own_rank` axes of its own."""
     lead = a.ndim - own_rank
-    if not lead or (lead == depth and own_rank == rank):
+    if not lead or (lead == loop_depth and own_rank == rank):
         return a
-    return a.reshape(a.shape[:lead] + (1,) * (depth - lead + rank - own_rank) + a.shape[lead:])
+    return a.reshape(a.shape[:lead] + (1,) * (loop_depth - lead + rank - own_rank) + a.shape[lead:])
 
 
-def fold_axes(u: UOp, x: Array, extents: Sequence[int], base: int) -> Array:
+def fold_loop_axes(u: UOp, x: Array, extents: Sequence[int], first_axis: int) -> Array:
     """Return the Reduce `u` of `x` over the loop axes from `base` on, given the extents of all loop axes."""
     own_rank = len(u.shape)
     depth = len(extents)
     x = expand_loop_axes(x, own_rank, depth)
-    axes = tuple(range(base, depth))
+    axes = tuple(range(first_axis, depth))
     if not axes:
         return x
-    expanded_shape = x.shape[:base] + tuple(extents[base:]) + x.shape[depth:]
+    expanded_shape = x.shape[:first_axis] + tuple(extents[first_axis:]) + x.shape[depth:]
     if x.shape != expanded_shape:
         check_array_size(math.prod(expanded_shape))
         x = np.broadcast_to(x, expanded_shape)
     out = np.asarray(FOLDS[u.arg.op][u.dtype](x, axes))
-    return out.reshape(x.shape[:base] + x.shape[depth:])
+    return out.reshape(x.shape[:first_axis] + x.shape[depth:])
 
 
 #: The order of axes and the shape that make a factor a stack of matrices.
@@ -52,23 +52,27 @@ def to_matrix(x: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array
 
 
 @lru_cache(maxsize=1024)
-def plan_contraction(
-    a: tuple[int, ...], b: tuple[int, ...], extents: tuple[int, ...], base: int
+def plan_matrix_product(
+    lhs_shape: tuple[int, ...], rhs_shape: tuple[int, ...], extents: tuple[int, ...], first_sum_axis: int
 ) -> tuple[MatrixForm, MatrixForm, tuple[int, ...], tuple[int, ...] | None] | None:
     """Return how factors of these shapes become matrices, and their product the sum; None where the products are better made.
 
     The result has the forms of both factors, the shape of the product, and the order of axes of the sum.
     """
-    sizes = tuple([max(p, q) for p, q in zip(a, b)])
-    if a[base:] != b[base:] or a[base:] != extents[base:] or math.prod(sizes) < _GROWTH * (math.prod(a) + math.prod(b)):
+    sizes = tuple([max(p, q) for p, q in zip(lhs_shape, rhs_shape)])
+    if (
+        lhs_shape[first_sum_axis:] != rhs_shape[first_sum_axis:]
+        or lhs_shape[first_sum_axis:] != extents[first_sum_axis:]
+        or math.prod(sizes) < _GROWTH * (math.prod(lhs_shape) + math.prod(rhs_shape))
+    ):
         return None
-    batch = [k for k in range(base) if a[k] > 1 and b[k] > 1]
-    rows = [k for k in range(base) if a[k] > 1 and b[k] == 1]
-    columns = [k for k in range(base) if a[k] == 1]
-    inner = list(range(base, len(a)))
+    batch = [k for k in range(first_sum_axis) if lhs_shape[k] > 1 and rhs_shape[k] > 1]
+    rows = [k for k in range(first_sum_axis) if lhs_shape[k] > 1 and rhs_shape[k] == 1]
+    columns = [k for k in range(first_sum_axis) if lhs_shape[k] == 1]
+    inner = list(range(first_sum_axis, len(lhs_shape)))
     order = batch + rows + columns
-    count, terms = [sizes[k] for k in batch], math.prod(extents[base:])
-    left = (*order, *inner), (*count, math.prod(a[k] for k in rows), terms)
-    right = (*batch, *inner, *rows, *columns), (*count, terms, math.prod(b[k] for k in columns))
-    back = None if order == sorted(order) else tuple([order.index(k) for k in range(base)])
+    count, terms = [sizes[k] for k in batch], math.prod(extents[first_sum_axis:])
+    left = (*order, *inner), (*count, math.prod(lhs_shape[k] for k in rows), terms)
+    right = (*batch, *inner, *rows, *columns), (*count, terms, math.prod(rhs_shape[k] for k in columns))
+    back = None if order == sorted(order) else tuple([order.index(k) for k in range(first_sum_axis)])
     return left, right, tuple([sizes[k] for k in order]), back

@@ -28,10 +28,10 @@ from uops.interp.kernel.vector_machine.machine import (
     BlockStep,
     Operands,
     PlacedStep,
-    Value,
     VectorMachine,
     VectorOutcome,
     VectorProgram,
+    VectorValue,
 )
 from uops.interp.kernel.vector_machine.plan import VectorizationLevel, VectorPlan, plan_vectorization
 from uops.interp.kernel.vector_machine.static import StaticValues, fold_static_values
@@ -111,15 +111,17 @@ def _flatten_to_straight_line(
             base = axes_of_reduce[closer][1] if not item.outermost else len(extents)
             axes_of_reduce[closer] = inner_extents, base
             if item.outermost:
-                stack.append((extents, (_make_reduce_action(plan.fused_products.get(closer), axes_of_reduce, base), closer, ())))
+                stack.append(
+                    (extents, (_make_loop_reduce_action(plan.fused_products.get(closer), axes_of_reduce, base), closer, ()))
+                )
         stack += [(inner_extents, step) for step in reversed(steps[item.block])]
     return line
 
 
-def _make_reduce_action(product: UOp | None, axes_of_reduce: Mapping[UOp, tuple[list[int], int]], base: int) -> Action:
+def _make_loop_reduce_action(product: UOp | None, axes_of_reduce: Mapping[UOp, tuple[list[int], int]], base: int) -> Action:
     """Return the action that gives a Reduce over axes its value, in the axes around it."""
 
-    def reduce_over_axes(m: VectorMachine, closer: UOp, live: Array | None) -> Value:
+    def reduce_over_axes(m: VectorMachine, closer: UOp, active_mask: Array | None) -> VectorValue:
         outer_extents = m.extents
         m.extents = axes_of_reduce[closer][0]
         part = m.reduce_inner_axes(closer, product, base)

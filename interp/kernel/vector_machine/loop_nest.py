@@ -64,7 +64,7 @@ class LoopNest:
     def are_ordered(self, a: UOp, b: UOp) -> bool:
         """Return True if one of two nodes happens before the other in each iteration of the loops around both."""
         p, q = self.path[a], self.path[b]
-        shared = common_prefix(p, q)
+        shared = common_loops(p, q)
         block, numbers = self.blocks[shared], self.number[shared]
         n = len(shared)
         i, j = numbers[p[n] if len(p) > n else a], numbers[q[n] if len(q) > n else b]
@@ -95,7 +95,7 @@ def _classify_loop(loop: Loop) -> LoopKind:
     return LoopKind.ORDERED if loop.is_ordered else LoopKind.FREE
 
 
-def common_prefix(p: LoopPath, q: LoopPath) -> LoopPath:
+def common_loops(p: LoopPath, q: LoopPath) -> LoopPath:
     """Return the loops around both."""
     n = 0
     for a, b in zip(p, q):

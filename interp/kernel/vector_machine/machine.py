@@ -16,7 +16,7 @@ import numpy as np
 from uops.interp.kernel.lane_machine.memory import FlatMemory, MemoryWindow
 from uops.interp.kernel.structure.blocks import Loop, ScheduledBlock
 from uops.interp.kernel.vector_machine.affine import AffineValue, affine_constant
-from uops.interp.kernel.vector_machine.axes import align_axes, fold_axes, plan_contraction, to_matrix
+from uops.interp.kernel.vector_machine.axes import align_own_and_loop_axes, fold_loop_axes, plan_matrix_product, to_matrix
 from uops.interp.kernel.vector_machine.limits import GiveUp, check_array_size
 from uops.interp.kernel.vector_machine.memory import (
     AccessEvent,
@@ -28,7 +28,7 @@ from uops.interp.kernel.vector_machine.memory import (
     check_conflicts,
     compute_span,
     expand_loop_axes,
-    whole_memory,
+    whole_memory_ref,
 )
 from uops.interp.kernel.vector_machine.plan import MemoryPlan, VectorPlan
 from uops.interp.kernel.vector_machine.static import StaticValues
@@ -47,7 +47,7 @@ _ndarray = np.ndarray
 
 
 #: An `AffineValue`, an array, a `VectorRef`, or None of a void node.
-Value = Any
+VectorValue = Any
 #: A leaf -> its value or its memory.
 Operands = Mapping[UOp, Array | FlatMemory | MemoryWindow]
 
@@ -66,24 +66,24 @@ class VectorOutcome:
             _merge_marks(flat.read_mask, memory.read_mask)
             if memory.written_mask is not False:
                 _merge_marks(flat.written_mask, memory.written_mask)
-                _install_contents(flat, memory, installed)
+                _commit_to_flat_memory(flat, memory, installed)
         return self.value
 
 
-def _install_contents(flat: FlatMemory, memory: VectorMemory, installed: set[int]) -> None:
+def _commit_to_flat_memory(flat: FlatMemory, computed: VectorMemory, adopted_arrays: set[int]) -> None:
     """Give `flat` the contents of `memory`, in its own arrays unless they are borrowed.
 
     An array that was computed becomes that of one memory. `installed` has the ids of those that did.
     """
-    data, new, written = flat.data, memory.data, memory.written_mask
+    data, new, written = flat.data, computed.data, computed.written_mask
     if not flat.borrowed:
         np.copyto(data if data.dtype is new.dtype else data.view(new.dtype), new)
         if flat.ready is not None:
             _merge_marks(flat.ready, written)
         return
-    if not memory.is_owned and id(new.base) in installed:
+    if not computed.is_owned and id(new.base) in adopted_arrays:
         new = new.copy()
-    installed.add(id(new.base))
+    adopted_arrays.add(id(new.base))
     flat.data = new if data.dtype is new.dtype else new.view(data.dtype)
     flat.ready = None if flat.ready is None or written is True else flat.ready | written
     flat.borrowed = False
@@ -98,7 +98,7 @@ def _merge_marks(marks: Array, added: Array | bool) -> None:
 
 
 #: (machine, node, mask of the Ifs around it) -> the node's value.
-Action = Callable[["VectorMachine", UOp, "Array | None"], Value]
+Action = Callable[["VectorMachine", UOp, "Array | None"], VectorValue]
 #: A step of a block: an action and its node, or None and a loop; and the Ifs around it.
 BlockStep = tuple[Action | None, Any, tuple[UOp, ...]]
 
@@ -150,7 +150,7 @@ class VectorMachine:
         self.bounds = program.static.bounds
         self.forms = program.forms
         self.check = check
-        self.cells: dict[UOp, Value] = dict(program.static.cells)
+        self.cells: dict[UOp, VectorValue] = dict(program.static.cells)
         self.extents: list[int] = []
         self.volume = 1
         self.iterations: dict[UOp, int] = {}
@@ -172,7 +172,7 @@ class VectorMachine:
                 self._bind_value(u, operand)
                 continue
             if ref is None:
-                ref = whole_memory(u, u.shape if all(n.__class__ is int for n in u.shape) else operand.data.shape)
+                ref = whole_memory_ref(u, u.shape if all(n.__class__ is int for n in u.shape) else operand.data.shape)
                 cells[u] = ref
             if math.prod(ref.shape) != operand.data.size:
                 raise GiveUp("a memory of another size than its Param")
@@ -198,7 +198,7 @@ class VectorMachine:
             return
         if plan.written or value.shape != u.shape or value.dtype != NUMPY[u.dtype]:
             raise GiveUp("a value where a memory is used")
-        self.cells[u] = whole_memory(u, value.shape)
+        self.cells[u] = whole_memory_ref(u, value.shape)
         self.memories[u] = VectorMemory(plan, "a value", value.size, np.ascontiguousarray(value).reshape(-1), None, None)
         self.values.add(u)
 
@@ -214,7 +214,7 @@ class VectorMachine:
             self._run_straight_line(self.program.straight_line)
         self._run_conflict_checks()
         root = self.plan.kernel.root
-        value = None if root.dtype is dt.void else np.array(self.aligned_value(root, len(root.shape)))
+        value = None if root.dtype is dt.void else np.array(self.align_value_to_rank(root, len(root.shape)))
         return VectorOutcome(value, tuple(self.flat_memories))
 
     def _run_conflict_checks(self) -> None:
@@ -225,17 +225,17 @@ class VectorMachine:
 
     # Blocks
 
-    def _run_block(self, block: ScheduledBlock, live: Array | None) -> None:
+    def _run_block(self, block: ScheduledBlock, active_mask: Array | None) -> None:
         """Run the steps of a block where the mask `live` holds."""
         cells = self.cells
         for action, item, guards in self.steps[block]:
-            mask = self._combine_if_masks(guards, live) if guards else live
+            mask = self._combine_if_masks(guards, active_mask) if guards else active_mask
             if action is None:
                 self._run_loop(item, mask)
             else:
                 value = action(self, item, mask)
                 if value is not None:
-                    cells[item] = self.check_derived_properties(item, value)
+                    cells[item] = self.to_checked_value(item, value)
 
     def _run_straight_line(self, steps: Sequence[PlacedStep]) -> None:
         """Run the steps of a kernel without loops in order and without Ifs."""
@@ -244,18 +244,18 @@ class VectorMachine:
             self.extents, self.volume = extents, volume
             value = action(self, item, None)
             if value is not None:
-                cells[item] = self.check_derived_properties(item, value)
+                cells[item] = self.to_checked_value(item, value)
         self.extents, self.volume = [], 1
 
-    def _combine_if_masks(self, guards: Sequence[UOp], live: Array | None) -> Array | None:
+    def _combine_if_masks(self, guards: Sequence[UOp], active_mask: Array | None) -> Array | None:
         """Return the mask of these Ifs and `live`."""
         depth = len(self.extents)
         for g in guards:
-            mask = align_axes(self.cells[g], 0, 0, depth)
-            live = mask if live is None else np.logical_and(align_axes(live, 0, 0, depth), mask)
-        return live
+            mask = align_own_and_loop_axes(self.cells[g], 0, 0, depth)
+            active_mask = mask if active_mask is None else np.logical_and(align_own_and_loop_axes(active_mask, 0, 0, depth), mask)
+        return active_mask
 
-    def _run_loop(self, loop: Loop, live: Array | None) -> None:
+    def _run_loop(self, loop: Loop, active_mask: Array | None) -> None:
         """Run a loop in order, or as an axis."""
         r, closer = loop.range, loop.closer
         n = self.bounds.get(r)
@@ -269,25 +269,25 @@ class VectorMachine:
             if r in self.plan.sequential:
                 for i in range(n):
                     self.iterations[r] = i
-                    self.cells[r] = self.check_derived_properties(r, affine_constant(i))
-                    self._run_iteration(loop, live)
+                    self.cells[r] = self.to_checked_value(r, affine_constant(i))
+                    self._run_loop_block_once(loop, active_mask)
             else:
                 self.extents.append(n)
                 self.volume *= n
                 if r not in self.bounds:
                     counter = AffineValue(0, (0,) * (len(self.extents) - 1) + (1,), self.extents)
-                    self.cells[r] = self.check_derived_properties(r, counter)
-                self._run_iteration(loop, live)
+                    self.cells[r] = self.to_checked_value(r, counter)
+                self._run_loop_block_once(loop, active_mask)
                 self.extents.pop()
                 self.volume //= n
         if reduces and loop.outermost:
-            self.cells[closer] = self.check_derived_properties(closer, self._fold_partial_results(closer))
+            self.cells[closer] = self.to_checked_value(closer, self._fold_partial_results(closer))
 
-    def _run_iteration(self, loop: Loop, live: Array | None) -> None:
+    def _run_loop_block_once(self, loop: Loop, active_mask: Array | None) -> None:
         """Run the block of a loop once, with new memories where the plan says so."""
         for memory_plan in self.plan.resets.get(loop.range, ()):
             self.memories.pop(memory_plan.node, None)
-        self._run_block(loop.block, live)
+        self._run_block(loop.block, active_mask)
         if loop.innermost and loop.closer.op is Op.REDUCE:
             self._collect_partial_reduce(loop.closer)
 
@@ -308,28 +308,28 @@ class VectorMachine:
         """Add the Reduce over the present axes to the partial results."""
         self.collected[closer].append(self.reduce_inner_axes(closer, self.plan.fused_products.get(closer), self.bases[closer]))
 
-    def reduce_inner_axes(self, closer: UOp, product: UOp | None, base: int) -> Array:
+    def reduce_inner_axes(self, closer: UOp, product: UOp | None, first_axis: int) -> Array:
         """Return a Reduce over the axes from `base` on."""
         if product is not None:
-            return self._sum_products(closer, product, base)
+            return self._sum_products(closer, product, first_axis)
         operand = closer.src[0]  # operand
-        return fold_axes(closer, self.aligned_value(operand, len(closer.shape)), self.extents, base)
+        return fold_loop_axes(closer, self.align_value_to_rank(operand, len(closer.shape)), self.extents, first_axis)
 
-    def _sum_products(self, u: UOp, product: UOp, base: int) -> Array:
+    def _sum_products(self, u: UOp, product: UOp, first_axis: int) -> Array:
         """Return the sum `u` of a product over the axes from `base` on, in float64 and rounded once (R32).
 
         Where the factors vary along different axes this is a matrix product, and the products are not made.
         """
         depth = len(self.extents)
         lhs, rhs = product.src
-        a = expand_loop_axes(self.aligned_value(lhs, 0), 0, depth)
-        b = expand_loop_axes(self.aligned_value(rhs, 0), 0, depth)
-        recipe = plan_contraction(a.shape, b.shape, tuple(self.extents), base)
+        a = expand_loop_axes(self.align_value_to_rank(lhs, 0), 0, depth)
+        b = expand_loop_axes(self.align_value_to_rank(rhs, 0), 0, depth)
+        recipe = plan_matrix_product(a.shape, b.shape, tuple(self.extents), first_axis)
         if recipe is None:
             check_array_size(math.prod([max(p, q) for p, q in zip(a.shape, b.shape)]))
             x = np.asarray(KERNELS[Op.MUL][product.dtype](a, b))
-            self.check_derived_properties(product, x)
-            return fold_axes(u, x, self.extents, base)
+            self.to_checked_value(product, x)
+            return fold_loop_axes(u, x, self.extents, first_axis)
         left, right, shape, back = recipe
         out = NARROW[product.dtype](np.matmul(to_matrix(a, *left), to_matrix(b, *right))).reshape(shape)
         return out if back is None else out.transpose(back)
@@ -346,7 +346,7 @@ class VectorMachine:
 
     # Values
 
-    def aligned_value(self, u: UOp, rank: int) -> Array:
+    def align_value_to_rank(self, u: UOp, rank: int) -> Array:
         """Return the value of `u` as an array that broadcasts with values of `rank` own axes here."""
         c, depth = self.cells[u], len(self.extents)
         if c.__class__ is _ndarray:
@@ -354,7 +354,7 @@ class VectorMachine:
             lead = c.ndim - own_rank
             if not lead or (lead == depth and own_rank == rank):
                 return c
-            return align_axes(c, own_rank, rank, depth)
+            return align_own_and_loop_axes(c, own_rank, rank, depth)
         if c.__class__ is not AffineValue:
             raise GiveUp("a reference, or nothing, that is used as a value")
         if u.dtype is dt.index:
@@ -362,14 +362,14 @@ class VectorMachine:
         else:
             d = NUMPY[u.dtype]
             a = np.array(c.lo, d) if c.lo == c.hi else c.values(self.extents).astype(d)
-        return align_axes(a, 0, rank, depth)
+        return align_own_and_loop_axes(a, 0, rank, depth)
 
     def check_operand_sizes(self, sources: Sequence[UOp]) -> None:
         """Raise GiveUp where an elementwise op on these would make too large an array."""
         rank = max(len(s.shape) for s in sources)
-        check_array_size(math.prod(np.broadcast_shapes(*[self.aligned_value(s, rank).shape for s in sources])))
+        check_array_size(math.prod(np.broadcast_shapes(*[self.align_value_to_rank(s, rank).shape for s in sources])))
 
-    def check_derived_properties(self, u: UOp, v: Value) -> Value:
+    def to_checked_value(self, u: UOp, v: VectorValue) -> VectorValue:
         """Return `v` as a value, once its derived properties are asserted."""
         kind = v.__class__
         if kind is StridedRef or kind is ScatteredRef:
@@ -420,10 +420,10 @@ class VectorMachine:
         if mask is None and ref.__class__ is StridedRef:
             span = self.spans.get(u) or compute_span(ref, memory.size, memory.copy_offset, self.extents)
             if memory.plan.checks:
-                self._log_access(memory, u, span, None, None)
+                self._log_access_if_plan_has_checks(memory, u, span, None, None)
             return memory.load_span(span)
-        positions, mask = memory.resolve_positions(self._as_scattered(ref), mask, self.extents)
-        self._log_access(memory, u, None, positions, mask)
+        positions, mask = memory.positions_in_copies_and_mask(self._as_scattered(ref), mask, self.extents)
+        self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
         return memory.gather_elements(positions, mask)
 
     def store(self, u: UOp, ref: VectorRef, value: Array, mask: Array | None) -> None:
@@ -432,24 +432,24 @@ class VectorMachine:
         if mask is None and ref.__class__ is StridedRef:
             span = self.spans.get(u) or compute_span(ref, memory.size, memory.copy_offset, self.extents)
             if span.is_injective:
-                self._log_access(memory, u, span, None, None)
+                self._log_access_if_plan_has_checks(memory, u, span, None, None)
                 memory.store_span(span, value)
                 return
-        positions, mask = memory.resolve_positions(self._as_scattered(ref), mask, self.extents)
-        self._log_access(memory, u, None, positions, mask)
+        positions, mask = memory.positions_in_copies_and_mask(self._as_scattered(ref), mask, self.extents)
+        self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
         memory.scatter_elements(positions, mask, value, self.extents)
 
     def atomic_add(self, u: UOp, ref: VectorRef, value: Array, mask: Array | None) -> None:
         """Add to the elements of `ref` where the mask holds."""
         memory = self._memory_of(ref)
-        positions, mask = memory.resolve_positions(self._as_scattered(ref), mask, self.extents)
-        self._log_access(memory, u, None, positions, mask)
+        positions, mask = memory.positions_in_copies_and_mask(self._as_scattered(ref), mask, self.extents)
+        self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
         memory.scatter_add_elements(positions, mask, value, self.extents)
 
     def _as_scattered(self, ref: VectorRef) -> ScatteredRef:
         return ref.to_scattered(self.extents) if isinstance(ref, StridedRef) else ref
 
-    def _log_access(
+    def _log_access_if_plan_has_checks(
         self, memory: VectorMemory, u: UOp, span: StridedSpan | None, positions: Array | None, mask: Array | None
     ) -> None:
         """Log an access, if a check may ask about it."""

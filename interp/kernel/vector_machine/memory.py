@@ -83,7 +83,7 @@ def expand_loop_axes(a: Array, own_rank: int, depth: int) -> Array:
     return a if lead == depth else a.reshape(a.shape[:lead] + (1,) * (depth - lead) + a.shape[lead:])
 
 
-def whole_memory(home: UOp, shape: tuple[int, ...]) -> StridedRef:
+def whole_memory_ref(home: UOp, shape: tuple[int, ...]) -> StridedRef:
     """Return every element of a memory, in order."""
     strides = [1] * len(shape)
     for k in range(len(shape) - 1, 0, -1):
@@ -122,7 +122,7 @@ class AccessEvent:
     when: tuple[dict[UOp, int], int]
     extents: tuple[int, ...]
 
-    def positions_and_owners(self, axes: Sequence[int]) -> tuple[Array, Array]:
+    def positions_and_iteration_numbers(self, axes: Sequence[int]) -> tuple[Array, Array]:
         """Return the positions touched, and for each the number of its iteration of `axes`."""
         positions = self.positions if self.span is None else self.span.positions()
         assert positions is not None
@@ -181,7 +181,7 @@ class VectorMemory:
         copies = math.prod(extents[axis] for axis in plan.axes)
         check_array_size(copies * size)
         data, ready = np.zeros(copies * size, dtype), np.zeros(copies * size, bool)
-        memory = VectorMemory(plan, plan.space.value, size, data, ready, per_iteration_offset(plan, size, extents))
+        memory = VectorMemory(plan, plan.space.value, size, data, ready, copy_offset_per_iteration(plan, size, extents))
         memory.is_owned = True
         return memory
 
@@ -192,7 +192,7 @@ class VectorMemory:
             self.data = self.data.copy()
             self.ready = None if self.ready is None else self.ready.copy()
 
-    def _settable_marks(self, marks: Array | bool) -> Array | None:
+    def _marks_to_set_if_needed(self, marks: Array | bool) -> Array | None:
         """Return marks that can be set, None where all are set, or where they are not needed."""
         if marks is True or self.plan.space is not AddrSpace.GLOBAL:
             return None
@@ -206,7 +206,7 @@ class VectorMemory:
             raise GiveUp(f"{self.name} is read before it is written")
         if span.covers_memory:
             self.read_mask = True
-        elif (marks := self._settable_marks(self.read_mask)) is not None:
+        elif (marks := self._marks_to_set_if_needed(self.read_mask)) is not None:
             span.strided_view(marks)[...] = True
             self.read_mask = marks
         view = span.strided_view(self.data)
@@ -234,13 +234,15 @@ class VectorMemory:
         span.strided_view(self.data)[...] = value
         if self.ready is not None:
             span.strided_view(self.ready)[...] = True
-        if (marks := self._settable_marks(self.written_mask)) is not None:
+        if (marks := self._marks_to_set_if_needed(self.written_mask)) is not None:
             span.strided_view(marks)[...] = True
             self.written_mask = marks
 
     # Scattered accesses
 
-    def resolve_positions(self, ref: ScatteredRef, mask: Array | None, extents: Sequence[int]) -> tuple[Array, Array | None]:
+    def positions_in_copies_and_mask(
+        self, ref: ScatteredRef, mask: Array | None, extents: Sequence[int]
+    ) -> tuple[Array, Array | None]:
         """Return positions in `data`, 0 where the mask does not hold.
 
         Raises GiveUp where one is out of bounds and the mask holds.
@@ -307,10 +309,10 @@ class VectorMemory:
 
     def _mark_touched(self, positions: Array, *, reads: bool = False, writes: bool = False) -> None:
         """Mark the elements at positions as read or written."""
-        if reads and (marks := self._settable_marks(self.read_mask)) is not None:
+        if reads and (marks := self._marks_to_set_if_needed(self.read_mask)) is not None:
             marks[positions] = True
             self.read_mask = marks
-        if writes and (marks := self._settable_marks(self.written_mask)) is not None:
+        if writes and (marks := self._marks_to_set_if_needed(self.written_mask)) is not None:
             marks[positions] = True
             self.written_mask = marks
 
@@ -374,7 +376,7 @@ def _are_strides_injective(strides: Sequence[int], sizes: Sequence[int]) -> bool
     return True
 
 
-def per_iteration_offset(plan: MemoryPlan, size: int, extents: Sequence[int]) -> AffineValue | None:
+def copy_offset_per_iteration(plan: MemoryPlan, size: int, extents: Sequence[int]) -> AffineValue | None:
     """Return the position at which the copy of each iteration of the plan's axes begins, None where all share one memory."""
     if not plan.axes:
         return None
@@ -433,7 +435,7 @@ def _have_same_injective_span(group: Sequence[AccessEvent]) -> bool:
 def _check_single_owner(size: int, check: ConflictCheck, group: Sequence[AccessEvent]) -> None:
     """Raise GiveUp unless an element that is written is touched by one iteration of the check's axes only."""
     owner = np.full(size, -1, np.int64)
-    accesses = [(event, *event.positions_and_owners(check.axes)) for event in group]
+    accesses = [(event, *event.positions_and_iteration_numbers(check.axes)) for event in group]
     for event, positions, number in accesses:
         if event.site.op is not Op.LOAD:
             earlier = owner[positions]
@@ -453,7 +455,7 @@ def _check_unordered_disjoint(size: int, check: ConflictCheck, group: Sequence[A
     """Raise GiveUp if nodes without an order touch a common element."""
     touched: dict[UOp, Array] = {}
     for event in group:
-        positions, _ = event.positions_and_owners(())
+        positions, _ = event.positions_and_iteration_numbers(())
         touched.setdefault(event.site, np.zeros(size, bool))[positions] = True
     for a, b in check.unordered_pairs:
         if a in touched and b in touched and (touched[a] & touched[b]).any():

@@ -20,9 +20,9 @@ from uops.interp.kernel.vector_machine.memory import (
     StridedRef,
     StridedSpan,
     compute_span,
+    copy_offset_per_iteration,
     index_strided,
-    per_iteration_offset,
-    whole_memory,
+    whole_memory_ref,
 )
 from uops.interp.kernel.vector_machine.plan import MemoryPlan
 from uops.interp.tensor.storage import const_to_array
@@ -51,7 +51,7 @@ def fold_static_values(
     static = StaticValues()
     for u in memories:
         if u in loop_nest.leaves and all(n.__class__ is int for n in u.shape):
-            static.cells[u] = whole_memory(u, u.shape)
+            static.cells[u] = whole_memory_ref(u, u.shape)
     _fold_block(static, loop_nest, block, [], sequential, memories)
     return static
 
@@ -68,7 +68,7 @@ def _fold_block(
     for item in block.items:
         if isinstance(item, Loop):
             r = item.range
-            bound = _bound_value(static, r.bound)
+            bound = _value_of_loop_bound(static, r.bound)
             if bound.__class__ is not AffineValue or bound.lo != bound.hi:
                 continue
             n = static.bounds[r] = bound.lo
@@ -76,17 +76,17 @@ def _fold_block(
                 _fold_block(static, loop_nest, item.block, extents, sequential, memories)
             elif n > 0:
                 inner = [*extents, n]
-                static.cells[r] = _assert_derived_bounds(r, AffineValue(0, (0,) * len(extents) + (1,), inner))
+                static.cells[r] = _give_up_outside_derived_bounds(r, AffineValue(0, (0,) * len(extents) + (1,), inner))
                 _fold_block(static, loop_nest, item.block, inner, sequential, memories)
         else:
             value = _fold_node(static, item, extents)
             if value is not None:
-                static.cells[item] = _assert_derived_bounds(item, value)
+                static.cells[item] = _give_up_outside_derived_bounds(item, value)
             elif item.op in ACCESSES and item not in loop_nest.guards:
-                _record_static_span(static, loop_nest, item, extents, memories)
+                _record_span_if_static(static, loop_nest, item, extents, memories)
 
 
-def _bound_value(static: StaticValues, u: UOp) -> Any:
+def _value_of_loop_bound(static: StaticValues, u: UOp) -> Any:
     """Return the value of a bound, if it is known; a Special's is a constant inside of its own loop."""
     if u not in static.cells and u.op is Op.CONST:
         static.cells[u] = affine_constant(u.arg.value)
@@ -98,7 +98,7 @@ def _fold_node(static: StaticValues, u: UOp, extents: Sequence[int]) -> Any:
     if u.op is Op.CONST:
         return affine_constant(u.arg.value) if u.arg.dtype in INTEGERS else const_to_array(u.arg.value, u.arg.dtype)
     if u.op is Op.BUFFER:
-        return whole_memory(u, (u.arg.size,))
+        return whole_memory_ref(u, (u.arg.size,))
     if not u.src:
         return None
     cells = static.cells
@@ -120,7 +120,7 @@ def _fold_node(static: StaticValues, u: UOp, extents: Sequence[int]) -> Any:
     return value if value is not None and fits_dtype(value, u.dtype) else None
 
 
-def _assert_derived_bounds(u: UOp, value: Any) -> Any:
+def _give_up_outside_derived_bounds(u: UOp, value: Any) -> Any:
     """Return `value`. Raises GiveUp if it leaves the derived bounds."""
     if value.__class__ is AffineValue:
         bounds = u.min_max
@@ -129,7 +129,7 @@ def _assert_derived_bounds(u: UOp, value: Any) -> Any:
     return value
 
 
-def _record_static_span(
+def _record_span_if_static(
     static: StaticValues, loop_nest: LoopNest, u: UOp, extents: list[int], memories: dict[UOp, MemoryPlan]
 ) -> None:
     """Record the elements that an access without a gate touches."""
@@ -139,7 +139,7 @@ def _record_static_span(
     planned = memories[ref.home]
     size = math.prod(ref.home.shape) if planned.space is AddrSpace.GLOBAL else ref.home.arg.size
     try:
-        span = compute_span(ref, size, per_iteration_offset(planned, size, extents), extents)
+        span = compute_span(ref, size, copy_offset_per_iteration(planned, size, extents), extents)
     except GiveUp:  # a run that comes here gives up itself
         return
     static.spans[u] = span

@@ -24,7 +24,7 @@ def _float_format(d: DType) -> tuple[float, int, int]:
     return d.max_finite, d.man_bits + 1, d.min_exponent + 1
 
 
-def _is_representable(d: DType, x: float) -> bool:
+def _is_zero_or_normal_value(d: DType, x: float) -> bool:
     """Return True if a float is 0 or a normal value of `d`; False says nothing about subnormals."""
     top, precision, least = _float_format(d)
     if not -top <= x <= top:
@@ -41,7 +41,7 @@ def round_down(d: DType, x: float | Fraction) -> float:
     if isinstance(x, float):
         if math.isinf(x):
             return max(x, d.min)
-        if _is_representable(d, x):
+        if _is_zero_or_normal_value(d, x):
             return x + 0.0
     x = Fraction(x)
     if x == 0:
@@ -65,7 +65,7 @@ def round_nearest(d: DType, x: float | Fraction) -> float:
 
     Overflow gives an infinity, or NaN in a dtype that has none. The sign of a zero float is kept.
     """
-    if isinstance(x, float) and (x != x or _is_representable(d, x)):
+    if isinstance(x, float) and (x != x or _is_zero_or_normal_value(d, x)):
         return x
     if isinstance(x, float) and math.isinf(x):
         return x if d.has_inf else math.nan

@@ -70,7 +70,7 @@ def _widen_to_infinity(lo: float, hi: float) -> MinMax:
     return (lo if lo >= -_HUGE else -INF) if lo <= _HUGE else _HUGE, (hi if hi <= _HUGE else INF) if hi >= -_HUGE else -_HUGE
 
 
-def widen_on_overflow(d: DType, lo: float, hi: float) -> MinMax:
+def widen_to_full_range_on_overflow(d: DType, lo: float, hi: float) -> MinMax:
     """Return an integer interval if it fits in `d`, else the whole range, since wrapped values may be anywhere (R70)."""
     if d.kind is _INDEX:
         return _widen_to_infinity(lo, hi)
@@ -134,7 +134,7 @@ def of_add(u: UOp) -> MinMax:
     if d.kind is _BOOL:
         return a or b, A or B
     if d.kind is not _FLOAT:
-        return widen_on_overflow(d, a + b, A + B)
+        return widen_to_full_range_on_overflow(d, a + b, A + B)
     return round_outward(d, _add_exactly(a, b), _add_exactly(A, B))
 
 
@@ -144,7 +144,7 @@ def of_sub(u: UOp) -> MinMax:
     if pairs[0] is pairs[1] is WHOLE[d]:
         return pairs[0]
     if d.kind is not _FLOAT:
-        return widen_on_overflow(d, a - B, A - b)
+        return widen_to_full_range_on_overflow(d, a - B, A - b)
     return round_outward(d, _add_exactly(a, -B), _add_exactly(A, -b))
 
 
@@ -154,10 +154,10 @@ def of_neg(u: UOp) -> MinMax:
     assert p is not None
     if p is WHOLE[d]:
         return p
-    return (-p[1], -p[0]) if d.kind is _FLOAT else widen_on_overflow(d, -p[1], -p[0])
+    return (-p[1], -p[0]) if d.kind is _FLOAT else widen_to_full_range_on_overflow(d, -p[1], -p[0])
 
 
-def _multiply_extended(a: float, b: float) -> float:
+def _multiply_with_infinities(a: float, b: float) -> float:
     """Return the product of extended integers; 0 times infinity is 0."""
     return 0 if a == 0 or b == 0 else a * b
 
@@ -171,8 +171,8 @@ def of_mul(u: UOp) -> MinMax:
     if d.kind is _BOOL:
         return a and b, A and B
     if d.kind is not _FLOAT:
-        products = [_multiply_extended(x, y) for x, y in corners]
-        return widen_on_overflow(d, min(products), max(products))
+        products = [_multiply_with_infinities(x, y) for x, y in corners]
+        return widen_to_full_range_on_overflow(d, min(products), max(products))
     exact = [p for x, y in corners if (p := _multiply_exactly(x, y)) is not None]
     return round_outward(d, min(exact), max(exact)) if len(exact) == len(corners) else full_range(d)
 
@@ -189,7 +189,7 @@ def of_min(u: UOp) -> MinMax:
     return p if p is q else (min(p[0], q[0]), min(p[1], q[1]))
 
 
-def _floor_divide_extended(a: float, b: float) -> float:
+def _floor_divide_with_infinities(a: float, b: float) -> float:
     """Return floor(a / b) of extended integers, b not 0."""
     if math.isinf(a):
         return a if b > 0 else -a
@@ -205,10 +205,10 @@ def of_idiv(u: UOp) -> MinMax:
     """
     d, ((a, A), (b, B)) = u.dtype, _operand_bounds(u)
     ends = [e for e in (b, B, -1, 1) if b <= e <= B and e != 0]
-    values: list[float] = [_floor_divide_extended(x, y) for x in (a, A) for y in ends]
+    values: list[float] = [_floor_divide_with_infinities(x, y) for x in (a, A) for y in ends]
     if b <= 0 <= B:
         values.append(0)
-    return widen_on_overflow(d, min(values), max(values))
+    return widen_to_full_range_on_overflow(d, min(values), max(values))
 
 
 def of_mod(u: UOp) -> MinMax:
@@ -222,7 +222,7 @@ def of_mod(u: UOp) -> MinMax:
         hi = min(hi, A)
     if b <= 0 <= B:
         lo, hi = min(lo, a), max(hi, A)
-    return widen_on_overflow(d, lo, hi)
+    return widen_to_full_range_on_overflow(d, lo, hi)
 
 
 def of_shl(u: UOp) -> MinMax:
@@ -231,7 +231,7 @@ def of_shl(u: UOp) -> MinMax:
     if not (0 <= b and B <= 4096) or math.isinf(a) or math.isinf(A):
         return full_range(d)
     ends = [int(x) << int(n) for x in (a, A) for n in (b, B)]
-    return widen_on_overflow(d, min(ends), max(ends))
+    return widen_to_full_range_on_overflow(d, min(ends), max(ends))
 
 
 def of_shr(u: UOp) -> MinMax:
@@ -241,7 +241,7 @@ def of_shr(u: UOp) -> MinMax:
         return min(a, 0), max(A, 0)
     counts = [min(int(n), 4096) for n in (b, B)] if 0 <= b and not math.isinf(B) else [0, 4096]
     ends = [int(x) >> n for x in (a, A) for n in counts]
-    return widen_on_overflow(d, min(ends), max(ends))
+    return widen_to_full_range_on_overflow(d, min(ends), max(ends))
 
 
 def of_bitwise(u: UOp) -> MinMax:
@@ -259,7 +259,7 @@ def of_bitwise(u: UOp) -> MinMax:
     lo, hi = interval_hull(
         *[_BITWISE[u.op](*x, *y) for x in _split_at_zero(int(a), int(A)) for y in _split_at_zero(int(b), int(B))]
     )
-    return widen_on_overflow(d, lo, hi)
+    return widen_to_full_range_on_overflow(d, lo, hi)
 
 
 #: Numbers of one sign: (negative?, least p, greatest p). The numbers are the natural p, or ~p if negative.
@@ -280,7 +280,7 @@ def _or_upper_bound(P: int, Q: int) -> int:
     return min((1 << max(P.bit_length(), Q.bit_length())) - 1, P + Q)
 
 
-def _bound_or(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
+def _bound_or_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
     """Return the bounds of p | q, with ~p or ~q in place of p or q where that operand is negative."""
     if left_negative and right_negative:  # ~(p & q), where p & q = p + q - (p | q)
         return _complement_bounds((max(0, p + q - _or_upper_bound(P, Q)), min(P, Q)))
@@ -289,16 +289,16 @@ def _bound_or(left_negative: bool, p: int, P: int, right_negative: bool, q: int,
     return max(p, q), _or_upper_bound(P, Q)
 
 
-def _bound_and(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
-    return _complement_bounds(_bound_or(not left_negative, p, P, not right_negative, q, Q))
+def _bound_and_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
+    return _complement_bounds(_bound_or_of_signed_parts(not left_negative, p, P, not right_negative, q, Q))
 
 
-def _bound_xor(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
+def _bound_xor_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
     bounds = max(0, p - Q, q - P), _or_upper_bound(P, Q)
     return bounds if left_negative is right_negative else _complement_bounds(bounds)
 
 
-_BITWISE = {Op.OR: _bound_or, Op.AND: _bound_and, Op.XOR: _bound_xor}
+_BITWISE = {Op.OR: _bound_or_of_signed_parts, Op.AND: _bound_and_of_signed_parts, Op.XOR: _bound_xor_of_signed_parts}
 
 
 def _bound_bool_bitwise(op: Op, a: float, A: float, b: float, B: float) -> MinMax:
@@ -395,7 +395,7 @@ def _cast_bounds(source: DType, target: DType, bounds: MinMax) -> MinMax:
             target, *(x if isinstance(x, float) else float(x) if -_EXACT <= x <= _EXACT else Fraction(x) for x in bounds)
         )
     if not source.is_float:
-        return widen_on_overflow(
+        return widen_to_full_range_on_overflow(
             target,
             int(bounds[0]) if not math.isinf(bounds[0]) else bounds[0],
             int(bounds[1]) if not math.isinf(bounds[1]) else bounds[1],
@@ -438,7 +438,7 @@ def of_stack(u: UOp) -> MinMax:
     if not u.src:
         return full_range(u.dtype)
     if len(u.src) >= MANY and not u.dtype.is_float and (values := u.constant_elements) is not None:
-        return widen_on_overflow(u.dtype, min(values), max(values))
+        return widen_to_full_range_on_overflow(u.dtype, min(values), max(values))
     return interval_hull(*[p for s in dict.fromkeys(u.src) if (p := s.min_max) is not None])
 
 

@@ -31,8 +31,8 @@ from uops.cli.common import (
     USER_ERROR,
     echo,
     is_output_redirected,
-    name_stream_in_errors,
-    open_missing_streams,
+    name_output_stream_in_errors,
+    open_null_for_closed_streams,
     tolerate_closed_reader,
 )
 from uops.spec.errors import Crash, SpecError, UopsError
@@ -79,13 +79,13 @@ class CommandGroup(click.Group):
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
         """Run the command line, after opening missing standard streams."""
-        open_missing_streams()
+        open_null_for_closed_streams()
         return super().main(*arguments, **settings)
 
     def _main_shell_completion(self, *arguments: Any, **settings: Any) -> None:
         """Print completions for a shell; click does this outside any command."""
         try:
-            with tolerate_closed_reader(), name_stream_in_errors():
+            with tolerate_closed_reader(), name_output_stream_in_errors():
                 super()._main_shell_completion(*arguments, **settings)
         except OSError as e:
             CliError(e).show()
@@ -95,7 +95,7 @@ class CommandGroup(click.Group):
         """Parse the command line, and keep it for a process that runs it again; `--help` and `--version` print here."""
         command_line = list(arguments[1]) if len(arguments) > 1 else []
         try:
-            with tolerate_closed_reader(), name_stream_in_errors(), _sanitize_error_messages():
+            with tolerate_closed_reader(), name_output_stream_in_errors(), _sanitize_error_messages():
                 return super().make_context(*arguments, obj=command_line, **settings)
         except OSError as e:
             raise CliError(e) from e

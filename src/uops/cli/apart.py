@@ -17,7 +17,7 @@ from typing import IO, Any, TextIO, cast
 import click
 
 from uops.backends.worker.frames import describe_exception, pack_frame, read_frame
-from uops.backends.worker.serve import explain_load_failure, load_backend, tie_to_parent
+from uops.backends.worker.serve import explain_load_failure, load_backend_under_limits, tie_to_parent
 from uops.cli import main as command_line
 from uops.cli.common import Streams, redirect_output
 from uops.cli.foreign import set_loaded_backend
@@ -56,7 +56,7 @@ def serve_command(settings: dict[str, Any], answers: IO[bytes]) -> None:
         answers.write(pack_frame(header))
 
     try:
-        backend = load_backend(settings)
+        backend = load_backend_under_limits(settings)
         send(backend.backend_info.to_json())
     except BaseException as e:  # including SystemExit and KeyboardInterrupt of foreign code
         send({"broken": explain_load_failure(settings, e)})

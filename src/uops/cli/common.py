@@ -27,7 +27,7 @@ USER_ERROR, INTERRUPTED = 2, 130
 WIDE = 150
 
 
-def open_missing_streams() -> None:
+def open_null_for_closed_streams() -> None:
     """Open /dev/null in place of each closed standard stream (`>&-`), so that no file of a command takes its number."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(handle, True)
@@ -83,7 +83,7 @@ def make_console(*, stderr: bool = False) -> Console:
             raise BrokenPipeError
 
         def print(self, *objects: Any, **settings: Any) -> None:
-            with name_stream_in_errors(stderr):
+            with name_output_stream_in_errors(stderr):
                 super().print(*objects, **settings)
 
         def render_str(self, text: str, **settings: Any) -> Text:
@@ -101,7 +101,7 @@ def make_console(*, stderr: bool = False) -> Console:
 
 def echo(text: str, *, err: bool = False, nl: bool = True, over: bool = False) -> None:
     """Print a text with control characters escaped; with `over`, overwrite the current line."""
-    with name_stream_in_errors(err):
+    with name_output_stream_in_errors(err):
         click.echo(("\r" if over else "") + escape_unprintable(text), file=_instead and _output_stream(err), err=err, nl=nl)
 
 
@@ -115,13 +115,13 @@ def tolerate_closed_reader() -> Iterator[None]:
         try:
             yield
         finally:
-            _flush_output()
+            _flush_output_or_discard()
     except BrokenPipeError:
         pass
 
 
 @contextmanager
-def name_stream_in_errors(stderr: bool = False) -> Iterator[None]:
+def name_output_stream_in_errors(stderr: bool = False) -> Iterator[None]:
     """Name the stream in an OSError of printing; BrokenPipeError is passed on unchanged."""
     try:
         yield
@@ -131,17 +131,17 @@ def name_stream_in_errors(stderr: bool = False) -> Iterator[None]:
         raise OSError(e.errno, e.strerror, "standard error" if stderr else "standard output") from None
 
 
-def _flush_output() -> None:
+def _flush_output_or_discard() -> None:
     """Flush standard output. On failure, drop its buffer and raise OSError."""
     try:
-        with name_stream_in_errors():
+        with name_output_stream_in_errors():
             sys.stdout.flush()
     except OSError:
-        _discard_output()
+        _redirect_stdout_to_null()
         raise
 
 
-def _discard_output() -> None:
+def _redirect_stdout_to_null() -> None:
     """Redirect standard output, with what it has buffered, to /dev/null."""
     null_device = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null_device, sys.stdout.fileno())
@@ -163,7 +163,7 @@ def backend_names() -> tuple[str, ...]:
     return registry.names()
 
 
-def require_strict_math(command: str) -> None:
+def refuse_under_fast_math(command: str) -> None:
     """Refuse a command that compares values with the program as written while fast-math is on (R156: another program may be
     compiled)."""
     from uops.compiler.config import default_config
@@ -172,11 +172,11 @@ def require_strict_math(command: str) -> None:
         raise click.UsageError(f"{command} judges values by the program as it is written: unset UOPS_FAST_MATH")
 
 
-def require_backend(name: str) -> None:
+def require_locatable_backend(backend_name: str) -> None:
     """Raise UnknownBackend or BrokenBackend unless `name` may be a backend, without importing it."""
     from uops.backends import registry
 
-    registry.locate_factory(name)
+    registry.locate_factory(backend_name)
 
 
 def _complete_backend(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from uops.cli.common import INTERRUPTED, echo, require_backend
+from uops.cli.common import INTERRUPTED, echo, require_locatable_backend
 from uops.spec.errors import Crash, UopsError
 from uops.spec.untrusted import quote_name
 
@@ -32,7 +32,7 @@ Arguments = list[str]
 _loaded: CompilerBackend | None = None
 
 
-def load_compiler_backend(name: str) -> CompilerBackend:
+def load_compiler_backend(backend_name: str) -> CompilerBackend:
     """Load a backend that is a target of the compiler. Raises UopsError for any other one.
 
     A foreign backend is available in its own process alone.
@@ -40,11 +40,11 @@ def load_compiler_backend(name: str) -> CompilerBackend:
     from uops.backends import registry
     from uops.backends.contract import CompilerBackend
 
-    if registry.is_foreign(name) and _loaded is None:
-        raise Crash(f"{quote_name(name)} would be loaded into the process of the command line")
-    backend = registry.create_backend(name) if _loaded is None else _loaded
+    if registry.is_foreign(backend_name) and _loaded is None:
+        raise Crash(f"{quote_name(backend_name)} would be loaded into the process of the command line")
+    backend = registry.create_backend(backend_name) if _loaded is None else _loaded
     if not isinstance(backend, CompilerBackend):
-        raise UopsError(f"{quote_name(name)} evaluates graphs by itself: it is not a target of the compiler")
+        raise UopsError(f"{quote_name(backend_name)} evaluates graphs by itself: it is not a target of the compiler")
     return backend
 
 
@@ -62,17 +62,17 @@ def isolate_foreign_backend(command: Callable[..., None]) -> Callable[..., None]
         from uops.backends import registry
 
         name = settings["backend_name"]
-        require_backend(name)
+        require_locatable_backend(name)
         if _loaded is not None or not registry.is_foreign(name):
             command(*arguments, **settings)
             return
         ctx = click.get_current_context()
-        ctx.exit(_run_command_in_process(name, ctx.find_object(list) or []))
+        ctx.exit(_run_command_in_new_process(name, ctx.find_object(list) or []))
 
     return run_or_isolate
 
 
-def _run_command_in_process(name: str, arguments: Arguments) -> int:
+def _run_command_in_new_process(backend_name: str, arguments: Arguments) -> int:
     """Run a command line in a process that loads the backend, and return its exit status.
 
     Raises BrokenBackend, and ClickException if the process ended without a status.
@@ -82,16 +82,16 @@ def _run_command_in_process(name: str, arguments: Arguments) -> int:
     class ForeignCommandProcess(BackendProcess):
         module: ClassVar[str] = "uops.cli.apart"
 
-    search_path = [os.getcwd()] if ":" in name else []
-    settings = {"backend": name, "options": {}, "memory": 0, "path": search_path, "arguments": arguments}
+    search_path = [os.getcwd()] if ":" in backend_name else []
+    settings = {"backend": backend_name, "options": {}, "memory": 0, "path": search_path, "arguments": arguments}
     process = ForeignCommandProcess(settings, Limits(timeout=TIMEOUT), {})
     try:
-        return _relay_until_exit(name, process)
+        return _relay_until_exit(backend_name, process)
     finally:
         process.end(patience=0.0)
 
 
-def _relay_until_exit(name: str, process: BackendProcess) -> int:
+def _relay_until_exit(backend_name: str, process: BackendProcess) -> int:
     """Print the output of the command until it ends, and return its exit status."""
     interrupted = False
     while True:
@@ -106,13 +106,13 @@ def _relay_until_exit(name: str, process: BackendProcess) -> int:
         if answer is None and interrupted:
             raise KeyboardInterrupt
         if answer is None:
-            raise _backend_error(name, process.post_mortem(TIMEOUT).message)
-        status = _handle_message(name, answer, interrupted)
+            raise _backend_error(backend_name, process.end_and_explain_no_answer(TIMEOUT).message)
+        status = _print_message_or_get_status(backend_name, answer, interrupted)
         if status is not None:
             return status
 
 
-def _handle_message(name: str, answer: Frame, interrupted: bool) -> int | None:
+def _print_message_or_get_status(backend_name: str, answer: Frame, interrupted: bool) -> int | None:
     """Print one message of the command; return the exit status if the message has it."""
     from uops.backends.worker.frames import INTERRUPT
 
@@ -121,15 +121,15 @@ def _handle_message(name: str, answer: Frame, interrupted: bool) -> int | None:
         if isinstance(text := header.get(stream), str):
             echo(text, err=stream == "err", nl=False)
     if "raised" in header:
-        raise _backend_error(name, str(header["raised"]))
+        raise _backend_error(backend_name, str(header["raised"]))
     status = header.get("status")
     if "interrupted" in header or status == INTERRUPTED:
         if not interrupted:
-            raise _backend_error(name, INTERRUPT)
+            raise _backend_error(backend_name, INTERRUPT)
         if status is None:
             raise KeyboardInterrupt
     return status if type(status) is int and 0 <= status < 256 else None
 
 
-def _backend_error(name: str, reason: str) -> click.ClickException:
-    return click.ClickException(f"{quote_name(name)}: {reason}")
+def _backend_error(backend_name: str, reason: str) -> click.ClickException:
+    return click.ClickException(f"{quote_name(backend_name)}: {reason}")

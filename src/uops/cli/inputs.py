@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.backends.answer import collect_input_nodes, is_variable
+from uops.backends.answer import collect_caller_input_nodes, is_variable
 from uops.backends.arrays import STORAGE
 from uops.backends.npz import InputFile, MemberHeader
 from uops.backends.testing.values import draw_array
@@ -35,37 +35,37 @@ def random_inputs(root: UOp, seed: int) -> dict[str, Any]:
     Floats are standard normal, integers small. Raises SpecError for an input that would be too large.
     """
     draw = SeededDraw(seed)
-    nodes = _sort_input_nodes(root)
+    nodes = _list_input_nodes_variables_first(root)
     inputs: dict[str, Any] = {key: _draw_variable(u, draw) for key, u in nodes.items() if is_variable(u)}
     for key, u in nodes.items():
         if key not in inputs:
             inputs[key] = draw_array(
-                draw, u.dtype, _evaluate_small_shape(key, u, inputs), "normal" if u.dtype.is_float else "small"
+                draw, u.dtype, _evaluate_drawable_shape(key, u, inputs), "normal" if u.dtype.is_float else "small"
             )
     return inputs
 
 
-def check_inputs(root: UOp, given: Mapping[str, Any]) -> dict[str, Any]:
+def check_and_convert_inputs(root: UOp, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given inputs in the form that backends take: index values in int64 where all fit, variables as ints.
 
     Raises SpecError for a key that the program lacks, a Param or variable without a value, and a wrong dtype or shape. Raises Trap
     for a variable outside its bounds (R48), and for a bool byte other than 0 and 1 (R24).
     """
-    nodes = _sort_input_nodes(root)
+    nodes = _list_input_nodes_variables_first(root)
     unknown = sorted(given.keys() - nodes.keys())
     if unknown:
         raise SpecError(f"the program has no input {unknown[0]!r}; it has {', '.join(nodes) or 'no inputs'}")
-    checked: dict[str, Any] = {key: _check_variable(key, u, given) for key, u in nodes.items() if is_variable(u)}
+    checked: dict[str, Any] = {key: _to_checked_int(key, u, given) for key, u in nodes.items() if is_variable(u)}
     for key, u in nodes.items():
         if key not in checked and (u.op is Op.PARAM or key in given):
-            checked[key] = _check_array(key, u, tuple(evaluate_extent(n, checked) for n in u.shape), given)
+            checked[key] = _to_checked_array(key, u, tuple(evaluate_extent(n, checked) for n in u.shape), given)
     return checked
 
 
-def _check_variable(key: str, u: UOp, given: Mapping[str, Any]) -> int:
+def _to_checked_int(key: str, u: UOp, given: Mapping[str, Any]) -> int:
     if key not in given:
         raise SpecError(f"input {key!r} is missing: it needs an int")
-    dtype, shape = _input_header(key, given)
+    dtype, shape = _read_dtype_and_shape(key, given)
     if math.prod(shape) != 1 or dtype.kind not in "iuO":
         raise SpecError(f"input {key!r} needs an int, got {dtype} of shape {shape}")
     value, (lo, hi) = int(np.asarray(given[key]).reshape(-1)[0]), u.arg.bounds
@@ -74,23 +74,23 @@ def _check_variable(key: str, u: UOp, given: Mapping[str, Any]) -> int:
     return value
 
 
-def _check_array(key: str, u: UOp, shape: tuple[int, ...], given: Mapping[str, Any]) -> Any:
+def _to_checked_array(key: str, u: UOp, shape: tuple[int, ...], given: Mapping[str, Any]) -> Any:
     expected_dtype = STORAGE[u.dtype]
     if key not in given:
         raise SpecError(f"input {key!r} is missing: it needs {expected_dtype} of shape {shape}")
-    dtype, got = _input_header(key, given)
+    dtype, got = _read_dtype_and_shape(key, given)
     dtype_matches = dtype.kind in "iuO" if u.dtype is dt.index else dtype == expected_dtype
     if not dtype_matches or got != shape:
         raise SpecError(f"input {key!r} needs {expected_dtype} of shape {shape}, got {dtype} of shape {got}")
     a = np.asarray(given[key])
     if u.dtype is dt.index:
-        return _narrow_index_values(a)
+        return _to_int64_or_python_ints(a)
     if u.dtype.kind is DTypeKind.BOOL and a.size and a.view(np.uint8).max() > 1:
         raise Trap(f"input {key!r} has a bool byte other than 0 and 1 (R24)")
     return a
 
 
-def _input_header(key: str, given: Mapping[str, Any]) -> MemberHeader:
+def _read_dtype_and_shape(key: str, given: Mapping[str, Any]) -> MemberHeader:
     """Return the dtype and shape of an input; of one in a file before it is read, since few bytes may declare a large array."""
     if isinstance(given, InputFile):
         return given.header(key)
@@ -98,7 +98,7 @@ def _input_header(key: str, given: Mapping[str, Any]) -> MemberHeader:
     return MemberHeader(a.dtype, a.shape)
 
 
-def _narrow_index_values(a: Any) -> Any:
+def _to_int64_or_python_ints(a: Any) -> Any:
     """Convert integers to int64 if all of them fit, else to Python ints (R08)."""
     try:
         return a.astype(object).astype(np.int64)
@@ -106,11 +106,12 @@ def _narrow_index_values(a: Any) -> Any:
         return a.astype(object)
 
 
-def _sort_input_nodes(root: UOp) -> dict[str, UOp]:
+def _list_input_nodes_variables_first(root: UOp) -> dict[str, UOp]:
     """Return variables first, since shapes depend on them, then Params and Buffers by number."""
     return dict(
         sorted(
-            collect_input_nodes(root).items(), key=lambda item: (not is_variable(item[1]), _buffer_or_slot_number(item[1]), item[0])
+            collect_caller_input_nodes(root).items(),
+            key=lambda item: (not is_variable(item[1]), _buffer_or_slot_number(item[1]), item[0]),
         )
     )
 
@@ -124,7 +125,7 @@ def _draw_variable(u: UOp, draw: SeededDraw) -> int:
     return draw.integer(lo, min(hi, max(lo, SMALL)))
 
 
-def _evaluate_small_shape(key: str, u: UOp, variables: Mapping[str, Any]) -> tuple[int, ...]:
+def _evaluate_drawable_shape(key: str, u: UOp, variables: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the extents of an input. Raises SpecError if it is too large to draw."""
     shape = tuple(evaluate_extent(n, variables) for n in u.shape)
     if math.prod(shape) > MOST:

@@ -40,7 +40,7 @@ def print_summary(out: Console, doc: Json, report: Path, change: ReportDiff | No
         out.print(_make_schedule_move_table(doc["schedules"]))
     if count := doc["scores"][doc["level"]]["refused"]:
         out.print(Text(f"{number(count)} of the failing cells were refused by the backend, which declares them", "yellow"))
-    failing = group_failing_rows(doc)
+    failing = group_failing_cells_by_row(doc)
     if failing:
         out.print(_make_failing_table(doc, failing))
     if change is not None:
@@ -83,7 +83,7 @@ def _make_schedule_move_table(schedules: Json) -> Table:
     return table
 
 
-def group_failing_rows(doc: Json) -> dict[str, list[Json]]:
+def group_failing_cells_by_row(doc: Json) -> dict[str, list[Json]]:
     """Map each row to its failing cells at the level that decides, most first."""
     failing: dict[str, list[Json]] = {}
     for c in doc["cells"]:
@@ -127,7 +127,9 @@ def summary_to_json(doc: Json, report: Path, change: ReportDiff | None) -> Json:
     """Return the summary as JSON; the report has the details."""
     head = {k: doc[k] for k in ("backend", "tier", "rows", "schedules", "level", "complete", "scores")}
     failing = [
-        {"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]} for cells in group_failing_rows(doc).values() for c in cells
+        {"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]}
+        for cells in group_failing_cells_by_row(doc).values()
+        for c in cells
     ]
     return head | {"failing": failing, "report": str(report), "baseline": None if change is None else change.to_json()}
 

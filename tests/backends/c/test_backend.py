@@ -104,7 +104,7 @@ def run(target: Target, kernel: UOp) -> list[float]:
 def test_a_second_target_finds_what_the_first_compiled(kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "objects"
     assert run(DriverTarget("gcc", ObjectCache(folder)), square_plus(kernels, 0.5)) == [k * k + 0.5 for k in range(8)]
-    monkeypatch.setattr(driver, "compile_object", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(driver, "compile_shared_object", lambda *_: pytest.fail("compiled again"))
     second = DriverTarget("gcc", ObjectCache(folder))
     assert run(second, square_plus(kernels, 0.5)) == [k * k + 0.5 for k in range(8)]
     assert (second.store.hits, second.store.misses) == (1, 0)

@@ -19,7 +19,7 @@ from uops.backends.conformance.exhaustive import (
     function_names,
     list_chunks,
     render_ulp_table,
-    run_exhaustive_tier,
+    run_or_resume_exhaustive_tier,
 )
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, draw_test_points
 from uops.backends.testing.journal import BadJournal, Journal, JournalInUse, JournalMismatch, encode_journal
@@ -111,7 +111,7 @@ def test_a_run_resumes_after_a_line_cut_short(tmp_path: Path, monkeypatch: pytes
     lines = [{"exhaustive": exhaustive._make_journal_header("interp")}, {"chunk": {"chunk": 0, **exhaustive.asdict(done)}}]
     (tmp_path / "progress.jsonl").write_bytes(encode_journal(lines) + b'{"chunk": 1, "na')
     seen: list[tuple[int, int]] = []
-    found = run_exhaustive_tier("interp", 1, lambda k, n: seen.append((k, n)), tmp_path, ("sqrt/float64",))
+    found = run_or_resume_exhaustive_tier("interp", 1, lambda k, n: seen.append((k, n)), tmp_path, ("sqrt/float64",))
     assert seen == [(2, 2)]
     assert found["sqrt/float64"].inputs == 2 * exhaustive.POINT_CHUNK
     assert found["sqrt/float64"].wrong == 0
@@ -122,13 +122,13 @@ def test_a_run_does_not_take_over_another_backends_results(tmp_path: Path) -> No
     header = exhaustive._make_journal_header("interp") | {"version": "another"}
     (tmp_path / "progress.jsonl").write_bytes(encode_journal([{"exhaustive": header}]))
     with pytest.raises(JournalMismatch, match=r"exhaustive\.version .*; use another --report"):
-        run_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
+        run_or_resume_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
 
 
 def test_two_runs_do_not_share_a_journal(tmp_path: Path) -> None:
     first = Journal(tmp_path / "progress.jsonl", {"exhaustive": exhaustive._make_journal_header("interp")})
     with pytest.raises(JournalInUse):
-        run_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
+        run_or_resume_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
     first.close()
 
 
@@ -136,11 +136,11 @@ def test_a_journal_with_lines_of_another_form_is_refused(tmp_path: Path) -> None
     lines = [{"exhaustive": exhaustive._make_journal_header("interp")}, {"chunk": {"chunk": 0, "inputs": 3}}]
     (tmp_path / "progress.jsonl").write_bytes(encode_journal(lines))
     with pytest.raises(BadJournal, match=r"progress\.jsonl holds a malformed line"):
-        run_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
+        run_or_resume_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
 
 
 def test_a_process_that_dies_fails_its_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     with exhaustive._ChunkJudges(f"{__name__}:Dying") as judges:
-        _, tally = judges.judge_chunk(ExhaustiveChunk("sqrt/float64", 0))
+        _, tally = judges.judge_chunk_in_process(ExhaustiveChunk("sqrt/float64", 0))
     assert tally.wrong == tally.inputs
     assert "ended with status" in tally.examples[0]

@@ -127,7 +127,7 @@ def test_a_report_names_neither_the_machine_nor_its_user_nor_a_place(make_run: M
 
 def test_reproducer_names_are_safe_and_distinct() -> None:
     cases = ["A/b c", "A/b-c", "a/B-c", "../../etc/passwd", "x" * 300, "x" * 301]
-    names = d.reproducer_names(cases)
+    names = d.assign_reproducer_paths(cases)
     assert len({n.lower() for n in names.values()}) == len(cases)
     for name in names.values():
         folder, _, stem = name.partition("/")

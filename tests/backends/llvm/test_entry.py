@@ -125,7 +125,7 @@ def recorder(program: Compiled) -> tuple[Callable[..., Any], list[Any]]:
         seen.append(arguments)
         return "fallback"
 
-    entered = TARGET.enter(program._build_frame(1), fallback)
+    entered = TARGET.enter(program._describe_program_as_frame(1), fallback)
     assert entered is not None and entered.function is not None
     return entered.function, seen
 
@@ -397,7 +397,7 @@ def test_the_environment_chooses_the_way() -> None:
 
 
 def test_where_objects_look_otherwise_there_is_no_builtin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "load_native_module", lambda store: None)
+    monkeypatch.setattr(table, "load_or_compile_native_module", lambda store: None)
     program = compile(B.add(p(0, 4), 1.0), TARGET, Config(reuse=False))
     assert program.function(np.zeros(4, np.float32)).tolist() == [1.0] * 4
     assert not isinstance(program.function, types.BuiltinFunctionType)
@@ -414,7 +414,7 @@ def test_an_array_whose_fields_are_elsewhere_is_noticed() -> None:
 
 
 def test_the_module_refers_to_nothing_but_what_it_says() -> None:
-    host = binding.detect_host()
+    host = binding.detect_host_without_gfni()
     text = entry.render_entry_module(host.triple)
     with pytest.raises(CompileError, match="Py_DecRef"):
         binding.compile_object(text, host, LlvmTier.FAST, entry.SYMBOLS - {"Py_DecRef"})

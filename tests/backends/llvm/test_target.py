@@ -75,8 +75,8 @@ def test_an_object_belongs_to_one_target_and_one_compiler(
     elif part == "pipeline":
         monkeypatch.setattr(module, "_pipeline_digest", lambda: "another")
     elif part != "tier":
-        other = dataclasses.replace(binding.detect_host(), **{part: "another"})
-        monkeypatch.setattr(binding, "detect_host", lambda: other)
+        other = dataclasses.replace(binding.detect_host_without_gfni(), **{part: "another"})
+        monkeypatch.setattr(binding, "detect_host_without_gfni", lambda: other)
     assert LlvmTarget(LlvmTier.FAST if part == "tier" else LlvmTier.FULL, ObjectCache(folder)).compile(source) == b"new"
 
 
@@ -290,7 +290,7 @@ def test_bytes_shifted_by_a_0_that_the_code_generator_finds_stay_what_they_are(t
 def test_instructions_that_llvm_uses_wrongly_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """FOUND L02, on a machine that has not what it takes to run it."""
     monkeypatch.setattr(binding.llvm, "get_host_cpu_features", lambda: llvm.FeatureMap({"avx": True, "gfni": True}))
-    host = binding.detect_host.__wrapped__()
+    host = binding.detect_host_without_gfni.__wrapped__()
     assert not host.has("gfni")
     assert host.has("avx")
     assert "-gfni" in host.features.split(",")
@@ -315,5 +315,5 @@ def test_a_running_kernel_lets_other_threads_run(kernels) -> None:
 def test_the_version_names_what_decides_results() -> None:
     text = LlvmTarget(LlvmTier.FAST, ObjectCache(None)).version()
     assert "LLVM" in text
-    assert binding.detect_host().cpu in text
+    assert binding.detect_host_without_gfni().cpu in text
     assert "fast" in text

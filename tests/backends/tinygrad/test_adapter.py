@@ -66,10 +66,10 @@ def _views() -> tuple[UOp, UOp, UOp]:
 
 def test_the_buffers_of_a_root_are_those_below_the_targets_of_its_stores_and_calls() -> None:
     one, two, root = _views()
-    written = forms.TranslationScope(_no_library(), "tinygrad", None).written_buffers(root)
+    written = forms.TranslationScope(_no_library(), "tinygrad", None).map_buffers_to_writers(root)
     assert {buffer: [u.op for u in effects] for buffer, effects in written.items()} == {one: [Op.STORE], two: [Op.CALL, Op.STORE]}
-    assert forms.find_base_memory(b.reshape(one, (2, 4))) is one
-    assert forms.find_base_memory(b.const(1, dt.int32)) is None
+    assert forms.find_memory_along_first_sources(b.reshape(one, (2, 4))) is one
+    assert forms.find_memory_along_first_sources(b.const(1, dt.int32)) is None
 
 
 def _no_library() -> forms.TinygradApi:

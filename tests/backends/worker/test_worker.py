@@ -233,7 +233,7 @@ def test_a_process_that_does_not_read_is_a_timeout(tmp_path: Path) -> None:
     process = Deaf({}, Limits(), {"PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))})
     process.write_frame({}, bytes(8 << 20), 0.2)
     assert process.receive(60.0) is None
-    assert process.post_mortem(0.2).status == "timeout"
+    assert process.end_and_explain_no_answer(0.2).status == "timeout"
 
 
 def test_a_crash_that_an_earlier_case_prepared_says_so(worker: BackendWorker) -> None:
@@ -423,7 +423,7 @@ def test_a_process_that_others_keep_from_running_has_its_seconds_so_many_times(
     monkeypatch: pytest.MonkeyPatch, seconds: float, starved: float, most: float
 ) -> None:
     """A start has them once: its limit is one of the user's."""
-    monkeypatch.setattr("uops.backends.worker.patience._process_usage", lambda pid: (0.0, {"R"}))
+    monkeypatch.setattr("uops.backends.worker.patience._read_cpu_seconds_and_states", lambda pid: (0.0, {"R"}))
     monkeypatch.setattr("uops.backends.worker.patience.LOOK", 0.125)
     start = time.monotonic()
     assert not Patience((0,), seconds, starved).is_ready_in_time(select.poll())
@@ -431,7 +431,7 @@ def test_a_process_that_others_keep_from_running_has_its_seconds_so_many_times(
 
 
 def test_a_start_that_others_keep_from_running_ends_at_its_limit(path: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uops.backends.worker.patience._process_usage", lambda pid: (0.0, {"R"}))
+    monkeypatch.setattr("uops.backends.worker.patience._read_cpu_seconds_and_states", lambda pid: (0.0, {"R"}))
     start = time.monotonic()
     with pytest.raises(BrokenBackend, match="fake_backends:Slow: its process did not start: no answer within 1 s"):
         BackendWorker("fake_backends:Slow", limits=Limits(start=1.0), path=path).version()

@@ -6,7 +6,7 @@ import numpy as np
 from smt_numpy import evaluate
 
 from uops.backends.arrays import STORAGE
-from uops.compiler.prove.model import SMALL, Model, Representation, Unmodelled, Value
+from uops.compiler.prove.model import SMALL, EncodedValue, Representation, SmtEncoder, Unmodelled
 from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.solver import SolverWorker
@@ -17,7 +17,7 @@ from uops.spec.ir.ops import Op
 Bits = Any
 
 
-def result_of(m: Model, op: Op, kinds: tuple[DType, ...], result: DType) -> Value:
+def result_of(m: SmtEncoder, op: Op, kinds: tuple[DType, ...], result: DType) -> EncodedValue:
     """The symbolic result on operands x0, x1, ..."""
     operands = [m.make_variable(f"x{k}", d) for k, d in enumerate(kinds)]
     return encode_op(m, op, operands, result if op is Op.CAST else None)
@@ -27,7 +27,7 @@ def by_numpy(machine: Representation) -> Any:
     """A meaning that evaluates the terms in NumPy."""
 
     def meaning(op: Op, kinds: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
-        m = Model(machine)
+        m = SmtEncoder(machine)
         try:
             v = result_of(m, op, kinds, result)
         except Unmodelled:
@@ -40,7 +40,7 @@ def by_numpy(machine: Representation) -> Any:
     return meaning
 
 
-def _argument(m: Model, d: DType, bits: Bits) -> Any:
+def _argument(m: SmtEncoder, d: DType, bits: Bits) -> Any:
     if d is dt.bool_:
         return bits != 0
     if m.representation(d) is Representation.WHOLE:
@@ -48,7 +48,7 @@ def _argument(m: Model, d: DType, bits: Bits) -> Any:
     return bits.astype(np.uint64)
 
 
-def _bits(found: Any, m: Model, v: Value) -> list[int]:
+def _bits(found: Any, m: SmtEncoder, v: EncodedValue) -> list[int]:
     if v.dtype.is_float and v.bits is None:
         with np.errstate(all="ignore"):
             return [int(x) for x in found.astype(STORAGE[v.dtype]).view(f"u{v.dtype.itemsize}")]
@@ -63,7 +63,7 @@ def by_solver(worker: SolverWorker) -> Any:
         smt.clear_interned_terms()
         assertions, names = [], []
         for k, element in enumerate(zip(*(v.tolist() for v in values), strict=True)):
-            m = Model()
+            m = SmtEncoder()
             operands = [_constant(m, d, bits) for d, bits in zip(kinds, element, strict=True)]
             try:
                 v = encode_op(m, op, operands, result if op is Op.CAST else None)
@@ -84,12 +84,12 @@ def by_solver(worker: SolverWorker) -> Any:
     return meaning
 
 
-def _constant(m: Model, d: DType, bits: int) -> Value:
+def _constant(m: SmtEncoder, d: DType, bits: int) -> EncodedValue:
     v = m.make_variable("x", d)
     if d is dt.bool_:
-        return Value(d, smt.boolean(bool(bits)))
+        return EncodedValue(d, smt.boolean(bool(bits)))
     word = smt.word(bits, d.bits)
-    return Value(d, smt.substitute(v.term, smt.var("x", smt.bv(d.bits)), word), word if d.is_float else None)
+    return EncodedValue(d, smt.substitute(v.term, smt.var("x", smt.bv(d.bits)), word), word if d.is_float else None)
 
 
 def _stored(v: bool | int, d: DType) -> int:

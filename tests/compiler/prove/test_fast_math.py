@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pytest
 from rule_mutants import Mutant, real_mutants
 
-from uops.compiler.prove.admission import is_proved
+from uops.compiler.prove.admission import is_rule_in_ledger
 from uops.compiler.prove.counterexample import RuleCounterexample, instantiate_typed_pattern
 from uops.compiler.prove.obligations import obligations
 from uops.compiler.prove.solver.solver import SolverWorker
-from uops.compiler.prove.typings import Assignment, TypedPattern, annotate_dtypes, enumerate_assignments
+from uops.compiler.prove.typings import RuleTyping, TypedPattern, annotate_dtypes, enumerate_rule_typings
 from uops.compiler.prove.verdicts import ProofStatus, ProofVerdict, decide_obligation
 from uops.compiler.rewrite.pattern import Pattern, as_pattern, maximum, ne, not_, operation, variables, where
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -41,9 +41,9 @@ def worker() -> Iterator[SolverWorker]:
     w.close()
 
 
-def typing(rule: Rule) -> Assignment:
+def typing(rule: Rule) -> RuleTyping:
     """The typing of a rule in which all floats are float32."""
-    return next(a for a in enumerate_assignments(rule) if all(d in (dt.float32, dt.bool_) for d in a.types.values()))
+    return next(a for a in enumerate_rule_typings(rule) if all(d in (dt.float32, dt.bool_) for d in a.types.values()))
 
 
 # The set
@@ -51,7 +51,7 @@ def typing(rule: Rule) -> Assignment:
 
 def test_every_rule_is_proved_and_none_is_a_default_rule() -> None:
     assert list(FAST_MATH) == RULES
-    assert all(map(is_proved, (*FAST_MATH, *LAWS)))
+    assert all(map(is_rule_in_ledger, (*FAST_MATH, *LAWS)))
     assert not {r.name for r in FAST_MATH} & {r.name for r in (*VALUES, *further.FURTHER)}
     assert all(r.assumes is not None for r in FAST_MATH)
     assert all(r.assumes is None for r in (*VALUES, *further.FURTHER))
@@ -259,7 +259,7 @@ def test_every_mutant_is_refuted_or_is_true(rule: str, worker: SolverWorker) -> 
 
 def difference(rule: Rule) -> str | None:
     """Values on which the sides of a rule differ by more than rounding in float64, or the left one is none, as it assumes."""
-    a = next(iter(enumerate_assignments(rule)))
+    a = next(iter(enumerate_rule_typings(rule)))
     rng = np.random.default_rng(len(rule.name))
     env, inputs = dict[str, UOp](), dict[str, Array]()
     form: Pattern | None = getattr(rule.witness, "evaluates", None)

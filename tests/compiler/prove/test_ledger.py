@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from uops.compiler.prove import admission, ledger
-from uops.compiler.prove.admission import DamagedLedger, UnprovedRule, digest_rule, is_proved, select_proved_rules
+from uops.compiler.prove.admission import DamagedLedger, UnprovedRule, digest_rule, is_rule_in_ledger, select_proved_rules_and_warn
 from uops.compiler.prove.campaign import collect_rule_themes, prove_rules
 from uops.compiler.prove.ledger import LedgerEntry, UnreadableLedger, make_page
 from uops.compiler.prove.verdicts import LEMMA, ProofStatus
@@ -44,7 +44,7 @@ def test_there_are_a_thousand_obligations() -> None:
 
 
 def test_every_rule_of_the_default_set_is_proved() -> None:
-    assert [r.name for r in VALUES if not is_proved(r)] == []
+    assert [r.name for r in VALUES if not is_rule_in_ledger(r)] == []
     assert set(VALUES) == set(RULES)
 
 
@@ -57,7 +57,7 @@ def test_further_rules_are_proved_and_are_no_rules_of_the_default_set() -> None:
 def test_an_unproved_rule_does_not_fire() -> None:
     wrong = Rule("add-zero", i + 1, i)
     with pytest.warns(UnprovedRule, match="add-zero"):
-        rules = select_proved_rules((wrong,))
+        rules = select_proved_rules_and_warn((wrong,))
     e = b.add(b.variable("n", 0, 9), 1)
     assert Rewriter((wrong,))(e) is not e
     assert Rewriter(rules)(e) is e
@@ -71,14 +71,14 @@ def test_an_unproved_rule_does_not_fire() -> None:
 def test_a_rule_that_was_changed_is_not_the_one_that_was_proved(change: dict[str, object]) -> None:
     proved = next(r for r in RULES if r.name == "add-zero")
     fields = {f: getattr(proved, f) for f in ("name", "lhs", "rhs", "when", "witness", "types")}
-    assert is_proved(Rule(**fields))
-    assert not is_proved(Rule(**{**fields, **change}))  # type: ignore[arg-type]
+    assert is_rule_in_ledger(Rule(**fields))
+    assert not is_rule_in_ledger(Rule(**{**fields, **change}))  # type: ignore[arg-type]
 
 
 def test_a_rule_that_trusts_the_folder_is_another_than_one_that_does_not() -> None:
     fold = next(r for r in RULES if r.name == "fold-add")
-    assert is_proved(fold)
-    assert not is_proved(Rule(fold.name, fold.lhs, fold.rhs))
+    assert is_rule_in_ledger(fold)
+    assert not is_rule_in_ledger(Rule(fold.name, fold.lhs, fold.rhs))
 
 
 @pytest.fixture
@@ -86,9 +86,9 @@ def other_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
     """A ledger of one page; the committed one is out of sight."""
     path = tmp_path / "ledger.jsonl"
     monkeypatch.setattr(admission, "_LEDGER", path)
-    admission._load_proved_digests.cache_clear()
+    admission._load_proved_digests_or_warn.cache_clear()
     yield path
-    admission._load_proved_digests.cache_clear()
+    admission._load_proved_digests_or_warn.cache_clear()
 
 
 @pytest.mark.parametrize("status", ProofStatus, ids=lambda s: s.value)
@@ -97,14 +97,14 @@ def test_only_the_status_proved_admits(status: ProofStatus, other_ledger: Path) 
     ledger.write_ledger([make_page("mine", digest_rule(rule), [LedgerEntry("index", "0" * 64, status, "whole")])], other_ledger)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        found = select_proved_rules((rule,))
+        found = select_proved_rules_and_warn((rule,))
     assert (found == (rule,)) == (status is ProofStatus.PROVED)
     assert len(said) == (status is not ProofStatus.PROVED)
 
 
 def test_without_a_ledger_nothing_is_proved(other_ledger: Path) -> None:
     assert not other_ledger.exists() and ledger.read_ledger(other_ledger) == {}
-    assert not is_proved(Rule("mine", i + 0, i))
+    assert not is_rule_in_ledger(Rule("mine", i + 0, i))
 
 
 def test_a_page_is_as_good_as_its_worst_obligation() -> None:
@@ -162,7 +162,7 @@ def test_with_a_damaged_index_no_rule_fires_and_one_warning_names_the_file(other
     )
     other_ledger.write_bytes(DAMAGE[damage](other_ledger.read_bytes()))
     with pytest.warns(DamagedLedger, match=r"no rewrite rule fires: .*ledger\.jsonl is no ledger, or is damaged") as said:
-        assert select_proved_rules((mine, Rule("other", i * 1, i))) == ()
+        assert select_proved_rules_and_warn((mine, Rule("other", i * 1, i))) == ()
     assert len(said) == 1
 
 
@@ -171,7 +171,7 @@ def test_an_import_reads_the_index_alone(other_ledger: Path) -> None:
     mine = Rule("mine", i + 0, i)
     ledger.write_ledger([make_page("mine", digest_rule(mine), [LedgerEntry("i", "k", ProofStatus.PROVED, "bits")])], other_ledger)
     other_ledger.write_bytes(other_ledger.read_bytes()[:-3])
-    assert select_proved_rules((mine,)) == (mine,)
+    assert select_proved_rules_and_warn((mine,)) == (mine,)
 
 
 def test_an_obligation_whose_lemma_is_open_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,13 +179,13 @@ def test_an_obligation_whose_lemma_is_open_is_open(monkeypatch: pytest.MonkeyPat
 
     lossless = next(r for r in RULES if r.name == "cast-lossless")
     known = ledger.index_proved_entries(ledger.read_ledger())
-    real = module._CampaignRun._find_ledger_entry
+    real = module._CampaignRun._reuse_ledger_entry
 
     def hidden(run: object, o: object) -> object:
         found = real(run, o)  # type: ignore[arg-type]
         return replace(found, status=ProofStatus.UNKNOWN) if found is not None and o.rule == LEMMA else found  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(module._CampaignRun, "_find_ledger_entry", hidden)
+    monkeypatch.setattr(module._CampaignRun, "_reuse_ledger_entry", hidden)
     report = prove_rules((lossless,), proved_entries=known)
     assert report.pages["cast-lossless"].status is ProofStatus.UNKNOWN
     assert not report.ok

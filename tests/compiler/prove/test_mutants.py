@@ -13,7 +13,7 @@ from rule_mutants import Mutant, mutants
 from uops.compiler.prove.counterexample import RuleCounterexample, instantiate_typed_pattern
 from uops.compiler.prove.obligations import obligations
 from uops.compiler.prove.solver.solver import SolverWorker
-from uops.compiler.prove.typings import Assignment, TypedPattern, enumerate_assignments
+from uops.compiler.prove.typings import RuleTyping, TypedPattern, enumerate_rule_typings
 from uops.compiler.prove.verdicts import ProofStatus, ProofVerdict, decide_obligation
 from uops.compiler.rewrite.pattern import operation, variables
 from uops.compiler.rewrite.rule import Rule
@@ -88,14 +88,14 @@ def test_every_mutant_is_refuted_or_is_true(rule: str, worker: SolverWorker) -> 
 
 def difference(rule: Rule) -> str | None:
     """Values of small integers, and of edges, on which the sides of a rule differ under its condition."""
-    for a in enumerate_assignments(rule):
+    for a in enumerate_rule_typings(rule):
         found = _difference(rule, a)
         if found is not None:
             return found
     return None
 
 
-def _difference(rule: Rule, a: Assignment) -> str | None:
+def _difference(rule: Rule, a: RuleTyping) -> str | None:
     rng = np.random.default_rng(len(rule.name))
     env, inputs = dict[str, UOp](), dict[str, np.ndarray]()
     solved = _solved(a)
@@ -127,7 +127,7 @@ def _is_variable(rule: Rule, name: str) -> bool:
     return any(name in variables(p) for p in (rule.lhs, rule.rhs, rule.when) if p is not None)
 
 
-def _solved(a: Assignment) -> dict[str, TypedPattern]:
+def _solved(a: RuleTyping) -> dict[str, TypedPattern]:
     """Variables that an equation of the condition defines, each by free ones and by those before it."""
     found: dict[str, TypedPattern] = {}
     for c in a.when:

@@ -7,7 +7,7 @@ import pytest
 from digits import digits
 
 from uops.compiler.prove.counterexample import instantiate_typed_pattern
-from uops.compiler.prove.typings import Assignment, enumerate_assignments
+from uops.compiler.prove.typings import RuleTyping, enumerate_rule_typings
 from uops.compiler.rewrite.costs import WEIGHT
 from uops.compiler.rewrite.pattern import Pattern, variables
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -44,14 +44,14 @@ def leaves(v: Pattern, d: DType, slot: int) -> list[UOp]:
 
 def fires_on(rule: Rule) -> UOp | None:
     """A graph to which the rule applies."""
-    for a in enumerate_assignments(rule):
+    for a in enumerate_rule_typings(rule):
         found = _fires(rule, a)
         if found is not None:
             return found
     return None
 
 
-def _fires(rule: Rule, a: Assignment) -> UOp | None:
+def _fires(rule: Rule, a: RuleTyping) -> UOp | None:
     names = list(variables(rule.lhs))
     pools = [leaves(variables(rule.lhs)[n], a.types[n], slot) for slot, n in enumerate(names)]
     for chosen in itertools.islice(itertools.product(*pools), 400):

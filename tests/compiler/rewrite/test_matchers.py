@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from digits import digits
 
-from uops.compiler.rewrite.matchers import MatcherTable, _MatcherWriter, compile_matchers
+from uops.compiler.rewrite.matchers import MatcherTable, _MatcherWriter, get_or_make_matcher_table
 from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, coerce_literal, cst, operation, var
 from uops.compiler.rewrite.rewriter import Rewriter, tree_cost
 from uops.compiler.rewrite.rule import Rule
@@ -126,13 +126,13 @@ def compiled(table: MatcherTable, u: UOp) -> object:
 
 def test_what_follows_a_match_is_written_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    tail = _MatcherWriter.compile_tail
+    tail = _MatcherWriter.compile_after_left_side_match
 
     def counted(self: _MatcherWriter, rule: Rule) -> object:
         written.append(rule.name)
         return tail(self, rule)
 
-    monkeypatch.setattr(_MatcherWriter, "compile_tail", counted)
+    monkeypatch.setattr(_MatcherWriter, "compile_after_left_side_match", counted)
     table = MatcherTable(INDEXING)
     x, zero = b.param(0, (), dt.int32), b.const(0, dt.int32)
     assert table[Op.ADD](UOp(Op.ADD, (x, x))) is None and not written
@@ -143,7 +143,7 @@ def test_what_follows_a_match_is_written_when_there_is_one(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("rule", INDEXING, ids=lambda r: r.name)
 def test_a_compiled_rule_answers_as_the_rule_does(rule: Rule) -> None:
-    table, fired = compile_matchers((rule,)), 0
+    table, fired = get_or_make_matcher_table((rule,)), 0
     for seed in range(1, 40):  # few rules need more than one
         for u in samples(rule, seed):
             if u.op is rule.lhs.op:
@@ -156,7 +156,7 @@ def test_a_compiled_rule_answers_as_the_rule_does(rule: Rule) -> None:
 
 
 def test_of_several_rules_the_first_that_applies_answers() -> None:
-    table, fired = compile_matchers(INDEXING), 0
+    table, fired = get_or_make_matcher_table(INDEXING), 0
     for k, rule in enumerate(INDEXING):
         for u in samples(rule, seed=2 + k):
             answers = ((r, answer(r, u)) for r in INDEXING if r.lhs.op is u.op)
@@ -178,14 +178,14 @@ def test_forms_that_no_rule_of_ours_has_are_compiled_too() -> None:
         Rule("float-condition", operation(Op.MAX, y, cst("c")), y, when=cst("c") <= y),
     )
     for rule in forms:
-        table = compile_matchers((rule,))
+        table = get_or_make_matcher_table((rule,))
         results = [(answer(rule, u), compiled(table, u)) for u in samples(rule, seed=3) if u.op is rule.lhs.op]
         assert all(a == c for a, c in results)
         assert any(isinstance(a, tuple) for a, _ in results) or rule.when is not None
 
 
 def test_rules_are_compiled_once() -> None:
-    assert compile_matchers(VALUES) is compile_matchers(VALUES)
+    assert get_or_make_matcher_table(VALUES) is get_or_make_matcher_table(VALUES)
     assert Rewriter(list(VALUES)).steps is Rewriter(list(VALUES)).steps
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from uops.compiler.ir.affine import are_equal_sums, build_affine_sum, extract_affine_sum
-from uops.compiler.rewrite.pattern import cst, match, operation, var
+from uops.compiler.rewrite.pattern import cst, match_pattern_and_bind, operation, var
 from uops.compiler.rewrite.rewriter import Rewriter, tree_cost
-from uops.compiler.rewrite.rule import Rule, is_proved
+from uops.compiler.rewrite.rule import Rule, is_condition_proved
 from uops.compiler.rewrite.rules import VALUES
 from uops.spec.errors import Crash
 from uops.spec.ir import build as b
@@ -19,20 +19,20 @@ J32 = b.param(1, (), dt.int32)
 
 
 def test_a_variable_that_stands_twice_matches_one_node_only() -> None:
-    assert match(x - x, b.sub(I32, I32), {})
-    assert not match(x - x, b.sub(I32, J32), {})
+    assert match_pattern_and_bind(x - x, b.sub(I32, I32), {})
+    assert not match_pattern_and_bind(x - x, b.sub(I32, J32), {})
 
 
 def test_a_literal_matches_by_bits_and_bool_is_no_integer() -> None:
     zero = UOp(Op.ADD, (b.param(0, (), dt.float32), b.const(-0.0)))
-    assert match(x + -0.0, zero, {})
-    assert not match(x + 0.0, zero, {})
-    assert not match(x & True, b.and_(I32, b.const(1)), {})
+    assert match_pattern_and_bind(x + -0.0, zero, {})
+    assert not match_pattern_and_bind(x + 0.0, zero, {})
+    assert not match_pattern_and_bind(x & True, b.and_(I32, b.const(1)), {})
 
 
 def test_a_constant_variable_matches_constants_only() -> None:
-    assert match(x + cst("c"), b.add(I32, 3), {})
-    assert not match(x + cst("c"), b.add(I32, J32), {})
+    assert match_pattern_and_bind(x + cst("c"), b.add(I32, 3), {})
+    assert not match_pattern_and_bind(x + cst("c"), b.add(I32, J32), {})
 
 
 def test_rewriting_goes_on_until_no_rule_fits() -> None:
@@ -84,8 +84,8 @@ def test_the_log_names_rule_binding_before_and_after() -> None:
 def test_a_condition_holds_only_where_min_max_proves_it() -> None:
     i, n = b.range_(4, 0), b.variable("n", 0, 9)
     v = var("i", (dt.index,))
-    assert is_proved((v >= 0) & (v < 4), {"i": i})
-    assert not is_proved(v < 4, {"i": n})
+    assert is_condition_proved((v >= 0) & (v < 4), {"i": i})
+    assert not is_condition_proved(v < 4, {"i": n})
 
 
 def test_cost_counts_a_dividend_twice_and_a_constant_on_the_left() -> None:

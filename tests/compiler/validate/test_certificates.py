@@ -70,7 +70,8 @@ def forged(made: C.Json, names: tuple[str, ...], alter: Callable[[UOp], UOp]) ->
             found["texts"][name] = show(alter(parse(made["texts"][name])))
         launches = {k: parse(t) for k, t in found["texts"].items()}
         found["claims"] = [
-            [c.kind.value, c.place, C._digest(C.encode_query(c)[0])] for c in C.generate_program_claims(launches, found["callers"])
+            [c.kind.value, c.place, C._digest(C.encode_claim_query(c)[0])]
+            for c in C.generate_program_claims(launches, found["callers"])
         ]
     except (UopsError, AssertionError, ValueError):
         return None

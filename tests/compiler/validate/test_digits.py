@@ -8,7 +8,7 @@ import pytest
 
 from uops.backends.registry import create_backend
 from uops.compiler.config import Config
-from uops.compiler.pipeline import record_lowering
+from uops.compiler.pipeline import record_lowering_up_to_plan
 from uops.compiler.tensor import Tensor
 from uops.compiler.tensor.realize import capture
 from uops.compiler.validate import ObligationKind
@@ -18,25 +18,25 @@ from uops.compiler.validate.decide import build_point_grid, decide_by_solver
 from uops.compiler.validate.digits import floor_divide_sum
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import KernelAccesses
-from uops.compiler.validate.terms import App, Lin, Var
+from uops.compiler.validate.terms import LinearSum, Operation, Unknown
 
 
 def test_a_quotient_is_the_floor_at_every_point():
     random = Random(0)
     for _ in range(300):
-        names = [Var(f"x{k}", low := random.randint(-3, 3), low + random.randint(0, 5)) for k in range(random.randint(0, 3))]
+        names = [Unknown(f"x{k}", low := random.randint(-3, 3), low + random.randint(0, 5)) for k in range(random.randint(0, 3))]
         steps = [random.choice((1, -1)) * random.choice((1, 2, 3, 4, 6, 12, 24, 48)) for _ in names]
-        a, c = Lin(random.randint(-60, 60), tuple(zip(names, steps))), random.choice((1, 2, 4, 6, 8, 12, 24))
+        a, c = LinearSum(random.randint(-60, 60), tuple(zip(names, steps))), random.choice((1, 2, 4, 6, 8, 12, 24))
         at = build_point_grid(names)
         assert np.all(T.evaluate_at_points(floor_divide_sum(a, c), at) == T.evaluate_at_points(a, at) // c), (a, c)
 
 
 def test_a_quotient_of_digits_is_a_sum():
-    high, mid, low = Var("high", 0, 7), Var("mid", 0, 127), Var("low", 0, 63)
-    a = Lin(0, ((high, 8192), (mid, 64), (low, 1)))
+    high, mid, low = Unknown("high", 0, 7), Unknown("mid", 0, 127), Unknown("low", 0, 63)
+    a = LinearSum(0, ((high, 8192), (mid, 64), (low, 1)))
     assert floor_divide_sum(a, 8192) == T.as_sum(high)
-    assert floor_divide_sum(a, 64) == Lin(0, ((high, 128), (mid, 1)))
-    assert floor_divide_sum(Lin(0, a.terms[1:]), 384) == T.as_sum(App("idiv", (T.as_sum(mid), Lin(6))))
+    assert floor_divide_sum(a, 64) == LinearSum(0, ((high, 128), (mid, 1)))
+    assert floor_divide_sum(LinearSum(0, a.terms[1:]), 384) == T.as_sum(Operation("idiv", (T.as_sum(mid), LinearSum(6))))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def attention() -> tuple[KernelAccesses, KernelAccesses]:
     """The joined kernel of attention, before and after: tiles of six rows, of which the last of every 128 has two."""
     q, k, v = (Tensor.from_numpy(np.zeros((8, 512, 64), np.float32)) for _ in range(3))
     graph = capture(q.scaled_dot_product_attention(k, v)).graph
-    passed, *_ = record_lowering(graph, create_backend("llvm").target, Config(reuse=False))
+    passed, *_ = record_lowering_up_to_plan(graph, create_backend("llvm").target, Config(reuse=False))
     (before,), (after,) = passed["join"].src, passed["linearize"].src
     return read_accesses(before.src[0]), read_accesses(after.src[0])
 

@@ -5,7 +5,7 @@ import pytest
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.reader import _RULES, _AccessReader, read_accesses
-from uops.compiler.validate.terms import App, Lin, Var
+from uops.compiler.validate.terms import LinearSum, Operation, Unknown
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -56,8 +56,8 @@ def test_an_op_is_read_as_the_interpreter_computes_it(name, dtype):
     f = EXPRESSIONS[name]
     loops = [b.range_(len(NUMBERS), k, AxisType.LOOP) for k in range(2)]
     own = f(*(b.add(b.cast(r, dtype), -4) for r in loops))
-    found = _AccessReader(UOp(Op.LINEAR, ())).read_value(own)
-    at = {v: np.arange(9).reshape((-1, 1) if v.name == "r0" else (1, -1)) for v in T.unknowns(found)}
+    found = _AccessReader(UOp(Op.LINEAR, ())).read_symbolic_value(own)
+    at = {v: np.arange(9).reshape((-1, 1) if v.name == "r0" else (1, -1)) for v in T.collect_unknowns(found)}
     kept = dt.int64 if dtype is dt.index else dtype
     grid = np.meshgrid(NUMBERS, NUMBERS, indexing="ij")
     graph = f(*(b.cast(b.param(k, (9, 9), kept), dtype) for k in range(2)))
@@ -84,8 +84,8 @@ HELD = """
 @pytest.mark.parametrize(("memory", "known"), [("%1", True), ("%0", False)])
 def test_what_memory_holds_is_a_function_of_the_element_where_the_kernel_does_not_write_it(memory, known):
     (store,) = (s for s in read_accesses(parse(HELD.format(memory=memory))).sites if s.writes)
-    assert isinstance(store.index, Lin) and T.has_memory_value(store.index) is known
-    assert any(v.loaded for v in T.unknowns(store.index)) is not known
+    assert isinstance(store.index, LinearSum) and T.has_memory_value(store.index) is known
+    assert any(v.loaded for v in T.collect_unknowns(store.index)) is not known
 
 
 # Intervals
@@ -99,14 +99,16 @@ def test_an_interval_holds_every_value(op):
     intervals = [(low, high) for low in ends for high in ends if low <= high]
     for one in intervals if not op.startswith("wrap") else [*intervals, (-300, 300)]:
         for other in intervals if not op.startswith("wrap") else [(0, 0)]:
-            x, y = Var("x", *one), Var("y", *other)
+            x, y = Unknown("x", *one), Unknown("y", *other)
             args = (T.as_sum(x),) if op.startswith("wrap") else (T.as_sum(x), T.as_sum(y))
             args = (T.is_nonnegative(T.as_sum(x)), *args) if op == "where" else args
             at = {v: np.unique(np.linspace(v.low, v.high, 9).astype(np.int64)).reshape(s) for v, s in ((x, (-1, 1)), (y, (1, -1)))}
-            found = T.evaluate_at_points(T.as_sum(App(op, args)), at)
-            low, high = T.bounds(T.as_sum(App(op, args)))
+            found = T.evaluate_at_points(T.as_sum(Operation(op, args)), at)
+            low, high = T.bounds(T.as_sum(Operation(op, args)))
             assert low <= found.min() and found.max() <= high, (op, one, other)
 
 
 def test_an_interval_holds_every_entry_of_a_table():
-    assert T.bounds(T.as_sum(App("table", (T.as_sum(Var("lane4", 0, 3)), Lin(3), Lin(-5), Lin(7), Lin(0))))) == (-5, 7)
+    assert T.bounds(
+        T.as_sum(Operation("table", (T.as_sum(Unknown("lane4", 0, 3)), LinearSum(3), LinearSum(-5), LinearSum(7), LinearSum(0))))
+    ) == (-5, 7)

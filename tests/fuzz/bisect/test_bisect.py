@@ -41,7 +41,7 @@ from uops.compiler.config import Config
 from uops.compiler.log import record_transforms
 from uops.compiler.passes.rangeify import rangeify as ranges
 from uops.compiler.passes.select import select as selection
-from uops.compiler.pipeline import PIPELINE, Pass, run_pass, stages
+from uops.compiler.pipeline import PIPELINE, Pass, run_pass_and_verify, stages
 from uops.fuzz.bisect.bisect import BACKEND, bisect
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
 from uops.fuzz.generate.graphs import case
@@ -79,7 +79,7 @@ def test_a_bug_is_planted_behind_every_pass() -> None:
 @pytest.mark.parametrize("program", dict.fromkeys(x.program for _, x in PLANTED.values()), ids=lambda f: f.__name__)
 @pytest.mark.parametrize("passes", [PIPELINE, unscheduled()], ids=["scheduled", "scalar"])
 def test_the_clean_pipeline_has_no_finding(program: Callable[[], Program], passes: tuple[Pass, ...]) -> None:
-    assert bisect(*program(), LLVM, passes, schedules=1) is None
+    assert bisect(*program(), LLVM, passes, extra_orders=1) is None
 
 
 # Steps
@@ -110,7 +110,7 @@ def wrong_addend(u: UOp) -> UOp | None:
 STEPS: dict[str, tuple[Callable[[], Program], Callable[[pytest.MonkeyPatch], None]]] = {
     "accumulate": (maxima, with_change("lower_reduces", nodes(maximum_from_zero))),
     "widths": (transposed, with_change("lower_index_arithmetic", nodes(other_factor))),
-    "decompose": (logarithm, with_change("_decompose_ops", nodes(wrong_addend))),
+    "decompose": (logarithm, with_change("_decompose_non_native_ops", nodes(wrong_addend))),
     "simplify": (transposed, with_rule),
 }
 
@@ -261,7 +261,9 @@ def test_memory_that_is_only_read_must_not_change() -> None:
     undeclared = nodes(lambda u: u.replace(arg=replace(u.arg, written=(0, 1))) if u.op is Op.CALL else None)
     wrong = behind("linearize", lambda root: root)
     wrong = tuple(
-        replace(q, run=lambda u, s, q=q: undeclared(change(run_pass(q, u, s))), per_kernel=False) if q.name == "optimize" else q
+        replace(q, run=lambda u, s, q=q: undeclared(change(run_pass_and_verify(q, u, s))), per_kernel=False)
+        if q.name == "optimize"
+        else q
         for q in wrong
     )
     graph = b.contiguous(b.flip(b.add(p(0, 4, dtype=I32), 1), (True,)))
@@ -282,7 +284,7 @@ def test_a_sum_in_another_order_is_wrong_only_where_bits_are_kept(name: str, kep
     graph, inputs = b.reduce(p(0, 3), Op.ADD, (0,)), {"p0": np.array([1e8, 4.0, 4.0], np.float32)}
     change = nodes(backwards)
     right = next(q for q in PIPELINE if q.name == name)
-    wrong = replace(right, run=lambda u, s: run_pass(right, change(u), s), per_kernel=False)
+    wrong = replace(right, run=lambda u, s: run_pass_and_verify(right, change(u), s), per_kernel=False)
     passes = tuple(wrong if q is right else q for q in PIPELINE)
     found = bisect(graph, inputs, LLVM, passes)
     assert (found is not None) == kept
@@ -297,7 +299,7 @@ def column_sums() -> Program:
 
 def test_the_interpreters_two_machines_may_add_floats_in_two_orders() -> None:
     """FOUND 079: the machine that schedules are for is compared with itself (R32)."""
-    assert bisect(*column_sums(), LLVM, schedules=2) is None
+    assert bisect(*column_sums(), LLVM, extra_orders=2) is None
 
 
 @pytest.mark.parametrize(
@@ -316,7 +318,7 @@ def test_the_machine_of_schedules_is_judged(
         return found._replace(buffers={k: x * 2 for k, x in found.buffers.items()}) if how in options else found
 
     monkeypatch.setattr(judges, "run", wrong)
-    found = bisect(*program(), LLVM, schedules=2)
+    found = bisect(*program(), LLVM, extra_orders=2)
     assert found is not None
     assert text in found.fault.message
 

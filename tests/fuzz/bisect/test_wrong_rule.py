@@ -35,14 +35,14 @@ def test_the_steps_that_are_taken_are_those_that_a_recording_hears() -> None:
     for k in range(12):
         graph = kinds.sample(5, k).graph
         with record_transforms() as log:
-            subject.compile_graph(graph)
+            subject.compile_to_function(graph)
         with record_rewrite_steps() as steps:
-            subject.compile_graph(graph)
+            subject.compile_to_function(graph)
         heard = {(s.rule, s.before, s.after) for m in log.transforms for s in m.steps}
         assert {(s.rule, s.before, s.after) for s in steps} == heard
         count += len(heard)
         before = len(steps)
-        subject.compile_graph(graph)
+        subject.compile_to_function(graph)
         assert len(steps) == before
     assert count > 50
 

@@ -99,7 +99,7 @@ def test_crashes_errors_and_values_are_found_reduced_and_merged(tmp_path: Path) 
         with Examiner(setup("Several")) as examiner:
             shown = examiner.triage_sample(again.sample, again.about["seed"], again.about["oracle"])
         assert shown is not None
-        assert shown.key == f.triaged.key
+        assert shown.cause_key == f.triaged.cause_key
         with Examiner(setup("Plain")) as examiner:
             assert examiner.triage_sample(again.sample, again.about["seed"], again.about["oracle"]) is None
 

@@ -21,7 +21,7 @@ from uops.fuzz.campaign.report import (
     describe_counts,
     group_counters,
     list_silent_oracles,
-    summarize_allowed_sets,
+    summarize_widths_of_allowed_sets,
     tabulate_rows_by_dtype,
     was_subject_judged,
     write_campaign_report,
@@ -43,7 +43,7 @@ def summary() -> Summary:
         "optop:swap": 1, "optop:padto > swap": 1, "oracle:allowed": 64, "set:exact": 90, "set:any": 10, "width:0": 10,
         "width:4": 30,
     })  # fmt: skip
-    found = [MergedFinding(triaged.key, 5, triaged, 3, 2, "5-allowed-select-planted.uops")]
+    found = [MergedFinding(triaged.cause_key, 5, triaged, 3, 2, "5-allowed-select-planted.uops")]
     return Summary(Setup("planted"), "planted 1", 64, counts, Counter({"allowed value": 3}), found, [9], 10.0)
 
 
@@ -59,8 +59,8 @@ def test_counters_are_grouped_and_sets_are_measured() -> None:
     counts = summary().counts
     assert group_counters(counts)["row"] == {"Elementwise/Add|float32": 7}
     assert group_counters(counts)["cases"] == {"cases": 64}
-    assert summarize_allowed_sets(counts) == {"elements": 100, "any": 0.1, "median_ulp": 4}
-    assert summarize_allowed_sets(Counter()) == {"elements": 0, "any": 0.0, "median_ulp": None}
+    assert summarize_widths_of_allowed_sets(counts) == {"elements": 100, "any": 0.1, "median_ulp": 4}
+    assert summarize_widths_of_allowed_sets(Counter()) == {"elements": 0, "any": 0.0, "median_ulp": None}
 
 
 def test_the_page_shows_findings_with_their_programs_and_coverage(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_rows_that_were_never_drawn_are_on_the_page() -> None:
 def test_a_lowering_is_covered_by_its_passes_and_rules() -> None:
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     x = b.reduce(b.reshape(b.flip(b.mul(b.param(0, (4, 6), dt.int32), 3), (True, True)), (3, 8)), Op.ADD, (0,))
-    found = coverage.count_lowering_coverage(x, target)
+    found = coverage.count_changed_passes_and_rules(x, target)
     assert {"stage:callify", "stage:rangeify", "stage:linearize"} <= found.keys()
     assert sum(n for k, n in found.items() if k.startswith("rule:") and k.endswith(" fired")) > 2
 
@@ -117,7 +117,7 @@ def test_rules_are_refused_where_their_condition_does_not_hold(k: int) -> None:
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     total: Counter[str] = Counter()
     for j in range(10):
-        total += coverage.count_lowering_coverage(kinds.sample(1, 10 * k + j).graph, target)
+        total += coverage.count_changed_passes_and_rules(kinds.sample(1, 10 * k + j).graph, target)
     assert any(name.endswith(" refused") for name in total)
 
 

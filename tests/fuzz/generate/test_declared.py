@@ -14,7 +14,7 @@ from uops.backends.testing.journal import JournalMismatch
 from uops.fuzz.campaign.campaign import Campaign, Summary
 from uops.fuzz.campaign.examine import CaseRunner, Setup
 from uops.fuzz.generate import kinds
-from uops.fuzz.generate.declared import EVERYTHING, SupportedCells
+from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.kinds import KINDS
 from uops.fuzz.generate.strategies import PrintableCase, PrintableSample, cases, samples
 from uops.fuzz.oracles.subject import Subject, SubjectRefused, run_and_check_form
@@ -61,30 +61,30 @@ def ran(place: Path, count: int, **options: object) -> Summary:
     ],
 )
 def test_a_program_is_of_what_is_declared(missing: tuple[tuple[str, str], ...], graph: UOp, holds: bool) -> None:
-    declared = SupportedCells.from_capabilities(Capabilities(unsupported=tuple(Missing(*m, "") for m in missing)))
+    declared = SupportedOpDtypes.from_capabilities(Capabilities(unsupported=tuple(Missing(*m, "") for m in missing)))
     assert declared.supports_graph(graph) == holds
     assert declared.supports_everything == (not missing)
 
 
 def test_dtypes_are_declared_inside_and_of_several_values() -> None:
-    declared = SupportedCells.from_capabilities(Capabilities(dtypes=(dt.int32, dt.float32)))
+    declared = SupportedOpDtypes.from_capabilities(Capabilities(dtypes=(dt.int32, dt.float32)))
     assert declared.dtypes == (dt.int32, dt.float32)
     assert declared.supports_graph(b.tuple_(X, b.cast(X, dt.int32)))
     assert not declared.supports_graph(b.tuple_(X, b.cast(b.cast(X, dt.int64), dt.int32)))
     assert not declared.supports_graph(UOp(Op.CMPLT, (X, X)))  # bool
-    assert not SupportedCells.from_capabilities(FEW).supports_graph(b.sink(b.store(b.buffer(4, dt.float32, unique=1), X)))
+    assert not SupportedOpDtypes.from_capabilities(FEW).supports_graph(b.sink(b.store(b.buffer(4, dt.float32, unique=1), X)))
 
 
 @pytest.mark.parametrize("capable", [Capabilities(), FEW, Capabilities((dt.int8,)), Capabilities(unsupported=FEW.unsupported)])
 def test_it_comes_back_from_json(capable: Capabilities) -> None:
-    declared = SupportedCells.from_capabilities(capable)
-    assert SupportedCells.from_json(declared.to_json()) == declared
+    declared = SupportedOpDtypes.from_capabilities(capable)
+    assert SupportedOpDtypes.from_json(declared.to_json()) == declared
     assert (declared.to_json() is None) == declared.supports_everything == (capable == Capabilities())
 
 
 def test_two_backends_are_asked_for_what_both_declare(monkeypatch: pytest.MonkeyPatch) -> None:
-    integers = SupportedCells.from_capabilities(Capabilities(dt.INTS, unsupported=(Missing("Elementwise/Mul", "*", ""),)))
-    both = SupportedCells.from_capabilities(FEW).intersect(integers)
+    integers = SupportedOpDtypes.from_capabilities(Capabilities(dt.INTS, unsupported=(Missing("Elementwise/Mul", "*", ""),)))
+    both = SupportedOpDtypes.from_capabilities(FEW).intersect(integers)
     x = b.param(0, (4,), dt.int32)
     assert both.dtypes == (dt.int32,)
     assert both.supports_graph(b.add(x, x))
@@ -96,7 +96,7 @@ def test_two_backends_are_asked_for_what_both_declare(monkeypatch: pytest.Monkey
 
 
 def test_the_order_of_dtypes_is_no_matter() -> None:
-    assert SupportedCells.from_capabilities(Capabilities(dtypes=dt.STORABLE[::-1])) == EVERYTHING
+    assert SupportedOpDtypes.from_capabilities(Capabilities(dtypes=dt.STORABLE[::-1])) == EVERYTHING
 
 
 # What is drawn
@@ -105,7 +105,7 @@ def test_the_order_of_dtypes_is_no_matter() -> None:
 @pytest.mark.parametrize("kind", [k for k in TENSOR if k not in ("programs", "rules")])
 def test_most_of_what_is_drawn_is_declared(kind: str) -> None:
     """Without it, next to nothing would be."""
-    declared = SupportedCells.from_capabilities(FEW)
+    declared = SupportedOpDtypes.from_capabilities(FEW)
     found = [kinds.sample(3, k, (kind,), declared).graph for k in range(40)]
     assert sum(map(declared.supports_graph, found)) >= 32
     assert sum(declared.supports_graph(kinds.sample(3, k, (kind,)).graph) for k in range(40)) < 16
@@ -113,7 +113,7 @@ def test_most_of_what_is_drawn_is_declared(kind: str) -> None:
 
 
 def test_every_row_that_is_declared_is_drawn() -> None:
-    declared = SupportedCells.from_capabilities(FEW)
+    declared = SupportedOpDtypes.from_capabilities(FEW)
     graphs = [kinds.sample(3, k, ("tensor", "ops"), declared).graph for k in range(300)]
     assert {Op.ADD, Op.MUL, Op.MAX, Op.PARAM, Op.CONST, Op.PERMUTE, Op.FLIP, Op.PAD, Op.SHRINK, Op.STACK} <= {
         u.op for g in graphs for u in toposort(g)
@@ -130,7 +130,7 @@ def test_every_row_that_is_declared_is_drawn() -> None:
     ],
 )
 def test_whatever_is_declared_programs_can_be_drawn(capable: Capabilities) -> None:
-    declared = SupportedCells.from_capabilities(capable)
+    declared = SupportedOpDtypes.from_capabilities(capable)
     for name in (*TENSOR, "kernels"):
         for k in range(4):
             sample = kinds.sample(5, k, (name,), declared)
@@ -140,7 +140,7 @@ def test_whatever_is_declared_programs_can_be_drawn(capable: Capabilities) -> No
 def test_what_is_not_of_the_first_document_is_drawn_as_ever() -> None:
     for k in range(20):
         assert (
-            kinds.sample(1, k, ("bestiary",), SupportedCells.from_capabilities(FEW)).graph
+            kinds.sample(1, k, ("bestiary",), SupportedOpDtypes.from_capabilities(FEW)).graph
             is kinds.sample(1, k, ("bestiary",)).graph
         )
 
@@ -148,8 +148,8 @@ def test_what_is_not_of_the_first_document_is_drawn_as_ever() -> None:
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(cases(max_nodes=6, max_elements=32, capabilities=FEW), samples("reduces", capabilities=FEW))
 def test_strategies_draw_what_is_declared(case: PrintableCase, sample: PrintableSample) -> None:
-    assert SupportedCells.from_capabilities(FEW).supports_graph(case.graph)
-    assert SupportedCells.from_capabilities(FEW).supports_graph(sample.graph)
+    assert SupportedOpDtypes.from_capabilities(FEW).supports_graph(case.graph)
+    assert SupportedOpDtypes.from_capabilities(FEW).supports_graph(sample.graph)
 
 
 # What a campaign makes of it

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from uops.backends.arrays import STORAGE
 from uops.backends.testing import values
 from uops.backends.testing.values import (
+    bits_of_exact_value,
     cast_drops_digits,
     draw_array,
     draw_cast_rounding_edges,
     draw_halfway_products,
     edge_bits,
-    float_bits,
 )
 from uops.fuzz.generate import maker, positions, producers
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import FuzzCase, case, generate
+from uops.fuzz.generate.graphs import FuzzCase, case, generate_tensor_graph
 from uops.fuzz.generate.strategies import arrays, cases
 from uops.interp import run
 from uops.spec.ir import build as b
@@ -103,10 +103,14 @@ def test_features_choose_what_a_graph_may_have() -> None:
     new = {Op.CALL, Op.GROUP, Op.SINK, Op.REPLICATED}
     assert {p.name for p in producers.PRODUCERS} | {"sink"} == producers.FEATURES
     for seed in range(400):
-        some = generate(SeededDraw(seed), features=producers.VALUES).graph
+        some = generate_tensor_graph(SeededDraw(seed), features=producers.VALUES).graph
         assert not new & {u.op for u in toposort(some)}
     few = frozenset({"add", "where", "cast"})
-    assert {u.op for s in range(50) for u in toposort(generate(SeededDraw(s), features=few).graph)} >= {Op.ADD, Op.WHERE, Op.CAST}
+    assert {u.op for s in range(50) for u in toposort(generate_tensor_graph(SeededDraw(s), features=few).graph)} >= {
+        Op.ADD,
+        Op.WHERE,
+        Op.CAST,
+    }
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -151,7 +155,7 @@ def test_edge_pools_hold_what_breaks_compilers(d: DType) -> None:
     assert all(0 <= v <= width for v in pool)
     if d.is_float:
         sign = 1 << (d.bits - 1)
-        top = float_bits(d, d.max_finite)
+        top = bits_of_exact_value(d, d.max_finite)
         assert {0, sign, 1, sign | 1, (1 << d.man_bits) - 1, 1 << d.man_bits, top, sign | top} <= pool
         assert any(v & ~sign > top + d.has_inf for v in pool)
         assert not d.has_inf or {top + 1, sign | top + 1} <= pool
@@ -238,7 +242,7 @@ def test_float_bits_is_the_storage_encoding(d: DType) -> None:
     stored = every.astype(f"u{d.itemsize}").view(STORAGE[d])
     for bits, value in zip(every.tolist(), stored.astype(np.float64).tolist(), strict=True):
         if math.isfinite(value):
-            assert float_bits(d, value) == bits
+            assert bits_of_exact_value(d, value) == bits
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -280,7 +284,7 @@ def test_bounds_of_indices_are_known_and_often_negative() -> None:
     bounds = []
     for seed in range(60):
         m = maker.GraphMaker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS, producers.LEAVES)
-        u = positions.make_index_value(m, (5,))
+        u = positions.make_index_operand(m, (5,))
         assert u.min_max is not None
         bounds.append(u.min_max)
     assert all(-(1 << 20) < lo and hi < 1 << 20 for lo, hi in bounds)
@@ -289,5 +293,5 @@ def test_bounds_of_indices_are_known_and_often_negative() -> None:
 
 def test_options_limit_dtypes_and_sizes() -> None:
     for seed in range(200):
-        c = generate(SeededDraw(seed), nodes=6, max_elements=16, dtypes=(dt.float32,))
+        c = generate_tensor_graph(SeededDraw(seed), nodes=6, max_elements=16, dtypes=(dt.float32,))
         assert c.graph.op is Op.TUPLE or math.prod(c.graph.shape) <= 16

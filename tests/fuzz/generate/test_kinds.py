@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uops.backends.answer import collect_input_nodes
+from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.registry import create_backend
 from uops.fuzz.bisect import coverage
 from uops.fuzz.generate import chains, kinds, laws, programs
@@ -53,13 +53,18 @@ def test_programs_take_every_input_that_they_have(name: str) -> None:
     for s in some(name, 40):
         assert s.inputs == kinds.select_graph_inputs(s.graph, s.inputs)
         if KINDS[name].dialect is not Dialect.BESTIARY:
-            assert s.inputs.keys() <= collect_input_nodes(s.graph).keys()
+            assert s.inputs.keys() <= collect_caller_input_nodes(s.graph).keys()
 
 
 def test_left_sides_of_rules_have_dtypes_and_are_rewritten() -> None:
-    assert all(laws.find_valid_typings(r) for r in laws.RULES)
+    assert all(laws.sample_valid_typings(r) for r in laws.RULES)
     target = create_backend("llvm", tier="fast").target
-    fired = {step.rule for s in some("rules", 12) for move in coverage.record_lowering(s.graph, target) for step in move.steps}
+    fired = {
+        step.rule
+        for s in some("rules", 12)
+        for move in coverage.record_transforms_until_plan(s.graph, target)
+        for step in move.steps
+    }
     assert len(fired & {r.name for r in laws.RULES}) >= 25
 
 
@@ -116,7 +121,7 @@ def test_no_statement_shares_a_view_of_memory() -> None:
         p = programs.ProgramMaker(SeededDraw(seed), 16)
         memories = [x.current for x in p.memories]
         for _ in range(4):
-            p.add_write()
+            p.add_store()
         for value in (*p.values, *(v for found in p.maker.values_by_type.values() for v in found)):
             while value.op in MOVEMENT or value.op is Op.AFTER:
                 value = value.src[0]
@@ -209,7 +214,7 @@ def test_effects_of_kernels_stand_beside_loops_of_lanes() -> None:
 
 def test_kernels_give_the_same_in_every_order() -> None:
     for k, s in enumerate(some("kernels", 30)):
-        assert launches.check_orders(s.graph, s.inputs, k) is None
+        assert launches.check_interpreter_orders(s.graph, s.inputs, k) is None
 
 
 def test_a_race_of_a_kernel_is_seen() -> None:
@@ -218,7 +223,7 @@ def test_a_race_of_a_kernel_is_seen() -> None:
     racing = 0
     for k, s in enumerate(found[:15]):
         try:
-            racing += launches.check_orders(_without_barriers(s.graph), s.inputs, k) is not None
+            racing += launches.check_interpreter_orders(_without_barriers(s.graph), s.inputs, k) is not None
         except Trap:
             racing += 1
     assert racing > 5
@@ -244,9 +249,9 @@ def test_lanes_that_cannot_meet_are_a_refusal_and_any_other_error_is_a_fault(mon
 
         return refuse
 
-    monkeypatch.setattr(launches, "check_machine_code", says("R60 (Barrier): the lanes of axes [1] are a loop here"))
+    monkeypatch.setattr(launches, "check_launch_machine_code", says("R60 (Barrier): the lanes of axes [1] are a loop here"))
     with pytest.raises(SubjectRefused, match="R60"):
-        oracles.find_first_fault(context, asked)
-    monkeypatch.setattr(launches, "check_machine_code", says("R58 (End): no loop"))
-    found = oracles.find_first_fault(context, asked)
+        oracles.find_first_objection(context, asked)
+    monkeypatch.setattr(launches, "check_launch_machine_code", says("R58 (End): no loop"))
+    found = oracles.find_first_objection(context, asked)
     assert found is not None and found[1].kind == "compileerror"

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, example, find, given, settings
 
-from uops.backends.answer import collect_input_nodes
+from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.testing.journal import PACKAGE
 from uops.cli.commands.fuzz import fuzz
 from uops.cli.commands.run import run
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import generate
+from uops.fuzz.generate.graphs import generate_tensor_graph
 from uops.fuzz.generate.kinds import KINDS
 from uops.fuzz.generate.strategies import PrintableCase, PrintableSample, cases, draw_case, samples, smaller
 from uops.fuzz.oracles.oracles import ORACLES
@@ -47,7 +47,7 @@ def same(told: str, graph: UOp, keys: set[str], tmp_path: Path) -> None:
 def test_a_case_is_printed_as_a_file(tmp_path: Path, case: PrintableCase) -> None:
     told = repr(case)
     assert told.startswith("Case of\n")
-    same(told, case.graph, set(collect_input_nodes(case.graph)) & set(case.inputs), tmp_path)
+    same(told, case.graph, set(collect_caller_input_nodes(case.graph)) & set(case.inputs), tmp_path)
 
 
 @DRAWN
@@ -109,7 +109,7 @@ def test_without_hypothesis_the_extra_is_named() -> None:
 def test_dtypes_bound_the_root_and_not_the_graph() -> None:
     roots, inside = set(), set()
     for seed in range(100):
-        graph = generate(SeededDraw(seed), nodes=10, dtypes=(dt.float32, dt.int32)).graph
+        graph = generate_tensor_graph(SeededDraw(seed), nodes=10, dtypes=(dt.float32, dt.int32)).graph
         roots |= {u.dtype for u in (graph.src if graph.op is Op.TUPLE else (graph,))} - {dt.void}
         inside |= {u.dtype for u in toposort(graph)}
     assert roots == {dt.float32, dt.int32}

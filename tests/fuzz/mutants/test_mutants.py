@@ -26,7 +26,7 @@ from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.process import Examiner
 from uops.fuzz.generate import kinds
 from uops.fuzz.mutants import hunt, report, run
-from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, StaleMutant, apply_edits, load_catalogue
+from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, StaleMutant, compute_texts_after_edits, load_catalogue
 from uops.fuzz.mutants.hunt import BLIND, Hunter, HuntImpossible, Kill, SessionCpuTime
 from uops.fuzz.mutants.overlay import build_overlay
 from uops.fuzz.mutants.run import MutantRun
@@ -59,13 +59,13 @@ def essence(code: CodeType) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("m", MUTANTS, ids=lambda m: m.id)
 def test_a_mutant_changes_the_code_of_its_file(m: Mutant) -> None:
-    ((name, new),) = apply_edits((m.edit,)).items()
+    ((name, new),) = compute_texts_after_edits((m.edit,)).items()
     old = (PACKAGE / name).read_text(encoding="utf-8")
     assert essence(compile(new, name, "exec", optimize=2)) != essence(compile(old, name, "exec", optimize=2))
 
 
 def test_what_blinds_a_package_can_be_done() -> None:
-    files = apply_edits(BLIND)
+    files = compute_texts_after_edits(BLIND)
     assert set(files) == {e.file for e in BLIND}
     for name, new in files.items():
         compile(new, name, "exec")
@@ -73,9 +73,9 @@ def test_what_blinds_a_package_can_be_done() -> None:
 
 def test_a_text_that_is_not_there_once_is_said_so() -> None:
     with pytest.raises(StaleMutant, match=r"fold.py: expected the text of the mutant once, got it 0 times: no such text"):
-        apply_edits((Edit("compiler/rewrite/fold.py", "no such text", ""),))
+        compute_texts_after_edits((Edit("compiler/rewrite/fold.py", "no such text", ""),))
     with pytest.raises(StaleMutant, match="expected the text of the mutant once"):
-        apply_edits((Edit("compiler/rewrite/fold.py", "return", ""),))
+        compute_texts_after_edits((Edit("compiler/rewrite/fold.py", "return", ""),))
 
 
 # The overlay
@@ -121,7 +121,7 @@ def test_other_defences_are_asked_where_answers_say_nothing(
     monkeypatch.setattr(Hunter, "_hunt_by_proofs", lambda self, m: kill["ledger"] if proof else None)
     monkeypatch.setattr(Hunter, "_hunt_by_golden_files", lambda self, m: kill["goldens"] if goldens else None)
     monkeypatch.setattr(Hunter, "_hunt_by_campaigns", campaigns)
-    everything, answers = Hunter(1.0, seed=0).hunt(MUTANTS[0])
+    everything, answers = Hunter(1.0, seed=0).hunt_with_everything_and_by_answers(MUTANTS[0])
     assert everything is kill["ledger" if proof else "answers" if campaign else "goldens" if goldens else "all"]
     assert answers is (kill["answers"] if campaign else None)
     assert asked == (["answers"] if proof or campaign or goldens else ["answers", "all"])
@@ -131,7 +131,7 @@ def test_other_defences_are_asked_where_answers_say_nothing(
 def test_a_mutant_is_killed_by_answers_alone(name: str) -> None:
     (m,) = load_catalogue(name)
     with Hunter(60.0, seed=0) as hunter:
-        everything, differential = hunter.hunt(m)
+        everything, differential = hunter.hunt_with_everything_and_by_answers(m)
     assert differential is not None
     assert differential.by in ORACLES
     assert everything == differential
@@ -205,7 +205,7 @@ BROKEN = Mutant("broken", "none", Edit("compiler/rewrite/fold.py", "from __futur
 
 def test_a_package_that_does_not_start_is_killed() -> None:
     with Hunter(10.0, seed=0) as hunter:
-        everything, answers = hunter.hunt(BROKEN)
+        everything, answers = hunter.hunt_with_everything_and_by_answers(BROKEN)
     assert answers is not None
     assert answers == everything
     assert (answers.by, answers.cases) == ("start", 0)
@@ -218,7 +218,7 @@ def test_what_does_not_start_without_a_mutant_either_is_not_hunted() -> None:
         Hunter(10.0, seed=0) as hunter,
         pytest.raises(HuntImpossible, match=r"without the mutant, nothing:Here does not start either"),
     ):
-        hunter.hunt(replace(m, backend="nothing:Here"))
+        hunter.hunt_with_everything_and_by_answers(replace(m, backend="nothing:Here"))
 
 
 def test_a_finding_that_nobody_can_judge_now_is_no_kill() -> None:
@@ -228,7 +228,7 @@ def test_a_finding_that_nobody_can_judge_now_is_no_kill() -> None:
 
 def test_a_mutant_of_which_no_case_was_judged_is_not_hunted() -> None:
     with Hunter(0.01, seed=0) as hunter, pytest.raises(HuntImpossible, match=r"no case was judged in 0.01 processor seconds"):
-        hunter.hunt(load_catalogue("max-from-zero")[0])
+        hunter.hunt_with_everything_and_by_answers(load_catalogue("max-from-zero")[0])
 
 
 def test_a_defence_that_is_not_there_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ class Known:
     def __exit__(self, *exception: object) -> None:
         pass
 
-    def hunt(self, m: Mutant) -> tuple[Kill | None, Kill | None]:
+    def hunt_with_everything_and_by_answers(self, m: Mutant) -> tuple[Kill | None, Kill | None]:
         if m.id in self.troubled:
             raise HuntImpossible("no disk")
         self.hunted.append(m.id)

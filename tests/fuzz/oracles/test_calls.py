@@ -28,14 +28,14 @@ def target() -> Any:
 
 
 def faults(seed: int = 0) -> Any:
-    return calls.find_call_fault(GRAPH, INPUTS, target(), outputs_of(run(GRAPH, INPUTS)), SeededDraw(seed))
+    return calls.find_fault_of_compiled_calls(GRAPH, INPUTS, target(), outputs_of(run(GRAPH, INPUTS)), SeededDraw(seed))
 
 
 def test_nothing_is_wrong_with_calls_of_this_compiler() -> None:
     for k in range(12):
         sample = kinds.sample(5, k, ("tensor", "programs"))
         wanted = outputs_of(Compiled(sample.graph, target(), calls.Config(reuse=False))(sample.inputs))
-        assert calls.find_call_fault(sample.graph, sample.inputs, target(), wanted, SeededDraw(k)) is None, k
+        assert calls.find_fault_of_compiled_calls(sample.graph, sample.inputs, target(), wanted, SeededDraw(k)) is None, k
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_a_call_may_not_do_is_a_fault(monkeypatch: pytest.MonkeyPatch, what
     wanted = {0: inputs["p0"] + 1} if kind == "changed" else {0: kept}
     monkeypatch.setattr(Compiled, "kept", kept, raising=False)
     monkeypatch.setattr(Compiled, "__call__", what)
-    found = calls.find_call_fault(GRAPH, inputs, target(), wanted, SeededDraw(0))
+    found = calls.find_fault_of_compiled_calls(GRAPH, inputs, target(), wanted, SeededDraw(0))
     assert found is not None
     assert found.kind == kind
 
@@ -71,15 +71,15 @@ def test_a_cache_that_takes_one_program_for_another_is_a_fault(monkeypatch: pyte
         monkeypatch.setattr(calls, "compile", by_first)
     else:
         monkeypatch.setattr("uops.backends.cache.digest_key", lambda *parts: str([len(p) for p in parts]))
-    found = calls._check_cached_constants(GRAPH, INPUTS, target())
+    found = calls._check_caches_distinguish_constants(GRAPH, INPUTS, target())
     assert found is not None
     assert (found.kind, found.message) == ("cached", "beside the value, 1 is given for 2")
 
 
 def test_a_native_call_that_takes_anything_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    end = calls._call_outcome
+    end = calls._call_and_catch_error
     natives = iter(range(10**6))
-    monkeypatch.setattr(calls, "_call_outcome", lambda f, a: [np.zeros(1)] if next(natives) % 2 == 0 else end(f, a))
+    monkeypatch.setattr(calls, "_call_and_catch_error", lambda f, a: [np.zeros(1)] if next(natives) % 2 == 0 else end(f, a))
     found = [f for seed in range(8) if (f := faults(seed)) is not None]
     assert {f.kind for f in found} == {"argument"}
     assert any("a result natively, SpecError in Python" in f.message for f in found)

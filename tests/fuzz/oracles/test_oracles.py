@@ -42,9 +42,9 @@ def raising(e: Exception) -> Callable[..., Any]:
         ("stages", oracles, "bisect"),
         ("validated", oracles.pipeline, "lower"),
         ("leaks", oracles, "Compiled"),
-        ("illegal", oracles, "check_illegal_optops_rejected"),
-        ("twice", oracles, "run_passes"),
-        ("scheduled", oracles, "run_passes"),
+        ("illegal", oracles, "find_illegal_optop_accepted"),
+        ("twice", oracles, "run_passes_up_to"),
+        ("scheduled", oracles, "run_passes_up_to"),
     ],
 )
 def test_a_compiler_that_refuses_what_it_takes_is_at_fault(
@@ -53,7 +53,7 @@ def test_a_compiler_that_refuses_what_it_takes_is_at_fault(
     c = context()
     _ = c.own_run
     monkeypatch.setattr(module, name, raising(CompileError("L01 (Load): planted")))
-    found = oracles.find_first_fault(c, oracles.oracles_by_name([oracle]))
+    found = oracles.find_first_objection(c, oracles.oracles_by_name([oracle]))
     assert found == (oracle, Fault("refused", "L01 (Load): planted"))
     assert c.counts[f"oracle:{oracle}"] == 1
 
@@ -61,15 +61,15 @@ def test_a_compiler_that_refuses_what_it_takes_is_at_fault(
 def test_graphs_of_several_devices_may_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     there = b.copy(X, ("D0", "D1"))
     c = context(b.copy(there, "CPU"))
-    monkeypatch.setattr(oracles, "run_passes", raising(CompileError("planted")))
+    monkeypatch.setattr(oracles, "run_passes_up_to", raising(CompileError("planted")))
     with pytest.raises(SubjectRefused, match="planted"):
-        oracles.find_first_fault(c, oracles.oracles_by_name(["twice"]))
+        oracles.find_first_objection(c, oracles.oracles_by_name(["twice"]))
     assert not c.counts["oracle:twice"]
 
 
 def test_what_an_oracle_does_not_expect_is_a_fault_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "find_call_fault", raising(AssertionError("planted words")))
-    found = oracles.find_first_fault(context(), oracles.oracles_by_name(["called"]))
+    monkeypatch.setattr(calls, "find_fault_of_compiled_calls", raising(AssertionError("planted words")))
+    found = oracles.find_first_objection(context(), oracles.oracles_by_name(["called"]))
     assert found is not None
     assert found[1].kind == "assertionerror"
     assert found[1].message.startswith("planted words [")
@@ -77,7 +77,7 @@ def test_what_an_oracle_does_not_expect_is_a_fault_with_its_words(monkeypatch: p
 
 def test_who_cannot_judge_a_case_has_not_judged_it() -> None:
     c = context(b.contiguous(X))
-    assert oracles.find_first_fault(c, oracles.oracles_by_name(["rule-off"])) is None
+    assert oracles.find_first_objection(c, oracles.oracles_by_name(["rule-off"])) is None
     assert not c.counts["oracle:rule-off"]
     assert c.counts["not asked:rule-off, no rule is applied"] == 1
 
@@ -95,7 +95,7 @@ def test_drawn_cases_count_their_judges_once() -> None:
     subject = Subject("interp")
     for k in range(20):
         c = OracleContext(kinds.sample(2, k), subject, seed=k)
-        assert oracles.find_first_fault(c, oracles.oracles_by_name(["reference", "allowed"])) is None
+        assert oracles.find_first_objection(c, oracles.oracles_by_name(["reference", "allowed"])) is None
         assert (c.counts["oracle:reference"], c.counts["oracle:allowed"]) == (1, 1)
 
 
@@ -108,8 +108,8 @@ def test_a_program_that_keeps_its_results_leaks(monkeypatch: pytest.MonkeyPatch)
             return kept[-1]
 
     c = context()
-    assert oracles.find_first_fault(c, oracles.oracles_by_name(["leaks"])) is None
+    assert oracles.find_first_objection(c, oracles.oracles_by_name(["leaks"])) is None
     monkeypatch.setattr(oracles, "Compiled", Keeping)
-    found = oracles.find_first_fault(c, oracles.oracles_by_name(["leaks"]))
+    found = oracles.find_first_objection(c, oracles.oracles_by_name(["leaks"]))
     assert found is not None
     assert found[1].kind == "leak"

@@ -8,18 +8,18 @@ import pytest
 from uops.backends.conformance.judge import outputs_of
 from uops.backends.testing.values import draw_array
 from uops.compiler.passes.select import select
-from uops.compiler.rewrite.matchers import compile_matchers
+from uops.compiler.rewrite.matchers import get_or_make_matcher_table
 from uops.compiler.rewrite.rules import INDEXING
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.kinds import ProgramSample
-from uops.fuzz.oracles.batch import ACROSS, THROUGH, trace_axis_to_inputs
+from uops.fuzz.oracles.batch import ACROSS, THROUGH, find_input_axes_to_permute
 from uops.fuzz.oracles.relations import (
     IDENTITIES,
     RELATIONS,
     MetamorphicRelation,
-    _insertion_points,
-    _replace_uses,
+    _list_insertable_values,
+    _replace_in_all_users,
     disable_rule,
     draw_related_sample,
 )
@@ -65,11 +65,11 @@ def test_an_identity_changes_nothing(form: object) -> None:
     tried = 0
     for k, s in enumerate(samples()[:40]):
         draw = SeededDraw(k)
-        places = _insertion_points(s.graph)
+        places = _list_insertable_values(s.graph)
         new = form(u, draw, s.graph) if places and (u := draw.choice(places)) else None  # type: ignore[operator]
         if new is None:
             continue
-        graph = _replace_uses(s.graph, u, new)
+        graph = _replace_in_all_users(s.graph, u, new)
         verify(graph, Dialect.TENSOR)
         wanted, got = outputs_of(run(s.graph, s.inputs)), outputs_of(run(graph, s.inputs))
         assert all(same(v, got[key]) for key, v in wanted.items()), k
@@ -81,30 +81,30 @@ def test_an_identity_changes_nothing(form: object) -> None:
 def test_an_axis_that_an_op_lies_across_is_none_of_a_batch() -> None:
     x, y = b.param(0, (4, 3), dt.int32), b.param(1, (4, 1), dt.int32)
     rows = b.add(b.reduce(x, Op.ADD, (1,)), y)
-    assert trace_axis_to_inputs([rows], 0) == {x: 0, y: 0}
-    assert trace_axis_to_inputs([b.permute(rows, (1, 0))], 1) == {x: 0, y: 0}
-    assert trace_axis_to_inputs([b.reshape(b.add(x, b.expand(y, (4, 3))), (2, 2, 3))], 0) is None
-    assert trace_axis_to_inputs([b.reshape(x, (1, 4, 3))], 1) == {x: 0}
-    assert trace_axis_to_inputs([b.add(x, b.expand(b.reduce(y, Op.MAX, (0,)), (4, 3)))], 0) == {x: 0}
-    assert trace_axis_to_inputs([b.add(x, b.expand(y, (4, 3)))], 1) == {x: 1}
-    assert trace_axis_to_inputs([b.flip(x, (True, False))], 0) is None
-    assert trace_axis_to_inputs([b.pad(x, (1, 0), (6, 3))], 0) is None
-    assert trace_axis_to_inputs([b.pad(x, (0, 1), (4, 5))], 0) == {x: 0}
-    assert trace_axis_to_inputs([b.add(b.param(0, (2, 1), dt.int32), b.param(1, (1, 2), dt.int32))], 0) == {
+    assert find_input_axes_to_permute([rows], 0) == {x: 0, y: 0}
+    assert find_input_axes_to_permute([b.permute(rows, (1, 0))], 1) == {x: 0, y: 0}
+    assert find_input_axes_to_permute([b.reshape(b.add(x, b.expand(y, (4, 3))), (2, 2, 3))], 0) is None
+    assert find_input_axes_to_permute([b.reshape(x, (1, 4, 3))], 1) == {x: 0}
+    assert find_input_axes_to_permute([b.add(x, b.expand(b.reduce(y, Op.MAX, (0,)), (4, 3)))], 0) == {x: 0}
+    assert find_input_axes_to_permute([b.add(x, b.expand(y, (4, 3)))], 1) == {x: 1}
+    assert find_input_axes_to_permute([b.flip(x, (True, False))], 0) is None
+    assert find_input_axes_to_permute([b.pad(x, (1, 0), (6, 3))], 0) is None
+    assert find_input_axes_to_permute([b.pad(x, (0, 1), (4, 5))], 0) == {x: 0}
+    assert find_input_axes_to_permute([b.add(b.param(0, (2, 1), dt.int32), b.param(1, (1, 2), dt.int32))], 0) == {
         b.param(0, (2, 1), dt.int32): 0
     }
     memory = b.buffer(4, dt.int32, unique=1)
-    assert trace_axis_to_inputs([b.reshape(memory, (4, 1)), y], 0) == {memory: 0, y: 0}
+    assert find_input_axes_to_permute([b.reshape(memory, (4, 1)), y], 0) == {memory: 0, y: 0}
     square = b.param(2, (3, 3), dt.int32)
-    assert trace_axis_to_inputs([b.add(square, b.permute(square, (1, 0)))], 0) is None
+    assert find_input_axes_to_permute([b.add(square, b.permute(square, (1, 0)))], 0) is None
 
 
 def test_an_op_across_the_batch_is_seen() -> None:
     """What is left out of `_place` or `_below` would be a false alarm: rows that are added up are of no batch."""
     x = b.param(0, (4, 3), dt.int32)
     crossed = b.add(x, b.flip(x, (True, False)))
-    assert trace_axis_to_inputs([crossed], 0) is None
-    assert trace_axis_to_inputs([crossed], 1) == {x: 1}
+    assert find_input_axes_to_permute([crossed], 0) is None
+    assert find_input_axes_to_permute([crossed], 1) == {x: 1}
 
 
 def test_every_op_of_tensor_programs_says_whether_an_axis_goes_through_it() -> None:
@@ -151,7 +151,7 @@ def test_an_axis_that_goes_through_an_op_goes_through_its_values(op: Op) -> None
         draw = SeededDraw(op.value)
         inputs = {f"p{x.arg.slot}": draw_array(draw, x.dtype, x.shape) for x in leaves}
         for axis in [k for k, n in enumerate(u.shape) if n > 1]:
-            put = trace_axis_to_inputs([u], axis)
+            put = find_input_axes_to_permute([u], axis)
             if put is None:
                 continue
             order = np.roll(np.arange(u.shape[axis]), 1)
@@ -169,17 +169,17 @@ def _leaf(leaves: list[UOp], key: str) -> UOp:
 def test_an_axis_of_bytes_that_make_words_is_none_of_a_batch() -> None:
     """An element of the last axis is of several of the source, or several are of one."""
     bytes_, words = b.param(0, (4, 8), dt.uint8), b.param(2, (1, 1, 1, 1), dt.uint16)
-    assert trace_axis_to_inputs([b.bitcast(bytes_, dt.int32)], 1) is None
-    assert trace_axis_to_inputs([b.bitcast(bytes_, dt.int32)], 0) == {bytes_: 0}
-    assert trace_axis_to_inputs([b.bitcast(bytes_, dt.int8)], 1) == {bytes_: 1}
+    assert find_input_axes_to_permute([b.bitcast(bytes_, dt.int32)], 1) is None
+    assert find_input_axes_to_permute([b.bitcast(bytes_, dt.int32)], 0) == {bytes_: 0}
+    assert find_input_axes_to_permute([b.bitcast(bytes_, dt.int8)], 1) == {bytes_: 1}
     beside = b.param(1, (1, 1, 1, 2), dt.uint8)
-    assert trace_axis_to_inputs([b.bitcast(words, dt.uint8), beside], 3) is None
+    assert find_input_axes_to_permute([b.bitcast(words, dt.uint8), beside], 3) is None
 
 
 def test_an_extent_that_equals_the_axis_as_an_expression_is_no_single_element() -> None:
     n = b.variable("n", 1, 8)
     four = b.sub(b.add(n, 4), n)
-    assert trace_axis_to_inputs([b.expand(b.param(1, (four,), dt.int32), (4,))], 0) is None
+    assert find_input_axes_to_permute([b.expand(b.param(1, (four,), dt.int32), (4,))], 0) is None
 
 
 def test_most_programs_have_a_relation() -> None:
@@ -196,9 +196,9 @@ def test_a_rule_is_off_inside_and_on_again_outside() -> None:
 
 def test_without_a_rule_the_steps_of_other_ops_are_the_same() -> None:
     rule = next(r for r in INDEXING if r.lhs.op is Op.XOR)
-    assert compile_matchers(INDEXING)[Op.NEG] is not compile_matchers(INDEXING)[Op.XOR]
+    assert get_or_make_matcher_table(INDEXING)[Op.NEG] is not get_or_make_matcher_table(INDEXING)[Op.XOR]
     with disable_rule(rule):
-        shorter = compile_matchers(select.VALUES)
-        assert shorter[Op.NEG] is compile_matchers(INDEXING)[Op.NEG]
-        assert shorter[Op.XOR] is not compile_matchers(INDEXING)[Op.XOR]
+        shorter = get_or_make_matcher_table(select.VALUES)
+        assert shorter[Op.NEG] is get_or_make_matcher_table(INDEXING)[Op.NEG]
+        assert shorter[Op.XOR] is not get_or_make_matcher_table(INDEXING)[Op.XOR]
         assert rule not in shorter.by_op[Op.XOR]

@@ -57,14 +57,14 @@ def context() -> tuple[oracles.OracleContext, Counting]:
 
 def test_a_text_is_compiled_and_linked_once_for_all_oracles_of_a_case() -> None:
     c, counting = context()
-    assert oracles.find_first_fault(c, oracles.oracles_by_name(("allowed", "unoptimised", "scheduled", "searched"))) is None
+    assert oracles.find_first_objection(c, oracles.oracles_by_name(("allowed", "unoptimised", "scheduled", "searched"))) is None
     assert len(counting.compiled) >= 1
     assert set(counting.compiled.values()) == set(counting.loaded.values()) == {1}
 
 
 def test_a_second_compilation_is_one() -> None:
     c, counting = context()
-    assert oracles.find_first_fault(c, oracles.oracles_by_name(("allowed", "again"))) is None
+    assert oracles.find_first_objection(c, oracles.oracles_by_name(("allowed", "again"))) is None
     assert set(counting.compiled.values()) == set(counting.loaded.values()) == {2}
 
 

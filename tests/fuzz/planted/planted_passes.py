@@ -11,7 +11,7 @@ import numpy as np
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
-from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, run_pass
+from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, run_pass_and_verify
 from uops.compiler.rewrite.pattern import ALL_INTS, var
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.ir import build as b
@@ -92,7 +92,7 @@ def behind(name: str, change: Change) -> tuple[Pass, ...]:
     """The pipeline with a change of what pass `name` gives."""
 
     def run(p: Pass) -> Callable[[UOp, LoweringState], UOp]:
-        return lambda u, s: change(run_pass(p, u, s))
+        return lambda u, s: change(run_pass_and_verify(p, u, s))
 
     return tuple(replace(q, run=run(q), per_kernel=False) if q.name == name else q for q in PIPELINE)
 

@@ -9,14 +9,14 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from uops.backends.answer import collect_input_nodes
+from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.arrays import STORAGE
 from uops.backends.registry import BrokenBackend
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.kinds import ProgramSample
-from uops.fuzz.reduce.reduce import is_sound, measure_sample, reduce_sample
+from uops.fuzz.reduce.reduce import is_well_formed_and_evaluates, measure_sample, reduce_sample
 from uops.fuzz.reduce.reproducer import count_nodes
-from uops.fuzz.reduce.shrinks import SHRINKS, drop_opts, replace_buffers_by_params, replace_dtype, resize_extent, simplify_values
+from uops.fuzz.reduce.shrinks import SHRINKS, drop_optops, replace_buffers_by_params, replace_dtype, resize_extent, simplify_values
 from uops.interp import run
 from uops.spec.errors import Unsound, UopsError
 from uops.spec.ir import build as b
@@ -165,8 +165,8 @@ def test_a_schedule_loses_all_its_optops_or_is_drawn() -> None:
     s = ProgramSample("tensor", b.add(b.param(0, (), dt.int32), 1), {"p0": np.zeros((), np.int32)}, "0:a; 0:b")
     assert reduce_sample(s, lambda c: True).opts == ""
     assert reduce_sample(s._replace(opts=None), lambda c: True).opts is None
-    assert next(drop_opts(s)).opts == ""
-    assert [*drop_opts(s._replace(opts="")), *drop_opts(s._replace(opts=None))] == []
+    assert next(drop_optops(s)).opts == ""
+    assert [*drop_optops(s._replace(opts="")), *drop_optops(s._replace(opts=None))] == []
 
 
 def test_a_sample_that_cannot_shrink_stays() -> None:
@@ -213,7 +213,7 @@ def test_where_the_smallest_does_not_fail_again_a_larger_one_does() -> None:
         sizes.append(count_nodes(c))
         return len(sizes) == 3
 
-    small = reduce_sample(s, has(Op.ADD), still_fails=again)
+    small = reduce_sample(s, has(Op.ADD), fails_in_fresh_process=again)
     assert has(Op.ADD)(small)
     assert count_nodes(small) == sizes[2]
     assert sizes == sorted(set(sizes)) and sizes[0] < count_nodes(s)
@@ -262,7 +262,7 @@ def test_memory_beside_views_with_symbolic_extents_is_replaced() -> None:
     found = list(replace_buffers_by_params(s))
     assert [c.inputs.keys() for c in found] == [{"n", "p0", "p1"}] * 2
     assert [c.inputs["p1"].shape for c in found] == [(2,), (2, 1)]
-    assert all(map(is_sound, found))
+    assert all(map(is_well_formed_and_evaluates, found))
 
 
 def test_what_a_reduced_program_does_not_take_is_no_input_of_it() -> None:
@@ -272,7 +272,7 @@ def test_what_a_reduced_program_does_not_take_is_no_input_of_it() -> None:
         for s, _ in zip((s for s in every if has(op)(s)), range(6)):
             small = reduce_sample(s, has(op), max_questions=60)
             assert small.inputs == kinds.select_graph_inputs(small.graph, small.inputs)
-            assert kind == "bestiary" or small.inputs.keys() <= collect_input_nodes(small.graph).keys()
+            assert kind == "bestiary" or small.inputs.keys() <= collect_caller_input_nodes(small.graph).keys()
 
 
 @pytest.mark.filterwarnings("error")
@@ -291,7 +291,7 @@ def test_every_candidate_of_every_shrink_is_a_sample_or_is_thrown_away() -> None
     for s in drawn(has(Op.ADD), 6):
         for shrink in SHRINKS:
             for c in list(shrink(s))[:12]:
-                sound_ones += is_sound(c)
+                sound_ones += is_well_formed_and_evaluates(c)
     assert sound_ones > 100
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from uops.backends.answer import collect_input_nodes
+from uops.backends.answer import collect_caller_input_nodes
 from uops.cli import main
 from uops.fuzz.campaign.examine import CaseRunner, Setup
 from uops.fuzz.generate import kinds
@@ -21,7 +21,7 @@ from uops.fuzz.reduce.reproducer import (
     Reproducer,
     format_reproducer,
     from_packet,
-    read_dialect,
+    read_dialect_from_header,
     read_reproducer,
     to_packet,
     write_reproducer,
@@ -65,7 +65,7 @@ def test_an_input_that_the_program_does_not_take_is_not_written(tmp_path: Path) 
     called = b.get(b.function(b.tuple_(b.neg(own)), outer), 0)
     given = {k: np.arange(3, dtype=np.int32) for k in ("p0", "p1", "b7")}
     found = again(ProgramSample("bodies", called, given), tmp_path / "x.uops")
-    assert found.inputs.keys() == collect_input_nodes(called).keys() == {"p1"}
+    assert found.inputs.keys() == collect_caller_input_nodes(called).keys() == {"p1"}
 
 
 @pytest.mark.parametrize("opts", [None, "", "0:swap 0 1; 1:nolocals", "draw 7", "beam 7"])
@@ -86,21 +86,23 @@ def test_a_header_without_optops_means_that_they_are_drawn(tmp_path: Path) -> No
 def test_an_oracle_runs_no_optops_where_the_sample_says_so() -> None:
     bench = CaseRunner(Setup("llvm"))
     drawn = next(
-        s for s in (bench.settle_sample(bench.draw_sample(k), bench.case_seed(k), "scheduled")[0] for k in range(40)) if s.opts
+        s
+        for s in (bench.freeze_oracle_choices(bench.draw_sample(k), bench.case_seed(k), "scheduled")[0] for k in range(40))
+        if s.opts
     )
-    assert bench.settle_sample(drawn, 1, "scheduled")[0].opts == drawn.opts
-    assert bench.settle_sample(drawn._replace(opts=""), 1, "scheduled")[0].opts == ""
+    assert bench.freeze_oracle_choices(drawn, 1, "scheduled")[0].opts == drawn.opts
+    assert bench.freeze_oracle_choices(drawn._replace(opts=""), 1, "scheduled")[0].opts == ""
 
 
 def test_uops_run_takes_the_dialect_of_the_kind(tmp_path: Path) -> None:
     path = tmp_path / "x.uops"
     write_reproducer(path, Reproducer(kinds.sample(7, 0, ("kernels",)), ABOUT))
-    assert read_dialect(path) is Dialect.SCHEDULED
+    assert read_dialect_from_header(path) is Dialect.SCHEDULED
     assert uops("run", path).exit_code == 0
     assert "TENSOR" in uops("run", path, "-d", "tensor").output
     assert "tensor dialect" in uops("run", path, "-b", "llvm").output
     path.write_text(PROGRAM, encoding="utf-8")
-    assert read_dialect(path) is None
+    assert read_dialect_from_header(path) is None
     assert uops("run", path).exit_code == 0
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, from_order_keys, order_keys, ulp
+from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, from_order_keys, to_order_keys, ulp
 from uops.interp.allowed.result import AllowedSet
-from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, SetArray, Value, from_points
+from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, ArrayOrSets, SetArray, from_points
 from uops.spec.ir.dtypes import DType
 
 _FLAGS = ((NAN, np.nan), (PINF, np.inf), (NINF, -np.inf), (PZERO, 0.0), (NZERO, -0.0))
@@ -24,7 +24,7 @@ class Sampler:
 
     def _keys(self, f: DTypeLayout, m: int) -> Array:
         rng, top, extra = self.rng, f.key_max, int(f.dtype.has_inf)
-        common = order_keys(f, rng.standard_normal(m).astype(np.float32).astype(f.np)).astype(np.int64)
+        common = to_order_keys(f, rng.standard_normal(m).astype(np.float32).astype(f.np)).astype(np.int64)
         edges = (
             rng.integers(-3, 4, m),
             rng.integers(top - 2, top + 1 + extra, m),
@@ -33,7 +33,7 @@ class Sampler:
         )
         return np.choose(np.minimum(rng.integers(0, 7, m), 4), (*edges, common))
 
-    def set_of(self, d: DType, m: int) -> Value:
+    def set_of(self, d: DType, m: int) -> ArrayOrSets:
         """Exact values, narrow or wide intervals, intervals with flags, or lists of points."""
         f, rng = LAYOUT[d], self.rng
         kind, a = int(rng.integers(0, 7)), self._keys(f, m)
@@ -63,14 +63,14 @@ class Sampler:
         rows[:, same] = rows[0, same]
         return from_points(f, rows)
 
-    def member(self, v: Value) -> Array:
+    def member(self, v: ArrayOrSets) -> Array:
         """One member per element, ends and specials more often."""
         if not isinstance(v, SetArray):
             return v
         f, rng, m = v.layout, self.rng, v.shape
         if not f.is_float:
             return np.take_along_axis(v.points, rng.integers(0, len(v.points), m)[None], 0)[0]
-        lo, hi = order_keys(f, v.rows[0]).astype(np.int64), order_keys(f, v.rows[2]).astype(np.int64)
+        lo, hi = to_order_keys(f, v.rows[0]).astype(np.int64), to_order_keys(f, v.rows[2]).astype(np.int64)
         inner = np.clip(lo + ((hi.astype(float) - lo) * rng.random(m)).astype(np.int64), np.minimum(lo, hi), np.maximum(lo, hi))
         k = np.choose(rng.integers(0, 3, m), (lo, hi, inner))
         for zero in (0, -1):
@@ -99,10 +99,10 @@ def make_sampler() -> Callable[[int], Sampler]:
 
 
 @pytest.fixture
-def judge() -> Callable[[DType, Value, Array, Any], None]:
+def judge() -> Callable[[DType, ArrayOrSets, Array, Any], None]:
     """Assert that every element of `got` lies in its set; names the first that does not."""
 
-    def check(d: DType, v: Value, got: Array, why: Any) -> None:
+    def check(d: DType, v: ArrayOrSets, got: Array, why: Any) -> None:
         found = AllowedSet(d, v)
         inside = found.contains(got)
         if not inside.all():

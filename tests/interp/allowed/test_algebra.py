@@ -14,7 +14,7 @@ from uops.interp.allowed.elementwise.power import _is_special_case
 from uops.interp.allowed.elementwise.transcendental import APPROXIMATIONS
 from uops.interp.allowed.layout import LAYOUT
 from uops.interp.allowed.result import AllowedSet
-from uops.interp.allowed.rules import apply_strict, apply_strict_cast, negate_set, unite_sets
+from uops.interp.allowed.rules import apply_strict, apply_strict_cast, negate_float_set, unite_sets
 from uops.interp.allowed.value import SetArray, best_of, from_points
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.ops.rounding import CASTS
@@ -145,7 +145,7 @@ def test_unite_holds_both_and_negated_mirrors(d, make_sampler, judge):
         for _ in range(4):
             judge(d, both, s.member(a), "first")
             judge(d, both, s.member(b), "second")
-            judge(d, negate_set(a), KERNELS[Op.NEG][d](s.member(a)), "negated")
+            judge(d, negate_float_set(a), KERNELS[Op.NEG][d](s.member(a)), "negated")
 
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.MUL, Op.IDIV, Op.SHL, Op.XOR, Op.MAX, Op.CMPLT], ids=lambda op: op.name)

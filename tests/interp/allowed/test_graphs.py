@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import case, generate
+from uops.fuzz.generate.graphs import case, generate_tensor_graph
 from uops.interp import run
 from uops.interp.allowed import compute_allowed_sets
 from uops.interp.allowed.layout import LAYOUT
@@ -62,7 +62,7 @@ def _perturbed(root: UOp, inputs, sampler) -> np.ndarray:
 def test_members_of_each_node_lead_to_members_of_the_result(make_sampler):
     judged = inexact = 0
     for seed in range(2600):
-        graph, inputs = generate(SeededDraw(seed), nodes=9, max_elements=60, dtypes=(*dt.FLOATS, dt.bool_, dt.int32))
+        graph, inputs = generate_tensor_graph(SeededDraw(seed), nodes=9, max_elements=60, dtypes=(*dt.FLOATS, dt.bool_, dt.int32))
         if any(u.op in SCOPED for u in toposort(graph)) or _is_operand(graph):
             continue
         try:

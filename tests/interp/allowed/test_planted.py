@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from uops.interp.allowed import compute_allowed_sets
-from uops.interp.allowed.layout import LAYOUT, from_order_keys, order_keys, ulp
+from uops.interp.allowed.layout import LAYOUT, from_order_keys, to_order_keys, ulp
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
@@ -94,7 +94,7 @@ def test_one_step_beyond_either_end_is_caught_and_the_ends_are_not(name, d):
         plain &= v.flags == 0
     for row, step in ((0, -1), (2, 1)):
         end = v.rows[row]
-        beyond = from_order_keys(f, order_keys(f, end).astype(np.int64) + step)
+        beyond = from_order_keys(f, to_order_keys(f, end).astype(np.int64) + step)
         assert found.contains(end)[plain].all()
         assert not found.contains(beyond)[plain].any()
 
@@ -105,7 +105,7 @@ def test_r16_correctly_rounded_ops_allow_one_value(d):
     inputs = {"p0": _data(d, 11), "p1": _data(d, 12, True)}
     for graph in (b.add(p, q), b.mul(p, q), b.div(p, q), b.sub(p, q), b.recip(q), b.sqrt(q), b.trunc(p), b.mulacc(p, q, p)):
         found = compute_allowed_sets(graph, inputs).values[0]
-        assert found.is_exact and not found.contains(from_order_keys(LAYOUT[d], order_keys(LAYOUT[d], found.best) + 1)).any()
+        assert found.is_exact and not found.contains(from_order_keys(LAYOUT[d], to_order_keys(LAYOUT[d], found.best) + 1)).any()
 
 
 @pytest.mark.parametrize("d", dt.FLOATS, ids=str)

@@ -7,7 +7,7 @@ import pytest
 
 from uops.interp import run
 from uops.interp.allowed import AllowedSet, compute_allowed_sets
-from uops.interp.allowed.layout import LAYOUT, from_order_keys, order_keys
+from uops.interp.allowed.layout import LAYOUT, from_order_keys, to_order_keys
 from uops.interp.allowed.value import ANY, NAN, NINF, PINF, SetArray, from_points
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -106,7 +106,7 @@ def test_keys_are_the_order_of_the_values_and_come_back(d):
     f = LAYOUT[d]
     x = np.array([-np.inf, -1.5, -f.eta, -0.0, 0.0, f.eta, 1.5, f.max]).astype(np.float64)
     x = (x[1:] if not d.has_inf else x).astype(np.float32 if d.bits < 64 else np.float64).astype(f.np)
-    k = order_keys(f, x).astype(np.int64)
+    k = to_order_keys(f, x).astype(np.int64)
     assert (np.diff(k) > 0).all() and k[-1] == f.key_max and k[list(x.view(f.ints)).index(0)] == 0
     assert (from_order_keys(f, k).view(f.ints) == x.view(f.ints)).all()
 

@@ -31,7 +31,7 @@ BESTIARY = {op for op, row in ROWS.items() if row.family is Family.BESTIARY}
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_graph_means_what_its_legal_form_means(family: str) -> None:
     for seed in SEEDS:
-        found = describe_legalize_disagreement(case(family, seed), schedule=seed if seed % 2 else None)
+        found = describe_legalize_disagreement(case(family, seed), order_seed=seed if seed % 2 else None)
         assert found is None, f"seed {seed}: {found}"
 
 
@@ -40,7 +40,7 @@ def test_a_graph_means_what_its_legal_form_means(family: str) -> None:
 def test_the_law_holds_for_shrinking_choices(data: st.DataObject) -> None:
     family = data.draw(st.sampled_from(sorted(FAMILIES)))
     c = generate_family_case(HypothesisDraw(data.draw), family)
-    assert describe_legalize_disagreement(c, schedule=data.draw(st.none() | st.integers(0, 3))) is None
+    assert describe_legalize_disagreement(c, order_seed=data.draw(st.none() | st.integers(0, 3))) is None
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from uops.interp.exact import evaluate_canonical, evaluate_op
-from uops.interp.exact.numbers.formats import int_value, wrap_integer
+from uops.interp.exact.numbers.formats import decode_integer, wrap_integer
 from uops.interp.exact.numbers.threefry import threefry
 from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir.dtypes import INTS, bool_, float32, index, int8, int32, int64, uint8, uint32, uint64
@@ -186,7 +186,7 @@ def test_comparisons_and_mulacc_of_random_integers(dtype):
         ]
         assert got == [x < y, x != y, x > y, x >= y, x <= y, x == y]
         assert evaluate_canonical(Op.MULACC, (dtype,) * 3, dtype, a, b, c) == (x * y + z) % 2**dtype.bits
-        assert int_value(dtype, a) == x and wrap_integer(dtype, x) == a
+        assert decode_integer(dtype, a) == x and wrap_integer(dtype, x) == a
 
 
 # fmt: off

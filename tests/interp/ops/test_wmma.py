@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from uops.backends.arrays import STORAGE
-from uops.interp.ops.wmma import allowed_error, gather_matrix, multiply_fragments, scatter_fragments, sum_rounding_errors
+from uops.interp.ops.wmma import allowed_error, gather_matrix, multiply_fragments, scatter_fragments, sum_relative_errors_and_count
 from uops.spec.errors import SpecError, Trap
 from uops.spec.wmma import DESCRIPTORS, OPERANDS, TableLaneMap, descriptors_named
 
@@ -374,15 +374,15 @@ def test_a_lost_product_is_outside_of_the_bound(d):
 
 def test_the_bound_of_nearest_rounding_is_that_of_a_reduce():
     (d,) = descriptors_named("v_mfma_f64_16x16x4_f64")
-    assert sum_rounding_errors(d.accumulator, 4) == (4 * 2.0**-53, 4)
+    assert sum_relative_errors_and_count(d.accumulator, 4) == (4 * 2.0**-53, 4)
     given = [np.ones(d.shape(o)) for o in OPERANDS]
     np.testing.assert_allclose(allowed_error(d, *_fragments(d, given)), (4 + 1) * 2.0**-53 * 5, rtol=1e-9)
 
 
 def test_the_bound_counts_the_cuts_of_alignment():
     (d,) = descriptors_named("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-    assert sum_rounding_errors(d.accumulator, 16) == (2 * (10 * 2.0**-24 + 2.0**-23), 22)
-    assert sum_rounding_errors(dataclasses.replace(d.accumulator, block=16), 16) == (18 * 2.0**-24 + 2.0**-23, 19)
+    assert sum_relative_errors_and_count(d.accumulator, 16) == (2 * (10 * 2.0**-24 + 2.0**-23), 22)
+    assert sum_relative_errors_and_count(dataclasses.replace(d.accumulator, block=16), 16) == (18 * 2.0**-24 + 2.0**-23, 19)
 
 
 @pytest.mark.parametrize("d", FLOATS, ids=_name)

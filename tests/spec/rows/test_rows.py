@@ -13,7 +13,7 @@ from uops.spec.ir.args import ARG_TYPE
 from uops.spec.ir.node import RULES
 from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Family, Op
 from uops.spec.ir.scope import RANGE_ENDING as CLOSING
-from uops.spec.rows.rows import CLAIMS, ROWS, document_names, find_rows, row_of, spec_hash, to_json
+from uops.spec.rows.rows import CLAIMS, ROWS, find_rows, map_printed_names_to_row_ids, row_of, spec_hash, to_json
 from uops.spec.rulings import RULINGS
 
 
@@ -56,25 +56,25 @@ Placeholder Loop Global Thread Warp Local GroupReduce Upcast Reduce Unroll
 
 @pytest.mark.parametrize(("document", "names"), [("tinyspec", TINYSPEC), ("bestiary", BESTIARY)])
 def test_every_printed_name_has_a_row(document, names):
-    assert set(document_names(document)) == set(names)
+    assert set(map_printed_names_to_row_ids(document)) == set(names)
     ids = {row.id for row in ROWS.values()}
-    for name, rows in document_names(document).items():
+    for name, rows in map_printed_names_to_row_ids(document).items():
         assert rows, name
         assert all(r in ids or r.startswith(("OptOp/", "AxisType/")) for r in rows), name
 
 
 def test_families_mean_their_ops():
-    names = document_names("bestiary")
+    names = map_printed_names_to_row_ids("bestiary")
     for family, ops in (("Unary", UNARY), ("Binary", BINARY), ("Ternary", TERNARY)):
         assert {row_of(id).op for id in names[family]} == ops
 
 
 def test_names_that_both_documents_use_resolve_to_their_forms():
-    assert row_of(document_names("tinyspec")["Range"][0]).op is Op.RANGE
-    assert row_of(document_names("bestiary")["RANGE"][0]).op is Op.B_RANGE
-    assert row_of(document_names("bestiary")["END"][0]).op is Op.END
+    assert row_of(map_printed_names_to_row_ids("tinyspec")["Range"][0]).op is Op.RANGE
+    assert row_of(map_printed_names_to_row_ids("bestiary")["RANGE"][0]).op is Op.B_RANGE
+    assert row_of(map_printed_names_to_row_ids("bestiary")["END"][0]).op is Op.END
     with pytest.raises(KeyError):
-        document_names("appendix")
+        map_printed_names_to_row_ids("appendix")
 
 
 def test_rows_stand_in_the_order_of_the_documents():

@@ -18,10 +18,10 @@ from uops.spec.wmma import (
     LaneMapStatus,
     TableLaneMap,
     affine_map,
-    bijection_fault,
     descriptors_named,
-    find_copies,
+    find_all_holders_of_element,
     find_descriptor,
+    find_operand_map_fault,
     lane_map_difference,
     lane_map_fault,
     register_descriptor,
@@ -70,7 +70,7 @@ def own_registry(monkeypatch):
 
 @ALL
 def test_lane_maps_are_bijections_or_hold_the_stated_copies(d):
-    assert bijection_fault(d) is None
+    assert find_operand_map_fault(d) is None
     for operand in OPERANDS:
         rows, cols = d.shape(operand)
         assert d.threads * d.map(operand).elements == rows * cols * d.copies(operand)
@@ -220,7 +220,7 @@ def test_a_duplicate_is_told_with_both_places_and_the_missing_element():
         places[7][1] = places[3][1]
 
     wrong = dataclasses.replace(PTX16, a=_planted(PTX16.a, duplicate))
-    assert bijection_fault(wrong) == "A: lane 3 element 1 and lane 7 element 1 hold (0, 7); (1, 7) is held by none"
+    assert find_operand_map_fault(wrong) == "A: lane 3 element 1 and lane 7 element 1 hold (0, 7); (1, 7) is held by none"
 
 
 def test_an_element_outside_of_the_matrix_is_told():
@@ -228,18 +228,18 @@ def test_an_element_outside_of_the_matrix_is_told():
         places[31][3] = (16, 7)
 
     wrong = dataclasses.replace(PTX16, c=_planted(PTX16.c, shift))
-    assert bijection_fault(wrong) == "C: lane 31 element 3 holds (16, 7), outside of 16x8"
+    assert find_operand_map_fault(wrong) == "C: lane 31 element 3 holds (16, 7), outside of 16x8"
 
 
 def test_a_map_of_other_lanes_is_told():
-    assert bijection_fault(dataclasses.replace(PTX16, threads=64)) == "A: the map has 32 lanes, the instruction 64"
+    assert find_operand_map_fault(dataclasses.replace(PTX16, threads=64)) == "A: the map has 32 lanes, the instruction 64"
 
 
 def test_copies_are_faults_unless_stated():
-    told = bijection_fault(dataclasses.replace(RDNA3, copies_a=1))
+    told = find_operand_map_fault(dataclasses.replace(RDNA3, copies_a=1))
     assert told == "A: lane 0 element 0 and lane 16 element 0 hold (0, 0)"
-    assert find_copies(RDNA3, "B", LaneElement(3, 5)) == (LaneElement(3, 5), LaneElement(19, 5))
-    assert find_copies(RDNA3, "C", LaneElement(3, 5)) == (LaneElement(3, 5),)
+    assert find_all_holders_of_element(RDNA3, "B", LaneElement(3, 5)) == (LaneElement(3, 5), LaneElement(19, 5))
+    assert find_all_holders_of_element(RDNA3, "C", LaneElement(3, 5)) == (LaneElement(3, 5),)
 
 
 def test_stated_copies_must_be_there():

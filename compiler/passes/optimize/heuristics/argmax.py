@@ -136,7 +136,7 @@ def _build_fused_argmax(s: Schedule, f: _ArgmaxPattern, lanes: int, vectors: int
         new = [substitute(u, {f.r: _add(begin, second)}) for u in (f.x, f.v)]
         addresses = [at(memory, second, initialized, step) for memory in pair]
         old = [_load(address) for address in addresses]
-        better = _build_replaces_max(new[0], old[0])
+        better = _build_exceeds_max_or_is_nan(new[0], old[0])
         stores += [B.store(p, UOp(Op.WHERE, (better, x, y))) for p, x, y in zip(addresses, new, old, strict=True)]
     done = B.end(B.end(B.group(*stores), second), step)
     total = UOp(Op.REDUCE, (_maximum([_load(at(greatest, last, done)) for greatest, _ in registers]), last), f.node.arg)
@@ -170,7 +170,7 @@ def _build_is_max(x: UOp, greatest: UOp) -> UOp:
     return UOp(Op.OR, (equal, UOp(Op.CMPNE, (x, x)))) if x.dtype.is_float else equal
 
 
-def _build_replaces_max(x: UOp, greatest: UOp) -> UOp:
+def _build_exceeds_max_or_is_nan(x: UOp, greatest: UOp) -> UOp:
     """Return the condition that `x` replaces the greatest element so far: it is greater, or the first NaN."""
     if not x.dtype.is_float:
         return UOp(Op.CMPLT, (greatest, x))

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.log import log_partial_transform, log_transform
-from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan
+from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan_body
 from uops.compiler.passes.optimize.schedule.schedule import create_initial_schedule, replace_ranges, tile_index
 from uops.compiler.target import MachineModel
 from uops.spec.ir import build as B
@@ -92,12 +92,12 @@ class _ChainFinder:
     def find_longest(self, k: int) -> tuple[list[ChainKernel], int]:
         """Find the longest chain that begins with call `k`, and the number of loops that its kernels share: 0 if fusion cannot
         pay."""
-        first = self.chain_kernel(k)
+        first = self.get_chain_kernel(k)
         if first is None:
             return [], 0
         chain, arguments, common, row = [first], {*first.call.arguments}, len(first.loops), 0
-        while shared := self.count_common_loops(k + len(chain) - 1):
-            part = self.chain_kernel(k + len(chain))
+        while shared := self.count_loops_shared_with_next(k + len(chain) - 1):
+            part = self.get_chain_kernel(k + len(chain))
             if part is None or part.argument(0) in arguments:
                 break
             chain.append(part)
@@ -108,36 +108,36 @@ class _ChainFinder:
                 return chain, 0
         return chain, common if len(chain) > 1 else 0
 
-    def chain_kernel(self, k: int) -> ChainKernel | None:
+    def get_chain_kernel(self, k: int) -> ChainKernel | None:
         """Return call `k` as a kernel of a chain, or None if it cannot be one."""
         if k not in self._kernels:
             self._kernels[k] = _make_chain_kernel(self.calls[k])
         return self._kernels[k]
 
-    def count_common_loops(self, k: int) -> int:
+    def count_loops_shared_with_next(self, k: int) -> int:
         """Count the loops that call `k` and the next one share, if the next one is its only reader; else 0."""
         if k not in self._common_loops:
-            self._common_loops[k] = self._count_common_loops(k)
+            self._common_loops[k] = self._compute_common_loop_count(k)
         return self._common_loops[k]
 
-    def _count_common_loops(self, k: int) -> int:
-        writer = self.chain_kernel(k)
+    def _compute_common_loop_count(self, k: int) -> int:
+        writer = self.get_chain_kernel(k)
         if writer is None or k + 1 == len(self.calls):
             return 0
         memory = writer.argument(0)
         if memory.op is not Op.BUFFER or memory in self.external or self.uses[memory] != 2:
             return 0
-        reader = self.chain_kernel(k + 1) if memory in self.calls[k + 1].arguments[1:] else None
+        reader = self.get_chain_kernel(k + 1) if memory in self.calls[k + 1].arguments[1:] else None
         return _count_matching_loops(writer, reader, memory) if reader else 0
 
-    def cannot_pay_off(self, first: ChainKernel, common: int, row: int) -> bool:
+    def cannot_pay_off(self, first: ChainKernel, common: int, row_bytes: int) -> bool:
         """Return True if no chain that begins with `first` pays: as it grows, rows take more bytes and no more loops are shared."""
         extents = [constant_extent(r) for r in first.loops[:common]]
         return (
             common < 2
             or max(extents) < LEAST_ROWS
             or max(extents[:-1]) < self.machine.cores
-            or row * LEAST_ROWS > _max_block_bytes(self.machine)
+            or row_bytes * LEAST_ROWS > _max_block_bytes(self.machine)
         )
 
 
@@ -149,7 +149,7 @@ def _make_chain_kernel(call: UOp) -> ChainKernel | None:
     order = toposort(s.effect, *s.outputs)
     constant = all(u.bound.op is Op.CONST for u in order if u.op is Op.RANGE)
     only_params = all(u.operand.op is Op.PARAM and u.operand.arg.name is None for u in order if u.op is Op.INDEX)
-    if not constant or not only_params or build_prefix_scan(s, iter((0,))) is not None:
+    if not constant or not only_params or build_prefix_scan_body(s, iter((0,))) is not None:
         return None
     return ChainKernel(call, s.effect, s.outputs)
 
@@ -165,7 +165,7 @@ def _count_matching_loops(writer: ChainKernel, reader: ChainKernel, memory: UOp)
         if a.bound is not b.bound or any(t.terms.get(b) != stride for t in loads):
             break
         matching += 1
-    while matching and not all(_stays_in_block(t, reader.loops[:matching], strides[matching - 1]) for t in loads):
+    while matching and not all(_is_offset_within_block(t, reader.loops[:matching], strides[matching - 1]) for t in loads):
         matching -= 1
     return matching
 
@@ -175,16 +175,16 @@ def _strides(loops: Sequence[UOp]) -> list[int]:
     return [math.prod(map(constant_extent, loops[k + 1 :])) for k in range(len(loops))]
 
 
-def _stays_in_block(t: AffineSum, common: Sequence[UOp], size: int) -> bool:
+def _is_offset_within_block(address: AffineSum, shared_loops: Sequence[UOp], block_size: int) -> bool:
     """Return True if an address, without the terms of the shared loops, is in [0, size)."""
-    low = high = t.constant
-    for u, k in t.terms.items():
-        if u not in common:
+    low = high = address.constant
+    for u, k in address.terms.items():
+        if u not in shared_loops:
             if u.min_max is None:
                 return False
             ends = sorted(int(x) * k for x in u.min_max)
             low, high = low + ends[0], high + ends[1]
-    return 0 <= low and high < size
+    return 0 <= low and high < block_size
 
 
 # --------------------------------------------------------------------------------------------------------------- cost model
@@ -197,7 +197,7 @@ def _choose_block_rows(chain: Sequence[ChainKernel], common: int, machine: Machi
     n = constant_extent(chain[0].loops[common - 1])
     most = _max_block_bytes(machine) // row
     block = next((k for k in range(min(n, most), LEAST_ROWS - 1, -1) if n % k == 0), 0)
-    reread = sum(_count_reread_bytes(p, common) for p in chain)
+    reread = sum(_count_bytes_read_per_block(p, common) for p in chain)
     outer = max(constant_extent(r) for r in chain[0].loops[: common - 1])
     return block if rows * row > cache and reread <= cache // 2 and outer >= machine.cores else 0
 
@@ -212,7 +212,7 @@ def _max_block_bytes(machine: MachineModel) -> int:
     return min(machine.caches[1] // 2, _MOST_BYTES)
 
 
-def _count_reread_bytes(part: ChainKernel, common: int) -> int:
+def _count_bytes_read_per_block(part: ChainKernel, common: int) -> int:
     """Count the bytes that a kernel reads again in each block."""
     loads = [u for u in toposort(part.effect) if u.op is Op.LOAD]
     needs = open_ranges(toposort(part.effect))
@@ -241,13 +241,13 @@ class _ChainFusion:
         self.axis += 1
         return UOp(Op.RANGE, (bound,), RangeArg(self.axis - 1, like.arg.type))
 
-    def bind_param(self, u: UOp, argument: UOp) -> UOp:
+    def renumber_param(self, u: UOp, argument: UOp) -> UOp:
         """Return Param `u` with the slot of `argument` in the fused Call."""
         if argument not in self.arguments:
             self.arguments.append(argument)
         return u.replace(arg=replace(u.arg, slot=self.arguments.index(argument)))
 
-    def add_kernel(self, part: ChainKernel, unique: int) -> tuple[UOp, list[UOp]]:
+    def translate_kernel(self, part: ChainKernel, unique: int) -> tuple[UOp, list[UOp]]:
         """Return a kernel's effect inside the shared loops, and its remaining loops. `unique` numbers its LOCAL Buffer."""
         row = self.new_range(part.loops[self.common - 1], index_constant(self.rows))
         memory = part.argument(0)
@@ -272,7 +272,7 @@ class _ChainFusion:
                 continue
             argument = part.argument(u.operand.arg.slot)
             if argument not in self.local:
-                redirected[u.operand] = self.bind_param(u.operand, argument)
+                redirected[u.operand] = self.renumber_param(u.operand, argument)
                 continue
             t, outer = extract_affine_sum(u.positions[0]), part.loops[: self.common]
             terms = {row: t.terms[outer[-1]], **{x: k for x, k in t.terms.items() if x not in outer}}
@@ -285,7 +285,7 @@ def _fuse_chain(chain: Sequence[ChainKernel], common: int, rows: int) -> UOp:
     fusion, ready, parts = _ChainFusion(chain, common, rows), dict[UOp, UOp](), list[tuple[UOp, dict[UOp, UOp], UOp, UOp]]()
     call = chain[-1].call
     for k, part in enumerate(chain):
-        effect, loops = fusion.add_kernel(part, 1 + k)
+        effect, loops = fusion.translate_kernel(part, 1 + k)
         inner, local = substitute(effect, ready), fusion.local.get(part.argument(0))
         if local is None:
             name = f"joined_{call.body.arg.name}" if call.body.arg else "joined"

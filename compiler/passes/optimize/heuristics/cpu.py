@@ -27,26 +27,30 @@ from uops.compiler.passes.optimize.heuristics.argmax import fuse_max_and_argmax
 from uops.compiler.passes.optimize.heuristics.products import (
     REDUCE_VECTORS,
     REUSED_ROWS,
-    find_row_loop,
+    find_loop_that_reuses_lane_loads,
     stage_transposed_operand,
     tile_product_in_registers,
-    vectorize_as_dot_products,
-    vectorize_reduce_loop,
+    vectorize_contiguous_reduce,
+    vectorize_reduce_as_dot_products,
 )
 from uops.compiler.passes.optimize.heuristics.sweep import interchange_reduce_loops
 from uops.compiler.passes.optimize.heuristics.symbolic import vectorize_symbolic_loops
 from uops.compiler.passes.optimize.heuristics.threads import WORTH, count_operations
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
-from uops.compiler.passes.optimize.schedule.local_memory import find_recomputed_value, stage_in_local_memory, stage_in_output_row
+from uops.compiler.passes.optimize.schedule.local_memory import (
+    find_uses_of_recomputed_value,
+    stage_in_local_memory,
+    stage_in_output_row,
+)
 from uops.compiler.passes.optimize.schedule.moves import (
     CACHES,
     COST,
     VectorizationFacts,
-    apply_to_loop,
+    apply_and_find_changed_loop,
     axis_number,
     largest_divisor,
     newest_loop,
-    split_into_vectors,
+    split_loop_into_vectors,
     split_with_padding,
 )
 from uops.compiler.passes.optimize.schedule.optops import apply, find_loops_around_fills
@@ -102,7 +106,7 @@ def _stage_repeated_values(s: Schedule, machine: MachineModel, uniques: Iterator
     """
     first, second = (machine.caches or CACHES)[:2]
     for _ in range(_MOST_KEPT):
-        uses = find_recomputed_value(s, KEPT_WORK, estimate_work)
+        uses = find_uses_of_recomputed_value(s, KEPT_WORK, estimate_work)
         if not uses:
             break
         value, (loop, *_) = uses[0]
@@ -119,20 +123,20 @@ def _vectorize_kernel(s: Schedule, f: VectorizationFacts, machine: MachineModel,
     lanes = max(1, machine.vector_bytes // f.itemsize)
     staged = stage_transposed_operand(s, f, lanes, machine, uniques)
     if staged is not None:
-        return vectorize_as_dot_products(staged, VectorizationFacts(staged), lanes)
+        return vectorize_reduce_as_dot_products(staged, VectorizationFacts(staged), lanes)
     lane = _choose_vector_loop(s, f, lanes)
     if lane is None and len(f.reduces) == 1 and not f.unvectorizable:
-        return vectorize_as_dot_products(s, f, lanes)
+        return vectorize_reduce_as_dot_products(s, f, lanes)
     if lane is not None:
         s = _vectorize_output_loop(s, f, lane, lanes, machine, uniques)
     around = set[UOp]()  # loops around vectorized Reduces: lanes of these would repeat the Reduce in each lane
     for u in f.reduces:
         if (lane is None or lane not in f.enclosing_loops[u.operand]) and ranges_closed_by(u)[-1] not in around:
-            before, s = s, vectorize_reduce_loop(s, f, u, lanes, REDUCE_VECTORS)
+            before, s = s, vectorize_contiguous_reduce(s, f, u, lanes, REDUCE_VECTORS)
             around |= f.enclosing_loops[u] if s is not before else set()
     for u in f.ends:
         if ranges_closed_by(u)[-1] not in f.unvectorizable | around:
-            s = split_into_vectors(s, ranges_closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
+            s = split_loop_into_vectors(s, ranges_closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
     return s
 
 
@@ -145,7 +149,7 @@ def _choose_vector_loop(s: Schedule, f: VectorizationFacts, lanes: int) -> UOp |
     if lane is None or constant_extent(lane) < 2 or lane in f.unvectorizable:
         return None
     inner = [u for u in f.reduces if lane in f.enclosing_loops[u.operand]]
-    rows = find_row_loop(s, f, lane)
+    rows = find_loop_that_reuses_lane_loads(s, f, lane)
     if not inner or (rows is not None and constant_extent(rows) >= REUSED_ROWS):
         return lane
     across = sum(f.gather_cost(lane, f.direct_loads(u)) for u in inner)
@@ -163,7 +167,7 @@ def _vectorize_output_loop(
     s: Schedule, f: VectorizationFacts, lane: UOp, lanes: int, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Turn an output loop into vector lanes by the strategy that suits the kernel's loads."""
-    rows = find_row_loop(s, f, lane)
+    rows = find_loop_that_reuses_lane_loads(s, f, lane)
     if rows is None:
         summed = any(lane in f.enclosing_loops[u.operand] for u in f.reduces)
         across = None if summed else _find_transposed_load_loop(s, f, lane)
@@ -172,11 +176,11 @@ def _vectorize_output_loop(
         streams = summed and all(a.stride(lane) is not None for a in f.loads)
         vectors = min(COLUMN_VECTORS, machine.registers // 2) if streams else _elementwise_vector_count(f)
         if streams and constant_extent(lane) > lanes * vectors and shortest_reduce_extent(s, f, lane) >= SWEPT_ROWS:
-            return _tile_column_reduces(s, f, lane, None, lanes, machine, uniques)
-        return split_into_vectors(s, lane, lanes, vectors, AxisType.UPCAST)
+            return _accumulate_column_tiles(s, f, lane, None, lanes, machine, uniques)
+        return split_loop_into_vectors(s, lane, lanes, vectors, AxisType.UPCAST)
     streamed = shortest_reduce_extent(s, f, lane) * constant_extent(lane) * f.itemsize > (machine.caches or CACHES)[1]
     if constant_extent(rows) <= FEW_ROWS and streamed and len(f.reduces) == 1:
-        return _tile_column_reduces(s, f, lane, rows, lanes, machine, uniques)
+        return _accumulate_column_tiles(s, f, lane, rows, lanes, machine, uniques)
     return tile_product_in_registers(s, f, rows, lane, machine, uniques)
 
 
@@ -186,37 +190,39 @@ def _elementwise_vector_count(f: VectorizationFacts) -> int:
     return 1 if operations >= LONG and not f.reduces else ELEMENTWISE_VECTORS
 
 
-def _tile_column_reduces(
-    s: Schedule, f: VectorizationFacts, lane: UOp, beside: UOp | None, lanes: int, machine: MachineModel, uniques: Iterator[int]
+def _accumulate_column_tiles(
+    s: Schedule, f: VectorizationFacts, lane: UOp, row_loop: UOp | None, lanes: int, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Accumulate reduced columns row by row, in tiles whose accumulators fit half of the first cache.
 
     Some rows are added together. `beside` is another output loop; the columns are read once for all its iterations.
     """
     n = lanes * ELEMENTWISE_VECTORS
-    most = (machine.caches or CACHES)[0] // 2 // f.itemsize // (constant_extent(beside) if beside is not None else 1) // n * n
+    most = (machine.caches or CACHES)[0] // 2 // f.itemsize // (constant_extent(row_loop) if row_loop is not None else 1) // n * n
     tiles = -(-constant_extent(lane) // most)
     if machine.cores > 1 and count_operations(f.order, f.enclosing_loops) >= WORTH:  # a tile per core at least
         tiles = max(tiles, min(machine.cores, constant_extent(lane) // n))
     tile = -(-constant_extent(lane) // (tiles * n)) * n
     if constant_extent(lane) % tile:
-        s, lane = apply_to_loop(s, lane, Padto(axis_number(s, lane), tile))
+        s, lane = apply_and_find_changed_loop(s, lane, Padto(axis_number(s, lane), tile))
     s = apply(s, Split(axis_number(s, lane), n, AxisType.UPCAST))
     vectors = newest_loop(s)
     if tiles > 1:
         s = apply(s, Split(axis_number(s, lane), tile // n, AxisType.LOOP))
     columns: tuple[UOp, ...] = (newest_loop(s) if tiles > 1 else s.ranges[axis_number(s, lane)], vectors)
-    if beside is not None:
-        s = apply(s, Split(axis_number(s, beside), constant_extent(beside), AxisType.UPCAST))
+    if row_loop is not None:
+        s = apply(s, Split(axis_number(s, row_loop), constant_extent(row_loop), AxisType.UPCAST))
         columns = (newest_loop(s), *columns)
     for _ in f.reduces:
         u = _find_column_reduce(s, columns)
         if u is None:
             break
-        most = min(ROWS_TOGETHER, max(1, ROWS_BESIDE // constant_extent(beside))) if beside is not None else ROWS_TOGETHER
+        most = min(ROWS_TOGETHER, max(1, ROWS_BESIDE // constant_extent(row_loop))) if row_loop is not None else ROWS_TOGETHER
         rows = ranges_closed_by(u)[-1]
         together = (
-            largest_divisor(constant_extent(rows), most) if rows not in find_loops_around_fills(s.effect, registers=True) else 1
+            largest_divisor(constant_extent(rows), most)
+            if rows not in find_loops_around_fills(s.effect, include_registers=True)
+            else 1
         )
         if together > 1:
             s = apply(s, Split(axis_number(s, rows), together, AxisType.UNROLL))

@@ -21,7 +21,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
 
-def schedule_fused_parts(s: Schedule, scheduler: Callable[[Schedule], Schedule]) -> Schedule:
+def schedule_kernel_or_fused_parts(s: Schedule, scheduler: Callable[[Schedule], Schedule]) -> Schedule:
     """Apply a scheduler to a kernel, or to each part of a fused kernel."""
     afters = nodes_with_op(s.effect, Op.AFTER)
     filled = [u for u in afters if u.buffer.op is Op.BUFFER and u.buffer.arg.addrspace is AddrSpace.LOCAL]
@@ -39,7 +39,7 @@ def schedule_fused_parts(s: Schedule, scheduler: Callable[[Schedule], Schedule])
         return _renumber_loops(scheduler(part), common, axis)
 
     for u in filled:
-        part = schedule_part(*_unwrap_ends(u.dependencies[0]))
+        part = schedule_part(*_unwrap_store_and_loops(u.dependencies[0]))
         axis += len(part.ranges)
         inner = substitute(part.effect, ready)
         outer = B.after(u.buffer, B.close_loops(inner, sort_by_nesting(part.outputs)))
@@ -52,7 +52,7 @@ def schedule_fused_parts(s: Schedule, scheduler: Callable[[Schedule], Schedule])
     return Schedule(s.name, effect, (*common, *last.outputs), initialized_sizes=s.initialized_sizes)
 
 
-def _unwrap_ends(end: UOp) -> tuple[UOp, tuple[UOp, ...]]:
+def _unwrap_store_and_loops(end: UOp) -> tuple[UOp, tuple[UOp, ...]]:
     """Return the Store inside nested Ends, and the loops that they close, outermost first."""
     loops: list[UOp] = []
     while end.op is Op.END:
@@ -61,9 +61,11 @@ def _unwrap_ends(end: UOp) -> tuple[UOp, tuple[UOp, ...]]:
     return end, tuple(loops)
 
 
-def _renumber_loops(s: Schedule, common: Sequence[UOp], axis: int) -> Schedule:
+def _renumber_loops(s: Schedule, kept_loops: Sequence[UOp], first_axis_id: int) -> Schedule:
     """Number the loops from `axis` on, in their order, except the `common` ones."""
-    ranges = sorted({u for u in toposort(s.effect, *s.outputs) if u.op is Op.RANGE} - {*common}, key=lambda r: int(r.arg.axis_id))
-    new = {r: r.replace(arg=replace(r.arg, axis_id=axis + k)) for k, r in enumerate(ranges)}
+    ranges = sorted(
+        {u for u in toposort(s.effect, *s.outputs) if u.op is Op.RANGE} - {*kept_loops}, key=lambda r: int(r.arg.axis_id)
+    )
+    new = {r: r.replace(arg=replace(r.arg, axis_id=first_axis_id + k)) for k, r in enumerate(ranges)}
     effect = replace_ranges(s.effect, {r: (n, (n,)) for r, n in new.items()})
     return replace(s, effect=effect, outputs=tuple(new[r] for r in s.outputs))

@@ -22,12 +22,12 @@ from uops.compiler.passes.optimize.schedule.moves import (
     CACHES,
     COST,
     VectorizationFacts,
-    apply_to_loop,
+    apply_and_find_changed_loop,
     axis_number,
     largest_divisor,
     newest_loop,
     padding_efficiency,
-    split_into_vectors,
+    split_loop_into_vectors,
     split_with_padding,
 )
 from uops.compiler.passes.optimize.schedule.optops import apply
@@ -70,7 +70,7 @@ class _RegisterTile:
 
     rows: int
     vectors: int
-    beside: int = 1
+    second_columns: int = 1
     score: float = 0.0
 
 
@@ -85,7 +85,7 @@ def tile_product_in_registers(
         constant_extent(rows), constant_extent(beside) if beside is not None else 1, constant_extent(lane), lanes, full, machine
     )
     s = split_with_padding(s, lane, tile.vectors * lanes, AxisType.UPCAST)
-    for loop, factor in ((rows, tile.rows), (beside, tile.beside)):
+    for loop, factor in ((rows, tile.rows), (beside, tile.second_columns)):
         if loop is not None and factor > 1:
             r = s.ranges[axis_number(s, loop)]
             s, r = pad_loop_with_clamped_loads(s, r, factor) if constant_extent(r) % factor else (s, r)
@@ -93,7 +93,7 @@ def tile_product_in_registers(
     return _pack_operand_panel(s, rows, lane, machine, uniques)
 
 
-def find_row_loop(s: Schedule, f: VectorizationFacts, lane: UOp) -> UOp | None:
+def find_loop_that_reuses_lane_loads(s: Schedule, f: VectorizationFacts, lane: UOp) -> UOp | None:
     """Return the output loop that reuses what the lanes load in a Reduce: a load changes with the lanes but not with it."""
     rows = [r for r in reversed(s.outputs) if r is not lane and r not in f.unvectorizable and constant_extent(r) > 1]
     for u in f.reduces:
@@ -116,15 +116,17 @@ def _find_second_column_loop(s: Schedule, f: VectorizationFacts, rows: UOp, lane
     return next((r for r in others if not any(r in f.enclosing_loops[a] for a in row_loads)), None)
 
 
-def _choose_register_tile(rows: int, beside: int, columns: int, lanes: int, full: int, machine: MachineModel) -> _RegisterTile:
+def _choose_register_tile(
+    rows: int, second_columns: int, columns: int, lanes: int, full: int, machine: MachineModel
+) -> _RegisterTile:
     """Return the tile with the best score.
 
     A vector has `lanes` columns; iterations of the second column loop fill it up to `full` lanes.
     """
     best = _RegisterTile(1, 1)
-    for along, b in itertools.product(range(1, 5), range(1, 1 + min(beside, 4 * full // lanes))):
+    for along, b in itertools.product(range(1, 5), range(1, 1 + min(second_columns, 4 * full // lanes))):
         vectors = -(-along * b * lanes // full)
-        efficiency = padding_efficiency(columns, along * lanes) * padding_efficiency(beside, b)
+        efficiency = padding_efficiency(columns, along * lanes) * padding_efficiency(second_columns, b)
         efficiency *= padding_efficiency(along * b * lanes, full)
         tile = _choose_tile_rows(rows, _RegisterTile(1, along, b), vectors, efficiency, machine)
         best = max(best, tile, key=lambda t: t.score)
@@ -172,18 +174,18 @@ def _pack_operand_panel(s: Schedule, rows: UOp, lane: UOp, machine: MachineModel
     divides = _has_large_divisor(constant_extent(k), _max_block_iterations(k, size, cache // beside))
     too_large = size > min(cache * PANEL_SHARE, STACK_LIMIT)
     if too_large or (size * beside > cache and divides and (size > cache or _can_accumulate_in_output(s))):
-        return _block_deep_reduce(s, tiles, columns, size, machine, uniques)
+        return _compute_deep_reduce_in_blocks(s, tiles, columns, size, machine, uniques)
     beside = _choose_panel_count(columns, cache // size, machine) if beside > 1 else 1
-    s, load, over = _split_columns_into_panels(s, tiles, columns, beside)
+    s, load, over = _split_panels_and_find_load(s, tiles, columns, beside)
     s = stage_in_local_memory(s, [(load, over)], next(uniques), machine.vector_bytes // load.dtype.itemsize)
     return flatten_loop_nests(s, only_reduces=True)
 
 
-def _estimate_row_operand_bytes(s: Schedule, tiles: UOp, load: UOp) -> int:
+def _estimate_row_operand_bytes(s: Schedule, row_tiles: UOp, load: UOp) -> int:
     """Estimate the bytes of the operand that depends on the rows, all of which every panel of `load` reads."""
     f = VectorizationFacts(s)
     common = f.enclosing_loops[load] - set(ranges_closed_by(f.reduces[0]))
-    rows = (a.node for a in f.direct_loads(f.reduces[0]) if tiles in f.enclosing_loops[a.node])
+    rows = (a.node for a in f.direct_loads(f.reduces[0]) if row_tiles in f.enclosing_loops[a.node])
     return max((math.prod(map(constant_extent, f.enclosing_loops[u] - common)) * u.dtype.itemsize for u in rows), default=0)
 
 
@@ -196,18 +198,20 @@ def _choose_panel_count(columns: UOp, most: int, machine: MachineModel) -> int:
     return largest_divisor(constant_extent(columns), max(1, min(most, per_piece, PANELS)))
 
 
-def _split_columns_into_panels(s: Schedule, tiles: UOp, columns: UOp, beside: int) -> tuple[Schedule, UOp, tuple[UOp, ...]]:
+def _split_panels_and_find_load(
+    s: Schedule, row_tiles: UOp, columns: UOp, panel_count: int
+) -> tuple[Schedule, UOp, tuple[UOp, ...]]:
     """Split the columns into `beside` panels side by side.
 
     Returns the schedule, the Load to stage, and the loops over the staged panels.
     """
-    if beside > 1:
-        s = apply(s, Split(axis_number(s, columns), beside, AxisType.LOOP))
+    if panel_count > 1:
+        s = apply(s, Split(axis_number(s, columns), panel_count, AxisType.LOOP))
         columns = newest_loop(s)
-    panel = _find_panel_load(s, tiles, columns)
+    panel = _find_panel_load(s, row_tiles, columns)
     assert panel is not None
     load, over = panel
-    return s, load, (columns, *over) if beside > 1 else over
+    return s, load, (columns, *over) if panel_count > 1 else over
 
 
 def _can_accumulate_in_output(s: Schedule) -> bool:
@@ -216,7 +220,9 @@ def _can_accumulate_in_output(s: Schedule) -> bool:
     return accumulate_in_output(s, u, (), ranges_closed_by(u)[0]) is not None
 
 
-def _block_deep_reduce(s: Schedule, tiles: UOp, columns: UOp, size: int, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def _compute_deep_reduce_in_blocks(
+    s: Schedule, row_tiles: UOp, columns: UOp, panel_bytes: int, machine: MachineModel, uniques: Iterator[int]
+) -> Schedule:
     """Compute a deep product in blocks: split the outermost loop of its Reduce, and run each part for many tiles of rows.
 
     A panel of all iterations takes `size` bytes.
@@ -226,22 +232,22 @@ def _block_deep_reduce(s: Schedule, tiles: UOp, columns: UOp, size: int, machine
     beside = _choose_panel_count(columns, PANELS, machine) if in_output else 1
     budget = _panel_byte_budget(machine)
     budget = budget if in_output else min(budget, STACK_LIMIT - _accumulator_byte_budget(machine))
-    most = _max_block_iterations(k, size, budget // beside)
+    most = _max_block_iterations(k, panel_bytes, budget // beside)
     part = largest_divisor(constant_extent(k), most)
     if not _has_large_divisor(constant_extent(k), most):
         part = -(-constant_extent(k) // -(-constant_extent(k) // most))
-        s, k = apply_to_loop(s, k, Padto(axis_number(s, k), part)) if constant_extent(k) % part else (s, k)
+        s, k = apply_and_find_changed_loop(s, k, Padto(axis_number(s, k), part)) if constant_extent(k) % part else (s, k)
     s = apply(s, Split(axis_number(s, k), part, AxisType.REDUCE))
     depth, innermost = s.ranges[axis_number(s, k)], newest_loop(s)
     for r in inner:  # the part becomes the outermost of these loops, whose order stays
         s = apply(s, Swap(axis_number(s, innermost), axis_number(s, r)))
-    s, load, over = _split_columns_into_panels(s, tiles, columns, beside)
+    s, load, over = _split_panels_and_find_load(s, row_tiles, columns, beside)
     lanes = machine.vector_bytes // load.dtype.itemsize
     s = stage_in_local_memory(s, [(load, tuple(r for r in over if r is not depth))], next(uniques), lanes)
-    inside = (tiles, over[0]) if beside > 1 else (tiles,)
+    inside = (row_tiles, over[0]) if beside > 1 else (row_tiles,)
     blocked = accumulate_in_output(s, VectorizationFacts(s).reduces[0], inside, depth)
     if blocked is None:
-        return _accumulate_blocks_in_registers(s, tiles, depth, machine, uniques)
+        return _accumulate_blocks_in_registers(s, row_tiles, depth, machine, uniques)
     return flatten_loop_nests(blocked, only_reduces=True)
 
 
@@ -255,9 +261,9 @@ def _accumulator_byte_budget(machine: MachineModel) -> int:
     return min((machine.caches or CACHES)[1], STACK_LIMIT) // SUMS_SHARE
 
 
-def _max_block_iterations(k: UOp, size: int, budget: int) -> int:
+def _max_block_iterations(k: UOp, panel_bytes: int, budget: int) -> int:
     """Return the most iterations of reduce loop `k` whose panel fits `budget` bytes; a panel of all iterations takes `size`."""
-    return max(1, constant_extent(k) * budget // size)
+    return max(1, constant_extent(k) * budget // panel_bytes)
 
 
 def _has_large_divisor(n: int, most: int) -> bool:
@@ -265,19 +271,21 @@ def _has_large_divisor(n: int, most: int) -> bool:
     return largest_divisor(n, most) * DEPTH_SLACK >= most
 
 
-def _accumulate_blocks_in_registers(s: Schedule, tiles: UOp, depth: UOp, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def _accumulate_blocks_in_registers(
+    s: Schedule, row_tiles: UOp, block_loop: UOp, machine: MachineModel, uniques: Iterator[int]
+) -> Schedule:
     """Accumulate the blocks of as many tiles of rows at a time as their memory allows (`_accumulator_byte_budget`)."""
     vectors = [r for r in s.outputs if r.arg.type is AxisType.UPCAST]
     size = math.prod(map(constant_extent, vectors)) * accumulator_dtype(VectorizationFacts(s).reduces[0].dtype).itemsize
-    most, n = max(1, _accumulator_byte_budget(machine) // size), constant_extent(tiles)
+    most, n = max(1, _accumulator_byte_budget(machine) // size), constant_extent(row_tiles)
     if n > most:
         together = -(-n // -(-n // most))
-        s, tiles = pad_loop_with_clamped_loads(s, tiles, together) if n % together else (s, tiles)
-        s = apply(s, Split(axis_number(s, tiles), together, AxisType.LOOP))
-        tiles = newest_loop(s)
+        s, row_tiles = pad_loop_with_clamped_loads(s, row_tiles, together) if n % together else (s, row_tiles)
+        s = apply(s, Split(axis_number(s, row_tiles), together, AxisType.LOOP))
+        row_tiles = newest_loop(s)
     f = VectorizationFacts(s)
     vectors.sort(key=lambda r: -(f.store.stride(r) or 0))
-    return interchange_reduce_loops(s, f.reduces[0], (tiles, *vectors), [depth], next(uniques))
+    return interchange_reduce_loops(s, f.reduces[0], (row_tiles, *vectors), [block_loop], next(uniques))
 
 
 def _find_panel_load(s: Schedule, rows: UOp, columns: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
@@ -299,19 +307,19 @@ def _find_panel_load(s: Schedule, rows: UOp, columns: UOp) -> tuple[UOp, tuple[U
     return load, (*(r for r in loops if r in reduced), *vectors)
 
 
-def vectorize_reduce_loop(s: Schedule, f: VectorizationFacts, u: UOp, lanes: int, vectors: int) -> Schedule:
+def vectorize_contiguous_reduce(s: Schedule, f: VectorizationFacts, reduce: UOp, lanes: int, vectors: int) -> Schedule:
     """Turn the last loop of a Reduce into vector lanes if its loads are contiguous."""
-    if not _can_vectorize_reduce(f, u, lanes):
+    if not _can_vectorize_reduce(f, reduce, lanes):
         return s
-    return split_into_vectors(s, ranges_closed_by(u)[-1], lanes, vectors, AxisType.UNROLL)
+    return split_loop_into_vectors(s, ranges_closed_by(reduce)[-1], lanes, vectors, AxisType.UNROLL)
 
 
 def _can_vectorize_reduce(f: VectorizationFacts, u: UOp, lanes: int) -> bool:
     """Return True if a Reduce loads contiguously and its last loop fills a vector."""
-    return f.loads_contiguously(u) and constant_extent(ranges_closed_by(u)[-1]) >= lanes
+    return f.loads_contiguously_along_reduce(u) and constant_extent(ranges_closed_by(u)[-1]) >= lanes
 
 
-def vectorize_as_dot_products(s: Schedule, f: VectorizationFacts, lanes: int) -> Schedule:
+def vectorize_reduce_as_dot_products(s: Schedule, f: VectorizationFacts, lanes: int) -> Schedule:
     """Compute one Reduce in vector lanes, for several results side by side.
 
     These share loads, and the time it takes to fold the lanes.
@@ -325,7 +333,7 @@ def vectorize_as_dot_products(s: Schedule, f: VectorizationFacts, lanes: int) ->
         s, r = pad_loop_with_clamped_loads(s, r, k) if constant_extent(r) % k else (s, r)
         s, beside = split_with_padding(s, r, k, AxisType.UPCAST), beside * k
     f, vectors = VectorizationFacts(s), max(1, min(REDUCE_VECTORS, 2 * REDUCE_VECTORS // beside))
-    return vectorize_reduce_loop(s, f, f.reduces[0], lanes, vectors)
+    return vectorize_contiguous_reduce(s, f, f.reduces[0], lanes, vectors)
 
 
 def stage_transposed_operand(
@@ -341,7 +349,7 @@ def stage_transposed_operand(
     (u,) = f.reduces
     if lane not in f.enclosing_loops[u.operand]:
         return None
-    rows = find_row_loop(s, f, lane)
+    rows = find_loop_that_reuses_lane_loads(s, f, lane)
     beside = _find_second_column_loop(s, f, rows, lane) if rows is not None else None
     if beside is not None and constant_extent(lane) * constant_extent(beside) >= lanes:
         return None

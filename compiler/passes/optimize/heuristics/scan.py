@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 from uops.compiler.ir.accumulators import (
     accumulator_dtype,
-    allocate_accumulator,
+    build_register_and_clear_effect,
+    cast_to_accumulator_dtype,
     combine_with_accumulator,
     element_address,
     reduction_identity,
-    widen_for_accumulator,
 )
 from uops.compiler.ir.affine import build_affine_sum, extract_affine_sum, index_constant
 from uops.compiler.ir.extents import constant_extent
@@ -58,7 +58,7 @@ LANES = 64
 _AFFINE_OPS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL})
 
 
-def build_prefix_scan(s: Schedule, uniques: Iterator[int], machine: MachineModel = PLAIN) -> UOp | None:
+def build_prefix_scan_body(s: Schedule, uniques: Iterator[int], machine: MachineModel = PLAIN) -> UOp | None:
     """Return the SCHEDULED body of a kernel with prefix reductions over an output loop, or None for any other kernel.
 
     `uniques` numbers the accumulators. If loops must keep their order, only the innermost one can be the scan's.
@@ -70,7 +70,7 @@ def build_prefix_scan(s: Schedule, uniques: Iterator[int], machine: MachineModel
     reduces = [u for u in reduces if needs[u].issubset(s.outputs) and len(ranges_closed_by(u)) == 1]  # not nested
     simplify = Rewriter(INDEXING)
     for i in reversed(s.outputs[-1:] if s.ordered_ids else s.outputs):
-        terms = {u: _find_last_window_term(u, i, simplify) for u in reduces if i in needs[u]}
+        terms = {u: _match_prefix_reduce_term(u, i, simplify) for u in reduces if i in needs[u]}
         inner = s.outputs[s.outputs.index(i) + 1 :]
         scans = [(u, term) for u, term in terms.items() if term is not None]
         columns = bool(scans) and not needs[scans[0][0]].isdisjoint(inner)
@@ -81,7 +81,7 @@ def build_prefix_scan(s: Schedule, uniques: Iterator[int], machine: MachineModel
     return None
 
 
-def _find_last_window_term(u: UOp, i: UOp, simplify: Rewriter) -> UOp | None:
+def _match_prefix_reduce_term(u: UOp, i: UOp, simplify: Rewriter) -> UOp | None:
     """Return t(i + n-1) if Reduce `u` is a prefix reduction over `i`, else None."""
     (r,) = ranges_closed_by(u)
     n, steps = axis_of(r).extent, axis_of(i).extent
@@ -140,12 +140,14 @@ def _build_scan_body(s: Schedule, scans: Sequence[tuple[UOp, UOp]], i: UOp, step
     sizes = [constant_extent(r) for r in columns]
     effect, stores = substitute(s.effect, steps.substitutions), list[UOp]()
     for k, (u, term) in enumerate(scans):
-        register, cleared = allocate_accumulator(u, steps.outer, next(uniques), _renumber_loops_for_reduce(steps.clear_loops, k))
+        register, cleared = build_register_and_clear_effect(
+            u, steps.outer, next(uniques), _renumber_loops_for_reduce(steps.clear_loops, k)
+        )
         if steps.prefix_index_and_loops:
             index, *loops = steps.prefix_index_and_loops
             renumbered = _renumber_loops_for_reduce(loops, k)
             index = substitute(index, dict(zip(loops, renumbered, strict=True)))
-            start = u.replace(src=(substitute(widen_for_accumulator(term), {i: index}), *renumbered))
+            start = u.replace(src=(substitute(cast_to_accumulator_dtype(term), {i: index}), *renumbered))
             cleared = B.store(cleared.buffer, B.cast(start, register.dtype))
         running = element_address(B.after(register, cleared, steps.i), columns, sizes)
         total = combine_with_accumulator(u, running, substitute(term, steps.substitutions))
@@ -160,7 +162,7 @@ def _renumber_loops_for_reduce(loops: Sequence[UOp], k: int) -> list[UOp]:
     return [r.replace(arg=RangeArg(int(r.arg.axis_id) + k * len(loops), r.arg.type)) for r in loops]
 
 
-def _arrange_scan_loops(s: Schedule, i: UOp, columns: bool, machine: MachineModel, wide: DType) -> _ScanLoops:
+def _arrange_scan_loops(s: Schedule, i: UOp, has_columns: bool, machine: MachineModel, sum_dtype: DType) -> _ScanLoops:
     """Return the loops as they are, tiled, or with one for the cores."""
     k = s.outputs.index(i)
     outer, inner, threads = s.outputs[:k], s.outputs[k + 1 :], dict[UOp, UOp]()
@@ -172,16 +174,16 @@ def _arrange_scan_loops(s: Schedule, i: UOp, columns: bool, machine: MachineMode
         threads[first] = first.replace(arg=RangeArg(first.arg.axis_id, AxisType.THREAD))
         outer, cores = (threads[first], *rest), 1
     loops = _ScanLoops(outer, i, inner, substitutions=threads)
-    if columns and constant:
-        return _tile_scan_columns(loops, machine.lanes(wide), cores, next_id(s))
-    if columns:  # of symbolic extents: one column after the other
+    if has_columns and constant:
+        return _tile_scan_columns(loops, machine.lanes(sum_dtype), cores, next_id(s))
+    if has_columns:  # of symbolic extents: one column after the other
         return _ScanLoops((*outer, *inner), i)
     return loops if cores == 1 or inner else _split_row_across_cores(i, cores, next_id(s))
 
 
-def _tile_scan_columns(s: _ScanLoops, lanes: int, cores: int, free: int) -> _ScanLoops:
+def _tile_scan_columns(s: _ScanLoops, lanes: int, cores: int, first_free_id: int) -> _ScanLoops:
     """Let all inner loops take a step together, in tiles that fit the accumulators' memory and a core's share."""
-    ids, substitutions = itertools.count(free), dict(s.substitutions)
+    ids, substitutions = itertools.count(first_free_id), dict(s.substitutions)
     around: list[UOp] = []
     columns: list[UOp] = []
     room = _MOST_COLUMNS
@@ -204,19 +206,19 @@ def _new_loop(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:
     return UOp(Op.RANGE, (index_constant(extent),), RangeArg(axis_id, kind)) if extent > 1 else index_constant(0)
 
 
-def _split_row_across_cores(i: UOp, cores: int, free: int) -> _ScanLoops:
+def _split_row_across_cores(i: UOp, cores: int, first_free_id: int) -> _ScanLoops:
     """Split the steps of one row into parts, each of which first reduces everything before it."""
     n = constant_extent(i)
     parts = min(cores, _MOST_PARTS)
     size = -(-n // parts // LANES) * LANES
-    part = UOp(Op.RANGE, (index_constant(-(-n // size)),), RangeArg(free, AxisType.THREAD))
+    part = UOp(Op.RANGE, (index_constant(-(-n // size)),), RangeArg(first_free_id, AxisType.THREAD))
     steps = index_constant(size)
     if n % size:
         left = UOp(Op.SUB, (index_constant(n), UOp(Op.MUL, (part, index_constant(size)))))
         steps = UOp(Op.WHERE, (UOp(Op.CMPLT, (left, index_constant(size))), left, index_constant(size)))
-    step = UOp(Op.RANGE, (steps,), RangeArg(free + 1, AxisType.LOOP))
+    step = UOp(Op.RANGE, (steps,), RangeArg(first_free_id + 1, AxisType.LOOP))
     whole, block, lane = (
-        UOp(Op.RANGE, (bound,), RangeArg(free + k, kind))
+        UOp(Op.RANGE, (bound,), RangeArg(first_free_id + k, kind))
         for k, bound, kind in (
             (2, part, AxisType.REDUCE),
             (3, index_constant(size // LANES), AxisType.REDUCE),

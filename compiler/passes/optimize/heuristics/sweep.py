@@ -22,11 +22,11 @@ from dataclasses import replace
 
 from uops.compiler.ir.accumulators import (
     accumulator_dtype,
-    allocate_accumulator,
+    build_register_and_clear_effect,
+    cast_to_accumulator_dtype,
     combine_with_accumulator,
     element_address,
     reduction_identity,
-    widen_for_accumulator,
 )
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.extents import constant_extent
@@ -54,9 +54,9 @@ def interchange_reduce_loops(s: Schedule, u: UOp, columns: Sequence[UOp], rows: 
     first, second = (
         [UOp(Op.RANGE, r.src, RangeArg(free + n * len(columns) + k, r.arg.type)) for k, r in enumerate(columns)] for n in range(2)
     )
-    value = widen_for_accumulator(substitute(u.operand, dict(zip(columns, second, strict=True))))
+    value = cast_to_accumulator_dtype(substitute(u.operand, dict(zip(columns, second, strict=True))))
     sizes = [constant_extent(r) for r in columns]
-    memory, cleared = allocate_accumulator(u, outside, unique, first)
+    memory, cleared = build_register_and_clear_effect(u, outside, unique, first)
     running = element_address(B.after(memory, cleared, *rows), second, sizes)
     term = UOp(Op.REDUCE, (value, *inside), ReduceArg(u.arg.op)) if inside else value
     update = B.store(running, combine_with_accumulator(u, running, term))

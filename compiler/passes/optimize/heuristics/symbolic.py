@@ -7,7 +7,12 @@ sizes), R90 (Split), R92 (Padto).
 
 from __future__ import annotations
 
-from uops.compiler.passes.optimize.schedule.moves import VectorizationFacts, apply_to_loop, axis_number, split_into_vectors
+from uops.compiler.passes.optimize.schedule.moves import (
+    VectorizationFacts,
+    apply_and_find_changed_loop,
+    axis_number,
+    split_loop_into_vectors,
+)
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.compiler.target import MachineModel
@@ -31,7 +36,7 @@ def vectorize_symbolic_loops(s: Schedule, machine: MachineModel) -> Schedule:
     around = set[UOp]()  # loops around vectorized Reduces
     for u in f.reduces:
         r = ranges_closed_by(u)[-1]
-        if f.loads_contiguously(u) and r not in around and (lane is None or lane not in f.enclosing_loops[u.operand]):
+        if f.loads_contiguously_along_reduce(u) and r not in around and (lane is None or lane not in f.enclosing_loops[u.operand]):
             s = _split_with_masked_tail(s, r, lanes, AxisType.UNROLL)
             around |= f.enclosing_loops[u]
     return s
@@ -40,6 +45,6 @@ def vectorize_symbolic_loops(s: Schedule, machine: MachineModel) -> Schedule:
 def _split_with_masked_tail(s: Schedule, r: UOp, lanes: int, target: AxisType) -> Schedule:
     """Split a loop into vector lanes; one of symbolic extent is padded first."""
     if r.bound.op is Op.CONST:
-        return split_into_vectors(s, r, lanes, 1, target)
-    s, r = apply_to_loop(s, r, Padto(axis_number(s, r), lanes))
+        return split_loop_into_vectors(s, r, lanes, 1, target)
+    s, r = apply_and_find_changed_loop(s, r, Padto(axis_number(s, r), lanes))
     return apply(s, Split(axis_number(s, r), lanes, target))

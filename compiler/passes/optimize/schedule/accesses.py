@@ -59,14 +59,14 @@ def flatten_loop_nests(s: Schedule, only_reduces: bool = False) -> Schedule:
     nests += [list(ranges_closed_by(u)) for u in nodes_with_op(effect, Op.REDUCE)]
     for loops in nests:
         for k in reversed(range(len(loops) - 1)):
-            flattened = _flatten_loop_pair(effect, loops[k], loops[k + 1])
+            flattened = _try_flatten_loop_pair(effect, loops[k], loops[k + 1])
             if flattened is not None:
                 new, effect = flattened
                 loops[k : k + 2] = [new]
     return s if effect is s.effect else replace(s, effect=effect, outputs=tuple(outputs))
 
 
-def _flatten_loop_pair(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:
+def _try_flatten_loop_pair(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:
     """Return the loop that replaces `a` around `b`, and the effect with it; None if some use of the two is no step of that loop."""
     if a.bound.op is not Op.CONST or b.bound.op is not Op.CONST or a.arg.type is not b.arg.type:
         return None
@@ -78,7 +78,7 @@ def _flatten_loop_pair(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:
     return new, replace_ranges(effect, replacement)
 
 
-def _can_flatten_pair(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
+def _can_flatten_pair(effect: UOp, a: UOp, b: UOp, inner_extent: int) -> bool:
     """Return True if `a` and `b` occur only in addresses, with strides m*k and k, and each Reduce closes both or neither.
 
     Other users of such an address see the same number in the flattened loop.
@@ -90,7 +90,7 @@ def _can_flatten_pair(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
     inside: set[UOp] = set()  # the nodes of these addresses
     for i in addressed:
         total = extract_affine_sum(i)
-        if total.terms.get(a, 0) != m * total.terms.get(b, 0):
+        if total.terms.get(a, 0) != inner_extent * total.terms.get(b, 0):
             return False
         if any(t not in pair and not needs[t].isdisjoint(pair) for t in total.terms):
             return False

@@ -50,7 +50,7 @@ _DIMENSIONS = 3
 IN_TURN = 4
 
 
-def lower_group_reduces(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def lower_or_serialize_group_reduces(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
     """Lower all group reductions to two stages, or to loops where the lanes cannot meet."""
     groups = [r for r in s.ranges if r.arg.type is AxisType.GROUP_REDUCE and r not in s.outputs]
     if not groups:
@@ -139,7 +139,7 @@ class _GroupReduceLowering:
         around = self.needs[u.operand].union(_group_ranges(u)).difference(rest)  # an invariant operand depends on no loop
         within = sort_by_nesting(around)
         axes = [r for r in within if r.arg.type in WORKGROUP | UNROLLED]
-        memory = self.allocate_local(axes, d)
+        memory = self.allocate_local_per_loop_index(axes, d)
         loops = tuple(r for r in within if r.arg.type in SEQUENTIAL)
         writable = B.after(memory, UOp(Op.BARRIER, (*loops, *self.lanes))) if loops else memory
         fill = B.store(index_element(writable, axes, axes), part)
@@ -161,7 +161,7 @@ class _GroupReduceLowering:
             n = constant_extent(g)
             while n > 1:
                 half = (n + 1) // 2
-                gate = _add_first_lane_gate(others, UOp(Op.CMPLT, (g, index_constant(n - half))))
+                gate = _conjoin_first_lane_condition(others, UOp(Op.CMPLT, (g, index_constant(n - half))))
                 a, b = (
                     UOp(Op.LOAD, (index_element(ready, list(x.values()), axes), B.const(0, memory.dtype), gate), LoadArg())
                     for x in (index, index | {g: UOp(Op.ADD, (g, index_constant(half)))})
@@ -172,7 +172,7 @@ class _GroupReduceLowering:
             index[g], others = index_constant(0), [*others, g]
         return UOp(Op.LOAD, (index_element(ready, list(index.values()), axes),), LoadArg())
 
-    def allocate_local(self, loops: Sequence[UOp], d: DType) -> UOp:
+    def allocate_local_per_loop_index(self, loops: Sequence[UOp], d: DType) -> UOp:
         """Return a new LOCAL Buffer with one element per combination of the loops."""
         size = math.prod(constant_extent(r) for r in loops)
         self.local_bytes += size * d.itemsize
@@ -193,14 +193,14 @@ def restrict_stores_to_first_lane(effect: UOp, stores: set[UOp], lanes: Sequence
     """Gate the given Stores of an effect so that only the first of the lanes executes them."""
     if not lanes:
         return effect
-    gate = _add_first_lane_gate(lanes[1:], UOp(Op.CMPLT, (lanes[0], index_constant(1))))
+    gate = _conjoin_first_lane_condition(lanes[1:], UOp(Op.CMPLT, (lanes[0], index_constant(1))))
     gated: Mapping[UOp, UOp] = {u: _gate_store(u, gate) for u in stores}
     if effect in gated:
         return gated[effect]
     return effect.replace(src=tuple(gated.get(x, x) for x in effect.src))
 
 
-def _add_first_lane_gate(lanes: Sequence[UOp], gate: UOp) -> UOp:
+def _conjoin_first_lane_condition(lanes: Sequence[UOp], gate: UOp) -> UOp:
     """Return a gate that holds where `gate` does and all lanes are 0."""
     for r in lanes:
         gate = UOp(Op.AND, (gate, UOp(Op.CMPLT, (r, index_constant(1)))))

@@ -4,7 +4,7 @@
 Buffer and are filled by loops of their own. The other loops stay around the filling. An After orders the filling before every use.
 Spec: Lowering Pipeline/Optimize ("insert local buffers"); R59 to R61 (After, Barrier, fresh buffers).
 
-`find_recomputed_value` finds a value that several loops of a kernel compute alike: equal expressions but for the loop.
+`find_uses_of_recomputed_value` finds a value that several loops of a kernel compute alike: equal expressions but for the loop.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from uops.spec.ir.ops import ACCESSES, ALU, Op
 from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by
 
 #: A value to stage: a node, and the loops that become axes of the memory, in the order of the axes.
-Use = tuple[UOp, tuple[UOp, ...]]
+StagedValue = tuple[UOp, tuple[UOp, ...]]
 
 
-def stage_in_local_memory(s: Schedule, uses: Sequence[Use], unique: int, lanes: int = 1) -> Schedule:
+def stage_in_local_memory(s: Schedule, staged: Sequence[StagedValue], unique: int, lanes: int = 1) -> Schedule:
     """Replace the values of `uses` by loads from one LOCAL Buffer.
 
     The values differ only in their loops, whose extents are constants. `unique` is the Buffer's number. With vector `lanes`,
     values that are not contiguous along the last axis in memory are loaded as square tiles, which are transposed in registers.
     """
-    value, over = uses[0]
+    value, over = staged[0]
     free = next_id(s)
     filling = {r: _make_fill_loop(r, free + k, r is over[-1]) for k, r in enumerate(over)}
-    loops, contiguous = list(filling.values()), _find_contiguous_loop(value, over, lanes)
+    loops, contiguous = list(filling.values()), _find_transposed_tile_loop(value, over, lanes)
     index = dict(filling)
     if contiguous is not None:
         rows = UOp(Op.RANGE, (index_constant(constant_extent(contiguous) // lanes),), filling[contiguous].arg)
@@ -51,13 +51,13 @@ def stage_in_local_memory(s: Schedule, uses: Sequence[Use], unique: int, lanes: 
     buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, buffer_device(value), AddrSpace.LOCAL, unique))
     fill = B.store(element_address(buffer, [index[r] for r in over], sizes), substitute(value, index))
     ready = B.after(buffer, B.close_loops(fill, sort_by_nesting(loops)))
-    reads = {u: UOp(Op.LOAD, (element_address(ready, loops, sizes),), LoadArg()) for u, loops in uses}
+    reads = {u: UOp(Op.LOAD, (element_address(ready, loops, sizes),), LoadArg()) for u, loops in staged}
     effect = substitute(s.effect, reads)
     log_transform("local memory", s.effect, effect, reads)
     return replace(s, effect=effect)
 
 
-def _find_contiguous_loop(value: UOp, over: Sequence[UOp], lanes: int) -> UOp | None:
+def _find_transposed_tile_loop(value: UOp, over: Sequence[UOp], lanes: int) -> UOp | None:
     """Return the loop along which an ungated Load is contiguous, if it is not so along the last loop, which is vector lanes.
 
     Lanes of both loops form square tiles, which are loaded by rows and stored by columns.
@@ -72,13 +72,13 @@ def _find_contiguous_loop(value: UOp, over: Sequence[UOp], lanes: int) -> UOp | 
     return next((r for r in scalar if strides.get(r) == 1 and constant_extent(r) % lanes == 0), None)
 
 
-def stage_in_output_row(s: Schedule, uses: Sequence[Use]) -> Schedule | None:
+def stage_in_output_row(s: Schedule, staged: Sequence[StagedValue]) -> Schedule | None:
     """Replace the values of `uses` by loads from a row of the output, which holds them until its elements are stored (R146).
 
     Each use has one loop, of the extent of the innermost output loop. Filling memory that is written anyway costs nothing. Returns
     None if the output is read otherwise, has other rows, or is written before the last use.
     """
-    value, (loop,) = uses[0]
+    value, (loop,) = staged[0]
     if not s.outputs:  # a row of one element
         return None
     store, (*outer, lane) = s.effect, s.outputs
@@ -94,7 +94,7 @@ def stage_in_output_row(s: Schedule, uses: Sequence[Use]) -> Schedule | None:
     filling = _make_fill_loop(loop, next_id(s))
     fill = B.store(UOp(Op.INDEX, (memory, substitute(position, {lane: filling}))), substitute(value, {loop: filling}))
     ready = B.after(memory, UOp(Op.END, (fill, filling)))
-    reads = {u: UOp(Op.LOAD, (UOp(Op.INDEX, (ready, substitute(position, {lane: r}))),), LoadArg()) for u, (r,) in uses}
+    reads = {u: UOp(Op.LOAD, (UOp(Op.INDEX, (ready, substitute(position, {lane: r}))),), LoadArg()) for u, (r,) in staged}
     effect = substitute(store, reads)
     log_transform("output memory", store, effect, reads)
     return replace(s, effect=effect)
@@ -119,7 +119,9 @@ def _make_fill_loop(r: UOp, axis_id: int, last: bool = True) -> UOp:
     return UOp(Op.RANGE, r.src, RangeArg(axis_id, kind))
 
 
-def find_recomputed_value(s: Schedule, least_work: int, estimate_costs: Callable[[Sequence[UOp]], dict[UOp, int]]) -> list[Use]:
+def find_uses_of_recomputed_value(
+    s: Schedule, least_work: int, estimate_costs: Callable[[Sequence[UOp]], dict[UOp, int]]
+) -> list[StagedValue]:
     """Return the uses of the most expensive value that two or more innermost loops compute alike; empty if there is none.
 
     The value costs at least `least_work`, by `estimate_costs` of the kernel's nodes.
@@ -128,9 +130,9 @@ def find_recomputed_value(s: Schedule, least_work: int, estimate_costs: Callable
     inner = _inner_loops(s)
     if len(inner) < 2:
         return []
-    needs, work, bounded = open_ranges(order), estimate_costs(order), _collect_bounded_index_values(order)
+    needs, work, bounded = open_ranges(order), estimate_costs(order), _collect_tightly_bounded_values(order)
     marked = {r: _replace_loop_by_marker(order, r) for r in inner}
-    uses_of: dict[tuple[UOp, UOp], list[Use]] = {}
+    uses_of: dict[tuple[UOp, UOp], list[StagedValue]] = {}
     for u in reversed(order):
         loops = [r for r in needs[u] if r in inner]
         if u.op not in ALU or u.dtype not in dt.STORABLE or len(loops) != 1 or work[u] < least_work or u in bounded:
@@ -141,7 +143,7 @@ def find_recomputed_value(s: Schedule, least_work: int, estimate_costs: Callable
     return max(alike, key=lambda uses: work[uses[0][0]], default=[])
 
 
-def _collect_bounded_index_values(order: Sequence[UOp]) -> set[UOp]:
+def _collect_tightly_bounded_values(order: Sequence[UOp]) -> set[UOp]:
     """Return the integers in addresses and gates that have tighter bounds than their dtype.
 
     Staged in memory they would lose these bounds, which prove that an address fits a word and is in bounds (R08: index dtype; R45:

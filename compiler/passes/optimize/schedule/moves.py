@@ -58,10 +58,10 @@ class VectorizationFacts:
         """Return the cost of the loads per iteration of `r` in vector lanes; a load that does not depend on `r` is free."""
         return sum(COST.get(a.stride(r), GATHER) for a in loads)
 
-    def loads_contiguously(self, u: UOp) -> bool:
+    def loads_contiguously_along_reduce(self, reduce: UOp) -> bool:
         """Return True if the loads below a Reduce, those of nested Reduces included, are contiguous or invariant along its last
         loop."""
-        r, nodes = ranges_closed_by(u)[-1], set(toposort(u.operand))
+        r, nodes = ranges_closed_by(reduce)[-1], set(toposort(reduce.operand))
         loads = [a for a in self.loads if a.node in nodes]
         return r not in self.unvectorizable and self.gather_cost(r, loads) <= len(loads)
 
@@ -71,7 +71,7 @@ class VectorizationFacts:
         return [a for a in self.loads if a.node in nodes]
 
 
-def split_into_vectors(s: Schedule, r: UOp, lanes: int, vectors: int, target: AxisType) -> Schedule:
+def split_loop_into_vectors(s: Schedule, r: UOp, lanes: int, vectors: int, target: AxisType) -> Schedule:
     """Split a loop into up to `vectors` vectors of `lanes`.
 
     A short loop becomes one vector as a whole. A long loop that no number of vectors divides is padded.
@@ -101,7 +101,7 @@ def split_with_padding(s: Schedule, r: UOp, factor: int, target: AxisType) -> Sc
     return apply_padto_and_split(s, Padto(k, factor), opt) if constant_extent(r) % factor else apply(s, opt)
 
 
-def apply_to_loop(s: Schedule, r: UOp, opt: OptOp) -> tuple[Schedule, UOp]:
+def apply_and_find_changed_loop(s: Schedule, r: UOp, opt: OptOp) -> tuple[Schedule, UOp]:
     """Apply an OptOp that changes loop `r` in place.
 
     Returns the schedule and the changed loop.

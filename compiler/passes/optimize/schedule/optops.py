@@ -37,7 +37,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     replace_schedule_ranges,
     round_up,
 )
-from uops.compiler.passes.optimize.schedule.tensor_core import apply_tc, match_tensor_core
+from uops.compiler.passes.optimize.schedule.tensor_core import match_tensor_core, tile_for_tensor_core
 from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.args import AddrSpace, RangeArg
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
@@ -85,7 +85,7 @@ def _explain_accumulator_conflict(s: Schedule, axis: int, target: AxisType | Non
         return f"axis {axis} runs through the steps of an accumulator, one after the other (R142)"
     if (target is None or target in UNROLLED) and _loop_encloses_op(r, s.effect, Op.WMMA):
         return f"a Wmma stands in axis {axis}: it is done whole, and not side by side (R142)"
-    if target in UNROLLED and r in find_loops_around_fills(s.effect, registers=True):
+    if target in UNROLLED and r in find_loops_around_fills(s.effect, include_registers=True):
         return f"registers are filled once per iteration of axis {axis}, and {target.name} iterations share them (R55, R128)"
     return None
 
@@ -158,9 +158,9 @@ def max_trip_count(extent: Dim) -> int:
 _OWN_MEMORY = SEQUENTIAL | GRID
 
 
-def find_loops_around_fills(effect: UOp, registers: bool = False) -> frozenset[UOp]:
+def find_loops_around_fills(effect: UOp, include_registers: bool = False) -> frozenset[UOp]:
     """Return the loops around those that fill LOCAL memory; with `registers`, also around those that fill registers."""
-    fills = [u for u in nodes_with_op(effect, Op.END) if registers or not _fills_registers(u)]
+    fills = [u for u in nodes_with_op(effect, Op.END) if include_registers or not _fills_registers(u)]
     if not fills:
         return frozenset()
     needs = open_ranges(toposort(effect))
@@ -202,7 +202,7 @@ def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     )
     if reason is not None or pad.axis != opt.axis:
         raise RejectedOptOp(f"{pad}, {opt}: {reason or f'expected one axis, got {pad.axis} and {opt.axis}'}")
-    value, loops = _build_split_loops(s, r, multiple, opt)
+    value, loops = _build_split_value_and_loops(s, r, multiple, opt)
     masked = mask_accesses(s.effect, r, (value, loops), UOp(Op.CMPLT, (value, bound)))
     changed = _substitute_split_loop(s, r, loops, masked)
     log_decisions((pad, opt), s.effect, changed.effect)
@@ -228,11 +228,11 @@ def split_by_full_extent(s: Schedule, opt: Split) -> Schedule:
 
 def _apply_split(s: Schedule, opt: Split, machine: MachineModel) -> Schedule:
     r = s.ranges[opt.axis]
-    value, loops = _build_split_loops(s, r, r.bound, opt)
+    value, loops = _build_split_value_and_loops(s, r, r.bound, opt)
     return _substitute_split_loop(s, r, loops, replace_ranges(s.effect, {r: (value, loops)}))
 
 
-def _build_split_loops(s: Schedule, r: UOp, bound: UOp, opt: Split) -> tuple[UOp, tuple[UOp, UOp]]:
+def _build_split_value_and_loops(s: Schedule, r: UOp, bound: UOp, opt: Split) -> tuple[UOp, tuple[UOp, UOp]]:
     """Return the value that replaces loop `r`, of extent `bound`, and the two loops it is split into, outer and new."""
     left = divide_bound_exactly(bound, opt.factor)
     outer = UOp(Op.RANGE, (left,), r.arg)
@@ -256,7 +256,7 @@ def _apply_tensor_core(s: Schedule, opt: TC, machine: MachineModel) -> Schedule:
     match = match_tensor_core(s, opt, machine.tensor_cores)
     if isinstance(match, str):
         raise RejectedOptOp(match)
-    return apply_tc(s, opt, match)
+    return tile_for_tensor_core(s, opt, match)
 
 
 def _apply_padto(s: Schedule, opt: Padto, machine: MachineModel) -> Schedule:

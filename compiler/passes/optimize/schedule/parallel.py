@@ -17,15 +17,15 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory, open_ranges
 
 
-def find_parallel_loops(effect: UOp) -> frozenset[UOp]:
+def find_race_free_loops_of_stores(effect: UOp) -> frozenset[UOp]:
     """Return the loops around an effect that are parallel in each of its Stores."""
     stores = nodes_with_op(effect, Op.STORE)
     accesses = [*nodes_with_op(effect, Op.LOAD), *stores]
-    parallel = [_parallel_loops_of_store(u, accesses) for u in stores]
+    parallel = [_find_race_free_loops(u, accesses) for u in stores]
     return frozenset.intersection(*parallel) if parallel else frozenset()
 
 
-def _parallel_loops_of_store(store: UOp, accesses: Sequence[UOp]) -> frozenset[UOp]:
+def _find_race_free_loops(store: UOp, accesses: Sequence[UOp]) -> frozenset[UOp]:
     """Return the loops parallel in one Store: none if another access to its memory has another address."""
     memory, address = base_memory(store.buffer), store.buffer.positions[-1]
     for u in accesses:

@@ -16,9 +16,9 @@ from uops.compiler.ir.accumulators import reduction_identity
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.extents import constant_extent, loop_extent
 from uops.compiler.ir.loops import sort_by_nesting
-from uops.compiler.ir.zero_trip import find_valid_counts, gate_zero_trip_loads
+from uops.compiler.ir.zero_trip import gate_loads_of_zero_trip_loops, infer_valid_counts
 from uops.compiler.log import log_transform
-from uops.compiler.passes.optimize.schedule.parallel import find_parallel_loops
+from uops.compiler.passes.optimize.schedule.parallel import find_race_free_loops_of_stores
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.target import MachineModel
@@ -88,9 +88,9 @@ def create_initial_schedule(sink: UOp) -> Schedule | None:
         effect = effect.body
     if effect.op is not Op.STORE:
         return None
-    name, parallel = sink.arg.name if sink.arg else "kernel", find_parallel_loops(effect)
+    name, parallel = sink.arg.name if sink.arg else "kernel", find_race_free_loops_of_stores(effect)
     ordered_ids = frozenset(int(r.arg.axis_id) for r in outputs if r not in parallel)
-    return Schedule(name, effect, tuple(outputs), (), ordered_ids, tuple(find_valid_counts(sink).items()))
+    return Schedule(name, effect, tuple(outputs), (), ordered_ids, tuple(infer_valid_counts(sink).items()))
 
 
 def build_scheduled_body(s: Schedule) -> UOp:
@@ -104,7 +104,7 @@ def build_scheduled_body(s: Schedule) -> UOp:
     body = B.close_loops(effect, sorted((r for r in s.outputs if r not in single), key=lambda r: _nesting_key(s, r)))
     sink = UOp(Op.SINK, (body,), SinkArg(s.name))
     log_transform("loops", effect, sink)
-    return gate_zero_trip_loads(sink, Rewriter(INDEXING), dict(s.initialized_sizes))
+    return gate_loads_of_zero_trip_loops(sink, Rewriter(INDEXING), dict(s.initialized_sizes))
 
 
 def _nesting_key(s: Schedule, r: UOp) -> tuple[bool, int, int]:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from uops.compiler.ir.accumulators import accumulator_dtype, allocate_accumulator
+from uops.compiler.ir.accumulators import accumulator_dtype, build_register_and_clear_effect
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import sort_by_nesting
@@ -76,7 +76,7 @@ def accumulate_in_registers(s: Schedule, unique: int) -> Schedule:
     free = next_id(s)
     clearing, adding = (_clone_loops(vectors, free + k * len(vectors)) for k in range(2))
     outer = sort_by_nesting(r for r in needs[u] if r not in vectors)
-    register, cleared = allocate_accumulator(u, outer, unique, clearing)
+    register, cleared = build_register_and_clear_effect(u, outer, unique, clearing)
     value = substitute(u.operand, dict(zip(vectors, adding, strict=True)))
     loops = tuple(r for r in steps if r not in unrolled)
     accumulator = index_element(B.after(register, cleared, *loops), adding, vectors)

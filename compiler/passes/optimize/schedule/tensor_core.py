@@ -1,9 +1,10 @@
 """The TC OptOp: a sum of products by a tensor core's instruction (R93, R97: TC and its argument; R118, R119: fragments and value
 of a Wmma; R142: tensor cores in a schedule).
 
-`match_tensor_core` says how the Reduce over the OptOp's axis fits one of the machine's descriptors, or why it does not. `apply_tc`
-transforms the schedule. The axes m, n and k of the product are split into M, N and K of the descriptor and the rest. Outside the
-Reduce, m and n of a tile become what the lane map of C gives for lane t, a WARP loop, and its element e, an UPCAST loop:
+`match_tensor_core` says how the Reduce over the OptOp's axis fits one of the machine's descriptors, or why it does not.
+`tile_for_tensor_core` transforms the schedule. The axes m, n and k of the product are split into M, N and K of the descriptor and
+the rest. Outside the Reduce, m and n of a tile become what the lane map of C gives for lane t, a WARP loop, and its element e, an
+UPCAST loop:
 
     out[m, n] = f(Reduce(Cast(A[m, k]) * Cast(B[k, n]), k))   becomes, with mode 1,
 
@@ -57,7 +58,7 @@ def match_tensor_core(s: Schedule, opt: TC, descriptors: Sequence[WmmaArg]) -> T
     order = toposort(s.effect)
     needs = open_ranges(order)
     u = next(u for u in order if r in ranges_closed_by(u))
-    product = _match_product_factors(u)
+    product = _match_sum_of_products(u)
     if product is None:
         return "the kernel reduces no Mul(Cast(a), Cast(b)) (R93)"
     chosen = descriptors if opt.tc == -1 else descriptors[opt.tc : opt.tc + 1]
@@ -66,7 +67,7 @@ def match_tensor_core(s: Schedule, opt: TC, descriptors: Sequence[WmmaArg]) -> T
     return match or (str(attempts[0]) if attempts else "the target has no tensor core (R97)")
 
 
-def _match_product_factors(u: UOp) -> tuple[UOp, UOp] | None:
+def _match_sum_of_products(u: UOp) -> tuple[UOp, UOp] | None:
     """Return the factors of a sum of products, or None for any other node."""
     if u.op is not Op.REDUCE or u.arg.op is not Op.ADD or u.operand.op is not Op.MUL:
         return None
@@ -74,28 +75,28 @@ def _match_product_factors(u: UOp) -> tuple[UOp, UOp] | None:
 
 
 def _match_descriptor(
-    s: Schedule, needs: Mapping[UOp, frozenset[UOp]], u: UOp, r: UOp, product: tuple[UOp, UOp], arg: WmmaArg, opt: TC
+    s: Schedule, open_loops: Mapping[UOp, frozenset[UOp]], u: UOp, r: UOp, product_factors: tuple[UOp, UOp], arg: WmmaArg, opt: TC
 ) -> TensorCoreMatch | str:  # fmt: skip
     """Return how Reduce `u` over `r` fits one descriptor, or the reason why it does not."""
     d = find_descriptor(arg)
     if d is None or not all(isinstance(m, AffineLaneMap) for m in (d.a, d.b, d.c)):
         return f"nothing is known of the fragments of {arg.name} (R118)"
-    factors = [_strip_input_cast(f, d) for f in product]
+    factors = [_match_input_dtype_operand(f, d) for f in product_factors]
     if u.dtype is not d.dtype_out or any(f is None for f in factors):
         return f"{d.name} multiplies {d.dtype_in} into {d.dtype_out} (R93)"
     n, m, k = d.dims
     for left, right in (factors, factors[::-1]):
         assert left is not None and right is not None
-        if r not in needs[left] or r not in needs[right]:
+        if r not in open_loops[left] or r not in open_loops[right]:
             return "one factor does not change with the reduce axis (R93)"
-        rows = [x for x in _tileable_output_loops(s, needs[left] - needs[right]) if opt.opt == 2 or _divides(m, x)]
-        columns = [x for x in _tileable_output_loops(s, needs[right] - needs[left]) if opt.opt == 2 or _divides(n, x)]
+        rows = [x for x in _tileable_output_loops(s, open_loops[left] - open_loops[right]) if opt.opt == 2 or _divides(m, x)]
+        columns = [x for x in _tileable_output_loops(s, open_loops[right] - open_loops[left]) if opt.opt == 2 or _divides(n, x)]
         if rows and columns and (opt.opt == 2 or _divides(k, r)):
             return TensorCoreMatch(u, arg, d, rows[-1], columns[-1], r, left, right)
     return f"N = {n}, M = {m} and K = {k} fit no axes of which each factor has its own (R93, R97)"
 
 
-def _strip_input_cast(factor: UOp, d: Descriptor) -> UOp | None:
+def _match_input_dtype_operand(factor: UOp, d: Descriptor) -> UOp | None:
     """Return the factor in the descriptor's input dtype, before its Cast; None if it has another dtype."""
     if d.dtype_in is d.dtype_out:
         return factor if factor.dtype is d.dtype_in else None
@@ -130,11 +131,11 @@ class _TensorCoreTile:
     element: UOp
 
 
-def apply_tc(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> Schedule:
+def tile_for_tensor_core(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> Schedule:
     """Tile the matched product for its tensor core, with padding where the axes need it."""
     d, (n, m, k) = core_match.descriptor, core_match.descriptor.dims
     first = core_match.u.operand.lhs
-    swapped = first is not core_match.left and _strip_input_cast(first, d) is not core_match.left
+    swapped = first is not core_match.left and _match_input_dtype_operand(first, d) is not core_match.left
     ids = [int(r.arg.axis_id) for r in (core_match.rows, core_match.columns, core_match.steps)]
     for axis, size in zip(ids, (m, n, k)):
         s = pad_loop(s, Padto(next(j for j, r in enumerate(s.ranges) if r.arg.axis_id == axis), size))
@@ -150,7 +151,7 @@ def apply_tc(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> Schedule:
         inner = _make_loop(free + 2, AxisType.UNROLL, k)
         loops = tuple(x for r in ranges_closed_by(u) for x in ((tile.steps, inner) if r is steps else (r,)))
         result = u.replace(src=(substitute(u.operand, {steps: tile_index(tile.steps, k, inner)}), *loops))
-    row, column = _build_row_and_column(d.c, lane, element)
+    row, column = _build_element_row_and_column(d.c, lane, element)
     effect = substitute(s.effect, {u: result})
     effect = substitute(effect, {rows: tile_index(tile.rows, m, row), columns: tile_index(tile.columns, n, column)})
     tile_loops = {rows: tile.rows, columns: tile.columns}
@@ -176,7 +177,7 @@ def _build_wmma_accumulation(u: UOp, core_match: TensorCoreMatch, padded: _Padde
     if product.op is Op.WHERE:  # k was padded
         inside, product = product.condition, product.if_true
     factors = product.src
-    left, right = (_strip_input_cast(f, d) for f in (factors[::-1] if padded.swapped else factors))
+    left, right = (_match_input_dtype_operand(f, d) for f in (factors[::-1] if padded.swapped else factors))
     assert left is not None and right is not None
     a, b = (_mask_padding(x, inside) for x in (left, right))
     fragment_a, fragment_b = (
@@ -221,7 +222,7 @@ def _mask_padding(x: UOp, inside: UOp | None) -> UOp:
     return x if inside is None else UOp(Op.WHERE, (inside, x, B.const(0, x.dtype)))
 
 
-def _build_row_and_column(m: LaneMap, lane: UOp | None, element: UOp) -> tuple[UOp, UOp]:
+def _build_element_row_and_column(m: LaneMap, lane: UOp | None, element: UOp) -> tuple[UOp, UOp]:
     """Return the row and column that a lane holds as an element, as index expressions."""
     assert isinstance(m, AffineLaneMap)
     row, column = index_constant(0), index_constant(0)
@@ -251,4 +252,4 @@ def _add_scaled(total: UOp, part: UOp, step: int) -> UOp:
 
 def _lane_element_coordinates(m: LaneMap, lane: UOp | None) -> Iterator[tuple[UOp, UOp]]:
     """Yield the row and column of each element that a lane holds."""
-    return (_build_row_and_column(m, lane, index_constant(e)) for e in range(m.elements))
+    return (_build_element_row_and_column(m, lane, index_constant(e)) for e in range(m.elements))

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
-from uops.compiler.passes.optimize.schedule.group import lower_group_reduces
+from uops.compiler.passes.optimize.schedule.group import lower_or_serialize_group_reduces
 from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason, max_trip_count
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
@@ -165,7 +165,7 @@ class _KernelSearch:
 
     def find_best_schedule(self) -> Schedule:
         """Search within the time limit, or return what an earlier complete search has stored."""
-        stored = self._load_stored_schedule()
+        stored = self._load_replayable_schedule()
         if stored is not None and stored.complete:
             self.state, self.best = SearchState(stored.start, stored.opts), stored.seconds
             self._report_progress(done=True)
@@ -176,14 +176,14 @@ class _KernelSearch:
         try:
             with _defer_ctrl_c() as self.interrupt:
                 self._run_beam_steps(stored)
-                self._confirm_winner()
+                self._retime_winner_against_heuristics()
         except KeyboardInterrupt:
             self.beam.stopped, complete = True, False
         self._store_best(complete)
         self._report_progress(done=True)
         return self.replay_schedule(self.state)
 
-    def _load_stored_schedule(self) -> StoredSchedule | None:
+    def _load_replayable_schedule(self) -> StoredSchedule | None:
         """Return the stored schedule, if there is one whose OptOps still apply."""
         stored = self.beam.store.get(self.key)
         if stored is not None:
@@ -203,7 +203,9 @@ class _KernelSearch:
 
     def build_timed_body(self, state: SearchState) -> UOp:
         """Return the body that is timed for a state."""
-        return build_scheduled_body(lower_group_reduces(self.replay_schedule(state), self.machine, itertools.count(self.free)))
+        return build_scheduled_body(
+            lower_or_serialize_group_reduces(self.replay_schedule(state), self.machine, itertools.count(self.free))
+        )
 
     def _run_beam_steps(self, stored: StoredSchedule | None) -> None:
         """Time the starts, then extend the best states step by step."""
@@ -217,7 +219,7 @@ class _KernelSearch:
             if not front or self.best > GAIN * before:
                 return
 
-    def _confirm_winner(self) -> None:
+    def _retime_winner_against_heuristics(self) -> None:
         """Return to the heuristics' schedule unless the winner beats it again, in alternating timings."""
         chosen = SearchState("chosen")
         if self.state == chosen or self.best == math.inf:
@@ -241,7 +243,7 @@ class _KernelSearch:
             self.bodies.add(body)
             seconds = self._time_body(body)
             timings.append((seconds, len(timings), state))
-            self._record_timing(seconds, state)
+            self._record_timing_and_store_best(seconds, state)
         return [(seconds, state) for seconds, _, state in sorted(timings, key=lambda t: t[:2]) if seconds < math.inf]
 
     def _time_body(self, body: UOp) -> float:
@@ -251,7 +253,7 @@ class _KernelSearch:
         except (CompileError, Unsupported):  # as too much stack, or an axis that the target lacks
             return math.inf
 
-    def _record_timing(self, seconds: float, state: SearchState) -> None:
+    def _record_timing_and_store_best(self, seconds: float, state: SearchState) -> None:
         """Count a timing, and store the state if it is the best so far."""
         self.timed += 1
         if self.timed == 1:

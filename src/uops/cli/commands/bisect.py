@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend_option, json_option, make_console, print_json, program_argument, require_strict_math
+from uops.cli.common import backend_option, json_option, make_console, print_json, program_argument, refuse_under_fast_math
 from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 from uops.spec.untrusted import describe_path
 
@@ -46,19 +46,19 @@ def bisect(
     code in a process of its own. Exit status 0 if all stages agree, 1 if one does not.
     """
     from uops.backends import npz
-    from uops.cli.inputs import check_inputs, random_inputs
+    from uops.cli.inputs import check_and_convert_inputs, random_inputs
     from uops.fuzz.bisect.bisect import bisect as search
     from uops.spec.ir.text import parse_file
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
-    require_strict_math("bisect")
+    refuse_under_fast_math("bisect")
     root = parse_file(file)
     verify(root, Dialect.TENSOR)
     backend = load_compiler_backend(backend_name)
-    values = check_inputs(root, npz.InputFile(inputs)) if inputs else random_inputs(root, seed)
-    with open_machine_code_runner(backend_name) as execute:
-        finding = search(root, values, backend.target, execute=execute(root), schedules=schedules)
+    values = check_and_convert_inputs(root, npz.InputFile(inputs)) if inputs else random_inputs(root, seed)
+    with open_runner_in_backend_worker(backend_name) as execute:
+        finding = search(root, values, backend.target, execute=execute(root), extra_orders=schedules)
     written = finding.write(Path(out), root, values) if finding is not None and out else []
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs else seed, "agree": finding is None}
@@ -69,7 +69,7 @@ def bisect(
 
 
 @contextmanager
-def open_machine_code_runner(name: str) -> Iterator[Callable[[UOp], Execute]]:
+def open_runner_in_backend_worker(backend_name: str) -> Iterator[Callable[[UOp], Execute]]:
     """Run graphs on a backend in a process of its own.
 
     An end that is neither a result nor a refusal raises Unsound.
@@ -79,9 +79,9 @@ def open_machine_code_runner(name: str) -> Iterator[Callable[[UOp], Execute]]:
     from uops.backends.worker.client import BackendWorker, Limits, WorkerCase
     from uops.spec.errors import CompileError, Unsound
 
-    with BackendWorker(name, limits=Limits(timeout=TIMEOUT)) as worker:
+    with BackendWorker(backend_name, limits=Limits(timeout=TIMEOUT)) as worker:
 
-        def run_on_worker(root: UOp, inputs: Mapping[str, Any]) -> Outputs:
+        def compile_and_run_on_worker(root: UOp, inputs: Mapping[str, Any]) -> Outputs:
             outcome = worker.run(WorkerCase(root, inputs))
             if outcome.status == "unsupported":
                 raise CompileError(outcome.message)
@@ -90,10 +90,10 @@ def open_machine_code_runner(name: str) -> Iterator[Callable[[UOp], Execute]]:
             values: Outputs = dict(enumerate(map(np.asarray, outcome.result.values)))
             return values | {k: np.asarray(v) for k, v in outcome.result.buffers.items()}
 
-        yield lambda root: lambda program, inputs: run_on_worker(root, inputs)
+        yield lambda root: lambda program, inputs: compile_and_run_on_worker(root, inputs)
 
 
-def _print_finding(file: str, finding: Finding | None, written: list[Path]) -> None:
+def _print_finding(file: str, finding: Finding | None, written_paths: list[Path]) -> None:
     from uops.cli.texts import Text
 
     out = make_console()
@@ -110,7 +110,7 @@ def _print_finding(file: str, finding: Finding | None, written: list[Path]) -> N
             out.print(Text.assemble((f"{name:8}", "dim"), (str(value), "bold red" if name == "pass" else "")), soft_wrap=True)
     if finding.fault.got is None:
         out.print(Text(f"{finding.fault.kind}: {finding.fault.message}"), soft_wrap=True)
-    for path in written:
+    for path in written_paths:
         out.print(Text(describe_path(path), "dim"), soft_wrap=True)
 
 
@@ -129,16 +129,16 @@ def stages(ctx: click.Context, backend_name: str, tier: str, rows: str, journal:
     """
     from uops.backends.conformance.model import ConformanceTier
     from uops.cli.commands.conform import show_progress
-    from uops.fuzz.oracles.agreement_stages import FINDING, bisect_programs, list_programs
+    from uops.fuzz.oracles.agreement_stages import FINDING, bisect_programs_with_journal, list_conformance_programs
 
-    require_strict_math("stages")
+    refuse_under_fast_math("stages")
     backend = load_compiler_backend(backend_name)
-    cases = list_programs(ConformanceTier(tier), rows)
+    cases = list_conformance_programs(ConformanceTier(tier), rows)
     if not cases:
         raise click.UsageError(f"no case of the {tier} tier has a row that matches {rows!r}")
     answers = []
-    with show_progress(f"{backend_name}, {tier}") as advance, open_machine_code_runner(backend_name) as execute:
-        for answer in bisect_programs(cases, backend.target, Path(journal) if journal else None, execute):
+    with show_progress(f"{backend_name}, {tier}") as advance, open_runner_in_backend_worker(backend_name) as execute:
+        for answer in bisect_programs_with_journal(cases, backend.target, Path(journal) if journal else None, execute):
             answers.append(answer)
             advance(len(answers), len(cases))
     wrong = [a for a in answers if a.status == FINDING]

@@ -29,7 +29,7 @@ def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool
 
     certificate = load_certificate(Path(file))
     try:
-        with _limit_time(seconds):
+        with _raise_out_of_time_after(seconds):
             failures = [_shorten_reason(why) for why in find_certificate_faults(certificate, seconds)]
     except OutOfTime as e:
         failures = [str(e)]
@@ -49,7 +49,7 @@ def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool
 
 
 @contextmanager
-def _limit_time(seconds: int) -> Iterator[None]:
+def _raise_out_of_time_after(seconds: int) -> Iterator[None]:
     """Raise OutOfTime after `seconds`; the solver has a limit of its own, and this one covers the parser of texts."""
     from uops.compiler.validate.certificate import OutOfTime
 

@@ -67,7 +67,7 @@ def compile_(
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
-    name = resolve_stage(stage or SOURCE)
+    name = resolve_stage_or_dialect(stage or SOURCE)
     root = parse_file(file)
     verify(root, Dialect.TENSOR)
     backend = load_compiler_backend(backend_name)
@@ -82,11 +82,11 @@ def compile_(
     if log:
         text = "".join(rewrite_log_lines(root, backend, config))
     elif pass_ is not None:
-        text = show_after_pass(root, backend, config, pass_)
+        text = lower_and_format_after_pass(root, backend, config, pass_)
     elif name == SOURCE:
         text = "\n".join(source(k) for k in compile_kernels(root, backend, config))
     else:
-        text = show_after_stage(root, backend, config, name)
+        text = lower_and_format_after_stage(root, backend, config, name)
     if out not in (None, "-"):
         from uops.spec.untrusted import write_text
 
@@ -95,7 +95,7 @@ def compile_(
         echo(text, nl=not text.endswith("\n"))
 
 
-def resolve_stage(word: str) -> str:
+def resolve_stage_or_dialect(word: str) -> str:
     """Return the stage of this name, or the one that returns the dialect of this name; a usage error lists all."""
     from uops.compiler import PIPELINE, STAGES
 
@@ -107,7 +107,7 @@ def resolve_stage(word: str) -> str:
     return name
 
 
-def show_after_stage(root: UOp, backend: CompilerBackend, config: Config, stage: str) -> str:
+def lower_and_format_after_stage(root: UOp, backend: CompilerBackend, config: Config, stage: str) -> str:
     """Return the graph after `stage` as text with types."""
     from uops.compiler import lower
     from uops.spec.ir.text import show
@@ -115,19 +115,19 @@ def show_after_stage(root: UOp, backend: CompilerBackend, config: Config, stage:
     return show(root if stage == "tensor" else lower(root, backend.target, stage, config), types=True)
 
 
-def show_after_pass(root: UOp, backend: CompilerBackend, config: Config, name: str) -> str:
+def lower_and_format_after_pass(root: UOp, backend: CompilerBackend, config: Config, pass_or_step: str) -> str:
     """Return the graph after a pass, or after a step of one, as text with types; a usage error lists all."""
-    from uops.compiler.pipeline import PIPELINE, LoweringState, run_pass
+    from uops.compiler.pipeline import PIPELINE, LoweringState, run_pass_and_verify
     from uops.spec.ir.text import show
 
     state = LoweringState(backend.target, config, steps={})
     assert state.steps is not None
     for p in PIPELINE:
-        root = run_pass(p, root, state)
-        if p.name == name or name in state.steps:
-            return show(root if p.name == name else state.steps[name], types=True)
+        root = run_pass_and_verify(p, root, state)
+        if p.name == pass_or_step or pass_or_step in state.steps:
+            return show(root if p.name == pass_or_step else state.steps[pass_or_step], types=True)
     names = [*(p.name for p in PIPELINE), *state.steps]
-    raise click.BadParameter(f"no pass is called {name!r}; the passes are {', '.join(names)}", param_hint="--pass")
+    raise click.BadParameter(f"no pass is called {pass_or_step!r}; the passes are {', '.join(names)}", param_hint="--pass")
 
 
 def rewrite_log_lines(root: UOp, backend: CompilerBackend, config: Config) -> Iterator[str]:

@@ -25,7 +25,7 @@ from uops.cli.common import (
     json_option,
     make_console,
     print_json,
-    require_strict_math,
+    refuse_under_fast_math,
     tolerate_closed_reader,
 )
 from uops.spec.untrusted import describe_path, quote_name
@@ -86,22 +86,22 @@ def conform(
         ctx.exit(_compare_reports(*diff, ConformanceLevel(level), as_json))
     if not backend_name:
         raise click.UsageError("name the backend to judge with --backend NAME (or compare two reports with --diff A B)")
-    require_strict_math("conform")
+    refuse_under_fast_math("conform")
     if tier == "exhaustive" and baseline:
         raise click.UsageError("the exhaustive tier has no cells to compare with a baseline: leave out --baseline")
-    if why := why_unwritable(Path(report)):
+    if why := find_reason_unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
     if tier == "exhaustive" and opts != OPTS[0]:
         raise click.UsageError("the exhaustive tier has one schedule: leave out --opts")
     if tier == "exhaustive" and journal:
         raise click.UsageError("the exhaustive tier keeps its journal in the report directory: leave out --journal")
     if tier == "exhaustive":
-        ctx.exit(_run_exhaustive_tier(backend_name, rows, jobs, Path(report), as_json))
+        ctx.exit(_run_exhaustive_tier_and_print(backend_name, rows, jobs, Path(report), as_json))
     how = {"rows": rows, "jobs": jobs, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal)}
-    ctx.exit(_judge_backend(backend_name, tier, ConformanceLevel(level), Path(report), baseline, as_json, how))
+    ctx.exit(_judge_backend_and_write_report(backend_name, tier, ConformanceLevel(level), Path(report), baseline, as_json, how))
 
 
-def why_unwritable(report: Path) -> str | None:
+def find_reason_unwritable(report: Path) -> str | None:
     """Return why a directory that may not exist yet cannot be written to, or None; leave nothing behind."""
     folder = next(p for p in (report, *report.absolute().parents) if p.exists() or p.is_symlink())
     if not folder.is_dir():
@@ -117,8 +117,8 @@ def why_unwritable(report: Path) -> str | None:
     return f"{describe_path(blocked[0])} is not a writable file" if blocked else None
 
 
-def _judge_backend(
-    name: str, tier: str, level: ConformanceLevel, report: Path, baseline: str | None, as_json: bool, suite_options: Json
+def _judge_backend_and_write_report(
+    backend_name: str, tier: str, level: ConformanceLevel, report: Path, baseline: str | None, as_json: bool, suite_options: Json
 ) -> int:
     """Judge a backend, write the report, and return the exit status; `suite_options` are passed to the suite."""
     from uops.backends.conformance.model import ConformanceTier
@@ -130,16 +130,18 @@ def _judge_backend(
     from uops.cli import summary
 
     baseline_document = read_report(baseline) if baseline else None
-    subject = query_backend_info(name)
+    subject = query_backend_info(backend_name)
     opts = suite_options["schedules"].kind
     if opts != OPTS[0] and not subject.compiles:
-        raise click.UsageError(f"--opts {opts} is for backends that are targets of this compiler; {quote_name(name)} is none")
+        raise click.UsageError(
+            f"--opts {opts} is for backends that are targets of this compiler; {quote_name(backend_name)} is none"
+        )
     started = datetime.now(UTC)
-    with show_progress(f"{name}, {tier}") as advance:
-        run = conform_(name, subject, tier=ConformanceTier(tier), progress=advance, **suite_options)
+    with show_progress(f"{backend_name}, {tier}") as advance:
+        run = conform_(backend_name, subject, tier=ConformanceTier(tier), progress=advance, **suite_options)
     if not run.cases:
         raise click.UsageError(f"no case of the {tier} tier has a row that matches {suite_options['rows']!r}")
-    run.backend = name
+    run.backend = backend_name
     unwritten = False
     try:
         doc = write_report(run, report, level, started=started)
@@ -154,19 +156,19 @@ def _judge_backend(
             print_json(summary.summary_to_json(doc, report, change))
         else:
             summary.print_summary(make_console(), doc, report, change)
-    return exit_status(doc, change) or (USER_ERROR if unwritten else 0)
+    return exit_status_of_report(doc, change) or (USER_ERROR if unwritten else 0)
 
 
-def exit_status(doc: Json, change: ReportDiff | None) -> int:
+def exit_status_of_report(doc: Json, change: ReportDiff | None) -> int:
     """Return the exit status 0, 1, 2 or 130, as the command's help describes it."""
     if not doc["complete"]:
         return INTERRUPTED
     totals = doc["scores"][doc["level"]]["totals"]
     failed = totals["fail"] + totals["not run"]
-    return 1 if failed else 0 if change is None else comparison_exit_status(change, "the baseline and this run")
+    return 1 if failed else 0 if change is None else warn_and_get_comparison_status(change, "the baseline and this run")
 
 
-def comparison_exit_status(change: ReportDiff, compared_names: str) -> int:
+def warn_and_get_comparison_status(change: ReportDiff, compared_names: str) -> int:
     """Return the exit status of a comparison: 1 if something is worse; 2, with a warning, if nothing was comparable."""
     if change.regressions:
         return 1
@@ -187,25 +189,25 @@ def _compare_reports(a: str, b: str, level: ConformanceLevel, as_json: bool) -> 
             print_json(change.to_json())
         else:
             summary.print_difference(make_console(), change)
-    return comparison_exit_status(change, f"{describe_path(a)} and {describe_path(b)}")
+    return warn_and_get_comparison_status(change, f"{describe_path(a)} and {describe_path(b)}")
 
 
-def _run_exhaustive_tier(name: str, rows: str, jobs: int, report: Path, as_json: bool) -> int:
+def _run_exhaustive_tier_and_print(backend_name: str, rows: str, jobs: int, report: Path, as_json: bool) -> int:
     """Run the exhaustive tier, or resume an earlier run into the same directory, and return the exit status."""
     from uops.backends.conformance import exhaustive
     from uops.backends.worker.client import query_backend_info
     from uops.cli import summary
     from uops.spec.untrusted import write_text
 
-    version = query_backend_info(name).version
+    version = query_backend_info(backend_name).version
     only = tuple(n for n in exhaustive.function_names() if fnmatch.fnmatch(n, rows.lower().rpartition("/")[2] + "*"))
     if rows != "*" and not only:
         raise click.UsageError(
             f"no function of the exhaustive tier matches {rows!r}; there are {', '.join(exhaustive.function_names())}"
         )
-    with show_progress(f"{name}, exhaustive") as advance:
-        tallies = exhaustive.run_exhaustive_tier(name, jobs, advance, report, only if rows != "*" else None)
-    outcome = _tallies_to_json(name, version, tallies)
+    with show_progress(f"{backend_name}, exhaustive") as advance:
+        tallies = exhaustive.run_or_resume_exhaustive_tier(backend_name, jobs, advance, report, only if rows != "*" else None)
+    outcome = _tallies_to_json(backend_name, version, tallies)
     write_text(report / "exhaustive.json", json.dumps(outcome, indent=1, sort_keys=True) + "\n")
     with tolerate_closed_reader():
         if as_json:
@@ -215,12 +217,12 @@ def _run_exhaustive_tier(name: str, rows: str, jobs: int, report: Path, as_json:
     return 1 if any(t["wrong"] for t in outcome["functions"]) else 0
 
 
-def _tallies_to_json(name: str, version: str, tallies: dict[str, Tally]) -> Json:
+def _tallies_to_json(backend_name: str, version: str, tallies: dict[str, Tally]) -> Json:
     from uops.backends.conformance.report.document import describe_platform, package_versions
 
     functions = [asdict(tallies[k]) for k in sorted(tallies)]
     return {
-        "backend": {"name": name, "version": version},
+        "backend": {"name": backend_name, "version": version},
         "versions": package_versions(),
         "platform": describe_platform(),
         "functions": functions,
@@ -228,14 +230,14 @@ def _tallies_to_json(name: str, version: str, tallies: dict[str, Tally]) -> Json
 
 
 @contextmanager
-def show_progress(title: str, every: float | None = None) -> Iterator[Progress]:
+def show_progress(title: str, line_interval: float | None = None) -> Iterator[Progress]:
     """Show progress on standard error: a bar on a terminal, else a line at intervals; yields `advance(done, total)`."""
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     title, out = quote_name(title), make_console(stderr=True)
     if not out.is_terminal:
-        lines = _ProgressLines(title, EVERY, EVERY) if every is None else _ProgressLines(title, every, FIRST)
+        lines = _ProgressLines(title, EVERY, EVERY) if line_interval is None else _ProgressLines(title, line_interval, FIRST)
         try:
             yield lines.advance
         finally:
@@ -260,7 +262,7 @@ class _ProgressLines:
         self._title, self._every, self._first, self._state = title, every, first, ""
         self._start = self._told = time.monotonic()
         self._lock, self._stopped = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._print_when_silent, daemon=True)
+        self._thread = threading.Thread(target=self._print_lines_until_stopped, daemon=True)
         if first:
             self._thread.start()
 
@@ -277,7 +279,7 @@ class _ProgressLines:
         if self._thread.is_alive():
             self._thread.join()
 
-    def _print_when_silent(self) -> None:
+    def _print_lines_until_stopped(self) -> None:
         pause = self._first
         while not self._stopped.wait(pause):
             with self._lock:

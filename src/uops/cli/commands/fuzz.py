@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.commands.conform import why_unwritable
+from uops.cli.commands.conform import find_reason_unwritable
 from uops.cli.common import (
     INTERRUPTED,
     backend_option,
     json_option,
     make_console,
     print_json,
+    refuse_under_fast_math,
     reject_nan_seconds,
-    require_backend,
-    require_strict_math,
+    require_locatable_backend,
     tolerate_closed_reader,
 )
 from uops.spec.untrusted import describe_path
@@ -84,28 +84,32 @@ def fuzz(
     with inputs, check that the backend's result is allowed. A campaign resumes from the report directory, if that is of the same
     campaign. Exit status 1 if something was found, 2 if nothing of the backend was judged.
     """
-    require_strict_math("fuzz")
+    refuse_under_fast_math("fuzz")
     if listing:
         _print_kinds_and_oracles(as_json)
         ctx.exit(0)
     if file:
-        ctx.exit(_replay_reproducer(Path(file), backend_name, timeout, as_json))
+        ctx.exit(_ask_oracle_of_file_again(Path(file), backend_name, timeout, as_json))
     if not backend_name:
         raise click.UsageError("name the backend to test with --backend NAME")
-    if why := why_unwritable(Path(report)):
+    if why := find_reason_unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
-    setup = _make_setup(backend_name, seed, kinds, oracles, against)
+    setup = _make_checked_setup(backend_name, seed, kinds, oracles, against)
     cases = cases if cases or seconds else CASES
-    ctx.exit(_run_campaign(setup, Path(report), as_json, cases=cases, seconds=seconds, jobs=jobs, cluster=cluster, timeout=timeout))
+    ctx.exit(
+        _run_campaign_and_print_report(
+            setup, Path(report), as_json, cases=cases, seconds=seconds, jobs=jobs, cluster=cluster, timeout=timeout
+        )
+    )
 
 
-def _make_setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
+def _make_checked_setup(backend_name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
     from uops.fuzz.campaign.examine import Setup
     from uops.fuzz.generate.kinds import KINDS, kinds_by_name
     from uops.fuzz.oracles.oracles import AGAINST, ORACLES, oracles_by_name
 
-    for n in filter(None, (name, against)):
-        require_backend(n)
+    for n in filter(None, (backend_name, against)):
+        require_locatable_backend(n)
     kind_names = tuple(KINDS) if kinds == "all" else tuple(k.name for k in kinds_by_name(_split_names(kinds)))
     oracle_names = tuple(ORACLES) if oracles == "all" else tuple(o.name for o in oracles_by_name(_split_names(oracles)))
     if not kind_names or not oracle_names:
@@ -113,14 +117,14 @@ def _make_setup(name: str, seed: int, kinds: str, oracles: str, against: str | N
     unpaired = [o for o in oracle_names if AGAINST in ORACLES[o].needs]
     if unpaired and oracles != "all" and not against:
         raise click.UsageError(f"the oracle {unpaired[0]} needs a second backend: --against NAME")
-    return Setup(name, seed, kind_names, oracle_names, against, path=(os.getcwd(),))
+    return Setup(backend_name, seed, kind_names, oracle_names, against, path=(os.getcwd(),))
 
 
 def _split_names(names: str) -> list[str]:
     return [n.strip() for n in names.split(",") if n.strip()]
 
 
-def _run_campaign(setup: Setup, report: Path, as_json: bool, timeout: float, **options: Any) -> int:
+def _run_campaign_and_print_report(setup: Setup, report: Path, as_json: bool, timeout: float, **options: Any) -> int:
     from dataclasses import replace
 
     from uops.fuzz.campaign.campaign import Campaign
@@ -177,7 +181,13 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
 
     from uops.cli.texts import Text
     from uops.fuzz.campaign.campaign import FINDINGS
-    from uops.fuzz.campaign.report import count_refused, describe_counts, describe_unjudged, list_silent_oracles, was_subject_judged
+    from uops.fuzz.campaign.report import (
+        count_refused,
+        describe_campaign_judging_nothing,
+        describe_counts,
+        list_silent_oracles,
+        was_subject_judged,
+    )
 
     out.print(Text.assemble((s.setup.backend, "bold"), f"  {s.version}"))
     settings = f"seed {s.setup.seed}, {', '.join(s.setup.kinds)}"
@@ -194,7 +204,7 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
     if silent := list_silent_oracles(s):
         out.print(Text(f"no case was judged by {', '.join(silent)}", "yellow"))
     if not was_subject_judged(s):
-        out.print(Text(describe_unjudged(s), "bold red"), soft_wrap=True)
+        out.print(Text(describe_campaign_judging_nothing(s), "bold red"), soft_wrap=True)
     elif not s.raw:
         out.print(Text("nothing was found", "green"))
     else:
@@ -222,22 +232,22 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
     out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
-def _replay_reproducer(file: Path, name: str | None, timeout: float, as_json: bool) -> int:
+def _ask_oracle_of_file_again(file: Path, backend_name: str | None, timeout: float, as_json: bool) -> int:
     from dataclasses import replace
 
     from uops.fuzz.campaign.examine import Setup
     from uops.fuzz.campaign.process import LIMITS, Examiner
     from uops.fuzz.oracles.oracles import AGAINST, COMPILER, ORACLES
-    from uops.fuzz.reduce.reproducer import read_plain_program, read_reproducer
+    from uops.fuzz.reduce.reproducer import read_program_without_header, read_reproducer
 
     file_name = describe_path(file)
-    sample, record = (read_plain_program(file, name) if name else None) or read_reproducer(file)
+    sample, record = (read_program_without_header(file, backend_name) if backend_name else None) or read_reproducer(file)
     setup = Setup.from_json(record["setup"])
     needs = ORACLES[record["oracle"]].needs if record["oracle"] in ORACLES else frozenset()
     if AGAINST in needs and not setup.against:
         raise click.UsageError(f"{file_name}: the oracle {record['oracle']} needs {AGAINST}, and the file names none")
-    if name:
-        setup = replace(setup, backend=name, options=None)
+    if backend_name:
+        setup = replace(setup, backend=backend_name, options=None)
     setup = replace(setup, path=(*setup.path, os.getcwd()))
     with Examiner(setup, replace(LIMITS, timeout=timeout)) as examiner:
         if COMPILER in needs and not examiner.is_compiler_target():

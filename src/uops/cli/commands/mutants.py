@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.commands.conform import why_unwritable
+from uops.cli.commands.conform import find_reason_unwritable
 from uops.cli.common import INTERRUPTED, json_option, make_console, print_json, reject_nan_seconds, tolerate_closed_reader
 from uops.spec.untrusted import describe_path
 
@@ -56,7 +56,7 @@ def mutants(
     if listing:
         _print_catalogue(chosen, as_json)
         ctx.exit(0)
-    if why := why_unwritable(Path(report)):
+    if why := find_reason_unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
     run = MutantRun(chosen, Path(report), seconds=seconds, jobs=jobs, seed=seed)
     with _show_progress(run) as advance:

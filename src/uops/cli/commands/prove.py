@@ -68,7 +68,7 @@ def _select_rules_and_lemmas(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[
     """Return the rules and lemmas that match the globs; a usage error where a glob matches nothing."""
     from uops.compiler.prove.campaign import collect_rule_themes
     from uops.compiler.prove.verdicts import list_exact_cast_lemmas
-    from uops.spec.suggest import suggest_names
+    from uops.spec.suggest import format_did_you_mean
 
     if not globs:
         return [rule for rules in collect_rule_themes().values() for rule in rules], ()
@@ -76,7 +76,7 @@ def _select_rules_and_lemmas(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[
     names = {name for rule_names in rules.values() for name in rule_names} | {LEMMAS}
     for g in globs:
         if not fnmatch.filter(names, g):
-            raise click.UsageError(f"no rule or theme matches {g!r}{suggest_names(g.strip('*'), names)}")
+            raise click.UsageError(f"no rule or theme matches {g!r}{format_did_you_mean(g.strip('*'), names)}")
     matching = {name for g in globs for name in names if fnmatch.fnmatchcase(name, g)}
     return [
         rule for rule, rule_names in rules.items() if matching.intersection(rule_names)
@@ -110,7 +110,7 @@ def _replay_counterexample(v: ProofVerdict, rules: list[Rule]) -> str:
 # ---------------------------------------------------------------------------------------------------------------- output
 
 
-def _report_to_json(report: ProofReport, replayed: dict[str, str]) -> dict[str, Any]:
+def _report_to_json(report: ProofReport, replay_texts: dict[str, str]) -> dict[str, Any]:
     from uops.compiler.prove.solver.solver import solver_version
 
     return {
@@ -126,7 +126,7 @@ def _report_to_json(report: ProofReport, replayed: dict[str, str]) -> dict[str, 
                 "at": e.typing,
                 "status": e.status.value,
                 "why": e.by,
-                "replayed": replayed.get(f"{p.rule}/{e.typing}"),
+                "replayed": replay_texts.get(f"{p.rule}/{e.typing}"),
             }
             for p in report.pages.values()
             for e in p.entries
@@ -140,7 +140,7 @@ def _report_to_json(report: ProofReport, replayed: dict[str, str]) -> dict[str, 
     }
 
 
-def _print_report(report: ProofReport, replayed: dict[str, str]) -> None:
+def _print_report(report: ProofReport, replay_texts: dict[str, str]) -> None:
     from rich import box
     from rich.table import Table
 
@@ -162,8 +162,8 @@ def _print_report(report: ProofReport, replayed: dict[str, str]) -> None:
         name = f"{p.rule}/{e.typing}"
         values = ", ".join(f"{k} = {v}" for k, v in counterexamples.get(name, ()))
         out.print(Text(f"{e.status.value} {name}: {values or e.by}", style="red"), soft_wrap=True)
-        if name in replayed:
-            out.print(Text(f"    {replayed[name]}"), soft_wrap=True)
+        if name in replay_texts:
+            out.print(Text(f"    {replay_texts[name]}"), soft_wrap=True)
     if len(open_entries) > _LISTED:
         out.print(f"and {len(open_entries) - _LISTED} more")
     for name, seed, status in report.unstable_verdicts:

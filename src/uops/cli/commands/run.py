@@ -17,7 +17,7 @@ from uops.cli.common import (
     make_console,
     print_json,
     program_argument,
-    require_backend,
+    require_locatable_backend,
 )  # fmt: skip
 from uops.spec.untrusted import quote_name
 
@@ -55,14 +55,14 @@ def run(
     its root and the contents of the buffers that it wrote.
     """
     from uops.backends import npz
-    from uops.cli.inputs import check_inputs, random_inputs
+    from uops.cli.inputs import check_and_convert_inputs, random_inputs
     from uops.fuzz.reduce.corpus import read_inputs
     from uops.spec.ir.text import parse_file
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
     root = parse_file(file)
-    written = Dialect(dialect.lower()) if dialect else _find_program_dialect(Path(file))
+    written = Dialect(dialect.lower()) if dialect else _find_dialect_of_file(Path(file))
     if backend_name != INTERP and (written is not Dialect.TENSOR or schedule is not None):
         name = quote_name(backend_name)
         raise click.UsageError(f"{name} takes programs of the tensor dialect, without a schedule: leave out --backend")
@@ -72,9 +72,11 @@ def run(
         values = embedded  # memory and variables of the second document, read as it says what they are
     else:
         values = (
-            check_inputs(root, npz.InputFile(inputs) if inputs else embedded) if inputs or embedded else random_inputs(root, seed)
+            check_and_convert_inputs(root, npz.InputFile(inputs) if inputs else embedded)
+            if inputs or embedded
+            else random_inputs(root, seed)
         )
-    result = evaluate(root, values, backend_name, schedule, written)
+    result = evaluate_on_backend(root, values, backend_name, schedule, written)
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs or embedded or not values else seed}
         buffers = {k: _array_to_json(v) for k, v in result.buffers.items()}
@@ -85,16 +87,16 @@ def run(
     _print_arrays(label_arrays(result), bits, "bold")
 
 
-def _find_program_dialect(file: Path) -> Dialect:
+def _find_dialect_of_file(file: Path) -> Dialect:
     """Return the dialect of a `uops fuzz` reproducer's kind; TENSOR for any other program."""
     from uops.fuzz.reduce.corpus import HEADER, read_program_text
     from uops.spec.verify.dialects import Dialect
 
     if not file.is_file() or not any(x.startswith(HEADER) for x in read_program_text(file).splitlines()):
         return Dialect.TENSOR
-    from uops.fuzz.reduce.reproducer import read_dialect  # imports the compiler
+    from uops.fuzz.reduce.reproducer import read_dialect_from_header  # imports the compiler
 
-    return read_dialect(file) or Dialect.TENSOR
+    return read_dialect_from_header(file) or Dialect.TENSOR
 
 
 def label_arrays(result: Result) -> dict[str, Any]:
@@ -103,39 +105,39 @@ def label_arrays(result: Result) -> dict[str, Any]:
     return values | {f"buffer {k}": v for k, v in result.buffers.items()}
 
 
-def evaluate(
-    root: UOp, inputs: Mapping[str, Any], name: str, schedule: int | None = None, dialect: Dialect | None = None
+def evaluate_on_backend(
+    root: UOp, inputs: Mapping[str, Any], backend_name: str, order_seed: int | None = None, dialect: Dialect | None = None
 ) -> Result:
     """Evaluate on the interpreter in this process, or on a backend in a process of its own, which may crash.
 
     Only the interpreter takes a schedule, and a dialect other than TENSOR.
     """
-    if name == INTERP:
+    if backend_name == INTERP:
         from uops.interp import run as interpret
 
-        return interpret(root, inputs, schedule=schedule, dialect=dialect)
+        return interpret(root, inputs, schedule=order_seed, dialect=dialect)
     from uops.backends.answer import find_result_mismatch
     from uops.backends.worker.client import BackendWorker, Limits, WorkerCase
     from uops.spec.errors import Trap, UopsError
 
-    require_backend(name)
-    with BackendWorker(name, limits=Limits(timeout=TIMEOUT)) as worker:
+    require_locatable_backend(backend_name)
+    with BackendWorker(backend_name, limits=Limits(timeout=TIMEOUT)) as worker:
         outcome = worker.run(WorkerCase(root, inputs))
     if outcome.status == "ok" and outcome.result is not None:
         if mismatch := find_result_mismatch(root, inputs, outcome.result):
-            raise click.ClickException(f"{quote_name(name)} gave a result of the wrong form: {mismatch}")
+            raise click.ClickException(f"{quote_name(backend_name)} gave a result of the wrong form: {mismatch}")
         return outcome.result
     if outcome.status == "trap":
         raise Trap(outcome.message)
     if outcome.status == "unsupported":
         raise UopsError(outcome.message)
-    raise click.ClickException(f"{quote_name(name)}: {outcome.status}: {outcome.message}")
+    raise click.ClickException(f"{quote_name(backend_name)}: {outcome.status}: {outcome.message}")
 
 
 # -------------------------------------------------------------------------------------------------------------- output
 
 
-def _print_arrays(arrays: Mapping[str, Any], bits: bool, style: str) -> None:
+def _print_arrays(arrays: Mapping[str, Any], show_bits: bool, style: str) -> None:
     import numpy as np
 
     from uops.cli.texts import Text
@@ -147,17 +149,17 @@ def _print_arrays(arrays: Mapping[str, Any], bits: bool, style: str) -> None:
             continue
         a = np.asarray(value)
         out.print(Text.assemble((quote_name(name), style), f"  {a.dtype} {_format_shape(a)}"), soft_wrap=True)
-        out.print(Text(_format_elements(a, bits)), soft_wrap=True)
+        out.print(Text(_format_values_with_bits(a, show_bits)), soft_wrap=True)
 
 
 def _format_shape(a: Any) -> str:
     return f"({', '.join(map(str, a.shape))})"
 
 
-def _format_elements(a: Any, bits: bool) -> str:
+def _format_values_with_bits(a: Any, show_bits: bool) -> str:
     import numpy as np
 
-    if bits and a.dtype.kind not in "biuO":
+    if show_bits and a.dtype.kind not in "biuO":
         digits = 2 * a.dtype.itemsize
         pairs = [f"{x} 0x{int(w):0{digits}x}" for x, w in zip(a.reshape(-1), _float_bit_words(a).reshape(-1))]
         a = np.array([*pairs, None], object)[:-1].reshape(a.shape)

@@ -51,7 +51,7 @@ def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds:
     finished: dict[str, Progress] = {}
     with SearchStatusLine(finished) as tell, listen_to_searches(tell):
         lower(root, backend.target, upto="optimize", config=Config(reuse=False, beam=beam, beam_seconds=seconds))
-    rows = [progress_to_json(p) for p in finished.values()]
+    rows = [search_result_to_json(p) for p in finished.values()]
     with tolerate_closed_reader():
         print_json(rows) if as_json else print_schedules(rows)
     ctx.exit(INTERRUPTED if any(p.stopped for p in finished.values()) else 0)
@@ -83,7 +83,7 @@ class SearchStatusLine:
             self.status.update(f"{p.kernel}: {p.timed} timed, {format_microseconds(p.first)} to {format_microseconds(p.best)} us")
 
 
-def progress_to_json(p: Progress) -> Json:
+def search_result_to_json(p: Progress) -> Json:
     """Return the schedule found for a kernel; `chosen` is null where an earlier search had found it."""
     return {
         "kernel": p.kernel,

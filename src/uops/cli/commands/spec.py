@@ -50,14 +50,14 @@ def spec(ids: tuple[str, ...], as_json: bool) -> None:
 
 def add_matches(pattern: str, matches: SpecMatches) -> None:
     """Add the matches of `pattern`; without any, raise a usage error with similar names."""
-    from uops.spec.rows.rows import CLAIMS, ROWS, document_names, find_rows, row_of
+    from uops.spec.rows.rows import CLAIMS, ROWS, find_rows, map_printed_names_to_row_ids, row_of
     from uops.spec.rulings import RULINGS
 
     claims = [c for c in CLAIMS.values() if c.id.lower() == pattern.lower()]
     rulings = _filter_by_id(pattern, RULINGS.values())
     rows = [] if claims or rulings else find_rows(pattern)
     if not (claims or rulings or rows):
-        document_ids = {k.lower(): v for d in ("tinyspec", "bestiary") for k, v in document_names(d).items()}
+        document_ids = {k.lower(): v for d in ("tinyspec", "bestiary") for k, v in map_printed_names_to_row_ids(d).items()}
         row_ids = {r.id for r in ROWS.values()}
         rows = [row_of(i) for i in document_ids.get(pattern.lower(), ()) if i in row_ids]
     if not (claims or rulings or rows):
@@ -76,9 +76,9 @@ def _filter_by_id(pattern: str, items: Iterable[Any]) -> list[Any]:
 def _suggest_ids(pattern: str) -> str:
     from uops.spec.rows.rows import CLAIMS, ROWS
     from uops.spec.rulings import RULINGS
-    from uops.spec.suggest import suggest_names
+    from uops.spec.suggest import format_did_you_mean
 
-    return suggest_names(pattern, (*(n for r in ROWS.values() for n in (r.id, r.op.name)), *CLAIMS, *RULINGS))
+    return format_did_you_mean(pattern, (*(n for r in ROWS.values() for n in (r.id, r.op.name)), *CLAIMS, *RULINGS))
 
 
 # ---------------------------------------------------------------------------------------------------------------- json

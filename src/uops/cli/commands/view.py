@@ -56,30 +56,30 @@ def view(file: str, backend_name: str, out: str | None) -> None:
     path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
     name = quote_name(Path(file).name)
     with _pause_garbage_collection():
-        with show_progress(f"{name}: reading", every=EVERY):
+        with show_progress(f"{name}: reading", line_interval=EVERY):
             root = parse_file(file)
             verify(root, Dialect.TENSOR)
-        with _limit_memory(name):
-            shown = _build_view(root, backend.target, name)
+        with _limit_memory_to_free(name):
+            shown = _lower_and_build_view(root, backend.target, name)
             write_text(path, render_page(shown, Path(file).name, backend.target.name))
     echo(describe_path(path))
 
 
-def _build_view(root: UOp, target: Target, name: str) -> TraceView:
+def _lower_and_build_view(root: UOp, target: Target, program_name: str) -> TraceView:
     """Lower the program with progress on standard error, and build its view."""
     from uops.cli.commands.conform import show_progress
     from uops.cli.viewer.columns import build_view as columns_of
     from uops.compiler import STAGES
     from uops.compiler.trace import trace_lowering
 
-    with show_progress(f"{name}: lowering", every=EVERY) as advance:
+    with show_progress(f"{program_name}: lowering", line_interval=EVERY) as advance:
         traced = trace_lowering(root, target, on_stage=lambda stage: advance(STAGES.index(stage) + 1, len(STAGES)))
-    with show_progress(f"{name}: drawing kernels of all stages", every=EVERY) as advance:
+    with show_progress(f"{program_name}: drawing kernels of all stages", line_interval=EVERY) as advance:
         return columns_of(traced, advance)
 
 
 @contextmanager
-def _limit_memory(name: str) -> Iterator[None]:
+def _limit_memory_to_free(program_name: str) -> Iterator[None]:
     """Limit memory to what is free now, within the context.
 
     Raises ClickException when that is exceeded, before the system kills processes without a message.
@@ -95,7 +95,9 @@ def _limit_memory(name: str) -> Iterator[None]:
         yield
     except MemoryError:
         shortage = f"more than the {free / 2**30:.1f} GiB that are free" if free else "more memory than there is"
-        raise click.ClickException(f"{name}: the lowering and its record take {shortage}; view a part of the program") from None
+        raise click.ClickException(
+            f"{program_name}: the lowering and its record take {shortage}; view a part of the program"
+        ) from None
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 

@@ -51,14 +51,14 @@ class ChunkStore:
         return self._known[digest]
 
 
-def pack_lines(lines: Iterable[NodeLine], first: int) -> Json:
+def pack_lines(lines: Iterable[NodeLine], first_name: int) -> Json:
     """Pack lines of which the first is named `%first`: templates, the template and depth of each line, and the contents of holes.
 
     A hole holds the number of its line minus the number of the node that it names.
     """
     templates: dict[tuple[str, ...], int] = {}
     which, depths, holes = list[int](), list[int](), list[int]()
-    for k, line in enumerate(lines, first):
+    for k, line in enumerate(lines, first_name):
         holes += [k - int(n) for n in _NAME.findall(line.rest)]
         style = f"a-{line.axis}" if line.axis else f"f-{line.family}"
         which.append(templates.setdefault((line.op, _NAME.sub(HOLE, line.rest), line.type, style), len(templates)))

@@ -135,15 +135,15 @@ class _ViewBuilder:
             title = "source" if any(p.code is not None for p in parts) else stage
             column = StageColumn(title, dialects.get(stage, "tensor"), [], same)
             self.result.columns.append(column)
-            new_indices = [self._add_group(column, part) for part in parts]
+            new_indices = [self._add_group_and_index_lines(column, part) for part in parts]
             if old_parts:
                 self._add_group_links(stage, column, old_indices, new_indices)
             old_parts, old_indices = parts, new_indices
-        _assign_kernels(self.result)
+        _set_final_kernel_of_groups(self.result)
         self.result.rules = {n: str(r) for n, r in self.trace.rules().items() if n in self.used}
         return self.result
 
-    def _add_group(self, column: StageColumn, part: ProgramPart) -> LineIndex:
+    def _add_group_and_index_lines(self, column: StageColumn, part: ProgramPart) -> LineIndex:
         """Add the group of a part, and return the lines of its nodes."""
         self.done += 1
         self.progress(self.done, self.total)
@@ -152,11 +152,11 @@ class _ViewBuilder:
         if part.code is not None:
             column.groups.append(ColumnGroup(name, first, 0, (self.result.chunks.add({"code": escape_unprintable(part.code)}),)))
             return LineIndex({}, {})
-        names = assign_line_names(part)
-        column.groups.append(ColumnGroup(name, first, len(names), self._store_part_lines(part, names)))
+        names = name_nodes_with_lines(part)
+        column.groups.append(ColumnGroup(name, first, len(names), self._store_argument_and_body_lines(part, names)))
         return LineIndex.from_part(part, names)
 
-    def _store_part_lines(self, part: ProgramPart, names: dict[UOp, str]) -> tuple[int, int]:
+    def _store_argument_and_body_lines(self, part: ProgramPart, names: dict[UOp, str]) -> tuple[int, int]:
         """Store the lines of the arguments and of the body, which kernels may share, and return their chunks."""
         argument_nodes = [u for u in toposort(*part.arguments) if u in names]
         shares = not {*argument_nodes}.isdisjoint(toposort(part.body))
@@ -178,7 +178,7 @@ class _ViewBuilder:
         joints = []
         for link in self.trace.links_into(stage):
             causes, steps = ValuePool(), ValuePool()
-            rows = list(_generate_link_rows(link, old_indices[link.source], new_indices[link.target], causes, steps))
+            rows = list(_generate_line_links(link, old_indices[link.source], new_indices[link.target], causes, steps))
             self.used.update(step[0] for step in steps.values)
             chunk = self.result.chunks.add(pack_links(rows, causes.values, steps.values))
             joints.append(GroupLink(link.source, link.target, chunk, link.has_gap))
@@ -186,7 +186,7 @@ class _ViewBuilder:
         self.result.joints.append(joints)
 
 
-def _assign_kernels(view: TraceView) -> None:
+def _set_final_kernel_of_groups(view: TraceView) -> None:
     """Set the kernel of every group that became exactly one kernel of the last column."""
     kernels_of_group: list[set[int]] = [{k} for k in range(len(view.columns[-1].groups))]
     for k in reversed(range(len(view.columns))):
@@ -218,7 +218,7 @@ class LineIndex:
         return LineIndex(line_of, user_lines)
 
 
-def _generate_link_rows(
+def _generate_line_links(
     links: PartLinks, source: LineIndex, target: LineIndex, causes: ValuePool, steps: ValuePool
 ) -> Iterator[tuple[int, int, int, int]]:
     """Yield links between lines.
@@ -253,7 +253,7 @@ def _step_to_json(step: RewriteStep) -> list[Json]:
 # --------------------------------------------------------------------------------------------------------------- lines
 
 
-def assign_line_names(part: ProgramPart) -> dict[UOp, str]:
+def name_nodes_with_lines(part: ProgramPart) -> dict[UOp, str]:
     """Return the nodes of a part that have a line, with their names, in order."""
     whole = UOp(Op.TUPLE, (*part.arguments, part.body))
     names = name_nodes(whole)

@@ -13,7 +13,7 @@ from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.pipeline import stages
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.graphs import generate
+from uops.fuzz.generate.graphs import generate_tensor_graph
 from uops.fuzz.generate.producers import FEATURES
 from uops.interp import run
 from uops.interp.kernel.lane_machine.memory import make_flat_memory
@@ -144,7 +144,9 @@ def test_a_lowered_program_is_vectorised_and_agrees_bit_for_bit(name: str, stage
 def test_generated_programs_are_vectorised_and_agree_bit_for_bit(given_up: list[str]) -> None:
     exact = (*dt.INTS, dt.bool_)
     for seed in range(20):
-        case = generate(SeededDraw(seed), nodes=12, max_elements=80, dtypes=exact, features=FEATURES - {"shards", "everywhere"})
+        case = generate_tensor_graph(
+            SeededDraw(seed), nodes=12, max_elements=80, dtypes=exact, features=FEATURES - {"shards", "everywhere"}
+        )
         for stage in ("rangeify", "linearize"):
             launch = stages(case.graph, TARGET)[stage]
             got, wanted = run(launch, case.inputs).buffers, run(launch, case.inputs, lanes=True).buffers

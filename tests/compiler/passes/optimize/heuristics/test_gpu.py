@@ -14,7 +14,7 @@ from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
 from uops.compiler.passes.optimize.heuristics.gpu import schedule_for_gpu
 from uops.compiler.passes.optimize.optimize import optimize
-from uops.compiler.passes.optimize.schedule.group import lower_group_reduces
+from uops.compiler.passes.optimize.schedule.group import lower_or_serialize_group_reduces
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, build_scheduled_body, create_initial_schedule, set_loop_types
 from uops.compiler.passes.optimize.schedule.shared_memory import load_through_shared_memory
@@ -84,7 +84,7 @@ def group(graph: UOp, *opts: Split | Padto, machine: MachineModel = MACHINE) -> 
     s = parallel(first(graph))
     for opt in opts:
         s = apply(s, opt, machine)
-    return lower_group_reduces(s, machine, count(100))
+    return lower_or_serialize_group_reduces(s, machine, count(100))
 
 
 def reduced(s: Schedule, extent: int) -> int:
@@ -152,7 +152,7 @@ def test_reductions_one_after_the_other_share_their_lanes() -> None:
     s = parallel(first(graph))
     for _ in range(2):
         s = apply(s, Split(reduced(s, 24), 8, G), MACHINE)
-    s = lower_group_reduces(s, MACHINE, count(100))
+    s = lower_or_serialize_group_reduces(s, MACHINE, count(100))
     assert sum(a.type is G for a in s.axes) == 1 and sizes(s) == [8, 8]
     agrees(graph, launched(graph, s), {k: v / 4 for k, v in inputs(graph).items()})
 
@@ -162,7 +162,7 @@ def test_lanes_of_different_numbers_do_not_share() -> None:
     s = parallel(first(graph))
     for factor in (3, 2):
         s = apply(s, Split(reduced(s, 6), factor, G), MACHINE)
-    s = lower_group_reduces(s, MACHINE, count(100))
+    s = lower_or_serialize_group_reduces(s, MACHINE, count(100))
     assert sorted(int(a.extent) for a in s.axes if a.type is G) == [2, 3]
     agrees(graph, launched(graph, s), {k: v / 4 for k, v in inputs(graph).items()})
 
@@ -195,7 +195,7 @@ def test_lanes_that_do_not_share_a_reduction_leave_it_to_the_first() -> None:
     s = parallel(first(graph))
     reduce = next(k for k, a in enumerate(s.axes) if a.type is R)
     s = apply(apply(s, Split(reduce, 4, G), MACHINE), Split(1, 4, L), MACHINE)
-    s = lower_group_reduces(s, MACHINE, count(100))
+    s = lower_or_serialize_group_reduces(s, MACHINE, count(100))
     assert sizes(s) == [4]
     agrees(graph, launched(graph, s))
 
@@ -211,7 +211,7 @@ def test_a_reduction_in_a_loop_waits_before_it_writes_again() -> None:
     graph = b.reduce(b.mul(b.reduce(p(0, 2, 6, 16), Op.ADD, (2,)), 1.0), Op.MAX, (1,))
     s = parallel(first(graph))
     k = next(k for k, a in enumerate(s.axes) if a.extent == 16)
-    s = lower_group_reduces(apply(s, Split(k, 8, G), MACHINE), MACHINE, count(100))
+    s = lower_or_serialize_group_reduces(apply(s, Split(k, 8, G), MACHINE), MACHINE, count(100))
     assert number(Op.BARRIER, s) == 5
     for seed in range(3):
         agrees(graph, launched(graph, s), schedule=seed)
@@ -223,7 +223,7 @@ def test_where_lanes_cannot_meet_a_group_reduction_is_a_loop() -> None:
     split = apply(parallel(first(graph)), Split(1, 8, G), MACHINE)
     little, none = MachineModel(workgroup=64, local_memory=16), MachineModel()
     for s, machine in ((in_order, MACHINE), (split, little), (split, none)):
-        s = lower_group_reduces(s, machine, count(100))
+        s = lower_or_serialize_group_reduces(s, machine, count(100))
         assert not sizes(s) and not any(a.type is G for a in s.axes) and [a.extent for a in s.axes if a.type is R] == [3, 8]
         agrees(graph, launched(graph, s))
 

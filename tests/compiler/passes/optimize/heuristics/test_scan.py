@@ -10,7 +10,7 @@ import pytest
 from uops import Tensor
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.heuristics import scan
-from uops.compiler.passes.optimize.heuristics.scan import SHARED, build_prefix_scan
+from uops.compiler.passes.optimize.heuristics.scan import SHARED, build_prefix_scan_body
 from uops.compiler.passes.optimize.optimize import optimize
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
@@ -77,7 +77,7 @@ def test_prefix_sums_of_rows_carry_nothing_from_row_to_row() -> None:
 
 def running(x: Tensor, k: int, machine: MachineModel = PLAIN) -> list[UOp] | None:
     """The loops of the scan along axis `k`, outermost first; None if it is none."""
-    body = build_prefix_scan(first(x.cumsum(k).uop), count(1), machine)
+    body = build_prefix_scan_body(first(x.cumsum(k).uop), count(1), machine)
     return body and [r for r in toposort(body) if r.op is Op.RANGE]
 
 
@@ -107,7 +107,7 @@ def test_columns_take_the_steps_together(shape: tuple[int, ...], axis: int, lane
 def test_what_no_column_changes_is_summed_once_per_step() -> None:
     x, y = np.arange(30, dtype=np.int32), np.arange(8, dtype=np.int32)
     t = Tensor(x).cumsum(0).unsqueeze(1) * Tensor(y)
-    body = build_prefix_scan(first(t.uop), count(1))
+    body = build_prefix_scan_body(first(t.uop), count(1))
     assert body is not None
     assert [u.arg.size for u in toposort(body) if u.op is Op.BUFFER] == [1]
     np.testing.assert_array_equal(t.numpy(), x.cumsum()[:, None] * y)
@@ -136,15 +136,15 @@ def test_windows_that_do_not_start_empty_are_no_scan() -> None:
     repeated = b.reshape(b.expand(b.reshape(x, (1, 40)), (20, 40)), (800,))
     windows = b.shrink(b.reshape(b.shrink(repeated, (0,), (20 * 39,)), (20, 39)), (0, 0), (20, 16))  # x[i + r], no gate
     graph = b.reduce(windows, Op.ADD, (1,))
-    assert build_prefix_scan(first(graph), count(9)) is None
+    assert build_prefix_scan_body(first(graph), count(9)) is None
     given = {"p0": np.arange(40, dtype=np.float32)}
     np.testing.assert_array_equal(result(graph, given), run(graph, given).values[0])
 
 
 def test_a_sum_of_rows_and_a_product_with_rows_are_no_scan() -> None:
-    assert build_prefix_scan(first(b.reduce(b.param(0, (20, 20), dt.float32), Op.ADD, (1,))), count(9)) is None
+    assert build_prefix_scan_body(first(b.reduce(b.param(0, (20, 20), dt.float32), Op.ADD, (1,))), count(9)) is None
     x, y = b.param(0, (20, 20), dt.float32), b.param(1, (20, 20), dt.float32)
-    assert build_prefix_scan(first(c.gemm(x, y)), count(9)) is None
+    assert build_prefix_scan_body(first(c.gemm(x, y)), count(9)) is None
 
 
 def test_a_prefix_sum_inside_of_a_reduction_is_no_scan() -> None:
@@ -162,14 +162,14 @@ def test_a_maximum_with_zeros_before_it_is_no_scan() -> None:
     )
     y = b.shrink(b.reshape(y, (n, 2 * n)), (0, 0), (n, n))
     graph = b.reduce(y, Op.MAX, (1,))
-    assert build_prefix_scan(first(graph), count(9)) is None
+    assert build_prefix_scan_body(first(graph), count(9)) is None
     given = {"p0": -np.arange(1, n + 1, dtype=np.float32)}
     np.testing.assert_array_equal(result(graph, given), run(graph, given).values[0])
 
 
 def shared(graph: UOp, cores: int = 2) -> list[UOp]:
     """The loops of the cores."""
-    body = build_prefix_scan(first(graph), count(1), MachineModel(cores=cores))
+    body = build_prefix_scan_body(first(graph), count(1), MachineModel(cores=cores))
     assert body is not None
     return [r for r in toposort(body) if r.op is Op.RANGE and r.arg.type is AxisType.THREAD]
 
@@ -214,7 +214,7 @@ def test_several_scans_are_steps_of_one_loop() -> None:
     t = Tensor(x)
     rows, columns = t.pad(((0, 100), (0, 0))), t.pad(((100, 0), (0, 0)))
     both = rows.cumsum(0) + columns.flip(1).cumsum(0)
-    body = build_prefix_scan(first(both.uop), count(1))
+    body = build_prefix_scan_body(first(both.uop), count(1))
     assert body is not None
     assert not any(u.op is Op.REDUCE for u in toposort(body))
     wanted = np.pad(x, ((0, 100), (0, 0))).cumsum(0) + np.pad(x[:, ::-1], ((100, 0), (0, 0))).cumsum(0)

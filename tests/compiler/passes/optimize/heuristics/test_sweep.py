@@ -14,7 +14,7 @@ from uops import Tensor
 from uops.backends.arrays import STORAGE
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.optimize.heuristics.cpu import SWEPT_ROWS, schedule_for_cpu
-from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop
+from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import RejectedOptOp, build_scheduled_body, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
@@ -159,7 +159,9 @@ def test_a_loop_of_blocks_is_not_shared_by_threads() -> None:
     s = create_initial_schedule(rangeify(callify(matmul(p(0, 600, 1 << 15), p(1, 1 << 15, 128)))).src[0].src[0])
     assert s is not None
     loops = [
-        r for r in toposort(build_scheduled_body(assign_thread_loop(schedule_for_cpu(s, two, count(100)), two))) if r.op is Op.RANGE
+        r
+        for r in toposort(build_scheduled_body(assign_thread_loop_if_worthwhile(schedule_for_cpu(s, two, count(100)), two)))
+        if r.op is Op.RANGE
     ]
     assert [int(r.src[0].arg.value) for r in loops if r.arg.type is AxisType.THREAD] == [2]
 

@@ -11,11 +11,11 @@ from uops.backends.llvm import table
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile, stages
-from uops.compiler.ir.loops import estimate_instruction_count, find_shared_thread_loop
+from uops.compiler.ir.loops import estimate_instruction_count, find_thread_loop_around_effects
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.heuristics import threads
 from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
-from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop
+from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
 from uops.compiler.passes.optimize.schedule.local_memory import stage_in_local_memory
 from uops.compiler.passes.optimize.schedule.schedule import build_scheduled_body, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
@@ -37,7 +37,8 @@ def thread_loops(graph: UOp, machine: MachineModel = FOUR) -> list[int]:
     bodies = [c.src[0] for c in rangeify(callify(graph)).src]
     schedules = [s for body in bodies if (s := create_initial_schedule(body)) is not None]
     scheduled = [
-        build_scheduled_body(assign_thread_loop(schedule_for_cpu(s, machine, iter(range(900, 999))), machine)) for s in schedules
+        build_scheduled_body(assign_thread_loop_if_worthwhile(schedule_for_cpu(s, machine, iter(range(900, 999))), machine))
+        for s in schedules
     ]
     return [int(u.src[0].arg.value) for body in scheduled for u in toposort(body) if u.op is Op.RANGE and is_thread(u)]
 
@@ -97,7 +98,7 @@ def test_a_short_outer_loop_gives_way_to_a_longer_one() -> None:
     for shape, wanted in (((3, 400, 2000), 400), ((3, 2, 200_000), 3), ((16, 400, 2000), 16)):
         s = create_initial_schedule(rangeify(callify(b.reduce(p(0, *shape), Op.ADD, (2,)))).src[0].src[0])
         assert s is not None
-        (loop,) = [r for r in assign_thread_loop(s, FOUR).outputs if is_thread(r)]
+        (loop,) = [r for r in assign_thread_loop_if_worthwhile(s, FOUR).outputs if is_thread(r)]
         assert loop.src[0].arg.value == wanted
 
 
@@ -107,7 +108,7 @@ def test_loops_whose_iterations_may_meet_stay_in_order() -> None:
     for address, meets in ((i, False), (UOp(Op.MOD, (i, b.index(1000))), True)):
         s = create_initial_schedule(b.sink(b.end(b.store(b.at(out, address), b.const(1.0)), i)))
         assert s is not None
-        assert any(map(is_thread, assign_thread_loop(s, FOUR).ranges)) is not meets
+        assert any(map(is_thread, assign_thread_loop_if_worthwhile(s, FOUR).ranges)) is not meets
 
 
 def test_a_filling_of_local_memory_lies_inside_of_the_threads() -> None:
@@ -116,10 +117,10 @@ def test_a_filling_of_local_memory_lies_inside_of_the_threads() -> None:
     s = create_initial_schedule(rangeify(callify(b.add(p(0, 400, 1000), row))).src[0].src[0])
     assert s is not None
     rows, columns = s.outputs
-    assert any(map(is_thread, assign_thread_loop(s, FOUR).ranges))
+    assert any(map(is_thread, assign_thread_loop_if_worthwhile(s, FOUR).ranges))
     (value,) = [u for u in toposort(s.effect) if u.op is Op.LOAD and rows not in toposort(u)]
     kept = stage_in_local_memory(s, [(value, (columns,))], 900)
-    assert not any(map(is_thread, assign_thread_loop(kept, FOUR).ranges))
+    assert not any(map(is_thread, assign_thread_loop_if_worthwhile(kept, FOUR).ranges))
 
 
 def linear(*roots: UOp) -> tuple[UOp, ...]:
@@ -133,7 +134,7 @@ def filled(n: int, axis: int, kind: AxisType, value: UOp | None = None) -> UOp:
 
 def test_the_shared_loop_is_the_one_that_holds_every_effect() -> None:
     body = linear(filled(8, 0, AxisType.THREAD))
-    assert find_shared_thread_loop(body) is next(u for u in body if u.op is Op.RANGE)
+    assert find_thread_loop_around_effects(body) is next(u for u in body if u.op is Op.RANGE)
 
 
 NOT_SHARED = {
@@ -167,11 +168,11 @@ def _atomic() -> tuple[UOp, ...]:
 
 @pytest.mark.parametrize("name", NOT_SHARED)
 def test_there_is_no_shared_loop(name: str) -> None:
-    assert find_shared_thread_loop(NOT_SHARED[name]()) is None
+    assert find_thread_loop_around_effects(NOT_SHARED[name]()) is None
 
 
 def test_threads_outside_of_other_loops_are_shared() -> None:
-    assert find_shared_thread_loop(_nested(AxisType.THREAD, AxisType.LOOP)) is not None
+    assert find_thread_loop_around_effects(_nested(AxisType.THREAD, AxisType.LOOP)) is not None
 
 
 def test_instructions_count_as_often_as_their_loops_run() -> None:

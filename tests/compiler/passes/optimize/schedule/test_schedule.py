@@ -30,7 +30,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Nolocals, OptOp, Padto, Split, Swap
-from uops.spec.optops import apply_optop as apply_to_axes
+from uops.spec.optops import apply_optop_to_axes as apply_to_axes
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
