@@ -146,12 +146,11 @@ class CompilerBackend(Backend):
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Compile the graph, or look up its compiled program, and call it."""
         target = self.unguarded_target
-        # late imports: other backends implement this contract without loading the compiler
         if target is None:
-            from uops.backends.worker.guard import GuardedProgram, GuardSide
+            from uops.backends.worker.guard import GuardedProgram, GuardSide  # late, as it loads the compiler
 
             return GuardedProgram(graph, self.target, GuardSide(self.guard))(inputs)
-        from uops.compiler import compile
+        from uops.compiler import compile  # late: other backends implement this contract without the compiler
 
         return compile(graph, target)(inputs)
 

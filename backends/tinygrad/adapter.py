@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import shutil
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -54,8 +55,6 @@ class Tinygrad(Backend):
 
     def version(self) -> str:
         """Return the versions of tinygrad and Python, and the device."""
-        import platform
-
         return f"tinygrad {version('tinygrad')} on {self.device}, Python {platform.python_version()}"
 
     def capabilities(self) -> Capabilities:

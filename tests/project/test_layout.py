@@ -1,7 +1,7 @@
 """The layout holds: small folders that say what they are, and no imports in a circle."""
 
 import ast
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 
 import pytest
@@ -96,3 +96,61 @@ def test_tests_stand_at_mirrored_paths(root: Path, folders: tuple[str, ...]) -> 
 def test_a_folder_of_tests_has_few_modules(root: Path) -> None:
     sizes = {folder: len([*folder.glob("*.py")]) for folder in (root / "tests").rglob("*") if folder.is_dir()}
     assert {str(folder): n for folder, n in sizes.items() if n > MOST_MODULES + 2} == {}
+
+
+def find_late_imports_without_reason(text: str) -> list[int]:
+    """Return the lines of imports within functions that no comment explains, beside them or above.
+
+    Imports in a row share a reason. The handler of an `except ImportError` is the reason of those that it guards.
+    """
+    tree, lines = ast.parse(text), text.splitlines()
+    guarded = {
+        id(one)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Try) and any("ImportError" in ast.unparse(h.type) for h in node.handlers if h.type)
+        for part in node.body
+        for one in ast.walk(part)
+    }
+    unexplained = []
+    for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
+        for block in (
+            b for n in ast.walk(function) for b in (getattr(n, "body", []), getattr(n, "orelse", [])) if isinstance(b, list)
+        ):
+            for imports, row in groupby(block, lambda n: isinstance(n, (ast.Import, ast.ImportFrom))):
+                late = [*row] if imports else []
+                text_of_row = lines[late[0].lineno - 2 : late[-1].end_lineno] if late else []
+                if late and id(late[0]) not in guarded and not any("#" in line for line in text_of_row):
+                    unexplained.append(late[0].lineno)
+    return sorted({*unexplained})
+
+
+def test_a_late_import_has_a_reason(modules: dict[str, Path]) -> None:
+    """The reason of those of the command line stands in the docstring of its package: `uops --help` answers at once."""
+    assert "so that `uops --help` answers at once" in " ".join(
+        (ast.get_docstring(ast.parse(modules["uops.cli"].read_text())) or "").split()
+    )
+    late = {
+        name: find_late_imports_without_reason(path.read_text())
+        for name, path in modules.items()
+        if not name.startswith("uops.cli")
+    }
+    assert {name: found for name, found in late.items() if found} == {}
+
+
+def test_a_late_import_without_a_reason_is_seen() -> None:
+    text = """
+def f():
+    import a
+
+def g():
+    # it is optional
+    import a
+    import b
+
+def h():
+    try:
+        import a
+    except ImportError:
+        from b import c
+"""
+    assert find_late_imports_without_reason(text) == [3, 14]
