@@ -299,7 +299,8 @@ def _record_if_validating(state: LoweringState) -> AbstractContextManager[object
 
 def _run_passes_by_stage(graph: UOp, state: LoweringState) -> Iterator[tuple[Pass, UOp]]:
     """Yield each pass with the graph that it gives; of `per_kernel` neighbours that run together, the last one."""
-    _verify_dialect_if_configured(graph, PIPELINE[0].takes, "", state)
+    if state.config.verify:
+        _verify_dialect(graph, PIPELINE[0].takes, "", state)
     graphs: dict[str, UOp] = {}
     for passes in _group_passes(kernel_by_kernel=state.programs is not None):
         *_, p = passes
@@ -334,7 +335,8 @@ def _run_together(passes: Sequence[Pass], root: UOp, state: LoweringState) -> UO
                 state.steps |= {s: map_kernel_bodies(root, state.body_steps.pop(s, {}).__getitem__) for s in p.steps}
         else:
             lowered = p.run(root, state)
-    _verify_dialect_if_configured(lowered, p.gives, p.name, state)
+    if state.config.verify:
+        _verify_dialect(lowered, p.gives, p.name, state)
     return lowered
 
 
@@ -379,10 +381,8 @@ class _VerifierTarget:
         return self.target.dtypes | {dt.uint8}
 
 
-def _verify_dialect_if_configured(graph: UOp, dialect: Dialect, pass_name: str, state: LoweringState) -> None:
+def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: LoweringState) -> None:
     """Verify the result of a pass, or the input if `pass_name` is empty."""
-    if not state.config.verify:
-        return
     from uops.spec.verify.verifier import verify  # late: compilation does not need the verifier
 
     try:

@@ -61,7 +61,7 @@ COMPARISON: dict[Op, dict[str, str]] = {
 
 def _lookup_mnemonic(table: dict[Op, dict[str, str]], u: UOp) -> str:
     """Return the mnemonic of an op for the dtype of its operands. Raises Unsupported."""
-    d = u.lhs.dtype
+    d = u.src[0].dtype  # lhs
     mnemonic = table[u.op].get(dtype_class_letter(d))
     if mnemonic is None:
         raise Unsupported(f"{u.op.name} of {d}", "llvm")

@@ -40,7 +40,7 @@ def match_lane_offsets(index: UOp) -> LaneOffsets | None:
         steps = index.constant_elements
         if steps is not None:
             return LaneOffsets(None, steps)
-        first = index.elements[0]
+        first = index.src[0]  # the first element
         return LaneOffsets(first, (0,) * len(index.src)) if index.src.count(first) == len(index.src) else None
     if index.op is Op.ADD:
         for a, b in (index.src, index.src[::-1]):

@@ -420,8 +420,8 @@ class _KernelRenderer:
 
     def _store_masked(self, u: UOp) -> None:
         """Emit a write under a vector gate."""
-        assert u.gate is not None
-        value, gate, place = u.value, self.render_operand(u.gate), self._find_vector_address(u.buffer)
+        buffer, value, condition = u.src
+        gate, place = self.render_operand(condition), self._find_vector_address(buffer)
         d, w, align = value.dtype, lanes_of(value), str(value.dtype.itemsize)
         t, x = vector_type(storage_type(d), w), self._to_storage(value)
         if place is None:

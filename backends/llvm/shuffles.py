@@ -20,7 +20,7 @@ Operand = Callable[[UOp], str]
 def render_vector_literal(u: UOp) -> str:
     """Return a Stack of constants as a literal."""
     t = value_type(u.dtype)
-    first = u.elements[0]
+    first = u.src[0]  # the first element
     if u.src.count(first) == len(u.src):
         return f"splat ({t} {render_literal(first.arg.value, u.dtype)})"
     if u.dtype.is_integer:

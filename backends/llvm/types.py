@@ -51,7 +51,7 @@ def render_literal(value: bool | int | float, d: DType) -> str:
     """Return a constant operand. Floats are given by their bits, so that -0.0, subnormals and NaN payloads survive (R23, R28)."""
     if d.kind is DTypeKind.BOOL:
         return "true" if value else "false"
-    if d.is_float:
+    if d.kind is DTypeKind.FLOAT:
         return render_float_literal(float(value), d)
     return str(int(value))
 

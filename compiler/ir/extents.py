@@ -12,13 +12,13 @@ from uops.spec.ir.ops import Op
 
 def loop_extent(r: UOp) -> Dim:
     """Return the trip count of a Range; of a symbolic one the node of its bound."""
-    bound: UOp = r.bound
+    bound = r.src[0]  # bound
     return int(bound.arg.value) if bound.op is Op.CONST else bound
 
 
 def constant_extent(r: UOp) -> int:
     """Return the trip count of a Range whose bound is a constant."""
-    return int(r.bound.arg.value)
+    return int(r.src[0].arg.value)  # bound
 
 
 def max_extent(d: Dim) -> int:

@@ -157,7 +157,8 @@ class _AxisExpander:
             return UOp(Op.AFTER, (self.rebuild_reference(u.buffer, mask), *dependencies))
         if u.op is not Op.INDEX:
             return self.done[u]
-        return u.replace(src=(self.rebuild_reference(u.operand, mask), *(self.broadcast_flat(s, mask) for s in u.positions)))
+        operand, *positions = u.src
+        return u.replace(src=(self.rebuild_reference(operand, mask), *[self.broadcast_flat(s, mask) for s in positions]))
 
     def expand_load(self, u: UOp) -> None:
         """Load flat positions and give the value its axes."""
@@ -208,7 +209,7 @@ _RULES: dict[Op, Callable[[_AxisExpander, UOp], None]] = {
 
 
 def _require_constant_extent(r: UOp, root: UOp) -> int:
-    bound = r.bound
+    bound = r.src[0]  # bound
     if bound.op is not Op.CONST or bound.arg.value < 1:
         got = bound.arg.value if bound.op is Op.CONST else bound.op.name
         detail = f"the extent of a vector axis must be a positive constant, got {got}"

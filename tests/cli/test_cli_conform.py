@@ -319,7 +319,7 @@ class FakeExhaustive(ModuleType):
     def function_names(self) -> tuple[str, ...]:
         return ("sin/float64", "exp2/float32")
 
-    def run_exhaustive_tier(
+    def run_or_resume_exhaustive_tier(
         self, backend: str, jobs: int, progress: Any, report_dir: Path, only: tuple[str, ...] | None = None
     ) -> dict[str, Any]:
         from dataclasses import make_dataclass

@@ -294,7 +294,7 @@ def test_progress_is_told_on_standard_error(uops: Uops, program: str, monkeypatc
 
 def test_a_pass_that_takes_long_is_no_silence(capsys: pytest.CaptureFixture[str]) -> None:
     conform = sys.modules["uops.cli.commands.conform"]
-    with conform.show_progress("a.uops: lowering", every=0.05) as advance:
+    with conform.show_progress("a.uops: lowering", line_interval=0.05) as advance:
         advance(1, 8)
         time.sleep(2.4)
     lines = capsys.readouterr().err.splitlines()

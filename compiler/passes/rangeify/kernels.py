@@ -279,13 +279,14 @@ def _fill_placeholders(root: UOp, placeholders: dict[UOp, UOp]) -> UOp:
 
 def _accessed_memory(body: UOp) -> list[UOp]:
     """Return the memory that a kernel accesses: what it writes, then what it reads in order of first use."""
-    return list(dict.fromkeys([base_memory(u.buffer) for op in (Op.STORE, Op.LOAD) for u in nodes_with_op(body, op)]))
+    accesses = [u for op in (Op.STORE, Op.LOAD) for u in nodes_with_op(body, op)]
+    return list(dict.fromkeys([base_memory(u.src[0]) for u in accesses]))  # buffer
 
 
 def _kernel_param(m: UOp, slot: int, shape: UOp | None = None) -> UOp:
     """Return the kernel's Param for memory `m`. It has no device: the Call passes the memory (R72, device; R86, Call arguments)."""
     if shape is None:
-        shape = m.extents if m.op is Op.PARAM else B.shape_vector(m.shape)
+        shape = m.src[0] if m.op is Op.PARAM else B.shape_vector(m.shape)  # extents
     return UOp(Op.PARAM, (shape,), ParamArg(slot, m.dtype))
 
 
@@ -297,5 +298,6 @@ def _kernel_name(body: UOp) -> str:
     """Return `r` for a kernel that reduces, else `e`, and the extents of its loops in nesting order. Equal kernels share a name."""
     kind = "r" if nodes_with_op(body, Op.REDUCE) else "e"
     ranges = sorted(nodes_with_op(body, Op.RANGE), key=lambda u: int(u.arg.axis_id))
-    dims = [str(r.bound.arg.value) if r.bound.op is Op.CONST else "n" for r in ranges]
+    bounds = [r.src[0] for r in ranges]  # bound
+    dims = [str(bound.arg.value) if bound.op is Op.CONST else "n" for bound in bounds]
     return "_".join((kind, *dims))

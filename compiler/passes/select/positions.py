@@ -45,8 +45,9 @@ def merge_equal_lanes(lane_positions: LanePositions) -> LanePositions:
 
 def index_of(access: UOp) -> UOp:
     """Return the positions operand of a Load or Store."""
-    index: UOp = strip_afters(access.src[0]).src[1]  # buffer; the one position
-    return index
+    buffer = access.src[0]  # buffer
+    index = buffer if buffer.op is Op.INDEX else strip_afters(buffer)
+    return index.src[1]  # the one position
 
 
 def is_splat(u: UOp) -> bool:

@@ -232,7 +232,7 @@ class VectorSelector:
                 stores = [self._build_store(u, piece) for piece in self.store_pieces[u]]
                 self.done[u] = stores[0] if len(stores) == 1 else UOp(Op.GROUP, tuple(stores))
             elif op in _EFFECTS or u in self.memory:
-                if strip_afters(u).op is not Op.INDEX:  # the Index of an access is built with the access
+                if op is not Op.INDEX and strip_afters(u).op is not Op.INDEX:  # the Index of an access is built with the access
                     self._rebuild_effect(u)
             elif u in self.reduce_plans:
                 self.build_reduce(self, u, self.reduce_plans[u])

@@ -53,7 +53,10 @@ class ElementwiseMethods(MovementMethods):
         broken = find_dtype_fault(op, (a.dtype, b.dtype) if op in SHIFT else (promote(a.dtype, b.dtype),) * 2)
         if broken is not None:
             is_count = op in SHIFT and a.dtype.is_integer
-            raise fault(method, broken.id, f"a count of {b.dtype}" if is_count else f"{a.dtype} and {b.dtype}", SpecTypeError)
+            operands = f"does not take operands of {a.dtype} and {b.dtype}"
+            raise fault(
+                method, broken.id, f"expected an integer shift count, got {b.dtype}" if is_count else operands, SpecTypeError
+            )
         return self._build_alu(method, op, a, b)
 
     def _build_alu(self, method: str, op: Op, *nodes: UOp) -> Self:

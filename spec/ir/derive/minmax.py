@@ -452,7 +452,7 @@ def of_load(u: UOp) -> MinMax | None:
 
 def of_range(u: UOp) -> MinMax:
     """Return [0, max(0, n - 1)] for a bound of at most n (R57, Range)."""
-    bound = u.bound.min_max
+    bound = u.src[0].min_max  # bound
     assert bound is not None
     return 0, max(0, bound[1] - 1)
 

@@ -107,7 +107,7 @@ def of_alu(u: UOp) -> Shape:
 
 def of_param(u: UOp) -> Shape:
     """Return the extents that a Param states; () without a source."""
-    return shape_operand_dims(u.extents) if u.src else ()
+    return shape_operand_dims(u.src[0]) if u.src else ()  # extents
 
 
 def of_buffer(u: UOp) -> Shape:

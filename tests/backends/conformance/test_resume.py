@@ -48,7 +48,7 @@ def these_sources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fussy(journal: Path | None, **how: Any) -> ConformanceRun:
-    return run_conformance(FUSSY, **{"subject": query_backend_info(FUSSY), "rows": ROWS, "jobs": 1, "journal": journal} | how)
+    return run_conformance(FUSSY, **{"backend_info": query_backend_info(FUSSY), "rows": ROWS, "jobs": 1, "journal": journal} | how)
 
 
 def told(run: ConformanceRun) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def test_ctrl_c_keeps_what_was_decided(tmp_path: Path) -> None:
         ("schedules, settings", lambda m: {"schedules": SchedulePolicy("forced", 1)}),
         ("settings", lambda m: m.setenv("UOPS_THREADS", "1") or {}),
         ("sources", lambda m: m.setattr("uops.backends.conformance.decided.digest_sources", lambda: "edited") or {}),
-        ("version", lambda m: {"subject": replace(query_backend_info(FUSSY), version="2.0")}),
+        ("version", lambda m: {"backend_info": replace(query_backend_info(FUSSY), version="2.0")}),
     ],
 )
 def test_the_journal_of_another_run_is_refused(

@@ -147,7 +147,7 @@ def everything(judged: list[tuple[Expectation, Result]]) -> list[tuple[Expectati
 
 def test_what_a_backend_declares_and_refuses_fails_and_is_not_run() -> None:
     """A refusal raises no percentage, and no declared deviation makes it an expected failure."""
-    name = "uops.backends.conformance.controls:RefusingFloats"
+    name = "uops.backends.conformance.controls:RefusingFloat32"
     refusing = run_conformance(name, query_backend_info(name), rows="Decomposed/Neg", jobs=1)
     good = run_conformance("interp", query_backend_info("interp"), rows="Decomposed/Neg", jobs=1)
     for level in ConformanceLevel:

@@ -41,7 +41,7 @@ def collect_accesses(effect: UOp) -> list[StridedAccess]:
 
 def _analyze_access(u: UOp) -> StridedAccess:
     """Read the strides of one access off the affine sum of its address."""
-    total = extract_affine_sum(u.buffer.positions[0])
+    total = extract_affine_sum(u.src[0].src[1])  # buffer; the one position
     strides: dict[UOp, int | None] = {r: None for t in total.terms if t.op is not Op.RANGE for r in _enclosing_loops(t)}
     strides.update({t: k for t, k in total.terms.items() if t.op is Op.RANGE and t not in strides})
     return StridedAccess(u, strides, _enclosing_loops(u.gate) if u.gate is not None else frozenset())

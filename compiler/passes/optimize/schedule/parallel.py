@@ -27,7 +27,8 @@ def find_race_free_loops_of_stores(effect: UOp) -> frozenset[UOp]:
 
 def _find_race_free_loops(store: UOp, accesses: Sequence[UOp]) -> frozenset[UOp]:
     """Return the loops parallel in one Store: none if another access to its memory has another address."""
-    memory, address = base_memory(store.buffer), store.buffer.positions[-1]
+    buffer = store.src[0]  # buffer
+    memory, address = base_memory(buffer), buffer.src[-1]  # the last position
     for u in accesses:
         if u is not store and base_memory(u.buffer) is memory and memory.op is Op.PARAM and u.buffer.positions[-1] is not address:
             return frozenset()
