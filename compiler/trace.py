@@ -163,7 +163,7 @@ def _link_stages(before: UOp, after: UOp, log: LoweringLog) -> Iterator[PartLink
 
 
 def _match_parts(before: UOp, old_count: int, new_count: int, log: LoweringLog) -> list[tuple[int, int]]:
-    """Return which of `old` parts went into which of `new` ones, as pairs of positions."""
+    """Return which of `old_count` parts went into which of `new_count` ones, as pairs of positions."""
     if old_count == new_count:
         return [(k, k) for k in range(new_count)]
     launches = (t for t in log.transforms if t.before is before and before.op is t.after.op is Op.LINEAR)
@@ -211,7 +211,7 @@ def _transforms_into_graph(kernel: int, graph: UOp, transforms_into: _Transforms
 
 
 def _find_transform_chains(before: UOp, after: UOp, kernel: int, tables: _LinkTables, log_end: int) -> list[list[GraphTransform]]:
-    """Return the chains of transforms from one graph to the other, all before position `end` of the log.
+    """Return the chains of transforms from one graph to the other, all before position `log_end` of the log.
 
     There is one, or where graphs were put together, one through each of them.
     """

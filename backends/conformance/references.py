@@ -48,7 +48,7 @@ def _make_float64_judge(exact_function: Callable[[Array], Array]) -> Callable[[t
 
 
 def compare_to_rounded_and_exact(correctly_rounded: Array, got: Array, exact: Array) -> CorrectAndUlpErrors:
-    """Compare a result with the correctly rounded one, `want`, and a more precise one, `exact`.
+    """Compare a result with the correctly rounded one, `correctly_rounded`, and a more precise one, `exact`.
 
     Only elements whose bits differ are measured.
     """

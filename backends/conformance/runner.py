@@ -80,7 +80,7 @@ def run_conformance(
     progress: Progress | None = None, limits: client.Limits = LIMITS, schedules: SchedulePolicy = CHOSEN,
     journal: Path | None = None,
 ) -> ConformanceRun:  # fmt: skip
-    """Run the suite on a backend that `subject` describes.
+    """Run the suite on a backend that `backend_info` describes.
 
     Ctrl-C ends the run early: judged cases are kept, the rest is `not run`, and `complete` is False. Raises JournalMismatch if the
     journal belongs to another run, and JournalInUse.

@@ -52,7 +52,7 @@ def _lookup_operator(needs: HelperProvider, op: Op, d: DType) -> str:
 
 
 def render_wrapping_arithmetic(needs: HelperProvider, op: Op, d: DType, x: str, y: str, *, cannot_overflow: bool = False) -> str:
-    """Return `x op y` in dtype `d`, wrapping. `fits` states that the exact result is a value of `d`."""
+    """Return `x op y` in dtype `d`, wrapping. `cannot_overflow` states that the exact result is a value of `d`."""
     o = _lookup_operator(needs, op, d)
     if op not in _EXACT or d.is_float or d is dt.bool_ or (not d.is_signed and d.bits >= 32):
         return f"{x} {o} {y}"

@@ -205,7 +205,7 @@ def _render_unmasked_stores(masked_store: re.Match[str]) -> str:
 
 
 def compile_object(source: str, host: Host, tier: LlvmTier, allowed_symbols: Collection[str] = ()) -> bytes:
-    """Compile `source`, which may refer to the symbols in `allowed`. Raises CompileError if it needs any other function."""
+    """Compile `source`, which may refer to the symbols in `allowed_symbols`. Raises CompileError if it needs any other function."""
     with _lock:
         image = bytes(_create_target_machine(host, tier).emit_object(_parse_and_run_tier_passes(source, host, tier)))
     check_undefined_symbols(image, host, allowed_symbols)
@@ -243,7 +243,7 @@ _METADATA = re.compile(r"!(\d+)")
 
 
 def check_undefined_symbols(image: bytes, host: Host, allowed_symbols: Collection[str] = ()) -> None:
-    """Raise CompileError if an object refers to symbols outside `allowed`; a kernel's object is freestanding."""
+    """Raise CompileError if an object refers to symbols outside `allowed_symbols`; a kernel's object is freestanding."""
     if image[:4] == b"\x7fELF":
         permitted = {*allowed_symbols, *host.allowed_symbols, "_GLOBAL_OFFSET_TABLE_"}
         foreign = [name for name in undefined_symbols(image) if name not in permitted]

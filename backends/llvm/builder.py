@@ -42,7 +42,8 @@ class IRBuilder:
         return self.emit(f"call {result} @{function}({', '.join(f'{t} {x}' for t, x in zip(types, operands))})")
 
     def call_masked(self, name: str, result: str, vector_type_name: str, *operands: tuple[str, str]) -> str:
-        """Call `llvm.masked.name` on vectors of type `t` with (type, value) operands; return the result's name, empty for void."""
+        """Call `llvm.masked.name` on vectors of type `vector_type_name` with (type, value) operands; return the result's name,
+        empty for void."""
         pointers = intrinsic_suffix(with_element(vector_type_name, "ptr")) if name in ("gather", "scatter") else "p0"
         function = f"llvm.masked.{name}.{intrinsic_suffix(vector_type_name)}.{pointers}"
         self._declared[function] = f"declare {result} @{function}({', '.join(kind for kind, _ in operands)})"
@@ -53,7 +54,7 @@ class IRBuilder:
         return ""
 
     def build_vector(self, element_type: str, lanes: Sequence[str]) -> str:
-        """Build a vector from scalars of type `t`."""
+        """Build a vector from scalars of type `element_type`."""
         kind, vector = vector_type(element_type, len(lanes)), "zeroinitializer"
         for k, x in enumerate(lanes):
             vector = self.emit(f"insertelement {kind} {vector}, {element_type} {x}, i64 {k}")

@@ -61,7 +61,7 @@ def _read_up_to(stream: BinaryIO, size: int) -> bytes:
 def split_frame(data: bytes | bytearray, max_body: int = MOST_BODY) -> tuple[Frame, int] | None:
     """Return the first frame in `data` and its length, or None while it is incomplete.
 
-    Raises BadFrame, also for a body of more than `most` bytes.
+    Raises BadFrame, also for a body of more than `max_body` bytes.
     """
     _check_mark(data)
     if len(data) < _SIZES.size:

@@ -31,8 +31,8 @@ class ExponentFraction:
 def split_exponent(x: Expr, may_be_subnormal: bool = True) -> ExponentFraction:
     """Return `x` as 2^e * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)).
 
-    Unless x is positive and finite the result has no meaning, but nothing traps. Without `subnormals`, a float64 `x` must also be
-    normal.
+    Unless x is positive and finite the result has no meaning, but nothing traps. Without `may_be_subnormal`, a float64 `x` must
+    also be normal.
     """
     return _split_exponent32(x) if x.dtype is dt.float32 else _split_exponent64(x, may_be_subnormal)
 

@@ -77,8 +77,8 @@ def build_register_and_clear_effect(
 ) -> tuple[UOp, UOp]:
     """Build the register of Reduce `u` and the effect that stores the identity there.
 
-    The register has an element per iteration of `loops`, whose extents are constants. It is cleared in every iteration of the
-    loops `outer`.
+    The register has an element per iteration of `element_loops`, whose extents are constants. It is cleared in every iteration of
+    the loops `clearing_loops`.
     """
     sizes, wide = [constant_extent(r) for r in element_loops], accumulator_dtype(u.dtype)
     register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, buffer_device(u), AddrSpace.REG, unique))

@@ -144,7 +144,8 @@ def within(t: Term, low: int, high: int) -> Term:
 
 
 def encode_refinement(original: EncodedValue, replacement: EncodedValue) -> Term:
-    """Return the condition that `b` may replace `a`: the same bits if they are known (R28), else equal up to NaNs (R20)."""
+    """Return the condition that `replacement` may replace `original`: the same bits if they are known (R28), else equal up to
+    NaNs (R20)."""
     if original.bits is None:
         return smt.equals(original.term, replacement.term)
     if replacement.bits is None:  # the bits of a computed NaN are free

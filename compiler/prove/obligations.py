@@ -92,7 +92,7 @@ def _encode_pattern(
     values_by_name: Mapping[str, EncodedValue],
     on_cast: Callable[[EncodedValue, EncodedValue], None],
 ) -> EncodedValue:
-    """Encode a typed pattern over the values in `env`, and report each cast to `on_cast`."""
+    """Encode a typed pattern over the values in `values_by_name`, and report each cast to `on_cast`."""
     p = t.pattern
     if p.name is not None:
         return values_by_name[p.name]

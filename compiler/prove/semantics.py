@@ -366,7 +366,7 @@ UNMODELLED = frozenset({Op.THREEFRY, Op.MIN})
 
 
 def encode_op(m: SmtEncoder, op: Op, operands: Sequence[EncodedValue], cast_dtype: DType | None = None) -> EncodedValue:
-    """Encode `op` on well-typed operands; `to` is the dtype of a Cast or Bitcast. Raises Unmodelled."""
+    """Encode `op` on well-typed operands; `cast_dtype` is the dtype of a Cast or Bitcast. Raises Unmodelled."""
     if op is Op.CAST:
         assert cast_dtype is not None
         return encode_cast(m, cast_dtype, operands[0])

@@ -80,7 +80,7 @@ def _shift_count_as_unsigned(d: DType, n: int) -> int | None:
 def round_to_nearest(d: DType, x: Fraction, result_if_zero: float = 0.0) -> float:
     """Round `x` to the nearest value of `d`, ties to even. Overflow gives infinity, or NaN in a dtype that has none (R15).
 
-    `zero` is the result for an exact 0, which has no sign.
+    `result_if_zero` is the result for an exact 0, which has no sign.
     """
     if x == 0:
         return result_if_zero

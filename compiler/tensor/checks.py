@@ -183,7 +183,7 @@ def _assigns_through_check(u: UOp, check: IndexCheck) -> bool:
 
 
 def _substitute_with_checks(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
-    """Replace each key of `done`. A rebuilt node gets the IndexChecks of the node that it replaces."""
+    """Replace each key of `replacements`. A rebuilt node gets the IndexChecks of the node that it replaces."""
     attached: list[tuple[UOp, IndexCheck]] = []
     pending = [root]
     while pending:

@@ -96,7 +96,8 @@ def default_dtype(value: Number) -> DType:
 
 
 def pick_integer_dtype_for(*values: int, preferred: tuple[DType, ...] = ()) -> DType:
-    """Return the first of `first`, int32, int64 and uint64 that holds all of these integers. Raises SpecValueError if none does."""
+    """Return the first of `preferred`, int32, int64 and uint64 that holds all of these integers. Raises SpecValueError if none
+    does."""
     low, high = min(values), max(values)
     for d in (*preferred, dt.int32, dt.int64, dt.uint64):
         if d.min <= low and high <= d.max:

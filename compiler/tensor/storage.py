@@ -31,7 +31,7 @@ _ranges: weakref.WeakKeyDictionary[UOp, tuple[int, int] | None] = weakref.WeakKe
 def make_leaf_buffer(array: Array, is_memory_shared: bool = False) -> UOp:
     """Return a fresh Buffer with an array's elements, in its shape, on the array's memory if that is contiguous.
 
-    `shared` says that others may hold that memory.
+    `is_memory_shared` says that others may hold that memory.
     """
     dtype = as_dtype(array.dtype)
     flat = np.ascontiguousarray(array, numpy_dtype(dtype)).reshape(-1)

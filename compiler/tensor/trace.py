@@ -98,7 +98,7 @@ def _replace_inputs_and_captures(
 ) -> tuple[list[UOp], list[UOp]]:
     """Return the values in terms of Params, and the captured Buffers, which are arguments after the inputs.
 
-    `order` is the toposort of the values.
+    `nodes_sources_first` is the toposort of the values.
     """
     done = _map_stand_ins_and_their_buffers({u: B.param(slot, u.shape, u.dtype) for slot, u in enumerate(inputs)})
     captured = [u for u in nodes_sources_first if u.op is Op.BUFFER and u not in done]
@@ -139,7 +139,7 @@ def _rebuild_below(u: UOp, replacements: dict[UOp, UOp]) -> None:
 
 
 def _rebuild_nodes(order: list[UOp], replacements: dict[UOp, UOp]) -> None:
-    """Rebuild the nodes of a scope, sources first, on the replacements that `done` has."""
+    """Rebuild the nodes of a scope, sources first, on the replacements that `replacements` has."""
     for u in order:
         if u not in replacements:
             replacements[u] = _rebuild_node(u, replacements)

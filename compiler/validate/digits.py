@@ -52,7 +52,7 @@ def solve_touch_condition(site: AccessSite, element: LinearSum) -> Condition | N
 def _solve_digits_and_return_rest(
     digits: Iterable[tuple[Unknown, int]], number: LinearSum, bounds: Mapping[Atom, Interval], solution: dict[Unknown, LinearSum]
 ) -> LinearSum:
-    """Put the digits of `rest` into `solution`, and return the remainder."""
+    """Put the digits of `number` into `solution`, and return the remainder."""
     ordered = sorted(digits, key=lambda d: -abs(d[1]))
     limits = [bounds.get(v, (v.low, v.high)) for v, _ in ordered]
     least_values = [low if c > 0 else high for (_, c), (low, high) in zip(ordered, limits)]  # the value that contributes least

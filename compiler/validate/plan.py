@@ -75,7 +75,7 @@ def _offset(place: UOp) -> LinearSum:
 
 
 def _slice_holds_buffer_condition(buffer: UOp, arena_slice: UOp) -> Condition:
-    """Return the condition that the Slice `place` of an arena holds Buffer `a`."""
+    """Return the condition that the Slice `arena_slice` of an arena holds Buffer `buffer`."""
     arena = arena_slice.operand
     fits = T.conjoin(
         T.is_nonnegative(_offset(arena_slice)),

@@ -217,7 +217,7 @@ def conjuncts(c: Condition) -> list[Condition]:
 def subterms(*roots: LinearSum | Condition | Operation, memo_slot: str | None = None) -> list[LinearSum | Condition | Operation]:
     """Return every sum, condition and operation in these terms once, arguments first; iterative.
 
-    `skip_memoized` names a memo: terms that have it are left out, together with what occurs only in them.
+    `memo_slot` names a memo: terms that have it are left out, together with what occurs only in them.
     """
     order: dict[LinearSum | Condition | Operation, None] = {}
     stack: list[Any] = [*roots[::-1]]  # a None marks that the next term's arguments are done
@@ -314,7 +314,7 @@ def _expect_sum(x: LinearSum | Condition) -> LinearSum:
 
 
 def collect_unknowns(x: LinearSum | Condition | Operation, found_before: dict[Unknown, None] | None = None) -> dict[Unknown, None]:
-    """Return the unknowns of a term in order of occurrence, after the `earlier` ones, which are extended."""
+    """Return the unknowns of a term in order of occurrence, after the `found_before` ones, which are extended."""
     found_before = {} if found_before is None else found_before
     found_before.update(dict.fromkeys(_memoize_unknowns_and_memory_use(x)._unknowns or ()))
     return found_before

@@ -33,7 +33,7 @@ COVERED = {
 def decide_values(
     bodies_by_pass: Mapping[str, UOp], transforms_by_result: Mapping[UOp, Sequence[GraphTransform]]
 ) -> list[ValidationVerdict]:
-    """Decide the values of one kernel; `bodies` has the result of each pass from join to linearize, in order."""
+    """Decide the values of one kernel; `bodies_by_pass` has the result of each pass from join to linearize, in order."""
     verdicts = [ValidationVerdict(ObligationKind.VALUE, "join", DecisionMethod.INTERPRETER, why=COVERED["join"])]
     for (_, before), (name, after) in itertools.pairwise(bodies_by_pass.items()):
         if before is after:
@@ -101,7 +101,7 @@ def _is_rule_proved_memoized(rule: Rule) -> bool:
 def apply_steps_to_fixpoint(root: UOp, step_results: Mapping[UOp, UOp], applied_nodes: set[UOp] | None = None) -> UOp:
     """Apply steps until none fits, sources first; iterative.
 
-    Nodes that steps were applied to are added to `taken`. Raises Crash for a cycle of steps.
+    Nodes that steps were applied to are added to `applied_nodes`. Raises Crash for a cycle of steps.
     """
     done: dict[UOp, UOp] = {}
     waiting: set[UOp] = set()

@@ -52,7 +52,7 @@ def group_sites_by_param(sites: Iterable[AccessSite]) -> dict[UOp, list[AccessSi
 def decide_written_once(store: AccessSite, worker: SolverWorker, within_ordered_iteration: bool = False) -> ValidationVerdict:
     """Decide that no two executions of a Store write one element.
 
-    If `may_rewrite`, only executions in the same iteration of the surrounding ordered loops count.
+    If `within_ordered_iteration`, only executions in the same iteration of the surrounding ordered loops count.
     """
     fixed = _ordered_counters(store) if within_ordered_iteration else ()
     c = make_written_once_claim(store, fixed)
@@ -67,7 +67,7 @@ def _ordered_counters(s: AccessSite) -> tuple[Unknown, ...]:
 
 
 def make_written_once_claim(store: AccessSite, equal_counters: Sequence[Unknown] = ()) -> ValidationClaim:
-    """Claim that no two executions of `store` in the same iteration of the loops of `fixed` write one element."""
+    """Claim that no two executions of `store` in the same iteration of the loops of `equal_counters` write one element."""
     first, second = rename_site_apart(store, ".1"), rename_site_apart(store, ".2")
     given = T.conjoin(first.condition, second.condition)
     equal = {v: T.is_zero(T.add(T.as_sum(rename_unknown(v, ".1")), T.as_sum(rename_unknown(v, ".2")), -1)) for v in store.counters}
@@ -98,7 +98,8 @@ def rename_site_apart(site: AccessSite, suffix: str) -> AccessSite:
 
 
 def is_mixed_radix(site: AccessSite, fixed_counters: Sequence[Unknown] = ()) -> bool:
-    """Return True if the counters except `fixed` are digits of the element's number: each step exceeds all lesser digits."""
+    """Return True if the counters except `fixed_counters` are digits of the element's number: each step exceeds all lesser
+    digits."""
     bounds = tighten_bounds(extract_nonnegative_sums(site.condition))
     if bounds is None:
         return True
@@ -245,7 +246,7 @@ def mark_elements_or_refute_overlap(
 ) -> PointValues | ValidationVerdict | None:
     """Return a mask of the elements that the sites touch.
 
-    Returns None if they are unknown, too many, or depend on a named variable. If `exclusive_memory` names a memory, a second
+    Returns None if they are unknown, too many, or depend on a named variable. If `refute_overlap_in` names a memory, a second
     touch of an element returns a refuted verdict.
     """
     if size > _MAX_MARKS or any(s.named_variables for s in sites):

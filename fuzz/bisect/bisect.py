@@ -93,7 +93,7 @@ def bisect(
 ) -> Finding | None:  # fmt: skip
     """Find the first pass that is wrong for `graph` on `inputs`; return None if there is none.
 
-    `execute` runs the machine code, by default in this process. `schedules` is the number of additional orders of unordered
+    `execute` runs the machine code, by default in this process. `extra_orders` is the number of additional orders of unordered
     work in which each stage is interpreted. `config` holds the compiler's settings, by default those of the process.
     """
     return _Bisection(graph, inputs, target, extra_orders).find_first_wrong_stage(
@@ -138,7 +138,7 @@ class _Bisection:
         return None
 
     def _evaluate_and_judge_stage(self, pass_name: str, after: UOp) -> tuple[Fault | None, Outputs]:
-        """Interpret the result of pass `name`; return what is wrong with it, and its outputs."""
+        """Interpret the result of pass `pass_name`; return what is wrong with it, and its outputs."""
         try:
             outputs = self.judge.interpret_stage(after)
         except MemoryError:

@@ -114,7 +114,7 @@ def summarize_widths_of_allowed_sets(counts: Counter[str]) -> Json:
 def describe_counts(failing: int, cases_of_findings: int, findings: int, vanished: int) -> str:
     """Describe the numbers of a campaign in which cases failed.
 
-    `looked_at` counts the cases of findings, without those that vanished.
+    `cases_of_findings` counts the cases of findings, without those that vanished.
     """
     triaged = cases_of_findings + vanished
     limit = f" (at most {PER_BATCH} of a kind in {BATCH} cases)" if triaged < failing else ""

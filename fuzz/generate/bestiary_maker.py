@@ -81,7 +81,7 @@ class BestiaryMaker:
         return node(Op.B_PARAM, *device, arg=A.BParamArg(slot, size, d))
 
     def make_buffer(self, d: DType, size: int, device: A.Device = "CPU", with_data: bool = True) -> UOp:
-        """Make a B_BUFFER of the whole program, with data if `contents`. On several devices, `size` counts the elements
+        """Make a B_BUFFER of the whole program, with data if `with_data`. On several devices, `size` counts the elements
         on each.
         """
         n = self.take_id()

@@ -72,7 +72,7 @@ def bisect_programs_with_journal(
 ) -> Iterator[BisectionAnswer]:
     """Yield the answers, in order; each one is in the journal before it is yielded.
 
-    `execute` says how to run the machine code of a graph. Raises OtherCampaign if the journal is of another target or of
+    `make_execute` says how to run the machine code of a graph. Raises OtherCampaign if the journal is of another target or of
     other sources, and InUse.
     """
     with nullcontext() if journal is None else closing(Journal(journal, _make_journal_heading(target))) as answers:

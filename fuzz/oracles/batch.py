@@ -44,7 +44,7 @@ def find_input_axes_to_permute(values: Iterable[UOp], axis: int) -> dict[UOp, in
 
 
 def _find_source_axes(u: UOp, axis: int) -> SourceAxes | None:
-    """Return the sources that must be permuted so that `u` is permuted along axis `k`; None if no permutation of sources
+    """Return the sources that must be permuted so that `u` is permuted along axis `axis`; None if no permutation of sources
     does it.
     """
     through = THROUGH.get(u.op)

@@ -30,10 +30,10 @@ _PATTERN = 0xA5
 def run_first_kernels_natively(
     program: UOp, target: Target, inputs: Mapping[str, Any], call_count: int | None = None, guard_side: GuardSide | None = None
 ) -> dict[str, Array]:  # fmt: skip
-    """Return the memory after the first `count` Calls, or after all of them, as flat arrays. The input arrays are not
+    """Return the memory after the first `call_count` Calls, or after all of them, as flat arrays. The input arrays are not
     changed.
 
-    With `side`, all memory lies between guard pages. An access beyond it then ends the process or raises Unsound
+    With `guard_side`, all memory lies between guard pages. An access beyond it then ends the process or raises Unsound
     afterwards.
     """
     calls = program.src[:call_count]

@@ -203,7 +203,7 @@ def _list_insertable_values(root: UOp) -> list[UOp]:
 
 
 def _replace_in_all_users(root: UOp, old: UOp, new: UOp) -> UOp:
-    """Replace `u` by `new`, which is computed from `u`, in all its users."""
+    """Replace `old` by `new`, which is computed from `old`, in all its users."""
     if root is old:
         return new
     done: dict[UOp, UOp] = {}

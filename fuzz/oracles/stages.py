@@ -213,7 +213,7 @@ _EXEMPT_OPS: dict[Preservation, frozenset[Op] | None] = {
 
 def find_bit_difference(key: Key, before: Array, after: Array, ignored_mask: Array | None = None) -> Fault | None:
     """Return a Fault for the first element whose bits differ, or None. Two NaNs are equal (R20: all NaNs are one class).
-    Elements in the mask `ignored` may differ.
+    Elements in the mask `ignored_mask` may differ.
     """
     x, y = before.reshape(-1), after.reshape(-1)
     if x.dtype == object:

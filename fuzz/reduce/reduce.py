@@ -40,7 +40,7 @@ def reduce_sample(
 ) -> ProgramSample:  # fmt: skip
     """Return the smallest failing sample found.
 
-    `before_each` is called before each candidate; an exception that it raises ends the reduction.
+    `before_each_candidate` is called before each candidate; an exception that it raises ends the reduction.
     """
     if fails_in_fresh_process is None:
         return _SampleReducer(sample, fails, max_questions, before_each_candidate).reduce_until_stable()
@@ -139,7 +139,7 @@ def _count_nonzeros_and_bits(v: object) -> int:
 
 
 def is_well_formed_and_evaluates(s: ProgramSample, must_evaluate: bool = True) -> bool:
-    """Return True if the sample is well-formed and, with `evaluates`, the interpreter evaluates it without an error."""
+    """Return True if the sample is well-formed and, with `must_evaluate`, the interpreter evaluates it without an error."""
     try:
         verify(s.graph, KINDS[s.kind].dialect)
         if must_evaluate:

@@ -91,7 +91,8 @@ def _multiply_to_wide_ends_and_flags(f: DTypeLayout, a: ArrayOrSets, b: ArrayOrS
 def _enclose_sum_in_any_order(
     f: DTypeLayout, lo: Array, hi: Array, flags: Array | None, axes: Axes, best: Array, are_terms_exact: bool, are_products: bool
 ) -> ArrayOrSets:
-    """Return the set of sums of terms between `lo` and `hi`; `exact` terms have one value, `fused` ones are products."""
+    """Return the set of sums of terms between `lo` and `hi`; `are_terms_exact` terms have one value, `are_products` ones are
+    products."""
     magnitude = np.abs(lo) if are_terms_exact else np.maximum(np.abs(lo), np.abs(hi))
     total = _fold(np.add, magnitude, axes)
     terms = _fold(np.add, (magnitude != 0).astype(np.int64), axes)
@@ -292,7 +293,7 @@ def _multiply_magnitudes(x: Array, axes: Axes) -> Array:
 
 
 def _set_signs_of_zero_ends(f: DTypeLayout, lo: Array, hi: Array, sign: Array, has_both_signs: Array) -> tuple[Array, Array]:
-    """Give zero ends the sign of the product, which is exact; both signs occur where it is `varied`."""
+    """Give zero ends the sign of the product, which is exact; both signs occur where it is `has_both_signs`."""
     zero = np.zeros((), f.np)
     minus = has_both_signs | (sign < 0)
     plus = has_both_signs | (sign > 0)

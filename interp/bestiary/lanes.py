@@ -66,7 +66,7 @@ def run_workgroup(coroutine: BestiaryCoroutine) -> Any:
 
 
 def run_lanes_together(lanes: Sequence[BestiaryCoroutine], is_warp: bool, turn_order: Sequence[int]) -> BestiaryCoroutine:
-    """Run lanes of one workgroup side by side, in the order `turns` between two requests."""
+    """Run lanes of one workgroup side by side, in the order `turn_order` between two requests."""
     replies: dict[int, Any] = dict.fromkeys(turn_order)
     while True:
         arrived: dict[int, SyncRequest] = {}

@@ -96,7 +96,7 @@ def hull(a: AnswerSet, b: AnswerSet) -> AnswerSet:
 
 
 def floats_between(fmt: FloatFormat, best: int, low_dyadic: tuple[int, int], high_dyadic: tuple[int, int]) -> AnswerSet:
-    """Return the set of every float between the dyadic numbers `low` and `high` (m, e), and `best`.
+    """Return the set of every float between the dyadic numbers `low_dyadic` and `high_dyadic` (m, e), and `best`.
 
     A bound at or above 2**(emax + 1) includes infinity; in fp8e4m3, which has none, it includes NaN instead.
     """
@@ -116,7 +116,7 @@ def floats_within_ulps(
     """Return the set of all floats within `ulps` units in the last place of a number (R17).
 
     The number is (-1)**sign * significand * 2**exponent, as `FloatFormat.round_unbounded` gives it. The unit is the spacing
-    there, in the last binade for a number beyond it. Infinity counts as 2**(emax + 1). `absolute_exponent` k widens the set by
+    there, in the last binade for a number beyond it. Infinity counts as 2**(emax + 1). `extra_error_exponent` k widens the set by
     2**k more.
     """
     step = min(exponent, fmt.top)

@@ -78,7 +78,7 @@ def _mod(a: int, b: int) -> int:
 def _make_comparison(relation: Callable[[Any, Any], bool], result_on_nan: bool, nan_is_free: bool = False) -> Meaning:
     """Return the row of a comparison.
 
-    `unordered` is its value where an operand is NaN (R12, R13); with `nan_is_free` core allows both.
+    `result_on_nan` is its value where an operand is NaN (R12, R13); with `nan_is_free` core allows both.
     """
 
     def on_floats(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:

@@ -103,7 +103,7 @@ def _tabulate_small_float_function(function: Callable[[Array], Any], d: DType) -
 def _transcendental_row(accurate_for_float32: Callable[[Array], Any], accurate_for_float64: Callable[[Array], Any]) -> Row:
     """Return the kernels of a function of one argument.
 
-    `approximate` is accurate enough for float32, `exact` for float64.
+    `accurate_for_float32` is accurate enough for float32, `accurate_for_float64` for float64.
     """
     return {
         dt.float64: accurate_for_float64,

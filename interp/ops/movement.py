@@ -208,9 +208,9 @@ def collapse_replicated(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Arr
 
 
 def slice_byte_range(u: UOp, element_offset: int, itemsize: int, source_bytes: int) -> tuple[int, int]:
-    """Return the byte range (first, last) of a Slice that begins at element `offset`.
+    """Return the byte range (first, last) of a Slice that begins at element `element_offset`.
 
-    Raises Trap unless it lies inside `nbytes` bytes and is aligned to the new dtype (R46).
+    Raises Trap unless it lies inside `source_bytes` bytes and is aligned to the new dtype (R46).
     """
     d = u.arg.dtype
     first = element_offset * itemsize

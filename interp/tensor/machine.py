@@ -110,8 +110,8 @@ class TensorMachine:
     ) -> Cell:
         """Evaluate `u`, its sources first, and return its cell; or return WAIT.
 
-        In that case `pending` gets the nodes that `u` waits for and then `u`. `levels` is the depth of recursion that is left.
-        The speed of the interpreter is the speed of this function.
+        In that case `to_evaluate_first` gets the nodes that `u` waits for and then `u`. `recursion_left` is the depth of
+        recursion that is left. The speed of the interpreter is the speed of this function.
         """
         try:
             src = u.src

@@ -139,7 +139,7 @@ class StorageAccess:
 
 
 def touched_byte_mask(ref: StorageRef, active_mask: Array | None) -> Array:
-    """Return a mask of the bytes of the storage that the `live` elements of `ref` have."""
+    """Return a mask of the bytes of the storage that the `active_mask` elements of `ref` have."""
     mask = np.zeros(ref.storage.data.nbytes, bool)
     mask[touched_byte_positions(ref, active_mask)] = True
     return mask
@@ -326,7 +326,7 @@ def flat_bytes(data: Array) -> Array:
 
 
 def load_elements(ref: StorageRef, active_mask: Array | None = None) -> Array:
-    """Return the elements of `ref`; those that are not `live` are not touched and read as 0.
+    """Return the elements of `ref`; those that are not `active_mask` are not touched and read as 0.
 
     Raises Trap for an element out of bounds (R45) or never written (R61).
     """
@@ -357,7 +357,7 @@ def _unwritten_trap(ref: StorageRef) -> Trap:
 
 
 def store_elements(ref: StorageRef, value: Array, active_mask: Array | None) -> None:
-    """Replace the storage's data by a copy with `value` in the elements of `ref` that are `live`."""
+    """Replace the storage's data by a copy with `value` in the elements of `ref` that are `active_mask`."""
     storage = ref.storage
     storage.version += 1
     if ref.covers_storage and active_mask is None:
@@ -405,7 +405,7 @@ def _write_at_byte_positions(ref: StorageRef, data: Array, value: Array, active_
 def check_race_and_record_read(
     storage: TensorStorage, access_number: int, access: StorageRef | StorageAccess, happens_before: int
 ) -> None:
-    """Log read number `bit`. Raises Trap if it races with a write (R55).
+    """Log read number `access_number`. Raises Trap if it races with a write (R55).
 
     `happens_before` is the set of accesses that happen before it.
     """
@@ -433,7 +433,7 @@ def _check_no_race(
     logged: Sequence[StorageRef | StorageAccess],
     unordered_accesses: int,
 ) -> None:
-    """Raise Trap if `access` shares bytes with one of the `unordered` accesses among `logged`."""
+    """Raise Trap if `access` shares bytes with one of the `unordered_accesses` accesses among `logged`."""
     for other in logged:
         if other.bit is not None and unordered_accesses >> other.bit & 1:
             both = access.touched_bytes() & other.touched_bytes()

@@ -70,7 +70,7 @@ def _make_edge_class_case(op: Op, d: DType, dtypes: tuple[DType, ...], tier: Con
 
 
 def _make_segmented_case(op: Op, d: DType, dtypes: tuple[DType, ...], bits_by_edge: dict[str, Array], name: str) -> ConformanceCase:
-    """Create a case from `blocks`: edge class -> bit patterns of shape (operands, n)."""
+    """Create a case from `bits_by_edge`: edge class -> bit patterns of shape (operands, n)."""
     segments, start = [], 0
     for edge, block in bits_by_edge.items():
         segments.append(Segment(edge, 0, start, start + block.shape[1]))

@@ -139,7 +139,7 @@ class _HazardScan:
             self.copied_uses.update(uses)
 
     def _copy_at_own_place(self, value: UOp) -> None:
-        """Have `s` computed at its own place; for a reference, its index operands."""
+        """Have `value` computed at its own place; for a reference, its index operands."""
         if value not in self.memory:
             self.copied_values.add(value)
             return

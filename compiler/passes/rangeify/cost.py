@@ -150,7 +150,7 @@ class RealiseCostModel:
         return any(self._all_uses_within(s, u, cone) for s in sums)
 
     def _all_uses_within(self, value: UOp, root: UOp, cone: set[UOp]) -> bool:
-        """Return True if all transitive uses of `s`, up to `u`, are in the cone of `u`."""
+        """Return True if all transitive uses of `value`, up to `root`, are in the cone of `root`."""
         pending, seen = [value], {value}
         while pending:
             for user in self.users[pending.pop()]:

@@ -64,7 +64,7 @@ class KernelDraft:
         return UOp(Op.RANGE, (bound,), RangeArg(self.loop_count - 1, kind))
 
     def record_loop_nest(self, ranges: Iterable[UOp], enclosing: frozenset[UOp] = frozenset()) -> None:
-        """Record that `ranges` nest in this order inside the loops `outer`."""
+        """Record that `ranges` nest in this order inside the loops `enclosing`."""
         for r in ranges:
             if r.op is Op.RANGE:
                 self.outer_loops[r] = enclosing

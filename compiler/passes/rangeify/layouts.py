@@ -32,14 +32,14 @@ class StorageLayout(NamedTuple):
     loops: UOp
 
     def map_loop_index_to_value(self, indexing: IndexArithmetic, loop_index: Index) -> Index:
-        """Return the index in `value` of the element `index` of `loops`."""
+        """Return the index in `value` of the element `loop_index` of `loops`."""
         if self.loops is not self.value:
             for v in reversed(self.chain[: self.chain.index(self.loops) + 1]):
                 loop_index = STEP[v.op](indexing, v, loop_index).coords
         return loop_index
 
     def map_loop_index_to_stored_view(self, indexing: IndexArithmetic, loop_index: Index) -> Index:
-        """Return the index in the last view of the element `index` of `loops`."""
+        """Return the index in the last view of the element `loop_index` of `loops`."""
         start = 0 if self.loops is self.value else self.chain.index(self.loops) + 1
         for v in self.chain[start:]:
             loop_index = _map_index_forward(indexing, v, loop_index)

@@ -71,7 +71,7 @@ def as_integer(x: UOp, integer_dtype: DType) -> UOp:
 
 
 def _lower_index_node(u: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], index_dtype: DType) -> UOp:
-    """Rebuild `u` on lowered sources. A source that is a Range, variable or constant is replaced by its value in `width`."""
+    """Rebuild `u` on lowered sources. A source that is a Range, variable or constant is replaced by its value in `index_dtype`."""
     op = u.op
     if op is Op.PARAM or op is Op.CONST:  # the shape of a Param is part of the Param, and stays
         return u

@@ -315,7 +315,8 @@ def inline(t: Term) -> str:
 def render_query(
     assertions: Iterable[Term], encoding: Encoding = Encoding.NATIVE, known_facts: Mapping[Term, Term] | None = None
 ) -> str:
-    """Return the text of a query: is the conjunction of `assertions` satisfiable? Every term of `known` must be among them."""
+    """Return the text of a query: is the conjunction of `assertions` satisfiable? Every term of `known_facts` must be among
+    them."""
     stated = expand_divisions_with_axioms(list(assertions), encoding)
     if known_facts:
         facts = {literal_of(t, v) for t, v in known_facts.items()}

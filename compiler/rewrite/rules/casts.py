@@ -13,7 +13,7 @@ _INTEGERS = (*dt.INTS, dt.index)
 
 
 def is_lossless_cast(source: DType, target: DType) -> bool:
-    """Return True if every value of `a` is a value of `b`."""
+    """Return True if every value of `source` is a value of `target`."""
     if source is target or source.kind is DTypeKind.BOOL:
         return True
     if target is dt.index:

@@ -180,7 +180,8 @@ def _propose_quotient_and_remainder(binding: Binding) -> WitnessNodes | None:
 
 
 def _candidate_residues(coefficient: int, modulus: int, term_count: int) -> tuple[int, ...]:
-    """Return the coefficients to try that are congruent to `n` modulo `by`: both signs for a single term, else the smaller one."""
+    """Return the coefficients to try that are congruent to `coefficient` modulo `modulus`: both signs for a single term, else the
+    smaller one."""
     up = coefficient % modulus
     if term_count == 1 or up * 2 == modulus:
         return (up, up - modulus) if up else (0,)
@@ -247,7 +248,8 @@ def _propose_rounded_bound(binding: Binding) -> WitnessNodes | None:
 
 
 def _split_divisible_terms(total: AffineSum, divisor: int) -> tuple[UOp, UOp]:
-    """Return (q, r) with total = q * size + r, where r has the constant and the terms whose coefficients `size` does not divide."""
+    """Return (q, r) with total = q * size + r, where r has the constant and the terms whose coefficients `divisor` does not
+    divide."""
     whole = {u: n // divisor for u, n in total.terms.items() if n % divisor == 0}
     rest = {u: n for u, n in total.terms.items() if n % divisor}
     return build_affine_sum(AffineSum(whole, 0)), build_affine_sum(AffineSum(rest, total.constant))

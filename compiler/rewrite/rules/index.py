@@ -85,7 +85,7 @@ def _propose_source_constant(binding: Binding) -> dict[str, UOp] | None:
 
 
 def _divide_sum_toward_zero(total: AffineSum, divisor: int) -> tuple[UOp, UOp]:
-    """Return (q, r) with total = q * by + r. Coefficients of q are those of the total divided by `by`, rounded toward zero."""
+    """Return (q, r) with total = q * by + r. Coefficients of q are those of the total divided by `divisor`, rounded toward zero."""
     quotient, remainder = divmod(total.constant, divisor)
     whole = {t: n // divisor if n > 0 else -(-n // divisor) for t, n in total.terms.items() if abs(n) >= abs(divisor)}
     rest = {t: n - divisor * whole.get(t, 0) for t, n in total.terms.items()}

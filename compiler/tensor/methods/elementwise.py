@@ -496,7 +496,7 @@ def _scale_then_add_shifted_by_one(factor: int, p: list[int], q: list[int]) -> l
 
 
 def _evaluate_polynomial(coefficients: list[int], divisor: int, x: T) -> T:
-    """Return the polynomial at x, its coefficients divided by `scale`."""
+    """Return the polynomial at x, its coefficients divided by `divisor`."""
     out = x.full_like(coefficients[-1] / divisor)
     for c in reversed(coefficients[:-1]):
         out = out * x + c / divisor

@@ -113,7 +113,7 @@ def align_rows(v: ArrayOrSets, rank: int) -> Array:
 def _find_elements_that_need_pieces(
     check_flags: int, result_rows: Array, operand_rows: list[Array], operands: Sequence[ArrayOrSets]
 ) -> Array | None:
-    """Return where the result rows `out` may be wrong; None if nowhere."""
+    """Return where the result rows `result_rows` may be wrong; None if nowhere."""
     doubtful: Array | None = None
     if check_flags & NONFINITE:
         finite = np.isfinite(result_rows)

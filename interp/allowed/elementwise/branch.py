@@ -83,7 +83,7 @@ INTERVAL_COMPARISONS: dict[Op, tuple[Callable[[Array, Array, Array, Array], tupl
 def compare_floats(
     op: Op, f: DTypeLayout, bool_layout: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]
 ) -> ArrayOrSets:
-    """Return the set of a comparison of floats of layout `f`; `r` is the layout of bool."""
+    """Return the set of a comparison of floats of layout `f`; `bool_layout` is the layout of bool."""
     a, b = operands
     (a_lo, a_hi, a_nan), (b_lo, b_hi, b_nan) = _bounds_and_nan_mask(a), _bounds_and_nan_mask(b)
     rule, swapped = INTERVAL_COMPARISONS[op]

@@ -49,7 +49,7 @@ def cut_into_piece_ends_and_presence(f: DTypeLayout, v: SetArray) -> tuple[Array
 def evaluate_piece_corners(
     f: DTypeLayout, kernel: ArrayKernel, operands: list[SetArray], float32_kernel: ArrayKernel | None = None
 ) -> SetArray:
-    """Return the set of fn over 1-D sets of one layout; `wide` is fn in float32, for a dtype without infinities."""
+    """Return the set of fn over 1-D sets of one layout; `float32_kernel` is fn in float32, for a dtype without infinities."""
     m = operands[0].shape[0]
     n = len(operands)
     if m * 14**n > MAX_EVALUATIONS and m > 1:
@@ -83,7 +83,7 @@ def evaluate_and_clamp_overflows(
 ) -> tuple[Array, Array | None]:
     """Evaluate fn on arrays, and return with its results where a dtype without infinities overflowed (None: nowhere).
 
-    There the results are the greatest values of the dtype, with the signs that `wide` gives (R15: e4m3 overflows to NaN).
+    There the results are the greatest values of the dtype, with the signs that `float32_kernel` gives (R15: e4m3 overflows to NaN).
     """
     results = np.asarray(kernel(*operands))
     if float32_kernel is None:
@@ -134,7 +134,7 @@ def _special_value_keys(f: DTypeLayout) -> tuple[tuple[int, int], ...]:
 
 
 def make_canonical_set(f: DTypeLayout, lo_keys: Array, hi_keys: Array, best: Array, flags: Array) -> SetArray:
-    """Return the canonical set of the keys from `lo` to `hi` and the flagged values.
+    """Return the canonical set of the keys from `lo_keys` to `hi_keys` and the flagged values.
 
     An empty interval takes a flagged value. Flags next to or inside the interval become part of it.
     """

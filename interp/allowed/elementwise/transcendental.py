@@ -62,7 +62,7 @@ APPROXIMATIONS: dict[Op, Approximation] = {
 
 
 def widen_by_ulps(f: DTypeLayout, rows: Array, keep_mask: Array, ulps: int) -> None:
-    """Move lo down and hi up by `ulps` spacings, in place, except where `exact` (3, *shape)."""
+    """Move lo down and hi up by `ulps` spacings, in place, except where `keep_mask` (3, *shape)."""
     ends = rows[0].astype(np.float64), rows[2].astype(np.float64)
     for row, sign in ((0, -1.0), (2, 1.0)):
         step = np.where(keep_mask[row], 0.0, ulp(f, rows[row]) * (sign * ulps))
@@ -73,7 +73,7 @@ def widen_by_ulps(f: DTypeLayout, rows: Array, keep_mask: Array, ulps: int) -> N
 
 
 def _widen_end_across_power_of_two(f: DTypeLayout, lo: Array, hi: Array, row: int, fallback_end: Array, ulps: float) -> Array:
-    """Return the end `row` moved far enough if a power of two lies inside the interval; else `default`.
+    """Return the end `row` moved far enough if a power of two lies inside the interval; else `fallback_end`.
 
     The spacing at that power is twice that of a smaller end, so the set may reach further toward zero.
     """

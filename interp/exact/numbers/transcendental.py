@@ -33,7 +33,7 @@ def round_irrational_by_enclosures(
 ) -> tuple[int, int]:
     """Return `FloatFormat.round_unbounded` of a positive irrational number.
 
-    `enclose(p)` gives an enclosure with about p correct bits. The first one has `start` bits more than usual.
+    `enclose(p)` gives an enclosure with about p correct bits. The first one has `extra_start_bits` bits more than usual.
     """
     bits = fmt.precision + _GUARD + extra_start_bits
     while bits < _MAX_BITS:

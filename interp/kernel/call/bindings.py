@@ -371,7 +371,8 @@ class AccessRecorder:
             references.check_race_and_record_read(storage, access.bit, access, before)
 
     def record_write(self, storage: TensorStorage, byte_positions: Array | None, touched: Array, exempt_accesses: int) -> int:
-        """Log a write of the touched elements, if there are any, and return its bit; it does not race with `unrelated` accesses."""
+        """Log a write of the touched elements, if there are any, and return its bit; it does not race with `exempt_accesses`
+        accesses."""
         if not np.count_nonzero(touched):
             return 0
         before = self._happens_before_mask(storage.read_bits | storage.write_bits)

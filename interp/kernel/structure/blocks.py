@@ -218,7 +218,7 @@ def _find_enclosing_chain(
 
 
 def _compute_range_chain(r: UOp, ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]) -> LoopPath:
-    """Return the loops around a range and its own; memoized in `chain_of`.
+    """Return the loops around a range and its own; memoized in `chain_memo`.
 
     It works without recursion: inner ranges wait on a stack for their parents.
     """

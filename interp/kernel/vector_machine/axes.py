@@ -19,7 +19,8 @@ _GROWTH = 4
 
 
 def align_own_and_loop_axes(a: Array, own_rank: int, rank: int, loop_depth: int) -> Array:
-    """Return `a` such that it broadcasts with values of rank `rank` inside of `depth` axes; it has `own_rank` axes of its own."""
+    """Return `a` such that it broadcasts with values of rank `rank` inside of `loop_depth` axes; it has `own_rank` axes of its
+    own."""
     lead = a.ndim - own_rank
     if not lead or (lead == loop_depth and own_rank == rank):
         return a
@@ -27,7 +28,7 @@ def align_own_and_loop_axes(a: Array, own_rank: int, rank: int, loop_depth: int)
 
 
 def fold_loop_axes(u: UOp, x: Array, extents: Sequence[int], first_axis: int) -> Array:
-    """Return the Reduce `u` of `x` over the loop axes from `base` on, given the extents of all loop axes."""
+    """Return the Reduce `u` of `x` over the loop axes from `first_axis` on, given the extents of all loop axes."""
     own_rank = len(u.shape)
     depth = len(extents)
     x = expand_loop_axes(x, own_rank, depth)

@@ -71,9 +71,9 @@ class VectorOutcome:
 
 
 def _commit_to_flat_memory(flat: FlatMemory, computed: VectorMemory, adopted_arrays: set[int]) -> None:
-    """Give `flat` the contents of `memory`, in its own arrays unless they are borrowed.
+    """Give `flat` the contents of `computed`, in its own arrays unless they are borrowed.
 
-    An array that was computed becomes that of one memory. `installed` has the ids of those that did.
+    An array that was computed becomes that of one memory. `adopted_arrays` has the ids of those that did.
     """
     data, new, written = flat.data, computed.data, computed.written_mask
     if not flat.borrowed:
@@ -226,7 +226,7 @@ class VectorMachine:
     # Blocks
 
     def _run_block(self, block: ScheduledBlock, active_mask: Array | None) -> None:
-        """Run the steps of a block where the mask `live` holds."""
+        """Run the steps of a block where the mask `active_mask` holds."""
         cells = self.cells
         for action, item, guards in self.steps[block]:
             mask = self._combine_if_masks(guards, active_mask) if guards else active_mask
@@ -248,7 +248,7 @@ class VectorMachine:
         self.extents, self.volume = [], 1
 
     def _combine_if_masks(self, guards: Sequence[UOp], active_mask: Array | None) -> Array | None:
-        """Return the mask of these Ifs and `live`."""
+        """Return the mask of these Ifs and `active_mask`."""
         depth = len(self.extents)
         for g in guards:
             mask = align_own_and_loop_axes(self.cells[g], 0, 0, depth)
@@ -309,14 +309,14 @@ class VectorMachine:
         self.collected[closer].append(self.reduce_inner_axes(closer, self.plan.fused_products.get(closer), self.bases[closer]))
 
     def reduce_inner_axes(self, closer: UOp, product: UOp | None, first_axis: int) -> Array:
-        """Return a Reduce over the axes from `base` on."""
+        """Return a Reduce over the axes from `first_axis` on."""
         if product is not None:
             return self._sum_products(closer, product, first_axis)
         operand = closer.src[0]  # operand
         return fold_loop_axes(closer, self.align_value_to_rank(operand, len(closer.shape)), self.extents, first_axis)
 
     def _sum_products(self, u: UOp, product: UOp, first_axis: int) -> Array:
-        """Return the sum `u` of a product over the axes from `base` on, in float64 and rounded once (R32).
+        """Return the sum `u` of a product over the axes from `first_axis` on, in float64 and rounded once (R32).
 
         Where the factors vary along different axes this is a matrix product, and the products are not made.
         """

@@ -173,7 +173,7 @@ def refuse_under_fast_math(command: str) -> None:
 
 
 def require_locatable_backend(backend_name: str) -> None:
-    """Raise UnknownBackend or BrokenBackend unless `name` may be a backend, without importing it."""
+    """Raise UnknownBackend or BrokenBackend unless `backend_name` may be a backend, without importing it."""
     from uops.backends import registry
 
     registry.locate_factory(backend_name)

@@ -195,7 +195,7 @@ def _accumulate_column_tiles(
 ) -> Schedule:
     """Accumulate reduced columns row by row, in tiles whose accumulators fit half of the first cache.
 
-    Some rows are added together. `beside` is another output loop; the columns are read once for all its iterations.
+    Some rows are added together. `row_loop` is another output loop; the columns are read once for all its iterations.
     """
     n = lanes * ELEMENTWISE_VECTORS
     most = (machine.caches or CACHES)[0] // 2 // f.itemsize // (constant_extent(row_loop) if row_loop is not None else 1) // n * n

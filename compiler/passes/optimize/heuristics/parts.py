@@ -62,7 +62,7 @@ def _unwrap_store_and_loops(end: UOp) -> tuple[UOp, tuple[UOp, ...]]:
 
 
 def _renumber_loops(s: Schedule, kept_loops: Sequence[UOp], first_axis_id: int) -> Schedule:
-    """Number the loops from `axis` on, in their order, except the `common` ones."""
+    """Number the loops from `first_axis_id` on, in their order, except the `kept_loops` ones."""
     ranges = sorted(
         {u for u in toposort(s.effect, *s.outputs) if u.op is Op.RANGE} - {*kept_loops}, key=lambda r: int(r.arg.axis_id)
     )

@@ -201,7 +201,7 @@ def _choose_panel_count(columns: UOp, most: int, machine: MachineModel) -> int:
 def _split_panels_and_find_load(
     s: Schedule, row_tiles: UOp, columns: UOp, panel_count: int
 ) -> tuple[Schedule, UOp, tuple[UOp, ...]]:
-    """Split the columns into `beside` panels side by side.
+    """Split the columns into `panel_count` panels side by side.
 
     Returns the schedule, the Load to stage, and the loops over the staged panels.
     """
@@ -225,7 +225,7 @@ def _compute_deep_reduce_in_blocks(
 ) -> Schedule:
     """Compute a deep product in blocks: split the outermost loop of its Reduce, and run each part for many tiles of rows.
 
-    A panel of all iterations takes `size` bytes.
+    A panel of all iterations takes `panel_bytes` bytes.
     """
     k, *inner = ranges_closed_by(VectorizationFacts(s).reduces[0])
     in_output = _can_accumulate_in_output(s)
@@ -262,7 +262,8 @@ def _accumulator_byte_budget(machine: MachineModel) -> int:
 
 
 def _max_block_iterations(k: UOp, panel_bytes: int, budget: int) -> int:
-    """Return the most iterations of reduce loop `k` whose panel fits `budget` bytes; a panel of all iterations takes `size`."""
+    """Return the most iterations of reduce loop `k` whose panel fits `budget` bytes; a panel of all iterations takes
+    `panel_bytes`."""
     return max(1, constant_extent(k) * budget // panel_bytes)
 
 

@@ -55,7 +55,7 @@ def assign_thread_loop_if_worthwhile(s: Schedule, machine: MachineModel) -> Sche
 def count_operations(order: Sequence[UOp], open_loops: dict[UOp, frozenset[UOp]]) -> int:
     """Count the operations on single elements that a kernel executes, each as often as its loops run.
 
-    `needs` are the open Ranges of each node in `order`.
+    `open_loops` are the open Ranges of each node in `order`.
     """
     loops = Counter([open_loops[u].union(u.ranges) if u.op is Op.REDUCE else open_loops[u] for u in order if u.op in _COUNTED])
     return sum(n * math.prod(map(_extent, ranges)) for ranges, n in loops.items())

@@ -32,7 +32,7 @@ StagedValue = tuple[UOp, tuple[UOp, ...]]
 
 
 def stage_in_local_memory(s: Schedule, staged: Sequence[StagedValue], unique: int, lanes: int = 1) -> Schedule:
-    """Replace the values of `uses` by loads from one LOCAL Buffer.
+    """Replace the values of `staged` by loads from one LOCAL Buffer.
 
     The values differ only in their loops, whose extents are constants. `unique` is the Buffer's number. With vector `lanes`,
     values that are not contiguous along the last axis in memory are loaded as square tiles, which are transposed in registers.
@@ -73,7 +73,7 @@ def _find_transposed_tile_loop(value: UOp, over: Sequence[UOp], lanes: int) -> U
 
 
 def stage_in_output_row(s: Schedule, staged: Sequence[StagedValue]) -> Schedule | None:
-    """Replace the values of `uses` by loads from a row of the output, which holds them until its elements are stored (R146).
+    """Replace the values of `staged` by loads from a row of the output, which holds them until its elements are stored (R146).
 
     Each use has one loop, of the extent of the innermost output loop. Filling memory that is written anyway costs nothing. Returns
     None if the output is read otherwise, has other rows, or is written before the last use.

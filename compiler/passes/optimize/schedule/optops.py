@@ -159,7 +159,7 @@ _OWN_MEMORY = SEQUENTIAL | GRID
 
 
 def find_loops_around_fills(effect: UOp, include_registers: bool = False) -> frozenset[UOp]:
-    """Return the loops around those that fill LOCAL memory; with `registers`, also around those that fill registers."""
+    """Return the loops around those that fill LOCAL memory; with `include_registers`, also around those that fill registers."""
     fills = [u for u in nodes_with_op(effect, Op.END) if include_registers or not _fills_registers(u)]
     if not fills:
         return frozenset()
