@@ -104,7 +104,7 @@ def _emit_float_max(b: IRBuilder, u: UOp, t: str, x: str, y: str) -> str:
 
 def _is_constant(u: UOp) -> bool:
     """Return True if a value is one number in all lanes."""
-    first = u.elements[0] if u.op is Op.STACK else u
+    first = u.src[0] if u.op is Op.STACK else u  # the first element
     return first.op is Op.CONST and first.arg.value == first.arg.value and u.src.count(first) == len(u.src)
 
 
