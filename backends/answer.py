@@ -1,7 +1,7 @@
 """The form of a backend's answer: the inputs that a graph takes, and the arrays that a run must return.
 
 `collect_caller_input_nodes(graph)` maps input keys to nodes. A result has one array per value of the root and one per buffer
-written, with the derived dtypes and shapes. `find_result_mismatch(graph, inputs, result)` describes the first deviation, or
+written, with the derived dtypes and shapes. `find_result_form_mismatch(graph, inputs, result)` describes the first deviation, or
 returns None. It checks the form alone; the conformance suite judges the numbers.
 
 R08 (index values): they are int64, or Python ints beyond its range. R48 (variables): extents may depend on them.
@@ -28,7 +28,7 @@ _LAZY = CALL_LIKE | {Op.GETTUPLE}
 _OBJECT = np.dtype(object)
 
 
-def find_result_mismatch(graph: UOp, inputs: Mapping[str, Any], result: Result) -> str | None:
+def find_result_form_mismatch(graph: UOp, inputs: Mapping[str, Any], result: Result) -> str | None:
     """Describe the first error in the form of `result` as the answer to `graph` on `inputs`; None if it is well-formed."""
     expected, values = root_value_nodes(graph), result.values
     if len(values) != len(expected):
@@ -39,7 +39,9 @@ def find_result_mismatch(graph: UOp, inputs: Mapping[str, Any], result: Result) 
     if not required.keys() <= got.keys() <= memory.keys():
         return f"expected the contents of {_format_keys(required or memory)}, got those of {_format_keys(got)}"
     arrays |= {f"buffer {k}": (memory[k], got[k]) for k in sorted(got)}
-    return next((f"{name}: {wrong}" for name, (u, a) in arrays.items() if (wrong := _describe_array_mismatch(u, inputs, a))), None)
+    return next(
+        (f"{name}: {wrong}" for name, (u, a) in arrays.items() if (wrong := _describe_dtype_or_shape_mismatch(u, inputs, a))), None
+    )
 
 
 def root_value_nodes(root: UOp) -> tuple[UOp, ...]:
@@ -88,14 +90,14 @@ def _collect_stored_memory(root: UOp) -> dict[str, UOp]:
     return _index_by_input_key(base_memory(u.buffer) for u in toposort(root, gate=lambda u: u.op not in _LAZY) if u.op is Op.STORE)
 
 
-def _describe_array_mismatch(u: UOp, inputs: Mapping[str, Any], value: Any) -> str | None:
-    a, shape = np.asarray(value), _shape_bounds(u, inputs)
-    fits = a.dtype == STORAGE[u.dtype] or (u.dtype is dt.index and a.dtype == _OBJECT)
+def _describe_dtype_or_shape_mismatch(expected_node: UOp, inputs: Mapping[str, Any], value: Any) -> str | None:
+    a, shape = np.asarray(value), _shape_bounds(expected_node, inputs)
+    fits = a.dtype == STORAGE[expected_node.dtype] or (expected_node.dtype is dt.index and a.dtype == _OBJECT)
     same = a.ndim == len(shape) and all(lo <= n <= hi for n, (lo, hi) in zip(a.shape, shape, strict=True))
     if fits and same:
         return None
     got = _format_extents((n, n) for n in a.shape)
-    return f"expected {STORAGE[u.dtype]} of shape {_format_extents(shape)}, got {a.dtype} of shape {got}"
+    return f"expected {STORAGE[expected_node.dtype]} of shape {_format_extents(shape)}, got {a.dtype} of shape {got}"
 
 
 def _shape_bounds(u: UOp, inputs: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:

@@ -111,9 +111,9 @@ class InputFile(Mapping[str, Any]):
         total = sum(d.nbytes for d in self._members.values())
         if total > MOST_BYTES:
             raise BadInputs(f"{self.called} is not an input file: its arrays have {total:,} bytes, at most {MOST_BYTES:,} are read")
-        self._kinds = {n: self._read_member_kind(n, n + _SUFFIX) for n in self._members if n + _SUFFIX in self._members}
+        self._kinds = {n: self._read_and_check_encoding_name(n, n + _SUFFIX) for n in self._members if n + _SUFFIX in self._members}
 
-    def header(self, name: str) -> MemberHeader:
+    def decoded_header(self, name: str) -> MemberHeader:
         """Return the header of a member, with the dtype that it encodes where NumPy cannot store that dtype."""
         dtype, shape = self._members[name]
         word = self._kinds.get(name)
@@ -135,15 +135,20 @@ class InputFile(Mapping[str, Any]):
             self._known[name] = _decode_array_or_int(f"{self.called}: {name}", name, self._read_array(name), self._kinds.get(name))
         return self._known[name]
 
-    def _read_member_kind(self, name: str, kind_member: str) -> str:
+    def _read_and_check_encoding_name(self, encoded_member: str, encoding_member: str) -> str:
         """Read the member that names another one's encoding. Raises BadInputs for an unknown encoding."""
-        d = self._members[kind_member]
-        word = str(self._read_array(kind_member)) if d.dtype.kind == "U" and d.shape == () and d.nbytes <= _LONGEST_WORD else str(d)
+        d = self._members[encoding_member]
+        word = (
+            str(self._read_array(encoding_member))
+            if d.dtype.kind == "U" and d.shape == () and d.nbytes <= _LONGEST_WORD
+            else str(d)
+        )
         if word not in _READ:
-            raise BadInputs(f"{self.called}: {_escape(kind_member)} is {_escape(repr(word))}; known: {', '.join(_READ)}")
-        if word not in FOREIGN and self._members[name].dtype.itemsize > _LONGEST_NUMBER:
+            raise BadInputs(f"{self.called}: {_escape(encoding_member)} is {_escape(repr(word))}; known: {', '.join(_READ)}")
+        if word not in FOREIGN and self._members[encoded_member].dtype.itemsize > _LONGEST_NUMBER:
             raise self._unreadable_error(
-                name, f"its numbers have {self._members[name].dtype.itemsize:,} bytes each, at most {_LONGEST_NUMBER:,}"
+                encoded_member,
+                f"its numbers have {self._members[encoded_member].dtype.itemsize:,} bytes each, at most {_LONGEST_NUMBER:,}",
             )
         return word
 
@@ -189,7 +194,7 @@ class InputFile(Mapping[str, Any]):
         if info.compress_type not in _METHODS:
             raise self._unreadable_error(name, f"expected compression store or deflate, got method {info.compress_type}")
         with self._open_member(archive, name) as stream:
-            header, _, header_size = self._read_header_order_and_size(name, stream)
+            header, _, header_size = self._read_header_is_fortran_header_size(name, stream)
         if header.dtype.hasobject:
             raise BadInputs(
                 f"{self.called}: member {_escape(name)} holds Python objects; save numbers, or index values by {__name__}"
@@ -212,7 +217,7 @@ class InputFile(Mapping[str, Any]):
         except Exception as e:  # NumPy, zlib and tokenize raise further types
             raise self._unreadable_error(name, _describe_error(e)) from e
 
-    def _read_header_order_and_size(self, name: str, stream: IO[bytes]) -> tuple[MemberHeader, bool, int]:
+    def _read_header_is_fortran_header_size(self, name: str, stream: IO[bytes]) -> tuple[MemberHeader, bool, int]:
         """Read a header. Return its declaration, True for column-major order, and its length in bytes."""
         start = stream.read(len(npy.MAGIC_PREFIX) + 2)
         if not start.startswith(npy.MAGIC_PREFIX):
@@ -226,7 +231,7 @@ class InputFile(Mapping[str, Any]):
     def _read_array(self, name: str) -> Array:
         """Read a member's array. Raises BadInputs if it differs from its declaration."""
         with self._open_archive() as archive, self._open_member(archive, name) as stream:
-            header, fortran, _ = self._read_header_order_and_size(name, stream)
+            header, fortran, _ = self._read_header_is_fortran_header_size(name, stream)
             if header != self._members[name]:
                 raise self._unreadable_error(name, "it was changed while it was read")
             flat = np.empty(math.prod(header.shape), header.dtype)
@@ -278,22 +283,22 @@ def _escape(name: str) -> str:
     return quote_name(name)[:100]
 
 
-def _decode_array_or_int(file: str, name: str, a: Array, encoding: str | None) -> Any:
+def _decode_array_or_int(error_prefix: str, name: str, a: Array, encoding: str | None) -> Any:
     if encoding is None:  # as NumPy has it
         is_number = a.size == 1 and a.dtype.kind in "iu" and not _ARRAY_KEY.fullmatch(name)
         return int(a.reshape(-1)[0]) if is_number else a
     try:
         return _READ[encoding](a)
     except (ValueError, TypeError, IndexError) as e:
-        raise BadInputs(f"{file} cannot be read as {encoding}: {_describe_error(e)}") from e
+        raise BadInputs(f"{error_prefix} cannot be read as {encoding}: {_describe_error(e)}") from e
 
 
-def _array_from_bits(encoding: str, a: Array) -> Array:
-    dtype, bits = FOREIGN[encoding]
-    if a.dtype != bits:
-        raise ValueError(f"its bits must be {bits}, got {a.dtype}")
-    array: Array = np.ascontiguousarray(a).view(dtype)
-    return array.reshape(a.shape)
+def _array_from_bits(foreign_dtype_name: str, bits_array: Array) -> Array:
+    dtype, bits = FOREIGN[foreign_dtype_name]
+    if bits_array.dtype != bits:
+        raise ValueError(f"its bits must be {bits}, got {bits_array.dtype}")
+    array: Array = np.ascontiguousarray(bits_array).view(dtype)
+    return array.reshape(bits_array.shape)
 
 
 def _parse_integers(a: Array) -> Array:

@@ -116,7 +116,7 @@ def locate_factory(name: str) -> FactoryPath:
 def create_backend(name: str, **options: Any) -> Backend:
     """Create a backend by name; `options` go to its factory. Raises UnknownBackend or BrokenBackend."""
     make = import_factory(name)
-    with _wrap_foreign_errors(f"backend {name!r} cannot be made", unless=Exception if options else UopsError):
+    with _wrap_foreign_errors(f"backend {name!r} cannot be made", pass_through=Exception if options else UopsError):
         backend = make(**options)
     if not isinstance(backend, Backend):
         raise BrokenBackend(f"backend {name!r} gave a {type(backend).__name__}, which is no uops.backends.contract.Backend")
@@ -133,7 +133,7 @@ def describe_backend(name: str, backend: Backend) -> BackendInfo:
 
 def query_capabilities(name: str, backend: Backend) -> Capabilities:
     """Return a backend's declared capabilities. Raises BrokenBackend where it declares none or malformed ones."""
-    capabilities = _call_checked(name, "capabilities", backend.capabilities, Capabilities)
+    capabilities = _call_and_check_result_type(name, "capabilities", backend.capabilities, Capabilities)
     with _wrap_foreign_errors(f"backend {name!r}: capabilities() gave fields of wrong types"):
         Capabilities.of_json(capabilities.to_json())
     return capabilities
@@ -141,20 +141,20 @@ def query_capabilities(name: str, backend: Backend) -> Capabilities:
 
 def query_version(name: str, backend: Backend) -> str:
     """Return a backend's version, safe to print. Raises BrokenBackend."""
-    text = quote_name(_call_checked(name, "version", backend.version, str))
+    text = quote_name(_call_and_check_result_type(name, "version", backend.version, str))
     if len(text) > MOST_VERSION:
         raise BrokenBackend(f"backend {name!r}: version() gave {len(text):,} characters, expected at most {MOST_VERSION:,}")
     return text
 
 
-def _call_checked(name: str, method_name: str, method: Callable[[], object], kind: type[T]) -> T:
+def _call_and_check_result_type(name: str, method_name: str, method: Callable[[], object], result_type: type[T]) -> T:
     """Call a method of a backend and check the type of its result. Raises BrokenBackend."""
     with _wrap_foreign_errors(f"backend {name!r}: {method_name}() raised"):
         value = method()
-    if not isinstance(value, kind):
+    if not isinstance(value, result_type):
         with _wrap_foreign_errors(f"backend {name!r}: {method_name}() gave a value without a repr"):
             shown_value = one_line(repr(value))
-        raise BrokenBackend(f"backend {name!r}: {method_name}() gave {shown_value}, expected a {kind.__name__}")
+        raise BrokenBackend(f"backend {name!r}: {method_name}() gave {shown_value}, expected a {result_type.__name__}")
     return value
 
 
@@ -173,17 +173,19 @@ def import_factory(name: str) -> Callable[..., object]:
 
 
 @contextmanager
-def _wrap_foreign_errors(failure: str, unless: type[Exception] | tuple[()] = (), hint: str = "") -> Iterator[None]:
-    """Turn any exception of foreign code into BrokenBackend, except Ctrl-C and `unless`."""
+def _wrap_foreign_errors(message_prefix: str, pass_through: type[Exception] | tuple[()] = (), hint: str = "") -> Iterator[None]:
+    """Turn any exception of foreign code into BrokenBackend, except Ctrl-C and `pass_through`."""
     try:
         yield
     except KeyboardInterrupt:
         raise
     except BaseException as e:
-        if isinstance(e, unless):
+        if isinstance(e, pass_through):
             raise
         reason = describe_exception(e) + hint
-        raise BrokenBackend(f"{failure} {reason}" if failure.endswith("raised") else f"{failure}: {reason}") from e
+        raise BrokenBackend(
+            f"{message_prefix} {reason}" if message_prefix.endswith("raised") else f"{message_prefix}: {reason}"
+        ) from e
 
 
 def _list_entry_points() -> dict[str, EntryPoint]:

@@ -48,7 +48,7 @@ from uops.compiler.pipeline import record_lowering_up_to_plan
 from uops.compiler.target import Target
 from uops.compiler.tensor import use
 from uops.compiler.tensor.realize import capture
-from uops.compiler.validate.certificate import Uncertified, certify, dump_certificate, find_certificate_faults
+from uops.compiler.validate.certificate import Uncertified, certify, check_certificate_and_list_faults, dump_certificate
 from uops.compiler.validate.launch import _PROCESS, ValidationReport, validate
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.node import UOp
@@ -197,7 +197,7 @@ def certify_workloads(backend: str, names: str) -> Iterator[list[str]]:
             yield [backend, name, "", "", f"none: {e}", "", ""]
             continue
         between = _processor_seconds()
-        wrong = find_certificate_faults(certificate)
+        wrong = check_certificate_and_list_faults(certificate)
         numbers = (
             len(certificate["steps"]),
             len(certificate["claims"]),

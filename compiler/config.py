@@ -88,18 +88,18 @@ def _read_flag(environment: Mapping[str, str], name: str, default: str) -> bool:
     return _FLAGS[value]
 
 
-def _read_choice(environment: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
-    value = environment.get(name, "") or words[0]
-    if value not in words:
-        raise SpecError(f"{name} must be one of {', '.join(words)}, got {value!r}")
+def _read_choice(environment: Mapping[str, str], name: str, words_default_first: tuple[str, ...]) -> str:
+    value = environment.get(name, "") or words_default_first[0]
+    if value not in words_default_first:
+        raise SpecError(f"{name} must be one of {', '.join(words_default_first)}, got {value!r}")
     return value
 
 
-def _read_number(environment: Mapping[str, str], name: str, default: int, least: int = 0) -> int:
+def _read_number(environment: Mapping[str, str], name: str, default: int, minimum: int = 0) -> int:
     value = environment.get(name, "") or str(default)
-    if not (value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= _MOST):
+    if not (value.isascii() and value.isdigit() and len(value) < 20 and minimum <= int(value) <= _MOST):
         got = repr(value) if len(value) < 40 else f"{len(value)} characters"
-        raise SpecError(f"{name} must be a number from {least} to {_MOST}, got {got}")
+        raise SpecError(f"{name} must be a number from {minimum} to {_MOST}, got {got}")
     return int(value)
 
 

@@ -52,7 +52,7 @@ class LoweringLog:
     decisions: list[tuple[str, UOp, UOp]] = field(default_factory=list)
 
     @property
-    def assuming_rule_counts(self) -> Counter[str]:
+    def applications_by_assuming_rule(self) -> Counter[str]:
         """The number of applications of each rule that makes an assumption about values, as those of fast-math do."""
         counts: Counter[str] = Counter()
         for t in self.transforms:
@@ -82,7 +82,7 @@ def record_transforms() -> Iterator[LoweringLog]:
 
 def log_transform(
     pass_name: str, before: UOp, after: UOp, replacements: Replacements | None = None, *,
-    kernel: int | None = None, terms: RewriteLog | None = None, extra_nodes: Replacements | None = None,
+    kernel_number: int | None = None, term_rewrites: RewriteLog | None = None, extra_nodes: Replacements | None = None,
 ) -> None:  # fmt: skip
     """Log that `pass_name` turned `before` into `after`, if somebody records.
 
@@ -91,18 +91,22 @@ def log_transform(
     log = _active.get()
     if log is not None and before is not after:
         replacements = {} if replacements is None else replacements
-        log.transforms.append(GraphTransform(pass_name, before, after, replacements, kernel, terms=terms, extra_nodes=extra_nodes))
+        log.transforms.append(
+            GraphTransform(pass_name, before, after, replacements, kernel_number, terms=term_rewrites, extra_nodes=extra_nodes)
+        )
 
 
-def log_partial_transform(pass_name: str, before: UOp, after: UOp, replacements: Replacements, inner: UOp, outer: UOp) -> None:
+def log_partial_transform(
+    pass_name: str, before: UOp, after: UOp, replacements: Replacements, replacement_of_before: UOp, built_around_inner: UOp
+) -> None:
     """Log that `before` went into `after` beside other graphs, if somebody records.
 
-    By `replacements` it became `inner`, around which `outer` was built.
+    By `replacements` it became `replacement_of_before`, around which `built_around_inner` was built.
     """
     log = _active.get()
     if log is not None:
-        inside = {*toposort(inner)}
-        extra_nodes = {before: tuple([u for u in toposort(outer) if u not in inside])}
+        inside = {*toposort(replacement_of_before)}
+        extra_nodes = {before: tuple([u for u in toposort(built_around_inner) if u not in inside])}
         log.transforms.append(GraphTransform(pass_name, before, after, replacements, extra_nodes=extra_nodes, is_part=True))
 
 

@@ -19,11 +19,11 @@ from uops.compiler.config import Config
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.log import LoweringLog, active_log, record_transforms
 from uops.compiler.passes.callify.callify import CallifiedProgram, callify_program
-from uops.compiler.passes.expand import expand_vector_axes
+from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.memory_plan import plan_memory
 from uops.compiler.passes.optimize.heuristics.block_fusion import fuse_kernel_chains
-from uops.compiler.passes.optimize.optimize import schedule_kernel, select_scheduler
+from uops.compiler.passes.optimize.optimize import schedule_kernel_or_build_scan, select_scheduler
 from uops.compiler.passes.optimize.schedule.schedule import Scheduler
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.render import CompileQueue, render_and_compile
@@ -96,7 +96,7 @@ class KernelPrograms:
     def submit(self, body: UOp, linear: UOp) -> None:
         """Have the instruction list of a body compiled."""
         if linear not in self.bodies:
-            self.queue.submit(linear)
+            self.queue.render_and_submit(linear)
         self.bodies.setdefault(linear, []).append(body)
 
     def wait_for_program(self, linear: UOp) -> UOp:
@@ -135,9 +135,9 @@ def _run_callify(root: UOp, state: LoweringState) -> UOp:
     state.external = frozenset(call.arguments)
     if not state.config.fast_math:
         return call
-    from uops.compiler.passes.callify.relax import apply_fast_math  # late: only fast-math needs it
+    from uops.compiler.passes.callify.relax import apply_fast_math_if_order_kept  # late: only fast-math needs it
 
-    return apply_fast_math(call)
+    return apply_fast_math_if_order_kept(call)
 
 
 def _machine_within_threads(state: LoweringState) -> MachineModel:
@@ -157,7 +157,7 @@ def _fuse_kernels_if_heuristic(root: UOp, state: LoweringState) -> UOp:
 
 
 def _schedule_body(body: UOp, state: LoweringState) -> UOp:
-    return schedule_kernel(body, _machine_within_threads(state), state.scheduler) if state.config.optimize else body
+    return schedule_kernel_or_build_scan(body, _machine_within_threads(state), state.scheduler) if state.config.optimize else body
 
 
 def _select_body(body: UOp, state: LoweringState) -> UOp:
@@ -184,7 +184,7 @@ PIPELINE: tuple[Pass, ...] = (
          (("rangeify", "kernels have the loops by which they are joined"),)),
     Pass("optimize", "optimize", Dialect.SCHEDULED, Dialect.SCHEDULED, _schedule_body,
          (("join", "each part of a kernel is scheduled by itself"),), per_kernel=True),
-    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, lambda u, s: expand_vector_axes(u),
+    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, lambda u, s: expand_vector_axes_and_split_ends(u),
          (("optimize", "it decides which ranges become shape"),), per_kernel=True),
     Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select_body,
          (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),

@@ -6,15 +6,15 @@ from uops.spec.errors import CompileError
 from uops.spec.ir.node import UOp
 
 
-def untranslatable_error(rule: str, u: UOp, detail: str, root: UOp | None = None) -> CompileError:
-    """Return the error that `u`, a node of the graph `root`, cannot be translated.
+def untranslatable_error(ruling_and_topic: str, node: UOp, detail: str, root: UOp | None = None) -> CompileError:
+    """Return the error that `node`, a node of the graph `root`, cannot be translated.
 
-    `rule` is the ruling's id and its topic, `detail` what was expected and got.
+    `ruling_and_topic` is the ruling's id and its topic, `detail` what was expected and got.
     """
     from uops.spec.ir import origins  # late: for messages alone, not worth its import where nothing fails
     from uops.spec.ir.text import format_node, name_nodes
 
-    origin = origins.origin_of(u)
+    origin = origins.origin_of(node)
     built = f" - built at {origin}" if origin else ""
-    text = format_node(u, name_nodes(root or u)).removeprefix("%? = ")  # an operand written in place has no number
-    return CompileError(f"{rule} at {text}: {detail}{built}")
+    text = format_node(node, name_nodes(root or node)).removeprefix("%? = ")  # an operand written in place has no number
+    return CompileError(f"{ruling_and_topic} at {text}: {detail}{built}")

@@ -82,10 +82,10 @@ class LoweringTrace:
 
     def parts_of_stage(self, stage: str) -> tuple[ProgramPart, ...]:
         """Return the parts of a stage; a kernel keeps the name that it had when it was split off."""
-        parts = split_into_parts(self.stages[stage])
+        parts = split_into_kernels_or_program(self.stages[stage])
         if self.stages[stage].op is not Op.LINEAR:
             return parts
-        launches = (split_into_parts(g) for g in self.stages.values() if g.op is Op.LINEAR)
+        launches = (split_into_kernels_or_program(g) for g in self.stages.values() if g.op is Op.LINEAR)
         first = next((p for p in launches if len(p) == len(parts)), parts)
         return tuple(replace(part, name=named.name) for part, named in zip(parts, first))
 
@@ -96,7 +96,7 @@ class LoweringTrace:
         """
         names = list(self.stages)
         before, after = self.stages[names[names.index(stage) - 1]], self.stages[stage]
-        return _link_stages(before, after, self.log)
+        return _link_parts_of_stages(before, after, self.log)
 
     def steps(self) -> Iterator[RewriteStep]:
         """Yield every application of a rule, once, in order per Rewriter."""
@@ -119,19 +119,21 @@ def trace_lowering(
         return LoweringTrace(stages(graph, target, config, on_stage), log)
 
 
-def split_into_parts(root: UOp) -> tuple[ProgramPart, ...]:
+def split_into_kernels_or_program(root: UOp) -> tuple[ProgramPart, ...]:
     """Return the kernels of a launch, or the one program where there is no launch yet."""
     if root.op is Op.LINEAR and all(c.op is Op.CALL for c in root.src):
-        return tuple(_make_kernel_part(k, call.body, call.arguments) for k, call in enumerate(root.instructions))
+        return tuple(_make_kernel_or_program_part(k, call.body, call.arguments) for k, call in enumerate(root.instructions))
     return (ProgramPart("program", root.body, root.arguments) if root.op is Op.CALL else ProgramPart("program", root),)
 
 
-def _make_kernel_part(k: int, body: UOp, arguments: tuple[UOp, ...]) -> ProgramPart:
+def _make_kernel_or_program_part(kernel_number: int, body: UOp, arguments: tuple[UOp, ...]) -> ProgramPart:
     if body.op is Op.PROGRAM:
         linear, source, *_ = body.src
-        return ProgramPart(f"kernel {k}", linear, arguments, str(source.arg.code))
+        return ProgramPart(f"kernel {kernel_number}", linear, arguments, str(source.arg.code))
     has_name = body.op is Op.SINK and body.arg is not None
-    name = f"{k}: {quote_name(body.arg.name)}" if has_name else f"kernel {k}"  # with its number, as equal kernels have one name
+    name = (
+        f"{kernel_number}: {quote_name(body.arg.name)}" if has_name else f"kernel {kernel_number}"
+    )  # with its number, as equal kernels have one name
     return ProgramPart(name, body, arguments)
 
 
@@ -141,28 +143,28 @@ def _make_kernel_part(k: int, body: UOp, arguments: tuple[UOp, ...]) -> ProgramP
 _TransformsInto = Mapping[UOp, Mapping[int | None, Mapping[UOp, tuple[int, GraphTransform]]]]
 
 
-def _link_stages(before: UOp, after: UOp, log: LoweringLog) -> Iterator[PartLinks]:
+def _link_parts_of_stages(before: UOp, after: UOp, log: LoweringLog) -> Iterator[PartLinks]:
     """Yield the links between the parts of two neighbouring stages."""
-    old, new = split_into_parts(before), split_into_parts(after)
+    old, new = split_into_kernels_or_program(before), split_into_kernels_or_program(after)
     tables = _LinkTables(log)
     argument_fates = _ArgumentReplacements(t for _, t in tables.transforms.get(after, ()) if t.before is before)
     starts: dict[int, dict[UOp, int]] = {}
-    for j, k in _match_parts(before, len(old), len(new), log):
+    for j, k in _match_part_positions(before, len(old), len(new), log):
         if j not in starts:
             starts[j] = {u: n for n, u in enumerate(old[j].nodes())}
         nodes = new[k].nodes()
-        chains = _find_transform_chains(old[j].body, new[k].body, k, tables, len(log.transforms))
+        chains = _find_transform_chains_via_each_part(old[j].body, new[k].body, k, tables, len(log.transforms))
         links: list[NodeLink] = []
         for chain in chains or [[]]:
             links += _compose_relations(starts[j], [tables.get_relation(t) for t in chain], nodes)
         by_nodes: dict[tuple[UOp, UOp], NodeLink] = {}
-        for x in sorted(links, key=lambda x: x.is_indirect) + argument_fates.link_arguments(starts[j], new[k]):
+        for x in sorted(links, key=lambda x: x.is_indirect) + argument_fates.link_kept_and_replaced_arguments(starts[j], new[k]):
             by_nodes.setdefault((x.source, x.target), x)
-        decisions = tables.decisions_along([t for chain in chains for t in chain])
+        decisions = tables.collect_decisions_along_chain([t for chain in chains for t in chain])
         yield PartLinks(j, k, tuple(by_nodes.values()), decisions, not chains)
 
 
-def _match_parts(before: UOp, old_count: int, new_count: int, log: LoweringLog) -> list[tuple[int, int]]:
+def _match_part_positions(before: UOp, old_count: int, new_count: int, log: LoweringLog) -> list[tuple[int, int]]:
     """Return which of `old_count` parts went into which of `new_count` ones, as pairs of positions."""
     if old_count == new_count:
         return [(k, k) for k in range(new_count)]
@@ -197,7 +199,7 @@ class _LinkTables:
             self._relations[id(transform)] = _NodeRelation(transform, self.shared)
         return self._relations[id(transform)]
 
-    def decisions_along(self, chain: Sequence[GraphTransform]) -> tuple[str, ...]:
+    def collect_decisions_along_chain(self, chain: Sequence[GraphTransform]) -> tuple[str, ...]:
         """Return the decisions between graphs of a chain of transforms, in order."""
         graphs = {g for t in chain for g in (t.before, t.after)}
         decisions = [(position, text) for g in graphs for position, text, after in self._decisions.get(g, ()) if after in graphs]
@@ -210,41 +212,43 @@ def _transforms_into_graph(kernel: int, graph: UOp, transforms_into: _Transforms
     return sorted((*by_kernel.get(None, {}).values(), *by_kernel.get(kernel, {}).values()), key=lambda x: x[0])
 
 
-def _find_transform_chains(before: UOp, after: UOp, kernel: int, tables: _LinkTables, log_end: int) -> list[list[GraphTransform]]:
-    """Return the chains of transforms from one graph to the other, all before position `log_end` of the log.
+def _find_transform_chains_via_each_part(
+    start_graph: UOp, end_graph: UOp, kernel_number: int, tables: _LinkTables, before_log_position: int
+) -> list[list[GraphTransform]]:
+    """Return the chains of transforms from one graph to the other, all before position `before_log_position` of the log.
 
     There is one, or where graphs were put together, one through each of them.
     """
-    chain = _find_one_transform_chain(before, after, kernel, tables.transforms_into, log_end)
+    chain = _find_one_transform_chain(start_graph, end_graph, kernel_number, tables.transforms_into, before_log_position)
     last = next((i for i in reversed(range(len(chain or ()))) if chain and chain[i].is_part), None)
     if chain is None or last is None:
         return [] if chain is None else [chain]
     chains = []
     for position, t in tables.transforms[chain[last].after]:
         if t.is_part:
-            heads = _find_transform_chains(before, t.before, kernel, tables, position)
+            heads = _find_transform_chains_via_each_part(start_graph, t.before, kernel_number, tables, position)
             chains += [[*head, t, *chain[last + 1 :]] for head in heads]
     return chains
 
 
 def _find_one_transform_chain(
-    before: UOp, after: UOp, kernel: int, transforms_into: _TransformsInto, log_end: int
+    start_graph: UOp, end_graph: UOp, kernel_number: int, transforms_into: _TransformsInto, before_log_position: int
 ) -> list[GraphTransform] | None:
     """Return the transforms that lead from one graph to the other; None if the log has none."""
-    next_transform: dict[UOp, GraphTransform | None] = {after: None}
-    pending = [after]
+    next_transform: dict[UOp, GraphTransform | None] = {end_graph: None}
+    pending = [end_graph]
     while pending:
         graph = pending.pop()
-        if graph is before:
+        if graph is start_graph:
             break
-        for position, t in _transforms_into_graph(kernel, graph, transforms_into):
-            if t.before not in next_transform and position < log_end:
+        for position, t in _transforms_into_graph(kernel_number, graph, transforms_into):
+            if t.before not in next_transform and position < before_log_position:
                 next_transform[t.before] = t
                 pending.append(t.before)
-    if before not in next_transform:
+    if start_graph not in next_transform:
         return None
     chain: list[GraphTransform] = []
-    graph = before
+    graph = start_graph
     while (transform := next_transform[graph]) is not None:
         chain.append(transform)
         graph = transform.after
@@ -261,12 +265,18 @@ class _ArgumentReplacements:
             for target in _as_tuple(targets):
                 self.sources.setdefault(target, []).append(u)
 
-    def link_arguments(self, old: Mapping[UOp, int], new: ProgramPart) -> list[NodeLink]:
+    def link_kept_and_replaced_arguments(self, old_node_positions: Mapping[UOp, int], new_part: ProgramPart) -> list[NodeLink]:
         """Link the arguments of a part: those that it had before, and those that replaced a value or its memory."""
-        argument_nodes = dict.fromkeys(toposort(*new.arguments))
-        links = [NodeLink(a, a, False, ()) for a in sorted((a for a in argument_nodes if a in old), key=old.__getitem__)]
+        argument_nodes = dict.fromkeys(toposort(*new_part.arguments))
+        links = [
+            NodeLink(a, a, False, ())
+            for a in sorted((a for a in argument_nodes if a in old_node_positions), key=old_node_positions.__getitem__)
+        ]
         unchanged = {x.target for x in links}
-        for a in sorted({a for n in argument_nodes for a in self.sources.get(n, ()) if a in old}, key=old.__getitem__):
+        for a in sorted(
+            {a for n in argument_nodes for a in self.sources.get(n, ()) if a in old_node_positions},
+            key=old_node_positions.__getitem__,
+        ):
             pass_name, targets = self.replacements[a]
             for target in _as_tuple(targets):
                 if target in argument_nodes and target is not a:
@@ -310,18 +320,19 @@ class _KnownSources:
         for u, v in known:
             self.record_replacement(u, v)
 
-    def record_replacement(self, u: UOp, v: UOp) -> None:
-        """Record that `u` became `v`."""
-        self.image[u] = v
-        self.sources_of.setdefault(v, []).append(u)
-        self.users[v] = self.users.get(v, 0) + len(self.graph.users.get(u, ()))
+    def record_replacement(self, old_node: UOp, new_node: UOp) -> None:
+        """Record that `old_node` became `new_node`."""
+        self.image[old_node] = new_node
+        self.sources_of.setdefault(new_node, []).append(old_node)
+        self.users[new_node] = self.users.get(new_node, 0) + len(self.graph.users.get(old_node, ()))
 
-    def source_candidates(self, v: UOp) -> list[UOp]:
-        """Return nodes that may have become `v`: users of the nodes that became one of its sources, the one with fewest users."""
-        if not v.src:
-            return [v] if v in self.graph.position else []
-        fewest = min(v.src, key=lambda s: self.users.get(s, 0))
-        return [u for x in self.sources_of.get(fewest, ()) for u in self.graph.users.get(x, ()) if u.op is v.op]
+    def find_candidate_old_nodes(self, new_node: UOp) -> list[UOp]:
+        """Return nodes that may have become `new_node`: users of the nodes that became one of its sources, the one with fewest
+        users."""
+        if not new_node.src:
+            return [new_node] if new_node in self.graph.position else []
+        fewest = min(new_node.src, key=lambda s: self.users.get(s, 0))
+        return [u for x in self.sources_of.get(fewest, ()) for u in self.graph.users.get(x, ()) if u.op is new_node.op]
 
     def sources_match(self, v: UOp, u: UOp) -> bool:
         """Return True if the sources of `u` became those of `v`, and `u` itself is not known to be another node."""
@@ -401,7 +412,7 @@ class _NodeRelation:
         sources = _KnownSources(graph, ((u, v[0] if v else u) for u, v in replaced.items()))
         images: dict[UOp, UOp] = {}
         for v in self.order:
-            for u in sources.source_candidates(v):
+            for u in sources.find_candidate_old_nodes(v):
                 if sources.sources_match(v, u) and (u is v or u.replace(src=v.src) is v):
                     images[u] = v
                     sources.record_replacement(u, v)
@@ -435,12 +446,12 @@ class _NodeRelation:
                     self._add_arrow(u, v, True, cause)
 
 
-def group_steps_by_normal_form(terms: RewriteLog) -> dict[UOp, tuple[RewriteStep, ...]]:
+def group_steps_by_normal_form(rewrite_log: RewriteLog) -> dict[UOp, tuple[RewriteStep, ...]]:
     """Return for each normal form of a Rewriter the steps that ended in it, or created it below their result."""
     by_form: dict[UOp, dict[int, RewriteStep]] = {}
-    for s in terms.log or ():
+    for s in rewrite_log.log or ():
         for n in (s.before, *_nodes_inside_step(s)):
-            by_form.setdefault(terms.done.get(n, n), {})[id(s)] = s
+            by_form.setdefault(rewrite_log.done.get(n, n), {})[id(s)] = s
     return {u: tuple(steps.values()) for u, steps in by_form.items()}
 
 
@@ -454,14 +465,14 @@ class _RewriteOutcome:
 
 
 def _follow_rewrites(
-    u: UOp, transform: GraphTransform, steps: Mapping[UOp, RewriteStep], memo: dict[UOp, _RewriteOutcome]
+    start_node: UOp, transform: GraphTransform, steps: Mapping[UOp, RewriteStep], memo: dict[UOp, _RewriteOutcome]
 ) -> _RewriteOutcome:
-    """Return the result of a Rewriter for `u`, by its steps one after another. Memoized per node."""
-    if u in memo:
-        return memo[u]
+    """Return the result of a Rewriter for `start_node`, by its steps one after another. Memoized per node."""
+    if start_node in memo:
+        return memo[start_node]
     causes: list[LinkCause] = []
     inner_nodes: list[UOp] = []
-    current, seen = u, {u}
+    current, seen = start_node, {start_node}
     while True:
         src = tuple([transform.replacements.get(s, s) for s in current.src])
         new = current if src == current.src else current.replace(src=src)  # type: ignore[arg-type] # a Rewriter gives single nodes
@@ -474,11 +485,11 @@ def _follow_rewrites(
             break
         seen.add(new)
         current = new
-    final, *_ = _as_tuple(transform.replacements.get(u, current))
-    if not causes and final is not u:
+    final, *_ = _as_tuple(transform.replacements.get(start_node, current))
+    if not causes and final is not start_node:
         causes = [LinkCause("rules on its sources")]
-    memo[u] = _RewriteOutcome(final, tuple(causes), tuple(inner_nodes))
-    return memo[u]
+    memo[start_node] = _RewriteOutcome(final, tuple(causes), tuple(inner_nodes))
+    return memo[start_node]
 
 
 def _nodes_inside_step(step: RewriteStep) -> list[UOp]:
@@ -491,16 +502,18 @@ def _nodes_inside_step(step: RewriteStep) -> list[UOp]:
 _Reached = dict[UOp, tuple[bool, tuple[LinkCause, ...]]]
 
 
-def _compose_relations(start: Mapping[UOp, int], relations: Sequence[_NodeRelation], nodes: Iterable[UOp]) -> list[NodeLink]:
-    """Return the links from the nodes of a graph to `nodes`, through relations one after another.
+def _compose_relations(
+    start_node_positions: Mapping[UOp, int], relations: Sequence[_NodeRelation], end_nodes: Iterable[UOp]
+) -> list[NodeLink]:
+    """Return the links from the nodes of a graph to `end_nodes`, through relations one after another.
 
-    Only paths that lead to `nodes` are followed.
+    Only paths that lead to `end_nodes` are followed.
     """
-    useful = [set(nodes)]  # per graph, last one first, the nodes from which `nodes` are reached
+    useful = [set(end_nodes)]  # per graph, last one first, the nodes from which `nodes` are reached
     for r in reversed(relations):
         useful.append({u for v in useful[-1] for u in r.owners.get(v, ())})
     first, *later = reversed(useful)
-    begin = sorted((u for u in first if u in start), key=start.__getitem__)
+    begin = sorted((u for u in first if u in start_node_positions), key=start_node_positions.__getitem__)
     reached_from: dict[UOp, _Reached] = {u: {u: (False, ())} for u in begin}
     for r, targets in zip(relations, later, strict=True):
         reached_from = {u: _follow_arrows(reached, r, targets) for u, reached in reached_from.items()}
@@ -511,12 +524,12 @@ def _compose_relations(start: Mapping[UOp, int], relations: Sequence[_NodeRelati
     ]
 
 
-def _follow_arrows(reached: _Reached, relation: _NodeRelation, targets: Collection[UOp]) -> _Reached:
+def _follow_arrows(reached_so_far: _Reached, relation: _NodeRelation, allowed_targets: Collection[UOp]) -> _Reached:
     """Return the targets that one more relation reaches, with a direct link where there is one."""
     following: _Reached = {}
-    for middle, (is_indirect, causes) in reached.items():
+    for middle, (is_indirect, causes) in reached_so_far.items():
         for v, arrow_is_indirect, arrow_causes in relation.arrows.get(middle, ()):
             indirect = is_indirect or arrow_is_indirect
-            if v in targets and (v not in following or (following[v][0] and not indirect)):
+            if v in allowed_targets and (v not in following or (following[v][0] and not indirect)):
                 following[v] = indirect, (*causes, *arrow_causes) if arrow_causes else causes
     return following

@@ -73,7 +73,7 @@ class ControlAllowance:
     edge: str
     reason: str
 
-    def covers(self, control: str, row: str, dtype: str, edge: str) -> bool:
+    def allows_control_to_pass(self, control: str, row: str, dtype: str, edge: str) -> bool:
         """Return True if the entry allows `control` to pass this cell."""
         return (
             self.control == control
@@ -99,4 +99,4 @@ LENIENT: tuple[ControlAllowance, ...] = (
 
 def find_control_allowance(control: str, row: str, dtype: str, edge: str) -> ControlAllowance | None:
     """Return the entry that allows `control` to pass this cell, or None."""
-    return next((x for x in LENIENT if x.covers(control, row, dtype, edge)), None)
+    return next((x for x in LENIENT if x.allows_control_to_pass(control, row, dtype, edge)), None)

@@ -100,7 +100,11 @@ def function_names() -> tuple[str, ...]:
 
 
 def run_or_resume_exhaustive_tier(
-    backend: str, jobs: int, progress: Callable[[int, int], None] | None, report_dir: Path, only: tuple[str, ...] | None = None
+    backend: str,
+    jobs: int,
+    progress: Callable[[int, int], None] | None,
+    report_dir: Path,
+    only_functions: tuple[str, ...] | None = None,
 ) -> dict[str, Tally]:
     """Run, or resume, the tier, and return the tallies by function. `progress(done, total)` counts chunks.
 
@@ -108,9 +112,9 @@ def run_or_resume_exhaustive_tier(
     """
     with closing(Journal(report_dir / LOG, {"exhaustive": _make_journal_header(backend)})) as journal:
         tallies, done = _read_finished_chunks(journal)
-        todo = [j for j in list_chunks(only or function_names()) if j not in done]
+        todo = [j for j in list_chunks(only_functions or function_names()) if j not in done]
         total = len(todo) + len(done)
-        tallies = {k: v for k, v in tallies.items() if only is None or k in only}
+        tallies = {k: v for k, v in tallies.items() if only_functions is None or k in only_functions}
         with ThreadPoolExecutor(jobs) as threads, _ChunkJudges(backend) as judges:
             for k, (job, tally) in enumerate(threads.map(judges.judge_chunk_in_process, todo), len(done) + 1):
                 tallies.setdefault(job.name, Tally(job.name)).add(tally)
@@ -145,7 +149,7 @@ class _ChunkJudges:
         try:
             pipe.send(job)
             if pipe.poll(TIMEOUT):
-                return job, _read_tally(job, pipe.recv_bytes(MOST))
+                return job, _parse_tally_of_chunk(job, pipe.recv_bytes(MOST))
             ended = f"no answer within {TIMEOUT} s"
         except BadFrame as e:
             ended = str(e)
@@ -170,7 +174,7 @@ class _ChunkJudges:
         return running
 
 
-def _read_tally(job: ExhaustiveChunk, text: bytes) -> Tally:
+def _parse_tally_of_chunk(job: ExhaustiveChunk, text: bytes) -> Tally:
     """Read the tally of a chunk from another process. Raises BadFrame for anything else."""
     tally = parse_header(text)
     types = {f.name: type(getattr(Tally(job.name), f.name)) for f in fields(Tally)}

@@ -49,7 +49,7 @@ class Host:
         return f"+{feature}" in self.features.split(",")
 
     @property
-    def allowed_symbols(self) -> frozenset[str]:
+    def libm_fallback_symbols(self) -> frozenset[str]:
         """The functions that an object may call: none on a machine with fused multiply-add and (x86) rounding instructions."""
         if not self.triple.startswith(("x86_64", "amd64")):
             return frozenset()
@@ -101,9 +101,9 @@ def _parse_and_run_tier_passes(source: str, host: Host, tier: LlvmTier) -> Any:
     except RuntimeError as e:
         raise Crash(f"LLVM rejects the rendered kernel: {e}\n{source}") from e
     if tier is LlvmTier.FAST:
-        narrow = _find_truncating_masked_stores(source)
+        narrow = _list_functions_with_narrow_stores(source)
         return _replace_constant_masked_stores(_combine_instructions(module, machine, narrow)) if narrow else module
-    _run_simplify_or_tier_pipeline(module, machine, tier, _VECTOR.search(source) is not None)
+    _run_tier_or_vector_cleanup_passes(module, machine, tier, _VECTOR.search(source) is not None)
     return _replace_constant_masked_stores(module)
 
 
@@ -111,7 +111,7 @@ def _parse_and_run_tier_passes(source: str, host: Host, tier: LlvmTier) -> Any:
 _VECTOR = re.compile(r"<\d+ x ")
 
 
-def _run_simplify_or_tier_pipeline(module: Any, machine: Any, tier: LlvmTier, has_vectors: bool) -> None:
+def _run_tier_or_vector_cleanup_passes(module: Any, machine: Any, tier: LlvmTier, has_vectors: bool) -> None:
     """Run the passes of a tier.
 
     Scalar code gets all passes, which vectorize it. Code with vectors is scheduled and in SSA form. What O2 could add to it
@@ -128,20 +128,20 @@ def _run_simplify_or_tier_pipeline(module: Any, machine: Any, tier: LlvmTier, ha
 
 
 @contextmanager
-def _free_after_use(passes: Any) -> Iterator[Any]:
+def _free_after_use(pass_manager: Any) -> Iterator[Any]:
     """Yield a pass manager, and free it afterwards.
 
     llvmlite 0.50 does not free it, as the `_dispose` that its class finds first is that of ObjectRef. The pipeline of a kernel
     has 52 KB. The PassBuilder keeps 1.5 KB, which nothing frees. A shared one would call what earlier runs have registered.
     """
     try:
-        yield passes
+        yield pass_manager
     finally:
-        NewPassManager._dispose(passes)
-        passes.detach()
+        NewPassManager._dispose(pass_manager)
+        pass_manager.detach()
 
 
-def _find_truncating_masked_stores(source: str) -> list[str]:
+def _list_functions_with_narrow_stores(source: str) -> list[str]:
     """Return the functions that truncate vectors and store some lanes of such."""
     if ".masked.store." not in source:
         return []
@@ -151,7 +151,7 @@ def _find_truncating_masked_stores(source: str) -> list[str]:
 _TRUNCATED = re.compile(r" trunc <\d+ x i\d+> [\s\S]*@llvm\.masked\.store\.v\d+i(8|16|32)\b")
 
 
-def _combine_instructions(module: Any, machine: Any, names: Iterable[str]) -> Any:
+def _combine_instructions(module: Any, machine: Any, function_names: Iterable[str]) -> Any:
     """Run instruction combining on functions of these names.
 
     It folds masks of constants, which the code generator would otherwise find by itself.
@@ -159,7 +159,7 @@ def _combine_instructions(module: Any, machine: Any, names: Iterable[str]) -> An
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
     with _free_after_use(llvm.create_new_function_pass_manager()) as passes:
         passes.add_instruction_combine_pass()
-        for name in names:
+        for name in function_names:
             passes.run(module.get_function(name), builder)
     return module
 
@@ -204,11 +204,12 @@ def _render_unmasked_stores(masked_store: re.Match[str]) -> str:
     return "\n".join(lines)
 
 
-def compile_object(source: str, host: Host, tier: LlvmTier, allowed_symbols: Collection[str] = ()) -> bytes:
-    """Compile `source`, which may refer to the symbols in `allowed_symbols`. Raises CompileError if it needs any other function."""
+def compile_object(source: str, host: Host, tier: LlvmTier, also_allowed_symbols: Collection[str] = ()) -> bytes:
+    """Compile `source`, which may refer to the symbols in `libm_fallback_symbols`. Raises CompileError if it needs any other
+    function."""
     with _lock:
         image = bytes(_create_target_machine(host, tier).emit_object(_parse_and_run_tier_passes(source, host, tier)))
-    check_undefined_symbols(image, host, allowed_symbols)
+    check_undefined_symbols_if_elf(image, host, also_allowed_symbols)
     return image
 
 
@@ -217,10 +218,10 @@ def compile_batch_at_fast_tier(sources: Iterable[str], host: Host) -> bytes:
 
     A function of text k is named by its name followed by k.
     """
-    return compile_object(_join_modules(sources), host, LlvmTier.FAST)
+    return compile_object(_join_modules_and_number_functions(sources), host, LlvmTier.FAST)
 
 
-def _join_modules(sources: Iterable[str]) -> str:
+def _join_modules_and_number_functions(sources: Iterable[str]) -> str:
     """Join texts to one module: common declarations occur once, and metadata is renumbered."""
     texts, shared, count = [], dict[str, None](), 0
     for k, source in enumerate(sources):
@@ -242,10 +243,10 @@ _DEFINED = re.compile(r"^define \S+ @(\w+)\(", re.MULTILINE)
 _METADATA = re.compile(r"!(\d+)")
 
 
-def check_undefined_symbols(image: bytes, host: Host, allowed_symbols: Collection[str] = ()) -> None:
-    """Raise CompileError if an object refers to symbols outside `allowed_symbols`; a kernel's object is freestanding."""
+def check_undefined_symbols_if_elf(image: bytes, host: Host, also_allowed_symbols: Collection[str] = ()) -> None:
+    """Raise CompileError if an object refers to symbols outside `libm_fallback_symbols`; a kernel's object is freestanding."""
     if image[:4] == b"\x7fELF":
-        permitted = {*allowed_symbols, *host.allowed_symbols, "_GLOBAL_OFFSET_TABLE_"}
+        permitted = {*also_allowed_symbols, *host.libm_fallback_symbols, "_GLOBAL_OFFSET_TABLE_"}
         foreign = [name for name in undefined_symbols(image) if name not in permitted]
         if foreign:
             raise CompileError(f"the compiled kernel calls {', '.join(foreign)}, which a freestanding object may not")
@@ -291,7 +292,7 @@ class _JitSessions:
         self.current: Any = None
         self.linked = 0
 
-    def reserve_object_name(self) -> str:
+    def renew_full_session_and_name_object(self) -> str:
         """Return the name of a new object, after making room for it in `current`."""
         if self.current is None or self.linked == SESSION:
             _initialize_llvm()
@@ -313,7 +314,7 @@ def load_object(image: bytes, *symbols: str) -> LinkedObject:
         for symbol in symbols:
             library.export_symbol(symbol)
         try:
-            name = _sessions.reserve_object_name()
+            name = _sessions.renew_full_session_and_name_object()
             tracker = library.link(_sessions.current, name)
         except RuntimeError as e:
             raise Crash(f"LLVM cannot link an object: {e}") from e

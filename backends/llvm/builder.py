@@ -41,14 +41,14 @@ class IRBuilder:
         self._declared[function] = f"declare {result} @{function}({', '.join(types)})"
         return self.emit(f"call {result} @{function}({', '.join(f'{t} {x}' for t, x in zip(types, operands))})")
 
-    def call_masked(self, name: str, result: str, vector_type_name: str, *operands: tuple[str, str]) -> str:
+    def call_masked(self, operation: str, result_type: str, vector_type_name: str, *operands: tuple[str, str]) -> str:
         """Call `llvm.masked.name` on vectors of type `vector_type_name` with (type, value) operands; return the result's name,
         empty for void."""
-        pointers = intrinsic_suffix(with_element(vector_type_name, "ptr")) if name in ("gather", "scatter") else "p0"
-        function = f"llvm.masked.{name}.{intrinsic_suffix(vector_type_name)}.{pointers}"
-        self._declared[function] = f"declare {result} @{function}({', '.join(kind for kind, _ in operands)})"
-        call = f"call {result} @{function}({', '.join(f'{kind} {x}' for kind, x in operands)})"
-        if result != "void":
+        pointers = intrinsic_suffix(with_element(vector_type_name, "ptr")) if operation in ("gather", "scatter") else "p0"
+        function = f"llvm.masked.{operation}.{intrinsic_suffix(vector_type_name)}.{pointers}"
+        self._declared[function] = f"declare {result_type} @{function}({', '.join(kind for kind, _ in operands)})"
+        call = f"call {result_type} @{function}({', '.join(f'{kind} {x}' for kind, x in operands)})"
+        if result_type != "void":
             return self.emit(call)
         self.emit_void(call)
         return ""

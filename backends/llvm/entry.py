@@ -320,9 +320,9 @@ def _define_output_allocation() -> IRFunction:
     return c
 
 
-def _emit_new_array(c: IRFunction, entry: str) -> str:
+def _emit_new_array(c: IRFunction, output_entry_address: str) -> str:
     """Create an array in memory of NumPy's, or in a block of this module if it is large."""
-    size, owner = c.load_word(entry, OutputEntry.BYTES), c.declare_local("ptr", "null")
+    size, owner = c.load_word(output_entry_address, OutputEntry.BYTES), c.declare_local("ptr", "null")
     data = c.declare_local("ptr", "null")
     with c.if_true(c.compare("sge", size, OWN_BLOCK)):
         block = c.call("take", "ptr", ("i64", size))
@@ -336,10 +336,10 @@ def _emit_new_array(c: IRFunction, entry: str) -> str:
         c.call("PyCapsule_SetContext", "i32", ("ptr", capsule), ("ptr", c.emit(f"inttoptr i64 {size} to ptr")))
         c.store("ptr", block, data)
         c.store("ptr", capsule, owner)
-    dtype = c.load_pointer(entry, OutputEntry.DTYPE)
+    dtype = c.load_pointer(output_entry_address, OutputEntry.DTYPE)
     c.call("Py_IncRef", "void", ("ptr", dtype))  # a reference for the new array
-    n = c.emit(f"trunc i64 {c.load_word(entry, OutputEntry.DIMENSIONS)} to i32")
-    shape, given = c.word_address("%table", c.load_word(entry, OutputEntry.DIMENSIONS_AT)), c.load("ptr", data)
+    n = c.emit(f"trunc i64 {c.load_word(output_entry_address, OutputEntry.DIMENSIONS)} to i32")
+    shape, given = c.word_address("%table", c.load_word(output_entry_address, OutputEntry.DIMENSIONS_AT)), c.load("ptr", data)
     operands = (
         ("ptr", c.load_pointer("%table", TableHeader.ARRAY_TYPE)), ("ptr", dtype), ("i32", n), ("ptr", shape), ("ptr", "null"),
         ("ptr", given), ("i32", c.select(c.compare("eq", given, "null", "ptr"), "i32", 0, _OUTPUT_FLAGS)), ("ptr", "null"),

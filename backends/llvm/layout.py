@@ -66,9 +66,9 @@ class AddressNodes(NamedTuple):
     address_only: frozenset[UOp]
 
 
-def find_address_nodes(instructions: Sequence[UOp], references: Iterable[UOp]) -> AddressNodes:
+def find_address_nodes(instructions: Sequence[UOp], memory_and_views: Iterable[UOp]) -> AddressNodes:
     """Return the integers that are addresses, and those of them with no other use."""
-    memory = frozenset(references)
+    memory = frozenset(memory_and_views)
     wide: set[UOp] = set()
     other: set[UOp] = set()  # with other uses
     only: set[UOp] = set()
@@ -157,7 +157,7 @@ def _covers_buffer(index: UOp, size: int) -> bool:
     return at is not None and at.starts_at_zero and at.from_base == tuple(range(size))
 
 
-def find_references(instructions: Iterable[UOp]) -> set[UOp]:
+def find_memory_and_views(instructions: Iterable[UOp]) -> set[UOp]:
     """Return the memory of a kernel and the views of it."""
     references: set[UOp] = set()
     for u in [u for u in instructions if u.op in _REFERRING]:

@@ -49,9 +49,9 @@ def define_pool(triple: str) -> tuple[list[IRFunction], list[str]]:
         "@wake = internal global [16 x i64] zeroinitializer, align 64",
     ]
     return [
-        _define_parallel(machine),
+        _define_run_kernel_on_pool(machine),
         _define_run_pieces(),
-        _define_has_work(),
+        _define_may_take_piece(),
         _define_worker(machine),
         _define_start_thread(),
         _define_reset_after_fork(),
@@ -85,7 +85,7 @@ def _emit_spin_pause(c: IRFunction, machine: str) -> None:
         c.call(name, "void", *operands)
 
 
-def _define_parallel(machine: str) -> IRFunction:
+def _define_run_kernel_on_pool(machine: str) -> IRFunction:
     """Define `uops_parallel`."""
     counts = ("extent", "chunks", "threads")
     c = IRFunction(PARALLEL, "void", *(("ptr", n) for n in ("kernel", "buffers", "scalars")), *(("i64", n) for n in counts))
@@ -125,7 +125,7 @@ def _define_parallel(machine: str) -> IRFunction:
     return c
 
 
-def _define_has_work() -> IRFunction:
+def _define_may_take_piece() -> IRFunction:
     """Define whether thread `me` may take a piece of the job `word`."""
     c = IRFunction("there_is", "i1", ("i64", "me"), ("i64", "word"), internal=True)
     piece = c.binary("and", "%word", _MOST_PIECES)

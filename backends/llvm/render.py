@@ -18,7 +18,7 @@ from uops.backends.llvm.alu import EMIT, INSTRUCTION
 from uops.backends.llvm.builder import IRBuilder
 from uops.backends.llvm.layout import (
     find_address_nodes,
-    find_references,
+    find_memory_and_views,
     find_registers_stored_in_blocks,
     find_ssa_register_buffers,
     is_exact_in_64_bits,
@@ -110,7 +110,7 @@ class _KernelRenderer:
         self.registers = find_ssa_register_buffers(instructions)
         self.register_values: dict[UOp, str] = {}  # the values of registers
         self.vector_addresses: dict[UOp, _VectorAddress] = {}
-        self.address_nodes = find_address_nodes(instructions, find_references(instructions))
+        self.address_nodes = find_address_nodes(instructions, find_memory_and_views(instructions))
         self.i64_operands: dict[UOp, str] = {}
         self.register_stores = find_registers_stored_in_blocks(instructions, self.registers)
         self.thread_loop = find_thread_loop_around_effects(instructions)

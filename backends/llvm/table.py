@@ -106,7 +106,7 @@ def _build_table(frame: ProgramFrame, fallback: Callable[..., Any], native: Nati
         m.shape: append_section([m.shape]) for m in (*(frame.inputs or ()), *frame.outputs) if not isinstance(m, VariableInput)
     }
     fixed = dict(frame.fixed_arrays)
-    offsets, block = _assign_offsets_and_total([t.size for t in frame.temporaries])
+    offsets, block = _align_offsets_and_sum_bytes([t.size for t in frame.temporaries])
     lists = [append_section(_argument_pairs(launch)) for launch in frame.launches]
     inputs = frame.inputs or ()
     head = {
@@ -156,7 +156,7 @@ def _clamp_bounds_to_int64(i: VariableInput) -> tuple[int, int]:
     return (low, high) if low <= high else (1, 0)
 
 
-def _build_argument_entry(i: ArrayInput | VariableInput, shapes: dict[tuple[int, ...], int]) -> list[int]:
+def _build_argument_entry(i: ArrayInput | VariableInput, shape_positions: dict[tuple[int, ...], int]) -> list[int]:
     row = [0] * ArgumentEntry.SIZE
     if isinstance(i, VariableInput):
         row[ArgumentEntry.KIND], row[ArgumentEntry.TO] = entry.VARIABLE, i.variable
@@ -164,16 +164,16 @@ def _build_argument_entry(i: ArrayInput | VariableInput, shapes: dict[tuple[int,
         return row
     row[ArgumentEntry.KIND], row[ArgumentEntry.TO] = entry.OPTIONAL if i.optional else entry.REQUIRED, i.base
     row[ArgumentEntry.DTYPE] = id(i.dtype)
-    row[ArgumentEntry.DIMENSIONS], row[ArgumentEntry.DIMENSIONS_AT] = len(i.shape), shapes[i.shape]
+    row[ArgumentEntry.DIMENSIONS], row[ArgumentEntry.DIMENSIONS_AT] = len(i.shape), shape_positions[i.shape]
     row[ArgumentEntry.BOOLS] = _size_bytes(i.dtype, i.shape) if i.is_bool else 0
     return row
 
 
-def _build_launch_entry(launch: KernelLaunch, arguments_at: int) -> list[int]:
+def _build_launch_entry(launch: KernelLaunch, arguments_word_position: int) -> list[int]:
     row = [0] * LaunchWords.SIZE
     part = launch.kernel.part if launch.thread_extent else 0  # type: ignore[attr-defined]
     row[LaunchWords.KERNEL] = part or launch.kernel.address  # type: ignore[attr-defined]
-    row[LaunchWords.ARGUMENTS], row[LaunchWords.ARGUMENTS_AT] = len(launch.buffers), arguments_at
+    row[LaunchWords.ARGUMENTS], row[LaunchWords.ARGUMENTS_AT] = len(launch.buffers), arguments_word_position
     row[LaunchWords.EXTENT] = launch.thread_extent if part else 0
     row[LaunchWords.CHUNKS] = min(launch.instruction_count // PIECE_WORK, _MOST)
     return row
@@ -183,7 +183,7 @@ def _argument_pairs(launch: KernelLaunch) -> list[tuple[int, int]]:
     return [b if b is not None else (-1 - (v or 0), 0) for b, v in zip(launch.buffers, launch.variables)]
 
 
-def _assign_offsets_and_total(sizes: Iterable[int]) -> tuple[list[int], int]:
+def _align_offsets_and_sum_bytes(sizes: Iterable[int]) -> tuple[list[int], int]:
     """Return the offset of each temporary, and the bytes of all."""
     offsets, total = [], 0
     for size in sizes:

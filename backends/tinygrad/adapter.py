@@ -105,13 +105,13 @@ class _InputUploader:
     def upload_array_once(self, key: str, u: UOp) -> Node:
         """Return the input `key` in a buffer of `u`'s dtype, bit for bit; uninitialized if it is absent and `u` is a Buffer."""
         if key not in self._nodes:
-            self._nodes[key] = self._upload(key, u)
+            self._nodes[key] = self._upload_or_leave_uninitialized(key, u)
         return self._nodes[key]
 
     def number(self, name: str) -> int:
         return int(self._inputs[name])
 
-    def _upload(self, key: str, u: UOp) -> Node:
+    def _upload_or_leave_uninitialized(self, key: str, u: UOp) -> Node:
         tensor, d = self._library.tensor, self._library.dtypes[u.dtype]
         if not math.prod(u.shape) or (u.op is Op.BUFFER and key not in self._inputs):
             return tensor.empty(*u.shape, dtype=d).uop

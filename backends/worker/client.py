@@ -235,8 +235,8 @@ class BackendProcess:
 
         `on_start` receives the process before its greeting. Raises BrokenBackend.
         """
-        read, give = _make_pipe()
-        take, write = _make_pipe()
+        read, give = _make_large_pipe()
+        take, write = _make_large_pipe()
         life, life_end = os.pipe()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         command = [sys.executable, "-m", self.module, str(read), str(write), str(life)]
@@ -244,7 +244,7 @@ class BackendProcess:
         try:
             self._popen = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(read, write, life),
-                env={**_child_environment(), **environment}, start_new_session=True,
+                env={**_add_package_path_to_environment(), **environment}, start_new_session=True,
             )  # fmt: skip
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
@@ -264,25 +264,27 @@ class BackendProcess:
         self._most = 0  # bytes; a greeting has no body
         try:
             on_start(self)
-            self.write_frame(dict(settings), b"", limits.start, START_PATIENCE)
+            self.write_frame_or_mark_hung(dict(settings), b"", limits.start, START_PATIENCE)
             self.version = self._receive_greeting_version(backend_name_of(settings), limits.start)
         except BaseException:  # including Ctrl-C
             self.end(patience=0.0)
             raise
         self._most = limits.memory or MOST_BODY
 
-    def _receive_greeting_version(self, name: str, seconds: float) -> str:
+    def _receive_greeting_version(self, backend_name: str, seconds: float) -> str:
         """Receive the greeting and return the version in it. Raises BrokenBackend."""
         frame = self.receive(seconds, START_PATIENCE)
         if frame is None:
-            raise BrokenBackend(f"{name}: its process did not start: {one_line(self.end_and_explain_no_answer(seconds).message)}")
+            raise BrokenBackend(
+                f"{backend_name}: its process did not start: {one_line(self.end_and_explain_no_answer(seconds).message)}"
+            )
         greeting = frame[0]
         if "broken" in greeting:
             raise BrokenBackend(one_line(str(greeting["broken"])))
         try:
             self.handle_greeting(greeting)
         except (BadFrame, LookupError, TypeError, ValueError, AttributeError) as e:
-            raise BrokenBackend(f"{name}: its process sent a malformed greeting: {describe_exception(e)}") from None
+            raise BrokenBackend(f"{backend_name}: its process sent a malformed greeting: {describe_exception(e)}") from None
         return str(greeting.get("ready", ""))
 
     def handle_greeting(self, greeting: Mapping[str, Any]) -> None:
@@ -303,9 +305,11 @@ class BackendProcess:
                     entry["offset"] += len(body)
             headers.append({"program": case.text, "inputs": header})
             body += data
-        self.write_frame({"cases": headers}, bytes(body), seconds)
+        self.write_frame_or_mark_hung({"cases": headers}, bytes(body), seconds)
 
-    def write_frame(self, header: Mapping[str, Any], body: bytes, seconds: float, starved_seconds: float = PATIENCE) -> None:
+    def write_frame_or_mark_hung(
+        self, header: Mapping[str, Any], body: bytes, seconds: float, starved_seconds: float = PATIENCE
+    ) -> None:
         """Write one frame, which the process must read within `seconds` (`Patience`).
 
         A time-out is reported by the missing answer, not here.
@@ -332,26 +336,26 @@ class BackendProcess:
                     return None
                 self._buffer += data
         except BadFrame as e:
-            self.kill_for_unreadable_answer(e)
+            self.kill_and_note_unreadable_answer(e)
             return None
         frame, size = split
         del self._buffer[:size]
         return frame
 
-    def kill_for_unreadable_answer(self, e: BadFrame) -> None:
+    def kill_and_note_unreadable_answer(self, reason: BadFrame) -> None:
         """End a process whose answer is unreadable; `end_and_explain_no_answer` returns the reason."""
         self._buffer.clear()
-        self._rejection = f"its answer cannot be read: {one_line(str(e))}"
+        self._rejection = f"its answer cannot be read: {one_line(str(reason))}"
         self.kill()
 
-    def end_and_explain_no_answer(self, timeout: float) -> Outcome:
+    def end_and_explain_no_answer(self, seconds_to_report: float) -> Outcome:
         """End the process, and return as an outcome why there was no answer."""
         if self._rejection:
             self.end(patience=0.0)
             return Outcome("crash", None, self._rejection)
         if self._hung:
             self.end(patience=0.0)
-            return Outcome("timeout", None, self._why, None, timeout)
+            return Outcome("timeout", None, self._why, None, seconds_to_report)
         try:
             status = self._popen.wait(timeout=5.0)
         except subprocess.TimeoutExpired:  # it closed its pipe but still runs
@@ -409,11 +413,11 @@ class _WorkerProcess(BackendProcess):
         try:
             return _parse_outcome(*answer)
         except BadFrame as e:
-            self.kill_for_unreadable_answer(e)
+            self.kill_and_note_unreadable_answer(e)
             return None
 
 
-def _make_pipe() -> tuple[int, int]:
+def _make_large_pipe() -> tuple[int, int]:
     """Return a pipe with a buffer of `_CHUNK` bytes, where the system allows it."""
     ends = os.pipe()
     with contextlib.suppress(OSError, AttributeError):
@@ -421,7 +425,7 @@ def _make_pipe() -> tuple[int, int]:
     return ends
 
 
-def _child_environment() -> dict[str, str]:
+def _add_package_path_to_environment() -> dict[str, str]:
     """Return this process's environment, with the path that this package was imported from."""
     package_path = str(Path(uops.backends.__file__).absolute().parents[2])
     rest = os.environ.get("PYTHONPATH", "")
@@ -436,11 +440,11 @@ def describe_exit_status(status: int) -> tuple[str, str | None]:
     return (f"ended by {name}", name) if name else (f"exited with status {status}", None)
 
 
-def _signal_name(number: int) -> str:
+def _signal_name(signal_number: int) -> str:
     try:
-        return signal.Signals(number).name
+        return signal.Signals(signal_number).name
     except ValueError:
-        return f"signal {number}"
+        return f"signal {signal_number}"
 
 
 def _parse_outcome(header: dict[str, Any], body: bytes) -> Outcome:
@@ -454,11 +458,11 @@ def _parse_outcome(header: dict[str, Any], body: bytes) -> Outcome:
     )
 
 
-def _read_counts(header: dict[str, Any], name: str) -> dict[str, int]:
+def _read_counts(header: dict[str, Any], field_name: str) -> dict[str, int]:
     """Return the named counts of an answer. Raises BadFrame."""
-    counts = header.get(name, {})
+    counts = header.get(field_name, {})
     if not isinstance(counts, dict) or not all(type(n) is int and n >= 0 for n in counts.values()):
-        raise BadFrame(f"{name} holds {counts!r:.80}, expected counts")
+        raise BadFrame(f"{field_name} holds {counts!r:.80}, expected counts")
     return counts
 
 
@@ -497,7 +501,7 @@ def run_all(
             local.worker = BackendWorker(backend, options, limits, path, environment)
             workers.append(local.worker)
         if stopped.is_set():
-            local.worker.stop()
+            local.worker.kill_for_good()
         return list(local.worker.run_batch(chunk))
 
     source = iter(cases)

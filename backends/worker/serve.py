@@ -124,7 +124,7 @@ def _run_case(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
     def report(status: str, message: str = "", header: Any = None, data: bytes = b"") -> bytes:
         seconds = time.perf_counter() - start
         fields = {"status": status, "message": message, "result": header, "seconds": seconds}
-        return pack_frame(fields | _take_applied_move_counts() | _take_validation_counts(), data)
+        return pack_frame(fields | _take_move_counts_as_reply_field() | _take_validation_counts_as_reply_field(), data)
 
     try:
         result = backend.run(parse(case["program"]), decode_arrays(case["inputs"], body))
@@ -139,14 +139,14 @@ def _run_case(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
         return report("error", _describe_with_traceback(e))
 
 
-def _take_applied_move_counts() -> dict[str, Any]:
+def _take_move_counts_as_reply_field() -> dict[str, Any]:
     """Return the counts of random schedule moves of this case, if there are any."""
     random_schedules = sys.modules.get("uops.compiler.passes.optimize.search.random_schedules")
     counts = {} if random_schedules is None else random_schedules.take_optop_counts()
     return {"applied": counts} if counts else {}
 
 
-def _take_validation_counts() -> dict[str, Any]:
+def _take_validation_counts_as_reply_field() -> dict[str, Any]:
     """Return the counts of claims proved of this case's kernels, if kernels are validated."""
     launch = sys.modules.get("uops.compiler.validate.launch")
     counts = {} if launch is None else launch.take_validation_counts()

@@ -20,7 +20,7 @@ from accuracy import evaluate_exactly, evaluate_in_double, ulp_error
 from evaluate import ElementwiseKernel
 from points import DOUBLE_POINTS, make_single_pow_points
 
-from uops.compiler.decompose import SMALL, decompose_node, lower_elementwise, small_float_bits_to_float32
+from uops.compiler.decompose import SMALL, decompose_node_or_keep_primitive, lower_elementwise, small_float_bits_to_float32
 from uops.compiler.decompose.build import BITS, Expr
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -38,7 +38,7 @@ def compile_function(name: str, d: DType) -> ElementwiseKernel:
     """Compile the decomposition of a function."""
     op = NAMES[name]
     leaves = [b.param(k, (), d) for k in range(2 if op is Op.POW else 1)]
-    return ElementwiseKernel(decompose_node(b.alu(op, *leaves)), leaves)
+    return ElementwiseKernel(decompose_node_or_keep_primitive(b.alu(op, *leaves)), leaves)
 
 
 def count_operations(u: UOp) -> int:
@@ -52,7 +52,7 @@ def measure_ops() -> None:
     for name, op in NAMES.items():
         for d in (dt.float32, dt.float64):
             leaves = [b.param(k, (), d) for k in range(2 if op is Op.POW else 1)]
-            graph = decompose_node(b.alu(op, *leaves))
+            graph = decompose_node_or_keep_primitive(b.alu(op, *leaves))
             run = ElementwiseKernel(graph, leaves)
             arrays = [random.astype(d.name), random[::-1].astype(d.name)][: len(leaves)]
             best = min(_time_run(run, arrays) for _ in range(7))

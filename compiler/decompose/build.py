@@ -50,10 +50,10 @@ class Expr:
         The value must be representable (R23).
         """
         d = self.dtype if dtype is None else dtype
-        return Expr(splat_constant(value, d, self.shape), d, self.shape)
+        return Expr(build_constant_or_stack_of_copies(value, d, self.shape), d, self.shape)
 
     def _to_node(self, other: Expr | Number) -> UOp:
-        return other.u if isinstance(other, Expr) else splat_constant(other, self.dtype, self.shape)
+        return other.u if isinstance(other, Expr) else build_constant_or_stack_of_copies(other, self.dtype, self.shape)
 
     def _build(self, op: Op, *operands: Expr | Number) -> Expr:
         """Build a node of this dtype and shape, with this expression as its first operand."""
@@ -135,28 +135,28 @@ class Expr:
         return self.bitcast(BITS[self.dtype])
 
 
-def splat_constant(value: Number, dtype: DType, shape: Shape = ()) -> UOp:
+def build_constant_or_stack_of_copies(value: Number, dtype: DType, shape: Shape = ()) -> UOp:
     """Return a Const, or for a vector shape the Stack of its copies."""
-    u = _cached_const(value, dtype, value == 0 and math.copysign(1.0, value) < 0)
+    u = _memoized_const(value, dtype, value == 0 and math.copysign(1.0, value) < 0)
     for extent in reversed(shape):
         u = UOp(Op.STACK, (u,) * extent)
     return u
 
 
 @lru_cache(maxsize=4096)
-def _cached_const(value: Number, dtype: DType, minus_zero: bool) -> UOp:
+def _memoized_const(value: Number, dtype: DType, is_minus_zero: bool) -> UOp:
     """Return the Const of a value.
 
-    Numbers that are equal as keys are one number of the dtype, but for -0.0, which `minus_zero` tells from 0.0.
+    Numbers that are equal as keys are one number of the dtype, but for -0.0, which `is_minus_zero` tells from 0.0.
     """
     return const(value, dtype)
 
 
-def where(condition: Expr, a: Expr | Number, b: Expr | Number) -> Expr:
-    """Return `a` where the bool `condition` is true, else `b`; at most one of them is a number."""
-    like = a if isinstance(a, Expr) else b
+def where(condition: Expr, if_true: Expr | Number, if_false: Expr | Number) -> Expr:
+    """Return `if_true` where the bool `condition` is true, else `if_false`; at most one of them is a number."""
+    like = if_true if isinstance(if_true, Expr) else if_false
     assert isinstance(like, Expr)
-    return Expr(UOp(Op.WHERE, (condition.u, like._to_node(a), like._to_node(b))), like.dtype, condition.shape)
+    return Expr(UOp(Op.WHERE, (condition.u, like._to_node(if_true), like._to_node(if_false))), like.dtype, condition.shape)
 
 
 def select_constants(condition: Expr, a: Number, b: Number, dtype: DType) -> Expr:
@@ -164,9 +164,9 @@ def select_constants(condition: Expr, a: Number, b: Number, dtype: DType) -> Exp
     return where(condition, condition.const(a, dtype), condition.const(b, dtype))
 
 
-def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
+def horner(x: Expr, coefficients_lowest_first: Sequence[float]) -> Expr:
     """Return sum coefficients[k] * x^k by fused steps, highest first; there are at least two coefficients."""
-    *rest, second, highest = coefficients
+    *rest, second, highest = coefficients_lowest_first
     total = x.fma(highest, second)
     for c in reversed(rest):
         total = total.fma(x, c)

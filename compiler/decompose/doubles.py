@@ -33,9 +33,9 @@ def multiply_pairs(a: HighLowPair, b: HighLowPair) -> HighLowPair:
     return high, a[1].fma(b[0], a[0].fma(b[1], low))
 
 
-def fast_add_pair(a: Expr | tuple[float, float], b: HighLowPair) -> HighLowPair:
-    """Return a + b for |a| >= |b| or a = 0, where `a` is a number or a constant pair; it is not renormalised."""
-    a_high = a if isinstance(a, Expr) else b[0].const(a[0])
-    high, error = fast_two_sum(a_high, b[0])
-    low = error + b[1]
-    return high, low if isinstance(a, Expr) else low + a[1]
+def add_pair_to_larger(larger: Expr | tuple[float, float], smaller_pair: HighLowPair) -> HighLowPair:
+    """Return a + b for |a| >= |b| or a = 0, where `larger` is a number or a constant pair; it is not renormalised."""
+    a_high = larger if isinstance(larger, Expr) else smaller_pair[0].const(larger[0])
+    high, error = fast_two_sum(a_high, smaller_pair[0])
+    low = error + smaller_pair[1]
+    return high, low if isinstance(larger, Expr) else low + larger[1]

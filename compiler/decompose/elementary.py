@@ -15,7 +15,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def _magnitude_bound(x: UOp) -> float:
+def _bound_finite_magnitude(x: UOp) -> float:
     """Return a bound of |x| for every finite x: of its interval, or of the small float that was cast to it."""
     interval = x.min_max
     bound = math.inf if interval is None else max(-float(interval[0]), float(interval[1]))
@@ -27,7 +27,7 @@ def _magnitude_bound(x: UOp) -> float:
 WIDE_RULES: dict[Op, Callable[[Sequence[Expr], Sequence[UOp]], Expr]] = {
     Op.EXP2: lambda x, _: exp2(x[0]),
     Op.LOG2: lambda x, _: log2(x[0]),
-    Op.SIN: lambda x, src: sin(x[0], _magnitude_bound(src[0])),
+    Op.SIN: lambda x, src: sin(x[0], _bound_finite_magnitude(src[0])),
     Op.POW: lambda x, _: pow_(x[0], x[1]),
 }
 

@@ -31,9 +31,10 @@ def exp2(x: Expr) -> Expr:
     return p * first * second
 
 
-def make_power_of_two_factors(bits: Expr, d: DType) -> tuple[Expr, Expr]:
-    """Return two powers of two in `d` whose product is 2^n, for n + 2 * bias in the low bits of `bits`; |n| < 2 * bias - 2."""
+def make_power_of_two_factors(exponent_plus_two_biases: Expr, d: DType) -> tuple[Expr, Expr]:
+    """Return two powers of two in `d` whose product is 2^n, for n + 2 * bias in the low bits of `exponent_plus_two_biases`; |n| <
+    2 * bias - 2."""
     exponent_field = ((1 << d.exp_bits) - 1) << d.man_bits
-    doubled = bits << d.man_bits
+    doubled = exponent_plus_two_biases << d.man_bits
     first = (doubled >> 1) & exponent_field
     return first.bitcast(d), (doubled - first).bitcast(d)

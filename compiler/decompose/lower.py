@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from uops.compiler.decompose.build import Expr, splat_constant
+from uops.compiler.decompose.build import Expr, build_constant_or_stack_of_copies
 from uops.compiler.decompose.casts import NATIVE, lower_cast, soften_dtype
 from uops.compiler.decompose.elementary import WIDE_RULES, is_elementary
 from uops.compiler.decompose.narrow import SMALL, encode_small_float
@@ -18,7 +18,7 @@ from uops.spec.ir.ops import Op
 _ALL_DTYPES = NATIVE | frozenset(SMALL)
 
 
-def decompose_node(u: UOp) -> UOp:
+def decompose_node_or_keep_primitive(u: UOp) -> UOp:
     """Return a graph of primitive ops over `u.src` with the value of `u` (R16 to R20), or `u` itself if it is primitive.
 
     Takes: one elementwise node, whose sources are of shape () or vectors. Gives: for Exp2, Log2, Sin and Pow in float32 and
@@ -31,35 +31,41 @@ def decompose_node(u: UOp) -> UOp:
     return WIDE_RULES[u.op]([Expr.of(s) for s in u.src], u.src).u if is_elementary(u) else u
 
 
-def lower_elementwise(roots: Sequence[UOp], leaves: Mapping[UOp, UOp], native: frozenset[DType] = NATIVE) -> list[UOp]:
-    """Return `roots` in primitive ops, where a small float outside `native` is the unsigned integer of its bits.
+def lower_elementwise(
+    roots: Sequence[UOp], lowered_by_leaf: Mapping[UOp, UOp], native_dtypes: frozenset[DType] = NATIVE
+) -> list[UOp]:
+    """Return `roots` in primitive ops, where a small float outside `native_dtypes` is the unsigned integer of its bits.
 
-    Takes: elementwise nodes, constants and Stacks over `leaves`. Each leaf is replaced by its lowered value, of dtype
+    Takes: elementwise nodes, constants and Stacks over `lowered_by_leaf`. Each leaf is replaced by its lowered value, of dtype
     `soften_dtype(leaf.dtype, native)`. Gives: one lowered node for each root. Every other source of the graph must be among the
     leaves if its dtype is lowered.
     """
-    done: dict[UOp, UOp] = dict(leaves)
+    done: dict[UOp, UOp] = dict(lowered_by_leaf)
     for u in toposort(*roots, gate=lambda n: n not in done):
         if u not in done:
-            done[u] = _lower_node(u, tuple([done[s] for s in u.src]), native)
+            done[u] = _lower_node(u, tuple([done[s] for s in u.src]), native_dtypes)
     return [done[r] for r in roots]
 
 
-def _lower_node(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
+def _lower_node(u: UOp, lowered_sources: tuple[UOp, ...], native_dtypes: frozenset[DType]) -> UOp:
     """Return `u` over its lowered sources; Where, Stack and the markers keep a small float's bits."""
     rule = _RULES.get(u.op)
     if rule is not None:
-        return rule(u, src, native)
+        return rule(u, lowered_sources, native_dtypes)
     if is_small(u):
-        return SMALL_RULES[u.op](SmallFloatNode(u, src, native)).u
+        return SMALL_RULES[u.op](SmallFloatNode(u, lowered_sources, native_dtypes)).u
     if is_elementary(u):
-        return WIDE_RULES[u.op]([Expr.of(s) for s in src], u.src).u
-    return u if src == u.src else u.replace(src=src)
+        return WIDE_RULES[u.op]([Expr.of(s) for s in lowered_sources], u.src).u
+    return u if lowered_sources == u.src else u.replace(src=lowered_sources)
 
 
 def _lower_const(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
     d = u.dtype
-    return u if d in native or d not in SMALL else splat_constant(encode_small_float(u.const, d), soften_dtype(d, native))
+    return (
+        u
+        if d in native or d not in SMALL
+        else build_constant_or_stack_of_copies(encode_small_float(u.const, d), soften_dtype(d, native))
+    )
 
 
 def _lower_cast(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:

@@ -14,7 +14,7 @@ import math
 
 from uops.compiler.decompose import coefficients as k
 from uops.compiler.decompose.build import Expr, clamp, horner, select_constants, where
-from uops.compiler.decompose.doubles import HighLowPair, fast_add_pair, fast_two_sum, multiply_pairs, two_product
+from uops.compiler.decompose.doubles import HighLowPair, add_pair_to_larger, fast_two_sum, multiply_pairs, two_product
 from uops.compiler.decompose.exp2 import make_power_of_two_factors
 from uops.compiler.decompose.log2 import split_exponent
 from uops.spec.ir import dtypes as dt
@@ -31,7 +31,7 @@ def pow_(x: Expr, y: Expr) -> Expr:
     x, y = x.cast(dt.float64), y.cast(dt.float64)
     bits = x.bits()
     size = (bits & (_SIGN - 1)).bitcast(dt.float64)
-    magnitude = (_pow32 if d is dt.float32 else _pow64)(size, y)
+    magnitude = (_pow_float32_in_float64 if d is dt.float32 else _pow64)(size, y)
     half = y * 0.5
     integral = y.eq(y.trunc())
     odd = integral & half.ne(half.trunc())
@@ -47,7 +47,7 @@ def _log2_with_edge_values(size: Expr, log: Expr) -> Expr:
     return where(size.eq(0.0), -math.inf, where(size < math.inf, log, size))
 
 
-def _pow32(magnitude: Expr, y: Expr) -> Expr:
+def _pow_float32_in_float64(magnitude: Expr, y: Expr) -> Expr:
     """Return size^y for float32 operands held in float64, not rounded; overflow beyond float32 is left to the Cast."""
     s = split_exponent(magnitude, may_be_subnormal=False)
     log = _log2_with_edge_values(magnitude, horner(s.fraction, k.LOG2_POW32).fma(s.fraction, s.exponent))
@@ -83,13 +83,13 @@ def _log2_pair(magnitude: Expr) -> HighLowPair:
     z, z_error = two_product(s, s)
     z_pair = z, (s + s).fma(s_low, z_error)
     *head, last = k.ATANH_HEAD
-    series = fast_add_pair(last, two_product(z, horner(z, k.ATANH_TAIL)))
+    series = add_pair_to_larger(last, two_product(z, horner(z, k.ATANH_TAIL)))
     for c in reversed(head):
-        series = fast_add_pair(c, multiply_pairs(z_pair, series))
-    return fast_add_pair(e, multiply_pairs((s, s_low), series))
+        series = add_pair_to_larger(c, multiply_pairs(z_pair, series))
+    return add_pair_to_larger(e, multiply_pairs((s, s_low), series))
 
 
-def _exp2_of_sum(t: Expr, rest: Expr) -> Expr:
+def _exp2_of_sum(t: Expr, small_correction: Expr) -> Expr:
     """Return 2^(t + rest) for |t| <= 1100, |rest| < 2^-42, rounded once to 53 bits before it is scaled.
 
     4t is rounded to n. With w = (t - n/4) * ln 2, |w| <= 0.087, the result is e^w * 2^(n/4). 1 + w + w^2/2 are summed without
@@ -99,21 +99,21 @@ def _exp2_of_sum(t: Expr, rest: Expr) -> Expr:
     shifted = t.fma(4.0, magic)
     r = (shifted - magic).fma(-0.25, t)
     w, w_error = two_product(r, k.LN2[0])
-    w_low = rest.fma(k.LN2[0], r.fma(k.LN2[1], w_error))
+    w_low = small_correction.fma(k.LN2[0], r.fma(k.LN2[1], w_error))
     square, square_low = two_product(w * 0.5, w)
     cube = horner(w, [2 * c for c in k.EXP_TAIL]) * (w * square)
     head, head_low = fast_two_sum(w, square)
     one, one_low = fast_two_sum(w.const(1.0), head)
     low = w_low.fma(one + cube, one_low + (head_low + (square_low + cube)))  # e^(w + w_low) = e^w + w_low e^w
     bits = shifted.bits()
-    high, rest = multiply_pairs((one, low), _power_of_two_to_quarters(bits))
+    high, small_correction = multiply_pairs((one, low), _two_to_quarters_of_low_two_bits(bits))
     first, second = make_power_of_two_factors(bits >> 2, dt.float64)
-    return (high + rest) * first * second
+    return (high + small_correction) * first * second
 
 
-def _power_of_two_to_quarters(bits: Expr) -> HighLowPair:
+def _two_to_quarters_of_low_two_bits(quarters: Expr) -> HighLowPair:
     """Return 2^(n/4) for the two low bits of n, as a pair."""
-    odd, upper = (bits & 1).ne(0), (bits & 2).ne(0)
+    odd, upper = (quarters & 1).ne(0), (quarters & 2).ne(0)
     high, low = (
         where(upper, select_constants(odd, r3, r2, dt.float64), select_constants(odd, r1, r0, dt.float64))
         for r0, r1, r2, r3 in zip(*k.ROOTS, strict=True)

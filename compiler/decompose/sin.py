@@ -28,30 +28,32 @@ _SIGN = 1 << 63
 _LOW32 = 0xFFFFFFFF
 
 
-def sin(x: Expr, bound: float = math.inf) -> Expr:
+def sin(x: Expr, finite_magnitude_bound: float = math.inf) -> Expr:
     """Return sin(x) for float32 or float64 within 2 ulp (R17), NaN for infinities, sin(-0) = -0.
 
-    `bound` limits finite |x|.
+    `finite_magnitude_bound` limits finite |x|.
     """
-    return (_sin32 if x.dtype is dt.float32 else _sin64)(x, bound <= BOUNDED)
+    return (_sin32 if x.dtype is dt.float32 else _sin64)(x, finite_magnitude_bound <= BOUNDED)
 
 
-def _sin32(x: Expr, bounded: bool) -> Expr:
+def _sin32(x: Expr, is_magnitude_small: bool) -> Expr:
     wide = x.cast(dt.float64)
-    r = (_reduce_mod_pi_by_quotient32(wide) if bounded else _reduce_mod_pi_by_chunks32(wide)).cast(dt.float32)
+    r = (_reduce_mod_pi_with_sign_by_quotient(wide) if is_magnitude_small else _reduce_mod_pi_with_sign_by_chunks(wide)).cast(
+        dt.float32
+    )
     z = r * r
     y = (horner(z, k.SIN_32) * z).fma(r, r)
     return where(x.eq(0.0), x, y)
 
 
-def _reduce_mod_pi_by_quotient32(x: Expr) -> Expr:
+def _reduce_mod_pi_with_sign_by_quotient(x: Expr) -> Expr:
     """Return (-1)^n * (x - n*pi), pi to 106 bits; NaN for infinities."""
     n, flip = round_with_parity(x, k.INV_PI)
     r = n.fma(-k.PI[1], n.fma(-k.PI[0], x))
     return flip_sign(r, flip)
 
 
-def _reduce_mod_pi_by_chunks32(x: Expr) -> Expr:
+def _reduce_mod_pi_with_sign_by_chunks(x: Expr) -> Expr:
     """Return (-1)^n * (x - n*pi) for a float64 `x` that holds a float32, by `TURN_CHUNKS`.
 
     Each fma is exact where its result is large enough to matter: x has 24 bits, a chunk 28, and the turn before it is below 1.
@@ -80,12 +82,14 @@ def flip_sign(x: Expr, sign: Expr) -> Expr:
     return (x.bits() ^ sign).bitcast(x.dtype)
 
 
-def _sin64(x: Expr, bounded: bool) -> Expr:
+def _sin64(x: Expr, is_magnitude_small: bool) -> Expr:
     bits = x.bits()
     sign = bits & _SIGN
     magnitude = bits ^ sign
     size = magnitude.bitcast(dt.float64)
-    high, low, quarter = _reduce_mod_half_pi_by_quotient64(size) if bounded else _reduce_mod_half_pi_by_payne_hanek(magnitude, size)
+    high, low, quarter = (
+        _reduce_mod_half_pi_by_quotient64(size) if is_magnitude_small else _reduce_mod_half_pi_by_payne_hanek(magnitude, size)
+    )
     y = where((quarter & 1).ne(0), _cos_kernel(high, low), _sin_kernel(high, low))
     return flip_sign(y, sign ^ ((quarter >> 1) << 63))
 
@@ -116,7 +120,7 @@ def _reduce_mod_half_pi_by_quotient64(x: Expr) -> tuple[Expr, Expr, Expr]:
 
 def _reduce_mod_half_pi_by_payne_hanek(magnitude_bits: Expr, absolute_value: Expr) -> tuple[Expr, Expr, Expr]:
     """Return |x| - n*pi/2 as an unevaluated sum, and n; below 1 the argument itself is the reduced one."""
-    turn_high, turn_low = _turn_fraction_words(magnitude_bits)
+    turn_high, turn_low = _compute_turn_fraction_words(magnitude_bits)
     quarter = ((turn_high >> 61) + 1) >> 1
     high, low = _quarter_turn_fraction_to_radians((turn_high << 2) | (turn_low >> 62), turn_low << 2)
     high = where(absolute_value < math.inf, high, math.nan)
@@ -124,10 +128,10 @@ def _reduce_mod_half_pi_by_payne_hanek(magnitude_bits: Expr, absolute_value: Exp
     return where(small, absolute_value, high), where(small, 0.0, low), where(small, 0, quarter)
 
 
-def _turn_fraction_words(magnitude: Expr) -> tuple[Expr, Expr]:
+def _compute_turn_fraction_words(magnitude_bits: Expr) -> tuple[Expr, Expr]:
     """Return |x|/(2 pi) modulo 1 in units of 2^-128, as two uint64, for |x| >= 1."""
-    exponent = (magnitude >> 52) - 1023
-    mantissa = (magnitude & ((1 << 52) - 1)) | (1 << 52)
+    exponent = (magnitude_bits >> 52) - 1023
+    mantissa = (magnitude_bits & ((1 << 52) - 1)) | (1 << 52)
     w0, w1, w2 = _select_inverse_turn_words(exponent)
     m1, m0 = mantissa >> 32, mantissa & _LOW32
     a1, a0, b1, b0 = w1 >> 32, w1 & _LOW32, w2 >> 32, w2 & _LOW32
@@ -141,30 +145,30 @@ def _turn_fraction_words(magnitude: Expr) -> tuple[Expr, Expr]:
     return mantissa * w0 + carry_in + carry, total
 
 
-def _select_inverse_turn_words(exponent: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return the 192 bits of `TURN_WORDS` from bit `exponent` (0 to 1023) on.
+def _select_inverse_turn_words(first_bit: Expr) -> tuple[Expr, Expr, Expr]:
+    """Return the 192 bits of `TURN_WORDS` from bit `first_bit` (0 to 1023) on.
 
     This is a barrel shift, by whole words and then by bits.
     """
-    words = [exponent.const(w) for w in k.TURN_WORDS]
+    words = [first_bit.const(w) for w in k.TURN_WORDS]
     for step in (8, 4, 2, 1):
-        far = (exponent & (64 * step)).ne(0)
+        far = (first_bit & (64 * step)).ne(0)
         words = [where(far, words[i + step], words[i]) for i in range(min(len(words) - step, step + 3))]
-    shift = exponent & 63
+    shift = first_bit & 63
     rest = shift ^ 63
     w0, w1, w2 = ((words[i] << shift) | ((words[i + 1] >> 1) >> rest) for i in range(3))
     return w0, w1, w2
 
 
-def _quarter_turn_fraction_to_radians(high: Expr, low: Expr) -> tuple[Expr, Expr]:
+def _quarter_turn_fraction_to_radians(high_word: Expr, low_word: Expr) -> tuple[Expr, Expr]:
     """Return pi/2 times the signed 128-bit fraction (high, low) in units of 2^-128, as an unevaluated sum of doubles.
 
     The words are split into 32, 32 and 52 bits, each an exact double, by setting them below the bits of a power of two.
     """
-    top = _place_bits_in_double((high >> 32) ^ (1 << 31), 20, 2.0**20 + 0.5)
-    middle = _place_bits_in_double(high & _LOW32, -12, 2.0**-12)
+    top = _place_bits_in_double((high_word >> 32) ^ (1 << 31), 20, 2.0**20 + 0.5)
+    middle = _place_bits_in_double(high_word & _LOW32, -12, 2.0**-12)
     half_unit = 2.0**-117  # so the bits that are cut off are rounded, not dropped
-    bottom = _place_bits_in_double(low >> 12, -64, 2.0**-64 - half_unit)
+    bottom = _place_bits_in_double(low_word >> 12, -64, 2.0**-64 - half_unit)
     head, rest = fast_two_sum(top, middle)
     high_turn, low_turn = fast_two_sum(head, rest + bottom)
     radians, error = two_product(high_turn, k.PI[0] / 2)

@@ -5,7 +5,7 @@ Counter and key are two words each, with the low word first in the uint64; so is
 
 from __future__ import annotations
 
-from uops.compiler.decompose.build import Shape, splat_constant
+from uops.compiler.decompose.build import Shape, build_constant_or_stack_of_copies
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
@@ -32,17 +32,17 @@ def decompose_threefry(u: UOp) -> UOp:
             s = (n + 1) // ROUNDS_PER_KEY
             x0 = _add(x0, keys[s % 3])
             x1 = _add(_add(x1, keys[(s + 1) % 3]), _uint32_constant(s, shape))
-    high = UOp(Op.SHL, (B.cast(x1, dt.uint64), splat_constant(32, dt.uint64, shape)))
+    high = UOp(Op.SHL, (B.cast(x1, dt.uint64), build_constant_or_stack_of_copies(32, dt.uint64, shape)))
     return UOp(Op.OR, (high, B.cast(x0, dt.uint64)))
 
 
 def _uint32_constant(n: int, shape: Shape) -> UOp:
-    return splat_constant(n, dt.uint32, shape)
+    return build_constant_or_stack_of_copies(n, dt.uint32, shape)
 
 
 def _split_words(x: UOp) -> tuple[UOp, UOp]:
     """Return the low and the high word of a uint64."""
-    return B.cast(x, dt.uint32), B.cast(UOp(Op.SHR, (x, splat_constant(32, dt.uint64, x.shape))), dt.uint32)
+    return B.cast(x, dt.uint32), B.cast(UOp(Op.SHR, (x, build_constant_or_stack_of_copies(32, dt.uint64, x.shape))), dt.uint32)
 
 
 def _add(a: UOp, b: UOp) -> UOp:

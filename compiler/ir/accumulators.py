@@ -50,13 +50,13 @@ def lower_reduces(kernel: UOp, uniques: Iterator[int] | None = None) -> UOp:
     return done[kernel]
 
 
-def _lower_reduce(u: UOp, src: tuple[UOp, ...], outer: list[UOp], unique: int) -> UOp:
-    """Return the value of Reduce `u` on replaced sources, in the loops `outer`."""
-    value, *ranges = src
-    register, cleared = build_register_and_clear_effect(u, outer, unique)
+def _lower_reduce(reduce: UOp, replaced_sources: tuple[UOp, ...], replaced_outer_loops: list[UOp], register_unique: int) -> UOp:
+    """Return the value of Reduce `reduce` on replaced sources, in the loops `replaced_outer_loops`."""
+    value, *ranges = replaced_sources
+    register, cleared = build_register_and_clear_effect(reduce, replaced_outer_loops, register_unique)
     running = element_address(B.after(register, cleared, *ranges))
-    step = B.store(running, combine_with_accumulator(u, running, value))
-    return B.cast(_load(element_address(B.after(register, B.close_loops(step, ranges)))), u.dtype)
+    step = B.store(running, combine_with_accumulator(reduce, running, value))
+    return B.cast(_load(element_address(B.after(register, B.close_loops(step, ranges)))), reduce.dtype)
 
 
 def accumulator_dtype(d: DType) -> DType:
@@ -64,7 +64,7 @@ def accumulator_dtype(d: DType) -> DType:
     return d.wide
 
 
-def cast_to_accumulator_dtype(value: UOp) -> UOp:
+def cast_value_or_factors_to_accumulator(value: UOp) -> UOp:
     """Return a value in the accumulator's dtype; a product is computed there, so that it is exact."""
     wide = accumulator_dtype(value.dtype)
     if value.op is Op.MUL and wide is not value.dtype:
@@ -73,17 +73,19 @@ def cast_to_accumulator_dtype(value: UOp) -> UOp:
 
 
 def build_register_and_clear_effect(
-    u: UOp, clearing_loops: Sequence[UOp], unique: int, element_loops: Sequence[UOp] = ()
+    reduce: UOp, clearing_loops: Sequence[UOp], register_unique: int, element_loops: Sequence[UOp] = ()
 ) -> tuple[UOp, UOp]:
-    """Build the register of Reduce `u` and the effect that stores the identity there.
+    """Build the register of Reduce `reduce` and the effect that stores the identity there.
 
     The register has an element per iteration of `element_loops`, whose extents are constants. It is cleared in every iteration of
     the loops `clearing_loops`.
     """
-    sizes, wide = [constant_extent(r) for r in element_loops], accumulator_dtype(u.dtype)
-    register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, buffer_device(u), AddrSpace.REG, unique))
+    sizes, wide = [constant_extent(r) for r in element_loops], accumulator_dtype(reduce.dtype)
+    register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, buffer_device(reduce), AddrSpace.REG, register_unique))
     before = element_address(B.after(register, *clearing_loops) if clearing_loops else register, element_loops, sizes)
-    return register, B.close_loops(B.store(before, accumulator_identity(u.arg.op, u.dtype, wide)), sort_by_nesting(element_loops))
+    return register, B.close_loops(
+        B.store(before, accumulator_identity(reduce.arg.op, reduce.dtype, wide)), sort_by_nesting(element_loops)
+    )
 
 
 def combine_with_accumulator(u: UOp, running: UOp, value: UOp) -> UOp:

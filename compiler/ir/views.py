@@ -80,12 +80,12 @@ class IndexArithmetic:
             coords.append(flat if shape[0] != 1 else ZERO)
         return tuple(reversed(coords))
 
-    def align_broadcast_index(self, index: Index, shape: Sequence[Dim]) -> Index:
-        """Return the index in a value of `shape` of the element at `index` of its broadcast (R41)."""
-        trailing = index[len(index) - len(shape) :]
-        if 1 not in shape:
+    def align_broadcast_index(self, broadcast_index: Index, source_shape: Sequence[Dim]) -> Index:
+        """Return the index in a value of `source_shape` of the element at `broadcast_index` of its broadcast (R41)."""
+        trailing = broadcast_index[len(broadcast_index) - len(source_shape) :]
+        if 1 not in source_shape:
             return trailing
-        return tuple([ZERO if n == 1 else i for i, n in zip(trailing, shape, strict=True)])
+        return tuple([ZERO if n == 1 else i for i, n in zip(trailing, source_shape, strict=True)])
 
 
 def _index_through_permute(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:

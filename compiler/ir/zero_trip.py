@@ -51,24 +51,26 @@ def gate_loads_of_zero_trip_loops(body: UOp, simplify: Callable[[UOp], UOp], val
     return done.get(body, body)
 
 
-def _may_be_zero_trip(r: UOp) -> bool:
+def _may_be_zero_trip(loop: UOp) -> bool:
     """Return True if a Range may have no values; one with a constant bound always has some."""
-    (bound,) = r.src
+    (bound,) = loop.src
     bounds = bound.min_max
     return bound.op is not Op.CONST and (bounds is None or bounds[0] <= 0)
 
 
-def infer_valid_counts(body: UOp) -> ValidCounts:
+def infer_valid_counts(gated_body: UOp) -> ValidCounts:
     """Return how many elements of each Param are valid in a body that `gate_loads_of_zero_trip_loops` gave.
 
     All elements of an input of symbolic size are valid. So is an element that is read without a gate although some loop may run
     no iteration.
     """
-    counts: dict[UOp, Dim] = {m: m.shape[0] for m in nodes_with_op(body, Op.PARAM) if m.shape and not isinstance(m.shape[0], int)}
-    ranges = [r for r in nodes_with_op(body, Op.RANGE) if _may_be_zero_trip(r)]
+    counts: dict[UOp, Dim] = {
+        m: m.shape[0] for m in nodes_with_op(gated_body, Op.PARAM) if m.shape and not isinstance(m.shape[0], int)
+    }
+    ranges = [r for r in nodes_with_op(gated_body, Op.RANGE) if _may_be_zero_trip(r)]
     if not ranges:
         return counts
-    order = toposort(body)
+    order = toposort(gated_body)
     opened = open_ranges(order)
     for r in ranges:
         inside = {u for c in order if r in ranges_closed_by(c) for u in toposort(c.src[0])}  # operand, body
@@ -76,51 +78,53 @@ def infer_valid_counts(body: UOp) -> ValidCounts:
             if u.op is Op.LOAD and u.gate is None and r not in opened[u]:
                 index = strip_afters(u.buffer)
                 (position,) = index.positions
-                memory, least = base_memory(index), _lower_bound(_bound_position_over_loops(position, 1))
+                memory, least = base_memory(index), _lower_bound_of_affine_sum(_substitute_extreme_loop_indices(position, 1))
                 count = counts.get(memory, 0)
                 if isinstance(count, int) and count <= least < math.inf:
                     counts[memory] = int(least) + 1
     return counts
 
 
-def _gate_loop_invariant_loads(value: UOp, r: UOp, simplify: Callable[[UOp], UOp], valid_counts: ValidCounts) -> UOp:
-    """Return the value of the loop `r` with its loop-invariant Loads gated by the loop's bound."""
-    runs = simplify(UOp(Op.CMPLT, (ZERO, r.bound)))
-    opened = open_ranges(toposort(value))
+def _gate_loop_invariant_loads(
+    loop_operand: UOp, zero_trip_loop: UOp, simplify: Callable[[UOp], UOp], valid_counts: ValidCounts
+) -> UOp:
+    """Return the value of the loop `zero_trip_loop` with its loop-invariant Loads gated by the loop's bound."""
+    runs = simplify(UOp(Op.CMPLT, (ZERO, zero_trip_loop.bound)))
+    opened = open_ranges(toposort(loop_operand))
     done: dict[UOp, UOp] = {}
-    for u in toposort(value):
+    for u in toposort(loop_operand):
         src = tuple([done.get(s, s) for s in u.src])
         if (
             u.op is Op.LOAD
-            and _is_loop_invariant_in_some_lane(u, r, opened[u], simplify)
-            and not _is_valid_whenever_loops_run(u.buffer, valid_counts)
+            and _is_loop_invariant_in_some_lane(u, zero_trip_loop, opened[u], simplify)
+            and not _holds_value_whenever_loops_run(u.buffer, valid_counts)
         ):
             buffer, *optional = src
             alternative, gate = optional or (B.const(0, u.dtype), TRUE)
             src = (buffer, alternative, simplify(UOp(Op.AND, (gate, runs))))
         if src != u.src:
             done[u] = UOp(u.op, src, u.arg, u.tag)
-    return done.get(value, value)
+    return done.get(loop_operand, loop_operand)
 
 
-def _is_loop_invariant_in_some_lane(load: UOp, r: UOp, opened: frozenset[UOp], simplify: Callable[[UOp], UOp]) -> bool:
+def _is_loop_invariant_in_some_lane(load: UOp, loop: UOp, open_at_load: frozenset[UOp], simplify: Callable[[UOp], UOp]) -> bool:
     """Return True if neither the address nor the gate of a Load depends on the loop, for one of its lanes at least."""
-    if r not in opened:
+    if loop not in open_at_load:
         return True
     used = (*strip_afters(load.buffer).positions, *(() if load.gate is None else (load.gate,)))
-    lanes = [x for x in opened if x.arg.type in UNROLLED]
-    values = _enumerate_lane_values(lanes)
-    return any(r not in toposort(*[simplify(substitute(s, value)) for s in used]) for value in values)
+    lanes = [x for x in open_at_load if x.arg.type in UNROLLED]
+    values = _enumerate_lane_substitutions(lanes)
+    return any(loop not in toposort(*[simplify(substitute(s, value)) for s in used]) for value in values)
 
 
-def _enumerate_lane_values(lanes: Sequence[UOp]) -> Iterator[dict[UOp, UOp]]:
+def _enumerate_lane_substitutions(lane_ranges: Sequence[UOp]) -> Iterator[dict[UOp, UOp]]:
     """Yield every combination of values of some lanes; nothing if there are none."""
-    extents = [range(constant_extent(x)) for x in lanes]
-    for ks in itertools.product(*extents) if lanes else ():
-        yield {x: index_constant(k) for x, k in zip(lanes, ks, strict=True)}
+    extents = [range(constant_extent(x)) for x in lane_ranges]
+    for ks in itertools.product(*extents) if lane_ranges else ():
+        yield {x: index_constant(k) for x, k in zip(lane_ranges, ks, strict=True)}
 
 
-def _is_valid_whenever_loops_run(address: UOp, valid_counts: ValidCounts) -> bool:
+def _holds_value_whenever_loops_run(address: UOp, valid_counts: ValidCounts) -> bool:
     """Return True if the element at an address holds a value whenever the loops around it run.
 
     An element of the kernel's own memory always does.
@@ -130,12 +134,12 @@ def _is_valid_whenever_loops_run(address: UOp, valid_counts: ValidCounts) -> boo
     if memory.op is not Op.PARAM:
         return True
     (position,) = index.positions
-    first, last = (_bound_position_over_loops(position, sign) for sign in (-1, 1))
+    first, last = (_substitute_extreme_loop_indices(position, sign) for sign in (-1, 1))
     count = dim_node(valid_counts.get(memory, 0))
-    return _lower_bound(first) >= 0 and _lower_bound(UOp(Op.SUB, (count, last))) > 0
+    return _lower_bound_of_affine_sum(first) >= 0 and _lower_bound_of_affine_sum(UOp(Op.SUB, (count, last))) > 0
 
 
-def _bound_position_over_loops(position: UOp, sign: int) -> UOp:
+def _substitute_extreme_loop_indices(position: UOp, sign: int) -> UOp:
     """Return the greatest value of a position in its loops (sign 1), or the least (-1).
 
     Each loop is replaced by one of its ends. A position that is no sum over its loops stays as it is.
@@ -147,8 +151,8 @@ def _bound_position_over_loops(position: UOp, sign: int) -> UOp:
     return substitute(build_affine_sum(AffineSum(terms, constant)), ends)
 
 
-def _lower_bound(u: UOp) -> float:
+def _lower_bound_of_affine_sum(affine_sum: UOp) -> float:
     """Return a lower bound of a sum, from the bounds of its terms."""
-    terms, constant = extract_affine_sum(u)
+    terms, constant = extract_affine_sum(affine_sum)
     bounds = [(t.min_max or (-math.inf, math.inf), k) for t, k in terms.items()]
     return constant + sum(k * (lo if k > 0 else hi) for (lo, hi), k in bounds)

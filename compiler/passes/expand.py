@@ -38,10 +38,10 @@ from uops.spec.ir.ops import ADDRESSING, ALU, Op
 
 def expand(root: UOp) -> UOp:
     """Replace the vector axes of every kernel by axes of shape. Raises CompileError for an axis that cannot be a shape."""
-    return map_kernel_bodies(root, expand_vector_axes)
+    return map_kernel_bodies(root, expand_vector_axes_and_split_ends)
 
 
-def expand_vector_axes(body: UOp) -> UOp:
+def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
     """Replace the vector axes of one kernel body by axes of shape, and split Ends of several ranges."""
     ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]
     unchanged = not ranges and not any(len(u.ranges) > 1 for u in nodes_with_op(body, Op.END))
@@ -54,7 +54,7 @@ class _AxisExpander:
     def __init__(self, order: list[UOp], ranges: list[UOp]) -> None:
         self.order = order
         self.axes = sort_by_nesting(ranges)
-        self.extents = [_require_constant_extent(r, order[-1]) for r in self.axes]
+        self.extents = [_require_positive_constant_extent(r, order[-1]) for r in self.axes]
         self.axis_bit = {r: 1 << k for k, r in enumerate(self.axes)}
         self.axis_masks: dict[UOp, int] = {}  # the axes of a value; for a reference, the axes of its positions
         self.done: dict[UOp, UOp] = {}  # node -> expanded node
@@ -70,9 +70,9 @@ class _AxisExpander:
 
     # Shapes.
 
-    def shape(self, mask: int) -> tuple[int, ...]:
-        """Return the shape of a value that has the axes `mask`."""
-        return tuple(n for k, n in enumerate(self.extents) if mask >> k & 1)
+    def shape(self, axis_mask: int) -> tuple[int, ...]:
+        """Return the shape of a value that has the axes `axis_mask`."""
+        return tuple(n for k, n in enumerate(self.extents) if axis_mask >> k & 1)
 
     def build_extents_operand(self, shape: tuple[int, ...]) -> UOp:
         """Return the `extents` operand of a movement op to `shape`, memoized."""
@@ -84,22 +84,22 @@ class _AxisExpander:
         """Reshape `u` unless it has that shape."""
         return u if u.shape == shape else UOp(Op.RESHAPE, (u, self.build_extents_operand(shape)))
 
-    def broadcast_to_axes(self, u: UOp, mask: int) -> UOp:
-        """Broadcast the expanded value of `u`, which has some of the axes `mask`, to all of them."""
-        u_mask = self.axis_masks[u]
-        if u_mask == mask:
-            return self.done[u]
-        broadcast = self.broadcasts.get((u, mask))
+    def broadcast_to_axes(self, original: UOp, axis_mask: int) -> UOp:
+        """Broadcast the expanded value of `original`, which has some of the axes `axis_mask`, to all of them."""
+        u_mask = self.axis_masks[original]
+        if u_mask == axis_mask:
+            return self.done[original]
+        broadcast = self.broadcasts.get((original, axis_mask))
         if broadcast is None:
-            ones = tuple(n if u_mask >> k & 1 else 1 for k, n in enumerate(self.extents) if mask >> k & 1)
-            broadcast = UOp(Op.EXPAND, (self.reshape(self.done[u], ones), self.build_extents_operand(self.shape(mask))))
-            self.broadcasts[u, mask] = broadcast
+            ones = tuple(n if u_mask >> k & 1 else 1 for k, n in enumerate(self.extents) if axis_mask >> k & 1)
+            broadcast = UOp(Op.EXPAND, (self.reshape(self.done[original], ones), self.build_extents_operand(self.shape(axis_mask))))
+            self.broadcasts[original, axis_mask] = broadcast
         return broadcast
 
-    def broadcast_flat(self, u: UOp, mask: int) -> UOp:
-        """Broadcast `u` to the axes `mask` and flatten them into one."""
-        value = self.broadcast_to_axes(u, mask)
-        return self.reshape(value, (math.prod(self.shape(mask)),)) if mask & (mask - 1) else value
+    def broadcast_flat(self, u: UOp, axis_mask: int) -> UOp:
+        """Broadcast `u` to the axes `axis_mask` and flatten them into one."""
+        value = self.broadcast_to_axes(u, axis_mask)
+        return self.reshape(value, (math.prod(self.shape(axis_mask)),)) if axis_mask & (axis_mask - 1) else value
 
     # Nodes.
 
@@ -130,11 +130,11 @@ class _AxisExpander:
             mask |= self.axis_masks[s]
         return mask
 
-    def replace_range_by_its_values(self, u: UOp) -> None:
+    def replace_range_if_expanded(self, u: UOp) -> None:
         """Replace an expanded range by the Stack of its values. Raises CompileError for a bound that depends on one."""
         if u in self.axis_bit:
             self.axis_masks[u] = self.axis_bit[u]
-            self.done[u] = UOp(Op.STACK, tuple(B.index(k) for k in range(_require_constant_extent(u, self.order[-1]))))
+            self.done[u] = UOp(Op.STACK, tuple(B.index(k) for k in range(_require_positive_constant_extent(u, self.order[-1]))))
         elif self.axis_masks[u.bound]:
             raise untranslatable_error("Lowering Pipeline/Expand", u, "its bound depends on a vector axis", self.order[-1])
         else:
@@ -150,15 +150,17 @@ class _AxisExpander:
         self.axis_masks[u] = self._union_axis_masks(u.src)
         self.done[u] = u
 
-    def rebuild_reference(self, u: UOp, mask: int) -> UOp:
-        """Build the reference of an access that has the axes `mask`."""
-        if u.op is Op.AFTER and u.buffer.op in ADDRESSING:
-            dependencies = [self.done[s] for s in u.dependencies if s not in self.axis_bit]
-            return UOp(Op.AFTER, (self.rebuild_reference(u.buffer, mask), *dependencies))
-        if u.op is not Op.INDEX:
-            return self.done[u]
-        operand, *positions = u.src
-        return u.replace(src=(self.rebuild_reference(operand, mask), *[self.broadcast_flat(s, mask) for s in positions]))
+    def rebuild_reference(self, reference: UOp, axis_mask: int) -> UOp:
+        """Build the reference of an access that has the axes `axis_mask`."""
+        if reference.op is Op.AFTER and reference.buffer.op in ADDRESSING:
+            dependencies = [self.done[s] for s in reference.dependencies if s not in self.axis_bit]
+            return UOp(Op.AFTER, (self.rebuild_reference(reference.buffer, axis_mask), *dependencies))
+        if reference.op is not Op.INDEX:
+            return self.done[reference]
+        operand, *positions = reference.src
+        return reference.replace(
+            src=(self.rebuild_reference(operand, axis_mask), *[self.broadcast_flat(s, axis_mask) for s in positions])
+        )
 
     def expand_load(self, u: UOp) -> None:
         """Load flat positions and give the value its axes."""
@@ -178,7 +180,7 @@ class _AxisExpander:
         _, *operands = u.src  # value or alternative, then the gate
         return [self.done[s] if k == 1 and not self.axis_masks[s] else self.broadcast_flat(s, mask) for k, s in enumerate(operands)]
 
-    def expand_reduce(self, u: UOp) -> None:
+    def reduce_expanded_axes_then_loops(self, u: UOp) -> None:
         """Reduce the axes of expanded ranges first, then the other ranges."""
         closed = 0
         for r in u.ranges:
@@ -196,22 +198,22 @@ class _AxisExpander:
 
 
 _RULES: dict[Op, Callable[[_AxisExpander, UOp], None]] = {
-    Op.RANGE: _AxisExpander.replace_range_by_its_values,
+    Op.RANGE: _AxisExpander.replace_range_if_expanded,
     Op.END: _AxisExpander.split_end_per_loop,
     Op.INDEX: _AxisExpander.defer_index,
     Op.AFTER: _AxisExpander.expand_after,
     Op.LOAD: _AxisExpander.expand_load,
     Op.STORE: _AxisExpander.expand_store,
-    Op.REDUCE: _AxisExpander.expand_reduce,
+    Op.REDUCE: _AxisExpander.reduce_expanded_axes_then_loops,
     Op.BITCAST: _AxisExpander.expand_elementwise,
     Op.CAST: _AxisExpander.expand_elementwise,
 }
 
 
-def _require_constant_extent(r: UOp, root: UOp) -> int:
-    bound = r.src[0]  # bound
+def _require_positive_constant_extent(vector_range: UOp, error_root: UOp) -> int:
+    bound = vector_range.src[0]  # bound
     if bound.op is not Op.CONST or bound.arg.value < 1:
         got = bound.arg.value if bound.op is Op.CONST else bound.op.name
         detail = f"the extent of a vector axis must be a positive constant, got {got}"
-        raise untranslatable_error("Lowering Pipeline/Expand", r, detail, root)
+        raise untranslatable_error("Lowering Pipeline/Expand", vector_range, detail, error_root)
     return int(bound.arg.value)

@@ -45,40 +45,40 @@ class LiveRange:
         return self.first <= other.last and other.first <= self.last
 
 
-def plan_memory(root: UOp, external: Collection[UOp]) -> UOp:
-    """Replace the intermediates of a launch by Slices of arenas. `external` are the Buffers that the caller sees.
+def plan_memory(launch: UOp, caller_buffers: Collection[UOp]) -> UOp:
+    """Replace the intermediates of a launch by Slices of arenas. `caller_buffers` are the Buffers that the caller sees.
 
     Bools have an arena of their own, because a Bitcast to bool is ill-formed (R46, Bitcast and Slice).
     """
-    lives = [life for life in find_live_ranges(root, external) if life.aligned_size]
+    lives = [life for life in find_live_ranges(launch, caller_buffers) if life.aligned_size]
     if not lives:
-        return root
+        return launch
     # Memory inside of a kernel body has ids of its own (R130, ids of memory inside of a body).
-    unique = highest_unique(a for c in root.src for a in c.arguments)
+    unique = highest_unique(a for c in launch.src for a in c.arguments)
     replacements: dict[UOp, UOp] = {}
     for d in (dt.uint8, dt.bool_):
         members = [life for life in lives if (life.buffer.dtype is dt.bool_) == (d is dt.bool_)]
         if members:
             unique += 1
-            arena = B.buffer(assign_offsets(members), d, members[0].buffer.arg.device, unique=unique)
+            arena = B.buffer(assign_offsets_and_get_arena_bytes(members), d, members[0].buffer.arg.device, unique=unique)
             replacements.update({life.buffer: _slice_arena(arena, life) for life in members})
-    calls = [c.replace(src=(c.body, *(replacements.get(a, a) for a in c.arguments))) for c in root.src]
-    planned = root.replace(src=tuple(calls))
-    log_transform("memory plan", root, planned, replacements)
+    calls = [c.replace(src=(c.body, *(replacements.get(a, a) for a in c.arguments))) for c in launch.src]
+    planned = launch.replace(src=tuple(calls))
+    log_transform("memory plan", launch, planned, replacements)
     return planned
 
 
-def find_live_ranges(root: UOp, external: Collection[UOp]) -> list[LiveRange]:
+def find_live_ranges(launch: UOp, caller_buffers: Collection[UOp]) -> list[LiveRange]:
     """Return the live ranges of the intermediates of a launch, in order of first use."""
     lives: dict[UOp, LiveRange] = {}
-    for k, call in enumerate(root.src):
+    for k, call in enumerate(launch.src):
         for a in call.arguments:
-            if a.op is Op.BUFFER and a not in external:
+            if a.op is Op.BUFFER and a not in caller_buffers:
                 lives.setdefault(a, LiveRange(a, k, k)).last = k
     return list(lives.values())
 
 
-def assign_offsets(live_ranges: list[LiveRange]) -> int:
+def assign_offsets_and_get_arena_bytes(live_ranges: list[LiveRange]) -> int:
     """Set the offset of every live range, given in order of first use, and return the size of the arena in bytes."""
     placed: list[LiveRange] = []
     for life in live_ranges:

@@ -66,7 +66,7 @@ class CompileQueue:
             self.sources.clear()  # cancels the jobs that have not begun
         self._join_worker()
 
-    def submit(self, linear: UOp) -> None:
+    def render_and_submit(self, linear: UOp) -> None:
         """Render an instruction list now, and have it compiled in the worker thread if there is one."""
         self.sources[linear] = self.target.render(linear)
         if self.in_thread:
@@ -84,7 +84,7 @@ class CompileQueue:
         if linear not in self.results:
             if linear not in self.sources:
                 self.sources[linear] = self.target.render(linear)
-            self._compile_and_record_result(linear)
+            self._compile_and_record_result_or_error(linear)
         result = self.results[linear]
         if isinstance(result, BaseException):
             raise result
@@ -101,9 +101,9 @@ class CompileQueue:
     def _compile_queued(self) -> None:
         while (linear := self.jobs.get()) is not None:
             if linear in self.sources:
-                self._compile_and_record_result(linear)
+                self._compile_and_record_result_or_error(linear)
 
-    def _compile_and_record_result(self, linear: UOp) -> None:
+    def _compile_and_record_result_or_error(self, linear: UOp) -> None:
         try:
             source = self.sources[linear]
             self.results[linear] = _program(linear, source, self.target.compile(source))

@@ -74,15 +74,17 @@ def _join_dtype_names(dtypes: tuple[DType, ...]) -> str:
     return ",".join(d.short for d in dtypes)
 
 
-def parse_ledger_index(text: str, path: Path) -> dict[str, Any]:
+def parse_ledger_index(first_two_lines: str, ledger_path: Path) -> dict[str, Any]:
     """Parse the first two lines of a ledger: its sealed index. Raises UnreadableLedger."""
     try:
-        contents = parse_json(unseal(INDEX, SCHEMA, "", text.encode(errors="surrogateescape")), f"{describe_path(path)}:2")
+        contents = parse_json(
+            unseal(INDEX, SCHEMA, "", first_two_lines.encode(errors="surrogateescape")), f"{describe_path(ledger_path)}:2"
+        )
         digests = dict[str, str](contents["proved"])
         return {"proved": digests, "pages": int(contents["pages"]), "sha256": str(contents["sha256"])}
     except (SealMismatch, BadFile, KeyError, TypeError, ValueError) as e:
         raise UnreadableLedger(
-            f"{describe_path(path)} is no ledger, or is damaged: its index differs from what was written. {ANEW}"
+            f"{describe_path(ledger_path)} is no ledger, or is damaged: its index differs from what was written. {ANEW}"
         ) from e
 
 

@@ -16,7 +16,7 @@ from uops.compiler.prove.admission import digest_rule
 from uops.compiler.prove.ledger import LedgerEntry, LedgerPage
 from uops.compiler.prove.obligations import Obligation, obligations
 from uops.compiler.prove.solver.solver import solver_version
-from uops.compiler.prove.verdicts import LEMMA, ProofStatus, ProofVerdict, make_lemma_obligation, prove
+from uops.compiler.prove.verdicts import LEMMA, ProofStatus, ProofVerdict, make_cast_lemma_obligation, prove
 from uops.compiler.rewrite.rule import Rule
 
 #: Callback per verdict, with (obligations done, obligations in all, the verdict).
@@ -44,7 +44,7 @@ class ProofReport:
         return not self.unstable_verdicts and all(p.status is ProofStatus.PROVED for p in self.pages.values())
 
 
-def collect_rule_themes() -> dict[str, tuple[Rule, ...]]:
+def collect_rules_to_prove_by_theme() -> dict[str, tuple[Rule, ...]]:
     """Return all rules to be proved by theme: rewrite rules, laws of OptOps, and laws of index arithmetic."""
     # late: the laws are many rules, which only a campaign over all themes needs
     from uops.compiler.prove import identities, optops
@@ -59,22 +59,22 @@ def prove_rules(
     rules: Sequence[Rule],
     *,
     jobs: int = 1,
-    proved_entries: Mapping[str, LedgerEntry] | None = None,
-    seeds: int = 1,
-    extra_lemmas: Collection[str] = (),
+    proved_entries_by_key: Mapping[str, LedgerEntry] | None = None,
+    seed_count: int = 1,
+    extra_cast_lemmas: Collection[str] = (),
     progress: Progress = lambda done, count, verdict: None,
 ) -> ProofReport:
-    """Prove `rules`, and `extra_lemmas` beside the lemmas that these proofs need.
+    """Prove `rules`, and `extra_cast_lemmas` beside the lemmas that these proofs need.
 
-    `proved_entries` are ledger entries by key. With several seeds, the solver decides every obligation outside the ledger once
-    per seed. `unstable_verdicts` lists the verdicts that differ from those of the first seed.
+    `proved_entries_by_key` are ledger entries by key. With several seeds, the solver decides every obligation outside the ledger
+    once per seed. `unstable_verdicts` lists the verdicts that differ from those of the first seed.
     """
-    run = _CampaignRun(solver_version(), proved_entries or {}, jobs, seeds, progress)
+    run = _CampaignRun(solver_version(), proved_entries_by_key or {}, jobs, seed_count, progress)
     run.settle_obligations([o for rule in rules for o in obligations(rule)])
-    run.settle_obligations([make_lemma_obligation(pair) for pair in sorted(run.needed_lemmas.union(extra_lemmas))])
+    run.settle_obligations([make_cast_lemma_obligation(pair) for pair in sorted(run.needed_lemmas.union(extra_cast_lemmas))])
     digests = {r.name: digest_rule(r) for r in rules}
     run.report.pages = {name: ledger.make_page(name, digests.get(name, ""), entries) for name, entries in run.entries.items()}
-    _downgrade_if_lemma_open(run.report)
+    _downgrade_proofs_if_lemma_open(run.report)
     return run.report
 
 
@@ -96,7 +96,7 @@ class _CampaignRun:
         todo = []
         for o in obligations_to_settle:
             self.entries.setdefault(o.rule, [])
-            entry = self._reuse_ledger_entry(o)
+            entry = self._find_reusable_ledger_entry(o)
             if entry is None:
                 todo.append(o)
             else:
@@ -114,29 +114,31 @@ class _CampaignRun:
                 (v.obligation.name, seed, v.status) for v in again if v.status is not before[v.obligation.name]
             ]
 
-    def _reuse_ledger_entry(self, o: Obligation) -> LedgerEntry | None:
+    def _find_reusable_ledger_entry(self, obligation: Obligation) -> LedgerEntry | None:
         """Return the ledger's entry for a plan of this obligation, if any. Another typing may have made the same queries."""
         if not self.proved_entries:
             return None
-        for make in o.plans:
+        for make in obligation.plans:
             plan = make()
             entry = self.proved_entries.get(ledger.plan_key(plan, self.solver)) if plan.attempts else None
             if entry is not None:
                 self.needed_lemmas.update(plan.lemmas)
-                return replace(entry, typing=o.typing)
+                return replace(entry, typing=obligation.typing)
         return None
 
 
-def _prove_with_progress(todo: Sequence[Obligation], jobs: int, seed: int, progress: Progress) -> list[ProofVerdict]:
-    """Decide the obligations and report each verdict to `progress`."""
+def _prove_with_progress(
+    obligations_to_prove: Sequence[Obligation], jobs: int, seed: int, report_progress: Progress
+) -> list[ProofVerdict]:
+    """Decide the obligations and report each verdict to `report_progress`."""
     verdicts = []
-    for v in prove(todo, jobs, seed):
+    for v in prove(obligations_to_prove, jobs, seed):
         verdicts.append(v)
-        progress(len(verdicts), len(todo), v)
+        report_progress(len(verdicts), len(obligations_to_prove), v)
     return verdicts
 
 
-def _downgrade_if_lemma_open(report: ProofReport) -> None:
+def _downgrade_proofs_if_lemma_open(report: ProofReport) -> None:
     """Mark the proofs by the theory `numbers` as unknown if a lemma about casts is not proved."""
     lemmas = report.pages.get(LEMMA)
     if lemmas is None or lemmas.status is ProofStatus.PROVED:

@@ -35,22 +35,24 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
 
 
-def encode_cast(m: SmtEncoder, d: DType, a: EncodedValue) -> EncodedValue:
-    """Convert `a` to dtype `d` by R15 (casts round once, wrap or saturate). Raises Unmodelled."""
-    if d is a.dtype:
-        return a
-    to, source = m.representation(d), m.representation(a.dtype)
+def encode_cast(m: SmtEncoder, target_dtype: DType, operand: EncodedValue) -> EncodedValue:
+    """Convert `operand` to dtype `target_dtype` by R15 (casts round once, wrap or saturate). Raises Unmodelled."""
+    if target_dtype is operand.dtype:
+        return operand
+    to, source = m.representation(target_dtype), m.representation(operand.dtype)
     if Representation.SLICE in (to, source):
         raise Unmodelled("a slice has no casts")
-    if d.kind is DTypeKind.BOOL:
-        return EncodedValue(d, _cast_to_bool(m, a))
+    if target_dtype.kind is DTypeKind.BOOL:
+        return EncodedValue(target_dtype, _cast_to_bool(m, operand))
     if source is Representation.BOOL:
-        return EncodedValue(d, smt.ite(a.term, m.make_constant(1, d).term, m.make_constant(0, d).term))
+        return EncodedValue(
+            target_dtype, smt.ite(operand.term, m.make_constant(1, target_dtype).term, m.make_constant(0, target_dtype).term)
+        )
     if Representation.REAL in (to, source):
-        raise Unmodelled(f"a cast of {a.dtype} to {d} over the reals")
+        raise Unmodelled(f"a cast of {operand.dtype} to {target_dtype} over the reals")
     if Representation.FLOAT in (to, source) and m.exact:
-        return _cast_by_exact_value(m, d, a)
-    return EncodedValue(d, _CONCRETE[source, to](m, d, a))
+        return _cast_by_uninterpreted_function(m, target_dtype, operand)
+    return EncodedValue(target_dtype, _CONCRETE[source, to](m, target_dtype, operand))
 
 
 def _cast_to_bool(m: SmtEncoder, a: EncodedValue) -> Term:
@@ -64,14 +66,14 @@ def _cast_to_bool(m: SmtEncoder, a: EncodedValue) -> Term:
 # Integers
 
 
-def wrap_to_dtype(d: DType, t: Term) -> Term:
+def wrap_to_dtype(d: DType, integer: Term) -> Term:
     """Reduce an integer modulo 2^bits into the range of `d` (R05: integer overflow wraps); index is unbounded (R08)."""
     if d.kind is DTypeKind.INDEX:
-        return t
+        return integer
     if not d.is_signed:
-        return smt.modulo(t, 1 << d.bits)
+        return smt.modulo(integer, 1 << d.bits)
     half = smt.integer(1 << (d.bits - 1))
-    return smt.minus(smt.modulo(smt.plus(t, half), 1 << d.bits), half)
+    return smt.minus(smt.modulo(smt.plus(integer, half), 1 << d.bits), half)
 
 
 def _cast_whole_number(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
@@ -80,9 +82,9 @@ def _cast_whole_number(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     return a.term if fits else wrap_to_dtype(d, a.term)
 
 
-def _resize_bit_vector(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
-    """Truncate a bit vector to the width of `d`, or extend it by the sign of its own dtype."""
-    old, new = m.width(a.dtype), m.width(d)
+def _resize_bit_vector(m: SmtEncoder, target_dtype: DType, a: EncodedValue) -> Term:
+    """Truncate a bit vector to the width of `target_dtype`, or extend it by the sign of its own dtype."""
+    old, new = m.width(a.dtype), m.width(target_dtype)
     if new <= old:
         return extract(a.term, new - 1, 0) if new < old else a.term
     return (sign_extend if a.dtype.is_signed else zero_extend)(a.term, new - old)
@@ -105,13 +107,13 @@ def _narrow_format(d: DType) -> smt.Sort:
     return smt.fp(5, d.man_bits + 1)
 
 
-def round_float(m: SmtEncoder, d: DType, t: Term) -> Term:
-    """Round a float term of any format once to `d`."""
-    if d not in SMALL:
-        return to_float(t, smt.fp(*FORMAT[d]))
-    if d.exp_bits == dt.float16.exp_bits:
-        return to_float(to_float(t, _narrow_format(d)), smt.fp(*FORMAT[d]))
-    return _round_float8(d, t)
+def round_float_term_to_dtype(m: SmtEncoder, target_dtype: DType, float_term: Term) -> Term:
+    """Round a float term of any format once to `target_dtype`."""
+    if target_dtype not in SMALL:
+        return to_float(float_term, smt.fp(*FORMAT[target_dtype]))
+    if target_dtype.exp_bits == dt.float16.exp_bits:
+        return to_float(to_float(float_term, _narrow_format(target_dtype)), smt.fp(*FORMAT[target_dtype]))
+    return _round_float8(target_dtype, float_term)
 
 
 def _round_float8(d: DType, t: Term) -> Term:
@@ -180,7 +182,7 @@ def _float_to_index_or_trap(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
 
 
 def _cast_float_to_float(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
-    return round_float(m, d, a.term)
+    return round_float_term_to_dtype(m, d, a.term)
 
 
 def _reject_cast(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
@@ -208,15 +210,15 @@ _CONCRETE: dict[tuple[Representation, Representation], Callable[[SmtEncoder, DTy
 # Floats, as functions of the exact value
 
 
-def _cast_by_exact_value(m: SmtEncoder, d: DType, a: EncodedValue) -> EncodedValue:
+def _cast_by_uninterpreted_function(m: SmtEncoder, target_dtype: DType, a: EncodedValue) -> EncodedValue:
     """Convert between a float and another dtype by an uninterpreted function of the exact value."""
     number = exact_number(m, a)
-    result = m.apply_uninterpreted(f"to.{d.short}", number, sort=m.sort(d))
+    result = m.apply_uninterpreted(f"to.{target_dtype.short}", number, sort=m.sort(target_dtype))
     if not a.dtype.is_float:
-        return EncodedValue(d, result)
-    if d.kind is DTypeKind.INDEX:  # a non-finite number traps
+        return EncodedValue(target_dtype, result)
+    if target_dtype.kind is DTypeKind.INDEX:  # a non-finite number traps
         m.definedness.append(smt.function("finite", number, sort=smt.BOOL))
-    return EncodedValue(d, result)
+    return EncodedValue(target_dtype, result)
 
 
 def exact_number(m: SmtEncoder, a: EncodedValue) -> Term:
@@ -225,15 +227,16 @@ def exact_number(m: SmtEncoder, a: EncodedValue) -> Term:
     return smt.function(name, a.term, sort=EXACT)
 
 
-def derive_exact_cast_facts(m: SmtEncoder, before: EncodedValue, after: EncodedValue) -> list[Term]:
-    """State that a cast from `before` to `after` kept the number (the lemma of the pair), with the consequences for an integer."""
-    facts = [smt.equals(exact_number(m, after), exact_number(m, before))]
-    if before.dtype.is_float:
+def derive_exact_cast_facts(m: SmtEncoder, cast_operand: EncodedValue, cast_result: EncodedValue) -> list[Term]:
+    """State that a cast from `cast_operand` to `cast_result` kept the number (the lemma of the pair), with the consequences for
+    an integer."""
+    facts = [smt.equals(exact_number(m, cast_result), exact_number(m, cast_operand))]
+    if cast_operand.dtype.is_float:
         return facts
-    number, n = exact_number(m, before), before.term
+    number, n = exact_number(m, cast_operand), cast_operand.term
     facts.append(smt.function("finite", number, sort=smt.BOOL))
     facts.append(smt.equals(smt.function(f"to.{dt.index.short}", number, sort=smt.INT), n))
-    facts.append(smt.equals(smt.app("fp.isZero", after.term, sort=smt.BOOL), smt.equals(n, smt.integer(0))))
+    facts.append(smt.equals(smt.app("fp.isZero", cast_result.term, sort=smt.BOOL), smt.equals(n, smt.integer(0))))
     for d in dt.INTS:
         low, high = smt.integer(int(d.min)), smt.integer(int(d.max))
         clamped = smt.ite(smt.compare("<", n, low), low, smt.ite(smt.compare(">", n, high), high, n))
@@ -267,24 +270,24 @@ def _extend_to_72_bits(x: EncodedValue) -> Term:
     return (sign_extend if x.dtype.is_signed else zero_extend)(x.term, 72 - x.dtype.bits)
 
 
-def encode_bitcast(m: SmtEncoder, d: DType, a: EncodedValue) -> EncodedValue:
-    """Reinterpret the bits of `a` in a dtype of the same size (R46: Bitcast). Raises Unmodelled."""
-    if m.representation(a.dtype) is Representation.BOOL:
-        bits = smt.ite(a.term, smt.word(1, 8), smt.word(0, 8))
-    elif a.dtype.is_float:
-        bits = a.bits if a.bits is not None else _introduce_float_bits(m, a)
-    elif m.representation(a.dtype) is Representation.BITS:
-        bits = a.term
+def encode_bitcast(m: SmtEncoder, target_dtype: DType, operand: EncodedValue) -> EncodedValue:
+    """Reinterpret the bits of `operand` in a dtype of the same size (R46: Bitcast). Raises Unmodelled."""
+    if m.representation(operand.dtype) is Representation.BOOL:
+        bits = smt.ite(operand.term, smt.word(1, 8), smt.word(0, 8))
+    elif operand.dtype.is_float:
+        bits = operand.bits if operand.bits is not None else _introduce_and_constrain_float_bits(m, operand)
+    elif m.representation(operand.dtype) is Representation.BITS:
+        bits = operand.term
     else:
-        raise Unmodelled(f"bits of {a.dtype} in a model of whole numbers")
-    if d.is_float:
-        return EncodedValue(d, float_from_bits(bits, d), bits)
-    if m.representation(d) is not Representation.BITS:
-        raise Unmodelled(f"bits of {d} in a model of whole numbers")
-    return EncodedValue(d, bits)
+        raise Unmodelled(f"bits of {operand.dtype} in a model of whole numbers")
+    if target_dtype.is_float:
+        return EncodedValue(target_dtype, float_from_bits(bits, target_dtype), bits)
+    if m.representation(target_dtype) is not Representation.BITS:
+        raise Unmodelled(f"bits of {target_dtype} in a model of whole numbers")
+    return EncodedValue(target_dtype, bits)
 
 
-def _introduce_float_bits(m: SmtEncoder, a: EncodedValue) -> Term:
+def _introduce_and_constrain_float_bits(m: SmtEncoder, a: EncodedValue) -> Term:
     """Introduce bits for a computed float: any that represent it, as a NaN's payload is free (R20: NaNs are one class)."""
     bits = m.fresh_constant("bits", smt.bv(a.dtype.bits))
     m.facts.append(smt.equals(float_from_bits(bits, a.dtype), a.term))

@@ -57,7 +57,7 @@ class RuleCounterexample:
         model = dict(verdict.values)
         real = rule.assumes is not None
         values = {
-            n: Fraction(model.get(n, 0)) if real and d.is_float else _decode_solver_integer(model.get(n, 0), d)
+            n: Fraction(model.get(n, 0)) if real and d.is_float else _decode_solver_value_as_integer(model.get(n, 0), d)
             for n, d in verdict.obligation.variables
         }
         return cls(rule, typing, values)
@@ -76,7 +76,7 @@ class RuleCounterexample:
             else:
                 env[name] = b.param(slot, (), d)
                 inputs[f"p{slot}"] = (d, value)
-        a = self.typing if self.rule.assumes is None else _retype_floats_as_float64(self.typing)
+        a = self.typing if self.rule.assumes is None else _retype_floats_in_patterns_as_float64(self.typing)
         rhs = None if a.rhs is None else instantiate_typed_pattern(a.rhs, env)
         evaluated: Pattern | None = getattr(self.rule.witness, "evaluates", None)
         equation = (instantiate_typed_pattern(a.lhs, env), env["k"]) if evaluated is self.rule.lhs else None
@@ -85,7 +85,7 @@ class RuleCounterexample:
         )
 
 
-def _retype_floats_as_float64(a: RuleTyping) -> RuleTyping:
+def _retype_floats_in_patterns_as_float64(a: RuleTyping) -> RuleTyping:
     """Return the typing with float64 in place of every float dtype."""
     return RuleTyping(
         a.types,
@@ -100,16 +100,16 @@ def _retype_pattern_as_float64(t: TypedPattern) -> TypedPattern:
     return TypedPattern(t.pattern, dt.float64 if t.dtype.is_float else t.dtype, tuple(map(_retype_pattern_as_float64, t.src)))
 
 
-def _decode_solver_integer(v: Number, d: DType) -> int:
+def _decode_solver_value_as_integer(solver_value: Number, d: DType) -> int:
     """Return the integer that a solver's value encodes in dtype `d`.
 
     An index in the theory `slice` is one bit, which stands for all bits. A bit vector of a signed dtype is two's complement.
     """
-    if d is dt.index and isinstance(v, bool):
-        return -1 if v else 0
-    if d.is_integer and d.is_signed and d is not dt.index and v >= 1 << (d.bits - 1):
-        return int(v) - (1 << d.bits)
-    return int(v)
+    if d is dt.index and isinstance(solver_value, bool):
+        return -1 if solver_value else 0
+    if d.is_integer and d.is_signed and d is not dt.index and solver_value >= 1 << (d.bits - 1):
+        return int(solver_value) - (1 << d.bits)
+    return int(solver_value)
 
 
 def instantiate_typed_pattern(t: TypedPattern, nodes_by_name: Mapping[str, UOp]) -> UOp:

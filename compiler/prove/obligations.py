@@ -24,7 +24,7 @@ from uops.compiler.prove.model import EncodedValue, Representation, SmtEncoder, 
 from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import Encoding, Term
-from uops.compiler.prove.typings import RuleTyping, TypedPattern, annotate_dtypes, enumerate_rule_typings
+from uops.compiler.prove.typings import RuleTyping, TypedPattern, annotate_dtypes_if_well_typed, enumerate_rule_typings
 from uops.compiler.rewrite.pattern import Pattern, variables
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.ir import dtypes as dt
@@ -221,7 +221,7 @@ def _build_query(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
     lemmas: dict[str, list[Term]] = {}
 
     def assume_cast_lemma(before: EncodedValue, after: EncodedValue) -> None:
-        if theory.exact and has_exact_cast_lemma(before.dtype, after.dtype):
+        if theory.exact and has_lossless_cast_to_float_lemma(before.dtype, after.dtype):
             lemmas[f"{before.dtype.short}>{after.dtype.short}"] = derive_exact_cast_facts(m, before, after)
 
     lhs = _encode_pattern(m, assignment.lhs, env, assume_cast_lemma)
@@ -229,20 +229,22 @@ def _build_query(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
     m.definedness.clear()
     m.choices.clear()
     conditions = [_encode_pattern(m, c, env, assume_cast_lemma).term for c in assignment.when]
-    conditions += _assume_witness_value(m, rule, assignment, env, assume_cast_lemma)
+    conditions += _assume_value_witness_promises(m, rule, assignment, env, assume_cast_lemma)
     conditions += [
-        _encode_divisibility_as_multiple(m, c, env, assume_cast_lemma) for c in assignment.when if _states_divisibility(m, c)
+        _encode_dividend_as_unknown_multiple(m, c, env, assume_cast_lemma)
+        for c in assignment.when
+        if _states_whole_divisibility(m, c)
     ]
     m.definedness.clear()
     rhs = _encode_pattern(m, assignment.rhs, env, assume_cast_lemma)
-    claim = smt.and_(*m.definedness, _disjoin_claim_over_choices(left_choices, encode_refinement(lhs, rhs)))
+    claim = smt.and_(*m.definedness, _claim_for_some_left_side_choice(left_choices, encode_refinement(lhs, rhs)))
     if theory.reals:
         claim, defined = smt.and_(*defined, claim), ()
     facts = [*m.facts, *(t for terms in lemmas.values() for t in terms)]
     return _Query((*facts, *defined, *conditions), claim, tuple(sorted(lemmas)), not m.abstract)
 
 
-def _states_divisibility(m: SmtEncoder, condition: TypedPattern) -> bool:
+def _states_whole_divisibility(m: SmtEncoder, condition: TypedPattern) -> bool:
     """Return True if a condition states a % b == 0 of whole numbers."""
     if condition.pattern.op is not Op.CMPEQ:
         return False
@@ -251,7 +253,7 @@ def _states_divisibility(m: SmtEncoder, condition: TypedPattern) -> bool:
     return is_whole and remainder.pattern.op is Op.MOD and zero.pattern.value == 0
 
 
-def _encode_divisibility_as_multiple(
+def _encode_dividend_as_unknown_multiple(
     m: SmtEncoder, condition: TypedPattern, env: Mapping[str, EncodedValue], on_cast: Callable[[EncodedValue, EncodedValue], None]
 ) -> Term:
     """Return the consequence of a % b == 0: a = b k for some k, for every b (R03: a % 0 is a)."""
@@ -264,7 +266,7 @@ def _is_variable(rule: Rule, name: str) -> bool:
     return any(name in variables(p) for p in (rule.lhs, rule.rhs, rule.when) if p is not None)
 
 
-def _assume_witness_value(
+def _assume_value_witness_promises(
     m: SmtEncoder,
     rule: Rule,
     assignment: RuleTyping,
@@ -278,20 +280,20 @@ def _assume_witness_value(
     if evaluated is rule.lhs:
         typed: TypedPattern | None = assignment.lhs
     else:
-        typed = annotate_dtypes(evaluated, assignment.types, None)
+        typed = annotate_dtypes_if_well_typed(evaluated, assignment.types, None)
     assert typed is not None
     return [encode_refinement(_encode_pattern(m, typed, env, on_cast), env["k"])]
 
 
-def _disjoin_claim_over_choices(choices: Sequence[Term], claim: Term) -> Term:
+def _claim_for_some_left_side_choice(left_side_choices: Sequence[Term], claim: Term) -> Term:
     """Return the disjunction of the claim over the choices of the left side, as any of its values may be kept."""
     cases = [claim]
-    for c in choices:
+    for c in left_side_choices:
         cases = [smt.substitute(t, c, v) for t in cases for v in (smt.TRUE, smt.FALSE)]
     return smt.or_(*cases)
 
 
-def has_exact_cast_lemma(source: DType, target: DType) -> bool:
+def has_lossless_cast_to_float_lemma(source: DType, target: DType) -> bool:
     """Return True if a lemma says that the cast keeps every number: a lossless cast to a float, by `lossless`."""
     if source is target or not target.is_float or source in (dt.bool_, dt.index):
         return False
@@ -317,17 +319,19 @@ def _make_obligation(rule: Rule, assignment: RuleTyping) -> Obligation:
             rule.name, str(assignment), variables=names, refutation=f"the right side is not of dtype {assignment.lhs.dtype}"
         )
     chosen = choose_theories(assignment) if rule.assumes is None else (_REALS,)
-    return Obligation(rule.name, str(assignment), tuple([cache(partial(_make_plan, t, rule, assignment)) for t in chosen]), names)
+    return Obligation(
+        rule.name, str(assignment), tuple([cache(partial(_make_plan_or_reason, t, rule, assignment)) for t in chosen]), names
+    )
 
 
-def _make_plan(theory: Theory, rule: Rule, assignment: RuleTyping) -> ProofPlan:
+def _make_plan_or_reason(theory: Theory, rule: Rule, assignment: RuleTyping) -> ProofPlan:
     """Build the plan of one theory."""
     smt.clear_interned_terms()
     try:
         q = _build_query(theory, rule, assignment)
     except Unmodelled as e:
         return ProofPlan(why=str(e))
-    assumed, split = _assumptions_and_sign_cases(q)
+    assumed, split = _assumptions_and_refutation_cases(q)
     attempts = []
     for encoding, steps in theory.encodings:
         by = f"{theory.name} {encoding.value}" if len(theory.encodings) > 1 else theory.name
@@ -337,16 +341,16 @@ def _make_plan(theory: Theory, rule: Rule, assignment: RuleTyping) -> ProofPlan:
     return ProofPlan(tuple(attempts), possible, q.lemmas)
 
 
-def _assumptions_and_sign_cases(query: _Query) -> tuple[Sequence[Term], list[tuple[list[Term], dict[Term, Term]]]]:
+def _assumptions_and_refutation_cases(query: _Query) -> tuple[Sequence[Term], list[tuple[list[Term], dict[Term, Term]]]]:
     """Return the assumptions, and the cases that would refute the claim: one per combination of signs of the divisors."""
     terms = [*query.assumptions, smt.not_(query.claim)]
     if not smt.symbolic_divisors(terms):
         return query.assumptions, [(terms, {})]
     assumed, (claimed,) = smt.eliminate_defined_constants(query.assumptions, query.claim)
-    return assumed, list(_split_by_divisor_signs([*assumed, smt.not_(claimed)]))
+    return assumed, list(_simplify_per_divisor_sign_case([*assumed, smt.not_(claimed)]))
 
 
-def _split_by_divisor_signs(terms: list[Term]) -> Iterator[tuple[list[Term], dict[Term, Term]]]:
+def _simplify_per_divisor_sign_case(terms: list[Term]) -> Iterator[tuple[list[Term], dict[Term, Term]]]:
     """Yield `terms`, simplified by the facts of each combination of the divisors' signs, and these facts."""
     divisors = smt.symbolic_divisors(terms)
     for chosen in itertools.product(*([s for s in smt.sign_cases(b) if _is_sign_possible(s, terms)] for b in divisors)):

@@ -43,7 +43,7 @@ def _encode_div(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     return _apply("/", a, b)
 
 
-def _encode_sqrt(m: SmtEncoder, d: DType, a: Term) -> Term:
+def _encode_sqrt_and_state_laws(m: SmtEncoder, d: DType, a: Term) -> Term:
     """Return the s >= 0 with s s = a; defined for a >= 0."""
     inside = smt.compare(">=", a, ZERO)
     m.definedness.append(inside)
@@ -53,7 +53,7 @@ def _encode_sqrt(m: SmtEncoder, d: DType, a: Term) -> Term:
     return m.applications["sqrt", a]
 
 
-def _encode_exp2(m: SmtEncoder, d: DType, a: Term) -> Term:
+def _encode_exp2_and_state_laws(m: SmtEncoder, d: DType, a: Term) -> Term:
     """Return exp2 a, and state its laws for this argument and each one before."""
 
     def power(t: Term) -> Term:
@@ -74,19 +74,19 @@ def _encode_exp2(m: SmtEncoder, d: DType, a: Term) -> Term:
     return m.applications["exp2", a]
 
 
-def _encode_log2(m: SmtEncoder, d: DType, b: Term) -> Term:
+def _encode_log2_and_state_laws(m: SmtEncoder, d: DType, b: Term) -> Term:
     """Return log2 b, and state its laws; defined for b > 0."""
     inside = smt.compare(">", b, ZERO)
     m.definedness.append(inside)
     logarithm = m.apply_uninterpreted("log2", b, sort=REAL)
     if ("log2", b) not in m.applications:
         m.applications["log2", b] = logarithm
-        m.facts.append(smt.implies(inside, smt.equals(_encode_exp2(m, d, logarithm), b)))
+        m.facts.append(smt.implies(inside, smt.equals(_encode_exp2_and_state_laws(m, d, logarithm), b)))
     return logarithm
 
 
 def _encode_pow(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
-    return _encode_exp2(m, d, _apply("*", b, _encode_log2(m, d, a)))
+    return _encode_exp2_and_state_laws(m, d, _apply("*", b, _encode_log2_and_state_laws(m, d, a)))
 
 
 def _encode_max(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
@@ -102,9 +102,9 @@ ROWS: dict[Op, Callable[..., Term]] = {
     Op.RECIP: lambda m, d, a: _encode_div(m, d, ONE, a),
     Op.MULACC: lambda m, d, a, b, c: _apply("+", _apply("*", a, b), c),
     Op.MAX: _encode_max,
-    Op.SQRT: _encode_sqrt,
-    Op.EXP2: _encode_exp2,
-    Op.LOG2: _encode_log2,
+    Op.SQRT: _encode_sqrt_and_state_laws,
+    Op.EXP2: _encode_exp2_and_state_laws,
+    Op.LOG2: _encode_log2_and_state_laws,
     Op.POW: _encode_pow,
     Op.SIN: lambda m, d, a: m.apply_uninterpreted("sin", a, sort=REAL),
     Op.CMPLT: _make_relation_row("<"),

@@ -2,8 +2,8 @@
 
 Takes: an `SmtEncoder`, an op and its operands. Gives: the `EncodedValue` of `encode_op`, which raises Unmodelled for an op
 without a row. The rows of an op depend on the representation of the operands: tables BOOL, BITS, WHOLE, SLICE and FLOAT, and
-those of `reals`. Rulings stand beside the rows that follow them. `result_dtype` is the typing rule of R09 (bool), R10 (dtype
-legality) and R25 (operand dtypes).
+those of `reals`. Rulings stand beside the rows that follow them. `infer_result_dtype_if_legal` is the typing rule of R09 (bool),
+R10 (dtype legality) and R25 (operand dtypes).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from uops.compiler.prove import reals
-from uops.compiler.prove.casts import encode_bitcast, encode_cast, round_float, wrap_to_dtype
+from uops.compiler.prove.casts import encode_bitcast, encode_cast, round_float_term_to_dtype, wrap_to_dtype
 from uops.compiler.prove.model import (
     FORMAT,
     SMALL,
@@ -35,7 +35,7 @@ _FLOAT_ONLY = frozenset({Op.RECIP, Op.DIV, Op.SQRT, Op.EXP2, Op.LOG2, Op.SIN, Op
 _NOT_BOOL = frozenset({Op.SUB, Op.NEG, Op.TRUNC}) | _FLOAT_ONLY | DIVISION
 
 
-def result_dtype(op: Op, operands: Sequence[DType], cast_dtype: DType | None = None) -> DType | None:
+def infer_result_dtype_if_legal(op: Op, operands: Sequence[DType], cast_dtype: DType | None = None) -> DType | None:
     """Return the dtype of an op on operands of these dtypes, or None if it is ill-formed (R09, R10, R25, R46, R80)."""
     if op is Op.CAST:
         return cast_dtype
@@ -69,20 +69,20 @@ def _accepts_dtype(op: Op, d: DType) -> bool:
 # One row per op and representation
 
 
-def _make_operator_encoder(head: str) -> Callable[..., Term]:
+def _make_operator_encoder(smt_operator: str) -> Callable[..., Term]:
     """Return the row of an op that is one operator of the solver."""
 
     def row(m: SmtEncoder, d: DType, *args: Term) -> Term:
-        return smt.app(head, *args, sort=args[0].sort)
+        return smt.app(smt_operator, *args, sort=args[0].sort)
 
     return row
 
 
-def _make_relation_encoder(head: str, unsigned: str | None = None) -> Callable[..., Term]:
-    """Return the row of a comparison; `unsigned` is the solver's relation for unsigned dtypes."""
+def _make_relation_encoder(smt_relation: str, unsigned_relation: str | None = None) -> Callable[..., Term]:
+    """Return the row of a comparison; `unsigned_relation` is the solver's relation for unsigned dtypes."""
 
     def row(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
-        return smt.compare(head if d.is_signed or unsigned is None else unsigned, a, b)
+        return smt.compare(smt_relation if d.is_signed or unsigned_relation is None else unsigned_relation, a, b)
 
     return row
 
@@ -159,11 +159,13 @@ def _encode_bits_max(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     return smt.ite(smt.compare("bvslt" if d.is_signed else "bvult", a, b), b, a)
 
 
-def _shift_count_fits_and_resized(d: DType, n: EncodedValue) -> tuple[Term, Term]:
+def _shift_count_fits_and_resized(d: DType, shift_count: EncodedValue) -> tuple[Term, Term]:
     """Return whether a shift count, read as unsigned, is below the width, and the count in the width of `d` (R06)."""
-    if n.dtype.bits > d.bits:
-        return smt.compare("bvult", n.term, smt.word(d.bits, n.dtype.bits)), extract(n.term, d.bits - 1, 0)
-    amount = zero_extend(n.term, d.bits - n.dtype.bits)
+    if shift_count.dtype.bits > d.bits:
+        return smt.compare("bvult", shift_count.term, smt.word(d.bits, shift_count.dtype.bits)), extract(
+            shift_count.term, d.bits - 1, 0
+        )
+    amount = zero_extend(shift_count.term, d.bits - shift_count.dtype.bits)
     return smt.compare("bvult", amount, smt.word(d.bits, d.bits)), amount
 
 
@@ -172,9 +174,9 @@ def _encode_bits_shl(d: DType, a: EncodedValue, n: EncodedValue) -> Term:
     return smt.ite(fits, smt.app("bvshl", a.term, amount, sort=a.term.sort), _zero(d))
 
 
-def _encode_bit_vector_shr(d: DType, a: EncodedValue, n: EncodedValue) -> Term:
+def _encode_bit_vector_shr(d: DType, a: EncodedValue, shift_count: EncodedValue) -> Term:
     """Encode a right shift, arithmetic if signed (R07); a count of the width or more leaves the sign."""
-    fits, amount = _shift_count_fits_and_resized(d, n)
+    fits, amount = _shift_count_fits_and_resized(d, shift_count)
     if not d.is_signed:
         return smt.ite(fits, smt.app("bvlshr", a.term, amount, sort=a.term.sort), _zero(d))
     sign = smt.app("bvashr", a.term, smt.word(d.bits - 1, d.bits), sort=a.term.sort)
@@ -228,28 +230,28 @@ def _make_whole_bitwise_row(name: str) -> Callable[..., Term]:
     return lambda m, d, a, b: wrap_to_dtype(d, m.apply_uninterpreted(f"{name}.{d.short}", a, b, sort=smt.INT))
 
 
-def _encode_power_of_two(m: SmtEncoder, n: Term) -> Term:
+def _encode_or_abstract_power_of_two(m: SmtEncoder, exponent: Term) -> Term:
     """Return 2^n for n >= 0: the number for a literal, else an unknown positive number that is 1 only for n = 0."""
-    if n.kind is smt.TermKind.LITERAL and n.head.isdigit() and len(n.head) < 5:
-        return smt.integer(1 << int(n.head))
-    power = m.apply_uninterpreted("power-of-two", n, sort=smt.INT)
+    if exponent.kind is smt.TermKind.LITERAL and exponent.head.isdigit() and len(exponent.head) < 5:
+        return smt.integer(1 << int(exponent.head))
+    power = m.apply_uninterpreted("power-of-two", exponent, sort=smt.INT)
     m.facts.append(smt.compare(">=", power, smt.integer(1)))
-    m.facts.append(smt.equals(smt.equals(n, smt.integer(0)), smt.equals(power, smt.integer(1))))
+    m.facts.append(smt.equals(smt.equals(exponent, smt.integer(0)), smt.equals(power, smt.integer(1))))
     return power
 
 
-def _encode_integer_shift(m: SmtEncoder, op: Op, d: DType, a: EncodedValue, n: EncodedValue) -> Term:
+def _encode_integer_shift(m: SmtEncoder, op: Op, d: DType, a: EncodedValue, shift_count: EncodedValue) -> Term:
     """Encode Shl = a * 2^n and Shr = floor(a / 2^n) (R29).
 
     If a or n is an index, a negative count is a Trap (R29, R81); otherwise the count is read as unsigned. A count of the width
     or more gives 0 or the sign (R06).
     """
-    zero, count = smt.integer(0), n.term
-    if DTypeKind.INDEX in (d.kind, n.dtype.kind):
+    zero, count = smt.integer(0), shift_count.term
+    if DTypeKind.INDEX in (d.kind, shift_count.dtype.kind):
         m.definedness.append(smt.compare(">=", count, zero))
-    elif n.dtype.is_signed:
-        count = smt.ite(smt.compare("<", count, zero), smt.plus(count, smt.integer(1 << n.dtype.bits)), count)
-    power = _encode_power_of_two(m, count)
+    elif shift_count.dtype.is_signed:
+        count = smt.ite(smt.compare("<", count, zero), smt.plus(count, smt.integer(1 << shift_count.dtype.bits)), count)
+    power = _encode_or_abstract_power_of_two(m, count)
     if op is Op.SHL:
         shifted, rest = smt.times(a.term, power), zero
     else:
@@ -289,12 +291,12 @@ SLICE: dict[Op, Callable[..., Term]] = {op: BOOL[op] for op in BITWISE}
 # product is exact in float64, where it is computed.
 
 
-def _make_rounded_encoder(head: str) -> Callable[..., Term]:
+def _make_rounded_encoder(smt_operator: str) -> Callable[..., Term]:
     """Return the row of a float op that rounds once (R16)."""
 
     def row(m: SmtEncoder, d: DType, *args: Term) -> Term:
-        wide = [_widen_small_float(d, a, dt.float64 if head == "fp.fma" else dt.float32) for a in args]
-        return _round_to_small_float(m, d, smt.app(head, RNE, *wide, sort=wide[0].sort))
+        wide = [_widen_small_float(d, a, dt.float64 if smt_operator == "fp.fma" else dt.float32) for a in args]
+        return _round_to_small_float(m, d, smt.app(smt_operator, RNE, *wide, sort=wide[0].sort))
 
     return row
 
@@ -306,7 +308,7 @@ def _widen_small_float(d: DType, a: Term, wide: DType) -> Term:
 
 def _round_to_small_float(m: SmtEncoder, d: DType, t: Term) -> Term:
     """Round a result to a float8."""
-    return round_float(m, d, t) if d in SMALL else t
+    return round_float_term_to_dtype(m, d, t) if d in SMALL else t
 
 
 def _encode_recip(m: SmtEncoder, d: DType, a: Term) -> Term:
@@ -376,7 +378,7 @@ def encode_op(m: SmtEncoder, op: Op, operands: Sequence[EncodedValue], cast_dtyp
     if op is Op.WHERE:
         return _encode_where(m, *operands)
     if op in SHIFT:
-        return _encode_shift(m, op, *operands)
+        return _encode_shift_by_representation(m, op, *operands)
     d = operands[0].dtype
     row = TABLES.get(m.representation(d), {}).get(op)
     if row is None:
@@ -397,11 +399,11 @@ def _encode_where(m: SmtEncoder, p: EncodedValue, a: EncodedValue, b: EncodedVal
     return EncodedValue(a.dtype, smt.ite(condition, a.term, b.term), bits)
 
 
-def _encode_shift(m: SmtEncoder, op: Op, a: EncodedValue, n: EncodedValue) -> EncodedValue:
+def _encode_shift_by_representation(m: SmtEncoder, op: Op, a: EncodedValue, shift_count: EncodedValue) -> EncodedValue:
     """Encode a shift of bit vectors or of whole numbers."""
-    forms = {m.representation(a.dtype), m.representation(n.dtype)}
+    forms = {m.representation(a.dtype), m.representation(shift_count.dtype)}
     if forms == {Representation.BITS}:
-        return EncodedValue(a.dtype, (_encode_bits_shl if op is Op.SHL else _encode_bit_vector_shr)(a.dtype, a, n))
+        return EncodedValue(a.dtype, (_encode_bits_shl if op is Op.SHL else _encode_bit_vector_shr)(a.dtype, a, shift_count))
     if forms == {Representation.WHOLE}:
-        return EncodedValue(a.dtype, _encode_integer_shift(m, op, a.dtype, a, n))
-    raise Unmodelled(f"{op.name} of {a.dtype} by {n.dtype}")
+        return EncodedValue(a.dtype, _encode_integer_shift(m, op, a.dtype, a, shift_count))
+    raise Unmodelled(f"{op.name} of {a.dtype} by {shift_count.dtype}")

@@ -2,9 +2,9 @@
 
 Takes: a rule. Gives: every assignment of dtypes to its variables, type variables and literals for which its left side is
 well-typed and its `types` relation holds. A literal of the left side matches a Const of any dtype that has the value (True only
-a bool), so its dtype is enumerated too. On the right side and in the condition, `annotate_dtypes` decides as `instantiate` does.
-A variable that only a witness binds takes every dtype with which condition and right side are well-typed. A witness that
-proposed another would make an ill-formed node, not a wrong one.
+a bool), so its dtype is enumerated too. On the right side and in the condition, `annotate_dtypes_if_well_typed` decides as
+`instantiate` does. A variable that only a witness binds takes every dtype with which condition and right side are well-typed. A
+witness that proposed another would make an ill-formed node, not a wrong one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from uops.compiler.prove.semantics import result_dtype
+from uops.compiler.prove.semantics import infer_result_dtype_if_legal
 from uops.compiler.rewrite.pattern import Pattern, TypeVar, variables
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.errors import Crash
@@ -60,11 +60,11 @@ def _format_key(key: str | tuple[int, ...]) -> str:
     return key if isinstance(key, str) else "@" + ".".join(map(str, key))
 
 
-def conjuncts(p: Pattern | None) -> list[Pattern]:
+def conjuncts(condition: Pattern | None) -> list[Pattern]:
     """Return the conjuncts of a condition, which are discharged one by one."""
-    if p is None:
+    if condition is None:
         return []
-    return [c for q in p.src for c in conjuncts(q)] if p.op is Op.AND else [p]
+    return [c for q in condition.src for c in conjuncts(q)] if condition.op is Op.AND else [condition]
 
 
 def conditions(rule: Rule) -> list[Pattern]:
@@ -97,8 +97,8 @@ def _enumerate_witness_typings(rule: Rule, types: Types, lhs: TypedPattern) -> I
     fitting = 0
     for chosen in _enumerate_dtype_choices(free):
         full = {**types, **chosen}
-        rhs = annotate_dtypes(rule.rhs, full, lhs.dtype)
-        when = [annotate_dtypes(c, full, None) for c in conditions(rule)]
+        rhs = annotate_dtypes_if_well_typed(rule.rhs, full, lhs.dtype)
+        when = [annotate_dtypes_if_well_typed(c, full, None) for c in conditions(rule)]
         typed = tuple(t for t in when if t is not None and t.dtype is dt.bool_)
         if free and (rhs is None or rhs.dtype is not lhs.dtype or len(typed) < len(when)):
             continue
@@ -110,42 +110,42 @@ def _enumerate_witness_typings(rule: Rule, types: Types, lhs: TypedPattern) -> I
         yield RuleTyping(types, lhs, None, ())
 
 
-def _enumerate_dtype_choices(free: Mapping[str, Pattern]) -> Iterator[Types]:
+def _enumerate_dtype_choices(free_variables: Mapping[str, Pattern]) -> Iterator[Types]:
     """Yield every assignment of dtypes to the free variables."""
-    if not free:
+    if not free_variables:
         yield {}
         return
-    (name, v), *rest = free.items()
+    (name, v), *rest = free_variables.items()
     for d in v.dtypes:
         for rest_types in _enumerate_dtype_choices(dict(rest)):
             yield {name: d, **rest_types}
 
 
-def _enumerate_typings(p: Pattern, types: Types, path: tuple[int, ...]) -> Iterator[tuple[Types, TypedPattern]]:
-    """Yield every typing of a left side that extends `types`."""
+def _enumerate_typings(p: Pattern, types_to_extend: Types, path: tuple[int, ...]) -> Iterator[tuple[Types, TypedPattern]]:
+    """Yield every typing of a left side that extends `types_to_extend`."""
     if p.name is not None:
-        bound = types.get(p.name)
+        bound = types_to_extend.get(p.name)
         for d in p.dtypes if bound is None else (bound,):
-            yield {**types, p.name: d}, TypedPattern(p, d)
+            yield {**types_to_extend, p.name: d}, TypedPattern(p, d)
     elif p.op is None:
         for d in _literal_dtypes(p.value):
-            yield {**types, path: d}, TypedPattern(p, d)
+            yield {**types_to_extend, path: d}, TypedPattern(p, d)
     else:
-        for source_types, src in _enumerate_source_typings(p, p.src, types, path):
+        for source_types, src in _enumerate_source_typings(p, p.src, types_to_extend, path):
             for full, to in _enumerate_cast_target_dtypes(p.to, source_types):
-                result = result_dtype(p.op, [s.dtype for s in src], to)
+                result = infer_result_dtype_if_legal(p.op, [s.dtype for s in src], to)
                 if result is not None:
                     yield full, TypedPattern(p, result, src)
 
 
 def _enumerate_source_typings(
-    p: Pattern, src: Sequence[Pattern], types: Types, path: tuple[int, ...]
+    p: Pattern, src: Sequence[Pattern], types_to_extend: Types, path: tuple[int, ...]
 ) -> Iterator[tuple[Types, tuple[TypedPattern, ...]]]:
-    """Yield every typing of some sources that extends `types`."""
+    """Yield every typing of some sources that extends `types_to_extend`."""
     if not src:
-        yield types, ()
+        yield types_to_extend, ()
         return
-    for source_types, last in _enumerate_source_typings(p, src[:-1], types, path):
+    for source_types, last in _enumerate_source_typings(p, src[:-1], types_to_extend, path):
         for full, typed in _enumerate_typings(src[-1], source_types, (*path, len(src) - 1)):
             yield full, (*last, typed)
 
@@ -180,29 +180,31 @@ def can_represent(d: DType, value: bool | int | float) -> bool:
     return abs(x) <= d.max_finite and math.ldexp(x, d.man_bits - e).is_integer()
 
 
-def annotate_dtypes(p: Pattern, types: Types, literal_dtype: DType | None) -> TypedPattern | None:
+def annotate_dtypes_if_well_typed(p: Pattern, types: Types, root_literal_dtype: DType | None) -> TypedPattern | None:
     """Return the typed form of a right side or condition, or None if it has none.
 
-    Literals get the dtypes that `instantiate` gives them; `literal_dtype` is that of a literal at the root.
+    Literals get the dtypes that `instantiate` gives them; `root_literal_dtype` is that of a literal at the root.
     """
     if p.name is not None:
         return TypedPattern(p, types[p.name])
     if p.op is None:
-        fits = literal_dtype is not None and p.value is not None and can_represent(literal_dtype, p.value)
-        return TypedPattern(p, literal_dtype) if fits and literal_dtype is not None else None
+        fits = root_literal_dtype is not None and p.value is not None and can_represent(root_literal_dtype, p.value)
+        return TypedPattern(p, root_literal_dtype) if fits and root_literal_dtype is not None else None
     literal = [q.op is None and q.name is None for q in p.src]
-    typed = [None if is_literal else annotate_dtypes(q, types, None) for q, is_literal in zip(p.src, literal, strict=True)]
+    typed = [
+        None if is_literal else annotate_dtypes_if_well_typed(q, types, None) for q, is_literal in zip(p.src, literal, strict=True)
+    ]
     if any(k is None and not is_literal for k, is_literal in zip(typed, literal, strict=True)):
         return None
     first = 1 if p.op is Op.WHERE else 0
-    sibling = next((k.dtype for k in typed[first:] if k is not None), literal_dtype)
+    sibling = next((k.dtype for k in typed[first:] if k is not None), root_literal_dtype)
     src = [
-        k if k is not None else annotate_dtypes(q, types, dt.bool_ if j < first else sibling)
+        k if k is not None else annotate_dtypes_if_well_typed(q, types, dt.bool_ if j < first else sibling)
         for j, (q, k) in enumerate(zip(p.src, typed, strict=True))
     ]
     sources = tuple(s for s in src if s is not None)
     if len(sources) < len(src):
         return None
     to = types[p.to.name] if isinstance(p.to, TypeVar) else p.to
-    d = result_dtype(p.op, [s.dtype for s in sources], to)
+    d = infer_result_dtype_if_legal(p.op, [s.dtype for s in sources], to)
     return None if d is None else TypedPattern(p, d, sources)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from uops.compiler.prove.casts import build_exact_cast_lemma
-from uops.compiler.prove.obligations import Obligation, ProofAttempt, ProofPlan, has_exact_cast_lemma
+from uops.compiler.prove.obligations import Obligation, ProofAttempt, ProofPlan, has_lossless_cast_to_float_lemma
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.solver import Number, SolverPool, SolverWorker
 from uops.spec.ir import dtypes as dt
@@ -62,14 +62,16 @@ def decide_obligation(worker: SolverWorker, obligation: Obligation) -> ProofVerd
             reasons.append(plan.why)
         for a in plan.attempts:
             attempted = True
-            outcome = _run_attempt(worker, obligation, plan, a)
+            outcome = _run_attempt_and_check_vacuity(worker, obligation, plan, a)
             if isinstance(outcome, ProofVerdict):
                 return outcome
             reasons.append(outcome)
     return ProofVerdict(obligation, ProofStatus.UNKNOWN if attempted else ProofStatus.UNMODELLED, "; ".join(dict.fromkeys(reasons)))
 
 
-def _run_attempt(worker: SolverWorker, obligation: Obligation, plan: ProofPlan, attempt: ProofAttempt) -> ProofVerdict | str:
+def _run_attempt_and_check_vacuity(
+    worker: SolverWorker, obligation: Obligation, plan: ProofPlan, attempt: ProofAttempt
+) -> ProofVerdict | str:
     """Return the verdict of one attempt, or the reason why it gives none."""
     names = [n for n, _ in obligation.variables]
     for query in attempt.queries:
@@ -92,14 +94,14 @@ def _run_attempt(worker: SolverWorker, obligation: Obligation, plan: ProofPlan, 
 def list_exact_cast_lemmas() -> tuple[str, ...]:
     """Return each `source>target` for which a lemma says that the cast keeps the number."""
     numbers = [d for d in dt.SHORT.values() if d is not dt.void]
-    return tuple(sorted(f"{a.short}>{b.short}" for a in numbers for b in numbers if has_exact_cast_lemma(a, b)))
+    return tuple(sorted(f"{a.short}>{b.short}" for a in numbers for b in numbers if has_lossless_cast_to_float_lemma(a, b)))
 
 
-def make_lemma_obligation(dtype_pair: str) -> Obligation:
+def make_cast_lemma_obligation(source_and_target_names: str) -> Obligation:
     """Build the obligation of the lemma `source>target`."""
-    source, target = (dt.SHORT[d] for d in dtype_pair.split(">"))
+    source, target = (dt.SHORT[d] for d in source_and_target_names.split(">"))
     plan = ProofPlan((ProofAttempt("bits", (smt.render_query([smt.not_(build_exact_cast_lemma(source, target))]),), 200_000_000),))
-    return Obligation(LEMMA, dtype_pair, (lambda: plan,), (("x", source),))
+    return Obligation(LEMMA, source_and_target_names, (lambda: plan,), (("x", source),))
 
 
 def prove(obligations: Iterable[Obligation], jobs: int = 1, seed: int = 0) -> Iterator[ProofVerdict]:

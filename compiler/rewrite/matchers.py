@@ -96,22 +96,22 @@ class _MatcherWriter:
         self.namespace: dict[str, Any] = {"UOp": UOp, "make": make_const, "same_sum": are_equal_sums, "same_number": is_same_number}
         self.local_count = 0
 
-    def name_value(self, value: object, hint: str) -> str:
-        """Return a global name for a value; `hint` is part of a new name."""
+    def get_or_make_global_name(self, value: object, name_prefix: str) -> str:
+        """Return a global name for a value; `name_prefix` is part of a new name."""
         for name, named in self.namespace.items():
             if named is value:
                 return name
-        name = f"{hint}_{len(self.namespace)}"
+        name = f"{name_prefix}_{len(self.namespace)}"
         self.namespace[name] = value
         return name
 
     def name_op(self, op: Op) -> str:
         """Return a global name for an op."""
-        return self.name_value(op, op.name)
+        return self.get_or_make_global_name(op, op.name)
 
     def name_dtype(self, d: DType) -> str:
         """Return a global name for a dtype."""
-        return self.name_value(d, d.name)
+        return self.get_or_make_global_name(d, d.name)
 
     def put_line(self, depth: int, text: str) -> None:
         """Append a line, indented `depth` times."""
@@ -141,44 +141,50 @@ class _MatcherWriter:
 
     # Tails: witness, condition and right side.
 
-    def name_tail_compiled_on_call(self, rule: Rule) -> str:
+    def name_rule_tail_compiled_on_call(self, rule: Rule) -> str:
         """Return a global name for a rule's tail, which is compiled at its first call."""
         name = f"tail_{len(self.namespace)}"
 
         def compile_and_call_tail(*arguments: Any) -> RuleApplication | None:
-            tail = self.namespace[name] = _MatcherWriter().compile_after_left_side_match(rule)
+            tail = self.namespace[name] = _MatcherWriter().compile_rule_tail(rule)
             return tail(*arguments)
 
         self.namespace[name] = compile_and_call_tail
         return name
 
-    def compile_after_left_side_match(self, rule: Rule) -> Callable[..., RuleApplication | None]:
+    def compile_rule_tail(self, rule: Rule) -> Callable[..., RuleApplication | None]:
         """Compile `tail(u, variables...)`, which returns the result for a node that matches the left side, or None."""
-        bound = list(_bound_names(rule.lhs))
+        bound = list(_names_bound_by_match(rule.lhs))
         self.put_line(0, f"def tail(u{''.join(f', {v}_' for v in bound)}):")
         self.put_line(1, "binding = {" + ", ".join(f"{v!r}: {v}_" for v in bound) + "}")
         if rule.types is not None:
-            types = f"{self.name_value(bound_types, 'bound_types')}(binding)"
-            self.put_line(1, f"if not {self.name_value(rule.types, 'types')}({types}): return None")
+            types = f"{self.get_or_make_global_name(bound_types, 'bound_types')}(binding)"
+            self.put_line(1, f"if not {self.get_or_make_global_name(rule.types, 'types')}({types}): return None")
         if rule.witness is not None:
-            self.put_line(1, f"proposed = {self.name_value(rule.witness, 'witness')}(binding)")
+            self.put_line(1, f"proposed = {self.get_or_make_global_name(rule.witness, 'witness')}(binding)")
             self.put_line(1, "if proposed is None: return None")
             self.put_line(1, "binding.update(proposed)")
             proposed = [v for p in (rule.when, rule.rhs) if p is not None for v in variables(p) if v not in bound]
             for v in dict.fromkeys(proposed):
                 self.put_line(1, f"{v}_ = binding[{v!r}]")
         for condition in _split_conjuncts(rule.when):
-            self.put_line(1, f"if not ({self.write_proof_of_condition(condition)}): return None")
-        self.put_line(1, f"return {self.name_value(rule, 'rule')}, {self.write_node(rule.rhs, 'u.dtype')}, binding")
+            self.put_line(1, f"if not ({self.build_condition_proof_expression(condition)}): return None")
+        self.put_line(
+            1, f"return {self.get_or_make_global_name(rule, 'rule')}, {self.build_node_expression(rule.rhs, 'u.dtype')}, binding"
+        )
         tail: Callable[..., RuleApplication | None] = self.compile_lines("tail", f"<rule {rule.name}>")
         return tail
 
-    def write_proof_of_condition(self, p: Pattern) -> str:
+    def build_condition_proof_expression(self, p: Pattern) -> str:
         """Return an expression that is true if a comparison is proved."""
-        if p.op not in _COMPARISONS or not all(_is_integer(q) for q in p.src):
-            return f"{self.name_value(is_condition_proved, 'holds')}({self.name_value(p, 'condition')}, binding)"
+        if p.op not in _COMPARISONS or not all(_has_only_integer_values(q) for q in p.src):
+            holds = self.get_or_make_global_name(is_condition_proved, "holds")
+            return f"{holds}({self.get_or_make_global_name(p, 'condition')}, binding)"
         nodes = self.write_operands(p, None)
-        bounds = [f"({q.value!r}, {q.value!r})" if n is None else self.assign_local(f"{n}.min_max") for q, n in zip(p.src, nodes)]
+        bounds = [
+            f"({q.value!r}, {q.value!r})" if n is None else self.assign_local_if_not_identifier(f"{n}.min_max")
+            for q, n in zip(p.src, nodes)
+        ]
         text = _COMPARISONS[p.op].format(a=bounds[0], b=bounds[1])
         if p.op is Op.CMPLT and None not in nodes:  # a loop counter is below the loop's bound
             text = f"({text} or {nodes[0]}.op is {self.name_op(Op.RANGE)} and {nodes[0]}.src[0] is {nodes[1]})"
@@ -190,9 +196,14 @@ class _MatcherWriter:
 
     def write_operands(self, p: Pattern, literal_dtype: str | None) -> list[str | None]:
         """Return the local variables that hold the sources of `p`; None for a literal."""
-        return [None if q.op is None and q.name is None else self.assign_local(self.write_node(q, literal_dtype)) for q in p.src]
+        return [
+            None
+            if q.op is None and q.name is None
+            else self.assign_local_if_not_identifier(self.build_node_expression(q, literal_dtype))
+            for q in p.src
+        ]
 
-    def assign_local(self, expression: str) -> str:
+    def assign_local_if_not_identifier(self, expression: str) -> str:
         """Return a local variable that holds an expression."""
         if expression.isidentifier():
             return expression
@@ -200,7 +211,7 @@ class _MatcherWriter:
         self.put_line(1, f"t{self.local_count} = {expression}")
         return f"t{self.local_count}"
 
-    def write_node(self, p: Pattern, literal_dtype: str | None) -> str:
+    def build_node_expression(self, p: Pattern, literal_dtype: str | None) -> str:
         """Return an expression for the node that `p` spells, as `pattern.instantiate` builds it."""
         if p.name is not None:
             return f"{p.name}_"
@@ -212,19 +223,19 @@ class _MatcherWriter:
         first = 1 if p.op is Op.WHERE else 0
         typed = next((f"{b}.dtype" for b in built[first:] if b is not None), literal_dtype)
         sources = [
-            b if b is not None else self.write_node(q, self.name_dtype(dt.bool_) if k < first else typed)
+            b if b is not None else self.build_node_expression(q, self.name_dtype(dt.bool_) if k < first else typed)
             for k, (q, b) in enumerate(zip(p.src, built))
         ]
-        return f"UOp({self.name_op(p.op)}, ({', '.join(sources)},){self.write_cast_argument(p)})"
+        return f"UOp({self.name_op(p.op)}, ({', '.join(sources)},){self.build_cast_argument_text(p)})"
 
-    def write_cast_argument(self, p: Pattern) -> str:
+    def build_cast_argument_text(self, p: Pattern) -> str:
         """Return the text of the `arg` of a Cast or Bitcast; empty for other ops."""
         if p.to is None:
             return ""
         form = A.BitcastArg if p.op is Op.BITCAST else A.CastArg
         if isinstance(p.to, TypeVar):
-            return f", {self.name_value(form, form.__name__)}(binding[{p.to.name!r}])"
-        return f", {self.name_value(form(p.to), 'arg')}"
+            return f", {self.get_or_make_global_name(form, form.__name__)}(binding[{p.to.name!r}])"
+        return f", {self.get_or_make_global_name(form(p.to), 'arg')}"
 
 
 class _LeftSideWriter:
@@ -235,80 +246,83 @@ class _LeftSideWriter:
         self.variable_locals: dict[str, str] = {}
         self.type_locals: dict[str, str] = {}
 
-    def write_tests_and_tail_call(self, depth: int) -> None:
+    def write_tests_and_tail_call(self, indentation: int) -> None:
         """Write all tests, and the call of the rule's tail inside them."""
         w, rule = self.writer, self.rule
-        depth = self.write_cast_test(rule.lhs, "u", depth)
-        depth = self.write_source_tests(rule.lhs, "s", depth, has_op_locals=True)
-        arguments = "".join(f", {self.variable_locals.get(v) or self.type_locals[v]}" for v in _bound_names(rule.lhs))
-        w.put_line(depth, f"r = {w.name_tail_compiled_on_call(rule)}(u{arguments})")
-        w.put_line(depth, "if r is not None: return r")
+        indentation = self.write_cast_test_and_return_depth(rule.lhs, "u", indentation)
+        indentation = self.write_source_tests_and_return_depth(rule.lhs, "s", indentation, has_op_locals=True)
+        arguments = "".join(f", {self.variable_locals.get(v) or self.type_locals[v]}" for v in _names_bound_by_match(rule.lhs))
+        w.put_line(indentation, f"r = {w.name_rule_tail_compiled_on_call(rule)}(u{arguments})")
+        w.put_line(indentation, "if r is not None: return r")
 
-    def write_source_tests(self, p: Pattern, prefix: str, depth: int, has_op_locals: bool = False) -> int:
-        """Write the tests on the sources of a node, in local variables `prefix`0, `prefix`1, ...; return the depth inside them.
+    def write_source_tests_and_return_depth(
+        self, p: Pattern, local_prefix: str, indentation: int, has_op_locals: bool = False
+    ) -> int:
+        """Write the tests on the sources of a node, in local variables `local_prefix`0, `local_prefix`1, ...; return the depth
+        inside them.
 
         With `has_op_locals`, their ops are in the variables o0, o1, ...
         """
-        ops = [f"o{k}" if has_op_locals else f"{prefix}{k}.op" for k in range(len(p.src))]
-        if tests := [t for k, q in enumerate(p.src) for t in self.op_and_number_tests(q, f"{prefix}{k}", ops[k])]:
-            depth = self.open_condition(" and ".join(tests), depth)
+        ops = [f"o{k}" if has_op_locals else f"{local_prefix}{k}.op" for k in range(len(p.src))]
+        if tests := [t for k, q in enumerate(p.src) for t in self.op_and_number_tests(q, f"{local_prefix}{k}", ops[k])]:
+            indentation = self.open_condition(" and ".join(tests), indentation)
         for k, q in enumerate(p.src):
-            if late := list(self.bind_variable_and_yield_tests(q, f"{prefix}{k}")):
-                depth = self.open_condition(" and ".join(late), depth)
+            if late := list(self.bind_variable_and_yield_tests(q, f"{local_prefix}{k}")):
+                indentation = self.open_condition(" and ".join(late), indentation)
         for k, q in enumerate(p.src):
             if q.op is not None:
-                at = f"{prefix}{k}_"
-                self.writer.put_line(depth, "".join(f"{at}{j}, " for j in range(len(q.src))) + f"= {prefix}{k}.src")
-                depth = self.write_cast_test(q, f"{prefix}{k}", depth)
-                depth = self.write_source_tests(q, at, depth)
-        return depth
+                at = f"{local_prefix}{k}_"
+                self.writer.put_line(indentation, "".join(f"{at}{j}, " for j in range(len(q.src))) + f"= {local_prefix}{k}.src")
+                indentation = self.write_cast_test_and_return_depth(q, f"{local_prefix}{k}", indentation)
+                indentation = self.write_source_tests_and_return_depth(q, at, indentation)
+        return indentation
 
     def open_condition(self, test: str, depth: int) -> int:
         """Write an `if`, and return the depth inside it."""
         self.writer.put_line(depth, f"if {test}:")
         return depth + 1
 
-    def op_and_number_tests(self, q: Pattern, at: str, op: str) -> Iterator[str]:
+    def op_and_number_tests(self, q: Pattern, source_local: str, op_expression: str) -> Iterator[str]:
         """Yield the tests of a source's op, and of a constant's number."""
         if q.op is not None:
-            yield f"{op} is {self.writer.name_op(q.op)}"
-            yield f"len({at}.src) == {len(q.src)}"
+            yield f"{op_expression} is {self.writer.name_op(q.op)}"
+            yield f"len({source_local}.src) == {len(q.src)}"
         elif q.name is None or q.constant:
-            yield f"{op} is {self.writer.name_op(Op.CONST)}"
+            yield f"{op_expression} is {self.writer.name_op(Op.CONST)}"
         if q.op is None and q.name is None and q.value == q.value:
-            yield f"{at}.arg.value == {q.value!r}"
+            yield f"{source_local}.arg.value == {q.value!r}"
 
-    def bind_variable_and_yield_tests(self, q: Pattern, at: str) -> Iterator[str]:
+    def bind_variable_and_yield_tests(self, q: Pattern, source_local: str) -> Iterator[str]:
         """Yield the tests of a variable's identity and dtype, and of a literal's bits."""
         if q.op is not None:
             return
         if q.name is None:
-            yield f"same_number({at}.arg, {q.value!r})"
+            yield f"same_number({source_local}.arg, {q.value!r})"
         elif q.name in self.variable_locals:
-            yield f"{at} is {self.variable_locals[q.name]}"
+            yield f"{source_local} is {self.variable_locals[q.name]}"
         else:
-            self.variable_locals[q.name] = at
-            d = f"{at}.dtype"
+            self.variable_locals[q.name] = source_local
+            d = f"{source_local}.dtype"
             if len(q.dtypes) == 1:
                 yield f"{d} is {self.writer.name_dtype(q.dtypes[0])}"
             elif q.dtypes == VALUES:
                 yield f"{d} is not {self.writer.name_dtype(dt.void)}"
             else:
-                yield f"{d} in {self.writer.name_value(frozenset(q.dtypes), 'dtypes')}"
+                yield f"{d} in {self.writer.get_or_make_global_name(frozenset(q.dtypes), 'dtypes')}"
 
-    def write_cast_test(self, q: Pattern, at: str, depth: int) -> int:
+    def write_cast_test_and_return_depth(self, q: Pattern, node_local: str, indentation: int) -> int:
         """Write the test of the dtype that a Cast or Bitcast casts to, and return the depth inside it."""
         if q.to is None:
-            return depth
+            return indentation
         if isinstance(q.to, DType):
-            return self.open_condition(f"{at}.arg.dtype is {self.writer.name_dtype(q.to)}", depth)
-        to = f"{at}.arg.dtype"
+            return self.open_condition(f"{node_local}.arg.dtype is {self.writer.name_dtype(q.to)}", indentation)
+        to = f"{node_local}.arg.dtype"
         seen = self.type_locals.setdefault(q.to.name, to)
-        test = f"{to} in {self.writer.name_value(frozenset(q.to.among), 'among')}"
-        return self.open_condition(test if seen == to else f"{seen} is {to} and {test}", depth)
+        test = f"{to} in {self.writer.get_or_make_global_name(frozenset(q.to.among), 'among')}"
+        return self.open_condition(test if seen == to else f"{seen} is {to} and {test}", indentation)
 
 
-def _bound_names(p: Pattern) -> dict[str, None]:
+def _names_bound_by_match(p: Pattern) -> dict[str, None]:
     """Return the variables and type variables that a match of `p` binds, in the order of `pattern.match`."""
     names: dict[str, None] = {}
     pending = [p]
@@ -330,7 +344,7 @@ def _split_conjuncts(p: Pattern | None) -> Iterator[Pattern]:
         yield p
 
 
-def _is_integer(p: Pattern) -> bool:
+def _has_only_integer_values(p: Pattern) -> bool:
     """Return True if every value of the pattern is a bool or an integer, so that bounds decide a comparison."""
     if p.name is not None:
         return not any(d.is_float for d in p.dtypes)
@@ -338,4 +352,4 @@ def _is_integer(p: Pattern) -> bool:
         return isinstance(p.value, int)
     if p.op is Op.CAST:
         return isinstance(p.to, DType) and not p.to.is_float
-    return all(_is_integer(q) for q in p.src)
+    return all(_has_only_integer_values(q) for q in p.src)

@@ -169,7 +169,7 @@ def maximum(a: object, b: object) -> Pattern:
 def match_pattern_and_bind(p: Pattern, u: UOp, binding: Binding) -> bool:
     """Return True if `u` has the form of `p`, and add its variables to `binding`, which is invalid after False."""
     if p.op is not None:
-        if u.op is not p.op or len(u.src) != len(p.src) or not _match_cast_type(p, u, binding):
+        if u.op is not p.op or len(u.src) != len(p.src) or not _match_cast_type_and_bind(p, u, binding):
             return False
         return all(match_pattern_and_bind(q, s, binding) for q, s in zip(p.src, u.src))
     if p.name is None:
@@ -185,7 +185,7 @@ def match_pattern_and_bind(p: Pattern, u: UOp, binding: Binding) -> bool:
     return True
 
 
-def _match_cast_type(p: Pattern, u: UOp, binding: Binding) -> bool:
+def _match_cast_type_and_bind(p: Pattern, u: UOp, binding: Binding) -> bool:
     if p.to is None:
         return True
     if isinstance(p.to, DType):
@@ -210,27 +210,29 @@ def coerce_literal(value: bool | int | float, d: DType) -> bool | int | float:
 # Instantiating
 
 
-def instantiate(p: Pattern, binding: Mapping[str, UOp | DType], literal_dtype: DType | None = None) -> UOp:
-    """Return the node that `p` spells under a binding; `literal_dtype` is the dtype of a literal at the root."""
+def instantiate(p: Pattern, binding: Mapping[str, UOp | DType], root_literal_dtype: DType | None = None) -> UOp:
+    """Return the node that `p` spells under a binding; `root_literal_dtype` is the dtype of a literal at the root."""
     if p.name is not None:
         node = binding[p.name]
         assert isinstance(node, UOp)
         return node
     if p.op is None:
-        if literal_dtype is None:
+        if root_literal_dtype is None:
             raise Crash(f"literal {p.value!r} has no neighbour to take its dtype from")
         assert p.value is not None
-        return UOp(Op.CONST, (), A.ConstArg(coerce_literal(p.value, literal_dtype), literal_dtype))
+        return UOp(Op.CONST, (), A.ConstArg(coerce_literal(p.value, root_literal_dtype), root_literal_dtype))
     built = [None if q.op is None and q.name is None else instantiate(q, binding) for q in p.src]
-    sibling = _make_literal_dtype_lookup(p, built, literal_dtype)
+    sibling = _make_literal_dtype_lookup(p, built, root_literal_dtype)
     src = tuple(b if b is not None else instantiate(q, binding, sibling(k)) for k, (q, b) in enumerate(zip(p.src, built)))
     return UOp(p.op, src, _cast_arg(p, binding))
 
 
-def _make_literal_dtype_lookup(p: Pattern, built: list[UOp | None], literal_dtype: DType | None) -> Callable[[int], DType | None]:
+def _make_literal_dtype_lookup(
+    p: Pattern, built_sources: list[UOp | None], literal_dtype: DType | None
+) -> Callable[[int], DType | None]:
     """Return the dtype of a literal operand by position: that of its neighbours. A Where's condition is bool and no neighbour."""
     first = 1 if p.op is Op.WHERE else 0
-    sibling = next((b.dtype for b in built[first:] if b is not None), literal_dtype)
+    sibling = next((b.dtype for b in built_sources[first:] if b is not None), literal_dtype)
     return lambda k: dt.bool_ if k < first else sibling
 
 

@@ -116,29 +116,29 @@ class Compiled:
         calls = self.program.instructions
         memory = list(dict.fromkeys(m for c in calls for a in c.arguments if not is_variable(m := base_memory(a))))
         memory += [u for u in self.external if not is_variable(u) and u not in memory]
-        self._check_memory_size(memory)
+        self._require_buffers_fit_memory(memory)
         self._slots = self._make_buffer_slots(memory)
         self._base_of = {m: k for k, m in enumerate(memory)}
         self._value_bases = [(self._base_of[o.buffer], o.shape) for o in self.outputs]
         value_buffers = {o.buffer for o in self.outputs}
         self._returned_slots = [p for p in self._slots if p.is_written and p.memory not in value_buffers]
-        self._arguments = self._order_arguments()
+        self._arguments = self._sort_arguments_by_key_order()
         self.keys = tuple(input_key(u) for u in self._arguments)
         self.written_keys = tuple(p.key for p in self._returned_slots)
         self._single = len(self.outputs) == 1 and not self._returned_slots
-        self._launches = self._load_kernels()
+        self._launches = self._load_kernels_and_make_launches()
         self._native_entry = self._make_native_entry(config)
         native = self._native_entry and self._native_entry.function
-        self.function: Callable[..., Any] = native or self._call_in_python
+        self.function: Callable[..., Any] = native or self._check_arguments_and_run
 
     def _take_callified(self, callified: CallifiedProgram) -> None:
         """Take the outputs and arguments of the program. Raises Unsupported for outputs that do not fit into memory."""
         self.outputs: tuple[ProgramOutput, ...] = callified.outputs
-        self._check_memory_size(o.buffer for o in self.outputs)
+        self._require_buffers_fit_memory(o.buffer for o in self.outputs)
         self.external = callified.call.arguments
         self.written = frozenset(self.external[k] for k in callified.call.arg.written)
 
-    def _check_memory_size(self, memory: Iterable[UOp]) -> None:
+    def _require_buffers_fit_memory(self, memory: Iterable[UOp]) -> None:
         """Raise Unsupported if the Buffers of one run need more memory than there is."""
         sizes = {m: array_bytes(m.dtype, (m.arg.size,)) for m in memory if m.op is Op.BUFFER}
         if why := describe_memory_excess(sum(sizes.values())):
@@ -158,7 +158,7 @@ class Compiled:
             slots.append(BufferSlot.for_memory(m, origin, shape, m in self.written))
         return slots
 
-    def _order_arguments(self) -> list[UOp]:
+    def _sort_arguments_by_key_order(self) -> list[UOp]:
         """Return the arguments in the order of `keys`."""
         params = [p.memory for p in self._slots if p.origin is BufferOrigin.GIVEN]
         buffers = [p.memory for p in self._slots if p.origin is BufferOrigin.OPTIONAL]
@@ -168,7 +168,7 @@ class Compiled:
             *sorted(buffers, key=lambda u: int(u.arg.unique)),
         ]
 
-    def _load_kernels(self) -> tuple[KernelLaunch, ...]:
+    def _load_kernels_and_make_launches(self) -> tuple[KernelLaunch, ...]:
         variables = {u.arg.name: k for k, u in enumerate(self._variables)}
         calls = self.program.instructions
         kernels = {p: _KernelWithCost.load_program(p, self.target) for p in dict.fromkeys(c.body for c in calls)}
@@ -177,7 +177,7 @@ class Compiled:
     def _make_native_entry(self, config: Config) -> NativeEntry | None:
         if not (self.allows_native_entry and config.entry == "native" and isinstance(self.target, SupportsNativeEntry)):
             return None
-        return self.target.enter(self._describe_program_as_frame(config.threads), self._call_in_python)
+        return self.target.enter(self._describe_program_as_frame(config.threads), self._check_arguments_and_run)
 
     def _describe_program_as_frame(self, threads: int) -> ProgramFrame:
         """Describe the program as data: a base per slot, and one more for the initial contents of each array that is written."""
@@ -202,12 +202,18 @@ class Compiled:
             threads=threads,
         )
 
-    def _describe_frame_input(self, u: UOp, initial_bases: Mapping[UOp, int]) -> ArrayInput | VariableInput:
-        if is_variable(u):
-            return VariableInput(self._variables.index(u), *variable_bounds(u))
-        k = self._base_of[u]
+    def _describe_frame_input(self, argument: UOp, initial_contents_bases: Mapping[UOp, int]) -> ArrayInput | VariableInput:
+        if is_variable(argument):
+            return VariableInput(self._variables.index(argument), *variable_bounds(argument))
+        k = self._base_of[argument]
         p = self._slots[k]
-        return ArrayInput(initial_bases.get(u, k), p.dtype, p.shape or (), p.origin is BufferOrigin.OPTIONAL, u.dtype is dt.bool_)
+        return ArrayInput(
+            initial_contents_bases.get(argument, k),
+            p.dtype,
+            p.shape or (),
+            p.origin is BufferOrigin.OPTIONAL,
+            argument.dtype is dt.bool_,
+        )
 
     # Calls
 
@@ -226,31 +232,33 @@ class Compiled:
         n = len(self.outputs)
         return Result(returned[:n], dict(zip(self.written_keys, returned[n:])))
 
-    def _call_in_python(self, *arguments: Any) -> Any:
+    def _check_arguments_and_run(self, *arguments: Any) -> Any:
         """Run the program on any arguments: convert those that may be converted, and raise for all others."""
         if len(arguments) > len(self.keys):
             raise SpecError(f"expected {len(self.keys)} arguments ({', '.join(self.keys)}), got {len(arguments)}")
         inputs = {k: a for k, a in zip(self.keys, arguments) if a is not None}
         variables = {u.arg.name: read_variable(u, inputs) for u in self._variables}
         arrays = [self._prepare_array(p, inputs, variables) for p in self._slots]
-        self._run_launches([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
-        values = [_trim_to_shape(arrays[k], shape, variables) for k, shape in self._value_bases]
+        self._run_launches_natively_or_in_turn([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
+        values = [_view_leading_elements_in_shape(arrays[k], shape, variables) for k, shape in self._value_bases]
         return values[0] if self._single else (*values, *(arrays[self._base_of[p.memory]] for p in self._returned_slots))
 
     def _prepare_array(self, slot: BufferSlot, inputs: Inputs, variables: Mapping[str, int]) -> Array:
         """Return the memory of a slot for one run."""
         return slot.prepare_array(inputs, variables)
 
-    def _run_launches(self, addresses: list[int], variables: list[int], arrays: Sequence[Array]) -> None:
+    def _run_launches_natively_or_in_turn(
+        self, addresses: list[int], variable_values: list[int], arrays_to_lend: Sequence[Array]
+    ) -> None:
         """Run all launches, by one native call or one by one."""
         if self._native_entry is not None:
-            self._native_entry.execute(addresses, variables)
+            self._native_entry.execute(addresses, variable_values)
             return
-        with self._lend(arrays):
+        with self._lend(arrays_to_lend):
             for launch in self._launches:
                 launch.kernel(
                     [0 if b is None else addresses[b[0]] + b[1] for b in launch.buffers],
-                    [0 if v is None else variables[v] for v in launch.variables],
+                    [0 if v is None else variable_values[v] for v in launch.variables],
                 )
 
 
@@ -271,12 +279,14 @@ class _KernelWithCost(NamedTuple):
         return cls(kernel, extent, estimate_instruction_count(linear.instructions))
 
 
-def _make_launch(call: UOp, kernel: _KernelWithCost, base_of: Mapping[UOp, int], variables: Mapping[str, int]) -> KernelLaunch:
+def _make_launch(
+    call: UOp, kernel: _KernelWithCost, base_by_memory: Mapping[UOp, int], variable_positions: Mapping[str, int]
+) -> KernelLaunch:
     arguments = call.arguments
     return KernelLaunch(
         kernel.kernel,
-        tuple(None if is_variable(a) else (base_of[base_memory(a)], _byte_offset(a)) for a in arguments),
-        tuple(variables[a.arg.name] if is_variable(a) else None for a in arguments),
+        tuple(None if is_variable(a) else (base_by_memory[base_memory(a)], _byte_offset(a)) for a in arguments),
+        tuple(variable_positions[a.arg.name] if is_variable(a) else None for a in arguments),
         kernel.thread_extent,
         kernel.instruction_count,
     )
@@ -286,9 +296,9 @@ def _byte_offset(a: UOp) -> int:
     return int(a.offset.arg.value) if a.op is Op.SLICE else 0
 
 
-def _trim_to_shape(array: Array, shape: tuple[Dim, ...], variables: Mapping[str, int]) -> Array:
+def _view_leading_elements_in_shape(array: Array, shape: tuple[Dim, ...], variable_values: Mapping[str, int]) -> Array:
     """Return the part of a memory that a value fills, in the value's shape at these variables."""
     if array.ndim == len(shape) and array.shape == shape:
         return array
-    extents = evaluate_shape(shape, variables)
+    extents = evaluate_shape(shape, variable_values)
     return array[: math.prod(extents)].reshape(extents)

@@ -57,11 +57,11 @@ class IndexCheck(NamedTuple):
     def is_proved(self) -> bool:
         """True if nothing is left to check: no index, bounds in range, or data in range that nobody may change."""
         bounds = self.node.min_max
-        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds)) or self.is_proved_by_data()
+        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds)) or self.is_proved_by_own_data()
 
     # Data
 
-    def check_data_if_known(self) -> bool:
+    def check_range_if_data_is_known(self) -> bool:
         """Return True if the indices are data in range, False if they are computed. Raises SpecIndexError for data out of range."""
         data = storage.data_of(storage.find_realized_leaf(self.node) or self.node)
         if data is None:
@@ -79,7 +79,7 @@ class IndexCheck(NamedTuple):
             position = tuple(map(int, np.unravel_index(int(np.argmax(outside)), indices.shape)))
             raise self.make_error(int(indices[position]), position)
 
-    def is_proved_by_data(self) -> bool:
+    def is_proved_by_own_data(self) -> bool:
         """Return True if the indices are elements, moved or cast, of data in range in memory of our own."""
         u, casts = self.node, list[DType]()
         while (bounds := storage.range_of_owned_integer_buffer(u)) is None:
@@ -93,12 +93,12 @@ class IndexCheck(NamedTuple):
     # Computed indices
 
     def build_farthest_index(self, index: UOp) -> UOp:
-        """Return the node whose value `raise_if_farthest_outside` takes; `index` stands for the indices in the program."""
+        """Return the node whose value `raise_if_greatest_offset_outside` takes; `index` stands for the indices in the program."""
         return _build_greatest_offset_from_least(index, self.least)
 
-    def raise_if_farthest_outside(self, distance_above_least: storage.Array) -> None:
+    def raise_if_greatest_offset_outside(self, greatest_offset: storage.Array) -> None:
         """Raise SpecIndexError if the value of `build_farthest_index` says that an index is out of range."""
-        distance, word = int(np.asarray(distance_above_least).item()), _unsigned_word(self.node.dtype)
+        distance, word = int(np.asarray(greatest_offset).item()), _unsigned_word(self.node.dtype)
         if distance >= self.extent - self.least:
             index = (distance + self.least) % (1 << word.bits)
             is_negative = self.node.dtype.is_signed and index >> (word.bits - 1)
@@ -126,24 +126,24 @@ class IndexOutOfRange(SpecIndexError):
 _checks: weakref.WeakKeyDictionary[UOp, tuple[IndexCheck, ...]] = weakref.WeakKeyDictionary()
 
 
-def attach_unproved_checks(u: UOp, checks: tuple[IndexCheck, ...], unchecked: bool = False) -> UOp:
+def attach_unproved_checks_or_tag(u: UOp, checks: tuple[IndexCheck, ...], tag_instead: bool = False) -> UOp:
     """Attach to `u` those IndexChecks that nothing proves, or the tag in their place if it is unchecked."""
     open_ = tuple(c for c in checks if not c.is_proved)
     if not open_:
         return u
-    if unchecked:
+    if tag_instead:
         return u.replace(tag=UNCHECKED)
     _checks.setdefault(u, open_)
     return u
 
 
-def attach_hoisted_checks_unless_proved(u: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
+def attach_hoisted_checks_unless_data_proves(u: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
     """Attach to `u` the IndexChecks of a body that its arguments do not prove.
 
     Bounds of the body's own nodes did not prove them. Those of its arguments are not consulted, which would cost more than the
     check.
     """
-    open_ = tuple(c for c in checks if not c.is_proved_by_data())
+    open_ = tuple(c for c in checks if not c.is_proved_by_own_data())
     if open_:
         _checks.setdefault(u, open_)
     return u
@@ -154,7 +154,7 @@ def checks_of(u: UOp) -> tuple[IndexCheck, ...]:
     return _checks.get(u, ())
 
 
-def drop_assignments_through_check(root: UOp, check: IndexCheck) -> UOp:
+def undo_assignments_through_check(root: UOp, check: IndexCheck) -> UOp:
     """Replace every assignment through an index of this check by the old contents."""
     while True:
         failed = next((u for u in toposort(root) if _assigns_through_check(u, check)), None)
@@ -182,21 +182,23 @@ def _assigns_through_check(u: UOp, check: IndexCheck) -> bool:
     return False
 
 
-def _substitute_with_checks(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
-    """Replace each key of `replacements`. A rebuilt node gets the IndexChecks of the node that it replaces."""
+def _substitute_with_checks(root: UOp, replacements_to_extend: dict[UOp, UOp]) -> UOp:
+    """Replace each key of `replacements_to_extend`. A rebuilt node gets the IndexChecks of the node that it replaces."""
     attached: list[tuple[UOp, IndexCheck]] = []
     pending = [root]
     while pending:
         for u in toposort(pending.pop()):
-            if u not in replacements:
-                src = tuple([replacements[s] for s in u.src])
-                replacements[u] = u if src == u.src else u.replace(src=src)
-                if replacements[u] is not u:
+            if u not in replacements_to_extend:
+                src = tuple([replacements_to_extend[s] for s in u.src])
+                replacements_to_extend[u] = u if src == u.src else u.replace(src=src)
+                if replacements_to_extend[u] is not u:
                     attached += [(u, c) for c in checks_of(u)]
                     pending += [c.node for c in checks_of(u)]
     for u, c in attached:
-        _checks[replacements[u]] = tuple(dict.fromkeys((*checks_of(replacements[u]), c._replace(node=replacements[c.node]))))
-    return replacements[root]
+        _checks[replacements_to_extend[u]] = tuple(
+            dict.fromkeys((*checks_of(replacements_to_extend[u]), c._replace(node=replacements_to_extend[c.node])))
+        )
+    return replacements_to_extend[root]
 
 
 def strip_unchecked_tags(root: UOp) -> UOp:

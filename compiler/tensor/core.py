@@ -17,11 +17,11 @@ from uops.compiler.tensor import storage
 from uops.compiler.tensor.checks import (
     IndexCheck,
     IndexOutOfRange,
-    attach_unproved_checks,
+    attach_unproved_checks_or_tag,
     checks_of,
-    drop_assignments_through_check,
+    undo_assignments_through_check,
 )
-from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, make_weak_constant
+from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, make_constant_in_dtype_if_it_fits
 from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer
 from uops.compiler.tensor.realize import compute_in_one_program
 from uops.spec.errors import SpecIndexError, SpecTypeError
@@ -52,7 +52,7 @@ class MovementStep(NamedTuple):
 
     def replay_on(self, u: UOp) -> UOp:
         """Return the step applied to node `u`."""
-        return attach_unproved_checks(UOp(self.op, (u, *self.src), self.arg, self.tag), self.checks)
+        return attach_unproved_checks_or_tag(UOp(self.op, (u, *self.src), self.arg, self.tag), self.checks)
 
 
 #: A Tensor in use from which a view was made, and the steps; the first Tensor of a chain comes first.
@@ -137,10 +137,10 @@ class LazyTensorBase:
                 computed = compute_in_one_program(missing, backend, unchecked)
             except IndexOutOfRange as e:
                 for t in tensors:
-                    t.uop = drop_assignments_through_check(t.uop, e.check)
+                    t.uop = undo_assignments_through_check(t.uop, e.check)
                 raise
             leaves = {
-                u: storage.make_leaf_for_realized_value(u, np.asarray(a).reshape(u.shape), c)
+                u: storage.make_leaf_and_record_unless_constant(u, np.asarray(a).reshape(u.shape), c)
                 for u, (a, c) in zip(missing, computed, strict=True)
             }
             for t in tensors:
@@ -178,7 +178,7 @@ class LazyTensorBase:
             view.uop = view._replay_view_on(root, root.uop)
         return self
 
-    def _replay_view_on(self, root: LazyTensorBase, uop: UOp) -> UOp:
+    def _replay_view_on(self, root: LazyTensorBase, other_root_node: UOp) -> UOp:
         """Return this view of `root`, made from another node of it. Raises SpecValueError if the view has padding or repetition."""
         for step in next(steps for r, steps in self._links if r() is root):
             if step is None:
@@ -187,8 +187,8 @@ class LazyTensorBase:
                     "STORE.C2",
                     f"expected elements that are stored once, got a view with padding or repetition, of shape {self.shape}",
                 )
-            uop = step.replay_on(uop)
-        return uop
+            other_root_node = step.replay_on(other_root_node)
+        return other_root_node
 
     def _convert_assigned_value(self, value: Operand) -> UOp:
         """Return `value` as a node of exactly this dtype and shape."""
@@ -205,7 +205,7 @@ class LazyTensorBase:
         if isinstance(value, LazyTensorBase):
             return value.uop
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
-            return make_weak_constant(value, like or self.dtype)
+            return make_constant_in_dtype_if_it_fits(value, like or self.dtype)
         if isinstance(value, (np.ndarray, np.generic)):
             return storage.make_leaf_buffer(np.array(value))
         if isinstance(value, UOp):

@@ -25,9 +25,9 @@ __all__ = [
     "as_dtype",
     "default_dtype",
     "to_float_dtype",
-    "pick_integer_dtype_for",
+    "pick_first_integer_dtype_holding",
     "promote",
-    "make_weak_constant",
+    "make_constant_in_dtype_if_it_fits",
 ]
 
 Number = bool | int | float
@@ -69,15 +69,15 @@ def as_dtype(d: DTypeLike) -> DType:
     return dtype
 
 
-def accumulator(d: DType, wanted: DTypeLike | None) -> tuple[DType, DType]:
-    """Return (accumulation, result) dtype of a sum over elements of `d`.
+def accumulator(element_dtype: DType, wanted_result: DTypeLike | None) -> tuple[DType, DType]:
+    """Return (accumulation, result) dtype of a sum over elements of `element_dtype`.
 
-    A `wanted` dtype is both, but accumulation is never narrower than the table's.
+    A `wanted_result` dtype is both, but accumulation is never narrower than the table's.
     """
-    inner, outer = ACCUMULATE[d]
-    if wanted is None:
+    inner, outer = ACCUMULATE[element_dtype]
+    if wanted_result is None:
         return inner, outer
-    result = as_dtype(wanted)
+    result = as_dtype(wanted_result)
     return (promote(inner, result) if result.is_float else result), result
 
 
@@ -92,14 +92,14 @@ def default_dtype(value: Number) -> DType:
         return dt.bool_
     if isinstance(value, float):
         return dt.float32
-    return pick_integer_dtype_for(value, value)
+    return pick_first_integer_dtype_holding(value, value)
 
 
-def pick_integer_dtype_for(*values: int, preferred: tuple[DType, ...] = ()) -> DType:
-    """Return the first of `preferred`, int32, int64 and uint64 that holds all of these integers. Raises SpecValueError if none
-    does."""
+def pick_first_integer_dtype_holding(*values: int, dtypes_to_try_first: tuple[DType, ...] = ()) -> DType:
+    """Return the first of `dtypes_to_try_first`, int32, int64 and uint64 that holds all of these integers. Raises SpecValueError
+    if none does."""
     low, high = min(values), max(values)
-    for d in (*preferred, dt.int32, dt.int64, dt.uint64):
+    for d in (*dtypes_to_try_first, dt.int32, dt.int64, dt.uint64):
         if d.min <= low and high <= d.max:
             return d
     described = (
@@ -110,12 +110,12 @@ def pick_integer_dtype_for(*values: int, preferred: tuple[DType, ...] = ()) -> D
     raise fault("", "CONST.C2", described)
 
 
-def make_weak_constant(value: Number, like: DType) -> UOp:
-    """Return a Python number as a constant beside values of `like`."""
+def make_constant_in_dtype_if_it_fits(value: Number, preferred: DType) -> UOp:
+    """Return a Python number as a constant beside values of `preferred`."""
     return (
-        _make_float_constant(value.hex(), like)
+        _make_float_constant(value.hex(), preferred)
         if isinstance(value, float)
-        else _make_integer_constant(value, isinstance(value, bool), like)
+        else _make_integer_constant(value, isinstance(value, bool), preferred)
     )
 
 

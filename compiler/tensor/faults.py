@@ -21,12 +21,12 @@ _SPECIAL = frozenset(
 )
 
 
-def fault(method: str, claim: str | None, detail: str, kind: type[SpecError] = SpecValueError) -> SpecError:
+def fault(fallback_method: str, claim: str | None, detail: str, kind: type[SpecError] = SpecValueError) -> SpecError:
     """Return the error of a call that would break a claim: `Tensor.reshape: (2, 3) has 6 elements, (4,) has 4 [RESHAPE.C2: ...]`.
 
-    It names the method that the user called, which may have called `method`.
+    It names the method that the user called, which may have called `fallback_method`.
     """
-    name = _find_called_method_name(sys._getframe(1)) or method
+    name = _find_called_method_name(sys._getframe(1)) or fallback_method
     cited = "" if claim is None else f" [{claim}: {_claim_texts(claim.partition('.')[0])[claim]}]"
     return kind(f"Tensor{'' if name == '__init__' else '.' + name}: {detail}{cited}", claim=claim)
 
@@ -75,14 +75,14 @@ def format_for_error(v: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def to_list(v: Any, name: str) -> list[Any]:
+def to_list_or_raise(sequence: Any, error_subject: str) -> list[Any]:
     """Return the elements of a sequence. Raises SpecTypeError for anything else, and for text."""
-    if not isinstance(v, (str, bytes)):
+    if not isinstance(sequence, (str, bytes)):
         try:
-            return list(v)
+            return list(sequence)
         except TypeError:
             pass
-    raise fault("", None, f"expected a sequence of {name}, got {format_for_error(v)}", SpecTypeError)
+    raise fault("", None, f"expected a sequence of {error_subject}, got {format_for_error(sequence)}", SpecTypeError)
 
 
 def claim_of(op: Op, text: str) -> str:
@@ -90,8 +90,8 @@ def claim_of(op: Op, text: str) -> str:
     return next(name for name, words in _claim_texts(op.name).items() if words.startswith(text))
 
 
-def _claim_texts(op: str) -> dict[str, str]:
+def _claim_texts(op_name: str) -> dict[str, str]:
     """Return the texts of an op's claims, by id."""
     from uops.spec.rows.rows import ROWS  # late: only an error needs the rows
 
-    return {c.id: c.text for c in ROWS[Op[op]].claims}
+    return {c.id: c.text for c in ROWS[Op[op_name]].claims}

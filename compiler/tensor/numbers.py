@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from uops.compiler.runtime.program import numpy_dtype
-from uops.compiler.tensor.dtypes import Number, pick_integer_dtype_for
+from uops.compiler.tensor.dtypes import Number, pick_first_integer_dtype_holding
 from uops.compiler.tensor.faults import fault, format_for_error
 from uops.spec.errors import SpecTypeError
 from uops.spec.ir import build as B
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _EXACT = 2.0**53
 
 
-def require_number(value: Any) -> Number:
+def require_python_number(value: Any) -> Number:
     """Return a Python number, also from a NumPy scalar. Raises SpecTypeError for anything else."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -41,33 +41,35 @@ def require_in_range_if_integer_dtype(value: Number, d: DType) -> Number:
     return value
 
 
-def cast_array_of_python_numbers(nested: list[Any] | tuple[Any, ...], array: Array, wanted: DType | None) -> Array:
-    """Return the array of a nested list of Python numbers, from which NumPy made `array`.
+def cast_array_or_leave_to_cast(
+    original_numbers: list[Any] | tuple[Any, ...], numpy_conversion: Array, wanted_dtype: DType | None
+) -> Array:
+    """Return the array of a nested list of Python numbers, from which NumPy made `numpy_conversion`.
 
     Without a dtype, integers take the first of int32, int64 and uint64 that holds all; floats and empty lists are float32 (R25:
     operand dtypes). A narrow float that NumPy lacks is left to a Cast. Raises SpecTypeError for elements that are no numbers.
     """
-    if array.dtype.kind not in "biufO" or _may_have_rounded_integers(nested, array):
-        return _convert_objects_one_by_one(np.array(nested, object), wanted)
-    if wanted is None:
-        return _cast_to_default_dtype(array)
-    if wanted.is_integer and array.size:
-        for extreme in (array.min(), array.max()):
-            require_in_range_if_integer_dtype(extreme.item(), wanted)
-    if wanted.ml_dtypes_name:
-        return array
-    if wanted.is_integer and array.dtype.kind == "f":  # toward zero, as a Cast
-        array = np.trunc(array)
+    if numpy_conversion.dtype.kind not in "biufO" or _may_have_rounded_integers(original_numbers, numpy_conversion):
+        return _convert_objects_with_one_rounding(np.array(original_numbers, object), wanted_dtype)
+    if wanted_dtype is None:
+        return _cast_to_default_dtype(numpy_conversion)
+    if wanted_dtype.is_integer and numpy_conversion.size:
+        for extreme in (numpy_conversion.min(), numpy_conversion.max()):
+            require_in_range_if_integer_dtype(extreme.item(), wanted_dtype)
+    if wanted_dtype.ml_dtypes_name:
+        return numpy_conversion
+    if wanted_dtype.is_integer and numpy_conversion.dtype.kind == "f":  # toward zero, as a Cast
+        numpy_conversion = np.trunc(numpy_conversion)
     with np.errstate(over="ignore"):  # to infinity
-        return array.astype(numpy_dtype(wanted))
+        return numpy_conversion.astype(numpy_dtype(wanted_dtype))
 
 
-def _may_have_rounded_integers(nested: list[Any] | tuple[Any, ...], array: Array) -> bool:
+def _may_have_rounded_integers(original_numbers: list[Any] | tuple[Any, ...], numpy_conversion: Array) -> bool:
     """Return True if NumPy may have rounded an integer of the list, or converted nothing."""
-    if array.dtype.kind != "f":
-        return array.dtype.kind == "O"
-    large = np.abs(array) >= _EXACT
-    return bool(large.any()) and not all(isinstance(v, float) for v in np.array(nested, object)[large])
+    if numpy_conversion.dtype.kind != "f":
+        return numpy_conversion.dtype.kind == "O"
+    large = np.abs(numpy_conversion) >= _EXACT
+    return bool(large.any()) and not all(isinstance(v, float) for v in np.array(original_numbers, object)[large])
 
 
 def _cast_to_default_dtype(array: Array) -> Array:
@@ -78,15 +80,15 @@ def _cast_to_default_dtype(array: Array) -> Array:
     if array.dtype.kind == "b":
         return array
     low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-    return array.astype(numpy_dtype(pick_integer_dtype_for(low, high)))
+    return array.astype(numpy_dtype(pick_first_integer_dtype_holding(low, high)))
 
 
-def _convert_objects_one_by_one(elements: Array, wanted: DType | None) -> Array:
+def _convert_objects_with_one_rounding(elements: Array, wanted_dtype: DType | None) -> Array:
     """Convert objects one by one, each with one rounding."""
-    values = [require_number(v) for v in elements.flat]
-    if wanted is None:
+    values = [require_python_number(v) for v in elements.flat]
+    if wanted_dtype is None:
         whole = [v for v in values if not isinstance(v, float)]
-        wanted = pick_integer_dtype_for(*whole) if len(whole) == len(values) else dt.float32
-    converted = [B.convert_constant(require_in_range_if_integer_dtype(v, wanted), wanted) for v in values]
-    array_dtype = np.float64 if wanted.ml_dtypes_name else numpy_dtype(wanted)  # float64 holds the rounded values
+        wanted_dtype = pick_first_integer_dtype_holding(*whole) if len(whole) == len(values) else dt.float32
+    converted = [B.convert_constant(require_in_range_if_integer_dtype(v, wanted_dtype), wanted_dtype) for v in values]
+    array_dtype = np.float64 if wanted_dtype.ml_dtypes_name else numpy_dtype(wanted_dtype)  # float64 holds the rounded values
     return np.array(converted, array_dtype).reshape(elements.shape)

@@ -78,9 +78,9 @@ def use(backend: str | None = None, *, unchecked: bool | None = None) -> Iterato
 
 
 @contextmanager
-def forbid_realization(name: str) -> Iterator[None]:
-    """Forbid realization inside the block, in which the @function `name` is traced."""
-    token = _tracing.set(name)
+def forbid_realization(function_name: str) -> Iterator[None]:
+    """Forbid realization inside the block, in which the @function `function_name` is traced."""
+    token = _tracing.set(function_name)
     try:
         yield
     finally:
@@ -96,15 +96,15 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
         raise SpecTypeError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
     graph = _GraphCapture()
     closed = [graph.replace_buffers_by_params(u) for u in nodes]
-    checks = {} if (_unchecked.get() if unchecked is None else unchecked) else graph.collect_computed_index_checks()
-    program = _compile_cached(_build_output_graph([*closed, *checks], graph.fresh), backend or _backend.get())
+    checks = {} if (_unchecked.get() if unchecked is None else unchecked) else graph.collect_checks_by_farthest_index()
+    program = _get_or_compile_program(_build_output_graph([*closed, *checks], graph.fresh), backend or _backend.get())
     try:
         values = program(graph.inputs).values
     except Trap:
         _raise_index_error(checks.values(), backend)
         raise
     for check, number in zip(checks.values(), values[len(nodes) :], strict=True):
-        check.raise_if_farthest_outside(number)
+        check.raise_if_greatest_offset_outside(number)
     return [(value, c is u) for value, c, u in zip(values, closed, nodes)]
 
 
@@ -120,7 +120,7 @@ def _build_output_graph(nodes: Sequence[UOp], memories: int) -> UOp:
     return elide_assignment_copies(graph) if memories > 1 else graph
 
 
-def _compile_cached(graph: UOp, backend: str) -> Program:
+def _get_or_compile_program(graph: UOp, backend: str) -> Program:
     """Return the compiled graph from this thread's cache, since programs of some backends serve one thread."""
     if _RunnerState.runner is None:
         raise SpecError("no runner is installed: import uops.backends.api, or take Tensor from uops")
@@ -167,14 +167,14 @@ class _GraphCapture:
             if u in self.done:
                 continue
             if sources is None:
-                sources = self.list_sources_to_rebuild_first(u)
+                sources = self.list_realized_leaf_or_sources(u)
                 stack.append((u, sources))
                 stack.extend((s, None) for s in reversed(sources) if s not in self.done)
             else:
-                self.done[u] = self.rebuild_node(u, sources)
+                self.done[u] = self.rebuild_node_or_get_rebuilt_leaf(u, sources)
         return self.done[root]
 
-    def collect_computed_index_checks(self) -> dict[UOp, IndexCheck]:
+    def collect_checks_by_farthest_index(self) -> dict[UOp, IndexCheck]:
         """Return the IndexChecks of computed indices, by the node that computes each one's farthest index.
 
         Raises SpecIndexError for data out of range.
@@ -182,41 +182,41 @@ class _GraphCapture:
         checks: dict[UOp, IndexCheck] = {}
         for u in self.checked_nodes:  # grows while indices are replaced that the graph itself does not hold
             for c in self.checks_module.checks_of(u):
-                if not c.check_data_if_known():
+                if not c.check_range_if_data_is_known():
                     checks.setdefault(c.build_farthest_index(self.replace_buffers_by_params(c.node)), c)
         return checks
 
-    def list_sources_to_rebuild_first(self, u: UOp) -> tuple[UOp, ...]:
+    def list_realized_leaf_or_sources(self, u: UOp) -> tuple[UOp, ...]:
         """Return the nodes to rebuild before `u`: the leaf with its value, or its sources."""
         if u.op in CALL_LIKE:
             return u.arguments
         leaf = self.find_realized_leaf(u)
         return u.src if leaf is None else (leaf,)
 
-    def rebuild_node(self, u: UOp, sources: tuple[UOp, ...]) -> UOp:
-        """Return `u` on the rebuilt `sources`. Raises SpecValueError for a free Param."""
+    def rebuild_node_or_get_rebuilt_leaf(self, u: UOp, leaf_or_sources: tuple[UOp, ...]) -> UOp:
+        """Return `u` on the rebuilt `leaf_or_sources`. Raises SpecValueError for a free Param."""
         if u.op is Op.BUFFER:
             return self.bind_data_or_renumber_buffer(u)
         if u.op is Op.PARAM:
             raise SpecValueError(f"Param {u.arg.slot} is free in the graph of a Tensor: it has no value")
-        closed = tuple(self.done[s] for s in sources)
+        closed = tuple(self.done[s] for s in leaf_or_sources)
         if u.op in CALL_LIKE:
             closed = (self.checks_module.strip_unchecked_tags(u.body) if u.tag == self.checks_module.UNCHECKED else u.body, *closed)
-        elif sources is not u.src:
+        elif leaf_or_sources is not u.src:
             return closed[0]
         if u.op in _CHECKED:
             self.checked_nodes.append(u)
             return UOp(u.op, closed, u.arg, None if u.tag == self.checks_module.UNCHECKED else u.tag)
         return u if closed == u.src else UOp(u.op, closed, u.arg, u.tag)
 
-    def bind_data_or_renumber_buffer(self, u: UOp) -> UOp:
+    def bind_data_or_renumber_buffer(self, buffer: UOp) -> UOp:
         """Return a Param for data. Memory that the program itself fills keeps a Buffer, numbered by order."""
-        array = self.array_of(u)
+        array = self.array_of(buffer)
         if array is None:
-            if self.is_stand_in(u):
+            if self.is_stand_in(buffer):
                 raise SpecValueError("a Tensor computed inside a @function left it otherwise than by return: return it (R64)")
             self.fresh += 1
-            return B.buffer(u.arg.size, u.arg.dtype, u.arg.device, u.arg.addrspace, unique=self.fresh)
+            return B.buffer(buffer.arg.size, buffer.arg.dtype, buffer.arg.device, buffer.arg.addrspace, unique=self.fresh)
         slot = len(self.inputs)
         self.inputs[f"p{slot}"] = array
-        return B.param(slot, (u.arg.size,), u.arg.dtype)
+        return B.param(slot, (buffer.arg.size,), buffer.arg.dtype)

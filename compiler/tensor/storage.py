@@ -44,7 +44,7 @@ def make_leaf_buffer(array: Array, is_memory_shared: bool = False) -> UOp:
     return reshape_node(buffer, array.shape)
 
 
-def make_function_input_stand_in(u: UOp) -> UOp:
+def make_buffer_without_data(u: UOp) -> UOp:
     """Return a Buffer without data in place of `u`, which marks the uses of `u` as an input of a @function."""
     buffer = B.buffer(math.prod(u.shape), u.dtype)
     _stand_ins.add(buffer)
@@ -103,12 +103,12 @@ def find_realized_leaf(u: UOp) -> UOp | None:
     return _realized.get(u)
 
 
-def make_leaf_for_realized_value(u: UOp, array: Array, is_constant: bool) -> UOp:
-    """Return the leaf that stands for `u`, whose value is `array`.
+def make_leaf_and_record_unless_constant(realized_node: UOp, array: Array, is_constant: bool) -> UOp:
+    """Return the leaf that stands for `realized_node`, whose value is `array`.
 
     A constant node may outlive every Tensor, in a cache of programs: it is not recorded, so that its array can be freed.
     """
     leaf = make_leaf_buffer(array, is_memory_shared=True)  # a backend may give memory that it was given
     if not is_constant:
-        _realized[u] = leaf
+        _realized[realized_node] = leaf
     return leaf

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach_hoisted_checks_unless_proved, checks_of
+from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach_hoisted_checks_unless_data_proves, checks_of
 from uops.compiler.tensor.realize import forbid_realization
 from uops.compiler.tensor.tensor import Tensor
 from uops.spec.errors import SpecTypeError, SpecValueError
@@ -49,7 +49,7 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
     name = getattr(f, "__name__", "function")
     inputs: dict[UOp, Tensor] = {}
     args, kwargs = _map_tensors(
-        (args, kwargs), lambda t: inputs.setdefault(t.uop, Tensor.of(storage.make_function_input_stand_in(t.uop)))
+        (args, kwargs), lambda t: inputs.setdefault(t.uop, Tensor.of(storage.make_buffer_without_data(t.uop)))
     )
     before = {u: t.uop for u, t in inputs.items()}
     with forbid_realization(name):
@@ -64,7 +64,7 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
     node = B.function(B.tuple_(*bodies), *inputs, *captured)
     if any(u.tag == UNCHECKED for u in order):
         node = node.replace(tag=UNCHECKED)
-    node = attach_hoisted_checks_unless_proved(node, _hoist_checks(order, {before[u]: u for u in inputs}))
+    node = attach_hoisted_checks_unless_data_proves(node, _hoist_checks(order, {before[u]: u for u in inputs}))
     place = {v: k for k, v in enumerate(values)}
     out: R = _map_tensors(result, lambda t: Tensor.of(B.get(node, place[t.uop])))
     return out

@@ -74,11 +74,11 @@ def charge_budget_if_limited(unit: BudgetUnit, amount: int) -> None:
             raise BudgetExhausted(unit)
 
 
-def require_remaining_budget(unit: BudgetUnit, limit: int) -> int:
-    """Return what is left of a unit, at most `limit`. Raises BudgetExhausted if nothing is."""
+def require_remaining_budget(unit: BudgetUnit, max_amount: int) -> int:
+    """Return what is left of a unit, at most `max_amount`. Raises BudgetExhausted if nothing is."""
     left = _budget.left
     if left is None:
-        return limit
+        return max_amount
     if left[unit] <= 0:
         raise BudgetExhausted(unit)
-    return min(limit, left[unit])
+    return min(max_amount, left[unit])

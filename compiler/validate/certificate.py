@@ -5,8 +5,8 @@ certificate is a JSON object with the launch as text after `join`, `decompose`, 
 of the Buffers that the caller sees. It lists the rewrite steps between two of the texts with the ledger's digests of their rules,
 and every claim with the digest of its query. `certify` raises Uncertified if the solver alone does not decide a claim.
 
-`find_certificate_faults` builds all claims anew from the texts, asks the solver about each, compares the digests of the queries
-with those in the certificate, and replays the steps. It runs no pass, and uses no interval, point or earlier verdict.
+`check_certificate_and_list_faults` builds all claims anew from the texts, asks the solver about each, compares the digests of the
+queries with those in the certificate, and replays the steps. It runs no pass, and uses no interval, point or earlier verdict.
 """
 
 from __future__ import annotations
@@ -35,8 +35,13 @@ from uops.compiler.validate.plan import caller_buffer_numbers, generate_call_cla
 from uops.compiler.validate.races import generate_race_claims as race_claims
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import KernelAccesses
-from uops.compiler.validate.values import find_replay_fault, group_rewriter_transforms, select_used_steps, validate_linearization
-from uops.compiler.validate.writes import generate_agreement_claims
+from uops.compiler.validate.values import (
+    find_unproved_or_wrong_step,
+    group_rewriter_transforms,
+    select_used_steps,
+    validate_linearization,
+)
+from uops.compiler.validate.writes import generate_write_and_read_claims
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
@@ -79,7 +84,7 @@ def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
     validate(graphs_by_pass, graphs_by_step, log).raise_unless_proved()
     moves = group_rewriter_transforms(log)
     pairs = zip(graphs_by_step["decompose"].src, graphs_by_step["simplify"].src, strict=True)
-    fast_math_rules = sorted(log.assuming_rule_counts) if (config or default_config()).fast_math else None
+    fast_math_rules = sorted(log.applications_by_assuming_rule) if (config or default_config()).fast_math else None
     return build_certificate(
         graphs_by_pass, graphs_by_step, [_steps_between(a.body, b.body, moves) for a, b in pairs], fast_math_rules
     )
@@ -123,7 +128,7 @@ def build_certificate(
         [c.kind.value, c.place, _digest(encode_claim_query(c)[0])]
         for c in generate_program_claims(launches, certificate["callers"])
     ]
-    faults = find_certificate_faults(certificate)
+    faults = check_certificate_and_list_faults(certificate)
     if faults:
         raise Uncertified(faults[0])
     return certificate
@@ -158,34 +163,36 @@ def load_certificate(path: Path) -> Json:
     return certificate
 
 
-def find_certificate_faults(certificate: Json, seconds: float = SECONDS) -> list[str]:
+def check_certificate_and_list_faults(certificate: Json, time_limit_seconds: float = SECONDS) -> list[str]:
     """Return the faults of a well-formed certificate. Raises NoSolver without Z3."""
     worker = SolverWorker()
     try:
-        return list(generate_faults(certificate, worker, seconds))
+        return list(check_certificate_and_yield_faults(certificate, worker, time_limit_seconds))
     finally:
         worker.close()
 
 
-def generate_faults(certificate: Json, worker: SolverWorker, seconds: float = SECONDS) -> Iterator[str]:
+def check_certificate_and_yield_faults(
+    certificate: Json, worker: SolverWorker, time_limit_seconds: float = SECONDS
+) -> Iterator[str]:
     """Yield the faults of a certificate, those that need no solver first."""
     if certificate["format"] != FORMAT:
         yield f"its format is {certificate['format']}, expected {FORMAT}. {ANEW}"
     elif certificate["solver"] != solver_version():
         yield f"it was made with {certificate['solver']}, expected {solver_version()}. {ANEW}"
     else:
-        deadline = time.monotonic() + seconds
-        yield from _find_rule_mismatches(certificate)
+        deadline = time.monotonic() + time_limit_seconds
+        yield from _find_rule_and_trust_mismatches(certificate)
         try:
             launches = _parse_and_verify_graph_texts(certificate)
-            yield from _check_value_steps(certificate, launches)
+            yield from _yield_kernels_with_unproved_values(certificate, launches)
             program_claims = _list_claims_and_try_encoding(certificate, launches)
         except OutOfTime:
             raise
         except _UNREADABLE as e:
             yield f"the texts are no lowering: {type(e).__name__}: {e}"
         else:
-            yield from _check_claims(certificate, program_claims, worker, deadline)
+            yield from _yield_changed_or_unproved_claims(certificate, program_claims, worker, deadline)
 
 
 def _parse_and_verify_graph_texts(certificate: Json) -> dict[str, UOp]:
@@ -219,7 +226,7 @@ def _list_fast_math_assumptions(certificate: Json) -> list[str]:
     return ["fast-math: the program computes what the one given does over the real numbers (R156), where", *assumptions]
 
 
-def _find_rule_mismatches(certificate: Json) -> Iterator[str]:
+def _find_rule_and_trust_mismatches(certificate: Json) -> Iterator[str]:
     """Yield the differences between the rules of a certificate and those of this package."""
     fast_math_digests = certificate.get("fast_math", {})
     for names, rules in ((certificate["rules"], _value_rules_by_name()), (fast_math_digests, _fast_math_rules_by_name())):
@@ -252,7 +259,7 @@ def _list_claims_and_try_encoding(certificate: Json, graphs_by_name: Mapping[str
     return program_claims
 
 
-def _check_claims(
+def _yield_changed_or_unproved_claims(
     certificate: Json, program_claims: Sequence[ValidationClaim], worker: SolverWorker, deadline: float
 ) -> Iterator[str]:
     """Yield the claims that differ from those of the certificate, or that the solver does not prove before the deadline."""
@@ -271,25 +278,25 @@ def _check_claims(
             yield str(v)
 
 
-def _check_value_steps(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> Iterator[str]:
+def _yield_kernels_with_unproved_values(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> Iterator[str]:
     """Yield the kernels whose values the rewrite steps and the order of instructions do not prove."""
     rules = _value_rules_by_name()
     names = ("join", "decompose", "simplify", "linearize")
     for k, calls in enumerate(zip(*(graphs_by_name[n].src for n in names), strict=True)):
         before, primitive, simple, listed = (c.body for c in calls)
         steps = [RewriteStep(rule, parse(a), parse(b), {}) for rule, a, b in certificate["steps"][k]]
-        fault = None if primitive is simple else find_replay_fault(primitive, simple, steps, rules)
+        fault = None if primitive is simple else find_unproved_or_wrong_step(primitive, simple, steps, rules)
         if fault is not None:
             yield f"kernel {k}, decompose to simplify: {fault}"
         v = validate_linearization(simple, listed)
         if not v.is_proved:
             yield f"kernel {k}: {v}"
-        lost_constants = collect_value_constants(before) - collect_value_constants(primitive)
+        lost_constants = collect_number_constants(before) - collect_number_constants(primitive)
         if lost_constants:
             yield f"kernel {k} computes with {sorted(map(str, lost_constants))[0]} before, and not after"
 
 
-def collect_value_constants(body: UOp) -> set[tuple[str, object]]:
+def collect_number_constants(body: UOp) -> set[tuple[str, object]]:
     """Return the constants with which a body computes values: floats by their bits, and integers except index."""
     constants: set[tuple[str, object]] = set()
     for u in toposort(body):
@@ -323,7 +330,7 @@ def _generate_claims_with_duplicates(old: KernelAccesses, new: KernelAccesses) -
     for s in new.sites:
         yield make_bounds_claim(s)
         yield from generate_no_wrap_claims(s)
-    yield from generate_agreement_claims(old, new)
+    yield from generate_write_and_read_claims(old, new)
     yield from race_claims(new)
 
 

@@ -252,7 +252,7 @@ def _encode_operation(m: SmtEncoder, t: Operation, unknown_terms: Mapping[Unknow
             encoded[t] = smt.ite(*args)
         elif t.op.startswith("held-"):
             encoded[t] = m.apply_uninterpreted(t.op, args[0], sort=smt.INT)
-            low, high = T.storage_range(t.op)
+            low, high = T.wrap_or_held_range(t.op)
             m.facts.append(within(encoded[t], low, high))
         elif t.op == "table":
             encoded[t] = args[-1]

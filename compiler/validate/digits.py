@@ -18,7 +18,7 @@ from uops.compiler.validate.terms import Atom, Condition, Interval, LinearSum, O
 _UnifiedPairs = set[tuple[object, object]]
 
 
-def solve_touch_condition(site: AccessSite, element: LinearSum) -> Condition | None:
+def find_sufficient_touch_condition(site: AccessSite, element: LinearSum) -> Condition | None:
     """Return the condition that `site` touches the element, with its counters solved as digits of the element.
 
     The digits must be in bounds, satisfy the gate, and give the element. They are taken as far as they go, from the most
@@ -31,7 +31,7 @@ def solve_touch_condition(site: AccessSite, element: LinearSum) -> Condition | N
     for t, c in site.index.terms:
         if isinstance(t, Operation) and any(v in site.counters for v in T.collect_unknowns(t)):
             other = next((o for o, k in element.terms if k == c and isinstance(o, Operation) and o.op == t.op), None)
-            if other is None or not _unify_operations(t, other, site, bounds, put, done):
+            if other is None or not _solve_counters_to_match_operations(t, other, site, bounds, put, done):
                 return None
     index = T.substitute(site.index, put)
     digits = [(v, c) for v, c in index.terms if isinstance(v, Unknown) and v in site.counters]
@@ -50,10 +50,13 @@ def solve_touch_condition(site: AccessSite, element: LinearSum) -> Condition | N
 
 
 def _solve_digits_and_return_rest(
-    digits: Iterable[tuple[Unknown, int]], number: LinearSum, bounds: Mapping[Atom, Interval], solution: dict[Unknown, LinearSum]
+    weighted_digits: Iterable[tuple[Unknown, int]],
+    number: LinearSum,
+    bounds: Mapping[Atom, Interval],
+    solution_to_extend: dict[Unknown, LinearSum],
 ) -> LinearSum:
-    """Put the digits of `number` into `solution`, and return the remainder."""
-    ordered = sorted(digits, key=lambda d: -abs(d[1]))
+    """Put the digits of `number` into `solution_to_extend`, and return the remainder."""
+    ordered = sorted(weighted_digits, key=lambda d: -abs(d[1]))
     limits = [bounds.get(v, (v.low, v.high)) for v, _ in ordered]
     least_values = [low if c > 0 else high for (_, c), (low, high) in zip(ordered, limits)]  # the value that contributes least
     for (_, c), start in zip(ordered, least_values):
@@ -62,64 +65,78 @@ def _solve_digits_and_return_rest(
     for (v, c), (low, high), start in zip(ordered, limits, least_values):
         span -= abs(c) * (high - low)  # the greatest value of the less significant digits
         step = _clamp_to_maximum(floor_divide_sum(_raise_remainder(number, abs(c), abs(c) - 1 - span), abs(c)), high - low)
-        solution[v] = T.add(LinearSum(start), step, 1 if c > 0 else -1)
+        solution_to_extend[v] = T.add(LinearSum(start), step, 1 if c > 0 else -1)
         number = T.add(number, step, -abs(c))
     return number
 
 
-def _unify_operations(
-    a: Operation,
-    b: Operation,
+def _solve_counters_to_match_operations(
+    site_operation: Operation,
+    element_operation: Operation,
     site: AccessSite,
     bounds: Mapping[Atom, Interval],
-    solution: dict[Unknown, LinearSum],
-    done: _UnifiedPairs,
+    solution_to_extend: dict[Unknown, LinearSum],
+    seen_pairs: _UnifiedPairs,
 ) -> bool:
-    """Try to solve counters of `site` such that `a` becomes `b`; the solver decides later whether they do.
+    """Try to solve counters of `site` such that `site_operation` becomes `element_operation`; the solver decides later whether
+    they do.
 
-    `done` has the pairs that are unified already. Returns False if a pair cannot be unified.
+    `seen_pairs` has the pairs that are unified already. Returns False if a pair cannot be unified.
     """
-    if (a, b) in done:
+    if (site_operation, element_operation) in seen_pairs:
         return True
-    if a.op != b.op or len(a.args) != len(b.args):
+    if site_operation.op != element_operation.op or len(site_operation.args) != len(element_operation.args):
         return False
-    done.add((a, b))
-    return all(_unify_terms(x, y, site, bounds, solution, done) for x, y in zip(a.args, b.args))
+    seen_pairs.add((site_operation, element_operation))
+    return all(
+        _solve_counters_to_match_terms(x, y, site, bounds, solution_to_extend, seen_pairs)
+        for x, y in zip(site_operation.args, element_operation.args)
+    )
 
 
-def _unify_terms(
-    x: LinearSum | Condition | str,
-    y: LinearSum | Condition | str,
+def _solve_counters_to_match_terms(
+    site_term: LinearSum | Condition | str,
+    element_term: LinearSum | Condition | str,
     site: AccessSite,
     bounds: Mapping[Atom, Interval],
-    solution: dict[Unknown, LinearSum],
-    done: _UnifiedPairs,
+    solution_to_extend: dict[Unknown, LinearSum],
+    seen_pairs: _UnifiedPairs,
 ) -> bool:
-    """Try to solve counters of `site` such that `x` becomes `y`. Returns False if they cannot."""
-    if (x, y) in done:
+    """Try to solve counters of `site` such that `site_term` becomes `element_term`. Returns False if they cannot."""
+    if (site_term, element_term) in seen_pairs:
         return True
-    if isinstance(x, str) or isinstance(y, str):
-        return x == y
-    done.add((x, y))
-    if isinstance(x, Condition) or isinstance(y, Condition):
-        same = isinstance(x, Condition) and isinstance(y, Condition) and x.op == y.op and len(x.args) == len(y.args)
-        return same and all(_unify_terms(a, b, site, bounds, solution, done) for a, b in zip(x.args, y.args))  # type: ignore[union-attr]
-    apps = [[(t, c) for t, c in z.terms if isinstance(t, Operation)] for z in (x, y)]
+    if isinstance(site_term, str) or isinstance(element_term, str):
+        return site_term == element_term
+    seen_pairs.add((site_term, element_term))
+    if isinstance(site_term, Condition) or isinstance(element_term, Condition):
+        same = (
+            isinstance(site_term, Condition)
+            and isinstance(element_term, Condition)
+            and site_term.op == element_term.op
+            and len(site_term.args) == len(element_term.args)
+        )
+        return same and all(
+            _solve_counters_to_match_terms(a, b, site, bounds, solution_to_extend, seen_pairs)
+            for a, b in zip(site_term.args, element_term.args)  # type: ignore[union-attr]
+        )
+    apps = [[(t, c) for t, c in z.terms if isinstance(t, Operation)] for z in (site_term, element_term)]
     if len(apps[0]) != len(apps[1]):
         return False
     for (t, c), (o, k) in zip(*apps):
-        if c != k or not _unify_operations(t, o, site, bounds, solution, done):
+        if c != k or not _solve_counters_to_match_operations(t, o, site, bounds, solution_to_extend, seen_pairs):
             return False
-    rest = LinearSum(x.const, tuple([(t, c) for t, c in x.terms if isinstance(t, Unknown) and t not in site.counters]))
-    value = LinearSum(y.const, tuple([(t, c) for t, c in y.terms if isinstance(t, Unknown)]))
-    digits = [(t, c) for t, c in x.terms if isinstance(t, Unknown) and t in site.counters and t not in solution]
-    _solve_digits_and_return_rest(digits, T.add(value, rest, -1), bounds, solution)
+    rest = LinearSum(
+        site_term.const, tuple([(t, c) for t, c in site_term.terms if isinstance(t, Unknown) and t not in site.counters])
+    )
+    value = LinearSum(element_term.const, tuple([(t, c) for t, c in element_term.terms if isinstance(t, Unknown)]))
+    digits = [(t, c) for t, c in site_term.terms if isinstance(t, Unknown) and t in site.counters and t not in solution_to_extend]
+    _solve_digits_and_return_rest(digits, T.add(value, rest, -1), bounds, solution_to_extend)
     return True
 
 
 def _raise_remainder(a: LinearSum, c: int, room: int) -> LinearSum:
     """Return `a` plus at most `room`, so that its terms that are no multiples of c are not below 0."""
-    low = T.bounds(LinearSum(a.const, _quotient_or_remainder(a, c, False).terms))[0]
+    low = T.bounds(LinearSum(a.const, _split_off_quotient_or_remainder(a, c, False).terms))[0]
     return T.add(a, LinearSum(max(0, min(room, -low))))
 
 
@@ -131,14 +148,14 @@ def floor_divide_sum(a: LinearSum, c: int) -> LinearSum:
     g = next(
         g
         for g in sorted({1, c, *(math.gcd(c, k) for _, k in a.terms)}, reverse=True)
-        if _is_within(_quotient_or_remainder(a, g, False), g)
+        if _is_within(_split_off_quotient_or_remainder(a, g, False), g)
     )
-    coarse = _quotient_or_remainder(a, g, True)
-    whole, rest = _quotient_or_remainder(coarse, c // g, True), _quotient_or_remainder(coarse, c // g, False)
+    coarse = _split_off_quotient_or_remainder(a, g, True)
+    whole, rest = _split_off_quotient_or_remainder(coarse, c // g, True), _split_off_quotient_or_remainder(coarse, c // g, False)
     return T.add(whole, T.as_sum(Operation("idiv", (rest, LinearSum(c // g))))) if rest.terms else whole
 
 
-def _quotient_or_remainder(a: LinearSum, n: int, want_quotient: bool) -> LinearSum:
+def _split_off_quotient_or_remainder(a: LinearSum, n: int, want_quotient: bool) -> LinearSum:
     """Return q or r of a = n q + r, where r has the terms that are no multiples of n."""
     if want_quotient:
         return LinearSum(a.const // n, tuple([(t, k // n) for t, k in a.terms if k % n == 0]))
@@ -150,8 +167,8 @@ def _is_within(a: LinearSum, n: int) -> bool:
     return 0 <= low and high < n
 
 
-def _clamp_to_maximum(a: LinearSum, most: int) -> LinearSum:
+def _clamp_to_maximum(a: LinearSum, maximum: int) -> LinearSum:
     """Return min(a, most)."""
-    if T.bounds(a)[1] <= most:
+    if T.bounds(a)[1] <= maximum:
         return a
-    return T.scale(T.as_sum(Operation("max", (T.scale(a, -1), LinearSum(-most)))), -1)
+    return T.scale(T.as_sum(Operation("max", (T.scale(a, -1), LinearSum(-maximum)))), -1)

@@ -22,7 +22,12 @@ from uops.compiler.validate.races import decide_races
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import AccessSite, KernelAccesses, address_of, loop_counter, named_variable
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
-from uops.compiler.validate.writes import decide_reads_are_covered, decide_stores, group_sites_by_param, writes_element_twice
+from uops.compiler.validate.writes import (
+    collect_param_sites,
+    decide_reads_within_old_reads_or_writes,
+    decide_stores,
+    writes_element_twice,
+)
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -108,17 +113,17 @@ def _attach_variable_values(verdict: ValidationVerdict, values: Mapping[Unknown,
 
 def _decide_access_agreement(old: KernelAccesses, new: KernelAccesses, worker: SolverWorker) -> Iterator[ValidationVerdict]:
     """Decide that writes and reads of each argument agree with the body."""
-    before = {m.arg.slot: s for m, s in group_sites_by_param(s for s in old.sites if s.writes).items()}
-    after = group_sites_by_param(s for s in new.sites if s.writes)
-    loaded = [{m.arg.slot for m in group_sites_by_param(s for s in b.sites if s.kind == "load")} for b in (old, new)]
+    before = {m.arg.slot: s for m, s in collect_param_sites(s for s in old.sites if s.writes).items()}
+    after = collect_param_sites(s for s in new.sites if s.writes)
+    loaded = [{m.arg.slot for m in collect_param_sites(s for s in b.sites if s.kind == "load")} for b in (old, new)]
     for m, sites in after.items():
         earlier = before.pop(m.arg.slot, [])
         may_rewrite = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or writes_element_twice(earlier, worker))
         yield from decide_stores(m, earlier, sites, may_rewrite, worker)
     for slot, sites in before.items():
         yield ValidationVerdict(ObligationKind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")
-    for m in group_sites_by_param(s for s in new.sites if not s.writes):
-        yield from decide_reads_are_covered(m.arg.slot, old, new, worker)
+    for m in collect_param_sites(s for s in new.sites if not s.writes):
+        yield from decide_reads_within_old_reads_or_writes(m.arg.slot, old, new, worker)
 
 
 def make_bounds_claim(s: AccessSite) -> ValidationClaim:
@@ -144,7 +149,7 @@ def generate_no_wrap_claims(s: AccessSite) -> Iterator[ValidationClaim]:
 
 
 def _make_no_wrap_claim(wrapping: Operation, given: Condition, s: AccessSite) -> ValidationClaim:
-    low, high = T.storage_range(wrapping.op)
+    low, high = T.wrap_or_held_range(wrapping.op)
     (a,) = wrapping.args
     assert isinstance(a, LinearSum)
     goal = T.conjoin(T.is_nonnegative(T.add(a, LinearSum(low), -1)), T.is_nonnegative(T.add(LinearSum(high), a, -1)))

@@ -18,7 +18,7 @@ from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import Invalid, ValidationVerdict
 from uops.compiler.validate.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
-from uops.compiler.validate.values import decide_values, group_rewriter_transforms
+from uops.compiler.validate.values import decide_values_or_leave_to_interpreter, group_rewriter_transforms
 from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass as record
 from uops.spec.untrusted import quote_name
@@ -118,8 +118,8 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
             verdicts = _PROCESS.verdict_cache.get(key)
             if verdicts is None:
                 proofs = validate_kernel(old.body, new.body, _PROCESS.worker)
-                verdicts = (*proofs, *decide_values(bodies, moves))
-                _memoize_verdicts(key, verdicts)
+                verdicts = (*proofs, *decide_values_or_leave_to_interpreter(bodies, moves))
+                _memoize_verdicts_and_evict_oldest(key, verdicts)
             kernels[key] = KernelValidation(
                 _kernel_label(old.body, k), old.body, new.body, verdicts, _PROCESS.cpu_seconds() - start
             )
@@ -128,7 +128,7 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
             *generate_plan_claims(after, graphs_by_pass["plan"], caller_buffer_numbers(graphs_by_pass["callify"])),
         )
         plan_verdicts = tuple(decide_claim(c, _PROCESS.worker) for c in launch_claims)
-        report = ValidationReport(tuple(kernels.values()), plan_verdicts, log.assuming_rule_counts)
+        report = ValidationReport(tuple(kernels.values()), plan_verdicts, log.applications_by_assuming_rule)
         _PROCESS.counts["kernels"] += len(kernels)
         if report.fast_math_counts:
             _PROCESS.counts["steps of fast-math"] += sum(report.fast_math_counts.values())
@@ -136,9 +136,9 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
     return report
 
 
-def _memoize_verdicts(key: tuple[UOp, ...], verdicts: tuple[ValidationVerdict, ...]) -> None:
+def _memoize_verdicts_and_evict_oldest(kernel_bodies_by_pass: tuple[UOp, ...], verdicts: tuple[ValidationVerdict, ...]) -> None:
     """Memoize the verdicts of one kernel, and evict the oldest beyond KEPT."""
-    _PROCESS.verdict_cache[key] = verdicts
+    _PROCESS.verdict_cache[kernel_bodies_by_pass] = verdicts
     while len(_PROCESS.verdict_cache) > KEPT:
         _PROCESS.verdict_cache.popitem(last=False)
 

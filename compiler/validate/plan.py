@@ -45,7 +45,7 @@ def generate_plan_claims(before: UOp, after: UOp, caller_buffers: Collection[int
                     yield _claim(f"{_name(a)} is not the caller's", _truth(a.arg.unique not in caller_buffers))
                 live_ranges[a] = (live_ranges.get(a, (k, k))[0], k)
                 yield _claim(f"{_name(a)} has one place", _truth(places.setdefault(a, b) is b))
-                yield _claim(f"{_name(a)} is inside of its arena", _slice_holds_buffer_condition(a, b))
+                yield _claim(f"{_name(a)} is inside of its arena", _slice_fits_and_matches_buffer_condition(a, b))
             else:
                 yield _claim(f"argument {a.op.name.lower()} of call {k} stays", _truth(a is b))
     for a, b in itertools.combinations(live_ranges, 2):
@@ -57,13 +57,13 @@ def generate_plan_claims(before: UOp, after: UOp, caller_buffers: Collection[int
             yield _claim(f"{_name(a)} and {_name(b)} are needed at the same time", _disjoint_bytes_condition(places, a, b))
 
 
-def _claim_unique_written_arguments(k: int, call: UOp) -> Iterator[ValidationClaim]:
+def _claim_unique_written_arguments(call_number: int, call: UOp) -> Iterator[ValidationClaim]:
     """Claim that each memory that a Call writes is one of its arguments only once."""
     written = range(len(call.arguments)) if call.arg is None or call.arg.written is None else call.arg.written
     for j in written:
         a = call.arguments[j]
         if a.op is Op.BUFFER or (a.op is Op.PARAM and a.arg.name is None):
-            yield _claim(f"call {k} writes argument {j} and has it once", _truth(call.arguments.count(a) == 1))
+            yield _claim(f"call {call_number} writes argument {j} and has it once", _truth(call.arguments.count(a) == 1))
 
 
 def _size_bytes(a: UOp) -> int:
@@ -74,7 +74,7 @@ def _offset(place: UOp) -> LinearSum:
     return LinearSum(int(place.offset.arg.value))
 
 
-def _slice_holds_buffer_condition(buffer: UOp, arena_slice: UOp) -> Condition:
+def _slice_fits_and_matches_buffer_condition(buffer: UOp, arena_slice: UOp) -> Condition:
     """Return the condition that the Slice `arena_slice` of an arena holds Buffer `buffer`."""
     arena = arena_slice.operand
     fits = T.conjoin(
@@ -84,9 +84,9 @@ def _slice_holds_buffer_condition(buffer: UOp, arena_slice: UOp) -> Condition:
     return T.conjoin(fits, _truth(arena_slice.arg.size == buffer.arg.size and arena_slice.arg.dtype is buffer.dtype))
 
 
-def _disjoint_bytes_condition(places: Mapping[UOp, UOp], a: UOp, b: UOp) -> Condition:
+def _disjoint_bytes_condition(slices_by_buffer: Mapping[UOp, UOp], a: UOp, b: UOp) -> Condition:
     """Return the condition that the places of two Buffers share no byte."""
-    x, y = places[a], places[b]
+    x, y = slices_by_buffer[a], slices_by_buffer[b]
     scale = x.operand.dtype.itemsize
     first = LinearSum((_offset(y).const - _offset(x).const) * scale - _size_bytes(a))
     second = LinearSum((_offset(x).const - _offset(y).const) * scale - _size_bytes(b))

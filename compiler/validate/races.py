@@ -38,7 +38,7 @@ from uops.compiler.validate.writes import (
     enumerate_executions,
     is_mixed_radix,
     mark_elements_or_refute_overlap,
-    rename_site_apart,
+    rename_counters_and_loads_apart,
     view_touched_elements,
 )
 from uops.spec.ir.args import AddrSpace
@@ -51,10 +51,10 @@ def decide_races(body: KernelAccesses, worker: SolverWorker) -> Iterator[Validat
     """Decide the races of a body's parallel loops. Memory that is private or only read has no verdict."""
     for memory, sites, axis_types in _find_shared_memories(body):
         place = f"{describe_memory(memory)}, {'threads' if axis_types is GROUPS else 'lanes'}"
-        verdict = _decide_by_disjoint_stores(sites, place) or (
-            _decide_by_owner_threads(sites, axis_types, place)
+        verdict = _prove_by_disjoint_stores(sites, place) or (
+            _decide_that_one_thread_owns_element(sites, axis_types, place)
             if axis_types is GROUPS
-            else _decide_uniform_pairs_by_points(sites, axis_types, body, place)
+            else _decide_all_pairs_if_counters_agree(sites, axis_types, body, place)
         )
         if verdict is not None:
             yield verdict
@@ -101,16 +101,16 @@ def parallel_counters(s: AccessSite, axis_types: frozenset[AxisType]) -> tuple[U
     return tuple(loop_counter(r) for r in s.loops if r.arg.type in axis_types)
 
 
-def _find_unordered_pairs(
+def _find_unordered_conflicting_pairs(
     sites: Sequence[AccessSite], axis_types: frozenset[AxisType], body: KernelAccesses
 ) -> Iterator[tuple[int, int, tuple[Unknown, ...]]]:
     """Yield (left, right, counters that are equal in both) for each pair of sites with unordered executions."""
-    loop_positions = _find_loop_positions(body)
+    loop_positions = _find_range_and_end_positions(body)
     for j, b in enumerate(sites):
         for k, a in enumerate(sites[: j + 1]):
             conflict = (a.writes or b.writes) and (a.kind, b.kind) != ("atomic", "atomic")
             if conflict and (parallel_counters(a, axis_types) or parallel_counters(b, axis_types)):
-                same = _counters_equal_when_unordered(a, b, axis_types, body, loop_positions)
+                same = _find_counters_equal_if_unordered(a, b, axis_types, body, loop_positions)
                 if same is not None:
                     yield k, j, same
 
@@ -119,19 +119,19 @@ def _generate_pair_claims(
     sites: Sequence[AccessSite], axis_types: frozenset[AxisType], body: KernelAccesses
 ) -> Iterator[tuple[ValidationClaim, AccessSite, AccessSite, tuple[Unknown, ...]]]:
     """Yield (claim, left, right, counters that are equal in both) for each pair of sites with unordered executions."""
-    firsts, seconds = ([rename_site_apart(s, mark) for s in sites] for mark in (".1", ".2"))
-    for k, j, same in _find_unordered_pairs(sites, axis_types, body):
+    firsts, seconds = ([rename_counters_and_loads_apart(s, mark) for s in sites] for mark in (".1", ".2"))
+    for k, j, same in _find_unordered_conflicting_pairs(sites, axis_types, body):
         yield _make_no_race_claim((sites[k], firsts[k]), (sites[j], seconds[j]), axis_types, same), sites[k], sites[j], same
 
 
 def _make_no_race_claim(
-    left_and_copy: tuple[AccessSite, AccessSite],
-    right_and_copy: tuple[AccessSite, AccessSite],
+    left_and_renamed_copy: tuple[AccessSite, AccessSite],
+    right_and_renamed_copy: tuple[AccessSite, AccessSite],
     axis_types: frozenset[AxisType],
     same_counters: tuple[Unknown, ...],
 ) -> ValidationClaim:
     """Claim that two sites, each given with its copy, touch no common element at equal `same_counters` in different threads."""
-    (a, first), (b, second) = left_and_copy, right_and_copy
+    (a, first), (b, second) = left_and_renamed_copy, right_and_renamed_copy
     equal = T.TRUE
     for v in same_counters:
         equal = T.conjoin(equal, T.is_zero(T.add(T.as_sum(rename_unknown(v, ".1")), T.as_sum(rename_unknown(v, ".2")), -1)))
@@ -145,8 +145,12 @@ def _make_no_race_claim(
     return ValidationClaim(ObligationKind.RACE, place, given, T.negate(T.is_zero(T.add(first.index, second.index, -1))))
 
 
-def _counters_equal_when_unordered(
-    a: AccessSite, b: AccessSite, axis_types: frozenset[AxisType], body: KernelAccesses, positions: Mapping[UOp, tuple[int, int]]
+def _find_counters_equal_if_unordered(
+    a: AccessSite,
+    b: AccessSite,
+    axis_types: frozenset[AxisType],
+    body: KernelAccesses,
+    loop_positions: Mapping[UOp, tuple[int, int]],
 ) -> tuple[Unknown, ...] | None:
     """Return the counters that must be equal for executions of `a` and `b` by different threads to be unordered.
 
@@ -160,7 +164,7 @@ def _counters_equal_when_unordered(
     bars = [at for at, loops in body.barriers if all(r in a.loops or r in b.loops or _always_iterates(r) for r in loops)]
     steps = [r for r in common if r.arg.type not in axis_types]
     for k, r in enumerate(steps):
-        begin, end = positions[r]
+        begin, end = loop_positions[r]
         between = any(last < at < end or begin < at < first for at in bars)  # from one iteration to the next
         if r.arg.type not in GROUPS and not (between and any(begin < at < end for at in bars)):
             return tuple(loop_counter(x) for x in steps[:k])
@@ -173,7 +177,7 @@ def _always_iterates(r: UOp) -> bool:
     return bounds is not None and bounds[0] > 0
 
 
-def _find_loop_positions(body: KernelAccesses) -> dict[UOp, tuple[int, int]]:
+def _find_range_and_end_positions(body: KernelAccesses) -> dict[UOp, tuple[int, int]]:
     """Return the positions of each loop's Range and End in a list."""
     begins = {u: k for k, u in enumerate(body.root.src) if u.op is Op.RANGE}
     ends = {r: k for k, u in enumerate(body.root.src) if u.op is Op.END for r in u.ranges}
@@ -183,7 +187,7 @@ def _find_loop_positions(body: KernelAccesses) -> dict[UOp, tuple[int, int]]:
 # By points
 
 
-def _decide_by_disjoint_stores(sites: Sequence[AccessSite], place: str) -> ValidationVerdict | None:
+def _prove_by_disjoint_stores(sites: Sequence[AccessSite], place: str) -> ValidationVerdict | None:
     """Prove that no element is touched twice at all; None if that fails.
 
     It holds if there are only Stores, each writes distinct elements, and no two write a common one.
@@ -199,7 +203,9 @@ def _decide_by_disjoint_stores(sites: Sequence[AccessSite], place: str) -> Valid
     )
 
 
-def _decide_by_owner_threads(sites: Sequence[AccessSite], axis_types: frozenset[AxisType], place: str) -> ValidationVerdict | None:
+def _decide_that_one_thread_owns_element(
+    sites: Sequence[AccessSite], axis_types: frozenset[AxisType], place: str
+) -> ValidationVerdict | None:
     """Decide that only the thread that writes an element accesses it, with one owner per element.
 
     Returns None if that is too much work, depends on a named variable, or if sequential loops surround the threads.
@@ -213,7 +219,7 @@ def _decide_by_owner_threads(sites: Sequence[AccessSite], axis_types: frozenset[
     (counters,) = threads
     owner = np.full(size, -1, np.int64)
     for s in sorted(sites, key=lambda s: not s.writes):
-        clash = _mark_owners_or_find_clash(s, owner, counters)
+        clash = _mark_owners_or_find_clashing_threads(s, owner, counters)
         if clash is None:
             return None
         if clash:
@@ -222,8 +228,8 @@ def _decide_by_owner_threads(sites: Sequence[AccessSite], axis_types: frozenset[
     return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS)
 
 
-def _mark_owners_or_find_clash(
-    site: AccessSite, owner_by_element: PointValues, counters: tuple[Unknown, ...]
+def _mark_owners_or_find_clashing_threads(
+    site: AccessSite, owner_by_element: PointValues, thread_counters: tuple[Unknown, ...]
 ) -> tuple[int, ...] | None:
     """Return two threads that access one element, or an empty tuple; None if that is too much work.
 
@@ -233,16 +239,17 @@ def _mark_owners_or_find_clash(
     if view is not None and not view.size:
         return ()
     axes = [v for v, _ in site.index.terms]
-    if view is not None and view.ndim == len(axes) and all(v in axes for v in counters):
+    if view is not None and view.ndim == len(axes) and all(v in axes for v in thread_counters):
         bounds = tighten_bounds(extract_nonnegative_sums(site.condition)) or {}
-        threads = _linearize_counters(counters, {v: _axis_values(v, bounds, axes) for v in counters})  # type: ignore[arg-type]
+        values = {v: _values_of_unknown_along_its_axis(v, bounds, axes) for v in thread_counters}  # type: ignore[arg-type]
+        threads = _linearize_counters(thread_counters, values)
         owners = view
     else:
-        points = enumerate_executions(site, counters, 4 * POINTS)
+        points = enumerate_executions(site, thread_counters, 4 * POINTS)
         if points is None:
             return None
         at, index, keep = points
-        elements, threads = (np.broadcast_to(x, keep.shape)[keep] for x in (index, _linearize_counters(counters, at)))
+        elements, threads = (np.broadcast_to(x, keep.shape)[keep] for x in (index, _linearize_counters(thread_counters, at)))
         if elements.size and (elements.min() < 0 or elements.max() >= owner_by_element.size):
             return None
         if site.writes:
@@ -258,26 +265,26 @@ def _mark_owners_or_find_clash(
     return int(owners.reshape(-1)[k]), int(np.broadcast_to(threads, owners.shape).reshape(-1)[k])
 
 
-def _linearize_counters(counters: Sequence[Unknown], at: Mapping[Unknown, PointValues]) -> PointValues:
+def _linearize_counters(counters: Sequence[Unknown], values_by_counter: Mapping[Unknown, PointValues]) -> PointValues:
     """Return the position of a combination of counters in row-major order."""
     number: PointValues = np.int64(0)
     for v in counters:
-        number = number * (v.high - v.low + 1) + at[v] - v.low
+        number = number * (v.high - v.low + 1) + values_by_counter[v] - v.low
     return number
 
 
-def _axis_values(v: Unknown, bounds: Mapping[Atom, Interval], axes: Sequence[Unknown]) -> PointValues:
+def _values_of_unknown_along_its_axis(v: Unknown, bounds: Mapping[Atom, Interval], axes: Sequence[Unknown]) -> PointValues:
     """Return the values of an unknown along its axis."""
     low, high = bounds.get(v, (v.low, v.high))
     k = axes.index(v)
     return np.arange(low, high + 1, dtype=np.int64).reshape([-1 if j == k else 1 for j in range(len(axes))])
 
 
-def _decide_uniform_pairs_by_points(
+def _decide_all_pairs_if_counters_agree(
     sites: Sequence[AccessSite], axis_types: frozenset[AxisType], body: KernelAccesses, place: str
 ) -> ValidationVerdict | None:
     """Decide all sites of a memory at once, if all pairs have the same unsynchronized counters; None otherwise."""
-    pairs = list(_find_unordered_pairs(sites, axis_types, body))
+    pairs = list(_find_unordered_conflicting_pairs(sites, axis_types, body))
     ways = {same for _, _, same in pairs}
     writers = [s for s in sites if s.writes]
     count = len(writers) * (len(writers) + 1) // 2 + len(writers) * (len(sites) - len(writers))

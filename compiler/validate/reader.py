@@ -65,10 +65,13 @@ class _AccessReader:
                 barriers.append((at, loops))
         return KernelAccesses(self.root, tuple(sites), tuple(barriers), listed)
 
-    def _read_sites(self, u: UOp, loops: tuple[UOp, ...], at: int) -> list[AccessSite]:
+    def _read_sites(self, access: UOp, loops: tuple[UOp, ...], instruction_position: int) -> list[AccessSite]:
         """Read the sites of one Load, Store or AtomicAdd in its loops."""
-        address, gate = address_of(u), None if u.op is Op.ATOMICADD else u.gate
-        formulas: list[SymbolicValue] = [self._read_index(address), T.TRUE if gate is None else self.read_symbolic_value(gate)]
+        address, gate = address_of(access), None if access.op is Op.ATOMICADD else access.gate
+        formulas: list[SymbolicValue] = [
+            self._read_element_index(address),
+            T.TRUE if gate is None else self.read_symbolic_value(gate),
+        ]
         loop_condition = T.TRUE
         for r in loops:
             if r.bound.op is Op.CONST:
@@ -79,21 +82,25 @@ class _AccessReader:
         n = (address.shape or (1,))[0] if address.shape else 1
         memory = base_memory(address)
         lane = lane_unknown(int(n)) if address.shape else None
-        size, sites = self.memory_size(memory), []
-        for index, condition, site_lane in _split_index_and_gate_by_lane(formulas, lane):
+        size, sites = self.memory_element_count(memory), []
+        for index, condition, site_lane in _split_by_lane_if_listed(formulas, lane):
             assert isinstance(index, LinearSum) and isinstance(condition, Condition)
             index = T.resolve_wheres_known_true(index, T.conjuncts(condition))
-            sites.append(AccessSite(_KIND[u.op], u, memory, index, condition, loops, site_lane, loop_condition, at, size))
+            sites.append(
+                AccessSite(
+                    _KIND[access.op], access, memory, index, condition, loops, site_lane, loop_condition, instruction_position, size
+                )
+            )
         return sites
 
-    def memory_size(self, memory: UOp) -> LinearSum:
+    def memory_element_count(self, memory: UOp) -> LinearSum:
         """Return the number of elements of a memory, which may depend on variables (R48: symbolic sizes)."""
         size = LinearSum(int(memory.arg.size)) if memory.op is Op.BUFFER else T.ONE
         for d in memory.shape or () if memory.op is Op.PARAM else ():
             size = T.mul(size, LinearSum(d) if isinstance(d, int) else self._read_scalar_integer(d))
         return size
 
-    def _read_index(self, address: UOp) -> SymbolicValue:
+    def _read_element_index(self, address: UOp) -> SymbolicValue:
         """Read the element of an address; of a whole memory, each of its lanes."""
         while address.op is Op.AFTER:
             address = address.buffer
@@ -135,65 +142,65 @@ class _AccessReader:
         if u.dtype.is_float or u.dtype is dt.void:
             return None
         if u.op is Op.STACK:
-            return _stack_lanes([self.values[s] for s in u.src])
+            return _join_lanes_or_keep_list([self.values[s] for s in u.src])
         if u.op is Op.INDEX and u.operand in self.values:
-            return self._read_lane(u)
+            return self._read_lane_or_make_unknown(u)
         leaf = _LEAVES.get(u.op)
         if leaf is not None:
             return leaf(self, u)
         operands = [self.values.get(s) for s in u.src]
         read = [x for x in operands if x is not None]
         if u.op not in _RULES or len(read) < len(operands):
-            return self.make_unknown(u)
+            return self.make_unknown_within_bounds(u)
         rule = _RULES[u.op]
         lists = [x for x in read if isinstance(x, list)]
         if not lists:
             return rule(self, u, *read)
         n = len(lists[0])
-        return _stack_lanes([rule(self, u, *(_select_lane(x, k, n) for x in read)) for k in range(n)])
+        return _join_lanes_or_keep_list([rule(self, u, *(_select_lane(x, k, n) for x in read)) for k in range(n)])
 
-    def read_load(self, u: UOp) -> SymbolicValue:
+    def read_load_or_make_unknown(self, load: UOp) -> SymbolicValue:
         """Read a Load: of memory that the body only reads, a function of the element; otherwise an unknown."""
-        buffer, *gating = u.src  # gating: alternative and gate
-        memory, index = base_memory(buffer), self._read_index(buffer)
+        buffer, *gating = load.src  # gating: alternative and gate
+        memory, index = base_memory(buffer), self._read_element_index(buffer)
         read = [x for x in map(self.values.get, gating) if isinstance(x, LinearSum | Condition)]
         is_known = isinstance(index, LinearSum) and len(read) == len(gating)
         if memory.op is not Op.PARAM or memory in self.written_memories or not is_known:
-            return self.make_unknown(u, stored=memory in self.written_memories)
+            return self.make_unknown_within_bounds(load, is_memory_written=memory in self.written_memories)
         assert isinstance(index, LinearSum)
-        if u.dtype is dt.bool_:
+        if load.dtype is dt.bool_:
             value: LinearSum | Condition = Condition("held", (str(memory.arg.slot), index))
         else:
-            value = T.as_sum(Operation(f"held-{u.dtype.short}-{memory.arg.slot}", (index,)))
+            value = T.as_sum(Operation(f"held-{load.dtype.short}-{memory.arg.slot}", (index,)))
         if not read:
             return value
         alternative, gate = read
-        return _read_where(self, u, gate, value, alternative)
+        return _read_where(self, load, gate, value, alternative)
 
-    def _read_lane(self, u: UOp) -> SymbolicValue:
+    def _read_lane_or_make_unknown(self, u: UOp) -> SymbolicValue:
         """Read an element of a vector."""
         whole, k = self.values[u.operand], self.values.get(u.positions[0])
         n = (u.operand.shape or (1,))[0]
         if not isinstance(n, int) or not isinstance(k, LinearSum):
-            return self.make_unknown(u)
+            return self.make_unknown_within_bounds(u)
         if isinstance(whole, list):
             at = _lane_positions(k, u.shape)
             if any(x.terms for x in at):
-                return self.make_unknown(u)
+                return self.make_unknown_within_bounds(u)
             chosen = [whole[x.const] for x in at]
-            return _stack_lanes([*chosen]) if u.shape else chosen[0]
+            return _join_lanes_or_keep_list([*chosen]) if u.shape else chosen[0]
         if whole is not None and not any(v.loaded for v in T.collect_unknowns(whole)):
             lane: SymbolicValue = T.substitute(whole, {lane_unknown(n): k})
             return lane
-        return self.make_unknown(u)
+        return self.make_unknown_within_bounds(u)
 
-    def make_unknown(self, u: UOp, stored: bool = False) -> SymbolicValue:
+    def make_unknown_within_bounds(self, u: UOp, is_memory_written: bool = False) -> SymbolicValue:
         """Return an unknown of which only the bounds are known."""
         name = self.names.setdefault(u, f"v{len(self.names)}")
         if u.dtype is dt.bool_:
-            return T.negate(T.is_zero(T.as_sum(Unknown(name, 0, 1, True, stored))))
+            return T.negate(T.is_zero(T.as_sum(Unknown(name, 0, 1, True, is_memory_written))))
         low, high = u.min_max or (u.dtype.min, u.dtype.max)
-        return T.as_sum(Unknown(name, int(low), int(high), True, stored))
+        return T.as_sum(Unknown(name, int(low), int(high), True, is_memory_written))
 
 
 def _sources_to_read_first(u: UOp) -> Sequence[UOp]:
@@ -235,14 +242,14 @@ def _lane_positions(k: LinearSum, shape: tuple[Dim, ...] | None) -> list[LinearS
     return [T.fold_constant(T.substitute(k, {lane_unknown(n): LinearSum(j)})) for j in range(n)] if shape else [k]
 
 
-def _select_lane(x: SymbolicValue, k: int, n: int) -> SymbolicValue:
+def _select_lane(x: SymbolicValue, lane: int, lane_count: int) -> SymbolicValue:
     """Return lane k of n."""
     if isinstance(x, list):
-        return x[k]
-    return x if x is None else T.substitute(x, {lane_unknown(n): LinearSum(k)})
+        return x[lane]
+    return x if x is None else T.substitute(x, {lane_unknown(lane_count): LinearSum(lane)})
 
 
-def _stack_lanes(parts: list[SymbolicValue]) -> SymbolicValue:
+def _join_lanes_or_keep_list(parts: list[SymbolicValue]) -> SymbolicValue:
     """Join elements to a vector: one formula if they differ by constants."""
     first = parts[0]
     if any(p is None or isinstance(p, list) for p in parts):
@@ -258,16 +265,16 @@ def _stack_lanes(parts: list[SymbolicValue]) -> SymbolicValue:
     return parts  # type: ignore[return-value]
 
 
-def _tabulate_lanes(numbers: Sequence[LinearSum]) -> LinearSum:
+def _tabulate_lanes(constant_by_lane: Sequence[LinearSum]) -> LinearSum:
     """Return the number of each lane as a function of the lane."""
-    lane = T.as_sum(lane_unknown(len(numbers)))
-    step = numbers[1].const if len(numbers) > 1 else 0
-    if all(x.const == k * step for k, x in enumerate(numbers)):
+    lane = T.as_sum(lane_unknown(len(constant_by_lane)))
+    step = constant_by_lane[1].const if len(constant_by_lane) > 1 else 0
+    if all(x.const == k * step for k, x in enumerate(constant_by_lane)):
         return T.scale(lane, step)
-    return T.as_sum(Operation("table", (lane, *numbers)))
+    return T.as_sum(Operation("table", (lane, *constant_by_lane)))
 
 
-def _split_index_and_gate_by_lane(
+def _split_by_lane_if_listed(
     index_and_gate: list[SymbolicValue], lane: Unknown | None
 ) -> list[tuple[SymbolicValue, SymbolicValue, Unknown | None]]:
     """Return (index, gate, lane) once as one formula, or once per lane."""
@@ -306,7 +313,7 @@ _LEAVES: dict[Op, Callable[[_AccessReader, UOp], SymbolicValue]] = {
     Op.PARAM: _read_param,
     Op.RANGE: lambda reader, u: T.as_sum(loop_counter(u)),
     Op.BUFFER: lambda reader, u: None,
-    Op.LOAD: lambda reader, u: reader.read_load(u),
+    Op.LOAD: lambda reader, u: reader.read_load_or_make_unknown(u),
     Op.AFTER: lambda reader, u: None,
 }
 
@@ -316,13 +323,13 @@ def _as_sum(x: LinearSum | Condition) -> LinearSum:
     return x if isinstance(x, LinearSum) else T.as_sum(Operation("where", (x, T.ONE, T.ZERO)))
 
 
-def _make_integer_rule(f: Callable[..., LinearSum]) -> Callable[..., SymbolicValue]:
-    """Return the rule of an op on integers that is computed by `f`."""
+def _make_integer_rule(compute_number: Callable[..., LinearSum]) -> Callable[..., SymbolicValue]:
+    """Return the rule of an op on integers that is computed by `compute_number`."""
 
     def rule(reader: _AccessReader, u: UOp, *args: LinearSum | Condition) -> SymbolicValue:
         if u.dtype is dt.bool_:
-            return reader.make_unknown(u)
-        return _wrap_unless_fits(u.dtype, f(*args))
+            return reader.make_unknown_within_bounds(u)
+        return _wrap_unless_fits(u.dtype, compute_number(*args))
 
     return rule
 
@@ -345,11 +352,11 @@ def _make_bitwise_or_logic_rule(name: str) -> Callable[..., SymbolicValue]:
     return rule
 
 
-def _make_comparison_rule(f: Callable[[LinearSum, LinearSum], Condition]) -> Callable[..., SymbolicValue]:
+def _make_comparison_rule(compare: Callable[[LinearSum, LinearSum], Condition]) -> Callable[..., SymbolicValue]:
     """Return the rule of a comparison."""
 
     def rule(reader: _AccessReader, u: UOp, a: LinearSum | Condition, b: LinearSum | Condition) -> SymbolicValue:
-        return f(_as_sum(a), _as_sum(b))
+        return compare(_as_sum(a), _as_sum(b))
 
     return rule
 
@@ -369,12 +376,12 @@ def _read_cast(reader: _AccessReader, u: UOp, a: LinearSum | Condition) -> Symbo
 
 
 def _read_where(
-    reader: _AccessReader, u: UOp, c: LinearSum | Condition, a: LinearSum | Condition, b: LinearSum | Condition
+    reader: _AccessReader, u: UOp, condition: LinearSum | Condition, if_true: LinearSum | Condition, if_false: LinearSum | Condition
 ) -> SymbolicValue:
-    c = c if isinstance(c, Condition) else T.negate(T.is_zero(c))
-    if isinstance(a, Condition) and isinstance(b, Condition):
-        return Condition("or", (Condition("and", (c, a)), Condition("and", (T.negate(c), b))))
-    return T.as_sum(Operation("where", (c, a, b)))
+    condition = condition if isinstance(condition, Condition) else T.negate(T.is_zero(condition))
+    if isinstance(if_true, Condition) and isinstance(if_false, Condition):
+        return Condition("or", (Condition("and", (condition, if_true)), Condition("and", (T.negate(condition), if_false))))
+    return T.as_sum(Operation("where", (condition, if_true, if_false)))
 
 
 def _make_division_folding_one(name: str) -> Callable[..., LinearSum]:
@@ -388,19 +395,22 @@ def _make_division_folding_one(name: str) -> Callable[..., LinearSum]:
     return f
 
 
-def _read_shift(reader: _AccessReader, u: UOp, a: LinearSum | Condition, n: LinearSum | Condition) -> SymbolicValue:
+def _read_constant_shift_or_make_unknown(
+    reader: _AccessReader, u: UOp, a: LinearSum | Condition, shift_count: LinearSum | Condition
+) -> SymbolicValue:
     """Read a shift by a constant as a product or a division; any other is unknown."""
     if (
         isinstance(a, LinearSum)
-        and isinstance(n, LinearSum)
-        and not n.terms
-        and 0 <= n.const < min(63, u.dtype.bits if u.dtype is not dt.index else 63)
+        and isinstance(shift_count, LinearSum)
+        and not shift_count.terms
+        and 0 <= shift_count.const < min(63, u.dtype.bits if u.dtype is not dt.index else 63)
     ):
         left = u.op is Op.SHL
         return _wrap_unless_fits(
-            u.dtype, T.scale(a, 1 << n.const) if left else T.as_sum(Operation("idiv", (a, LinearSum(1 << n.const))))
+            u.dtype,
+            T.scale(a, 1 << shift_count.const) if left else T.as_sum(Operation("idiv", (a, LinearSum(1 << shift_count.const)))),
         )
-    return reader.make_unknown(u)
+    return reader.make_unknown_within_bounds(u)
 
 
 _RULES: dict[Op, Callable[..., SymbolicValue]] = {
@@ -416,8 +426,8 @@ _RULES: dict[Op, Callable[..., SymbolicValue]] = {
     Op.AND: _make_bitwise_or_logic_rule("and"),
     Op.OR: _make_bitwise_or_logic_rule("or"),
     Op.XOR: _make_bitwise_or_logic_rule("xor"),
-    Op.SHL: _read_shift,
-    Op.SHR: _read_shift,
+    Op.SHL: _read_constant_shift_or_make_unknown,
+    Op.SHR: _read_constant_shift_or_make_unknown,
     Op.NOT: lambda reader, u, a: T.negate(a),
     Op.CMPLT: _make_comparison_rule(_less),
     Op.CMPGT: _make_comparison_rule(lambda a, b: _less(b, a)),

@@ -214,10 +214,12 @@ def conjuncts(c: Condition) -> list[Condition]:
     return list(terms)
 
 
-def subterms(*roots: LinearSum | Condition | Operation, memo_slot: str | None = None) -> list[LinearSum | Condition | Operation]:
+def subterms(
+    *roots: LinearSum | Condition | Operation, skip_if_filled_slot: str | None = None
+) -> list[LinearSum | Condition | Operation]:
     """Return every sum, condition and operation in these terms once, arguments first; iterative.
 
-    `memo_slot` names a memo: terms that have it are left out, together with what occurs only in them.
+    `skip_if_filled_slot` names a memo: terms that have it are left out, together with what occurs only in them.
     """
     order: dict[LinearSum | Condition | Operation, None] = {}
     stack: list[Any] = [*roots[::-1]]  # a None marks that the next term's arguments are done
@@ -226,14 +228,14 @@ def subterms(*roots: LinearSum | Condition | Operation, memo_slot: str | None = 
         x = stack.pop()
         if x is None:
             order[stack.pop()] = None
-        elif x not in met and (memo_slot is None or getattr(x, memo_slot) is None):
+        elif x not in met and (skip_if_filled_slot is None or getattr(x, skip_if_filled_slot) is None):
             met.add(x)
-            stack += (x, None, *_direct_parts(x)[::-1])
+            stack += (x, None, *_direct_parts_except_unknowns(x)[::-1])
     charge_budget_if_limited(BudgetUnit.TERMS, len(order))
     return list(order)
 
 
-def _direct_parts(x: LinearSum | Condition | Operation) -> Sequence[LinearSum | Condition | Operation]:
+def _direct_parts_except_unknowns(x: LinearSum | Condition | Operation) -> Sequence[LinearSum | Condition | Operation]:
     """Return the direct subterms of a term, except unknowns."""
     if isinstance(x, LinearSum):
         return [t for t, _ in x.terms if isinstance(t, Operation)]
@@ -257,17 +259,19 @@ def substitute(x: Any, replacements: Mapping[Unknown, LinearSum], memo: dict[Any
 
 
 def _substitute_in(
-    x: LinearSum | Condition | Operation, replacements: Mapping[Unknown, LinearSum], memo: Mapping[Any, Any]
+    x: LinearSum | Condition | Operation, replacements: Mapping[Unknown, LinearSum], substituted_parts: Mapping[Any, Any]
 ) -> LinearSum | Condition:
-    """Replace unknowns in a term whose parts are in `memo`; an operation becomes a sum."""
+    """Replace unknowns in a term whose parts are in `substituted_parts`; an operation becomes a sum."""
     if isinstance(x, LinearSum):
         total = LinearSum(x.const)
         for t, c in x.terms:
-            total = add(total, memo[t] if isinstance(t, Operation) else replacements[t] if t in replacements else as_sum(t), c)
+            total = add(
+                total, substituted_parts[t] if isinstance(t, Operation) else replacements[t] if t in replacements else as_sum(t), c
+            )
         return total
     if isinstance(x, Condition):
-        return Condition(x.op, tuple([a if isinstance(a, str) else memo[a] for a in x.args]))
-    return _rebuild_operation(x.op, tuple([memo[a] for a in x.args]))
+        return Condition(x.op, tuple([a if isinstance(a, str) else substituted_parts[a] for a in x.args]))
+    return _rebuild_operation(x.op, tuple([substituted_parts[a] for a in x.args]))
 
 
 def _rebuild_operation(op: str, args: tuple[LinearSum | Condition, ...]) -> LinearSum:
@@ -313,11 +317,13 @@ def _expect_sum(x: LinearSum | Condition) -> LinearSum:
     return x
 
 
-def collect_unknowns(x: LinearSum | Condition | Operation, found_before: dict[Unknown, None] | None = None) -> dict[Unknown, None]:
-    """Return the unknowns of a term in order of occurrence, after the `found_before` ones, which are extended."""
-    found_before = {} if found_before is None else found_before
-    found_before.update(dict.fromkeys(_memoize_unknowns_and_memory_use(x)._unknowns or ()))
-    return found_before
+def collect_unknowns(
+    x: LinearSum | Condition | Operation, unknowns_to_extend: dict[Unknown, None] | None = None
+) -> dict[Unknown, None]:
+    """Return the unknowns of a term in order of occurrence, after the `unknowns_to_extend` ones, which are extended."""
+    unknowns_to_extend = {} if unknowns_to_extend is None else unknowns_to_extend
+    unknowns_to_extend.update(dict.fromkeys(_memoize_unknowns_and_memory_use(x)._unknowns or ()))
+    return unknowns_to_extend
 
 
 def has_memory_value(x: LinearSum | Condition | Operation) -> bool:
@@ -327,7 +333,7 @@ def has_memory_value(x: LinearSum | Condition | Operation) -> bool:
 
 def _memoize_unknowns_and_memory_use(x: LinearSum | Condition | Operation) -> LinearSum | Condition | Operation:
     """Compute the memos for unknowns and memory values of a term, and return the term."""
-    for y in subterms(x, memo_slot="_unknowns") if x._unknowns is None else ():
+    for y in subterms(x, skip_if_filled_slot="_unknowns") if x._unknowns is None else ():
         parts = [t for t, _ in y.terms] if isinstance(y, LinearSum) else [a for a in y.args if not isinstance(a, str)]
         unknown_vars = dict.fromkeys(v for t in parts for v in ([t] if isinstance(t, Unknown) else t._unknowns or ()))
         has_memory = any(t._held for t in parts) or (not isinstance(y, LinearSum) and (y.op == "held" or y.op.startswith("held-")))
@@ -342,7 +348,7 @@ def _memoize_unknowns_and_memory_use(x: LinearSum | Condition | Operation) -> Li
 def bounds(a: LinearSum, known: Mapping[Atom, Interval] | None = None) -> Interval:
     """Return an interval that contains the sum, for atoms within their bounds or within those in `known`."""
     if a._bounds is None:
-        for x in subterms(a, memo_slot="_bounds"):
+        for x in subterms(a, skip_if_filled_slot="_bounds"):
             object.__setattr__(x, "_bounds", _compute_bounds(x, {}, {}))
     narrower: dict[InternedTerm, Interval] = {}
     if known and any(isinstance(t, Operation) for t, _ in a.terms):
@@ -357,18 +363,25 @@ def bounds(a: LinearSum, known: Mapping[Atom, Interval] | None = None) -> Interv
 
 
 def _compute_bounds(
-    x: LinearSum | Condition | Operation, known: Mapping[Atom, Interval], narrower: Mapping[InternedTerm, Interval]
+    x: LinearSum | Condition | Operation, known: Mapping[Atom, Interval], bounds_overriding_memo: Mapping[InternedTerm, Interval]
 ) -> Interval:
-    """Return the interval of a term, 0 to 1 for a condition; `narrower` has the parts with other intervals than their memo."""
+    """Return the interval of a term, 0 to 1 for a condition; `bounds_overriding_memo` has the parts with other intervals than
+    their memo."""
     if isinstance(x, LinearSum):
         low = high = x.const
         for t, c in x.terms:
-            a, b = known.get(t) or (t.low, t.high) if isinstance(t, Unknown) else narrower.get(t) or t._bounds or _NOWHERE
+            a, b = (
+                known.get(t) or (t.low, t.high)
+                if isinstance(t, Unknown)
+                else bounds_overriding_memo.get(t) or t._bounds or _NOWHERE
+            )
             low, high = (low + c * a, high + c * b) if c > 0 else (low + c * b, high + c * a)
         return low, high
     if isinstance(x, Condition):
         return 0, 1
-    return _operation_bounds(x, [narrower.get(y) or y._bounds or _NOWHERE for y in x.args if isinstance(y, LinearSum)])
+    return _operation_bounds(
+        x, [bounds_overriding_memo.get(y) or y._bounds or _NOWHERE for y in x.args if isinstance(y, LinearSum)]
+    )
 
 
 _NOWHERE = (-FAR, FAR)
@@ -378,14 +391,14 @@ def _operation_bounds(t: Operation, args: Sequence[Interval]) -> Interval:
     rule = _BOUNDS.get(t.op)
     if rule is not None:
         return rule(*args)
-    low, high = storage_range(t.op)
+    low, high = wrap_or_held_range(t.op)
     x, y = args[0]
     return (x, y) if low <= x and y <= high and t.op.startswith("wrap-") else (low, high)
 
 
-def storage_range(op: str) -> Interval:
+def wrap_or_held_range(op_name: str) -> Interval:
     """Return the range of the dtype that wrap-i32 or held-i32-1 name; unbounded for another operation."""
-    kind, _, rest = op.partition("-")
+    kind, _, rest = op_name.partition("-")
     if kind not in ("wrap", "held"):
         return -FAR, FAR
     signed, bits = rest[0] == "i", int(rest[1:].partition("-")[0])
@@ -455,20 +468,20 @@ def evaluate_at_points(x: LinearSum | Condition, points: Mapping[Unknown, PointV
     A value is dropped after its last use.
     """
     order = subterms(x)
-    last = {y: k for k, z in enumerate(order) for y in _direct_parts(z)}
+    last = {y: k for k, z in enumerate(order) for y in _direct_parts_except_unknowns(z)}
     results: dict[Any, PointValues] = {}
     for k, y in enumerate(order):
         results[y] = _EVALUATORS[type(y)](y, results, points)
-        for z in _direct_parts(y):
+        for z in _direct_parts_except_unknowns(y):
             if last[z] == k:
                 results.pop(z, None)
     return results[x]
 
 
-def _evaluate_sum(x: LinearSum, results: Mapping[Any, PointValues], points: Mapping[Unknown, PointValues]) -> PointValues:
+def _evaluate_sum(x: LinearSum, part_results: Mapping[Any, PointValues], points: Mapping[Unknown, PointValues]) -> PointValues:
     total: PointValues = np.int64(x.const)
     for t, c in x.terms:
-        total = total + (points[t] if isinstance(t, Unknown) else results[t]) * np.int64(c)
+        total = total + (points[t] if isinstance(t, Unknown) else part_results[t]) * np.int64(c)
         charge_budget_if_limited(BudgetUnit.POINTS, total.size)
     return total
 
@@ -479,11 +492,13 @@ def _evaluate_condition(c: Condition, results: Mapping[Any, PointValues], points
     return _charge_points(_TRUTH[c.op](*[results[a] for a in c.args if not isinstance(a, str)]))
 
 
-def _evaluate_operation(t: Operation, results: Mapping[Any, PointValues], points: Mapping[Unknown, PointValues]) -> PointValues:
-    args = [results[a] for a in t.args]
+def _evaluate_operation(
+    t: Operation, part_results: Mapping[Any, PointValues], points: Mapping[Unknown, PointValues]
+) -> PointValues:
+    args = [part_results[a] for a in t.args]
     if t.op in _VALUES:
         return _charge_points(_VALUES[t.op](*args))
-    low, high = storage_range(t.op)
+    low, high = wrap_or_held_range(t.op)
     return _charge_points((args[0] - low) % (high - low + 1) + low if high - low + 1 < 1 << 63 else args[0])
 
 

@@ -30,7 +30,7 @@ COVERED = {
 }
 
 
-def decide_values(
+def decide_values_or_leave_to_interpreter(
     bodies_by_pass: Mapping[str, UOp], transforms_by_result: Mapping[UOp, Sequence[GraphTransform]]
 ) -> list[ValidationVerdict]:
     """Decide the values of one kernel; `bodies_by_pass` has the result of each pass from join to linearize, in order."""
@@ -54,23 +54,27 @@ def group_rewriter_transforms(log: LoweringLog) -> dict[UOp, list[GraphTransform
     return moves
 
 
-def decide_by_replay(before: UOp, after: UOp, transforms_by_result: Mapping[UOp, Sequence[GraphTransform]]) -> ValidationVerdict:
+def decide_simplify_by_proved_rules(
+    before: UOp, after: UOp, transforms_by_result: Mapping[UOp, Sequence[GraphTransform]]
+) -> ValidationVerdict:
     """Decide that proved rules alone lead from `before` to `after`."""
     m = next((m for m in transforms_by_result.get(after, ()) if m.before is before), None)
     if m is None:
         return ValidationVerdict(ObligationKind.VALUE, "simplify", None, why="no Rewriter logged how it came about")
-    fault = find_replay_fault(before, after, m.steps, {r.name: r for r in m.rules})
+    fault = find_unproved_or_wrong_step(before, after, m.steps, {r.name: r for r in m.rules})
     return ValidationVerdict(
         ObligationKind.VALUE, "simplify", DecisionMethod.RULES, None if fault is None else ClaimCounterexample({}, fault)
     )
 
 
-def find_replay_fault(before: UOp, after: UOp, steps: Sequence[RewriteStep], rules: Mapping[str, Rule]) -> str | None:
+def find_unproved_or_wrong_step(
+    before: UOp, after: UOp, steps: Sequence[RewriteStep], rules_by_name: Mapping[str, Rule]
+) -> str | None:
     """Return the reason why the steps do not lead from `before` to `after` by proved rules; None if they do."""
     step_results: dict[UOp, UOp] = {}
     for s in steps:
-        rule = rules.get(s.rule)
-        if rule is None or not _is_rule_proved_memoized(rule):
+        rule = rules_by_name.get(s.rule)
+        if rule is None or not _is_rule_in_ledger_memoized(rule):
             return f"rule {s.rule} is not proved"
         result = rule.apply(s.before)
         if result is None or result[0] is not s.after:
@@ -91,7 +95,7 @@ def select_used_steps(before: UOp, steps: Sequence[RewriteStep]) -> list[Rewrite
 _PROVED_MEMO: dict[int, tuple[Rule, bool]] = {}  # rule id -> (rule, is proved): hashing a rule costs more
 
 
-def _is_rule_proved_memoized(rule: Rule) -> bool:
+def _is_rule_in_ledger_memoized(rule: Rule) -> bool:
     memo = _PROVED_MEMO.get(id(rule))
     if memo is None or memo[0] is not rule:
         memo = _PROVED_MEMO[id(rule)] = rule, is_rule_in_ledger(rule)
@@ -174,7 +178,7 @@ def _find_loop_nesting_fault(instructions: Sequence[UOp], loops_around: Mapping[
 
 #: Pass -> the decision that it keeps the values.
 _REPLAYED: dict[str, Callable[[UOp, UOp, Mapping[UOp, Sequence[GraphTransform]]], ValidationVerdict]] = {
-    "simplify": decide_by_replay,
+    "simplify": decide_simplify_by_proved_rules,
     "linearize": lambda graph, linear, moves: validate_linearization(graph, linear),
 }
 _EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.RANGE, Op.END, Op.BARRIER, Op.LOAD})

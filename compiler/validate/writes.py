@@ -25,7 +25,7 @@ from uops.compiler.validate.decide import (
     rename_unknown,
     tighten_bounds,
 )
-from uops.compiler.validate.digits import solve_touch_condition
+from uops.compiler.validate.digits import find_sufficient_touch_condition
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationClaim, ValidationVerdict
 from uops.compiler.validate.sites import AccessSite, KernelAccesses, describe_memory, loop_counter, size_of
 from uops.compiler.validate.terms import Condition, Interval, LinearSum, Operation, PointValues, Unknown
@@ -37,7 +37,7 @@ from uops.spec.ir.ops import Op
 _MAX_MARKS = 1 << 26
 
 
-def group_sites_by_param(sites: Iterable[AccessSite]) -> dict[UOp, list[AccessSite]]:
+def collect_param_sites(sites: Iterable[AccessSite]) -> dict[UOp, list[AccessSite]]:
     """Return the sites of memory that callers see, by Param."""
     groups: dict[UOp, list[AccessSite]] = {}
     for s in sites:
@@ -68,7 +68,7 @@ def _ordered_counters(s: AccessSite) -> tuple[Unknown, ...]:
 
 def make_written_once_claim(store: AccessSite, equal_counters: Sequence[Unknown] = ()) -> ValidationClaim:
     """Claim that no two executions of `store` in the same iteration of the loops of `equal_counters` write one element."""
-    first, second = rename_site_apart(store, ".1"), rename_site_apart(store, ".2")
+    first, second = rename_counters_and_loads_apart(store, ".1"), rename_counters_and_loads_apart(store, ".2")
     given = T.conjoin(first.condition, second.condition)
     equal = {v: T.is_zero(T.add(T.as_sum(rename_unknown(v, ".1")), T.as_sum(rename_unknown(v, ".2")), -1)) for v in store.counters}
     differ = [T.negate(c) for v, c in equal.items() if v not in equal_counters]
@@ -80,13 +80,13 @@ def make_written_once_claim(store: AccessSite, equal_counters: Sequence[Unknown]
 
 def make_disjoint_stores_claim(a: AccessSite, b: AccessSite) -> ValidationClaim:
     """Claim that no executions of two Stores write one element."""
-    first, second = rename_site_apart(a, ".1"), rename_site_apart(b, ".2")
+    first, second = rename_counters_and_loads_apart(a, ".1"), rename_counters_and_loads_apart(b, ".2")
     given = T.conjoin(first.condition, second.condition)
     place = f"{a} at {a.at} and {b.kind} at {b.at}"
     return ValidationClaim(ObligationKind.ONCE, place, given, T.negate(T.is_zero(T.add(first.index, second.index, -1))))
 
 
-def rename_site_apart(site: AccessSite, suffix: str) -> AccessSite:
+def rename_counters_and_loads_apart(site: AccessSite, suffix: str) -> AccessSite:
     """Return a copy of a site with counters and memory values of its own; named variables are shared."""
     return site.substitute(
         {
@@ -142,16 +142,16 @@ def _decide_once_by_points(s: AccessSite, c: ValidationClaim, fixed: Sequence[Un
 
 
 def enumerate_executions(
-    site: AccessSite, counters: Sequence[Unknown] = (), limit: int = POINTS
+    site: AccessSite, extra_axes: Sequence[Unknown] = (), max_points: int = POINTS
 ) -> tuple[dict[Unknown, PointValues], PointValues, PointValues] | None:
     """Return (unknowns along axes, elements, execution condition) for all executions of a site.
 
-    Executions are told apart by the element, the gate and `counters`. Returns None if they are unknown or too many.
+    Executions are told apart by the element, the gate and `extra_axes`. Returns None if they are unknown or too many.
     """
     if not has_known_int64_values(site.index, site.condition):
         return None
-    unknowns = list(T.collect_unknowns(site.condition, T.collect_unknowns(site.index, dict.fromkeys(counters))))
-    at = build_point_grid(unknowns, limit)
+    unknowns = list(T.collect_unknowns(site.condition, T.collect_unknowns(site.index, dict.fromkeys(extra_axes))))
+    at = build_point_grid(unknowns, max_points)
     if at is None:
         return None
     index, keep = T.evaluate_at_points(site.index, at), T.evaluate_at_points(site.condition, at)
@@ -181,7 +181,7 @@ def decide_stores(
     If `may_rewrite`, the kernel after may write an element again, as it keeps values in this memory, or as the kernel before
     does too.
     """
-    before, after = fix_common_loops_if_may_rewrite(before, after)
+    before, after = fix_common_ordered_loops_if_needed(before, after)
     for s in after:
         if s.kind != "atomic":
             yield decide_written_once(s, worker, may_rewrite)
@@ -213,7 +213,7 @@ def _compare_marks(kind: ObligationKind, place: str, expected: PointValues, actu
     return ValidationVerdict(kind, place, DecisionMethod.POINTS, ClaimCounterexample({"element": k}, words))
 
 
-def fix_common_loops_if_may_rewrite(
+def fix_common_ordered_loops_if_needed(
     before: Sequence[AccessSite], after: Sequence[AccessSite]
 ) -> tuple[Sequence[AccessSite], Sequence[AccessSite]]:
     """Restrict Stores to one memory to one iteration of their common outer ordered loops, if they may write an element twice.
@@ -282,7 +282,7 @@ def _refute_double_write(s: AccessSite, place: str) -> ValidationVerdict:
     return ValidationVerdict(ObligationKind.ONCE, f"stores of {place}", DecisionMethod.POINTS, why)
 
 
-def view_touched_elements(site: AccessSite, memory: PointValues) -> PointValues | None:
+def view_touched_elements(site: AccessSite, flat_array: PointValues) -> PointValues | None:
     """Return the elements that a site touches as a view of the memory; an element may occur more than once.
 
     Returns None unless the index is a sum of unknowns that the gate bounds one by one, and all elements are inside.
@@ -296,13 +296,13 @@ def view_touched_elements(site: AccessSite, memory: PointValues) -> PointValues 
         low, high = bounds.get(v, (v.low, v.high))
         offset += c * low
         shape.append(high - low + 1)
-        strides.append(c * memory.itemsize)
+        strides.append(c * flat_array.itemsize)
     if any(low > high for low, high in bounds.values()) or not all(n > 0 for n in shape):
-        return memory[:0]
-    ends = [(n - 1) * c // memory.itemsize for n, c in zip(shape, strides)]
-    if offset + sum(e for e in ends if e < 0) < 0 or offset + sum(e for e in ends if e > 0) >= memory.size:
+        return flat_array[:0]
+    ends = [(n - 1) * c // flat_array.itemsize for n, c in zip(shape, strides)]
+    if offset + sum(e for e in ends if e < 0) < 0 or offset + sum(e for e in ends if e > 0) >= flat_array.size:
         return None
-    return np.lib.stride_tricks.as_strided(memory[offset:], shape, strides)
+    return np.lib.stride_tricks.as_strided(flat_array[offset:], shape, strides)
 
 
 def _single_unknown_bounds(condition: Condition) -> dict[Unknown, Interval] | None:
@@ -339,7 +339,7 @@ def decide_mutual_coverage(
             if has_equal_site(s, others):
                 yield ValidationVerdict(ObligationKind.COVER, f"{s} {words}", DecisionMethod.STRUCTURE)
             else:
-                yield _prove_coverage_claim(make_coverage_claim(s, others, ObligationKind.COVER, f"{s} {words}"), worker)
+                yield _prove_coverage_or_leave_open(make_coverage_claim(s, others, ObligationKind.COVER, f"{s} {words}"), worker)
 
 
 def has_equal_site(s: AccessSite, others: Iterable[AccessSite]) -> bool:
@@ -353,8 +353,8 @@ def has_equal_site(s: AccessSite, others: Iterable[AccessSite]) -> bool:
 BY_VALUE = "what the index or the gate is, is a value: stages"
 
 
-def _prove_coverage_claim(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
-    """Ask the solver whether the iterations that `solve_touch_condition` proposes are right.
+def _prove_coverage_or_leave_open(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
+    """Ask the solver whether the iterations that `find_sufficient_touch_condition` proposes are right.
 
     If not, there may be others, so nothing is refuted. A claim about values of memory is left to the check of values.
     """
@@ -375,18 +375,19 @@ def _prove_coverage_claim(claim: ValidationClaim, worker: SolverWorker) -> Valid
 
 
 def make_coverage_claim(site: AccessSite, others: Sequence[AccessSite], kind: ObligationKind, place: str) -> ValidationClaim:
-    """Claim that each element that `site` touches is touched by one of the others, at the iteration of `solve_touch_condition`."""
-    mine = rename_site_apart(site, ".1")
+    """Claim that each element that `site` touches is touched by one of the others, at the iteration of
+    `find_sufficient_touch_condition`."""
+    mine = rename_counters_and_loads_apart(site, ".1")
     goals = [
         g
-        for o in merge_tile_sites(x for o in others for x in split_index_into_cases(o))
-        if (g := solve_touch_condition(o, mine.index)) is not None
+        for o in merge_sites_at_constant_offsets(x for o in others for x in split_index_and_add_window_end(o))
+        if (g := find_sufficient_touch_condition(o, mine.index)) is not None
     ]
     goal = goals[0] if len(goals) == 1 else Condition("or", tuple(goals)) if goals else T.FALSE
     return ValidationClaim(kind, place, mine.condition, goal)
 
 
-def split_index_into_cases(site: AccessSite) -> Iterator[AccessSite]:
+def split_index_and_add_window_end(site: AccessSite) -> Iterator[AccessSite]:
     """Yield one site per branch of an index that is a choice, each with the branch's condition."""
     for t, k in site.index.terms:
         if isinstance(t, Operation) and t.op == "where":
@@ -394,13 +395,13 @@ def split_index_into_cases(site: AccessSite) -> Iterator[AccessSite]:
             assert isinstance(c, Condition)
             rest = T.add(site.index, T.as_sum(t), -k)
             for given, x in zip((c, T.negate(c)), both):
-                yield from split_index_into_cases(replace(site, index=T.add(rest, x, k), gate=T.conjoin(site.gate, given)))  # type: ignore[arg-type]
+                yield from split_index_and_add_window_end(replace(site, index=T.add(rest, x, k), gate=T.conjoin(site.gate, given)))  # type: ignore[arg-type]
             return
     yield site
-    yield from _generate_last_window_position(site)
+    yield from _generate_window_end_if_padded(site)
 
 
-def _generate_last_window_position(site: AccessSite) -> Iterator[AccessSite]:
+def _generate_window_end_if_padded(site: AccessSite) -> Iterator[AccessSite]:
     """Yield the last position of a window that begins before its memory.
 
     Of counters with equal steps, all but one get their greatest values. The digits of an element find the window's first
@@ -419,7 +420,7 @@ def _generate_last_window_position(site: AccessSite) -> Iterator[AccessSite]:
         yield site.substitute(put)
 
 
-def merge_tile_sites(sites: Iterable[AccessSite]) -> Iterator[AccessSite]:
+def merge_sites_at_constant_offsets(sites: Iterable[AccessSite]) -> Iterator[AccessSite]:
     """Merge sites that differ by constants alone, as in a register tile, into one with more counters."""
     alike: dict[object, list[AccessSite]] = {}
     for s in sites:
@@ -447,12 +448,12 @@ def _factor_into_steps_and_counts(offsets: Sequence[int]) -> list[tuple[int, int
     return None if rest is None else [(offsets[1], n), *rest]
 
 
-def generate_agreement_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
+def generate_write_and_read_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
     """Yield the claims about writes and reads that the verdicts decide."""
     slots = sorted({s.memory.arg.slot for b in (before, after) for s in b.sites if s.memory.op is Op.PARAM})
     for slot in slots:
         old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
-        stores = fix_common_loops_if_may_rewrite(*([s for s in sites if s.writes] for sites in (old, new)))
+        stores = fix_common_ordered_loops_if_needed(*([s for s in sites if s.writes] for sites in (old, new)))
         loads = [[s for s in sites if not s.writes] for sites in (old, new)]
         may_rewrite = bool(loads[1]) and bool(stores[1])
         plain = [s for s in stores[1] if s.kind == "store"]
@@ -469,30 +470,30 @@ def generate_agreement_claims(before: KernelAccesses, after: KernelAccesses) -> 
 # Reads
 
 
-def decide_reads_are_covered(
-    slot: int, before: KernelAccesses, after: KernelAccesses, worker: SolverWorker
+def decide_reads_within_old_reads_or_writes(
+    argument_slot: int, before: KernelAccesses, after: KernelAccesses, worker: SolverWorker
 ) -> Iterator[ValidationVerdict]:
     """Decide that the kernel reads only elements of an argument that the body reads, or that it writes itself."""
-    old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
+    old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == argument_slot] for b in (before, after))
     loads = [s for s in new if not s.writes]
     if loads:
         others = (*(s for s in old if not s.writes), *(s for s in new if s.writes))
-        yield from _decide_loads(f"loads of argument {slot}", loads, others, worker)
+        yield from _decide_loads_within_sites(f"loads of argument {argument_slot}", loads, others, worker)
 
 
-def _decide_loads(
-    place: str, loads: Sequence[AccessSite], others: Sequence[AccessSite], worker: SolverWorker
+def _decide_loads_within_sites(
+    place: str, loads: Sequence[AccessSite], allowed_sites: Sequence[AccessSite], worker: SolverWorker
 ) -> Iterator[ValidationVerdict]:
     """Decide that each Load reads only elements of the other sites."""
     size = size_of(loads[0])
-    allowed = None if size is None else mark_elements_or_refute_overlap(others, size, None)
+    allowed = None if size is None else mark_elements_or_refute_overlap(allowed_sites, size, None)
     for s in loads:
         verdict = (
             None if allowed is None or isinstance(allowed, ValidationVerdict) else _decide_reads_only_marked(s, allowed, place)
         )
-        if verdict is None and has_equal_site(s, others):
+        if verdict is None and has_equal_site(s, allowed_sites):
             verdict = ValidationVerdict(ObligationKind.READS, place, DecisionMethod.STRUCTURE)
-        yield verdict or _prove_coverage_claim(make_coverage_claim(s, others, ObligationKind.READS, str(s)), worker)
+        yield verdict or _prove_coverage_or_leave_open(make_coverage_claim(s, allowed_sites, ObligationKind.READS, str(s)), worker)
 
 
 def _decide_reads_only_marked(site: AccessSite, allowed_mask: PointValues, place: str) -> ValidationVerdict | None:

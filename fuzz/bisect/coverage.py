@@ -25,19 +25,19 @@ _LAST = "plan"
 _NODES = 400
 
 
-def count_changed_passes_and_rules(graph: UOp, target: Target) -> Counter[str]:
+def count_pass_and_rule_coverage(graph: UOp, target: Target) -> Counter[str]:
     """Count the coverage of one lowering. Raises what lowering raises."""
     counts: Counter[str] = Counter()
     transforms = record_transforms_until_plan(graph, target, lambda name, changed: counts.update({f"stage:{name}": int(changed)}))
     for transform in transforms:
         counts.update(f"rule:{s.rule} fired" for s in transform.steps)
     for transform in transforms:
-        counts.update(f"rule:{name} refused" for name in _refused_rules(transform))
+        counts.update(f"rule:{name} refused" for name in _list_matching_but_refused_rules(transform))
     return +counts
 
 
 def record_transforms_until_plan(
-    graph: UOp, target: Target, on_pass: Callable[[str, bool], None] = lambda name, changed: None
+    graph: UOp, target: Target, after_pass: Callable[[str, bool], None] = lambda name, changed: None
 ) -> list[GraphTransform]:
     """Lower a graph and return the recorded transforms.
 
@@ -47,14 +47,14 @@ def record_transforms_until_plan(
     with record_transforms() as log:
         for p in pipeline.PIPELINE:
             after = run_pass_and_verify(p, graph, state)
-            on_pass(p.name, after is not graph)
+            after_pass(p.name, after is not graph)
             graph = after
             if p.name == _LAST:
                 break
     return log.transforms
 
 
-def _refused_rules(transform: GraphTransform) -> list[str]:
+def _list_matching_but_refused_rules(transform: GraphTransform) -> list[str]:
     """List the conditional rules whose left sides match a node that the transform left unchanged."""
     rules: dict[Op | None, list[Rule]] = {}
     for r in transform.rules:

@@ -21,13 +21,15 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory
 
 
-def replay_kernel(before: UOp, after: UOp, counterexample: ClaimCounterexample | None = None, seed: int = 0) -> ReplayOutcome:
+def check_counterexample_then_replay(
+    before: UOp, after: UOp, counterexample_to_check: ClaimCounterexample | None = None, seed: int = 0
+) -> ReplayOutcome:
     """Run two bodies of a kernel on the same memory."""
-    for name, graph, value in counterexample.graphs if counterexample is not None else ():
+    for name, graph, value in counterexample_to_check.graphs if counterexample_to_check is not None else ():
         actual = int(np.asarray(run(graph, {}).values[0]))
         if actual != value:
             return ReplayOutcome(False, f"not confirmed: the {name} is {actual}, expected {value}")
-    return replay_launch(make_launch(before), make_launch(after), seed)
+    return replay_launches_on_random_memory(make_launch(before), make_launch(after), seed)
 
 
 def make_launch(body: UOp) -> UOp:
@@ -40,7 +42,7 @@ def make_launch(body: UOp) -> UOp:
     return UOp(Op.LINEAR, (b.call(body, *memory, written=tuple(sorted(written))),))
 
 
-def replay_launch(before: UOp, after: UOp, seed: int = 0) -> ReplayOutcome:
+def replay_launches_on_random_memory(before: UOp, after: UOp, seed: int = 0) -> ReplayOutcome:
     """Run two launches on the same memory."""
     inputs = _random_contents(before, seed)
     expected = run(before, inputs).buffers

@@ -50,7 +50,7 @@ class BatchResult(NamedTuple):
     findings: list[Json]
     stop: int
 
-    def include_lost_cases(self, lost_findings: Mapping[int, Json]) -> BatchResult:
+    def include_lost_cases_up_to_gap(self, lost_findings: Mapping[int, Json]) -> BatchResult:
         """Add the cases that ended their process, as far as all cases before them were done."""
         stop = self.stop
         while stop in lost_findings:
@@ -63,8 +63,8 @@ class BatchResult(NamedTuple):
     @classmethod
     def from_message(cls, message: Any) -> BatchResult:
         """Read a result from a process. Raises LookupError, TypeError or AttributeError."""
-        counts = {k: require_type(int, n) for k, n in message["counts"].items()}
-        return cls(Counter(counts), [_parse_finding(f) for f in message["findings"]], require_type(int, message["stop"]))
+        counts = {k: require_exact_type(int, n) for k, n in message["counts"].items()}
+        return cls(Counter(counts), [_parse_finding(f) for f in message["findings"]], require_exact_type(int, message["stop"]))
 
 
 class _CaseServerProcess(BackendProcess):
@@ -79,13 +79,13 @@ class _CaseServerProcess(BackendProcess):
         forever.
         """
         super().kill()
-        self._kill_child()
+        self._kill_child_if_still_ours()
 
     def end(self, patience: float = 2.0) -> None:
         super().end(patience)
-        self._kill_child()
+        self._kill_child_if_still_ours()
 
-    def _kill_child(self) -> None:
+    def _kill_child_if_still_ours(self) -> None:
         """Kill the child if it still exists. Its process id may belong to another process by now."""
         for pid in self._pids[1:]:
             with contextlib.suppress(OSError):
@@ -94,13 +94,13 @@ class _CaseServerProcess(BackendProcess):
 
     def handle_greeting(self, greeting: Mapping[str, Any]) -> None:
         self.declared = SupportedOpDtypes.from_json(greeting["declared"])
-        self.compiler, self.compiles_together = (require_type(bool, greeting[k]) for k in ("compiler", "together"))
-        self._pids = [self._popen.pid, require_type(int, greeting["pid"])]
-        require_type(str, greeting["ready"])
+        self.compiler, self.compiles_together = (require_exact_type(bool, greeting[k]) for k in ("compiler", "together"))
+        self._pids = [self._popen.pid, require_exact_type(int, greeting["pid"])]
+        require_exact_type(str, greeting["ready"])
 
     def ask(self, header: Json, body: bytes, seconds: float) -> Frame:
         """Write a question and return the first answer. Raises ProcessLost."""
-        self.write_frame(header, body, seconds)
+        self.write_frame_or_mark_hung(header, body, seconds)
         return self.read_answer(seconds)
 
     def read_answer(self, seconds: float) -> Frame:
@@ -143,11 +143,11 @@ def reject_malformed_answers(process: BackendProcess) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UopsError) as e:
-        process.kill_for_unreadable_answer(BadFrame(describe_exception(e)))
+        process.kill_and_note_unreadable_answer(BadFrame(describe_exception(e)))
         raise ProcessLost(process.end_and_explain_no_answer(0.0)) from None
 
 
-def require_type(expected_type: type[T], value: Any) -> T:
+def require_exact_type(expected_type: type[T], value: Any) -> T:
     """Return `value`. Raises TypeError if it is of another type."""
     if type(value) is not expected_type:
         raise TypeError(f"expected {expected_type.__name__}, got {value!r:.80}")
@@ -157,7 +157,7 @@ def require_type(expected_type: type[T], value: Any) -> T:
 def _parse_fault(message: Any) -> Fault:
     """Read a fault from a process. Raises TypeError."""
     fault = Fault(**message)
-    require_type(str, fault.kind), require_type(str, fault.message)
+    require_exact_type(str, fault.kind), require_exact_type(str, fault.message)
     if not all(v is None or type(v) in types for v, types in zip(fault[2:], _OPTIONAL_TYPES, strict=True)):
         raise TypeError(f"no fault has {message!r:.200}")
     return fault
@@ -170,7 +170,7 @@ _OPTIONAL_TYPES = ((int, str), (int,), (str,), (str,))
 def _parse_location(message: Any) -> FaultLocation:
     """Read a location from a process. Raises TypeError."""
     location = FaultLocation(*message)
-    require_type(str, location.stage), require_type(str, location.pass_)
+    require_exact_type(str, location.stage), require_exact_type(str, location.pass_)
     if not all(v is None or type(v) is str for v in location):
         raise TypeError(f"no place has {message!r:.200}")
     return location
@@ -180,15 +180,15 @@ def _parse_sample(message: Any, body: bytes) -> ProgramSample:
     """Read a sample from a process. Raises LookupError, TypeError, BadFrame or SpecError."""
     sample = from_packet(message, body)
     if sample.opts is not None:
-        require_type(str, sample.opts)
+        require_exact_type(str, sample.opts)
     return sample._replace(kind=KINDS[sample.kind].name)
 
 
 def _parse_finding(message: Any) -> Json:
     """Read a finding from a process. Raises LookupError or TypeError."""
     return {
-        "k": require_type(int, message["k"]),
-        "oracle": require_type(str, message["oracle"]),
+        "k": require_exact_type(int, message["k"]),
+        "oracle": require_exact_type(str, message["oracle"]),
         "fault": _parse_fault(message["fault"])._asdict(),
     }
 
@@ -219,7 +219,7 @@ class Examiner:
             self._process.end()
             self._process = None
 
-    def stop(self) -> None:
+    def kill_for_good(self) -> None:
         """End the process at once, from another thread: the question at work raises ProcessLost."""
         self._closed = True
         if (process := self._process) is not None:
@@ -287,7 +287,7 @@ class Examiner:
             current_case = [first]
             try:
                 result = self._run_batch_once(first, stop, list(lost_findings), current_case, together)
-                return result.include_lost_cases(lost_findings)
+                return result.include_lost_cases_up_to_gap(lost_findings)
             except ProcessLost as lost:
                 try:
                     self._count_loss_and_forget_process(lost)
@@ -297,7 +297,7 @@ class Examiner:
                     deaths += 1
                     finding = self._rerun_alone(current_case[0])
                 except ProcessLost:
-                    if (partial := self._batch_so_far.include_lost_cases(lost_findings)).stop > first:
+                    if (partial := self._batch_so_far.include_lost_cases_up_to_gap(lost_findings)).stop > first:
                         return partial
                     raise
                 if finding is None and deaths >= _DEATHS:
@@ -305,7 +305,7 @@ class Examiner:
                 if finding is not None:
                     lost_findings[current_case[0]] = finding
 
-    def freeze_oracle_choices(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
+    def freeze_oracle_draws_if_still_faulty(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
         """Return the sample that reduction starts from, and its oracle. It is the one that holds what the oracle drew
         if its oracle objects, too.
         """
@@ -315,7 +315,7 @@ class Examiner:
             question = {"do": "settle", "sample": header, "seed": seed, "oracle": oracle}
             answer, data = process.ask(question, body, self.limits.timeout)
             with reject_malformed_answers(process):
-                settled = _parse_sample(answer["settled"], data), require_type(str, answer["oracle"])
+                settled = _parse_sample(answer["settled"], data), require_exact_type(str, answer["oracle"])
         except ProcessLost as lost:
             self._count_loss_and_forget_process(lost)
             return sample, oracle
@@ -355,19 +355,19 @@ class Examiner:
             return None if lost.outcome.signal is None else MACHINE_CODE
 
     def _run_batch_once(
-        self, first: int, stop: int, skip: list[int], current_case: list[int], compile_together: bool
+        self, first: int, stop: int, skipped_cases: list[int], current_case: list[int], compile_together: bool
     ) -> BatchResult:
         """Examine the cases except those to skip. `current_case[0]` is the case at work, `_batch_so_far` the part that
         is done.
         """
         process = self._ensure_process()
-        question = {"do": "batch", "first": first, "stop": stop, "skip": skip, "together": compile_together}
+        question = {"do": "batch", "first": first, "stop": stop, "skip": skipped_cases, "together": compile_together}
         answer = process.ask(question, b"", self.limits.timeout)[0]
         for _ in range(3 * (stop - first)):  # per case at most an "at" for preparing, one for judging, and a "done"
             if "batch" in answer:
                 break
             with reject_malformed_answers(process):
-                current_case[0] = require_type(int, answer.get("at", current_case[0]))
+                current_case[0] = require_exact_type(int, answer.get("at", current_case[0]))
                 if "done" in answer and (partial := BatchResult.from_message(answer["done"])).stop > self._batch_so_far.stop:
                     self._batch_so_far = partial
             answer = process.read_answer(self.limits.timeout)[0]
@@ -396,7 +396,7 @@ class Examiner:
                 if "case" in answer:
                     break
                 with reject_malformed_answers(process):
-                    oracle = require_type(str, answer["oracle"])
+                    oracle = require_exact_type(str, answer["oracle"])
                 answer = process.read_answer(self.limits.timeout)[0]
             with reject_malformed_answers(process):
                 return None if answer["case"] is None else _parse_finding(answer["case"]), False
@@ -412,12 +412,12 @@ class Examiner:
             if not lost.alive:
                 self._process = None
 
-    def _request(self, header: Json, body: bytes, read: Callable[[Json], T]) -> T:
-        """Ask a question; return what `read` makes of the answer. Raises ProcessLost."""
+    def _request(self, header: Json, body: bytes, parse_answer: Callable[[Json], T]) -> T:
+        """Ask a question; return what `parse_answer` makes of the answer. Raises ProcessLost."""
         process = self._ensure_process()
         answer = process.ask(header, body, self.limits.timeout)[0]
         with reject_malformed_answers(process):
-            return read(answer)
+            return parse_answer(answer)
 
     def _ensure_process(self) -> _CaseServerProcess:
         self.require_open()

@@ -131,7 +131,7 @@ def freeze_oracle_choices_in_case(
     examiner: Examiner, case: kinds.ProgramSample, seed: int, oracle: str
 ) -> tuple[kinds.ProgramSample, int, str]:
     """Return the arguments of a triage: a sample that holds what the oracle drew, the seed, and the oracle that judges it."""
-    sample, judge = examiner.freeze_oracle_choices(case, seed, oracle)
+    sample, judge = examiner.freeze_oracle_draws_if_still_faulty(case, seed, oracle)
     return sample, seed, judge
 
 
@@ -211,7 +211,7 @@ class LocalPool:
     def stop(self) -> None:
         """End all running jobs, from any thread."""
         for e in list(self._examiners):
-            e.stop()
+            e.kill_for_good()
 
     def close(self) -> None:
         """End all processes."""

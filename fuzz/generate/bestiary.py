@@ -57,21 +57,21 @@ TARGETS: list[A.Device] = ["CPU", "D1", PAIR, ("X", "Y", "Z")]
 
 def make_reduce_axis(m: BestiaryMaker) -> UOp:
     """Make a REDUCE_AXIS of any axes."""
-    t = m.make_tensor(m.draw_dtype(), m.draw_shape(3))
+    t = m.make_tensor_in_memory(m.draw_dtype(), m.draw_shape(3))
     axes = tuple(k for k in range(len(t.shape)) if m.draw.chance(50))
     return node(Op.REDUCE_AXIS, t, arg=A.ReduceArg(m.draw.choice(REDUCES), axes))
 
 
 def make_pad(m: BestiaryMaker) -> UOp:
     """Make a B_PAD by up to two elements on each side of an axis."""
-    t = m.make_tensor(m.draw_dtype(), m.draw_shape())
+    t = m.make_tensor_in_memory(m.draw_dtype(), m.draw_shape())
     sides = [tuple(m.draw.integer(0, 2) for _ in t.shape) for _ in range(2)]
     return node(Op.B_PAD, t, arg=A.BPadArg(*sides))
 
 
 def make_shrink(m: BestiaryMaker) -> UOp:
     """Make a B_SHRINK to any part, empty ones included."""
-    t = m.make_tensor(m.draw_dtype(), m.draw_shape())
+    t = m.make_tensor_in_memory(m.draw_dtype(), m.draw_shape())
     begins = tuple(m.draw.integer(0, n) for n in t.shape)
     return node(Op.B_SHRINK, t, arg=A.BShrinkArg(begins, tuple(m.draw.integer(lo, n) for lo, n in zip(begins, t.shape))))
 
@@ -79,39 +79,39 @@ def make_shrink(m: BestiaryMaker) -> UOp:
 def make_copy(m: BestiaryMaker) -> UOp:
     """Make a COPY to one or two devices."""
     devices: A.Device = m.draw.choice(DEVICES)
-    t = m.make_tensor(m.draw_dtype(), (2 * m.draw_extent(), *m.draw_shape()))
+    t = m.make_tensor_in_memory(m.draw_dtype(), (2 * m.draw_extent(), *m.draw_shape()))
     return node(Op.COPY, t, device_node(devices))
 
 
 def make_precast(m: BestiaryMaker) -> UOp:
     """Cast a PRECAST."""
-    return b.cast(node(Op.PRECAST, m.make_tensor(m.draw_dtype(), m.draw_shape())), m.draw_dtype())
+    return b.cast(node(Op.PRECAST, m.make_tensor_in_memory(m.draw_dtype(), m.draw_shape())), m.draw_dtype())
 
 
 def make_minimum(m: BestiaryMaker) -> UOp:
     """Make a MIN of two tensors."""
     d, shape = m.draw_dtype(), m.draw_shape()
-    return node(Op.MIN, m.make_tensor(d, shape), m.make_tensor(d, shape))
+    return node(Op.MIN, m.make_tensor_in_memory(d, shape), m.make_tensor_in_memory(d, shape))
 
 
 def make_movement_with_expand(m: BestiaryMaker) -> UOp:
     """Chain a permutation, flip or reshape with an Expand."""
     rows, columns = m.draw_extent(), m.draw_extent()
-    t = m.make_tensor(m.draw_dtype(), (rows, columns))
+    t = m.make_tensor_in_memory(m.draw_dtype(), (rows, columns))
     t = m.draw.choice((b.permute(t, (1, 0)), b.flip(t, (m.draw.chance(50), True)), b.reshape(t, (columns, rows)), t))
     return b.expand(b.reshape(t, (1, *t.shape)), (m.draw_extent(), *t.shape))
 
 
 def make_bitcast(m: BestiaryMaker) -> UOp:
     """Make a BITCAST between integers and floats, to other item sizes too."""
-    t = m.make_tensor(m.draw.choice((dt.int32, dt.float32)), (m.draw_extent(), 2))
+    t = m.make_tensor_in_memory(m.draw.choice((dt.int32, dt.float32)), (m.draw_extent(), 2))
     return b.bitcast(t, m.draw.choice((dt.uint8, dt.int16, dt.uint32, dt.int64)))
 
 
 def make_where_of_mulacc_and_difference(m: BestiaryMaker) -> UOp:
     """Make a Where of a MULACC and a difference, through markers."""
     d, shape = m.draw_dtype((dt.int32, dt.float32, dt.int64)), m.draw_shape()
-    x, y = (b.contiguous(m.make_tensor(d, shape)), b.detach(m.make_tensor(d, shape)))
+    x, y = (b.contiguous(m.make_tensor_in_memory(d, shape)), b.detach(m.make_tensor_in_memory(d, shape)))
     return b.where(b.lt(x, y), b.mulacc(x, y, x), node(Op.CONTIGUOUS_BACKWARD, b.sub(x, y)))
 
 
@@ -139,7 +139,7 @@ def make_reduce_over_variable_extent(m: BestiaryMaker) -> UOp:
     """Make a reduction over an extent that is a DEFINE_VAR, which a BIND or an input gives a value."""
     lo, hi = m.draw.integer(1, 2), m.draw.integer(3, 5)
     n, value = node(Op.DEFINE_VAR, arg=A.DefineVarArg("batch", lo, hi)), m.draw.integer(lo, hi)
-    row = m.make_tensor(dt.int32, (1, 3))
+    row = m.make_tensor_in_memory(dt.int32, (1, 3))
     total = node(Op.REDUCE_AXIS, b.expand(row, (n, 3)), arg=A.ReduceArg(Op.ADD, (0,)))
     if m.draw.chance(50):
         return b.tuple_(node(Op.BIND, n, b.index(value)), total)
@@ -171,12 +171,12 @@ def make_call_and_read_what_it_writes(m: BestiaryMaker) -> UOp:
 def make_mstack(m: BestiaryMaker) -> UOp:
     """Make an MSTACK of tensors on two devices."""
     d, shape = m.draw_dtype(), m.draw_shape()
-    return node(Op.PRECAST, node(Op.MSTACK, *(m.make_tensor(d, shape, name) for name in PAIR)))
+    return node(Op.PRECAST, node(Op.MSTACK, *(m.make_tensor_in_memory(d, shape, name) for name in PAIR)))
 
 
 def _make_two_device_tensor(m: BestiaryMaker) -> UOp:
     """Make a tensor that is split over two devices, sometimes transposed."""
-    t = m.make_tensor(m.draw_dtype(), (2 * m.draw_extent(2), *m.draw_shape()), PAIR)
+    t = m.make_tensor_in_memory(m.draw_dtype(), (2 * m.draw_extent(2), *m.draw_shape()), PAIR)
     return b.permute(t, tuple(reversed(range(len(t.shape))))) if m.draw.chance(50) else t
 
 
@@ -290,7 +290,9 @@ def make_triangular_loops(m: BestiaryMaker) -> UOp:
 def make_reduce_over_ranges(m: BestiaryMaker) -> UOp:
     """Make a B_REDUCE of a scalar or vector over one to three ranges."""
     d, op = m.draw_dtype(NUMBERS), m.draw.choice(REDUCES)
-    i, *inner = [m.make_range(axis_types=(AxisType.REDUCE, AxisType.UNROLL, AxisType.LOOP)) for _ in range(m.draw.integer(1, 3))]
+    i, *inner = [
+        m.make_range(axis_type_choices=(AxisType.REDUCE, AxisType.UNROLL, AxisType.LOOP)) for _ in range(m.draw.integer(1, 3))
+    ]
     value = m.make_scalar_over_ranges(d, i, *inner)
     if m.draw.chance(30):
         value = node(Op.VECTORIZE, value, m.make_scalar_over_ranges(d, i, *inner))
@@ -302,8 +304,8 @@ def make_bufferized_reduce(m: BestiaryMaker) -> UOp:
     d = m.draw_dtype(NUMBERS)
     space = m.draw.choice((A.AddrSpace.GLOBAL, A.AddrSpace.LOCAL))
     types = SERIAL if space is A.AddrSpace.GLOBAL else (AxisType.LOOP, AxisType.UPCAST, AxisType.LOCAL)
-    outer = [m.make_range(axis_types=types) for _ in range(m.draw.integer(1, 2))]
-    inner = m.make_range(axis_types=(AxisType.REDUCE,))
+    outer = [m.make_range(axis_type_choices=types) for _ in range(m.draw.integer(1, 2))]
+    inner = m.make_range(axis_type_choices=(AxisType.REDUCE,))
     value = node(Op.B_REDUCE, m.make_scalar_over_ranges(d, *outer, inner), inner, arg=A.ReduceArg(m.draw.choice(REDUCES)))
     stored = node(Op.BUFFERIZE, value, *outer, arg=A.BufferizeArg(None if space is A.AddrSpace.LOCAL else "CPU", space))
     if space is A.AddrSpace.GLOBAL and m.draw.chance(50):
@@ -349,7 +351,7 @@ def make_stores_under_b_if(m: BestiaryMaker) -> UOp:
 def make_sum_in_define_reg(m: BestiaryMaker) -> UOp:
     """Accumulate a sum in a DEFINE_REG: initialize it, add to it in a loop, and store it behind the loop."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
-    i, r = m.make_range(axis_types=(AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)), m.make_range(n, (AxisType.REDUCE,))
+    i, r = m.make_range(axis_type_choices=(AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)), m.make_range(n, (AxisType.REDUCE,))
     accumulator = node(Op.DEFINE_REG, arg=A.DefineArg(0, 1, d))
     zero = b.index(0)
     initialized = store(at(b.after(accumulator, i), zero), b.const(0, d))
@@ -362,7 +364,7 @@ def make_sum_in_define_reg(m: BestiaryMaker) -> UOp:
 def make_lane_exchange_by_ranges(m: BestiaryMaker) -> UOp:
     """Exchange values between lanes through LOCAL memory and a barrier, once per iteration of an outer GLOBAL loop."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
-    g, lane = m.make_range(axis_types=(AxisType.GLOBAL,)), m.make_range(n, (AxisType.LOCAL, AxisType.WARP))
+    g, lane = m.make_range(axis_type_choices=(AxisType.GLOBAL,)), m.make_range(n, (AxisType.LOCAL, AxisType.WARP))
     shared = node(Op.DEFINE_LOCAL, arg=A.DefineArg(0, n, d))
     stored = store(at(shared, lane), m.make_scalar_over_ranges(d, g, lane))
     ready = node(Op.B_BARRIER, shared, stored)
@@ -439,7 +441,7 @@ def make_group_of_two_stores(m: BestiaryMaker) -> UOp:
     d, n = m.draw_dtype(), m.draw_extent()
     i, j = m.make_range(n), m.make_range(n)
     effects = [store(at(m.make_memory(d, n), r), m.make_scalar_over_ranges(d, r), r) for r in (i, j)]
-    return b.group(*effects) if m.draw.chance(50) else b.sink(b.group(*effects), m.make_tensor(d, (n,)))
+    return b.group(*effects) if m.draw.chance(50) else b.sink(b.group(*effects), m.make_tensor_in_memory(d, (n,)))
 
 
 Family = Callable[[BestiaryMaker], UOp]

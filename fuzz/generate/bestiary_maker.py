@@ -94,7 +94,7 @@ class BestiaryMaker:
         """Make a B_PARAM or a B_BUFFER with data."""
         return self.make_param_with_data(d, size) if self.draw.chance(50) else self.make_buffer(d, size)
 
-    def make_tensor(self, d: DType, shape: Sequence[int], device: A.Device = "CPU") -> UOp:
+    def make_tensor_in_memory(self, d: DType, shape: Sequence[int], device: A.Device = "CPU") -> UOp:
         """Make a value of this shape that lies in memory."""
         size = int(np.prod(shape, dtype=np.int64))
         if isinstance(device, tuple):
@@ -105,12 +105,14 @@ class BestiaryMaker:
         """Draw a shape of rank 1 to `rank`."""
         return tuple(self.draw_extent() for _ in range(self.draw.integer(1, max_rank)))
 
-    def make_range(self, bound: int | UOp | None = None, axis_types: tuple[AxisType, ...] = SERIAL, *dependencies: UOp) -> UOp:
+    def make_range(
+        self, bound: int | UOp | None = None, axis_type_choices: tuple[AxisType, ...] = SERIAL, *dependencies: UOp
+    ) -> UOp:
         """Make a B_RANGE of a new axis, of one of the types."""
         self.axes += 1
         end = bound if isinstance(bound, UOp) else b.index(self.draw_extent() if bound is None else bound)
         return node(
-            Op.B_RANGE, end, *dependencies, arg=A.RangeArg(self.axes - 1, self.draw.choice(axis_types), self.draw.chance(70))
+            Op.B_RANGE, end, *dependencies, arg=A.RangeArg(self.axes - 1, self.draw.choice(axis_type_choices), self.draw.chance(70))
         )
 
     def make_scalar_over_ranges(self, d: DType, *ranges: UOp) -> UOp:
@@ -138,9 +140,9 @@ class BestiaryMaker:
         if self.draw.chance(40):
             return effect
         sink = b.sink(effect)
-        return sink if self.draw.chance(50) else self.wrap_in_call_if_closed(sink)
+        return sink if self.draw.chance(50) else self.call_body_unless_it_names_buffers(sink)
 
-    def wrap_in_call_if_closed(self, body: UOp) -> UOp:
+    def call_body_unless_it_names_buffers(self, body: UOp) -> UOp:
         """Turn a body into a Call with Buffers for its Params; return it unchanged if it names Buffers."""
         params = sorted((p for p in toposort(body) if p.op is Op.B_PARAM), key=lambda p: int(p.arg.slot))
         if any(u.op is Op.B_BUFFER for u in toposort(body)):

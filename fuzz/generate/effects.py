@@ -30,7 +30,7 @@ def make_function_result(m: GraphMaker, d: DType, shape: Shape, budget: int) -> 
     return b.get(b.function(b.tuple_(*results), *arguments), 0)
 
 
-def make_load(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_load_maybe_gated(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Load, sometimes a gated one."""
     if not m.draw.chance(40):
         return b.load(m.make_value(d, shape, budget))

@@ -73,13 +73,13 @@ def _build_shift_producer(op: Op) -> Producer:
     def make(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
         count = d if m.draw.chance(50) else m.draw.choice(m.declared.filter_dtypes(dt.INTS))
         if m.draw.chance(25):
-            return UOp(op, (m.make_value(d, shape, budget - 1), _make_shift_count_near_width(m, count, d.bits, shape)))
+            return UOp(op, (m.make_value(d, shape, budget - 1), _make_count_with_max_near_width(m, count, d.bits, shape)))
         return UOp(op, tuple(_make_operands_that_broadcast(m, [d, count], shape, budget)))
 
     return Producer(op.name.lower(), lambda m, d, s, n: d in dt.INTS, make)
 
 
-def _make_shift_count_near_width(m: GraphMaker, d: DType, width: int, shape: Shape) -> UOp:
+def _make_count_with_max_near_width(m: GraphMaker, d: DType, width: int, shape: Shape) -> UOp:
     """Make a shift count whose bounds end at the width of the word, or one beside it."""
     max_count = width + m.draw.choice((-1, 0, 0, 1))
     if m.draw.chance(50):
@@ -119,7 +119,7 @@ def _make_where(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
 _COMBINATIONS = (Op.AND, Op.OR, Op.XOR, Op.MAX)
 
 
-def _make_condition_of_comparisons(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_combined_or_negated_compare(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a condition out of comparisons of integers: of a value with itself, with its own negation, or combined with
     another condition.
     """
@@ -147,7 +147,7 @@ def _make_nested_or_negated_where(m: GraphMaker, d: DType, shape: Shape, budget:
     return m.draw.choice((UOp(Op.WHERE, (p, inner, y)), UOp(Op.WHERE, (p, x, inner)), negated))
 
 
-def _make_cast(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_cast_of_value_or_edge_data(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Cast a value of any dtype, or data in which every bit decides how the cast rounds."""
     rounding = [k for k in m.dtypes if cast_drops_digits(k, d)]
     if rounding and m.body_params is None and m.draw.chance(30):
@@ -220,7 +220,7 @@ def _make_shrink(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     return b.shrink(m.make_value(d, tuple(outer), budget), offset, shape)
 
 
-def _make_index(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_index_by_scalar_or_vector(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Index a leading axis by a scalar, which removes the axis, or by a vector, which replaces it."""
     n = m.draw_extent(max(1, m.max_elements // max(1, math.prod(shape))))
     if shape and m.draw.chance(60):
@@ -263,7 +263,7 @@ def _make_bitcast(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     return b.bitcast(m.make_value(kind, source, budget), d)
 
 
-def _make_buffer_slice(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_slice_of_narrower_buffer(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Slice of a Buffer at an offset that is aligned to the new dtype (R46: a Slice's byte range is aligned)."""
     smaller = tuple(k for k in dt.STORABLE if k.itemsize <= d.itemsize and (k is not dt.bool_ or d is dt.bool_))
     kind = m.draw.choice(m.declared.filter_dtypes(smaller))
@@ -296,13 +296,13 @@ def _build_reduce_producer(op: Op) -> Producer:
     return Producer(f"reduce_{op.name.lower()}", lambda m, d, s, n: True, make)
 
 
-def _combine_with_pairwise_reduce(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _combine_value_with_own_reduce(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Combine a value with a reduction of pairs of its own elements, as attention does: one Reduce per element, or one
     Reduce for all.
     """
     outer, n = shape[:-1], shape[-1]
     ops = (Op.ADD, Op.MUL, Op.MAX) if d is not dt.bool_ else (Op.AND, Op.OR, Op.XOR)
-    value = _make_value_costly_to_recompute(m, d, shape, budget // 2) if m.draw.chance(50) else m.make_value(d, shape, budget // 2)
+    value = _make_expensive_value_if_number(m, d, shape, budget // 2) if m.draw.chance(50) else m.make_value(d, shape, budget // 2)
     if math.prod(shape) * n > m.max_elements or m.draw.chance(40):
         total = b.reduce(value, m.draw.choice((Op.ADD, Op.MAX)), (len(outer),))
         return UOp(m.draw.choice(ops), (value, b.expand(b.reshape(total, (*outer, 1)), shape)))
@@ -316,7 +316,7 @@ def _combine_with_pairwise_reduce(m: GraphMaker, d: DType, shape: Shape, budget:
     return UOp(m.draw.choice(ops), (value, b.reshape(total, shape)))
 
 
-def _make_value_costly_to_recompute(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_expensive_value_if_number(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a value that a compiler may prefer to store rather than to compute twice."""
     x = m.make_value(d, shape, budget) if budget > 1 else m.make_free_or_body_param(d, shape)
     if d.is_float:
@@ -408,9 +408,9 @@ ELEMENTWISE: tuple[Producer, ...] = (
     _build_compare_producer(Op.CMPLT), _build_compare_producer(Op.CMPNE), _build_compare_producer(Op.CMPGT),
     _build_compare_producer(Op.CMPGE), _build_compare_producer(Op.CMPLE), _build_compare_producer(Op.CMPEQ),
     Producer("where", _admits_anything, _make_where, always=True),
-    Producer("condition", lambda m, d, s, n: d is dt.bool_, _make_condition_of_comparisons),
+    Producer("condition", lambda m, d, s, n: d is dt.bool_, _make_combined_or_negated_compare),
     Producer("choices", lambda m, d, s, n: n >= 2, _make_nested_or_negated_where),
-    Producer("cast", _admits_anything, _make_cast, always=True),
+    Producer("cast", _admits_anything, _make_cast_of_value_or_edge_data, always=True),
 )
 #: All producers of values.
 PRODUCERS: tuple[Producer, ...] = (
@@ -425,15 +425,15 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("expand", _has_axes, _make_expand),
     Producer("pad", _has_axes, _make_pad),
     Producer("shrink", _has_axes, _make_shrink),
-    Producer("index", _admits_anything, _make_index),
+    Producer("index", _admits_anything, _make_index_by_scalar_or_vector),
     Producer("stack", lambda m, d, s, n: bool(s) and 1 <= s[0] <= 4, _make_stack),
     Producer("bitcast", lambda m, d, s, n: d is not dt.bool_, _make_bitcast),
-    Producer("slice", lambda m, d, s, n: m.body_params is None and d is not dt.bool_, _make_buffer_slice),
+    Producer("slice", lambda m, d, s, n: m.body_params is None and d is not dt.bool_, _make_slice_of_narrower_buffer),
     _build_reduce_producer(Op.ADD), _build_reduce_producer(Op.MUL), _build_reduce_producer(Op.MAX),
-    Producer("crossed", lambda m, d, s, n: bool(s) and s[-1] > 1 and n >= 3, _combine_with_pairwise_reduce),
+    Producer("crossed", lambda m, d, s, n: bool(s) and s[-1] > 1 and n >= 3, _combine_value_with_own_reduce),
     Producer("function", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_function_result),
     Producer("marker", _admits_anything, _make_marker),
-    Producer("load", _admits_anything, effects.make_load),
+    Producer("load", _admits_anything, effects.make_load_maybe_gated),
     Producer("assign", _is_outside_body, effects.make_store_and_read),
     Producer("shards", _can_shard, effects.make_scatter_gather_over_devices),
     Producer("call", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_call_and_read_its_output),

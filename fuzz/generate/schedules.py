@@ -23,7 +23,7 @@ from itertools import islice, pairwise
 
 from uops.compiler import pipeline
 from uops.compiler.config import Config
-from uops.compiler.passes.optimize.optimize import choose_by_heuristics, schedule_kernel
+from uops.compiler.passes.optimize.optimize import choose_by_heuristics, schedule_kernel_or_build_scan
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_trip_count
 from uops.compiler.passes.optimize.schedule.schedule import (
@@ -31,7 +31,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     Schedule,
     Scheduler,
     create_initial_schedule,
-    set_loop_types,
+    set_output_loop_types_before_optops,
 )
 from uops.compiler.passes.optimize.search.beam import STARTS, propose_optops
 from uops.compiler.pipeline import LoweringState, Pass, run_pass_and_verify
@@ -126,7 +126,7 @@ class ScheduleTextFollower:
         """Apply one part of a sequence; return the schedule unchanged if it is not legal."""
         try:
             if text == "global":
-                after = set_loop_types(s, dict.fromkeys(_unordered_loops(s), AxisType.GLOBAL))
+                after = set_output_loop_types_before_optops(s, dict.fromkeys(_unordered_loops(s), AxisType.GLOBAL))
             elif text in STARTS:
                 after = _starting_schedule(s, text, machine, buffer_ids)
             else:
@@ -214,7 +214,7 @@ def pipeline_with_schedules(choose_schedule: Scheduler) -> tuple[Pass, ...]:
     """Return the pipeline with another choice of schedules."""
 
     def run(body: UOp, state: LoweringState) -> UOp:
-        return schedule_kernel(body, machine_model_of(state.target), choose_schedule)
+        return schedule_kernel_or_build_scan(body, machine_model_of(state.target), choose_schedule)
 
     return tuple(replace(p, run=run) if p.name == "optimize" else p for p in pipeline.PIPELINE)
 

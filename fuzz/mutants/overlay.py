@@ -38,8 +38,8 @@ def _create_linked_copy(new_folder: Path, original_folder: Path, changed_texts: 
             _create_linked_copy(new_folder / entry.name, entry, below)
 
 
-def _link_unchanged_bytecode(target: Path, source: Path, changed_names: set[str]) -> None:
-    target.mkdir()
-    for entry in source.iterdir():
+def _link_unchanged_bytecode(new_folder: Path, original_folder: Path, changed_names: set[str]) -> None:
+    new_folder.mkdir()
+    for entry in original_folder.iterdir():
         if f"{entry.name.partition('.')[0]}.py" not in changed_names:
-            (target / entry.name).symlink_to(entry)
+            (new_folder / entry.name).symlink_to(entry)

@@ -44,7 +44,7 @@ def build_document(run: MutantRun, mutants: Sequence[Mutant]) -> Json:
     limit.
     """
     counted = [m for m in mutants if not m.equivalent]
-    results = sorted(run.results_of(counted), key=lambda r: (r.mutant.class_, r.mutant.id))
+    results = sorted(run.read_results_from_journal(counted), key=lambda r: (r.mutant.class_, r.mutant.id))
     return {
         "schema": SCHEMA,
         "seconds": run.seconds if math.isfinite(run.seconds) else None,

@@ -61,9 +61,9 @@ class MutantRun:
     @property
     def results(self) -> list[MutantResult]:
         """The results so far."""
-        return self.results_of(self.mutants)
+        return self.read_results_from_journal(self.mutants)
 
-    def results_of(self, mutants: Iterable[Mutant]) -> list[MutantResult]:
+    def read_results_from_journal(self, mutants: Iterable[Mutant]) -> list[MutantResult]:
         """Return the results of these mutants that the journal holds."""
         with self.journal.refuse_malformed_lines():
             entries = {(line["id"], line["text"]): line for line in self.journal.entries_under("hunted")}
@@ -73,7 +73,9 @@ class MutantRun:
         """Run to the end, or to Ctrl-C."""
         finished = {r.mutant.id for r in self.results}
         pending = iter([m for m in self.mutants if m.id not in finished])
-        threads = [threading.Thread(target=self._run_worker, args=(pending,), daemon=True) for _ in range(self.jobs)]
+        threads = [
+            threading.Thread(target=self._hunt_pending_until_stopped, args=(pending,), daemon=True) for _ in range(self.jobs)
+        ]
         for t in threads:
             t.start()
         try:
@@ -92,7 +94,7 @@ class MutantRun:
             raise self._failure
         return self.results
 
-    def _run_worker(self, pending: Iterator[Mutant]) -> None:
+    def _hunt_pending_until_stopped(self, pending: Iterator[Mutant]) -> None:
         with Hunter(self.seconds, self.seed, self._stop.is_set) as hunter:
             try:
                 while not self._stop.is_set():
@@ -101,7 +103,7 @@ class MutantRun:
                     if m is None:
                         return
                     try:
-                        self._record_kills(m, *hunter.hunt_with_everything_and_by_answers(m))
+                        self._journal_kills_and_save_program(m, *hunter.hunt_with_everything_and_by_answers(m))
                     except HuntImpossible as e:
                         self.passed_over.append((m, str(e)))
             except HuntStopped:
@@ -110,7 +112,7 @@ class MutantRun:
                 self._failure = e
                 self._stop.set()
 
-    def _record_kills(self, mutant: Mutant, *kills: Kill | None) -> None:
+    def _journal_kills_and_save_program(self, mutant: Mutant, *kills: Kill | None) -> None:
         """Write one line of the journal, and the program that shows the mutant."""
         line = {name: k and k._asdict() | {"text": ""} for name, k in zip(("everything", "differential"), kills, strict=True)}
         program = next((k.text for k in reversed(kills) if k is not None and k.text), "")

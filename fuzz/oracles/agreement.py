@@ -1,9 +1,9 @@
 """Comparison of implementations of ops with the exact scalar interpreter, element by element.
 
 An *evaluator* takes (op, operand dtypes, result dtype, operand bit patterns as arrays) and gives result bit patterns, with -1
-for those it declines to give. `evaluate_by_interpreter` is the reference interpreter and `evaluate_by_constant_folder` the
-compiler's constant folder; a prover's encoding has the same type. `enumerate_operand_bits` lists the operands: all of them if they
-have at most 16 bits together, else products of edge values.
+for those it declines to give. `evaluate_by_interpreter` is the reference interpreter and `fold_each_or_minus_one_if_declined` the
+compiler's constant folder; a prover's encoding has the same type. `enumerate_or_thin_operand_bits` lists the operands: all of
+them if they have at most 16 bits together, else products of edge values.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _result_dtype(op: Op, kinds: tuple[DType, ...]) -> DType:
     return UOp(op, tuple(b.param(k, (), d) for k, d in enumerate(kinds))).dtype
 
 
-def enumerate_operand_bits(op: Op, dtypes: tuple[DType, ...], max_tuples: int = 4096) -> tuple[Bits, ...]:
+def enumerate_or_thin_operand_bits(op: Op, dtypes: tuple[DType, ...], max_tuples: int = 4096) -> tuple[Bits, ...]:
     """Return all operands if they have at most 16 bits together; else the product of edge values, thinned evenly to
     `max_tuples`.
     """
@@ -116,7 +116,7 @@ def _bits_to_array(bits: Bits, d: DType) -> Array:
     return bits.astype(f"u{d.itemsize}").view(STORAGE[d])
 
 
-def evaluate_by_constant_folder(
+def fold_each_or_minus_one_if_declined(
     op: Op, dtypes: tuple[DType, ...], result_dtype: DType, operand_bits: tuple[Bits, ...]
 ) -> list[int]:
     """Evaluate an op on bit patterns by the compiler's constant folder. It declines if a Const cannot hold an operand's

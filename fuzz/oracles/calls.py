@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.answer import find_result_mismatch as form_fault
+from uops.backends.answer import find_result_form_mismatch as form_fault
 from uops.backends.cache import ObjectCache
 from uops.backends.conformance.judge import outputs_of
 from uops.compiler.config import Config
@@ -58,7 +58,7 @@ def find_fault_of_compiled_calls(
     fault = fault or _check_inputs_unchanged(before, inputs) or _check_no_shared_memory(program, inputs)
     if fault is None and isinstance(target, SupportsNativeEntry):
         in_python = _bypass_native_entry(program)
-        faults = (_check_same_outcome_natively(program, in_python, inputs, draw) for _ in range(_INVALID_ARGUMENTS))
+        faults = (_check_native_outcome_for_changed_argument(program, in_python, inputs, draw) for _ in range(_INVALID_ARGUMENTS))
         fault = next(filter(None, faults), None)
     if fault is not None:
         return fault
@@ -70,7 +70,7 @@ def find_fault_of_compiled_calls(
 def _bypass_native_entry(program: Compiled) -> Compiled:
     """Return a copy of the program that is called by the contract in Python alone."""
     in_python = copy.copy(program)
-    in_python._native_entry, in_python.function = None, in_python._call_in_python
+    in_python._native_entry, in_python.function = None, in_python._check_arguments_and_run
     return in_python
 
 
@@ -118,7 +118,7 @@ def _check_caches_distinguish_constants(graph: UOp, inputs: Mapping[str, Any], t
 # Invalid arguments
 
 
-def _check_same_outcome_natively(
+def _check_native_outcome_for_changed_argument(
     program: Compiled, in_python: Compiled, inputs: Mapping[str, Any], draw: ChoiceSource
 ) -> Fault | None:
     """Check that the native call and the call in Python give the same bits for a changed argument, or raise the same error."""

@@ -156,7 +156,7 @@ class OracleNotApplicable(UopsError):
     """A case that an oracle cannot judge, and which does not count as judged by it."""
 
 
-def _check_interpreter_accepts(c: OracleContext) -> Fault | None:
+def _check_interpreter_and_bounds_hold(c: OracleContext) -> Fault | None:
     """Check that the interpreter evaluates the program without an error, and that the bounds of every node hold (else
     Unsound).
     """
@@ -189,7 +189,7 @@ def _check_stages(c: OracleContext) -> Fault | None:
     if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > MAX_STAGED_ELEMENTS:
         raise OracleNotApplicable("too large to interpret every stage")
     finding = bisect(c.sample.graph, c.sample.inputs, c.require_target(), pipeline.PIPELINE, extra_orders=1)
-    c.counts.update(coverage.count_changed_passes_and_rules(c.sample.graph, c.require_target()))
+    c.counts.update(coverage.count_pass_and_rule_coverage(c.sample.graph, c.require_target()))
     return finding and finding.fault
 
 
@@ -215,7 +215,7 @@ def _check_calls_from_python(c: OracleContext) -> Fault | None:
     )
 
 
-def _check_rewrite_steps(c: OracleContext) -> Fault | None:
+def _check_some_rewrite_steps_per_rule(c: OracleContext) -> Fault | None:
     """Check that every rewrite step preserves the value for any values of its leaves."""
     _ = c.own_run
     counts: Counter[str] = Counter()
@@ -266,14 +266,14 @@ def _check_search_schedule(c: OracleContext) -> Fault | None:
     return _check_schedule(c, _schedule_sequence(c, "beam"))
 
 
-def _check_schedule(c: OracleContext, sequence: ScheduleTextFollower) -> Fault | None:
+def _check_schedule(c: OracleContext, schedule_follower: ScheduleTextFollower) -> Fault | None:
     judge = Judge(c.sample.graph, c.sample.inputs, expected=c.expectation)
     side = GuardSide.END if c.seed % 2 else GuardSide.START
-    program = run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_schedules(sequence))
+    program = run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_schedules(schedule_follower))
     outputs = judge.read_outputs_from_memory(
         run_first_kernels_natively(program, c.require_target(), judge.initial_memory, guard_side=side)
     )
-    c.counts.update(f"optop:{kind}" for kind in list_parts_and_neighbour_pairs(sequence.applied_text))
+    c.counts.update(f"optop:{kind}" for kind in list_parts_and_neighbour_pairs(schedule_follower.applied_text))
     return next((f for k in judge.allowed_sets if (f := find_value_outside_set(c.expectation, k, outputs))), None)
 
 
@@ -307,18 +307,22 @@ def _lower_to_plan(c: OracleContext) -> UOp:
         return run_passes_up_to(c.sample.graph, c.require_target(), pipeline.PIPELINE, "plan")
 
 
-def _check_related(c: OracleContext) -> Fault | None:
+def _check_one_drawn_relation(c: OracleContext) -> Fault | None:
     related = draw_related_sample(c.sample, c.draw("related"))
     if related is None:
         raise OracleNotApplicable("no relation fits")
     relation, (sample, map_outputs_back) = related
     c.counts[f"relation:{relation.name}"] += 1
-    return _check_related_sample(c, sample, map_outputs_back)
+    return _run_related_and_check_mapped_back(c, sample, map_outputs_back)
 
 
-def _check_related_sample(c: OracleContext, sample: ProgramSample, map_outputs_back: Callable[[Outputs], Outputs]) -> Fault | None:
+def _run_related_and_check_mapped_back(
+    c: OracleContext, related_sample: ProgramSample, map_outputs_back: Callable[[Outputs], Outputs]
+) -> Fault | None:
     """Run a related sample, and judge its mapped outputs by the first sample's allowed sets."""
-    outputs, fault = run_and_check_form(c.subject, sample.graph, sample.inputs, lambda: c.subject.run(sample.graph, sample.inputs))
+    outputs, fault = run_and_check_form(
+        c.subject, related_sample.graph, related_sample.inputs, lambda: c.subject.run(related_sample.graph, related_sample.inputs)
+    )
     if fault is not None:
         return fault
     mapped = map_outputs_back(outputs)
@@ -330,7 +334,7 @@ def _freeze_relation_choice(c: OracleContext) -> tuple[ProgramSample, str]:
     return (c.sample, "related") if related is None else (related[1].sample, "allowed")
 
 
-def _check_without_rule(c: OracleContext) -> Fault | None:
+def _check_without_one_applied_rule(c: OracleContext) -> Fault | None:
     """Check that the program gives the same without one of the rewrite rules that are applied to it."""
     applied = {
         s.rule for transform in coverage.record_transforms_until_plan(c.sample.graph, c.require_target()) for s in transform.steps
@@ -351,7 +355,7 @@ def _check_interpreter_orders(c: OracleContext) -> Fault | None:
         return fault_of_exception(e)
 
 
-def _check_kernel_code(c: OracleContext) -> Fault | None:
+def _check_kernel_native_against_interp(c: OracleContext) -> Fault | None:
     side = GuardSide.END if c.seed % 2 else GuardSide.START
     if Op.BARRIER not in c.require_target().ops and any(u.op is Op.BARRIER for u in toposort(c.sample.graph)):
         raise SubjectRefused("the target has no Barrier")
@@ -392,7 +396,7 @@ STEPS = "steps"
 ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("form",        "the verifier accepts what the generator made", _check_sample_well_formed, 32,
            dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, Dialect.SCHEDULED})),
-    Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_accepts, 1),
+    Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_and_bounds_hold, 1),
     Oracle("allowed",     "every element is in the interpreter's allowed set", _check_allowed),
     Oracle("unoptimised", "without schedules the same is given", _check_unoptimised, 8, frozenset({COMPILER}),
            compilation=lambda c: Compilation(c.sample, None, UNOPTIMISED)),
@@ -404,12 +408,12 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise",
            _check_calls_from_python, 8, frozenset({COMPILER})),
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),
-    Oracle("related",     "a related program gives the same", _check_related, 4, freeze_choices=_freeze_relation_choice),
-    Oracle("rule-off",    "without one of the rewrite rules the same is given", _check_without_rule, 16, frozenset({COMPILER})),
-    Oracle("again",       "a second compilation gives the same bits", _check_same_bits_on_second_compile, 32),
-    Oracle("twice",       "a second lowering gives the same instructions", _check_lowering_deterministic, 32,
+    Oracle("related",     "a related program gives the same", _check_one_drawn_relation, 4, freeze_choices=_freeze_relation_choice),
+    Oracle("rule-off",    "without one of the rewrite rules the same is given", _check_without_one_applied_rule, 16,
+    frozenset({COMPILER})), Oracle("again",       "a second compilation gives the same bits", _check_same_bits_on_second_compile,
+    32), Oracle("twice",       "a second lowering gives the same instructions", _check_lowering_deterministic, 32,
            frozenset({COMPILER})),
-    Oracle(STEPS,         "every rewrite step keeps the value, whatever its leaves are", _check_rewrite_steps, 4,
+    Oracle(STEPS,         "every rewrite step keeps the value, whatever its leaves are", _check_some_rewrite_steps_per_rule, 4,
            frozenset({COMPILER})),
     Oracle("stages",      "every stage gives what the one before it gives", _check_stages, 32, frozenset({COMPILER})),
     Oracle("validated",   "what the validator asks of kernels and of the memory plan is not refuted",
@@ -418,7 +422,8 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("second",      "a second backend gives the same", _check_second_backend, 1, frozenset({AGAINST})),
     Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter",
            _check_interpreter_orders, dialects=frozenset({Dialect.SCHEDULED})),
-    Oracle("kernels",     "machine code of a scheduled kernel gives what the interpreter gives", _check_kernel_code, 1,
+    Oracle("kernels",     "machine code of a scheduled kernel gives what the interpreter gives",
+    _check_kernel_native_against_interp, 1,
            frozenset({COMPILER}), frozenset({Dialect.SCHEDULED})),
     Oracle("legalized",   "a graph of the second document means what its legal form means", _check_legal_form_agrees,
            dialects=frozenset({Dialect.BESTIARY})),
@@ -442,7 +447,7 @@ class UnknownOracle(UopsError, LookupError):
     """An unknown name of an oracle."""
 
 
-def oracles_by_name(names: Sequence[str]) -> tuple[Oracle, ...]:
+def select_oracles_in_table_order(names: Sequence[str]) -> tuple[Oracle, ...]:
     """Return the oracles of these names, in the table's order. Raises UnknownOracle."""
     missing = [n for n in names if n not in ORACLES]
     if missing:
@@ -460,7 +465,7 @@ def judges_backend(oracle: str, backend: str) -> bool:
 def applicable_oracles(names: Sequence[str], subject: Subject, against: Subject | None) -> tuple[Oracle, ...]:
     """Return the oracles of these names whose needs are met. Raises UnknownOracle."""
     available = _available_needs(subject, against)
-    return tuple(o for o in oracles_by_name(names) if o.needs <= available)
+    return tuple(o for o in select_oracles_in_table_order(names) if o.needs <= available)
 
 
 def _available_needs(subject: Subject, against: Subject | None) -> frozenset[str]:
@@ -474,24 +479,24 @@ def is_due(oracle: Oracle, seed: int) -> bool:
 
 
 def find_first_objection(
-    c: OracleContext, oracles: Sequence[Oracle], on_oracle: Callable[[str], Any] = lambda name: None
+    c: OracleContext, oracles: Sequence[Oracle], before_oracle: Callable[[str], Any] = lambda name: None
 ) -> tuple[str, Fault] | None:
     """Ask the oracles in order; return the name of the first one that objects, and the fault.
 
-    `on_oracle` is called with each name before the oracle is asked. The context counts who has judged. Raises
+    `before_oracle` is called with each name before the oracle is asked. The context counts who has judged. Raises
     SubjectRefused.
     """
     dialect = KINDS[c.sample.kind].dialect
     for o in oracles:
         if dialect in o.dialects:
-            on_oracle(o.name)
-            fault = _run_oracle(o, c)
+            before_oracle(o.name)
+            fault = _run_oracle_or_count_not_asked(o, c)
             if fault is not None:
                 return o.name, fault
     return None
 
 
-def _run_oracle(o: Oracle, c: OracleContext) -> Fault | None:
+def _run_oracle_or_count_not_asked(o: Oracle, c: OracleContext) -> Fault | None:
     """Ask one oracle; anything that it raises is a fault. Raises SubjectRefused."""
     try:
         fault = o.check(c)

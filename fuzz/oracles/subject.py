@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from uops.backends import registry
-from uops.backends.answer import find_result_mismatch as form_fault
+from uops.backends.answer import find_result_form_mismatch as form_fault
 from uops.backends.conformance.judge import Expectation, outputs_of
 from uops.backends.contract import Backend, CompilerBackend
 from uops.backends.worker.frames import exception_text

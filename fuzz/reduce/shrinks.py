@@ -15,7 +15,7 @@ import numpy as np
 
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.arrays import STORAGE
-from uops.compiler.passes.callify.callify import inline_calls
+from uops.compiler.passes.callify.callify import inline_calls_and_drop_markers
 from uops.fuzz.generate.kinds import ProgramSample, select_graph_inputs
 from uops.fuzz.reduce.launch_shrinks import LAUNCH_SHRINKS
 from uops.interp import evaluate
@@ -87,7 +87,7 @@ def replace_outputs_by_operands(s: ProgramSample) -> Iterator[ProgramSample]:
 def inline_all_calls(s: ProgramSample) -> Iterator[ProgramSample]:
     """Inline all Functions and Calls."""
     if any(u.op in CALL_LIKE for u in toposort(s.graph)):
-        yield _with(s, inline_calls(s.graph))
+        yield _with(s, inline_calls_and_drop_markers(s.graph))
 
 
 def _free_slot(s: ProgramSample) -> int:

@@ -246,12 +246,16 @@ def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) ->
     return out
 
 
-def _may_be_out_of_range(r: DTypeLayout, v: ArrayOrSets) -> Array:
+def _may_be_out_of_range(int_layout: DTypeLayout, v: ArrayOrSets) -> Array:
     """Return where a value may be NaN or may truncate to no value of the target (R15)."""
     rows = v.rows if isinstance(v, SetArray) else v[None]
     wide = np.trunc(rows.astype(np.float64))
-    low, high = (-np.inf, np.inf) if r.dtype is dt.index else (float(r.dtype.min), float(r.dtype.max) + (r.dtype.bits == 64))
-    outside = ~((wide >= low) & ((wide < high) if r.dtype.bits == 64 else (wide <= high))).all(0)
+    low, high = (
+        (-np.inf, np.inf)
+        if int_layout.dtype is dt.index
+        else (float(int_layout.dtype.min), float(int_layout.dtype.max) + (int_layout.dtype.bits == 64))
+    )
+    outside = ~((wide >= low) & ((wide < high) if int_layout.dtype.bits == 64 else (wide <= high))).all(0)
     if isinstance(v, SetArray) and v.flags is not None:
         outside = outside | (v.flags != 0)
     return np.asarray(outside)

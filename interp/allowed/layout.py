@@ -82,7 +82,7 @@ def ulp(f: DTypeLayout, x: Array) -> Array:
     return np.where(np.isfinite(v), s, 0.0)
 
 
-def same_bits(f: DTypeLayout, a: Array, b: Array) -> Array:
+def same_bits_or_both_nan(f: DTypeLayout, a: Array, b: Array) -> Array:
     """Return where a and b are the same value: all NaNs are the same, -0.0 and 0.0 differ."""
     if not f.is_float:
         return np.asarray(a == b)

@@ -59,7 +59,7 @@ class Overlay:
         stack: list[tuple[TensorScope, UOp | None, UOp | None]] = [(self.machine.root, None, None)]
         while stack:
             scope, until, _ = stack[-1]
-            entered = self._visit_nodes_until_body(scope, until)
+            entered = self._visit_until_unvisited_body(scope, until)
             if entered is not None:
                 inner, u, element = entered
                 stack[-1] = (scope, until, u)
@@ -71,7 +71,7 @@ class Overlay:
                 if waiting is not None:
                     self._copy_set_from_origin(outer, waiting)
 
-    def _visit_nodes_until_body(self, scope: TensorScope, until: UOp | None) -> tuple[TensorScope, UOp, UOp | None] | None:
+    def _visit_until_unvisited_body(self, scope: TensorScope, until: UOp | None) -> tuple[TensorScope, UOp, UOp | None] | None:
         """Visit nodes of `scope` up to `until`, or up to one whose body must be visited first, which is returned."""
         table, always_evaluated = self.rules
         inexact, cells, memory = self.inexact[scope], scope.cells, self.memory
@@ -209,7 +209,7 @@ class Overlay:
             value.__class__ is _ndarray
             and d.is_float
             and np.isnan(value).any()
-            and not self.takes_nan_bits_from_inputs(scope, u.value)
+            and not self.nan_bits_come_only_from_inputs(scope, u.value)
         ):
             value = as_set_array(LAYOUT[d], value)
         if u.buffer in self.inexact[scope]:  # a view through an inexact index: any element may be the one written
@@ -232,7 +232,7 @@ class Overlay:
 
     # Origins of values
 
-    def takes_nan_bits_from_inputs(self, scope: TensorScope, u: UOp) -> bool:
+    def nan_bits_come_only_from_inputs(self, scope: TensorScope, u: UOp) -> bool:
         """Return True if the NaNs of `u` keep their bits (R28: movement and memory keep every bit).
 
         They do if every bit comes from inputs and constants through movement and memory. False where that is not known.
@@ -271,7 +271,7 @@ class Overlay:
         contents = self.memory_sets_before(ref.storage, access)
         return contents is not None and contents.has_nan_with_free_bits(ref, best)
 
-    def find_fusable_mul_factors(self, scope: TensorScope, u: UOp) -> tuple[ArrayOrSets, ArrayOrSets] | None:
+    def find_factors_if_moved_mul(self, scope: TensorScope, u: UOp) -> tuple[ArrayOrSets, ArrayOrSets] | None:
         """Return the factors of a float Mul that `u` is, moved and negated as `u` is; None if it is none.
 
         The Mul is seen through movement, Neg, markers and Functions (R16, R32: its product may be fused into a sum).

@@ -108,8 +108,8 @@ def _enclose_sum_in_any_order(
         bound = np.where(terms > 1, (terms - 1) * f.u * total, 0.0)
     error = np.where(terms > 1, count * wide_u * total, wide_u * total if are_products and f.np.itemsize == 8 else 0.0)
     bound = (bound + error) * (1 + 4 * wide_u)
-    out_lo, lo_overflows = round_and_mask_overflows(f, low - bound)
-    out_hi, hi_overflows = round_and_mask_overflows(f, high + bound)
+    out_lo, lo_overflows = round_and_clamp_if_no_infinity(f, low - bound)
+    out_hi, hi_overflows = round_and_clamp_if_no_infinity(f, high + bound)
     always_nan = lo_overflows & hi_overflows & ((low > bound) | (high < -bound))  # a finite-only dtype overflows in every order
     if always_nan.any():
         out_lo, out_hi = (np.where(always_nan, np.array(np.nan).astype(f.np), end) for end in (out_lo, out_hi))
@@ -119,10 +119,10 @@ def _enclose_sum_in_any_order(
     if not (total < limit).all() or flags is not None or not f.dtype.has_inf:
         sum_flags = _flag_reachable_specials(f, lo, hi, flags, axes, are_terms_exact, lo_overflows | hi_overflows)
     out = SetArray(f, rows, sum_flags)
-    return _include_both_zeros(f, _canonicalize_rows(f, out))
+    return _include_both_zeros_at_zero_ends(f, _canonicalize_nonfinite_rows(f, out))
 
 
-def round_and_mask_overflows(f: DTypeLayout, x: Array) -> tuple[Array, Array]:
+def round_and_clamp_if_no_infinity(f: DTypeLayout, x: Array) -> tuple[Array, Array]:
     """Round a wide array to the dtype; return it with a mask of what overflowed.
 
     Where the dtype has no infinity, overflowing values are clamped. Else nothing is masked.
@@ -150,7 +150,7 @@ def _allow_either_zero_sum(f: DTypeLayout, best: Array) -> ArrayOrSets:
     return SetArray(f, rows)
 
 
-def _include_both_zeros(f: DTypeLayout, out: SetArray) -> SetArray:
+def _include_both_zeros_at_zero_ends(f: DTypeLayout, out: SetArray) -> SetArray:
     """Extend intervals that end at a zero to both zeros."""
     lo, hi = out.rows[0], out.rows[2]
     zero = np.zeros((), f.np)
@@ -192,7 +192,7 @@ def _flag_reachable_specials(
     return out.astype(np.uint8)
 
 
-def _canonicalize_rows(f: DTypeLayout, out: SetArray) -> SetArray:
+def _canonicalize_nonfinite_rows(f: DTypeLayout, out: SetArray) -> SetArray:
     """Make rows with a NaN or infinite end canonical; there the certain members follow from the best value."""
     rows = out.rows
     not_finite = ~np.isfinite(rows).all(0)
@@ -225,8 +225,8 @@ def reduce_mul_floats(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array) -
         return _enclose_reduce_product(f, v, axes, best, count)
 
 
-def _enclose_reduce_product(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array, count: int) -> ArrayOrSets:
-    """Return the set of products of `count` terms in any order."""
+def _enclose_reduce_product(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array, factor_count: int) -> ArrayOrSets:
+    """Return the set of products of `factor_count` terms in any order."""
     lo, hi, flags = (x if x is None else x.astype(np.float64) if x.dtype != np.uint8 else x for x in wide_ends_and_flags(f, v))
     assert lo is not None and hi is not None
     exact = not isinstance(v, SetArray)
@@ -238,20 +238,20 @@ def _enclose_reduce_product(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Ar
     always_zero = _fold(np.logical_or, big == 0, axes)
     infinite = _fold(np.logical_or, np.isinf(big), axes)
     nan = _fold(np.logical_or, np.isnan(lo), axes)
-    slack = 1e-6 * (1 + count)
+    slack = 1e-6 * (1 + factor_count)
     over = infinite | (rise + slack >= math.log2(f.max))
     under = zero | (fall - slack <= f.emin)
     varied = _fold(np.logical_or, np.signbit(lo) != np.signbit(hi), axes)
     sign = np.where(_fold(np.logical_xor, np.signbit(lo), axes), -1.0, 1.0)
     low, high = _multiply_magnitudes(small, axes), _multiply_magnitudes(big, axes)
-    growth = math.expm1(count * math.log1p(f.u)) + count * 2.0**-51
-    slip = np.where(under & ~always_zero, count * f.eta * np.exp2(np.minimum(rise, 2000.0)) * (1 + growth), 0.0)
+    growth = math.expm1(factor_count * math.log1p(f.u)) + factor_count * 2.0**-51
+    slip = np.where(under & ~always_zero, factor_count * f.eta * np.exp2(np.minimum(rise, 2000.0)) * (1 + growth), 0.0)
     least = np.where(slip < low, low * (1 - growth) - slip, 0.0)
     least = np.where(under & over, 0.0, np.maximum(least, 0.0))
     most = np.where(always_zero, 0.0, high * (1 + growth) + slip)
     least = np.where(zero, 0.0, least)
-    out_lo, lo_overflows = round_and_mask_overflows(f, np.where(varied, -most, np.where(sign < 0, -most, least)))
-    out_hi, hi_overflows = round_and_mask_overflows(f, np.where(varied, most, np.where(sign < 0, -least, most)))
+    out_lo, lo_overflows = round_and_clamp_if_no_infinity(f, np.where(varied, -most, np.where(sign < 0, -most, least)))
+    out_hi, hi_overflows = round_and_clamp_if_no_infinity(f, np.where(varied, most, np.where(sign < 0, -least, most)))
     out_lo, out_hi = _set_signs_of_zero_ends(f, out_lo, out_hi, sign, varied)
     flag = np.where(nan | (over & under), NAN, 0)
     if f.dtype.has_inf:
@@ -271,7 +271,7 @@ def _enclose_reduce_product(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Ar
         flag = np.where(always_nan, NAN, flag)
         rows[:, always_nan | always_inf] = best[always_nan | always_inf]
     out = SetArray(f, rows, flag.astype(np.uint8))
-    return _canonicalize_rows(f, out)
+    return _canonicalize_nonfinite_rows(f, out)
 
 
 def _log2_product(x: Array, where: Array, axes: Axes) -> Array:
@@ -357,7 +357,7 @@ def _list_max_candidates(f: DTypeLayout, v: SetArray, axes: Axes, out: SetArray)
     return SetArray(f, np.where(is_listed, points.rows, out.rows), None, points.points, is_listed)
 
 
-def reduce_integers(op: Op, f: DTypeLayout, fold_values: Callable[[Array], Array], v: SetArray, axes: Axes) -> SetArray:
+def reduce_integers_else_any(op: Op, f: DTypeLayout, fold_values: Callable[[Array], Array], v: SetArray, axes: Axes) -> SetArray:
     """Return the set of a Reduce of integers or bools.
 
     The set is exact if at most one term of a group has several values; else, for integers, it is *any*.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uops.interp.allowed.core import rules_for_level
-from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, same_bits, to_order_keys, ulp_distance
+from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, same_bits_or_both_nan, to_order_keys, ulp_distance
 from uops.interp.allowed.memory import StorageSets
 from uops.interp.allowed.overlay import Overlay
 from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, ArrayOrSets, SetArray, collapse_if_exact
@@ -118,14 +118,14 @@ class AllowedSet:
 
 def _is_member(f: DTypeLayout, v: ArrayOrSets, array: Array) -> Array:
     if not isinstance(v, SetArray):
-        return same_bits(f, array, v) if f.is_float else np.asarray(array == v)
+        return same_bits_or_both_nan(f, array, v) if f.is_float else np.asarray(array == v)
     member = _is_listed_point(f, v, array) if v.interval is None else _is_in_interval(f, v, array)
     anything = v.anything_mask()
     return member if anything is None else member | anything
 
 
 def _is_listed_point(f: DTypeLayout, v: SetArray, array: Array) -> Array:
-    same = np.asarray(same_bits(f, v.points, array) if f.is_float else v.points == array)
+    same = np.asarray(same_bits_or_both_nan(f, v.points, array) if f.is_float else v.points == array)
     return np.asarray(same.any(0))
 
 

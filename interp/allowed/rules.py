@@ -18,10 +18,10 @@ from uops.interp.allowed.elementwise.arithmetic import allow_either_zero_in_exac
 from uops.interp.allowed.elementwise.discrete import apply_to_point_combinations
 from uops.interp.allowed.elementwise.power import apply_pow
 from uops.interp.allowed.elementwise.transcendental import APPROXIMATIONS, apply_transcendental
-from uops.interp.allowed.layout import LAYOUT, LAYOUT_BY_NUMPY, Array, DTypeLayout, same_bits
+from uops.interp.allowed.layout import LAYOUT, LAYOUT_BY_NUMPY, Array, DTypeLayout, same_bits_or_both_nan
 from uops.interp.allowed.move import MOVES, apply_movement, stack_values
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
-from uops.interp.allowed.reduce import reduce_add_floats, reduce_integers, reduce_max_floats, reduce_mul_floats
+from uops.interp.allowed.reduce import reduce_add_floats, reduce_integers_else_any, reduce_max_floats, reduce_mul_floats
 from uops.interp.allowed.value import (
     ArrayOrSets,
     SetArray,
@@ -103,14 +103,14 @@ def apply_strict_cast(f: DTypeLayout, r: DTypeLayout, value: ArrayOrSets) -> Arr
     return branch.apply_cast(f, r, fn, value) if isinstance(value, SetArray) else np.asarray(fn(value))
 
 
-def unite_sets(f: DTypeLayout, a: ArrayOrSets, b: ArrayOrSets) -> ArrayOrSets:
-    """Return the union of two values of one shape, with the best values of `a`."""
-    if not isinstance(a, SetArray) and not isinstance(b, SetArray):
-        same = same_bits(f, a, b).all() if f.is_float else np.array_equal(a, b)
-        return a if same else from_points(f, np.stack([a, b]))
-    every = np.arange(int(np.prod(a.shape)))
-    x, y = take_elements(f, a, a.shape, every), take_elements(f, b, a.shape, every)
-    shape = a.shape
+def unite_sets(f: DTypeLayout, set_with_best: ArrayOrSets, added: ArrayOrSets) -> ArrayOrSets:
+    """Return the union of two values of one shape, with the best values of `set_with_best`."""
+    if not isinstance(set_with_best, SetArray) and not isinstance(added, SetArray):
+        same = same_bits_or_both_nan(f, set_with_best, added).all() if f.is_float else np.array_equal(set_with_best, added)
+        return set_with_best if same else from_points(f, np.stack([set_with_best, added]))
+    every = np.arange(int(np.prod(set_with_best.shape)))
+    x, y = take_elements(f, set_with_best, set_with_best.shape, every), take_elements(f, added, set_with_best.shape, every)
+    shape = set_with_best.shape
     return branch.unite_flat_sets(f, x, y, x.best).map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
 
 
@@ -148,7 +148,7 @@ def _evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -
         return united
     f = LAYOUT[u.dtype]
     for k, s in enumerate(u.src):
-        factors = overlay.find_fusable_mul_factors(scope, s)
+        factors = overlay.find_factors_if_moved_mul(scope, s)
         if factors is None:
             continue
         a, b = factors
@@ -178,9 +178,9 @@ def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) ->
     if not f.is_float:
         assert isinstance(v, SetArray)
         fold = FOLDS[op][u.dtype]
-        return reduce_integers(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
+        return reduce_integers_else_any(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
     if op is Op.ADD:
-        return reduce_add_floats(f, v, axes, cell, overlay.find_fusable_mul_factors(scope, u.operand))
+        return reduce_add_floats(f, v, axes, cell, overlay.find_factors_if_moved_mul(scope, u.operand))
     return reduce_mul_floats(f, v, axes, cell) if op is Op.MUL else reduce_max_floats(f, v, axes, cell)
 
 
@@ -252,7 +252,7 @@ def _evaluate_bitcast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -
     f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
     v = overlay.set_of_node(scope, u.operand)
     if not isinstance(v, SetArray):
-        if not f.is_float or not np.isnan(v).any() or overlay.takes_nan_bits_from_inputs(scope, u.operand):
+        if not f.is_float or not np.isnan(v).any() or overlay.nan_bits_come_only_from_inputs(scope, u.operand):
             return None
         v = as_set_array(f, v)
     return branch.apply_bitcast(f, r, writable_copy(v)).map_components(lambda x, lead: x.reshape(x.shape[:lead] + cell.shape))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, same_bits, to_order_keys
+from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, same_bits_or_both_nan, to_order_keys
 
 #: Flags: members beside the interval; ANY allows every value.
 NAN, PINF, NINF, PZERO, NZERO, ANY = 1, 2, 4, 8, 16, 32
@@ -66,9 +66,9 @@ class SetArray:
     def exact_mask(self) -> Array:
         """Return where the set has one member."""
         if self.interval is None:
-            single = np.asarray(same_bits(self.layout, self.points, self.points[0]).all(0))
+            single = np.asarray(same_bits_or_both_nan(self.layout, self.points, self.points[0]).all(0))
             return single if self.flags is None else single & (self.flags == 0)
-        single = same_bits(self.layout, self.interval[0], self.interval[2])
+        single = same_bits_or_both_nan(self.layout, self.interval[0], self.interval[2])
         if self.flags is None:
             return single
         return np.asarray(single & ((self.flags == 0) | ((self.flags == NAN) & np.isnan(self.interval[0]))))
@@ -138,7 +138,7 @@ def take_elements(f: DTypeLayout, v: ArrayOrSets, shape: tuple[int, ...], positi
     return s.map_components(move) if isinstance(s, SetArray) else as_set_array(f, s.reshape(-1)[positions])
 
 
-def scatter_elements_into(into: SetArray, positions: Array, part: SetArray) -> None:
+def scatter_elements_into(into: SetArray, flat_positions: Array, part: SetArray) -> None:
     """Overwrite the elements at flat positions by the 1-D `part`, in place; `into` owns its components."""
     shape = into.shape
     for name in ("interval", "flags", "listed_points", "is_listed"):
@@ -146,11 +146,11 @@ def scatter_elements_into(into: SetArray, positions: Array, part: SetArray) -> N
         if component is not None and not component.flags.c_contiguous:  # else reshape would give a copy to write to
             setattr(into, name, np.ascontiguousarray(component))
     if part.interval is not None:
-        _flatten_rows(into.rows)[:, positions] = part.interval
+        _flatten_rows(into.rows)[:, flat_positions] = part.interval
     if into.flags is None and part.flags is not None:
         into.flags = np.zeros(shape, np.uint8)
     if into.flags is not None:
-        into.flags.reshape(-1)[positions] = 0 if part.flags is None else part.flags
+        into.flags.reshape(-1)[flat_positions] = 0 if part.flags is None else part.flags
     if part.listed_points is not None:
         k = part.listed_points.shape[0]
         if into.listed_points is None:
@@ -160,12 +160,12 @@ def scatter_elements_into(into: SetArray, positions: Array, part: SetArray) -> N
         if part.listed_points.dtype == object:  # index values beyond 64 bits
             into.listed_points = into.listed_points.astype(object)
         flat = _flatten_rows(into.listed_points)
-        flat[:k, positions] = part.listed_points
-        flat[k:, positions] = part.listed_points[0]
+        flat[:k, flat_positions] = part.listed_points
+        flat[k:, flat_positions] = part.listed_points[0]
     if into.interval is not None and (part.is_listed is not None or into.is_listed is not None):
         if into.is_listed is None:
             into.is_listed = np.zeros(shape, np.bool_)
-        into.is_listed.reshape(-1)[positions] = False if part.is_listed is None else part.is_listed
+        into.is_listed.reshape(-1)[flat_positions] = False if part.is_listed is None else part.is_listed
 
 
 def _flatten_rows(x: Array) -> Array:
@@ -199,47 +199,47 @@ def hull_and_nan_flag_of_points(f: DTypeLayout, points: Array) -> tuple[Array, A
     return np.where(all_nan, empty, lo), np.where(all_nan, empty, hi), flag
 
 
-def from_points(f: DTypeLayout, points: Array, any_mask: Array | None = None) -> SetArray:
+def from_points(f: DTypeLayout, points_best_first: Array, any_mask: Array | None = None) -> SetArray:
     """Return sets listed by row, the best first.
 
     Elements with more than `POINTS` distinct members become a hull of floats, and *any* of integers. At `any_mask` everything is
     allowed.
     """
-    all_points, too_many = points, None
-    if points.shape[0] > POINTS:
-        points, too_many = distinct_points_and_overflow_mask(f, points)
+    all_points, too_many = points_best_first, None
+    if points_best_first.shape[0] > POINTS:
+        points_best_first, too_many = distinct_points_and_overflow_mask(f, points_best_first)
     flags = None if any_mask is None else np.where(any_mask, ANY, 0).astype(np.uint8)
     if not f.is_float:
         if too_many is not None:
             flags = np.where(too_many, ANY, 0 if flags is None else flags).astype(np.uint8)
-        return SetArray(f, None, flags, points[:POINTS])
+        return SetArray(f, None, flags, points_best_first[:POINTS])
     lo, hi, nan = hull_and_nan_flag_of_points(f, all_points)
     if nan is not None:
         flags = nan if flags is None else flags | nan
-    is_listed = np.ones(points.shape[1:], np.bool_) if too_many is None else ~too_many
+    is_listed = np.ones(points_best_first.shape[1:], np.bool_) if too_many is None else ~too_many
     if flags is not None:
         is_listed &= (flags & ANY) == 0
-    return SetArray(f, np.stack([lo, points[0], hi]), flags, points[:POINTS], is_listed)
+    return SetArray(f, np.stack([lo, points_best_first[0], hi]), flags, points_best_first[:POINTS], is_listed)
 
 
-def distinct_points_and_overflow_mask(f: DTypeLayout, points: Array) -> tuple[Array, Array | None]:
+def distinct_points_and_overflow_mask(f: DTypeLayout, points_best_first: Array) -> tuple[Array, Array | None]:
     """Return the distinct points first, the best in row 0, and where more than `POINTS` are distinct (None: nowhere)."""
-    keys = to_order_keys(f, points) if f.is_float else points
+    keys = to_order_keys(f, points_best_first) if f.is_float else points_best_first
     if f.is_float:
-        keys = np.where(np.isnan(points), np.iinfo(f.ints).max, keys)
+        keys = np.where(np.isnan(points_best_first), np.iinfo(f.ints).max, keys)
     order = np.argsort(keys, axis=0, kind="stable")
     keys = np.take_along_axis(keys, order, 0)
     is_first = np.ones(keys.shape, np.bool_)
     is_first[1:] = keys[1:] != keys[:-1]
     count = is_first.sum(0)
     front = np.argsort(~is_first, axis=0, kind="stable")
-    ranked = np.take_along_axis(np.take_along_axis(points, order, 0), front, 0)
+    ranked = np.take_along_axis(np.take_along_axis(points_best_first, order, 0), front, 0)
     width = int(count.max(initial=1))
-    is_distinct = np.arange(width).reshape(-1, *(1,) * (points.ndim - 1)) < count
-    ranked = np.where(is_distinct, ranked[:width], points[0])
-    best_row = np.argmax(same_bits(f, ranked, points[0]), axis=0)[None]
+    is_distinct = np.arange(width).reshape(-1, *(1,) * (points_best_first.ndim - 1)) < count
+    ranked = np.where(is_distinct, ranked[:width], points_best_first[0])
+    best_row = np.argmax(same_bits_or_both_nan(f, ranked, points_best_first[0]), axis=0)[None]
     np.put_along_axis(ranked, best_row, ranked[:1].copy(), 0)
-    ranked[0] = points[0]
+    ranked[0] = points_best_first[0]
     too_many = count > POINTS
     return ranked[:POINTS], too_many if too_many.any() else None
 

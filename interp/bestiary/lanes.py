@@ -65,7 +65,7 @@ def run_workgroup(coroutine: BestiaryCoroutine) -> Any:
         return end.value
 
 
-def run_lanes_together(lanes: Sequence[BestiaryCoroutine], is_warp: bool, turn_order: Sequence[int]) -> BestiaryCoroutine:
+def run_lanes_together(lanes: Sequence[BestiaryCoroutine], is_warp_axis: bool, turn_order: Sequence[int]) -> BestiaryCoroutine:
     """Run lanes of one workgroup side by side, in the order `turn_order` between two requests."""
     replies: dict[int, Any] = dict.fromkeys(turn_order)
     while True:
@@ -80,9 +80,9 @@ def run_lanes_together(lanes: Sequence[BestiaryCoroutine], is_warp: bool, turn_o
         first = next(iter(arrived.values()))
         if len(arrived) < len(lanes) or any(r.node is not first.node for r in arrived.values()):
             raise Trap(f"{len(arrived)} of {len(lanes)} lanes came to {describe(first.node)}: a lane went another way (R60)")
-        merged_reply = yield _merge_requests(first.node, arrived, is_warp)
+        merged_reply = yield _merge_requests(first.node, arrived, is_warp_axis)
         for k in turn_order:
-            own_fragments = {c[1:]: x for c, x in merged_reply.fragments.items() if c[0] == (is_warp, k)}
+            own_fragments = {c[1:]: x for c, x in merged_reply.fragments.items() if c[0] == (is_warp_axis, k)}
             replies[k] = SyncReply(merged_reply.before, own_fragments)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from uops.interp.bestiary.frame import BestiaryFrame
 from uops.interp.bestiary.lanes import BestiaryCoroutine
 from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
-from uops.interp.bestiary.plan import LoopLevel, effects_of_if
+from uops.interp.bestiary.plan import LoopLevel, nested_effects_of_if
 from uops.spec.errors import SpecError
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -39,7 +39,7 @@ def _nest_instructions(instructions: Sequence[UOp]) -> tuple[UOp | LinearLoop, .
     Raises SpecError where they do not nest (R58).
     """
     closed = {r for u in instructions if u.op is Op.END for r in u.ranges}
-    in_ifs = {e for u in instructions if u.op is Op.B_IF for e in effects_of_if(u)}
+    in_ifs = {e for u in instructions if u.op is Op.B_IF for e in nested_effects_of_if(u)}
     opened: list[tuple[UOp | None, list[UOp | LinearLoop]]] = [(None, [])]
     for u in instructions:
         if u.op is Op.B_RANGE and u in closed:

@@ -141,7 +141,7 @@ class ScopePlan:
             if u.op is Op.UNROLL:
                 ranges = ranges.difference(self.unrolled_ranges(u))
             elif u.op is Op.B_IF:
-                ranges = ranges.difference(*(self.closed_ranges(e) for e in effects_of_if(u)))
+                ranges = ranges.difference(*(self.closed_ranges(e) for e in nested_effects_of_if(u)))
             elif ranges:
                 ranges = ranges.difference(self.closed_ranges(u))
             loops[u] = ranges | {u} if u.op is Op.B_RANGE else ranges
@@ -157,9 +157,10 @@ class ScopePlan:
             order.append(outermost)
         return order
 
-    def _loop_invariant_nodes(self, body: Sequence[UOp], inner: Sequence[UOp]) -> tuple[UOp, ...]:
-        """Return the first nodes, from `body` down, that stand outside of the `inner` loops and of every loop closed on the way."""
-        closed = set(inner)
+    def _loop_invariant_nodes(self, body: Sequence[UOp], inner_ranges: Sequence[UOp]) -> tuple[UOp, ...]:
+        """Return the first nodes, from `body` down, that stand outside of the `inner_ranges` loops and of every loop closed on
+        the way."""
+        closed = set(inner_ranges)
         invariant: dict[UOp, None] = {}
         seen: set[UOp] = set()
         pending = list(reversed(body))
@@ -175,7 +176,7 @@ class ScopePlan:
             if is_outside and u.op is not Op.B_RANGE:
                 invariant[u] = None
             elif u.op is Op.B_IF:
-                pending += [s for e in effects_of_if(u) for s in self.sources_in_scope(e) if e.op is Op.B_STORE]
+                pending += [s for e in nested_effects_of_if(u) for s in self.sources_in_scope(e) if e.op is Op.B_STORE]
                 pending.append(u.condition)
             else:
                 pending += reversed(self.sources_in_scope(u))
@@ -188,7 +189,7 @@ def program_stage_to_run(u: UOp) -> UOp:
     return u.sink if linear is None else linear
 
 
-def effects_of_if(u: UOp) -> list[UOp]:
+def nested_effects_of_if(u: UOp) -> list[UOp]:
     """Return every effect in the body of an IF."""
     effects: list[UOp] = []
     pending = list(u.effects)

@@ -45,7 +45,7 @@ class AnswerSet(NamedTuple):
         return all(p == self.best for p in self.points)
 
     @property
-    def value_count(self) -> int | None:
+    def value_count_nans_as_one(self) -> int | None:
         """The number of allowed values, all NaNs counted as one; None for *any* (R31)."""
         if self.anything:
             return None
@@ -83,16 +83,16 @@ def float_result(fmt: FloatFormat, bits: int) -> AnswerSet:
     return AnswerSet(fmt.dtype, bits, nan=fmt.is_nan(bits))
 
 
-def hull(a: AnswerSet, b: AnswerSet) -> AnswerSet:
-    """Return the least interval with flags that holds both float sets, with the best value of `a`."""
-    if a.anything or b.anything:
-        return anything(a.dtype, a.best)
-    fmt = FORMATS[a.dtype]
-    patterns = (a.best, b.best, *a.points, *b.points)
+def hull(set_with_best: AnswerSet, added: AnswerSet) -> AnswerSet:
+    """Return the least interval with flags that holds both float sets, with the best value of `set_with_best`."""
+    if set_with_best.anything or added.anything:
+        return anything(set_with_best.dtype, set_with_best.best)
+    fmt = FORMATS[set_with_best.dtype]
+    patterns = (set_with_best.best, added.best, *set_with_best.points, *added.points)
     keys = [fmt.key(p) for p in patterns if not fmt.is_nan(p)]
-    keys += [k for s in (a.span, b.span) if s for k in s]
-    nan = a.nan or b.nan or any(fmt.is_nan(p) for p in patterns)
-    return AnswerSet(a.dtype, a.best, span=(min(keys), max(keys)) if keys else None, nan=nan)
+    keys += [k for s in (set_with_best.span, added.span) if s for k in s]
+    nan = set_with_best.nan or added.nan or any(fmt.is_nan(p) for p in patterns)
+    return AnswerSet(set_with_best.dtype, set_with_best.best, span=(min(keys), max(keys)) if keys else None, nan=nan)
 
 
 def floats_between(fmt: FloatFormat, best: int, low_dyadic: tuple[int, int], high_dyadic: tuple[int, int]) -> AnswerSet:

@@ -40,12 +40,12 @@ def _fixed_atan_of_inverse(n: int, bits: int) -> int:
     return _fixed_arctangent_of_inverse(n, bits, -1)
 
 
-def _fixed_arctangent_of_inverse(n: int, bits: int, sign: int) -> int:
+def _fixed_arctangent_of_inverse(n: int, bits: int, series_sign: int) -> int:
     """Return the sum over k of sign^k / ((2k + 1) n^(2k + 1)) in fixed point, with 32 guard bits."""
     power = (1 << bits + 32) // n
     total, k = 0, 0
     while power:
-        total += sign**k * (power // (2 * k + 1))
+        total += series_sign**k * (power // (2 * k + 1))
         power //= n * n
         k += 1
     return total >> 32
@@ -68,14 +68,14 @@ def pi() -> Fraction:
     return Fraction(pi_fixed(P), _ONE)
 
 
-def _taylor_series(x: Fraction, first: int, step: int, sign: int) -> Fraction:
+def _taylor_series(x: Fraction, first: int, step: int, series_sign: int) -> Fraction:
     """Return the sum over k of sign^k * x^(first + step k) / (first + step k)!, in fixed point."""
     fixed = (x.numerator << P) // x.denominator
     term, n, total, sign_now = _ONE, 0, 0, 1
     while term or n < first:
         if n >= first and (n - first) % step == 0:
             total += sign_now * term
-            sign_now *= sign
+            sign_now *= series_sign
         n += 1
         term = (term * fixed >> P) // n
     return Fraction(total, _ONE)

@@ -38,12 +38,12 @@ def _exp2_of_pair(high: Array, low: Any) -> Array:
     return np.where(subnormal, _round_subnormal_once(s, e, exponent, out), out) if np.count_nonzero(subnormal) else np.asarray(out)
 
 
-def _round_subnormal_once(s: Any, e: Any, exponent: Any, out: Any) -> Any:
-    """Return (s + e) 2^exponent rounded once to a multiple of 2^-1074, given that `out` is s 2^exponent so rounded."""
+def _round_subnormal_once(s: Any, e: Any, exponent: Any, rounded_s: Any) -> Any:
+    """Return (s + e) 2^exponent rounded once to a multiple of 2^-1074, given that `rounded_s` is s 2^exponent so rounded."""
     exponent = np.maximum(exponent, -1080)
     half = np.ldexp(0.5, -1074 - exponent)
-    left = (s - np.ldexp(out, -exponent)) + e
-    return out + np.where(left > half, 5e-324, np.where(left < -half, -5e-324, 0.0))
+    left = (s - np.ldexp(rounded_s, -exponent)) + e
+    return rounded_s + np.where(left > half, 5e-324, np.where(left < -half, -5e-324, 0.0))
 
 
 def exp2(x: Array) -> Array:

@@ -45,8 +45,8 @@ def data_and_symbolic_sources(u: UOp) -> tuple[UOp, ...]:
     return (operand, *[s for v in vectors if v.constant_elements is None for s in v.src if s.op is not _CONST])
 
 
-def resolve_extents(vector: UOp, evaluated: Iterable[Array] = ()) -> tuple[int, ...]:
-    """Return the integers that a shape operand holds; entries that are not constants come from `evaluated`, in order.
+def resolve_extents(vector: UOp, nonconstant_entries: Iterable[Array] = ()) -> tuple[int, ...]:
+    """Return the integers that a shape operand holds; entries that are not constants come from `nonconstant_entries`, in order.
 
     Raises Trap for a negative extent, and SpecError if the operand is no Stack (R40).
     """
@@ -55,10 +55,10 @@ def resolve_extents(vector: UOp, evaluated: Iterable[Array] = ()) -> tuple[int, 
         sizes = vector.constant_elements
     if sizes is not None and (not sizes or min(sizes) >= 0):
         return sizes  # type: ignore[no-any-return]
-    evaluated = iter(evaluated)
+    nonconstant_entries = iter(nonconstant_entries)
     if vector.op is not _STACK:
         raise SpecError(f"a shape operand is a Stack of index values, got {vector.op.name} (R40)")
-    sizes = tuple([s.arg.value if s.op is _CONST else int(next(evaluated)) for s in vector.src])
+    sizes = tuple([s.arg.value if s.op is _CONST else int(next(nonconstant_entries)) for s in vector.src])
     if sizes and min(sizes) < 0:
         raise Trap(f"negative extent in {sizes} (R48)")
     return sizes
@@ -207,7 +207,7 @@ def collapse_replicated(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Arr
     return x[keep]
 
 
-def slice_byte_range(u: UOp, element_offset: int, itemsize: int, source_bytes: int) -> tuple[int, int]:
+def slice_byte_start_and_end(u: UOp, element_offset: int, itemsize: int, source_bytes: int) -> tuple[int, int]:
     """Return the byte range (first, last) of a Slice that begins at element `element_offset`.
 
     Raises Trap unless it lies inside `source_bytes` bytes and is aligned to the new dtype (R46).
@@ -222,7 +222,7 @@ def slice_byte_range(u: UOp, element_offset: int, itemsize: int, source_bytes: i
 
 def slice_(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     """Reinterpret `size` elements of the node's dtype from an offset, counted in elements of 1-D `x` (R46)."""
-    first, last = slice_byte_range(u, int(operands[0]), x.dtype.itemsize, x.nbytes)
+    first, last = slice_byte_start_and_end(u, int(operands[0]), x.dtype.itemsize, x.nbytes)
     out: Array = np.ascontiguousarray(x).view(np.uint8)[first:last].view(NUMPY[u.arg.dtype])
     if u.arg.dtype is dt.bool_:
         check_bool(out, "Slice")

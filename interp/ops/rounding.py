@@ -27,14 +27,14 @@ _count = np.count_nonzero  # a third of the cost of any() and all()
 _SIGN = np.uint64(63)
 
 
-def round_to_odd(near: Array, is_inexact: Array, is_exact_greater: Array, int_type: type[np.signedinteger[Any]]) -> Array:
+def round_to_odd(near: Array, is_inexact: Array, is_exact_magnitude_greater: Array, int_type: type[np.signedinteger[Any]]) -> Array:
     """Turn values rounded to nearest into values rounded to odd.
 
     Where a value is inexact and even, it becomes its neighbour on the exact value's side: away from 0 where the exact magnitude
     is greater. Bit patterns of floats are ordered by magnitude, so that is one step of the pattern.
     """
     pattern = near.view(int_type)
-    stepped = pattern + np.where(is_exact_greater, int_type(1), int_type(-1))
+    stepped = pattern + np.where(is_exact_magnitude_greater, int_type(1), int_type(-1))
     odd: Array = np.where(is_inexact & ((pattern & 1) == 0), stepped, pattern)
     return odd.view(near.dtype)
 

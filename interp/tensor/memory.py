@@ -19,7 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.ops.movement import MOVES, Move, are_all_within_bounds, make_outer_index, out_of_bounds_mask, slice_byte_range
+from uops.interp.ops.movement import (
+    MOVES,
+    Move,
+    are_all_within_bounds,
+    make_outer_index,
+    out_of_bounds_mask,
+    slice_byte_start_and_end,
+)
 from uops.interp.tensor.scope import TensorScope
 from uops.interp.tensor.storage import NUMPY, Array, check_bool
 from uops.spec.errors import Trap
@@ -193,7 +200,7 @@ def _partly_out_of_bounds_view(
     return ref
 
 
-def _reinterpret_bytes_view(u: UOp, parent: StorageRef, operands: Sequence[Array], scope: TensorScope) -> StorageRef | None:
+def _slice_or_bitcast_view(u: UOp, parent: StorageRef, operands: Sequence[Array], scope: TensorScope) -> StorageRef | None:
     """Return the view of a Slice or Bitcast.
 
     Positions are in bytes, so elements split. They join only where their bytes are adjacent (R46); otherwise the result is
@@ -202,7 +209,7 @@ def _reinterpret_bytes_view(u: UOp, parent: StorageRef, operands: Sequence[Array
     old, new = parent.node.dtype.itemsize, u.arg.dtype.itemsize
     take = slice(None)
     if u.op is Op.SLICE:
-        first, last = slice_byte_range(u, int(operands[0]), old, math.prod(shape_of(parent)) * old)
+        first, last = slice_byte_start_and_end(u, int(operands[0]), old, math.prod(shape_of(parent)) * old)
         take = slice(first // old, -(-last // old))
     if new > old and not _are_bytes_adjacent(byte_positions_of(parent)[..., take], new // old, old):
         return None
@@ -232,8 +239,8 @@ def _are_bytes_adjacent(positions: Array, ratio: int, size: int) -> bool:
 VIEWS: dict[Op, Callable[[UOp, StorageRef, Sequence[Array], TensorScope], StorageRef | None]] = {
     **dict.fromkeys((Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK), _movement_view),
     Op.INDEX: _index_view,
-    Op.SLICE: _reinterpret_bytes_view,
-    Op.BITCAST: _reinterpret_bytes_view,
+    Op.SLICE: _slice_or_bitcast_view,
+    Op.BITCAST: _slice_or_bitcast_view,
 }
 
 

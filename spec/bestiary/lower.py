@@ -80,7 +80,7 @@ def splat(value: UOp, shape: Sequence[Dim]) -> UOp:
     return b.expand(b.reshape(value, (1,) * len(shape)), shape)
 
 
-def map_to_reversed_value_order(x: UOp) -> UOp:
+def reverse_value_order_within_dtype(x: UOp) -> UOp:
     """Build a bijection that reverses the order of values and cannot overflow (R102, Min as a reduce op)."""
     if x.dtype is dt.bool_:
         return UOp(Op.NOT, (x,))
@@ -93,8 +93,8 @@ def map_to_reversed_value_order(x: UOp) -> UOp:
 def build_core_reduce(op: Op, operand: UOp, *, ranges: Sequence[UOp] = (), axes: Sequence[int] = ()) -> UOp:
     """Build a core Reduce; Min becomes Max in the reversed order."""
     if op is Op.MIN:
-        return map_to_reversed_value_order(
-            build_core_reduce(Op.MAX, map_to_reversed_value_order(operand), ranges=ranges, axes=axes)
+        return reverse_value_order_within_dtype(
+            build_core_reduce(Op.MAX, reverse_value_order_within_dtype(operand), ranges=ranges, axes=axes)
         )
     return UOp(Op.REDUCE, (operand, *ranges), A.ReduceArg(op, tuple(axes)))
 
@@ -452,4 +452,4 @@ def customi(u: UOp, state: LegalizeState) -> UOp:
 def minimum(u: UOp, state: LegalizeState) -> UOp:
     """Lower a MIN to a Max in the reversed order (R102)."""
     x, y = state.core_sources(u)
-    return map_to_reversed_value_order(b.maximum(map_to_reversed_value_order(x), map_to_reversed_value_order(y)))
+    return reverse_value_order_within_dtype(b.maximum(reverse_value_order_within_dtype(x), reverse_value_order_within_dtype(y)))

@@ -199,14 +199,16 @@ def cast(t: UOp, dtype: DType) -> UOp:
     return t if t.dtype is dtype else _require_typed(UOp(Op.CAST, (t,), A.CastArg(dtype)))
 
 
-def as_node(value: Value, like: DType | None = None) -> UOp:
-    """Return a node for an operand: a number becomes a Const of dtype `like` if that holds its kind, else by R25."""
+def as_node(value: Value, preferred_dtype: DType | None = None) -> UOp:
+    """Return a node for an operand: a number becomes a Const of dtype `preferred_dtype` if that holds its kind, else by R25."""
     if isinstance(value, UOp):
         return value
-    if like is not None and (
-        like.is_float or (isinstance(value, int) and like.kind is not DTypeKind.BOOL) or isinstance(value, bool)
+    if preferred_dtype is not None and (
+        preferred_dtype.is_float
+        or (isinstance(value, int) and preferred_dtype.kind is not DTypeKind.BOOL)
+        or isinstance(value, bool)
     ):
-        return const(value, like)
+        return const(value, preferred_dtype)
     return const(value)
 
 

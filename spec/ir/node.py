@@ -330,13 +330,13 @@ def nodes_with_op(root: UOp, op: Op) -> list[UOp]:
     return groups.get(op, [])
 
 
-def _group_by_op(root: UOp, cache: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, list[UOp]]:
+def _group_by_op(root: UOp, groups_by_root: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, list[UOp]]:
     """Group the nodes at and below `root` by op. An End or Sink around one effect extends the memoized groups of the effect."""
     if root.op is Op.END or (root.op is Op.SINK and len(root.src) == 1):
         effect, *ranges = root.src  # a Sink has no ranges
-        below = cache.get(effect)
+        below = groups_by_root.get(effect)
         if below is None and (orders.orders_by_root is None or root not in orders.orders_by_root):
-            below = cache[effect] = _group_by_op(effect, cache)
+            below = groups_by_root[effect] = _group_by_op(effect, groups_by_root)
         if below is not None and all(r in below.get(r.op, ()) for r in ranges):
             return {**below, root.op: [*below.get(root.op, ()), root]}
     groups: dict[Op, list[UOp]] = defaultdict(list)
@@ -345,10 +345,10 @@ def _group_by_op(root: UOp, cache: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, l
     return groups
 
 
-def _compute_toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None, cache: dict[UOp, list[UOp]]) -> list[UOp]:
+def _compute_toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None, known_orders: dict[UOp, list[UOp]]) -> list[UOp]:
     if gate is None:
         try:
-            return _toposort_recursively(roots, cache)
+            return _toposort_recursively(roots, known_orders)
         except RecursionError:  # too deep for Python's stack
             pass
     seen: set[UOp] = set()
@@ -372,16 +372,16 @@ def _compute_toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None
     return order
 
 
-def _toposort_recursively(roots: Iterable[UOp], cache: dict[UOp, list[UOp]]) -> list[UOp]:
+def _toposort_recursively(roots: Iterable[UOp], known_orders: dict[UOp, list[UOp]]) -> list[UOp]:
     """Return the same order by recursion, in half the time; raises RecursionError for deep graphs."""
     order: dict[UOp, None] = {}
     for u in roots:
         if u not in order:
-            _visit_postorder(u, order, cache)
+            _visit_postorder(u, order, known_orders)
     return list(order)
 
 
-def _visit_postorder(u: UOp, order: dict[UOp, None], cache: dict[UOp, list[UOp]]) -> None:
+def _visit_postorder(u: UOp, order: dict[UOp, None], known_orders: dict[UOp, list[UOp]]) -> None:
     """Append the nodes at and below `u` that `order` lacks, in postorder. A memoized order of a source replaces its visit."""
     src: Iterable[UOp] = u.src
     if len(u.src) >= MANY:
@@ -393,10 +393,10 @@ def _visit_postorder(u: UOp, order: dict[UOp, None], cache: dict[UOp, list[UOp]]
         if s not in order:
             if not s.src:
                 order[s] = None
-            elif s in cache:
-                order.update(dict.fromkeys(cache[s]))
+            elif s in known_orders:
+                order.update(dict.fromkeys(known_orders[s]))
             else:
-                _visit_postorder(s, order, cache)
+                _visit_postorder(s, order, known_orders)
     order[u] = None
 
 

@@ -87,7 +87,7 @@ def _is_inline(u: UOp) -> bool:
         return False
     if _is_index_const(u):
         return True
-    return u.op is Op.STACK and len(u.src) <= _MAX_INLINE and all(_is_index_const(s) or _has_index_dtype(s) for s in u.src)
+    return u.op is Op.STACK and len(u.src) <= _MAX_INLINE and all(_is_index_const(s) or _is_index_but_no_stack(s) for s in u.src)
 
 
 def _is_index_const(u: UOp) -> bool:
@@ -96,7 +96,7 @@ def _is_index_const(u: UOp) -> bool:
     )
 
 
-def _has_index_dtype(u: UOp) -> bool:
+def _is_index_but_no_stack(u: UOp) -> bool:
     if u.op is Op.STACK:
         return False
     try:
@@ -383,7 +383,7 @@ class _LineParser:
                     raise _syntax_error(f"field {f.name} of {op_token.text}: {e}", t) from e
             elif f.required:
                 raise _syntax_error(f"{op_token.text} needs the field {f.name}", op_token)
-        return kind(**_convert_const_literals(kind, values))
+        return kind(**_convert_ints_of_float_consts(kind, values))
 
 
 class _BareWord(str):
@@ -404,7 +404,7 @@ def _parse_number(token: _Token) -> int | float:
     return float(token.text)
 
 
-def _convert_const_literals(arg_class: type, values: dict[str, Any]) -> dict[str, Any]:
+def _convert_ints_of_float_consts(arg_class: type, values: dict[str, Any]) -> dict[str, Any]:
     """Convert integer literals of float Consts to floats."""
     if arg_class is ConstArg:
         values["value"] = _convert_to_float(values["value"], values["dtype"])

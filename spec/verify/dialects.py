@@ -134,7 +134,7 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
     _make_dialect(Dialect.TENSOR, TENSOR_OPS, None, f.address_space_form(frozenset({AddrSpace.GLOBAL}))),
     _make_dialect(Dialect.CALLIFIED, frozenset({Op.CALL, Op.BUFFER, Op.PARAM, Op.CONST, Op.STACK}), CALLIFIED_OPS,
           f.ROOT_IS_CALL, f.call_argument_ops_form(MEMORY_ROOTS),
-          f.call_body_form(Op.SINK, kernel=False), f.effect_group_source_ops_form(frozenset({Op.STORE, Op.GROUP})),
+          f.call_body_form(Op.SINK, needs_sink_name=False), f.effect_group_source_ops_form(frozenset({Op.STORE, Op.GROUP})),
           f.SAME_ARGUMENTS, f.BOUND_PARAM),
     _make_dialect(Dialect.KERNEL, LAUNCH_OPS, KERNEL_OPS,
           *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, SEQUENTIAL),

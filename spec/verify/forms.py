@@ -119,9 +119,9 @@ def call_argument_ops_form(ops: frozenset[Op]) -> DialectForm:
     return _make_form(NodePosition.OUTER, Op.CALL, f"arguments are {_join_op_names(ops)}", check)
 
 
-def call_body_form(op: Op, *, kernel: bool = True) -> DialectForm:
+def call_body_form(op: Op, *, needs_sink_name: bool = True) -> DialectForm:
     """Return the form that the bodies of Calls are of the given op; the Sink of a kernel has a name."""
-    named = kernel and op is Op.SINK
+    named = needs_sink_name and op is Op.SINK
 
     def check(u: UOp, ctx: VerifyContext) -> str | None:
         if u.body.op is not op:

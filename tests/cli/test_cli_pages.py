@@ -37,7 +37,7 @@ def fuzz(uops: Uops, suite: Any) -> Path:
 class Hunted(MutantRun):
     """A run that has seen every mutant by golden files, and none by answers."""
 
-    def results_of(self, mutants: Iterable[Mutant]) -> list[Hunt]:
+    def read_results_from_journal(self, mutants: Iterable[Mutant]) -> list[Hunt]:
         return [Hunt(m, Kill("goldens", "value", 1.5, 32, 3), None, 16, {}) for m in mutants]
 
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from uops.backends import npz
-from uops.backends.answer import find_result_mismatch
+from uops.backends.answer import find_result_form_mismatch
 from uops.cli.inputs import random_inputs
 from uops.fuzz.generate.graphs import case
 from uops.interp import run as interpret
@@ -256,13 +256,13 @@ def test_the_form_of_a_result_follows_variables() -> None:
     n = b.variable("n", 2, 9)
     root = b.neg(b.param(0, (n,), dt.float32))
     for extent, wrong in ((4, None), (5, "value 0: expected float32 of shape (4,), got float32 of shape (5,)")):
-        assert find_result_mismatch(root, {"n": 4}, Answer((np.zeros(extent, np.float32),), {})) == wrong
+        assert find_result_form_mismatch(root, {"n": 4}, Answer((np.zeros(extent, np.float32),), {})) == wrong
 
 
 def test_the_interpreter_gives_the_form_that_is_asked_of_backends() -> None:
     for seed in range(300):
         c = case(seed)
-        assert find_result_mismatch(c.graph, c.inputs, interpret(c.graph, c.inputs)) is None, show(c.graph)
+        assert find_result_form_mismatch(c.graph, c.inputs, interpret(c.graph, c.inputs)) is None, show(c.graph)
 
 
 WRONG_INPUTS = {

@@ -70,7 +70,7 @@ def test_every_elementwise_op_is_lowered_on_small_floats() -> None:
 
 
 def test_the_prover_types_ops_as_their_rows_do() -> None:
-    from uops.compiler.prove.semantics import UNMODELLED, result_dtype
+    from uops.compiler.prove.semantics import UNMODELLED, infer_result_dtype_if_legal
     from uops.spec.rows.signatures import accepts_dtypes, operand_dtypes
 
     wrong = [
@@ -79,7 +79,7 @@ def test_the_prover_types_ops_as_their_rows_do() -> None:
         if op is not Op.CAST and op not in UNMODELLED
         for d in (*dt.STORABLE, dt.index)
         if (op, d) != (Op.TRUNC, dt.bool_)  # the identity, of which no rule speaks
-        if (result_dtype(op, operand_dtypes(op, d)) is not None) != accepts_dtypes(op, operand_dtypes(op, d))
+        if (infer_result_dtype_if_legal(op, operand_dtypes(op, d)) is not None) != accepts_dtypes(op, operand_dtypes(op, d))
     ]
     assert not wrong, f"compiler/prove/semantics.py: which dtypes an op takes is not what its row says: {wrong}"
 
@@ -87,7 +87,7 @@ def test_the_prover_types_ops_as_their_rows_do() -> None:
 @pytest.mark.parametrize("op", [op for op in CORE if op not in SHIFT | {Op.CAST, Op.WHERE}], ids=lambda op: op.name)
 def test_the_prover_has_a_row_for_every_dtype_that_it_types(op: Op) -> None:
     from uops.compiler.prove.model import Representation as R
-    from uops.compiler.prove.semantics import TABLES, UNMODELLED, result_dtype
+    from uops.compiler.prove.semantics import TABLES, UNMODELLED, infer_result_dtype_if_legal
     from uops.spec.rows.signatures import operand_dtypes
 
     tables = {
@@ -98,7 +98,7 @@ def test_the_prover_has_a_row_for_every_dtype_that_it_types(op: Op) -> None:
         dt.float32: [R.FLOAT],
     }
     for d, representations in tables.items():
-        if op not in UNMODELLED and result_dtype(op, operand_dtypes(op, d)) is not None:
+        if op not in UNMODELLED and infer_result_dtype_if_legal(op, operand_dtypes(op, d)) is not None:
             missing = [r.value for r in representations if op not in TABLES[r]]
             assert not missing, f"compiler/prove/semantics.py: add the row of {op} on {d} as {missing}"
 
@@ -111,7 +111,7 @@ def test_the_prover_has_a_row_over_the_real_numbers() -> None:
         op
         for op in CORE
         if op not in SHIFT | reals.UNMODELLED | semantics.UNMODELLED | {Op.CAST, Op.WHERE}
-        and semantics.result_dtype(op, operand_dtypes(op, dt.float32)) is not None
+        and semantics.infer_result_dtype_if_legal(op, operand_dtypes(op, dt.float32)) is not None
         and op not in reals.ROWS
     }
     assert not lost, f"compiler/prove/reals.py: add the rows of {lost}"

@@ -142,7 +142,7 @@ class NoProcess:
 def answering(data: bytes, monkeypatch: pytest.MonkeyPatch, kind: type[Any], *more: Any) -> Any:
     """A process whose answers are these bytes, and then the end; `more` is what its kind takes. Raises BrokenBackend."""
     made: list[int] = []
-    pipe = client._make_pipe
+    pipe = client._make_large_pipe
 
     def ours() -> tuple[int, int]:
         read, write = pipe()
@@ -152,9 +152,9 @@ def answering(data: bytes, monkeypatch: pytest.MonkeyPatch, kind: type[Any], *mo
             threading.Thread(target=fill, args=(end, data), daemon=True).start()
         return read, write
 
-    monkeypatch.setattr(client, "_make_pipe", ours)
+    monkeypatch.setattr(client, "_make_large_pipe", ours)
     monkeypatch.setattr(subprocess, "Popen", NoProcess)
-    monkeypatch.setattr(kind, "write_frame", lambda self, *arguments: None)
+    monkeypatch.setattr(kind, "write_frame_or_mark_hung", lambda self, *arguments: None)
     return kind({}, Limits(timeout=SECONDS, start=SECONDS), {}, *more)
 
 
@@ -217,7 +217,8 @@ def from_a_campaign(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
     asked: tuple[Callable[[], Any], ...] = (
         lambda: examiner._run_batch_once(0, 2, [], [0], False), lambda: examiner._run_case_alone_with_end(3),
         lambda: examiner._query_fault(some, 0, "allowed"),
-        lambda: examiner._query_location(some, 0, "allowed"), lambda: examiner.freeze_oracle_choices(some, 0, "allowed"),
+        lambda: examiner._query_location(some, 0, "allowed"), lambda: examiner.freeze_oracle_draws_if_still_faulty(some, 0,
+        "allowed"),
     )  # fmt: skip
     for ask in asked:
         if examiner._process is None:

@@ -25,7 +25,7 @@ Inputs = dict[str, Any]
 SAMPLE = (dt.float32, dt.uint8, dt.bool_, dt.int64, dt.bfloat16)
 
 
-def make_input_data(d: DType, shape: tuple[int, ...], *key: object) -> Array:
+def make_ordinary_then_random_data(d: DType, shape: tuple[int, ...], *key: object) -> Array:
     """Create random bits, NaN payloads included (R28), that begin with ordinary values in an order that depends on the key."""
     n = math.prod(shape)
     bits = random_bits(d, n, *key, *shape).copy()
@@ -58,7 +58,7 @@ def collect_buffers_void_root_writes(root: UOp) -> list[UOp]:
 def add_param(d: DType, shape: tuple[int, ...], inputs: Inputs, *key: object, values: Array | None = None) -> UOp:
     """Create the next free Param, and add its data to the inputs."""
     slot = sum(k.startswith("p") for k in inputs)
-    inputs[f"p{slot}"] = make_input_data(d, shape, "param", slot, *key) if values is None else values
+    inputs[f"p{slot}"] = make_ordinary_then_random_data(d, shape, "param", slot, *key) if values is None else values
     return b.param(slot, shape, d)
 
 
@@ -66,5 +66,5 @@ def add_buffer(d: DType, size: int, inputs: Inputs, *key: object, filled: bool =
     """Create a Buffer; if `filled`, add its initial contents to the inputs."""
     unique = sum(k.startswith("b") for k in inputs) + 1 + (0 if filled else 50)
     if filled:
-        inputs[f"b{unique}"] = make_input_data(d, (size,), "buffer", unique, *key)
+        inputs[f"b{unique}"] = make_ordinary_then_random_data(d, (size,), "buffer", unique, *key)
     return b.buffer(size, d, unique=unique)

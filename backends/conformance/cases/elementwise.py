@@ -55,7 +55,7 @@ def generate_elementwise_cases(tier: ConformanceTier) -> Iterator[ConformanceCas
                 )
             if op not in UNARY:
                 yield _make_broadcast_case(op, d)
-                yield _make_same_operand_case(op, d)
+                yield _make_same_and_distinct_operands(op, d)
             if tier is ConformanceTier.FULL and _is_exhaustible(op, d):
                 yield _make_exhaustive_case(op, d)
 
@@ -162,7 +162,7 @@ def _make_broadcast_case(op: Op, d: DType) -> ConformanceCase:
     return ConformanceCase(ROWS[op].id, d, "broadcast", graph, inputs, (Segment("broadcast", 0, 0, int(np.prod(graph.shape))),))
 
 
-def _make_same_operand_case(op: Op, d: DType) -> ConformanceCase:
+def _make_same_and_distinct_operands(op: Op, d: DType) -> ConformanceCase:
     """Create a case with one node for all operands of a dtype, as in x - x and Where(c, x, x), which tempt optimizers to false
     identities.
 
@@ -191,26 +191,26 @@ def _cycle_ordinary_bits(d: DType, shape: tuple[int, ...], shift: int) -> list[i
     return [pool[(k * (shift + 1) + shift) % len(pool)] for k in range(int(np.prod(shape)))]
 
 
-def _make_cast_case(source: DType, d: DType, tier: ConformanceTier) -> ConformanceCase:
+def _make_cast_case(source: DType, target: DType, tier: ConformanceTier) -> ConformanceCase:
     """Create a case of Cast from one dtype; the cell's edge class names the source."""
     pool = [v for p in edge_classes(source).values() for v in p]
-    halfway = _find_halfway_bits(source, d) if source.is_float and d.is_float and source.bits > d.bits else []
+    halfway = _list_bits_around_halfway(source, target) if source.is_float and target.is_float and source.bits > target.bits else []
     is_exhaustive = source.bits <= 16 and tier is ConformanceTier.FULL and source.kind is not DTypeKind.BOOL
     more_values = (
-        np.arange(1 << source.bits, dtype=np.uint64) if is_exhaustive else random_bits(source, _RANDOM[tier], "cast", d.name)
+        np.arange(1 << source.bits, dtype=np.uint64) if is_exhaustive else random_bits(source, _RANDOM[tier], "cast", target.name)
     )
     values = np.concatenate([np.array([*ordinary_bits(source), *pool, *halfway], np.uint64), more_values])
     x = b.param(0, (len(values),), source)
-    graph = UOp(Op.CAST, (x,), CastArg(d))
+    graph = UOp(Op.CAST, (x,), CastArg(target))
     segment = Segment(f"from-{source.short}", 0, 0, len(values))
-    return ConformanceCase(ROWS[Op.CAST].id, d, f"from-{source.short}", graph, {"p0": to_array(values, source)}, (segment,))
+    return ConformanceCase(ROWS[Op.CAST].id, target, f"from-{source.short}", graph, {"p0": to_array(values, source)}, (segment,))
 
 
-def _find_halfway_bits(source: DType, d: DType) -> list[int]:
-    """Return values halfway between neighbours of `d`, and one ulp of the source to either side (R15: one rounding)."""
+def _list_bits_around_halfway(source: DType, target: DType) -> list[int]:
+    """Return values halfway between neighbours of `target`, and one ulp of the source to either side (R15: one rounding)."""
     values = []
-    for v in edge_classes(d)["rounding"][:64] + edge_classes(d).get("subnormal", ()) + edge_classes(d)["limit"][:32]:
-        low, high = (float(to_array([w], d).astype(np.float64)[0]) for w in (v, v + 1))
+    for v in edge_classes(target)["rounding"][:64] + edge_classes(target).get("subnormal", ()) + edge_classes(target)["limit"][:32]:
+        low, high = (float(to_array([w], target).astype(np.float64)[0]) for w in (v, v + 1))
         middle = (low + high) / 2
         if np.isfinite(middle) and middle != 0:
             middle_bits = nearest_float_bits(source, middle)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from uops.backends.conformance.cases.common import SAMPLE, Inputs, add_buffer, add_param, make_input_data, make_single_cell_case
+from uops.backends.conformance.cases.common import (
+    SAMPLE,
+    Inputs,
+    add_buffer,
+    add_param,
+    make_ordinary_then_random_data,
+    make_single_cell_case,
+)
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.conformance.pools import edge_classes, ordinary_bits, to_array
 from uops.spec.ir import build as b
@@ -34,7 +41,7 @@ def _stack_shared_param(d: DType, i: Inputs) -> UOp:
 
 
 def _binary(d: DType, i: Inputs) -> UOp:
-    return b.binary(make_input_data(dt.uint8, (19,), "binary").tobytes())
+    return b.binary(make_ordinary_then_random_data(dt.uint8, (19,), "binary").tobytes())
 
 
 def _call_two_param_function(d: DType, i: Inputs) -> UOp:

@@ -35,7 +35,7 @@ from uops.spec.untrusted import quote_name
 _GRADIENT_MARKERS = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
 #: Ops with a device of their own; every other value has the device of one of its sources.
 _DEVICE_OPS = MEMORY_ROOTS | {Op.LOAD}
-#: Ops that `inline_calls` removes.
+#: Ops that `inline_calls_and_drop_markers` removes.
 _INLINED = _GRADIENT_MARKERS | {Op.FUNCTION, Op.CALL, Op.GETTUPLE}
 
 
@@ -61,15 +61,15 @@ def callify(root: UOp) -> UOp:
 
 def callify_program(root: UOp) -> CallifiedProgram:
     """Convert a graph to one Call, and return it with its outputs. Raises CompileError or SpecError."""
-    resolved = inline_calls(root)
-    allocated = _allocate_outputs(root, resolved)
+    resolved = inline_calls_and_drop_markers(root)
+    allocated = _make_output_buffers(root, resolved)
     targets, items = iter(allocated), _root_items(resolved)
     has_copies = any(v.op is Op.CONTIGUOUS for v in items)
     used = {s for v in items for u in toposort(v) for s in u.src} if has_copies else set()
-    effects = [_store_output(next(targets), _skip_copy(v, used)) if v.dtype is not dt.void else v for v in items]
+    effects = [_build_output_store(next(targets), _skip_copy(v, used)) if v.dtype is not dt.void else v for v in items]
     body = B.sink(*effects)
     log_transform("store", resolved, body, {v: (v, effect) for v, effect in zip(items, effects)})
-    params, arguments = _assign_argument_slots(body)
+    params, arguments = _map_memory_to_params_and_arguments(body)
     stateless = substitute(body, params)
     log_transform("arguments", body, stateless, params)
     has_stores = Op.STORE in {u.op for u in toposort(resolved)}
@@ -82,10 +82,10 @@ def callify_program(root: UOp) -> CallifiedProgram:
 
 def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
     """Return the values of `root` in order, each with the Buffer to which `callify(root)` stores it."""
-    return _allocate_outputs(root, inline_calls(root))
+    return _make_output_buffers(root, inline_calls_and_drop_markers(root))
 
 
-def inline_calls(root: UOp) -> UOp:
+def inline_calls_and_drop_markers(root: UOp) -> UOp:
     """Inline every Function, GetTuple and Call, innermost first (R64, Function), and drop gradient markers."""
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
     for u in toposort(root):
@@ -98,19 +98,19 @@ def inline_calls(root: UOp) -> UOp:
     return resolved
 
 
-def _inline_or_rebuild_node(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
-    if u.op in CALL_LIKE:
-        return _inline_body(u, src, root)
-    if u.op is Op.GETTUPLE:
-        (packed,) = src
-        element: UOp = packed.src[u.arg.index]
+def _inline_or_rebuild_node(node: UOp, new_sources: tuple[UOp, ...], error_root: UOp) -> UOp:
+    if node.op in CALL_LIKE:
+        return _apply_body_to_arguments(node, new_sources, error_root)
+    if node.op is Op.GETTUPLE:
+        (packed,) = new_sources
+        element: UOp = packed.src[node.arg.index]
         return element
-    if u.op in _GRADIENT_MARKERS:
-        (operand,) = src
+    if node.op in _GRADIENT_MARKERS:
+        (operand,) = new_sources
         return operand
-    if isinstance(u.device, tuple):
-        raise _multi_device_error(u, root)
-    return u if src == u.src else u.replace(src=src)
+    if isinstance(node.device, tuple):
+        raise _multi_device_error(node, error_root)
+    return node if new_sources == node.src else node.replace(src=new_sources)
 
 
 def _multi_device_error(u: UOp, root: UOp) -> CompileError:
@@ -119,21 +119,25 @@ def _multi_device_error(u: UOp, root: UOp) -> CompileError:
     return untranslatable_error("Lowering Pipeline/Callify", u, detail, root)
 
 
-def _inline_body(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
+def _apply_body_to_arguments(function_or_call: UOp, new_sources: tuple[UOp, ...], error_root: UOp) -> UOp:
     """Return the body of a Function or Call on its arguments; for a Call, the Group of its effects."""
-    body, *arguments = src
+    body, *arguments = new_sources
     if body.op in (Op.CUSTOM_FUNCTION, Op.PROGRAM):
-        raise untranslatable_error("R63 (Call)", u, f"its body is a {body.op.name}, which the compiler cannot look into", root)
+        raise untranslatable_error(
+            "R63 (Call)", function_or_call, f"its body is a {body.op.name}, which the compiler cannot look into", error_root
+        )
     order = toposort(body)
     loop = next((x for x in order if x.op in (Op.RANGE, Op.SPECIAL)), None)
     if loop is not None:
-        raise untranslatable_error("R63 (Call)", u, f"its body is a kernel already: it has a {loop.op.name}", root)
+        raise untranslatable_error(
+            "R63 (Call)", function_or_call, f"its body is a kernel already: it has a {loop.op.name}", error_root
+        )
     slots = [p for p in order if p.op is Op.PARAM and p.arg.slot is not None]
     missing = [p.arg.slot for p in slots if p.arg.slot >= len(arguments)]
     if missing:
-        raise SpecError(f"{u.op.name} has {len(arguments)} arguments but its body uses Param {missing[0]} (R64)")
+        raise SpecError(f"{function_or_call.op.name} has {len(arguments)} arguments but its body uses Param {missing[0]} (R64)")
     applied = substitute(body, {p: arguments[p.arg.slot] for p in slots})
-    if u.op is Op.FUNCTION:
+    if function_or_call.op is Op.FUNCTION:
         return applied
     return B.group(*applied.src) if applied.op in EFFECT_GROUPS else B.group(applied)
 
@@ -143,14 +147,14 @@ def _root_items(resolved: UOp) -> tuple[UOp, ...]:
     return resolved.src if resolved.op in RESULT_ROOTS else (resolved,)
 
 
-def _allocate_outputs(root: UOp, resolved: UOp) -> tuple[ProgramOutput, ...]:
+def _make_output_buffers(root_for_ids: UOp, inlined_root: UOp) -> tuple[ProgramOutput, ...]:
     """Return one output with a new Buffer per value.
 
-    Ids are counted from the highest one in `root`, unused nodes included. So one graph has one translation, and no key stands for
-    two Buffers.
+    Ids are counted from the highest one in `root_for_ids`, unused nodes included. So one graph has one translation, and no key
+    stands for two Buffers.
     """
-    first = highest_unique(toposort(root)) + 1
-    values = [v for v in _root_items(resolved) if v.dtype is not dt.void]
+    first = highest_unique(toposort(root_for_ids)) + 1
+    values = [v for v in _root_items(inlined_root) if v.dtype is not dt.void]
     return tuple(ProgramOutput(_output_buffer(v, first + k), v.shape, v.dtype) for k, v in enumerate(values))
 
 
@@ -165,7 +169,7 @@ def _skip_copy(v: UOp, used: set[UOp]) -> UOp:
     return stored
 
 
-def _store_output(out: ProgramOutput, v: UOp) -> UOp:
+def _build_output_store(out: ProgramOutput, v: UOp) -> UOp:
     """Store `v` to the front of its Buffer, in row-major order."""
     total: Dim = math.prod(d for d in v.shape if not isinstance(d, UOp))
     for d in v.shape:
@@ -176,7 +180,7 @@ def _store_output(out: ProgramOutput, v: UOp) -> UOp:
     return B.store(target, B.cast(v, v.dtype.storage))
 
 
-def _assign_argument_slots(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
+def _map_memory_to_params_and_arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
     """Number the memory of `body`, then its named variables.
 
     Returns the replacement of each outer node, and the arguments in slot order.

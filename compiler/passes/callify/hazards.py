@@ -26,7 +26,7 @@ _REFERRING = VIEWS | MEMORY_ROOTS
 #: Memory that a value reads when it is computed, each with its version at that time.
 _MemoryVersions = dict[UOp, int]
 #: One use of a node: (user, position among the user's sources).
-_Use = tuple[UOp, int]
+_NodeAndSourcePosition = tuple[UOp, int]
 
 
 def insert_hazard_copies(body: UOp) -> UOp:
@@ -35,28 +35,28 @@ def insert_hazard_copies(body: UOp) -> UOp:
     scan = _HazardScan(order)
     if not scan.mutated_memory:
         return body
-    scan.find_hazards(order)
-    return _insert_copies(order, scan.copied_values, scan.copied_uses) if scan.copied_values or scan.copied_uses else body
+    scan.mark_values_and_uses_to_copy(order)
+    return _insert_copies_at_marks(order, scan.copied_values, scan.copied_uses) if scan.copied_values or scan.copied_uses else body
 
 
-def keeps_copies_and_stores_in_order(before: UOp, after: UOp, replacements: Mapping[UOp, UOp]) -> bool:
-    """Return True if the copies and Stores of a body with explicit hazards are in the same order in `after`.
+def keeps_copies_and_stores_in_order(body: UOp, rewritten_body: UOp, replacements: Mapping[UOp, UOp]) -> bool:
+    """Return True if the copies and Stores of a body with explicit hazards are in the same order in `rewritten_body`.
 
-    `replacements` maps nodes of `before` to nodes of `after`. Any order is right where no memory changes that is read.
+    `replacements` maps nodes of `body` to nodes of `rewritten_body`. Any order is right where no memory changes that is read.
     """
-    order = toposort(before)
+    order = toposort(body)
     if not _HazardScan(order).mutated_memory:
         return True
-    position = {u: k for k, u in enumerate(toposort(after))}
+    position = {u: k for k, u in enumerate(toposort(rewritten_body))}
     effects = [u for u in order if u.op in COPIES or u.op is Op.STORE]
     positions = [position[replacements[u]] for u in effects if replacements.get(u) in position]
     return positions == sorted(positions)
 
 
-def map_base_memory(order: Iterable[UOp]) -> dict[UOp, UOp]:
-    """Map each reference among `order` to the Param or Buffer whose memory it views (R51, references and values)."""
+def map_base_memory(nodes_in_order: Iterable[UOp]) -> dict[UOp, UOp]:
+    """Map each reference among `nodes_in_order` to the Param or Buffer whose memory it views (R51, references and values)."""
     memory: dict[UOp, UOp] = {}
-    for u in [u for u in order if u.op in _REFERRING]:
+    for u in [u for u in nodes_in_order if u.op in _REFERRING]:
         if u.op in VIEWS:
             viewed = u.src[0]  # operand, or buffer of an After
             if viewed in memory:
@@ -66,7 +66,7 @@ def map_base_memory(order: Iterable[UOp]) -> dict[UOp, UOp]:
     return memory
 
 
-def _insert_copies(order: Sequence[UOp], copied_values: set[UOp], copied_uses: set[_Use]) -> UOp:
+def _insert_copies_at_marks(order: Sequence[UOp], copied_values: set[UOp], copied_uses: set[_NodeAndSourcePosition]) -> UOp:
     done: dict[UOp, UOp] = {}
     for u in order:
         src = tuple(_copy(done[s]) if (u, k) in copied_uses else done[s] for k, s in enumerate(u.src))
@@ -95,50 +95,52 @@ class _HazardScan:
         self.versions: _MemoryVersions = dict.fromkeys(self.mutated_memory, 0)
         self.reads: dict[UOp, _MemoryVersions] = {}
         self.copied_values: set[UOp] = set()
-        self.copied_uses: set[_Use] = set()
-        self.loads: dict[UOp, tuple[int, list[_Use]]] = {}
+        self.copied_uses: set[_NodeAndSourcePosition] = set()
+        self.loads: dict[UOp, tuple[int, list[_NodeAndSourcePosition]]] = {}
 
-    def find_hazards(self, order: Sequence[UOp]) -> None:
+    def mark_values_and_uses_to_copy(self, order: Sequence[UOp]) -> None:
         """Fill `copied_values` and `copied_uses`."""
         for u in order:
             if u.op is Op.STORE:
-                self._copy_reads_before_store(u)
+                self._mark_copies_and_start_new_version(u)
             elif u.dtype is not dt.void:
-                reads = self._collect_source_reads(u)
+                reads = self._collect_source_or_index_reads(u)
                 self.reads[u] = {} if u.op in COPIES else reads
 
-    def _collect_source_reads(self, u: UOp) -> _MemoryVersions:
+    def _collect_source_or_index_reads(self, u: UOp) -> _MemoryVersions:
         """Return the memory that computing `u` reads; for a reference, the memory that its index operands read."""
         reads: _MemoryVersions = {}
         for k in range(1 if u in self.memory and u.op in VIEWS else 0, len(u.src)):
-            reads.update(self._collect_operand_reads(u, k))
+            reads.update(self._collect_operand_reads_or_mark_copy(u, k))
         return reads
 
-    def _collect_operand_reads(self, user: UOp, k: int) -> _MemoryVersions:
-        """Return the memory that source `k` of `user` reads. A value whose memory changed since its own place is copied there."""
-        s = user.src[k]
+    def _collect_operand_reads_or_mark_copy(self, user: UOp, source_position: int) -> _MemoryVersions:
+        """Return the memory that source `source_position` of `user` reads. A value whose memory changed since its own place is
+        copied there."""
+        s = user.src[source_position]
         if s.dtype is dt.void or s in self.copied_values:
             return {}
         reads = {m: v for m, v in self.reads.get(s, {}).items() if self.versions[m] == v}
         if len(reads) < len(self.reads.get(s, {})):
-            self._copy_at_own_place(s)
+            self._mark_value_or_its_indices_copied(s)
             reads = {}
         if self.memory.get(s) in self.mutated_memory:
-            self._record_reference_read(user, k, reads)
+            self._record_reference_read_or_mark_copies(user, source_position, reads)
         return reads
 
-    def _record_reference_read(self, user: UOp, k: int, reads: _MemoryVersions) -> None:
-        """Record the use of a reference as a value. Its memory is added to `reads`, unless a Store changed it since another use."""
-        s = user.src[k]
+    def _record_reference_read_or_mark_copies(self, user: UOp, source_position: int, reads_to_extend: _MemoryVersions) -> None:
+        """Record the use of a reference as a value. Its memory is added to `reads_to_extend`, unless a Store changed it since
+        another use."""
+        s = user.src[source_position]
         memory = self.memory[s]
         first_version, uses = self.loads.setdefault(s, (self.versions[memory], []))
-        uses.append((user, k))
+        uses.append((user, source_position))
         if self.versions[memory] == first_version:
-            reads[memory] = first_version
+            reads_to_extend[memory] = first_version
         else:
             self.copied_uses.update(uses)
 
-    def _copy_at_own_place(self, value: UOp) -> None:
+    def _mark_value_or_its_indices_copied(self, value: UOp) -> None:
         """Have `value` computed at its own place; for a reference, its index operands."""
         if value not in self.memory:
             self.copied_values.add(value)
@@ -146,57 +148,57 @@ class _HazardScan:
         for node, k in _index_operands(value):
             self._mark_operand_copied(node, k)
 
-    def _mark_operand_copied(self, node: UOp, k: int) -> None:
-        s = node.src[k]
+    def _mark_operand_copied(self, node: UOp, source_position: int) -> None:
+        s = node.src[source_position]
         if s in self.memory:
-            self.copied_uses.add((node, k))
+            self.copied_uses.add((node, source_position))
         elif s.op is not Op.CONST:
             self.copied_values.add(s)
 
-    def _copy_reads_before_store(self, u: UOp) -> None:
+    def _mark_copies_and_start_new_version(self, store: UOp) -> None:
         """Copy what the Store must read before its first write (R54, Store), and start a new version of its memory."""
-        memory = self.memory[u.buffer]
-        for k in range(1, len(u.src)):
-            if memory in self._collect_operand_reads(u, k):
-                self._copy_overwritten_reads(u, k, memory)
-        for node, k in _index_operands(u.buffer):
-            if memory in self._collect_operand_reads(node, k):
+        memory = self.memory[store.buffer]
+        for k in range(1, len(store.src)):
+            if memory in self._collect_operand_reads_or_mark_copy(store, k):
+                self._mark_overwritten_reads_copied(store, k, memory)
+        for node, k in _index_operands(store.buffer):
+            if memory in self._collect_operand_reads_or_mark_copy(node, k):
                 self._mark_operand_copied(node, k)
         if memory in self.versions:
             self.versions[memory] += 1
 
-    def _copy_overwritten_reads(self, store: UOp, position: int, memory: UOp) -> None:
+    def _mark_overwritten_reads_copied(self, store: UOp, source_position: int, memory: UOp) -> None:
         """Copy the elements of the Store's memory that a source of the Store reads after another iteration overwrites them.
 
         Elementwise arithmetic may therefore change memory in place. Where several values would have to be copied, the source itself
         is copied instead.
         """
-        uses = self._find_overwritten_reads(store, position, memory)
+        uses = self._find_overwritten_reads(store, source_position, memory)
         if not uses:
             return
         user, k = uses[0]
         s = user.src[k]
         if len(uses) > 1 or user is store:
-            self.copied_uses.add((store, position))
+            self.copied_uses.add((store, source_position))
         elif s in self.memory:
             self.copied_uses.add((user, k))
         else:
             self.copied_values.add(s)
 
-    def _find_overwritten_reads(self, store: UOp, position: int, memory: UOp) -> list[_Use]:
+    def _find_overwritten_reads(self, store: UOp, source_position: int, memory: UOp) -> list[_NodeAndSourcePosition]:
         """Return the uses, below a source of a Store, that read elements which another iteration overwrites."""
         target = store.buffer
-        pending: list[tuple[UOp, int, bool]] = [(store, position, True)]
+        pending: list[tuple[UOp, int, bool]] = [(store, source_position, True)]
         seen: set[tuple[UOp, bool]] = set()
-        uses: list[_Use] = []
+        uses: list[_NodeAndSourcePosition] = []
         while pending:
             user, k, is_elementwise = pending.pop()  # whether an iteration needs only its own element
             s = user.src[k]
-            if (s, is_elementwise) in seen or s in self.copied_values or memory not in self._memory_read_by(s):
+            if (s, is_elementwise) in seen or s in self.copied_values or memory not in self._memory_read_by_or_viewed(s):
                 continue
             is_elementwise = is_elementwise and s.shape == target.shape
             if s in self.memory:
-                if not (is_elementwise and are_same_views(s, target)) and not are_disjoint_shrinks(s, target):
+                if not (is_elementwise and are_same_views_of_one_memory(s, target)) and not are_surely_disjoint_shrinks(s, target):
                     uses.append((user, k))
                 continue
             seen.add((s, is_elementwise))
@@ -208,7 +210,7 @@ class _HazardScan:
                 uses.append((user, k))
         return uses
 
-    def _memory_read_by(self, value: UOp) -> _MemoryVersions:
+    def _memory_read_by_or_viewed(self, value: UOp) -> _MemoryVersions:
         """Return the memory that a value reads; for a reference, its own memory too."""
         reads = dict(self.reads.get(value, {}))
         if value in self.memory:
@@ -228,7 +230,7 @@ def _collect_static_views(reference: UOp) -> tuple[UOp, ...] | None:
     return tuple(views)
 
 
-def are_same_views(a: UOp, b: UOp) -> bool:
+def are_same_views_of_one_memory(a: UOp, b: UOp) -> bool:
     """Return True if two references of one memory are the same views, so that they name the same element at every index."""
     x, y = _collect_static_views(a), _collect_static_views(b)
     if x is None or y is None or len(x) != len(y):
@@ -241,7 +243,7 @@ def _is_same_movement(u: UOp, v: UOp) -> bool:
     return u.op is v.op and u.arg == v.arg and u.src[1:] == v.src[1:]  # offsets and extents
 
 
-def are_disjoint_shrinks(a: UOp, b: UOp) -> bool:
+def are_surely_disjoint_shrinks(a: UOp, b: UOp) -> bool:
     """Return True if two references of one memory are Shrinks of one view that do not overlap on some axis."""
     x, y = _collect_static_views(a), _collect_static_views(b)
     if x is None or y is None:
@@ -270,9 +272,9 @@ def _may_read(user: UOp, position: int) -> bool:
     return not (position == 0 and (user.op is Op.STORE or user.op in VIEWS))
 
 
-def _index_operands(reference: UOp) -> list[_Use]:
+def _index_operands(reference: UOp) -> list[_NodeAndSourcePosition]:
     """Return the index operands of a reference, as (node, source position)."""
-    uses: list[_Use] = []
+    uses: list[_NodeAndSourcePosition] = []
     while reference.op in VIEWS:
         if reference.op in (Op.INDEX, Op.SLICE):
             uses += [(reference, k) for k in range(1, len(reference.src))]

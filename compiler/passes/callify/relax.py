@@ -31,7 +31,7 @@ from uops.spec.ir.ops import ALU, RESHAPING, TO_SHAPE, Op
 _MAX_FACTORS = 16
 
 
-def apply_fast_math(root: UOp) -> UOp:
+def apply_fast_math_if_order_kept(root: UOp) -> UOp:
     """Return the program after the rules of fast-math, or `root` if they would change the order of reads and Stores."""
     first, hoister, last = _FastMathRewriter(RELAXING), _FactorHoister(), _FastMathRewriter(RELAXING)
     simple = first(root)
@@ -55,18 +55,18 @@ class _FastMathRewriter(Rewriter):
         """Merge splats into `u`, else apply the first matching rule and keep the shape of `u`."""
         if u.op not in ALU or not (u.dtype.is_float or u.dtype is dt.bool_):
             return None
-        plain = u.replace(src=tuple([_splat_constant(s) or s for s in u.src]))
+        plain = u.replace(src=tuple([_match_splat_constant(s) or s for s in u.src]))
         if plain is not u and plain.shape == u.shape:
             return plain
         after = super().apply_first_rule(u)
         return after if after is None or after.shape == u.shape else _broadcast(after, u.shape)
 
 
-def _splat_constant(u: UOp) -> UOp | None:
-    """Return the constant of which every element of `u` is a copy, if there is one."""
-    while u.op in TO_SHAPE:
-        u = u.operand
-    return u if u.op is Op.CONST else None
+def _match_splat_constant(view: UOp) -> UOp | None:
+    """Return the constant of which every element of `view` is a copy, if there is one."""
+    while view.op in TO_SHAPE:
+        view = view.operand
+    return view if view.op is Op.CONST else None
 
 
 def _broadcast(u: UOp, shape: tuple[Dim, ...]) -> UOp:
@@ -95,21 +95,21 @@ class _FactorHoister:
         v = u if src == u.src else u.replace(src=src)
         if v.dtype in WIDE:
             if v.op is Op.REDUCE and v.arg.op is Op.ADD:
-                v = self._hoist_from_sum(v)
+                v = self._hoist_invariant_factors_from_sum(v)
             elif v.op is Op.DIV:
-                v = self._invert_shared_divisor(v)
-            self._record_constant_factors(v)
+                v = self._multiply_by_reciprocal_if_row_shared(v)
+            self._record_constant_multiple_if_any(v)
         self.done[u] = v
 
     def _build_scaled(self, op: Op, *src: UOp) -> UOp:
         v = UOp(op, src)
-        self._record_constant_factors(v)
+        self._record_constant_multiple_if_any(v)
         return v
 
     def _scaled_form(self, u: UOp) -> _ConstantMultiple:
         return self.scaled_values.get(u) or _ConstantMultiple(u)
 
-    def _record_constant_factors(self, v: UOp) -> None:
+    def _record_constant_multiple_if_any(self, v: UOp) -> None:
         """Record the constants that multiply `v`, if there are any."""
         scaled = None
         if v.op is Op.MUL and v.rhs.op is Op.CONST:
@@ -125,40 +125,40 @@ class _FactorHoister:
         if scaled is not None and 0 < len(scaled.constants) <= _MAX_FACTORS and scaled.core.shape == v.shape:
             self.scaled_values[v] = scaled
 
-    def _hoist_from_sum(self, v: UOp) -> UOp:
+    def _hoist_invariant_factors_from_sum(self, add_reduce: UOp) -> UOp:
         """Apply the factors and divisors that all addends of a sum share once, to the sum."""
-        term = v.operand
+        term = add_reduce.operand
         factors, divisors = _split_factors_and_divisors(term)
-        inner_factors = [f for f in factors if not _is_invariant_in_sum(f, v)]
-        outer_factors = [f for f in factors if _is_invariant_in_sum(f, v)]
-        outer_divisors = [d for d in divisors if _is_invariant_in_sum(d, v)]
+        inner_factors = [f for f in factors if not _is_same_for_all_addends(f, add_reduce)]
+        outer_factors = [f for f in factors if _is_same_for_all_addends(f, add_reduce)]
+        outer_divisors = [d for d in divisors if _is_same_for_all_addends(d, add_reduce)]
         if not inner_factors:
-            return v
+            return add_reduce
         inner = inner_factors[0]
         for f in inner_factors[1:]:
             inner = self._build_scaled(Op.MUL, inner, f)
         for d in divisors:
             inner = inner if d in outer_divisors else self._build_scaled(Op.DIV, inner, d)
         scaled = self._scaled_form(inner)
-        if scaled.saved < _static_size(v.shape):
+        if scaled.saved < _static_size(add_reduce.shape):
             scaled = _ConstantMultiple(inner)
         if not (outer_factors or outer_divisors or scaled.constants) or scaled.core.shape != term.shape:
-            return v
-        total = v.replace(src=(scaled.core,))
+            return add_reduce
+        total = add_reduce.replace(src=(scaled.core,))
         for f in (*outer_factors, *scaled.constants):
             total = self._build_scaled(Op.MUL, total, _strip_expands(f))
         for d in outer_divisors:
             total = self._build_scaled(Op.DIV, total, _strip_expands(d))
-        return total if total.shape == v.shape else v
+        return total if total.shape == add_reduce.shape else add_reduce
 
-    def _invert_shared_divisor(self, v: UOp) -> UOp:
+    def _multiply_by_reciprocal_if_row_shared(self, quotient: UOp) -> UOp:
         """Multiply by the reciprocal of a divisor that whole rows share, which is computed once per row."""
-        divisor = _strip_expands(v.rhs)
+        divisor = _strip_expands(quotient.rhs)
         is_per_element = divisor.shape and divisor.shape[-1] != 1
-        if not v.shape or v.shape[-1] == 1 or divisor.op is Op.CONST or is_per_element:
-            return v
-        product = self._build_scaled(Op.MUL, v.lhs, UOp(Op.RECIP, (divisor,)))
-        return product if product.shape == v.shape else v
+        if not quotient.shape or quotient.shape[-1] == 1 or divisor.op is Op.CONST or is_per_element:
+            return quotient
+        product = self._build_scaled(Op.MUL, quotient.lhs, UOp(Op.RECIP, (divisor,)))
+        return product if product.shape == quotient.shape else quotient
 
 
 def _split_factors_and_divisors(term: UOp) -> tuple[list[UOp], list[UOp]]:
@@ -176,18 +176,18 @@ def _split_factors_and_divisors(term: UOp) -> tuple[list[UOp], list[UOp]]:
     return factors, divisors
 
 
-def _strip_expands(u: UOp) -> UOp:
+def _strip_expands(value: UOp) -> UOp:
     """Return the value that Expands only repeat."""
-    while u.op is Op.EXPAND:
-        u = u.operand
-    return u
+    while value.op is Op.EXPAND:
+        value = value.operand
+    return value
 
 
-def _is_invariant_in_sum(factor: UOp, total: UOp) -> bool:
+def _is_same_for_all_addends(factor: UOp, add_reduce: UOp) -> bool:
     """Return True if a factor is the same for all addends of a sum of several."""
-    shape, rank = _strip_expands(factor).shape, len(total.shape)
-    fixed = all(a < rank - len(shape) or shape[a - (rank - len(shape))] == 1 for a in total.arg.axes)
-    return fixed and any(total.operand.shape[a] != 1 for a in total.arg.axes)
+    shape, rank = _strip_expands(factor).shape, len(add_reduce.shape)
+    fixed = all(a < rank - len(shape) or shape[a - (rank - len(shape))] == 1 for a in add_reduce.arg.axes)
+    return fixed and any(add_reduce.operand.shape[a] != 1 for a in add_reduce.arg.axes)
 
 
 def _static_size(shape: tuple[Dim, ...]) -> int:

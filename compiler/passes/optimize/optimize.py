@@ -57,10 +57,10 @@ def _make_beam_search(config: Config, target: Target) -> Scheduler:
 
 def optimize(root: UOp, machine: MachineModel = PLAIN, scheduler: Scheduler = choose_by_heuristics) -> UOp:
     """Schedule every kernel of a launch."""
-    return map_kernel_bodies(root, lambda body: schedule_kernel(body, machine, scheduler))
+    return map_kernel_bodies(root, lambda body: schedule_kernel_or_build_scan(body, machine, scheduler))
 
 
-def schedule_kernel(body: UOp, machine: MachineModel = PLAIN, scheduler: Scheduler = choose_by_heuristics) -> UOp:
+def schedule_kernel_or_build_scan(body: UOp, machine: MachineModel = PLAIN, scheduler: Scheduler = choose_by_heuristics) -> UOp:
     """Return the SCHEDULED form of one kernel body. A prefix reduction becomes a scan, which no scheduler sees."""
     start, fresh = create_initial_schedule(body), fresh_uniques(body)
     if start is None:

@@ -51,52 +51,52 @@ class GuardedValue(NamedTuple):
     value: UOp
 
 
-def find_closed_form(op: Op, term: UOp, r: UOp, simplify: Simplify, depends: Depends) -> ClosedForm | None:
-    """Reduce `term` with `op` over the range `r` without a loop; None if no form matches.
+def find_closed_form(reduce_op: Op, term: UOp, r: UOp, simplify: Simplify, depends: Depends) -> ClosedForm | None:
+    """Reduce `term` with `reduce_op` over the range `r` without a loop; None if no form matches.
 
     The caller substitutes the `selected_index` for `r` in placeholders whose index depends on `r`.
     """
-    if op not in (Op.ADD, Op.MAX) or term.dtype is dt.bool_:
+    if reduce_op not in (Op.ADD, Op.MAX) or term.dtype is dt.bool_:
         return None
-    guarded = _split_conditions(op, term)
+    guarded = _split_conditions(reduce_op, term)
     dependent = tuple(c for c in guarded.conditions if depends(c, r))
     invariant = tuple(c for c in guarded.conditions if not depends(c, r))
-    form = _close_by_selection(op, guarded.value, dependent, r, simplify, depends)
+    form = _close_by_selection(reduce_op, guarded.value, dependent, r, simplify, depends)
     if form is None and not depends(guarded.value, r):
-        form = _close_by_counting(op, guarded.value, dependent, r, simplify, depends)
+        form = _close_by_counting(reduce_op, guarded.value, dependent, r, simplify, depends)
     if form is None:
         return None
-    return ClosedForm(simplify(_guard_value(op, invariant, form.value)), form.selected_index)
+    return ClosedForm(simplify(_guard_with_identity(reduce_op, invariant, form.value)), form.selected_index)
 
 
-def _guard_value(op: Op, conditions: tuple[UOp, ...], value: UOp) -> UOp:
+def _guard_with_identity(reduce_op: Op, conditions: tuple[UOp, ...], value: UOp) -> UOp:
     """Return `value` where all of `conditions` hold, else the identity."""
     for c in conditions:
-        value = UOp(Op.WHERE, (c, value, reduction_identity(op, value.dtype)))
+        value = UOp(Op.WHERE, (c, value, reduction_identity(reduce_op, value.dtype)))
     return value
 
 
 # Terms as guarded values
 
 
-def _split_conditions(op: Op, term: UOp) -> GuardedValue:
+def _split_conditions(reduce_op: Op, term: UOp) -> GuardedValue:
     """Split the conditions off a term that is the identity unless they hold."""
     conditions: list[UOp] = []
-    while (match := _match_condition(op, term)) is not None:
+    while (match := _match_condition_and_value(reduce_op, term)) is not None:
         c, term = match
         conditions += _split_conjuncts(c)
     return GuardedValue(tuple(conditions), term)
 
 
-def _match_condition(op: Op, term: UOp) -> tuple[UOp, UOp] | None:
+def _match_condition_and_value(reduce_op: Op, term: UOp) -> tuple[UOp, UOp] | None:
     """Return (condition, value) if the term is the identity unless the condition holds."""
     if term.op is Op.WHERE:
         condition, if_true, if_false = term.src
-        if _is_identity(op, if_false):
+        if _is_identity(reduce_op, if_false):
             return condition, if_true
-        negation = negate_comparison(condition)
-        return (negation, if_false) if _is_identity(op, if_true) and negation is not None else None
-    if op is not Op.ADD:
+        negation = negate_not_or_integer_comparison(condition)
+        return (negation, if_false) if _is_identity(reduce_op, if_true) and negation is not None else None
+    if reduce_op is not Op.ADD:
         return None
     if term.op is Op.CAST and term.operand.dtype is dt.bool_:
         return term.operand, B.const(1, term.dtype)
@@ -104,7 +104,7 @@ def _match_condition(op: Op, term: UOp) -> tuple[UOp, UOp] | None:
         for mask, value in ((term.lhs, term.rhs), (term.rhs, term.lhs)):
             if mask.op is Op.CAST and mask.operand.dtype is dt.bool_:
                 return mask.operand, value
-            if mask.op is Op.WHERE and _is_identity(op, mask.if_false):
+            if mask.op is Op.WHERE and _is_identity(reduce_op, mask.if_false):
                 return mask.condition, UOp(Op.MUL, (mask.if_true, value))
     return None
 
@@ -115,11 +115,11 @@ def _is_identity(op: Op, u: UOp) -> bool:
     return u.arg.value == 0 if op is Op.ADD else u is reduction_identity(op, u.dtype)
 
 
-def negate_comparison(c: UOp) -> UOp | None:
+def negate_not_or_integer_comparison(condition: UOp) -> UOp | None:
     """Return the operand of a Not, or the opposite comparison of integers; None for other conditions."""
-    if c.op is Op.NOT:
-        return c.operand
-    return UOp(_NEGATED[c.op], c.src) if c.op in _NEGATED and not c.lhs.dtype.is_float else None
+    if condition.op is Op.NOT:
+        return condition.operand
+    return UOp(_NEGATED[condition.op], condition.src) if condition.op in _NEGATED and not condition.lhs.dtype.is_float else None
 
 
 def _split_conjuncts(c: UOp) -> Iterator[UOp]:
@@ -128,7 +128,7 @@ def _split_conjuncts(c: UOp) -> Iterator[UOp]:
         u = pending.pop()
         if u.op in (Op.AND, Op.MUL) and u.dtype is dt.bool_:
             pending += (u.rhs, u.lhs)
-        elif u.op is Op.NOT and (negation := negate_comparison(u.operand)) is not None:
+        elif u.op is Op.NOT and (negation := negate_not_or_integer_comparison(u.operand)) is not None:
             pending.append(negation)
         else:
             yield u
@@ -145,7 +145,7 @@ class LinearComparison(NamedTuple):
     flipped: bool  # `bound` is the left side
 
 
-def _solve_comparison(comparison: UOp, r: UOp, depends: Depends) -> LinearComparison | None:
+def _isolate_range_in_comparison(comparison: UOp, r: UOp, depends: Depends) -> LinearComparison | None:
     """Bring a comparison of integers into the form `factor` * r against a bound, if it has that form."""
     lhs, rhs = comparison.src
     if lhs.dtype.is_float or lhs.dtype is dt.bool_:
@@ -177,14 +177,14 @@ def unwrap_exact_index(u: UOp) -> UOp | None:
     """Return the index expression that the integer `u` is a cast of, if no step of the computation wraps."""
     if u.dtype is dt.index:
         return u
-    index = _unwrap_index_modulo(u)
+    index = _unwrap_index_modulo_dtype(u)
     if index is None or index.min_max is None:
         return None
     lo, hi = index.min_max
     return index if u.dtype.min <= lo and hi <= u.dtype.max else None
 
 
-def _unwrap_index_modulo(u: UOp) -> UOp | None:
+def _unwrap_index_modulo_dtype(u: UOp) -> UOp | None:
     """Return an index expression whose cast to the dtype of `u` is `u`. Casts commute with sums and products (R05, overflow)."""
     if u.op is Op.CONST:
         return index_constant(int(u.arg.value))
@@ -192,7 +192,7 @@ def _unwrap_index_modulo(u: UOp) -> UOp | None:
         operand = u.operand
         return operand if operand.dtype is dt.index else unwrap_exact_index(operand) if operand.dtype in dt.INTS else None
     if u.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG):
-        parts = [_unwrap_index_modulo(s) for s in u.src]
+        parts = [_unwrap_index_modulo_dtype(s) for s in u.src]
         return UOp(u.op, tuple(p for p in parts if p is not None)) if None not in parts else None
     return None
 
@@ -201,11 +201,11 @@ def _unwrap_index_modulo(u: UOp) -> UOp | None:
 
 
 def _close_by_selection(
-    op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify: Simplify, depends: Depends
+    reduce_op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify: Simplify, depends: Depends
 ) -> ClosedForm | None:
     """Match an equality among the conditions that fixes r, and evaluate value and other conditions at that index."""
     for k, c in enumerate(conditions):
-        solved = _solve_comparison(c, r, depends) if c.op is Op.CMPEQ else None
+        solved = _isolate_range_in_comparison(c, r, depends) if c.op is Op.CMPEQ else None
         if solved is None:
             continue
         s = simplify(solved.bound if solved.factor == 1 else UOp(Op.IDIV, (solved.bound, index_constant(solved.factor))))
@@ -216,18 +216,18 @@ def _close_by_selection(
             gates.append(UOp(Op.CMPEQ, (UOp(Op.MOD, (solved.bound, index_constant(solved.factor))), ZERO)))
         others = (*conditions[:k], *conditions[k + 1 :])
         at = {r: s}
-        guarded = _guard_value(op, tuple(substitute(o, at) for o in others), substitute(value, at))
-        return ClosedForm(_guard_value(op, tuple(gates), guarded), s)
+        guarded = _guard_with_identity(reduce_op, tuple(substitute(o, at) for o in others), substitute(value, at))
+        return ClosedForm(_guard_with_identity(reduce_op, tuple(gates), guarded), s)
     return None
 
 
 def _close_by_counting(
-    op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify: Simplify, depends: Depends
+    reduce_op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify: Simplify, depends: Depends
 ) -> ClosedForm | None:
     """Match conditions that bound r from below and above, and count the indices between the bounds."""
     lo, hi = ZERO, r.bound
     for c in conditions:
-        solved = _solve_range_bound(c, r, depends)
+        solved = _solve_is_lower_and_bound(c, r, depends)
         if solved is None:
             return None
         is_lower, bound = solved
@@ -238,8 +238,8 @@ def _close_by_counting(
     count = simplify(UOp(Op.SUB, (hi, lo)))
     if not _fits_int64(count):
         return None
-    if op is Op.MAX:
-        return ClosedForm(_guard_value(op, (UOp(Op.CMPGE, (count, ONE)),), value))
+    if reduce_op is Op.MAX:
+        return ClosedForm(_guard_with_identity(reduce_op, (UOp(Op.CMPGE, (count, ONE)),), value))
     return ClosedForm(_multiply_by_count(value, simplify(UOp(Op.MAX, (count, ZERO)))))
 
 
@@ -250,9 +250,9 @@ def _build_minimum(a: UOp, b: UOp, simplify: Simplify) -> UOp:
     return UOp(Op.WHERE, (is_less, a, b))
 
 
-def _solve_range_bound(condition: UOp, r: UOp, depends: Depends) -> tuple[bool, UOp] | None:
+def _solve_is_lower_and_bound(condition: UOp, r: UOp, depends: Depends) -> tuple[bool, UOp] | None:
     """Return (True, lo) for a condition that means r >= lo, (False, hi) for r < hi."""
-    solved = _solve_comparison(condition, r, depends) if condition.op in _BOUNDS else None
+    solved = _isolate_range_in_comparison(condition, r, depends) if condition.op in _BOUNDS else None
     if solved is None:
         return None
     greater, strict = _BOUNDS[condition.op]

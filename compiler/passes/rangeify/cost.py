@@ -45,7 +45,7 @@ class RealiseCostModel:
 
     def __init__(self, order: Sequence[UOp], closed_reduces: Mapping[UOp, ClosedReduce]) -> None:
         self.order, self.closed_reduces = order, closed_reduces
-        self.noncontraction_values = self._find_noncontraction_values(order)
+        self.noncontraction_values = self._find_noncontraction_reduce_results(order)
 
     @functools.cached_property
     def users(self) -> dict[UOp, list[UOp]]:
@@ -70,7 +70,7 @@ class RealiseCostModel:
         """Return True if `u` is a Reduce that needs loops of its own."""
         return u.op is Op.REDUCE and not (u in self.closed_reduces and not self.closed_reduces[u].remaining_loops)
 
-    def _find_noncontraction_values(self, order: Sequence[UOp]) -> set[UOp]:
+    def _find_noncontraction_reduce_results(self, order: Sequence[UOp]) -> set[UOp]:
         """Return the Reduces that are no contractions, and the results of elementwise ops and views of one of them."""
         reduces: set[UOp] = set()
         for u in order if nodes_with_op(order[-1], Op.REDUCE) else ():
@@ -106,18 +106,18 @@ class RealiseCostModel:
         is_wide = size(u.operand) >= _WINDOW * size(u)
         return is_wide and is_cut and windows.op is Op.EXPAND and 2 * size(u) >= size(_strip_movement_and_casts(windows))
 
-    def should_realise(self, u: UOp, refs: Sequence[ElementRef], computed_once: bool) -> bool:
+    def should_realise_else_claim_product(self, u: UOp, refs: Sequence[ElementRef], one_ref_computes_each_once: bool) -> bool:
         """Return True if a kernel for `u` and reads of its result are cheaper than computing `u` at each of `refs`.
 
-        `computed_once` says that there is one reference, at which every element is computed once.
+        `one_ref_computes_each_once` says that there is one reference, at which every element is computed once.
         """
         first = refs[0]
         if self.needs_reduce_loop(u):
-            if not computed_once or (self.is_contraction(u) and not first.kernel.try_claim_product(first)):
+            if not one_ref_computes_each_once or (self.is_contraction(u) and not first.kernel.try_claim_only_product(first)):
                 return True
             if self.reduces_wide_windows(u) and first.is_in_reduce_loop():
                 return True
-        elif computed_once:  # no other kernel would compute it less often
+        elif one_ref_computes_each_once:  # no other kernel would compute it less often
             return False
         elif len(refs) > 1 and self.is_epilogue_of_unshared_sum(u, any(r.kernel is not first.kernel for r in refs)):
             return True
@@ -130,26 +130,26 @@ class RealiseCostModel:
             return False
         return times * cost > elements * (cost + WRITE_COST) + times * READ_COST + KERNEL_COST
 
-    def is_epilogue_of_unshared_sum(self, u: UOp, multiple_kernels: bool) -> bool:
+    def is_epilogue_of_unshared_sum(self, u: UOp, allow_smaller_sums: bool) -> bool:
         """Return True if `u` is the result of elementwise arithmetic on a sum that nothing else uses.
 
         A sum must not be computed twice. So if `u` is not realised, the sum is, at the same price but without the arithmetic. If
-        `multiple_kernels` need `u`, sums that are the same for many elements count too. Otherwise each would be a kernel, and all
+        `allow_smaller_sums` need `u`, sums that are the same for many elements count too. Otherwise each would be a kernel, and all
         readers would repeat the arithmetic.
         """
         cone, pending, sums, elements = {u}, [u], list[UOp](), size(u)
         while pending and len(cone) <= _MAX_EPILOGUE:
             for s in pending.pop().src:
-                if s in cone or s.op is Op.CONST or not (size(s) == elements or (multiple_kernels and size(s) < elements)):
+                if s in cone or s.op is Op.CONST or not (size(s) == elements or (allow_smaller_sums and size(s) < elements)):
                     continue
                 if not self.is_duplicable(s):
                     sums.append(s)
                 elif s.op in ALU or s.op in BIJECTIVE or s.op is Op.EXPAND:
                     pending.append(s)
                 cone.add(s)
-        return any(self._all_uses_within(s, u, cone) for s in sums)
+        return any(self._all_transitive_uses_in_cone(s, u, cone) for s in sums)
 
-    def _all_uses_within(self, value: UOp, root: UOp, cone: set[UOp]) -> bool:
+    def _all_transitive_uses_in_cone(self, value: UOp, root: UOp, cone: set[UOp]) -> bool:
         """Return True if all transitive uses of `value`, up to `root`, are in the cone of `root`."""
         pending, seen = [value], {value}
         while pending:

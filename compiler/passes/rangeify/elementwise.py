@@ -13,9 +13,9 @@ from uops.compiler.ir.accumulators import reduction_identity
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.views import STEP, TRUE, ZERO
 from uops.compiler.passes.rangeify.elements import bind_general_index, fits_int32
-from uops.compiler.passes.rangeify.kernels import Element, ElementRef, clamp_to_placeholder, flat_param
+from uops.compiler.passes.rangeify.kernels import Element, ElementRef, clamp_to_placeholder_bounds, flat_param
 from uops.compiler.passes.rangeify.state import RangeifyState
-from uops.compiler.passes.rangeify.storage import as_bool, load_element, reinterpret_as
+from uops.compiler.passes.rangeify.storage import as_bool, load_element_or_zero, reinterpret_as
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, ReduceArg
@@ -52,26 +52,28 @@ def _find_stack_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[E
     return [(s, inner) for s in u.elements]
 
 
-def _open_loops_and_find_operand(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+def _open_reduce_loops_and_find_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
     """Open a loop per reduced axis and return the operand's element in them; none for an empty operand."""
     if u in state.closed_reduces:
-        return _open_loops_and_find_leaves(state, u, ref)
+        return _open_loops_and_find_closed_form_leaves(state, u, ref)
     shape = u.operand.shape
     if 0 in shape:
         return []
     kernel = ref.kernel
-    index = tuple([kernel.new_loop(shape[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(ref.coords)])
+    index = tuple(
+        [kernel.new_loop_or_zero_index(shape[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(ref.coords)]
+    )
     kernel.record_loop_nest((index[k] for k in sorted(u.arg.axes)), frozenset(ref.enclosing_loops()))
     return [(u.operand, ref._replace(coords=index))]
 
 
-def _open_loops_and_find_leaves(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+def _open_loops_and_find_closed_form_leaves(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
     """Open the remaining loops of a closed form and return its leaves.
 
     A leaf that the index or gate of another leaf depends on is replaced by a placeholder there.
     """
     form, indexing = state.closed_reduces[u], state.indexing
-    loops = {r: ref.kernel.new_loop(u.operand.shape[k], AxisType.REDUCE) for k, r in form.remaining_loops.items()}
+    loops = {r: ref.kernel.new_loop_or_zero_index(u.operand.shape[k], AxisType.REDUCE) for k, r in form.remaining_loops.items()}
     ref.kernel.record_loop_nest(
         (loops[form.remaining_loops[k]] for k in sorted(form.remaining_loops)), frozenset(ref.enclosing_loops())
     )
@@ -103,15 +105,17 @@ def _find_index_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[E
     for operand, n in zip(u.positions, u.operand.shape):
         rank = len(operand.shape)
         coords, remaining = remaining[:rank], remaining[rank:]
-        position, inside = resolve_index_operand(state, operand, ref._replace(coords=coords), n)
+        position, inside = build_axis_position_and_in_range_gate(state, operand, ref._replace(coords=coords), n)
         index.append(position)
         gate = state.indexing.conjoin_gates(gate, inside)
     return [(u.operand, ElementRef(ref.kernel, (*index, *remaining), gate))]
 
 
-def resolve_index_operand(state: RangeifyState, operand: UOp, ref: ElementRef, extent: Dim) -> tuple[UOp, UOp | None]:
+def build_axis_position_and_in_range_gate(
+    state: RangeifyState, operand: UOp, ref: ElementRef, axis_extent: Dim
+) -> tuple[UOp, UOp | None]:
     """Return the position that an element of an index operand names on an axis, and the gate under which it is in range."""
-    indexing, n = state.indexing, dim_node(extent)
+    indexing, n = state.indexing, dim_node(axis_extent)
     if operand.op is Op.CONST:
         position = index_constant(int(operand.arg.value))
         return position, indexing.in_range_gate(position, ZERO, n)
@@ -138,33 +142,39 @@ def _find_bitcast_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list
     if old_size == new_size:
         return [(u.operand, ref)]
     *outer, j = ref.coords
-    covering = _find_covering_elements(state, j, old_size, new_size)
+    covering = _build_covering_operand_positions(state, j, old_size, new_size)
     return [(u.operand, ref._replace(coords=(*outer, k))) for k in covering]
 
 
 def _find_slice_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
     """Return the operand's elements that hold the bytes of an element, counted from `offset`."""
     (position,) = ref.coords
-    covering = _find_covering_elements(state, position, u.operand.dtype.itemsize, u.dtype.itemsize)
+    covering = _build_covering_operand_positions(state, position, u.operand.dtype.itemsize, u.dtype.itemsize)
     n = dim_node(u.operand.shape[0])
-    offset, inside = resolve_index_operand(state, u.offset, ref._replace(coords=()), n)
+    offset, inside = build_axis_position_and_in_range_gate(state, u.offset, ref._replace(coords=()), n)
     gate = state.indexing.conjoin_gates(ref.gate, inside)
     return [(u.operand, ref._replace(coords=(state.indexing.alu(Op.ADD, k, offset),), gate=gate)) for k in covering]
 
 
-def _find_covering_elements(state: RangeifyState, position: UOp, old_size: int, new_size: int) -> list[UOp]:
-    """Return the positions of the elements of `old_size` bytes that the element of `new_size` bytes at `position` lies in."""
-    if new_size <= old_size:
-        return [state.indexing.alu(Op.IDIV, position, index_constant(old_size // new_size))]
-    ratio = index_constant(new_size // old_size)
-    return [state.indexing.alu(Op.ADD, UOp(Op.MUL, (position, ratio)), index_constant(k)) for k in range(new_size // old_size)]
+def _build_covering_operand_positions(
+    state: RangeifyState, position: UOp, operand_itemsize: int, result_itemsize: int
+) -> list[UOp]:
+    """Return the positions of the elements of `operand_itemsize` bytes that the element of `result_itemsize` bytes at `position`
+    lies in."""
+    if result_itemsize <= operand_itemsize:
+        return [state.indexing.alu(Op.IDIV, position, index_constant(operand_itemsize // result_itemsize))]
+    ratio = index_constant(result_itemsize // operand_itemsize)
+    return [
+        state.indexing.alu(Op.ADD, UOp(Op.MUL, (position, ratio)), index_constant(k))
+        for k in range(result_itemsize // operand_itemsize)
+    ]
 
 
 SOURCE_ELEMENTS: dict[Op, Callable[[RangeifyState, UOp, ElementRef], list[Element]]] = {
     **dict.fromkeys(ALU, _find_elementwise_sources),
     **dict.fromkeys((Op.CONST, Op.PARAM, Op.BINARY), _no_sources),
     Op.STACK: _find_stack_sources,
-    Op.REDUCE: _open_loops_and_find_operand,
+    Op.REDUCE: _open_reduce_loops_and_find_sources,
     Op.LOAD: _find_load_sources,
     Op.CONTIGUOUS: _find_operand_source,
     Op.INDEX: _find_index_sources,
@@ -192,12 +202,12 @@ def _pass_constant(state: RangeifyState, u: UOp, ref: ElementRef, sources: Sourc
 def _load_param(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     if u.arg.name is not None:
         return u
-    return load_element(flat_param(u), state.indexing.flatten(ref.coords, u.shape), ref.gate)
+    return load_element_or_zero(flat_param(u), state.indexing.flatten(ref.coords, u.shape), ref.gate)
 
 
 def _load_binary(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     (position,) = ref.coords
-    return load_element(u, position, ref.gate)
+    return load_element_or_zero(u, position, ref.gate)
 
 
 def _select_stack_source(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
@@ -213,10 +223,10 @@ def _select_element_or_pad_zero(state: RangeifyState, u: UOp, ref: ElementRef, s
     """Choose 0 outside of the operand, unless a gated Load gives 0 there anyway."""
     (element,) = sources
     gate = STEP[Op.PAD](state.indexing, u, ref.coords).gate or TRUE
-    return element if _is_zero_outside_gate(element, gate) else UOp(Op.WHERE, (gate, element, B.const(0, u.dtype)))
+    return element if _is_load_zero_outside_gate(element, gate) else UOp(Op.WHERE, (gate, element, B.const(0, u.dtype)))
 
 
-def _is_zero_outside_gate(value: UOp, gate: UOp) -> bool:
+def _is_load_zero_outside_gate(value: UOp, gate: UOp) -> bool:
     """Return True if `value` is a Load whose gate implies `gate`, so that it gives 0 wherever that is false (R52, Load)."""
     if value.op is not Op.LOAD or value.gate is None or value.alternative is not B.const(0, value.dtype):
         return False
@@ -227,12 +237,12 @@ def _split_conjuncts(gate: UOp) -> set[UOp]:
     return _split_conjuncts(gate.lhs) | _split_conjuncts(gate.rhs) if gate.op is Op.AND else {gate}
 
 
-def _build_reduce(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
+def _build_reduce_or_closed_form(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     """Reduce the operand's element over the loops of the reduced axes; a closed form over its remaining loops."""
     if u in state.closed_reduces:
         form = state.closed_reduces[u]
         bindings = state.index_bindings[u, ref]
-        leaves = {leaf: clamp_to_placeholder(part, leaf) for leaf, part in zip(form.leaves, sources, strict=True)}
+        leaves = {leaf: clamp_to_placeholder_bounds(part, leaf) for leaf, part in zip(form.leaves, sources, strict=True)}
         value = substitute(form.value, {**bindings, **leaves})
         loops = [bindings[form.remaining_loops[k]] for k in sorted(form.remaining_loops)]
         return UOp(Op.REDUCE, (value, *loops), ReduceArg(u.arg.op)) if loops else value
@@ -257,7 +267,7 @@ def _pass_through(state: RangeifyState, u: UOp, ref: ElementRef, sources: Source
     return element
 
 
-def _reinterpret_bits(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
+def _extract_or_join_bits(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     """Build the element of a Bitcast or Slice: the bits of an operand's element, a field of them, or several joined."""
     old, new = u.operand.dtype, u.dtype
     if old.itemsize == new.itemsize:
@@ -280,13 +290,13 @@ EXPRESSIONS: dict[Op, Callable[[RangeifyState, UOp, ElementRef, SourceExpression
     **dict.fromkeys(ALU, _build_op),
     **dict.fromkeys(STEP, _pass_through),
     **dict.fromkeys((Op.CONTIGUOUS, Op.INDEX), _pass_through),
-    **dict.fromkeys((Op.BITCAST, Op.SLICE), _reinterpret_bits),
+    **dict.fromkeys((Op.BITCAST, Op.SLICE), _extract_or_join_bits),
     Op.WHERE: _build_where,
     Op.CONST: _pass_constant,
     Op.PARAM: _load_param,
     Op.BINARY: _load_binary,
     Op.STACK: _select_stack_source,
     Op.PAD: _select_element_or_pad_zero,
-    Op.REDUCE: _build_reduce,
+    Op.REDUCE: _build_reduce_or_closed_form,
     Op.LOAD: _select_loaded_or_alternative,
 }

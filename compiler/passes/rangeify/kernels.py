@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uops.compiler.ir.affine import clamp_index
-from uops.compiler.ir.bodies import renumber_loops
+from uops.compiler.ir.bodies import renumber_loops_and_map_nodes
 from uops.compiler.ir.extents import loop_extent, max_extent
 from uops.compiler.ir.views import ZERO
 from uops.compiler.ir.zero_trip import ValidCounts, gate_loads_of_zero_trip_loops
@@ -52,12 +52,12 @@ class KernelDraft:
         """The element of the root that the kernel computes. It is built anew, to avoid a reference cycle with the kernel."""
         return ElementRef(self, self.coords)
 
-    def new_loop(self, n: Dim, kind: AxisType) -> UOp:
+    def new_loop_or_zero_index(self, extent: Dim, kind: AxisType) -> UOp:
         """Return a new Range; the index 0 for an axis of one element.
 
         A symbolic bound is brought into normal form here, since simplification does not enter the ranges of a Reduce or End.
         """
-        bound = Rewriter(INDEXING)(n) if isinstance(n, UOp) else dim_node(n)
+        bound = Rewriter(INDEXING)(extent) if isinstance(extent, UOp) else dim_node(extent)
         if bound.op is Op.CONST and bound.const == 1:
             return ZERO
         self.loop_count += 1
@@ -90,7 +90,7 @@ class KernelDraft:
         self.record_loop_nest(self.ranges)
         return True
 
-    def make_placeholder(self, u: UOp, ref: ElementRef) -> UOp:
+    def get_or_make_placeholder(self, u: UOp, ref: ElementRef) -> UOp:
         """Return the placeholder for the element `ref` of `u`, memoized."""
         element = u, ref
         if element not in self.placeholders:
@@ -101,7 +101,7 @@ class KernelDraft:
             self.placeholders[element], self.placeholder_refs[placeholder] = placeholder, element
         return self.placeholders[element]
 
-    def try_claim_product(self, ref: ElementRef) -> bool:
+    def try_claim_only_product(self, ref: ElementRef) -> bool:
         """Claim the kernel for a sum of products at `ref`. Return False if it has one already, or if `ref` is inside a Reduce."""
         if self.has_product or ref.is_in_reduce_loop():
             return False
@@ -204,13 +204,13 @@ class KernelFinisher:
         """Return the Call of kernel `number`."""
         if kernel.store is None:
             raise Crash(f"the kernel of {kernel.root!r} stores nothing")
-        placeholders = {p: clamp_to_placeholder(self.values[element], p) for p, element in kernel.placeholder_refs.items()}
+        placeholders = {p: clamp_to_placeholder_bounds(self.values[element], p) for p, element in kernel.placeholder_refs.items()}
         filled = _fill_placeholders(kernel.store, placeholders) if placeholders else kernel.store
-        log_transform("values of addresses", kernel.store, filled, placeholders, kernel=number)
+        log_transform("values of addresses", kernel.store, filled, placeholders, kernel_number=number)
         memory = _accessed_memory(filled)
         params = {m: _kernel_param(m, k) for k, m in enumerate(memory)}
         store = substitute(filled, params)
-        log_transform("arguments", filled, store, params, kernel=number)
+        log_transform("arguments", filled, store, params, kernel_number=number)
         valid_counts = {params[m]: self._count_valid_elements(m) for m in memory}
         key = store, tuple(kernel.ranges), tuple(valid_counts.values())
         finished = self.finished.get(key)
@@ -221,44 +221,46 @@ class KernelFinisher:
         variables = [self.arguments[u.arg.slot] for u in finished.variables]
         return UOp(Op.CALL, (finished.body, *passed, *variables), CallArg(written=(0,)))
 
-    def _count_valid_elements(self, m: UOp) -> Dim:
+    def _count_valid_elements(self, memory: UOp) -> Dim:
         """Return the number of elements of memory, from the first on, that are known to hold a value.
 
         An input holds values everywhere, and a realised value fills the front of its Buffer. Nothing is known of a Buffer of the
         caller, which may be uninitialised (R61, fresh buffers).
         """
-        if m in self.value_of_buffer:
-            return count_elements(self.value_of_buffer[m].shape)
-        return 0 if m.op is Op.PARAM and self.arguments[m.arg.slot].op is Op.BUFFER else count_elements(m.shape)
+        if memory in self.value_of_buffer:
+            return count_elements(self.value_of_buffer[memory].shape)
+        return 0 if memory.op is Op.PARAM and self.arguments[memory.arg.slot].op is Op.BUFFER else count_elements(memory.shape)
 
 
 def _finish_kernel(
-    number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable[[UOp], UOp], valid_counts: ValidCounts
+    kernel_number: int, store: UOp, output_loops: Sequence[UOp], simplify: Callable[[UOp], UOp], valid_counts: ValidCounts
 ) -> FinishedKernel:
     """Simplify a Store, close its loops, gate its Loads, and number its Params and loops."""
     body = simple = simplify(store)
-    numbers = sorted(int(r.arg.axis_id) for r in ranges)  # loops nest by number, not in the order of their creation
-    renumbered: dict[UOp, UOp] = {r: r.replace(arg=RangeArg(k, r.arg.type)) for r, k in zip(ranges, numbers) if r.arg.axis_id != k}
+    numbers = sorted(int(r.arg.axis_id) for r in output_loops)  # loops nest by number, not in the order of their creation
+    renumbered: dict[UOp, UOp] = {
+        r: r.replace(arg=RangeArg(k, r.arg.type)) for r, k in zip(output_loops, numbers) if r.arg.axis_id != k
+    }
     if renumbered:
         nested = substitute(simple, renumbered)
-        log_transform("order of loops", simple, nested, renumbered, kernel=number)
+        log_transform("order of loops", simple, nested, renumbered, kernel_number=kernel_number)
         body = simple = simplify(nested)
     memory = _accessed_memory(simple)
-    body = B.close_loops(body, [renumbered.get(r, r) for r in ranges])
-    log_transform("loops", simple, body, kernel=number)
+    body = B.close_loops(body, [renumbered.get(r, r) for r in output_loops])
+    log_transform("loops", simple, body, kernel_number=kernel_number)
     body = gate_loads_of_zero_trip_loops(body, simplify, valid_counts)
     variables = [u for u in nodes_with_op(body, Op.PARAM) if u.arg.name is not None]
     slots: dict[UOp, UOp] = {u: u.replace(arg=_variable_arg(u.arg, k)) for k, u in enumerate(variables, len(memory))}
     for k, m in enumerate(memory):
         slots[m] = m if m.arg.slot == k and not variables else _kernel_param(m, k, substitute(m.extents, slots))
     numbered = B.sink(substitute(body, slots), name=_kernel_name(body))
-    log_transform("numbers of arguments", body, numbered, slots, kernel=number)
-    done, loops = renumber_loops(numbered)
-    log_transform("numbers of loops", numbered, done, loops, kernel=number)
+    log_transform("numbers of arguments", body, numbered, slots, kernel_number=kernel_number)
+    done, loops = renumber_loops_and_map_nodes(numbered)
+    log_transform("numbers of loops", numbered, done, loops, kernel_number=kernel_number)
     return FinishedKernel(done, tuple([m.arg.slot for m in memory]), tuple(variables))
 
 
-def clamp_to_placeholder(value: UOp, placeholder: UOp) -> UOp:
+def clamp_to_placeholder_bounds(value: UOp, placeholder: UOp) -> UOp:
     """Return the value of a placeholder as an expression that provably lies in the placeholder's bounds.
 
     Addresses were built from these bounds. A value that is read back from memory keeps them, but min_max cannot prove it.
@@ -270,10 +272,10 @@ def clamp_to_placeholder(value: UOp, placeholder: UOp) -> UOp:
     return B.cast(clamp_index(signed, *(B.const(k, signed.dtype) for k in bounds)), d)
 
 
-def _fill_placeholders(root: UOp, placeholders: dict[UOp, UOp]) -> UOp:
+def _fill_placeholders(root: UOp, values_by_placeholder: dict[UOp, UOp]) -> UOp:
     """Replace placeholders by their values until none is left; a value may contain further placeholders."""
-    while any(u in placeholders for u in toposort(root)):
-        root = substitute(root, placeholders)
+    while any(u in values_by_placeholder for u in toposort(root)):
+        root = substitute(root, values_by_placeholder)
     return root
 
 
@@ -283,11 +285,12 @@ def _accessed_memory(body: UOp) -> list[UOp]:
     return list(dict.fromkeys([base_memory(u.src[0]) for u in accesses]))  # buffer
 
 
-def _kernel_param(m: UOp, slot: int, shape: UOp | None = None) -> UOp:
-    """Return the kernel's Param for memory `m`. It has no device: the Call passes the memory (R72, device; R86, Call arguments)."""
+def _kernel_param(memory: UOp, slot: int, shape: UOp | None = None) -> UOp:
+    """Return the kernel's Param for memory `memory`. It has no device: the Call passes the memory (R72, device; R86, Call
+    arguments)."""
     if shape is None:
-        shape = m.src[0] if m.op is Op.PARAM else B.shape_vector(m.shape)  # extents
-    return UOp(Op.PARAM, (shape,), ParamArg(slot, m.dtype))
+        shape = memory.src[0] if memory.op is Op.PARAM else B.shape_vector(memory.shape)  # extents
+    return UOp(Op.PARAM, (shape,), ParamArg(slot, memory.dtype))
 
 
 def _variable_arg(arg: ParamArg, slot: int) -> ParamArg:

@@ -40,7 +40,7 @@ def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
     state.request_elements_and_open_kernels()
     state.build_expressions_and_stores()
     if active_log() is not None:
-        state.log_kernels(body, simplify if isinstance(simplify, Rewriter) else None)
+        state.log_kernel_expressions(body, simplify if isinstance(simplify, Rewriter) else None)
     finish = KernelFinisher(state.values, state.arguments, state.buffers, simplify)
     launch = UOp(Op.LINEAR, tuple([finish(n, kernel) for n, kernel in enumerate(state.kernels_in_order())]))
     log_transform("realise", root, launch, state.buffers)

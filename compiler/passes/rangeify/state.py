@@ -13,7 +13,7 @@ from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, KernelDraft, ranges_of
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE, StorageLayout, choose_layouts
-from uops.compiler.passes.rangeify.storage import StoreTarget, load_element
+from uops.compiler.passes.rangeify.storage import StoreTarget, load_element_or_zero
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.spec.errors import Crash
 from uops.spec.ir import build as B
@@ -61,11 +61,11 @@ class RangeifyState:
             if u.op is Op.STORE:
                 self._open_store_kernel(u)
             elif u in self.refs:
-                self._realise_or_request_sources(u)
+                self._realise_node_or_request_its_sources(u)
 
-    def _realise_or_request_sources(self, u: UOp) -> None:
+    def _realise_node_or_request_its_sources(self, u: UOp) -> None:
         """Open a kernel for a value that is realised; request the source elements of any other."""
-        if not self._decide_whether_to_realise(u):
+        if not self._decide_to_realise_or_fit_loops(u):
             for ref in self.refs[u]:
                 self._request_source_elements((u, ref))
             return
@@ -78,13 +78,13 @@ class RangeifyState:
         else:
             self._open_kernel_for_stored_view(u, layout)
 
-    def _open_kernel_for_stored_view(self, u: UOp, layout: StorageLayout) -> None:
-        """Open the kernel of a value that is stored in the order of its view `u`."""
-        kernel = self._open_kernel(u, layout.loops.shape)
+    def _open_kernel_for_stored_view(self, view: UOp, layout: StorageLayout) -> None:
+        """Open the kernel of a value that is stored in the order of its view `view`."""
+        kernel = self._open_kernel(view, layout.loops.shape)
         loops = kernel.coords
         kernel.coords = layout.map_loop_index_to_stored_view(self.indexing, loops)
         inner = ElementRef(kernel, layout.map_loop_index_to_value(self.indexing, loops))
-        self.source_elements[u, kernel.root_ref] = [self.request_element(layout.value, inner)]
+        self.source_elements[view, kernel.root_ref] = [self.request_element(layout.value, inner)]
         self.computed_once.add((layout.value, inner))
 
     def _open_store_kernel(self, u: UOp) -> None:
@@ -97,7 +97,7 @@ class RangeifyState:
         self.targets[u] = self.handlers.store_target(self, kernel, u.buffer)
         self.source_elements[u, kernel.root_ref] = [self.request_element(s, self.align_ref(kernel.root_ref, s)) for s in operands]
 
-    def _decide_whether_to_realise(self, u: UOp) -> bool:
+    def _decide_to_realise_or_fit_loops(self, u: UOp) -> bool:
         """Decide whether a value is computed into memory. Loops of its kernel may be reordered or pinned to avoid that."""
         if u.op in COPIES:
             return True
@@ -113,7 +113,7 @@ class RangeifyState:
             self.computed_once.add((u, first))
         if not once and len(refs) == 1 and value in self.cost_model.noncontraction_values:
             once = first.kernel.try_reorder_loops_for_reduce(first)
-        if self.cost_model.should_realise(value, refs, once):
+        if self.cost_model.should_realise_else_claim_product(value, refs, once):
             return True
         if has_loop:
             first.kernel.pin_reduce_loops(first)
@@ -142,23 +142,25 @@ class RangeifyState:
     def make_placeholder(self, u: UOp, ref: ElementRef) -> UOp:
         """Return a placeholder for an element that an address or a gate needs before the element is computed."""
         self.request_element(u, ref)
-        return ref.kernel.make_placeholder(u, ref)
+        return ref.kernel.get_or_make_placeholder(u, ref)
 
     # Kernels and their loops.
 
-    def _open_kernel(self, u: UOp, shape: Sequence[Dim]) -> KernelDraft:
-        """Open a kernel with an output loop per axis of `shape`."""
-        kernel = self.kernels[u] = KernelDraft(u)
-        kernel.coords = tuple([kernel.new_loop(n, AxisType.LOOP) for n in shape])
+    def _open_kernel(self, value_or_store: UOp, loop_extents: Sequence[Dim]) -> KernelDraft:
+        """Open a kernel with an output loop per axis of `loop_extents`."""
+        kernel = self.kernels[value_or_store] = KernelDraft(value_or_store)
+        kernel.coords = tuple([kernel.new_loop_or_zero_index(n, AxisType.LOOP) for n in loop_extents])
         kernel.ranges = ranges_of(kernel.coords)
         kernel.record_loop_nest(kernel.ranges)
-        self.computed_once.add((u, kernel.root_ref))
+        self.computed_once.add((value_or_store, kernel.root_ref))
         return kernel
 
-    def _new_buffer(self, u: UOp) -> UOp:
+    def _new_buffer(self, realised_value: UOp) -> UOp:
         self.last_unique += 1
-        device = u.device if isinstance(u.device, str) else "CPU"
-        arg = BufferArg(max_elements(u.shape), narrow_storage_dtype(u), device, AddrSpace.GLOBAL, self.last_unique)
+        device = realised_value.device if isinstance(realised_value.device, str) else "CPU"
+        arg = BufferArg(
+            max_elements(realised_value.shape), narrow_storage_dtype(realised_value), device, AddrSpace.GLOBAL, self.last_unique
+        )
         return UOp(Op.BUFFER, (), arg)
 
     # Sources first: the expression of every element that is needed.
@@ -167,7 +169,7 @@ class RangeifyState:
         """Build the expression of every element that is needed, and the Store of every kernel."""
         for u in self.order:
             if u in self.kernels:
-                self._build_kernel_store(u, self.kernels[u])
+                self._build_and_set_kernel_store(u, self.kernels[u])
             elif u in self.buffers:
                 pass
             else:
@@ -176,29 +178,33 @@ class RangeifyState:
             if u in self.buffers:
                 for ref in self.refs[u]:
                     position = self.indexing.flatten(ref.coords, u.shape)
-                    self.values[u, ref] = B.cast(load_element(self.buffers[u], position, ref.gate), u.dtype)
+                    self.values[u, ref] = B.cast(load_element_or_zero(self.buffers[u], position, ref.gate), u.dtype)
 
     def _element_expression(self, u: UOp, ref: ElementRef) -> UOp:
         if ref.gate is not None and ref.gate.op is Op.CONST:  # never true
             return B.const(0, u.dtype)
         return self.handlers.expressions[u.op](self, u, ref, [self.values[s] for s in self.source_elements[u, ref]])
 
-    def _build_kernel_store(self, u: UOp, kernel: KernelDraft) -> None:
+    def _build_and_set_kernel_store(self, value_or_store: UOp, kernel: KernelDraft) -> None:
         """Build the Store of a kernel from the expressions of its source elements."""
-        sources = self.source_elements[u, kernel.root_ref]
-        if u.op is Op.STORE:
-            kernel.store = self.targets[u].build_store([self.values[s] for s in sources])
-            kernel.ranges = [*kernel.ranges, *self.targets[u].byte_ranges]
+        sources = self.source_elements[value_or_store, kernel.root_ref]
+        if value_or_store.op is Op.STORE:
+            kernel.store = self.targets[value_or_store].build_store([self.values[s] for s in sources])
+            kernel.ranges = [*kernel.ranges, *self.targets[value_or_store].byte_ranges]
             return
-        value = self._element_expression(u, kernel.root_ref) if u not in self.layouts else self.values[sources[0]]
-        target = UOp(Op.INDEX, (self.buffers[u], self.indexing.flatten(kernel.coords, u.shape)))
-        kernel.store = UOp(Op.STORE, (target, B.cast(value, narrow_storage_dtype(u))))
+        value = (
+            self._element_expression(value_or_store, kernel.root_ref)
+            if value_or_store not in self.layouts
+            else self.values[sources[0]]
+        )
+        target = UOp(Op.INDEX, (self.buffers[value_or_store], self.indexing.flatten(kernel.coords, value_or_store.shape)))
+        kernel.store = UOp(Op.STORE, (target, B.cast(value, narrow_storage_dtype(value_or_store))))
 
     def kernels_in_order(self) -> Iterator[KernelDraft]:
         """Return the kernels in execution order."""
         return (self.kernels[u] for u in self.order if u in self.kernels)
 
-    def log_kernels(self, body: UOp, terms: Rewriter | None) -> None:
+    def log_kernel_expressions(self, body: UOp, terms: Rewriter | None) -> None:
         """Log the expressions that each kernel computes of each value."""
         expressions: dict[int, dict[UOp, tuple[UOp, ...]]] = {}
         for (u, ref), node in self.values.items():
@@ -209,7 +215,9 @@ class RangeifyState:
             if kernel.store is not None:
                 replacements[kernel.root] = (kernel.store if kernel.root.op is Op.STORE else kernel.store.value,)
                 extra_nodes = {kernel.root: (kernel.store, *kernel.ranges)}
-                log_transform("ranges", body, kernel.store, replacements, kernel=n, terms=terms, extra_nodes=extra_nodes)
+                log_transform(
+                    "ranges", body, kernel.store, replacements, kernel_number=n, term_rewrites=terms, extra_nodes=extra_nodes
+                )
 
 
 def _find_memory_and_constant_views(order: Sequence[UOp]) -> set[UOp]:

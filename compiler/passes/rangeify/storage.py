@@ -20,7 +20,7 @@ def as_bool(p: UOp) -> UOp:
     return p if p.dtype is dt.bool_ else UOp(Op.CMPNE, (p, B.const(0, p.dtype)))
 
 
-def load_element(memory: UOp, position: UOp, gate: UOp | None) -> UOp:
+def load_element_or_zero(memory: UOp, position: UOp, gate: UOp | None) -> UOp:
     """Load the element at a position of 1-D memory; where the gate is false, give 0 without an access (R52, Load).
 
     A position that is always in bounds and does not depend on the gate's loops needs no gate. Pad chooses the value, and the Load
@@ -66,17 +66,17 @@ class StoreTarget:
     byte_ranges: list[UOp] = field(default_factory=list)  # the loop over the bytes of one value, if there is one
     loops: list[UOp] = field(default_factory=list)  # all loops around the Store
 
-    def build_store(self, values: Sequence[UOp]) -> UOp:
+    def build_store(self, value_and_gate: Sequence[UOp]) -> UOp:
         """Return the Store of a value, given as (value,) or as (value, gate)."""
-        value, *gates = values
-        element = self._merge_byte_into_element(value)
+        value, *gates = value_and_gate
+        element = self._build_element_or_merge_byte(value)
         gate = self.gate
         for own_gate in map(as_bool, gates):
             gate = own_gate if gate is None else UOp(Op.AND, (gate, own_gate))
         target = UOp(Op.INDEX, (self.memory, self.position))
         return UOp(Op.STORE, (target, element) if gate is None else (target, element, gate))
 
-    def _merge_byte_into_element(self, value: UOp) -> UOp:
+    def _build_element_or_merge_byte(self, value: UOp) -> UOp:
         """Return the element to write: the value, or the element in memory with one byte replaced by that of the value."""
         d = self.memory.dtype
         if self.byte is None:

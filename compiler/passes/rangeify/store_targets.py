@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.views import STEP, VIEWS, ZERO, Index
-from uops.compiler.passes.rangeify.elementwise import resolve_index_operand
+from uops.compiler.passes.rangeify.elementwise import build_axis_position_and_in_range_gate
 from uops.compiler.passes.rangeify.kernels import ElementRef, KernelDraft, flat_param
 from uops.compiler.passes.rangeify.state import RangeifyState
 from uops.compiler.passes.rangeify.storage import StoreTarget
@@ -25,7 +25,7 @@ def locate_store_target(state: RangeifyState, kernel: KernelDraft, reference: UO
     target = StoreTarget(reference)
     index, dtype = kernel.coords, reference.dtype
     if _changes_item_size(reference):
-        target.byte = kernel.new_loop(dtype.itemsize, AxisType.LOOP)
+        target.byte = kernel.new_loop_or_zero_index(dtype.itemsize, AxisType.LOOP)
         target.byte_ranges = [] if target.byte is ZERO else [target.byte]
         target.loops = [*kernel.ranges, *target.byte_ranges]
     u = reference
@@ -62,7 +62,7 @@ def _map_index_to_viewed_operand(
         return (*outer, _rescale_position_and_target_byte(state, target, last, u.dtype, u.operand.dtype)), None
     (position,) = index  # of a Slice
     inner = _rescale_position_and_target_byte(state, target, position, u.dtype, u.operand.dtype)
-    offset, gate = resolve_index_operand(state, u.offset, ElementRef(kernel, ()), u.operand.shape[0])
+    offset, gate = build_axis_position_and_in_range_gate(state, u.offset, ElementRef(kernel, ()), u.operand.shape[0])
     return (state.indexing.alu(Op.ADD, inner, offset),), gate
 
 
@@ -72,7 +72,7 @@ def _map_index_through_positions(state: RangeifyState, kernel: KernelDraft, u: U
     for operand, n in zip(u.positions, u.operand.shape):
         rank = len(operand.shape)
         coords, index = index[:rank], index[rank:]
-        position, inside = resolve_index_operand(state, operand, ElementRef(kernel, coords), n)
+        position, inside = build_axis_position_and_in_range_gate(state, operand, ElementRef(kernel, coords), n)
         positions.append(position)
         gate = state.indexing.conjoin_gates(gate, inside)
     return (*positions, *index), gate

@@ -15,7 +15,7 @@ def cut_store_pieces(index_sums: IndexSums, u: UOp, width: int) -> list[LanePosi
     n = size(u.value)
     if n == 1 or width == 1:
         return [(p,) for p in range(n)]
-    lanes = index_sums.derive_index_lanes(index_of(u), tuple(range(n)))
+    lanes = index_sums.derive_index_lanes_if_affine(index_of(u), tuple(range(n)))
     runs = find_contiguous_runs(lanes, n) if lanes is not None else [list(range(n))]
     if max(map(len, runs)) == 1:
         runs = [list(range(n))]
@@ -34,7 +34,7 @@ def split_run_into_vectors(run: Sequence[int], width: int) -> Iterator[LanePosit
 
 def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
     """Group `n` positions into runs of consecutive addresses, which are the lanes of `lanes`."""
-    if lanes.lane_offsets == tuple(range(n)):
+    if lanes.constant_lane_offsets == tuple(range(n)):
         return [list(range(n))]
     by_terms: dict[tuple[int, ...], list[tuple[int, int]]] = {}  # coefficients -> (constant, position)
     varying = [k for k in lanes.terms.values() if isinstance(k, tuple)]
@@ -94,9 +94,9 @@ def estimate_piece_cost(index_sums: IndexSums, root: UOp, lane_positions: LanePo
         seen.add((u, lane_positions))
         if u.op is Op.LOAD:
             _, *operands = u.src  # alternative and gate, if there are any
-            total += _access_cost(index_sums.derive_index_lanes(index_of(u), lane_positions), len(lane_positions))
+            total += _access_cost(index_sums.derive_index_lanes_if_affine(index_of(u), lane_positions), len(lane_positions))
             pending += [(s, lane_positions) for s in operands if s.shape != ()]
-        elif u.op in ALU and not (u.dtype is dt.index and index_sums.derive_index_lanes(u, lane_positions) is not None):
+        elif u.op in ALU and not (u.dtype is dt.index and index_sums.derive_index_lanes_if_affine(u, lane_positions) is not None):
             total += 2 if len(lane_positions) > 1 else 1
             pending += [(s, lane_positions if s.shape else SCALAR) for s in u.src if u.shape]
     return total
@@ -105,7 +105,7 @@ def estimate_piece_cost(index_sums: IndexSums, root: UOp, lane_positions: LanePo
 def _access_cost(lanes: IndexLanes | None, width: int) -> int:
     if width == 1:
         return 1
-    offsets = None if lanes is None else lanes.lane_offsets
+    offsets = None if lanes is None else lanes.constant_lane_offsets
     if offsets is not None and not any(offsets):
         return 1
     return 2 if offsets == tuple(range(width)) else 2 * width

@@ -40,14 +40,14 @@ _COUNTERS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
 _INT32_BOUNDS, _INT64_BOUNDS = (dt.int32.min, dt.int32.max), (dt.int64.min, dt.int64.max)
 
 
-def choose_index_dtype(order: Iterable[UOp], kernel: UOp) -> DType:
-    """Return int32 if it holds every index value among `order`, else int64. A constant that only spells a shape is no value.
+def choose_index_dtype(nodes: Iterable[UOp], error_root: UOp) -> DType:
+    """Return int32 if it holds every index value among `nodes`, else int64. A constant that only spells a shape is no value.
 
     Raises CompileError for a value that int64 does not hold.
     """
     chosen, (least, most) = dt.int32, _INT32_BOUNDS
     sizes: set[UOp] | None = None
-    for u in order:
+    for u in nodes:
         if u.dtype is not _INDEX or u.op is Op.STACK:
             continue
         cached = u._min_max
@@ -55,12 +55,12 @@ def choose_index_dtype(order: Iterable[UOp], kernel: UOp) -> DType:
         if least <= lo and hi <= most:
             continue
         if sizes is None:
-            sizes = set(toposort(*(p.extents for p in order if p.op is Op.PARAM and p.src)))
+            sizes = set(toposort(*(p.extents for p in nodes if p.op is Op.PARAM and p.src)))
         if u.op is Op.CONST and u in sizes:
             continue
         if not (_INT64_BOUNDS[0] <= lo and hi <= _INT64_BOUNDS[1]):
             detail = f"the value may be anything in [{lo}, {hi}], which int64 does not hold"
-            raise untranslatable_error("R08 (index dtype)", u, detail, kernel)
+            raise untranslatable_error("R08 (index dtype)", u, detail, error_root)
         chosen = dt.int64
     return chosen
 
@@ -70,7 +70,7 @@ def as_integer(x: UOp, integer_dtype: DType) -> UOp:
     return UOp(Op.CAST, (x,), CastArg(integer_dtype)) if not x.dtype.is_float else B.cast(B.cast(x, dt.int64), integer_dtype)
 
 
-def _lower_index_node(u: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], index_dtype: DType) -> UOp:
+def _lower_index_node(u: UOp, lowered_nodes: dict[UOp, UOp], integer_memo: dict[UOp, UOp], index_dtype: DType) -> UOp:
     """Rebuild `u` on lowered sources. A source that is a Range, variable or constant is replaced by its value in `index_dtype`."""
     op = u.op
     if op is Op.PARAM or op is Op.CONST:  # the shape of a Param is part of the Param, and stays
@@ -79,24 +79,30 @@ def _lower_index_node(u: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], inde
         bound = u.bound
         if bound.op in (Op.CONST, Op.PARAM):
             return u
-        return u.replace(src=(B.cast(_cast_index_source_to_integer(bound, done, values, index_dtype), dt.int64),))
+        return u.replace(src=(B.cast(_cast_index_source_to_integer(bound, lowered_nodes, integer_memo, index_dtype), dt.int64),))
     if op is Op.END or op is Op.AFTER:
-        src = tuple([done[s] for s in u.src])
+        src = tuple([lowered_nodes[s] for s in u.src])
     else:
-        src = tuple([values.get(s) or _cast_index_source_to_integer(s, done, values, index_dtype) for s in u.src])
+        src = tuple(
+            [integer_memo.get(s) or _cast_index_source_to_integer(s, lowered_nodes, integer_memo, index_dtype) for s in u.src]
+        )
     if op is Op.CAST and u.dtype is _INDEX:
         (operand,) = src
         return as_integer(operand, index_dtype)
     return u if src == u.src else UOp(op, src, u.arg, u.tag)
 
 
-def _cast_index_source_to_integer(s: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], index_dtype: DType) -> UOp:
-    """Return a source as a machine integer if it is an index value, memoized in `values`."""
-    integer = values.get(s)
+def _cast_index_source_to_integer(
+    source: UOp, lowered_nodes: dict[UOp, UOp], integer_memo: dict[UOp, UOp], index_dtype: DType
+) -> UOp:
+    """Return a source as a machine integer if it is an index value, memoized in `integer_memo`."""
+    integer = integer_memo.get(source)
     if integer is None:
-        is_constant = s.op is Op.CONST
+        is_constant = source.op is Op.CONST
         integer = (
-            UOp(Op.CONST, (), ConstArg(s.arg.value, index_dtype)) if is_constant else UOp(Op.CAST, (done[s],), CastArg(index_dtype))
+            UOp(Op.CONST, (), ConstArg(source.arg.value, index_dtype))
+            if is_constant
+            else UOp(Op.CAST, (lowered_nodes[source],), CastArg(index_dtype))
         )
-        values[s] = integer
+        integer_memo[source] = integer
     return integer

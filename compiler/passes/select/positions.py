@@ -55,29 +55,29 @@ def is_splat(u: UOp) -> bool:
     return u.op is Op.STACK and u.src.count(u.src[0]) == len(u.src)  # elements
 
 
-def map_source_positions(u: UOp) -> list[int]:
+def map_to_operand_positions(movement: UOp) -> list[int]:
     """Return, for each position of a movement op, the position in its operand."""
-    shape = u.operand.shape
+    shape = movement.operand.shape
     at = np.arange(math.prod(shape)).reshape(shape)
-    if u.op is Op.EXPAND:
-        at = np.broadcast_to(at, u.shape)
-    elif u.op is Op.PERMUTE:
-        at = at.transpose(u.arg.order)
-    elif u.op is Op.FLIP:
-        at = at[tuple(slice(None, None, -1 if f else 1) for f in u.arg.flags)]
-    elif u.op is Op.SHRINK:
-        at = at[tuple(slice(o, o + n) for o, n in zip(shape_operand_dims(u.offsets), u.shape, strict=True))]
+    if movement.op is Op.EXPAND:
+        at = np.broadcast_to(at, movement.shape)
+    elif movement.op is Op.PERMUTE:
+        at = at.transpose(movement.arg.order)
+    elif movement.op is Op.FLIP:
+        at = at[tuple(slice(None, None, -1 if f else 1) for f in movement.arg.flags)]
+    elif movement.op is Op.SHRINK:
+        at = at[tuple(slice(o, o + n) for o, n in zip(shape_operand_dims(movement.offsets), movement.shape, strict=True))]
     else:
-        padded = np.full(u.shape, NOTHING)
-        padded[tuple(slice(o, o + n) for o, n in zip(shape_operand_dims(u.offsets), shape, strict=True))] = at
+        padded = np.full(movement.shape, NOTHING)
+        padded[tuple(slice(o, o + n) for o, n in zip(shape_operand_dims(movement.offsets), shape, strict=True))] = at
         at = padded
     positions: list[int] = at.reshape(-1).tolist()
     return positions
 
 
-def group_reduced_positions(u: UOp) -> list[list[int]]:
+def group_reduced_positions(reduce: UOp) -> list[list[int]]:
     """Return, for each position of a Reduce over axes, the positions that it combines, in row-major order."""
-    shape, axes = u.operand.shape, u.arg.axes
+    shape, axes = reduce.operand.shape, reduce.arg.axes
     kept = [k for k in range(len(shape)) if k not in axes]
     at = np.arange(math.prod(shape)).reshape(shape).transpose((*kept, *axes))
     groups: list[list[int]] = at.reshape(math.prod(shape[k] for k in kept), -1).tolist()
@@ -111,7 +111,7 @@ class IndexLanes(NamedTuple):
     constant: tuple[int, ...]
 
     @property
-    def lane_offsets(self) -> tuple[int, ...] | None:
+    def constant_lane_offsets(self) -> tuple[int, ...] | None:
         """Distance of each lane from the first; None if it is not constant."""
         if any(type(k) is tuple for k in self.terms.values()):
             return None
@@ -156,11 +156,13 @@ class IndexSums:
         self.lanes: dict[tuple[UOp, LanePositions], IndexLanes | None] = {}
         self.scalars: dict[UOp, IndexLanes] = {}
 
-    def map_positions_to_operand(self, u: UOp, lane_positions: LanePositions) -> LanePositions:
+    def map_positions_to_operand(self, movement: UOp, lane_positions: LanePositions) -> LanePositions:
         """Return the piece of the operand that a piece of a movement op is; it may contain NOTHING."""
-        at = self.position_tables.get(u)
+        at = self.position_tables.get(movement)
         if at is None:
-            at = self.position_tables[u] = [] if u.op is Op.EXPAND and size(u.operand) == 1 else map_source_positions(u)
+            at = self.position_tables[movement] = (
+                [] if movement.op is Op.EXPAND and size(movement.operand) == 1 else map_to_operand_positions(movement)
+            )
         if not at:  # every element is the operand's only one
             return SCALAR
         return merge_equal_lanes(tuple(map(at.__getitem__, lane_positions)))
@@ -172,41 +174,49 @@ class IndexSums:
             u = u.src[0]  # operand
         return u, lane_positions
 
-    def derive_index_lanes(self, u: UOp, lane_positions: LanePositions) -> IndexLanes | None:
+    def derive_index_lanes_if_affine(self, index_value: UOp, lane_positions: LanePositions) -> IndexLanes | None:
         """Return the lanes of a piece of an index value; None if they are no sums of scalars.
 
         One lane always is a sum, and so is a value of shape ().
         """
-        u, lane_positions = self.trace_to_value_below_movement(u, lane_positions if u.shape else SCALAR)
-        key = (u, lane_positions)
+        index_value, lane_positions = self.trace_to_value_below_movement(
+            index_value, lane_positions if index_value.shape else SCALAR
+        )
+        key = (index_value, lane_positions)
         if key not in self.lanes:
-            lanes = self._derive_scalar(u) if u.shape == () else self._derive_lanes(u, lane_positions)
-            self.lanes[key] = IndexLanes({(u, lane_positions[0]): 1}, (0,)) if lanes is None and len(lane_positions) == 1 else lanes
+            lanes = (
+                self._derive_scalar_lane(index_value)
+                if index_value.shape == ()
+                else self._derive_stack_or_combined_lanes(index_value, lane_positions)
+            )
+            self.lanes[key] = (
+                IndexLanes({(index_value, lane_positions[0]): 1}, (0,)) if lanes is None and len(lane_positions) == 1 else lanes
+            )
         return self.lanes[key]
 
-    def _derive_scalar(self, u: UOp) -> IndexLanes:
+    def _derive_scalar_lane(self, u: UOp) -> IndexLanes:
         if u not in self.scalars:
             s = extract_affine_sum(u)
             self.scalars[u] = IndexLanes({(t, 0): k for t, k in s.terms.items()}, (s.constant,))
         return self.scalars[u]
 
-    def _derive_lanes(self, u: UOp, lane_positions: LanePositions) -> IndexLanes | None:
+    def _derive_stack_or_combined_lanes(self, u: UOp, lane_positions: LanePositions) -> IndexLanes | None:
         if u.op is Op.STACK:
             return self._derive_stack(u, lane_positions)
         if u.op in _COMBINE:
-            parts = [self.derive_index_lanes(s, lane_positions) for s in u.src]
+            parts = [self.derive_index_lanes_if_affine(s, lane_positions) for s in u.src]
             sums = [p for p in parts if p is not None]
             return _COMBINE[u.op](*sums) if len(sums) == len(parts) else None
         return None
 
-    def _derive_stack(self, u: UOp, lane_positions: LanePositions) -> IndexLanes | None:
-        constants = u.constant_elements
+    def _derive_stack(self, stack: UOp, lane_positions: LanePositions) -> IndexLanes | None:
+        constants = stack.constant_elements
         if constants is not None:
             return IndexLanes({}, tuple([constants[p] for p in lane_positions]))
-        elements = u.elements
-        if elements[0].shape != () or u.dtype is not dt.index:
+        elements = stack.elements
+        if elements[0].shape != () or stack.dtype is not dt.index:
             return None
-        lanes = [self._derive_scalar(elements[p]) for p in lane_positions]
+        lanes = [self._derive_scalar_lane(elements[p]) for p in lane_positions]
         terms = dict.fromkeys(t for lane in lanes for t in lane.terms)
         sums = {t: tuple([int(lane.terms.get(t, 0)) for lane in lanes]) for t in terms}  # type: ignore[arg-type]
         constant = tuple([lane.constant[0] for lane in lanes])
@@ -227,7 +237,7 @@ def _multiply_lanes_by_constants(a: IndexLanes, factors: tuple[int, ...]) -> Ind
     return IndexLanes({t: k for t, k in terms.items() if k != 0}, constant)
 
 
-def _multiply_lanes(a: IndexLanes, b: IndexLanes) -> IndexLanes | None:
+def _multiply_lanes_if_one_is_constant(a: IndexLanes, b: IndexLanes) -> IndexLanes | None:
     return (
         _multiply_lanes_by_constants(a, b.constant)
         if not b.terms
@@ -241,5 +251,5 @@ _COMBINE: dict[Op, Callable[..., IndexLanes | None]] = {
     Op.ADD: _add_lanes,
     Op.SUB: lambda a, b: _add_lanes(a, _multiply_lanes_by_constants(b, (-1,))),
     Op.NEG: lambda a: _multiply_lanes_by_constants(a, (-1,)),
-    Op.MUL: _multiply_lanes,
+    Op.MUL: _multiply_lanes_if_one_is_constant,
 }

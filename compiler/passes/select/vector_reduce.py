@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from uops.compiler.decompose.build import splat_constant
+from uops.compiler.decompose.build import build_constant_or_stack_of_copies
 from uops.compiler.ir.accumulators import accumulator_dtype, reduction_identity
 from uops.compiler.passes.select.cuts import estimate_piece_cost
 from uops.compiler.passes.select.positions import (
@@ -31,12 +31,12 @@ from uops.spec.ir.ops import Op
 IN_FLIGHT = 8
 
 
-def plan_and_request_reduce_terms(state: VectorSelector, u: UOp, pieces: dict[LanePositions, None]) -> ReducePlan:
-    """Choose the terms of a Reduce of which `pieces` are needed, and request them."""
-    value, reduced = _peel_operand_and_reduced_positions(state, u)
-    outs = _cover_disjointly(pieces)
+def plan_and_request_reduce_terms(state: VectorSelector, u: UOp, needed_pieces: dict[LanePositions, None]) -> ReducePlan:
+    """Choose the terms of a Reduce of which `needed_pieces` are needed, and request them."""
+    value, reduced = _absorb_axis_reduce_and_group_positions(state, u)
+    outs = _cover_elements_once_longest_first(needed_pieces)
     if u.ranges and reduced is None:
-        outs = _concatenate_short_pieces(state, value, outs)
+        outs = _concatenate_short_pieces_if_cheaper(state, value, outs)
     lanes = 0
     if reduced is None:
         terms = [[piece] for piece in outs]
@@ -57,7 +57,7 @@ def plan_and_request_reduce_terms(state: VectorSelector, u: UOp, pieces: dict[La
     return ReducePlan(value, u.ranges, groups, lanes)
 
 
-def _peel_operand_and_reduced_positions(state: VectorSelector, u: UOp) -> tuple[UOp, list[list[int]] | None]:
+def _absorb_axis_reduce_and_group_positions(state: VectorSelector, u: UOp) -> tuple[UOp, list[list[int]] | None]:
     """Return the value that a Reduce, with one over axes right below it, combines.
 
     The second part is the positions that the axes reduce, for each position of the result; None if there are no axes.
@@ -75,7 +75,7 @@ def _peel_operand_and_reduced_positions(state: VectorSelector, u: UOp) -> tuple[
     return below.operand, group_reduced_positions(below)
 
 
-def _cover_disjointly(pieces: dict[LanePositions, None]) -> list[LanePositions]:
+def _cover_elements_once_longest_first(pieces: dict[LanePositions, None]) -> list[LanePositions]:
     """Return pieces that contain every element of `pieces` once, the longest first."""
     cover: list[LanePositions] = []
     covered: set[int] = set()
@@ -89,7 +89,7 @@ def _cover_disjointly(pieces: dict[LanePositions, None]) -> list[LanePositions]:
     return cover
 
 
-def _concatenate_short_pieces(state: VectorSelector, value: UOp, pieces: Sequence[LanePositions]) -> list[LanePositions]:
+def _concatenate_short_pieces_if_cheaper(state: VectorSelector, value: UOp, pieces: Sequence[LanePositions]) -> list[LanePositions]:
     """Fuse pieces shorter than a vector in pairs where one accumulator costs less than two.
 
     That holds for short rows of an output whose operands follow each other in a panel.
@@ -110,24 +110,27 @@ def _is_cheaper_fused(state: VectorSelector, value: UOp, a: LanePositions, b: La
 
 
 def _prefers_lanes_along_reduce(
-    state: VectorSelector, value: UOp, reduced: list[list[int]], pieces: Sequence[LanePositions]
+    state: VectorSelector, value: UOp, reduced_positions_by_result: list[list[int]], pieces: Sequence[LanePositions]
 ) -> bool:
     """Return True if lanes along the reduced axes cost less than lanes along the result."""
-    n, sums = len(reduced[0]), state.index_sums
+    n, sums = len(reduced_positions_by_result[0]), state.index_sums
     lanes = math.gcd(n, state.width)
     if lanes == 1:
         return False
-    first_terms = [merge_equal_lanes(tuple([reduced[p][0] for p in piece])) for piece in pieces]
+    first_terms = [merge_equal_lanes(tuple([reduced_positions_by_result[p][0] for p in piece])) for piece in pieces]
     across = sum(n * estimate_piece_cost(sums, value, term) for term in first_terms)
     results = dict.fromkeys(p for piece in pieces for p in piece)
-    along = sum(n // lanes * estimate_piece_cost(sums, value, merge_equal_lanes(tuple(reduced[p][:lanes]))) for p in results)
+    along = sum(
+        n // lanes * estimate_piece_cost(sums, value, merge_equal_lanes(tuple(reduced_positions_by_result[p][:lanes])))
+        for p in results
+    )
     return along < across
 
 
-def _match_fma_operands(state: VectorSelector, u: UOp, value: UOp) -> tuple[UOp, UOp] | None:
+def _match_fma_operands(state: VectorSelector, reduce: UOp, reduced_value: UOp) -> tuple[UOp, UOp] | None:
     """Return the operands of a product that a sum may take in without rounding it first (R32, Reduce value)."""
-    if u.arg.op is Op.ADD and value.op is Op.MUL and u.dtype.is_float and state.machine.fma:
-        return value.lhs, value.rhs
+    if reduce.arg.op is Op.ADD and reduced_value.op is Op.MUL and reduce.dtype.is_float and state.machine.fma:
+        return reduced_value.lhs, reduced_value.rhs
     return None
 
 
@@ -141,26 +144,28 @@ class _ReduceBuilder:
         self.fma_operands = _match_fma_operands(state, u, plan.value)
         self.identities: dict[int, UOp] = {}
 
-    def combine_term(self, running: UOp, lane_positions: LanePositions, w: int) -> UOp:
-        """Combine `running` with one more term."""
+    def combine_term(self, accumulated: UOp, term_positions: LanePositions, lane_count: int) -> UOp:
+        """Combine `accumulated` with one more term."""
         if self.fma_operands is not None:
-            a, b = (B.cast(self.state.build_splat_piece(f, lane_positions, w), self.wide) for f in self.fma_operands)
-            return UOp(Op.MULACC, (a, b, running))
-        return UOp(self.op, (running, self.build_term(lane_positions, w)))
+            a, b = (B.cast(self.state.build_splat_piece(f, term_positions, lane_count), self.wide) for f in self.fma_operands)
+            return UOp(Op.MULACC, (a, b, accumulated))
+        return UOp(self.op, (accumulated, self.build_term(term_positions, lane_count)))
 
-    def build_term(self, lane_positions: LanePositions, w: int) -> UOp:
-        """Build one term of `w` lanes."""
+    def build_term(self, term_positions: LanePositions, lane_count: int) -> UOp:
+        """Build one term of `lane_count` lanes."""
         if self.fma_operands is not None:
-            a, b = (B.cast(self.state.build_splat_piece(f, lane_positions, w), self.wide) for f in self.fma_operands)
+            a, b = (B.cast(self.state.build_splat_piece(f, term_positions, lane_count), self.wide) for f in self.fma_operands)
             return UOp(Op.MUL, (a, b))
-        return B.cast(self.state.build_splat_piece(self.plan.value, lane_positions, w), self.wide)
+        return B.cast(self.state.build_splat_piece(self.plan.value, term_positions, lane_count), self.wide)
 
-    def identity_vector(self, w: int) -> UOp:
+    def identity_vector(self, lane_count: int) -> UOp:
         """Return the identity of the value's own dtype, in the accumulator's: a finite-only dtype has no -inf."""
-        if w not in self.identities:
+        if lane_count not in self.identities:
             identity = B.const(reduction_identity(self.op, self.u.dtype).const, self.wide)
-            self.identities[w] = splat_constant(identity.const, self.wide, (w,) if w > 1 else ())
-        return self.identities[w]
+            self.identities[lane_count] = build_constant_or_stack_of_copies(
+                identity.const, self.wide, (lane_count,) if lane_count > 1 else ()
+            )
+        return self.identities[lane_count]
 
     def combine_tree(self, parts: list[UOp]) -> UOp:
         """Combine all parts in a balanced tree."""
@@ -168,19 +173,23 @@ class _ReduceBuilder:
             parts = [UOp(self.op, tuple(parts[k : k + 2])) if k + 1 < len(parts) else parts[k] for k in range(0, len(parts), 2)]
         return parts[0]
 
-    def reduce_lanes(self, x: UOp) -> UOp:
+    def reduce_lanes(self, vector: UOp) -> UOp:
         """Combine all lanes of a vector, half with half."""
-        while x.shape != ():
-            w = int(x.shape[0])
-            low, high = (UOp(Op.INDEX, (x, constant_vector(tuple(range(k, k + w // 2))))) for k in (0, w // 2))
-            x = UOp(self.op, (low, high))
-        return x
+        while vector.shape != ():
+            w = int(vector.shape[0])
+            low, high = (UOp(Op.INDEX, (vector, constant_vector(tuple(range(k, k + w // 2))))) for k in (0, w // 2))
+            vector = UOp(self.op, (low, high))
+        return vector
 
 
 def build_needed_reduce_pieces(state: VectorSelector, u: UOp, plan: ReducePlan) -> None:
     """Build the pieces of a Reduce that are needed."""
     builder = _ReduceBuilder(state, u, plan)
-    parts = _reduce_in_loop(builder) if plan.ranges else [[_reduce_without_loop(builder, g)] for g in plan.groups]
+    parts = (
+        _accumulate_groups_in_loop_and_load(builder)
+        if plan.ranges
+        else [[_combine_group_terms_in_expression(builder, g)] for g in plan.groups]
+    )
     for group, group_parts in zip(plan.groups, parts, strict=True):
         total = builder.combine_tree(group_parts)
         state.values[u, group.piece] = B.cast(builder.reduce_lanes(total) if plan.folded_lanes else total, u.dtype)
@@ -188,7 +197,7 @@ def build_needed_reduce_pieces(state: VectorSelector, u: UOp, plan: ReducePlan) 
         state.done[u] = state.values[u, SCALAR]
 
 
-def _reduce_without_loop(builder: _ReduceBuilder, group: AccumulatorGroup) -> UOp:
+def _combine_group_terms_in_expression(builder: _ReduceBuilder, group: AccumulatorGroup) -> UOp:
     """Combine all terms of a group in one expression."""
     w = builder.plan.folded_lanes or len(group.piece)
     if builder.fma_operands is None:
@@ -199,7 +208,7 @@ def _reduce_without_loop(builder: _ReduceBuilder, group: AccumulatorGroup) -> UO
     return running
 
 
-def _reduce_in_loop(builder: _ReduceBuilder) -> list[list[UOp]]:
+def _accumulate_groups_in_loop_and_load(builder: _ReduceBuilder) -> list[list[UOp]]:
     """Combine the terms of all groups in one loop; return the accumulators of each group, loaded after it."""
     state, plan = builder.state, builder.plan
     ranges = tuple([state.done[r] for r in plan.ranges])

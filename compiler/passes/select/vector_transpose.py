@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from uops.compiler.decompose.build import splat_constant
+from uops.compiler.decompose.build import build_constant_or_stack_of_copies
 from uops.compiler.passes.select.cuts import find_contiguous_runs
 from uops.compiler.passes.select.positions import IndexSums, LanePositions, constant_vector, index_of, is_splat
 from uops.spec.ir import dtypes as dt
@@ -43,14 +43,18 @@ def find_transpose_squares(index_sums: IndexSums, load: UOp, pieces: Iterable[La
 
 
 def _is_contiguous_or_splat(index_sums: IndexSums, load: UOp, lane_positions: LanePositions) -> bool:
-    lanes = index_sums.derive_index_lanes(index_of(load), lane_positions)
-    return lanes is not None and lanes.lane_offsets in (tuple(range(len(lane_positions))), (0,) * len(lane_positions), (0,))
+    lanes = index_sums.derive_index_lanes_if_affine(index_of(load), lane_positions)
+    return lanes is not None and lanes.constant_lane_offsets in (
+        tuple(range(len(lane_positions))),
+        (0,) * len(lane_positions),
+        (0,),
+    )
 
 
 def _find_squares(index_sums: IndexSums, load: UOp, pieces: Sequence[LanePositions], w: int) -> list[TransposeSquare]:
     """Return the squares that pieces of `w` lanes form."""
     positions = tuple(dict.fromkeys(p for piece in pieces for p in piece))
-    lanes = index_sums.derive_index_lanes(index_of(load), positions)
+    lanes = index_sums.derive_index_lanes_if_affine(index_of(load), positions)
     if lanes is None or len(pieces) < w:
         return []
     row_and_lane: dict[int, tuple[int, int]] = {}
@@ -77,7 +81,7 @@ def transpose_rows(rows: Sequence[UOp]) -> list[UOp]:
     v, w = list(rows), len(rows)
     s = w // 2
     while s:
-        upper = UOp(Op.STACK, tuple([splat_constant(bool(k & s), dt.bool_) for k in range(w)]))
+        upper = UOp(Op.STACK, tuple([build_constant_or_stack_of_copies(bool(k & s), dt.bool_) for k in range(w)]))
         up, down = (constant_vector(tuple([(k + by) % w for k in range(w)])) for by in (-s, s))
         for i in range(w):
             if not i & s:
@@ -96,7 +100,7 @@ def every_second_offset(w: int) -> tuple[int, ...]:
 def load_even_lanes_of_two_vectors(addresses: Sequence[UOp], alternative: UOp, gate: UOp, arg: LoadArg) -> UOp:
     """Load the even lanes of two adjacent vectors. `alternative` and `gate` are those of the lanes of the result."""
     w = int(gate.shape[0])
-    even = UOp(Op.STACK, tuple([splat_constant(k % 2 == 0, dt.bool_) for k in range(w)]))
+    even = UOp(Op.STACK, tuple([build_constant_or_stack_of_copies(k % 2 == 0, dt.bool_) for k in range(w)]))
     loads = []
     for n, address in enumerate(addresses):
         twice = constant_vector(tuple([(n * w + k) // 2 for k in range(w)]))

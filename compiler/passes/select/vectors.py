@@ -26,7 +26,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from uops.compiler.decompose.build import splat_constant
+from uops.compiler.decompose.build import build_constant_or_stack_of_copies
 from uops.compiler.passes.select.cuts import cut_store_pieces
 from uops.compiler.passes.select.index_widths import as_integer, choose_index_dtype
 from uops.compiler.passes.select.positions import (
@@ -97,7 +97,7 @@ class VectorSelector:
         self.root, self.machine, self.uniques = kernel, machine, uniques
         self.plan_reduce, self.build_reduce = plan_reduce, build_reduce
         self.index_sums = IndexSums()
-        self.memory = _find_references(self.order)
+        self.memory = _find_memory_references(self.order)
         self.width = max(1, machine.vector_bytes // _widest_element(self.order))
         self.index_dtype = choose_index_dtype(self.order, kernel)
         self.wanted_pieces: dict[UOp, dict[LanePositions, None]] = {}
@@ -151,9 +151,9 @@ class VectorSelector:
                 return
         self.wanted_pieces.setdefault(u, {})[lane_positions] = None
 
-    def request_index(self, u: UOp, lane_positions: LanePositions) -> None:
+    def request_index_terms(self, u: UOp, lane_positions: LanePositions) -> None:
         """Request the terms of an index vector, or the vector itself if it is no sum."""
-        lanes = self.index_sums.derive_index_lanes(u, lane_positions)
+        lanes = self.index_sums.derive_index_lanes_if_affine(u, lane_positions)
         if lanes is None:
             self.request_piece(u, lane_positions)
             return
@@ -168,7 +168,7 @@ class VectorSelector:
             return
         for piece in self._replace_columns_by_rows_to_load(u, pieces) if u.op is Op.LOAD else pieces:
             if u.dtype is dt.index and self._is_index_sum(u, piece):
-                self.request_index(u, piece)
+                self.request_index_terms(u, piece)
             elif u.op is Op.LOAD:
                 self._request_access_operands(u, piece)
             elif u.op is Op.STACK:
@@ -200,11 +200,11 @@ class VectorSelector:
 
     def _is_index_sum(self, u: UOp, lane_positions: LanePositions) -> bool:
         """Return True if an index value is a sum of other terms, rather than a term that is computed."""
-        lanes = self.index_sums.derive_index_lanes(u, lane_positions)
+        lanes = self.index_sums.derive_index_lanes_if_affine(u, lane_positions)
         return lanes is not None and (u, lane_positions[0]) not in lanes.terms
 
     def _request_access_operands(self, u: UOp, lane_positions: LanePositions) -> None:
-        self.request_index(index_of(u), lane_positions)
+        self.request_index_terms(index_of(u), lane_positions)
         _, *operands = u.src  # value or alternative, then the gate
         for k, s in enumerate(operands):
             if s.shape != ():
@@ -237,7 +237,7 @@ class VectorSelector:
             elif u in self.reduce_plans:
                 self.build_reduce(self, u, self.reduce_plans[u])
             elif op is Op.RANGE:
-                self.done[u] = self._rebuild_range_with_wide_bound(u)
+                self.done[u] = self._cast_computed_range_bound_to_int64(u)
                 self.values[u, SCALAR] = self._cast_index_leaf_to_integer(self.done[u])
             else:
                 for square in self.transposes.get(u, ()):
@@ -250,11 +250,11 @@ class VectorSelector:
                     self.done[u] = self.values[u, SCALAR]
         return self.done[self.root]
 
-    def _rebuild_range_with_wide_bound(self, u: UOp) -> UOp:
+    def _cast_computed_range_bound_to_int64(self, u: UOp) -> UOp:
         bound = u.bound
         if bound.op is Op.CONST or bound.op is Op.PARAM:
             return u
-        return u.replace(src=(B.cast(self.build_or_get_piece(bound, SCALAR), dt.int64),))
+        return u.replace(src=(B.cast(self.get_piece_or_compose_from_lanes(bound, SCALAR), dt.int64),))
 
     def collect_built_nodes(self) -> dict[UOp, tuple[UOp, ...]]:
         """Return the nodes built for each value, effect or view."""
@@ -270,10 +270,10 @@ class VectorSelector:
         return UOp(Op.CAST, (u,), CastArg(self.index_dtype))
 
     def _rebuild_effect(self, u: UOp) -> None:
-        src = tuple([self.done[s] if s in self.done else self.build_or_get_piece(s, SCALAR) for s in u.src])
+        src = tuple([self.done[s] if s in self.done else self.get_piece_or_compose_from_lanes(s, SCALAR) for s in u.src])
         self.done[u] = u if src == u.src else u.replace(src=src)
 
-    def build_or_get_piece(self, u: UOp, lane_positions: LanePositions) -> UOp:
+    def get_piece_or_compose_from_lanes(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Return the node of a piece: of shape () for one lane or a value of shape (), else (w,)."""
         if not u.shape:
             lane_positions = SCALAR
@@ -282,23 +282,25 @@ class VectorSelector:
                 lane_positions = self.index_sums.map_positions_to_operand(u, lane_positions)
             u = u.src[0]  # operand
             if NOTHING in lane_positions:
-                zero = (splat_constant(0, self.index_dtype if u.dtype is dt.index else u.dtype), 0)
-                return compose_lanes([zero if p == NOTHING else (self.build_or_get_piece(u, (p,)), 0) for p in lane_positions])
+                zero = (build_constant_or_stack_of_copies(0, self.index_dtype if u.dtype is dt.index else u.dtype), 0)
+                return compose_lanes(
+                    [zero if p == NOTHING else (self.get_piece_or_compose_from_lanes(u, (p,)), 0) for p in lane_positions]
+                )
         node = self.values.get((u, lane_positions))
         if node is None:
             node = self.values[u, lane_positions] = self._compose_from_built_lanes(u, lane_positions)
         return node
 
-    def build_splat_piece(self, u: UOp, lane_positions: LanePositions, w: int) -> UOp:
-        """Return the node of a piece with `w` lanes; a scalar is splat."""
-        return splat(self.build_or_get_piece(u, lane_positions), w)
+    def build_splat_piece(self, u: UOp, lane_positions: LanePositions, lane_count: int) -> UOp:
+        """Return the node of a piece with `lane_count` lanes; a scalar is splat."""
+        return splat(self.get_piece_or_compose_from_lanes(u, lane_positions), lane_count)
 
     def _compose_from_built_lanes(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Build a piece from lanes of other pieces of the value."""
         if u.op is Op.CONST:
             return self._cast_index_leaf_to_integer(u) if u.dtype is dt.index else u
         if u.dtype is dt.index:
-            lanes = self.index_sums.derive_index_lanes(u, lane_positions)
+            lanes = self.index_sums.derive_index_lanes_if_affine(u, lane_positions)
             if lanes is not None and (u, lane_positions[0]) not in lanes.terms:
                 return self.build_index(lanes, len(lane_positions))
         lane_of = self.lane_of_element.get(u)
@@ -312,7 +314,7 @@ class VectorSelector:
     def _build_piece(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Build a piece of a value from pieces of its sources."""
         if u.dtype is dt.index and self._is_index_sum(u, lane_positions):
-            lanes = self.index_sums.derive_index_lanes(u, lane_positions)
+            lanes = self.index_sums.derive_index_lanes_if_affine(u, lane_positions)
             assert lanes is not None
             return self.build_index(lanes, len(lane_positions))
         if u.op in ALU and u.op is not Op.CAST:
@@ -322,24 +324,28 @@ class VectorSelector:
         if u.op is Op.STACK:
             elements = u.elements
             inner = size(elements[0]) if elements else 1
-            return compose_lanes([(self.build_or_get_piece(elements[p // inner], (p % inner,)), 0) for p in lane_positions])
+            return compose_lanes(
+                [(self.get_piece_or_compose_from_lanes(elements[p // inner], (p % inner,)), 0) for p in lane_positions]
+            )
         if u.op in RESHAPING:
-            return self.build_or_get_piece(u, lane_positions)
+            return self.get_piece_or_compose_from_lanes(u, lane_positions)
         if u.op is Op.WMMA:
-            fragments = [self.build_or_get_piece(s, tuple(range(size(s)))) for s in u.src]
+            fragments = [self.get_piece_or_compose_from_lanes(s, tuple(range(size(s)))) for s in u.src]
             node = u.replace(src=tuple([f if f.shape != () else UOp(Op.STACK, (f,)) for f in fragments]))
             if len(lane_positions) == 1:
                 return UOp(Op.INDEX, (node, constant_vector(lane_positions)))
             return compose_lanes([(node, p) for p in lane_positions])
         if u.op is Op.AFTER:
-            return u.replace(src=(self.build_or_get_piece(u.buffer, lane_positions), *(self.done[d] for d in u.dependencies)))
+            return u.replace(
+                src=(self.get_piece_or_compose_from_lanes(u.buffer, lane_positions), *(self.done[d] for d in u.dependencies))
+            )
         if u.op is Op.CAST and u.dtype is dt.index:
-            return as_integer(self.build_or_get_piece(u.operand, lane_positions), self.index_dtype)
+            return as_integer(self.get_piece_or_compose_from_lanes(u.operand, lane_positions), self.index_dtype)
         return self._build_elementwise(u, lane_positions)
 
     def _build_elementwise(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Build an elementwise op; on scalars if all lanes share its operands."""
-        src = [self.build_or_get_piece(s, lane_positions) for s in u.src]
+        src = [self.get_piece_or_compose_from_lanes(s, lane_positions) for s in u.src]
         for s in src:
             if s.shape:
                 w = len(lane_positions)
@@ -348,55 +354,55 @@ class VectorSelector:
 
     # Index vectors.
 
-    def build_index(self, lanes: IndexLanes, w: int) -> UOp:
-        """Build the node of an index value of `w` lanes."""
-        offsets = lanes.lane_offsets
+    def build_index(self, lanes: IndexLanes, lane_count: int) -> UOp:
+        """Build the node of an index value of `lane_count` lanes."""
+        offsets = lanes.constant_lane_offsets
         if offsets is None:
-            return UOp(Op.STACK, tuple([self._build_lane_sum(lanes, k) for k in range(w)]))
-        if w == 1:
+            return UOp(Op.STACK, tuple([self._build_lane_sum(lanes, k) for k in range(lane_count)]))
+        if lane_count == 1:
             return self._build_lane_sum(lanes, 0)
         if len(offsets) == 1 or not any(offsets):
-            return splat(self._build_lane_sum(lanes, 0), w)
+            return splat(self._build_lane_sum(lanes, 0), lane_count)
         if not lanes.terms:
             return constant_vector(lanes.constant, self.index_dtype)
-        return UOp(Op.ADD, (splat(self._build_lane_sum(lanes, 0), w), constant_vector(offsets, self.index_dtype)))
+        return UOp(Op.ADD, (splat(self._build_lane_sum(lanes, 0), lane_count), constant_vector(offsets, self.index_dtype)))
 
-    def _build_lane_sum(self, lanes: IndexLanes, k: int) -> UOp:
+    def _build_lane_sum(self, lanes: IndexLanes, lane: int) -> UOp:
         """Build lane k as a scalar. The constant comes last, so that lanes and neighbouring pieces share the other terms."""
         total: UOp | None = None
         for term, factor in lanes.terms.items():
-            by = factor if isinstance(factor, int) else factor[k if len(factor) > 1 else 0]
+            by = factor if isinstance(factor, int) else factor[lane if len(factor) > 1 else 0]
             if by:
                 node = self._build_term(term)
                 node = node if by == 1 else UOp(Op.MUL, (node, constant_vector((by,), self.index_dtype)))
                 total = node if total is None else UOp(Op.ADD, (total, node))
-        c = lanes.constant[k if len(lanes.constant) > 1 else 0]
+        c = lanes.constant[lane if len(lanes.constant) > 1 else 0]
         if total is None:
             return constant_vector((c,), self.index_dtype)
         return total if c == 0 else UOp(Op.ADD, (total, constant_vector((c,), self.index_dtype)))
 
     def _build_term(self, term: Term) -> UOp:
         u, position = term
-        return self.build_or_get_piece(u, (position,))
+        return self.get_piece_or_compose_from_lanes(u, (position,))
 
     # Memory.
 
-    def _build_access_reference(self, u: UOp, index: UOp) -> UOp:
+    def _build_access_reference(self, access: UOp, index: UOp) -> UOp:
         """Build the Index of an access. The dependencies of its Afters are moved to the memory."""
-        view, orders = u.buffer, list[UOp]()
+        view, orders = access.buffer, list[UOp]()
         while view.op is Op.AFTER:
             orders += [self.done[d] for d in view.dependencies]
             view = view.buffer
         base = self.done[view.operand]
         return UOp(Op.INDEX, (UOp(Op.AFTER, (base, *orders)) if orders else base, index))
 
-    def _build_positions(self, u: UOp, lane_positions: LanePositions) -> UOp:
+    def _build_access_positions(self, access: UOp, lane_positions: LanePositions) -> UOp:
         """Build the positions of an access of this piece, in the form of a contiguous access if they are contiguous."""
-        index, w = index_of(u), len(lane_positions)
-        lanes = self.index_sums.derive_index_lanes(index, lane_positions)
+        index, w = index_of(access), len(lane_positions)
+        lanes = self.index_sums.derive_index_lanes_if_affine(index, lane_positions)
         if lanes is None:
-            return self.build_or_get_piece(index, lane_positions)
-        offsets = lanes.lane_offsets
+            return self.get_piece_or_compose_from_lanes(index, lane_positions)
+        offsets = lanes.constant_lane_offsets
         if w > 1 and offsets == tuple(range(w)):
             return UOp(Op.ADD, (splat(self._build_lane_sum(lanes, 0), w), constant_vector(offsets, self.index_dtype)))
         return self.build_index(lanes, w)
@@ -406,37 +412,40 @@ class VectorSelector:
         w = len(lane_positions)
         operands = self._access_operands(u, lane_positions)
         if self.machine.masks and w >= MIN_LANES:
-            lanes = self.index_sums.derive_index_lanes(index_of(u), lane_positions)
-            if lanes and lanes.lane_offsets == every_second_offset(w):
+            lanes = self.index_sums.derive_index_lanes_if_affine(index_of(u), lane_positions)
+            if lanes and lanes.constant_lane_offsets == every_second_offset(w):
                 return self._load_at_stride_two(u, lanes, operands, w)
-        positions = self._build_positions(u, lane_positions)
+        positions = self._build_access_positions(u, lane_positions)
         if w > 1 and is_splat(positions) and all(o.shape == () for o in operands):
             positions, w = positions.elements[0], 1
         extra = (splat(operands[0], w), *operands[1:]) if operands else ()
         return UOp(Op.LOAD, (self._build_access_reference(u, positions), *extra), LoadArg())
 
-    def _load_at_stride_two(self, u: UOp, lanes: IndexLanes, operands: Sequence[UOp], w: int) -> UOp:
-        """Load `w` elements at stride 2 by two contiguous Loads."""
-        alternative, gate = operands or (splat_constant(0, u.dtype), splat_constant(True, dt.bool_))
-        firsts = [self._build_lane_sum(lanes, k) for k in (0, w // 2)]
-        numbers = constant_vector(tuple(range(w)), self.index_dtype)
-        addresses = [self._build_access_reference(u, UOp(Op.ADD, (splat(b, w), numbers))) for b in firsts]
-        return load_even_lanes_of_two_vectors(addresses, splat(alternative, w), splat(gate, w), u.arg)
+    def _load_at_stride_two(self, load: UOp, lanes: IndexLanes, operands: Sequence[UOp], lane_count: int) -> UOp:
+        """Load `lane_count` elements at stride 2 by two contiguous Loads."""
+        alternative, gate = operands or (
+            build_constant_or_stack_of_copies(0, load.dtype),
+            build_constant_or_stack_of_copies(True, dt.bool_),
+        )
+        firsts = [self._build_lane_sum(lanes, k) for k in (0, lane_count // 2)]
+        numbers = constant_vector(tuple(range(lane_count)), self.index_dtype)
+        addresses = [self._build_access_reference(load, UOp(Op.ADD, (splat(b, lane_count), numbers))) for b in firsts]
+        return load_even_lanes_of_two_vectors(addresses, splat(alternative, lane_count), splat(gate, lane_count), load.arg)
 
     def _access_operands(self, u: UOp, lane_positions: LanePositions) -> list[UOp]:
         """Return the built value or alternative of an access, and its gate."""
         _, *operands = u.src  # the buffer or operand, then the rest
-        return [self.build_or_get_piece(s, lane_positions if s.shape != () else SCALAR) for s in operands]
+        return [self.get_piece_or_compose_from_lanes(s, lane_positions if s.shape != () else SCALAR) for s in operands]
 
     def _build_store(self, u: UOp, lane_positions: LanePositions) -> UOp:
         value, *gate = self._access_operands(u, lane_positions)
-        positions = self._build_positions(u, lane_positions)
+        positions = self._build_access_positions(u, lane_positions)
         return UOp(Op.STORE, (self._build_access_reference(u, positions), splat(value, len(lane_positions)), *gate))
 
 
-def splat(x: UOp, w: int) -> UOp:
-    """Splat a scalar to `w` lanes; return a vector as it is."""
-    return x if w == 1 or x.shape != () else UOp(Op.STACK, (x,) * w)
+def splat(x: UOp, lane_count: int) -> UOp:
+    """Splat a scalar to `lane_count` lanes; return a vector as it is."""
+    return x if lane_count == 1 or x.shape != () else UOp(Op.STACK, (x,) * lane_count)
 
 
 def compose_lanes(lanes: Sequence[Lane]) -> UOp:
@@ -459,7 +468,7 @@ _SCALARS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
 _GIVEN = _EFFECTS | MEMORY_ROOTS | {Op.CONST, Op.RANGE}
 
 
-def _find_references(order: Iterable[UOp]) -> set[UOp]:
+def _find_memory_references(order: Iterable[UOp]) -> set[UOp]:
     """Return the memory among `order`, its views, and Afters of effects."""
     references: set[UOp] = set()
     for u in [u for u in order if u.op in _REFERRING]:

@@ -76,12 +76,13 @@ class SolverWorker:
     cpu_seconds: float = 0.0
     _unread: bytes = b""
 
-    def run_query(self, query: str, steps: int, constants: Sequence[str] = ()) -> SolverAnswer:
-        """Run one query within `steps` of the solver; on "sat", return the values of `constants`. Raises NoSolver."""
-        task = {"query": query, "steps": steps, "seconds": self.seconds, "seed": self.seed, "ask": list(constants)}
-        self._ensure_started()
+    def run_query(self, query: str, max_steps: int, constants_to_evaluate: Sequence[str] = ()) -> SolverAnswer:
+        """Run one query within `max_steps` of the solver; on "sat", return the values of `constants_to_evaluate`. Raises
+        NoSolver."""
+        task = {"query": query, "steps": max_steps, "seconds": self.seconds, "seed": self.seed, "ask": list(constants_to_evaluate)}
+        self._start_process_unless_running()
         try:
-            answer = json.loads(self._exchange_line(self.seconds + GRACE, json.dumps(task).encode() + b"\n"))
+            answer = json.loads(self._send_and_read_line(self.seconds + GRACE, json.dumps(task).encode() + b"\n"))
         except (BrokenPipeError, EOFError):
             self.close()
             return SolverAnswer("unknown", {}, "the solver's process died")
@@ -95,7 +96,7 @@ class SolverWorker:
         model = {name: Fraction(v) if isinstance(v, str) else v for name, v in answer["model"].items()}
         return SolverAnswer(answer["result"], model, answer["reason"], answer["steps"])
 
-    def _ensure_started(self) -> None:
+    def _start_process_unless_running(self) -> None:
         """Start the process, unless it runs. Raises NoSolver."""
         if self.process is None:
             if find_spec("z3") is None:
@@ -107,20 +108,20 @@ class SolverWorker:
             )
             self._unread = b""
             try:
-                self._exchange_line(_START)
+                self._send_and_read_line(_START)
             except (EOFError, TimeoutError) as e:
                 self.close()
                 raise NoSolver(f"the solver's process does not start: {type(e).__name__}") from e
 
-    def _exchange_line(self, seconds: float, request: bytes = b"") -> bytes:
-        """Write `request` and return one line of the process, within `seconds` for both.
+    def _send_and_read_line(self, seconds_for_both: float, request: bytes = b"") -> bytes:
+        """Write `request` and return one line of the process, within `seconds_for_both` for both.
 
         The process may fail to read or to answer, or may write without end. Raises TimeoutError, EOFError or BrokenPipeError.
         """
         assert self.process is not None and self.process.stdout is not None and self.process.stdin is not None
         out, into = self.process.stdout.fileno(), self.process.stdin.fileno()
         os.set_blocking(into, False)
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds_for_both
         while request or b"\n" not in self._unread:
             ready, takes, _ = select.select([out], [into] if request else [], [], max(0.0, end - time.monotonic()))
             if (not ready and not takes) or time.monotonic() > end:
@@ -165,7 +166,8 @@ class SolverPool(Generic[T, R]):
             count += 1
         done: queue.SimpleQueue[R | BaseException] = queue.SimpleQueue()
         threads = [
-            threading.Thread(target=self._work_until_empty, args=(todo, done), daemon=True) for _ in range(min(self.jobs, count))
+            threading.Thread(target=self._work_until_empty_or_stopped, args=(todo, done), daemon=True)
+            for _ in range(min(self.jobs, count))
         ]
         for t in threads:
             t.start()
@@ -180,17 +182,19 @@ class SolverPool(Generic[T, R]):
             for t in threads:
                 t.join()
 
-    def _work_until_empty(self, todo: queue.SimpleQueue[T], done: queue.SimpleQueue[R | BaseException]) -> None:
+    def _work_until_empty_or_stopped(
+        self, items_to_take: queue.SimpleQueue[T], results_or_error: queue.SimpleQueue[R | BaseException]
+    ) -> None:
         """Process items until none is left; the body of a thread."""
         worker = SolverWorker(self.seed)
         try:
             while not self._stop.is_set():
                 try:
-                    item = todo.get_nowait()
+                    item = items_to_take.get_nowait()
                 except queue.Empty:
                     return
-                done.put(self.work(worker, item))
+                results_or_error.put(self.work(worker, item))
         except BaseException as e:
-            done.put(e)
+            results_or_error.put(e)
         finally:
             worker.close()

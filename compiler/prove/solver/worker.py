@@ -30,7 +30,7 @@ _LOOK = 1.0
 def main() -> None:
     """Answer queries from standard input until it ends."""
     threading.Thread(target=_exit_when_parent_ends, args=(os.getppid(),), daemon=True).start()
-    _limit_memory()
+    _limit_memory_if_supported()
     import z3  # late: the memory limit must come first
 
     print(json.dumps({"version": z3.get_full_version()}), flush=True)
@@ -41,14 +41,14 @@ def main() -> None:
         print(json.dumps(answer), flush=True)
 
 
-def _exit_when_parent_ends(parent: int) -> None:
+def _exit_when_parent_ends(parent_pid: int) -> None:
     """Exit the process once the parent is gone, as nobody else would stop a query."""
-    while os.getppid() == parent:
+    while os.getppid() == parent_pid:
         time.sleep(_LOOK)
     os._exit(0)
 
 
-def _limit_memory() -> None:
+def _limit_memory_if_supported() -> None:
     """Limit the address space of this process to MEMORY, if the system can."""
     try:
         import resource
@@ -69,7 +69,7 @@ def _answer_query(z3: Any, task: dict[str, Any]) -> dict[str, Any]:
     except (z3.Z3Exception, MemoryError) as e:
         return {"result": "unknown", "model": {}, "reason": f"{type(e).__name__}: {e}"[:400], "steps": _count_steps(solver)}
     reason = solver.reason_unknown() if result == "unknown" else ""
-    model = _extract_model(z3, solver.model(), task["ask"]) if result == "sat" and task["ask"] else {}
+    model = _extract_values_of_occurring_constants(z3, solver.model(), task["ask"]) if result == "sat" and task["ask"] else {}
     return {"result": result, "model": model, "reason": reason, "steps": _count_steps(solver)}
 
 
@@ -79,17 +79,17 @@ def _count_steps(solver: Any) -> int:
     return int(statistics.get_key_value("rlimit count")) if "rlimit count" in statistics.keys() else 0  # noqa: SIM118 - it is no mapping
 
 
-def _extract_model(z3: Any, model: Any, constants: list[str]) -> dict[str, bool | int | str]:
+def _extract_values_of_occurring_constants(z3: Any, model: Any, constants: list[str]) -> dict[str, bool | int | str]:
     """Return the values of `constants` by name. A constant that does not occur in the query may be anything, and is left out."""
     values: dict[str, bool | int | str] = {}
     for d in model.decls():
         if d.arity() == 0 and d.name() in constants:
             value = model[d]
-            values[d.name()] = z3.is_true(value) if z3.is_bool(value) else _convert_number(z3, value)
+            values[d.name()] = z3.is_true(value) if z3.is_bool(value) else _convert_to_int_or_fraction_text(z3, value)
     return values
 
 
-def _convert_number(z3: Any, value: Any) -> int | str:
+def _convert_to_int_or_fraction_text(z3: Any, value: Any) -> int | str:
     """Return a number as an int, or as "n/d" if it is real; an algebraic number is approximated."""
     if not z3.is_real(value):
         return int(value.as_long())

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
 from uops.compiler.rewrite.pattern import INDEX, Binding, Pattern, cst, eq, ne, var
 from uops.compiler.rewrite.rule import Rule
-from uops.compiler.rewrite.rules.index import bound_node, make_witness_if_cheaper
+from uops.compiler.rewrite.rules.index import bound_node, make_witness_requiring_lower_cost
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import DIVISION, Op
 
@@ -47,19 +47,19 @@ def _add_multiple(total: AffineSum, term: UOp, factor: int) -> UOp:
 # A remainder and its quotient
 
 
-def _has_division_term(u: UOp) -> bool:
+def _sum_ends_in_division(u: UOp) -> bool:
     """Return True if the last term of a sum is a division or remainder. The terms before it are already recombined."""
     while u.op in (Op.ADD, Op.MUL, Op.NEG):
-        if u.op is Op.ADD and _has_division_term(u.rhs):
+        if u.op is Op.ADD and _sum_ends_in_division(u.rhs):
             return True
         u = u.operand if u.op is Op.NEG else u.lhs
     return u.op in DIVISION
 
 
-def _enumerate_remainder_terms(binding: Binding) -> Iterator[tuple[AffineSum, UOp, int, int, int]]:
+def _enumerate_sum_and_remainder_terms(binding: Binding) -> Iterator[tuple[AffineSum, UOp, int, int, int]]:
     """Yield (the sum x + y, a remainder t % c in it, c, its coefficient k, the coefficient c k of the matching quotient)."""
     x, y = bound_node(binding, "x"), bound_node(binding, "y")
-    if not (_has_division_term(y) and _has_division_term(x)):
+    if not (_sum_ends_in_division(y) and _sum_ends_in_division(x)):
         return
     total = extract_affine_sum(UOp(Op.ADD, (x, y)))
     for rest, k in total.terms.items():
@@ -67,9 +67,9 @@ def _enumerate_remainder_terms(binding: Binding) -> Iterator[tuple[AffineSum, UO
             yield total, rest, by, k, by * k
 
 
-def _join_quotient_and_remainder(binding: Binding) -> WitnessNodes | None:
+def _match_quotient_beside_remainder(binding: Binding) -> WitnessNodes | None:
     """Match t // c beside t % c."""
-    for total, rest, by, k, times in _enumerate_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_sum_and_remainder_terms(binding):
         whole = rest.lhs
         other = UOp(Op.IDIV, (whole, index_constant(by)))
         if total.terms.get(other) == times:
@@ -85,9 +85,9 @@ def _join_quotient_and_remainder(binding: Binding) -> WitnessNodes | None:
     return None
 
 
-def _join_nested_quotient_remainder(binding: Binding) -> WitnessNodes | None:
+def _match_quotient_beside_nested_remainder(binding: Binding) -> WitnessNodes | None:
     """Match t // (g c) beside (t // g) % c."""
-    for total, rest, by, k, times in _enumerate_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_sum_and_remainder_terms(binding):
         whole = rest.lhs
         if whole.op is Op.IDIV and (inner := _positive_constant(whole.rhs)):
             other = UOp(Op.IDIV, (whole.lhs, index_constant(inner * by)))
@@ -104,9 +104,9 @@ def _join_nested_quotient_remainder(binding: Binding) -> WitnessNodes | None:
     return None
 
 
-def _join_remainders_to_wider_one(binding: Binding) -> WitnessNodes | None:
+def _match_adjacent_remainders(binding: Binding) -> WitnessNodes | None:
     """Match (t // c) % d beside t % c."""
-    for total, rest, by, k, times in _enumerate_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_sum_and_remainder_terms(binding):
         whole = rest.lhs
         quotient = UOp(Op.IDIV, (whole, index_constant(by)))
         for other, n in total.terms.items():
@@ -124,9 +124,9 @@ def _join_remainders_to_wider_one(binding: Binding) -> WitnessNodes | None:
     return None
 
 
-def _join_nested_remainders_to_wider(binding: Binding) -> WitnessNodes | None:
+def _match_adjacent_remainders_of_quotient(binding: Binding) -> WitnessNodes | None:
     """Match (t // (g c)) % d beside (t // g) % c."""
-    for total, rest, by, k, times in _enumerate_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_sum_and_remainder_terms(binding):
         whole = rest.lhs
         if whole.op is not Op.IDIV or not (inner := _positive_constant(whole.rhs)):
             continue
@@ -149,7 +149,7 @@ def _join_nested_remainders_to_wider(binding: Binding) -> WitnessNodes | None:
 # Remainders in a dividend
 
 
-def _drop_remainder_by_multiple(binding: Binding) -> WitnessNodes | None:
+def _match_remainder_by_multiple(binding: Binding) -> WitnessNodes | None:
     """Match s = t % e + q with e a multiple of c."""
     by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     for rest, times in total.terms.items():
@@ -188,7 +188,7 @@ def _candidate_residues(coefficient: int, modulus: int, term_count: int) -> tupl
     return (min(up, up - modulus, key=abs),)
 
 
-def _divide_quotient_plus_constant(binding: Binding) -> WitnessNodes | None:
+def _match_quotient_plus_constant(binding: Binding) -> WitnessNodes | None:
     """Match s = t // g + k."""
     total = extract_affine_sum(bound_node(binding, "s"))
     if len(total.terms) != 1 or not total.constant:
@@ -206,7 +206,7 @@ def _propose_factor(binding: Binding) -> WitnessNodes | None:
     return {"k": index_constant(period // by)} if by > 0 and period > 0 and period % by == 0 else None
 
 
-def _split_off_multiple_of_symbol(binding: Binding) -> WitnessNodes | None:
+def _match_multiple_of_symbol_and_rest(binding: Binding) -> WitnessNodes | None:
     """Match s = (t y) k + r."""
     by, total = bound_node(binding, "y"), extract_affine_sum(bound_node(binding, "s"))
     for term, times in total.terms.items():
@@ -228,7 +228,7 @@ def _propose_product(binding: Binding) -> WitnessNodes:
 # Comparisons of sums
 
 
-def _propose_rounded_bound(binding: Binding) -> WitnessNodes | None:
+def _propose_bound_on_quotient(binding: Binding) -> WitnessNodes | None:
     """Propose s = q g + r and k, where s < c is q < k for every r."""
     limit, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     sizes = {abs(n) for n in total.terms.values()}
@@ -262,18 +262,24 @@ _IN_RANGE = (c > 0) & eq(s, q * c + r) & (r >= 0) & (r < c)
 
 def _comparison_rule(name: str, lhs: Pattern, rhs: Pattern) -> Rule:
     """Return a rule that compares a sum by its multiples of g only."""
-    return Rule(name, lhs, rhs, when=_BOUND, witness=make_witness_if_cheaper(lhs, rhs, _propose_rounded_bound))
+    return Rule(name, lhs, rhs, when=_BOUND, witness=make_witness_requiring_lower_cost(lhs, rhs, _propose_bound_on_quotient))
 
 
 RULES = (
     # (t // c) c + t % c = t, also for multiples of both; t // g // c is t // (g c).
-    Rule("recombine", x + y, w, _PAIR & eq(w, q + t * k) & eq(x + y, q + (t // c) * m + (t % c) * k), _join_quotient_and_remainder),
+    Rule(
+        "recombine",
+        x + y,
+        w,
+        _PAIR & eq(w, q + t * k) & eq(x + y, q + (t // c) * m + (t % c) * k),
+        _match_quotient_beside_remainder,
+    ),
     Rule(
         "recombine-nested",
         x + y,
         w,
         (c > 0) & (g > 0) & eq(e, g * c) & _PAIR & eq(w, q + (t // g) * k) & eq(x + y, q + (t // e) * m + ((t // g) % c) * k),
-        _join_nested_quotient_remainder,
+        _match_quotient_beside_nested_remainder,
     ),
     # With (t // c) % d in place of t // c it is t % (c d).
     Rule(
@@ -281,7 +287,7 @@ RULES = (
         x + y,
         w,
         (c > 0) & (d > 0) & eq(e, c * d) & _PAIR & eq(w, q + (t % e) * k) & eq(x + y, q + ((t // c) % d) * m + (t % c) * k),
-        _join_remainders_to_wider_one,
+        _match_adjacent_remainders,
     ),
     Rule(
         "widen-nested",
@@ -295,11 +301,11 @@ RULES = (
         & _PAIR
         & eq(w, q + ((t // g) % j) * k)
         & eq(x + y, q + ((t // e) % d) * m + ((t // g) % c) * k),
-        _join_nested_remainders_to_wider,
+        _match_adjacent_remainders_of_quotient,
     ),
     # Values that differ by a multiple of c have the same remainder.
     Rule(
-        "mod-period", s % c, w % c, (c > 0) & (e > 0) & eq(e % c, 0) & eq(w, q + t) & eq(s, q + t % e), _drop_remainder_by_multiple
+        "mod-period", s % c, w % c, (c > 0) & (e > 0) & eq(e % c, 0) & eq(w, q + t) & eq(s, q + t % e), _match_remainder_by_multiple
     ),
     # floor((q c + r) / c) = q for 0 <= r < c.
     Rule("div-in-range", s // c, q, _IN_RANGE, _propose_quotient_and_remainder),
@@ -310,7 +316,7 @@ RULES = (
         s // c,
         w // e,
         (c > 0) & (g > 0) & eq(e, g * c) & eq(w, t + k * g) & eq(s, t // g + k),
-        _divide_quotient_plus_constant,
+        _match_quotient_plus_constant,
     ),
     # The quotient of a remainder is a remainder of the quotient.
     Rule("div-mod", (t % e) // c, (t // c) % k, (c > 0) & (k > 0) & eq(e, k * c), _propose_factor),
@@ -321,6 +327,8 @@ RULES = (
     Rule("lt-quotient", (t // c) < d, t < k, (c > 0) & eq(k, c * d), _propose_product),
     Rule("ge-quotient", (t // c) >= d, t >= k, (c > 0) & eq(k, c * d), _propose_product),
     # The divisor may be no constant, like the extent of a loop: floor((t y + r) / y) = t + floor(r / y).
-    Rule("div-multiples-of", s // y, q + r // y, ne(y, 0) & eq(q, t * k) & eq(s, (t * y) * k + r), _split_off_multiple_of_symbol),
-    Rule("mod-multiples-of", s % y, r % y, ne(y, 0) & eq(s, (t * y) * k + r), _split_off_multiple_of_symbol),
+    Rule(
+        "div-multiples-of", s // y, q + r // y, ne(y, 0) & eq(q, t * k) & eq(s, (t * y) * k + r), _match_multiple_of_symbol_and_rest
+    ),
+    Rule("mod-multiples-of", s % y, r % y, ne(y, 0) & eq(s, (t * y) * k + r), _match_multiple_of_symbol_and_rest),
 )

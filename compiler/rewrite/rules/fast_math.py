@@ -96,14 +96,14 @@ class NormalNumberWitness(EvaluationWitness):
         return proposed if abs(k.arg.value) <= most and (is_sum or abs(k.arg.value) >= least) else None
 
 
-def _enumerate_operand_orders(q: Pattern) -> Iterator[Pattern]:
+def _enumerate_commuted_patterns(q: Pattern) -> Iterator[Pattern]:
     """Yield a pattern with the operands of its commutative ops in every order; constants stay on the right."""
     if not q.src:
         yield q
         return
     heads: list[list[Pattern]] = [[]]
     for s in q.src:
-        heads = [[*head, t] for head in heads for t in _enumerate_operand_orders(s)]
+        heads = [[*head, t] for head in heads for t in _enumerate_commuted_patterns(s)]
     for src in heads:
         yield Pattern(q.op, tuple(src), to=q.to)
         if q.op in REDUCTIONS:  # they commute
@@ -112,26 +112,36 @@ def _enumerate_operand_orders(q: Pattern) -> Iterator[Pattern]:
                 yield Pattern(q.op, tuple(src[::-1]), to=q.to)
 
 
-def _canonical_text(q: Pattern, seen: dict[str, int]) -> str:
+def _text_with_variables_numbered(q: Pattern, numbers_by_variable: dict[str, int]) -> str:
     """Return the text of a pattern with its variables numbered in order of first use."""
     if q.name is not None:
-        return f"{'c' if q.constant else 'v'}{seen.setdefault(q.name, len(seen))}"
-    return format_pattern(q) if q.op is None else f"{q.op.name}({' '.join(_canonical_text(s, seen) for s in q.src)})"
+        return f"{'c' if q.constant else 'v'}{numbers_by_variable.setdefault(q.name, len(numbers_by_variable))}"
+    return (
+        format_pattern(q)
+        if q.op is None
+        else f"{q.op.name}({' '.join(_text_with_variables_numbered(s, numbers_by_variable) for s in q.src)})"
+    )
 
 
 def _generate_commuted_rules(
-    name: str, lhs: Pattern, rhs: Pattern, *flaws: Flaw, values: Pattern | None = None, when: Pattern | None = None,
-    k: Pattern | None = None,
+    name: str, lhs: Pattern, rhs: Pattern, *flaws: Flaw, assumed_condition: Pattern | None = None, when: Pattern | None = None,
+    value_of_constant_k: Pattern | None = None,
 ) -> Iterator[Rule]:  # fmt: skip
-    """Yield the rule in every order of operands that gives another left side; the constant named k has the value of `k`."""
+    """Yield the rule in every order of operands that gives another left side; the constant named k has the value of
+    `value_of_constant_k`."""
     seen: set[str] = set()
-    for order in _enumerate_operand_orders(lhs):
-        form = _canonical_text(order, {})
+    for order in _enumerate_commuted_patterns(lhs):
+        form = _text_with_variables_numbered(order, {})
         if form not in seen:
             seen.add(form)
             number = "" if len(seen) == 1 else f"-{len(seen)}"
             yield Rule(
-                name + number, order, rhs, when, None if k is None else NormalNumberWitness(k), assumes=Assumptions(flaws, values)
+                name + number,
+                order,
+                rhs,
+                when,
+                None if value_of_constant_k is None else NormalNumberWitness(value_of_constant_k),
+                assumes=Assumptions(flaws, assumed_condition),
             )
 
 
@@ -146,11 +156,11 @@ SUMS = (
     *_generate_commuted_rules("real-negated-sub", -(x - y), y - x, Z),
     *_generate_commuted_rules("real-negated-twice", operation(Op.NEG, -x), x),
     # Constants are merged.
-    *_generate_commuted_rules("real-sub-constant", x - c, x + k, k=-c),
-    *_generate_commuted_rules("real-add-constants", (x + c) + d, x + k, I, R, k=c + d),
-    *_generate_commuted_rules("real-constant-sub-sum", minus(c, x + d), minus(k, x), I, R, k=c - d),
-    *_generate_commuted_rules("real-constant-sub-sub", minus(c, minus(d, x)), x + k, I, R, k=c - d),
-    *_generate_commuted_rules("real-constant-sub-add", minus(c, x) + d, minus(k, x), I, R, k=c + d),
+    *_generate_commuted_rules("real-sub-constant", x - c, x + k, value_of_constant_k=-c),
+    *_generate_commuted_rules("real-add-constants", (x + c) + d, x + k, I, R, value_of_constant_k=c + d),
+    *_generate_commuted_rules("real-constant-sub-sum", minus(c, x + d), minus(k, x), I, R, value_of_constant_k=c - d),
+    *_generate_commuted_rules("real-constant-sub-sub", minus(c, minus(d, x)), x + k, I, R, value_of_constant_k=c - d),
+    *_generate_commuted_rules("real-constant-sub-add", minus(c, x) + d, minus(k, x), I, R, value_of_constant_k=c + d),
     # A term that is added and subtracted again.
     *_generate_commuted_rules("real-add-then-sub", (x + y) - y, x, N, I, R),
     *_generate_commuted_rules("real-sub-then-add", (x - y) + y, x, N, I, R),
@@ -160,11 +170,11 @@ SUMS = (
     # A common factor, or divisor.
     *_generate_commuted_rules("real-common-factor", x * y + x * z, x * (y + z), I, R),
     *_generate_commuted_rules("real-common-factor-sub", x * y - x * z, x * (y - z), I, R),
-    *_generate_commuted_rules("real-factor-and-itself", x + x * c, x * k, I, R, k=c + 1.0),
-    *_generate_commuted_rules("real-factor-less-itself", x * c - x, x * k, I, R, k=c - 1.0),
-    *_generate_commuted_rules("real-itself-less-factor", x - x * c, x * k, I, R, k=minus(1.0, c)),
-    *_generate_commuted_rules("real-common-divisor", div(x, z) + div(y, z), div(x + y, z), I, R, values=ne(z, 0.0)),
-    *_generate_commuted_rules("real-common-divisor-sub", div(x, z) - div(y, z), div(x - y, z), I, R, values=ne(z, 0.0)),
+    *_generate_commuted_rules("real-factor-and-itself", x + x * c, x * k, I, R, value_of_constant_k=c + 1.0),
+    *_generate_commuted_rules("real-factor-less-itself", x * c - x, x * k, I, R, value_of_constant_k=c - 1.0),
+    *_generate_commuted_rules("real-itself-less-factor", x - x * c, x * k, I, R, value_of_constant_k=minus(1.0, c)),
+    *_generate_commuted_rules("real-common-divisor", div(x, z) + div(y, z), div(x + y, z), I, R, assumed_condition=ne(z, 0.0)),
+    *_generate_commuted_rules("real-common-divisor-sub", div(x, z) - div(y, z), div(x - y, z), I, R, assumed_condition=ne(z, 0.0)),
 )
 
 _APART = ne(y, 0.0) & ne(z, 0.0)
@@ -175,30 +185,38 @@ PRODUCTS = (
     *_generate_commuted_rules("real-mul-minus-zero", x * -0.0, zero, N, Z),
     *_generate_commuted_rules("real-div-one", div(x, 1.0), x),
     *_generate_commuted_rules("real-div-minus-one", div(x, -1.0), -x),
-    *_generate_commuted_rules("real-zero-div", div(0.0, x), zero, N, Z, values=ne(x, 0.0)),
-    *_generate_commuted_rules("real-one-div", div(1.0, x), recip(x), values=ne(x, 0.0)),
-    *_generate_commuted_rules("real-div-self", div(x, x), one, N, values=ne(x, 0.0)),
+    *_generate_commuted_rules("real-zero-div", div(0.0, x), zero, N, Z, assumed_condition=ne(x, 0.0)),
+    *_generate_commuted_rules("real-one-div", div(1.0, x), recip(x), assumed_condition=ne(x, 0.0)),
+    *_generate_commuted_rules("real-div-self", div(x, x), one, N, assumed_condition=ne(x, 0.0)),
     # Constants and signs are merged.
-    *_generate_commuted_rules("real-mul-constants", (x * c) * d, x * k, I, R, k=c * d),
-    *_generate_commuted_rules("real-scaled-product", (x * c) * (y * d), (x * y) * k, I, R, k=c * d),
+    *_generate_commuted_rules("real-mul-constants", (x * c) * d, x * k, I, R, value_of_constant_k=c * d),
+    *_generate_commuted_rules("real-scaled-product", (x * c) * (y * d), (x * y) * k, I, R, value_of_constant_k=c * d),
     *_generate_commuted_rules("real-negated-factors", -x * -y, x * y),
-    *_generate_commuted_rules("real-negated-by-constant", -x * c, x * k, k=-c),
-    *_generate_commuted_rules("real-negated-product", -(x * c), x * k, k=-c),
-    *_generate_commuted_rules("real-negated-quotient", div(-x, -y), div(x, y), values=ne(y, 0.0)),
-    *_generate_commuted_rules("real-div-constant", div(x, c), x * k, R, when=ne(c, 0.0), k=div(1.0, c)),
+    *_generate_commuted_rules("real-negated-by-constant", -x * c, x * k, value_of_constant_k=-c),
+    *_generate_commuted_rules("real-negated-product", -(x * c), x * k, value_of_constant_k=-c),
+    *_generate_commuted_rules("real-negated-quotient", div(-x, -y), div(x, y), assumed_condition=ne(y, 0.0)),
+    *_generate_commuted_rules("real-div-constant", div(x, c), x * k, R, when=ne(c, 0.0), value_of_constant_k=div(1.0, c)),
     *_generate_commuted_rules(
-        "real-constant-div-scaled", div(c, x * d), div(k, x), R, values=ne(x, 0.0), when=ne(d, 0.0), k=div(c, d)
+        "real-constant-div-scaled",
+        div(c, x * d),
+        div(k, x),
+        R,
+        assumed_condition=ne(x, 0.0),
+        when=ne(d, 0.0),
+        value_of_constant_k=div(c, d),
     ),
     # Quotients of quotients.
-    *_generate_commuted_rules("real-div-div", div(div(x, y), z), div(x, y * z), N, I, R, values=_APART),
-    *_generate_commuted_rules("real-div-by-quotient", div(x, div(y, z)), div(x * z, y), N, I, R, values=_APART),
-    *_generate_commuted_rules("real-div-then-mul", div(x, y) * y, x, N, I, R, values=ne(y, 0.0)),
-    *_generate_commuted_rules("real-mul-then-div", div(x * y, y), x, N, I, R, values=ne(y, 0.0)),
-    *_generate_commuted_rules("real-mul-recip-self", x * recip(x), one, N, I, R, values=ne(x, 0.0)),
-    *_generate_commuted_rules("real-recip-twice", recip(recip(x)), x, R, values=ne(x, 0.0)),
-    *_generate_commuted_rules("real-recip-quotient", recip(div(x, y)), div(y, x), R, values=ne(x, 0.0) & ne(y, 0.0)),
-    *_generate_commuted_rules("real-recip-product", recip(x) * recip(y), recip(x * y), I, R, values=ne(x, 0.0) & ne(y, 0.0)),
-    *_generate_commuted_rules("real-div-by-recip", div(x, recip(y)), x * y, I, R, values=ne(y, 0.0)),
+    *_generate_commuted_rules("real-div-div", div(div(x, y), z), div(x, y * z), N, I, R, assumed_condition=_APART),
+    *_generate_commuted_rules("real-div-by-quotient", div(x, div(y, z)), div(x * z, y), N, I, R, assumed_condition=_APART),
+    *_generate_commuted_rules("real-div-then-mul", div(x, y) * y, x, N, I, R, assumed_condition=ne(y, 0.0)),
+    *_generate_commuted_rules("real-mul-then-div", div(x * y, y), x, N, I, R, assumed_condition=ne(y, 0.0)),
+    *_generate_commuted_rules("real-mul-recip-self", x * recip(x), one, N, I, R, assumed_condition=ne(x, 0.0)),
+    *_generate_commuted_rules("real-recip-twice", recip(recip(x)), x, R, assumed_condition=ne(x, 0.0)),
+    *_generate_commuted_rules("real-recip-quotient", recip(div(x, y)), div(y, x), R, assumed_condition=ne(x, 0.0) & ne(y, 0.0)),
+    *_generate_commuted_rules(
+        "real-recip-product", recip(x) * recip(y), recip(x * y), I, R, assumed_condition=ne(x, 0.0) & ne(y, 0.0)
+    ),
+    *_generate_commuted_rules("real-div-by-recip", div(x, recip(y)), x * y, I, R, assumed_condition=ne(y, 0.0)),
     # Mulacc, which rounds once (R16, rounding).
     *_generate_commuted_rules("real-mulacc-zero", operation(Op.MULACC, x, y, 0.0), x * y, Z),
     *_generate_commuted_rules("real-mulacc-one", operation(Op.MULACC, x, 1.0, y), x + y),
@@ -212,18 +230,20 @@ FUNCTIONS = (
     *_generate_commuted_rules("real-exp2-quotient", div(exp2(x), exp2(y)), exp2(x - y), N, I, R),
     *_generate_commuted_rules("real-exp2-recip", recip(exp2(x)), exp2(-x), R),
     *_generate_commuted_rules("real-log2-exp2", log2(exp2(x)), x, I, R),
-    *_generate_commuted_rules("real-exp2-log2", exp2(log2(x)), x, R, values=x > 0.0),
-    *_generate_commuted_rules("real-log2-sum", log2(x) + log2(y), log2(x * y), I, R, values=_POSITIVE),
-    *_generate_commuted_rules("real-log2-difference", log2(x) - log2(y), log2(div(x, y)), I, R, values=_POSITIVE),
-    *_generate_commuted_rules("real-log2-power", log2(power(x, y)), y * log2(x), N, I, R, values=x > 0.0),
-    *_generate_commuted_rules("real-power-half", power(x, 0.5), sqrt(x), R, values=x > 0.0),
-    *_generate_commuted_rules("real-power-minus-one", power(x, -1.0), recip(x), R, values=x > 0.0),
-    *_generate_commuted_rules("real-power-one", power(x, 1.0), x, R, values=x > 0.0),
-    *_generate_commuted_rules("real-sqrt-squared", sqrt(x) * sqrt(x), x, R, values=x >= 0.0),
-    *_generate_commuted_rules("real-sqrt-product", sqrt(x) * sqrt(y), sqrt(x * y), I, R, values=_ROOTS),
-    *_generate_commuted_rules("real-sqrt-quotient", div(sqrt(x), sqrt(y)), sqrt(div(x, y)), I, R, values=(x >= 0.0) & (y > 0.0)),
+    *_generate_commuted_rules("real-exp2-log2", exp2(log2(x)), x, R, assumed_condition=x > 0.0),
+    *_generate_commuted_rules("real-log2-sum", log2(x) + log2(y), log2(x * y), I, R, assumed_condition=_POSITIVE),
+    *_generate_commuted_rules("real-log2-difference", log2(x) - log2(y), log2(div(x, y)), I, R, assumed_condition=_POSITIVE),
+    *_generate_commuted_rules("real-log2-power", log2(power(x, y)), y * log2(x), N, I, R, assumed_condition=x > 0.0),
+    *_generate_commuted_rules("real-power-half", power(x, 0.5), sqrt(x), R, assumed_condition=x > 0.0),
+    *_generate_commuted_rules("real-power-minus-one", power(x, -1.0), recip(x), R, assumed_condition=x > 0.0),
+    *_generate_commuted_rules("real-power-one", power(x, 1.0), x, R, assumed_condition=x > 0.0),
+    *_generate_commuted_rules("real-sqrt-squared", sqrt(x) * sqrt(x), x, R, assumed_condition=x >= 0.0),
+    *_generate_commuted_rules("real-sqrt-product", sqrt(x) * sqrt(y), sqrt(x * y), I, R, assumed_condition=_ROOTS),
+    *_generate_commuted_rules(
+        "real-sqrt-quotient", div(sqrt(x), sqrt(y)), sqrt(div(x, y)), I, R, assumed_condition=(x >= 0.0) & (y > 0.0)
+    ),
     *_generate_commuted_rules("real-sqrt-of-square", sqrt(x * x), maximum(x, -x), I, R),
-    *_generate_commuted_rules("real-div-sqrt", div(x, sqrt(x)), sqrt(x), N, R, values=x > 0.0),
+    *_generate_commuted_rules("real-div-sqrt", div(x, sqrt(x)), sqrt(x), N, R, assumed_condition=x > 0.0),
 )
 
 _T = TypeVar("T", FLOATS)

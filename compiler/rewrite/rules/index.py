@@ -45,7 +45,7 @@ def bound_node(binding: Binding, name: str) -> UOp:
     return n
 
 
-def make_witness_if_cheaper(lhs: Pattern, rhs: Pattern, propose: Witness) -> Witness:
+def make_witness_requiring_lower_cost(lhs: Pattern, rhs: Pattern, propose: Witness) -> Witness:
     """Return the witness that proposes what `propose` does where the rule then lowers the cost."""
 
     def propose_cheaper(binding: Binding) -> dict[str, UOp] | None:
@@ -59,7 +59,7 @@ def make_witness_if_cheaper(lhs: Pattern, rhs: Pattern, propose: Witness) -> Wit
     return propose_cheaper
 
 
-def _make_cheaper_sum_witness(op: Op) -> Witness:
+def _make_witness_of_cheaper_sum_form(op: Op) -> Witness:
     """Return the witness of the cheaper one of two forms of a sum: canonical, or with products of sums kept."""
 
     def propose(binding: Binding) -> dict[str, UOp] | None:
@@ -84,7 +84,7 @@ def _propose_source_constant(binding: Binding) -> dict[str, UOp] | None:
     return {"e": UOp(Op.CONST, (), ConstArg(value, d))} if d.min <= value <= d.max else None
 
 
-def _divide_sum_toward_zero(total: AffineSum, divisor: int) -> tuple[UOp, UOp]:
+def _divide_sum_into_quotient_and_rest(total: AffineSum, divisor: int) -> tuple[UOp, UOp]:
     """Return (q, r) with total = q * by + r. Coefficients of q are those of the total divided by `divisor`, rounded toward zero."""
     quotient, remainder = divmod(total.constant, divisor)
     whole = {t: n // divisor if n > 0 else -(-n // divisor) for t, n in total.terms.items() if abs(n) >= abs(divisor)}
@@ -94,26 +94,26 @@ def _divide_sum_toward_zero(total: AffineSum, divisor: int) -> tuple[UOp, UOp]:
     )
 
 
-def _propose_multiple_plus_rest(binding: Binding) -> dict[str, UOp] | None:
+def _propose_quotient_and_rest(binding: Binding) -> dict[str, UOp] | None:
     """Propose q and r with s = q*c + r."""
     by = int(bound_node(binding, "c").arg.value)
     if by == 0:
         return None
-    parts = _divide_sum_toward_zero(extract_affine_sum(bound_node(binding, "s")), by)
+    parts = _divide_sum_into_quotient_and_rest(extract_affine_sum(bound_node(binding, "s")), by)
     return {"q": parts[0], "r": parts[1]}
 
 
-def _propose_common_factor(binding: Binding) -> dict[str, UOp] | None:
+def _propose_split_by_common_factor(binding: Binding) -> dict[str, UOp] | None:
     """Propose c = d*g and s = q*g + r, with g the largest common factor of c and a coefficient."""
     by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     best = max((math.gcd(n, by) for n in total.terms.values()), default=1)
     if best <= 1 or by <= 0:
         return None
-    parts = _divide_sum_toward_zero(total, best)
+    parts = _divide_sum_into_quotient_and_rest(total, best)
     return {"q": parts[0], "r": parts[1], "g": index_constant(best), "d": index_constant(by // best)}
 
 
-def _make_int32_sum_witness(op: Op) -> Witness:
+def _make_sum_witness_if_int32_holds(op: Op) -> Witness:
     """Return the witness of the canonical form of x + m or x - m, where int32 holds both x and that form.
 
     A kernel computes an index in a machine integer (R08, index dtype), which the rule must not widen.
@@ -133,15 +133,15 @@ def _fits_int32(u: UOp) -> bool:
 
 
 def _sum_rule(name: str, lhs: Pattern, rhs: Pattern, when: Pattern, propose: Witness) -> Rule:
-    return Rule(name, lhs, rhs, when=when, witness=make_witness_if_cheaper(lhs, rhs, propose))
+    return Rule(name, lhs, rhs, when=when, witness=make_witness_requiring_lower_cost(lhs, rhs, propose))
 
 
 _FACTOR = (d > 0) & (r >= 0) & (r < g) & eq(c, d * g) & eq(s, q * g + r)
 
 RULES = (
     # Like terms are collected: 2x + 3x = 5x, x - x = 0, (x + 1) + 2 = x + 3.
-    _sum_rule("sum", x + y, q, eq(q, x + y), _make_cheaper_sum_witness(Op.ADD)),
-    _sum_rule("difference", x - y, q, eq(q, x - y), _make_cheaper_sum_witness(Op.SUB)),
+    _sum_rule("sum", x + y, q, eq(q, x + y), _make_witness_of_cheaper_sum_form(Op.ADD)),
+    _sum_rule("difference", x - y, q, eq(q, x - y), _make_witness_of_cheaper_sum_form(Op.SUB)),
     Rule("product-of-constants", (x * c) * d, x * k, when=eq(k, c * d), witness=_propose_product),
     Rule("div-one", x // 1, x),
     Rule("mod-one", x % 1, zero),
@@ -149,11 +149,11 @@ RULES = (
     Rule("div-small", x // y, zero, when=(x >= 0) & (x < y)),
     Rule("mod-small", x % y, x, when=(x >= 0) & (x < y)),
     # floor((q*c + r) / c) = q + floor(r / c) for every c but 0.
-    _sum_rule("div-multiples", s // c, q + r // c, ne(c, 0) & eq(s, q * c + r), _propose_multiple_plus_rest),
-    _sum_rule("mod-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _propose_multiple_plus_rest),
+    _sum_rule("div-multiples", s // c, q + r // c, ne(c, 0) & eq(s, q * c + r), _propose_quotient_and_rest),
+    _sum_rule("mod-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _propose_quotient_and_rest),
     # floor((q*g + r) / (d*g)) = floor(q / d) for 0 <= r < g, and the remainder is g * (q mod d) + r.
-    _sum_rule("div-factor", s // c, q // d, _FACTOR, _propose_common_factor),
-    _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _propose_common_factor),
+    _sum_rule("div-factor", s // c, q // d, _FACTOR, _propose_split_by_common_factor),
+    _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _propose_split_by_common_factor),
     Rule("div-div", (x // c) // d, x // k, when=(c > 0) & (d > 0) & eq(k, c * d), witness=_propose_product),
     # Division by a constant of the source's dtype stays in that dtype; int64 could not hold every uint64.
     Rule(
@@ -173,9 +173,15 @@ RULES = (
     Rule("lt-cast", cast(u, INDEX[0]) < c, u < e, when=eq(cast(e, INDEX[0]), c), witness=_propose_source_constant),
     Rule("ge-cast", cast(u, INDEX[0]) >= c, u >= e, when=eq(cast(e, INDEX[0]), c), witness=_propose_source_constant),
     # A cast to a machine integer is modulo 2^n and commutes with sums.
-    _sum_rule("cast-sum", cast(x, _T) + m, cast(q, _T), eq(cast(m, INDEX[0]), k) & eq(q, x + k), _make_int32_sum_witness(Op.ADD)),
     _sum_rule(
-        "cast-difference", cast(x, _T) - m, cast(q, _T), eq(cast(m, INDEX[0]), k) & eq(q, x - k), _make_int32_sum_witness(Op.SUB)
+        "cast-sum", cast(x, _T) + m, cast(q, _T), eq(cast(m, INDEX[0]), k) & eq(q, x + k), _make_sum_witness_if_int32_holds(Op.ADD)
+    ),
+    _sum_rule(
+        "cast-difference",
+        cast(x, _T) - m,
+        cast(q, _T),
+        eq(cast(m, INDEX[0]), k) & eq(q, x - k),
+        _make_sum_witness_if_int32_holds(Op.SUB),
     ),
     Rule("max-right", maximum(x, y), y, when=x <= y),
     Rule("max-left", maximum(x, y), x, when=y <= x),

@@ -14,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, pick_integer_dtype_for
+from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, pick_first_integer_dtype_holding
 from uops.compiler.tensor.faults import fault, format_for_error, require_integer
 from uops.compiler.tensor.methods.indexing import IndexingMethods, position_dtype
 from uops.compiler.tensor.methods.movement import unpack_integers, unpack_shape
-from uops.compiler.tensor.numbers import require_in_range_if_integer_dtype, require_number
+from uops.compiler.tensor.numbers import require_in_range_if_integer_dtype, require_python_number
 from uops.spec.errors import SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -33,35 +33,36 @@ class _RandomCounterState(threading.local):
     seed = 0
     position = 0
 
-    def take_key_and_first_counter(self, count: int) -> storage.Array:
+    def take_key_and_advance_counter(self, counters_to_take: int) -> storage.Array:
         """Return (key, first counter), and advance the position."""
         state = np.array([self.seed, self.position], np.uint64)
-        self.position = (self.position + count) % 2**64
+        self.position = (self.position + counters_to_take) % 2**64
         return state
 
 
 _generator = _RandomCounterState()
 
 
-def _count_arange_values(first: Number, end: Number, step: Number) -> int:
+def _count_arange_values(first: Number, exclusive_end: Number, step: Number) -> int:
     """Return the number of values of `arange`. Raises SpecValueError if it is not finite."""
-    if all(isinstance(v, int) for v in (first, end, step)):
-        return max(0, int(-((first - end) // step)))
+    if all(isinstance(v, int) for v in (first, exclusive_end, step)):
+        return max(0, int(-((first - exclusive_end) // step)))
     try:
-        count = math.ceil((end - first) / step)
-        finite = all(map(math.isfinite, (first, end, step)))
+        count = math.ceil((exclusive_end - first) / step)
+        finite = all(map(math.isfinite, (first, exclusive_end, step)))
     except (OverflowError, ValueError):
         finite = False
     if not finite:
         raise fault(
             "arange",
             None,
-            f"expected finite ends and steps, got {format_for_error(first)} to {format_for_error(end)} by {format_for_error(step)}",
+            f"expected finite ends and steps, got {format_for_error(first)} to {format_for_error(exclusive_end)}"
+            f" by {format_for_error(step)}",
         )
     return max(0, count)
 
 
-def _as_float(value: Number) -> float:
+def _convert_to_float_or_fault(value: Number) -> float:
     """Return a number as a float. Raises SpecValueError if it overflows."""
     try:
         return float(value)
@@ -77,7 +78,7 @@ class CreationMethods(IndexingMethods):
     @classmethod
     def full(cls, shape: int | tuple[int, ...], value: Number, dtype: DTypeLike | None = None) -> Self:
         """Return a lazy constant without memory: `value` everywhere."""
-        dims, value = unpack_shape("full", (shape,)), require_number(value)
+        dims, value = unpack_shape("full", (shape,)), require_python_number(value)
         d = default_dtype(value) if dtype is None else as_dtype(dtype)
         return cls.of(B.const(require_in_range_if_integer_dtype(value, d), d))._broadcast("full", "EXPAND.C2", dims)
 
@@ -99,7 +100,7 @@ class CreationMethods(IndexingMethods):
         that holds them all. Of an integer dtype beside floats, the first two values lose their fractions, as in NumPy. They
         determine the step.
         """
-        first, end, step = map(require_number, (0, start, step) if stop is None else (start, stop, step))
+        first, end, step = map(require_python_number, (0, start, step) if stop is None else (start, stop, step))
         if step == 0:
             raise fault("arange", None, "expected a step other than 0, got 0")
         n, wanted = _count_arange_values(first, end, step), None if dtype is None else as_dtype(dtype)
@@ -108,7 +109,7 @@ class CreationMethods(IndexingMethods):
         d = wanted or (dt.float32 if any(isinstance(v, float) for v in (first, end, step)) else None)
         if d is None or not d.is_float:
             return cls._integer_arange(math.trunc(first), math.trunc(first + step) - math.trunc(first), n, wanted)
-        return (cls._positions(n).cast(d.wide) * _as_float(step) + _as_float(first)).cast(d)
+        return (cls._positions(n).cast(d.wide) * _convert_to_float_or_fault(step) + _convert_to_float_or_fault(first)).cast(d)
 
     @classmethod
     def _positions(cls, n: int) -> Self:
@@ -116,24 +117,26 @@ class CreationMethods(IndexingMethods):
         return cls.of(arange(require_integer(n), position_dtype(n)))
 
     @classmethod
-    def _integer_arange(cls, first: int, step: int, n: int, wanted: DType | None) -> Self:
+    def _integer_arange(cls, first: int, step: int, count: int, wanted_dtype: DType | None) -> Self:
         """Return n integers, computed in 32 bits at least. Raises SpecValueError if the dtype does not hold them."""
-        ends = (first, first + step * (n - 1)) if n else (0,)
-        if wanted is not None:
+        ends = (first, first + step * (count - 1)) if count else (0,)
+        if wanted_dtype is not None:
             for v in ends:
-                require_in_range_if_integer_dtype(v, wanted)
-        inner = pick_integer_dtype_for(*ends, preferred=(wanted,) if wanted and wanted.bits >= 32 else ())
-        steps = cls.of(arange(require_integer(n), inner))
+                require_in_range_if_integer_dtype(v, wanted_dtype)
+        inner = pick_first_integer_dtype_holding(
+            *ends, dtypes_to_try_first=(wanted_dtype,) if wanted_dtype and wanted_dtype.bits >= 32 else ()
+        )
+        steps = cls.of(arange(require_integer(count), inner))
         if step != 1 or first:
             steps = steps * B.wrap_to_width(step, inner) + B.wrap_to_width(first, inner)  # the sums fit, so that products may wrap
-        return steps.cast(wanted or inner)
+        return steps.cast(wanted_dtype or inner)
 
     @classmethod
     def linspace(cls, start: Number, stop: Number, steps: int, dtype: DTypeLike = dt.float32) -> Self:
         """Return `steps` values from `start` to `stop`, both included, computed in float64; integers are the floor."""
         first, last, n, d = (
-            _as_float(require_number(start)),
-            _as_float(require_number(stop)),
+            _convert_to_float_or_fault(require_python_number(start)),
+            _convert_to_float_or_fault(require_python_number(stop)),
             require_integer(steps),
             as_dtype(dtype),
         )
@@ -141,11 +144,11 @@ class CreationMethods(IndexingMethods):
             raise fault("linspace", None, f"expected a number of steps of at least 0, got {n}")
         if d is dt.bool_:
             raise fault("linspace", None, "expected a numeric dtype, got bool", SpecTypeError)
-        ends = (require_number(start), require_number(stop))[: min(n, 2)]
+        ends = (require_python_number(start), require_python_number(stop))[: min(n, 2)]
         if d.is_integer and not all(d.min <= v < d.max + 1 for v in ends):
             raise fault("linspace", None, f"expected values in the range of {d}, got {first} to {last}")
         position = cls._positions(n)
-        values = position.cast(dt.float64) * ((last - first) / _as_float(n - 1) if n > 1 else 0.0) + first
+        values = position.cast(dt.float64) * ((last - first) / _convert_to_float_or_fault(n - 1) if n > 1 else 0.0) + first
         if n > 1:
             values = position.eq(n - 1).where(last, values)
         return (values.floor() if d.is_integer else values).cast(d)
@@ -171,14 +174,14 @@ class CreationMethods(IndexingMethods):
         _generator.seed, _generator.position = require_integer(seed) % 2**64, 0
 
     @classmethod
-    def _draw_random_words(cls, count: int, dtype: DType) -> Self:
+    def _draw_random_words(cls, count: int, word_dtype: DType) -> Self:
         """Return `count` random words: Threefry of successive counters under the seed, low word first."""
-        per = 8 // dtype.itemsize
+        per = 8 // word_dtype.itemsize
         counters = -(-count // per)
-        state = cls.of(storage.make_leaf_buffer(_generator.take_key_and_first_counter(counters)))
+        state = cls.of(storage.make_leaf_buffer(_generator.take_key_and_advance_counter(counters)))
         steps = cls.of(arange(counters)).cast(dt.uint64)
         words = cls.of(B.alu(Op.THREEFRY, (steps + state[1]).uop, state[0].uop))
-        return words.bitcast(dtype)._resize_axis_at_end(0, count)
+        return words.bitcast(word_dtype)._resize_axis_at_end(0, count)
 
     @classmethod
     def rand(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:
@@ -193,7 +196,7 @@ class CreationMethods(IndexingMethods):
     @classmethod
     def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, dtype: DTypeLike = dt.float32) -> Self:
         """Return low + (high - low) * rand."""
-        low, high = _as_float(require_number(low)), _as_float(require_number(high))
+        low, high = _convert_to_float_or_fault(require_python_number(low)), _convert_to_float_or_fault(require_python_number(high))
         return cls.rand(*shape, dtype=dtype) * (high - low) + low
 
     @classmethod

@@ -11,12 +11,20 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 from uops.compiler.tensor.core import Operand
-from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, make_weak_constant, promote, to_float_dtype
+from uops.compiler.tensor.dtypes import (
+    DTypeLike,
+    Number,
+    as_dtype,
+    default_dtype,
+    make_constant_in_dtype_if_it_fits,
+    promote,
+    to_float_dtype,
+)
 from uops.compiler.tensor.faults import claim_of, fault
 from uops.compiler.tensor.methods.movement import MovementMethods
 from uops.compiler.tensor.methods.powers import integer_power, power_by_squaring
 from uops.compiler.tensor.methods.remainder import float_floor_divide, float_floor_mod
-from uops.compiler.tensor.numbers import require_in_range_if_integer_dtype, require_number
+from uops.compiler.tensor.numbers import require_in_range_if_integer_dtype, require_python_number
 from uops.spec.errors import SpecError, SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -38,18 +46,18 @@ class ElementwiseMethods(MovementMethods):
 
     # Two operands
 
-    def _convert_operand_pair(self, other: Operand, reverse: bool = False, floats: bool = False) -> tuple[UOp, UOp]:
-        """Return the nodes of both operands, swapped if `reverse`; with `floats`, both promoted to a float dtype."""
-        like = to_float_dtype(self.dtype) if floats else self.dtype
+    def _convert_operand_pair(self, other: Operand, swap: bool = False, promote_to_float: bool = False) -> tuple[UOp, UOp]:
+        """Return the nodes of both operands, swapped if `swap`; with `promote_to_float`, both promoted to a float dtype."""
+        like = to_float_dtype(self.dtype) if promote_to_float else self.dtype
         a, b = self.uop, self._convert_operand(other, like)
-        if floats:
+        if promote_to_float:
             common = to_float_dtype(promote(a.dtype, b.dtype))
             a, b = B.cast(a, common), B.cast(b, common)
-        return (b, a) if reverse else (a, b)
+        return (b, a) if swap else (a, b)
 
-    def _apply_binary(self, method: str, op: Op, other: Operand, reverse: bool = False, floats: bool = False) -> Self:
+    def _apply_binary(self, method: str, op: Op, other: Operand, swap: bool = False, promote_to_float: bool = False) -> Self:
         """Apply a binary op to this Tensor and an operand. Raises SpecTypeError for dtypes that the op lacks."""
-        a, b = self._convert_operand_pair(other, reverse, floats)
+        a, b = self._convert_operand_pair(other, swap, promote_to_float)
         broken = find_dtype_fault(op, (a.dtype, b.dtype) if op in SHIFT else (promote(a.dtype, b.dtype),) * 2)
         if broken is not None:
             is_count = op in SHIFT and a.dtype.is_integer
@@ -81,7 +89,7 @@ class ElementwiseMethods(MovementMethods):
 
     def div(self, other: Operand, reverse: bool = False) -> Self:
         """Return the quotient as a float; of integers as float32."""
-        return self._apply_binary("div", Op.DIV, other, reverse, floats=True)
+        return self._apply_binary("div", Op.DIV, other, reverse, promote_to_float=True)
 
     def idiv(self, other: Operand, reverse: bool = False) -> Self:
         """Return floor(a / b), of floats as NumPy does; 0 where an integer divisor is 0 (R01, R03: division by zero)."""
@@ -94,14 +102,16 @@ class ElementwiseMethods(MovementMethods):
         """
         return self._apply_division("mod", Op.MOD, float_floor_mod, other, reverse)
 
-    def _apply_division(self, method: str, op: Op, of_floats: Callable[[UOp, UOp], UOp], other: Operand, reverse: bool) -> Self:
-        """Divide integers by an op, and floats by the graph that `of_floats` builds."""
-        a, b = self._convert_operand_pair(other, reverse)
+    def _apply_division(
+        self, method: str, op: Op, build_float_graph: Callable[[UOp, UOp], UOp], other: Operand, swap: bool
+    ) -> Self:
+        """Divide integers by an op, and floats by the graph that `build_float_graph` builds."""
+        a, b = self._convert_operand_pair(other, swap)
         common = promote(a.dtype, b.dtype)
         if not common.is_float:
-            return self._apply_binary(method, op, other, reverse)
+            return self._apply_binary(method, op, other, swap)
         self._check_shapes(method, op, a, b)
-        return self.of(of_floats(B.cast(a, common), B.cast(b, common)))
+        return self.of(build_float_graph(B.cast(a, common), B.cast(b, common)))
 
     @staticmethod
     def _check_shapes(method: str, op: Op, *nodes: UOp) -> None:
@@ -272,8 +282,8 @@ class ElementwiseMethods(MovementMethods):
         if dtypes:
             x, y = (u if u is not None else self._convert_operand(v, dtypes[0]) for u, v in zip(pair, (a, b)))
         else:
-            x = make_weak_constant(a, default_dtype(a))
-            y = make_weak_constant(b, x.dtype)
+            x = make_constant_in_dtype_if_it_fits(a, default_dtype(a))
+            y = make_constant_in_dtype_if_it_fits(b, x.dtype)
         return self._build_alu("where", Op.WHERE, self.cast(dt.bool_).uop, x, y)
 
     def masked_fill(self, mask: Operand, value: Operand) -> Self:
@@ -454,7 +464,7 @@ class ElementwiseMethods(MovementMethods):
     def full_like(self, value: Number, dtype: DTypeLike | None = None) -> Self:
         """Return `value` in this shape, and in this dtype unless another is given."""
         d = self.dtype if dtype is None else as_dtype(dtype)
-        return self.of(B.const(require_in_range_if_integer_dtype(require_number(value), d), d))._broadcast(
+        return self.of(B.const(require_in_range_if_integer_dtype(require_python_number(value), d), d))._broadcast(
             "full_like", "EXPAND.C2", self.shape
         )
 
@@ -473,7 +483,7 @@ T = TypeVar("T", bound=ElementwiseMethods)
 _Fraction = tuple[list[int], list[int]]
 
 
-def lambert_continued_fraction(terms: int) -> _Fraction:
+def build_lambert_tanh_polynomials(terms: int) -> _Fraction:
     """Return numerator (over x) and denominator of the cut fraction, as polynomials in x^2 with exact integer coefficients.
 
     P_k = (2k - 1) P_{k-1} + x^2 P_{k-2}, from 0, 1 for the numerator and 1, 1 for the denominator.
@@ -481,24 +491,27 @@ def lambert_continued_fraction(terms: int) -> _Fraction:
     rows: list[_Fraction] = [([0], [1]), ([1], [1])]
     for k in range(2, terms + 1):
         (p, q), (r, s) = rows[-1], rows[-2]
-        rows.append((_scale_then_add_shifted_by_one(2 * k - 1, p, r), _scale_then_add_shifted_by_one(2 * k - 1, q, s)))
+        rows.append((_add_scaled_and_shifted_polynomials(2 * k - 1, p, r), _add_scaled_and_shifted_polynomials(2 * k - 1, q, s)))
     return rows[-1]
 
 
-def _scale_then_add_shifted_by_one(factor: int, p: list[int], q: list[int]) -> list[int]:
+def _add_scaled_and_shifted_polynomials(factor: int, polynomial_to_scale: list[int], polynomial_to_shift: list[int]) -> list[int]:
     """Return c * p + x^2 * q, without zeros at the end."""
-    shifted = [0, *q]
-    n = max(len(p), len(shifted))
-    out = [factor * a + b for a, b in zip(p + [0] * (n - len(p)), shifted + [0] * (n - len(shifted)))]
+    shifted = [0, *polynomial_to_shift]
+    n = max(len(polynomial_to_scale), len(shifted))
+    out = [
+        factor * a + b
+        for a, b in zip(polynomial_to_scale + [0] * (n - len(polynomial_to_scale)), shifted + [0] * (n - len(shifted)))
+    ]
     while not out[-1]:
         out.pop()
     return out
 
 
-def _evaluate_polynomial(coefficients: list[int], divisor: int, x: T) -> T:
+def _evaluate_polynomial(low_first_coefficients: list[int], divisor: int, x: T) -> T:
     """Return the polynomial at x, its coefficients divided by `divisor`."""
-    out = x.full_like(coefficients[-1] / divisor)
-    for c in reversed(coefficients[:-1]):
+    out = x.full_like(low_first_coefficients[-1] / divisor)
+    for c in reversed(low_first_coefficients[:-1]):
         out = out * x + c / divisor
     return out
 
@@ -508,6 +521,6 @@ def _tanh(t: T) -> T:
     size, square = t.abs(), t * t
     e = (size * -2).exp()
     far = (1 - e) / (1 + e)
-    p, q = lambert_continued_fraction(_LAMBERT_TERMS[t.dtype])
+    p, q = build_lambert_tanh_polynomials(_LAMBERT_TERMS[t.dtype])
     near = t * _evaluate_polynomial(p, q[0], square) / _evaluate_polynomial(q, q[0], square)
     return (size < 0.5).where(near, (t < 0).where(-far, far))

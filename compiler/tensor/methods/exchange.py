@@ -17,7 +17,7 @@ from uops.compiler.tensor.core import LazyTensorBase
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, default_dtype
 from uops.compiler.tensor.faults import fault
 from uops.compiler.tensor.methods.create import CreationMethods
-from uops.compiler.tensor.numbers import cast_array_of_python_numbers, require_in_range_if_integer_dtype
+from uops.compiler.tensor.numbers import cast_array_or_leave_to_cast, require_in_range_if_integer_dtype
 from uops.spec.errors import SpecTypeError, SpecValueError
 from uops.spec.ir import build as B
 from uops.spec.ir.dtypes import DType
@@ -185,7 +185,7 @@ def _array_from_data(data: Any, wanted: DType | None) -> storage.Array:
             array = np.array([v.numpy() if isinstance(v, ExchangeMethods) else v for v in data])
         except ValueError as e:
             raise fault("__init__", None, f"expected rows of equal shape with at most {MOST_AXES - 1} axes: {e}") from e
-        return array if _has_arrays(data) else cast_array_of_python_numbers(data, array, wanted)
+        return array if _has_arrays(data) else cast_array_or_leave_to_cast(data, array, wanted)
     if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__"):
         return np.array(data)
     raise fault("__init__", None, f"expected a number, list, array, Tensor or node, got {type(data).__name__}", SpecTypeError)

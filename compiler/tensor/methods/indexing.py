@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from uops.compiler.tensor.checks import IndexCheck, attach_unproved_checks
+from uops.compiler.tensor.checks import IndexCheck, attach_unproved_checks_or_tag
 from uops.compiler.tensor.core import LazyTensorBase, MovementStep, Shape
 from uops.compiler.tensor.faults import fault, format_for_error, require_integer
 from uops.compiler.tensor.methods.networks import NetworkMethods
@@ -204,7 +204,7 @@ class IndexingMethods(NetworkMethods):
         picked = front.flatten(0, len(axes) - 1) if len(axes) > 1 else front
         named = [k for k, i in enumerate(i for i in items if i is not None) if isinstance(i, LazyTensorBase)]
         checks = [IndexCheck(i.uop, n, method, None if flattened else k) for i, n, k in zip(indices, sizes, named)]
-        node = attach_unproved_checks(B.at(picked.uop, linear.reshape(-1).uop), tuple(checks), unchecked)
+        node = attach_unproved_checks_or_tag(B.at(picked.uop, linear.reshape(-1).uop), tuple(checks), unchecked)
         out = picked._make_movement_view(node).reshape(shape + front.shape[len(axes) :])
         before = axes[0] if together else 0
         s, order = len(shape), list(range(len(shape), out.ndim))
@@ -268,7 +268,7 @@ class IndexingMethods(NetworkMethods):
         assert total is not None
         place = named if self.ndim == 1 else named._within(self.shape[k]).where(total, -1)
         checks = (IndexCheck(index.uop, self.shape[k], "gather", k),)
-        return self.of(attach_unproved_checks(B.at(self.flatten().uop, place.reshape(-1).uop), checks, unchecked)).reshape(
+        return self.of(attach_unproved_checks_or_tag(B.at(self.flatten().uop, place.reshape(-1).uop), checks, unchecked)).reshape(
             index.shape
         )
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.core import LazyTensorBase, MovementStep, Shape
-from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, make_weak_constant
-from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer, to_list
-from uops.compiler.tensor.numbers import require_number
+from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, make_constant_in_dtype_if_it_fits
+from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer, to_list_or_raise
+from uops.compiler.tensor.numbers import require_python_number
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -37,38 +37,38 @@ def unpack_integers(args: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(map(require_integer, _unpack_varargs(args)))
 
 
-def unpack_shape(method: str, args: tuple[Any, ...]) -> tuple[int, ...]:
+def unpack_shape(method_name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
     """Return the shape of `f(2, 3)` and of `f((2, 3))`. Raises SpecValueError for a negative extent."""
     shape = unpack_integers(args)
     if any(n < 0 for n in shape):
-        raise fault(method, "EXPAND.C5", f"expected extents of at least 0, got {shape}")
+        raise fault(method_name, "EXPAND.C5", f"expected extents of at least 0, got {shape}")
     return shape
 
 
-def _require_integer_pair(method: str, pair: Any) -> tuple[int, int]:
+def _require_integer_pair(method_name: str, pair: Any) -> tuple[int, int]:
     """Return a pair of integers. Raises SpecTypeError for anything else."""
     try:
         first, last = pair
     except (TypeError, ValueError) as e:
-        raise fault(method, None, f"expected a pair of integers, got {format_for_error(pair)}", SpecTypeError) from e
+        raise fault(method_name, None, f"expected a pair of integers, got {format_for_error(pair)}", SpecTypeError) from e
     return require_integer(first), require_integer(last)
 
 
-def _split_extent_by_part_size(extent: int, part_size: int) -> tuple[int, ...]:
+def _part_sizes_with_smaller_last(extent: int, part_size: int) -> tuple[int, ...]:
     """Return the extents of parts of one size, the last perhaps smaller."""
     if part_size <= 0:
         raise fault("split", None, f"expected a positive size, got {part_size}")
     return tuple(min(part_size, extent - k) for k in range(0, max(extent, 1), part_size))
 
 
-def _collect_operands(method: str, first: T, others: tuple[Any, ...]) -> tuple[T, ...]:
+def _require_tensors_from_args_or_list(method_name: str, first_or_list: T, others: tuple[Any, ...]) -> tuple[T, ...]:
     """Return the Tensors of `a.f(b)` and of `Tensor.f((a, b))`."""
-    tensors: tuple[Any, ...] = (*first, *others) if isinstance(first, (tuple, list)) else (first, *others)
+    tensors: tuple[Any, ...] = (*first_or_list, *others) if isinstance(first_or_list, (tuple, list)) else (first_or_list, *others)
     for t in tensors:
         if not isinstance(t, MovementMethods):
-            raise fault(method, None, f"expected Tensors, got {type(t).__name__}", SpecTypeError)
+            raise fault(method_name, None, f"expected Tensors, got {type(t).__name__}", SpecTypeError)
     if not tensors:
-        raise fault(method, None, "expected at least one Tensor")
+        raise fault(method_name, None, "expected at least one Tensor")
     return tensors
 
 
@@ -79,7 +79,7 @@ class MovementMethods(LazyTensorBase):
 
     def reshape(self, *shape: Any) -> Self:
         """Return the same elements, row-major, in another shape, of which one extent may be -1 (R49: listing helpers)."""
-        target = self._infer_extent(unpack_integers(shape))
+        target = self._fill_in_minus_one_extent(unpack_integers(shape))
         require_axes("reshape", len(target))
         if any(n < 0 for n in target):
             raise fault("reshape", "RESHAPE.C4", f"expected extents of at least 0, got {target}")
@@ -92,7 +92,7 @@ class MovementMethods(LazyTensorBase):
             storage.reshape_node(self.uop, target), MovementStep(Op.RESHAPE, (B.shape_vector(target),), None)
         )
 
-    def _infer_extent(self, shape: tuple[Any, ...]) -> Shape:
+    def _fill_in_minus_one_extent(self, shape: tuple[Any, ...]) -> Shape:
         """Return the shape with the extent that -1 stands for."""
         holes = shape.count(-1)
         if not holes:
@@ -144,7 +144,10 @@ class MovementMethods(LazyTensorBase):
         `padding` is one (before, after) or None per axis, or a flat list of pairs from the last axis on. A negative amount removes
         elements. A value other than zero is a Where over the padded mask.
         """
-        pairs, filling = self._parse_padding(to_list(padding, "amounts of padding")), require_number(value)
+        pairs, filling = (
+            self._padding_pairs_from_first_axis(to_list_or_raise(padding, "amounts of padding")),
+            require_python_number(value),
+        )
         t = self.shrink([(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pairs, self.shape)])
         grown = [(max(0, a), max(0, b)) for a, b in pairs]
         if not any(a or b for a, b in grown):
@@ -153,11 +156,11 @@ class MovementMethods(LazyTensorBase):
         if filling == 0 and not (isinstance(filling, float) and math.copysign(1, filling) < 0):
             return self._wrap_as_view_of_self(padded, None)
         inside = B.pad_by(B.expand(storage.reshape_node(B.const(True), (1,) * t.ndim), t.shape), *grown)
-        filler = make_weak_constant(filling, self.dtype)
+        filler = make_constant_in_dtype_if_it_fits(filling, self.dtype)
         common = promote(self.dtype, filler.dtype)
         return self._wrap_as_view_of_self(B.where(inside, B.cast(padded, common), B.cast(filler, common)), None)
 
-    def _parse_padding(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
+    def _padding_pairs_from_first_axis(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
         """Return (before, after) per axis."""
         if all(isinstance(p, (int, np.integer)) for p in padding):
             if len(padding) % 2 or len(padding) > 2 * self.ndim:
@@ -174,7 +177,7 @@ class MovementMethods(LazyTensorBase):
 
     def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Self:
         """Return elements lo to hi - 1 of each axis with bounds (lo, hi); None keeps the axis."""
-        listed = bounds if isinstance(bounds, list) else to_list(bounds, "bounds")
+        listed = bounds if isinstance(bounds, list) else to_list_or_raise(bounds, "bounds")
         if len(listed) != self.ndim:
             raise fault("shrink", "SHRINK.C5", f"expected {self.ndim} bounds for shape {self.shape}, got {len(listed)}")
         ranges = [(0, n) if b is None else _require_integer_pair("shrink", b) for b, n in zip(listed, self.shape)]
@@ -231,14 +234,16 @@ class MovementMethods(LazyTensorBase):
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """Split one axis into several, of which one extent may be -1."""
         dim = self._normalize_axis("unflatten", dim, "RESHAPE.C2")
-        return self.reshape(self.shape[:dim] + tuple(to_list(sizes, "sizes")) + self.shape[dim + 1 :])
+        return self.reshape(self.shape[:dim] + tuple(to_list_or_raise(sizes, "sizes")) + self.shape[dim + 1 :])
 
     def split(self, sizes: Sizes, dim: int = 0) -> tuple[Self, ...]:
         """Return parts along `dim`: of one size, the last perhaps smaller, or of the sizes listed."""
         dim = self._normalize_axis("split", dim, "SHRINK.C5")
         n = self.shape[dim]
         parts = (
-            unpack_integers(tuple(sizes)) if isinstance(sizes, Sequence) else _split_extent_by_part_size(n, require_integer(sizes))
+            unpack_integers(tuple(sizes))
+            if isinstance(sizes, Sequence)
+            else _part_sizes_with_smaller_last(n, require_integer(sizes))
         )
         if sum(parts) != n:
             raise fault(
@@ -266,7 +271,7 @@ class MovementMethods(LazyTensorBase):
 
         Each is padded to the whole extent and selected where it lies.
         """
-        first, *_ = tensors = _collect_operands("cat", self, others)
+        first, *_ = tensors = _require_tensors_from_args_or_list("cat", self, others)
         dim = first._normalize_axis("cat", dim, "STACK.C3")
         rest = [t.shape[:dim] + t.shape[dim + 1 :] for t in tensors]
         if any(t.ndim != first.ndim or r != rest[0] for t, r in zip(tensors, rest)):
@@ -288,7 +293,7 @@ class MovementMethods(LazyTensorBase):
 
     def stack(self, *others: MovementMethods, dim: int = 0) -> Self:
         """Stack Tensors, or those of a sequence, along a new axis: `a.stack(b)`, `Tensor.stack((a, b))`."""
-        first, *_ = tensors = _collect_operands("stack", self, others)
+        first, *_ = tensors = _require_tensors_from_args_or_list("stack", self, others)
         if any(t.shape != first.shape for t in tensors):
             raise fault("stack", "STACK.C3", f"expected equal shapes, got {', '.join(str(t.shape) for t in tensors)}")
         require_axes("stack", first.ndim + 1)

@@ -11,28 +11,30 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def integer_power(a: UOp, b: UOp, d: DType) -> UOp:
-    """Return a ** b in `d`, an integer dtype or bool. Raises SpecValueError for a known negative exponent.
+def integer_power(uncast_base: UOp, exponent: UOp, result_dtype: DType) -> UOp:
+    """Return a ** b in `result_dtype`, an integer dtype or bool. Raises SpecValueError for a known negative exponent.
 
     A computed exponent may be negative: the result is then the whole part of the exact one, and 0 for 0 ** b (R165: powers of
     integers).
     """
-    base, exponents = B.cast(a, d), storage.value_of(storage.find_realized_leaf(b) or b)
-    if b.op is Op.CONST or (exponents is not None and exponents.size):
-        least = b.arg.value if exponents is None else exponents.min().item()
+    base, exponents = B.cast(uncast_base, result_dtype), storage.value_of(storage.find_realized_leaf(exponent) or exponent)
+    if exponent.op is Op.CONST or (exponents is not None and exponents.size):
+        least = exponent.arg.value if exponents is None else exponents.min().item()
         if least < 0:
             raise fault("pow", None, f"expected an exponent of at least 0 for integers, got {least}; cast the base to a float")
-    return power_by_squaring(base, int(b.arg.value)) if b.op is Op.CONST else _power_by_computed_exponent(base, b)
+    return (
+        power_by_squaring(base, int(exponent.arg.value)) if exponent.op is Op.CONST else _power_by_computed_exponent(base, exponent)
+    )
 
 
-def power_by_squaring(base: UOp, n: int) -> UOp:
+def power_by_squaring(base: UOp, exponent: int) -> UOp:
     """Return base ** n for n of at least 0."""
     result = None
-    while n:
-        if n & 1:
+    while exponent:
+        if exponent & 1:
             result = base if result is None else B.mul(result, base)
-        n >>= 1
-        base = B.mul(base, base) if n else base
+        exponent >>= 1
+        base = B.mul(base, base) if exponent else base
     one = B.const(1, base.dtype)
     return result if result is not None else B.expand(B.reshape(one, (1,) * len(base.shape)), base.shape) if base.shape else one
 

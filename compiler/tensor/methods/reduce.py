@@ -106,7 +106,7 @@ class ReductionMethods(ElementwiseMethods):
 
     # Exponentials
 
-    def _subtract_max(self, method: str, axis: int) -> Self:
+    def _subtract_max_in_accumulator_dtype(self, method: str, axis: int) -> Self:
         """Return x - max(x) in the accumulation dtype, so that no exponential overflows."""
         t = self.cast(accumulator(to_float_dtype(self.dtype), None)[0])
         k = self._normalize_axis_unless_scalar(method, axis)
@@ -118,12 +118,12 @@ class ReductionMethods(ElementwiseMethods):
         Narrow floats are computed in float32 and rounded once. There is one division per sum, since a division costs as much as
         the exponential.
         """
-        e = self._subtract_max("softmax", axis).exp()
+        e = self._subtract_max_in_accumulator_dtype("softmax", axis).exp()
         return (e * e.sum(axis if self.ndim else None, keepdim=True).reciprocal()).cast(to_float_dtype(self.dtype))
 
     def log_softmax(self, axis: int = -1) -> Self:
         """Return s - log(sum(exp(s))), s = x - max(x)."""
-        s = self._subtract_max("log_softmax", axis)
+        s = self._subtract_max_in_accumulator_dtype("log_softmax", axis)
         return (s - s.exp().sum(axis if self.ndim else None, keepdim=True).log()).cast(to_float_dtype(self.dtype))
 
     def logsumexp(self, axis: Axis = None, keepdim: bool = False) -> Self:

@@ -40,17 +40,17 @@ def _apply_sub(kernel: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Arr
     return kernel(x[0], x[1][::-1] if has_rows[1] else x[1])
 
 
-def _apply_mul_or_div_at_corners(kernel: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+def _apply_mul_or_div_at_corners(kernel: ArrayKernel, operand_rows: list[Array], is_set: list[bool]) -> Array:
     """Evaluate Mul or Div, whose extremes lie at corners."""
-    if has_rows[0] and has_rows[1]:
-        a, b = x[0][[0, 0, 2, 2, 1]], x[1][[0, 2, 0, 2, 1]]
+    if is_set[0] and is_set[1]:
+        a, b = operand_rows[0][[0, 0, 2, 2, 1]], operand_rows[1][[0, 2, 0, 2, 1]]
         corners = kernel(a, b)
         out = np.empty((3, *corners.shape[1:]), corners.dtype)
         np.minimum.reduce(corners[:4], axis=0, out=out[0, ...])
         np.maximum.reduce(corners[:4], axis=0, out=out[2, ...])
         out[1] = corners[4]
         return out
-    rows = kernel(x[0], x[1])
+    rows = kernel(operand_rows[0], operand_rows[1])
     out = np.empty_like(rows)
     np.minimum(rows[0], rows[2], out=out[0, ...])
     np.maximum(rows[0], rows[2], out=out[2, ...])
@@ -58,13 +58,15 @@ def _apply_mul_or_div_at_corners(kernel: ArrayKernel, x: list[Array], has_rows: 
     return out
 
 
-def _apply_mulacc_at_corners(kernel: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Array:
+def _apply_mulacc_at_corners(kernel: ArrayKernel, operand_rows: list[Array], is_set: list[bool]) -> Array:
     """Evaluate Mulacc, whose extremes lie at corners of the product and ends of the addend."""
-    a = x[0][[0, 0, 2, 2, 1]] if has_rows[0] else x[0]
-    b = x[1][[0, 2, 0, 2, 1]] if has_rows[1] else x[1]
-    low, high = (x[2][[0, 0, 0, 0, 1]], x[2][[2, 2, 2, 2, 1]]) if has_rows[2] else (x[2], x[2])
-    if not (has_rows[0] or has_rows[1]):
-        return kernel(x[0], x[1], x[2])
+    a = operand_rows[0][[0, 0, 2, 2, 1]] if is_set[0] else operand_rows[0]
+    b = operand_rows[1][[0, 2, 0, 2, 1]] if is_set[1] else operand_rows[1]
+    low, high = (
+        (operand_rows[2][[0, 0, 0, 0, 1]], operand_rows[2][[2, 2, 2, 2, 1]]) if is_set[2] else (operand_rows[2], operand_rows[2])
+    )
+    if not (is_set[0] or is_set[1]):
+        return kernel(operand_rows[0], operand_rows[1], operand_rows[2])
     lows, highs = kernel(a, b, low), kernel(a, b, high)
     return np.stack([np.minimum.reduce(lows[:4], axis=0), lows[4], np.maximum.reduce(highs[:4], axis=0)])
 

@@ -186,25 +186,27 @@ def _is_listed_or_exact(v: SetArray) -> Array:
     return exact if v.is_listed is None else exact | v.is_listed
 
 
-def cast_float_to_float(f: DTypeLayout, r: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
+def cast_float_to_float(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     """Return the set of a Cast between floats, which is monotone; e4m3 turns what overflows into NaN."""
     rows = kernel(x.rows)
     flags = x.flags
-    if not r.dtype.has_inf:
+    if not result_layout.dtype.has_inf:
         overflows, inexact = np.isnan(rows) & ~np.isnan(x.rows), ~x.exact_mask()
-        greatest = np.copysign(r.max, x.rows.astype(np.float32))
-        rows = np.where(overflows & inexact, greatest, rows.astype(np.float32)).astype(r.np)
+        greatest = np.copysign(result_layout.max, x.rows.astype(np.float32))
+        rows = np.where(overflows & inexact, greatest, rows.astype(np.float32)).astype(result_layout.np)
         result_flags = np.where((overflows[0] | overflows[2]) & inexact, NAN, 0).astype(np.uint8)
         if flags is not None:
             result_flags = result_flags | np.where((flags & (PINF | NINF)) != 0, NAN, 0).astype(np.uint8)
             result_flags |= flags & ~np.uint8(PINF | NINF)
         flags = result_flags if result_flags.any() else None
         rows[1] = kernel(x.best)
-    out = SetArray(r, rows, flags)
-    return refine_to_points(r, kernel, (x,), (f,), writable_copy(out)) if x.listed_points is not None else out
+    out = SetArray(result_layout, rows, flags)
+    return (
+        refine_to_points(result_layout, kernel, (x,), (source_layout,), writable_copy(out)) if x.listed_points is not None else out
+    )
 
 
-def cast_float_to_index(f: DTypeLayout, r: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
+def cast_float_to_index(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
     """Return the set of a Cast from float to index.
 
     The Cast traps where the value is not finite (R29), and there a backend may do anything (R26).
@@ -214,19 +216,21 @@ def cast_float_to_index(f: DTypeLayout, r: DTypeLayout, kernel: ArrayKernel, x: 
         finite &= np.isfinite(x.listed_points).all(0)
     points = None if x.listed_points is None else np.where(finite, x.listed_points, x.best)
     flags = None if x.flags is None else x.flags & (0xFF ^ (PINF | NINF | NAN))
-    out = cast_float_to_int(f, r, kernel, SetArray(f, np.where(finite, x.rows, x.best), flags, points, x.is_listed))
+    out = cast_float_to_int(
+        source_layout, result_layout, kernel, SetArray(source_layout, np.where(finite, x.rows, x.best), flags, points, x.is_listed)
+    )
     may_trap = ~finite if x.flags is None else ~finite | (x.flags != flags)
     if not may_trap.any():
         return out
-    result = writable_copy(as_set_array(r, out))
+    result = writable_copy(as_set_array(result_layout, out))
     mark_anything(result, np.asarray(may_trap))
     return result
 
 
-def cast_float_to_int(f: DTypeLayout, r: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
+def cast_float_to_int(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
     """Return the set of a Cast from float to integer: the integers between the ends if at most eight, else *any* (R30)."""
     best, lo, hi = np.asarray(kernel(x.best)), np.asarray(kernel(x.rows[0])), np.asarray(kernel(x.rows[2]))
-    if lo.dtype == object or r.np.kind != "u":
+    if lo.dtype == object or result_layout.np.kind != "u":
         width = hi.astype(np.float64) - lo.astype(np.float64)
     else:
         width = (hi - lo).astype(np.float64)
@@ -240,9 +244,9 @@ def cast_float_to_int(f: DTypeLayout, r: DTypeLayout, kernel: ArrayKernel, x: Se
     rows = [best] + [np.where(anything, best, lo + np.minimum(j, width).astype(lo.dtype)) for j in range(steps)]
     if x.flags is not None:
         rows.append(np.where((x.flags & (PZERO | NZERO)) != 0, 0, best))
-    out = from_points(r, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
+    out = from_points(result_layout, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
     if x.listed_points is not None:
-        return refine_to_points(r, kernel, (x,), (f,), writable_copy(out))
+        return refine_to_points(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
     return out
 
 
@@ -251,15 +255,19 @@ def cast_float_to_bool(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> ArrayOrSe
     return compare_floats(Op.CMPNE, f, r, lambda a, b: np.asarray(a != b), (x, np.zeros((), f.np)))
 
 
-def apply_cast(f: DTypeLayout, r: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
-    """Return the set of a Cast of a set from layout `f` to layout `r`."""
-    if not f.is_float:
-        return apply_to_point_combinations(r, kernel, (x,))
-    if r.is_float:
-        return cast_float_to_float(f, r, kernel, x)
-    if r.dtype is dt.index:
-        return cast_float_to_index(f, r, kernel, x)
-    return cast_float_to_bool(f, r, x) if r.np == np.bool_ else cast_float_to_int(f, r, kernel, x)
+def apply_cast(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
+    """Return the set of a Cast of a set from layout `source_layout` to layout `result_layout`."""
+    if not source_layout.is_float:
+        return apply_to_point_combinations(result_layout, kernel, (x,))
+    if result_layout.is_float:
+        return cast_float_to_float(source_layout, result_layout, kernel, x)
+    if result_layout.dtype is dt.index:
+        return cast_float_to_index(source_layout, result_layout, kernel, x)
+    return (
+        cast_float_to_bool(source_layout, result_layout, x)
+        if result_layout.np == np.bool_
+        else cast_float_to_int(source_layout, result_layout, kernel, x)
+    )
 
 
 def apply_trunc(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
@@ -309,17 +317,17 @@ def list_small_intervals_else_any(f: DTypeLayout, x: SetArray) -> SetArray:
     return from_points(f, points, anything if anything.any() else None)
 
 
-def apply_bitcast(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> SetArray:
+def apply_bitcast(source_layout: DTypeLayout, result_layout: DTypeLayout, x: SetArray) -> SetArray:
     """Return the bits of sets with few points, else *any*; a different item size regroups the last axis (R46)."""
-    if f.is_float:
-        x = list_small_intervals_else_any(f, x)
+    if source_layout.is_float:
+        x = list_small_intervals_else_any(source_layout, x)
     points, anything = x.points, x.anything_mask()
-    old, new = f.np.itemsize, r.np.itemsize
+    old, new = source_layout.np.itemsize, result_layout.np.itemsize
     if old == new:
-        return from_points(r, points.view(r.np), anything)
+        return from_points(result_layout, points.view(result_layout.np), anything)
     if old > new:
-        split = np.ascontiguousarray(points).view(r.np)
-        return from_points(r, split, None if anything is None else np.repeat(anything, old // new, axis=-1))
+        split = np.ascontiguousarray(points).view(result_layout.np)
+        return from_points(result_layout, split, None if anything is None else np.repeat(anything, old // new, axis=-1))
     ratio = new // old
     groups = points.reshape(*points.shape[:-1], points.shape[-1] // ratio, ratio)
     group_anything = np.zeros(groups.shape[1:-1], np.bool_) if anything is None else anything.reshape(groups.shape[1:]).any(-1)
@@ -327,5 +335,5 @@ def apply_bitcast(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> SetArray:
     varied = (bits != bits[:1]).any(0).sum(-1)
     group_anything = group_anything | (varied > 1)
     rows = np.where(group_anything[..., None], np.broadcast_to(groups[:1], groups.shape), groups)
-    joined = np.ascontiguousarray(rows).view(r.np)[..., 0]
-    return from_points(r, joined, group_anything if group_anything.any() else None)
+    joined = np.ascontiguousarray(rows).view(result_layout.np)[..., 0]
+    return from_points(result_layout, joined, group_anything if group_anything.any() else None)

@@ -35,7 +35,7 @@ def align_points(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
     return v.listed_points.reshape(v.listed_points.shape[0], *(1,) * (len(shape) - len(v.shape)), *v.shape)
 
 
-def apply_to_point_combinations(r: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]) -> SetArray:
+def apply_to_point_combinations(result_layout: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]) -> SetArray:
     """Return the set of fn on arrays and sets of integers or bools; *any* in an operand gives *any*."""
     shape = np.broadcast_shapes(*(v.shape for v in operands))
     aligned = [align_points(v, shape) for v in operands]
@@ -48,7 +48,7 @@ def apply_to_point_combinations(r: DTypeLayout, kernel: ArrayKernel, operands: S
             if len(points) > 1:
                 anything = anything | (points != points[0]).any(0)
         lists = [points[:1] for points in lists]
-    return from_points(r, evaluate_combinations(kernel, lists), anything)
+    return from_points(result_layout, evaluate_combinations(kernel, lists), anything)
 
 
 def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array | None:
@@ -62,7 +62,11 @@ def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ..
 
 
 def refine_to_points(
-    r: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets], layouts: Sequence[DTypeLayout], result: SetArray
+    result_layout: DTypeLayout,
+    kernel: ArrayKernel,
+    operands: Sequence[ArrayOrSets],
+    layouts: Sequence[DTypeLayout],
+    result: SetArray,
 ) -> SetArray:
     """List the elements of `result` whose operands are lists of points, and return it.
 
@@ -76,7 +80,7 @@ def refine_to_points(
     rows = [p.points if p.listed_points is not None else p.rows[1:2] for p in parts]
     if math.prod(len(p) for p in rows) > MAX_COMBINATIONS:
         return result
-    points = from_points(r, evaluate_combinations(kernel, rows))
+    points = from_points(result_layout, evaluate_combinations(kernel, rows))
     if points.is_listed is None or points.is_listed.all():
         scatter_elements_into(result, positions, points)
     else:

@@ -47,16 +47,17 @@ def cut_into_piece_ends_and_presence(f: DTypeLayout, v: SetArray) -> tuple[Array
 
 
 def evaluate_piece_corners(
-    f: DTypeLayout, kernel: ArrayKernel, operands: list[SetArray], float32_kernel: ArrayKernel | None = None
+    f: DTypeLayout, kernel: ArrayKernel, operands: list[SetArray], float32_kernel_if_no_inf: ArrayKernel | None = None
 ) -> SetArray:
-    """Return the set of fn over 1-D sets of one layout; `float32_kernel` is fn in float32, for a dtype without infinities."""
+    """Return the set of fn over 1-D sets of one layout; `float32_kernel_if_no_inf` is fn in float32, for a dtype without
+    infinities."""
     m = operands[0].shape[0]
     n = len(operands)
     if m * 14**n > MAX_EVALUATIONS and m > 1:
         size = max(1, MAX_EVALUATIONS // 14**n)
         chunks = [slice(start, start + size) for start in range(0, m, size)]
         split = [[v.map_components(lambda x, lead, chunk=chunk: x[..., chunk]) for v in operands] for chunk in chunks]  # type: ignore[misc]
-        return _concatenate_sets(f, [evaluate_piece_corners(f, kernel, parts, float32_kernel) for parts in split])
+        return _concatenate_sets(f, [evaluate_piece_corners(f, kernel, parts, float32_kernel_if_no_inf) for parts in split])
     best = kernel(*(v.best for v in operands))
     grids, present = [], np.ones((1,) * n + (m,), np.bool_)
     for i, v in enumerate(operands):
@@ -68,7 +69,7 @@ def evaluate_piece_corners(
         mask_shape = [1] * n
         mask_shape[i] = count
         present = present & occurs.reshape(*mask_shape, m)
-    results, overflows = evaluate_and_clamp_overflows(f, kernel, grids, float32_kernel)
+    results, overflows = evaluate_and_clamp_overflows(f, kernel, grids, float32_kernel_if_no_inf)
     blocks = present.size // m
     full = np.broadcast_to(results, (*present.shape[:-1], *(2,) * n, m)).reshape(blocks, 2**n, m)
     flags = _collect_anything_flags(operands, m)
@@ -79,21 +80,22 @@ def evaluate_piece_corners(
 
 
 def evaluate_and_clamp_overflows(
-    f: DTypeLayout, kernel: ArrayKernel, operands: list[Array], float32_kernel: ArrayKernel | None
+    f: DTypeLayout, kernel: ArrayKernel, operands: list[Array], float32_kernel_if_no_inf: ArrayKernel | None
 ) -> tuple[Array, Array | None]:
     """Evaluate fn on arrays, and return with its results where a dtype without infinities overflowed (None: nowhere).
 
-    There the results are the greatest values of the dtype, with the signs that `float32_kernel` gives (R15: e4m3 overflows to NaN).
+    There the results are the greatest values of the dtype, with the signs that `float32_kernel_if_no_inf` gives (R15: e4m3
+    overflows to NaN).
     """
     results = np.asarray(kernel(*operands))
-    if float32_kernel is None:
+    if float32_kernel_if_no_inf is None:
         return results, None
     overflows = np.isnan(results)
     for x in operands:
         overflows = overflows & ~np.isnan(x)
     if not overflows.any():
         return results, None
-    wide_results = np.asarray(float32_kernel(*(x.astype(np.float32) for x in operands)))
+    wide_results = np.asarray(float32_kernel_if_no_inf(*(x.astype(np.float32) for x in operands)))
     overflows &= ~np.isnan(wide_results)
     return np.where(overflows, np.copysign(f.max, wide_results), results.astype(np.float32)).astype(f.np), overflows
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from uops.interp.allowed.elementwise.arithmetic import propagate_anything
 from uops.interp.allowed.elementwise.pieces import KEY_LIMIT, cut_into_piece_ends_and_presence, make_canonical_set
-from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, same_bits, to_order_keys, ulp
+from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, same_bits_or_both_nan, to_order_keys, ulp
 from uops.interp.allowed.value import (
     ANY,
     NAN,
@@ -152,7 +152,7 @@ def _apply_by_pieces(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -
     lo_row, hi_row = y[:, 0].copy(), y[:, 1].copy()
     rows = np.stack([lo_row, lo_row, hi_row])
     args = np.stack([values[:, 0], values[:, 0], values[:, 1]])
-    point = same_bits(f, args[0], args[2])
+    point = same_bits_or_both_nan(f, args[0], args[2])
     widen_by_ulps(f, rows, (APPROXIMATIONS[op].is_exact(args, rows) & point) | ~np.isfinite(rows), f.ulps)
     rows = _clamp_exp2_to_nonnegative(op, rows)
     lo, hi = to_order_keys(f, rows[0]).astype(np.int64), to_order_keys(f, rows[2]).astype(np.int64)

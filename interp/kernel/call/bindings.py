@@ -86,35 +86,35 @@ class KernelBindings:
         log_accesses_and_write_back(AccessRecorder(m, self.scope, u, is_only_node), self.bindings)
         return value
 
-    def _bind_storage(self, storage: TensorStorage, refs: Mapping[UOp, StorageRef]) -> None:
+    def _bind_storage(self, storage: TensorStorage, refs_by_leaf: Mapping[UOp, StorageRef]) -> None:
         """Give the references to one storage memories of the kernel.
 
         Each distinct set of elements gets one memory. Where sets overlap, one memory stands for the storage, with a window for
         each.
         """
         owners = get_kernel_state(self.m).arenas.get(storage)
-        if len(refs) == 1:
-            for leaf, ref in refs.items():
+        if len(refs_by_leaf) == 1:
+            for leaf, ref in refs_by_leaf.items():
                 self.operands[leaf] = self._add_binding(ref, (leaf,), owners).memory
             return
         groups: list[list[UOp]] = []
-        for leaf, ref in refs.items():
-            group = next((g for g in groups if _have_same_elements(refs[g[0]], ref)), None)
+        for leaf, ref in refs_by_leaf.items():
+            group = next((g for g in groups if _have_same_elements(refs_by_leaf[g[0]], ref)), None)
             if group is None:
                 groups.append([leaf])
             else:
                 group.append(leaf)
-        overlap = _find_overlapping_pair([refs[g[0]] for g in groups])
+        overlap = _find_overlapping_pair([refs_by_leaf[g[0]] for g in groups])
         if overlap is not None and owners is None:
-            binding = self._add_binding(StorageRef(storage, self.scope, refs[groups[0][0]].node), list(refs), None)
-            for leaf, ref in refs.items():
+            binding = self._add_binding(StorageRef(storage, self.scope, refs_by_leaf[groups[0][0]].node), list(refs_by_leaf), None)
+            for leaf, ref in refs_by_leaf.items():
                 self.operands[leaf] = MemoryWindow(binding.memory, references.byte_positions_of(ref))
             return
         if overlap is not None and any(leaf in self.effects.modified_bases for k in overlap for leaf in groups[k]):
             first_slice, second_slice = (_describe_slice(self.arguments.get(groups[k][0])) for k in overlap)
             raise Trap(f"{first_slice} and {second_slice} overlap, and the kernel writes one of them (R126)")
         for g in groups:
-            binding = self._add_binding(refs[g[0]], g, owners)
+            binding = self._add_binding(refs_by_leaf[g[0]], g, owners)
             self.operands.update(dict.fromkeys(g, binding.memory))
 
     def _add_binding(self, ref: StorageRef, leaves: Sequence[UOp], arena_owners: ArenaOwners | None) -> MemoryBinding:
@@ -366,7 +366,7 @@ class AccessRecorder:
     def record_read(self, storage: TensorStorage, byte_positions: Array | None, touched: Array) -> None:
         """Log a read of the touched elements, if there are any."""
         if np.count_nonzero(touched):
-            before = self._happens_before_mask(storage.write_bits)
+            before = self._select_accesses_before_node(storage.write_bits)
             access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
             references.check_race_and_record_read(storage, access.bit, access, before)
 
@@ -375,16 +375,16 @@ class AccessRecorder:
         accesses."""
         if not np.count_nonzero(touched):
             return 0
-        before = self._happens_before_mask(storage.read_bits | storage.write_bits)
+        before = self._select_accesses_before_node(storage.read_bits | storage.write_bits)
         access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
         references.check_race_and_record_write(storage, access, before | exempt_accesses)
         return 1 << access.bit
 
-    def _happens_before_mask(self, accesses: int) -> int:
-        """Return those of `accesses` that happen before the next one of the node; the graph is searched only if needed."""
+    def _select_accesses_before_node(self, candidate_mask: int) -> int:
+        """Return those of `candidate_mask` that happen before the next one of the node; the graph is searched only if needed."""
         if self.is_only_node:
-            return accesses
-        if accesses & ~self.own_accesses and self.mask is None:
+            return candidate_mask
+        if candidate_mask & ~self.own_accesses and self.mask is None:
             self.mask = self.m.happens_before_mask(self.scope, self.node)
         return self.own_accesses | (self.mask or 0)
 

@@ -160,7 +160,7 @@ class CheckedMemory:
         for add in history.adds:
             if not before(add, stamp):
                 raise self._race_trap(entry, add, stamp)
-        _record_latest_event(history.reads, stamp, before)
+        _append_or_replace_latest_event(history.reads, stamp, before)
 
     def _check_race_and_record_atomic_add(self, entry: int, stamp: Stamp) -> None:
         """Log an AtomicAdd to an entry. Raises Trap for a race."""
@@ -170,7 +170,7 @@ class CheckedMemory:
         for read in history.reads:
             if not before(read, stamp):
                 raise self._race_trap(entry, read, stamp)
-        _record_latest_event(history.adds, stamp, before)
+        _append_or_replace_latest_event(history.adds, stamp, before)
 
     def _check_race_and_record_write(self, entry: int, stamp: Stamp) -> None:
         """Log a write of an entry. Raises Trap for a race."""
@@ -209,7 +209,7 @@ class CheckedMemory:
         return LocatedTrap(f"{self.order.describe_event(stamp)} {problem}")
 
 
-def _record_latest_event(earlier: list[Stamp], stamp: Stamp, happens_before: Callable[[Stamp, Stamp], bool]) -> None:
+def _append_or_replace_latest_event(earlier: list[Stamp], stamp: Stamp, happens_before: Callable[[Stamp, Stamp], bool]) -> None:
     """Add an event to the earlier ones of its kind, replacing the last of them if that happens before it."""
     if earlier and (earlier[-1] is stamp or happens_before(earlier[-1], stamp)):
         earlier[-1] = stamp

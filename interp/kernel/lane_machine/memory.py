@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.ops.movement import MOVES, make_outer_index, out_of_bounds_mask, slice_byte_range
+from uops.interp.ops.movement import MOVES, make_outer_index, out_of_bounds_mask, slice_byte_start_and_end
 from uops.interp.tensor.memory import OUTSIDE
 from uops.interp.tensor.storage import Array
 from uops.spec.ir.node import UOp
@@ -124,7 +124,7 @@ def _index_partly_out_of_bounds(a: Address, operands: Sequence[Array], out_of_bo
     return a.with_positions(np.where(outside.reshape(outside.shape + (1,) * len(rest)), OUTSIDE, taken))
 
 
-def _reinterpret_bytes(u: UOp, a: Address, operands: Sequence[Array]) -> Address | None:
+def _slice_or_bitcast_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address | None:
     """Return the view of a Slice or Bitcast.
 
     Elements split, or join where their bytes are adjacent; None where they are not.
@@ -132,7 +132,7 @@ def _reinterpret_bytes(u: UOp, a: Address, operands: Sequence[Array]) -> Address
     old, new = a.itemsize, u.arg.dtype.itemsize
     at = a.positions()
     if u.op is Op.SLICE:
-        first, last = slice_byte_range(u, int(operands[0]), old, at.size * old)
+        first, last = slice_byte_start_and_end(u, int(operands[0]), old, at.size * old)
         at = at[first // old : -(-last // old)]
     if new < old:
         at = (at[..., None] + new * np.arange(old // new)).reshape((*at.shape[:-1], at.shape[-1] * (old // new)))
@@ -149,6 +149,6 @@ def _reinterpret_bytes(u: UOp, a: Address, operands: Sequence[Array]) -> Address
 VIEWS: dict[Op, Callable[[UOp, Address, Sequence[Array]], Address | None]] = {
     **dict.fromkeys((Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK), _move_address),
     Op.INDEX: _index_address,
-    Op.SLICE: _reinterpret_bytes,
-    Op.BITCAST: _reinterpret_bytes,
+    Op.SLICE: _slice_or_bitcast_address,
+    Op.BITCAST: _slice_or_bitcast_address,
 }

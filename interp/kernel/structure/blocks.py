@@ -362,17 +362,17 @@ def _find_enclosing_ifs(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UO
 
 
 def _assemble_blocks(
-    items: dict[LoopPath, dict[Item, int]],
-    edges: dict[LoopPath, dict[Item, set[Item]]],
+    items_by_path: dict[LoopPath, dict[Item, int]],
+    waits_by_path: dict[LoopPath, dict[Item, set[Item]]],
     loops: dict[UOp, Loop],
     enclosing_ifs: dict[UOp, tuple[UOp, ...]],
     events: frozenset[UOp],
 ) -> ScheduledBlock:
     """Sort and link the items of every block, and return the outermost block."""
     outermost = ScheduledBlock()
-    for p in items:
-        block_edges = edges.get(p, {})
-        order = _sort_topologically(items[p], block_edges)
+    for p in items_by_path:
+        block_edges = waits_by_path.get(p, {})
+        order = _sort_topologically(items_by_path[p], block_edges)
         number = {x: k for k, x in enumerate(order)}
         waits = tuple(tuple(sorted(number[s] for s in block_edges.get(x, ()))) for x in order)
         bits = [1 << k if isinstance(x, Loop) or x in events else 0 for k, x in enumerate(order)]
@@ -398,14 +398,14 @@ def happens_before_masks(waits: Sequence[tuple[int, ...]], event_bits: Sequence[
     return tuple(before)
 
 
-def _sort_topologically(items: dict[Item, int], edges: dict[Item, set[Item]]) -> list[Item]:
+def _sort_topologically(item_positions: dict[Item, int], waits_for: dict[Item, set[Item]]) -> list[Item]:
     """Return the items by dependency, and by the order of the graph where that leaves a choice. Raises SpecError for a cycle."""
-    waiting = {x: len(edges.get(x, ())) for x in items}
+    waiting = {x: len(waits_for.get(x, ())) for x in item_positions}
     followers: dict[Item, list[Item]] = {}
-    for x, sources in edges.items():
+    for x, sources in waits_for.items():
         for s in sources:
             followers.setdefault(s, []).append(x)
-    by_position = {k: x for x, k in _number_by_position(items)}
+    by_position = {k: x for x, k in _number_by_position(item_positions)}
     ready = [k for k, x in by_position.items() if not waiting[x]]
     heapq.heapify(ready)
     position_of = {x: k for k, x in by_position.items()}
@@ -417,8 +417,8 @@ def _sort_topologically(items: dict[Item, int], edges: dict[Item, set[Item]]) ->
             waiting[f] -= 1
             if not waiting[f]:
                 heapq.heappush(ready, position_of[f])
-    if len(order) < len(items):
-        stuck = next(x for x in items if waiting[x])
+    if len(order) < len(item_positions):
+        stuck = next(x for x in item_positions if waiting[x])
         u = stuck if isinstance(stuck, UOp) else stuck.closer
         raise SpecError(f"{u.op.name.lower()} waits for a node that waits for it: its loops cannot be nested (R58)")
     return order

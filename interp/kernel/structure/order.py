@@ -28,11 +28,11 @@ class EventOrder:
         self.block = block
         self.barriers: list[Stamp] = []
 
-    def happens_before(self, a: Stamp, b: Stamp) -> bool:
-        """Return True if `a`, which ran first, happens before `b` under every schedule."""
-        block, k, depth = self.block, 0, min(len(a), len(b))
+    def happens_before(self, ran_first: Stamp, ran_later: Stamp) -> bool:
+        """Return True if `ran_first`, which ran first, happens before `ran_later` under every schedule."""
+        block, k, depth = self.block, 0, min(len(ran_first), len(ran_later))
         while True:
-            i, j = a[k], b[k]
+            i, j = ran_first[k], ran_later[k]
             if i != j:
                 return bool(block.before[j] >> i & 1)
             k += 1
@@ -40,11 +40,11 @@ class EventOrder:
                 return False  # the same event
             loop = block.items[i]
             assert isinstance(loop, Loop)
-            x, y = a[k], b[k]
+            x, y = ran_first[k], ran_later[k]
             if x != y and x != ALL_LANES and y != ALL_LANES:
                 if loop.is_ordered:
                     return x < y
-                return loop.type in LANE_AXES and self._is_separated_by_barrier(a, b)
+                return loop.type in LANE_AXES and self._is_separated_by_barrier(ran_first, ran_later)
             k += 1
             block = loop.block
 

@@ -200,10 +200,10 @@ def _eval_index(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVa
         return _index_address(m, u, c)
     if c.__class__ is ScatteredRef:
         raise GiveUp("an Index of gathered addresses")
-    return _index_value_at_same_positions(m, u)
+    return _index_value_at_uniform_positions(m, u)
 
 
-def _index_value_at_same_positions(m: VectorMachine, u: UOp) -> Array:
+def _index_value_at_uniform_positions(m: VectorMachine, u: UOp) -> Array:
     """Return the elements of a value, at positions that are the same everywhere."""
     operand, *positions = u.src
     own_rank = len(operand.shape)

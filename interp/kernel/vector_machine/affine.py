@@ -51,10 +51,10 @@ class AffineValue:
     def values(self, extents: Sequence[int]) -> Array:
         """Return the values as int64: one axis per coefficient, of size 1 where it is 0; no axes for a constant."""
         if self.array is None:
-            self.array = self._materialize(extents)
+            self.array = self._compute_broadcastable_values(extents)
         return self.array
 
-    def _materialize(self, extents: Sequence[int]) -> Array:
+    def _compute_broadcastable_values(self, extents: Sequence[int]) -> Array:
         """Compute the array of `values`. Raises GiveUp beyond 64 bits."""
         if self.lo < -_INT64 or self.hi >= _INT64:
             raise GiveUp("an index value beyond 64 bits")

@@ -231,7 +231,7 @@ class VectorMachine:
         for action, item, guards in self.steps[block]:
             mask = self._combine_if_masks(guards, active_mask) if guards else active_mask
             if action is None:
-                self._run_loop(item, mask)
+                self._run_loop_in_order_or_as_axis(item, mask)
             else:
                 value = action(self, item, mask)
                 if value is not None:
@@ -255,7 +255,7 @@ class VectorMachine:
             active_mask = mask if active_mask is None else np.logical_and(align_own_and_loop_axes(active_mask, 0, 0, depth), mask)
         return active_mask
 
-    def _run_loop(self, loop: Loop, active_mask: Array | None) -> None:
+    def _run_loop_in_order_or_as_axis(self, loop: Loop, active_mask: Array | None) -> None:
         """Run a loop in order, or as an axis."""
         r, closer = loop.range, loop.closer
         n = self.bounds.get(r)
@@ -437,7 +437,7 @@ class VectorMachine:
                 return
         positions, mask = memory.positions_in_copies_and_mask(self._as_scattered(ref), mask, self.extents)
         self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
-        memory.scatter_elements(positions, mask, value, self.extents)
+        memory.scatter_distinct_elements(positions, mask, value, self.extents)
 
     def atomic_add(self, u: UOp, ref: VectorRef, value: Array, mask: Array | None) -> None:
         """Add to the elements of `ref` where the mask holds."""

@@ -270,7 +270,7 @@ class VectorMemory:
         self._mark_touched(touched, reads=True)
         return np.asarray(self.data[positions])
 
-    def scatter_elements(self, positions: Array, mask: Array | None, value: Array, extents: Sequence[int]) -> None:
+    def scatter_distinct_elements(self, positions: Array, mask: Array | None, value: Array, extents: Sequence[int]) -> None:
         """Write elements at positions.
 
         Raises GiveUp where two iterations, or two elements of one iteration, have the same position.

@@ -124,7 +124,7 @@ def plan_vectorization(
     for memory_node in memories.values():
         if memory_node.space is not AddrSpace.GLOBAL:
             resets.setdefault(memory_node.home, []).append(memory_node)
-    fused_products = _find_fusable_products(loop_nest)
+    fused_products = _map_sums_to_fusable_muls(loop_nest)
     return VectorPlan(kernel, block, loop_nest, sequential, memories, resets, fused_products, frozenset(fused_products.values()))
 
 
@@ -344,7 +344,7 @@ def _check_accesses_order_with_barriers(loop_nest: LoopNest, check: ConflictChec
 # ---------------------------------------------------------------------------------------------------------- sums of products
 
 
-def _find_fusable_products(loop_nest: LoopNest) -> dict[UOp, UOp]:
+def _map_sums_to_fusable_muls(loop_nest: LoopNest) -> dict[UOp, UOp]:
     """Return the Reduces whose operand is a product of floats that nothing else uses; R32 lets the products go unrounded."""
     uses: dict[UOp, int] = {}
     closers = {loop.closer for loop in loop_nest.loops.values()}

@@ -93,7 +93,7 @@ def _to_checked_array(key: str, u: UOp, shape: tuple[int, ...], given: Mapping[s
 def _read_dtype_and_shape(key: str, given: Mapping[str, Any]) -> MemberHeader:
     """Return the dtype and shape of an input; of one in a file before it is read, since few bytes may declare a large array."""
     if isinstance(given, InputFile):
-        return given.header(key)
+        return given.decoded_header(key)
     a = np.asarray(given[key])
     return MemberHeader(a.dtype, a.shape)
 

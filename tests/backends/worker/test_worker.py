@@ -231,7 +231,7 @@ def test_a_process_that_does_not_read_is_a_timeout(tmp_path: Path) -> None:
     greets = f'{imports}os.write(int(sys.argv[2]), pack_frame({{"ready": "deaf"}}))\n'
     (tmp_path / "deaf.py").write_text(f"{greets}time.sleep(60)\n")
     process = Deaf({}, Limits(), {"PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))})
-    process.write_frame({}, bytes(8 << 20), 0.2)
+    process.write_frame_or_mark_hung({}, bytes(8 << 20), 0.2)
     assert process.receive(60.0) is None
     assert process.end_and_explain_no_answer(0.2).status == "timeout"
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.compiler.decompose import decompose_node, lower_elementwise, soften_dtype
+from uops.compiler.decompose import decompose_node_or_keep_primitive, lower_elementwise, soften_dtype
 from uops.spec.ir import build as b
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -87,7 +87,7 @@ def direct(compiled: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
 
     def make(op: Op, d: DType) -> Callable[..., Any]:
         leaves = [b.param(k, (), d) for k in range(2 if op is Op.POW else 1)]
-        kernel: Callable[..., Any] = compiled(decompose_node(b.alu(op, *leaves)), leaves)
+        kernel: Callable[..., Any] = compiled(decompose_node_or_keep_primitive(b.alu(op, *leaves)), leaves)
         return kernel
 
     return make

@@ -2,7 +2,7 @@
 
 import pytest
 
-from uops.compiler.decompose.build import splat_constant
+from uops.compiler.decompose.build import build_constant_or_stack_of_copies
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -15,5 +15,5 @@ EQUAL: list[list[bool | int | float]] = [[0, False, 0.0], [False, 0.0, 0], [1.0,
 @pytest.mark.parametrize("numbers", EQUAL, ids=str)
 def test_equal_numbers_are_the_constant_that_the_builder_makes(numbers: list[bool | int | float], d: DType) -> None:
     for n in numbers:
-        assert splat_constant(n, d) is b.const(n, d)
-        assert splat_constant(n, d, (2,)).src == (b.const(n, d),) * 2
+        assert build_constant_or_stack_of_copies(n, d) is b.const(n, d)
+        assert build_constant_or_stack_of_copies(n, d, (2,)).src == (b.const(n, d),) * 2

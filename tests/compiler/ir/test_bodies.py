@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from uops.compiler.config import Config
-from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies, renumber_loops
+from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies, renumber_loops_and_map_nodes
 from uops.compiler.log import record_transforms
 from uops.compiler.pipeline import lower, stages
 from uops.compiler.runtime.program import compile
@@ -172,16 +172,19 @@ def kernel(*ids: int, extents: tuple[int, ...] = (2, 3, 4)) -> UOp:
 
 
 def test_loops_are_numbered_from_zero_in_the_order_they_had() -> None:
-    done, put = renumber_loops(kernel(7, 12, 30))
-    assert done is renumber_loops(kernel(1, 2, 3))[0] is kernel(0, 1, 2)
-    assert renumber_loops(done) == (done, {})
+    done, put = renumber_loops_and_map_nodes(kernel(7, 12, 30))
+    assert done is renumber_loops_and_map_nodes(kernel(1, 2, 3))[0] is kernel(0, 1, 2)
+    assert renumber_loops_and_map_nodes(done) == (done, {})
     assert put[kernel(7, 12, 30)] is done
-    swapped = renumber_loops(kernel(12, 7, 30))[0]
+    swapped = renumber_loops_and_map_nodes(kernel(12, 7, 30))[0]
     assert swapped is not done and swapped is kernel(1, 0, 2)
 
 
 def test_other_extents_are_another_body() -> None:
-    assert renumber_loops(kernel(7, 12, 30))[0] is not renumber_loops(kernel(7, 12, 30, extents=(4, 3, 2)))[0]
+    assert (
+        renumber_loops_and_map_nodes(kernel(7, 12, 30))[0]
+        is not renumber_loops_and_map_nodes(kernel(7, 12, 30, extents=(4, 3, 2)))[0]
+    )
 
 
 def test_each_changes_a_body_once() -> None:

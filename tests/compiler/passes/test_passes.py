@@ -9,9 +9,9 @@ from uops.compiler import Config, lower, outputs
 from uops.compiler.decompose.threefry import decompose_threefry
 from uops.compiler.ir.accumulators import lower_reduces, reduction_identity
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.passes.callify.callify import callify, inline_calls
+from uops.compiler.passes.callify.callify import callify, inline_calls_and_drop_markers
 from uops.compiler.passes.linearize import order_instructions
-from uops.compiler.passes.memory_plan import ALIGNMENT, LiveRange, assign_offsets, find_live_ranges, plan_memory
+from uops.compiler.passes.memory_plan import ALIGNMENT, LiveRange, assign_offsets_and_get_arena_bytes, find_live_ranges, plan_memory
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.select.index_widths import lower_index_arithmetic
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -40,18 +40,18 @@ def kernels(graph: UOp) -> list[UOp]:
 def test_functions_are_substituted_and_nested_bodies_own_their_params() -> None:
     inner = b.function(b.tuple_(b.mul(b.param(0, (3,), dt.int32), 2)), b.add(b.param(0, (3,), dt.int32), 1))
     outer = b.function(b.tuple_(b.get(inner, 0)), b.param(5, (3,), dt.int32))
-    assert inline_calls(b.get(outer, 0)) is b.mul(b.add(b.param(5, (3,), dt.int32), 1), 2)
+    assert inline_calls_and_drop_markers(b.get(outer, 0)) is b.mul(b.add(b.param(5, (3,), dt.int32), 1), 2)
 
 
 def test_overlapping_arguments_are_replaced_at_once() -> None:
     p0, p1 = b.param(0, (3,), dt.int32), b.param(1, (3,), dt.int32)
     swapped = b.function(b.tuple_(b.sub(p0, p1)), p1, p0)
-    assert inline_calls(b.get(swapped, 0)) is b.sub(p1, p0)
+    assert inline_calls_and_drop_markers(b.get(swapped, 0)) is b.sub(p1, p0)
 
 
 def test_a_body_with_a_param_that_has_no_argument_is_named() -> None:
     with pytest.raises(SpecError, match="has 1 arguments but its body uses Param 1"):
-        inline_calls(b.get(b.function(b.tuple_(b.param(1, (3,), dt.int32)), b.param(0, (3,), dt.int32)), 0))
+        inline_calls_and_drop_markers(b.get(b.function(b.tuple_(b.param(1, (3,), dt.int32)), b.param(0, (3,), dt.int32)), 0))
 
 
 def test_results_go_to_fresh_buffers_numbered_after_the_graphs_own() -> None:
@@ -343,7 +343,7 @@ def test_an_intermediate_is_compared_with_those_that_live_when_it_is_born(monkey
     def reads(lives: int) -> int:
         monkeypatch.setattr(Watched, "reads", 0)
         chain = [Watched(b.buffer(100, dt.float32, unique=k), k, k + 1) for k in range(lives)]
-        assert assign_offsets(chain) == 2 * (-(-400 // ALIGNMENT) * ALIGNMENT)
+        assert assign_offsets_and_get_arena_bytes(chain) == 2 * (-(-400 // ALIGNMENT) * ALIGNMENT)
         return Watched.reads
 
     assert reads(400) < 5 * reads(100)

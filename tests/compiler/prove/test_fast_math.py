@@ -16,7 +16,7 @@ from uops.compiler.prove.admission import is_rule_in_ledger
 from uops.compiler.prove.counterexample import RuleCounterexample, instantiate_typed_pattern
 from uops.compiler.prove.obligations import obligations
 from uops.compiler.prove.solver.solver import SolverWorker
-from uops.compiler.prove.typings import RuleTyping, TypedPattern, annotate_dtypes, enumerate_rule_typings
+from uops.compiler.prove.typings import RuleTyping, TypedPattern, annotate_dtypes_if_well_typed, enumerate_rule_typings
 from uops.compiler.prove.verdicts import ProofStatus, ProofVerdict, decide_obligation
 from uops.compiler.rewrite.pattern import Pattern, as_pattern, maximum, ne, not_, operation, variables, where
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -94,7 +94,7 @@ def sides(rule: Rule) -> tuple[Array, Array, dict[Flaw, npt.NDArray[np.bool_]], 
     typed = typing(rule)
     assert typed.rhs is not None
     if form is not None:
-        promise = annotate_dtypes(form, typed.types, dt.float32)
+        promise = annotate_dtypes_if_well_typed(form, typed.types, dt.float32)
         assert promise is not None
         env["k"] = instantiate_typed_pattern(promise, env)
     left, right = instantiate_typed_pattern(typed.lhs, env), instantiate_typed_pattern(typed.rhs, env)
@@ -270,7 +270,7 @@ def difference(rule: Rule) -> str | None:
         inputs[f"p{slot}"] = whole > 0 if d is dt.bool_ else np.where(rng.random(400) < 0.5, whole, rng.uniform(-3, 3, 400))
         env[name] = b.param(slot, (400,), dt.bool_ if d is dt.bool_ else dt.float64)
     if form is not None:
-        promise = annotate_dtypes(form, a.types, a.types["k"])
+        promise = annotate_dtypes_if_well_typed(form, a.types, a.types["k"])
         assert promise is not None
         env["k"] = instantiate_typed_pattern(wide(promise), env)
     assert a.rhs is not None

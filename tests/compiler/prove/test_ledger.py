@@ -10,7 +10,7 @@ import pytest
 
 from uops.compiler.prove import admission, ledger
 from uops.compiler.prove.admission import DamagedLedger, UnprovedRule, digest_rule, is_rule_in_ledger, select_proved_rules_and_warn
-from uops.compiler.prove.campaign import collect_rule_themes, prove_rules
+from uops.compiler.prove.campaign import collect_rules_to_prove_by_theme, prove_rules
 from uops.compiler.prove.ledger import LedgerEntry, UnreadableLedger, make_page
 from uops.compiler.prove.verdicts import LEMMA, ProofStatus
 from uops.compiler.rewrite.pattern import INDEX, as_pattern, var
@@ -23,7 +23,7 @@ from uops.spec.ir import build as b
 from uops.spec.untrusted import BadFile
 
 RULES = tuple(rule for rules in THEMES.values() for rule in rules)
-ALL = tuple(rule for rules in collect_rule_themes().values() for rule in rules)
+ALL = tuple(rule for rules in collect_rules_to_prove_by_theme().values() for rule in rules)
 i = var("i", INDEX)
 
 
@@ -31,7 +31,7 @@ def test_the_ledger_proves_every_rule_as_it_is_and_the_solver_need_not_be_asked(
     pages = ledger.read_ledger()
     report = prove_rules(
         ALL,
-        proved_entries=ledger.index_proved_entries(pages),
+        proved_entries_by_key=ledger.index_proved_entries(pages),
         progress=lambda done, count, v: pytest.fail(f"{v.obligation.name} is not in the ledger"),
     )
     assert report.ok
@@ -179,13 +179,13 @@ def test_an_obligation_whose_lemma_is_open_is_open(monkeypatch: pytest.MonkeyPat
 
     lossless = next(r for r in RULES if r.name == "cast-lossless")
     known = ledger.index_proved_entries(ledger.read_ledger())
-    real = module._CampaignRun._reuse_ledger_entry
+    real = module._CampaignRun._find_reusable_ledger_entry
 
     def hidden(run: object, o: object) -> object:
         found = real(run, o)  # type: ignore[arg-type]
         return replace(found, status=ProofStatus.UNKNOWN) if found is not None and o.rule == LEMMA else found  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(module._CampaignRun, "_reuse_ledger_entry", hidden)
-    report = prove_rules((lossless,), proved_entries=known)
+    monkeypatch.setattr(module._CampaignRun, "_find_reusable_ledger_entry", hidden)
+    report = prove_rules((lossless,), proved_entries_by_key=known)
     assert report.pages["cast-lossless"].status is ProofStatus.UNKNOWN
     assert not report.ok

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from uops import SpecError, Tensor
-from uops.compiler.tensor.methods.elementwise import lambert_continued_fraction
+from uops.compiler.tensor.methods.elementwise import build_lambert_tanh_polynomials
 from uops.spec.errors import SpecValueError
 from uops.spec.ir.dtypes import DTYPES
 from uops.spec.ir.node import toposort
@@ -275,7 +275,7 @@ def test_tanh_keeps_its_relative_error_near_zero(agree: Any) -> None:
 
 
 def test_lamberts_fraction_is_exact_to_its_order() -> None:
-    p, q = lambert_continued_fraction(3)
+    p, q = build_lambert_tanh_polynomials(3)
     assert (p, q) == ([15, 1], [15, 6])  # x (15 + x^2) / (15 + 6 x^2)
 
 

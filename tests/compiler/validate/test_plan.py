@@ -4,7 +4,7 @@ from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.model import ObligationKind
 from uops.compiler.validate.plan import generate_plan_claims
-from uops.fuzz.bisect.replay_kernel import replay_launch
+from uops.fuzz.bisect.replay_kernel import replay_launches_on_random_memory
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse
 
@@ -41,7 +41,9 @@ def test_an_overlapping_plan_is_refuted_and_replays(worker):
     assert all(decide_claim(c, worker).is_proved for c in generate_plan_claims(before, right, ()))
     bad = [v for c in generate_plan_claims(before, wrong, ()) if not (v := decide_claim(c, worker)).is_proved]
     assert [v.kind for v in bad] == [ObligationKind.PLAN] and "at the same time" in bad[0].place
-    assert replay_launch(before, wrong).confirmed and not replay_launch(before, right).confirmed
+    assert (
+        replay_launches_on_random_memory(before, wrong).confirmed and not replay_launches_on_random_memory(before, right).confirmed
+    )
 
 
 def test_what_a_call_reads_and_what_it_writes_share_no_bytes(worker):

@@ -23,7 +23,7 @@ from uops.compiler.validate.decide import decide_by_points, decide_by_solver, is
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import ValidationClaim
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
-from uops.compiler.validate.values import COVERED, find_replay_fault, validate_linearization
+from uops.compiler.validate.values import COVERED, find_unproved_or_wrong_step, validate_linearization
 from uops.fuzz.generate.kinds import sample
 from uops.fuzz.oracles.stages import KEEPS
 from uops.interp import run
@@ -134,7 +134,7 @@ def test_a_result_that_shares_memory_of_the_launch_is_refused():
     graph = b.after(memory, b.store(memory, b.add(b.contiguous(b.neg(b.param(0, (4,), dt.float32))), 1)))
     passed, steps, log = record_lowering_up_to_plan(graph, create_backend("c").target, NEVER)
     validate(passed, steps, log).raise_unless_proved()
-    passed["plan"] = plan_memory(passed["linearize"], external=())
+    passed["plan"] = plan_memory(passed["linearize"], caller_buffers=())
     bad = [v.place for v in validate(passed, steps, log).plan if not v.is_proved]
     assert bad == ["buffer 1 is not the caller's", "buffer 2 is not the caller's"]
 
@@ -184,12 +184,13 @@ def test_a_pass_that_changes_nothing_is_proved_and_one_that_does_says_what_cover
 def test_a_step_that_no_proved_rule_makes_is_refused():
     x = b.param(0, (), dt.int32)
     before = b.add(x, 0)
-    assert find_replay_fault(before, x, [RewriteStep("made-up", before, x, {})], {}) == "rule made-up is not proved"
-    assert find_replay_fault(before, x, [], {}) == "the steps of the log give something else"
+    assert find_unproved_or_wrong_step(before, x, [RewriteStep("made-up", before, x, {})], {}) == "rule made-up is not proved"
+    assert find_unproved_or_wrong_step(before, x, [], {}) == "the steps of the log give something else"
     rule = next(r for r in VALUES if (made := r.apply(before)) is not None and made[0] is x)
     unproved = replace(rule, name="made-up")
     assert (
-        find_replay_fault(before, x, [RewriteStep("made-up", before, x, {})], {"made-up": unproved}) == "rule made-up is not proved"
+        find_unproved_or_wrong_step(before, x, [RewriteStep("made-up", before, x, {})], {"made-up": unproved})
+        == "rule made-up is not proved"
     )
 
 
@@ -198,11 +199,14 @@ def test_a_step_that_is_no_instance_of_its_rule_is_refused():
     before = b.add(x, 0)
     rule = next(r for r in VALUES if (made := r.apply(before)) is not None and made[0] is x)
     rules = {rule.name: rule}
-    assert find_replay_fault(before, x, [RewriteStep(rule.name, before, x, {})], rules) is None
+    assert find_unproved_or_wrong_step(before, x, [RewriteStep(rule.name, before, x, {})], rules) is None
     assert (
-        find_replay_fault(before, y, [RewriteStep(rule.name, before, y, {})], rules) == f"a step is no instance of rule {rule.name}"
+        find_unproved_or_wrong_step(before, y, [RewriteStep(rule.name, before, y, {})], rules)
+        == f"a step is no instance of rule {rule.name}"
     )
-    assert find_replay_fault(y, x, [RewriteStep(rule.name, y, x, {})], rules) == f"a step is no instance of rule {rule.name}"
+    assert (
+        find_unproved_or_wrong_step(y, x, [RewriteStep(rule.name, y, x, {})], rules) == f"a step is no instance of rule {rule.name}"
+    )
 
 
 def test_a_list_that_leaves_out_or_misplaces_an_instruction_is_refused():

@@ -136,7 +136,7 @@ def test_a_campaign_that_is_cut_off_many_times_ends_as_one_that_was_not(tmp_path
 
 def test_what_was_done_of_a_batch_holds_those_that_ended_their_process() -> None:
     ended = {k: {"k": k} for k in (1, 4, 5, 9)}
-    found = BatchResult(Counter(cases=3), [{"k": 2}], 4).include_lost_cases(ended)
+    found = BatchResult(Counter(cases=3), [{"k": 2}], 4).include_lost_cases_up_to_gap(ended)
     assert found == (Counter(cases=6), [{"k": 1}, {"k": 2}, {"k": 4}, {"k": 5}], 6)
 
 

@@ -241,7 +241,7 @@ def test_lanes_that_cannot_meet_are_a_refusal_and_any_other_error_is_a_fault(mon
     subject = Subject("llvm")
     monkeypatch.setattr(subject, "target", SimpleNamespace(ops=set(Op)))
     context = oracles.OracleContext(kinds.sample(0, 0, ("kernels",)), subject)
-    asked = oracles.oracles_by_name(["kernels"])
+    asked = oracles.select_oracles_in_table_order(["kernels"])
 
     def says(words: str) -> Any:
         def refuse(*arguments: Any) -> None:

@@ -53,7 +53,7 @@ def test_a_compiler_that_refuses_what_it_takes_is_at_fault(
     c = context()
     _ = c.own_run
     monkeypatch.setattr(module, name, raising(CompileError("L01 (Load): planted")))
-    found = oracles.find_first_objection(c, oracles.oracles_by_name([oracle]))
+    found = oracles.find_first_objection(c, oracles.select_oracles_in_table_order([oracle]))
     assert found == (oracle, Fault("refused", "L01 (Load): planted"))
     assert c.counts[f"oracle:{oracle}"] == 1
 
@@ -63,13 +63,13 @@ def test_graphs_of_several_devices_may_be_refused(monkeypatch: pytest.MonkeyPatc
     c = context(b.copy(there, "CPU"))
     monkeypatch.setattr(oracles, "run_passes_up_to", raising(CompileError("planted")))
     with pytest.raises(SubjectRefused, match="planted"):
-        oracles.find_first_objection(c, oracles.oracles_by_name(["twice"]))
+        oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["twice"]))
     assert not c.counts["oracle:twice"]
 
 
 def test_what_an_oracle_does_not_expect_is_a_fault_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "find_fault_of_compiled_calls", raising(AssertionError("planted words")))
-    found = oracles.find_first_objection(context(), oracles.oracles_by_name(["called"]))
+    found = oracles.find_first_objection(context(), oracles.select_oracles_in_table_order(["called"]))
     assert found is not None
     assert found[1].kind == "assertionerror"
     assert found[1].message.startswith("planted words [")
@@ -77,7 +77,7 @@ def test_what_an_oracle_does_not_expect_is_a_fault_with_its_words(monkeypatch: p
 
 def test_who_cannot_judge_a_case_has_not_judged_it() -> None:
     c = context(b.contiguous(X))
-    assert oracles.find_first_objection(c, oracles.oracles_by_name(["rule-off"])) is None
+    assert oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["rule-off"])) is None
     assert not c.counts["oracle:rule-off"]
     assert c.counts["not asked:rule-off, no rule is applied"] == 1
 
@@ -95,7 +95,7 @@ def test_drawn_cases_count_their_judges_once() -> None:
     subject = Subject("interp")
     for k in range(20):
         c = OracleContext(kinds.sample(2, k), subject, seed=k)
-        assert oracles.find_first_objection(c, oracles.oracles_by_name(["reference", "allowed"])) is None
+        assert oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["reference", "allowed"])) is None
         assert (c.counts["oracle:reference"], c.counts["oracle:allowed"]) == (1, 1)
 
 
@@ -108,8 +108,8 @@ def test_a_program_that_keeps_its_results_leaks(monkeypatch: pytest.MonkeyPatch)
             return kept[-1]
 
     c = context()
-    assert oracles.find_first_objection(c, oracles.oracles_by_name(["leaks"])) is None
+    assert oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["leaks"])) is None
     monkeypatch.setattr(oracles, "Compiled", Keeping)
-    found = oracles.find_first_objection(c, oracles.oracles_by_name(["leaks"]))
+    found = oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["leaks"]))
     assert found is not None
     assert found[1].kind == "leak"

@@ -57,14 +57,17 @@ def context() -> tuple[oracles.OracleContext, Counting]:
 
 def test_a_text_is_compiled_and_linked_once_for_all_oracles_of_a_case() -> None:
     c, counting = context()
-    assert oracles.find_first_objection(c, oracles.oracles_by_name(("allowed", "unoptimised", "scheduled", "searched"))) is None
+    assert (
+        oracles.find_first_objection(c, oracles.select_oracles_in_table_order(("allowed", "unoptimised", "scheduled", "searched")))
+        is None
+    )
     assert len(counting.compiled) >= 1
     assert set(counting.compiled.values()) == set(counting.loaded.values()) == {1}
 
 
 def test_a_second_compilation_is_one() -> None:
     c, counting = context()
-    assert oracles.find_first_objection(c, oracles.oracles_by_name(("allowed", "again"))) is None
+    assert oracles.find_first_objection(c, oracles.select_oracles_in_table_order(("allowed", "again"))) is None
     assert set(counting.compiled.values()) == set(counting.loaded.values()) == {2}
 
 
@@ -131,5 +134,5 @@ def test_a_call_in_python_has_the_kernels_of_the_native_one() -> None:
     before = sum(counting.compiled.values())
     in_python = calls._bypass_native_entry(native)
     assert sum(counting.compiled.values()) == before
-    assert native.function != native._call_in_python
-    assert in_python.function == in_python._call_in_python
+    assert native.function != native._check_arguments_and_run
+    assert in_python.function == in_python._check_arguments_and_run

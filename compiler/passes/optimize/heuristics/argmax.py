@@ -108,43 +108,53 @@ def _at_least(v: UOp, least: UOp) -> bool:
     return v.min_max is not None and bool(v.min_max[0] >= least.arg.value)
 
 
-def _build_fused_argmax(s: Schedule, f: _ArgmaxPattern, lanes: int, vectors: int, uniques: Iterator[int]) -> Schedule:
-    """Replace the argmax by `vectors` vectors of `lanes` with two registers each: the greatest element and its position."""
+def _build_fused_argmax(
+    s: Schedule, match: _ArgmaxPattern, lanes_per_vector: int, vector_count: int, uniques: Iterator[int]
+) -> Schedule:
+    """Replace the argmax by `vector_count` vectors of `lanes_per_vector` with two registers each: the greatest element and its
+    position."""
     order = toposort(s.effect)
-    outside = sorted(open_ranges(order)[f.node], key=lambda r: int(r.arg.axis_id))
+    outside = sorted(open_ranges(order)[match.node], key=lambda r: int(r.arg.axis_id))
     free = next_id(s)
     first, second, last, lane_of_max = (
-        UOp(Op.RANGE, (index_constant(lanes),), RangeArg(free + k, AxisType.UPCAST if k < 2 else AxisType.UNROLL)) for k in range(4)
+        UOp(Op.RANGE, (index_constant(lanes_per_vector),), RangeArg(free + k, AxisType.UPCAST if k < 2 else AxisType.UNROLL))
+        for k in range(4)
     )
-    step = UOp(Op.RANGE, (index_constant(constant_extent(f.r) // (lanes * vectors)),), RangeArg(free + 4, AxisType.REDUCE))
-    registers = [[_register(u, lanes, next(uniques)) for u in (f.x, f.v)] for _ in range(vectors)]
+    step = UOp(
+        Op.RANGE,
+        (index_constant(constant_extent(match.r) // (lanes_per_vector * vector_count)),),
+        RangeArg(free + 4, AxisType.REDUCE),
+    )
+    registers = [[_register(u, lanes_per_vector, next(uniques)) for u in (match.x, match.v)] for _ in range(vector_count)]
 
     def at(memory: UOp, lane: UOp, *after: UOp) -> UOp:
-        return element_address(B.after(memory, *after) if after else memory, [lane], [lanes])
+        return element_address(B.after(memory, *after) if after else memory, [lane], [lanes_per_vector])
 
     starts = list[UOp]()
     for k, (greatest, place) in enumerate(registers):
-        v = substitute(f.v, {f.r: _add(index_constant(k * lanes), first)})
+        v = substitute(match.v, {match.r: _add(index_constant(k * lanes_per_vector), first)})
         starts += (
-            B.store(at(greatest, first, *outside), reduction_identity(Op.MAX, f.x.dtype)),
+            B.store(at(greatest, first, *outside), reduction_identity(Op.MAX, match.x.dtype)),
             B.store(at(place, first, *outside), v),
         )
     initialized = B.end(B.group(*starts), first)
     stores = list[UOp]()
     for k, pair in enumerate(registers):
-        begin = UOp(Op.MUL, (_add(UOp(Op.MUL, (step, index_constant(vectors))), index_constant(k)), index_constant(lanes)))
-        new = [substitute(u, {f.r: _add(begin, second)}) for u in (f.x, f.v)]
+        begin = UOp(
+            Op.MUL, (_add(UOp(Op.MUL, (step, index_constant(vector_count))), index_constant(k)), index_constant(lanes_per_vector))
+        )
+        new = [substitute(u, {match.r: _add(begin, second)}) for u in (match.x, match.v)]
         addresses = [at(memory, second, initialized, step) for memory in pair]
         old = [_load(address) for address in addresses]
-        better = _build_exceeds_max_or_is_nan(new[0], old[0])
+        better = _build_exceeds_max_or_is_first_nan(new[0], old[0])
         stores += [B.store(p, UOp(Op.WHERE, (better, x, y))) for p, x, y in zip(addresses, new, old, strict=True)]
     done = B.end(B.end(B.group(*stores), second), step)
-    total = UOp(Op.REDUCE, (_maximum([_load(at(greatest, last, done)) for greatest, _ in registers]), last), f.node.arg)
+    total = UOp(Op.REDUCE, (_maximum([_load(at(greatest, last, done)) for greatest, _ in registers]), last), match.node.arg)
     candidates = [[_load(at(memory, lane_of_max, done)) for memory in pair] for pair in registers]
-    positions = [UOp(Op.WHERE, (_build_is_max(x, total), v, f.missing)) for x, v in candidates]
-    result = UOp(Op.REDUCE, (_maximum(positions), lane_of_max), f.node.arg)
-    effect = substitute(s.effect, {f.node: result})
-    log_transform("pair", s.effect, effect, {f.node: result})
+    positions = [UOp(Op.WHERE, (_build_is_max(x, total), v, match.missing)) for x, v in candidates]
+    result = UOp(Op.REDUCE, (_maximum(positions), lane_of_max), match.node.arg)
+    effect = substitute(s.effect, {match.node: result})
+    log_transform("pair", s.effect, effect, {match.node: result})
     return replace(s, effect=effect)
 
 
@@ -170,8 +180,8 @@ def _build_is_max(x: UOp, greatest: UOp) -> UOp:
     return UOp(Op.OR, (equal, UOp(Op.CMPNE, (x, x)))) if x.dtype.is_float else equal
 
 
-def _build_exceeds_max_or_is_nan(x: UOp, greatest: UOp) -> UOp:
+def _build_exceeds_max_or_is_first_nan(x: UOp, max_so_far: UOp) -> UOp:
     """Return the condition that `x` replaces the greatest element so far: it is greater, or the first NaN."""
     if not x.dtype.is_float:
-        return UOp(Op.CMPLT, (greatest, x))
-    return UOp(Op.AND, (UOp(Op.NOT, (UOp(Op.CMPLE, (x, greatest)),)), UOp(Op.CMPEQ, (greatest, greatest))))
+        return UOp(Op.CMPLT, (max_so_far, x))
+    return UOp(Op.AND, (UOp(Op.NOT, (UOp(Op.CMPLE, (x, max_so_far)),)), UOp(Op.CMPEQ, (max_so_far, max_so_far))))

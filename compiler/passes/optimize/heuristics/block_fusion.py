@@ -56,18 +56,18 @@ class ChainKernel(NamedTuple):
         return [u for u in toposort(self.effect) if u.op is Op.LOAD and self.argument(u.buffer.operand.arg.slot) is memory]
 
 
-def fuse_kernel_chains(root: UOp, external: Collection[UOp], machine: MachineModel) -> UOp:
+def fuse_kernel_chains(root: UOp, memory_used_outside_launch: Collection[UOp], machine: MachineModel) -> UOp:
     """Fuse each chain of kernels in a launch into one kernel, on a machine with vectors and caches.
 
-    `external` is memory that is accessed outside the launch.
+    `memory_used_outside_launch` is memory that is accessed outside the launch.
     """
     if not machine.vector_bytes or machine.workgroup or len(machine.caches) < 2 or len(root.src) < 2:
         return root
-    chains = _ChainFinder(root.src, external, machine)
+    chains = _ChainFinder(root.src, memory_used_outside_launch, machine)
     calls, fused, k = list[UOp](), dict[UOp, UOp](), 0
     while k < len(root.src):
-        chain, common = chains.find_longest(k)
-        rows = _choose_block_rows(chain, common, machine) if common > 1 else 0
+        chain, common = chains.find_longest_chain_and_loop_count(k)
+        rows = _choose_rows_per_block_or_zero(chain, common, machine) if common > 1 else 0
         calls.append(_fuse_chain(chain, common, rows) if rows else root.src[k])
         if rows:
             fused.update({p.call: calls[-1] for p in chain})
@@ -89,59 +89,59 @@ class _ChainFinder:
         self._kernels: dict[int, ChainKernel | None] = {}
         self._common_loops: dict[int, int] = {}
 
-    def find_longest(self, k: int) -> tuple[list[ChainKernel], int]:
-        """Find the longest chain that begins with call `k`, and the number of loops that its kernels share: 0 if fusion cannot
-        pay."""
-        first = self.get_chain_kernel(k)
+    def find_longest_chain_and_loop_count(self, first_index: int) -> tuple[list[ChainKernel], int]:
+        """Find the longest chain that begins with call `first_index`, and the number of loops that its kernels share: 0 if fusion
+        cannot pay."""
+        first = self.get_chain_kernel(first_index)
         if first is None:
             return [], 0
         chain, arguments, common, row = [first], {*first.call.arguments}, len(first.loops), 0
-        while shared := self.count_loops_shared_with_next(k + len(chain) - 1):
-            part = self.get_chain_kernel(k + len(chain))
+        while shared := self.count_loops_shared_with_sole_reader(first_index + len(chain) - 1):
+            part = self.get_chain_kernel(first_index + len(chain))
             if part is None or part.argument(0) in arguments:
                 break
             chain.append(part)
             arguments.update(part.call.arguments)
             row = row + _row_bytes(chain[-2], common) if shared >= common else sum(_row_bytes(p, shared) for p in chain[:-1])
             common = min(common, shared)
-            if self.cannot_pay_off(first, common, row):
+            if self.no_longer_chain_can_pay(first, common, row):
                 return chain, 0
         return chain, common if len(chain) > 1 else 0
 
-    def get_chain_kernel(self, k: int) -> ChainKernel | None:
-        """Return call `k` as a kernel of a chain, or None if it cannot be one."""
-        if k not in self._kernels:
-            self._kernels[k] = _make_chain_kernel(self.calls[k])
-        return self._kernels[k]
+    def get_chain_kernel(self, call_index: int) -> ChainKernel | None:
+        """Return call `call_index` as a kernel of a chain, or None if it cannot be one."""
+        if call_index not in self._kernels:
+            self._kernels[call_index] = _make_chain_kernel_if_fusible(self.calls[call_index])
+        return self._kernels[call_index]
 
-    def count_loops_shared_with_next(self, k: int) -> int:
-        """Count the loops that call `k` and the next one share, if the next one is its only reader; else 0."""
-        if k not in self._common_loops:
-            self._common_loops[k] = self._compute_common_loop_count(k)
-        return self._common_loops[k]
+    def count_loops_shared_with_sole_reader(self, writer_index: int) -> int:
+        """Count the loops that call `writer_index` and the next one share, if the next one is its only reader; else 0."""
+        if writer_index not in self._common_loops:
+            self._common_loops[writer_index] = self._count_shared_loops_unmemoized(writer_index)
+        return self._common_loops[writer_index]
 
-    def _compute_common_loop_count(self, k: int) -> int:
-        writer = self.get_chain_kernel(k)
-        if writer is None or k + 1 == len(self.calls):
+    def _count_shared_loops_unmemoized(self, writer_index: int) -> int:
+        writer = self.get_chain_kernel(writer_index)
+        if writer is None or writer_index + 1 == len(self.calls):
             return 0
         memory = writer.argument(0)
         if memory.op is not Op.BUFFER or memory in self.external or self.uses[memory] != 2:
             return 0
-        reader = self.get_chain_kernel(k + 1) if memory in self.calls[k + 1].arguments[1:] else None
-        return _count_matching_loops(writer, reader, memory) if reader else 0
+        reader = self.get_chain_kernel(writer_index + 1) if memory in self.calls[writer_index + 1].arguments[1:] else None
+        return _count_loops_advancing_alike(writer, reader, memory) if reader else 0
 
-    def cannot_pay_off(self, first: ChainKernel, common: int, row_bytes: int) -> bool:
+    def no_longer_chain_can_pay(self, first: ChainKernel, common_loop_count: int, row_bytes: int) -> bool:
         """Return True if no chain that begins with `first` pays: as it grows, rows take more bytes and no more loops are shared."""
-        extents = [constant_extent(r) for r in first.loops[:common]]
+        extents = [constant_extent(r) for r in first.loops[:common_loop_count]]
         return (
-            common < 2
+            common_loop_count < 2
             or max(extents) < LEAST_ROWS
             or max(extents[:-1]) < self.machine.cores
             or row_bytes * LEAST_ROWS > _max_block_bytes(self.machine)
         )
 
 
-def _make_chain_kernel(call: UOp) -> ChainKernel | None:
+def _make_chain_kernel_if_fusible(call: UOp) -> ChainKernel | None:
     """Return a kernel that stores one element per iteration of parallel loops of constant extents; None for any other kernel."""
     s = create_initial_schedule(call.body)
     if s is None or call.arg.written != (0,) or s.ordered_ids or s.effect.gate is not None or len(s.outputs) < 2:
@@ -154,7 +154,7 @@ def _make_chain_kernel(call: UOp) -> ChainKernel | None:
     return ChainKernel(call, s.effect, s.outputs)
 
 
-def _count_matching_loops(writer: ChainKernel, reader: ChainKernel, memory: UOp) -> int:
+def _count_loops_advancing_alike(writer: ChainKernel, reader: ChainKernel, memory: UOp) -> int:
     """Count the outer loops in which the Store of `writer` and all Loads of `reader` advance alike through `memory`."""
     strides = _strides(writer.loops)
     if extract_affine_sum(writer.effect.buffer.positions[0]) != AffineSum(dict(zip(writer.loops, strides, strict=True)), 0):
@@ -175,11 +175,11 @@ def _strides(loops: Sequence[UOp]) -> list[int]:
     return [math.prod(map(constant_extent, loops[k + 1 :])) for k in range(len(loops))]
 
 
-def _is_offset_within_block(address: AffineSum, shared_loops: Sequence[UOp], block_size: int) -> bool:
+def _is_offset_within_block(address: AffineSum, loops_to_ignore: Sequence[UOp], block_size: int) -> bool:
     """Return True if an address, without the terms of the shared loops, is in [0, size)."""
     low = high = address.constant
     for u, k in address.terms.items():
-        if u not in shared_loops:
+        if u not in loops_to_ignore:
             if u.min_max is None:
                 return False
             ends = sorted(int(x) * k for x in u.min_max)
@@ -190,21 +190,21 @@ def _is_offset_within_block(address: AffineSum, shared_loops: Sequence[UOp], blo
 # --------------------------------------------------------------------------------------------------------------- cost model
 
 
-def _choose_block_rows(chain: Sequence[ChainKernel], common: int, machine: MachineModel) -> int:
+def _choose_rows_per_block_or_zero(chain: Sequence[ChainKernel], common_loop_count: int, machine: MachineModel) -> int:
     """Return the number of rows per block, or 0 if fusion does not pay."""
-    cache, row = machine.caches[1], sum(_row_bytes(p, common) for p in chain[:-1])
-    rows = math.prod(constant_extent(r) for r in chain[0].loops[:common])
-    n = constant_extent(chain[0].loops[common - 1])
+    cache, row = machine.caches[1], sum(_row_bytes(p, common_loop_count) for p in chain[:-1])
+    rows = math.prod(constant_extent(r) for r in chain[0].loops[:common_loop_count])
+    n = constant_extent(chain[0].loops[common_loop_count - 1])
     most = _max_block_bytes(machine) // row
     block = next((k for k in range(min(n, most), LEAST_ROWS - 1, -1) if n % k == 0), 0)
-    reread = sum(_count_bytes_read_per_block(p, common) for p in chain)
-    outer = max(constant_extent(r) for r in chain[0].loops[: common - 1])
+    reread = sum(_count_bytes_reread_in_each_block(p, common_loop_count) for p in chain)
+    outer = max(constant_extent(r) for r in chain[0].loops[: common_loop_count - 1])
     return block if rows * row > cache and reread <= cache // 2 and outer >= machine.cores else 0
 
 
-def _row_bytes(part: ChainKernel, common: int) -> int:
+def _row_bytes(part: ChainKernel, common_loop_count: int) -> int:
     """Return the bytes of one row that a kernel stores."""
-    return _strides(part.loops)[common - 1] * part.effect.value.dtype.itemsize
+    return _strides(part.loops)[common_loop_count - 1] * part.effect.value.dtype.itemsize
 
 
 def _max_block_bytes(machine: MachineModel) -> int:
@@ -212,11 +212,11 @@ def _max_block_bytes(machine: MachineModel) -> int:
     return min(machine.caches[1] // 2, _MOST_BYTES)
 
 
-def _count_bytes_read_per_block(part: ChainKernel, common: int) -> int:
+def _count_bytes_reread_in_each_block(part: ChainKernel, common_loop_count: int) -> int:
     """Count the bytes that a kernel reads again in each block."""
     loads = [u for u in toposort(part.effect) if u.op is Op.LOAD]
     needs = open_ranges(toposort(part.effect))
-    block, outer = part.loops[common - 1], part.loops[:common]
+    block, outer = part.loops[common_loop_count - 1], part.loops[:common_loop_count]
     sizes = [(u, math.prod(constant_extent(r) for r in needs[u] if r not in outer)) for u in loads if block not in needs[u]]
     return sum(n * u.dtype.itemsize for u, n in sizes)
 
@@ -241,21 +241,24 @@ class _ChainFusion:
         self.axis += 1
         return UOp(Op.RANGE, (bound,), RangeArg(self.axis - 1, like.arg.type))
 
-    def renumber_param(self, u: UOp, argument: UOp) -> UOp:
-        """Return Param `u` with the slot of `argument` in the fused Call."""
-        if argument not in self.arguments:
-            self.arguments.append(argument)
-        return u.replace(arg=replace(u.arg, slot=self.arguments.index(argument)))
+    def renumber_param_and_add_argument(self, param: UOp, call_argument: UOp) -> UOp:
+        """Return Param `param` with the slot of `call_argument` in the fused Call."""
+        if call_argument not in self.arguments:
+            self.arguments.append(call_argument)
+        return param.replace(arg=replace(param.arg, slot=self.arguments.index(call_argument)))
 
-    def translate_kernel(self, part: ChainKernel, unique: int) -> tuple[UOp, list[UOp]]:
-        """Return a kernel's effect inside the shared loops, and its remaining loops. `unique` numbers its LOCAL Buffer."""
+    def translate_effect_and_inner_loops(self, part: ChainKernel, local_buffer_number: int) -> tuple[UOp, list[UOp]]:
+        """Return a kernel's effect inside the shared loops, and its remaining loops. `local_buffer_number` numbers its LOCAL
+        Buffer."""
         row = self.new_range(part.loops[self.common - 1], index_constant(self.rows))
         memory = part.argument(0)
         last = memory is self.arguments[0]
         if not last:
             size = self.rows * _strides(part.loops)[self.common - 1]
-            self.local[memory] = UOp(Op.BUFFER, (), BufferArg(size, part.effect.value.dtype, "CPU", AddrSpace.LOCAL, unique))
-        redirected = self._redirect_accesses(part, row)
+            self.local[memory] = UOp(
+                Op.BUFFER, (), BufferArg(size, part.effect.value.dtype, "CPU", AddrSpace.LOCAL, local_buffer_number)
+            )
+        redirected = self._map_params_and_local_addresses(part, row)
         effect = substitute(part.effect, redirected)
         log_transform("join", part.call.body, effect, redirected)
         loops: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {r: (a, (a,)) for r, a in zip(part.loops, self.around[:-1])}
@@ -264,7 +267,7 @@ class _ChainFusion:
         loops.update({r: (n, (n,)) for r in inner if (n := self.new_range(r, r.bound))})
         return replace_ranges(effect, loops), [row, *(loops[r][0] for r in part.loops[self.common :])]
 
-    def _redirect_accesses(self, part: ChainKernel, row: UOp) -> dict[UOp, UOp]:
+    def _map_params_and_local_addresses(self, part: ChainKernel, row_in_block: UOp) -> dict[UOp, UOp]:
         """Map the Params and addresses of a kernel to those of the fused kernel, where memory between two kernels is LOCAL."""
         redirected: dict[UOp, UOp] = {}
         for u in toposort(part.effect):
@@ -272,20 +275,24 @@ class _ChainFusion:
                 continue
             argument = part.argument(u.operand.arg.slot)
             if argument not in self.local:
-                redirected[u.operand] = self.renumber_param(u.operand, argument)
+                redirected[u.operand] = self.renumber_param_and_add_argument(u.operand, argument)
                 continue
             t, outer = extract_affine_sum(u.positions[0]), part.loops[: self.common]
-            terms = {row: t.terms[outer[-1]], **{x: k for x, k in t.terms.items() if x not in outer}}
+            terms = {row_in_block: t.terms[outer[-1]], **{x: k for x, k in t.terms.items() if x not in outer}}
             redirected[u] = UOp(Op.INDEX, (self.local[argument], build_affine_sum(AffineSum(terms, t.constant))))
         return redirected
 
 
-def _fuse_chain(chain: Sequence[ChainKernel], common: int, rows: int) -> UOp:
-    """Return the Call of one kernel that computes a chain in blocks of `rows`."""
-    fusion, ready, parts = _ChainFusion(chain, common, rows), dict[UOp, UOp](), list[tuple[UOp, dict[UOp, UOp], UOp, UOp]]()
+def _fuse_chain(chain: Sequence[ChainKernel], common_loop_count: int, rows_per_block: int) -> UOp:
+    """Return the Call of one kernel that computes a chain in blocks of `rows_per_block`."""
+    fusion, ready, parts = (
+        _ChainFusion(chain, common_loop_count, rows_per_block),
+        dict[UOp, UOp](),
+        list[tuple[UOp, dict[UOp, UOp], UOp, UOp]](),
+    )
     call = chain[-1].call
     for k, part in enumerate(chain):
-        effect, loops = fusion.translate_kernel(part, 1 + k)
+        effect, loops = fusion.translate_effect_and_inner_loops(part, 1 + k)
         inner, local = substitute(effect, ready), fusion.local.get(part.argument(0))
         if local is None:
             name = f"joined_{call.body.arg.name}" if call.body.arg else "joined"

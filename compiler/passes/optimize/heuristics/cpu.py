@@ -28,14 +28,14 @@ from uops.compiler.passes.optimize.heuristics.products import (
     REDUCE_VECTORS,
     REUSED_ROWS,
     find_loop_that_reuses_lane_loads,
-    stage_transposed_operand,
+    stage_strided_operand_of_narrow_product,
     tile_product_in_registers,
-    vectorize_contiguous_reduce,
-    vectorize_reduce_as_dot_products,
+    vectorize_dot_products_if_contiguous,
+    vectorize_reduce_if_contiguous,
 )
-from uops.compiler.passes.optimize.heuristics.sweep import interchange_reduce_loops
-from uops.compiler.passes.optimize.heuristics.symbolic import vectorize_symbolic_loops
-from uops.compiler.passes.optimize.heuristics.threads import WORTH, count_operations
+from uops.compiler.passes.optimize.heuristics.sweep import interchange_output_and_reduce_loops
+from uops.compiler.passes.optimize.heuristics.symbolic import vectorize_contiguous_loops_if_masked
+from uops.compiler.passes.optimize.heuristics.threads import WORTH, count_executed_element_operations
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.local_memory import (
     find_uses_of_recomputed_value,
@@ -90,7 +90,7 @@ def schedule_for_cpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
     if not machine.vector_bytes:
         return s
     if any(r.bound.op is not Op.CONST for r in s.ranges):
-        return vectorize_symbolic_loops(s, machine)
+        return vectorize_contiguous_loops_if_masked(s, machine)
     s = flatten_loop_nests(s)
     argmax = fuse_max_and_argmax(s, machine, uniques)
     if argmax is not None:
@@ -121,18 +121,18 @@ def _stage_repeated_values(s: Schedule, machine: MachineModel, uniques: Iterator
 def _vectorize_kernel(s: Schedule, f: VectorizationFacts, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
     """Turn loops into vector lanes: an output loop, reduce loops, and loops that fill LOCAL memory."""
     lanes = max(1, machine.vector_bytes // f.itemsize)
-    staged = stage_transposed_operand(s, f, lanes, machine, uniques)
+    staged = stage_strided_operand_of_narrow_product(s, f, lanes, machine, uniques)
     if staged is not None:
-        return vectorize_reduce_as_dot_products(staged, VectorizationFacts(staged), lanes)
-    lane = _choose_vector_loop(s, f, lanes)
+        return vectorize_dot_products_if_contiguous(staged, VectorizationFacts(staged), lanes)
+    lane = _choose_output_loop_to_vectorize(s, f, lanes)
     if lane is None and len(f.reduces) == 1 and not f.unvectorizable:
-        return vectorize_reduce_as_dot_products(s, f, lanes)
+        return vectorize_dot_products_if_contiguous(s, f, lanes)
     if lane is not None:
         s = _vectorize_output_loop(s, f, lane, lanes, machine, uniques)
     around = set[UOp]()  # loops around vectorized Reduces: lanes of these would repeat the Reduce in each lane
     for u in f.reduces:
         if (lane is None or lane not in f.enclosing_loops[u.operand]) and ranges_closed_by(u)[-1] not in around:
-            before, s = s, vectorize_contiguous_reduce(s, f, u, lanes, REDUCE_VECTORS)
+            before, s = s, vectorize_reduce_if_contiguous(s, f, u, lanes, REDUCE_VECTORS)
             around |= f.enclosing_loops[u] if s is not before else set()
     for u in f.ends:
         if ranges_closed_by(u)[-1] not in f.unvectorizable | around:
@@ -140,7 +140,7 @@ def _vectorize_kernel(s: Schedule, f: VectorizationFacts, machine: MachineModel,
     return s
 
 
-def _choose_vector_loop(s: Schedule, f: VectorizationFacts, lanes: int) -> UOp | None:
+def _choose_output_loop_to_vectorize(s: Schedule, f: VectorizationFacts, lanes: int) -> UOp | None:
     """Return the output loop for vector lanes, or None if reduce loops suit better.
 
     The loop is contiguous in the Store, and its loads cost no more than those along the reduce loops.
@@ -164,24 +164,24 @@ def _gather_cost_along(f: VectorizationFacts, u: UOp, last: Sequence[UOp]) -> in
 
 
 def _vectorize_output_loop(
-    s: Schedule, f: VectorizationFacts, lane: UOp, lanes: int, machine: MachineModel, uniques: Iterator[int]
+    s: Schedule, f: VectorizationFacts, lane_loop: UOp, lanes: int, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Turn an output loop into vector lanes by the strategy that suits the kernel's loads."""
-    rows = find_loop_that_reuses_lane_loads(s, f, lane)
+    rows = find_loop_that_reuses_lane_loads(s, f, lane_loop)
     if rows is None:
-        summed = any(lane in f.enclosing_loops[u.operand] for u in f.reduces)
-        across = None if summed else _find_transposed_load_loop(s, f, lane)
+        summed = any(lane_loop in f.enclosing_loops[u.operand] for u in f.reduces)
+        across = None if summed else _find_transposed_load_loop(s, f, lane_loop)
         if across is not None:
-            return _split_square_tile(s, lane, across, lanes)
-        streams = summed and all(a.stride(lane) is not None for a in f.loads)
+            return _split_square_tile(s, lane_loop, across, lanes)
+        streams = summed and all(a.stride(lane_loop) is not None for a in f.loads)
         vectors = min(COLUMN_VECTORS, machine.registers // 2) if streams else _elementwise_vector_count(f)
-        if streams and constant_extent(lane) > lanes * vectors and shortest_reduce_extent(s, f, lane) >= SWEPT_ROWS:
-            return _accumulate_column_tiles(s, f, lane, None, lanes, machine, uniques)
-        return split_loop_into_vectors(s, lane, lanes, vectors, AxisType.UPCAST)
-    streamed = shortest_reduce_extent(s, f, lane) * constant_extent(lane) * f.itemsize > (machine.caches or CACHES)[1]
+        if streams and constant_extent(lane_loop) > lanes * vectors and shortest_reduce_extent(s, f, lane_loop) >= SWEPT_ROWS:
+            return _accumulate_column_tiles(s, f, lane_loop, None, lanes, machine, uniques)
+        return split_loop_into_vectors(s, lane_loop, lanes, vectors, AxisType.UPCAST)
+    streamed = shortest_reduce_extent(s, f, lane_loop) * constant_extent(lane_loop) * f.itemsize > (machine.caches or CACHES)[1]
     if constant_extent(rows) <= FEW_ROWS and streamed and len(f.reduces) == 1:
-        return _accumulate_column_tiles(s, f, lane, rows, lanes, machine, uniques)
-    return tile_product_in_registers(s, f, rows, lane, machine, uniques)
+        return _accumulate_column_tiles(s, f, lane_loop, rows, lanes, machine, uniques)
+    return tile_product_in_registers(s, f, rows, lane_loop, machine, uniques)
 
 
 def _elementwise_vector_count(f: VectorizationFacts) -> int:
@@ -191,33 +191,50 @@ def _elementwise_vector_count(f: VectorizationFacts) -> int:
 
 
 def _accumulate_column_tiles(
-    s: Schedule, f: VectorizationFacts, lane: UOp, row_loop: UOp | None, lanes: int, machine: MachineModel, uniques: Iterator[int]
+    s: Schedule,
+    f: VectorizationFacts,
+    lane_loop: UOp,
+    unrolled_output_loop: UOp | None,
+    lanes: int,
+    machine: MachineModel,
+    uniques: Iterator[int],
 ) -> Schedule:
     """Accumulate reduced columns row by row, in tiles whose accumulators fit half of the first cache.
 
-    Some rows are added together. `row_loop` is another output loop; the columns are read once for all its iterations.
+    Some rows are added together. `unrolled_output_loop` is another output loop; the columns are read once for all its iterations.
     """
     n = lanes * ELEMENTWISE_VECTORS
-    most = (machine.caches or CACHES)[0] // 2 // f.itemsize // (constant_extent(row_loop) if row_loop is not None else 1) // n * n
-    tiles = -(-constant_extent(lane) // most)
-    if machine.cores > 1 and count_operations(f.order, f.enclosing_loops) >= WORTH:  # a tile per core at least
-        tiles = max(tiles, min(machine.cores, constant_extent(lane) // n))
-    tile = -(-constant_extent(lane) // (tiles * n)) * n
-    if constant_extent(lane) % tile:
-        s, lane = apply_and_find_changed_loop(s, lane, Padto(axis_number(s, lane), tile))
-    s = apply(s, Split(axis_number(s, lane), n, AxisType.UPCAST))
+    most = (
+        (machine.caches or CACHES)[0]
+        // 2
+        // f.itemsize
+        // (constant_extent(unrolled_output_loop) if unrolled_output_loop is not None else 1)
+        // n
+        * n
+    )
+    tiles = -(-constant_extent(lane_loop) // most)
+    if machine.cores > 1 and count_executed_element_operations(f.order, f.enclosing_loops) >= WORTH:  # a tile per core at least
+        tiles = max(tiles, min(machine.cores, constant_extent(lane_loop) // n))
+    tile = -(-constant_extent(lane_loop) // (tiles * n)) * n
+    if constant_extent(lane_loop) % tile:
+        s, lane_loop = apply_and_find_changed_loop(s, lane_loop, Padto(axis_number(s, lane_loop), tile))
+    s = apply(s, Split(axis_number(s, lane_loop), n, AxisType.UPCAST))
     vectors = newest_loop(s)
     if tiles > 1:
-        s = apply(s, Split(axis_number(s, lane), tile // n, AxisType.LOOP))
-    columns: tuple[UOp, ...] = (newest_loop(s) if tiles > 1 else s.ranges[axis_number(s, lane)], vectors)
-    if row_loop is not None:
-        s = apply(s, Split(axis_number(s, row_loop), constant_extent(row_loop), AxisType.UPCAST))
+        s = apply(s, Split(axis_number(s, lane_loop), tile // n, AxisType.LOOP))
+    columns: tuple[UOp, ...] = (newest_loop(s) if tiles > 1 else s.ranges[axis_number(s, lane_loop)], vectors)
+    if unrolled_output_loop is not None:
+        s = apply(s, Split(axis_number(s, unrolled_output_loop), constant_extent(unrolled_output_loop), AxisType.UPCAST))
         columns = (newest_loop(s), *columns)
     for _ in f.reduces:
         u = _find_column_reduce(s, columns)
         if u is None:
             break
-        most = min(ROWS_TOGETHER, max(1, ROWS_BESIDE // constant_extent(row_loop))) if row_loop is not None else ROWS_TOGETHER
+        most = (
+            min(ROWS_TOGETHER, max(1, ROWS_BESIDE // constant_extent(unrolled_output_loop)))
+            if unrolled_output_loop is not None
+            else ROWS_TOGETHER
+        )
         rows = ranges_closed_by(u)[-1]
         together = (
             largest_divisor(constant_extent(rows), most)
@@ -228,7 +245,7 @@ def _accumulate_column_tiles(
             s = apply(s, Split(axis_number(s, rows), together, AxisType.UNROLL))
         u = _find_column_reduce(s, columns) or u
         reduce_loops = [r for r in ranges_closed_by(u) if r.arg.type is AxisType.REDUCE]
-        s = interchange_reduce_loops(s, u, columns, reduce_loops, next(uniques))
+        s = interchange_output_and_reduce_loops(s, u, columns, reduce_loops, next(uniques))
     return s
 
 
@@ -237,17 +254,18 @@ def shortest_reduce_extent(s: Schedule, f: VectorizationFacts, lane: UOp) -> int
     return min(math.prod(map(constant_extent, ranges_closed_by(u))) for u in f.reduces if lane in f.enclosing_loops[u.operand])
 
 
-def _find_column_reduce(s: Schedule, columns: tuple[UOp, ...]) -> UOp | None:
+def _find_column_reduce(s: Schedule, column_loops: tuple[UOp, ...]) -> UOp | None:
     """Return the first Reduce over REDUCE loops whose operand depends on the columns, or None."""
     order = toposort(s.effect)
     needs = open_ranges(order)
-    summed = (u for u in order if u.op is Op.REDUCE and not needs[u.operand].isdisjoint(columns))
+    summed = (u for u in order if u.op is Op.REDUCE and not needs[u.operand].isdisjoint(column_loops))
     return next((u for u in summed if any(r.arg.type is AxisType.REDUCE for r in ranges_closed_by(u))), None)
 
 
-def _find_transposed_load_loop(s: Schedule, f: VectorizationFacts, lane: UOp) -> UOp | None:
-    """Return the output loop along which most of the loads are contiguous that are gathered along `lane`; None if there is none."""
-    scattered = [a for a in f.loads if a.stride(lane) not in COST]
+def _find_transposed_load_loop(s: Schedule, f: VectorizationFacts, lane_loop: UOp) -> UOp | None:
+    """Return the output loop along which most of the loads are contiguous that are gathered along `lane_loop`; None if there is
+    none."""
+    scattered = [a for a in f.loads if a.stride(lane_loop) not in COST]
     counts = {
         r: sum(a.stride(r) == 1 for a in scattered)
         for r in s.outputs
@@ -257,8 +275,8 @@ def _find_transposed_load_loop(s: Schedule, f: VectorizationFacts, lane: UOp) ->
     return best if best is not None and counts[best] else None
 
 
-def _split_square_tile(s: Schedule, lane: UOp, across: UOp, lanes: int) -> Schedule:
+def _split_square_tile(s: Schedule, lane_loop: UOp, other_loop: UOp, lanes: int) -> Schedule:
     """Split two loops into equally many vector lanes: loads are contiguous along one, stores along the other."""
-    side = min(lanes, *(1 << constant_extent(r).bit_length() - 1 for r in (lane, across)))
-    s = split_with_padding(s, lane, side, AxisType.UPCAST)
-    return split_with_padding(s, across, side, AxisType.UPCAST)
+    side = min(lanes, *(1 << constant_extent(r).bit_length() - 1 for r in (lane_loop, other_loop)))
+    s = split_with_padding(s, lane_loop, side, AxisType.UPCAST)
+    return split_with_padding(s, other_loop, side, AxisType.UPCAST)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from uops.compiler.ir.extents import loop_extent
 from uops.compiler.passes.optimize.schedule.accesses import StridedAccess, collect_accesses, flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason, max_trip_count
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, set_loop_types
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, set_output_loop_types_before_optops
 from uops.compiler.passes.optimize.schedule.shared_memory import accumulate_in_registers, load_through_shared_memory
 from uops.compiler.target import MachineModel
 from uops.spec.ir.axes import AxisType
@@ -58,22 +58,22 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
     if all(r.bound.op is Op.CONST for r in s.ranges):
         s = flatten_loop_nests(s)
     if s.outputs:
-        s = set_loop_types(s, dict.fromkeys(s.outputs, AxisType.GLOBAL))
+        s = set_output_loop_types_before_optops(s, dict.fromkeys(s.outputs, AxisType.GLOBAL))
     f = _GpuKernelFacts(s)
     if machine.tensor_cores:
         for opt in (TC(0, -1, level) for level in range(3)):
             if find_rejection_reason(s, opt, machine) is None:
-                return _group_tensor_core_tiles(apply(s, opt, machine), machine)
-    product = f.match_matmul()
+                return _put_2x2_tiles_into_workgroup(apply(s, opt, machine), machine)
+    product = f.match_sole_reduce_as_matmul()
     if product is not None:
-        tiled = _tile_matmul_for_workgroup(s, product, machine, uniques)
+        tiled = _tile_matmul_if_padding_is_cheap(s, product, machine, uniques)
         if tiled is not None:
             return tiled
-    transposed = _transpose_through_local_memory(s, f, machine, uniques)
+    transposed = _stage_transposed_load_in_local_memory(s, f, machine, uniques)
     if transposed is not None:
         return transposed
-    grouped = _split_reduces_across_lanes(s, f, machine)
-    return grouped if grouped is not s else _assign_vectors_and_lanes(s, f, machine)
+    grouped = _split_long_reduces_across_lanes(s, f, machine)
+    return grouped if grouped is not s else _split_one_output_loop_into_vector_lanes(s, f, machine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class _GpuKernelFacts:
         nodes = set(toposort(u.operand, gate=lambda n: n.op is not Op.REDUCE))
         return [a for a in self.accesses if a.node.op is Op.LOAD and a.node in nodes]
 
-    def match_matmul(self) -> _MatmulPattern | None:
+    def match_sole_reduce_as_matmul(self) -> _MatmulPattern | None:
         """Return the kernel's only Reduce as a product of two loads over one loop; None for any other kernel."""
         if len(self.reduces) != 1 or len(ranges_closed_by(self.reduces[0])) != 1:
             return None
@@ -120,7 +120,7 @@ class _GpuKernelFacts:
         return None
 
 
-def _group_tensor_core_tiles(s: Schedule, machine: MachineModel) -> Schedule:
+def _put_2x2_tiles_into_workgroup(s: Schedule, machine: MachineModel) -> Schedule:
     """Put two by two neighbouring tiles of a tensor core's product into one workgroup."""
     for r in [r for r in s.outputs if r.arg.type is AxisType.GLOBAL][-2:]:
         split = Split(_axis_number(s, int(r.arg.axis_id)), 2, AxisType.LOCAL)
@@ -132,7 +132,9 @@ def _group_tensor_core_tiles(s: Schedule, machine: MachineModel) -> Schedule:
 # ----------------------------------------------------------------------------------------------------------------- tiles
 
 
-def _tile_matmul_for_workgroup(s: Schedule, p: _MatmulPattern, machine: MachineModel, uniques: Iterator[int]) -> Schedule | None:
+def _tile_matmul_if_padding_is_cheap(
+    s: Schedule, p: _MatmulPattern, machine: MachineModel, uniques: Iterator[int]
+) -> Schedule | None:
     """Tile a product for the workgroup, or return None if it is too small for every tile."""
     for lanes_r, lanes_c, regs_r, regs_c in TILES:
         rows, columns = lanes_r * regs_r, lanes_c * regs_c
@@ -150,11 +152,11 @@ def _tile_matmul_for_workgroup(s: Schedule, p: _MatmulPattern, machine: MachineM
         ):  # fmt: skip
             number = _axis_number(s, axis)
             s = apply(s, Padto(number, factor) if target is None else Split(number, factor, target), machine)
-        return _stage_operand_panels(s, machine, uniques)
+        return _stage_matmul_operands_and_unroll(s, machine, uniques)
     return None
 
 
-def _stage_operand_panels(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def _stage_matmul_operands_and_unroll(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
     """Stage both operands in LOCAL memory, a piece of the reduction at a time, and unroll some of its steps."""
     u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE)
     steps = ranges_closed_by(u)[-1]
@@ -167,7 +169,7 @@ def _stage_operand_panels(s: Schedule, machine: MachineModel, uniques: Iterator[
     return accumulate_in_registers(apply(s, Split(number, UNROLLED, AxisType.UNROLL), machine), next(uniques))
 
 
-def _transpose_through_local_memory(
+def _stage_transposed_load_in_local_memory(
     s: Schedule, f: _GpuKernelFacts, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule | None:
     """Stage squares of a Load that is contiguous along another loop than the Store; None if there is no such Load."""
@@ -211,7 +213,7 @@ def max_loop_extent(r: UOp) -> int:
 # ------------------------------------------------------------------------------------------------------------ reductions
 
 
-def _split_reduces_across_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
+def _split_long_reduces_across_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
     """Share each reduction that is long enough between the lanes of a workgroup."""
     outputs = math.prod(max_loop_extent(r) for r in s.outputs)
     for u in f.reduces:
@@ -236,7 +238,7 @@ def _split_reduces_across_lanes(s: Schedule, f: _GpuKernelFacts, machine: Machin
 # ----------------------------------------------------------------------------------------------------------------- lanes
 
 
-def _assign_vectors_and_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
+def _split_one_output_loop_into_vector_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
     """Split the contiguous output loop, or else the last one, into vectors and lanes."""
     if f.store is None or not s.outputs:
         return s
@@ -250,13 +252,13 @@ def _assign_vectors_and_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineM
     return _split_local_lanes(s, axis, n, min(LANES, machine.workgroup), machine) if n > 1 else s
 
 
-def _split_local_lanes(s: Schedule, axis: int, n: int, max_lanes: int, machine: MachineModel) -> Schedule:
+def _split_local_lanes(s: Schedule, axis_id: int, loop_extent: int, max_lanes: int, machine: MachineModel) -> Schedule:
     """Split a loop into up to `max_lanes` lanes: as many as divide it, or all of them after padding."""
-    is_constant = isinstance(s.axes[_axis_number(s, axis)].extent, int)
-    factor = next((k for k in range(min(n, max_lanes), 0, -1) if n % k == 0), 1) if is_constant else 0
-    if not is_constant or (factor < max_lanes // 2 and n > max_lanes):
-        s, factor = apply(s, Padto(_axis_number(s, axis), max_lanes), machine), max_lanes
-    split = Split(_axis_number(s, axis), factor, AxisType.LOCAL)
+    is_constant = isinstance(s.axes[_axis_number(s, axis_id)].extent, int)
+    factor = next((k for k in range(min(loop_extent, max_lanes), 0, -1) if loop_extent % k == 0), 1) if is_constant else 0
+    if not is_constant or (factor < max_lanes // 2 and loop_extent > max_lanes):
+        s, factor = apply(s, Padto(_axis_number(s, axis_id), max_lanes), machine), max_lanes
+    split = Split(_axis_number(s, axis_id), factor, AxisType.LOCAL)
     return apply(s, split, machine) if factor > 1 and find_rejection_reason(s, split, machine) is None else s
 
 

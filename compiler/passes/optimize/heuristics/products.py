@@ -14,7 +14,10 @@ from dataclasses import dataclass, replace
 
 from uops.compiler.ir.accumulators import accumulator_dtype
 from uops.compiler.ir.extents import constant_extent
-from uops.compiler.passes.optimize.heuristics.sweep import accumulate_in_output, interchange_reduce_loops
+from uops.compiler.passes.optimize.heuristics.sweep import (
+    accumulate_in_output_memory_if_allowed,
+    interchange_output_and_reduce_loops,
+)
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.clamp import pad_loop_with_clamped_loads
 from uops.compiler.passes.optimize.schedule.local_memory import stage_in_local_memory
@@ -75,164 +78,179 @@ class _RegisterTile:
 
 
 def tile_product_in_registers(
-    s: Schedule, f: VectorizationFacts, rows: UOp, lane: UOp, machine: MachineModel, uniques: Iterator[int]
+    s: Schedule, f: VectorizationFacts, row_loop: UOp, lane_loop: UOp, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Compute a product in register tiles, with a packed panel of the operand that the rows share."""
     full = machine.vector_bytes // f.itemsize
-    lanes = min(full, 1 << (constant_extent(lane) - 1).bit_length())
-    beside = _find_second_column_loop(s, f, rows, lane) if constant_extent(lane) <= 2 * lanes else None
+    lanes = min(full, 1 << (constant_extent(lane_loop) - 1).bit_length())
+    beside = _find_second_column_loop(s, f, row_loop, lane_loop) if constant_extent(lane_loop) <= 2 * lanes else None
     tile = _choose_register_tile(
-        constant_extent(rows), constant_extent(beside) if beside is not None else 1, constant_extent(lane), lanes, full, machine
+        constant_extent(row_loop),
+        constant_extent(beside) if beside is not None else 1,
+        constant_extent(lane_loop),
+        lanes,
+        full,
+        machine,
     )
-    s = split_with_padding(s, lane, tile.vectors * lanes, AxisType.UPCAST)
-    for loop, factor in ((rows, tile.rows), (beside, tile.second_columns)):
+    s = split_with_padding(s, lane_loop, tile.vectors * lanes, AxisType.UPCAST)
+    for loop, factor in ((row_loop, tile.rows), (beside, tile.second_columns)):
         if loop is not None and factor > 1:
             r = s.ranges[axis_number(s, loop)]
             s, r = pad_loop_with_clamped_loads(s, r, factor) if constant_extent(r) % factor else (s, r)
             s = apply(s, Split(axis_number(s, r), factor, AxisType.UPCAST))
-    return _pack_operand_panel(s, rows, lane, machine, uniques)
+    return _pack_operand_panel_if_reused(s, row_loop, lane_loop, machine, uniques)
 
 
-def find_loop_that_reuses_lane_loads(s: Schedule, f: VectorizationFacts, lane: UOp) -> UOp | None:
+def find_loop_that_reuses_lane_loads(s: Schedule, f: VectorizationFacts, lane_loop: UOp) -> UOp | None:
     """Return the output loop that reuses what the lanes load in a Reduce: a load changes with the lanes but not with it."""
-    rows = [r for r in reversed(s.outputs) if r is not lane and r not in f.unvectorizable and constant_extent(r) > 1]
+    rows = [r for r in reversed(s.outputs) if r is not lane_loop and r not in f.unvectorizable and constant_extent(r) > 1]
     for u in f.reduces:
         loads = f.direct_loads(u)
-        if len(loads) < 2 or lane not in f.enclosing_loops[u.operand]:
+        if len(loads) < 2 or lane_loop not in f.enclosing_loops[u.operand]:
             continue
         for r in rows:
-            if r in f.enclosing_loops[u.operand] and any(a.stride(lane) and a.stride(r) == 0 for a in loads):
+            if r in f.enclosing_loops[u.operand] and any(a.stride(lane_loop) and a.stride(r) == 0 for a in loads):
                 return r
     return None
 
 
-def _find_second_column_loop(s: Schedule, f: VectorizationFacts, rows: UOp, lane: UOp) -> UOp | None:
+def _find_second_column_loop(s: Schedule, f: VectorizationFacts, row_loop: UOp, lane_loop: UOp) -> UOp | None:
     """Return another output loop of columns: loads that depend on the rows are invariant along it, as filters are along image
     rows."""
-    (*_, u) = (u for u in f.reduces if lane in f.enclosing_loops[u.operand])
-    row_loads = [a.node for a in f.direct_loads(u) if rows in f.enclosing_loops[a.node]]
-    excluded = f.unvectorizable | {rows, lane}
+    (*_, u) = (u for u in f.reduces if lane_loop in f.enclosing_loops[u.operand])
+    row_loads = [a.node for a in f.direct_loads(u) if row_loop in f.enclosing_loops[a.node]]
+    excluded = f.unvectorizable | {row_loop, lane_loop}
     others = (r for r in reversed(s.outputs) if r not in excluded and r in f.enclosing_loops[u.operand])
     return next((r for r in others if not any(r in f.enclosing_loops[a] for a in row_loads)), None)
 
 
 def _choose_register_tile(
-    rows: int, second_columns: int, columns: int, lanes: int, full: int, machine: MachineModel
+    row_count: int, second_column_count: int, column_count: int, column_lanes: int, lanes_per_vector: int, machine: MachineModel
 ) -> _RegisterTile:
     """Return the tile with the best score.
 
-    A vector has `lanes` columns; iterations of the second column loop fill it up to `full` lanes.
+    A vector has `column_lanes` columns; iterations of the second column loop fill it up to `lanes_per_vector` lanes.
     """
     best = _RegisterTile(1, 1)
-    for along, b in itertools.product(range(1, 5), range(1, 1 + min(second_columns, 4 * full // lanes))):
-        vectors = -(-along * b * lanes // full)
-        efficiency = padding_efficiency(columns, along * lanes) * padding_efficiency(second_columns, b)
-        efficiency *= padding_efficiency(along * b * lanes, full)
-        tile = _choose_tile_rows(rows, _RegisterTile(1, along, b), vectors, efficiency, machine)
+    for along, b in itertools.product(range(1, 5), range(1, 1 + min(second_column_count, 4 * lanes_per_vector // column_lanes))):
+        vectors = -(-along * b * column_lanes // lanes_per_vector)
+        efficiency = padding_efficiency(column_count, along * column_lanes) * padding_efficiency(second_column_count, b)
+        efficiency *= padding_efficiency(along * b * column_lanes, lanes_per_vector)
+        tile = _choose_tile_rows(row_count, _RegisterTile(1, along, b), vectors, efficiency, machine)
         best = max(best, tile, key=lambda t: t.score)
     return best
 
 
-def _choose_tile_rows(rows: int, tile: _RegisterTile, vectors: int, efficiency: float, machine: MachineModel) -> _RegisterTile:
+def _choose_tile_rows(
+    row_count: int, tile_without_rows: _RegisterTile, vectors_per_row: int, column_efficiency: float, machine: MachineModel
+) -> _RegisterTile:
     """Return the tile with the number of rows that keeps the arithmetic units busiest with useful iterations.
 
     Ties go to more products per load. The model: two products, two loads and PANEL_BYTES of the panel per cycle. Operands of rows
     lie apart in memory and stall more often (ROW_LOADS).
     """
-    best = tile
-    most = max(1, (machine.registers - 1 - vectors) // vectors)
-    for r in range(1, min(most, rows) + 1):
-        products = r * vectors / 2
-        cycles = max(products, (ROW_LOADS * r + vectors) / 2, vectors * machine.vector_bytes / PANEL_BYTES)
-        score = efficiency * padding_efficiency(rows, r) * products / cycles * (1 + 0.02 * r * vectors / (r + vectors))
+    best = tile_without_rows
+    most = max(1, (machine.registers - 1 - vectors_per_row) // vectors_per_row)
+    for r in range(1, min(most, row_count) + 1):
+        products = r * vectors_per_row / 2
+        cycles = max(products, (ROW_LOADS * r + vectors_per_row) / 2, vectors_per_row * machine.vector_bytes / PANEL_BYTES)
+        score = (
+            column_efficiency
+            * padding_efficiency(row_count, r)
+            * products
+            / cycles
+            * (1 + 0.02 * r * vectors_per_row / (r + vectors_per_row))
+        )
         if score > best.score:
-            best = replace(tile, rows=r, score=score)
+            best = replace(tile_without_rows, rows=r, score=score)
     return best
 
 
-def _pack_operand_panel(s: Schedule, rows: UOp, lane: UOp, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def _pack_operand_panel_if_reused(
+    s: Schedule, row_loop: UOp, lane_loop: UOp, machine: MachineModel, uniques: Iterator[int]
+) -> Schedule:
     """Copy the operand that depends on the lanes but not on the rows into a panel, which all tiles of rows read.
 
     If the panel exceeds the second cache, a deep Reduce is computed block by block.
     """
     loops = {r.arg.axis_id: r for r in s.ranges}
-    tiles, columns = loops[rows.arg.axis_id], loops[lane.arg.axis_id]
+    tiles, columns = loops[row_loop.arg.axis_id], loops[lane_loop.arg.axis_id]
     if tiles not in s.outputs or columns not in s.outputs:
         return s
-    if constant_extent(tiles) < PACKED_ROWS or _find_panel_load(s, tiles, columns) is None:
+    if constant_extent(tiles) < PACKED_ROWS or _find_panel_load_and_loops(s, tiles, columns) is None:
         return s
     if s.outputs.index(tiles) < s.outputs.index(columns) and tiles.arg.axis_id < columns.arg.axis_id:
         s = apply(s, Swap(axis_number(s, tiles), axis_number(s, columns)))
         tiles, columns = s.ranges[axis_number(s, columns)], s.ranges[axis_number(s, tiles)]
-    panel = _find_panel_load(s, tiles, columns)
+    panel = _find_panel_load_and_loops(s, tiles, columns)
     assert panel is not None
     load, over = panel
     size, cache = math.prod(map(constant_extent, over)) * load.dtype.itemsize, _panel_byte_budget(machine)
     rereads = _estimate_row_operand_bytes(s, tiles, load) >= cache * PANEL_SHARE
-    beside = _choose_panel_count(columns, PANELS, machine) if rereads else 1
+    beside = _choose_panels_to_fill_together(columns, PANELS, machine) if rereads else 1
     k = ranges_closed_by(VectorizationFacts(s).reduces[0])[0]
     divides = _has_large_divisor(constant_extent(k), _max_block_iterations(k, size, cache // beside))
     too_large = size > min(cache * PANEL_SHARE, STACK_LIMIT)
     if too_large or (size * beside > cache and divides and (size > cache or _can_accumulate_in_output(s))):
         return _compute_deep_reduce_in_blocks(s, tiles, columns, size, machine, uniques)
-    beside = _choose_panel_count(columns, cache // size, machine) if beside > 1 else 1
-    s, load, over = _split_panels_and_find_load(s, tiles, columns, beside)
+    beside = _choose_panels_to_fill_together(columns, cache // size, machine) if beside > 1 else 1
+    s, load, over = _split_columns_and_find_panel_load(s, tiles, columns, beside)
     s = stage_in_local_memory(s, [(load, over)], next(uniques), machine.vector_bytes // load.dtype.itemsize)
     return flatten_loop_nests(s, only_reduces=True)
 
 
-def _estimate_row_operand_bytes(s: Schedule, row_tiles: UOp, load: UOp) -> int:
-    """Estimate the bytes of the operand that depends on the rows, all of which every panel of `load` reads."""
+def _estimate_row_operand_bytes(s: Schedule, row_tiles: UOp, panel_load: UOp) -> int:
+    """Estimate the bytes of the operand that depends on the rows, all of which every panel of `panel_load` reads."""
     f = VectorizationFacts(s)
-    common = f.enclosing_loops[load] - set(ranges_closed_by(f.reduces[0]))
+    common = f.enclosing_loops[panel_load] - set(ranges_closed_by(f.reduces[0]))
     rows = (a.node for a in f.direct_loads(f.reduces[0]) if row_tiles in f.enclosing_loops[a.node])
     return max((math.prod(map(constant_extent, f.enclosing_loops[u] - common)) * u.dtype.itemsize for u in rows), default=0)
 
 
-def _choose_panel_count(columns: UOp, most: int, machine: MachineModel) -> int:
+def _choose_panels_to_fill_together(panel_loop: UOp, max_count: int, machine: MachineModel) -> int:
     """Return how many panels to fill together, so that rows are read once for all of them.
 
-    The count is at most `most`, divides the number of panels, and leaves enough pieces for the cores.
+    The count is at most `max_count`, divides the number of panels, and leaves enough pieces for the cores.
     """
-    per_piece = constant_extent(columns) // (PIECES * machine.cores) if machine.cores > 1 else most
-    return largest_divisor(constant_extent(columns), max(1, min(most, per_piece, PANELS)))
+    per_piece = constant_extent(panel_loop) // (PIECES * machine.cores) if machine.cores > 1 else max_count
+    return largest_divisor(constant_extent(panel_loop), max(1, min(max_count, per_piece, PANELS)))
 
 
-def _split_panels_and_find_load(
-    s: Schedule, row_tiles: UOp, columns: UOp, panel_count: int
+def _split_columns_and_find_panel_load(
+    s: Schedule, row_tiles: UOp, column_loop: UOp, panels_side_by_side: int
 ) -> tuple[Schedule, UOp, tuple[UOp, ...]]:
-    """Split the columns into `panel_count` panels side by side.
+    """Split the columns into `panels_side_by_side` panels side by side.
 
     Returns the schedule, the Load to stage, and the loops over the staged panels.
     """
-    if panel_count > 1:
-        s = apply(s, Split(axis_number(s, columns), panel_count, AxisType.LOOP))
-        columns = newest_loop(s)
-    panel = _find_panel_load(s, row_tiles, columns)
+    if panels_side_by_side > 1:
+        s = apply(s, Split(axis_number(s, column_loop), panels_side_by_side, AxisType.LOOP))
+        column_loop = newest_loop(s)
+    panel = _find_panel_load_and_loops(s, row_tiles, column_loop)
     assert panel is not None
     load, over = panel
-    return s, load, (columns, *over) if panel_count > 1 else over
+    return s, load, (column_loop, *over) if panels_side_by_side > 1 else over
 
 
 def _can_accumulate_in_output(s: Schedule) -> bool:
     """Return True if the sums of the Reduce can be accumulated in the output memory."""
     (u,) = VectorizationFacts(s).reduces
-    return accumulate_in_output(s, u, (), ranges_closed_by(u)[0]) is not None
+    return accumulate_in_output_memory_if_allowed(s, u, (), ranges_closed_by(u)[0]) is not None
 
 
 def _compute_deep_reduce_in_blocks(
-    s: Schedule, row_tiles: UOp, columns: UOp, panel_bytes: int, machine: MachineModel, uniques: Iterator[int]
+    s: Schedule, row_tiles: UOp, column_loop: UOp, whole_panel_bytes: int, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Compute a deep product in blocks: split the outermost loop of its Reduce, and run each part for many tiles of rows.
 
-    A panel of all iterations takes `panel_bytes` bytes.
+    A panel of all iterations takes `whole_panel_bytes` bytes.
     """
     k, *inner = ranges_closed_by(VectorizationFacts(s).reduces[0])
     in_output = _can_accumulate_in_output(s)
-    beside = _choose_panel_count(columns, PANELS, machine) if in_output else 1
+    beside = _choose_panels_to_fill_together(column_loop, PANELS, machine) if in_output else 1
     budget = _panel_byte_budget(machine)
     budget = budget if in_output else min(budget, STACK_LIMIT - _accumulator_byte_budget(machine))
-    most = _max_block_iterations(k, panel_bytes, budget // beside)
+    most = _max_block_iterations(k, whole_panel_bytes, budget // beside)
     part = largest_divisor(constant_extent(k), most)
     if not _has_large_divisor(constant_extent(k), most):
         part = -(-constant_extent(k) // -(-constant_extent(k) // most))
@@ -241,11 +259,11 @@ def _compute_deep_reduce_in_blocks(
     depth, innermost = s.ranges[axis_number(s, k)], newest_loop(s)
     for r in inner:  # the part becomes the outermost of these loops, whose order stays
         s = apply(s, Swap(axis_number(s, innermost), axis_number(s, r)))
-    s, load, over = _split_panels_and_find_load(s, row_tiles, columns, beside)
+    s, load, over = _split_columns_and_find_panel_load(s, row_tiles, column_loop, beside)
     lanes = machine.vector_bytes // load.dtype.itemsize
     s = stage_in_local_memory(s, [(load, tuple(r for r in over if r is not depth))], next(uniques), lanes)
     inside = (row_tiles, over[0]) if beside > 1 else (row_tiles,)
-    blocked = accumulate_in_output(s, VectorizationFacts(s).reduces[0], inside, depth)
+    blocked = accumulate_in_output_memory_if_allowed(s, VectorizationFacts(s).reduces[0], inside, depth)
     if blocked is None:
         return _accumulate_blocks_in_registers(s, row_tiles, depth, machine, uniques)
     return flatten_loop_nests(blocked, only_reduces=True)
@@ -286,11 +304,12 @@ def _accumulate_blocks_in_registers(
         row_tiles = newest_loop(s)
     f = VectorizationFacts(s)
     vectors.sort(key=lambda r: -(f.store.stride(r) or 0))
-    return interchange_reduce_loops(s, f.reduces[0], (row_tiles, *vectors), [block_loop], next(uniques))
+    return interchange_output_and_reduce_loops(s, f.reduces[0], (row_tiles, *vectors), [block_loop], next(uniques))
 
 
-def _find_panel_load(s: Schedule, rows: UOp, columns: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
-    """Return the only Load of the kernel's Reduce that depends on `columns` but not on `rows`, and the loops over its panel.
+def _find_panel_load_and_loops(s: Schedule, row_loop: UOp, column_loop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
+    """Return the only Load of the kernel's Reduce that depends on `column_loop` but not on `row_loop`, and the loops over its
+    panel.
 
     Returns None if there is no such Load, or several.
     """
@@ -298,7 +317,7 @@ def _find_panel_load(s: Schedule, rows: UOp, columns: UOp) -> tuple[UOp, tuple[U
     if len(f.reduces) != 1:
         return None
     loads = [a.node for a in f.direct_loads(f.reduces[0])]
-    loads = [u for u in loads if columns in f.enclosing_loops[u] and rows not in f.enclosing_loops[u]]
+    loads = [u for u in loads if column_loop in f.enclosing_loops[u] and row_loop not in f.enclosing_loops[u]]
     if len(loads) != 1:
         return None
     (load,), reduced = loads, ranges_closed_by(f.reduces[0])
@@ -308,19 +327,19 @@ def _find_panel_load(s: Schedule, rows: UOp, columns: UOp) -> tuple[UOp, tuple[U
     return load, (*(r for r in loops if r in reduced), *vectors)
 
 
-def vectorize_contiguous_reduce(s: Schedule, f: VectorizationFacts, reduce: UOp, lanes: int, vectors: int) -> Schedule:
+def vectorize_reduce_if_contiguous(s: Schedule, f: VectorizationFacts, reduce: UOp, lanes: int, max_vectors: int) -> Schedule:
     """Turn the last loop of a Reduce into vector lanes if its loads are contiguous."""
     if not _can_vectorize_reduce(f, reduce, lanes):
         return s
-    return split_loop_into_vectors(s, ranges_closed_by(reduce)[-1], lanes, vectors, AxisType.UNROLL)
+    return split_loop_into_vectors(s, ranges_closed_by(reduce)[-1], lanes, max_vectors, AxisType.UNROLL)
 
 
 def _can_vectorize_reduce(f: VectorizationFacts, u: UOp, lanes: int) -> bool:
     """Return True if a Reduce loads contiguously and its last loop fills a vector."""
-    return f.loads_contiguously_along_reduce(u) and constant_extent(ranges_closed_by(u)[-1]) >= lanes
+    return f.reduce_loads_are_contiguous_or_fixed(u) and constant_extent(ranges_closed_by(u)[-1]) >= lanes
 
 
-def vectorize_reduce_as_dot_products(s: Schedule, f: VectorizationFacts, lanes: int) -> Schedule:
+def vectorize_dot_products_if_contiguous(s: Schedule, f: VectorizationFacts, lanes: int) -> Schedule:
     """Compute one Reduce in vector lanes, for several results side by side.
 
     These share loads, and the time it takes to fold the lanes.
@@ -334,10 +353,10 @@ def vectorize_reduce_as_dot_products(s: Schedule, f: VectorizationFacts, lanes: 
         s, r = pad_loop_with_clamped_loads(s, r, k) if constant_extent(r) % k else (s, r)
         s, beside = split_with_padding(s, r, k, AxisType.UPCAST), beside * k
     f, vectors = VectorizationFacts(s), max(1, min(REDUCE_VECTORS, 2 * REDUCE_VECTORS // beside))
-    return vectorize_contiguous_reduce(s, f, f.reduces[0], lanes, vectors)
+    return vectorize_reduce_if_contiguous(s, f, f.reduces[0], lanes, vectors)
 
 
-def stage_transposed_operand(
+def stage_strided_operand_of_narrow_product(
     s: Schedule, f: VectorizationFacts, lanes: int, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule | None:
     """Stage the operand of a product with fewer columns than a vector has lanes, so that it is contiguous along the Reduce.

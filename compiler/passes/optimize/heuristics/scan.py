@@ -23,7 +23,7 @@ from typing import NamedTuple
 from uops.compiler.ir.accumulators import (
     accumulator_dtype,
     build_register_and_clear_effect,
-    cast_to_accumulator_dtype,
+    cast_value_or_factors_to_accumulator,
     combine_with_accumulator,
     element_address,
     reduction_identity,
@@ -134,12 +134,14 @@ class _ScanLoops(NamedTuple):
     prefix_index_and_loops: tuple[UOp, ...] = ()
 
 
-def _build_scan_body(s: Schedule, scans: Sequence[tuple[UOp, UOp]], i: UOp, steps: _ScanLoops, uniques: Iterator[int]) -> UOp:
+def _build_scan_body(
+    s: Schedule, reduces_and_last_terms: Sequence[tuple[UOp, UOp]], i: UOp, steps: _ScanLoops, uniques: Iterator[int]
+) -> UOp:
     """Return the body: each step adds the last term of every Reduce to its accumulator, in order."""
     columns = steps.inner if steps.clear_loops else ()
     sizes = [constant_extent(r) for r in columns]
     effect, stores = substitute(s.effect, steps.substitutions), list[UOp]()
-    for k, (u, term) in enumerate(scans):
+    for k, (u, term) in enumerate(reduces_and_last_terms):
         register, cleared = build_register_and_clear_effect(
             u, steps.outer, next(uniques), _renumber_loops_for_reduce(steps.clear_loops, k)
         )
@@ -147,7 +149,7 @@ def _build_scan_body(s: Schedule, scans: Sequence[tuple[UOp, UOp]], i: UOp, step
             index, *loops = steps.prefix_index_and_loops
             renumbered = _renumber_loops_for_reduce(loops, k)
             index = substitute(index, dict(zip(loops, renumbered, strict=True)))
-            start = u.replace(src=(substitute(cast_to_accumulator_dtype(term), {i: index}), *renumbered))
+            start = u.replace(src=(substitute(cast_value_or_factors_to_accumulator(term), {i: index}), *renumbered))
             cleared = B.store(cleared.buffer, B.cast(start, register.dtype))
         running = element_address(B.after(register, cleared, steps.i), columns, sizes)
         total = combine_with_accumulator(u, running, substitute(term, steps.substitutions))

@@ -42,7 +42,7 @@ def assign_thread_loop_if_worthwhile(s: Schedule, machine: MachineModel) -> Sche
     if len(order) * math.prod(map(_extent, s.ranges)) < WORTH:  # an upper bound of its operations
         return s
     needs = open_ranges(order)
-    if count_operations(order, needs) < WORTH:
+    if count_executed_element_operations(order, needs) < WORTH:
         return s
     r = _choose_thread_loop(s, [needs[u] for u in order if u.op is Op.END], machine.cores)
     if r is None:
@@ -52,7 +52,7 @@ def assign_thread_loop_if_worthwhile(s: Schedule, machine: MachineModel) -> Sche
     return replace(s, effect=effect, outputs=tuple(new if x is r else x for x in s.outputs))
 
 
-def count_operations(order: Sequence[UOp], open_loops: dict[UOp, frozenset[UOp]]) -> int:
+def count_executed_element_operations(order: Sequence[UOp], open_loops: dict[UOp, frozenset[UOp]]) -> int:
     """Count the operations on single elements that a kernel executes, each as often as its loops run.
 
     `open_loops` are the open Ranges of each node in `order`.

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from uops.compiler.ir.affine import extract_affine_sum, index_constant
 from uops.compiler.ir.extents import constant_extent
-from uops.compiler.passes.optimize.schedule.schedule import Replacement, Schedule, replace_ranges
+from uops.compiler.passes.optimize.schedule.schedule import RangeReplacements, Schedule, replace_ranges
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import ACCESSES, LOOP_CLOSERS, Op
 from uops.spec.ir.record import dataclass
@@ -74,7 +74,7 @@ def _try_flatten_loop_pair(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | Non
     if not _can_flatten_pair(effect, a, b, m):
         return None
     new = UOp(Op.RANGE, (index_constant(n * m),), a.arg)
-    replacement: Replacement = {a: (index_constant(0), (new,)), b: (new, ())}
+    replacement: RangeReplacements = {a: (index_constant(0), (new,)), b: (new, ())}
     return new, replace_ranges(effect, replacement)
 
 

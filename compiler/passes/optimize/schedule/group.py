@@ -55,7 +55,7 @@ def lower_or_serialize_group_reduces(s: Schedule, machine: MachineModel, uniques
     groups = [r for r in s.ranges if r.arg.type is AxisType.GROUP_REDUCE and r not in s.outputs]
     if not groups:
         return s
-    if machine.workgroup and _can_reduce_across_lanes(s):
+    if machine.workgroup and _do_lanes_run_whole_kernel_in_step(s):
         lowering = _GroupReduceLowering(_share_lanes_between_reduces(s), uniques)
         lowered = lowering.lower_all_reduces()
         if lowering.local_bytes <= (machine.local_memory or 1 << 62):
@@ -64,7 +64,7 @@ def lower_or_serialize_group_reduces(s: Schedule, machine: MachineModel, uniques
     return replace(s, effect=replace_ranges(s.effect, {r: (n, (n,)) for r, n in loops.items()}))
 
 
-def _can_reduce_across_lanes(s: Schedule) -> bool:
+def _do_lanes_run_whole_kernel_in_step(s: Schedule) -> bool:
     """Return True if the lanes of a group run the whole kernel in step.
 
     No output loop keeps its order, no LOCAL memory is filled outside the lanes, and lanes and vectors have constant extents.
@@ -129,50 +129,58 @@ class _GroupReduceLowering:
         log_transform("group reduction", self.s.effect, effect, self.done)
         return replace(self.s, effect=effect, outputs=(*self.s.outputs, *self.groups))
 
-    def reduce_in_two_stages(self, u: UOp, src: Sequence[UOp]) -> UOp:
-        """Return the value of Reduce `u`, with the new sources `src`, in every lane."""
-        d = u.dtype if u.arg.op is Op.MAX else accumulator_dtype(u.dtype)
-        operand, *ranges = src
-        rest = tuple(r for r in ranges if r not in _group_ranges(u))
+    def reduce_in_two_stages(self, reduce: UOp, new_sources: Sequence[UOp]) -> UOp:
+        """Return the value of Reduce `reduce`, with the new sources `new_sources`, in every lane."""
+        d = reduce.dtype if reduce.arg.op is Op.MAX else accumulator_dtype(reduce.dtype)
+        operand, *ranges = new_sources
+        rest = tuple(r for r in ranges if r not in _group_ranges(reduce))
         value = B.cast(operand, d)
-        part = u.replace(src=(value, *rest)) if rest else value
-        around = self.needs[u.operand].union(_group_ranges(u)).difference(rest)  # an invariant operand depends on no loop
+        part = reduce.replace(src=(value, *rest)) if rest else value
+        around = self.needs[reduce.operand].union(_group_ranges(reduce)).difference(rest)  # an invariant operand depends on no loop
         within = sort_by_nesting(around)
         axes = [r for r in within if r.arg.type in WORKGROUP | UNROLLED]
-        memory = self.allocate_local_per_loop_index(axes, d)
+        memory = self.allocate_local_for_loops(axes, d)
         loops = tuple(r for r in within if r.arg.type in SEQUENTIAL)
         writable = B.after(memory, UOp(Op.BARRIER, (*loops, *self.lanes))) if loops else memory
         fill = B.store(index_element(writable, axes, axes), part)
         others = [r for r in self.lanes if r not in axes]
         ready = B.after(memory, UOp(Op.BARRIER, (restrict_stores_to_first_lane(fill, {fill}, others),)))
-        if math.prod(map(constant_extent, _group_ranges(u))) > IN_TURN:
-            return B.cast(self.tree_reduce_parts(u, memory, ready, axes, others), u.dtype)
-        part_loops = {g: self.new_reduce_loop(g) for g in _group_ranges(u)}
+        if math.prod(map(constant_extent, _group_ranges(reduce))) > IN_TURN:
+            return B.cast(self.tree_reduce_parts(reduce, memory, ready, axes, others), reduce.dtype)
+        part_loops = {g: self.new_reduce_loop(g) for g in _group_ranges(reduce)}
         load = UOp(Op.LOAD, (index_element(ready, [part_loops.get(r, r) for r in axes], axes),), LoadArg())
-        return B.cast(u.replace(src=(load, *part_loops.values())), u.dtype)
+        return B.cast(reduce.replace(src=(load, *part_loops.values())), reduce.dtype)
 
-    def tree_reduce_parts(self, u: UOp, memory: UOp, ready: UOp, axes: Sequence[UOp], others: Sequence[UOp]) -> UOp:
+    def tree_reduce_parts(
+        self, reduce: UOp, memory: UOp, filled_memory: UOp, memory_axes: Sequence[UOp], lanes_not_in_memory: Sequence[UOp]
+    ) -> UOp:
         """Combine the parts in LOCAL memory as a tree: lane k adds the part of lane k + n/2, until one part is left.
 
-        `axes` are the axes of the memory, `others` the lanes on which the parts do not depend.
+        `memory_axes` are the axes of the memory, `lanes_not_in_memory` the lanes on which the parts do not depend.
         """
-        index: dict[UOp, UOp] = {r: r for r in axes}
-        for g in _group_ranges(u):
+        index: dict[UOp, UOp] = {r: r for r in memory_axes}
+        for g in _group_ranges(reduce):
             n = constant_extent(g)
             while n > 1:
                 half = (n + 1) // 2
-                gate = _conjoin_first_lane_condition(others, UOp(Op.CMPLT, (g, index_constant(n - half))))
+                gate = _conjoin_first_lane_condition(lanes_not_in_memory, UOp(Op.CMPLT, (g, index_constant(n - half))))
                 a, b = (
-                    UOp(Op.LOAD, (index_element(ready, list(x.values()), axes), B.const(0, memory.dtype), gate), LoadArg())
+                    UOp(
+                        Op.LOAD,
+                        (index_element(filled_memory, list(x.values()), memory_axes), B.const(0, memory.dtype), gate),
+                        LoadArg(),
+                    )
                     for x in (index, index | {g: UOp(Op.ADD, (g, index_constant(half)))})
                 )
-                store = UOp(Op.STORE, (index_element(ready, list(index.values()), axes), UOp(u.arg.op, (a, b)), gate))
-                ready = B.after(memory, UOp(Op.BARRIER, (store,)))
+                store = UOp(
+                    Op.STORE, (index_element(filled_memory, list(index.values()), memory_axes), UOp(reduce.arg.op, (a, b)), gate)
+                )
+                filled_memory = B.after(memory, UOp(Op.BARRIER, (store,)))
                 n = half
-            index[g], others = index_constant(0), [*others, g]
-        return UOp(Op.LOAD, (index_element(ready, list(index.values()), axes),), LoadArg())
+            index[g], lanes_not_in_memory = index_constant(0), [*lanes_not_in_memory, g]
+        return UOp(Op.LOAD, (index_element(filled_memory, list(index.values()), memory_axes),), LoadArg())
 
-    def allocate_local_per_loop_index(self, loops: Sequence[UOp], d: DType) -> UOp:
+    def allocate_local_for_loops(self, loops: Sequence[UOp], d: DType) -> UOp:
         """Return a new LOCAL Buffer with one element per combination of the loops."""
         size = math.prod(constant_extent(r) for r in loops)
         self.local_bytes += size * d.itemsize

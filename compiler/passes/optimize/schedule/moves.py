@@ -58,7 +58,7 @@ class VectorizationFacts:
         """Return the cost of the loads per iteration of `r` in vector lanes; a load that does not depend on `r` is free."""
         return sum(COST.get(a.stride(r), GATHER) for a in loads)
 
-    def loads_contiguously_along_reduce(self, reduce: UOp) -> bool:
+    def reduce_loads_are_contiguous_or_fixed(self, reduce: UOp) -> bool:
         """Return True if the loads below a Reduce, those of nested Reduces included, are contiguous or invariant along its last
         loop."""
         r, nodes = ranges_closed_by(reduce)[-1], set(toposort(reduce.operand))
@@ -71,19 +71,19 @@ class VectorizationFacts:
         return [a for a in self.loads if a.node in nodes]
 
 
-def split_loop_into_vectors(s: Schedule, r: UOp, lanes: int, vectors: int, target: AxisType) -> Schedule:
-    """Split a loop into up to `vectors` vectors of `lanes`.
+def split_loop_into_vectors(s: Schedule, loop: UOp, lanes: int, max_vectors: int, new_loop_type: AxisType) -> Schedule:
+    """Split a loop into up to `max_vectors` vectors of `lanes`.
 
     A short loop becomes one vector as a whole. A long loop that no number of vectors divides is padded.
     """
-    n = constant_extent(r)
-    width = next((lanes * k for k in range(vectors, 0, -1) if n % (lanes * k) == 0), 0)
+    n = constant_extent(loop)
+    width = next((lanes * k for k in range(max_vectors, 0, -1) if n % (lanes * k) == 0), 0)
     if not width and n >= _LEAST_PADDED * lanes:
-        width = lanes * max(k for k in range(1, vectors + 1) if padding_efficiency(n, lanes * k) >= 1 - _MOST_ADDED or k == 1)
-    factor = width or (n if n <= lanes * vectors else largest_divisor(n, lanes))
+        width = lanes * max(k for k in range(1, max_vectors + 1) if padding_efficiency(n, lanes * k) >= 1 - _MOST_ADDED or k == 1)
+    factor = width or (n if n <= lanes * max_vectors else largest_divisor(n, lanes))
     if factor == n > 1:
-        return split_by_full_extent(s, Split(axis_number(s, r), n, target))
-    return split_with_padding(s, r, factor, target)
+        return split_by_full_extent(s, Split(axis_number(s, loop), n, new_loop_type))
+    return split_with_padding(s, loop, factor, new_loop_type)
 
 
 def largest_divisor(n: int, most: int) -> int:
@@ -92,22 +92,22 @@ def largest_divisor(n: int, most: int) -> int:
     return max(k for pair in pairs for k in pair if k <= most)
 
 
-def split_with_padding(s: Schedule, r: UOp, factor: int, target: AxisType) -> Schedule:
-    """Split loop `r` by a factor, after padding it to a multiple if the factor does not divide it."""
+def split_with_padding(s: Schedule, loop: UOp, factor: int, new_loop_type: AxisType) -> Schedule:
+    """Split loop `loop` by a factor, after padding it to a multiple if the factor does not divide it."""
     if factor <= 1:
         return s
-    k = axis_number(s, r)
-    opt = Split(k, factor, target)
-    return apply_padto_and_split(s, Padto(k, factor), opt) if constant_extent(r) % factor else apply(s, opt)
+    k = axis_number(s, loop)
+    opt = Split(k, factor, new_loop_type)
+    return apply_padto_and_split(s, Padto(k, factor), opt) if constant_extent(loop) % factor else apply(s, opt)
 
 
-def apply_and_find_changed_loop(s: Schedule, r: UOp, opt: OptOp) -> tuple[Schedule, UOp]:
-    """Apply an OptOp that changes loop `r` in place.
+def apply_and_find_changed_loop(s: Schedule, loop: UOp, opt: OptOp) -> tuple[Schedule, UOp]:
+    """Apply an OptOp that changes loop `loop` in place.
 
     Returns the schedule and the changed loop.
     """
     changed = apply(s, opt)
-    return changed, next(x for x in changed.ranges if x.arg.axis_id == r.arg.axis_id)
+    return changed, next(x for x in changed.ranges if x.arg.axis_id == loop.arg.axis_id)
 
 
 def axis_number(s: Schedule, r: UOp) -> int:

@@ -29,10 +29,10 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     Schedule,
     axis_of,
     divide_bound_exactly,
-    mask_accesses,
     next_id,
     pad_loop,
     range_arg,
+    replace_range_and_mask_iterations,
     replace_ranges,
     replace_schedule_ranges,
     round_up,
@@ -203,8 +203,8 @@ def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     if reason is not None or pad.axis != opt.axis:
         raise RejectedOptOp(f"{pad}, {opt}: {reason or f'expected one axis, got {pad.axis} and {opt.axis}'}")
     value, loops = _build_split_value_and_loops(s, r, multiple, opt)
-    masked = mask_accesses(s.effect, r, (value, loops), UOp(Op.CMPLT, (value, bound)))
-    changed = _substitute_split_loop(s, r, loops, masked)
+    masked = replace_range_and_mask_iterations(s.effect, r, (value, loops), UOp(Op.CMPLT, (value, bound)))
+    changed = _replace_loop_in_outputs(s, r, loops, masked)
     log_decisions((pad, opt), s.effect, changed.effect)
     return replace(changed, done=(*s.done, pad, opt))
 
@@ -221,7 +221,7 @@ def split_by_full_extent(s: Schedule, opt: Split) -> Schedule:
         raise RejectedOptOp(f"{opt}: {reason or f'the factor must be the extent of axis {opt.axis}, {axis_of(r).extent}'}")
     new = UOp(Op.RANGE, r.src, RangeArg(next_id(s), opt.target))
     loops = UOp(Op.RANGE, (index_constant(1),), r.arg), new
-    changed = _substitute_split_loop(s, r, loops, replace_ranges(s.effect, {r: (new, loops)}))
+    changed = _replace_loop_in_outputs(s, r, loops, replace_ranges(s.effect, {r: (new, loops)}))
     log_decisions((opt,), s.effect, changed.effect)
     return replace(changed, done=(*s.done, opt))
 
@@ -229,23 +229,23 @@ def split_by_full_extent(s: Schedule, opt: Split) -> Schedule:
 def _apply_split(s: Schedule, opt: Split, machine: MachineModel) -> Schedule:
     r = s.ranges[opt.axis]
     value, loops = _build_split_value_and_loops(s, r, r.bound, opt)
-    return _substitute_split_loop(s, r, loops, replace_ranges(s.effect, {r: (value, loops)}))
+    return _replace_loop_in_outputs(s, r, loops, replace_ranges(s.effect, {r: (value, loops)}))
 
 
-def _build_split_value_and_loops(s: Schedule, r: UOp, bound: UOp, opt: Split) -> tuple[UOp, tuple[UOp, UOp]]:
-    """Return the value that replaces loop `r`, of extent `bound`, and the two loops it is split into, outer and new."""
-    left = divide_bound_exactly(bound, opt.factor)
+def _build_split_value_and_loops(s: Schedule, r: UOp, padded_bound: UOp, opt: Split) -> tuple[UOp, tuple[UOp, UOp]]:
+    """Return the value that replaces loop `r`, of extent `padded_bound`, and the two loops it is split into, outer and new."""
+    left = divide_bound_exactly(padded_bound, opt.factor)
     outer = UOp(Op.RANGE, (left,), r.arg)
     new = UOp(Op.RANGE, (index_constant(opt.factor),), RangeArg(next_id(s), opt.target))
     return _mul_add(new, left, outer) if opt.top else _mul_add(outer, index_constant(opt.factor), new), (outer, new)
 
 
-def _substitute_split_loop(s: Schedule, r: UOp, loops: tuple[UOp, UOp], effect: UOp) -> Schedule:
-    """Return the schedule with `effect`, in whose outputs `loops` (outer and new) replace `r`."""
+def _replace_loop_in_outputs(s: Schedule, r: UOp, loops: tuple[UOp, UOp], new_effect: UOp) -> Schedule:
+    """Return the schedule with `new_effect`, in whose outputs `loops` (outer and new) replace `r`."""
     outputs = tuple(n for x in s.outputs for n in (loops if x is r else (x,)))
     _, new = loops
     ordered_ids = s.ordered_ids | {int(new.arg.axis_id)} if r.arg.axis_id in s.ordered_ids else s.ordered_ids
-    return replace(s, effect=effect, outputs=outputs, ordered_ids=ordered_ids)
+    return replace(s, effect=new_effect, outputs=outputs, ordered_ids=ordered_ids)
 
 
 def _mul_add(major: UOp, stride: UOp, minor: UOp) -> UOp:

@@ -112,15 +112,15 @@ def _nesting_key(s: Schedule, r: UOp) -> tuple[bool, int, int]:
     return bool(s.ordered_ids) or r.arg.type is not AxisType.THREAD, r.arg.type.priority, int(r.arg.axis_id)
 
 
-def set_loop_types(s: Schedule, types: Mapping[UOp, AxisType]) -> Schedule:
+def set_output_loop_types_before_optops(s: Schedule, type_by_loop: Mapping[UOp, AxisType]) -> Schedule:
     """Give output loops another type: GLOBAL instead of LOOP.
 
     Raises RejectedOptOp after the first OptOp (R94: first types), or if iterations of a loop must keep their order.
     """
     late = f"types must be set before the first OptOp, {len(s.done)} are applied (R94)" if s.done else None
-    if late or any(r.arg.axis_id in s.ordered_ids for r in types):
+    if late or any(r.arg.axis_id in s.ordered_ids for r in type_by_loop):
         raise RejectedOptOp(late or "iterations may meet in one element, and GLOBAL has no order (R55, R57)")
-    new = {r: r.replace(arg=range_arg(r, type=t)) for r, t in types.items()}
+    new = {r: r.replace(arg=range_arg(r, type=t)) for r, t in type_by_loop.items()}
     return replace_schedule_ranges(s, {r: (n, (n,)) for r, n in new.items()})
 
 
@@ -138,14 +138,18 @@ def pad_loop(s: Schedule, opt: Padto) -> Schedule:
         return s
     longer = UOp(Op.RANGE, (padded,), r.arg)
     outputs = tuple(longer if x is r else x for x in s.outputs)
-    return replace(s, effect=mask_accesses(s.effect, r, (longer, (longer,)), UOp(Op.CMPLT, (longer, bound))), outputs=outputs)
+    return replace(
+        s,
+        effect=replace_range_and_mask_iterations(s.effect, r, (longer, (longer,)), UOp(Op.CMPLT, (longer, bound))),
+        outputs=outputs,
+    )
 
 
-def divide_bound_exactly(bound: UOp, k: int) -> UOp:
-    """Return the bound divided by `k`, which must divide it."""
+def divide_bound_exactly(bound: UOp, divisor: int) -> UOp:
+    """Return the bound divided by `divisor`, which must divide it."""
     if bound.op is Op.CONST:
-        return index_constant(int(bound.arg.value) // k)
-    return Rewriter(INDEXING)(UOp(Op.IDIV, (bound, index_constant(k))))
+        return index_constant(int(bound.arg.value) // divisor)
+    return Rewriter(INDEXING)(UOp(Op.IDIV, (bound, index_constant(divisor))))
 
 
 def round_up(r: UOp, multiple: int) -> int:
@@ -169,28 +173,28 @@ def tile_index(tile: UOp, size: int, inner: UOp) -> UOp:
 
 
 #: Maps a Range to the value that replaces it and to the Ranges that are closed in its place, outermost first.
-Replacement = Mapping[UOp, tuple[UOp, tuple[UOp, ...]]]
+RangeReplacements = Mapping[UOp, tuple[UOp, tuple[UOp, ...]]]
 
 
-def replace_schedule_ranges(s: Schedule, new: Replacement) -> Schedule:
+def replace_schedule_ranges(s: Schedule, replacements: RangeReplacements) -> Schedule:
     """Replace Ranges, their values and their closers, in the effect and among the output loops."""
-    outputs = tuple(n for r in s.outputs for n in (new[r][1] if r in new else (r,)))
-    return replace(s, effect=replace_ranges(s.effect, new), outputs=outputs)
+    outputs = tuple(n for r in s.outputs for n in (replacements[r][1] if r in replacements else (r,)))
+    return replace(s, effect=replace_ranges(s.effect, replacements), outputs=outputs)
 
 
-def replace_ranges(root: UOp, new: Replacement) -> UOp:
+def replace_ranges(root: UOp, replacements: RangeReplacements) -> UOp:
     """Replace Ranges, their values and their closers, in all of `root`."""
-    if not new:
+    if not replacements:
         return root
-    done = {r: value for r, (value, _) in new.items()}
+    done = {r: value for r, (value, _) in replacements.items()}
     changed = set(done)
     for u in toposort(root):
-        if changed.isdisjoint(u.src) or u in new:
+        if changed.isdisjoint(u.src) or u in replacements:
             continue
         changed.add(u)
         closed = ranges_closed_by(u) if u.op in LOOP_CLOSERS else ()
-        if any(r in new for r in closed):
-            ranges = [n for r in closed for n in (new[r][1] if r in new else (done.get(r, r),))]
+        if any(r in replacements for r in closed):
+            ranges = [n for r in closed for n in (replacements[r][1] if r in replacements else (done.get(r, r),))]
             value = done.get(u.src[0], u.src[0])  # operand of a Reduce, body of an End
             done[u] = UOp(u.op, (value, *ranges), u.arg, u.tag) if ranges else value
         else:
@@ -202,7 +206,7 @@ def replace_ranges(root: UOp, new: Replacement) -> UOp:
 # ------------------------------------------------------------------------------------------------------------------- masks
 
 
-def mask_accesses(effect: UOp, r: UOp, replacement: tuple[UOp, tuple[UOp, ...]], inside: UOp) -> UOp:
+def replace_range_and_mask_iterations(effect: UOp, r: UOp, replacement: tuple[UOp, tuple[UOp, ...]], inside: UOp) -> UOp:
     """Replace Range `r` by a value and loops, and mask the iterations for which `inside` is false (R92).
 
     In those iterations no memory is accessed, and a Reduce over `r` takes its identity.

@@ -75,24 +75,25 @@ def _match_sum_of_products(u: UOp) -> tuple[UOp, UOp] | None:
 
 
 def _match_descriptor(
-    s: Schedule, open_loops: Mapping[UOp, frozenset[UOp]], u: UOp, r: UOp, product_factors: tuple[UOp, UOp], arg: WmmaArg, opt: TC
+    s: Schedule, open_loops: Mapping[UOp, frozenset[UOp]], reduce: UOp, reduce_loop: UOp, product_factors: tuple[UOp, UOp], arg:
+    WmmaArg, opt: TC
 ) -> TensorCoreMatch | str:  # fmt: skip
-    """Return how Reduce `u` over `r` fits one descriptor, or the reason why it does not."""
+    """Return how Reduce `reduce` over `reduce_loop` fits one descriptor, or the reason why it does not."""
     d = find_descriptor(arg)
     if d is None or not all(isinstance(m, AffineLaneMap) for m in (d.a, d.b, d.c)):
         return f"nothing is known of the fragments of {arg.name} (R118)"
     factors = [_match_input_dtype_operand(f, d) for f in product_factors]
-    if u.dtype is not d.dtype_out or any(f is None for f in factors):
+    if reduce.dtype is not d.dtype_out or any(f is None for f in factors):
         return f"{d.name} multiplies {d.dtype_in} into {d.dtype_out} (R93)"
     n, m, k = d.dims
     for left, right in (factors, factors[::-1]):
         assert left is not None and right is not None
-        if r not in open_loops[left] or r not in open_loops[right]:
+        if reduce_loop not in open_loops[left] or reduce_loop not in open_loops[right]:
             return "one factor does not change with the reduce axis (R93)"
         rows = [x for x in _tileable_output_loops(s, open_loops[left] - open_loops[right]) if opt.opt == 2 or _divides(m, x)]
         columns = [x for x in _tileable_output_loops(s, open_loops[right] - open_loops[left]) if opt.opt == 2 or _divides(n, x)]
-        if rows and columns and (opt.opt == 2 or _divides(k, r)):
-            return TensorCoreMatch(u, arg, d, rows[-1], columns[-1], r, left, right)
+        if rows and columns and (opt.opt == 2 or _divides(k, reduce_loop)):
+            return TensorCoreMatch(reduce, arg, d, rows[-1], columns[-1], reduce_loop, left, right)
     return f"N = {n}, M = {m} and K = {k} fit no axes of which each factor has its own (R93, R97)"
 
 
@@ -170,10 +171,12 @@ class _PaddedLoops:
     swapped: bool
 
 
-def _build_wmma_accumulation(u: UOp, core_match: TensorCoreMatch, padded: _PaddedLoops, tile: _TensorCoreTile, axis: int) -> UOp:
-    """Return the lane's element of the accumulator after all steps of Wmma. `axis` is the first free axis id."""
+def _build_wmma_accumulation(
+    reduce: UOp, core_match: TensorCoreMatch, padded: _PaddedLoops, tile: _TensorCoreTile, first_free_axis_id: int
+) -> UOp:
+    """Return the lane's element of the accumulator after all steps of Wmma. `first_free_axis_id` is the first free axis id."""
     d, (n, m, k) = core_match.descriptor, core_match.descriptor.dims
-    inside, product = None, u.operand
+    inside, product = None, reduce.operand
     if product.op is Op.WHERE:  # k was padded
         inside, product = product.condition, product.if_true
     factors = product.src
@@ -190,13 +193,13 @@ def _build_wmma_accumulation(u: UOp, core_match: TensorCoreMatch, padded: _Padde
         )
     )  # fmt: skip
     count = d.c.elements
-    register = UOp(Op.BUFFER, (), BufferArg(count, d.dtype_out, "CPU", AddrSpace.REG, _FAR + highest_unique([u])))
-    outer = open_ranges(toposort(u))[u] - {padded.rows, padded.columns} | {tile.rows, tile.columns}
+    register = UOp(Op.BUFFER, (), BufferArg(count, d.dtype_out, "CPU", AddrSpace.REG, _FAR + highest_unique([reduce])))
+    outer = open_ranges(toposort(reduce))[reduce] - {padded.rows, padded.columns} | {tile.rows, tile.columns}
     outer |= {tile.lane} if tile.lane else set()
     uncleared = B.after(register, *sort_by_nesting(outer))
-    clearing = _make_loop(axis, AxisType.UPCAST, count)
+    clearing = _make_loop(first_free_axis_id, AxisType.UPCAST, count)
     cleared = UOp(Op.END, (B.store(UOp(Op.INDEX, (uncleared, clearing)), B.const(0, d.dtype_out)), clearing))
-    loops = tuple(tile.steps if r is padded.steps else r for r in ranges_closed_by(u))
+    loops = tuple(tile.steps if r is padded.steps else r for r in ranges_closed_by(reduce))
     all_elements = UOp(Op.STACK, tuple(index_constant(e) for e in range(count)))
     accumulator = UOp(Op.INDEX, (B.after(register, cleared, *loops), all_elements))
     wmma = UOp(Op.WMMA, (fragment_a, fragment_b, UOp(Op.LOAD, (accumulator,), LoadArg())), core_match.arg)
@@ -222,11 +225,11 @@ def _mask_padding(x: UOp, inside: UOp | None) -> UOp:
     return x if inside is None else UOp(Op.WHERE, (inside, x, B.const(0, x.dtype)))
 
 
-def _build_element_row_and_column(m: LaneMap, lane: UOp | None, element: UOp) -> tuple[UOp, UOp]:
+def _build_element_row_and_column(lane_map: LaneMap, lane: UOp | None, element: UOp) -> tuple[UOp, UOp]:
     """Return the row and column that a lane holds as an element, as index expressions."""
-    assert isinstance(m, AffineLaneMap)
+    assert isinstance(lane_map, AffineLaneMap)
     row, column = index_constant(0), index_constant(0)
-    for source, digits in ((lane, m.lane), (element, m.element)):
+    for source, digits in ((lane, lane_map.lane), (element, lane_map.element)):
         weight = 1
         for digit in digits:
             if source is not None and digit.size > 1:

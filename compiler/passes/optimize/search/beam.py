@@ -33,7 +33,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     Schedule,
     Scheduler,
     build_scheduled_body,
-    set_loop_types,
+    set_output_loop_types_before_optops,
 )
 from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule
 from uops.compiler.target import MachineModel
@@ -309,7 +309,7 @@ def _defer_ctrl_c() -> Iterator[Callable[[], None]]:
 def _make_outputs_global(s: Schedule, machine: MachineModel) -> Schedule:
     """Make the parallel output loops GLOBAL on a machine with workgroups (R94: first types)."""
     parallel = [r for r in s.outputs if r.arg.axis_id not in s.ordered_ids]
-    return set_loop_types(s, dict.fromkeys(parallel, AxisType.GLOBAL)) if machine.workgroup and parallel else s
+    return set_output_loop_types_before_optops(s, dict.fromkeys(parallel, AxisType.GLOBAL)) if machine.workgroup and parallel else s
 
 
 # ----------------------------------------------------------------------------------------------------------------- candidates

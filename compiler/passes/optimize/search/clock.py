@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.compiler.passes.expand import expand_vector_axes
+from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.select.select import select_instructions
 from uops.compiler.target import Kernel, Target, load_or_remake_kernel, memory_lender
@@ -54,12 +54,12 @@ class TargetClock:
         return self._time_kernel(self._load_kernel(self._render_source(body)), body, math.inf)
 
     def _render_source(self, body: UOp) -> str:
-        return self.target.render(linearize_kernel(select_instructions(expand_vector_axes(body), self.target)[-1]))
+        return self.target.render(linearize_kernel(select_instructions(expand_vector_axes_and_split_ends(body), self.target)[-1]))
 
     def _load_kernel(self, source: str) -> Kernel:
         return load_or_remake_kernel(self.target, source, self.target.compile(source))
 
-    def _time_kernel(self, kernel: Kernel, body: UOp, best: float) -> float:
+    def _time_kernel(self, kernel: Kernel, body: UOp, best_seconds: float) -> float:
         """Run a kernel on arguments for its Params and return the seconds of the fastest run."""
         params = tuple(sorted({u for u in toposort(body) if u.op is Op.PARAM}, key=lambda u: int(u.arg.slot)))
         if params != self._params:
@@ -73,15 +73,15 @@ class TargetClock:
             else:
                 scalars[u.arg.slot] = int(a)
         with memory_lender(self.target)([a for a in self._arrays if a.ndim]):
-            return self._measure_fastest_run(lambda: kernel(addresses, scalars), best)
+            return self._measure_fastest_run(lambda: kernel(addresses, scalars), best_seconds)
 
-    def _measure_fastest_run(self, run: Callable[[], None], best: float) -> float:
-        """Return the seconds of the fastest of a few runs; a run much slower than `best` ends the timing early."""
+    def _measure_fastest_run(self, run: Callable[[], None], best_seconds: float) -> float:
+        """Return the seconds of the fastest of a few runs; a run much slower than `best_seconds` ends the timing early."""
         start = self.now()
         fastest = self._time_once(run)
         runs = 1
         while runs < 2 or (runs < RUNS and self.now() - start < SECONDS):
-            if fastest > FAR * best and self.now() - start > SECONDS:
+            if fastest > FAR * best_seconds and self.now() - start > SECONDS:
                 break
             fastest, runs = min(fastest, self._time_once(run)), runs + 1
         return fastest
@@ -92,13 +92,13 @@ class TargetClock:
         return self.now() - start
 
 
-def make_timing_argument(u: UOp) -> Array:
+def make_timing_argument(param: UOp) -> Array:
     """Return an argument for a Param: an aligned array, or the maximum of a variable. Raises Unsupported if it is too large."""
-    if u.arg.name is not None:
-        lo, hi = u.arg.bounds or (0, 1 << 10)
+    if param.arg.name is not None:
+        lo, hi = param.arg.bounds or (0, 1 << 10)
         return np.asarray(max(lo, min(hi, 1 << 20)))
-    n = math.prod(_extent(d) for d in u.shape)
-    values = _make_timing_values(u.dtype, n)
+    n = math.prod(_extent(d) for d in param.shape)
+    values = _make_timing_values(param.dtype, n)
     room = np.empty(values.nbytes + _ALIGNMENT, np.uint8)
     skip = -room.ctypes.data % _ALIGNMENT
     aligned = room[skip : skip + values.nbytes].view(values.dtype)
@@ -111,10 +111,10 @@ def _extent(d: Any) -> int:
     return d if isinstance(d, int) else int((d.min_max or (0, 1 << 20))[1])
 
 
-def _make_timing_values(d: DType, n: int) -> Array:
-    """Return `n` values of dtype `d`: floats around 1, or small integers."""
+def _make_timing_values(d: DType, count: int) -> Array:
+    """Return `count` values of dtype `d`: floats around 1, or small integers."""
     if d.ml_dtypes_name:  # the bits of 1.0, as NumPy lacks the dtype
-        return np.full(n, d.bias << d.man_bits, d.word.name)
-    pattern = np.random.default_rng(0).random(min(n, 4096) or 1) + 0.5
+        return np.full(count, d.bias << d.man_bits, d.word.name)
+    pattern = np.random.default_rng(0).random(min(count, 4096) or 1) + 0.5
     values = {"b": pattern > 1, "f": pattern}.get("b" if d is dt.bool_ else "f" if d.is_float else "i", pattern * 2)
-    return np.resize(values.astype(d.array_name), n)
+    return np.resize(values.astype(d.array_name), count)

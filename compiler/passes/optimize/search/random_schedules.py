@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_trip_count
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler, set_loop_types
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler, set_output_loop_types_before_optops
 from uops.compiler.target import MachineModel
 from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.axes import AXIS_TABLE, UNROLLED, WORKGROUP, AxisType
@@ -60,7 +60,7 @@ class OptOpKind:
         return f"{self.optop.__name__}{source}{target}"
 
 
-def _enumerate_split_kinds() -> Iterator[OptOpKind]:
+def _enumerate_allowed_split_kinds() -> Iterator[OptOpKind]:
     """Yield every kind of Split that the specification allows, those into the axis' own type last."""
     by_priority = sorted(AxisType, key=lambda t: t.priority)
     pairs = [(source, target) for target in AXIS_TABLE for source in by_priority if source is not target]
@@ -104,7 +104,7 @@ class OptOpDraw(NamedTuple):
 
 _DRAWS: dict[type[OptOp], OptOpDraw] = {
     TC: OptOpDraw((OptOpKind(TC, AxisType.REDUCE),), _make_nothing),
-    Split: OptOpDraw(tuple(_enumerate_split_kinds()), _make_split, by_amount=True),
+    Split: OptOpDraw(tuple(_enumerate_allowed_split_kinds()), _make_split, by_amount=True),
     Padto: OptOpDraw(tuple(OptOpKind(Padto, t) for t in _AXIS_TYPES), _make_padto, by_amount=True),
     Swap: OptOpDraw(tuple(OptOpKind(Swap, t) for t in _AXIS_TYPES), _make_swap),
     Nolocals: OptOpDraw((OptOpKind(Nolocals),), _make_nolocals),
@@ -142,7 +142,7 @@ def schedule_randomly(s: Schedule, machine: MachineModel, seed: int) -> Schedule
     rng = random.Random(hashlib.sha256(text.encode()).digest())
     parallel = [r for r in s.outputs if r.arg.axis_id not in s.ordered_ids]
     if parallel and rng.random() < 0.6:
-        s = set_loop_types(s, dict.fromkeys(parallel, AxisType.GLOBAL))
+        s = set_output_loop_types_before_optops(s, dict.fromkeys(parallel, AxisType.GLOBAL))
     most = max(_MOST, _iterations(s))
     if rng.random() < _TC_FIRST:
         s = _try_random_tensor_core(s, machine, rng, most) or s
@@ -151,7 +151,7 @@ def schedule_randomly(s: Schedule, machine: MachineModel, seed: int) -> Schedule
     return s
 
 
-def _try_random_tensor_core(s: Schedule, machine: MachineModel, rng: random.Random, most: int) -> Schedule | None:
+def _try_random_tensor_core(s: Schedule, machine: MachineModel, rng: random.Random, max_iterations: int) -> Schedule | None:
     """Apply a random legal TC, by an instruction of the machine or else in mode 2 of any descriptor; None if there is none."""
     modes = (1, 2) if machine.tensor_cores else (2,)
     machine = replace(machine, tensor_cores=machine.tensor_cores or _ANY_DESCRIPTOR)
@@ -161,13 +161,13 @@ def _try_random_tensor_core(s: Schedule, machine: MachineModel, rng: random.Rand
         if find_rejection_reason(s, opt, machine) is not None:
             continue
         after = apply(s, opt, machine)
-        if _is_within_limits(after, most) and count_workgroup_lanes(after) <= (machine.workgroup or _LANES):
+        if _is_within_limits(after, max_iterations) and count_workgroup_lanes(after) <= (machine.workgroup or _LANES):
             _count_applied(str(_FIRST))
             return after
     return None
 
 
-def _apply_random_optop(s: Schedule, machine: MachineModel, rng: random.Random, most: int) -> Schedule:
+def _apply_random_optop(s: Schedule, machine: MachineModel, rng: random.Random, max_iterations: int) -> Schedule:
     """Apply one more OptOp that the axes allow, or return the schedule unchanged if none of those drawn fits."""
     order = rng.sample(_LATER, len(_LATER))
     if rng.random() < _SPLIT_TYPES_FIRST:
@@ -178,23 +178,24 @@ def _apply_random_optop(s: Schedule, machine: MachineModel, rng: random.Random, 
         if not numbers:
             continue
         for amount in rng.sample(AMOUNTS, len(AMOUNTS)):
-            after = _try_optop(s, kind, rng.choice(numbers), amount, machine, rng, most)
+            after = _try_optop_padding_if_needed(s, kind, rng.choice(numbers), amount, machine, rng, max_iterations)
             if after is not None:
                 return after
     return s
 
 
-def _try_optop(
-    s: Schedule, kind: OptOpKind, k: int, amount: int, machine: MachineModel, rng: random.Random, most: int
+def _try_optop_padding_if_needed(
+    s: Schedule, kind: OptOpKind, axis_number: int, factor_or_zero_for_all: int, machine: MachineModel, rng: random.Random,
+    max_iterations: int
 ) -> Schedule | None:  # fmt: skip
-    """Apply an OptOp of a kind to axis `k`; None if it is illegal, changes nothing, or exceeds the limits."""
-    axis = s.axes[k]
-    opt = _DRAWS[kind.optop].make(s, kind, k, amount, rng)
+    """Apply an OptOp of a kind to axis `axis_number`; None if it is illegal, changes nothing, or exceeds the limits."""
+    axis = s.axes[axis_number]
+    opt = _DRAWS[kind.optop].make(s, kind, axis_number, factor_or_zero_for_all, rng)
     if opt is None:
         return None
     padded = s
     if isinstance(opt, Split) and find_rejection_reason(s, opt, machine) is not None:
-        pad = Padto(k, opt.factor)
+        pad = Padto(axis_number, opt.factor)
         if find_rejection_reason(s, pad, machine) is not None:
             return None
         padded = apply(s, pad, machine)
@@ -202,11 +203,11 @@ def _try_optop(
     if opt is None or find_rejection_reason(padded, opt, machine) is not None:
         return None
     after = apply(padded, opt, machine)
-    if not _is_within_limits(after, most) or (after.effect is s.effect and kind.source is not None):
+    if not _is_within_limits(after, max_iterations) or (after.effect is s.effect and kind.source is not None):
         return None
-    _count_applied(f"{kind} by {amount or 'all'}" if _DRAWS[kind.optop].by_amount else str(kind))
+    _count_applied(f"{kind} by {factor_or_zero_for_all or 'all'}" if _DRAWS[kind.optop].by_amount else str(kind))
     if padded is not s:
-        _count_applied(f"Padto {axis.type.name} by {amount or 'all'}")
+        _count_applied(f"Padto {axis.type.name} by {factor_or_zero_for_all or 'all'}")
     return after
 
 
@@ -225,10 +226,10 @@ def _iterations(s: Schedule) -> int:
     return math.prod(max(1, max_trip_count(a.extent)) for a in s.axes)
 
 
-def _is_within_limits(s: Schedule, most: int) -> bool:
-    """Return True if a kernel has few enough elements side by side, lanes and iterations, at most `most`."""
+def _is_within_limits(s: Schedule, max_iterations: int) -> bool:
+    """Return True if a kernel has few enough elements side by side, lanes and iterations, at most `max_iterations`."""
     parallel = [a for a in s.axes if a.type in UNROLLED or a.type in WORKGROUP]
     if any(not isinstance(a.extent, int) for a in parallel):
         return False
     unrolled = math.prod(max_trip_count(a.extent) for a in parallel if a.type in UNROLLED)
-    return unrolled <= _SIDE_BY_SIDE and count_workgroup_lanes(s) <= _LANES and _iterations(s) <= most
+    return unrolled <= _SIDE_BY_SIDE and count_workgroup_lanes(s) <= _LANES and _iterations(s) <= max_iterations

@@ -109,9 +109,9 @@ def decode_schedule(data: Any) -> StoredSchedule:
     return StoredSchedule(start, tuple(_decode_optop(o) for o in data["opts"]), seconds, complete)
 
 
-def _decode_optop(entry: Any) -> OptOp:
-    name, *values = entry
+def _decode_optop(name_and_values: Any) -> OptOp:
+    name, *values = name_and_values
     arguments = [AxisType[v] if isinstance(v, str) else v for v in values]
     if any(not isinstance(v, (AxisType, int)) for v in arguments):
-        raise ValueError(f"expected an OptOp, got {entry!r}")
+        raise ValueError(f"expected an OptOp, got {name_and_values!r}")
     return _TYPES[name](*arguments)

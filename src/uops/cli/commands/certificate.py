@@ -24,13 +24,19 @@ def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool
     All claims are derived again from the texts in it, and the solver checks each. Exit status 1 if one does not hold or the time is
     over; 2 if the file is not a certificate.
     """
-    from uops.compiler.validate.certificate import TRUSTED, OutOfTime, find_certificate_faults, load_certificate, trusted_base
+    from uops.compiler.validate.certificate import (
+        TRUSTED,
+        OutOfTime,
+        check_certificate_and_list_faults,
+        load_certificate,
+        trusted_base,
+    )
     from uops.spec.untrusted import describe_path
 
     certificate = load_certificate(Path(file))
     try:
         with _raise_out_of_time_after(seconds):
-            failures = [_shorten_reason(why) for why in find_certificate_faults(certificate, seconds)]
+            failures = [_shorten_reason(why) for why in check_certificate_and_list_faults(certificate, seconds)]
     except OutOfTime as e:
         failures = [str(e)]
     trusted = list(TRUSTED) if failures else trusted_base(certificate)

@@ -106,12 +106,14 @@ def fuzz(
 def _make_checked_setup(backend_name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
     from uops.fuzz.campaign.examine import Setup
     from uops.fuzz.generate.kinds import KINDS, kinds_by_name
-    from uops.fuzz.oracles.oracles import AGAINST, ORACLES, oracles_by_name
+    from uops.fuzz.oracles.oracles import AGAINST, ORACLES, select_oracles_in_table_order
 
     for n in filter(None, (backend_name, against)):
         require_locatable_backend(n)
     kind_names = tuple(KINDS) if kinds == "all" else tuple(k.name for k in kinds_by_name(_split_names(kinds)))
-    oracle_names = tuple(ORACLES) if oracles == "all" else tuple(o.name for o in oracles_by_name(_split_names(oracles)))
+    oracle_names = (
+        tuple(ORACLES) if oracles == "all" else tuple(o.name for o in select_oracles_in_table_order(_split_names(oracles)))
+    )
     if not kind_names or not oracle_names:
         raise click.UsageError(f"--{'oracles' if kind_names else 'kinds'} must name at least one of those that --list prints")
     unpaired = [o for o in oracle_names if AGAINST in ORACLES[o].needs]

@@ -51,7 +51,12 @@ def prove(
     pages = ledger.read_ledger(ledger_path)
     proved = {} if cold else ledger.index_proved_entries(pages)
     report = prove_rules(
-        chosen, jobs=jobs, proved_entries=proved, seeds=seeds, extra_lemmas=lemmas, progress=_make_progress_printer(as_json)
+        chosen,
+        jobs=jobs,
+        proved_entries_by_key=proved,
+        seed_count=seeds,
+        extra_cast_lemmas=lemmas,
+        progress=_make_progress_printer(as_json),
     )
     replayed = {v.obligation.name: _replay_counterexample(v, chosen) for v in report.verdicts if v.values}
     if write:
@@ -66,13 +71,13 @@ def prove(
 
 def _select_rules_and_lemmas(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
     """Return the rules and lemmas that match the globs; a usage error where a glob matches nothing."""
-    from uops.compiler.prove.campaign import collect_rule_themes
+    from uops.compiler.prove.campaign import collect_rules_to_prove_by_theme
     from uops.compiler.prove.verdicts import list_exact_cast_lemmas
     from uops.spec.suggest import format_did_you_mean
 
     if not globs:
-        return [rule for rules in collect_rule_themes().values() for rule in rules], ()
-    rules = {rule: (rule.name, theme) for theme, rules in collect_rule_themes().items() for rule in rules}
+        return [rule for rules in collect_rules_to_prove_by_theme().values() for rule in rules], ()
+    rules = {rule: (rule.name, theme) for theme, rules in collect_rules_to_prove_by_theme().items() for rule in rules}
     names = {name for rule_names in rules.values() for name in rule_names} | {LEMMAS}
     for g in globs:
         if not fnmatch.filter(names, g):
@@ -173,9 +178,9 @@ def _print_report(report: ProofReport, replay_texts: dict[str, str]) -> None:
 
 
 def _group_pages_by_theme(report: ProofReport) -> dict[str, list[LedgerPage]]:
-    from uops.compiler.prove.campaign import collect_rule_themes
+    from uops.compiler.prove.campaign import collect_rules_to_prove_by_theme
 
-    theme_of = {rule.name: theme for theme, rules in collect_rule_themes().items() for rule in rules}
+    theme_of = {rule.name: theme for theme, rules in collect_rules_to_prove_by_theme().items() for rule in rules}
     pages_by_theme: dict[str, list[LedgerPage]] = {}
     for p in report.pages.values():
         pages_by_theme.setdefault(theme_of.get(p.rule, LEMMAS), []).append(p)

@@ -116,7 +116,7 @@ def evaluate_on_backend(
         from uops.interp import run as interpret
 
         return interpret(root, inputs, schedule=order_seed, dialect=dialect)
-    from uops.backends.answer import find_result_mismatch
+    from uops.backends.answer import find_result_form_mismatch
     from uops.backends.worker.client import BackendWorker, Limits, WorkerCase
     from uops.spec.errors import Trap, UopsError
 
@@ -124,7 +124,7 @@ def evaluate_on_backend(
     with BackendWorker(backend_name, limits=Limits(timeout=TIMEOUT)) as worker:
         outcome = worker.run(WorkerCase(root, inputs))
     if outcome.status == "ok" and outcome.result is not None:
-        if mismatch := find_result_mismatch(root, inputs, outcome.result):
+        if mismatch := find_result_form_mismatch(root, inputs, outcome.result):
             raise click.ClickException(f"{quote_name(backend_name)} gave a result of the wrong form: {mismatch}")
         return outcome.result
     if outcome.status == "trap":

@@ -68,13 +68,13 @@ class SearchStatusLine:
         self.status = self.out.status("") if self.out.is_terminal else None
         if self.status is not None:
             self.status.start()
-        return self.report_progress
+        return self.show_progress_and_keep_finished
 
     def __exit__(self, *exception: object) -> None:
         if self.status is not None:
             self.status.stop()
 
-    def report_progress(self, p: Progress) -> None:
+    def show_progress_and_keep_finished(self, p: Progress) -> None:
         """Show the progress of a search, and keep it if the search is over."""
         send_heartbeat()
         if p.done:

@@ -16,7 +16,12 @@ from uops.compiler.passes.optimize.heuristics.gpu import schedule_for_gpu
 from uops.compiler.passes.optimize.optimize import optimize
 from uops.compiler.passes.optimize.schedule.group import lower_or_serialize_group_reduces
 from uops.compiler.passes.optimize.schedule.optops import apply
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, build_scheduled_body, create_initial_schedule, set_loop_types
+from uops.compiler.passes.optimize.schedule.schedule import (
+    Schedule,
+    build_scheduled_body,
+    create_initial_schedule,
+    set_output_loop_types_before_optops,
+)
 from uops.compiler.passes.optimize.schedule.shared_memory import load_through_shared_memory
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.select.select import select
@@ -77,7 +82,7 @@ def launched(graph: UOp, s: Schedule) -> UOp:
 
 
 def parallel(s: Schedule) -> Schedule:
-    return set_loop_types(s, dict.fromkeys(s.outputs, AxisType.GLOBAL)) if s.outputs else s
+    return set_output_loop_types_before_optops(s, dict.fromkeys(s.outputs, AxisType.GLOBAL)) if s.outputs else s
 
 
 def group(graph: UOp, *opts: Split | Padto, machine: MachineModel = MACHINE) -> Schedule:

@@ -18,7 +18,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     Schedule,
     build_scheduled_body,
     create_initial_schedule,
-    set_loop_types,
+    set_output_loop_types_before_optops,
 )
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import MachineModel
@@ -169,7 +169,7 @@ def test_iterations_that_meet_in_one_element_keep_their_order(target: AxisType) 
     assert tiled.ordered_ids == {0, 1}
     assert "R55, R57" in (find_rejection_reason(tiled, Split(1, 2, target)) or "")
     with pytest.raises(RejectedOptOp, match="R55, R57"):
-        set_loop_types(s, {s.outputs[0]: AxisType.GLOBAL})
+        set_output_loop_types_before_optops(s, {s.outputs[0]: AxisType.GLOBAL})
 
 
 def test_bytes_in_words_keep_the_result_in_any_tiling() -> None:
@@ -215,9 +215,9 @@ def test_loops_of_distinct_elements_are_free() -> None:
 
 def test_other_types_come_before_the_first_opt_op() -> None:
     _, (s,) = started(PROGRAMS["elementwise"]())
-    assert set_loop_types(s, {s.outputs[0]: AxisType.GLOBAL}).axes[-1].type is AxisType.GLOBAL
+    assert set_output_loop_types_before_optops(s, {s.outputs[0]: AxisType.GLOBAL}).axes[-1].type is AxisType.GLOBAL
     with pytest.raises(RejectedOptOp, match="R94"):
-        set_loop_types(apply(s, Nolocals()), {s.outputs[0]: AxisType.GLOBAL})
+        set_output_loop_types_before_optops(apply(s, Nolocals()), {s.outputs[0]: AxisType.GLOBAL})
 
 
 def test_a_workgroup_larger_than_the_machines_is_rejected() -> None:

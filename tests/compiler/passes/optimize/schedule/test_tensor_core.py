@@ -19,7 +19,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     Schedule,
     build_scheduled_body,
     create_initial_schedule,
-    set_loop_types,
+    set_output_loop_types_before_optops,
 )
 from uops.compiler.passes.rangeify import cost
 from uops.compiler.passes.rangeify.rangeify import rangeify
@@ -91,7 +91,7 @@ def started(graph: UOp, parallel: bool = True) -> tuple[UOp, Schedule]:
     (call,) = launch.src
     s = create_initial_schedule(call.src[0])
     assert s is not None
-    return launch, set_loop_types(s, dict.fromkeys(s.outputs, AxisType.GLOBAL)) if parallel else s
+    return launch, set_output_loop_types_before_optops(s, dict.fromkeys(s.outputs, AxisType.GLOBAL)) if parallel else s
 
 
 def given(graph: UOp) -> dict[str, Any]:
