@@ -149,7 +149,8 @@ from uops.compiler.prove.admission import is_rule_in_ledger
 from uops.compiler.prove.campaign import prove_rules
 
 pages = ledger.read_ledger()
-report = prove_rules([law for law in optops.RULES if not is_rule_in_ledger(law)], proved_entries=ledger.index_proved_entries(pages))
+laws = [law for law in optops.RULES if not is_rule_in_ledger(law)]
+report = prove_rules(laws, proved_entries_by_key=ledger.index_proved_entries(pages))
 assert report.ok
 ledger.write_ledger((pages | report.pages).values(), Path(sys.argv[1]))
 """
