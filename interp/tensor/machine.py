@@ -105,75 +105,53 @@ class TensorMachine:
                 raise Crash(f"{describe(u)} waits for nothing")
         self.frames.pop()
 
-    def _evaluate_node(
-        self, scope: TensorScope, cells: dict[UOp, Cell], to_evaluate_first: list[UOp], u: UOp, recursion_left: int
-    ) -> Cell:
+    def _evaluate_node(self, scope: TensorScope, cells: dict[UOp, Cell], pending: list[UOp], u: UOp, levels: int) -> Cell:
         """Evaluate `u`, its sources first, and return its cell; or return WAIT.
 
-        In that case `to_evaluate_first` gets the nodes that `u` waits for and then `u`. `recursion_left` is the depth of
-        recursion that is left. The speed of the interpreter is the speed of this function.
+        In that case `pending` gets the nodes that `u` waits for and then `u`. `levels` is the depth of recursion that is left.
+        The speed of the interpreter is the speed of this function.
         """
         try:
             src = u.src
             count, make, kernels, find, action = PLANS[u.op._value_]
             if len(src) == count and (count == 1 or src[1]._spelt.__class__ is tuple):  # extents
                 s = src[0]  # operand
-                a = (
-                    cells[s]
-                    if s in cells
-                    else self._evaluate_node(scope, cells, to_evaluate_first, s, recursion_left - 1)
-                    if recursion_left
-                    else WAIT
-                )
+                a = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
                 if a.__class__ is _ndarray:
                     cell = make(u, a)
                 elif a is WAIT:
-                    return _push_missing_sources(cells, to_evaluate_first, u, src[:1])  # operand
+                    return _push_missing_sources(cells, pending, u, src[:1])  # operand
                 else:
                     cell = action(self, scope, u, src[:1])  # operand
             elif kernels is not None and len(src) < 3:
                 s = src[0]  # operand or lhs
-                a = (
-                    cells[s]
-                    if s in cells
-                    else self._evaluate_node(scope, cells, to_evaluate_first, s, recursion_left - 1)
-                    if recursion_left
-                    else WAIT
-                )
+                a = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
                 if a is WAIT:
-                    return _push_missing_sources(cells, to_evaluate_first, u, src)
+                    return _push_missing_sources(cells, pending, u, src)
                 d = s._dtype
                 kernel = kernels[s.dtype if d is UNSET else d]
                 if len(src) == 1:
                     cell = kernel(a if a.__class__ is _ndarray else self.read(a))
                 else:
                     s = src[1]  # rhs
-                    b = (
-                        cells[s]
-                        if s in cells
-                        else self._evaluate_node(scope, cells, to_evaluate_first, s, recursion_left - 1)
-                        if recursion_left
-                        else WAIT
-                    )
+                    b = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
                     if b is WAIT:
-                        return _push_missing_sources(cells, to_evaluate_first, u, src)
+                        return _push_missing_sources(cells, pending, u, src)
                     if a.__class__ is not _ndarray:
                         a = self.read(a)
                     cell = kernel(a, b if b.__class__ is _ndarray else self.read(b))
             else:
                 sources = src if find is None or not src else find(u)
                 for s in sources:
-                    if s not in cells and (
-                        not recursion_left or self._evaluate_node(scope, cells, to_evaluate_first, s, recursion_left - 1) is WAIT
-                    ):
-                        return _push_missing_sources(cells, to_evaluate_first, u, sources)
+                    if s not in cells and (not levels or self._evaluate_node(scope, cells, pending, s, levels - 1) is WAIT):
+                        return _push_missing_sources(cells, pending, u, sources)
                 cell = action(self, scope, u, sources)
             if cell.__class__ is not _ndarray:
                 if cell is VOID or cell.__class__ is StorageRef:
                     cells[u] = cell
                     return cell
                 if cell is WAIT:
-                    to_evaluate_first.append(u)
+                    pending.append(u)
                     return WAIT
                 d = u._dtype
                 cell = _asarray(cell, _ASARRAY[u.dtype if d is UNSET else d])  # a NumPy scalar
@@ -325,10 +303,10 @@ class TensorMachine:
         return TensorStorage(key, data, np.zeros(data.shape, f"u{data.itemsize}"))
 
 
-def _push_missing_sources(cells: Mapping[UOp, Cell], to_evaluate_first: list[UOp], u: UOp, sources: Sequence[UOp]) -> Any:
+def _push_missing_sources(cells: Mapping[UOp, Cell], pending: list[UOp], u: UOp, sources: Sequence[UOp]) -> Any:
     """Add `u` and its sources without a cell to `pending`, and return WAIT."""
-    to_evaluate_first.extend([s for s in sources if s not in cells])
-    to_evaluate_first.append(u)
+    pending.extend([s for s in sources if s not in cells])
+    pending.append(u)
     return WAIT
 
 
