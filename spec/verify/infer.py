@@ -5,13 +5,14 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from uops.spec.ir.args import AddrSpace
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import scope_nodes
 from uops.spec.verify.dialects import BESTIARY_ONLY_OPS, EXPANDED_OPS, PROGRAM_OPS, TENSOR_OPS, Dialect
 
 #: Ops that kernels and launches have, but no tensor graph outside of its Calls.
 _KERNEL_ONLY_OPS = (EXPANDED_OPS | PROGRAM_OPS) - TENSOR_OPS
+_NO_TENSOR_OPS = _KERNEL_ONLY_OPS | BESTIARY_ONLY_OPS
 _inferred: WeakKeyDictionary[UOp, Dialect] = WeakKeyDictionary()
 
 
@@ -28,26 +29,19 @@ def infer_dialect(root: UOp) -> Dialect:
 
 
 def _infer(root: UOp) -> Dialect:
-    ops = _collect_ops(root)
+    nodes = toposort(root)  # bodies included
+    ops = {u.op for u in nodes}
+    if ops.isdisjoint(_NO_TENSOR_OPS) and not (Op.BUFFER in ops and any(map(_is_kernel_buffer, nodes))):
+        return Dialect.KERNEL if _is_named_sink(root) else Dialect.TENSOR
     if not ops.isdisjoint(BESTIARY_ONLY_OPS):
         return Dialect.BESTIARY
-    if root.op is Op.SINK and root.arg is not None:
+    if _is_named_sink(root) or any(u.op in _KERNEL_ONLY_OPS or _is_kernel_buffer(u) for u in scope_nodes(root)):
         return Dialect.KERNEL
-    if ops.isdisjoint(_KERNEL_ONLY_OPS) and Op.BUFFER not in ops:
-        return Dialect.TENSOR
-    is_kernel = any(u.op in _KERNEL_ONLY_OPS or _is_kernel_buffer(u) for u in scope_nodes(root))
-    return Dialect.KERNEL if is_kernel else Dialect.TENSOR
+    return Dialect.TENSOR
 
 
-def _collect_ops(root: UOp) -> set[Op]:
-    """Return the ops of a graph, those of bodies included."""
-    seen, pending = {root}, [root]
-    for u in pending:  # grows while it is walked
-        for s in u.src:
-            if s not in seen:
-                seen.add(s)
-                pending.append(s)
-    return {u.op for u in pending}
+def _is_named_sink(root: UOp) -> bool:
+    return root.op is Op.SINK and root.arg is not None
 
 
 def _is_kernel_buffer(u: UOp) -> bool:
