@@ -497,12 +497,13 @@ def run_all(
     workers: list[BackendWorker] = []
 
     def run_chunk(chunk: list[WorkerCase]) -> list[Outcome]:
-        if not hasattr(local, "worker"):
-            local.worker = BackendWorker(backend, options, limits, path, environment)
-            workers.append(local.worker)
+        worker: BackendWorker | None = getattr(local, "worker", None)
+        if worker is None:
+            worker = local.worker = BackendWorker(backend, options, limits, path, environment)
+            workers.append(worker)
         if stopped.is_set():
-            local.worker.kill_for_good()
-        return list(local.worker.run_batch(chunk))
+            worker.kill_for_good()
+        return list(worker.run_batch(chunk))
 
     source = iter(cases)
     chunks = iter(lambda: list(islice(source, batch)), [])
