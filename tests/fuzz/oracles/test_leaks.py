@@ -41,6 +41,25 @@ def test_results_that_are_kept_are_a_leak(make: Callable[[], object], what: str)
     assert what in found.message
 
 
+class LeavesGarbage:
+    """Part of a cycle; its finalizer leaves a cycle of many blocks."""
+
+    def __init__(self, generations: int) -> None:
+        self.itself, self.generations = self, generations
+
+    def __del__(self) -> None:
+        if self.generations:
+            cycle: list[object] = [[[object()] for _ in range(500)], LeavesGarbage(self.generations - 1)]
+            cycle.append(cycle)
+
+
+def test_garbage_of_finalizers_hides_no_leak() -> None:
+    LeavesGarbage(3)
+    kept: list[object] = []
+    found = find_leak(lambda: kept.append(object()))
+    assert found is not None and "blocks" in found.message
+
+
 @pytest.mark.parametrize("call", [of_heap, of_machine_code])
 def test_what_no_object_holds_is_a_leak(call: Callable[[], None]) -> None:
     assert find_leak(call) is not None
