@@ -12,15 +12,15 @@ import ctypes
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from uops.fuzz.oracles.stages import Fault
 
 #: Number of calls before the first measurement, and between two measurements.
 WARM, CALLS = 16, 512
-#: Collections in a row, at most: a finalizer that always leaves garbage is not followed for ever.
-_COLLECTIONS = 10
+#: Measurements of a call, at most.
+_MEASUREMENTS = 8
 #: Size of a page in bytes.
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -46,37 +46,38 @@ def measure_memory_usage() -> MemoryUsage:
 
 
 def find_leak(call: Callable[[], object]) -> Fault | None:
-    """Call until a leak shows; return None if there is none."""
+    """Call until two measurements in a row agree that there is a leak, or that there is none.
+
+    They differ where something else gives memory back meanwhile: garbage, caches, or threads of a library. If they still differ
+    after `_MEASUREMENTS` ones, no leak is told.
+    """
     for _ in range(WARM):
         call()
-    least = [0] * len(_LEAST)
-    for is_second in (False, True):
+    earlier = _measure_growth_of_usage(call)
+    for _ in range(_MEASUREMENTS - 1):
         growth = _measure_growth_of_usage(call)
-        least = [min(both) for both in zip(least, growth, strict=True)] if is_second else growth
-        leaks = [f"{n:,} {name}" for n, least_leak, name in zip(least, _LEAST, _NAMES, strict=True) if n >= least_leak * CALLS // 2]
-        if not leaks:
+        leaks = _describe_leaks(map(min, earlier, growth))
+        if leaks:
+            return Fault("leak", f"{CALLS} calls keep {' and '.join(leaks)}, and as many again")
+        if not _describe_leaks(map(max, earlier, growth)):
             return None
-    return Fault("leak", f"{CALLS} calls keep {' and '.join(leaks)}, and as many again")
+        earlier = growth
+    return None
+
+
+def _describe_leaks(growth: Iterable[int]) -> list[str]:
+    """Return the numbers that grew by at least the smallest leak in every second call."""
+    return [f"{n:,} {name}" for n, least_leak, name in zip(growth, _LEAST, _NAMES, strict=True) if n >= least_leak * CALLS // 2]
 
 
 def _measure_growth_of_usage(call: Callable[[], object]) -> list[int]:
     """Measure how much memory `CALLS` calls leave behind."""
-    _collect_all_garbage()
+    gc.collect()
     before = measure_memory_usage()
     for _ in range(CALLS):
         call()
-    _collect_all_garbage()
+    gc.collect()
     return [now - then for now, then in zip(measure_memory_usage(), before, strict=True)]
-
-
-def _collect_all_garbage() -> None:
-    """Collect until nothing unreachable is found, since finalizers leave garbage of their own; at most `_COLLECTIONS` times.
-
-    What is collected after the first measurement only would hide a leak of as many blocks.
-    """
-    for _ in range(_COLLECTIONS):
-        if not gc.collect():
-            return
 
 
 class _Mallinfo(ctypes.Structure):

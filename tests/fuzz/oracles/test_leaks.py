@@ -60,6 +60,18 @@ def test_garbage_of_finalizers_hides_no_leak() -> None:
     assert found is not None and "blocks" in found.message
 
 
+def test_memory_that_others_give_back_meanwhile_hides_no_leak() -> None:
+    """As where a thread of a library ends beside the first measurement."""
+    of_others, kept = [object() for _ in range(600)], list[object]()
+
+    def call() -> None:
+        kept.append(object())
+        del of_others[-1:]
+
+    found = find_leak(call)
+    assert found is not None and "blocks" in found.message
+
+
 @pytest.mark.parametrize("call", [of_heap, of_machine_code])
 def test_what_no_object_holds_is_a_leak(call: Callable[[], None]) -> None:
     assert find_leak(call) is not None
