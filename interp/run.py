@@ -71,9 +71,7 @@ def run(
         from uops.interp import bestiary  # late: few graphs need it, and a test guards what `run` loads
 
         return bestiary.run(root, inputs, check=check, schedule=schedule, trace=trace)
-    result: Result = _run_as_tensor_else_as_kernel(
-        root, inputs, dialect, (check, schedule, lanes), _evaluate_and_collect_result, trace
-    )
+    result: Result = _decide_if_kernel_and_run(root, inputs, dialect, (check, schedule, lanes), _evaluate_and_collect_result, trace)
     return result
 
 
@@ -88,7 +86,7 @@ def _evaluate_and_collect_result(machine: TensorMachine, root: UOp, is_kernel: b
     return _make_result(Result, (tuple(values), buffers))
 
 
-def _run_as_tensor_else_as_kernel(
+def _decide_if_kernel_and_run(
     root: UOp,
     inputs: Mapping[str, Any],
     dialect: Dialect,
@@ -152,7 +150,7 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dic
     if check:
         verify(root)
     options = check, None, False
-    values: dict[UOp, Array] = _run_as_tensor_else_as_kernel(
+    values: dict[UOp, Array] = _decide_if_kernel_and_run(
         root, inputs, infer_dialect(root), options, _evaluate_and_collect_node_values
     )
     return values

@@ -15,14 +15,14 @@ import numpy as np
 
 from uops.interp.allowed.elementwise.arithmetic import mark_anything
 from uops.interp.allowed.elementwise.flush import allow_flush_to_zero
-from uops.interp.allowed.elementwise.transcendental import narrow_from_float64, widen_by_ulps
+from uops.interp.allowed.elementwise.transcendental import narrow_float64_clamping_if_no_infinity, widen_by_ulps
 from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
 from uops.interp.allowed.rules import (
     EVALUATED_WHEN_EXACT,
     STRICT,
     STRICT_RULES,
-    apply_strict,
+    apply_op_at_strict_level,
     apply_strict_cast,
     operand_layout,
     unite_sets,
@@ -100,11 +100,13 @@ def _allow_max_to_ignore_nan(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSet
         nan = np.broadcast_to(_may_be_nan(v), strict.shape)
         if nan.any():
             other = broadcast_value(values[1 - k], strict.shape)
-            out = unite_sets(f, out, apply_strict(Op.WHERE, f, (nan, other, out)))
+            out = unite_sets(f, out, apply_op_at_strict_level(Op.WHERE, f, (nan, other, out)))
     return out
 
 
-def _allow_both_results_on_nan(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
+def _allow_both_comparison_results_on_nan(
+    op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets
+) -> ArrayOrSets:
     """Allow both results of CmpGe and CmpLe on NaN (R13)."""
     nan = np.broadcast_to(_may_be_nan(values[0]) | _may_be_nan(values[1]), strict.shape)
     if not nan.any():
@@ -123,20 +125,20 @@ def _widen_nonzero_finite_ends(f: DTypeLayout, value: ArrayOrSets, ulps: int) ->
 
 def _allow_division_by_reciprocal(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow Mul(A, Recip(B)) and all results within its error bound (R16: Div is correctly rounded under strict)."""
-    product = apply_strict(Op.MUL, f, (values[0], apply_strict(Op.RECIP, f, values[1:])))
+    product = apply_op_at_strict_level(Op.MUL, f, (values[0], apply_op_at_strict_level(Op.RECIP, f, values[1:])))
     return unite_sets(f, _widen_nonzero_finite_ends(f, strict, CORE_DIV_ULPS), product)
 
 
 def _allow_sqrt_via_exp2(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow Exp2(0.5 * Log2(A)) with core's Exp2 and Log2 (R16: Sqrt is correctly rounded under strict)."""
-    half = apply_strict(Op.MUL, f, (apply_core(Op.LOG2, f, values), np.array(0.5).astype(f.np)))
-    return unite_sets(f, strict, apply_core(Op.EXP2, f, (half,)))
+    half = apply_op_at_strict_level(Op.MUL, f, (apply_op_at_core_level(Op.LOG2, f, values), np.array(0.5).astype(f.np)))
+    return unite_sets(f, strict, apply_op_at_core_level(Op.EXP2, f, (half,)))
 
 
 def _allow_pow_via_exp2(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow Exp2(Log2(A) * B) with core's Exp2 and Log2 (R18: Pow is within 2 ulp under strict)."""
-    scaled = apply_strict(Op.MUL, f, (apply_core(Op.LOG2, f, values[:1]), values[1]))
-    return unite_sets(f, strict, apply_core(Op.EXP2, f, (scaled,)))
+    scaled = apply_op_at_strict_level(Op.MUL, f, (apply_op_at_core_level(Op.LOG2, f, values[:1]), values[1]))
+    return unite_sets(f, strict, apply_op_at_core_level(Op.EXP2, f, (scaled,)))
 
 
 def _widen_to_core_ulps(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
@@ -150,13 +152,13 @@ def _widen_sin_to_core_error(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSet
     rows = out.rows
     for row, sign in ((0, -1.0), (2, 1.0)):
         wide = rows[row].astype(np.float64) + sign * CORE_SIN_ERROR
-        rows[row] = np.where(np.isfinite(rows[row]), narrow_from_float64(f, wide), rows[row])
+        rows[row] = np.where(np.isfinite(rows[row]), narrow_float64_clamping_if_no_infinity(f, wide), rows[row])
     return SetArray(f, rows, out.flags)
 
 
 def _allow_unfused_mulacc(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow the decomposition Add(Mul(A, B), C), which rounds twice."""
-    return unite_sets(f, strict, apply_strict(Op.ADD, f, (apply_strict(Op.MUL, f, values[:2]), values[2])))
+    return unite_sets(f, strict, apply_op_at_strict_level(Op.ADD, f, (apply_op_at_strict_level(Op.MUL, f, values[:2]), values[2])))
 
 
 def _apply_to_floats_only(rule: CoreWidening) -> CoreWidening:
@@ -170,7 +172,8 @@ CORE_WIDENINGS: dict[Op, CoreWidening] = {
     Op.IDIV: _allow_any_on_zero_divisor, Op.MOD: _allow_any_on_zero_divisor,
     Op.SHL: _allow_any_on_oversized_shift, Op.SHR: _allow_any_on_oversized_shift,
     Op.MAX: _apply_to_floats_only(_allow_max_to_ignore_nan),
-    Op.CMPGE: _apply_to_floats_only(_allow_both_results_on_nan), Op.CMPLE: _apply_to_floats_only(_allow_both_results_on_nan),
+    Op.CMPGE: _apply_to_floats_only(_allow_both_comparison_results_on_nan),
+    Op.CMPLE: _apply_to_floats_only(_allow_both_comparison_results_on_nan),
     Op.DIV: _allow_division_by_reciprocal, Op.SQRT: _allow_sqrt_via_exp2, Op.POW: _allow_pow_via_exp2,
     Op.MULACC: _apply_to_floats_only(_allow_unfused_mulacc),
     Op.EXP2: _widen_to_core_ulps, Op.LOG2: _widen_to_core_ulps, Op.SIN: _widen_sin_to_core_error,
@@ -198,11 +201,11 @@ NOT_WIDENED = (
 COMPUTING = frozenset(ALU_OPS - {Op.WHERE, Op.CAST, Op.THREEFRY, Op.NOT})
 
 
-def apply_core(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], ftz: bool = False) -> ArrayOrSets:
+def apply_op_at_core_level(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], ftz: bool = False) -> ArrayOrSets:
     """Return the core set of an elementwise op on operands of layout `f`; `ftz` allows flush to zero (R19)."""
     if ftz and f.is_float and op in COMPUTING:
         values = [allow_flush_to_zero(f, v) for v in values]
-    strict = apply_strict(op, f, values)
+    strict = apply_op_at_strict_level(op, f, values)
     extra = CORE_WIDENINGS.get(op)
     out = strict if extra is None else extra(op, f, values, strict)
     if f.dtype.may_saturate and op in COMPUTING and op not in COMPARE:
@@ -266,7 +269,7 @@ def _make_alu_rule(ftz: bool) -> Rule:
 
     def evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
         values = [overlay.set_of_node(scope, s) for s in u.src]
-        return apply_core(u.op, operand_layout(u), values, ftz)
+        return apply_op_at_core_level(u.op, operand_layout(u), values, ftz)
 
     return evaluate_alu
 
@@ -274,15 +277,15 @@ def _make_alu_rule(ftz: bool) -> Rule:
 def _make_add_sub_rule(ftz: bool) -> Rule:
     """Return the core rule of Add and Sub: the flushed sum united with the strict set, which has the fused sums."""
 
-    def evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+    def unite_unfused_core_with_strict_sum(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
         strict = STRICT_RULES[u.op](overlay, scope, u, cell)
         if not u.dtype.is_float or not (ftz or u.dtype.may_saturate):
             return strict
         f = LAYOUT[u.dtype]
-        unfused = apply_core(u.op, f, [overlay.set_of_node(scope, s) for s in u.src], ftz)
+        unfused = apply_op_at_core_level(u.op, f, [overlay.set_of_node(scope, s) for s in u.src], ftz)
         return unfused if strict is None else unite_sets(f, unfused, strict)
 
-    return evaluate_add_sub
+    return unite_unfused_core_with_strict_sum
 
 
 def _make_reduce_rule(ftz: bool) -> Rule:
@@ -292,7 +295,7 @@ def _make_reduce_rule(ftz: bool) -> Rule:
     Max may pass a NaN on or drop it (R11).
     """
 
-    def evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+    def widen_strict_reduce_to_core(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
         strict = STRICT_RULES[Op.REDUCE](overlay, scope, u, cell)
         if not u.dtype.is_float or not u.arg.axes or cell.size == 0:
             return strict
@@ -306,7 +309,7 @@ def _make_reduce_rule(ftz: bool) -> Rule:
             out = _widen_reduce_by_flushes(f, u.arg.op, v, out)
         return out
 
-    return evaluate_reduce
+    return widen_strict_reduce_to_core
 
 
 def _allow_any_where_max_meets_nan(f: DTypeLayout, v: ArrayOrSets, axes: tuple[int, ...], strict: ArrayOrSets) -> ArrayOrSets:
@@ -328,7 +331,9 @@ def _widen_reduce_by_flushes(f: DTypeLayout, op: Op, v: ArrayOrSets, out: ArrayO
     if op is Op.ADD:
         slack = 2.0 * least * (best_of(v).size // max(1, rows[1].size))
         for row, sign in ((0, -slack), (2, slack)):
-            rows[row] = np.where(np.isfinite(rows[row]), narrow_from_float64(f, rows[row].astype(np.float64) + sign), rows[row])
+            rows[row] = np.where(
+                np.isfinite(rows[row]), narrow_float64_clamping_if_no_infinity(f, rows[row].astype(np.float64) + sign), rows[row]
+            )
         return allow_flush_to_zero(f, SetArray(f, rows, out.flags))
     sizes = np.abs(best_of(v).astype(np.float64))
     if not ((sizes < least) & (sizes > 0)).any() and np.multiply.reduce(np.minimum(sizes, 1.0), axis=None) > least:

@@ -45,12 +45,12 @@ def gather_possible_elements(f: DTypeLayout, u: UOp, x: ArrayOrSets, positions: 
     return united.map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
 
 
-def _mask_unknown_positions(p: ArrayOrSets, too_many: bool) -> Array:
-    """Return where a position may be anything; with `too_many` points to try, where it is inexact."""
+def _mask_unknown_positions(p: ArrayOrSets, too_many_combinations: bool) -> Array:
+    """Return where a position may be anything; with too many combinations to try, where it is inexact."""
     if not isinstance(p, SetArray):
         return NOWHERE
     anything = p.anything_mask()
-    return np.asarray(~p.exact_mask()) if too_many else NOWHERE if anything is None else anything
+    return np.asarray(~p.exact_mask()) if too_many_combinations else NOWHERE if anything is None else anything
 
 
 def _clip_and_mask_bad_positions(

@@ -39,6 +39,14 @@ class LevelRules(NamedTuple):
     evaluated_when_exact: frozenset[Op]
 
 
+class BodyVisit(NamedTuple):
+    """A body to visit: its scope, the node that waits for it, and the node to stop after (None: the whole body)."""
+
+    scope: TensorScope
+    waiting: UOp
+    until: UOp | None
+
+
 class Overlay:
     """The sets of one run: per scope those of nodes with more results than their cell, per storage those stored in it."""
 
@@ -59,11 +67,10 @@ class Overlay:
         stack: list[tuple[TensorScope, UOp | None, UOp | None]] = [(self.machine.root, None, None)]
         while stack:
             scope, until, _ = stack[-1]
-            entered = self._visit_until_unvisited_body(scope, until)
+            entered = self._propagate_until_unvisited_body(scope, until)
             if entered is not None:
-                inner, u, element = entered
-                stack[-1] = (scope, until, u)
-                stack.append((inner, element, None))
+                stack[-1] = (scope, until, entered.waiting)
+                stack.append((entered.scope, entered.until, None))
                 continue
             stack.pop()
             if stack:
@@ -71,7 +78,7 @@ class Overlay:
                 if waiting is not None:
                     self._copy_set_from_origin(outer, waiting)
 
-    def _visit_until_unvisited_body(self, scope: TensorScope, until: UOp | None) -> tuple[TensorScope, UOp, UOp | None] | None:
+    def _propagate_until_unvisited_body(self, scope: TensorScope, until: UOp | None) -> BodyVisit | None:
         """Visit nodes of `scope` up to `until`, or up to one whose body must be visited first, which is returned."""
         table, always_evaluated = self.rules
         inexact, cells, memory = self.inexact[scope], scope.cells, self.memory
@@ -110,16 +117,16 @@ class Overlay:
         if isinstance(collapsed, SetArray):
             inexact[u] = collapsed
 
-    def _find_body_to_visit_first(self, scope: TensorScope, u: UOp) -> tuple[TensorScope, UOp, UOp | None] | None:
-        """Return the scope to visit before `u`, with `u` and the node of the body to stop after (None: the whole body)."""
+    def _find_body_to_visit_first(self, scope: TensorScope, u: UOp) -> BodyVisit | None:
+        """Return the body to visit before `u`; None if there is none or it was visited far enough."""
         if u.op is not Op.GETTUPLE:
             inner = scope.inner.get(u)
-            return None if inner is None else (inner, u, None)
+            return None if inner is None else BodyVisit(inner, u, None)
         packed = u.packed
         if packed.op is not Op.FUNCTION:
             return None
         inner, element = scope.inner[packed], packed.body.values[u.arg.index]
-        return None if element in self.visited[inner] else (inner, u, element)
+        return None if element in self.visited[inner] else BodyVisit(inner, u, element)
 
     def _copy_set_from_origin(self, scope: TensorScope, u: UOp) -> None:
         """Give a GetTuple or a bound Param the set of the node that it stands for."""
@@ -177,7 +184,7 @@ class Overlay:
         loaded = self.implicit_loads[key]
         return best if loaded is None else loaded
 
-    def movement_operands(self, scope: TensorScope, u: UOp) -> list[Array]:
+    def read_movement_operands_after_data(self, scope: TensorScope, u: UOp) -> list[Array]:
         """Return the values of a movement op's operands after the first."""
         if u.op is Op.INDEX:
             sources: Sequence[UOp] = u.positions
@@ -191,11 +198,11 @@ class Overlay:
         """Return the number of the access that `u` made."""
         return scope.own_accesses[u].bit_length() - 1
 
-    def memory_sets_before(self, storage: TensorStorage, access: int) -> StorageSets | None:
-        """Return the sets in `storage` before access number `access`; None if all elements were exact."""
+    def memory_sets_before(self, storage: TensorStorage, access_number: int) -> StorageSets | None:
+        """Return the sets in `storage` before access number `access_number`; None if all elements were exact."""
         latest = None
         for number, contents in self.memory.get(storage, ()):
-            if number < access:
+            if number < access_number:
                 latest = contents
         return latest
 
@@ -213,7 +220,7 @@ class Overlay:
         ):
             value = as_set_array(LAYOUT[d], value)
         if u.buffer in self.inexact[scope]:  # a view through an inexact index: any element may be the one written
-            self._allow_anything_in_storage(target.storage, self.access_number(scope, u))
+            self._allow_anything_in_storage_after(target.storage, self.access_number(scope, u))
             return
         history = self.memory.get(target.storage)
         if history is None and not isinstance(value, SetArray) and not isinstance(gate, SetArray):
@@ -224,11 +231,11 @@ class Overlay:
         contents.replay_store(target, value, gate)
         history.append((self.access_number(scope, u), contents))
 
-    def _allow_anything_in_storage(self, storage: TensorStorage, access: int) -> None:
+    def _allow_anything_in_storage_after(self, storage: TensorStorage, access_number: int) -> None:
         """Record that every element may hold anything after this access."""
         contents = StorageSets(storage)
         contents.set_all_to_anything()
-        self.memory.setdefault(storage, []).append((access, contents))
+        self.memory.setdefault(storage, []).append((access_number, contents))
 
     # Origins of values
 
@@ -294,6 +301,6 @@ class Overlay:
             if m.op is Op.NEG:
                 factors = negate_float_set(factors[0]), factors[1]
                 continue
-            shape, operands = outer.cells[m].shape, self.movement_operands(outer, m)
+            shape, operands = outer.cells[m].shape, self.read_movement_operands_after_data(outer, m)
             factors = [apply_movement(m, v, shape, operands) for v in factors]
         return factors[0], factors[1]

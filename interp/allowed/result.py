@@ -86,10 +86,10 @@ class AllowedSet:
 
     def kinds(self, part: slice = slice(None)) -> dict[str, int]:
         """Return the number of elements of each kind in `part` of the flattened array (R31: reports count them)."""
-        kind = self._kind_codes().reshape(-1)[part]
+        kind = self._exact_points_interval_or_any_codes().reshape(-1)[part]
         return {name: int(np.count_nonzero(kind == code)) for code, name in enumerate(("exact", "points", "interval", "any"))}
 
-    def _kind_codes(self) -> Array:
+    def _exact_points_interval_or_any_codes(self) -> Array:
         """Return 0 for one value, 1 for listed points, 2 for an interval and 3 for *any*."""
         v = self._value
         if not isinstance(v, SetArray):
@@ -100,18 +100,18 @@ class AllowedSet:
         anything = v.anything_mask()
         return kind if anything is None else np.where(anything, 3, kind)
 
-    def describe(self, k: int) -> str:
-        """Return the set of flattened element `k` as text for a message."""
-        v, kind = self._value, int(self._kind_codes().reshape(-1)[k])
+    def describe(self, flat_index: int) -> str:
+        """Return the set of the flattened element `flat_index` as text for a message."""
+        v, kind = self._value, int(self._exact_points_interval_or_any_codes().reshape(-1)[flat_index])
         if kind == 0 or not isinstance(v, SetArray):
-            return str(self.best.reshape(-1)[k].item())
+            return str(self.best.reshape(-1)[flat_index].item())
         if kind == 3:
             return "any value"
         if kind == 1:
-            points = dict.fromkeys(str(p.item()) for p in v.points.reshape(len(v.points), -1)[:, k])
+            points = dict.fromkeys(str(p.item()) for p in v.points.reshape(len(v.points), -1)[:, flat_index])
             return "one of " + ", ".join(points)
-        lo, best, hi = (x.item() for x in v.rows.reshape(3, -1)[:, k])
-        flags = 0 if v.flags is None else int(v.flags.reshape(-1)[k])
+        lo, best, hi = (x.item() for x in v.rows.reshape(3, -1)[:, flat_index])
+        flags = 0 if v.flags is None else int(v.flags.reshape(-1)[flat_index])
         extra = "".join(f" or {name}" for flag, name in _FLAG_NAMES if flags & flag)
         return f"[{lo}, {hi}] around {best}{extra}"
 
@@ -119,7 +119,7 @@ class AllowedSet:
 def _is_member(f: DTypeLayout, v: ArrayOrSets, array: Array) -> Array:
     if not isinstance(v, SetArray):
         return same_bits_or_both_nan(f, array, v) if f.is_float else np.asarray(array == v)
-    member = _is_listed_point(f, v, array) if v.interval is None else _is_in_interval(f, v, array)
+    member = _is_listed_point(f, v, array) if v.interval is None else _is_member_of_float_set(f, v, array)
     anything = v.anything_mask()
     return member if anything is None else member | anything
 
@@ -129,7 +129,7 @@ def _is_listed_point(f: DTypeLayout, v: SetArray, array: Array) -> Array:
     return np.asarray(same.any(0))
 
 
-def _is_in_interval(f: DTypeLayout, v: SetArray, array: Array) -> Array:
+def _is_member_of_float_set(f: DTypeLayout, v: SetArray, array: Array) -> Array:
     key, nan, empty = to_order_keys(f, array), np.isnan(array), np.isnan(v.rows[0])
     member = (to_order_keys(f, v.rows[0]) <= key) & (key <= to_order_keys(f, v.rows[2])) & ~nan & ~empty
     member |= nan & empty
@@ -172,7 +172,8 @@ def compute_allowed_sets(
             overlay = Overlay(machine, rules_for_level(level, ftz))
             overlay.propagate_sets()
             values = tuple(
-                AllowedSet(u.dtype, _set_of_result(overlay, s, u, b)) for (s, u), b in zip(_result_nodes(machine, root), bests)
+                AllowedSet(u.dtype, _set_of_result(overlay, s, u, b))
+                for (s, u), b in zip(_scope_and_node_of_each_result(machine, root), bests)
             )
             buffers = {s.key: _set_of_buffer(overlay, u, s) for u, s in machine.storages.items() if s.writes}
         finally:
@@ -180,7 +181,7 @@ def compute_allowed_sets(
     return AllowedResult(values, buffers)
 
 
-def _result_nodes(m: TensorMachine, root: UOp) -> list[tuple[Any, UOp]]:
+def _scope_and_node_of_each_result(m: TensorMachine, root: UOp) -> list[tuple[Any, UOp]]:
     """Return scope and node of each value of the root, in the order of `run`."""
     if root.op is Op.FUNCTION:
         return [(m.root.inner[root], value) for value in root.body.values]

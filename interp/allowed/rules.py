@@ -1,7 +1,7 @@
 """The strict level: one rule per op, from the sets of its operands to the set of its result.
 
 A rule takes the overlay, the scope, the node and its cell. It gives the node's set, or None where the cell is the only result.
-`apply_strict` is a function of the operands' sets alone, so that the core level can build decompositions from it.
+`apply_op_at_strict_level` is a function of the operands' sets alone, so that the core level can build decompositions from it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _evaluate_exact(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]) -> Ar
     return np.asarray(KERNELS[op][f.dtype](*values))
 
 
-def apply_strict(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]) -> ArrayOrSets:
+def apply_op_at_strict_level(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]) -> ArrayOrSets:
     """Return the strict set of an elementwise op other than Cast, on operands of layout `f` (for Where, of its branches)."""
     if op is Op.WHERE:
         return branch.select_or_unite_branches(f, condition_to_bool(values[0]), values[1], values[2])
@@ -127,7 +127,7 @@ def _evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Ar
     values = [overlay.set_of_node(scope, s) for s in u.src]
     if op in COMPARE and u.lhs is u.rhs and f.is_float and isinstance(values[0], SetArray):
         return branch.compare_with_itself(KERNELS[op][f.dtype], values[0], BOOL)
-    return apply_strict(op, f, values)
+    return apply_op_at_strict_level(op, f, values)
 
 
 def _evaluate_max(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
@@ -137,7 +137,7 @@ def _evaluate_max(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Ar
     return _evaluate_alu(overlay, scope, u, cell)
 
 
-def _evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_add_sub_with_contraction(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     """Evaluate an Add or Sub node.
 
     A sum with a product may be rounded once (R16: contraction). So where an operand is a Mul, seen through movement, both
@@ -155,7 +155,7 @@ def _evaluate_add_sub(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -
         other = overlay.set_of_node(scope, u.rhs if k == 0 else u.lhs)
         if u.op is Op.SUB:
             a, other = (a, negate_float_set(other)) if k == 0 else (negate_float_set(a), other)
-        fused = apply_strict(Op.MULACC, f, (a, b, other))
+        fused = apply_op_at_strict_level(Op.MULACC, f, (a, b, other))
         unfused: ArrayOrSets = cell if united is None else united
         united = unite_sets(f, unfused, broadcast_value(fused, unfused.shape))
     return united
@@ -189,7 +189,7 @@ def _is_view(overlay: Overlay, scope: TensorScope, viewed: UOp, cell: Any) -> bo
     return cell.__class__ is StorageRef and viewed not in overlay.inexact[scope]
 
 
-def _array_or_zeros(u: UOp, cell: Any) -> Array:
+def _cell_array_or_zeros_if_unread(u: UOp, cell: Any) -> Array:
     """Return the array of a cell, or zeros of its shape for a view that was never read as a value."""
     if cell.__class__ is not StorageRef:
         return cell  # type: ignore[no-any-return]
@@ -199,8 +199,8 @@ def _array_or_zeros(u: UOp, cell: Any) -> Array:
 def _evaluate_movement(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     if _is_view(overlay, scope, u.operand, cell):
         return None
-    cell = _array_or_zeros(u, cell)
-    return apply_movement(u, overlay.set_of_node(scope, u.operand), cell.shape, overlay.movement_operands(scope, u))
+    cell = _cell_array_or_zeros_if_unread(u, cell)
+    return apply_movement(u, overlay.set_of_node(scope, u.operand), cell.shape, overlay.read_movement_operands_after_data(scope, u))
 
 
 def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
@@ -210,7 +210,7 @@ def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
         return None
     f = LAYOUT[u.dtype]
     if cell.__class__ is StorageRef:
-        cell = _array_or_zeros(u, cell)
+        cell = _cell_array_or_zeros_if_unread(u, cell)
         if scope.cells[u.operand].storage.writes:  # the machine keeps no earlier contents of the other elements
             return allow_anything(f, cell)
     v = overlay.set_of_node(scope, u.operand)
@@ -248,7 +248,7 @@ def _evaluate_bitcast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -
     """Evaluate a Bitcast node: the bits of a NaN made by arithmetic are free (R20)."""
     if _is_view(overlay, scope, u.operand, cell):
         return None
-    cell = _array_or_zeros(u, cell)
+    cell = _cell_array_or_zeros_if_unread(u, cell)
     f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
     v = overlay.set_of_node(scope, u.operand)
     if not isinstance(v, SetArray):
@@ -261,19 +261,19 @@ def _evaluate_bitcast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -
 def _evaluate_slice(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     if _is_view(overlay, scope, u.operand, cell):
         return None
-    cell = _array_or_zeros(u, cell)
+    cell = _cell_array_or_zeros_if_unread(u, cell)
     v = overlay.set_of_node(scope, u.operand)
     f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
-    first = int(overlay.movement_operands(scope, u)[0])
+    first = int(overlay.read_movement_operands_after_data(scope, u)[0])
     size = u.arg.size
     if f is r:
         return v.map_components(lambda x, lead: x[..., first : first + size]) if isinstance(v, SetArray) else None
     if r.np.itemsize < f.np.itemsize or isinstance(v, SetArray):
-        return _slice_to_other_item_size(f, r, v, first, size, cell)
+        return _allow_anything_where_slice_has_inexact_bytes(f, r, v, first, size, cell)
     return None
 
 
-def _slice_to_other_item_size(
+def _allow_anything_where_slice_has_inexact_bytes(
     f: DTypeLayout, r: DTypeLayout, v: ArrayOrSets, first: int, size: int, cell: Array
 ) -> ArrayOrSets | None:
     """Return the set of a Slice through another item size: any value where a byte belongs to an element with several."""
@@ -294,7 +294,8 @@ def _evaluate_store(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
 #: op -> its strict rule
 STRICT_RULES: dict[Op, Rule] = {
     **dict.fromkeys(ALU_OPS, _evaluate_alu),
-    Op.ADD: _evaluate_add_sub, Op.SUB: _evaluate_add_sub, Op.MAX: _evaluate_max, Op.CAST: _evaluate_cast,
+    Op.ADD: _evaluate_add_sub_with_contraction, Op.SUB: _evaluate_add_sub_with_contraction,
+    Op.MAX: _evaluate_max, Op.CAST: _evaluate_cast,
     Op.REDUCE: _evaluate_reduce,
     **dict.fromkeys(MOVES, _evaluate_movement),
     Op.INDEX: _evaluate_index, Op.STACK: _evaluate_stack, Op.SLICE: _evaluate_slice, Op.BITCAST: _evaluate_bitcast,
@@ -305,7 +306,7 @@ STRICT_RULES: dict[Op, Rule] = {
 #: Ops whose results may be sets although every operand is exact.
 EVALUATED_WHEN_EXACT = SEVERAL_RESULTS | {Op.ADD, Op.SUB, Op.REDUCE, Op.BITCAST, Op.STORE}
 STRICT = LevelRules(STRICT_RULES, EVALUATED_WHEN_EXACT)
-#: Elementwise ops with a rule of their own in `apply_strict`, or beside it, and those that take no floats.
+#: Elementwise ops with a rule of their own in `apply_op_at_strict_level`, or beside it, and those that take no floats.
 _OTHER_RULES = COMPARE | {Op.WHERE, Op.CAST, Op.TRUNC, Op.POW} | BITWISE | SHIFT | DIVISION | {Op.NOT, Op.THREEFRY, Op.MIN}
 assert ARITHMETIC.keys() | APPROXIMATIONS.keys() | _OTHER_RULES == ALU_OPS, (
     "interp/allowed/elementwise/arithmetic.py or interp/allowed/elementwise/transcendental.py: "

@@ -127,15 +127,15 @@ def broadcast_value(v: ArrayOrSets, shape: tuple[int, ...]) -> ArrayOrSets:
     return v.map_components(move)
 
 
-def take_elements(f: DTypeLayout, v: ArrayOrSets, shape: tuple[int, ...], positions: Array) -> SetArray:
+def take_elements(f: DTypeLayout, v: ArrayOrSets, shape: tuple[int, ...], flat_positions: Array) -> SetArray:
     """Return the elements at flat positions of `v`, broadcast to `shape`, as a 1-D SetArray."""
 
     def move(x: Array, lead: int) -> Array:
         flat: Array = x.reshape((*x.shape[:lead], -1))
-        return flat[..., positions]
+        return flat[..., flat_positions]
 
     s = broadcast_value(v, shape)
-    return s.map_components(move) if isinstance(s, SetArray) else as_set_array(f, s.reshape(-1)[positions])
+    return s.map_components(move) if isinstance(s, SetArray) else as_set_array(f, s.reshape(-1)[flat_positions])
 
 
 def scatter_elements_into(into: SetArray, flat_positions: Array, part: SetArray) -> None:

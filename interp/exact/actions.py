@@ -40,7 +40,7 @@ def evaluate_param(t: NodeEvaluation) -> Array | ExactRef | NodeResult:
     arg: ParamArg = t.u.arg
     shape = t.integer_vector_of(t.u.extents) if t.u.src else ()
     if t.frame.args is not None and arg.slot is not None:
-        return _take_argument_of_param(t, arg, shape)
+        return _take_checked_argument_of_param(t, arg, shape)
     t.check_size(shape)
     name = arg.name if arg.name is not None else f"p{arg.slot}"
     if name not in t.machine.inputs:
@@ -53,7 +53,7 @@ def evaluate_param(t: NodeEvaluation) -> Array | ExactRef | NodeResult:
     return reference_to_storage(t.machine.get_or_create_storage(name, t.u, layout.count(shape)), shape, 0)
 
 
-def _take_argument_of_param(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...]) -> NodeResult:
+def _take_checked_argument_of_param(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...]) -> NodeResult:
     """Return the argument that a bound Param stands for. Raises SpecError if it does not fit (R64), Trap if out of bounds."""
     args = t.frame.args or ()
     if arg.slot is None or arg.slot >= len(args):
@@ -182,7 +182,7 @@ def evaluate_stack(t: NodeEvaluation) -> Array:
     return make_array(parts[0].dtype, shape, [a for p in parts for a in elements_of(p)])
 
 
-def evaluate_replicated(t: NodeEvaluation) -> Array:
+def collapse_replicated_if_copies_agree(t: NodeEvaluation) -> Array:
     """Evaluate a Replicated: the copies along its axes must have the same bits (R47)."""
     v = t.value_of(t.u.operand)
     shape, groups = layout.reduction_groups(v.shape, t.u.arg.axes)
@@ -199,7 +199,7 @@ def evaluate_slice(t: NodeEvaluation) -> Array | ExactRef:
     v, (offset,) = t.read_without_load(t.u.operand), integers(t.value_of(t.u.offset))
     start, end = offset * v.dtype.itemsize, offset * v.dtype.itemsize + arg.size * arg.dtype.itemsize
     size = layout.count(v.shape) * v.dtype.itemsize
-    if len(v.shape) != 1 or not 0 <= start <= end <= size or start % _storable_itemsize(arg.dtype):
+    if len(v.shape) != 1 or not 0 <= start <= end <= size or start % _require_storable_itemsize(arg.dtype):
         raise t.make_rejection(f"R46: bytes {start} to {end} of {size} as {arg.dtype.name}", t.u.offset)
     return _reinterpret_bytes(v, arg.dtype, (arg.size,), start, end, t)
 
@@ -212,14 +212,14 @@ def evaluate_bitcast(t: NodeEvaluation) -> Array | ExactRef:
     if new is bool_ or not old:
         raise SpecError(f"R46: bitcast of {v.dtype.name} to {new.name}")
     shape = v.shape
-    if old != _storable_itemsize(new):
+    if old != _require_storable_itemsize(new):
         if not shape or shape[-1] * old % new.itemsize:
             raise SpecError(f"R46: bitcast of {v.dtype.name}{shape} to {new.name}")
         shape = (*shape[:-1], shape[-1] * old // new.itemsize)
     return _reinterpret_bytes(v, new, shape, 0, layout.count(v.shape) * old, t)
 
 
-def _storable_itemsize(dtype: DType) -> int:
+def _require_storable_itemsize(dtype: DType) -> int:
     """Return the item size of a dtype. Raises SpecError for index and void, which have no storage (R29)."""
     if not dtype.itemsize:
         raise SpecError(f"R29: {dtype.name} has no storage")
@@ -360,7 +360,7 @@ def evaluate_load(t: NodeEvaluation) -> Array:
     if t.u.gate is None or t.u.alternative is None:
         if isinstance(v, Array):
             return v
-        loaded, access = t.memory.load(v, t.happened_before)
+        loaded, access = t.memory.check_race_and_load(v, t.happened_before)
     else:
         alt, gate = t.value_of(t.u.alternative), t.gate_mask(t.u.gate, count)
         if alt.shape != v.shape or alt.dtype is not v.dtype or len(gate) != count:
@@ -368,7 +368,7 @@ def evaluate_load(t: NodeEvaluation) -> Array:
         if isinstance(v, Array):
             elements = zip(elements_of(v), elements_of(alt), gate, strict=True)
             return make_array(v.dtype, v.shape, [x if is_open else y for x, y, is_open in elements])
-        loaded, access = t.memory.load(v, t.happened_before, gate, elements_of(alt))
+        loaded, access = t.memory.check_race_and_load(v, t.happened_before, gate, elements_of(alt))
     t.happened_before |= access
     return loaded
 
@@ -382,7 +382,7 @@ def evaluate_store(t: NodeEvaluation) -> None:
     if value.shape != target.shape or value.dtype is not target.dtype:
         raise SpecError(f"Store of {value.dtype.name}{value.shape} to {target.dtype.name}{target.shape}: they must be equal")
     gate = None if t.u.gate is None else t.gate_mask(t.u.gate, layout.count(target.shape))
-    t.happened_before |= t.memory.store(target, elements_of(value), t.happened_before, gate)
+    t.happened_before |= t.memory.check_race_and_store(target, elements_of(value), t.happened_before, gate)
 
 
 def evaluate_after(t: NodeEvaluation) -> Array | ExactRef | None:
@@ -413,7 +413,7 @@ _HANDLERS: dict[Op, Handler] = {
     Op.SHRINK: evaluate_shrink,
     Op.INDEX: evaluate_index,
     Op.STACK: evaluate_stack,
-    Op.REPLICATED: evaluate_replicated,
+    Op.REPLICATED: collapse_replicated_if_copies_agree,
     Op.SLICE: evaluate_slice,
     Op.BITCAST: evaluate_bitcast,
     Op.REDUCE: evaluate_reduce,

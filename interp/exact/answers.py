@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from uops.interp.exact.numbers.formats import FORMATS, FloatFormat
+from uops.interp.exact.numbers.formats import FORMATS, Dyadic, FloatFormat
 from uops.spec.ir.dtypes import DType, DTypeKind
 
 Level = Literal["strict", "core"]
@@ -95,12 +95,12 @@ def hull(set_with_best: AnswerSet, added: AnswerSet) -> AnswerSet:
     return AnswerSet(set_with_best.dtype, set_with_best.best, span=(min(keys), max(keys)) if keys else None, nan=nan)
 
 
-def floats_between(fmt: FloatFormat, best: int, low_dyadic: tuple[int, int], high_dyadic: tuple[int, int]) -> AnswerSet:
-    """Return the set of every float between the dyadic numbers `low_dyadic` and `high_dyadic` (m, e), and `best`.
+def floats_between(fmt: FloatFormat, best: int, low: Dyadic, high: Dyadic) -> AnswerSet:
+    """Return the set of every float between the dyadic numbers `low` and `high` (m, e), and `best`.
 
     A bound at or above 2**(emax + 1) includes infinity; in fp8e4m3, which has none, it includes NaN instead.
     """
-    lo, hi = fmt.key_ceil(*low_dyadic), fmt.key_floor(*high_dyadic)
+    lo, hi = fmt.key_ceil(*low), fmt.key_floor(*high)
     nan = fmt.is_nan(best)
     if not nan:
         lo, hi = min(lo, fmt.key(best)), max(hi, fmt.key(best))
@@ -115,7 +115,7 @@ def floats_within_ulps(
 ) -> AnswerSet:
     """Return the set of all floats within `ulps` units in the last place of a number (R17).
 
-    The number is (-1)**sign * significand * 2**exponent, as `FloatFormat.round_unbounded` gives it. The unit is the spacing
+    The number is (-1)**sign * significand * 2**exponent, as `FloatFormat.round_without_overflow` gives it. The unit is the spacing
     there, in the last binade for a number beyond it. Infinity counts as 2**(emax + 1). `extra_error_exponent` k widens the set by
     2**k more.
     """

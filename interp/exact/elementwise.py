@@ -40,7 +40,7 @@ def dispatch_by_kind(ints: OnInts | None, bools: OnInts | None, floats: OnFloats
     patterns.
     """
 
-    def evaluate(args: Sequence[DType], out: DType, bits: Sequence[int], core: bool) -> AnswerSet:
+    def evaluate_by_kind_of_first_operand(args: Sequence[DType], out: DType, bits: Sequence[int], core: bool) -> AnswerSet:
         d = args[0]
         if d.kind is DTypeKind.FLOAT:
             if floats is not None:
@@ -53,7 +53,7 @@ def dispatch_by_kind(ints: OnInts | None, bools: OnInts | None, floats: OnFloats
             return AnswerSet(out, wrap_integer(out, ints(*[decode_integer(d, b) for b in bits])))
         raise SpecError(f"R10: not defined on {d.name}")
 
-    return evaluate
+    return evaluate_by_kind_of_first_operand
 
 
 def _make_integer_division(compute: Callable[[int, int], int]) -> Meaning:
@@ -81,16 +81,16 @@ def _make_comparison(relation: Callable[[Any, Any], bool], result_on_nan: bool, 
     `result_on_nan` is its value where an operand is NaN (R12, R13); with `nan_is_free` core allows both.
     """
 
-    def on_floats(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
+    def compare_float_bits(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
         if fmt.is_nan(a) or fmt.is_nan(b):
             either = core and nan_is_free
             return one_of(bool_, int(result_on_nan), int(not result_on_nan)) if either else AnswerSet(bool_, int(result_on_nan))
         return AnswerSet(bool_, int(relation(fmt.key(a), fmt.key(b))))
 
-    def on_ints(a: int, b: int) -> int:
+    def compare_ints(a: int, b: int) -> int:
         return int(relation(a, b))
 
-    return dispatch_by_kind(on_ints, on_ints, on_floats)
+    return dispatch_by_kind(compare_ints, compare_ints, compare_float_bits)
 
 
 def _make_shift(left: bool) -> Meaning:

@@ -138,10 +138,10 @@ class NodeEvaluation:
         if isinstance(result, NodeResult):
             return result
         if isinstance(result, Array | ExactRef):
-            self._check_derived_type(result)
+            self._check_result_has_derived_type(result)
         return NodeResult(result, self.happened_before)
 
-    def _check_derived_type(self, result: Array | ExactRef) -> None:
+    def _check_result_has_derived_type(self, result: Array | ExactRef) -> None:
         """Raise Crash unless the derived dtype and constant extents are the evaluated ones."""
         u = self.u
         fixed = [(n, m) for n, m in zip(u.shape, result.shape, strict=False) if isinstance(n, int)]
@@ -167,7 +167,7 @@ class NodeEvaluation:
         """Return a value, or the implicit Load of a reference, which then happened before this node's result."""
         if isinstance(v, Array):
             return v
-        loaded = self.memory.implicit_load(v)
+        loaded = self.memory.implicit_load_once(v)
         self.happened_before |= v.access
         return loaded
 
@@ -226,18 +226,18 @@ def run(root: UOp, inputs: Inputs, limit: int = 64, level: Level = "strict", *, 
     if check:
         verify(root)
     machine = ExactMachine(inputs, limit, level)
-    values = tuple(_collect_values(machine, root))
+    values = tuple(_evaluate_and_collect_values(machine, root))
     written = {s.name: s.contents() for s in machine.memory.storages.values() if s.written}
     return Result(values, written)
 
 
-def _collect_values(machine: ExactMachine, root: UOp) -> list[Array]:
+def _evaluate_and_collect_values(machine: ExactMachine, root: UOp) -> list[Array]:
     """Return the values of `root`, references loaded, without void ones."""
     result = machine.evaluate(root).value
     values = []
     for v in [r.value for r in result.results] if isinstance(result, ResultTuple) else [result]:
         if isinstance(v, ExactRef):
-            values.append(machine.memory.implicit_load(v))
+            values.append(machine.memory.implicit_load_once(v))
         elif isinstance(v, Array):
             values.append(v)
     return values

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from uops.interp.exact.answers import AnswerSet
 from uops.interp.exact.values import Array, ExactAccess, ExactRef, ExactStorage, make_array
 from uops.spec.errors import Trap
+
+#: A mask with one bit set: that of the number of an access.
+AccessBit = int
+
+
+class LoadedArray(NamedTuple):
+    """The elements that a Load read, and the bit of its access."""
+
+    array: Array
+    access_bit: AccessBit
 
 
 class ExactMemory:
@@ -21,7 +32,7 @@ class ExactMemory:
 
     def _check_race_and_record_access(
         self, storage: ExactStorage, addresses: Iterable[int], write: bool, happened_before: int
-    ) -> int:
+    ) -> AccessBit:
         """Record an access and return its bit. Raises Trap if it races with an access that did not happen before it (R55)."""
         access = ExactAccess(self._count, write, frozenset(addresses))
         for other in storage.accesses:
@@ -33,15 +44,15 @@ class ExactMemory:
         self._count += 1
         return 1 << access.number
 
-    def implicit_load(self, ref: ExactRef) -> Array:
+    def implicit_load_once(self, ref: ExactRef) -> Array:
         """Return the value of a reference that is used as a value: it is read once per node (R27, R51)."""
         if ref.value is None:
-            ref.value, ref.access = self.load(ref, ref.happened_before)
+            ref.value, ref.access = self.check_race_and_load(ref, ref.happened_before)
         return ref.value
 
-    def load(
+    def check_race_and_load(
         self, ref: ExactRef, happened_before: int, gate: Sequence[bool] | None = None, alt: Sequence[AnswerSet] = ()
-    ) -> tuple[Array, int]:
+    ) -> LoadedArray:
         """Return the elements of `ref` where the gate is true (None: all) and `alt` elsewhere, and the bit of the access.
 
         Where the gate is false the address is not touched (R52).
@@ -50,9 +61,11 @@ class ExactMemory:
         places = [self._addresses_of_element(ref, k) if is_open[k] else () for k in range(len(ref.places))]
         bit = self._check_race_and_record_access(ref.storage, (address for p in places for address in p), False, happened_before)
         elements = [ref.storage.read_element(p, ref.dtype) if is_open[k] else alt[k] for k, p in enumerate(places)]
-        return make_array(ref.dtype, ref.shape, elements), bit
+        return LoadedArray(make_array(ref.dtype, ref.shape, elements), bit)
 
-    def store(self, ref: ExactRef, value: Sequence[AnswerSet], happened_before: int, gate: Sequence[bool] | None = None) -> int:
+    def check_race_and_store(
+        self, ref: ExactRef, value: Sequence[AnswerSet], happened_before: int, gate: Sequence[bool] | None = None
+    ) -> AccessBit:
         """Write the elements whose gate is true, one after the other, and return the bit of the access.
 
         The last value that is written to an element stays (R164).
@@ -66,9 +79,9 @@ class ExactMemory:
         return bit
 
     @staticmethod
-    def _addresses_of_element(ref: ExactRef, k: int) -> tuple[int, ...]:
-        """Return the addresses of element k of a reference. Raises Trap for an element out of bounds (R45)."""
-        place = ref.places[k]
+    def _addresses_of_element(ref: ExactRef, element_index: int) -> tuple[int, ...]:
+        """Return the byte addresses of an element of a reference. Raises Trap for an element out of bounds (R45)."""
+        place = ref.places[element_index]
         if place is None:
-            raise Trap(f"R45: access outside {ref.storage.name} (element {k} of a view of shape {ref.shape})")
+            raise Trap(f"R45: access outside {ref.storage.name} (element {element_index} of a view of shape {ref.shape})")
         return place

@@ -14,6 +14,7 @@ from uops.interp.exact.numbers.formats import (
     FORMATS,
     INFINITE,
     NAN,
+    Dyadic,
     FloatFormat,
     Real,
     decode_integer,
@@ -68,7 +69,7 @@ def _make_extreme_reduction(pick: Callable[[Sequence[int]], int]) -> Callable[[F
 # Sums
 
 
-def enclose_sum(fmt: FloatFormat, terms: Sequence[Real], are_products: bool, best: int) -> AnswerSet:
+def enclose_sum_in_any_order(fmt: FloatFormat, terms: Sequence[Real], are_products: bool, best: int) -> AnswerSet:
     """Return the set of all results of adding `terms` in some order, with `best` in it.
 
     The error is at most (n - 1) * u * sum(abs(terms)). Where the terms are products, each rounded first or fused, it is at most n
@@ -105,12 +106,12 @@ def _overflows(fmt: FloatFormat, m: int, e: int) -> bool:
     return fmt.encode(0, m, e) > fmt.max_mag
 
 
-def _allow_overflow(fmt: FloatFormat, answer: AnswerSet, up: bool, down: bool) -> AnswerSet:
+def _allow_overflow(fmt: FloatFormat, answer: AnswerSet, may_overflow_up: bool, may_overflow_down: bool) -> AnswerSet:
     """Add the results of an overflow on the way: that infinity, and NaN where both signs can meet."""
     if not fmt.has_inf:
-        return answer._replace(nan=answer.nan or up or down)
-    ends = tuple(fmt.infinity(sign) for sign, overflows in ((0, up), (1, down)) if overflows)
-    return answer._replace(points=answer.points + ends, nan=answer.nan or (up and down))
+        return answer._replace(nan=answer.nan or may_overflow_up or may_overflow_down)
+    ends = tuple(fmt.infinity(sign) for sign, overflows in ((0, may_overflow_up), (1, may_overflow_down)) if overflows)
+    return answer._replace(points=answer.points + ends, nan=answer.nan or (may_overflow_up and may_overflow_down))
 
 
 def round_exact_sum(fmt: FloatFormat, terms: Sequence[Real]) -> int:
@@ -125,7 +126,7 @@ def round_exact_sum(fmt: FloatFormat, terms: Sequence[Real]) -> int:
 
 def _reduce_add(fmt: FloatFormat, bits: Sequence[int]) -> AnswerSet:
     terms = [fmt.decode(b) for b in bits]
-    return enclose_sum(fmt, terms, False, round_exact_sum(fmt, terms))
+    return enclose_sum_in_any_order(fmt, terms, False, round_exact_sum(fmt, terms))
 
 
 def reduce_dot(fmt: FloatFormat, a: Sequence[int], b: Sequence[int]) -> AnswerSet:
@@ -135,7 +136,7 @@ def reduce_dot(fmt: FloatFormat, a: Sequence[int], b: Sequence[int]) -> AnswerSe
     """
     terms = [multiply_exactly(fmt.decode(x), fmt.decode(y)) for x, y in zip(a, b, strict=True)]
     best = round_exact_sum(fmt, [fmt.decode(round_real(fmt, t)) for t in terms])
-    return enclose_sum(fmt, terms, True, best)
+    return enclose_sum_in_any_order(fmt, terms, True, best)
 
 
 # Products
@@ -170,7 +171,7 @@ def _reduce_mul(fmt: FloatFormat, bits: Sequence[int]) -> AnswerSet:
     return answer._replace(nan=answer.nan or (may_overflow and may_vanish))
 
 
-def _to_dyadic(x: Fraction) -> tuple[int, int]:
+def _to_dyadic(x: Fraction) -> Dyadic:
     """Return x, whose denominator is a power of two, as (m, e)."""
     return x.numerator, 1 - x.denominator.bit_length()
 

@@ -151,7 +151,7 @@ def join_cells(dtype: DType, cells: Sequence[ByteCell]) -> AnswerSet:
     if dtype is bool_ and best > 1:
         raise Trap(f"R24: a bool byte holds {best}")
     sources = list({id(a): a for a, _ in cells}.values())
-    choices = [enumerate_patterns(a) for a in sources]
+    choices = [enumerate_patterns_if_few(a) for a in sources]
     if any(c is None for c in choices) or _count_combinations(choices) > MAX_POINTS:
         return anything(dtype, best)
     points = set()
@@ -173,7 +173,7 @@ def _join_bytes(parts: Sequence[int]) -> int:
     return sum(b << 8 * k for k, b in enumerate(parts))
 
 
-def enumerate_patterns(a: AnswerSet) -> list[int] | None:
+def enumerate_patterns_if_few(a: AnswerSet) -> list[int] | None:
     """Return every bit pattern that an answer allows; None if they are more than `MAX_POINTS`."""
     patterns = {a.best, *a.points}
     if a.anything:

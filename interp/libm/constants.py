@@ -68,12 +68,12 @@ def pi() -> Fraction:
     return Fraction(pi_fixed(P), _ONE)
 
 
-def _taylor_series(x: Fraction, first: int, step: int, series_sign: int) -> Fraction:
-    """Return the sum over k of sign^k * x^(first + step k) / (first + step k)!, in fixed point."""
+def _taylor_series(x: Fraction, first_power: int, power_step: int, series_sign: int) -> Fraction:
+    """Return the sum over k of sign^k * x^n / n! with n = first_power + power_step k, in fixed point."""
     fixed = (x.numerator << P) // x.denominator
     term, n, total, sign_now = _ONE, 0, 0, 1
-    while term or n < first:
-        if n >= first and (n - first) % step == 0:
+    while term or n < first_power:
+        if n >= first_power and (n - first_power) % power_step == 0:
             total += sign_now * term
             sign_now *= series_sign
         n += 1
@@ -88,7 +88,7 @@ def exp2_table() -> tuple[Array, Array]:
 
 
 @cache
-def sine_and_cosine_tables() -> tuple[Array, Array, Array, Array]:
+def sine_and_cosine_double_pair_tables() -> tuple[Array, Array, Array, Array]:
     """Return sin (high, low) and cos (high, low) of j * pi / 128 for j = 0 .. 255; exact at the multiples of pi / 2."""
     quarter = STEPS // 4
     first = [_taylor_series(pi() * j / (STEPS // 2), 1, 2, -1) for j in range(1, quarter)]
@@ -107,10 +107,10 @@ LOG_FIRST, LOG_LAST = 180, 363
 def log2_table() -> tuple[Array, Array, Array]:
     """Return c of 12 bits near 256/j, and -log2(c) as a pair, for j = LOG_FIRST .. LOG_LAST; exactly 1 and 0 at j = 256."""
     inverses = [Fraction(round(Fraction(256 * 2048, j)), 2048) for j in range(LOG_FIRST, LOG_LAST + 1)]
-    return (np.array([float(c) for c in inverses], np.float64), *_double_pair_arrays([-_log2_of_fraction(c) for c in inverses]))
+    return (np.array([float(c) for c in inverses], np.float64), *_double_pair_arrays([-_log2_near_one(c) for c in inverses]))
 
 
-def _log2_of_fraction(c: Fraction) -> Fraction:
+def _log2_near_one(c: Fraction) -> Fraction:
     """Return log2 of c near 1 as 2 atanh((c - 1) / (c + 1)) / ln 2."""
     z = (c - 1) / (c + 1)
     fixed = (z.numerator << P) // z.denominator

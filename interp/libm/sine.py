@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.interp.libm.constants import nearest_double_pair, pi, pi_fixed, sine_and_cosine_tables
+from uops.interp.libm.constants import nearest_double_pair, pi, pi_fixed, sine_and_cosine_double_pair_tables
 from uops.interp.libm.doubles import two_product, two_sum
 from uops.interp.tensor.storage import Array
 
@@ -44,15 +44,23 @@ def _binary_exponent(x: Fraction) -> int:
 _PARTS = _split_for_cody_waite(_STEP)
 
 
-def _reduce_small_to_step_and_rest(x: Array) -> tuple[Any, Any, Any]:
-    """Return (k, r high, r low) for |x| <= 2^21. The products k * part are exact, as k is below 2^27."""
+class _ReducedArgument(NamedTuple):
+    """k and r with x = k * pi/128 + r, r as a pair."""
+
+    multiple: Any
+    rest_high: Any
+    rest_low: Any
+
+
+def _reduce_small_argument_cody_waite(x: Array) -> _ReducedArgument:
+    """Return the reduced argument for |x| <= 2^21. The products k * part are exact, as k is below 2^27."""
     k = np.rint(x * _PER_STEP)
     h, low = x - k * _PARTS[0], 0.0
     for part in _PARTS[1:]:
         h, e = two_sum(h, -k * part)
         low = low + e
     h, low = two_sum(h, low)
-    return k.astype(np.int64), h, low
+    return _ReducedArgument(k.astype(np.int64), h, low)
 
 
 #: Limbs of 32 bits per fixed-point number.
@@ -76,8 +84,8 @@ def _inverse_pi_limbs_by_exponent() -> Array:
     return np.array(rows, np.uint64)
 
 
-def _reduce_large_to_step_and_rest(x: Array) -> tuple[Any, Any, Any]:
-    """Return (k, r high, r low) of positive finite x >= 2^21."""
+def _reduce_large_argument_payne_hanek(x: Array) -> _ReducedArgument:
+    """Return the reduced argument for positive finite x >= 2^21."""
     pattern = x.view(np.int64)
     mantissa = ((pattern & ((1 << 52) - 1)) | (1 << 52)).astype(_u64)
     turns = _inverse_pi_limbs_by_exponent()[(pattern >> 52) - 1075 - _LEAST]
@@ -102,12 +110,13 @@ def _reduce_large_to_step_and_rest(x: Array) -> tuple[Any, Any, Any]:
         rest = rest + e
     h, rest = two_sum(h, rest)
     r, r_low = two_product(h, _STEP_PAIR[0])
-    return (top >> _u64(24)).astype(np.int64), r, r_low + (h * _STEP_PAIR[1] + rest * _STEP_PAIR[0])
+    return _ReducedArgument((top >> _u64(24)).astype(np.int64), r, r_low + (h * _STEP_PAIR[1] + rest * _STEP_PAIR[0]))
 
 
-def _sine_of_reduced_argument(k: Any, r: Any, r_low: Any) -> Any:
+def _sine_of_reduced_argument(x: _ReducedArgument) -> Any:
     """Return sin(k pi/128 + r), r given as a pair."""
-    sine, sine_low, cosine, cosine_low = sine_and_cosine_tables()
+    k, r, r_low = x
+    sine, sine_low, cosine, cosine_low = sine_and_cosine_double_pair_tables()
     at = k & 255
     s, c = sine[at], cosine[at]
     square = r * r
@@ -122,11 +131,11 @@ def sin(x: Array) -> Array:
     """Return sin(x). It is odd, so |x| is reduced; 0 keeps its sign, infinities and NaN give NaN."""
     size = np.abs(x)
     near = size <= _NEAR
-    result = _sine_of_reduced_argument(*_reduce_small_to_step_and_rest(np.where(near, size, 0.0)))
+    result = _sine_of_reduced_argument(_reduce_small_argument_cody_waite(np.where(near, size, 0.0)))
     far = np.asarray(~near & np.isfinite(x))
     if np.count_nonzero(far):
         result = np.asarray(result)
-        result[far] = _sine_of_reduced_argument(*_reduce_large_to_step_and_rest(size[far]))
+        result[far] = _sine_of_reduced_argument(_reduce_large_argument_payne_hanek(size[far]))
     result = np.where(near | far, result, np.nan)
     out: Array = np.where(x == 0, x, np.copysign(1.0, x) * result)
     return out

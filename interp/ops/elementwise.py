@@ -190,7 +190,7 @@ def _fixed_width_mulacc(a: Array, b: Array, c: Array) -> Any:
 _MULACC: Row = {
     **dict.fromkeys((dt.bool_, *dt.INTS), _fixed_width_mulacc),
     **{
-        d: (mulacc.fp8_mulacc_via_float64 if mulacc.is_sum_exact_in_float64(d) else mulacc.mulacc_via_float64)(d)
+        d: (mulacc.make_fp8_mulacc_via_float64 if mulacc.is_mulacc_exact_in_float64(d) else mulacc.make_mulacc_via_float64)(d)
         for d in dt.FLOATS
         if d is not dt.float64
     },

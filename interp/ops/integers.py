@@ -118,7 +118,7 @@ def reject_negative_shift_counts(b: Array) -> None:
         raise Trap("a shift count of dtype index must not be negative (R29, R81)")
 
 
-def _cap_nonnegative_shift_counts(b: Array, cap: int) -> Array:
+def _reject_negative_and_cap_shift_counts(b: Array, cap: int) -> Array:
     """Return min(b, cap) as int64. Raises Trap for a negative count."""
     reject_negative_shift_counts(b)
     b = b if b.dtype.itemsize == 8 else b.astype(np.int64)  # a narrower dtype may not hold the cap
@@ -128,7 +128,7 @@ def _cap_nonnegative_shift_counts(b: Array, cap: int) -> Array:
 
 def shl_index(a: Array, b: Array) -> Any:
     """Return a * 2^b (R29)."""
-    counts = _cap_nonnegative_shift_counts(b, _WIDEST + 1)
+    counts = _reject_negative_and_cap_shift_counts(b, _WIDEST + 1)
     most = magnitude_bound(counts)
     if most < 63 and magnitude_bound(a) << most < _TOP:
         return np.left_shift(a, counts)
@@ -140,8 +140,8 @@ def shl_index(a: Array, b: Array) -> Any:
 def shr_index(a: Array, b: Array) -> Any:
     """Return floor(a / 2^b) (R29)."""
     if a.dtype == OBJECT:
-        return _apply_to_python_ints(np.right_shift, a, _cap_nonnegative_shift_counts(b, 1 << 62))
-    return np.right_shift(a, _cap_nonnegative_shift_counts(b, 63))
+        return _apply_to_python_ints(np.right_shift, a, _reject_negative_and_cap_shift_counts(b, 1 << 62))
+    return np.right_shift(a, _reject_negative_and_cap_shift_counts(b, 63))
 
 
 # Shifts of fixed-width integers

@@ -105,7 +105,7 @@ def expand(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     try:
         if len(sizes) == x.ndim:
             if _prod(sizes) > _LARGE:
-                return _broadcast_view(x, sizes)
+                return _broadcast_view_if_memory_suffices(x, sizes)
             out: Array = _empty(sizes, x.dtype)
             out[...] = x  # NumPy broadcasts by the rule of Expand: each axis equal, or 1
             return out
@@ -115,7 +115,7 @@ def expand(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     raise _claim_error(u, "EXPAND.C1", f"{x.shape} does not expand to {sizes}")
 
 
-def _broadcast_view(x: Array, sizes: tuple[int, ...]) -> Array:
+def _broadcast_view_if_memory_suffices(x: Array, sizes: tuple[int, ...]) -> Array:
     """Return `x` broadcast to `sizes` as a read-only view. Raises Unsupported if the elements would not fit in memory."""
     if why := describe_memory_excess(_prod(sizes) * x.dtype.itemsize):
         raise Unsupported(f"an EXPAND to {sizes}: {why}", "interp")
@@ -196,7 +196,7 @@ def stack(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     return out
 
 
-def collapse_replicated(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+def collapse_replicated_if_copies_agree(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     """Collapse axes to one copy. Raises Trap unless all copies hold the same bits (R47, R76: Replicated, null axes)."""
     pattern = x.view(BITS[u.dtype]) if u.dtype.is_float else x
     keep = tuple([slice(0, 1) if k in u.arg.axes else _ALL for k in range(x.ndim)])
@@ -207,7 +207,7 @@ def collapse_replicated(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Arr
     return x[keep]
 
 
-def slice_byte_start_and_end(u: UOp, element_offset: int, itemsize: int, source_bytes: int) -> tuple[int, int]:
+def check_slice_and_return_byte_range(u: UOp, element_offset: int, itemsize: int, source_bytes: int) -> tuple[int, int]:
     """Return the byte range (first, last) of a Slice that begins at element `element_offset`.
 
     Raises Trap unless it lies inside `source_bytes` bytes and is aligned to the new dtype (R46).
@@ -222,7 +222,7 @@ def slice_byte_start_and_end(u: UOp, element_offset: int, itemsize: int, source_
 
 def slice_(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     """Reinterpret `size` elements of the node's dtype from an offset, counted in elements of 1-D `x` (R46)."""
-    first, last = slice_byte_start_and_end(u, int(operands[0]), x.dtype.itemsize, x.nbytes)
+    first, last = check_slice_and_return_byte_range(u, int(operands[0]), x.dtype.itemsize, x.nbytes)
     out: Array = np.ascontiguousarray(x).view(np.uint8)[first:last].view(NUMPY[u.arg.dtype])
     if u.arg.dtype is dt.bool_:
         check_bool(out, "Slice")
@@ -249,7 +249,7 @@ MOVES: dict[Op, Move] = {
     Op.SHRINK:     shrink,
     Op.INDEX:      index,
     Op.STACK:      stack,
-    Op.REPLICATED: collapse_replicated,
+    Op.REPLICATED: collapse_replicated_if_copies_agree,
     Op.SLICE:      slice_,
     Op.BITCAST:    bitcast,
 }

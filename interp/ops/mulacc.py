@@ -27,7 +27,7 @@ _LEAST, _MOST = 2.0**-900, 2.0**900
 _FEW = 32
 
 
-def is_sum_exact_in_float64(d: DType) -> bool:
+def is_mulacc_exact_in_float64(d: DType) -> bool:
     """Return True if float64 holds a * b + c of `d` exactly, unless it overflows.
 
     The last bit of a product is that of two subnormals, or above. The first bit of a sum that does not overflow is that of the
@@ -37,13 +37,13 @@ def is_sum_exact_in_float64(d: DType) -> bool:
     return first - last <= dt.float64.man_bits + 1
 
 
-def fp8_mulacc_via_float64(d: DType) -> Callable[[Array, Array, Array], Any]:
+def make_fp8_mulacc_via_float64(d: DType) -> Callable[[Array, Array, Array], Any]:
     """Return the kernel for floats whose sums are exact in float64 too."""
     finish = NARROW[d]
     return lambda a, b, c: finish(np.asarray(a.astype(F64) * b.astype(F64) + c.astype(F64)))
 
 
-def mulacc_via_float64(d: DType) -> Callable[[Array, Array, Array], Any]:
+def make_mulacc_via_float64(d: DType) -> Callable[[Array, Array, Array], Any]:
     """Return the kernel for floats whose products are exact in float64."""
     finish = NARROW[d]
 

@@ -40,7 +40,7 @@ def _bit_pattern(a: Array, d: DType) -> Array:
     return a.view(BITS[d]) if d.is_float else a
 
 
-def gather_matrix(d: Descriptor, operand: str, fragments: Array) -> Array:
+def gather_matrix_and_check_copies(d: Descriptor, operand: str, fragments: Array) -> Array:
     """Return the matrix of operand A, B or C from the fragments of all lanes."""
     dtype = d.dtype_out if operand == "C" else d.dtype_in
     m = d.map(operand)
@@ -53,11 +53,11 @@ def gather_matrix(d: Descriptor, operand: str, fragments: Array) -> Array:
     matrix: Array = np.empty(d.shape(operand), fragments.dtype)
     matrix[rows, cols] = fragments
     if d.copies(operand) > 1:
-        _check_copies(d, operand, fragments, _bit_pattern(matrix, dtype)[rows, cols], _bit_pattern(fragments, dtype))
+        _trap_if_copies_differ(d, operand, fragments, _bit_pattern(matrix, dtype)[rows, cols], _bit_pattern(fragments, dtype))
     return matrix
 
 
-def _check_copies(d: Descriptor, operand: str, fragments: Array, first_copy: Array, copies: Array) -> None:
+def _trap_if_copies_differ(d: Descriptor, operand: str, fragments: Array, first_copy: Array, copies: Array) -> None:
     """Raise Trap if lanes that hold copies of an element disagree (R119)."""
     differs = first_copy != copies
     if not differs.any():
@@ -77,7 +77,11 @@ def scatter_fragments(d: Descriptor, matrix: Array) -> Array:
 
 def multiply_fragments(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
     """Return D's fragments of A B + C; see the module."""
-    left, right, start = gather_matrix(d, "A", a), gather_matrix(d, "B", b), gather_matrix(d, "C", acc)
+    left, right, start = (
+        gather_matrix_and_check_copies(d, "A", a),
+        gather_matrix_and_check_copies(d, "B", b),
+        gather_matrix_and_check_copies(d, "C", acc),
+    )
     if d.dtype_out.is_float:
         return scatter_fragments(d, _multiply_floats_rounding_once(left, right, start, d.dtype_out))
     whole = left.astype(np.int64) @ right.astype(np.int64) + start.astype(np.int64)  # modulo 2^64, so modulo 2^n
@@ -143,7 +147,11 @@ def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
     The bound is e S / (1 - e), plus the loss by underflow, plus the one rounding of `multiply_fragments`. It is 0 where an
     operand is infinite or NaN: the results are equal, or both NaN. The errors are float64.
     """
-    left, right, start = gather_matrix(d, "A", a), gather_matrix(d, "B", b), gather_matrix(d, "C", acc)
+    left, right, start = (
+        gather_matrix_and_check_copies(d, "A", a),
+        gather_matrix_and_check_copies(d, "B", b),
+        gather_matrix_and_check_copies(d, "C", acc),
+    )
     if not d.dtype_out.is_float:
         return np.zeros((d.c.lanes, d.c.elements))
     out, flushes = d.dtype_out, d.accumulator.flushes

@@ -23,9 +23,9 @@ from uops.interp.ops.movement import (
     MOVES,
     Move,
     are_all_within_bounds,
+    check_slice_and_return_byte_range,
     make_outer_index,
     out_of_bounds_mask,
-    slice_byte_start_and_end,
 )
 from uops.interp.tensor.scope import TensorScope
 from uops.interp.tensor.storage import NUMPY, Array, check_bool
@@ -209,7 +209,7 @@ def _slice_or_bitcast_view(u: UOp, parent: StorageRef, operands: Sequence[Array]
     old, new = parent.node.dtype.itemsize, u.arg.dtype.itemsize
     take = slice(None)
     if u.op is Op.SLICE:
-        first, last = slice_byte_start_and_end(u, int(operands[0]), old, math.prod(shape_of(parent)) * old)
+        first, last = check_slice_and_return_byte_range(u, int(operands[0]), old, math.prod(shape_of(parent)) * old)
         take = slice(first // old, -(-last // old))
     if new > old and not _are_bytes_adjacent(byte_positions_of(parent)[..., take], new // old, old):
         return None

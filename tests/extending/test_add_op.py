@@ -30,7 +30,7 @@ def cbrt(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     r = 1 << (m.bit_length() // 3 + 1)
     while r**3 > m:
         r = (2 * r + m // (r * r)) // 3
-    s, q = fmt.round_unbounded((r << 1) | (r**3 != m), (x.e - shift) // 3 - 1)
+    s, q = fmt.round_without_overflow((r << 1) | (r**3 != m), (x.e - shift) // 3 - 1)
     return floats_within_ulps(fmt, x.sign, s, q, ulp_allowance(fmt, core))
 '''
 _GRAPH = '''
@@ -70,7 +70,7 @@ DONE: dict[int, tuple[Insertion, ...]] = {
     8: (
         Insertion(
             "interp/exact/numbers/transcendental.py",
-            "    return hull(rounded, exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))\n",
+            "    return hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))\n",
             _EXACT,
         ),
         Insertion("interp/exact/elementwise.py", "from uops.interp.exact.numbers.transcendental import ", "cbrt, "),

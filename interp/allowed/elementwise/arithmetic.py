@@ -90,7 +90,7 @@ def apply_float_arithmetic(op: Op, f: DTypeLayout, kernel: ArrayKernel, operands
     rule, checks = RULES[op]
     rank = max(len(v.shape) for v in operands)
     has_rows = [isinstance(v, SetArray) for v in operands]
-    rows = [align_rows(v, rank) for v in operands]
+    rows = [broadcastable_lo_best_hi_rows(v, rank) for v in operands]
     out = SetArray(f, rule(kernel, rows, has_rows))
     doubtful = _find_elements_that_need_pieces(checks, out.rows, rows, operands)
     if doubtful is not None:
@@ -104,7 +104,7 @@ def apply_float_arithmetic(op: Op, f: DTypeLayout, kernel: ArrayKernel, operands
     return out
 
 
-def align_rows(v: ArrayOrSets, rank: int) -> Array:
+def broadcastable_lo_best_hi_rows(v: ArrayOrSets, rank: int) -> Array:
     """Return a value ready to broadcast: rows get their axis in front of `rank` axes, an array stays as it is."""
     if not isinstance(v, SetArray):
         return v

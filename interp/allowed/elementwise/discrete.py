@@ -14,19 +14,19 @@ from uops.interp.allowed.value import ANY, NAN, ArrayOrSets, SetArray, from_poin
 MAX_COMBINATIONS = 64
 
 
-def evaluate_combinations(kernel: ArrayKernel, rows: Sequence[Array]) -> Array:
-    """Evaluate fn on each combination of rows of shapes (k_i, *shape).
+def evaluate_all_point_combinations(kernel: ArrayKernel, operand_points: Sequence[Array]) -> Array:
+    """Evaluate the kernel on each combination of the operands' rows of points, of shapes (k_i, *shape).
 
     Returns rows of shape (prod k_i, *shape), the combination of the first rows first.
     """
-    n = len(rows)
-    grids = [r.reshape((1,) * i + r.shape[:1] + (1,) * (n - 1 - i) + r.shape[1:]) for i, r in enumerate(rows)]
+    n = len(operand_points)
+    grids = [r.reshape((1,) * i + r.shape[:1] + (1,) * (n - 1 - i) + r.shape[1:]) for i, r in enumerate(operand_points)]
     out = np.asarray(kernel(*grids))
     shape = np.broadcast_shapes(*(g.shape for g in grids))
     return np.broadcast_to(out, shape).reshape(math.prod(shape[:n]), *shape[n:])
 
 
-def align_points(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
+def broadcastable_point_rows(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
     """Return the rows of points of `v` with the shape aligned to `shape`; None for a float set that is not listed."""
     if not isinstance(v, SetArray):
         return v[None] if v.ndim == len(shape) else v.reshape(1, *(1,) * (len(shape) - v.ndim), *v.shape)
@@ -38,7 +38,7 @@ def align_points(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
 def apply_to_point_combinations(result_layout: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]) -> SetArray:
     """Return the set of fn on arrays and sets of integers or bools; *any* in an operand gives *any*."""
     shape = np.broadcast_shapes(*(v.shape for v in operands))
-    aligned = [align_points(v, shape) for v in operands]
+    aligned = [broadcastable_point_rows(v, shape) for v in operands]
     lists = [points for points in aligned if points is not None]
     assert len(lists) == len(aligned)
     anything = find_anything_elements(operands, shape)
@@ -48,7 +48,7 @@ def apply_to_point_combinations(result_layout: DTypeLayout, kernel: ArrayKernel,
             if len(points) > 1:
                 anything = anything | (points != points[0]).any(0)
         lists = [points[:1] for points in lists]
-    return from_points(result_layout, evaluate_combinations(kernel, lists), anything)
+    return from_points(result_layout, evaluate_all_point_combinations(kernel, lists), anything)
 
 
 def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array | None:
@@ -73,14 +73,14 @@ def refine_to_points(
     `result` was computed with intervals, and owns its components.
     """
     shape = result.shape
-    positions = np.flatnonzero(_find_elements_of_listed_operands(operands, shape))
+    positions = np.flatnonzero(_find_elements_with_listed_or_exact_operands(operands, shape))
     if not positions.size:
         return result
     parts = [take_elements(f, v, shape, positions) for f, v in zip(layouts, operands)]
     rows = [p.points if p.listed_points is not None else p.rows[1:2] for p in parts]
     if math.prod(len(p) for p in rows) > MAX_COMBINATIONS:
         return result
-    points = from_points(result_layout, evaluate_combinations(kernel, rows))
+    points = from_points(result_layout, evaluate_all_point_combinations(kernel, rows))
     if points.is_listed is None or points.is_listed.all():
         scatter_elements_into(result, positions, points)
     else:
@@ -89,7 +89,7 @@ def refine_to_points(
     return result
 
 
-def _find_elements_of_listed_operands(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array:
+def _find_elements_with_listed_or_exact_operands(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array:
     """Return where some operand is a list of points and every other is a list or exact."""
     all_suit, any_listed = np.ones(shape, np.bool_), np.zeros(shape, np.bool_)
     for v in operands:

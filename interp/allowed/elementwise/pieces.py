@@ -100,8 +100,8 @@ def evaluate_and_clamp_overflows(
     return np.where(overflows, np.copysign(f.max, wide_results), results.astype(np.float32)).astype(f.np), overflows
 
 
-def _collect_anything_flags(operands: list[SetArray], m: int) -> Array:
-    flags = np.zeros(m, np.uint8)
+def _collect_anything_flags(operands: list[SetArray], num_elements: int) -> Array:
+    flags = np.zeros(num_elements, np.uint8)
     for v in operands:
         if v.flags is not None:
             flags |= v.flags & ANY

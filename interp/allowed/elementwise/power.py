@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.arithmetic import align_rows, propagate_anything
+from uops.interp.allowed.elementwise.arithmetic import broadcastable_lo_best_hi_rows, propagate_anything
 from uops.interp.allowed.elementwise.transcendental import widen_by_ulps
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout
 from uops.interp.allowed.value import NAN, PINF, ArrayOrSets, SetArray, best_of, scatter_elements_into, take_elements
@@ -36,7 +36,7 @@ def _apply_pow_to_sets(f: DTypeLayout, kernel: ArrayKernel, a: ArrayOrSets, b: A
     others.
     """
     rank = max(len(a.shape), len(b.shape))
-    a_rows, b_rows = align_rows(a, rank), align_rows(b, rank)
+    a_rows, b_rows = broadcastable_lo_best_hi_rows(a, rank), broadcastable_lo_best_hi_rows(b, rank)
     corners = kernel(
         a_rows[[0, 0, 2, 2, 1]] if isinstance(a, SetArray) else a_rows,
         b_rows[[0, 2, 0, 2, 1]] if isinstance(b, SetArray) else b_rows,

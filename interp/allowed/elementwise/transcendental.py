@@ -69,7 +69,7 @@ def widen_by_ulps(f: DTypeLayout, rows: Array, keep_mask: Array, ulps: int) -> N
         if not step.any():
             continue
         wide = _widen_end_across_power_of_two(f, *ends, row, ends[row // 2] + step, sign * ulps)
-        rows[row] = np.where(step == 0, rows[row], narrow_from_float64(f, wide))
+        rows[row] = np.where(step == 0, rows[row], narrow_float64_clamping_if_no_infinity(f, wide))
 
 
 def _widen_end_across_power_of_two(f: DTypeLayout, lo: Array, hi: Array, row: int, fallback_end: Array, ulps: float) -> Array:
@@ -88,7 +88,7 @@ def _widen_end_across_power_of_two(f: DTypeLayout, lo: Array, hi: Array, row: in
     return np.minimum(fallback_end, reach) if row == 0 else np.maximum(fallback_end, reach)
 
 
-def narrow_from_float64(f: DTypeLayout, wide: Array) -> Array:
+def narrow_float64_clamping_if_no_infinity(f: DTypeLayout, wide: Array) -> Array:
     """Round float64 to the dtype, clamped to its greatest value where it has no infinity."""
     if not f.dtype.has_inf:
         wide = np.clip(wide, -f.max, f.max)
@@ -108,19 +108,19 @@ def apply_transcendental(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: ArrayOr
             return y
         rows = np.stack([y, y, y])
         widen_by_ulps(f, rows, np.broadcast_to(exact, rows.shape), f.ulps)
-        return SetArray(f, _clamp_exp2_to_nonnegative(op, rows))
+        return SetArray(f, _clamp_lower_end_to_least_result(op, rows))
     rows = kernel(x.rows)
     exact = (APPROXIMATIONS[op].is_exact(x.rows, rows) & x.exact_mask()) | ~np.isfinite(rows)
     widen_by_ulps(f, rows, exact, f.ulps)
-    out = SetArray(f, _clamp_exp2_to_nonnegative(op, rows))
-    positions = np.flatnonzero(_needs_pieces(rows, x))
+    out = SetArray(f, _clamp_lower_end_to_least_result(op, rows))
+    positions = np.flatnonzero(_find_elements_that_need_pieces(rows, x))
     if positions.size:
         scatter_elements_into(out, positions, _apply_by_pieces(op, f, kernel, take_elements(f, x, out.shape, positions)))
     propagate_anything(out, [x])
     return out
 
 
-def _clamp_exp2_to_nonnegative(op: Op, rows: Array) -> Array:
+def _clamp_lower_end_to_least_result(op: Op, rows: Array) -> Array:
     """Raise a lower end to the op's least result, in place, and return the rows."""
     least = APPROXIMATIONS[op].least
     if np.isfinite(least):
@@ -130,9 +130,9 @@ def _clamp_exp2_to_nonnegative(op: Op, rows: Array) -> Array:
     return rows
 
 
-def _needs_pieces(rows: Array, x: SetArray) -> Array:
+def _find_elements_that_need_pieces(result_rows: Array, x: SetArray) -> Array:
     """Return where `x` has flags, or one end of the result alone is NaN (Log2 across zero, e4m3 overflow)."""
-    mask = np.isnan(rows).any(0) & ~x.exact_mask()
+    mask = np.isnan(result_rows).any(0) & ~x.exact_mask()
     if x.flags is not None:
         mask = mask | ((x.flags != 0) & ((x.flags & ANY) == 0))
     return np.asarray(mask)
@@ -154,7 +154,7 @@ def _apply_by_pieces(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -
     args = np.stack([values[:, 0], values[:, 0], values[:, 1]])
     point = same_bits_or_both_nan(f, args[0], args[2])
     widen_by_ulps(f, rows, (APPROXIMATIONS[op].is_exact(args, rows) & point) | ~np.isfinite(rows), f.ulps)
-    rows = _clamp_exp2_to_nonnegative(op, rows)
+    rows = _clamp_lower_end_to_least_result(op, rows)
     lo, hi = to_order_keys(f, rows[0]).astype(np.int64), to_order_keys(f, rows[2]).astype(np.int64)
     top = f.key_max
     use = present & ~nan.any(1)

@@ -16,6 +16,8 @@ from uops.spec.ir.dtypes import FLOATS, DType, DTypeKind, float64
 
 #: Kinds of a `Real`.
 FINITE, INFINITE, NAN = 0, 1, 2
+#: (m, e), which stands for m * 2**e.
+Dyadic = tuple[int, int]
 
 
 class Real(NamedTuple):
@@ -103,7 +105,7 @@ class FloatFormat:
             mag = self.inf_mag
         return mag | self.sign_bit if sign else mag
 
-    def round_unbounded(self, m: int, e: int) -> tuple[int, int]:
+    def round_without_overflow(self, m: int, e: int) -> Dyadic:
         """Return m * 2**e, m > 0, rounded to nearest even without an upper limit, as (r, q) with r < 2**precision."""
         q = max(m.bit_length() + e - self.precision, self.unit)
         shift = q - e
@@ -166,7 +168,7 @@ def round_fraction(sign: int, value: Fraction, fmt: FloatFormat) -> int:
     return fmt.encode(sign, m, e)
 
 
-def divide_with_sticky_bit(num: int, den: int, bits: int) -> tuple[int, int]:
+def divide_with_sticky_bit(num: int, den: int, bits: int) -> Dyadic:
     """Return num / den >= 0 as (m, e) with at least `bits` bits, the last one set if the division left a rest.
 
     To round m * 2**e to fewer than bits - 1 bits is to round num / den itself.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import isqrt
 
 from uops.interp.exact.answers import AnswerSet, float_result, floats_within_ulps, hull
-from uops.interp.exact.numbers.formats import FINITE, INFINITE, NAN, FloatFormat, Real
+from uops.interp.exact.numbers.formats import FINITE, INFINITE, NAN, Dyadic, FloatFormat, Real
 from uops.interp.exact.numbers.transcendental import (
     Enclosure,
     exp2_mantissa_error_exponent,
-    exp2_of_product,
+    hull_of_exp2_of_product,
     log2,
-    log2_sign_and_enclose_size,
+    log2_sign_and_magnitude_enclosure,
     round_irrational_by_enclosures,
     to_fixed_point,
 )
@@ -23,7 +23,7 @@ def pow_(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     Strict has the special cases exactly, and all others within 2 ulp. Core also allows all results of Exp2(Log2(a) * b).
     """
     rounded = _pow_within_ulps(fmt, core, fmt.decode(a), fmt.decode(b))
-    return hull(rounded, exp2_of_product(fmt, log2(fmt, True, a), b)) if core else rounded
+    return hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), b)) if core else rounded
 
 
 def _pow_within_ulps(fmt: FloatFormat, core: bool, x: Real, y: Real) -> AnswerSet:
@@ -38,7 +38,7 @@ def _pow_within_ulps(fmt: FloatFormat, core: bool, x: Real, y: Real) -> AnswerSe
         return floats_within_ulps(fmt, sign, 0, fmt.unit, ulps)
     exact = _compute_exact_power(x.m, x.e, -y.m if y.sign else y.m, y.e, fmt.precision + 2)
     if exact is not None:
-        r, q = fmt.round_unbounded(*exact)
+        r, q = fmt.round_without_overflow(*exact)
     else:
         r, q = round_irrational_by_enclosures(fmt, lambda bits: _enclose_power_of_magnitude(x, y, bits))
     return floats_within_ulps(fmt, sign, r, q, ulps)
@@ -87,12 +87,14 @@ def _grows(x: Real, y: Real) -> bool:
 
 def _leaves_exponent_range(fmt: FloatFormat, x: Real, y: Real) -> bool:
     """Return True if |y log2 x| is so large that the result surely overflows or underflows; x is not +-1."""
-    _, (low, _, e) = log2_sign_and_enclose_size(x.m, x.e, 8) if x.m & (x.m - 1) else (0, (abs(x.m.bit_length() - 1 + x.e), 0, 0))
+    _, (low, _, e) = (
+        log2_sign_and_magnitude_enclosure(x.m, x.e, 8) if x.m & (x.m - 1) else (0, (abs(x.m.bit_length() - 1 + x.e), 0, 0))
+    )
     product = low * y.m
     return product > 0 and product.bit_length() + e + y.e > fmt.dtype.exp_bits + 6
 
 
-def _compute_exact_power(m: int, e: int, y: int, y_exponent: int, max_bits: int) -> tuple[int, int] | None:
+def _compute_exact_power(m: int, e: int, y: int, y_exponent: int, max_bits: int) -> Dyadic | None:
     """Return (m * 2**e) ** (y * 2**y_exponent) as (r, q) if it is such a number with r of at most `max_bits` bits; else None."""
     low = (m & -m).bit_length() - 1
     m, e = m >> low, e + low
@@ -114,7 +116,7 @@ def _compute_exact_power(m: int, e: int, y: int, y_exponent: int, max_bits: int)
 def _enclose_power_of_magnitude(x: Real, y: Real, bits: int) -> Enclosure:
     """Return an enclosure of |x| ** y with about `bits` correct bits."""
     if x.m & (x.m - 1):
-        sign, (low, high, e) = log2_sign_and_enclose_size(x.m, x.e, bits + 24)
+        sign, (low, high, e) = log2_sign_and_magnitude_enclosure(x.m, x.e, bits + 24)
     else:
         k = x.m.bit_length() - 1 + x.e
         sign, low, high, e = int(k < 0), abs(k), abs(k), 0

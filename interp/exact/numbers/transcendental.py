@@ -12,7 +12,7 @@ from functools import reduce
 from uops.interp.exact.answers import AnswerSet, any_nan, float_result, floats_within_ulps, hull
 from uops.interp.exact.numbers.arithmetic import mul, sqrt_and_round
 from uops.interp.exact.numbers.constants import ln2, pi
-from uops.interp.exact.numbers.formats import INFINITE, NAN, FloatFormat, Real
+from uops.interp.exact.numbers.formats import INFINITE, NAN, Dyadic, FloatFormat, Real
 from uops.spec.errors import Crash
 
 #: (low, high, e)
@@ -28,10 +28,8 @@ def ulp_allowance(fmt: FloatFormat, core: bool) -> int:
     return 4 if core else 2 if fmt.dtype.bits >= 32 else 1
 
 
-def round_irrational_by_enclosures(
-    fmt: FloatFormat, enclose: Callable[[int], Enclosure], extra_start_bits: int = 0
-) -> tuple[int, int]:
-    """Return `FloatFormat.round_unbounded` of a positive irrational number.
+def round_irrational_by_enclosures(fmt: FloatFormat, enclose: Callable[[int], Enclosure], extra_start_bits: int = 0) -> Dyadic:
+    """Return `FloatFormat.round_without_overflow` of a positive irrational number.
 
     `enclose(p)` gives an enclosure with about p correct bits. The first one has `extra_start_bits` bits more than usual.
     """
@@ -39,8 +37,8 @@ def round_irrational_by_enclosures(
     while bits < _MAX_BITS:
         low, high, e = enclose(bits)
         if low > 0:
-            rounded = fmt.round_unbounded(low, e)
-            if rounded == fmt.round_unbounded(high, e):
+            rounded = fmt.round_without_overflow(low, e)
+            if rounded == fmt.round_without_overflow(high, e):
                 return rounded
         bits *= 2
     raise Crash("an enclosure did not converge: its number is a midpoint or a zero")
@@ -54,9 +52,9 @@ def to_fixed_point(m: int, e: int, bits: int) -> int:
 # Exp2
 
 
-def exp2_mantissa_error_exponent(x: int, bits: int) -> tuple[int, int, int]:
-    """Return (y, error, k) so that 2**(x / 2**bits) is y * 2**(k - bits), y within `error` units and about 2**bits."""
-    k, f = x >> bits, x & ((1 << bits) - 1)
+def exp2_mantissa_error_exponent(fixed_x: int, bits: int) -> tuple[int, int, int]:
+    """Return (y, error, k) so that 2**(fixed_x / 2**bits) is y * 2**(k - bits), y within `error` units and about 2**bits."""
+    k, f = fixed_x >> bits, fixed_x & ((1 << bits) - 1)
     t = f * ln2(bits) >> bits
     y = term = 1 << bits
     n = 0
@@ -73,12 +71,12 @@ def enclose_exp2(m: int, e: int, bits: int) -> Enclosure:
     return y - error, y + error, k - bits
 
 
-def round_exp2(fmt: FloatFormat, m: int, e: int) -> tuple[int, int] | None:
+def round_exp2(fmt: FloatFormat, m: int, e: int) -> Dyadic | None:
     """Return 2**(m * 2**e) correctly rounded without an upper limit; None if the exponent is beyond reach of the format."""
     if m.bit_length() + e > fmt.dtype.exp_bits + 4:
         return None
     if e >= 0 or not m & ((1 << -e) - 1):
-        return fmt.round_unbounded(1, to_fixed_point(m, e, 0))
+        return fmt.round_without_overflow(1, to_fixed_point(m, e, 0))
     return round_irrational_by_enclosures(fmt, lambda bits: enclose_exp2(m, e, bits))
 
 
@@ -103,7 +101,7 @@ def exp2(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
 # Log2
 
 
-def log2_sign_and_enclose_size(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
+def log2_sign_and_magnitude_enclosure(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
     """Return the sign of log2(m * 2**e) and an enclosure of its size with about `bits` correct bits; m > 0 is no power of two."""
     length = m.bit_length()
     k = e + length - 1
@@ -137,8 +135,8 @@ def log2(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     if not x.m & (x.m - 1):  # a power of two: exact
         k = x.m.bit_length() - 1 + x.e
         return float_result(fmt, fmt.encode(int(k < 0), abs(k), 0))
-    sign = log2_sign_and_enclose_size(x.m, x.e, 8)[0]
-    r, q = round_irrational_by_enclosures(fmt, lambda bits: log2_sign_and_enclose_size(x.m, x.e, bits)[1])
+    sign = log2_sign_and_magnitude_enclosure(x.m, x.e, 8)[0]
+    r, q = round_irrational_by_enclosures(fmt, lambda bits: log2_sign_and_magnitude_enclosure(x.m, x.e, bits)[1])
     return floats_within_ulps(fmt, sign, r, q, ulp_allowance(fmt, core))
 
 
@@ -153,7 +151,7 @@ def _log2_special_case(fmt: FloatFormat, x: Real) -> AnswerSet | None:
 # Sin
 
 
-def sin_sign_and_enclose_size(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
+def sin_sign_and_magnitude_enclosure(m: int, e: int, bits: int) -> tuple[int, Enclosure]:
     """Return the sign of sin(m * 2**e), m > 0, and an enclosure of its size with about `bits` correct bits after the point."""
     length = m.bit_length() + e
     work = bits + 4
@@ -210,35 +208,35 @@ def sin(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     length = x.m.bit_length() + x.e
     if length < -fmt.precision:
         sign, (low, _, e) = 0, _enclose_small_sin(x.m, x.e, fmt.precision)
-        r, q = fmt.round_unbounded(low, e)
+        r, q = fmt.round_without_overflow(low, e)
     else:
-        r, q, sign = _round_sin(fmt, x.m, x.e, max(-length, 0))
+        (r, q), sign = _round_sin_and_find_sign(fmt, x.m, x.e, max(-length, 0))
     return floats_within_ulps(fmt, sign ^ x.sign, r, q, ulp_allowance(fmt, core), -20 if core else None)
 
 
-def _round_sin(fmt: FloatFormat, m: int, e: int, extra_start_bits: int) -> tuple[int, int, int]:
-    """Return sin(m * 2**e) correctly rounded, as (r, q, sign)."""
+def _round_sin_and_find_sign(fmt: FloatFormat, m: int, e: int, extra_start_bits: int) -> tuple[Dyadic, int]:
+    """Return the size of sin(m * 2**e) correctly rounded, and its sign."""
     signs = [0]
 
     def enclose(bits: int) -> Enclosure:
-        signs[0], enclosure = sin_sign_and_enclose_size(m, e, bits)
+        signs[0], enclosure = sin_sign_and_magnitude_enclosure(m, e, bits)
         return enclosure
 
-    r, q = round_irrational_by_enclosures(fmt, enclose, extra_start_bits)
-    return r, q, signs[0]
+    rounded = round_irrational_by_enclosures(fmt, enclose, extra_start_bits)
+    return rounded, signs[0]
 
 
 # Decompositions, evaluated with the allowances of core (P3)
 
 
-def exp2_of_product(fmt: FloatFormat, logs: AnswerSet, factor: int) -> AnswerSet:
+def hull_of_exp2_of_product(fmt: FloatFormat, logs: AnswerSet, factor_bits: int) -> AnswerSet:
     """Return the hull of Exp2(Mul(L, factor)), each op rounded with core's allowances, for L in the answers `logs`."""
     ends = [logs.best]
     if logs.span:
         ends += [fmt.from_key(k) for k in logs.span]
     if logs.nan:
         ends.append(fmt.nan)
-    return reduce(hull, [exp2(fmt, True, mul(fmt, True, end, factor).best) for end in ends])
+    return reduce(hull, [exp2(fmt, True, mul(fmt, True, end, factor_bits).best) for end in ends])
 
 
 def sqrt(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
@@ -246,4 +244,4 @@ def sqrt(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     rounded = float_result(fmt, sqrt_and_round(fmt, fmt.decode(a)))
     if not core:
         return rounded
-    return hull(rounded, exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))
+    return hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.ops.movement import MOVES, make_outer_index, out_of_bounds_mask, slice_byte_start_and_end
+from uops.interp.ops.movement import MOVES, check_slice_and_return_byte_range, make_outer_index, out_of_bounds_mask
 from uops.interp.tensor.memory import OUTSIDE
 from uops.interp.tensor.storage import Array
 from uops.spec.ir.node import UOp
@@ -132,7 +132,7 @@ def _slice_or_bitcast_address(u: UOp, a: Address, operands: Sequence[Array]) -> 
     old, new = a.itemsize, u.arg.dtype.itemsize
     at = a.positions()
     if u.op is Op.SLICE:
-        first, last = slice_byte_start_and_end(u, int(operands[0]), old, at.size * old)
+        first, last = check_slice_and_return_byte_range(u, int(operands[0]), old, at.size * old)
         at = at[first // old : -(-last // old)]
     if new < old:
         at = (at[..., None] + new * np.arange(old // new)).reshape((*at.shape[:-1], at.shape[-1] * (old // new)))

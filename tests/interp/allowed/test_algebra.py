@@ -14,7 +14,7 @@ from uops.interp.allowed.elementwise.power import _is_special_case
 from uops.interp.allowed.elementwise.transcendental import APPROXIMATIONS
 from uops.interp.allowed.layout import LAYOUT
 from uops.interp.allowed.result import AllowedSet
-from uops.interp.allowed.rules import apply_strict, apply_strict_cast, negate_float_set, unite_sets
+from uops.interp.allowed.rules import apply_op_at_strict_level, apply_strict_cast, negate_float_set, unite_sets
 from uops.interp.allowed.value import SetArray, best_of, from_points
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.ops.rounding import CASTS
@@ -35,7 +35,7 @@ def test_r16_members_of_operands_give_members(op, d, make_sampler, judge):
         values = [s.set_of(d, int(s.rng.integers(1, 30))) for _ in range(1)]
         m = values[0].shape[0]
         values += [s.set_of(d, m) for _ in range(ARITY.get(op, 2) - 1)]
-        found = apply_strict(op, f, values)
+        found = apply_op_at_strict_level(op, f, values)
         seen += isinstance(found, SetArray)
         judge(out, found, np.asarray(fn(*map(best_of, values))), (op, "best"))
         for _ in range(6):
@@ -52,7 +52,7 @@ def test_r17_values_within_the_bound_are_members(op, d, make_sampler, judge):
     s, f, fn = make_sampler(7), LAYOUT[d], KERNELS[op][d]
     for _ in range(ROUNDS):
         v = s.set_of(d, 20)
-        found = apply_strict(op, f, (v,))
+        found = apply_op_at_strict_level(op, f, (v,))
         for _ in range(6):
             x = s.member(v)
             y = np.asarray(fn(x))
@@ -67,7 +67,7 @@ def test_r18_powers_within_the_bound_are_members(d, make_sampler, judge):
     s, f, fn = make_sampler(8), LAYOUT[d], KERNELS[Op.POW][d]
     for _ in range(ROUNDS):
         a, b = s.set_of(d, 20), s.set_of(d, 20)
-        found = apply_strict(Op.POW, f, (a, b))
+        found = apply_op_at_strict_level(Op.POW, f, (a, b))
         for _ in range(6):
             x, y = s.member(a), s.member(b)
             p = np.asarray(fn(x, y))
@@ -128,9 +128,9 @@ def test_r30_an_open_condition_allows_both_branches(d, make_sampler, judge):
     bool_, open_ = LAYOUT[dt.bool_], 0
     for _ in range(ROUNDS):
         a, b, x = (s.set_of(d, 20) for _ in range(3))
-        p = apply_strict(Op.CMPLT, f, (x, np.zeros(20, f.np)))
+        p = apply_op_at_strict_level(Op.CMPLT, f, (x, np.zeros(20, f.np)))
         open_ += isinstance(p, SetArray)
-        found = apply_strict(Op.WHERE, f, (p, a, b))
+        found = apply_op_at_strict_level(Op.WHERE, f, (p, a, b))
         for _ in range(6):
             judge(d, found, np.where(s.member(p), s.member(a), s.member(b)), d)
     assert open_ and bool_.np == np.bool_
@@ -154,7 +154,7 @@ def test_r30_points_of_integers_combine(op, d, make_sampler, judge):
     s, f = make_sampler(13), LAYOUT[d]
     for _ in range(ROUNDS):
         a, b = (SetArray(f, None, None, s.rng.integers(0, 100, (k, 9)).astype(f.np)) for k in (2, 3))
-        found = apply_strict(op, f, (a, b))
+        found = apply_op_at_strict_level(op, f, (a, b))
         out = dt.bool_ if op is Op.CMPLT else d
         for _ in range(6):
             judge(out, found, np.asarray(KERNELS[op][d](s.member(a), s.member(b))), op)
@@ -172,5 +172,8 @@ def test_the_order_of_memory_changes_no_set(op, make_sampler):
         if isinstance(v, SetArray):
             square = v.map_components(lambda x, lead: x.reshape(*x.shape[:lead], 4, 3))
             turned = square.map_components(lambda x, lead: np.asfortranarray(x))
-            a, c = AllowedSet(dt.float32, apply_strict(op, f, (square,))), AllowedSet(dt.float32, apply_strict(op, f, (turned,)))
+            a, c = (
+                AllowedSet(dt.float32, apply_op_at_strict_level(op, f, (square,))),
+                AllowedSet(dt.float32, apply_op_at_strict_level(op, f, (turned,))),
+            )
             assert [a.describe(k) for k in range(12)] == [c.describe(k) for k in range(12)]

@@ -11,7 +11,11 @@ import pytest
 from uops.interp.exact import FORMATS, bits_of, evaluate_canonical, evaluate_op, exact_fraction, python_number, round_to
 from uops.interp.exact.numbers.constants import ln2, pi
 from uops.interp.exact.numbers.formats import dyadic
-from uops.interp.exact.numbers.transcendental import enclose_exp2, log2_sign_and_enclose_size, sin_sign_and_enclose_size
+from uops.interp.exact.numbers.transcendental import (
+    enclose_exp2,
+    log2_sign_and_magnitude_enclosure,
+    sin_sign_and_magnitude_enclosure,
+)
 from uops.spec.ir.dtypes import FLOATS, bfloat16, float16, float32, float64, fp8e4m3, fp8e5m2
 from uops.spec.ir.ops import Op
 
@@ -63,10 +67,10 @@ def test_enclosures_hold_the_value(bits):
     for _ in range(150):
         m, e = r.randrange(3, 1 << 24) | 1, r.randint(-40, 2)
         x = dyadic(m, e)
-        sign, (low, high, q) = log2_sign_and_enclose_size(m, e, bits)
+        sign, (low, high, q) = log2_sign_and_magnitude_enclosure(m, e, bits)
         value = rational(REAL[Op.LOG2](x))
         assert (value < 0) == bool(sign) and dyadic(low, q) <= abs(value) <= dyadic(high, q)
-        sign, (low, high, q) = sin_sign_and_enclose_size(m, e, bits)
+        sign, (low, high, q) = sin_sign_and_magnitude_enclosure(m, e, bits)
         value = rational(REAL[Op.SIN](x)) * (-1) ** sign
         assert dyadic(low, q) <= value <= dyadic(high, q)
         if m.bit_length() + e < 12:

@@ -10,7 +10,7 @@ import pytest
 
 from uops.interp import run
 from uops.interp.ops.elementwise import KERNELS
-from uops.interp.ops.mulacc import mulacc_via_float64
+from uops.interp.ops.mulacc import make_mulacc_via_float64
 from uops.interp.ops.rounding import CASTS
 from uops.interp.tensor.storage import BITS, NUMPY, to_index_array
 from uops.spec.errors import Trap, Unsupported
@@ -390,7 +390,7 @@ def test_r16_float64_mulacc_of_few_and_of_many_elements_has_the_same_bits():
 @pytest.mark.parametrize("d", [dt.fp8e4m3, dt.fp8e5m2], ids=str)
 def test_r16_fp8_mulacc_is_the_one_that_sums_exact_pairs(d):
     """Exhaustive in b and c, for factors a of every exponent."""
-    exact = mulacc_via_float64(d)
+    exact = make_mulacc_via_float64(d)
     b, c = every(d)[:, None], every(d)[None, :]
     for a in every(d)[:: 1 << d.man_bits]:
         got, want = KERNELS[Op.MULACC][d](np.array(a), b, c), exact(np.array(a), b, c)

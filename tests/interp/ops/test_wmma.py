@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 from uops.backends.arrays import STORAGE
-from uops.interp.ops.wmma import allowed_error, gather_matrix, multiply_fragments, scatter_fragments, sum_relative_errors_and_count
+from uops.interp.ops.wmma import (
+    allowed_error,
+    gather_matrix_and_check_copies,
+    multiply_fragments,
+    scatter_fragments,
+    sum_relative_errors_and_count,
+)
 from uops.spec.errors import SpecError, Trap
 from uops.spec.wmma import DESCRIPTORS, OPERANDS, TableLaneMap, descriptors_named
 
@@ -171,7 +177,7 @@ def test_infinities_and_nans_go_through(d):
         b[3, 7], a[6, 3] = np.inf, 0.0
     got, bound = (
         _product(d, matrices).astype(np.float64),
-        gather_matrix(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices)))),
+        gather_matrix_and_check_copies(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices)))),
     )
     assert got[2, 3] == np.inf and np.isnan(got[4]).all() and bound[2, 3] == bound[4, 0] == 0
     if d.dtype_in.has_inf:
@@ -237,7 +243,7 @@ def test_copies_are_compared_by_bits():
 @ALL
 def test_gather_undoes_scatter(d):
     matrix = _random(d, 8)[2]
-    np.testing.assert_array_equal(gather_matrix(d, "C", scatter_fragments(d, matrix)), matrix)
+    np.testing.assert_array_equal(gather_matrix_and_check_copies(d, "C", scatter_fragments(d, matrix)), matrix)
 
 
 def test_other_shapes_and_dtypes_are_refused():
@@ -389,7 +395,7 @@ def test_the_bound_counts_the_cuts_of_alignment():
 def test_the_bound_is_infinite_where_an_order_may_overflow(d):
     matrices = [np.zeros(d.shape(o), STORAGE[_dtype(d, o)]) for o in OPERANDS]
     matrices[2][0, 0], matrices[2][1, 1] = d.dtype_out.max_finite, -d.dtype_out.max_finite
-    bound = gather_matrix(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
+    bound = gather_matrix_and_check_copies(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
     assert bound[0, 0] == bound[1, 1] == np.inf and np.isfinite(bound[0, 1])
 
 
@@ -398,7 +404,7 @@ def test_a_flushed_factor_of_an_infinity_is_unsure():
     matrices = [np.ones(d.shape(o), STORAGE[_dtype(d, o)]) for o in OPERANDS]
     matrices[0][0, 3] = 2.0**-130
     matrices[1][3, 4] = np.inf
-    bound = gather_matrix(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
+    bound = gather_matrix_and_check_copies(d, "C", _as_out(d, allowed_error(d, *_fragments(d, matrices))))
     assert bound[0, 4] == np.inf and bound[1, 4] == 0
 
 
