@@ -264,7 +264,7 @@ def _may_be_out_of_range(int_layout: DTypeLayout, v: ArrayOrSets) -> Array:
     return np.asarray(outside)
 
 
-def _make_alu_rule(ftz: bool) -> Rule:
+def _make_core_alu_rule(ftz: bool) -> Rule:
     """Return the core rule of an elementwise op."""
 
     def evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
@@ -274,7 +274,7 @@ def _make_alu_rule(ftz: bool) -> Rule:
     return evaluate_alu
 
 
-def _make_add_sub_rule(ftz: bool) -> Rule:
+def _make_core_add_sub_rule(ftz: bool) -> Rule:
     """Return the core rule of Add and Sub: the flushed sum united with the strict set, which has the fused sums."""
 
     def unite_unfused_core_with_strict_sum(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
@@ -288,7 +288,7 @@ def _make_add_sub_rule(ftz: bool) -> Rule:
     return unite_unfused_core_with_strict_sum
 
 
-def _make_reduce_rule(ftz: bool) -> Rule:
+def _make_core_reduce_rule(ftz: bool) -> Rule:
     """Return the core rule of Reduce.
 
     Each operand or result that is flushed moves a sum by less than the least normal value. A flushed factor makes a product zero.
@@ -355,8 +355,10 @@ def rules_for_level(level: str, ftz: bool) -> LevelRules:
     if level != "core":
         raise ValueError(f"level must be 'strict' or 'core', got {level!r}")
     table = dict(STRICT_RULES)
-    rule = _make_alu_rule(ftz)
+    rule = _make_core_alu_rule(ftz)
     table.update(dict.fromkeys(ALU_OPS, rule))
-    table.update({Op.ADD: _make_add_sub_rule(ftz), Op.SUB: _make_add_sub_rule(ftz), Op.REDUCE: _make_reduce_rule(ftz)})
+    table.update(
+        {Op.ADD: _make_core_add_sub_rule(ftz), Op.SUB: _make_core_add_sub_rule(ftz), Op.REDUCE: _make_core_reduce_rule(ftz)}
+    )
     table[Op.CAST] = lambda overlay, scope, u, cell: _apply_core_cast(overlay, scope, u, ftz)
     return LevelRules(table, EVALUATED_WHEN_EXACT | frozenset(CORE_WIDENINGS) | {Op.CAST} | COMPUTING)

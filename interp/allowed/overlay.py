@@ -165,9 +165,9 @@ class Overlay:
         if value is not None:
             return value
         cell = scope.cells[u]
-        return cell if cell.__class__ is _ndarray else self.set_of_cell(cell)
+        return cell if cell.__class__ is _ndarray else self.set_of_array_or_loaded_reference(cell)
 
-    def set_of_cell(self, cell: Any) -> ArrayOrSets:
+    def set_of_array_or_loaded_reference(self, cell: Any) -> ArrayOrSets:
         """Return the value of a cell whose node has no set of its own: an array, or the loaded value of a reference."""
         if cell.__class__ is _ndarray:
             return cell

@@ -130,7 +130,7 @@ def _evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> Ar
     return apply_op_at_strict_level(op, f, values)
 
 
-def _evaluate_max(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_max_unless_surely_exact(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     """Evaluate a Max node; exact operands need no work unless some result is a float zero (R11: either zero is allowed)."""
     if overlay.has_exact_sources(scope, u) and (not u.dtype.is_float or cell.all()):
         return None
@@ -196,7 +196,7 @@ def _cell_array_or_zeros_if_unread(u: UOp, cell: Any) -> Array:
     return cell.value if cell.value is not None else np.zeros(shape_of(cell), LAYOUT[u.dtype].np)
 
 
-def _evaluate_movement(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_movement_unless_view(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     if _is_view(overlay, scope, u.operand, cell):
         return None
     cell = _cell_array_or_zeros_if_unread(u, cell)
@@ -295,9 +295,9 @@ def _evaluate_store(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
 STRICT_RULES: dict[Op, Rule] = {
     **dict.fromkeys(ALU_OPS, _evaluate_alu),
     Op.ADD: _evaluate_add_sub_with_contraction, Op.SUB: _evaluate_add_sub_with_contraction,
-    Op.MAX: _evaluate_max, Op.CAST: _evaluate_cast,
+    Op.MAX: _evaluate_max_unless_surely_exact, Op.CAST: _evaluate_cast,
     Op.REDUCE: _evaluate_reduce,
-    **dict.fromkeys(MOVES, _evaluate_movement),
+    **dict.fromkeys(MOVES, _evaluate_movement_unless_view),
     Op.INDEX: _evaluate_index, Op.STACK: _evaluate_stack, Op.SLICE: _evaluate_slice, Op.BITCAST: _evaluate_bitcast,
     Op.LOAD: _evaluate_load, Op.AFTER: _pass_source_through, **dict.fromkeys(MARKERS, _pass_source_through),
     Op.STORE: _evaluate_store,

@@ -47,7 +47,7 @@ def _float64_accumulator_fold(ufunc: Any, d: DType) -> Fold:
     return lambda x, axes: finish(ufunc.reduce(x.astype(F64), axes, F64, None, True))  # ml_dtypes accumulates in its own dtype
 
 
-def _max_fold(d: DType) -> Fold:
+def _nan_propagating_max_fold(d: DType) -> Fold:
     """Return the fold of Max on `d`.
 
     It is exact, and NaN if any element is (R11). The identity is the least value of the dtype, -448 for fp8e4m3.
@@ -96,7 +96,7 @@ FOLDS: dict[Op, dict[DType, Fold]] = {
     Op.MUL: {**{d: _wrapping_fold(np.multiply, d) for d in dt.INTS},
              **{d: _float64_accumulator_fold(np.multiply, d) for d in dt.FLOATS},
              dt.bool_: _wrapping_fold(np.logical_and, dt.bool_), dt.index: _multiply_index_values},
-    Op.MAX: {**{d: _max_fold(d) for d in (*dt.INTS, *dt.FLOATS)},
+    Op.MAX: {**{d: _nan_propagating_max_fold(d) for d in (*dt.INTS, *dt.FLOATS)},
              dt.bool_: _wrapping_fold(np.logical_or, dt.bool_), dt.index: _max_index_values},
 }
 # fmt: on

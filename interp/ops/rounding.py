@@ -164,10 +164,10 @@ def _big_int_to_sticky_float64(n: int, d: DType) -> float:
 # To integer
 
 
-def _make_float_to_int(s: DType, d: DType) -> Convert:
+def _make_saturating_float_to_int(s: DType, d: DType) -> Convert:
     """Return the conversion of a float to an integer: it truncates toward zero and saturates, and NaN gives 0 (R15)."""
     if d.bits == 64:
-        return _make_float_to_int64(d)
+        return _make_saturating_float_to_int64(d)
     target, lo, hi = NUMPY[d], float(d.min), float(d.max)
 
     def convert(x: Array) -> Array:
@@ -177,7 +177,7 @@ def _make_float_to_int(s: DType, d: DType) -> Convert:
     return convert
 
 
-def _make_float_to_int64(d: DType) -> Convert:
+def _make_saturating_float_to_int64(d: DType) -> Convert:
     """Return the conversion of a float to a 64-bit integer.
 
     The greatest 64-bit integers are not float64 values, so they are put in where x is beyond.
@@ -195,7 +195,7 @@ def _make_float_to_int64(d: DType) -> Convert:
     return convert
 
 
-def _make_index_to_int(d: DType) -> Convert:
+def _make_wrapping_index_to_int(d: DType) -> Convert:
     """Return the conversion of index values to a fixed-width integer, which wraps (R29)."""
     target, mask = NUMPY[d], (1 << 64) - 1
 
@@ -212,7 +212,7 @@ def _uint64_to_index(x: Array) -> Array:
     return x.astype(i64) if not _count(x >> _SIGN) else to_index_array(x.astype(object))
 
 
-def _float_to_index(x: Array) -> Array:
+def _float_to_index_or_trap(x: Array) -> Array:
     """Truncate floats to index values. Raises Trap for a non-finite float (R29)."""
     wide = x if x.dtype == f64 else x.astype(f64)
     if _count(np.isfinite(wide)) != x.size:
@@ -245,8 +245,8 @@ def _select_float_conversion(s: DType, d: DType) -> Convert:
     if d.is_float:
         return _make_float_to_float(s, d)
     if d is dt.index:
-        return _float_to_index
-    convert = _to_bool_nonzero if d is dt.bool_ else _make_float_to_int(s, d)
+        return _float_to_index_or_trap
+    convert = _to_bool_nonzero if d is dt.bool_ else _make_saturating_float_to_int(s, d)
     return _tabulate_conversion(s, convert) if s.bits <= 16 else convert
 
 
@@ -258,7 +258,7 @@ def _select_integer_conversion(s: DType, d: DType) -> Convert:
         return _uint64_to_index if s is dt.uint64 else _astype_conversion(d)
     if d is dt.bool_:
         return _to_bool_nonzero
-    return _make_index_to_int(d) if s is dt.index else _astype_conversion(d)
+    return _make_wrapping_index_to_int(d) if s is dt.index else _astype_conversion(d)
 
 
 def _select_bool_conversion(d: DType) -> Convert:

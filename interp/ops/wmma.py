@@ -156,9 +156,9 @@ def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
         return np.zeros((d.c.lanes, d.c.elements))
     out, flushes = d.dtype_out, d.accumulator.flushes
     a_size, b_size, c_size = (
-        _measure_magnitudes(left, d.dtype_in),
-        _measure_magnitudes(right, d.dtype_in),
-        _measure_magnitudes(start, out),
+        _magnitudes_by_subnormal_treatment(left, d.dtype_in),
+        _magnitudes_by_subnormal_treatment(right, d.dtype_in),
+        _magnitudes_by_subnormal_treatment(start, out),
     )
     relative, count = sum_relative_errors_and_count(d.accumulator, d.dims[2])
     with np.errstate(all="ignore"):
@@ -188,7 +188,7 @@ def sum_relative_errors_and_count(accumulator: Accumulator, num_products: int) -
     return steps * (cuts * 2.0**-accumulator.align + each), steps * (cuts + 1)
 
 
-class _Magnitudes(NamedTuple):
+class _MagnitudesBySubnormalTreatment(NamedTuple):
     """Magnitudes in float64, with infinity and NaN as 0.
 
     `whole` has all, `normal` has subnormals as 0, and `aligned` has them as the least normal, as which they align.
@@ -200,9 +200,11 @@ class _Magnitudes(NamedTuple):
     subnormal: Array
 
 
-def _measure_magnitudes(x: Array, d: DType) -> _Magnitudes:
+def _magnitudes_by_subnormal_treatment(x: Array, d: DType) -> _MagnitudesBySubnormalTreatment:
     """Return the magnitudes of values of dtype `d`."""
     wide = np.abs(x.astype(f64))
     wide = np.where(np.isfinite(wide), wide, 0.0)
     subnormal = (wide > 0) & (wide < d.smallest_normal)
-    return _Magnitudes(wide, np.where(subnormal, 0.0, wide), np.where(subnormal, d.smallest_normal, wide), subnormal)
+    return _MagnitudesBySubnormalTreatment(
+        wide, np.where(subnormal, 0.0, wide), np.where(subnormal, d.smallest_normal, wide), subnormal
+    )

@@ -14,7 +14,7 @@ from uops.interp.allowed.elementwise.discrete import (
     apply_to_point_combinations,
     find_anything_elements,
     has_points,
-    refine_to_points,
+    list_results_where_operands_are_listed,
 )
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, from_order_keys, to_order_keys, ulp_distance
 from uops.interp.allowed.value import (
@@ -99,7 +99,7 @@ def compare_floats(
         return best
     out = SetArray(bool_layout, None, None, np.stack([best, best ^ inexact]))
     if has_points(operands):
-        return refine_to_points(bool_layout, kernel, operands, (f, f), out)
+        return list_results_where_operands_are_listed(bool_layout, kernel, operands, (f, f), out)
     return out
 
 
@@ -202,7 +202,9 @@ def cast_float_to_float(source_layout: DTypeLayout, result_layout: DTypeLayout, 
         rows[1] = kernel(x.best)
     out = SetArray(result_layout, rows, flags)
     return (
-        refine_to_points(result_layout, kernel, (x,), (source_layout,), writable_copy(out)) if x.listed_points is not None else out
+        list_results_where_operands_are_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
+        if x.listed_points is not None
+        else out
     )
 
 
@@ -246,7 +248,7 @@ def cast_float_to_int(source_layout: DTypeLayout, result_layout: DTypeLayout, ke
         rows.append(np.where((x.flags & (PZERO | NZERO)) != 0, 0, best))
     out = from_points(result_layout, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
     if x.listed_points is not None:
-        return refine_to_points(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
+        return list_results_where_operands_are_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
     return out
 
 
@@ -281,7 +283,7 @@ def apply_trunc(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     if positions.size:
         part = rows.reshape(3, -1)[:, positions]
         scatter_elements_into(out, positions, from_points(f, _enumerate_integers(f, part)))
-    return refine_to_points(f, kernel, (x,), (f,), out) if x.listed_points is not None else out
+    return list_results_where_operands_are_listed(f, kernel, (x,), (f,), out) if x.listed_points is not None else out
 
 
 def _enumerate_integers(f: DTypeLayout, rows: Array) -> Array:

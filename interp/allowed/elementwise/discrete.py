@@ -61,7 +61,7 @@ def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ..
     return anything
 
 
-def refine_to_points(
+def list_results_where_operands_are_listed(
     result_layout: DTypeLayout,
     kernel: ArrayKernel,
     operands: Sequence[ArrayOrSets],

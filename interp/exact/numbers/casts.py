@@ -37,7 +37,7 @@ def _int_to_float(source: DType, out: DType, bits: int, core: bool) -> AnswerSet
     return _round_to_float_allowing_saturation(FORMATS[out], Real(FINITE, int(value < 0), abs(value), 0), core)
 
 
-def _float_to_int(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
+def _float_to_int_with_saturation(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
     """Truncate toward zero and saturate; NaN gives 0. Core allows anything for a value out of range (R15)."""
     x = FORMATS[source].decode(bits)
     low, high = int(out.min), int(out.max)
@@ -47,7 +47,7 @@ def _float_to_int(source: DType, out: DType, bits: int, core: bool) -> AnswerSet
     return anything(out, answer.best) if core and (x.kind != FINITE or value != clamped) else answer
 
 
-def _float_to_index(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
+def _float_to_index_or_trap(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
     x = FORMATS[source].decode(bits)
     if x.kind != FINITE:
         raise Trap(f"R29: cast of {'an infinity' if x.kind == INFINITE else 'NaN'} to index")
@@ -77,9 +77,9 @@ CASTS: dict[tuple[DTypeKind, DTypeKind], CastRule] = {
     **{(a, DTypeKind.FLOAT): _int_to_float for a in (*_INTEGER_KINDS, DTypeKind.BOOL)},
     (DTypeKind.FLOAT, DTypeKind.FLOAT): _float_to_float,
     (DTypeKind.FLOAT, DTypeKind.BOOL): _float_to_bool,
-    (DTypeKind.FLOAT, DTypeKind.INT): _float_to_int,
-    (DTypeKind.FLOAT, DTypeKind.UINT): _float_to_int,
-    (DTypeKind.FLOAT, DTypeKind.INDEX): _float_to_index,
+    (DTypeKind.FLOAT, DTypeKind.INT): _float_to_int_with_saturation,
+    (DTypeKind.FLOAT, DTypeKind.UINT): _float_to_int_with_saturation,
+    (DTypeKind.FLOAT, DTypeKind.INDEX): _float_to_index_or_trap,
 }
 
 
