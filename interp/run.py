@@ -78,7 +78,7 @@ def run(
 def _evaluate_and_collect_result(machine: TensorMachine, root: UOp, is_kernel: bool) -> Result:
     values = []
     for cell in _evaluate_root_cells(machine, root, is_kernel):
-        values.append(_array(machine.read(cell)))
+        values.append(_array(machine.load_if_reference(cell)))
     buffers = {}
     for s in machine.storages.values():
         if s.writes:
@@ -158,7 +158,7 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dic
 
 def _evaluate_and_collect_node_values(machine: TensorMachine, root: UOp, is_kernel: bool) -> dict[UOp, Array]:
     for cell in _evaluate_root_cells(machine, root, is_kernel):
-        machine.read(cell)
+        machine.load_if_reference(cell)
     return {u: v for u, v in _scope_values(machine.root) if v is not None}
 
 

@@ -173,7 +173,7 @@ class Overlay:
             return cell
         if cell.__class__ is not StorageRef:
             raise Crash("a void node is used as a value")
-        best: Array = np.asarray(self.machine.read(cell))
+        best: Array = np.asarray(self.machine.load_if_reference(cell))
         if cell.storage not in self.memory:
             return best
         key = id(cell)
@@ -190,7 +190,7 @@ class Overlay:
             sources: Sequence[UOp] = u.positions
         else:
             sources = (u.offset,) if u.op is Op.SLICE else data_and_symbolic_sources(u)[1:]
-        return [self.machine.read(scope.cells[s]) for s in sources]
+        return [self.machine.load_if_reference(scope.cells[s]) for s in sources]
 
     # Memory
 
@@ -252,7 +252,7 @@ class Overlay:
             seen.add((here, n))
             cell = here.cells.get(n)
             if cell.__class__ is StorageRef:
-                if cell.bit is not None and self._reads_arithmetic_nan(cell, cell.bit, self.machine.read(cell)):
+                if cell.bit is not None and self._reads_arithmetic_nan(cell, cell.bit, self.machine.load_if_reference(cell)):
                     return False
                 continue
             alias = self.find_origin_of_alias(here, n)

@@ -168,7 +168,7 @@ def compute_allowed_sets(
     with np.errstate(all="ignore"):
         try:
             cells = _evaluate_root_cells(machine, root, is_kernel=False)
-            bests = [machine.read(c) for c in cells]
+            bests = [machine.load_if_reference(c) for c in cells]
             overlay = Overlay(machine, rules_for_level(level, ftz))
             overlay.propagate_sets()
             values = tuple(

@@ -23,21 +23,21 @@ from uops.spec.ir.ops import Op
 # ------------------------------------------------------------------------------------------------------------------ memories
 
 
-def get_named_memory(m: BestiaryMachine, key: str, dtype: DType, shape: tuple[int, ...]) -> BestiaryMemory:
-    """Return the memory that a caller can name by `key`, filled from the inputs where they have it.
+def get_or_make_named_memory(m: BestiaryMachine, input_key: str, dtype: DType, shape: tuple[int, ...]) -> BestiaryMemory:
+    """Return the memory that a caller can name by `input_key`, filled from the inputs where they have it.
 
     Raises SpecError if the graph has it in two dtypes or shapes (R62).
     """
-    named = m.memories.get(key)
+    named = m.memories.get(input_key)
     if named is None:
-        contents = m.inputs.get(key)
+        contents = m.inputs.get(input_key)
         if contents is None:
-            named = memory.allocate_memory(key, dtype, shape, key)
+            named = memory.allocate_memory(input_key, dtype, shape, input_key)
         else:
-            named = memory.memory_from_contents(key, dtype, validate_input(key, contents, dtype, shape), key)
-        m.memories[key] = named
+            named = memory.memory_from_contents(input_key, dtype, validate_input(input_key, contents, dtype, shape), input_key)
+        m.memories[input_key] = named
     if (named.dtype, named.shape) != (dtype, shape):
-        raise SpecError(f"{key} is {named.dtype} {named.shape} here and {dtype} {shape} there (R62)")
+        raise SpecError(f"{input_key} is {named.dtype} {named.shape} here and {dtype} {shape} there (R62)")
     return named
 
 
@@ -47,11 +47,11 @@ def eval_buffer(step: EvalStep) -> Any:
     shape = m.shape(step.frame, u)
     unique = u.unique
     if unique.op is Op.UNIQUE:
-        return memory.whole_memory_ref(get_named_memory(m, f"b{unique.arg.id}", u.arg.dtype, shape))
-    return memory.whole_memory_ref(_get_unnamed_memory(m, u, f"buffer l{unique.arg.id}", shape))
+        return memory.whole_memory_ref(get_or_make_named_memory(m, f"b{unique.arg.id}", u.arg.dtype, shape))
+    return memory.whole_memory_ref(_get_or_make_unnamed_memory(m, u, f"buffer l{unique.arg.id}", shape))
 
 
-def _get_unnamed_memory(m: BestiaryMachine, u: UOp, name: str, shape: tuple[int, ...]) -> BestiaryMemory:
+def _get_or_make_unnamed_memory(m: BestiaryMachine, u: UOp, name: str, shape: tuple[int, ...]) -> BestiaryMemory:
     """Return the one memory of the run that `u` stands for, uninitialised at first."""
     unnamed = m.memories.get(u)
     if unnamed is None:
@@ -59,7 +59,7 @@ def _get_unnamed_memory(m: BestiaryMachine, u: UOp, name: str, shape: tuple[int,
     return unnamed
 
 
-def eval_define_memory(step: EvalStep) -> Any:
+def eval_define_local_or_reg(step: EvalStep) -> Any:
     """Return the memory of a DEFINE_LOCAL, which is the workgroup's, or of a DEFINE_REG, which is the lane's."""
     u, of_lane = step.node, step.node.op is Op.DEFINE_REG
     name = f"{'register' if of_lane else 'local'} {u.arg.id}"
@@ -73,7 +73,9 @@ def eval_bufferize(step: EvalStep) -> BestiaryCoroutine:
     shape = m.shape(step.frame, u)
     name = "a bufferized value"
     is_local = u.arg.addrspace is AddrSpace.LOCAL
-    target = memory.whole_memory_ref(PrivateMemory(u, name, u.dtype, shape) if is_local else _get_unnamed_memory(m, u, name, shape))
+    target = memory.whole_memory_ref(
+        PrivateMemory(u, name, u.dtype, shape) if is_local else _get_or_make_unnamed_memory(m, u, name, shape)
+    )
 
     def store_iteration(frame: BestiaryFrame) -> BestiaryCoroutine:
         yield from m.evaluate(frame, operand, *ranges)
@@ -82,7 +84,7 @@ def eval_bufferize(step: EvalStep) -> BestiaryCoroutine:
         cell = frame.find_cell(operand)
         assert cell is not None
         before = frame.events_before | cell.before | cell.event
-        step.before |= step.store(u, frame, memory.index_ref(target, indices, None), value, None, before)
+        step.before |= step.store_and_log_event(u, frame, memory.index_ref(target, indices, None), value, None, before)
 
     yield from step.run_loops((operand,), ranges, store_iteration)
     return target
@@ -106,7 +108,7 @@ def eval_pointer_index(step: EvalStep) -> Any:
 
 def eval_after(step: EvalStep) -> Any:
     """Return the buffer, once the dependencies have happened (R59)."""
-    value = step.cell_of(step.node.buffer).value
+    value = step.depend_on_cell_of(step.node.buffer).value
     return value.with_positions(value.positions) if isinstance(value, BestiaryRef) else value
 
 
@@ -116,7 +118,7 @@ def eval_after(step: EvalStep) -> Any:
 def eval_load(step: EvalStep) -> Any:
     """Return the contents of memory; where the gate is false, the alternative or 0 (R104)."""
     u = step.node
-    address = step.cell_of(u.index).value
+    address = step.depend_on_cell_of(u.index).value
     alternative = None if u.alternative is None else step.value_of(u.alternative)
     if isinstance(address, BestiaryRef):
         return _load_gated(step, address, alternative)
@@ -130,7 +132,7 @@ def eval_load(step: EvalStep) -> Any:
 
 
 def _load_gated(step: EvalStep, ref: BestiaryRef, alternative: Array | None) -> Array:
-    value = step.load(ref, ref.gate)
+    value = step.load_and_log_event(ref, ref.gate)
     return value if ref.gate is None or alternative is None else np.where(ref.gate, value, alternative)
 
 
@@ -140,7 +142,7 @@ def execute_store(step: EvalStep, frame: BestiaryFrame, u: UOp, gates: Sequence[
     The write happens after these alone: the step may be that of a loop around it, with other iterations behind.
     """
     index = u.index
-    address, value = step.cell_of(index, frame).value, step.value_of(u.value, frame)
+    address, value = step.depend_on_cell_of(index, frame).value, step.value_of(u.value, frame)
     expected = step.machine.shape(frame, index)
     if value.shape != expected or value.dtype != NUMPY[index.dtype]:
         raise SpecError(f"Store of {value.dtype} {value.shape} into {index.dtype} {expected}", claim="B_STORE.C3")
@@ -155,7 +157,7 @@ def execute_store(step: EvalStep, frame: BestiaryFrame, u: UOp, gates: Sequence[
     for ref in parts:
         n = math.prod(ref.shape)
         part = value if len(parts) == 1 and value.shape == ref.shape else value[done : done + n].reshape(ref.shape)
-        step.before |= step.store(u, frame, ref, part, _and_masks(ref.gate, live), before)
+        step.before |= step.store_and_log_event(u, frame, ref, part, _and_masks(ref.gate, live), before)
         done += n
 
 

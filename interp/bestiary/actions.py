@@ -23,7 +23,8 @@ ACTIONS: Mapping[Op, Action] = {
     Op.UNROLL: values.eval_unroll, Op.CONTRACT: values.eval_contract, Op.REDUCE_AXIS: values.eval_reduce_axis,
     Op.ALLREDUCE: devices.eval_allreduce, Op.MSTACK: devices.eval_mstack, Op.MSELECT: devices.eval_mselect,
     # memory
-    Op.B_BUFFER: access.eval_buffer, Op.DEFINE_LOCAL: access.eval_define_memory, Op.DEFINE_REG: access.eval_define_memory,
+    Op.B_BUFFER: access.eval_buffer,
+    Op.DEFINE_LOCAL: access.eval_define_local_or_reg, Op.DEFINE_REG: access.eval_define_local_or_reg,
     Op.BUFFERIZE: access.eval_bufferize, Op.B_INDEX: access.eval_index, Op.POINTER_INDEX: access.eval_pointer_index,
     Op.AFTER: access.eval_after, Op.B_LOAD: access.eval_load, Op.B_STORE: flow.eval_store_in_loops,
     # loops and effects
@@ -39,7 +40,7 @@ ACTIONS: Mapping[Op, Action] = {
 #: evaluates its condition with the Stores, in their loops (R114).
 NEEDS: Mapping[Op, FindDependencies] = {
     Op.UNROLL: values.find_unroll_dependencies, **dict.fromkeys((Op.B_RANGE, Op.LINEAR, Op.B_IF), flow.find_no_dependencies),
-    **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE, Op.CALL), flow.find_loop_dependencies),
+    **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE, Op.CALL), flow.find_dependencies_outside_closed_loops),
     Op.B_PARAM: calls.find_param_dependencies, Op.FUNCTION: calls.find_function_dependencies,
     Op.GETTUPLE: calls.find_gettuple_dependencies,
 }

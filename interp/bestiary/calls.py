@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary import memory
-from uops.interp.bestiary.access import get_named_memory
+from uops.interp.bestiary.access import get_or_make_named_memory
 from uops.interp.bestiary.frame import BestiaryCell, BestiaryFrame, BestiaryScope
 from uops.interp.bestiary.lanes import BestiaryCoroutine
 from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
@@ -47,11 +47,11 @@ def eval_param(step: EvalStep) -> Any:
         key = f"p{u.arg.slot}"
         if key not in step.machine.inputs:
             raise SpecError(f"input {key!r} is missing: {u.arg.dtype} of shape {(u.arg.size,)}")
-        return memory.whole_memory_ref(get_named_memory(step.machine, key, u.arg.dtype, (u.arg.size,)))
+        return memory.whole_memory_ref(get_or_make_named_memory(step.machine, key, u.arg.dtype, (u.arg.size,)))
     argument = scope.arguments[u.arg.slot]
-    cell = step.cell_of(argument, scope.caller)
+    cell = step.depend_on_cell_of(argument, scope.caller)
     if scope.call is None:
-        return _check_function_argument(step, argument, cell)
+        return _check_argument_dtype_and_shape(step, argument, cell)
     if not isinstance(cell.value, BestiaryRef):
         value = step.value_of(argument, scope.caller)
         _check_argument_size(u, math.prod(value.shape), argument)
@@ -61,7 +61,7 @@ def eval_param(step: EvalStep) -> Any:
     return BestiaryRef(cell.value.memory, positions, u.arg.dtype, None, (*cell.value.slots, (scope, u.arg.slot)))
 
 
-def _check_function_argument(step: EvalStep, argument: UOp, cell: BestiaryCell) -> BestiaryCell:
+def _check_argument_dtype_and_shape(step: EvalStep, argument: UOp, cell: BestiaryCell) -> BestiaryCell:
     """Return the argument's cell. Raises SpecError unless it has the Param's dtype and shape (R64)."""
     u = step.node
     expected = step.machine.shape(step.frame, u)
@@ -83,7 +83,7 @@ def _check_argument_size(u: UOp, elements: int, argument: UOp) -> None:
 
 def find_or_make_body_frame(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> BestiaryFrame:
     """Return the frame of the body of a Function, made once per frame of the Function."""
-    home = frame.home_frame(u)
+    home = frame.frame_of_innermost_loop_around(u)
     body_frame = home.bodies.get(u)
     if body_frame is None:
         scope = BestiaryScope(m.plan_of(u.body), home, u.arguments)
@@ -113,7 +113,7 @@ def eval_gettuple(step: EvalStep) -> Any:
     packed = step.node.packed
     if packed.op is Op.TUPLE:
         step.machine.report_to_trace(packed, None)
-    return step.cell_of(u, frame)
+    return step.depend_on_cell_of(u, frame)
 
 
 # --------------------------------------------------------------------------------------------------------------------- Calls
@@ -139,10 +139,10 @@ def _run_call_body_as_launch(step: EvalStep, frame: BestiaryFrame) -> None:
     m, u = step.machine, step.node
     base = frame.events_before
     for a in u.arguments:
-        base |= step.cell_of(a, frame).before
+        base |= step.depend_on_cell_of(a, frame).before
     body = u.body
     if body.op is Op.CUSTOM_FUNCTION:
-        _call_custom_function(step, frame, body)
+        _call_custom_function_and_store_results(step, frame, body)
         return
     scope = BestiaryScope(m.plan_of(body), frame, u.arguments, u)
     for top in m.run_launch(scope, base, frame.lane, lambda f: m.evaluate(f, body)):
@@ -152,7 +152,7 @@ def _run_call_body_as_launch(step: EvalStep, frame: BestiaryFrame) -> None:
 
 def eval_program(step: EvalStep) -> Any:
     """Run the stage of a PROGRAM that stands for it (R115)."""
-    step.cell_of(program_stage_to_run(step.node))
+    step.depend_on_cell_of(program_stage_to_run(step.node))
 
 
 # ----------------------------------------------------------------------------------------- opaque code and functions
@@ -173,19 +173,21 @@ class BestiaryMemoryOperand:
 
     def load(self) -> Array:
         """Return the elements."""
-        return self.step.load(self.ref, None)
+        return self.step.load_and_log_event(self.ref, None)
 
     def store(self, value: Array) -> None:
         """Write the elements."""
         step = self.step
-        step.before |= step.store(step.node, step.frame, self.ref, np.asarray(value), None, step.before)
+        step.before |= step.store_and_log_event(step.node, step.frame, self.ref, np.asarray(value), None, step.before)
 
 
 def eval_custom(step: EvalStep) -> Any:
     """Evaluate a line of target code by its registered meaning, which gets references as memory operands."""
     u = step.node
     operands = [
-        BestiaryMemoryOperand(step, cell.value) if isinstance((cell := step.cell_of(x)).value, BestiaryRef) else step.value_of(x)
+        BestiaryMemoryOperand(step, cell.value)
+        if isinstance((cell := step.depend_on_cell_of(x)).value, BestiaryRef)
+        else step.value_of(x)
         for x in u.src
     ]
     value = _require_meaning(u.op, u.arg.fmt)(*operands)
@@ -197,7 +199,7 @@ def eval_custom_function(step: EvalStep) -> Any:
     _require_meaning(step.node.op, step.node.arg.name)(*step.values_of(step.node.src))
 
 
-def _call_custom_function(step: EvalStep, frame: BestiaryFrame, body: UOp) -> None:
+def _call_custom_function_and_store_results(step: EvalStep, frame: BestiaryFrame, body: UOp) -> None:
     """Call a CustomFunction with the contents of all arguments, and store the new contents of those that are written."""
     u = step.node
     arguments = u.arguments
@@ -210,4 +212,4 @@ def _call_custom_function(step: EvalStep, frame: BestiaryFrame, body: UOp) -> No
         raise SpecError(f"{describe(body)} gave {len(results)} results for {len(written)} written arguments (R63)")
     for k, value in zip(written, results):
         ref = step.reference_of(arguments[k], frame)
-        step.store(body, frame, ref, np.asarray(value).reshape(ref.shape), None, before | step.before)
+        step.store_and_log_event(body, frame, ref, np.asarray(value).reshape(ref.shape), None, before | step.before)

@@ -19,7 +19,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def find_loop_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_dependencies_outside_closed_loops(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return what a node that ends loops needs: the nodes right outside of them, or its sources if it ends none."""
     plan = frame.scope.plan
     ranges = plan.closed_ranges(u)
@@ -53,7 +53,7 @@ def eval_end(step: EvalStep) -> BestiaryCoroutine:
 
     def run_iteration(frame: BestiaryFrame) -> BestiaryCoroutine:
         yield from m.evaluate(frame, body)
-        step.cell_of(body, frame)
+        step.depend_on_cell_of(body, frame)
 
     yield from step.run_loops((body,), step.node.ranges, run_iteration)
 
@@ -128,7 +128,7 @@ def eval_barrier(step: EvalStep) -> BestiaryCoroutine:
     step.before |= reply.before
     if step.node.dtype is dt.void:
         return None
-    return step.cell_of(step.node.operand).value
+    return step.depend_on_cell_of(step.node.operand).value
 
 
 def eval_wmma(step: EvalStep) -> BestiaryCoroutine:

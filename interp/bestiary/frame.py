@@ -86,7 +86,7 @@ class BestiaryFrame:
             frame = frame.outer
         return None
 
-    def home_frame(self, u: UOp) -> BestiaryFrame:
+    def frame_of_innermost_loop_around(self, u: UOp) -> BestiaryFrame:
         """Return the frame in which `u` has its cell."""
         loops = self.scope.plan.loops_of(u)
         frame = self
@@ -107,7 +107,7 @@ class BestiaryFrame:
         """Return a frame for one iteration of a loop in this one."""
         return BestiaryFrame(self.scope, self.lane, events_before, self, r, value)
 
-    def unrolled_lane_frame(self, r: UOp, value: int) -> BestiaryFrame:
+    def get_or_make_unrolled_lane_frame(self, r: UOp, value: int) -> BestiaryFrame:
         """Return the frame of an UNROLL's lane; all UNROLLs share it."""
         frame = self.unrolled.get((r, value))
         if frame is None:
@@ -121,7 +121,7 @@ class BestiaryFrame:
             frame.events |= events
             frame = frame.outer if frame.outer is not None else frame.scope.caller
 
-    def private_memory(self, private: PrivateMemory) -> BestiaryMemory:
+    def get_or_make_private_memory(self, private: PrivateMemory) -> BestiaryMemory:
         """Return this lane's memory of a DEFINE_LOCAL, a DEFINE_REG or a LOCAL BUFFERIZE, made on first use."""
         memories = self.lane.lane_memories if private.of_lane else self.lane.workgroup_memories
         key = private.node, self._enclosing_iterations(_LANES if private.of_lane else _GROUPS)

@@ -60,7 +60,7 @@ def run_workgroup(coroutine: BestiaryCoroutine) -> Any:
     try:
         while True:
             request = coroutine.send(reply)  # type: ignore[arg-type]
-            reply = SyncReply(request.before, _multiply_warps(request) if request.fragments else {})
+            reply = SyncReply(request.before, _compute_wmma_of_each_warp(request) if request.fragments else {})
     except StopIteration as end:
         return end.value
 
@@ -86,12 +86,12 @@ def run_lanes_together(lanes: Sequence[BestiaryCoroutine], is_warp_axis: bool, t
             replies[k] = SyncReply(merged_reply.before, own_fragments)
 
 
-def _merge_requests(node: UOp, arrived: dict[int, SyncRequest], is_warp: bool) -> SyncRequest:
+def _merge_requests(node: UOp, arrived: dict[int, SyncRequest], is_warp_axis: bool) -> SyncRequest:
     """Return the request of all lanes that arrived at a node."""
     before, fragments = 0, {}
     for k, request in arrived.items():
         before |= request.before
-        fragments.update({((is_warp, k), *c): x for c, x in request.fragments.items()})
+        fragments.update({((is_warp_axis, k), *c): x for c, x in request.fragments.items()})
     return SyncRequest(node, before, fragments)
 
 
@@ -101,7 +101,7 @@ def group_into_warps(lanes: Sequence[Coordinates], threads: int) -> list[list[Co
     return [ordered[k : k + threads] for k in range(0, len(ordered), threads)]
 
 
-def _multiply_warps(request: SyncRequest) -> dict[Coordinates, Array]:
+def _compute_wmma_of_each_warp(request: SyncRequest) -> dict[Coordinates, Array]:
     """Return the result of a Wmma for each lane (R118, R119)."""
     from uops.interp.ops.wmma import multiply_fragments  # late: few graphs have a Wmma
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from uops.interp.bestiary.frame import BestiaryCell, BestiaryFrame, BestiaryLane, BestiaryScope
 from uops.interp.bestiary.lanes import BestiaryCoroutine, iteration_order, run_lanes_together, run_workgroup
-from uops.interp.bestiary.memory import BestiaryMemory, BestiaryRef, PointerVector, load_elements, store_elements
+from uops.interp.bestiary.memory import BestiaryMemory, BestiaryRef, PointerVector, load_and_check_races, store_and_check_races
 from uops.interp.bestiary.plan import ABSORBED, KINDS, BestiaryLoopKind, LoopLevel, ScopePlan
 from uops.interp.tensor.checks import check_value, raise_unsound
 from uops.interp.tensor.memory import describe
@@ -84,7 +84,7 @@ class BestiaryMachine:
             if at.find_cell(u) is not None:
                 stack.pop()
                 continue
-            home = at.home_frame(u)
+            home = at.frame_of_innermost_loop_around(u)
             missing = [(f, s) for f, s in self.sources_to_evaluate(home, u) if f.find_cell(s) is None]
             if missing:
                 stack += reversed(missing)
@@ -151,9 +151,12 @@ class BestiaryMachine:
 
     def shape(self, frame: BestiaryFrame, u: UOp) -> tuple[int, ...]:
         """Return the derived shape, its symbolic extents evaluated (R48)."""
-        return tuple(int(self.read(self.evaluate_without_barriers(frame, n), n)) if isinstance(n, UOp) else int(n) for n in u.shape)
+        return tuple(
+            int(self.load_if_reference(self.evaluate_without_barriers(frame, n), n)) if isinstance(n, UOp) else int(n)
+            for n in u.shape
+        )
 
-    def read(self, cell: BestiaryCell, u: UOp) -> Array:
+    def load_if_reference(self, cell: BestiaryCell, u: UOp) -> Array:
         """Return the value of the cell of `u`; of a reference by its implicit Load, which happens once (R51)."""
         if isinstance(cell.value, np.ndarray):
             return cell.value
@@ -162,7 +165,7 @@ class BestiaryMachine:
         if cell.loaded is None:
             cell.event = self.new_event()
             memory = self.memory_of(cell.frame, cell.value)
-            cell.loaded = load_elements(u, memory, cell.value, cell.value.gate, cell.event, cell.before)
+            cell.loaded = load_and_check_races(u, memory, cell.value, cell.value.gate, cell.event, cell.before)
             cell.frame.add_events_to_outer_frames(cell.event)
             if self.check:
                 check_value(u, cell.loaded, self, cell.frame)
@@ -170,7 +173,7 @@ class BestiaryMachine:
 
     def memory_of(self, frame: BestiaryFrame, ref: BestiaryRef) -> BestiaryMemory:
         """Return the memory of a reference, which may depend on the lane."""
-        return ref.memory if isinstance(ref.memory, BestiaryMemory) else frame.private_memory(ref.memory)
+        return ref.memory if isinstance(ref.memory, BestiaryMemory) else frame.get_or_make_private_memory(ref.memory)
 
     # --------------------------------------------------------------------------------------------------------------- loops
 
@@ -186,7 +189,7 @@ class BestiaryMachine:
         yield from self.evaluate(frame, r.bound, *level.invariant)
         bound = frame.find_cell(r.bound)
         assert bound is not None
-        n = max(0, int(self.read(bound, r.bound)))
+        n = max(0, int(self.load_if_reference(bound, r.bound)))
         kind, base = KINDS[r.arg.type], frame.events_before
         if kind is BestiaryLoopKind.GROUPS and frame.is_in_lane_loop():
             raise SpecError(f"axis {r.arg.axis_id} numbers workgroups inside of a loop of lanes (R60)")
@@ -214,7 +217,7 @@ class BestiaryMachine:
         body_fn: Callable[[BestiaryFrame], BestiaryCoroutine],
     ) -> list[BestiaryFrame]:
         """Run `body_fn` in the outermost frame of every lane of the scope's launch, and return these frames."""
-        dims = self._launch_dimensions(scope, happened_before)
+        dims = self._evaluate_special_extents(scope, happened_before)
         if not dims:
             frame = BestiaryFrame(scope, BestiaryLane(dict(outer_lane.position)), happened_before)
             run_workgroup(body_fn(frame))
@@ -234,13 +237,13 @@ class BestiaryMachine:
             all_frames += frames
         return all_frames
 
-    def _launch_dimensions(self, scope: BestiaryScope, happened_before: int) -> dict[str, int]:
+    def _evaluate_special_extents(self, scope: BestiaryScope, happened_before: int) -> dict[str, int]:
         """Return the SPECIALs of the body and its Functions: name -> extent. Raises SpecError for two extents of one name (R62)."""
         dimensions: dict[str, int] = {}
         frame = BestiaryFrame(scope, BestiaryLane(), happened_before)
         for u in toposort(scope.plan.root, gate=lambda n: n.op is not Op.CALL):
             if u.op is Op.SPECIAL:
-                extent = max(0, int(self.read(self.evaluate_without_barriers(frame, u.bound), u.bound)))
+                extent = max(0, int(self.load_if_reference(self.evaluate_without_barriers(frame, u.bound), u.bound)))
                 if dimensions.setdefault(u.arg.name, extent) != extent:
                     raise SpecError(f"Special {u.arg.name!r} has two extents: {dimensions[u.arg.name]} and {extent} (R62)")
         return dimensions
@@ -279,8 +282,8 @@ class EvalStep:
             assert cell is not None
             self.before |= cell.before
 
-    def cell_of(self, u: UOp, frame: BestiaryFrame | None = None) -> BestiaryCell:
-        """Return the cell of a source, after which this node happens."""
+    def depend_on_cell_of(self, u: UOp, frame: BestiaryFrame | None = None) -> BestiaryCell:
+        """Return the cell of a source, and let this node happen after it. Raises Crash if it was not evaluated."""
         cell = (frame or self.frame).find_cell(u)
         if cell is None:
             raise Crash(f"{describe(u)} was not evaluated before {describe(self.node)}")
@@ -289,8 +292,8 @@ class EvalStep:
 
     def value_of(self, u: UOp, frame: BestiaryFrame | None = None) -> Array:
         """Return the value of a source; reading a reference happens before this node's end."""
-        cell = self.cell_of(u, frame)
-        array = self.machine.read(cell, u)
+        cell = self.depend_on_cell_of(u, frame)
+        array = self.machine.load_if_reference(cell, u)
         self.before |= cell.event
         return array
 
@@ -300,26 +303,26 @@ class EvalStep:
 
     def reference_of(self, u: UOp, frame: BestiaryFrame | None = None) -> BestiaryRef:
         """Return the reference that a source is. Raises SpecError if it is none (R51)."""
-        value = self.cell_of(u, frame).value
+        value = self.depend_on_cell_of(u, frame).value
         if not isinstance(value, BestiaryRef):
             raise SpecError(f"{describe(u)} is no reference: a Buffer, a Param or an injective view (R51)")
         return value
 
-    def load(self, ref: BestiaryRef, active_mask: Array | None) -> Array:
+    def load_and_log_event(self, ref: BestiaryRef, active_mask: Array | None) -> Array:
         """Return the live elements of a reference, and log the access."""
         event = self.machine.new_event()
-        elements = load_elements(self.node, self.machine.memory_of(self.frame, ref), ref, active_mask, event, self.before)
+        elements = load_and_check_races(self.node, self.machine.memory_of(self.frame, ref), ref, active_mask, event, self.before)
         self.frame.add_events_to_outer_frames(event)
         self.before |= event
         return elements
 
-    def store(
+    def store_and_log_event(
         self, u: UOp, frame: BestiaryFrame, ref: BestiaryRef, value: Array, active_mask: Array | None, happened_before: int
     ) -> int:
-        """Write the live elements as `u` in `frame`, and return the event."""
-        _check_declared_write(ref)
+        """Write the live elements as `u` in `frame`, log the access and return its event."""
+        _reject_undeclared_write(ref)
         event = self.machine.new_event()
-        store_elements(u, self.machine.memory_of(frame, ref), ref, value, active_mask, event, happened_before)
+        store_and_check_races(u, self.machine.memory_of(frame, ref), ref, value, active_mask, event, happened_before)
         frame.add_events_to_outer_frames(event)
         return event
 
@@ -331,7 +334,7 @@ class EvalStep:
         yield from self.machine.run_loops(self.frame, levels, body_fn)
 
 
-def _check_declared_write(ref: BestiaryRef) -> None:
+def _reject_undeclared_write(ref: BestiaryRef) -> None:
     """Raise SpecError if a Call that declares what it writes writes something else (R63)."""
     for scope, slot in ref.slots:
         declared = scope.call.arg.written if scope.call.arg is not None else None

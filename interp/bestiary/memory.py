@@ -171,7 +171,7 @@ def offset_ref_by_bytes(ref: BestiaryRef, offset: Array) -> BestiaryRef:
 # ------------------------------------------------------------------------------------------------------------------ accesses
 
 
-def load_elements(
+def load_and_check_races(
     u: UOp, memory: BestiaryMemory, ref: BestiaryRef, active_mask: Array | None, event_bit: int, happened_before: int
 ) -> Array:
     """Return the live elements; the others are not touched and are 0.
@@ -195,7 +195,7 @@ def load_elements(
     return out
 
 
-def store_elements(
+def store_and_check_races(
     u: UOp, memory: BestiaryMemory, ref: BestiaryRef, value: Array, active_mask: Array | None, event_bit: int, happened_before: int
 ) -> None:
     """Write the live elements of `value`. Raises Trap for an element out of bounds (R45), written twice, or in a race (R55)."""

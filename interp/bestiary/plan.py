@@ -112,7 +112,7 @@ class ScopePlan:
         levels = self._levels.get(key)
         if levels is None:
             order = self._nesting_order(ranges)
-            invariants = [self._loop_invariant_nodes(body, order[k:]) for k in range(len(order))]
+            invariants = [self._find_loop_invariant_frontier(body, order[k:]) for k in range(len(order))]
             levels = self._levels[key] = tuple(map(LoopLevel, order, invariants))
         return levels
 
@@ -157,7 +157,7 @@ class ScopePlan:
             order.append(outermost)
         return order
 
-    def _loop_invariant_nodes(self, body: Sequence[UOp], inner_ranges: Sequence[UOp]) -> tuple[UOp, ...]:
+    def _find_loop_invariant_frontier(self, body: Sequence[UOp], inner_ranges: Sequence[UOp]) -> tuple[UOp, ...]:
         """Return the first nodes, from `body` down, that stand outside of the `inner_ranges` loops and of every loop closed on
         the way."""
         closed = set(inner_ranges)

@@ -34,11 +34,11 @@ def run(
     """
     machine = BestiaryMachine(inputs, check, schedule, trace, ACTIONS, NEEDS)
     with np.errstate(all="ignore"):
-        values = _run_root(machine, root)
+        values = _run_root_and_check_lanes_agree(machine, root)
     return Result(values, {m.key: m.contents() for m in machine.memories.values() if m.key is not None and m.written})
 
 
-def _run_root(m: BestiaryMachine, root: UOp) -> tuple[Array, ...]:
+def _run_root_and_check_lanes_agree(m: BestiaryMachine, root: UOp) -> tuple[Array, ...]:
     """Run a graph and return the values of the root.
 
     Raises SpecError if they differ between the lanes of a launch (R123).
@@ -58,7 +58,9 @@ def _run_root(m: BestiaryMachine, root: UOp) -> tuple[Array, ...]:
 
     def collect_lane_results(frame: BestiaryFrame) -> BestiaryCoroutine:
         yield from m.evaluate(frame, *(root.values if root.op is Op.TUPLE else (root,)))
-        lane_results.append([(u, np.array(m.read(m.evaluate_without_barriers(f, u), u))) for f, u in _result_nodes(m, frame, root)])
+        lane_results.append(
+            [(u, np.array(m.load_if_reference(m.evaluate_without_barriers(f, u), u))) for f, u in _result_nodes(m, frame, root)]
+        )
 
     m.run_launch(BestiaryScope(m.plan_of(root)), 0, BestiaryLane(), collect_lane_results)
     for lane in lane_results[1:]:

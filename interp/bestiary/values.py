@@ -123,7 +123,7 @@ def eval_buffer_view(step: EvalStep) -> Any:
 def _move_value_or_ref(step: EvalStep, move_value: Any, move_ref: Any) -> Any:
     """Return the moved reference if the source is one and the result an injective view, else the moved value."""
     source = step.node.src[0]  # operand, of a BUFFER_VIEW buffer
-    cell = step.cell_of(source)
+    cell = step.depend_on_cell_of(source)
     if isinstance(cell.value, BestiaryRef):
         ref = move_ref(cell.value)
         if ref is not None:
@@ -184,7 +184,7 @@ def eval_ptrcat(step: EvalStep) -> Any:
     """Collect addresses, which are accessed in this order (R117)."""
     parts: list[BestiaryRef] = []
     for u in step.node.elements:
-        cell = step.cell_of(u)
+        cell = step.depend_on_cell_of(u)
         parts += cell.value.parts if isinstance(cell.value, PointerVector) else [step.reference_of(u)]
     return PointerVector(tuple(parts))
 
@@ -209,7 +209,7 @@ def eval_unroll(step: EvalStep) -> BestiaryCoroutine:
         axis_values = dict(zip((a for a, _ in u.arg.axes), position))
         frame = step.frame
         for r in ranges:
-            frame = frame.unrolled_lane_frame(r, axis_values[r.arg.axis_id])
+            frame = frame.get_or_make_unrolled_lane_frame(r, axis_values[r.arg.axis_id])
         yield from step.machine.evaluate(frame, operand)
         values.append(step.value_of(operand, frame))
     return stack_arrays(u.dtype, values)

@@ -32,7 +32,7 @@ _array = np.array
 def _read_values(m: TensorMachine, scope: TensorScope, sources: Sequence[UOp]) -> list[Array]:
     """Return the values of `sources`, which have cells."""
     cells = scope.cells
-    return [c if (c := cells[s]).__class__ is _ndarray else m.read(c) for s in sources]
+    return [c if (c := cells[s]).__class__ is _ndarray else m.load_if_reference(c) for s in sources]
 
 
 def _eval_const(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
@@ -59,26 +59,26 @@ def _eval_shift(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
 
 def _eval_where_or_mulacc(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Evaluate Where and Mulacc."""
-    cells, read = scope.cells, m.read
+    cells, load = scope.cells, m.load_if_reference
     first, second, third = sources
     d = first._dtype
-    return KERNELS[u.op][first.dtype if d is UNSET else d](read(cells[first]), read(cells[second]), read(cells[third]))
+    return KERNELS[u.op][first.dtype if d is UNSET else d](load(cells[first]), load(cells[second]), load(cells[third]))
 
 
 def _make_array_action(op: Op) -> Action:
     """Return the action of an op whose value depends on its only source's value."""
     make = OF_ARRAY[op]
-    return lambda m, scope, u, sources: make(u, m.read(scope.cells[sources[0]]))
+    return lambda m, scope, u, sources: make(u, m.load_if_reference(scope.cells[sources[0]]))
 
 
 def _eval_reduce(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     if len(u.src) > 1:
         return _eval_loop_region(m, scope, u, sources)
-    return reduce(u, m.read(scope.cells[sources[0]]))
+    return reduce(u, m.load_if_reference(scope.cells[sources[0]]))
 
 
 def _eval_first_source(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    return m.read(scope.cells[sources[0]])
+    return m.load_if_reference(scope.cells[sources[0]])
 
 
 def _make_movement_action(op: Op) -> Action:
@@ -94,7 +94,7 @@ def _make_movement_action(op: Op) -> Action:
             ref = view(u, cell, operands, scope) if view is not None and cell is not VOID else None
             if ref is not None:
                 return ref
-            cell = m.read(cell)
+            cell = m.load_if_reference(cell)
         return move(u, cell, operands)
 
     return eval_movement
@@ -145,7 +145,7 @@ def _take_or_await_argument(m: TensorMachine, scope: TensorScope, u: UOp) -> Cel
     cell = outer.cells[argument]
     _check_argument_matches_param(m, scope, u, argument)
     if u.arg.bounds is not None:
-        check_variable_bounds(u.arg.name or f"p{slot}", int(m.read(cell)), u.arg.bounds)
+        check_variable_bounds(u.arg.name or f"p{slot}", int(m.load_if_reference(cell)), u.arg.bounds)
     return memory.alias(cell, scope, u) if scope.call is not None and cell.__class__ is StorageRef else cell
 
 
@@ -245,7 +245,7 @@ def _eval_store(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     expected = m.shape(scope, buffer)
     if value.shape != expected or value.dtype != NUMPY[buffer.dtype]:
         raise SpecError(f"Store of {value.dtype} {value.shape} into {buffer.dtype} {expected}", claim="STORE.C1")
-    _check_declared_write(scope, target)
+    _reject_undeclared_write(scope, target)
     live = gate[0] if gate else None
     access = StorageAccess(m.next_access_bit(), u, target, live)
     own_bit = scope.own_accesses[u] = 1 << access.bit
@@ -257,7 +257,7 @@ def _eval_store(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     return VOID
 
 
-def _check_declared_write(scope: TensorScope, target: StorageRef) -> None:
+def _reject_undeclared_write(scope: TensorScope, target: StorageRef) -> None:
     """Raise SpecError if a Call that declares what it writes writes something else (R63)."""
     declared = scope.call.arg.written if scope.call is not None and scope.call.arg is not None else None
     if declared is None:

@@ -131,15 +131,15 @@ class TensorMachine:
                 d = s._dtype
                 kernel = kernels[s.dtype if d is UNSET else d]
                 if len(src) == 1:
-                    cell = kernel(a if a.__class__ is _ndarray else self.read(a))
+                    cell = kernel(a if a.__class__ is _ndarray else self.load_if_reference(a))
                 else:
                     s = src[1]  # rhs
                     b = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
                     if b is WAIT:
                         return _push_missing_sources(cells, pending, u, src)
                     if a.__class__ is not _ndarray:
-                        a = self.read(a)
-                    cell = kernel(a, b if b.__class__ is _ndarray else self.read(b))
+                        a = self.load_if_reference(a)
+                    cell = kernel(a, b if b.__class__ is _ndarray else self.load_if_reference(b))
             else:
                 sources = src if find is None or not src else find(u)
                 for s in sources:
@@ -177,9 +177,9 @@ class TensorMachine:
     def eval_integer(self, scope: TensorScope, u: UOp) -> int:
         """Return the value of an integer node."""
         self.evaluate(scope, u)
-        return int(self.read(scope.cells[u]))
+        return int(self.load_if_reference(scope.cells[u]))
 
-    def read(self, cell: Cell) -> Array:
+    def load_if_reference(self, cell: Cell) -> Array:
         """Return the value of a cell; of a reference by its implicit Load (R51), which happens once per reference."""
         if cell.__class__ is _ndarray:
             return cell

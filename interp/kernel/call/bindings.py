@@ -136,7 +136,7 @@ class KernelBindings:
 
     def _make_value_operand(self, leaf: UOp, cell: Any) -> Array | FlatMemory:
         """Return the operand of a leaf that is no reference: a variable, or for a Call's argument memory that can only be read."""
-        value = self.m.read(cell)
+        value = self.m.load_if_reference(cell)
         if leaf not in self.arguments:
             return value
         slot = leaf.arg.slot

@@ -111,7 +111,7 @@ def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
             bindings[k] = MemoryBinding(cell, arenas.get(cell.storage), a)
             contents.append(bindings[k].copy_contents_for_custom_function(u, declared is None or k in declared))
         else:
-            contents.append(m.read(cell))
+            contents.append(m.load_if_reference(cell))
     written = [k for k in bindings if declared is None or k in declared]
     for k, value in zip(written, call_custom_function(u.body.arg.name, contents, len(written))):
         bindings[k].take_custom_function_result(value)
