@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.tensor.actions import load_kernel_bridge
+from uops.interp.tensor.actions import import_kernel_bridge
 from uops.interp.tensor.machine import TensorMachine
 from uops.interp.tensor.memory import StorageRef
 from uops.interp.tensor.scope import VOID, TensorScope
@@ -102,14 +102,14 @@ def _decide_if_kernel_and_run(
     op = root.op
     is_kernel = op in _KERNEL_ROOTS or (op is _SINK and root.arg is not None)
     if not is_kernel and dialect not in _TENSOR_DIALECTS:
-        is_kernel = load_kernel_bridge().is_whole_kernel(root)
+        is_kernel = import_kernel_bridge().is_whole_kernel(root)
     machine = TensorMachine(inputs, *check_schedule_lanes)
     try:
         return _QUIET.copy().run(evaluate_and_collect, machine, root, is_kernel)
     finally:
         if trace is not None:
             _report_all_cells_to_trace(machine, trace)
-        machine.close()
+        machine.break_reference_cycles()
 
 
 #: The dialects of graphs without loops outside of Calls.
@@ -124,7 +124,7 @@ def _evaluate_root_cells(m: TensorMachine, root: UOp, is_kernel: bool) -> Sequen
     With `is_kernel`, the root is a kernel or a launch of kernels.
     """
     if is_kernel:
-        value = load_kernel_bridge().run_root(m, root)
+        value = import_kernel_bridge().run_root(m, root)
         return [] if value is None else [value]
     m.evaluate(m.root, root)
     find_cells = _CELLS_OF_ROOT.get(root.op)

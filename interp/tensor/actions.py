@@ -101,7 +101,7 @@ def _make_movement_action(op: Op) -> Action:
 
 
 def _eval_buffer(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    return StorageRef(m.get_storage(u), scope, u) if scope.outer is None else _take_or_await_root_cell(m, scope, u)
+    return StorageRef(m.get_or_bind_input_storage(u), scope, u) if scope.outer is None else _take_or_await_root_cell(m, scope, u)
 
 
 def _take_or_await_root_cell(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
@@ -129,7 +129,7 @@ def _eval_param(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
         if key not in m.inputs:
             raise SpecError(f"input {key!r} is missing: index of shape {u.shape}")
         return validate_input(key, m.inputs[key], a.dtype, m.shape(scope, u))
-    return StorageRef(m.get_storage(u), scope, u)
+    return StorageRef(m.get_or_bind_input_storage(u), scope, u)
 
 
 def _take_or_await_argument(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
@@ -196,8 +196,8 @@ def _enter_or_finish_function(m: TensorMachine, scope: TensorScope, u: UOp, sour
 def _enter_or_finish_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run the body once; every access inside belongs to the Call."""
     body = u.body
-    if body.op is Op.CUSTOM_FUNCTION or load_kernel_bridge().is_kernel(body):
-        return load_kernel_bridge().run_call(m, scope, u)
+    if body.op is Op.CUSTOM_FUNCTION or import_kernel_bridge().is_kernel(body):
+        return import_kernel_bridge().run_call(m, scope, u)
     inner = scope.inner.get(u)
     if inner is None:
         base_accesses = scope.base_accesses
@@ -275,11 +275,11 @@ def _eval_void(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[U
 
 def _eval_loop_region(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run the loops that an End or Reduce closes."""
-    return load_kernel_bridge().run_region(m, scope, u, sources)
+    return import_kernel_bridge().run_region(m, scope, u, sources)
 
 
 @cache
-def load_kernel_bridge() -> Any:
+def import_kernel_bridge() -> Any:
     """Import the module that runs kernels; a graph without a kernel never loads it."""
     from uops.interp.kernel.call import bridge  # late: most graphs need none of it, and it imports this package
 
@@ -316,7 +316,7 @@ def _call_arguments(u: UOp) -> tuple[UOp, ...]:
 
 def _loop_leaves(u: UOp) -> tuple[UOp, ...]:
     """Return the nodes outside of the loops that `u` closes which these use."""
-    leaves: tuple[UOp, ...] = load_kernel_bridge().region_leaves(u)
+    leaves: tuple[UOp, ...] = import_kernel_bridge().region_leaves(u)
     return leaves
 
 

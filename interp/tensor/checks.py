@@ -49,10 +49,10 @@ def check_value(u: UOp, v: Array, shape_evaluator: ShapeEvaluator, scope: Any) -
     if v.shape != shape and v.shape != (shape := shape_evaluator.shape(scope, u)):
         raise_unsound(u, "shape", shape, v.shape)
     if bounds is not whole and bounds != whole and not (u.op in _VIEWS and bounds is u.src[0]._min_max):  # operand
-        check_bounds(u, v)
+        check_min_max(u, v)
 
 
-def check_bounds(u: UOp, v: Array) -> None:
+def check_min_max(u: UOp, v: Array) -> None:
     """Assert the derived bounds of `u` on its value. Raises Unsound."""
     bounds = u._min_max
     if bounds is UNSET:

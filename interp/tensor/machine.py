@@ -15,7 +15,7 @@ import numpy as np
 
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.tensor import memory
-from uops.interp.tensor.checks import DTYPES, check_bounds, check_value
+from uops.interp.tensor.checks import DTYPES, check_min_max, check_value
 from uops.interp.tensor.memory import StorageRef, TensorStorage, describe
 from uops.interp.tensor.scope import VOID, WAIT, Cell, TensorScope
 from uops.interp.tensor.storage import NUMPY, Array, validate_input
@@ -61,7 +61,7 @@ class TensorMachine:
         self.storages: dict[UOp, TensorStorage] = {}
         self.clock = 0
 
-    def close(self) -> None:
+    def break_reference_cycles(self) -> None:
         """Break the cycles between scopes and references, so that a run leaves nothing to the garbage collector."""
         for scope in self.scopes:
             scope.cells.clear()
@@ -120,14 +120,14 @@ class TensorMachine:
                 if a.__class__ is _ndarray:
                     cell = make(u, a)
                 elif a is WAIT:
-                    return _push_missing_sources(cells, pending, u, src[:1])  # operand
+                    return _push_missing_sources_and_wait(cells, pending, u, src[:1])  # operand
                 else:
                     cell = action(self, scope, u, src[:1])  # operand
             elif kernels is not None and len(src) < 3:
                 s = src[0]  # operand or lhs
                 a = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
                 if a is WAIT:
-                    return _push_missing_sources(cells, pending, u, src)
+                    return _push_missing_sources_and_wait(cells, pending, u, src)
                 d = s._dtype
                 kernel = kernels[s.dtype if d is UNSET else d]
                 if len(src) == 1:
@@ -136,7 +136,7 @@ class TensorMachine:
                     s = src[1]  # rhs
                     b = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
                     if b is WAIT:
-                        return _push_missing_sources(cells, pending, u, src)
+                        return _push_missing_sources_and_wait(cells, pending, u, src)
                     if a.__class__ is not _ndarray:
                         a = self.load_if_reference(a)
                     cell = kernel(a, b if b.__class__ is _ndarray else self.load_if_reference(b))
@@ -144,7 +144,7 @@ class TensorMachine:
                 sources = src if find is None or not src else find(u)
                 for s in sources:
                     if s not in cells and (not levels or self._evaluate_node(scope, cells, pending, s, levels - 1) is WAIT):
-                        return _push_missing_sources(cells, pending, u, sources)
+                        return _push_missing_sources_and_wait(cells, pending, u, sources)
                 cell = action(self, scope, u, sources)
             if cell.__class__ is not _ndarray:
                 if cell is VOID or cell.__class__ is StorageRef:
@@ -160,7 +160,7 @@ class TensorMachine:
                 if cell.dtype is not dtype or cell.shape != u._shape:
                     check_value(u, cell, self, scope)
                 elif (bounds := u._min_max) is not whole and (count != 2 or bounds is not src[0]._min_max):  # operand, checked
-                    check_bounds(u, cell)
+                    check_min_max(u, cell)
             cells[u] = cell
             return cell
         except _PYTHON_ERRORS as e:
@@ -186,9 +186,9 @@ class TensorMachine:
         if cell is VOID:
             raise SpecError("a void node is used as a value")
         value: Array | None = cell.value
-        return self._load_implicitly(cell) if value is None else value
+        return self._load_and_log_reference(cell) if value is None else value
 
-    def _load_implicitly(self, ref: StorageRef) -> Array:
+    def _load_and_log_reference(self, ref: StorageRef) -> Array:
         """Perform the implicit Load of a reference, log the access and return the value."""
         storage = ref.storage
         if storage.ready is not None or ref.may_be_out_of_bounds:
@@ -198,7 +198,7 @@ class TensorMachine:
         bit = ref.bit = self.clock
         self.clock = bit + 1
         if storage.write_bits:
-            self._record_read_of_written_storage(ref, storage, bit)
+            self._check_race_and_record_implicit_read(ref, storage, bit)
         else:  # never written, so there is nothing to race with
             storage.reads.append(ref)
             storage.read_bits |= 1 << bit
@@ -208,11 +208,11 @@ class TensorMachine:
             if value.dtype is not dtype or value.shape != u._shape:
                 check_value(u, value, self, ref.scope)
             elif u._min_max is not whole:
-                check_bounds(u, value)
+                check_min_max(u, value)
         ref.value = value
         return value
 
-    def _record_read_of_written_storage(self, ref: StorageRef, storage: TensorStorage, bit: int) -> None:
+    def _check_race_and_record_implicit_read(self, ref: StorageRef, storage: TensorStorage, bit: int) -> None:
         """Log a read of a storage that was written.
 
         Mostly the Afters on the path name every write, and no search is needed.
@@ -275,24 +275,28 @@ class TensorMachine:
 
     # Storages
 
-    def get_storage(self, u: UOp) -> TensorStorage:
-        """Return the memory of a Buffer or free Param, filled from the inputs."""
-        storage = self.storages.get(u)
+    def get_or_bind_input_storage(self, buffer_or_param: UOp) -> TensorStorage:
+        """Return the memory of a Buffer or free Param; on first use it is the input's array, or uninitialised if there is none."""
+        storage = self.storages.get(buffer_or_param)
         if storage is not None:
             return storage
-        a = u.arg
-        key = f"b{a.unique}" if u.op is _BUFFER else f"p{a.slot}"
+        a = buffer_or_param.arg
+        key = f"b{a.unique}" if buffer_or_param.op is _BUFFER else f"p{a.slot}"
         contents = self.inputs.get(key)
         if contents is None:
-            storage = self._allocate_buffer(u, key)
+            storage = self._allocate_or_reject_missing_input(buffer_or_param, key)
         else:
-            if contents.__class__ is not _ndarray or contents.dtype is not _EVIDENT.get(a.dtype) or contents.shape != u._shape:
-                contents = validate_input(key, contents, a.dtype, self.shape(self.root, u))
+            if (
+                contents.__class__ is not _ndarray
+                or contents.dtype is not _EVIDENT.get(a.dtype)
+                or contents.shape != buffer_or_param._shape
+            ):
+                contents = validate_input(key, contents, a.dtype, self.shape(self.root, buffer_or_param))
             storage = TensorStorage(key, contents, None)
-        self.storages[u] = storage
+        self.storages[buffer_or_param] = storage
         return storage
 
-    def _allocate_buffer(self, u: UOp, key: str) -> TensorStorage:
+    def _allocate_or_reject_missing_input(self, u: UOp, key: str) -> TensorStorage:
         """Return uninitialised memory for a Buffer without an input. Raises SpecError for a Param."""
         a = u.arg
         if u.op is not _BUFFER:
@@ -303,7 +307,7 @@ class TensorMachine:
         return TensorStorage(key, data, np.zeros(data.shape, f"u{data.itemsize}"))
 
 
-def _push_missing_sources(cells: Mapping[UOp, Cell], pending: list[UOp], u: UOp, sources: Sequence[UOp]) -> Any:
+def _push_missing_sources_and_wait(cells: Mapping[UOp, Cell], pending: list[UOp], u: UOp, sources: Sequence[UOp]) -> Any:
     """Add `u` and its sources without a cell to `pending`, and return WAIT."""
     pending.extend([s for s in sources if s not in cells])
     pending.append(u)

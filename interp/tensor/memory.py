@@ -121,7 +121,7 @@ class StorageRef:
         self.version = -1
         self.cached_positions: Array | None = None
 
-    def touched_bytes(self) -> Array:
+    def touched_byte_mask(self) -> Array:
         """Return a mask of the bytes of the storage that the implicit Load touches."""
         return touched_byte_mask(self, None)
 
@@ -138,7 +138,7 @@ class StorageAccess:
         self.live = active_mask
         self.cached_bytes: Array | None = None
 
-    def touched_bytes(self) -> Array:
+    def touched_byte_mask(self) -> Array:
         """Return a mask of the bytes of the storage that the access touches."""
         if self.cached_bytes is None:
             self.cached_bytes = touched_byte_mask(self.ref, self.live)
@@ -443,7 +443,7 @@ def _check_no_race(
     """Raise Trap if `access` shares bytes with one of the `unordered_accesses` accesses among `logged`."""
     for other in logged:
         if other.bit is not None and unordered_accesses >> other.bit & 1:
-            both = access.touched_bytes() & other.touched_bytes()
+            both = access.touched_byte_mask() & other.touched_byte_mask()
             if both.any():
                 element = int(np.argmax(both)) // storage.data.dtype.itemsize
                 pair = f"{describe(other.node)} and {describe(access.node)}"

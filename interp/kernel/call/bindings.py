@@ -41,7 +41,7 @@ class KernelRunState:
     atomic_add_accesses: dict[TensorStorage, int] = field(default_factory=dict)
 
 
-def get_kernel_state(m: TensorMachine) -> KernelRunState:
+def get_or_make_kernel_state(m: TensorMachine) -> KernelRunState:
     """Return the shared state of the kernels of a run, made on first use."""
     if m.kernel_state is None:
         m.kernel_state = KernelRunState()
@@ -77,22 +77,22 @@ class KernelBindings:
             else:
                 refs_of_storage[storage] = {leaf: cell}
         for storage, refs in refs_of_storage.items():
-            self._bind_storage(storage, refs)
+            self._bind_references_to_storage(storage, refs)
 
-    def run_kernel_as_node(self, u: UOp, is_only_node: bool = False) -> Cell:
+    def run_kernel_and_log_accesses_as_node(self, u: UOp, is_only_node: bool = False) -> Cell:
         """Run the kernel as the node `u` and return its value; with `is_only_node`, the graph does nothing else."""
         m = self.m
         value = run_kernel(self.body.kernel, self.operands, check=m.check, schedule=m.schedule, lanes=m.lanes)
-        log_accesses_and_write_back(AccessRecorder(m, self.scope, u, is_only_node), self.bindings)
+        check_races_and_write_back(AccessRecorder(m, self.scope, u, is_only_node), self.bindings)
         return value
 
-    def _bind_storage(self, storage: TensorStorage, refs_by_leaf: Mapping[UOp, StorageRef]) -> None:
+    def _bind_references_to_storage(self, storage: TensorStorage, refs_by_leaf: Mapping[UOp, StorageRef]) -> None:
         """Give the references to one storage memories of the kernel.
 
         Each distinct set of elements gets one memory. Where sets overlap, one memory stands for the storage, with a window for
         each.
         """
-        owners = get_kernel_state(self.m).arenas.get(storage)
+        owners = get_or_make_kernel_state(self.m).arenas.get(storage)
         if len(refs_by_leaf) == 1:
             for leaf, ref in refs_by_leaf.items():
                 self.operands[leaf] = self._add_binding(ref, (leaf,), owners).memory
@@ -183,7 +183,7 @@ class ArenaOwners:
         self.owner_of_byte = np.zeros(arena.arg.size * arena.dtype.itemsize, np.int32)
         self.slices: list[UOp | None] = [None]
 
-    def number_slice(self, u: UOp) -> int:
+    def find_or_add_slice_number(self, u: UOp) -> int:
         """Return the number of Slice `u`, which is added if it is new."""
         if u not in self.slices:
             self.slices.append(u)
@@ -230,25 +230,25 @@ class MemoryBinding:
         self.may_write, self.may_read, self.is_atomic_only, self.was_written = True, True, False, False
         self.memory: FlatMemory = make_flat_memory(storage.key, flat, marks)
         if arena_owners is not None and argument is not None and argument.op is Op.SLICE:
-            self._mask_bytes_of_other_slices(arena_owners, argument)
+            self._invalidate_elements_of_other_slices(arena_owners, argument)
 
-    def _mask_bytes_of_other_slices(self, arena_owners: ArenaOwners, argument: UOp) -> None:
+    def _invalidate_elements_of_other_slices(self, arena_owners: ArenaOwners, argument: UOp) -> None:
         """Mark elements that another Slice wrote last as holding no value of this one (R126)."""
-        self.slice_number = arena_owners.number_slice(argument)
+        self.slice_number = arena_owners.find_or_add_slice_number(argument)
         assert self.byte_positions is not None
         owner_of_byte = arena_owners.owner_of_byte[self.byte_positions]
         is_own = (owner_of_byte == self.slice_number).all(axis=1)
         ready = self.memory.ready
         self.memory.ready = is_own if ready is None else is_own & ready
 
-        def explain_lost_element(k: int) -> str:
-            """Return which Slice has overwritten element `k`, or nothing."""
-            other_number = next((int(n) for n in owner_of_byte[k] if n and n != self.slice_number), 0)
+        def explain_overwritten_element(element: int) -> str:
+            """Return which Slice has overwritten element `element`, or nothing."""
+            other_number = next((int(n) for n in owner_of_byte[element] if n and n != self.slice_number), 0)
             if not other_number:
                 return ""
             return f"{_describe_slice(arena_owners.slices[other_number])} has overwritten {_describe_slice(argument)} (R126)"
 
-        self.memory.explain_missing = explain_lost_element
+        self.memory.explain_missing = explain_overwritten_element
 
     def copy_contents_for_custom_function(self, u: UOp, is_written: bool) -> Array:
         """Return a copy of an argument for a CustomFunction.
@@ -263,7 +263,7 @@ class MemoryBinding:
         memory.read_mask[:] = True if memory.ready is None else memory.ready
         return memory.data.copy()
 
-    def take_custom_function_result(self, value: Any) -> None:
+    def replace_contents_by_custom_function_result(self, value: Any) -> None:
         """Replace all contents by what a CustomFunction gave."""
         memory = self.memory
         value = np.asarray(value)
@@ -274,15 +274,15 @@ class MemoryBinding:
         memory.written_mask[:] = True
         memory.ready = None
 
-    def log_kernel_accesses(self, accesses: AccessRecorder) -> None:
+    def check_races_and_log_accesses(self, accesses: AccessRecorder) -> None:
         """Order the touched elements with the accesses of other nodes; AtomicAdds do not race with each other (R56)."""
         memory = self.memory
         if self.may_read and not self.is_atomic_only:
-            accesses.record_read(self.storage, self.byte_positions, memory.read_mask)
+            accesses.check_race_and_record_read(self.storage, self.byte_positions, memory.read_mask)
         if self.may_write:
-            adds = get_kernel_state(accesses.m).atomic_add_accesses if self.is_atomic_only else {}
+            adds = get_or_make_kernel_state(accesses.m).atomic_add_accesses if self.is_atomic_only else {}
             unrelated = adds.get(self.storage, 0)
-            bit = accesses.record_write(self.storage, self.byte_positions, memory.written_mask, unrelated)
+            bit = accesses.check_race_and_record_write(self.storage, self.byte_positions, memory.written_mask, unrelated)
             adds[self.storage] = unrelated | bit
             self.was_written = bit != 0
 
@@ -312,10 +312,10 @@ class MemoryBinding:
             self.arena_owners.owner_of_byte[written_bytes] = self.slice_number
 
 
-def log_accesses_and_write_back(accesses: AccessRecorder, bindings: Collection[MemoryBinding]) -> None:
+def check_races_and_write_back(accesses: AccessRecorder, bindings: Collection[MemoryBinding]) -> None:
     """Log the accesses of a kernel to all its memories, and make the storages hold what it wrote."""
     for binding in bindings:
-        binding.log_kernel_accesses(accesses)
+        binding.check_races_and_log_accesses(accesses)
     for binding in bindings:
         binding.write_back_if_written()
 
@@ -345,7 +345,7 @@ class KernelAccess(StorageAccess):
         self.byte_positions = byte_positions
         self.marks = marks
 
-    def touched_bytes(self) -> Array:
+    def touched_byte_mask(self) -> Array:
         """Return a mask of the bytes of the storage that the access touches."""
         data = self.storage.data
         if self.byte_positions is None:
@@ -363,14 +363,16 @@ class AccessRecorder:
         self.own_accesses = scope.own_accesses.get(node, 0)
         self.mask: int | None = None
 
-    def record_read(self, storage: TensorStorage, byte_positions: Array | None, touched: Array) -> None:
+    def check_race_and_record_read(self, storage: TensorStorage, byte_positions: Array | None, touched: Array) -> None:
         """Log a read of the touched elements, if there are any."""
         if np.count_nonzero(touched):
             before = self._select_accesses_before_node(storage.write_bits)
             access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
             references.check_race_and_record_read(storage, access.bit, access, before)
 
-    def record_write(self, storage: TensorStorage, byte_positions: Array | None, touched: Array, exempt_accesses: int) -> int:
+    def check_race_and_record_write(
+        self, storage: TensorStorage, byte_positions: Array | None, touched: Array, exempt_accesses: int
+    ) -> int:
         """Log a write of the touched elements, if there are any, and return its bit; it does not race with `exempt_accesses`
         accesses."""
         if not np.count_nonzero(touched):

@@ -114,7 +114,7 @@ def analyze_loop_region(closer: UOp) -> KernelBody:
     ranges_of, views = open_ranges(nodes), _find_memory_views(nodes)
     for n in nodes:
         if n.op in CALL_LIKE and ranges_of[n]:
-            _reject_body_in_loop(n)
+            _reject_call_or_function_in_loop(n)
     return _analyze_body(
         build_kernel_structure(
             closer, lambda n: n is not closer and not ranges_of[n] and n not in views and not is_private_buffer(n)
@@ -122,7 +122,7 @@ def analyze_loop_region(closer: UOp) -> KernelBody:
     )
 
 
-def _reject_body_in_loop(u: UOp) -> NoReturn:
+def _reject_call_or_function_in_loop(u: UOp) -> NoReturn:
     """Raise the error for a Call or Function that stands in loops."""
     if u.op is Op.CALL:
         raise SpecError("a Call in a loop of a tensor graph: the loops are a kernel, which has no Call (R127)")
@@ -158,22 +158,22 @@ class KernelCall:
 def analyze_kernel_call(u: UOp) -> KernelCall:
     """Return the facts about a Call and its body."""
     body = analyze_whole_kernel(u.body)
-    _check_declared_writes(u, body.effects)
+    _reject_undeclared_writes(u, body.effects)
     arguments = {p: _argument_of_param(u, p) for p in body.required_leaves if p.op is Op.PARAM and p.arg.slot is not None}
     unbound_leaves = tuple(s for s in body.required_leaves if s not in arguments)
     return KernelCall(body, arguments, unbound_leaves, dict.fromkeys(body.required_leaves, VOID) | body.void_cells)
 
 
-def _argument_of_param(u: UOp, p: UOp) -> UOp:
-    """Return the argument of Call `u` for Param `p`."""
-    arguments: tuple[UOp, ...] = u.arguments
-    if p.arg.slot >= len(arguments):
-        raise SpecError(f"Param {p.arg.slot} has no argument: {len(arguments)} were given (R64)")
-    argument: UOp = arguments[p.arg.slot]
+def _argument_of_param(call: UOp, param: UOp) -> UOp:
+    """Return the argument of `call` for `param`."""
+    arguments: tuple[UOp, ...] = call.arguments
+    if param.arg.slot >= len(arguments):
+        raise SpecError(f"Param {param.arg.slot} has no argument: {len(arguments)} were given (R64)")
+    argument: UOp = arguments[param.arg.slot]
     return argument
 
 
-def _check_declared_writes(u: UOp, effects: MemoryEffects) -> None:
+def _reject_undeclared_writes(u: UOp, effects: MemoryEffects) -> None:
     """Raise SpecError if a Call that declares what it writes writes something else (R63)."""
     declared = u.arg.written if u.arg is not None else None
     if declared is None:

@@ -13,8 +13,8 @@ from uops.interp.kernel.call.bindings import (
     ArenaOwners,
     KernelBindings,
     MemoryBinding,
-    get_kernel_state,
-    log_accesses_and_write_back,
+    check_races_and_write_back,
+    get_or_make_kernel_state,
 )
 from uops.interp.kernel.call.bodies import (
     analyze_kernel_call,
@@ -47,7 +47,9 @@ def region_leaves(u: UOp) -> tuple[UOp, ...]:
 
 def run_region(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run an End or Reduce over ranges inside of a tensor graph."""
-    return KernelBindings(m, scope, analyze_loop_region(u), {s: scope.cells[s] for s in sources}, {}).run_kernel_as_node(u)
+    return KernelBindings(
+        m, scope, analyze_loop_region(u), {s: scope.cells[s] for s in sources}, {}
+    ).run_kernel_and_log_accesses_as_node(u)
 
 
 def run_root(m: TensorMachine, root: UOp) -> Cell:
@@ -64,14 +66,14 @@ def run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
     body = analyze_whole_kernel(root)
     m.evaluate(m.root, *body.required_leaves)
     bindings = KernelBindings(m, m.root, body, {s: m.root.cells[s] for s in body.required_leaves}, {})
-    value = bindings.run_kernel_as_node(root, is_only_node=True)
+    value = bindings.run_kernel_and_log_accesses_as_node(root, is_only_node=True)
     m.root.cells.update(body.void_cells)
     return value
 
 
 def run_linear_of_calls(m: TensorMachine, root: UOp) -> Cell:
     """Run a Linear of Calls, each after all that the ones before it did, and as often as it is listed (R151)."""
-    get_kernel_state(m).arenas = {m.get_storage(b): ArenaOwners(b) for b in find_sliced_arenas(root)}
+    get_or_make_kernel_state(m).arenas = {m.get_or_bind_input_storage(b): ArenaOwners(b) for b in find_sliced_arenas(root)}
     for call in root.instructions:
         m.root.base_accesses = (1 << m.clock) - 1
         m.root.cells.pop(call, None)
@@ -91,7 +93,7 @@ def run_call(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
     if call.unbound_leaves:
         m.evaluate(m.root, *call.unbound_leaves)
         cells.update({s: m.root.cells[s] for s in call.unbound_leaves})
-    KernelBindings(m, scope, call.body, cells, call.arguments).run_kernel_as_node(u)
+    KernelBindings(m, scope, call.body, cells, call.arguments).run_kernel_and_log_accesses_as_node(u)
     inner.cells.update(call.void_cells)
     return VOID
 
@@ -102,7 +104,7 @@ def run_call(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
 def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
     """Run a Call of a CustomFunction: it gets the contents of all arguments and gives those that the Call writes."""
     declared = u.arg.written if u.arg is not None else None
-    arenas = get_kernel_state(m).arenas
+    arenas = get_or_make_kernel_state(m).arenas
     bindings: dict[int, MemoryBinding] = {}
     contents = []
     for k, a in enumerate(u.arguments):
@@ -114,6 +116,6 @@ def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
             contents.append(m.load_if_reference(cell))
     written = [k for k in bindings if declared is None or k in declared]
     for k, value in zip(written, call_custom_function(u.body.arg.name, contents, len(written))):
-        bindings[k].take_custom_function_result(value)
-    log_accesses_and_write_back(AccessRecorder(m, scope, u), bindings.values())
+        bindings[k].replace_contents_by_custom_function_result(value)
+    check_races_and_write_back(AccessRecorder(m, scope, u), bindings.values())
     return VOID

@@ -53,7 +53,7 @@ class CheckedMemory:
         self.sums: dict[int, list[float]] = {}  # terms of float sums that are not rounded yet, by position
         self.sum_dtypes: dict[int, DType] = {}
 
-    def finish_sums_and_ready_marks(self) -> None:
+    def flush_sums_and_ready_marks(self) -> None:
         """Complete the contents and marks of the flat memory."""
         self._round_pending_sums()
         if self.ready is not None and self.entries_per_element > 1 and self.flat.ready is not None:

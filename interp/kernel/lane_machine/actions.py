@@ -46,17 +46,17 @@ def _compile_alu(m: LaneMachine, u: UOp, row: dict[Any, Any]) -> LaneStep:
         raise SpecError(f"{describe(u)} is not defined on {d} (R09, R10)")
     kernel = kernel_of(u.op, u.src)
     slots = [m.slot_of(s) for s in u.src]
-    read_value, to_checked_array = m.read_value, m.to_checked_array
+    read_or_load_value, to_checked_array = m.read_or_load_value, m.to_checked_array
 
     def execute_alu(lane: LaneState, stamp: Stamp) -> Array:
-        return to_checked_array(u, kernel(*[read_value(lane, s, stamp) for s in slots]), lane)
+        return to_checked_array(u, kernel(*[read_or_load_value(lane, s, stamp) for s in slots]), lane)
 
     return execute_alu
 
 
 def _compile_cast(m: LaneMachine, u: UOp) -> LaneStep:
     convert, slot = CASTS[u.operand.dtype, u.arg.dtype], m.slot_of(u.operand)
-    return lambda lane, stamp: m.to_checked_array(u, convert(m.read_value(lane, slot, stamp)), lane)
+    return lambda lane, stamp: m.to_checked_array(u, convert(m.read_or_load_value(lane, slot, stamp)), lane)
 
 
 def _compile_const(m: LaneMachine, u: UOp) -> LaneStep:
@@ -66,7 +66,7 @@ def _compile_const(m: LaneMachine, u: UOp) -> LaneStep:
 
 def _compile_first_source(m: LaneMachine, u: UOp) -> LaneStep:
     slot = m.slot_of(u.operand)
-    return lambda lane, stamp: m.read_value(lane, slot, stamp)
+    return lambda lane, stamp: m.read_or_load_value(lane, slot, stamp)
 
 
 def _compile_after(m: LaneMachine, u: UOp) -> LaneStep:
@@ -81,7 +81,7 @@ def _compile_void(m: LaneMachine, u: UOp) -> LaneStep:
 
 def _compile_if(m: LaneMachine, u: UOp) -> LaneStep:
     slot = m.slot_of(u.condition)
-    return lambda lane, stamp: bool(m.read_value(lane, slot, stamp))
+    return lambda lane, stamp: bool(m.read_or_load_value(lane, slot, stamp))
 
 
 def _compile_buffer(m: LaneMachine, u: UOp) -> LaneStep:
@@ -98,13 +98,13 @@ def _compile_movement(m: LaneMachine, u: UOp) -> LaneStep:
     view, move = VIEWS.get(u.op), MOVES[u.op]
 
     def execute_movement(lane: LaneState, stamp: Stamp) -> Any:
-        operands = [m.read_value(lane, s, stamp) for s in rest]
+        operands = [m.read_or_load_value(lane, s, stamp) for s in rest]
         x = lane.values[first]
         if x.__class__ is Address and view is not None:
             address = view(u, x, operands)
             if address is not None:
                 return address
-        return m.to_checked_array(u, move(u, m.read_value(lane, first, stamp), operands), lane)
+        return m.to_checked_array(u, move(u, m.read_or_load_value(lane, first, stamp), operands), lane)
 
     return execute_movement
 
@@ -112,7 +112,7 @@ def _compile_movement(m: LaneMachine, u: UOp) -> LaneStep:
 def _compile_axis_reduce(m: LaneMachine, u: UOp) -> LaneStep:
     """Return the step of a Reduce over axes; one over ranges is a loop."""
     slot = m.slot_of(u.operand)
-    return lambda lane, stamp: m.to_checked_array(u, reduce(u, m.read_value(lane, slot, stamp)), lane)
+    return lambda lane, stamp: m.to_checked_array(u, reduce(u, m.read_or_load_value(lane, slot, stamp)), lane)
 
 
 # Memory
@@ -125,10 +125,10 @@ def _compile_load(m: LaneMachine, u: UOp) -> LaneStep:
     def execute_load(lane: LaneState, stamp: Stamp) -> Array:
         a = lane.values[slots[0]]
         if a.__class__ is not Address:
-            a = m.read_value(lane, slots[0], stamp)
+            a = m.read_or_load_value(lane, slots[0], stamp)
         if len(slots) == 1:
             return m.to_checked_array(u, m.load_elements(a, dtype, lane, stamp) if a.__class__ is Address else a, lane)
-        alternative, gate = m.read_value(lane, slots[1], stamp), m.read_value(lane, slots[2], stamp)
+        alternative, gate = m.read_or_load_value(lane, slots[1], stamp), m.read_or_load_value(lane, slots[2], stamp)
         if a.__class__ is not Address:
             return m.to_checked_array(u, np.where(gate, a, alternative), lane)
         if not gate.ndim:
@@ -136,7 +136,7 @@ def _compile_load(m: LaneMachine, u: UOp) -> LaneStep:
         out = alternative.copy()
         for k in np.argwhere(np.broadcast_to(gate, a.shape)):
             at = tuple(k)
-            out[at] = m.load_elements(a.with_positions(a.positions()[at]), dtype, lane, stamp)
+            out[at] = m.load_elements(a.with_positions(a.byte_positions()[at]), dtype, lane, stamp)
         return m.to_checked_array(u, out, lane)
 
     return execute_load
@@ -147,11 +147,11 @@ def _compile_store(m: LaneMachine, u: UOp) -> LaneStep:
     d = u.buffer.dtype
 
     def execute_store(lane: LaneState, stamp: Stamp) -> None:
-        a, value = _target_address(m, u, lane, slots[0]), m.read_value(lane, slots[1], stamp)
-        gate = m.read_value(lane, slots[2], stamp) if len(slots) > 2 else None
+        a, value = _require_target_address(m, u, lane, slots[0]), m.read_or_load_value(lane, slots[1], stamp)
+        gate = m.read_or_load_value(lane, slots[2], stamp) if len(slots) > 2 else None
         if value.shape != a.shape or value.dtype != NUMPY[d]:
             raise SpecError(f"Store of {value.dtype} {value.shape} into {d} {a.shape}", claim="STORE.C1")
-        for memory, position, element in _pair_positions_with_values(m, a, value, gate, lane, stamp):
+        for memory, position, element in _check_bounds_and_pair_positions_with_values(m, a, value, gate, lane, stamp):
             memory.store(position, element, stamp)
 
     return execute_store
@@ -163,16 +163,16 @@ def _compile_atomic_add(m: LaneMachine, u: UOp) -> LaneStep:
     add = KERNELS[Op.ADD][d]
 
     def execute_atomic_add(lane: LaneState, stamp: Stamp) -> None:
-        a, value = _target_address(m, u, lane, slots[0]), m.read_value(lane, slots[1], stamp)
+        a, value = _require_target_address(m, u, lane, slots[0]), m.read_or_load_value(lane, slots[1], stamp)
         if value.shape != a.shape or value.dtype != NUMPY[d]:
             raise SpecError(f"AtomicAdd of {value.dtype} {value.shape} to {d} {a.shape}", claim="ATOMICADD.C2")
-        for memory, position, element in _pair_positions_with_values(m, a, value, None, lane, stamp):
+        for memory, position, element in _check_bounds_and_pair_positions_with_values(m, a, value, None, lane, stamp):
             memory.atomic_add(position, element, d, add, stamp)
 
     return execute_atomic_add
 
 
-def _target_address(m: LaneMachine, u: UOp, lane: LaneState, slot: int) -> Address:
+def _require_target_address(m: LaneMachine, u: UOp, lane: LaneState, slot: int) -> Address:
     a = lane.values[slot]
     if a.__class__ is not Address:
         target = u.src[0]  # buffer or index
@@ -180,12 +180,12 @@ def _target_address(m: LaneMachine, u: UOp, lane: LaneState, slot: int) -> Addre
     return a
 
 
-def _pair_positions_with_values(
+def _check_bounds_and_pair_positions_with_values(
     m: LaneMachine, a: Address, value: Array, gate: Array | None, lane: LaneState, stamp: Stamp
 ) -> list[tuple[CheckedMemory, int, Array]]:
     """Return the memory, the byte position and the element of `value` for each element that an access touches."""
-    memory = m.memory_of(a, lane)
-    positions = a.positions().ravel().tolist()
+    memory = m.get_or_make_memory(a, lane)
+    positions = a.byte_positions().ravel().tolist()
     flat = value.reshape(-1)
     live = None if gate is None else np.broadcast_to(gate, a.shape).ravel().tolist()
     pairs = []
@@ -202,7 +202,7 @@ def _pair_positions_with_values(
 def _compile_wmma(m: LaneMachine, u: UOp) -> LaneStep:
     """Return the step that gives the lane's fragments; the machine brings the lanes of the warp together."""
     slots = [m.slot_of(s) for s in (u.lhs, u.rhs, u.accumulator)]
-    return lambda lane, stamp: tuple(m.read_value(lane, s, stamp) for s in slots)
+    return lambda lane, stamp: tuple(m.read_or_load_value(lane, s, stamp) for s in slots)
 
 
 class OpaqueMemoryOperand:
@@ -218,7 +218,7 @@ class OpaqueMemoryOperand:
     def store(self, value: Any) -> None:
         """Write the elements."""
         value = np.broadcast_to(np.asarray(value, NUMPY[self._dtype]), self._address.shape)
-        for memory, position, element in _pair_positions_with_values(
+        for memory, position, element in _check_bounds_and_pair_positions_with_values(
             self._machine, self._address, value, None, self._lane, self._stamp
         ):
             memory.store(position, element, self._stamp)

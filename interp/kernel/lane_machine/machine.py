@@ -172,9 +172,9 @@ class LaneMachine:
             raise Unsupported("loops nested deeper than Python's stack", "interp") from None
         finally:
             for memory in self.memories.values():
-                memory.finish_sums_and_ready_marks()
+                memory.flush_sums_and_ready_marks()
         root = self.kernel.root
-        return None if root.dtype is dt.void else self.read_value(lane, self.slots[root], (0,))
+        return None if root.dtype is dt.void else self.read_or_load_value(lane, self.slots[root], (0,))
 
     def run_block(self, block: ScheduledBlock, lane: LaneState) -> Run:
         """Run the items of a block."""
@@ -186,7 +186,7 @@ class LaneMachine:
                 elif item.loop is not None:
                     yield from self._run_loop(item, item.loop, lane, (*prefix, k))
                 elif item.synchronizes:
-                    yield from self._wait_for_other_lanes(item, lane, (*prefix, k))
+                    yield from self._run_barrier_or_wmma(item, lane, (*prefix, k))
                 else:
                     assert item.step is not None
                     values[item.slot] = item.step(lane, (*prefix, k))
@@ -207,11 +207,11 @@ class LaneMachine:
         if loop.type in LANE_AXES:
             yield from self._run_loop_as_lanes(loop, lane, stamp, n)
         else:
-            yield from self._run_iterations(loop, lane, stamp, n)
+            yield from self._run_iterations_in_one_lane(loop, lane, stamp, n)
         if loop.outermost:
             values[item.slot] = self._fold_collected_terms(closer, values[item.slot], lane) if reduces else None
 
-    def _run_iterations(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> Run:
+    def _run_iterations_in_one_lane(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> Run:
         """Run the iterations of a loop in one lane; workgroups each have memory of their own (R128)."""
         prefix, key, group = lane.prefix, lane.key, lane.group
         is_workgroup, counter_slot = loop.type in WORKGROUP_AXES, self.slots[loop.range]
@@ -236,7 +236,9 @@ class LaneMachine:
     def _eval_loop_bound(self, r: UOp, lane: LaneState, stamp: Stamp) -> int:
         """Return the trip count of a Range or Special; a Special's bound stands outside of all lanes."""
         bound = r.bound
-        return self.eval_integer(lane, bound) if r.op is Op.SPECIAL else int(self.read_value(lane, self.slots[bound], stamp))
+        return (
+            self.eval_integer(lane, bound) if r.op is Op.SPECIAL else int(self.read_or_load_value(lane, self.slots[bound], stamp))
+        )
 
     def _iteration_order(self, loop: Loop, n: int) -> Sequence[int]:
         """Return the order of iterations, which is the same in every lane."""
@@ -255,7 +257,7 @@ class LaneMachine:
 
     def _collect_reduce_term(self, slot: int, closer: UOp, lane: LaneState) -> None:
         """Add this iteration's operand to the terms of a Reduce."""
-        operand = self.read_value(lane, self.slots[closer.operand], lane.prefix)
+        operand = self.read_or_load_value(lane, self.slots[closer.operand], lane.prefix)
         lane.values[slot].append((lane.prefix, operand))
 
     def _fold_collected_terms(self, u: UOp, collected: list[tuple[Stamp, Array]], lane: LaneState) -> Array:
@@ -300,7 +302,7 @@ class LaneMachine:
         if loop.closer.op is Op.REDUCE and loop.innermost:
             self._collect_reduce_term(self.slots[loop.closer], loop.closer, lane)
 
-    def _wait_for_other_lanes(self, item: _CompiledItem, lane: LaneState, stamp: Stamp) -> Run:
+    def _run_barrier_or_wmma(self, item: _CompiledItem, lane: LaneState, stamp: Stamp) -> Run:
         """Wait for the other lanes at a Barrier, or at a Wmma for those of the warp."""
         assert isinstance(item.node, UOp)
         if item.node.op is Op.BARRIER:
@@ -330,15 +332,15 @@ class LaneMachine:
 
     # Values and memory
 
-    def read_value(self, lane: LaneState, slot: int, stamp: Stamp) -> Array:
+    def read_or_load_value(self, lane: LaneState, slot: int, stamp: Stamp) -> Array:
         """Return the value of a node; of a reference by an implicit Load, here and now (R51)."""
         v = lane.values[slot]
         if v.__class__ is _ndarray:
             value: Array = v
             return value
-        return self._load_implicitly(v, lane, slot, stamp)
+        return self._load_reference_or_reject(v, lane, slot, stamp)
 
-    def _load_implicitly(self, v: Any, lane: LaneState, slot: int, stamp: Stamp) -> Array:
+    def _load_reference_or_reject(self, v: Any, lane: LaneState, slot: int, stamp: Stamp) -> Array:
         """Load the value of a reference. Raises SpecError for a node without a value."""
         u = self.nodes[slot]
         if v.__class__ is Address:
@@ -347,12 +349,12 @@ class LaneMachine:
             raise SpecError(f"{describe(u)} is used outside of the If that it stands in (R114)")
         raise SpecError(f"{describe(u)} has no value here")
 
-    def memory_of(self, a: Address, lane: LaneState) -> CheckedMemory:
+    def get_or_make_memory(self, address: Address, lane: LaneState) -> CheckedMemory:
         """Return the memory of an address: a LOCAL Buffer has one per workgroup, a REG Buffer one per lane (R61)."""
-        if a.home.__class__ is CheckedMemory:
-            memory: CheckedMemory = a.home
+        if address.home.__class__ is CheckedMemory:
+            memory: CheckedMemory = address.home
             return memory
-        u: UOp = a.home
+        u: UOp = address.home
         local = u.arg.addrspace is AddrSpace.LOCAL
         key = u, (lane.group if local else lane.key)
         private = self.private.get(key)
@@ -363,24 +365,24 @@ class LaneMachine:
             private = self.private[key] = CheckedMemory(flat, self.order, self.effects.min_item_size.get(u, 8), True)
         return private
 
-    def load_elements(self, a: Address, dtype: np.dtype[Any], lane: LaneState, stamp: Stamp) -> Array:
+    def load_elements(self, address: Address, dtype: np.dtype[Any], lane: LaneState, stamp: Stamp) -> Array:
         """Return the elements of an address."""
-        memory = self.memory_of(a, lane)
-        if a.at.__class__ is int:
-            self.check_in_bounds(a, memory, a.at, stamp)
-            return memory.load(a.at, dtype, stamp)
-        positions = a.positions()
+        memory = self.get_or_make_memory(address, lane)
+        if address.at.__class__ is int:
+            self.check_in_bounds(address, memory, address.at, stamp)
+            return memory.load(address.at, dtype, stamp)
+        positions = address.byte_positions()
         out = np.empty(positions.shape, dtype)
         flat = out.reshape(-1)
         for k, position in enumerate(positions.ravel().tolist()):
-            self.check_in_bounds(a, memory, position, stamp)
+            self.check_in_bounds(address, memory, position, stamp)
             flat[k] = memory.load(position, dtype, stamp)
         return out
 
-    def check_in_bounds(self, a: Address, memory: CheckedMemory, position: Any, stamp: Stamp) -> None:
+    def check_in_bounds(self, address: Address, memory: CheckedMemory, position: Any, stamp: Stamp) -> None:
         """Raise Trap for the position of an index out of bounds (R45)."""
         if position < 0:
-            i, n = a.outside or (None, None)
+            i, n = address.outside or (None, None)
             problem = f"index {i} is outside of {n} elements of" if i is not None else "an index is outside of"
             raise LocatedTrap(f"{self.order.describe_event(stamp)}: {problem} {memory.flat.name} (R45)")
 

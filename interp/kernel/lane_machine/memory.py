@@ -78,7 +78,7 @@ class Address:
         self.itemsize = itemsize
         self.outside = outside
 
-    def positions(self) -> Array:
+    def byte_positions(self) -> Array:
         """Return the byte position of every element."""
         if self.at is None:
             return (np.arange(math.prod(self.shape), dtype=np.int64) * self.itemsize).reshape(self.shape)
@@ -93,7 +93,7 @@ class Address:
 
 def _move_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address:
     """Return the view of a Permute, Flip, Reshape or Shrink."""
-    return a.with_positions(MOVES[u.op](u, a.positions(), operands))
+    return a.with_positions(MOVES[u.op](u, a.byte_positions(), operands))
 
 
 def _index_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address:
@@ -105,7 +105,7 @@ def _index_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address:
         return Address(a.home, OUTSIDE, (), a.itemsize, (i, a.shape[0]))
     masks = [out_of_bounds_mask(i, n) for i, n in zip(operands, a.shape)]
     if not any(b.any() for b in masks):
-        return a.with_positions(a.positions()[make_outer_index(operands)])
+        return a.with_positions(a.byte_positions()[make_outer_index(operands)])
     address = _index_partly_out_of_bounds(a, operands, masks)
     axis = next(k for k, b in enumerate(masks) if b.any())
     address.outside = (int(np.asarray(operands[axis])[masks[axis]].ravel()[0]), a.shape[axis])
@@ -120,7 +120,7 @@ def _index_partly_out_of_bounds(a: Address, operands: Sequence[Array], out_of_bo
     rest = a.shape[len(operands) :]
     if 0 in a.shape[: len(operands)]:
         return a.with_positions(np.full((*outside.shape, *rest), OUTSIDE))
-    taken = a.positions()[make_outer_index([np.where(b, 0, i) for b, i in zip(out_of_bounds, operands)])]
+    taken = a.byte_positions()[make_outer_index([np.where(b, 0, i) for b, i in zip(out_of_bounds, operands)])]
     return a.with_positions(np.where(outside.reshape(outside.shape + (1,) * len(rest)), OUTSIDE, taken))
 
 
@@ -130,7 +130,7 @@ def _slice_or_bitcast_address(u: UOp, a: Address, operands: Sequence[Array]) -> 
     Elements split, or join where their bytes are adjacent; None where they are not.
     """
     old, new = a.itemsize, u.arg.dtype.itemsize
-    at = a.positions()
+    at = a.byte_positions()
     if u.op is Op.SLICE:
         first, last = check_slice_and_return_byte_range(u, int(operands[0]), old, at.size * old)
         at = at[first // old : -(-last // old)]

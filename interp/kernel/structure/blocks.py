@@ -193,7 +193,7 @@ def _path_around_range(
     r: UOp, open_ranges: dict[UOp, frozenset[UOp]], ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]
 ) -> LoopPath:
     """Return the loops around a Range's own. Raises SpecError if the bound depends on a range that is not among them."""
-    enclosing_path = _compute_range_chain(r, ranges_around, chain_memo)[:-1]
+    enclosing_path = _compute_path_including_range(r, ranges_around, chain_memo)[:-1]
     missing = next((x for x in open_ranges[r] if x is not r and x not in enclosing_path), None)
     if missing is not None:
         raise SpecError(
@@ -207,7 +207,7 @@ def _find_enclosing_chain(
 ) -> LoopPath:
     """Return the chain of loops that has all of `ranges`, outermost first."""
     ranges = sorted(ranges, key=_axis_id)  # a set has no order, and messages should have one
-    chains = [_compute_range_chain(r, ranges_around, chain_memo) for r in ranges]
+    chains = [_compute_path_including_range(r, ranges_around, chain_memo) for r in ranges]
     longest = max(chains, key=len, default=())
     enclosed = set(longest)
     for r in ranges:
@@ -217,7 +217,7 @@ def _find_enclosing_chain(
     return longest
 
 
-def _compute_range_chain(r: UOp, ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]) -> LoopPath:
+def _compute_path_including_range(r: UOp, ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]) -> LoopPath:
     """Return the loops around a range and its own; memoized in `chain_memo`.
 
     It works without recursion: inner ranges wait on a stack for their parents.
@@ -262,8 +262,8 @@ def _build_blocks(nodes: Sequence[UOp], leaves: frozenset[UOp], path: dict[UOp, 
             items.setdefault(loop_path, {}).setdefault(u, position)
     for u in nodes:
         if u not in leaves and u.op not in _STRUCTURE and u.op is not Op.SPECIAL:
-            for s in _collect_dependencies(u):
-                edge = None if s in leaves or s.op in _COUNTERS else _dependency_edge(s, u, path, loops)
+            for s in _dependencies_through_structure_nodes(u):
+                edge = None if s in leaves or s.op in _COUNTERS else _lift_dependency_to_common_block(s, u, path, loops)
                 if edge is not None:
                     edges.setdefault(path[s], {}).setdefault(edge[1], set()).add(edge[0])
     return _assemble_blocks(items, edges, loops, enclosing_ifs, events)
@@ -275,7 +275,7 @@ def _make_closed_loops(u: UOp) -> list[tuple[UOp, Loop]]:
     return [(r, Loop(r, u, k == 0, k == len(ranges) - 1)) for k, r in enumerate(ranges)]
 
 
-def _collect_dependencies(u: UOp) -> list[UOp]:
+def _dependencies_through_structure_nodes(u: UOp) -> list[UOp]:
     """Return the items, closers and ranges that `u` waits for.
 
     A node that is no item stands for the nodes that it waits for itself.
@@ -318,19 +318,21 @@ def _find_memory_events(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> frozens
     return frozenset(events)
 
 
-def _dependency_edge(s: UOp, u: UOp, path: dict[UOp, LoopPath], loops: dict[UOp, Loop]) -> tuple[Item, Item] | None:
-    """Return the pair of items that orders `s` before `u`, in the innermost block that has both.
+def _lift_dependency_to_common_block(
+    source: UOp, u: UOp, path: dict[UOp, LoopPath], loops: dict[UOp, Loop]
+) -> tuple[Item, Item] | None:
+    """Return the pair of items that orders `source` before `u`, in the innermost block that has both.
 
     None means that there is nothing to order.
     """
-    path_of_source = path[s]
+    path_of_source = path[source]
     closed = closing_order(u)
     if closed and len(path_of_source) > len(path[u]):  # inside of a loop that `u` closes
         loop_path = (*path[u], *closed)
         if u.op is Op.END or len(path_of_source) == len(loop_path):
             return None
-        return s, loops[loop_path[len(path_of_source)]]  # a Reduce reads its operand in the innermost loop
-    first, then = _item_at_path(s, path_of_source, path, loops), _item_at_path(u, path_of_source, path, loops)
+        return source, loops[loop_path[len(path_of_source)]]  # a Reduce reads its operand in the innermost loop
+    first, then = _item_at_path(source, path_of_source, path, loops), _item_at_path(u, path_of_source, path, loops)
     return None if first is then else (first, then)
 
 
@@ -445,7 +447,9 @@ def _structure_from_linear(root: UOp, is_leaf: Callable[[UOp], bool]) -> KernelS
     for u in root.instructions:
         if u not in leaves:
             parser.add_instruction(u)
-    return KernelStructure(root, leaves, tuple(u for u in nodes if u.op is Op.SPECIAL), parser.finish(), parser.path, True)
+    return KernelStructure(
+        root, leaves, tuple(u for u in nodes if u.op is Op.SPECIAL), parser.finish_or_reject_open_blocks(), parser.path, True
+    )
 
 
 class _LinearParser:
@@ -501,7 +505,7 @@ class _LinearParser:
             self.ifs.pop()
             self._append_item(Loop(r, u, not unclosed, innermost, block))
 
-    def finish(self) -> ScheduledBlock:
+    def finish_or_reject_open_blocks(self) -> ScheduledBlock:
         """Return the outermost block. Raises SpecError if a block is left open."""
         if self.ranges or self.ifs[-1]:
             raise SpecError(f"{len(self.ranges) + len(self.ifs[-1])} blocks are left open at the end of the list (R58)")

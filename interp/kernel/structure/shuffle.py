@@ -12,10 +12,10 @@ from uops.spec.ir.node import UOp
 
 def shuffle_item_order(kernel: KernelStructure, seed: int) -> KernelStructure:
     """Return the same kernel with the items of each block in another order that `before` allows."""
-    return replace(kernel, block=_shuffle_block(kernel.block, random.Random(seed)))
+    return replace(kernel, block=_shuffle_block_within_dependencies(kernel.block, random.Random(seed)))
 
 
-def _shuffle_block(block: ScheduledBlock, rng: random.Random) -> ScheduledBlock:
+def _shuffle_block_within_dependencies(block: ScheduledBlock, rng: random.Random) -> ScheduledBlock:
     """Return the block with its items in an order drawn by `rng`, each after those it waits for."""
     unmet = [len(w) for w in block.waits]
     followers: list[list[int]] = [[] for _ in unmet]
@@ -46,4 +46,4 @@ def _shuffle_block(block: ScheduledBlock, rng: random.Random) -> ScheduledBlock:
 
 def _shuffle_nested_block(x: Item, rng: random.Random) -> Item:
     """Shuffle the block of a loop; a node stays as it is."""
-    return x if isinstance(x, UOp) else replace(x, block=_shuffle_block(x.block, rng))
+    return x if isinstance(x, UOp) else replace(x, block=_shuffle_block_within_dependencies(x.block, rng))

@@ -126,7 +126,7 @@ def _own_axes_index(lead: int, slices: Sequence[slice]) -> tuple[slice, ...]:
     return (slice(None),) * lead + tuple(slices)
 
 
-def _move_own_axes(u: UOp, x: Array, own_rank: int) -> Array:
+def _apply_movement_to_own_axes(u: UOp, x: Array, own_rank: int) -> Array:
     """Return a movement op of `x` on its own shape, the last `own_rank` axes."""
     lead = x.ndim - own_rank
     shape = static_shape_or_give_up(u)
@@ -154,12 +154,12 @@ def _eval_movement(m: VectorMachine, u: UOp, active_mask: Array | None) -> Vecto
     if c.__class__ is StridedRef or c.__class__ is ScatteredRef:
         if u.op in (Op.EXPAND, Op.PAD):
             raise GiveUp("a reference that is used as a value")
-        return _move_reference(m, u, c)
+        return _apply_movement_to_reference(m, u, c)
     own_rank = len(operand.shape)
-    return _move_own_axes(u, m.align_value_to_rank(operand, own_rank), own_rank)
+    return _apply_movement_to_own_axes(u, m.align_value_to_rank(operand, own_rank), own_rank)
 
 
-def _move_reference(m: VectorMachine, u: UOp, ref: VectorRef) -> VectorRef:
+def _apply_movement_to_reference(m: VectorMachine, u: UOp, ref: VectorRef) -> VectorRef:
     """Return the view that a movement op makes of a reference."""
     shape = static_shape_or_give_up(u)
     if isinstance(ref, StridedRef):
@@ -167,7 +167,7 @@ def _move_reference(m: VectorMachine, u: UOp, ref: VectorRef) -> VectorRef:
         if u.op is Op.RESHAPE and is_contiguous and math.prod(shape) == math.prod(ref.shape):
             return StridedRef(ref.home, ref.offset, shape, whole_memory_ref(ref.home, shape).strides)
         ref = ref.to_scattered(m.extents)
-    at = _move_own_axes(u, ref.positions, len(ref.shape))
+    at = _apply_movement_to_own_axes(u, ref.positions, len(ref.shape))
     if at.shape[at.ndim - len(shape) :] != shape:
         raise GiveUp("a movement to another shape than the derived one")
     return ScatteredRef(ref.home, at, shape)
@@ -304,7 +304,7 @@ def _eval_load(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVal
     return np.where(m.align_value_to_rank(gate, rank), m.load(u, ref, mask), m.align_value_to_rank(alternative, rank))
 
 
-def _store_target_ref(m: VectorMachine, target: UOp) -> VectorRef:
+def _store_target_ref_or_give_up(m: VectorMachine, target: UOp) -> VectorRef:
     """Return the reference that a Store or AtomicAdd writes to."""
     ref = m.cells[target]
     if ref.__class__ is not StridedRef and ref.__class__ is not ScatteredRef:
@@ -314,14 +314,14 @@ def _store_target_ref(m: VectorMachine, target: UOp) -> VectorRef:
 
 def _eval_store(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     buffer, value, *gate = u.src
-    ref, rank = _store_target_ref(m, buffer), len(buffer.shape)
-    array = _read_value_to_store(m, value, buffer, ref)
+    ref, rank = _store_target_ref_or_give_up(m, buffer), len(buffer.shape)
+    array = _value_to_store_or_give_up(m, value, buffer, ref)
     mask = True if active_mask is None and not gate else _access_mask(m, gate[0] if gate else None, active_mask, rank)
     if mask is not False:
         m.store(u, ref, array, None if mask is True else mask)
 
 
-def _read_value_to_store(m: VectorMachine, value: UOp, target: UOp, ref: VectorRef) -> Array:
+def _value_to_store_or_give_up(m: VectorMachine, value: UOp, target: UOp, ref: VectorRef) -> Array:
     """Return the array of `value`. Raises GiveUp unless it has the rank, shape and dtype of its target."""
     rank, own_rank = len(target.shape), len(value.shape)
     array = m.align_value_to_rank(value, rank)
@@ -332,10 +332,10 @@ def _read_value_to_store(m: VectorMachine, value: UOp, target: UOp, ref: VectorR
 
 def _eval_atomic_add(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     index, value = u.src
-    ref = _store_target_ref(m, index)
+    ref = _store_target_ref_or_give_up(m, index)
     if index.dtype not in dt.INTS:
         raise GiveUp("AtomicAdd of floats")
-    array = _read_value_to_store(m, value, index, ref)
+    array = _value_to_store_or_give_up(m, value, index, ref)
     mask = _access_mask(m, None, active_mask, len(index.shape))
     if mask is not False:
         m.atomic_add(u, ref, array, None if mask is True else mask)

@@ -124,20 +124,26 @@ def _shl(operands: Operands, extents: Sequence[int]) -> AffineValue | None:
 
 def _shr(operands: Operands, extents: Sequence[int]) -> AffineValue | None:
     a, count = operands
-    return _divide_by_constant(a, 1 << count.lo, extents, quotient=True) if is_constant(count) and 0 <= count.lo < 64 else None
+    return (
+        _quotient_or_remainder_by_constant(a, 1 << count.lo, extents, quotient=True)
+        if is_constant(count) and 0 <= count.lo < 64
+        else None
+    )
 
 
-def _division_rule(quotient: bool) -> Rule:
-    """Return the rule of Idiv (`quotient`) or Mod."""
+def _make_division_rule(is_quotient: bool) -> Rule:
+    """Return the rule of Idiv (`is_quotient`) or Mod."""
 
     def divide(operands: Operands, extents: Sequence[int]) -> AffineValue | None:
         a, b = operands
-        return _divide_by_constant(a, b.lo, extents, quotient=quotient) if is_constant(b) and b.lo > 0 else None
+        return _quotient_or_remainder_by_constant(a, b.lo, extents, quotient=is_quotient) if is_constant(b) and b.lo > 0 else None
 
     return divide
 
 
-def _divide_by_constant(a: AffineValue, divisor: int, extents: Sequence[int], *, quotient: bool) -> AffineValue | None:
+def _quotient_or_remainder_by_constant(
+    a: AffineValue, divisor: int, extents: Sequence[int], *, quotient: bool
+) -> AffineValue | None:
     """Return a Idiv c or a Mod c.
 
     a = c * whole + remainder. Where all of the remainder lies between two neighbouring multiples of c, both parts are affine.
@@ -151,7 +157,7 @@ def _divide_by_constant(a: AffineValue, divisor: int, extents: Sequence[int], *,
     return AffineValue(remainder.base - carry * divisor, remainder.coefficients, extents)
 
 
-def _comparison_rule(below: bool | None, equal: bool | None, above: bool | None) -> Rule:
+def _make_comparison_rule(below: bool | None, equal: bool | None, above: bool | None) -> Rule:
     """Return the rule of a comparison with these results for a < b, a = b and a > b; decided where a - b has one sign."""
 
     def decide_comparison(operands: Operands, extents: Sequence[int]) -> bool | None:
@@ -178,13 +184,13 @@ RULES: dict[Op, Rule] = {
     Op.MULACC: _mulacc,
     Op.SHL:    _shl,
     Op.SHR:    _shr,
-    Op.IDIV:   _division_rule(True),
-    Op.MOD:    _division_rule(False),
-    Op.CMPLT:  _comparison_rule(True, False, False),
-    Op.CMPLE:  _comparison_rule(True, True, False),
-    Op.CMPGT:  _comparison_rule(False, False, True),
-    Op.CMPGE:  _comparison_rule(False, True, True),
-    Op.CMPEQ:  _comparison_rule(False, True, False),
-    Op.CMPNE:  _comparison_rule(True, False, True),
+    Op.IDIV:   _make_division_rule(True),
+    Op.MOD:    _make_division_rule(False),
+    Op.CMPLT:  _make_comparison_rule(True, False, False),
+    Op.CMPLE:  _make_comparison_rule(True, True, False),
+    Op.CMPGT:  _make_comparison_rule(False, False, True),
+    Op.CMPGE:  _make_comparison_rule(False, True, True),
+    Op.CMPEQ:  _make_comparison_rule(False, True, False),
+    Op.CMPNE:  _make_comparison_rule(True, False, True),
 }
 # fmt: on

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,6 +48,15 @@ def fold_loop_axes(u: UOp, x: Array, extents: Sequence[int], first_axis: int) ->
 MatrixForm = tuple[tuple[int, ...], tuple[int, ...]]
 
 
+class MatrixProduct(NamedTuple):
+    """A sum of products as a product of matrices: the forms of both factors, the shape of the product, and how to transpose it."""
+
+    lhs_form: MatrixForm
+    rhs_form: MatrixForm
+    product_shape: tuple[int, ...]
+    transposed_axes: tuple[int, ...] | None
+
+
 def to_matrix(x: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """Return `x` in float64 with its axes in this order and this shape."""
     return x.transpose(order).astype(np.float64, order="C").reshape(shape)
@@ -55,11 +65,8 @@ def to_matrix(x: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array
 @lru_cache(maxsize=1024)
 def plan_matrix_product(
     lhs_shape: tuple[int, ...], rhs_shape: tuple[int, ...], extents: tuple[int, ...], first_sum_axis: int
-) -> tuple[MatrixForm, MatrixForm, tuple[int, ...], tuple[int, ...] | None] | None:
-    """Return how factors of these shapes become matrices, and their product the sum; None where the products are better made.
-
-    The result has the forms of both factors, the shape of the product, and the order of axes of the sum.
-    """
+) -> MatrixProduct | None:
+    """Return how factors of these shapes become matrices, and their product the sum; None where the products are better made."""
     sizes = tuple([max(p, q) for p, q in zip(lhs_shape, rhs_shape)])
     if (
         lhs_shape[first_sum_axis:] != rhs_shape[first_sum_axis:]
@@ -76,4 +83,4 @@ def plan_matrix_product(
     left = (*order, *inner), (*count, math.prod(lhs_shape[k] for k in rows), terms)
     right = (*batch, *inner, *rows, *columns), (*count, terms, math.prod(rhs_shape[k] for k in columns))
     back = None if order == sorted(order) else tuple([order.index(k) for k in range(first_sum_axis)])
-    return left, right, tuple([sizes[k] for k in order]), back
+    return MatrixProduct(left, right, tuple([sizes[k] for k in order]), back)

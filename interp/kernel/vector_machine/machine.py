@@ -25,9 +25,9 @@ from uops.interp.kernel.vector_machine.memory import (
     StridedSpan,
     VectorMemory,
     VectorRef,
-    check_conflicts,
-    compute_span,
+    compute_in_bounds_span,
     expand_loop_axes,
+    give_up_on_conflicts,
     whole_memory_ref,
 )
 from uops.interp.kernel.vector_machine.plan import MemoryPlan, VectorPlan
@@ -35,7 +35,7 @@ from uops.interp.kernel.vector_machine.static import StaticValues
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.ops.reduce import FOLDS
 from uops.interp.ops.rounding import NARROW
-from uops.interp.tensor.checks import check_bounds, raise_unsound
+from uops.interp.tensor.checks import check_min_max, raise_unsound
 from uops.interp.tensor.storage import NUMPY, Array
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
@@ -109,7 +109,7 @@ PlacedStep = tuple[list[int], int, Action, UOp]
 ExpectedForm = tuple[np.dtype[Any], tuple[Any, ...], tuple[Any, Any] | None]
 
 
-def _expected_form(u: UOp) -> ExpectedForm:
+def _expected_dtype_shape_and_bounds(u: UOp) -> ExpectedForm:
     """Return the derived properties of `u` that its values are checked against."""
     d, bounds, unknown = u.dtype, u.min_max, WHOLE[u.dtype]
     if bounds is None:
@@ -212,16 +212,16 @@ class VectorMachine:
             self._run_block(self.plan.block, None)
         else:
             self._run_straight_line(self.program.straight_line)
-        self._run_conflict_checks()
+        self._give_up_on_logged_conflicts()
         root = self.plan.kernel.root
         value = None if root.dtype is dt.void else np.array(self.align_value_to_rank(root, len(root.shape)))
         return VectorOutcome(value, tuple(self.flat_memories))
 
-    def _run_conflict_checks(self) -> None:
+    def _give_up_on_logged_conflicts(self) -> None:
         """Check the logged accesses for races. Raises GiveUp."""
         for memory_node, events in self.events.items():
             for check in self.plan.memories[memory_node].checks:
-                check_conflicts(self.memories[memory_node].data.size, check, events)
+                give_up_on_conflicts(self.memories[memory_node].data.size, check, events)
 
     # Blocks
 
@@ -330,9 +330,9 @@ class VectorMachine:
             x = np.asarray(KERNELS[Op.MUL][product.dtype](a, b))
             self.to_checked_value(product, x)
             return fold_loop_axes(u, x, self.extents, first_axis)
-        left, right, shape, back = recipe
-        out = NARROW[product.dtype](np.matmul(to_matrix(a, *left), to_matrix(b, *right))).reshape(shape)
-        return out if back is None else out.transpose(back)
+        factors = to_matrix(a, *recipe.lhs_form), to_matrix(b, *recipe.rhs_form)
+        out = NARROW[product.dtype](np.matmul(*factors)).reshape(recipe.product_shape)
+        return out if recipe.transposed_axes is None else out.transpose(recipe.transposed_axes)
 
     def _fold_partial_results(self, closer: UOp) -> Array:
         """Return a Reduce over a loop that ran in order: its partial results folded (R32)."""
@@ -385,7 +385,7 @@ class VectorMachine:
         if self.check and u.op is not Op.IF:
             form = self.forms.get(u)
             if form is None:
-                form = self.forms[u] = _expected_form(u)
+                form = self.forms[u] = _expected_dtype_shape_and_bounds(u)
             self._check_array(u, v, form)
         return v
 
@@ -399,11 +399,11 @@ class VectorMachine:
         if full_shape[lead:] != shape or (lead and lead != len(self.extents)):
             raise_unsound(u, "shape", shape, full_shape)
         if bounds is not None:
-            check_bounds(u, v)
+            check_min_max(u, v)
 
     # Memory
 
-    def _memory_of(self, ref: VectorRef) -> VectorMemory:
+    def _get_or_allocate_memory(self, ref: VectorRef) -> VectorMemory:
         """Return the memory of a reference; a LOCAL or REG memory is made on first use."""
         memory = self.memories.get(ref.home)
         if memory is None:
@@ -416,33 +416,33 @@ class VectorMachine:
 
     def load(self, u: UOp, ref: VectorRef, mask: Array | None) -> Array:
         """Return the elements of `ref` where the mask holds, anything elsewhere."""
-        memory = self.memories.get(ref.home) or self._memory_of(ref)
+        memory = self.memories.get(ref.home) or self._get_or_allocate_memory(ref)
         if mask is None and ref.__class__ is StridedRef:
-            span = self.spans.get(u) or compute_span(ref, memory.size, memory.copy_offset, self.extents)
+            span = self.spans.get(u) or compute_in_bounds_span(ref, memory.size, memory.copy_offset, self.extents)
             if memory.plan.checks:
                 self._log_access_if_plan_has_checks(memory, u, span, None, None)
             return memory.load_span(span)
-        positions, mask = memory.positions_in_copies_and_mask(self._as_scattered(ref), mask, self.extents)
+        positions = memory.in_bounds_positions_or_give_up(self._as_scattered(ref), mask, self.extents)
         self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
         return memory.gather_elements(positions, mask)
 
     def store(self, u: UOp, ref: VectorRef, value: Array, mask: Array | None) -> None:
         """Write the elements of `ref` where the mask holds."""
-        memory = self.memories.get(ref.home) or self._memory_of(ref)
+        memory = self.memories.get(ref.home) or self._get_or_allocate_memory(ref)
         if mask is None and ref.__class__ is StridedRef:
-            span = self.spans.get(u) or compute_span(ref, memory.size, memory.copy_offset, self.extents)
+            span = self.spans.get(u) or compute_in_bounds_span(ref, memory.size, memory.copy_offset, self.extents)
             if span.is_injective:
                 self._log_access_if_plan_has_checks(memory, u, span, None, None)
                 memory.store_span(span, value)
                 return
-        positions, mask = memory.positions_in_copies_and_mask(self._as_scattered(ref), mask, self.extents)
+        positions = memory.in_bounds_positions_or_give_up(self._as_scattered(ref), mask, self.extents)
         self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
-        memory.scatter_distinct_elements(positions, mask, value, self.extents)
+        memory.scatter_distinct_or_give_up(positions, mask, value, self.extents)
 
     def atomic_add(self, u: UOp, ref: VectorRef, value: Array, mask: Array | None) -> None:
         """Add to the elements of `ref` where the mask holds."""
-        memory = self._memory_of(ref)
-        positions, mask = memory.positions_in_copies_and_mask(self._as_scattered(ref), mask, self.extents)
+        memory = self._get_or_allocate_memory(ref)
+        positions = memory.in_bounds_positions_or_give_up(self._as_scattered(ref), mask, self.extents)
         self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
         memory.scatter_add_elements(positions, mask, value, self.extents)
 

@@ -6,7 +6,7 @@ positions are affine they stay a formula (`StridedRef`), and an access is a view
 
 A `VectorMemory` never changes the flat memory that it stands for: the first write copies the data. Memory with a copy per
 iteration of some axes is one long array, and `copy_offset` is the position at which an iteration's part begins. Every access is
-in bounds and every element read was written, or the run gives up. When the run is over, `check_conflicts` does the checks of
+in bounds and every element read was written, or the run gives up. When the run is over, `give_up_on_conflicts` does the checks of
 the plan (`plan`).
 """
 
@@ -185,7 +185,7 @@ class VectorMemory:
         memory.is_owned = True
         return memory
 
-    def make_writable(self) -> None:
+    def copy_unless_owned(self) -> None:
         """Copy `data` and `ready` unless they are the run's own."""
         if not self.is_owned:
             self.is_owned = True
@@ -230,7 +230,7 @@ class VectorMemory:
                 self.data, self.is_owned = np.empty_like(self.data), True
             span.strided_view(self.data)[...] = value
             return
-        self.make_writable()
+        self.copy_unless_owned()
         span.strided_view(self.data)[...] = value
         if self.ready is not None:
             span.strided_view(self.ready)[...] = True
@@ -240,9 +240,7 @@ class VectorMemory:
 
     # Scattered accesses
 
-    def positions_in_copies_and_mask(
-        self, ref: ScatteredRef, mask: Array | None, extents: Sequence[int]
-    ) -> tuple[Array, Array | None]:
+    def in_bounds_positions_or_give_up(self, ref: ScatteredRef, mask: Array | None, extents: Sequence[int]) -> Array:
         """Return positions in `data`, 0 where the mask does not hold.
 
         Raises GiveUp where one is out of bounds and the mask holds.
@@ -260,7 +258,7 @@ class VectorMemory:
             offset = self.copy_offset.values(extents)
             positions = positions + offset.reshape(offset.shape + (1,) * (len(extents) - offset.ndim + len(ref.shape)))
         check_array_size(positions.size)
-        return positions, mask
+        return positions
 
     def gather_elements(self, positions: Array, mask: Array | None) -> Array:
         """Return the elements at positions. Raises GiveUp for one never written where the mask holds."""
@@ -270,7 +268,7 @@ class VectorMemory:
         self._mark_touched(touched, reads=True)
         return np.asarray(self.data[positions])
 
-    def scatter_distinct_elements(self, positions: Array, mask: Array | None, value: Array, extents: Sequence[int]) -> None:
+    def scatter_distinct_or_give_up(self, positions: Array, mask: Array | None, value: Array, extents: Sequence[int]) -> None:
         """Write elements at positions.
 
         Raises GiveUp where two iterations, or two elements of one iteration, have the same position.
@@ -285,7 +283,7 @@ class VectorMemory:
             positions, value = positions[live], value[live]
         if not are_distinct(positions, self.data.size):
             raise GiveUp("two writes to one element")
-        self.make_writable()
+        self.copy_unless_owned()
         self.data[positions] = value
         if self.ready is not None:
             self.ready[positions] = True
@@ -303,7 +301,7 @@ class VectorMemory:
             positions, value = positions[live], value[live]
         if self.ready is not None and not self.ready[positions].all():
             raise GiveUp(f"{self.name} is added to before it is written")
-        self.make_writable()
+        self.copy_unless_owned()
         np.add.at(self.data, positions, value)
         self._mark_touched(positions, reads=True, writes=True)
 
@@ -350,7 +348,7 @@ class StridedSpan:
         return positions
 
 
-def compute_span(ref: StridedRef, size: int, copy_offset: AffineValue | None, extents: Sequence[int]) -> StridedSpan:
+def compute_in_bounds_span(ref: StridedRef, size: int, copy_offset: AffineValue | None, extents: Sequence[int]) -> StridedSpan:
     """Return what an access to all of `ref` touches in a memory of `size` elements. Raises GiveUp where it is out of bounds."""
     lo, hi = ref.position_bounds()
     if lo < 0 or hi >= size or 0 in ref.shape:
@@ -403,8 +401,8 @@ def are_distinct(positions: Array, size: int) -> bool:
 # Conflict checks
 
 
-def check_conflicts(size: int, check: ConflictCheck, events: Sequence[AccessEvent]) -> None:
-    """Raise GiveUp unless the events satisfy the check; `size` counts all copies of the memory."""
+def give_up_on_conflicts(memory_size: int, check: ConflictCheck, events: Sequence[AccessEvent]) -> None:
+    """Raise GiveUp unless the events satisfy the check; `memory_size` counts all copies of the memory."""
     groups: dict[tuple[int, ...], list[AccessEvent]] = {}
     for event in events:
         if event.site in check.sites:
@@ -413,9 +411,9 @@ def check_conflicts(size: int, check: ConflictCheck, events: Sequence[AccessEven
             groups.setdefault(key, []).append(event)
     for group in groups.values():
         if check.unordered_pairs:
-            _check_unordered_disjoint(size, check, group)
+            _give_up_unless_unordered_disjoint(memory_size, check, group)
         if check.axes and not _have_same_injective_span(group):
-            _check_single_owner(size, check, group)
+            _give_up_unless_single_owner(memory_size, check, group)
 
 
 def _have_same_injective_span(group: Sequence[AccessEvent]) -> bool:
@@ -432,9 +430,9 @@ def _have_same_injective_span(group: Sequence[AccessEvent]) -> bool:
     )
 
 
-def _check_single_owner(size: int, check: ConflictCheck, group: Sequence[AccessEvent]) -> None:
+def _give_up_unless_single_owner(memory_size: int, check: ConflictCheck, group: Sequence[AccessEvent]) -> None:
     """Raise GiveUp unless an element that is written is touched by one iteration of the check's axes only."""
-    owner = np.full(size, -1, np.int64)
+    owner = np.full(memory_size, -1, np.int64)
     accesses = [(event, *event.positions_and_iteration_numbers(check.axes)) for event in group]
     for event, positions, number in accesses:
         if event.site.op is not Op.LOAD:
@@ -451,12 +449,12 @@ def _check_single_owner(size: int, check: ConflictCheck, group: Sequence[AccessE
                 raise GiveUp("an iteration that reads what another one writes")
 
 
-def _check_unordered_disjoint(size: int, check: ConflictCheck, group: Sequence[AccessEvent]) -> None:
+def _give_up_unless_unordered_disjoint(memory_size: int, check: ConflictCheck, group: Sequence[AccessEvent]) -> None:
     """Raise GiveUp if nodes without an order touch a common element."""
     touched: dict[UOp, Array] = {}
     for event in group:
         positions, _ = event.positions_and_iteration_numbers(())
-        touched.setdefault(event.site, np.zeros(size, bool))[positions] = True
+        touched.setdefault(event.site, np.zeros(memory_size, bool))[positions] = True
     for a, b in check.unordered_pairs:
         if a in touched and b in touched and (touched[a] & touched[b]).any():
             raise GiveUp("accesses without an order to one element")

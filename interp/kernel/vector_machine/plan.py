@@ -112,13 +112,13 @@ def plan_vectorization(
     for u in loop_nest.items:
         if u.op not in supported_ops:
             raise GiveUp(f"{u.op.name} is not vectorised")
-    _check_if_uses_and_loop_kinds(loop_nest)
+    _give_up_on_values_escaping_ifs_or_groups_in_lanes(loop_nest)
     for loop in loop_nest.loops.values():
         if loop.closer.op is Op.REDUCE and (loop_nest.guards.get(loop.range) or loop_nest.guards.get(loop.closer.operand)):
             raise GiveUp("a Reduce of values that an If leaves out")
     sites = _collect_access_sites(loop_nest)
     sequential = _find_sequential_loops(loop_nest, sites, level)
-    _check_all_lanes_reach_barriers(loop_nest)
+    _give_up_unless_all_lanes_reach_barriers(loop_nest)
     memories = {memory_node: _plan_memory(loop_nest, memory_node, tuple(s), sequential) for memory_node, s in sites.items()}
     resets: dict[UOp | None, list[MemoryPlan]] = {}
     for memory_node in memories.values():
@@ -128,7 +128,7 @@ def plan_vectorization(
     return VectorPlan(kernel, block, loop_nest, sequential, memories, resets, fused_products, frozenset(fused_products.values()))
 
 
-def _check_if_uses_and_loop_kinds(loop_nest: LoopNest) -> None:
+def _give_up_on_values_escaping_ifs_or_groups_in_lanes(loop_nest: LoopNest) -> None:
     """Raise GiveUp for a value that is used outside of its If (R114), or a loop over workgroups inside of one over lanes (R60)."""
     guarded = {
         u: {*loop_nest.guards.get(u, ()), *(g for r in loop_nest.path[u] for g in loop_nest.guards.get(r, ()))}
@@ -238,7 +238,7 @@ class _RangeDependence:
         return self.ranges_of[root]
 
 
-def _check_all_lanes_reach_barriers(loop_nest: LoopNest) -> None:
+def _give_up_unless_all_lanes_reach_barriers(loop_nest: LoopNest) -> None:
     """Raise GiveUp unless every lane comes to every barrier: no If and no loop of a lane's own iterations is around it (R60)."""
     for b in loop_nest.items:
         if b.op is not Op.BARRIER:
@@ -258,14 +258,14 @@ def _plan_memory(loop_nest: LoopNest, memory_node: UOp, sites: tuple[UOp, ...], 
     space, path = loop_nest.address_space_of(memory_node), _common_loop_path(loop_nest, sites)
     is_written = any(s.op in WRITES for s in sites)
     privatizing_loops = _find_privatizing_loops(loop_nest, memory_node, sites)
-    _check_uses_share_owner_loops(loop_nest, space, sites)
+    _give_up_unless_uses_share_owner_loops(loop_nest, space, sites)
     axes = tuple(_axis_position(r, path, sequential) for r in privatizing_loops if r not in sequential)
     checks = tuple(_plan_conflict_checks(loop_nest, sites, set(privatizing_loops), sequential)) if is_written else ()
     is_single_write = len(sites) == 1 and not any(r in sequential for r in loop_nest.path[sites[0]])
     return MemoryPlan(memory_node, space, sites, is_written, path[-1] if path else None, axes, checks, is_single_write)
 
 
-def _check_uses_share_owner_loops(loop_nest: LoopNest, space: AddrSpace, sites: Sequence[UOp]) -> None:
+def _give_up_unless_uses_share_owner_loops(loop_nest: LoopNest, space: AddrSpace, sites: Sequence[UOp]) -> None:
     """Raise GiveUp unless all uses stand in the same workgroup loops, of a REG memory in the same lane loops too (R61)."""
     owners = {AddrSpace.LOCAL: {LoopKind.GROUP}, AddrSpace.REG: {LoopKind.GROUP, LoopKind.LANE}}.get(space)
     if owners and len({tuple(r for r in loop_nest.path[s] if loop_nest.kinds[r] in owners) for s in sites}) > 1:
@@ -293,7 +293,7 @@ def _plan_conflict_checks(
             are_unordered = a is not b and not loop_nest.are_ordered(a, b)
             for prefix in _path_prefixes_to_check(loop_nest, shared_path, sequential):
                 check = checks.get(prefix) or checks.setdefault(
-                    prefix, _make_conflict_check(loop_nest, prefix, private, sequential, bool(barriers))
+                    prefix, _make_empty_conflict_check(loop_nest, prefix, private, sequential, bool(barriers))
                 )
                 if (check.axes and prefix[-1] not in sequential) or (are_unordered and prefix == shared_path):
                     check.sites.update({a: None, b: None})
@@ -302,7 +302,7 @@ def _plan_conflict_checks(
     for check in checks.values():
         if check.sites:
             if check.splits_at_barriers:
-                _check_accesses_order_with_barriers(loop_nest, check, barriers)
+                _give_up_unless_accesses_ordered_with_barriers(loop_nest, check, barriers)
             yield check
 
 
@@ -318,7 +318,7 @@ def _path_prefixes_to_check(loop_nest: LoopNest, path: LoopPath, sequential: fro
     yield path
 
 
-def _make_conflict_check(
+def _make_empty_conflict_check(
     loop_nest: LoopNest, path: LoopPath, private: set[UOp], sequential: frozenset[UOp], has_barriers: bool
 ) -> ConflictCheck:
     """Return the check of accesses in the loops of `path`, so far without sites."""
@@ -327,7 +327,7 @@ def _make_conflict_check(
     return ConflictCheck(axes, tuple(r for r in path if r in sequential), splits_at_barriers)
 
 
-def _check_accesses_order_with_barriers(loop_nest: LoopNest, check: ConflictCheck, barriers: Sequence[UOp]) -> None:
+def _give_up_unless_accesses_ordered_with_barriers(loop_nest: LoopNest, check: ConflictCheck, barriers: Sequence[UOp]) -> None:
     """Raise GiveUp unless every access is before or after each barrier of its lanes, whatever the order of the items."""
     for b in barriers:
         meeting = [r for r in loop_nest.path[b] if loop_nest.kinds[r] is LoopKind.LANE]

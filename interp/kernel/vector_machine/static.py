@@ -19,7 +19,7 @@ from uops.interp.kernel.vector_machine.loop_nest import ACCESSES, LoopNest
 from uops.interp.kernel.vector_machine.memory import (
     StridedRef,
     StridedSpan,
-    compute_span,
+    compute_in_bounds_span,
     copy_offset_per_iteration,
     index_strided,
     whole_memory_ref,
@@ -139,7 +139,7 @@ def _record_span_if_static(
     planned = memories[ref.home]
     size = math.prod(ref.home.shape) if planned.space is AddrSpace.GLOBAL else ref.home.arg.size
     try:
-        span = compute_span(ref, size, copy_offset_per_iteration(planned, size, extents), extents)
+        span = compute_in_bounds_span(ref, size, copy_offset_per_iteration(planned, size, extents), extents)
     except GiveUp:  # a run that comes here gives up itself
         return
     static.spans[u] = span
