@@ -147,7 +147,7 @@ def _run_call_body_as_launch(step: EvalStep, frame: BestiaryFrame) -> None:
     scope = BestiaryScope(m.plan_of(body), frame, u.arguments, u)
     for top in m.run_launch(scope, base, frame.lane, lambda f: m.evaluate(f, body)):
         step.before |= top.events
-        frame.add_events_to_outer_frames(top.events)
+        frame.add_events_to_this_and_outer_frames(top.events)
 
 
 def eval_program(step: EvalStep) -> Any:

@@ -114,7 +114,7 @@ class BestiaryFrame:
             frame = self.unrolled[r, value] = self.enter_iteration(r, value, self.events_before)
         return frame
 
-    def add_events_to_outer_frames(self, events: int) -> None:
+    def add_events_to_this_and_outer_frames(self, events: int) -> None:
         """Add events that happen before the end of this frame, and of all frames around it."""
         frame: BestiaryFrame | None = self
         while frame is not None:

@@ -15,7 +15,7 @@ from uops.interp.bestiary.frame import BestiaryCell, BestiaryFrame, BestiaryLane
 from uops.interp.bestiary.lanes import BestiaryCoroutine, iteration_order, run_lanes_together, run_workgroup
 from uops.interp.bestiary.memory import BestiaryMemory, BestiaryRef, PointerVector, load_and_check_races, store_and_check_races
 from uops.interp.bestiary.plan import ABSORBED, KINDS, BestiaryLoopKind, LoopLevel, ScopePlan
-from uops.interp.tensor.checks import check_value, raise_unsound
+from uops.interp.tensor.checks import check_derived_properties, raise_unsound
 from uops.interp.tensor.memory import describe
 from uops.interp.tensor.storage import Array
 from uops.spec.errors import Crash, SpecError, UopsError
@@ -116,7 +116,7 @@ class BestiaryMachine:
         except _PYTHON_ERRORS as e:
             raise _translate_python_error(u, e) from e
         frame.cells[u] = cell
-        frame.add_events_to_outer_frames(cell.before)
+        frame.add_events_to_this_and_outer_frames(cell.before)
         self.report_to_trace(u, cell.value)
         for data in u.src:
             if data.op in ABSORBED or data.op is Op.STACK:  # read by this node
@@ -138,7 +138,7 @@ class BestiaryMachine:
             return value
         array = np.asarray(value)
         if self.check:
-            check_value(u, array, self, frame)
+            check_derived_properties(u, array, self, frame)
         return array
 
     def evaluate_without_barriers(self, frame: BestiaryFrame, u: UOp) -> BestiaryCell:
@@ -166,9 +166,9 @@ class BestiaryMachine:
             cell.event = self.new_event()
             memory = self.memory_of(cell.frame, cell.value)
             cell.loaded = load_and_check_races(u, memory, cell.value, cell.value.gate, cell.event, cell.before)
-            cell.frame.add_events_to_outer_frames(cell.event)
+            cell.frame.add_events_to_this_and_outer_frames(cell.event)
             if self.check:
-                check_value(u, cell.loaded, self, cell.frame)
+                check_derived_properties(u, cell.loaded, self, cell.frame)
         return cell.loaded
 
     def memory_of(self, frame: BestiaryFrame, ref: BestiaryRef) -> BestiaryMemory:
@@ -312,7 +312,7 @@ class EvalStep:
         """Return the live elements of a reference, and log the access."""
         event = self.machine.new_event()
         elements = load_and_check_races(self.node, self.machine.memory_of(self.frame, ref), ref, active_mask, event, self.before)
-        self.frame.add_events_to_outer_frames(event)
+        self.frame.add_events_to_this_and_outer_frames(event)
         self.before |= event
         return elements
 
@@ -323,7 +323,7 @@ class EvalStep:
         _reject_undeclared_write(ref)
         event = self.machine.new_event()
         store_and_check_races(u, self.machine.memory_of(frame, ref), ref, value, active_mask, event, happened_before)
-        frame.add_events_to_outer_frames(event)
+        frame.add_events_to_this_and_outer_frames(event)
         return event
 
     def run_loops(

@@ -197,7 +197,7 @@ def _enter_or_finish_call(m: TensorMachine, scope: TensorScope, u: UOp, sources:
     """Run the body once; every access inside belongs to the Call."""
     body = u.body
     if body.op is Op.CUSTOM_FUNCTION or import_kernel_bridge().is_kernel(body):
-        return import_kernel_bridge().run_call(m, scope, u)
+        return import_kernel_bridge().run_kernel_or_custom_call(m, scope, u)
     inner = scope.inner.get(u)
     if inner is None:
         base_accesses = scope.base_accesses

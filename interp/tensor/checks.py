@@ -38,7 +38,7 @@ class ShapeEvaluator(Protocol):
 _VIEWS = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.SHRINK})
 
 
-def check_value(u: UOp, v: Array, shape_evaluator: ShapeEvaluator, scope: Any) -> None:
+def check_derived_properties(u: UOp, v: Array, shape_evaluator: ShapeEvaluator, scope: Any) -> None:
     """Assert the derived dtype, shape and bounds of `u`, evaluated in `scope`, on its value. Raises Unsound."""
     d, shape, bounds = u._dtype, u._shape, u._min_max
     if d is UNSET or shape is UNSET or bounds is UNSET:

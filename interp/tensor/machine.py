@@ -15,7 +15,7 @@ import numpy as np
 
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.tensor import memory
-from uops.interp.tensor.checks import DTYPES, check_min_max, check_value
+from uops.interp.tensor.checks import DTYPES, check_derived_properties, check_min_max
 from uops.interp.tensor.memory import StorageRef, TensorStorage, describe
 from uops.interp.tensor.scope import VOID, WAIT, Cell, TensorScope
 from uops.interp.tensor.storage import NUMPY, Array, validate_input
@@ -158,7 +158,7 @@ class TensorMachine:
             if self.check:
                 dtype, whole = _CERTAIN[u._dtype]
                 if cell.dtype is not dtype or cell.shape != u._shape:
-                    check_value(u, cell, self, scope)
+                    check_derived_properties(u, cell, self, scope)
                 elif (bounds := u._min_max) is not whole and (count != 2 or bounds is not src[0]._min_max):  # operand, checked
                     check_min_max(u, cell)
             cells[u] = cell
@@ -206,7 +206,7 @@ class TensorMachine:
             u = ref.node
             dtype, whole = _CERTAIN[u._dtype]
             if value.dtype is not dtype or value.shape != u._shape:
-                check_value(u, value, self, ref.scope)
+                check_derived_properties(u, value, self, ref.scope)
             elif u._min_max is not whole:
                 check_min_max(u, value)
         ref.value = value

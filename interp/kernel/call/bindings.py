@@ -250,13 +250,13 @@ class MemoryBinding:
 
         self.memory.explain_missing = explain_overwritten_element
 
-    def copy_contents_for_custom_function(self, u: UOp, is_written: bool) -> Array:
+    def copy_contents_or_trap_if_unwritten(self, u: UOp, call_writes_it: bool) -> Array:
         """Return a copy of an argument for a CustomFunction.
 
         Raises Trap if an element of an argument that it only reads was never written (R61).
         """
         memory = self.memory
-        if memory.ready is not None and not is_written and not memory.ready.all():
+        if memory.ready is not None and not call_writes_it and not memory.ready.all():
             k = int(np.argmin(memory.ready))
             why = memory.explain_missing(k) if memory.explain_missing is not None else ""
             raise Trap(f"{describe(u)} reads element {k} of {memory.name}, which {why or 'was never written (R61)'}")

@@ -35,8 +35,8 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import EFFECT_GROUPS, Op
 
 __all__ = [
-    "is_kernel", "is_whole_kernel", "is_linear_of_calls", "region_leaves", "run_call", "run_linear_of_calls", "run_region",
-    "run_root", "run_whole_graph_kernel",
+    "is_kernel", "is_whole_kernel", "is_linear_of_calls", "region_leaves", "run_kernel_or_custom_call", "run_linear_of_calls",
+    "run_region", "run_root", "run_whole_graph_kernel",
 ]  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def run_linear_of_calls(m: TensorMachine, root: UOp) -> Cell:
     return VOID
 
 
-def run_call(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
+def run_kernel_or_custom_call(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
     """Run a Call of a kernel, or of a CustomFunction."""
     if u.body.op is Op.CUSTOM_FUNCTION:
         return _run_custom_function(m, scope, u)
@@ -111,7 +111,7 @@ def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
         cell = scope.cells[a]
         if cell.__class__ is StorageRef:
             bindings[k] = MemoryBinding(cell, arenas.get(cell.storage), a)
-            contents.append(bindings[k].copy_contents_for_custom_function(u, declared is None or k in declared))
+            contents.append(bindings[k].copy_contents_or_trap_if_unwritten(u, declared is None or k in declared))
         else:
             contents.append(m.load_if_reference(cell))
     written = [k for k in bindings if declared is None or k in declared]

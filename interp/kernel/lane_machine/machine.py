@@ -29,7 +29,7 @@ from uops.interp.kernel.structure.order import EventOrder, Stamp
 from uops.interp.ops.elementwise import kernel_of
 from uops.interp.ops.reduce import FOLDS
 from uops.interp.ops.rounding import CASTS
-from uops.interp.tensor.checks import check_value
+from uops.interp.tensor.checks import check_derived_properties
 from uops.interp.tensor.memory import describe
 from uops.interp.tensor.storage import NUMPY, Array, const_to_array, to_index_array
 from uops.spec.errors import Crash, SpecError, Trap, Unsupported, UopsError
@@ -252,7 +252,7 @@ class LaneMachine:
         """Return the value of a Range in iteration `i`."""
         value = np.array(i, np.int64 if r.dtype is dt.index else NUMPY[r.dtype])
         if self.check:
-            check_value(r, value, self, lane)
+            check_derived_properties(r, value, self, lane)
         return value
 
     def _collect_reduce_term(self, slot: int, closer: UOp, lane: LaneState) -> None:
@@ -412,7 +412,7 @@ class LaneMachine:
         if v.__class__ is not _ndarray:
             v = np.asarray(v, None if u.dtype is dt.index else NUMPY[u.dtype])
         if self.check:
-            check_value(u, v, self, lane)
+            check_derived_properties(u, v, self, lane)
         array: Array = v
         return array
 

@@ -78,7 +78,7 @@ class Workgroup:
                 self._run_thread_until_wait(thread, reply, threads, ready)
             if all(t.done for t in threads):
                 return
-            ready = self._release_waiting_threads(threads)
+            ready = self._release_at_barrier_or_wmma(threads)
 
     def _run_thread_until_wait(
         self, thread: LaneThread, reply: Any, threads: list[LaneThread], ready_with_replies: list[tuple[LaneThread, Any]]
@@ -102,7 +102,7 @@ class Workgroup:
         else:
             thread.arrival = request
 
-    def _release_waiting_threads(self, threads: list[LaneThread]) -> list[tuple[LaneThread, Any]]:
+    def _release_at_barrier_or_wmma(self, threads: list[LaneThread]) -> list[tuple[LaneThread, Any]]:
         """Return the threads that can go on, each with the value to send. Raises Trap if the lanes have diverged."""
         waiting = [t for t in threads if t.arrival is not None]
         if not waiting:
