@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
@@ -84,7 +85,7 @@ class KernelPrograms:
         self.cached: dict[UOp, UOp] = {}  # instruction list -> its program, of an earlier lowering
         self.bodies: dict[UOp, list[UOp]] = {}  # instruction list -> the bodies that became it
 
-    def find_instructions(self, body: UOp) -> UOp | None:
+    def find_cached_instructions(self, body: UOp) -> UOp | None:
         """Return the instruction list of a body that an earlier program had, or None."""
         program = None if self.key is None else _PROGRAMS.get(body, self.key)
         if program is None:
@@ -93,13 +94,13 @@ class KernelPrograms:
         self.cached[linear] = program
         return linear
 
-    def submit(self, body: UOp, linear: UOp) -> None:
+    def submit_for_compilation(self, body: UOp, linear: UOp) -> None:
         """Have the instruction list of a body compiled."""
         if linear not in self.bodies:
             self.queue.render_and_submit(linear)
         self.bodies.setdefault(linear, []).append(body)
 
-    def wait_for_program(self, linear: UOp) -> UOp:
+    def wait_for_program_and_cache_it(self, linear: UOp) -> UOp:
         """Return the program of an instruction list, and keep it for later lowerings."""
         program = self.cached.get(linear) or self.queue.wait_for_all_and_get_program(linear)
         if self.key is not None:
@@ -127,7 +128,7 @@ class Pass:
     steps: tuple[str, ...] = ()
 
 
-def _run_callify(root: UOp, state: LoweringState) -> UOp:
+def _callify_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
     callified = callify_program(root)
     if state.on_callified is not None:
         state.on_callified(callified)
@@ -146,7 +147,7 @@ def _machine_within_threads(state: LoweringState) -> MachineModel:
     return replace(machine, cores=threads) if 0 < threads < machine.cores else machine
 
 
-def _fuse_kernels_if_heuristic(root: UOp, state: LoweringState) -> UOp:
+def _fuse_kernels_if_scheduled_by_heuristics(root: UOp, state: LoweringState) -> UOp:
     """Fuse chains of kernels, if hand-written heuristics choose schedules.
 
     A search and drawn OptOps work on single kernels.
@@ -160,33 +161,33 @@ def _schedule_body(body: UOp, state: LoweringState) -> UOp:
     return schedule_kernel_or_build_scan(body, _machine_within_threads(state), state.scheduler) if state.config.optimize else body
 
 
-def _select_body(body: UOp, state: LoweringState) -> UOp:
+def _select_instructions_and_record_steps(body: UOp, state: LoweringState) -> UOp:
     """Run select on one kernel, and keep the body after every step if the caller asks for it."""
     after_steps = select_instructions(body, state.target)
     if state.steps is not None:
         for name, after in zip(STEPS, after_steps, strict=True):
             state.body_steps.setdefault(name, {})[body] = after
-    return after_steps[-1]
+    return after_steps.simplify
 
 
 def _render_body(linear: UOp, state: LoweringState) -> UOp:
     programs = state.programs
-    return render_and_compile(linear, state.target) if programs is None else programs.wait_for_program(linear)
+    return render_and_compile(linear, state.target) if programs is None else programs.wait_for_program_and_cache_it(linear)
 
 
 # fmt: off
 #: All passes, in order.
 PIPELINE: tuple[Pass, ...] = (
-    Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _run_callify),
+    Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify_and_apply_fast_math_if_set),
     Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
-    Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _fuse_kernels_if_heuristic,
+    Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _fuse_kernels_if_scheduled_by_heuristics,
          (("rangeify", "kernels have the loops by which they are joined"),)),
     Pass("optimize", "optimize", Dialect.SCHEDULED, Dialect.SCHEDULED, _schedule_body,
          (("join", "each part of a kernel is scheduled by itself"),), per_kernel=True),
     Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, lambda u, s: expand_vector_axes_and_split_ends(u),
          (("optimize", "it decides which ranges become shape"),), per_kernel=True),
-    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select_body,
+    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select_instructions_and_record_steps,
          (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),
           ("expand", "accumulators are made per lane")), per_kernel=True, steps=STEPS),
     Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, lambda u, s: linearize_kernel(u),
@@ -235,12 +236,12 @@ def lower(
         raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
     state = LoweringState(target, config or configuration.default_config(), on_callified=on_callified)
     last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
-    with _record_if_validating(state), _compile_meanwhile(state) if upto == STAGES[-1] else nullcontext():
-        return next(lowered for p, lowered in _run_passes_by_stage(graph, state) if p.name == last)
+    with _record_if_validating(state), _compile_each_kernel_while_lowering_next(state) if upto == STAGES[-1] else nullcontext():
+        return next(lowered for p, lowered in _run_passes_and_yield_graphs(graph, state) if p.name == last)
 
 
 @contextmanager
-def _compile_meanwhile(state: LoweringState) -> Iterator[None]:
+def _compile_each_kernel_while_lowering_next(state: LoweringState) -> Iterator[None]:
     """Lower one kernel to its instruction list before the next, unless somebody looks at the graphs between passes.
 
     So the machine code of a kernel is compiled while the next is lowered. A kernel of an earlier program is not lowered again.
@@ -264,29 +265,32 @@ def stages(
     graphs = {"tensor": graph}
     last = {p.stage: p.name for p in PIPELINE}
     with _record_if_validating(state):
-        for p, lowered in _run_passes_by_stage(graph, state):
+        for p, lowered in _run_passes_and_yield_graphs(graph, state):
             if last[p.stage] == p.name:
                 graphs[p.stage] = lowered
                 on_stage(p.stage)
     return graphs
 
 
-def record_lowering_up_to_plan(
-    graph: UOp, target: Target, config: Config | None = None
-) -> tuple[dict[str, UOp], dict[str, UOp], LoweringLog]:
-    """Lower a program as far as its plan, and return what `uops.compiler.validate.validate` takes.
+class RecordedLowering(NamedTuple):
+    """The graph after each pass, the graphs after the steps of select, and the log: what `uops.compiler.validate` takes."""
 
-    Returns the graph after each pass, the graphs after the steps of select, and the log. Raises what `lower` raises.
-    """
+    graphs_by_pass: dict[str, UOp]
+    graphs_by_select_step: dict[str, UOp]
+    log: LoweringLog
+
+
+def record_lowering_up_to_plan(graph: UOp, target: Target, config: Config | None = None) -> RecordedLowering:
+    """Lower a program as far as its plan, and return the graphs and the log. Raises what `lower` raises."""
     steps: dict[str, UOp] = {}
     state = LoweringState(target, config or configuration.default_config(), steps=steps)
     graphs: dict[str, UOp] = {}
     with record_transforms() as log:
-        for p, lowered in _run_passes_by_stage(graph, state):
+        for p, lowered in _run_passes_and_yield_graphs(graph, state):
             graphs[p.name] = lowered
             if p.name == "plan":
                 break
-    return graphs, steps, log
+    return RecordedLowering(graphs, steps, log)
 
 
 def _record_if_validating(state: LoweringState) -> AbstractContextManager[object]:
@@ -297,20 +301,20 @@ def _record_if_validating(state: LoweringState) -> AbstractContextManager[object
     return record_transforms() if active_log() is None else nullcontext()
 
 
-def _run_passes_by_stage(graph: UOp, state: LoweringState) -> Iterator[tuple[Pass, UOp]]:
+def _run_passes_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[tuple[Pass, UOp]]:
     """Yield each pass with the graph that it gives; of `per_kernel` neighbours that run together, the last one."""
     if state.config.verify:
         _verify_dialect(graph, PIPELINE[0].takes, "", state)
     graphs: dict[str, UOp] = {}
-    for passes in _group_passes(kernel_by_kernel=state.programs is not None):
+    for passes in _group_neighbouring_per_kernel_passes(kernel_by_kernel=state.programs is not None):
         *_, p = passes
-        graph = graphs[p.name] = _run_together(passes, graph, state)
+        graph = graphs[p.name] = _run_pass_group_and_verify(passes, graph, state)
         if p.name == "plan" and state.config.validate:
             _validate_kernels_and_plan(graphs, state)
         yield p, graph
 
 
-def _group_passes(kernel_by_kernel: bool) -> Iterator[tuple[Pass, ...]]:
+def _group_neighbouring_per_kernel_passes(kernel_by_kernel: bool) -> Iterator[tuple[Pass, ...]]:
     """Yield the passes in order: one at a time, or neighbours that are `per_kernel` together."""
     for per_kernel, neighbours in itertools.groupby(PIPELINE, lambda p: p.per_kernel):
         if per_kernel and kernel_by_kernel:
@@ -321,16 +325,16 @@ def _group_passes(kernel_by_kernel: bool) -> Iterator[tuple[Pass, ...]]:
 
 def run_pass_and_verify(p: Pass, graph: UOp, state: LoweringState) -> UOp:
     """Run one pass on `graph`; with `Config.verify`, raise Crash if the result is ill-formed."""
-    return _run_together((p,), graph, state)
+    return _run_pass_group_and_verify((p,), graph, state)
 
 
-def _run_together(passes: Sequence[Pass], root: UOp, state: LoweringState) -> UOp:
+def _run_pass_group_and_verify(passes: Sequence[Pass], root: UOp, state: LoweringState) -> UOp:
     """Run one pass on a launch, or several `per_kernel` ones on each kernel in turn, and verify the result."""
     *_, p = passes
     with use_lowering_cache(state.memory):
         if p.per_kernel:
             programs = state.programs if p.gives is Dialect.LINEAR else None
-            lowered = map_kernel_bodies(root, functools.partial(_run_on_kernel, passes, state, programs))
+            lowered = map_kernel_bodies(root, functools.partial(_reuse_or_lower_and_submit_kernel, passes, state, programs))
             if state.steps is not None:
                 state.steps |= {s: map_kernel_bodies(root, state.body_steps.pop(s, {}).__getitem__) for s in p.steps}
         else:
@@ -340,16 +344,18 @@ def _run_together(passes: Sequence[Pass], root: UOp, state: LoweringState) -> UO
     return lowered
 
 
-def _run_on_kernel(passes: Sequence[Pass], state: LoweringState, programs: KernelPrograms | None, body: UOp) -> UOp:
+def _reuse_or_lower_and_submit_kernel(
+    passes: Sequence[Pass], state: LoweringState, programs: KernelPrograms | None, body: UOp
+) -> UOp:
     """Run passes on one kernel, and have `programs` compile its instruction list meanwhile."""
-    lowered = None if programs is None else programs.find_instructions(body)
+    lowered = None if programs is None else programs.find_cached_instructions(body)
     if lowered is not None:
         return lowered
     lowered = body
     for p in passes:
         lowered = p.run(lowered, state)
     if programs is not None:
-        programs.submit(body, lowered)
+        programs.submit_for_compilation(body, lowered)
     return lowered
 
 

@@ -122,11 +122,11 @@ def trace_lowering(
 def split_into_kernels_or_program(root: UOp) -> tuple[ProgramPart, ...]:
     """Return the kernels of a launch, or the one program where there is no launch yet."""
     if root.op is Op.LINEAR and all(c.op is Op.CALL for c in root.src):
-        return tuple(_make_kernel_or_program_part(k, call.body, call.arguments) for k, call in enumerate(root.instructions))
+        return tuple(_make_kernel_part(k, call.body, call.arguments) for k, call in enumerate(root.instructions))
     return (ProgramPart("program", root.body, root.arguments) if root.op is Op.CALL else ProgramPart("program", root),)
 
 
-def _make_kernel_or_program_part(kernel_number: int, body: UOp, arguments: tuple[UOp, ...]) -> ProgramPart:
+def _make_kernel_part(kernel_number: int, body: UOp, arguments: tuple[UOp, ...]) -> ProgramPart:
     if body.op is Op.PROGRAM:
         linear, source, *_ = body.src
         return ProgramPart(f"kernel {kernel_number}", linear, arguments, str(source.arg.code))
@@ -377,23 +377,23 @@ class _NodeRelation:
         self.nodes_after = set(self.order)
         self.arrows: dict[UOp, list[_Arrow]] = {}
         self.owners: dict[UOp, dict[UOp, None]] = {}
-        (self._link_rewritten_nodes if transform.rules else self._link_replaced_nodes)()
+        (self._link_rewritten_nodes if transform.rules else self._link_replaced_and_matched_nodes)()
         for u, nodes in (transform.extra_nodes or {}).items():
             for v in _as_tuple(nodes):
-                self._add_arrow(u, v, True, (LinkCause(transform.pass_name),))
+                self._add_arrow_if_new(u, v, True, (LinkCause(transform.pass_name),))
         if transform.is_part:  # a node without a source here has one in another part
             return
         if not self.owners.get(transform.after):
-            self._add_arrow(transform.before, transform.after, True, (LinkCause(transform.pass_name),))
+            self._add_arrow_if_new(transform.before, transform.after, True, (LinkCause(transform.pass_name),))
         self._link_created_nodes_via_users(shared.get_steps_by_normal_form(transform.terms))
 
-    def _add_arrow(self, u: UOp, v: UOp, is_indirect: bool, causes: tuple[LinkCause, ...]) -> None:
+    def _add_arrow_if_new(self, u: UOp, v: UOp, is_indirect: bool, causes: tuple[LinkCause, ...]) -> None:
         owners = self.owners.setdefault(v, {})
         if v in self.nodes_after and u not in owners:
             owners[u] = None
             self.arrows.setdefault(u, []).append((v, is_indirect, causes))
 
-    def _link_replaced_nodes(self) -> None:
+    def _link_replaced_and_matched_nodes(self) -> None:
         """Link nodes by the pass's own replacements; any other node is the same node on replaced sources."""
         graph, replacements = self.shared.get_graph_index(self.transform.before), self.transform.replacements
         targets = {u: _as_tuple(replacements[u]) for u in replacements if u in graph.position}
@@ -401,7 +401,7 @@ class _NodeRelation:
         cause = (LinkCause(self.transform.pass_name),)
         for u in sorted(targets, key=graph.position.__getitem__):
             for v in targets[u]:
-                self._add_arrow(u, v, False, () if v is u else cause)
+                self._add_arrow_if_new(u, v, False, () if v is u else cause)
 
     def _match_unreplaced_nodes(self, graph: _GraphIndex, replaced: Mapping[UOp, tuple[UOp, ...]]) -> dict[UOp, UOp]:
         """Map nodes that the pass did not replace to what they became, as far as that is in the graph after.
@@ -424,12 +424,12 @@ class _NodeRelation:
         memo: dict[UOp, _RewriteOutcome] = {}
         for u in toposort(self.transform.before):
             outcome = _follow_rewrites(u, self.transform, steps, memo)
-            self._add_arrow(u, outcome.final, False, outcome.causes)
+            self._add_arrow_if_new(u, outcome.final, False, outcome.causes)
             pending = list(outcome.inner_nodes)
             seen = set(pending)
             while pending:
                 inner = _follow_rewrites(pending.pop(), self.transform, steps, memo)
-                self._add_arrow(u, inner.final, True, (*outcome.causes, *inner.causes))
+                self._add_arrow_if_new(u, inner.final, True, (*outcome.causes, *inner.causes))
                 pending += [x for x in inner.inner_nodes if x not in seen]
                 seen.update(inner.inner_nodes)
 
@@ -443,7 +443,7 @@ class _NodeRelation:
             if not self.owners.get(v):
                 cause = (LinkCause(self.transform.pass_name), *(LinkCause("rules", s) for s in steps.get(v, ())))
                 for u in dict.fromkeys(u for w in users.get(v, ()) for u in self.owners.get(w, ())):
-                    self._add_arrow(u, v, True, cause)
+                    self._add_arrow_if_new(u, v, True, cause)
 
 
 def group_steps_by_normal_form(rewrite_log: RewriteLog) -> dict[UOp, tuple[RewriteStep, ...]]:

@@ -142,7 +142,7 @@ def _run_case(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
 def _take_move_counts_as_reply_field() -> dict[str, Any]:
     """Return the counts of random schedule moves of this case, if there are any."""
     random_schedules = sys.modules.get("uops.compiler.passes.optimize.search.random_schedules")
-    counts = {} if random_schedules is None else random_schedules.take_optop_counts()
+    counts = {} if random_schedules is None else random_schedules.take_and_reset_optop_counts()
     return {"applied": counts} if counts else {}
 
 

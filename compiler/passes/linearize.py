@@ -59,9 +59,9 @@ class _LoopTree:
         self.open_loops = open_ranges(order)
         open_at_end = {r: self.open_loops[u] for u in instructions if u.op is Op.END for r in u.ranges}
         self.enclosing = _find_loops_around_ranges(open_at_end, self.root)
-        self.parent = {r: self._innermost_loop(outer) for r, outer in self.enclosing.items()}
+        self.parent = {r: self._innermost_loop_or_raise_if_unnested(outer) for r, outer in self.enclosing.items()}
 
-    def _innermost_loop(self, ranges: frozenset[UOp]) -> UOp | None:
+    def _innermost_loop_or_raise_if_unnested(self, ranges: frozenset[UOp]) -> UOp | None:
         if not ranges:
             return None
         inner = max(ranges, key=lambda r: len(self.enclosing[r]))
@@ -80,7 +80,7 @@ class _LoopTree:
             loops = self.open_loops[u]
             block = block_of.get(loops)
             if block is None:
-                block = block_of[loops] = blocks.setdefault(self._innermost_loop(loops), [])
+                block = block_of[loops] = blocks.setdefault(self._innermost_loop_or_raise_if_unnested(loops), [])
             block.append(u)
         return blocks
 

@@ -45,8 +45,8 @@ SWITCH_INTERVAL = 0.0002
 class CompileQueue:
     """Kernels that are compiled while others are lowered; a context manager.
 
-    `submit` every instruction list, then ask for each one's program. An error of the compiler is raised when its program is asked
-    for.
+    `render_and_submit` every instruction list, then ask for each one's program. An error of the compiler is raised when its program
+    is asked for.
     """
 
     def __init__(self, target: Target) -> None:

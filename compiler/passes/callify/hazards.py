@@ -198,7 +198,7 @@ class _HazardScan:
                 continue
             is_elementwise = is_elementwise and s.shape == target.shape
             if s in self.memory:
-                if not (is_elementwise and are_same_views_of_one_memory(s, target)) and not are_surely_disjoint_shrinks(s, target):
+                if not (is_elementwise and are_same_static_views(s, target)) and not are_surely_disjoint_shrinks(s, target):
                     uses.append((user, k))
                 continue
             seen.add((s, is_elementwise))
@@ -230,7 +230,7 @@ def _collect_static_views(reference: UOp) -> tuple[UOp, ...] | None:
     return tuple(views)
 
 
-def are_same_views_of_one_memory(a: UOp, b: UOp) -> bool:
+def are_same_static_views(a: UOp, b: UOp) -> bool:
     """Return True if two references of one memory are the same views, so that they name the same element at every index."""
     x, y = _collect_static_views(a), _collect_static_views(b)
     if x is None or y is None or len(x) != len(y):

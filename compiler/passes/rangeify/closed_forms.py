@@ -61,9 +61,9 @@ def find_closed_form(reduce_op: Op, term: UOp, r: UOp, simplify: Simplify, depen
     guarded = _split_conditions(reduce_op, term)
     dependent = tuple(c for c in guarded.conditions if depends(c, r))
     invariant = tuple(c for c in guarded.conditions if not depends(c, r))
-    form = _close_by_selection(reduce_op, guarded.value, dependent, r, simplify, depends)
+    form = _close_by_equality_that_fixes_range(reduce_op, guarded.value, dependent, r, simplify, depends)
     if form is None and not depends(guarded.value, r):
-        form = _close_by_counting(reduce_op, guarded.value, dependent, r, simplify, depends)
+        form = _close_by_counting_indices_in_bounds(reduce_op, guarded.value, dependent, r, simplify, depends)
     if form is None:
         return None
     return ClosedForm(simplify(_guard_with_identity(reduce_op, invariant, form.value)), form.selected_index)
@@ -200,7 +200,7 @@ def _unwrap_index_modulo_dtype(u: UOp) -> UOp | None:
 # Forms
 
 
-def _close_by_selection(
+def _close_by_equality_that_fixes_range(
     reduce_op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify: Simplify, depends: Depends
 ) -> ClosedForm | None:
     """Match an equality among the conditions that fixes r, and evaluate value and other conditions at that index."""
@@ -221,20 +221,19 @@ def _close_by_selection(
     return None
 
 
-def _close_by_counting(
+def _close_by_counting_indices_in_bounds(
     reduce_op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify: Simplify, depends: Depends
 ) -> ClosedForm | None:
     """Match conditions that bound r from below and above, and count the indices between the bounds."""
     lo, hi = ZERO, r.bound
     for c in conditions:
-        solved = _solve_is_lower_and_bound(c, r, depends)
+        solved = _solve_bound_on_range(c, r, depends)
         if solved is None:
             return None
-        is_lower, bound = solved
-        if is_lower:
-            lo = simplify(UOp(Op.MAX, (lo, bound)))
+        if solved.is_lower:
+            lo = simplify(UOp(Op.MAX, (lo, solved.bound)))
         else:
-            hi = simplify(_build_minimum(hi, bound, simplify))
+            hi = simplify(_build_minimum(hi, solved.bound, simplify))
     count = simplify(UOp(Op.SUB, (hi, lo)))
     if not _fits_int64(count):
         return None
@@ -250,8 +249,15 @@ def _build_minimum(a: UOp, b: UOp, simplify: Simplify) -> UOp:
     return UOp(Op.WHERE, (is_less, a, b))
 
 
-def _solve_is_lower_and_bound(condition: UOp, r: UOp, depends: Depends) -> tuple[bool, UOp] | None:
-    """Return (True, lo) for a condition that means r >= lo, (False, hi) for r < hi."""
+class RangeBound(NamedTuple):
+    """A bound on a range r: r >= `bound` if it `is_lower`, else r < `bound`."""
+
+    is_lower: bool
+    bound: UOp
+
+
+def _solve_bound_on_range(condition: UOp, r: UOp, depends: Depends) -> RangeBound | None:
+    """Return the bound that a condition sets on `r`, or None for a condition of another form."""
     solved = _isolate_range_in_comparison(condition, r, depends) if condition.op in _BOUNDS else None
     if solved is None:
         return None
@@ -265,9 +271,9 @@ def _solve_is_lower_and_bound(condition: UOp, r: UOp, depends: Depends) -> tuple
     # k r >= x is r >= ceil(x / k), k r > x is r >= floor(x / k) + 1; the other two comparisons are their negations
     if greater != strict:
         ceiling = bound if k == 1 else UOp(Op.IDIV, (UOp(Op.ADD, (bound, index_constant(k - 1))), index_constant(k)))
-        return greater, ceiling
+        return RangeBound(greater, ceiling)
     floor = bound if k == 1 else UOp(Op.IDIV, (bound, index_constant(k)))
-    return greater, UOp(Op.ADD, (floor, ONE))
+    return RangeBound(greater, UOp(Op.ADD, (floor, ONE)))
 
 
 def _clamp_to_range(bound: UOp, factor: int, r: UOp) -> UOp:

@@ -112,7 +112,7 @@ class _ClosedFormSearch:
         if len(self.elements) > _MAX_ELEMENTS:
             return None
         for k, r in sorted(loops.items(), reverse=True):
-            form = find_closed_form(u.arg.op, value, r, self.indexing.simplify, self.depends_on)
+            form = find_closed_form(u.arg.op, value, r, self.indexing.simplify, self.depends_on_through_leaves)
             if form is not None:
                 value = (
                     form.value
@@ -123,7 +123,7 @@ class _ClosedFormSearch:
         if len(remaining) == len(loops):
             return None
         general_index = tuple(ZERO if k in u.arg.axes else i for k, i in enumerate(coords))
-        return ClosedReduce(general_index, self.collect_leaves(value), value, remaining)
+        return ClosedReduce(general_index, self.collect_leaves_in_dependency_order(value), value, remaining)
 
     def make_general_index(self, axis: int, n: Dim) -> UOp:
         """Return a Range that stands for any index on an axis; the index 0 for an axis of one element.
@@ -133,9 +133,9 @@ class _ClosedFormSearch:
         bound = self.indexing.simplify(dim_node(n))
         return ZERO if bound is index_constant(1) else UOp(Op.RANGE, (bound,), RangeArg(-1 - axis, AxisType.LOOP))
 
-    def depends_on(self, e: UOp, r: UOp) -> bool:
+    def depends_on_through_leaves(self, expression: UOp, r: UOp) -> bool:
         """Return True if an expression depends on a range, also through index or gate of a leaf."""
-        pending, seen = [e], set[UOp]()
+        pending, seen = [expression], set[UOp]()
         while pending:
             for u in toposort(pending.pop()):
                 if u is r:
@@ -152,14 +152,14 @@ class _ClosedFormSearch:
         position = index if inside is None or fits_int32(index) else self.indexing.alu(Op.MOD, index, r.bound)
         replacements: dict[UOp, UOp] = {}
         for u in toposort(value):
-            if u in self.leaves and self.depends_on(u, r):
+            if u in self.leaves and self.depends_on_through_leaves(u, r):
                 node, coords, gate = self.leaves[u]
                 new_coords = tuple(self.indexing.simplify(substitute(i, {r: position})) for i in coords)
                 new_gate = None if gate is None else self.indexing.simplify(substitute(gate, {r: position}))
-                replacements[u] = self.make_leaf(node, new_coords, self.indexing.conjoin_gates(new_gate, inside))
+                replacements[u] = self.get_or_make_leaf_placeholder(node, new_coords, self.indexing.conjoin_gates(new_gate, inside))
         return self.indexing.simplify(substitute(value, replacements)) if replacements else value
 
-    def collect_leaves(self, value: UOp) -> dict[UOp, Leaf]:
+    def collect_leaves_in_dependency_order(self, value: UOp) -> dict[UOp, Leaf]:
         """Return the leaves of an expression, each after those that its index and gate depend on."""
         ordered: dict[UOp, Leaf] = {}
         pending = [u for u in toposort(value) if u in self.leaves]
@@ -176,7 +176,7 @@ class _ClosedFormSearch:
 
     # Elements
 
-    def make_leaf(self, u: UOp, coords: Index, gate: UOp | None = None) -> UOp:
+    def get_or_make_leaf_placeholder(self, u: UOp, coords: Index, gate: UOp | None = None) -> UOp:
         """Return the placeholder for an element of `u`. Its gate requires that `coords` are in range; elsewhere nothing is read."""
         for i, n in zip(coords, u.shape, strict=True):
             gate = self.indexing.conjoin_gates(gate, self.indexing.in_range_gate(i, ZERO, dim_node(n)))
@@ -205,31 +205,33 @@ class _ClosedFormSearch:
             stack.pop()
             v, i = element
             self.elements[element] = (
-                self.make_leaf(v, i) if missing else self.build_from_sources(v, i, [self.elements[s] for s in sources])
+                self.get_or_make_leaf_placeholder(v, i)
+                if missing
+                else self.build_element_from_sources(v, i, [self.elements[s] for s in sources])
             )
         return self.elements[u, coords]
 
     def source_elements(self, u: UOp, coords: Index) -> list[tuple[UOp, Index]]:
         """Return the elements that an element is computed from; none for a leaf."""
-        if u in self.closed_reduces or not self.can_look_through(u):
+        if u in self.closed_reduces or not self.has_elements_built_from_sources(u):
             return []
         if u.op in ALU:
             return [(s, self.indexing.align_broadcast_index(coords, s.shape)) for s in u.src]
         return [(u.operand, STEP[u.op](self.indexing, u, coords).coords)]
 
-    def can_look_through(self, u: UOp) -> bool:
+    def has_elements_built_from_sources(self, u: UOp) -> bool:
         """Return True if elements of `u` are expressions of elements of its sources."""
         if u in self.functions:
             return u.op in _FUNCTIONS
         return u.op in RESHAPING or (u in self.mixed and u.op in _CHOICES)
 
-    def build_from_sources(self, u: UOp, coords: Index, sources: Sequence[UOp]) -> UOp:
+    def build_element_from_sources(self, u: UOp, coords: Index, sources: Sequence[UOp]) -> UOp:
         """Build the element of `u` at `coords` from its source elements."""
         form = self.closed_reduces.get(u)
         if form is not None and not form.leaves and not form.remaining_loops:
             return substitute(form.value, bind_general_index(form, coords))
         if not sources:
-            return u if not u.shape and u in self.functions else self.make_leaf(u, coords)
+            return u if not u.shape and u in self.functions else self.get_or_make_leaf_placeholder(u, coords)
         if u.op is Op.PAD:
             (element,) = sources
             gate = STEP[Op.PAD](self.indexing, u, coords).gate

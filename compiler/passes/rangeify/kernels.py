@@ -211,17 +211,19 @@ class KernelFinisher:
         params = {m: _kernel_param(m, k) for k, m in enumerate(memory)}
         store = substitute(filled, params)
         log_transform("arguments", filled, store, params, kernel_number=number)
-        valid_counts = {params[m]: self._count_valid_elements(m) for m in memory}
+        valid_counts = {params[m]: self._count_initialised_leading_elements(m) for m in memory}
         key = store, tuple(kernel.ranges), tuple(valid_counts.values())
         finished = self.finished.get(key)
         if finished is None or active_log() is not None:
-            finished = self.finished[key] = _finish_kernel(number, store, kernel.ranges, self.simplify, valid_counts)
+            finished = self.finished[key] = _simplify_close_loops_and_renumber(
+                number, store, kernel.ranges, self.simplify, valid_counts
+            )
         memory = [memory[k] for k in finished.memory_positions]
         passed = [self.arguments[m.arg.slot] if m.op is Op.PARAM else m for m in memory]
         variables = [self.arguments[u.arg.slot] for u in finished.variables]
         return UOp(Op.CALL, (finished.body, *passed, *variables), CallArg(written=(0,)))
 
-    def _count_valid_elements(self, memory: UOp) -> Dim:
+    def _count_initialised_leading_elements(self, memory: UOp) -> Dim:
         """Return the number of elements of memory, from the first on, that are known to hold a value.
 
         An input holds values everywhere, and a realised value fills the front of its Buffer. Nothing is known of a Buffer of the
@@ -232,7 +234,7 @@ class KernelFinisher:
         return 0 if memory.op is Op.PARAM and self.arguments[memory.arg.slot].op is Op.BUFFER else count_elements(memory.shape)
 
 
-def _finish_kernel(
+def _simplify_close_loops_and_renumber(
     kernel_number: int, store: UOp, output_loops: Sequence[UOp], simplify: Callable[[UOp], UOp], valid_counts: ValidCounts
 ) -> FinishedKernel:
     """Simplify a Store, close its loops, gate its Loads, and number its Params and loops."""
@@ -253,7 +255,7 @@ def _finish_kernel(
     slots: dict[UOp, UOp] = {u: u.replace(arg=_variable_arg(u.arg, k)) for k, u in enumerate(variables, len(memory))}
     for k, m in enumerate(memory):
         slots[m] = m if m.arg.slot == k and not variables else _kernel_param(m, k, substitute(m.extents, slots))
-    numbered = B.sink(substitute(body, slots), name=_kernel_name(body))
+    numbered = B.sink(substitute(body, slots), name=_derive_kernel_name_from_extents(body))
     log_transform("numbers of arguments", body, numbered, slots, kernel_number=kernel_number)
     done, loops = renumber_loops_and_map_nodes(numbered)
     log_transform("numbers of loops", numbered, done, loops, kernel_number=kernel_number)
@@ -297,7 +299,7 @@ def _variable_arg(arg: ParamArg, slot: int) -> ParamArg:
     return ParamArg(slot, arg.dtype, name=arg.name, bounds=arg.bounds)
 
 
-def _kernel_name(body: UOp) -> str:
+def _derive_kernel_name_from_extents(body: UOp) -> str:
     """Return `r` for a kernel that reduces, else `e`, and the extents of its loops in nesting order. Equal kernels share a name."""
     kind = "r" if nodes_with_op(body, Op.REDUCE) else "e"
     ranges = sorted(nodes_with_op(body, Op.RANGE), key=lambda u: int(u.arg.axis_id))

@@ -42,11 +42,11 @@ class StorageLayout(NamedTuple):
         """Return the index in the last view of the element `loop_index` of `loops`."""
         start = 0 if self.loops is self.value else self.chain.index(self.loops) + 1
         for v in self.chain[start:]:
-            loop_index = _map_index_forward(indexing, v, loop_index)
+            loop_index = _map_operand_index_to_view(indexing, v, loop_index)
         return loop_index
 
 
-def _map_index_forward(indexing: IndexArithmetic, view: UOp, index: Index) -> Index:
+def _map_operand_index_to_view(indexing: IndexArithmetic, view: UOp, index: Index) -> Index:
     """Return the index in a view of the element `index` of its operand."""
     if view.op is Op.PERMUTE:
         return tuple(index[k] for k in view.arg.order)
@@ -67,7 +67,7 @@ def choose_layouts(order: Sequence[UOp], use_counts: Mapping[UOp, int], cheap: s
         if not before and (s in cheap or (s.op not in ALU and s.op is not Op.REDUCE)):
             continue
         chain = (*before, v)
-        if not keeps_last_axis(value, chain):
+        if not keeps_last_axis_contiguous(value, chain):
             continue
         chains[v] = value, chain
         if before:
@@ -77,46 +77,53 @@ def choose_layouts(order: Sequence[UOp], use_counts: Mapping[UOp, int], cheap: s
     return layouts
 
 
-def keeps_last_axis(value: UOp, chain: Sequence[UOp]) -> bool:
+class MarkedAxis(NamedTuple):
+    """An axis of more than one element; marked if it walks along the value's last axis."""
+
+    extent: int
+    is_marked: bool
+
+
+def keeps_last_axis_contiguous(value: UOp, chain: Sequence[UOp]) -> bool:
     """Return True if consecutive elements along the last axis of `value` are consecutive in the last view of `chain`."""
     shape: list[int] = [n for n in value.shape if n != 1]
     if not shape:
         return False
     *outer, last = shape
-    axes: list[tuple[int, bool]] = [*((n, False) for n in outer), (last, True)]
+    axes = [*(MarkedAxis(n, False) for n in outer), MarkedAxis(last, True)]
     for v in chain:
-        tracked = _track_last_axis(axes, v)
+        tracked = _track_marked_axes_through_view(axes, v)
         if tracked is None:
             return False
         axes = tracked
-    return bool(axes) and axes[-1][1]
+    return bool(axes) and axes[-1].is_marked
 
 
-def _track_last_axis(axes: list[tuple[int, bool]], v: UOp) -> list[tuple[int, bool]] | None:
+def _track_marked_axes_through_view(axes: list[MarkedAxis], view: UOp) -> list[MarkedAxis] | None:
     """Follow marked axes through a view; None if it flips a marked one.
 
-    `axes` are the axes of more than one element of the operand, as (extent, whether it walks along the value's last axis).
+    `axes` are the axes of more than one element of the operand.
     """
-    operand_shape = v.operand.shape
-    if v.op is Op.RESHAPE:
-        return _track_through_reshape(axes, [n for n in v.shape if n != 1])
+    operand_shape = view.operand.shape
+    if view.op is Op.RESHAPE:
+        return _track_marked_axes_through_reshape(axes, [n for n in view.shape if n != 1])
     remaining = iter(axes)
-    all_axes = [(1, False) if n == 1 else next(remaining) for n in operand_shape]
-    if v.op is Op.FLIP:
-        return None if any(f and all_axes[k][1] for k, f in enumerate(v.arg.flags)) else axes
-    return [all_axes[k] for k in v.arg.order if operand_shape[k] != 1]
+    all_axes = [MarkedAxis(1, False) if n == 1 else next(remaining) for n in operand_shape]
+    if view.op is Op.FLIP:
+        return None if any(f and all_axes[k].is_marked for k, f in enumerate(view.arg.flags)) else axes
+    return [all_axes[k] for k in view.arg.order if operand_shape[k] != 1]
 
 
-def _track_through_reshape(axes: list[tuple[int, bool]], shape: Sequence[int]) -> list[tuple[int, bool]]:
+def _track_marked_axes_through_reshape(axes: list[MarkedAxis], shape: Sequence[int]) -> list[MarkedAxis]:
     """Mark each axis of the result that has the stride of a marked axis of the operand."""
     mark_of_stride: dict[int, bool] = {}
     stride = 1
     for n, mark in reversed(axes):
         mark_of_stride[stride] = mark
         stride *= n
-    tracked: list[tuple[int, bool]] = []
+    tracked: list[MarkedAxis] = []
     stride = 1
     for n in reversed(shape):
-        tracked.append((n, mark_of_stride.get(stride, False)))
+        tracked.append(MarkedAxis(n, mark_of_stride.get(stride, False)))
         stride *= n
     return tracked[::-1]

@@ -29,7 +29,7 @@ MAX_PARTS, MIN_PARTS = 64, 32
 
 def split_large_reduces(body: UOp, indexing: IndexArithmetic) -> UOp:
     """Split every large Reduce of a body into two stages."""
-    large = {u for u in nodes_with_op(body, Op.REDUCE) if _is_large_reduce(u)}
+    large = {u for u in nodes_with_op(body, Op.REDUCE) if _is_large_reduce_with_few_results(u)}
     if not large:
         return body
     order = toposort(body)
@@ -43,7 +43,7 @@ def split_large_reduces(body: UOp, indexing: IndexArithmetic) -> UOp:
     return done[body]
 
 
-def _is_large_reduce(u: UOp) -> bool:
+def _is_large_reduce_with_few_results(u: UOp) -> bool:
     shape, axes = u.operand.shape, u.arg.axes
     if not axes or not all(isinstance(n, int) for n in shape) or math.prod(u.shape) > MAX_RESULTS:
         return False

@@ -9,7 +9,7 @@ element is read, changed and written.
 from __future__ import annotations
 
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.ir.views import STEP, VIEWS, ZERO, Index
+from uops.compiler.ir.views import STEP, VIEWS, ZERO, Index, SourceElement
 from uops.compiler.passes.rangeify.elementwise import build_axis_position_and_in_range_gate
 from uops.compiler.passes.rangeify.kernels import ElementRef, KernelDraft, flat_param
 from uops.compiler.passes.rangeify.state import RangeifyState
@@ -24,7 +24,7 @@ def locate_store_target(state: RangeifyState, kernel: KernelDraft, reference: UO
     """Return the element of memory that the kernel's element of `reference` is."""
     target = StoreTarget(reference)
     index, dtype = kernel.coords, reference.dtype
-    if _changes_item_size(reference):
+    if _has_view_that_changes_item_size(reference):
         target.byte = kernel.new_loop_or_zero_index(dtype.itemsize, AxisType.LOOP)
         target.byte_ranges = [] if target.byte is ZERO else [target.byte]
         target.loops = [*kernel.ranges, *target.byte_ranges]
@@ -37,7 +37,7 @@ def locate_store_target(state: RangeifyState, kernel: KernelDraft, reference: UO
     return target
 
 
-def _changes_item_size(u: UOp) -> bool:
+def _has_view_that_changes_item_size(u: UOp) -> bool:
     """Return True if some view of a reference has elements of another size than its operand."""
     while u.op in VIEWS:
         viewed = u.src[0]  # operand, or buffer of an After
@@ -49,7 +49,7 @@ def _changes_item_size(u: UOp) -> bool:
 
 def _map_index_to_viewed_operand(
     state: RangeifyState, kernel: KernelDraft, target: StoreTarget, u: UOp, index: Index
-) -> tuple[Index, UOp | None]:
+) -> SourceElement:
     """Map an index of a view to one of its operand, with the gate under which the element exists."""
     if u.op in STEP:
         return STEP[u.op](state.indexing, u, index)
@@ -57,16 +57,16 @@ def _map_index_to_viewed_operand(
         return _map_index_through_positions(state, kernel, u, index)
     if u.op is Op.BITCAST:
         if not index:
-            return (), None
+            return SourceElement(())
         *outer, last = index
-        return (*outer, _rescale_position_and_target_byte(state, target, last, u.dtype, u.operand.dtype)), None
+        return SourceElement((*outer, _rescale_position_and_target_byte(state, target, last, u.dtype, u.operand.dtype)))
     (position,) = index  # of a Slice
     inner = _rescale_position_and_target_byte(state, target, position, u.dtype, u.operand.dtype)
     offset, gate = build_axis_position_and_in_range_gate(state, u.offset, ElementRef(kernel, ()), u.operand.shape[0])
-    return (state.indexing.alu(Op.ADD, inner, offset),), gate
+    return SourceElement((state.indexing.alu(Op.ADD, inner, offset),), gate)
 
 
-def _map_index_through_positions(state: RangeifyState, kernel: KernelDraft, u: UOp, index: Index) -> tuple[Index, UOp | None]:
+def _map_index_through_positions(state: RangeifyState, kernel: KernelDraft, u: UOp, index: Index) -> SourceElement:
     """Map an index of an Index to one of its operand."""
     positions, gate = [], None
     for operand, n in zip(u.positions, u.operand.shape):
@@ -75,7 +75,7 @@ def _map_index_through_positions(state: RangeifyState, kernel: KernelDraft, u: U
         position, inside = build_axis_position_and_in_range_gate(state, operand, ElementRef(kernel, coords), n)
         positions.append(position)
         gate = state.indexing.conjoin_gates(gate, inside)
-    return (*positions, *index), gate
+    return SourceElement((*positions, *index), gate)
 
 
 def _rescale_position_and_target_byte(

@@ -44,7 +44,7 @@ def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
     runs: list[list[int]] = []
     for accesses in by_terms.values():
         if len({c for c, _ in accesses}) < len(accesses):
-            runs += _group_equal_addresses_into_runs(accesses)
+            runs += _find_runs_among_repeated_addresses(accesses)
             continue
         last = None
         for c, p in sorted(accesses):
@@ -55,7 +55,7 @@ def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
     return sorted(runs)
 
 
-def _group_equal_addresses_into_runs(address_position_pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _find_runs_among_repeated_addresses(address_position_pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Group (address, position) pairs with equal addresses into runs of consecutive addresses and of one stride in position.
 
     Addresses are equal where a row is padded: its last positions, which are gated off, have the addresses of the next row's first.

@@ -27,7 +27,7 @@ def lower_index_arithmetic(kernel: UOp) -> UOp:
     done: dict[UOp, UOp] = {}
     values: dict[UOp, UOp] = {}  # index value -> machine integer
     for u in order:
-        lowered = done[u] = _lower_index_node(u, done, values, width)
+        lowered = done[u] = _rebuild_node_with_integer_indices(u, done, values, width)
         if u.dtype is not _INDEX or u.op not in _COUNTERS:
             values[u] = lowered
     log_transform("widths", kernel, done[kernel], done)
@@ -70,7 +70,9 @@ def as_integer(x: UOp, integer_dtype: DType) -> UOp:
     return UOp(Op.CAST, (x,), CastArg(integer_dtype)) if not x.dtype.is_float else B.cast(B.cast(x, dt.int64), integer_dtype)
 
 
-def _lower_index_node(u: UOp, lowered_nodes: dict[UOp, UOp], integer_memo: dict[UOp, UOp], index_dtype: DType) -> UOp:
+def _rebuild_node_with_integer_indices(
+    u: UOp, lowered_nodes: dict[UOp, UOp], integer_memo: dict[UOp, UOp], index_dtype: DType
+) -> UOp:
     """Rebuild `u` on lowered sources. A source that is a Range, variable or constant is replaced by its value in `index_dtype`."""
     op = u.op
     if op is Op.PARAM or op is Op.CONST:  # the shape of a Param is part of the Param, and stays

@@ -202,14 +202,14 @@ class IndexSums:
 
     def _derive_stack_or_combined_lanes(self, u: UOp, lane_positions: LanePositions) -> IndexLanes | None:
         if u.op is Op.STACK:
-            return self._derive_stack(u, lane_positions)
+            return self._derive_stack_lanes(u, lane_positions)
         if u.op in _COMBINE:
             parts = [self.derive_index_lanes_if_affine(s, lane_positions) for s in u.src]
             sums = [p for p in parts if p is not None]
             return _COMBINE[u.op](*sums) if len(sums) == len(parts) else None
         return None
 
-    def _derive_stack(self, stack: UOp, lane_positions: LanePositions) -> IndexLanes | None:
+    def _derive_stack_lanes(self, stack: UOp, lane_positions: LanePositions) -> IndexLanes | None:
         constants = stack.constant_elements
         if constants is not None:
             return IndexLanes({}, tuple([constants[p] for p in lane_positions]))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from uops.compiler.decompose import SMALL, lower_elementwise, soften_dtype
 from uops.compiler.decompose.elementary import WIDE_RULES, is_elementary
@@ -34,8 +35,18 @@ from uops.spec.ir.args import BitcastArg
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
 
+
+class BodyAfterSelectSteps(NamedTuple):
+    """The body of one kernel after each step of instruction selection, in order."""
+
+    accumulate: UOp
+    widths: UOp
+    decompose: UOp
+    simplify: UOp
+
+
 #: Names of the steps of each kernel, in order.
-STEPS = ("accumulate", "widths", "decompose", "simplify")
+STEPS = BodyAfterSelectSteps._fields
 
 
 def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UOp:
@@ -47,10 +58,10 @@ def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UO
     if steps is not None:
         for k, name in enumerate(STEPS):
             steps[name] = map_kernel_bodies(root, lambda body, k=k: selected[body][k])  # type: ignore[misc]
-    return map_kernel_bodies(root, lambda body: selected[body][-1])
+    return map_kernel_bodies(root, lambda body: selected[body].simplify)
 
 
-def select_instructions(body: UOp, target: Target) -> tuple[UOp, ...]:
+def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     """Select instructions for one kernel body, and return the body after each of STEPS. Raises CompileError or Unsupported."""
     uniques = fresh_uniques(body)
     shaped = has_shaped_values(toposort(body))
@@ -59,12 +70,12 @@ def select_instructions(body: UOp, target: Target) -> tuple[UOp, ...]:
     else:
         accumulated = lower_reduces(body, uniques)
         sized = lower_index_arithmetic(accumulated)
-    primitive = _decompose_non_native_ops(sized, target.ops)
+    primitive = _decompose_non_native_ops_and_small_floats(sized, target.ops)
     simplified = (ScalarRewriter if shaped else Rewriter)(VALUES)(primitive)
     foreign = {u.op for u in toposort(simplified)} & ALU - target.ops
     if foreign:
         raise Unsupported(min(op.name for op in foreign), target.name)
-    return accumulated, sized, primitive, simplified
+    return BodyAfterSelectSteps(accumulated, sized, primitive, simplified)
 
 
 class ScalarRewriter(Rewriter):
@@ -75,7 +86,7 @@ class ScalarRewriter(Rewriter):
         return Rewriter.apply_first_rule(self, u) if not u.shape else None
 
 
-def _decompose_non_native_ops(body: UOp, native: frozenset[Op]) -> UOp:
+def _decompose_non_native_ops_and_small_floats(body: UOp, native: frozenset[Op]) -> UOp:
     """Decompose the elementwise ops that are not `native`, and replace small floats by their bits."""
     order = toposort(body)
     has_small_floats = not {u.arg.dtype for u in order if u.op in _NAMING}.isdisjoint(SMALL)

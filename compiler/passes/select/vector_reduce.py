@@ -167,7 +167,7 @@ class _ReduceBuilder:
             )
         return self.identities[lane_count]
 
-    def combine_tree(self, parts: list[UOp]) -> UOp:
+    def combine_parts_in_balanced_tree(self, parts: list[UOp]) -> UOp:
         """Combine all parts in a balanced tree."""
         while len(parts) > 1:
             parts = [UOp(self.op, tuple(parts[k : k + 2])) if k + 1 < len(parts) else parts[k] for k in range(0, len(parts), 2)]
@@ -191,7 +191,7 @@ def build_needed_reduce_pieces(state: VectorSelector, u: UOp, plan: ReducePlan) 
         else [[_combine_group_terms_in_expression(builder, g)] for g in plan.groups]
     )
     for group, group_parts in zip(plan.groups, parts, strict=True):
-        total = builder.combine_tree(group_parts)
+        total = builder.combine_parts_in_balanced_tree(group_parts)
         state.values[u, group.piece] = B.cast(builder.reduce_lanes(total) if plan.folded_lanes else total, u.dtype)
     if u.shape == ():
         state.done[u] = state.values[u, SCALAR]
@@ -201,7 +201,7 @@ def _combine_group_terms_in_expression(builder: _ReduceBuilder, group: Accumulat
     """Combine all terms of a group in one expression."""
     w = builder.plan.folded_lanes or len(group.piece)
     if builder.fma_operands is None:
-        return builder.combine_tree([builder.build_term(t, w) for t in group.terms])
+        return builder.combine_parts_in_balanced_tree([builder.build_term(t, w) for t in group.terms])
     running = builder.build_term(group.terms[0], w)
     for t in group.terms[1:]:
         running = builder.combine_term(running, t, w)

@@ -38,7 +38,7 @@ def find_transpose_squares(index_sums: IndexSums, load: UOp, pieces: Iterable[La
     scattered = [p for p in pieces if len(p) >= MIN_LANES and not _is_contiguous_or_splat(index_sums, load, p)]
     squares: list[TransposeSquare] = []
     for w in sorted({len(p) for p in scattered}):
-        squares += _find_squares(index_sums, load, [p for p in scattered if len(p) == w], w)
+        squares += _find_squares_of_width(index_sums, load, [p for p in scattered if len(p) == w], w)
     return squares
 
 
@@ -51,7 +51,7 @@ def _is_contiguous_or_splat(index_sums: IndexSums, load: UOp, lane_positions: La
     )
 
 
-def _find_squares(index_sums: IndexSums, load: UOp, pieces: Sequence[LanePositions], w: int) -> list[TransposeSquare]:
+def _find_squares_of_width(index_sums: IndexSums, load: UOp, pieces: Sequence[LanePositions], w: int) -> list[TransposeSquare]:
     """Return the squares that pieces of `w` lanes form."""
     positions = tuple(dict.fromkeys(p for piece in pieces for p in piece))
     lanes = index_sums.derive_index_lanes_if_affine(index_of(load), positions)

@@ -74,16 +74,16 @@ def _match_argmax(u: UOp) -> _ArgmaxPattern | None:
     if r.bound.op is not Op.CONST or missing.op is not Op.CONST or not _decreases_with_loop(v, r) or not _at_least(v, missing):
         return None
     terms = condition.src if condition.op is Op.OR else (condition,)
-    x = next((x for t in terms if (x := _match_equals_max(t, r)) is not None), None)
+    x = next((x for t in terms if (x := _match_operand_equal_to_its_max(t, r)) is not None), None)
     if x is None or len(terms) != (2 if x.dtype.is_float else 1):
         return None
     takes_nan = not x.dtype.is_float or any(t.op is Op.CMPNE and t.src == (x, x) for t in terms)
     return _ArgmaxPattern(u, x, v, missing, r) if takes_nan else None
 
 
-def _match_equals_max(t: UOp, r: UOp) -> UOp | None:
+def _match_operand_equal_to_its_max(comparison: UOp, r: UOp) -> UOp | None:
     """Return x of a comparison x(r) = max of x over all r, or None."""
-    for x, m in (t.src, t.src[::-1]) if t.op is Op.CMPEQ else ():
+    for x, m in (comparison.src, comparison.src[::-1]) if comparison.op is Op.CMPEQ else ():
         if m.op is not Op.REDUCE or m.arg.op is not Op.MAX or len(m.ranges) != 1:
             continue
         (loop,) = m.ranges

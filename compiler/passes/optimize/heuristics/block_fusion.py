@@ -104,7 +104,7 @@ class _ChainFinder:
             arguments.update(part.call.arguments)
             row = row + _row_bytes(chain[-2], common) if shared >= common else sum(_row_bytes(p, shared) for p in chain[:-1])
             common = min(common, shared)
-            if self.no_longer_chain_can_pay(first, common, row):
+            if self.is_chain_and_any_extension_unprofitable(first, common, row):
                 return chain, 0
         return chain, common if len(chain) > 1 else 0
 
@@ -130,7 +130,7 @@ class _ChainFinder:
         reader = self.get_chain_kernel(writer_index + 1) if memory in self.calls[writer_index + 1].arguments[1:] else None
         return _count_loops_advancing_alike(writer, reader, memory) if reader else 0
 
-    def no_longer_chain_can_pay(self, first: ChainKernel, common_loop_count: int, row_bytes: int) -> bool:
+    def is_chain_and_any_extension_unprofitable(self, first: ChainKernel, common_loop_count: int, row_bytes: int) -> bool:
         """Return True if no chain that begins with `first` pays: as it grows, rows take more bytes and no more loops are shared."""
         extents = [constant_extent(r) for r in first.loops[:common_loop_count]]
         return (

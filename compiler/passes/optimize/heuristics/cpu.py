@@ -34,7 +34,7 @@ from uops.compiler.passes.optimize.heuristics.products import (
     vectorize_reduce_if_contiguous,
 )
 from uops.compiler.passes.optimize.heuristics.sweep import interchange_output_and_reduce_loops
-from uops.compiler.passes.optimize.heuristics.symbolic import vectorize_contiguous_loops_if_masked
+from uops.compiler.passes.optimize.heuristics.symbolic import vectorize_contiguous_loops_if_machine_masks
 from uops.compiler.passes.optimize.heuristics.threads import WORTH, count_executed_element_operations
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.local_memory import (
@@ -53,7 +53,7 @@ from uops.compiler.passes.optimize.schedule.moves import (
     split_loop_into_vectors,
     split_with_padding,
 )
-from uops.compiler.passes.optimize.schedule.optops import apply, find_loops_around_fills
+from uops.compiler.passes.optimize.schedule.optops import apply, find_loops_around_local_memory_fills
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.compiler.target import MachineModel
 from uops.spec.ir import dtypes as dt
@@ -90,16 +90,16 @@ def schedule_for_cpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
     if not machine.vector_bytes:
         return s
     if any(r.bound.op is not Op.CONST for r in s.ranges):
-        return vectorize_contiguous_loops_if_masked(s, machine)
+        return vectorize_contiguous_loops_if_machine_masks(s, machine)
     s = flatten_loop_nests(s)
     argmax = fuse_max_and_argmax(s, machine, uniques)
     if argmax is not None:
         return argmax
-    s = _stage_repeated_values(s, machine, uniques)
+    s = _stage_values_recomputed_in_several_loops(s, machine, uniques)
     return _vectorize_kernel(s, VectorizationFacts(s), machine, uniques)
 
 
-def _stage_repeated_values(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def _stage_values_recomputed_in_several_loops(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
     """Stage rows of values that two inner loops share: in the output if they fit the second cache, else in LOCAL memory.
 
     LOCAL memory must fit the first cache beside what the loops read.
@@ -128,7 +128,7 @@ def _vectorize_kernel(s: Schedule, f: VectorizationFacts, machine: MachineModel,
     if lane is None and len(f.reduces) == 1 and not f.unvectorizable:
         return vectorize_dot_products_if_contiguous(s, f, lanes)
     if lane is not None:
-        s = _vectorize_output_loop(s, f, lane, lanes, machine, uniques)
+        s = _choose_strategy_and_vectorize_output_loop(s, f, lane, lanes, machine, uniques)
     around = set[UOp]()  # loops around vectorized Reduces: lanes of these would repeat the Reduce in each lane
     for u in f.reduces:
         if (lane is None or lane not in f.enclosing_loops[u.operand]) and ranges_closed_by(u)[-1] not in around:
@@ -163,7 +163,7 @@ def _gather_cost_along(f: VectorizationFacts, u: UOp, last: Sequence[UOp]) -> in
     return min((f.gather_cost(r, f.direct_loads(u)) for r in last if r in f.enclosing_loops[u.operand]), default=None)
 
 
-def _vectorize_output_loop(
+def _choose_strategy_and_vectorize_output_loop(
     s: Schedule, f: VectorizationFacts, lane_loop: UOp, lanes: int, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Turn an output loop into vector lanes by the strategy that suits the kernel's loads."""
@@ -176,11 +176,11 @@ def _vectorize_output_loop(
         streams = summed and all(a.stride(lane_loop) is not None for a in f.loads)
         vectors = min(COLUMN_VECTORS, machine.registers // 2) if streams else _elementwise_vector_count(f)
         if streams and constant_extent(lane_loop) > lanes * vectors and shortest_reduce_extent(s, f, lane_loop) >= SWEPT_ROWS:
-            return _accumulate_column_tiles(s, f, lane_loop, None, lanes, machine, uniques)
+            return _accumulate_column_tiles_row_by_row(s, f, lane_loop, None, lanes, machine, uniques)
         return split_loop_into_vectors(s, lane_loop, lanes, vectors, AxisType.UPCAST)
     streamed = shortest_reduce_extent(s, f, lane_loop) * constant_extent(lane_loop) * f.itemsize > (machine.caches or CACHES)[1]
     if constant_extent(rows) <= FEW_ROWS and streamed and len(f.reduces) == 1:
-        return _accumulate_column_tiles(s, f, lane_loop, rows, lanes, machine, uniques)
+        return _accumulate_column_tiles_row_by_row(s, f, lane_loop, rows, lanes, machine, uniques)
     return tile_product_in_registers(s, f, rows, lane_loop, machine, uniques)
 
 
@@ -190,7 +190,7 @@ def _elementwise_vector_count(f: VectorizationFacts) -> int:
     return 1 if operations >= LONG and not f.reduces else ELEMENTWISE_VECTORS
 
 
-def _accumulate_column_tiles(
+def _accumulate_column_tiles_row_by_row(
     s: Schedule,
     f: VectorizationFacts,
     lane_loop: UOp,
@@ -238,7 +238,7 @@ def _accumulate_column_tiles(
         rows = ranges_closed_by(u)[-1]
         together = (
             largest_divisor(constant_extent(rows), most)
-            if rows not in find_loops_around_fills(s.effect, include_registers=True)
+            if rows not in find_loops_around_local_memory_fills(s.effect, include_registers=True)
             else 1
         )
         if together > 1:

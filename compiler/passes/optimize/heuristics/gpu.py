@@ -73,7 +73,7 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
     if transposed is not None:
         return transposed
     grouped = _split_long_reduces_across_lanes(s, f, machine)
-    return grouped if grouped is not s else _split_one_output_loop_into_vector_lanes(s, f, machine)
+    return grouped if grouped is not s else _split_output_loop_into_vectors_and_workgroup_lanes(s, f, machine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +152,11 @@ def _tile_matmul_if_padding_is_cheap(
         ):  # fmt: skip
             number = _axis_number(s, axis)
             s = apply(s, Padto(number, factor) if target is None else Split(number, factor, target), machine)
-        return _stage_matmul_operands_and_unroll(s, machine, uniques)
+        return _stage_operands_unroll_and_accumulate(s, machine, uniques)
     return None
 
 
-def _stage_matmul_operands_and_unroll(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def _stage_operands_unroll_and_accumulate(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
     """Stage both operands in LOCAL memory, a piece of the reduction at a time, and unroll some of its steps."""
     u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE)
     steps = ranges_closed_by(u)[-1]
@@ -238,7 +238,7 @@ def _split_long_reduces_across_lanes(s: Schedule, f: _GpuKernelFacts, machine: M
 # ----------------------------------------------------------------------------------------------------------------- lanes
 
 
-def _split_one_output_loop_into_vector_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
+def _split_output_loop_into_vectors_and_workgroup_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
     """Split the contiguous output loop, or else the last one, into vectors and lanes."""
     if f.store is None or not s.outputs:
         return s
@@ -249,10 +249,10 @@ def _split_one_output_loop_into_vector_lanes(s: Schedule, f: _GpuKernelFacts, ma
     if straight and n >= width * LANES and n % width == 0 and lane.bound.op is Op.CONST:
         s = apply(s, Split(_axis_number(s, axis), width, AxisType.UPCAST), machine)
         n //= width
-    return _split_local_lanes(s, axis, n, min(LANES, machine.workgroup), machine) if n > 1 else s
+    return _split_loop_into_local_lanes(s, axis, n, min(LANES, machine.workgroup), machine) if n > 1 else s
 
 
-def _split_local_lanes(s: Schedule, axis_id: int, loop_extent: int, max_lanes: int, machine: MachineModel) -> Schedule:
+def _split_loop_into_local_lanes(s: Schedule, axis_id: int, loop_extent: int, max_lanes: int, machine: MachineModel) -> Schedule:
     """Split a loop into up to `max_lanes` lanes: as many as divide it, or all of them after padding."""
     is_constant = isinstance(s.axes[_axis_number(s, axis_id)].extent, int)
     factor = next((k for k in range(min(loop_extent, max_lanes), 0, -1) if loop_extent % k == 0), 1) if is_constant else 0

@@ -98,7 +98,7 @@ def tile_product_in_registers(
             r = s.ranges[axis_number(s, loop)]
             s, r = pad_loop_with_clamped_loads(s, r, factor) if constant_extent(r) % factor else (s, r)
             s = apply(s, Split(axis_number(s, r), factor, AxisType.UPCAST))
-    return _pack_operand_panel_if_reused(s, row_loop, lane_loop, machine, uniques)
+    return _pack_reused_panel_or_block_deep_reduce(s, row_loop, lane_loop, machine, uniques)
 
 
 def find_loop_that_reuses_lane_loads(s: Schedule, f: VectorizationFacts, lane_loop: UOp) -> UOp | None:
@@ -136,12 +136,12 @@ def _choose_register_tile(
         vectors = -(-along * b * column_lanes // lanes_per_vector)
         efficiency = padding_efficiency(column_count, along * column_lanes) * padding_efficiency(second_column_count, b)
         efficiency *= padding_efficiency(along * b * column_lanes, lanes_per_vector)
-        tile = _choose_tile_rows(row_count, _RegisterTile(1, along, b), vectors, efficiency, machine)
+        tile = _choose_tile_with_best_row_count(row_count, _RegisterTile(1, along, b), vectors, efficiency, machine)
         best = max(best, tile, key=lambda t: t.score)
     return best
 
 
-def _choose_tile_rows(
+def _choose_tile_with_best_row_count(
     row_count: int, tile_without_rows: _RegisterTile, vectors_per_row: int, column_efficiency: float, machine: MachineModel
 ) -> _RegisterTile:
     """Return the tile with the number of rows that keeps the arithmetic units busiest with useful iterations.
@@ -166,7 +166,7 @@ def _choose_tile_rows(
     return best
 
 
-def _pack_operand_panel_if_reused(
+def _pack_reused_panel_or_block_deep_reduce(
     s: Schedule, row_loop: UOp, lane_loop: UOp, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Copy the operand that depends on the lanes but not on the rows into a panel, which all tiles of rows read.
@@ -187,13 +187,13 @@ def _pack_operand_panel_if_reused(
     load, over = panel
     size, cache = math.prod(map(constant_extent, over)) * load.dtype.itemsize, _panel_byte_budget(machine)
     rereads = _estimate_row_operand_bytes(s, tiles, load) >= cache * PANEL_SHARE
-    beside = _choose_panels_to_fill_together(columns, PANELS, machine) if rereads else 1
+    beside = _choose_panel_count_to_fill_together(columns, PANELS, machine) if rereads else 1
     k = ranges_closed_by(VectorizationFacts(s).reduces[0])[0]
     divides = _has_large_divisor(constant_extent(k), _max_block_iterations(k, size, cache // beside))
     too_large = size > min(cache * PANEL_SHARE, STACK_LIMIT)
     if too_large or (size * beside > cache and divides and (size > cache or _can_accumulate_in_output(s))):
         return _compute_deep_reduce_in_blocks(s, tiles, columns, size, machine, uniques)
-    beside = _choose_panels_to_fill_together(columns, cache // size, machine) if beside > 1 else 1
+    beside = _choose_panel_count_to_fill_together(columns, cache // size, machine) if beside > 1 else 1
     s, load, over = _split_columns_and_find_panel_load(s, tiles, columns, beside)
     s = stage_in_local_memory(s, [(load, over)], next(uniques), machine.vector_bytes // load.dtype.itemsize)
     return flatten_loop_nests(s, only_reduces=True)
@@ -207,7 +207,7 @@ def _estimate_row_operand_bytes(s: Schedule, row_tiles: UOp, panel_load: UOp) ->
     return max((math.prod(map(constant_extent, f.enclosing_loops[u] - common)) * u.dtype.itemsize for u in rows), default=0)
 
 
-def _choose_panels_to_fill_together(panel_loop: UOp, max_count: int, machine: MachineModel) -> int:
+def _choose_panel_count_to_fill_together(panel_loop: UOp, max_count: int, machine: MachineModel) -> int:
     """Return how many panels to fill together, so that rows are read once for all of them.
 
     The count is at most `max_count`, divides the number of panels, and leaves enough pieces for the cores.
@@ -247,7 +247,7 @@ def _compute_deep_reduce_in_blocks(
     """
     k, *inner = ranges_closed_by(VectorizationFacts(s).reduces[0])
     in_output = _can_accumulate_in_output(s)
-    beside = _choose_panels_to_fill_together(column_loop, PANELS, machine) if in_output else 1
+    beside = _choose_panel_count_to_fill_together(column_loop, PANELS, machine) if in_output else 1
     budget = _panel_byte_budget(machine)
     budget = budget if in_output else min(budget, STACK_LIMIT - _accumulator_byte_budget(machine))
     most = _max_block_iterations(k, whole_panel_bytes, budget // beside)
@@ -265,7 +265,7 @@ def _compute_deep_reduce_in_blocks(
     inside = (row_tiles, over[0]) if beside > 1 else (row_tiles,)
     blocked = accumulate_in_output_memory_if_allowed(s, VectorizationFacts(s).reduces[0], inside, depth)
     if blocked is None:
-        return _accumulate_blocks_in_registers(s, row_tiles, depth, machine, uniques)
+        return _accumulate_reduce_blocks_for_tiles_that_fit(s, row_tiles, depth, machine, uniques)
     return flatten_loop_nests(blocked, only_reduces=True)
 
 
@@ -290,7 +290,7 @@ def _has_large_divisor(n: int, most: int) -> bool:
     return largest_divisor(n, most) * DEPTH_SLACK >= most
 
 
-def _accumulate_blocks_in_registers(
+def _accumulate_reduce_blocks_for_tiles_that_fit(
     s: Schedule, row_tiles: UOp, block_loop: UOp, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Accumulate the blocks of as many tiles of rows at a time as their memory allows (`_accumulator_byte_budget`)."""

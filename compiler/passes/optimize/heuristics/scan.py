@@ -70,7 +70,7 @@ def build_prefix_scan_body(s: Schedule, uniques: Iterator[int], machine: Machine
     reduces = [u for u in reduces if needs[u].issubset(s.outputs) and len(ranges_closed_by(u)) == 1]  # not nested
     simplify = Rewriter(INDEXING)
     for i in reversed(s.outputs[-1:] if s.ordered_ids else s.outputs):
-        terms = {u: _match_prefix_reduce_term(u, i, simplify) for u in reduces if i in needs[u]}
+        terms = {u: _match_prefix_reduce_and_get_last_term(u, i, simplify) for u in reduces if i in needs[u]}
         inner = s.outputs[s.outputs.index(i) + 1 :]
         scans = [(u, term) for u, term in terms.items() if term is not None]
         columns = bool(scans) and not needs[scans[0][0]].isdisjoint(inner)
@@ -81,7 +81,7 @@ def build_prefix_scan_body(s: Schedule, uniques: Iterator[int], machine: Machine
     return None
 
 
-def _match_prefix_reduce_term(u: UOp, i: UOp, simplify: Rewriter) -> UOp | None:
+def _match_prefix_reduce_and_get_last_term(u: UOp, i: UOp, simplify: Rewriter) -> UOp | None:
     """Return t(i + n-1) if Reduce `u` is a prefix reduction over `i`, else None."""
     (r,) = ranges_closed_by(u)
     n, steps = axis_of(r).extent, axis_of(i).extent
@@ -180,7 +180,7 @@ def _arrange_scan_loops(s: Schedule, i: UOp, has_columns: bool, machine: Machine
         return _tile_scan_columns(loops, machine.lanes(sum_dtype), cores, next_id(s))
     if has_columns:  # of symbolic extents: one column after the other
         return _ScanLoops((*outer, *inner), i)
-    return loops if cores == 1 or inner else _split_row_across_cores(i, cores, next_id(s))
+    return loops if cores == 1 or inner else _split_scan_across_cores_with_prefix_reduces(i, cores, next_id(s))
 
 
 def _tile_scan_columns(s: _ScanLoops, lanes: int, cores: int, first_free_id: int) -> _ScanLoops:
@@ -208,7 +208,7 @@ def _new_loop(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:
     return UOp(Op.RANGE, (index_constant(extent),), RangeArg(axis_id, kind)) if extent > 1 else index_constant(0)
 
 
-def _split_row_across_cores(i: UOp, cores: int, first_free_id: int) -> _ScanLoops:
+def _split_scan_across_cores_with_prefix_reduces(i: UOp, cores: int, first_free_id: int) -> _ScanLoops:
     """Split the steps of one row into parts, each of which first reduces everything before it."""
     n = constant_extent(i)
     parts = min(cores, _MOST_PARTS)

@@ -23,7 +23,7 @@ from uops.spec.ir.scope import ranges_closed_by
 from uops.spec.optops import Padto, Split
 
 
-def vectorize_contiguous_loops_if_masked(s: Schedule, machine: MachineModel) -> Schedule:
+def vectorize_contiguous_loops_if_machine_masks(s: Schedule, machine: MachineModel) -> Schedule:
     """Turn contiguous loops into vector lanes: an output loop, and the loops of Reduces that do not depend on it."""
     if not machine.masks:
         return s
@@ -32,7 +32,7 @@ def vectorize_contiguous_loops_if_masked(s: Schedule, machine: MachineModel) -> 
     contiguous = (r for r in s.outputs if f.store.stride(r) == 1 and r not in f.unvectorizable)
     lane = next((r for r in contiguous if f.gather_cost(r, f.loads) <= len(f.loads)), None)
     if lane is not None:
-        s = _split_loop_into_masked_vectors(s, lane, lanes, AxisType.UPCAST)
+        s = _split_into_vectors_padding_if_symbolic(s, lane, lanes, AxisType.UPCAST)
     around = set[UOp]()  # loops around vectorized Reduces
     for u in f.reduces:
         r = ranges_closed_by(u)[-1]
@@ -41,12 +41,12 @@ def vectorize_contiguous_loops_if_masked(s: Schedule, machine: MachineModel) -> 
             and r not in around
             and (lane is None or lane not in f.enclosing_loops[u.operand])
         ):
-            s = _split_loop_into_masked_vectors(s, r, lanes, AxisType.UNROLL)
+            s = _split_into_vectors_padding_if_symbolic(s, r, lanes, AxisType.UNROLL)
             around |= f.enclosing_loops[u]
     return s
 
 
-def _split_loop_into_masked_vectors(s: Schedule, r: UOp, lanes: int, target: AxisType) -> Schedule:
+def _split_into_vectors_padding_if_symbolic(s: Schedule, r: UOp, lanes: int, target: AxisType) -> Schedule:
     """Split a loop into vector lanes; one of symbolic extent is padded first."""
     if r.bound.op is Op.CONST:
         return split_loop_into_vectors(s, r, lanes, 1, target)

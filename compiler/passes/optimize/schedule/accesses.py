@@ -59,38 +59,41 @@ def flatten_loop_nests(s: Schedule, only_reduces: bool = False) -> Schedule:
     nests += [list(ranges_closed_by(u)) for u in nodes_with_op(effect, Op.REDUCE)]
     for loops in nests:
         for k in reversed(range(len(loops) - 1)):
-            flattened = _try_flatten_loop_pair(effect, loops[k], loops[k + 1])
+            flattened = _flatten_pair_to_loop_and_effect(effect, loops[k], loops[k + 1])
             if flattened is not None:
                 new, effect = flattened
                 loops[k : k + 2] = [new]
     return s if effect is s.effect else replace(s, effect=effect, outputs=tuple(outputs))
 
 
-def _try_flatten_loop_pair(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:
-    """Return the loop that replaces `a` around `b`, and the effect with it; None if some use of the two is no step of that loop."""
-    if a.bound.op is not Op.CONST or b.bound.op is not Op.CONST or a.arg.type is not b.arg.type:
+def _flatten_pair_to_loop_and_effect(effect: UOp, outer: UOp, inner: UOp) -> tuple[UOp, UOp] | None:
+    """Return the loop that replaces `outer` around `inner`, and the effect with it.
+
+    Returns None if some use of the two is no step of that loop.
+    """
+    if outer.bound.op is not Op.CONST or inner.bound.op is not Op.CONST or outer.arg.type is not inner.arg.type:
         return None
-    n, m = constant_extent(a), constant_extent(b)
-    if not _can_flatten_pair(effect, a, b, m):
+    n, m = constant_extent(outer), constant_extent(inner)
+    if not _can_flatten_pair(effect, outer, inner, m):
         return None
-    new = UOp(Op.RANGE, (index_constant(n * m),), a.arg)
-    replacement: RangeReplacements = {a: (index_constant(0), (new,)), b: (new, ())}
+    new = UOp(Op.RANGE, (index_constant(n * m),), outer.arg)
+    replacement: RangeReplacements = {outer: (index_constant(0), (new,)), inner: (new, ())}
     return new, replace_ranges(effect, replacement)
 
 
-def _can_flatten_pair(effect: UOp, a: UOp, b: UOp, inner_extent: int) -> bool:
-    """Return True if `a` and `b` occur only in addresses, with strides m*k and k, and each Reduce closes both or neither.
+def _can_flatten_pair(effect: UOp, outer: UOp, inner: UOp, inner_extent: int) -> bool:
+    """Return True if `outer` and `inner` occur only in addresses, with strides m*k and k, and each Reduce closes both or neither.
 
     Other users of such an address see the same number in the flattened loop.
     """
-    order, pair = toposort(effect), {a, b}
+    order, pair = toposort(effect), {outer, inner}
     needs = open_ranges(order)
     positions = [u.buffer.positions[0] for op in ACCESSES for u in nodes_with_op(effect, op)]
     addressed = {i for i in positions if not needs[i].isdisjoint(pair)}
     inside: set[UOp] = set()  # the nodes of these addresses
     for i in addressed:
         total = extract_affine_sum(i)
-        if total.terms.get(a, 0) != inner_extent * total.terms.get(b, 0):
+        if total.terms.get(outer, 0) != inner_extent * total.terms.get(inner, 0):
             return False
         if any(t not in pair and not needs[t].isdisjoint(pair) for t in total.terms):
             return False
@@ -100,9 +103,9 @@ def _can_flatten_pair(effect: UOp, a: UOp, b: UOp, inner_extent: int) -> bool:
         if looped.isdisjoint(u.src):
             continue
         closes = ranges_closed_by(u) if u.op in LOOP_CLOSERS else ()
-        if (a in closes) is not (b in closes):
+        if (outer in closes) is not (inner in closes):
             return False
-        direct = a not in closes and not pair.isdisjoint(u.src)
+        direct = outer not in closes and not pair.isdisjoint(u.src)
         if u not in inside and (direct or not hidden.isdisjoint(u.src)):
             return False
     return True

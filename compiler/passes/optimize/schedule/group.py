@@ -55,7 +55,7 @@ def lower_or_serialize_group_reduces(s: Schedule, machine: MachineModel, uniques
     groups = [r for r in s.ranges if r.arg.type is AxisType.GROUP_REDUCE and r not in s.outputs]
     if not groups:
         return s
-    if machine.workgroup and _do_lanes_run_whole_kernel_in_step(s):
+    if machine.workgroup and _can_lanes_run_whole_kernel_in_step(s):
         lowering = _GroupReduceLowering(_share_lanes_between_reduces(s), uniques)
         lowered = lowering.lower_all_reduces()
         if lowering.local_bytes <= (machine.local_memory or 1 << 62):
@@ -64,7 +64,7 @@ def lower_or_serialize_group_reduces(s: Schedule, machine: MachineModel, uniques
     return replace(s, effect=replace_ranges(s.effect, {r: (n, (n,)) for r, n in loops.items()}))
 
 
-def _do_lanes_run_whole_kernel_in_step(s: Schedule) -> bool:
+def _can_lanes_run_whole_kernel_in_step(s: Schedule) -> bool:
     """Return True if the lanes of a group run the whole kernel in step.
 
     No output loop keeps its order, no LOCAL memory is filled outside the lanes, and lanes and vectors have constant extents.

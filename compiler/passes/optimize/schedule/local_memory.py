@@ -57,18 +57,18 @@ def stage_in_local_memory(s: Schedule, staged: Sequence[StagedValue], unique: in
     return replace(s, effect=effect)
 
 
-def _find_transposed_tile_loop(value: UOp, over: Sequence[UOp], lanes: int) -> UOp | None:
+def _find_transposed_tile_loop(value: UOp, memory_axes: Sequence[UOp], lanes: int) -> UOp | None:
     """Return the loop along which an ungated Load is contiguous, if it is not so along the last loop, which is vector lanes.
 
     Lanes of both loops form square tiles, which are loaded by rows and stored by columns.
     """
     ungated = value.op is Op.LOAD and value.gate is None
-    if lanes == 1 or not ungated or over[-1].arg.type not in UNROLLED or constant_extent(over[-1]) % lanes:
+    if lanes == 1 or not ungated or memory_axes[-1].arg.type not in UNROLLED or constant_extent(memory_axes[-1]) % lanes:
         return None
     strides = extract_affine_sum(value.buffer.positions[0]).terms
-    if strides.get(over[-1], 0) in (0, 1):
+    if strides.get(memory_axes[-1], 0) in (0, 1):
         return None
-    scalar = (r for r in over[:-1] if r.arg.type not in UNROLLED)
+    scalar = (r for r in memory_axes[:-1] if r.arg.type not in UNROLLED)
     return next((r for r in scalar if strides.get(r) == 1 and constant_extent(r) % lanes == 0), None)
 
 
@@ -130,7 +130,7 @@ def find_uses_of_recomputed_value(
     inner = _inner_loops(s)
     if len(inner) < 2:
         return []
-    needs, work, bounded = open_ranges(order), estimate_costs(order), _collect_tightly_bounded_values(order)
+    needs, work, bounded = open_ranges(order), estimate_costs(order), _collect_address_values_tighter_than_dtype(order)
     marked = {r: _replace_loop_by_marker(order, r) for r in inner}
     uses_of: dict[tuple[UOp, UOp], list[StagedValue]] = {}
     for u in reversed(order):
@@ -143,7 +143,7 @@ def find_uses_of_recomputed_value(
     return max(alike, key=lambda uses: work[uses[0][0]], default=[])
 
 
-def _collect_tightly_bounded_values(order: Sequence[UOp]) -> set[UOp]:
+def _collect_address_values_tighter_than_dtype(order: Sequence[UOp]) -> set[UOp]:
     """Return the integers in addresses and gates that have tighter bounds than their dtype.
 
     Staged in memory they would lose these bounds, which prove that an address fits a word and is in bounds (R08: index dtype; R45:

@@ -11,7 +11,7 @@ from uops.compiler.passes.optimize.schedule.accesses import StridedAccess, colle
 from uops.compiler.passes.optimize.schedule.optops import (
     apply,
     apply_padto_and_split,
-    find_loops_around_fills,
+    find_loops_around_local_memory_fills,
     split_by_full_extent,
 )
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
@@ -45,7 +45,9 @@ class VectorizationFacts:
         self.ends = nodes_with_op(s.effect, Op.END)
         self.reduces = nodes_with_op(s.effect, Op.REDUCE)
         # Iterations of these loops share LOCAL memory, or may write one element.
-        self.unvectorizable = find_loops_around_fills(s.effect) | {r for r in s.outputs if r.arg.axis_id in s.ordered_ids}
+        self.unvectorizable = find_loops_around_local_memory_fills(s.effect) | {
+            r for r in s.outputs if r.arg.axis_id in s.ordered_ids
+        }
         dtypes = {u.dtype for u in self.order if u.op is not Op.CONST}
         self.itemsize = max([d.itemsize for d in dtypes if d in dt.STORABLE], default=4)
 

@@ -30,14 +30,14 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     axis_of,
     divide_bound_exactly,
     next_id,
-    pad_loop,
+    pad_loop_and_mask_added_iterations,
     range_arg,
     replace_range_and_mask_iterations,
     replace_ranges,
     replace_schedule_ranges,
     round_up,
 )
-from uops.compiler.passes.optimize.schedule.tensor_core import match_tensor_core, tile_for_tensor_core
+from uops.compiler.passes.optimize.schedule.tensor_core import match_tensor_core_or_explain_mismatch, tile_for_tensor_core
 from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.args import AddrSpace, RangeArg
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
@@ -70,7 +70,7 @@ def _explain_no_conflict(s: Schedule, opt: OptOp, machine: MachineModel) -> None
 
 
 def _explain_tensor_core_mismatch(s: Schedule, opt: TC, machine: MachineModel) -> str | None:
-    match = match_tensor_core(s, opt, machine.tensor_cores)
+    match = match_tensor_core_or_explain_mismatch(s, opt, machine.tensor_cores)
     return match if isinstance(match, str) else None
 
 
@@ -85,7 +85,7 @@ def _explain_accumulator_conflict(s: Schedule, axis: int, target: AxisType | Non
         return f"axis {axis} runs through the steps of an accumulator, one after the other (R142)"
     if (target is None or target in UNROLLED) and _loop_encloses_op(r, s.effect, Op.WMMA):
         return f"a Wmma stands in axis {axis}: it is done whole, and not side by side (R142)"
-    if target in UNROLLED and r in find_loops_around_fills(s.effect, include_registers=True):
+    if target in UNROLLED and r in find_loops_around_local_memory_fills(s.effect, include_registers=True):
         return f"registers are filled once per iteration of axis {axis}, and {target.name} iterations share them (R55, R128)"
     return None
 
@@ -100,7 +100,7 @@ def _loop_encloses_op(r: UOp, effect: UOp, op: Op) -> bool:
 def _explain_memory_conflict(s: Schedule, opt: Split) -> str | None:
     """Return why the iterations of a split loop must keep their order in memory, or None."""
     r = s.ranges[opt.axis]
-    if opt.target not in _OWN_MEMORY and r in find_loops_around_fills(s.effect):
+    if opt.target not in _OWN_MEMORY and r in find_loops_around_local_memory_fills(s.effect):
         return f"LOCAL memory is filled once per iteration of axis {opt.axis}, and {opt.target.name} iterations share it (R55)"
     if r.arg.axis_id in s.ordered_ids and opt.target is not AxisType.LOOP:
         return f"iterations of axis {opt.axis} may meet in one element, and {opt.target.name} has no order (R55, R57)"
@@ -158,7 +158,7 @@ def max_trip_count(extent: Dim) -> int:
 _OWN_MEMORY = SEQUENTIAL | GRID
 
 
-def find_loops_around_fills(effect: UOp, include_registers: bool = False) -> frozenset[UOp]:
+def find_loops_around_local_memory_fills(effect: UOp, include_registers: bool = False) -> frozenset[UOp]:
     """Return the loops around those that fill LOCAL memory; with `include_registers`, also around those that fill registers."""
     fills = [u for u in nodes_with_op(effect, Op.END) if include_registers or not _fills_registers(u)]
     if not fills:
@@ -253,14 +253,14 @@ def _mul_add(major: UOp, stride: UOp, minor: UOp) -> UOp:
 
 
 def _apply_tensor_core(s: Schedule, opt: TC, machine: MachineModel) -> Schedule:
-    match = match_tensor_core(s, opt, machine.tensor_cores)
+    match = match_tensor_core_or_explain_mismatch(s, opt, machine.tensor_cores)
     if isinstance(match, str):
         raise RejectedOptOp(match)
     return tile_for_tensor_core(s, opt, match)
 
 
 def _apply_padto(s: Schedule, opt: Padto, machine: MachineModel) -> Schedule:
-    return pad_loop(s, opt)
+    return pad_loop_and_mask_added_iterations(s, opt)
 
 
 def _apply_nolocals(s: Schedule, opt: Nolocals, machine: MachineModel) -> Schedule:

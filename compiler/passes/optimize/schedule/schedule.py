@@ -124,7 +124,7 @@ def set_output_loop_types_before_optops(s: Schedule, type_by_loop: Mapping[UOp, 
     return replace_schedule_ranges(s, {r: (n, (n,)) for r, n in new.items()})
 
 
-def pad_loop(s: Schedule, opt: Padto) -> Schedule:
+def pad_loop_and_mask_added_iterations(s: Schedule, opt: Padto) -> Schedule:
     """Round a loop's extent up to a multiple, with its accesses beyond the old bound gated off (R92: Padto masks added
     iterations)."""
     r = s.ranges[opt.axis]

@@ -1,10 +1,10 @@
 """The TC OptOp: a sum of products by a tensor core's instruction (R93, R97: TC and its argument; R118, R119: fragments and value
 of a Wmma; R142: tensor cores in a schedule).
 
-`match_tensor_core` says how the Reduce over the OptOp's axis fits one of the machine's descriptors, or why it does not.
-`tile_for_tensor_core` transforms the schedule. The axes m, n and k of the product are split into M, N and K of the descriptor and
-the rest. Outside the Reduce, m and n of a tile become what the lane map of C gives for lane t, a WARP loop, and its element e, an
-UPCAST loop:
+`match_tensor_core_or_explain_mismatch` says how the Reduce over the OptOp's axis fits one of the machine's descriptors, or why it
+does not. `tile_for_tensor_core` transforms the schedule. The axes m, n and k of the product are split into M, N and K of the
+descriptor and the rest. Outside the Reduce, m and n of a tile become what the lane map of C gives for lane t, a WARP loop, and its
+element e, an UPCAST loop:
 
     out[m, n] = f(Reduce(Cast(A[m, k]) * Cast(B[k, n]), k))   becomes, with mode 1,
 
@@ -24,7 +24,13 @@ from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, next_id, pad_loop, tile_index
+from uops.compiler.passes.optimize.schedule.schedule import (
+    Schedule,
+    axis_of,
+    next_id,
+    pad_loop_and_mask_added_iterations,
+    tile_index,
+)
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg, WmmaArg
 from uops.spec.ir.axes import OUTPUT_LOOPS, AxisType
@@ -49,7 +55,7 @@ class TensorCoreMatch:
     right: UOp
 
 
-def match_tensor_core(s: Schedule, opt: TC, descriptors: Sequence[WmmaArg]) -> TensorCoreMatch | str:
+def match_tensor_core_or_explain_mismatch(s: Schedule, opt: TC, descriptors: Sequence[WmmaArg]) -> TensorCoreMatch | str:
     """Return how the Reduce over an axis fits a descriptor, or the reason why it does not."""
     reduces = [r for r in s.ranges if r.arg.type is AxisType.REDUCE]
     if not 0 <= opt.axis < len(reduces):
@@ -62,7 +68,7 @@ def match_tensor_core(s: Schedule, opt: TC, descriptors: Sequence[WmmaArg]) -> T
     if product is None:
         return "the kernel reduces no Mul(Cast(a), Cast(b)) (R93)"
     chosen = descriptors if opt.tc == -1 else descriptors[opt.tc : opt.tc + 1]
-    attempts = [_match_descriptor(s, needs, u, r, product, arg, opt) for arg in chosen]
+    attempts = [_match_descriptor_or_explain_mismatch(s, needs, u, r, product, arg, opt) for arg in chosen]
     match = next((m for m in attempts if isinstance(m, TensorCoreMatch)), None)
     return match or (str(attempts[0]) if attempts else "the target has no tensor core (R97)")
 
@@ -74,7 +80,7 @@ def _match_sum_of_products(u: UOp) -> tuple[UOp, UOp] | None:
     return u.operand.lhs, u.operand.rhs
 
 
-def _match_descriptor(
+def _match_descriptor_or_explain_mismatch(
     s: Schedule, open_loops: Mapping[UOp, frozenset[UOp]], reduce: UOp, reduce_loop: UOp, product_factors: tuple[UOp, UOp], arg:
     WmmaArg, opt: TC
 ) -> TensorCoreMatch | str:  # fmt: skip
@@ -139,7 +145,7 @@ def tile_for_tensor_core(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> S
     swapped = first is not core_match.left and _match_input_dtype_operand(first, d) is not core_match.left
     ids = [int(r.arg.axis_id) for r in (core_match.rows, core_match.columns, core_match.steps)]
     for axis, size in zip(ids, (m, n, k)):
-        s = pad_loop(s, Padto(next(j for j, r in enumerate(s.ranges) if r.arg.axis_id == axis), size))
+        s = pad_loop_and_mask_added_iterations(s, Padto(next(j for j, r in enumerate(s.ranges) if r.arg.axis_id == axis), size))
     rows, columns, steps = (next(r for r in s.ranges if r.arg.axis_id == axis) for axis in ids)
     u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE and steps in ranges_closed_by(u))
     free = next_id(s)

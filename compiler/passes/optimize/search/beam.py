@@ -114,7 +114,7 @@ def listener() -> Callable[[Progress], None] | None:
 
 
 @contextmanager
-def listen_to_searches(on_progress: Callable[[Progress], None]) -> Iterator[None]:
+def report_search_progress_to(on_progress: Callable[[Progress], None]) -> Iterator[None]:
     """Report the progress of searches inside the block to a callback."""
     token = _listener.set(on_progress)
     try:
@@ -174,9 +174,9 @@ class _KernelSearch:
             return self.starts["chosen"]
         complete = True
         try:
-            with _defer_ctrl_c() as self.interrupt:
+            with _defer_ctrl_c_to_yielded_check() as self.interrupt:
                 self._run_beam_steps(stored)
-                self._retime_winner_against_heuristics()
+                self._retime_winner_or_revert_to_heuristics()
         except KeyboardInterrupt:
             self.beam.stopped, complete = True, False
         self._store_best(complete)
@@ -212,14 +212,16 @@ class _KernelSearch:
         states = [SearchState(start) for start in STARTS]
         if stored is not None:
             states.insert(1, SearchState(stored.start, stored.opts))
-        front = self._time_states(states)
+        front = self._time_states_fastest_first(states)
         for _ in range(DEPTH):
             before = self.best
-            front = self._time_states(n for _, state in front[: self.beam.width] for n in self._propose_successors(state))
+            front = self._time_states_fastest_first(
+                n for _, state in front[: self.beam.width] for n in self._propose_successors(state)
+            )
             if not front or self.best > GAIN * before:
                 return
 
-    def _retime_winner_against_heuristics(self) -> None:
+    def _retime_winner_or_revert_to_heuristics(self) -> None:
         """Return to the heuristics' schedule unless the winner beats it again, in alternating timings."""
         chosen = SearchState("chosen")
         if self.state == chosen or self.best == math.inf:
@@ -230,7 +232,7 @@ class _KernelSearch:
         if ours > GAIN * theirs:
             self.state, self.best = chosen, theirs
 
-    def _time_states(self, states: Iterable[SearchState]) -> list[tuple[float, SearchState]]:
+    def _time_states_fastest_first(self, states: Iterable[SearchState]) -> list[tuple[float, SearchState]]:
         """Time states until the deadline, and return those that ran, fastest first, ties in order of timing."""
         timings: list[tuple[float, int, SearchState]] = []
         for state in states:
@@ -241,12 +243,12 @@ class _KernelSearch:
             if body in self.bodies:
                 continue
             self.bodies.add(body)
-            seconds = self._time_body(body)
+            seconds = self._time_body_or_infinity(body)
             timings.append((seconds, len(timings), state))
             self._record_timing_and_store_best(seconds, state)
         return [(seconds, state) for seconds, _, state in sorted(timings, key=lambda t: t[:2]) if seconds < math.inf]
 
-    def _time_body(self, body: UOp) -> float:
+    def _time_body_or_infinity(self, body: UOp) -> float:
         """Return the seconds of a run, infinity for a body that the target cannot run."""
         try:
             return self.beam.clock(body, self.best)
@@ -279,7 +281,7 @@ class _KernelSearch:
 
 
 @contextmanager
-def _defer_ctrl_c() -> Iterator[Callable[[], None]]:
+def _defer_ctrl_c_to_yielded_check() -> Iterator[Callable[[], None]]:
     """Yield a function that raises KeyboardInterrupt if Ctrl-C was pressed, to be called between two timings.
 
     Raised elsewhere, as in a finalizer, the exception may be lost. A second Ctrl-C raises at once.
@@ -330,11 +332,11 @@ def _propose_nothing(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp
 
 def _propose_splits(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
     axes = s.axes
-    splits = [(target, k, top) for k, a in enumerate(axes) for target, top in _list_split_targets(a, machine)]
+    splits = [(target, k, top) for k, a in enumerate(axes) for target, top in _list_split_targets_with_top(a, machine)]
     for target, factors in FACTORS.items():
         for factor in factors:
             for _, k, top in (x for x in splits if x[0] is target):
-                yield from _propose_split(s, axes, k, Split(k, factor, target, top), machine)
+                yield from _propose_split_or_padded_split(s, axes, k, Split(k, factor, target, top), machine)
 
 
 def _propose_swaps(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
@@ -354,7 +356,7 @@ def _propose_tensor_cores(s: Schedule, machine: MachineModel) -> Iterator[tuple[
         yield from itertools.islice(((opt,) for opt in levels if find_rejection_reason(s, opt, machine) is None), 1)
 
 
-def _list_split_targets(a: Axis, machine: MachineModel) -> Iterator[tuple[AxisType, bool]]:
+def _list_split_targets_with_top(a: Axis, machine: MachineModel) -> Iterator[tuple[AxisType, bool]]:
     """Yield (type, top) of the Splits of an axis; lanes only on a machine with workgroups."""
     for target in FACTORS:
         directions = split_directions(a.type, target)
@@ -362,19 +364,21 @@ def _list_split_targets(a: Axis, machine: MachineModel) -> Iterator[tuple[AxisTy
             yield target, directions[0]
 
 
-def _propose_split(s: Schedule, axes: Sequence[Axis], k: int, opt: Split, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
-    """Yield a Split of axis `k` if it is legal, or else a Padto and the Split if that adds little."""
-    n = max_trip_count(axes[k].extent)
+def _propose_split_or_padded_split(
+    s: Schedule, axes: Sequence[Axis], axis_number: int, opt: Split, machine: MachineModel
+) -> Iterator[tuple[OptOp, ...]]:
+    """Yield a Split of axis `axis_number` if it is legal, or else a Padto and the Split if that adds little."""
+    n = max_trip_count(axes[axis_number].extent)
     if opt.factor > n or not _fits_registers(s, opt, machine):
         return
     if find_rejection_reason(s, opt, machine) is None:
         yield (opt,)
         return
-    pad = Padto(k, opt.factor)
+    pad = Padto(axis_number, opt.factor)
     longer = -(-n // opt.factor) * opt.factor
     if n % opt.factor and longer <= _MOST_ADDED * n and find_rejection_reason(s, pad, machine) is None:
         padded = apply(s, pad, machine)
-        at = next(i for i, a in enumerate(padded.axes) if a.id == axes[k].id)
+        at = next(i for i, a in enumerate(padded.axes) if a.id == axes[axis_number].id)
         split = Split(at, opt.factor, opt.target, opt.top)
         if find_rejection_reason(padded, split, machine) is None:
             yield pad, split

@@ -54,7 +54,9 @@ class TargetClock:
         return self._time_kernel(self._load_kernel(self._render_source(body)), body, math.inf)
 
     def _render_source(self, body: UOp) -> str:
-        return self.target.render(linearize_kernel(select_instructions(expand_vector_axes_and_split_ends(body), self.target)[-1]))
+        return self.target.render(
+            linearize_kernel(select_instructions(expand_vector_axes_and_split_ends(body), self.target).simplify)
+        )
 
     def _load_kernel(self, source: str) -> Kernel:
         return load_or_remake_kernel(self.target, source, self.target.compile(source))

@@ -1,10 +1,10 @@
 """Random schedules by seed: any legal OptOps, useful or not, so that a suite of programs applies every kind of them.
 
-`make_random_scheduler(seed)` returns a scheduler. The OptOps for a kernel depend on the seed and the kernel's body alone, so that
-a failure is reproducible. A step draws an *OptOp kind* that the kernel's axes allow, such as Split of REDUCE to GROUP_REDUCE from
-outside, and then its amount. If a factor does not divide the axis, a Padto goes first. A machine without tensor cores gets the
-axes of a TC without its instruction: mode 2 of some descriptor (R97: TC argument). `take_optop_counts()` returns how often each
-kind was applied in this process since the last call.
+`make_random_scheduler(seed)` returns a scheduler. The OptOps for a kernel depend on the seed and the kernel's body alone, so that a
+failure is reproducible. A step draws an *OptOp kind* that the kernel's axes allow, such as Split of REDUCE to GROUP_REDUCE from
+outside, and then its amount. If a factor does not divide the axis, a Padto goes first. A machine without tensor cores gets the axes
+of a TC without its instruction: mode 2 of some descriptor (R97: TC argument). `take_and_reset_optop_counts()` returns how often
+each kind was applied in this process since the last call.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _lock = threading.Lock()
 _counts: Counter[str] = Counter()
 
 
-def take_optop_counts() -> dict[str, int]:
+def take_and_reset_optop_counts() -> dict[str, int]:
     """Return how often each kind and amount was applied since the last call."""
     with _lock:
         counts = dict(_counts)

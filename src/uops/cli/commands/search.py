@@ -40,7 +40,7 @@ def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds:
     ends with status 130; the next search resumes from there.
     """
     from uops.compiler import Config, lower
-    from uops.compiler.passes.optimize.search.beam import listen_to_searches
+    from uops.compiler.passes.optimize.search.beam import report_search_progress_to
     from uops.spec.ir.text import parse_file
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
@@ -49,7 +49,7 @@ def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds:
     verify(root, Dialect.TENSOR)
     backend = load_compiler_backend(backend_name)
     finished: dict[str, Progress] = {}
-    with SearchStatusLine(finished) as tell, listen_to_searches(tell):
+    with SearchStatusLine(finished) as tell, report_search_progress_to(tell):
         lower(root, backend.target, upto="optimize", config=Config(reuse=False, beam=beam, beam_seconds=seconds))
     rows = [search_result_to_json(p) for p in finished.values()]
     with tolerate_closed_reader():

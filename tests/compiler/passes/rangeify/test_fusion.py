@@ -16,7 +16,7 @@ from uops.compiler.ir.views import IndexArithmetic, reshape_index
 from uops.compiler.ir.work import estimate_work
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
-from uops.compiler.passes.rangeify.layouts import keeps_last_axis
+from uops.compiler.passes.rangeify.layouts import keeps_last_axis_contiguous
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -248,13 +248,13 @@ def test_the_values_of_a_layout_are_those_of_the_view() -> None:
 def test_the_last_axis_stays_the_last_one() -> None:
     """Lanes are its: a product is not stored as columns because a transposition reads it."""
     x = b.exp2(p(0, 4, 6))
-    assert keeps_last_axis(x, [b.reshape(x, (2, 2, 6))])
-    assert not keeps_last_axis(x, [b.permute(x, (1, 0))])
+    assert keeps_last_axis_contiguous(x, [b.reshape(x, (2, 2, 6))])
+    assert not keeps_last_axis_contiguous(x, [b.permute(x, (1, 0))])
     split = b.reshape(x, (4, 2, 3))
-    assert keeps_last_axis(x, [split, b.permute(split, (1, 0, 2))])
-    assert not keeps_last_axis(x, [split, b.permute(split, (0, 2, 1))])
-    assert keeps_last_axis(x, [split, b.flip(split, (True, True, False))])
-    assert not keeps_last_axis(x, [split, b.flip(split, (False, False, True))])
+    assert keeps_last_axis_contiguous(x, [split, b.permute(split, (1, 0, 2))])
+    assert not keeps_last_axis_contiguous(x, [split, b.permute(split, (0, 2, 1))])
+    assert keeps_last_axis_contiguous(x, [split, b.flip(split, (True, True, False))])
+    assert not keeps_last_axis_contiguous(x, [split, b.flip(split, (False, False, True))])
 
 
 # Reshape

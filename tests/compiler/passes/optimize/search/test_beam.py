@@ -20,7 +20,7 @@ from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
 from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, build_scheduled_body, create_initial_schedule
-from uops.compiler.passes.optimize.search.beam import Beam, Progress, SearchState, listen_to_searches, propose_optops
+from uops.compiler.passes.optimize.search.beam import Beam, Progress, SearchState, propose_optops, report_search_progress_to
 from uops.compiler.passes.optimize.search.clock import TargetClock, make_timing_argument
 from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule, decode_schedule, encode_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
@@ -255,7 +255,7 @@ def test_searched_programs_keep_their_value(name: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("UOPS_CACHE_DIR", str(tmp_path))
     graph, heard = PROGRAMS[name](), list[Progress]()
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
-    with listen_to_searches(heard.append):
+    with report_search_progress_to(heard.append):
         program = compile(graph, target, Config(verify=True, reuse=False, beam=2, beam_seconds=1))
     assert heard and heard[-1].done and heard[-1].timed > 1
     np.testing.assert_allclose(program(inputs(graph)).values[0], run(graph, inputs(graph)).values[0], rtol=2e-6)

@@ -18,7 +18,7 @@ from uops.compiler.passes.optimize.search.random_schedules import (
     MOVES,
     make_random_scheduler,
     schedule_randomly,
-    take_optop_counts,
+    take_and_reset_optop_counts,
 )
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import PLAIN, MachineModel
@@ -60,12 +60,12 @@ def test_a_seed_gives_the_same_schedule_and_another_seed_another() -> None:
 
 
 def test_every_move_is_drawn() -> None:
-    take_optop_counts()
+    take_and_reset_optop_counts()
     for graph in (make() for make in PROGRAMS.values()):
         s = first(graph)
         for seed in range(60):
             schedule_randomly(s, PLAIN, seed)
-    found = Counter(take_optop_counts())
+    found = Counter(take_and_reset_optop_counts())
     kinds = {name.split(" by ")[0] for name in found}
     assert kinds == {str(m) for m in MOVES}
     amounts = {name.split(" by ")[1] for name in found if " by " in name}
