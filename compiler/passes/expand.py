@@ -64,7 +64,9 @@ class _AxisExpander:
     def expand_nodes(self) -> UOp:
         """Expand every node, sources first, and return the new root."""
         for u in self.order:
-            _RULES.get(u.op, _AxisExpander.expand_elementwise if u.op in ALU else _AxisExpander.rebuild_unshaped)(self, u)
+            _RULES.get(u.op, _AxisExpander.expand_elementwise if u.op in ALU else _AxisExpander.rebuild_node_without_vector_axes)(
+                self, u
+            )
         log_transform("expand", self.order[-1], self.done[self.order[-1]], self.done)
         return self.done[self.order[-1]]
 
@@ -103,7 +105,7 @@ class _AxisExpander:
 
     # Nodes.
 
-    def rebuild_unshaped(self, u: UOp) -> None:
+    def rebuild_node_without_vector_axes(self, u: UOp) -> None:
         """Rebuild memory, an effect or a loop, none of which has axes. An expanded range needs no loop to close."""
         src = tuple(self.done[s] for s in u.src if s not in self.axis_bit)
         self.axis_masks[u] = 0
@@ -138,11 +140,11 @@ class _AxisExpander:
         elif self.axis_masks[u.bound]:
             raise untranslatable_error("Lowering Pipeline/Expand", u, "its bound depends on a vector axis", self.order[-1])
         else:
-            self.rebuild_unshaped(u)
+            self.rebuild_node_without_vector_axes(u)
 
     def expand_after(self, u: UOp) -> None:
         """Rebuild an After, which has the axes of the value that it passes on."""
-        self.rebuild_unshaped(u)
+        self.rebuild_node_without_vector_axes(u)
         self.axis_masks[u] = self.axis_masks[u.buffer]
 
     def defer_index(self, u: UOp) -> None:

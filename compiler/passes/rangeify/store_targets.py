@@ -54,7 +54,7 @@ def _map_index_to_viewed_operand(
     if u.op in STEP:
         return STEP[u.op](state.indexing, u, index)
     if u.op is Op.INDEX:
-        return _map_index_through_positions(state, kernel, u, index)
+        return _map_index_through_index_node(state, kernel, u, index)
     if u.op is Op.BITCAST:
         if not index:
             return SourceElement(())
@@ -66,7 +66,7 @@ def _map_index_to_viewed_operand(
     return SourceElement((state.indexing.alu(Op.ADD, inner, offset),), gate)
 
 
-def _map_index_through_positions(state: RangeifyState, kernel: KernelDraft, u: UOp, index: Index) -> SourceElement:
+def _map_index_through_index_node(state: RangeifyState, kernel: KernelDraft, u: UOp, index: Index) -> SourceElement:
     """Map an index of an Index to one of its operand."""
     positions, gate = [], None
     for operand, n in zip(u.positions, u.operand.shape):

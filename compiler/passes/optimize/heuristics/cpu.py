@@ -172,7 +172,7 @@ def _choose_strategy_and_vectorize_output_loop(
         summed = any(lane_loop in f.enclosing_loops[u.operand] for u in f.reduces)
         across = None if summed else _find_transposed_load_loop(s, f, lane_loop)
         if across is not None:
-            return _split_square_tile(s, lane_loop, across, lanes)
+            return _vectorize_two_loops_as_square_tile(s, lane_loop, across, lanes)
         streams = summed and all(a.stride(lane_loop) is not None for a in f.loads)
         vectors = min(COLUMN_VECTORS, machine.registers // 2) if streams else _elementwise_vector_count(f)
         if streams and constant_extent(lane_loop) > lanes * vectors and shortest_reduce_extent(s, f, lane_loop) >= SWEPT_ROWS:
@@ -275,7 +275,7 @@ def _find_transposed_load_loop(s: Schedule, f: VectorizationFacts, lane_loop: UO
     return best if best is not None and counts[best] else None
 
 
-def _split_square_tile(s: Schedule, lane_loop: UOp, other_loop: UOp, lanes: int) -> Schedule:
+def _vectorize_two_loops_as_square_tile(s: Schedule, lane_loop: UOp, other_loop: UOp, lanes: int) -> Schedule:
     """Split two loops into equally many vector lanes: loads are contiguous along one, stores along the other."""
     side = min(lanes, *(1 << constant_extent(r).bit_length() - 1 for r in (lane_loop, other_loop)))
     s = split_with_padding(s, lane_loop, side, AxisType.UPCAST)

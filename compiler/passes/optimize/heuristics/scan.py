@@ -135,28 +135,28 @@ class _ScanLoops(NamedTuple):
 
 
 def _build_scan_body(
-    s: Schedule, reduces_and_last_terms: Sequence[tuple[UOp, UOp]], i: UOp, steps: _ScanLoops, uniques: Iterator[int]
+    s: Schedule, reduces_and_last_terms: Sequence[tuple[UOp, UOp]], i: UOp, scan_loops: _ScanLoops, uniques: Iterator[int]
 ) -> UOp:
     """Return the body: each step adds the last term of every Reduce to its accumulator, in order."""
-    columns = steps.inner if steps.clear_loops else ()
+    columns = scan_loops.inner if scan_loops.clear_loops else ()
     sizes = [constant_extent(r) for r in columns]
-    effect, stores = substitute(s.effect, steps.substitutions), list[UOp]()
+    effect, stores = substitute(s.effect, scan_loops.substitutions), list[UOp]()
     for k, (u, term) in enumerate(reduces_and_last_terms):
         register, cleared = build_register_and_clear_effect(
-            u, steps.outer, next(uniques), _renumber_loops_for_reduce(steps.clear_loops, k)
+            u, scan_loops.outer, next(uniques), _renumber_loops_for_reduce(scan_loops.clear_loops, k)
         )
-        if steps.prefix_index_and_loops:
-            index, *loops = steps.prefix_index_and_loops
+        if scan_loops.prefix_index_and_loops:
+            index, *loops = scan_loops.prefix_index_and_loops
             renumbered = _renumber_loops_for_reduce(loops, k)
             index = substitute(index, dict(zip(loops, renumbered, strict=True)))
             start = u.replace(src=(substitute(cast_value_or_factors_to_accumulator(term), {i: index}), *renumbered))
             cleared = B.store(cleared.buffer, B.cast(start, register.dtype))
-        running = element_address(B.after(register, cleared, steps.i), columns, sizes)
-        total = combine_with_accumulator(u, running, substitute(term, steps.substitutions))
+        running = element_address(B.after(register, cleared, scan_loops.i), columns, sizes)
+        total = combine_with_accumulator(u, running, substitute(term, scan_loops.substitutions))
         stores.append(B.store(running, total))
-        effect = substitute(effect, {substitute(u, steps.substitutions): B.cast(total, u.dtype)})
-    body = B.group(*stores, effect if columns else B.close_loops(effect, steps.inner))
-    return UOp(Op.SINK, (Rewriter(INDEXING)(B.close_loops(body, [*steps.outer, steps.i, *columns])),), SinkArg(s.name))
+        effect = substitute(effect, {substitute(u, scan_loops.substitutions): B.cast(total, u.dtype)})
+    body = B.group(*stores, effect if columns else B.close_loops(effect, scan_loops.inner))
+    return UOp(Op.SINK, (Rewriter(INDEXING)(B.close_loops(body, [*scan_loops.outer, scan_loops.i, *columns])),), SinkArg(s.name))
 
 
 def _renumber_loops_for_reduce(loops: Sequence[UOp], k: int) -> list[UOp]:
@@ -183,24 +183,24 @@ def _arrange_scan_loops(s: Schedule, i: UOp, has_columns: bool, machine: Machine
     return loops if cores == 1 or inner else _split_scan_across_cores_with_prefix_reduces(i, cores, next_id(s))
 
 
-def _tile_scan_columns(s: _ScanLoops, lanes: int, cores: int, first_free_id: int) -> _ScanLoops:
+def _tile_scan_columns(scan_loops: _ScanLoops, lanes: int, cores: int, first_free_id: int) -> _ScanLoops:
     """Let all inner loops take a step together, in tiles that fit the accumulators' memory and a core's share."""
-    ids, substitutions = itertools.count(first_free_id), dict(s.substitutions)
+    ids, substitutions = itertools.count(first_free_id), dict(scan_loops.substitutions)
     around: list[UOp] = []
     columns: list[UOp] = []
     room = _MOST_COLUMNS
-    for k, r in reversed([*enumerate(s.inner)]):
+    for k, r in reversed([*enumerate(scan_loops.inner)]):
         n = constant_extent(r)
         shared = k == 0 and cores > 1 and n % (cores * lanes) == 0
         size = largest_divisor(n, max(1, min(room, n // cores if shared else n)))
-        width = lanes if r is s.inner[-1] and size % lanes == 0 else 1
+        width = lanes if r is scan_loops.inner[-1] and size % lanes == 0 else 1
         far = _new_loop(n // size, next(ids), AxisType.THREAD if shared else AxisType.LOOP)
         near, lane = _new_loop(size // width, next(ids)), _new_loop(width, next(ids), AxisType.UPCAST)
         substitutions[r] = tile_index(far, size, tile_index(near, width, lane))
         around, columns, room = [far, *around], [near, lane, *columns], room // size
     around, columns = ([r for r in loops if r.op is Op.RANGE] for loops in (around, columns))
     clear_loops = tuple(_new_loop(constant_extent(r), next(ids), r.arg.type) for r in columns)
-    return _ScanLoops((*s.outer, *around), s.i, tuple(columns), clear_loops, substitutions)
+    return _ScanLoops((*scan_loops.outer, *around), scan_loops.i, tuple(columns), clear_loops, substitutions)
 
 
 def _new_loop(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:

@@ -88,7 +88,7 @@ def _match_descriptor_or_explain_mismatch(
     d = find_descriptor(arg)
     if d is None or not all(isinstance(m, AffineLaneMap) for m in (d.a, d.b, d.c)):
         return f"nothing is known of the fragments of {arg.name} (R118)"
-    factors = [_match_input_dtype_operand(f, d) for f in product_factors]
+    factors = [_strip_cast_from_input_dtype(f, d) for f in product_factors]
     if reduce.dtype is not d.dtype_out or any(f is None for f in factors):
         return f"{d.name} multiplies {d.dtype_in} into {d.dtype_out} (R93)"
     n, m, k = d.dims
@@ -103,7 +103,7 @@ def _match_descriptor_or_explain_mismatch(
     return f"N = {n}, M = {m} and K = {k} fit no axes of which each factor has its own (R93, R97)"
 
 
-def _match_input_dtype_operand(factor: UOp, d: Descriptor) -> UOp | None:
+def _strip_cast_from_input_dtype(factor: UOp, d: Descriptor) -> UOp | None:
     """Return the factor in the descriptor's input dtype, before its Cast; None if it has another dtype."""
     if d.dtype_in is d.dtype_out:
         return factor if factor.dtype is d.dtype_in else None
@@ -142,7 +142,7 @@ def tile_for_tensor_core(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> S
     """Tile the matched product for its tensor core, with padding where the axes need it."""
     d, (n, m, k) = core_match.descriptor, core_match.descriptor.dims
     first = core_match.u.operand.lhs
-    swapped = first is not core_match.left and _match_input_dtype_operand(first, d) is not core_match.left
+    swapped = first is not core_match.left and _strip_cast_from_input_dtype(first, d) is not core_match.left
     ids = [int(r.arg.axis_id) for r in (core_match.rows, core_match.columns, core_match.steps)]
     for axis, size in zip(ids, (m, n, k)):
         s = pad_loop_and_mask_added_iterations(s, Padto(next(j for j, r in enumerate(s.ranges) if r.arg.axis_id == axis), size))
@@ -186,7 +186,7 @@ def _build_wmma_accumulation(
     if product.op is Op.WHERE:  # k was padded
         inside, product = product.condition, product.if_true
     factors = product.src
-    left, right = (_match_input_dtype_operand(f, d) for f in (factors[::-1] if padded.swapped else factors))
+    left, right = (_strip_cast_from_input_dtype(f, d) for f in (factors[::-1] if padded.swapped else factors))
     assert left is not None and right is not None
     a, b = (_mask_padding(x, inside) for x in (left, right))
     fragment_a, fragment_b = (
