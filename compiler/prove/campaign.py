@@ -70,11 +70,13 @@ def prove_rules(
     once per seed. `unstable_verdicts` lists the verdicts that differ from those of the first seed.
     """
     run = _CampaignRun(solver_version(), proved_entries_by_key or {}, jobs, seed_count, progress)
-    run.settle_obligations([o for rule in rules for o in obligations(rule)])
-    run.settle_obligations([make_cast_lemma_obligation(pair) for pair in sorted(run.needed_lemmas.union(extra_cast_lemmas))])
+    run.reuse_ledger_or_prove_per_seed([o for rule in rules for o in obligations(rule)])
+    run.reuse_ledger_or_prove_per_seed(
+        [make_cast_lemma_obligation(pair) for pair in sorted(run.needed_lemmas.union(extra_cast_lemmas))]
+    )
     digests = {r.name: digest_rule(r) for r in rules}
     run.report.pages = {name: ledger.make_page(name, digests.get(name, ""), entries) for name, entries in run.entries.items()}
-    _downgrade_proofs_if_lemma_open(run.report)
+    _mark_proofs_unknown_if_cast_lemma_unproved(run.report)
     return run.report
 
 
@@ -91,12 +93,12 @@ class _CampaignRun:
     entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
     needed_lemmas: set[str] = field(default_factory=set)
 
-    def settle_obligations(self, obligations_to_settle: Sequence[Obligation]) -> None:
+    def reuse_ledger_or_prove_per_seed(self, obligations_to_decide: Sequence[Obligation]) -> None:
         """Take each obligation from the ledger, or ask the solver about it once per seed."""
         todo = []
-        for o in obligations_to_settle:
+        for o in obligations_to_decide:
             self.entries.setdefault(o.rule, [])
-            entry = self._find_reusable_ledger_entry(o)
+            entry = self._find_reusable_entry_and_add_its_lemmas(o)
             if entry is None:
                 todo.append(o)
             else:
@@ -114,7 +116,7 @@ class _CampaignRun:
                 (v.obligation.name, seed, v.status) for v in again if v.status is not before[v.obligation.name]
             ]
 
-    def _find_reusable_ledger_entry(self, obligation: Obligation) -> LedgerEntry | None:
+    def _find_reusable_entry_and_add_its_lemmas(self, obligation: Obligation) -> LedgerEntry | None:
         """Return the ledger's entry for a plan of this obligation, if any. Another typing may have made the same queries."""
         if not self.proved_entries:
             return None
@@ -138,7 +140,7 @@ def _prove_with_progress(
     return verdicts
 
 
-def _downgrade_proofs_if_lemma_open(report: ProofReport) -> None:
+def _mark_proofs_unknown_if_cast_lemma_unproved(report: ProofReport) -> None:
     """Mark the proofs by the theory `numbers` as unknown if a lemma about casts is not proved."""
     lemmas = report.pages.get(LEMMA)
     if lemmas is None or lemmas.status is ProofStatus.PROVED:

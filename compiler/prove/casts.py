@@ -98,7 +98,7 @@ def _round_integer_to_float(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     signed = a.dtype.is_signed
     if d in SMALL:
         narrow = float_from_integer(a.term, _narrow_format(d), signed=signed)
-        return _overflow_float8(d, to_float(narrow, smt.fp(*FORMAT[d])))
+        return _replace_overflow_by_infinity_or_nan(d, to_float(narrow, smt.fp(*FORMAT[d])))
     return float_from_integer(a.term, smt.fp(*FORMAT[d]), signed=signed)
 
 
@@ -113,13 +113,13 @@ def round_float_term_to_dtype(m: SmtEncoder, target_dtype: DType, float_term: Te
         return to_float(float_term, smt.fp(*FORMAT[target_dtype]))
     if target_dtype.exp_bits == dt.float16.exp_bits:
         return to_float(to_float(float_term, _narrow_format(target_dtype)), smt.fp(*FORMAT[target_dtype]))
-    return _round_float8(target_dtype, float_term)
+    return _round_to_float8_with_subnormals(target_dtype, float_term)
 
 
-def _round_float8(d: DType, t: Term) -> Term:
+def _round_to_float8_with_subnormals(d: DType, t: Term) -> Term:
     """Round to a float8: below the least normal value to a multiple of the least value, else to its significant bits."""
     half, unit = smt.fp(*FORMAT[d]), d.man_bits - d.min_exponent
-    normal = _overflow_float8(d, to_float(to_float(t, _narrow_format(d)), half))
+    normal = _replace_overflow_by_infinity_or_nan(d, to_float(to_float(t, _narrow_format(d)), half))
     scaled = smt.app("fp.mul", RNE, t, _power_of_two_constant(unit, t.sort), sort=t.sort)
     whole = smt.app("fp.roundToIntegral", RNE, scaled, sort=t.sort)
     small = to_float(smt.app("fp.mul", RNE, whole, _power_of_two_constant(-unit, t.sort), sort=t.sort), half)
@@ -127,7 +127,7 @@ def _round_float8(d: DType, t: Term) -> Term:
     return smt.ite(tiny, small, normal)
 
 
-def _overflow_float8(d: DType, t: Term) -> Term:
+def _replace_overflow_by_infinity_or_nan(d: DType, t: Term) -> Term:
     """Replace values of float16 beyond the greatest of `d`, by NaN if it is finite-only and else by an infinity."""
     if d.exp_bits == dt.float16.exp_bits:  # has the infinities of float16
         return t

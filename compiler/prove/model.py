@@ -191,10 +191,10 @@ def float_from_bits(bits: Term, d: DType) -> Term:
     return float_from_ieee_bits(_float8_to_float16_bits(bits, d), sort)
 
 
-def _float8_to_float16_bits(bits: Term, d: DType) -> Term:
-    """Convert bits of a float8 to those of a float16: the exponent has another bias, and subnormals become normal."""
+def _float8_to_float16_bits(float8_bits: Term, d: DType) -> Term:
+    """Convert the bits of a float8 to those of a float16: the exponent has another bias, and subnormals become normal."""
     m, unit, half = d.man_bits, d.min_exponent - d.man_bits, dt.float16
-    sign, exponent, mantissa = extract(bits, 7, 7), extract(bits, 6, m), extract(bits, m - 1, 0)
+    sign, exponent, mantissa = extract(float8_bits, 7, 7), extract(float8_bits, 6, m), extract(float8_bits, m - 1, 0)
     biased = smt.app("bvadd", zero_extend(exponent, 5 - d.exp_bits), smt.word(half.bias - d.bias, 5), sort=smt.bv(5))
     normal = concat(biased, concat(mantissa, smt.word(0, 10 - m)))
     small = smt.word(0, 15)
@@ -203,17 +203,17 @@ def _float8_to_float16_bits(bits: Term, d: DType) -> Term:
         code = (e + unit + half.bias) << 10 | (k - (1 << e)) << (10 - e)
         small = smt.ite(smt.equals(mantissa, smt.word(k, m)), smt.word(code, 15), small)
     magnitude = smt.ite(smt.equals(exponent, smt.word(0, d.exp_bits)), small, normal)
-    return _replace_float8_specials(bits, d, concat(sign, magnitude))
+    return _replace_float8_specials(float8_bits, d, concat(sign, magnitude))
 
 
-def _replace_float8_specials(bits: Term, d: DType, number: Term) -> Term:
-    """Replace `number`, bits of a float16, where the bits of a float8 are an infinity or NaN: all ones if it is finite-only."""
-    body, infinity = extract(bits, 6, 0), ((1 << d.exp_bits) - 1) << d.man_bits
+def _replace_float8_specials(float8_bits: Term, d: DType, finite_float16_bits: Term) -> Term:
+    """Replace `finite_float16_bits` where the bits of a float8 are an infinity or NaN: all ones if it is finite-only."""
+    body, infinity = extract(float8_bits, 6, 0), ((1 << d.exp_bits) - 1) << d.man_bits
     if d.finite_only:
-        return smt.ite(smt.equals(body, smt.word(0x7F, 7)), smt.word(0x7E00, 16), number)
-    infinite = concat(extract(bits, 7, 7), smt.word(0x7C00, 15))
+        return smt.ite(smt.equals(body, smt.word(0x7F, 7)), smt.word(0x7E00, 16), finite_float16_bits)
+    infinite = concat(extract(float8_bits, 7, 7), smt.word(0x7C00, 15))
     finite = smt.app("bvult", body, smt.word(infinity, 7), sort=smt.BOOL)
-    return smt.ite(finite, number, smt.ite(smt.equals(body, smt.word(infinity, 7)), infinite, smt.word(0x7E00, 16)))
+    return smt.ite(finite, finite_float16_bits, smt.ite(smt.equals(body, smt.word(infinity, 7)), infinite, smt.word(0x7E00, 16)))
 
 
 def encode_float_bits(v: float, d: DType) -> int:

@@ -229,11 +229,11 @@ def _build_query(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
     m.definedness.clear()
     m.choices.clear()
     conditions = [_encode_pattern(m, c, env, assume_cast_lemma).term for c in assignment.when]
-    conditions += _assume_value_witness_promises(m, rule, assignment, env, assume_cast_lemma)
+    conditions += _assume_witness_value_equals_evaluated_pattern(m, rule, assignment, env, assume_cast_lemma)
     conditions += [
         _encode_dividend_as_unknown_multiple(m, c, env, assume_cast_lemma)
         for c in assignment.when
-        if _states_whole_divisibility(m, c)
+        if _is_condition_mod_equals_zero(m, c)
     ]
     m.definedness.clear()
     rhs = _encode_pattern(m, assignment.rhs, env, assume_cast_lemma)
@@ -244,7 +244,7 @@ def _build_query(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
     return _Query((*facts, *defined, *conditions), claim, tuple(sorted(lemmas)), not m.abstract)
 
 
-def _states_whole_divisibility(m: SmtEncoder, condition: TypedPattern) -> bool:
+def _is_condition_mod_equals_zero(m: SmtEncoder, condition: TypedPattern) -> bool:
     """Return True if a condition states a % b == 0 of whole numbers."""
     if condition.pattern.op is not Op.CMPEQ:
         return False
@@ -266,7 +266,7 @@ def _is_variable(rule: Rule, name: str) -> bool:
     return any(name in variables(p) for p in (rule.lhs, rule.rhs, rule.when) if p is not None)
 
 
-def _assume_value_witness_promises(
+def _assume_witness_value_equals_evaluated_pattern(
     m: SmtEncoder,
     rule: Rule,
     assignment: RuleTyping,
@@ -331,7 +331,7 @@ def _make_plan_or_reason(theory: Theory, rule: Rule, assignment: RuleTyping) -> 
         q = _build_query(theory, rule, assignment)
     except Unmodelled as e:
         return ProofPlan(why=str(e))
-    assumed, split = _assumptions_and_refutation_cases(q)
+    assumed, split = _assumptions_and_refutation_cases_by_divisor_signs(q)
     attempts = []
     for encoding, steps in theory.encodings:
         by = f"{theory.name} {encoding.value}" if len(theory.encodings) > 1 else theory.name
@@ -341,12 +341,14 @@ def _make_plan_or_reason(theory: Theory, rule: Rule, assignment: RuleTyping) -> 
     return ProofPlan(tuple(attempts), possible, q.lemmas)
 
 
-def _assumptions_and_refutation_cases(query: _Query) -> tuple[Sequence[Term], list[tuple[list[Term], dict[Term, Term]]]]:
+def _assumptions_and_refutation_cases_by_divisor_signs(
+    query: _Query,
+) -> tuple[Sequence[Term], list[tuple[list[Term], dict[Term, Term]]]]:
     """Return the assumptions, and the cases that would refute the claim: one per combination of signs of the divisors."""
     terms = [*query.assumptions, smt.not_(query.claim)]
     if not smt.symbolic_divisors(terms):
         return query.assumptions, [(terms, {})]
-    assumed, (claimed,) = smt.eliminate_defined_constants(query.assumptions, query.claim)
+    assumed, (claimed,) = smt.substitute_defined_constants(query.assumptions, query.claim)
     return assumed, list(_simplify_per_divisor_sign_case([*assumed, smt.not_(claimed)]))
 
 

@@ -96,7 +96,7 @@ def _neutral_element(op: Op, d: DType) -> bool | int | float | None:
     return None if op is Op.MAX and d is dt.index else reduction_identity(op, d).const
 
 
-def _generate_identity_laws() -> Iterator[Rule]:
+def _generate_reduce_identity_laws() -> Iterator[Rule]:
     """Yield op(x, identity) = x; for a float sum, the sign of a zero is free (R32)."""
     for op in REDUCES:
         for d in _DTYPES:
@@ -134,7 +134,7 @@ def _generate_monoid_laws(op: Op, dtypes: tuple[DType, ...]) -> Iterator[Rule]:
 
 
 MONOIDS = (
-    *_generate_identity_laws(),
+    *_generate_reduce_identity_laws(),
     *_generate_masked_reduce_step_laws(),
     *(law for op in REDUCES for law in _generate_monoid_laws(op, tuple(d for d in _DTYPES if not d.is_float))),
 )

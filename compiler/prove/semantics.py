@@ -291,7 +291,7 @@ SLICE: dict[Op, Callable[..., Term]] = {op: BOOL[op] for op in BITWISE}
 # product is exact in float64, where it is computed.
 
 
-def _make_rounded_encoder(smt_operator: str) -> Callable[..., Term]:
+def _make_rounded_float_encoder(smt_operator: str) -> Callable[..., Term]:
     """Return the row of a float op that rounds once (R16)."""
 
     def row(m: SmtEncoder, d: DType, *args: Term) -> Term:
@@ -312,7 +312,7 @@ def _round_to_small_float(m: SmtEncoder, d: DType, t: Term) -> Term:
 
 
 def _encode_recip(m: SmtEncoder, d: DType, a: Term) -> Term:
-    return _make_rounded_encoder("fp.div")(m, d, m.make_constant(1.0, d).term, a)
+    return _make_rounded_float_encoder("fp.div")(m, d, m.make_constant(1.0, d).term, a)
 
 
 def _encode_float_max(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
@@ -334,12 +334,12 @@ def _make_uninterpreted_encoder(op: Op) -> Callable[..., Term]:
 
 
 FLOAT: dict[Op, Callable[..., Term]] = {
-    Op.ADD: _make_rounded_encoder("fp.add"),
-    Op.SUB: _make_rounded_encoder("fp.sub"),
-    Op.MUL: _make_rounded_encoder("fp.mul"),
-    Op.DIV: _make_rounded_encoder("fp.div"),
-    Op.SQRT: _make_rounded_encoder("fp.sqrt"),
-    Op.MULACC: _make_rounded_encoder("fp.fma"),
+    Op.ADD: _make_rounded_float_encoder("fp.add"),
+    Op.SUB: _make_rounded_float_encoder("fp.sub"),
+    Op.MUL: _make_rounded_float_encoder("fp.mul"),
+    Op.DIV: _make_rounded_float_encoder("fp.div"),
+    Op.SQRT: _make_rounded_float_encoder("fp.sqrt"),
+    Op.MULACC: _make_rounded_float_encoder("fp.fma"),
     Op.RECIP: _encode_recip,
     Op.NEG: _make_operator_encoder("fp.neg"),
     Op.MAX: _encode_float_max,

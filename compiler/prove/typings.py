@@ -77,7 +77,7 @@ def enumerate_rule_typings(rule: Rule) -> Iterator[RuleTyping]:
     for types, lhs in _enumerate_typings(rule.lhs, {}, ()):
         if rule.types is not None and not rule.types(_type_relation_arguments(rule, types)):
             continue
-        yield from _enumerate_witness_typings(rule, types, lhs)
+        yield from _extend_typing_by_witness_variables(rule, types, lhs)
 
 
 def _type_relation_arguments(rule: Rule, types: Types) -> Mapping[str, DType]:
@@ -87,7 +87,7 @@ def _type_relation_arguments(rule: Rule, types: Types) -> Mapping[str, DType]:
     return arguments if first is None else {**arguments, "S": arguments[first]}
 
 
-def _enumerate_witness_typings(rule: Rule, types: Types, lhs: TypedPattern) -> Iterator[RuleTyping]:
+def _extend_typing_by_witness_variables(rule: Rule, types: Types, lhs: TypedPattern) -> Iterator[RuleTyping]:
     """Yield the typings that extend `types` by the variables that only a witness binds.
 
     If none is well-typed, yield one typing without a right side, which refutes the rule.

@@ -208,12 +208,12 @@ def modulo(a: Term, n: int) -> Term:
     return app("mod", a, integer(n), sort=INT)
 
 
-def simplify_under_facts(t: Term, facts: Mapping[Term, Term]) -> Term:
-    """Simplify `t`; `facts` maps some Boolean terms to TRUE or FALSE."""
+def simplify_under_facts(t: Term, truth_by_term: Mapping[Term, Term]) -> Term:
+    """Simplify `t`; `truth_by_term` maps some Boolean terms to TRUE or FALSE."""
     done: dict[Term, Term] = {}
     for s in subterms([t]):
         args = tuple(done[a] for a in s.args)
-        done[s] = facts.get(s) or _SIMPLER.get(s.head, rebuild)(s, args)
+        done[s] = truth_by_term.get(s) or _SIMPLER.get(s.head, rebuild)(s, args)
     return done[t]
 
 
@@ -256,7 +256,7 @@ def substitute(t: Term, old: Term, new: Term) -> Term:
     return done[t]
 
 
-def eliminate_defined_constants(assumptions: Sequence[Term], *others: Term) -> tuple[list[Term], list[Term]]:
+def substitute_defined_constants(assumptions: Sequence[Term], *others: Term) -> tuple[list[Term], list[Term]]:
     """Replace every constant that an assumption defines by its definition; the definitions stay as assumptions."""
     facts, rest, definitions = list(assumptions), list(others), list[Term]()
     while (match := next(filter(None, map(_match_constant_definition, facts)), None)) is not None:
@@ -267,12 +267,20 @@ def eliminate_defined_constants(assumptions: Sequence[Term], *others: Term) -> t
     return [*facts, *definitions], rest
 
 
-def _match_constant_definition(t: Term) -> tuple[Term, Term, Term] | None:
-    """Return (t, constant, value) if `t` equates a declared constant with a value in which it does not occur."""
+class _ConstantDefinition(NamedTuple):
+    """An equation of a declared constant with its value."""
+
+    equation: Term
+    constant: Term
+    value: Term
+
+
+def _match_constant_definition(t: Term) -> _ConstantDefinition | None:
+    """Return the definition if `t` equates a declared constant with a value in which it does not occur."""
     if t.head == "=":
         for a, b in (t.args, t.args[::-1]):
             if a.kind is TermKind.DECLARED and not a.args and a not in subterms([b]):
-                return t, a, b
+                return _ConstantDefinition(t, a, b)
     return None
 
 
@@ -383,7 +391,7 @@ def expand_divisions_with_axioms(assertions: list[Term], encoding: Encoding) -> 
     for t in subterms(assertions):
         args = tuple(expanded[a] for a in t.args)
         if t.head in _DIVISIONS:
-            q, r = division.divide(*args)
+            q, r = division.floor_quotient_and_remainder(*args)
             expanded[t] = q if t.head == "floor-div" else r
         else:
             expanded[t] = rebuild(t, args)
@@ -403,7 +411,7 @@ def _bound_remainder(divisor: Term, remainder: Term) -> list[Term]:
 class _NativeDivision:
     """Expansion by the solver's Euclidean div and mod, which round down for a positive divisor."""
 
-    def divide(self, a: Term, b: Term) -> tuple[Term, Term]:
+    def floor_quotient_and_remainder(self, a: Term, b: Term) -> tuple[Term, Term]:
         positive = self._quotient(a, b)
         if b.kind is TermKind.LITERAL and b.head.isdigit():
             return positive, app("mod", a, b, sort=INT)
@@ -432,7 +440,7 @@ class _SkolemDivision:
     def __init__(self) -> None:
         self.divisions: dict[tuple[Term, Term], tuple[Term, Term]] = {}
 
-    def divide(self, a: Term, b: Term) -> tuple[Term, Term]:
+    def floor_quotient_and_remainder(self, a: Term, b: Term) -> tuple[Term, Term]:
         if (a, b) not in self.divisions:
             k = len(self.divisions)
             self.divisions[a, b] = var(f"q!{k}", INT), var(f"r!{k}", INT)
@@ -445,32 +453,38 @@ class _SkolemDivision:
             facts += [implies(divides, equals(a, plus(times(b, q), r))), *_bound_remainder(b, r)]
         for ((_, b), (q, _)), ((_, d), (p, _)) in itertools.permutations(self.divisions.items(), 2):
             if b is d:
-                facts.append(_state_product_reaches_factor(b, minus(q, p)))
+                facts.append(_state_product_magnitude_at_least_factor(b, minus(q, p)))
         for (a, b), (q, _) in self.divisions.items():
-            for m, p, rest in self._divisions_by_products_with(a, b):
+            for m, p, rest in self._find_divisions_by_products_with_factor(a, b):
                 if (rest, b) in self.divisions:
                     more = minus(q, plus(times(m, p), self.divisions[rest, b][0]))
-                    facts += [_state_product_reaches_factor(b, more), _state_product_reaches_factor(b, minus(more))]
-        for product, more in self._nested_quotient_differences():
-            facts += [_state_product_reaches_factor(product, more), _state_product_reaches_factor(product, minus(more))]
+                    facts += [
+                        _state_product_magnitude_at_least_factor(b, more),
+                        _state_product_magnitude_at_least_factor(b, minus(more)),
+                    ]
+        for product, more in self._product_divisors_and_quotient_differences():
+            facts += [
+                _state_product_magnitude_at_least_factor(product, more),
+                _state_product_magnitude_at_least_factor(product, minus(more)),
+            ]
         return facts
 
-    def _nested_quotient_differences(self) -> Iterator[tuple[Term, Term]]:
+    def _product_divisors_and_quotient_differences(self) -> Iterator[tuple[Term, Term]]:
         """Yield (m b, quotient by m b minus a quotient of another dividend by m)."""
         for (a, product), (p, _) in self.divisions.items():
             for (other, m), (q, _) in self.divisions.items():
                 if product.head == "*" and m in product.args and other is not a:
                     yield product, minus(p, q)
 
-    def _divisions_by_products_with(self, a: Term, factor: Term) -> Iterator[tuple[Term, Term, Term]]:
-        """Yield (m, quotient, remainder) for each division of `a` by a product m b."""
-        for (dividend, product), (p, rest) in self.divisions.items():
-            if dividend is a and product.head == "*" and factor in product.args and len(product.args) == 2:
+    def _find_divisions_by_products_with_factor(self, dividend: Term, factor: Term) -> Iterator[tuple[Term, Term, Term]]:
+        """Yield (m, quotient, remainder) for each division of `dividend` by a product m `factor`."""
+        for (a, product), (p, rest) in self.divisions.items():
+            if a is dividend and product.head == "*" and factor in product.args and len(product.args) == 2:
                 m, n = product.args
                 yield (m if n is factor else n), p, rest
 
 
-def _state_product_reaches_factor(factor: Term, multiplier: Term) -> Term:
+def _state_product_magnitude_at_least_factor(factor: Term, multiplier: Term) -> Term:
     """State that b > 0 and t >= 1 imply b t >= b, and that b < 0 and t >= 1 imply b t <= b."""
     is_positive = compare(">=", multiplier, integer(1))
     above = implies(and_(compare(">", factor, integer(0)), is_positive), compare(">=", times(factor, multiplier), factor))

@@ -179,13 +179,13 @@ def test_an_obligation_whose_lemma_is_open_is_open(monkeypatch: pytest.MonkeyPat
 
     lossless = next(r for r in RULES if r.name == "cast-lossless")
     known = ledger.index_proved_entries(ledger.read_ledger())
-    real = module._CampaignRun._find_reusable_ledger_entry
+    real = module._CampaignRun._find_reusable_entry_and_add_its_lemmas
 
     def hidden(run: object, o: object) -> object:
         found = real(run, o)  # type: ignore[arg-type]
         return replace(found, status=ProofStatus.UNKNOWN) if found is not None and o.rule == LEMMA else found  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(module._CampaignRun, "_find_reusable_ledger_entry", hidden)
+    monkeypatch.setattr(module._CampaignRun, "_find_reusable_entry_and_add_its_lemmas", hidden)
     report = prove_rules((lossless,), proved_entries_by_key=known)
     assert report.pages["cast-lossless"].status is ProofStatus.UNKNOWN
     assert not report.ok
