@@ -36,8 +36,8 @@ from uops.compiler.validate.races import generate_race_claims as race_claims
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import KernelAccesses
 from uops.compiler.validate.values import (
-    find_unproved_or_wrong_step,
-    group_rewriter_transforms,
+    group_rewriter_transforms_by_result,
+    replay_proved_steps_and_find_fault,
     select_used_steps,
     validate_linearization,
 )
@@ -82,10 +82,10 @@ def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
     """Return the certificate of a program. Raises what `lower` raises, Invalid, Uncertified, and NoSolver without Z3."""
     graphs_by_pass, graphs_by_step, log = record_lowering_up_to_plan(graph, target, config)
     validate(graphs_by_pass, graphs_by_step, log).raise_unless_proved()
-    moves = group_rewriter_transforms(log)
+    moves = group_rewriter_transforms_by_result(log)
     pairs = zip(graphs_by_step["decompose"].src, graphs_by_step["simplify"].src, strict=True)
     fast_math_rules = sorted(log.applications_by_assuming_rule) if (config or default_config()).fast_math else None
-    return build_certificate(
+    return build_and_check_certificate(
         graphs_by_pass, graphs_by_step, [_steps_between(a.body, b.body, moves) for a, b in pairs], fast_math_rules
     )
 
@@ -96,7 +96,7 @@ def _steps_between(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[GraphTr
     return select_used_steps(before, steps)
 
 
-def build_certificate(
+def build_and_check_certificate(
     graphs_by_pass: Mapping[str, UOp],
     graphs_by_step: Mapping[str, UOp],
     steps_by_kernel: Sequence[Sequence[RewriteStep]],
@@ -125,7 +125,7 @@ def build_certificate(
         certificate["trusted"] += _list_fast_math_assumptions(certificate)
     launches = {name: parse(text) for name, text in texts.items()}
     certificate["claims"] = [
-        [c.kind.value, c.place, _digest(encode_claim_query(c)[0])]
+        [c.kind.value, c.place, _digest(encode_claim_query(c).text)]
         for c in generate_program_claims(launches, certificate["callers"])
     ]
     faults = check_certificate_and_list_faults(certificate)
@@ -151,7 +151,7 @@ _DIALECTS = {"join": Dialect.SCHEDULED, "linearize": Dialect.LINEAR, "plan": Dia
 _UNREADABLE = (UopsError, LookupError, AssertionError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
-def load_certificate(path: Path) -> Json:
+def load_certificate_and_check_digest(path: Path) -> Json:
     """Read a certificate from a file. Raises BadFile with the file and the place of the fault."""
     certificate: Json = read_json(path, max_bytes=MOST_BYTES)
     if isinstance(certificate, dict) and type(certificate.get("format")) is int and certificate["format"] != FORMAT:
@@ -185,7 +185,7 @@ def check_certificate_and_yield_faults(
         yield from _find_rule_and_trust_mismatches(certificate)
         try:
             launches = _parse_and_verify_graph_texts(certificate)
-            yield from _yield_kernels_with_unproved_values(certificate, launches)
+            yield from _replay_steps_and_yield_value_faults(certificate, launches)
             program_claims = _list_claims_and_try_encoding(certificate, launches)
         except OutOfTime:
             raise
@@ -263,7 +263,7 @@ def _yield_changed_or_unproved_claims(
     certificate: Json, program_claims: Sequence[ValidationClaim], worker: SolverWorker, deadline: float
 ) -> Iterator[str]:
     """Yield the claims that differ from those of the certificate, or that the solver does not prove before the deadline."""
-    digests = [[c.kind.value, c.place, _digest(encode_claim_query(c)[0])] for c in program_claims]
+    digests = [[c.kind.value, c.place, _digest(encode_claim_query(c).text)] for c in program_claims]
     if digests != certificate["claims"]:
         yield "the claims of the texts are not those written down"
     if not program_claims:
@@ -278,14 +278,14 @@ def _yield_changed_or_unproved_claims(
             yield str(v)
 
 
-def _yield_kernels_with_unproved_values(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> Iterator[str]:
+def _replay_steps_and_yield_value_faults(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> Iterator[str]:
     """Yield the kernels whose values the rewrite steps and the order of instructions do not prove."""
     rules = _value_rules_by_name()
     names = ("join", "decompose", "simplify", "linearize")
     for k, calls in enumerate(zip(*(graphs_by_name[n].src for n in names), strict=True)):
         before, primitive, simple, listed = (c.body for c in calls)
         steps = [RewriteStep(rule, parse(a), parse(b), {}) for rule, a, b in certificate["steps"][k]]
-        fault = None if primitive is simple else find_unproved_or_wrong_step(primitive, simple, steps, rules)
+        fault = None if primitive is simple else replay_proved_steps_and_find_fault(primitive, simple, steps, rules)
         if fault is not None:
             yield f"kernel {k}, decompose to simplify: {fault}"
         v = validate_linearization(simple, listed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,15 +38,15 @@ def decide_claim(c: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
     """Decide a claim by the first method that can."""
     return (
         ValidationVerdict(c.kind, c.place, DecisionMethod.SUMS)
-        if is_proved_by_sums(c)
-        else decide_by_points(c) or decide_by_solver(c, worker)
+        if is_proved_by_linear_arithmetic(c)
+        else decide_by_trying_every_point(c) or decide_by_solver(c, worker)
     )
 
 
 # Sums
 
 
-def is_proved_by_sums(claim: ValidationClaim) -> bool:
+def is_proved_by_linear_arithmetic(claim: ValidationClaim) -> bool:
     """Return True if intervals, and differences from the given sums, prove the claim.
 
     Try it first with each index as it stands, then also with the choices by its gate resolved (`terms.resolve_wheres_known_true`).
@@ -58,10 +59,10 @@ def is_proved_by_sums(claim: ValidationClaim) -> bool:
     return bool(resolved) and _is_implied(claim.goal, [*facts, *resolved])
 
 
-def _is_implied(goal: Condition, facts: Sequence[LinearSum]) -> bool:
+def _is_implied(goal: Condition, nonnegative_sums: Sequence[LinearSum]) -> bool:
     """Return True if sums that are at least 0 imply the goal."""
-    bounds = tighten_bounds(facts)
-    return bounds is None or all(_is_conjunct_implied(g, facts, bounds) for g in T.conjuncts(goal))
+    bounds = derive_atom_bounds_unless_contradictory(nonnegative_sums)
+    return bounds is None or all(_is_conjunct_implied(g, nonnegative_sums, bounds) for g in T.conjuncts(goal))
 
 
 def extract_nonnegative_sums(given: Condition) -> list[LinearSum]:
@@ -79,11 +80,11 @@ def extract_nonnegative_sums(given: Condition) -> list[LinearSum]:
     return sums  # type: ignore[return-value]
 
 
-def tighten_bounds(facts: Sequence[LinearSum]) -> dict[Atom, Interval] | None:
-    """Return the bounds of single atoms if the facts hold; None if they contradict each other."""
+def derive_atom_bounds_unless_contradictory(nonnegative_sums: Sequence[LinearSum]) -> dict[Atom, Interval] | None:
+    """Return the bounds of single atoms if the sums are at least 0; None if these facts contradict each other."""
     bounds: dict[Atom, Interval] = {}
     for _ in range(2):
-        for f in facts:
+        for f in nonnegative_sums:
             spans = [(t, c, T.bounds(T.as_sum(t), bounds)) for t, c in f.terms]
             top = f.const + sum(c * high if c > 0 else c * low for _, c, (low, high) in spans)
             if top < 0:
@@ -98,27 +99,29 @@ def tighten_bounds(facts: Sequence[LinearSum]) -> dict[Atom, Interval] | None:
     return bounds
 
 
-def _is_conjunct_implied(conjunct: Condition, facts: Sequence[LinearSum], bounds: Mapping[Atom, Interval]) -> bool:
+def _is_conjunct_implied(conjunct: Condition, nonnegative_sums: Sequence[LinearSum], bounds: Mapping[Atom, Interval]) -> bool:
     """Return True if a conjunct of the goal follows from the facts and the bounds of atoms."""
     if conjunct.op == "or":
-        return any(all(_is_conjunct_implied(x, facts, bounds) for x in T.conjuncts(g)) for g in conjunct.args)  # type: ignore[arg-type]
+        return any(all(_is_conjunct_implied(x, nonnegative_sums, bounds) for x in T.conjuncts(g)) for g in conjunct.args)  # type: ignore[arg-type]
     if conjunct.op != ">=0":
         return False
     (sum_,) = conjunct.args
     assert isinstance(sum_, LinearSum)
-    return _is_nonnegative(sum_, facts, bounds, 2)
+    return _is_provably_nonnegative(sum_, nonnegative_sums, bounds, 2)
 
 
-def _is_nonnegative(a: LinearSum, facts: Sequence[LinearSum], bounds: Mapping[Atom, Interval], depth: int) -> bool:
+def _is_provably_nonnegative(
+    a: LinearSum, nonnegative_sums: Sequence[LinearSum], bounds: Mapping[Atom, Interval], depth: int
+) -> bool:
     """Return True if a >= 0 by its interval, or as a multiple of a fact plus something at least 0."""
     if T.bounds(a, bounds)[0] >= 0:
         return True
     if not depth:
         return False
     coefficients = dict(a.terms)
-    for f in facts:
+    for f in nonnegative_sums:
         for k in {coefficients[t] // c for t, c in f.terms if t in coefficients and coefficients[t] % c == 0}:
-            if k > 0 and _is_nonnegative(T.add(a, f, -k), facts, bounds, depth - 1):
+            if k > 0 and _is_provably_nonnegative(T.add(a, f, -k), nonnegative_sums, bounds, depth - 1):
                 return True
     return False
 
@@ -150,7 +153,7 @@ def has_known_int64_values(*terms: LinearSum | Condition) -> bool:
     return True
 
 
-def decide_by_points(claim: ValidationClaim) -> ValidationVerdict | None:
+def decide_by_trying_every_point(claim: ValidationClaim) -> ValidationVerdict | None:
     """Decide a claim at every point; None if there are too many, or a value is unknown."""
     unknowns = list(T.collect_unknowns(claim.goal, T.collect_unknowns(claim.given)))
     at = build_point_grid(unknowns) if has_known_int64_values(claim.given, claim.goal) else None
@@ -183,30 +186,44 @@ def make_refutation(c: ValidationClaim, by: DecisionMethod, values: Mapping[str,
 def decide_by_solver(claim: ValidationClaim, worker: SolverWorker, unit: BudgetUnit = BudgetUnit.STEPS) -> ValidationVerdict:
     """Ask the solver about a claim. Raises BudgetExhausted."""
     steps = require_remaining_budget(unit, HELD_STEPS if unit is BudgetUnit.HELD_STEPS else STEPS)
-    text, names, whole = encode_claim_query(claim)
-    answer = worker.run_query(text, steps, list(names))
+    text, defaults, is_refuted_by_model = encode_claim_query(claim)
+    answer = worker.run_query(text, steps, list(defaults))
     charge_budget_if_limited(unit, min(steps, answer.steps))
     if answer.result == "unsat":
         return ValidationVerdict(claim.kind, claim.place, DecisionMethod.SOLVER)
-    if answer.result == "sat" and whole:
-        return make_refutation(claim, DecisionMethod.SOLVER, {n: int(answer.model.get(n, names[n])) for n in names})
+    if answer.result == "sat" and is_refuted_by_model:
+        return make_refutation(claim, DecisionMethod.SOLVER, {n: int(answer.model.get(n, low)) for n, low in defaults.items()})
     why = answer.reason or "the solver's model is of a query that says less than the claim"
     return ValidationVerdict(claim.kind, claim.place, None, why=why)
 
 
-def encode_claim_query(claim: ValidationClaim) -> tuple[str, dict[str, int], bool]:
-    """Return a claim's query, its unknowns by name with a value of each, and True if a model of the query refutes the claim."""
+class EncodedClaimQuery(NamedTuple):
+    """A claim's query, a default value of each of its unknowns by name, and True if a model of the query refutes the claim."""
+
+    text: str
+    default_by_unknown: dict[str, int]
+    is_refuted_by_model: bool
+
+
+def encode_claim_query(claim: ValidationClaim) -> EncodedClaimQuery:
+    """Return the query that is unsatisfiable if the claim holds."""
     m = SmtEncoder(Representation.WHOLE, Representation.WHOLE)
     unknowns = T.collect_unknowns(claim.goal, T.collect_unknowns(claim.given))
     terms = {v: smt.var(v.name, smt.INT) for v in unknowns}
     limits = [within(terms[v], v.low, v.high) for v in unknowns]
     encoded: dict[object, Term] = {}
-    given, goal = _encode_condition_once(m, claim.given, terms, encoded), _encode_condition_once(m, claim.goal, terms, encoded)
+    given, goal = (
+        _encode_condition_memoized(m, claim.given, terms, encoded),
+        _encode_condition_memoized(m, claim.goal, terms, encoded),
+    )
     text = smt.render_query([*limits, given, *m.facts, smt.not_(goal)])
-    return text, {v.name: v.low for v in unknowns}, not m.abstract and not any(v.stored for v in unknowns)
+    is_refuted_by_model = not m.abstract and not any(v.stored for v in unknowns)
+    return EncodedClaimQuery(text, {v.name: v.low for v in unknowns}, is_refuted_by_model)
 
 
-def _encode_condition_once(m: SmtEncoder, c: Condition, unknown_terms: Mapping[Unknown, Term], encoded: dict[object, Term]) -> Term:
+def _encode_condition_memoized(
+    m: SmtEncoder, c: Condition, unknown_terms: Mapping[Unknown, Term], encoded: dict[object, Term]
+) -> Term:
     """Encode a condition, memoized per query."""
     if c not in encoded:
         encoded[c] = _encode_condition(m, c, unknown_terms, encoded)
@@ -223,7 +240,7 @@ def _encode_condition(m: SmtEncoder, c: Condition, unknown_terms: Mapping[Unknow
         (a,) = c.args
         assert isinstance(a, LinearSum)
         return smt.compare(_RELATION[c.op], _encode_sum(m, a, unknown_terms, encoded), smt.integer(0))
-    return _LOGIC[c.op](*(_encode_condition_once(m, a, unknown_terms, encoded) for a in c.args if isinstance(a, Condition)))
+    return _LOGIC[c.op](*(_encode_condition_memoized(m, a, unknown_terms, encoded) for a in c.args if isinstance(a, Condition)))
 
 
 def _encode_sum(m: SmtEncoder, a: LinearSum, unknown_terms: Mapping[Unknown, Term], encoded: dict[object, Term]) -> Term:
@@ -243,7 +260,7 @@ def _encode_operation(m: SmtEncoder, t: Operation, unknown_terms: Mapping[Unknow
     """Encode an operation, memoized per query."""
     if t not in encoded:
         args = [
-            _encode_condition_once(m, a, unknown_terms, encoded)
+            _encode_condition_memoized(m, a, unknown_terms, encoded)
             if isinstance(a, Condition)
             else _encode_sum(m, a, unknown_terms, encoded)
             for a in t.args
@@ -252,7 +269,7 @@ def _encode_operation(m: SmtEncoder, t: Operation, unknown_terms: Mapping[Unknow
             encoded[t] = smt.ite(*args)
         elif t.op.startswith("held-"):
             encoded[t] = m.apply_uninterpreted(t.op, args[0], sort=smt.INT)
-            low, high = T.wrap_or_held_range(t.op)
+            low, high = T.dtype_range_of_wrap_or_held_op(t.op)
             m.facts.append(within(encoded[t], low, high))
         elif t.op == "table":
             encoded[t] = args[-1]

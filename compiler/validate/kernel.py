@@ -23,9 +23,9 @@ from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import AccessSite, KernelAccesses, address_of, loop_counter, named_variable
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
 from uops.compiler.validate.writes import (
-    collect_param_sites,
-    decide_reads_within_old_reads_or_writes,
-    decide_stores,
+    decide_reads_within_old_reads_or_own_writes,
+    decide_written_once_and_all_written,
+    group_sites_by_param,
     writes_element_twice,
 )
 from uops.spec.ir import build as B
@@ -45,7 +45,7 @@ def validate_kernel(before: UOp, after: UOp, worker: SolverWorker) -> list[Valid
     verdicts: list[ValidationVerdict] = []
     try:
         with limit_kernel_budget():
-            _decide_obligations(before, after, worker, verdicts)
+            _decide_obligations_and_append_verdicts(before, after, worker, verdicts)
     except BudgetExhausted as e:
         verdicts.append(
             ValidationVerdict(verdicts[-1].kind if verdicts else ObligationKind.BOUNDS, "the rest of the kernel", None, why=str(e))
@@ -55,7 +55,9 @@ def validate_kernel(before: UOp, after: UOp, worker: SolverWorker) -> list[Valid
     return verdicts
 
 
-def _decide_obligations(before: UOp, after: UOp, worker: SolverWorker, verdicts: list[ValidationVerdict]) -> None:
+def _decide_obligations_and_append_verdicts(
+    before: UOp, after: UOp, worker: SolverWorker, verdicts: list[ValidationVerdict]
+) -> None:
     """Append the verdicts of a kernel to `verdicts`. Raises BudgetExhausted."""
     old, new = read_accesses(before), read_accesses(after)
     done: set[object] = set()
@@ -64,7 +66,7 @@ def _decide_obligations(before: UOp, after: UOp, worker: SolverWorker, verdicts:
             key = c.given, c.goal
             if key not in done:
                 done.add(key)
-                verdicts.append(_attach_counterexample_graphs(decide_claim(c, worker), s))
+                verdicts.append(_attach_index_graphs_to_refutation(decide_claim(c, worker), s))
     if all(v.is_proved for v in verdicts if v.kind is ObligationKind.BOUNDS):
         verdicts += _decide_agreement_and_races(old, new, worker)
 
@@ -113,17 +115,17 @@ def _attach_variable_values(verdict: ValidationVerdict, values: Mapping[Unknown,
 
 def _decide_access_agreement(old: KernelAccesses, new: KernelAccesses, worker: SolverWorker) -> Iterator[ValidationVerdict]:
     """Decide that writes and reads of each argument agree with the body."""
-    before = {m.arg.slot: s for m, s in collect_param_sites(s for s in old.sites if s.writes).items()}
-    after = collect_param_sites(s for s in new.sites if s.writes)
-    loaded = [{m.arg.slot for m in collect_param_sites(s for s in b.sites if s.kind == "load")} for b in (old, new)]
+    before = {m.arg.slot: s for m, s in group_sites_by_param(s for s in old.sites if s.writes).items()}
+    after = group_sites_by_param(s for s in new.sites if s.writes)
+    loaded = [{m.arg.slot for m in group_sites_by_param(s for s in b.sites if s.kind == "load")} for b in (old, new)]
     for m, sites in after.items():
         earlier = before.pop(m.arg.slot, [])
         may_rewrite = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or writes_element_twice(earlier, worker))
-        yield from decide_stores(m, earlier, sites, may_rewrite, worker)
+        yield from decide_written_once_and_all_written(m, earlier, sites, may_rewrite, worker)
     for slot, sites in before.items():
         yield ValidationVerdict(ObligationKind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")
-    for m in collect_param_sites(s for s in new.sites if not s.writes):
-        yield from decide_reads_within_old_reads_or_writes(m.arg.slot, old, new, worker)
+    for m in group_sites_by_param(s for s in new.sites if not s.writes):
+        yield from decide_reads_within_old_reads_or_own_writes(m.arg.slot, old, new, worker)
 
 
 def make_bounds_claim(s: AccessSite) -> ValidationClaim:
@@ -149,7 +151,7 @@ def generate_no_wrap_claims(s: AccessSite) -> Iterator[ValidationClaim]:
 
 
 def _make_no_wrap_claim(wrapping: Operation, given: Condition, s: AccessSite) -> ValidationClaim:
-    low, high = T.wrap_or_held_range(wrapping.op)
+    low, high = T.dtype_range_of_wrap_or_held_op(wrapping.op)
     (a,) = wrapping.args
     assert isinstance(a, LinearSum)
     goal = T.conjoin(T.is_nonnegative(T.add(a, LinearSum(low), -1)), T.is_nonnegative(T.add(LinearSum(high), a, -1)))
@@ -168,15 +170,17 @@ def find_wraps_without_memory_values(x: LinearSum | Condition) -> Iterator[Opera
             yield t
 
 
-def _attach_counterexample_graphs(verdict: ValidationVerdict, s: AccessSite) -> ValidationVerdict:
+def _attach_index_graphs_to_refutation(verdict: ValidationVerdict, s: AccessSite) -> ValidationVerdict:
     """Add to a refutation graphs of the index and the gate that show it."""
     counterexample = verdict.counterexample
     if counterexample is None:
         return verdict
-    return replace(verdict, counterexample=replace(counterexample, graphs=tuple(build_counterexample_graphs(s, counterexample))))
+    return replace(
+        verdict, counterexample=replace(counterexample, graphs=tuple(build_index_graphs_at_counterexample(s, counterexample)))
+    )
 
 
-def build_counterexample_graphs(site: AccessSite, counterexample: ClaimCounterexample) -> Iterator[tuple[str, UOp, int]]:
+def build_index_graphs_at_counterexample(site: AccessSite, counterexample: ClaimCounterexample) -> Iterator[tuple[str, UOp, int]]:
     """Yield the index of an access at the iteration of a counterexample, and its value, if both are known."""
     replacements: dict[UOp, UOp] = {}
     values = {

@@ -18,7 +18,7 @@ from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import Invalid, ValidationVerdict
 from uops.compiler.validate.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
-from uops.compiler.validate.values import decide_values_or_leave_to_interpreter, group_rewriter_transforms
+from uops.compiler.validate.values import decide_value_preservation_or_leave_to_interpreter, group_rewriter_transforms_by_result
 from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass as record
 from uops.spec.untrusted import quote_name
@@ -105,7 +105,7 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
     """Validate a program: its kernels from join to linearize, and its plan. Raises NoSolver without Z3."""
     solver_version()
     before, after = graphs_by_pass["join"], graphs_by_pass["linearize"]
-    moves = group_rewriter_transforms(log)
+    moves = group_rewriter_transforms_by_result(log)
     launches = {name: (graphs_by_step if name in STEPS else graphs_by_pass)[name] for name in PASSES}
     kernels: dict[tuple[UOp, ...], KernelValidation] = {}
     with _PROCESS.lock:
@@ -118,7 +118,7 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
             verdicts = _PROCESS.verdict_cache.get(key)
             if verdicts is None:
                 proofs = validate_kernel(old.body, new.body, _PROCESS.worker)
-                verdicts = (*proofs, *decide_values_or_leave_to_interpreter(bodies, moves))
+                verdicts = (*proofs, *decide_value_preservation_or_leave_to_interpreter(bodies, moves))
                 _memoize_verdicts_and_evict_oldest(key, verdicts)
             kernels[key] = KernelValidation(
                 _kernel_label(old.body, k), old.body, new.body, verdicts, _PROCESS.cpu_seconds() - start

@@ -9,6 +9,7 @@ Barrier on every path between them. Loops around all of these run one iteration 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,10 +18,10 @@ from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import (
     POINTS,
     decide_by_solver,
+    derive_atom_bounds_unless_contradictory,
     extract_nonnegative_sums,
-    is_proved_by_sums,
+    is_proved_by_linear_arithmetic,
     rename_unknown,
-    tighten_bounds,
 )
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationClaim, ValidationVerdict
 from uops.compiler.validate.sites import (
@@ -36,7 +37,7 @@ from uops.compiler.validate.sites import (
 from uops.compiler.validate.terms import Atom, Condition, Interval, PointValues, Unknown
 from uops.compiler.validate.writes import (
     enumerate_executions,
-    is_mixed_radix,
+    is_index_injective_by_mixed_radix,
     mark_elements_or_refute_overlap,
     rename_counters_and_loads_apart,
     view_touched_elements,
@@ -49,22 +50,22 @@ from uops.spec.ir.ops import Op
 
 def decide_races(body: KernelAccesses, worker: SolverWorker) -> Iterator[ValidationVerdict]:
     """Decide the races of a body's parallel loops. Memory that is private or only read has no verdict."""
-    for memory, sites, axis_types in _find_shared_memories(body):
+    for memory, sites, axis_types in _find_written_memories_shared_by_threads(body):
         place = f"{describe_memory(memory)}, {'threads' if axis_types is GROUPS else 'lanes'}"
         verdict = _prove_by_disjoint_stores(sites, place) or (
-            _decide_that_one_thread_owns_element(sites, axis_types, place)
+            _decide_that_only_writer_thread_accesses_element(sites, axis_types, place)
             if axis_types is GROUPS
-            else _decide_all_pairs_if_counters_agree(sites, axis_types, body, place)
+            else _decide_pairs_by_points_if_same_counters(sites, axis_types, body, place)
         )
         if verdict is not None:
             yield verdict
             continue
         decided: set[object] = set()
-        for c, a, b, same in _generate_pair_claims(sites, axis_types, body):
+        for c, a, b, same in _generate_no_race_claim_per_pair(sites, axis_types, body):
             key = c.given, c.goal
             if key not in decided:
                 decided.add(key)
-                if _have_same_digits(a, b, same) or is_proved_by_sums(c):
+                if _have_same_digits(a, b, same) or is_proved_by_linear_arithmetic(c):
                     yield ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.SUMS)
                 else:
                     yield _decide_lane_conflicts_by_points([a], [b], axis_types, same, place) or decide_by_solver(c, worker)
@@ -72,17 +73,22 @@ def decide_races(body: KernelAccesses, worker: SolverWorker) -> Iterator[Validat
 
 def _have_same_digits(a: AccessSite, b: AccessSite, same: Sequence[Unknown]) -> bool:
     """Return True if two sites touch one element only at equal counters, as digits of one number."""
-    return a.index == b.index and a.counters == b.counters and is_mixed_radix(a, same) and is_mixed_radix(b, same)
+    return (
+        a.index == b.index
+        and a.counters == b.counters
+        and is_index_injective_by_mixed_radix(a, same)
+        and is_index_injective_by_mixed_radix(b, same)
+    )
 
 
 def generate_race_claims(body: KernelAccesses) -> Iterator[ValidationClaim]:
     """Yield the claims that `decide_races` decides."""
-    for _, sites, axis_types in _find_shared_memories(body):
-        for c, _, _, _ in _generate_pair_claims(sites, axis_types, body):
+    for _, sites, axis_types in _find_written_memories_shared_by_threads(body):
+        for c, _, _, _ in _generate_no_race_claim_per_pair(sites, axis_types, body):
             yield c
 
 
-def _find_shared_memories(body: KernelAccesses) -> Iterator[tuple[UOp, list[AccessSite], frozenset[AxisType]]]:
+def _find_written_memories_shared_by_threads(body: KernelAccesses) -> Iterator[tuple[UOp, list[AccessSite], frozenset[AxisType]]]:
     """Yield (memory, sites, types of the loops that share it) for each memory that several threads use and one writes."""
     shared: dict[UOp, list[AccessSite]] = {}
     for s in body.sites:
@@ -101,10 +107,18 @@ def parallel_counters(s: AccessSite, axis_types: frozenset[AxisType]) -> tuple[U
     return tuple(loop_counter(r) for r in s.loops if r.arg.type in axis_types)
 
 
+class _UnorderedPair(NamedTuple):
+    """The positions of two sites with unordered executions, and the counters that are equal in both."""
+
+    left: int
+    right: int
+    same_counters: tuple[Unknown, ...]
+
+
 def _find_unordered_conflicting_pairs(
     sites: Sequence[AccessSite], axis_types: frozenset[AxisType], body: KernelAccesses
-) -> Iterator[tuple[int, int, tuple[Unknown, ...]]]:
-    """Yield (left, right, counters that are equal in both) for each pair of sites with unordered executions."""
+) -> Iterator[_UnorderedPair]:
+    """Yield each pair of sites with unordered executions, one of them writing."""
     loop_positions = _find_range_and_end_positions(body)
     for j, b in enumerate(sites):
         for k, a in enumerate(sites[: j + 1]):
@@ -112,16 +126,26 @@ def _find_unordered_conflicting_pairs(
             if conflict and (parallel_counters(a, axis_types) or parallel_counters(b, axis_types)):
                 same = _find_counters_equal_if_unordered(a, b, axis_types, body, loop_positions)
                 if same is not None:
-                    yield k, j, same
+                    yield _UnorderedPair(k, j, same)
 
 
-def _generate_pair_claims(
+class _PairClaim(NamedTuple):
+    """The claim that two sites do not race, and the counters that are equal in both."""
+
+    claim: ValidationClaim
+    left: AccessSite
+    right: AccessSite
+    same_counters: tuple[Unknown, ...]
+
+
+def _generate_no_race_claim_per_pair(
     sites: Sequence[AccessSite], axis_types: frozenset[AxisType], body: KernelAccesses
-) -> Iterator[tuple[ValidationClaim, AccessSite, AccessSite, tuple[Unknown, ...]]]:
-    """Yield (claim, left, right, counters that are equal in both) for each pair of sites with unordered executions."""
+) -> Iterator[_PairClaim]:
+    """Yield the claim for each pair of sites with unordered executions."""
     firsts, seconds = ([rename_counters_and_loads_apart(s, mark) for s in sites] for mark in (".1", ".2"))
     for k, j, same in _find_unordered_conflicting_pairs(sites, axis_types, body):
-        yield _make_no_race_claim((sites[k], firsts[k]), (sites[j], seconds[j]), axis_types, same), sites[k], sites[j], same
+        claim = _make_no_race_claim((sites[k], firsts[k]), (sites[j], seconds[j]), axis_types, same)
+        yield _PairClaim(claim, sites[k], sites[j], same)
 
 
 def _make_no_race_claim(
@@ -193,7 +217,7 @@ def _prove_by_disjoint_stores(sites: Sequence[AccessSite], place: str) -> Valida
     It holds if there are only Stores, each writes distinct elements, and no two write a common one.
     """
     size = size_of(sites[0])
-    if size is None or any(s.kind != "store" or not is_mixed_radix(s) for s in sites):
+    if size is None or any(s.kind != "store" or not is_index_injective_by_mixed_radix(s) for s in sites):
         return None
     marks = mark_elements_or_refute_overlap(sites, size, place)
     return (
@@ -203,7 +227,7 @@ def _prove_by_disjoint_stores(sites: Sequence[AccessSite], place: str) -> Valida
     )
 
 
-def _decide_that_one_thread_owns_element(
+def _decide_that_only_writer_thread_accesses_element(
     sites: Sequence[AccessSite], axis_types: frozenset[AxisType], place: str
 ) -> ValidationVerdict | None:
     """Decide that only the thread that writes an element accesses it, with one owner per element.
@@ -219,7 +243,7 @@ def _decide_that_one_thread_owns_element(
     (counters,) = threads
     owner = np.full(size, -1, np.int64)
     for s in sorted(sites, key=lambda s: not s.writes):
-        clash = _mark_owners_or_find_clashing_threads(s, owner, counters)
+        clash = _mark_owners_and_find_clashing_threads(s, owner, counters)
         if clash is None:
             return None
         if clash:
@@ -228,7 +252,7 @@ def _decide_that_one_thread_owns_element(
     return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS)
 
 
-def _mark_owners_or_find_clashing_threads(
+def _mark_owners_and_find_clashing_threads(
     site: AccessSite, owner_by_element: PointValues, thread_counters: tuple[Unknown, ...]
 ) -> tuple[int, ...] | None:
     """Return two threads that access one element, or an empty tuple; None if that is too much work.
@@ -240,7 +264,7 @@ def _mark_owners_or_find_clashing_threads(
         return ()
     axes = [v for v, _ in site.index.terms]
     if view is not None and view.ndim == len(axes) and all(v in axes for v in thread_counters):
-        bounds = tighten_bounds(extract_nonnegative_sums(site.condition)) or {}
+        bounds = derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(site.condition)) or {}
         values = {v: _values_of_unknown_along_its_axis(v, bounds, axes) for v in thread_counters}  # type: ignore[arg-type]
         threads = _linearize_counters(thread_counters, values)
         owners = view
@@ -280,7 +304,7 @@ def _values_of_unknown_along_its_axis(v: Unknown, bounds: Mapping[Atom, Interval
     return np.arange(low, high + 1, dtype=np.int64).reshape([-1 if j == k else 1 for j in range(len(axes))])
 
 
-def _decide_all_pairs_if_counters_agree(
+def _decide_pairs_by_points_if_same_counters(
     sites: Sequence[AccessSite], axis_types: frozenset[AxisType], body: KernelAccesses, place: str
 ) -> ValidationVerdict | None:
     """Decide all sites of a memory at once, if all pairs have the same unsynchronized counters; None otherwise."""
@@ -312,7 +336,7 @@ def _decide_lane_conflicts_by_points(
         return None
     tables = {}
     for s in {id(s): s for s in sites}.values():
-        table = _tabulate_keys_and_lanes(s, same_counters, thread_counters, size, min(POINTS, 4 * POINTS // len(sites)))
+        table = _tabulate_element_keys_and_lanes(s, same_counters, thread_counters, size, min(POINTS, 4 * POINTS // len(sites)))
         if table is None:
             return None
         tables[id(s)] = table
@@ -338,7 +362,7 @@ def _decide_lane_conflicts_by_points(
     return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS, ClaimCounterexample({"element": element}, words))
 
 
-def _tabulate_keys_and_lanes(
+def _tabulate_element_keys_and_lanes(
     site: AccessSite, same_counters: Sequence[Unknown], thread_counters: Sequence[Unknown], size: int, limit: int
 ) -> tuple[PointValues, PointValues] | None:
     """Return the key and the lane of each execution of a site; None if they are unknown or too many.

@@ -142,9 +142,9 @@ class _AccessReader:
         if u.dtype.is_float or u.dtype is dt.void:
             return None
         if u.op is Op.STACK:
-            return _join_lanes_or_keep_list([self.values[s] for s in u.src])
+            return _join_lanes_into_formula_or_list([self.values[s] for s in u.src])
         if u.op is Op.INDEX and u.operand in self.values:
-            return self._read_lane_or_make_unknown(u)
+            return self._read_vector_element_or_make_unknown(u)
         leaf = _LEAVES.get(u.op)
         if leaf is not None:
             return leaf(self, u)
@@ -157,9 +157,9 @@ class _AccessReader:
         if not lists:
             return rule(self, u, *read)
         n = len(lists[0])
-        return _join_lanes_or_keep_list([rule(self, u, *(_select_lane(x, k, n) for x in read)) for k in range(n)])
+        return _join_lanes_into_formula_or_list([rule(self, u, *(_select_lane(x, k, n) for x in read)) for k in range(n)])
 
-    def read_load_or_make_unknown(self, load: UOp) -> SymbolicValue:
+    def read_load_as_function_of_index_or_unknown(self, load: UOp) -> SymbolicValue:
         """Read a Load: of memory that the body only reads, a function of the element; otherwise an unknown."""
         buffer, *gating = load.src  # gating: alternative and gate
         memory, index = base_memory(buffer), self._read_element_index(buffer)
@@ -177,7 +177,7 @@ class _AccessReader:
         alternative, gate = read
         return _read_where(self, load, gate, value, alternative)
 
-    def _read_lane_or_make_unknown(self, u: UOp) -> SymbolicValue:
+    def _read_vector_element_or_make_unknown(self, u: UOp) -> SymbolicValue:
         """Read an element of a vector."""
         whole, k = self.values[u.operand], self.values.get(u.positions[0])
         n = (u.operand.shape or (1,))[0]
@@ -188,7 +188,7 @@ class _AccessReader:
             if any(x.terms for x in at):
                 return self.make_unknown_within_bounds(u)
             chosen = [whole[x.const] for x in at]
-            return _join_lanes_or_keep_list([*chosen]) if u.shape else chosen[0]
+            return _join_lanes_into_formula_or_list([*chosen]) if u.shape else chosen[0]
         if whole is not None and not any(v.loaded for v in T.collect_unknowns(whole)):
             lane: SymbolicValue = T.substitute(whole, {lane_unknown(n): k})
             return lane
@@ -249,23 +249,23 @@ def _select_lane(x: SymbolicValue, lane: int, lane_count: int) -> SymbolicValue:
     return x if x is None else T.substitute(x, {lane_unknown(lane_count): LinearSum(lane)})
 
 
-def _join_lanes_or_keep_list(parts: list[SymbolicValue]) -> SymbolicValue:
+def _join_lanes_into_formula_or_list(value_by_lane: list[SymbolicValue]) -> SymbolicValue:
     """Join elements to a vector: one formula if they differ by constants."""
-    first = parts[0]
-    if any(p is None or isinstance(p, list) for p in parts):
+    first = value_by_lane[0]
+    if any(p is None or isinstance(p, list) for p in value_by_lane):
         return None
-    if all(p == first for p in parts):
+    if all(p == first for p in value_by_lane):
         return first
     if isinstance(first, LinearSum):
-        steps = [T.add(p, first, -1) for p in parts]  # type: ignore[arg-type]
+        steps = [T.add(p, first, -1) for p in value_by_lane]  # type: ignore[arg-type]
         if not any(s.terms for s in steps):
-            return T.add(first, _tabulate_lanes(steps))
-    elif all(p in (T.TRUE, T.FALSE) for p in parts):
-        return T.negate(T.is_zero(_tabulate_lanes([LinearSum(int(p == T.TRUE)) for p in parts])))
-    return parts  # type: ignore[return-value]
+            return T.add(first, _express_constants_as_function_of_lane(steps))
+    elif all(p in (T.TRUE, T.FALSE) for p in value_by_lane):
+        return T.negate(T.is_zero(_express_constants_as_function_of_lane([LinearSum(int(p == T.TRUE)) for p in value_by_lane])))
+    return value_by_lane  # type: ignore[return-value]
 
 
-def _tabulate_lanes(constant_by_lane: Sequence[LinearSum]) -> LinearSum:
+def _express_constants_as_function_of_lane(constant_by_lane: Sequence[LinearSum]) -> LinearSum:
     """Return the number of each lane as a function of the lane."""
     lane = T.as_sum(lane_unknown(len(constant_by_lane)))
     step = constant_by_lane[1].const if len(constant_by_lane) > 1 else 0
@@ -313,7 +313,7 @@ _LEAVES: dict[Op, Callable[[_AccessReader, UOp], SymbolicValue]] = {
     Op.PARAM: _read_param,
     Op.RANGE: lambda reader, u: T.as_sum(loop_counter(u)),
     Op.BUFFER: lambda reader, u: None,
-    Op.LOAD: lambda reader, u: reader.read_load_or_make_unknown(u),
+    Op.LOAD: lambda reader, u: reader.read_load_as_function_of_index_or_unknown(u),
     Op.AFTER: lambda reader, u: None,
 }
 
@@ -323,7 +323,7 @@ def _as_sum(x: LinearSum | Condition) -> LinearSum:
     return x if isinstance(x, LinearSum) else T.as_sum(Operation("where", (x, T.ONE, T.ZERO)))
 
 
-def _make_integer_rule(compute_number: Callable[..., LinearSum]) -> Callable[..., SymbolicValue]:
+def _make_wrapping_integer_rule(compute_number: Callable[..., LinearSum]) -> Callable[..., SymbolicValue]:
     """Return the rule of an op on integers that is computed by `compute_number`."""
 
     def rule(reader: _AccessReader, u: UOp, *args: LinearSum | Condition) -> SymbolicValue:
@@ -384,7 +384,7 @@ def _read_where(
     return T.as_sum(Operation("where", (condition, if_true, if_false)))
 
 
-def _make_division_folding_one(name: str) -> Callable[..., LinearSum]:
+def _make_division_folding_divisor_one(name: str) -> Callable[..., LinearSum]:
     """Return a division that is folded for the divisor 1."""
 
     def f(a: LinearSum, b: LinearSum) -> LinearSum:
@@ -414,14 +414,14 @@ def _read_constant_shift_or_make_unknown(
 
 
 _RULES: dict[Op, Callable[..., SymbolicValue]] = {
-    Op.ADD: _make_integer_rule(T.add),
-    Op.SUB: _make_integer_rule(lambda a, b: T.add(a, b, -1)),
-    Op.NEG: _make_integer_rule(lambda a: T.scale(a, -1)),
-    Op.MUL: _make_integer_rule(T.mul),
-    Op.MULACC: _make_integer_rule(lambda a, b, c: T.add(T.mul(a, b), c)),
-    Op.MAX: _make_integer_rule(_make_application("max")),
-    Op.IDIV: _make_integer_rule(_make_division_folding_one("idiv")),
-    Op.MOD: _make_integer_rule(_make_division_folding_one("mod")),
+    Op.ADD: _make_wrapping_integer_rule(T.add),
+    Op.SUB: _make_wrapping_integer_rule(lambda a, b: T.add(a, b, -1)),
+    Op.NEG: _make_wrapping_integer_rule(lambda a: T.scale(a, -1)),
+    Op.MUL: _make_wrapping_integer_rule(T.mul),
+    Op.MULACC: _make_wrapping_integer_rule(lambda a, b, c: T.add(T.mul(a, b), c)),
+    Op.MAX: _make_wrapping_integer_rule(_make_application("max")),
+    Op.IDIV: _make_wrapping_integer_rule(_make_division_folding_divisor_one("idiv")),
+    Op.MOD: _make_wrapping_integer_rule(_make_division_folding_divisor_one("mod")),
     Op.TRUNC: lambda reader, u, a: a,
     Op.AND: _make_bitwise_or_logic_rule("and"),
     Op.OR: _make_bitwise_or_logic_rule("or"),

@@ -157,14 +157,14 @@ def as_sum(a: Atom) -> LinearSum:
     return LinearSum(0, ((a, 1),))
 
 
-def add(a: LinearSum, b: LinearSum, factor: int = 1) -> LinearSum:
-    """Return a + k b."""
+def add(a: LinearSum, b: LinearSum, factor_of_b: int = 1) -> LinearSum:
+    """Return a + factor_of_b * b."""
     if not b.terms:
-        return LinearSum(a.const + factor * b.const, a.terms)
+        return LinearSum(a.const + factor_of_b * b.const, a.terms)
     coefficients = dict(a.terms)
     for t, c in b.terms:
-        coefficients[t] = coefficients.get(t, 0) + factor * c
-    return LinearSum(a.const + factor * b.const, tuple([(t, c) for t, c in coefficients.items() if c]))
+        coefficients[t] = coefficients.get(t, 0) + factor_of_b * c
+    return LinearSum(a.const + factor_of_b * b.const, tuple([(t, c) for t, c in coefficients.items() if c]))
 
 
 def scale(a: LinearSum, k: int) -> LinearSum:
@@ -249,7 +249,7 @@ def substitute(x: Any, replacements: Mapping[Unknown, LinearSum], memo: dict[Any
         for y in subterms(x):
             if y not in memo:
                 memo[y] = (
-                    _substitute_in(y, replacements, memo)
+                    _rebuild_with_substituted_parts(y, replacements, memo)
                     if any(v in replacements for v in collect_unknowns(y))
                     else as_sum(y)
                     if isinstance(y, Operation)
@@ -258,20 +258,20 @@ def substitute(x: Any, replacements: Mapping[Unknown, LinearSum], memo: dict[Any
     return memo[x]
 
 
-def _substitute_in(
-    x: LinearSum | Condition | Operation, replacements: Mapping[Unknown, LinearSum], substituted_parts: Mapping[Any, Any]
+def _rebuild_with_substituted_parts(
+    term: LinearSum | Condition | Operation, replacements: Mapping[Unknown, LinearSum], substituted_parts: Mapping[Any, Any]
 ) -> LinearSum | Condition:
     """Replace unknowns in a term whose parts are in `substituted_parts`; an operation becomes a sum."""
-    if isinstance(x, LinearSum):
-        total = LinearSum(x.const)
-        for t, c in x.terms:
+    if isinstance(term, LinearSum):
+        total = LinearSum(term.const)
+        for t, c in term.terms:
             total = add(
                 total, substituted_parts[t] if isinstance(t, Operation) else replacements[t] if t in replacements else as_sum(t), c
             )
         return total
-    if isinstance(x, Condition):
-        return Condition(x.op, tuple([a if isinstance(a, str) else substituted_parts[a] for a in x.args]))
-    return _rebuild_operation(x.op, tuple([substituted_parts[a] for a in x.args]))
+    if isinstance(term, Condition):
+        return Condition(term.op, tuple([a if isinstance(a, str) else substituted_parts[a] for a in term.args]))
+    return _rebuild_operation(term.op, tuple([substituted_parts[a] for a in term.args]))
 
 
 def _rebuild_operation(op: str, args: tuple[LinearSum | Condition, ...]) -> LinearSum:
@@ -391,12 +391,12 @@ def _operation_bounds(t: Operation, args: Sequence[Interval]) -> Interval:
     rule = _BOUNDS.get(t.op)
     if rule is not None:
         return rule(*args)
-    low, high = wrap_or_held_range(t.op)
+    low, high = dtype_range_of_wrap_or_held_op(t.op)
     x, y = args[0]
     return (x, y) if low <= x and y <= high and t.op.startswith("wrap-") else (low, high)
 
 
-def wrap_or_held_range(op_name: str) -> Interval:
+def dtype_range_of_wrap_or_held_op(op_name: str) -> Interval:
     """Return the range of the dtype that wrap-i32 or held-i32-1 name; unbounded for another operation."""
     kind, _, rest = op_name.partition("-")
     if kind not in ("wrap", "held"):
@@ -498,7 +498,7 @@ def _evaluate_operation(
     args = [part_results[a] for a in t.args]
     if t.op in _VALUES:
         return _charge_points(_VALUES[t.op](*args))
-    low, high = wrap_or_held_range(t.op)
+    low, high = dtype_range_of_wrap_or_held_op(t.op)
     return _charge_points((args[0] - low) % (high - low + 1) + low if high - low + 1 < 1 << 63 else args[0])
 
 

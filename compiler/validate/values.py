@@ -30,7 +30,7 @@ COVERED = {
 }
 
 
-def decide_values_or_leave_to_interpreter(
+def decide_value_preservation_or_leave_to_interpreter(
     bodies_by_pass: Mapping[str, UOp], transforms_by_result: Mapping[UOp, Sequence[GraphTransform]]
 ) -> list[ValidationVerdict]:
     """Decide the values of one kernel; `bodies_by_pass` has the result of each pass from join to linearize, in order."""
@@ -45,7 +45,7 @@ def decide_values_or_leave_to_interpreter(
     return verdicts
 
 
-def group_rewriter_transforms(log: LoweringLog) -> dict[UOp, list[GraphTransform]]:
+def group_rewriter_transforms_by_result(log: LoweringLog) -> dict[UOp, list[GraphTransform]]:
     """Return the graph transforms of Rewriters by their results."""
     moves: dict[UOp, list[GraphTransform]] = {}
     for m in log.transforms:
@@ -61,13 +61,13 @@ def decide_simplify_by_proved_rules(
     m = next((m for m in transforms_by_result.get(after, ()) if m.before is before), None)
     if m is None:
         return ValidationVerdict(ObligationKind.VALUE, "simplify", None, why="no Rewriter logged how it came about")
-    fault = find_unproved_or_wrong_step(before, after, m.steps, {r.name: r for r in m.rules})
+    fault = replay_proved_steps_and_find_fault(before, after, m.steps, {r.name: r for r in m.rules})
     return ValidationVerdict(
         ObligationKind.VALUE, "simplify", DecisionMethod.RULES, None if fault is None else ClaimCounterexample({}, fault)
     )
 
 
-def find_unproved_or_wrong_step(
+def replay_proved_steps_and_find_fault(
     before: UOp, after: UOp, steps: Sequence[RewriteStep], rules_by_name: Mapping[str, Rule]
 ) -> str | None:
     """Return the reason why the steps do not lead from `before` to `after` by proved rules; None if they do."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +21,10 @@ from uops.compiler.validate.decide import (
     POINTS,
     build_point_grid,
     decide_by_solver,
+    derive_atom_bounds_unless_contradictory,
     extract_nonnegative_sums,
     has_known_int64_values,
     rename_unknown,
-    tighten_bounds,
 )
 from uops.compiler.validate.digits import find_sufficient_touch_condition
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationClaim, ValidationVerdict
@@ -37,7 +38,7 @@ from uops.spec.ir.ops import Op
 _MAX_MARKS = 1 << 26
 
 
-def collect_param_sites(sites: Iterable[AccessSite]) -> dict[UOp, list[AccessSite]]:
+def group_sites_by_param(sites: Iterable[AccessSite]) -> dict[UOp, list[AccessSite]]:
     """Return the sites of memory that callers see, by Param."""
     groups: dict[UOp, list[AccessSite]] = {}
     for s in sites:
@@ -56,9 +57,9 @@ def decide_written_once(store: AccessSite, worker: SolverWorker, within_ordered_
     """
     fixed = _ordered_counters(store) if within_ordered_iteration else ()
     c = make_written_once_claim(store, fixed)
-    if is_mixed_radix(store, fixed):
+    if is_index_injective_by_mixed_radix(store, fixed):
         return ValidationVerdict(c.kind, c.place, DecisionMethod.SUMS)
-    return _decide_once_by_points(store, c, fixed) or decide_by_solver(c, worker)
+    return _decide_written_once_by_points(store, c, fixed) or decide_by_solver(c, worker)
 
 
 def _ordered_counters(s: AccessSite) -> tuple[Unknown, ...]:
@@ -97,10 +98,10 @@ def rename_counters_and_loads_apart(site: AccessSite, suffix: str) -> AccessSite
     )
 
 
-def is_mixed_radix(site: AccessSite, fixed_counters: Sequence[Unknown] = ()) -> bool:
+def is_index_injective_by_mixed_radix(site: AccessSite, fixed_counters: Sequence[Unknown] = ()) -> bool:
     """Return True if the counters except `fixed_counters` are digits of the element's number: each step exceeds all lesser
     digits."""
-    bounds = tighten_bounds(extract_nonnegative_sums(site.condition))
+    bounds = derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(site.condition))
     if bounds is None:
         return True
     digits = dict(site.index.terms)
@@ -117,20 +118,22 @@ def is_mixed_radix(site: AccessSite, fixed_counters: Sequence[Unknown] = ()) -> 
     return True
 
 
-def _decide_once_by_points(s: AccessSite, c: ValidationClaim, fixed: Sequence[Unknown]) -> ValidationVerdict | None:
+def _decide_written_once_by_points(
+    store: AccessSite, claim: ValidationClaim, fixed_counters: Sequence[Unknown]
+) -> ValidationVerdict | None:
     """Compare the elements of all executions of a Store; None if they are unknown or too many."""
-    executions = enumerate_executions(s, s.counters)
-    if executions is None or any(v.loaded for v in executions[0]):  # a value of memory may differ between two executions
+    executions = enumerate_executions(store, store.counters)
+    if executions is None or any(v.loaded for v in executions.points):  # a value of memory may differ between two executions
         return None
     points, index, keep = executions
     key = index
-    for v in (*fixed, *(v for v in points if v not in s.counters)):  # a named variable has one value in all executions
+    for v in (*fixed_counters, *(v for v in points if v not in store.counters)):  # a named variable has one value in all executions
         key = key * (v.high - v.low + 1) + points[v]
     numbers = np.broadcast_to(key, keep.shape)[keep]
     order = np.argsort(numbers, kind="stable")
     twice = np.flatnonzero(np.diff(numbers[order]) == 0)
     if not twice.size:
-        return ValidationVerdict(c.kind, c.place, DecisionMethod.POINTS)
+        return ValidationVerdict(claim.kind, claim.place, DecisionMethod.POINTS)
     k = int(twice[0])
     flat = np.flatnonzero(keep)
     values: dict[str, int] = {}
@@ -138,13 +141,19 @@ def _decide_once_by_points(s: AccessSite, c: ValidationClaim, fixed: Sequence[Un
         where = np.unravel_index(flat[order[j]], keep.shape)
         values |= {f"{v.name}{mark}": int(at.reshape(-1)[i]) for (v, at), i in zip(points.items(), where)}
     words = f"element {int(np.broadcast_to(index, keep.shape)[keep][order[k]])} is written twice"
-    return ValidationVerdict(c.kind, c.place, DecisionMethod.POINTS, ClaimCounterexample(values, words))
+    return ValidationVerdict(claim.kind, claim.place, DecisionMethod.POINTS, ClaimCounterexample(values, words))
 
 
-def enumerate_executions(
-    site: AccessSite, extra_axes: Sequence[Unknown] = (), max_points: int = POINTS
-) -> tuple[dict[Unknown, PointValues], PointValues, PointValues] | None:
-    """Return (unknowns along axes, elements, execution condition) for all executions of a site.
+class SiteExecutions(NamedTuple):
+    """All executions of a site: its unknowns along axes, the element of each point, and whether the point executes."""
+
+    points: dict[Unknown, PointValues]
+    elements: PointValues
+    is_executed: PointValues
+
+
+def enumerate_executions(site: AccessSite, extra_axes: Sequence[Unknown] = (), max_points: int = POINTS) -> SiteExecutions | None:
+    """Return all executions of a site.
 
     Executions are told apart by the element, the gate and `extra_axes`. Returns None if they are unknown or too many.
     """
@@ -156,7 +165,7 @@ def enumerate_executions(
         return None
     index, keep = T.evaluate_at_points(site.index, at), T.evaluate_at_points(site.condition, at)
     shape = tuple(v.high - v.low + 1 for v in unknowns)
-    return at, index, np.broadcast_to(keep, shape)
+    return SiteExecutions(at, index, np.broadcast_to(keep, shape))
 
 
 # All Stores of a memory
@@ -173,7 +182,7 @@ def writes_element_twice(stores: Sequence[AccessSite], worker: SolverWorker) -> 
     return several or any(decide_written_once(s, worker).counterexample is not None for s in stores if s.kind != "atomic")
 
 
-def decide_stores(
+def decide_written_once_and_all_written(
     memory: UOp, before: Sequence[AccessSite], after: Sequence[AccessSite], may_rewrite: bool, worker: SolverWorker
 ) -> Iterator[ValidationVerdict]:
     """Decide the obligations of all Stores to one memory, in order.
@@ -181,7 +190,7 @@ def decide_stores(
     If `may_rewrite`, the kernel after may write an element again, as it keeps values in this memory, or as the kernel before
     does too.
     """
-    before, after = fix_common_ordered_loops_if_needed(before, after)
+    before, after = restrict_to_common_ordered_iteration_if_needed(before, after)
     for s in after:
         if s.kind != "atomic":
             yield decide_written_once(s, worker, may_rewrite)
@@ -194,7 +203,7 @@ def decide_stores(
     expected = None if size is None else mark_elements_or_refute_overlap(before, size, None)
     if marked is not None and expected is not None and not isinstance(expected, ValidationVerdict):
         yield ValidationVerdict(ObligationKind.ONCE, f"stores of {place}", DecisionMethod.POINTS)
-        yield _compare_marks(ObligationKind.COVER, place, expected, marked)
+        yield _decide_same_elements_marked(ObligationKind.COVER, place, expected, marked)
         return
     if not may_rewrite:
         for j, a in enumerate(after):
@@ -204,7 +213,7 @@ def decide_stores(
     yield from decide_mutual_coverage(before, after, worker)
 
 
-def _compare_marks(kind: ObligationKind, place: str, expected: PointValues, actual: PointValues) -> ValidationVerdict:
+def _decide_same_elements_marked(kind: ObligationKind, place: str, expected: PointValues, actual: PointValues) -> ValidationVerdict:
     """Decide that the same elements are marked."""
     if np.array_equal(expected, actual):
         return ValidationVerdict(kind, place, DecisionMethod.POINTS)
@@ -213,7 +222,7 @@ def _compare_marks(kind: ObligationKind, place: str, expected: PointValues, actu
     return ValidationVerdict(kind, place, DecisionMethod.POINTS, ClaimCounterexample({"element": k}, words))
 
 
-def fix_common_ordered_loops_if_needed(
+def restrict_to_common_ordered_iteration_if_needed(
     before: Sequence[AccessSite], after: Sequence[AccessSite]
 ) -> tuple[Sequence[AccessSite], Sequence[AccessSite]]:
     """Restrict Stores to one memory to one iteration of their common outer ordered loops, if they may write an element twice.
@@ -223,7 +232,7 @@ def fix_common_ordered_loops_if_needed(
     """
     sites = (*before, *after)
     is_held = any(not has_known_int64_values(s.index) or any(v.loaded for v in T.collect_unknowns(s.index)) for s in sites)
-    if not before or not after or not (is_held or any(not is_mixed_radix(s) for s in before)):
+    if not before or not after or not (is_held or any(not is_index_injective_by_mixed_radix(s) for s in before)):
         return before, after
     n = 0
     while all(len(s.loops) > n and AXIS_TABLE[s.loops[n].arg.type].ordered for s in sites):
@@ -231,13 +240,25 @@ def fix_common_ordered_loops_if_needed(
         if not same or loop_counter(before[0].loops[n]) != loop_counter(after[0].loops[n]):
             break
         n += 1
-    return [_fix_outer_loop_counters(s, n) for s in before], [_fix_outer_loop_counters(s, n) for s in after]
+    return [_restrict_to_iteration_of_outer_loops(s, n) for s in before], [
+        _restrict_to_iteration_of_outer_loops(s, n) for s in after
+    ]
 
 
-def _fix_outer_loop_counters(s: AccessSite, n: int) -> AccessSite:
-    """Return a site within one iteration of its outermost n loops; their counters become named variables."""
+def _restrict_to_iteration_of_outer_loops(s: AccessSite, outer_loop_count: int) -> AccessSite:
+    """Return a site within one iteration of its outermost loops; their counters become named variables."""
     return AccessSite(
-        s.kind, s.node, s.memory, s.index, s.gate, s.loops[n:], s.lane, s.loop_condition, s.at, s.size, s.tile_counters
+        s.kind,
+        s.node,
+        s.memory,
+        s.index,
+        s.gate,
+        s.loops[outer_loop_count:],
+        s.lane,
+        s.loop_condition,
+        s.at,
+        s.size,
+        s.tile_counters,
     )
 
 
@@ -380,14 +401,14 @@ def make_coverage_claim(site: AccessSite, others: Sequence[AccessSite], kind: Ob
     mine = rename_counters_and_loads_apart(site, ".1")
     goals = [
         g
-        for o in merge_sites_at_constant_offsets(x for o in others for x in split_index_and_add_window_end(o))
+        for o in merge_sites_at_constant_offsets(x for o in others for x in split_index_by_where_and_add_window_end(o))
         if (g := find_sufficient_touch_condition(o, mine.index)) is not None
     ]
     goal = goals[0] if len(goals) == 1 else Condition("or", tuple(goals)) if goals else T.FALSE
     return ValidationClaim(kind, place, mine.condition, goal)
 
 
-def split_index_and_add_window_end(site: AccessSite) -> Iterator[AccessSite]:
+def split_index_by_where_and_add_window_end(site: AccessSite) -> Iterator[AccessSite]:
     """Yield one site per branch of an index that is a choice, each with the branch's condition."""
     for t, k in site.index.terms:
         if isinstance(t, Operation) and t.op == "where":
@@ -395,7 +416,8 @@ def split_index_and_add_window_end(site: AccessSite) -> Iterator[AccessSite]:
             assert isinstance(c, Condition)
             rest = T.add(site.index, T.as_sum(t), -k)
             for given, x in zip((c, T.negate(c)), both):
-                yield from split_index_and_add_window_end(replace(site, index=T.add(rest, x, k), gate=T.conjoin(site.gate, given)))  # type: ignore[arg-type]
+                branch = replace(site, index=T.add(rest, x, k), gate=T.conjoin(site.gate, given))  # type: ignore[arg-type]
+                yield from split_index_by_where_and_add_window_end(branch)
             return
     yield site
     yield from _generate_window_end_if_padded(site)
@@ -453,7 +475,7 @@ def generate_write_and_read_claims(before: KernelAccesses, after: KernelAccesses
     slots = sorted({s.memory.arg.slot for b in (before, after) for s in b.sites if s.memory.op is Op.PARAM})
     for slot in slots:
         old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
-        stores = fix_common_ordered_loops_if_needed(*([s for s in sites if s.writes] for sites in (old, new)))
+        stores = restrict_to_common_ordered_iteration_if_needed(*([s for s in sites if s.writes] for sites in (old, new)))
         loads = [[s for s in sites if not s.writes] for sites in (old, new)]
         may_rewrite = bool(loads[1]) and bool(stores[1])
         plain = [s for s in stores[1] if s.kind == "store"]
@@ -470,7 +492,7 @@ def generate_write_and_read_claims(before: KernelAccesses, after: KernelAccesses
 # Reads
 
 
-def decide_reads_within_old_reads_or_writes(
+def decide_reads_within_old_reads_or_own_writes(
     argument_slot: int, before: KernelAccesses, after: KernelAccesses, worker: SolverWorker
 ) -> Iterator[ValidationVerdict]:
     """Decide that the kernel reads only elements of an argument that the body reads, or that it writes itself."""
@@ -498,7 +520,7 @@ def _decide_loads_within_sites(
 
 def _decide_reads_only_marked(site: AccessSite, allowed_mask: PointValues, place: str) -> ValidationVerdict | None:
     """Decide that a site touches only marked elements; None if there are too many."""
-    low, high = T.bounds(site.index, tighten_bounds(extract_nonnegative_sums(site.condition)) or {})
+    low, high = T.bounds(site.index, derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(site.condition)) or {})
     if low >= 0 and allowed_mask[low : high + 1].all():
         return ValidationVerdict(ObligationKind.READS, place, DecisionMethod.SUMS)
     points = enumerate_executions(site)

@@ -310,7 +310,7 @@ def certificates() -> Samples:
 
 def read_certificate(path: Path) -> Any:
     """What it proves, of which texts; nothing where it does not hold."""
-    made = certificate.load_certificate(path)
+    made = certificate.load_certificate_and_check_digest(path)
     wrong = next(certificate.check_certificate_and_yield_faults(made, _WORKER, 5.0), None)
     return None if wrong else (tuple(map(parse, made["texts"].values())), tuple(map(tuple, made["claims"])), tuple(made["callers"]))
 

@@ -21,11 +21,11 @@ from uops.compiler.validate.budget import (
     require_remaining_budget,
 )
 from uops.compiler.validate.decide import (
-    decide_by_points,
     decide_by_solver,
+    decide_by_trying_every_point,
     encode_claim_query,
     has_known_int64_values,
-    is_proved_by_sums,
+    is_proved_by_linear_arithmetic,
 )
 from uops.compiler.validate.digits import find_sufficient_touch_condition
 from uops.compiler.validate.kernel import find_wraps_without_memory_values, validate_kernel
@@ -130,8 +130,10 @@ def test_a_gate_that_makes_the_choices_of_an_index_shows_that_it_is_inside():
     chosen = T.resolve_wheres_known_true(index, T.conjuncts(gate))
     assert chosen is not index
     inside = T.conjoin(T.is_nonnegative(chosen), T.is_nonnegative(T.add(LinearSum(99), chosen, -1)))
-    assert is_proved_by_sums(ValidationClaim(ObligationKind.BOUNDS, "", gate, inside))
-    assert not is_proved_by_sums(ValidationClaim(ObligationKind.BOUNDS, "", gate, T.is_nonnegative(T.add(chosen, T.ONE, -1))))
+    assert is_proved_by_linear_arithmetic(ValidationClaim(ObligationKind.BOUNDS, "", gate, inside))
+    assert not is_proved_by_linear_arithmetic(
+        ValidationClaim(ObligationKind.BOUNDS, "", gate, T.is_nonnegative(T.add(chosen, T.ONE, -1)))
+    )
 
 
 def test_an_access_with_the_same_element_and_the_same_condition_touches_the_same():
@@ -185,8 +187,8 @@ def test_points_are_paid_for(monkeypatch):
     claim = ValidationClaim(ObligationKind.BOUNDS, "", T.TRUE, T.is_zero(T.as_sum(Operation("idiv", (T.as_sum(X), LinearSum(7))))))
     monkeypatch.setattr(budget, "BUDGET", {**BUDGET, BudgetUnit.POINTS: 20})
     with limit_kernel_budget(), pytest.raises(BudgetExhausted):
-        decide_by_points(claim)
-    found = decide_by_points(claim)
+        decide_by_trying_every_point(claim)
+    found = decide_by_trying_every_point(claim)
     assert found is not None and found.is_proved
 
 

@@ -83,7 +83,7 @@ def test_a_certificate_holds(name, worker, tmp_path):
     made = certified(name)
     assert made["claims"] and made["trusted"]
     (tmp_path / "c.json").write_text(C.dump_certificate(made))
-    assert list(C.check_certificate_and_yield_faults(C.load_certificate(tmp_path / "c.json"), worker)) == []
+    assert list(C.check_certificate_and_yield_faults(C.load_certificate_and_check_digest(tmp_path / "c.json"), worker)) == []
 
 
 @pytest.mark.parametrize(("name", "backend"), [("gemm", "llvm"), ("gather", "c")])

@@ -19,11 +19,11 @@ from uops.compiler.rewrite.rule import RewriteStep
 from uops.compiler.rewrite.rules import VALUES
 from uops.compiler.validate import DecisionMethod, Invalid, ObligationKind, launch, take_validation_counts, validate
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.decide import decide_by_points, decide_by_solver, is_proved_by_sums
+from uops.compiler.validate.decide import decide_by_solver, decide_by_trying_every_point, is_proved_by_linear_arithmetic
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import ValidationClaim
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
-from uops.compiler.validate.values import COVERED, find_unproved_or_wrong_step, validate_linearization
+from uops.compiler.validate.values import COVERED, replay_proved_steps_and_find_fault, validate_linearization
 from uops.fuzz.generate.kinds import sample
 from uops.fuzz.oracles.stages import KEEPS
 from uops.interp import run
@@ -184,12 +184,14 @@ def test_a_pass_that_changes_nothing_is_proved_and_one_that_does_says_what_cover
 def test_a_step_that_no_proved_rule_makes_is_refused():
     x = b.param(0, (), dt.int32)
     before = b.add(x, 0)
-    assert find_unproved_or_wrong_step(before, x, [RewriteStep("made-up", before, x, {})], {}) == "rule made-up is not proved"
-    assert find_unproved_or_wrong_step(before, x, [], {}) == "the steps of the log give something else"
+    assert (
+        replay_proved_steps_and_find_fault(before, x, [RewriteStep("made-up", before, x, {})], {}) == "rule made-up is not proved"
+    )
+    assert replay_proved_steps_and_find_fault(before, x, [], {}) == "the steps of the log give something else"
     rule = next(r for r in VALUES if (made := r.apply(before)) is not None and made[0] is x)
     unproved = replace(rule, name="made-up")
     assert (
-        find_unproved_or_wrong_step(before, x, [RewriteStep("made-up", before, x, {})], {"made-up": unproved})
+        replay_proved_steps_and_find_fault(before, x, [RewriteStep("made-up", before, x, {})], {"made-up": unproved})
         == "rule made-up is not proved"
     )
 
@@ -199,13 +201,14 @@ def test_a_step_that_is_no_instance_of_its_rule_is_refused():
     before = b.add(x, 0)
     rule = next(r for r in VALUES if (made := r.apply(before)) is not None and made[0] is x)
     rules = {rule.name: rule}
-    assert find_unproved_or_wrong_step(before, x, [RewriteStep(rule.name, before, x, {})], rules) is None
+    assert replay_proved_steps_and_find_fault(before, x, [RewriteStep(rule.name, before, x, {})], rules) is None
     assert (
-        find_unproved_or_wrong_step(before, y, [RewriteStep(rule.name, before, y, {})], rules)
+        replay_proved_steps_and_find_fault(before, y, [RewriteStep(rule.name, before, y, {})], rules)
         == f"a step is no instance of rule {rule.name}"
     )
     assert (
-        find_unproved_or_wrong_step(y, x, [RewriteStep(rule.name, y, x, {})], rules) == f"a step is no instance of rule {rule.name}"
+        replay_proved_steps_and_find_fault(y, x, [RewriteStep(rule.name, y, x, {})], rules)
+        == f"a step is no instance of rule {rule.name}"
     )
 
 
@@ -332,11 +335,11 @@ def test_sums_points_and_the_solver_agree(name):
     claim = ValidationClaim(ObligationKind.BOUNDS, name, given, goal)
     worker = SolverWorker()
     try:
-        points, solved = decide_by_points(claim), decide_by_solver(claim, worker)
+        points, solved = decide_by_trying_every_point(claim), decide_by_solver(claim, worker)
     finally:
         worker.close()
     assert points is not None and points.is_proved is true and solved.is_proved is true
-    assert true or not is_proved_by_sums(claim)
+    assert true or not is_proved_by_linear_arithmetic(claim)
     assert true or solved.counterexample is not None
 
 
@@ -366,6 +369,6 @@ def test_what_the_solver_does_not_decide_is_no_proof():
 
 
 def test_moves_are_found_by_what_they_made():
-    from uops.compiler.validate.values import group_rewriter_transforms
+    from uops.compiler.validate.values import group_rewriter_transforms_by_result
 
-    assert group_rewriter_transforms(LoweringLog()) == {}
+    assert group_rewriter_transforms_by_result(LoweringLog()) == {}

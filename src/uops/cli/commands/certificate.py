@@ -28,12 +28,12 @@ def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool
         TRUSTED,
         OutOfTime,
         check_certificate_and_list_faults,
-        load_certificate,
+        load_certificate_and_check_digest,
         trusted_base,
     )
     from uops.spec.untrusted import describe_path
 
-    certificate = load_certificate(Path(file))
+    certificate = load_certificate_and_check_digest(Path(file))
     try:
         with _raise_out_of_time_after(seconds):
             failures = [_shorten_reason(why) for why in check_certificate_and_list_faults(certificate, seconds)]
