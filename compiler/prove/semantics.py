@@ -315,7 +315,7 @@ def _encode_recip(m: SmtEncoder, d: DType, a: Term) -> Term:
     return _make_rounded_float_encoder("fp.div")(m, d, m.make_constant(1.0, d).term, a)
 
 
-def _encode_float_max(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
+def _encode_nan_propagating_float_max(m: SmtEncoder, d: DType, a: Term, b: Term) -> Term:
     """Encode Max: NaN if either operand is (R11); of two zeros either one, which is a choice."""
     nan = smt.or_(smt.app("fp.isNaN", a, sort=smt.BOOL), smt.app("fp.isNaN", b, sort=smt.BOOL))
     zeros = smt.and_(smt.app("fp.isZero", a, sort=smt.BOOL), smt.app("fp.isZero", b, sort=smt.BOOL))
@@ -342,7 +342,7 @@ FLOAT: dict[Op, Callable[..., Term]] = {
     Op.MULACC: _make_rounded_float_encoder("fp.fma"),
     Op.RECIP: _encode_recip,
     Op.NEG: _make_operator_encoder("fp.neg"),
-    Op.MAX: _encode_float_max,
+    Op.MAX: _encode_nan_propagating_float_max,
     Op.TRUNC: lambda m, d, a: smt.app("fp.roundToIntegral", RTZ, a, sort=a.sort),
     **{op: _make_uninterpreted_encoder(op) for op in (Op.EXP2, Op.LOG2, Op.SIN, Op.POW)},
     # with NaN all but CmpNe are false (R12, R13)
