@@ -9,12 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from uops.compiler.tensor.dtypes import ACCUMULATE, accumulator, promote
+    from uops.compiler.tensor.dtypes import ACCUMULATE, choose_accumulation_dtypes, promote
     from uops.compiler.tensor.realize import CapturedGraph, capture, install, use
     from uops.compiler.tensor.tensor import Tensor
     from uops.compiler.tensor.trace import function
 
-__all__ = ["Tensor", "function", "capture", "CapturedGraph", "use", "install", "ACCUMULATE", "accumulator", "promote"]
+__all__ = [
+    "Tensor",
+    "function",
+    "capture",
+    "CapturedGraph",
+    "use",
+    "install",
+    "ACCUMULATE",
+    "choose_accumulation_dtypes",
+    "promote",
+]
 
 # fmt: off
 _HOME = {
@@ -25,7 +35,7 @@ _HOME = {
     "use":         "realize",
     "install":     "realize",
     "ACCUMULATE":  "dtypes",
-    "accumulator": "dtypes",
+    "choose_accumulation_dtypes": "dtypes",
     "promote":     "dtypes",
 }
 # fmt: on

@@ -57,11 +57,11 @@ class IndexCheck(NamedTuple):
     def is_proved(self) -> bool:
         """True if nothing is left to check: no index, bounds in range, or data in range that nobody may change."""
         bounds = self.node.min_max
-        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds)) or self.is_proved_by_own_data()
+        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds)) or self.is_proved_by_unshared_data()
 
     # Data
 
-    def check_range_if_data_is_known(self) -> bool:
+    def check_known_data_or_return_false(self) -> bool:
         """Return True if the indices are data in range, False if they are computed. Raises SpecIndexError for data out of range."""
         data = storage.data_of(storage.find_realized_leaf(self.node) or self.node)
         if data is None:
@@ -79,10 +79,10 @@ class IndexCheck(NamedTuple):
             position = tuple(map(int, np.unravel_index(int(np.argmax(outside)), indices.shape)))
             raise self.make_error(int(indices[position]), position)
 
-    def is_proved_by_own_data(self) -> bool:
+    def is_proved_by_unshared_data(self) -> bool:
         """Return True if the indices are elements, moved or cast, of data in range in memory of our own."""
         u, casts = self.node, list[DType]()
-        while (bounds := storage.range_of_owned_integer_buffer(u)) is None:
+        while (bounds := storage.range_of_unshared_integer_buffer(u)) is None:
             if u.op not in _SAME_ELEMENTS or not u.operand.dtype.is_integer:
                 return False
             casts += [u.dtype] if u.op is Op.CAST else []
@@ -143,7 +143,7 @@ def attach_hoisted_checks_unless_data_proves(u: UOp, checks: tuple[IndexCheck, .
     Bounds of the body's own nodes did not prove them. Those of its arguments are not consulted, which would cost more than the
     check.
     """
-    open_ = tuple(c for c in checks if not c.is_proved_by_own_data())
+    open_ = tuple(c for c in checks if not c.is_proved_by_unshared_data())
     if open_:
         _checks.setdefault(u, open_)
     return u
@@ -154,17 +154,17 @@ def checks_of(u: UOp) -> tuple[IndexCheck, ...]:
     return _checks.get(u, ())
 
 
-def undo_assignments_through_check(root: UOp, check: IndexCheck) -> UOp:
+def undo_assignments_through_checked_index(root: UOp, check: IndexCheck) -> UOp:
     """Replace every assignment through an index of this check by the old contents."""
     while True:
-        failed = next((u for u in toposort(root) if _assigns_through_check(u, check)), None)
+        failed = next((u for u in toposort(root) if _assigns_through_checked_index(u, check)), None)
         if failed is None:
             return root
         store, *_ = failed.buffer.dependencies  # of the old contents
-        root = _substitute_with_checks(root, {failed: store.value})
+        root = _substitute_and_transfer_checks(root, {failed: store.value})
 
 
-def _assigns_through_check(u: UOp, check: IndexCheck) -> bool:
+def _assigns_through_checked_index(u: UOp, check: IndexCheck) -> bool:
     """Return True for After(copy, Store(view of the copy, value)) whose view has an index of this check.
 
     A copy is After(memory, Store(memory, old)).
@@ -182,7 +182,7 @@ def _assigns_through_check(u: UOp, check: IndexCheck) -> bool:
     return False
 
 
-def _substitute_with_checks(root: UOp, replacements_to_extend: dict[UOp, UOp]) -> UOp:
+def _substitute_and_transfer_checks(root: UOp, replacements_to_extend: dict[UOp, UOp]) -> UOp:
     """Replace each key of `replacements_to_extend`. A rebuilt node gets the IndexChecks of the node that it replaces."""
     attached: list[tuple[UOp, IndexCheck]] = []
     pending = [root]

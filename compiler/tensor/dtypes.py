@@ -9,7 +9,7 @@ a float float32.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 from uops.compiler.tensor.faults import fault, format_for_error
 from uops.spec.errors import SpecTypeError
@@ -21,7 +21,7 @@ from uops.spec.ir.node import UOp
 __all__ = [
     "ACCUMULATE",
     "Number",
-    "accumulator",
+    "choose_accumulation_dtypes",
     "as_dtype",
     "default_dtype",
     "to_float_dtype",
@@ -34,16 +34,23 @@ Number = bool | int | float
 DTypeLike = DType | str | Any
 
 
-def _accumulation_dtypes(d: DType) -> tuple[DType, DType]:
+class AccumulationDtypes(NamedTuple):
+    """The dtype in which a sum is accumulated, and that of its result."""
+
+    accumulation: DType
+    result: DType
+
+
+def _accumulation_dtypes(d: DType) -> AccumulationDtypes:
     """Return the dtypes of `ACCUMULATE`: no sum has fewer than 32 bits, but a sum of floats is rounded to their dtype."""
     if d.is_float or d.bits >= dt.int32.bits:
-        return d.wide, d
+        return AccumulationDtypes(d.wide, d)
     wide = dt.uint32 if d.kind is DTypeKind.UINT else dt.int32
-    return wide, wide
+    return AccumulationDtypes(wide, wide)
 
 
 #: Sums, products, prefix sums and matmul: dtype of the elements -> (dtype of accumulation, dtype of the result).
-ACCUMULATE: dict[DType, tuple[DType, DType]] = {d: _accumulation_dtypes(d) for d in dt.STORABLE}
+ACCUMULATE: dict[DType, AccumulationDtypes] = {d: _accumulation_dtypes(d) for d in dt.STORABLE}
 
 #: Names of Python's own dtypes, NumPy's and ml_dtypes' that differ from the language's.
 _ALIASES = {"bool_": "bool", "float": "float32", "int": "int32", **{d.array_name: d.name for d in dt.FLOATS}}
@@ -69,16 +76,16 @@ def as_dtype(d: DTypeLike) -> DType:
     return dtype
 
 
-def accumulator(element_dtype: DType, wanted_result: DTypeLike | None) -> tuple[DType, DType]:
-    """Return (accumulation, result) dtype of a sum over elements of `element_dtype`.
+def choose_accumulation_dtypes(element_dtype: DType, wanted_result: DTypeLike | None) -> AccumulationDtypes:
+    """Return the dtypes of a sum over elements of `element_dtype`.
 
     A `wanted_result` dtype is both, but accumulation is never narrower than the table's.
     """
-    inner, outer = ACCUMULATE[element_dtype]
+    default = ACCUMULATE[element_dtype]
     if wanted_result is None:
-        return inner, outer
+        return default
     result = as_dtype(wanted_result)
-    return (promote(inner, result) if result.is_float else result), result
+    return AccumulationDtypes(promote(default.accumulation, result) if result.is_float else result, result)
 
 
 def to_float_dtype(d: DType) -> DType:

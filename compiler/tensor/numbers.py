@@ -41,7 +41,7 @@ def require_in_range_if_integer_dtype(value: Number, d: DType) -> Number:
     return value
 
 
-def cast_array_or_leave_to_cast(
+def cast_numbers_without_double_rounding(
     original_numbers: list[Any] | tuple[Any, ...], numpy_conversion: Array, wanted_dtype: DType | None
 ) -> Array:
     """Return the array of a nested list of Python numbers, from which NumPy made `numpy_conversion`.

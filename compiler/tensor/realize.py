@@ -44,6 +44,13 @@ class CapturedGraph(NamedTuple):
     inputs: dict[str, Any]
 
 
+class ComputedValue(NamedTuple):
+    """The array of a node, and whether the node depends on no data."""
+
+    array: Any
+    is_constant: bool
+
+
 class _RunnerState:
     """The installed runner, and how many were installed before it."""
 
@@ -87,8 +94,8 @@ def forbid_realization(function_name: str) -> Iterator[None]:
         _tracing.reset(token)
 
 
-def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = None) -> list[tuple[Any, bool]]:
-    """Return the array of each node, computed by one program, and whether the node depends on no data.
+def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = None) -> list[ComputedValue]:
+    """Return the value of each node, computed by one program.
 
     Raises SpecIndexError for an index out of range, unless `unchecked`.
     """
@@ -96,7 +103,9 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
         raise SpecTypeError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
     graph = _GraphCapture()
     closed = [graph.replace_buffers_by_params(u) for u in nodes]
-    checks = {} if (_unchecked.get() if unchecked is None else unchecked) else graph.collect_checks_by_farthest_index()
+    checks = (
+        {} if (_unchecked.get() if unchecked is None else unchecked) else graph.check_known_indices_and_collect_computed_checks()
+    )
     program = _get_or_compile_program(_build_output_graph([*closed, *checks], graph.fresh), backend or _backend.get())
     try:
         values = program(graph.inputs).values
@@ -105,13 +114,13 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
         raise
     for check, number in zip(checks.values(), values[len(nodes) :], strict=True):
         check.raise_if_greatest_offset_outside(number)
-    return [(value, c is u) for value, c, u in zip(values, closed, nodes)]
+    return [ComputedValue(value, c is u) for value, c, u in zip(values, closed, nodes)]
 
 
 def _raise_index_error(checks: Iterable[IndexCheck], backend: str | None) -> None:
     """Raise SpecIndexError if an index out of range explains the Trap of a backend that stops at one."""
     for check in checks:
-        check.raise_if_out_of_range(compute_in_one_program([check.node], backend, unchecked=True)[0][0])
+        check.raise_if_out_of_range(compute_in_one_program([check.node], backend, unchecked=True)[0].array)
 
 
 def _build_output_graph(nodes: Sequence[UOp], memories: int) -> UOp:
@@ -174,7 +183,7 @@ class _GraphCapture:
                 self.done[u] = self.rebuild_node_or_get_rebuilt_leaf(u, sources)
         return self.done[root]
 
-    def collect_checks_by_farthest_index(self) -> dict[UOp, IndexCheck]:
+    def check_known_indices_and_collect_computed_checks(self) -> dict[UOp, IndexCheck]:
         """Return the IndexChecks of computed indices, by the node that computes each one's farthest index.
 
         Raises SpecIndexError for data out of range.
@@ -182,7 +191,7 @@ class _GraphCapture:
         checks: dict[UOp, IndexCheck] = {}
         for u in self.checked_nodes:  # grows while indices are replaced that the graph itself does not hold
             for c in self.checks_module.checks_of(u):
-                if not c.check_range_if_data_is_known():
+                if not c.check_known_data_or_return_false():
                     checks.setdefault(c.build_farthest_index(self.replace_buffers_by_params(c.node)), c)
         return checks
 

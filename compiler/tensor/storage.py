@@ -79,7 +79,7 @@ def data_of(u: UOp) -> Array | None:
     return _arrays.get(source) if source.op is Op.BUFFER else None
 
 
-def range_of_owned_integer_buffer(u: UOp) -> tuple[int, int] | None:
+def range_of_unshared_integer_buffer(u: UOp) -> tuple[int, int] | None:
     """Return the least and greatest element of a Buffer of integers on memory of our own, or None for any other node.
 
     The Buffer has at least one element. The result is memoized.

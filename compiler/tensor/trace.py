@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach_hoisted_checks_unless_data_proves, checks_of
@@ -29,6 +29,13 @@ from uops.spec.ir.scope import scope_nodes, scope_sources
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class ClosedValues(NamedTuple):
+    """The results of a function in terms of Params, and the captured Buffers, which are arguments after the inputs."""
+
+    bodies: list[UOp]
+    captured: list[UOp]
 
 
 def function(f: Callable[P, R]) -> Callable[P, R]:
@@ -60,11 +67,11 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
     if not values:
         raise SpecTypeError(f"@function {name} must return a Tensor or several, got none")
     order = list(dict.fromkeys(u for v in values for u in scope_nodes(v)))
-    bodies, captured = _replace_inputs_and_captures(values, order, [before[u] for u in inputs])
+    bodies, captured = _replace_inputs_and_captures_by_params(values, order, [before[u] for u in inputs])
     node = B.function(B.tuple_(*bodies), *inputs, *captured)
     if any(u.tag == UNCHECKED for u in order):
         node = node.replace(tag=UNCHECKED)
-    node = attach_hoisted_checks_unless_data_proves(node, _hoist_checks(order, {before[u]: u for u in inputs}))
+    node = attach_hoisted_checks_unless_data_proves(node, _express_checks_in_call_arguments(order, {before[u]: u for u in inputs}))
     place = {v: k for k, v in enumerate(values)}
     out: R = _map_tensors(result, lambda t: Tensor.of(B.get(node, place[t.uop])))
     return out
@@ -93,9 +100,7 @@ def _collect_tensors(value: Any) -> list[Tensor]:
     return tensors
 
 
-def _replace_inputs_and_captures(
-    values: list[UOp], nodes_sources_first: list[UOp], inputs: list[UOp]
-) -> tuple[list[UOp], list[UOp]]:
+def _replace_inputs_and_captures_by_params(values: list[UOp], nodes_sources_first: list[UOp], inputs: list[UOp]) -> ClosedValues:
     """Return the values in terms of Params, and the captured Buffers, which are arguments after the inputs.
 
     `nodes_sources_first` is the toposort of the values.
@@ -103,49 +108,49 @@ def _replace_inputs_and_captures(
     done = _map_stand_ins_and_their_buffers({u: B.param(slot, u.shape, u.dtype) for slot, u in enumerate(inputs)})
     captured = [u for u in nodes_sources_first if u.op is Op.BUFFER and u not in done]
     done |= {u: B.param(len(inputs) + k, u.shape, u.dtype) for k, u in enumerate(captured)}
-    _rebuild_nodes(nodes_sources_first, done)
-    return [done[v] for v in values], captured
+    _rebuild_nodes_in_order(nodes_sources_first, done)
+    return ClosedValues([done[v] for v in values], captured)
 
 
-def _hoist_checks(body_nodes: list[UOp], arguments: dict[UOp, UOp]) -> tuple[IndexCheck, ...]:
+def _express_checks_in_call_arguments(body_nodes: list[UOp], arguments_by_stand_in: dict[UOp, UOp]) -> tuple[IndexCheck, ...]:
     """Return the IndexChecks of the body, with the arguments in place of their stand-ins."""
     checks = [c for u in body_nodes for c in checks_of(u)]
     if not checks:
         return ()
-    done = _map_stand_ins_and_their_buffers(arguments)
+    done = _map_stand_ins_and_their_buffers(arguments_by_stand_in)
     for c in checks:
         try:
-            _rebuild_below(c.node, done)
+            _rebuild_recursively(c.node, done)
         except RecursionError:  # too deep for Python's stack
-            _rebuild_nodes(scope_nodes(c.node), done)
+            _rebuild_nodes_in_order(scope_nodes(c.node), done)
     return tuple(dict.fromkeys(c._replace(node=done[c.node]) for c in checks))
 
 
-def _map_stand_ins_and_their_buffers(values: dict[UOp, UOp]) -> dict[UOp, UOp]:
+def _map_stand_ins_and_their_buffers(values_by_stand_in: dict[UOp, UOp]) -> dict[UOp, UOp]:
     """Map each stand-in, and the Buffer that it is a Reshape of, to its value."""
-    done = dict(values)
-    for u, value in values.items():
+    done = dict(values_by_stand_in)
+    for u, value in values_by_stand_in.items():
         if u.op is Op.RESHAPE:
             done[u.operand] = storage.reshape_node(value, u.operand.shape)
     return done
 
 
-def _rebuild_below(u: UOp, replacements: dict[UOp, UOp]) -> None:
-    """Rebuild `u` and its operands recursively: faster than `_rebuild_nodes` for the few nodes of an index."""
+def _rebuild_recursively(u: UOp, replacements: dict[UOp, UOp]) -> None:
+    """Rebuild `u` and its operands recursively: faster than `_rebuild_nodes_in_order` for the few nodes of an index."""
     if u not in replacements:
         for s in scope_sources(u):
-            _rebuild_below(s, replacements)
-        replacements[u] = _rebuild_node(u, replacements)
+            _rebuild_recursively(s, replacements)
+        replacements[u] = _rebuild_on_replaced_operands(u, replacements)
 
 
-def _rebuild_nodes(order: list[UOp], replacements: dict[UOp, UOp]) -> None:
+def _rebuild_nodes_in_order(nodes_sources_first: list[UOp], replacements: dict[UOp, UOp]) -> None:
     """Rebuild the nodes of a scope, sources first, on the replacements that `replacements` has."""
-    for u in order:
+    for u in nodes_sources_first:
         if u not in replacements:
-            replacements[u] = _rebuild_node(u, replacements)
+            replacements[u] = _rebuild_on_replaced_operands(u, replacements)
 
 
-def _rebuild_node(u: UOp, replacements: dict[UOp, UOp]) -> UOp:
+def _rebuild_on_replaced_operands(u: UOp, replacements: dict[UOp, UOp]) -> UOp:
     """Return `u` on the replacements of its operands; a body, which is no operand, stays."""
     free = scope_sources(u)
     src = (*u.src[: len(u.src) - len(free)], *[replacements[s] for s in free])

@@ -164,7 +164,7 @@ class CreationMethods(IndexingMethods):
         if k == 0:
             return cls.zeros(n, columns, dtype=dtype)
         t = cls.ones(k, 1, dtype=dtype).pad([(0, 0), (0, columns)]).flatten()
-        return t._resize_axis_at_end(0, n * columns).reshape(n, columns)
+        return t._crop_or_pad_axis_at_end(0, n * columns).reshape(n, columns)
 
     # Random numbers
 
@@ -181,7 +181,7 @@ class CreationMethods(IndexingMethods):
         state = cls.of(storage.make_leaf_buffer(_generator.take_key_and_advance_counter(counters)))
         steps = cls.of(arange(counters)).cast(dt.uint64)
         words = cls.of(B.alu(Op.THREEFRY, (steps + state[1]).uop, state[0].uop))
-        return words.bitcast(word_dtype)._resize_axis_at_end(0, count)
+        return words.bitcast(word_dtype)._crop_or_pad_axis_at_end(0, count)
 
     @classmethod
     def rand(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:

@@ -72,7 +72,7 @@ class ElementwiseMethods(MovementMethods):
         try:
             return self.of(B.alu(op, *nodes))
         except SpecError:
-            self._check_shapes(method, op, *nodes)
+            self._require_shapes_to_broadcast(method, op, *nodes)
             raise
 
     def add(self, other: Operand, reverse: bool = False) -> Self:
@@ -110,11 +110,11 @@ class ElementwiseMethods(MovementMethods):
         common = promote(a.dtype, b.dtype)
         if not common.is_float:
             return self._apply_binary(method, op, other, swap)
-        self._check_shapes(method, op, a, b)
+        self._require_shapes_to_broadcast(method, op, a, b)
         return self.of(build_float_graph(B.cast(a, common), B.cast(b, common)))
 
     @staticmethod
-    def _check_shapes(method: str, op: Op, *nodes: UOp) -> None:
+    def _require_shapes_to_broadcast(method: str, op: Op, *nodes: UOp) -> None:
         """Raise SpecValueError if the shapes of the operands do not broadcast."""
         shapes = [n.shape for n in nodes]
         try:
@@ -135,7 +135,7 @@ class ElementwiseMethods(MovementMethods):
         common = promote(a.dtype, b.dtype)
         if common.is_float:
             return self._apply_binary("pow", Op.POW, other, reverse)
-        self._check_shapes("pow", Op.POW, a, b)
+        self._require_shapes_to_broadcast("pow", Op.POW, a, b)
         return self.of(integer_power(a, b, common))
 
     def maximum(self, other: Operand) -> Self:

@@ -17,7 +17,7 @@ from uops.compiler.tensor.core import LazyTensorBase
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, default_dtype
 from uops.compiler.tensor.faults import fault
 from uops.compiler.tensor.methods.create import CreationMethods
-from uops.compiler.tensor.numbers import cast_array_or_leave_to_cast, require_in_range_if_integer_dtype
+from uops.compiler.tensor.numbers import cast_numbers_without_double_rounding, require_in_range_if_integer_dtype
 from uops.spec.errors import SpecTypeError, SpecValueError
 from uops.spec.ir import build as B
 from uops.spec.ir.dtypes import DType
@@ -46,7 +46,7 @@ class ExchangeMethods(CreationMethods):
             d = wanted or default_dtype(data)
             node = B.const(require_in_range_if_integer_dtype(data, d), d)
         else:
-            node = storage.make_leaf_buffer(_array_from_data(data, wanted))
+            node = storage.make_leaf_buffer(_make_array_from_numbers_or_arrays(data, wanted))
         self.uop, self._links = node if wanted is None else B.cast(node, wanted), ()
 
     @classmethod
@@ -164,7 +164,7 @@ class ExchangeMethods(CreationMethods):
         return self.cast("bool")
 
 
-def _check_depth(data: Any) -> None:
+def _require_nesting_within_most_axes(data: Any) -> None:
     """Raise SpecValueError for lists nested deeper than a value has axes (R65: rank)."""
     for _ in range(MOST_AXES):
         if not isinstance(data, (list, tuple)) or not data:
@@ -174,25 +174,29 @@ def _check_depth(data: Any) -> None:
         raise SpecValueError(f"Tensor: expected lists nested at most {MOST_AXES} deep, one level per axis (R65)")
 
 
-def _array_from_data(data: Any, wanted: DType | None) -> storage.Array:
+def _make_array_from_numbers_or_arrays(data: Any, wanted_dtype_of_numbers: DType | None) -> storage.Array:
     """Return a fresh array of a dtype of the language.
 
-    Python numbers in lists have dtype `wanted`, or that which they have alone.
+    Python numbers in lists have dtype `wanted_dtype_of_numbers`, or that which they have alone.
     """
     if isinstance(data, (list, tuple)):
-        _check_depth(data)
+        _require_nesting_within_most_axes(data)
         try:
             array = np.array([v.numpy() if isinstance(v, ExchangeMethods) else v for v in data])
         except ValueError as e:
             raise fault("__init__", None, f"expected rows of equal shape with at most {MOST_AXES - 1} axes: {e}") from e
-        return array if _has_arrays(data) else cast_array_or_leave_to_cast(data, array, wanted)
+        return (
+            array
+            if _contains_arrays_or_tensors(data)
+            else cast_numbers_without_double_rounding(data, array, wanted_dtype_of_numbers)
+        )
     if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__"):
         return np.array(data)
     raise fault("__init__", None, f"expected a number, list, array, Tensor or node, got {type(data).__name__}", SpecTypeError)
 
 
-def _has_arrays(data: Any) -> bool:
+def _contains_arrays_or_tensors(data: Any) -> bool:
     """Return True if a nested list contains an array or a Tensor."""
     if isinstance(data, (list, tuple)):
-        return any(map(_has_arrays, data))
+        return any(map(_contains_arrays_or_tensors, data))
     return isinstance(data, (np.ndarray, np.generic, LazyTensorBase))

@@ -145,7 +145,7 @@ class MovementMethods(LazyTensorBase):
         elements. A value other than zero is a Where over the padded mask.
         """
         pairs, filling = (
-            self._padding_pairs_from_first_axis(to_list_or_raise(padding, "amounts of padding")),
+            self._normalize_padding_to_axis_pairs(to_list_or_raise(padding, "amounts of padding")),
             require_python_number(value),
         )
         t = self.shrink([(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pairs, self.shape)])
@@ -160,7 +160,7 @@ class MovementMethods(LazyTensorBase):
         common = promote(self.dtype, filler.dtype)
         return self._wrap_as_view_of_self(B.where(inside, B.cast(padded, common), B.cast(filler, common)), None)
 
-    def _padding_pairs_from_first_axis(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
+    def _normalize_padding_to_axis_pairs(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
         """Return (before, after) per axis."""
         if all(isinstance(p, (int, np.integer)) for p in padding):
             if len(padding) % 2 or len(padding) > 2 * self.ndim:

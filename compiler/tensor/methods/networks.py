@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Self
 
-from uops.compiler.tensor.dtypes import DTypeLike, accumulator, promote, to_float_dtype
+from uops.compiler.tensor.dtypes import DTypeLike, choose_accumulation_dtypes, promote, to_float_dtype
 from uops.compiler.tensor.faults import fault, require_integer
 from uops.compiler.tensor.methods.reduce import ReductionMethods
 from uops.spec.ir import dtypes as dt
@@ -15,11 +15,11 @@ from uops.spec.rows.compositions import arange
 Sizes = int | Sequence[int]
 
 
-def _expand_per_axis(value: Sizes, n: int, method: str, name: str) -> tuple[int, ...]:
+def _normalize_spatial_sizes(value: Sizes, axis_count: int, method: str, argument_name: str) -> tuple[int, ...]:
     """Return one number per spatial axis."""
-    sizes = tuple(map(require_integer, value)) if isinstance(value, Sequence) else (require_integer(value),) * n
-    if len(sizes) != n:
-        raise fault(method, None, f"expected {n} numbers, one per spatial axis, got {name} {sizes}")
+    sizes = tuple(map(require_integer, value)) if isinstance(value, Sequence) else (require_integer(value),) * axis_count
+    if len(sizes) != axis_count:
+        raise fault(method, None, f"expected {axis_count} numbers, one per spatial axis, got {argument_name} {sizes}")
     return sizes
 
 
@@ -36,7 +36,10 @@ class NetworkMethods(ReductionMethods):
         Each output extent is o = (i - d * (k - 1) - 1) // s + 1.
         """
         n = len(kernel)
-        strides, dilations = _expand_per_axis(stride, n, method, "stride"), _expand_per_axis(dilation, n, method, "dilation")
+        strides, dilations = (
+            _normalize_spatial_sizes(stride, n, method, "stride"),
+            _normalize_spatial_sizes(dilation, n, method, "dilation"),
+        )
         if any(k < 1 or s < 1 or d < 1 for k, s, d in zip(kernel, strides, dilations)):
             raise fault(
                 method,
@@ -65,25 +68,25 @@ class NetworkMethods(ReductionMethods):
         o = (i - dilation * (kernel - 1) - 1) // stride + 1
         unchanged = [None] * len(before), [None] * len(after)
         if dilation == 1 and stride >= kernel:
-            t = self._resize_axis_at_end(axis, o * stride).reshape(*before, o, stride, *after)
+            t = self._crop_or_pad_axis_at_end(axis, o * stride).reshape(*before, o, stride, *after)
             return t.shrink([*unchanged[0], None, (0, kernel), *unchanged[1]])
-        t = self._resize_axis_at_end(axis, max(i, o * stride - dilation))
+        t = self._crop_or_pad_axis_at_end(axis, max(i, o * stride - dilation))
         i = t.shape[axis]
         repeats = -(-kernel * (i + dilation) // i)
         t = t.reshape(*before, 1, i, *after).expand(*before, repeats, i, *after).reshape(*before, repeats * i, *after)
-        t = t._resize_axis_at_end(axis, kernel * (i + dilation)).reshape(*before, kernel, i + dilation, *after)
-        t = t._resize_axis_at_end(axis + 1, o * stride).reshape(*before, kernel, o, stride, *after)
-        t = t._resize_axis_at_end(axis + 2, 1).reshape(*before, kernel, o, *after)
+        t = t._crop_or_pad_axis_at_end(axis, kernel * (i + dilation)).reshape(*before, kernel, i + dilation, *after)
+        t = t._crop_or_pad_axis_at_end(axis + 1, o * stride).reshape(*before, kernel, o, stride, *after)
+        t = t._crop_or_pad_axis_at_end(axis + 2, 1).reshape(*before, kernel, o, *after)
         return t.transpose(axis, axis + 1)
 
-    def _resize_axis_at_end(self, axis: int, extent: int) -> Self:
+    def _crop_or_pad_axis_at_end(self, axis: int, extent: int) -> Self:
         """Cut or pad the axis at its end."""
         have = self.shape[axis]
         if extent <= have:
             return self._shrink_axis(axis, 0, extent)
         return self.pad([(0, extent - have) if k == axis else None for k in range(self.ndim)])
 
-    def _parse_spatial_padding(self, method: str, padding: Sizes, n: int) -> list[tuple[int, int]]:
+    def _normalize_spatial_padding_to_pairs(self, method: str, padding: Sizes, n: int) -> list[tuple[int, int]]:
         """Return (before, after) per spatial axis.
 
         `padding` is one number, one per axis, or two per axis from the last axis on.
@@ -91,12 +94,12 @@ class NetworkMethods(ReductionMethods):
         if isinstance(padding, Sequence) and len(padding) == 2 * n and n > 0:
             pairs = [(padding[2 * k], padding[2 * k + 1]) for k in range(n)][::-1]
         else:
-            pairs = [(p, p) for p in _expand_per_axis(padding, n, method, "padding")]
+            pairs = [(p, p) for p in _normalize_spatial_sizes(padding, n, method, "padding")]
         return pairs
 
     def _pad_spatial_axes(self, method: str, padding: Sizes, n: int, value: float = 0) -> Self:
         """Pad the last n axes."""
-        pairs = self._parse_spatial_padding(method, padding, n)
+        pairs = self._normalize_spatial_padding_to_pairs(method, padding, n)
         return self.pad([*[None] * (self.ndim - n), *pairs], value=value) if any(a or b for a, b in pairs) else self
 
     # Convolution and pooling
@@ -124,7 +127,7 @@ class NetworkMethods(ReductionMethods):
                 "MUL.C3",
                 f"expected input (N, C, ...), weight (out, C / groups, ...), got {self.shape}, {weight.shape}, {groups} groups",
             )
-        inner, outer = accumulator(promote(self.dtype, weight.dtype), dtype)
+        inner, outer = choose_accumulation_dtypes(promote(self.dtype, weight.dtype), dtype)
         out_channels, channels, *kernel = weight.shape
         t = self._pad_spatial_axes("conv2d", padding, n)._extract_windows("conv2d", kernel, stride, dilation)
         batch, spatial, each = t.shape[0], t.shape[2 : 2 + n], out_channels // groups
@@ -141,7 +144,9 @@ class NetworkMethods(ReductionMethods):
 
         Padding is below every value. The stride defaults to the kernel size.
         """
-        kernel = _expand_per_axis(kernel_size, len(kernel_size) if isinstance(kernel_size, Sequence) else 2, "max_pool2d", "kernel")
+        kernel = _normalize_spatial_sizes(
+            kernel_size, len(kernel_size) if isinstance(kernel_size, Sequence) else 2, "max_pool2d", "kernel"
+        )
         n = len(kernel)
         least = self.dtype.min if self.dtype is not dt.bool_ else False
         t = self._pad_spatial_axes("max_pool2d", padding, n, least)
@@ -156,7 +161,9 @@ class NetworkMethods(ReductionMethods):
         count_include_pad: bool = True,
     ) -> Self:
         """Return the mean of each window of the last axes; without `count_include_pad`, of its elements that are no padding."""
-        kernel = _expand_per_axis(kernel_size, len(kernel_size) if isinstance(kernel_size, Sequence) else 2, "avg_pool2d", "kernel")
+        kernel = _normalize_spatial_sizes(
+            kernel_size, len(kernel_size) if isinstance(kernel_size, Sequence) else 2, "avg_pool2d", "kernel"
+        )
         n, stride = len(kernel), kernel if stride is None else stride
 
         def windows(t: Self) -> Self:
@@ -180,7 +187,7 @@ class NetworkMethods(ReductionMethods):
         Narrow floats are computed in float32 and rounded once.
         """
         result_dtype = to_float_dtype(self.dtype)
-        t = self.cast(accumulator(result_dtype, None)[0])
+        t = self.cast(choose_accumulation_dtypes(result_dtype, None).accumulation)
         centred = t - t.mean(axis, keepdim=True)
         return (centred * (centred.square().mean(axis, keepdim=True) + eps).rsqrt()).cast(result_dtype)
 
@@ -208,7 +215,7 @@ class NetworkMethods(ReductionMethods):
                 "MUL.C3",
                 f"expected query (..., n, d), key (..., m, d), value (..., m, e), got {self.shape}, {key.shape}, {value.shape}",
             )
-        inner, _ = accumulator(promote(self.dtype, key.dtype), None)
+        inner, _ = choose_accumulation_dtypes(promote(self.dtype, key.dtype), None)
         scores = self.matmul(key.transpose(-2, -1), dtype=inner) * (1 / math.sqrt(self.shape[-1]) if scale is None else scale)
         if is_causal:
             if attn_mask is not None:

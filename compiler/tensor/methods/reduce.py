@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from uops.compiler.tensor.dtypes import DTypeLike, accumulator, promote, to_float_dtype
+from uops.compiler.tensor.dtypes import DTypeLike, choose_accumulation_dtypes, promote, to_float_dtype
 from uops.compiler.tensor.faults import fault, require_integer
 from uops.compiler.tensor.methods.elementwise import ElementwiseMethods
 from uops.spec.ir import build as B
@@ -34,12 +34,12 @@ class ReductionMethods(ElementwiseMethods):
 
     def sum(self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """Return the sum over axes, all of them by default."""
-        inner, outer = accumulator(self.dtype, dtype)
+        inner, outer = choose_accumulation_dtypes(self.dtype, dtype)
         return self.cast(inner)._reduce(Op.ADD, self._normalize_axes("sum", axis), keepdim).cast(outer)
 
     def prod(self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """Return the product over axes, all of them by default."""
-        inner, outer = accumulator(self.dtype, dtype)
+        inner, outer = choose_accumulation_dtypes(self.dtype, dtype)
         return self.cast(inner)._reduce(Op.MUL, self._normalize_axes("prod", axis), keepdim).cast(outer)
 
     def max(self, axis: Axis = None, keepdim: bool = False) -> Self:
@@ -61,7 +61,7 @@ class ReductionMethods(ElementwiseMethods):
     def mean(self, axis: Axis = None, keepdim: bool = False) -> Self:
         """Return the mean over axes, divided before it is rounded to this dtype; of integers as float32."""
         result_dtype = to_float_dtype(self.dtype)
-        inner, _ = accumulator(result_dtype, None)
+        inner, _ = choose_accumulation_dtypes(result_dtype, None)
         axes = self._normalize_axes("mean", axis)
         return (self.cast(inner)._reduce(Op.ADD, axes, keepdim) / float(self._count(axes))).cast(result_dtype)
 
@@ -72,7 +72,7 @@ class ReductionMethods(ElementwiseMethods):
     def var(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
         """Return the sum of the squares of x - mean(x) over the number of elements less `correction`."""
         result_dtype = to_float_dtype(self.dtype)
-        inner, _ = accumulator(result_dtype, None)
+        inner, _ = choose_accumulation_dtypes(result_dtype, None)
         axes, correction = self._normalize_axes("var", axis), require_integer(correction)
         t = self.cast(inner)
         squares = (t - t.mean(axes, keepdim=True)).square()
@@ -108,7 +108,7 @@ class ReductionMethods(ElementwiseMethods):
 
     def _subtract_max_in_accumulator_dtype(self, method: str, axis: int) -> Self:
         """Return x - max(x) in the accumulation dtype, so that no exponential overflows."""
-        t = self.cast(accumulator(to_float_dtype(self.dtype), None)[0])
+        t = self.cast(choose_accumulation_dtypes(to_float_dtype(self.dtype), None).accumulation)
         k = self._normalize_axis_unless_scalar(method, axis)
         return t - t if k is None else t - t.max(k, keepdim=True)
 
@@ -129,7 +129,7 @@ class ReductionMethods(ElementwiseMethods):
     def logsumexp(self, axis: Axis = None, keepdim: bool = False) -> Self:
         """Return m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite."""
         result_dtype = to_float_dtype(self.dtype)
-        t = self.cast(accumulator(result_dtype, None)[0])
+        t = self.cast(choose_accumulation_dtypes(result_dtype, None).accumulation)
         m = t.max(axis, keepdim=True)
         m = m.isinf().where(0, m)
         out = m + (t - m).exp().sum(axis, keepdim=True).log()
@@ -139,7 +139,7 @@ class ReductionMethods(ElementwiseMethods):
 
     def cumsum(self, axis: int = 0) -> Self:
         """Return inclusive prefix sums along an axis: the specification's prefix_sum over each row."""
-        inner, outer = accumulator(self.dtype, None)
+        inner, outer = choose_accumulation_dtypes(self.dtype, None)
         t = self.cast(inner)
         k = self._normalize_axis_unless_scalar("cumsum", axis)
         if k is not None and self.numel():
@@ -170,7 +170,7 @@ class ReductionMethods(ElementwiseMethods):
             a, b = b, a
         if not a.ndim or not b.ndim or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
             raise fault("matmul", "MUL.C3", f"{a.shape} @ {b.shape}: the inner extents differ")
-        inner, outer = accumulator(promote(a.dtype, b.dtype), dtype)
+        inner, outer = choose_accumulation_dtypes(promote(a.dtype, b.dtype), dtype)
         x = a if a.ndim > 1 else a.unsqueeze(0)
         y = b if b.ndim > 1 else b.unsqueeze(1)
         rows, columns = x.shape[:-1], y.shape[-1]

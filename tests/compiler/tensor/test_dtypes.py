@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from uops import SpecError, Tensor
-from uops.compiler.tensor import ACCUMULATE, accumulator, promote
+from uops.compiler.tensor import ACCUMULATE, choose_accumulation_dtypes, promote
 from uops.compiler.tensor.dtypes import as_dtype
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import STORABLE, DType
@@ -71,10 +71,10 @@ def test_the_table_of_accumulation_covers_every_dtype_and_never_narrows() -> Non
 
 
 def test_a_dtype_asked_for_is_the_result_and_floats_accumulate_no_narrower() -> None:
-    assert accumulator(dt.float32, "float16") == (dt.float32, dt.float16)
-    assert accumulator(dt.int8, "int64") == (dt.int64, dt.int64)
-    assert accumulator(dt.float16, "float64") == (dt.float64, dt.float64)
-    assert accumulator(dt.int64, dt.float32) == (dt.float32, dt.float32)
+    assert choose_accumulation_dtypes(dt.float32, "float16") == (dt.float32, dt.float16)
+    assert choose_accumulation_dtypes(dt.int8, "int64") == (dt.int64, dt.int64)
+    assert choose_accumulation_dtypes(dt.float16, "float64") == (dt.float64, dt.float64)
+    assert choose_accumulation_dtypes(dt.int64, dt.float32) == (dt.float32, dt.float32)
 
 
 @pytest.mark.parametrize(
