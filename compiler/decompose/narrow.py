@@ -46,18 +46,18 @@ def encode_small_float(value: float, d: DType) -> int:
 def round_to_small_float_bits(x: Expr, dst: DType) -> Expr:
     """Round float32 or float64 `x` to the small float `dst`, as the unsigned integer of its bits."""
     if dst.exp_bits == x.dtype.exp_bits:
-        return _round_last_bits(x, dst)
-    return _round_by_float_add(x, dst)
+        return _round_to_small_bits_by_integer_add(x, dst)
+    return _round_to_small_bits_by_float_add(x, dst)
 
 
-def _round_last_bits(x: Expr, dst: DType) -> Expr:
+def _round_to_small_bits_by_integer_add(x: Expr, dst: DType) -> Expr:
     """Round `x` to a dtype with as many exponents, whose bits are the first bits of those of `x`."""
     bits, drop = x.bits(), x.dtype.bits - dst.bits
     rounded = (bits + ((bits >> drop) & 1) + ((1 << (drop - 1)) - 1)) >> drop
     return where(x.ne(x), nan_bits(dst), rounded).cast(BITS[dst])
 
 
-def _round_by_float_add(x: Expr, dst: DType) -> Expr:
+def _round_to_small_bits_by_float_add(x: Expr, dst: DType) -> Expr:
     """Round `x` to `dst` by one float addition.
 
     `base` is the exponent field of x, at least that of dst's least normal number. In units of dst's last place the magnitude is

@@ -13,6 +13,7 @@ lane pays for the hardest reduction, so the reductions have few operations:
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from uops.compiler.decompose import coefficients as k
 from uops.compiler.decompose.build import Expr, horner, where
@@ -82,6 +83,14 @@ def flip_sign(x: Expr, sign: Expr) -> Expr:
     return (x.bits() ^ sign).bitcast(x.dtype)
 
 
+class ReducedAngle(NamedTuple):
+    """The rest of an angle after whole multiples of pi/2, as an unevaluated sum, and their number, of which two bits matter."""
+
+    high: Expr
+    low: Expr
+    quadrant: Expr
+
+
 def _sin64(x: Expr, is_magnitude_small: bool) -> Expr:
     bits = x.bits()
     sign = bits & _SIGN
@@ -108,31 +117,31 @@ def _cos_kernel(high: Expr, low: Expr) -> Expr:
     return head + ((z * z).fma(horner(z, k.COS_64), error) - high * low)
 
 
-def _reduce_mod_half_pi_by_quotient64(x: Expr) -> tuple[Expr, Expr, Expr]:
+def _reduce_mod_half_pi_by_quotient64(x: Expr) -> ReducedAngle:
     """Return x - n*pi/2 as an unevaluated sum, pi/2 to 159 bits, and n modulo 4, for 0 <= x <= BOUNDED; NaN for inf."""
     shifted = x.fma(2 * k.INV_PI, _MAGIC)
     n = shifted - _MAGIC
     head = n.fma(-k.PI[0] / 2, x)  # exact: a multiple of 2^-52 below 2
     part, part_error = two_product(n, k.PI[1] / 2)
     high, error = two_sum(head, -part)
-    return high, error - n.fma(k.PI[2] / 2, part_error), shifted.bits() & 3
+    return ReducedAngle(high, error - n.fma(k.PI[2] / 2, part_error), shifted.bits() & 3)
 
 
-def _reduce_mod_half_pi_by_payne_hanek(magnitude_bits: Expr, absolute_value: Expr) -> tuple[Expr, Expr, Expr]:
+def _reduce_mod_half_pi_by_payne_hanek(magnitude_bits: Expr, absolute_value: Expr) -> ReducedAngle:
     """Return |x| - n*pi/2 as an unevaluated sum, and n; below 1 the argument itself is the reduced one."""
     turn_high, turn_low = _compute_turn_fraction_words(magnitude_bits)
     quarter = ((turn_high >> 61) + 1) >> 1
     high, low = _quarter_turn_fraction_to_radians((turn_high << 2) | (turn_low >> 62), turn_low << 2)
     high = where(absolute_value < math.inf, high, math.nan)
     small = absolute_value < 1.0
-    return where(small, absolute_value, high), where(small, 0.0, low), where(small, 0, quarter)
+    return ReducedAngle(where(small, absolute_value, high), where(small, 0.0, low), where(small, 0, quarter))
 
 
 def _compute_turn_fraction_words(magnitude_bits: Expr) -> tuple[Expr, Expr]:
     """Return |x|/(2 pi) modulo 1 in units of 2^-128, as two uint64, for |x| >= 1."""
     exponent = (magnitude_bits >> 52) - 1023
     mantissa = (magnitude_bits & ((1 << 52) - 1)) | (1 << 52)
-    w0, w1, w2 = _select_inverse_turn_words(exponent)
+    w0, w1, w2 = _extract_192_bits_of_inverse_two_pi(exponent)
     m1, m0 = mantissa >> 32, mantissa & _LOW32
     a1, a0, b1, b0 = w1 >> 32, w1 & _LOW32, w2 >> 32, w2 & _LOW32
     # mantissa * w1, all 117 bits: the middle column first
@@ -145,7 +154,7 @@ def _compute_turn_fraction_words(magnitude_bits: Expr) -> tuple[Expr, Expr]:
     return mantissa * w0 + carry_in + carry, total
 
 
-def _select_inverse_turn_words(first_bit: Expr) -> tuple[Expr, Expr, Expr]:
+def _extract_192_bits_of_inverse_two_pi(first_bit: Expr) -> tuple[Expr, Expr, Expr]:
     """Return the 192 bits of `TURN_WORDS` from bit `first_bit` (0 to 1023) on.
 
     This is a barrel shift, by whole words and then by bits.

@@ -38,7 +38,7 @@ def sort_by_nesting(loops: Iterable[UOp]) -> list[UOp]:
     return sorted(loops, key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
 
 
-def estimate_instruction_count(instructions: Iterable[UOp]) -> int:
+def estimate_executed_instruction_count(instructions: Iterable[UOp]) -> int:
     """Return about how many instructions a call of a LINEAR kernel runs: loops at their greatest trip count, ifs taken."""
     total, times, outer_times = 0, 1, []
     for u in instructions:

@@ -36,8 +36,8 @@ class RemainingReduce(NamedTuple):
     axes: Collection[int]
 
 
-def estimate_work(
-    order: Sequence[UOp],
+def estimate_work_per_element(
+    nodes_sources_first: Sequence[UOp],
     closed_reduces: Mapping[UOp, RemainingReduce] = MappingProxyType({}),
     use_counts: Mapping[UOp, int] = MappingProxyType({}),
 ) -> dict[UOp, int]:
@@ -48,7 +48,7 @@ def estimate_work(
     """
     work: dict[UOp, int] = {}
     sizes: dict[UOp, int] = {}
-    for u in order:
+    for u in nodes_sources_first:
         sizes[u] = size(u)
         if u.op in _MEMORY:
             work[u] = READ_COST

@@ -8,8 +8,8 @@ hoisted out of the loop. It would run even if the loop has no iteration and the 
 written (R61). Such a Load is gated by the loop's bound, unless the element is there whatever the bound is. An extent of a Tensor
 is never the constant 0 here: a value without elements has no kernel, and a Reduce over none is its identity.
 
-`ValidCounts` says how many elements of a kernel's Params, from the first on, hold a value. Memory has room for the greatest
-extents, and a value of symbolic shape fills a part of it.
+`ValidElementsByParam` says how many elements of a kernel's Params, from the first on, hold a value. Memory has room for the
+greatest extents, and a value of symbolic shape fills a part of it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by, strip_afters
 
 #: Params with the number of their elements that hold a value.
-ValidCounts = Mapping[UOp, Dim]
+ValidElementsByParam = Mapping[UOp, Dim]
 
 
-def gate_loads_of_zero_trip_loops(body: UOp, simplify: Callable[[UOp], UOp], valid_counts: ValidCounts) -> UOp:
+def gate_loads_of_zero_trip_loops(body: UOp, simplify: Callable[[UOp], UOp], valid_elements_by_param: ValidElementsByParam) -> UOp:
     """Gate each Load in `body` that a loop with no iteration would not have run."""
     if not any(_may_be_zero_trip(r) for r in nodes_with_op(body, Op.RANGE)):
         return body
@@ -43,7 +43,7 @@ def gate_loads_of_zero_trip_loops(body: UOp, simplify: Callable[[UOp], UOp], val
         new = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
         for r in [r for r in ranges_closed_by(new) if _may_be_zero_trip(r)]:
             operand, *ranges = new.src
-            gated = _gate_loop_invariant_loads(operand, r, simplify, valid_counts)
+            gated = _gate_loop_invariant_loads(operand, r, simplify, valid_elements_by_param)
             new = new if gated is operand else UOp(new.op, (gated, *ranges), new.arg, new.tag)
         if new is not u:
             done[u] = new
@@ -58,7 +58,7 @@ def _may_be_zero_trip(loop: UOp) -> bool:
     return bound.op is not Op.CONST and (bounds is None or bounds[0] <= 0)
 
 
-def infer_valid_counts(gated_body: UOp) -> ValidCounts:
+def infer_valid_elements_by_param(gated_body: UOp) -> ValidElementsByParam:
     """Return how many elements of each Param are valid in a body that `gate_loads_of_zero_trip_loops` gave.
 
     All elements of an input of symbolic size are valid. So is an element that is read without a gate although some loop may run
@@ -86,7 +86,7 @@ def infer_valid_counts(gated_body: UOp) -> ValidCounts:
 
 
 def _gate_loop_invariant_loads(
-    loop_operand: UOp, zero_trip_loop: UOp, simplify: Callable[[UOp], UOp], valid_counts: ValidCounts
+    loop_operand: UOp, zero_trip_loop: UOp, simplify: Callable[[UOp], UOp], valid_elements_by_param: ValidElementsByParam
 ) -> UOp:
     """Return the value of the loop `zero_trip_loop` with its loop-invariant Loads gated by the loop's bound."""
     runs = simplify(UOp(Op.CMPLT, (ZERO, zero_trip_loop.bound)))
@@ -97,7 +97,7 @@ def _gate_loop_invariant_loads(
         if (
             u.op is Op.LOAD
             and _is_loop_invariant_in_some_lane(u, zero_trip_loop, opened[u], simplify)
-            and not _holds_value_whenever_loops_run(u.buffer, valid_counts)
+            and not _is_element_valid_whenever_loops_run(u.buffer, valid_elements_by_param)
         ):
             buffer, *optional = src
             alternative, gate = optional or (B.const(0, u.dtype), TRUE)
@@ -124,7 +124,7 @@ def _enumerate_lane_substitutions(lane_ranges: Sequence[UOp]) -> Iterator[dict[U
         yield {x: index_constant(k) for x, k in zip(lane_ranges, ks, strict=True)}
 
 
-def _holds_value_whenever_loops_run(address: UOp, valid_counts: ValidCounts) -> bool:
+def _is_element_valid_whenever_loops_run(address: UOp, valid_elements_by_param: ValidElementsByParam) -> bool:
     """Return True if the element at an address holds a value whenever the loops around it run.
 
     An element of the kernel's own memory always does.
@@ -135,7 +135,7 @@ def _holds_value_whenever_loops_run(address: UOp, valid_counts: ValidCounts) -> 
         return True
     (position,) = index.positions
     first, last = (_substitute_extreme_loop_indices(position, sign) for sign in (-1, 1))
-    count = dim_node(valid_counts.get(memory, 0))
+    count = dim_node(valid_elements_by_param.get(memory, 0))
     return _lower_bound_of_affine_sum(first) >= 0 and _lower_bound_of_affine_sum(UOp(Op.SUB, (count, last))) > 0
 
 

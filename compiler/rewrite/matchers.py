@@ -16,7 +16,7 @@ from typing import Any
 
 from uops.compiler.ir.affine import are_equal_sums
 from uops.compiler.rewrite.pattern import VALUES, Binding, Pattern, TypeVar, coerce_literal, is_same_number, variables
-from uops.compiler.rewrite.rule import Rule, bound_types, is_condition_proved
+from uops.compiler.rewrite.rule import Rule, bound_types_and_cast_source_type, is_condition_proved
 from uops.spec.errors import Crash
 from uops.spec.ir import args as A
 from uops.spec.ir import dtypes as dt
@@ -129,7 +129,7 @@ class _MatcherWriter:
                 self.put_line(2, f"o{k} = s{k}.op")
             for rule in rules:
                 if len(rule.lhs.src) == arity:
-                    _LeftSideWriter(self, rule).write_tests_and_tail_call(2)
+                    _LeftSideWriter(self, rule).write_match_tests_and_replacement_call(2)
         self.put_line(1, "return None")
         step: OpMatcher = self.compile_lines("step", f"<rules of {op.name}>")
         return step
@@ -141,24 +141,24 @@ class _MatcherWriter:
 
     # Tails: witness, condition and right side.
 
-    def name_rule_tail_compiled_on_call(self, rule: Rule) -> str:
+    def name_replacement_compiled_on_first_call(self, rule: Rule) -> str:
         """Return a global name for a rule's tail, which is compiled at its first call."""
         name = f"tail_{len(self.namespace)}"
 
         def compile_and_call_tail(*arguments: Any) -> RuleApplication | None:
-            tail = self.namespace[name] = _MatcherWriter().compile_rule_tail(rule)
+            tail = self.namespace[name] = _MatcherWriter().compile_condition_and_replacement(rule)
             return tail(*arguments)
 
         self.namespace[name] = compile_and_call_tail
         return name
 
-    def compile_rule_tail(self, rule: Rule) -> Callable[..., RuleApplication | None]:
+    def compile_condition_and_replacement(self, rule: Rule) -> Callable[..., RuleApplication | None]:
         """Compile `tail(u, variables...)`, which returns the result for a node that matches the left side, or None."""
         bound = list(_names_bound_by_match(rule.lhs))
         self.put_line(0, f"def tail(u{''.join(f', {v}_' for v in bound)}):")
         self.put_line(1, "binding = {" + ", ".join(f"{v!r}: {v}_" for v in bound) + "}")
         if rule.types is not None:
-            types = f"{self.get_or_make_global_name(bound_types, 'bound_types')}(binding)"
+            types = f"{self.get_or_make_global_name(bound_types_and_cast_source_type, 'bound_types_and_cast_source_type')}(binding)"
             self.put_line(1, f"if not {self.get_or_make_global_name(rule.types, 'types')}({types}): return None")
         if rule.witness is not None:
             self.put_line(1, f"proposed = {self.get_or_make_global_name(rule.witness, 'witness')}(binding)")
@@ -180,7 +180,7 @@ class _MatcherWriter:
         if p.op not in _COMPARISONS or not all(_has_only_integer_values(q) for q in p.src):
             holds = self.get_or_make_global_name(is_condition_proved, "holds")
             return f"{holds}({self.get_or_make_global_name(p, 'condition')}, binding)"
-        nodes = self.write_operands(p, None)
+        nodes = self.assign_sources_to_locals_except_literals(p, None)
         bounds = [
             f"({q.value!r}, {q.value!r})" if n is None else self.assign_local_if_not_identifier(f"{n}.min_max")
             for q, n in zip(p.src, nodes)
@@ -194,7 +194,7 @@ class _MatcherWriter:
             text = f"{text} or ({typed}.dtype is {self.name_dtype(dt.index)} and same_sum({a}, {b}))"
         return text
 
-    def write_operands(self, p: Pattern, literal_dtype: str | None) -> list[str | None]:
+    def assign_sources_to_locals_except_literals(self, p: Pattern, literal_dtype: str | None) -> list[str | None]:
         """Return the local variables that hold the sources of `p`; None for a literal."""
         return [
             None
@@ -219,7 +219,7 @@ class _MatcherWriter:
             if literal_dtype is None:
                 raise Crash(f"literal {p.value!r} has no neighbour to take its dtype from")
             return f"make({p.value!r}, {literal_dtype})"
-        built = self.write_operands(p, None)
+        built = self.assign_sources_to_locals_except_literals(p, None)
         first = 1 if p.op is Op.WHERE else 0
         typed = next((f"{b}.dtype" for b in built[first:] if b is not None), literal_dtype)
         sources = [
@@ -246,13 +246,13 @@ class _LeftSideWriter:
         self.variable_locals: dict[str, str] = {}
         self.type_locals: dict[str, str] = {}
 
-    def write_tests_and_tail_call(self, indentation: int) -> None:
+    def write_match_tests_and_replacement_call(self, indentation: int) -> None:
         """Write all tests, and the call of the rule's tail inside them."""
         w, rule = self.writer, self.rule
         indentation = self.write_cast_test_and_return_depth(rule.lhs, "u", indentation)
         indentation = self.write_source_tests_and_return_depth(rule.lhs, "s", indentation, has_op_locals=True)
         arguments = "".join(f", {self.variable_locals.get(v) or self.type_locals[v]}" for v in _names_bound_by_match(rule.lhs))
-        w.put_line(indentation, f"r = {w.name_rule_tail_compiled_on_call(rule)}(u{arguments})")
+        w.put_line(indentation, f"r = {w.name_replacement_compiled_on_first_call(rule)}(u{arguments})")
         w.put_line(indentation, "if r is not None: return r")
 
     def write_source_tests_and_return_depth(

@@ -2,7 +2,7 @@
 
 A `BufferSlot` is one memory of a program. `BufferSlot.prepare_array(inputs, variables)` gives its array for one run: the caller's
 if it fits as it is, else a converted copy. SpecError names the key, what was expected and what was got. A bool byte other than 0
-and 1 is a Trap (R24), as is a variable outside of its bounds (R48), which `read_variable` checks.
+and 1 is a Trap (R24), as is a variable outside of its bounds (R48), which `read_and_check_variable` checks.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def variable_bounds(u: UOp) -> tuple[int, int]:
     return int(lo), int(hi)
 
 
-def read_variable(u: UOp, inputs: Inputs) -> int:
+def read_and_check_variable(u: UOp, inputs: Inputs) -> int:
     """Return the value of a variable. Raises SpecError if it is missing or no int, Trap if it is out of bounds (R48)."""
     name = u.arg.name
     if name not in inputs:

@@ -19,7 +19,7 @@ import numpy as np
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.ir.extents import constant_extent
-from uops.compiler.ir.loops import estimate_instruction_count, find_thread_loop_around_effects
+from uops.compiler.ir.loops import estimate_executed_instruction_count, find_thread_loop_around_effects
 from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.arguments import (
@@ -31,7 +31,7 @@ from uops.compiler.runtime.arguments import (
     input_key,
     is_variable,
     numpy_dtype,
-    read_variable,
+    read_and_check_variable,
     variable_bounds,
 )
 from uops.compiler.runtime.frame import ArrayInput, ArrayOutput, KernelLaunch, ProgramFrame, ScratchBuffer, VariableInput
@@ -110,7 +110,7 @@ class Compiled:
 
     def __init__(self, graph: UOp, target: Target, config: Config) -> None:
         self.graph, self.target, self._lend = graph, target, memory_lender(target)
-        self.program = lower(graph, target, config=config, on_callified=self._take_callified)
+        self.program = lower(graph, target, config=config, on_callified=self._store_outputs_and_check_they_fit_memory)
         self._input_keys = {input_key(u) for u in toposort(graph) if u.op in MEMORY_ROOTS}
         self._variables = [u for u in self.external if is_variable(u)]
         calls = self.program.instructions
@@ -131,7 +131,7 @@ class Compiled:
         native = self._native_entry and self._native_entry.function
         self.function: Callable[..., Any] = native or self._check_arguments_and_run
 
-    def _take_callified(self, callified: CallifiedProgram) -> None:
+    def _store_outputs_and_check_they_fit_memory(self, callified: CallifiedProgram) -> None:
         """Take the outputs and arguments of the program. Raises Unsupported for outputs that do not fit into memory."""
         self.outputs: tuple[ProgramOutput, ...] = callified.outputs
         self._require_buffers_fit_memory(o.buffer for o in self.outputs)
@@ -171,15 +171,15 @@ class Compiled:
     def _load_kernels_and_make_launches(self) -> tuple[KernelLaunch, ...]:
         variables = {u.arg.name: k for k, u in enumerate(self._variables)}
         calls = self.program.instructions
-        kernels = {p: _KernelWithCost.load_program(p, self.target) for p in dict.fromkeys(c.body for c in calls)}
+        kernels = {p: _KernelWithCost.load_kernel_and_estimate_cost(p, self.target) for p in dict.fromkeys(c.body for c in calls)}
         return tuple(_make_launch(c, kernels[c.body], self._base_of, variables) for c in calls)
 
     def _make_native_entry(self, config: Config) -> NativeEntry | None:
         if not (self.allows_native_entry and config.entry == "native" and isinstance(self.target, SupportsNativeEntry)):
             return None
-        return self.target.enter(self._describe_program_as_frame(config.threads), self._check_arguments_and_run)
+        return self.target.enter(self._describe_program_for_native_entry(config.threads), self._check_arguments_and_run)
 
-    def _describe_program_as_frame(self, threads: int) -> ProgramFrame:
+    def _describe_program_for_native_entry(self, threads: int) -> ProgramFrame:
         """Describe the program as data: a base per slot, and one more for the initial contents of each array that is written."""
         is_static = not any(p.shape is None for p in self._slots)
         source = {p.memory: len(self._slots) + k for k, p in enumerate(self._returned_slots)}
@@ -193,7 +193,7 @@ class Compiled:
         return ProgramFrame(
             base_count=len(self._slots) + len(source),
             variable_count=len(self._variables),
-            inputs=tuple(self._describe_frame_input(u, source) for u in self._arguments) if is_static else None,
+            inputs=tuple(self._describe_argument_for_native_entry(u, source) for u in self._arguments) if is_static else None,
             fixed_arrays=tuple(fixed),
             temporaries=tuple(ScratchBuffer(k, size) for k, size in sizes),
             outputs=tuple(results) if is_static else (),
@@ -202,7 +202,9 @@ class Compiled:
             threads=threads,
         )
 
-    def _describe_frame_input(self, argument: UOp, initial_contents_bases: Mapping[UOp, int]) -> ArrayInput | VariableInput:
+    def _describe_argument_for_native_entry(
+        self, argument: UOp, initial_contents_bases: Mapping[UOp, int]
+    ) -> ArrayInput | VariableInput:
         if is_variable(argument):
             return VariableInput(self._variables.index(argument), *variable_bounds(argument))
         k = self._base_of[argument]
@@ -237,7 +239,7 @@ class Compiled:
         if len(arguments) > len(self.keys):
             raise SpecError(f"expected {len(self.keys)} arguments ({', '.join(self.keys)}), got {len(arguments)}")
         inputs = {k: a for k, a in zip(self.keys, arguments) if a is not None}
-        variables = {u.arg.name: read_variable(u, inputs) for u in self._variables}
+        variables = {u.arg.name: read_and_check_variable(u, inputs) for u in self._variables}
         arrays = [self._prepare_array(p, inputs, variables) for p in self._slots]
         self._run_launches_natively_or_in_turn([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
         values = [_view_leading_elements_in_shape(arrays[k], shape, variables) for k, shape in self._value_bases]
@@ -270,13 +272,13 @@ class _KernelWithCost(NamedTuple):
     instruction_count: int
 
     @classmethod
-    def load_program(cls, program: UOp, target: Target) -> _KernelWithCost:
+    def load_kernel_and_estimate_cost(cls, program: UOp, target: Target) -> _KernelWithCost:
         """Load the kernel of a Program."""
         linear, source, binary = program.src
         loop = find_thread_loop_around_effects(linear.instructions)
         extent = 0 if loop is None else constant_extent(loop)
         kernel = load_or_remake_kernel(target, source.arg.code, binary.arg.data)
-        return cls(kernel, extent, estimate_instruction_count(linear.instructions))
+        return cls(kernel, extent, estimate_executed_instruction_count(linear.instructions))
 
 
 def _make_launch(

@@ -17,7 +17,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from uops.compiler.ir.views import VIEWS
-from uops.compiler.ir.work import READ_COST, RemainingReduce, estimate_work, size
+from uops.compiler.ir.work import READ_COST, RemainingReduce, estimate_work_per_element, size
 from uops.compiler.passes.rangeify.elements import ClosedReduce
 from uops.compiler.passes.rangeify.kernels import ElementRef
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE
@@ -64,7 +64,7 @@ class RealiseCostModel:
             u: RemainingReduce([leaf.node for leaf in form.leaves.values()], form.remaining_loops)
             for u, form in self.closed_reduces.items()
         }
-        return estimate_work(self.order, remaining, self.use_counts)
+        return estimate_work_per_element(self.order, remaining, self.use_counts)
 
     def needs_reduce_loop(self, u: UOp) -> bool:
         """Return True if `u` is a Reduce that needs loops of its own."""

@@ -14,7 +14,7 @@ from uops.compiler.ir.affine import clamp_index
 from uops.compiler.ir.bodies import renumber_loops_and_map_nodes
 from uops.compiler.ir.extents import loop_extent, max_extent
 from uops.compiler.ir.views import ZERO
-from uops.compiler.ir.zero_trip import ValidCounts, gate_loads_of_zero_trip_loops
+from uops.compiler.ir.zero_trip import ValidElementsByParam, gate_loads_of_zero_trip_loops
 from uops.compiler.log import active_log, log_transform
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -235,7 +235,7 @@ class KernelFinisher:
 
 
 def _simplify_close_loops_and_renumber(
-    kernel_number: int, store: UOp, output_loops: Sequence[UOp], simplify: Callable[[UOp], UOp], valid_counts: ValidCounts
+    kernel_number: int, store: UOp, output_loops: Sequence[UOp], simplify: Callable[[UOp], UOp], valid_counts: ValidElementsByParam
 ) -> FinishedKernel:
     """Simplify a Store, close its loops, gate its Loads, and number its Params and loops."""
     body = simple = simplify(store)

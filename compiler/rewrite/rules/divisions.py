@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
 from uops.compiler.rewrite.pattern import INDEX, Binding, Pattern, cst, eq, ne, var
@@ -23,6 +24,17 @@ c, d, e, g, j, k, m = (cst(n, INDEX) for n in "cdegjkm")
 
 #: The nodes that a witness proposes, by variable.
 WitnessNodes = dict[str, UOp]
+
+
+class RemainderTerm(NamedTuple):
+    """A term `coefficient` * (t % `divisor`) of a sum. The coefficient of t // divisor that completes it is
+    `quotient_coefficient`."""
+
+    total: AffineSum
+    remainder: UOp
+    divisor: int
+    coefficient: int
+    quotient_coefficient: int
 
 
 def _positive_constant(u: UOp) -> int:
@@ -56,20 +68,20 @@ def _sum_ends_in_division(u: UOp) -> bool:
     return u.op in DIVISION
 
 
-def _enumerate_sum_and_remainder_terms(binding: Binding) -> Iterator[tuple[AffineSum, UOp, int, int, int]]:
-    """Yield (the sum x + y, a remainder t % c in it, c, its coefficient k, the coefficient c k of the matching quotient)."""
+def _enumerate_remainder_terms_in_sum(binding: Binding) -> Iterator[RemainderTerm]:
+    """Yield the remainders t % c in the sum x + y; their coefficient is k, that of the matching quotient c k."""
     x, y = bound_node(binding, "x"), bound_node(binding, "y")
     if not (_sum_ends_in_division(y) and _sum_ends_in_division(x)):
         return
     total = extract_affine_sum(UOp(Op.ADD, (x, y)))
     for rest, k in total.terms.items():
         if rest.op is Op.MOD and (by := _positive_constant(rest.rhs)):
-            yield total, rest, by, k, by * k
+            yield RemainderTerm(total, rest, by, k, by * k)
 
 
 def _match_quotient_beside_remainder(binding: Binding) -> WitnessNodes | None:
     """Match t // c beside t % c."""
-    for total, rest, by, k, times in _enumerate_sum_and_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_remainder_terms_in_sum(binding):
         whole = rest.lhs
         other = UOp(Op.IDIV, (whole, index_constant(by)))
         if total.terms.get(other) == times:
@@ -87,7 +99,7 @@ def _match_quotient_beside_remainder(binding: Binding) -> WitnessNodes | None:
 
 def _match_quotient_beside_nested_remainder(binding: Binding) -> WitnessNodes | None:
     """Match t // (g c) beside (t // g) % c."""
-    for total, rest, by, k, times in _enumerate_sum_and_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_remainder_terms_in_sum(binding):
         whole = rest.lhs
         if whole.op is Op.IDIV and (inner := _positive_constant(whole.rhs)):
             other = UOp(Op.IDIV, (whole.lhs, index_constant(inner * by)))
@@ -106,7 +118,7 @@ def _match_quotient_beside_nested_remainder(binding: Binding) -> WitnessNodes | 
 
 def _match_adjacent_remainders(binding: Binding) -> WitnessNodes | None:
     """Match (t // c) % d beside t % c."""
-    for total, rest, by, k, times in _enumerate_sum_and_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_remainder_terms_in_sum(binding):
         whole = rest.lhs
         quotient = UOp(Op.IDIV, (whole, index_constant(by)))
         for other, n in total.terms.items():
@@ -126,7 +138,7 @@ def _match_adjacent_remainders(binding: Binding) -> WitnessNodes | None:
 
 def _match_adjacent_remainders_of_quotient(binding: Binding) -> WitnessNodes | None:
     """Match (t // (g c)) % d beside (t // g) % c."""
-    for total, rest, by, k, times in _enumerate_sum_and_remainder_terms(binding):
+    for total, rest, by, k, times in _enumerate_remainder_terms_in_sum(binding):
         whole = rest.lhs
         if whole.op is not Op.IDIV or not (inner := _positive_constant(whole.rhs)):
             continue
@@ -149,7 +161,7 @@ def _match_adjacent_remainders_of_quotient(binding: Binding) -> WitnessNodes | N
 # Remainders in a dividend
 
 
-def _match_remainder_by_multiple(binding: Binding) -> WitnessNodes | None:
+def _find_redundant_remainder_in_dividend(binding: Binding) -> WitnessNodes | None:
     """Match s = t % e + q with e a multiple of c."""
     by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     for rest, times in total.terms.items():
@@ -305,7 +317,11 @@ RULES = (
     ),
     # Values that differ by a multiple of c have the same remainder.
     Rule(
-        "mod-period", s % c, w % c, (c > 0) & (e > 0) & eq(e % c, 0) & eq(w, q + t) & eq(s, q + t % e), _match_remainder_by_multiple
+        "mod-period",
+        s % c,
+        w % c,
+        (c > 0) & (e > 0) & eq(e % c, 0) & eq(w, q + t) & eq(s, q + t % e),
+        _find_redundant_remainder_in_dividend,
     ),
     # floor((q c + r) / c) = q for 0 <= r < c.
     Rule("div-in-range", s // c, q, _IN_RANGE, _propose_quotient_and_remainder),

@@ -83,7 +83,7 @@ FOLDS = (
 _x = var("x")
 
 
-def _make_nonconstant_witness(name: str) -> Witness:
+def _make_witness_requiring_nonconstant(name: str) -> Witness:
     """Propose nothing further if the variable is no constant. Two constants are folded; swapping them would not terminate."""
 
     def propose(binding: Binding) -> dict[str, UOp] | None:
@@ -95,7 +95,12 @@ def _make_nonconstant_witness(name: str) -> Witness:
 
 # a op x -> x op a for commutative ops, so that all other rules need to match constants on the right only
 SWAPS = tuple(
-    Rule(f"constant-right-{op.name.lower()}", operation(op, _a, _x), operation(op, _x, _a), witness=_make_nonconstant_witness("x"))
+    Rule(
+        f"constant-right-{op.name.lower()}",
+        operation(op, _a, _x),
+        operation(op, _x, _a),
+        witness=_make_witness_requiring_nonconstant("x"),
+    )
     for op in COMMUTATIVE
 )
 

@@ -125,7 +125,7 @@ def recorder(program: Compiled) -> tuple[Callable[..., Any], list[Any]]:
         seen.append(arguments)
         return "fallback"
 
-    entered = TARGET.enter(program._describe_program_as_frame(1), fallback)
+    entered = TARGET.enter(program._describe_program_for_native_entry(1), fallback)
     assert entered is not None and entered.function is not None
     return entered.function, seen
 

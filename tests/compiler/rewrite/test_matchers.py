@@ -126,13 +126,13 @@ def compiled(table: MatcherTable, u: UOp) -> object:
 
 def test_what_follows_a_match_is_written_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    tail = _MatcherWriter.compile_rule_tail
+    tail = _MatcherWriter.compile_condition_and_replacement
 
     def counted(self: _MatcherWriter, rule: Rule) -> object:
         written.append(rule.name)
         return tail(self, rule)
 
-    monkeypatch.setattr(_MatcherWriter, "compile_rule_tail", counted)
+    monkeypatch.setattr(_MatcherWriter, "compile_condition_and_replacement", counted)
     table = MatcherTable(INDEXING)
     x, zero = b.param(0, (), dt.int32), b.const(0, dt.int32)
     assert table[Op.ADD](UOp(Op.ADD, (x, x))) is None and not written

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from uops.compiler.ir.extents import constant_extent
-from uops.compiler.ir.work import estimate_work
+from uops.compiler.ir.work import estimate_work_per_element
 from uops.compiler.passes.optimize.heuristics.argmax import fuse_max_and_argmax
 from uops.compiler.passes.optimize.heuristics.products import (
     REDUCE_VECTORS,
@@ -106,7 +106,7 @@ def _stage_values_recomputed_in_several_loops(s: Schedule, machine: MachineModel
     """
     first, second = (machine.caches or CACHES)[:2]
     for _ in range(_MOST_KEPT):
-        uses = find_uses_of_recomputed_value(s, KEPT_WORK, estimate_work)
+        uses = find_uses_of_recomputed_value(s, KEPT_WORK, estimate_work_per_element)
         if not uses:
             break
         value, (loop, *_) = uses[0]

@@ -16,7 +16,7 @@ from uops.compiler.ir.accumulators import reduction_identity
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.extents import constant_extent, loop_extent
 from uops.compiler.ir.loops import sort_by_nesting
-from uops.compiler.ir.zero_trip import gate_loads_of_zero_trip_loops, infer_valid_counts
+from uops.compiler.ir.zero_trip import gate_loads_of_zero_trip_loops, infer_valid_elements_by_param
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.parallel import find_race_free_loops_of_stores
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -90,7 +90,7 @@ def create_initial_schedule(sink: UOp) -> Schedule | None:
         return None
     name, parallel = sink.arg.name if sink.arg else "kernel", find_race_free_loops_of_stores(effect)
     ordered_ids = frozenset(int(r.arg.axis_id) for r in outputs if r not in parallel)
-    return Schedule(name, effect, tuple(outputs), (), ordered_ids, tuple(infer_valid_counts(sink).items()))
+    return Schedule(name, effect, tuple(outputs), (), ordered_ids, tuple(infer_valid_elements_by_param(sink).items()))
 
 
 def build_scheduled_body(s: Schedule) -> UOp:

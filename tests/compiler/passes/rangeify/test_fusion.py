@@ -13,7 +13,7 @@ from uops import Tensor
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
 from uops.compiler.ir.views import IndexArithmetic, reshape_index
-from uops.compiler.ir.work import estimate_work
+from uops.compiler.ir.work import estimate_work_per_element
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.layouts import keeps_last_axis_contiguous
@@ -213,8 +213,8 @@ def test_a_value_wanted_at_many_places_of_one_kernel_is_stored() -> None:
 def test_work_is_that_of_what_is_not_in_memory_yet() -> None:
     dear = b.exp2(b.exp2(p(0, 8)))
     twice = b.add(dear, b.flip(dear, (True,)))
-    alone = estimate_work(toposort(twice))
-    shared = estimate_work(toposort(twice), {}, {dear: 2})
+    alone = estimate_work_per_element(toposort(twice))
+    shared = estimate_work_per_element(toposort(twice), {}, {dear: 2})
     assert shared[twice] < alone[twice] / 3
 
 
