@@ -44,7 +44,7 @@ class Expr:
         """Return the expression of a node."""
         return cls(u, u.dtype, u.shape)
 
-    def const(self, value: Number, dtype: DType | None = None) -> Expr:
+    def const_like(self, value: Number, dtype: DType | None = None) -> Expr:
         """Return a constant in this expression's shape, and in its dtype unless one is given.
 
         The value must be representable (R23).
@@ -161,7 +161,7 @@ def where(condition: Expr, if_true: Expr | Number, if_false: Expr | Number) -> E
 
 def select_constants(condition: Expr, a: Number, b: Number, dtype: DType) -> Expr:
     """Return a choice of two constants of a dtype."""
-    return where(condition, condition.const(a, dtype), condition.const(b, dtype))
+    return where(condition, condition.const_like(a, dtype), condition.const_like(b, dtype))
 
 
 def horner(x: Expr, coefficients_lowest_first: Sequence[float]) -> Expr:

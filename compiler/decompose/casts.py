@@ -65,7 +65,7 @@ def _cast_from_integer(x: Expr, dst: DType, native: frozenset[DType]) -> Expr:
     if dst not in SMALL:
         return x.ne(0) if dst is dt.bool_ else x.cast(dst)
     if x.dtype is dt.bool_:
-        one = x.const(encode_small_float(1.0, dst), BITS[dst])
+        one = x.const_like(encode_small_float(1.0, dst), BITS[dst])
         return _bitcast_if_native(where(x, one, 0), dst, native)
     return _bitcast_if_native(round_to_small_float_bits(_integer_to_float_for_narrowing(x, dst), dst), dst, native)
 

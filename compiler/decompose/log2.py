@@ -52,7 +52,7 @@ def _split_exponent64(x: Expr, may_be_subnormal: bool) -> ExponentFraction:
     Few targets shift or convert signed 64-bit lanes.
     """
     one, low, bias = 1 << 52, sqrt_half_bits(dt.float64), 1075  # the bias makes every exponent positive
-    bits, shift = x.bits(), x.const(bias * one - low, dt.uint64)
+    bits, shift = x.bits(), x.const_like(bias * one - low, dt.uint64)
     if may_be_subnormal:
         tiny = x < 2.0**-1022
         bits = where(tiny, small_uint64_to_float64(bits, 0.0).bits(), bits)

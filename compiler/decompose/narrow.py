@@ -96,9 +96,9 @@ def _last_rounded_to_finite(d: DType) -> float:
 def _overflow_or_nan_code(magnitude_bits: Expr, dst: DType, src: DType) -> Expr:
     """Return the code of magnitudes, as bits of `src`, that overflow or are NaN."""
     if dst.finite_only:
-        return magnitude_bits.const(nan_bits(dst))
+        return magnitude_bits.const_like(nan_bits(dst))
     infinite = float_bits(math.inf, src)
-    return where(magnitude_bits > infinite, magnitude_bits.const(nan_bits(dst)), infinity_bits(dst))
+    return where(magnitude_bits > infinite, magnitude_bits.const_like(nan_bits(dst)), infinity_bits(dst))
 
 
 def small_float_bits_to_float32(bits: Expr, src: DType) -> Expr:

@@ -76,7 +76,7 @@ def _log2_pair(magnitude: Expr) -> HighLowPair:
     """
     parts = split_exponent(magnitude)
     f, e = parts.fraction, parts.exponent
-    total, total_error = fast_two_sum(f.const(2.0), f)
+    total, total_error = fast_two_sum(f.const_like(2.0), f)
     inverse = total.recip()
     s = f * inverse
     s_low = (-s).fma(total_error, (-s).fma(total, f)) * inverse
@@ -103,7 +103,7 @@ def _exp2_of_sum(t: Expr, small_correction: Expr) -> Expr:
     square, square_low = two_product(w * 0.5, w)
     cube = horner(w, [2 * c for c in k.EXP_TAIL]) * (w * square)
     head, head_low = fast_two_sum(w, square)
-    one, one_low = fast_two_sum(w.const(1.0), head)
+    one, one_low = fast_two_sum(w.const_like(1.0), head)
     low = w_low.fma(one + cube, one_low + (head_low + (square_low + cube)))  # e^(w + w_low) = e^w + w_low e^w
     bits = shifted.bits()
     high, small_correction = multiply_pairs((one, low), _two_to_quarters_of_low_two_bits(bits))

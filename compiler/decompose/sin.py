@@ -113,7 +113,7 @@ def _cos_kernel(high: Expr, low: Expr) -> Expr:
     """Return cos(high + low), |high| <= pi/4: 1 - z/2 without error, then z^2 Q(z) - low sin(high)."""
     z = high * high
     half = z * 0.5
-    head, error = fast_two_sum(high.const(1.0), -half)
+    head, error = fast_two_sum(high.const_like(1.0), -half)
     return head + ((z * z).fma(horner(z, k.COS_64), error) - high * low)
 
 
@@ -159,7 +159,7 @@ def _extract_192_bits_of_inverse_two_pi(first_bit: Expr) -> tuple[Expr, Expr, Ex
 
     This is a barrel shift, by whole words and then by bits.
     """
-    words = [first_bit.const(w) for w in k.TURN_WORDS]
+    words = [first_bit.const_like(w) for w in k.TURN_WORDS]
     for step in (8, 4, 2, 1):
         far = (first_bit & (64 * step)).ne(0)
         words = [where(far, words[i + step], words[i]) for i in range(min(len(words) - step, step + 3))]

@@ -44,7 +44,7 @@ def make_leaf_buffer(array: Array, is_memory_shared: bool = False) -> UOp:
     return reshape_node(buffer, array.shape)
 
 
-def make_buffer_without_data(u: UOp) -> UOp:
+def make_stand_in_for_function_input(u: UOp) -> UOp:
     """Return a Buffer without data in place of `u`, which marks the uses of `u` as an input of a @function."""
     buffer = B.buffer(math.prod(u.shape), u.dtype)
     _stand_ins.add(buffer)

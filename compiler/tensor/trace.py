@@ -56,7 +56,7 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
     name = getattr(f, "__name__", "function")
     inputs: dict[UOp, Tensor] = {}
     args, kwargs = _map_tensors(
-        (args, kwargs), lambda t: inputs.setdefault(t.uop, Tensor.of(storage.make_buffer_without_data(t.uop)))
+        (args, kwargs), lambda t: inputs.setdefault(t.uop, Tensor.of(storage.make_stand_in_for_function_input(t.uop)))
     )
     before = {u: t.uop for u, t in inputs.items()}
     with forbid_realization(name):

@@ -58,13 +58,14 @@ def _signs_differ(rest: UOp, y: UOp) -> UOp:
     return B.ne(B.lt(rest, 0.0), B.lt(y, 0.0))
 
 
-def _fmod_by_long_division(x: UOp, y: UOp, d: DType) -> UOp:
-    """Return fmod of values of `d`, in float64.
+def _fmod_by_long_division(x: UOp, y: UOp, unwidened_dtype: DType) -> UOp:
+    """Return fmod of values of `unwidened_dtype`, in float64.
 
     Each step subtracts a multiple of the divisor y * 2^k. The multiple has as many bits as fit float64's significand beside those
-    of `d`, so that dividend and divisor are whole multiples, below 2^53, of one unit. Their rounded quotient then truncates as the
-    exact one does, and product and difference are exact.
+    of that dtype, so that dividend and divisor are whole multiples, below 2^53, of one unit. Their rounded quotient then truncates
+    as the exact one does, and product and difference are exact.
     """
+    d = unwidened_dtype
     step = _SIGNIFICAND - (d.man_bits + 1)
     quotient_bits = 2 * d.bias + d.man_bits + 1  # the greatest value is below 2^(bias + 2), the least is 2^(1 - bias - man_bits)
     rest = x
