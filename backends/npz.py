@@ -33,7 +33,7 @@ from numpy.lib import format as npy
 
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
-from uops.spec.untrusted import describe_path, escape_unprintable, open_file, quote_name, write_bytes
+from uops.spec.untrusted import describe_path, escape_unprintable, open_regular_file, quote_name, write_bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -159,7 +159,7 @@ class InputFile(Mapping[str, Any]):
             with self._parse_archive(self.file) as archive:
                 yield archive
             return
-        with open_file(self.file) as f, self._parse_archive(f) as archive:
+        with open_regular_file(self.file) as f, self._parse_archive(f) as archive:
             yield archive
 
     def _parse_archive(self, f: BinaryIO) -> zipfile.ZipFile:

@@ -20,7 +20,7 @@ def install_command(extras: str) -> str:
     sources = find_source_checkout()
     if sources is not None:
         return f"pip install {shlex.quote(f'{sources}[{extras}]')}"
-    return " ".join(["pip install", *map(shlex.quote, extra_requirements(extras))])
+    return " ".join(["pip install", *map(shlex.quote, list_extra_requirements(extras))])
 
 
 def find_source_checkout() -> Path | None:
@@ -30,20 +30,20 @@ def find_source_checkout() -> Path | None:
     return root if (root / "src" / "uops").is_dir() and project.is_file() and 'name = "uops"' in project.read_text() else None
 
 
-def extra_requirements(extras: str) -> list[str]:
+def list_extra_requirements(extras: str) -> list[str]:
     """Return the requirements of `extras`, a comma-separated list, as the installed package's metadata states them."""
     try:
         declared = metadata.requires("uops") or []
     except metadata.PackageNotFoundError:
         declared = []
-    return [r for name in extras.split(",") for line in declared if (r := _requirement_of_extra(name, line))] or [
+    return [r for name in extras.split(",") for line in declared if (r := _parse_requirement_if_of_extra(name, line))] or [
         f"PATH_OF_UOPS[{extras}]"
     ]
 
 
-def _requirement_of_extra(extra: str, line: str) -> str | None:
+def _parse_requirement_if_of_extra(extra: str, metadata_line: str) -> str | None:
     """Return the requirement of one metadata line, or None if the line does not belong to `extra`."""
-    requirement, _, marker = line.partition(";")
+    requirement, _, marker = metadata_line.partition(";")
     match = _EXTRA.search(marker)
     if match is None or match[1] != extra:
         return None

@@ -123,7 +123,7 @@ class Split(OptOp):
             return f"there is no axis {self.axis} (R95)"
         if self.factor < 1:
             return f"factor {self.factor} is less than 1 (R90)"
-        if (reason := self._find_wrong_type(axes[self.axis].type)) is not None:
+        if (reason := self._find_illegal_axis_types(axes[self.axis].type)) is not None:
             return reason
         if self.target in WORKGROUP and Nolocals() in context.applied:
             return f"Nolocals forbids {self.target.name} (R96)"
@@ -131,7 +131,7 @@ class Split(OptOp):
             return f"factor {self.factor} does not divide the axis for certain (R90)"
         return None
 
-    def _find_wrong_type(self, source: AxisType) -> str | None:
+    def _find_illegal_axis_types(self, source: AxisType) -> str | None:
         row = AXIS_TABLE[self.target]
         if source is self.target and source in TILED:
             return None

@@ -28,7 +28,7 @@ def memory_limit() -> int:
     return min(physical if physical > 0 else _ADDRESSES, limit if limit != resource.RLIM_INFINITY else _ADDRESSES)
 
 
-def free_memory() -> int | None:
+def available_memory_bytes() -> int | None:
     """Return the bytes that can be allocated without swapping; None where the system does not report them."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

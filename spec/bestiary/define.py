@@ -44,7 +44,7 @@ def _check_variable_agreement(u: UOp, ctx: VerifyContext) -> str | None:
     return f"{u.arg.name} also has bounds [{same[0].arg.min_val}, {same[0].arg.max_val}]" if same else None
 
 
-def _check_bind_value_fits_variable(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_bind_value_type_and_no_self_reference(u: UOp, ctx: VerifyContext) -> str | None:
     value, variable = u.value, u.variable
     if not is_integer(value.dtype) or value.dtype is not variable.dtype or value.shape != ():
         return f"got {value.dtype} {show_shape(value.shape)}"
@@ -67,7 +67,7 @@ def _check_rank_at_least_one(u: UOp, ctx: VerifyContext) -> str | None:
     return None if u.elements[0].shape else "got scalars"
 
 
-def _check_distinct_devices(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_sources_on_distinct_single_devices(u: UOp, ctx: VerifyContext) -> str | None:
     devices = [s.device for s in u.elements]
     if not all(isinstance(d, str) for d in devices):
         return f"got {devices}"
@@ -83,7 +83,7 @@ def _check_device_number(u: UOp, ctx: VerifyContext) -> str | None:
     return None if 0 <= u.arg.index < n else f"{u.arg.index} of {n}"
 
 
-def _check_multi_axis_divides(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_device_count_divides_multi_axis(u: UOp, ctx: VerifyContext) -> str | None:
     t, a = u.operand, u.arg.axis
     if not 0 <= a < len(t.shape) or not divides(len(t.device or ()), t.shape[a]):
         return f"axis {a} of {show_shape(t.shape)} over {len(t.device or ())} devices"
@@ -109,7 +109,9 @@ r(Op.DEFINE_VAR, None, "DEFINE_VAR", "", "A named size, known at run time, withi
 r(Op.DEFINE_REG, None, "DEFINE_REG", "", "Memory of one lane.", [SIZE, STORABLE, ONE_DEFINITION], LEGALIZE[Op.DEFINE_REG])
 r(Op.BIND, None, "BIND", "var value", "The variable, with this value.", [
     source_op_claim("var", 0, frozenset({Op.DEFINE_VAR}), "R112"),
-    ClaimDraft("value is a () index that does not contain the variable", _check_bind_value_fits_variable, "R112", gate=True),
+    ClaimDraft(
+        "value is a () index that does not contain the variable", _check_bind_value_type_and_no_self_reference, "R112", gate=True,
+    ),
     ClaimDraft("value lies in the bounds for certain", _check_bind_in_bounds, "R112"),
     ClaimDraft("a variable has one value", _check_single_bind, "R112"),
 ], LEGALIZE[Op.BIND], NONE)
@@ -120,7 +122,7 @@ r(Op.MSTACK, None, "MStack", "T+", "Values of one device each, as the shards of 
     same_dtype_claim("sources"),
     ClaimDraft("sources have one shape", check_all_same_shape),
     ClaimDraft("sources have rank at least 1", _check_rank_at_least_one, "R75"),
-    ClaimDraft("each source is on one device of its own", _check_distinct_devices, "R116", gate=True),
+    ClaimDraft("each source is on one device of its own", _check_sources_on_distinct_single_devices, "R116", gate=True),
 ], LEGALIZE[Op.MSTACK])
 r(Op.MSELECT, None, "MSelect", "T", "What device number `index` holds.", [
     ON_MANY,
@@ -128,7 +130,7 @@ r(Op.MSELECT, None, "MSelect", "T", "What device number `index` holds.", [
 ], LEGALIZE[Op.MSELECT])
 r(Op.MULTI, None, "Multi", "T", "T, sharded along the axis.", [
     ON_MANY,
-    ClaimDraft("axis lies in T's shape, and n divides it", _check_multi_axis_divides, "R116", gate=True),
+    ClaimDraft("axis lies in T's shape, and n divides it", _check_device_count_divides_multi_axis, "R116", gate=True),
     ClaimDraft("T is not sharded otherwise", _check_not_sharded_otherwise, "R116"),
 ], LEGALIZE[Op.MULTI])
 # fmt: on

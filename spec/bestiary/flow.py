@@ -62,7 +62,7 @@ def _check_sharded(u: UOp, ctx: VerifyContext) -> str | None:
 _STAGES = (Op.SINK, Op.DEVICE, Op.LINEAR, Op.SOURCE, Op.PROGRAM_BINARY)
 
 
-def _check_program_stages(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_program_sources_in_stage_order(u: UOp, ctx: VerifyContext) -> str | None:
     for k, (s, op) in enumerate(zip(u.src, _STAGES)):
         if s.op is not op:
             return f"source {k} needs {op.name.lower()}, got {s.op.name.lower()}"
@@ -112,7 +112,9 @@ r(Op.ALLREDUCE, None, "ALLREDUCE", "T device", "Combines what the devices hold, 
     ClaimDraft("T is sharded over an n-tuple device", _check_sharded, "R110"),
 ], LEGALIZE[Op.ALLREDUCE])
 r(Op.B_PROGRAM, None, "PROGRAM", "sink device linear? source? binary?", "A kernel on its way to machine code, stage after stage.", [
-    ClaimDraft("sources are Sink, Device, Linear, Source, ProgramBinary, as far as they go", _check_program_stages, "R115"),
+    ClaimDraft(
+        "sources are Sink, Device, Linear, Source, ProgramBinary, as far as they go", _check_program_sources_in_stage_order, "R115",
+    ),
 ], LEGALIZE[Op.B_PROGRAM], EFFECT)
 r(Op.PROGRAM_BINARY, None, "PROGRAM_BINARY", "", "Compiled machine code.", [], LEGALIZE[Op.PROGRAM_BINARY], NONE)
 r(Op.B_BARRIER, None, "BARRIER", "u deps...", "Passes u on once all lanes have come here.", [], LEGALIZE[Op.B_BARRIER])

@@ -76,7 +76,7 @@ def legalize(root: UOp) -> UOp:
     order = toposort(root)
     state = LegalizeState(order)
     for u in order:
-        state.core_nodes[u] = _legalize_node(u, state)
+        state.core_nodes[u] = _lower_or_rebuild_on_core_sources(u, state)
     result = state[root]
     foreign = next((u for u in toposort(result) if u.op in LEGALIZE), None)
     if foreign is not None:
@@ -84,7 +84,7 @@ def legalize(root: UOp) -> UOp:
     return result
 
 
-def _legalize_node(u: UOp, state: LegalizeState) -> UOp:
+def _lower_or_rebuild_on_core_sources(u: UOp, state: LegalizeState) -> UOp:
     lower = LEGALIZE.get(u.op)
     if lower is not None:
         return lower(u, state)

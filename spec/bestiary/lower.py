@@ -191,29 +191,29 @@ def _address_gate(address: UOp, state: LegalizeState) -> UOp | None:
 
 def load(u: UOp, state: LegalizeState) -> UOp:
     """Lower a LOAD; the gate of its index becomes its own (R104)."""
-    return _load_address(u.index, None if u.alternative is None else state[u.alternative], state)
+    return _load_from_address(u.index, None if u.alternative is None else state[u.alternative], state)
 
 
-def _load_address(address: UOp, alt: UOp | None, state: LegalizeState) -> UOp:
+def _load_from_address(address: UOp, alt: UOp | None, state: LegalizeState) -> UOp:
     if address.op is Op.PTRCAT:
-        return b.stack(*_load_each_address(address, alt, state))
+        return b.stack(*_load_lanes_from_ptrcat(address, alt, state))
     gate, memory = _address_gate(address, state), state[address]
     if gate is None:
         return b.load(memory)
     return b.load(memory, splat(b.const(0, memory.dtype), memory.shape) if alt is None else alt, gate)
 
 
-def _load_each_address(address: UOp, alt: UOp | None, state: LegalizeState) -> list[UOp]:
+def _load_lanes_from_ptrcat(ptrcat: UOp, alt: UOp | None, state: LegalizeState) -> list[UOp]:
     """Return the lanes of one Load per address of a PTRCAT (R117)."""
     alternatives = [] if alt is None else split_lanes(alt)
     lanes: list[UOp] = []
-    for s in address.elements:
+    for s in ptrcat.elements:
         n = s.shape[0] if s.shape else 1
         part = alternatives[len(lanes) : len(lanes) + n]
         alternative = None if not part else part[0] if s.shape == () else b.stack(*part)
         if s.op is not Op.PTRCAT and _address_gate(s, state) is None:
             alternative = None
-        lanes += split_lanes(_load_address(s, alternative, state))
+        lanes += split_lanes(_load_from_address(s, alternative, state))
     return lanes
 
 

@@ -23,7 +23,7 @@ from uops.spec.rows.claims import (
     source_op_claim,
 )  # fmt: skip
 from uops.spec.rows.table.base import EFFECT, RowTable
-from uops.spec.rows.table.memory import alternative_fault, shards_fault
+from uops.spec.rows.table.memory import alternative_fault, axis_0_sharding_fault
 
 #: Ops whose value is an address.
 ADDRESSES = frozenset({Op.B_INDEX, Op.POINTER_INDEX, Op.PTRCAT})
@@ -76,7 +76,7 @@ def _check_index_dtypes_and_ranks(u: UOp, ctx: VerifyContext) -> str | None:
 
 def _check_source_is_memory(u: UOp, ctx: VerifyContext) -> str | None:
     memory = u.src[0]  # the buffer of an INDEX, the pointer of a POINTER_INDEX
-    return None if ctx.underlying_buffer(memory) is not None else f"got {ctx.describe_view_source(memory)}"
+    return None if ctx.underlying_buffer(memory) is not None else f"got {ctx.describe_end_of_view_chain(memory)}"
 
 
 MEMORY = ClaimDraft("source 0 is a Buffer, a Param, or a view of one", _check_source_is_memory, "R51", gate=True)
@@ -158,7 +158,7 @@ def _check_view_in_bounds(u: UOp, ctx: VerifyContext) -> str | None:
 
 def _check_shards_divide(u: UOp, ctx: VerifyContext) -> str | None:
     operand, device_node = u.src
-    return shards_fault(operand, device_node.arg.device)
+    return axis_0_sharding_fault(operand, device_node.arg.device)
 
 
 def _check_param_device(u: UOp, ctx: VerifyContext) -> str | None:

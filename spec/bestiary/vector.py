@@ -14,7 +14,7 @@ from uops.spec.ir.scope import VerifyContext
 from uops.spec.ir.sizes import show_shape
 from uops.spec.rows.claims import SAME_DEVICE, ClaimDraft, same_dtype_claim
 from uops.spec.rows.table.base import EFFECT, NONE, RowTable
-from uops.spec.rows.table.codegen import check_custom_template
+from uops.spec.rows.table.codegen import check_custom_template_placeholders
 from uops.spec.rows.table.elementwise import binary_claims
 from uops.spec.rows.table.source import is_representable
 
@@ -48,7 +48,7 @@ def _check_vector(u: UOp, ctx: VerifyContext) -> str | None:
     return None if _is_vector(u.operand) else f"got {show_shape(u.operand.shape)}"
 
 
-def _check_gep_indices(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_gep_indices_in_bounds(u: UOp, ctx: VerifyContext) -> str | None:
     n = u.operand.shape[0]
     wrong = next((i for i in u.arg.indices if not 0 <= i < n), None)
     if not u.arg.indices:
@@ -56,21 +56,21 @@ def _check_gep_indices(u: UOp, ctx: VerifyContext) -> str | None:
     return None if wrong is None else f"{wrong} of {n} lanes"
 
 
-def _check_constants_have_arg_dtype(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_constants_representable_in_arg_dtype(u: UOp, ctx: VerifyContext) -> str | None:
     for c in u.arg.values:
         if not isinstance(c, ConstArg) or c.dtype is not u.arg.dtype or not is_representable(c.value, c.dtype):
             return f"{getattr(c, 'value', c)!r} is no {u.arg.dtype}"
     return None
 
 
-def _check_addresses(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_sources_are_addresses(u: UOp, ctx: VerifyContext) -> str | None:
     for k, s in enumerate(u.elements):
         if s.op not in ADDRESSES:
             return f"source {k} is {s.op.name.lower()}"
     return None
 
 
-def _check_lane_axes(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_lane_axes_distinct_and_bounded(u: UOp, ctx: VerifyContext) -> str | None:
     ids = [a for a, _ in u.arg.axes]
     if len(set(ids)) != len(ids):
         return f"axes {tuple(ids)} repeat"
@@ -82,7 +82,10 @@ def _check_lane_axes(u: UOp, ctx: VerifyContext) -> str | None:
 
 
 LANE_AXES = ClaimDraft(
-    f"axis ids are distinct, factors at least 1, lanes at most {MOST_LANES}", _check_lane_axes, "R111", gate=True
+    f"axis ids are distinct, factors at least 1, lanes at most {MOST_LANES}",
+    _check_lane_axes_distinct_and_bounded,
+    "R111",
+    gate=True,
 )
 
 
@@ -110,11 +113,11 @@ r(Op.VECTORIZE, None, "VECTORIZE", "T+", "A vector of scalars.", [
 ], LEGALIZE[Op.VECTORIZE])
 r(Op.GEP, None, "GEP", "T", "Lanes of a vector, by position: one is a scalar, several a vector.", [
     ClaimDraft("T is a vector", _check_vector, gate=True),
-    ClaimDraft("positions are there and lie inside", _check_gep_indices),
+    ClaimDraft("positions are there and lie inside", _check_gep_indices_in_bounds),
 ], LEGALIZE[Op.GEP])
 r(Op.VCONST, None, "VConst", "", "A vector of constants.", [
     ClaimDraft("there is a value", lambda u, ctx: None if u.arg.values else "got none", gate=True),
-    ClaimDraft("values are representable in dtype", _check_constants_have_arg_dtype, "R23", gate=True),
+    ClaimDraft("values are representable in dtype", _check_constants_representable_in_arg_dtype, "R23", gate=True),
 ], LEGALIZE[Op.VCONST], NONE)
 r(Op.CAT, None, "CAT", "T+", "The lanes of several vectors, one after the other.", [
     SAME,
@@ -122,7 +125,7 @@ r(Op.CAT, None, "CAT", "T+", "The lanes of several vectors, one after the other.
     SAME_DEVICE,
 ], LEGALIZE[Op.CAT])
 r(Op.PTRCAT, None, "PtrCat", "T+", "Several addresses, accessed as one vector.", [
-    ClaimDraft("sources are addresses", _check_addresses, "R117", gate=True),
+    ClaimDraft("sources are addresses", _check_sources_are_addresses, "R117", gate=True),
     SAME,
     VECTORS,
     ONLY_ACCESSED,
@@ -138,7 +141,7 @@ r(Op.CONTRACT, None, "CONTRACT", "T", "The lanes of unrolled axes as one vector.
 ], LEGALIZE[Op.CONTRACT])
 r(Op.PRECAST, None, "Precast", "T", "T itself, marked before a conversion.", [], LEGALIZE[Op.PRECAST])
 r(Op.CUSTOMI, None, "CustomI", "args...", "An expression of target code with {k} for source k.", [
-    ClaimDraft("each placeholder names a source", check_custom_template),
+    ClaimDraft("each placeholder names a source", check_custom_template_placeholders),
 ], LEGALIZE[Op.CUSTOMI], EFFECT)
 r(Op.MIN, None, "Min", "A B", "The lesser of a and b; NaN if either is.", binary_claims(), LEGALIZE[Op.MIN])
 # fmt: on

@@ -100,7 +100,7 @@ class UOp(_NodeStorage):
             node._dtype = _dtypes[op](node)
             shape = node._shape = _shapes[op](node)
             if len(shape) > MOST_AXES:
-                raise SpecValueError(_describe_axis_limit(len(shape)))
+                raise SpecValueError(_describe_rank_limit(len(shape)))
             node.__class__ = UOp  # from here on it is immutable
         except _ILL_FORMED_ERRORS:
             node._dtype = node._shape = UNSET
@@ -163,7 +163,7 @@ class UOp(_NodeStorage):
         """The values of a Stack whose elements are all Consts, such as a shape operand (R40); None for any other node."""
         v = self._spelt
         if v is UNSET:
-            v = _constant_values(self.src) if self.op is Op.STACK else None
+            v = _values_if_all_consts(self.src) if self.op is Op.STACK else None
             _set(self, "_spelt", v)
         return v  # type: ignore[no-any-return]
 
@@ -193,7 +193,7 @@ class IllFormedUOp(UOp):
         return v if v is not UNSET else _compute_and_store_property(self, "_shape")  # type: ignore[no-any-return]
 
 
-def _constant_values(elements: tuple[UOp, ...]) -> tuple[int, ...] | None:
+def _values_if_all_consts(elements: tuple[UOp, ...]) -> tuple[int, ...] | None:
     """Return the values of a Stack's elements if all are Consts, else None."""
     if len(elements) > 1 and elements[0] is elements[-1] and elements.count(elements[0]) == len(elements):
         return (elements[0].arg.value,) * len(elements) if elements[0].op is Op.CONST else None
@@ -217,7 +217,7 @@ _ILL_FORMED_ERRORS = (SpecError, *_DERIVATION_ERRORS)
 _dtypes, _shapes = RULES["_dtype"], RULES["_shape"]
 
 
-def axis_limit_fault(u: UOp) -> str | None:
+def rank_limit_fault(u: UOp) -> str | None:
     """Return what is wrong if the shape of `u` would have more than `MOST_AXES` axes, else None."""
     if u.__class__ is UOp:
         return None
@@ -225,17 +225,17 @@ def axis_limit_fault(u: UOp) -> str | None:
         n = len(_shapes[u.op](u))
     except _ILL_FORMED_ERRORS:
         return None
-    return _describe_axis_limit(n) if n > MOST_AXES else None
+    return _describe_rank_limit(n) if n > MOST_AXES else None
 
 
-def _describe_axis_limit(n: int) -> str:
+def _describe_rank_limit(n: int) -> str:
     return f"a shape of {n} axes, where a value has at most {MOST_AXES} (R65)"
 
 
-def _require_axis_limit_if_shape(slot: str, value: Any) -> Any:
+def _require_rank_limit_if_shape(slot: str, value: Any) -> Any:
     """Return the value of a property; raises SpecValueError for a shape with more than `MOST_AXES` axes."""
     if slot == "_shape" and len(value) > MOST_AXES:
-        raise SpecValueError(_describe_axis_limit(len(value)))
+        raise SpecValueError(_describe_rank_limit(len(value)))
     return value
 
 
@@ -245,9 +245,9 @@ def _compute_and_store_property(root: UOp, slot: str) -> Any:
     A rule reads its sources' properties, which computes them recursively. A graph too deep for that is walked iteratively.
     """
     try:
-        value = _require_axis_limit_if_shape(slot, RULES[slot][root.op](root))
+        value = _require_rank_limit_if_shape(slot, RULES[slot][root.op](root))
     except RecursionError:
-        return _compute_property_sources_first(root, slot)
+        return _compute_and_store_property_iteratively(root, slot)
     except _DERIVATION_ERRORS:
         value = _apply_rule_or_raise_spec_error(root, slot)  # raises SpecError with the reason
     _set(root, slot, value)
@@ -257,14 +257,14 @@ def _compute_and_store_property(root: UOp, slot: str) -> Any:
 def _apply_rule_or_raise_spec_error(u: UOp, slot: str) -> Any:
     """Apply the rule of one property; raises SpecError whatever the rule raises."""
     try:
-        return _require_axis_limit_if_shape(slot, RULES[slot][u.op](u))
+        return _require_rank_limit_if_shape(slot, RULES[slot][u.op](u))
     except SpecError:
         raise
     except _DERIVATION_ERRORS as e:
         raise SpecError(f"cannot derive {slot[1:]} of {u!r}: {type(e).__name__}: {e}") from e
 
 
-def _compute_property_sources_first(root: UOp, slot: str) -> Any:
+def _compute_and_store_property_iteratively(root: UOp, slot: str) -> Any:
     """Compute and store one property of `root` and of every node below it that lacks it, sources first."""
     get = object.__getattribute__
     stack = [root]

@@ -30,9 +30,13 @@ else:
             record = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(_add_hash_slot(cls))
             fields = dataclasses.fields(record)
             names = tuple(f.name for f in fields)
-            methods = {"__init__": _make_init(record, fields), "__reduce__": _make_reduce(names), "__repr__": _make_repr(names)}
+            methods = {
+                "__init__": _make_init(record, fields),
+                "__reduce__": _make_pickle_reduce(names),
+                "__repr__": _make_repr(names),
+            }
             if eq:
-                methods |= _make_equality(names)
+                methods |= _make_eq_and_memoized_hash(names)
             for name, method in methods.items():
                 if name not in cls.__dict__:
                     setattr(record, name, method)
@@ -61,7 +65,7 @@ else:
         exec(f"def __init__(self, {parameters}):{body}", namespace := {**defaults, **setters})
         return namespace["__init__"]
 
-    def _make_equality(names):
+    def _make_eq_and_memoized_hash(names):
         key = attrgetter(*names) if names else lambda self: ()
 
         def __eq__(self, other):
@@ -82,7 +86,7 @@ else:
 
         return __repr__
 
-    def _make_reduce(names):
+    def _make_pickle_reduce(names):
         def __reduce__(self):
             return self.__class__, tuple(getattr(self, n) for n in names)
 

@@ -254,14 +254,14 @@ class VerifyContext:
         return clashes
 
     @cached_property
-    def variable_clashes(self) -> dict[UOp, UOp]:
+    def variable_bounds_clashes(self) -> dict[UOp, UOp]:
         """Named Param -> an earlier one with the same name but other bounds (R48, symbolic sizes)."""
         first: dict[str, UOp] = {}
         named = (u for u in self.order if is_variable(u) and has_valid_arg(u))
         return {u: o for u in named for o in [first.setdefault(u.arg.name, u)] if o.arg.bounds != u.arg.bounds}
 
     @cached_property
-    def slot_clashes(self) -> dict[UOp, UOp]:
+    def param_slot_clashes(self) -> dict[UOp, UOp]:
         """Param -> the first Param of its scope with the same slot, if that is another node."""
         clashes: dict[UOp, UOp] = {}
         for scope in self.scopes.values():
@@ -289,7 +289,7 @@ class VerifyContext:
         self._underlying_buffers.update(dict.fromkeys(path, buffer))
         return buffer
 
-    def describe_view_source(self, u: UOp) -> str:
+    def describe_end_of_view_chain(self, u: UOp) -> str:
         """Return in words what a chain of views ends at, for a message about a value that is no reference."""
         while u.op in VIEWS and u.src:
             u = u.src[0]  # the viewed memory

@@ -15,7 +15,7 @@ from uops.spec.ir.arg_types import arg_fault
 from uops.spec.ir.args import ARG_OPTIONAL, ARG_TYPE
 from uops.spec.ir.derive.shape import broadcast as broadcast_shapes
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp, axis_limit_fault
+from uops.spec.ir.node import UOp, rank_limit_fault
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass
 from uops.spec.ir.scope import VerifyContext
@@ -109,7 +109,7 @@ def schema_claim(op: Op, schema: Schema) -> ClaimDraft:
         for k, s in enumerate(u.src):
             if s.dtype is dt.void and (all_values or (is_value[k] if k < len(is_value) else last_is_value)):
                 return f"source {k} ({schema.name_of(k)}) is void"
-        return axis_limit_fault(u)
+        return rank_limit_fault(u)
 
     return ClaimDraft(f"sources ({schema.text}), {arg}", check_schema, gate=True)
 
@@ -369,14 +369,14 @@ def source_op_claim(name: str, position: int, ops: frozenset[Op], ruling: str = 
     return ClaimDraft(f"{name} is {words}", check, ruling, gate=True)
 
 
-def distinct_ranges_claim(position: int, ops: frozenset[Op] = frozenset({Op.RANGE})) -> ClaimDraft:
-    """Return the claim that the sources from `position` on are distinct Ranges."""
+def distinct_ranges_claim(first_position: int, ops: frozenset[Op] = frozenset({Op.RANGE})) -> ClaimDraft:
+    """Return the claim that the sources from `first_position` on are distinct Ranges."""
 
     def check_ranges(u: UOp, ctx: VerifyContext) -> str | None:
-        for k, s in enumerate(u.src[position:], position):
+        for k, s in enumerate(u.src[first_position:], first_position):
             if s.op not in ops:
                 return f"source {k} is {s.op.name.lower()}"
-        if len(set(u.src[position:])) != len(u.src) - position:
+        if len(set(u.src[first_position:])) != len(u.src) - first_position:
             return "a range is named twice"
         return None
 
@@ -388,7 +388,7 @@ def reference_claim(name: str, position: int) -> ClaimDraft:
 
     def check(u: UOp, ctx: VerifyContext) -> str | None:
         if ctx.underlying_buffer(u.src[position]) is None:
-            return f"got {ctx.describe_view_source(u.src[position])}"
+            return f"got {ctx.describe_end_of_view_chain(u.src[position])}"
         return None
 
     return ClaimDraft(f"{name} is a reference: a Buffer, a Param, or a view of one that is no Expand and no Pad", check, "R51")

@@ -23,15 +23,15 @@ def arity(op: Op) -> int:
     return ROWS[op].schema.min_sources
 
 
-def accepts_dtypes(op: Op, operands: tuple[DType, ...], to: DType | None = None) -> bool:
+def accepts_dtypes(op: Op, operand_dtypes: tuple[DType, ...], cast_to: DType | None = None) -> bool:
     """Return True if no claim of an elementwise op's row objects to operands of these dtypes; `to` is the dtype of a Cast."""
-    return find_dtype_fault(op, operands, to) is None
+    return find_claim_broken_by_dtypes(op, operand_dtypes, cast_to) is None
 
 
 @cache
-def find_dtype_fault(op: Op, operands: tuple[DType, ...], to: DType | None = None) -> Claim | None:
+def find_claim_broken_by_dtypes(op: Op, operand_dtypes: tuple[DType, ...], cast_to: DType | None = None) -> Claim | None:
     """Return the first claim of an elementwise op's row that operands of these dtypes break; None if they are legal."""
-    u = UOp(op, tuple(b.param(k, (), d) for k, d in enumerate(operands)), None if to is None else CastArg(to))
+    u = UOp(op, tuple(b.param(k, (), d) for k, d in enumerate(operand_dtypes)), None if cast_to is None else CastArg(cast_to))
     ctx = VerifyContext(u, [*u.src, u])
     return next((c for c in ROWS[op].claims if c.check(u, ctx) is not None), None)
 

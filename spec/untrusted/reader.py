@@ -35,7 +35,7 @@ def describe_path(path: Path) -> str:
 
 
 @contextmanager
-def open_file(path: Path, *, pipes: bool = False, follow_links: bool = True) -> Iterator[BinaryIO]:
+def open_regular_file(path: Path, *, pipes: bool = False, follow_links: bool = True) -> Iterator[BinaryIO]:
     """Open a regular file for reading; with `pipes`, also a pipe.
 
     Raises BadFile for a directory or a device, and OSError if the system refuses. Without `pipes` it never blocks.
@@ -58,9 +58,9 @@ def open_file(path: Path, *, pipes: bool = False, follow_links: bool = True) -> 
 def read_bytes(path: Path, *, max_bytes: int = MOST_BYTES, pipes: bool = False, follow_links: bool = True) -> bytes:
     """Return the contents of a regular file; with `pipes`, also of a pipe, until its writer closes it.
 
-    Raises as `open_file` does, and BadFile if there are more than `max_bytes`. It never reads more, even if the file grows.
+    Raises as `open_regular_file` does, and BadFile if there are more than `max_bytes`. It never reads more, even if the file grows.
     """
-    with open_file(path, pipes=pipes, follow_links=follow_links) as f:
+    with open_regular_file(path, pipes=pipes, follow_links=follow_links) as f:
         size = os.fstat(f.fileno()).st_size
         parts: list[bytes] = []
         left = max_bytes + 1 if size <= max_bytes else 0

@@ -44,14 +44,14 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
     write_bytes(path, text.encode(errors="backslashreplace"), durable=durable)
 
 
-def _existing_file_mode(target: str, path: Path, follow_links: bool) -> int | None:
+def _existing_file_mode(target: str, path_in_error: Path, follow_links: bool) -> int | None:
     """Return the type and permissions of the file at `target`; None if there is none."""
     try:
         return os.stat(target, follow_symlinks=follow_links).st_mode
     except FileNotFoundError:
         return None
     except OSError as e:
-        raise _error_naming_path(e, path) from e
+        raise _error_naming_path(e, path_in_error) from e
 
 
 def _write_scratch_file(path: str, data: bytes, mode: int | None, durable: bool) -> None:

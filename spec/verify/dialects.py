@@ -110,21 +110,21 @@ def _make_dialect(dialect: Dialect, outer: frozenset[Op], body: frozenset[Op] | 
     return DialectSpec(dialect, outer, body, tuple(zip(claims, every, strict=True)))
 
 
-def _generate_outer_graph_forms(arguments: frozenset[Op], body: Op) -> Iterable[DialectForm]:
+def _generate_outer_graph_forms(call_argument_ops: frozenset[Op], call_body_op: Op) -> Iterable[DialectForm]:
     """Yield the forms of the graph around the kernels."""
     yield f.root_is_linear_form()
-    yield f.call_argument_ops_form(arguments)
-    yield f.call_body_form(body)
+    yield f.call_argument_ops_form(call_argument_ops)
+    yield f.call_body_form(call_body_op)
 
 
-def _generate_kernel_body_forms(effects: frozenset[Op], types: frozenset[AxisType]) -> Iterable[DialectForm]:
+def _generate_kernel_body_forms(effect_ops: frozenset[Op], axis_types: frozenset[AxisType]) -> Iterable[DialectForm]:
     """Yield the forms that hold inside of every kernel."""
-    yield f.effect_group_source_ops_form(effects)
+    yield f.effect_group_source_ops_form(effect_ops)
     yield f.KERNEL_PARAM
     yield f.ADDRESS
     yield f.LOADED
     yield f.BOOL_CONDITION
-    yield f.axis_type_form(types)
+    yield f.axis_type_form(axis_types)
 
 
 _LINEAR_FORMS = (f.IN_ORDER, f.NESTED, f.SINGLE_END)

@@ -220,7 +220,7 @@ def _check_no_reference_as_value(u: UOp, ctx: VerifyContext) -> str | None:
 LOADED = _make_form(NodePosition.BODY, _VALUE_OPS, "values are read from memory by Load only", _check_no_reference_as_value, "R51")
 
 
-def _check_index_vectors_distinct(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_store_index_vectors_without_duplicates(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that each constant index vector between a Store and its buffer has distinct elements (R55, races)."""
     view = u.buffer
     while view.src:
@@ -232,7 +232,9 @@ def _check_index_vectors_distinct(u: UOp, ctx: VerifyContext) -> str | None:
     return None
 
 
-WRITTEN_ONCE = _make_form(NodePosition.BODY, Op.STORE, "no element is written twice", _check_index_vectors_distinct, "R55")
+WRITTEN_ONCE = _make_form(
+    NodePosition.BODY, Op.STORE, "no element is written twice", _check_store_index_vectors_without_duplicates, "R55"
+)
 
 
 def _check_bool_condition(u: UOp, ctx: VerifyContext) -> str | None:
@@ -376,7 +378,7 @@ INDEX_BOUNDS = _make_form(NodePosition.BODY, Op.RANGE, "the bound is an index", 
 _STRUCTURE = frozenset({Op.LINEAR, Op.PROGRAM, Op.SOURCE, Op.BINARY, Op.SINK, Op.GROUP, Op.AFTER, Op.STACK})
 
 
-def _check_target_support(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_target_has_op_and_dtype(u: UOp, ctx: VerifyContext) -> str | None:
     if ctx.target is None or u.op in _STRUCTURE or u in ctx.size_nodes:
         return None
     if u.op not in ctx.target.ops:
@@ -387,7 +389,9 @@ def _check_target_support(u: UOp, ctx: VerifyContext) -> str | None:
     return None
 
 
-TARGET = _make_form(NodePosition.BODY, None, "the target, where one is given, has the op and the dtype", _check_target_support)
+TARGET = _make_form(
+    NodePosition.BODY, None, "the target, where one is given, has the op and the dtype", _check_target_has_op_and_dtype
+)
 
 # ----------------------------------------------------------------------------------------------------------- instructions
 

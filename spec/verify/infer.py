@@ -24,11 +24,11 @@ def infer_dialect(root: UOp) -> Dialect:
     """
     dialect = _inferred.get(root)
     if dialect is None:
-        dialect = _inferred[root] = _infer(root)
+        dialect = _inferred[root] = _infer_dialect_from_nodes(root)
     return dialect
 
 
-def _infer(root: UOp) -> Dialect:
+def _infer_dialect_from_nodes(root: UOp) -> Dialect:
     nodes = toposort(root)  # bodies included
     ops = {u.op for u in nodes}
     if ops.isdisjoint(_NO_TENSOR_OPS) and not (Op.BUFFER in ops and any(map(_is_kernel_buffer, nodes))):

@@ -128,21 +128,21 @@ class _VerifierRun:
             for check in checks:
                 if check(u, ctx) is not None:
                     return False
-        except Exception:  # `record_if_broken` handles it
+        except Exception:  # `check_and_record_if_broken` handles it
             return False
         return derivation_fault(u) is None
 
     def check_each_claim_and_allow_users(self, u: UOp, plan: _ClaimPlan) -> bool:
         """Check the claims of a node one by one, gates first; return True if its users can be checked."""
         for claim in plan.dialect_gates:
-            if self.record_if_broken(claim, u):
+            if self.check_and_record_if_broken(claim, u):
                 return derivation_fault(u) is None
         for claim in plan.row_gates:
-            if self.record_if_broken(claim, u):
+            if self.check_and_record_if_broken(claim, u):
                 return False
         findings_before = len(self.findings)
         for claim in plan.others:
-            self.record_if_broken(claim, u)
+            self.check_and_record_if_broken(claim, u)
         fault = derivation_fault(u)
         if fault is None:
             return True
@@ -151,7 +151,7 @@ class _VerifierRun:
             self.findings.append((schema, u, f"{UNCLAIMED}: {fault}"))
         return False
 
-    def record_if_broken(self, claim: Claim, u: UOp) -> bool:
+    def check_and_record_if_broken(self, claim: Claim, u: UOp) -> bool:
         """Check a claim and record it if it is broken; return True if it is."""
         try:
             detail = claim.check(u, self.ctx)
@@ -175,16 +175,16 @@ class _VerifierRun:
             return root_bit | _OUTER
         return root_bit | (_OUTER if u in self.ctx.outer else 0) | (_BODY if u in self.ctx.inner else 0)
 
-    def plan_claims(self, op: Op, position: int) -> _ClaimPlan:
+    def plan_claims(self, op: Op, position_bits: int) -> _ClaimPlan:
         """Return the claims of an op at a position, which is given as bits."""
         forms = [] if self.spec is None else [(c, f) for c, f in self.spec.claims if f.ops is None or op in f.ops]
-        if position & _BODY and self.spec is not None and self.spec.body is None and not position & _OUTER:
+        if position_bits & _BODY and self.spec is not None and self.spec.body is None and not position_bits & _OUTER:
             forms = []  # an opaque body
         applies = {
             NodePosition.ANY: True,
-            NodePosition.OUTER: bool(position & _OUTER),
-            NodePosition.BODY: bool(position & _BODY),
-            NodePosition.ROOT: bool(position & _ROOT),
+            NodePosition.OUTER: bool(position_bits & _OUTER),
+            NodePosition.BODY: bool(position_bits & _BODY),
+            NodePosition.ROOT: bool(position_bits & _ROOT),
         }
         dialect = [c for c, f in forms if applies[f.where] and c.id not in self.disabled]
         row = [c for c in ROWS[op].claims if c.id not in self.disabled]

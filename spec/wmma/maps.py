@@ -67,9 +67,9 @@ class AffineLaneMap:
         return row, col
 
     def __str__(self) -> str:
-        return f"row = {self._format_coordinate(1)}, col = {self._format_coordinate(2)}"
+        return f"row = {self._format_row_or_col_formula(1)}, col = {self._format_row_or_col_formula(2)}"
 
-    def _format_coordinate(self, digit_field: int) -> str:
+    def _format_row_or_col_formula(self, digit_field: int) -> str:
         """Return the formula of the row (axis 1) or the column (axis 2)."""
         terms = []
         for name, digits, count in (("lane", self.lane, self.lanes), ("element", self.element, self.elements)):
@@ -128,12 +128,12 @@ def _parse_digits(text: str) -> tuple[MapDigit, ...]:
     return tuple(digits)
 
 
-def affine_map(lane: str, element: str) -> AffineLaneMap:
+def affine_map(lane_digits: str, element_digits: str) -> AffineLaneMap:
     """Parse a lane map from the digits of the lane and of the element, as in this module's example.
 
     Raises ValueError for a digit that cannot be read.
     """
-    return AffineLaneMap(_parse_digits(lane), _parse_digits(element))
+    return AffineLaneMap(_parse_digits(lane_digits), _parse_digits(element_digits))
 
 
 def lane_elements(m: LaneMap) -> Iterator[tuple[LaneElement, Place]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from uops.spec import extras
-from uops.spec.extras import extra_requirements, find_source_checkout, install_command
+from uops.spec.extras import find_source_checkout, install_command, list_extra_requirements
 
 ROOT = Path(__file__).parents[2]
 TEXTS = (".py", ".md", ".toml", ".ini", ".txt", ".cfg", ".yml", ".yaml", ".html", ".j2", ".sh", ".uops")
@@ -64,7 +64,7 @@ def test_an_installed_package_names_what_its_extra_stands_for(monkeypatch: pytes
     monkeypatch.setattr(extras, "find_source_checkout", lambda: None)
     monkeypatch.setattr(extras.metadata, "requires", lambda name: DECLARED)
     assert install_command("prove") == "pip install z3-solver==5.4.0.0"
-    assert extra_requirements("opencl") == [
+    assert list_extra_requirements("opencl") == [
         "pyopencl>=2025.1",
         'pocl>=3.0; (sys_platform == "linux" and platform_machine == "x86_64")',
     ]

@@ -277,11 +277,11 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "check_all_same_shape": _shapes,
     "_check_vector_sources_share_shape": _two_shapes,
     "_check_no_index_arithmetic": _index_math,
-    "_check_target_support": _targets,
+    "_check_target_has_op_and_dtype": _targets,
     "_check_instruction_order": _order,
     "_check_blocks_nest": _nests,
     "_check_single_end": _single,
-    "_check_index_vectors_distinct": _twice,
+    "_check_store_index_vectors_without_duplicates": _twice,
 }
 
 for _d, _spec in DIALECTS.items():
@@ -291,4 +291,4 @@ for _d, _spec in DIALECTS.items():
             _graphs = (_spelled if _d is D.BESTIARY else _stacks)(_d)
         else:
             _graphs = BREAKS[_name](_d)
-        claim(_claim.id, good(_d), *_graphs, dialect=_d, target=TOY if _name == "_check_target_support" else None)
+        claim(_claim.id, good(_d), *_graphs, dialect=_d, target=TOY if _name == "_check_target_has_op_and_dtype" else None)

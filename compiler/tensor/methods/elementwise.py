@@ -32,7 +32,7 @@ from uops.spec.ir.derive.shape import broadcast
 from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import SHIFT, Op
-from uops.spec.rows.signatures import find_dtype_fault
+from uops.spec.rows.signatures import find_claim_broken_by_dtypes
 
 _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
@@ -58,7 +58,7 @@ class ElementwiseMethods(MovementMethods):
     def _apply_binary(self, method: str, op: Op, other: Operand, swap: bool = False, promote_to_float: bool = False) -> Self:
         """Apply a binary op to this Tensor and an operand. Raises SpecTypeError for dtypes that the op lacks."""
         a, b = self._convert_operand_pair(other, swap, promote_to_float)
-        broken = find_dtype_fault(op, (a.dtype, b.dtype) if op in SHIFT else (promote(a.dtype, b.dtype),) * 2)
+        broken = find_claim_broken_by_dtypes(op, (a.dtype, b.dtype) if op in SHIFT else (promote(a.dtype, b.dtype),) * 2)
         if broken is not None:
             is_count = op in SHIFT and a.dtype.is_integer
             operands = f"does not take operands of {a.dtype} and {b.dtype}"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from uops.spec.errors import SpecError
-from uops.spec.ir.derive.dtype import tuple_element
+from uops.spec.ir.derive.dtype import node_selected_by_gettuple
 from uops.spec.ir.node import Rule, UOp
 from uops.spec.ir.ops import ALU, MARKERS, Op
 from uops.spec.ir.sizes import divides, element_count_polynomial, show_shape
+
+#: The number of the axis along which a value is sharded; None where it is whole.
+ShardedAxis = int | None
 
 
 def none(u: UOp) -> None:
@@ -14,36 +17,36 @@ def none(u: UOp) -> None:
     return
 
 
-def of_first(u: UOp) -> int | None:
+def of_first(u: UOp) -> ShardedAxis:
     """Return the axis of the first source, whatever its name."""
     return u.src[0].axis  # the operand, the buffer of an After, the variable of a BIND
 
 
-def of_buffer(u: UOp) -> int | None:
+def of_buffer(u: UOp) -> ShardedAxis:
     """Return 0 for a Buffer on several devices (R73, n-tuple Buffer)."""
     return 0 if isinstance(u.arg.device, tuple) else None
 
 
-def from_arg(u: UOp) -> int | None:
+def from_arg(u: UOp) -> ShardedAxis:
     """Return the axis that a Param states (R79)."""
-    a: int | None = u.arg.axis
+    a: ShardedAxis = u.arg.axis
     return a
 
 
-def of_load(u: UOp) -> int | None:
+def of_load(u: UOp) -> ShardedAxis:
     """Return 0 for a Load to an n-tuple device, None to one device and the buffer's axis without a device (R74, axis)."""
     if u.arg.device is None:
         return u.buffer.axis
     return 0 if isinstance(u.arg.device, tuple) else None
 
 
-def of_permute(u: UOp) -> int | None:
+def of_permute(u: UOp) -> ShardedAxis:
     """Return the new position of the sharded axis."""
     a = u.operand.axis
     return None if a is None else u.arg.order.index(a)
 
 
-def of_reshape(u: UOp) -> int | None:
+def of_reshape(u: UOp) -> ShardedAxis:
     """Return the axis k with prod(s'[:k]) = prod(s[:axis]) and n dividing s'_k (R74); raises SpecError if there is none."""
     a = u.operand.axis
     if a is None:
@@ -57,13 +60,13 @@ def of_reshape(u: UOp) -> int | None:
     raise SpecError(f"{moved} moves elements across the shards of axis {a} (R74)", claim="RESHAPE.C5")
 
 
-def of_collapse(u: UOp) -> int | None:
+def of_collapse(u: UOp) -> ShardedAxis:
     """Return the sharded axis of a Reduce or Replicated, None if it is one that becomes 1."""
     a = u.operand.axis
     return None if a in u.arg.axes else a
 
 
-def of_alu(u: UOp) -> int | None:
+def of_alu(u: UOp) -> ShardedAxis:
     """Return the common sharded axis of the sources, after right-alignment; raises SpecError if they differ (R74)."""
     rank = len(u.shape)
     axes = {s.axis + rank - len(s.shape) for s in u.src if s.axis is not None}
@@ -72,7 +75,7 @@ def of_alu(u: UOp) -> int | None:
     return axes.pop() if axes else None
 
 
-def of_stack(u: UOp) -> int | None:
+def of_stack(u: UOp) -> ShardedAxis:
     """Return the common sharded axis of the elements, behind the new first axis; raises SpecError if they differ (R74)."""
     axes = {s.axis for s in u.elements if s.axis is not None}
     if len(axes) > 1:
@@ -80,7 +83,7 @@ def of_stack(u: UOp) -> int | None:
     return axes.pop() + 1 if axes else None
 
 
-def of_index(u: UOp) -> int | None:
+def of_index(u: UOp) -> ShardedAxis:
     """Return the new position of the sharded axis; raises SpecError if it is indexed (R74)."""
     a = u.operand.axis
     if a is None:
@@ -90,23 +93,23 @@ def of_index(u: UOp) -> int | None:
     return a - len(u.positions) + sum(len(i.shape) for i in u.positions)
 
 
-def of_tuple_element(u: UOp) -> int | None:
+def of_tuple_element(u: UOp) -> ShardedAxis:
     """Return the axis of the element that a GetTuple selects."""
-    return tuple_element(u).axis
+    return node_selected_by_gettuple(u).axis
 
 
-def of_multi(u: UOp) -> int | None:
+def of_multi(u: UOp) -> ShardedAxis:
     """Return the axis that a MULTI marks (R116)."""
     a: int = u.arg.axis
     return a
 
 
-def of_device_source(u: UOp) -> int | None:
+def of_device_source(u: UOp) -> ShardedAxis:
     """Return 0 for a B_BUFFER or COPY whose DEVICE source names several devices."""
     return 0 if isinstance(u.device, tuple) else None
 
 
-def of_mstack(u: UOp) -> int | None:
+def of_mstack(u: UOp) -> ShardedAxis:
     """Return 0, the axis along which an MSTACK joins its shards (R116); None for scalars."""
     return 0 if u.elements[0].shape else None
 

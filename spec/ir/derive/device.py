@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from uops.spec.ir.args import Device
-from uops.spec.ir.derive.dtype import tuple_element
+from uops.spec.ir.derive.dtype import node_selected_by_gettuple
 from uops.spec.ir.node import Rule, UOp
 from uops.spec.ir.ops import ALU, MARKERS, Op
 
@@ -46,21 +46,21 @@ def of_call(u: UOp) -> Device | None:
 
 def of_tuple_element(u: UOp) -> Device | None:
     """Return the device of the element that a GetTuple selects; an element without one is on the Function's device (R77)."""
-    device = tuple_element(u).device
+    device = node_selected_by_gettuple(u).device
     return u.packed.device if device is None and u.packed.op is Op.FUNCTION else device
 
 
 def of_device_source(position: int) -> Rule:
     """Return the rule that reads the DEVICE node at a position of the sources; None without one."""
 
-    def rule(u: UOp) -> Device | None:
+    def device_of_source_node(u: UOp) -> Device | None:
         if len(u.src) <= position or u.src[position].op is not Op.DEVICE:
             return None
         d: Device = u.src[position].arg.device
         return d
 
-    rule.__name__ = f"of_device_source_{position}"
-    return rule
+    device_of_source_node.__name__ = f"of_device_source_{position}"
+    return device_of_source_node
 
 
 def of_device(u: UOp) -> Device | None:

@@ -41,10 +41,10 @@ def of_stack(u: UOp) -> DType:
 
 def of_tuple_element(u: UOp) -> DType:
     """Return the dtype of the element that a GetTuple selects."""
-    return tuple_element(u).dtype
+    return node_selected_by_gettuple(u).dtype
 
 
-def tuple_element(u: UOp) -> UOp:
+def node_selected_by_gettuple(u: UOp) -> UOp:
     """Return the node that a GetTuple selects: an element of a Tuple, or of the Tuple that is a Function's body."""
     packed = u.packed
     if packed.op is Op.FUNCTION:

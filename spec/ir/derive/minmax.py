@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cache
 
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.derive.dtype import tuple_element
+from uops.spec.ir.derive.dtype import node_selected_by_gettuple
 from uops.spec.ir.derive.exact import round_down, round_up
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import MANY, UNSET, MinMax, Rule, UOp
@@ -280,7 +280,7 @@ def _or_upper_bound(P: int, Q: int) -> int:
     return min((1 << max(P.bit_length(), Q.bit_length())) - 1, P + Q)
 
 
-def _bound_or_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
+def _bound_bitwise_or_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
     """Return the bounds of p | q, with ~p or ~q in place of p or q where that operand is negative."""
     if left_negative and right_negative:  # ~(p & q), where p & q = p + q - (p | q)
         return _complement_bounds((max(0, p + q - _or_upper_bound(P, Q)), min(P, Q)))
@@ -289,16 +289,20 @@ def _bound_or_of_signed_parts(left_negative: bool, p: int, P: int, right_negativ
     return max(p, q), _or_upper_bound(P, Q)
 
 
-def _bound_and_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
-    return _complement_bounds(_bound_or_of_signed_parts(not left_negative, p, P, not right_negative, q, Q))
+def _bound_bitwise_and_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
+    return _complement_bounds(_bound_bitwise_or_of_signed_parts(not left_negative, p, P, not right_negative, q, Q))
 
 
-def _bound_xor_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
+def _bound_bitwise_xor_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
     bounds = max(0, p - Q, q - P), _or_upper_bound(P, Q)
     return bounds if left_negative is right_negative else _complement_bounds(bounds)
 
 
-_BITWISE = {Op.OR: _bound_or_of_signed_parts, Op.AND: _bound_and_of_signed_parts, Op.XOR: _bound_xor_of_signed_parts}
+_BITWISE = {
+    Op.OR: _bound_bitwise_or_of_signed_parts,
+    Op.AND: _bound_bitwise_and_of_signed_parts,
+    Op.XOR: _bound_bitwise_xor_of_signed_parts,
+}
 
 
 def _bound_bool_bitwise(op: Op, a: float, A: float, b: float, B: float) -> MinMax:
@@ -459,7 +463,7 @@ def of_range(u: UOp) -> MinMax:
 
 def of_tuple_element(u: UOp) -> MinMax | None:
     """Return the bounds of the element that a GetTuple selects."""
-    return tuple_element(u).min_max
+    return node_selected_by_gettuple(u).min_max
 
 
 def of_define_var(u: UOp) -> MinMax:

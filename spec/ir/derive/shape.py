@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ConstArg
-from uops.spec.ir.derive.dtype import tuple_element
+from uops.spec.ir.derive.dtype import node_selected_by_gettuple
 from uops.spec.ir.node import Dim, Rule, UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, MARKERS, Op
 
@@ -169,7 +169,7 @@ def of_bitcast(u: UOp) -> Shape:
 
 def of_tuple_element(u: UOp) -> Shape:
     """Return the shape of the element that a GetTuple selects, in terms of the arguments if a Function returns it."""
-    shape = tuple_element(u).shape
+    shape = node_selected_by_gettuple(u).shape
     if u.packed.op is not Op.FUNCTION:
         return shape
     arguments = u.packed.arguments

@@ -40,7 +40,7 @@ def _substitute_shape_params(p: UOp, arguments: tuple[UOp, ...]) -> tuple[object
     return tuple(substitute_size_params(n, arguments) if isinstance(n, UOp) else n for n in p.shape)
 
 
-def _check_argument_types(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_argument_dtypes_and_shapes(u: UOp, ctx: VerifyContext) -> str | None:
     if _check_slots_have_arguments(u, ctx) is not None:
         return None
     for k, p, a in ctx.pair_params_with_arguments(u):
@@ -52,7 +52,7 @@ def _check_argument_types(u: UOp, ctx: VerifyContext) -> str | None:
     return None
 
 
-def _check_argument_devices(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_argument_devices_and_sharded_axes(u: UOp, ctx: VerifyContext) -> str | None:
     for k, p, a in ctx.pair_params_with_arguments(u):
         if p.device is not None and a.device is not None and a.device != p.device:
             return f"argument {k} needs {p.device}, got {a.device}"
@@ -61,7 +61,7 @@ def _check_argument_devices(u: UOp, ctx: VerifyContext) -> str | None:
     return None
 
 
-def _check_variable_bounds(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_no_argument_surely_out_of_bounds(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that no argument is certainly outside of its variable's bounds; other values outside are Traps at run time."""
     for k, p, a in ctx.pair_params_with_arguments(u):
         if is_variable(p) and p.arg.bounds and a.min_max is not None:
@@ -71,7 +71,7 @@ def _check_variable_bounds(u: UOp, ctx: VerifyContext) -> str | None:
     return None
 
 
-def _check_argument_sizes(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_argument_item_sizes_and_element_counts(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that arguments have the number and size of elements of their Params, as a Call passes memory (R86)."""
     for k, p, a in ctx.pair_params_with_arguments(u):
         if is_variable(p):
@@ -119,18 +119,19 @@ r(Op.FUNCTION, "Function", "FUNCTION", "body a...",
     ClaimDraft("the body is closed: no Buffer", _check_no_buffer, "R64"),
     ClaimDraft("the body is closed: no free Range", _check_no_free_range, "R64"),
     ClaimDraft("every Param of the body has an argument", _check_slots_have_arguments, "R64"),
-    ClaimDraft("an argument has its Param's dtype and shape", _check_argument_types, "R64"),
+    ClaimDraft("an argument has its Param's dtype and shape", _check_argument_dtypes_and_shapes, "R64"),
     ClaimDraft(
-        "an argument is on its Param's device, if that names one, and sharded as the Param is", _check_argument_devices, "R79",
+        "an argument is on its Param's device, if that names one, and sharded as the Param is",
+        _check_argument_devices_and_sharded_axes, "R79",
     ),
-    ClaimDraft("an argument can lie in the bounds of its named Param", _check_variable_bounds, "R48"),
+    ClaimDraft("an argument can lie in the bounds of its named Param", _check_no_argument_surely_out_of_bounds, "R48"),
     ClaimDraft("written are distinct argument positions", _check_written_positions, "R63"),
 ])
 r(Op.CALL, "Call", "CALL", "body a...", "Runs an opaque body on the arguments' memory; what it wrote is read through After.", [
     source_op_claim("body", 0, CALL_BODIES, "R63"),
     ClaimDraft("every Param of the body has an argument", _check_slots_have_arguments, "R63"),
-    ClaimDraft("an argument has its Param's number and size of elements", _check_argument_sizes, "R86"),
-    ClaimDraft("an argument can lie in the bounds of its named Param", _check_variable_bounds, "R48"),
+    ClaimDraft("an argument has its Param's number and size of elements", _check_argument_item_sizes_and_element_counts, "R86"),
+    ClaimDraft("an argument can lie in the bounds of its named Param", _check_no_argument_surely_out_of_bounds, "R48"),
     ClaimDraft("written are distinct argument positions", _check_written_positions, "R63"),
 ], gradient=EFFECT)
 r(Op.TUPLE, "Tuple", "TUPLE", "v...", "Packs values; the body of a Function that returns some.")

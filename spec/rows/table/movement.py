@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.shape import shape_operand_dims
 from uops.spec.ir.dtypes import DType
@@ -52,7 +54,7 @@ def _check_flag_count(u: UOp, ctx: VerifyContext) -> str | None:
     return None if len(u.arg.flags) == rank else f"needs {rank} flags, got {len(u.arg.flags)}"
 
 
-def _check_element_count(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_reshape_keeps_element_count(u: UOp, ctx: VerifyContext) -> str | None:
     old, new = u.operand.shape, u.shape
     return (
         None
@@ -61,7 +63,7 @@ def _check_element_count(u: UOp, ctx: VerifyContext) -> str | None:
     )
 
 
-def _check_shard_boundary(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_reshape_keeps_shard_boundary(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that a Reshape keeps the boundaries of the shards (R74), without which its axis cannot be derived."""
     t = u.operand
     if type(t.device) is not tuple or t.axis is None:
@@ -111,14 +113,14 @@ def _check_index_count(u: UOp, ctx: VerifyContext) -> str | None:
     return None if len(u.positions) <= rank else f"{len(u.positions)} indices into rank {rank}"
 
 
-def _check_index_ranks(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_index_ranks_at_most_one(u: UOp, ctx: VerifyContext) -> str | None:
     for k, i in enumerate(u.positions):
         if len(i.shape) > 1:
             return f"index {k} has shape {show_shape(i.shape)}"
     return None
 
 
-def _check_index_dtypes(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_indices_are_integers(u: UOp, ctx: VerifyContext) -> str | None:
     for k, i in enumerate(u.positions):
         if not i.dtype.is_integer:
             return f"index {k} is {i.dtype}"
@@ -140,11 +142,18 @@ def _slice_offset(u: UOp) -> Dim:
     return u.offset.arg.value if u.offset.op is Op.CONST else u.offset
 
 
-def _slice_byte_range(u: UOp) -> tuple[Poly, Poly, Poly]:
-    """Return the start and length in bytes of what a Slice takes, and the bytes of its operand."""
+class _SliceByteRange(NamedTuple):
+    """The start and length in bytes of what a Slice takes, and the bytes of its operand."""
+
+    start: Poly
+    length: Poly
+    operand_size: Poly
+
+
+def _slice_byte_range(u: UOp) -> _SliceByteRange:
     itemsize: Poly = {(): u.operand.dtype.itemsize}
     start, limit = (multiply_polynomials(extent_polynomial(d), itemsize) for d in (_slice_offset(u), u.operand.shape[0]))
-    return start, extent_polynomial(u.arg.size * u.arg.dtype.itemsize), limit
+    return _SliceByteRange(start, extent_polynomial(u.arg.size * u.arg.dtype.itemsize), limit)
 
 
 def _check_slice_in_bounds(u: UOp, ctx: VerifyContext) -> str | None:
@@ -174,7 +183,7 @@ def _check_slice_alignment(u: UOp, ctx: VerifyContext) -> str | None:
     return None if all(c % item == 0 for c in start.values()) else f"byte offset is no multiple of {item}"
 
 
-def _check_slice_dtype(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_slice_dtype_storable_and_no_new_bool(u: UOp, ctx: VerifyContext) -> str | None:
     new = u.arg.dtype
     if is_storable(new) and (new is not dt.bool_ or u.operand.dtype is dt.bool_):
         return None
@@ -189,7 +198,7 @@ def _is_bitcast_target(d: DType) -> bool:
     return is_storable(d) and d is not dt.bool_
 
 
-def _check_bitcast_extent(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_bitcast_last_extent_divisible(u: UOp, ctx: VerifyContext) -> str | None:
     t, new = u.operand, u.arg.dtype.itemsize
     old = t.dtype.itemsize
     if old == new:
@@ -217,11 +226,12 @@ r(Op.FLIP, "Flip", "FLIP", "T", "Each flagged axis runs backwards.", [
     sharded_axis_untouched_claim(lambda u, a: bool(u.arg.flags[a]), "Flip"),
 ])
 r(Op.RESHAPE, "Reshape", "RESHAPE", "T s'", "The same elements, read in row-major order, in shape s'.", [
-    ClaimDraft("prod(s) = prod(s')", _check_element_count),
+    ClaimDraft("prod(s) = prod(s')", _check_reshape_keeps_element_count),
     shape_operand_claim("s'", 1),
     nonnegative_entries_claim("s'", 1),
     ClaimDraft(
-        "the shard boundary is kept: prod(s'[:k]) = prod(s[:axis]) and n divides s'_k for one k", _check_shard_boundary, "R74",
+        "the shard boundary is kept: prod(s'[:k]) = prod(s[:axis]) and n divides s'_k for one k",
+        _check_reshape_keeps_shard_boundary, "R74",
     ),
 ])
 r(Op.EXPAND, "Expand", "EXPAND", "T s'", "Axes of size 1 are repeated to the size that s' gives.", [
@@ -248,8 +258,8 @@ r(Op.SHRINK, "Shrink", None, "T o s'", "Of each axis, the s' elements from offse
 r(Op.INDEX, "Index", None, "T i...",
   "Index the leading axes, one source each: a scalar removes its axis, a vector makes it as long as itself; outer, not zipped.", [
     ClaimDraft("at most one index per axis of T", _check_index_count, gate=True),
-    ClaimDraft("rank(i) <= 1", _check_index_ranks, "R45"),
-    ClaimDraft("i is an integer", _check_index_dtypes),
+    ClaimDraft("rank(i) <= 1", _check_index_ranks_at_most_one, "R45"),
+    ClaimDraft("i is an integer", _check_indices_are_integers),
     sharded_axis_untouched_claim(lambda u, a: a < len(u.positions), "Index"),
     SAME_DEVICE,
     ClaimDraft("no index is sharded", _check_indices_unsharded, "R83"),
@@ -269,7 +279,7 @@ r(Op.SLICE, "Slice", None, "T offset", "`size` elements of `dtype` that begin at
     dtype_claim("offset", is_integer, "is an integer", "R46", 1, gate=True),
     ClaimDraft("the byte range lies inside T", _check_slice_in_bounds, "R46"),
     ClaimDraft("the byte range is aligned to dtype", _check_slice_alignment, "R46"),
-    ClaimDraft("dtype is storable, and bool only if T is", _check_slice_dtype, "R84", gate=True),
+    ClaimDraft("dtype is storable, and bool only if T is", _check_slice_dtype_storable_and_no_new_bool, "R84", gate=True),
     dtype_claim("T", is_storable, "is storable", "R29", 0, gate=True),
     sharded_axis_untouched_claim(_touches_any_axis, "Slice"),
 ])
@@ -277,7 +287,8 @@ r(Op.BITCAST, "Bitcast", "BitCast", "T", "T's storage, little-endian, read as dt
     arg_dtype_claim(_is_bitcast_target, "storable and not bool", "R46"),
     dtype_claim("T", is_storable, "is storable", "R29", 0, gate=True),
     ClaimDraft(
-        "total bytes are equal: the last axis scales by whole elements, a scalar keeps its item size", _check_bitcast_extent, "R46",
+        "total bytes are equal: the last axis scales by whole elements, a scalar keeps its item size",
+        _check_bitcast_last_extent_divisible, "R46",
     ),
     sharded_axis_untouched_claim(_splits_sharded_elements, "change of item size that splits an element"),
 ])

@@ -28,7 +28,7 @@ def is_representable(value: object, d: DType) -> bool:
     return d.is_integer and type(value) is int and d.min <= value <= d.max and value.bit_length() <= max(d.bits, dt.INDEX_BITS)
 
 
-def _check_const_value(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_const_is_representable(u: UOp, ctx: VerifyContext) -> str | None:
     value, d = u.arg.value, u.arg.dtype
     if is_representable(value, d):
         return None
@@ -43,7 +43,7 @@ def _check_slot_or_name(u: UOp, ctx: VerifyContext) -> str | None:
     return None if slot >= 0 else f"got slot {slot}"
 
 
-def _check_variable_bounds(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_variable_type_and_bounds(u: UOp, ctx: VerifyContext) -> str | None:
     name, dtype, bounds = u.arg.name, u.arg.dtype, u.arg.bounds
     if name is None:
         return None if bounds is None else "bounds without a name"
@@ -65,7 +65,7 @@ OWN_NAME = ClaimDraft(
 )
 
 
-def _check_param_axis(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_param_sharded_axis(u: UOp, ctx: VerifyContext) -> str | None:
     axis, device = u.arg.axis, u.arg.device
     if axis is None:
         return None
@@ -77,15 +77,15 @@ def _check_param_axis(u: UOp, ctx: VerifyContext) -> str | None:
     return None if fits else f"{len(device)} devices do not divide axis {axis} of {show_shape(u.shape)}"
 
 
-def _check_slot_agreement(u: UOp, ctx: VerifyContext) -> str | None:
-    other = ctx.slot_clashes.get(u)
+def _check_params_of_slot_agree(u: UOp, ctx: VerifyContext) -> str | None:
+    other = ctx.param_slot_clashes.get(u)
     if other is None or (other.arg == u.arg and same_shape(other.shape, u.shape)):
         return None
     return f"slot {u.arg.slot} is also {other.arg.dtype} {show_shape(other.shape)}"
 
 
 def _check_variable_agreement(u: UOp, ctx: VerifyContext) -> str | None:
-    other = ctx.variable_clashes.get(u)
+    other = ctx.variable_bounds_clashes.get(u)
     return None if other is None else f"{u.arg.name} also has bounds {list(other.arg.bounds or ())}"
 
 
@@ -112,10 +112,11 @@ r(Op.PARAM, "Param", None, "s",
     nonnegative_entries_claim("s", 0),
     ClaimDraft("slot >= 0, or a named variable", _check_slot_or_name, "R48"),
     ClaimDraft(
-        "a named Param is a () integer with bounds lo <= hi in its dtype; any other has no bounds", _check_variable_bounds, "R48",
+        "a named Param is a () integer with bounds lo <= hi in its dtype; any other has no bounds",
+        _check_variable_type_and_bounds, "R48",
     ),
-    ClaimDraft("a sharded axis needs an n-tuple device, lies in the shape, and n divides it", _check_param_axis, "R79"),
-    ClaimDraft("the Params of one slot in a scope agree", _check_slot_agreement, "R64"),
+    ClaimDraft("a sharded axis needs an n-tuple device, lies in the shape, and n divides it", _check_param_sharded_axis, "R79"),
+    ClaimDraft("the Params of one slot in a scope agree", _check_params_of_slot_agree, "R64"),
     ClaimDraft("a variable has the same bounds everywhere", _check_variable_agreement, "R48"),
     OWN_NAME,
 ])
@@ -126,7 +127,7 @@ r(Op.BUFFER, "Buffer", None, "", "Memory of `size` elements on each of its devic
     ClaimDraft("no other Buffer has the same identity", _check_buffer_identity, "R62"),
 ])
 r(Op.CONST, "Const", "CONST", "", "One constant of shape ().", [
-    ClaimDraft("value is representable in dtype", _check_const_value, "R23"),
+    ClaimDraft("value is representable in dtype", _check_const_is_representable, "R23"),
 ], gradient=NONE)
 r(Op.BINARY, "Binary", None, "", "A vector of uint8: raw bytes, be they data or compiled machine code.", gradient=NONE)
 # fmt: on
