@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import uops as package
-from uops.cli import CommandGroup, describe_error, main
+from uops.cli import CommandGroup, error_message_with_claim_id, main
 from uops.cli.common import DIALECTS
 from uops.spec.errors import Crash, SpecError, Trap
 from uops.spec.verify.dialects import Dialect
@@ -97,10 +97,10 @@ def test_an_error_is_one_message_and_status_2(uops: Uops) -> None:
 
 
 def test_a_message_names_the_claim_once() -> None:
-    assert describe_error(SpecError("axis 1 needs 5", claim="PAD.C2")) == "PAD.C2: axis 1 needs 5"
-    assert describe_error(SpecError("PAD.C2 (o + s <= s') broken", claim="PAD.C2")) == "PAD.C2 (o + s <= s') broken"
-    assert describe_error(Trap("R24: a bool of 7")) == "R24: a bool of 7"
-    assert describe_error(Crash("unreachable")).startswith("internal error")
+    assert error_message_with_claim_id(SpecError("axis 1 needs 5", claim="PAD.C2")) == "PAD.C2: axis 1 needs 5"
+    assert error_message_with_claim_id(SpecError("PAD.C2 (o + s <= s') broken", claim="PAD.C2")) == "PAD.C2 (o + s <= s') broken"
+    assert error_message_with_claim_id(Trap("R24: a bool of 7")) == "R24: a bool of 7"
+    assert error_message_with_claim_id(Crash("unreachable")).startswith("internal error")
 
 
 def test_ctrl_c_is_status_130_without_a_traceback() -> None:

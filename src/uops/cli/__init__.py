@@ -47,10 +47,10 @@ class CliError(click.ClickException):
     exit_code = USER_ERROR
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(escape_unprintable(describe_error(error)))
+        super().__init__(escape_unprintable(error_message_with_claim_id(error)))
 
 
-def describe_error(error: Exception) -> str:
+def error_message_with_claim_id(error: Exception) -> str:
     """Return the message of an error, with the id of the broken claim."""
     text = str(error)
     if isinstance(error, MemoryError):

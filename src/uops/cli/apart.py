@@ -40,16 +40,19 @@ class _FrameStream(io.TextIOBase):
         return False
 
 
-def main(arguments: list[str]) -> None:
+def run_one_command_for_parent(request_answer_and_life_fds: list[str]) -> None:
     """Run one command, and end."""
-    with open(int(arguments[0]), "rb") as requests, open(int(arguments[1]), "wb", buffering=0) as answers:
-        tie_to_parent(int(arguments[2]))
+    with (
+        open(int(request_answer_and_life_fds[0]), "rb") as requests,
+        open(int(request_answer_and_life_fds[1]), "wb", buffering=0) as answers,
+    ):
+        tie_to_parent(int(request_answer_and_life_fds[2]))
         frame = read_frame(requests)
         if frame is not None:
-            serve_command(frame[0], answers)
+            load_backend_and_serve_command(frame[0], answers)
 
 
-def serve_command(settings: dict[str, Any], answers: IO[bytes]) -> None:
+def load_backend_and_serve_command(settings: dict[str, Any], answers: IO[bytes]) -> None:
     """Load the backend, and run the command."""
 
     def send(header: dict[str, Any]) -> None:
@@ -84,4 +87,4 @@ def run_command(arguments: list[str], send: Send) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_one_command_for_parent(sys.argv[1:])

@@ -26,7 +26,7 @@ MOST = 20
 _STYLE = {"pass": "green", "fail": "bold red", "expected failure": "yellow", "unsupported": "dim", "not run": "blue"}
 
 
-def print_summary(out: Console, doc: Json, report: Path, change: ReportDiff | None) -> None:
+def print_conformance_summary(out: Console, doc: Json, report: Path, change: ReportDiff | None) -> None:
     """Print the summary of one run."""
     backend = doc["backend"]
     out.print(Text.assemble((backend["name"], "bold"), f"  {backend['version']}"))
@@ -45,7 +45,7 @@ def print_summary(out: Console, doc: Json, report: Path, change: ReportDiff | No
         out.print(_make_failing_table(doc, failing))
     if change is not None:
         out.print(Text("against the baseline", "bold"))
-        print_difference(out, change)
+        print_report_difference(out, change)
     out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
@@ -137,7 +137,7 @@ def summary_to_json(doc: Json, report: Path, change: ReportDiff | None) -> Json:
 # --------------------------------------------------------------------------------------------------------- differences
 
 
-def print_difference(out: Console, change: ReportDiff) -> None:
+def print_report_difference(out: Console, change: ReportDiff) -> None:
     """Print the changes between two reports, regressions first."""
     for kind, (before, after) in change.scores.items():
         out.print(Text.assemble(f"{kind:12} ", f"{format_percent(before)} % -> ", (f"{format_percent(after)} %", "bold")))
@@ -171,7 +171,7 @@ def _make_change_table(changes: list[CellChange]) -> Table:
 # ---------------------------------------------------------------------------------------------------------- exhaustive
 
 
-def print_tallies(out: Console, outcome: Json, report: Path) -> None:
+def print_exhaustive_tallies(out: Console, outcome: Json, report: Path) -> None:
     """Print the table of the exhaustive tier."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("Function", "Inputs", "Wrong", "Not correctly rounded", "Max ulp", "At"):

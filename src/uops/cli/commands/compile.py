@@ -73,14 +73,14 @@ def compile_(
     backend = load_compiler_backend(backend_name)
     config = replace(default_config(), fast_math=fast_math or default_config().fast_math)
     if certificate is not None:
-        _write_certificate(root, backend, config, certificate)
+        _certify_and_write_certificate(root, backend, config, certificate)
         if stage is pass_ is out is None and not log:
             return
     if name == OBJECT:
-        _write_objects(compile_kernels(root, backend, config), out)
+        _write_object_files(compile_kernels(root, backend, config), out)
         return
     if log:
-        text = "".join(rewrite_log_lines(root, backend, config))
+        text = "".join(trace_rewrites_as_json_lines(root, backend, config))
     elif pass_ is not None:
         text = lower_and_format_after_pass(root, backend, config, pass_)
     elif name == SOURCE:
@@ -130,7 +130,7 @@ def lower_and_format_after_pass(root: UOp, backend: CompilerBackend, config: Con
     raise click.BadParameter(f"no pass is called {pass_or_step!r}; the passes are {', '.join(names)}", param_hint="--pass")
 
 
-def rewrite_log_lines(root: UOp, backend: CompilerBackend, config: Config) -> Iterator[str]:
+def trace_rewrites_as_json_lines(root: UOp, backend: CompilerBackend, config: Config) -> Iterator[str]:
     """Yield a JSON line per application of a rule: the rule, the node before and after, and the bindings of its variables.
 
     A rule of fast-math adds its assumption.
@@ -148,7 +148,7 @@ def rewrite_log_lines(root: UOp, backend: CompilerBackend, config: Config) -> It
         yield json.dumps(line if assumed is None else {**line, "assumes": str(assumed)}) + "\n"
 
 
-def _write_certificate(root: UOp, backend: CompilerBackend, config: Config, out: str) -> None:
+def _certify_and_write_certificate(root: UOp, backend: CompilerBackend, config: Config, out: str) -> None:
     """Write the certificate of the program; a kernel that is not validated is an error, and nothing is written."""
     from uops.compiler.validate.certificate import certify, dump_certificate
     from uops.spec.untrusted import describe_path, write_text
@@ -177,7 +177,7 @@ def source(kernel: UOp) -> str:
     return str(kernel.source.arg.code)
 
 
-def _write_objects(programs: list[UOp], out: str | None) -> None:
+def _write_object_files(programs: list[UOp], out: str | None) -> None:
     """Write one kernel to OUT, or several to OUT with a number before the suffix."""
     from uops.spec.untrusted import describe_path, write_bytes
 

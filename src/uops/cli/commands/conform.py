@@ -83,7 +83,7 @@ def conform(
     if diff:
         if backend_name or baseline:
             raise click.UsageError("--diff compares two reports and runs nothing: leave out --backend and --baseline")
-        ctx.exit(_compare_reports(*diff, ConformanceLevel(level), as_json))
+        ctx.exit(_print_comparison_of_reports(*diff, ConformanceLevel(level), as_json))
     if not backend_name:
         raise click.UsageError("name the backend to judge with --backend NAME (or compare two reports with --diff A B)")
     refuse_under_fast_math("conform")
@@ -101,9 +101,9 @@ def conform(
     ctx.exit(_judge_backend_and_write_report(backend_name, tier, ConformanceLevel(level), Path(report), baseline, as_json, how))
 
 
-def find_reason_unwritable(report: Path) -> str | None:
+def find_reason_unwritable(report_directory: Path) -> str | None:
     """Return why a directory that may not exist yet cannot be written to, or None; leave nothing behind."""
-    folder = next(p for p in (report, *report.absolute().parents) if p.exists() or p.is_symlink())
+    folder = next(p for p in (report_directory, *report_directory.absolute().parents) if p.exists() or p.is_symlink())
     if not folder.is_dir():
         return f"{describe_path(folder)} is not a directory"
     try:
@@ -112,7 +112,9 @@ def find_reason_unwritable(report: Path) -> str | None:
     except OSError as e:
         return f"{describe_path(folder)}: {e.strerror or e}"
     blocked = [
-        f for f in (folder / n for n in WRITTEN) if folder == report and f.exists() and not (f.is_file() and os.access(f, os.W_OK))
+        f
+        for f in (folder / n for n in WRITTEN)
+        if folder == report_directory and f.exists() and not (f.is_file() and os.access(f, os.W_OK))
     ]
     return f"{describe_path(blocked[0])} is not a writable file" if blocked else None
 
@@ -155,7 +157,7 @@ def _judge_backend_and_write_report(
         if as_json:
             print_json(summary.summary_to_json(doc, report, change))
         else:
-            summary.print_summary(make_console(), doc, report, change)
+            summary.print_conformance_summary(make_console(), doc, report, change)
     return exit_status_of_report(doc, change) or (USER_ERROR if unwritten else 0)
 
 
@@ -178,7 +180,7 @@ def warn_and_get_comparison_status(change: ReportDiff, compared_names: str) -> i
     return 0
 
 
-def _compare_reports(a: str, b: str, level: ConformanceLevel, as_json: bool) -> int:
+def _print_comparison_of_reports(a: str, b: str, level: ConformanceLevel, as_json: bool) -> int:
     from uops.backends.conformance.report.diff import diff_reports
     from uops.backends.conformance.report.document import read_report
     from uops.cli import summary
@@ -188,7 +190,7 @@ def _compare_reports(a: str, b: str, level: ConformanceLevel, as_json: bool) -> 
         if as_json:
             print_json(change.to_json())
         else:
-            summary.print_difference(make_console(), change)
+            summary.print_report_difference(make_console(), change)
     return warn_and_get_comparison_status(change, f"{describe_path(a)} and {describe_path(b)}")
 
 
@@ -213,7 +215,7 @@ def _run_exhaustive_tier_and_print(backend_name: str, rows: str, jobs: int, repo
         if as_json:
             print_json(outcome)
         else:
-            summary.print_tallies(make_console(), outcome, report)
+            summary.print_exhaustive_tallies(make_console(), outcome, report)
     return 1 if any(t["wrong"] for t in outcome["functions"]) else 0
 
 
@@ -239,7 +241,7 @@ def show_progress(title: str, line_interval: float | None = None) -> Iterator[Pr
     if not out.is_terminal:
         lines = _ProgressLines(title, EVERY, EVERY) if line_interval is None else _ProgressLines(title, line_interval, FIRST)
         try:
-            yield lines.advance
+            yield lines.record_progress_and_print_if_due
         finally:
             lines.stop()
         return
@@ -266,7 +268,7 @@ class _ProgressLines:
         if first:
             self._thread.start()
 
-    def advance(self, done: int, total: int) -> None:
+    def record_progress_and_print_if_due(self, done: int, total: int) -> None:
         """Record the progress, and print a line if one is due."""
         with self._lock:
             self._state = f"{done:,} of {total:,} "

@@ -89,7 +89,7 @@ def fuzz(
         _print_kinds_and_oracles(as_json)
         ctx.exit(0)
     if file:
-        ctx.exit(_ask_oracle_of_file_again(Path(file), backend_name, timeout, as_json))
+        ctx.exit(_rejudge_reproducer_and_print(Path(file), backend_name, timeout, as_json))
     if not backend_name:
         raise click.UsageError("name the backend to test with --backend NAME")
     if why := find_reason_unwritable(Path(report)):
@@ -234,7 +234,7 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
     out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
-def _ask_oracle_of_file_again(file: Path, backend_name: str | None, timeout: float, as_json: bool) -> int:
+def _rejudge_reproducer_and_print(file: Path, backend_name: str | None, timeout: float, as_json: bool) -> int:
     from dataclasses import replace
 
     from uops.fuzz.campaign.examine import Setup

@@ -62,7 +62,7 @@ def run(
     from uops.spec.verify.verifier import verify
 
     root = parse_file(file)
-    written = Dialect(dialect.lower()) if dialect else _find_dialect_of_file(Path(file))
+    written = Dialect(dialect.lower()) if dialect else _read_reproducer_dialect_or_tensor(Path(file))
     if backend_name != INTERP and (written is not Dialect.TENSOR or schedule is not None):
         name = quote_name(backend_name)
         raise click.UsageError(f"{name} takes programs of the tensor dialect, without a schedule: leave out --backend")
@@ -87,7 +87,7 @@ def run(
     _print_arrays(label_arrays(result), bits, "bold")
 
 
-def _find_dialect_of_file(file: Path) -> Dialect:
+def _read_reproducer_dialect_or_tensor(file: Path) -> Dialect:
     """Return the dialect of a `uops fuzz` reproducer's kind; TENSOR for any other program."""
     from uops.fuzz.reduce.corpus import HEADER, read_program_text
     from uops.spec.verify.dialects import Dialect

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 Json = Any
 #: Placeholder for the name of a node in a template; program text is printable and cannot contain it.
@@ -34,6 +34,15 @@ class NodeLine:
     depth: int
 
 
+class LineLink(NamedTuple):
+    """A link from a line of one column to a line of the next; `cause` is a position in the causes of their chunk."""
+
+    source: int
+    target: int
+    is_indirect: bool
+    cause: int
+
+
 class ChunkStore:
     """Compressed values by position, each stored once."""
 
@@ -41,8 +50,8 @@ class ChunkStore:
         self.texts: list[str] = []
         self._known: dict[bytes, int] = {}
 
-    def add(self, value: Json) -> int:
-        """Store a value, and return the position of its chunk."""
+    def add_once(self, value: Json) -> int:
+        """Store a value, unless an equal one is there, and return the position of its chunk."""
         data = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(errors="backslashreplace")
         digest = hashlib.sha256(data).digest()
         if digest not in self._known:
@@ -51,14 +60,14 @@ class ChunkStore:
         return self._known[digest]
 
 
-def pack_lines(lines: Iterable[NodeLine], first_name: int) -> Json:
+def pack_lines(lines: Iterable[NodeLine], first_number: int) -> Json:
     """Pack lines of which the first is named `%first`: templates, the template and depth of each line, and the contents of holes.
 
     A hole holds the number of its line minus the number of the node that it names.
     """
     templates: dict[tuple[str, ...], int] = {}
     which, depths, holes = list[int](), list[int](), list[int]()
-    for k, line in enumerate(lines, first_name):
+    for k, line in enumerate(lines, first_number):
         holes += [k - int(n) for n in _NAME.findall(line.rest)]
         style = f"a-{line.axis}" if line.axis else f"f-{line.family}"
         which.append(templates.setdefault((line.op, _NAME.sub(HOLE, line.rest), line.type, style), len(templates)))
@@ -66,15 +75,15 @@ def pack_lines(lines: Iterable[NodeLine], first_name: int) -> Json:
     return {"templates": list(templates), "which": which, "depths": depths, "holes": holes}
 
 
-def pack_links(rows: Sequence[tuple[int, int, int, int]], causes: Json, steps: Json) -> Json:
-    """Pack links [from, to, made, cause].
+def pack_links(links: Sequence[LineLink], causes: Json, steps: Json) -> Json:
+    """Pack links between lines.
 
-    `from` and `to` are stored as differences from the row before, `made` and `cause` as 2 * cause + made.
+    Source and target are stored as differences from those of the link before, the rest as 2 * cause + is_indirect.
     """
     return {
-        "from": _delta_encode([row[0] for row in rows]),
-        "to": _delta_encode([row[1] for row in rows]),
-        "why": [2 * cause + made for _, _, made, cause in rows],
+        "from": _delta_encode([link.source for link in links]),
+        "to": _delta_encode([link.target for link in links]),
+        "why": [2 * link.cause + link.is_indirect for link in links],
         "causes": causes,
         "steps": steps,
     }

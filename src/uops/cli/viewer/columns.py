@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from uops.cli.viewer.chunks import ChunkStore, NodeLine, pack_lines, pack_links
+from uops.cli.viewer.chunks import ChunkStore, LineLink, NodeLine, pack_lines, pack_links
 from uops.compiler.pipeline import PIPELINE
 from uops.compiler.rewrite.rule import RewriteStep
 from uops.compiler.trace import LinkCause, LoweringTrace, PartLinks, ProgramPart
@@ -137,7 +137,7 @@ class _ViewBuilder:
             self.result.columns.append(column)
             new_indices = [self._add_group_and_index_lines(column, part) for part in parts]
             if old_parts:
-                self._add_group_links(stage, column, old_indices, new_indices)
+                self._add_links_and_decisions_of_groups(stage, column, old_indices, new_indices)
             old_parts, old_indices = parts, new_indices
         _set_final_kernel_of_groups(self.result)
         self.result.rules = {n: str(r) for n, r in self.trace.rules().items() if n in self.used}
@@ -150,7 +150,9 @@ class _ViewBuilder:
         first = column.groups[-1].first + column.groups[-1].size if column.groups else 0
         name = escape_unprintable(part.name)
         if part.code is not None:
-            column.groups.append(ColumnGroup(name, first, 0, (self.result.chunks.add({"code": escape_unprintable(part.code)}),)))
+            column.groups.append(
+                ColumnGroup(name, first, 0, (self.result.chunks.add_once({"code": escape_unprintable(part.code)}),))
+            )
             return LineIndex({}, {})
         names = name_nodes_with_lines(part)
         column.groups.append(ColumnGroup(name, first, len(names), self._store_argument_and_body_lines(part, names)))
@@ -172,15 +174,17 @@ class _ViewBuilder:
     def _store_lines(self, lines: Iterable[NodeLine], first: int) -> int:
         line_list = list(lines)
         self.result.families.update(x.family for x in line_list)
-        return self.result.chunks.add(pack_lines(line_list, first))
+        return self.result.chunks.add_once(pack_lines(line_list, first))
 
-    def _add_group_links(self, stage: str, column: StageColumn, old_indices: list[LineIndex], new_indices: list[LineIndex]) -> None:
+    def _add_links_and_decisions_of_groups(
+        self, stage: str, column: StageColumn, old_indices: list[LineIndex], new_indices: list[LineIndex]
+    ) -> None:
         joints = []
         for link in self.trace.links_into(stage):
             causes, steps = ValuePool(), ValuePool()
-            rows = list(_generate_line_links(link, old_indices[link.source], new_indices[link.target], causes, steps))
+            line_links = list(_generate_line_links(link, old_indices[link.source], new_indices[link.target], causes, steps))
             self.used.update(step[0] for step in steps.values)
-            chunk = self.result.chunks.add(pack_links(rows, causes.values, steps.values))
+            chunk = self.result.chunks.add_once(pack_links(line_links, causes.values, steps.values))
             joints.append(GroupLink(link.source, link.target, chunk, link.has_gap))
             column.groups[link.target].decisions = tuple(d.replace("AxisType.", "") for d in link.decisions)
         self.result.joints.append(joints)
@@ -220,7 +224,7 @@ class LineIndex:
 
 def _generate_line_links(
     links: PartLinks, source: LineIndex, target: LineIndex, causes: ValuePool, steps: ValuePool
-) -> Iterator[tuple[int, int, int, int]]:
+) -> Iterator[LineLink]:
     """Yield links between lines.
 
     If all sources of a line are written inside other lines, the link starts from those.
@@ -232,12 +236,12 @@ def _generate_line_links(
         why = tuple(_pool_cause(c, steps) for c in link.causes)
         target_line = target.line_of[link.target]
         if link.source in source.line_of:
-            yield source.line_of[link.source], target_line, int(link.is_indirect), causes(why, why)
+            yield LineLink(source.line_of[link.source], target_line, link.is_indirect, causes(why, why))
         elif link.target not in reached:
             for k in source.user_lines.get(link.source, ()):
                 if (k, target_line) not in inner_links:
                     inner_links.add((k, target_line))
-                    yield k, target_line, 1, causes(why, why)
+                    yield LineLink(k, target_line, True, causes(why, why))
 
 
 def _pool_cause(cause: LinkCause, steps: ValuePool) -> tuple[str, int]:
@@ -320,7 +324,7 @@ def format_term(u: UOp) -> str:
     return elide_middle(_format_term(u, _DEPTH), TERM)
 
 
-def _format_term(u: UOp, depth: int) -> str:
+def _format_term(u: UOp, max_depth: int) -> str:
     name = u.op.name.lower()
     if u.op is Op.CONST:
         return str(u.arg.value)
@@ -328,7 +332,7 @@ def _format_term(u: UOp, depth: int) -> str:
         return f"range{u.arg.axis_id}"
     if u.op in MEMORY_ROOTS:
         return f"{name}{u.arg.slot if u.op is Op.PARAM else u.arg.unique}"
-    if depth == 0:
+    if max_depth == 0:
         return f"{name}(…)"
-    sources = ", ".join(_format_term(s, depth - 1) for s in u.src)
+    sources = ", ".join(_format_term(s, max_depth - 1) for s in u.src)
     return f"{name}({sources})" if u.op is not Op.CAST else f"cast({sources}, {u.dtype.short})"

@@ -22,17 +22,17 @@ FAMILIES = ("source", "movement", "reduce", "call", "load", "store", "ordering",
 ALL_AT_ONCE = 3000
 
 
-def render_page(shown: TraceView, program: str, target: str) -> str:
+def render_page(shown: TraceView, program_name: str, target_name: str) -> str:
     """Render the page of one program."""
-    index = shown.chunks.add(_collect_script_data(shown))
+    index = shown.chunks.add_once(_collect_initial_page_data(shown))
     return Template(_read("page.html")).substitute(
-        program=escape(escape_unprintable(program)),
-        target=escape(target),
+        program=escape(escape_unprintable(program_name)),
+        target=escape(target_name),
         version=__version__,
         nodes=f"{shown.columns[0].size:,}",
         toggles="".join(_render_toggle(k, c) for k, c in enumerate(shown.columns)),
         legend="".join(f'<span class="f-{f}">{f}</span>' for f in FAMILIES if f in shown.families),
-        columns="".join(_render_column(k, c) for k, c in enumerate(shown.columns)),
+        columns="".join(_render_column_without_lines(k, c) for k, c in enumerate(shown.columns)),
         style=_read("page.css"),
         script=_read("page.js"),
         index=index,
@@ -54,7 +54,7 @@ def _render_bool(x: bool) -> str:
     return "true" if x else "false"
 
 
-def _render_column(k: int, c: StageColumn) -> str:
+def _render_column_without_lines(k: int, c: StageColumn) -> str:
     note = "same as before" if c.same else f"{c.size:,} nodes" if c.size else ""
     head = f'<h2>{escape(c.title)}</h2><p><span>{escape(c.dialect)}</span><span class="count">{note}</span></p>'
     role = 'role="listbox"' if c.size else 'role="region" tabindex="0"'
@@ -65,7 +65,7 @@ def _render_column(k: int, c: StageColumn) -> str:
     )
 
 
-def _collect_script_data(shown: TraceView) -> Json:
+def _collect_initial_page_data(shown: TraceView) -> Json:
     """Collect the data that the script has from the start."""
     lines = sum(c.size for c in shown.columns)
     return {
