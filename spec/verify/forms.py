@@ -50,7 +50,7 @@ def _join_op_names(ops: frozenset[Op]) -> str:
 # ----------------------------------------------------------------------------------------------------------- every node
 
 
-def op_in_dialect_form(dialect: str, outer: frozenset[Op], body: frozenset[Op] | None) -> DialectForm:
+def op_in_dialect_form(dialect: str, outer_ops: frozenset[Op], body_ops: frozenset[Op] | None) -> DialectForm:
     """Return form D1: the op is legal in the dialect at its position.
 
     The arithmetic of extents is legal everywhere (R131, extents of Params).
@@ -59,9 +59,11 @@ def op_in_dialect_form(dialect: str, outer: frozenset[Op], body: frozenset[Op] |
     def check_op_in_dialect(u: UOp, ctx: VerifyContext) -> str | None:
         if u.op in ALU and u.dtype is dt.index and u in ctx.size_nodes:
             return None
-        if u.op not in outer and u in ctx.outer:
-            return f"{u.op.name.lower()} does not belong to {dialect}" + (" outside of a kernel" if body and u.op in body else "")
-        if body is not None and u.op not in body and u in ctx.inner:
+        if u.op not in outer_ops and u in ctx.outer:
+            return f"{u.op.name.lower()} does not belong to {dialect}" + (
+                " outside of a kernel" if body_ops and u.op in body_ops else ""
+            )
+        if body_ops is not None and u.op not in body_ops and u in ctx.inner:
             return f"{u.op.name.lower()} does not belong to a body of {dialect}"
         return None
 
