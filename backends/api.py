@@ -49,7 +49,7 @@ def compile(
         raise SpecTypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
     graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
     verify(graph, Dialect.TENSOR)
-    instance = _get_thread_or_new_backend(backend, options)
+    instance = _get_thread_backend_or_new_for_options(backend, options)
     target = instance.unguarded_target if isinstance(instance, CompilerBackend) else None
     if target is None:
         if validate or fast_math:
@@ -64,7 +64,7 @@ def compile(
     return compile_for(graph, target, effective_config)
 
 
-def _get_thread_or_new_backend(name: str, options: dict[str, Any]) -> Backend:
+def _get_thread_backend_or_new_for_options(name: str, options: dict[str, Any]) -> Backend:
     """Return the calling thread's instance of a backend, since an instance serves one thread; with options, a new one."""
     if options:
         return registry.create_backend(name, **options)

@@ -57,17 +57,17 @@ def decode_arrays(header: Any, body: bytes) -> dict[str, Any]:
     """
     if not isinstance(header, dict):
         raise BadFrame(f"expected arrays by name, got {header!r:.80}")
-    return {name: _decode_named_array(name, entry, body) for name, entry in header.items()}
+    return {name: _decode_array_naming_it_in_errors(name, entry, body) for name, entry in header.items()}
 
 
-def _decode_named_array(name: str, entry: Any, body: bytes) -> Any:
+def _decode_array_naming_it_in_errors(name: str, entry: Any, body: bytes) -> Any:
     try:
-        return _decode_array(entry, body)
+        return _decode_array_or_int(entry, body)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
         raise BadFrame(f"array {name[:80]!r} is not as it was written: {describe_exception(e)[:200]}") from None
 
 
-def _decode_array(entry: dict[str, Any], body: bytes) -> Any:
+def _decode_array_or_int(entry: dict[str, Any], body: bytes) -> Any:
     if "int" in entry:
         return int(_require_type(str, entry["int"]))
     shape = tuple(_require_type(int, n) for n in entry["shape"])

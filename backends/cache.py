@@ -30,7 +30,7 @@ _SUFFIX = ".obj"
 _STALE_SECONDS = 3600.0
 #: Writes between two sweeps of a process; the first write sweeps.
 _SWEEP_EVERY = 128
-#: Size of the folder, in bytes, above which `sweep` removes objects.
+#: Size of the folder, in bytes, above which `evict_and_remove_scratch` removes objects.
 DEFAULT_LIMIT = 256 << 20
 
 
@@ -79,7 +79,7 @@ class ObjectCache:
 
     def get(self, name: str) -> bytes | None:
         """Return the object of this name, or None. Removes a damaged file."""
-        payload = self._read_object(name)
+        payload = self._read_and_touch_or_remove_damaged(name)
         self.hits += payload is not None
         self.misses += payload is None
         return payload
@@ -94,10 +94,10 @@ class ObjectCache:
         except OSError:
             return
         if self._writes % _SWEEP_EVERY == 0:
-            self.sweep()
+            self.evict_and_remove_scratch()
         self._writes += 1
 
-    def sweep(self) -> None:
+    def evict_and_remove_scratch(self) -> None:
         """Remove stale scratch files; above the limit, evict least recently used objects down to 3/4 of it.
 
         A time in the future means that the clock was set back. Such a scratch file is stale, and such an object is evicted first.
@@ -131,7 +131,7 @@ class ObjectCache:
         except OSError:
             return []
 
-    def _read_object(self, name: str) -> bytes | None:
+    def _read_and_touch_or_remove_damaged(self, name: str) -> bytes | None:
         if not self._is_folder_usable():
             return None
         assert self.root is not None

@@ -27,18 +27,18 @@ def defined_symbols(image: bytes) -> frozenset[str]:
 
 def is_linkable_or_host_lacks_elf(image: bytes, *symbols: str) -> bool:
     """Return True if an object's tables are whole, it is built for this machine, and it defines `symbols`. Without ELF, always."""
-    host_header = _read_interpreter_header()
+    host_header = _read_python_executable_header()
     if host_header[:4] != _MAGIC:
         return True
     try:
         same_machine = image[:6] == host_header[:6] and image[18:20] == host_header[18:20]  # class, byte order and processor
-        return same_machine and _lies_within_file(image) and defined_symbols(image).issuperset(symbols)
+        return same_machine and _segments_and_sections_lie_within_file(image) and defined_symbols(image).issuperset(symbols)
     except (ValueError, IndexError, OverflowError, struct.error):  # a table that points outside the file, a name that is not text
         return False
 
 
 @functools.cache
-def _read_interpreter_header() -> bytes:
+def _read_python_executable_header() -> bytes:
     """Return the first bytes of the running Python executable."""
     try:
         with open(sys.executable, "rb") as f:
@@ -47,7 +47,7 @@ def _read_interpreter_header() -> bytes:
         return b""
 
 
-def _lies_within_file(image: bytes) -> bool:
+def _segments_and_sections_lie_within_file(image: bytes) -> bool:
     """Return True if every loaded segment and section lies within the file; a truncated file lost its section table."""
     offset, entry_size, count = struct.unpack_from("<Q14xHH", image, 32)
     segments = [struct.unpack_from("<I4xQ16xQ", image, offset + k * entry_size) for k in range(count)]

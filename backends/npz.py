@@ -60,7 +60,7 @@ def save(file: str | Path | BinaryIO, inputs: Mapping[str, Any]) -> None:
     """Write inputs to a file; equal inputs give equal bytes. A path is replaced atomically. Raises OSError with the path."""
     members: dict[str, Array] = {}
     for name in sorted(inputs):
-        members.update(_encode_member(name, inputs[name]))
+        members.update(_encode_value_as_members(name, inputs[name]))
     if isinstance(file, (str, Path)):
         archive = io.BytesIO()
         np.savez(archive, allow_pickle=False, **members)
@@ -69,7 +69,7 @@ def save(file: str | Path | BinaryIO, inputs: Mapping[str, Any]) -> None:
         np.savez(file, allow_pickle=False, **members)
 
 
-def _encode_member(name: str, value: Any) -> dict[str, Array]:
+def _encode_value_as_members(name: str, value: Any) -> dict[str, Array]:
     """Return the one or two members that store a value."""
     if isinstance(value, int) and not isinstance(value, bool):
         return {name: np.array(str(value)), name + _SUFFIX: np.array("int")}
@@ -94,6 +94,14 @@ class MemberHeader(NamedTuple):
     def nbytes(self) -> int:
         """The size of the array, in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+
+class _NpyHeader(NamedTuple):
+    """The header of a member as NumPy has written it; `byte_size` is where the data begins."""
+
+    header: MemberHeader
+    is_fortran_order: bool
+    byte_size: int
 
 
 class InputFile(Mapping[str, Any]):
@@ -194,7 +202,7 @@ class InputFile(Mapping[str, Any]):
         if info.compress_type not in _METHODS:
             raise self._unreadable_error(name, f"expected compression store or deflate, got method {info.compress_type}")
         with self._open_member(archive, name) as stream:
-            header, _, header_size = self._read_header_is_fortran_header_size(name, stream)
+            header, _, header_size = self._parse_npy_header(name, stream)
         if header.dtype.hasobject:
             raise BadInputs(
                 f"{self.called}: member {_escape(name)} holds Python objects; save numbers, or index values by {__name__}"
@@ -217,8 +225,8 @@ class InputFile(Mapping[str, Any]):
         except Exception as e:  # NumPy, zlib and tokenize raise further types
             raise self._unreadable_error(name, _describe_error(e)) from e
 
-    def _read_header_is_fortran_header_size(self, name: str, stream: IO[bytes]) -> tuple[MemberHeader, bool, int]:
-        """Read a header. Return its declaration, True for column-major order, and its length in bytes."""
+    def _parse_npy_header(self, name: str, stream: IO[bytes]) -> _NpyHeader:
+        """Read the header at the start of a member. Raises BadInputs."""
         start = stream.read(len(npy.MAGIC_PREFIX) + 2)
         if not start.startswith(npy.MAGIC_PREFIX):
             raise BadInputs(f"{self.called} is not an input file: member {_escape(name)} is not an array")
@@ -226,12 +234,12 @@ class InputFile(Mapping[str, Any]):
         if reader is None:
             raise self._unreadable_error(name, f"version {start[-2]}.{start[-1]} of .npy is not supported")
         shape, fortran, dtype = reader(stream)
-        return MemberHeader(dtype, shape), fortran, stream.tell()
+        return _NpyHeader(MemberHeader(dtype, shape), fortran, stream.tell())
 
     def _read_array(self, name: str) -> Array:
         """Read a member's array. Raises BadInputs if it differs from its declaration."""
         with self._open_archive() as archive, self._open_member(archive, name) as stream:
-            header, fortran, _ = self._read_header_is_fortran_header_size(name, stream)
+            header, fortran, _ = self._parse_npy_header(name, stream)
             if header != self._members[name]:
                 raise self._unreadable_error(name, "it was changed while it was read")
             flat = np.empty(math.prod(header.shape), header.dtype)

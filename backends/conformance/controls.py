@@ -172,7 +172,7 @@ class RaisesOnManyValues(Interp):
         return run(graph, inputs)
 
 
-class Crashing(Interp):
+class CrashingOnFloat32(Interp):
     """A control whose process ends on every program with a float32 input."""
 
     name = "control-crashing"
@@ -184,7 +184,7 @@ class Crashing(Interp):
         return run(graph, inputs)
 
 
-class Hanging(Interp):
+class HangingOnFloat32(Interp):
     """A control that never answers for a program with a float32 input."""
 
     name = "control-hanging"

@@ -34,7 +34,7 @@ from uops.backends.contract import Backend
 from uops.backends.testing.journal import Journal
 from uops.backends.worker.client import query_backend_info
 from uops.backends.worker.frames import BadFrame, parse_header
-from uops.backends.worker.serve import tie_to_parent
+from uops.backends.worker.serve import tie_to_parent_and_raise_oom_score
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -85,10 +85,10 @@ class Tally:
         self.examples = (self.examples + other.examples)[:5]
 
 
-def list_chunks(names: tuple[str, ...]) -> list[ExhaustiveChunk]:
+def list_chunks(functions: tuple[str, ...]) -> list[ExhaustiveChunk]:
     """Return every chunk of every function."""
     chunks = []
-    for name in names:
+    for name in functions:
         n = POINTS // POINT_CHUNK if name in F64_REFERENCES else 1 << (32 - CHUNK_BITS)
         chunks += [ExhaustiveChunk(name, k) for k in range(n)]
     return chunks
@@ -145,7 +145,7 @@ class _ChunkJudges:
 
     def judge_chunk_in_process(self, job: ExhaustiveChunk) -> tuple[ExhaustiveChunk, Tally]:
         """Judge a chunk in this thread's process."""
-        process, pipe = self._get_thread_process()
+        process, pipe = self._get_or_start_thread_process()
         try:
             pipe.send(job)
             if pipe.poll(TIMEOUT):
@@ -161,7 +161,7 @@ class _ChunkJudges:
         n = POINT_CHUNK if job.name in F64_REFERENCES else 1 << CHUNK_BITS
         return job, Tally(job.name, inputs=n, wrong=n, examples=[ended])
 
-    def _get_thread_process(self) -> tuple[BaseProcess, Connection]:
+    def _get_or_start_thread_process(self) -> tuple[BaseProcess, Connection]:
         if not hasattr(self._mine, "process"):
             context = multiprocessing.get_context("spawn")
             parent_end, child_end = context.Pipe()
@@ -191,7 +191,7 @@ def _serve_chunks(backend: str, path: list[str], pipe: Connection) -> None:
     os.setsid()  # a signal to its group, or from the terminal, reaches one side alone
     parent = multiprocessing.parent_process()
     assert parent is not None
-    tie_to_parent(parent.sentinel)
+    tie_to_parent_and_raise_oom_score(parent.sentinel)
     sys.path.extend(path)
     instance = registry.create_backend(backend)
     while True:

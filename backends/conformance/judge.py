@@ -126,27 +126,29 @@ def _judge_segment(expected: Expectation, s: Segment, got: Array | None, level: 
     return v
 
 
-def _make_element_failure(expected: Expectation, s: Segment, want: AllowedSet, got: Array, k: int) -> Failure:
-    operands = tuple(_format_operand(expected.case, key, k, want) for key in sorted(expected.case.inputs))
+def _make_element_failure(expected: Expectation, s: Segment, want: AllowedSet, got: Array, element_index: int) -> Failure:
+    operands = tuple(_format_operand(expected.case, key, element_index, want) for key in sorted(expected.case.inputs))
     return Failure(
         expected.case.id,
-        f"element {k} of output {s.output} is outside the allowed set",
+        f"element {element_index} of output {s.output} is outside the allowed set",
         s.output,
-        k,
+        element_index,
         tuple(o for o in operands if o),
-        format_value_with_bits(got.reshape(-1)[k]),
-        format_value_with_bits(np.asarray(want.best).reshape(-1)[k]) if expected.by_bits else want.describe(k),
+        format_value_with_bits(got.reshape(-1)[element_index]),
+        format_value_with_bits(np.asarray(want.best).reshape(-1)[element_index])
+        if expected.by_bits
+        else want.describe(element_index),
     )
 
 
-def _format_operand(case: ConformanceCase, key: str, k: int, want: AllowedSet) -> str:
-    """Format the input's element that meets element k; empty where input and output differ in shape."""
+def _format_operand(case: ConformanceCase, key: str, element_index: int, want: AllowedSet) -> str:
+    """Format the input's element that meets that element of the output; empty where input and output differ in shape."""
     value = case.inputs[key]
     if not isinstance(value, np.ndarray):
         return f"{key} = {value}"
     if tuple(value.shape) != tuple(want.shape):
         return ""
-    return f"{key} = {format_value_with_bits(value.reshape(-1)[k])}"
+    return f"{key} = {format_value_with_bits(value.reshape(-1)[element_index])}"
 
 
 def format_value_with_bits(x: Any) -> str:

@@ -38,7 +38,9 @@ class ReferenceFunction:
 # --------------------------------------------------------------------------------------------- float32 against float64
 
 
-def _make_float64_judge(exact_function: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
+def _make_float32_judge_by_float64(
+    exact_function: Callable[[Array], Array],
+) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
     def judge(operands: tuple[Array, ...], got: Array) -> CorrectAndUlpErrors:
         exact = exact_function(operands[0].astype(np.float64))
         want = exact.astype(np.float32)
@@ -170,12 +172,12 @@ def _make_equal_bits_or_nan_judge(
 
 _F32 = (dt.float32,)
 F32_REFERENCES: dict[str, ReferenceFunction] = {
-    "exp2/float32": ReferenceFunction(Op.EXP2, _F32, dt.float32, 2.0, _make_float64_judge(np.exp2)),
-    "log2/float32": ReferenceFunction(Op.LOG2, _F32, dt.float32, 2.0, _make_float64_judge(np.log2)),
-    "sin/float32": ReferenceFunction(Op.SIN, _F32, dt.float32, 2.0, _make_float64_judge(np.sin)),
-    "sqrt/float32": ReferenceFunction(Op.SQRT, _F32, dt.float32, 0.5, _make_float64_judge(np.sqrt)),
-    "recip/float32": ReferenceFunction(Op.RECIP, _F32, dt.float32, 0.5, _make_float64_judge(lambda x: 1.0 / x)),
-    "trunc/float32": ReferenceFunction(Op.TRUNC, _F32, dt.float32, 0.0, _make_float64_judge(np.trunc)),
+    "exp2/float32": ReferenceFunction(Op.EXP2, _F32, dt.float32, 2.0, _make_float32_judge_by_float64(np.exp2)),
+    "log2/float32": ReferenceFunction(Op.LOG2, _F32, dt.float32, 2.0, _make_float32_judge_by_float64(np.log2)),
+    "sin/float32": ReferenceFunction(Op.SIN, _F32, dt.float32, 2.0, _make_float32_judge_by_float64(np.sin)),
+    "sqrt/float32": ReferenceFunction(Op.SQRT, _F32, dt.float32, 0.5, _make_float32_judge_by_float64(np.sqrt)),
+    "recip/float32": ReferenceFunction(Op.RECIP, _F32, dt.float32, 0.5, _make_float32_judge_by_float64(lambda x: 1.0 / x)),
+    "trunc/float32": ReferenceFunction(Op.TRUNC, _F32, dt.float32, 0.0, _make_float32_judge_by_float64(np.trunc)),
     **{
         f"cast/float32/{d.name}": ReferenceFunction(Op.CAST, _F32, d, 0.0, _make_float32_cast_judge(d))
         for d in dt.STORABLE

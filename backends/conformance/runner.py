@@ -97,7 +97,10 @@ def run_conformance(
         records = {} if open_journal is None else read_case_records(open_journal, supported)
         rest = [c for c in supported if c.id not in records]
         fresh = _judge_and_record_outcomes(
-            rest, _run_cases_and_rerun_parts(backend, rest, jobs, limits, schedules.environment), capabilities, open_journal
+            rest,
+            _run_cases_and_rerun_failed_by_segment(backend, rest, jobs, limits, schedules.environment),
+            capabilities,
+            open_journal,
         )
         try:
             for k, case in enumerate(supported, 1):
@@ -116,7 +119,7 @@ _ENDED = ("error", "crash", "trap")
 CaseOrPartOutcomes = list[tuple[ConformanceCase, client.Outcome]]
 
 
-def _run_cases_and_rerun_parts(
+def _run_cases_and_rerun_failed_by_segment(
     backend: str, cases: list[ConformanceCase], jobs: int, limits: client.Limits, environment: Mapping[str, str]
 ) -> Iterator[CaseOrPartOutcomes]:  # fmt: skip
     """Yield what to judge for each case: itself, or its segments alone, with outcomes."""

@@ -156,12 +156,12 @@ def render_mod(needs: HelperProvider, u: UOp, x: str, y: str) -> str:
 
 
 def _render_floor_division_or_modulo(
-    needs: HelperProvider, u: UOp, x: str, y: str, operator: str, helper_kind: str, unsigned_at_zero: str
+    needs: HelperProvider, u: UOp, x: str, y: str, operator: str, helper_kind: str, unsigned_result_at_zero_divisor: str
 ) -> str:
     """Return the machine's division if it floors and cannot fault; otherwise a call of a helper."""
     nonzero = never_equals(u.rhs, 0)
     if not u.dtype.is_signed:
-        return f"{x} {operator} {y}" if nonzero else f"{y} != 0 ? {x} {operator} {y} : {unsigned_at_zero}"
+        return f"{x} {operator} {y}" if nonzero else f"{y} != 0 ? {x} {operator} {y} : {unsigned_result_at_zero_divisor}"
     if nonzero and never_equals(u.rhs, -1) and not may_differ_in_sign(u):
         return f"{x} {operator} {y}"
     return f"{needs.require_helper(helper_kind, u.dtype)}({x}, {y})"

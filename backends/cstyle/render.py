@@ -132,21 +132,21 @@ class CKernelRenderer:
             slot, d = u.arg.slot, u.dtype
             if u.arg.name is None:
                 pointer = f"{self.language.space_qualifier(AddrSpace.GLOBAL)}{self.language.storage_type(d)} *"
-                same = self._declare_or_compare(
+                same = self._declare_once_and_compare(
                     f"p{slot}", f"{pointer}const p{slot} = ({pointer}){self.language.buffer.format(slot)};"
                 )
                 self.memory_refs[u] = CMemoryRef(f"p{slot}" if same else f"(({pointer})p{slot})", d, AddrSpace.GLOBAL)
             else:  # its dtype holds every value within its bounds (R08)
                 t = self.language.value_type(d)
-                self._declare_or_compare(f"s{slot}", f"const i64 s{slot} = {self.language.scalar.format(slot)};")
+                self._declare_once_and_compare(f"s{slot}", f"const i64 s{slot} = {self.language.scalar.format(slot)};")
                 self.values[u] = (f"s{slot}" if t == "i64" else f"({t})s{slot}",)
 
-    def _declare_or_compare(self, name: str, line: str) -> bool:
+    def _declare_once_and_compare(self, name: str, declaration: str) -> bool:
         """Write a declaration unless the name has one; return True if the one it has is the same."""
         if name not in self.arguments:
-            self.arguments[name] = line
-            self.w.write_line(line)
-        return self.arguments[name] == line
+            self.arguments[name] = declaration
+            self.w.write_line(declaration)
+        return self.arguments[name] == declaration
 
     def _declare_local_and_reg_buffers(self) -> None:
         """Declare LOCAL and REG buffers.
@@ -188,12 +188,12 @@ class CKernelRenderer:
         if u.dtype.is_float and all(s.op is Op.CONST for s in u.src):
             # TinyCC folds constants in long double and then rounds again: an operand in a variable is not folded.
             first, *_ = u.src  # of any op
-            columns[0] = self._bind_lanes(first.dtype, f"c{self.number}", columns[0])
+            columns[0] = self._declare_lane_constants(first.dtype, f"c{self.number}", columns[0])
         n = self._lane_count(u)
         expressions = [EMIT[u.op](self.w, u, *(c[k % len(c)] for c in columns)) for k in range(n)]
-        self.values[u] = self._bind_lanes(u.dtype, f"v{self.number}", expressions)
+        self.values[u] = self._declare_lane_constants(u.dtype, f"v{self.number}", expressions)
 
-    def _bind_lanes(self, d: DType, name: str, expressions: Sequence[str]) -> tuple[str, ...]:
+    def _declare_lane_constants(self, d: DType, name: str, expressions: Sequence[str]) -> tuple[str, ...]:
         """Declare one constant per lane; return their names."""
         names = (name,) if len(expressions) == 1 else tuple(f"{name}_{k}" for k in range(len(expressions)))
         for n, e in zip(names, expressions, strict=True):
@@ -255,7 +255,7 @@ class CKernelRenderer:
     def record_index_or_select_lanes(self, u: UOp) -> None:
         """Name one element, or one per lane; of a value, some of its lanes."""
         if u.operand not in self.memory_refs:
-            self.values[u] = self._select_lanes(u)
+            self.values[u] = self._select_lanes_at_constant_positions(u)
             return
         at = self.memory_ref(u.operand)
         if len(u.positions) != 1 or at.index is not None:
@@ -263,7 +263,7 @@ class CKernelRenderer:
         (position,) = u.positions
         self.memory_refs[u] = replace(at, index=self.lane_operands(position))
 
-    def _select_lanes(self, u: UOp) -> tuple[str, ...]:
+    def _select_lanes_at_constant_positions(self, u: UOp) -> tuple[str, ...]:
         """Return the lanes of a vector value at constant positions; several indices are outer, in row-major order (R45)."""
         source, chosen = u.operand, [_constant_indices(i) for i in u.positions]
         shape = [int(n) for n in source.shape if isinstance(n, int)]
@@ -283,7 +283,7 @@ class CKernelRenderer:
         if u.alternative is not None and u.gate is not None:
             alt, gate = self.lane_operands(u.alternative), self.lane_operands(u.gate)
             elements = [f"{gate[k % len(gate)]} ? {x} : {alt[k % len(alt)]}" for k, x in enumerate(elements)]
-        self.values[u] = self._bind_lanes(d, f"v{self.number}", elements)
+        self.values[u] = self._declare_lane_constants(d, f"v{self.number}", elements)
 
     def render_store(self, u: UOp) -> None:
         """Render a write, lane by lane, each under its gate."""
@@ -305,7 +305,7 @@ class CKernelRenderer:
 
     # Control.
 
-    def render_range(self, u: UOp) -> None:
+    def open_loop_or_bind_launch_index(self, u: UOp) -> None:
         """Open a loop that tests first, so that a bound <= 0 runs zero times (R57)."""
         name, t = f"k{self.number}", self.language.value_type(u.dtype)  # i8 and i16 are types
         self.values[u] = (name,)
@@ -317,22 +317,22 @@ class CKernelRenderer:
         self.w.open_block(f"for ({t} {name} = 0; {name} < {self.scalar_operand(u.bound)}; {name}++)")
         self.open_blocks.append(u)
 
-    def render_special(self, u: UOp) -> None:
+    def bind_special_to_launch_index(self, u: UOp) -> None:
         """Name an index of the launch."""
         if u not in self.launch_indices:
             raise Unsupported(u.op.name, self.language.name)
-        self.values[u] = self._bind_lanes(u.dtype, f"k{self.number}", (self.launch_indices[u],))
+        self.values[u] = self._declare_lane_constants(u.dtype, f"k{self.number}", (self.launch_indices[u],))
 
     def render_end(self, u: UOp) -> None:
         """Close the ranges of an End, innermost first."""
         left = {r for r in u.ranges if r not in self.launch_indices}
         while left:
-            left.discard(self._pop_innermost_block(left))
+            left.discard(self._close_innermost_block(left))
 
-    def _pop_innermost_block(self, candidates: Iterable[UOp]) -> UOp:
+    def _close_innermost_block(self, expected: Iterable[UOp]) -> UOp:
         """Close the innermost block, which must be one of those expected."""
-        if not self.open_blocks or self.open_blocks[-1] not in candidates:
-            raise Crash(f"instruction {self.number} closes {list(candidates)!r}, but not the innermost open Range or If")
+        if not self.open_blocks or self.open_blocks[-1] not in expected:
+            raise Crash(f"instruction {self.number} closes {list(expected)!r}, but not the innermost open Range or If")
         self.w.close_block()
         return self.open_blocks.pop()
 
@@ -343,7 +343,7 @@ class CKernelRenderer:
 
     def render_endif(self, u: UOp) -> None:
         """Close the block of an If."""
-        self._pop_innermost_block((u.if_node,))
+        self._close_innermost_block((u.if_node,))
 
     def render_barrier(self, u: UOp) -> None:
         """Render a Barrier. Raises Unsupported in a language without workgroups."""
@@ -369,11 +369,11 @@ STATEMENT: dict[Op, Callable[[CKernelRenderer, UOp], None]] = {
     Op.LOAD: CKernelRenderer.render_load,
     Op.STORE: CKernelRenderer.render_store,
     Op.ATOMICADD: CKernelRenderer.render_atomic_add,
-    Op.RANGE: CKernelRenderer.render_range,
+    Op.RANGE: CKernelRenderer.open_loop_or_bind_launch_index,
     Op.END: CKernelRenderer.render_end,
     Op.IF: CKernelRenderer.render_if,
     Op.ENDIF: CKernelRenderer.render_endif,
-    Op.SPECIAL: CKernelRenderer.render_special,
+    Op.SPECIAL: CKernelRenderer.bind_special_to_launch_index,
     Op.BARRIER: CKernelRenderer.render_barrier,
 }
 

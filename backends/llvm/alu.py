@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from uops.backends.facts import dtype_class_letter, may_differ_in_sign, value_bounds
 from uops.backends.llvm.builder import IRBuilder
@@ -82,12 +83,12 @@ def emit_max(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit the maximum."""
     t = type_of(u)
     if u.dtype.is_float:
-        return _emit_float_max(b, u, t, x, y)
+        return _emit_nan_propagating_max(b, u, t, x, y)
     name = {"b": "umax", "s": "smax", "u": "umax"}[dtype_class_letter(u.dtype)]
     return b.emit(f"or {t} {x}, {y}") if u.dtype is dt.bool_ else b.intrinsic(name, t, x, y)
 
 
-def _emit_float_max(b: IRBuilder, u: UOp, t: str, x: str, y: str) -> str:
+def _emit_nan_propagating_max(b: IRBuilder, u: UOp, t: str, x: str, y: str) -> str:
     """Emit a maximum that is NaN if either operand is (R11). Of two zeros it is the same one in every evaluation (R27: one value
     per node).
 
@@ -153,19 +154,26 @@ def emit_where(b: IRBuilder, u: UOp, p: str, x: str, y: str) -> str:
 # Integer division (R01 to R04). A divisor that would fault, 0 or (signed) -1, is replaced by 1 before the machine divides.
 
 
-def _emit_safe_divisor_and_flags(b: IRBuilder, divisor_node: UOp, t: str, y: str) -> tuple[str, str | None, str | None]:
-    """Return (a divisor that cannot fault, `y is 0`, `y is -1`); a flag is None if min_max excludes its value."""
+class _SafeDivisor(NamedTuple):
+    """A divisor that cannot fault, and conditions on the one that it replaces; None if min_max excludes their value."""
+
+    divisor: str
+    was_zero: str | None
+    was_minus_one: str | None
+
+
+def _emit_safe_divisor(b: IRBuilder, divisor_node: UOp, t: str, y: str) -> _SafeDivisor:
     lo, hi = value_bounds(divisor_node)
     zero = b.emit(f"icmp eq {t} {y}, {splat(t, '0')}") if lo <= 0 <= hi else None
     minus = b.emit(f"icmp eq {t} {y}, {splat(t, '-1')}") if lo <= -1 <= hi else None
     fault = b.emit(f"or {with_element(t, 'i1')} {zero}, {minus}") if zero and minus else zero or minus
-    return (b.select(fault, t, splat(t, "1"), y) if fault else y), zero, minus
+    return _SafeDivisor(b.select(fault, t, splat(t, "1"), y) if fault else y, zero, minus)
 
 
 def emit_idiv(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit floor(x / y); 0 for y = 0 (R03); x / -1 is the wrapped negation (R04)."""
     t, signed = type_of(u), u.dtype.is_signed
-    d, zero, minus = _emit_safe_divisor_and_flags(b, u.rhs, t, y)
+    d, zero, minus = _emit_safe_divisor(b, u.rhs, t, y)
     q = _emit_quotient(b, u, x, d)
     if signed and may_differ_in_sign(u):
         r = _emit_remainder(b, u, x, d, q)
@@ -179,7 +187,7 @@ def emit_idiv(b: IRBuilder, u: UOp, x: str, y: str) -> str:
 def emit_mod(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit x - y * floor(x / y), which has the sign of y (R02); x for y = 0 (R03)."""
     t, signed = type_of(u), u.dtype.is_signed
-    d, zero, _ = _emit_safe_divisor_and_flags(b, u.rhs, t, y)
+    d, zero, _ = _emit_safe_divisor(b, u.rhs, t, y)
     r = _emit_remainder(b, u, x, d)
     if signed and may_differ_in_sign(u):
         r = b.select(_emit_needs_floor_fix(b, t, r, d), t, b.emit(f"add {t} {r}, {d}"), r)
@@ -195,30 +203,30 @@ def _divides_as_floats(u: UOp) -> bool:
     return u.shape != () and bits(u.dtype) <= 32 and not all(s.op is Op.CONST for s in u.rhs.src)
 
 
-def _emit_quotient(b: IRBuilder, u: UOp, x: str, d: str) -> str:
-    """Emit x / d, truncated."""
+def _emit_quotient(b: IRBuilder, u: UOp, x: str, divisor: str) -> str:
+    """Emit x / divisor, truncated."""
     t, signed = type_of(u), u.dtype.is_signed
     if not _divides_as_floats(u):
-        return b.emit(f"{'sdiv' if signed else 'udiv'} {t} {x}, {d}")
+        return b.emit(f"{'sdiv' if signed else 'udiv'} {t} {x}, {divisor}")
     f = with_element(t, "float" if bits(u.dtype) <= 16 else "double")
     widen, narrow = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
-    over, under = (b.emit(f"{widen} {t} {z} to {f}") for z in (x, d))
+    over, under = (b.emit(f"{widen} {t} {z} to {f}") for z in (x, divisor))
     return b.emit(f"{narrow} {f} {b.emit(f'fdiv {f} {over}, {under}')} to {t}")
 
 
-def _emit_remainder(b: IRBuilder, u: UOp, x: str, d: str, q: str | None = None) -> str:
-    """Emit x - d * (x / d); `q` is the quotient if it is known."""
+def _emit_remainder(b: IRBuilder, u: UOp, x: str, divisor: str, quotient: str | None = None) -> str:
+    """Emit x - divisor * (x / divisor); `quotient` is given if it is known."""
     t = type_of(u)
     if not _divides_as_floats(u):
-        return b.emit(f"{'srem' if u.dtype.is_signed else 'urem'} {t} {x}, {d}")
-    q = _emit_quotient(b, u, x, d) if q is None else q
-    return b.emit(f"sub {t} {x}, {b.emit(f'mul {t} {q}, {d}')}")
+        return b.emit(f"{'srem' if u.dtype.is_signed else 'urem'} {t} {x}, {divisor}")
+    q = _emit_quotient(b, u, x, divisor) if quotient is None else quotient
+    return b.emit(f"sub {t} {x}, {b.emit(f'mul {t} {q}, {divisor}')}")
 
 
-def _emit_needs_floor_fix(b: IRBuilder, t: str, r: str, d: str) -> str:
+def _emit_needs_floor_fix(b: IRBuilder, t: str, remainder: str, divisor: str) -> str:
     """Emit whether floor is below the truncated quotient: the remainder is nonzero and differs in sign from the divisor."""
-    some = b.emit(f"icmp ne {t} {r}, {splat(t, '0')}")
-    opposed = b.emit(f"icmp slt {t} {b.emit(f'xor {t} {r}, {d}')}, {splat(t, '0')}")
+    some = b.emit(f"icmp ne {t} {remainder}, {splat(t, '0')}")
+    opposed = b.emit(f"icmp slt {t} {b.emit(f'xor {t} {remainder}, {divisor}')}, {splat(t, '0')}")
     return b.emit(f"and {with_element(t, 'i1')} {some}, {opposed}")
 
 

@@ -102,7 +102,7 @@ def _parse_and_run_tier_passes(source: str, host: Host, tier: LlvmTier) -> Any:
         raise Crash(f"LLVM rejects the rendered kernel: {e}\n{source}") from e
     if tier is LlvmTier.FAST:
         narrow = _list_functions_with_narrow_stores(source)
-        return _replace_constant_masked_stores(_combine_instructions(module, machine, narrow)) if narrow else module
+        return _replace_constant_masked_stores(_run_instcombine_on_functions(module, machine, narrow)) if narrow else module
     _run_tier_or_vector_cleanup_passes(module, machine, tier, _VECTOR.search(source) is not None)
     return _replace_constant_masked_stores(module)
 
@@ -151,7 +151,7 @@ def _list_functions_with_narrow_stores(source: str) -> list[str]:
 _TRUNCATED = re.compile(r" trunc <\d+ x i\d+> [\s\S]*@llvm\.masked\.store\.v\d+i(8|16|32)\b")
 
 
-def _combine_instructions(module: Any, machine: Any, function_names: Iterable[str]) -> Any:
+def _run_instcombine_on_functions(module: Any, machine: Any, function_names: Iterable[str]) -> Any:
     """Run instruction combining on functions of these names.
 
     It folds masks of constants, which the code generator would otherwise find by itself.

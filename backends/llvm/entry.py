@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import IntEnum, auto
 
 from uops.backends.llvm.native import IRFunction, render_module
-from uops.backends.llvm.pool import PARALLEL, define_pool
+from uops.backends.llvm.pool import PARALLEL, define_pool_functions_and_globals
 
 
 class _WordLayout(IntEnum):
@@ -137,13 +137,13 @@ def render_entry_module(triple: str) -> str:
     """Return the text of the module for a machine's triple."""
     functions = [
         _define_python_call(),
-        _define_argument_unpacker(),
+        _define_argument_check_and_unpacking(),
         _define_all_bytes_bool_check(),
-        _define_output_allocation(),
+        _define_output_allocation_and_copy(),
         _define_run_all_launches(),
         _define_launch(),
-        _define_take_block(),
-        _define_give_block(),
+        _define_allocation_from_kept_blocks(),
+        _define_release_to_kept_blocks(),
         _define_capsule_destructor(),
     ]
     variables = [
@@ -152,7 +152,7 @@ def render_entry_module(triple: str) -> str:
         "@PyLong_Type = external global i8",
         "@_Py_NoneStruct = external global i8",
     ]
-    more, globals_ = define_pool(triple)
+    more, globals_ = define_pool_functions_and_globals(triple)
     return render_module([*functions, *more], [*variables, *globals_])
 
 
@@ -245,7 +245,7 @@ def _release_objects(c: IRFunction, objects: str, count: str) -> None:
         c.call("Py_DecRef", "void", ("ptr", c.load_pointer(objects, k)))
 
 
-def _define_argument_unpacker() -> IRFunction:
+def _define_argument_check_and_unpacking() -> IRFunction:
     """Define the check of one argument against its entry; it stores the argument's address or value."""
     names = ("table", "entry", "argument", "bases", "variables")
     c = IRFunction("checked", "i1", *(("ptr", n) for n in names), internal=True)
@@ -299,13 +299,13 @@ def _define_all_bytes_bool_check() -> IRFunction:
     return c
 
 
-def _define_output_allocation() -> IRFunction:
+def _define_output_allocation_and_copy() -> IRFunction:
     """Define the allocation of all results. On failure it returns false with an exception set, and has released them."""
     c = IRFunction("made", "i1", ("ptr", "table"), ("ptr", "bases"), ("ptr", "made"), internal=True)
     entries, done = _entries_address(c, "%table", TableHeader.OUTPUTS_AT), c.declare_local("i64", 0)
     with c.counted_loop(c.load_word("%table", TableHeader.OUTPUTS)) as k:
         entry = c.word_address(entries, c.binary("mul", k, OutputEntry.SIZE))
-        array = _emit_new_array(c, entry)
+        array = _emit_new_numpy_array(c, entry)
         c.store("ptr", array, c.word_address("%made", k))
         c.store("i64", c.binary("add", k, 1), done)
         data, base, source = c.load("ptr", array, _DATA), c.load_word(entry, OutputEntry.BASE), c.load_word(entry, OutputEntry.FROM)
@@ -320,7 +320,7 @@ def _define_output_allocation() -> IRFunction:
     return c
 
 
-def _emit_new_array(c: IRFunction, output_entry_address: str) -> str:
+def _emit_new_numpy_array(c: IRFunction, output_entry_address: str) -> str:
     """Create an array in memory of NumPy's, or in a block of this module if it is large."""
     size, owner = c.load_word(output_entry_address, OutputEntry.BYTES), c.declare_local("ptr", "null")
     data = c.declare_local("ptr", "null")
@@ -395,7 +395,7 @@ def _define_launch() -> IRFunction:
 # Blocks of memory. A caller of take and give must hold the interpreter's lock.
 
 
-def _define_take_block() -> IRFunction:
+def _define_allocation_from_kept_blocks() -> IRFunction:
     """Define the allocation of a block: one that was given back before, or a new one; null if there is none."""
     c = IRFunction("take", "ptr", ("i64", "size"), internal=True)
     with c.counted_loop(KEPT_BLOCKS) as k:
@@ -409,7 +409,7 @@ def _define_take_block() -> IRFunction:
     return c
 
 
-def _define_give_block() -> IRFunction:
+def _define_release_to_kept_blocks() -> IRFunction:
     """Define the release of a block: keep it in place of the oldest kept one, or free it if it is very large."""
     c = IRFunction("give", "void", ("ptr", "block"), ("i64", "size"), internal=True)
     with c.if_true(c.compare("sgt", "%size", KEPT_BYTES // 2)):

@@ -38,11 +38,11 @@ def describe_machine(host: Host) -> MachineModel:
 def available_cores() -> int:
     """Return the number of threads that may run in parallel, by the process's affinity and its container's quota."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(affinity, cpu_quota() or affinity)
+    return min(affinity, read_cgroup_cpu_quota() or affinity)
 
 
 @cache
-def cpu_quota(folder: Path = _GROUPS) -> int | None:
+def read_cgroup_cpu_quota(folder: Path = _GROUPS) -> int | None:
     """Return the processors that the control group grants, rounded up; None without a limit (cgroups 2, then 1)."""
     allowed = _read_or_empty(folder / "cpu.max").split() or [
         _read_or_empty(folder / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")

@@ -35,7 +35,7 @@ _PAUSE: dict[str, tuple[str, tuple[Typed, ...]]] = {
 }
 
 
-def define_pool(triple: str) -> tuple[list[IRFunction], list[str]]:
+def define_pool_functions_and_globals(triple: str) -> tuple[list[IRFunction], list[str]]:
     """Return the functions and the variables of the pool."""
     machine = triple.partition("-")[0]
     variables = [
@@ -52,7 +52,7 @@ def define_pool(triple: str) -> tuple[list[IRFunction], list[str]]:
         _define_run_kernel_on_pool(machine),
         _define_run_pieces(),
         _define_may_take_piece(),
-        _define_worker(machine),
+        _define_worker_thread(machine),
         _define_start_thread(),
         _define_reset_after_fork(),
     ], variables
@@ -163,7 +163,7 @@ def _emit_piece_begin(c: IRFunction, piece: str, pieces: str) -> str:
     return c.binary("add", c.binary("mul", whole, piece), _minimum(c, piece, rest))
 
 
-def _define_worker(machine: str) -> IRFunction:
+def _define_worker_thread(machine: str) -> IRFunction:
     """Define the body of a thread of the pool, whose number is its argument."""
     c = IRFunction("worker", "ptr", ("ptr", "number"), internal=True)
     me, looks = c.emit("ptrtoint ptr %number to i64"), c.declare_local("i64", 0)

@@ -122,7 +122,7 @@ class _KernelRenderer:
         for k, u in enumerate(self.instructions):
             self.number = k
             if u not in self.operands and u not in self.addresses and u not in self.registers:
-                self._emit_instruction(u)
+                self._emit_instruction_and_i64_copy(u)
         if self.open_blocks:
             raise Crash(f"{self.open_blocks[-1].node!r} is never closed")
         self.b.emit_void("ret void")
@@ -159,16 +159,16 @@ class _KernelRenderer:
         Addresses are loaded once, before any store, as LLVM has to assume that a store may change the table.
         """
         storage_type(u.dtype)
-        self.addresses[u] = self._load_argument_entry("p", u.arg.slot, "ptr", "%buffers")
+        self.addresses[u] = self._load_argument_once("p", u.arg.slot, "ptr", "%buffers")
 
     def _bind_variable(self, u: UOp) -> None:
         """Load a named Param: it is passed as int64, and its dtype holds every value within its bounds (R08)."""
-        place, t = self._load_argument_entry("s", u.arg.slot, "i64", "%scalars"), value_type(u.dtype)
+        place, t = self._load_argument_once("s", u.arg.slot, "i64", "%scalars"), value_type(u.dtype)
         self.operands[u] = place if t == "i64" else self.b.emit(f"trunc i64 {place} to {t}")
 
-    def _load_argument_entry(self, letter: str, slot: int, t: str, table: str) -> str:
+    def _load_argument_once(self, name_prefix: str, slot: int, t: str, table: str) -> str:
         """Load an entry of a table of arguments, once for all Params of its slot."""
-        place = f"%{letter}{slot}"
+        place = f"%{name_prefix}{slot}"
         if place not in self.entries:
             self.entries.add(place)
             self.b.emit_void(f"{place}.at = getelementptr {t}, ptr {table}, i64 {slot}")
@@ -194,14 +194,14 @@ class _KernelRenderer:
 
     # Body: one statement per instruction.
 
-    def _emit_instruction(self, u: UOp) -> None:
+    def _emit_instruction_and_i64_copy(self, u: UOp) -> None:
         """Emit one instruction; an integer for addresses is also, or only, computed in 64 bits."""
         if u not in self.address_nodes.address_only:
-            self._emit_statement(u)
+            self._emit_value_or_statement(u)
         if u in self.address_nodes.wide and u.shape == () and u.dtype is not dt.index:
-            self.i64_operands[u] = self._compute_in_i64(u)
+            self.i64_operands[u] = self._compute_or_extend_to_i64(u)
 
-    def _emit_statement(self, u: UOp) -> None:
+    def _emit_value_or_statement(self, u: UOp) -> None:
         if u.op in EMIT and u.src[0] not in self.addresses:  # operand: a Bitcast of memory is a statement
             self.operands[u] = EMIT[u.op](self.b, u, *map(self.render_operand, u.src))
         elif u.op in STATEMENT:
@@ -288,7 +288,7 @@ class _KernelRenderer:
     def _extend_to_i64(self, x: str, d: DType) -> str:
         return x if bits(d) == 64 else self.b.emit(f"{'sext' if d.is_signed else 'zext'} {value_type(d)} {x} to i64")
 
-    def _compute_in_i64(self, u: UOp) -> str:
+    def _compute_or_extend_to_i64(self, u: UOp) -> str:
         """Return a scalar integer in 64 bits: computed there if nothing wraps, else converted."""
         if not is_exact_in_64_bits(u):
             return self._extend_to_i64(self.render_operand(u), u.dtype)
@@ -359,7 +359,7 @@ class _KernelRenderer:
                 "load", t, t, ("ptr", place.contiguous), ("i32", align), (with_element(t, "i1"), gate), (t, alt)
             )
         elif d.itemsize < GATHERED:
-            read = self._load_lanes(storage_type(d), self._redirect_inactive_lanes(place.lanes, gate), d)
+            read = self._load_lanes(storage_type(d), self._redirect_inactive_lanes_to_spare_slot(place.lanes, gate), d)
             value = self.b.emit(f"select {with_element(t, 'i1')} {gate}, {t} {read}, {t} {alt}")
         else:
             ptrs = self.b.build_vector("ptr", place.lanes)
@@ -368,11 +368,11 @@ class _KernelRenderer:
             )
         return self._from_storage(d, t, value)
 
-    def _redirect_inactive_lanes(self, lanes: list[str], gate: str) -> list[str]:
+    def _redirect_inactive_lanes_to_spare_slot(self, lane_addresses: list[str], gate: str) -> list[str]:
         """Replace the addresses of inactive lanes by a slot of zeros that nothing else reads."""
         self.needs_spare_slot = True
-        on = [self.b.emit(f"extractelement <{len(lanes)} x i1> {gate}, i64 {k}") for k in range(len(lanes))]
-        return [self.b.emit(f"select i1 {x}, ptr {a}, ptr %spare") for x, a in zip(on, lanes, strict=True)]
+        on = [self.b.emit(f"extractelement <{len(lane_addresses)} x i1> {gate}, i64 {k}") for k in range(len(lane_addresses))]
+        return [self.b.emit(f"select i1 {x}, ptr {a}, ptr %spare") for x, a in zip(on, lane_addresses, strict=True)]
 
     def _from_storage(self, d: DType, t: str, value: str) -> str:
         """Convert what was read to a value."""
@@ -412,10 +412,10 @@ class _KernelRenderer:
             return
         self._store_lanes(t, place.lanes, d, x)
 
-    def _store_lanes(self, t: str, lanes: list[str], d: DType, x: str) -> None:
+    def _store_lanes(self, t: str, lane_addresses: list[str], d: DType, x: str) -> None:
         """Emit a write of each lane."""
-        for k, a in enumerate(lanes):
-            lane = self.b.emit(f"extractelement {vector_type(t, len(lanes))} {x}, i64 {k}")
+        for k, a in enumerate(lane_addresses):
+            lane = self.b.emit(f"extractelement {vector_type(t, len(lane_addresses))} {x}, i64 {k}")
             self.b.emit_void(f"store {t} {lane}, ptr {a}, align {d.itemsize}")
 
     def _store_masked(self, u: UOp) -> None:
@@ -429,7 +429,7 @@ class _KernelRenderer:
         if place.contiguous is not None:
             self.b.call_masked("store", "void", t, (t, x), ("ptr", place.contiguous), ("i32", align), (with_element(t, "i1"), gate))
         elif d.itemsize < GATHERED:
-            self._store_lanes(storage_type(d), self._redirect_inactive_lanes(place.lanes, gate), d, x)
+            self._store_lanes(storage_type(d), self._redirect_inactive_lanes_to_spare_slot(place.lanes, gate), d, x)
         else:
             ptrs = self.b.build_vector("ptr", place.lanes)
             self.b.call_masked(
@@ -505,10 +505,10 @@ class _KernelRenderer:
                 self.b.lines[line] += f"{self.register_values[r]}, %next{n} ]"
             self.register_values.update(before)
 
-    def _pop_innermost_block(self, candidates: Iterable[UOp]) -> _OpenBlock:
-        """Close the innermost block, which must be one of those expected."""
-        if not self.open_blocks or self.open_blocks[-1].node not in candidates:
-            raise Crash(f"instruction {self.number} closes {list(candidates)!r}, but not the innermost open Range or If")
+    def _pop_innermost_block(self, expected: Iterable[UOp]) -> _OpenBlock:
+        """Return the innermost open block, which must be one of those expected, and which is open no more."""
+        if not self.open_blocks or self.open_blocks[-1].node not in expected:
+            raise Crash(f"instruction {self.number} closes {list(expected)!r}, but not the innermost open Range or If")
         return self.open_blocks.pop()
 
     def emit_if(self, u: UOp) -> None:

@@ -47,14 +47,20 @@ class _PyMethodDef(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
+class NumpyApi(NamedTuple):
+    """Addresses of PyArray_NewFromDescr, PyArray_SetBaseObject and the type of arrays."""
+
+    new_array: int
+    set_base: int
+    array_type: int
+
+
 class NativeModule(NamedTuple):
     """The module in this process. `method` must outlive every builtin made of it, so it lives as long as the process."""
 
     method: _PyMethodDef
     execute: Any
-    new_array: int
-    set_base: int
-    array_type: int
+    numpy: NumpyApi
 
 
 def build_native_entry(frame: ProgramFrame, fallback: Callable[..., Any], store: ObjectCache) -> NativeEntry | None:
@@ -62,7 +68,7 @@ def build_native_entry(frame: ProgramFrame, fallback: Callable[..., Any], store:
     native = load_or_compile_native_module(store)
     if native is None:
         return None
-    table = _build_table(frame, fallback, native)
+    table = _encode_program_table(frame, fallback, native)
     address = ctypes.cast(ctypes.c_char_p(table), ctypes.c_void_p)
     bound = (table, fallback, frame)
 
@@ -92,7 +98,7 @@ def _load_builtin_constructor() -> Any:
 # The table
 
 
-def _build_table(frame: ProgramFrame, fallback: Callable[..., Any], native: NativeModule) -> bytes:
+def _encode_program_table(frame: ProgramFrame, fallback: Callable[..., Any], native: NativeModule) -> bytes:
     """Build the table of words of a program (`entry.TableHeader`)."""
     words = [0] * TableHeader.SIZE
 
@@ -137,9 +143,9 @@ def _build_table(frame: ProgramFrame, fallback: Callable[..., Any], native: Nati
         TableHeader.SINGLE: frame.returns_single,
         TableHeader.LONG: sum(launch.instruction_count for launch in frame.launches) >= LONG_WORK,
         TableHeader.THREADS: min(frame.threads or available_cores(), available_cores()),
-        TableHeader.NEW_ARRAY: native.new_array,
-        TableHeader.SET_BASE: native.set_base,
-        TableHeader.ARRAY_TYPE: native.array_type,
+        TableHeader.NEW_ARRAY: native.numpy.new_array,
+        TableHeader.SET_BASE: native.numpy.set_base,
+        TableHeader.ARRAY_TYPE: native.numpy.array_type,
     }
     for k, value in head.items():
         words[k] = value
@@ -224,7 +230,7 @@ def _link_native_module_for_good(image: bytes) -> NativeModule | None:
     renew()
     os.register_at_fork(after_in_child=renew)
     method = _PyMethodDef(b"program", call, _FASTCALL, b"Run the program on arrays and ints, in the order of its keys.")
-    return NativeModule(method, _SIGNATURE(execute), *api)
+    return NativeModule(method, _SIGNATURE(execute), api)
 
 
 @functools.cache
@@ -250,8 +256,8 @@ _ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE_OBJECT = 2, 94, 282
 
 
 @functools.cache
-def _load_numpy_api_if_layout_fits() -> tuple[int, int, int] | None:
-    """Return (PyArray_NewFromDescr, PyArray_SetBaseObject, the type of arrays); None if arrays have another layout."""
+def _load_numpy_api_if_layout_fits() -> NumpyApi | None:
+    """Return addresses in NumPy's C interface; None if arrays have another layout."""
     try:
         capsule = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API
     except (ImportError, AttributeError):
@@ -261,7 +267,7 @@ def _load_numpy_api_if_layout_fits() -> tuple[int, int, int] | None:
     table = ctypes.cast(pointer(capsule, None), ctypes.POINTER(ctypes.c_void_p))
     if table[_ARRAY_TYPE] != id(np.ndarray) or not all(map(_has_expected_layout, _make_probe_arrays())):
         return None
-    return int(table[_NEW_FROM_DESCR] or 0), int(table[_SET_BASE_OBJECT] or 0), id(np.ndarray)
+    return NumpyApi(int(table[_NEW_FROM_DESCR] or 0), int(table[_SET_BASE_OBJECT] or 0), id(np.ndarray))
 
 
 def _make_probe_arrays() -> list[Any]:
@@ -277,11 +283,11 @@ def _make_probe_arrays() -> list[Any]:
     ]
 
 
-def _has_expected_layout(a: Any) -> bool:
+def _has_expected_layout(array: Any) -> bool:
     """Return True if the fields of an array hold what its attributes say; pointers are followed last."""
-    words = (ctypes.c_uint64 * 9).from_address(id(a))
-    flags = a.flags.c_contiguous | a.flags.aligned << 8
+    words = (ctypes.c_uint64 * 9).from_address(id(array))
+    flags = array.flags.c_contiguous | array.flags.aligned << 8
     fields = (words[1], words[2], words[3] & 0xFFFFFFFF, words[7], words[8] & 0x101)
-    if fields != (id(np.ndarray), _data_address(a), a.ndim, id(a.dtype), flags):
+    if fields != (id(np.ndarray), _data_address(array), array.ndim, id(array.dtype), flags):
         return False
-    return all(ctypes.c_int64.from_address(words[4] + 8 * k).value == n for k, n in enumerate(a.shape))
+    return all(ctypes.c_int64.from_address(words[4] + 8 * k).value == n for k, n in enumerate(array.shape))

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class Device:
 @functools.cache
 def open_pocl_device() -> Device:
     """Open the CPU device of PoCL; memoized. Raises Unsupported with the reason where there is none."""
-    _set_default_cache_folder()
+    _use_temporary_pocl_cache_unless_set()
     try:
         import pyopencl
     except ImportError as e:
@@ -94,7 +94,7 @@ def open_pocl_device() -> Device:
         raise Unsupported(f"OpenCL: no platform is called {PLATFORM!r} ({install_command('opencl')})", "opencl")
     platform = max(platforms, key=lambda p: _version_sort_key(p.version))
     processor = platform.get_devices()[0]
-    missing = [feature for feature, mask, config in _list_features_masks_and_configs(cl, processor) if config & mask != mask]
+    missing = [f.name for f in _list_required_features(cl, processor) if f.device_config & f.required_bits != f.required_bits]
     if missing:
         raise Unsupported(f"OpenCL: {quote_name(processor.name)} lacks {', '.join(missing)}", "opencl")
     context = cl.Context([processor])
@@ -126,7 +126,7 @@ def find_generic_device_build_fault(cl: Any, context: Any, device: Any) -> str |
     return None
 
 
-def _set_default_cache_folder() -> None:
+def _use_temporary_pocl_cache_unless_set() -> None:
     """Set PoCL's cache, which it never cleans, to a folder that is removed with this process, unless the environment names one."""
     if "POCL_CACHE_DIR" not in os.environ:
         folder = os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="uops-pocl-")
@@ -138,16 +138,24 @@ def _version_sort_key(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
-def _list_features_masks_and_configs(cl: Any, device: Any) -> Iterator[tuple[str, int, int]]:
-    """Yield the features that strict results need of a device: (feature, its configuration bits, the configuration)."""
+class _RequiredFeature(NamedTuple):
+    """A feature that strict results need of a device, by bits that the device's configuration must have."""
+
+    name: str
+    required_bits: int
+    device_config: int
+
+
+def _list_required_features(cl: Any, device: Any) -> Iterator[_RequiredFeature]:
+    """Yield the features that strict results need of a device, whether it has them or not."""
     f = cl.device_fp_config
     for kind, config in (("float32", device.single_fp_config), ("float64", device.double_fp_config)):
-        yield (
+        yield _RequiredFeature(
             f"{kind} with subnormals, infinities, rounding to nearest and fma",
             f.DENORM | f.INF_NAN | f.ROUND_TO_NEAREST | f.FMA,
             config,
         )
-    yield "correctly rounded float32 division", f.CORRECTLY_ROUNDED_DIVIDE_SQRT, device.single_fp_config
+    yield _RequiredFeature("correctly rounded float32 division", f.CORRECTLY_ROUNDED_DIVIDE_SQRT, device.single_fp_config)
 
 
 #: Number of built programs kept between their check and their launch; PoCL finds an older one in its cache.
@@ -191,7 +199,8 @@ class _LentMemory:
 
 
 class SharedMemory:
-    """Host memory that kernels can reach: `lend` makes it a memory object for some launches, `find_buffer` looks it up by address.
+    """Host memory that kernels can reach: `wrap_arrays_as_buffers` makes it a memory object for some launches, and
+    `find_buffer_and_offset` looks it up by address.
 
     Each thread has its own table.
     """
@@ -200,7 +209,7 @@ class SharedMemory:
         self._lent = threading.local()
 
     @contextmanager
-    def lend(self, arrays: Sequence[Any]) -> Iterator[None]:
+    def wrap_arrays_as_buffers(self, arrays: Sequence[Any]) -> Iterator[None]:
         """Create memory objects over the arrays; on exit, the arrays hold what kernels wrote.
 
         Arrays that overlap share an object, since OpenCL leaves two objects over the same bytes undefined.
@@ -215,7 +224,7 @@ class SharedMemory:
             for s in spans:
                 s.buffer.release()
 
-    def find_buffer(self, address: int) -> tuple[Any, int]:
+    def find_buffer_and_offset(self, address: int) -> tuple[Any, int]:
         """Return the memory object that holds an address, and the offset in it. An empty array may have any address: it has no
         object."""
         for s in self._lent_spans():

@@ -102,7 +102,7 @@ class NdRangeShape:
     groups: tuple[Extent, ...]
     lanes: tuple[Extent, ...]
 
-    def evaluate_sizes_unless_empty(self, scalars: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    def evaluate_global_local_sizes_unless_empty(self, scalars: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the work-items in all and per group, in each dimension; None for an empty launch (R57: no iterations)."""
         n = max(1, len(self.groups), len(self.lanes))
         groups, lanes = (_evaluate_extents(e, n, scalars) for e in (self.groups, self.lanes))
@@ -136,17 +136,17 @@ def plan_launch(instructions: Sequence[UOp]) -> NdRangePlan:
         plan.assign_dimension(u, extent, group=str(u.arg.name).startswith(_GROUP_NAMES))
     if max(len(plan.groups), len(plan.lanes)) > DIMENSIONS or math.prod(e for e in plan.lanes if isinstance(e, int)) > MAX_LANES:
         raise Unsupported(f"SPECIAL in a launch of groups {plan.groups} and lanes {plan.lanes}", "opencl")
-    outer = _find_outer_parallel_ranges(instructions)
+    outer = _find_launchable_ranges_around_effects(instructions)
     groups = [u for u in outer if u.arg.type in GRID]
     plan.assign_dimensions(groups, group=True)
     # A group that looped over a GLOBAL range would need barriers between iterations to reuse its local memory (R61).
     if plan.index_expressions.keys() >= set(groups) or not any(_is_local(u) for u in instructions):
-        plan.assign_dimensions(_select_fitting_lanes([u for u in outer if u.arg.type in WORKGROUP], plan), group=False)
+        plan.assign_dimensions(_select_lane_ranges_fitting_group([u for u in outer if u.arg.type in WORKGROUP], plan), group=False)
     _check_barriers_outside_lane_loops(instructions, plan)
     return plan
 
 
-def _select_fitting_lanes(ranges: Sequence[UOp], plan: NdRangePlan) -> list[UOp]:
+def _select_lane_ranges_fitting_group(ranges: Sequence[UOp], plan: NdRangePlan) -> list[UOp]:
     """Return the ranges of constant extent, outermost first, whose product fits into a group."""
     total, fitting = math.prod(max(1, e) for e in plan.lanes if isinstance(e, int)), list[UOp]()
     for u in ranges:
@@ -161,7 +161,7 @@ def _is_local(u: UOp) -> bool:
     return u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.LOCAL
 
 
-def _find_outer_parallel_ranges(instructions: Sequence[UOp]) -> list[UOp]:
+def _find_launchable_ranges_around_effects(instructions: Sequence[UOp]) -> list[UOp]:
     """Return the ranges that only such ranges enclose and that enclose every effect, outermost first.
 
     Instructions before them that end in registers are repeated by every work-item.

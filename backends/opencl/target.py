@@ -39,13 +39,13 @@ class OpenClKernel:
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
         """Run the kernel once on lent addresses; the tables are those of every kernel (`uops.backends.calling`)."""
-        sizes = self.shape.evaluate_sizes_unless_empty(scalars)
+        sizes = self.shape.evaluate_global_local_sizes_unless_empty(scalars)
         if sizes is None:
             return
         arguments: list[Any] = []
         for k, kind in enumerate(self.shape.arguments):
             if kind == "buffer":
-                arguments += MEMORY.find_buffer(buffers[k])
+                arguments += MEMORY.find_buffer_and_offset(buffers[k])
             elif kind == "scalar":
                 arguments.append(scalars[k])
         device.launch_kernel_and_wait(self._kernel, arguments, *sizes)
@@ -95,4 +95,4 @@ class OpenClTarget:
 
     def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
         """Make the arrays' memory reachable for kernels within the context."""
-        return MEMORY.lend(arrays)
+        return MEMORY.wrap_arrays_as_buffers(arrays)

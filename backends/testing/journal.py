@@ -18,7 +18,7 @@ import stat
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import uops.spec
 from uops.spec.errors import UopsError
@@ -44,6 +44,21 @@ class BadJournal(UopsError):
 MOST_BYTES = 1 << 26
 
 
+class _ValidEnd(NamedTuple):
+    """Where the next line of a journal is to be written, and the sum of the line before, empty for none."""
+
+    offset: int
+    last_sum: bytes
+
+
+class _ReadLine(NamedTuple):
+    """A line of a journal's file: parsed, None if it was altered; its bytes; its sum."""
+
+    parsed: Json | None
+    raw: bytes
+    line_sum: bytes
+
+
 class Journal:
     """An append-only journal, for several threads of one process. Its lines are read from the disk, since they may not fit in
     memory."""
@@ -53,7 +68,7 @@ class Journal:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._end = (0, b"")  # offset of the next line, and the sum of the line before
+        self._end = _ValidEnd(0, b"")
         is_new = not path.exists()
         self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
@@ -78,7 +93,7 @@ class Journal:
             difference = escape_unprintable(_describe_heading_difference(recorded, heading))
             raise JournalMismatch(f"{describe_path(self.path)} is of another campaign: {difference}")
         with self._name_file_in_errors():
-            os.ftruncate(handle, self._end[0])
+            os.ftruncate(handle, self._end.offset)
             os.fsync(handle)
         if recorded is None:
             self.add(heading)
@@ -95,11 +110,11 @@ class Journal:
                 while rest:
                     rest = rest[os.write(self._handle, rest) :]
                 os.fsync(self._handle)
-                self._end = offset + len(data), _line_sum(data)
+                self._end = _ValidEnd(offset + len(data), _line_sum(data))
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._handle, offset)
-                self._end = offset, previous_sum
+                self._end = _ValidEnd(offset, previous_sum)
                 raise
 
     @contextlib.contextmanager
@@ -110,7 +125,7 @@ class Journal:
         except OSError as e:
             raise type(e)(e.errno, e.strerror, os.fspath(self.path)) from e
 
-    def lines(self) -> Iterator[Json]:
+    def lines_after_heading(self) -> Iterator[Json]:
         """Yield every line but the heading, in the order of writing. Don't use it concurrently with `add`.
 
         Raises BadJournal if the file was changed since it was opened.
@@ -125,7 +140,7 @@ class Journal:
     def entries_under(self, key: str) -> list[Json]:
         """Return the values that lines have under a key, in the order of writing."""
         with self._lock:
-            return [line[key] for line in self.lines() if key in line]
+            return [line[key] for line in self.lines_after_heading() if key in line]
 
     @contextlib.contextmanager
     def refuse_malformed_lines(self) -> Iterator[None]:
@@ -203,10 +218,10 @@ def _describe_heading_difference(stored: Json, expected: Json) -> str:
     return f"it differs in {', '.join(different)}"
 
 
-def _read_heading_and_valid_end(path: Path, expected_heading: bytes) -> tuple[Json | None, tuple[int, bytes]]:
-    """Return the heading of a journal, or None, then the length of its whole lines and the last line's sum. Raises BadJournal."""
+def _read_heading_and_valid_end(path: Path, expected_heading: bytes) -> tuple[Json | None, _ValidEnd]:
+    """Return the heading of a journal, or None, then the end of its whole lines. Raises BadJournal."""
     first: Json | None = None
-    end, damaged_line = (0, b""), 0
+    end, damaged_line = _ValidEnd(0, b""), 0
     for number, (line, raw, total) in enumerate(_read_lines_with_sums(path), 1):
         if damaged_line:
             raise BadJournal(_describe_damaged_line(path, damaged_line))
@@ -218,7 +233,7 @@ def _read_heading_and_valid_end(path: Path, expected_heading: bytes) -> tuple[Js
             damaged_line = number
             continue
         first = line if first is None else first
-        end = end[0] + len(raw), total
+        end = _ValidEnd(end.offset + len(raw), total)
     return first, end
 
 
@@ -226,17 +241,17 @@ def _describe_damaged_line(path: Path, number: int) -> str:
     return f"{describe_path(path)} is damaged: line {number} is not as it was written; it was left as it is"
 
 
-def _read_lines_with_sums(path: Path) -> Iterator[tuple[Json | None, bytes, bytes]]:
-    """Yield each line of a file with its bytes and its sum. The line is None if it was altered, and so is every line after it."""
+def _read_lines_with_sums(path: Path) -> Iterator[_ReadLine]:
+    """Yield each line of a file. After one that was altered, no line is parsed."""
     previous_sum = b""
     with path.open("rb") as f:
         while raw := f.readline(MOST_BYTES):
-            line = _parse_line(raw, previous_sum)
+            line = _verify_and_parse_line(raw, previous_sum)
             previous_sum = _line_sum(raw) if line is not None else b"damaged"
-            yield line, raw, previous_sum
+            yield _ReadLine(line, raw, previous_sum)
 
 
-def _parse_line(raw: bytes, previous_sum: bytes) -> Json | None:
+def _verify_and_parse_line(raw: bytes, previous_sum: bytes) -> Json | None:
     """Parse a line that follows one with the sum `previous_sum`; None if it is incomplete or does not belong there."""
     end = _END.search(raw)
     if end is None:

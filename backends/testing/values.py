@@ -141,7 +141,7 @@ def _make_generator(draw: ChoiceSource) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(draw.integer(0, 2**31 - 1)))
 
 
-def draw_halfway_products(draw: ChoiceSource, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+def draw_mulacc_operands_with_halfway_product(draw: ChoiceSource, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
     """Draw floats a, b and c where a * b is halfway between two numbers of `d` and c is tiny or zero.
 
     Their sum, rounded once, then depends on every bit of it. a is 1 plus an odd number of ulps, less than 4/3, and b is 1.5 times a
@@ -225,7 +225,7 @@ def _draw_elements(rng: np.random.Generator, d: DType, n: int, style: str) -> Ar
     if style == "normal" and d.is_float:
         return rng.standard_normal(n).astype(STORAGE[d])
     if style == "spread" and d is not dt.index:
-        return _draw_spread_magnitudes(rng, d, n)
+        return _draw_log_uniform_magnitudes(rng, d, n)
     lo = 0 if d.kind is DTypeKind.UINT else -4
     return rng.integers(lo, 6, n).astype(STORAGE[d])
 
@@ -233,7 +233,7 @@ def _draw_elements(rng: np.random.Generator, d: DType, n: int, style: str) -> Ar
 _POOLS = {"edge": edge_bits, "special": special_bits}
 
 
-def _draw_spread_magnitudes(rng: np.random.Generator, d: DType, n: int) -> Array:
+def _draw_log_uniform_magnitudes(rng: np.random.Generator, d: DType, n: int) -> Array:
     """Draw numbers of any magnitude; floats stay in a range where functions still have distinct results."""
     signs = 1 if d.kind is DTypeKind.UINT else rng.choice((-1.0, 1.0), n)
     if d.is_float:

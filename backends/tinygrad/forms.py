@@ -169,19 +169,19 @@ def _translate_binary(s: TranslationScope, u: UOp) -> Node:
 # --------------------------------------------------------------------------------------------------------------- elements
 
 
-def _alu_form(name: str) -> Form:
+def _make_alu_form(tinygrad_op: str) -> Form:
     def translate(s: TranslationScope, u: UOp) -> Node:
         first, *rest = (broadcast(s[x], u.shape) for x in u.src)
-        return first.alu(getattr(s.library.ops, name), *rest)
+        return first.alu(getattr(s.library.ops, tinygrad_op), *rest)
 
     return translate
 
 
-def _shift_form(name: str) -> Form:
+def _make_shift_form(tinygrad_op: str) -> Form:
     def translate(s: TranslationScope, u: UOp) -> Node:
         if u.rhs.dtype is not u.dtype:
             raise Unsupported(f"{u.op.name} by a count of another dtype", s.backend)
-        return _alu_form(name)(s, u)
+        return _make_alu_form(tinygrad_op)(s, u)
 
     return translate
 
@@ -297,36 +297,36 @@ FORMS: dict[Op, Form] = {
     Op.GROUP:     lambda s, u: s.library.node.group(*(s[x] for x in u.src)),
     Op.SINK:      lambda s, u: s.library.node.sink(*(s[x] for x in u.src)),
     Op.CAST:      lambda s, u: s[u.operand].cast(s.library.dtypes[u.arg.dtype]),
-    Op.RECIP:     _alu_form("RECIPROCAL"),
-    Op.TRUNC:     _alu_form("TRUNC"),
-    Op.ADD:       _alu_form("ADD"),
-    Op.MUL:       _alu_form("MUL"),
-    Op.MAX:       _alu_form("MAX"),
-    Op.MOD:       _alu_form("FLOORMOD"),
-    Op.IDIV:      _alu_form("FLOORDIV"),
-    Op.CMPLT:     _alu_form("CMPLT"),
-    Op.CMPNE:     _alu_form("CMPNE"),
-    Op.XOR:       _alu_form("XOR"),
-    Op.OR:        _alu_form("OR"),
-    Op.AND:       _alu_form("AND"),
-    Op.SHR:       _shift_form("SHR"),
-    Op.SHL:       _shift_form("SHL"),
+    Op.RECIP:     _make_alu_form("RECIPROCAL"),
+    Op.TRUNC:     _make_alu_form("TRUNC"),
+    Op.ADD:       _make_alu_form("ADD"),
+    Op.MUL:       _make_alu_form("MUL"),
+    Op.MAX:       _make_alu_form("MAX"),
+    Op.MOD:       _make_alu_form("FLOORMOD"),
+    Op.IDIV:      _make_alu_form("FLOORDIV"),
+    Op.CMPLT:     _make_alu_form("CMPLT"),
+    Op.CMPNE:     _make_alu_form("CMPNE"),
+    Op.XOR:       _make_alu_form("XOR"),
+    Op.OR:        _make_alu_form("OR"),
+    Op.AND:       _make_alu_form("AND"),
+    Op.SHR:       _make_shift_form("SHR"),
+    Op.SHL:       _make_shift_form("SHL"),
     Op.WHERE:     _translate_where,
-    Op.NEG:       _alu_form("NEG"),
-    Op.SUB:       _alu_form("SUB"),
+    Op.NEG:       _make_alu_form("NEG"),
+    Op.SUB:       _make_alu_form("SUB"),
     Op.DIV:       lambda s, u: broadcast(s[u.lhs], u.shape).div(broadcast(s[u.rhs], u.shape)),
-    Op.EXP2:      _alu_form("EXP2"),
-    Op.LOG2:      _alu_form("LOG2"),
-    Op.SIN:       _alu_form("SIN"),
-    Op.SQRT:      _alu_form("SQRT"),
-    Op.POW:       _alu_form("POW"),
+    Op.EXP2:      _make_alu_form("EXP2"),
+    Op.LOG2:      _make_alu_form("LOG2"),
+    Op.SIN:       _make_alu_form("SIN"),
+    Op.SQRT:      _make_alu_form("SQRT"),
+    Op.POW:       _make_alu_form("POW"),
     Op.MULACC:    _translate_mulacc,
-    Op.THREEFRY:  _alu_form("THREEFRY"),
+    Op.THREEFRY:  _make_alu_form("THREEFRY"),
     Op.NOT:       lambda s, u: s[u.operand].logical_not(),
     Op.CMPGT:     _make_cmplt_form(swapped=True, negated=False),
     Op.CMPGE:     _make_cmplt_form(swapped=False, negated=True),
     Op.CMPLE:     _make_cmplt_form(swapped=True, negated=True),
-    Op.CMPEQ:     _alu_form("CMPEQ"),
+    Op.CMPEQ:     _make_alu_form("CMPEQ"),
     Op.DETACH:              lambda s, u: s[u.operand].detach(),
     Op.CONTIGUOUS:          lambda s, u: s[u.operand].contiguous(),
     Op.CONTIGUOUS_BACKWARD: lambda s, u: s[u.operand].contiguous_backward(),

@@ -100,11 +100,11 @@ class Limits:
     """
 
     timeout: float = 10.0
-    start: float = field(default_factory=lambda: read_start_seconds(os.environ))
+    start: float = field(default_factory=lambda: read_start_timeout_seconds(os.environ))
     memory: int = 4 << 30
 
 
-def read_start_seconds(environment: Mapping[str, str]) -> float:
+def read_start_timeout_seconds(environment: Mapping[str, str]) -> float:
     """Read the time limit of a start from an environment, in seconds. Raises SpecValueError."""
     text = environment.get("UOPS_START_SECONDS", "") or str(START)
     try:
@@ -193,14 +193,16 @@ class BackendWorker:
             raise BrokenBackend(f"{self.backend}: the worker was stopped")
         if self._process is None:
             try:
-                self._process = _WorkerProcess(self._settings, self.limits, self._environment, self._record_starting_process)
+                self._process = _WorkerProcess(
+                    self._settings, self.limits, self._environment, self._record_process_and_kill_if_stopped
+                )
             except BaseException:
                 self._process = None
                 raise
         return self._process
 
-    def _record_starting_process(self, process: _WorkerProcess) -> None:
-        """Record a process before its greeting, so that `stop` can end it."""
+    def _record_process_and_kill_if_stopped(self, process: _WorkerProcess) -> None:
+        """Record a process before its greeting, so that `kill_for_good` can end it."""
         self._process = process
         if self._stopped:
             process.kill()
@@ -244,7 +246,7 @@ class BackendProcess:
         try:
             self._popen = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(read, write, life),
-                env={**_add_package_path_to_environment(), **environment}, start_new_session=True,
+                env={**_make_environment_with_package_path(), **environment}, start_new_session=True,
             )  # fmt: skip
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
@@ -265,13 +267,13 @@ class BackendProcess:
         try:
             on_start(self)
             self.write_frame_or_mark_hung(dict(settings), b"", limits.start, START_PATIENCE)
-            self.version = self._receive_greeting_version(backend_name_of(settings), limits.start)
+            self.version = self._handle_greeting_and_return_version(backend_name_of(settings), limits.start)
         except BaseException:  # including Ctrl-C
             self.end(patience=0.0)
             raise
         self._most = limits.memory or MOST_BODY
 
-    def _receive_greeting_version(self, backend_name: str, seconds: float) -> str:
+    def _handle_greeting_and_return_version(self, backend_name: str, seconds: float) -> str:
         """Receive the greeting and return the version in it. Raises BrokenBackend."""
         frame = self.receive(seconds, START_PATIENCE)
         if frame is None:
@@ -294,7 +296,7 @@ class BackendProcess:
         Raises BadFrame, or the exception of a missing or malformed key.
         """
 
-    def send_batch(self, cases: Sequence[WorkerCase], seconds: float) -> None:
+    def send_batch(self, cases: Sequence[WorkerCase], seconds_to_read: float) -> None:
         """Send a batch. The process reads it whole before it answers, so neither side waits for the other."""
         body = bytearray()
         headers = []
@@ -305,20 +307,20 @@ class BackendProcess:
                     entry["offset"] += len(body)
             headers.append({"program": case.text, "inputs": header})
             body += data
-        self.write_frame_or_mark_hung({"cases": headers}, bytes(body), seconds)
+        self.write_frame_or_mark_hung({"cases": headers}, bytes(body), seconds_to_read)
 
     def write_frame_or_mark_hung(
-        self, header: Mapping[str, Any], body: bytes, seconds: float, starved_seconds: float = PATIENCE
+        self, header: Mapping[str, Any], body: bytes, seconds_to_read: float, starved_seconds: float = PATIENCE
     ) -> None:
-        """Write one frame, which the process must read within `seconds` (`Patience`).
+        """Write one frame, which the process must read within `seconds_to_read` (`Patience`).
 
         A time-out is reported by the missing answer, not here.
         """
-        view, patience = memoryview(pack_frame(dict(header), body)), Patience(self._pids, seconds, starved_seconds)
+        view, patience = memoryview(pack_frame(dict(header), body)), Patience(self._pids, seconds_to_read, starved_seconds)
         with contextlib.suppress(BrokenPipeError):
             while view and not self._hung:
                 written = self._requests.write(view)  # None where the pipe is full
-                if written is None and not patience.is_ready_in_time(self._writable):
+                if written is None and not patience.wait_until_ready(self._writable):
                     self._hung, self._why = True, patience.why
                 view = view[written or 0 :]
 
@@ -327,7 +329,7 @@ class BackendProcess:
         patience = Patience(self._pids, seconds, starved_seconds)
         try:
             while (split := split_frame(self._buffer, self._most)) is None:
-                if not self._hung and not patience.is_ready_in_time(self._readable):
+                if not self._hung and not patience.wait_until_ready(self._readable):
                     self._hung, self._why = True, patience.why
                 if self._hung:
                     return None
@@ -362,7 +364,7 @@ class BackendProcess:
             status = None
         output = self._read_log_tail()
         self.end(patience=0.0)
-        end, signal_name = ("closed its pipe", None) if status is None else describe_exit_status(status)
+        end, signal_name = ("closed its pipe", None) if status is None else describe_exit_status_and_signal(status)
         return Outcome("crash", None, f"{end}{': ' + output if output else ''}", signal_name)
 
     def _read_log_tail(self) -> str:
@@ -425,14 +427,14 @@ def _make_large_pipe() -> tuple[int, int]:
     return ends
 
 
-def _add_package_path_to_environment() -> dict[str, str]:
+def _make_environment_with_package_path() -> dict[str, str]:
     """Return this process's environment, with the path that this package was imported from."""
     package_path = str(Path(uops.backends.__file__).absolute().parents[2])
     rest = os.environ.get("PYTHONPATH", "")
     return {**os.environ, "PYTHONPATH": f"{package_path}{os.pathsep}{rest}" if rest else package_path}
 
 
-def describe_exit_status(status: int) -> tuple[str, str | None]:
+def describe_exit_status_and_signal(status: int) -> tuple[str, str | None]:
     """Describe an exit status, and return the name of the signal, if one ended the process."""
     name = _signal_name(-status) if status < 0 else None
     if name == "SIGKILL":

@@ -63,7 +63,7 @@ def split_frame(data: bytes | bytearray, max_body: int = MOST_BODY) -> tuple[Fra
 
     Raises BadFrame, also for a body of more than `max_body` bytes.
     """
-    _check_mark(data)
+    _check_magic_prefix(data)
     if len(data) < _SIZES.size:
         return None
     text, body = _unpack_sizes(data, max_body)
@@ -74,14 +74,14 @@ def split_frame(data: bytes | bytearray, max_body: int = MOST_BODY) -> tuple[Fra
 
 
 def _unpack_sizes(data: bytes | bytearray, max_body: int) -> tuple[int, int]:
-    _check_mark(data)
+    _check_magic_prefix(data)
     _, text, body = _SIZES.unpack_from(data)
     if text > MOST_HEADER or body > max_body:
         raise BadFrame(f"a frame of {text:,} and {body:,} bytes, where at most {MOST_HEADER:,} and {max_body:,} are read")
     return text, body
 
 
-def _check_mark(data: bytes | bytearray) -> None:
+def _check_magic_prefix(data: bytes | bytearray) -> None:
     """Raise BadFrame unless `data` begins like a frame, as far as it goes."""
     start = bytes(data[: len(MARK)])
     if not MARK.startswith(start):

@@ -33,12 +33,12 @@ class Patience:
         self._waited = self._stopped = 0.0
         self.why = f"no answer within {seconds:g} s"
 
-    def is_ready_in_time(self, poll: select.poll) -> bool:
+    def wait_until_ready(self, poll: select.poll) -> bool:
         """Wait for an event of `poll`. Return True if it came in time."""
         while self._waited < self._seconds:
-            if self._poll_and_count(poll, min(LOOK, self._seconds - self._waited)):
+            if self._poll_and_add_waited_time(poll, min(LOOK, self._seconds - self._waited)):
                 return True
-        while not self._poll_and_count(poll, 0.0):
+        while not self._poll_and_add_waited_time(poll, 0.0):
             used, states = self._total_usage()
             stopped = "T" in states
             if stopped and self._stopped >= STOPPED:
@@ -48,12 +48,12 @@ class Patience:
             if used - self._used >= self._seconds or not (stopped or starved):
                 return False
             before = self._waited
-            if self._poll_and_count(poll, LOOK):
+            if self._poll_and_add_waited_time(poll, LOOK):
                 return True
             self._stopped += self._waited - before if stopped else 0.0
         return True
 
-    def _poll_and_count(self, poll: select.poll, seconds: float) -> bool:
+    def _poll_and_add_waited_time(self, poll: select.poll, seconds: float) -> bool:
         """Wait up to `seconds` for an event, and count the time. Return True if it came."""
         began = time.monotonic()
         is_ready = bool(poll.poll(seconds * 1000))

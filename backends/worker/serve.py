@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> None:
     """Serve until the request pipe is closed."""
     with open(int(arguments[0]), "rb") as requests, open(int(arguments[1]), "wb", buffering=0) as answers:
-        tie_to_parent(int(arguments[2]))
+        tie_to_parent_and_raise_oom_score(int(arguments[2]))
         try:
             load_backend_and_serve_batches(requests, answers)
         except (BadFrame, MemoryError) as e:  # an unreadable request
@@ -56,10 +56,10 @@ def load_backend_and_serve_batches(requests: BinaryIO, answers: IO[bytes]) -> No
         if not isinstance(cases, list):
             raise BadFrame(f"expected cases, got {cases!r:.80}")
         for case in cases:
-            answers.write(_run_case(backend.backend, case, batch[1]))
+            answers.write(_run_case_and_pack_outcome(backend.backend, case, batch[1]))
 
 
-def tie_to_parent(life_pipe: int) -> None:
+def tie_to_parent_and_raise_oom_score(life_pipe: int) -> None:
     """Let this process end with its parent, and before others when memory is short. Call it before any foreign code runs."""
     faulthandler.enable(all_threads=False)
     arrange_group_kill_on_close(life_pipe)
@@ -111,7 +111,7 @@ def explain_load_failure(settings: Mapping[str, Any], e: BaseException) -> str:
     return one_line(f"{backend_name_of(settings)}: {INTERRUPT if isinstance(e, KeyboardInterrupt) else describe_exception(e)}")
 
 
-def _run_case(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
+def _run_case_and_pack_outcome(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
     """Run one case, and return the frame with its outcome."""
     # late: a backend that does not load needs none of these
     from uops.backends.arrays import decode_arrays, encode_result

@@ -311,7 +311,7 @@ class _CampaignState:
         self.reduced: dict[int, Json] = {}
         self._first_open = 0  # all batches before it are done
         with journal.refuse_malformed_lines():
-            for line in journal.lines():
+            for line in journal.lines_after_heading():
                 for task_kind, entry in line.items():
                     self.apply_line(task_kind, entry)
 

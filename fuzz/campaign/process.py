@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from uops.backends.worker.client import BackendProcess, Limits, Outcome, describe_exit_status
+from uops.backends.worker.client import BackendProcess, Limits, Outcome, describe_exit_status_and_signal
 from uops.backends.worker.frames import BadFrame, Frame, describe_exception
 from uops.fuzz.campaign.examine import MACHINE_CODE, FaultLocation, Json, Setup, TriagedFinding, list_ops_and_dtypes
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
@@ -112,7 +112,7 @@ class _CaseServerProcess(BackendProcess):
             with reject_malformed_answers(self):
                 status = int(frame[0]["died"])
             self._await_next_child()
-            raise ProcessLost(Outcome("crash", None, *describe_exit_status(status)), alive=True)
+            raise ProcessLost(Outcome("crash", None, *describe_exit_status_and_signal(status)), alive=True)
         return frame
 
     def _await_next_child(self) -> None:

@@ -14,7 +14,7 @@ from uops.backends.testing.values import (
     bits_to_number,
     cast_drops_digits,
     draw_cast_rounding_edges,
-    draw_halfway_products,
+    draw_mulacc_operands_with_halfway_product,
     edge_bits,
 )
 from uops.fuzz.generate import effects
@@ -106,7 +106,9 @@ def _build_mulacc_producer() -> Producer:
 
         if not d.is_float or m.body_params is not None or not m.draw.chance(20):
             return plain.make(m, d, shape, budget)
-        return UOp(Op.MULACC, tuple(m.make_param_with_data(d, x) for x in draw_halfway_products(m.draw, d, shape)))
+        return UOp(
+            Op.MULACC, tuple(m.make_param_with_data(d, x) for x in draw_mulacc_operands_with_halfway_product(m.draw, d, shape))
+        )
 
     return replace(plain, make=make)
 

@@ -120,7 +120,7 @@ DONE: dict[int, tuple[Insertion, ...]] = {
         Insertion(
             REFERENCES,
             "F32_REFERENCES: dict[str, ReferenceFunction] = {\n",
-            '    "cbrt/float32": ReferenceFunction(Op.CBRT, _F32, dt.float32, 2.0, _make_float64_judge(np.cbrt)),\n',
+            '    "cbrt/float32": ReferenceFunction(Op.CBRT, _F32, dt.float32, 2.0, _make_float32_judge_by_float64(np.cbrt)),\n',
         ),
         Insertion(
             REFERENCES,

@@ -217,7 +217,7 @@ def read_journal(path: Path) -> Any:
     """Its lines: of a run that goes on from it."""
     kept = Journal(path, HEADING)
     try:
-        return tuple(json.dumps(line) for line in kept.lines())
+        return tuple(json.dumps(line) for line in kept.lines_after_heading())
     finally:
         kept.close()
 
@@ -447,7 +447,7 @@ HOLES: dict[str, Hole] = {
     "npz":                    lambda m: m.setattr(npz.InputFile, "_parse_archive", lambda self, f: zipfile.ZipFile(f)),
     "report":                 lambda m: m.setattr(report, "find_misfit", lambda *_: None),
     "baseline":               lambda m: m.setattr(report, "find_misfit", lambda *_: None),
-    "journal":                lambda m: m.setattr(journal, "_parse_line", lambda raw, before: _without_sum(json.loads(raw))),
+    "journal":                lambda m: m.setattr(journal, "_verify_and_parse_line", lambda raw, _: _without_sum(json.loads(raw))),
     "journal, right sums":    lambda m: m.setattr(Journal, "refuse_malformed_lines", lambda self: nullcontext()),
     "ledger":                 lambda m, real=admission.parse_ledger_index: m.setattr(
         ledger, "parse_ledger_index", lambda t, p: real(t, p) | {"sha256": ANY}

@@ -359,7 +359,8 @@ def test_harmed_frames_are_an_outcome_or_a_line(title: str, monkeypatch: pytest.
 HOLES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "texts are not made safe": ("worker", lambda m: m.setattr(frames, "make_texts_printable", lambda value: value)),
     "arrays are believed": (
-        "worker", lambda m: m.setattr(arrays, "_decode_named_array", lambda name, *rest: arrays._decode_array(*rest))
+        "worker",
+        lambda m: m.setattr(arrays, "_decode_array_naming_it_in_errors", lambda name, *rest: arrays._decode_array_or_int(*rest)),
     ),
     "counts are believed": ("worker", lambda m: m.setattr(client, "_read_counts", lambda h, name: h.get(name, {}).copy())),
     "faults are believed": (

@@ -55,7 +55,7 @@ def generate_elementwise_cases(tier: ConformanceTier) -> Iterator[ConformanceCas
                 )
             if op not in UNARY:
                 yield _make_broadcast_case(op, d)
-                yield _make_same_and_distinct_operands(op, d)
+                yield _make_same_and_distinct_operands_case(op, d)
             if tier is ConformanceTier.FULL and _is_exhaustible(op, d):
                 yield _make_exhaustive_case(op, d)
 
@@ -162,7 +162,7 @@ def _make_broadcast_case(op: Op, d: DType) -> ConformanceCase:
     return ConformanceCase(ROWS[op].id, d, "broadcast", graph, inputs, (Segment("broadcast", 0, 0, int(np.prod(graph.shape))),))
 
 
-def _make_same_and_distinct_operands(op: Op, d: DType) -> ConformanceCase:
+def _make_same_and_distinct_operands_case(op: Op, d: DType) -> ConformanceCase:
     """Create a case with one node for all operands of a dtype, as in x - x and Where(c, x, x), which tempt optimizers to false
     identities.
 

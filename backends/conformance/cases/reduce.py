@@ -38,7 +38,7 @@ def _generate_op_dtype_cases(op: Op, d: DType, tier: ConformanceTier) -> Iterato
     if op is Op.ADD:
         yield from _generate_matmul_cases(d, depth)
     if tier is ConformanceTier.FULL:
-        yield _make_row_reduction_case(op, d, f"{op_name}-long", _make_long_sparse_rows(op, d, 4099))
+        yield _make_row_reduction_case(op, d, f"{op_name}-long", _make_mostly_neutral_rows(op, d, 4099))
         yield _make_row_reduction_case(op, d, f"{op_name}-random", _make_random_rows(op, d, 64, 9))
 
 
@@ -113,7 +113,7 @@ def _make_edge_class_rows(d: DType, n: int) -> Array:
     )
 
 
-def _make_long_sparse_rows(op: Op, d: DType, n: int) -> Array:
+def _make_mostly_neutral_rows(op: Op, d: DType, n: int) -> Array:
     """Create rows of `n` mostly neutral values, so that the error bound of R32 stays narrow."""
     if op is Op.MUL and d.is_float:  # the error bound of a product grows with each factor
         n = min(n, max(3, (2 << d.man_bits) * 2 // 5))

@@ -95,7 +95,7 @@ def render_page(doc: Json, texts: SpecTexts, programs: Mapping[str, str]) -> str
     """Render the page. `programs` maps the reproducer names of `doc` to their text."""
     names = _list_dtype_columns(doc)
     by_row = {row: list(cells) for row, cells in groupby(doc["cells"], key=lambda c: c["row"])}
-    lines = [_make_matrix_row(row, cells, names, texts) for row, cells in _sort_rows(by_row, texts)]
+    lines = [_make_matrix_row(row, cells, names, texts) for row, cells in _sort_rows_in_spec_order(by_row, texts)]
     loader, strict = jinja2.FileSystemLoader(HERE), jinja2.StrictUndefined
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=strict)
     environment.filters |= {"percent": format_percent, "number": format_count, "ulp": format_ulp}
@@ -107,7 +107,7 @@ def render_page(doc: Json, texts: SpecTexts, programs: Mapping[str, str]) -> str
         failing=[c for c in doc["cells"] if c[doc["level"]]["status"] == CellStatus.FAIL.value],
         style=(HERE / "page.css").read_text(encoding="utf-8"),
         script=(HERE / "page.js").read_text(encoding="utf-8"),
-        data=escape_json_for_script(_collect_script_data(doc, by_row, texts, programs)),
+        data=escape_json_for_script(_collect_page_script_data(doc, by_row, texts, programs)),
     )
 
 
@@ -117,7 +117,7 @@ def _list_dtype_columns(doc: Json) -> list[str]:
     return [d.name for d in dt.ALL if d.name in used] + sorted(used - dt.DTYPES.keys())
 
 
-def _sort_rows(by_row: Mapping[str, list[Json]], texts: SpecTexts) -> Iterable[tuple[str, list[Json]]]:
+def _sort_rows_in_spec_order(by_row: Mapping[str, list[Json]], texts: SpecTexts) -> Iterable[tuple[str, list[Json]]]:
     """Sort rows in the order of the specification, families together, unknown ones last."""
     position = {row: k for k, row in enumerate(texts.rows)}
     families: dict[str, int] = {}
@@ -132,11 +132,11 @@ def family_of(row: str) -> str:
     return row.partition("/")[0]
 
 
-def _make_matrix_row(row: str, cells: list[Json], names: list[str], texts: SpecTexts) -> MatrixRow:
+def _make_matrix_row(row: str, cells: list[Json], dtype_names: list[str], texts: SpecTexts) -> MatrixRow:
     by_dtype: dict[str, list[Json]] = {}
     for c in cells:
         by_dtype.setdefault(c["dtype"], []).append(c)
-    squares = [MatrixCell.from_cells(by_dtype[name]) if name in by_dtype else None for name in names]
+    squares = [MatrixCell.from_cells(by_dtype[name]) if name in by_dtype else None for name in dtype_names]
     highest = {level.value: max(c[level.value]["max_ulp"] for c in cells) for level in ConformanceLevel}
     text = texts.rows.get(row)
     return MatrixRow(row, row.partition("/")[2] or row, text.semantics if text else "", squares, highest)
@@ -155,9 +155,9 @@ class _StringPool:
         return self.at.setdefault(text, len(self.at))
 
 
-def _collect_script_data(doc: Json, by_row: Mapping[str, list[Json]], texts: SpecTexts, programs: Mapping[str, str]) -> Json:
-    """Collect the data of the script: cells[row][dtype] is a list of [edge, strict verdict, core verdict or 0 where it is the
-    same]."""
+def _collect_page_script_data(doc: Json, by_row: Mapping[str, list[Json]], texts: SpecTexts, programs: Mapping[str, str]) -> Json:
+    """Collect the data of the page's script: cells[row][dtype] is a list of [edge, strict verdict, core verdict or 0 where it is
+    the same]."""
     pool = _StringPool()
     cells: dict[str, dict[str, list[Any]]] = {}
     for row, entries in by_row.items():

@@ -17,7 +17,7 @@ from typing import IO, Any, TextIO, cast
 import click
 
 from uops.backends.worker.frames import describe_exception, pack_frame, read_frame
-from uops.backends.worker.serve import explain_load_failure, load_backend_under_limits, tie_to_parent
+from uops.backends.worker.serve import explain_load_failure, load_backend_under_limits, tie_to_parent_and_raise_oom_score
 from uops.cli import main as command_line
 from uops.cli.common import Streams, redirect_output
 from uops.cli.foreign import set_loaded_backend
@@ -46,7 +46,7 @@ def run_one_command_for_parent(request_answer_and_life_fds: list[str]) -> None:
         open(int(request_answer_and_life_fds[0]), "rb") as requests,
         open(int(request_answer_and_life_fds[1]), "wb", buffering=0) as answers,
     ):
-        tie_to_parent(int(request_answer_and_life_fds[2]))
+        tie_to_parent_and_raise_oom_score(int(request_answer_and_life_fds[2]))
         frame = read_frame(requests)
         if frame is not None:
             load_backend_and_serve_command(frame[0], answers)

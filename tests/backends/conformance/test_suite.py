@@ -217,7 +217,7 @@ def _run(name: str, rows: str = "*/Add") -> Any:
     return run_conformance(backend, query_backend_info(backend), tier=ConformanceTier.SMOKE, rows=rows, jobs=1)
 
 
-@pytest.mark.parametrize(("name", "status"), [("Crashing", "crash"), ("Hanging", "timeout")])
+@pytest.mark.parametrize(("name", "status"), [("CrashingOnFloat32", "crash"), ("HangingOnFloat32", "timeout")])
 def test_a_crash_or_a_hang_fails_its_cells_and_ends_nothing(name: str, status: str) -> None:
     backend = f"uops.backends.conformance.controls:{name}"
     found = run_conformance(
@@ -225,7 +225,7 @@ def test_a_crash_or_a_hang_fails_its_cells_and_ends_nothing(name: str, status: s
         query_backend_info(backend),
         rows="Movement/Flip",
         jobs=1,
-        limits=client.Limits(timeout=1.0 if name == "Hanging" else 60.0),
+        limits=client.Limits(timeout=1.0 if name == "HangingOnFloat32" else 60.0),
     )
     failing = found.failing_cells(ConformanceLevel.STRICT)
     assert {c.cell.dtype for c in failing} == {"float32"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from uops.backends.llvm.host import cpu_quota, read_data_cache_sizes
+from uops.backends.llvm.host import read_cgroup_cpu_quota, read_data_cache_sizes
 
 
 def files(folder: Path, text: dict[str, str]) -> Path:
@@ -27,7 +27,7 @@ def files(folder: Path, text: dict[str, str]) -> Path:
     ],
 )
 def test_a_quota_is_rounded_up_to_cores(tmp_path: Path, text: dict[str, str], cores: int | None) -> None:
-    assert cpu_quota(files(tmp_path, text)) == cores
+    assert read_cgroup_cpu_quota(files(tmp_path, text)) == cores
 
 
 def test_data_caches_stand_in_the_order_of_their_levels(tmp_path: Path) -> None:

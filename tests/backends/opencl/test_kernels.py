@@ -140,16 +140,16 @@ def test_memory_is_reached_by_address_while_it_is_lent_only() -> None:
     x = np.arange(16, dtype=np.int32)
     start = x.ctypes.data
     assert isinstance(target(), SupportsLending)
-    assert MEMORY.find_buffer(start) == (None, 0)
+    assert MEMORY.find_buffer_and_offset(start) == (None, 0)
     with memory_lender(target())([x, x[4:8], np.zeros(0, np.int8)]):
-        whole, zero = MEMORY.find_buffer(start)
+        whole, zero = MEMORY.find_buffer_and_offset(start)
         assert zero == 0
-        assert MEMORY.find_buffer(start + 17) == (whole, 17)
-        assert MEMORY.find_buffer(start + 64) == (None, 0)
+        assert MEMORY.find_buffer_and_offset(start + 17) == (whole, 17)
+        assert MEMORY.find_buffer_and_offset(start + 64) == (None, 0)
         with memory_lender(target())([np.zeros(3)]):
-            assert MEMORY.find_buffer(start) == (None, 0)
-        assert MEMORY.find_buffer(start)[0] is whole
-    assert MEMORY.find_buffer(start) == (None, 0)
+            assert MEMORY.find_buffer_and_offset(start) == (None, 0)
+        assert MEMORY.find_buffer_and_offset(start)[0] is whole
+    assert MEMORY.find_buffer_and_offset(start) == (None, 0)
 
 
 def test_intermediate_values_lie_at_offsets_of_one_arena() -> None:

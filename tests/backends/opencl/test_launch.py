@@ -67,7 +67,7 @@ def test_an_op_that_this_target_lacks_is_refused_by_name(op: Op) -> None:
 def test_a_kernel_of_loops_is_one_work_item() -> None:
     shape = parse_launch_comment(render(row_sum(5, 7)))
     assert (shape.groups, shape.lanes, shape.arguments) == ((), (), ("buffer", "buffer"))
-    assert shape.evaluate_sizes_unless_empty([0, 0]) == ((1,), (1,))
+    assert shape.evaluate_global_local_sizes_unless_empty([0, 0]) == ((1,), (1,))
 
 
 def test_global_and_local_ranges_are_the_launch() -> None:
@@ -75,7 +75,7 @@ def test_global_and_local_ranges_are_the_launch() -> None:
         text := render(nest((6, AxisType.GLOBAL), (4, AxisType.GLOBAL), (8, AxisType.LOCAL), (3, AxisType.LOOP)))
     )
     assert (shape.groups, shape.lanes) == ((6, 4), (8,))
-    assert shape.evaluate_sizes_unless_empty([0]) == ((48, 4), (8, 1))
+    assert shape.evaluate_global_local_sizes_unless_empty([0]) == ((48, 4), (8, 1))
     assert text.count("for (") == 1
     assert text.count("get_group_id") == 2
     assert text.count("get_local_id") == 1
@@ -100,7 +100,7 @@ def test_sizes_of_variables_have_dimensions_of_their_own() -> None:
     text = render(by_variables(2, (5, AxisType.GLOBAL), (6, AxisType.GLOBAL)))
     shape = parse_launch_comment(text)
     assert shape.groups == ("1", "2", 30) and "for (" not in text
-    assert shape.evaluate_sizes_unless_empty([0, 3, 4]) == ((3, 4, 30), (1, 1, 1))
+    assert shape.evaluate_global_local_sizes_unless_empty([0, 3, 4]) == ((3, 4, 30), (1, 1, 1))
     more = render(by_variables(4))
     assert parse_launch_comment(more).groups == ("1", "2", "3") and more.count("for (") == 1
 
@@ -156,7 +156,7 @@ def test_a_variable_extent_is_read_from_the_scalars_R48_R57(n: int, sizes: objec
     i = UOp(Op.RANGE, (v,), A.RangeArg(0, AxisType.GLOBAL))
     shape = parse_launch_comment(render(linear(B.end(B.store(B.at(B.param(0, (9,), dt.int32), i), B.const(1)), i))))
     assert shape.groups == ("1",)
-    assert shape.evaluate_sizes_unless_empty([0, n]) == sizes
+    assert shape.evaluate_global_local_sizes_unless_empty([0, n]) == sizes
 
 
 def test_specials_number_groups_and_lanes_by_their_names() -> None:

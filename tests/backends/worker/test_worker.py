@@ -426,7 +426,7 @@ def test_a_process_that_others_keep_from_running_has_its_seconds_so_many_times(
     monkeypatch.setattr("uops.backends.worker.patience._read_cpu_seconds_and_states", lambda pid: (0.0, {"R"}))
     monkeypatch.setattr("uops.backends.worker.patience.LOOK", 0.125)
     start = time.monotonic()
-    assert not Patience((0,), seconds, starved).is_ready_in_time(select.poll())
+    assert not Patience((0,), seconds, starved).wait_until_ready(select.poll())
     assert seconds * starved <= time.monotonic() - start < most + 1.0
 
 

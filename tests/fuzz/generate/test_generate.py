@@ -19,7 +19,7 @@ from uops.backends.testing.values import (
     cast_drops_digits,
     draw_array,
     draw_cast_rounding_edges,
-    draw_halfway_products,
+    draw_mulacc_operands_with_halfway_product,
     edge_bits,
 )
 from uops.fuzz.generate import maker, positions, producers
@@ -166,7 +166,7 @@ def test_edge_pools_hold_what_breaks_compilers(d: DType) -> None:
 @pytest.mark.parametrize("d", dt.FLOATS, ids=lambda d: d.short)
 def test_products_lie_halfway_and_addends_decide(d: DType) -> None:
     for seed in range(10):
-        a, b, c = (x.astype(np.float64) for x in draw_halfway_products(SeededDraw(seed), d, (3, 4)))
+        a, b, c = (x.astype(np.float64) for x in draw_mulacc_operands_with_halfway_product(SeededDraw(seed), d, (3, 4)))
         for x, y, z in zip(a.flat, b.flat, c.flat, strict=True):
             product = abs(Fraction(x) * Fraction(y))
             last = Fraction(2) ** (math.frexp(float(product))[1] - 1 - d.man_bits)
