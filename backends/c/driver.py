@@ -38,10 +38,10 @@ class Compiler:
     machine: str
 
 
-def unavailable_reason(name: str) -> str | None:
+def unavailable_reason(compiler_name: str) -> str | None:
     """Return why a compiler cannot be used on this system, or None."""
     try:
-        find_compiler(name)
+        find_compiler(compiler_name)
     except Unsupported as e:
         return str(e)
     return None

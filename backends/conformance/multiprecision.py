@@ -16,18 +16,18 @@ PRECISION = 128
 
 
 def judge_rounding_and_ulp_errors(
-    name: str, d: DType, operands: tuple[Array, ...], got: Array
+    function_name: str, d: DType, operands: tuple[Array, ...], got: Array
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """Return per element whether it is the correctly rounded result, and its error in ulp."""
     import mpmath  # late: mpmath is optional
 
     is_correct = np.zeros(len(got), np.bool_)
     error = np.zeros(len(got), np.float64)
-    exact_function = _FUNCTIONS[name]
+    exact_function = _FUNCTIONS[function_name]
     with mpmath.workprec(PRECISION):
         for k, result in enumerate(got.tolist()):
             arguments = [o[k].item() for o in operands]
-            special = _SPECIAL[name](*arguments)
+            special = _SPECIAL[function_name](*arguments)
             if special is not None:
                 same = (special != special and result != result) or (special == result and _sign(special) == _sign(result))
                 is_correct[k], error[k] = same, 0.0 if same else math.inf

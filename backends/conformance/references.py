@@ -189,9 +189,9 @@ F32_REFERENCES: dict[str, ReferenceFunction] = {
 # ------------------------------------------------------------------------------------------------------- mpmath, points
 
 
-def _make_mpmath_judge(name: str, d: DType) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
+def _make_mpmath_judge(function_name: str, d: DType) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
     def judge(operands: tuple[Array, ...], got: Array) -> CorrectAndUlpErrors:
-        return judge_rounding_and_ulp_errors(name, d, operands, got)
+        return judge_rounding_and_ulp_errors(function_name, d, operands, got)
 
     return judge
 
@@ -206,9 +206,9 @@ F64_REFERENCES: dict[str, ReferenceFunction] = {
 }
 
 
-def draw_test_points(name: str, reference: ReferenceFunction, chunk: int, n: int) -> Iterator[Array]:
+def draw_test_points(function_name: str, reference: ReferenceFunction, chunk: int, n: int) -> Iterator[Array]:
     """Yield the operands of a chunk of `n` points: raw bits, moderate values, and values where the function is hard."""
-    rng = np.random.Generator(np.random.PCG64([chunk, *name.encode()]))
+    rng = np.random.Generator(np.random.PCG64([chunk, *function_name.encode()]))
     kind = np.dtype(reference.operands[0].name)
     bits = np.frombuffer(rng.bytes(kind.itemsize * n), kind)
     moderate = (rng.standard_normal(n) * rng.choice([1, 10, 700], n)).astype(kind)

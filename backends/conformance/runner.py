@@ -104,7 +104,7 @@ def run_conformance(
         )
         try:
             for k, case in enumerate(supported, 1):
-                _add_case_record(run, case, records.get(case.id) or next(fresh), capabilities)
+                _merge_case_record_into_run(run, case, records.get(case.id) or next(fresh), capabilities)
                 if progress:
                     progress(k, len(supported))
         except KeyboardInterrupt:
@@ -125,7 +125,7 @@ def _run_cases_and_rerun_failed_by_segment(
     """Yield what to judge for each case: itself, or its segments alone, with outcomes."""
     requests = (_to_worker_case(c) for c in cases)
     with client.BackendWorker(backend, limits=limits, environment=environment) as rerun_worker:
-        outcomes = client.run_all(backend, requests, jobs=jobs, batch=8, limits=limits, environment=environment)
+        outcomes = client.run_cases_on_workers(backend, requests, jobs=jobs, batch=8, limits=limits, environment=environment)
         for case, outcome in zip(cases, outcomes, strict=True):
             yield _rerun_failed_case_by_segment(case, outcome, rerun_worker) if outcome.status in _ENDED else [(case, outcome)]
 
@@ -196,7 +196,7 @@ def _judge_and_record_outcomes(
         yield record
 
 
-def _add_case_record(run: ConformanceRun, case: ConformanceCase, record: CaseRecord, capabilities: Capabilities) -> None:
+def _merge_case_record_into_run(run: ConformanceRun, case: ConformanceCase, record: CaseRecord, capabilities: Capabilities) -> None:
     """Add the record of a case to the run."""
     run.applied.update(record.applied)
     run.validated.update(record.validated)
@@ -205,7 +205,7 @@ def _add_case_record(run: ConformanceRun, case: ConformanceCase, record: CaseRec
     }
     for part, level, verdicts in record.parts:
         for v in verdicts:
-            _merge_verdict(run, parts[part], v, level, capabilities)
+            _merge_verdict_into_cell(run, parts[part], v, level, capabilities)
 
 
 def judge_outcome(expected: Expectation, outcome: client.Outcome, level: ConformanceLevel) -> list[SegmentVerdict]:
@@ -223,7 +223,7 @@ def judge_outcome(expected: Expectation, outcome: client.Outcome, level: Conform
     return verdicts
 
 
-def _merge_verdict(
+def _merge_verdict_into_cell(
     run: ConformanceRun, case: ConformanceCase, verdict: SegmentVerdict, level: ConformanceLevel, capabilities: Capabilities
 ) -> None:
     cell = case.cell(verdict.segment)

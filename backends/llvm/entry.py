@@ -141,7 +141,7 @@ def render_entry_module(triple: str) -> str:
         _define_all_bytes_bool_check(),
         _define_output_allocation_and_copy(),
         _define_run_all_launches(),
-        _define_launch(),
+        _define_kernel_launch(),
         _define_allocation_from_kept_blocks(),
         _define_release_to_kept_blocks(),
         _define_capsule_destructor(),
@@ -368,7 +368,7 @@ def _define_run_all_launches() -> IRFunction:
     return c
 
 
-def _define_launch() -> IRFunction:
+def _define_kernel_launch() -> IRFunction:
     """Define the call of one kernel, after filling its tables of arguments."""
     names = ("table", "entry", "bases", "variables", "buffers", "scalars")
     c = IRFunction("launch", "void", *(("ptr", n) for n in names), internal=True)

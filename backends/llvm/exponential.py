@@ -32,7 +32,7 @@ def emit_exp2(b: IRBuilder, u: UOp, x: str) -> str:
     """
     t, w, d = type_of(u), lanes_of(u), u.dtype
     if w * d.bits in (128, 256, 512):
-        return _emit_register_exp2(b, d, t, x)
+        return _emit_whole_register_exp2(b, d, t, x)
     if w == 1:
         return _emit_scalar_exp2(b, d, x)
     return b.build_vector(value_type(d), [_emit_scalar_exp2(b, d, b.emit(f"extractelement {t} {x}, i64 {k}")) for k in range(w)])
@@ -41,10 +41,10 @@ def emit_exp2(b: IRBuilder, u: UOp, x: str) -> str:
 def _emit_scalar_exp2(b: IRBuilder, d: DType, x: str) -> str:
     t, register = value_type(d), vector_type(value_type(d), 128 // d.bits)
     alone = b.emit(f"insertelement {register} zeroinitializer, {t} {x}, i64 0")
-    return b.emit(f"extractelement {register} {_emit_register_exp2(b, d, register, alone)}, i64 0")
+    return b.emit(f"extractelement {register} {_emit_whole_register_exp2(b, d, register, alone)}, i64 0")
 
 
-def _emit_register_exp2(b: IRBuilder, d: DType, t: str, x: str) -> str:
+def _emit_whole_register_exp2(b: IRBuilder, d: DType, t: str, x: str) -> str:
     """Emit 2^x of a whole register."""
     r = _call_avx512_with_full_mask(b, "reduce", d, t, (t, x), ("i32", str(_NEAREST)))
     n = b.emit(f"fsub {t} {x}, {r}")

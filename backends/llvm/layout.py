@@ -143,13 +143,13 @@ def _accesses_whole_buffer(u: UOp, source_index: int, buffer: UOp) -> bool:
     """Return True if `u`, whose source k is the buffer or a view of it, uses it as a whole."""
     if u.op is Op.INDEX and source_index == 0:
         operand, *positions = u.src
-        return operand.op is not Op.INDEX and len(positions) == 1 and _covers_buffer(positions[0], buffer.arg.size)
+        return operand.op is not Op.INDEX and len(positions) == 1 and _index_is_whole_buffer_in_order(positions[0], buffer.arg.size)
     if u.op in ACCESSES:
         return source_index == 0 and len(u.src) == (1 if u.op is Op.LOAD else 2)
     return u.op is Op.AFTER or u.op is Op.GROUP
 
 
-def _covers_buffer(index: UOp, size: int) -> bool:
+def _index_is_whole_buffer_in_order(index: UOp, size: int) -> bool:
     """Return True if an index is all elements of a buffer in order."""
     if index.shape == ():
         return size == 1 and index.op is Op.CONST and index.arg.value == 0

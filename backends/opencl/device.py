@@ -190,7 +190,7 @@ def create_kernel(source: str, entry: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _LentMemory:
+class _WrappedMemory:
     """A range of host addresses and the memory object over it."""
 
     start: int
@@ -206,7 +206,7 @@ class SharedMemory:
     """
 
     def __init__(self) -> None:
-        self._lent = threading.local()
+        self._wrapped = threading.local()
 
     @contextmanager
     def wrap_arrays_as_buffers(self, arrays: Sequence[Any]) -> Iterator[None]:
@@ -214,26 +214,26 @@ class SharedMemory:
 
         Arrays that overlap share an object, since OpenCL leaves two objects over the same bytes undefined.
         """
-        before = self._lent_spans()
-        self._lent.spans = spans = [_wrap_host_memory(start, stop) for start, stop in _merge_array_address_ranges(arrays)]
+        before = self._wrapped_spans()
+        self._wrapped.spans = spans = [_wrap_host_memory(start, stop) for start, stop in _merge_array_address_ranges(arrays)]
         try:
             yield
             _sync_to_host(spans)
         finally:
-            self._lent.spans = before
+            self._wrapped.spans = before
             for s in spans:
                 s.buffer.release()
 
     def find_buffer_and_offset(self, address: int) -> tuple[Any, int]:
         """Return the memory object that holds an address, and the offset in it. An empty array may have any address: it has no
         object."""
-        for s in self._lent_spans():
+        for s in self._wrapped_spans():
             if s.start <= address < s.stop:
                 return s.buffer, address - s.start
         return None, 0
 
-    def _lent_spans(self) -> list[_LentMemory]:
-        spans: list[_LentMemory] = getattr(self._lent, "spans", [])
+    def _wrapped_spans(self) -> list[_WrappedMemory]:
+        spans: list[_WrappedMemory] = getattr(self._wrapped, "spans", [])
         return spans
 
 
@@ -249,13 +249,13 @@ def _merge_array_address_ranges(arrays: Sequence[Any]) -> list[tuple[int, int]]:
     return merged
 
 
-def _wrap_host_memory(start: int, stop: int) -> _LentMemory:
+def _wrap_host_memory(start: int, stop: int) -> _WrappedMemory:
     d = open_pocl_device()
     flags = d.cl.mem_flags.READ_WRITE | d.cl.mem_flags.USE_HOST_PTR
-    return _LentMemory(start, stop, d.cl.Buffer(d.context, flags, hostbuf=(ctypes.c_ubyte * (stop - start)).from_address(start)))
+    return _WrappedMemory(start, stop, d.cl.Buffer(d.context, flags, hostbuf=(ctypes.c_ubyte * (stop - start)).from_address(start)))
 
 
-def _sync_to_host(spans: Sequence[_LentMemory]) -> None:
+def _sync_to_host(spans: Sequence[_WrappedMemory]) -> None:
     """Make the host memory of objects current by mapping them."""
     d = open_pocl_device()
     for s in spans:

@@ -68,12 +68,12 @@ class Tinygrad(Backend):
         written = scope.map_buffers_to_writers(graph)
         evaluated = {u for n, v in values if math.prod(n.shape) for u in scope_nodes(v)}  # an empty value is not computed
         effects = [scope[b].after(*(scope[e] for e in stores)) for b, stores in written.items() if not evaluated.issuperset(stores)]
-        arrays = self._realize_outputs(values, effects)
+        arrays = self._realize_and_read_outputs(values, effects)
         return Result(
             tuple(arrays), {f"b{b.arg.unique}": self._read_tensor_memory(self._library.tensor(scope[b]), b.dtype) for b in written}
         )
 
-    def _realize_outputs(self, values: list[tuple[Node, UOp]], effects: list[Node]) -> list[Any]:
+    def _realize_and_read_outputs(self, values: list[tuple[Node, UOp]], effects: list[Node]) -> list[Any]:
         """Realize all in one schedule, with the values in buffers of our own on the device, and return their bits."""
         tensor = self._library.tensor
         outputs = [tensor.empty(*n.shape, dtype=n.dtype) for n, _ in values]

@@ -1,7 +1,7 @@
 """The client of worker processes, so that a backend's crash, hang or runaway allocation is a result.
 
-`BackendWorker` runs batches in one process and restarts it when it dies. `run_all` drives several workers. Every case ends in an
-`Outcome`: no exception of the backend, no signal and no time-out reaches the caller.
+`BackendWorker` runs batches in one process and restarts it when it dies. `run_cases_on_workers` drives several workers. Every
+case ends in an `Outcome`: no exception of the backend, no signal and no time-out reaches the caller.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from uops.backends.worker.frames import (
     describe_exception,
     one_line,
     pack_frame,
-    split_frame,
+    parse_first_frame_and_length,
 )
 from uops.backends.worker.patience import PATIENCE, Patience
 from uops.spec.errors import SpecValueError
@@ -267,13 +267,13 @@ class BackendProcess:
         try:
             on_start(self)
             self.write_frame_or_mark_hung(dict(settings), b"", limits.start, START_PATIENCE)
-            self.version = self._handle_greeting_and_return_version(backend_name_of(settings), limits.start)
+            self.version = self._receive_greeting_and_return_version(backend_name_of(settings), limits.start)
         except BaseException:  # including Ctrl-C
             self.end(patience=0.0)
             raise
         self._most = limits.memory or MOST_BODY
 
-    def _handle_greeting_and_return_version(self, backend_name: str, seconds: float) -> str:
+    def _receive_greeting_and_return_version(self, backend_name: str, seconds: float) -> str:
         """Receive the greeting and return the version in it. Raises BrokenBackend."""
         frame = self.receive(seconds, START_PATIENCE)
         if frame is None:
@@ -320,7 +320,7 @@ class BackendProcess:
         with contextlib.suppress(BrokenPipeError):
             while view and not self._hung:
                 written = self._requests.write(view)  # None where the pipe is full
-                if written is None and not patience.wait_until_ready(self._writable):
+                if written is None and not patience.wait_until_ready_or_time_out(self._writable):
                     self._hung, self._why = True, patience.why
                 view = view[written or 0 :]
 
@@ -328,8 +328,8 @@ class BackendProcess:
         """Return the next answer, or None if the process ended, timed out (`Patience`) or wrote a malformed frame."""
         patience = Patience(self._pids, seconds, starved_seconds)
         try:
-            while (split := split_frame(self._buffer, self._most)) is None:
-                if not self._hung and not patience.wait_until_ready(self._readable):
+            while (split := parse_first_frame_and_length(self._buffer, self._most)) is None:
+                if not self._hung and not patience.wait_until_ready_or_time_out(self._readable):
                     self._hung, self._why = True, patience.why
                 if self._hung:
                     return None
@@ -480,7 +480,7 @@ def query_backend_info(backend: str, limits: Limits | None = None, path: Sequenc
         return worker.backend_info()
 
 
-def run_all(
+def run_cases_on_workers(
     backend: str,
     cases: Iterable[WorkerCase],
     *,

@@ -1,8 +1,8 @@
 """Frames, the messages between two processes: a JSON header and a binary body.
 
-Everything that a process with foreign code writes enters by `split_frame`. It enforces limits and the form of a frame, raises
-BadFrame otherwise, and makes every text of the header safe to print and to store (`escape_unprintable`). In the other direction,
-`read_frame` leaves texts unchanged.
+Everything that a process with foreign code writes enters by `parse_first_frame_and_length`. It enforces limits and the form of a
+frame, raises BadFrame otherwise, and makes every text of the header safe to print and to store (`escape_unprintable`). In the other
+direction, `read_frame` leaves texts unchanged.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _read_up_to(stream: BinaryIO, size: int) -> bytes:
     return bytes(data)
 
 
-def split_frame(data: bytes | bytearray, max_body: int = MOST_BODY) -> tuple[Frame, int] | None:
+def parse_first_frame_and_length(data: bytes | bytearray, max_body: int = MOST_BODY) -> tuple[Frame, int] | None:
     """Return the first frame in `data` and its length, or None while it is incomplete.
 
     Raises BadFrame, also for a body of more than `max_body` bytes.

@@ -33,7 +33,7 @@ class Patience:
         self._waited = self._stopped = 0.0
         self.why = f"no answer within {seconds:g} s"
 
-    def wait_until_ready(self, poll: select.poll) -> bool:
+    def wait_until_ready_or_time_out(self, poll: select.poll) -> bool:
         """Wait for an event of `poll`. Return True if it came in time."""
         while self._waited < self._seconds:
             if self._poll_and_add_waited_time(poll, min(LOOK, self._seconds - self._waited)):

@@ -278,7 +278,7 @@ def replies(data: bytes, monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
     serve.load_backend_and_serve_batches(io.BytesIO(data), told)
     rest, found = told.getvalue(), []
     while rest:
-        split = frames.split_frame(rest)
+        split = frames.parse_first_frame_and_length(rest)
         assert split is not None
         found.append(split[0])
         rest = rest[split[1] :]

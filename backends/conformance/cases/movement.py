@@ -61,9 +61,9 @@ def _slice_to_bytes(d: DType, i: Inputs) -> UOp:
     return b.slice_(add_buffer(d, 9, i), 3, 4 * d.itemsize, dt.uint8)
 
 
-def _make_bitcast_to(to: str) -> BuildGraph:
+def _make_bitcast_to(short_dtype_name: str) -> BuildGraph:
     def make(d: DType, i: Inputs) -> UOp:
-        return b.bitcast(add_param(d, (3, 8), i), dt.SHORT[to])
+        return b.bitcast(add_param(d, (3, 8), i), dt.SHORT[short_dtype_name])
 
     return make
 

@@ -46,7 +46,7 @@ def build_document(
     run: ConformanceRun, level: ConformanceLevel = ConformanceLevel.STRICT, *, started: datetime | None = None
 ) -> Json:
     """Build the report of `run`, whose exit status was decided at `level`; reproducers are named, not included."""
-    names = assign_reproducer_paths(run.reproducers)
+    reproducer_paths = assign_reproducer_paths(run.reproducers)
     return {
         "schema_version": SCHEMA_VERSION,
         "specification": describe_specification(),
@@ -62,7 +62,7 @@ def build_document(
         "cases": run.cases,
         "scores": {level.value: compute_scores(run.cells[level].values()) for level in ConformanceLevel},
         "executed": sorted({cell.row for level in ConformanceLevel for cell, r in run.cells[level].items() if r.run}),
-        "cells": _cells_to_json(run, names),
+        "cells": _cells_to_json(run, reproducer_paths),
         "time": {"started": _format_utc(started), "seconds": round(run.seconds, 3)},
     }
 
@@ -97,21 +97,21 @@ def _format_utc(moment: datetime | None) -> str:
     return (moment or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _cells_to_json(run: ConformanceRun, names: dict[str, str]) -> list[Json]:
+def _cells_to_json(run: ConformanceRun, reproducer_paths: dict[str, str]) -> list[Json]:
     strict, core = run.cells[ConformanceLevel.STRICT], run.cells[ConformanceLevel.CORE]
     return [
         {
             "row": c.row,
             "dtype": c.dtype,
             "edge": c.edge,
-            "strict": _cell_result_to_json(strict[c], names),
-            "core": _cell_result_to_json(core[c], names),
+            "strict": _cell_result_to_json(strict[c], reproducer_paths),
+            "core": _cell_result_to_json(core[c], reproducer_paths),
         }
         for c in sorted(strict)
     ]
 
 
-def _cell_result_to_json(r: CellResult, names: dict[str, str]) -> Json:
+def _cell_result_to_json(r: CellResult, reproducer_paths: dict[str, str]) -> Json:
     return {
         "status": r.status.value,
         "elements": r.elements,
@@ -119,11 +119,11 @@ def _cell_result_to_json(r: CellResult, names: dict[str, str]) -> Json:
         "max_ulp": r.max_ulp,
         "sets": dict(r.sets),
         "reason": r.reason,
-        "failures": [_failure_to_json(f, names) for f in r.failures],
+        "failures": [_failure_to_json(f, reproducer_paths) for f in r.failures],
     }
 
 
-def _failure_to_json(f: Failure, names: dict[str, str]) -> Json:
+def _failure_to_json(f: Failure, reproducer_paths: dict[str, str]) -> Json:
     return {
         "case": f.case,
         "message": f.message,
@@ -132,7 +132,7 @@ def _failure_to_json(f: Failure, names: dict[str, str]) -> Json:
         "operands": list(f.operands),
         "got": f.got,
         "allowed": f.allowed,
-        "reproducer": names.get(f.case),
+        "reproducer": reproducer_paths.get(f.case),
     }
 
 
@@ -252,12 +252,12 @@ def read_report(path: str | Path) -> Json:
     if version != SCHEMA_VERSION or isinstance(version, bool):
         shown = version if isinstance(version, int) and abs(version) < 1 << 63 else type(version).__name__
         raise BadReport(f"{name} has schema version {shown}; this program reads {SCHEMA_VERSION}")
-    if error := find_misfit(doc, _FORM) or _find_value_fault(doc):
+    if error := find_misfit(doc, _FORM) or _describe_first_invalid_value(doc):
         raise BadReport(f"{name} is not a report: {error}")
     return doc
 
 
-def _find_value_fault(doc: Json) -> str | None:
+def _describe_first_invalid_value(doc: Json) -> str | None:
     """Describe the first invalid value in a document of the right form; None if there is none."""
     for level in _BY_LEVEL:
         for kind in ("conformance", "coverage"):

@@ -30,7 +30,7 @@ from uops.backends.conformance.model import (
     Segment,
 )
 from uops.backends.conformance.report.document import compute_scores
-from uops.backends.conformance.runner import ConformanceRun, _merge_verdict, run_conformance
+from uops.backends.conformance.runner import ConformanceRun, _merge_verdict_into_cell, run_conformance
 from uops.backends.contract import Capabilities
 from uops.backends.testing.signatures import is_tested_dtype
 from uops.backends.worker import client
@@ -170,7 +170,7 @@ def test_a_cell_that_is_refused_in_part_fails_and_counts_what_was_judged() -> No
         r = ConformanceRun("x", "1", ConformanceTier.SMOKE, "*", {level: {cell: CellResult(cell, CellStatus.NOT_RUN)}})
         for refused in order:
             verdict = SegmentVerdict(case.segments[0], refused=True) if refused else SegmentVerdict(case.segments[0], 4)
-            _merge_verdict(r, case, verdict, level, Capabilities())
+            _merge_verdict_into_cell(r, case, verdict, level, Capabilities())
         found = r.cells[level][cell]
         assert (found.status, found.reason, found.elements, found.run) == (CellStatus.FAIL, REFUSED, 4, True)
 

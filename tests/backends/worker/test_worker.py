@@ -18,7 +18,7 @@ import pytest
 
 import uops
 from uops.backends.registry import BrokenBackend
-from uops.backends.worker.client import STATUSES, BackendProcess, BackendWorker, Limits, WorkerCase, run_all
+from uops.backends.worker.client import STATUSES, BackendProcess, BackendWorker, Limits, WorkerCase, run_cases_on_workers
 from uops.backends.worker.frames import MARK
 from uops.backends.worker.patience import Patience
 from uops.spec.ir import build as B
@@ -322,7 +322,7 @@ def test_a_process_is_renewed_between_batches_without_a_loss(worker: BackendWork
 def test_run_all_keeps_the_order_over_crashes(path: list[str], jobs: int) -> None:
     kinds = ["do_nothing", "do_trap", "do_nothing", "do_segfault", "do_error"] * 5
     cases = (WorkerCase(GRAPH, {"p0": X + k, kind: 1}) for k, kind in enumerate(kinds))
-    found = list(run_all("fake_backends:Fake", cases, jobs=jobs, batch=4, path=path))
+    found = list(run_cases_on_workers("fake_backends:Fake", cases, jobs=jobs, batch=4, path=path))
     expected = {"do_nothing": "ok", "do_trap": "trap", "do_segfault": "crash", "do_error": "error"}
     assert [o.status for o in found] == [expected[kind] for kind in kinds]
     assert [o.result.values[0][0] for o in found if o.result] == [2.0 * k for k, kind in enumerate(kinds) if kind == "do_nothing"]
@@ -336,7 +336,7 @@ def test_run_all_reads_cases_as_it_needs_them_and_stops_when_asked(path: list[st
             taken.append(1)
             yield case()
 
-    outcomes = run_all("fake_backends:Fake", endless(), batch=4, path=path)
+    outcomes = run_cases_on_workers("fake_backends:Fake", endless(), batch=4, path=path)
     assert next(outcomes).status == "ok"
     outcomes.close()
     assert len(taken) <= 16
@@ -411,7 +411,7 @@ def test_an_interrupted_start_leaves_no_process(path: list[str]) -> None:
 @pytest.mark.parametrize("does", ["do_hang", "do_hold"])
 def test_outcomes_that_nobody_wants_any_more_are_not_waited_for(path: list[str], does: str) -> None:
     cases = [case(), *[case(does)] * 8]
-    outcomes = run_all("fake_backends:Fake", cases, batch=1, limits=Limits(timeout=100.0), path=path)
+    outcomes = run_cases_on_workers("fake_backends:Fake", cases, batch=1, limits=Limits(timeout=100.0), path=path)
     assert next(outcomes).status == "ok"
     start = time.monotonic()
     outcomes.close()
@@ -426,7 +426,7 @@ def test_a_process_that_others_keep_from_running_has_its_seconds_so_many_times(
     monkeypatch.setattr("uops.backends.worker.patience._read_cpu_seconds_and_states", lambda pid: (0.0, {"R"}))
     monkeypatch.setattr("uops.backends.worker.patience.LOOK", 0.125)
     start = time.monotonic()
-    assert not Patience((0,), seconds, starved).wait_until_ready(select.poll())
+    assert not Patience((0,), seconds, starved).wait_until_ready_or_time_out(select.poll())
     assert seconds * starved <= time.monotonic() - start < most + 1.0
 
 
