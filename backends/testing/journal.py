@@ -45,7 +45,7 @@ MOST_BYTES = 1 << 26
 
 
 class _ValidEnd(NamedTuple):
-    """Where the next line of a journal is to be written, and the sum of the line before, empty for none."""
+    """The place of the next line of a journal, and the sum of the line before, empty for none."""
 
     offset: int
     last_sum: bytes
