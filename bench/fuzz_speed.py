@@ -86,7 +86,7 @@ def measure_rates(backend: str, seed: int, sizes: dict[str, list[int]]) -> dict[
     rates: dict[str, Rates] = {size: {} for size in sizes}
     for name, judges in (("differential", DIFFERENTIAL), ("everything", oracles.DEFAULT)):
         warm, bench = (CaseRunner(Setup(backend, s, oracles=judges)) for s in (seed + 1, seed))
-        deque(warm.run_cases(range(WARM)), 0)
+        deque(warm.run_cases_compiled_together(range(WARM)), 0)
         gc.collect()
         gc.freeze()  # as a campaign does, here and below
         for size, cases in sizes.items():
@@ -95,7 +95,7 @@ def measure_rates(backend: str, seed: int, sizes: dict[str, list[int]]) -> dict[
                 adds.append(time_add_call())
                 start = clock()
                 for first in range(at, min(at + COLLECT, len(cases)), TOGETHER):
-                    deque(bench.run_cases(cases[first : first + TOGETHER]), 0)
+                    deque(bench.run_cases_compiled_together(cases[first : first + TOGETHER]), 0)
                 gc.collect()
                 gc.freeze()
                 spent.append(clock() - start)
@@ -117,7 +117,7 @@ def time_runs(programs: list[tuple[Any, Any, Any]]) -> float:
 
     def run(program: tuple[Any, Any, Any]) -> None:
         lowered, judge, target = program
-        judge.read_outputs_from_memory(run_first_kernels_natively(lowered, target, judge.initial_memory))
+        judge.read_outputs_and_check_inputs_unchanged(run_first_kernels_natively(lowered, target, judge.initial_memory))
 
     spent = 0.0
     for at in range(0, len(programs), COLLECT):  # of so many the kernels are kept

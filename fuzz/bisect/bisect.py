@@ -72,19 +72,19 @@ class Finding(NamedTuple):
         head = {"stage": self.stage, "pass": self.pass_, "step": self.step, "rule": self.rule, "kernel": self.kernel}
         return head | self.fault._asdict()
 
-    def write(self, out: Path, graph: UOp, inputs: Mapping[str, Any]) -> list[Path]:
+    def write_to_directory(self, directory: Path, program: UOp, inputs: Mapping[str, Any]) -> list[Path]:
         """Write the program, its inputs, the finding and its two texts into a directory; return their paths."""
-        out.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         texts = {
-            "program.uops": show(graph),
+            "program.uops": show(program),
             "finding.json": json.dumps(self.to_json(), indent=2) + "\n",
             "before.uops": self.before,
             "after.txt" if self.pass_ == BACKEND else "after.uops": self.after,
         }
         for name, text in texts.items():
-            write_text(out / name, text)
-        npz.save(out / "inputs.npz", inputs)
-        return [*(out / name for name in texts), out / "inputs.npz"]
+            write_text(directory / name, text)
+        npz.save(directory / "inputs.npz", inputs)
+        return [*(directory / name for name in texts), directory / "inputs.npz"]
 
 
 def bisect(
@@ -115,12 +115,12 @@ class _Bisection:
         """Judge all passes and then the machine code; return the first finding."""
         state = LoweringState(self.target, replace(config, verify=True))
         for p in passes:
-            finding = self._judge_pass(p, state)
+            finding = self._run_pass_and_advance_unless_wrong(p, state)
             if finding is not None:
                 return finding
         return self._judge_machine_code(execute or self._run_natively)
 
-    def _judge_pass(self, p: Pass, state: LoweringState) -> Finding | None:
+    def _run_pass_and_advance_unless_wrong(self, p: Pass, state: LoweringState) -> Finding | None:
         """Run and judge one pass; advance to its result if it is right."""
         state.steps = {}
         try:
@@ -131,8 +131,8 @@ class _Bisection:
             return Finding(p.stage, p.name, None, None, fault_of_failed_run(e), show(self.graph), "")
         fault, outputs = self._evaluate_and_judge_stage(p.name, after) if after is not self.graph else (None, self.outputs)
         if fault is not None:
-            finding = self._localize_fault(p, fault, after, state.steps)
-            return finding._replace(rule=self._find_wrong_rule(p, state))
+            finding = self._localize_fault_to_step_and_kernel(p, fault, after, state.steps)
+            return finding._replace(rule=self._rerun_pass_and_find_wrong_rule(p, state))
         self.graph, self.outputs = after, outputs
         self.names = list_kernel_names_else_previous(after, self.names)
         return None
@@ -140,18 +140,18 @@ class _Bisection:
     def _evaluate_and_judge_stage(self, pass_name: str, after: UOp) -> tuple[Fault | None, Outputs]:
         """Interpret the result of pass `pass_name`; return what is wrong with it, and its outputs."""
         try:
-            outputs = self.judge.interpret_stage(after)
+            outputs = self.judge.interpret_stage_and_check_orders(after)
         except MemoryError:
             raise
         except UopsError as e:  # a Trap, or a stage that the interpreter refuses
             return fault_of_failed_run(e), {}
         except Exception as e:
             return Fault("crash", f"the interpreter failed on it: {type(e).__name__}: {e}"), {}
-        return self.judge.find_fault(pass_name, self.graph, self.outputs, outputs), outputs
+        return self.judge.find_fault_after_pass(pass_name, self.graph, self.outputs, outputs), outputs
 
     # Localization inside of a pass
 
-    def _localize_fault(self, p: Pass, fault: Fault, after: UOp, steps: Mapping[str, UOp]) -> Finding:
+    def _localize_fault_to_step_and_kernel(self, p: Pass, fault: Fault, after: UOp, steps: Mapping[str, UOp]) -> Finding:
         """Return the finding of a wrong pass with its step and its kernel."""
         before, step = self.graph, None
         for name, graph in steps.items():
@@ -161,14 +161,14 @@ class _Bisection:
                 break
             before = graph
         names = list_kernel_names_else_previous(after, self.names)
-        k, kernel_fault = self._find_wrong_kernel(p.name, before, after)
+        k, kernel_fault = self._find_kernel_wrong_when_replaced_alone(p.name, before, after)
         if k is None:
-            k = find_last_writer(after, self.judge, fault.output)
+            k = find_last_kernel_writing_output(after, self.judge, fault.output)
             return Finding(p.stage, p.name, step, k if k is None else describe_kernel(k, names), fault, show(before), show(after))
         texts = show(before.src[k].body), show(after.src[k].body)
         return Finding(p.stage, p.name, step, describe_kernel(k, names), kernel_fault or fault, *texts)
 
-    def _find_wrong_kernel(self, pass_name: str, before: UOp, after: UOp) -> tuple[int | None, Fault | None]:
+    def _find_kernel_wrong_when_replaced_alone(self, pass_name: str, before: UOp, after: UOp) -> tuple[int | None, Fault | None]:
         """Find the first kernel that makes a right launch wrong when it alone is replaced; return its number and the
         fault.
         """
@@ -184,7 +184,7 @@ class _Bisection:
                 return k, fault
         return None, None
 
-    def _find_wrong_rule(self, p: Pass, state: LoweringState) -> str | None:
+    def _rerun_pass_and_find_wrong_rule(self, p: Pass, state: LoweringState) -> str | None:
         """Return a rule that the pass applied and that does not hold, or None."""
         with record_transforms() as log:
             run_pass_and_verify(p, self.graph, replace(state, steps=None))
@@ -193,7 +193,9 @@ class _Bisection:
 
     # Machine code
     def _run_natively(self, program: UOp, inputs: Mapping[str, Any]) -> Outputs:
-        return self.judge.read_outputs_from_memory(run_first_kernels_natively(program, self.target, self.judge.initial_memory))
+        return self.judge.read_outputs_and_check_inputs_unchanged(
+            run_first_kernels_natively(program, self.target, self.judge.initial_memory)
+        )
 
     def _judge_machine_code(self, execute: Execute) -> Finding | None:
         try:
@@ -202,7 +204,7 @@ class _Bisection:
             raise
         except Exception as e:  # a worker crashed, the time ran out, or the code trapped
             return Finding(BACKEND, BACKEND, None, None, fault_of_failed_run(e), show(self.graph), "")
-        fault = self.judge.find_fault(BACKEND, self.graph, self.outputs, outputs)
+        fault = self.judge.find_fault_after_pass(BACKEND, self.graph, self.outputs, outputs)
         if fault is None:
             return None
         k = self._find_wrong_native_kernel()
@@ -270,7 +272,7 @@ def memory_arguments_call_may_write(call: UOp) -> Iterator[UOp]:
     return (arguments[k] for k in slots if base_memory(arguments[k]).op in MEMORY_ROOTS)
 
 
-def find_last_writer(graph: UOp, judge: Judge, output: Key | None) -> int | None:
+def find_last_kernel_writing_output(graph: UOp, judge: Judge, output: Key | None) -> int | None:
     """Return the number of the last kernel of a launch that writes an output's memory, or None."""
     if graph.op is not Op.LINEAR or output is None:
         return None

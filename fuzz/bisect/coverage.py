@@ -41,7 +41,7 @@ def record_transforms_until_plan(
 ) -> list[GraphTransform]:
     """Lower a graph and return the recorded transforms.
 
-    `on_pass(name, changed)` is called after each pass. Raises what lowering raises.
+    `after_pass(name, changed)` is called after each pass. Raises what lowering raises.
     """
     state = LoweringState(target, Config(reuse=False))
     with record_transforms() as log:

@@ -38,20 +38,20 @@ def replay_counterexample(counterexample: RuleCounterexample) -> ReplayOutcome:
     if counterexample.rule.assumes is not None:
         return _replay_over_reals(counterexample)
     graphs = counterexample.build_graphs()
-    inputs = {name: _decode_input(d, v) for name, (d, v) in graphs.inputs.items()}
+    inputs = {name: _decode_bits(d, v) for name, (d, v) in graphs.inputs.items()}
     unmet = [u for u in graphs.conditions if not _holds(u, inputs)]
     if unmet:
         return ReplayOutcome(False, "not confirmed: the interpreter finds that the condition does not hold")
     if graphs.witness_equation is not None and not _have_equal_values_or_nans(
-        *(_evaluate_node_or_trap(u, inputs) for u in graphs.witness_equation)
+        *(_evaluate_or_return_trap(u, inputs) for u in graphs.witness_equation)
     ):
         return ReplayOutcome(False, "not confirmed: the value that the witness promises is another one")
-    left = _evaluate_node_or_trap(graphs.lhs, inputs)
+    left = _evaluate_or_return_trap(graphs.lhs, inputs)
     if isinstance(left, Trap):
         return ReplayOutcome(False, f"not confirmed: the left side traps ({left})")
     if graphs.rhs is None:
         return ReplayOutcome(True, f"the right side has another dtype than {graphs.lhs.dtype}")
-    right = _evaluate_node_or_trap(graphs.rhs, inputs)
+    right = _evaluate_or_return_trap(graphs.rhs, inputs)
     differs = isinstance(right, Trap) or not _have_equal_values_or_nans(left, right)
     values_text = f"the interpreter gives {_format_value(left)} for the left side and {_format_value(right)} for the right"
     return ReplayOutcome(differs, values_text if differs else f"not confirmed: {values_text}")
@@ -63,7 +63,7 @@ _TOLERANCE = 1e-6
 
 def _replay_over_reals(counterexample: RuleCounterexample) -> ReplayOutcome:
     graphs, rule = counterexample.build_graphs(), counterexample.rule
-    inputs = {name: _decode_input(d, v) for name, (d, v) in graphs.inputs.items()}
+    inputs = {name: _decode_bits(d, v) for name, (d, v) in graphs.inputs.items()}
     witness = getattr(rule.witness, "evaluates", None)
     values = counterexample.values
     if any(evaluate_exactly(p, values) in (False, None) for p in conditions(rule)):
@@ -75,14 +75,14 @@ def _replay_over_reals(counterexample: RuleCounterexample) -> ReplayOutcome:
         return ReplayOutcome(False, f"not confirmed: both sides are {left}")
     if left is None:
         meets_infinity = any(
-            not np.isfinite(_evaluate_node_or_trap(u, inputs).astype(float)) for u in toposort(graphs.lhs) if u.dtype.is_float
+            not np.isfinite(_evaluate_or_return_trap(u, inputs).astype(float)) for u in toposort(graphs.lhs) if u.dtype.is_float
         )
         return ReplayOutcome(
             meets_infinity,
             f"the left side has no value{', and the interpreter meets an infinity or NaN in it' if meets_infinity else ''}",
         )
     assert graphs.rhs is not None
-    a, b = (_evaluate_node_or_trap(u, inputs).astype(float).item() for u in (graphs.lhs, graphs.rhs))
+    a, b = (_evaluate_or_return_trap(u, inputs).astype(float).item() for u in (graphs.lhs, graphs.rhs))
     differs = not (abs(a - b) <= _TOLERANCE * max(abs(a), abs(b)) and math.isfinite(a) and math.isfinite(b))
     values_text = f"in fractions {left} and {right}, the interpreter gives {a} for the left side and {b} for the right"
     return ReplayOutcome(differs, values_text if differs else f"not confirmed: {values_text}")
@@ -135,14 +135,14 @@ def evaluate_exactly(pattern: Pattern, values: Mapping[str, Any]) -> Exact:
     return value
 
 
-def _decode_input(d: DType, value: int) -> Any:
+def _decode_bits(d: DType, bits: int) -> Any:
     if d is dt.index:
-        return value
-    word = np.array(value % (1 << d.bits), f"u{d.itemsize}")
+        return bits
+    word = np.array(bits % (1 << d.bits), f"u{d.itemsize}")
     return word.astype(np.bool_) if d is dt.bool_ else word.view(STORAGE[d])
 
 
-def _evaluate_node_or_trap(u: UOp, inputs: dict[str, Any]) -> Any:
+def _evaluate_or_return_trap(u: UOp, inputs: dict[str, Any]) -> Any:
     """Return the value of a node, or the Trap that it raises."""
     try:
         return np.asarray(run(u, _inputs_of_graph(u, inputs)).values[0])
@@ -157,7 +157,7 @@ def _inputs_of_graph(u: UOp, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _holds(u: UOp, inputs: dict[str, Any]) -> bool:
-    v = _evaluate_node_or_trap(u, inputs)
+    v = _evaluate_or_return_trap(u, inputs)
     return not isinstance(v, Trap) and bool(v)
 
 

@@ -21,7 +21,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory
 
 
-def check_counterexample_then_replay(
+def check_counterexample_then_replay_bodies(
     before: UOp, after: UOp, counterexample_to_check: ClaimCounterexample | None = None, seed: int = 0
 ) -> ReplayOutcome:
     """Run two bodies of a kernel on the same memory."""
@@ -29,10 +29,10 @@ def check_counterexample_then_replay(
         actual = int(np.asarray(run(graph, {}).values[0]))
         if actual != value:
             return ReplayOutcome(False, f"not confirmed: the {name} is {actual}, expected {value}")
-    return replay_launches_on_random_memory(make_launch(before), make_launch(after), seed)
+    return replay_launches_on_random_memory(make_single_kernel_launch(before), make_single_kernel_launch(after), seed)
 
 
-def make_launch(body: UOp) -> UOp:
+def make_single_kernel_launch(body: UOp) -> UOp:
     """Build a launch of one kernel on Buffers of its own."""
     params = {u.arg.slot: u for u in toposort(body) if u.op is Op.PARAM}
     memory = [b.buffer(int(p.shape[0]), p.dtype, unique=1 + k) for k, p in sorted(params.items())]
@@ -44,7 +44,7 @@ def make_launch(body: UOp) -> UOp:
 
 def replay_launches_on_random_memory(before: UOp, after: UOp, seed: int = 0) -> ReplayOutcome:
     """Run two launches on the same memory."""
-    inputs = _random_contents(before, seed)
+    inputs = _random_contents_of_global_buffers(before, seed)
     expected = run(before, inputs).buffers
     try:
         actual = run(after, inputs).buffers
@@ -57,7 +57,7 @@ def replay_launches_on_random_memory(before: UOp, after: UOp, seed: int = 0) -> 
     return ReplayOutcome(False, "not confirmed: both leave the same memory")
 
 
-def _random_contents(root: UOp, seed: int) -> dict[str, Any]:
+def _random_contents_of_global_buffers(root: UOp, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     contents = {}
     for u in toposort(root):

@@ -75,7 +75,7 @@ def _differs_on_drawn_values(before: UOp, after: UOp, rng: np.random.Generator) 
     if any(u.shape != () or u.dtype is dt.void for u in (before, after, *leaves)) or any(map(_has_dynamic_bound, leaves)):
         return False
     params = {u: b.param(k, (TRIED,), u.dtype) for k, u in enumerate(leaves)}
-    inputs = {f"p{k}": _draw_values(u, rng) for k, u in enumerate(leaves)}
+    inputs = {f"p{k}": _draw_values_within_bounds(u, rng) for k, u in enumerate(leaves)}
     try:
         x, y = run(substitute(b.tuple_(before, after), params), inputs, check=False).values
     except (Trap, SpecError):  # the leaves cannot have these values together
@@ -100,7 +100,7 @@ def _mask_equal_bits_or_nans(x: Array, y: Array, ignore_zero_sign: bool) -> Arra
     return np.asarray(same | (np.isnan(a) & np.isnan(b)) | (ignore_zero_sign & (a == 0) & (b == 0)))
 
 
-def _draw_values(leaf: UOp, rng: np.random.Generator) -> Array:
+def _draw_values_within_bounds(leaf: UOp, rng: np.random.Generator) -> Array:
     d = leaf.dtype
     if d.is_float:
         return from_bits(rng.choice(_float_test_bits(d, *(leaf.min_max or (-math.inf, math.inf))), TRIED), d)

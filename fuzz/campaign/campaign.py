@@ -96,7 +96,7 @@ class Summary:
         return self.cases_before > 0
 
     @property
-    def unfinished_work(self) -> str:
+    def unfinished_findings_text(self) -> str:
         """A description of the work that is left on findings; "" if there is none."""
         unreduced = sum(f.awaits_reduction for f in self.findings)
         parts = [(len(self.untriaged), "not looked into"), (unreduced, "not reduced")]
@@ -135,7 +135,7 @@ class Campaign:
         kinds.kinds_by_name(setup.kinds)
         self.pool: WorkerPool = LocalPool(setup, limits, jobs) if cluster is None else ClusterPool(setup, limits, cluster)
         try:
-            self.version, self.declared = self.pool.query_subject_info()
+            self.version, self.declared = self.pool.query_common_subject_info()
             self.journal = Journal(directory / JOURNAL, self._journal_heading())
         except BaseException:
             self.pool.close()
@@ -166,7 +166,7 @@ class Campaign:
         over = threading.Semaphore(0)  # after Ctrl-C in Thread.join, a running thread would count as ended
 
         def work() -> None:
-            self._run_worker()
+            self._run_tasks_in_worker_thread()
             over.release()
 
         threads = [threading.Thread(target=work, daemon=True) for _ in range(self.pool.jobs)]
@@ -216,21 +216,21 @@ class Campaign:
     def summarize_and_write_findings(self) -> Summary:
         """Return what the journal says, and write the files of the findings."""
         summary = Summary(self.setup, self.version, self.state.done_cases, self.state.counts, self.state.raw)
-        summary.findings = self.state.merge_findings()
+        summary.findings = self.state.merge_findings_by_cause()
         summary.vanished = sorted(k for k, t in self.state.triaged.items() if t is None)
         summary.untriaged = [f for k, f in sorted(self.state.findings.items()) if k not in self.state.triaged]
         summary.seconds = time.monotonic() - self.started
         summary.complete, summary.cases_before, summary.jobs_done = not self._stop, self.cases_before, self._done
-        self.state.write_findings(self.directory / FINDINGS, summary.findings)
+        self.state.write_reproducers(self.directory / FINDINGS, summary.findings)
         return summary
 
     # Threads, one per runner
 
-    def _run_worker(self) -> None:
+    def _run_tasks_in_worker_thread(self) -> None:
         try:
             with self.pool.acquire_runner() as runner:
                 while (task := self._wait_for_next_task()) is not None:
-                    self._run_task(task, runner)
+                    self._run_task_and_journal_result(task, runner)
         except BaseException as e:
             if not ((self._stop or self._is_over) and isinstance(e, ProcessLost | BrokenBackend)):
                 self._failure = self._failure or e
@@ -240,7 +240,7 @@ class Campaign:
         """Return the next task, or None at the end. Waits while running tasks may still lead to others."""
         with self._turn:
             while not (self._stop or self._is_over):
-                task = self.state.take_triage_or_reduction_task() or self._next_batch_task()
+                task = self.state.take_triage_or_reduction_task() or self._take_next_batch_task()
                 if task is not None:
                     self._running += 1
                     return task
@@ -249,22 +249,22 @@ class Campaign:
                 self._turn.wait()
         return None
 
-    def _next_batch_task(self) -> _Task | None:
+    def _take_next_batch_task(self) -> _Task | None:
         if self.max_findings is not None and sum(self.state.raw.values()) >= self.max_findings:
             return None
-        number = self.state.next_unfinished_batch(self.cases)
+        number = self.state.find_next_untaken_batch(self.cases)
         if number is None:
             return None
         self.state.taken_tasks.add(("batch", number))
         return "batch", number
 
-    def _run_task(self, task: _Task, runner: JobRunner) -> None:
+    def _run_task_and_journal_result(self, task: _Task, runner: JobRunner) -> None:
         try:
             line = runner.run_job(self._build_job(*task))
             if line is not None:
                 self.journal.add({task[0]: line})
                 with self._turn:
-                    self.state.apply_line(task[0], line)
+                    self.state.apply_journal_line(task[0], line)
                     self._done += 1
         finally:
             with self._turn:
@@ -313,12 +313,12 @@ class _CampaignState:
         with journal.refuse_malformed_lines():
             for line in journal.lines_after_heading():
                 for task_kind, entry in line.items():
-                    self.apply_line(task_kind, entry)
+                    self.apply_journal_line(task_kind, entry)
 
-    def apply_line(self, task_kind: str, line: Json) -> None:
+    def apply_journal_line(self, task_kind: str, line: Json) -> None:
         """Apply one line of the journal. An older version may have written it, so its texts are made printable."""
         if task_kind == "batch":
-            self._apply_batch_line(line | {"findings": make_texts_printable(line["findings"])})
+            self._apply_batch_progress_line(line | {"findings": make_texts_printable(line["findings"])})
             return
         line = make_texts_printable(line)
         if task_kind == "triaged":
@@ -328,7 +328,7 @@ class _CampaignState:
             self.reduced[line["k"]] = line
             self.taken_tasks.add((task_kind, line["k"]))
 
-    def _apply_batch_line(self, line: Json) -> None:
+    def _apply_batch_progress_line(self, line: Json) -> None:
         number = line["number"]
         self.taken_tasks.discard(("batch", number))
         self.done_cases += line["cases"]
@@ -344,7 +344,7 @@ class _CampaignState:
         if self.done[number] < BATCH:
             self._partial[number] = counts
 
-    def next_unfinished_batch(self, cases: int | None) -> int | None:
+    def find_next_untaken_batch(self, cases: int | None) -> int | None:
         """Return the first batch with cases left to do that no thread works on, or None."""
         while self.done.get(self._first_open, 0) >= BATCH:
             self._first_open += 1
@@ -380,13 +380,13 @@ class _CampaignState:
         for k, t in sorted(self.triaged.items()):
             if t is None or t.oracle == GENERATOR:
                 continue
-            if t.kind[2]:
+            if t.coarse_cause_key[2]:
                 first_of_key.setdefault((t.location is None, t.cause_key), k)
             else:
-                of_kind.setdefault(t.kind, []).append(k)
+                of_kind.setdefault(t.coarse_cause_key, []).append(k)
         return sorted([*first_of_key.values(), *(k for ks in of_kind.values() for k in ks[:MOST_REDUCED])])
 
-    def merge_findings(self) -> list[MergedFinding]:
+    def merge_findings_by_cause(self) -> list[MergedFinding]:
         """Merge the findings of each key, using keys of reduced programs where these tell findings apart."""
         keys: dict[tuple[str, ...], list[int]] = {}
         to_reduce = self._findings_to_reduce()
@@ -394,8 +394,10 @@ class _CampaignState:
         reduced = {k: self.reduced[k] for k in to_reduce if k in self.reduced}
         for k, t in sorted(self.triaged.items()):
             if t is not None:
-                identified = t if t.kind[2] else TriagedFinding.from_json(reduced[k]["triaged"]) if k in reduced else None
-                keys.setdefault(t.kind if identified is None else identified.cause_key, []).append(k)
+                identified = (
+                    t if t.coarse_cause_key[2] else TriagedFinding.from_json(reduced[k]["triaged"]) if k in reduced else None
+                )
+                keys.setdefault(t.coarse_cause_key if identified is None else identified.cause_key, []).append(k)
         return [self._merged_finding(key, ks, reduced.get(ks[0]), ks[0] in to_reduce) for key, ks in keys.items()]
 
     def _merged_finding(
@@ -406,9 +408,9 @@ class _CampaignState:
         assert triaged is not None
         if reduced_line is None:
             return MergedFinding(key, k, triaged, len(cases), awaits_reduction=awaits_reduction)
-        return MergedFinding(key, k, triaged, len(cases), reduced_line["nodes"], f"{finding_file_name(k, triaged)}.uops")
+        return MergedFinding(key, k, triaged, len(cases), reduced_line["nodes"], f"{finding_file_stem(k, triaged)}.uops")
 
-    def write_findings(self, folder: Path, findings: list[MergedFinding]) -> None:
+    def write_reproducers(self, folder: Path, findings: list[MergedFinding]) -> None:
         """Write the files of the findings."""
         for f in findings:
             if f.file is not None:
@@ -416,9 +418,9 @@ class _CampaignState:
                 write_text(folder / f.file, self.reduced[f.k]["text"])
 
 
-def finding_file_name(k: int, triaged: TriagedFinding) -> str:
+def finding_file_stem(case_number: int, triaged: TriagedFinding) -> str:
     """Return the file name of a finding, without suffix: the case, the oracle, the first wrong pass and the rule."""
     location = triaged.location
     names: tuple[Any, ...] = (triaged.fault.kind,) if location is None else (location.pass_, location.rule or location.step)
-    parts = [str(k), triaged.oracle, *(n for n in names if n)]
+    parts = [str(case_number), triaged.oracle, *(n for n in names if n)]
     return "-".join("".join(c if c.isalnum() else "_" for c in str(p)) for p in parts)

@@ -59,7 +59,7 @@ class ClusterPool:
         self._futures: set[Any] = set()
         self._stopped = False
 
-    def query_subject_info(self) -> SubjectInfo:
+    def query_common_subject_info(self) -> SubjectInfo:
         """Ask every worker for the subject's description. Raises NoCluster if the answers differ."""
         futures = {
             w: self._client.submit(
@@ -102,7 +102,7 @@ class ClusterPool:
                 self._futures.discard(future)
 
     @property
-    def waiting_for(self) -> str:
+    def missing_workers_message(self) -> str:
         """A text if the cluster has no workers, else "". The scheduler is asked every few seconds."""
         if time.monotonic() >= self._ask_again:
             try:

@@ -25,7 +25,7 @@ from uops.fuzz.oracles import oracles
 from uops.fuzz.oracles.launches import find_wrong_pass_after_optimize
 from uops.fuzz.oracles.oracles import Oracle, OracleContext
 from uops.fuzz.oracles.stages import Fault
-from uops.fuzz.oracles.subject import Subject, SubjectRefused, fault_of_exception
+from uops.fuzz.oracles.subject import Subject, SubjectRefused, describe_exception_as_fault
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
@@ -118,7 +118,7 @@ class TriagedFinding(NamedTuple):
         return placed if placed[2] else (*placed, *sorted({word.partition(":")[0] for word in self.op_dtypes} - _LEAVES))
 
     @property
-    def kind(self) -> tuple[str, ...]:
+    def coarse_cause_key(self) -> tuple[str, ...]:
         """The first part of the key. Its last word is "" for findings whose programs must be reduced before they can be
         told apart.
         """
@@ -132,7 +132,7 @@ class TriagedFinding(NamedTuple):
             return False
         if self.location is not None or other.location is not None:
             return self.cause_key[:2] == other.cause_key[:2]
-        return self.cause_key[:3] == other.cause_key[:3]
+        return self.coarse_cause_key == other.coarse_cause_key
 
     def to_json(self) -> Json:
         """Return a JSON object."""
@@ -187,20 +187,24 @@ class CaseRunner:
         """Return the oracles that judge the case with this seed."""
         return [o for o in self.oracles if oracles.is_due(o, seed)]
 
-    def run_case(self, k: int, on_oracle: OnOracle = lambda name: None) -> CaseOutcome:
-        """Generate case `k` and judge it. `on_oracle` is called with the name of each oracle before it is asked."""
+    def generate_and_judge_case(self, case_number: int, on_oracle: OnOracle = lambda name: None) -> CaseOutcome:
+        """Generate a case and judge it. `on_oracle` is called with the name of each oracle before it is asked."""
         on_oracle(oracles.GENERATOR)
-        prepared = self._generate_case_context(k)
-        return prepared if isinstance(prepared, CaseOutcome) else self._judge_case(k, prepared, on_oracle)
+        prepared = self._generate_context_or_failure_outcome(case_number)
+        if isinstance(prepared, CaseOutcome):
+            return prepared
+        return self._run_due_oracles_and_count(case_number, prepared, on_oracle)
 
-    def run_cases(self, case_numbers: Sequence[int], on_case: Callable[[int], Any] = lambda k: None) -> Iterator[CaseOutcome]:
+    def run_cases_compiled_together(
+        self, case_numbers: Sequence[int], on_case: Callable[[int], Any] = lambda k: None
+    ) -> Iterator[CaseOutcome]:
         """Yield the outcomes of several cases, whose machine code is compiled together. `on_case` is called with each
         case before work on it.
         """
         cases = []
         for k in case_numbers:
             on_case(k)
-            cases.append((k, prepared := self._generate_case_context(k)))
+            cases.append((k, prepared := self._generate_context_or_failure_outcome(k)))
             if not self.compiles_together or isinstance(prepared, CaseOutcome):
                 continue
             if KINDS[prepared.sample.kind].dialect is Dialect.TENSOR:
@@ -208,19 +212,21 @@ class CaseRunner:
                     _ = prepared.compiled_program
         for k, prepared in cases:
             on_case(k)
-            yield prepared if isinstance(prepared, CaseOutcome) else self._judge_case(k, prepared)
+            yield prepared if isinstance(prepared, CaseOutcome) else self._run_due_oracles_and_count(k, prepared)
 
-    def _generate_case_context(self, k: int) -> OracleContext | CaseOutcome:
+    def _generate_context_or_failure_outcome(self, case_number: int) -> OracleContext | CaseOutcome:
         """Generate a case; return its context, or the outcome if the generator fails."""
         try:
-            sample = self.draw_sample(k)
+            sample = self.draw_sample(case_number)
         except Exception as e:
-            return CaseOutcome(k, oracles.GENERATOR, fault_of_exception(e), Counter(cases=1))
-        context = self._build_context(sample, self.case_seed(k))
+            return CaseOutcome(case_number, oracles.GENERATOR, describe_exception_as_fault(e), Counter(cases=1))
+        context = self._build_context(sample, self.case_seed(case_number))
         context.counts.update(cases=1, **{f"kind:{sample.kind}": 1})
         return context
 
-    def _judge_case(self, k: int, context: OracleContext, on_oracle: OnOracle = lambda name: None) -> CaseOutcome:
+    def _run_due_oracles_and_count(
+        self, case_number: int, context: OracleContext, on_oracle: OnOracle = lambda name: None
+    ) -> CaseOutcome:
         with use_lowering_cache(context.memory):
             objection, accepted = None, True
             try:
@@ -232,9 +238,9 @@ class CaseRunner:
             if was_judged := any(context.counts[f"oracle:{o.name}"] for o in judges):
                 context.counts["judged"] += 1
             if accepted or was_judged:
-                _count_rows_and_set_widths(context)
+                _count_row_dtypes_and_allowed_set_widths(context)
         oracle, fault = objection or (None, None)
-        return CaseOutcome(k, oracle, fault, context.counts)
+        return CaseOutcome(case_number, oracle, fault, context.counts)
 
     def judge_sample(self, sample: ProgramSample, seed: int, oracle: str) -> Fault | None:
         """Return the fault that one oracle finds in a sample, or None. A refusal is no fault."""
@@ -247,8 +253,8 @@ class CaseRunner:
 
     def freeze_oracle_choices(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
         """Return a sample that holds what the oracle draws for this one, and the name of the oracle that judges it."""
-        settle = oracles.ORACLES[oracle].freeze_choices if oracle in oracles.ORACLES else None
-        return (sample, oracle) if settle is None else settle(self._build_context(sample, seed))
+        freeze = oracles.ORACLES[oracle].freeze_choices if oracle in oracles.ORACLES else None
+        return (sample, oracle) if freeze is None else freeze(self._build_context(sample, seed))
 
     def bisect_sample(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
         """Locate what an oracle objects to; return None if that is impossible or nothing is wrong."""
@@ -287,7 +293,7 @@ def _refusal_reason(e: SubjectRefused) -> str:
     return re.split(r" at %\d+ = |:|\n", str(e), maxsplit=1)[0][:60]
 
 
-def _count_rows_and_set_widths(context: OracleContext) -> None:
+def _count_row_dtypes_and_allowed_set_widths(context: OracleContext) -> None:
     """Count the dtypes of each row, and the widths of the allowed sets."""
     context.counts.update({f"row:{ROWS[u.op].id}|{u.dtype.name}" for u in toposort(context.sample.graph) if u.op in ROWS})
     expected = context.__dict__.get("expectation")

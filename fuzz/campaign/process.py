@@ -67,6 +67,13 @@ class BatchResult(NamedTuple):
         return cls(Counter(counts), [_parse_finding(f) for f in message["findings"]], require_exact_type(int, message["stop"]))
 
 
+class _LoneCaseResult(NamedTuple):
+    """The finding of a case that was run alone, and whether its process ended."""
+
+    finding: Json | None
+    process_ended: bool
+
+
 class _CaseServerProcess(BackendProcess):
     """The process, whose child may die and is then replaced by another one."""
 
@@ -101,25 +108,25 @@ class _CaseServerProcess(BackendProcess):
     def ask(self, header: Json, body: bytes, seconds: float) -> Frame:
         """Write a question and return the first answer. Raises ProcessLost."""
         self.write_frame_or_mark_hung(header, body, seconds)
-        return self.read_answer(seconds)
+        return self.read_answer_or_raise_lost(seconds)
 
-    def read_answer(self, seconds: float) -> Frame:
+    def read_answer_or_raise_lost(self, seconds: float) -> Frame:
         """Return the next answer. Raises ProcessLost, whose `alive` says whether the process can be asked again."""
         frame = self.receive(seconds)
         if frame is None:
             raise ProcessLost(self.end_and_explain_no_answer(seconds))
         if "died" in frame[0]:
-            with reject_malformed_answers(self):
+            with end_process_on_malformed_answer(self):
                 status = int(frame[0]["died"])
-            self._await_next_child()
+            self._await_greeting_of_next_child()
             raise ProcessLost(Outcome("crash", None, *describe_exit_status_and_signal(status)), alive=True)
         return frame
 
-    def _await_next_child(self) -> None:
+    def _await_greeting_of_next_child(self) -> None:
         frame = self.receive(LIMITS.start)
         if frame is None:
             raise ProcessLost(self.end_and_explain_no_answer(LIMITS.start))
-        with reject_malformed_answers(self):
+        with end_process_on_malformed_answer(self):
             self.handle_greeting(frame[0])
 
 
@@ -138,7 +145,7 @@ class ProcessLost(Exception):
 
 
 @contextmanager
-def reject_malformed_answers(process: BackendProcess) -> Iterator[None]:
+def end_process_on_malformed_answer(process: BackendProcess) -> Iterator[None]:
     """Read answers of a process inside the context. An answer that is not as expected ends the process and raises ProcessLost."""
     try:
         yield
@@ -272,7 +279,7 @@ class Examiner:
         """Return the cells that cases are drawn from, which both backends declare. Raises BrokenBackend."""
         return self._ensure_process().declared
 
-    def run_batch(self, first: int, stop: int) -> BatchResult:
+    def run_batch_isolating_crashes(self, first: int, stop: int) -> BatchResult:
         """Examine the cases from `first` to before `stop`; at the end of the time limit, return those that were done.
         Raises ProcessLost if none was.
         """
@@ -290,7 +297,7 @@ class Examiner:
                 return result.include_lost_cases_up_to_gap(lost_findings)
             except ProcessLost as lost:
                 try:
-                    self._count_loss_and_forget_process(lost)
+                    self._count_loss_or_reraise_if_over(lost)
                     if together:  # one case at a time shows which case it is
                         together = False
                         continue
@@ -312,46 +319,46 @@ class Examiner:
         header, body = to_packet(sample)
         try:
             process = self._ensure_process()
-            question = {"do": "settle", "sample": header, "seed": seed, "oracle": oracle}
+            question = {"do": "freeze_choices", "sample": header, "seed": seed, "oracle": oracle}
             answer, data = process.ask(question, body, self.limits.timeout)
-            with reject_malformed_answers(process):
-                settled = _parse_sample(answer["settled"], data), require_exact_type(str, answer["oracle"])
+            with end_process_on_malformed_answer(process):
+                frozen = _parse_sample(answer["frozen"], data), require_exact_type(str, answer["oracle"])
         except ProcessLost as lost:
-            self._count_loss_and_forget_process(lost)
+            self._count_loss_or_reraise_if_over(lost)
             return sample, oracle
-        if settled[0].graph is sample.graph and settled[0].opts == sample.opts:
+        if frozen[0].graph is sample.graph and frozen[0].opts == sample.opts:
             return sample, oracle
-        return settled if self._query_fault(settled[0], seed, settled[1]) else (sample, oracle)
+        return frozen if self._query_fault_or_process_loss(frozen[0], seed, frozen[1]) else (sample, oracle)
 
-    def triage_sample(self, sample: ProgramSample, seed: int, oracle: str) -> TriagedFinding | None:
+    def judge_and_locate_fault(self, sample: ProgramSample, seed: int, oracle: str) -> TriagedFinding | None:
         """Return the oracle's fault in a sample with its location, or None if the oracle does not object."""
-        fault = self._query_fault(sample, seed, oracle)
+        fault = self._query_fault_or_process_loss(sample, seed, oracle)
         if fault is None:
             return None
-        return TriagedFinding(oracle, fault, self._query_location(sample, seed, oracle), list_ops_and_dtypes(sample.graph))
+        return TriagedFinding(oracle, fault, self._query_fault_location(sample, seed, oracle), list_ops_and_dtypes(sample.graph))
 
-    def _query_fault(self, sample: ProgramSample, seed: int, oracle: str) -> Fault | None:
+    def _query_fault_or_process_loss(self, sample: ProgramSample, seed: int, oracle: str) -> Fault | None:
         header, body = to_packet(sample)
         try:
             question = {"do": "judge", "sample": header, "seed": seed, "oracle": oracle}
-            return self._request(
+            return self._ask_and_parse(
                 question, body, lambda answer: None if answer["judged"] is None else _parse_fault(answer["judged"])
             )
         except ProcessLost as lost:
-            self._count_loss_and_forget_process(lost)
+            self._count_loss_or_reraise_if_over(lost)
             return lost.fault
 
-    def _query_location(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
+    def _query_fault_location(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
         if not self._ensure_process().compiler:
             return None
         header, body = to_packet(sample)
         try:
             question = {"do": "bisect", "sample": header, "seed": seed, "oracle": oracle}
-            return self._request(
+            return self._ask_and_parse(
                 question, body, lambda answer: None if answer["bisected"] is None else _parse_location(answer["bisected"])
             )
         except ProcessLost as lost:
-            self._count_loss_and_forget_process(lost)
+            self._count_loss_or_reraise_if_over(lost)
             return None if lost.outcome.signal is None else MACHINE_CODE
 
     def _run_batch_once(
@@ -366,57 +373,57 @@ class Examiner:
         for _ in range(3 * (stop - first)):  # per case at most an "at" for preparing, one for judging, and a "done"
             if "batch" in answer:
                 break
-            with reject_malformed_answers(process):
+            with end_process_on_malformed_answer(process):
                 current_case[0] = require_exact_type(int, answer.get("at", current_case[0]))
                 if "done" in answer and (partial := BatchResult.from_message(answer["done"])).stop > self._batch_so_far.stop:
                     self._batch_so_far = partial
-            answer = process.read_answer(self.limits.timeout)[0]
-        with reject_malformed_answers(process):
+            answer = process.read_answer_or_raise_lost(self.limits.timeout)[0]
+        with end_process_on_malformed_answer(process):
             return BatchResult.from_message(answer["batch"])
 
-    def _rerun_alone(self, k: int) -> Json | None:
+    def _rerun_alone(self, case_number: int) -> Json | None:
         """Run a case alone; return its finding if its process ends again, else None."""
-        finding, process_ended = self._run_case_alone_with_end(k)
-        return finding if process_ended else None
+        result = self._run_case_alone(case_number)
+        return result.finding if result.process_ended else None
 
-    def triage_generator_failure(self, k: int) -> TriagedFinding | None:
+    def triage_generator_failure(self, case_number: int) -> TriagedFinding | None:
         """Run a case alone; return the finding of the generator, or None if the case can be generated."""
-        finding = self._run_case_alone_with_end(k)[0]
+        finding = self._run_case_alone(case_number).finding
         if finding is None or finding["oracle"] != GENERATOR:
             return None
         return TriagedFinding(GENERATOR, Fault(**finding["fault"]), None, ())
 
-    def _run_case_alone_with_end(self, k: int) -> tuple[Json | None, bool]:
-        """Run a case alone; return its finding, and whether its process ended."""
+    def _run_case_alone(self, case_number: int) -> _LoneCaseResult:
+        """Run a case alone, in no batch."""
         oracle = GENERATOR
         process = self._ensure_process()
         try:
-            answer = process.ask({"do": "case", "k": k}, b"", self.limits.timeout)[0]
+            answer = process.ask({"do": "case", "k": case_number}, b"", self.limits.timeout)[0]
             for _ in range(len(ORACLES) + 1):
                 if "case" in answer:
                     break
-                with reject_malformed_answers(process):
+                with end_process_on_malformed_answer(process):
                     oracle = require_exact_type(str, answer["oracle"])
-                answer = process.read_answer(self.limits.timeout)[0]
-            with reject_malformed_answers(process):
-                return None if answer["case"] is None else _parse_finding(answer["case"]), False
+                answer = process.read_answer_or_raise_lost(self.limits.timeout)[0]
+            with end_process_on_malformed_answer(process):
+                return _LoneCaseResult(None if answer["case"] is None else _parse_finding(answer["case"]), False)
         except ProcessLost as lost:
-            self._count_loss_and_forget_process(lost)
-            return {"k": k, "oracle": oracle, "fault": lost.fault._asdict()}, True
+            self._count_loss_or_reraise_if_over(lost)
+            return _LoneCaseResult({"k": case_number, "oracle": oracle, "fault": lost.fault._asdict()}, True)
 
     def restart_child(self) -> None:
         """Replace the child, which frees what compiled code and interned nodes leave behind."""
         try:
-            self._request({"do": "renew"}, b"", lambda answer: None)
+            self._ask_and_parse({"do": "renew"}, b"", lambda answer: None)
         except ProcessLost as lost:
             if not lost.alive:
                 self._process = None
 
-    def _request(self, header: Json, body: bytes, parse_answer: Callable[[Json], T]) -> T:
+    def _ask_and_parse(self, header: Json, body: bytes, parse_answer: Callable[[Json], T]) -> T:
         """Ask a question; return what `parse_answer` makes of the answer. Raises ProcessLost."""
         process = self._ensure_process()
         answer = process.ask(header, body, self.limits.timeout)[0]
-        with reject_malformed_answers(process):
+        with end_process_on_malformed_answer(process):
             return parse_answer(answer)
 
     def _ensure_process(self) -> _CaseServerProcess:
@@ -436,7 +443,7 @@ class Examiner:
         if self.is_over:  # the process did not exist yet when it was to be killed
             process.kill()
 
-    def _count_loss_and_forget_process(self, lost: ProcessLost) -> None:
+    def _count_loss_or_reraise_if_over(self, lost: ProcessLost) -> None:
         """Count a loss, and forget a process that is gone; it is replaced when the next question is asked. Raises the
         loss again if the time is over.
         """

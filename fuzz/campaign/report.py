@@ -48,8 +48,8 @@ def build_document(summary: Summary) -> Json:
         "judged": summary.counts["judged"],
         "waiting": [{"case": f["k"], "oracle": f["oracle"], "fault": f["fault"]} for f in summary.untriaged],
         "refused": count_refused(summary.counts),
-        "unheard": list_silent_oracles(summary),
-        "coverage": group_counters(summary.counts),
+        "unheard": list_oracles_that_judged_nothing(summary),
+        "coverage": group_counters_by_prefix(summary.counts),
         "sets": summarize_widths_of_allowed_sets(summary.counts),
         "time": {
             "seconds": round(summary.seconds, 3),
@@ -64,7 +64,7 @@ def count_refused(counts: Counter[str]) -> int:
     return sum(n for k, n in counts.items() if k.startswith("refused:"))
 
 
-def list_silent_oracles(summary: Summary) -> list[str]:
+def list_oracles_that_judged_nothing(summary: Summary) -> list[str]:
     """List the oracles that judged no case, with their reasons, if they were chosen by name or had a case that they could
     not judge.
     """
@@ -90,7 +90,7 @@ def describe_campaign_judging_nothing(summary: Summary) -> str:
     return f"nothing that {summary.setup.backend} does was judged{detail}"
 
 
-def group_counters(counts: Counter[str]) -> Json:
+def group_counters_by_prefix(counts: Counter[str]) -> Json:
     """Group counters `group:name` as group -> name -> count."""
     groups: Json = {}
     for name, n in sorted(counts.items()):
@@ -138,19 +138,20 @@ def write_campaign_report(summary: Summary, directory: Path) -> Json:
     """Write both files and return the document. The campaign has already written the reproducers."""
     doc = build_document(summary)
     write_text(directory / JSON, json.dumps(doc, indent=1, sort_keys=True) + "\n")
-    write_text(directory / PAGE, render_page(doc, directory))
+    write_text(directory / PAGE, render_html_page(doc, directory))
     return doc
 
 
 # --------------------------------------------------------------------------------------------------------------------- page
 
 
-def render_page(doc: Json, directory: Path) -> str:
+def render_html_page(doc: Json, campaign_directory: Path) -> str:
     """Render the document as one self-contained page."""
     return render_template(
-        HERE / "report.html.j2", doc=doc, counted=_describe_counts(doc), matrix=tabulate_rows_by_dtype(doc),
-        dtypes=[d.short for d in _DTYPES], rules=tabulate_rules(doc), pairs=tabulate_optop_pairs(doc), oracles=ORACLES,
-        texts=_read_reproducers(doc, directory),
+        HERE / "report.html.j2", doc=doc, counted=_describe_counts(doc), matrix=tabulate_programs_per_row_and_dtype(doc),
+        dtypes=[d.short for d in _DTYPES], rules=tabulate_rule_firings_and_refusals(doc), pairs=tabulate_optop_pairs(doc),
+        oracles=ORACLES,
+        texts=_read_reproducers(doc, campaign_directory),
     )  # fmt: skip
 
 
@@ -179,14 +180,14 @@ def _read_reproducers(doc: Json, directory: Path) -> dict[str, str]:
 _DTYPES = (*dt.STORABLE, dt.index, dt.void)
 
 
-def tabulate_rows_by_dtype(doc: Json) -> list[tuple[str, list[int]]]:
+def tabulate_programs_per_row_and_dtype(doc: Json) -> list[tuple[str, list[int]]]:
     """Return every row with the number of programs per dtype."""
     counts = doc["coverage"].get("row", {})
     names = [d.name for d in _DTYPES]
     return [(r.id, [counts.get(f"{r.id}|{name}", 0) for name in names]) for r in ROWS.values()]
 
 
-def tabulate_rules(doc: Json) -> list[tuple[str, int, int]]:
+def tabulate_rule_firings_and_refusals(doc: Json) -> list[tuple[str, int, int]]:
     """Return every rewrite rule with how often it fired and was refused; nothing if no lowering was recorded."""
     counts = doc["coverage"].get("rule", {})
     if not counts:

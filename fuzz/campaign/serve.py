@@ -11,7 +11,8 @@ status} and forks another one, which costs a tenth of a new process. A child ans
     {do: judge, sample, seed, oracle}  {judged: the fault}
     {do: bisect, sample, seed, oracle} {bisected: the location of the fault}
     {do: renew}                        nothing: it ends
-    {do: settle, sample, seed, oracle} {settled: a sample that holds what the oracle drew, oracle}
+    {do: freeze_choices, sample, seed, oracle}
+                                       {frozen: a sample that holds what the oracle drew, oracle}
 
 A crash of compiled code, or a limit, ends the child; the client sees that.
 """
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> None:
         except BaseException as e:  # foreign code may raise SystemExit
             answers.write(pack_frame({"broken": explain_load_failure(first[0], e)}))
             return
-        while (status := _fork_child_and_wait(first[0], requests, answers)) != 0:
+        while (status := _fork_case_server_and_wait(first[0], requests, answers)) != 0:
             answers.write(pack_frame({"died": status}))
 
 
@@ -87,7 +88,7 @@ def _preload_and_freeze_modules(settings: Json) -> None:
     gc.disable()
 
 
-def _fork_child_and_wait(settings: Json, requests: BinaryIO, answers: IO[bytes]) -> int:
+def _fork_case_server_and_wait(settings: Json, requests: BinaryIO, answers: IO[bytes]) -> int:
     """Fork a child and wait for its end. Return 0 if it was asked to end, else its exit status, or a negative signal number."""
     server_pid = os.getpid()
     child = os.fork()
@@ -153,7 +154,7 @@ class CaseServer:
         cases = [k for k in range(request["first"], request["stop"]) if k not in request["skip"]]
         size = TOGETHER if request["together"] else 1
         for n in range(0, len(cases), size):
-            for outcome in self.runner.run_cases(cases[n : n + size], lambda k: self.send({"at": k})):
+            for outcome in self.runner.run_cases_compiled_together(cases[n : n + size], lambda k: self.send({"at": k})):
                 counts.update(outcome.counts)
                 if outcome.oracle is not None:
                     findings.append(_finding_to_json(outcome))
@@ -171,7 +172,7 @@ class CaseServer:
 
     def do_case(self, request: Json, body: bytes) -> None:
         """Examine one case, reporting each oracle."""
-        outcome = self.runner.run_case(request["k"], lambda name: self.send({"oracle": name}))
+        outcome = self.runner.generate_and_judge_case(request["k"], lambda name: self.send({"oracle": name}))
         self.send({"case": None if outcome.oracle is None else _finding_to_json(outcome)})
 
     def do_judge(self, request: Json, body: bytes) -> None:
@@ -183,11 +184,11 @@ class CaseServer:
         """Locate the fault that an oracle finds in a sample."""
         self.send({"bisected": self.runner.bisect_sample(from_packet(request["sample"], body), request["seed"], request["oracle"])})
 
-    def do_settle(self, request: Json, body: bytes) -> None:
+    def do_freeze_choices(self, request: Json, body: bytes) -> None:
         """Replace the choices that an oracle draws by a sample that holds them."""
         sample, oracle = self.runner.freeze_oracle_choices(from_packet(request["sample"], body), request["seed"], request["oracle"])
         header, data = to_packet(sample)
-        self.send({"settled": header, "oracle": oracle}, data)
+        self.send({"frozen": header, "oracle": oracle}, data)
 
 
 def _finding_to_json(outcome: CaseOutcome) -> Json:

@@ -71,7 +71,7 @@ class WorkerPool(Protocol):
         """The number of processes that were lost."""
         ...
 
-    def query_subject_info(self) -> SubjectInfo:
+    def query_common_subject_info(self) -> SubjectInfo:
         """Return the subject's description. Raises BrokenBackend."""
         ...
 
@@ -80,7 +80,7 @@ class WorkerPool(Protocol):
         ...
 
     @property
-    def waiting_for(self) -> str:
+    def missing_workers_message(self) -> str:
         """The condition that the pool waits for; "" if it works."""
         ...
 
@@ -106,7 +106,7 @@ def perform_job(job: CampaignJob, examiner: Examiner) -> Json | None:
 
 def _perform_batch(job: CampaignJob, examiner: Examiner) -> Json:
     started = time.monotonic()
-    result = examiner.run_batch(job.start, job.stop)
+    result = examiner.run_batch_isolating_crashes(job.start, job.stop)
     return {"number": job.number, "start": job.start, "cases": result.stop - job.start,
             "counts": dict(sorted(result.counts.items())), "findings": result.findings,
             "seconds": round(time.monotonic() - started, 3)}  # fmt: skip
@@ -121,7 +121,7 @@ def _perform_triage(job: CampaignJob, examiner: Examiner) -> Json:
     if job.oracle == GENERATOR:  # the case cannot be drawn in this process
         finding = examiner.triage_generator_failure(job.number)
     else:
-        finding = examiner.triage_sample(
+        finding = examiner.judge_and_locate_fault(
             *freeze_oracle_choices_in_case(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
         )
     return {"k": job.number, "triaged": finding and finding.to_json()}
@@ -141,9 +141,9 @@ def _perform_reduction(job: CampaignJob, examiner: Examiner) -> Json:
     sample, seed, _ = freeze_oracle_choices_in_case(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
     triaged = first
 
-    def fails_alike(s: kinds.ProgramSample) -> bool:
+    def record_if_fails_alike(s: kinds.ProgramSample) -> bool:
         nonlocal triaged
-        finding = examiner.triage_sample(s, seed, first.oracle)
+        finding = examiner.judge_and_locate_fault(s, seed, first.oracle)
         if finding is None or not finding.resembles(first):
             return False
         triaged = finding
@@ -151,9 +151,9 @@ def _perform_reduction(job: CampaignJob, examiner: Examiner) -> Json:
 
     def fails_in_new_process(s: kinds.ProgramSample) -> bool:
         examiner.restart_child()  # earlier questions to a child may influence the answer
-        return fails_alike(s)
+        return record_if_fails_alike(s)
 
-    reduced = reduce_sample(sample, fails_alike, job.max_questions, fails_in_new_process, examiner.require_open)
+    reduced = reduce_sample(sample, record_if_fails_alike, job.max_questions, fails_in_new_process, examiner.require_open)
     triaged = first if reduced is sample else triaged
     about = {"oracle": first.oracle, "setup": job.setup.to_json(), "seed": seed, "case": job.number, "subject": examiner.version(),
              "uops": __version__, "generator": kinds.VERSION, "found": triaged.to_json()}  # fmt: skip
@@ -188,7 +188,7 @@ class LocalPool:
         """The number of processes that were lost."""
         return sum(e.restarts for e in self._examiners)
 
-    def query_subject_info(self) -> SubjectInfo:
+    def query_common_subject_info(self) -> SubjectInfo:
         """Return the subject's description. Raises BrokenBackend."""
         return query_subject(self._examiners[0])
 
@@ -204,7 +204,7 @@ class LocalPool:
             yield _LocalRunner(examiner)
 
     @property
-    def waiting_for(self) -> str:
+    def missing_workers_message(self) -> str:
         """Always "": processes are started on demand."""
         return ""
 

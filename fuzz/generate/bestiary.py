@@ -76,7 +76,7 @@ def make_shrink(m: BestiaryMaker) -> UOp:
     return node(Op.B_SHRINK, t, arg=A.BShrinkArg(begins, tuple(m.draw.integer(lo, n) for lo, n in zip(begins, t.shape))))
 
 
-def make_copy(m: BestiaryMaker) -> UOp:
+def make_copy_to_devices(m: BestiaryMaker) -> UOp:
     """Make a COPY to one or two devices."""
     devices: A.Device = m.draw.choice(DEVICES)
     t = m.make_tensor_in_memory(m.draw_dtype(), (2 * m.draw_extent(), *m.draw_shape()))
@@ -267,7 +267,7 @@ def make_ptrcat_access(m: BestiaryMaker) -> UOp:
 # --------------------------------------------------------------------------------------------------------------------- loops
 
 
-def make_store_in_closed_loops(m: BestiaryMaker) -> UOp:
+def make_loop_nest_closed_by_store_and_end(m: BestiaryMaker) -> UOp:
     """Make a B_STORE in a loop nest whose ranges are closed partly by the B_STORE and partly by an END."""
     d = m.draw_dtype()
     ranges = sorted((m.make_range() for _ in range(m.draw_extent(3))), key=lambda r: -r.arg.type.priority)
@@ -450,7 +450,7 @@ FAMILIES: dict[str, Family] = {
     "reduce_axis": make_reduce_axis,
     "pad": make_pad,
     "shrink": make_shrink,
-    "copy": make_copy,
+    "copy": make_copy_to_devices,
     "precast": make_precast,
     "minimum": make_minimum,
     "movement": make_movement_with_expand,
@@ -473,7 +473,7 @@ FAMILIES: dict[str, Family] = {
     "unroll": make_unroll_over_ranges,
     "contract": make_contract,
     "ptrcat": make_ptrcat_access,
-    "end": make_store_in_closed_loops,
+    "end": make_loop_nest_closed_by_store_and_end,
     "triangle": make_triangular_loops,
     "reduce": make_reduce_over_ranges,
     "bufferize": make_bufferized_reduce,
@@ -513,12 +513,12 @@ def describe_legalize_disagreement(fuzz_case: FuzzCase, order_seed: int | None =
     if len(direct.values) != len(legal.values):
         return f"{len(direct.values)} values, {len(legal.values)} in the legal form"
     for k, (x, y) in enumerate(zip(direct.values, legal.values)):
-        if not _are_numbers_or_nans_equal(x, y):
+        if not _are_equal_treating_empty_as_zeros(x, y):
             return f"value {k}: {x!r}, in the legal form {y!r}"
     names = {f"b{u.arg.id}" for u in toposort(graph) if u.op is Op.UNIQUE} | {k for k in inputs if k.startswith("p")}
     for name in sorted(names & {*direct.buffers, *legal.buffers}):
         x, y = (_final_contents(r, name, fuzz_case) for r in (direct, legal))
-        if not _are_numbers_or_nans_equal(x, y):
+        if not _are_equal_treating_empty_as_zeros(x, y):
             return f"{name}: {x!r}, in the legal form {y!r}"
     return None
 
@@ -529,7 +529,7 @@ def _final_contents(result: Result, key: str, fuzz_case: FuzzCase) -> Any:
     return np.zeros(0) if contents is None else contents
 
 
-def _are_numbers_or_nans_equal(left: Any, right: Any) -> bool:
+def _are_equal_treating_empty_as_zeros(left: Any, right: Any) -> bool:
     x, y = np.asarray(left), np.asarray(right)
     if 0 in (x.size, y.size):  # memory that was never written counts as zeros
         return not x.any() and not y.any()

@@ -69,7 +69,7 @@ class BestiaryMaker:
         return self.ids
 
     def draw_extent(self, max_extent: int = 4) -> int:
-        """Draw an extent from 1 to `most`."""
+        """Draw an extent from 1 to `max_extent`."""
         return self.draw.integer(1, max_extent)
 
     def make_param_with_data(self, d: DType, size: int) -> UOp:
@@ -102,7 +102,7 @@ class BestiaryMaker:
         return b.reshape(self.make_memory(d, size) if device == "CPU" else self.make_buffer(d, size, device), shape)
 
     def draw_shape(self, max_rank: int = 2) -> tuple[int, ...]:
-        """Draw a shape of rank 1 to `rank`."""
+        """Draw a shape of rank 1 to `max_rank`."""
         return tuple(self.draw_extent() for _ in range(self.draw.integer(1, max_rank)))
 
     def make_range(

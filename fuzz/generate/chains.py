@@ -87,7 +87,7 @@ class Chain:
         """Make a Tensor of random data."""
         return Tensor.from_numpy(draw_array(self.draw, d, shape, self.draw.choice(STYLES)))
 
-    def make_positions(self, extent: int, shape: Shape) -> Tensor:
+    def make_random_index_tensor(self, extent: int, shape: Shape) -> Tensor:
         """Make positions on an axis of this extent, sometimes with some that count from its end."""
         d = self.draw.choice((dt.int32, dt.int32, dt.int64))
         positions = np.mod(draw_array(self.draw, d, shape, "bits"), extent)
@@ -151,7 +151,7 @@ def _apply_reduction(c: Chain, t: Tensor) -> Tensor:
     return _call_method(t, c.draw.choice(REDUCTIONS), _draw_reduction_axes(c, t), keepdim=c.draw.chance(30))
 
 
-def _combine_with_reduction(c: Chain, t: Tensor) -> Tensor:
+def _combine_with_own_reduction(c: Chain, t: Tensor) -> Tensor:
     """Combine a Tensor with a reduction of itself."""
     if max(t.shape) <= COUNTED and c.draw.chance(15):
         return c.apply_random_binary(t, _call_method(t, c.draw.choice(POSITIONS), c.draw_axis(t), keepdim=True))
@@ -195,35 +195,35 @@ def _apply_shrink(c: Chain, t: Tensor) -> Tensor:
     return t.shrink(bounds)
 
 
-def _apply_slice(c: Chain, t: Tensor) -> Tensor:
+def _apply_strided_slice(c: Chain, t: Tensor) -> Tensor:
     """Slice with steps forward and backward, and sometimes index one axis."""
     slices = [slice(None, None, c.draw.choice((1, 1, 2, -1, 3, -2))) for _ in t.shape]
     sliced = t[tuple(slices)]
     return sliced[(*(slice(None) for _ in range(c.draw_axis(sliced))), c.draw.choice((0, -1)))] if c.draw.chance(20) else sliced
 
 
-def _index_by_positions(c: Chain, t: Tensor) -> Tensor:
+def _index_axes_by_random_positions(c: Chain, t: Tensor) -> Tensor:
     """Index one axis by positions from data, or two axes by positions each."""
     k = c.draw_axis(t)
     count = c.draw_extent(min(65, t.shape[k] * c.max_repeats(t)))
     before = (slice(None),) * k
     if k + 1 < t.ndim and c.draw.chance(25):
-        return t[(*before, c.make_positions(t.shape[k], (count,)), c.make_positions(t.shape[k + 1], (count,)))]
-    return t[(*before, c.make_positions(t.shape[k], (count,)))]
+        return t[(*before, c.make_random_index_tensor(t.shape[k], (count,)), c.make_random_index_tensor(t.shape[k + 1], (count,)))]
+    return t[(*before, c.make_random_index_tensor(t.shape[k], (count,)))]
 
 
 def _apply_gather(c: Chain, t: Tensor) -> Tensor:
     """Gather elements at positions from data, or at the position of an extremum."""
     k = c.draw_axis(t)
     if max(t.shape) > COUNTED:
-        return _index_by_positions(c, t)
+        return _index_axes_by_random_positions(c, t)
     if _is_float_free(t) and c.draw.chance(50):
         return t.gather(k, _call_method(t, c.draw.choice(POSITIONS), k, keepdim=True))
     count = c.draw_extent(min(33, t.shape[k] * c.max_repeats(t)))
-    return t.gather(k, c.make_positions(t.shape[k], (*t.shape[:k], count, *t.shape[k + 1 :])))
+    return t.gather(k, c.make_random_index_tensor(t.shape[k], (*t.shape[:k], count, *t.shape[k + 1 :])))
 
 
-def _look_up_table_rows(c: Chain, t: Tensor) -> Tensor:
+def _use_as_row_indices_or_gather(c: Chain, t: Tensor) -> Tensor:
     """Use integers as row numbers of a table."""
     if not _is_float_free(t) or t.dtype is dt.bool_ or c.max_repeats(t) < 2:
         return _apply_gather(c, t)
@@ -325,7 +325,7 @@ class ChainStep(NamedTuple):
 #: All steps. Draws depend on the order.
 STEPS = (
     ChainStep("reduction",  _apply_reduction, 12),
-    ChainStep("beside",     _combine_with_reduction, 3),
+    ChainStep("beside",     _combine_with_own_reduction, 3),
     ChainStep("position",   _apply_argmax_argmin_or_reduce, 2),
     ChainStep("prefix",     _apply_cumsum, 2),
     ChainStep("rows",       lambda c, t: _call_method(t, c.draw.choice(ROWS), c.draw_axis(t))),
@@ -336,10 +336,10 @@ STEPS = (
     ChainStep("permute",    _apply_permute, 2),
     ChainStep("pad",        _pad_one_axis),
     ChainStep("shrink",     _apply_shrink),
-    ChainStep("slice",      _apply_slice),
-    ChainStep("pick",       _index_by_positions),
+    ChainStep("slice",      _apply_strided_slice),
+    ChainStep("pick",       _index_axes_by_random_positions),
     ChainStep("gather",     _apply_gather),
-    ChainStep("look-up",    _look_up_table_rows),
+    ChainStep("look-up",    _use_as_row_indices_or_gather),
     ChainStep("reshape",    _apply_reshape, 2),
     ChainStep("expand",     _expand_or_repeat),
     ChainStep("join",       _concatenate_or_stack),

@@ -84,7 +84,7 @@ def make_call_and_read_its_output(m: GraphMaker, d: DType, shape: Shape, budget:
     return b.reshape(b.after(target, b.call(body, target, *arguments, written=written)), shape)
 
 
-def make_group_of_stores(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_group_of_stores_and_read(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Fill two disjoint parts of a Buffer by a Group of two Stores, which need no order, and read the Buffer afterwards."""
     size = math.prod(shape)
     middle = m.draw.integer(0, size)

@@ -121,7 +121,7 @@ def _make_kernel_call_and_output(k: _KernelMaker, memories: list[UOp], output_id
     total = math.prod(_loop_extent(r) for r in ranges)
     out = b.buffer(total, k.dtype, unique=output_id)
     target = k.find_or_make_param_of_argument(out)
-    value = _make_value_by_phases(
+    value = _make_value_with_lane_exchanges(
         k,
         [k.find_or_make_param_of_argument(m) for m in memories if draw.chance(70)]
         or [k.find_or_make_param_of_argument(memories[0])],
@@ -132,14 +132,14 @@ def _make_kernel_call_and_output(k: _KernelMaker, memories: list[UOp], output_id
     depth = draw.integer(1, len(inner)) if not k.uniques and draw.chance(60) else None
     for position, r in enumerate(inner):
         if position == depth:
-            effect = b.group(_make_store_of_updated_element(k, output_id + 100, inner[position:]), effect)
+            effect = b.group(_make_read_modify_write_store(k, output_id + 100, inner[position:]), effect)
         effect = b.end(effect, r)
-    effects = (effect, _make_store_of_updated_element(k, output_id + 100, [])) if depth == len(inner) else (effect,)
+    effects = (effect, _make_read_modify_write_store(k, output_id + 100, [])) if depth == len(inner) else (effect,)
     written = (0,) if depth is None else (0, len(k.params) - 1)
     return UOp(Op.CALL, (UOp(Op.SINK, effects, SinkArg(k.name)), *k.arguments), CallArg(written=written)), out
 
 
-def _make_store_of_updated_element(k: _KernelMaker, buffer_id: int, ranges: list[UOp]) -> UOp:
+def _make_read_modify_write_store(k: _KernelMaker, buffer_id: int, ranges: list[UOp]) -> UOp:
     """Make a Store that combines an element of memory with 1, once per iteration of some of the loops."""
     memory = b.buffer(math.prod(_loop_extent(r) for r in ranges), k.dtype, unique=buffer_id)
     k.inputs[f"b{buffer_id}"] = draw_array(k.draw, k.dtype, tuple(memory.shape), "small")
@@ -159,12 +159,12 @@ def _row_major_index(ranges: list[UOp]) -> UOp:
     return position
 
 
-def _make_value_by_phases(k: _KernelMaker, sources: list[UOp]) -> UOp:
+def _make_value_with_lane_exchanges(k: _KernelMaker, sources: list[UOp]) -> UOp:
     """Make the value of an iteration, with a random number of exchanges between lanes."""
-    value = _make_element_expression(k, sources)
+    value = _make_expression_of_loads(k, sources)
     has_vector_lanes = any(r.arg.type in _INNER for r in k.ranges)
     for _ in range(k.draw.integer(0, 2) if k.lanes and not has_vector_lanes else 0):
-        value = _make_value_of_another_lane(k, value, sources)
+        value = _exchange_between_lanes_in_local_memory(k, value, sources)
     is_serial = not k.lanes and all(r.arg.type in (AxisType.LOOP, AxisType.UPCAST) for r in k.ranges)
     return _combine_exactly(k, value, _fill_and_read_local_row(k, sources)) if is_serial and k.draw.chance(40) else value
 
@@ -182,7 +182,7 @@ def _fill_and_read_local_row(k: _KernelMaker, sources: list[UOp]) -> UOp:
     return value if reduced is None else _reduce_exactly(k, value, reduced)
 
 
-def _make_value_of_another_lane(k: _KernelMaker, value: UOp, sources: list[UOp]) -> UOp:
+def _exchange_between_lanes_in_local_memory(k: _KernelMaker, value: UOp, sources: list[UOp]) -> UOp:
     """Store each lane's value in LOCAL memory, and behind a Barrier read another lane's value or reduce all of them."""
     size = math.prod(_loop_extent(r) for r in k.lanes)
     tile, lane = k.make_local_buffer(size), _row_major_index(k.lanes)
@@ -191,10 +191,10 @@ def _make_value_of_another_lane(k: _KernelMaker, value: UOp, sources: list[UOp])
         reduced = k.make_range(size, AxisType.REDUCE)
         return _reduce_exactly(k, b.load(b.at(ready, reduced)), reduced)
     other = k.draw.choice((b.sub(size - 1, lane), b.mod(b.add(lane, 1), size), lane))
-    return _combine_exactly(k, b.load(b.at(ready, other)), _make_element_expression(k, sources))
+    return _combine_exactly(k, b.load(b.at(ready, other)), _make_expression_of_loads(k, sources))
 
 
-def _make_element_expression(k: _KernelMaker, sources: list[UOp]) -> UOp:
+def _make_expression_of_loads(k: _KernelMaker, sources: list[UOp]) -> UOp:
     """Make an expression of loads whose positions depend on the loops, sometimes with a reduction."""
     value = _make_load_at_affine_position(k, k.draw.choice(sources), [])
     for _ in range(k.draw.integer(0, 2)):

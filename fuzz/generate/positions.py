@@ -39,7 +39,7 @@ def broadcast_scalar(scalar: UOp, shape: Shape) -> UOp:
 # ---------------------------------------------------------------------------------------------------------------- sequences
 
 
-def _make_arange(n: int, d: DType) -> UOp:
+def _make_arange_by_summing_ones(n: int, d: DType) -> UOp:
     """Make 0, 1, ..., n - 1 as sums of ones over the rows of a square whose upper triangle is padding."""
     ones = b.expand(b.reshape(b.const(1, d), (1,)), (n,))
     rows = b.expand(b.reshape(b.pad_by(ones, (n - 1, 0)), (1, 2 * n - 1)), (n + 1, 2 * n - 1))
@@ -51,10 +51,10 @@ def _make_arange(n: int, d: DType) -> UOp:
 def _make_arithmetic_sequence_on_axis(m: GraphMaker, shape: Shape, axis: int, d: DType) -> UOp:
     """Make start + step * position along an axis, constant along all others."""
     if d is dt.index:  # from int16, whose bounds leave room for arithmetic (R08: an index fits int64)
-        sequence = b.cast(_make_arange(shape[axis], dt.int16), d)
+        sequence = b.cast(_make_arange_by_summing_ones(shape[axis], dt.int16), d)
     else:
         sequence = b.cast(
-            _make_arange(shape[axis], m.draw.choice(m.declared.filter_dtypes((dt.int32, dt.int64)))),
+            _make_arange_by_summing_ones(shape[axis], m.draw.choice(m.declared.filter_dtypes((dt.int32, dt.int64)))),
             m.draw.choice((d, d, dt.int32)),
         )
     step, start = m.draw.choice(_STEPS), m.draw.choice(_STARTS)
@@ -68,7 +68,7 @@ def _short_axes(shape: Shape) -> list[int]:
     return [k for k, n in enumerate(shape) if 0 < n <= _LONGEST]
 
 
-def make_sequence(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_arithmetic_sequence_or_any_value(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make an arithmetic sequence along a short axis; any value if there is no such axis."""
     axes = _short_axes(shape)
     return (

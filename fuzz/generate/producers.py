@@ -23,9 +23,9 @@ from uops.fuzz.generate.maker import GraphMaker, Producer, Shape
 from uops.fuzz.generate.positions import (
     COMPARISONS,
     broadcast_scalar,
+    make_arithmetic_sequence_or_any_value,
     make_index_arithmetic_and_cast,
     make_reduce_of_where_on_position,
-    make_sequence,
 )
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -73,13 +73,13 @@ def _build_shift_producer(op: Op) -> Producer:
     def make(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
         count = d if m.draw.chance(50) else m.draw.choice(m.declared.filter_dtypes(dt.INTS))
         if m.draw.chance(25):
-            return UOp(op, (m.make_value(d, shape, budget - 1), _make_count_with_max_near_width(m, count, d.bits, shape)))
+            return UOp(op, (m.make_value(d, shape, budget - 1), _make_shift_count_near_word_width(m, count, d.bits, shape)))
         return UOp(op, tuple(_make_operands_that_broadcast(m, [d, count], shape, budget)))
 
     return Producer(op.name.lower(), lambda m, d, s, n: d in dt.INTS, make)
 
 
-def _make_count_with_max_near_width(m: GraphMaker, d: DType, width: int, shape: Shape) -> UOp:
+def _make_shift_count_near_word_width(m: GraphMaker, d: DType, width: int, shape: Shape) -> UOp:
     """Make a shift count whose bounds end at the width of the word, or one beside it."""
     max_count = width + m.draw.choice((-1, 0, 0, 1))
     if m.draw.chance(50):
@@ -418,7 +418,7 @@ ELEMENTWISE: tuple[Producer, ...] = (
 PRODUCERS: tuple[Producer, ...] = (
     *ELEMENTWISE,
     Producer("folded", _admits_anything, _make_constant_expression),
-    Producer("sequence", lambda m, d, s, n: bool(s) and d is not dt.bool_, make_sequence),
+    Producer("sequence", lambda m, d, s, n: bool(s) and d is not dt.bool_, make_arithmetic_sequence_or_any_value),
     Producer("selected", lambda m, d, s, n: n >= 2 and d is not dt.bool_, make_reduce_of_where_on_position),
     Producer("indices", _admits_anything, make_index_arithmetic_and_cast),
     Producer("permute", lambda m, d, s, n: len(s) > 1, _make_permute),
@@ -439,7 +439,7 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("assign", _is_outside_body, effects.make_store_and_read),
     Producer("shards", _can_shard, effects.make_scatter_gather_over_devices),
     Producer("call", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_call_and_read_its_output),
-    Producer("group", lambda m, d, s, n: n >= 2 and m.body_params is None, effects.make_group_of_stores),
+    Producer("group", lambda m, d, s, n: n >= 2 and m.body_params is None, effects.make_group_of_stores_and_read),
     Producer("replicated", lambda m, d, s, n: 1 in s, effects.make_replicated_of_equal_copies),
     Producer("everywhere", _can_copy_to_devices, effects.make_copy_to_devices_and_back),
 )

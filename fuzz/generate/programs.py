@@ -1,9 +1,9 @@
 """Generators of programs of several statements on memory, and of programs with symbolic shapes.
 
-`generate_program` makes statements on Buffers: reads through views, and Stores of a part or the whole, some of values that read
-the memory they replace. Every Store comes after all reads of what it overwrites (R51: a use as a value is a Load; R55:
-unordered accesses race; R59: After orders), so no order is left open. `generate_symbolic` applies ops, from inputs to outputs,
-to values whose extents are variables (R48: symbolic sizes).
+`generate_statements_on_buffers` makes reads through views, and Stores of a part or the whole, some of values that read the
+memory they replace. Every Store comes after all reads of what it overwrites (R51: a use as a value is a Load; R55: unordered
+accesses race; R59: After orders), so no order is left open. `generate_symbolic_shape_graph` applies ops, from inputs to
+outputs, to values whose extents are variables (R48: symbolic sizes).
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class ProgramMaker:
         buffer = self.draw.choice(self.memories)
         ref = self.draw_view(buffer)
         forms: list[Callable[[UOp], UOp]] = [b.load, b.contiguous, self._wrap_in_where]
-        self._record_read(buffer, self.draw.choice(forms)(ref))
+        self._record_read_and_make_reusable(buffer, self.draw.choice(forms)(ref))
 
-    def _record_read(self, buffer: _BufferState, value: UOp) -> None:
+    def _record_read_and_make_reusable(self, buffer: _BufferState, value: UOp) -> None:
         """Make a value available to later statements, and order the Buffer's next Store after it."""
         buffer.reads.append(value)
         self.values.append(value)
@@ -106,7 +106,7 @@ class ProgramMaker:
         shape = tuple(ref.shape)
         reread, value = None, self._make_stored_value(ref.dtype, shape)
         if self.draw.chance(50):
-            reread = self.draw.choice((ref, ref, b.flip(ref, [True] * len(shape)), self._move_view_of_same_memory(ref)))
+            reread = self.draw.choice((ref, ref, b.flip(ref, [True] * len(shape)), self._shift_view_within_memory(ref)))
             value = reread if self.draw.chance(15) else UOp(Op.WHERE, (self.maker.make_value(dt.bool_, shape, 1), reread, value))
         if buffer.reads:
             ordered = b.after(buffer.current, *buffer.reads)
@@ -128,7 +128,7 @@ class ProgramMaker:
             return fitting[0].make(self.maker, d, shape, budget)
         return self.maker.make_value(d, shape, budget)
 
-    def _move_view_of_same_memory(self, ref: UOp) -> UOp:
+    def _shift_view_within_memory(self, ref: UOp) -> UOp:
         """Shift a view to other elements, which may overlap those of `ref`; return `ref` itself if it covers all of the
         memory.
         """
@@ -138,7 +138,7 @@ class ProgramMaker:
         if ref.op not in _VIEWS:
             return ref
         operand, *sizes = ref.src  # offsets, extents
-        return ref.replace(src=(self._move_view_of_same_memory(operand), *sizes))
+        return ref.replace(src=(self._shift_view_within_memory(operand), *sizes))
 
     def add_shared_value(self) -> None:
         """Add a value that several later statements may share."""
@@ -166,7 +166,7 @@ def _apply_view_to_reference(view: UOp, old_reference: UOp, new_reference: UOp) 
     return view.replace(src=(_apply_view_to_reference(operand, old_reference, new_reference), *sizes))
 
 
-def generate_program(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
+def generate_statements_on_buffers(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate two to eight statements on one to three Buffers."""
     program = ProgramMaker(draw, draw.choice((4, 8, 16, 32)), declared)
     for _ in range(draw.integer(2, 8)):
@@ -231,7 +231,7 @@ class _SymbolicMaker:
         self.slots += 1
         return b.variable(name, lo, hi, dtype=d)
 
-    def apply_random_op_to_value(self) -> None:
+    def apply_random_op_unless_too_large(self) -> None:
         """Apply one op to the value, unless the result would have more than 512 elements."""
         options = (
             self.apply_unary, self.apply_binary, self.apply_cast, self.apply_bitcast, self.apply_where, self.apply_permute,
@@ -331,9 +331,9 @@ def _times(n: Dim, k: Dim) -> Dim:
     return b.mul(n, k) if isinstance(n, UOp) or isinstance(k, UOp) else n * k
 
 
-def generate_symbolic(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
+def generate_symbolic_shape_graph(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate one to eight ops on values of symbolic shape."""
     maker = _SymbolicMaker(draw, declared)
     for _ in range(draw.integer(1, 8)):
-        maker.apply_random_op_to_value()
+        maker.apply_random_op_unless_too_large()
     return FuzzCase(maker.value, maker.inputs)

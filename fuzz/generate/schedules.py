@@ -7,7 +7,7 @@ are numbered in the order in which the optimizer reaches them:
 
 `draw N` stands for OptOps that the seed N draws for each kernel. `beam N` stands for moves of the search that N draws
 (`uops.compiler.passes.optimize.search.beam`). These start from the heuristics' schedule (`0:chosen`), from flattened loop nests
-(`0:joined`) or from the kernel's own loops (`0:plain`). `pipeline_with_schedules` is the pipeline with such a sequence in place
+(`0:joined`) or from the kernel's own loops (`0:plain`). `pipeline_with_scheduler` is the pipeline with such a sequence in place
 of the compiler's choice. Parts that are not legal, as after a program was made smaller, are skipped. Spec: Kernel Optimizations
 (OptOps); R90 to R98 (rulings on OptOps).
 """
@@ -98,7 +98,7 @@ class ScheduleTextFollower:
 
     def __init__(self, schedule_text: str) -> None:
         drawn = _DRAWN.fullmatch(schedule_text)
-        choosers = {"draw": self._apply_random_optops, "beam": self._apply_search_moves}
+        choosers = {"draw": self._apply_random_optops, "beam": self._apply_random_search_moves}
         self._chooser = choosers[drawn.group(1)] if drawn else None
         self._seed = int(drawn.group(2)) if drawn else 0
         self._parts = {} if drawn else _parts_by_kernel(schedule_text)
@@ -147,7 +147,7 @@ class ScheduleTextFollower:
                 s = step(s, opt.spell())
         return s
 
-    def _apply_search_moves(self, s: Schedule, machine: MachineModel, step: Step, draw: SeededDraw) -> Schedule:
+    def _apply_random_search_moves(self, s: Schedule, machine: MachineModel, step: Step, draw: SeededDraw) -> Schedule:
         start = draw.choice(STARTS)
         s = step(s, start)
         if start != "chosen" and machine.workgroup and _unordered_loops(s):
@@ -191,10 +191,10 @@ def _draw_legal_optop(s: Schedule, machine: MachineModel, draw: SeededDraw) -> O
 
 
 def _is_applicable(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
-    return find_rejection_reason(s, opt, machine) is None and _is_small_enough(s, opt, machine)
+    return find_rejection_reason(s, opt, machine) is None and _leaves_kernel_small_enough_to_run(s, opt, machine)
 
 
-def _is_small_enough(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
+def _leaves_kernel_small_enough_to_run(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
     """Return True if the kernel is small enough to run after the OptOp."""
     if isinstance(opt, Nolocals):
         return opt not in s.done
@@ -210,11 +210,11 @@ def _is_small_enough(s: Schedule, opt: OptOp, machine: MachineModel) -> bool:
 # ---------------------------------------------------------------------------------------------------------------- pipelines
 
 
-def pipeline_with_schedules(choose_schedule: Scheduler) -> tuple[Pass, ...]:
+def pipeline_with_scheduler(scheduler: Scheduler) -> tuple[Pass, ...]:
     """Return the pipeline with another choice of schedules."""
 
     def run(body: UOp, state: LoweringState) -> UOp:
-        return schedule_kernel_or_build_scan(body, machine_model_of(state.target), choose_schedule)
+        return schedule_kernel_or_build_scan(body, machine_model_of(state.target), scheduler)
 
     return tuple(replace(p, run=run) if p.name == "optimize" else p for p in pipeline.PIPELINE)
 
@@ -243,7 +243,7 @@ def _draw_indivisible_split(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | N
     return draw.choice(splits) if splits else None
 
 
-def _draw_split_of_wrong_type(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
+def _draw_split_to_forbidden_type(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
     k = draw.integer(0, len(axes) - 1)
     source = axes[k].type
     targets = [t for t in AXIS_TABLE if not split_directions(source, t)]
@@ -283,14 +283,14 @@ def _draw_invalid_tensor_core(axes: Sequence[Axis], draw: SeededDraw) -> OptOp:
 
 #: Draws of OptOps that no kernel admits, each one against one clause of the rulings.
 ILLEGAL = (
-    _draw_indivisible_split, _draw_split_of_wrong_type, _draw_split_in_wrong_direction, _draw_axis_out_of_range,
+    _draw_indivisible_split, _draw_split_to_forbidden_type, _draw_split_in_wrong_direction, _draw_axis_out_of_range,
     _draw_nonpositive_factor, _draw_swap_of_other_types, _draw_invalid_tensor_core,
 )  # fmt: skip
 #: A ruling that the reason of a rejection cites.
 _REASON = re.compile(r"\(R\d+")
 
 
-def find_illegal_optop_accepted(graph: UOp, target: Target, draw: SeededDraw, max_optops: int = 8) -> Fault | None:
+def find_illegal_optop_not_rejected(graph: UOp, target: Target, draw: SeededDraw, max_optops: int = 8) -> Fault | None:
     """Check that illegal OptOps are rejected with a reason that cites a ruling, on the kernels of `graph` after a few legal
     OptOps. Return the first Fault, or None.
     """
@@ -305,13 +305,13 @@ def find_illegal_optop_accepted(graph: UOp, target: Target, draw: SeededDraw, ma
             s = s if opt is None else apply(s, opt, machine)
         for _ in range(max_optops):
             opt = draw.choice(ILLEGAL)(s.axes, draw)
-            fault = None if opt is None else _find_missing_rejection(s, opt, machine)
+            fault = None if opt is None else _fault_unless_rejected_citing_ruling(s, opt, machine)
             if fault is not None:
                 return fault
     return None
 
 
-def _find_missing_rejection(s: Schedule, opt: OptOp, machine: MachineModel) -> Fault | None:
+def _fault_unless_rejected_citing_ruling(s: Schedule, opt: OptOp, machine: MachineModel) -> Fault | None:
     """Apply an illegal OptOp; return a Fault unless it is rejected with a ruling."""
     axes = ", ".join(f"{a.type.name} {a.extent}" for a in s.axes)
     try:

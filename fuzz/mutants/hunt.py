@@ -83,6 +83,20 @@ class Kill(NamedTuple):
     text: str = ""
 
 
+class HuntKills(NamedTuple):
+    """The kills of one mutant: with everything on, and by the oracles that compare answers alone."""
+
+    everything: Kill | None
+    answers: Kill | None
+
+
+class _CommandOutcome(NamedTuple):
+    """The exit status of a command, None if the time was over, and its processor seconds."""
+
+    status: int | None
+    cpu_seconds: float
+
+
 class HuntStopped(Exception):
     """The end of a hunt because the run is to end."""
 
@@ -106,15 +120,16 @@ class Hunter:
         for examiner in self._clean_examiners.values():
             examiner.close()
 
-    def hunt_with_everything_and_by_answers(self, mutant: Mutant) -> tuple[Kill | None, Kill | None]:
+    def hunt_by_all_defences_and_by_answers(self, mutant: Mutant) -> HuntKills:
         """Return who finds the mutant with everything on, and who by answers alone. Raises StaleMutant, HuntStopped and
         HuntImpossible.
         """
         proof = self._hunt_by_proofs(mutant)
         answers = self._hunt_by_campaigns(mutant, (mutant.edit, *BLIND), ANSWERS)
         if proof or answers:
-            return proof or answers, answers
-        return self._hunt_by_golden_files(mutant) or self._hunt_by_campaigns(mutant, (mutant.edit,), tuple(ORACLES)), None
+            return HuntKills(proof or answers, answers)
+        rest = self._hunt_by_golden_files(mutant) or self._hunt_by_campaigns(mutant, (mutant.edit,), tuple(ORACLES))
+        return HuntKills(rest, None)
 
     # Campaigns
 
@@ -130,7 +145,7 @@ class Hunter:
                 trial = _Trial(path, Path(folder) / str(number), setup)
                 kill = trial.run(self.seconds - spent, self.should_stop)
                 if kill is not None and not kill.cases:
-                    self._require_clean_start(setup, [e for e in edits if e != mutant.edit])
+                    self._require_start_without_mutant(setup, [e for e in edits if e != mutant.edit])
                     return kill._replace(seconds=round(kill.seconds + spent, 2), cases=cases)
                 if kill is not None and self._is_caused_by_mutant(kill, setup):
                     return kill._replace(seconds=round(kill.seconds + spent, 2), cases=(kill.cases or 0) + cases)
@@ -139,7 +154,7 @@ class Hunter:
             raise HuntImpossible(f"no case was judged in {self.seconds:g} processor seconds")
         return None
 
-    def _require_clean_start(self, setup: Setup, edits: list[Edit]) -> None:
+    def _require_start_without_mutant(self, setup: Setup, edits: list[Edit]) -> None:
         """Raise HuntImpossible if the package without the mutant does not finish a batch now, either. It is asked each
         time, since for instance a disk may have become full.
         """
@@ -161,9 +176,9 @@ class Hunter:
         reduced = _parse_reproducer_of_kill(kill)
         try:
             if reduced is not None:
-                return clean.triage_sample(reduced.sample, reduced.about["seed"], reduced.about["oracle"]) is None
+                return clean.judge_and_locate_fault(reduced.sample, reduced.about["seed"], reduced.about["oracle"]) is None
             k = (kill.cases or 1) - 1
-            return clean.triage_sample(*freeze_oracle_choices_in_case(clean, *draw_case(clean, setup, k), kill.by)) is None
+            return clean.judge_and_locate_fault(*freeze_oracle_choices_in_case(clean, *draw_case(clean, setup, k), kill.by)) is None
         except BrokenBackend as e:
             raise HuntImpossible(f"without the mutant, {setup.backend} does not start: {e}") from e
 
@@ -189,13 +204,11 @@ class Hunter:
         """
         status, spent = self._run_command_on_package_with_edits(command, (mutant.edit,))
         if status == 1 and (defence, *command) not in self._clean_passes:
-            self._clean_passes[defence, *command] = self._run_command_on_package_with_edits(command, ())[0] == 0
+            self._clean_passes[defence, *command] = self._run_command_on_package_with_edits(command, ()).status == 0
         return Kill(defence, "refuted", round(spent, 2)) if status == 1 and self._clean_passes[defence, *command] else None
 
-    def _run_command_on_package_with_edits(self, command: list[str], edits: tuple[Edit, ...]) -> tuple[int | None, float]:
-        """Run a command on a package with edits. Return its exit status, None if the time was over, and its processor
-        seconds.
-        """
+    def _run_command_on_package_with_edits(self, command: list[str], edits: tuple[Edit, ...]) -> _CommandOutcome:
+        """Run a command on a package with edits until it ends or the time is over."""
         spent = 0.0
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
             process = _start_session_with_package(
@@ -208,7 +221,7 @@ class Hunter:
                         raise HuntStopped
                     time.sleep(_LOOK)
                     spent = cpu_time.measure_seconds()
-                return process.poll(), spent
+                return _CommandOutcome(process.poll(), spent)
             finally:
                 _kill_session(process)
 

@@ -102,11 +102,11 @@ def write_report(run: MutantRun, mutants: Sequence[Mutant]) -> Json:
     equivalent = [m for m in mutants if m.equivalent]
     write_text(run.directory / JSON, json.dumps(doc, indent=1) + "\n")
     write_text(run.directory / TEXT, render_markdown(doc, equivalent))
-    write_text(run.directory / PAGE, render_page(doc, equivalent))
+    write_text(run.directory / PAGE, render_html_page(doc, equivalent))
     return doc
 
 
-def render_page(doc: Json, equivalent: Sequence[Mutant]) -> str:
+def render_html_page(doc: Json, equivalent: Sequence[Mutant]) -> str:
     """Render the document as one self-contained page."""
     classes = {name: [m for m in doc["mutants"] if m["class"] == name] for name in sorted({m["class"] for m in doc["mutants"]})}
     sentences = [x.replace("`", "") for x in _describe_scope_of_scores(doc)]
@@ -118,12 +118,12 @@ def render_page(doc: Json, equivalent: Sequence[Mutant]) -> str:
 def render_markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:
     """Render the document as text."""
     time = "inf" if doc["seconds"] is None else f"{doc['seconds']:g}"
-    parts = [_HEAD.format(**doc, time=time, batch=BATCH), _scores_table(doc)]
+    parts = [_HEAD.format(**doc, time=time, batch=BATCH), _scores_per_defence_table(doc)]
     if doc["not_hunted"]:
         rows = [(m["id"], m["breaks"], m["why"]) for m in doc["not_hunted"]]
         heads = ("Mutant", "What it breaks", "Why")
         parts.append("## Not hunted\n\nThe same command hunts these again. They count in no share.\n\n" + _table(heads, rows))
-    parts += [_classes_table(doc["mutants"]), _mutants_table(doc["mutants"])]
+    parts += [_kills_per_class_table(doc["mutants"]), _kills_per_mutant_table(doc["mutants"])]
     if equivalent:
         rows = [(m.id, m.breaks, m.equivalent) for m in equivalent]
         parts.append(
@@ -133,7 +133,7 @@ def render_markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:
     return "\n".join(parts)
 
 
-def _scores_table(doc: Json) -> str:
+def _scores_per_defence_table(doc: Json) -> str:
     heads = ("Defence", "Killed", "Share", "Median seconds", "Median cases", "Median nodes", "By")
     rows = []
     for name, s in doc["score"].items():
@@ -168,7 +168,7 @@ def _count_mutants(n: int) -> str:
     return f"{n} mutant" if n == 1 else f"{n} mutants"
 
 
-def _classes_table(mutants: Sequence[Json]) -> str:
+def _kills_per_class_table(mutants: Sequence[Json]) -> str:
     heads = ("Class", "Mutants", "Everything", "Answers", "Median seconds", "Median nodes", "Answers by")
     rows = []
     for name in sorted({m["class"] for m in mutants}):
@@ -181,7 +181,7 @@ def _classes_table(mutants: Sequence[Json]) -> str:
     return "## By class\n\n" + _table(heads, rows)
 
 
-def _mutants_table(mutants: Sequence[Json]) -> str:
+def _kills_per_mutant_table(mutants: Sequence[Json]) -> str:
     heads = ("Mutant", "What it breaks", "Everything", "Answers", "Seconds", "Cases", "Nodes")
     rows = [
         (m["id"], m["breaks"], _killer_name(m["everything"]), _killer_name(m["answers"]), *_kill_figures(m["answers"]))

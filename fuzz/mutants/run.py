@@ -103,7 +103,7 @@ class MutantRun:
                     if m is None:
                         return
                     try:
-                        self._journal_kills_and_save_program(m, *hunter.hunt_with_everything_and_by_answers(m))
+                        self._journal_kills_and_save_program(m, *hunter.hunt_by_all_defences_and_by_answers(m))
                     except HuntImpossible as e:
                         self.passed_over.append((m, str(e)))
             except HuntStopped:

@@ -36,14 +36,14 @@ def find_input_axes_to_permute(values: Iterable[UOp], axis: int) -> dict[UOp, in
         seen[u] = k
         if u.op in MEMORY_ROOTS:
             continue
-        sources = [(s, None) for s in u.src] if k is None else _find_source_axes(u, k)
+        sources = [(s, None) for s in u.src] if k is None else _trace_axis_to_sources(u, k)
         if sources is None:
             return None
         worklist += sources
     return {u: k for u, k in seen.items() if u.op in MEMORY_ROOTS and k is not None} or None
 
 
-def _find_source_axes(u: UOp, axis: int) -> SourceAxes | None:
+def _trace_axis_to_sources(u: UOp, axis: int) -> SourceAxes | None:
     """Return the sources that must be permuted so that `u` is permuted along axis `axis`; None if no permutation of sources
     does it.
     """
@@ -51,7 +51,7 @@ def _find_source_axes(u: UOp, axis: int) -> SourceAxes | None:
     return None if through is None else through(u, axis)
 
 
-def _trace_broadcast(u: UOp, axis: int) -> SourceAxes | None:
+def _trace_axis_through_broadcast(u: UOp, axis: int) -> SourceAxes | None:
     """Trace an axis to operands that broadcast (R41): each has the axis, or one element for all of it."""
     sources: SourceAxes = []
     for source in u.src:
@@ -61,21 +61,21 @@ def _trace_broadcast(u: UOp, axis: int) -> SourceAxes | None:
     return sources
 
 
-def _trace_bitcast(u: UOp, k: int) -> SourceAxes | None:
+def _trace_axis_through_bitcast(u: UOp, k: int) -> SourceAxes | None:
     """Trace an axis through a Bitcast. Another item size scales the last axis (R46), which is then not traced."""
     same_size = u.operand.dtype.itemsize == u.dtype.itemsize
     return [(u.operand, k)] if same_size or k < len(u.shape) - 1 else None
 
 
-def _trace_reduce(u: UOp, k: int) -> SourceAxes | None:
+def _trace_axis_through_reduce(u: UOp, k: int) -> SourceAxes | None:
     return [(u.operand, k)] if not u.ranges and k not in u.arg.axes else None
 
 
-def _trace_permute(u: UOp, k: int) -> SourceAxes | None:
+def _trace_axis_through_permute(u: UOp, k: int) -> SourceAxes | None:
     return [(u.operand, int(u.arg.order[k]))]
 
 
-def _trace_reshape_of_kept_axis(u: UOp, axis: int) -> SourceAxes | None:
+def _trace_axis_through_reshape(u: UOp, axis: int) -> SourceAxes | None:
     """Trace an axis to one of the same extent that has as many elements before it."""
     before, after = u.operand.shape, u.shape
     if not all(isinstance(n, int) and n > 0 for n in (*before, *after)):
@@ -85,16 +85,16 @@ def _trace_reshape_of_kept_axis(u: UOp, axis: int) -> SourceAxes | None:
     return None if source_axis is None else [(u.operand, source_axis)]
 
 
-def _trace_resize(u: UOp, k: int) -> SourceAxes | None:
+def _trace_axis_through_resize(u: UOp, k: int) -> SourceAxes | None:
     """Trace an axis whose extent a Pad or Shrink leaves as it is."""
     return [(u.operand, k)] if u.operand.shape[k] == u.shape[k] else None
 
 
-def _trace_flip(u: UOp, k: int) -> SourceAxes | None:
+def _trace_axis_through_flip(u: UOp, k: int) -> SourceAxes | None:
     return None if u.arg.flags[k] else [(u.operand, k)]
 
 
-def _trace_expand(u: UOp, k: int) -> SourceAxes | None:
+def _trace_axis_through_expand(u: UOp, k: int) -> SourceAxes | None:
     """Trace an axis to the operand; an axis of one element there needs no permutation."""
     extent = u.operand.shape[k]
     return [(u.operand, None if extent == 1 else k)] if extent in (1, u.shape[k]) else None
@@ -102,15 +102,15 @@ def _trace_expand(u: UOp, k: int) -> SourceAxes | None:
 
 #: Op -> the function that traces an axis through it.
 THROUGH: dict[Op, Callable[[UOp, int], SourceAxes | None]] = {
-    **dict.fromkeys(ELEMENTWISE | MARKERS, _trace_broadcast),
-    Op.PERMUTE: _trace_permute,
-    Op.FLIP: _trace_flip,
-    Op.RESHAPE: _trace_reshape_of_kept_axis,
-    Op.EXPAND: _trace_expand,
-    Op.PAD: _trace_resize,
-    Op.SHRINK: _trace_resize,
-    Op.BITCAST: _trace_bitcast,
-    Op.REDUCE: _trace_reduce,
+    **dict.fromkeys(ELEMENTWISE | MARKERS, _trace_axis_through_broadcast),
+    Op.PERMUTE: _trace_axis_through_permute,
+    Op.FLIP: _trace_axis_through_flip,
+    Op.RESHAPE: _trace_axis_through_reshape,
+    Op.EXPAND: _trace_axis_through_expand,
+    Op.PAD: _trace_axis_through_resize,
+    Op.SHRINK: _trace_axis_through_resize,
+    Op.BITCAST: _trace_axis_through_bitcast,
+    Op.REDUCE: _trace_axis_through_reduce,
 }
 #: Ops of the TENSOR dialect through which no axis is traced, since they may change the order of elements: they choose or join
 #: elements (Index, Stack, Slice), move them between devices (Load, Replicated), or concern memory and bodies.

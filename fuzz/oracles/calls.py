@@ -55,15 +55,17 @@ def find_fault_of_compiled_calls(
         return Fault("form", form_error)
     actual = outputs_of(result)
     fault = next((f for k in expected if (f := find_bit_difference(k, expected[k], actual[k]))), None)
-    fault = fault or _check_inputs_unchanged(before, inputs) or _check_no_shared_memory(program, inputs)
+    fault = fault or _check_inputs_unchanged(before, inputs) or _check_results_share_no_memory(program, inputs)
     if fault is None and isinstance(target, SupportsNativeEntry):
         in_python = _bypass_native_entry(program)
-        faults = (_check_native_outcome_for_changed_argument(program, in_python, inputs, draw) for _ in range(_INVALID_ARGUMENTS))
+        faults = (
+            _compare_native_with_python_on_changed_argument(program, in_python, inputs, draw) for _ in range(_INVALID_ARGUMENTS)
+        )
         fault = next(filter(None, faults), None)
     if fault is not None:
         return fault
     if checks_large_result:
-        return _check_large_results_share_nothing(graph, inputs, target)
+        return _check_large_results_share_no_memory(graph, inputs, target)
     return _check_caches_distinguish_constants(graph, inputs, uncached_target or target)
 
 
@@ -80,7 +82,7 @@ def _check_inputs_unchanged(before: Mapping[str, Array], inputs: Mapping[str, An
     return None if changed is None else Fault("changed", f"the call has changed the array of {changed}")
 
 
-def _check_no_shared_memory(program: Compiled, inputs: Mapping[str, Any]) -> Fault | None:
+def _check_results_share_no_memory(program: Compiled, inputs: Mapping[str, Any]) -> Fault | None:
     """Return a Fault if results of two calls share memory, with each other or with an input."""
     program(inputs)  # its results are freed at once, so that their memory may be used again
     results = [outputs_of(program(inputs)) for _ in range(2)]
@@ -91,13 +93,13 @@ def _check_no_shared_memory(program: Compiled, inputs: Mapping[str, Any]) -> Fau
     return Fault("shared", "two arrays of results have memory in common") if shared else None
 
 
-def _check_large_results_share_nothing(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
+def _check_large_results_share_no_memory(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
     """Check for shared memory after repeating the value until it is large."""
     if graph.op in _EFFECTS or not all(isinstance(n, int) for n in graph.shape) or 0 in graph.shape:
         return None
     size = int(np.prod(graph.shape, dtype=np.int64)) * max(1, graph.dtype.itemsize)
     repeated = b.expand(b.reshape(graph, (1, *graph.shape)), (-(-_LARGE // size), *graph.shape))
-    return _check_no_shared_memory(compile(repeated, target, Config()), inputs)
+    return _check_results_share_no_memory(compile(repeated, target, Config()), inputs)
 
 
 def _check_caches_distinguish_constants(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
@@ -118,7 +120,7 @@ def _check_caches_distinguish_constants(graph: UOp, inputs: Mapping[str, Any], t
 # Invalid arguments
 
 
-def _check_native_outcome_for_changed_argument(
+def _compare_native_with_python_on_changed_argument(
     program: Compiled, in_python: Compiled, inputs: Mapping[str, Any], draw: ChoiceSource
 ) -> Fault | None:
     """Check that the native call and the call in Python give the same bits for a changed argument, or raise the same error."""
@@ -128,7 +130,7 @@ def _check_native_outcome_for_changed_argument(
     key = draw.choice(keys)
     value = draw.choice(_CHANGES)(inputs[key], draw)
     arguments = [value if k == key else inputs.get(k) for k in program.keys]
-    native, python = (_call_and_catch_error(p.function, arguments) for p in (program, in_python))
+    native, python = (_call_or_return_error_name(p.function, arguments) for p in (program, in_python))
     if isinstance(native, str) or isinstance(python, str):
         same = native == python
     else:
@@ -143,7 +145,7 @@ def _are_arrays_identical(x: Array, y: Array) -> bool:
     return x.dtype == y.dtype and x.shape == y.shape and find_bit_difference(0, x, y) is None
 
 
-def _call_and_catch_error(function: Callable[..., Any], arguments: Sequence[Any]) -> list[Array] | str:
+def _call_or_return_error_name(function: Callable[..., Any], arguments: Sequence[Any]) -> list[Array] | str:
     """Return the results of a call, or the name of the error that it raises."""
     try:
         results = function(*arguments)

@@ -8,7 +8,7 @@ in two orders of unordered work, or of machine code; and the pass that causes it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,14 @@ from uops.spec.ir.node import UOp
 ORDERS = 2
 
 
-def check_interpreter_orders(graph: UOp, inputs: Mapping[str, Any], seed: int) -> Fault | None:
+class WrongPass(NamedTuple):
+    """The first wrong pass, and its stage."""
+
+    stage: str
+    pass_: str
+
+
+def check_same_memory_in_several_orders(graph: UOp, inputs: Mapping[str, Any], seed: int) -> Fault | None:
     """Check that both machines of the interpreter leave the same memory in several orders. Raises what the interpreter raises."""
     first = _flatten_buffers(run(graph, inputs).buffers)
     for k in range(ORDERS):
@@ -37,34 +44,34 @@ def check_interpreter_orders(graph: UOp, inputs: Mapping[str, Any], seed: int) -
     return None
 
 
-def check_launch_machine_code(graph: UOp, inputs: Mapping[str, Any], target: Target, side: GuardSide) -> Fault | None:
+def check_launch_native_against_interpreter(graph: UOp, inputs: Mapping[str, Any], target: Target, side: GuardSide) -> Fault | None:
     """Check that the launch's machine code leaves the memory that the interpreter does. Raises what lowering and running
     raise.
     """
     expected = _flatten_buffers(run(graph, inputs).buffers)
-    *_, (_, program) = _lower_after_optimize_by_pass(graph, target)
+    *_, (_, program) = _lower_and_yield_after_each_pass(graph, target)
     return find_memory_difference(
         inputs, expected, _flatten_buffers(run_first_kernels_natively(program, target, inputs, guard_side=side))
     )
 
 
-def find_wrong_pass_after_optimize(graph: UOp, inputs: Mapping[str, Any], target: Target) -> tuple[str, str] | None:
+def find_wrong_pass_after_optimize(graph: UOp, inputs: Mapping[str, Any], target: Target) -> WrongPass | None:
     """Return stage and pass after which the interpreter, or finally the machine code, leaves other memory; None if there is
     none.
     """
     expected, program = _flatten_buffers(run(graph, inputs).buffers), graph
-    for name, after in _lower_after_optimize_by_pass(graph, target):
+    for name, after in _lower_and_yield_after_each_pass(graph, target):
         program = after
         if (
             after is not graph
             and find_memory_difference(inputs, expected, _flatten_buffers(run(after, inputs).buffers)) is not None
         ):
-            return name, name
+            return WrongPass(name, name)
     actual = _flatten_buffers(run_first_kernels_natively(program, target, inputs))
-    return ("backend", "backend") if find_memory_difference(inputs, expected, actual) is not None else None
+    return WrongPass("backend", "backend") if find_memory_difference(inputs, expected, actual) is not None else None
 
 
-def _lower_after_optimize_by_pass(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
+def _lower_and_yield_after_each_pass(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
     """Yield the name of each pass behind `optimize`, and the launch after it."""
     state = LoweringState(target, Config(reuse=False, verify=True), frozenset(a for c in graph.src for a in c.arguments))
     names = [p.name for p in pipeline.PIPELINE]

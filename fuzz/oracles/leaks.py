@@ -45,7 +45,7 @@ def measure_memory_usage() -> MemoryUsage:
     return MemoryUsage(sys.getallocatedblocks(), _heap_bytes_in_use(), mapped)
 
 
-def find_leak(call: Callable[[], object]) -> Fault | None:
+def find_leak_in_repeated_calls(call: Callable[[], object]) -> Fault | None:
     """Call until two measurements in a row agree that there is a leak, or that there is none.
 
     They differ where something else gives memory back meanwhile: garbage, caches, or threads of a library. If they still differ

@@ -38,7 +38,7 @@ def run_first_kernels_natively(
     """
     calls = program.src[:call_count]
     arguments = [base_memory(a) for c in program.src for a in c.arguments]
-    memory = {m: _initial_contents(m, inputs) for m in arguments if not is_variable(m)}
+    memory = {m: _contents_from_input_or_pattern(m, inputs) for m in arguments if not is_variable(m)}
     guards = {} if guard_side is None else {m: GuardedMemory(a.nbytes, guard_side) for m, a in memory.items()}
     for m, g in guards.items():
         g.data[:] = memory[m].view(np.uint8)
@@ -49,7 +49,7 @@ def run_first_kernels_natively(
         kernels[c.body] = load_or_remake_kernel(target, source.arg.code, binary.arg.data)
     with memory_lender(target)(list(memory.values())):
         for c in calls:
-            addresses = [_argument_address_or_zero(a, memory) for a in c.arguments]
+            addresses = [_address_or_zero_for_variable(a, memory) for a in c.arguments]
             kernels[c.body](addresses, [_argument_scalar(a, inputs) for a in c.arguments])
     for g in guards.values():
         g.check_slack()
@@ -75,7 +75,7 @@ def view_memory_of_argument(argument: UOp, memory: Mapping[str, Array]) -> Array
     return whole.view(np.uint8)[offset : offset + argument.arg.size * d.itemsize].view(d)
 
 
-def _initial_contents(memory: UOp, inputs: Mapping[str, Any]) -> Array:
+def _contents_from_input_or_pattern(memory: UOp, inputs: Mapping[str, Any]) -> Array:
     if memory.op is Op.BINARY:
         return np.frombuffer(memory.arg.data, np.uint8)
     if memory_key(memory) in inputs:
@@ -90,7 +90,7 @@ def _storage_dtype(d: DType) -> np.dtype[Any]:
     return STORAGE[d]
 
 
-def _argument_address_or_zero(argument: UOp, memory: Mapping[UOp, Array]) -> int:
+def _address_or_zero_for_variable(argument: UOp, memory: Mapping[UOp, Array]) -> int:
     if is_variable(argument):
         return 0
     offset = int(argument.offset.arg.value) if argument.op is Op.SLICE else 0

@@ -35,23 +35,23 @@ from uops.fuzz.generate.graphs import FuzzCase as Drawn
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, stable_hash
 from uops.fuzz.generate.schedules import (
     ScheduleTextFollower,
-    find_illegal_optop_accepted,
+    find_illegal_optop_not_rejected,
     list_parts_and_neighbour_pairs,
-    pipeline_with_schedules,
+    pipeline_with_scheduler,
     run_passes_up_to,
 )
 from uops.fuzz.oracles import calls, launches
-from uops.fuzz.oracles.leaks import find_leak
+from uops.fuzz.oracles.leaks import find_leak_in_repeated_calls
 from uops.fuzz.oracles.native import run_first_kernels_natively
 from uops.fuzz.oracles.relations import disable_rule, draw_related_sample
-from uops.fuzz.oracles.stages import Fault, Judge, Outputs, find_bit_difference, find_value_outside_set
+from uops.fuzz.oracles.stages import Fault, Judge, Outputs, find_bit_difference, find_value_outside_allowed_set
 from uops.fuzz.oracles.subject import (
     PLAIN,
     CachingTarget,
     Subject,
     SubjectRefused,
-    fault_of_exception,
-    run_and_check_form,
+    describe_exception_as_fault,
+    run_and_check_dtypes_and_shapes,
     run_and_judge_by_allowed_sets,
 )
 from uops.spec.errors import CompileError, Unsupported, UopsError
@@ -135,7 +135,7 @@ class Compilation(NamedTuple):
 class Oracle:
     """A test of one claim. It judges one case in `every`, drawn by the seed.
 
-    `compilation` gives the program that the oracle compiled, for bisection. `settle` gives a sample that holds what the
+    `compilation` gives the program that the oracle compiled, for bisection. `freeze_choices` gives a sample that holds what the
     oracle draws, and the name of the oracle that judges that sample: reduction starts from it.
     """
 
@@ -156,14 +156,14 @@ class OracleNotApplicable(UopsError):
     """A case that an oracle cannot judge, and which does not count as judged by it."""
 
 
-def _check_interpreter_and_bounds_hold(c: OracleContext) -> Fault | None:
+def _check_interpreter_evaluates_and_bounds_hold(c: OracleContext) -> Fault | None:
     """Check that the interpreter evaluates the program without an error, and that the bounds of every node hold (else
     Unsound).
     """
     try:
         _ = c.expectation.strict
     except Exception as e:
-        return fault_of_exception(e)
+        return describe_exception_as_fault(e)
     return None
 
 
@@ -171,7 +171,7 @@ def _check_sample_well_formed(c: OracleContext) -> Fault | None:
     try:
         verify(c.sample.graph, KINDS[c.sample.kind].dialect)
     except UopsError as e:
-        return fault_of_exception(e)
+        return describe_exception_as_fault(e)
     return None
 
 
@@ -184,7 +184,7 @@ def _check_unoptimised(c: OracleContext) -> Fault | None:
     return fault or _check_same_bits_if_unambiguous(c, outputs, c.own_run[0])
 
 
-def _check_stages(c: OracleContext) -> Fault | None:
+def _bisect_stages_and_count_coverage(c: OracleContext) -> Fault | None:
     order = toposort(c.sample.graph)
     if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > MAX_STAGED_ELEMENTS:
         raise OracleNotApplicable("too large to interpret every stage")
@@ -245,36 +245,36 @@ def _check_validator_refutes_nothing(c: OracleContext) -> Fault | None:
 def _check_leaks(c: OracleContext) -> Fault | None:
     """Check that repeated calls of a compiled program keep no memory."""
     program = Compiled(c.sample.graph, c.require_target(), PLAIN)
-    return find_leak(lambda: program(c.sample.inputs))
+    return find_leak_in_repeated_calls(lambda: program(c.sample.inputs))
 
 
 def _check_legal_form_agrees(c: OracleContext) -> Fault | None:
     try:
         difference = describe_legalize_disagreement(Drawn(c.sample.graph, dict(c.sample.inputs)), order_seed=c.seed)
     except Exception as e:
-        return fault_of_exception(e)
+        return describe_exception_as_fault(e)
     return None if difference is None else Fault("value", difference)
 
 
 def _check_random_schedule(c: OracleContext) -> Fault | None:
     """Check the program with the sample's schedule, or with one that is drawn."""
-    return _check_schedule(c, _schedule_sequence(c))
+    return _check_native_outputs_under_schedule(c, _schedule_sequence(c))
 
 
 def _check_search_schedule(c: OracleContext) -> Fault | None:
     """Check the program with a schedule that a search may choose."""
-    return _check_schedule(c, _schedule_sequence(c, "beam"))
+    return _check_native_outputs_under_schedule(c, _schedule_sequence(c, "beam"))
 
 
-def _check_schedule(c: OracleContext, schedule_follower: ScheduleTextFollower) -> Fault | None:
+def _check_native_outputs_under_schedule(c: OracleContext, schedule_follower: ScheduleTextFollower) -> Fault | None:
     judge = Judge(c.sample.graph, c.sample.inputs, expected=c.expectation)
     side = GuardSide.END if c.seed % 2 else GuardSide.START
-    program = run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_schedules(schedule_follower))
-    outputs = judge.read_outputs_from_memory(
+    program = run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_scheduler(schedule_follower))
+    outputs = judge.read_outputs_and_check_inputs_unchanged(
         run_first_kernels_natively(program, c.require_target(), judge.initial_memory, guard_side=side)
     )
     c.counts.update(f"optop:{kind}" for kind in list_parts_and_neighbour_pairs(schedule_follower.applied_text))
-    return next((f for k in judge.allowed_sets if (f := find_value_outside_set(c.expectation, k, outputs))), None)
+    return next((f for k in judge.allowed_sets if (f := find_value_outside_allowed_set(c.expectation, k, outputs))), None)
 
 
 def _schedule_sequence(c: OracleContext, source: str = "draw") -> ScheduleTextFollower:
@@ -282,17 +282,17 @@ def _schedule_sequence(c: OracleContext, source: str = "draw") -> ScheduleTextFo
 
 
 def _compilation_with_schedule(c: OracleContext, source: str = "draw") -> Compilation:
-    return Compilation(c.sample, pipeline_with_schedules(_schedule_sequence(c, source)))
+    return Compilation(c.sample, pipeline_with_scheduler(_schedule_sequence(c, source)))
 
 
 def _freeze_schedule_choices(c: OracleContext, source: str = "draw") -> tuple[ProgramSample, str]:
     sequence = _schedule_sequence(c, source)
-    run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_schedules(sequence), last_pass="optimize")
+    run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_scheduler(sequence), last_pass="optimize")
     return c.sample._replace(opts=sequence.applied_text), "scheduled"
 
 
 def _check_illegal_optops(c: OracleContext) -> Fault | None:
-    return find_illegal_optop_accepted(c.sample.graph, c.require_target(), c.draw("illegal"))
+    return find_illegal_optop_not_rejected(c.sample.graph, c.require_target(), c.draw("illegal"))
 
 
 def _check_lowering_deterministic(c: OracleContext) -> Fault | None:
@@ -307,7 +307,7 @@ def _lower_to_plan(c: OracleContext) -> UOp:
         return run_passes_up_to(c.sample.graph, c.require_target(), pipeline.PIPELINE, "plan")
 
 
-def _check_one_drawn_relation(c: OracleContext) -> Fault | None:
+def _check_one_metamorphic_relation(c: OracleContext) -> Fault | None:
     related = draw_related_sample(c.sample, c.draw("related"))
     if related is None:
         raise OracleNotApplicable("no relation fits")
@@ -320,13 +320,13 @@ def _run_related_and_check_mapped_back(
     c: OracleContext, related_sample: ProgramSample, map_outputs_back: Callable[[Outputs], Outputs]
 ) -> Fault | None:
     """Run a related sample, and judge its mapped outputs by the first sample's allowed sets."""
-    outputs, fault = run_and_check_form(
+    outputs, fault = run_and_check_dtypes_and_shapes(
         c.subject, related_sample.graph, related_sample.inputs, lambda: c.subject.run(related_sample.graph, related_sample.inputs)
     )
     if fault is not None:
         return fault
     mapped = map_outputs_back(outputs)
-    return next((f for k in c.expectation.strict if (f := find_value_outside_set(c.expectation, k, mapped))), None)
+    return next((f for k in c.expectation.strict if (f := find_value_outside_allowed_set(c.expectation, k, mapped))), None)
 
 
 def _freeze_relation_choice(c: OracleContext) -> tuple[ProgramSample, str]:
@@ -334,7 +334,7 @@ def _freeze_relation_choice(c: OracleContext) -> tuple[ProgramSample, str]:
     return (c.sample, "related") if related is None else (related[1].sample, "allowed")
 
 
-def _check_without_one_applied_rule(c: OracleContext) -> Fault | None:
+def _check_with_one_applied_rule_disabled(c: OracleContext) -> Fault | None:
     """Check that the program gives the same without one of the rewrite rules that are applied to it."""
     applied = {
         s.rule for transform in coverage.record_transforms_until_plan(c.sample.graph, c.require_target()) for s in transform.steps
@@ -348,11 +348,11 @@ def _check_without_one_applied_rule(c: OracleContext) -> Fault | None:
         return c.run_on_backend_and_judge(c.subject)[1]
 
 
-def _check_interpreter_orders(c: OracleContext) -> Fault | None:
+def _check_same_memory_in_several_orders(c: OracleContext) -> Fault | None:
     try:
-        return launches.check_interpreter_orders(c.sample.graph, c.sample.inputs, c.seed % 1000)
+        return launches.check_same_memory_in_several_orders(c.sample.graph, c.sample.inputs, c.seed % 1000)
     except Exception as e:
-        return fault_of_exception(e)
+        return describe_exception_as_fault(e)
 
 
 def _check_kernel_native_against_interp(c: OracleContext) -> Fault | None:
@@ -360,11 +360,11 @@ def _check_kernel_native_against_interp(c: OracleContext) -> Fault | None:
     if Op.BARRIER not in c.require_target().ops and any(u.op is Op.BARRIER for u in toposort(c.sample.graph)):
         raise SubjectRefused("the target has no Barrier")
     try:
-        return launches.check_launch_machine_code(c.sample.graph, c.sample.inputs, c.require_target(), side)
+        return launches.check_launch_native_against_interpreter(c.sample.graph, c.sample.inputs, c.require_target(), side)
     except Exception as e:
         if isinstance(e, CompileError) and "R60" in str(e):  # a Barrier inside of a loop over lanes
             raise SubjectRefused(str(e)) from e
-        return fault_of_exception(e)
+        return describe_exception_as_fault(e)
 
 
 #: Ops on floats among whose answers two schedules or backends may choose differently: those with several right ones, and others
@@ -396,7 +396,7 @@ STEPS = "steps"
 ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("form",        "the verifier accepts what the generator made", _check_sample_well_formed, 32,
            dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, Dialect.SCHEDULED})),
-    Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_and_bounds_hold, 1),
+    Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_evaluates_and_bounds_hold, 1),
     Oracle("allowed",     "every element is in the interpreter's allowed set", _check_allowed),
     Oracle("unoptimised", "without schedules the same is given", _check_unoptimised, 8, frozenset({COMPILER}),
            compilation=lambda c: Compilation(c.sample, None, UNOPTIMISED)),
@@ -408,23 +408,25 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise",
            _check_calls_from_python, 8, frozenset({COMPILER})),
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),
-    Oracle("related",     "a related program gives the same", _check_one_drawn_relation, 4, freeze_choices=_freeze_relation_choice),
-    Oracle("rule-off",    "without one of the rewrite rules the same is given", _check_without_one_applied_rule, 16,
-    frozenset({COMPILER})), Oracle("again",       "a second compilation gives the same bits", _check_same_bits_on_second_compile,
-    32), Oracle("twice",       "a second lowering gives the same instructions", _check_lowering_deterministic, 32,
+    Oracle("related",     "a related program gives the same", _check_one_metamorphic_relation, 4,
+           freeze_choices=_freeze_relation_choice),
+    Oracle("rule-off",    "without one of the rewrite rules the same is given", _check_with_one_applied_rule_disabled, 16,
+           frozenset({COMPILER})),
+    Oracle("again",       "a second compilation gives the same bits", _check_same_bits_on_second_compile, 32),
+    Oracle("twice",       "a second lowering gives the same instructions", _check_lowering_deterministic, 32,
            frozenset({COMPILER})),
     Oracle(STEPS,         "every rewrite step keeps the value, whatever its leaves are", _check_some_rewrite_steps_per_rule, 4,
            frozenset({COMPILER})),
-    Oracle("stages",      "every stage gives what the one before it gives", _check_stages, 32, frozenset({COMPILER})),
+    Oracle("stages",      "every stage gives what the one before it gives", _bisect_stages_and_count_coverage, 32,
+           frozenset({COMPILER})),
     Oracle("validated",   "what the validator asks of kernels and of the memory plan is not refuted",
            _check_validator_refutes_nothing, 32, frozenset({COMPILER})),
     Oracle("leaks",       "a program that is called again keeps no memory", _check_leaks, 64, frozenset({COMPILER})),
     Oracle("second",      "a second backend gives the same", _check_second_backend, 1, frozenset({AGAINST})),
     Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter",
-           _check_interpreter_orders, dialects=frozenset({Dialect.SCHEDULED})),
+           _check_same_memory_in_several_orders, dialects=frozenset({Dialect.SCHEDULED})),
     Oracle("kernels",     "machine code of a scheduled kernel gives what the interpreter gives",
-    _check_kernel_native_against_interp, 1,
-           frozenset({COMPILER}), frozenset({Dialect.SCHEDULED})),
+           _check_kernel_native_against_interp, 1, frozenset({COMPILER}), frozenset({Dialect.SCHEDULED})),
     Oracle("legalized",   "a graph of the second document means what its legal form means", _check_legal_form_agrees,
            dialects=frozenset({Dialect.BESTIARY})),
 )}
@@ -490,13 +492,13 @@ def find_first_objection(
     for o in oracles:
         if dialect in o.dialects:
             before_oracle(o.name)
-            fault = _run_oracle_or_count_not_asked(o, c)
+            fault = _run_oracle_with_errors_as_faults(o, c)
             if fault is not None:
                 return o.name, fault
     return None
 
 
-def _run_oracle_or_count_not_asked(o: Oracle, c: OracleContext) -> Fault | None:
+def _run_oracle_with_errors_as_faults(o: Oracle, c: OracleContext) -> Fault | None:
     """Ask one oracle; anything that it raises is a fault. Raises SubjectRefused."""
     try:
         fault = o.check(c)
@@ -510,6 +512,6 @@ def _run_oracle_or_count_not_asked(o: Oracle, c: OracleContext) -> Fault | None:
             raise SubjectRefused(str(e)) from e
         fault = Fault("refused", str(e))
     except Exception as e:
-        fault = fault_of_exception(e)
+        fault = describe_exception_as_fault(e)
     c.counts[f"oracle:{o.name}"] += 1
     return fault

@@ -49,7 +49,7 @@ class MetamorphicRelation:
     make: Callable[[ProgramSample, SeededDraw], RelatedSample | None]
 
 
-def _static_shape_of_only_value(s: ProgramSample) -> tuple[int, ...] | None:
+def _static_shape_of_single_output(s: ProgramSample) -> tuple[int, ...] | None:
     """Return the shape of the root if it is one value with at least one axis and static extents, else None."""
     u = s.graph
     if u.dtype is dt.void or isinstance(u.device, tuple):
@@ -64,7 +64,7 @@ def _map_root_output(map_back: Callable[[Any], Any]) -> Callable[[Outputs], Outp
 
 
 def _permute_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
-    shape = _static_shape_of_only_value(s)
+    shape = _static_shape_of_single_output(s)
     if shape is None or len(shape) < 2:
         return None
     order = draw_permutation(draw, len(shape))
@@ -97,7 +97,7 @@ def _permute_inputs_along_traced_axis(s: ProgramSample, draw: SeededDraw) -> Rel
 
 
 def _flip_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
-    shape = _static_shape_of_only_value(s)
+    shape = _static_shape_of_single_output(s)
     if shape is None:
         return None
     axes = [draw.chance(60) for _ in shape]
@@ -106,7 +106,7 @@ def _flip_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
 
 
 def _pad_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
-    shape = _static_shape_of_only_value(s)
+    shape = _static_shape_of_single_output(s)
     if shape is None:
         return None
     before, after = ([draw.integer(0, 3) for _ in shape] for _ in range(2))
@@ -117,7 +117,7 @@ def _pad_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
 
 def _split_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     """Split the output into two parts, which the map concatenates."""
-    shape = _static_shape_of_only_value(s)
+    shape = _static_shape_of_single_output(s)
     axes = [k for k, n in enumerate(shape or ()) if n > 1]
     if shape is None or not axes:
         return None
@@ -181,7 +181,7 @@ def _replace_outside_bodies(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
 
 def _insert_identity(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     """Insert an identity between a value and its users."""
-    values = _list_insertable_values(s.graph)
+    values = _list_values_to_insert_identity_after(s.graph)
     if not values:
         return None
     u = draw.choice(values)
@@ -190,7 +190,7 @@ def _insert_identity(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None
     return None if new is None else RelatedSample(s._replace(graph=_replace_in_all_users(s.graph, u, new)), lambda found: found)
 
 
-def _list_insertable_values(root: UOp) -> list[UOp]:
+def _list_values_to_insert_identity_after(root: UOp) -> list[UOp]:
     """List the values outside of bodies that have a static shape on one device and are no views of written memory."""
     written = {x for u in toposort(root) if u.op is Op.STORE for x in toposort(u.buffer)}
     outside = set(_nodes_outside_bodies(root))

@@ -102,34 +102,34 @@ class Judge:
         """Return the interpreter's own values of all outputs."""
         return {k: self.reference_value(k) for k in self.allowed_sets}
 
-    def interpret_stage(self, stage: UOp) -> Outputs:
+    def interpret_stage_and_check_orders(self, stage: UOp) -> Outputs:
         """Interpret a stage and return its outputs. Raises Unsound if an order of unordered work changes them, and what
         the interpreter raises.
         """
-        outputs = self.read_outputs_from_memory(run(stage, self.initial_memory).buffers)
+        outputs = self.read_outputs_and_check_inputs_unchanged(run(stage, self.initial_memory).buffers)
         if not self.schedules:
             return outputs
-        first = self._interpret_lane_by_lane(stage) if _may_reorder_floats(stage) else outputs
+        first = self._interpret_and_judge_lane_by_lane(stage) if _may_reorder_floats(stage) else outputs
         for seed in range(self.schedules):
-            reordered = self.read_outputs_from_memory(run(stage, self.initial_memory, schedule=seed).buffers)
+            reordered = self.read_outputs_and_check_inputs_unchanged(run(stage, self.initial_memory, schedule=seed).buffers)
             written = first.keys() & reordered.keys()
             fault = next((f for k in written if (f := find_bit_difference(k, first[k], reordered[k]))), None)
             if fault:
                 raise Unsound(f"schedule {seed} gives something else: {fault.message}")
         return outputs
 
-    def _interpret_lane_by_lane(self, stage: UOp) -> Outputs:
+    def _interpret_and_judge_lane_by_lane(self, stage: UOp) -> Outputs:
         """Run the lane machine, which adds floats in another order than the machine of whole arrays. Raises Unsound if
         its outputs are not allowed.
         """
-        outputs = self.read_outputs_from_memory(run(stage, self.initial_memory, lanes=True).buffers)
+        outputs = self.read_outputs_and_check_inputs_unchanged(run(stage, self.initial_memory, lanes=True).buffers)
         written = self.allowed_sets.keys() & outputs.keys()
-        fault = next((f for k in written if (f := find_value_outside_set(self._expected, k, outputs))), None)
+        fault = next((f for k in written if (f := find_value_outside_allowed_set(self._expected, k, outputs))), None)
         if fault:
             raise Unsound(f"lane by lane: {fault.message}")
         return outputs
 
-    def read_outputs_from_memory(self, buffers: Mapping[str, Array]) -> Outputs:
+    def read_outputs_and_check_inputs_unchanged(self, buffers: Mapping[str, Array]) -> Outputs:
         """Read the outputs that were written from the final contents of memory. Raises Unsound if memory was changed
         that the program only reads.
         """
@@ -152,12 +152,12 @@ class Judge:
     def _has_changed(self, key: str, buffers: Mapping[str, Array]) -> bool:
         return not np.array_equal(bits_of(np.asarray(self.inputs[key])).reshape(-1), bits_of(buffers[key]).reshape(-1))
 
-    def find_fault(self, pass_name: str, graph: UOp, before: Outputs, after: Outputs) -> Fault | None:
+    def find_fault_after_pass(self, pass_name: str, graph: UOp, before: Outputs, after: Outputs) -> Fault | None:
         """Return the first thing wrong after pass `pass_name` of `graph`, which had the outputs `before`; None if all
         is right.
         """
         for key in self.allowed_sets:
-            if fault := find_value_outside_set(self._expected, key, after):
+            if fault := find_value_outside_allowed_set(self._expected, key, after):
                 return fault
         for key, allowed in self.allowed_sets.items() if pass_must_keep_bits(pass_name, graph) else ():
             if fault := find_bit_difference(key, before[key], after[key], np.isinf(allowed.width_ulps())):
@@ -165,7 +165,7 @@ class Judge:
         return None
 
 
-def find_value_outside_set(expected: Expectation, key: Key, after: Outputs) -> Fault | None:
+def find_value_outside_allowed_set(expected: Expectation, key: Key, after: Outputs) -> Fault | None:
     """Return a Fault if an output is not in its allowed set at the strict level, else None."""
     if key not in after:
         return Fault("value", f"output {key} is never written", key)

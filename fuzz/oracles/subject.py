@@ -26,7 +26,7 @@ from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler.config import Config
 from uops.compiler.target import Kernel, Target, load_or_remake_kernel
 from uops.fuzz.generate.declared import SupportedOpDtypes
-from uops.fuzz.oracles.stages import Fault, Outputs, find_value_outside_set
+from uops.fuzz.oracles.stages import Fault, Outputs, find_value_outside_allowed_set
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.result import Result
@@ -75,10 +75,10 @@ class CachingTarget:
         self.load = functools.lru_cache(_CACHE_SIZE)(self._defer_load if self.compiles_together else self.uncached.load)
 
     def _defer_load(self, binary: bytes) -> Kernel:
-        self._waiting.append(_LazyKernel(binary.decode(), self._compile_waiting))
+        self._waiting.append(_LazyKernel(binary.decode(), self._compile_waiting_kernels))
         return self._waiting[-1]
 
-    def _compile_waiting(self) -> None:
+    def _compile_waiting_kernels(self) -> None:
         """Compile all kernels that are loaded but not compiled, one by one if they cannot be compiled together."""
         waiting, self._waiting = self._waiting, []
         try:
@@ -104,13 +104,13 @@ class _LazyKernel:
     loaded: Any = None
 
     def __call__(self, addresses: Sequence[int], scalars: Sequence[int]) -> None:
-        self._compile_and_return_kernel()(addresses, scalars)
+        self._ensure_compiled_or_raise()(addresses, scalars)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute that the target's own kernels have."""
-        return getattr(self._compile_and_return_kernel(), name)
+        return getattr(self._ensure_compiled_or_raise(), name)
 
-    def _compile_and_return_kernel(self) -> Any:
+    def _ensure_compiled_or_raise(self) -> Any:
         if self.loaded is None:
             self.compile_waiting()
         if isinstance(self.loaded, Exception):
@@ -154,13 +154,13 @@ def run_and_judge_by_allowed_sets(
     subject: Subject, expected: Expectation, run: Callable[[], Result]
 ) -> tuple[Outputs, Fault | None]:
     """Run and judge by the allowed sets; return the outputs and the fault. Raises SubjectRefused."""
-    outputs, fault = run_and_check_form(subject, expected.case.graph, expected.case.inputs, run)
+    outputs, fault = run_and_check_dtypes_and_shapes(subject, expected.case.graph, expected.case.inputs, run)
     if fault is not None:
         return outputs, fault
-    return outputs, next((f for k in expected.strict if (f := find_value_outside_set(expected, k, outputs))), None)
+    return outputs, next((f for k in expected.strict if (f := find_value_outside_allowed_set(expected, k, outputs))), None)
 
 
-def run_and_check_form(
+def run_and_check_dtypes_and_shapes(
     subject: Subject, graph: UOp, inputs: Mapping[str, Any], run: Callable[[], Result]
 ) -> tuple[Outputs, Fault | None]:  # fmt: skip
     """Run and check that the result has the dtypes and shapes of the graph; return the outputs and the fault. Raises
@@ -173,12 +173,12 @@ def run_and_check_form(
             raise SubjectRefused(str(e)) from e
         return {}, Fault("refused", str(e))
     except Exception as e:  # a backend may raise anything
-        return {}, fault_of_exception(e)
+        return {}, describe_exception_as_fault(e)
     form_error = form_fault(graph, inputs, result)
     return ({}, Fault("form", form_error)) if form_error is not None else (outputs_of(result), None)
 
 
-def fault_of_exception(error: BaseException) -> Fault:
+def describe_exception_as_fault(error: BaseException) -> Fault:
     """Describe an exception as a Fault: its class, its text, and the place that raised it."""
     if isinstance(error, MemoryError):
         return Fault("memory", exception_text(error) or "not enough memory")

@@ -183,17 +183,17 @@ def find_check_failures(test: FileTest, outputs: dict[int | str, Array]) -> list
         failures += [
             f"output {output}[{k}] is {x!r}, expected {w}"
             for k, (x, w) in enumerate(zip(flat, words, strict=True))
-            if not _matches_word(x, w)
+            if not _element_matches_check(x, w)
         ]
     return failures
 
 
-def _matches_word(x: Any, word: str) -> bool:
-    if word == "*":
+def _element_matches_check(x: Any, check_word: str) -> bool:
+    if check_word == "*":
         return True
     a = np.asarray(x)
-    if word == "nan":
+    if check_word == "nan":
         return bool(np.isnan(a.astype(np.float64)))
-    if word.startswith("0x"):
-        return int(a.view(f"u{a.dtype.itemsize}")) == int(word, 16)
-    return bool(a.astype(np.float64) == float(word)) if a.dtype.kind not in "iu" else int(a) == int(word)
+    if check_word.startswith("0x"):
+        return int(a.view(f"u{a.dtype.itemsize}")) == int(check_word, 16)
+    return bool(a.astype(np.float64) == float(check_word)) if a.dtype.kind not in "iu" else int(a) == int(check_word)

@@ -7,14 +7,15 @@ accepted step lowers `measure_sample`, so that reduction ends.
 All candidates are well-formed. They also evaluate in the interpreter if the first sample does; if it does not, the
 interpreter's error may be the failure to look for.
 
-`still_fails` asks the same question in a fresh process. With it, the last questions are whether the result fails there. If it
-does not, as with a failure that occurs only sometimes, larger samples on the way are asked about. If none of `LAST` fails, the
-first sample is returned.
+`fails_in_fresh_process` asks the same question in a fresh process. With it, the last questions are whether the result fails
+there. If it does not, as with a failure that occurs only sometimes, larger samples on the way are asked about. If none of `LAST`
+fails, the first sample is returned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,12 +27,20 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import toposort
 from uops.spec.verify.verifier import verify
 
-#: A measure of a sample; smaller ones are better (`measure_sample`).
-Measure = tuple[int, int, int, int, int]
 #: Maximum number of questions; each one may run a bisection.
 MOST = 500
-#: Maximum number of questions that are reserved for `still_fails`.
+#: Maximum number of questions that are reserved for `fails_in_fresh_process`.
 LAST = 8
+
+
+class SampleMeasure(NamedTuple):
+    """A measure of a sample, most important first; smaller ones are better. `weight` is that of the inputs' elements."""
+
+    nodes: int
+    optop_text_length: int
+    elements: int
+    unusual_dtypes: int
+    weight: int
 
 
 def reduce_sample(
@@ -68,7 +77,7 @@ class _SampleReducer:
 
     def reduce_until_stable(self) -> ProgramSample:
         """Apply all shrinks in rounds until a round changes nothing."""
-        before: Measure | None = None
+        before: SampleMeasure | None = None
         while before != self.measure and self.questions_left > 0:
             before = self.measure
             for shrink in SHRINKS:
@@ -99,7 +108,7 @@ class _SampleReducer:
         self.questions_left -= 1
         if not self.fails(candidate):
             return False
-        self.best, self.measure, self.best_by_size[m[0]] = candidate, m, candidate
+        self.best, self.measure, self.best_by_size[m.nodes] = candidate, m, candidate
         return True
 
     def _mark_tried_if_new(self, candidate: ProgramSample) -> bool:
@@ -118,18 +127,16 @@ def _next_candidate_or_none_on_error(candidates: Iterator[ProgramSample]) -> Pro
         return None
 
 
-def measure_sample(s: ProgramSample) -> Measure:
-    """Measure a sample, most important first: nodes, length of the OptOps, elements, unusual dtypes, nonzero elements and
-    bits.
-    """
+def measure_sample(s: ProgramSample) -> SampleMeasure:
+    """Measure a sample; its inputs weigh by their nonzero elements and bits."""
     order = toposort(s.graph)
     elements = sum(int(np.prod([n for n in u.shape if isinstance(n, int)])) for u in order if u.dtype not in (dt.void, dt.index))
     unusual_dtypes = len({u.dtype for u in order} - {dt.void, dt.index, dt.float32, dt.int32, dt.bool_})
-    weight = sum(_count_nonzeros_and_bits(v) for v in s.inputs.values())
-    return count_nodes(s), len(s.opts or ""), elements, unusual_dtypes, weight
+    weight = sum(_weigh_nonzeros_and_bits(v) for v in s.inputs.values())
+    return SampleMeasure(count_nodes(s), len(s.opts or ""), elements, unusual_dtypes, weight)
 
 
-def _count_nonzeros_and_bits(v: object) -> int:
+def _weigh_nonzeros_and_bits(v: object) -> int:
     a = np.asarray(v)
     if a.dtype == object:
         return sum(int(x).bit_length() for x in a.reshape(-1))

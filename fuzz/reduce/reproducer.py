@@ -60,7 +60,7 @@ def write_reproducer(path: Path, r: Reproducer) -> None:
 def read_reproducer(path: Path) -> Reproducer:
     """Read a reproducer. Raises SpecError if the file is none, or if its header lacks what asking the oracle again needs."""
     test = corpus.load_file_test(path)
-    header = _parse_header_and_its_line(path)
+    header = _parse_header_with_line_number(path)
     if header is None:
         raise SpecError(f"{describe_path(path)} has no line {corpus.HEADER.strip()!r}: it is no reproducer")
     line, about = header
@@ -77,7 +77,7 @@ def read_program_without_header(path: Path, backend: str) -> Reproducer | None:
     The question of this reproducer is whether the result of `backend` is allowed. Returns None if the file has a header.
     Raises SpecError.
     """
-    if _parse_header_and_its_line(path) is not None:
+    if _parse_header_with_line_number(path) is not None:
         return None
     test = corpus.load_file_test(path)
     verify(test.graph, Dialect.TENSOR)
@@ -88,7 +88,7 @@ def read_program_without_header(path: Path, backend: str) -> Reproducer | None:
 
 def read_dialect_from_header(path: Path) -> Dialect | None:
     """Return the dialect of the kind in a reproducer's header, or None for a file without a header. Raises SpecError."""
-    header = _parse_header_and_its_line(path)
+    header = _parse_header_with_line_number(path)
     if header is None:
         return None
     line, about = header
@@ -127,7 +127,14 @@ _SETUP = {
 }
 
 
-def _parse_header_and_its_line(path: Path) -> tuple[int, Json] | None:
+class _HeaderAtLine(NamedTuple):
+    """A header, and the number of its line."""
+
+    line: int
+    header: Json
+
+
+def _parse_header_with_line_number(path: Path) -> _HeaderAtLine | None:
     """Return the header and its line number, or None for a file without a header. Raises SpecError."""
     lines = enumerate(corpus.read_program_text(path).splitlines(), 1)
     line, head = next(((n, x) for n, x in lines if x.startswith(corpus.HEADER)), (0, ""))
@@ -139,7 +146,7 @@ def _parse_header_and_its_line(path: Path) -> tuple[int, Json] | None:
         raise _header_error(path, line, f"it is no JSON: {e}") from e
     if not isinstance(about, dict):
         raise _header_error(path, line, f"it is {_TYPES[type(about)]}, expected an object")
-    return line, about
+    return _HeaderAtLine(line, about)
 
 
 def _header_error(path: Path, line: int, problem: str) -> SpecError:

@@ -182,7 +182,7 @@ def compute_index_in_cast_dtype(s: ProgramSample) -> Iterator[ProgramSample]:
             yield _with(s, substitute(s.graph, {u: UOp(index.op, tuple(b.cast(x, u.dtype) for x in operands))}))
 
 
-def truncate_inner_tuples(s: ProgramSample) -> Iterator[ProgramSample]:
+def keep_first_value_of_inner_tuples(s: ProgramSample) -> Iterator[ProgramSample]:
     """Keep the first value of a Tuple inside of the program."""
     for u in toposort(s.graph):
         if u.op is Op.TUPLE and len(u.src) > 1 and u is not s.graph:
@@ -333,7 +333,7 @@ def _slice_data(a: Any, n: int, kept_slice: slice) -> Any:
 # ------------------------------------------------------------------------------------------------------------ values, dtypes
 
 
-def simplify_values(s: ProgramSample) -> Iterator[ProgramSample]:
+def simplify_input_values(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace inputs by zeros, ones or small integers; then set halves of an input, and single elements, to zero."""
     for key, value in s.inputs.items():
         if isinstance(value, int):
@@ -425,8 +425,8 @@ def drop_optops(s: ProgramSample) -> Iterator[ProgramSample]:
 SHRINKS: tuple[Shrink, ...] = (
     *LAUNCH_SHRINKS, replace_root_by_some_values, drop_outputs, replace_outputs_by_operands, inline_all_calls,
     replace_values_by_new_params, replace_memory_by_stored_value, replace_root_by_tuple_of_operands,
-    replace_functions_by_identities, replace_nodes_by_sources, truncate_inner_tuples, drop_group_effects_or_last_argument,
-    duplicate_operand, merge_values_of_equal_type, replace_values_by_deep_operands, substitute_value_for_leaf_of_other,
-    compute_index_in_cast_dtype, replace_root_by_value, replace_buffers_by_params, drop_optops, shrink_extents, simplify_dtypes,
-    simplify_constants, simplify_values,
+    replace_functions_by_identities, replace_nodes_by_sources, keep_first_value_of_inner_tuples,
+    drop_group_effects_or_last_argument, duplicate_operand, merge_values_of_equal_type, replace_values_by_deep_operands,
+    substitute_value_for_leaf_of_other, compute_index_in_cast_dtype, replace_root_by_value, replace_buffers_by_params, drop_optops,
+    shrink_extents, simplify_dtypes, simplify_constants, simplify_input_values,
 )  # fmt: skip

@@ -113,7 +113,7 @@ def test_a_journal_with_a_lone_surrogate_is_gone_on_from(tmp_path: Path) -> None
     journal = Journal(tmp_path / "journal", {"campaign": {}})
     for line in lines:
         journal.add(line)
-    (found,) = _CampaignState(journal).merge_findings()
+    (found,) = _CampaignState(journal).merge_findings_by_cause()
     assert found.triaged.fault.message == "\\ud800\\x1b" and found.triaged.op_dtypes == ("\\ud800",)
 
 

@@ -215,9 +215,9 @@ def from_a_campaign(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
     examiner._process = process
     some = sample(0, 0)
     asked: tuple[Callable[[], Any], ...] = (
-        lambda: examiner._run_batch_once(0, 2, [], [0], False), lambda: examiner._run_case_alone_with_end(3),
-        lambda: examiner._query_fault(some, 0, "allowed"),
-        lambda: examiner._query_location(some, 0, "allowed"), lambda: examiner.freeze_oracle_draws_if_still_faulty(some, 0,
+        lambda: examiner._run_batch_once(0, 2, [], [0], False), lambda: examiner._run_case_alone(3),
+        lambda: examiner._query_fault_or_process_loss(some, 0, "allowed"),
+        lambda: examiner._query_fault_location(some, 0, "allowed"), lambda: examiner.freeze_oracle_draws_if_still_faulty(some, 0,
         "allowed"),
     )  # fmt: skip
     for ask in asked:
@@ -299,7 +299,7 @@ def directions() -> dict[str, tuple[list[tuple[dict[str, Any], bytes]], Callable
     campaign = [
         (SERVING, b""), ({"at": 0}, b""), (done, b""), ({"at": 1}, b""), (batch, b""), ({"oracle": "allowed"}, b""), (case, b""),
         ({"judged": FAULT}, b""), ({"bisected": ["select", "select", None, "rule", None]}, b""),
-        ({"settled": packet, "oracle": "allowed"}, inputs),
+        ({"frozen": packet, "oracle": "allowed"}, inputs),
     ]  # fmt: skip
     ours = [({"backend": "echo", "options": {}, "memory": 0, "path": []}, b""),
             ({"cases": [{"program": "%0 = const 1 : i32\n", "inputs": given}] * 2}, data)]  # fmt: skip

@@ -5,7 +5,7 @@ import pytest
 from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import ObligationKind
-from uops.fuzz.bisect.replay_kernel import check_counterexample_then_replay
+from uops.fuzz.bisect.replay_kernel import check_counterexample_then_replay_bodies
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse
 
@@ -125,7 +125,7 @@ def test_a_dropped_barrier_is_refuted_and_replays(worker):
     assert not refuted(parse(EIGHT), right, worker)
     bad = refuted(parse(EIGHT), wrong, worker)
     assert {v.kind for v in bad} == {ObligationKind.RACE}
-    assert check_counterexample_then_replay(parse(EIGHT), wrong).confirmed
+    assert check_counterexample_then_replay_bodies(parse(EIGHT), wrong).confirmed
 
 
 @pytest.mark.parametrize("lanes", [2, 8])

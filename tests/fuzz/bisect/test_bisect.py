@@ -345,7 +345,7 @@ def test_a_finding_can_be_written_down(tmp_path: Path) -> None:
     graph, inputs = transposed()
     found = bisect(graph, inputs, LLVM, behind("rangeify", nodes(smaller_stride)))
     assert found is not None
-    files = found.write(tmp_path / "out", graph, inputs)
+    files = found.write_to_directory(tmp_path / "out", graph, inputs)
     assert all(f.is_file() for f in files)
     assert parse((tmp_path / "out" / "program.uops").read_text()) is graph
     parse((tmp_path / "out" / "before.uops").read_text())

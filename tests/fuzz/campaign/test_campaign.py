@@ -97,11 +97,11 @@ def test_crashes_errors_and_values_are_found_reduced_and_merged(tmp_path: Path) 
         again = read_reproducer(tmp_path / "findings" / f.file)
         assert count_nodes(again.sample) == f.nodes
         with Examiner(setup("Several")) as examiner:
-            shown = examiner.triage_sample(again.sample, again.about["seed"], again.about["oracle"])
+            shown = examiner.judge_and_locate_fault(again.sample, again.about["seed"], again.about["oracle"])
         assert shown is not None
         assert shown.cause_key == f.triaged.cause_key
         with Examiner(setup("Plain")) as examiner:
-            assert examiner.triage_sample(again.sample, again.about["seed"], again.about["oracle"]) is None
+            assert examiner.judge_and_locate_fault(again.sample, again.about["seed"], again.about["oracle"]) is None
 
 
 def test_findings_of_the_compiler_are_named_by_pass_and_rule(tmp_path: Path) -> None:
@@ -134,11 +134,11 @@ def test_a_toolchain_that_dies_is_the_finding_of_the_case_whose_text_it_had() ->
     stop = 0
     while len(wanted) < 2 and stop < 200:
         texts.clear()
-        alone.run_case(stop)
+        alone.generate_and_judge_case(stop)
         wanted += [stop] * any("double" in t for t in texts)
         stop += 1
     with Examiner(setup("Compiled", options={"dies": "double"}, oracles=("allowed",))) as examiner:
-        found = examiner.run_batch(0, stop)
+        found = examiner.run_batch_isolating_crashes(0, stop)
         assert examiner.restarts == 1 + 2 * len(wanted)  # together, then at work on each, and that alone
     assert len(wanted) == 2
     assert [(f["k"], f["oracle"], f["fault"]["kind"]) for f in found.findings] == [(k, "allowed", "crash") for k in wanted]
@@ -179,7 +179,9 @@ class Interrupted(Examiner):
 def test_a_killed_process_loses_nothing() -> None:
     with Examiner(setup("Plain")) as usual, Interrupted(setup("Plain")) as killed:
         for first in (0, BATCH):
-            assert killed.run_batch(first, first + BATCH) == usual.run_batch(first, first + BATCH)
+            assert killed.run_batch_isolating_crashes(first, first + BATCH) == usual.run_batch_isolating_crashes(
+                first, first + BATCH
+            )
         assert usual.restarts == 0
         assert killed.restarts in (1, 2)  # the second one may come when its batch is done
 
@@ -187,8 +189,8 @@ def test_a_killed_process_loses_nothing() -> None:
 def test_a_process_is_renewed_without_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_LIFE", 1)
     with Examiner(setup("Plain")) as renewed, Examiner(setup("Plain")) as usual:
-        assert renewed.run_batch(0, 8) == usual.run_batch(0, 8)
-        assert renewed.run_batch(8, 16) == usual.run_batch(8, 16)
+        assert renewed.run_batch_isolating_crashes(0, 8) == usual.run_batch_isolating_crashes(0, 8)
+        assert renewed.run_batch_isolating_crashes(8, 16) == usual.run_batch_isolating_crashes(8, 16)
         assert renewed.restarts == 0
 
 
@@ -294,7 +296,7 @@ def test_a_journal_is_of_one_campaign_at_a_time(tmp_path: Path) -> None:
 
 def test_refusals_are_counted_by_their_rule() -> None:
     bench = CaseRunner(Setup("llvm", 8, ("devices",), ("allowed",)))
-    counts = sum((bench.run_case(k).counts for k in range(64)), Counter[str]())
+    counts = sum((bench.generate_and_judge_case(k).counts for k in range(64)), Counter[str]())
     refused = {name: n for name, n in counts.items() if name.startswith("refused:")}
     assert refused.keys() == {"refused:Lowering Pipeline/Callify"}
     assert refused["refused:Lowering Pipeline/Callify"] > 1

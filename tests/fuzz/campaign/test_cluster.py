@@ -80,15 +80,15 @@ def test_a_scheduler_that_goes_away_is_said_so_and_what_was_done_is_kept(tmp_pat
 
 def test_a_cluster_without_workers_is_waited_for(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     c = Campaign(SETUP, tmp_path, cases=CASES, limits=LIMITS, cluster=cluster.scheduler_address)
-    assert c.pool.waiting_for == ""
+    assert c.pool.missing_workers_message == ""
     monkeypatch.setattr("uops.fuzz.campaign.cluster._PERIOD", 0.5)
     monkeypatch.setattr(c.pool, "_ask_again", 0.0)
     cluster.scale(0)
     for _ in range(100):
-        if c.pool.waiting_for:
+        if c.pool.missing_workers_message:
             break
         time.sleep(0.1)
-    assert c.pool.waiting_for == f"{cluster.scheduler_address} has no workers"
+    assert c.pool.missing_workers_message == f"{cluster.scheduler_address} has no workers"
     c.stop()
     c.pool.close()
 

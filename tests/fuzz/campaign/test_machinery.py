@@ -61,7 +61,7 @@ def test_a_frame_that_comes_in_pieces_is_read_whole() -> None:
 
 def test_a_backend_that_ends_its_process_as_if_all_were_well_is_a_finding() -> None:
     with Examiner(planted("Leaving", oracles=("allowed",))) as examiner:
-        found = examiner.run_batch(0, 2).findings
+        found = examiner.run_batch_isolating_crashes(0, 2).findings
     assert [(f["k"], f["fault"]["message"]) for f in found] == [(0, "exited with status 0"), (1, "exited with status 0")]
 
 
@@ -119,7 +119,7 @@ def test_what_breaks_while_a_campaign_stops_is_no_failure(tmp_path: Path, monkey
         c.stop()
         raise BrokenBackend("ended by Ctrl-C")
 
-    monkeypatch.setattr(c, "_run_task", do)
+    monkeypatch.setattr(c, "_run_task_and_journal_result", do)
     assert not c.run().complete
 
 
@@ -232,7 +232,7 @@ def test_many_findings_of_a_kind_leave_room_for_others(tmp_path: Path) -> None:
 
 
 def test_what_was_not_reduced_says_so(tmp_path: Path) -> None:
-    found = state(tmp_path, [(1, Fault("value", "1 for 2"))]).merge_findings()
+    found = state(tmp_path, [(1, Fault("value", "1 for 2"))]).merge_findings_by_cause()
     assert [(f.key, f.nodes) for f in found] == [(("allowed", "value", ""), None)]
     assert "not reduced" in str(found[0].unreduced_reason)
     assert MergedFinding(found[0].key, 1, found[0].triaged, 1, 3, "f").unreduced_reason is None
@@ -244,9 +244,9 @@ def test_what_was_reduced_too_soon_is_not_shown(tmp_path: Path) -> None:
     found = state(tmp_path, [(k, Fault("value", "1 for 2")) for k in range(most + 2)])
     small = TriagedFinding("allowed", Fault("value", "3 for 4"), None, ("small",)).to_json()
     for k in range(most + 1):
-        found.apply_line("reduced", {"k": k, "triaged": small, "nodes": 1, "text": ""})
+        found.apply_journal_line("reduced", {"k": k, "triaged": small, "nodes": 1, "text": ""})
         together = min(k + 1, most)
-        assert [(f.k, f.count, f.nodes) for f in found.merge_findings()] == [
+        assert [(f.k, f.count, f.nodes) for f in found.merge_findings_by_cause()] == [
             (0, together, 1),
             (together, most + 2 - together, None),
         ]
@@ -264,8 +264,8 @@ def test_machine_code_is_blamed_for_signals_alone(outcome: Outcome, blamed: bool
 
     with Examiner(setup("Plain")) as examiner:
         monkeypatch.setattr(examiner, "_ensure_process", Compiler)
-        monkeypatch.setattr(examiner, "_request", lost)
-        assert examiner._query_location(kinds.sample(0, 0), 0, "allowed") == (MACHINE_CODE if blamed else None)
+        monkeypatch.setattr(examiner, "_ask_and_parse", lost)
+        assert examiner._query_fault_location(kinds.sample(0, 0), 0, "allowed") == (MACHINE_CODE if blamed else None)
 
 
 def test_a_child_that_is_kept_from_running_is_waited_for() -> None:
@@ -276,15 +276,15 @@ def test_a_child_that_is_kept_from_running_is_waited_for() -> None:
         os.kill(child, signal.SIGSTOP)
         threading.Timer(2.5, os.kill, (child, signal.SIGCONT)).start()
         began = time.monotonic()
-        assert examiner.run_batch(0, 2).counts["cases"] == 2
+        assert examiner.run_batch_isolating_crashes(0, 2).counts["cases"] == 2
         assert time.monotonic() - began > 2
         assert examiner.restarts == 0
 
 
 def test_the_counts_of_parts_are_those_of_the_whole() -> None:
     with Examiner(setup("Plain")) as examiner:
-        whole = examiner.run_batch(0, 12).counts
-        assert sum((examiner.run_batch(a, b).counts for a, b in ((0, 5), (5, 12))), Counter[str]()) == whole
+        whole = examiner.run_batch_isolating_crashes(0, 12).counts
+        assert sum((examiner.run_batch_isolating_crashes(a, b).counts for a, b in ((0, 5), (5, 12))), Counter[str]()) == whole
 
 
 def test_a_new_journal_that_cannot_be_begun_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

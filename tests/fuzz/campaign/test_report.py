@@ -19,10 +19,10 @@ from uops.fuzz.campaign.report import (
     build_document,
     count_refused,
     describe_counts,
-    group_counters,
-    list_silent_oracles,
+    group_counters_by_prefix,
+    list_oracles_that_judged_nothing,
     summarize_widths_of_allowed_sets,
-    tabulate_rows_by_dtype,
+    tabulate_programs_per_row_and_dtype,
     was_subject_judged,
     write_campaign_report,
 )
@@ -57,8 +57,8 @@ def test_the_document_is_canonical_but_for_its_time() -> None:
 
 def test_counters_are_grouped_and_sets_are_measured() -> None:
     counts = summary().counts
-    assert group_counters(counts)["row"] == {"Elementwise/Add|float32": 7}
-    assert group_counters(counts)["cases"] == {"cases": 64}
+    assert group_counters_by_prefix(counts)["row"] == {"Elementwise/Add|float32": 7}
+    assert group_counters_by_prefix(counts)["cases"] == {"cases": 64}
     assert summarize_widths_of_allowed_sets(counts) == {"elements": 100, "any": 0.1, "median_ulp": 4}
     assert summarize_widths_of_allowed_sets(Counter()) == {"elements": 0, "any": 0.0, "median_ulp": None}
 
@@ -80,7 +80,7 @@ def test_what_was_refused_and_who_judged_nothing_is_said(tmp_path: Path) -> None
     s.findings, s.raw = [], Counter()
     s.setup = Setup("planted", oracles=("reference", "allowed", "second"))
     s.counts.update({"refused:no Sin": 5, "refused:no Log2": 2, "row:Call/Function|void": 3, "oracle:reference": 64, "judged": 57})
-    assert (count_refused(s.counts), list_silent_oracles(s), was_subject_judged(s)) == (7, ["second"], True)
+    assert (count_refused(s.counts), list_oracles_that_judged_nothing(s), was_subject_judged(s)) == (7, ["second"], True)
     write_campaign_report(s, tmp_path)
     page = (tmp_path / "index.html").read_text()
     assert "<b>7</b><span>refused by the backend" in page and "<b>57</b><span>of them judged on the backend" in page
@@ -92,13 +92,13 @@ def test_what_was_refused_and_who_judged_nothing_is_said(tmp_path: Path) -> None
 
 def test_whoever_could_not_judge_says_why_though_all_were_asked() -> None:
     s = summary()
-    assert list_silent_oracles(s) == []
+    assert list_oracles_that_judged_nothing(s) == []
     s.counts.update({"not asked:validated, no solver": 3, "not asked:stages, too large": 2, "oracle:stages": 1})
-    assert list_silent_oracles(s) == ["validated (no solver)"]
+    assert list_oracles_that_judged_nothing(s) == ["validated (no solver)"]
 
 
 def test_rows_that_were_never_drawn_are_on_the_page() -> None:
-    shown = dict(tabulate_rows_by_dtype(build_document(summary())))
+    shown = dict(tabulate_programs_per_row_and_dtype(build_document(summary())))
     assert sum(shown["Elementwise/Add"]) == 7
     assert len(shown) == len(ROWS)
     assert sum(map(sum, shown.values())) == 7

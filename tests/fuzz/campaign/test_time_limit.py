@@ -18,7 +18,7 @@ from uops.fuzz.campaign import campaign, work
 from uops.fuzz.campaign.campaign import BATCH, Campaign, Summary
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.process import BatchResult, Examiner, ProcessLost
-from uops.fuzz.campaign.report import build_document, render_page, write_campaign_report
+from uops.fuzz.campaign.report import build_document, render_html_page, write_campaign_report
 from uops.fuzz.campaign.work import CampaignJob, perform_job
 from uops.fuzz.generate.kinds import sample
 from uops.spec.ir.node import toposort
@@ -47,7 +47,7 @@ def timed(c: Campaign) -> tuple[Summary, float]:
 def test_a_batch_of_slow_cases_ends_on_time_and_goes_on(tmp_path: Path) -> None:
     first, took = timed(Campaign(setup("Slow"), tmp_path, seconds=1.0))
     assert took < 1.0 + SLACK
-    assert 0 < first.cases < BATCH and first.complete and not first.raw and not first.unfinished_work
+    assert 0 < first.cases < BATCH and first.complete and not first.raw and not first.unfinished_findings_text
     whole = Campaign(setup("Slow"), tmp_path, cases=BATCH).run()
     assert whole.cases_before == first.cases and whole.cases == BATCH
     assert whole.counts == Campaign(setup("Plain", "planted_backends"), tmp_path / "whole", cases=BATCH).run().counts
@@ -67,14 +67,14 @@ def test_a_finding_that_nobody_could_look_into_is_said_and_has_its_turn(tmp_path
     found, took = timed(Campaign(setup("Stalling"), tmp_path, cases=BATCH, seconds=4.0, limits=PATIENT))
     assert took < 4.0 + SLACK
     assert found.raw["allowed value"] == len(found.untriaged) > 0 and not found.findings
-    assert found.unfinished_work == f"{len(found.untriaged)} findings not looked into"
+    assert found.unfinished_findings_text == f"{len(found.untriaged)} findings not looked into"
     doc = write_campaign_report(found, tmp_path)
     assert [f["case"] for f in doc["waiting"]] == [f["k"] for f in found.untriaged]
-    text = render_page(doc, tmp_path)
+    text = render_html_page(doc, tmp_path)
     assert "not looked into: the campaign was over" in text and "Nothing was found" not in text
     monkeypatch.delenv("STALLS")
     later = Campaign(setup("Stalling"), tmp_path, cases=BATCH, max_questions=4).run()
-    assert later.raw == found.raw and later.findings and not later.untriaged and not later.unfinished_work
+    assert later.raw == found.raw and later.findings and not later.untriaged and not later.unfinished_findings_text
 
 
 def endless(*asked: Any) -> Any:
@@ -102,16 +102,16 @@ def test_a_finding_that_is_not_reduced_in_time_is_said_and_has_its_turn(
     assert found.findings and all(
         f.awaits_reduction and f.unreduced_reason == "not reduced: the campaign was over" for f in found.findings
     )
-    assert "not reduced" in found.unfinished_work
+    assert "not reduced" in found.unfinished_findings_text
     from rich.console import Console
 
     _print_summary(Console(width=200), found, tmp_path)
-    assert f"{found.unfinished_work}: the campaign was over; the same command goes on from here" in capsys.readouterr().out
+    assert f"{found.unfinished_findings_text}: the campaign was over; the same command goes on from here" in capsys.readouterr().out
     if reduction is deaf:
         return
     monkeypatch.setattr(work, "reduce_sample", reduce)
     later = Campaign(setup("WrongMax", "planted_backends"), tmp_path, cases=BATCH, max_questions=4).run()
-    assert later.raw == found.raw and not later.unfinished_work and any(f.file for f in later.findings)
+    assert later.raw == found.raw and not later.unfinished_findings_text and any(f.file for f in later.findings)
 
 
 def test_a_campaign_that_is_cut_off_many_times_ends_as_one_that_was_not(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_campaign_that_is_cut_off_many_times_ends_as_one_that_was_not(tmp_path
         part = Campaign(
             setup("Lasting"), tmp_path / "parts", cases=BATCH, max_questions=6, seconds=whole.seconds / 8 * 1.5**cuts
         ).run()
-        if part.cases == BATCH and not part.unfinished_work and len(part.findings) == len(whole.findings):
+        if part.cases == BATCH and not part.unfinished_findings_text and len(part.findings) == len(whole.findings):
             break
         cuts += 1
         assert cuts < 20
@@ -144,17 +144,17 @@ def test_an_examiner_is_asked_again_after_its_time() -> None:
     with Examiner(setup("Slow")) as examiner:
         examiner.version()
         with examiner.limit_time(0.0), pytest.raises(ProcessLost):
-            examiner.run_batch(0, 4)
+            examiner.run_batch_isolating_crashes(0, 4)
         examiner.version()
         with examiner.limit_time(1.0):
-            part = examiner.run_batch(0, 4000)
+            part = examiner.run_batch_isolating_crashes(0, 4000)
         assert 0 < part.stop < 40 and part.counts["cases"] == part.stop
-        assert examiner.run_batch(0, 2).counts["cases"] == 2 and not examiner.restarts
+        assert examiner.run_batch_isolating_crashes(0, 2).counts["cases"] == 2 and not examiner.restarts
 
 
 def test_a_campaign_may_be_given_all_the_time_there_is(tmp_path: Path) -> None:
     found = Campaign(setup("Plain", "planted_backends"), tmp_path, cases=2, seconds=math.inf).run()
-    assert found.cases == 2 and not found.unfinished_work
+    assert found.cases == 2 and not found.unfinished_findings_text
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(60.0, 3.0), (1.0, None)], ids=["its time", "the time of a case"])
@@ -164,7 +164,7 @@ def test_a_child_that_cannot_end_itself_is_ended(timeout: float, seconds: float 
         assert examiner._process is not None
         child = Path(f"/proc/{examiner._process._pids[-1]}/cmdline")
         with examiner.limit_time(seconds), suppress(ProcessLost):
-            examiner.run_batch(0, first_sin() + 1)
+            examiner.run_batch_isolating_crashes(0, first_sin() + 1)
         end = time.monotonic() + SLACK
         while child.exists() and child.read_bytes():
             assert time.monotonic() < end, "it runs for nobody"

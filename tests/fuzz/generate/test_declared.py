@@ -17,7 +17,7 @@ from uops.fuzz.generate import kinds
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.kinds import KINDS
 from uops.fuzz.generate.strategies import PrintableCase, PrintableSample, cases, samples
-from uops.fuzz.oracles.subject import Subject, SubjectRefused, run_and_check_form
+from uops.fuzz.oracles.subject import Subject, SubjectRefused, run_and_check_dtypes_and_shapes
 from uops.spec.errors import Unsupported
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -197,7 +197,7 @@ def test_a_target_may_refuse_what_it_does_not_declare(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(registry, "create_backend", lambda name, dtypes: Narrow(dtypes))
     with pytest.raises(SubjectRefused):
-        run_and_check_form(Subject("narrow", {"dtypes": (dt.int32,)}), X, {}, refuse)
-    fault = run_and_check_form(Subject("narrow", {"dtypes": (dt.float32,)}), X, {}, refuse)[1]
+        run_and_check_dtypes_and_shapes(Subject("narrow", {"dtypes": (dt.int32,)}), X, {}, refuse)
+    fault = run_and_check_dtypes_and_shapes(Subject("narrow", {"dtypes": (dt.float32,)}), X, {}, refuse)[1]
     assert fault is not None
     assert fault.kind == "refused"

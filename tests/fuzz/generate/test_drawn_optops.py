@@ -11,7 +11,7 @@ from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.schedules import ILLEGAL, ScheduleTextFollower, pipeline_with_schedules, run_passes_up_to
+from uops.fuzz.generate.schedules import ILLEGAL, ScheduleTextFollower, pipeline_with_scheduler, run_passes_up_to
 from uops.fuzz.oracles.native import run_first_kernels_natively
 from uops.fuzz.oracles.stages import Judge
 from uops.interp import run
@@ -53,10 +53,10 @@ def test_a_kernel_with_an_optop_gives_what_the_interpreter_gives(optop: type[Opt
     judge, applied = Judge(graph, inputs), 0
     for seed in range(40):
         sequence = ScheduleTextFollower(f"draw {seed}")
-        program = run_passes_up_to(graph, LLVM, pipeline_with_schedules(sequence))
+        program = run_passes_up_to(graph, LLVM, pipeline_with_scheduler(sequence))
         if any(isinstance(parse_optop(text), optop) for text in read_optops(sequence.applied_text)):
             applied += 1
-            outputs = judge.read_outputs_from_memory(run_first_kernels_natively(program, LLVM, judge.initial_memory))
+            outputs = judge.read_outputs_and_check_inputs_unchanged(run_first_kernels_natively(program, LLVM, judge.initial_memory))
             np.testing.assert_array_equal(outputs[0], run(graph, inputs).values[0], sequence.applied_text)
         if applied == 4:
             return

@@ -214,7 +214,7 @@ def test_effects_of_kernels_stand_beside_loops_of_lanes() -> None:
 
 def test_kernels_give_the_same_in_every_order() -> None:
     for k, s in enumerate(some("kernels", 30)):
-        assert launches.check_interpreter_orders(s.graph, s.inputs, k) is None
+        assert launches.check_same_memory_in_several_orders(s.graph, s.inputs, k) is None
 
 
 def test_a_race_of_a_kernel_is_seen() -> None:
@@ -223,7 +223,7 @@ def test_a_race_of_a_kernel_is_seen() -> None:
     racing = 0
     for k, s in enumerate(found[:15]):
         try:
-            racing += launches.check_interpreter_orders(_without_barriers(s.graph), s.inputs, k) is not None
+            racing += launches.check_same_memory_in_several_orders(_without_barriers(s.graph), s.inputs, k) is not None
         except Trap:
             racing += 1
     assert racing > 5
@@ -249,9 +249,11 @@ def test_lanes_that_cannot_meet_are_a_refusal_and_any_other_error_is_a_fault(mon
 
         return refuse
 
-    monkeypatch.setattr(launches, "check_launch_machine_code", says("R60 (Barrier): the lanes of axes [1] are a loop here"))
+    monkeypatch.setattr(
+        launches, "check_launch_native_against_interpreter", says("R60 (Barrier): the lanes of axes [1] are a loop here")
+    )
     with pytest.raises(SubjectRefused, match="R60"):
         oracles.find_first_objection(context, asked)
-    monkeypatch.setattr(launches, "check_launch_machine_code", says("R58 (End): no loop"))
+    monkeypatch.setattr(launches, "check_launch_native_against_interpreter", says("R58 (End): no loop"))
     found = oracles.find_first_objection(context, asked)
     assert found is not None and found[1].kind == "compileerror"

@@ -16,9 +16,9 @@ from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.schedules import (
     ILLEGAL,
     ScheduleTextFollower,
-    find_illegal_optop_accepted,
+    find_illegal_optop_not_rejected,
     list_parts_and_neighbour_pairs,
-    pipeline_with_schedules,
+    pipeline_with_scheduler,
     run_passes_up_to,
 )
 from uops.spec.ir import build as b
@@ -53,9 +53,9 @@ def test_a_drawn_sequence_replays_as_text(source: str) -> None:
     texts = set()
     for seed in range(12):
         drawn = ScheduleTextFollower(f"{source} {seed}")
-        graph = run_passes_up_to(sums(), LLVM, pipeline_with_schedules(drawn), "optimize")
+        graph = run_passes_up_to(sums(), LLVM, pipeline_with_scheduler(drawn), "optimize")
         again = ScheduleTextFollower(drawn.applied_text)
-        assert run_passes_up_to(sums(), LLVM, pipeline_with_schedules(again), "optimize") is graph
+        assert run_passes_up_to(sums(), LLVM, pipeline_with_scheduler(again), "optimize") is graph
         assert again.applied_text == drawn.applied_text
         texts.add(drawn.applied_text)
     assert len(texts) > 6
@@ -71,13 +71,13 @@ def test_schedules_of_a_search_have_its_starts_and_its_moves() -> None:
 
 def _done(opts: str, graph: UOp) -> str:
     sequence = ScheduleTextFollower(opts)
-    run_passes_up_to(graph, LLVM, pipeline_with_schedules(sequence), "optimize")
+    run_passes_up_to(graph, LLVM, pipeline_with_scheduler(sequence), "optimize")
     return sequence.applied_text
 
 
 def test_what_is_not_legal_any_more_is_left_out() -> None:
     sequence = ScheduleTextFollower("0:split 0 4 UPCAST; 0:split 0 5 UPCAST; 3:nolocals; 0:swap 0 9")
-    run_passes_up_to(sums(), LLVM, pipeline_with_schedules(sequence), "optimize")
+    run_passes_up_to(sums(), LLVM, pipeline_with_scheduler(sequence), "optimize")
     assert sequence.applied_text == "0:split 0 4 UPCAST"
 
 
@@ -85,7 +85,7 @@ def test_sequences_reach_every_split_of_the_table() -> None:
     found: set[str] = set()
     for k in range(150):
         drawn = ScheduleTextFollower(f"draw {k}")
-        run_passes_up_to(sums(), LLVM, pipeline_with_schedules(drawn), "optimize")
+        run_passes_up_to(sums(), LLVM, pipeline_with_scheduler(drawn), "optimize")
         found.update(list_parts_and_neighbour_pairs(drawn.applied_text))
     wanted = {"global", "nolocals", "padto", "swap", "split UPCAST", "split UNROLL", "split LOCAL", "split THREAD top"}
     assert wanted | {"split GROUP_REDUCE", "split GROUP_REDUCE top", "split LOOP", "split REDUCE top"} <= found
@@ -104,12 +104,12 @@ def test_what_is_drawn_as_illegal_is_illegal(make: Any) -> None:
 
 def test_illegal_optops_are_rejected() -> None:
     for k in range(25):
-        assert find_illegal_optop_accepted(kinds.sample(2, k).graph, LLVM, SeededDraw(k)) is None
+        assert find_illegal_optop_not_rejected(kinds.sample(2, k).graph, LLVM, SeededDraw(k)) is None
 
 
 def test_an_illegal_optop_that_is_applied_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "apply", lambda s, opt, machine: s)
-    found = find_illegal_optop_accepted(sums(), LLVM, SeededDraw(1))
+    found = find_illegal_optop_not_rejected(sums(), LLVM, SeededDraw(1))
     assert found is not None
     assert found.kind == "accepted"
     assert "is not legal, and was applied" in found.message
@@ -120,14 +120,14 @@ def test_a_rejection_without_a_ruling_is_a_fault(monkeypatch: pytest.MonkeyPatch
         raise schedules.RejectedOptOp("no")
 
     monkeypatch.setattr(schedules, "apply", refuse)
-    found = find_illegal_optop_accepted(sums(), LLVM, SeededDraw(1))
+    found = find_illegal_optop_not_rejected(sums(), LLVM, SeededDraw(1))
     assert found is not None
     assert found.kind == "reason"
 
 
 def test_the_pipeline_is_the_compilers_own_but_for_the_choice() -> None:
     own = [p.name for p in pipeline.PIPELINE]
-    assert [p.name for p in pipeline_with_schedules(ScheduleTextFollower(""))] == own
-    assert [p is q for p, q in zip(pipeline_with_schedules(ScheduleTextFollower("")), pipeline.PIPELINE)] == [
+    assert [p.name for p in pipeline_with_scheduler(ScheduleTextFollower(""))] == own
+    assert [p is q for p, q in zip(pipeline_with_scheduler(ScheduleTextFollower("")), pipeline.PIPELINE)] == [
         name != "optimize" for name in own
     ]

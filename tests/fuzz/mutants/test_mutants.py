@@ -121,7 +121,7 @@ def test_other_defences_are_asked_where_answers_say_nothing(
     monkeypatch.setattr(Hunter, "_hunt_by_proofs", lambda self, m: kill["ledger"] if proof else None)
     monkeypatch.setattr(Hunter, "_hunt_by_golden_files", lambda self, m: kill["goldens"] if goldens else None)
     monkeypatch.setattr(Hunter, "_hunt_by_campaigns", campaigns)
-    everything, answers = Hunter(1.0, seed=0).hunt_with_everything_and_by_answers(MUTANTS[0])
+    everything, answers = Hunter(1.0, seed=0).hunt_by_all_defences_and_by_answers(MUTANTS[0])
     assert everything is kill["ledger" if proof else "answers" if campaign else "goldens" if goldens else "all"]
     assert answers is (kill["answers"] if campaign else None)
     assert asked == (["answers"] if proof or campaign or goldens else ["answers", "all"])
@@ -131,7 +131,7 @@ def test_other_defences_are_asked_where_answers_say_nothing(
 def test_a_mutant_is_killed_by_answers_alone(name: str) -> None:
     (m,) = load_catalogue(name)
     with Hunter(60.0, seed=0) as hunter:
-        everything, differential = hunter.hunt_with_everything_and_by_answers(m)
+        everything, differential = hunter.hunt_by_all_defences_and_by_answers(m)
     assert differential is not None
     assert differential.by in ORACLES
     assert everything == differential
@@ -160,9 +160,9 @@ def test_what_the_package_itself_shows_is_no_kill(monkeypatch: pytest.MonkeyPatc
         format_reproducer(Reproducer(sample, {"oracle": "allowed", "seed": 0, "setup": setup.to_json()})),
     )
     with Hunter(10.0, seed=0) as hunter:
-        monkeypatch.setattr(Examiner, "triage_sample", lambda *a: None)
+        monkeypatch.setattr(Examiner, "judge_and_locate_fault", lambda *a: None)
         assert hunter._is_caused_by_mutant(found, setup)
-        monkeypatch.setattr(Examiner, "triage_sample", lambda *a: "objects")
+        monkeypatch.setattr(Examiner, "judge_and_locate_fault", lambda *a: "objects")
         assert not hunter._is_caused_by_mutant(found, setup)
 
 
@@ -173,12 +173,12 @@ def test_what_was_not_reduced_is_asked_as_it_was_drawn(monkeypatch: pytest.Monke
     def triage(self: Examiner, *about: Any) -> None:
         asked.append(about)
 
-    monkeypatch.setattr(Examiner, "triage_sample", triage)
+    monkeypatch.setattr(Examiner, "judge_and_locate_fault", triage)
     with Hunter(10.0, seed=0) as hunter:
         assert hunter._is_caused_by_mutant(Kill("allowed", "refused", 1.0, k + 1), setup)
         ((sample, seed, oracle),) = asked
         assert (sample.graph, seed, oracle) == (kinds.sample(3, k, hunt.KINDS).graph, kinds.stable_hash(3, k), "allowed")
-        monkeypatch.setattr(Examiner, "triage_sample", lambda *a: "objects")
+        monkeypatch.setattr(Examiner, "judge_and_locate_fault", lambda *a: "objects")
         assert not hunter._is_caused_by_mutant(Kill("allowed", "refused", 1.0, k + 1), setup)
 
 
@@ -190,7 +190,7 @@ def test_a_file_that_cannot_be_read_is_as_none(monkeypatch: pytest.MonkeyPatch) 
         asked.append(about)
         return "objects"
 
-    monkeypatch.setattr(Examiner, "triage_sample", triage)
+    monkeypatch.setattr(Examiner, "judge_and_locate_fault", triage)
     with Hunter(10.0, seed=0) as hunter:
         for told in ("no program", "%0 = no_such_op", "; uops fuzz: {\n%0 = const 1 : i32"):
             assert not hunter._is_caused_by_mutant(Kill("allowed", "refused", 1.0, 5, 2, told), setup)
@@ -205,7 +205,7 @@ BROKEN = Mutant("broken", "none", Edit("compiler/rewrite/fold.py", "from __futur
 
 def test_a_package_that_does_not_start_is_killed() -> None:
     with Hunter(10.0, seed=0) as hunter:
-        everything, answers = hunter.hunt_with_everything_and_by_answers(BROKEN)
+        everything, answers = hunter.hunt_by_all_defences_and_by_answers(BROKEN)
     assert answers is not None
     assert answers == everything
     assert (answers.by, answers.cases) == ("start", 0)
@@ -218,7 +218,7 @@ def test_what_does_not_start_without_a_mutant_either_is_not_hunted() -> None:
         Hunter(10.0, seed=0) as hunter,
         pytest.raises(HuntImpossible, match=r"without the mutant, nothing:Here does not start either"),
     ):
-        hunter.hunt_with_everything_and_by_answers(replace(m, backend="nothing:Here"))
+        hunter.hunt_by_all_defences_and_by_answers(replace(m, backend="nothing:Here"))
 
 
 def test_a_finding_that_nobody_can_judge_now_is_no_kill() -> None:
@@ -228,7 +228,7 @@ def test_a_finding_that_nobody_can_judge_now_is_no_kill() -> None:
 
 def test_a_mutant_of_which_no_case_was_judged_is_not_hunted() -> None:
     with Hunter(0.01, seed=0) as hunter, pytest.raises(HuntImpossible, match=r"no case was judged in 0.01 processor seconds"):
-        hunter.hunt_with_everything_and_by_answers(load_catalogue("max-from-zero")[0])
+        hunter.hunt_by_all_defences_and_by_answers(load_catalogue("max-from-zero")[0])
 
 
 def test_a_defence_that_is_not_there_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ class Known:
     def __exit__(self, *exception: object) -> None:
         pass
 
-    def hunt_with_everything_and_by_answers(self, m: Mutant) -> tuple[Kill | None, Kill | None]:
+    def hunt_by_all_defences_and_by_answers(self, m: Mutant) -> tuple[Kill | None, Kill | None]:
         if m.id in self.troubled:
             raise HuntImpossible("no disk")
         self.hunted.append(m.id)

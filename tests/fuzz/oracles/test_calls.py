@@ -77,9 +77,9 @@ def test_a_cache_that_takes_one_program_for_another_is_a_fault(monkeypatch: pyte
 
 
 def test_a_native_call_that_takes_anything_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    end = calls._call_and_catch_error
+    end = calls._call_or_return_error_name
     natives = iter(range(10**6))
-    monkeypatch.setattr(calls, "_call_and_catch_error", lambda f, a: [np.zeros(1)] if next(natives) % 2 == 0 else end(f, a))
+    monkeypatch.setattr(calls, "_call_or_return_error_name", lambda f, a: [np.zeros(1)] if next(natives) % 2 == 0 else end(f, a))
     found = [f for seed in range(8) if (f := faults(seed)) is not None]
     assert {f.kind for f in found} == {"argument"}
     assert any("a result natively, SpecError in Python" in f.message for f in found)

@@ -35,7 +35,7 @@ def _reads(s: ProgramSample) -> set[str]:
 
 
 def _fault(s: ProgramSample, target: Any) -> Any:
-    return launches.check_launch_machine_code(s.graph, s.inputs, target, GuardSide.END)
+    return launches.check_launch_native_against_interpreter(s.graph, s.inputs, target, GuardSide.END)
 
 
 def test_memory_that_a_launch_only_reads_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,14 +58,14 @@ def test_memory_that_a_launch_only_reads_is_looked_at(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("kept", [0, 1])
 def test_kernels_that_are_dropped_are_seen(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    target, real = Subject("llvm").target, launches._lower_after_optimize_by_pass
+    target, real = Subject("llvm").target, launches._lower_and_yield_after_each_pass
     for s in _launches(lambda s: len(s.graph.src) > kept):
 
         def drop(graph: UOp, target: Any) -> Lowered:
             yield from ((name, g.replace(src=g.src[:kept])) for name, g in real(graph, target))
 
         with monkeypatch.context() as m:
-            m.setattr(launches, "_lower_after_optimize_by_pass", drop)
+            m.setattr(launches, "_lower_and_yield_after_each_pass", drop)
             fault = _fault(s, target)
         assert fault is not None
         assert fault.kind == "value"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from uops.fuzz.oracles.leaks import CALLS, find_leak
+from uops.fuzz.oracles.leaks import CALLS, find_leak_in_repeated_calls
 
 C = ctypes.CDLL(None)
 C.malloc.restype, C.malloc.argtypes, C.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
@@ -35,7 +35,7 @@ def of_machine_code() -> None:
 ])  # fmt: skip
 def test_results_that_are_kept_are_a_leak(make: Callable[[], object], what: str) -> None:
     kept: list[object] = []
-    found = find_leak(lambda: kept.append(make()))
+    found = find_leak_in_repeated_calls(lambda: kept.append(make()))
     assert found is not None
     assert found.kind == "leak"
     assert what in found.message
@@ -56,7 +56,7 @@ class LeavesGarbage:
 def test_garbage_of_finalizers_hides_no_leak() -> None:
     LeavesGarbage(3)
     kept: list[object] = []
-    found = find_leak(lambda: kept.append(object()))
+    found = find_leak_in_repeated_calls(lambda: kept.append(object()))
     assert found is not None and "blocks" in found.message
 
 
@@ -68,18 +68,18 @@ def test_memory_that_others_give_back_meanwhile_hides_no_leak() -> None:
         kept.append(object())
         del of_others[-1:]
 
-    found = find_leak(call)
+    found = find_leak_in_repeated_calls(call)
     assert found is not None and "blocks" in found.message
 
 
 @pytest.mark.parametrize("call", [of_heap, of_machine_code])
 def test_what_no_object_holds_is_a_leak(call: Callable[[], None]) -> None:
-    assert find_leak(call) is not None
+    assert find_leak_in_repeated_calls(call) is not None
 
 
 @pytest.mark.parametrize("make", [object, lambda: np.zeros(1000), page, lambda: C.free(C.malloc(8))])
 def test_what_is_given_back_is_none(make: Callable[[], object]) -> None:
-    assert find_leak(make) is None
+    assert find_leak_in_repeated_calls(make) is None
 
 
 @pytest.mark.parametrize("make", [object, page])
@@ -90,4 +90,4 @@ def test_a_cache_that_fills_once_is_none(make: Callable[[], object]) -> None:
         if len(kept) < CALLS + 100:
             kept.append(make())
 
-    assert find_leak(call) is None
+    assert find_leak_in_repeated_calls(call) is None

@@ -42,7 +42,7 @@ def raising(e: Exception) -> Callable[..., Any]:
         ("stages", oracles, "bisect"),
         ("validated", oracles.pipeline, "lower"),
         ("leaks", oracles, "Compiled"),
-        ("illegal", oracles, "find_illegal_optop_accepted"),
+        ("illegal", oracles, "find_illegal_optop_not_rejected"),
         ("twice", oracles, "run_passes_up_to"),
         ("scheduled", oracles, "run_passes_up_to"),
     ],

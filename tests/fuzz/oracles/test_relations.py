@@ -18,7 +18,7 @@ from uops.fuzz.oracles.relations import (
     IDENTITIES,
     RELATIONS,
     MetamorphicRelation,
-    _list_insertable_values,
+    _list_values_to_insert_identity_after,
     _replace_in_all_users,
     disable_rule,
     draw_related_sample,
@@ -65,7 +65,7 @@ def test_an_identity_changes_nothing(form: object) -> None:
     tried = 0
     for k, s in enumerate(samples()[:40]):
         draw = SeededDraw(k)
-        places = _list_insertable_values(s.graph)
+        places = _list_values_to_insert_identity_after(s.graph)
         new = form(u, draw, s.graph) if places and (u := draw.choice(places)) else None  # type: ignore[operator]
         if new is None:
             continue

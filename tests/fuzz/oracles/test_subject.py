@@ -72,7 +72,7 @@ def test_a_second_compilation_is_one() -> None:
 
 
 def examined(found: CaseRunner, ks: Sequence[int], at_once: bool) -> list[object]:
-    return [tuple(e) for e in (found.run_cases(ks) if at_once else map(found.run_case, ks))]
+    return [tuple(e) for e in (found.run_cases_compiled_together(ks) if at_once else map(found.run_case, ks))]
 
 
 @pytest.mark.parametrize("wrong", ["", "fadd "])
@@ -95,10 +95,10 @@ def test_a_text_that_cannot_be_compiled_is_the_fault_of_its_own_case() -> None:
     found = CaseRunner(Setup("llvm", 11, oracles=("reference", "allowed")))
     found.subject.target = CachingTarget(counting)
     ks = range(16)
-    together = [(e.k, e.fault and e.fault.kind) for e in found.run_cases(ks)]
+    together = [(e.k, e.fault and e.fault.kind) for e in found.run_cases_compiled_together(ks)]
     assert {kind for _, kind in together} == {None, "crash"}
     assert counting.joined == [len(counting.compiled)]
-    assert together == [(k, (f := found.run_case(k).fault) and f.kind) for k in ks]
+    assert together == [(k, (f := found.generate_and_judge_case(k).fault) and f.kind) for k in ks]
 
 
 def test_a_kept_target_is_the_one_given_but_for_the_thread_that_compiles() -> None:
@@ -120,7 +120,7 @@ def test_who_looks_at_steps_hears_the_subjects_own_compilation(monkeypatch: pyte
     heard: list[bool] = []
     monkeypatch.setattr(oracles, "find_wrong_step", lambda steps, seed: heard.append(bool(list(steps))))
     k = next(k for k in range(100) if oracles.ORACLES["steps"] in found.due_oracles(found.case_seed(k)))
-    assert found.run_case(k).fault is None
+    assert found.generate_and_judge_case(k).fault is None
     assert heard == [True]
     c = found._build_context(found.draw_sample(k), found.case_seed(k), asked)
     assert c.records_steps

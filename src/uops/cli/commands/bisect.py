@@ -59,7 +59,7 @@ def bisect(
     values = check_and_convert_inputs(root, npz.InputFile(inputs)) if inputs else random_inputs(root, seed)
     with open_runner_in_backend_worker(backend_name) as execute:
         finding = search(root, values, backend.target, execute=execute(root), extra_orders=schedules)
-    written = finding.write(Path(out), root, values) if finding is not None and out else []
+    written = finding.write_to_directory(Path(out), root, values) if finding is not None and out else []
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs else seed, "agree": finding is None}
         print_json(head | {"finding": finding and finding.to_json(), "files": [str(p) for p in written]})

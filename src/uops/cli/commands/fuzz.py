@@ -167,8 +167,8 @@ def _show_progress(campaign: Campaign) -> Iterator[Progress]:
 
         def update_bar(c: Campaign) -> None:
             nonlocal waits
-            if c.pool.waiting_for != waits:
-                waits = c.pool.waiting_for
+            if c.pool.missing_workers_message != waits:
+                waits = c.pool.missing_workers_message
                 out.print(f"waiting: {waits}" if waits else "goes on", markup=False)
             failed = sum(c.state.raw.values())
             findings = f"[bold red]{failed:,} failed[/]" if failed else "nothing found"
@@ -187,7 +187,7 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
         count_refused,
         describe_campaign_judging_nothing,
         describe_counts,
-        list_silent_oracles,
+        list_oracles_that_judged_nothing,
         was_subject_judged,
     )
 
@@ -203,7 +203,7 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
         out.print(Text(f"{count:,} of these cases were judged on the backend", "yellow"))
     if count := count_refused(s.counts):
         out.print(Text(f"{count:,} of these cases were refused by the backend", "yellow"))
-    if silent := list_silent_oracles(s):
+    if silent := list_oracles_that_judged_nothing(s):
         out.print(Text(f"no case was judged by {', '.join(silent)}", "yellow"))
     if not was_subject_judged(s):
         out.print(Text(describe_campaign_judging_nothing(s), "bold red"), soft_wrap=True)
@@ -226,8 +226,10 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
         out.print(table)
         total, looked_at = sum(s.raw.values()), sum(f.count for f in s.findings)
         out.print(Text(describe_counts(total, looked_at, len(s.findings), len(s.vanished)), "bold red"), soft_wrap=True)
-        if s.unfinished_work:
-            out.print(Text(f"{s.unfinished_work}: the campaign was over; the same command goes on from here", "bold yellow"))
+        if s.unfinished_findings_text:
+            out.print(
+                Text(f"{s.unfinished_findings_text}: the campaign was over; the same command goes on from here", "bold yellow")
+            )
         if any(f.file for f in s.findings):
             again = ("  each again with ", "dim"), "uops fuzz FILE"
             out.print(Text.assemble("files   ", (describe_path(report / FINDINGS / "*.uops"), "bold"), *again), soft_wrap=True)
@@ -254,7 +256,7 @@ def _rejudge_reproducer_and_print(file: Path, backend_name: str | None, timeout:
     with Examiner(setup, replace(LIMITS, timeout=timeout)) as examiner:
         if COMPILER in needs and not examiner.is_compiler_target():
             raise click.UsageError(f"{file_name}: the oracle {record['oracle']} needs {COMPILER}, which {setup.backend} is not")
-        finding = examiner.triage_sample(sample, record["seed"], record["oracle"])
+        finding = examiner.judge_and_locate_fault(sample, record["seed"], record["oracle"])
         version = examiner.version()
     if as_json:
         print_json({"file": str(file), "backend": setup.backend, "version": version, "found": finding and finding.to_json()})

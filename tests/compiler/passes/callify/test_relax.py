@@ -21,7 +21,7 @@ from uops.compiler.pipeline import record_lowering_up_to_plan, stages
 from uops.compiler.runtime import program as runtime
 from uops.compiler.validate import certificate as C
 from uops.compiler.validate.launch import validate
-from uops.fuzz.oracles.stages import find_value_outside_set
+from uops.fuzz.oracles.stages import find_value_outside_allowed_set
 from uops.spec.errors import Unsupported, UopsError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -142,7 +142,7 @@ def test_values_stay_near_and_are_those_of_the_relaxed_program(name: str, backen
     strict = runtime.compile(graph, create_backend(backend).target, Config())(inputs).values[0]
     assert np.allclose(got, strict, rtol=16 * 2.0**-23, atol=0)  # at most 9 addends and two more roundings, all of one sign
     allowed = Expectation(ConformanceCase("", dt.void, "", relaxed(graph), inputs, ()))
-    assert find_value_outside_set(allowed, 0, {0: got}) is None
+    assert find_value_outside_allowed_set(allowed, 0, {0: got}) is None
 
 
 def test_values_do_change() -> None:
