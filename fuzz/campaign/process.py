@@ -4,8 +4,8 @@ Takes: a `Setup`. Gives: the results of batches of cases, single cases and sampl
 end, is run again alone. If it ends so again, it is a finding of the oracle that was being asked. If not, the batch is done once
 more: a process that somebody killed costs time and nothing else.
 
-Questions asked inside of `limit_time` end when the time is over. A batch then gives the cases that were done; all else raises
-ProcessLost. A case that was interrupted is not done, and no finding.
+Questions asked inside of `limit_time_by_killing_process` end when the time is over. A batch then gives the cases that were
+done; all else raises ProcessLost. A case that was interrupted is not done, and no finding.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class Examiner:
             process.kill()
 
     @contextmanager
-    def limit_time(self, seconds: float | None) -> Iterator[None]:
+    def limit_time_by_killing_process(self, seconds: float | None) -> Iterator[None]:
         """End questions inside the context after `seconds` at the latest; None sets no limit."""
         if seconds is None:
             yield

@@ -111,7 +111,7 @@ def summarize_widths_of_allowed_sets(counts: Counter[str]) -> Json:
     return {"elements": total, "any": round(counts["set:any"] / total, 6) if total else 0.0, "median_ulp": median}
 
 
-def describe_counts(failing: int, cases_of_findings: int, findings: int, vanished: int) -> str:
+def describe_finding_counts(failing: int, cases_of_findings: int, findings: int, vanished: int) -> str:
     """Describe the numbers of a campaign in which cases failed.
 
     `cases_of_findings` counts the cases of findings, without those that vanished.
@@ -167,7 +167,7 @@ def render_template(template: Path, **values: object) -> str:
 
 def _describe_counts(doc: Json) -> str:
     findings = doc["findings"]
-    return describe_counts(sum(doc["raw"].values()), sum(f["count"] for f in findings), len(findings), len(doc["vanished"]))
+    return describe_finding_counts(sum(doc["raw"].values()), sum(f["count"] for f in findings), len(findings), len(doc["vanished"]))
 
 
 def _read_reproducers(doc: Json, directory: Path) -> dict[str, str]:

@@ -95,7 +95,7 @@ class WorkerPool(Protocol):
 
 def perform_job(job: CampaignJob, examiner: Examiner) -> Json | None:
     """Do a job and return its line of the journal. If the time is over, return the part of a batch that is done, or None."""
-    with examiner.limit_time(job.seconds):
+    with examiner.limit_time_by_killing_process(job.seconds):
         try:
             return _PERFORM[job.task_kind](job, examiner)
         except ProcessLost:
@@ -122,23 +122,23 @@ def _perform_triage(job: CampaignJob, examiner: Examiner) -> Json:
         finding = examiner.triage_generator_failure(job.number)
     else:
         finding = examiner.judge_and_locate_fault(
-            *freeze_oracle_choices_in_case(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
+            *freeze_choices_for_triage(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
         )
     return {"k": job.number, "triaged": finding and finding.to_json()}
 
 
-def freeze_oracle_choices_in_case(
-    examiner: Examiner, case: kinds.ProgramSample, seed: int, oracle: str
+def freeze_choices_for_triage(
+    examiner: Examiner, sample: kinds.ProgramSample, seed: int, oracle: str
 ) -> tuple[kinds.ProgramSample, int, str]:
     """Return the arguments of a triage: a sample that holds what the oracle drew, the seed, and the oracle that judges it."""
-    sample, judge = examiner.freeze_oracle_draws_if_still_faulty(case, seed, oracle)
-    return sample, seed, judge
+    frozen, judge = examiner.freeze_oracle_draws_if_still_faulty(sample, seed, oracle)
+    return frozen, seed, judge
 
 
 def _perform_reduction(job: CampaignJob, examiner: Examiner) -> Json:
     assert job.triaged is not None
     first = TriagedFinding.from_json(job.triaged)
-    sample, seed, _ = freeze_oracle_choices_in_case(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
+    sample, seed, _ = freeze_choices_for_triage(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
     triaged = first
 
     def record_if_fails_alike(s: kinds.ProgramSample) -> bool:

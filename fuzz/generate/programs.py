@@ -110,7 +110,7 @@ class ProgramMaker:
             value = reread if self.draw.chance(15) else UOp(Op.WHERE, (self.maker.make_value(dt.bool_, shape, 1), reread, value))
         if buffer.reads:
             ordered = b.after(buffer.current, *buffer.reads)
-            ref = _apply_view_to_reference(ref, buffer.current, ordered)
+            ref = _rebase_view_on_new_reference(ref, buffer.current, ordered)
         gate = (self.maker.make_value(dt.bool_, shape, 1),) if self.draw.chance(15) else ()
         # Later statements may use the stored value, but not a view: it would read the memory as it is then (R55: races).
         if self.draw.chance(30) and value is not reread:
@@ -158,12 +158,12 @@ def _split_rows(u: UOp, rows: int) -> UOp:
     return b.reshape(u, (rows, u.shape[0] // rows))
 
 
-def _apply_view_to_reference(view: UOp, old_reference: UOp, new_reference: UOp) -> UOp:
+def _rebase_view_on_new_reference(view: UOp, old_reference: UOp, new_reference: UOp) -> UOp:
     """Return the same view of another reference to the same memory."""
     if view is old_reference:
         return new_reference
     operand, *sizes = view.src  # offsets, extents
-    return view.replace(src=(_apply_view_to_reference(operand, old_reference, new_reference), *sizes))
+    return view.replace(src=(_rebase_view_on_new_reference(operand, old_reference, new_reference), *sizes))
 
 
 def generate_statements_on_buffers(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:

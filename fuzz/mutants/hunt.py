@@ -31,7 +31,7 @@ from uops.backends.testing.journal import read_lines_so_far
 from uops.fuzz.campaign.campaign import JOURNAL
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.process import LIMITS, Examiner
-from uops.fuzz.campaign.work import draw_case, freeze_oracle_choices_in_case
+from uops.fuzz.campaign.work import draw_case, freeze_choices_for_triage
 from uops.fuzz.generate import kinds
 from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, compute_texts_after_edits
 from uops.fuzz.mutants.overlay import build_overlay
@@ -143,7 +143,7 @@ class Hunter:
             while spent < self.seconds:
                 setup = Setup(mutant.backend, kinds.stable_hash(self.seed, mutant.id, number), KINDS, oracles)
                 trial = _Trial(path, Path(folder) / str(number), setup)
-                kill = trial.run(self.seconds - spent, self.should_stop)
+                kill = trial.run_campaign(self.seconds - spent, self.should_stop)
                 if kill is not None and not kill.cases:
                     self._require_start_without_mutant(setup, [e for e in edits if e != mutant.edit])
                     return kill._replace(seconds=round(kill.seconds + spent, 2), cases=cases)
@@ -161,7 +161,7 @@ class Hunter:
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
             path = build_overlay(Path(folder) / "path", compute_texts_after_edits(edits))
             trial = _Trial(path, Path(folder) / "0", setup)
-            kill = trial.run(max(self.seconds, _STARTING), self.should_stop, first_batch_only=True)
+            kill = trial.run_campaign(max(self.seconds, _STARTING), self.should_stop, first_batch_only=True)
             if not trial.cases:
                 reason = kill.kind if kill is not None and kill.kind else "no case was judged"
                 raise HuntImpossible(f"without the mutant, {setup.backend} does not start either: {reason}")
@@ -178,7 +178,7 @@ class Hunter:
             if reduced is not None:
                 return clean.judge_and_locate_fault(reduced.sample, reduced.about["seed"], reduced.about["oracle"]) is None
             k = (kill.cases or 1) - 1
-            return clean.judge_and_locate_fault(*freeze_oracle_choices_in_case(clean, *draw_case(clean, setup, k), kill.by)) is None
+            return clean.judge_and_locate_fault(*freeze_choices_for_triage(clean, *draw_case(clean, setup, k), kill.by)) is None
         except BrokenBackend as e:
             raise HuntImpossible(f"without the mutant, {setup.backend} does not start: {e}") from e
 
@@ -268,7 +268,7 @@ class _Trial:
         self._finding_seen_at: float | None = None  # when a batch with a finding was done
         self._confirmed_at = 0.0  # when it was triaged
 
-    def run(self, seconds: float, should_stop: Callable[[], bool], first_batch_only: bool = False) -> Kill | None:
+    def run_campaign(self, seconds: float, should_stop: Callable[[], bool], first_batch_only: bool = False) -> Kill | None:
         """Run the campaign; return the kill, if any. With `first_batch_only`, end with the first batch."""
         self.directory.mkdir()
         setup = json.dumps(self.setup.to_json())

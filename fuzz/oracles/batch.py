@@ -19,7 +19,7 @@ from uops.spec.verify.dialects import ELEMENTWISE
 SourceAxes = list[tuple[UOp, int | None]]
 
 
-def find_input_axes_to_permute(values: Iterable[UOp], axis: int) -> dict[UOp, int] | None:
+def trace_output_axis_to_input_axes(values: Iterable[UOp], axis: int) -> dict[UOp, int] | None:
     """Return the Params and Buffers that must be permuted, with their axes; None if there are none, or if the axis cannot
     be traced.
     """

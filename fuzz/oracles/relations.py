@@ -22,7 +22,7 @@ from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING
 from uops.fuzz.generate.draw import SeededDraw, draw_permutation
 from uops.fuzz.generate.kinds import ProgramSample
-from uops.fuzz.oracles.batch import find_input_axes_to_permute
+from uops.fuzz.oracles.batch import trace_output_axis_to_input_axes
 from uops.fuzz.oracles.stages import Outputs
 from uops.fuzz.reduce.shrinks import list_values
 from uops.spec.ir import build as b
@@ -79,7 +79,7 @@ def _permute_inputs_along_traced_axis(s: ProgramSample, draw: SeededDraw) -> Rel
     if any(tuple(u.shape) != shape or isinstance(u.device, tuple) for u in values):
         return None
     axes = [axis for axis, n in enumerate(shape) if isinstance(n, int) and n > 1]
-    traced = [(axis, input_axes) for axis in axes if (input_axes := find_input_axes_to_permute(values, axis))]
+    traced = [(axis, input_axes) for axis in axes if (input_axes := trace_output_axis_to_input_axes(values, axis))]
     if not traced:
         return None
     axis, input_axes = draw.choice(traced)

@@ -82,7 +82,7 @@ def _remove_loop(root: UOp, loop_range: UOp) -> UOp:
     return rebuilt[root]
 
 
-def replace_scalars_by_operands(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_scalars_by_operands_or_constants(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a scalar value or index by a value that it is computed from, or by a constant."""
     order = toposort(s.graph) if _is_launch(s) else ()
     for u in reversed(order):
@@ -114,4 +114,10 @@ def _yield_substitution_if_legal(s: ProgramSample, replacements: Mapping[UOp, UO
 
 
 #: In the order in which they are tried.
-LAUNCH_SHRINKS = (drop_calls, drop_effects_of_kernels, shrink_loops, replace_scalars_by_operands, drop_unused_arguments)
+LAUNCH_SHRINKS = (
+    drop_calls,
+    drop_effects_of_kernels,
+    shrink_loops,
+    replace_scalars_by_operands_or_constants,
+    drop_unused_arguments,
+)

@@ -18,7 +18,7 @@ from uops.fuzz.campaign.examine import FaultLocation, Setup, TriagedFinding
 from uops.fuzz.campaign.report import (
     build_document,
     count_refused,
-    describe_counts,
+    describe_finding_counts,
     group_counters_by_prefix,
     list_oracles_that_judged_nothing,
     summarize_widths_of_allowed_sets,
@@ -123,9 +123,9 @@ def test_rules_are_refused_where_their_condition_does_not_hold(k: int) -> None:
 
 def test_the_numbers_of_failing_cases_looked_at_and_findings_are_told_apart(tmp_path: Path) -> None:
     """64 failed in two batches, 4 of each were asked again: one finding with 8 cases."""
-    one = describe_counts(64, 8, 1, 0)
+    one = describe_finding_counts(64, 8, 1, 0)
     assert one == "cases that failed: 64; looked at again: 8 (at most 4 of a kind in 32 cases); findings, one for each cause: 1"
-    assert describe_counts(3, 2, 1, 1).endswith("looked at again: 3; findings, one for each cause: 1; not seen again: 1")
+    assert describe_finding_counts(3, 2, 1, 1).endswith("looked at again: 3; findings, one for each cause: 1; not seen again: 1")
     (tmp_path / "findings").mkdir()
     (tmp_path / "findings" / "5-allowed-select-planted.uops").write_text("%0 = const 1 : i32\n")
     s = summary()

@@ -143,10 +143,10 @@ def test_what_was_done_of_a_batch_holds_those_that_ended_their_process() -> None
 def test_an_examiner_is_asked_again_after_its_time() -> None:
     with Examiner(setup("Slow")) as examiner:
         examiner.version()
-        with examiner.limit_time(0.0), pytest.raises(ProcessLost):
+        with examiner.limit_time_by_killing_process(0.0), pytest.raises(ProcessLost):
             examiner.run_batch_isolating_crashes(0, 4)
         examiner.version()
-        with examiner.limit_time(1.0):
+        with examiner.limit_time_by_killing_process(1.0):
             part = examiner.run_batch_isolating_crashes(0, 4000)
         assert 0 < part.stop < 40 and part.counts["cases"] == part.stop
         assert examiner.run_batch_isolating_crashes(0, 2).counts["cases"] == 2 and not examiner.restarts
@@ -163,7 +163,7 @@ def test_a_child_that_cannot_end_itself_is_ended(timeout: float, seconds: float 
         examiner.version()
         assert examiner._process is not None
         child = Path(f"/proc/{examiner._process._pids[-1]}/cmdline")
-        with examiner.limit_time(seconds), suppress(ProcessLost):
+        with examiner.limit_time_by_killing_process(seconds), suppress(ProcessLost):
             examiner.run_batch_isolating_crashes(0, first_sin() + 1)
         end = time.monotonic() + SLACK
         while child.exists() and child.read_bytes():

@@ -13,7 +13,7 @@ from uops.compiler.rewrite.rules import INDEXING
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.kinds import ProgramSample
-from uops.fuzz.oracles.batch import ACROSS, THROUGH, find_input_axes_to_permute
+from uops.fuzz.oracles.batch import ACROSS, THROUGH, trace_output_axis_to_input_axes
 from uops.fuzz.oracles.relations import (
     IDENTITIES,
     RELATIONS,
@@ -81,30 +81,30 @@ def test_an_identity_changes_nothing(form: object) -> None:
 def test_an_axis_that_an_op_lies_across_is_none_of_a_batch() -> None:
     x, y = b.param(0, (4, 3), dt.int32), b.param(1, (4, 1), dt.int32)
     rows = b.add(b.reduce(x, Op.ADD, (1,)), y)
-    assert find_input_axes_to_permute([rows], 0) == {x: 0, y: 0}
-    assert find_input_axes_to_permute([b.permute(rows, (1, 0))], 1) == {x: 0, y: 0}
-    assert find_input_axes_to_permute([b.reshape(b.add(x, b.expand(y, (4, 3))), (2, 2, 3))], 0) is None
-    assert find_input_axes_to_permute([b.reshape(x, (1, 4, 3))], 1) == {x: 0}
-    assert find_input_axes_to_permute([b.add(x, b.expand(b.reduce(y, Op.MAX, (0,)), (4, 3)))], 0) == {x: 0}
-    assert find_input_axes_to_permute([b.add(x, b.expand(y, (4, 3)))], 1) == {x: 1}
-    assert find_input_axes_to_permute([b.flip(x, (True, False))], 0) is None
-    assert find_input_axes_to_permute([b.pad(x, (1, 0), (6, 3))], 0) is None
-    assert find_input_axes_to_permute([b.pad(x, (0, 1), (4, 5))], 0) == {x: 0}
-    assert find_input_axes_to_permute([b.add(b.param(0, (2, 1), dt.int32), b.param(1, (1, 2), dt.int32))], 0) == {
+    assert trace_output_axis_to_input_axes([rows], 0) == {x: 0, y: 0}
+    assert trace_output_axis_to_input_axes([b.permute(rows, (1, 0))], 1) == {x: 0, y: 0}
+    assert trace_output_axis_to_input_axes([b.reshape(b.add(x, b.expand(y, (4, 3))), (2, 2, 3))], 0) is None
+    assert trace_output_axis_to_input_axes([b.reshape(x, (1, 4, 3))], 1) == {x: 0}
+    assert trace_output_axis_to_input_axes([b.add(x, b.expand(b.reduce(y, Op.MAX, (0,)), (4, 3)))], 0) == {x: 0}
+    assert trace_output_axis_to_input_axes([b.add(x, b.expand(y, (4, 3)))], 1) == {x: 1}
+    assert trace_output_axis_to_input_axes([b.flip(x, (True, False))], 0) is None
+    assert trace_output_axis_to_input_axes([b.pad(x, (1, 0), (6, 3))], 0) is None
+    assert trace_output_axis_to_input_axes([b.pad(x, (0, 1), (4, 5))], 0) == {x: 0}
+    assert trace_output_axis_to_input_axes([b.add(b.param(0, (2, 1), dt.int32), b.param(1, (1, 2), dt.int32))], 0) == {
         b.param(0, (2, 1), dt.int32): 0
     }
     memory = b.buffer(4, dt.int32, unique=1)
-    assert find_input_axes_to_permute([b.reshape(memory, (4, 1)), y], 0) == {memory: 0, y: 0}
+    assert trace_output_axis_to_input_axes([b.reshape(memory, (4, 1)), y], 0) == {memory: 0, y: 0}
     square = b.param(2, (3, 3), dt.int32)
-    assert find_input_axes_to_permute([b.add(square, b.permute(square, (1, 0)))], 0) is None
+    assert trace_output_axis_to_input_axes([b.add(square, b.permute(square, (1, 0)))], 0) is None
 
 
 def test_an_op_across_the_batch_is_seen() -> None:
     """What is left out of `_place` or `_below` would be a false alarm: rows that are added up are of no batch."""
     x = b.param(0, (4, 3), dt.int32)
     crossed = b.add(x, b.flip(x, (True, False)))
-    assert find_input_axes_to_permute([crossed], 0) is None
-    assert find_input_axes_to_permute([crossed], 1) == {x: 1}
+    assert trace_output_axis_to_input_axes([crossed], 0) is None
+    assert trace_output_axis_to_input_axes([crossed], 1) == {x: 1}
 
 
 def test_every_op_of_tensor_programs_says_whether_an_axis_goes_through_it() -> None:
@@ -151,7 +151,7 @@ def test_an_axis_that_goes_through_an_op_goes_through_its_values(op: Op) -> None
         draw = SeededDraw(op.value)
         inputs = {f"p{x.arg.slot}": draw_array(draw, x.dtype, x.shape) for x in leaves}
         for axis in [k for k, n in enumerate(u.shape) if n > 1]:
-            put = find_input_axes_to_permute([u], axis)
+            put = trace_output_axis_to_input_axes([u], axis)
             if put is None:
                 continue
             order = np.roll(np.arange(u.shape[axis]), 1)
@@ -169,17 +169,17 @@ def _leaf(leaves: list[UOp], key: str) -> UOp:
 def test_an_axis_of_bytes_that_make_words_is_none_of_a_batch() -> None:
     """An element of the last axis is of several of the source, or several are of one."""
     bytes_, words = b.param(0, (4, 8), dt.uint8), b.param(2, (1, 1, 1, 1), dt.uint16)
-    assert find_input_axes_to_permute([b.bitcast(bytes_, dt.int32)], 1) is None
-    assert find_input_axes_to_permute([b.bitcast(bytes_, dt.int32)], 0) == {bytes_: 0}
-    assert find_input_axes_to_permute([b.bitcast(bytes_, dt.int8)], 1) == {bytes_: 1}
+    assert trace_output_axis_to_input_axes([b.bitcast(bytes_, dt.int32)], 1) is None
+    assert trace_output_axis_to_input_axes([b.bitcast(bytes_, dt.int32)], 0) == {bytes_: 0}
+    assert trace_output_axis_to_input_axes([b.bitcast(bytes_, dt.int8)], 1) == {bytes_: 1}
     beside = b.param(1, (1, 1, 1, 2), dt.uint8)
-    assert find_input_axes_to_permute([b.bitcast(words, dt.uint8), beside], 3) is None
+    assert trace_output_axis_to_input_axes([b.bitcast(words, dt.uint8), beside], 3) is None
 
 
 def test_an_extent_that_equals_the_axis_as_an_expression_is_no_single_element() -> None:
     n = b.variable("n", 1, 8)
     four = b.sub(b.add(n, 4), n)
-    assert find_input_axes_to_permute([b.expand(b.param(1, (four,), dt.int32), (4,))], 0) is None
+    assert trace_output_axis_to_input_axes([b.expand(b.param(1, (four,), dt.int32), (4,))], 0) is None
 
 
 def test_most_programs_have_a_relation() -> None:

@@ -186,7 +186,7 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
     from uops.fuzz.campaign.report import (
         count_refused,
         describe_campaign_judging_nothing,
-        describe_counts,
+        describe_finding_counts,
         list_oracles_that_judged_nothing,
         was_subject_judged,
     )
@@ -225,7 +225,7 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
             table.add_row(f.triaged.oracle, *place, str(f.count), str(f.nodes or ""), str(f.k), cell)
         out.print(table)
         total, looked_at = sum(s.raw.values()), sum(f.count for f in s.findings)
-        out.print(Text(describe_counts(total, looked_at, len(s.findings), len(s.vanished)), "bold red"), soft_wrap=True)
+        out.print(Text(describe_finding_counts(total, looked_at, len(s.findings), len(s.vanished)), "bold red"), soft_wrap=True)
         if s.unfinished_findings_text:
             out.print(
                 Text(f"{s.unfinished_findings_text}: the campaign was over; the same command goes on from here", "bold yellow")
