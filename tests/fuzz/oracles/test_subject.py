@@ -72,7 +72,7 @@ def test_a_second_compilation_is_one() -> None:
 
 
 def examined(found: CaseRunner, ks: Sequence[int], at_once: bool) -> list[object]:
-    return [tuple(e) for e in (found.run_cases_compiled_together(ks) if at_once else map(found.run_case, ks))]
+    return [tuple(e) for e in (found.run_cases_compiled_together(ks) if at_once else map(found.generate_and_judge_case, ks))]
 
 
 @pytest.mark.parametrize("wrong", ["", "fadd "])
