@@ -16,6 +16,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse_file
 from uops.spec.result import Result
 from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.infer import infer_dialect
 from uops.spec.verify.verifier import verify
 
 #: Maps arrays by key (`p<slot>`, `b<unique>`, a variable's name) to the values of the root and the buffers written.
@@ -30,9 +31,14 @@ def compile(
     *,
     validate: bool = False,
     fast_math: bool = False,
+    dialect: Dialect | str | None = None,
     **options: Any,
 ) -> Program:
-    """Compile a TENSOR graph, or the `.uops` file at a path, for the backend of that name.
+    """Compile a graph, or the `.uops` file at a path, for the backend of that name.
+
+    `dialect` is what the graph is written in; by default `infer_dialect` says it. A TENSOR graph is a program. A graph of a later
+    dialect is a kernel, or a launch of kernels, and enters the pipeline at the stage that takes it. A backend that is no compiler
+    target needs the surface `kernel` for it.
 
     On a compiler target, the program is compiled now and may be called by several threads. Any other backend evaluates the graph at
     each call, and its program is for the calling thread. The backend is loaded into this process, whoever wrote it; only the
@@ -48,20 +54,23 @@ def compile(
     if not isinstance(graph_or_file, (UOp, str, os.PathLike)):
         raise SpecTypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
     graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
-    verify(graph, Dialect.TENSOR)
+    written = infer_dialect(graph) if dialect is None else Dialect(dialect) if isinstance(dialect, str) else dialect
+    verify(graph, written if dialect is not None or written is Dialect.TENSOR else None)
     instance = _get_thread_backend_or_new_for_options(backend, options)
     target = instance.unguarded_target if isinstance(instance, CompilerBackend) else None
     if target is None:
         if validate or fast_math:
             wanted = "validation" if validate else "fast-math"
             raise Unsupported(f"{wanted}: its kernels are not compiled in this process", backend)
+        if written is not Dialect.TENSOR and "kernel" not in instance.capabilities().surfaces:
+            raise Unsupported(f"a program of the {written.value} dialect: it takes TENSOR graphs alone", backend)
         return lambda inputs: instance.run(graph, inputs)
     from uops.compiler import compile as compile_for  # late: an evaluating backend needs no compiler
     from uops.compiler.config import default_config  # late, likewise
 
     config = default_config()
     effective_config = replace(config, validate=config.validate or validate, fast_math=config.fast_math or fast_math)
-    return compile_for(graph, target, effective_config)
+    return compile_for(graph, target, effective_config, written)
 
 
 def _get_thread_backend_or_new_for_options(name: str, options: dict[str, Any]) -> Backend:

@@ -17,6 +17,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.result import Result
+from uops.spec.verify.infer import infer_dialect
 
 if TYPE_CHECKING:
     from uops.compiler import Target
@@ -46,7 +47,10 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """A backend's declaration before the run. Sizes are in bytes; widths are in lanes, widest last."""
+    """A backend's declaration before the run. Sizes are in bytes; widths are in lanes, widest last.
+
+    `surfaces` are what `run` takes: `tensor` for TENSOR graphs, `kernel` for launches of kernels, of any later dialect.
+    """
 
     dtypes: tuple[DType, ...] = dt.STORABLE
     unsupported: tuple[Missing, ...] = ()
@@ -56,6 +60,7 @@ class Capabilities:
     local_memory: int = 0
     threads: int = 1
     tensor_cores: tuple[str, ...] = ()
+    surfaces: tuple[str, ...] = ("tensor",)
 
     def missing(self, row: str, dtype: DType | None = None) -> Missing | None:
         """Return the declared gap that covers this cell, or None if the backend claims to have it. `dtype` None stands for a row
@@ -91,6 +96,7 @@ class Capabilities:
 #: Field that is a sequence -> JSON type of its elements.
 _SEQUENCES: dict[str, type] = {
     "dtypes": str, "unsupported": dict, "deviations": dict, "levels": str, "vector_widths": int, "tensor_cores": str,
+    "surfaces": str,
 }  # fmt: skip
 
 
@@ -123,11 +129,19 @@ class Backend(ABC):
 
     @abstractmethod
     def run(self, graph: UOp, inputs: Inputs) -> Result:
-        """Evaluate a TENSOR graph. Raises Unsupported for an unsupported op, and Trap for a defined failure that it detects."""
+        """Evaluate a TENSOR graph, or a launch of kernels if the surface `kernel` is declared.
+
+        A launch is a Linear of Calls, which has no values: its result is the memory that it writes. Raises Unsupported for an
+        unsupported op, and Trap for a defined failure that it detects.
+        """
 
     def close(self) -> None:
         """Release devices and memory; the instance is unusable afterwards."""
         return
+
+
+#: The surfaces of a target of this compiler.
+COMPILED_SURFACES = ("tensor", "kernel")
 
 
 class CompilerBackend(Backend):
@@ -144,15 +158,16 @@ class CompilerBackend(Backend):
         self.guard = "end" if guard is True else guard
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
-        """Compile the graph, or look up its compiled program, and call it."""
+        """Compile the graph, or look up its compiled program, and call it. It may be of any dialect."""
+        dialect = infer_dialect(graph)
         target = self.unguarded_target
         if target is None:
             from uops.backends.worker.guard import GuardedProgram, GuardSide  # late, as it loads the compiler
 
-            return GuardedProgram(graph, self.target, GuardSide(self.guard))(inputs)
+            return GuardedProgram(graph, self.target, GuardSide(self.guard), dialect=dialect)(inputs)
         from uops.compiler import compile  # late: other backends implement this contract without the compiler
 
-        return compile(graph, target)(inputs)
+        return compile(graph, target, dialect=dialect)(inputs)
 
     @property
     def unguarded_target(self) -> Target | None:

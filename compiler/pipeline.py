@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
+from uops.compiler.entry import ProgramInterface, convert_to_launch, describe_callified, describe_launch
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.log import LoweringLog, active_log, record_transforms
-from uops.compiler.passes.callify.callify import CallifiedProgram, callify_program
+from uops.compiler.passes.callify.callify import callify_program
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.memory_plan import plan_memory
@@ -29,6 +30,7 @@ from uops.compiler.passes.optimize.schedule.schedule import Scheduler
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.render import CompileQueue, render_and_compile
 from uops.compiler.passes.select.select import STEPS, select_instructions
+from uops.compiler.passes.workgroups import WORKGROUP_OPS, lower_workgroups_to_loops
 from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, use_lowering_cache
 from uops.compiler.target import MachineModel, Target, machine_model_of
 from uops.spec.errors import Crash, SpecError
@@ -56,8 +58,9 @@ class LoweringState:
     config: Config
     external: frozenset[UOp] = field(default_factory=frozenset)
     steps: dict[str, UOp] | None = None
+    entry: Dialect = Dialect.TENSOR
     memory: LoweringCache = field(default_factory=lambda: active_cache() or LoweringCache())
-    on_callified: Callable[[CallifiedProgram], None] | None = None
+    on_interface: Callable[[ProgramInterface], None] | None = None
     programs: KernelPrograms | None = field(default=None, init=False)
     body_steps: dict[str, dict[UOp, UOp]] = field(default_factory=dict, init=False)
 
@@ -130,15 +133,20 @@ class Pass:
 
 def _callify_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
     callified = callify_program(root)
-    if state.on_callified is not None:
-        state.on_callified(callified)
     call = callified.call
-    state.external = frozenset(call.arguments)
+    _take_interface(describe_callified(callified), state)
     if not state.config.fast_math:
         return call
     from uops.compiler.passes.callify.relax import apply_fast_math_if_order_kept  # late: only fast-math needs it
 
     return apply_fast_math_if_order_kept(call)
+
+
+def _take_interface(interface: ProgramInterface, state: LoweringState) -> None:
+    """Record what the caller sees of the program, and tell it."""
+    state.external = frozenset(interface.arguments)
+    if state.on_interface is not None:
+        state.on_interface(interface)
 
 
 def _machine_within_threads(state: LoweringState) -> MachineModel:
@@ -192,6 +200,8 @@ PIPELINE: tuple[Pass, ...] = (
           ("expand", "accumulators are made per lane")), per_kernel=True, steps=STEPS),
     Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, lambda u, s: linearize_kernel(u),
          (("select", "an instruction that is made later would have no place"),), per_kernel=True),
+    Pass("workgroups", "linearize", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: lower_workgroups_to_loops(u, s.target),
+         (("linearize", "loops of lanes are distributed over the order of instructions"),), per_kernel=True),
     Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan_memory(u, s.external),
          (("callify", "memory that callers see keeps its place"),
           ("linearize", "lifetimes are those of the final order"))),
@@ -226,16 +236,20 @@ check_pipeline(PIPELINE)
 
 def lower(
     graph: UOp, target: Target, upto: str = "render", config: Config | None = None,
-    on_callified: Callable[[CallifiedProgram], None] | None = None,
+    on_interface: Callable[[ProgramInterface], None] | None = None, dialect: Dialect = Dialect.TENSOR,
 ) -> UOp:  # fmt: skip
     """Return `graph` after the stage `upto`. Raises SpecError, CompileError or Unsupported.
 
-    `on_callified` is called with the result of callify, before any other pass.
+    A graph of another dialect than TENSOR enters at the stage that takes it (`uops.compiler.entry`). `on_interface` is called with
+    what callers see of the program, before any pass but callify.
     """
     if upto not in STAGES:
         raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
-    state = LoweringState(target, config or configuration.default_config(), on_callified=on_callified)
+    graph, dialect = convert_to_launch(graph, dialect)
+    state = LoweringState(target, config or configuration.default_config(), on_interface=on_interface, entry=dialect)
     last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
+    if last not in [p.name for p in passes_from(dialect)]:
+        raise SpecError(f"a program of the {dialect.value} dialect is past the stage {upto!r}")
     with _record_if_validating(state), _compile_each_kernel_while_lowering_next(state) if upto == STAGES[-1] else nullcontext():
         return next(lowered for p, lowered in _run_passes_and_yield_graphs(graph, state) if p.name == last)
 
@@ -257,7 +271,7 @@ def _compile_each_kernel_while_lowering_next(state: LoweringState) -> Iterator[N
 def stages(
     graph: UOp, target: Target, config: Config | None = None, on_stage: Callable[[str], None] = lambda stage: None
 ) -> dict[str, UOp]:
-    """Return the graph after each stage under the stage's name, and the graph itself under `tensor`.
+    """Return a TENSOR graph after each stage under the stage's name, and the graph itself under `tensor`.
 
     `on_stage` is called with the name of each stage when it is reached.
     """
@@ -304,9 +318,11 @@ def _record_if_validating(state: LoweringState) -> AbstractContextManager[object
 def _run_passes_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[tuple[Pass, UOp]]:
     """Yield each pass with the graph that it gives; of `per_kernel` neighbours that run together, the last one."""
     if state.config.verify:
-        _verify_dialect(graph, PIPELINE[0].takes, "", state)
+        _verify_dialect(graph, state.entry, "", state)
     graphs: dict[str, UOp] = {}
-    for passes in _group_neighbouring_per_kernel_passes(kernel_by_kernel=state.programs is not None):
+    if state.entry not in (Dialect.TENSOR, Dialect.CALLIFIED):
+        _take_interface(describe_launch(graph), state)
+    for passes in _group_neighbouring_per_kernel_passes(passes_from(state.entry), kernel_by_kernel=state.programs is not None):
         *_, p = passes
         graph = graphs[p.name] = _run_pass_group_and_verify(passes, graph, state)
         if p.name == "plan" and state.config.validate:
@@ -314,9 +330,18 @@ def _run_passes_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[t
         yield p, graph
 
 
-def _group_neighbouring_per_kernel_passes(kernel_by_kernel: bool) -> Iterator[tuple[Pass, ...]]:
+def passes_from(dialect: Dialect) -> tuple[Pass, ...]:
+    """Return the passes that a graph of a dialect goes through: from the first that takes it; none for a program.
+
+    A SELECTED graph may be selected for another target, so instructions are selected again.
+    """
+    taken = Dialect.EXPANDED if dialect is Dialect.SELECTED else dialect
+    return PIPELINE[next((k for k, p in enumerate(PIPELINE) if p.takes is taken), len(PIPELINE)) :]
+
+
+def _group_neighbouring_per_kernel_passes(passes: Sequence[Pass], kernel_by_kernel: bool) -> Iterator[tuple[Pass, ...]]:
     """Yield the passes in order: one at a time, or neighbours that are `per_kernel` together."""
-    for per_kernel, neighbours in itertools.groupby(PIPELINE, lambda p: p.per_kernel):
+    for per_kernel, neighbours in itertools.groupby(passes, lambda p: p.per_kernel):
         if per_kernel and kernel_by_kernel:
             yield tuple(neighbours)
         else:
@@ -370,9 +395,10 @@ def _validate_kernels_and_plan(graphs: dict[str, UOp], state: LoweringState) -> 
 
 @record(frozen=True, slots=True)
 class _VerifierTarget:
-    """The ops and dtypes that kernels may use: the target's, and those of the nodes that hold its products."""
+    """The ops and dtypes that kernels may use: the target's, those of the nodes that hold its products, and `until_lowered`."""
 
     target: Target
+    until_lowered: frozenset[Op] = frozenset()
 
     @property
     def name(self) -> str:
@@ -380,7 +406,7 @@ class _VerifierTarget:
 
     @property
     def ops(self) -> frozenset[Op]:
-        return self.target.ops | {Op.LINEAR, Op.PROGRAM, Op.SOURCE, Op.BINARY}
+        return self.target.ops | self.until_lowered | {Op.LINEAR, Op.PROGRAM, Op.SOURCE, Op.BINARY}
 
     @property
     def dtypes(self) -> frozenset[DType]:
@@ -392,7 +418,8 @@ def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: Lowerin
     from uops.spec.verify.verifier import verify  # late: compilation does not need the verifier
 
     try:
-        verify(graph, dialect, target=_VerifierTarget(state.target))
+        until_lowered = WORKGROUP_OPS if pass_name in ("select", "linearize") else frozenset()
+        verify(graph, dialect, target=_VerifierTarget(state.target, until_lowered))
     except SpecError as e:
         if not pass_name:
             raise

@@ -6,6 +6,8 @@ The entry of a buffer is its address (the other table's is ignored), the entry o
 - A target whose kernels cannot follow a host address also has `lend`. The runtime calls kernels while the memory that they use is
   lent.
 - A target that can run a whole program by one native call has `enter`.
+- A target with workgroups may have `lanes_meet`. Where it says that the lanes of a kernel cannot meet at its Barriers, they become
+  loops, as they do for a target without workgroups.
 - A target whose `compile` uses a cache has `remake`. Kernels are loaded by `load_or_remake_kernel`, which drops from the cache
   what does not link.
 """
@@ -144,6 +146,15 @@ class SupportsNativeEntry(Protocol):
 
     def enter(self, frame: ProgramFrame, fallback: Callable[..., Any]) -> NativeEntry | None:
         """Return the native ways into the program; None if this process has none."""
+        ...
+
+
+@runtime_checkable
+class SupportsWorkgroups(Protocol):
+    """A Target that launches workgroups, if it can number the lanes of a kernel."""
+
+    def lanes_meet(self, linear: UOp) -> bool:
+        """Return True if the lanes of a LINEAR kernel run at the same time, so that they can meet at its Barriers."""
         ...
 
 

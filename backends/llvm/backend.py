@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uops.backends.contract import Capabilities, CompilerBackend
+from uops.backends.contract import COMPILED_SURFACES, Capabilities, CompilerBackend
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 
@@ -24,4 +24,4 @@ class LlvmBackend(CompilerBackend):
 
     def capabilities(self) -> Capabilities:
         """Every dtype: the narrow floats are computed by integers and float32."""
-        return Capabilities()
+        return Capabilities(surfaces=COMPILED_SURFACES)

@@ -14,10 +14,10 @@ from uops import __version__
 from uops.backends import cache
 from uops.backends.cstyle.language import NATIVE
 from uops.backends.opencl import device
-from uops.backends.opencl.launch import MAX_LANES, NdRangeShape, parse_launch_comment
+from uops.backends.opencl.launch import MAX_LANES, NdRangeShape, parse_launch_comment, plan_launch
 from uops.backends.opencl.render import ENTRY, OPS, render
 from uops.compiler.target import MachineModel
-from uops.spec.errors import Unsupported
+from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -74,6 +74,14 @@ class OpenClTarget:
         self.device = device.open_pocl_device()
         self.machine = describe_machine(self.device)
         self.key = cache.digest_key(self.name, __version__, self.device.name, self.device.version, *device.OPTIONS)
+
+    def lanes_meet(self, linear: UOp) -> bool:
+        """Return True if a launch numbers all lanes of a kernel that meet at its Barriers."""
+        try:
+            plan_launch(linear.instructions)
+        except CompileError:
+            return False
+        return True
 
     def version(self) -> str:
         """Return everything but the source that decides a result, for reports."""

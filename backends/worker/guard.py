@@ -19,6 +19,7 @@ from uops.compiler.runtime.arguments import BufferOrigin, BufferSlot
 from uops.spec.errors import Unsound
 from uops.spec.ir.node import UOp
 from uops.spec.result import Result
+from uops.spec.verify.dialects import Dialect
 
 PAGE = mmap.PAGESIZE
 #: The byte that fills slack and uninitialized memory.
@@ -83,8 +84,10 @@ class GuardedProgram(Compiled):
 
     allows_native_entry = False
 
-    def __init__(self, graph: UOp, target: Target, side: GuardSide, config: Config | None = None) -> None:
-        super().__init__(graph, target, config or Config())
+    def __init__(
+        self, graph: UOp, target: Target, side: GuardSide, config: Config | None = None, dialect: Dialect = Dialect.TENSOR
+    ) -> None:
+        super().__init__(graph, target, config or Config(), dialect)
         self.side = side
         self._guarded: list[GuardedMemory] = []
 

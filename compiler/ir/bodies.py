@@ -34,6 +34,26 @@ def renumber_loops_and_map_nodes(body: UOp) -> tuple[UOp, dict[UOp, UOp]]:
     return replaced.get(body, body), replaced
 
 
+def order_outside_kernels(root: UOp) -> list[UOp]:
+    """Return the nodes of a program in topological order, without the bodies of Calls."""
+    order = toposort(root)
+    bodies = {u.body for u in order if u.op is Op.CALL}
+    return order if not bodies else [u for u in toposort(root, gate=lambda u: u not in bodies) if u not in bodies]
+
+
+def substitute_outside_kernels(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
+    """Return `root` with each key of `replacements` replaced, but for what is in the bodies of Calls.
+
+    A body has Params of its own (R64), which may be the same nodes as Params outside.
+    """
+    rebuilt = {u: new for u, new in replacements.items() if new is not u}
+    for u in order_outside_kernels(root):
+        if u not in replacements and not rebuilt.keys().isdisjoint(u.src):
+            body = u.src[:1] if u.op is Op.CALL else ()
+            rebuilt[u] = u.replace(src=(*body, *[rebuilt.get(s, s) for s in u.src[len(body) :]]))
+    return rebuilt.get(root, root)
+
+
 def map_kernel_bodies(launch: UOp, lower_body: Callable[[UOp], UOp]) -> UOp:
     """Return the launch with `lower_body` applied to every body, once per distinct one."""
     done: dict[UOp, UOp] = {}

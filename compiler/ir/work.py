@@ -26,7 +26,7 @@ _SHARED_COST = 8
 #: Greatest work that is told apart.
 _MAX_WORK = 1 << 40
 _BROADCASTING = ALU | {Op.EXPAND}
-_MEMORY = COPIES | {Op.PARAM, Op.BINARY}
+_MEMORY = COPIES | {Op.PARAM, Op.BINARY, Op.CALL}
 
 
 class RemainingReduce(NamedTuple):

@@ -43,6 +43,8 @@ def expand(root: UOp) -> UOp:
 
 def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
     """Replace the vector axes of one kernel body by axes of shape, and split Ends of several ranges."""
+    if body.op is not Op.SINK:  # a list of instructions has none (R166, kernels written by hand)
+        return body
     ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]
     unchanged = not ranges and not any(len(u.ranges) > 1 for u in nodes_with_op(body, Op.END))
     return body if unchanged else _AxisExpander(toposort(body), ranges).expand_nodes()

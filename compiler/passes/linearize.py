@@ -29,7 +29,12 @@ def linearize(root: UOp) -> UOp:
 
 
 def linearize_kernel(body: UOp) -> UOp:
-    """Return the instruction list of one kernel body. Raises CompileError for loops that do not nest (R58, End)."""
+    """Return the instruction list of one kernel body, which may be one already (R166, kernels written by hand).
+
+    Raises CompileError for loops that do not nest (R58, End).
+    """
+    if body.op is not Op.SINK:
+        return body
     linear = UOp(Op.LINEAR, order_instructions(body))
     log_transform("order", body, linear, {body: linear})
     return linear

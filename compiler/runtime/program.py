@@ -18,9 +18,9 @@ import numpy as np
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
+from uops.compiler.entry import ProgramInterface
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import estimate_executed_instruction_count, find_thread_loop_around_effects
-from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.arguments import (
     Array,
@@ -43,6 +43,7 @@ from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.resources import array_bytes, describe_memory_excess
 from uops.spec.result import Result
+from uops.spec.verify.dialects import Dialect
 
 __all__ = ["compile", "Compiled", "numpy_dtype"]
 
@@ -50,15 +51,15 @@ __all__ = ["compile", "Compiled", "numpy_dtype"]
 CACHE_SIZE = 512
 
 
-def compile(graph: UOp, target: Target, config: Config | None = None) -> Compiled:
-    """Compile `graph` for `target`; the same graph is compiled once per process.
+def compile(graph: UOp, target: Target, config: Config | None = None, dialect: Dialect = Dialect.TENSOR) -> Compiled:
+    """Compile `graph`, which is written in `dialect`, for `target`; the same graph is compiled once per process.
 
     Raises SpecError, CompileError or Unsupported, the last also for Buffers that do not fit into memory.
     """
     config = config or configuration.default_config()
     if not config.reuse:
-        return Compiled(graph, target, config)
-    return _PROGRAMS.get_or_compile(graph, target, config)
+        return Compiled(graph, target, config, dialect)
+    return _PROGRAMS.get_or_compile(graph, target, config, dialect)
 
 
 class _ProgramCache:
@@ -66,17 +67,17 @@ class _ProgramCache:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.programs: OrderedDict[tuple[UOp, str, Config], Compiled] = OrderedDict()
+        self.programs: OrderedDict[tuple[UOp, str, Config, Dialect], Compiled] = OrderedDict()
 
-    def get_or_compile(self, graph: UOp, target: Target, config: Config) -> Compiled:
+    def get_or_compile(self, graph: UOp, target: Target, config: Config, dialect: Dialect) -> Compiled:
         """Return the program of a graph, compiled if there is none. Safe in threads."""
-        key = graph, target.key, config
+        key = graph, target.key, config, dialect
         with self.lock:
             program = self.programs.get(key)
             if program is not None:
                 self.programs.move_to_end(key)
                 return program
-        program = Compiled(graph, target, config)
+        program = Compiled(graph, target, config, dialect)
         with self.lock:
             program = self.programs.setdefault(key, program)
             while len(self.programs) > CACHE_SIZE:
@@ -108,10 +109,12 @@ class Compiled:
     #: True if the target's native entry may be used.
     allows_native_entry = True
 
-    def __init__(self, graph: UOp, target: Target, config: Config) -> None:
+    def __init__(self, graph: UOp, target: Target, config: Config, dialect: Dialect = Dialect.TENSOR) -> None:
         self.graph, self.target, self._lend = graph, target, memory_lender(target)
-        self.program = lower(graph, target, config=config, on_callified=self._store_outputs_and_check_they_fit_memory)
-        self._input_keys = {input_key(u) for u in toposort(graph) if u.op in MEMORY_ROOTS}
+        on_interface = self._store_interface_and_check_it_fits_memory
+        self.program = lower(graph, target, config=config, on_interface=on_interface, dialect=dialect)
+        named = toposort(graph) if dialect is Dialect.TENSOR else self.external
+        self._input_keys = {input_key(u) for u in named if u.op in MEMORY_ROOTS}
         self._variables = [u for u in self.external if is_variable(u)]
         calls = self.program.instructions
         memory = list(dict.fromkeys(m for c in calls for a in c.arguments if not is_variable(m := base_memory(a))))
@@ -131,12 +134,10 @@ class Compiled:
         native = self._native_entry and self._native_entry.function
         self.function: Callable[..., Any] = native or self._check_arguments_and_run
 
-    def _store_outputs_and_check_they_fit_memory(self, callified: CallifiedProgram) -> None:
+    def _store_interface_and_check_it_fits_memory(self, interface: ProgramInterface) -> None:
         """Take the outputs and arguments of the program. Raises Unsupported for outputs that do not fit into memory."""
-        self.outputs: tuple[ProgramOutput, ...] = callified.outputs
+        self.outputs, self.external, self.written = interface
         self._require_buffers_fit_memory(o.buffer for o in self.outputs)
-        self.external = callified.call.arguments
-        self.written = frozenset(self.external[k] for k in callified.call.arg.written)
 
     def _require_buffers_fit_memory(self, memory: Iterable[UOp]) -> None:
         """Raise Unsupported if the Buffers of one run need more memory than there is."""

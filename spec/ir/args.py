@@ -179,9 +179,14 @@ class RangeArg:
 
 @dataclass(frozen=True, slots=True)
 class SinkArg:
-    """The arg of a Sink that is the root of a kernel: the kernel's name."""
+    """The arg of a Sink that is the root of a kernel: its name, and whether its loops are final.
+
+    `scheduled` kernels are written by hand: they have the ops and loops of SCHEDULED in earlier dialects too, and no OptOp is
+    applied to them (R166).
+    """
 
     name: str
+    scheduled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

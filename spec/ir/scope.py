@@ -176,6 +176,8 @@ class VerifyContext:
         self.root = root
         self.order = order
         self.target = target
+        #: Root of a body -> the dialect that it is written in, where that is a later one than the graph's (R166).
+        self.later_bodies: dict[UOp, str] = {}
         self._underlying_buffers: dict[UOp, UOp | None] = {}
         self._is_size_memo: dict[UOp, bool] = {}
 
@@ -207,8 +209,28 @@ class VerifyContext:
 
     @cached_property
     def inner(self) -> frozenset[UOp]:
-        """The nodes inside Call bodies."""
-        return frozenset().union(*(s.nodes for s in self.scopes.values() if s.inner))
+        """The nodes inside Call bodies, but for those that are written in a later dialect."""
+        return frozenset().union(*(s.nodes for body, s in self.scopes.items() if s.inner and body not in self.later_bodies))
+
+    @cached_property
+    def nodes_of_later_bodies(self) -> dict[str, frozenset[UOp]]:
+        """Dialect -> the nodes of the bodies in `later_bodies` that are written in it."""
+        nodes: dict[str, frozenset[UOp]] = {}
+        for body, dialect in self.later_bodies.items():
+            nodes[dialect] = nodes.get(dialect, frozenset()).union(self.scopes[body].nodes)
+        return nodes
+
+    def users_in_kernels(self, u: UOp) -> list[UOp]:
+        """Return the users of a node of a kernel that are in kernels, too."""
+        if not self.later_bodies:
+            return self.users[u]
+        kernels = frozenset().union(*self.nodes_of_later_bodies.values(), self.inner if self.is_launch else ())
+        return [x for x in self.users[u] if x in kernels]
+
+    @cached_property
+    def is_launch(self) -> bool:
+        """True if the graph is a Linear of Calls, whose bodies are kernels."""
+        return self.root.op is Op.LINEAR
 
     @cached_property
     def size_nodes(self) -> frozenset[UOp]:

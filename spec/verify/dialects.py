@@ -11,8 +11,10 @@ from enum import Enum
 
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import SEQUENTIAL, UNROLLED, AxisType
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import ACCESSES, ALU, BITWISE, COMPARE, EFFECT_GROUPS, MARKERS, MEMORY_ROOTS, RESHAPING, SHIFT, Op
 from uops.spec.ir.record import dataclass
+from uops.spec.ir.scope import VerifyContext
 from uops.spec.rows.claims import Claim, number_claims
 from uops.spec.verify import forms as f
 from uops.spec.verify.forms import DialectForm
@@ -70,18 +72,20 @@ ORDER = EFFECT_GROUPS | {Op.AFTER}
 TENSOR_OPS = (
     SOURCES | MOVEMENT | {Op.REDUCE, Op.FUNCTION, Op.CALL, Op.TUPLE, Op.GETTUPLE} | ACCESSES | ORDER | ELEMENTWISE | MARKERS
 )
-CALLIFIED_OPS = (SOURCES - {Op.BUFFER}) | MOVEMENT | {Op.REDUCE, Op.CONTIGUOUS} | ACCESSES | ORDER | ELEMENTWISE
+CALLIFIED_OPS = (SOURCES - {Op.BUFFER}) | MOVEMENT | {Op.REDUCE, Op.CONTIGUOUS, Op.CALL} | ACCESSES | ORDER | ELEMENTWISE
 KERNEL_OPS = (
     frozenset({Op.PARAM, Op.CONST, Op.RANGE, Op.END, Op.INDEX, Op.BITCAST, Op.REDUCE, Op.STACK}) | ACCESSES | ORDER | ELEMENTWISE
 )
-SCHEDULED_OPS = KERNEL_OPS | {Op.BUFFER, Op.BARRIER, Op.WMMA}
+#: Ops that only kernels written by hand have, until a pass makes them too: launches, atomics and opaque instructions.
+WRITTEN_OPS = frozenset({Op.SPECIAL, Op.ATOMICADD, Op.CUSTOM, Op.CUSTOMI, Op.INS})
+SCHEDULED_OPS = KERNEL_OPS | {Op.BUFFER, Op.BARRIER, Op.WMMA} | WRITTEN_OPS
 EXPANDED_OPS = SCHEDULED_OPS | RESHAPING
 SELECTED_OPS = (
     frozenset({Op.PARAM, Op.CONST, Op.BUFFER, Op.RANGE, Op.END, Op.INDEX, Op.STACK})
     | {Op.CAST, Op.BITCAST, Op.TRUNC, Op.NOT, Op.WHERE}
     | {Op.ADD, Op.MUL, Op.MAX, Op.SUB, Op.NEG, Op.DIV, Op.RECIP, Op.SQRT, Op.EXP2, Op.MULACC, Op.IDIV, Op.MOD}
     | SHIFT | BITWISE | COMPARE | ACCESSES | ORDER
-    | {Op.SPECIAL, Op.BARRIER, Op.IF, Op.ENDIF, Op.WMMA, Op.ATOMICADD, Op.CUSTOM, Op.INS}
+    | {Op.BARRIER, Op.IF, Op.ENDIF, Op.WMMA} | WRITTEN_OPS
 )  # fmt: skip
 LINEAR_OPS = SELECTED_OPS | {Op.LINEAR}
 PROGRAM_OPS = LINEAR_OPS | {Op.PROGRAM, Op.SOURCE, Op.BINARY}
@@ -100,7 +104,8 @@ BESTIARY_OPS = SHARED_OPS | BESTIARY_ONLY_OPS
 
 _LAUNCH_ARGS = frozenset({Op.BUFFER, Op.PARAM, Op.BINARY})
 _EFFECTS = frozenset({Op.STORE, Op.END, Op.GROUP})
-_LATE_EFFECTS = _EFFECTS | {Op.ATOMICADD, Op.CUSTOM, Op.INS, Op.IF, Op.ENDIF, Op.BARRIER}
+_SCHEDULED_EFFECTS = _EFFECTS | {Op.ATOMICADD, Op.CUSTOM, Op.INS, Op.BARRIER}
+_LATE_EFFECTS = _SCHEDULED_EFFECTS | {Op.IF, Op.ENDIF}
 _ALL_TYPES = frozenset(AxisType) - {AxisType.PLACEHOLDER}
 
 
@@ -134,17 +139,19 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
     _make_dialect(Dialect.TENSOR, TENSOR_OPS, None, f.address_space_form(frozenset({AddrSpace.GLOBAL}))),
     _make_dialect(Dialect.CALLIFIED, frozenset({Op.CALL, Op.BUFFER, Op.PARAM, Op.CONST, Op.STACK}), CALLIFIED_OPS,
           f.ROOT_IS_CALL, f.call_argument_ops_form(MEMORY_ROOTS),
-          f.call_body_form(Op.SINK, needs_sink_name=False), f.effect_group_source_ops_form(frozenset({Op.STORE, Op.GROUP})),
+          f.call_body_form(Op.SINK, needs_sink_name=False),
+          f.effect_group_source_ops_form(frozenset({Op.STORE, Op.GROUP, Op.CALL})),
           f.SAME_ARGUMENTS, f.BOUND_PARAM),
     _make_dialect(Dialect.KERNEL, LAUNCH_OPS, KERNEL_OPS,
           *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, SEQUENTIAL),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALAR_VALUES, f.STACK_IS_SHAPE, f.CLOSES_ITS_KIND),
     _make_dialect(Dialect.SCHEDULED, LAUNCH_OPS, SCHEDULED_OPS,
-          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, _ALL_TYPES),
+          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_SCHEDULED_EFFECTS, _ALL_TYPES),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALARS_AND_FRAGMENTS, f.STACK_IS_SHAPE_OR_FRAGMENT,
           f.KERNEL_BUFFER, f.WRITTEN_ONCE),
     _make_dialect(Dialect.EXPANDED, LAUNCH_OPS, EXPANDED_OPS,
-          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, _ALL_TYPES - UNROLLED),
+          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK),
+          *_generate_kernel_body_forms(_SCHEDULED_EFFECTS, _ALL_TYPES - UNROLLED),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.ONE_SHAPE, f.KERNEL_BUFFER, f.WRITTEN_ONCE),
     _make_dialect(Dialect.SELECTED, LAUNCH_OPS, SELECTED_OPS,
           *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
@@ -164,6 +171,33 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
           f.address_space_form(frozenset({AddrSpace.GLOBAL, AddrSpace.LOCAL})), f.STACK_SPELLS_SHAPE),
 )}
 # fmt: on
+
+
+#: The dialects of launches, that is, of a Linear of Calls of kernels, in the order of the pipeline.
+LAUNCH_DIALECTS = tuple(d for d in Dialect if d not in (Dialect.TENSOR, Dialect.CALLIFIED, Dialect.BESTIARY))
+_WITH_BODIES = (Dialect.CALLIFIED, *LAUNCH_DIALECTS)
+#: Root of a body -> the dialect in which such a body is written, whatever the dialect of the graph around it.
+_DIALECT_OF_BODY_ROOT = {Op.LINEAR: Dialect.LINEAR, Op.PROGRAM: Dialect.PROGRAM}
+
+
+def find_later_bodies(ctx: VerifyContext, dialect: Dialect) -> dict[UOp, str]:
+    """Return the bodies of Calls that are written in a later dialect than `dialect`, that of the graph, and in which (R166).
+
+    They are lists of instructions, programs, and kernels whose loops are final. A kernel inside of a CALLIFIED body is one, too.
+    A CustomFunction is written in none, which is the empty text.
+    """
+    later: dict[UOp, str] = {}
+    bodies = {body for body, scope in ctx.scopes.items() if scope.inner}
+    for body in bodies:
+        owners = ctx.scopes[body].owners
+        nested = dialect is Dialect.CALLIFIED and not any(u in ctx.outer for u in owners)
+        final = body.op is Op.SINK and body.arg is not None and getattr(body.arg, "scheduled", False)
+        written = _DIALECT_OF_BODY_ROOT.get(body.op, Dialect.SCHEDULED if final or nested else dialect)
+        if body.op is Op.CUSTOM_FUNCTION:
+            later[body] = ""
+        elif _WITH_BODIES.index(written) > _WITH_BODIES.index(dialect):
+            later[body] = written.name
+    return later
 
 
 def dialects_of(op: Op) -> tuple[Dialect, ...]:

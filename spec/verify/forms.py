@@ -63,7 +63,7 @@ def op_in_dialect_form(dialect: str, outer_ops: frozenset[Op], body_ops: frozens
             return f"{u.op.name.lower()} does not belong to {dialect}" + (
                 " outside of a kernel" if body_ops and u.op in body_ops else ""
             )
-        if body_ops is not None and u.op not in body_ops and u in ctx.inner:
+        if body_ops is not None and u.op not in body_ops and u in ctx.nodes_of_later_bodies.get(dialect, ctx.inner):
             return f"{u.op.name.lower()} does not belong to a body of {dialect}"
         return None
 
@@ -121,18 +121,23 @@ def call_argument_ops_form(ops: frozenset[Op]) -> DialectForm:
     return _make_form(NodePosition.OUTER, Op.CALL, f"arguments are {_join_op_names(ops)}", check)
 
 
+#: Roots of the bodies of Calls, in the order of the stages that make them; a CustomFunction is a body of any stage.
+_BODY_ROOTS = (Op.SINK, Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION)
+
+
 def call_body_form(op: Op, *, needs_sink_name: bool = True) -> DialectForm:
-    """Return the form that the bodies of Calls are of the given op; the Sink of a kernel has a name."""
+    """Return the form that the bodies of Calls are of the given op, or of a later stage; the Sink of a kernel has a name."""
     named = needs_sink_name and op is Op.SINK
+    later = _BODY_ROOTS[_BODY_ROOTS.index(op) + 1 :] if named or op is not Op.SINK else ()
 
     def check(u: UOp, ctx: VerifyContext) -> str | None:
-        if u.body.op is not op:
+        if u.body.op is not op and u.body.op not in later:
             return f"got {u.body.op.name.lower()}"
-        return "the Sink has no name" if named and u.body.arg is None else None
+        return "the Sink has no name" if named and u.body.op is op and u.body.arg is None else None
 
-    return _make_form(
-        NodePosition.OUTER, Op.CALL, f"the body is a {op.name.capitalize()}" + (" with a name" if named else ""), check
-    )
+    text = f"the body is a {op.name.capitalize()}" + (" with a name" if named else "")
+    text += f", or is written in a later stage ({_join_op_names(frozenset(later))})" if later else ""
+    return _make_form(NodePosition.OUTER, Op.CALL, text, check, "R166" if later else "")
 
 
 def _check_argument_dtypes_and_shapes(u: UOp, ctx: VerifyContext) -> str | None:
@@ -293,7 +298,8 @@ def _make_stack_used_as_extents_check(holders: frozenset[Op]) -> Check:
 
     def check(u: UOp, ctx: VerifyContext) -> str | None:
         # a user may be ill-formed and lack its extents, so they are compared as a slice
-        wrong = next((x for x in ctx.users[u] if not (x.op in holders and u in x.src[x.op is not Op.PARAM :])), None)
+        users = ctx.users_in_kernels(u)
+        wrong = next((x for x in users if not (x.op in holders and u in x.src[x.op is not Op.PARAM :])), None)
         return None if wrong is None else f"used by {wrong.op.name.lower()}"
 
     return check

@@ -8,12 +8,15 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import scope_nodes
-from uops.spec.verify.dialects import BESTIARY_ONLY_OPS, EXPANDED_OPS, PROGRAM_OPS, TENSOR_OPS, Dialect
+from uops.spec.verify.dialects import BESTIARY_ONLY_OPS, EXPANDED_OPS, PROGRAM_OPS, TENSOR_OPS, WRITTEN_OPS, Dialect
 
 #: Ops that kernels and launches have, but no tensor graph outside of its Calls.
 _KERNEL_ONLY_OPS = (EXPANDED_OPS | PROGRAM_OPS) - TENSOR_OPS
 _NO_TENSOR_OPS = _KERNEL_ONLY_OPS | BESTIARY_ONLY_OPS
+_KERNEL_ROOTS = frozenset({Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION})
+_LOOPS = frozenset({Op.RANGE}) | (WRITTEN_OPS - {Op.CUSTOMI}) | {Op.BARRIER, Op.WMMA, Op.IF, Op.ENDIF}
 _inferred: WeakKeyDictionary[UOp, Dialect] = WeakKeyDictionary()
+_is_kernel_body: WeakKeyDictionary[UOp, bool] = WeakKeyDictionary()
 
 
 def infer_dialect(root: UOp) -> Dialect:
@@ -26,6 +29,19 @@ def infer_dialect(root: UOp) -> Dialect:
     if dialect is None:
         dialect = _inferred[root] = _infer_dialect_from_nodes(root)
     return dialect
+
+
+def is_kernel_body(body: UOp) -> bool:
+    """Return True if the body of a Call is a kernel, or another body that nothing may be inlined of (R166).
+
+    It is if its root says so, or if it has loops, or ops or Buffers that only kernels have. Memoized.
+    """
+    answer = _is_kernel_body.get(body)
+    if answer is None:
+        nodes = scope_nodes(body)
+        answer = body.op in _KERNEL_ROOTS or _is_named_sink(body) or any(u.op in _LOOPS or _is_kernel_buffer(u) for u in nodes)
+        _is_kernel_body[body] = answer
+    return answer
 
 
 def _infer_dialect_from_nodes(root: UOp) -> Dialect:

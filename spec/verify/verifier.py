@@ -22,7 +22,7 @@ from uops.spec.ir.text import format_node, name_nodes
 from uops.spec.rows.claims import Check, Claim
 from uops.spec.rows.rows import ROWS
 from uops.spec.untrusted import quote_name
-from uops.spec.verify.dialects import DIALECTS, Dialect
+from uops.spec.verify.dialects import DIALECTS, Dialect, find_later_bodies
 from uops.spec.verify.forms import NodePosition
 
 __all__ = ["BrokenClaim", "find_broken_claims", "verify"]
@@ -88,8 +88,12 @@ class _ClaimPlan(NamedTuple):
     checks: tuple[Check, ...]
 
 
+#: The bits of a node's position, and the later dialects of the bodies that it stands in.
+_Position = tuple[int, tuple[str, ...]]
+
+
 @functools.lru_cache(64)
-def _plan_cache(dialect: Dialect | None, disabled: frozenset[str]) -> dict[tuple[Op, int], _ClaimPlan]:
+def _plan_cache(dialect: Dialect | None, disabled: frozenset[str]) -> dict[tuple[Op, _Position], _ClaimPlan]:
     """Return the memoized plans of a dialect by op and position bits; the verifier fills them in."""
     return {}
 
@@ -103,6 +107,8 @@ class _VerifierRun:
         self.disabled = disabled
         self.plans = _plan_cache(dialect, disabled)
         self.has_calls = spec is not None and any(u.op is Op.CALL for u in ctx.order)
+        if self.has_calls and spec is not None and spec.body is not None:
+            ctx.later_bodies = find_later_bodies(ctx, spec.dialect)
         self.findings: list[tuple[Claim, UOp, str]] = []
 
     def verify_graph(self) -> list[BrokenClaim]:
@@ -115,7 +121,7 @@ class _VerifierRun:
 
     def check_node_and_allow_users(self, u: UOp) -> bool:
         """Check the claims of `u`; return True if its users can be checked."""
-        position = self.position_bits(u)
+        position = self.position_of(u)
         plan = self.plans.get((u.op, position))
         if plan is None:
             plan = self.plans[u.op, position] = self.plan_claims(u.op, position)
@@ -166,17 +172,19 @@ class _VerifierRun:
         self.findings.append((claim, u, detail))
         return True
 
-    def position_bits(self, u: UOp) -> int:
-        """Return the position of a node as bits: 1 outside of Call bodies, 2 inside of one, 4 the root."""
+    def position_of(self, u: UOp) -> _Position:
+        """Return the position of a node: 1 outside of Call bodies, 2 inside of one, 4 the root; and its later dialects."""
         if self.spec is None:
-            return 0
-        root_bit = _ROOT if u is self.ctx.root else 0
+            return 0, ()
+        ctx, bits = self.ctx, _ROOT if u is self.ctx.root else 0
         if not self.has_calls:
-            return root_bit | _OUTER
-        return root_bit | (_OUTER if u in self.ctx.outer else 0) | (_BODY if u in self.ctx.inner else 0)
+            return bits | _OUTER, ()
+        bits |= (_OUTER if u in ctx.outer else 0) | (_BODY if u in ctx.inner else 0)
+        return bits, tuple([d for d, nodes in ctx.nodes_of_later_bodies.items() if u in nodes]) if ctx.later_bodies else ()
 
-    def plan_claims(self, op: Op, position_bits: int) -> _ClaimPlan:
-        """Return the claims of an op at a position, which is given as bits."""
+    def plan_claims(self, op: Op, node_position: _Position) -> _ClaimPlan:
+        """Return the claims of an op at a position."""
+        position_bits, later_dialects = node_position
         forms = [] if self.spec is None else [(c, f) for c, f in self.spec.claims if f.ops is None or op in f.ops]
         if position_bits & _BODY and self.spec is not None and self.spec.body is None and not position_bits & _OUTER:
             forms = []  # an opaque body
@@ -187,6 +195,9 @@ class _VerifierRun:
             NodePosition.ROOT: bool(position_bits & _ROOT),
         }
         dialect = [c for c, f in forms if applies[f.where] and c.id not in self.disabled]
+        for name in filter(None, later_dialects):
+            later = [(c, f) for c, f in DIALECTS[Dialect[name]].claims if f.ops is None or op in f.ops]
+            dialect += [c for c, f in later if f.where in (NodePosition.ANY, NodePosition.BODY) and c.id not in self.disabled]
         row = [c for c in ROWS[op].claims if c.id not in self.disabled]
         dialect_gates, row_gates = tuple(c for c in dialect if c.gate), tuple(c for c in row if c.gate)
         others = tuple(c for c in (*row, *dialect) if not c.gate)

@@ -15,10 +15,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from uops.compiler.ir.bodies import order_outside_kernels, substitute_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.extents import max_elements
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
+from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.ir import build as B
@@ -30,6 +32,7 @@ from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, RESULT_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.untrusted import quote_name
+from uops.spec.verify.infer import is_kernel_body
 
 #: Gradient markers, which mean nothing outside of the front end.
 _GRADIENT_MARKERS = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
@@ -48,10 +51,14 @@ class ProgramOutput(NamedTuple):
 
 
 class CallifiedProgram(NamedTuple):
-    """The one Call that stores the values of a root and performs its effects, and its outputs, one per value."""
+    """The one Call that stores the values of a root and performs its effects, and its outputs, one per value.
+
+    `temporaries` are arguments that no caller sees.
+    """
 
     call: UOp
     outputs: tuple[ProgramOutput, ...]
+    temporaries: frozenset[UOp] = frozenset()
 
 
 def callify(root: UOp) -> UOp:
@@ -63,6 +70,7 @@ def callify_program(root: UOp) -> CallifiedProgram:
     """Convert a graph to one Call, and return it with its outputs. Raises CompileError or SpecError."""
     resolved = inline_calls_and_drop_markers(root)
     allocated = _make_output_buffers(root, resolved)
+    resolved, temporaries = pass_memory_to_kernel_calls(resolved, highest_unique(toposort(root)) + 1 + len(allocated))
     targets, items = iter(allocated), _root_items(resolved)
     has_copies = any(v.op is Op.CONTIGUOUS for v in items)
     used = {s for v in items for u in toposort(v) for s in u.src} if has_copies else set()
@@ -70,14 +78,14 @@ def callify_program(root: UOp) -> CallifiedProgram:
     body = B.sink(*effects)
     log_transform("store", resolved, body, {v: (v, effect) for v, effect in zip(items, effects)})
     params, arguments = _map_memory_to_params_and_arguments(body)
-    stateless = substitute(body, params)
+    stateless = substitute_outside_kernels(body, params)
     log_transform("arguments", body, stateless, params)
-    has_stores = Op.STORE in {u.op for u in toposort(resolved)}
+    has_stores = not {Op.STORE, Op.CALL}.isdisjoint(u.op for u in toposort(resolved))
     body = insert_hazard_copies(stateless) if has_stores else stateless  # without Stores, no memory changes that is read
     called = UOp(Op.CALL, (body, *arguments), CallArg(written=written_slots(body)))
     written = {v: base_memory(effect.buffer) for v, effect in zip(items, effects) if effect is not v}
     log_transform("store", root, called, written)
-    return CallifiedProgram(called, allocated)
+    return CallifiedProgram(called, allocated, temporaries)
 
 
 def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
@@ -88,7 +96,7 @@ def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
 def inline_calls_and_drop_markers(root: UOp) -> UOp:
     """Inline every Function, GetTuple and Call, innermost first (R64, Function), and drop gradient markers."""
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
-    for u in toposort(root):
+    for u in _order_outside_opaque_bodies(root):
         if u.op in _INLINED or not done.keys().isdisjoint(u.src):
             done[u] = _inline_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]), root)
         elif u.op in _DEVICE_OPS and u.device.__class__ is tuple:
@@ -96,6 +104,13 @@ def inline_calls_and_drop_markers(root: UOp) -> UOp:
     resolved = done.get(root, root)
     log_transform("resolve", root, resolved, done)
     return resolved
+
+
+def _order_outside_opaque_bodies(root: UOp) -> list[UOp]:
+    """Return the nodes in topological order, without what is below the bodies that are not inlined."""
+    order = toposort(root)
+    bodies = {u.body for u in order if u.op is Op.CALL and is_kernel_body(u.body)}
+    return order if not bodies else toposort(root, gate=lambda u: u not in bodies)
 
 
 def _inline_or_rebuild_node(node: UOp, new_sources: tuple[UOp, ...], error_root: UOp) -> UOp:
@@ -122,16 +137,12 @@ def _multi_device_error(u: UOp, root: UOp) -> CompileError:
 def _apply_body_to_arguments(function_or_call: UOp, new_sources: tuple[UOp, ...], error_root: UOp) -> UOp:
     """Return the body of a Function or Call on its arguments; for a Call, the Group of its effects."""
     body, *arguments = new_sources
-    if body.op in (Op.CUSTOM_FUNCTION, Op.PROGRAM):
-        raise untranslatable_error(
-            "R63 (Call)", function_or_call, f"its body is a {body.op.name}, which the compiler cannot look into", error_root
-        )
+    if function_or_call.op is Op.CALL and is_kernel_body(function_or_call.body):
+        if body.op in (Op.CUSTOM_FUNCTION, Op.PROGRAM):
+            detail = f"its body is a {body.op.name}, which the compiler cannot look into"
+            raise untranslatable_error("R63 (Call)", function_or_call, detail, error_root)
+        return function_or_call.replace(src=(function_or_call.body, *arguments))
     order = toposort(body)
-    loop = next((x for x in order if x.op in (Op.RANGE, Op.SPECIAL)), None)
-    if loop is not None:
-        raise untranslatable_error(
-            "R63 (Call)", function_or_call, f"its body is a kernel already: it has a {loop.op.name}", error_root
-        )
     slots = [p for p in order if p.op is Op.PARAM and p.arg.slot is not None]
     missing = [p.arg.slot for p in slots if p.arg.slot >= len(arguments)]
     if missing:
@@ -185,7 +196,7 @@ def _map_memory_to_params_and_arguments(body: UOp) -> tuple[dict[UOp, UOp], tupl
 
     Returns the replacement of each outer node, and the arguments in slot order.
     """
-    outer = [u for u in toposort(body) if u.op in MEMORY_ROOTS]
+    outer = [u for u in order_outside_kernels(body) if u.op in MEMORY_ROOTS]
     memory = [u for u in outer if u.op is Op.BUFFER or u.arg.name is None]
     named = [u for u in outer if u.op is Op.PARAM and u.arg.name is not None]
     params: dict[UOp, UOp] = {}
@@ -206,5 +217,8 @@ def _index_variable(u: UOp, slot: int | None) -> UOp:
 
 
 def written_slots(body: UOp) -> tuple[int, ...]:
-    """Return the slots of the Params to which the Stores of a body write."""
-    return tuple(sorted({base_memory(u.buffer).arg.slot for u in toposort(body) if u.op is Op.STORE}))
+    """Return the slots of the Params to which the Stores of a body, and the Calls of kernels in it, write."""
+    order = order_outside_kernels(body)
+    targets = [u.buffer for u in order if u.op is Op.STORE]
+    targets += [u.arguments[k] for u in order if u.op is Op.CALL for k in u.arg.written]
+    return tuple(sorted({base_memory(t).arg.slot for t in targets}))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.buffers import COPIES
 from uops.compiler.ir.views import STEP, VIEWS
 from uops.compiler.log import log_transform
@@ -31,7 +32,7 @@ _NodeAndSourcePosition = tuple[UOp, int]
 
 def insert_hazard_copies(body: UOp) -> UOp:
     """Insert a Contiguous wherever a value would be read after its memory changes."""
-    order = toposort(body)
+    order = order_outside_kernels(body)
     scan = _HazardScan(order)
     if not scan.mutated_memory:
         return body
@@ -69,7 +70,7 @@ def map_base_memory(nodes_in_order: Iterable[UOp]) -> dict[UOp, UOp]:
 def _insert_copies_at_marks(order: Sequence[UOp], copied_values: set[UOp], copied_uses: set[_NodeAndSourcePosition]) -> UOp:
     done: dict[UOp, UOp] = {}
     for u in order:
-        src = tuple(_copy(done[s]) if (u, k) in copied_uses else done[s] for k, s in enumerate(u.src))
+        src = tuple(_copy(done[s]) if (u, k) in copied_uses else done.get(s, s) for k, s in enumerate(u.src))
         new = u if src == u.src else u.replace(src=src)
         done[u] = _copy(new) if u in copied_values else new
     log_transform("hazards", order[-1], done[order[-1]], done)
@@ -91,7 +92,7 @@ class _HazardScan:
     def __init__(self, order: Sequence[UOp]) -> None:
         self.memory: Mapping[UOp, UOp] = map_base_memory(order)
         read = {self.memory[s] for u in order for k, s in enumerate(u.src) if s in self.memory and _may_read(u, k)}
-        self.mutated_memory = {self.memory[u.buffer] for u in order if u.op is Op.STORE} & read
+        self.mutated_memory = {self.memory[t] for u in order for t in _written_references(u)} & read
         self.versions: _MemoryVersions = dict.fromkeys(self.mutated_memory, 0)
         self.reads: dict[UOp, _MemoryVersions] = {}
         self.copied_values: set[UOp] = set()
@@ -103,6 +104,9 @@ class _HazardScan:
         for u in order:
             if u.op is Op.STORE:
                 self._mark_copies_and_start_new_version(u)
+            elif u.op is Op.CALL:
+                for memory in {self.memory[t] for t in _written_references(u)} & self.mutated_memory:
+                    self.versions[memory] += 1
             elif u.dtype is not dt.void:
                 reads = self._collect_source_or_index_reads(u)
                 self.reads[u] = {} if u.op in COPIES else reads
@@ -216,6 +220,13 @@ class _HazardScan:
         if value in self.memory:
             reads[self.memory[value]] = 0
         return reads
+
+
+def _written_references(u: UOp) -> list[UOp]:
+    """Return the references that a Store, or the Call of a kernel, writes."""
+    if u.op is Op.STORE:
+        return [u.buffer]
+    return [u.arguments[k] for k in u.arg.written] if u.op is Op.CALL else []
 
 
 def _collect_static_views(reference: UOp) -> tuple[UOp, ...] | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.views import IndexArithmetic
 from uops.compiler.log import active_log, log_transform
 from uops.compiler.passes.rangeify.elementwise import EXPRESSIONS, SOURCE_ELEMENTS
@@ -23,7 +24,7 @@ from uops.compiler.passes.rangeify.state import OpHandlers, RangeifyState
 from uops.compiler.passes.rangeify.store_targets import locate_store_target
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 _HANDLERS = OpHandlers(SOURCE_ELEMENTS, EXPRESSIONS, locate_store_target)
@@ -36,12 +37,13 @@ def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
     body = split_large_reduces(root.body, indexing)
     if body is not root.body:
         root = root.replace(src=(body, *root.arguments))
-    state = RangeifyState(indexing, toposort(body), root.arguments, _HANDLERS)
+    state = RangeifyState(indexing, order_outside_kernels(body), root.arguments, _HANDLERS)
     state.request_elements_and_open_kernels()
     state.build_expressions_and_stores()
     if active_log() is not None:
         state.log_kernel_expressions(body, simplify if isinstance(simplify, Rewriter) else None)
     finish = KernelFinisher(state.values, state.arguments, state.buffers, simplify)
     launch = UOp(Op.LINEAR, tuple([finish(n, kernel) for n, kernel in enumerate(state.kernels_in_order())]))
+    launch = state.insert_written_kernels(launch)
     log_transform("realise", root, launch, state.buffers)
     return launch

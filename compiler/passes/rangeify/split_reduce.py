@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 
+from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.views import IndexArithmetic
 from uops.compiler.log import log_transform
 from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
 from uops.spec.ir import build as B
-from uops.spec.ir.node import UOp, nodes_with_op, toposort
+from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
 
 #: Elements per result from which a Reduce is split.
@@ -29,14 +30,14 @@ MAX_PARTS, MIN_PARTS = 64, 32
 
 def split_large_reduces(body: UOp, indexing: IndexArithmetic) -> UOp:
     """Split every large Reduce of a body into two stages."""
-    large = {u for u in nodes_with_op(body, Op.REDUCE) if _is_large_reduce_with_few_results(u)}
-    if not large:
+    if not any(_is_large_reduce_with_few_results(u) for u in nodes_with_op(body, Op.REDUCE)):
         return body
-    order = toposort(body)
+    order = order_outside_kernels(body)
+    large = {u for u in order if u.op is Op.REDUCE and _is_large_reduce_with_few_results(u)}
     large -= find_closed_forms_of_reduces(order, indexing).keys()
     done: dict[UOp, UOp] = {}
     for u in order:
-        src = tuple([done[s] for s in u.src])
+        src = tuple([done.get(s, s) for s in u.src])
         new = u if src == u.src else u.replace(src=src)
         done[u] = _split_reduce(new) if u in large else new
     log_transform("parts", body, done[body], done)

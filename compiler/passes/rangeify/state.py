@@ -23,6 +23,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import ALU, RESHAPING, Op
+from uops.spec.ir.scope import strip_afters
 
 #: Ops whose elements cost an address only, so that they may be computed at several places.
 _CHEAP = VIEWS | {Op.EXPAND, Op.PAD}
@@ -60,6 +61,10 @@ class RangeifyState:
         for u in reversed(self.order):
             if u.op is Op.STORE:
                 self._open_store_kernel(u)
+            elif u.op is Op.CALL:
+                for a in u.arguments:
+                    if a.op is Op.CONTIGUOUS:
+                        self.refs.setdefault(a, {})
             elif u in self.refs:
                 self._realise_node_or_request_its_sources(u)
 
@@ -203,6 +208,29 @@ class RangeifyState:
     def kernels_in_order(self) -> Iterator[KernelDraft]:
         """Return the kernels in execution order."""
         return (self.kernels[u] for u in self.order if u in self.kernels)
+
+    def insert_written_kernels(self, launch: UOp) -> UOp:
+        """Return the launch with the Calls of kernels that are written by hand in their places (R166)."""
+        if not any(u.op is Op.CALL for u in self.order):
+            return launch
+        finished = iter(launch.src)
+        calls = []
+        for u in self.order:
+            if u in self.kernels:
+                calls.append(next(finished))
+            elif u.op is Op.CALL:
+                calls.append(u.replace(src=(u.body, *map(self._memory_of_argument, u.arguments))))
+        return launch.replace(src=tuple(calls))
+
+    def _memory_of_argument(self, a: UOp) -> UOp:
+        """Return the memory or variable that the Call of a kernel gets for an argument."""
+        if a in self.buffers:
+            return self.buffers[a]
+        base = strip_afters(a)
+        while base.op is Op.CAST:  # of an index value to its own dtype
+            base = base.operand
+        argument: UOp = self.arguments[base.arg.slot]
+        return argument
 
     def log_kernel_expressions(self, body: UOp, terms: Rewriter | None) -> None:
         """Log the expressions that each kernel computes of each value."""

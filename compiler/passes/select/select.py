@@ -63,6 +63,11 @@ def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UO
 
 def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     """Select instructions for one kernel body, and return the body after each of STEPS. Raises CompileError or Unsupported."""
+    if body.op is not Op.SINK:  # a list of instructions, in which the place of each is given (R166, kernels written by hand)
+        primitive = _decompose_non_native_ops_and_small_floats(body, target.ops)
+        listed = primitive if primitive is body else _list_new_instructions(primitive)
+        _refuse_foreign_ops(listed, target)
+        return BodyAfterSelectSteps(body, body, listed, listed)
     uniques = fresh_uniques(body)
     shaped = has_shaped_values(toposort(body))
     if shaped:
@@ -72,10 +77,28 @@ def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
         sized = lower_index_arithmetic(accumulated)
     primitive = _decompose_non_native_ops_and_small_floats(sized, target.ops)
     simplified = (ScalarRewriter if shaped else Rewriter)(VALUES)(primitive)
-    foreign = {u.op for u in toposort(simplified)} & ALU - target.ops
+    _refuse_foreign_ops(simplified, target)
+    return BodyAfterSelectSteps(accumulated, sized, primitive, simplified)
+
+
+def _refuse_foreign_ops(body: UOp, target: Target) -> None:
+    """Raise Unsupported if an elementwise op is left that the target lacks."""
+    foreign = {u.op for u in toposort(body)} & ALU - target.ops
     if foreign:
         raise Unsupported(min(op.name for op in foreign), target.name)
-    return BodyAfterSelectSteps(accumulated, sized, primitive, simplified)
+
+
+def _list_new_instructions(linear: UOp) -> UOp:
+    """Return an instruction list with each instruction that a listed one uses before it, if it is not listed."""
+    listed: dict[UOp, None] = {}
+
+    def is_unlisted(u: UOp) -> bool:
+        return u not in listed
+
+    for u in linear.instructions:
+        order = toposort(u, gate=is_unlisted)
+        listed |= dict.fromkeys(s for s in order if s.op is not Op.CONST and (s.op is not Op.STACK or s.constant_elements is None))
+    return linear.replace(src=tuple(listed))
 
 
 class ScalarRewriter(Rewriter):

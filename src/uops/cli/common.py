@@ -17,6 +17,9 @@ from uops.spec.untrusted import escape_unprintable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from uops.spec.ir.node import UOp
+    from uops.spec.verify.dialects import Dialect
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: The name of the reference interpreter as a backend.
@@ -203,6 +206,24 @@ def reject_nan_seconds(ctx: click.Context, option: click.Parameter, value: float
 def program_argument() -> Callable[[F], F]:
     """Return the argument FILE, a `.uops` program."""
     return click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
+
+
+def read_program(file: str, dialect: Dialect) -> UOp:
+    """Read a `.uops` program and verify it in its dialect; a graph that is one kernel becomes a launch of it (R166).
+
+    Raises SpecError.
+    """
+    from uops.spec.ir.text import parse_file
+    from uops.spec.verify.dialects import LAUNCH_DIALECTS
+    from uops.spec.verify.verifier import verify
+
+    root = parse_file(file)
+    if dialect in LAUNCH_DIALECTS:
+        from uops.compiler.entry import is_launch, wrap_kernel_as_launch  # late: other programs need no compiler
+
+        root = root if is_launch(root) else wrap_kernel_as_launch(root)
+    verify(root, dialect)
+    return root
 
 
 #: Names of `uops.spec.verify.dialects.Dialect`, copied so that help needs no import; a test compares them.

@@ -79,7 +79,7 @@ def axis_of(r: UOp) -> Axis:
 
 def create_initial_schedule(sink: UOp) -> Schedule | None:
     """Return the schedule of a kernel as rangeify leaves it, or None if the body has another form and must keep its loops."""
-    if sink.op is not Op.SINK or len(sink.effects) != 1:
+    if sink.op is not Op.SINK or len(sink.effects) != 1 or (sink.arg is not None and sink.arg.scheduled):
         return None
     (effect,) = sink.effects
     outputs: list[UOp] = []

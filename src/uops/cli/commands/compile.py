@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from uops.cli.common import backend_option, echo, program_argument
+from uops.cli.common import backend_option, dialect_option, echo, program_argument, read_program
 from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 
 if TYPE_CHECKING:
     from uops.backends.contract import CompilerBackend
     from uops.compiler.config import Config
     from uops.spec.ir.node import UOp
+    from uops.spec.verify.dialects import Dialect
 
 #: Stages that are not graphs.
 SOURCE, OBJECT = "source", "object"
@@ -45,10 +46,12 @@ SOURCE, OBJECT = "source", "object"
     metavar="OUT",
     help="Write to a file; - is standard output.",
 )
+@dialect_option("tensor", "What the program is written in: it enters at the stage that takes this.  [default: tensor]")
 @isolate_foreign_backend
 def compile_(
     file: str,
     backend_name: str,
+    dialect: str,
     stage: str | None,
     pass_: str | None,
     log: bool,
@@ -63,13 +66,13 @@ def compile_(
     select: accumulate, widths, decompose, simplify.
     """
     from uops.compiler.config import default_config
-    from uops.spec.ir.text import parse_file
     from uops.spec.verify.dialects import Dialect
-    from uops.spec.verify.verifier import verify
 
     name = resolve_stage_or_dialect(stage or SOURCE)
-    root = parse_file(file)
-    verify(root, Dialect.TENSOR)
+    written = Dialect(dialect.lower())
+    root = read_program(file, written)
+    if written is not Dialect.TENSOR and (log or pass_ or certificate is not None or fast_math):
+        raise click.UsageError("--pass, --log, --certificate and --fast-math take programs of the tensor dialect alone")
     backend = load_compiler_backend(backend_name)
     config = replace(default_config(), fast_math=fast_math or default_config().fast_math)
     if certificate is not None:
@@ -77,16 +80,16 @@ def compile_(
         if stage is pass_ is out is None and not log:
             return
     if name == OBJECT:
-        _write_object_files(compile_kernels(root, backend, config), out)
+        _write_object_files(compile_kernels(root, backend, config, written), out)
         return
     if log:
         text = "".join(trace_rewrites_as_json_lines(root, backend, config))
     elif pass_ is not None:
         text = lower_and_format_after_pass(root, backend, config, pass_)
     elif name == SOURCE:
-        text = "\n".join(source(k) for k in compile_kernels(root, backend, config))
+        text = "\n".join(source(k) for k in compile_kernels(root, backend, config, written))
     else:
-        text = lower_and_format_after_stage(root, backend, config, name)
+        text = lower_and_format_after_stage(root, backend, config, name, written)
     if out not in (None, "-"):
         from uops.spec.untrusted import write_text
 
@@ -107,12 +110,12 @@ def resolve_stage_or_dialect(word: str) -> str:
     return name
 
 
-def lower_and_format_after_stage(root: UOp, backend: CompilerBackend, config: Config, stage: str) -> str:
-    """Return the graph after `stage` as text with types."""
+def lower_and_format_after_stage(root: UOp, backend: CompilerBackend, config: Config, stage: str, dialect: Dialect) -> str:
+    """Return the graph, which is written in `dialect`, after `stage` as text with types."""
     from uops.compiler import lower
     from uops.spec.ir.text import show
 
-    return show(root if stage == "tensor" else lower(root, backend.target, stage, config), types=True)
+    return show(root if stage == "tensor" else lower(root, backend.target, stage, config, dialect=dialect), types=True)
 
 
 def lower_and_format_after_pass(root: UOp, backend: CompilerBackend, config: Config, pass_or_step: str) -> str:
@@ -163,11 +166,11 @@ def _certify_and_write_certificate(root: UOp, backend: CompilerBackend, config: 
         echo(f"  - {line}", err=True)
 
 
-def compile_kernels(root: UOp, backend: CompilerBackend, config: Config) -> list[UOp]:
-    """Return the distinct Program nodes of the compiled graph, in order of execution."""
+def compile_kernels(root: UOp, backend: CompilerBackend, config: Config, dialect: Dialect) -> list[UOp]:
+    """Return the distinct Program nodes of the compiled graph, which is written in `dialect`, in order of execution."""
     from uops.compiler import lower
 
-    program = lower(root, backend.target, config=config)
+    program = lower(root, backend.target, config=config, dialect=dialect)
     return list(dict.fromkeys(call.body for call in program.instructions))
 
 

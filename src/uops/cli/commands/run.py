@@ -17,6 +17,7 @@ from uops.cli.common import (
     make_console,
     print_json,
     program_argument,
+    read_program,
     require_locatable_backend,
 )  # fmt: skip
 from uops.spec.untrusted import quote_name
@@ -40,7 +41,7 @@ TIMEOUT = 600.0
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random inputs.")
 @dialect_option(
     None,
-    "What the program is written in; the interpreter takes all, a backend tensor.  [default: tensor, or what a reproducer has]",
+    "What the program is written in; a backend takes what its surfaces say.  [default: tensor, or what a reproducer has]",
 )
 @click.option("--schedule", type=int, help="Seed of an iteration order, where a kernel leaves it open; for the interpreter.")
 @click.option("--bits", is_flag=True, help="Show the bits of every float beside its value.")
@@ -57,16 +58,12 @@ def run(
     from uops.backends import npz
     from uops.cli.inputs import check_and_convert_inputs, random_inputs
     from uops.fuzz.reduce.corpus import read_inputs
-    from uops.spec.ir.text import parse_file
     from uops.spec.verify.dialects import Dialect
-    from uops.spec.verify.verifier import verify
 
-    root = parse_file(file)
     written = Dialect(dialect.lower()) if dialect else _read_reproducer_dialect_or_tensor(Path(file))
-    if backend_name != INTERP and (written is not Dialect.TENSOR or schedule is not None):
-        name = quote_name(backend_name)
-        raise click.UsageError(f"{name} takes programs of the tensor dialect, without a schedule: leave out --backend")
-    verify(root, written)
+    if backend_name != INTERP and schedule is not None:
+        raise click.UsageError(f"--schedule draws an order in the interpreter, {quote_name(backend_name)} has its own")
+    root = read_program(file, written)
     embedded = {} if inputs or not Path(file).is_file() else read_inputs(Path(file))  # a pipe was read to its end
     if embedded and written is Dialect.BESTIARY:
         values = embedded  # memory and variables of the second document, read as it says what they are
@@ -110,17 +107,21 @@ def evaluate_on_backend(
 ) -> Result:
     """Evaluate on the interpreter in this process, or on a backend in a process of its own, which may crash.
 
-    Only the interpreter takes a schedule, and a dialect other than TENSOR.
+    Only the interpreter takes a schedule. A backend without the surface `kernel` takes TENSOR alone.
     """
     if backend_name == INTERP:
         from uops.interp import run as interpret
 
         return interpret(root, inputs, schedule=order_seed, dialect=dialect)
     from uops.backends.answer import find_result_form_mismatch
-    from uops.backends.worker.client import BackendWorker, Limits, WorkerCase
+    from uops.backends.worker.client import BackendWorker, Limits, WorkerCase, query_backend_info
     from uops.spec.errors import Trap, UopsError
+    from uops.spec.verify.dialects import Dialect
+    from uops.spec.verify.infer import infer_dialect
 
     require_locatable_backend(backend_name)
+    if infer_dialect(root) is not Dialect.TENSOR and "kernel" not in query_backend_info(backend_name).capabilities.surfaces:
+        raise click.UsageError(f"{quote_name(backend_name)} takes programs of the tensor dialect alone")
     with BackendWorker(backend_name, limits=Limits(timeout=TIMEOUT)) as worker:
         outcome = worker.run(WorkerCase(root, inputs))
     if outcome.status == "ok" and outcome.result is not None:
