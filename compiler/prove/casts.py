@@ -167,7 +167,7 @@ def _float_bound_constant(n: int, sort: smt.Sort) -> Term:
     return smt.literal(f"((_ to_fp {format_widths(sort)}) RNE {'' if n >= 0 else '(- '}{abs(n)}.0{'' if n >= 0 else ')'})", sort)
 
 
-def _float_to_index_or_trap(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
+def _encode_float_to_index_if_finite(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     """Convert a float to index, toward zero; a non-finite float traps (R29: index arithmetic).
 
     A number beyond the bit vector's range is an uninterpreted function of the float.
@@ -199,7 +199,7 @@ _CONCRETE: dict[tuple[Representation, Representation], Callable[[SmtEncoder, DTy
     (Representation.WIDE, Representation.FLOAT): _round_integer_to_float,
     (Representation.FLOAT, Representation.FLOAT): _cast_float_to_float,
     (Representation.FLOAT, Representation.BITS): _float_to_integer_saturating,
-    (Representation.FLOAT, Representation.WIDE): _float_to_index_or_trap,
+    (Representation.FLOAT, Representation.WIDE): _encode_float_to_index_if_finite,
     (Representation.FLOAT, Representation.WHOLE): _reject_cast,
     (Representation.WHOLE, Representation.FLOAT): _reject_cast,
     (Representation.BITS, Representation.WHOLE): _reject_cast,

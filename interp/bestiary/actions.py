@@ -32,7 +32,8 @@ ACTIONS: Mapping[Op, Action] = {
     Op.B_IF: flow.eval_if, Op.B_BARRIER: flow.eval_barrier, Op.WMMA: flow.eval_wmma, Op.LINEAR: linear.eval_linear,
     **dict.fromkeys((Op.ENDIF, Op.GROUP, Op.SINK, Op.TUPLE), flow.eval_void),
     # bodies
-    Op.B_PARAM: calls.eval_param, Op.FUNCTION: flow.eval_void, Op.GETTUPLE: calls.eval_gettuple, Op.CALL: calls.eval_call,
+    Op.B_PARAM: calls.eval_param, Op.FUNCTION: flow.eval_void, Op.GETTUPLE: calls.eval_gettuple,
+    Op.CALL: calls.run_call_body_for_effects,
     Op.B_PROGRAM: calls.eval_program, Op.CUSTOM: calls.eval_custom, Op.CUSTOMI: calls.eval_custom,
     Op.CUSTOM_FUNCTION: calls.eval_custom_function,
 }

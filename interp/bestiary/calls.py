@@ -119,7 +119,7 @@ def eval_gettuple(step: EvalStep) -> Any:
 # --------------------------------------------------------------------------------------------------------------------- Calls
 
 
-def eval_call(step: EvalStep) -> BestiaryCoroutine:
+def run_call_body_for_effects(step: EvalStep) -> BestiaryCoroutine:
     """Run the body once, or in the loops of the Ranges among the arguments that nothing else closes (R121)."""
     u, plan = step.node, step.frame.scope.plan
     ranges = plan.closed_ranges(u)

@@ -212,7 +212,7 @@ def _uint64_to_index(x: Array) -> Array:
     return x.astype(i64) if not _count(x >> _SIGN) else to_index_array(x.astype(object))
 
 
-def _float_to_index_or_trap(x: Array) -> Array:
+def _float_to_index_trapping_non_finite(x: Array) -> Array:
     """Truncate floats to index values. Raises Trap for a non-finite float (R29)."""
     wide = x if x.dtype == f64 else x.astype(f64)
     if _count(np.isfinite(wide)) != x.size:
@@ -245,7 +245,7 @@ def _select_float_conversion(s: DType, d: DType) -> Convert:
     if d.is_float:
         return _make_float_to_float(s, d)
     if d is dt.index:
-        return _float_to_index_or_trap
+        return _float_to_index_trapping_non_finite
     convert = _to_bool_nonzero if d is dt.bool_ else _make_saturating_float_to_int(s, d)
     return _tabulate_conversion(s, convert) if s.bits <= 16 else convert
 

@@ -202,7 +202,7 @@ def _enter_or_finish_call(m: TensorMachine, scope: TensorScope, u: UOp, sources:
     if inner is None:
         base_accesses = scope.base_accesses
         for a in sources:
-            base_accesses |= m.happens_before_mask(scope, a)
+            base_accesses |= m.accesses_before_end_of(scope, a)
         inner = _find_or_make_body_scope(m, scope, u, base_accesses, u)
         inner.own_accesses[u] = m.clock
         m.frames.append((inner, [body]))
@@ -231,7 +231,7 @@ def _eval_load(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[U
     fetched = memory.load_elements(cell, gate)
     access = StorageAccess(m.next_access_bit(), u, cell, gate)
     scope.own_accesses[u] = 1 << access.bit
-    memory.check_race_and_record_read(cell.storage, access.bit, access, m.happens_before_mask(scope, u) & ~(1 << access.bit))
+    memory.check_race_and_record_read(cell.storage, access.bit, access, m.accesses_before_end_of(scope, u) & ~(1 << access.bit))
     return np.where(gate, fetched, alternative)
 
 
@@ -251,7 +251,7 @@ def _eval_store(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     own_bit = scope.own_accesses[u] = 1 << access.bit
     storage = target.storage
     memory.check_race_and_record_write(
-        storage, access, m.happens_before_mask(scope, u) & ~own_bit if storage.read_bits | storage.write_bits else 0
+        storage, access, m.accesses_before_end_of(scope, u) & ~own_bit if storage.read_bits | storage.write_bits else 0
     )
     memory.store_elements(target, value, live)
     return VOID

@@ -224,7 +224,7 @@ class TensorMachine:
                     before |= step.scope.own_accesses.get(dep, 0)
             step = step.parent
         if storage.write_bits & ~before:
-            before = self.happens_before_mask(ref.scope, ref.node)
+            before = self.accesses_before_end_of(ref.scope, ref.node)
         memory.check_race_and_record_read(storage, bit, ref, before)
 
     # Order of accesses
@@ -234,7 +234,7 @@ class TensorMachine:
         self.clock += 1
         return self.clock - 1
 
-    def happens_before_mask(self, scope: TensorScope, node: UOp) -> int:
+    def accesses_before_end_of(self, scope: TensorScope, node: UOp) -> int:
         """Return the accesses that happen before the end of `node` in `scope` (R59), as a set of bits; memoized per node."""
         stack = [(scope, node)]
         while stack:

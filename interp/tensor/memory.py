@@ -6,7 +6,7 @@ an implicit Load *of that node*. It happens once, after everything the reference
 So `after(b, store(b, b + 1)) + b` adds the new value to the old one, while a Store that nothing orders with that Load is a
 race.
 
-Accesses are numbered. `TensorMachine.happens_before_mask` gives the accesses that happen before a node. An access that overlaps
+Accesses are numbered. `TensorMachine.accesses_before_end_of` gives the accesses that happen before a node. An access that overlaps
 an earlier one which is not among them, one of the two being a write, is a race. Storages hold immutable arrays: a Store
 replaces the array.
 """

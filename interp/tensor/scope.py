@@ -35,4 +35,4 @@ class TensorScope:
         self.base_accesses = base_accesses  # accesses that happen before everything here, as a set of bits
         self.inner: dict[UOp, TensorScope] = {}
         self.own_accesses: dict[UOp, int] = {}  # accesses that a node itself makes, as a set of bits
-        self.masks: dict[UOp, int] = {}  # memoized results of `TensorMachine.happens_before_mask`
+        self.masks: dict[UOp, int] = {}  # memoized results of `TensorMachine.accesses_before_end_of`

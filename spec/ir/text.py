@@ -258,7 +258,7 @@ class _LineParser:
         self.position += 1
         return t
 
-    def accept(self, text: str) -> bool:
+    def accept_punctuation(self, text: str) -> bool:
         if self.peek().kind == "punct" and self.peek().text == text:
             self.position += 1
             return True
@@ -274,7 +274,7 @@ class _LineParser:
         if op is None:
             raise _syntax_error(f"unknown op {word.text}", word)
         src, fields, tag = self.parse_sources_fields_and_tag(op)
-        if self.accept(":"):
+        if self.accept_punctuation(":"):
             t = self.expect("word")
             if t.text not in dt.SHORT:
                 raise _syntax_error(f"unknown dtype {t.text}", t)
@@ -306,7 +306,7 @@ class _LineParser:
                 fields["value"] = (self.parse_value(0), t)
             else:
                 src.append(self.parse_operand(True))
-            if not self.accept(","):
+            if not self.accept_punctuation(","):
                 break
         return src, fields, tag
 
@@ -322,16 +322,16 @@ class _LineParser:
             if type(v) is not int:
                 raise _syntax_error(f"expected a name, an integer or (...) as an operand, got {t.text}", t)
             return UOp(Op.CONST, (), ConstArg(v, dt.index))
-        if allow_stack and self.accept("("):
+        if allow_stack and self.accept_punctuation("("):
             src = list(self.parse_sequence(")", lambda: self.parse_operand(False)))
             return UOp(Op.STACK, tuple(src))
         raise _syntax_error(f"expected an operand or field=value, got {t.text}", t)
 
     def parse_sequence(self, close: str, parse_item: Any) -> Iterable[Any]:
         items = []
-        while not self.accept(close):
+        while not self.accept_punctuation(close):
             items.append(parse_item())
-            if not self.accept(","):
+            if not self.accept_punctuation(","):
                 self.expect("punct", close)
                 break
         return items

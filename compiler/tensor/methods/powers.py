@@ -23,7 +23,9 @@ def integer_power(uncast_base: UOp, exponent: UOp, result_dtype: DType) -> UOp:
         if least < 0:
             raise fault("pow", None, f"expected an exponent of at least 0 for integers, got {least}; cast the base to a float")
     return (
-        power_by_squaring(base, int(exponent.arg.value)) if exponent.op is Op.CONST else _power_by_computed_exponent(base, exponent)
+        power_by_squaring(base, int(exponent.arg.value))
+        if exponent.op is Op.CONST
+        else _integer_power_by_exponent_bits(base, exponent)
     )
 
 
@@ -39,7 +41,7 @@ def power_by_squaring(base: UOp, exponent: int) -> UOp:
     return result if result is not None else B.expand(B.reshape(one, (1,) * len(base.shape)), base.shape) if base.shape else one
 
 
-def _power_by_computed_exponent(base: UOp, exponent: UOp) -> UOp:
+def _integer_power_by_exponent_bits(base: UOp, exponent: UOp) -> UOp:
     """Return base ** exponent for a computed exponent: each bit selects the square or 1 as a factor."""
     one, e = B.const(1, base.dtype), exponent.dtype
     if e is dt.bool_:

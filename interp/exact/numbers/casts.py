@@ -47,7 +47,7 @@ def _float_to_int_with_saturation(source: DType, out: DType, bits: int, core: bo
     return anything(out, answer.best) if core and (x.kind != FINITE or value != clamped) else answer
 
 
-def _float_to_index_or_trap(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
+def _float_to_index_trapping_non_finite(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
     x = FORMATS[source].decode(bits)
     if x.kind != FINITE:
         raise Trap(f"R29: cast of {'an infinity' if x.kind == INFINITE else 'NaN'} to index")
@@ -79,7 +79,7 @@ CASTS: dict[tuple[DTypeKind, DTypeKind], CastRule] = {
     (DTypeKind.FLOAT, DTypeKind.BOOL): _float_to_bool,
     (DTypeKind.FLOAT, DTypeKind.INT): _float_to_int_with_saturation,
     (DTypeKind.FLOAT, DTypeKind.UINT): _float_to_int_with_saturation,
-    (DTypeKind.FLOAT, DTypeKind.INDEX): _float_to_index_or_trap,
+    (DTypeKind.FLOAT, DTypeKind.INDEX): _float_to_index_trapping_non_finite,
 }
 
 

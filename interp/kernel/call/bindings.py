@@ -387,7 +387,7 @@ class AccessRecorder:
         if self.is_only_node:
             return candidate_mask
         if candidate_mask & ~self.own_accesses and self.mask is None:
-            self.mask = self.m.happens_before_mask(self.scope, self.node)
+            self.mask = self.m.accesses_before_end_of(self.scope, self.node)
         return self.own_accesses | (self.mask or 0)
 
     def _register_new_access(self) -> int:

@@ -112,7 +112,8 @@ def plan_vectorization(
     for u in loop_nest.items:
         if u.op not in supported_ops:
             raise GiveUp(f"{u.op.name} is not vectorised")
-    _give_up_on_values_escaping_ifs_or_groups_in_lanes(loop_nest)
+    _give_up_on_values_used_outside_their_if(loop_nest)
+    _give_up_on_workgroup_loops_inside_lane_loops(loop_nest)
     for loop in loop_nest.loops.values():
         if loop.closer.op is Op.REDUCE and (loop_nest.guards.get(loop.range) or loop_nest.guards.get(loop.closer.operand)):
             raise GiveUp("a Reduce of values that an If leaves out")
@@ -128,8 +129,8 @@ def plan_vectorization(
     return VectorPlan(kernel, block, loop_nest, sequential, memories, resets, fused_products, frozenset(fused_products.values()))
 
 
-def _give_up_on_values_escaping_ifs_or_groups_in_lanes(loop_nest: LoopNest) -> None:
-    """Raise GiveUp for a value that is used outside of its If (R114), or a loop over workgroups inside of one over lanes (R60)."""
+def _give_up_on_values_used_outside_their_if(loop_nest: LoopNest) -> None:
+    """Raise GiveUp for a value that is used outside of its If (R114)."""
     guarded = {
         u: {*loop_nest.guards.get(u, ()), *(g for r in loop_nest.path[u] for g in loop_nest.guards.get(r, ()))}
         for u in loop_nest.items
@@ -139,6 +140,10 @@ def _give_up_on_values_escaping_ifs_or_groups_in_lanes(loop_nest: LoopNest) -> N
             raise GiveUp("a value that is used outside of its If")
     if guarded.get(loop_nest.root):
         raise GiveUp("a value that is used outside of its If")
+
+
+def _give_up_on_workgroup_loops_inside_lane_loops(loop_nest: LoopNest) -> None:
+    """Raise GiveUp for a loop over workgroups inside of one over lanes (R60)."""
     for path in loop_nest.blocks:
         kinds = [loop_nest.kinds[r] for r in path]
         if LoopKind.LANE in kinds and LoopKind.GROUP in kinds[kinds.index(LoopKind.LANE) :]:
