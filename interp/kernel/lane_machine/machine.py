@@ -289,14 +289,14 @@ class LaneMachine:
                 (*lane.dims, (loop.range, i, n)),
             )
             child.values[counter_slot] = self._make_loop_counter(loop.range, i, child)
-            children.append((child, self._run_lane(loop, child)))
+            children.append((child, self._run_lane_and_collect_reduce_term(loop, child)))
         if lane.workgroup is None:
             self.order.barriers.clear()
             workgroup.run_lanes(children)
         else:
             yield LaneFork(children)
 
-    def _run_lane(self, loop: Loop, lane: LaneState) -> Run:
+    def _run_lane_and_collect_reduce_term(self, loop: Loop, lane: LaneState) -> Run:
         """Run one lane of a lane loop."""
         yield from self.run_block(loop.block, lane)
         if loop.closer.op is Op.REDUCE and loop.innermost:
