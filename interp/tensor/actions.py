@@ -193,7 +193,7 @@ def _enter_or_finish_function(m: TensorMachine, scope: TensorScope, u: UOp, sour
     return VOID
 
 
-def _enter_or_finish_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _run_kernel_or_enter_or_finish_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run the body once; every access inside belongs to the Call."""
     body = u.body
     if body.op is Op.CUSTOM_FUNCTION or import_kernel_bridge().is_kernel(body):
@@ -294,7 +294,7 @@ ACTIONS: dict[Op, Action] = {
     Op.PARAM: _eval_param, Op.BUFFER: _eval_buffer, Op.CONST: _eval_const, Op.BINARY: _eval_binary_blob,
     **{op: _make_movement_action(op) for op in MOVES},
     Op.REDUCE: _eval_reduce, Op.CAST: _make_array_action(Op.CAST), Op.SHL: _eval_shift, Op.SHR: _eval_shift,
-    Op.FUNCTION: _enter_or_finish_function, Op.CALL: _enter_or_finish_call, Op.TUPLE: _eval_void,
+    Op.FUNCTION: _enter_or_finish_function, Op.CALL: _run_kernel_or_enter_or_finish_call, Op.TUPLE: _eval_void,
     Op.GETTUPLE: _take_or_await_tuple_element,
     Op.LOAD: _eval_load, Op.STORE: _eval_store, Op.END: _eval_loop_region,
     Op.AFTER: _eval_after, Op.GROUP: _eval_void, Op.SINK: _eval_void,

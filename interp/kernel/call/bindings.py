@@ -64,7 +64,7 @@ class KernelBindings:
         for leaf, cell in cells.items():
             if cell.__class__ is not StorageRef:
                 if cell is not VOID:  # an effect outside of all loops has happened already
-                    self.operands[leaf] = self._make_value_operand(leaf, cell)
+                    self.operands[leaf] = self._make_value_operand_or_reject(leaf, cell)
                 continue
             storage = cell.storage
             if leaf in arguments:
@@ -134,7 +134,7 @@ class KernelBindings:
         expected = self.body.sizes[leaf][0]
         return SpecError(f"argument {leaf.arg.slot} has {count} elements of {d}, its Param {expected} of {leaf.dtype} (R86)")
 
-    def _make_value_operand(self, leaf: UOp, cell: Any) -> Array | FlatMemory:
+    def _make_value_operand_or_reject(self, leaf: UOp, cell: Any) -> Array | FlatMemory:
         """Return the operand of a leaf that is no reference: a variable, or for a Call's argument memory that can only be read."""
         value = self.m.load_if_reference(cell)
         if leaf not in self.arguments:
@@ -282,7 +282,9 @@ class MemoryBinding:
         if self.may_write:
             adds = get_or_make_kernel_state(accesses.m).atomic_add_accesses if self.is_atomic_only else {}
             unrelated = adds.get(self.storage, 0)
-            bit = accesses.check_race_and_record_write(self.storage, self.byte_positions, memory.written_mask, unrelated)
+            bit = accesses.check_race_and_record_write_returning_bit(
+                self.storage, self.byte_positions, memory.written_mask, unrelated
+            )
             adds[self.storage] = unrelated | bit
             self.was_written = bit != 0
 
@@ -370,7 +372,7 @@ class AccessRecorder:
             access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
             references.check_race_and_record_read(storage, access.bit, access, before)
 
-    def check_race_and_record_write(
+    def check_race_and_record_write_returning_bit(
         self, storage: TensorStorage, byte_positions: Array | None, touched: Array, exempt_access_bits: int
     ) -> int:
         """Log a write of the touched elements, if there are any, and return its bit; it does not race with `exempt_access_bits`

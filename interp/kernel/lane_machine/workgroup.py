@@ -149,16 +149,16 @@ class Workgroup:
                         released.append((t, result))
         return released
 
-    def _divergence_trap(self, waiting: LaneThread, threads: Sequence[LaneThread], other: LaneThread | None = None) -> Exception:
+    def _divergence_trap(self, waiting: LaneThread, threads: Sequence[LaneThread], absent: LaneThread | None = None) -> Exception:
         """Return the Trap that names who waits, and one lane that does not come."""
         assert waiting.arrival is not None
-        if other is None:
-            other = next((t for t in threads if t.done), None) or next((t for t in threads if t is not waiting), None)
+        if absent is None:
+            absent = next((t for t in threads if t.done), None) or next((t for t in threads if t is not waiting), None)
         here = self.order.describe_event(waiting.arrival.stamp)
-        if other is None:
+        if absent is None:
             return LocatedTrap(f"{here} waits for lanes that the workgroup does not have (R60, R93)")
-        if other.arrival is not None:
+        if absent.arrival is not None:
             return LocatedTrap(
-                f"divergence: {here} waits, but {self.order.describe_event(other.arrival.stamp)} waits elsewhere (R60)"
+                f"divergence: {here} waits, but {self.order.describe_event(absent.arrival.stamp)} waits elsewhere (R60)"
             )
-        return LocatedTrap(f"divergence: {here} waits, but {self.order.describe_location(other.lane.prefix)} has left (R60)")
+        return LocatedTrap(f"divergence: {here} waits, but {self.order.describe_location(absent.lane.prefix)} has left (R60)")

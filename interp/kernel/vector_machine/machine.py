@@ -166,15 +166,15 @@ class VectorMachine:
         self.bases: dict[UOp, int] = {}
         self.flat_memories: list[tuple[FlatMemory, VectorMemory]] = []
         self.values: set[UOp] = set()
-        self._bind_operands(operands)
+        self._bind_operands_or_give_up(operands)
 
-    def _bind_operands(self, operands: Operands) -> None:
+    def _bind_operands_or_give_up(self, operands: Operands) -> None:
         """Set the values and memories of the leaves. Raises GiveUp for memories that share bytes, one of them written."""
         cells, flat_memories, written = self.cells, self.flat_memories, []
         for u, plan, dtype, ref in self.program.leaf_operands:
             operand = operands[u]
             if operand.__class__ is not FlatMemory:
-                self._bind_value(u, operand)
+                self._bind_value_or_give_up(u, operand)
                 continue
             if ref is None:
                 ref = whole_memory_ref(u, u.shape if all(n.__class__ is int for n in u.shape) else operand.data.shape)
@@ -182,7 +182,7 @@ class VectorMachine:
             if math.prod(ref.shape) != operand.data.size:
                 raise GiveUp("a memory of another size than its Param")
             if plan is not None:
-                memory = self.memories[u] = VectorMemory.from_flat_memory(plan, operand, dtype)
+                memory = self.memories[u] = VectorMemory.from_flat_memory_or_give_up(plan, operand, dtype)
                 flat_memories.append((operand, memory))
                 if plan.written:
                     written.append(operand)
@@ -193,7 +193,7 @@ class VectorMachine:
         if written and len({id(other) for other, _ in flat_memories}) < len(flat_memories):
             raise GiveUp("arguments that share memory")
 
-    def _bind_value(self, u: UOp, value: Array | FlatMemory | MemoryWindow) -> None:
+    def _bind_value_or_give_up(self, u: UOp, value: Array | FlatMemory | MemoryWindow) -> None:
         """Set the value of a leaf that is no memory; its elements are read like those of a memory that nobody writes."""
         if not isinstance(value, _ndarray) or value.dtype.kind == "O":
             raise GiveUp("a window of a shared memory, or an index value beyond 64 bits")
@@ -438,7 +438,7 @@ class VectorMachine:
             span = self.spans.get(u) or compute_in_bounds_span_or_give_up(ref, memory.size, memory.copy_offset, self.extents)
             if span.is_injective:
                 self._log_access_if_plan_has_checks(memory, u, span, None, None)
-                memory.store_span(span, value)
+                memory.store_span_or_adopt_value(span, value)
                 return
         positions = memory.in_bounds_positions_or_give_up(self._as_scattered(ref), mask, self.extents)
         self._log_access_if_plan_has_checks(memory, u, None, positions, mask)

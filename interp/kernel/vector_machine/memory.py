@@ -162,7 +162,7 @@ class VectorMemory:
         self.written_mask: Array | bool = False
 
     @staticmethod
-    def from_flat_memory(plan: MemoryPlan, flat: FlatMemory, dtype: np.dtype[Any]) -> VectorMemory:
+    def from_flat_memory_or_give_up(plan: MemoryPlan, flat: FlatMemory, dtype: np.dtype[Any]) -> VectorMemory:
         """Return a memory with the contents of `flat`. Raises GiveUp where the lane machine must look."""
         data = flat.data
         if data.dtype is not dtype and data.dtype != dtype:  # a small float and the integer of its bits
@@ -212,7 +212,7 @@ class VectorMemory:
         view = span.strided_view(self.data)
         return view.copy() if self.plan.written else view
 
-    def store_span(self, span: StridedSpan, value: Array) -> None:
+    def store_span_or_adopt_value(self, span: StridedSpan, value: Array) -> None:
         """Write the elements of a span."""
         if span.covers_memory:
             self.ready, self.written_mask = None, True
