@@ -117,7 +117,7 @@ def _eval_param(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     a = u.arg
     name, bounds = a.name, a.bounds
     if scope.outer is not None and a.slot is not None:
-        return _take_or_await_argument(m, scope, u)
+        return _take_or_await_checked_argument(m, scope, u)
     if name is not None and bounds is not None:
         if name not in m.inputs:
             raise SpecError(f"variable {name!r} is missing from the inputs")
@@ -132,7 +132,7 @@ def _eval_param(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     return StorageRef(m.get_or_bind_input_storage(u), scope, u)
 
 
-def _take_or_await_argument(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
+def _take_or_await_checked_argument(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
     """Return the cell of a Param in a body: its argument's, under another name if a Call bound it."""
     outer, slot = scope.outer, u.arg.slot
     assert outer is not None
@@ -193,7 +193,7 @@ def _enter_or_finish_function(m: TensorMachine, scope: TensorScope, u: UOp, sour
     return VOID
 
 
-def _enter_or_finish_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _run_kernel_or_enter_or_finish_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run the body once; every access inside belongs to the Call."""
     body = u.body
     if body.op is Op.CUSTOM_FUNCTION or import_kernel_bridge().is_kernel(body):
@@ -253,7 +253,7 @@ def _eval_store(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     memory.check_race_and_record_write(
         storage, access, m.accesses_before_end_of(scope, u) & ~own_bit if storage.read_bits | storage.write_bits else 0
     )
-    memory.store_elements(target, value, live)
+    memory.store_elements_by_replacing_data(target, value, live)
     return VOID
 
 
@@ -275,7 +275,7 @@ def _eval_void(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[U
 
 def _eval_loop_region(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run the loops that an End or Reduce closes."""
-    return import_kernel_bridge().run_region(m, scope, u, sources)
+    return import_kernel_bridge().run_loop_region(m, scope, u, sources)
 
 
 @cache
@@ -294,7 +294,7 @@ ACTIONS: dict[Op, Action] = {
     Op.PARAM: _eval_param, Op.BUFFER: _eval_buffer, Op.CONST: _eval_const, Op.BINARY: _eval_binary_blob,
     **{op: _make_movement_action(op) for op in MOVES},
     Op.REDUCE: _eval_reduce, Op.CAST: _make_array_action(Op.CAST), Op.SHL: _eval_shift, Op.SHR: _eval_shift,
-    Op.FUNCTION: _enter_or_finish_function, Op.CALL: _enter_or_finish_call, Op.TUPLE: _eval_void,
+    Op.FUNCTION: _enter_or_finish_function, Op.CALL: _run_kernel_or_enter_or_finish_call, Op.TUPLE: _eval_void,
     Op.GETTUPLE: _take_or_await_tuple_element,
     Op.LOAD: _eval_load, Op.STORE: _eval_store, Op.END: _eval_loop_region,
     Op.AFTER: _eval_after, Op.GROUP: _eval_void, Op.SINK: _eval_void,

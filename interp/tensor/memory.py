@@ -148,7 +148,7 @@ class StorageAccess:
 def touched_byte_mask(ref: StorageRef, active_mask: Array | None) -> Array:
     """Return a mask of the bytes of the storage that the `active_mask` elements of `ref` have."""
     mask = np.zeros(ref.storage.data.nbytes, bool)
-    mask[touched_byte_positions(ref, active_mask)] = True
+    mask[touched_byte_positions_or_trap_outside(ref, active_mask)] = True
     return mask
 
 
@@ -164,12 +164,12 @@ def _movement_view(u: UOp, parent: StorageRef, operands: Sequence[Array], scope:
     return ref
 
 
-def _index_view(u: UOp, parent: StorageRef, operands: Sequence[Array], scope: TensorScope) -> StorageRef:
+def _index_view_deferring_bounds_trap(u: UOp, parent: StorageRef, operands: Sequence[Array], scope: TensorScope) -> StorageRef:
     """Return the view of an Index; elements out of bounds trap only when they are accessed (R45)."""
     shape = shape_of(parent)
     for axis, i in enumerate(operands):
         if not are_all_within_bounds(i, shape[axis]):
-            return _partly_out_of_bounds_view(
+            return _index_view_with_outside_marked(
                 u, parent, operands, [out_of_bounds_mask(i, shape[axis]) for axis, i in enumerate(operands)], scope
             )
     at = (*make_outer_index(operands), ...)  # with the ellipsis a single element stays an array
@@ -180,13 +180,13 @@ def _index_view(u: UOp, parent: StorageRef, operands: Sequence[Array], scope: Te
     return ref
 
 
-def _partly_out_of_bounds_view(
-    u: UOp, parent: StorageRef, operands: Sequence[Array], out_of_bounds: list[Array], scope: TensorScope
+def _index_view_with_outside_marked(
+    u: UOp, parent: StorageRef, operands: Sequence[Array], is_outside_per_operand: list[Array], scope: TensorScope
 ) -> StorageRef:
     """Return the view of an Index with elements out of bounds, which only a gate may keep from being accessed."""
-    safe = make_outer_index([np.where(b, 0, i) for b, i in zip(out_of_bounds, operands)])
+    safe = make_outer_index([np.where(b, 0, i) for b, i in zip(is_outside_per_operand, operands)])
     outside = np.zeros((), bool)
-    for b in make_outer_index([b.astype(np.int64) for b in out_of_bounds]):
+    for b in make_outer_index([b.astype(np.int64) for b in is_outside_per_operand]):
         outside = outside | (b != 0)
 
     def move_positions(u: UOp, x: Array, indices: Sequence[Array]) -> Array:
@@ -211,7 +211,7 @@ def _slice_or_bitcast_view(u: UOp, parent: StorageRef, operands: Sequence[Array]
     if u.op is Op.SLICE:
         first, last = check_slice_and_return_byte_range(u, int(operands[0]), old, math.prod(shape_of(parent)) * old)
         take = slice(first // old, -(-last // old))
-    if new > old and not _are_bytes_adjacent(byte_positions_of(parent)[..., take], new // old, old):
+    if new > old and not _are_groups_adjacent_in_memory(byte_positions_of(parent)[..., take], new // old, old):
         return None
 
     def move_positions(u: UOp, x: Array, more: Sequence[Array]) -> Array:
@@ -227,18 +227,18 @@ def _slice_or_bitcast_view(u: UOp, parent: StorageRef, operands: Sequence[Array]
     return StorageRef(parent.storage, scope, u, parent, MOVES[u.op], move_positions, operands)
 
 
-def _are_bytes_adjacent(positions: Array, ratio: int, size: int) -> bool:
-    """Return True if every `ratio` elements of `size` bytes along the last axis are adjacent in memory."""
-    whole_elements = positions[..., : positions.shape[-1] // ratio * ratio]
-    groups = whole_elements.reshape((*whole_elements.shape[:-1], whole_elements.shape[-1] // ratio, ratio))
-    return bool((groups == groups[..., :1] + size * np.arange(ratio)).all())
+def _are_groups_adjacent_in_memory(byte_positions: Array, group_size: int, itemsize: int) -> bool:
+    """Return True if every `group_size` elements of `itemsize` bytes along the last axis are adjacent in memory."""
+    whole_elements = byte_positions[..., : byte_positions.shape[-1] // group_size * group_size]
+    groups = whole_elements.reshape((*whole_elements.shape[:-1], whole_elements.shape[-1] // group_size, group_size))
+    return bool((groups == groups[..., :1] + itemsize * np.arange(group_size)).all())
 
 
 #: The ops, beside After, of which a reference stays a reference (R51): op -> function of the node, the parent, the evaluated
 #: operands and the scope. It returns the new reference, or None where the result is no injective view.
 VIEWS: dict[Op, Callable[[UOp, StorageRef, Sequence[Array], TensorScope], StorageRef | None]] = {
     **dict.fromkeys((Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK), _movement_view),
-    Op.INDEX: _index_view,
+    Op.INDEX: _index_view_deferring_bounds_trap,
     Op.SLICE: _slice_or_bitcast_view,
     Op.BITCAST: _slice_or_bitcast_view,
 }
@@ -301,7 +301,7 @@ def byte_positions_of(ref: StorageRef) -> Array:
     return x
 
 
-def touched_byte_positions(ref: StorageRef, active_mask: Array | None) -> Array:
+def touched_byte_positions_or_trap_outside(ref: StorageRef, active_mask: Array | None) -> Array:
     """Return the byte positions of the elements that an access touches, of shape (elements, bytes each).
 
     Raises Trap if one is out of bounds (R45).
@@ -344,7 +344,7 @@ def load_elements(ref: StorageRef, active_mask: Array | None = None) -> Array:
         if np.count_nonzero(apply_views(ref, storage.ready) != fully_written_mark(storage.ready.dtype)):
             raise _unwritten_trap(ref)
         return view_current_data(ref)
-    at = touched_byte_positions(ref, active_mask)
+    at = touched_byte_positions_or_trap_outside(ref, active_mask)
     if storage.ready is not None and not flat_bytes(storage.ready)[at].all():
         raise _unwritten_trap(ref)
     target = NUMPY[ref.node.dtype]
@@ -363,7 +363,7 @@ def _unwritten_trap(ref: StorageRef) -> Trap:
     return Trap(f"{describe(ref.node)} reads elements of {ref.storage.key} that were never written (R61)")
 
 
-def store_elements(ref: StorageRef, value: Array, active_mask: Array | None) -> None:
+def store_elements_by_replacing_data(ref: StorageRef, value: Array, active_mask: Array | None) -> None:
     """Replace the storage's data by a copy with `value` in the elements of `ref` that are `active_mask`."""
     storage = ref.storage
     storage.version += 1
@@ -396,7 +396,7 @@ def fully_written_mark(d: np.dtype[Any]) -> int:
 
 def _write_at_byte_positions(ref: StorageRef, data: Array, value: Array, active_mask: Array | None, ready: Array | None) -> None:
     """Write the live elements of `value` byte by byte."""
-    at = touched_byte_positions(ref, active_mask)
+    at = touched_byte_positions_or_trap_outside(ref, active_mask)
     if active_mask is not None:
         value = value[np.broadcast_to(active_mask, value.shape)]
     if at.size:
@@ -410,26 +410,26 @@ def _write_at_byte_positions(ref: StorageRef, data: Array, value: Array, active_
 
 
 def check_race_and_record_read(
-    storage: TensorStorage, access_number: int, access: StorageRef | StorageAccess, happens_before: int
+    storage: TensorStorage, access_number: int, access: StorageRef | StorageAccess, accesses_before: int
 ) -> None:
     """Log read number `access_number`. Raises Trap if it races with a write (R55).
 
-    `happens_before` is the set of accesses that happen before it.
+    `accesses_before` is the set of accesses that happen before it.
     """
-    if storage.write_bits & ~happens_before:
-        _check_no_race(storage, access, storage.writes, storage.write_bits & ~happens_before)
+    if storage.write_bits & ~accesses_before:
+        _check_no_race(storage, access, storage.writes, storage.write_bits & ~accesses_before)
     storage.reads.append(access)
     storage.read_bits |= 1 << access_number
 
 
-def check_race_and_record_write(storage: TensorStorage, access: StorageAccess, happens_before: int) -> None:
+def check_race_and_record_write(storage: TensorStorage, access: StorageAccess, accesses_before: int) -> None:
     """Log a write. Raises Trap if it races with a read or another write (R55).
 
     Of the values of one element the last stays (R164: elements that one Store names twice).
     """
-    if (storage.read_bits | storage.write_bits) & ~happens_before:
-        _check_no_race(storage, access, storage.writes, storage.write_bits & ~happens_before)
-        _check_no_race(storage, access, storage.reads, storage.read_bits & ~happens_before)
+    if (storage.read_bits | storage.write_bits) & ~accesses_before:
+        _check_no_race(storage, access, storage.writes, storage.write_bits & ~accesses_before)
+        _check_no_race(storage, access, storage.reads, storage.read_bits & ~accesses_before)
     storage.writes.append(access)
     storage.write_bits |= 1 << access.bit
 

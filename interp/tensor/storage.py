@@ -62,7 +62,7 @@ def validate_input(key: str, given: Any, d: DType, shape: tuple[int, ...]) -> Ar
 
     Raises SpecError unless it has this dtype, in either byte order, and this shape. Index accepts any integers.
     """
-    a = _as_array(f"input {key!r}", given)
+    a = _as_array_or_reject(f"input {key!r}", given)
     if d is dt.index:
         if a.dtype.kind not in "iuO":
             raise SpecError(f"input {key!r} must hold integers, got {a.dtype}")
@@ -82,14 +82,14 @@ def validate_variable(name: str, given: Any, bounds: tuple[int, int], d: DType) 
     """Return the value of a named variable of this dtype. Raises Trap outside its bounds (R48)."""
     if given.__class__ is int and bounds[0] <= given <= bounds[1]:
         return const_to_array(given, d)
-    v = _as_array(f"variable {name!r}", given)
+    v = _as_array_or_reject(f"variable {name!r}", given)
     if v.shape != () or v.dtype.kind not in "iuO" or type(v.item()) is not int:
         raise SpecError(f"variable {name!r} must be one integer, got {given!r}")
     check_variable_bounds(name, v.item(), bounds)
     return const_to_array(v.item(), d)
 
 
-def _as_array(label: str, given: Any) -> Array:
+def _as_array_or_reject(label: str, given: Any) -> Array:
     try:
         a: Array = given if type(given) is np.ndarray else np.asarray(given)
     except ValueError as e:

@@ -64,7 +64,7 @@ class KernelBindings:
         for leaf, cell in cells.items():
             if cell.__class__ is not StorageRef:
                 if cell is not VOID:  # an effect outside of all loops has happened already
-                    self.operands[leaf] = self._make_value_operand(leaf, cell)
+                    self.operands[leaf] = self._make_value_operand_or_reject(leaf, cell)
                 continue
             storage = cell.storage
             if leaf in arguments:
@@ -79,7 +79,7 @@ class KernelBindings:
         for storage, refs in refs_of_storage.items():
             self._bind_references_to_storage(storage, refs)
 
-    def run_kernel_and_log_accesses_as_node(self, u: UOp, is_only_node: bool = False) -> Cell:
+    def run_kernel_and_write_back_as_node(self, u: UOp, is_only_node: bool = False) -> Cell:
         """Run the kernel as the node `u` and return its value; with `is_only_node`, the graph does nothing else."""
         m = self.m
         value = run_kernel(self.body.kernel, self.operands, check=m.check, schedule=m.schedule, lanes=m.lanes)
@@ -134,7 +134,7 @@ class KernelBindings:
         expected = self.body.sizes[leaf][0]
         return SpecError(f"argument {leaf.arg.slot} has {count} elements of {d}, its Param {expected} of {leaf.dtype} (R86)")
 
-    def _make_value_operand(self, leaf: UOp, cell: Any) -> Array | FlatMemory:
+    def _make_value_operand_or_reject(self, leaf: UOp, cell: Any) -> Array | FlatMemory:
         """Return the operand of a leaf that is no reference: a variable, or for a Call's argument memory that can only be read."""
         value = self.m.load_if_reference(cell)
         if leaf not in self.arguments:
@@ -223,18 +223,18 @@ class MemoryBinding:
             if ready is not None:
                 marks = np.asarray(ready.reshape(-1) == references.fully_written_mark(ready.dtype))
         else:
-            self.byte_positions = references.touched_byte_positions(ref, None)
+            self.byte_positions = references.touched_byte_positions_or_trap_outside(ref, None)
             flat = references.flat_bytes(data)[self.byte_positions].reshape(-1).view(NUMPY[ref.node.dtype])
             if ready is not None:
                 marks = np.asarray((references.flat_bytes(ready)[self.byte_positions] != 0).all(axis=1))
         self.may_write, self.may_read, self.is_atomic_only, self.was_written = True, True, False, False
         self.memory: FlatMemory = make_flat_memory(storage.key, flat, marks)
         if arena_owners is not None and argument is not None and argument.op is Op.SLICE:
-            self._invalidate_elements_of_other_slices(arena_owners, argument)
+            self._invalidate_elements_last_written_by_other_slices(arena_owners, argument)
 
-    def _invalidate_elements_of_other_slices(self, arena_owners: ArenaOwners, argument: UOp) -> None:
+    def _invalidate_elements_last_written_by_other_slices(self, arena_owners: ArenaOwners, own_slice: UOp) -> None:
         """Mark elements that another Slice wrote last as holding no value of this one (R126)."""
-        self.slice_number = arena_owners.find_or_add_slice_number(argument)
+        self.slice_number = arena_owners.find_or_add_slice_number(own_slice)
         assert self.byte_positions is not None
         owner_of_byte = arena_owners.owner_of_byte[self.byte_positions]
         is_own = (owner_of_byte == self.slice_number).all(axis=1)
@@ -246,17 +246,17 @@ class MemoryBinding:
             other_number = next((int(n) for n in owner_of_byte[element] if n and n != self.slice_number), 0)
             if not other_number:
                 return ""
-            return f"{_describe_slice(arena_owners.slices[other_number])} has overwritten {_describe_slice(argument)} (R126)"
+            return f"{_describe_slice(arena_owners.slices[other_number])} has overwritten {_describe_slice(own_slice)} (R126)"
 
         self.memory.explain_missing = explain_overwritten_element
 
-    def copy_contents_or_trap_if_unwritten(self, u: UOp, call_writes_it: bool) -> Array:
+    def copy_and_mark_read_or_trap_if_unwritten(self, u: UOp, may_be_unwritten: bool) -> Array:
         """Return a copy of an argument for a CustomFunction.
 
         Raises Trap if an element of an argument that it only reads was never written (R61).
         """
         memory = self.memory
-        if memory.ready is not None and not call_writes_it and not memory.ready.all():
+        if memory.ready is not None and not may_be_unwritten and not memory.ready.all():
             k = int(np.argmin(memory.ready))
             why = memory.explain_missing(k) if memory.explain_missing is not None else ""
             raise Trap(f"{describe(u)} reads element {k} of {memory.name}, which {why or 'was never written (R61)'}")
@@ -282,7 +282,9 @@ class MemoryBinding:
         if self.may_write:
             adds = get_or_make_kernel_state(accesses.m).atomic_add_accesses if self.is_atomic_only else {}
             unrelated = adds.get(self.storage, 0)
-            bit = accesses.check_race_and_record_write(self.storage, self.byte_positions, memory.written_mask, unrelated)
+            bit = accesses.check_race_and_record_write_returning_bit(
+                self.storage, self.byte_positions, memory.written_mask, unrelated
+            )
             adds[self.storage] = unrelated | bit
             self.was_written = bit != 0
 
@@ -366,27 +368,27 @@ class AccessRecorder:
     def check_race_and_record_read(self, storage: TensorStorage, byte_positions: Array | None, touched: Array) -> None:
         """Log a read of the touched elements, if there are any."""
         if np.count_nonzero(touched):
-            before = self._select_accesses_before_node(storage.write_bits)
+            before = self._find_accesses_before_next_of_node(storage.write_bits)
             access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
             references.check_race_and_record_read(storage, access.bit, access, before)
 
-    def check_race_and_record_write(
-        self, storage: TensorStorage, byte_positions: Array | None, touched: Array, exempt_accesses: int
+    def check_race_and_record_write_returning_bit(
+        self, storage: TensorStorage, byte_positions: Array | None, touched: Array, exempt_access_bits: int
     ) -> int:
-        """Log a write of the touched elements, if there are any, and return its bit; it does not race with `exempt_accesses`
+        """Log a write of the touched elements, if there are any, and return its bit; it does not race with `exempt_access_bits`
         accesses."""
         if not np.count_nonzero(touched):
             return 0
-        before = self._select_accesses_before_node(storage.read_bits | storage.write_bits)
+        before = self._find_accesses_before_next_of_node(storage.read_bits | storage.write_bits)
         access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
-        references.check_race_and_record_write(storage, access, before | exempt_accesses)
+        references.check_race_and_record_write(storage, access, before | exempt_access_bits)
         return 1 << access.bit
 
-    def _select_accesses_before_node(self, candidate_mask: int) -> int:
-        """Return those of `candidate_mask` that happen before the next one of the node; the graph is searched only if needed."""
+    def _find_accesses_before_next_of_node(self, accesses_to_order: int) -> int:
+        """Return accesses before the next one of the node; the graph is searched only if `accesses_to_order` needs it."""
         if self.is_only_node:
-            return candidate_mask
-        if candidate_mask & ~self.own_accesses and self.mask is None:
+            return accesses_to_order
+        if accesses_to_order & ~self.own_accesses and self.mask is None:
             self.mask = self.m.accesses_before_end_of(self.scope, self.node)
         return self.own_accesses | (self.mask or 0)
 

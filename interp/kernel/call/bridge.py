@@ -17,7 +17,7 @@ from uops.interp.kernel.call.bindings import (
     get_or_make_kernel_state,
 )
 from uops.interp.kernel.call.bodies import (
-    analyze_kernel_call,
+    analyze_kernel_call_or_reject_undeclared_writes,
     analyze_loop_region,
     analyze_whole_kernel,
     find_sliced_arenas,
@@ -36,7 +36,7 @@ from uops.spec.ir.ops import EFFECT_GROUPS, Op
 
 __all__ = [
     "is_kernel", "is_whole_kernel", "is_linear_of_calls", "region_leaves", "run_kernel_or_custom_call", "run_linear_of_calls",
-    "run_region", "run_root", "run_whole_graph_kernel",
+    "run_loop_region", "run_root", "run_whole_graph_kernel",
 ]  # fmt: skip
 
 
@@ -45,11 +45,11 @@ def region_leaves(u: UOp) -> tuple[UOp, ...]:
     return analyze_loop_region(u).required_leaves
 
 
-def run_region(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def run_loop_region(m: TensorMachine, scope: TensorScope, closer: UOp, leaves: Sequence[UOp]) -> Cell:
     """Run an End or Reduce over ranges inside of a tensor graph."""
     return KernelBindings(
-        m, scope, analyze_loop_region(u), {s: scope.cells[s] for s in sources}, {}
-    ).run_kernel_and_log_accesses_as_node(u)
+        m, scope, analyze_loop_region(closer), {s: scope.cells[s] for s in leaves}, {}
+    ).run_kernel_and_write_back_as_node(closer)
 
 
 def run_root(m: TensorMachine, root: UOp) -> Cell:
@@ -66,7 +66,7 @@ def run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
     body = analyze_whole_kernel(root)
     m.evaluate(m.root, *body.required_leaves)
     bindings = KernelBindings(m, m.root, body, {s: m.root.cells[s] for s in body.required_leaves}, {})
-    value = bindings.run_kernel_and_log_accesses_as_node(root, is_only_node=True)
+    value = bindings.run_kernel_and_write_back_as_node(root, is_only_node=True)
     m.root.cells.update(body.void_cells)
     return value
 
@@ -86,14 +86,14 @@ def run_kernel_or_custom_call(m: TensorMachine, scope: TensorScope, u: UOp) -> C
     """Run a Call of a kernel, or of a CustomFunction."""
     if u.body.op is Op.CUSTOM_FUNCTION:
         return _run_custom_function(m, scope, u)
-    call = analyze_kernel_call(u)
+    call = analyze_kernel_call_or_reject_undeclared_writes(u)
     inner = scope.inner[u] = TensorScope(scope, u.arguments, u, scope.base_accesses)
     m.scopes.append(inner)
     cells = {p: scope.cells[a] for p, a in call.arguments.items()}
     if call.unbound_leaves:
         m.evaluate(m.root, *call.unbound_leaves)
         cells.update({s: m.root.cells[s] for s in call.unbound_leaves})
-    KernelBindings(m, scope, call.body, cells, call.arguments).run_kernel_and_log_accesses_as_node(u)
+    KernelBindings(m, scope, call.body, cells, call.arguments).run_kernel_and_write_back_as_node(u)
     inner.cells.update(call.void_cells)
     return VOID
 
@@ -111,7 +111,7 @@ def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
         cell = scope.cells[a]
         if cell.__class__ is StorageRef:
             bindings[k] = MemoryBinding(cell, arenas.get(cell.storage), a)
-            contents.append(bindings[k].copy_contents_or_trap_if_unwritten(u, declared is None or k in declared))
+            contents.append(bindings[k].copy_and_mark_read_or_trap_if_unwritten(u, declared is None or k in declared))
         else:
             contents.append(m.load_if_reference(cell))
     written = [k for k in bindings if declared is None or k in declared]

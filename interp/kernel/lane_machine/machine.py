@@ -13,7 +13,7 @@ kernel; Unsound where a value contradicts the derived properties.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from uops.interp.kernel.call.effects import element_size, summarize_memory_effec
 from uops.interp.kernel.lane_machine.access import CheckedMemory, LocatedTrap
 from uops.interp.kernel.lane_machine.lane import LaneState, LaneStep
 from uops.interp.kernel.lane_machine.memory import Address, FlatMemory, MemoryWindow, make_flat_memory
-from uops.interp.kernel.lane_machine.workgroup import LaneArrival, LaneFork, Workgroup
+from uops.interp.kernel.lane_machine.workgroup import LaneArrival, LaneCoroutine, LaneFork, Workgroup
 from uops.interp.kernel.structure.blocks import LANE_AXES, WORKGROUP_AXES, KernelStructure, Loop, ScheduledBlock
 from uops.interp.kernel.structure.order import EventOrder, Stamp
 from uops.interp.ops.elementwise import kernel_of
@@ -43,8 +43,6 @@ _ndarray = np.ndarray
 _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError)
 #: Stands for the value of a node that an If kept from running.
 SKIPPED: Any = object()
-#: A running block: a generator that yields where lanes wait for each other.
-Run = Generator[Any, Any, None]
 #: A leaf's value, its memory, or its part of a memory.
 Operand = Array | FlatMemory | MemoryWindow
 
@@ -176,7 +174,7 @@ class LaneMachine:
         root = self.kernel.root
         return None if root.dtype is dt.void else self.read_or_load_value(lane, self.slots[root], (0,))
 
-    def run_block(self, block: ScheduledBlock, lane: LaneState) -> Run:
+    def run_block(self, block: ScheduledBlock, lane: LaneState) -> LaneCoroutine:
         """Run the items of a block."""
         values, prefix = lane.values, lane.prefix
         for k, item in enumerate(self.code[block]):
@@ -197,7 +195,7 @@ class LaneMachine:
                     raise
                 raise self._locate_trap(e, lane, (*prefix, k)) from e
 
-    def _run_loop(self, item: _CompiledItem, loop: Loop, lane: LaneState, stamp: Stamp) -> Run:
+    def _run_loop(self, item: _CompiledItem, loop: Loop, lane: LaneState, stamp: Stamp) -> LaneCoroutine:
         """Run a loop, and set the value of its closer after the outermost one."""
         values, closer = lane.values, loop.closer
         reduces = closer.op is Op.REDUCE
@@ -211,7 +209,7 @@ class LaneMachine:
         if loop.outermost:
             values[item.slot] = self._fold_collected_terms(closer, values[item.slot], lane) if reduces else None
 
-    def _run_iterations_in_one_lane(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> Run:
+    def _run_iterations_in_one_lane(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> LaneCoroutine:
         """Run the iterations of a loop in one lane; workgroups each have memory of their own (R128)."""
         prefix, key, group = lane.prefix, lane.key, lane.group
         is_workgroup, counter_slot = loop.type in WORKGROUP_AXES, self.slots[loop.range]
@@ -275,7 +273,7 @@ class LaneMachine:
 
     # Lanes
 
-    def _run_loop_as_lanes(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> Run:
+    def _run_loop_as_lanes(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> LaneCoroutine:
         """Run the iterations of a lane loop as threads of one workgroup, which the outermost such loop makes."""
         workgroup = lane.workgroup or Workgroup(self.order, self.rng)
         counter_slot, children = self.slots[loop.range], []
@@ -289,20 +287,20 @@ class LaneMachine:
                 (*lane.dims, (loop.range, i, n)),
             )
             child.values[counter_slot] = self._make_loop_counter(loop.range, i, child)
-            children.append((child, self._run_lane(loop, child)))
+            children.append((child, self._run_lane_and_collect_reduce_term(loop, child)))
         if lane.workgroup is None:
             self.order.barriers.clear()
             workgroup.run_lanes(children)
         else:
             yield LaneFork(children)
 
-    def _run_lane(self, loop: Loop, lane: LaneState) -> Run:
+    def _run_lane_and_collect_reduce_term(self, loop: Loop, lane: LaneState) -> LaneCoroutine:
         """Run one lane of a lane loop."""
         yield from self.run_block(loop.block, lane)
         if loop.closer.op is Op.REDUCE and loop.innermost:
             self._collect_reduce_term(self.slots[loop.closer], loop.closer, lane)
 
-    def _run_barrier_or_wmma(self, item: _CompiledItem, lane: LaneState, stamp: Stamp) -> Run:
+    def _run_barrier_or_wmma(self, item: _CompiledItem, lane: LaneState, stamp: Stamp) -> LaneCoroutine:
         """Wait for the other lanes at a Barrier, or at a Wmma for those of the warp."""
         assert isinstance(item.node, UOp)
         if item.node.op is Op.BARRIER:

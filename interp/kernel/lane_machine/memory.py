@@ -96,7 +96,7 @@ def _move_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address:
     return a.with_positions(MOVES[u.op](u, a.byte_positions(), operands))
 
 
-def _index_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address:
+def _index_address_deferring_bounds_trap(u: UOp, a: Address, operands: Sequence[Array]) -> Address:
     """Return the view of an Index; out of bounds is a fault only where it is accessed (R45)."""
     if a.at is None and len(operands) == 1 == len(a.shape) and not operands[0].ndim:
         i = int(operands[0])
@@ -106,21 +106,21 @@ def _index_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address:
     masks = [out_of_bounds_mask(i, n) for i, n in zip(operands, a.shape)]
     if not any(b.any() for b in masks):
         return a.with_positions(a.byte_positions()[make_outer_index(operands)])
-    address = _index_partly_out_of_bounds(a, operands, masks)
+    address = _index_address_with_outside_marked(a, operands, masks)
     axis = next(k for k, b in enumerate(masks) if b.any())
     address.outside = (int(np.asarray(operands[axis])[masks[axis]].ravel()[0]), a.shape[axis])
     return address
 
 
-def _index_partly_out_of_bounds(a: Address, operands: Sequence[Array], out_of_bounds: Sequence[Array]) -> Address:
+def _index_address_with_outside_marked(a: Address, indices: Sequence[Array], is_outside_per_index: Sequence[Array]) -> Address:
     """Return the view of an Index with elements out of bounds, which only a gate may keep from being accessed."""
     outside = np.zeros((), bool)
-    for b in make_outer_index([b.astype(np.int64) for b in out_of_bounds]):
+    for b in make_outer_index([b.astype(np.int64) for b in is_outside_per_index]):
         outside = outside | (np.asarray(b) != 0)
-    rest = a.shape[len(operands) :]
-    if 0 in a.shape[: len(operands)]:
+    rest = a.shape[len(indices) :]
+    if 0 in a.shape[: len(indices)]:
         return a.with_positions(np.full((*outside.shape, *rest), OUTSIDE))
-    taken = a.byte_positions()[make_outer_index([np.where(b, 0, i) for b, i in zip(out_of_bounds, operands)])]
+    taken = a.byte_positions()[make_outer_index([np.where(b, 0, i) for b, i in zip(is_outside_per_index, indices)])]
     return a.with_positions(np.where(outside.reshape(outside.shape + (1,) * len(rest)), OUTSIDE, taken))
 
 
@@ -148,7 +148,7 @@ def _slice_or_bitcast_address(u: UOp, a: Address, operands: Sequence[Array]) -> 
 #: The ops, beside After, of which a reference stays a reference (R51): op -> function of the node, its address and its operands.
 VIEWS: dict[Op, Callable[[UOp, Address, Sequence[Array]], Address | None]] = {
     **dict.fromkeys((Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK), _move_address),
-    Op.INDEX: _index_address,
+    Op.INDEX: _index_address_deferring_bounds_trap,
     Op.SLICE: _slice_or_bitcast_address,
     Op.BITCAST: _slice_or_bitcast_address,
 }

@@ -75,13 +75,13 @@ class Workgroup:
             while ready:
                 turn = 0 if self.rng is None else self.rng.randrange(len(ready))
                 thread, reply = ready.pop(turn)
-                self._run_thread_until_wait(thread, reply, threads, ready)
+                self._run_until_wait_and_update_threads(thread, reply, threads, ready)
             if all(t.done for t in threads):
                 return
             ready = self._release_at_barrier_or_wmma(threads)
 
-    def _run_thread_until_wait(
-        self, thread: LaneThread, reply: Any, threads: list[LaneThread], ready_with_replies: list[tuple[LaneThread, Any]]
+    def _run_until_wait_and_update_threads(
+        self, thread: LaneThread, reply: Any, all_threads: list[LaneThread], ready_with_replies: list[tuple[LaneThread, Any]]
     ) -> None:
         """Run a lane until it waits or ends, and update the threads and those that are ready."""
         try:
@@ -91,13 +91,13 @@ class Workgroup:
             parent = thread.parent
             if parent is not None and all(c.done for c in parent.children):
                 finished = set(map(id, parent.children))
-                threads[:] = [t for t in threads if id(t) not in finished]
+                all_threads[:] = [t for t in all_threads if id(t) not in finished]
                 parent.children = []
                 ready_with_replies.append((parent, None))
             return
         if isinstance(request, LaneFork):
             thread.children = [LaneThread(lane, run, thread) for lane, run in request.children]
-            threads += thread.children
+            all_threads += thread.children
             ready_with_replies += [(t, None) for t in thread.children] or [(thread, None)]
         else:
             thread.arrival = request
@@ -107,7 +107,7 @@ class Workgroup:
         waiting = [t for t in threads if t.arrival is not None]
         if not waiting:
             raise Crash("no lane can go on, and none waits at a node")
-        warps = self._compute_wmma_of_complete_warps(waiting)
+        warps = self._release_complete_warps_with_wmma_results(waiting)
         if warps:
             return warps
         barrier = next((t for t in waiting if t.arrival is not None and t.arrival.step is None), None)
@@ -125,7 +125,7 @@ class Workgroup:
             t.arrival = None
         return [(t, None) for t in waiting]
 
-    def _compute_wmma_of_complete_warps(self, waiting: Sequence[LaneThread]) -> list[tuple[LaneThread, Any]]:
+    def _release_complete_warps_with_wmma_results(self, waiting: Sequence[LaneThread]) -> list[tuple[LaneThread, Any]]:
         """Return the lanes of every warp that is complete at a Wmma, each with its part of the result."""
         meetings: dict[Stamp, list[LaneThread]] = {}
         for t in waiting:
@@ -149,16 +149,16 @@ class Workgroup:
                         released.append((t, result))
         return released
 
-    def _divergence_trap(self, waiting: LaneThread, threads: Sequence[LaneThread], other: LaneThread | None = None) -> Exception:
+    def _divergence_trap(self, waiting: LaneThread, threads: Sequence[LaneThread], absent: LaneThread | None = None) -> Exception:
         """Return the Trap that names who waits, and one lane that does not come."""
         assert waiting.arrival is not None
-        if other is None:
-            other = next((t for t in threads if t.done), None) or next((t for t in threads if t is not waiting), None)
+        if absent is None:
+            absent = next((t for t in threads if t.done), None) or next((t for t in threads if t is not waiting), None)
         here = self.order.describe_event(waiting.arrival.stamp)
-        if other is None:
+        if absent is None:
             return LocatedTrap(f"{here} waits for lanes that the workgroup does not have (R60, R93)")
-        if other.arrival is not None:
+        if absent.arrival is not None:
             return LocatedTrap(
-                f"divergence: {here} waits, but {self.order.describe_event(other.arrival.stamp)} waits elsewhere (R60)"
+                f"divergence: {here} waits, but {self.order.describe_event(absent.arrival.stamp)} waits elsewhere (R60)"
             )
-        return LocatedTrap(f"divergence: {here} waits, but {self.order.describe_location(other.lane.prefix)} has left (R60)")
+        return LocatedTrap(f"divergence: {here} waits, but {self.order.describe_location(absent.lane.prefix)} has left (R60)")

@@ -171,7 +171,10 @@ def _compute_loop_paths(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UO
     for u in nodes:
         if open_ranges[u] not in path_of:
             path_of[open_ranges[u]] = _find_path_or_reject_open_axis(u, open_ranges[u], parents, chain_of)
-    return {u: _path_around_range(u, open_ranges, parents, chain_of) if u.op in RANGES else path_of[open_ranges[u]] for u in nodes}
+    return {
+        u: _find_enclosing_path_and_check_bound(u, open_ranges, parents, chain_of) if u.op in RANGES else path_of[open_ranges[u]]
+        for u in nodes
+    }
 
 
 def _find_path_or_reject_open_axis(
@@ -181,7 +184,7 @@ def _find_path_or_reject_open_axis(
     for r in sorted(ranges, key=_axis_id):
         if r not in ranges_around:
             raise SpecError(f"axis {r.arg.axis_id} is used by {u.op.name.lower()} and never closed (R58)")
-    return _find_enclosing_chain(ranges, ranges_around, chain_memo)
+    return _find_chain_or_reject_unnested(ranges, ranges_around, chain_memo)
 
 
 def _axis_id(r: UOp) -> int:
@@ -189,7 +192,7 @@ def _axis_id(r: UOp) -> int:
     return axis
 
 
-def _path_around_range(
+def _find_enclosing_path_and_check_bound(
     r: UOp, open_ranges: dict[UOp, frozenset[UOp]], ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]
 ) -> LoopPath:
     """Return the loops around a Range's own. Raises SpecError if the bound depends on a range that is not among them."""
@@ -202,7 +205,7 @@ def _path_around_range(
     return enclosing_path
 
 
-def _find_enclosing_chain(
+def _find_chain_or_reject_unnested(
     ranges: Iterable[UOp], ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]
 ) -> LoopPath:
     """Return the chain of loops that has all of `ranges`, outermost first."""
@@ -239,7 +242,7 @@ def _compute_path_including_range(r: UOp, ranges_around: dict[UOp, frozenset[UOp
             stack += missing
             continue
         stack.pop()
-        chain_memo[top] = (*_find_enclosing_chain(ranges_around[top], ranges_around, chain_memo), top)
+        chain_memo[top] = (*_find_chain_or_reject_unnested(ranges_around[top], ranges_around, chain_memo), top)
     return chain_memo[r]
 
 

@@ -17,12 +17,12 @@ from uops.spec.ir.node import UOp
 def wrap_specials_as_loops(kernel: KernelStructure) -> KernelStructure:
     """Return the kernel without Specials: each becomes the range of a loop around everything."""
     block = kernel.block
-    for special in reversed(order_launch_dimensions(kernel.specials)):
+    for special in reversed(sort_launch_dimensions_or_reject_duplicates(kernel.specials)):
         block = ScheduledBlock((Loop(special, special, True, True, block),), ((),), (0,), ((),))
     return replace(kernel, block=block, specials=())
 
 
-def order_launch_dimensions(specials: tuple[UOp, ...]) -> list[UOp]:
+def sort_launch_dimensions_or_reject_duplicates(specials: tuple[UOp, ...]) -> list[UOp]:
     """Return the Specials in the order of their loops, outermost first. Raises SpecError for two of one name (R125)."""
     named: dict[str, UOp] = {}
     for u in specials:

@@ -197,13 +197,13 @@ def _eval_bitcast(m: VectorMachine, u: UOp, active_mask: Array | None) -> Vector
 def _eval_index(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     c = m.cells[u.src[0]]  # operand
     if c.__class__ is StridedRef:
-        return _index_address(m, u, c)
+        return _index_reference_deferring_bounds_check(m, u, c)
     if c.__class__ is ScatteredRef:
         raise GiveUp("an Index of gathered addresses")
-    return _index_value_at_uniform_positions(m, u)
+    return _index_at_uniform_positions_or_give_up(m, u)
 
 
-def _index_value_at_uniform_positions(m: VectorMachine, u: UOp) -> Array:
+def _index_at_uniform_positions_or_give_up(m: VectorMachine, u: UOp) -> Array:
     """Return the elements of a value, at positions that are the same everywhere."""
     operand, *positions = u.src
     own_rank = len(operand.shape)
@@ -216,14 +216,14 @@ def _index_value_at_uniform_positions(m: VectorMachine, u: UOp) -> Array:
     return np.asarray(x[(*(slice(None),) * lead, *make_outer_index(indices))])
 
 
-def _index_address(m: VectorMachine, u: UOp, ref: StridedRef) -> VectorRef:
+def _index_reference_deferring_bounds_check(m: VectorMachine, u: UOp, ref: StridedRef) -> VectorRef:
     """Return the elements of a memory that an Index names; out of bounds is a fault only where they are accessed (R45)."""
     cells = m.cells
     strided = index_strided(ref, [cells[s] for s in u.src[1:]], m.extents)  # positions
-    return _gather_address(m, u, ref) if strided is None else strided
+    return _index_reference_at_scattered_positions(m, u, ref) if strided is None else strided
 
 
-def _gather_address(m: VectorMachine, u: UOp, ref: StridedRef) -> ScatteredRef:
+def _index_reference_at_scattered_positions(m: VectorMachine, u: UOp, ref: StridedRef) -> ScatteredRef:
     """Return the elements of a memory at positions that are no affine values."""
     positions = u.positions
     k = len(positions)

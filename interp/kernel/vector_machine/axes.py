@@ -63,7 +63,7 @@ def to_matrix(x: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array
 
 
 @lru_cache(maxsize=1024)
-def plan_matrix_product(
+def plan_matrix_product_if_worthwhile(
     lhs_shape: tuple[int, ...], rhs_shape: tuple[int, ...], extents: tuple[int, ...], first_sum_axis: int
 ) -> MatrixProduct | None:
     """Return how factors of these shapes become matrices, and their product the sum; None where the products are better made."""

@@ -33,8 +33,8 @@ from uops.interp.kernel.vector_machine.machine import (
     VectorProgram,
     VectorValue,
 )
-from uops.interp.kernel.vector_machine.plan import VectorizationLevel, VectorPlan, plan_vectorization
-from uops.interp.kernel.vector_machine.static import StaticValues, fold_static_values
+from uops.interp.kernel.vector_machine.plan import VectorizationLevel, VectorPlan, plan_vectorization_or_give_up
+from uops.interp.kernel.vector_machine.static import StaticValues, fold_static_values_or_give_up
 from uops.interp.tensor.storage import NUMPY, Array
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
@@ -75,8 +75,8 @@ def _prepare_program(root: UOp, leaves: tuple[UOp, ...], level: VectorizationLev
     """Return a kernel made ready to run; memoized."""
     kernel = build_kernel_structure(root, frozenset(leaves).__contains__)
     block = wrap_specials_as_loops(kernel).block
-    plan = plan_vectorization(kernel, block, _SUPPORTED_OPS, level)
-    static = fold_static_values(plan.loop_nest, block, plan.sequential, plan.memories)
+    plan = plan_vectorization_or_give_up(kernel, block, _SUPPORTED_OPS, level)
+    static = fold_static_values_or_give_up(plan.loop_nest, block, plan.sequential, plan.memories)
     steps: dict[ScheduledBlock, list[BlockStep]] = {}
     for b in plan.loop_nest.blocks.values():
         steps[b] = [
@@ -118,13 +118,13 @@ def _flatten_to_straight_line(
     return line
 
 
-def _make_loop_reduce_action(product: UOp | None, axes_of_reduce: Mapping[UOp, tuple[list[int], int]], base: int) -> Action:
+def _make_loop_reduce_action(product: UOp | None, axes_of_reduce: Mapping[UOp, tuple[list[int], int]], first_axis: int) -> Action:
     """Return the action that gives a Reduce over axes its value, in the axes around it."""
 
     def reduce_over_axes(m: VectorMachine, closer: UOp, active_mask: Array | None) -> VectorValue:
         outer_extents = m.extents
         m.extents = axes_of_reduce[closer][0]
-        part = m.reduce_inner_axes(closer, product, base)
+        part = m.reduce_inner_axes(closer, product, first_axis)
         m.extents = outer_extents
         return part
 

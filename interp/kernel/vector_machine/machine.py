@@ -16,7 +16,12 @@ import numpy as np
 from uops.interp.kernel.lane_machine.memory import FlatMemory, MemoryWindow
 from uops.interp.kernel.structure.blocks import Loop, ScheduledBlock
 from uops.interp.kernel.vector_machine.affine import AffineValue, affine_constant
-from uops.interp.kernel.vector_machine.axes import align_own_and_loop_axes, fold_loop_axes, plan_matrix_product, to_matrix
+from uops.interp.kernel.vector_machine.axes import (
+    align_own_and_loop_axes,
+    fold_loop_axes,
+    plan_matrix_product_if_worthwhile,
+    to_matrix,
+)
 from uops.interp.kernel.vector_machine.limits import GiveUp, check_array_size
 from uops.interp.kernel.vector_machine.memory import (
     AccessEvent,
@@ -25,7 +30,7 @@ from uops.interp.kernel.vector_machine.memory import (
     StridedSpan,
     VectorMemory,
     VectorRef,
-    compute_in_bounds_span,
+    compute_in_bounds_span_or_give_up,
     expand_loop_axes,
     give_up_on_conflicts,
     whole_memory_ref,
@@ -161,15 +166,15 @@ class VectorMachine:
         self.bases: dict[UOp, int] = {}
         self.flat_memories: list[tuple[FlatMemory, VectorMemory]] = []
         self.values: set[UOp] = set()
-        self._bind_operands(operands)
+        self._bind_operands_or_give_up(operands)
 
-    def _bind_operands(self, operands: Operands) -> None:
+    def _bind_operands_or_give_up(self, operands: Operands) -> None:
         """Set the values and memories of the leaves. Raises GiveUp for memories that share bytes, one of them written."""
         cells, flat_memories, written = self.cells, self.flat_memories, []
         for u, plan, dtype, ref in self.program.leaf_operands:
             operand = operands[u]
             if operand.__class__ is not FlatMemory:
-                self._bind_value(u, operand)
+                self._bind_value_or_give_up(u, operand)
                 continue
             if ref is None:
                 ref = whole_memory_ref(u, u.shape if all(n.__class__ is int for n in u.shape) else operand.data.shape)
@@ -177,7 +182,7 @@ class VectorMachine:
             if math.prod(ref.shape) != operand.data.size:
                 raise GiveUp("a memory of another size than its Param")
             if plan is not None:
-                memory = self.memories[u] = VectorMemory.from_flat_memory(plan, operand, dtype)
+                memory = self.memories[u] = VectorMemory.from_flat_memory_or_give_up(plan, operand, dtype)
                 flat_memories.append((operand, memory))
                 if plan.written:
                     written.append(operand)
@@ -188,7 +193,7 @@ class VectorMachine:
         if written and len({id(other) for other, _ in flat_memories}) < len(flat_memories):
             raise GiveUp("arguments that share memory")
 
-    def _bind_value(self, u: UOp, value: Array | FlatMemory | MemoryWindow) -> None:
+    def _bind_value_or_give_up(self, u: UOp, value: Array | FlatMemory | MemoryWindow) -> None:
         """Set the value of a leaf that is no memory; its elements are read like those of a memory that nobody writes."""
         if not isinstance(value, _ndarray) or value.dtype.kind == "O":
             raise GiveUp("a window of a shared memory, or an index value beyond 64 bits")
@@ -260,7 +265,7 @@ class VectorMachine:
         r, closer = loop.range, loop.closer
         n = self.bounds.get(r)
         if n is None:
-            n = self._eval_loop_bound(r.bound)
+            n = self._eval_uniform_bound_or_give_up(r.bound)
         reduces = closer.op is Op.REDUCE
         if reduces and loop.outermost:
             self.collected[closer] = []
@@ -270,20 +275,20 @@ class VectorMachine:
                 for i in range(n):
                     self.iterations[r] = i
                     self.cells[r] = self.to_checked_value(r, affine_constant(i))
-                    self._run_loop_block_once(loop, active_mask)
+                    self._reset_memories_and_run_loop_block(loop, active_mask)
             else:
                 self.extents.append(n)
                 self.volume *= n
                 if r not in self.bounds:
                     counter = AffineValue(0, (0,) * (len(self.extents) - 1) + (1,), self.extents)
                     self.cells[r] = self.to_checked_value(r, counter)
-                self._run_loop_block_once(loop, active_mask)
+                self._reset_memories_and_run_loop_block(loop, active_mask)
                 self.extents.pop()
                 self.volume //= n
         if reduces and loop.outermost:
             self.cells[closer] = self.to_checked_value(closer, self._fold_partial_results(closer))
 
-    def _run_loop_block_once(self, loop: Loop, active_mask: Array | None) -> None:
+    def _reset_memories_and_run_loop_block(self, loop: Loop, active_mask: Array | None) -> None:
         """Run the block of a loop once, with new memories where the plan says so."""
         for memory_plan in self.plan.resets.get(loop.range, ()):
             self.memories.pop(memory_plan.node, None)
@@ -291,13 +296,13 @@ class VectorMachine:
         if loop.innermost and loop.closer.op is Op.REDUCE:
             self._collect_partial_reduce(loop.closer)
 
-    def _eval_loop_bound(self, u: UOp) -> int:
+    def _eval_uniform_bound_or_give_up(self, bound: UOp) -> int:
         """Return the trip count. Raises GiveUp if it varies."""
-        if u not in self.cells:  # a Special's bound, whose loop is around everything
-            for s in u.src:
-                self._eval_loop_bound(s)
-            self.cells[u] = self.program.actions[u.op](self, u, None)
-        c = self.cells[u]
+        if bound not in self.cells:  # a Special's bound, whose loop is around everything
+            for s in bound.src:
+                self._eval_uniform_bound_or_give_up(s)
+            self.cells[bound] = self.program.actions[bound.op](self, bound, None)
+        c = self.cells[bound]
         if c.__class__ is AffineValue and c.lo == c.hi:
             return int(c.lo)
         if c.__class__ is _ndarray and c.size == 1 and not c.ndim:
@@ -324,7 +329,7 @@ class VectorMachine:
         lhs, rhs = product.src
         a = expand_loop_axes(self.align_value_to_rank(lhs, 0), 0, depth)
         b = expand_loop_axes(self.align_value_to_rank(rhs, 0), 0, depth)
-        recipe = plan_matrix_product(a.shape, b.shape, tuple(self.extents), first_axis)
+        recipe = plan_matrix_product_if_worthwhile(a.shape, b.shape, tuple(self.extents), first_axis)
         if recipe is None:
             check_array_size(math.prod([max(p, q) for p, q in zip(a.shape, b.shape)]))
             x = np.asarray(KERNELS[Op.MUL][product.dtype](a, b))
@@ -386,10 +391,10 @@ class VectorMachine:
             form = self.forms.get(u)
             if form is None:
                 form = self.forms[u] = _expected_dtype_shape_and_bounds(u)
-            self._check_array(u, v, form)
+            self._check_array_or_raise_unsound(u, v, form)
         return v
 
-    def _check_array(self, u: UOp, v: Array, form: ExpectedForm) -> None:
+    def _check_array_or_raise_unsound(self, u: UOp, v: Array, form: ExpectedForm) -> None:
         """Assert the expected form of an array. Raises Unsound."""
         expected_dtype, shape, bounds = form
         dtype, full_shape = v.dtype, v.shape
@@ -418,22 +423,22 @@ class VectorMachine:
         """Return the elements of `ref` where the mask holds, anything elsewhere."""
         memory = self.memories.get(ref.home) or self._get_or_allocate_memory(ref)
         if mask is None and ref.__class__ is StridedRef:
-            span = self.spans.get(u) or compute_in_bounds_span(ref, memory.size, memory.copy_offset, self.extents)
+            span = self.spans.get(u) or compute_in_bounds_span_or_give_up(ref, memory.size, memory.copy_offset, self.extents)
             if memory.plan.checks:
                 self._log_access_if_plan_has_checks(memory, u, span, None, None)
-            return memory.load_span(span)
+            return memory.load_span_or_give_up_if_unwritten(span)
         positions = memory.in_bounds_positions_or_give_up(self._as_scattered(ref), mask, self.extents)
         self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
-        return memory.gather_elements(positions, mask)
+        return memory.gather_or_give_up_if_unwritten(positions, mask)
 
     def store(self, u: UOp, ref: VectorRef, value: Array, mask: Array | None) -> None:
         """Write the elements of `ref` where the mask holds."""
         memory = self.memories.get(ref.home) or self._get_or_allocate_memory(ref)
         if mask is None and ref.__class__ is StridedRef:
-            span = self.spans.get(u) or compute_in_bounds_span(ref, memory.size, memory.copy_offset, self.extents)
+            span = self.spans.get(u) or compute_in_bounds_span_or_give_up(ref, memory.size, memory.copy_offset, self.extents)
             if span.is_injective:
                 self._log_access_if_plan_has_checks(memory, u, span, None, None)
-                memory.store_span(span, value)
+                memory.store_span_or_adopt_value(span, value)
                 return
         positions = memory.in_bounds_positions_or_give_up(self._as_scattered(ref), mask, self.extents)
         self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
@@ -444,7 +449,7 @@ class VectorMachine:
         memory = self._get_or_allocate_memory(ref)
         positions = memory.in_bounds_positions_or_give_up(self._as_scattered(ref), mask, self.extents)
         self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
-        memory.scatter_add_elements(positions, mask, value, self.extents)
+        memory.scatter_add_or_give_up_if_unwritten(positions, mask, value, self.extents)
 
     def _as_scattered(self, ref: VectorRef) -> ScatteredRef:
         return ref.to_scattered(self.extents) if isinstance(ref, StridedRef) else ref

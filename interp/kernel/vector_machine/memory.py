@@ -162,7 +162,7 @@ class VectorMemory:
         self.written_mask: Array | bool = False
 
     @staticmethod
-    def from_flat_memory(plan: MemoryPlan, flat: FlatMemory, dtype: np.dtype[Any]) -> VectorMemory:
+    def from_flat_memory_or_give_up(plan: MemoryPlan, flat: FlatMemory, dtype: np.dtype[Any]) -> VectorMemory:
         """Return a memory with the contents of `flat`. Raises GiveUp where the lane machine must look."""
         data = flat.data
         if data.dtype is not dtype and data.dtype != dtype:  # a small float and the integer of its bits
@@ -200,7 +200,7 @@ class VectorMemory:
 
     # Strided accesses
 
-    def load_span(self, span: StridedSpan) -> Array:
+    def load_span_or_give_up_if_unwritten(self, span: StridedSpan) -> Array:
         """Return the elements of a span. Raises GiveUp for one never written."""
         if self.ready is not None and not (self.ready if span.covers_memory else span.strided_view(self.ready)).all():
             raise GiveUp(f"{self.name} is read before it is written")
@@ -212,7 +212,7 @@ class VectorMemory:
         view = span.strided_view(self.data)
         return view.copy() if self.plan.written else view
 
-    def store_span(self, span: StridedSpan, value: Array) -> None:
+    def store_span_or_adopt_value(self, span: StridedSpan, value: Array) -> None:
         """Write the elements of a span."""
         if span.covers_memory:
             self.ready, self.written_mask = None, True
@@ -260,7 +260,7 @@ class VectorMemory:
         check_array_size(positions.size)
         return positions
 
-    def gather_elements(self, positions: Array, mask: Array | None) -> Array:
+    def gather_or_give_up_if_unwritten(self, positions: Array, mask: Array | None) -> Array:
         """Return the elements at positions. Raises GiveUp for one never written where the mask holds."""
         touched = positions if mask is None else positions[np.broadcast_to(mask, positions.shape)]
         if self.ready is not None and not self.ready[touched].all():
@@ -289,7 +289,9 @@ class VectorMemory:
             self.ready[positions] = True
         self._mark_touched(positions, writes=True)
 
-    def scatter_add_elements(self, positions: Array, mask: Array | None, value: Array, extents: Sequence[int]) -> None:
+    def scatter_add_or_give_up_if_unwritten(
+        self, positions: Array, mask: Array | None, value: Array, extents: Sequence[int]
+    ) -> None:
         """Add to elements at positions; fixed-width integers wrap in any order (R05, R56)."""
         shape = np.broadcast_shapes(
             positions.shape, () if mask is None else mask.shape, tuple(extents) + (1,) * (positions.ndim - len(extents))
@@ -348,7 +350,9 @@ class StridedSpan:
         return positions
 
 
-def compute_in_bounds_span(ref: StridedRef, size: int, copy_offset: AffineValue | None, extents: Sequence[int]) -> StridedSpan:
+def compute_in_bounds_span_or_give_up(
+    ref: StridedRef, size: int, copy_offset: AffineValue | None, extents: Sequence[int]
+) -> StridedSpan:
     """Return what an access to all of `ref` touches in a memory of `size` elements. Raises GiveUp where it is out of bounds."""
     lo, hi = ref.position_bounds()
     if lo < 0 or hi >= size or 0 in ref.shape:

@@ -101,7 +101,7 @@ class VectorPlan:
     skipped_nodes: frozenset[UOp]
 
 
-def plan_vectorization(
+def plan_vectorization_or_give_up(
     kernel: KernelStructure, block: ScheduledBlock, supported_ops: frozenset[Op], level: VectorizationLevel
 ) -> VectorPlan:
     """Return the plan of a kernel whose outermost block is `block`. Raises GiveUp.
@@ -191,7 +191,9 @@ def _find_privatizing_loops(loop_nest: LoopNest, memory_node: UOp, sites: Sequen
 
 def _find_sequential_loops(loop_nest: LoopNest, sites: dict[UOp, list[UOp]], level: VectorizationLevel) -> frozenset[UOp]:
     """Return the ranges that run in order."""
-    sequential = {r for r in loop_nest.loops if loop_nest.kinds[r] is LoopKind.ORDERED and _has_barrier_per_iteration(loop_nest, r)}
+    sequential = {
+        r for r in loop_nest.loops if loop_nest.kinds[r] is LoopKind.ORDERED and _contains_barrier_of_outer_lanes(loop_nest, r)
+    }
     ranges_of = _RangeDependence(loop_nest)
     for m, accesses in sites.items():
         private = _find_privatizing_loops(loop_nest, m, accesses)
@@ -208,7 +210,7 @@ def _find_sequential_loops(loop_nest: LoopNest, sites: dict[UOp, list[UOp]], lev
     return frozenset(sequential)
 
 
-def _has_barrier_per_iteration(loop_nest: LoopNest, r: UOp) -> bool:
+def _contains_barrier_of_outer_lanes(loop_nest: LoopNest, r: UOp) -> bool:
     """Return True if lanes wait at a barrier in each iteration of `r`."""
     for b in loop_nest.items:
         if b.op is Op.BARRIER and r in loop_nest.path[b]:

@@ -1,8 +1,9 @@
 """Values that a kernel computes from its loop counters alone: addresses, and the accesses that are views of a memory.
 
 Counters of axes with constant bounds, and values that are affine in them, depend on no argument and on no memory. They belong
-to the plan. `fold_static_values` evaluates them once, with the assertions on every value. For each access without a condition
-it finds the `StridedSpan` of elements that it touches, if all of it is in bounds. Everything else is left to each run.
+to the plan. `fold_static_values_or_give_up` evaluates them once, with the assertions on every value. For each access without
+a condition it finds the `StridedSpan` of elements that it touches, if all of it is in bounds. Everything else is left to each
+run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from uops.interp.kernel.vector_machine.loop_nest import ACCESSES, LoopNest
 from uops.interp.kernel.vector_machine.memory import (
     StridedRef,
     StridedSpan,
-    compute_in_bounds_span,
+    compute_in_bounds_span_or_give_up,
     copy_offset_per_iteration,
     index_strided,
     whole_memory_ref,
@@ -44,7 +45,7 @@ class StaticValues:
     spans: dict[UOp, StridedSpan] = field(default_factory=dict)
 
 
-def fold_static_values(
+def fold_static_values_or_give_up(
     loop_nest: LoopNest, block: ScheduledBlock, sequential: frozenset[UOp], memories: dict[UOp, MemoryPlan]
 ) -> StaticValues:
     """Return the values that depend on loop counters alone. Raises GiveUp where one leaves its derived bounds."""
@@ -139,7 +140,7 @@ def _record_span_if_static(
     planned = memories[ref.home]
     size = math.prod(ref.home.shape) if planned.space is AddrSpace.GLOBAL else ref.home.arg.size
     try:
-        span = compute_in_bounds_span(ref, size, copy_offset_per_iteration(planned, size, extents), extents)
+        span = compute_in_bounds_span_or_give_up(ref, size, copy_offset_per_iteration(planned, size, extents), extents)
     except GiveUp:  # a run that comes here gives up itself
         return
     static.spans[u] = span
