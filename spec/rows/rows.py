@@ -18,7 +18,7 @@ from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
 from uops.spec.rows.claims import Claim
 from uops.spec.rows.executors import find_executors
 from uops.spec.rows.named import function, graphs, properties, schedule, stages, tables
-from uops.spec.rows.named.base import NamedRow, StatedClaim, Subject
+from uops.spec.rows.named.base import NamedRow, RowSubject, StatedClaim
 from uops.spec.rows.table import call, codegen, decomposed, elementwise, marker, memory, movement, ordering, reduce, source
 from uops.spec.rows.table.base import OpSpec, name_rule
 from uops.spec.rulings import RULINGS
@@ -110,7 +110,7 @@ def _row_json(row: OpSpec) -> dict[str, Any]:
         "dialects": [d.value for d in dialects_of(row.op)],
         "decomposition": row.decomposition if isinstance(row.decomposition, str) else f"graph: {row.decomposition.__name__}",
         "gradient": row.gradient.remark,
-        "subject": Subject.BACKEND.value,
+        "subject": RowSubject.BACKEND.value,
         "executed_by": find_executors(row.op).to_json(),
     }
 

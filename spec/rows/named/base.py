@@ -11,8 +11,8 @@ from typing import Any
 Statement = tuple[str, str]
 
 
-class Subject(Enum):
-    """What a conformance cell of a row judges. A failed cell counts against it and against nothing else."""
+class RowSubject(Enum):
+    """The part that conformance cells of a row judge. A failed cell counts against it and against nothing else."""
 
     BACKEND = "backend"
     FRONT_END = "front end"
@@ -62,7 +62,7 @@ class NamedRow:
     semantics: str
     claims: tuple[StatedClaim, ...]
     executed_by: ExecutedBy
-    subject: Subject
+    subject: RowSubject
     columns: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uops.spec.rows.named.base import ExecutedBy, NamedRow, Statement, Subject, state_claims
+from uops.spec.rows.named.base import ExecutedBy, NamedRow, RowSubject, Statement, state_claims
 
 _TRACE = "uops.compiler.tensor.trace"
 _MEANING = "uops.interp.tensor.actions:MEANING"
@@ -11,7 +11,7 @@ _LAZY = "the interpreter takes the graph that the front end has built"
 
 def _make_step(name: str, printed: str, semantics: str, claims: tuple[Statement, ...], executed_by: ExecutedBy) -> NamedRow:
     row_id = f"Function/{name}"
-    return NamedRow(row_id, printed, None, semantics, state_claims(row_id, claims), executed_by, Subject.FRONT_END)
+    return NamedRow(row_id, printed, None, semantics, state_claims(row_id, claims), executed_by, RowSubject.FRONT_END)
 
 
 ROWS = (

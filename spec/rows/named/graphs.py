@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uops.spec.rows.collectives import COLLECTIVES
 from uops.spec.rows.compositions import COMPOSITIONS
-from uops.spec.rows.named.base import ExecutedBy, NamedRow, Statement, Subject, state_claims
+from uops.spec.rows.named.base import ExecutedBy, NamedRow, RowSubject, Statement, state_claims
 
 _UNSELECTED: Statement = ("an element that is not selected never contributes, neither as NaN nor as an infinity", "R50")
 
@@ -84,14 +84,14 @@ def _make_composition_row(name: str) -> NamedRow:
     semantics, statements = _COMPOSITIONS[name]
     row_id = f"Composition/{name}"
     executed_by = ExecutedBy((f"uops.spec.rows.compositions:{name}", _RUN), ("uops.compiler.pipeline:lower",))
-    return NamedRow(row_id, name, None, semantics, state_claims(row_id, statements), executed_by, Subject.BACKEND)
+    return NamedRow(row_id, name, None, semantics, state_claims(row_id, statements), executed_by, RowSubject.BACKEND)
 
 
 def _make_collective_row(name: str) -> NamedRow:
     semantics, statements = _COLLECTIVES[name]
     row_id = f"Collective/{name}"
     executed_by = ExecutedBy((f"uops.spec.rows.collectives:{name}", _RUN), (), "the compiler takes graphs of one device")
-    return NamedRow(row_id, name, None, semantics, state_claims(row_id, statements), executed_by, Subject.BACKEND)
+    return NamedRow(row_id, name, None, semantics, state_claims(row_id, statements), executed_by, RowSubject.BACKEND)
 
 
 assert _COMPOSITIONS.keys() == COMPOSITIONS.keys(), "spec/rows/named/graphs.py: _COMPOSITIONS"

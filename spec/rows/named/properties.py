@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from uops.spec.ir.node import RULES
 from uops.spec.ir.ops import Op
-from uops.spec.rows.named.base import ExecutedBy, NamedRow, Statement, Subject, state_claims
+from uops.spec.rows.named.base import ExecutedBy, NamedRow, RowSubject, Statement, state_claims
 from uops.spec.rows.table.base import name_rule
 
 _CHECKS = "uops.interp.tensor.checks:check_derived_properties"
@@ -93,7 +93,7 @@ def make_property_rows(row_ids: Mapping[Op, str]) -> tuple[NamedRow, ...]:
             semantics,
             state_claims(f"Property/{name}", statements),
             executed_by,
-            Subject.SPECIFICATION,
+            RowSubject.SPECIFICATION,
             {"rules": _list_ops_by_rule(name, row_ids)},
         )
         for name, (semantics, statements, executed_by) in _PROPERTIES.items()

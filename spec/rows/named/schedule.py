@@ -8,7 +8,7 @@ from uops.spec.bestiary.tables import AXIS_NAMES
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AXIS_TABLE, GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisRow, AxisType
 from uops.spec.optops import OPTOPS, TILED, OptOp
-from uops.spec.rows.named.base import ExecutedBy, NamedRow, Statement, Subject, state_claims, write_as_sentence
+from uops.spec.rows.named.base import ExecutedBy, NamedRow, RowSubject, Statement, state_claims, write_as_sentence
 
 _SCHEDULE = "uops.compiler.passes.optimize.schedule"
 _BESTIARY_NAMES = {t: name for name, t in AXIS_NAMES.items()}
@@ -79,7 +79,7 @@ def _make_axis_row(t: AxisType, row: AxisRow) -> NamedRow:
         write_as_sentence(row.semantics),
         state_claims(row_id, _generate_axis_claims(t, row)),
         ExecutedBy(interp, _AXIS_COMPILER[t]),
-        Subject.BACKEND,
+        RowSubject.BACKEND,
         {
             "letter": t.letter,
             "priority": row.priority,
@@ -106,7 +106,7 @@ def _make_optop_row(optop: type[OptOp]) -> NamedRow:
             ("uops.interp.kernel.run:run_kernel",),
             (f"{_SCHEDULE}.optops:_APPLICATIONS[{name}]", f"{_SCHEDULE}.optops:apply"),
         ),
-        Subject.BACKEND,
+        RowSubject.BACKEND,
         {"axis": row.axis, "arg": row.arg},
     )
 
@@ -143,7 +143,7 @@ def _make_space_row(space: AddrSpace) -> NamedRow:
     row_id = f"AddrSpace/{space.name}"
     bestiary = space.name.capitalize() if space is not AddrSpace.REG else None
     claims = state_claims(row_id, (claim, ("an element that was not written is never read: reading it is a Trap", "R61")))
-    return NamedRow(row_id, space.name, bestiary, semantics, claims, executed_by, Subject.BACKEND)
+    return NamedRow(row_id, space.name, bestiary, semantics, claims, executed_by, RowSubject.BACKEND)
 
 
 AXIS_ROWS = tuple(_make_axis_row(t, row) for t, row in AXIS_TABLE.items())

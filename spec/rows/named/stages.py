@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uops.spec.rows.named.base import ExecutedBy, NamedRow, Statement, Subject, state_claims
+from uops.spec.rows.named.base import ExecutedBy, NamedRow, RowSubject, Statement, state_claims
 from uops.spec.verify.dialects import Dialect
 
 _PASSES = "uops.compiler.passes"
@@ -19,7 +19,7 @@ def _make_stage(
     )
     executed_by = ExecutedBy(("uops.interp.run:run",), tuple(f"{_PASSES}.{f}" for f in functions))
     columns = {"takes": takes.value, "gives": gives.value}
-    return NamedRow(row_id, printed, None, semantics, state_claims(row_id, statements), executed_by, Subject.COMPILER, columns)
+    return NamedRow(row_id, printed, None, semantics, state_claims(row_id, statements), executed_by, RowSubject.COMPILER, columns)
 
 
 # fmt: off

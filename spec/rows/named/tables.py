@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from uops.spec.bestiary.tables import EXPANDABLE_BY_NAME, PRIORITY, RANGE_ENDING, REDUCE_IDENTITIES, REDUCE_OPS
 from uops.spec.ir.ops import Op
-from uops.spec.rows.named.base import ExecutedBy, NamedRow, Statement, Subject, state_claims
+from uops.spec.rows.named.base import ExecutedBy, NamedRow, RowSubject, Statement, state_claims
 
 #: Entries of the range-ending table that a ruling words otherwise than the rest.
 _CALLS: dict[Op, str] = {
@@ -22,7 +22,7 @@ def _state_range_ending(op: Op, first: int) -> Statement:
 
 
 def _make_table_row(
-    name: str, printed: str, semantics: str, statements: Iterable[Statement], executed_by: ExecutedBy, subject: Subject
+    name: str, printed: str, semantics: str, statements: Iterable[Statement], executed_by: ExecutedBy, subject: RowSubject
 ) -> NamedRow:
     row_id = f"Table/{name}"
     return NamedRow(row_id, None, printed, semantics, state_claims(row_id, statements), executed_by, subject)
@@ -37,7 +37,7 @@ PRIORITY_ROW = _make_table_row(
         ("uops.interp.kernel.structure.blocks:closing_order", "uops.interp.bestiary.plan:ScopePlan.loop_levels"),
         ("uops.compiler.ir.loops:sort_by_nesting", "uops.compiler.passes.optimize.schedule.schedule:build_scheduled_body"),
     ),
-    Subject.SPECIFICATION,
+    RowSubject.SPECIFICATION,
 )
 RANGE_ENDING_ROW = _make_table_row(
     "RangeEnding",
@@ -48,7 +48,7 @@ RANGE_ENDING_ROW = _make_table_row(
         ("uops.interp.bestiary.plan:ScopePlan.closed_ranges", "uops.interp.bestiary.plan:ScopePlan.loop_body_sources"),
         ("uops.spec.bestiary.legalize:legalize", "uops.compiler.entry:convert_to_launch"),
     ),
-    Subject.BACKEND,
+    RowSubject.BACKEND,
 )
 EXPANDABLE_ROW = _make_table_row(
     "Expandable",
@@ -59,7 +59,7 @@ EXPANDABLE_ROW = _make_table_row(
         ("uops.interp.bestiary.values:find_axes_of_vector_lanes",),
         ("uops.spec.bestiary.lower:unrolled_axes", "uops.compiler.entry:convert_to_launch"),
     ),
-    Subject.BACKEND,
+    RowSubject.BACKEND,
 )
 REDUCE_OP_ROW = _make_table_row(
     "ReduceOp",
@@ -70,7 +70,7 @@ REDUCE_OP_ROW = _make_table_row(
         ("uops.interp.ops.reduce:FOLDS", "uops.interp.bestiary.values:reduce_over_axes"),
         ("uops.compiler.ir.accumulators:lower_reduces",),
     ),
-    Subject.BACKEND,
+    RowSubject.BACKEND,
 )
 
 ROWS = (PRIORITY_ROW, RANGE_ENDING_ROW, EXPANDABLE_ROW, REDUCE_OP_ROW)

@@ -9,7 +9,7 @@ import pytest
 
 from uops.spec.ir.ops import Op
 from uops.spec.rows.executors import COMPILER_TABLES, INTERPRETER_TABLES, find_executors
-from uops.spec.rows.named.base import ExecutedBy, Subject
+from uops.spec.rows.named.base import ExecutedBy, RowSubject
 from uops.spec.rows.rows import NAMED_ROWS, ROWS, to_json
 
 EXECUTED_BY = {row.id: find_executors(op) for op, row in ROWS.items()} | {id: row.executed_by for id, row in NAMED_ROWS.items()}
@@ -75,6 +75,6 @@ def test_json_says_what_executes_each_row_and_what_its_cells_judge():
     data = to_json()
     for row in (*data["ops"], *data["rows"]):
         assert row["executed_by"] == EXECUTED_BY[row["id"]].to_json()
-        assert row["subject"] in {s.value for s in Subject}
+        assert row["subject"] in {s.value for s in RowSubject}
     assert {r["subject"] for r in data["ops"]} == {"backend"}
     assert ExecutedBy(("m:f",)).to_json() == {"interp": ["m:f"], "compiler": [], "missing": None}
