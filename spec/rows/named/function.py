@@ -58,7 +58,7 @@ ROWS = (
         "Returns",
         "Gives a GetTuple of the Function for each result.",
         (
-            ("each result is a GetTuple of the Function, in the order in which they are packed", "R64"),
+            ("each result is a GetTuple of the Function; a Tensor that is returned twice is one result", "R64"),
             ("lists, tuples and dicts of results are kept", "R64"),
         ),
         ExecutedBy((f"{_MEANING}[GETTUPLE]",), (f"{_TRACE}:_trace_to_function_node",)),

@@ -36,23 +36,9 @@ PRIORITIES = {
 }  # fmt: skip
 RANGE_STARTS = {"BUFFERIZE": 1, "REDUCE": 1, "STORE": 2, "WMMA": 3, "END": 1, "CALL": 1, "FUNCTION": 1}
 EXPANDABLE_NAMES = [
-    "Unary",
-    "Binary",
-    "Ternary",
-    "Cast",
-    "BitCast",
-    "Gep",
-    "Vectorize",
-    "Load",
-    "Store",
-    "Index",
-    "PointerIndex",
-    "Reduce",
-    "End",
-    "After",
-    "Bufferize",
-    "Wmma",
-]
+    "Unary", "Binary", "Ternary", "Cast", "BitCast", "Gep", "Vectorize", "Load", "Store", "Index", "PointerIndex",
+    "Reduce", "End", "After", "Bufferize", "Wmma",
+]  # fmt: skip
 REDUCE_NAMES = {"Add": Op.ADD, "Mul": Op.MUL, "Max": Op.MAX, "Min": Op.MIN}
 
 
