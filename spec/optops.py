@@ -38,11 +38,16 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class OptRow:
-    """A row of the OptOps table. `printed` states that tinyspec has the row; others are extensions."""
+    """A row of the OptOps table.
+
+    `claims` are what it states of legality and of the axes after it, each with its ruling. `printed` states that tinyspec has the
+    row; others are extensions.
+    """
 
     axis: str
     arg: str
     semantics: str
+    claims: tuple[tuple[str, str], ...] = ()
     printed: bool = True
 
 
@@ -108,7 +113,19 @@ class Split(OptOp):
     The part of extent `factor` gets the type `target`.
     """
 
-    row = OptRow("any", "factor, target, top?", "Splits an axis in two; one part gets the target type.")
+    row = OptRow(
+        "any",
+        "factor, target, top?",
+        "Splits an axis in two; one part gets the target type.",
+        (
+            ("an axis of extent n becomes (n / factor, factor), or (factor, n / factor) with top", "R90"),
+            ("factor is at least 1 and divides the extent for certain", "R90"),
+            ("the target type is split from the axis' type, and is the half that the table of axis types says", "R90"),
+            ("a LOOP, GLOBAL or REDUCE axis may also be split into its own type, at either half", "R91"),
+            ("the part of extent factor is a new axis with the next free id", "R95"),
+            ("no workgroup dimension is made after a Nolocals", "R96"),
+        ),
+    )
     weight = 3
 
     axis: int
@@ -181,7 +198,17 @@ def split_directions(source: AxisType, target: AxisType) -> tuple[bool, ...]:
 class Padto(OptOp):
     """An OptOp that pads an axis to the next multiple; the added iterations are masked (R92, Padto)."""
 
-    row = OptRow("any", "multiple", "Lengthens an axis; what is added does nothing.")
+    row = OptRow(
+        "any",
+        "multiple",
+        "Lengthens an axis; what is added does nothing.",
+        (
+            ("the extent becomes the next multiple, and the iterations that are added store nothing", "R92"),
+            ("on a Reduce the iterations that are added give its identity", "R92"),
+            ("it takes an axis of any type and a multiple of at least 1", "R98"),
+            ("the axis is a number of the order by priority, then by id", "R95"),
+        ),
+    )
     weight = 1
 
     axis: int
@@ -208,7 +235,16 @@ class Padto(OptOp):
 class Swap(OptOp):
     """An OptOp that interchanges two axes of the same type."""
 
-    row = OptRow("axis i", "axis j", "Exchanges two axes of the same type.")
+    row = OptRow(
+        "axis i",
+        "axis j",
+        "Exchanges two axes of the same type.",
+        (
+            ("the two axes exchange their places", "R95"),
+            ("they are of one type", "R96"),
+            ("they are different axes", "R98"),
+        ),
+    )
     weight = 1
 
     axis: int
@@ -243,7 +279,15 @@ class Swap(OptOp):
 class Nolocals(OptOp):
     """An OptOp that forbids workgroup dimensions in the OptOps after it."""
 
-    row = OptRow("-", "-", "Forbids workgroup dimensions.")
+    row = OptRow(
+        "-",
+        "-",
+        "Forbids workgroup dimensions.",
+        (
+            ("it is rejected once there is a LOCAL, WARP or GROUP_REDUCE axis", "R96"),
+            ("no later OptOp makes such an axis", "R96"),
+        ),
+    )
     weight = 1
 
     def find_illegality(self, context: OptOpContext) -> str | None:
@@ -268,7 +312,18 @@ class TC(OptOp):
     `axis` is the number of the reduce axis among the REDUCE axes.
     """
 
-    row = OptRow("reduce idx", "tc, opt, mode", "Maps a product of matrices to Wmma; comes first.")
+    row = OptRow(
+        "reduce idx",
+        "tc, opt, mode",
+        "Maps a product of matrices to Wmma; comes first.",
+        (
+            ("it is the first OptOp", "R93"),
+            ("it takes a Reduce with Add of Mul(Cast(a), Cast(b)) over two output axes", "R93"),
+            ("tc is the number of a descriptor of the target, or -1 for the first that fits", "R97"),
+            ("opt 0 takes one reduce axis and extents that N, M and K divide, 1 several reduce axes, 2 pads too", "R97"),
+            ("mode 1 emits Wmma, mode 2 makes the same axes without it", "R97"),
+        ),
+    )
     weight = 0
 
     axis: int

@@ -8,11 +8,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from uops.spec.bestiary.tables import EXPANDABLE
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import divide_dim, scale_dim, shard_shape, ungated_positions
 from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
@@ -109,9 +111,10 @@ def lane_axis_values(axes: Sequence[tuple[int, int]]) -> list[dict[int, int]]:
 
 
 def range_(u: UOp, state: LegalizeState) -> UOp:
-    """Lower a RANGE: the loops that it depends on become dependencies of its bound."""
+    """Lower a RANGE: the loops that it depends on become dependencies of its bound, and a Placeholder becomes LOOP (R170)."""
     bound, *deps = state.core_sources(u)
-    return UOp(Op.RANGE, (UOp(Op.AFTER, (bound, *deps)) if deps else bound,), u.arg)
+    arg = replace(u.arg, type=AxisType.LOOP) if u.arg.type is AxisType.PLACEHOLDER else u.arg
+    return UOp(Op.RANGE, (UOp(Op.AFTER, (bound, *deps)) if deps else bound,), arg)
 
 
 def reduce_axis(u: UOp, state: LegalizeState) -> UOp:

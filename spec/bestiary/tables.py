@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.ops import BINARY, CONVERSIONS, TERNARY, UNARY, Op
+from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
 
 #: Printed name -> axis type; priorities and mapping are columns of `uops.spec.ir.axes.AXIS_TABLE`.
 AXIS_NAMES: dict[str, AxisType] = {
@@ -27,6 +27,13 @@ PRIORITY: dict[str, int] = {
 
 #: The ReduceOp variants.
 REDUCE_OPS: dict[str, Op] = {"Add": Op.ADD, "Mul": Op.MUL, "Max": Op.MAX, "Min": Op.MIN}
+#: Printed name of a ReduceOp -> its identity, which a reduction of nothing gives.
+REDUCE_IDENTITIES: dict[str, str] = {
+    "Add": "0",
+    "Mul": "1",
+    "Max": "-inf, or the least value of a dtype without it",
+    "Min": "+inf, or the greatest value of a dtype without it",
+}
 
 #: Operations that close ranges -> position of the first range among the sources.
 RANGE_ENDING: dict[Op, int] = {
@@ -39,16 +46,19 @@ RANGE_ENDING: dict[Op, int] = {
     Op.FUNCTION: 1,
 }
 
+#: Printed name -> the operations of that name through which the lanes of an UNROLL propagate.
+EXPANDABLE_BY_NAME: dict[str, frozenset[Op]] = {
+    "Unary": UNARY, "Binary": BINARY, "Ternary": TERNARY,
+    "Cast": frozenset({Op.CAST}), "BitCast": frozenset({Op.BITCAST}),
+    "Gep": frozenset({Op.GEP}), "Vectorize": frozenset({Op.VECTORIZE}),
+    "Load": frozenset({Op.B_LOAD}), "Store": frozenset({Op.B_STORE}),
+    "Index": frozenset({Op.B_INDEX}), "PointerIndex": frozenset({Op.POINTER_INDEX}),
+    "Reduce": frozenset({Op.B_REDUCE}), "End": frozenset({Op.END}), "After": frozenset({Op.AFTER}),
+    "Bufferize": frozenset({Op.BUFFERIZE}),
+    "Wmma": frozenset({Op.WMMA}),
+}  # fmt: skip
 #: Operations through which the lanes of an UNROLL propagate.
-EXPANDABLE: frozenset[Op] = (
-    UNARY | BINARY | TERNARY
-    | CONVERSIONS
-    | {Op.GEP, Op.VECTORIZE}
-    | {Op.B_LOAD, Op.B_STORE, Op.B_INDEX, Op.POINTER_INDEX}
-    | {Op.B_REDUCE, Op.END, Op.AFTER}
-    | {Op.BUFFERIZE}
-    | {Op.WMMA}
-)  # fmt: skip
+EXPANDABLE: frozenset[Op] = frozenset().union(*EXPANDABLE_BY_NAME.values())
 
 #: The kinds of CustomFunctions. The fields of CallInfo and BufferizeOpts are those of `CallArg` and `BufferizeArg`.
 CUSTOM_FUNCTION_KINDS = ("EncDec", "Graph")

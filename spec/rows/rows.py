@@ -1,6 +1,7 @@
-"""The rows of both documents: `ROWS[op]`, look-ups by id, printed name and glob, and the whole as JSON.
+"""The rows of both documents: `ROWS[op]`, `NAMED_ROWS[id]`, look-ups by id, printed name and glob, and the whole as JSON.
 
-`spec_hash()` identifies the specification. It changes with any row, claim, ruling, dialect or table.
+`spec_hash()` identifies the specification. It changes with any row, claim, ruling, dialect or table, and not with the names of what
+executes a row.
 """
 
 from __future__ import annotations
@@ -12,48 +13,61 @@ from functools import cache
 from typing import Any
 
 from uops.spec.bestiary import rows as bestiary_rows
-from uops.spec.bestiary.tables import AXIS_NAMES
-from uops.spec.ir.axes import AXIS_TABLE, AxisType
 from uops.spec.ir.fields import FIELDS, describe_type
-from uops.spec.ir.node import Rule
 from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
-from uops.spec.optops import OPTOPS
 from uops.spec.rows.claims import Claim
+from uops.spec.rows.executors import find_executors
+from uops.spec.rows.named import function, graphs, properties, schedule, stages, tables
+from uops.spec.rows.named.base import NamedRow, RowSubject, StatedClaim
 from uops.spec.rows.table import call, codegen, decomposed, elementwise, marker, memory, movement, ordering, reduce, source
-from uops.spec.rows.table.base import OpSpec
+from uops.spec.rows.table.base import OpSpec, name_rule
 from uops.spec.rulings import RULINGS
 from uops.spec.verify.dialects import DIALECTS, Dialect, dialects_of
 
-__all__ = ["CLAIMS", "ROWS", "OpSpec", "claims_of", "map_printed_names_to_row_ids", "find_rows", "row_of", "spec_hash", "to_json"]
+__all__ = ["CLAIMS", "NAMED_ROWS", "ROWS", "STATED_CLAIMS", "OpSpec", "claims_of", "find_rows", "map_printed_names_to_row_ids",
+           "row_of", "spec_hash", "to_json"]  # fmt: skip
 
 _MODULES = (source, movement, reduce, call, memory, ordering, elementwise, decomposed, marker, codegen, *bestiary_rows.MODULES)
 
 #: Op -> its row, in the order of the documents.
 ROWS: dict[Op, OpSpec] = {row.op: row for module in _MODULES for row in module.ROWS}
-_BY_ID: dict[str, OpSpec] = {row.id.lower(): row for row in ROWS.values()}
+#: Id -> row, of all that the documents name beside ops: in the order of the first document, then the second's tables.
+NAMED_ROWS: dict[str, NamedRow] = {
+    row.id: row
+    for row in (
+        *properties.make_property_rows({op: row.id for op, row in ROWS.items()}),
+        *schedule.ROWS,
+        *graphs.ROWS,
+        *function.ROWS,
+        *stages.ROWS,
+        *tables.ROWS,
+    )
+}
+_ALL_ROWS: tuple[OpSpec | NamedRow, ...] = (*ROWS.values(), *NAMED_ROWS.values())
+_BY_ID = {row.id.lower(): row for row in _ALL_ROWS}
 
-#: Id -> claim, of all rows and dialects.
+#: Id -> claim, of all ops and dialects: what the verifier checks.
 CLAIMS: dict[str, Claim] = {c.id: c for row in ROWS.values() for c in row.claims} | {
     c.id: c for d in DIALECTS.values() for c, _ in d.claims
 }
+#: Id -> claim, of all other rows: what they mean.
+STATED_CLAIMS: dict[str, StatedClaim] = {c.id: c for row in NAMED_ROWS.values() for c in row.claims}
 
 
-def row_of(name: str) -> OpSpec:
-    """Return the row with an id ("Movement/Pad") or op name ("PAD"); raises KeyError if there is none."""
+def row_of(name: str) -> OpSpec | NamedRow:
+    """Return the row with an id ("Movement/Pad", "Stage/expand") or op name ("PAD"); raises KeyError if there is none."""
     row = _BY_ID.get(name.lower())
     return row if row is not None else ROWS[Op[name.upper()]]
 
 
-def find_rows(pattern: str) -> list[OpSpec]:
-    """Return the rows whose id, op name or claim id matches a glob, in order; case is ignored."""
+def find_rows(pattern: str) -> list[OpSpec | NamedRow]:
+    """Return the rows whose id, name or claim id matches a glob, in order; case is ignored. The name of an op's row is the op's."""
     glob = pattern.lower()
-    return [
-        row
-        for row in ROWS.values()
-        if fnmatch.fnmatchcase(row.id.lower(), glob)
-        or fnmatch.fnmatchcase(row.op.name.lower(), glob)
-        or any(fnmatch.fnmatchcase(c.id.lower(), glob) for c in row.claims)
-    ]
+    return [row for row in _ALL_ROWS if any(fnmatch.fnmatchcase(text.lower(), glob) for text in _searched_texts(row))]
+
+
+def _searched_texts(row: OpSpec | NamedRow) -> tuple[str, ...]:
+    return (row.id, row.op.name if isinstance(row, OpSpec) else row.name, *(c.id for c in row.claims))
 
 
 def claims_of(op: Op) -> tuple[Claim, ...]:
@@ -61,33 +75,23 @@ def claims_of(op: Op) -> tuple[Claim, ...]:
     return ROWS[op].claims
 
 
-def _table_names() -> dict[str, tuple[str, ...]]:
-    """Return name -> row ids for the names that are no ops: OptOps and axis types."""
-    optops: dict[str, tuple[str, ...]] = {o.__name__: (f"OptOp/{o.__name__}",) for o in OPTOPS if o.row.printed}
-    return optops | {t.name: (f"AxisType/{t.name}",) for t in AxisType}
-
-
 @cache
 def map_printed_names_to_row_ids(document: str) -> dict[str, tuple[str, ...]]:
-    """Return name -> the ids of its rows, for every name that a document prints for an op, OptOp or axis type.
+    """Return name -> the ids of its rows, for every name that a document prints.
 
-    `document` is "tinyspec" or "bestiary"; raises KeyError for another. A family name (`Unary(...)`) has several rows.
+    `document` is "tinyspec" or "bestiary"; raises KeyError for another. A family name (`Unary(...)`) has several rows, and so has a
+    name that is printed for different things: tinyspec's Expand is an op and a stage.
     """
-    if document == "tinyspec":
-        names: dict[str, tuple[str, ...]] = {row.tinyspec: (row.id,) for row in ROWS.values() if row.tinyspec}
-        placeholder = AxisType.PLACEHOLDER.name
-        return names | {"Copy": (ROWS[Op.LOAD].id,)} | {k: v for k, v in _table_names().items() if k != placeholder}
-    if document != "bestiary":
+    if document not in ("tinyspec", "bestiary"):
         raise KeyError(document)
-    names = {row.bestiary: (row.id,) for row in ROWS.values() if row.bestiary}
+    names: dict[str, tuple[str, ...]] = {}
+    for row in _ALL_ROWS:
+        if (name := getattr(row, document)) is not None:
+            names[name] = (*names.get(name, ()), row.id)
+    if document == "tinyspec":
+        return names | {"Copy": (ROWS[Op.LOAD].id,), "Assign": (ROWS[Op.STORE].id, ROWS[Op.AFTER].id)}
     families = {"Unary": UNARY, "Binary": BINARY, "Ternary": TERNARY}
-    grouped = {name: tuple(ROWS[op].id for op in Op if op in ops) for name, ops in families.items()}
-    axes = {name: (f"AxisType/{t.name}",) for name, t in AXIS_NAMES.items()}
-    return names | grouped | axes
-
-
-def _rule_name(rule: Rule) -> str:
-    return f"{rule.__module__.rpartition('.')[2]}.{rule.__name__}"
+    return names | {name: tuple(ROWS[op].id for op in Op if op in ops) for name, ops in families.items()}
 
 
 def _row_json(row: OpSpec) -> dict[str, Any]:
@@ -101,15 +105,31 @@ def _row_json(row: OpSpec) -> dict[str, Any]:
         "schema": row.schema.text,
         "arg": None if arg is None else {"type": arg.__name__, "fields": {f.name: describe_type(f.hint) for f in FIELDS[arg]}},
         "semantics": row.semantics,
-        "derived": {column: _rule_name(getattr(row, column)) for column in ("dtype", "shape", "device", "min_max", "axis")},
+        "derived": {column: name_rule(getattr(row, column)) for column in ("dtype", "shape", "device", "min_max", "axis")},
         "claims": [_claim_json(c) for c in row.claims],
         "dialects": [d.value for d in dialects_of(row.op)],
         "decomposition": row.decomposition if isinstance(row.decomposition, str) else f"graph: {row.decomposition.__name__}",
         "gradient": row.gradient.remark,
+        "subject": RowSubject.BACKEND.value,
+        "executed_by": find_executors(row.op).to_json(),
     }
 
 
-def _claim_json(c: Claim) -> dict[str, Any]:
+def _named_row_json(row: NamedRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "family": row.family,
+        "document": row.document,
+        "names": {"tinyspec": row.tinyspec, "bestiary": row.bestiary},
+        "semantics": row.semantics,
+        "columns": dict(row.columns),
+        "claims": [_claim_json(c) for c in row.claims],
+        "subject": row.subject.value,
+        "executed_by": row.executed_by.to_json(),
+    }
+
+
+def _claim_json(c: Claim | StatedClaim) -> dict[str, Any]:
     return {"id": c.id, "text": c.text, "ruling": c.ruling or None}
 
 
@@ -127,20 +147,8 @@ def to_json() -> dict[str, Any]:
     """Return the specification as plain data, as `uops spec --json` prints it."""
     return {
         "ops": [_row_json(row) for row in ROWS.values()],
+        "rows": [_named_row_json(row) for row in NAMED_ROWS.values()],
         "dialects": [_dialect_json(d) for d in Dialect],
-        "axis_types": [
-            {
-                "name": t.name,
-                "letter": t.letter,
-                "priority": a.priority,
-                "split_from": sorted(s.letter for s in a.split_from),
-                "direction": a.direction.value if a.direction else None,
-                "ordered": a.ordered,
-                "semantics": a.semantics,
-            }
-            for t, a in AXIS_TABLE.items()
-        ],
-        "optops": [{"name": o.__name__, "axis": o.row.axis, "arg": o.row.arg, "semantics": o.row.semantics} for o in OPTOPS],
         "names": {
             document: {k: list(v) for k, v in map_printed_names_to_row_ids(document).items()}
             for document in ("tinyspec", "bestiary")
@@ -151,5 +159,8 @@ def to_json() -> dict[str, Any]:
 
 @cache
 def spec_hash() -> str:
-    """Return the SHA-256 of the canonical JSON of the specification: keys sorted, no spaces."""
-    return hashlib.sha256(json.dumps(to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()
+    """Return the SHA-256 of the canonical JSON of the specification, but for `executed_by`: keys sorted, no spaces."""
+    data = to_json()
+    for row in (*data["ops"], *data["rows"]):
+        del row["executed_by"]
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()

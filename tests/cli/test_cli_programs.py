@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from click.testing import Result
+from rich.console import Console
 
 from uops.backends import npz
 from uops.backends.answer import find_result_form_mismatch
+from uops.cli.commands.spec import SpecMatches, _print_matches, add_matches
 from uops.cli.inputs import random_inputs
 from uops.fuzz.generate.graphs import case
 from uops.interp import run as interpret
@@ -22,7 +25,8 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.text import parse, show
 from uops.spec.result import Result as Answer
-from uops.spec.rows.rows import CLAIMS, ROWS
+from uops.spec.rows.named.base import NamedRow
+from uops.spec.rows.rows import CLAIMS, NAMED_ROWS, ROWS
 from uops.spec.rulings import RULINGS
 
 Uops = Callable[..., Result]
@@ -34,8 +38,8 @@ Uops = Callable[..., Result]
 def test_spec_lists_every_row(uops: Uops) -> None:
     result = uops("spec")
     assert result.exit_code == 0
-    assert f"{len(ROWS)} rows" in result.output
-    for row in ROWS.values():
+    assert f"{len(ROWS)} rows of ops, {len(NAMED_ROWS)} other rows" in result.output
+    for row in (*ROWS.values(), *NAMED_ROWS.values()):
         assert row.id in result.output
 
 
@@ -44,6 +48,10 @@ def test_spec_json_has_every_op_with_its_claims_and_all_rulings(uops: Uops) -> N
     assert {row["id"]: [c["id"] for c in row["claims"]] for row in found["ops"]} == {
         row.id: [c.id for c in row.claims] for row in ROWS.values()
     }
+    assert {row["id"]: [c["id"] for c in row["claims"]] for row in found["rows"]} == {
+        row.id: [c.id for c in row.claims] for row in NAMED_ROWS.values()
+    }
+    assert all(row["subject"] and row["executed_by"] for row in (*found["ops"], *found["rows"]))
     assert set(found["rulings"]) == set(RULINGS) and found["hash"].startswith("sha256:")
 
 
@@ -59,6 +67,28 @@ def test_spec_finds_a_row_by_id_and_by_op(uops: Uops, name: str) -> None:
 def test_spec_finds_rows_by_glob(uops: Uops) -> None:
     found = json.loads(uops("spec", "Movement/*", "--json").output)["ops"]
     assert [row["id"] for row in found] == [row.id for row in ROWS.values() if row.id.startswith("Movement/")]
+
+
+@pytest.mark.parametrize("row", NAMED_ROWS.values(), ids=lambda row: row.id)
+def test_spec_shows_a_row_that_is_no_op_with_its_claims_and_what_executes_it(row: NamedRow) -> None:
+    out = io.StringIO()
+    matches = SpecMatches()
+    add_matches(row.id, matches)
+    assert matches.rows == [row]
+    _print_matches(Console(file=out, width=200), matches)
+    for text in (row.document, row.subject.value, *row.executed_by.interp, *row.executed_by.compiler, *(c.id for c in row.claims)):
+        assert text in out.getvalue()
+
+
+def test_spec_finds_every_row_that_a_printed_name_has(uops: Uops) -> None:
+    found = json.loads(uops("spec", "gather", "assign", "wraps the body", "--json").output)
+    assert [row["id"] for row in found["rows"]] == ["Composition/gather", "Collective/gather", "Function/WrapBody"]
+    assert [row["id"] for row in found["ops"]] == ["Store/Store", "Ordering/After"]
+
+
+def test_spec_shows_only_rulings_that_are_cited(uops: Uops) -> None:
+    rulings = uops("spec", "TABLE.RANGEENDING.C1").output
+    assert "R109" in rulings and "R10 " not in rulings
 
 
 def test_spec_finds_a_claim_and_a_ruling_and_shows_the_ruling_of_the_claim(uops: Uops) -> None:

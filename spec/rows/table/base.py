@@ -69,6 +69,11 @@ class OpSpec:
         return self.tinyspec or self.bestiary or self.op.name
 
 
+def name_rule(rule: Rule) -> str:
+    """Return the name of a rule of a derived property, with its module: `shape.of_pad`."""
+    return f"{rule.__module__.rpartition('.')[2]}.{rule.__name__}"
+
+
 class RowTable:
     """A collector of the rows of one module.
 

@@ -3,17 +3,37 @@
 import inspect
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from uops.spec import rulings
-from uops.spec.bestiary.tables import AXIS_NAMES, EXPANDABLE, PRIORITY, RANGE_ENDING, REDUCE_OPS
+from uops.spec.bestiary.tables import (
+    AXIS_NAMES,
+    EXPANDABLE,
+    EXPANDABLE_BY_NAME,
+    PRIORITY,
+    RANGE_ENDING,
+    REDUCE_IDENTITIES,
+    REDUCE_OPS,
+)
 from uops.spec.ir.args import ARG_TYPE
 from uops.spec.ir.node import RULES
 from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Family, Op
 from uops.spec.ir.scope import RANGE_ENDING as CLOSING
-from uops.spec.rows.rows import CLAIMS, ROWS, find_rows, map_printed_names_to_row_ids, row_of, spec_hash, to_json
+from uops.spec.rows.named.base import ExecutedBy
+from uops.spec.rows.rows import (
+    CLAIMS,
+    NAMED_ROWS,
+    ROWS,
+    STATED_CLAIMS,
+    find_rows,
+    map_printed_names_to_row_ids,
+    row_of,
+    spec_hash,
+    to_json,
+)
 from uops.spec.rulings import RULINGS
 
 
@@ -34,9 +54,15 @@ Recip Trunc Cast Add Mul Max Mod Idiv CmpLt CmpNe Xor Or And Shr Shl Where
 Neg Sub Div CmpGt CmpGe CmpLe CmpEq Not Exp2 Log2 Sin Sqrt Pow Mulacc Threefry
 ContiguousBackward Detach
 Barrier Ins Special If Endif Wmma Custom AtomicAdd CustomFunction Program Source
+Assign
+dtype shape device min_max axis
+GLOBAL LOCAL REG
+WARP THREAD LOOP REDUCE GROUP_REDUCE UPCAST UNROLL
 Split Padto Swap Nolocals TC
-GLOBAL LOCAL WARP THREAD LOOP REDUCE GROUP_REDUCE UPCAST UNROLL
-""")
+gemm prefix_sum arange gather scatter_add
+broadcast scatter reduce allgather reduce_scatter allreduce
+""") + ["Extracts inputs", "Runs the function", "Parameterizes", "Wraps the body", "Returns", "resolved"]
+TINYSPEC += ["Callify", "Rangeify", "Optimize", "Instruction Selection", "Linearize", "Register/Memory Plan", "Render"]
 BESTIARY = _words("""
 RANGE END
 REDUCE_AXIS REDUCE ALLREDUCE Min
@@ -51,16 +77,17 @@ RESHAPE PERMUTE EXPAND PAD SHRINK FLIP
 Unary Binary Ternary Cast BitCast
 Copy MStack MSelect Multi Group Detach Contiguous ContiguousBackward Precast Custom CustomI CustomFunction
 Placeholder Loop Global Thread Warp Local GroupReduce Upcast Reduce Unroll
-""")
+Priority ReduceOp
+""") + ["Range-Ending Operations", "Expandable Operations"]
 
 
 @pytest.mark.parametrize(("document", "names"), [("tinyspec", TINYSPEC), ("bestiary", BESTIARY)])
 def test_every_printed_name_has_a_row(document, names):
     assert set(map_printed_names_to_row_ids(document)) == set(names)
-    ids = {row.id for row in ROWS.values()}
+    ids = {row.id for row in ROWS.values()} | set(NAMED_ROWS)
     for name, rows in map_printed_names_to_row_ids(document).items():
         assert rows, name
-        assert all(r in ids or r.startswith(("OptOp/", "AxisType/")) for r in rows), name
+        assert set(rows) <= ids, name
 
 
 def test_families_mean_their_ops():
@@ -73,6 +100,8 @@ def test_names_that_both_documents_use_resolve_to_their_forms():
     assert row_of(map_printed_names_to_row_ids("tinyspec")["Range"][0]).op is Op.RANGE
     assert row_of(map_printed_names_to_row_ids("bestiary")["RANGE"][0]).op is Op.B_RANGE
     assert row_of(map_printed_names_to_row_ids("bestiary")["END"][0]).op is Op.END
+    assert map_printed_names_to_row_ids("tinyspec")["Expand"] == ("Movement/Expand", "Stage/expand")
+    assert map_printed_names_to_row_ids("tinyspec")["gather"] == ("Composition/gather", "Collective/gather")
     with pytest.raises(KeyError):
         map_printed_names_to_row_ids("appendix")
 
@@ -102,14 +131,18 @@ def test_row_is_complete(op):
 
 
 def test_ids_are_unique():
-    assert len({row.id.lower() for row in ROWS.values()}) == len(ROWS)
+    assert len({id.lower() for id in (*(row.id for row in ROWS.values()), *NAMED_ROWS)}) == len(ROWS) + len(NAMED_ROWS)
+    assert CLAIMS.keys().isdisjoint(STATED_CLAIMS)
+    assert len(STATED_CLAIMS) == sum(len(r.claims) for r in NAMED_ROWS.values())
     assert len(CLAIMS) == sum(len(r.claims) for r in ROWS.values()) + sum(len(d["claims"]) for d in to_json()["dialects"])
 
 
 def test_lookup_by_id_name_and_glob():
     assert row_of("movement/PAD") is row_of("pad") is ROWS[Op.PAD]
-    assert [r.op for r in find_rows("Load/*")] == [Op.LOAD]
-    assert [r.op for r in find_rows("pad.c2")] == [Op.PAD]
+    assert row_of("stage/EXPAND") is NAMED_ROWS["Stage/expand"]
+    assert find_rows("Load/*") == find_rows("load.c2") == [ROWS[Op.LOAD]]
+    assert find_rows("expand") == [ROWS[Op.EXPAND], NAMED_ROWS["Stage/expand"]]
+    assert find_rows("axistype.local.c*") == [NAMED_ROWS["AxisType/LOCAL"]]
     assert {r.family for r in find_rows("Marker/*")} == {Family.MARKER}
     assert find_rows("nothing") == []
     with pytest.raises(KeyError):
@@ -120,7 +153,9 @@ def test_json_is_plain_complete_and_hashed():
     data = to_json()
     assert json.loads(json.dumps(data)) == data
     assert [o["op"] for o in data["ops"]] == [op.name for op in ROWS]
+    assert [r["id"] for r in data["rows"]] == list(NAMED_ROWS)
     assert {c["id"] for o in (*data["ops"], *data["dialects"]) for c in o["claims"]} == set(CLAIMS)
+    assert {c["id"] for r in data["rows"] for c in r["claims"]} == set(STATED_CLAIMS)
     pad = next(o for o in data["ops"] if o["op"] == "PAD")
     assert pad["claims"][1] == {"id": "PAD.C2", "text": "o + s <= s'", "ruling": "R43"}
     assert pad["schema"] == "T o s'"
@@ -136,6 +171,19 @@ def test_hash_changes_with_a_ruling(monkeypatch):
     assert spec_hash.__wrapped__() != before
 
 
+def test_hash_changes_with_a_claim_of_a_named_row(monkeypatch):
+    before, row = spec_hash.__wrapped__(), NAMED_ROWS["Stage/expand"]
+    claims = (replace(row.claims[0], text="otherwise"), *row.claims[1:])
+    monkeypatch.setitem(NAMED_ROWS, row.id, replace(row, claims=claims))
+    assert spec_hash.__wrapped__() != before
+
+
+def test_hash_does_not_change_with_what_executes_a_row(monkeypatch):
+    before, row = spec_hash.__wrapped__(), NAMED_ROWS["Stage/expand"]
+    monkeypatch.setitem(NAMED_ROWS, row.id, replace(row, executed_by=ExecutedBy(("elsewhere:run",))))
+    assert spec_hash.__wrapped__() == before
+
+
 # Rulings
 
 
@@ -144,7 +192,7 @@ def test_rulings_are_read_in_order_and_complete():
     assert numbers == sorted(numbers)
     assert [id for id in RULINGS if id[0] == "P"] == ["P1", "P2", "P3"]
     groups = ((1, 29), (30, 32), (40, 65), (70, 89), (90, 98), (100, 131), (133, 133), (140, 142), (145, 146), (151, 152))
-    groups += ((156, 158), (161, 165))
+    groups += ((156, 158), (161, 166), (170, 171))
     assert numbers == [k for lo, hi in groups for k in range(lo, hi + 1)]
     assert all(r.topic and r.text for r in RULINGS.values())
 
@@ -182,7 +230,8 @@ def test_range_ending_ops_are_those_that_close_ranges():
 
 def test_expandable_ops_have_rows():
     assert set(ROWS) >= EXPANDABLE
-    assert set(REDUCE_OPS) == {"Add", "Mul", "Max", "Min"}
+    assert sum(map(len, EXPANDABLE_BY_NAME.values())) == len(EXPANDABLE)
+    assert set(REDUCE_OPS) == set(REDUCE_IDENTITIES) == {"Add", "Mul", "Max", "Min"}
 
 
 def test_decompositions_are_functions_of_a_node():

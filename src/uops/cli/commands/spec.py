@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,16 +16,21 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from uops.spec.rows.claims import Claim
+    from uops.spec.rows.named.base import ExecutedBy, NamedRow, StatedClaim
     from uops.spec.rows.rows import OpSpec
     from uops.spec.rulings import Ruling
+
+
+#: Characters of the first of two columns, unless a claim's id is longer.
+_NAME_WIDTH = 14
 
 
 @dataclass(slots=True)
 class SpecMatches:
     """The rows, claims and rulings that match the ids, each once, in the order of the specification's tables."""
 
-    rows: list[OpSpec] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
+    rows: list[OpSpec | NamedRow] = field(default_factory=list)
+    claims: list[Claim | StatedClaim] = field(default_factory=list)
     rulings: list[Ruling] = field(default_factory=list)
 
 
@@ -34,8 +40,8 @@ class SpecMatches:
 def spec(ids: tuple[str, ...], as_json: bool) -> None:
     """Show rows, claims and rulings of the specification.
 
-    An ID is a row (Movement/Pad), an op (pad), a claim (PAD.C2), a ruling (R43) or a glob over them ('Movement/*', 'R0*'). Without
-    an ID, all rows are listed.
+    An ID is a row (Movement/Pad, Stage/expand), an op (pad), a claim (PAD.C2), a ruling (R43) or a glob over them ('OptOp/*',
+    'R0*'). Without an ID, all rows are listed.
     """
     matches = SpecMatches()
     for pattern in ids:
@@ -50,18 +56,18 @@ def spec(ids: tuple[str, ...], as_json: bool) -> None:
 
 def add_matches(pattern: str, matches: SpecMatches) -> None:
     """Add the matches of `pattern`; without any, raise a usage error with similar names."""
-    from uops.spec.rows.rows import CLAIMS, ROWS, find_rows, map_printed_names_to_row_ids, row_of
+    from uops.spec.rows.rows import CLAIMS, STATED_CLAIMS, find_rows, map_printed_names_to_row_ids, row_of
     from uops.spec.rulings import RULINGS
 
-    claims = [c for c in CLAIMS.values() if c.id.lower() == pattern.lower()]
+    all_claims: list[Claim | StatedClaim] = [*CLAIMS.values(), *STATED_CLAIMS.values()]
+    claims = [c for c in all_claims if c.id.lower() == pattern.lower()]
     rulings = _filter_by_id(pattern, RULINGS.values())
     rows = [] if claims or rulings else find_rows(pattern)
     if not (claims or rulings or rows):
-        document_ids = {k.lower(): v for d in ("tinyspec", "bestiary") for k, v in map_printed_names_to_row_ids(d).items()}
-        row_ids = {r.id for r in ROWS.values()}
-        rows = [row_of(i) for i in document_ids.get(pattern.lower(), ()) if i in row_ids]
+        names = (map_printed_names_to_row_ids(document) for document in ("tinyspec", "bestiary"))
+        rows = [row_of(i) for ids in names for name, row_ids in ids.items() if name.lower() == pattern.lower() for i in row_ids]
     if not (claims or rulings or rows):
-        claims = _filter_by_id(pattern, CLAIMS.values())
+        claims = _filter_by_id(pattern, all_claims)
     if not (claims or rulings or rows):
         raise click.UsageError(f"nothing in the specification is called {pattern!r}{_suggest_ids(pattern)}")
     matches.claims += [c for c in claims if c not in matches.claims]
@@ -74,11 +80,12 @@ def _filter_by_id(pattern: str, items: Iterable[Any]) -> list[Any]:
 
 
 def _suggest_ids(pattern: str) -> str:
-    from uops.spec.rows.rows import CLAIMS, ROWS
+    from uops.spec.rows.rows import CLAIMS, NAMED_ROWS, ROWS, STATED_CLAIMS
     from uops.spec.rulings import RULINGS
     from uops.spec.suggest import format_did_you_mean
 
-    return format_did_you_mean(pattern, (*(n for r in ROWS.values() for n in (r.id, r.op.name)), *CLAIMS, *RULINGS))
+    rows = (n for r in ROWS.values() for n in (r.id, r.op.name))
+    return format_did_you_mean(pattern, (*rows, *NAMED_ROWS, *CLAIMS, *STATED_CLAIMS, *RULINGS))
 
 
 # ---------------------------------------------------------------------------------------------------------------- json
@@ -94,8 +101,10 @@ def _matches_to_json(matches: SpecMatches) -> dict[str, Any]:
     from uops.spec.rows.rows import to_json
 
     row_ids = {r.id for r in matches.rows}
+    specification = to_json()
     return {
-        "ops": [row for row in to_json()["ops"] if row["id"] in row_ids],
+        "ops": [row for row in specification["ops"] if row["id"] in row_ids],
+        "rows": [row for row in specification["rows"] if row["id"] in row_ids],
         "claims": [{"id": c.id, "text": c.text, "ruling": c.ruling or None, "row": c.spec} for c in matches.claims],
         "rulings": {r.id: {"topic": r.topic, "text": r.text} for r in matches.rulings},
     }
@@ -105,66 +114,117 @@ def _matches_to_json(matches: SpecMatches) -> dict[str, Any]:
 
 
 def _print_row_table(out: Console) -> None:
+    """Print a table of the ops, and one of all other rows."""
+    from uops.spec.rows.rows import NAMED_ROWS, ROWS
+
+    ops = [(r.family.value, r.id, r.document, r.schema.text, str(len(r.claims)), r.semantics) for r in ROWS.values()]
+    named = [(r.family, r.id, r.document, r.subject.value, str(len(r.claims)), r.semantics) for r in NAMED_ROWS.values()]
+    _print_table_of_families(out, "Sources", ops)
+    _print_table_of_families(out, "Judges", named)
+    out.print(f"{len(ROWS)} rows of ops, {len(NAMED_ROWS)} other rows; `uops spec ID` shows one", style="dim")
+
+
+def _print_table_of_families(out: Console, third_column: str, lines: Iterable[tuple[str, ...]]) -> None:
+    """Print lines of (family, row, document, third column, claims, meaning), with a rule between families."""
     from rich import box
     from rich.table import Table
 
     from uops.cli.texts import Text
-    from uops.spec.rows.rows import ROWS
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, style in (("Row", "bold"), ("Document", "dim"), ("Sources", "cyan"), ("Claims", ""), ("Meaning", "")):
+    columns = (("Row", "bold"), ("Document", "dim"), (third_column, "cyan"), ("Claims", ""), ("Meaning", ""))
+    for name, style in columns:
         table.add_column(name, style=style, justify="right" if name == "Claims" else "left", no_wrap=name == "Row")
-    family = None
-    for row in ROWS.values():
-        if family not in (None, row.family):
+    previous = None
+    for family, *cells in lines:
+        if previous not in (None, family):
             table.add_section()
-        family = row.family
-        table.add_row(*map(Text, (row.id, row.document, row.schema.text, str(len(row.claims)), row.semantics)))
+        previous = family
+        table.add_row(*map(Text, cells))
     out.print(table)
-    out.print(f"{len(ROWS)} rows; `uops spec ID` shows one", style="dim")
 
 
 def _print_matches(out: Console, matches: SpecMatches) -> None:
+    from uops.spec.rows.named.base import NamedRow
     from uops.spec.rulings import RULINGS
 
     for row in matches.rows:
-        _print_row(out, row)
+        if isinstance(row, NamedRow):
+            _print_named_row(out, row)
+        else:
+            _print_op_row(out, row)
     for c in matches.claims:
-        _print_name_and_text(out, c.id, c.text)
+        _print_name_and_text(out, c.id, c.text, width=max(_NAME_WIDTH, len(c.id)))
         _print_name_and_text(out, "row", c.spec, "dim")
-    rulings = {c.ruling for c in (*matches.claims, *(c for r in matches.rows for c in r.claims)) if c.ruling}
-    cited = [r for r in RULINGS.values() if any(r.id in name for name in rulings) and r not in matches.rulings]
+    rulings = {i for c in (*matches.claims, *(c for r in matches.rows for c in r.claims)) for i in re.findall(r"\w+", c.ruling)}
+    cited = [r for r in RULINGS.values() if r.id in rulings and r not in matches.rulings]
     for r in (*matches.rulings, *cited):
         _print_name_and_text(out, r.id, f"{r.topic}: {r.text}", "bold magenta")
 
 
-def _print_row(out: Console, row: OpSpec) -> None:
-    from uops.cli.texts import Text
+def _print_op_row(out: Console, row: OpSpec) -> None:
+    from uops.spec.rows.executors import find_executors
     from uops.spec.verify.dialects import dialects_of
 
     rules = {column: getattr(row, column).__name__ for column in ("dtype", "shape", "device", "min_max", "axis")}
     core = row.decomposition.removeprefix("core: ") if isinstance(row.decomposition, str) else "becomes other ops, by a graph"
-    out.print(Text.assemble((row.id, "bold"), "  ", (row.document, "dim")))
-    out.print(Text(row.semantics))
+    _print_heading(out, row)
     _print_name_and_text(out, "sources", row.schema.text or "none")
     _print_name_and_text(out, "arg", row.arg_type.__name__ if row.arg_type else "none")
     _print_name_and_text(out, "derived", ", ".join(f"{k}: {v.strip('_<>')}" for k, v in rules.items()))
     _print_name_and_text(out, "dialects", ", ".join(d.value for d in dialects_of(row.op)) or "none")
     _print_name_and_text(out, "core", core)
     _print_name_and_text(out, "gradient", row.gradient.remark)
+    _print_executors(out, find_executors(row.op))
+    _print_claims(out, row)
+
+
+def _print_named_row(out: Console, row: NamedRow) -> None:
+    _print_heading(out, row)
+    for name, value in row.columns.items():
+        _print_name_and_text(out, name.replace("_", " "), _format_column(value))
+    _print_name_and_text(out, "judges", row.subject.value)
+    _print_executors(out, row.executed_by)
+    _print_claims(out, row)
+
+
+def _format_column(value: Any) -> str:
+    """Return a cell as text; of the rules of a property, each with the number of its ops."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name.strip('_<>')} ({len(rows)})" for name, rows in value.items())
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return {True: "yes", False: "no", None: "none"}[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _print_heading(out: Console, row: OpSpec | NamedRow) -> None:
+    from uops.cli.texts import Text
+
+    out.print(Text.assemble((row.id, "bold"), "  ", (row.document, "dim")))
+    out.print(Text(row.semantics))
+
+
+def _print_executors(out: Console, executed_by: ExecutedBy) -> None:
+    """Print what executes a row, a name a line, or why nothing does."""
+    for side, names in (("interp", executed_by.interp), ("compiler", executed_by.compiler)):
+        _print_name_and_text(out, side, "\n".join(names) or f"none: {executed_by.missing}")
+
+
+def _print_claims(out: Console, row: OpSpec | NamedRow) -> None:
+    width = max(_NAME_WIDTH, *(len(c.id) for c in row.claims))
     for c in row.claims:
-        _print_name_and_text(out, c.id, f"{c.text} ({c.ruling})" if c.ruling else c.text, "bold cyan")
+        _print_name_and_text(out, c.id, f"{c.text} ({c.ruling})" if c.ruling else c.text, width=width)
     out.print()
 
 
-def _print_name_and_text(out: Console, name: str, text: str, style: str = "bold cyan") -> None:
-    """Print a name and its text in two columns."""
+def _print_name_and_text(out: Console, name: str, text: str, style: str = "bold cyan", width: int = _NAME_WIDTH) -> None:
+    """Print a name and its text in two columns, the first of them `width` characters wide."""
     from rich.table import Table
 
     from uops.cli.texts import Text
 
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(width=14, no_wrap=True)
+    grid.add_column(width=width, no_wrap=True)
     grid.add_column()
     grid.add_row(Text(name, style if "." in name or name[:1] in "RP" else "dim"), Text(text))
     out.print(grid)
