@@ -21,7 +21,7 @@ _PROPERTIES: dict[str, tuple[str, tuple[Statement, ...], ExecutedBy]] = {
         "The type of each element; void where a node has no value.",
         (
             ("the value of a node has the dtype that is derived for it", ""),
-            ("the result of an ALU op has the dtype of its operands, that of a comparison is bool", "R25"),
+            ("an ALU op has the dtype of its operands, Where that of its branches, Cast that of its arg, a comparison bool", "R25"),
             ("Tuple, Function, Call, Store, End, Group, Sink and Linear are void", "R77"),
         ),
         ExecutedBy((f"{_DERIVE}.dtype:RULES", _CHECKS), (f"{_DERIVE}.dtype:RULES", "uops.compiler.passes.select.select:select")),

@@ -15,14 +15,11 @@ _BESTIARY_NAMES = {t: name for name, t in AXIS_NAMES.items()}
 
 # ---------------------------------------------------------------------------------------------------------------- axis types
 
-#: Where an axis type comes from, if no Split says it.
+#: Where an axis type comes from, if no Split makes it of another type.
 _ORIGINS: dict[AxisType, Statement] = {
-    AxisType.PLACEHOLDER: ("no dialect of the pipeline has it, and no Split makes it", "R90"),
+    AxisType.PLACEHOLDER: ("the BESTIARY dialect alone has it, and legalize makes it LOOP", "R170"),
     AxisType.LOOP: ("output axes have it before the first OptOp", "R94"),
-    AxisType.GLOBAL: (
-        "output axes of parallel targets have it before the first OptOp, and no OptOp makes it of another type",
-        "R94",
-    ),
+    AxisType.GLOBAL: ("output axes of parallel targets have it before the first OptOp; no OptOp makes it of another type", "R94"),
     AxisType.WARP: ("TC alone makes it", "R93"),
     AxisType.REDUCE: ("the axes of a Reduce have it before the first OptOp", "R94"),
 }
