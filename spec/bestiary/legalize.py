@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uops.spec.bestiary import lower as lw
 from uops.spec.bestiary.lower import LegalizeState, Lower
+from uops.spec.bestiary.tensor_core import wmma
 from uops.spec.errors import SpecError
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, substitute, toposort
@@ -57,7 +58,7 @@ LEGALIZE: dict[Op, Lower] = {
 }
 # fmt: on
 #: Core ops that have another meaning on sources of the second document.
-_CORE_OPS: dict[Op, Lower] = {Op.CALL: lw.call, Op.LINEAR: lw.linear}
+_CORE_OPS: dict[Op, Lower] = {Op.CALL: lw.call, Op.LINEAR: lw.linear, Op.WMMA: wmma}
 
 
 def substitute_bound_variables(root: UOp) -> UOp:

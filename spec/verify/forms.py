@@ -329,6 +329,14 @@ STACK_SPELLS_SHAPE = _make_form(
 )
 
 
+def _check_one_tile(u: UOp, ctx: VerifyContext) -> str | None:
+    grid = u.arg.tile_grid
+    return None if grid == (1, 1) else f"a grid of {grid[0]} x {grid[1]}; `legalize` makes a Wmma of each tile"
+
+
+ONE_TILE = _make_form(NodePosition.BODY, Op.WMMA, "a Wmma computes one tile", _check_one_tile, "R178")
+
+
 def _check_closed_axis_type(u: UOp, ctx: VerifyContext) -> str | None:
     other = AxisType.REDUCE if u.op is Op.END else AxisType.LOOP
     wrong = next((r for r in ranges_closed_by(u) if r.arg.type is other), None)
