@@ -89,6 +89,13 @@ def address_space_form(spaces: frozenset[AddrSpace]) -> DialectForm:
     return _make_form(NodePosition.OUTER, ops, f"address spaces are {words}", check, "R52")
 
 
+def _check_load_to_registers(u: UOp, ctx: VerifyContext) -> str | None:
+    space = u.arg.addrspace
+    return None if space is None or space is AddrSpace.REG else f"got {space.name}"
+
+
+LOAD_TO_REGISTERS = _make_form(NodePosition.BODY, Op.LOAD, "a Load is to registers", _check_load_to_registers, "R179")
+
 # ------------------------------------------------------------------------------------------------------ around the calls
 
 

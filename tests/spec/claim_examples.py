@@ -310,6 +310,10 @@ claim(
 _counted = b.sink(b.store(b.at(_a, 0), b.cast(b.variable("n", 1, 8, slot=1), f32)))
 claim("CALL.C5", b.call(_counted, buf(), i(1)), b.call(_counted, buf(), i(0)))
 claim("CALL.C6", *(u.replace(op=Op.CALL) for u in _wrote))
+_in = {space: b.tuple_(b.neg(n(Op.PARAM, b.shape_vector((4,)), arg=A.ParamArg(0, f32, addrspace=space)))) for space in AddrSpace}
+claim("FUNCTION.C10", b.function(_in[GLOBAL], v()), b.function(_in[LOCAL], v()), b.function(_in[REG], buf(), v()))
+_stored = {space: b.sink(b.store(t.src[0].src[0], t.src[0])) for space, t in _in.items()}
+claim("CALL.C7", b.call(_stored[GLOBAL], buf()), b.call(_stored[REG], buf()), b.call(_stored[GLOBAL], buf(space=LOCAL)))
 claim(
     "GETTUPLE.C2", b.get(b.tuple_(_t), 0), n(Op.GETTUPLE, _t, arg=A.GetTupleArg(0)), n(Op.GETTUPLE, _wrote[0], arg=A.GetTupleArg(0))
 )

@@ -251,6 +251,10 @@ def _grids(d: Dialect) -> list[UOp]:
     return [launch(d, b.store(at(buf(32, unique=9, space=REG), place), value))]
 
 
+def _loads(d: Dialect) -> list[UOp]:
+    return [launch(d, put(d, n(Op.LOAD, at(P1, counter(d)), arg=A.LoadArg(None, space)))) for space in (LOCAL, GLOBAL)]
+
+
 def _single(d: Dialect) -> list[UOp]:
     r, s = counter(d, 0), counter(d, 1)
     store = b.store(at(P0, r), c(1.0))
@@ -291,6 +295,7 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "_check_single_end": _single,
     "_check_store_index_vectors_without_duplicates": _twice,
     "_check_one_tile": _grids,
+    "_check_load_to_registers": _loads,
 }
 
 for _d, _spec in DIALECTS.items():
