@@ -27,6 +27,7 @@ from uops.compiler.passes.memory_plan import plan_memory
 from uops.compiler.passes.optimize.heuristics.block_fusion import fuse_kernel_chains
 from uops.compiler.passes.optimize.optimize import schedule_kernel_or_build_scan, select_scheduler
 from uops.compiler.passes.optimize.schedule.schedule import Scheduler
+from uops.compiler.passes.private_memory import reuse_private_memory
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.render import CompileQueue, render_and_compile
 from uops.compiler.passes.select.select import STEPS, select_instructions
@@ -202,6 +203,8 @@ PIPELINE: tuple[Pass, ...] = (
          (("select", "an instruction that is made later would have no place"),), per_kernel=True),
     Pass("workgroups", "linearize", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: lower_workgroups_to_loops(u, s.target),
          (("linearize", "loops of lanes are distributed over the order of instructions"),), per_kernel=True),
+    Pass("private memory", "plan", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: reuse_private_memory(u),
+         (("workgroups", "it makes LOCAL memory, and loops of lanes that need no Barrier"),), per_kernel=True),
     Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan_memory(u, s.external),
          (("callify", "memory that callers see keeps its place"),
           ("linearize", "lifetimes are those of the final order"))),

@@ -16,6 +16,7 @@ import numpy as np
 from uops.interp.tensor.actions import import_kernel_bridge
 from uops.interp.tensor.machine import TensorMachine
 from uops.interp.tensor.memory import StorageRef
+from uops.interp.tensor.placement import check_placements
 from uops.interp.tensor.scope import VOID, TensorScope
 from uops.interp.tensor.storage import Array
 from uops.spec.errors import SpecTypeError
@@ -53,10 +54,10 @@ def run(
     for its value. A Buffer without an input is uninitialised. Keys that the graph does not use are ignored, so that all stages
     of a program take the inputs of the first one.
 
-    With `check`, a graph that breaks a claim of its rows raises SpecError with that claim. Every node's dtype, shape and
-    min_max are asserted (Unsound). Without it, the caller vouches for the graph. `schedule` is a seed that draws an order for
-    everything unordered in kernels. `lanes` runs kernels lane by lane. `dialect` is what the graph is written in; None: the
-    one that `infer_dialect` finds. Raises Trap where the specification defines a failure, and SpecError for an ill-formed
+    With `check`, a graph that breaks a claim of its rows raises SpecError with that claim. Every node's dtype, shape, min_max,
+    device and axis are asserted (Unsound). Without it, the caller vouches for the graph. `schedule` is a seed that draws an
+    order for everything unordered in kernels. `lanes` runs kernels lane by lane. `dialect` is what the graph is written in;
+    None: the one that `infer_dialect` finds. Raises Trap where the specification defines a failure, and SpecError for an ill-formed
     graph or input.
     """
     if not isinstance(root, UOp):
@@ -79,6 +80,8 @@ def _evaluate_and_collect_result(machine: TensorMachine, root: UOp, is_kernel: b
     values = []
     for cell in _evaluate_root_cells(machine, root, is_kernel):
         values.append(_array(machine.load_if_reference(cell)))
+    if machine.check:
+        check_placements(machine)
     buffers = {}
     for s in machine.storages.values():
         if s.writes:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach_hoisted_checks_unless_data_proves, checks_of
@@ -23,6 +23,7 @@ from uops.compiler.tensor.realize import forbid_realization
 from uops.compiler.tensor.tensor import Tensor
 from uops.spec.errors import SpecTypeError, SpecValueError
 from uops.spec.ir import build as B
+from uops.spec.ir.args import CallArg
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import scope_nodes, scope_sources
@@ -38,21 +39,30 @@ class ClosedValues(NamedTuple):
     captured: list[UOp]
 
 
-def function(f: Callable[P, R]) -> Callable[P, R]:
+@overload
+def function(f: Callable[P, R], *, precompile: bool = False) -> Callable[P, R]: ...
+@overload
+def function(f: None = None, *, precompile: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def function(f: Callable[P, R] | None = None, *, precompile: bool = False) -> Any:
     """Capture each call of `f` as a Function node (see the module).
 
-    Raises SpecError if `f` realizes, assigns to an input, or returns no Tensor.
+    With `precompile`, the kernels of a call are its own: no value outside of `f` is computed in them, so that all calls on
+    arguments of equal shapes and dtypes share compiled kernels. Raises SpecError if `f` realizes, assigns to an input, or
+    returns no Tensor.
     """
+    if f is None:
+        return functools.partial(function, precompile=precompile)
+    traced = f
 
-    @functools.wraps(f)
+    @functools.wraps(traced)
     def call_as_function_node(*args: P.args, **kwargs: P.kwargs) -> R:
-        return _trace_to_function_node(f, args, kwargs)
+        return _trace_to_function_node(traced, args, kwargs, CallArg(precompile=True) if precompile else None)
 
     return call_as_function_node
 
 
-def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-    """Return the result of `f`, its Tensors replaced by the results of a Function node."""
+def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any], arg: CallArg | None) -> R:
+    """Return the result of `f`, its Tensors replaced by the results of a Function node with the annotations `arg`."""
     name = getattr(f, "__name__", "function")
     inputs: dict[UOp, Tensor] = {}
     args, kwargs = _map_tensors(
@@ -68,7 +78,7 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
         raise SpecTypeError(f"@function {name} must return a Tensor or several, got none")
     order = list(dict.fromkeys(u for v in values for u in scope_nodes(v)))
     bodies, captured = _replace_inputs_and_captures_by_params(values, order, [before[u] for u in inputs])
-    node = B.function(B.tuple_(*bodies), *inputs, *captured)
+    node = B.function(B.tuple_(*bodies), *inputs, *captured).replace(arg=arg)
     if any(u.tag == UNCHECKED for u in order):
         node = node.replace(tag=UNCHECKED)
     node = attach_hoisted_checks_unless_data_proves(node, _express_checks_in_call_arguments(order, {before[u]: u for u in inputs}))

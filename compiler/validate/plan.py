@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.model import ObligationKind, ValidationClaim
+from uops.compiler.validate.private import generate_private_plan_claims
 from uops.compiler.validate.terms import Condition, LinearSum
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -37,7 +38,9 @@ def generate_plan_claims(before: UOp, after: UOp, caller_buffers: Collection[int
     live_ranges: dict[UOp, tuple[int, int]] = {}
     places: dict[UOp, UOp] = {}
     for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
-        yield _claim(f"call {k} keeps its kernel", _truth(old.body is new.body and old.arg == new.arg))
+        yield _claim(f"call {k} keeps its annotations", _truth(old.arg == new.arg))
+        if old.body is not new.body:
+            yield from generate_private_plan_claims(f"call {k}", old.body, new.body)
         yield from _claim_unique_written_arguments(k, old)
         for a, b in zip(old.arguments, new.arguments, strict=True):
             if b.op is Op.SLICE:

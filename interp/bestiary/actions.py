@@ -42,7 +42,7 @@ ACTIONS: Mapping[Op, Action] = {
 NEEDS: Mapping[Op, FindDependencies] = {
     Op.UNROLL: values.find_unroll_dependencies, **dict.fromkeys((Op.B_RANGE, Op.LINEAR, Op.B_IF), flow.find_no_dependencies),
     **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE, Op.CALL), flow.find_dependencies_outside_closed_loops),
-    Op.B_PARAM: calls.find_param_dependencies, Op.FUNCTION: calls.find_function_dependencies,
+    Op.WMMA: flow.find_wmma_dependencies, Op.B_PARAM: calls.find_param_dependencies, Op.FUNCTION: calls.find_function_dependencies,
     Op.GETTUPLE: calls.find_gettuple_dependencies,
 }
 # fmt: on

@@ -131,12 +131,30 @@ def eval_barrier(step: EvalStep) -> BestiaryCoroutine:
     return step.depend_on_cell_of(step.node.operand).value
 
 
+def find_wmma_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+    """Return what a Wmma needs: its accumulator, and the nodes right outside of the loops that it ends, if any (R178)."""
+    plan = frame.scope.plan
+    if not u.ranges:
+        return [(frame, s) for s in plan.sources_in_scope(u)]
+    outermost = plan.loop_levels((u.lhs, u.rhs), plan.closed_ranges(u))[0]
+    return [(frame, s) for s in (u.accumulator, outermost.range.bound, *outermost.invariant)]
+
+
 def eval_wmma(step: EvalStep) -> BestiaryCoroutine:
     """Return this lane's part of A times B plus the accumulator, which the lanes of a warp compute together.
 
-    `()` marks this lane's own fragments.
+    In the loops that it ends, each product is added to what the one before gave (R178). `()` marks this lane's own fragments.
     """
-    lhs, rhs, accumulator = step.values_of(step.node.src)
-    reply = yield SyncRequest(step.node, step.before, {(): (lhs, rhs, accumulator)})
-    step.before |= reply.before
-    return reply.fragments[()]
+    u = step.node
+    total = step.value_of(u.accumulator)
+
+    def multiply_accumulate(frame: BestiaryFrame) -> BestiaryCoroutine:
+        nonlocal total
+        yield from step.machine.evaluate(frame, u.lhs, u.rhs)
+        lhs, rhs = step.value_of(u.lhs, frame), step.value_of(u.rhs, frame)
+        reply = yield SyncRequest(u, step.before, {(): (lhs, rhs, total)})
+        step.before |= reply.before
+        total = reply.fragments[()]
+
+    yield from step.run_loops((u.lhs, u.rhs), step.frame.scope.plan.closed_ranges(u), multiply_accumulate)
+    return total

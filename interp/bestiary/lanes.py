@@ -103,7 +103,7 @@ def group_into_warps(lanes: Sequence[Coordinates], threads: int) -> list[list[Co
 
 def _compute_wmma_of_each_warp(request: SyncRequest) -> dict[Coordinates, Array]:
     """Return the result of a Wmma for each lane (R118, R119)."""
-    from uops.interp.ops.wmma import multiply_fragments  # late: few graphs have a Wmma
+    from uops.interp.ops.wmma import multiply_tile_grid  # late: few graphs have a Wmma
 
     u = request.node
     results: dict[Coordinates, Array] = {}
@@ -114,5 +114,5 @@ def _compute_wmma_of_each_warp(request: SyncRequest) -> dict[Coordinates, Array]
         if len(warp) != u.arg.threads:
             raise Trap(f"{describe(u)} needs warps of {u.arg.threads} lanes, got {len(warp)} (R60)")
         a, b, acc = (np.stack([request.fragments[c][k] for c in warp]) for k in range(3))
-        results.update(zip(warp, multiply_fragments(descriptor, a, b, acc)))
+        results.update(zip(warp, multiply_tile_grid(descriptor, u.arg.tile_grid, a, b, acc)))
     return results

@@ -5,6 +5,8 @@ gives D's. The lane maps gather A, B and C; D = A B + C with exact products and 
 wrap. It raises SpecError for a fragment of another shape or dtype. Where lanes that hold copies disagree, it raises a Trap that
 names both.
 
+`multiply_tile_grid(d, grid, a, b, acc)` does this for each tile of a grid (R178, the configuration of a Wmma).
+
 `allowed_error(d, a, b, acc)` bounds, per element of D, the distance between `multiply_fragments` and any result that the
 descriptor's accumulator permits; infinity where some order may overflow.
 """
@@ -86,6 +88,26 @@ def multiply_fragments(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
         return scatter_fragments(d, _multiply_floats_rounding_once(left, right, start, d.dtype_out))
     whole = left.astype(np.int64) @ right.astype(np.int64) + start.astype(np.int64)  # modulo 2^64, so modulo 2^n
     return scatter_fragments(d, whole.astype(NUMPY[d.dtype_out]))
+
+
+def multiply_tile_grid(d: Descriptor, grid: tuple[int, int], a: Array, b: Array, acc: Array) -> Array:
+    """Return D's fragments of a grid of products, `grid` being the numbers of tiles along N and along M (R178).
+
+    A lane holds the fragments of A one after the other, as many as there are tiles along M, those of B along N, and those of
+    C and D row by row. Raises SpecError if a lane holds another number of elements.
+    """
+    along_n, along_m = grid
+    tiles_a, tiles_b = _split_tiles(d, "A", a, along_m), _split_tiles(d, "B", b, along_n)
+    tiles_c = _split_tiles(d, "C", acc, along_m * along_n)
+    products = [multiply_fragments(d, tiles_a[k // along_n], tiles_b[k % along_n], tile) for k, tile in enumerate(tiles_c)]
+    return np.concatenate(products, axis=1)
+
+
+def _split_tiles(d: Descriptor, operand: str, fragments: Array, count: int) -> list[Array]:
+    """Return the fragments of each of `count` tiles, each of shape (threads, elements)."""
+    if fragments.ndim != 2 or fragments.shape[1] % count:
+        raise SpecError(f"{d.name}: {operand} needs the fragments of {count} tiles, got shape {fragments.shape} (R178)")
+    return np.split(fragments, count, axis=1)
 
 
 # Floats

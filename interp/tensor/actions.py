@@ -19,6 +19,7 @@ from uops.interp.tensor.scope import VOID, WAIT, Cell, TensorScope
 from uops.interp.tensor.storage import NUMPY, Array, check_variable_bounds, to_index_array, validate_input, validate_variable
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UNSET, UOp
 from uops.spec.ir.ops import MARKERS, Op
 
@@ -114,6 +115,7 @@ def _take_or_await_root_cell(m: TensorMachine, scope: TensorScope, u: UOp) -> Ce
 
 def _eval_param(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Return the cell of a Param: its argument's, a variable's value, or a reference to an input."""
+    _require_global_memory(u)
     a = u.arg
     name, bounds = a.name, a.bounds
     if scope.outer is not None and a.slot is not None:
@@ -221,6 +223,7 @@ def _eval_after(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
 
 def _eval_load(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Return the buffer's elements; where the gate is false the alternative's, and the address is not touched (R52)."""
+    _require_global_memory(u)
     if len(sources) == 1:
         return _eval_first_source(m, scope, u, sources)
     buffer, *rest = sources
@@ -233,6 +236,13 @@ def _eval_load(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[U
     scope.own_accesses[u] = 1 << access.bit
     memory.check_race_and_record_read(cell.storage, access.bit, access, m.accesses_before_end_of(scope, u) & ~(1 << access.bit))
     return np.where(gate, fetched, alternative)
+
+
+def _require_global_memory(u: UOp) -> None:
+    """Raise SpecError if a Load or Param of a tensor graph names another address space than GLOBAL (R179)."""
+    space = u.arg.addrspace
+    if space is not None and space is not AddrSpace.GLOBAL:
+        raise SpecError(f"{describe(u)} in a tensor graph is GLOBAL, not {space.name} (R179)")
 
 
 def _eval_store(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from uops.spec.bestiary import lower as lw
 from uops.spec.bestiary.lower import LegalizeState, Lower
+from uops.spec.bestiary.removal import load_or_recompute
+from uops.spec.bestiary.tensor_core import wmma
 from uops.spec.errors import SpecError
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, substitute, toposort
@@ -23,7 +25,7 @@ LEGALIZE: dict[Op, Lower] = {
     Op.BUFFERIZE:      lw.bufferize,
     Op.B_INDEX:        lw.index,
     Op.POINTER_INDEX:  lw.pointer_index,
-    Op.B_LOAD:         lw.load,
+    Op.B_LOAD:         load_or_recompute,
     Op.B_STORE:        lw.store,
     Op.B_PROGRAM:      lw.program,
     Op.PROGRAM_BINARY: lw.program_binary,
@@ -57,7 +59,7 @@ LEGALIZE: dict[Op, Lower] = {
 }
 # fmt: on
 #: Core ops that have another meaning on sources of the second document.
-_CORE_OPS: dict[Op, Lower] = {Op.CALL: lw.call, Op.LINEAR: lw.linear}
+_CORE_OPS: dict[Op, Lower] = {Op.CALL: lw.call, Op.LINEAR: lw.linear, Op.WMMA: wmma}
 
 
 def substitute_bound_variables(root: UOp) -> UOp:

@@ -200,7 +200,8 @@ class SpecialArg:
 class WmmaArg:
     """The arg of a Wmma, a tensor-core configuration.
 
-    `dims` is (N, M, K). The axes are (axis id, factor) pairs, as in the bestiary's WmmaMetadata.
+    `dims` is (N, M, K). The axes are (axis id, factor) pairs, as in the bestiary's WmmaMetadata: `upcast_*` number the elements of
+    each fragment, `reduce_axes` those of K. `tile_grid` is the number of products along N and along M (R178).
     """
 
     name: str

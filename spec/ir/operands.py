@@ -52,7 +52,7 @@ OPERANDS: dict[Op, str] = {
     Op.SPECIAL: "bound",
     Op.IF: "condition",
     Op.ENDIF: "if_node",
-    Op.WMMA: "lhs rhs accumulator",
+    Op.WMMA: "lhs rhs accumulator ranges...",
     Op.CUSTOM: "arguments...",
     Op.ATOMICADD: "index value",
     Op.CUSTOM_FUNCTION: "metadata...",

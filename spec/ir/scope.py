@@ -21,7 +21,7 @@ from uops.spec.ir.operands import positions_of
 from uops.spec.ir.ops import ALU, CALL_LIKE, Op
 
 #: Ops that close ranges -> position of their first range: tinyspec's, then the bestiary's (R109).
-RANGE_ENDING: dict[Op, int] = positions_of("ranges", "...", "+") | {Op.WMMA: 3}
+RANGE_ENDING: dict[Op, int] = positions_of("ranges", "...", "+")
 #: The loop variables of both documents.
 RANGES = frozenset({Op.RANGE, Op.B_RANGE})
 

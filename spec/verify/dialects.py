@@ -144,29 +144,35 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
           f.SAME_ARGUMENTS, f.BOUND_PARAM),
     _make_dialect(Dialect.KERNEL, LAUNCH_OPS, KERNEL_OPS,
           *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, SEQUENTIAL),
-          f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALAR_VALUES, f.STACK_IS_SHAPE, f.CLOSES_ITS_KIND),
+          f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALAR_VALUES, f.STACK_IS_SHAPE, f.CLOSES_ITS_KIND,
+          f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.SCHEDULED, LAUNCH_OPS, SCHEDULED_OPS,
           *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_SCHEDULED_EFFECTS, _ALL_TYPES),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALARS_AND_FRAGMENTS, f.STACK_IS_SHAPE_OR_FRAGMENT,
-          f.KERNEL_BUFFER, f.WRITTEN_ONCE),
+          f.KERNEL_BUFFER, f.WRITTEN_ONCE, f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.EXPANDED, LAUNCH_OPS, EXPANDED_OPS,
           *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK),
           *_generate_kernel_body_forms(_SCHEDULED_EFFECTS, _ALL_TYPES - UNROLLED),
-          f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.ONE_SHAPE, f.KERNEL_BUFFER, f.WRITTEN_ONCE),
+          f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.ONE_SHAPE, f.KERNEL_BUFFER, f.WRITTEN_ONCE,
+          f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.SELECTED, LAUNCH_OPS, SELECTED_OPS,
           *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
-          f.NO_OPEN_RANGE, f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, f.WRITTEN_ONCE),
+          f.NO_OPEN_RANGE, f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, f.WRITTEN_ONCE,
+          f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.LINEAR, LAUNCH_OPS, LINEAR_OPS,
           *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.LINEAR), *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
-          f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE),
+          f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE,
+          f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.PLANNED, LAUNCH_OPS | {Op.SLICE}, LINEAR_OPS,
           *_generate_outer_graph_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.LINEAR),
           *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
-          f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE),
+          f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE,
+          f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.PROGRAM, LAUNCH_OPS | {Op.SLICE}, PROGRAM_OPS,
           *_generate_outer_graph_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.PROGRAM),
           *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
-          f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE),
+          f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE,
+          f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.BESTIARY, BESTIARY_OPS, BESTIARY_OPS,
           f.address_space_form(frozenset({AddrSpace.GLOBAL, AddrSpace.LOCAL})), f.STACK_SPELLS_SHAPE),
 )}
@@ -187,6 +193,8 @@ def find_later_bodies(ctx: VerifyContext, dialect: Dialect) -> dict[UOp, str]:
     A CustomFunction is written in none, which is the empty text.
     """
     later: dict[UOp, str] = {}
+    if dialect not in _WITH_BODIES:  # the second document writes bodies as it writes the graph around them
+        return later
     bodies = {body for body, scope in ctx.scopes.items() if scope.inner}
     for body in bodies:
         owners = ctx.scopes[body].owners

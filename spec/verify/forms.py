@@ -89,6 +89,13 @@ def address_space_form(spaces: frozenset[AddrSpace]) -> DialectForm:
     return _make_form(NodePosition.OUTER, ops, f"address spaces are {words}", check, "R52")
 
 
+def _check_load_to_registers(u: UOp, ctx: VerifyContext) -> str | None:
+    space = u.arg.addrspace
+    return None if space is None or space is AddrSpace.REG else f"got {space.name}"
+
+
+LOAD_TO_REGISTERS = _make_form(NodePosition.BODY, Op.LOAD, "a Load is to registers", _check_load_to_registers, "R179")
+
 # ------------------------------------------------------------------------------------------------------ around the calls
 
 
@@ -327,6 +334,14 @@ STACK_SPELLS_SHAPE = _make_form(
     _make_stack_used_as_extents_check(frozenset({Op.RESHAPE, Op.EXPAND, Op.PARAM})),
     "R100",
 )
+
+
+def _check_one_tile(u: UOp, ctx: VerifyContext) -> str | None:
+    grid = u.arg.tile_grid
+    return None if grid == (1, 1) else f"a grid of {grid[0]} x {grid[1]}; `legalize` makes a Wmma of each tile"
+
+
+ONE_TILE = _make_form(NodePosition.BODY, Op.WMMA, "a Wmma computes one tile", _check_one_tile, "R178")
 
 
 def _check_closed_axis_type(u: UOp, ctx: VerifyContext) -> str | None:

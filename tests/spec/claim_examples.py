@@ -310,6 +310,10 @@ claim(
 _counted = b.sink(b.store(b.at(_a, 0), b.cast(b.variable("n", 1, 8, slot=1), f32)))
 claim("CALL.C5", b.call(_counted, buf(), i(1)), b.call(_counted, buf(), i(0)))
 claim("CALL.C6", *(u.replace(op=Op.CALL) for u in _wrote))
+_in = {space: b.tuple_(b.neg(n(Op.PARAM, b.shape_vector((4,)), arg=A.ParamArg(0, f32, addrspace=space)))) for space in AddrSpace}
+claim("FUNCTION.C10", b.function(_in[GLOBAL], v()), b.function(_in[LOCAL], v()), b.function(_in[REG], buf(), v()))
+_stored = {space: b.sink(b.store(t.src[0].src[0], t.src[0])) for space, t in _in.items()}
+claim("CALL.C7", b.call(_stored[GLOBAL], buf()), b.call(_stored[REG], buf()), b.call(_stored[GLOBAL], buf(space=LOCAL)))
 claim(
     "GETTUPLE.C2", b.get(b.tuple_(_t), 0), n(Op.GETTUPLE, _t, arg=A.GetTupleArg(0)), n(Op.GETTUPLE, _wrote[0], arg=A.GetTupleArg(0))
 )
@@ -480,7 +484,9 @@ claim("WMMA.C2", GOOD[Op.WMMA], _mma(_frag[0], _frag[2], _frag[2]), _mma(_frag[0
 claim("WMMA.C3", GOOD[Op.WMMA], _mma(*_frag, dims=(16, 0, 16)), _mma(*_frag, threads=0), _mma(*_frag, tile_grid=(1, -1)))
 claim(
     "WMMA.C4",
+    _mma(v((24,), dt.float16), v((16,), dt.float16, k=1), v((48,)), tile_grid=(2, 3)),
     _mma(*_frag, tile_grid=(2, 2)),
+    _mma(v((16,), dt.float16), v((24,), dt.float16, k=1), v((48,)), tile_grid=(2, 3)),
     _mma(*_frag, threads=64),
     _mma(v((4,), dt.float16), *_frag[1:]),
     _mma(*_frag, threads=7),
@@ -490,6 +496,15 @@ claim(
     _mma(*_frag[:2], v((8,), device="CPU")),
     _mma(_frag[0], v((8,), dt.float16, "GPU"), v((8,), device="CPU")),
 )
+_mma_loop = n(Op.B_RANGE, i(2), arg=A.RangeArg(9, AxisType.REDUCE))
+_mma_lane = n(Op.B_RANGE, i(2), arg=A.RangeArg(9, AxisType.LOCAL))
+_mma_inside = n(Op.STACK, *[b.cast(_mma_loop, f32)] * 8)
+_closing = _mma(*_frag, _mma_loop, upcast_c=((0, 2), (1, 4)), reduce_axes=((2, 16),))
+claim("WMMA.C6", _closing, _mma(*_frag, i(2)), _mma(*_frag, _mma_loop, _mma_loop))
+claim("WMMA.C7", _closing, _mma(*_frag, _mma_lane))
+claim("WMMA.C8", _closing, _mma(*_frag[:2], _mma_inside, _mma_loop))
+claim("WMMA.C9", _closing, _mma(*_frag, upcast_a=((0, 2), (1, 2))), _mma(*_frag, upcast_c=((0, 16),)))
+claim("WMMA.C10", _closing, _mma(*_frag, reduce_axes=((0, 8),)))
 claim("CUSTOM.C2", GOOD[Op.CUSTOM], *(n(Op.CUSTOM, _t, arg=A.CustomArg(t, f32)) for t in ("{1}", "{x}", "{", "}", "{0", "{٣}")))
 claim("ATOMICADD.C2", n(Op.ATOMICADD, b.at(_B, 0), c(1.0)), n(Op.ATOMICADD, b.neg(_B), v()))
 claim("ATOMICADD.C3", GOOD[Op.ATOMICADD], n(Op.ATOMICADD, _B, v((4,), i32)))

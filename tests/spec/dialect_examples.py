@@ -1,5 +1,6 @@
 """Examples of the dialects' claims: one small program per dialect, and each form broken in it."""
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -243,6 +244,17 @@ def _twice(d: Dialect) -> list[UOp]:
     return [launch(d, b.store(at(P0, place), value))]
 
 
+def _grids(d: Dialect) -> list[UOp]:
+    place = n(Op.STACK, *(i(k) if d is D.SCHEDULED else c(k, i32) for k in range(32)))
+    whole = tuple(n(Op.STACK, *s.src * tiles) for s, tiles in zip(FRAGMENTS, (2, 2, 4)))
+    value = n(Op.WMMA, *whole, arg=dataclasses.replace(TILE, tile_grid=(2, 2)))
+    return [launch(d, b.store(at(buf(32, unique=9, space=REG), place), value))]
+
+
+def _loads(d: Dialect) -> list[UOp]:
+    return [launch(d, put(d, n(Op.LOAD, at(P1, counter(d)), arg=A.LoadArg(None, space)))) for space in (LOCAL, GLOBAL)]
+
+
 def _single(d: Dialect) -> list[UOp]:
     r, s = counter(d, 0), counter(d, 1)
     store = b.store(at(P0, r), c(1.0))
@@ -282,6 +294,8 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "_check_blocks_nest": _nests,
     "_check_single_end": _single,
     "_check_store_index_vectors_without_duplicates": _twice,
+    "_check_one_tile": _grids,
+    "_check_load_to_registers": _loads,
 }
 
 for _d, _spec in DIALECTS.items():

@@ -4,15 +4,18 @@ Takes: TENSOR. Gives: CALLIFIED (one Call of a Sink of Stores; no Buffer, Functi
 Spec: Lowering Pipeline/Callify; Function and Call rows; R48 (symbolic sizes), R51 (references and values), R54 (Store), R63 (Call),
 R64 (Function).
 
-Functions are replaced by their substituted bodies and Calls by the effects of theirs. Every Buffer, free Param and named variable
-becomes an argument, and the Param of that position in the body. A variable is an index in the body, cast to its own dtype. Each
-value of the root is stored to a new Buffer, which is an argument too; `outputs` lists them. An index value is stored as int64,
-because there is no Buffer of index (R29, index arithmetic).
+Functions are replaced by their substituted bodies and Calls by the effects of theirs. The arguments and values of a Function with
+`precompile` are memory of their own, so that its kernels are its own (R177, precompile).
+
+Every Buffer, free Param and named variable becomes an argument, and the Param of that position in the body. A variable is an index
+in the body, cast to its own dtype. Each value of the root is stored to a new Buffer, which is an argument too; `outputs` lists
+them. An index value is stored as int64, because there is no Buffer of index (R29, index arithmetic).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels, substitute_outside_kernels
@@ -30,7 +33,7 @@ from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, RESULT_ROOTS, Op
-from uops.spec.ir.scope import base_memory
+from uops.spec.ir.scope import base_memory, is_variable
 from uops.spec.untrusted import quote_name
 from uops.spec.verify.infer import is_kernel_body
 
@@ -40,6 +43,8 @@ _GRADIENT_MARKERS = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
 _DEVICE_OPS = MEMORY_ROOTS | {Op.LOAD}
 #: Ops that `inline_calls_and_drop_markers` removes.
 _INLINED = _GRADIENT_MARKERS | {Op.FUNCTION, Op.CALL, Op.GETTUPLE}
+#: Views that keep all elements of a memory in order.
+_WHOLE_VIEWS = frozenset({Op.AFTER, Op.RESHAPE})
 
 
 class ProgramOutput(NamedTuple):
@@ -147,10 +152,26 @@ def _apply_body_to_arguments(function_or_call: UOp, new_sources: tuple[UOp, ...]
     missing = [p.arg.slot for p in slots if p.arg.slot >= len(arguments)]
     if missing:
         raise SpecError(f"{function_or_call.op.name} has {len(arguments)} arguments but its body uses Param {missing[0]} (R64)")
-    applied = substitute(body, {p: arguments[p.arg.slot] for p in slots})
-    if function_or_call.op is Op.FUNCTION:
-        return applied
+    is_function = function_or_call.op is Op.FUNCTION
+    opaque = is_function and function_or_call.arg is not None and function_or_call.arg.precompile and _returns_values_only(order)
+    passed = {p: _make_memory(arguments[p.arg.slot]) if opaque else arguments[p.arg.slot] for p in slots if not is_variable(p)}
+    applied = substitute(body, {p: passed.get(p, arguments[p.arg.slot]) for p in slots})
+    if is_function:
+        return applied.replace(src=tuple(map(_make_memory, applied.src))) if opaque else applied
     return B.group(*applied.src) if applied.op in EFFECT_GROUPS else B.group(applied)
+
+
+def _returns_values_only(body_order: Sequence[UOp]) -> bool:
+    """Return True if the body of a Function has no effects, so that it can be opaque (R177, precompile)."""
+    return all(u.op is not Op.STORE and u.op is not Op.CALL for u in body_order)
+
+
+def _make_memory(u: UOp) -> UOp:
+    """Return an argument or value of an opaque Function as memory of its own (R175, Contiguous); an index has none (R29)."""
+    memory = u
+    while memory.op in _WHOLE_VIEWS:
+        memory = memory.src[0]  # the buffer of an After, or the operand
+    return u if memory.op in MEMORY_ROOTS or u.dtype is dt.index else UOp(Op.CONTIGUOUS, (u,))
 
 
 def _root_items(resolved: UOp) -> tuple[UOp, ...]:

@@ -317,7 +317,7 @@ class LaneMachine:
 
     def multiply_warp_fragments(self, u: UOp, fragments: Sequence[tuple[Array, Array, Array]], stamp: Stamp) -> list[Array]:
         """Return the results of a Wmma for all lanes of a warp."""
-        from uops.interp.ops.wmma import multiply_fragments  # late: few kernels have a Wmma
+        from uops.interp.ops.wmma import multiply_tile_grid  # late: few kernels have a Wmma
         from uops.spec.wmma import find_descriptor  # late: it loads all descriptors
 
         descriptor = find_descriptor(u.arg)
@@ -326,7 +326,7 @@ class LaneMachine:
         if len(fragments) != u.arg.threads:
             raise LocatedTrap(f"{self.order.describe_event(stamp)} needs {u.arg.threads} lanes, got {len(fragments)} (R93)")
         a, b, c = (np.stack([p[k] for p in fragments]) for k in range(3))
-        return list(multiply_fragments(descriptor, a, b, c))
+        return list(multiply_tile_grid(descriptor, u.arg.tile_grid, a, b, c))
 
     # Values and memory
 

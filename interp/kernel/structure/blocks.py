@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
+from uops.interp.kernel.structure.spaces import reject_foreign_address_spaces
 from uops.spec.errors import SpecError
 from uops.spec.ir.axes import AXIS_TABLE, GRID, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp, toposort
@@ -114,6 +115,7 @@ def build_kernel_structure(root: UOp, is_leaf: Callable[[UOp], bool]) -> KernelS
     """Return the loop structure of a body; the sources of a leaf are not visited."""
     while root.op is Op.PROGRAM:
         root = root.src[0]  # linear
+    reject_foreign_address_spaces(toposort(root, gate=lambda u: not is_leaf(u)))
     return _structure_from_linear(root, is_leaf) if root.op is Op.LINEAR else _structure_from_graph(root, is_leaf)
 
 

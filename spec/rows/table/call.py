@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.derive.shape import substitute_size_params
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Family, Op
@@ -61,6 +62,16 @@ def _check_argument_devices_and_sharded_axes(u: UOp, ctx: VerifyContext) -> str 
     return None
 
 
+def _check_argument_address_spaces(u: UOp, ctx: VerifyContext) -> str | None:
+    """Check that each argument is in its Param's address space; what is no Buffer is GLOBAL (R179)."""
+    for k, p, a in ctx.pair_params_with_arguments(u):
+        memory = ctx.underlying_buffer(a)
+        space = memory.arg.addrspace if memory is not None and memory.op in (Op.BUFFER, Op.PARAM) else None
+        if p.op is Op.PARAM and p.arg.addrspace is not None and p.arg.addrspace is not (space or AddrSpace.GLOBAL):
+            return f"argument {k} needs {p.arg.addrspace.name}, got {(space or AddrSpace.GLOBAL).name}"
+    return None
+
+
 def _check_no_argument_surely_out_of_bounds(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that no argument is certainly outside of its variable's bounds; other values outside are Traps at run time."""
     for k, p, a in ctx.pair_params_with_arguments(u):
@@ -111,6 +122,8 @@ def _check_element_index(u: UOp, ctx: VerifyContext) -> str | None:
     return None if 0 <= u.arg.index < n else f"element {u.arg.index} of {n}"
 
 
+SAME_SPACE = ClaimDraft("an argument is in its Param's address space, if that names one", _check_argument_address_spaces, "R179")
+
 r = RowTable(Family.CALL)
 # fmt: off
 r(Op.FUNCTION, "Function", "FUNCTION", "body a...",
@@ -126,6 +139,7 @@ r(Op.FUNCTION, "Function", "FUNCTION", "body a...",
     ),
     ClaimDraft("an argument can lie in the bounds of its named Param", _check_no_argument_surely_out_of_bounds, "R48"),
     ClaimDraft("written are distinct argument positions", _check_written_positions, "R63"),
+    SAME_SPACE,
 ])
 r(Op.CALL, "Call", "CALL", "body a...", "Runs an opaque body on the arguments' memory; what it wrote is read through After.", [
     source_op_claim("body", 0, CALL_BODIES, "R63"),
@@ -133,6 +147,7 @@ r(Op.CALL, "Call", "CALL", "body a...", "Runs an opaque body on the arguments' m
     ClaimDraft("an argument has its Param's number and size of elements", _check_argument_item_sizes_and_element_counts, "R86"),
     ClaimDraft("an argument can lie in the bounds of its named Param", _check_no_argument_surely_out_of_bounds, "R48"),
     ClaimDraft("written are distinct argument positions", _check_written_positions, "R63"),
+    SAME_SPACE,
 ], gradient=EFFECT)
 r(Op.TUPLE, "Tuple", "TUPLE", "v...", "Packs values; the body of a Function that returns some.")
 r(Op.GETTUPLE, "GetTuple", "GET_TUPLE", "packed", "Element `index` of a Tuple, or of the Tuple that a Function returns.", [

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from uops.spec import wmma
 from uops.spec.ir.args import WmmaArg
+from uops.spec.ir.axes import SEQUENTIAL
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Family, Op
-from uops.spec.ir.scope import VerifyContext
+from uops.spec.ir.scope import VerifyContext, open_ranges, scope_nodes
 from uops.spec.ir.sizes import show_shape
 from uops.spec.rows.claims import (
     SAME_DEVICE,
     ClaimDraft,
+    distinct_ranges_claim,
     dtype_claim,
     is_boolean,
     is_integer,
@@ -46,17 +49,43 @@ def _check_fragment_sizes(u: UOp, ctx: VerifyContext) -> str | None:
     Without a descriptor of this name, the lanes share the elements of each matrix evenly.
     """
     (n, m, k), threads = u.arg.dims, u.arg.threads
-    if u.arg.tile_grid != (1, 1):
-        return None
+    grid_n, grid_m = u.arg.tile_grid
     descriptor = wmma.find_descriptor(u.arg)
     if descriptor is None and (others := wmma.descriptors_named(u.arg.name)):
         return f"{u.arg.name} is {' or '.join(map(_describe_configuration, others))}, got {_describe_configuration(u.arg)}"
-    for position, (s, matrix, elements) in enumerate(zip(u.src, wmma.OPERANDS, (m * k, k * n, m * n))):
-        if descriptor is not None and s.shape != (descriptor.map(matrix).elements,):
-            return f"source {position} needs the descriptor's {descriptor.map(matrix).elements} per lane, got {show_shape(s.shape)}"
-        if descriptor is None and (elements % threads or s.shape != (elements // threads,)):
-            return f"source {position} needs {elements} elements over {threads} lanes, got {show_shape(s.shape)} per lane"
+    matrices = zip(wmma.OPERANDS, (m * k, k * n, m * n), (grid_m, grid_n, grid_m * grid_n))
+    for position, (s, (matrix, elements, tiles)) in enumerate(zip(u.src, matrices)):
+        grid = "" if tiles == 1 else f" for each of {tiles} tiles"
+        if descriptor is not None and s.shape != (descriptor.map(matrix).elements * tiles,):
+            held = descriptor.map(matrix).elements
+            return f"source {position} needs the descriptor's {held} per lane{grid}, got {show_shape(s.shape)}"
+        if descriptor is None and (elements % threads or s.shape != (elements // threads * tiles,)):
+            return f"source {position} needs {elements} elements over {threads} lanes{grid}, got {show_shape(s.shape)} per lane"
     return None
+
+
+def _check_loops_in_order(u: UOp, ctx: VerifyContext) -> str | None:
+    unordered = next((r for r in u.ranges if r.op is Op.B_RANGE and r.arg.type not in SEQUENTIAL), None)
+    return None if unordered is None else f"axis {unordered.arg.axis_id} is {unordered.arg.type.name}"
+
+
+def _check_accumulator_outside_loops(u: UOp, ctx: VerifyContext) -> str | None:
+    inside = open_ranges(scope_nodes(u.accumulator))[u.accumulator].intersection(u.ranges) if u.ranges else None
+    return f"it depends on axis {min(r.arg.axis_id for r in inside)}" if inside else None
+
+
+def _check_upcast_axes(u: UOp, ctx: VerifyContext) -> str | None:
+    for position, (s, axes) in enumerate(zip(u.src, (u.arg.upcast_a, u.arg.upcast_b, u.arg.upcast_c))):
+        elements = math.prod(factor for _, factor in axes)
+        if axes and s.shape != (elements,):
+            return f"source {position} has {show_shape(s.shape)}, its axes {elements} elements"
+    return None
+
+
+def _check_reduce_axes(u: UOp, ctx: VerifyContext) -> str | None:
+    (_, _, k), axes = u.arg.dims, u.arg.reduce_axes
+    elements = math.prod(factor for _, factor in axes)
+    return None if not axes or elements == k else f"K is {k}, the axes have {elements}"
 
 
 def _describe_configuration(d: WmmaArg | wmma.Descriptor) -> str:
@@ -96,11 +125,17 @@ r(Op.IF, "If", None, "gate", "From here to its Endif, only if the gate is true."
 r(Op.ENDIF, "Endif", "ENDIF", "if", "Ends the block of an If.", [
     source_op_claim("if", 0, frozenset({Op.IF, Op.B_IF})),
 ], gradient=EFFECT)
-r(Op.WMMA, "Wmma", "WMMA", "A B acc", "The lanes of a warp together compute A times B plus acc, each holding fragments.", [
+r(Op.WMMA, "Wmma", "WMMA", "A B acc range...",
+  "The lanes of a warp together compute A times B, added up over the ranges, plus acc, each holding fragments.", [
     ClaimDraft("A and B are dtype_in, acc is dtype_out", _check_fragment_dtypes, "R93"),
     ClaimDraft("dims, threads and grid are positive", _check_tile, "R93", gate=True),
     ClaimDraft("the fragments are the descriptor's, or hold M*K, K*N and M*N elements", _check_fragment_sizes, "R118"),
     SAME_DEVICE,
+    distinct_ranges_claim(3, frozenset({Op.B_RANGE})),
+    ClaimDraft("the ranges iterate in order: they are LOOP or REDUCE", _check_loops_in_order, "R178"),
+    ClaimDraft("acc stands outside of the ranges", _check_accumulator_outside_loops, "R178"),
+    ClaimDraft("upcast axes number the elements of the fragment, where there are any", _check_upcast_axes, "R178"),
+    ClaimDraft("reduce axes number K, where there are any", _check_reduce_axes, "R178"),
 ])
 r(Op.CUSTOM, "Custom", "Custom", "args...", "A line of target code with {k} for source k.", [
     ClaimDraft("each placeholder names a source", check_custom_template_placeholders),

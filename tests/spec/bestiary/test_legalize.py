@@ -219,6 +219,30 @@ def test_bufferize_is_a_store_in_loops_and_its_buffer():
     assert (low.op, low.shape, low.src[1].op, len(low.src[1].src)) == (Op.AFTER, (2, 3), Op.END, 3)
 
 
+def _read_bufferized(value, loop, index, **changed):
+    """A LOAD of a BUFFERIZE of `value` over a loop."""
+    held = n(Op.BUFFERIZE, value, loop, arg=A.BufferizeArg(None, A.AddrSpace.LOCAL, **changed))
+    return legalize(n(Op.B_LOAD, held, n(Op.B_INDEX, held, index, arg=A.BIndexArg())))
+
+
+def test_a_removable_bufferize_is_computed_where_it_is_read():
+    loop, other = r(i(4), 1), r(i(3), 2)
+    double = b.mul(b.cast(loop, dt.float32), c(2.0))
+    core = legalize(other)
+    assert _read_bufferized(double, loop, other) is b.mul(b.cast(core, dt.float32), c(2.0))
+    counter = b.cast(other, dt.int32)  # an index of another dtype counts as the loop does
+    assert _read_bufferized(double, loop, counter) is b.mul(b.cast(b.cast(b.cast(core, dt.int32), dt.index), dt.float32), c(2.0))
+
+
+def test_what_keeps_a_bufferize_in_memory():
+    loop, wide = r(i(4), 1), r(i(5), 2)
+    double = b.mul(b.cast(loop, dt.float32), c(2.0))
+    read = n(Op.B_LOAD, B, n(Op.B_INDEX, B, loop, arg=A.BIndexArg()))
+    assert _read_bufferized(double, loop, i(3), removable=False).op is Op.LOAD
+    assert _read_bufferized(double, loop, wide).op is Op.LOAD  # index 4 traps
+    assert _read_bufferized(b.cast(read, dt.float32), loop, i(3)).op is Op.LOAD
+
+
 def test_lanes_of_a_gep_and_a_cat():
     vector = n(Op.VECTORIZE, c(0.0), c(1.0), c(2.0))
     assert legalize(n(Op.GEP, vector, arg=A.GepArg((2,)))).shape == ()

@@ -1,0 +1,244 @@
+"""Reuse of LOCAL and REG memory inside of a kernel.
+
+Takes: LINEAR. Gives: LINEAR, in which private Buffers whose lifetimes do not overlap are one Buffer. Spec: Lowering
+Pipeline/Register-Memory Plan; Buffer, After, Barrier; R61 (fresh buffers), R128 (private memory), R176 (plan of LOCAL and REG).
+
+A Buffer lives from its first access in the list to its last. A loop that holds some of its accesses belongs to its lifetime as a
+whole. So does a loop that holds all of them, unless each iteration has memory of its own (R128) or writes every element before it
+reads one. Buffers share memory if they have one address space, dtype, device and scope. Those in registers also have one size, so
+that a vector stays a vector. Where lanes of a workgroup run side by side, a Barrier must stand between two lifetimes in LOCAL
+memory.
+
+The later Buffer becomes After(earlier Buffer, the end of its lifetime), so that the graph states the order, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from uops.compiler.ir.extents import constant_extent
+from uops.compiler.log import log_transform
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import GRID, WORKGROUP
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import VIEWS, strip_afters
+
+_ACCESSES = frozenset({Op.LOAD, Op.STORE, Op.ATOMICADD})
+#: What may end a lifetime: an access, a loop or a Barrier.
+_ENDS = _ACCESSES | {Op.END, Op.BARRIER}
+#: Beginnings of the names of Specials that number workgroups, not lanes (R125).
+_GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
+
+
+@dataclass(eq=False, slots=True)
+class _Lifetime:
+    """A private Buffer, the positions of the first and last instruction of its lifetime, and its scope of R128."""
+
+    buffer: UOp
+    first: int
+    last: int
+    scope: tuple[int, ...]
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What Buffers that share memory have in common."""
+        a = self.buffer.arg
+        return a.addrspace, a.dtype, a.device, self.scope, a.size if a.addrspace is AddrSpace.REG else None
+
+
+class _InstructionList:
+    """An instruction list with its blocks: the positions of the Ranges and Ifs around each instruction, outermost first."""
+
+    def __init__(self, instructions: Sequence[UOp]) -> None:
+        self.instructions = instructions
+        self.around: list[tuple[int, ...]] = []
+        self.closing: dict[int, int] = {}
+        self.memory: dict[UOp, UOp] = {}  # a private Buffer, and the views of it -> the Buffer
+        self.accesses: dict[UOp, list[int]] = {}
+        self.has_lane_specials = False
+        self._find_blocks_and_accesses()
+
+    def _find_blocks_and_accesses(self) -> None:
+        opened: list[int] = []
+        escaped: set[UOp] = set()
+        for k, u in enumerate(self.instructions):
+            if u.op is Op.END or u.op is Op.ENDIF:
+                for _ in range(len(u.ranges) if u.op is Op.END else 1):
+                    self.closing[opened.pop()] = k
+            self.around.append(tuple(opened))
+            if u.op is Op.RANGE or u.op is Op.IF:
+                opened.append(k)
+            self.has_lane_specials |= u.op is Op.SPECIAL and not u.arg.name.startswith(_GROUP_NAMES)
+            if u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL:
+                self.memory[u] = u
+            is_view = u.op in VIEWS and u.src[0] in self.memory  # the viewed memory
+            if is_view:
+                self.memory[u] = self.memory[u.src[0]]
+            elif u.op in _ACCESSES and u.src[0] in self.memory:  # the memory of an access
+                self.accesses.setdefault(self.memory[u.src[0]], []).append(k)
+            used = u.src[1:] if is_view or u.op in _ACCESSES else u.src
+            escaped.update(self.memory[s] for s in used if s in self.memory)
+        for u in escaped:  # something else than an access may read or write it
+            self.accesses.pop(u, None)
+
+    def find_lifetimes(self) -> list[_Lifetime]:
+        """Return the lifetimes of the private Buffers that have one scope, in order of their beginnings."""
+        found = []
+        for buffer, accesses in self.accesses.items():
+            scopes = {self._scope(buffer, self.around[k]) for k in accesses}
+            if len(scopes) == 1:
+                found.append(_Lifetime(buffer, *self._extend_over_loops(buffer, accesses), scopes.pop()))
+        return sorted(found, key=lambda life: life.first)
+
+    def _scope(self, buffer: UOp, around: Iterable[int]) -> tuple[int, ...]:
+        return tuple(k for k in around if self._has_memory_per_iteration(buffer, k))
+
+    def _has_memory_per_iteration(self, buffer: UOp, opening: int) -> bool:
+        """Return True if each iteration of a loop has its own memory for a Buffer (R128)."""
+        r = self.instructions[opening]
+        private = GRID if buffer.arg.addrspace is AddrSpace.LOCAL else GRID | WORKGROUP
+        return r.op is Op.RANGE and r.arg.type in private
+
+    def _extend_over_loops(self, buffer: UOp, accesses: Sequence[int]) -> tuple[int, int]:
+        """Return the first and last position of a lifetime, the blocks included that belong to it as a whole."""
+        first, last = accesses[0], accesses[-1]
+        common = self.common_blocks(accesses)
+        for k in accesses:
+            if len(self.around[k]) > len(common):
+                block = self.around[k][len(common)]
+                first, last = min(first, block), max(last, self.closing[block])
+        for block in reversed(common):
+            is_loop = self.instructions[block].op is Op.RANGE
+            if is_loop and not self._has_memory_per_iteration(buffer, block) and not self._writes_all_first(buffer, block):
+                first, last = block, self.closing[block]
+        return first, last
+
+    def common_blocks(self, positions: Sequence[int]) -> tuple[int, ...]:
+        """Return the blocks around all of some instructions."""
+        shared = self.around[positions[0]]
+        for k in positions[1:]:
+            here = self.around[k]
+            shared = shared[: next((n for n, (a, b) in enumerate(zip(shared, here)) if a != b), min(len(shared), len(here)))]
+        return shared
+
+    def _writes_all_first(self, buffer: UOp, loop: int) -> bool:
+        """Return True if each iteration of a loop writes all elements of a Buffer before it reads one."""
+        depth, written = len(self.around[loop]) + 1, set[int]()
+        for k in self.accesses[buffer]:
+            u = self.instructions[k]
+            if u.op is not Op.STORE:
+                break
+            if u.gate is None and k > loop:
+                written |= self._elements_written(u, self.around[k][depth:])
+        return len(written) == int(buffer.arg.size)
+
+    def _elements_written(self, store: UOp, inner_blocks: Sequence[int]) -> set[int]:
+        """Return elements that a Store certainly writes: of known positions, or of a loop of its own over all elements."""
+        target = strip_afters(store.buffer)
+        size = self.memory[store.buffer].arg.size
+        if target.op is Op.BUFFER:
+            return set(range(size)) if not inner_blocks else set()
+        if target.op is not Op.INDEX or strip_afters(target.operand).op is not Op.BUFFER or len(target.positions) != 1:
+            return set()
+        (position,) = target.positions
+        if len(inner_blocks) == 1 and position is self.instructions[inner_blocks[0]]:
+            return set(range(size)) if position.bound.op is Op.CONST and constant_extent(position) == size else set()
+        if inner_blocks:
+            return set()
+        if position.op is Op.CONST:
+            return {int(position.arg.value)}
+        return set(position.constant_elements or ())
+
+    def end_before(self, life: _Lifetime, later: _Lifetime) -> UOp | None:
+        """Return the instruction after which the memory of `life` may be that of `later`; None if there is none."""
+        if life.last >= later.first:
+            return None
+        common = self.common_blocks((life.last, later.first))
+        if life.buffer.arg.addrspace is AddrSpace.LOCAL and self._lanes_run_inside(common):
+            return self._find_barrier(life, later, common)
+        inner = self.around[life.last][len(common) :]
+        end = self.instructions[self.closing[inner[0]] if inner else life.last]
+        return end if end.op in _ENDS else None
+
+    def _lanes_run_inside(self, blocks: Iterable[int]) -> bool:
+        """Return True if lanes of a workgroup run side by side inside of the blocks."""
+        types = {r.arg.type for r in map(self.instructions.__getitem__, blocks) if r.op is Op.RANGE}
+        return self.has_lane_specials or not types.isdisjoint(WORKGROUP)
+
+    def _find_barrier(self, life: _Lifetime, later: _Lifetime, common: tuple[int, ...]) -> UOp | None:
+        """Return a Barrier between two lifetimes that all lanes reach.
+
+        None in a loop that repeats both: its next iteration would begin without one.
+        """
+        if any(self.instructions[k].op is Op.IF or not self._is_of_grid_or_lanes(k) for k in common):
+            return None
+        between = (k for k in range(life.last + 1, later.first) if self.around[k] == common)
+        return next((u for u in map(self.instructions.__getitem__, between) if u.op is Op.BARRIER), None)
+
+    def _is_of_grid_or_lanes(self, loop: int) -> bool:
+        return self.instructions[loop].arg.type in GRID | WORKGROUP
+
+
+@dataclass(eq=False, slots=True)
+class _Reuse:
+    """A Buffer that takes the memory of another, `root`, after the instruction `end`."""
+
+    life: _Lifetime
+    root: UOp
+    end: UOp
+
+
+def reuse_private_memory(linear: UOp) -> UOp:
+    """Return an instruction list in which private Buffers with disjoint lifetimes share memory."""
+    kernel = _InstructionList(linear.src)
+    if len(kernel.accesses) < 2:
+        return linear
+    chains: list[list[_Lifetime]] = []
+    reuses: list[_Reuse] = []
+    for life in kernel.find_lifetimes():
+        for chain in chains:
+            end = kernel.end_before(chain[-1], life) if chain[0].kind == life.kind else None
+            if end is not None:
+                reuses.append(_Reuse(life, chain[0].buffer, end))
+                chain.append(life)
+                break
+        else:
+            chains.append([life])
+    if not reuses:
+        return linear
+    sizes = {chain[0].buffer: max(life.buffer.arg.size for life in chain) for chain in chains}
+    planned = linear.replace(src=tuple(_rewrite_list(kernel, reuses, sizes)))
+    log_transform("private memory", linear, planned, {linear: planned})
+    return planned
+
+
+def _rewrite_list(kernel: _InstructionList, reuses: Sequence[_Reuse], sizes: dict[UOp, int]) -> list[UOp]:
+    """Return the instructions on shared memory. Views of a Buffer that is replaced begin with its lifetime."""
+    by_position: dict[int, list[_Reuse]] = {}
+    starts = {reuse.life.buffer: reuse.life.first for reuse in reuses}
+    for reuse in reuses:
+        by_position.setdefault(reuse.life.first, []).append(reuse)
+    done: dict[UOp, UOp] = {}
+    listed: list[UOp] = []
+
+    def emit(u: UOp) -> None:
+        new = u.replace(src=tuple([done.get(s, s) for s in u.src]))
+        if u in sizes and u.arg.size != sizes[u]:
+            new = new.replace(arg=replace(u.arg, size=sizes[u]))
+        done[u] = new
+        listed.append(new)
+
+    views = [u for u in kernel.instructions if kernel.memory.get(u) in starts]
+    position_of = {u: k for k, u in enumerate(kernel.instructions)}
+    for k, u in enumerate(kernel.instructions):
+        for reuse in by_position.get(k, ()):
+            done[reuse.life.buffer] = UOp(Op.AFTER, (done[reuse.root], done[reuse.end]))
+            listed.append(done[reuse.life.buffer])
+            for view in views:
+                if kernel.memory[view] is reuse.life.buffer and view is not reuse.life.buffer and position_of[view] < k:
+                    emit(view)
+        if k >= starts.get(kernel.memory.get(u, u), -1) and u not in starts:
+            emit(u)
+    return listed

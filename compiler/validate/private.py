@@ -1,0 +1,252 @@
+"""Claims about the plan of private memory: an instruction list on shared LOCAL and REG memory is the list on memory of its own.
+
+Takes: an instruction list before and after the pass. Gives: claims `plan`. Spec: Lowering Pipeline/Register-Memory Plan; R60
+(Barrier), R128 (private memory), R176 (plan of LOCAL and REG).
+
+The claims follow the flow of control, not the pass's lifetimes. The lists have the same instructions, on the memory that was
+merged. A Store must not write memory in which another Buffer has contents that some path still reads. Where lanes run side by side,
+every path from an access of one Buffer in LOCAL memory to an access of another passes a Barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from uops.compiler.validate import terms as T
+from uops.compiler.validate.model import ObligationKind, ValidationClaim
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import GRID, WORKGROUP
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import VIEWS
+
+_ACCESSES = frozenset({Op.LOAD, Op.STORE, Op.ATOMICADD})
+_GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
+
+
+def generate_private_plan_claims(place: str, before: UOp, after: UOp) -> Iterator[ValidationClaim]:
+    """Claim that two instruction lists, the second on merged private memory, compute the same. `place` names the kernel."""
+    merged = _match_instructions(before.src, after.src)
+    yield _claim(f"{place} has the same instructions on merged memory", merged is not None)
+    if merged is None:
+        return
+    flow = _ControlFlow(before.src)
+    for memory in dict.fromkeys(merged.values()):
+        sharing = [b for b, m in merged.items() if m is memory]
+        if len(sharing) < 2:
+            continue
+        names = " and ".join(str(b.arg.unique) for b in sharing)
+        yield _claim(f"{place}: buffers {names} hold no contents at one time", not _overwrites_live_contents(flow, sharing))
+        if memory.arg.addrspace is AddrSpace.LOCAL:
+            yield _claim(f"{place}: a Barrier is between buffers {names}", not _lanes_meet_in_memory(flow, sharing))
+
+
+def _is_private(u: UOp) -> bool:
+    return u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL
+
+
+def _match_instructions(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp] | None:
+    """Return each private Buffer of the first list with the one of the second that has its place; None if the lists differ.
+
+    A view that begins with the lifetime of its Buffer may stand later in the second list, and a new After states the order.
+    """
+    same: dict[UOp, UOp] = {}  # node of the second list -> node of the first
+    merged: dict[UOp, UOp] = {}
+    owner: dict[UOp, UOp] = {}  # view of the second list -> the Buffer of the second list
+    pending = [u for u in before if not _is_private(u)]
+    originals = {u: u for u in before if _is_private(u)}
+    for u in after:
+        if _is_private(u):
+            owner[u] = u
+            continue
+        match = next((old for old in pending if _corresponds(old, u, same, merged, owner, originals)), None)
+        viewed = u.src[0] if u.op in VIEWS else None
+        if match is not None:
+            same[u] = match
+            pending.remove(match)
+        elif u.op is Op.AFTER and viewed in same:  # it orders a reference once more
+            same[u] = same[u.src[0]]
+        if viewed in owner:
+            owner[u] = owner[u.src[0]]
+        elif match is None:
+            return None
+    kept = [u for u in before if u.op in _ACCESSES or u.op in (Op.RANGE, Op.END, Op.IF, Op.ENDIF, Op.BARRIER)]
+    now = [same[u] for u in after if u in same and same[u] in set(kept)]
+    return merged if not pending and now == kept and all(_fits(b, m) for b, m in merged.items()) else None
+
+
+def _fits(buffer: UOp, memory: UOp) -> bool:
+    """Return True if memory can hold a Buffer: of its address space and dtype, and large enough."""
+    a, m = buffer.arg, memory.arg
+    return bool(a.addrspace is m.addrspace and a.dtype is m.dtype and a.device == m.device and a.size <= m.size)
+
+
+def _corresponds(
+    old: UOp, new: UOp, same: Mapping[UOp, UOp], merged: dict[UOp, UOp], owner: Mapping[UOp, UOp], originals: Mapping[UOp, UOp]
+) -> bool:
+    """Return True if `new` is `old` on merged memory; a Buffer that it names first is merged with it."""
+    if old.op is not new.op or old.arg != new.arg or len(old.src) != len(new.src):
+        return False
+    for a, b in zip(old.src, new.src):
+        if a in originals:
+            memory = owner.get(b)
+            if memory is None or merged.get(a, memory) is not memory:
+                return False
+        elif same.get(b, b) is not a:
+            return False
+    merged.update({a: owner[b] for a, b in zip(old.src, new.src) if a in originals})
+    return True
+
+
+class _ControlFlow:
+    """The flow of control of an instruction list, and the private Buffer that each access is to."""
+
+    def __init__(self, instructions: Sequence[UOp]) -> None:
+        self.instructions = instructions
+        self.successors: list[list[int]] = [[k + 1] for k in range(len(instructions))]
+        self.lanes: list[bool] = []
+        self.loops: dict[int, int] = {}  # position of a Range -> that of its End
+        self.buffer: dict[int, UOp] = {}
+        memory: dict[UOp, UOp] = {}
+        opened: list[int] = []
+        lanes = any(u.op is Op.SPECIAL and not u.arg.name.startswith(_GROUP_NAMES) for u in instructions)
+        for k, u in enumerate(instructions):
+            if u.op is Op.END or u.op is Op.ENDIF:
+                start = opened.pop()
+                self.successors[start].append(k + 1)
+                if u.op is Op.END:
+                    self.loops[start] = k
+                    self.successors[k].append(start + 1)
+            self.lanes.append(lanes or any(_is_lane_loop(instructions[j]) for j in opened))
+            if u.op is Op.RANGE or u.op is Op.IF:
+                opened.append(k)
+            if _is_private(u):
+                memory[u] = u
+            elif u.op in VIEWS and u.src[0] in memory:
+                memory[u] = memory[u.src[0]]
+            elif u.op in _ACCESSES and u.src[0] in memory:
+                self.buffer[k] = memory[u.src[0]]
+
+    def resets(self, buffer: UOp, position: int) -> bool:
+        """Return True if an instruction opens or closes a loop whose iterations have memory of their own (R128)."""
+        u = self.instructions[position]
+        r = u if u.op is Op.RANGE else u.ranges[0] if u.op is Op.END else None
+        private = GRID if buffer.arg.addrspace is AddrSpace.LOCAL else GRID | WORKGROUP
+        return r is not None and r.arg.type in private
+
+
+def _is_lane_loop(u: UOp) -> bool:
+    return u.op is Op.RANGE and u.arg.type in WORKGROUP
+
+
+def _overwrites_live_contents(flow: _ControlFlow, sharing: Sequence[UOp]) -> bool:
+    """Return True if some Store to one Buffer stands where another one has contents that are still read."""
+    for b in sharing:
+        written, read = _may_be_written(flow, b), _may_be_read(flow, b)
+        writes = (k for k, other in flow.buffer.items() if other is not b and other in sharing)
+        if any(flow.instructions[k].op is not Op.LOAD and written[k] and read[k + 1] for k in writes):
+            return True
+    return False
+
+
+def _may_be_written(flow: _ControlFlow, buffer: UOp) -> list[bool]:
+    """Return, per position, whether the Buffer may have contents before it."""
+    before = [False] * (len(flow.instructions) + 1)
+    pending = list(range(len(flow.instructions)))
+    while pending:
+        k = pending.pop()
+        u = flow.instructions[k]
+        holds = before[k] or (flow.buffer.get(k) is buffer and u.op is not Op.LOAD)
+        if flow.resets(buffer, k):
+            holds = False
+        for s in flow.successors[k]:
+            if holds and not before[s]:
+                before[s] = True
+                if s < len(flow.instructions):
+                    pending.append(s)
+    return before
+
+
+def _may_be_read(flow: _ControlFlow, buffer: UOp) -> list[bool]:
+    """Return, per position, whether the contents before it may be read from there on.
+
+    A Store of every element, and a loop that is nothing but such Stores, end them.
+    """
+    live = [False] * (len(flow.instructions) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for k in reversed(range(len(flow.instructions))):
+            u = flow.instructions[k]
+            after = any(live[s] for s in flow.successors[k])
+            if flow.buffer.get(k) is buffer:
+                now = u.op is not Op.STORE or (after and not _writes_whole_memory(u, buffer))
+            elif u.op is Op.RANGE and k in flow.loops and _fills_memory(flow, k, buffer):
+                now = False
+            else:
+                now = after and not flow.resets(buffer, k)
+            if now and not live[k]:
+                live[k] = changed = True
+    return live
+
+
+def _positions_of(store: UOp, buffer: UOp) -> UOp | None:
+    """Return the position that a Store without a gate writes of a Buffer; None if it has no single one."""
+    target = store.buffer
+    while target.op is Op.AFTER:
+        target = target.buffer
+    if store.gate is not None or target.op is not Op.INDEX or len(target.positions) != 1:
+        return None
+    operand = target.operand
+    while operand.op is Op.AFTER:
+        operand = operand.buffer
+    return target.positions[0] if operand is buffer else None
+
+
+def _writes_whole_memory(store: UOp, buffer: UOp) -> bool:
+    position = _positions_of(store, buffer)
+    if position is None:
+        return False
+    if position.op is Op.CONST:
+        return bool(buffer.arg.size == 1 and position.arg.value == 0)
+    return set(position.constant_elements or ()) == set(range(buffer.arg.size))
+
+
+def _fills_memory(flow: _ControlFlow, start: int, buffer: UOp) -> bool:
+    """Return True if a loop stores to every element of a Buffer, each once, and reads none."""
+    r, inside = flow.instructions[start], range(start + 1, flow.loops[start])
+    if r.bound.op is not Op.CONST or r.bound.arg.value != buffer.arg.size:
+        return False
+    blocks = (Op.RANGE, Op.IF)
+    accesses = [flow.instructions[k] for k in inside if flow.buffer.get(k) is buffer]
+    if any(flow.instructions[k].op in blocks for k in inside) or len(accesses) != 1 or accesses[0].op is not Op.STORE:
+        return False
+    return _positions_of(accesses[0], buffer) is r
+
+
+def _lanes_meet_in_memory(flow: _ControlFlow, sharing: Sequence[UOp]) -> bool:
+    """Return True if some path leads from an access of one Buffer to one of another without a Barrier, among lanes."""
+    since: list[frozenset[UOp]] = [frozenset()] * (len(flow.instructions) + 1)
+    pending = list(range(len(flow.instructions)))
+    while pending:
+        k = pending.pop()
+        u, here = flow.instructions[k], flow.buffer.get(k)
+        accessed = since[k] | {here} if here in sharing and here is not None and flow.lanes[k] else since[k]
+        if u.op is Op.BARRIER or (u.op in (Op.END, Op.RANGE) and (_meets_at(flow, k) or flow.resets(sharing[0], k))):
+            accessed = frozenset()
+        for s in flow.successors[k]:
+            if not accessed <= since[s]:
+                since[s] |= accessed
+                if s < len(flow.instructions):
+                    pending.append(s)
+    return any(b in sharing and flow.lanes[k] and since[k] - {b} for k, b in flow.buffer.items())
+
+
+def _meets_at(flow: _ControlFlow, end: int) -> bool:
+    """Return True if the outermost loop of lanes ends here: all lanes have run."""
+    u = flow.instructions[end]
+    return u.op is Op.END and u.ranges[0].arg.type in WORKGROUP and not flow.lanes[end]
+
+
+def _claim(place: str, holds: bool) -> ValidationClaim:
+    return ValidationClaim(ObligationKind.PLAN, place, T.TRUE, T.TRUE if holds else T.FALSE)

@@ -1,0 +1,22 @@
+"""The address spaces that Loads and Params of a kernel may name (R179: what Load and Param say of their memory)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from uops.interp.tensor.memory import describe
+from uops.spec.errors import SpecError
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+
+#: Op -> the space that a node of a kernel may name: a Load fills registers of the lane, a Param is memory of the caller.
+_SPACES = {Op.LOAD: AddrSpace.REG, Op.PARAM: AddrSpace.GLOBAL}
+
+
+def reject_foreign_address_spaces(nodes: Iterable[UOp]) -> None:
+    """Raise SpecError if a Load or Param of a kernel names another address space than it has there."""
+    for u in nodes:
+        space = _SPACES.get(u.op)
+        if space is not None and u.arg.addrspace is not None and u.arg.addrspace is not space:
+            raise SpecError(f"{describe(u)} in a kernel is {space.name}, not {u.arg.addrspace.name} (R179)")
