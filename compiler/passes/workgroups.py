@@ -142,6 +142,10 @@ def _has_barrier(item: _Item) -> bool:
     return any(u.op is Op.BARRIER for u in _walk_instructions([item]))
 
 
+def _is_register(u: UOp) -> bool:
+    return u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.REG
+
+
 def _is_lane_loop(u: UOp) -> bool:
     return u.op is Op.RANGE and u.arg.type in WORKGROUP
 
@@ -173,13 +177,11 @@ class _WorkgroupLowering:
         groups = [u for u in specials if str(u.arg.name).startswith(_GROUP_NAMES)]
         memory = [u for u in self.linear.src if u.op in (Op.PARAM, Op.BUFFER)]
         for u in (*memory, *groups):
-            self.uniform[u], self.home_depth[u] = u, 0
+            if not _is_register(u):  # which belongs to a lane
+                self.uniform[u], self.home_depth[u] = u, 0
         items = _parse_blocks(u for u in self.linear.src if u.op not in (Op.PARAM, Op.BUFFER, Op.SPECIAL))
         self.kernel.plan = self._plan_sections(items, tuple([u for u in specials if u not in groups]))
         self._keep_values_that_cross_sections()
-        for m in memory:
-            if m in self.lane_memory:
-                del self.uniform[m]
         self.out += [m for m in memory if m not in self.lane_memory] + [m.buffer for m in self.lane_memory.values()]
         loops = [self._open_loop_of_special(u, AxisType.GLOBAL, self.uniform) for u in groups]
         self._emit_plan(self.kernel)
@@ -249,7 +251,7 @@ class _WorkgroupLowering:
             for s in (s for u in _walk_instructions(section.items) for s in u.src):
                 self._keep_if_from_another_section(s, section)
                 memory = base_memory(s)
-                if memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG:
+                if _is_register(memory):
                     sections = sections_of_register.setdefault(memory, [])
                     sections += [] if section in sections else [section]
         for memory, sections in sections_of_register.items():
