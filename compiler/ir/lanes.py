@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from uops.compiler.place import untranslatable_error
+from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import WORKGROUP, AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -40,3 +42,35 @@ def sort_lanes_fastest_first(specials: Iterable[UOp], loops: Iterable[UOp]) -> l
     innermost_first = list(loops)[::-1]
     by_type = sorted(innermost_first, key=lambda r: r.arg.type is not AxisType.WARP)
     return by_type + sort_specials_by_name(u for u in specials if not numbers_workgroups(u))
+
+
+#: Instructions of which nothing is known.
+_OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
+
+
+def find_values_that_lanes_may_differ_in(linear: UOp) -> set[UOp]:
+    """Return the instructions of a kernel whose value may depend on the lane that executes them.
+
+    A Load gives all lanes the same where they load the same element of GLOBAL or LOCAL memory at the same time.
+    """
+    differing: set[UOp] = set()
+    for u in linear.src:
+        sources = u.src[:1] if u.op is Op.AFTER else u.src
+        numbers_lanes = is_lane_loop(u) or (u.op is Op.SPECIAL and not numbers_workgroups(u))
+        if numbers_lanes or is_register(u) or u.op in _OPAQUE or not differing.isdisjoint(sources):
+            differing.add(u)
+    return differing
+
+
+def is_register(u: UOp) -> bool:
+    """Return True for a REG Buffer, which each lane has its own of."""
+    return u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.REG
+
+
+def require_same_for_all_lanes(opening: UOp, differing: set[UOp], what: str, ruling_and_topic: str, linear: UOp) -> None:
+    """Raise CompileError if lanes may differ in the bound of a Range, or the condition of an If, in which they meet at `what`."""
+    source = next((s for s in opening.src if s in differing), None)
+    if source is not None:
+        operand = "bound" if opening.op is Op.RANGE else "condition"
+        detail = f"{what} stands in this block, so its {operand} must be the same for all lanes, but may differ in its"
+        raise untranslatable_error(ruling_and_topic, opening, f"{detail} {source.op.name.lower()}", linear)

@@ -12,9 +12,9 @@ B and C of the descriptor, and this lane's number t in its warp,
     for e, for k: sums[e] += left[row of C(t, e), k] * right[k, column of C(t, e)]; Barrier
     d[e] = sums[e] for all e
 
-Floats are multiplied and summed in float64, where the products of all smaller floats are exact, and are rounded at the end. Integers
-wrap in the dtype of the result. Of an element that several lanes hold, the first of them stores its copy. An instruction of one lane
-needs no Barrier, and its matrices are registers.
+Floats are multiplied and summed in float64, where the products of all smaller floats are exact, and are rounded at the end.
+Integers wrap in the dtype of the result. Of an element that several lanes hold, the first of them stores its copy. A Wmma of a
+single lane needs no Barrier, and its matrices are registers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ from uops.compiler.decompose.casts import lower_cast
 from uops.compiler.decompose.narrow import SMALL
 from uops.compiler.ir.buffers import fresh_uniques
 from uops.compiler.ir.extents import loop_extent, max_extent
-from uops.compiler.ir.lanes import is_lane_loop, sort_lanes_fastest_first
+from uops.compiler.ir.instructions import InstructionList
+from uops.compiler.ir.lanes import (
+    find_values_that_lanes_may_differ_in,
+    is_lane_loop,
+    require_same_for_all_lanes,
+    sort_lanes_fastest_first,
+)
 from uops.compiler.place import untranslatable_error
 from uops.compiler.target import Target
 from uops.spec.errors import CompileError
@@ -37,7 +43,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.wmma import AffineLaneMap, Descriptor, LaneMap, MapDigit, Place, find_descriptor, lane_elements
 
@@ -65,18 +71,14 @@ class _Warp:
 
 
 class _WmmaLowering:
-    """The lowering of one kernel.
-
-    `out` holds one list per instruction of the new kernel: the instruction, and the arithmetic on values that end with it. So
-    arithmetic stands where its last source does, once, and every later user sees it.
-    """
+    """The lowering of one kernel."""
 
     def __init__(self, linear: UOp) -> None:
         self.linear = linear
-        self.out: list[list[UOp]] = [[]]  # the new Buffers come first
-        self.place_of: dict[UOp, int] = {}  # instruction -> its list in `out`
+        self.out = InstructionList()
         self.new: dict[UOp, UOp] = {}  # instruction -> what stands for it
-        self.open_lane_loops: list[UOp] = []
+        self.open_blocks: list[UOp] = []  # Ranges and Ifs, outermost first
+        self.differing = find_values_that_lanes_may_differ_in(linear)
         self.specials = [u for u in linear.src if u.op is Op.SPECIAL]
         self.uniques = fresh_uniques(linear)
         self.next_axis_id = 1 + max((int(u.arg.axis_id) for u in linear.src if u.op is Op.RANGE), default=-1)
@@ -84,38 +86,22 @@ class _WmmaLowering:
     def lower_kernel(self) -> Iterator[UOp]:
         """Yield the new instruction list."""
         for u in self.linear.src:
-            if is_lane_loop(u):
-                self.open_lane_loops.append(u)
-            elif u.op is Op.END:
-                self.open_lane_loops = [r for r in self.open_lane_loops if r not in u.ranges]
+            if u.op in (Op.RANGE, Op.IF):
+                self.open_blocks.append(u)
+            elif u.op in (Op.END, Op.ENDIF):
+                self.open_blocks.pop()
             if u.op is Op.WMMA:
                 self.new[u] = B.stack(*self._lower_wmma(u))
             else:
                 new = self.new[u] = self._rebuild(u)
                 if new.op not in _PLACED_WHERE_USED:
-                    self._append(new)
-        return (u for instructions in self.out for u in instructions)
+                    self.out.append(new)
+        return iter(self.out)
 
     def _error(self, u: UOp, ruling_and_topic: str, detail: str) -> CompileError:
         return untranslatable_error(ruling_and_topic, u, detail, self.linear)
 
-    # Instructions in their places.
-
-    def _append(self, u: UOp) -> UOp:
-        """Append an instruction, after the arithmetic that it needs."""
-        for s in u.src:
-            self._place_arithmetic(s)
-        if u not in self.place_of:
-            self.place_of[u] = len(self.out)
-            self.out.append([u])
-        return u
-
-    def _place_arithmetic(self, value: UOp) -> None:
-        """Put each node that computes a value, and has no place yet, right behind the last of its sources."""
-        for u in toposort(value, gate=lambda x: x not in self.place_of):
-            if u not in self.place_of and u.op is not Op.CONST and u.constant_elements is None:
-                self.place_of[u] = max([self.place_of.get(s, 0) for s in u.src], default=0)
-                self.out[self.place_of[u]].append(u)
+    # Instructions.
 
     def _rebuild(self, u: UOp) -> UOp:
         """Return what stands for an instruction; of the elements of a Stack, and their bits, the elements themselves."""
@@ -132,13 +118,11 @@ class _WmmaLowering:
 
     def _allocate(self, size: int, dtype: DType, space: AddrSpace) -> UOp:
         memory = UOp(Op.BUFFER, (), BufferArg(size, dtype, "CPU", space, next(self.uniques)))
-        self.out[0].append(memory)
-        self.place_of[memory] = 0
-        return memory
+        return self.out.prepend(memory)
 
     def _open_loop(self, extent: int, kind: AxisType) -> UOp:
         self.next_axis_id += 1
-        return self._append(UOp(Op.RANGE, (B.index(extent),), RangeArg(self.next_axis_id - 1, kind)))
+        return self.out.append(UOp(Op.RANGE, (B.index(extent),), RangeArg(self.next_axis_id - 1, kind)))
 
     # One Wmma.
 
@@ -153,14 +137,14 @@ class _WmmaLowering:
         sums = self._allocate(d.c.elements, wide, AddrSpace.REG)
         a, b, c = (self._widen_fragment(self.new.get(s, s), wide) for s in (u.lhs, u.rhs, u.accumulator))
         stored = [*self._store_fragment(d, "A", left, a, lanes), *self._store_fragment(d, "B", right, b, lanes)]
-        begun = [self._append(B.store(self._append(B.at(sums, B.const(e, _POSITION))), x)) for e, x in enumerate(c)]
+        begun = [self.out.append(B.store(self.out.append(B.at(sums, B.const(e, _POSITION))), x)) for e, x in enumerate(c)]
         if d.threads > 1:
-            stored = [self._append(UOp(Op.BARRIER, tuple(stored)))]
-        done = self._sum_products(d, [self._append(B.after(x, *stored)) for x in (left, right)], B.after(sums, *begun), lanes)
+            stored = [self.out.append(UOp(Op.BARRIER, tuple(stored)))]
+        done = self._sum_products(d, [self.out.append(B.after(x, *stored)) for x in (left, right)], B.after(sums, *begun), lanes)
         if d.threads > 1:
-            done = self._append(UOp(Op.BARRIER, (done,)))
-        result = self._append(B.after(sums, done))
-        elements = [self._append(B.load(self._append(B.at(result, B.const(e, _POSITION))))) for e in range(d.c.elements)]
+            done = self.out.append(UOp(Op.BARRIER, (done,)))
+        result = self.out.append(B.after(sums, done))
+        elements = [self.out.append(B.load(self.out.append(B.at(result, B.const(e, _POSITION))))) for e in range(d.c.elements)]
         return [_bitcast_elements(lower_cast(x, wide, d.dtype_out), d.dtype_out) for x in elements]
 
     def _find_descriptor_or_raise(self, u: UOp) -> Descriptor:
@@ -177,7 +161,11 @@ class _WmmaLowering:
         number: UOp = B.const(0, _POSITION)
         if threads == 1:
             return _Warp(number, number, 1)
-        dimensions = sort_lanes_fastest_first(self.specials, self.open_lane_loops)
+        loops = [r for r in self.open_blocks if is_lane_loop(r)]
+        dimensions = sort_lanes_fastest_first(self.specials, loops)
+        for block in self.open_blocks:
+            if block not in loops:
+                require_same_for_all_lanes(block, self.differing, "a Wmma", "R93 (TC)", self.linear)
         most = 1
         stride: UOp = B.const(1, _POSITION)
         for x in dimensions:
@@ -214,9 +202,9 @@ class _WmmaLowering:
             if not any(holds):
                 continue
             position = _locate_element(lane_map, lanes.lane, e, lambda place: place[0] * columns + place[1])
-            address = self._append(UOp(Op.INDEX, (matrix, _add(part, position))))
+            address = self.out.append(UOp(Op.INDEX, (matrix, _add(part, position))))
             gate = None if all(holds) else _select(lanes.lane, holds, dt.bool_)
-            stores.append(self._append(B.store(address, x, gate)))
+            stores.append(self.out.append(B.store(address, x, gate)))
         return stores
 
     def _sum_products(self, d: Descriptor, matrices: Sequence[UOp], sums: UOp, lanes: _Warp) -> UOp:
@@ -228,21 +216,20 @@ class _WmmaLowering:
         column = _locate(d.c, lanes.lane, e, lambda place: place[1])
         starts = [_add(_multiply(lanes.warp, B.const(m * k, _POSITION)), row),
                   _add(_multiply(lanes.warp, B.const(k * n, _POSITION)), column)]  # fmt: skip
-        for start in starts:
-            self._place_arithmetic(start)
         step = self._open_loop(k, AxisType.REDUCE)
-        place = self._append(B.at(self._append(B.after(sums, element, step)), e))
-        x, y = (
-            self._append(B.load(self._append(B.at(matrix, _add(start, _multiply(_as_position(step), B.const(stride, _POSITION)))))))
-            for matrix, start, stride in zip(matrices, starts, (1, n))
-        )
-        total = self._append(B.load(place))
+        place = self.out.append(B.at(self.out.append(B.after(sums, element, step)), e))
+        factors = []
+        for matrix, start, stride in zip(matrices, starts, (1, n)):
+            position = _add(start, _multiply(_as_position(step), B.const(stride, _POSITION)))
+            factors.append(self.out.append(B.load(self.out.append(B.at(matrix, position)))))
+        x, y = factors
+        total = self.out.append(B.load(place))
         if d.dtype_in is dt.float64:
             total = B.mulacc(x, y, total)
         else:  # the product is exact
             total = B.add(B.mul(x, y), total)
-        inner = self._append(UOp(Op.END, (self._append(B.store(place, total)), step)))
-        return self._append(UOp(Op.END, (inner, element)))
+        inner = self.out.append(UOp(Op.END, (self.out.append(B.store(place, total)), step)))
+        return self.out.append(UOp(Op.END, (inner, element)))
 
 
 #: Instructions that are placed where they are used first: the fragments of a Wmma disappear with it.
