@@ -182,14 +182,11 @@ class _WmmaLowering:
 
     def _widen_fragment(self, fragment: UOp, wide: DType) -> list[UOp]:
         """Return the elements of a fragment in the dtype in which they are multiplied."""
-        (count,) = fragment.shape
+        d, (count,) = fragment.dtype, fragment.shape
         assert isinstance(count, int)
-        elements = (
-            fragment.elements if fragment.op is Op.STACK
-            else [UOp(Op.INDEX, (fragment, B.const(e, _POSITION))) for e in range(count)]
-        )  # fmt: skip
-        d = fragment.dtype
-        return [lower_cast(_bitcast_elements(x, d.word) if d in SMALL else x, d, wide) for x in elements]
+        x = _bitcast_elements(fragment, d.word) if d in SMALL else fragment
+        elements = x.elements if x.op is Op.STACK else [UOp(Op.INDEX, (x, B.const(e, _POSITION))) for e in range(count)]
+        return [lower_cast(element, d, wide) for element in elements]
 
     def _store_fragment(self, d: Descriptor, operand: str, matrix: UOp, fragment: Sequence[UOp], lanes: _Warp) -> list[UOp]:
         """Store this lane's elements to the warp's part of the matrix, each by its first holder."""
