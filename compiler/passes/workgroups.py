@@ -342,9 +342,10 @@ class _WorkgroupLowering:
 
     def _resolve(self, s: UOp, values: dict[UOp, UOp], section: _Section | None = None) -> UOp:
         """Return what stands for a source, in `values` or `common`; arithmetic in neither is built and put into `values`."""
-        for u in toposort(s, gate=lambda u: u.op in _REBUILT and u not in values and u not in self.common):
-            if u not in values and u not in self.common:
-                values[u] = self._rebuild(u, values, section) if u.op in _REBUILT else u
+        if s not in values and s not in self.common:
+            for u in toposort(s, gate=lambda u: u.op in _REBUILT and u not in values and u not in self.common):
+                if u not in values and u not in self.common:
+                    values[u] = self._rebuild(u, values, section) if u.op in _REBUILT else u
         return values[s] if s in values else self.common[s]
 
     def _locate_kept_value(self, u: UOp, section: _Section) -> UOp:

@@ -298,6 +298,27 @@ def test_a_range_of_lanes_may_have_a_variable_bound() -> None:
         judge(root, {"p0": numbers(8), "p1": zeros(8), "n": n})
 
 
+def test_the_number_of_lanes_may_be_what_memory_says() -> None:
+    count_ = b.cast(b.load(b.at(p(2, 1), 0)), dt.index)
+    lane = special("lidx0", count_)
+    put = b.store(b.at(local(4), lane), b.load(b.at(p(0, 4), lane)))
+    take = b.load(b.at(b.after(local(4), barrier(put)), b.sub(b.sub(count_, 1), lane)))
+    given = {"p0": numbers(4), "p1": zeros(4), "p2": np.full(1, 3, np.int32)}
+    root = kernel(b.store(b.at(p(1, 4), lane), take))
+    for name in ("c", "llvm"):
+        found = Compiled(root, target(name), CONFIG, Dialect.SCHEDULED)(dict(given)).buffers["p1"]
+        assert found.tolist() == [*numbers(4)[2::-1], 0]
+
+
+def test_values_of_lanes_without_a_greatest_number_cannot_be_kept_R48() -> None:
+    lane = special("lidx0", b.cast(b.load(b.at(p(2, 1, dt.float32), 0)), dt.index))
+    kept = b.load(b.at(p(0, 4), lane))
+    met = barrier(b.store(b.at(local(4), lane), kept))
+    take = b.load(b.at(b.after(local(4), met), lane))
+    with pytest.raises(CompileError, match=r"R48 \(symbolic sizes\)|bytes of stack"):
+        Compiled(kernel(b.store(b.at(p(1, 4), lane), b.add(take, kept))), target("c"), CONFIG, Dialect.SCHEDULED)
+
+
 # Programs
 
 
