@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
+from uops.compiler.decompose import SMALL
 from uops.compiler.entry import ProgramInterface, convert_to_launch, describe_callified, describe_launch
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.log import LoweringLog, active_log, record_transforms
@@ -31,13 +32,14 @@ from uops.compiler.passes.private_memory import reuse_private_memory
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.render import CompileQueue, render_and_compile
 from uops.compiler.passes.select.select import STEPS, select_instructions
+from uops.compiler.passes.wmma import lower_wmma_to_loops
 from uops.compiler.passes.workgroups import WORKGROUP_OPS, lower_workgroups_to_loops
 from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, use_lowering_cache
 from uops.compiler.target import MachineModel, Target, machine_model_of
 from uops.spec.errors import Crash, SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass as record
 from uops.spec.verify.dialects import Dialect
@@ -201,8 +203,11 @@ PIPELINE: tuple[Pass, ...] = (
           ("expand", "accumulators are made per lane")), per_kernel=True, steps=STEPS),
     Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, lambda u, s: linearize_kernel(u),
          (("select", "an instruction that is made later would have no place"),), per_kernel=True),
+    Pass("wmma", "linearize", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: lower_wmma_to_loops(u, s.target),
+         (("linearize", "loops show which lanes form a warp"),), per_kernel=True),
     Pass("workgroups", "linearize", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: lower_workgroups_to_loops(u, s.target),
-         (("linearize", "loops of lanes are distributed over the order of instructions"),), per_kernel=True),
+         (("linearize", "loops of lanes are distributed over the order of instructions"),
+          ("wmma", "the lanes of a warp meet at Barriers")), per_kernel=True),
     Pass("private memory", "plan", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: reuse_private_memory(u),
          (("workgroups", "it makes LOCAL memory, and loops of lanes that need no Barrier"),), per_kernel=True),
     Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan_memory(u, s.external),
@@ -398,10 +403,13 @@ def _validate_kernels_and_plan(graphs: dict[str, UOp], state: LoweringState) -> 
 
 @record(frozen=True, slots=True)
 class _VerifierTarget:
-    """The ops and dtypes that kernels may use: the target's, those of the nodes that hold its products, and `until_lowered`."""
+    """The ops and dtypes that kernels may use: the target's, those of the nodes that hold its products, and those of ops that a
+    later pass lowers: `until_lowered`, and the small floats of a Wmma.
+    """
 
     target: Target
     until_lowered: frozenset[Op] = frozenset()
+    has_wmma_to_lower: bool = False
 
     @property
     def name(self) -> str:
@@ -413,7 +421,13 @@ class _VerifierTarget:
 
     @property
     def dtypes(self) -> frozenset[DType]:
-        return self.target.dtypes | {dt.uint8}
+        return self.target.dtypes | {dt.uint8} | (frozenset(SMALL) if self.has_wmma_to_lower else frozenset())
+
+
+#: Pass -> the ops that a later pass lowers where the target lacks them; "" stands for the input.
+_LOWERED_LATER: dict[str, frozenset[Op]] = {
+    **dict.fromkeys(("", "select", "linearize"), WORKGROUP_OPS | {Op.WMMA}), "wmma": WORKGROUP_OPS,
+}  # fmt: skip
 
 
 def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: LoweringState) -> None:
@@ -421,8 +435,9 @@ def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: Lowerin
     from uops.spec.verify.verifier import verify  # late: compilation does not need the verifier
 
     try:
-        until_lowered = WORKGROUP_OPS if pass_name in ("select", "linearize") else frozenset()
-        verify(graph, dialect, target=_VerifierTarget(state.target, until_lowered))
+        until_lowered = _LOWERED_LATER.get(pass_name, frozenset())
+        has_wmma_to_lower = Op.WMMA in until_lowered - state.target.ops and bool(nodes_with_op(graph, Op.WMMA))
+        verify(graph, dialect, target=_VerifierTarget(state.target, until_lowered, has_wmma_to_lower))
     except SpecError as e:
         if not pass_name:
             raise

@@ -60,7 +60,8 @@ class Language:
     `functions` names the functions of the language, or of a library, that round correctly; `prototypes` declares them. `buffer`
     and `scalar` are formats of the expressions by which a kernel reads argument number {}. `spaces` qualifies pointers and
     buffers. `barrier` is the statement, None in a language without workgroups. `wide_unsigned` is True if the toolchain converts
-    u64 to floats without a function of its own library.
+    u64 to floats without a function of its own library. In a kernel with barriers, a private buffer has at least
+    `least_private_bytes`.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Language:
     spaces: Mapping[AddrSpace, str] = field(default_factory=dict)
     barrier: str | None = None
     wide_unsigned: bool = True
+    least_private_bytes: int = 0
 
     def value_type(self, d: DType) -> str:
         """Return the name of a value's type. Raises Unsupported for a dtype that instruction selection should have removed."""

@@ -156,6 +156,7 @@ class CKernelRenderer:
         know to be uninitialised.
         """
         total = 0
+        least_bytes = self.language.least_private_bytes if any(u.op is Op.BARRIER for u in self.instructions) else 0
         for u in self.instructions:
             if u.op is not Op.BUFFER:
                 continue
@@ -166,8 +167,8 @@ class CKernelRenderer:
             if total > STACK_LIMIT:
                 raise CompileError(f"private and local buffers take more than {STACK_LIMIT} bytes of stack")
             qualifier = self.language.space_qualifier(space)
-            zeros = "" if qualifier else " = {0}"
-            self.w.write_line(f"{qualifier}{self.language.storage_type(u.dtype)} {name}[{max(1, size)}]{zeros};")
+            zeros, least = ("", 1) if qualifier else (" = {0}", least_bytes // u.dtype.itemsize)
+            self.w.write_line(f"{qualifier}{self.language.storage_type(u.dtype)} {name}[{max(1, least, size)}]{zeros};")
             self.memory_refs[u] = CMemoryRef(name, u.dtype, space)
 
     # One statement per instruction.

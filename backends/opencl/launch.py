@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from uops.backends.facts import is_within
+from uops.compiler.ir.lanes import numbers_workgroups, sort_specials_by_name
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
@@ -32,8 +33,6 @@ DIMENSIONS = 3
 MAX_LANES = 1024
 #: Ops with effects beyond the work-item, whatever memory they touch.
 _EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.BARRIER, Op.IF, Op.CUSTOM, Op.INS})
-#: Names of Specials that number workgroups; all others number lanes (R125).
-_GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
 _MARK = "// launch "
 
 #: A trip count: a constant, or the slot of the variable that holds it, as a str.
@@ -129,11 +128,11 @@ def plan_launch(instructions: Sequence[UOp]) -> NdRangePlan:
     reach.
     """
     plan = NdRangePlan()
-    for u in sorted((u for u in instructions if u.op is Op.SPECIAL), key=lambda u: str(u.arg.name)):
+    for u in sort_specials_by_name(u for u in instructions if u.op is Op.SPECIAL):
         extent = _find_launch_extent(u)
         if extent is None:
             raise Unsupported(f"SPECIAL {quote_name(str(u.arg.name))} whose extent the launch cannot know", "opencl")
-        plan.assign_dimension(u, extent, group=str(u.arg.name).startswith(_GROUP_NAMES))
+        plan.assign_dimension(u, extent, group=numbers_workgroups(u))
     if max(len(plan.groups), len(plan.lanes)) > DIMENSIONS or math.prod(e for e in plan.lanes if isinstance(e, int)) > MAX_LANES:
         raise Unsupported(f"SPECIAL in a launch of groups {plan.groups} and lanes {plan.lanes}", "opencl")
     outer = _find_launchable_ranges_around_effects(instructions)

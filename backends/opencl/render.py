@@ -27,6 +27,8 @@ OPENCL = Language(
     functions={(op, d): name for op, name in ((Op.MULACC, "fma"), (Op.SQRT, "sqrt")) for d in WIDE},
     spaces={AddrSpace.GLOBAL: "__global ", AddrSpace.LOCAL: "__local "},
     barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+    # PoCL 3.0 takes a smaller array that is cleared, and lives across a barrier, for one that all work-items share.
+    least_private_bytes=16,
 )
 OPS = family.OPS
 

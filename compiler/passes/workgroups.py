@@ -5,80 +5,90 @@ Takes: LINEAR, a kernel with Specials and Barriers. Gives: LINEAR without them. 
 
 Every Special becomes a Range: those that number workgroups GLOBAL loops, those that number lanes LOCAL loops inside of them. At a
 Barrier the loops of lanes are distributed (loop fission): all lanes run the instructions before it, then all lanes those after it.
-A loop that holds a Barrier is entered by all lanes together, so its bound must be the same for all of them.
 
-A *section* is a run of instructions between Barriers, with its own loops of lanes. Arithmetic that another section needs is
-computed again there. Any other value is kept in LOCAL memory with one element per lane. So is a REG Buffer of several sections.
-Arithmetic that no lane changes stands outside of the loops of lanes, once.
+- A *section* is a run of instructions between Barriers, with its own loops of lanes.
+- A *common block* is a loop or an If that holds a Barrier. All lanes enter it together, so it stands outside of the loops of lanes,
+  and its bound or condition must be the same for all of them. A value that is loaded is taken from the first lane.
+- Arithmetic is built anew for every section that needs it. It stands right behind the last of its sources, so arithmetic that no
+  lane changes is computed once.
+- Any other value that another section needs is kept in LOCAL memory with an element per lane, and so is a REG Buffer of several
+  sections.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from uops.compiler.ir.buffers import fresh_uniques
-from uops.compiler.place import untranslatable_error
+from uops.compiler.ir.extents import loop_extent, max_extent
+from uops.compiler.ir.instructions import InstructionList
+from uops.compiler.ir.lanes import (
+    find_values_that_lanes_may_differ_in,
+    is_lane_loop,
+    is_register,
+    numbers_workgroups,
+    require_same_for_all_lanes,
+    sort_specials_by_name,
+)
 from uops.compiler.target import SupportsWorkgroups, Target
-from uops.spec.errors import CompileError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
-from uops.spec.ir.axes import WORKGROUP, AxisType
-from uops.spec.ir.node import UOp
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, Op
-from uops.spec.ir.scope import base_memory, strip_afters
+from uops.spec.ir.scope import base_memory
 
 #: Ops of workgroups that this pass removes.
 WORKGROUP_OPS = frozenset({Op.SPECIAL, Op.BARRIER})
-#: Names of Specials that number workgroups; all others number lanes (R125).
-_GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
-#: Instructions that read no memory, so that every section may compute them for itself.
-_RECOMPUTED = ALU | {Op.CAST, Op.BITCAST, Op.STACK, Op.INDEX}
-#: Instructions that order others: they tell a Load from the same Load at another time.
+#: Instructions that only name or order others: they tell a Load from the same Load at another time.
 _ORDERING = frozenset({Op.GROUP, Op.AFTER})
+#: Instructions without an effect that read no memory, so that every section may build them for itself.
+_REBUILT = ALU | _ORDERING | {Op.CAST, Op.BITCAST, Op.STACK, Op.INDEX}
 #: Dtype of the positions in the memory of all lanes.
 _POSITION = dt.int32
 
 
 @dataclass(eq=False, slots=True)
 class _Block:
-    """A loop or an If with the instructions inside.
-
-    A block that all lanes enter together has a plan, and `hoisted`, the arithmetic in it that is the same for all lanes.
-    """
+    """A loop or an If with the instructions inside."""
 
     opening: UOp
     items: list[_Item] = field(default_factory=list)
     closing: UOp | None = None
-    hoisted: list[UOp] = field(default_factory=list)
-    plan: list[_PlanPart] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class _CommonBlock:
+    """A loop or an If that all lanes enter together."""
+
+    opening: UOp
+    closing: UOp
+    plan: list[_PlanPart]
 
 
 @dataclass(eq=False, slots=True)
 class _Section:
     """Instructions that all lanes execute before any lane goes on; `lanes` are its loops, outermost first.
 
-    `values` maps each instruction to what stands for it in this section. `last_effect` is what others wait for.
+    `values` maps each node to what stands for it in this section. `fetched` are the values of other sections that it needs.
     """
 
-    lanes: tuple[UOp, ...]
+    lanes: _Lanes
     items: list[_Item]
     values: dict[UOp, UOp] = field(default_factory=dict)
-    last_effect: UOp | None = None
-    first_elements: dict[_LaneMemory, UOp] = field(default_factory=dict)  # positions of this lane's first elements
-    register_positions: dict[UOp, dict[UOp, None]] = field(
-        default_factory=dict
-    )  # position -> the registers that are accessed there
-    elements: dict[tuple[UOp, UOp], UOp] = field(default_factory=dict)  # (register, position) -> position in the lanes' memory
+    fetched: list[UOp] = field(default_factory=list)
+    registers: set[UOp] = field(default_factory=set)
 
 
 _Item = UOp | _Block
-#: A part of the plan of a block; a Barrier stands where the lanes meet.
-_PlanPart = _Section | _Block | UOp
+#: A part of a plan. An instruction is a Barrier or the End of a loop of lanes; the last effect before stands for it.
+_PlanPart = _Section | _CommonBlock | UOp
+#: Ranges and Specials that number lanes, outermost first.
+_Lanes = tuple[UOp, ...]
 
 
 class _LaneMemory(NamedTuple):
@@ -86,14 +96,14 @@ class _LaneMemory(NamedTuple):
 
     buffer: UOp
     size: int
-    lanes: tuple[UOp, ...]
+    lanes: _Lanes
 
 
 def lower_workgroups_to_loops(linear: UOp, target: Target) -> UOp:
     """Return an instruction list without Specials and Barriers, if the target lacks them, or its lanes cannot meet in this kernel.
 
-    Raises CompileError for a Barrier in a loop or an If of which lanes compute the bound or the condition, and for a number of
-    lanes that is not constant.
+    Raises CompileError for a Barrier in a loop or an If in whose bound or condition lanes may differ, and for a number of lanes
+    without an upper bound if values of all lanes are kept.
     """
     used = {u.op for u in linear.src} & WORKGROUP_OPS
     if not used:
@@ -125,90 +135,89 @@ def _walk_instructions(items: Iterable[_Item]) -> Iterator[UOp]:
         if isinstance(i, _Block):
             yield i.opening
             yield from _walk_instructions(i.items)
-            yield i.closing or i.opening
+            if i.closing is not None:
+                yield i.closing
         else:
             yield i
 
 
-def _walk_sections(plan: Iterable[_PlanPart]) -> Iterator[_Section]:
+def _walk_parts(plan: Iterable[_PlanPart]) -> Iterator[_Section | _CommonBlock]:
+    """Yield the sections and common blocks of a plan in order."""
     for part in plan:
-        if isinstance(part, _Section):
+        if not isinstance(part, UOp):
             yield part
-        elif isinstance(part, _Block):
-            yield from _walk_sections(part.plan)
+        if isinstance(part, _CommonBlock):
+            yield from _walk_parts(part.plan)
 
 
 def _has_barrier(item: _Item) -> bool:
     return any(u.op is Op.BARRIER for u in _walk_instructions([item]))
 
 
-def _is_lane_loop(u: UOp) -> bool:
-    return u.op is Op.RANGE and u.arg.type in WORKGROUP
-
-
-def _natural_sort_key(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that orders names by the numbers in them: lidx2 before lidx10 (R125)."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+def _collect_sources(instructions: Iterable[UOp]) -> list[UOp]:
+    """Return what instructions are computed from, down to what only an instruction gives, sources first."""
+    return toposort(*dict.fromkeys(s for u in instructions for s in u.src), gate=lambda u: u.op in _REBUILT)
 
 
 class _WorkgroupLowering:
-    """The distribution of one kernel; `out` is the new instruction list."""
+    """The distribution of one kernel. `common` maps nodes to what stands for them outside of the loops of lanes."""
 
     def __init__(self, linear: UOp) -> None:
         self.linear = linear
-        self.out: list[UOp] = []
-        self.emitted: set[UOp] = set()
+        self.out = InstructionList()
         self.uniques = fresh_uniques(linear)
         self.next_axis_id = 1 + max((int(u.arg.axis_id) for u in linear.src if u.op is Op.RANGE), default=-1)
-        self.kernel = _Block(linear)
-        self.blocks = [self.kernel]  # the blocks of the plan around what is planned, outermost first
-        self.uniform: dict[UOp, UOp] = {}  # instruction that is the same for all lanes -> what stands for it
-        self.home_depth: dict[UOp, int] = {}  # of such an instruction: the number of plan blocks around it, without the kernel
+        self.differing = find_values_that_lanes_may_differ_in(linear)
+        self.common: dict[UOp, UOp] = {}
         self.section_of: dict[UOp, _Section] = {}
-        self.lane_memory: dict[UOp, _LaneMemory] = {}  # by value, or by REG Buffer
+        self.kept_values: dict[UOp, _LaneMemory] = {}
+        self.kept_registers: dict[tuple[UOp, _Lanes], _LaneMemory] = {}
 
-    def lower_kernel(self) -> list[UOp]:
-        """Return the new instruction list."""
-        specials = sorted((u for u in self.linear.src if u.op is Op.SPECIAL), key=lambda u: _natural_sort_key(str(u.arg.name)))
-        groups = [u for u in specials if str(u.arg.name).startswith(_GROUP_NAMES)]
-        memory = [u for u in self.linear.src if u.op in (Op.PARAM, Op.BUFFER)]
-        for u in (*memory, *groups):
-            self.uniform[u], self.home_depth[u] = u, 0
-        items = _parse_blocks(u for u in self.linear.src if u.op not in (Op.PARAM, Op.BUFFER, Op.SPECIAL))
-        self.kernel.plan = self._plan_sections(items, tuple([u for u in specials if u not in groups]))
-        self._keep_values_that_cross_sections()
-        for m in memory:
-            if m in self.lane_memory:
-                del self.uniform[m]
-        self.out += [m for m in memory if m not in self.lane_memory] + [m.buffer for m in self.lane_memory.values()]
-        loops = [self._open_loop_of_special(u, AxisType.GLOBAL, self.uniform) for u in groups]
-        self._emit_plan(self.kernel)
+    def lower_kernel(self) -> Iterator[UOp]:
+        """Yield the new instruction list."""
+        instructions = [u for u in self.linear.src if u.op not in _REBUILT]
+        specials = sort_specials_by_name(u for u in instructions if u.op is Op.SPECIAL)
+        first = {u for u in toposort(*[s.bound for s in specials]) if u.op is Op.LOAD}
+        memory = [u for u in instructions if u.op in (Op.PARAM, Op.BUFFER)]
+        items = _parse_blocks(u for u in instructions if u.op not in (Op.PARAM, Op.BUFFER, Op.SPECIAL) and u not in first)
+        plan = self._plan_sections(items, tuple(u for u in specials if not numbers_workgroups(u)))
+        self._keep_what_crosses_sections(plan)
+        self.common |= {m: m for m in memory}
+        kept = (*self.kept_values.values(), *self.kept_registers.values())
+        for m in (*[m for m in memory if not is_register(m)], *[k.buffer for k in kept]):  # a register stands where it is used
+            self.out.prepend(m)
+        for u in [u for u in self.linear.src if u in first]:
+            self.common[u] = self.out.append(self._rebuild(u, self.common))
+        loops = [self._open_loop(u, AxisType.GLOBAL, self.common) for u in specials if numbers_workgroups(u)]
+        self._emit_plan(plan)
         self._close_loops(loops)
-        return self.out
-
-    def _error(self, u: UOp, detail: str) -> CompileError:
-        return untranslatable_error("R60 (Barrier)", u, detail, self.linear)
+        return iter(self.out)
 
     # The plan: sections, and the blocks around them that all lanes enter together.
 
-    def _plan_sections(self, items: Sequence[_Item], lanes: tuple[UOp, ...]) -> list[_PlanPart]:
+    def _plan_sections(self, items: Sequence[_Item], lanes: _Lanes) -> list[_PlanPart]:
         """Divide the items that the loops `lanes` execute into sections, at Barriers."""
         plan: list[_PlanPart] = []
         run: list[_Item] = []
-        for i in (*items, None):
-            if i is None or _has_barrier(i):
-                plan += self._make_section(lanes, run)
-                run = []
-                plan += [i] if isinstance(i, UOp) else []
-                if isinstance(i, _Block) and _is_lane_loop(i.opening):
-                    plan += self._plan_sections(i.items, (*lanes, i.opening))
-                elif isinstance(i, _Block):
-                    plan.append(self._plan_common_block(i, lanes))
-            elif isinstance(i, _Block) or not self._hoist_if_uniform(i):
+        for i in items:
+            if not _has_barrier(i):
                 run.append(i)
-        return plan
+                continue
+            plan += self._make_section(run, lanes)
+            run = []
+            if isinstance(i, UOp):
+                plan.append(i)
+                continue
+            assert i.closing is not None
+            if is_lane_loop(i.opening):
+                plan += [*self._plan_sections(i.items, (*lanes, i.opening)), i.closing]
+            else:
+                if lanes:
+                    require_same_for_all_lanes(i.opening, self.differing, "a Barrier", "R60 (Barrier)", self.linear)
+                plan.append(_CommonBlock(i.opening, i.closing, self._plan_sections(i.items, lanes)))
+        return plan + self._make_section(run, lanes)
 
-    def _make_section(self, lanes: tuple[UOp, ...], run: list[_Item]) -> list[_PlanPart]:
+    def _make_section(self, run: list[_Item], lanes: _Lanes) -> list[_PlanPart]:
         """Return the section of a run of items; nothing for no items."""
         if not run:
             return []
@@ -216,261 +225,162 @@ class _WorkgroupLowering:
         self.section_of.update(dict.fromkeys(_walk_instructions(run), section))
         return [section]
 
-    def _plan_common_block(self, block: _Block, lanes: tuple[UOp, ...]) -> _Block:
-        """Return a block that all lanes enter together. Raises CompileError if lanes may differ in its bound or condition."""
-        opening = block.opening
-        differing = next((s for s in opening.src if s.op is not Op.CONST and s not in self.uniform), None)
-        if differing is not None:
-            detail = f"a Barrier stands in this block, but lanes may differ in its {differing.op.name.lower()}"
-            raise self._error(opening, detail)
-        common = _Block(opening, closing=block.closing)
-        self.uniform[opening], self.home_depth[opening] = opening, len(self.blocks)
-        self.blocks.append(common)
-        common.plan = self._plan_sections(block.items, lanes)
-        self.blocks.pop()
-        return common
-
-    def _hoist_if_uniform(self, u: UOp) -> bool:
-        """Hoist arithmetic that no lane changes to the beginning of the innermost block that it depends on; return if it is."""
-        sources = [s for s in u.src if s.op is not Op.CONST and s.constant_elements is None]
-        if u.op not in _RECOMPUTED or any(s not in self.uniform for s in sources):
-            return False
-        depth = max([self.home_depth[s] for s in sources], default=0)
-        self.uniform[u], self.home_depth[u] = u, depth
-        self.blocks[depth].hoisted.append(u)
-        return True
-
     # Values and registers that several sections use.
 
-    def _keep_values_that_cross_sections(self) -> None:
-        """Give memory to each value that a section needs of another one, and to each REG Buffer of several sections."""
-        sections_of_register: dict[UOp, list[_Section]] = {}
-        for section in _walk_sections(self.kernel.plan):
-            for s in (s for u in _walk_instructions(section.items) for s in u.src):
-                self._keep_if_from_another_section(s, section)
-                memory = base_memory(s)
-                if memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG:
-                    sections = sections_of_register.setdefault(memory, [])
-                    sections += [] if section in sections else [section]
-        for memory, sections in sections_of_register.items():
-            if len(sections) > 1 and all(s.lanes for s in sections):
-                self._keep(memory, int(memory.arg.size), min((s.lanes for s in sections), key=len))
-
-    def _keep_if_from_another_section(self, s: UOp, section: _Section) -> None:
-        pending = [s]
-        while pending:
-            u = pending.pop()
-            home = self.section_of.get(u)
-            if home is None or home is section or not home.lanes or u in self.lane_memory or u.dtype is dt.void:
+    def _keep_what_crosses_sections(self, plan: Sequence[_PlanPart]) -> None:
+        """Give memory to each value that is needed outside of its section, and to each REG Buffer of several sections."""
+        sections_of_register: dict[tuple[UOp, _Lanes], set[_Section]] = {}
+        for part in _walk_parts(plan):
+            if isinstance(part, _CommonBlock):
+                for u in _collect_sources([part.opening]):
+                    self._keep_if_of_lanes(u)
                 continue
-            if u.op in _RECOMPUTED | _ORDERING:
-                pending += u.src
-            elif u.op is not Op.RANGE:
-                self._keep(u, math.prod(u.shape), home.lanes)
+            for u in _collect_sources(_walk_instructions(part.items)):
+                if is_register(u) and part.lanes:
+                    sections_of_register.setdefault((u, part.lanes), set()).add(part)
+                elif self.section_of.get(u) is not part and self._keep_if_of_lanes(u):
+                    part.fetched.append(u)
+        for (register, lanes), sections in sections_of_register.items():
+            if len(sections) > 1:
+                self.kept_registers[register, lanes] = self._allocate(int(register.arg.size), register.dtype, lanes)
+                for section in sections:
+                    section.registers.add(register)
 
-    def _keep(self, value: UOp, size: int, lanes: tuple[UOp, ...]) -> None:
-        arg = BufferArg(size * math.prod(map(self._extent, lanes)), value.dtype, "CPU", AddrSpace.LOCAL, next(self.uniques))
-        self.lane_memory[value] = _LaneMemory(UOp(Op.BUFFER, (), arg), size, lanes)
+    def _keep_if_of_lanes(self, u: UOp) -> bool:
+        """Give memory to a value if it is one of the instructions of a section, and return if it is."""
+        home = self.section_of.get(u)
+        if home is None or not home.lanes or u.dtype is dt.void or u.op is Op.RANGE:
+            return False
+        if u not in self.kept_values:
+            self.kept_values[u] = self._allocate(math.prod(u.shape), u.dtype, home.lanes)
+        return True
 
-    def _extent(self, lane: UOp) -> int:
-        if lane.bound.op is not Op.CONST:
-            raise self._error(lane, f"the number of lanes is computed by {lane.bound.op.name.lower()}, expected a constant")
-        return max(0, int(lane.bound.const))
+    def _allocate(self, size: int, dtype: dt.DType, lanes: _Lanes) -> _LaneMemory:
+        count = math.prod(max_extent(loop_extent(u)) for u in lanes)
+        arg = BufferArg(max(1, size * count), dtype, "CPU", AddrSpace.LOCAL, next(self.uniques))
+        return _LaneMemory(UOp(Op.BUFFER, (), arg), size, lanes)
 
     # The new list.
 
-    def _append(self, u: UOp) -> UOp:
-        self.out.append(u)
-        self.emitted.add(u)
-        return u
-
-    def _open_loop(self, extent: int, kind: AxisType) -> UOp:
+    def _open_loop(self, u: UOp, kind: AxisType, values: dict[UOp, UOp]) -> UOp:
+        """Open a new loop for a Special or a loop of lanes, and record its counter as the value of `u`."""
+        bound = self._resolve(u.bound, self.common)
+        if bound.op is Op.CONST:
+            bound = B.index(bound.const)
+        elif bound.dtype not in (dt.index, dt.int64):
+            bound = B.cast(bound, dt.int64)
         self.next_axis_id += 1
-        return self._append(UOp(Op.RANGE, (B.index(extent),), RangeArg(self.next_axis_id - 1, kind)))
-
-    def _open_loop_of_special(self, special: UOp, kind: AxisType, values: dict[UOp, UOp]) -> UOp:
-        loop = self._open_loop(self._extent(special), kind)
-        values[special] = loop if special.dtype is loop.dtype else self._append(B.cast(loop, special.dtype))
+        loop = self.out.append(UOp(Op.RANGE, (bound,), RangeArg(self.next_axis_id - 1, kind)))
+        values[u] = _cast_to(loop, u.dtype)
         return loop
-
-    def _close_block(self, opening: UOp) -> UOp | None:
-        """Close a loop or an If, and return what does; one without an effect is left out."""
-        start = len(self.out) - 1 - self.out[::-1].index(opening)
-        self.emitted.difference_update(self.out[start:])
-        effects = [u for u in self.out[start + 1 :] if u.dtype is dt.void]
-        if not effects:
-            del self.out[start:]
-            return None
-        return self._append(UOp(Op.END, (effects[-1], opening)) if opening.op is Op.RANGE else UOp(Op.ENDIF, (opening,)))
 
     def _close_loops(self, loops: Sequence[UOp]) -> None:
         for r in reversed(loops):
-            self._close_block(r)
+            self.out.close_block(r)
 
-    def _last_effect(self) -> UOp | None:
-        """Return the last effect, if there is one."""
-        return next((u for u in reversed(self.out) if u.dtype is dt.void), None)
-
-    def _emit_plan(self, block: _Block) -> None:
-        """Emit the arithmetic that is hoisted to a block, and its parts."""
-        for u in block.hoisted:
-            self.uniform[u] = self._append(self._rebuild(u))
-        for part in block.plan:
+    def _emit_plan(self, plan: Sequence[_PlanPart]) -> None:
+        for part in plan:
             if isinstance(part, _Section):
                 self._emit_section(part)
-            elif isinstance(part, _Block):
-                opening = self.uniform[part.opening] = self._append(self._rebuild(part.opening))
-                self._emit_plan(part)
-                self._note_effect(part.closing, self._close_block(opening), self.uniform)
+            elif isinstance(part, _CommonBlock):
+                values = {u: self._load_from_first_lane(u) for u in _collect_sources([part.opening]) if u in self.kept_values}
+                opening = self.common[part.opening] = self.out.append(self._rebuild(part.opening, values))
+                self._emit_plan(part.plan)
+                self.common[part.closing] = self.out.close_block(opening) or _NOTHING
             else:
-                self._note_effect(part, self._last_effect(), self.uniform)
+                self.common[part] = self.out.last_effect() or _NOTHING
 
-    def _note_effect(self, old: UOp | None, new: UOp | None, values: dict[UOp, UOp]) -> None:
-        """Record what stands for an effect; for none, what waits for it waits for nothing."""
-        if old is not None:
-            values[old] = UOp(Op.GROUP, ()) if new is None else new
+    def _load_from_first_lane(self, u: UOp) -> UOp:
+        """Return a kept value of the first lane, where all lanes have the same."""
+        memory = self.kept_values[u]
+        effect = self.out.last_effect()
+        buffer = memory.buffer if effect is None else B.after(memory.buffer, effect)
+        return self.out.append(B.load(_index_lane(buffer, memory.size, B.const(0, _POSITION), u.shape)))
 
     def _emit_section(self, section: _Section) -> None:
         """Emit the loops of lanes, what the section needs of others, and its items."""
-        loops = []
-        for lane in section.lanes:
-            if lane.op is Op.SPECIAL:
-                loops.append(self._open_loop_of_special(lane, AxisType.LOCAL, section.values))
-            else:
-                loops.append(self._open_loop(self._extent(lane), lane.arg.type))
-                section.values[lane] = loops[-1]
-        self._emit_positions_of_kept(section)
-        for s in (s for u in _walk_instructions(section.items) for s in u.src):
-            self._fetch(s, section)
+        values = section.values
+        loops = [self._open_loop(u, AxisType.LOCAL if u.op is Op.SPECIAL else u.arg.type, values) for u in section.lanes]
+        values.update((r, self.kept_registers[r, section.lanes].buffer) for r in section.registers)
+        for u in section.fetched:
+            values[u] = self.out.append(B.load(self._locate_kept_value(u, section)))
         self._emit_items(section.items, section)
         self._close_loops(loops)
-        section.last_effect = self._last_effect()
-
-    def _emit_positions_of_kept(self, section: _Section) -> None:
-        """Emit the positions of this lane's elements in the memory of what is kept, as far as they are known from the beginning."""
-        instructions = list(_walk_instructions(section.items))
-        kept = dict.fromkeys(x for u in instructions for x in (u, *map(strip_afters, u.src)) if x in self.lane_memory)
-        for value in kept:
-            self._emit_first_element(self.lane_memory[value], section)
-        for u in instructions:
-            register = strip_afters(u.src[0]) if u.src else None
-            if u.op is Op.INDEX and register is not None and register in self.lane_memory:
-                section.register_positions.setdefault(u.positions[0], {})[register] = None
-        for position in section.register_positions:
-            if self.section_of.get(position) is not section:
-                self._fetch(position, section)
-                self._emit_register_positions(position, section)
-
-    def _emit_first_element(self, memory: _LaneMemory, section: _Section) -> None:
-        if memory in section.first_elements:
-            return
-        total: UOp = B.const(0, _POSITION)
-        for r in memory.lanes:
-            loop = section.values[r]
-            counter = loop if loop.dtype is _POSITION else self._emit_once(B.cast(loop, _POSITION))
-            if total.op is Op.CONST:
-                total = counter
-            else:
-                scaled = self._emit_once(UOp(Op.MUL, (total, B.const(self._extent(r), _POSITION))))
-                total = self._emit_once(UOp(Op.ADD, (scaled, counter)))
-        if memory.size != 1 and total.op is not Op.CONST:
-            total = self._emit_once(UOp(Op.MUL, (total, B.const(memory.size, _POSITION))))
-        section.first_elements[memory] = total
-
-    def _emit_register_positions(self, position: UOp, section: _Section) -> None:
-        """Emit where the elements of registers at a position are, once the position is known."""
-        new = self._value(position, section)
-        for register in section.register_positions.get(position, ()):
-            first = section.first_elements[self.lane_memory[register]]
-            parts = new.elements if new.op is Op.STACK else (new,)
-            moved = [self._add_positions(first, x) for x in parts]
-            section.elements[register, position] = moved[0] if new.op is not Op.STACK else self._emit_once(B.stack(*moved))
-
-    def _add_positions(self, first: UOp, x: UOp) -> UOp:
-        if x.op is Op.CONST and first.op is Op.CONST:
-            return B.const(int(first.const) + int(x.const), _POSITION)
-        x = (
-            B.const(int(x.const), _POSITION)
-            if x.op is Op.CONST
-            else x
-            if x.dtype is _POSITION
-            else self._emit_once(B.cast(x, _POSITION))
-        )
-        return first if x.op is Op.CONST and x.const == 0 else self._emit_once(UOp(Op.ADD, (first, x)))
-
-    def _emit_once(self, u: UOp) -> UOp:
-        """Emit arithmetic, unless the open blocks have it already."""
-        return u if u in self.emitted else self._append(u)
-
-    def _fetch(self, s: UOp, section: _Section) -> None:
-        """Compute or load what is an instruction of another section."""
-        home = self.section_of.get(s)
-        if home is None or home is section or not home.lanes or s in section.values or s.dtype is dt.void:
-            return
-        if s in self.lane_memory:
-            self._emit_first_element(self.lane_memory[s], section)
-            section.values[s] = self._append(B.load(self._address_of_lane(s, section)))
-        elif s.op in _RECOMPUTED | _ORDERING:
-            for x in s.src:
-                self._fetch(x, section)
-            self._emit_instruction(s, section)
+        if loops:
+            effects = [u for u in _walk_instructions(section.items) if u.dtype is dt.void]
+            self.common.update(dict.fromkeys(effects, self.out.last_effect() or _NOTHING))
+        else:
+            self.common.update(values)
 
     def _emit_items(self, items: Sequence[_Item], section: _Section) -> None:
         for i in items:
+            u = i.opening if isinstance(i, _Block) else i
+            new = section.values[u] = self.out.append(self._rebuild(u, section.values, section))
             if isinstance(i, _Block):
-                opening = self._emit_instruction(i.opening, section)
                 self._emit_items(i.items, section)
-                self._note_effect(i.closing, self._close_block(opening), section.values)
-            else:
-                new = self._emit_instruction(i, section)
-                if i in self.lane_memory:
-                    self._append(B.store(self._address_of_lane(i, section), new))
+                closing = self.out.close_block(new) or _NOTHING
+                effects = [x for x in _walk_instructions([i]) if x.dtype is dt.void]
+                section.values.update(dict.fromkeys(effects, closing))
+            elif u in self.kept_values:
+                self.out.append(B.store(self._locate_kept_value(u, section), new))
 
-    def _emit_instruction(self, u: UOp, section: _Section) -> UOp:
-        """Emit what stands for an instruction in a section; an access to a kept register becomes one to its memory."""
-        register = strip_afters(u.src[0]) if u.src else None
-        if u.op is not Op.AFTER and register in self.lane_memory and register is not None and register.op is Op.BUFFER:
-            buffer, *others = [self._value(s, section) for s in u.src]
-            if u.op is Op.INDEX:
-                new = self._append(UOp(Op.INDEX, (buffer, section.elements[register, u.positions[0]])))
-            else:
-                new = self._append(u.replace(src=(self._address_of_lane(register, section, buffer), *others)))
-        else:
-            new = self._rebuild(u, section)
-            if u.op is not Op.AFTER or new.op is Op.AFTER:  # one that waits for nothing is no instruction
-                self._emit_once(new)
-        section.values[u] = new
-        self._emit_register_positions(u, section)
-        return new
+    # What stands for a node.
 
-    def _address_of_lane(self, value: UOp, section: _Section, buffer: UOp | None = None) -> UOp:
-        """Emit the address of this lane's elements of a kept value or register; `buffer` is the memory, or an After of it."""
-        memory = self.lane_memory[value]
-        first = section.first_elements[memory]
-        if memory.size != 1:
-            first = self._emit_once(B.stack(*[self._add_positions(first, B.const(k, _POSITION)) for k in range(memory.size)]))
-        return self._append(UOp(Op.INDEX, (memory.buffer if buffer is None else buffer, first)))
-
-    def _rebuild(self, u: UOp, section: _Section | None = None) -> UOp:
-        """Return what stands for an instruction in a section, or outside of all; its source for an After that waits for nothing."""
-        src = [self._value(s, section) for s in u.src]
+    def _rebuild(self, u: UOp, values: dict[UOp, UOp], section: _Section | None = None) -> UOp:
+        """Return an instruction on what stands for its sources."""
+        src = [self._resolve(s, values, section) for s in u.src]
         if u.op in _ORDERING:
-            src = src[: u.op is Op.AFTER] + [s for s in src[u.op is Op.AFTER :] if s.op is not Op.GROUP or s.src]
-        if u.op is Op.AFTER and len(src) == 1:
-            return src[0]
+            named = u.op is Op.AFTER  # the first source is what an After gives
+            src = src[:named] + [s for s in src[named:] if s is not _NOTHING]
+            if named and len(src) == 1:
+                return src[0]
+        if u.op is Op.INDEX and section is not None and base_memory(u) in section.registers:
+            memory = self.kept_registers[base_memory(u), section.lanes]
+            size = memory.size * memory.buffer.dtype.itemsize // src[0].dtype.itemsize
+            return UOp(Op.INDEX, (src[0], _offset(self._number_lane(memory.lanes, section), size, src[1])))
         return u if tuple(src) == u.src else u.replace(src=tuple(src))
 
-    def _value(self, s: UOp, section: _Section | None) -> UOp:
-        """Return what stands for a source."""
-        if section is not None and s in section.values:
-            return section.values[s]
-        if s in self.uniform:
-            return self.uniform[s]
-        if s in self.lane_memory and s.op is Op.BUFFER:
-            return self.lane_memory[s].buffer
-        home = self.section_of.get(s)
-        if home is None or home is section:
-            return s
-        if not home.lanes:
-            return home.values[s]
-        return s if s.dtype is not dt.void else home.last_effect or UOp(Op.GROUP, ())
+    def _resolve(self, s: UOp, values: dict[UOp, UOp], section: _Section | None = None) -> UOp:
+        """Return what stands for a source, in `values` or `common`; arithmetic in neither is built and put into `values`."""
+        if s not in values and s not in self.common:
+            for u in toposort(s, gate=lambda u: u.op in _REBUILT and u not in values and u not in self.common):
+                if u not in values and u not in self.common:
+                    values[u] = self._rebuild(u, values, section) if u.op in _REBUILT else u
+        return values[s] if s in values else self.common[s]
+
+    def _locate_kept_value(self, u: UOp, section: _Section) -> UOp:
+        memory = self.kept_values[u]
+        return _index_lane(memory.buffer, memory.size, self._number_lane(memory.lanes, section), u.shape)
+
+    def _number_lane(self, lanes: _Lanes, section: _Section) -> UOp:
+        """Return the number of this lane among those of some of the section's loops."""
+        number: UOp = B.const(0, _POSITION)
+        for u in lanes:
+            counter = _cast_to(section.values[u], _POSITION)
+            extent = B.const(max_extent(loop_extent(u)), _POSITION)
+            number = counter if number.op is Op.CONST else B.add(B.mul(number, extent), counter)
+        return number
+
+
+#: What stands for an effect that is left out.
+_NOTHING = UOp(Op.GROUP, ())
+
+
+def _cast_to(x: UOp, dtype: dt.DType) -> UOp:
+    return x if x.dtype is dtype else B.cast(x, dtype)
+
+
+def _index_lane(buffer: UOp, size: int, lane: UOp, shape: Sequence[object]) -> UOp:
+    """Return the Index of the `size` elements of a lane, or of its one element for the shape ()."""
+    elements = B.stack(*[B.const(k, _POSITION) for k in range(size)]) if shape else B.const(0, _POSITION)
+    return UOp(Op.INDEX, (buffer, _offset(lane, size, elements)))
+
+
+def _offset(lane: UOp, size: int, position: UOp) -> UOp:
+    """Return a position, or a vector of them, among the elements of a lane, of which each has `size`."""
+    d = position.dtype if position.dtype is dt.int64 else _POSITION
+    first = lane if size == 1 else B.mul(lane, B.const(size, _POSITION))
+    first, position = _cast_to(first, d), _cast_to(position, d)
+    if position.op is Op.CONST and position.const == 0:
+        return first
+    return B.add(B.stack(*[first] * math.prod(position.shape)) if position.shape else first, position)

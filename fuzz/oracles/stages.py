@@ -57,6 +57,8 @@ KEEPS: dict[str, tuple[Preservation, str]] = {
     "select":    (Preservation.SET,  "ops become approximations within their sets, and small floats accumulate in float32"),
     "linearize": (Preservation.BITS, "the order of instructions is none of the order of operations"),
     "plan":      (Preservation.BITS, "memory has another place and the same contents"),
+    "wmma":      (Preservation.ORDERED, "the products of a Wmma are summed by loops, in one order"),
+    "workgroups": (Preservation.BITS, "every lane executes the same instructions, in sections one lane after the other"),
     "render":    (Preservation.BITS, "the instructions are those of before"),
     "backend":   (Preservation.CODE, "what selection leaves is rounded once per op, so that there is one answer"),
 }

@@ -157,10 +157,13 @@ def _lower_integer_mulacc(u: UOp) -> UOp:
 
 
 def _bitcast_wmma_operands_to_floats(u: UOp) -> UOp:
-    """Bitcast the operands of a Wmma back to small floats, which a tensor core takes as they are."""
+    """Bitcast the operands of a Wmma back to small floats, which a tensor core takes as they are, and its result to bits."""
     dtypes = (u.arg.dtype_in, u.arg.dtype_in, u.arg.dtype_out)
-    src = [s if s.dtype is d else UOp(Op.BITCAST, (s,), BitcastArg(d)) for s, d in zip(u.src, dtypes, strict=True)]
-    return u.replace(src=tuple(src))
+    operands = (u.lhs, u.rhs, u.accumulator)
+    src = [s if s.dtype is d else UOp(Op.BITCAST, (s,), BitcastArg(d)) for s, d in zip(operands, dtypes, strict=True)]
+    product = u.replace(src=(*src, *u.src[len(src) :]))
+    word = soften_dtype(u.arg.dtype_out)
+    return product if word is u.arg.dtype_out else UOp(Op.BITCAST, (product,), BitcastArg(word))
 
 
 def _is_not_float(u: UOp) -> bool:

@@ -176,7 +176,7 @@ class VectorSelector:
                 inner = size(elements[0]) if elements else 1
                 for p in piece:
                     self.request_piece(elements[p // inner], (p % inner,))
-            elif u.op in ALU or u.op is Op.BITCAST:
+            elif u.op in ALU or u.op is Op.BITCAST or u.op is Op.SPECIAL:
                 for s in u.src:
                     self.request_piece(s, piece)
             elif u.op is Op.AFTER:

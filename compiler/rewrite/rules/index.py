@@ -114,15 +114,18 @@ def _propose_split_by_common_factor(binding: Binding) -> dict[str, UOp] | None:
 
 
 def _make_sum_witness_if_int32_holds(op: Op) -> Witness:
-    """Return the witness of the canonical form of x + m or x - m, where int32 holds both x and that form.
+    """Return the witness of the canonical form of x + m or x - m, where x is a sum, too, and int32 holds both x and that form.
 
-    A kernel computes an index in a machine integer (R08, index dtype), which the rule must not widen.
+    A kernel computes an index in a machine integer (R08, index dtype), which the rule must not widen. Of index arithmetic it has
+    none after instruction selection, and gets none back.
     """
 
     def propose(binding: Binding) -> dict[str, UOp] | None:
-        k = index_constant(int(bound_node(binding, "m").arg.value))
-        total = build_affine_sum(extract_affine_sum(UOp(op, (bound_node(binding, "x"), k))))
-        return {"k": k, "q": total} if _fits_int32(bound_node(binding, "x")) and _fits_int32(total) else None
+        summand, k = bound_node(binding, "x"), index_constant(int(bound_node(binding, "m").arg.value))
+        if summand in extract_affine_sum(summand).terms:
+            return None
+        total = build_affine_sum(extract_affine_sum(UOp(op, (summand, k))))
+        return {"k": k, "q": total} if _fits_int32(summand) and _fits_int32(total) else None
 
     return propose
 

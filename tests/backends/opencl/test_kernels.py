@@ -39,6 +39,8 @@ from uops.backends.opencl import device
 from uops.backends.opencl.target import MEMORY, OpenClTarget
 from uops.backends.worker.client import BackendWorker, Limits, WorkerCase
 from uops.compiler import compile as compile_for
+from uops.compiler.config import Config
+from uops.compiler.runtime.program import Compiled
 from uops.compiler.target import SupportsLending, memory_lender
 from uops.interp import run as interpreted
 from uops.spec.errors import Crash, Unsupported
@@ -49,6 +51,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.verify.dialects import Dialect
 
 pytestmark = pytest.mark.skipif(device.unavailable_reason() is not None, reason=str(device.unavailable_reason()))
 
@@ -130,6 +133,26 @@ def test_workgroups_do_what_the_interpreter_of_kernels_does(kernels, tier: str, 
     meant = interpreted(kernel, {k: given[k] for k in given if k == "p0" or name != "specials"}).buffers["p0"]
     kernels.execute(kernel, [out, x][: 1 if name == "specials" else 2], tier=tier)
     assert out.tolist() == meant.tolist() == expected(x).tolist()
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(dt.int8, 2), (dt.int16, 4), (dt.int32, 2), (dt.float32, 2)], ids=str)
+def test_a_small_register_that_lives_across_a_barrier_is_every_lane_s_own(tier: str, dtype: dt.DType, size: int) -> None:
+    """PoCL 3.0 shares it between all lanes where it is an array of 8 bytes that is cleared whole (P02)."""
+    lane, e, k = B.range_(8, 0, AxisType.LOCAL), B.range_(size, 1), B.range_(3, 2, AxisType.REDUCE)
+    x, out = (B.param(s, (8 * size,), dtype) for s in (1, 0))
+    reg, tile = B.buffer(size, dtype, addrspace=A.AddrSpace.REG, unique=81), local(8, dtype, 82)
+    where = [B.add(B.mul(lane, B.index(size)), B.index(j)) for j in range(size)]
+    stored = [B.store(B.at(reg, j), B.load(B.at(x, at))) for j, at in enumerate(where)]
+    met = UOp(Op.BARRIER, (B.store(B.at(tile, lane), B.load(B.at(x, lane))), *stored))
+    place = B.at(B.after(reg, met, e, k), e)
+    added = B.store(place, B.add(B.load(place), B.load(B.at(B.after(tile, met), k))))
+    done = B.after(reg, UOp(Op.BARRIER, (B.end(B.end(added, k), e),)))
+    results = [B.store(B.at(out, at), B.load(B.at(done, j))) for j, at in enumerate(where)]
+    graph = B.sink(B.end(UOp(Op.GROUP, tuple(results)), lane), name="k")
+    given = {"p0": np.zeros(8 * size, dtype.name), "p1": np.arange(8 * size).astype(dtype.name)}
+    meant = interpreted(graph, given).buffers["p0"]
+    program = Compiled(graph, target(), Config(reuse=False), Dialect.SCHEDULED)
+    assert program(given).buffers["p0"].tolist() == meant.tolist()
 
 
 def target() -> OpenClTarget:
