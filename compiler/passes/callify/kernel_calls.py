@@ -18,38 +18,20 @@ from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.extents import max_elements
+from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
 from uops.compiler.place import untranslatable_error
-from uops.spec.errors import SpecError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg, SinkArg
+from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
-from uops.spec.ir.scope import BASES, VIEWS, base_memory, is_variable
+from uops.spec.ir.scope import BASES, base_memory, is_variable
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
 #: Views that keep all elements of a memory in order.
 _WHOLE_VIEWS = frozenset({Op.AFTER, Op.RESHAPE})
-#: Ops whose first source is a reference that they access or pass on.
-_REFERENCE_USERS = frozenset({Op.INDEX, Op.LOAD, Op.STORE, Op.ATOMICADD, Op.AFTER})
-#: Ops that order or close effects: their sources are no values.
-_VALUE_USERS = ALU | {
-    Op.REDUCE,
-    Op.STORE,
-    Op.LOAD,
-    Op.INDEX,
-    Op.ATOMICADD,
-    Op.STACK,
-    Op.WMMA,
-    Op.CAST,
-    Op.CUSTOM,
-    Op.CUSTOMI,
-    Op.INS,
-}
-
-
 #: Ops of a scalar argument that the caller's variables determine.
 _SCALAR_OPS = ALU | {Op.CONST, Op.CAST, Op.STACK}
 
@@ -98,7 +80,7 @@ class _CallInMemory:
         self._refuse_shared_memory(written)
         arguments = [self._pass_argument(k, a, k in written) for k, a in enumerate(self.call.arguments)]
         body, kept = self._bind_scalars_and_number_memory(arguments)
-        slots = tuple(n for n, k in enumerate(kept.slots) if k in written)
+        slots = tuple(sorted({n for k, n in kept.numbers.items() if k in written}))
         verify_kernel(body)
         call = UOp(Op.CALL, (body, *kept.arguments), CallArg(written=slots))
         stores = [B.store(target, B.reshape(B.after(memory, call), target.shape)) for target, memory in self.copies_back]
@@ -137,18 +119,21 @@ class _CallInMemory:
         return self.temporaries[-1]
 
     def _bind_scalars_and_number_memory(self, arguments: list[UOp]) -> tuple[UOp, _KeptArguments]:
-        """Put scalar arguments into the body, and number its memory from 0, the variables of the scalars last."""
+        """Put scalar arguments into the body, and number its memory from 0, the variables of the scalars last.
+
+        Params of one argument become one, so that every pass knows that they are the same memory.
+        """
         scalars = {k: a for k, a in enumerate(arguments) if k in self.params and is_variable(self.params[k])}
-        memory = [k for k in range(len(arguments)) if k not in scalars]
+        memory = list(dict.fromkeys(a for k, a in enumerate(arguments) if k not in scalars))
+        numbers = {k: memory.index(a) for k, a in enumerate(arguments) if k not in scalars}
         variables = dict.fromkeys(v for a in scalars.values() for v in self._variables_of_scalar(a))
         numbered = {v: _index_param(v, len(memory) + n) for n, v in enumerate(variables)}
         inner = {v: B.cast(p, v.dtype) if v.dtype is not dt.index else p for v, p in numbered.items()}
-        replacements = {self.params[k]: _cast(substitute(a, inner), self.params[k].dtype) for k, a in scalars.items()}
-        for n, k in enumerate(memory):
-            if k in self.params:
-                replacements[self.params[k]] = _flat_param(self.params[k], n)
-        kept = _KeptArguments([arguments[k] for k in memory] + list(variables), memory)
-        return _write_in_launch_forms(self.body, replacements), kept
+        bound = {self.params[k]: B.cast(substitute(a, inner), self.params[k].dtype) for k, a in scalars.items()}
+        body = substitute(self.body, bound) if bound else self.body
+        params = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot in numbers and not is_variable(p)]
+        body = write_kernel_in_launch_forms(body, {p: _flat_param(p, numbers[p.arg.slot]) for p in params})
+        return body, _KeptArguments([*memory, *variables], numbers)
 
     def _variables_of_scalar(self, a: UOp) -> Iterator[UOp]:
         """Yield the variables of a scalar argument. Raises CompileError if it needs more than these, such as memory."""
@@ -161,10 +146,10 @@ class _CallInMemory:
 
 
 class _KeptArguments(NamedTuple):
-    """The arguments of a Call without its scalars, and the slots that those which are memory had."""
+    """The arguments of a Call without its scalars, and the number of each that is memory by the slot that it had."""
 
     arguments: list[UOp]
-    slots: list[int]
+    numbers: dict[int, int]
 
 
 def _strip_whole_views(reference: UOp) -> tuple[UOp, list[UOp]]:
@@ -179,10 +164,6 @@ def _strip_whole_views(reference: UOp) -> tuple[UOp, list[UOp]]:
 
 def _index_param(variable: UOp, slot: int) -> UOp:
     return UOp(Op.PARAM, (B.SCALAR,), ParamArg(slot, dt.index, name=variable.arg.name, bounds=variable.arg.bounds))
-
-
-def _cast(u: UOp, d: dt.DType) -> UOp:
-    return u if u.dtype is d else B.cast(u, d)
 
 
 def _flat_param(p: UOp, slot: int) -> UOp:
@@ -213,55 +194,3 @@ def verify_kernel(body: UOp) -> None:
     unused = B.buffer(1, dt.float32, unique=1)
     arguments = [params.get(k, unused) for k in range(max(params, default=-1) + 1)]
     verify(UOp(Op.LINEAR, (UOp(Op.CALL, (body, *arguments)),)), Dialect.KERNEL)
-
-
-def _write_in_launch_forms(body: UOp, replacements: dict[UOp, UOp]) -> UOp:
-    """Return the body with its Params replaced, flat memory, explicit Loads and a named Sink."""
-    done: dict[UOp, UOp] = {}
-    for u in toposort(body):
-        if u in replacements:
-            done[u] = replacements[u]
-            continue
-        src = [done[s] for s in u.src]
-        if u.op is Op.INDEX and len(u.operand.shape) > 1 and strip_to_base(u.operand) in replacements:
-            src = [src[0], _flatten_positions(u, src[1:])]
-        if u.op in _VALUE_USERS:
-            src = [B.load(s) if _is_used_as_value(u, k) else s for k, s in enumerate(src)]
-        done[u] = u if tuple(src) == u.src else u.replace(src=tuple(src))
-    root = done[body]
-    if root.op in (Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION):
-        return root
-    effects = root.src if root.op in (Op.SINK, Op.GROUP) else (root,)
-    name = root.arg.name if root.op is Op.SINK and root.arg is not None else "kernel"
-    return UOp(Op.SINK, effects, SinkArg(name, scheduled=True))
-
-
-def strip_to_base(reference: UOp) -> UOp:
-    """Return the memory below the Afters of a reference."""
-    while reference.op is Op.AFTER:
-        reference = reference.buffer
-    return reference
-
-
-def _flatten_positions(index: UOp, positions: list[UOp]) -> UOp:
-    """Return the row-major position of an Index of all axes of a memory."""
-    shape = index.operand.shape
-    if len(positions) != len(shape):
-        raise SpecError(f"an Index of {len(shape)} axes in a kernel has {len(positions)} positions, expected one per axis (R166)")
-    flat = positions[0]
-    for n, i in zip(shape[1:], positions[1:]):
-        flat = B.add(B.mul(flat, dim_node(n)), i)
-    return flat
-
-
-def _is_used_as_value(user: UOp, position: int) -> bool:
-    """Return True if a source of `user` is a reference of which the elements are used."""
-    s = user.src[position]
-    if position == 0 and user.op in _REFERENCE_USERS:
-        return False
-    return s.op in VIEWS | BASES and s.dtype is not dt.index and not is_variable(s) and _leads_to_memory(s)
-
-
-def _leads_to_memory(reference: UOp) -> bool:
-    base = base_memory(reference)
-    return base.op in BASES and not is_variable(base)
