@@ -1,9 +1,11 @@
 """Programs that enter the compiler behind its first stage: kernels written by hand, and launches that another tool lowered.
 
-Takes: a graph of any dialect. Gives: a launch, that is, a Linear of Calls of kernels, and what its callers see of it. Spec: Call,
-Linear, Sink; R63 (Call), R125 (Special), R166 (kernels written by hand).
+Takes: a graph of any dialect. Gives: a launch, that is, a Linear of Calls of kernels, or a graph of TENSOR; and what callers see of
+it. Spec: Call, Linear, Sink; R63 (Call), R120 (memory without a name), R125 (Special), R127 (loops of a node), R166 (kernels
+written by hand).
 
-A graph that is one kernel becomes a launch of one Call. Its free Params, and its GLOBAL Buffers, become arguments. A graph of the
+A graph that is one kernel becomes a launch of one Call. Its free Params, and its GLOBAL Buffers, become arguments. If it gives a
+value, it becomes a Call in a graph of TENSOR instead, and so do the loops of a graph that is no kernel as a whole. A graph of the
 second document is legalized first.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput, inline_calls_and_drop_markers
 from uops.compiler.passes.callify.kernel_calls import find_written_slots, pass_memory_to_kernel_calls
@@ -52,7 +55,7 @@ class EnteringProgram(NamedTuple):
 
 
 def convert_to_entering_program(graph: UOp, dialect: Dialect) -> EnteringProgram:
-    """Return a graph of any dialect as a launch or, if loops are its only forms of kernels, as a graph of TENSOR without loops.
+    """Return a graph of any dialect as a launch; one that gives values, or has kernels as loops alone, as a graph of TENSOR.
 
     A launch of KERNEL may be of a later dialect, as `infer_dialect` does not tell them apart: it is of the first that it is legal
     in. Raises SpecError for what breaks a claim, CompileError for what has no such form.
@@ -64,16 +67,21 @@ def convert_to_entering_program(graph: UOp, dialect: Dialect) -> EnteringProgram
         given, graph = graph, legalize(graph)
         private = _find_new_buffers(given, graph)
         dialect = infer_dialect(graph)
-    if dialect is Dialect.CALLIFIED or (dialect is Dialect.TENSOR and infer_dialect(graph) is not Dialect.KERNEL):
+    if dialect is Dialect.CALLIFIED or (dialect is Dialect.TENSOR and not _has_loop_regions(graph)):
         return EnteringProgram(graph, dialect, private)
     if is_launch(graph):
         return EnteringProgram(*_find_dialect_of_launch(graph, dialect), private)
     if graph.dtype is not dt.void or not is_one_kernel(graph):
-        outlined = (
-            outline_whole_kernel(graph) if is_one_kernel(graph) else outline_loop_regions(inline_calls_and_drop_markers(graph))
-        )
+        outlined = _outline_kernels_of_values(graph)
         return EnteringProgram(outlined.root, Dialect.TENSOR, private | outlined.temporaries)
     return EnteringProgram(*_find_dialect_of_launch(wrap_kernel_as_launch(graph), dialect), private)
+
+
+def _has_loop_regions(graph: UOp) -> bool:
+    """Return True for a tensor graph with loops outside of its Calls, perhaps in a Function."""
+    if not nodes_with_op(graph, Op.RANGE) or not any(u.op is Op.RANGE for u in order_outside_kernels(graph)):
+        return False
+    return not is_one_kernel(graph)
 
 
 def _outline_kernels_of_values(graph: UOp) -> OutlinedProgram:
@@ -92,7 +100,7 @@ def _find_new_buffers(bestiary: UOp, legal: UOp) -> frozenset[UOp]:
 
 
 def _find_dialect_of_launch(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
-    dialect = _find_first_legal_dialect(launch) if dialect in (Dialect.KERNEL, Dialect.TENSOR) else dialect
+    dialect = _find_first_legal_dialect(launch) if dialect is Dialect.KERNEL else dialect
     return mark_kernels_that_keep_their_loops(launch, dialect) if dialect in _BEFORE_EXPAND else launch, dialect
 
 
@@ -157,14 +165,14 @@ def _may_be_scheduled(call: UOp) -> bool:
     return not is_shared and all(u.buffer is store.buffer for u in loads)
 
 
-def describe_callified(callified: CallifiedProgram, private: frozenset[UOp]) -> ProgramInterface:
+def describe_callified(callified: CallifiedProgram, private: frozenset[UOp] = frozenset()) -> ProgramInterface:
     """Return what callers see of a callified program: all but its temporaries and the Buffers that are `private`."""
     arguments, unseen = callified.call.arguments, callified.temporaries | private
     written = frozenset(arguments[k] for k in callified.call.arg.written) - unseen
     return ProgramInterface(callified.outputs, tuple([a for a in arguments if a not in unseen]), written)
 
 
-def describe_launch(launch: UOp, private: frozenset[UOp]) -> ProgramInterface:
+def describe_launch(launch: UOp, private: frozenset[UOp] = frozenset()) -> ProgramInterface:
     """Return what callers see of a launch: every memory and variable among the arguments of its Calls, but for those `private`.
 
     It gives no values.

@@ -17,10 +17,17 @@ from typing import NamedTuple
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
-from uops.compiler.entry import ProgramInterface, convert_to_entering_program, describe_callified, describe_launch
+from uops.compiler.entry import (
+    ProgramInterface,
+    convert_to_entering_program,
+    describe_callified,
+    describe_launch,
+    mark_kernels_that_keep_their_loops,
+)
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.log import LoweringLog, active_log, record_transforms
 from uops.compiler.passes.callify.callify import callify_program
+from uops.compiler.passes.callify.precompiled import LoweredBody
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.memory_plan import plan_memory
@@ -40,6 +47,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass as record
 from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.infer import infer_dialect
 
 #: The stages in the order and under the names of the specification.
 STAGES = ("callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render")
@@ -134,7 +142,7 @@ class Pass:
 
 
 def _callify_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
-    callified = callify_program(root)
+    callified = callify_program(root, functools.partial(_lower_body_by_itself, state))
     call = callified.call
     _take_interface(describe_callified(callified, state.private), state)
     if not state.config.fast_math:
@@ -142,6 +150,15 @@ def _callify_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
     from uops.compiler.passes.callify.relax import apply_fast_math_if_order_kept  # late: only fast-math needs it
 
     return apply_fast_math_if_order_kept(call)
+
+
+def _lower_body_by_itself(state: LoweringState, body: UOp) -> LoweredBody:
+    """Return the body of a Function or Call as a launch of scheduled kernels, which later passes keep as they are (R181)."""
+    interfaces: list[ProgramInterface] = []
+    graph, dialect, private = convert_to_entering_program(body, infer_dialect(body))
+    inner = LoweringState(state.target, state.config, on_interface=interfaces.append, entry=dialect, private=private)
+    launch = next(lowered for p, lowered in _run_passes_and_yield_graphs(graph, inner) if p.name == "optimize")
+    return LoweredBody(mark_kernels_that_keep_their_loops(launch, Dialect.SCHEDULED), interfaces[-1].outputs)
 
 
 def _take_interface(interface: ProgramInterface, state: LoweringState) -> None:

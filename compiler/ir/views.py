@@ -8,6 +8,7 @@ R49.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -115,6 +116,15 @@ class IndexArithmetic:
         if 1 not in source_shape:
             return trailing
         return tuple([ZERO if n == 1 else i for i, n in zip(trailing, source_shape, strict=True)])
+
+
+def view_front_of_memory(memory: UOp, shape: Sequence[Dim]) -> UOp:
+    """Return a view of the first elements of a one-dimensional memory, in row-major order of `shape`."""
+    count: Dim = math.prod(n for n in shape if not isinstance(n, UOp))
+    for n in shape:
+        count = count if not isinstance(n, UOp) else n if count == 1 else UOp(Op.MUL, (dim_node(count), n))
+    front = memory if not isinstance(count, UOp) else B.shrink(memory, (0,), (count,))
+    return front if front.shape == tuple(shape) else UOp(Op.RESHAPE, (front, B.shape_vector(shape)))
 
 
 def _index_through_permute(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:

@@ -12,21 +12,22 @@ because there is no Buffer of index (R29, index arithmetic).
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels, substitute_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.extents import max_elements
+from uops.compiler.ir.views import view_front_of_memory
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
 from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls
+from uops.compiler.passes.callify.precompiled import LoweredBody, call_precompiled_bodies, is_precompiled
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
-from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, RESULT_ROOTS, Op
@@ -66,11 +67,22 @@ def callify(root: UOp) -> UOp:
     return callify_program(root).call
 
 
-def callify_program(root: UOp) -> CallifiedProgram:
-    """Convert a graph to one Call, and return it with its outputs. Raises CompileError or SpecError."""
-    resolved = inline_calls_and_drop_markers(root)
-    allocated = _make_output_buffers(root, resolved)
-    resolved, temporaries = pass_memory_to_kernel_calls(resolved, highest_unique(toposort(root)) + 1 + len(allocated))
+def callify_program(root: UOp, lower_body: Callable[[UOp], LoweredBody] | None = None) -> CallifiedProgram:
+    """Convert a graph to one Call, and return it with its outputs. Raises CompileError or SpecError.
+
+    `lower_body` lowers the bodies of Functions and Calls that are compiled by themselves; without it, they are inlined.
+    """
+    resolved, memory_of_bodies = inline_calls_and_drop_markers(root, keeps_precompiled=lower_body is not None), tuple[UOp, ...]()
+    if lower_body is not None and any(map(is_precompiled, order_outside_kernels(resolved))):
+        allocated = outputs(root)
+        resolved, memory_of_bodies = call_precompiled_bodies(
+            resolved, lower_body, highest_unique(toposort(root)) + 1 + len(allocated)
+        )
+    else:
+        allocated = _make_output_buffers(root, resolved)
+    first_unique = highest_unique(toposort(root)) + 1 + len(allocated) + len(memory_of_bodies)
+    resolved, temporaries = pass_memory_to_kernel_calls(resolved, first_unique)
+    temporaries = temporaries.union(memory_of_bodies)
     targets, items = iter(allocated), _root_items(resolved)
     has_copies = any(v.op is Op.CONTIGUOUS for v in items)
     used = {s for v in items for u in toposort(v) for s in u.src} if has_copies else set()
@@ -93,10 +105,16 @@ def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
     return _make_output_buffers(root, inline_calls_and_drop_markers(root))
 
 
-def inline_calls_and_drop_markers(root: UOp) -> UOp:
-    """Inline every Function, GetTuple and Call, innermost first (R64, Function), and drop gradient markers."""
+def inline_calls_and_drop_markers(root: UOp, keeps_precompiled: bool = False) -> UOp:
+    """Inline every Function, GetTuple and Call, innermost first (R64, Function), and drop gradient markers.
+
+    With `keeps_precompiled`, those that are to be compiled by themselves stay as they are (R181, precompile).
+    """
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
-    for u in _order_outside_opaque_bodies(root):
+    for u in _order_outside_opaque_bodies(root, keeps_precompiled):
+        if keeps_precompiled and is_precompiled(u):
+            done[u] = u.replace(src=(u.body, *[done.get(s, s) for s in u.arguments]))
+            continue
         if u.op in _INLINED or not done.keys().isdisjoint(u.src):
             done[u] = _inline_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]), root)
         elif u.op in _DEVICE_OPS and u.device.__class__ is tuple:
@@ -106,10 +124,12 @@ def inline_calls_and_drop_markers(root: UOp) -> UOp:
     return resolved
 
 
-def _order_outside_opaque_bodies(root: UOp) -> list[UOp]:
+def _order_outside_opaque_bodies(root: UOp, keeps_precompiled: bool) -> list[UOp]:
     """Return the nodes in topological order, without what is below the bodies that are not inlined."""
     order = toposort(root)
     bodies = {u.body for u in order if u.op is Op.CALL and is_kernel_body(u.body)}
+    if keeps_precompiled:
+        bodies |= {u.body for u in order if is_precompiled(u)}
     return order if not bodies else toposort(root, gate=lambda u: u not in bodies)
 
 
@@ -118,6 +138,8 @@ def _inline_or_rebuild_node(node: UOp, new_sources: tuple[UOp, ...], error_root:
         return _apply_body_to_arguments(node, new_sources, error_root)
     if node.op is Op.GETTUPLE:
         (packed,) = new_sources
+        if packed.op is Op.FUNCTION:
+            return node.replace(src=new_sources)
         element: UOp = packed.src[node.arg.index]
         return element
     if node.op in _GRADIENT_MARKERS:
@@ -182,13 +204,7 @@ def _skip_copy(v: UOp, used: set[UOp]) -> UOp:
 
 def _build_output_store(out: ProgramOutput, v: UOp) -> UOp:
     """Store `v` to the front of its Buffer, in row-major order."""
-    total: Dim = math.prod(d for d in v.shape if not isinstance(d, UOp))
-    for d in v.shape:
-        total = total if not isinstance(d, UOp) else d if total == 1 else UOp(Op.MUL, (dim_node(total), d))
-    target = out.buffer if not isinstance(total, UOp) else B.shrink(out.buffer, (0,), (total,))
-    if target.shape != v.shape:
-        target = UOp(Op.RESHAPE, (target, B.shape_vector(v.shape)))
-    return B.store(target, B.cast(v, v.dtype.storage))
+    return B.store(view_front_of_memory(out.buffer, v.shape), B.cast(v, v.dtype.storage))
 
 
 def _map_memory_to_params_and_arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:

@@ -5,8 +5,9 @@ Spec: Load, Store, Index, Wmma; Movement; R45 (Index), R51 (references and value
 written by hand), R180 (vectors in kernels written by hand).
 
 A view below an access is followed to the flat memory by the index functions of `uops.compiler.ir.views`. An access that is not
-provably in bounds is gated. A vector is computed element by element: where each element is used once, in an UPCAST loop around
-the Store that uses it, else with one node per element, which all uses share. So each element is still computed once (R27).
+provably in bounds is gated. A vector is computed element by element: where each element is used once, and by a Store to other
+memory than it is read from, in a loop around that Store, else with one node per element, which all uses share. So each element is
+still computed once (R27), and read before any is overwritten.
 
 Elements, positions and memory are computed by rules that are generators. A rule yields the parts that it needs and receives them,
 so no rule calls another one, however deep the body is.
@@ -61,14 +62,16 @@ _Steps = Generator[_Request, Any, Any]
 
 
 def write_kernel_in_launch_forms(body: UOp, flat_params: Mapping[UOp, UOp]) -> UOp:
-    """Return a body with each Param replaced by one of one dimension; a list of instructions keeps its forms, but for that.
+    """Return a body with each Param replaced by one of one dimension.
+
+    That is all that changes in a list of instructions, and in a Sink that has the forms of SCHEDULED already.
 
     Raises CompileError for a view or a vector that no such form expresses.
     """
     if body.op is Op.LINEAR:
         replaced = substitute(body, dict(flat_params))
         return replaced.replace(src=tuple(dict.fromkeys(replaced.src)))  # two Params may have become one
-    if body.op in (Op.PROGRAM, Op.CUSTOM_FUNCTION):
+    if body.op in (Op.PROGRAM, Op.CUSTOM_FUNCTION) or (body.op is Op.SINK and body.arg is not None and body.arg.scheduled):
         return substitute(body, dict(flat_params))
     root: UOp = _FormWriter(body, flat_params).compute(_Request(_Part.VALUE, body))
     name = root.arg.name if root.op is Op.SINK and root.arg is not None else "kernel"
@@ -236,14 +239,18 @@ class _FormWriter:
             return (yield from self._store_fragment(u, target))
         if target.shape == ():
             return (yield from self._write_element(u, target, ()))
-        if u.op is Op.STORE and 0 not in target.shape and self._uses_each_element_once(u):
-            coords = self._loops_over_elements(u, target)
+        reads_target = self.memory[target] in map(self.memory.get, toposort(*u.src[1:]))
+        if u.op is Op.STORE and 0 not in target.shape and not reads_target and self._uses_each_element_once(u):
+            coords = self._loops_over_elements(target)
             store = yield from self._write_element(u, target, coords)
             return B.end(store, *[r for r in coords if r is not ZERO])
         elements: list[UOp] = []
         for c in self._constant_coords(target):
             elements.append((yield from self._write_element(u, target, c)))
-        return B.group(*elements)
+        if not reads_target:
+            return B.group(*elements)
+        values = dict.fromkeys(e.value for e in elements if e.value.op is not Op.CONST)
+        return B.group(*[_write_after(e, values) for e in elements])  # a vector is read whole before any of it is written
 
     def _write_element(self, u: UOp, target: UOp, coords: Index) -> Generator[_Request, Any, UOp]:
         memory = yield _Request(_Part.MEMORY, target)
@@ -379,7 +386,10 @@ class _FormWriter:
             fresh = {r: self.new_range(r.bound, r.arg.type) for r in ranges}
             value, ranges = substitute(value, fresh), list(fresh.values())
         loops = [*axes.values(), *ranges]
-        return UOp(Op.REDUCE, (value, *loops), ReduceArg(u.arg.op)) if loops else value
+        if not loops:
+            return value
+        value = B.cast(value, u.dtype.storage)  # an accumulator has memory, an index has none (R29)
+        return B.cast(UOp(Op.REDUCE, (value, *loops), ReduceArg(u.arg.op)), u.dtype)
 
     # --------------------------------------------------------------------------------------------------------- vectors
 
@@ -395,12 +405,9 @@ class _FormWriter:
         for coords in itertools.product(*(range(int(n)) for n in shape)):
             yield tuple(map(index_constant, coords))
 
-    def _loops_over_elements(self, u: UOp, target: UOp) -> Index:
-        """Return the loops in which a Store writes a vector: UPCAST, or LOOP for a long one that reads other memory only."""
+    def _loops_over_elements(self, target: UOp) -> Index:
+        """Return the loops in which a Store writes a vector, in any order: UPCAST, or LOOP for a long one."""
         is_long = any(isinstance(n, UOp) for n in target.shape) or math.prod(map(int, target.shape)) > MAX_LANES
-        if is_long and self.memory[target] in {self.memory.get(x) for x in toposort(*u.src[1:])}:
-            detail = f"a vector of more than {MAX_LANES} elements is stored to memory that it reads: use a Range"
-            raise self.refuse(u, detail)
         axis_type = AxisType.LOOP if is_long else AxisType.UPCAST
         return tuple([ZERO if n == 1 else self.new_range(dim_node(n), axis_type) for n in target.shape])
 
@@ -434,6 +441,12 @@ def _writes_in_loops(value: UOp, ranges: Iterable[UOp]) -> bool:
         if not inside.isdisjoint(u.src):
             inside.add(u)
     return any(u.op in _WRITES for u in inside)
+
+
+def _write_after(write: UOp, values: Iterable[UOp]) -> UOp:
+    """Return a Store or AtomicAdd that waits until all of the values are computed."""
+    address = write.src[0]  # the buffer of a Store, the index of an AtomicAdd
+    return write.replace(src=(address.replace(src=(B.after(address.operand, *values), *address.positions)), *write.src[1:]))
 
 
 def _effects_below(value: UOp) -> list[UOp]:

@@ -23,7 +23,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg, SinkArg
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, CALL_LIKE, MEMORY_ROOTS, Op
-from uops.spec.ir.scope import VIEWS, is_variable, open_ranges, ranges_closed_by
+from uops.spec.ir.scope import VIEWS, is_variable, open_ranges, ranges_closed_by, scope_sources
 
 #: Forms that only kernels have: a graph that has one outside of loop regions is a kernel as a whole.
 _KERNEL_FORMS = frozenset(
@@ -50,7 +50,7 @@ def is_one_kernel(root: UOp) -> bool:
         u = pending.pop()
         if u.op in _KERNEL_FORMS or _is_private(u):
             return True
-        below = analysis.region_of(u).leaves if analysis.closes_region(u) else u.arguments if u.op in CALL_LIKE else u.src
+        below = analysis.region_of(u).leaves if analysis.closes_region(u) else scope_sources(u)
         pending += [s for s in below if s not in seen]
         seen.update(below)
     return False
@@ -117,7 +117,7 @@ class _LoopAnalysis:
         while pending:
             u = pending.pop()
             body = _effects_in_body(u)
-            for s in u.src:
+            for s in scope_sources(u):
                 if s in body or self.open_ranges.get(s) or s in self.memory_views or s in self.scalars or _is_private(s):
                     pending += [s] if s not in inside else []
                     inside.add(s)
