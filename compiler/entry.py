@@ -65,7 +65,7 @@ def convert_to_entering_program(graph: UOp, dialect: Dialect) -> EnteringProgram
         from uops.spec.bestiary.legalize import legalize  # late: only this dialect needs it
 
         given, graph = graph, legalize(graph)
-        private = _find_new_buffers(given, graph)
+        private = find_unnamed_buffers(given, graph)
         dialect = infer_dialect(graph)
     if dialect is Dialect.CALLIFIED or (dialect is Dialect.TENSOR and not _has_loop_regions(graph)):
         return EnteringProgram(graph, dialect, private)
@@ -93,8 +93,8 @@ def _outline_kernels_of_values(graph: UOp) -> OutlinedProgram:
     return outline_whole_kernel(graph)
 
 
-def _find_new_buffers(bestiary: UOp, legal: UOp) -> frozenset[UOp]:
-    """Return the Buffers that have no name in a graph of the second document (R120, memory without a name)."""
+def find_unnamed_buffers(bestiary: UOp, legal: UOp) -> frozenset[UOp]:
+    """Return the Buffers of a legalized graph that have no name in the graph of the second document (R120)."""
     named = {u.unique.arg.id for u in nodes_with_op(bestiary, Op.B_BUFFER) if u.unique.op is Op.UNIQUE}
     return frozenset(u for u in nodes_with_op(legal, Op.BUFFER) if u.arg.unique not in named)
 
