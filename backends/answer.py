@@ -22,6 +22,8 @@ from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, RESULT_ROOTS, Op
 from uops.spec.ir.scope import base_memory, scope_sources
 from uops.spec.result import Result
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.infer import infer_dialect
 
 #: Ops whose sources need not all be evaluated: a body or a Tuple may hold values that nothing reads.
 _LAZY = CALL_LIKE | {Op.GETTUPLE}
@@ -30,12 +32,19 @@ _OBJECT = np.dtype(object)
 
 def find_result_form_mismatch(graph: UOp, inputs: Mapping[str, Any], result: Result) -> str | None:
     """Describe the first error in the form of `result` as the answer to `graph` on `inputs`; None if it is well-formed."""
+    unnamed: frozenset[UOp] = frozenset()
+    if infer_dialect(graph) is Dialect.BESTIARY:
+        from uops.compiler.entry import find_unnamed_buffers  # late: only this dialect needs it
+        from uops.spec.bestiary.legalize import legalize
+
+        given, graph = graph, legalize(graph)
+        unnamed = find_unnamed_buffers(given, graph)  # which are in no result (R120)
     expected, values = root_value_nodes(graph), result.values
     if len(values) != len(expected):
         return f"expected {_format_value_count(len(expected))}, got {_format_value_count(len(values))}"
     arrays = {f"value {k}": (u, values[k]) for k, u in enumerate(expected)}
-    memory = {k: u for k, u in collect_caller_input_nodes(graph).items() if not is_variable(u)}
-    required, got = _collect_stored_memory(graph), result.buffers
+    memory = {k: u for k, u in collect_caller_input_nodes(graph).items() if not is_variable(u) and u not in unnamed}
+    required, got = {k: u for k, u in _collect_stored_memory(graph).items() if u not in unnamed}, result.buffers
     if not required.keys() <= got.keys() <= memory.keys():
         return f"expected the contents of {_format_keys(required or memory)}, got those of {_format_keys(got)}"
     arrays |= {f"buffer {k}": (memory[k], got[k]) for k in sorted(got)}

@@ -1,9 +1,11 @@
 """Programs that enter the compiler behind its first stage: kernels written by hand, and launches that another tool lowered.
 
-Takes: a graph of any dialect. Gives: a launch, that is, a Linear of Calls of kernels, and what its callers see of it. Spec: Call,
-Linear, Sink; R63 (Call), R125 (Special), R166 (kernels written by hand).
+Takes: a graph of any dialect. Gives: a launch, that is, a Linear of Calls of kernels, or a graph of TENSOR; and what callers see of
+it. Spec: Call, Linear, Sink; R63 (Call), R120 (memory without a name), R125 (Special), R127 (loops of a node), R166 (kernels
+written by hand).
 
-A graph that is one kernel becomes a launch of one Call. Its free Params, and its GLOBAL Buffers, become arguments. A graph of the
+A graph that is one kernel becomes a launch of one Call. Its free Params, and its GLOBAL Buffers, become arguments. If it gives a
+value, it becomes a Call in a graph of TENSOR instead, and so do the loops of a graph that is no kernel as a whole. A graph of the
 second document is legalized first.
 """
 
@@ -12,16 +14,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
-from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput
+from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput, inline_calls_and_drop_markers
 from uops.compiler.passes.callify.kernel_calls import find_written_slots, pass_memory_to_kernel_calls
+from uops.compiler.passes.callify.loop_regions import OutlinedProgram, is_one_kernel, outline_loop_regions, outline_whole_kernel
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import SpecError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, ParamArg
 from uops.spec.ir.axes import SEQUENTIAL
-from uops.spec.ir.node import UOp, substitute, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.verify.dialects import KERNEL_OPS, LAUNCH_DIALECTS, Dialect
@@ -42,20 +46,60 @@ class ProgramInterface(NamedTuple):
     written: frozenset[UOp]
 
 
-def convert_to_launch(graph: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
-    """Return a graph of a kernel dialect as a launch, with its dialect; a graph of TENSOR, or one that legalizes to it, as it is.
+class EnteringProgram(NamedTuple):
+    """A program in the form in which it enters the pipeline, its dialect, and the Buffers in it that no caller sees."""
+
+    graph: UOp
+    dialect: Dialect
+    private: frozenset[UOp] = frozenset()
+
+
+def convert_to_entering_program(graph: UOp, dialect: Dialect) -> EnteringProgram:
+    """Return a graph of any dialect as a launch; one that gives values, or has kernels as loops alone, as a graph of TENSOR.
 
     A launch of KERNEL may be of a later dialect, as `infer_dialect` does not tell them apart: it is of the first that it is legal
-    in. Raises SpecError for a kernel that gives a value, since a launch has results in memory alone.
+    in. Raises SpecError for what breaks a claim, CompileError for what has no such form.
     """
+    private: frozenset[UOp] = frozenset()
     if dialect is Dialect.BESTIARY:
         from uops.spec.bestiary.legalize import legalize  # late: only this dialect needs it
 
-        graph = legalize(graph)
+        given, graph = graph, legalize(graph)
+        private = find_unnamed_buffers(given, graph)
         dialect = infer_dialect(graph)
-    if dialect in (Dialect.TENSOR, Dialect.CALLIFIED):
-        return graph, dialect
-    launch = graph if is_launch(graph) else wrap_kernel_as_launch(graph)
+    if dialect is Dialect.CALLIFIED or (dialect is Dialect.TENSOR and not _has_loop_regions(graph)):
+        return EnteringProgram(graph, dialect, private)
+    if is_launch(graph):
+        return EnteringProgram(*_find_dialect_of_launch(graph, dialect), private)
+    if graph.dtype is not dt.void or not is_one_kernel(graph):
+        outlined = _outline_kernels_of_values(graph)
+        return EnteringProgram(outlined.root, Dialect.TENSOR, private | outlined.temporaries)
+    return EnteringProgram(*_find_dialect_of_launch(wrap_kernel_as_launch(graph), dialect), private)
+
+
+def _has_loop_regions(graph: UOp) -> bool:
+    """Return True for a tensor graph with loops outside of its Calls, perhaps in a Function."""
+    if not nodes_with_op(graph, Op.RANGE) or not any(u.op is Op.RANGE for u in order_outside_kernels(graph)):
+        return False
+    return not is_one_kernel(graph)
+
+
+def _outline_kernels_of_values(graph: UOp) -> OutlinedProgram:
+    if not is_one_kernel(graph):
+        return outline_loop_regions(inline_calls_and_drop_markers(graph))
+    if any(u.op is Op.SPECIAL for u in toposort(graph)):
+        detail = "every lane of a launch computes the root, expected a Sink: a launch gives results through memory"
+        raise untranslatable_error("R123 (values of a launch)", graph, detail, graph)
+    return outline_whole_kernel(graph)
+
+
+def find_unnamed_buffers(bestiary: UOp, legal: UOp) -> frozenset[UOp]:
+    """Return the Buffers of a legalized graph that have no name in the graph of the second document (R120)."""
+    named = {u.unique.arg.id for u in nodes_with_op(bestiary, Op.B_BUFFER) if u.unique.op is Op.UNIQUE}
+    return frozenset(u for u in nodes_with_op(legal, Op.BUFFER) if u.arg.unique not in named)
+
+
+def _find_dialect_of_launch(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
     dialect = _find_first_legal_dialect(launch) if dialect is Dialect.KERNEL else dialect
     return mark_kernels_that_keep_their_loops(launch, dialect) if dialect in _BEFORE_EXPAND else launch, dialect
 
@@ -121,15 +165,17 @@ def _may_be_scheduled(call: UOp) -> bool:
     return not is_shared and all(u.buffer is store.buffer for u in loads)
 
 
-def describe_callified(callified: CallifiedProgram) -> ProgramInterface:
-    """Return what callers see of a callified program."""
-    arguments = callified.call.arguments
-    written = frozenset(arguments[k] for k in callified.call.arg.written) - callified.temporaries
-    return ProgramInterface(callified.outputs, tuple([a for a in arguments if a not in callified.temporaries]), written)
+def describe_callified(callified: CallifiedProgram, private: frozenset[UOp] = frozenset()) -> ProgramInterface:
+    """Return what callers see of a callified program: all but its temporaries and the Buffers that are `private`."""
+    arguments, unseen = callified.call.arguments, callified.temporaries | private
+    written = frozenset(arguments[k] for k in callified.call.arg.written) - unseen
+    return ProgramInterface(callified.outputs, tuple([a for a in arguments if a not in unseen]), written)
 
 
-def describe_launch(launch: UOp) -> ProgramInterface:
-    """Return what callers see of a launch: every memory and variable among the arguments of its Calls. It gives no values.
+def describe_launch(launch: UOp, private: frozenset[UOp] = frozenset()) -> ProgramInterface:
+    """Return what callers see of a launch: every memory and variable among the arguments of its Calls, but for those `private`.
+
+    It gives no values.
 
     Raises CompileError for an argument that is neither.
     """
@@ -144,4 +190,4 @@ def describe_launch(launch: UOp) -> ProgramInterface:
         arguments |= dict.fromkeys(m for m in memory if m.op is not Op.BINARY)
         declared = find_written_slots(call.body) if call.arg is None or call.arg.written is None else call.arg.written
         written.update(memory if declared is None else [memory[k] for k in declared])
-    return ProgramInterface((), tuple(arguments), frozenset(written))
+    return ProgramInterface((), tuple(a for a in arguments if a not in private), frozenset(written) - private)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.decompose import SMALL
-from uops.compiler.entry import ProgramInterface, convert_to_launch, describe_callified, describe_launch
+from uops.compiler.entry import ProgramInterface, convert_to_entering_program, describe_callified, describe_launch
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.log import LoweringLog, active_log, record_transforms
 from uops.compiler.passes.callify.callify import callify_program
@@ -52,7 +52,8 @@ STAGES = ("callify", "rangeify", "optimize", "expand", "select", "linearize", "p
 class LoweringState:
     """The state that passes share.
 
-    `external` are the Buffers and Params that the caller sees, known after callify. In `steps`, if the caller asks for it, a pass
+    `external` are the Buffers and Params that the caller sees, known after callify; `private` are Buffers of the graph that no
+    caller sees. In `steps`, if the caller asks for it, a pass
     that works in steps leaves the graph after each of them; `body_steps` has the bodies of the pass that runs, by step and by the
     body before it. `programs` compiles kernels while others are lowered, if the caller asks for programs alone.
     """
@@ -60,6 +61,7 @@ class LoweringState:
     target: Target
     config: Config
     external: frozenset[UOp] = field(default_factory=frozenset)
+    private: frozenset[UOp] = frozenset()
     steps: dict[str, UOp] | None = None
     entry: Dialect = Dialect.TENSOR
     memory: LoweringCache = field(default_factory=lambda: active_cache() or LoweringCache())
@@ -137,7 +139,7 @@ class Pass:
 def _callify_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
     callified = callify_program(root)
     call = callified.call
-    _take_interface(describe_callified(callified), state)
+    _take_interface(describe_callified(callified, state.private), state)
     if not state.config.fast_math:
         return call
     from uops.compiler.passes.callify.relax import apply_fast_math_if_order_kept  # late: only fast-math needs it
@@ -253,8 +255,9 @@ def lower(
     """
     if upto not in STAGES:
         raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
-    graph, dialect = convert_to_launch(graph, dialect)
-    state = LoweringState(target, config or configuration.default_config(), on_interface=on_interface, entry=dialect)
+    graph, dialect, private = convert_to_entering_program(graph, dialect)
+    effective_config = config or configuration.default_config()
+    state = LoweringState(target, effective_config, on_interface=on_interface, entry=dialect, private=private)
     last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
     if last not in [p.name for p in passes_from(dialect)]:
         raise SpecError(f"a program of the {dialect.value} dialect is past the stage {upto!r}")
@@ -329,7 +332,7 @@ def _run_passes_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[t
         _verify_dialect(graph, state.entry, "", state)
     graphs: dict[str, UOp] = {}
     if state.entry not in (Dialect.TENSOR, Dialect.CALLIFIED):
-        _take_interface(describe_launch(graph), state)
+        _take_interface(describe_launch(graph, state.private), state)
     for passes in _group_neighbouring_per_kernel_passes(passes_from(state.entry), kernel_by_kernel=state.programs is not None):
         *_, p = passes
         graph = graphs[p.name] = _run_pass_group_and_verify(passes, graph, state)

@@ -8,12 +8,14 @@ R49.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import CastArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
@@ -26,6 +28,12 @@ VIEWS = frozenset({Op.INDEX, Op.SLICE, Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLI
 ZERO = index_constant(0)
 #: The gate that always holds.
 TRUE = B.const(True, dt.bool_)
+
+
+def fits_int32(value: UOp) -> bool:
+    """Return True if min_max proves that an index value fits int32."""
+    bounds = value.min_max
+    return bounds is not None and dt.int32.min <= bounds[0] and bounds[1] <= dt.int32.max
 
 
 class SourceElement(NamedTuple):
@@ -59,6 +67,28 @@ class IndexArithmetic:
         """Return the gate lo <= i < hi."""
         return self.conjoin_gates(self.drop_true_gate(self.alu(Op.CMPGE, i, lo)), self.drop_true_gate(self.alu(Op.CMPLT, i, hi)))
 
+    def locate_on_axis(self, position: UOp, n: Dim) -> tuple[UOp, UOp | None]:
+        """Return the index on an axis of `n` elements that a scalar names, and the gate under which it is in range (R45, Index).
+
+        The scalar has any dtype. An index that might not fit int32 is reduced modulo `n`: where the gate holds, it then does (R08).
+        """
+        extent = dim_node(n)
+        if position.op is Op.CONST:
+            constant = index_constant(int(position.arg.value))
+            return constant, self.in_range_gate(constant, ZERO, extent)
+        is_wide_cast = position.op is Op.CAST and position.dtype is dt.index
+        if is_wide_cast and (position.operand.dtype is dt.uint64 or position.operand.dtype.is_float):
+            position = position.operand
+        if position.dtype is dt.uint64:  # compared and reduced before it becomes an index, which int64 might not hold
+            size = UOp(Op.CAST, (extent,), CastArg(dt.uint64))
+            index = self.simplify(B.cast(UOp(Op.MOD, (position, size)), dt.index))
+            return index, self.drop_true_gate(self.alu(Op.CMPLT, position, size))
+        if position.dtype.is_float:
+            position = B.cast(position, dt.int64)
+        index = B.cast(position, dt.index)
+        inside = self.in_range_gate(index, ZERO, extent)
+        return index if inside is None or fits_int32(index) else self.alu(Op.MOD, index, extent), inside
+
     def flatten(self, index: Sequence[UOp], shape: Sequence[Dim]) -> UOp:
         """Return the row-major position of an element."""
         flat = ZERO
@@ -86,6 +116,15 @@ class IndexArithmetic:
         if 1 not in source_shape:
             return trailing
         return tuple([ZERO if n == 1 else i for i, n in zip(trailing, source_shape, strict=True)])
+
+
+def view_front_of_memory(memory: UOp, shape: Sequence[Dim]) -> UOp:
+    """Return a view of the first elements of a one-dimensional memory, in row-major order of `shape`."""
+    count: Dim = math.prod(n for n in shape if not isinstance(n, UOp))
+    for n in shape:
+        count = count if not isinstance(n, UOp) else n if count == 1 else UOp(Op.MUL, (dim_node(count), n))
+    front = memory if not isinstance(count, UOp) else B.shrink(memory, (0,), (count,))
+    return front if front.shape == tuple(shape) else UOp(Op.RESHAPE, (front, B.shape_vector(shape)))
 
 
 def _index_through_permute(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:

@@ -14,13 +14,13 @@ them. An index value is stored as int64, because there is no Buffer of index (R2
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels, substitute_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.extents import max_elements
+from uops.compiler.ir.views import view_front_of_memory
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
 from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls
@@ -29,7 +29,6 @@ from uops.spec.errors import CompileError, SpecError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
-from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, RESULT_ROOTS, Op
@@ -203,13 +202,7 @@ def _skip_copy(v: UOp, used: set[UOp]) -> UOp:
 
 def _build_output_store(out: ProgramOutput, v: UOp) -> UOp:
     """Store `v` to the front of its Buffer, in row-major order."""
-    total: Dim = math.prod(d for d in v.shape if not isinstance(d, UOp))
-    for d in v.shape:
-        total = total if not isinstance(d, UOp) else d if total == 1 else UOp(Op.MUL, (dim_node(total), d))
-    target = out.buffer if not isinstance(total, UOp) else B.shrink(out.buffer, (0,), (total,))
-    if target.shape != v.shape:
-        target = UOp(Op.RESHAPE, (target, B.shape_vector(v.shape)))
-    return B.store(target, B.cast(v, v.dtype.storage))
+    return B.store(view_front_of_memory(out.buffer, v.shape), B.cast(v, v.dtype.storage))
 
 
 def _map_memory_to_params_and_arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:

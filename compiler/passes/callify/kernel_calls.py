@@ -4,52 +4,38 @@ Takes: a program without Functions, whose Calls have kernels as bodies. Gives: t
 SCHEDULED or LINEAR, and each argument is a Buffer, a Param, a variable, or a Contiguous value. Spec: Call, Param; R51 (references
 and values), R63 (Call), R86 (Call arguments), R166 (kernels written by hand).
 
-A kernel takes memory of one dimension. Its multi-dimensional Params become flat, and a reference that it uses as a value becomes a
-Load. An argument that is a value is stored first. One that is a part or a view of a memory is copied to memory of its own, and back
-where the Call writes it. A scalar argument becomes part of the body, as an expression of variables.
+A kernel takes whole memory of one dimension; `kernel_forms` brings its body into that form. An argument that is a value is stored
+first. Of a view with constant offsets the body indexes the memory itself. Any other view is copied to memory of its own, and back
+where the Call writes it. Arguments that are the same reference become one. A scalar argument becomes part of the body, as an
+expression of variables.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.extents import max_elements
+from uops.compiler.ir.views import view_front_of_memory
+from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
 from uops.compiler.place import untranslatable_error
-from uops.spec.errors import SpecError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg, SinkArg
+from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
-from uops.spec.ir.scope import BASES, VIEWS, base_memory, is_variable
+from uops.spec.ir.scope import BASES, VIEWS, base_memory, is_variable, strip_afters
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
 #: Views that keep all elements of a memory in order.
 _WHOLE_VIEWS = frozenset({Op.AFTER, Op.RESHAPE})
-#: Ops whose first source is a reference that they access or pass on.
-_REFERENCE_USERS = frozenset({Op.INDEX, Op.LOAD, Op.STORE, Op.ATOMICADD, Op.AFTER})
-#: Ops that order or close effects: their sources are no values.
-_VALUE_USERS = ALU | {
-    Op.REDUCE,
-    Op.STORE,
-    Op.LOAD,
-    Op.INDEX,
-    Op.ATOMICADD,
-    Op.STACK,
-    Op.WMMA,
-    Op.CAST,
-    Op.CUSTOM,
-    Op.CUSTOMI,
-    Op.INS,
-}
-
-
+#: Views that a body may follow itself, if their offsets are constants.
+_FOLLOWED = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP})
 #: Ops of a scalar argument that the caller's variables determine.
 _SCALAR_OPS = ALU | {Op.CONST, Op.CAST, Op.STACK}
 
@@ -83,12 +69,22 @@ def pass_memory_to_kernel_calls(root: UOp, first_unique: int) -> MemoryCallProgr
 
 
 class _CallInMemory:
-    """One Call under conversion. `temporaries` receives the Buffers that it needs."""
+    """One Call under conversion. `temporaries` receives the Buffers that it needs.
+
+    `references` has what each argument refers to: a whole memory, whatever Afters and Reshapes the argument has, or the argument.
+    """
 
     def __init__(self, call: UOp, error_root: UOp, first_unique: int, temporaries: list[UOp]) -> None:
         self.call, self.error_root, self.temporaries, self.next_unique = call, error_root, temporaries, first_unique
         self.body = call.body
         self.params = {p.arg.slot: p for p in toposort(call.body) if p.op is Op.PARAM and p.arg.slot is not None}
+        self.references: list[UOp] = []
+        self.waits: dict[UOp, list[UOp]] = {}  # reference -> the effects that it waits for
+        for a in call.arguments:
+            base, dependencies = _strip_whole_views(a)
+            reference = base if base.op in MEMORY_ROOTS else a
+            self.references.append(reference)
+            self.waits.setdefault(reference, []).extend(dependencies if reference is base else ())
         self.copies_back: list[tuple[UOp, UOp]] = []  # the reference that is written, the memory that holds its elements
 
     def build(self) -> UOp:
@@ -96,38 +92,55 @@ class _CallInMemory:
         written = find_written_slots(self.body) if self.call.arg is None or self.call.arg.written is None else self.call.arg.written
         written = tuple(range(len(self.call.arguments))) if written is None else written
         self._refuse_shared_memory(written)
-        arguments = [self._pass_argument(k, a, k in written) for k, a in enumerate(self.call.arguments)]
-        body, kept = self._bind_scalars_and_number_memory(arguments)
-        slots = tuple(n for n, k in enumerate(kept.slots) if k in written)
+        writes, passed = {self.references[k] for k in written}, dict[UOp, UOp]()
+        for slot, reference in enumerate(self.references):
+            if reference not in passed:
+                passed[reference] = self._pass_argument(slot, reference, reference in writes)
+        body, kept = self._bind_scalars_and_number_memory([passed[r] for r in self.references])
+        slots = tuple(sorted({n for k, n in kept.numbers.items() if k in written}))
         verify_kernel(body)
         call = UOp(Op.CALL, (body, *kept.arguments), CallArg(written=slots))
-        stores = [B.store(target, B.reshape(B.after(memory, call), target.shape)) for target, memory in self.copies_back]
+        stores = [B.store(target, view_front_of_memory(B.after(memory, call), target.shape)) for target, memory in self.copies_back]
         return B.group(call, *stores) if stores else call
 
     def _refuse_shared_memory(self, written: tuple[int, ...]) -> None:
         """Raise CompileError if two arguments share memory that the Call writes, unless they are the same reference."""
-        memory = [base_memory(a) for a in self.call.arguments]
+        memory = [base_memory(a) for a in self.references]
         for k in written:
             for j, m in enumerate(memory):
-                if j != k and m is memory[k] and m.op in BASES and self.call.arguments[j] is not self.call.arguments[k]:
+                if m is memory[k] and m.op in BASES and self.references[j] is not self.references[k]:
                     detail = f"arguments {min(j, k)} and {max(j, k)} are different views of one memory, which the Call writes"
                     raise untranslatable_error("R166 (kernels written by hand)", self.call, detail, self.error_root)
 
-    def _pass_argument(self, slot: int, a: UOp, is_written: bool) -> UOp:
-        """Return the memory, value or scalar to pass for argument `a`."""
+    def _pass_argument(self, slot: int, reference: UOp, is_written: bool) -> UOp:
+        """Return the memory, value or scalar to pass for an argument."""
         p = self.params.get(slot)
         if p is not None and is_variable(p):
-            return a
-        base, dependencies = _strip_whole_views(a)
-        if base.op in MEMORY_ROOTS and not is_variable(base) and (p is None or base.dtype is p.dtype):
-            return B.after(base, *dependencies) if dependencies else base
-        if not is_written:
-            return B.contiguous(a)
-        temporary = self._make_temporary(a)
-        if base_memory(a).op in MEMORY_ROOTS:
-            self.copies_back.append((a, temporary))
-        flat = B.reshape(temporary, a.shape) if a.shape != temporary.shape else temporary
-        return B.after(temporary, B.store(flat, a))
+            return reference
+        if reference.op in MEMORY_ROOTS and not is_variable(reference) and (p is None or reference.dtype is p.dtype):
+            return B.after(reference, *self.waits[reference]) if self.waits[reference] else reference
+        if self._may_follow_views(reference, p):
+            return _strip_views(reference)
+        if not is_written and all(isinstance(n, int) for n in reference.shape):
+            return B.contiguous(reference)
+        temporary = self._make_temporary(reference)
+        if is_written and base_memory(reference).op in MEMORY_ROOTS:
+            self.copies_back.append((reference, temporary))
+        return B.after(temporary, B.store(view_front_of_memory(temporary, reference.shape), reference))
+
+    def _may_follow_views(self, a: UOp, p: UOp | None) -> bool:
+        """Return True if the body may index the memory below an argument itself: the argument is a view with constant offsets.
+
+        A list of instructions, a scheduled body, and one that passes memory on to opaque instructions stay as they are.
+        """
+        memory = base_memory(a)
+        if p is None or a.op not in VIEWS or memory.op not in MEMORY_ROOTS or is_variable(memory) or memory.dtype is not p.dtype:
+            return False
+        is_fixed = self.body.op is not Op.SINK or (self.body.arg is not None and self.body.arg.scheduled)
+        if is_fixed or any(u.op in _OPAQUE for u in toposort(self.body)) or any(isinstance(n, UOp) for n in memory.shape):
+            return False
+        views = [u for u in _views_of(a) if u.op is not Op.AFTER]
+        return all(u.op in _FOLLOWED and all(s.constant_elements is not None for s in u.src[1:]) for u in views)
 
     def _make_temporary(self, a: UOp) -> UOp:
         device = a.device if isinstance(a.device, str) else "CPU"
@@ -137,18 +150,26 @@ class _CallInMemory:
         return self.temporaries[-1]
 
     def _bind_scalars_and_number_memory(self, arguments: list[UOp]) -> tuple[UOp, _KeptArguments]:
-        """Put scalar arguments into the body, and number its memory from 0, the variables of the scalars last."""
+        """Put scalar arguments into the body, and number its memory from 0, the variables of the scalars last.
+
+        Params of one argument become one, so that every pass knows that they are the same memory.
+        """
         scalars = {k: a for k, a in enumerate(arguments) if k in self.params and is_variable(self.params[k])}
-        memory = [k for k in range(len(arguments)) if k not in scalars]
+        memory = list(dict.fromkeys(a for k, a in enumerate(arguments) if k not in scalars))
+        numbers = {k: memory.index(a) for k, a in enumerate(arguments) if k not in scalars}
         variables = dict.fromkeys(v for a in scalars.values() for v in self._variables_of_scalar(a))
+        variables |= dict.fromkeys(v for a in memory for n in _extents_of_param(a) for v in toposort(n) if is_variable(v))
         numbered = {v: _index_param(v, len(memory) + n) for n, v in enumerate(variables)}
         inner = {v: B.cast(p, v.dtype) if v.dtype is not dt.index else p for v, p in numbered.items()}
-        replacements = {self.params[k]: _cast(substitute(a, inner), self.params[k].dtype) for k, a in scalars.items()}
-        for n, k in enumerate(memory):
-            if k in self.params:
-                replacements[self.params[k]] = _flat_param(self.params[k], n)
-        kept = _KeptArguments([arguments[k] for k in memory] + list(variables), memory)
-        return _write_in_launch_forms(self.body, replacements), kept
+        bound = {self.params[k]: B.cast(substitute(a, inner), self.params[k].dtype) for k, a in scalars.items()}
+        body = substitute(self.body, bound) if bound else self.body
+        params = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot in numbers and not is_variable(p)]
+        flat = {p: _flat_param(p, numbers[p.arg.slot], arguments[p.arg.slot], inner) for p in params}
+        views = {p: a for p in params if self._may_follow_views(a := self.references[p.arg.slot], p)}
+        if views:
+            body = substitute(body, {p: _view_flat_param(a, flat[p], p.shape) for p, a in views.items()})
+            flat = {p: f for p, f in flat.items() if p not in views}
+        return write_kernel_in_launch_forms(body, flat), _KeptArguments([*memory, *variables], numbers)
 
     def _variables_of_scalar(self, a: UOp) -> Iterator[UOp]:
         """Yield the variables of a scalar argument. Raises CompileError if it needs more than these, such as memory."""
@@ -161,10 +182,10 @@ class _CallInMemory:
 
 
 class _KeptArguments(NamedTuple):
-    """The arguments of a Call without its scalars, and the slots that those which are memory had."""
+    """The arguments of a Call without its scalars, and the number of each that is memory by the slot that it had."""
 
     arguments: list[UOp]
-    slots: list[int]
+    numbers: dict[int, int]
 
 
 def _strip_whole_views(reference: UOp) -> tuple[UOp, list[UOp]]:
@@ -177,19 +198,48 @@ def _strip_whole_views(reference: UOp) -> tuple[UOp, list[UOp]]:
     return reference, dependencies
 
 
+def _views_of(reference: UOp) -> list[UOp]:
+    """Return the views of a reference, outermost first."""
+    views = []
+    while reference.op in VIEWS:
+        views.append(reference)
+        reference = reference.src[0]  # operand, or buffer of an After
+    return views
+
+
+def _strip_views(reference: UOp) -> UOp:
+    """Return the whole memory below a reference, after the effects that its Afters wait for."""
+    dependencies = [d for u in _views_of(reference) if u.op is Op.AFTER for d in u.dependencies]
+    memory = base_memory(reference)
+    return B.after(memory, *dependencies) if dependencies else memory
+
+
+def _view_flat_param(reference: UOp, flat: UOp, shape: Sequence[Dim]) -> UOp:
+    """Return a view of a flat Param of the same elements as `reference` has of its memory, in a shape."""
+    memory = base_memory(reference)
+    view = B.reshape(flat, memory.shape) if flat.shape != memory.shape else flat
+    for u in reversed(_views_of(reference)):
+        view = view if u.op is Op.AFTER else u.replace(src=(view, *u.src[1:]))
+    return B.reshape(view, shape) if view.shape != tuple(shape) else view
+
+
 def _index_param(variable: UOp, slot: int) -> UOp:
     return UOp(Op.PARAM, (B.SCALAR,), ParamArg(slot, dt.index, name=variable.arg.name, bounds=variable.arg.bounds))
 
 
-def _cast(u: UOp, d: dt.DType) -> UOp:
-    return u if u.dtype is d else B.cast(u, d)
+def _extents_of_param(argument: UOp) -> list[UOp]:
+    """Return the symbolic extents of an argument that is a Param of the program; a Buffer has as many elements as it may need."""
+    memory = strip_afters(argument)
+    return [n for n in memory.shape if isinstance(n, UOp)] if memory.op is Op.PARAM else []
 
 
-def _flat_param(p: UOp, slot: int) -> UOp:
-    """Return a Param of memory with one dimension, at a slot."""
-    size: Dim = math.prod(n for n in p.shape if isinstance(n, int))
-    for n in p.shape:
-        size = B.mul(n, dim_node(size)) if isinstance(n, UOp) else size
+def _flat_param(p: UOp, slot: int, argument: UOp, variables: dict[UOp, UOp]) -> UOp:
+    """Return a Param of memory with one dimension, at a slot, that has as many elements as the memory of its argument."""
+    size: Dim = max_elements(argument.shape)
+    if extents := _extents_of_param(argument):
+        size = math.prod(n for n in strip_afters(argument).shape if isinstance(n, int))
+        for n in extents:
+            size = B.mul(substitute(n, variables), dim_node(size))
     return UOp(Op.PARAM, (B.shape_vector((size,)),), replace(p.arg, slot=slot, device=None))
 
 
@@ -213,55 +263,3 @@ def verify_kernel(body: UOp) -> None:
     unused = B.buffer(1, dt.float32, unique=1)
     arguments = [params.get(k, unused) for k in range(max(params, default=-1) + 1)]
     verify(UOp(Op.LINEAR, (UOp(Op.CALL, (body, *arguments)),)), Dialect.KERNEL)
-
-
-def _write_in_launch_forms(body: UOp, replacements: dict[UOp, UOp]) -> UOp:
-    """Return the body with its Params replaced, flat memory, explicit Loads and a named Sink."""
-    done: dict[UOp, UOp] = {}
-    for u in toposort(body):
-        if u in replacements:
-            done[u] = replacements[u]
-            continue
-        src = [done[s] for s in u.src]
-        if u.op is Op.INDEX and len(u.operand.shape) > 1 and strip_to_base(u.operand) in replacements:
-            src = [src[0], _flatten_positions(u, src[1:])]
-        if u.op in _VALUE_USERS:
-            src = [B.load(s) if _is_used_as_value(u, k) else s for k, s in enumerate(src)]
-        done[u] = u if tuple(src) == u.src else u.replace(src=tuple(src))
-    root = done[body]
-    if root.op in (Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION):
-        return root
-    effects = root.src if root.op in (Op.SINK, Op.GROUP) else (root,)
-    name = root.arg.name if root.op is Op.SINK and root.arg is not None else "kernel"
-    return UOp(Op.SINK, effects, SinkArg(name, scheduled=True))
-
-
-def strip_to_base(reference: UOp) -> UOp:
-    """Return the memory below the Afters of a reference."""
-    while reference.op is Op.AFTER:
-        reference = reference.buffer
-    return reference
-
-
-def _flatten_positions(index: UOp, positions: list[UOp]) -> UOp:
-    """Return the row-major position of an Index of all axes of a memory."""
-    shape = index.operand.shape
-    if len(positions) != len(shape):
-        raise SpecError(f"an Index of {len(shape)} axes in a kernel has {len(positions)} positions, expected one per axis (R166)")
-    flat = positions[0]
-    for n, i in zip(shape[1:], positions[1:]):
-        flat = B.add(B.mul(flat, dim_node(n)), i)
-    return flat
-
-
-def _is_used_as_value(user: UOp, position: int) -> bool:
-    """Return True if a source of `user` is a reference of which the elements are used."""
-    s = user.src[position]
-    if position == 0 and user.op in _REFERENCE_USERS:
-        return False
-    return s.op in VIEWS | BASES and s.dtype is not dt.index and not is_variable(s) and _leads_to_memory(s)
-
-
-def _leads_to_memory(reference: UOp) -> bool:
-    base = base_memory(reference)
-    return base.op in BASES and not is_variable(base)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic
+from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic, fits_int32
 from uops.compiler.passes.rangeify.closed_forms import find_closed_form
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -243,12 +243,6 @@ class _ClosedFormSearch:
             condition, if_true, if_false = sources
             return UOp(Op.WHERE, (_as_bool(condition), if_true, if_false))
         return UOp(u.op, tuple(sources), u.arg)
-
-
-def fits_int32(value: UOp) -> bool:
-    """Return True if min_max proves that an index value fits int32."""
-    bounds = value.min_max
-    return bounds is not None and dt.int32.min <= bounds[0] and bounds[1] <= dt.int32.max
 
 
 def _as_bool(p: UOp) -> UOp:

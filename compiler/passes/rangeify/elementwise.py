@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from uops.compiler.ir.accumulators import reduction_identity
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.views import STEP, TRUE, ZERO
-from uops.compiler.passes.rangeify.elements import bind_general_index, fits_int32
+from uops.compiler.passes.rangeify.elements import bind_general_index
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, clamp_to_placeholder_bounds, flat_param
 from uops.compiler.passes.rangeify.state import RangeifyState
 from uops.compiler.passes.rangeify.storage import as_bool, load_element_or_zero, reinterpret_as
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import CastArg, ReduceArg
+from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
@@ -115,25 +115,11 @@ def build_axis_position_and_in_range_gate(
     state: RangeifyState, operand: UOp, ref: ElementRef, axis_extent: Dim
 ) -> tuple[UOp, UOp | None]:
     """Return the position that an element of an index operand names on an axis, and the gate under which it is in range."""
-    indexing, n = state.indexing, dim_node(axis_extent)
-    if operand.op is Op.CONST:
-        position = index_constant(int(operand.arg.value))
-        return position, indexing.in_range_gate(position, ZERO, n)
     is_wide_cast = operand.op is Op.CAST and operand.dtype is dt.index
     if is_wide_cast and (operand.operand.dtype is dt.uint64 or operand.operand.dtype.is_float):
         operand = operand.operand
-    value = state.make_placeholder(operand, ref)
-    if operand.dtype is dt.uint64:  # compared and reduced before it becomes an index, which int64 might not hold (R08, index dtype)
-        size = UOp(Op.CAST, (n,), CastArg(dt.uint64))
-        position = indexing.simplify(B.cast(UOp(Op.MOD, (value, size)), dt.index))
-        return position, indexing.drop_true_gate(indexing.alu(Op.CMPLT, value, size))
-    if operand.dtype.is_float:
-        value = B.cast(value, dt.int64)
-    value = B.cast(value, dt.index)
-    inside = indexing.in_range_gate(value, ZERO, n)
-    if inside is not None and not fits_int32(value):  # so that the address fits where the gate holds
-        value = indexing.alu(Op.MOD, value, n)
-    return value, inside
+    scalar = operand if operand.op is Op.CONST else state.make_placeholder(operand, ref)
+    return state.indexing.locate_on_axis(scalar, axis_extent)
 
 
 def _find_bitcast_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:

@@ -211,16 +211,22 @@ def program_argument() -> Callable[[F], F]:
 def read_program(file: str, dialect: Dialect) -> UOp:
     """Read a `.uops` program and verify it in its dialect; a graph that is one kernel becomes a launch of it (R166).
 
+    A graph of a kernel dialect that gives values, or has kernels as loops alone, stays as it is (R127, loops of a node).
+
     Raises SpecError.
     """
     from uops.spec.ir.text import parse_file
-    from uops.spec.verify.dialects import LAUNCH_DIALECTS
+    from uops.spec.verify.dialects import LAUNCH_DIALECTS, Dialect
     from uops.spec.verify.verifier import verify
 
     root = parse_file(file)
     if dialect in LAUNCH_DIALECTS:
-        from uops.compiler.entry import is_launch, wrap_kernel_as_launch  # late: other programs need no compiler
+        from uops.compiler.entry import convert_to_entering_program, is_launch, wrap_kernel_as_launch  # late: only kernels need it
 
+        entering = convert_to_entering_program(root, dialect)
+        if entering.dialect is Dialect.TENSOR:
+            verify(entering.graph, Dialect.TENSOR)
+            return root
         root = root if is_launch(root) else wrap_kernel_as_launch(root)
     verify(root, dialect)
     return root

@@ -1,0 +1,497 @@
+"""The body of a kernel written by hand, in the forms of a launch: flat memory, explicit Loads, one scalar per value.
+
+Takes: the body of a Call, in any legal form. Gives: a Sink in the forms of SCHEDULED, which keeps the loops of the body.
+Spec: Load, Store, Index, Wmma; Movement; R45 (Index), R51 (references and values), R142 (tensor cores in a schedule), R166 (kernels
+written by hand), R180 (vectors in kernels written by hand).
+
+A view below an access is followed to the flat memory by the index functions of `uops.compiler.ir.views`. An access that is not
+provably in bounds is gated. A vector is computed element by element: where each element is used once, and by a Store to other
+memory than it is read from, in a loop around that Store, else with one node per element, which all uses share. So each element is
+still computed once (R27), and read before any is overwritten.
+
+Elements, positions and memory are computed by rules that are generators. A rule yields the parts that it needs and receives them,
+so no rule calls another one, however deep the body is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic, SourceElement
+from uops.compiler.passes.callify.hazards import map_base_memory
+from uops.compiler.place import untranslatable_error
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import INDEXING
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, ReduceArg, SinkArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.derive.shape import dim_node
+from uops.spec.ir.node import UOp, collect_users, substitute, toposort
+from uops.spec.ir.ops import EFFECT_GROUPS, Op
+
+#: Elements of a vector that are computed together: by one node each, or in an UPCAST loop. A longer one becomes a LOOP.
+MAX_LANES = 256
+#: Ops that only a backend knows the effect of: they take memory as it is.
+_OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
+_WRITES = frozenset({Op.STORE, Op.ATOMICADD})
+
+
+class _Part(Enum):
+    """What to compute of a node at an index: its element, the position of that in its memory, its memory, its Wmma fragment."""
+
+    VALUE = "value"
+    POSITION = "position"
+    MEMORY = "memory"
+    FRAGMENT = "fragment"
+
+
+class _Request(NamedTuple):
+    part: _Part
+    node: UOp
+    coords: Index = ()
+
+
+#: A rule under way: it yields requests, receives their answers, and returns its own.
+_Steps = Generator[_Request, Any, Any]
+
+
+def write_kernel_in_launch_forms(body: UOp, flat_params: Mapping[UOp, UOp]) -> UOp:
+    """Return a body with each Param replaced by one of one dimension.
+
+    That is all that changes in a list of instructions, and in a Sink that has the forms of SCHEDULED already.
+
+    Raises CompileError for a view or a vector that no such form expresses.
+    """
+    if body.op is Op.LINEAR:
+        replaced = substitute(body, dict(flat_params))
+        return replaced.replace(src=tuple(dict.fromkeys(replaced.src)))  # two Params may have become one
+    if body.op in (Op.PROGRAM, Op.CUSTOM_FUNCTION) or (body.op is Op.SINK and body.arg is not None and body.arg.scheduled):
+        return substitute(body, dict(flat_params))
+    root: UOp = _FormWriter(body, flat_params).compute(_Request(_Part.VALUE, body))
+    name = root.arg.name if root.op is Op.SINK and root.arg is not None else "kernel"
+    effects = root.src if root.op in EFFECT_GROUPS else (root,)
+    return UOp(Op.SINK, effects, SinkArg(name, scheduled=True))
+
+
+class _FormWriter:
+    """A body under conversion. `memory` maps each reference to the Param or Buffer below it."""
+
+    def __init__(self, body: UOp, flat_params: Mapping[UOp, UOp]) -> None:
+        order = toposort(body)
+        self.body, self.flat_params = body, flat_params
+        self.memory = {u: m for u, m in map_base_memory(order).items() if m.dtype is not dt.index}
+        self.indexing = IndexArithmetic(Rewriter(INDEXING))
+        self.users = collect_users(order)
+        self.next_axis = 1 + max((int(u.arg.axis_id) for u in order if u.op is Op.RANGE), default=-1)
+        self.next_unique = 1 + max((int(u.arg.unique) for u in order if u.op is Op.BUFFER), default=-1)
+        self.answers: dict[_Request, Any] = {}
+
+    def compute(self, request: _Request) -> Any:
+        """Return the answer to a request. Without recursion."""
+        pending = [(request, self._start_rule(request))]
+        answer: Any = None
+        while pending:
+            current, steps = pending[-1]
+            try:
+                needed = steps.send(answer)
+            except StopIteration as finished:
+                answer = self.answers[current] = finished.value
+                pending.pop()
+                continue
+            answer = self.answers.get(needed)
+            if answer is None:
+                pending.append((needed, self._start_rule(needed)))
+        return answer
+
+    def _start_rule(self, request: _Request) -> _Steps:
+        part, u, coords = request
+        if part is _Part.MEMORY:
+            return self._rebuild_memory(u)
+        if part is _Part.POSITION:
+            return _POSITION_RULES.get(u.op, _FormWriter._locate_in_base)(self, u, coords)
+        if part is _Part.FRAGMENT:
+            return self._build_fragment(u)
+        if u in self.memory:
+            return self._load(u, coords, LoadArg())
+        return _VALUE_RULES.get(u.op, _FormWriter._rebuild)(self, u, coords)
+
+    def refuse(self, u: UOp, detail: str) -> Exception:
+        """Return the error that a node of the body has no form in a launch."""
+        return untranslatable_error("R166 (kernels written by hand)", u, detail, self.body)
+
+    def new_range(self, bound: UOp, axis_type: AxisType) -> UOp:
+        """Return a Range that the body does not have yet."""
+        self.next_axis += 1
+        return B.range_(bound, self.next_axis - 1, axis_type)
+
+    # ------------------------------------------------------------------------------------------------------ references
+
+    def _rebuild_memory(self, u: UOp) -> _Steps:
+        """Return the flat memory of a reference, ordered as its Afters say; for a Wmma, registers that hold its product."""
+        if u.op is Op.WMMA:
+            product = yield _Request(_Part.FRAGMENT, u)
+            n = u.shape[0]
+            registers = UOp(Op.BUFFER, (), BufferArg(n, u.dtype, "CPU", AddrSpace.REG, self.next_unique))
+            self.next_unique += 1
+            return B.after(registers, B.store(UOp(Op.INDEX, (registers, _count_up_to(n))), product))
+        if u is self.memory[u]:
+            return self.flat_params.get(u, u)
+        memory = yield _Request(_Part.MEMORY, u.src[0])  # of the viewed operand, or of the buffer of an After
+        if u.op is not Op.AFTER:
+            return memory
+        dependencies = yield from self._rebuild_dependencies(u.dependencies)
+        return UOp(Op.AFTER, (memory, *dependencies), u.arg) if dependencies else memory
+
+    def _rebuild_dependencies(self, dependencies: Iterable[UOp]) -> Generator[_Request, Any, list[UOp]]:
+        rebuilt: list[UOp] = []
+        for d in dependencies:
+            if d in self.memory:
+                rebuilt.append((yield _Request(_Part.MEMORY, d)))
+            else:
+                for coords in self._constant_coords(d):
+                    rebuilt.append((yield _Request(_Part.VALUE, d, coords)))
+        return [d for d in dict.fromkeys(rebuilt) if d.op is not Op.GROUP or d.effects]
+
+    def _locate_in_base(self, u: UOp, coords: Index) -> _Steps:
+        """Return the position of an element of a Param or Buffer."""
+        yield from ()
+        position = coords[0] if len(coords) == 1 else self.indexing.flatten(coords, u.shape)
+        return SourceElement((position,))
+
+    def _locate_through_movement(self, u: UOp, coords: Index) -> _Steps:
+        """Return the position of an element of a movement op, with the gate under which it is in bounds."""
+        inner, gate = STEP[u.op](self.indexing, u, coords)
+        below = yield _Request(_Part.POSITION, u.src[0], inner)  # of the operand, or of the buffer of an After
+        return SourceElement(below.coords, self.indexing.conjoin_gates(gate, below.gate))
+
+    def _locate_through_index(self, u: UOp, coords: Index) -> _Steps:
+        inner, gate = yield from self._locate_indexed_element(u, coords)
+        below = yield _Request(_Part.POSITION, u.operand, inner)
+        return SourceElement(below.coords, self.indexing.conjoin_gates(gate, below.gate))
+
+    def _locate_indexed_element(self, u: UOp, coords: Index) -> Generator[_Request, Any, SourceElement]:
+        """Return the index in an Index's operand of an element, and the gate under which there is one."""
+        inner: list[UOp] = []
+        gate: UOp | None = None
+        for position, n in zip(u.positions, u.operand.shape):
+            rank = len(position.shape)
+            scalar = yield _Request(_Part.VALUE, position, coords[:rank])
+            coords = coords[rank:]
+            on_axis, inside = (scalar, None) if _is_provably_inside(scalar, n) else self.indexing.locate_on_axis(scalar, n)
+            inner.append(on_axis)
+            gate = self.indexing.conjoin_gates(gate, inside)
+        return SourceElement((*inner, *coords), gate)
+
+    def _locate_in_slice(self, u: UOp, coords: Index) -> _Steps:
+        self._require_same_item_size(u)
+        offset = yield _Request(_Part.VALUE, u.offset)
+        inner, gate = self.indexing.locate_on_axis(B.add(coords[0], B.cast(offset, dt.index)), u.operand.shape[0])
+        below = yield _Request(_Part.POSITION, u.operand, (inner,))
+        return SourceElement(below.coords, self.indexing.conjoin_gates(gate, below.gate))
+
+    def _locate_in_bitcast(self, u: UOp, coords: Index) -> _Steps:
+        self._require_same_item_size(u)
+        below = yield _Request(_Part.POSITION, u.operand, coords)
+        return below
+
+    def _require_same_item_size(self, u: UOp) -> None:
+        if u.dtype.itemsize != u.operand.dtype.itemsize:
+            detail = f"a view of {u.operand.dtype} as {u.dtype}, expected a dtype of the same size: pass the memory as {u.dtype}"
+            raise self.refuse(u, detail)
+
+    # ------------------------------------------------------------------------------------------------------- accesses
+
+    def _load(self, reference: UOp, coords: Index, arg: LoadArg, alternative: UOp | None = None, gate: UOp | None = None) -> _Steps:
+        """Return the Load of one element of a reference."""
+        memory = yield _Request(_Part.MEMORY, reference)
+        (position,), inside = yield _Request(_Part.POSITION, reference, coords)
+        gate = self.indexing.conjoin_gates(gate, inside) if gate is not None else inside
+        address = UOp(Op.INDEX, (memory, position))
+        if gate is None:
+            return _bitcast(UOp(Op.LOAD, (address,), arg), reference.dtype)
+        other = B.const(0, memory.dtype) if alternative is None else _bitcast(alternative, memory.dtype)
+        return _bitcast(UOp(Op.LOAD, (address, other, gate), arg), reference.dtype)
+
+    def _load_explicitly(self, u: UOp, coords: Index) -> _Steps:
+        if u.buffer not in self.memory:  # a Load of a value gives that value
+            value = yield _Request(_Part.VALUE, u.buffer, coords)
+            return value
+        operands: list[UOp] = []
+        for s in (u.alternative, u.gate):
+            if s is not None:
+                operands.append((yield _Request(_Part.VALUE, s, self._align(coords, s))))
+        load = yield from self._load(u.buffer, coords, u.arg, *operands)
+        return load
+
+    def _write(self, u: UOp, coords: Index) -> _Steps:
+        """Return a Store or AtomicAdd on scalars; of a vector, a loop or a Group."""
+        target = u.src[0]  # the buffer of a Store, the index of an AtomicAdd
+        if target not in self.memory:
+            detail = f"it writes a value, {target.op.name.lower()}, expected a view of memory (R51)"
+            raise self.refuse(u, detail)
+        if self._keeps_whole_fragment(u, target):
+            return (yield from self._store_fragment(u, target))
+        if target.shape == ():
+            return (yield from self._write_element(u, target, ()))
+        reads_target = self.memory[target] in map(self.memory.get, toposort(*u.src[1:]))
+        if u.op is Op.STORE and 0 not in target.shape and not reads_target and self._uses_each_element_once(u):
+            coords = self._loops_over_elements(target)
+            store = yield from self._write_element(u, target, coords)
+            return B.end(store, *[r for r in coords if r is not ZERO])
+        elements: list[UOp] = []
+        for c in self._constant_coords(target):
+            elements.append((yield from self._write_element(u, target, c)))
+        if not reads_target:
+            return B.group(*elements)
+        values = dict.fromkeys(e.value for e in elements if e.value.op is not Op.CONST)
+        return B.group(*[_write_after(e, values) for e in elements])  # a vector is read whole before any of it is written
+
+    def _write_element(self, u: UOp, target: UOp, coords: Index) -> Generator[_Request, Any, UOp]:
+        memory = yield _Request(_Part.MEMORY, target)
+        (position,), gate = yield _Request(_Part.POSITION, target, coords)
+        value = yield _Request(_Part.VALUE, u.value, self._align(coords, u.value))
+        value = _bitcast(value, memory.dtype)
+        if u.op is Op.ATOMICADD:  # it has no gate: out of bounds, where anything may be written, the first element changes
+            position = position if gate is None else B.where(gate, position, ZERO)
+            return u.replace(src=(UOp(Op.INDEX, (memory, position)), value))
+        if u.gate is not None:
+            gate = self.indexing.conjoin_gates((yield _Request(_Part.VALUE, u.gate, self._align(coords, u.gate))), gate)
+        return u.replace(src=(UOp(Op.INDEX, (memory, position)), value, *(() if gate is None else (gate,))))
+
+    # ------------------------------------------------------------------------------------------------------- fragments
+
+    def _keeps_whole_fragment(self, u: UOp, target: UOp) -> bool:
+        """Return True for the Store of a Wmma's product to registers (R142, tensor cores in a schedule)."""
+        memory = self.memory[target]
+        return u.op is Op.STORE and u.value.op is Op.WMMA and u.gate is None and _is_in_registers(memory)
+
+    def _store_fragment(self, u: UOp, target: UOp) -> _Steps:
+        address = yield from self._address_fragment(target)
+        product = yield _Request(_Part.FRAGMENT, u.value)
+        return u.replace(src=(address, product))
+
+    def _address_fragment(self, reference: UOp) -> Generator[_Request, Any, UOp]:
+        memory = yield _Request(_Part.MEMORY, reference)
+        positions: list[UOp] = []
+        for coords in self._constant_coords(reference):
+            (position,), _ = yield _Request(_Part.POSITION, reference, coords)
+            positions.append(position)
+        return UOp(Op.INDEX, (memory, UOp(Op.STACK, tuple(positions))))
+
+    def _build_fragment(self, u: UOp) -> _Steps:
+        """Return a vector as a source of a Wmma: a Wmma, a Load of registers, or a Stack."""
+        if u.op is Op.WMMA:
+            fragments: list[UOp] = []
+            for s in (u.lhs, u.rhs, u.accumulator):
+                fragments.append((yield _Request(_Part.FRAGMENT, s)))
+            ranges = yield from self._rebuild_all(u.src[3:])  # the Ranges that it closes
+            return u.replace(src=(*fragments, *ranges))
+        reference = u.buffer if u.op is Op.LOAD and u.gate is None else u
+        if reference in self.memory and _is_in_registers(self.memory[reference]):
+            address = yield from self._address_fragment(reference)
+            return UOp(Op.LOAD, (address,), u.arg if u.op is Op.LOAD else LoadArg())
+        elements: list[UOp] = []
+        for coords in self._constant_coords(u):
+            elements.append((yield _Request(_Part.VALUE, u, coords)))
+        return UOp(Op.STACK, tuple(elements))
+
+    def _load_from_product(self, u: UOp, coords: Index) -> _Steps:
+        """Return an element of a Wmma's product, which is kept in registers."""
+        registers = yield _Request(_Part.MEMORY, u)
+        return B.load(UOp(Op.INDEX, (registers, *coords)))
+
+    # ---------------------------------------------------------------------------------------------------------- values
+
+    def _rebuild(self, u: UOp, coords: Index) -> _Steps:
+        """Return an op on the elements of its sources at the same index, which a source of fewer axes is broadcast to (R41)."""
+        src: list[UOp] = []
+        for s in u.src:
+            if s in self.memory and (u.op in _OPAQUE and s is self.memory[s]):
+                src.append((yield _Request(_Part.MEMORY, s)))
+            elif s.dtype is dt.void:
+                src.append((yield _Request(_Part.VALUE, s)))
+            elif len(s.shape) > len(coords):
+                raise self.refuse(u, f"it takes a vector, {s.op.name.lower()} of {len(s.shape)} axes, expected a scalar")
+            else:
+                src.append((yield _Request(_Part.VALUE, s, self._align(coords, s))))
+        return u if tuple(src) == u.src else u.replace(src=tuple(src))
+
+    def _rebuild_all(self, nodes: Iterable[UOp]) -> Generator[_Request, Any, list[UOp]]:
+        rebuilt: list[UOp] = []
+        for s in nodes:
+            rebuilt.append((yield _Request(_Part.VALUE, s)))
+        return rebuilt
+
+    def _keep(self, u: UOp, coords: Index) -> _Steps:
+        yield from ()
+        return u
+
+    def _rebuild_effects(self, u: UOp, coords: Index) -> _Steps:
+        """Return a Sink, Group or Barrier of effects; of a value, the effects that it waits for."""
+        effects: list[UOp] = []
+        for s in u.src:
+            for e in (s,) if s.dtype is dt.void else _effects_below(s):
+                effects.append((yield _Request(_Part.VALUE, e)))
+        effects = list(dict.fromkeys(effects))
+        return u if tuple(effects) == u.src else u.replace(src=tuple(effects))
+
+    def _order_value(self, u: UOp, coords: Index) -> _Steps:
+        value = yield _Request(_Part.VALUE, u.buffer, coords)
+        dependencies = yield from self._rebuild_dependencies(u.dependencies)
+        return u.replace(src=(value, *dependencies))
+
+    def _move(self, u: UOp, coords: Index) -> _Steps:
+        inner, gate = STEP[u.op](self.indexing, u, coords)
+        value = yield _Request(_Part.VALUE, u.src[0], inner)
+        return value if gate is None else B.where(gate, value, B.const(0, u.dtype))
+
+    def _bitcast_value(self, u: UOp, coords: Index) -> _Steps:
+        self._require_same_item_size(u)
+        value = yield _Request(_Part.VALUE, u.operand, coords)
+        return u if value is u.operand else u.replace(src=(value,))
+
+    def _index_value(self, u: UOp, coords: Index) -> _Steps:
+        inner, _ = yield from self._locate_indexed_element(u, coords)
+        value = yield _Request(_Part.VALUE, u.operand, inner)
+        return value
+
+    def _choose_from_stack(self, u: UOp, coords: Index) -> _Steps:
+        """Return the element of a Stack at a position, which chooses among all of them if it is no constant."""
+        position, *inner = coords
+        if position.op is Op.CONST:
+            k = int(position.arg.value)
+            if not 0 <= k < len(u.elements):
+                raise self.refuse(u, f"its element {k} is used, but it has {len(u.elements)} (R45)")
+            return (yield _Request(_Part.VALUE, u.elements[k], tuple(inner)))
+        chosen: UOp | None = None
+        for k, e in reversed(list(enumerate(u.elements))):
+            value = yield _Request(_Part.VALUE, e, tuple(inner))
+            chosen = value if chosen is None else B.where(B.eq(position, index_constant(k)), value, chosen)
+        return chosen
+
+    def _reduce(self, u: UOp, coords: Index) -> _Steps:
+        """Return the Reduce of one element: over loops of its own if it reduces axes, or if it has several elements (R88)."""
+        axes = {a: self.new_range(dim_node(u.operand.shape[a]), AxisType.REDUCE) for a in u.arg.axes}
+        value = yield _Request(_Part.VALUE, u.operand, tuple([axes.get(a, i) for a, i in enumerate(coords)]))
+        ranges = yield from self._rebuild_all(u.ranges)
+        if u.shape != () and ranges:
+            if _writes_in_loops(value, ranges):
+                raise self.refuse(u, "a Reduce of a vector has effects in its loops, expected a Reduce per element")
+            fresh = {r: self.new_range(r.bound, r.arg.type) for r in ranges}
+            value, ranges = substitute(value, fresh), list(fresh.values())
+        loops = [*axes.values(), *ranges]
+        if not loops:
+            return value
+        value = B.cast(value, u.dtype.storage)  # an accumulator has memory, an index has none (R29)
+        return B.cast(UOp(Op.REDUCE, (value, *loops), ReduceArg(u.arg.op)), u.dtype)
+
+    # --------------------------------------------------------------------------------------------------------- vectors
+
+    def _align(self, coords: Index, s: UOp) -> Index:
+        return self.indexing.align_broadcast_index(coords, s.shape) if coords else ()
+
+    def _constant_coords(self, u: UOp) -> Iterator[Index]:
+        """Yield the index of each element of a vector, or () for a scalar or an effect."""
+        shape = () if u.dtype is dt.void else u.shape
+        if any(isinstance(n, UOp) for n in shape) or math.prod(map(int, shape)) > MAX_LANES:
+            detail = f"a vector of shape {tuple(map(str, shape))} in a kernel, expected at most {MAX_LANES} elements: use a Range"
+            raise self.refuse(u, detail)
+        for coords in itertools.product(*(range(int(n)) for n in shape)):
+            yield tuple(map(index_constant, coords))
+
+    def _loops_over_elements(self, target: UOp) -> Index:
+        """Return the loops in which a Store writes a vector, in any order: UPCAST, or LOOP for a long one."""
+        is_long = any(isinstance(n, UOp) for n in target.shape) or math.prod(map(int, target.shape)) > MAX_LANES
+        axis_type = AxisType.LOOP if is_long else AxisType.UPCAST
+        return tuple([ZERO if n == 1 else self.new_range(dim_node(n), axis_type) for n in target.shape])
+
+    def _uses_each_element_once(self, store: UOp) -> bool:
+        """Return True if a Store alone uses the elements of the vectors below it, each at one index."""
+        pending, seen = list(store.src), {store}
+        while pending:
+            u = pending.pop()
+            if u in seen or u.dtype is dt.void or u.op in (Op.PARAM, Op.BUFFER):
+                continue
+            seen.add(u)
+            if u.shape == () and u not in self.memory:
+                continue
+            if u.op in (Op.STACK, Op.WMMA) or (u not in self.memory and len(set(self.users[u])) > 1):
+                return False
+            pending += _element_sources(u)
+        return True
+
+
+def _element_sources(u: UOp) -> Sequence[UOp]:
+    """Return the sources of a vector that its elements are computed from: not its extents, nor what it waits for."""
+    if u.op is Op.INDEX or (u.op not in STEP and u.op is not Op.SLICE):
+        return u.src
+    return u.src[:1]  # the operand, or the buffer of an After
+
+
+def _writes_in_loops(value: UOp, ranges: Iterable[UOp]) -> bool:
+    """Return True if a value waits for a Store or AtomicAdd that runs in one of the loops."""
+    inside = set(ranges)
+    for u in toposort(value):
+        if not inside.isdisjoint(u.src):
+            inside.add(u)
+    return any(u.op in _WRITES for u in inside)
+
+
+def _write_after(write: UOp, values: Iterable[UOp]) -> UOp:
+    """Return a Store or AtomicAdd that waits until all of the values are computed."""
+    address = write.src[0]  # the buffer of a Store, the index of an AtomicAdd
+    return write.replace(src=(address.replace(src=(B.after(address.operand, *values), *address.positions)), *write.src[1:]))
+
+
+def _effects_below(value: UOp) -> list[UOp]:
+    """Return the effects that a value waits for, directly or through other values."""
+    return [u for u in toposort(value, gate=lambda u: u.dtype is not dt.void) if u.dtype is dt.void]
+
+
+def _is_provably_inside(position: UOp, n: int | UOp) -> bool:
+    """Return True if the bounds of an index show that it is one of an axis of `n` elements."""
+    if position.dtype is not dt.index or isinstance(n, UOp):
+        return False
+    bounds = position.min_max
+    return bounds is not None and bool(bounds[0] >= 0 and bounds[1] < n)
+
+
+def _is_in_registers(memory: UOp) -> bool:
+    return memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG
+
+
+def _count_up_to(n: int) -> UOp:
+    return UOp(Op.STACK, tuple(map(index_constant, range(n))))
+
+
+def _bitcast(u: UOp, d: dt.DType) -> UOp:
+    return u if u.dtype is d else B.bitcast(u, d)
+
+
+#: Op of a reference -> the rule for the position of an element in its memory; Params and Buffers have none.
+_POSITION_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
+    **dict.fromkeys(STEP, _FormWriter._locate_through_movement),
+    Op.INDEX: _FormWriter._locate_through_index,
+    Op.SLICE: _FormWriter._locate_in_slice,
+    Op.BITCAST: _FormWriter._locate_in_bitcast,
+}
+#: Op of a value or effect -> the rule for an element of it; all others are rebuilt on elements of their sources.
+_VALUE_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
+    **dict.fromkeys(STEP, _FormWriter._move),
+    **dict.fromkeys((*EFFECT_GROUPS, Op.BARRIER), _FormWriter._rebuild_effects),
+    **dict.fromkeys((Op.CONST, Op.PARAM, Op.BUFFER), _FormWriter._keep),
+    **dict.fromkeys(_WRITES, _FormWriter._write),
+    Op.LOAD: _FormWriter._load_explicitly,
+    Op.AFTER: _FormWriter._order_value,
+    Op.INDEX: _FormWriter._index_value,
+    Op.BITCAST: _FormWriter._bitcast_value,
+    Op.STACK: _FormWriter._choose_from_stack,
+    Op.REDUCE: _FormWriter._reduce,
+    Op.WMMA: _FormWriter._load_from_product,
+}

@@ -1,0 +1,294 @@
+"""Programs that enter the pipeline behind its first stage: launches of every dialect, bare kernels, and loops of tensor graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_call_programs import F32, PROGRAMS, Program, elementwise, floats, load, loop, param, special
+
+from uops.backends.opencl import device
+from uops.backends.registry import create_backend
+from uops.compiler import Config, compile
+from uops.compiler.entry import convert_to_entering_program, is_launch
+from uops.compiler.passes.callify.loop_regions import is_one_kernel
+from uops.compiler.pipeline import lower, passes_from
+from uops.fuzz.reduce.corpus import find_check_failures, load_file_test
+from uops.interp import bestiary, run
+from uops.spec.bestiary.legalize import legalize
+from uops.spec.errors import CompileError, SpecError, Trap
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, CallArg, ReduceArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, nodes_with_op
+from uops.spec.ir.ops import Op
+from uops.spec.result import Result
+from uops.spec.verify.dialects import LAUNCH_DIALECTS, Dialect
+from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.verifier import verify
+
+FRESH = Config(verify=True, validate=False, reuse=False)
+no_device = pytest.mark.skipif(device.unavailable_reason() is not None, reason=str(device.unavailable_reason()))
+BACKENDS = ["llvm", "c", pytest.param("opencl", marks=no_device)]
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "bestiary").glob("*.uops"))
+#: The example whose op has no form of loops below: a Wmma is an instruction, which these targets do not have.
+INSTRUCTIONS = {"wmma"}
+
+
+def assert_same(got: Result, wanted: Result) -> None:
+    assert set(got.buffers) == set(wanted.buffers)
+    assert len(got.values) == len(wanted.values)
+    for g, w in zip([*got.values, *(got.buffers[k] for k in wanted.buffers)], [*wanted.values, *wanted.buffers.values()]):
+        np.testing.assert_array_equal(g, w)
+
+
+def assert_agrees(graph: UOp, inputs: dict[str, Any], backend: str, dialect: Dialect) -> None:
+    wanted = run(graph, inputs)
+    got = compile(graph, create_backend(backend).target, FRESH, dialect)(inputs)
+    assert_same(got, wanted)
+
+
+# ---------------------------------------------------------------------------------------------------------- launches
+
+
+def squares_of_sums() -> UOp:
+    """A TENSOR graph of two kernels."""
+    x = param(0, 4, 6)
+    return b.mul(b.sum_(b.add(x, 1.0), 1), b.contiguous(b.sum_(x, 1)))
+
+
+STAGE_OF_DIALECT = {
+    Dialect.KERNEL: "rangeify",
+    Dialect.SCHEDULED: "optimize",
+    Dialect.EXPANDED: "expand",
+    Dialect.SELECTED: "select",
+    Dialect.LINEAR: "linearize",
+    Dialect.PLANNED: "plan",
+}
+
+
+def test_there_is_a_launch_of_each_dialect() -> None:
+    """A launch of programs is no input of a stage."""
+    assert set(STAGE_OF_DIALECT) == set(LAUNCH_DIALECTS) - {Dialect.PROGRAM}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dialect", STAGE_OF_DIALECT, ids=lambda d: d.value)
+def test_a_launch_of_each_dialect_enters_where_it_belongs(dialect: Dialect, backend: str) -> None:
+    target, x = create_backend(backend).target, floats(4, 6)
+    graph = squares_of_sums()
+    launch = lower(graph, target, STAGE_OF_DIALECT[dialect], FRESH)
+    program = compile(launch, target, FRESH, dialect)
+    (result,) = [v for k, v in program({"p0": x}).buffers.items() if k == f"b{lower_output(graph)}"]
+    np.testing.assert_array_equal(result, run(graph, {"p0": x}).values[0])
+    entered = convert_to_entering_program(launch, dialect).dialect
+    assert entered is dialect
+    assert all(p.gives is not Dialect.CALLIFIED for p in passes_from(entered))
+
+
+def lower_output(graph: UOp) -> int:
+    from uops.compiler.passes.callify.callify import outputs
+
+    (output,) = outputs(graph)
+    return int(output.buffer.arg.unique)
+
+
+def test_a_launch_cannot_go_back_to_an_earlier_stage(pyref: Any) -> None:
+    launch = lower(squares_of_sums(), pyref, "linearize", FRESH)
+    with pytest.raises(SpecError, match="a program of the linear dialect is past the stage 'rangeify'"):
+        lower(launch, pyref, "rangeify", FRESH, dialect=Dialect.LINEAR)
+
+
+def test_a_launch_of_an_unknown_dialect_is_of_the_first_that_it_is_legal_in(pyref: Any) -> None:
+    launch = lower(squares_of_sums(), pyref, "rangeify", FRESH)
+    assert convert_to_entering_program(launch, infer_dialect(launch)).dialect is Dialect.KERNEL
+    lanes = UOp(Op.LINEAR, (b.call(body_of("loops of lanes and a Barrier"), b.buffer(32, F32, unique=1), param(0, 32)),))
+    assert convert_to_entering_program(lanes, infer_dialect(lanes)).dialect is Dialect.SCHEDULED
+
+
+# ----------------------------------------------------------------------------------------------------------- kernels
+
+
+def body_of(name: str) -> UOp:
+    (call,) = nodes_with_op(PROGRAMS[name].graph, Op.CALL)
+    body: UOp = call.body
+    return body
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "name",
+    ["a prefix sum in place", "Params of two axes", "Specials and a Barrier", "AtomicAdd", "If in a list", "rows as vectors"],
+)
+def test_a_bare_kernel_becomes_a_launch_of_one_call(name: str, backend: str) -> None:
+    body = body_of(name)
+    entering = convert_to_entering_program(body, infer_dialect(body))
+    assert is_launch(entering.graph)
+    params = {p.arg.slot: p for p in nodes_with_op(body, Op.PARAM)}
+    inputs = {f"p{k}": floats(*p.shape).astype(p.dtype.name) for k, p in params.items()}
+    assert_agrees(body, inputs, backend, Dialect.KERNEL)
+
+
+def test_only_loops_that_may_run_in_any_order_are_scheduled(pyref: Any) -> None:
+    i = loop(8)
+    x, y = b.buffer(8, F32, unique=1), b.buffer(9, F32, unique=2)
+    free = b.call(elementwise(load(param(1, 8), i)), b.buffer(8, F32, unique=3), x, written=(0,))
+    shift = b.sink(b.end(b.store(b.at(param(0, 9), b.add(i, 1)), load(param(0, 9), i)), i), name="shift")
+    launch = UOp(Op.LINEAR, (free, b.call(shift, y, written=(0,))))
+    entering = convert_to_entering_program(launch, Dialect.KERNEL)
+    assert [c.body.arg.scheduled for c in entering.graph.src] == [False, True]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_kernel_that_gives_a_value_stores_it(backend: str) -> None:
+    total = b.buffer(1, F32, addrspace=AddrSpace.REG, unique=1)
+    j = loop(6, 0, AxisType.REDUCE)
+    cleared = b.after(total, b.store(b.at(total, 0), b.const(0.0, F32)))
+    added = b.store(b.at(cleared, 0), b.add(load(b.after(cleared, j), 0), load(param(0, 6), j)))
+    graph = load(b.after(total, b.end(added, j)), 0)
+    assert is_one_kernel(graph)
+    assert_agrees(graph, {"p0": floats(6)}, backend, Dialect.KERNEL)
+
+
+def test_lanes_of_a_launch_give_no_value(pyref: Any) -> None:
+    graph = load(param(0, 4), special(4, "lidx0"))
+    with pytest.raises(CompileError, match=r"R123 \(values of a launch\) at .*expected a Sink"):
+        lower(graph, pyref, dialect=Dialect.KERNEL)
+
+
+# ------------------------------------------------------------------------------------------- loops of a tensor graph
+
+
+def sum_over(value: UOp, *ranges: UOp) -> UOp:
+    return UOp(Op.REDUCE, (value, *ranges), ReduceArg(Op.ADD))
+
+
+def reduce_of_computed_values() -> Program:
+    """A value that is computed before, a view of a Param, a scalar of variables, and a value that goes on."""
+    n, j = b.variable("n", 1, 5), loop(b.variable("n", 1, 5), 1, AxisType.REDUCE)
+    doubled = b.mul(param(0, 6), 2.0)
+    column = b.permute(b.reshape(param(1, 12), (2, 6)), (1, 0))
+    total = sum_over(b.mul(b.at(doubled, j), b.load(b.at(column, b.sub(n, j), 1))), j)
+    return Program(b.add(b.expand(b.reshape(total, (1,)), (6,)), doubled), {"p0": floats(6), "p1": floats(12), "n": 4})
+
+
+def loops_in_turn() -> Program:
+    """An End writes memory that the next one reads and changes, with values around them."""
+    i, k, memory = loop(8), loop(8, 1), b.buffer(8, F32, unique=1)
+    first = b.after(memory, b.end(b.store(b.at(memory, i), load(param(0, 8), i)), i))
+    seen = b.add(b.load(first), 1.0)
+    again = b.after(first, seen)
+    second = b.after(first, b.end(b.store(b.at(again, k), b.mul(load(again, k), 3.0)), k))
+    return Program(b.tuple_(seen, b.load(second)), {"p0": floats(8)})
+
+
+def nested_reduces() -> Program:
+    i, j = loop(4), loop(6, 1, AxisType.REDUCE)
+    out, row = b.buffer(4, F32, unique=1), sum_over(load(param(0, 4, 6), i, j), j)
+    most = sum_over(load(param(1, 3), loop(3, 2, AxisType.REDUCE)), loop(3, 2, AxisType.REDUCE))  # its own region: no open loop
+    return Program(b.after(out, b.end(b.store(b.at(out, i), b.add(row, most)), i)), {"p0": floats(4, 6), "p1": floats(3)})
+
+
+def effect_that_does_not_depend_on_its_loop() -> Program:
+    i, out = loop(3), b.buffer(2, F32, unique=1)
+    add_one = b.store(b.at(out, 0), b.add(load(out, 0), 1.0))
+    return Program(b.after(out, b.end(add_one, i)), {"b1": floats(2)})
+
+
+def reduce_of_an_index() -> Program:
+    j = loop(5, 1, AxisType.REDUCE)
+    return Program(sum_over(b.mul(j, j), j), {})
+
+
+def loops_of_a_function() -> Program:
+    j = loop(6, 1, AxisType.REDUCE)
+    body = b.tuple_(sum_over(b.mul(load(param(0, 6), j), load(param(1, 6), j)), j))
+    x = param(0, 6)
+    first = b.get(b.function(body, x, b.add(x, 1.0)), 0)
+    return Program(b.add(first, b.get(b.function(body, b.neg(x), x), 0)), {"p0": floats(6)})
+
+
+def vector_of_a_reduce() -> Program:
+    j = loop(5, 1, AxisType.REDUCE)
+    return Program(b.mul(sum_over(b.load(b.at(param(0, 5, 3), j)), j), 2.0), {"p0": floats(5, 3)})
+
+
+LOOPS = {
+    "a Reduce of computed values": reduce_of_computed_values(),
+    "Ends in turn": loops_in_turn(),
+    "a Reduce of its own inside of loops": nested_reduces(),
+    "an effect that does not depend on its loop": effect_that_does_not_depend_on_its_loop(),
+    "a Reduce of an index": reduce_of_an_index(),
+    "loops of a Function": loops_of_a_function(),
+    "a Reduce that gives a vector": vector_of_a_reduce(),
+}
+
+
+@pytest.mark.parametrize("dialect", [Dialect.KERNEL, Dialect.TENSOR], ids=lambda d: d.value)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_of_a_tensor_graph_are_kernels(name: str, backend: str, dialect: Dialect) -> None:
+    """R127 (loops of a node)."""
+    assert_agrees(*LOOPS[name], backend, dialect)
+
+
+def test_no_loop_is_left_outside_of_kernels() -> None:
+    for graph, _ in LOOPS.values():
+        entering = convert_to_entering_program(graph, Dialect.KERNEL)
+        assert entering.dialect is Dialect.TENSOR
+        verify(entering.graph, Dialect.TENSOR)
+
+
+def test_a_call_in_loops_is_refused(pyref: Any) -> None:
+    i, out = loop(4), b.buffer(4, F32, unique=1)
+    call = b.call(elementwise(b.const(1.0, F32)), b.shrink(out, (0,), (4,)), b.cast(i, dt.int32)).replace(arg=CallArg(written=(0,)))
+    graph = b.after(out, b.end(b.store(b.at(b.after(out, call), i), b.const(2.0, F32)), i))
+    with pytest.raises(CompileError, match=r"R127 \(loops of a node\) at .*: a Call stands in loops"):
+        lower(graph, pyref, dialect=Dialect.KERNEL)
+
+
+# ----------------------------------------------------------------------------------------------- the second document
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("path", [p for p in EXAMPLES if p.stem not in INSTRUCTIONS], ids=lambda p: p.stem)
+def test_an_example_of_the_second_document_gives_what_its_file_says(path: Path, backend: str) -> None:
+    test = load_file_test(path)
+    target = create_backend(backend).target
+    if test.trap:
+        with pytest.raises(Trap):
+            compile(test.graph, target, FRESH, Dialect.BESTIARY)(test.inputs)
+        return
+    got = compile(test.graph, target, FRESH, Dialect.BESTIARY)(test.inputs)
+    wanted = bestiary.run(test.graph, test.inputs)
+    assert test.checks
+    assert not find_check_failures(test, {**dict(enumerate(got.values)), **got.buffers})
+    assert set(got.buffers) == set(wanted.buffers)
+    for g, w in zip(
+        [*got.values, *(got.buffers[k] for k in wanted.buffers)], [*wanted.values, *wanted.buffers.values()], strict=True
+    ):
+        np.testing.assert_array_equal(g, w)
+
+
+def test_there_are_21_examples() -> None:
+    assert len(EXAMPLES) == 21
+    assert {p.stem for p in EXAMPLES} > INSTRUCTIONS
+
+
+def test_an_example_with_an_instruction_has_the_forms_of_a_launch() -> None:
+    """Each lane's fragment is kept in registers, of which its elements are stored one by one (R142)."""
+    (path,) = [p for p in EXAMPLES if p.stem == "wmma"]
+    launch, dialect, _ = convert_to_entering_program(legalize(load_file_test(path).graph), Dialect.KERNEL)
+    assert dialect is Dialect.SCHEDULED or dialect is Dialect.TENSOR
+    verify(launch, dialect)
+
+
+def test_memory_without_a_name_is_in_no_result() -> None:
+    """R120: of a BUFFERIZE, and of what loops give."""
+    test = load_file_test(next(p for p in EXAMPLES if p.stem == "bufferize"))
+    program = compile(test.graph, create_backend("llvm").target, FRESH, Dialect.BESTIARY)
+    assert program(test.inputs).buffers == {}
+    assert program.keys == ("p0",)
