@@ -20,6 +20,7 @@ from uops.compiler.config import Config
 from uops.compiler.entry import ProgramInterface, convert_to_launch, describe_callified, describe_launch
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.log import LoweringLog, active_log, record_transforms
+from uops.compiler.native import registry_version, require_bodies_of_target
 from uops.compiler.passes.callify.callify import callify_program
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
@@ -73,7 +74,7 @@ class LoweringState:
     def body_cache_key(self) -> Hashable:
         """All that determines the lowering of a kernel body."""
         t = self.target
-        return type(t), t.name, t.key, t.ops, t.dtypes, machine_model_of(t), self.config
+        return type(t), t.name, t.key, t.ops, t.dtypes, machine_model_of(t), self.config, registry_version()
 
 
 #: Programs of up to 256 kernels, by their body as rangeify leaves it.
@@ -248,10 +249,24 @@ def lower(
     graph, dialect = convert_to_launch(graph, dialect)
     state = LoweringState(target, config or configuration.default_config(), on_interface=on_interface, entry=dialect)
     last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
-    if last not in [p.name for p in passes_from(dialect)]:
+    if dialect is Dialect.PROGRAM and upto == STAGES[-1]:
+        lowered = _take_compiled_program(graph, state)
+    elif last not in [p.name for p in passes_from(dialect)]:
         raise SpecError(f"a program of the {dialect.value} dialect is past the stage {upto!r}")
-    with _record_if_validating(state), _compile_each_kernel_while_lowering_next(state) if upto == STAGES[-1] else nullcontext():
-        return next(lowered for p, lowered in _run_passes_and_yield_graphs(graph, state) if p.name == last)
+    else:
+        with _record_if_validating(state), _compile_each_kernel_while_lowering_next(state) if upto == STAGES[-1] else nullcontext():
+            lowered = next(lowered for p, lowered in _run_passes_and_yield_graphs(graph, state) if p.name == last)
+    if lowered.op is Op.LINEAR:
+        require_bodies_of_target(lowered, target.name, target.key)
+    return lowered
+
+
+def _take_compiled_program(launch: UOp, state: LoweringState) -> UOp:
+    """Return a launch of Programs as it is, and tell the caller what it sees of it."""
+    if state.config.verify:
+        _verify_dialect(launch, Dialect.PROGRAM, "", state)
+    _take_interface(describe_launch(launch), state)
+    return launch
 
 
 @contextmanager

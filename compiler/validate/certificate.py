@@ -44,9 +44,10 @@ from uops.compiler.validate.values import (
 from uops.compiler.validate.writes import generate_write_and_read_claims
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.native import refuse_native_text
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.text import parse, show
+from uops.spec.ir.text import parse, parse_and_locate_nodes, show
 from uops.spec.untrusted import BadFile, describe_path, find_misfit, read_json
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
@@ -161,6 +162,17 @@ def load_certificate_and_check_digest(path: Path) -> Json:
     if certificate.pop("digest") != _certificate_digest(certificate):
         raise BadFile(f"{describe_path(path)} is no certificate: its digest is not that of its contents")
     return certificate
+
+
+def refuse_native_text_in_certificate(certificate: Json, file_name: str, how_to_allow: str) -> None:
+    """Raise NativeTextError for native text in the programs of a certificate (R167). A text that cannot be read has none."""
+    steps = [(f"steps.{k}", text) for k, kernel in enumerate(certificate["steps"]) for _, *sides in kernel for text in sides]
+    for name, text in (*((f"texts.{name}", text) for name, text in certificate["texts"].items()), *steps):
+        try:
+            graph = parse_and_locate_nodes(text)
+        except SpecError:  # a fault that the check reports
+            continue
+        refuse_native_text(graph, f"{file_name}: {name}, ", how_to_allow)
 
 
 def check_certificate_and_list_faults(certificate: Json, time_limit_seconds: float = SECONDS) -> list[str]:

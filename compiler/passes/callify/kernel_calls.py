@@ -18,12 +18,14 @@ from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.extents import max_elements
+from uops.compiler.native import require_arguments_fit_program
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import SpecError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg, SinkArg
 from uops.spec.ir.derive.shape import dim_node
+from uops.spec.ir.native import NATIVE_INSTRUCTIONS, OPAQUE_BODIES
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import BASES, VIEWS, base_memory, is_variable
@@ -44,9 +46,6 @@ _VALUE_USERS = ALU | {
     Op.STACK,
     Op.WMMA,
     Op.CAST,
-    Op.CUSTOM,
-    Op.CUSTOMI,
-    Op.INS,
 }
 
 
@@ -97,7 +96,12 @@ class _CallInMemory:
         written = tuple(range(len(self.call.arguments))) if written is None else written
         self._refuse_shared_memory(written)
         arguments = [self._pass_argument(k, a, k in written) for k, a in enumerate(self.call.arguments)]
-        body, kept = self._bind_scalars_and_number_memory(arguments)
+        if self.body.op in OPAQUE_BODIES:  # which take their arguments as they are numbered
+            body, kept = self.body, _KeptArguments(arguments, list(range(len(arguments))))
+            if body.op is Op.PROGRAM:
+                require_arguments_fit_program(self.call, self.error_root)
+        else:
+            body, kept = self._bind_scalars_and_number_memory(arguments)
         slots = tuple(n for n, k in enumerate(kept.slots) if k in written)
         verify_kernel(body)
         call = UOp(Op.CALL, (body, *kept.arguments), CallArg(written=slots))
@@ -116,7 +120,7 @@ class _CallInMemory:
     def _pass_argument(self, slot: int, a: UOp, is_written: bool) -> UOp:
         """Return the memory, value or scalar to pass for argument `a`."""
         p = self.params.get(slot)
-        if p is not None and is_variable(p):
+        if is_variable(p) if p is not None else is_variable(a):
             return a
         base, dependencies = _strip_whole_views(a)
         if base.op in MEMORY_ROOTS and not is_variable(base) and (p is None or base.dtype is p.dtype):
@@ -196,15 +200,11 @@ def _flat_param(p: UOp, slot: int) -> UOp:
 def find_written_slots(body: UOp) -> tuple[int, ...] | None:
     """Return the slots of the Params that a kernel may write; None if nothing is known of it, so that it may write all."""
     order = toposort(body)
-    if body.op is Op.CUSTOM_FUNCTION or any(u.op in _OPAQUE for u in order):
+    if body.op is Op.CUSTOM_FUNCTION or any(u.op in NATIVE_INSTRUCTIONS for u in order):
         return None
     targets = [u.index if u.op is Op.ATOMICADD else u.buffer for u in order if u.op in (Op.STORE, Op.ATOMICADD)]
     memory = dict.fromkeys(map(base_memory, targets))
     return tuple(sorted(int(m.arg.slot) for m in memory if m.op is Op.PARAM))
-
-
-#: Ops of a kernel that may write memory which no operand of theirs names as the target.
-_OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
 
 
 def verify_kernel(body: UOp) -> None:
@@ -229,7 +229,7 @@ def _write_in_launch_forms(body: UOp, replacements: dict[UOp, UOp]) -> UOp:
             src = [B.load(s) if _is_used_as_value(u, k) else s for k, s in enumerate(src)]
         done[u] = u if tuple(src) == u.src else u.replace(src=tuple(src))
     root = done[body]
-    if root.op in (Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION):
+    if root.op is Op.LINEAR:
         return root
     effects = root.src if root.op in (Op.SINK, Op.GROUP) else (root,)
     name = root.arg.name if root.op is Op.SINK and root.arg is not None else "kernel"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from uops.cli.common import backend_option, dialect_option, echo, program_argument, read_program
+from uops.cli.common import allow_native_option, backend_option, dialect_option, echo, program_argument, read_program
 from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ SOURCE, OBJECT = "source", "object"
     help="Write to a file; - is standard output.",
 )
 @dialect_option("tensor", "What the program is written in: it enters at the stage that takes this.  [default: tensor]")
+@allow_native_option()
 @isolate_foreign_backend
 def compile_(
     file: str,
@@ -58,6 +59,7 @@ def compile_(
     certificate: str | None,
     fast_math: bool,
     out: str | None,
+    allow_native: bool,
 ) -> None:
     """Lower a .uops program and print it at any stage.
 
@@ -70,7 +72,7 @@ def compile_(
 
     name = resolve_stage_or_dialect(stage or SOURCE)
     written = Dialect(dialect.lower())
-    root = read_program(file, written)
+    root = read_program(file, written, allow_native)
     if written is not Dialect.TENSOR and (log or pass_ or certificate is not None or fast_math):
         raise click.UsageError("--pass, --log, --certificate and --fast-math take programs of the tensor dialect alone")
     backend = load_compiler_backend(backend_name)
