@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.buffers import highest_unique
-from uops.compiler.native import require_arguments_fit_program
+from uops.compiler.native import require_variables_fit_program
 from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput
 from uops.compiler.passes.callify.kernel_calls import find_written_slots, pass_memory_to_kernel_calls
 from uops.compiler.place import untranslatable_error
@@ -59,7 +59,7 @@ def convert_to_launch(graph: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
     launch = graph if is_launch(graph) else wrap_kernel_as_launch(graph)
     for call in launch.src:
         if call.body.op is Op.PROGRAM:
-            require_arguments_fit_program(call, launch)
+            require_variables_fit_program(call, launch)
     dialect = _find_first_legal_dialect(launch) if dialect is Dialect.KERNEL else dialect
     return mark_kernels_that_keep_their_loops(launch, dialect) if dialect in _BEFORE_EXPAND else launch, dialect
 

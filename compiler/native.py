@@ -174,33 +174,13 @@ def require_program_of_target(program: UOp, name: str, key: str) -> None:
         )
 
 
-def require_arguments_fit_program(call: UOp, error_root: UOp) -> None:
-    """Raise CompileError unless the arguments of a Call are what its Program was compiled for.
-
-    Memory must be as large, and the bounds of variables within those of its own.
-    """
+def require_variables_fit_program(call: UOp, error_root: UOp) -> None:
+    """Raise CompileError unless the variables of a Call are within the bounds that its Program was compiled for."""
     linear, *_ = call.body.src
-    for p in scope_nodes(linear):
-        if p.op is not Op.PARAM or p.arg.slot is None:
-            continue
-        why = _find_misfit(p, call.arguments[p.arg.slot]) if p.arg.slot < len(call.arguments) else "it is missing"
-        if why:
-            raise untranslatable_error("R169 (functions and programs)", call, f"argument {p.arg.slot}: {why}", error_root)
-
-
-def _find_misfit(p: UOp, argument: UOp) -> str | None:
-    """Return why an argument is not what a Program was compiled for at its Param, or None."""
-    if is_variable(p):
-        if not is_variable(argument):
-            return f"expected a variable, got {argument.op.name.lower()}"
-        (low, high), (lo, hi) = p.arg.bounds, argument.arg.bounds
-        return None if low <= lo and hi <= high else f"expected bounds within [{low}, {high}], got [{lo}, {hi}]"
-    expected, got = _element_count(p), _element_count(argument)
-    if argument.dtype.storage is not p.dtype.storage:
-        return f"expected {p.dtype}, got {argument.dtype}"
-    return f"expected {expected} elements, got {got}" if None not in (expected, got) and expected != got else None
-
-
-def _element_count(u: UOp) -> int | None:
-    """Return the number of elements of memory; None if it depends on variables."""
-    return None if any(isinstance(n, UOp) for n in u.shape) else math.prod(int(n) for n in u.shape if isinstance(n, int))
+    for p in (u for u in scope_nodes(linear) if is_variable(u)):
+        argument = call.arguments[p.arg.slot]
+        (low, high), (lo, hi) = p.arg.bounds, argument.arg.bounds if is_variable(argument) else (-math.inf, math.inf)
+        if not (low <= lo and hi <= high):
+            got = f"[{lo}, {hi}]" if is_variable(argument) else argument.op.name.lower()
+            detail = f"argument {p.arg.slot} needs a variable within [{low}, {high}], got {got}"
+            raise untranslatable_error("R169 (functions and programs)", call, detail, error_root)

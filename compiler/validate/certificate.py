@@ -44,7 +44,7 @@ from uops.compiler.validate.values import (
 from uops.compiler.validate.writes import generate_write_and_read_claims
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.native import refuse_native_text
+from uops.spec.ir.native import describe_native, is_native, refuse_native_text
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.text import parse, parse_and_locate_nodes, show
@@ -120,6 +120,7 @@ def build_and_check_certificate(
         "callers": caller_buffer_numbers(graphs["callify"]),
         "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in steps_by_kernel],
     }
+    certificate["trusted"] += _list_native_code(certificate)
     if fast_math_rules is not None:
         assuming = _fast_math_rules_by_name()
         certificate["fast_math"] = {name: digest_rule(assuming[name]) for name in (*fast_math_rules, *sorted(r.name for r in LAWS))}
@@ -260,7 +261,18 @@ def _find_rule_and_trust_mismatches(certificate: Json) -> Iterator[str]:
 
 def trusted_base(certificate: Json) -> list[str]:
     """Return the trusted base of a certificate: all that it rests on without proof."""
-    return [*TRUSTED, *(_list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ())]
+    fast_math = _list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ()
+    return [*TRUSTED, *_list_native_code(certificate), *fast_math]
+
+
+def _list_native_code(certificate: Json) -> list[str]:
+    """Return what a program with native code rests on: no claim is about what that reads and writes (R167)."""
+    try:
+        nodes = toposort(parse(certificate["texts"]["join"]))
+    except SpecError:  # a fault that the check reports
+        return []
+    native = dict.fromkeys(describe_native(u) for u in nodes if is_native(u))
+    return [f"that this native code reads and writes its operands alone: {', '.join(native)}"] if native else []
 
 
 def _list_claims_and_try_encoding(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> list[ValidationClaim]:

@@ -39,11 +39,13 @@ def refuse_native_text(graph: LocatedGraph, where: str, how_to_allow: str) -> No
     if places:
         first = min(places, key=lambda u: places[u].line)
         line, name = places[first]
-        message = f"{where}line {line}: {name} is native text ({_describe(first)}), which runs with all rights of this process"
+        message = (
+            f"{where}line {line}: {name} is native code ({describe_native(first)}), which runs with all rights of this process"
+        )
         raise NativeTextError(f"{message}; {how_to_allow}", line=line, column=1)
 
 
-def _describe(u: UOp) -> str:
+def describe_native(u: UOp) -> str:
     """Return the op of a native node, and the text or name that it holds."""
     text = getattr(u.arg, "fmt", None) or getattr(u.arg, "name", None)
     return f"{u.op.name.lower()} {quote_name(str(text)[:80])}" if text else u.op.name.lower()

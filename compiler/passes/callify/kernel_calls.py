@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.native import require_arguments_fit_program
+from uops.compiler.native import require_variables_fit_program
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import SpecError
 from uops.spec.ir import build as B
@@ -99,7 +99,7 @@ class _CallInMemory:
         if self.body.op in OPAQUE_BODIES:  # which take their arguments as they are numbered
             body, kept = self.body, _KeptArguments(arguments, list(range(len(arguments))))
             if body.op is Op.PROGRAM:
-                require_arguments_fit_program(self.call, self.error_root)
+                require_variables_fit_program(self.call, self.error_root)
         else:
             body, kept = self._bind_scalars_and_number_memory(arguments)
         slots = tuple(n for n, k in enumerate(kept.slots) if k in written)

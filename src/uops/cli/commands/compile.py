@@ -169,11 +169,15 @@ def _certify_and_write_certificate(root: UOp, backend: CompilerBackend, config: 
 
 
 def compile_kernels(root: UOp, backend: CompilerBackend, config: Config, dialect: Dialect) -> list[UOp]:
-    """Return the distinct Program nodes of the compiled graph, which is written in `dialect`, in order of execution."""
+    """Return the distinct Program nodes of the compiled graph, which is written in `dialect`, in order of execution.
+
+    A Call of a CustomFunction has none.
+    """
     from uops.compiler import lower
+    from uops.spec.ir.ops import Op
 
     program = lower(root, backend.target, config=config, dialect=dialect)
-    return list(dict.fromkeys(call.body for call in program.instructions))
+    return list(dict.fromkeys(call.body for call in program.instructions if call.body.op is Op.PROGRAM))
 
 
 def source(kernel: UOp) -> str:
