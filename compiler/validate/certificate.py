@@ -272,7 +272,7 @@ def _list_native_code(certificate: Json) -> list[str]:
     except SpecError:  # a fault that the check reports
         return []
     native = dict.fromkeys(describe_native(u) for u in nodes if is_native(u))
-    return [f"that this native code reads and writes its operands alone: {', '.join(native)}"] if native else []
+    return [f"what native code reads and writes, and its order with other accesses: {', '.join(native)}"] if native else []
 
 
 def _list_claims_and_try_encoding(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> list[ValidationClaim]:
