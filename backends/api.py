@@ -61,6 +61,8 @@ def compile(
     graph = graph_or_file if isinstance(graph_or_file, UOp) else _read_file(graph_or_file, allow_native)
     written = infer_dialect(graph) if dialect is None else Dialect(dialect) if isinstance(dialect, str) else dialect
     verify(graph, written if dialect is not None or written is Dialect.TENSOR else None)
+    if validate and written not in (Dialect.TENSOR, Dialect.CALLIFIED, Dialect.BESTIARY):
+        raise Unsupported(f"validation of a program of the {written.value} dialect: claims are about TENSOR programs", backend)
     instance = _get_thread_backend_or_new_for_options(backend, options)
     target = instance.unguarded_target if isinstance(instance, CompilerBackend) else None
     if target is None:

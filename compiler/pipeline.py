@@ -340,7 +340,7 @@ def _run_passes_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[t
     for passes in _group_neighbouring_per_kernel_passes(passes_from(state.entry), kernel_by_kernel=state.programs is not None):
         *_, p = passes
         graph = graphs[p.name] = _run_pass_group_and_verify(passes, graph, state)
-        if p.name == "plan" and state.config.validate:
+        if p.name == "plan" and state.config.validate and state.entry in _VALIDATED:
             _validate_kernels_and_plan(graphs, state)
         yield p, graph
 
@@ -397,6 +397,10 @@ def _reuse_or_lower_and_submit_kernel(
     if programs is not None:
         programs.submit_for_compilation(body, lowered)
     return lowered
+
+
+#: Dialects of programs that are validated: claims are about all passes from callify on.
+_VALIDATED = frozenset({Dialect.TENSOR, Dialect.CALLIFIED})
 
 
 def _validate_kernels_and_plan(graphs: dict[str, UOp], state: LoweringState) -> None:

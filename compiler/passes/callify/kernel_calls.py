@@ -198,13 +198,17 @@ def _flat_param(p: UOp, slot: int) -> UOp:
 
 
 def find_written_slots(body: UOp) -> tuple[int, ...] | None:
-    """Return the slots of the Params that a kernel may write; None if nothing is known of it, so that it may write all."""
-    order = toposort(body)
-    if body.op is Op.CUSTOM_FUNCTION or any(u.op in NATIVE_INSTRUCTIONS for u in order):
+    """Return the slots of the Params that a kernel may write; None if nothing is known of it, so that it may write all.
+
+    Native text may write what its operands refer to (R168).
+    """
+    if body.op is Op.CUSTOM_FUNCTION:
         return None
+    order = toposort(body)
     targets = [u.index if u.op is Op.ATOMICADD else u.buffer for u in order if u.op in (Op.STORE, Op.ATOMICADD)]
+    targets += [s for u in order if u.op in NATIVE_INSTRUCTIONS for s in u.src]
     memory = dict.fromkeys(map(base_memory, targets))
-    return tuple(sorted(int(m.arg.slot) for m in memory if m.op is Op.PARAM))
+    return tuple(sorted(int(m.arg.slot) for m in memory if m.op is Op.PARAM and not is_variable(m)))
 
 
 def verify_kernel(body: UOp) -> None:
