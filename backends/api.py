@@ -12,9 +12,11 @@ from uops.backends import registry
 from uops.backends.contract import Backend, CompilerBackend, Inputs
 from uops.compiler.tensor.realize import install
 from uops.spec.errors import SpecTypeError, Unsupported
+from uops.spec.ir.native import refuse_native_text
 from uops.spec.ir.node import UOp
-from uops.spec.ir.text import parse_file
+from uops.spec.ir.text import parse_file_and_locate_nodes
 from uops.spec.result import Result
+from uops.spec.untrusted import describe_path
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.infer import infer_dialect
 from uops.spec.verify.verifier import verify
@@ -32,6 +34,7 @@ def compile(
     validate: bool = False,
     fast_math: bool = False,
     dialect: Dialect | str | None = None,
+    allow_native: bool = False,
     **options: Any,
 ) -> Program:
     """Compile a graph, or the `.uops` file at a path, for the backend of that name.
@@ -44,6 +47,8 @@ def compile(
     each call, and its program is for the calling thread. The backend is loaded into this process, whoever wrote it; only the
     command line isolates foreign code in other processes.
 
+    A graph may hold native text (R167): whoever builds one may as well run it. A file may not, unless `allow_native` is True.
+
     `options` are passed to the backend's factory. `validate` proves the claims of `uops.compiler.validate` about every kernel,
     which needs Z3 and a compiler target. `fast_math` lets float values change as the real numbers allow (R156), which needs a
     compiler target. Its rules are in `uops.compiler.rewrite.rules.fast_math`.
@@ -53,9 +58,11 @@ def compile(
     """
     if not isinstance(graph_or_file, (UOp, str, os.PathLike)):
         raise SpecTypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
-    graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
+    graph = graph_or_file if isinstance(graph_or_file, UOp) else _read_file(graph_or_file, allow_native)
     written = infer_dialect(graph) if dialect is None else Dialect(dialect) if isinstance(dialect, str) else dialect
     verify(graph, written if dialect is not None or written is Dialect.TENSOR else None)
+    if validate and written not in (Dialect.TENSOR, Dialect.CALLIFIED, Dialect.BESTIARY):
+        raise Unsupported(f"validation of a program of the {written.value} dialect: claims are about TENSOR programs", backend)
     instance = _get_thread_backend_or_new_for_options(backend, options)
     target = instance.unguarded_target if isinstance(instance, CompilerBackend) else None
     if target is None:
@@ -71,6 +78,14 @@ def compile(
     config = default_config()
     effective_config = replace(config, validate=config.validate or validate, fast_math=config.fast_math or fast_math)
     return compile_for(graph, target, effective_config, written)
+
+
+def _read_file(path: str | os.PathLike[str], allow_native: bool) -> UOp:
+    """Read a `.uops` file. Raises SpecError, also for native text unless it is allowed."""
+    graph = parse_file_and_locate_nodes(path)
+    if not allow_native:
+        refuse_native_text(graph, f"{describe_path(path)}: ", "pass allow_native=True if you trust the file")
+    return graph.root
 
 
 def _get_thread_backend_or_new_for_options(name: str, options: dict[str, Any]) -> Backend:

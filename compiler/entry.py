@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
+from uops.compiler.native import require_variables_fit_program
 from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput, inline_calls_and_drop_markers
 from uops.compiler.passes.callify.kernel_calls import find_written_slots, pass_memory_to_kernel_calls
 from uops.compiler.passes.callify.loop_regions import OutlinedProgram, is_one_kernel, outline_loop_regions, outline_whole_kernel
@@ -100,6 +101,9 @@ def find_unnamed_buffers(bestiary: UOp, legal: UOp) -> frozenset[UOp]:
 
 
 def _find_dialect_of_launch(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
+    for call in launch.src:
+        if call.body.op is Op.PROGRAM:
+            require_variables_fit_program(call, launch)
     dialect = _find_first_legal_dialect(launch) if dialect is Dialect.KERNEL else dialect
     return mark_kernels_that_keep_their_loops(launch, dialect) if dialect in _BEFORE_EXPAND else launch, dialect
 

@@ -21,6 +21,7 @@ from uops.compiler.decompose import SMALL
 from uops.compiler.entry import ProgramInterface, convert_to_entering_program, describe_callified, describe_launch
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.log import LoweringLog, active_log, record_transforms
+from uops.compiler.native import registry_version, require_bodies_of_target
 from uops.compiler.passes.callify.callify import callify_program
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
@@ -78,7 +79,7 @@ class LoweringState:
     def body_cache_key(self) -> Hashable:
         """All that determines the lowering of a kernel body."""
         t = self.target
-        return type(t), t.name, t.key, t.ops, t.dtypes, machine_model_of(t), self.config
+        return type(t), t.name, t.key, t.ops, t.dtypes, machine_model_of(t), self.config, registry_version()
 
 
 #: Programs of up to 256 kernels, by their body as rangeify leaves it.
@@ -259,10 +260,24 @@ def lower(
     effective_config = config or configuration.default_config()
     state = LoweringState(target, effective_config, on_interface=on_interface, entry=dialect, private=private)
     last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
-    if last not in [p.name for p in passes_from(dialect)]:
+    if dialect is Dialect.PROGRAM and upto == STAGES[-1]:
+        lowered = _take_compiled_program(graph, state)
+    elif last not in [p.name for p in passes_from(dialect)]:
         raise SpecError(f"a program of the {dialect.value} dialect is past the stage {upto!r}")
-    with _record_if_validating(state), _compile_each_kernel_while_lowering_next(state) if upto == STAGES[-1] else nullcontext():
-        return next(lowered for p, lowered in _run_passes_and_yield_graphs(graph, state) if p.name == last)
+    else:
+        with _record_if_validating(state), _compile_each_kernel_while_lowering_next(state) if upto == STAGES[-1] else nullcontext():
+            lowered = next(lowered for p, lowered in _run_passes_and_yield_graphs(graph, state) if p.name == last)
+    if lowered.op is Op.LINEAR:
+        require_bodies_of_target(lowered, target.name, target.key)
+    return lowered
+
+
+def _take_compiled_program(launch: UOp, state: LoweringState) -> UOp:
+    """Return a launch of Programs as it is, and tell the caller what it sees of it."""
+    if state.config.verify:
+        _verify_dialect(launch, Dialect.PROGRAM, "", state)
+    _take_interface(describe_launch(launch), state)
+    return launch
 
 
 @contextmanager
@@ -336,7 +351,7 @@ def _run_passes_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[t
     for passes in _group_neighbouring_per_kernel_passes(passes_from(state.entry), kernel_by_kernel=state.programs is not None):
         *_, p = passes
         graph = graphs[p.name] = _run_pass_group_and_verify(passes, graph, state)
-        if p.name == "plan" and state.config.validate:
+        if p.name == "plan" and state.config.validate and state.entry in _VALIDATED:
             _validate_kernels_and_plan(graphs, state)
         yield p, graph
 
@@ -393,6 +408,10 @@ def _reuse_or_lower_and_submit_kernel(
     if programs is not None:
         programs.submit_for_compilation(body, lowered)
     return lowered
+
+
+#: Dialects of programs that are validated: claims are about all passes from callify on.
+_VALIDATED = frozenset({Dialect.TENSOR, Dialect.CALLIFIED})
 
 
 def _validate_kernels_and_plan(graphs: dict[str, UOp], state: LoweringState) -> None:

@@ -4,9 +4,9 @@ An Ins, a Custom or a CustomFunction names something that only a backend knows. 
 interpreter then runs it. Without one, running it is a Trap. Spec: Codegen/Ins, Custom, CustomFunction.
 
 The meaning of an Ins or Custom takes the values of its sources and returns the node's value. Each value is an array, or for a
-reference an object with `load()` and `store(value)`. The meaning of a CustomFunction takes the arguments of its Call, flat
-arrays. It returns the new contents of those that the Call writes, in order: a tuple, or one array. Samples, none of them
-registered:
+reference an object with `load()` and `store(value)`. The meaning of a CustomFunction takes the arguments of its Call: flat
+arrays, and ints for variables. It returns the new contents of those that the Call writes, in order: a tuple, or one array.
+`standard_meanings` has those that are registered from the start. Samples of others:
 
     register(Op.INS, "v_add_f32", lambda a, b: a + b)
     register(Op.INS, "v_max_i32", np.maximum)
@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from uops.interp.standard_meanings import STANDARD_MEANINGS
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir.ops import Op
 from uops.spec.untrusted import quote_name
@@ -28,7 +29,7 @@ from uops.spec.untrusted import quote_name
 Meaning = Callable[..., Any]
 #: The ops that take a registered meaning.
 OPAQUE_OPS = frozenset({Op.INS, Op.CUSTOM, Op.CUSTOMI, Op.CUSTOM_FUNCTION})
-_meanings: dict[tuple[Op, str], Meaning] = {}
+_meanings: dict[tuple[Op, str], Meaning] = dict(STANDARD_MEANINGS)
 
 
 def register(kind: Op, name: str, meaning: Meaning | None) -> None:

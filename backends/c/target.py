@@ -12,7 +12,7 @@ from pathlib import Path
 
 from uops import __version__
 from uops.backends import cache
-from uops.backends.c import driver, tinycc
+from uops.backends.c import driver, instructions, tinycc
 from uops.backends.c.render import ENTRY, OPS, render
 from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
@@ -22,6 +22,8 @@ from uops.spec.errors import Unsupported
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+
+instructions.register_instructions_of_host()
 
 
 @functools.cache

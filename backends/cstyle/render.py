@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from uops.backends.cstyle import helpers
 from uops.backends.cstyle.alu import EMIT, render_wrapping_arithmetic
 from uops.backends.cstyle.language import TYPEDEFS, Language, render_literal
+from uops.compiler.native import render_template, template_of_instruction
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir import dtypes as dt
@@ -304,6 +305,28 @@ class CKernelRenderer:
             else:
                 self.w.write_line(f"{x} = {render_wrapping_arithmetic(self.w, Op.ADD, u.value.dtype, x, y)};")
 
+    # Native text.
+
+    def render_native_text(self, u: UOp) -> None:
+        """Render an Ins, Custom or CUSTOMI by its template: a line, or an expression with a value (R168).
+
+        A reference stands for its element, and whole memory for its pointer.
+        """
+        text = render_template(template_of_instruction(self.language.name, u), [self._native_operand(s) for s in u.src])
+        if u.dtype is dt.void:
+            self.w.write_line(text)
+        else:
+            self.values[u] = self._declare_lane_constants(u.dtype, f"v{self.number}", (text,))
+
+    def _native_operand(self, s: UOp) -> str:
+        """Return an operand of native text; an effect, which only has to come first, is empty. Raises Unsupported for a vector."""
+        at = self.memory_refs.get(s)
+        if at is None:
+            return "" if s.dtype is dt.void else self.scalar_operand(s)
+        if at.index is not None and len(at.index) != 1:
+            raise Unsupported("native text on a vector of addresses", self.language.name)
+        return at.base if at.index is None else at.element(0)
+
     # Control.
 
     def open_loop_or_bind_launch_index(self, u: UOp) -> None:
@@ -370,6 +393,9 @@ STATEMENT: dict[Op, Callable[[CKernelRenderer, UOp], None]] = {
     Op.LOAD: CKernelRenderer.render_load,
     Op.STORE: CKernelRenderer.render_store,
     Op.ATOMICADD: CKernelRenderer.render_atomic_add,
+    Op.CUSTOM: CKernelRenderer.render_native_text,
+    Op.CUSTOMI: CKernelRenderer.render_native_text,
+    Op.INS: CKernelRenderer.render_native_text,
     Op.RANGE: CKernelRenderer.open_loop_or_bind_launch_index,
     Op.END: CKernelRenderer.render_end,
     Op.IF: CKernelRenderer.render_if,

@@ -72,6 +72,7 @@ def detect_host_without_gfni() -> Host:
 def _initialize_llvm() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # for assembly in native text
 
 
 @functools.cache

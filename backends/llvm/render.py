@@ -43,6 +43,7 @@ from uops.backends.llvm.types import (
     with_element,
 )
 from uops.compiler.ir.loops import find_thread_loop_around_effects
+from uops.compiler.native import render_template, template_of_instruction
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir import dtypes as dt
@@ -455,6 +456,30 @@ class _KernelRenderer:
         new = self.b.emit(f"{'fadd' if d.is_float else 'add'} {t} {old}, {self.render_operand(value)}")
         self._store_scalar(target, d, new)
 
+    # Native text.
+
+    def emit_native_text(self, u: UOp) -> None:
+        """Emit an Ins, Custom or CUSTOMI by its template: an instruction of LLVM IR, without the name of its value (R168).
+
+        An operand is written without its type. A reference stands for its address.
+        """
+        text = render_template(template_of_instruction("llvm", u), [self._native_operand(s) for s in u.src])
+        if u.dtype is dt.void:
+            self.b.emit_void(text)
+        else:
+            value_type(u.dtype)
+            self.operands[u] = self.b.emit(text)
+
+    def _native_operand(self, s: UOp) -> str:
+        """Return an operand of native text; an effect, which only has to come first, is empty. Raises Unsupported for a vector."""
+        if s in self.addresses:
+            return self.addresses[s]
+        if s.dtype is dt.void:
+            return ""
+        if s.shape != () or self._find_vector_address(s) is not None:
+            raise Unsupported(f"native text on a {s.op.name.lower()} of shape {s.shape}", "llvm")
+        return self.render_operand(s)
+
     # Control.
 
     def emit_range(self, u: UOp) -> None:
@@ -549,6 +574,9 @@ STATEMENT: dict[Op, Callable[[_KernelRenderer, UOp], None]] = {
     Op.LOAD: _KernelRenderer.emit_load,
     Op.STORE: _KernelRenderer.emit_store,
     Op.ATOMICADD: _KernelRenderer.emit_nonatomic_add,
+    Op.CUSTOM: _KernelRenderer.emit_native_text,
+    Op.CUSTOMI: _KernelRenderer.emit_native_text,
+    Op.INS: _KernelRenderer.emit_native_text,
     Op.RANGE: _KernelRenderer.emit_range,
     Op.END: _KernelRenderer.emit_end,
     Op.IF: _KernelRenderer.emit_if,

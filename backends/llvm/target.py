@@ -13,7 +13,7 @@ from uops.backends import cache
 from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
 from uops.backends.elf import defined_symbols, is_linkable_or_host_lacks_elf
-from uops.backends.llvm import binding
+from uops.backends.llvm import binding, instructions
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.exponential import has_native_exp2
 from uops.backends.llvm.host import describe_machine
@@ -24,6 +24,8 @@ from uops.compiler.target import Kernel, NativeEntry, load_or_remake_kernel
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+
+instructions.register_intrinsics()
 
 
 @functools.cache

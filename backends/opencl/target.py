@@ -13,7 +13,7 @@ from typing import Any
 from uops import __version__
 from uops.backends import cache
 from uops.backends.cstyle.language import NATIVE
-from uops.backends.opencl import device
+from uops.backends.opencl import device, instructions
 from uops.backends.opencl.launch import MAX_LANES, NdRangeShape, parse_launch_comment, plan_launch
 from uops.backends.opencl.render import ENTRY, OPS, render
 from uops.compiler.target import MachineModel
@@ -21,6 +21,8 @@ from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+
+instructions.register_builtins()
 
 #: Largest vector load of a work-item, in bytes, as on GPUs. PoCL forms a CPU's wider vectors of several work-items.
 WIDEST = 16

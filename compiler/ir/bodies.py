@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
+from uops.spec.ir.native import OPAQUE_BODIES
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
 
@@ -55,13 +56,16 @@ def substitute_outside_kernels(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
 
 
 def map_kernel_bodies(launch: UOp, lower_body: Callable[[UOp], UOp]) -> UOp:
-    """Return the launch with `lower_body` applied to every body, once per distinct one."""
+    """Return the launch with `lower_body` applied to every body, once per distinct one.
+
+    A CustomFunction or a Program is left as it is: there is nothing to lower (R169, functions and programs).
+    """
     done: dict[UOp, UOp] = {}
     calls = []
     for call in launch.src:
         body, *arguments = call.src
         if body not in done:
-            done[body] = lower_body(body)
+            done[body] = body if body.op in OPAQUE_BODIES else lower_body(body)
         calls.append(UOp(call.op, (done[body], *arguments), call.arg, call.tag))
     return UOp(launch.op, tuple(calls), launch.arg, launch.tag)
 

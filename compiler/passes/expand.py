@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.ir.loops import sort_by_nesting
@@ -31,8 +32,9 @@ from uops.compiler.log import log_transform
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.args import ReduceArg
-from uops.spec.ir.axes import UNROLLED
-from uops.spec.ir.node import UOp, nodes_with_op, toposort
+from uops.spec.ir.axes import UNROLLED, AxisType
+from uops.spec.ir.native import NATIVE_INSTRUCTIONS
+from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import ADDRESSING, ALU, Op
 
 
@@ -45,9 +47,21 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
     """Replace the vector axes of one kernel body by axes of shape, and split Ends of several ranges."""
     if body.op is not Op.SINK:  # a list of instructions has none (R166, kernels written by hand)
         return body
+    body = _turn_vector_axes_of_native_kernel_into_loops(body)
     ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]
     unchanged = not ranges and not any(len(u.ranges) > 1 for u in nodes_with_op(body, Op.END))
     return body if unchanged else _AxisExpander(toposort(body), ranges).expand_nodes()
+
+
+def _turn_vector_axes_of_native_kernel_into_loops(body: UOp) -> UOp:
+    """Return the body with loops for its vector axes, if it holds native text, which is written for scalars (R168)."""
+    order = toposort(body)
+    if NATIVE_INSTRUCTIONS.isdisjoint(u.op for u in order):
+        return body
+    reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
+    axes = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
+    loops = {r: replace(r.arg, type=AxisType.REDUCE if r in reduced else AxisType.LOOP) for r in axes}
+    return substitute(body, {r: r.replace(arg=arg) for r, arg in loops.items()})
 
 
 class _AxisExpander:

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from types import TracebackType
 
 from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.native import blame_native_text, describe_target
 from uops.compiler.target import Target, machine_model_of
 from uops.spec.ir import build as B
 from uops.spec.ir.args import SourceArg
@@ -29,12 +30,14 @@ def render(root: UOp, target: Target) -> UOp:
 
 def render_and_compile(linear: UOp, target: Target) -> UOp:
     """Return the Program of one instruction list. Raises what the target's renderer or compiler raises."""
-    source = target.render(linear)
-    return _program(linear, source, target.compile(source))
+    return _compile_to_program(linear, target.render(linear), target)
 
 
-def _program(linear: UOp, source: str, binary: bytes) -> UOp:
-    return UOp(Op.PROGRAM, (linear, UOp(Op.SOURCE, (), SourceArg(source)), B.binary(binary)))
+def _compile_to_program(linear: UOp, source: str, target: Target) -> UOp:
+    with blame_native_text(linear, target.name):
+        binary = target.compile(source)
+    text = UOp(Op.SOURCE, (), SourceArg(source, describe_target(target.name, target.key)))
+    return UOp(Op.PROGRAM, (linear, text, B.binary(binary)))
 
 
 #: Seconds between offers of Python's lock to another thread while the worker compiles. The compiler takes the lock back after each
@@ -106,6 +109,6 @@ class CompileQueue:
     def _compile_and_record_result_or_error(self, linear: UOp) -> None:
         try:
             source = self.sources[linear]
-            self.results[linear] = _program(linear, source, self.target.compile(source))
+            self.results[linear] = _compile_to_program(linear, source, self.target)
         except BaseException as e:
             self.results[linear] = e

@@ -8,10 +8,12 @@ names the key, what was expected and what was got. A variable outside its bounds
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ from uops.compiler.config import Config
 from uops.compiler.entry import ProgramInterface
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import estimate_executed_instruction_count, find_thread_loop_around_effects
+from uops.compiler.native import blame_native_text, registry_version
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.arguments import (
     Array,
@@ -35,6 +38,7 @@ from uops.compiler.runtime.arguments import (
     variable_bounds,
 )
 from uops.compiler.runtime.frame import ArrayInput, ArrayOutput, KernelLaunch, ProgramFrame, ScratchBuffer, VariableInput
+from uops.compiler.runtime.host_functions import HostFunctionKernel, byte_offset, make_host_function_launch
 from uops.compiler.target import Kernel, NativeEntry, SupportsNativeEntry, Target, load_or_remake_kernel, memory_lender
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir import dtypes as dt
@@ -67,11 +71,11 @@ class _ProgramCache:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.programs: OrderedDict[tuple[UOp, str, Config, Dialect], Compiled] = OrderedDict()
+        self.programs: OrderedDict[tuple[UOp, str, Config, Dialect, int], Compiled] = OrderedDict()
 
     def get_or_compile(self, graph: UOp, target: Target, config: Config, dialect: Dialect) -> Compiled:
         """Return the program of a graph, compiled if there is none. Safe in threads."""
-        key = graph, target.key, config, dialect
+        key = graph, target.key, config, dialect, registry_version()
         with self.lock:
             program = self.programs.get(key)
             if program is not None:
@@ -172,11 +176,19 @@ class Compiled:
     def _load_kernels_and_make_launches(self) -> tuple[KernelLaunch, ...]:
         variables = {u.arg.name: k for k, u in enumerate(self._variables)}
         calls = self.program.instructions
-        kernels = {p: _KernelWithCost.load_kernel_and_estimate_cost(p, self.target) for p in dict.fromkeys(c.body for c in calls)}
-        return tuple(_make_launch(c, kernels[c.body], self._base_of, variables) for c in calls)
+        programs = dict.fromkeys(c.body for c in calls if c.body.op is Op.PROGRAM)
+        kernels = {p: _KernelWithCost.load_kernel_and_estimate_cost(p, self.target) for p in programs}
+        return tuple(
+            _make_launch(c, kernels[c.body], self._base_of, variables)
+            if c.body.op is Op.PROGRAM
+            else make_host_function_launch(c, self.target.name, self._base_of, variables)
+            for c in calls
+        )
 
     def _make_native_entry(self, config: Config) -> NativeEntry | None:
         if not (self.allows_native_entry and config.entry == "native" and isinstance(self.target, SupportsNativeEntry)):
+            return None
+        if any(isinstance(launch.kernel, HostFunctionKernel) for launch in self._launches):
             return None
         return self.target.enter(self._describe_program_for_native_entry(config.threads), self._check_arguments_and_run)
 
@@ -257,12 +269,13 @@ class Compiled:
         if self._native_entry is not None:
             self._native_entry.execute(addresses, variable_values)
             return
-        with self._lend(arrays_to_lend):
-            for launch in self._launches:
-                launch.kernel(
-                    [0 if b is None else addresses[b[0]] + b[1] for b in launch.buffers],
-                    [0 if v is None else variable_values[v] for v in launch.variables],
-                )
+        for on_host, launches in itertools.groupby(self._launches, lambda launch: isinstance(launch.kernel, HostFunctionKernel)):
+            with nullcontext() if on_host else self._lend(arrays_to_lend):
+                for launch in launches:
+                    launch.kernel(
+                        [0 if b is None else addresses[b[0]] + b[1] for b in launch.buffers],
+                        [0 if v is None else variable_values[v] for v in launch.variables],
+                    )
 
 
 class _KernelWithCost(NamedTuple):
@@ -278,7 +291,8 @@ class _KernelWithCost(NamedTuple):
         linear, source, binary = program.src
         loop = find_thread_loop_around_effects(linear.instructions)
         extent = 0 if loop is None else constant_extent(loop)
-        kernel = load_or_remake_kernel(target, source.arg.code, binary.arg.data)
+        with blame_native_text(linear, target.name):
+            kernel = load_or_remake_kernel(target, source.arg.code, binary.arg.data)
         return cls(kernel, extent, estimate_executed_instruction_count(linear.instructions))
 
 
@@ -288,15 +302,11 @@ def _make_launch(
     arguments = call.arguments
     return KernelLaunch(
         kernel.kernel,
-        tuple(None if is_variable(a) else (base_by_memory[base_memory(a)], _byte_offset(a)) for a in arguments),
+        tuple(None if is_variable(a) else (base_by_memory[base_memory(a)], byte_offset(a)) for a in arguments),
         tuple(variable_positions[a.arg.name] if is_variable(a) else None for a in arguments),
         kernel.thread_extent,
         kernel.instruction_count,
     )
-
-
-def _byte_offset(a: UOp) -> int:
-    return int(a.offset.arg.value) if a.op is Op.SLICE else 0
 
 
 def _view_leading_elements_in_shape(array: Array, shape: tuple[Dim, ...], variable_values: Mapping[str, int]) -> Array:

@@ -44,9 +44,10 @@ from uops.compiler.validate.values import (
 from uops.compiler.validate.writes import generate_write_and_read_claims
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.native import describe_native, is_native, refuse_native_text
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.text import parse, show
+from uops.spec.ir.text import parse, parse_and_locate_nodes, show
 from uops.spec.untrusted import BadFile, describe_path, find_misfit, read_json
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
@@ -119,6 +120,7 @@ def build_and_check_certificate(
         "callers": caller_buffer_numbers(graphs["callify"]),
         "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in steps_by_kernel],
     }
+    certificate["trusted"] += _list_native_code(certificate)
     if fast_math_rules is not None:
         assuming = _fast_math_rules_by_name()
         certificate["fast_math"] = {name: digest_rule(assuming[name]) for name in (*fast_math_rules, *sorted(r.name for r in LAWS))}
@@ -161,6 +163,17 @@ def load_certificate_and_check_digest(path: Path) -> Json:
     if certificate.pop("digest") != _certificate_digest(certificate):
         raise BadFile(f"{describe_path(path)} is no certificate: its digest is not that of its contents")
     return certificate
+
+
+def refuse_native_text_in_certificate(certificate: Json, file_name: str, how_to_allow: str) -> None:
+    """Raise NativeTextError for native text in the programs of a certificate (R167). A text that cannot be read has none."""
+    steps = [(f"steps.{k}", text) for k, kernel in enumerate(certificate["steps"]) for _, *sides in kernel for text in sides]
+    for name, text in (*((f"texts.{name}", text) for name, text in certificate["texts"].items()), *steps):
+        try:
+            graph = parse_and_locate_nodes(text)
+        except SpecError:  # a fault that the check reports
+            continue
+        refuse_native_text(graph, f"{file_name}: {name}, ", how_to_allow)
 
 
 def check_certificate_and_list_faults(certificate: Json, time_limit_seconds: float = SECONDS) -> list[str]:
@@ -248,7 +261,18 @@ def _find_rule_and_trust_mismatches(certificate: Json) -> Iterator[str]:
 
 def trusted_base(certificate: Json) -> list[str]:
     """Return the trusted base of a certificate: all that it rests on without proof."""
-    return [*TRUSTED, *(_list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ())]
+    fast_math = _list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ()
+    return [*TRUSTED, *_list_native_code(certificate), *fast_math]
+
+
+def _list_native_code(certificate: Json) -> list[str]:
+    """Return what a program with native code rests on: no claim is about what that reads and writes (R167)."""
+    try:
+        nodes = toposort(parse(certificate["texts"]["join"]))
+    except SpecError:  # a fault that the check reports
+        return []
+    native = dict.fromkeys(describe_native(u) for u in nodes if is_native(u))
+    return [f"what native code reads and writes, and its order with other accesses: {', '.join(native)}"] if native else []
 
 
 def _list_claims_and_try_encoding(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> list[ValidationClaim]:

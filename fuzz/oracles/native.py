@@ -7,7 +7,9 @@ input holds a pattern. Spec: Program; Slice; R61 (uninitialised memory is not re
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
 from uops.backends.worker.guard import GuardedMemory, GuardSide
-from uops.compiler.target import Target, load_or_remake_kernel, memory_lender
+from uops.compiler.runtime.host_functions import HostFunctionKernel, make_host_function_kernel
+from uops.compiler.target import Kernel, Target, load_or_remake_kernel, memory_lender
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -43,17 +46,23 @@ def run_first_kernels_natively(
     for m, g in guards.items():
         g.data[:] = memory[m].view(np.uint8)
         memory[m] = g.data.view(memory[m].dtype)
-    kernels = {}
-    for c in calls:
-        _, source, binary = c.body.src
-        kernels[c.body] = load_or_remake_kernel(target, source.arg.code, binary.arg.data)
-    with memory_lender(target)(list(memory.values())):
-        for c in calls:
-            addresses = [_address_or_zero_for_variable(a, memory) for a in c.arguments]
-            kernels[c.body](addresses, [_argument_scalar(a, inputs) for a in c.arguments])
+    kernels = {c: _load_kernel(c, target) for c in calls}
+    for on_host, group in itertools.groupby(calls, lambda c: isinstance(kernels[c], HostFunctionKernel)):
+        with nullcontext() if on_host else memory_lender(target)(list(memory.values())):
+            for c in group:
+                addresses = [_address_or_zero_for_variable(a, memory) for a in c.arguments]
+                sizes = [int(inputs[name]) for name in getattr(kernels[c], "shape_variables", ())]
+                kernels[c](addresses, [*[_argument_scalar(a, inputs) for a in c.arguments], *sizes])
     for g in guards.values():
         g.check_slack()
     return {memory_key(m): a.copy() if guards else a for m, a in memory.items() if m.op is not Op.BINARY}
+
+
+def _load_kernel(call: UOp, target: Target) -> Kernel:
+    if call.body.op is Op.CUSTOM_FUNCTION:
+        return make_host_function_kernel(call, target.name)
+    _, source, binary = call.body.src
+    return load_or_remake_kernel(target, source.arg.code, binary.arg.data)
 
 
 def memory_key(m: UOp) -> str:

@@ -29,9 +29,10 @@ from uops.interp import run
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir.dtypes import DType, DTypeKind
+from uops.spec.ir.native import refuse_native_text
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.text import MAX_FILE, parse
+from uops.spec.ir.text import MAX_FILE, parse, parse_and_locate_nodes
 from uops.spec.untrusted import BadFile, describe_path, escape_unprintable, read_text
 
 Array = npt.NDArray[Any]
@@ -84,6 +85,15 @@ def read_program_text(path: Path) -> str:
         return read_text(path, max_bytes=MAX_FILE)
     except BadFile as e:
         raise SpecError(str(e), line=1, column=1) from e
+
+
+def refuse_native_program(path: Path, how_to_allow: str) -> None:
+    """Raise SpecError if a program holds native text (R167), or cannot be read."""
+    try:
+        graph = parse_and_locate_nodes(read_program_text(path))
+    except SpecError as e:
+        raise SpecError(f"{describe_path(path)}: {escape_unprintable(str(e))}", claim=e.claim, line=e.line, column=e.column) from e
+    refuse_native_text(graph, f"{describe_path(path)}: ", how_to_allow)
 
 
 def _is_of_variable(graph: UOp, m: re.Match[str]) -> bool:

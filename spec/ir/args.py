@@ -242,9 +242,13 @@ class NameArg:
 
 @dataclass(frozen=True, slots=True)
 class SourceArg:
-    """The arg of a Source: the text of a rendered kernel."""
+    """The arg of a Source: the text of a rendered kernel, and the target that it and the Binary beside it are for.
+
+    `target` is the name of a target and the key of its version and machine (R169); empty where nothing was compiled.
+    """
 
     code: str
+    target: str = ""
 
 
 # The args of the bestiary's ops

@@ -195,23 +195,49 @@ def parse(text: str) -> UOp:
 
     Raises SpecValueError with line and column if the text has a syntax error, and SpecTypeError if `text` is no str.
     """
+    return parse_and_locate_nodes(text).root
+
+
+class NodePlace(NamedTuple):
+    """The line of a node in a text, counted from 1, and its name there."""
+
+    line: int
+    name: str
+
+
+class LocatedGraph(NamedTuple):
+    """A graph that was read from a text, and the place of each node that has a line there, needed by the root or not."""
+
+    root: UOp
+    places: dict[UOp, NodePlace]
+
+
+def parse_and_locate_nodes(text: str) -> LocatedGraph:
+    """Return the graph in a text, as `parse` does, with the first place of each node."""
     if not isinstance(text, str):
         raise SpecTypeError(f"parse expects the text of a graph as a str, got {type(text).__name__}")
     nodes: dict[str, UOp] = {}
+    places: dict[UOp, NodePlace] = {}
     root: UOp | None = None
     for n, raw in enumerate(text.split("\n"), 1):
         tokens = _tokenize_line(raw, n)
         if tokens:
             root = _LineParser(tokens, nodes, len(raw) + 1).parse_node()
+            places.setdefault(root, NodePlace(n, tokens[0].text))
     if root is None:
         raise SpecValueError("expected at least one node, got none", line=1, column=1)
-    return root
+    return LocatedGraph(root, places)
 
 
 def parse_file(path: Any) -> UOp:
     """Parse the graph in a UTF-8 file; raises SpecValueError with a message that begins with the path."""
+    return parse_file_and_locate_nodes(path).root
+
+
+def parse_file_and_locate_nodes(path: Any) -> LocatedGraph:
+    """Parse the graph in a UTF-8 file, as `parse_file` does, with the first place of each node."""
     try:
-        return parse(read_text(path, max_bytes=MAX_FILE, pipes=True))
+        return parse_and_locate_nodes(read_text(path, max_bytes=MAX_FILE, pipes=True))
     except SpecError as e:
         raise SpecValueError(
             f"{describe_path(path)}: {escape_unprintable(str(e))}", claim=e.claim, line=e.line, column=e.column

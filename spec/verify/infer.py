@@ -8,13 +8,15 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import scope_nodes
-from uops.spec.verify.dialects import BESTIARY_ONLY_OPS, EXPANDED_OPS, PROGRAM_OPS, TENSOR_OPS, WRITTEN_OPS, Dialect
+from uops.spec.verify.dialects import BESTIARY_ONLY_OPS, BESTIARY_OPS, EXPANDED_OPS, PROGRAM_OPS, TENSOR_OPS, WRITTEN_OPS, Dialect
 
 #: Ops that kernels and launches have, but no tensor graph outside of its Calls.
 _KERNEL_ONLY_OPS = (EXPANDED_OPS | PROGRAM_OPS) - TENSOR_OPS
 _NO_TENSOR_OPS = _KERNEL_ONLY_OPS | BESTIARY_ONLY_OPS
 _KERNEL_ROOTS = frozenset({Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION})
-_LOOPS = frozenset({Op.RANGE}) | (WRITTEN_OPS - {Op.CUSTOMI}) | {Op.BARRIER, Op.WMMA, Op.IF, Op.ENDIF}
+#: Ops of the second document that kernels have, too: alone they tell nothing where a graph has ops that only the first one has.
+_ALSO_OF_KERNELS = BESTIARY_ONLY_OPS & WRITTEN_OPS
+_LOOPS = frozenset({Op.RANGE}) | WRITTEN_OPS | {Op.BARRIER, Op.WMMA, Op.IF, Op.ENDIF}
 _inferred: WeakKeyDictionary[UOp, Dialect] = WeakKeyDictionary()
 _is_kernel_body: WeakKeyDictionary[UOp, bool] = WeakKeyDictionary()
 
@@ -22,8 +24,9 @@ _is_kernel_body: WeakKeyDictionary[UOp, bool] = WeakKeyDictionary()
 def infer_dialect(root: UOp) -> Dialect:
     """Return the dialect by which to read a graph: BESTIARY, KERNEL or TENSOR. Memoized per root.
 
-    A graph with an op that only the second document has is BESTIARY. KERNEL stands for all dialects of kernels: the root is a
-    Sink with a name, or an op or Buffer outside of Calls is one that only kernels have. Any other graph is TENSOR.
+    A graph with an op that only the second document has is BESTIARY; CUSTOMI says so only where no op is of the first alone.
+    KERNEL stands for all dialects of kernels: the root is a Sink with a name, or an op or Buffer outside of Calls is one that only
+    kernels have. Any other graph is TENSOR.
     """
     dialect = _inferred.get(root)
     if dialect is None:
@@ -49,7 +52,8 @@ def _infer_dialect_from_nodes(root: UOp) -> Dialect:
     ops = {u.op for u in nodes}
     if ops.isdisjoint(_NO_TENSOR_OPS) and not (Op.BUFFER in ops and any(map(_is_kernel_buffer, nodes))):
         return Dialect.KERNEL if _is_named_sink(root) else Dialect.TENSOR
-    if not ops.isdisjoint(BESTIARY_ONLY_OPS):
+    second = ops & BESTIARY_ONLY_OPS
+    if second - _ALSO_OF_KERNELS or (second and ops <= BESTIARY_OPS):
         return Dialect.BESTIARY
     if _is_named_sink(root) or any(u.op in _KERNEL_ONLY_OPS or _is_kernel_buffer(u) for u in scope_nodes(root)):
         return Dialect.KERNEL

@@ -142,9 +142,6 @@ def _apply_body_to_arguments(function_or_call: UOp, new_sources: tuple[UOp, ...]
     """Return the body of a Function or Call on its arguments; for a Call, the Group of its effects."""
     body, *arguments = new_sources
     if function_or_call.op is Op.CALL and is_kernel_body(function_or_call.body):
-        if body.op in (Op.CUSTOM_FUNCTION, Op.PROGRAM):
-            detail = f"its body is a {body.op.name}, which the compiler cannot look into"
-            raise untranslatable_error("R63 (Call)", function_or_call, detail, error_root)
         return function_or_call.replace(src=(function_or_call.body, *arguments))
     order = toposort(body)
     slots = [p for p in order if p.op is Op.PARAM and p.arg.slot is not None]

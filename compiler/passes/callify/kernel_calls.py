@@ -20,12 +20,14 @@ from typing import NamedTuple
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.views import view_front_of_memory
+from uops.compiler.native import require_variables_fit_program
 from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.derive.shape import dim_node
+from uops.spec.ir.native import NATIVE_INSTRUCTIONS, OPAQUE_BODIES
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import BASES, VIEWS, base_memory, is_variable, strip_afters
@@ -96,7 +98,13 @@ class _CallInMemory:
         for slot, reference in enumerate(self.references):
             if reference not in passed:
                 passed[reference] = self._pass_argument(slot, reference, reference in writes)
-        body, kept = self._bind_scalars_and_number_memory([passed[r] for r in self.references])
+        if self.body.op in OPAQUE_BODIES:  # which take their arguments as they are numbered
+            arguments = [passed[r] for r in self.references]
+            body, kept = self.body, _KeptArguments(arguments, {k: k for k in range(len(arguments))})
+            if body.op is Op.PROGRAM:
+                require_variables_fit_program(self.call, self.error_root)
+        else:
+            body, kept = self._bind_scalars_and_number_memory([passed[r] for r in self.references])
         slots = tuple(sorted({n for k, n in kept.numbers.items() if k in written}))
         verify_kernel(body)
         call = UOp(Op.CALL, (body, *kept.arguments), CallArg(written=slots))
@@ -115,7 +123,7 @@ class _CallInMemory:
     def _pass_argument(self, slot: int, reference: UOp, is_written: bool) -> UOp:
         """Return the memory, value or scalar to pass for an argument."""
         p = self.params.get(slot)
-        if p is not None and is_variable(p):
+        if is_variable(p) if p is not None else is_variable(reference):
             return reference
         if reference.op in MEMORY_ROOTS and not is_variable(reference) and (p is None or reference.dtype is p.dtype):
             return B.after(reference, *self.waits[reference]) if self.waits[reference] else reference
@@ -137,7 +145,7 @@ class _CallInMemory:
         if p is None or a.op not in VIEWS or memory.op not in MEMORY_ROOTS or is_variable(memory) or memory.dtype is not p.dtype:
             return False
         is_fixed = self.body.op is not Op.SINK or (self.body.arg is not None and self.body.arg.scheduled)
-        if is_fixed or any(u.op in _OPAQUE for u in toposort(self.body)) or any(isinstance(n, UOp) for n in memory.shape):
+        if is_fixed or any(u.op in NATIVE_INSTRUCTIONS for u in toposort(self.body)) or any(isinstance(n, UOp) for n in memory.shape):
             return False
         views = [u for u in _views_of(a) if u.op is not Op.AFTER]
         return all(u.op in _FOLLOWED and all(s.constant_elements is not None for s in u.src[1:]) for u in views)
@@ -244,17 +252,17 @@ def _flat_param(p: UOp, slot: int, argument: UOp, variables: dict[UOp, UOp]) -> 
 
 
 def find_written_slots(body: UOp) -> tuple[int, ...] | None:
-    """Return the slots of the Params that a kernel may write; None if nothing is known of it, so that it may write all."""
-    order = toposort(body)
-    if body.op is Op.CUSTOM_FUNCTION or any(u.op in _OPAQUE for u in order):
+    """Return the slots of the Params that a kernel may write; None if nothing is known of it, so that it may write all.
+
+    Native text may write what its operands refer to (R168).
+    """
+    if body.op is Op.CUSTOM_FUNCTION:
         return None
+    order = toposort(body)
     targets = [u.index if u.op is Op.ATOMICADD else u.buffer for u in order if u.op in (Op.STORE, Op.ATOMICADD)]
+    targets += [s for u in order if u.op in NATIVE_INSTRUCTIONS for s in u.src]
     memory = dict.fromkeys(map(base_memory, targets))
-    return tuple(sorted(int(m.arg.slot) for m in memory if m.op is Op.PARAM))
-
-
-#: Ops of a kernel that may write memory which no operand of theirs names as the target.
-_OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
+    return tuple(sorted(int(m.arg.slot) for m in memory if m.op is Op.PARAM and not is_variable(m)))
 
 
 def verify_kernel(body: UOp) -> None:

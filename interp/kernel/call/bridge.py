@@ -7,6 +7,7 @@ machine evaluates. A leaf that is a reference is passed as memory (R127).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from uops.interp.kernel.call.bindings import (
     AccessRecorder,
@@ -34,6 +35,7 @@ from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import EFFECT_GROUPS, Op
+from uops.spec.ir.scope import is_variable
 
 __all__ = [
     "is_kernel", "is_whole_kernel", "is_linear_of_calls", "region_leaves", "run_kernel_or_custom_call", "run_linear_of_calls",
@@ -111,14 +113,15 @@ def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
     declared = u.arg.written if u.arg is not None else None
     arenas = get_or_make_kernel_state(m).arenas
     bindings: dict[int, MemoryBinding] = {}
-    contents = []
+    contents: list[Any] = []
     for k, a in enumerate(u.arguments):
         cell = scope.cells[a]
         if cell.__class__ is StorageRef:
             bindings[k] = MemoryBinding(cell, arenas.get(cell.storage), a)
             contents.append(bindings[k].copy_and_mark_read_or_trap_if_unwritten(u, declared is None or k in declared))
         else:
-            contents.append(m.load_if_reference(cell))
+            value = m.load_if_reference(cell)
+            contents.append(int(value) if is_variable(a) else value.reshape(-1))
     written = [k for k in bindings if declared is None or k in declared]
     for k, value in zip(written, call_custom_function(u.body.arg.name, contents, len(written))):
         bindings[k].replace_contents_by_custom_function_result(value)

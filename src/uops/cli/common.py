@@ -26,6 +26,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 INTERP = "interp"
 #: Exit statuses of a usage error and of an interrupted command.
 USER_ERROR, INTERRUPTED = 2, 130
+#: What a refusal of native text tells the user to do.
+HOW_TO_ALLOW_NATIVE = "give --allow-native if you trust the file"
 #: Width of output to a file or a pipe, in columns.
 WIDE = 150
 
@@ -208,18 +210,35 @@ def program_argument() -> Callable[[F], F]:
     return click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
 
 
-def read_program(file: str, dialect: Dialect) -> UOp:
+def allow_native_option() -> Callable[[F], F]:
+    """Return the option `--allow-native`, of every command that reads a program."""
+    text = "Take a file with native text (Custom, CustomI, Ins, CustomFunction, Program), which runs with all your rights."
+    return click.option("--allow-native", is_flag=True, help=text)
+
+
+def parse_program(file: str, allow_native: bool) -> UOp:
+    """Read a `.uops` program, which is not verified yet. Raises SpecError, also for native text unless it is allowed (R167)."""
+    from uops.spec.ir.native import refuse_native_text
+    from uops.spec.ir.text import parse_file_and_locate_nodes
+    from uops.spec.untrusted import describe_path
+
+    graph = parse_file_and_locate_nodes(file)
+    if not allow_native:
+        refuse_native_text(graph, f"{describe_path(file)}: ", HOW_TO_ALLOW_NATIVE)
+    return graph.root
+
+
+def read_program(file: str, dialect: Dialect, allow_native: bool) -> UOp:
     """Read a `.uops` program and verify it in its dialect; a graph that is one kernel becomes a launch of it (R166).
 
     A graph of a kernel dialect that gives values, or has kernels as loops alone, stays as it is (R127, loops of a node).
 
-    Raises SpecError.
+    Raises SpecError, also for native text unless it is allowed (R167).
     """
-    from uops.spec.ir.text import parse_file
     from uops.spec.verify.dialects import LAUNCH_DIALECTS, Dialect
     from uops.spec.verify.verifier import verify
 
-    root = parse_file(file)
+    root = parse_program(file, allow_native)
     if dialect in LAUNCH_DIALECTS:
         from uops.compiler.entry import convert_to_entering_program, is_launch, wrap_kernel_as_launch  # late: only kernels need it
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend_option, json_option, make_console, print_json, program_argument, refuse_under_fast_math
+from uops.cli.common import (
+    allow_native_option,
+    backend_option,
+    json_option,
+    make_console,
+    parse_program,
+    print_json,
+    program_argument,
+    refuse_under_fast_math,
+)
 from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 from uops.spec.untrusted import describe_path
 
@@ -34,11 +43,13 @@ TIMEOUT = 600.0
     "--schedules", type=click.IntRange(0), default=0, show_default=True, help="Number of further iteration orders per stage."
 )
 @click.option("--out", "-o", type=click.Path(file_okay=False), metavar="DIR", help="Directory for the texts before and after.")
+@allow_native_option()
 @json_option()
 @isolate_foreign_backend
 @click.pass_context
 def bisect(
-    ctx: click.Context, file: str, backend_name: str, inputs: str | None, seed: int, schedules: int, out: str | None, as_json: bool
+    ctx: click.Context, file: str, backend_name: str, inputs: str | None, seed: int, schedules: int, out: str | None,
+    allow_native: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Name the pass whose result differs from the one before it.
 
@@ -48,12 +59,11 @@ def bisect(
     from uops.backends import npz
     from uops.cli.inputs import check_and_convert_inputs, random_inputs
     from uops.fuzz.bisect.bisect import bisect as search
-    from uops.spec.ir.text import parse_file
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
     refuse_under_fast_math("bisect")
-    root = parse_file(file)
+    root = parse_program(file, allow_native)
     verify(root, Dialect.TENSOR)
     backend = load_compiler_backend(backend_name)
     values = check_and_convert_inputs(root, npz.InputFile(inputs)) if inputs else random_inputs(root, seed)

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import click
 
-from uops.cli.common import echo, json_option, print_json
+from uops.cli.common import HOW_TO_ALLOW_NATIVE, allow_native_option, echo, json_option, print_json
 
 
 @click.command("check-certificate", short_help="Check a certificate that compile wrote.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--seconds", type=click.IntRange(1), default=600, show_default=True, help="Time limit of the check, in seconds.")
+@allow_native_option()
 @json_option()
 @click.pass_context
-def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool) -> None:
+def check_certificate(ctx: click.Context, file: str, seconds: int, allow_native: bool, as_json: bool) -> None:
     """Check a certificate that `uops compile --certificate` wrote.
 
     All claims are derived again from the texts in it, and the solver checks each. Exit status 1 if one does not hold or the time is
@@ -29,6 +30,7 @@ def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool
         OutOfTime,
         check_certificate_and_list_faults,
         load_certificate_and_check_digest,
+        refuse_native_text_in_certificate,
         trusted_base,
     )
     from uops.spec.untrusted import describe_path
@@ -36,6 +38,8 @@ def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool
     certificate = load_certificate_and_check_digest(Path(file))
     try:
         with _raise_out_of_time_after(seconds):
+            if not allow_native:
+                refuse_native_text_in_certificate(certificate, describe_path(file), HOW_TO_ALLOW_NATIVE)
             failures = [_shorten_reason(why) for why in check_certificate_and_list_faults(certificate, seconds)]
     except OutOfTime as e:
         failures = [str(e)]

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import dialect_option, json_option, make_console, print_json, program_argument, tolerate_closed_reader
+from uops.cli.common import (
+    allow_native_option,
+    dialect_option,
+    json_option,
+    make_console,
+    parse_program,
+    print_json,
+    program_argument,
+    tolerate_closed_reader,
+)
 
 if TYPE_CHECKING:
     from uops.spec.errors import SpecError
@@ -16,20 +25,23 @@ if TYPE_CHECKING:
 @click.command(short_help="Verify a .uops program and show the broken claims.")
 @program_argument()
 @dialect_option(None, "Also judge the claims of this dialect.")
+@allow_native_option()
 @json_option()
 @click.pass_context
-def check(ctx: click.Context, file: str, dialect: str | None, as_json: bool) -> None:
+def check(ctx: click.Context, file: str, dialect: str | None, allow_native: bool, as_json: bool) -> None:
     """Verify a .uops program and show every claim that it breaks.
 
     Exit status 1 if one is broken or the text cannot be read.
     """
     from uops.spec.errors import SpecError
-    from uops.spec.ir.text import parse_file
+    from uops.spec.ir.native import NativeTextError
     from uops.spec.verify import verifier
     from uops.spec.verify.dialects import Dialect
 
     try:
-        root = parse_file(file)
+        root = parse_program(file, allow_native)
+    except NativeTextError:
+        raise
     except SpecError as e:
         broken = [_parse_error_to_json(e)]
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from uops.cli.common import backend_option, dialect_option, echo, program_argument, read_program
+from uops.cli.common import allow_native_option, backend_option, dialect_option, echo, program_argument, read_program
 from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ SOURCE, OBJECT = "source", "object"
     help="Write to a file; - is standard output.",
 )
 @dialect_option("tensor", "What the program is written in: it enters at the stage that takes this.  [default: tensor]")
+@allow_native_option()
 @isolate_foreign_backend
 def compile_(
     file: str,
@@ -58,6 +59,7 @@ def compile_(
     certificate: str | None,
     fast_math: bool,
     out: str | None,
+    allow_native: bool,
 ) -> None:
     """Lower a .uops program and print it at any stage.
 
@@ -70,7 +72,7 @@ def compile_(
 
     name = resolve_stage_or_dialect(stage or SOURCE)
     written = Dialect(dialect.lower())
-    root = read_program(file, written)
+    root = read_program(file, written, allow_native)
     if written is not Dialect.TENSOR and (log or pass_ or certificate is not None or fast_math):
         raise click.UsageError("--pass, --log, --certificate and --fast-math take programs of the tensor dialect alone")
     backend = load_compiler_backend(backend_name)
@@ -167,11 +169,15 @@ def _certify_and_write_certificate(root: UOp, backend: CompilerBackend, config: 
 
 
 def compile_kernels(root: UOp, backend: CompilerBackend, config: Config, dialect: Dialect) -> list[UOp]:
-    """Return the distinct Program nodes of the compiled graph, which is written in `dialect`, in order of execution."""
+    """Return the distinct Program nodes of the compiled graph, which is written in `dialect`, in order of execution.
+
+    A Call of a CustomFunction has none.
+    """
     from uops.compiler import lower
+    from uops.spec.ir.ops import Op
 
     program = lower(root, backend.target, config=config, dialect=dialect)
-    return list(dict.fromkeys(call.body for call in program.instructions))
+    return list(dict.fromkeys(call.body for call in program.instructions if call.body.op is Op.PROGRAM))
 
 
 def source(kernel: UOp) -> str:

@@ -12,7 +12,9 @@ import click
 
 from uops.cli.commands.conform import find_reason_unwritable
 from uops.cli.common import (
+    HOW_TO_ALLOW_NATIVE,
     INTERRUPTED,
+    allow_native_option,
     backend_option,
     json_option,
     make_console,
@@ -68,13 +70,14 @@ NOTHING_JUDGED = 2
 @click.option(
     "--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Directory of the report."
 )
+@allow_native_option()
 @click.option("--list", "listing", is_flag=True, help="Print the kinds and the oracles, and do nothing.")
 @json_option()
 @click.pass_context
 def fuzz(
     ctx: click.Context, file: str | None, backend_name: str | None, cases: int | None, seconds: float | None, seed: int, jobs: int,
-    kinds: str, oracles: str, against: str | None, cluster: str | None, timeout: float, report: str, listing: bool,
-    as_json: bool,
+    kinds: str, oracles: str, against: str | None, cluster: str | None, timeout: float, report: str,
+    allow_native: bool, listing: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run random programs on a backend, judged by the interpreter.
 
@@ -89,7 +92,7 @@ def fuzz(
         _print_kinds_and_oracles(as_json)
         ctx.exit(0)
     if file:
-        ctx.exit(_rejudge_reproducer_and_print(Path(file), backend_name, timeout, as_json))
+        ctx.exit(_rejudge_reproducer_and_print(Path(file), backend_name, timeout, allow_native, as_json))
     if not backend_name:
         raise click.UsageError("name the backend to test with --backend NAME")
     if why := find_reason_unwritable(Path(report)):
@@ -236,15 +239,20 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
     out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
-def _rejudge_reproducer_and_print(file: Path, backend_name: str | None, timeout: float, as_json: bool) -> int:
+def _rejudge_reproducer_and_print(
+    file: Path, backend_name: str | None, timeout: float, allow_native: bool, as_json: bool
+) -> int:  # fmt: skip
     from dataclasses import replace
 
     from uops.fuzz.campaign.examine import Setup
     from uops.fuzz.campaign.process import LIMITS, Examiner
     from uops.fuzz.oracles.oracles import AGAINST, COMPILER, ORACLES
+    from uops.fuzz.reduce.corpus import refuse_native_program
     from uops.fuzz.reduce.reproducer import read_program_without_header, read_reproducer
 
     file_name = describe_path(file)
+    if not allow_native:
+        refuse_native_program(file, HOW_TO_ALLOW_NATIVE)
     sample, record = (read_program_without_header(file, backend_name) if backend_name else None) or read_reproducer(file)
     setup = Setup.from_json(record["setup"])
     needs = ORACLES[record["oracle"]].needs if record["oracle"] in ORACLES else frozenset()

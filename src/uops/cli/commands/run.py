@@ -11,6 +11,7 @@ import click
 
 from uops.cli.common import (
     INTERP,
+    allow_native_option,
     backend_option,
     dialect_option,
     json_option,
@@ -45,10 +46,11 @@ TIMEOUT = 600.0
 )
 @click.option("--schedule", type=int, help="Seed of an iteration order, where a kernel leaves it open; for the interpreter.")
 @click.option("--bits", is_flag=True, help="Show the bits of every float beside its value.")
+@allow_native_option()
 @json_option()
 def run(
     file: str, backend_name: str, inputs: str | None, seed: int, dialect: str | None, schedule: int | None, bits: bool,
-    as_json: bool,
+    allow_native: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Evaluate a .uops program on given or random inputs.
 
@@ -63,7 +65,7 @@ def run(
     written = Dialect(dialect.lower()) if dialect else _read_reproducer_dialect_or_tensor(Path(file))
     if backend_name != INTERP and schedule is not None:
         raise click.UsageError(f"--schedule draws an order in the interpreter, {quote_name(backend_name)} has its own")
-    root = read_program(file, written)
+    root = read_program(file, written, allow_native)
     embedded = {} if inputs or not Path(file).is_file() else read_inputs(Path(file))  # a pipe was read to its end
     if embedded and written is Dialect.BESTIARY:
         values = embedded  # memory and variables of the second document, read as it says what they are

@@ -9,9 +9,11 @@ import click
 
 from uops.cli.common import (
     INTERRUPTED,
+    allow_native_option,
     backend_option,
     json_option,
     make_console,
+    parse_program,
     print_json,
     program_argument,
     send_heartbeat,
@@ -30,10 +32,11 @@ Json = dict[str, Any]
 @backend_option(required=True, help="Backend whose target to time on.")
 @click.option("--beam", type=click.IntRange(1), default=2, show_default=True, help="Number of states kept per step.")
 @click.option("--seconds", type=click.IntRange(1), default=10, show_default=True, help="Time limit for one kernel, in seconds.")
+@allow_native_option()
 @json_option()
 @isolate_foreign_backend
 @click.pass_context
-def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds: int, as_json: bool) -> None:
+def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds: int, allow_native: bool, as_json: bool) -> None:
     """Search for the schedules of a .uops program's kernels by timing them.
 
     The results are kept on disk, for compilations with UOPS_BEAM set to the same number of states. Ctrl-C keeps the best so far and
@@ -41,11 +44,10 @@ def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds:
     """
     from uops.compiler import Config, lower
     from uops.compiler.passes.optimize.search.beam import report_search_progress_to
-    from uops.spec.ir.text import parse_file
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
-    root = parse_file(file)
+    root = parse_program(file, allow_native)
     verify(root, Dialect.TENSOR)
     backend = load_compiler_backend(backend_name)
     finished: dict[str, Progress] = {}

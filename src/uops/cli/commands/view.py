@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from uops.cli.common import backend_option, echo, program_argument
+from uops.cli.common import allow_native_option, backend_option, echo, parse_program, program_argument
 from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ SHARE = 0.8
     metavar="OUT",
     help="The page.  [default: FILE with suffix .html]",
 )
+@allow_native_option()
 @isolate_foreign_backend
-def view(file: str, backend_name: str, out: str | None) -> None:
+def view(file: str, backend_name: str, out: str | None, allow_native: bool) -> None:
     """Show a lowering as one HTML page, a column per stage.
 
     The page needs no network. Of a program of many kernels, it shows the first one; choose others, or all, in the page. A lowering
@@ -47,7 +48,6 @@ def view(file: str, backend_name: str, out: str | None) -> None:
     """
     from uops.cli.commands.conform import show_progress
     from uops.cli.viewer.page import render_page
-    from uops.spec.ir.text import parse_file
     from uops.spec.untrusted import describe_path, quote_name, write_text
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
@@ -57,7 +57,7 @@ def view(file: str, backend_name: str, out: str | None) -> None:
     name = quote_name(Path(file).name)
     with _pause_garbage_collection():
         with show_progress(f"{name}: reading", line_interval=EVERY):
-            root = parse_file(file)
+            root = parse_program(file, allow_native)
             verify(root, Dialect.TENSOR)
         with _limit_memory_to_free(name):
             shown = _lower_and_build_view(root, backend.target, name)

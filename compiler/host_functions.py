@@ -1,0 +1,44 @@
+"""Functions of the host that every target has: what some names of a CustomFunction mean where nothing else is registered.
+
+Takes: flat arrays, of which the first is written. Spec: CustomFunction; R169 (functions and programs).
+
+`EncDec` is the kind of codecs of the second document. On a host it decodes what zlib has encoded.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from uops.spec.errors import Trap
+
+
+def sort(out: Any, values: Any) -> None:
+    """Write the values in ascending order, NaNs last."""
+    out[:] = values
+    out.sort()
+
+
+def crc32(out: Any, data: Any) -> None:
+    """Write the CRC-32 of the bytes of an array to the one element of a uint32 array."""
+    out[0] = zlib.crc32(data)
+
+
+def decode(out: Any, encoded: Any) -> None:
+    """Decode a zlib stream to exactly the bytes of an array.
+
+    Raises Trap for a malformed stream, and for one of another length. What follows the stream is ignored.
+    """
+    decoder = zlib.decompressobj()
+    try:
+        data = decoder.decompress(encoded, out.nbytes + 1)  # one byte more tells a longer stream
+    except zlib.error as e:
+        raise Trap(f"EncDec: the stream cannot be decoded: {e}") from e
+    if not decoder.eof or len(data) != out.nbytes:
+        raise Trap(f"EncDec: expected a stream of {out.nbytes} bytes, got {len(data) if decoder.eof else 'another length'}")
+    memoryview(out).cast("B")[:] = data
+
+
+#: Name of a CustomFunction -> its function.
+STANDARD_FUNCTIONS: dict[str, Callable[..., None]] = {"sort": sort, "crc32": crc32, "EncDec": decode}

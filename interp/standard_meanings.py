@@ -1,0 +1,71 @@
+"""What the instructions and functions that every target of ours has mean, written independently of them.
+
+Takes: values of the sources of an Ins, or the flat arguments of a CustomFunction's Call. Gives: the value, or the new contents of
+the first argument. `interp/opaque.py` registers them. Spec: Ins, CustomFunction; R168 (Ins and Custom on a target), R169 (functions
+and programs).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from uops.spec.errors import Trap
+from uops.spec.ir.ops import Op
+
+#: The polynomial of CRC-32 (ISO-HDLC), lowest bit first.
+_CRC_POLYNOMIAL = 0xEDB88320
+
+
+def count_bits(x: Any) -> Any:
+    """Return the number of bits that are 1 in each element, in the dtype of the elements."""
+    x = np.asarray(x)
+    count = np.zeros_like(x)
+    for k in range(8 * x.dtype.itemsize):
+        count = count + ((x >> x.dtype.type(k)) & x.dtype.type(1))
+    return count
+
+
+def swap_bytes(x: Any) -> Any:
+    """Return each element with its bytes in the opposite order."""
+    return np.asarray(x).byteswap()
+
+
+def sort(out: Any, values: Any) -> Any:
+    """Return the values in ascending order, NaNs last."""
+    return np.sort(values)
+
+
+def crc32(out: Any, data: Any) -> Any:
+    """Return the CRC-32 of the bytes of an array, bit by bit."""
+    register = 0xFFFFFFFF
+    for byte in data.tobytes():
+        register ^= byte
+        for _ in range(8):
+            register = register >> 1 ^ (_CRC_POLYNOMIAL if register & 1 else 0)
+    return np.full(out.shape, register ^ 0xFFFFFFFF, out.dtype)
+
+
+def decode(out: Any, encoded: Any) -> Any:
+    """Return the bytes of the zlib stream that `encoded` begins with. Raises Trap unless it is as long as `out`."""
+    try:
+        decoder = zlib.decompressobj()
+        data = decoder.decompress(encoded.tobytes())
+    except zlib.error as e:
+        raise Trap(f"EncDec: the stream cannot be decoded: {e}") from e
+    if not decoder.eof or len(data) != out.nbytes:
+        raise Trap(f"EncDec: expected a whole stream of {out.nbytes} bytes, got {len(data)}")
+    return np.frombuffer(data, out.dtype)
+
+
+#: (op, name) -> its meaning.
+STANDARD_MEANINGS: dict[tuple[Op, str], Callable[..., Any]] = {
+    (Op.INS, "popcnt"): count_bits,
+    (Op.INS, "bswap"): swap_bytes,
+    (Op.CUSTOM_FUNCTION, "sort"): sort,
+    (Op.CUSTOM_FUNCTION, "crc32"): crc32,
+    (Op.CUSTOM_FUNCTION, "EncDec"): decode,
+}

@@ -1,0 +1,42 @@
+"""What instructions and functions mean from the start, against Python's integers and libraries."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from uops.interp import standard_meanings as meanings
+from uops.interp.opaque import find_meaning
+from uops.spec.errors import Trap
+from uops.spec.ir.ops import Op
+
+WORDS = [0, 1, 2, 255, 256, 0x01020304, 0x80000000, 0xFFFFFFFF]
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+def test_bits_are_counted_and_bytes_swapped(dtype: type) -> None:
+    x = np.array(WORDS, dtype)
+    assert meanings.count_bits(x).tolist() == [w.bit_count() for w in WORDS]
+    size = x.dtype.itemsize
+    assert meanings.swap_bytes(x).tolist() == [int.from_bytes(w.to_bytes(size, "little"), "big") for w in WORDS]
+    assert meanings.count_bits(x[5]).dtype == meanings.swap_bytes(x[5]).dtype == dtype
+
+
+def test_functions_are_those_of_the_libraries() -> None:
+    x = np.array([3.0, np.nan, -1.0], np.float32)
+    assert meanings.sort(x, x).tolist()[:2] == [-1.0, 3.0]
+    out = np.zeros(1, np.uint32)
+    assert meanings.crc32(out, x).tolist() == [zlib.crc32(x.tobytes())]
+    stream = np.frombuffer(zlib.compress(x.tobytes()) + b"more", np.uint8)
+    assert meanings.decode(np.zeros(3, np.float32), stream).tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("stream", [zlib.compress(b"123"), zlib.compress(b"1234")[:-3], b"no stream"])
+def test_a_stream_of_another_length_traps(stream: bytes) -> None:
+    with pytest.raises(Trap, match="EncDec"):
+        meanings.decode(np.zeros(4, np.uint8), np.frombuffer(stream, np.uint8))
+
+
+def test_they_are_registered() -> None:
+    assert all(find_meaning(*key) is meaning for key, meaning in meanings.STANDARD_MEANINGS.items())
+    assert find_meaning(Op.CUSTOM_FUNCTION, "Graph") is None
