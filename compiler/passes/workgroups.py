@@ -142,6 +142,12 @@ def _has_barrier(item: _Item) -> bool:
     return any(u.op is Op.BARRIER for u in _walk_instructions([item]))
 
 
+def _is_register_reference(u: UOp) -> bool:
+    """Return True for a reference to REG memory, of which each lane has its own (R128, private memory)."""
+    memory = base_memory(u)
+    return memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG
+
+
 def _is_lane_loop(u: UOp) -> bool:
     return u.op is Op.RANGE and u.arg.type in WORKGROUP
 
@@ -166,6 +172,7 @@ class _WorkgroupLowering:
         self.home_depth: dict[UOp, int] = {}  # of such an instruction: the number of plan blocks around it, without the kernel
         self.section_of: dict[UOp, _Section] = {}
         self.lane_memory: dict[UOp, _LaneMemory] = {}  # by value, or by REG Buffer
+        self.register_references: set[UOp] = set()  # places in REG memory that no lane changes
 
     def lower_kernel(self) -> list[UOp]:
         """Return the new instruction list."""
@@ -231,10 +238,16 @@ class _WorkgroupLowering:
         return common
 
     def _hoist_if_uniform(self, u: UOp) -> bool:
-        """Hoist arithmetic that no lane changes to the beginning of the innermost block that it depends on; return if it is."""
+        """Hoist arithmetic that no lane changes to the beginning of the innermost block that it depends on; return if it is.
+
+        The place of an element of REG memory is not hoisted, but left to the sections that use it.
+        """
         sources = [s for s in u.src if s.op is not Op.CONST and s.constant_elements is None]
         if u.op not in _RECOMPUTED or any(s not in self.uniform for s in sources):
             return False
+        if _is_register_reference(u):  # each lane has its own (R128): every section that uses it computes it
+            self.register_references.add(u)
+            return True
         depth = max([self.home_depth[s] for s in sources], default=0)
         self.uniform[u], self.home_depth[u] = u, depth
         self.blocks[depth].hoisted.append(u)
@@ -248,8 +261,8 @@ class _WorkgroupLowering:
         for section in _walk_sections(self.kernel.plan):
             for s in (s for u in _walk_instructions(section.items) for s in u.src):
                 self._keep_if_from_another_section(s, section)
-                memory = base_memory(s)
-                if memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG:
+                if _is_register_reference(s):
+                    memory = base_memory(s)
                     sections = sections_of_register.setdefault(memory, [])
                     sections += [] if section in sections else [section]
         for memory, sections in sections_of_register.items():
@@ -403,7 +416,10 @@ class _WorkgroupLowering:
         return u if u in self.emitted else self._append(u)
 
     def _fetch(self, s: UOp, section: _Section) -> None:
-        """Compute or load what is an instruction of another section."""
+        """Compute or load what is an instruction of another section, or a place in REG memory that no lane changes."""
+        if s in self.register_references and s not in section.values:
+            self._emit_register_reference(s, section)
+            return
         home = self.section_of.get(s)
         if home is None or home is section or not home.lanes or s in section.values or s.dtype is dt.void:
             return
@@ -414,6 +430,14 @@ class _WorkgroupLowering:
             for x in s.src:
                 self._fetch(x, section)
             self._emit_instruction(s, section)
+
+    def _emit_register_reference(self, u: UOp, section: _Section) -> None:
+        register, position = strip_afters(u.src[0]), u.positions[0]
+        if register in self.lane_memory:
+            self._emit_first_element(self.lane_memory[register], section)
+            section.register_positions.setdefault(position, {})[register] = None
+            self._emit_register_positions(position, section)
+        self._emit_instruction(u, section)
 
     def _emit_items(self, items: Sequence[_Item], section: _Section) -> None:
         for i in items:
