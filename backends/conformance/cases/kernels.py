@@ -77,7 +77,7 @@ def _meet_twice(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
 def _meet_in_loop(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build lanes that rotate LOCAL memory once per iteration of a loop that holds two Barriers."""
     source, target, tile = k.add_source(d, LANES), k.add_target(d, LANES), local_memory(LANES, d)
-    i, r = k.make_range(LANES, AxisType.LOCAL), k.make_range(3)
+    i, r = k.make_range(LANES, AxisType.LOCAL), k.make_range(2)
     filled = b.after(tile, barrier(copy_element(tile, i, source, i)))
     kept = register_memory(1, d, 2)
     entered = b.after(filled, r)
@@ -381,9 +381,9 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
     *((Op.STORE, f"kernel-gated-{name}", single_kernel(_gated_store(t, shift))) for name, t, shift in (
         ("inside", AxisType.LOOP, 0), ("below", AxisType.LOOP, -4), ("above", AxisType.LOOP, 5),
         ("lanes", AxisType.LOCAL, 2), ("upcast", AxisType.UPCAST, 2))),
-    (Op.INDEX, "vector",        single_kernel(_copy_vectors(1))),
-    (Op.INDEX, "vector-strided", single_kernel(_copy_vectors(5))),
-    (Op.INDEX, "vector-reversed", single_kernel(_copy_vectors(-1))),
+    (Op.INDEX, "lanes",         single_kernel(_copy_vectors(1))),
+    (Op.INDEX, "lanes-strided", single_kernel(_copy_vectors(5))),
+    (Op.INDEX, "lanes-reversed", single_kernel(_copy_vectors(-1))),
     (Op.INDEX, "lane-of-vector", single_kernel(_vector_lane)),
     (Op.STACK, "vector-of-loads", single_kernel(_stack_lanes)),
     (Op.STORE, "vector-gated",  single_kernel(_gated_vectors)),
