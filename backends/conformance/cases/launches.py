@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from uops.backends.arrays import STORAGE
-from uops.backends.conformance.cases.common import Array, Inputs, make_ordinary_then_random_data
+from uops.backends.conformance.cases.common import (
+    Array,
+    Inputs,
+    collect_buffers_void_root_writes,
+    make_ordinary_then_random_data,
+)
 from uops.backends.conformance.model import ConformanceCase, Segment
 from uops.backends.contract import KERNEL_SURFACE
 from uops.spec.ir import build as b
@@ -120,8 +125,9 @@ def list_instructions(*roots: UOp) -> UOp:
 
 
 def make_launch_case(op: Op, d: DType, edge: str, graph: UOp, inputs: Inputs) -> ConformanceCase:
-    """Return a case of `op`'s row on the surface `kernel`: the Buffers that the Calls of `graph` write test the cell `edge`."""
+    """Return a case of `op`'s row on the surface `kernel`: the Buffers that `graph` writes test the cell `edge`."""
     memory = dict.fromkeys(m for call in _calls_of(graph) for m in _written_memory(call))
+    memory |= dict.fromkeys(collect_buffers_void_root_writes(graph) if graph.op is Op.SINK else ())
     segments = tuple(Segment(edge, f"b{m.arg.unique}", 0, m.arg.size) for m in memory)
     return ConformanceCase(ROWS[op].id, d, edge, graph, inputs, segments, KERNEL_SURFACE)
 
