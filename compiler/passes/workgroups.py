@@ -28,7 +28,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
 from uops.spec.ir.axes import WORKGROUP, AxisType
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.scope import base_memory, strip_afters
 
@@ -297,12 +297,19 @@ class _WorkgroupLowering:
         self.emitted.add(u)
         return u
 
-    def _open_loop(self, extent: int, kind: AxisType) -> UOp:
+    def _open_loop(self, lane: UOp, kind: AxisType) -> UOp:
+        """Open a loop of as many iterations as a Range or Special has; what computes a symbolic bound is the same for all lanes."""
+        bound = lane.bound
+        if bound.op is Op.CONST:
+            bound = B.index(self._extent(lane))
+        for u in toposort(bound):
+            if u.op in _RECOMPUTED and u.constant_elements is None:
+                self._emit_once(u)
         self.next_axis_id += 1
-        return self._append(UOp(Op.RANGE, (B.index(extent),), RangeArg(self.next_axis_id - 1, kind)))
+        return self._append(UOp(Op.RANGE, (bound,), RangeArg(self.next_axis_id - 1, kind)))
 
     def _open_loop_of_special(self, special: UOp, kind: AxisType, values: dict[UOp, UOp]) -> UOp:
-        loop = self._open_loop(self._extent(special), kind)
+        loop = self._open_loop(special, kind)
         values[special] = loop if special.dtype is loop.dtype else self._append(B.cast(loop, special.dtype))
         return loop
 
@@ -327,7 +334,7 @@ class _WorkgroupLowering:
     def _emit_plan(self, block: _Block) -> None:
         """Emit the arithmetic that is hoisted to a block, and its parts."""
         for u in block.hoisted:
-            self.uniform[u] = self._append(self._rebuild(u))
+            self.uniform[u] = self._emit_once(self._rebuild(u))
         for part in block.plan:
             if isinstance(part, _Section):
                 self._emit_section(part)
@@ -350,7 +357,7 @@ class _WorkgroupLowering:
             if lane.op is Op.SPECIAL:
                 loops.append(self._open_loop_of_special(lane, AxisType.LOCAL, section.values))
             else:
-                loops.append(self._open_loop(self._extent(lane), lane.arg.type))
+                loops.append(self._open_loop(lane, lane.arg.type))
                 section.values[lane] = loops[-1]
         self._emit_positions_of_kept(section)
         for s in (s for u in _walk_instructions(section.items) for s in u.src):
