@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from uops.backends import registry
-from uops.backends.contract import Backend, CompilerBackend, Inputs
+from uops.backends.contract import KERNEL_SURFACE, Backend, CompilerBackend, Inputs
 from uops.compiler.tensor.realize import install
 from uops.spec.errors import SpecTypeError, Unsupported
 from uops.spec.ir.native import refuse_native_text
@@ -69,7 +69,7 @@ def compile(
         if validate or fast_math:
             wanted = "validation" if validate else "fast-math"
             raise Unsupported(f"{wanted}: its kernels are not compiled in this process", backend)
-        if written is not Dialect.TENSOR and "kernel" not in instance.capabilities().surfaces:
+        if written is not Dialect.TENSOR and not instance.capabilities().can_be_asked(KERNEL_SURFACE):
             raise Unsupported(f"a program of the {written.value} dialect: it takes TENSOR graphs alone", backend)
         return lambda inputs: instance.run(graph, inputs)
     from uops.compiler import compile as compile_for  # late: an evaluating backend needs no compiler

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 Inputs = Mapping[str, Any]
 
+#: The surface of a backend that evaluates TENSOR graphs.
+TENSOR_SURFACE = "tensor"
+#: The surface of a backend that runs launches of kernels, of any later dialect, on memory that it is given.
+KERNEL_SURFACE = "kernel"
+#: The surface of a backend that has `render`, `compile` and `load` alone: launches run through the launcher of `uops.compiler`.
+RENDERER_SURFACE = "renderer"
+SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE, RENDERER_SURFACE)
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -49,7 +56,8 @@ class Deviation:
 class Capabilities:
     """A backend's declaration before the run. Sizes are in bytes; widths are in lanes, widest last.
 
-    `surfaces` are what `run` takes: `tensor` for TENSOR graphs, `kernel` for launches of kernels, of any later dialect.
+    `surfaces` are what the backend has: `tensor` if `run` takes TENSOR graphs, `kernel` if it takes launches of kernels, of any
+    later dialect, and `renderer` if it is a target alone (`CompilerBackend`), which our launcher asks launches of kernels.
     """
 
     dtypes: tuple[DType, ...] = dt.STORABLE
@@ -60,7 +68,11 @@ class Capabilities:
     local_memory: int = 0
     threads: int = 1
     tensor_cores: tuple[str, ...] = ()
-    surfaces: tuple[str, ...] = ("tensor",)
+    surfaces: tuple[str, ...] = (TENSOR_SURFACE,)
+
+    def can_be_asked(self, surface: str) -> bool:
+        """Return True if cases of this surface can be put to the backend. A renderer is asked launches of kernels."""
+        return surface in self.surfaces or (surface == KERNEL_SURFACE and RENDERER_SURFACE in self.surfaces)
 
     def missing(self, row: str, dtype: DType | None = None) -> Missing | None:
         """Return the declared gap that covers this cell, or None if the backend claims to have it. `dtype` None stands for a row
@@ -141,7 +153,7 @@ class Backend(ABC):
 
 
 #: The surfaces of a target of this compiler.
-COMPILED_SURFACES = ("tensor", "kernel")
+COMPILED_SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE)
 
 
 class CompilerBackend(Backend):

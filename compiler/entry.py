@@ -154,10 +154,14 @@ def mark_kernels_that_keep_their_loops(launch: UOp, dialect: Dialect) -> UOp:
 def _may_be_scheduled(call: UOp) -> bool:
     """Return True if a kernel is one of those that rangeify makes: the iterations of its one Store may run in any order.
 
-    Its loops are LOOP or REDUCE. Of the memory that it writes, an iteration reads at most the element that it writes.
+    Its loops are LOOP or REDUCE, and no bound depends on another loop. Of the memory that it writes, an iteration reads at most
+    the element that it writes.
     """
     order = toposort(call.body)
-    types = {u.arg.type for u in order if u.op is Op.RANGE}
+    ranges = [u for u in order if u.op is Op.RANGE]
+    types = {u.arg.type for u in ranges}
+    if any(u.op is Op.RANGE for r in ranges for u in toposort(r.bound)):
+        return False
     stores = [u for u in order if u.op is Op.STORE]
     if not {u.op for u in order} <= KERNEL_OPS - {Op.AFTER} or not types <= SEQUENTIAL or len(stores) != 1:
         return False

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from uops import __version__
-from uops.backends.contract import Backend, Capabilities, Deviation, Inputs, Missing
+from uops.backends.contract import COMPILED_SURFACES, Backend, Capabilities, Deviation, Inputs, Missing
 from uops.interp import run
 from uops.spec.errors import Unsupported
 from uops.spec.ir.dtypes import float32
@@ -31,8 +31,8 @@ class Interp(Backend):
         return f"uops {__version__} interpreter, NumPy {np.__version__}"
 
     def capabilities(self) -> Capabilities:
-        """Declare everything."""
-        return Capabilities()
+        """Declare everything, on both surfaces."""
+        return Capabilities(surfaces=COMPILED_SURFACES)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate the graph with the interpreter."""
@@ -60,7 +60,7 @@ class RefusingFloat32(Interp):
     def capabilities(self) -> Capabilities:
         """Declare everything, with a deviation for every cell, which must not excuse a refusal."""
         deviations = (Deviation("*", "*", level, "says nothing of refusals", "https://example.org") for level in ("strict", "core"))
-        return Capabilities(deviations=tuple(deviations))
+        return Capabilities(deviations=tuple(deviations), surfaces=COMPILED_SURFACES)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate the graph, or raise Unsupported if it has a float32."""
@@ -76,7 +76,7 @@ class Empty(Interp):
 
     def capabilities(self) -> Capabilities:
         """Declare every cell unsupported."""
-        return Capabilities(unsupported=(Missing("*", "*", "implements nothing"),))
+        return Capabilities(unsupported=(Missing("*", "*", "implements nothing"),), surfaces=COMPILED_SURFACES)
 
 
 class Refusing(Interp):

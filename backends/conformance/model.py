@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from uops.backends.contract import TENSOR_SURFACE
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 
@@ -18,12 +19,16 @@ REFUSED = "refused"
 
 
 class CellStatus(Enum):
-    """The status of a cell. Only PASS counts as passed; UNSUPPORTED and NOT_RUN stay in the denominator of coverage."""
+    """The status of a cell. Only PASS counts as passed; UNSUPPORTED and NOT_RUN stay in the denominator of coverage.
+
+    NOT_ASKABLE is a cell of a surface that the backend does not declare. It is counted apart, and in neither denominator.
+    """
 
     PASS = "pass"
     FAIL = "fail"
     XFAIL = "expected failure"
     UNSUPPORTED = "unsupported"
+    NOT_ASKABLE = "not askable"
     NOT_RUN = "not run"
 
 
@@ -88,7 +93,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceCase:
-    """One graph of the suite; `name` is unique within its row and dtype."""
+    """One graph of the suite; `name` is unique within its row and dtype. `surface` is what a backend needs to be asked it."""
 
     row: str
     dtype: DType
@@ -96,6 +101,7 @@ class ConformanceCase:
     graph: UOp
     inputs: dict[str, Any]
     segments: tuple[Segment, ...]
+    surface: str = TENSOR_SURFACE
 
     @property
     def id(self) -> str:
@@ -127,7 +133,10 @@ class Failure:
 
 @dataclass(slots=True)
 class CellResult:
-    """A cell's verdict at one level; `max_ulp` is the largest distance from the reference value among accepted elements."""
+    """A cell's verdict at one level; `max_ulp` is the largest distance from the reference value among accepted elements.
+
+    `surface` is what a backend needs to be asked the cell.
+    """
 
     cell: ConformanceCell
     status: CellStatus
@@ -137,6 +146,7 @@ class CellResult:
     reason: str | None = None
     failures: list[Failure] = field(default_factory=list)
     sets: dict[str, int] = field(default_factory=dict)  # R31 (allowed sets): number of elements by kind of set
+    surface: str = TENSOR_SURFACE
 
     @property
     def is_refusal(self) -> bool:

@@ -34,7 +34,7 @@ from uops.backends.conformance.model import (
     SchedulePolicy,
     Segment,
 )
-from uops.backends.contract import Capabilities
+from uops.backends.contract import TENSOR_SURFACE, Capabilities
 from uops.backends.registry import BackendInfo
 from uops.backends.testing.journal import Journal
 from uops.backends.worker import client
@@ -47,14 +47,15 @@ LIMITS = client.Limits(timeout=60.0)
 #: The default policy.
 CHOSEN = SchedulePolicy()
 Progress = Callable[[int, int], None]
+#: Statuses of judged cells, best first; a cell has the worst status of its cases.
 _RANK = {CellStatus.PASS: 0, CellStatus.XFAIL: 1, CellStatus.UNSUPPORTED: 2, CellStatus.NOT_RUN: 3, CellStatus.FAIL: 4}
 
 
 @dataclass(slots=True)
 class ConformanceRun:
-    """The outcome of one run; `cells[level]` has every required cell of the tier.
+    """The outcome of one run; `cells[level]` has every cell of the tier, those that the backend cannot be asked among them.
 
-    `applied` counts the moves of random schedules, and `validated` the claims proved of kernels, if requested (`UOPS_VALIDATE=1`).
+    `surfaces` are those that the backend declares. `applied` counts the moves of random schedules, and `validated` the claims proved of kernels, if requested (`UOPS_VALIDATE=1`).
     """
 
     backend: str
@@ -69,6 +70,7 @@ class ConformanceRun:
     schedules: SchedulePolicy = field(default_factory=SchedulePolicy)
     applied: Counter[str] = field(default_factory=Counter)
     validated: Counter[str] = field(default_factory=Counter)
+    surfaces: tuple[str, ...] = (TENSOR_SURFACE,)
 
     def failing_cells(self, level: ConformanceLevel) -> list[CellResult]:
         """Return the failing cells at a level."""
@@ -89,8 +91,9 @@ def run_conformance(
     run = ConformanceRun(backend, backend_info.version, tier, rows, {level: {} for level in ConformanceLevel})
     capabilities = backend_info.capabilities
     required = list(generate_cases(tier, rows))
-    run.cases, run.schedules = len(required), schedules
-    supported = [c for c in required if capabilities.missing(c.row, c.dtype) is None]
+    run.cases, run.schedules, run.surfaces = len(required), schedules, capabilities.surfaces
+    asked = [c for c in required if capabilities.can_be_asked(c.surface)]
+    supported = [c for c in asked if capabilities.missing(c.row, c.dtype) is None]
     _initialize_cells(run, required, capabilities)
     heading = journal_heading(backend, run.version, tier, schedules)
     with nullcontext() if journal is None else closing(Journal(journal, heading)) as open_journal:
@@ -163,15 +166,24 @@ def _restrict_to_segment(case: ConformanceCase, s: Segment, n: int) -> Conforman
 
 
 def _initialize_cells(run: ConformanceRun, required: Iterable[ConformanceCase], capabilities: Capabilities) -> None:
-    """Add every required cell before the run: unsupported where the backend declares so, else not run."""
+    """Add every cell before the run: not askable or unsupported where the backend declares so, else not run."""
     for case in required:
-        missing = capabilities.missing(case.row, case.dtype)
-        for cell in case.cells():
-            for level in ConformanceLevel:
-                status, reason = (CellStatus.UNSUPPORTED, missing.reason) if missing else (CellStatus.NOT_RUN, None)
-                if level.value not in capabilities.levels:
-                    status, reason = CellStatus.UNSUPPORTED, f"declared not to be at level {level.value}"
-                run.cells[level].setdefault(cell, CellResult(cell, status, reason=reason))
+        for level in ConformanceLevel:
+            status, reason = _find_declared_status(case, capabilities, level)
+            for cell in case.cells():
+                run.cells[level].setdefault(cell, CellResult(cell, status, reason=reason, surface=case.surface))
+
+
+def _find_declared_status(
+    case: ConformanceCase, capabilities: Capabilities, level: ConformanceLevel
+) -> tuple[CellStatus, str | None]:  # fmt: skip
+    """Return the status that a declaration gives a case's cells before the run, with its reason."""
+    if not capabilities.can_be_asked(case.surface):
+        return CellStatus.NOT_ASKABLE, f"the backend does not declare the surface {case.surface}"
+    if level.value not in capabilities.levels:
+        return CellStatus.UNSUPPORTED, f"declared not to be at level {level.value}"
+    missing = capabilities.missing(case.row, case.dtype)
+    return (CellStatus.UNSUPPORTED, missing.reason) if missing else (CellStatus.NOT_RUN, None)
 
 
 def _judge_and_record_outcomes(

@@ -10,8 +10,8 @@ one-dimensional: the positions of an access of several axes are flattened, and a
 expanded range reduces the range's axis. Other ranges beside it are reduced outside of that. An End closes one loop, and the last
 of its ranges is the innermost (R58, End).
 
-A schedule may contain any number of UPCAST and UNROLL ranges of constant, positive extent, closed by an End or a Reduce like other
-ranges. They may be used in values, positions, gates and the positions of LOCAL and REG Buffers, but not in the bound of a loop. All
+A schedule may contain any number of UPCAST and UNROLL ranges, closed by an End or a Reduce like other ranges. Those without a
+constant, positive extent become sequential loops (`sequential_axes`). They may be used in values, positions, gates and the positions of LOCAL and REG Buffers, but not in the bound of a loop. All
 combinations of their values are computed side by side, in the loops of all other ranges. A Store before a Load that is ordered
 after it stays before it in every combination. Instruction selection decides from addresses which elements form a vector: it cuts a
 Store into vectors along the axis that is contiguous in memory, and all other axes are separate instructions. A register tile
@@ -29,6 +29,7 @@ from dataclasses import replace
 from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
+from uops.compiler.passes.sequential_axes import run_axes_in_order
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.args import ReduceArg
@@ -48,6 +49,7 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
     if body.op is not Op.SINK:  # a list of instructions has none (R166, kernels written by hand)
         return body
     body = _turn_vector_axes_of_native_kernel_into_loops(body)
+    body = run_axes_in_order(body)
     ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]
     unchanged = not ranges and not any(len(u.ranges) > 1 for u in nodes_with_op(body, Op.END))
     return body if unchanged else _AxisExpander(toposort(body), ranges).expand_nodes()
@@ -70,7 +72,7 @@ class _AxisExpander:
     def __init__(self, order: list[UOp], ranges: list[UOp]) -> None:
         self.order = order
         self.axes = sort_by_nesting(ranges)
-        self.extents = [_require_positive_constant_extent(r, order[-1]) for r in self.axes]
+        self.extents = [int(r.bound.const) for r in self.axes]
         self.axis_bit = {r: 1 << k for k, r in enumerate(self.axes)}
         self.axis_masks: dict[UOp, int] = {}  # the axes of a value; for a reference, the axes of its positions
         self.done: dict[UOp, UOp] = {}  # node -> expanded node
@@ -152,7 +154,7 @@ class _AxisExpander:
         """Replace an expanded range by the Stack of its values. Raises CompileError for a bound that depends on one."""
         if u in self.axis_bit:
             self.axis_masks[u] = self.axis_bit[u]
-            self.done[u] = UOp(Op.STACK, tuple(B.index(k) for k in range(_require_positive_constant_extent(u, self.order[-1]))))
+            self.done[u] = UOp(Op.STACK, tuple(B.index(k) for k in range(int(u.bound.const))))
         elif self.axis_masks[u.bound]:
             raise untranslatable_error("Lowering Pipeline/Expand", u, "its bound depends on a vector axis", self.order[-1])
         else:
@@ -226,12 +228,3 @@ _RULES: dict[Op, Callable[[_AxisExpander, UOp], None]] = {
     Op.BITCAST: _AxisExpander.expand_elementwise,
     Op.CAST: _AxisExpander.expand_elementwise,
 }
-
-
-def _require_positive_constant_extent(vector_range: UOp, error_root: UOp) -> int:
-    bound = vector_range.src[0]  # bound
-    if bound.op is not Op.CONST or bound.arg.value < 1:
-        got = bound.arg.value if bound.op is Op.CONST else bound.op.name
-        detail = f"the extent of a vector axis must be a positive constant, got {got}"
-        raise untranslatable_error("Lowering Pipeline/Expand", vector_range, detail, error_root)
-    return int(bound.arg.value)

@@ -94,6 +94,7 @@ class FakeRun:
         self.cases, self.seconds, self.complete = len(statuses), 0.5, True
         self.schedules, self.applied, self.validated = SchedulePolicy(), Counter[str](), Counter[str]()
         self.reproducers: dict[str, ConformanceCase] = {}
+        self.surfaces = ("tensor",)
         self.cells: dict[ConformanceLevel, dict[ConformanceCell, CellResult]] = {level: {} for level in ConformanceLevel}
         for key, status in statuses.items():
             for level in ConformanceLevel:

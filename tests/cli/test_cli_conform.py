@@ -20,6 +20,7 @@ from uops.backends.testing.journal import Journal
 from uops.cli.commands.conform import LEVELS, OPTS, TIERS, find_reason_unwritable
 from uops.cli.common import WIDE
 from uops.compiler import Config
+from uops.spec.rows.rows import ROWS
 
 Uops = Callable[..., Result]
 ADD, LIMIT = ("Elementwise/Add", "int8", "zero"), ("Elementwise/Add", "int8", "limit")
@@ -48,7 +49,9 @@ def test_a_run_that_passes_has_status_0_and_a_full_report(uops: Uops, suite: Any
     result = uops("conform", "--backend", "interp")
     assert result.exit_code == 0, result.output
     assert {f.name for f in (tmp_path / "report").iterdir()} == {"report.json", "junit.xml", "index.html"}
-    assert "conformance" in result.output and "coverage" in result.output and result.output.count("100 %") == 4
+    assert "conformance" in result.output and "coverage" in result.output and result.output.count("100 %") == 7
+    assert f"100 % at level strict, over 2 of {len(ROWS)} rows: 3 of 3 cells passed" in result.output
+    assert f"rows without a cell, {len(ROWS) - 2}: " in result.output
     assert "report/index.html" in result.output.replace("\\", "/")
     assert suite.calls == [
         {"backend": INTERP, "name": "interp", "tier": ConformanceTier.SMOKE, "rows": "*", "jobs": suite.calls[0]["jobs"]}
@@ -106,6 +109,24 @@ def test_a_failing_cell_has_status_1_and_a_reproducer(uops: Uops, suite: Any, tm
 def test_declared_gaps_do_not_fail_a_run(uops: Uops, suite: Any, status: model.CellStatus, code: int) -> None:
     suite.statuses[ADD] = status
     assert uops("conform", "--backend", "interp").exit_code == code
+
+
+@pytest.mark.parametrize("status", [CellStatus.UNSUPPORTED, CellStatus.NOT_ASKABLE])
+def test_a_run_in_which_nothing_was_run_has_status_2(uops: Uops, suite: Any, status: model.CellStatus) -> None:
+    """Declaring everything away is no pass."""
+    suite.statuses = dict.fromkeys(suite.statuses, status)
+    result = uops("conform", "--backend", "interp")
+    assert result.exit_code == 2
+    assert "Warning: nothing was run at level strict" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_the_summary_says_what_was_not_asked(uops: Uops, suite: Any) -> None:
+    suite.statuses[("Codegen/Barrier", "int8", "local")] = CellStatus.NOT_ASKABLE
+    result = uops("conform", "--backend", "interp")
+    assert result.exit_code == 0
+    assert "not asked, 1: cells of the surface tensor" in result.output
+    assert "rows of which nothing was asked, 1: Codegen/Barrier" in result.output
+    assert len(re.findall(rf"75\.00 % +2 / {len(ROWS)} ", result.output)) == 2
 
 
 def test_an_interrupted_run_writes_what_it_has_and_has_status_130(uops: Uops, suite: Any, tmp_path: Path) -> None:

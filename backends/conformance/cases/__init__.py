@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 
-from uops.backends.conformance.cases import elementwise, folding, movement, programs, reduce
+from uops.backends.conformance.cases import elementwise, folding, kernels, loops, movement, programs, reduce, tensor_cores
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 
 #: Generators of the suite's cases, in its order.
@@ -15,6 +15,9 @@ SOURCES = (
     reduce.generate_reduce_cases,
     elementwise.generate_elementwise_cases,
     folding.generate_folding_cases,
+    loops.generate_loop_cases,
+    kernels.generate_kernel_cases,
+    tensor_cores.generate_tensor_core_cases,
 )
 
 

@@ -2,6 +2,7 @@
 
 A cell *regresses* when its status gets worse, in the order of `WORSE`. It also regresses when it ran without failing before and is
 missing although the second run required it. A cell of the second report alone is new, which is no regression, whatever its status.
+A cell that a report counts as not askable is compared as if that report lacked it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from uops.backends.conformance.report.document import cell_of
 Json = dict[str, Any]
 #: Statuses, best first.
 WORSE = (CellStatus.PASS, CellStatus.XFAIL, CellStatus.UNSUPPORTED, CellStatus.NOT_RUN, CellStatus.FAIL)
+#: A cell that a report lacks, or says that it did not ask.
+_NOT_ASKED = (None, CellStatus.NOT_ASKABLE)
 _RANK = {s: k for k, s in enumerate(WORSE)}
 #: Keys of a report's head that decide whether two reports are comparable.
 _HEAD = ("backend", "versions", "specification", "platform", "tier", "rows", "schedules")
@@ -32,21 +35,26 @@ class CellChange:
     @property
     def regresses(self) -> bool:
         """True if the cell is worse after the change."""
-        if self.before is None:
+        if self.before in _NOT_ASKED:
             return False
-        if self.after is None:
+        if self.after in _NOT_ASKED:
             return self.before in RAN - {CellStatus.FAIL}
-        return _RANK[self.after] > _RANK[self.before]
+        return _RANK[self.after] > _RANK[self.before]  # type: ignore[index]
 
     @property
     def improves(self) -> bool:
         """True if the cell is better after the change."""
-        return self.before is not None and self.after is not None and _RANK[self.after] < _RANK[self.before]
+        if self.before in _NOT_ASKED or self.after in _NOT_ASKED:
+            return False
+        return _RANK[self.after] < _RANK[self.before]  # type: ignore[index]
 
 
 @dataclass(frozen=True, slots=True)
 class ReportDiff:
-    """The changes of the second report at one level; `scores` maps conformance and coverage to (before, after)."""
+    """The changes of the second report at one level; `scores` maps conformance and coverage to (before, after).
+
+    `rows` are the numbers of rows of which each report asked a cell, and `newly_asked` the rows that only the second asked.
+    """
 
     level: ConformanceLevel
     changed: list[CellChange] = field(default_factory=list)
@@ -55,6 +63,8 @@ class ReportDiff:
     scores: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
     heads: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     same: int = 0
+    rows: tuple[int, int] = (0, 0)
+    newly_asked: list[str] = field(default_factory=list)
 
     @property
     def regressions(self) -> list[CellChange]:
@@ -73,6 +83,7 @@ class ReportDiff:
             "regresses": bool(self.regressions),
             "scores": {k: {"before": a, "after": b} for k, (a, b) in self.scores.items()},
             "heads": {k: {"before": a, "after": b} for k, (a, b) in self.heads.items()},
+            "rows": {"before": self.rows[0], "after": self.rows[1], "newly_asked": self.newly_asked},
             "same": self.same,
             "compared": self.shared_cell_count,
             "changed": [_change_to_json(c) for c in self.changed],
@@ -90,6 +101,7 @@ def diff_reports(before: Json, after: Json, level: ConformanceLevel) -> ReportDi
     """Compare two documents. A cell of `before` that `after` was not to run (another tier, other rows) is not removed."""
     a, b = _map_cell_statuses(before, level), _map_cell_statuses(after, level)
     same_tier = before["tier"] == after["tier"]
+    asked_before, asked_after = (sorted({cell.row for cell, s in cells.items() if s not in _NOT_ASKED}) for cells in (a, b))
     changes = [CellChange(cell, a.get(cell), b.get(cell)) for cell in sorted(a.keys() | b.keys())]
     return ReportDiff(
         level,
@@ -99,6 +111,8 @@ def diff_reports(before: Json, after: Json, level: ConformanceLevel) -> ReportDi
         scores={k: (before["scores"][level.value][k], after["scores"][level.value][k]) for k in ("conformance", "coverage")},
         heads={k: (before.get(k), after.get(k)) for k in _HEAD if before.get(k) != after.get(k)},
         same=sum(c.before is c.after for c in changes),
+        rows=(len(asked_before), len(asked_after)),
+        newly_asked=[row for row in asked_after if row not in asked_before],
     )
 
 

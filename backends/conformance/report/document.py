@@ -1,7 +1,8 @@
 """The report as data: `build_document` makes it from a run, `to_canonical_json` encodes it, `read_report` reads it back.
 
 Two runs of the same suite on the same backend and machine give the same bytes, except for the object `time`. The published schema
-is `schema.json` beside this file. Conformance (passed / required) and coverage (run / required) stay two separate numbers.
+is `schema.json` beside this file. Conformance (passed / required) and coverage (run / required) stay two separate numbers. A cell
+that the backend cannot be asked counts in neither; the third number, `asked`, is the share of the others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ import numpy as np
 
 from uops import __version__
 from uops.backends.conformance.model import CellResult, CellStatus, ConformanceCell, ConformanceLevel, Failure
+from uops.backends.contract import SURFACES
 from uops.compiler.prove import ledger
 from uops.compiler.prove.admission import DamagedLedger
 from uops.compiler.prove.verdicts import ProofStatus as Verified
@@ -32,14 +35,16 @@ if TYPE_CHECKING:  # a reader of reports does not load the interpreter
     from uops.backends.conformance.runner import ConformanceRun
 
 Json = dict[str, Any]
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+#: Versions of reports that can be read. One of version 1 has no surfaces: it asked every cell that it has.
+READABLE_VERSIONS = (1, SCHEMA_VERSION)
 #: Name of the folder of reproducers in a report directory.
 REPRODUCERS = "reproducers"
 SCHEMA = Path(__file__).with_name("schema.json")
 
 
 class BadReport(UopsError):
-    """A file is not a report of this schema version."""
+    """A file is not a report of a version that can be read."""
 
 
 def build_document(
@@ -51,7 +56,7 @@ def build_document(
         "schema_version": SCHEMA_VERSION,
         "specification": describe_specification(),
         "versions": package_versions(),
-        "backend": {"name": run.backend, "version": run.version},
+        "backend": {"name": run.backend, "version": run.version, "surfaces": list(run.surfaces)},
         "platform": describe_platform(),
         "tier": run.tier.value,
         "rows": run.rows,
@@ -62,9 +67,16 @@ def build_document(
         "cases": run.cases,
         "scores": {level.value: compute_scores(run.cells[level].values()) for level in ConformanceLevel},
         "executed": sorted({cell.row for level in ConformanceLevel for cell, r in run.cells[level].items() if r.run}),
+        "silent_rows": _list_rows_without_cells(run),
         "cells": _cells_to_json(run, reproducer_paths),
         "time": {"started": _format_utc(started), "seconds": round(run.seconds, 3)},
     }
+
+
+def _list_rows_without_cells(run: ConformanceRun) -> list[str]:
+    """Return the rows of the specification that match the run's glob and have no cell in the suite."""
+    with_cells = {cell.row for cell in run.cells[ConformanceLevel.STRICT]}
+    return [r.id for r in ROWS.values() if fnmatchcase(r.id, run.rows) and r.id not in with_cells]
 
 
 def describe_schedules(run: ConformanceRun) -> Json:
@@ -104,6 +116,7 @@ def _cells_to_json(run: ConformanceRun, reproducer_paths: dict[str, str]) -> lis
             "row": c.row,
             "dtype": c.dtype,
             "edge": c.edge,
+            "surface": strict[c].surface,
             "strict": _cell_result_to_json(strict[c], reproducer_paths),
             "core": _cell_result_to_json(core[c], reproducer_paths),
         }
@@ -153,10 +166,23 @@ def assign_reproducer_paths(cases: Iterable[str]) -> dict[str, str]:
 
 
 def compute_scores(cells: Iterable[CellResult]) -> Json:
-    """Compute the two scores at one level with their counts; null where nothing was required."""
+    """Compute the scores at one level with their counts; null where nothing was required.
+
+    Conformance and coverage are shares of the cells that could be asked. `asked` is the share of those among all cells, and `rows`
+    says of how many rows of the specification there was one. `surfaces` has the same for the cells of each surface.
+    """
     results = list(cells)
+    surfaces = sorted({r.surface for r in results}, key=SURFACES.index)
+    by_surface = {name: _score_cells([r for r in results if r.surface == name]) for name in surfaces}
+    return _score_cells(results) | {"surfaces": by_surface}
+
+
+def _score_cells(everything: list[CellResult]) -> Json:
+    results = [r for r in everything if r.status is not CellStatus.NOT_ASKABLE]
     totals = Counter(r.status for r in results)
+    totals[CellStatus.NOT_ASKABLE] = len(everything) - len(results)
     required, passed, ran = len(results), totals[CellStatus.PASS], sum(r.run for r in results)
+    asked_rows = {r.cell.row for r in results}
     sets: Counter[str] = Counter()
     for r in results:
         sets.update(r.sets)
@@ -167,6 +193,8 @@ def compute_scores(cells: Iterable[CellResult]) -> Json:
         "refused": sum(r.is_refusal for r in results),
         "conformance": passed / required if required else None,
         "coverage": ran / required if required else None,
+        "asked": required / len(everything) if everything else None,
+        "rows": {"asked": len(asked_rows), "not_asked": sorted({r.cell.row for r in everything} - asked_rows)},
         "totals": {s.value: totals[s] for s in CellStatus},
         "elements": sum(r.elements for r in results),
         "failed_elements": sum(r.failed for r in results),
@@ -249,9 +277,9 @@ def read_report(path: str | Path) -> Json:
     except OSError as e:
         raise BadReport(f"{name} is not a report: {e.strerror or e}") from e
     version = doc.get("schema_version") if isinstance(doc, dict) else None
-    if version != SCHEMA_VERSION or isinstance(version, bool):
+    if version not in READABLE_VERSIONS or type(version) is not int:
         shown = version if isinstance(version, int) and abs(version) < 1 << 63 else type(version).__name__
-        raise BadReport(f"{name} has schema version {shown}; this program reads {SCHEMA_VERSION}")
+        raise BadReport(f"{name} has schema version {shown}; this program reads {' and '.join(map(str, READABLE_VERSIONS))}")
     if error := find_misfit(doc, _FORM) or _describe_first_invalid_value(doc):
         raise BadReport(f"{name} is not a report: {error}")
     return doc

@@ -104,7 +104,7 @@
     if (!list.length || r < 0) return false;
     state.open = { row, dtype };
     const found = list.map(verdict);
-    const order = ["fail", "wait", "none", "xfail", "pass"];
+    const order = ["fail", "wait", "none", "xfail", "pass", "mute"];
     found.sort((a, b) => order.indexOf(a.key) - order.indexOf(b.key));
     const reasons = [...new Set(found.map((v) => v.reason).filter(Boolean))];
     const words = [...new Set(found.map((v) => v.word))].map((w) => `${found.filter((v) => v.word === w).length} ${w}`);

@@ -7,7 +7,7 @@ without the script. The details of a cell come from one JSON block.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import floor
@@ -24,7 +24,9 @@ Json = dict[str, Any]
 HERE = Path(__file__).parent
 
 #: Precedence of statuses: a cell of several edge classes shows the first of these that one of them has.
-WORST = (CellStatus.FAIL, CellStatus.NOT_RUN, CellStatus.UNSUPPORTED, CellStatus.XFAIL, CellStatus.PASS)
+WORST = (
+    CellStatus.FAIL, CellStatus.NOT_RUN, CellStatus.UNSUPPORTED, CellStatus.XFAIL, CellStatus.PASS, CellStatus.NOT_ASKABLE
+)  # fmt: skip
 _RANK = {s.value: k for k, s in enumerate(WORST)}
 #: Status -> CSS class.
 KEY = {
@@ -32,6 +34,7 @@ KEY = {
     CellStatus.FAIL: "fail",
     CellStatus.XFAIL: "xfail",
     CellStatus.UNSUPPORTED: "none",
+    CellStatus.NOT_ASKABLE: "mute",
     CellStatus.NOT_RUN: "wait",
 }
 _KEY_OF = {s.value: k for s, k in KEY.items()}
@@ -41,6 +44,7 @@ MEANING = {
     CellStatus.FAIL: "an element is outside its allowed set, or the program gave no result or was refused",
     CellStatus.XFAIL: "fails as the backend declared before the run, with a link",
     CellStatus.UNSUPPORTED: "declared before the run as not there",
+    CellStatus.NOT_ASKABLE: "of a surface that the backend does not declare: counted apart, in no score but its own",
     CellStatus.NOT_RUN: "required, but the run ended before it",
 }
 
@@ -91,8 +95,11 @@ class MatrixRow:
     ulp: dict[str, float]
 
 
-def render_page(doc: Json, texts: SpecTexts, programs: Mapping[str, str]) -> str:
-    """Render the page. `programs` maps the reproducer names of `doc` to their text."""
+def render_page(doc: Json, texts: SpecTexts, programs: Mapping[str, str], newly_asked: Sequence[str] = ()) -> str:
+    """Render the page. `programs` maps the reproducer names of `doc` to their text.
+
+    `newly_asked` are the rows that a baseline did not ask.
+    """
     names = _list_dtype_columns(doc)
     by_row = {row: list(cells) for row, cells in groupby(doc["cells"], key=lambda c: c["row"])}
     lines = [_make_matrix_row(row, cells, names, texts) for row, cells in _sort_rows_in_spec_order(by_row, texts)]
@@ -101,6 +108,7 @@ def render_page(doc: Json, texts: SpecTexts, programs: Mapping[str, str]) -> str
     environment.filters |= {"percent": format_percent, "number": format_count, "ulp": format_ulp}
     return environment.get_template("page.html.j2").render(
         doc=doc,
+        newly_asked=newly_asked,
         families=[(family, list(rows)) for family, rows in groupby(lines, key=lambda line: family_of(line.id))],
         dtypes=[(name, *split_dtype_name(dt.DTYPES[name].short if name in dt.DTYPES else name)) for name in names],
         statuses=[(s.value, KEY[s], MEANING[s]) for s in CellStatus],

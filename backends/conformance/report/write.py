@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from uops.backends import npz
 from uops.backends.conformance.model import ConformanceCase, ConformanceLevel
+from uops.backends.conformance.report.diff import diff_reports
 from uops.backends.conformance.report.document import REPRODUCERS, assign_reproducer_paths, build_document, to_canonical_json
 from uops.backends.conformance.report.junit import render_junit
 from uops.backends.conformance.report.page import render_page
@@ -29,8 +30,9 @@ def write_report(
     level: ConformanceLevel = ConformanceLevel.STRICT,
     *,
     started: datetime | None = None,
+    baseline: Json | None = None,
 ) -> Json:
-    """Write all files, each atomically, and return the document.
+    """Write all files, each atomically, and return the document. The page also says what `baseline`, a report, did not ask.
 
     Reproducers of an earlier report in the same directory are removed at the end. Raises OSError, which names the file.
     """
@@ -42,7 +44,8 @@ def write_report(
     write_text(folder / "report.json", to_canonical_json(doc))
     write_text(folder / "junit.xml", render_junit(doc))
     rows = {cell["row"] for cell in doc["cells"]}
-    write_text(folder / "index.html", render_page(doc, collect_spec_texts(rows), programs))
+    newly_asked = diff_reports(baseline, doc, level).newly_asked if baseline is not None else []
+    write_text(folder / "index.html", render_page(doc, collect_spec_texts(rows), programs, newly_asked))
     for old in [f for kind in ("*.uops", "*.npz") for f in (folder / REPRODUCERS).glob(kind)]:
         if f"{REPRODUCERS}/{old.stem}" not in programs:
             old.unlink()

@@ -64,6 +64,7 @@ def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UO
 
 def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     """Select instructions for one kernel body, and return the body after each of STEPS. Raises CompileError or Unsupported."""
+    _refuse_sums_of_small_floats(body, target)
     if body.op is not Op.SINK:  # a list of instructions, in which the place of each is given (R166, kernels written by hand)
         primitive = _decompose_non_native_ops_and_small_floats(body, target.ops)
         listed = primitive if primitive is body else _list_new_instructions(primitive)
@@ -80,6 +81,13 @@ def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     simplified = (ScalarRewriter if shaped else Rewriter)(VALUES)(primitive)
     _refuse_foreign_ops(simplified, target)
     return BodyAfterSelectSteps(accumulated, sized, primitive, simplified)
+
+
+def _refuse_sums_of_small_floats(body: UOp, target: Target) -> None:
+    """Raise Unsupported for an AtomicAdd of a small float: its bits are no integers to add (R56)."""
+    small = next((u.value.dtype for u in toposort(body) if u.op is Op.ATOMICADD and u.value.dtype in SMALL), None)
+    if small is not None:
+        raise Unsupported(f"AtomicAdd of {small} among concurrent lanes", target.name)
 
 
 def _refuse_foreign_ops(body: UOp, target: Target) -> None:

@@ -23,6 +23,7 @@ scalar + constants per lane. The lowered kernel has these forms, with w a power 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -181,6 +182,8 @@ class VectorSelector:
                     self.request_piece(s, piece)
             elif u.op is Op.AFTER:
                 self.request_piece(u.buffer, piece)
+            elif u.op is Op.INDEX and (lanes := _lanes_of_constant_index(u, piece)) is not None:
+                self.request_piece(u.operand, lanes)
             elif u.op is Op.WMMA:  # whole fragments, whichever elements of the product are needed
                 for s in u.src:
                     self.request_piece(s, tuple(range(size(s))))
@@ -329,6 +332,8 @@ class VectorSelector:
             )
         if u.op in RESHAPING:
             return self.get_piece_or_compose_from_lanes(u, lane_positions)
+        if u.op is Op.INDEX and (lanes := _lanes_of_constant_index(u, lane_positions)) is not None:
+            return self.get_piece_or_compose_from_lanes(u.operand, lanes)
         if u.op is Op.WMMA:
             fragments = [self.get_piece_or_compose_from_lanes(s, tuple(range(size(s)))) for s in u.src]
             node = u.replace(src=tuple([f if f.shape != () else UOp(Op.STACK, (f,)) for f in fragments]))
@@ -480,6 +485,16 @@ def _find_memory_references(order: Iterable[UOp]) -> set[UOp]:
         elif op is Op.BUFFER or u.arg.name is None:
             references.add(u)
     return references
+
+
+def _lanes_of_constant_index(u: UOp, lane_positions: LanePositions) -> LanePositions | None:
+    """Return the elements of the operand that the elements of an Index of a value are; None for a position that is computed."""
+    first, inner = 0, math.prod(int(n) for n in u.shape)
+    for position, extent in zip(u.positions, u.operand.shape):
+        if position.op is not Op.CONST:
+            return None
+        first = first * int(extent) + int(position.const)
+    return tuple(first * inner + p for p in lane_positions)
 
 
 def _widest_element(order: Iterable[UOp]) -> int:

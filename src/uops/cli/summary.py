@@ -1,4 +1,4 @@
-"""The printed summary of `uops conform`: the two scores, the failing cells, and the path of the report."""
+"""The printed summary of `uops conform`: the scores, what was not asked, the failing cells, and the path of the report."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ Json = dict[str, Any]
 number = "{:,}".format
 #: Largest number of rows of a table on the terminal; the report has all.
 MOST = 20
+#: Largest number of rows that a line of text names.
+MOST_NAMED = 6
 #: Status -> its style.
-_STYLE = {"pass": "green", "fail": "bold red", "expected failure": "yellow", "unsupported": "dim", "not run": "blue"}
+_STYLE = {"pass": "green", "fail": "bold red", "expected failure": "yellow", "unsupported": "dim", "not askable": "magenta", "not run": "blue"}
 
 
 def print_conformance_summary(out: Console, doc: Json, report: Path, change: ReportDiff | None) -> None:
@@ -35,7 +37,10 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
     )
     if not doc["complete"]:
         out.print(Text("interrupted: what was not reached counts as not run", "bold yellow"))
+    out.print(Text(describe_extent_of_score(doc), "bold"), soft_wrap=True)
     out.print(_make_score_table(doc))
+    for line in describe_what_was_not_asked(doc):
+        out.print(Text(line, "magenta"), soft_wrap=True)
     if doc["schedules"]["kind"] == "forced":
         out.print(_make_schedule_move_table(doc["schedules"]))
     if count := doc["scores"][doc["level"]]["refused"]:
@@ -49,10 +54,36 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
     out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
+def describe_extent_of_score(doc: Json) -> str:
+    """Say what passed at the level that decides, over how many rows of how many."""
+    score = doc["scores"][doc["level"]]
+    share, rows = format_percent(score["conformance"]), f"{score['rows']['asked']} of {doc['specification']['rows']} rows"
+    return f"{share} % at level {doc['level']}, over {rows}: {number(score['passed'])} of {number(score['required'])} cells passed"
+
+
+def describe_what_was_not_asked(doc: Json) -> list[str]:
+    """Say which cells the backend could not be asked, by surface, and which rows have no cell."""
+    score, lines = doc["scores"][doc["level"]], []
+    for surface, part in score["surfaces"].items():
+        if count := part["totals"]["not askable"]:
+            rows = score["rows"]["not_asked"]
+            alone = f"; rows of which nothing was asked, {len(rows)}: {_shorten(rows)}" if rows else ""
+            cells = f"cells of the surface {surface}, which the backend does not declare"
+            lines.append(f"not asked, {number(count)}: {cells}{alone}")
+    if silent := doc["silent_rows"]:
+        lines.append(f"rows without a cell, {len(silent)}: {_shorten(silent)}")
+    return lines
+
+
+def _shorten(rows: list[str]) -> str:
+    """List a few rows, and say how many more there are."""
+    return ", ".join(rows[:MOST_NAMED]) + (f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else "")
+
+
 def _make_score_table(doc: Json) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("level")
-    for name in ("conformance", "", "coverage", "", *_STYLE):
+    for name in ("conformance", "", "coverage", "", "asked", "rows", *_STYLE):
         table.add_column(name, justify="right")
     for level, score in doc["scores"].items():
         decides = level == doc["level"]
@@ -63,7 +94,9 @@ def _make_score_table(doc: Json) -> Table:
         cells = [Text(part, "bold" if decides and k == 0 else "dim" if k else "") for pair in scores for k, part in enumerate(pair)]
         counts = score["totals"]
         totals = [Text(number(counts[status]), style if counts[status] else "dim") for status, style in _STYLE.items()]
-        table.add_row(Text(level, "bold" if decides else ""), *cells, *totals)
+        rows = f"{score['rows']['asked']} / {doc['specification']['rows']}"
+        asked = Text(f"{format_percent(score['asked'])} %"), Text(rows, "dim")
+        table.add_row(Text(level, "bold" if decides else ""), *cells, *asked, *totals)
     return table
 
 
@@ -125,7 +158,7 @@ def _describe_first_failure(verdict: Json) -> str:
 
 def summary_to_json(doc: Json, report: Path, change: ReportDiff | None) -> Json:
     """Return the summary as JSON; the report has the details."""
-    head = {k: doc[k] for k in ("backend", "tier", "rows", "schedules", "level", "complete", "scores")}
+    head = {k: doc[k] for k in ("backend", "tier", "rows", "schedules", "level", "complete", "scores", "silent_rows")}
     failing = [
         {"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]}
         for cells in group_failing_cells_by_row(doc).values()
@@ -146,6 +179,9 @@ def print_report_difference(out: Console, change: ReportDiff) -> None:
     changes = sorted((*change.changed, *change.removed, *change.new), key=lambda c: (not c.regresses, not c.improves, c.cell))
     if changes:
         out.print(_make_change_table(changes))
+    asked_before, asked_after = change.rows
+    new = f"; not asked before: {_shorten(change.newly_asked)}" if change.newly_asked else ""
+    out.print(Text(f"rows asked: {asked_before} -> {asked_after}{new}"), soft_wrap=True)
     n = len(change.regressions)
     out.print(Text(f"{n} regression{'s' * (n != 1)}, {len(change.changed)} changed, {len(change.new)} new, "
                    f"{len(change.removed)} removed, {change.same} as before", "bold red" if n else "green"))  # fmt: skip

@@ -32,15 +32,54 @@ def test_equal_reports_differ_in_nothing(make_run: MakeRun) -> None:
     assert d.same == 8
 
 
-@pytest.mark.parametrize(("before", "after"), list(product(CellStatus, CellStatus)))
+ASKED = [s for s in CellStatus if s is not CellStatus.NOT_ASKABLE]
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(ASKED, ASKED)))
 def test_a_cell_regresses_exactly_when_its_status_is_worse(before: CellStatus, after: CellStatus) -> None:
     c = CellChange(CELL, before, after)
     assert c.regresses == (WORSE.index(after) > WORSE.index(before))
     assert c.improves == (WORSE.index(after) < WORSE.index(before))
 
 
-def test_every_status_has_a_place_in_the_order() -> None:
-    assert sorted(WORSE, key=lambda s: s.name) == sorted(CellStatus, key=lambda s: s.name)
+@pytest.mark.parametrize("status", ASKED)
+def test_a_cell_that_is_not_askable_is_compared_as_one_that_is_missing(status: CellStatus) -> None:
+    mute = CellStatus.NOT_ASKABLE
+    assert CellChange(CELL, status, mute).regresses == CellChange(CELL, status, None).regresses
+    assert CellChange(CELL, mute, status).regresses is CellChange(CELL, None, status).regresses is False
+    assert not CellChange(CELL, mute, status).improves and not CellChange(CELL, status, mute).improves
+
+
+def test_a_surface_that_is_withdrawn_is_a_regression_and_a_new_one_is_none(make_run: MakeRun) -> None:
+    withdrawn = compare(make_run, {}, {ORDINARY: CellStatus.NOT_ASKABLE, EIGHT: CellStatus.NOT_ASKABLE})
+    assert {c.cell for c in withdrawn.regressions} == {ConformanceCell(*ORDINARY), ConformanceCell(*EIGHT)}
+    assert compare(make_run, {ORDINARY: CellStatus.NOT_ASKABLE}, {ORDINARY: CellStatus.FAIL}).regressions == []
+
+
+def test_a_difference_names_the_rows_that_only_the_second_report_asked(make_run: MakeRun) -> None:
+    sin = {("Decomposed/Sin", "float32", edge): CellStatus.NOT_ASKABLE for edge in ("limit", "ordinary")}
+    d = compare(make_run, sin, {})
+    assert (d.rows, d.newly_asked) == ((3, 4), ["Decomposed/Sin"])
+    assert d.to_json()["rows"] == {"before": 3, "after": 4, "newly_asked": ["Decomposed/Sin"]}
+
+
+def test_a_report_of_version_1_is_compared_with_one_of_today(make_run: MakeRun) -> None:
+    """It knew neither surfaces nor cells that are not askable."""
+    before = build_document(make_run())
+    before["schema_version"] = 1
+    del before["silent_rows"], before["backend"]["surfaces"]
+    for level in ("strict", "core"):
+        for key in ("asked", "rows", "surfaces"):
+            del before["scores"][level][key]
+        del before["scores"][level]["totals"]["not askable"]
+    for c in before["cells"]:
+        del c["surface"]
+    d = diff_reports(before, build_document(make_run({ORDINARY: CellStatus.NOT_ASKABLE})), ConformanceLevel.STRICT)
+    assert d.same == 7 and [c.cell for c in d.regressions] == [ConformanceCell(*ORDINARY)]
+
+
+def test_every_status_of_an_asked_cell_has_a_place_in_the_order() -> None:
+    assert sorted(WORSE, key=lambda s: s.name) == sorted(ASKED, key=lambda s: s.name)
     assert WORSE[0] is CellStatus.PASS and WORSE[-1] is CellStatus.FAIL
 
 

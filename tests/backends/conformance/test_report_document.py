@@ -18,6 +18,7 @@ from uops.backends.conformance.model import CellStatus, ConformanceLevel, Confor
 from uops.backends.conformance.report import document as d
 from uops.backends.conformance.runner import ConformanceRun
 from uops.compiler.prove.admission import DamagedLedger, UnreadableLedger
+from uops.spec.rows.rows import ROWS
 
 MakeRun = Callable[..., ConformanceRun]
 SCHEMA = json.loads(d.SCHEMA.read_text())
@@ -104,6 +105,33 @@ def test_the_two_scores_are_passed_and_run_of_all_required_cells(make_run: MakeR
     assert sum(strict["totals"].values()) == strict["required"]
     assert strict["totals"]["fail"] == 2 and core["totals"]["fail"] == 1
     assert strict["sets"] == {"exact": 40 * 3 + 24 * 2 + 8 - 6, "interval": 6}
+
+
+def test_what_is_not_askable_is_in_no_score_but_its_own(make_run: MakeRun) -> None:
+    change = {("Call/Function", "float32", "nested"): CellStatus.NOT_ASKABLE}
+    strict = d.build_document(make_run(change))["scores"]["strict"]
+    assert (strict["required"], strict["passed"], strict["run"], strict["asked"]) == (7, 3, 6, 7 / 8)
+    assert (strict["conformance"], strict["coverage"], strict["totals"]["not askable"]) == (3 / 7, 6 / 7, 1)
+    assert strict["rows"] == {"asked": 3, "not_asked": ["Call/Function"]}
+    assert sum(strict["totals"].values()) == strict["required"] + 1
+
+
+def test_each_surface_has_its_scores(make_run: MakeRun) -> None:
+    run = make_run()
+    for level in ConformanceLevel:
+        for cell, r in run.cells[level].items():
+            if cell.row == "Elementwise/Idiv":
+                r.surface = "kernel"
+    parts = d.build_document(run)["scores"]["strict"]["surfaces"]
+    assert list(parts) == ["tensor", "kernel"]
+    assert [(p["passed"], p["required"], p["rows"]["asked"]) for p in parts.values()] == [(1, 5, 3), (2, 3, 1)]
+
+
+def test_rows_without_a_cell_are_named(make_run: MakeRun) -> None:
+    run = make_run()
+    assert len(d.build_document(run)["silent_rows"]) == len(ROWS) - 4
+    run.rows = "Elementwise/I*"
+    assert d.build_document(run)["silent_rows"] == []
 
 
 def test_nothing_required_is_no_score() -> None:

@@ -51,7 +51,7 @@ def test_junit_has_a_case_per_cell_and_fails_exactly_the_failing_ones(make_run: 
         case = cases[c["row"].replace("/", "."), f"{c['dtype']} {c['edge']}"]
         status = c["strict"]["status"]
         assert (case.find("failure") is not None) == (status == "fail")
-        assert (case.find("skipped") is not None) == (status in ("unsupported", "not run", "expected failure"))
+        assert (case.find("skipped") is not None) == (status in ("unsupported", "not askable", "not run", "expected failure"))
     assert (root.get("failures"), root.get("skipped")) == ("2", "3")
 
 
@@ -178,9 +178,21 @@ def test_distances_are_short(x: float, shown: str) -> None:
 def test_a_square_shows_the_worst_of_its_edge_classes() -> None:
     verdicts = [{"status": s.value, "max_ulp": 0.5 * k} for k, s in enumerate(CellStatus)]
     assert set(p.WORST) == set(CellStatus)
-    assert p.CellBadge.from_verdicts(verdicts) == p.CellBadge("fail", "1/5", 2.0)
+    assert p.CellBadge.from_verdicts(verdicts) == p.CellBadge("fail", "1/6", 2.5)
     assert p.CellBadge.from_verdicts(verdicts[:1] * 3) == p.CellBadge("pass", "3", 0.0)
     assert p.CellBadge.from_verdicts([verdicts[0], verdicts[2]]) == p.CellBadge("xfail", "1/2", 1.0)
+
+
+def test_the_page_never_shows_a_score_without_its_rows(make_run: MakeRun, tmp_path: Path) -> None:
+    """What was not asked stands beside it: rows of undeclared surfaces, rows without a cell, and rows that a baseline lacked."""
+    mute = {("Decomposed/Sin", "float32", edge): CellStatus.NOT_ASKABLE for edge in ("limit", "ordinary")}
+    before = write_report(make_run(mute), tmp_path / "before")
+    text = (tmp_path / "before/index.html").read_text()
+    assert f"in <b>3</b> of {len(ROWS)} rows" in text and f"of 3 of {len(ROWS)} rows (strict)</title>" in text
+    assert "Rows that were not asked, 1,</b> as the backend does not declare their surface: Decomposed/Sin." in text
+    assert f"Rows without a cell, {len(ROWS) - 4}:</b>" in text
+    write_report(make_run(), tmp_path / "after", baseline=before)
+    assert "Rows that the baseline did not ask, 1:</b> Decomposed/Sin." in (tmp_path / "after/index.html").read_text()
 
 
 def test_every_ruling_named_beside_a_row_exists_and_every_row_has_its_texts() -> None:

@@ -76,7 +76,8 @@ def conform(
     uninterrupted run. The exhaustive tier keeps its own journal in the report directory.
 
     Exit status 1 if a required cell fails at the chosen level, or if something is worse than in the baseline. Cells declared
-    unsupported, or declared to fail, do not count. Exit status 2 if the baseline has no cell in common with the run.
+    unsupported, or declared to fail, do not count, nor do those of surfaces that the backend does not declare. Exit status 2 if
+    nothing was run, or if the baseline has no cell in common with the run.
     """
     from uops.backends.conformance.model import ConformanceLevel, SchedulePolicy
 
@@ -146,11 +147,11 @@ def _judge_backend_and_write_report(
     run.backend = backend_name
     unwritten = False
     try:
-        doc = write_report(run, report, level, started=started)
+        doc = write_report(run, report, level, started=started, baseline=baseline_document)
     except OSError as e:  # a full disk or a removed folder: keep the results elsewhere
         unwritable_report, report = report, Path(tempfile.mkdtemp(prefix="uops-report-"))
         echo(f"{unwritable_report} cannot be written ({e}); the report is in {report}", err=True)
-        doc = write_report(run, report, level, started=started)
+        doc = write_report(run, report, level, started=started, baseline=baseline_document)
         unwritten = True
     change = diff_reports(baseline_document, doc, level) if baseline_document else None
     with tolerate_closed_reader():
@@ -165,9 +166,17 @@ def exit_status_of_report(doc: Json, change: ReportDiff | None) -> int:
     """Return the exit status 0, 1, 2 or 130, as the command's help describes it."""
     if not doc["complete"]:
         return INTERRUPTED
-    totals = doc["scores"][doc["level"]]["totals"]
-    failed = totals["fail"] + totals["not run"]
-    return 1 if failed else 0 if change is None else warn_and_get_comparison_status(change, "the baseline and this run")
+    score = doc["scores"][doc["level"]]
+    totals = score["totals"]
+    if totals["fail"] + totals["not run"]:
+        return 1
+    compared = 0 if change is None else warn_and_get_comparison_status(change, "the baseline and this run")
+    if not score["run"] and compared != 1:
+        unsupported, mute = totals["unsupported"], totals["not askable"]
+        echo(f"Warning: nothing was run at level {doc['level']}: the backend declares {unsupported:,} cells unsupported, and cannot be"
+             f" asked {mute:,}", err=True)  # fmt: skip
+        return USER_ERROR
+    return compared
 
 
 def warn_and_get_comparison_status(change: ReportDiff, compared_names: str) -> int:

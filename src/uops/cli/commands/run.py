@@ -116,13 +116,14 @@ def evaluate_on_backend(
 
         return interpret(root, inputs, schedule=order_seed, dialect=dialect)
     from uops.backends.answer import find_result_form_mismatch
+    from uops.backends.contract import KERNEL_SURFACE
     from uops.backends.worker.client import BackendWorker, Limits, WorkerCase, query_backend_info
     from uops.spec.errors import Trap, UopsError
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.infer import infer_dialect
 
     require_locatable_backend(backend_name)
-    if infer_dialect(root) is not Dialect.TENSOR and "kernel" not in query_backend_info(backend_name).capabilities.surfaces:
+    if infer_dialect(root) is not Dialect.TENSOR and not query_backend_info(backend_name).capabilities.can_be_asked(KERNEL_SURFACE):
         raise click.UsageError(f"{quote_name(backend_name)} takes programs of the tensor dialect alone")
     with BackendWorker(backend_name, limits=Limits(timeout=TIMEOUT)) as worker:
         outcome = worker.run(WorkerCase(root, inputs))

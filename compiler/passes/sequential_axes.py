@@ -1,0 +1,123 @@
+"""Loops of kernels written by hand that run in order, because no other form of code computes what they say.
+
+Takes: SCHEDULED. Gives: SCHEDULED. Spec: Range, AtomicAdd; AxisType table; R56 (AtomicAdd), R57 (Range), R166 (kernels written by
+hand). The order of LOOP and REDUCE is one of the orders that an unordered loop may have, so the meaning stays.
+
+- An UPCAST or UNROLL loop becomes sequential if its bound is no positive constant, or if an instruction stands in it that has no
+  vectors: an AtomicAdd, an If, or an opaque one.
+- The loops around an AtomicAdd of less than 32 bits become sequential, as no target has an atomic sum of such words. A kernel in
+  which lanes meet keeps them.
+- In sequential loops alone, an AtomicAdd of a small float becomes a Load, a sum and a Store. Several of them in one loop take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from uops.compiler.decompose import SMALL
+from uops.compiler.log import log_transform
+from uops.compiler.place import untranslatable_error
+from uops.spec.ir import build as B
+from uops.spec.ir.axes import SEQUENTIAL, UNROLLED, AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import EFFECT_GROUPS, Op
+from uops.spec.ir.scope import base_memory, open_ranges
+
+#: Instructions that have no vectors, and happen once per iteration of every loop around them.
+_ONE_BY_ONE = frozenset({Op.ATOMICADD, Op.IF, Op.CUSTOM, Op.INS})
+#: Instructions for which lanes and workgroups stay concurrent.
+_CONCURRENT = frozenset({Op.BARRIER, Op.SPECIAL, Op.WMMA})
+#: Least size of an atomic sum, in bytes.
+_LEAST_ATOMIC = 4
+
+
+def run_axes_in_order(body: UOp) -> UOp:
+    """Return a kernel in which such loops are sequential. Raises CompileError for small float sums that cannot take turns."""
+    order = toposort(body)
+    ops = {u.op for u in order}
+    unrolled = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
+    if ops.isdisjoint(_ONE_BY_ONE) and all(_is_positive_constant(r.bound) for r in unrolled):
+        return body
+    loops = _find_loops_around_effects(order)
+    chosen = {r for r in unrolled if not _is_positive_constant(r.bound)}
+    chosen |= {r for u, around in loops.items() if u.op in _ONE_BY_ONE for r in around if r.arg.type in UNROLLED}
+    if ops.isdisjoint(_CONCURRENT):
+        narrow = [u for u in loops if u.op is Op.ATOMICADD and _is_narrow(u)]
+        chosen |= {r for u in narrow for r in loops[u] if r.arg.type not in SEQUENTIAL}
+    in_order = _rebuild_in_order(body, order, chosen)
+    return _turn_small_sums_into_stores(in_order) if ops.isdisjoint(_CONCURRENT) else in_order
+
+
+def _is_positive_constant(bound: UOp) -> bool:
+    return bound.op is Op.CONST and bound.arg.value >= 1
+
+
+def _is_narrow(u: UOp) -> bool:
+    return u.value.dtype in SMALL or u.value.dtype.itemsize < _LEAST_ATOMIC
+
+
+def _find_loops_around_effects(order: list[UOp]) -> dict[UOp, dict[UOp, None]]:
+    """Return the instructions that run one by one, each with the loops around it.
+
+    A loop is around what depends on its Range, and around the body of its End, whatever that depends on.
+    """
+    opened = open_ranges(order)
+    loops = {u: dict.fromkeys(sorted(opened[u], key=lambda r: r.arg.axis_id)) for u in order if u.op in _ONE_BY_ONE}
+    for end in order:
+        if end.op is Op.END:
+            for u in _walk_body(end.body):
+                if u in loops:
+                    loops[u] |= dict.fromkeys(end.ranges)
+    return loops
+
+
+def _walk_body(effect: UOp) -> Iterator[UOp]:
+    """Yield the effects that the body of a loop consists of."""
+    pending = [effect]
+    while pending:
+        u = pending.pop()
+        yield u
+        pending += u.effects if u.op in EFFECT_GROUPS else [u.body] if u.op is Op.END else []
+
+
+def _rebuild_in_order(body: UOp, order: list[UOp], chosen: set[UOp]) -> UOp:
+    """Return a kernel in which the Ranges `chosen` are of a sequential type: REDUCE if a Reduce closes them, else LOOP."""
+    if not chosen:
+        return body
+    reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
+    done: dict[UOp, UOp] = {}
+    for u in order:
+        src = tuple([done[s] for s in u.src])
+        new = u if src == u.src else u.replace(src=src)
+        if u in chosen:
+            new = new.replace(arg=replace(u.arg, type=AxisType.REDUCE if u in reduced else AxisType.LOOP))
+        done[u] = new
+    log_transform("expand", body, done[body], done)
+    return done[body]
+
+
+def _turn_small_sums_into_stores(body: UOp) -> UOp:
+    """Return a kernel without AtomicAdds of small floats. In one loop, each waits for the one before."""
+    order = toposort(body)
+    if not any(u.op is Op.ATOMICADD and u.value.dtype in SMALL for u in order):
+        return body
+    loops = _find_loops_around_effects(order)
+    done: dict[UOp, UOp] = {}
+    sums: dict[UOp, list[UOp]] = {}  # memory -> its AtomicAdds of before
+    for u in order:
+        src = tuple([done[s] for s in u.src])
+        new = u if src == u.src else u.replace(src=src)
+        if u.op is Op.ATOMICADD and u.value.dtype in SMALL:
+            earlier = sums.setdefault(base_memory(u.index), [])
+            if any(loops[x].keys() != loops[u].keys() for x in earlier):
+                detail = f"several sums of {u.value.dtype} to one memory stand in different loops"
+                raise untranslatable_error("R56 (AtomicAdd)", u, detail, body)
+            waits = (*(done[r] for r in loops[u]), *(done[x] for x in earlier[-1:]))
+            view, *positions = new.index.src
+            place = UOp(Op.INDEX, (B.after(view, *waits) if waits else view, *positions))
+            new = B.store(place, UOp(Op.ADD, (B.load(place), new.value)))
+            earlier.append(u)
+        done[u] = new
+    log_transform("expand", body, done[body], done)
+    return done[body]
