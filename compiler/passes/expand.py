@@ -26,6 +26,7 @@ import math
 from collections.abc import Callable
 
 from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.ir.iterations import bind_accesses_to_loops
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
 from uops.compiler.place import untranslatable_error
@@ -45,6 +46,8 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
     """Replace the vector axes of one kernel body by axes of shape, and split Ends of several ranges."""
     if body.op is not Op.SINK:  # a list of instructions has none (R166, kernels written by hand)
         return body
+    if body.arg is not None and body.arg.scheduled:
+        body = bind_accesses_to_loops(body)
     ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]
     unchanged = not ranges and not any(len(u.ranges) > 1 for u in nodes_with_op(body, Op.END))
     return body if unchanged else _AxisExpander(toposort(body), ranges).expand_nodes()

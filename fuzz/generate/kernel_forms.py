@@ -152,7 +152,7 @@ def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
     position, cells = row_major_index(ranges), k.draw.choice((1, 2, 4))
     counts = k.make_memory(cells, is_written=True)
     key = b.load(b.at(k.make_memory(size, k.draw.choice(k.int_dtypes)), position))
-    index = b.mod(b.cast(key, dt.index) if k.draw.chance(70) else position, cells)
+    index = b.cast(b.mod(key, b.const(cells, key.dtype)), dt.index) if k.draw.chance(70) else b.mod(position, cells)
     added = k.load_affine(*ranges) if k.draw.chance(60) else b.const(k.draw.choice((1, 3)), k.dtype)
     return [_close(UOp(Op.ATOMICADD, (b.at(counts, index), added)), closed)]
 
