@@ -2,7 +2,8 @@
 
 Takes: a SCHEDULED kernel whose loops are final. Gives: the same kernel. An access of memory that the kernel writes comes after
 each Range that it runs in, also where its position and value do not depend on the Range, or no longer do once a pass has
-simplified them. Spec: Range, End, After; R125 (Special), R127 (loops of a node), R166 (kernels written by hand).
+simplified them. So does an access in a loop that may run no iteration, of any memory. Spec: Range, End, After; R57 (Range), R125
+(Special), R127 (loops of a node), R166 (kernels written by hand).
 
 An effect in the body of an End runs once per iteration, and not at all if there is none. An AtomicAdd or an opaque instruction
 is not the same if it is done once for several lanes or iterations. So the vector axes of a kernel with one become loops.
@@ -30,8 +31,6 @@ def bind_accesses_to_loops(body: UOp) -> UOp:
     """Return a kernel whose accesses of memory that it writes depend on the loops, and AtomicAdds on the lanes, that they run in."""
     order = toposort(*(u for u in toposort(body) if u.op in (Op.RANGE, Op.SPECIAL)), body)  # an access depends on its loops
     written = {base_memory(u.src[0]) for u in order if u.op in _WRITES}
-    if not written:
-        return body
     has_repeated_effects = any(u.op in _REPEATED_EFFECTS for u in order)
     reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     specials = [u for u in order if u.op is Op.SPECIAL]
@@ -41,13 +40,19 @@ def bind_accesses_to_loops(body: UOp) -> UOp:
         src, arg = tuple([done[s] for s in u.src]), u.arg
         if has_repeated_effects and u.op is Op.RANGE and arg.type in UNROLLED:
             arg = replace(arg, type=AxisType.REDUCE if u in reduced else AxisType.LOOP)
-        if u in loops and base_memory(u.src[0]) in written:
+        if u in loops and (base_memory(u.src[0]) in written or any(map(_may_be_zero_trip, loops[u]))):
             around = [r for r in order if r in loops[u] and (has_repeated_effects or r.arg.type not in UNROLLED)]
             around += specials if u.op is Op.ATOMICADD else []
             src = (UOp(Op.AFTER, (src[0], *[done[r] for r in around])), *src[1:]) if around else src
         done[u] = u if src == u.src and arg is u.arg else UOp(u.op, src, arg, u.tag)
     log_transform("bind", body, done[body], done)
     return done[body]
+
+
+def _may_be_zero_trip(r: UOp) -> bool:
+    """Return True if a loop may run no iteration."""
+    bounds = r.bound.min_max
+    return bounds is None or bounds[0] < 1
 
 
 def _find_loops_of_accesses(order: list[UOp]) -> dict[UOp, frozenset[UOp]]:

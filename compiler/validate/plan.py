@@ -9,7 +9,7 @@ R61 (fresh buffers), R63 (Call), R126 (arenas).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.model import ObligationKind, ValidationClaim
@@ -24,9 +24,9 @@ def generate_call_claims(before: UOp, after: UOp) -> Iterator[ValidationClaim]:
         yield _claim(f"call {k} keeps its arguments", _truth(old.arguments == new.arguments and old.arg == new.arg))
 
 
-def caller_buffer_numbers(callified: UOp) -> list[int]:
-    """Return the numbers of the Buffers that the caller of a program sees, from the CALLIFIED graph."""
-    return sorted(a.arg.unique for a in callified.arguments if a.op is Op.BUFFER)
+def caller_buffer_numbers(memory: Iterable[UOp]) -> list[int]:
+    """Return the numbers of the Buffers among the memory that the caller of a program sees."""
+    return sorted(a.arg.unique for a in memory if a.op is Op.BUFFER)
 
 
 def list_calls_of_written_kernels(launch: UOp) -> list[int]:
