@@ -187,6 +187,8 @@ def find_later_bodies(ctx: VerifyContext, dialect: Dialect) -> dict[UOp, str]:
     A CustomFunction is written in none, which is the empty text.
     """
     later: dict[UOp, str] = {}
+    if dialect not in _WITH_BODIES:
+        return later
     bodies = {body for body, scope in ctx.scopes.items() if scope.inner}
     for body in bodies:
         owners = ctx.scopes[body].owners
