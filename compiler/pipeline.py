@@ -416,12 +416,16 @@ class _VerifierTarget:
         return self.target.dtypes | {dt.uint8}
 
 
+#: Passes after which the ops of workgroups are left for the targets that have them.
+_WITHOUT_WORKGROUPS = ("workgroups", "plan", "render")
+
+
 def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: LoweringState) -> None:
     """Verify the result of a pass, or the input if `pass_name` is empty."""
     from uops.spec.verify.verifier import verify  # late: compilation does not need the verifier
 
     try:
-        until_lowered = WORKGROUP_OPS if pass_name in ("select", "linearize") else frozenset()
+        until_lowered = frozenset() if pass_name in _WITHOUT_WORKGROUPS else WORKGROUP_OPS
         verify(graph, dialect, target=_VerifierTarget(state.target, until_lowered))
     except SpecError as e:
         if not pass_name:

@@ -131,7 +131,7 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
         launch_claims = (
             *generate_call_claims(before, after),
             *generate_plan_claims(
-                after,
+                graphs_by_pass.get("workgroups", after),
                 graphs_by_pass["plan"],
                 caller_buffer_numbers(graphs_by_pass["callify"].arguments if log.external is None else log.external),
                 list_calls_of_written_kernels(before),
