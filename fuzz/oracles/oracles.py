@@ -383,13 +383,9 @@ def _check_same_memory_in_several_orders(c: OracleContext) -> Fault | None:
 
 def _check_kernel_native_against_interp(c: OracleContext) -> Fault | None:
     side = GuardSide.END if c.seed % 2 else GuardSide.START
-    if Op.BARRIER not in c.require_target().ops and any(u.op is Op.BARRIER for u in toposort(c.sample.graph)):
-        raise SubjectRefused("the target has no Barrier")
     try:
         return launches.check_launch_native_against_interpreter(c.sample.graph, c.sample.inputs, c.require_target(), side)
     except Exception as e:
-        if isinstance(e, CompileError) and "R60" in str(e):  # a Barrier inside of a loop over lanes
-            raise SubjectRefused(str(e)) from e
         return describe_exception_as_fault(e)
 
 
