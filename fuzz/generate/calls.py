@@ -32,7 +32,9 @@ class CallingProgramMaker(ProgramMaker):
 
     def add_kernel_call(self) -> None:
         """Add a Call of a kernel, and order the memory that it accesses around it."""
-        drawn = draw_kernel_call(self.draw, f"k{self.maker.take_slot()}", self.declared)
+        of_memory = [m.dtype for m in self.memories]
+        preferred = tuple(d for d in of_memory if d.is_integer) if self.draw.chance(70) else tuple(of_memory)
+        drawn = draw_kernel_call(self.draw, f"k{self.maker.take_slot()}", self.declared, preferred)
         slots = drawn.arg.written
         written: dict[UOp, MemoryState] = {}
         references: dict[UOp, UOp] = {}

@@ -284,17 +284,23 @@ FORMS: dict[str, Form] = {
 SCHEDULED_FORM, LIST_FORM = "scheduled", "list"
 
 
-def draw_kernel_call(draw: ChoiceSource, name: str, declared: SupportedOpDtypes) -> UOp:
-    """Draw a Call of a kernel named `name`, with placeholders as arguments: Buffers, and variables whose names begin with it."""
+def draw_kernel_call(draw: ChoiceSource, name: str, declared: SupportedOpDtypes, preferred: tuple[DType, ...] = ()) -> UOp:
+    """Draw a Call of a kernel named `name`, with placeholders as arguments: Buffers, and variables whose names begin with it.
+
+    The kernel computes in a dtype of `preferred` if its form can.
+    """
     form = draw.choice((*FORMS, SCHEDULED_FORM, SCHEDULED_FORM, LIST_FORM))
-    return build_kernel_call(draw, form, name, declared)
+    return build_kernel_call(draw, form, name, declared, preferred)
 
 
-def build_kernel_call(draw: ChoiceSource, form: str, name: str, declared: SupportedOpDtypes) -> UOp:
+def build_kernel_call(
+    draw: ChoiceSource, form: str, name: str, declared: SupportedOpDtypes, preferred: tuple[DType, ...] = ()
+) -> UOp:
     """Draw a Call of a kernel of one form."""
     integers = declared.filter_dtypes(dt.INTS)
     dtypes = {"atomic": integers, LIST_FORM: declared.filter_dtypes(_MACHINE)}.get(form, declared.filter_dtypes((*dt.INTS, *DTYPES)))
-    k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers)
+    dtypes = tuple(d for d in preferred if d in dtypes) or dtypes
+    k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False)
     if form == SCHEDULED_FORM:
         memories = [b.buffer(draw.choice((4, 8, 12, 16)), k.dtype, unique=n) for n in range(1, draw.integer(2, 3) + 1)]
         call, _ = make_kernel_call_and_output(k, memories, 100)

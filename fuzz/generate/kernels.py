@@ -53,6 +53,7 @@ class KernelMaker:
     axes: int = 0
     int_dtypes: tuple[DType, ...] = dt.INTS  # integers that the backend has
     inputs: dict[str, Any] = field(default_factory=dict)
+    takes_maxima: bool = True  # Max of floats may choose among zeros (R11)
 
     def make_range(self, n: int | UOp, kind: AxisType) -> UOp:
         """Make a range of a new axis."""
@@ -209,7 +210,8 @@ def _make_expression_of_loads(k: KernelMaker, sources: list[UOp]) -> UOp:
 
 def combine_exactly(k: KernelMaker, x: UOp, y: UOp) -> UOp:
     """Combine two values by a random exact operation."""
-    return k.draw.choice(_exact_combiners(k.dtype))(k, x, y)
+    combiners = _exact_combiners(k.dtype)
+    return k.draw.choice(combiners if k.takes_maxima or not k.dtype.is_float else combiners[1:])(k, x, y)
 
 
 def reduce_exactly(k: KernelMaker, value: UOp, r: UOp) -> UOp:
@@ -237,7 +239,7 @@ def _combine_through_cast(k: KernelMaker, x: UOp, y: UOp) -> UOp:
 
 #: (kernel, x, y) -> a value of both that is computed without rounding.
 _Combiner = Callable[[KernelMaker, UOp, UOp], UOp]
-#: Combiners of small floats, of wide floats, and of integers.
+#: Combiners of small floats, of wide floats, and of integers; Max is the first.
 _SELECTING_COMBINERS: tuple[_Combiner, ...] = (
     lambda k, x, y: b.maximum(x, y),
     lambda k, x, y: b.where(b.lt(x, y), y, x),

@@ -7,6 +7,7 @@ driver that shrinks choices therefore shrinks the sequence. Spec: Kernel Optimiz
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -40,8 +41,13 @@ def list_legal_optops(axes: Sequence[Axis], applied: Sequence[OptOp] = ()) -> li
     There is one for each factor and multiple of a short list, but no TC, which needs a product and a target. An OptOp that would
     make the kernel large is left out.
     """
-    axes = sort_axes(axes)
-    return [o for o in _enumerate_optops(axes) if illegality_reason(o, axes, applied=applied) is None and _stays_small(o, axes)]
+    return list(_list_legal_optops(tuple(sort_axes(axes)), tuple(applied)))
+
+
+@functools.lru_cache(1024)
+def _list_legal_optops(axes: tuple[Axis, ...], applied: tuple[OptOp, ...]) -> tuple[OptOp, ...]:
+    legal = (o for o in _enumerate_optops(axes) if illegality_reason(o, axes, applied=applied) is None)
+    return tuple(o for o in legal if _stays_small(o, axes))
 
 
 def _enumerate_optops(axes: Sequence[Axis]) -> Iterator[OptOp]:
@@ -102,12 +108,13 @@ class OptOpDrawer:
         for _ in range(self._max_optops):
             if not s.axes or not self._source.chance(75):
                 break
-            options = [o for o in list_legal_optops(s.axes, s.done) if find_rejection_reason(s, o, machine) is None]
+            options = list_legal_optops(s.axes, s.done)
             if not options:
                 break
             chosen = self._source.choice(options)
-            s = apply(s, chosen, machine)
-            self.applied.append((kernel, chosen))
+            if find_rejection_reason(s, chosen, machine) is None:
+                s = apply(s, chosen, machine)
+                self.applied.append((kernel, chosen))
         return s
 
 
