@@ -46,10 +46,14 @@ class GraphTransform:
 
 @dataclass(slots=True)
 class LoweringLog:
-    """Transforms in the order in which they ended, and decisions about whole kernels: (the decision, before, after)."""
+    """Transforms in the order in which they ended, and decisions about whole kernels: (the decision, before, after).
+
+    `external` is the memory that the caller of the program sees, once it is known.
+    """
 
     transforms: list[GraphTransform] = field(default_factory=list)
     decisions: list[tuple[str, UOp, UOp]] = field(default_factory=list)
+    external: frozenset[UOp] | None = None
 
     @property
     def applications_by_assuming_rule(self) -> Counter[str]:

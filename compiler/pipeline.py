@@ -151,6 +151,9 @@ def _callify_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
 def _take_interface(interface: ProgramInterface, state: LoweringState) -> None:
     """Record what the caller sees of the program, and tell it."""
     state.external = frozenset(interface.arguments)
+    log = active_log()
+    if log is not None:
+        log.external = state.external
     if state.on_interface is not None:
         state.on_interface(interface)
 

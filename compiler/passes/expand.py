@@ -27,6 +27,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.ir.iterations import bind_accesses_to_loops
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
 from uops.compiler.passes.sequential_axes import run_axes_in_order
@@ -50,6 +51,8 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
         return body
     body = _turn_vector_axes_of_native_kernel_into_loops(body)
     body = run_axes_in_order(body)
+    if body.arg is not None and body.arg.scheduled:
+        body = bind_accesses_to_loops(body)
     ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]
     unchanged = not ranges and not any(len(u.ranges) > 1 for u in nodes_with_op(body, Op.END))
     return body if unchanged else _AxisExpander(toposort(body), ranges).expand_nodes()

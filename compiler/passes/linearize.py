@@ -15,7 +15,7 @@ from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.log import log_transform
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import open_ranges
 
 #: Ops that are no instructions: the root and constants, which stand where they are used, as do vectors of constants. The sizes of
@@ -34,10 +34,17 @@ def linearize_kernel(body: UOp) -> UOp:
     Raises CompileError for loops that do not nest (R58, End).
     """
     if body.op is not Op.SINK:
-        return body
+        return list_memory_first(body) if body.op is Op.LINEAR else body
     linear = UOp(Op.LINEAR, order_instructions(body))
     log_transform("order", body, linear, {body: linear})
     return linear
+
+
+def list_memory_first(linear: UOp) -> UOp:
+    """Return an instruction list with the Params and Buffers that it need not have, which renderers declare."""
+    listed = set(linear.src)
+    memory = (u for u in toposort(linear) if u.op in MEMORY_ROOTS and u not in listed)
+    return linear.replace(src=(*memory, *linear.src))
 
 
 def order_instructions(kernel: UOp) -> tuple[UOp, ...]:

@@ -17,7 +17,12 @@ from uops.compiler.prove.solver.solver import SolverWorker, solver_version
 from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import Invalid, ValidationVerdict
-from uops.compiler.validate.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
+from uops.compiler.validate.plan import (
+    caller_buffer_numbers,
+    generate_call_claims,
+    generate_plan_claims,
+    list_calls_of_written_kernels,
+)
 from uops.compiler.validate.values import decide_value_preservation_or_leave_to_interpreter, group_rewriter_transforms_by_result
 from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass as record
@@ -125,7 +130,12 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
             )
         launch_claims = (
             *generate_call_claims(before, after),
-            *generate_plan_claims(after, graphs_by_pass["plan"], caller_buffer_numbers(graphs_by_pass["callify"])),
+            *generate_plan_claims(
+                graphs_by_pass.get("workgroups", after),
+                graphs_by_pass["plan"],
+                caller_buffer_numbers(graphs_by_pass["callify"].arguments if log.external is None else log.external),
+                list_calls_of_written_kernels(before),
+            ),
         )
         plan_verdicts = tuple(decide_claim(c, _PROCESS.worker) for c in launch_claims)
         report = ValidationReport(tuple(kernels.values()), plan_verdicts, log.applications_by_assuming_rule)

@@ -1,5 +1,5 @@
 """Claims about the memory plan: values that are live at the same time share no bytes, memory that the caller sees keeps its place,
-and no written argument is passed twice.
+and no written argument is passed twice, except to kernels written by hand.
 
 Takes: the launch as KERNEL, as LINEAR, and as PLANNED, and the numbers of the caller's Buffers. Gives: claims `plan`. A value is
 live from the first Call that takes its Buffer to the last one. Spec: Lowering Pipeline/Register-Memory Plan; Slice; R46 (Slice),
@@ -9,7 +9,7 @@ R61 (fresh buffers), R63 (Call), R126 (arenas).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.model import ObligationKind, ValidationClaim
@@ -25,15 +25,23 @@ def generate_call_claims(before: UOp, after: UOp) -> Iterator[ValidationClaim]:
         yield _claim(f"call {k} keeps its arguments", _truth(old.arguments == new.arguments and old.arg == new.arg))
 
 
-def caller_buffer_numbers(callified: UOp) -> list[int]:
-    """Return the numbers of the Buffers that the caller of a program sees, from the CALLIFIED graph."""
-    return sorted(a.arg.unique for a in callified.arguments if a.op is Op.BUFFER)
+def caller_buffer_numbers(memory: Iterable[UOp]) -> list[int]:
+    """Return the numbers of the Buffers among the memory that the caller of a program sees."""
+    return sorted(a.arg.unique for a in memory if a.op is Op.BUFFER)
 
 
-def generate_plan_claims(before: UOp, after: UOp, caller_buffers: Collection[int]) -> Iterator[ValidationClaim]:
+def list_calls_of_written_kernels(launch: UOp) -> list[int]:
+    """Return the numbers of the Calls of kernels written by hand: the same reference may be passed to one twice (R166)."""
+    return [k for k, c in enumerate(launch.src) if c.body.op is not Op.SINK or (c.body.arg is not None and c.body.arg.scheduled)]
+
+
+def generate_plan_claims(
+    before: UOp, after: UOp, caller_buffers: Collection[int], written_kernels: Collection[int] = ()
+) -> Iterator[ValidationClaim]:
     """Claim that each Buffer of a launch has one place, disjoint from all that are live with it.
 
-    `caller_buffers` are the numbers of the caller's Buffers, which keep their memory.
+    `caller_buffers` are the numbers of the caller's Buffers, which keep their memory. `written_kernels` are the numbers of the
+    Calls of kernels written by hand.
     """
     live_ranges: dict[UOp, tuple[int, int]] = {}
     places: dict[UOp, UOp] = {}
@@ -41,7 +49,8 @@ def generate_plan_claims(before: UOp, after: UOp, caller_buffers: Collection[int
         yield _claim(f"call {k} keeps its annotations", _truth(old.arg == new.arg))
         if old.body is not new.body:
             yield from generate_private_plan_claims(f"call {k}", old.body, new.body)
-        yield from _claim_unique_written_arguments(k, old)
+        if k not in written_kernels:
+            yield from _claim_unique_written_arguments(k, old)
         for a, b in zip(old.arguments, new.arguments, strict=True):
             if b.op is Op.SLICE:
                 if a not in live_ranges:

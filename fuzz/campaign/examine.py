@@ -22,7 +22,7 @@ from uops.fuzz.bisect.bisect import bisect
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.oracles import oracles
-from uops.fuzz.oracles.launches import find_wrong_pass_after_optimize
+from uops.fuzz.oracles.launches import find_wrong_pass_of_launch
 from uops.fuzz.oracles.oracles import Oracle, OracleContext
 from uops.fuzz.oracles.stages import Fault
 from uops.fuzz.oracles.subject import Subject, SubjectRefused, describe_exception_as_fault
@@ -149,7 +149,7 @@ class TriagedFinding(NamedTuple):
 def _locate_first_wrong_launch_pass(sample: ProgramSample, target: Target) -> FaultLocation | None:
     """Locate the first wrong pass of a scheduled launch, or return None."""
     try:
-        stage_and_pass = find_wrong_pass_after_optimize(sample.graph, sample.inputs, target)
+        stage_and_pass = find_wrong_pass_of_launch(sample.graph, sample.inputs, target)
     except UopsError:
         return None
     return None if stage_and_pass is None else FaultLocation(*stage_and_pass, None, None, None)

@@ -509,15 +509,21 @@ def describe_legalize_disagreement(fuzz_case: FuzzCase, order_seed: int | None =
     NaNs.
     """
     graph, inputs = fuzz_case
-    direct, legal = bestiary.run(graph, inputs, schedule=order_seed), run(legalize(graph), inputs)
-    if len(direct.values) != len(legal.values):
-        return f"{len(direct.values)} values, {len(legal.values)} in the legal form"
-    for k, (x, y) in enumerate(zip(direct.values, legal.values)):
+    return describe_disagreement_with(fuzz_case, run(legalize(graph), inputs), order_seed)
+
+
+def describe_disagreement_with(fuzz_case: FuzzCase, other: Result, order_seed: int | None = None) -> str | None:
+    """Describe how a graph and another result, that of its legal form, differ; return None if they agree."""
+    graph, inputs = fuzz_case
+    direct = bestiary.run(graph, inputs, schedule=order_seed)
+    if len(direct.values) != len(other.values):
+        return f"{len(direct.values)} values, {len(other.values)} in the legal form"
+    for k, (x, y) in enumerate(zip(direct.values, other.values)):
         if not _are_equal_treating_empty_as_zeros(x, y):
             return f"value {k}: {x!r}, in the legal form {y!r}"
     names = {f"b{u.arg.id}" for u in toposort(graph) if u.op is Op.UNIQUE} | {k for k in inputs if k.startswith("p")}
-    for name in sorted(names & {*direct.buffers, *legal.buffers}):
-        x, y = (_final_contents(r, name, fuzz_case) for r in (direct, legal))
+    for name in sorted(names & {*direct.buffers, *other.buffers}):
+        x, y = (_final_contents(r, name, fuzz_case) for r in (direct, other))
         if not _are_equal_treating_empty_as_zeros(x, y):
             return f"{name}: {x!r}, in the legal form {y!r}"
     return None

@@ -39,7 +39,7 @@ _INNER = (AxisType.UPCAST,)
 
 
 @dataclass
-class _KernelMaker:
+class KernelMaker:
     """The state of one kernel under construction."""
 
     draw: ChoiceSource
@@ -53,6 +53,7 @@ class _KernelMaker:
     axes: int = 0
     int_dtypes: tuple[DType, ...] = dt.INTS  # integers that the backend has
     inputs: dict[str, Any] = field(default_factory=dict)
+    takes_maxima: bool = True  # Max of floats may choose among zeros (R11)
 
     def make_range(self, n: int | UOp, kind: AxisType) -> UOp:
         """Make a range of a new axis."""
@@ -96,15 +97,15 @@ def generate_kernel_launch(draw: ChoiceSource, declared: SupportedOpDtypes) -> F
         inputs[f"b{unique}"] = draw_array(draw, d, (size,), draw.choice(("small", "mixed", "bits")) if not d.is_float else "small")
     calls = []
     for k in range(draw.integer(1, 2)):
-        call, filled = _make_kernel_call_and_output(
-            _KernelMaker(draw, d, f"k{k}", int_dtypes=declared.filter_dtypes(dt.INTS), inputs=inputs), memories, 100 + k
+        call, filled = make_kernel_call_and_output(
+            KernelMaker(draw, d, f"k{k}", int_dtypes=declared.filter_dtypes(dt.INTS), inputs=inputs), memories, 100 + k
         )
         calls.append(call)
         memories.append(filled)
     return FuzzCase(UOp(Op.LINEAR, tuple(calls)), inputs)
 
 
-def _make_kernel_call_and_output(k: _KernelMaker, memories: list[UOp], output_id: int) -> tuple[UOp, UOp]:
+def make_kernel_call_and_output(k: KernelMaker, memories: list[UOp], output_id: int) -> tuple[UOp, UOp]:
     """Make one kernel; return its Call and the Buffer that it fills."""
     draw = k.draw
     for kind in _OUTER:
@@ -118,7 +119,7 @@ def _make_kernel_call_and_output(k: _KernelMaker, memories: list[UOp], output_id
         k.ranges.append(k.make_range(draw.choice((2, 4)), AxisType.UPCAST))
     ranges = [*k.ranges, *k.lanes] or [k.make_range(4, AxisType.LOOP)]
     k.ranges = [r for r in ranges if r not in k.lanes]
-    total = math.prod(_loop_extent(r) for r in ranges)
+    total = math.prod(loop_extent(r) for r in ranges)
     out = b.buffer(total, k.dtype, unique=output_id)
     target = k.find_or_make_param_of_argument(out)
     value = _make_value_with_lane_exchanges(
@@ -126,7 +127,7 @@ def _make_kernel_call_and_output(k: _KernelMaker, memories: list[UOp], output_id
         [k.find_or_make_param_of_argument(m) for m in memories if draw.chance(70)]
         or [k.find_or_make_param_of_argument(memories[0])],
     )
-    effect = b.store(b.at(target, _row_major_index(ranges)), value)
+    effect = b.store(b.at(target, row_major_index(ranges)), value)
     inner = sorted(ranges, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True)
     # R60 (Barrier): all lanes of a workgroup reach a Barrier, so a kernel with LOCAL memory runs all its lanes to the end.
     depth = draw.integer(1, len(inner)) if not k.uniques and draw.chance(60) else None
@@ -139,79 +140,82 @@ def _make_kernel_call_and_output(k: _KernelMaker, memories: list[UOp], output_id
     return UOp(Op.CALL, (UOp(Op.SINK, effects, SinkArg(k.name)), *k.arguments), CallArg(written=written)), out
 
 
-def _make_read_modify_write_store(k: _KernelMaker, buffer_id: int, ranges: list[UOp]) -> UOp:
+def _make_read_modify_write_store(k: KernelMaker, buffer_id: int, ranges: list[UOp]) -> UOp:
     """Make a Store that combines an element of memory with 1, once per iteration of some of the loops."""
-    memory = b.buffer(math.prod(_loop_extent(r) for r in ranges), k.dtype, unique=buffer_id)
+    memory = b.buffer(math.prod(loop_extent(r) for r in ranges), k.dtype, unique=buffer_id)
     k.inputs[f"b{buffer_id}"] = draw_array(k.draw, k.dtype, tuple(memory.shape), "small")
-    element = b.at(k.find_or_make_param_of_argument(memory), _row_major_index(ranges))
-    return b.store(element, _combine_exactly(k, b.load(element), b.const(1, k.dtype)))
+    element = b.at(k.find_or_make_param_of_argument(memory), row_major_index(ranges))
+    return b.store(element, combine_exactly(k, b.load(element), b.const(1, k.dtype)))
 
 
-def _loop_extent(r: UOp) -> int:
-    return int(r.bound.arg.value)
+def loop_extent(r: UOp) -> int:
+    """Return the number of iterations of a range, at least 0; that of a bound which is no constant is taken as 3."""
+    return max(0, int(r.bound.arg.value)) if r.bound.op is Op.CONST else 3
 
 
-def _row_major_index(ranges: list[UOp]) -> UOp:
+def row_major_index(ranges: list[UOp]) -> UOp:
     """Return the row-major position of the iteration; 0 without loops."""
     position = b.index(0)
     for r in ranges:
-        position = b.add(b.mul(position, _loop_extent(r)), r)
+        position = b.add(b.mul(position, loop_extent(r)), r)
     return position
 
 
-def _make_value_with_lane_exchanges(k: _KernelMaker, sources: list[UOp]) -> UOp:
+def _make_value_with_lane_exchanges(k: KernelMaker, sources: list[UOp]) -> UOp:
     """Make the value of an iteration, with a random number of exchanges between lanes."""
     value = _make_expression_of_loads(k, sources)
     has_vector_lanes = any(r.arg.type in _INNER for r in k.ranges)
     for _ in range(k.draw.integer(0, 2) if k.lanes and not has_vector_lanes else 0):
         value = _exchange_between_lanes_in_local_memory(k, value, sources)
     is_serial = not k.lanes and all(r.arg.type in (AxisType.LOOP, AxisType.UPCAST) for r in k.ranges)
-    return _combine_exactly(k, value, _fill_and_read_local_row(k, sources)) if is_serial and k.draw.chance(40) else value
+    return combine_exactly(k, value, _fill_and_read_local_row(k, sources)) if is_serial and k.draw.chance(40) else value
 
 
-def _fill_and_read_local_row(k: _KernelMaker, sources: list[UOp]) -> UOp:
+def _fill_and_read_local_row(k: KernelMaker, sources: list[UOp]) -> UOp:
     """Fill a row of LOCAL memory in a loop, and read one of its elements or reduce all of them."""
     n = k.draw.choice((2, 3, 4, 8))
     row, lane = k.make_local_buffer(n), k.make_range(n, k.draw.choice((AxisType.LOOP, AxisType.UPCAST)))
     inner, k.ranges = k.ranges, [r for r in k.ranges if r.arg.type not in _INNER]  # vector lanes share one row
-    filled = b.end(b.store(b.at(row, lane), _make_load_at_affine_position(k, k.draw.choice(sources), [lane])), lane)
+    filled = b.end(b.store(b.at(row, lane), make_load_at_affine_position(k, k.draw.choice(sources), [lane])), lane)
     k.ranges = inner
     reduced = k.make_range(n, AxisType.REDUCE) if k.draw.chance(50) else None
-    position = b.mod(b.add(_row_major_index(k.ranges), k.draw.integer(0, n - 1)), n) if reduced is None else b.sub(n - 1, reduced)
+    position = b.mod(b.add(row_major_index(k.ranges), k.draw.integer(0, n - 1)), n) if reduced is None else b.sub(n - 1, reduced)
     value = b.load(b.at(b.after(row, filled), position) if k.draw.chance(50) else b.after(b.at(row, position), filled))
-    return value if reduced is None else _reduce_exactly(k, value, reduced)
+    return value if reduced is None else reduce_exactly(k, value, reduced)
 
 
-def _exchange_between_lanes_in_local_memory(k: _KernelMaker, value: UOp, sources: list[UOp]) -> UOp:
+def _exchange_between_lanes_in_local_memory(k: KernelMaker, value: UOp, sources: list[UOp]) -> UOp:
     """Store each lane's value in LOCAL memory, and behind a Barrier read another lane's value or reduce all of them."""
-    size = math.prod(_loop_extent(r) for r in k.lanes)
-    tile, lane = k.make_local_buffer(size), _row_major_index(k.lanes)
+    size = math.prod(loop_extent(r) for r in k.lanes)
+    tile, lane = k.make_local_buffer(size), row_major_index(k.lanes)
     ready = b.after(tile, UOp(Op.BARRIER, (b.store(b.at(tile, lane), value),)))
     if k.draw.chance(40):
         reduced = k.make_range(size, AxisType.REDUCE)
-        return _reduce_exactly(k, b.load(b.at(ready, reduced)), reduced)
+        return reduce_exactly(k, b.load(b.at(ready, reduced)), reduced)
     other = k.draw.choice((b.sub(size - 1, lane), b.mod(b.add(lane, 1), size), lane))
-    return _combine_exactly(k, b.load(b.at(ready, other)), _make_expression_of_loads(k, sources))
+    return combine_exactly(k, b.load(b.at(ready, other)), _make_expression_of_loads(k, sources))
 
 
-def _make_expression_of_loads(k: _KernelMaker, sources: list[UOp]) -> UOp:
+def _make_expression_of_loads(k: KernelMaker, sources: list[UOp]) -> UOp:
     """Make an expression of loads whose positions depend on the loops, sometimes with a reduction."""
-    value = _make_load_at_affine_position(k, k.draw.choice(sources), [])
+    value = make_load_at_affine_position(k, k.draw.choice(sources), [])
     for _ in range(k.draw.integer(0, 2)):
-        value = _combine_exactly(k, value, _make_load_at_affine_position(k, k.draw.choice(sources), []))
+        value = combine_exactly(k, value, make_load_at_affine_position(k, k.draw.choice(sources), []))
     if k.draw.chance(35):
         bound, kind = k.draw.integer(1, 5), AxisType.UNROLL if k.draw.chance(25) else AxisType.REDUCE
         r = k.make_range(k.find_or_make_loop_bound_variable(), AxisType.REDUCE) if k.draw.chance(25) else k.make_range(bound, kind)
-        value = _combine_exactly(k, value, _reduce_exactly(k, _make_load_at_affine_position(k, k.draw.choice(sources), [r]), r))
+        value = combine_exactly(k, value, reduce_exactly(k, make_load_at_affine_position(k, k.draw.choice(sources), [r]), r))
     return value
 
 
-def _combine_exactly(k: _KernelMaker, x: UOp, y: UOp) -> UOp:
+def combine_exactly(k: KernelMaker, x: UOp, y: UOp) -> UOp:
     """Combine two values by a random exact operation."""
-    return k.draw.choice(_exact_combiners(k.dtype))(k, x, y)
+    combiners = _exact_combiners(k.dtype)
+    return k.draw.choice(combiners if k.takes_maxima or not k.dtype.is_float else combiners[1:])(k, x, y)
 
 
-def _reduce_exactly(k: _KernelMaker, value: UOp, r: UOp) -> UOp:
+def reduce_exactly(k: KernelMaker, value: UOp, r: UOp) -> UOp:
+    """Reduce a value over a range by a random operation that is exact in its dtype."""
     ops = (Op.ADD, Op.MAX, Op.MUL) if not k.dtype.is_float else (Op.ADD, Op.MAX) if k.dtype in _WIDE else (Op.MAX,)
     return UOp(Op.REDUCE, (value, r), ReduceArg(k.draw.choice(ops), ()))
 
@@ -228,14 +232,14 @@ def _division_combiner(op: Op) -> _Combiner:
     return lambda k, x, y: b.add(UOp(op, (x, b.const(k.draw.choice((2, 3, 7)), k.dtype))), y)
 
 
-def _combine_through_cast(k: _KernelMaker, x: UOp, y: UOp) -> UOp:
+def _combine_through_cast(k: KernelMaker, x: UOp, y: UOp) -> UOp:
     """Add two values, the first one cast to another integer dtype and back, which wraps it."""
     return b.add(b.cast(b.cast(x, k.draw.choice(k.int_dtypes)), k.dtype), y)
 
 
 #: (kernel, x, y) -> a value of both that is computed without rounding.
-_Combiner = Callable[[_KernelMaker, UOp, UOp], UOp]
-#: Combiners of small floats, of wide floats, and of integers.
+_Combiner = Callable[[KernelMaker, UOp, UOp], UOp]
+#: Combiners of small floats, of wide floats, and of integers; Max is the first.
 _SELECTING_COMBINERS: tuple[_Combiner, ...] = (
     lambda k, x, y: b.maximum(x, y),
     lambda k, x, y: b.where(b.lt(x, y), y, x),
@@ -252,7 +256,7 @@ _INT_COMBINERS = (
 )
 
 
-def _make_load_at_affine_position(k: _KernelMaker, source: UOp, extra_ranges: list[UOp]) -> UOp:
+def make_load_at_affine_position(k: KernelMaker, source: UOp, extra_ranges: list[UOp]) -> UOp:
     """Load at a random affine position of the loops, modulo the size; sometimes under a gate, with an alternative."""
     n = int(source.shape[0])
     position = b.index(k.draw.integer(0, n - 1))
@@ -262,7 +266,7 @@ def _make_load_at_affine_position(k: _KernelMaker, source: UOp, extra_ranges: li
     value = b.load(b.at(source, b.mod(position, n)))
     if k.draw.chance(15) and k.ranges:
         r = k.draw.choice(k.ranges)
-        inside = b.lt(r, k.draw.integer(0, _loop_extent(r)))
+        inside = b.lt(r, k.draw.integer(0, loop_extent(r)))
         alternative = b.const(k.draw.integer(0, 3), source.dtype) if k.draw.chance(50) else value
         value = b.load(b.at(source, b.mod(b.add(position, 1), n)), alternative, inside)
     return value

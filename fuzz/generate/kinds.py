@@ -16,7 +16,7 @@ import numpy as np
 
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.testing.values import from_bits, special_bits
-from uops.fuzz.generate import bestiary, chains, kernels, laws, programs
+from uops.fuzz.generate import bestiary, calls, chains, kernels, laws, programs
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
@@ -35,7 +35,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 16
+VERSION = 17
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
 NODES = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 16)
 ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
@@ -170,6 +170,8 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
                 Dialect.TENSOR, _generate_function_or_call_root),
     ProgramKind("kernels", "scheduled kernels with LOCAL memory, workgroups and Barriers",
                 Dialect.SCHEDULED, kernels.generate_kernel_launch),
+    ProgramKind("calls", "Calls of kernels written by hand, among statements on the same Buffers",
+                Dialect.TENSOR, calls.generate_program_with_kernel_calls, 2),
     ProgramKind("devices", "graphs on several devices",
                 Dialect.TENSOR, _tensor_graph_generator(FEATURES)),
     ProgramKind("bestiary", "graphs of the second document, against legalize",

@@ -35,7 +35,7 @@ _VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP})
 
 
 @dataclass
-class _BufferState:
+class MemoryState:
     """A Buffer under construction. `current` is the reference after all Stores so far; `reads` are the values read from it
     since.
     """
@@ -57,13 +57,13 @@ class ProgramMaker:
         self.values: list[UOp] = []
         self.pairwise_producers = declared.filter_producers(tuple(p for p in PRODUCERS if p.name == "crossed"))
 
-    def _make_buffer_with_data(self, max_elements: int) -> _BufferState:
+    def _make_buffer_with_data(self, max_elements: int) -> MemoryState:
         d, size = self.draw.choice(self.maker.dtypes), self.maker.draw_extent(max_elements) * self.draw.integer(1, 3)
         unique = 1000 + self.maker.take_slot()
         self.maker.inputs[f"b{unique}"] = draw_array(self.draw, d, (size,), self.draw.choice(("small", "small", "edge")))
-        return _BufferState(b.buffer(size, d, unique=unique), d, size)
+        return MemoryState(b.buffer(size, d, unique=unique), d, size)
 
-    def draw_view(self, memory: _BufferState) -> UOp:
+    def draw_view(self, memory: MemoryState) -> UOp:
         """Draw a reference to a Buffer or a part of it, sometimes as another dtype."""
         view = memory.current
         fitting = (d for d in self.maker.dtypes if d is not memory.dtype and memory.size * memory.dtype.itemsize % d.itemsize == 0)
@@ -88,7 +88,7 @@ class ProgramMaker:
         forms: list[Callable[[UOp], UOp]] = [b.load, b.contiguous, self._wrap_in_where]
         self._record_read_and_make_reusable(buffer, self.draw.choice(forms)(ref))
 
-    def _record_read_and_make_reusable(self, buffer: _BufferState, value: UOp) -> None:
+    def _record_read_and_make_reusable(self, buffer: MemoryState, value: UOp) -> None:
         """Make a value available to later statements, and order the Buffer's next Store after it."""
         buffer.reads.append(value)
         self.values.append(value)
@@ -110,7 +110,7 @@ class ProgramMaker:
             value = reread if self.draw.chance(15) else UOp(Op.WHERE, (self.maker.make_value(dt.bool_, shape, 1), reread, value))
         if buffer.reads:
             ordered = b.after(buffer.current, *buffer.reads)
-            ref = _rebase_view_on_new_reference(ref, buffer.current, ordered)
+            ref = rebase_view_on_new_reference(ref, buffer.current, ordered)
         gate = (self.maker.make_value(dt.bool_, shape, 1),) if self.draw.chance(15) else ()
         # Later statements may use the stored value, but not a view: it would read the memory as it is then (R55: races).
         if self.draw.chance(30) and value is not reread:
@@ -158,12 +158,12 @@ def _split_rows(u: UOp, rows: int) -> UOp:
     return b.reshape(u, (rows, u.shape[0] // rows))
 
 
-def _rebase_view_on_new_reference(view: UOp, old_reference: UOp, new_reference: UOp) -> UOp:
+def rebase_view_on_new_reference(view: UOp, old_reference: UOp, new_reference: UOp) -> UOp:
     """Return the same view of another reference to the same memory."""
     if view is old_reference:
         return new_reference
     operand, *sizes = view.src  # offsets, extents
-    return view.replace(src=(_rebase_view_on_new_reference(operand, old_reference, new_reference), *sizes))
+    return view.replace(src=(rebase_view_on_new_reference(operand, old_reference, new_reference), *sizes))
 
 
 def generate_statements_on_buffers(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:

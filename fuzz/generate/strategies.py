@@ -20,13 +20,17 @@ except ImportError as e:
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.contract import Capabilities
 from uops.backends.testing.values import draw_array
+from uops.compiler.target import Target
 from uops.fuzz.generate import graphs, kinds
 from uops.fuzz.generate.declared import SupportedOpDtypes
+from uops.fuzz.generate.optop_sequences import OptOpDrawer, draw_optop_sequence
+from uops.fuzz.generate.schedules import ScheduleTextFollower, pipeline_with_scheduler, run_passes_up_to
 from uops.fuzz.reduce import reproducer
 from uops.fuzz.reduce.reduce import reduce_sample
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
+from uops.spec.optops import Axis, OptOp, parse_optop
 from uops.spec.verify.dialects import Dialect
 
 T = TypeVar("T")
@@ -96,6 +100,50 @@ def cases(draw: Any, /, max_nodes: int = 12, capabilities: Capabilities = _EVERY
     return PrintableCase(*case)
 
 
+class ScheduledCase(PrintableSample):
+    """A TENSOR program, its inputs, and OptOps for its kernels, printed as a file below the OptOps.
+
+    `opts` is the text of the OptOps: `KERNEL:OPTOP` between semicolons. `scheduler()` applies them.
+    """
+
+    __slots__ = ()
+
+    @property
+    def optops(self) -> list[tuple[int, OptOp]]:
+        """The OptOps in order, each with the number of its kernel."""
+        parts = [part.partition(":") for part in (self.opts or "").split("; ") if part]
+        return [(int(kernel), parse_optop(text)) for kernel, _, text in parts]
+
+    def scheduler(self) -> ScheduleTextFollower:
+        """Return a choice of schedules that applies the OptOps, for `pipeline_with_scheduler`; one lowering uses it up."""
+        return ScheduleTextFollower(self.opts or "")
+
+
+@st.composite
+def optop_sequences(draw: Any, /, axes: Sequence[Axis], max_optops: int = 4) -> list[OptOp]:
+    """Draw OptOps for a kernel with these axes, each legal after the ones before it (`uops.spec.optops`).
+
+    Hypothesis shrinks to fewer and simpler OptOps, which are legal, too.
+    """
+    return draw_optop_sequence(HypothesisDraw(draw), axes, max_optops)
+
+
+@st.composite
+def scheduled_cases(
+    draw: Any, /, target: Target, max_optops: int = 4, max_nodes: int = 8, capabilities: Capabilities = _EVERYTHING, **options: Any
+) -> ScheduledCase:
+    """Draw TENSOR graphs with inputs, and legal OptOps for the kernels that the compiler makes of them for `target`.
+
+    Hypothesis shrinks the graph and the OptOps. `options`, `max_nodes` and `capabilities` are those of `cases`. A graph on several
+    devices has no kernels and is not drawn.
+    """
+    options = {"features": graphs.FEATURES - kinds.MULTIPLE, **options}
+    case = draw(cases(max_nodes=max_nodes, capabilities=capabilities, **options))
+    drawer = OptOpDrawer(HypothesisDraw(draw), max_optops)
+    run_passes_up_to(case.graph, target, pipeline_with_scheduler(drawer), last_pass="optimize")
+    return ScheduledCase("tensor", case.graph, kinds.select_graph_inputs(case.graph, case.inputs), drawer.applied_text)
+
+
 @st.composite
 def arrays(draw: Any, /, dtype: DType | None = None, max_side: int = 5, max_rank: int = 3) -> Any:
     """Draw arrays of one dtype (default: any storable one), edge values included."""
@@ -137,4 +185,7 @@ def smaller(failing: PrintableCase | PrintableSample, fails: Callable[[Printable
     return PrintableSample(*reduce_sample(kinds.ProgramSample(*first), lambda s: fails(PrintableSample(*s))))
 
 
-__all__ = ["PrintableCase", "HypothesisDraw", "PrintableSample", "arrays", "cases", "draw_case", "samples", "smaller"]
+__all__ = [
+    "PrintableCase", "HypothesisDraw", "PrintableSample", "ScheduledCase", "arrays", "cases", "draw_case", "optop_sequences",
+    "samples", "scheduled_cases", "smaller",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Oracles of scheduled launches, which enter the compiler behind its optimizer.
+"""Oracles of scheduled launches, which enter the compiler as kernels written by hand (R166).
 
 Takes: a LINEAR of Calls of SCHEDULED kernels whose results are exact, and inputs. Gives: the first `Fault`: different results
 in two orders of unordered work, or of machine code; and the pass that causes it. Spec: Lowering Pipeline; R55 (races), R57
@@ -15,12 +15,14 @@ import numpy as np
 from uops.backends.worker.guard import GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
+from uops.compiler.entry import convert_to_launch, describe_launch
 from uops.compiler.pipeline import LoweringState, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.fuzz.oracles.native import run_first_kernels_natively
 from uops.fuzz.oracles.stages import Fault, Outputs, find_bit_difference
 from uops.interp import run
 from uops.spec.ir.node import UOp
+from uops.spec.verify.dialects import Dialect
 
 #: Number of orders of unordered work in which a launch is interpreted, in addition to the default one.
 ORDERS = 2
@@ -55,7 +57,7 @@ def check_launch_native_against_interpreter(graph: UOp, inputs: Mapping[str, Any
     )
 
 
-def find_wrong_pass_after_optimize(graph: UOp, inputs: Mapping[str, Any], target: Target) -> WrongPass | None:
+def find_wrong_pass_of_launch(graph: UOp, inputs: Mapping[str, Any], target: Target) -> WrongPass | None:
     """Return stage and pass after which the interpreter, or finally the machine code, leaves other memory; None if there is
     none.
     """
@@ -72,12 +74,13 @@ def find_wrong_pass_after_optimize(graph: UOp, inputs: Mapping[str, Any], target
 
 
 def _lower_and_yield_after_each_pass(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
-    """Yield the name of each pass behind `optimize`, and the launch after it."""
-    state = LoweringState(target, Config(reuse=False, verify=True), frozenset(a for c in graph.src for a in c.arguments))
-    names = [p.name for p in pipeline.PIPELINE]
-    for p in pipeline.PIPELINE[names.index("optimize") + 1 :]:
-        graph = run_pass_and_verify(p, graph, state)
-        yield p.name, graph
+    """Yield the name of each pass that a SCHEDULED launch goes through, and the launch after it."""
+    launch, dialect = convert_to_launch(graph, Dialect.SCHEDULED)
+    external = frozenset(describe_launch(launch).arguments)
+    state = LoweringState(target, Config(reuse=False, verify=True), external, entry=dialect)
+    for p in pipeline.passes_from(dialect):
+        launch = run_pass_and_verify(p, launch, state)
+        yield p.name, launch
 
 
 def _flatten_buffers(buffers: Mapping[str, Any]) -> Outputs:

@@ -190,9 +190,17 @@ def _insert_identity(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None
     return None if new is None else RelatedSample(s._replace(graph=_replace_in_all_users(s.graph, u, new)), lambda found: found)
 
 
+def written_arguments(call: UOp) -> list[UOp]:
+    """Return the arguments that a Call may write: all, unless it declares them (R63)."""
+    arguments: tuple[UOp, ...] = call.arguments
+    declared = None if call.arg is None else call.arg.written
+    return list(arguments) if declared is None else [arguments[k] for k in declared]
+
+
 def _list_values_to_insert_identity_after(root: UOp) -> list[UOp]:
     """List the values outside of bodies that have a static shape on one device and are no views of written memory."""
     written = {x for u in toposort(root) if u.op is Op.STORE for x in toposort(u.buffer)}
+    written.update(x for u in scope_nodes(root) if u.op is Op.CALL for x in toposort(*written_arguments(u)))
     outside = set(_nodes_outside_bodies(root))
     return [
         u

@@ -23,8 +23,11 @@ from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.reduce.reproducer import count_nodes
 from uops.fuzz.reduce.shrinks import SHRINKS, Shrink, nonzero
 from uops.interp import run
+from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import toposort
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
 #: Maximum number of questions; each one may run a bisection.
@@ -149,8 +152,17 @@ def is_well_formed_and_evaluates(s: ProgramSample, must_evaluate: bool = True) -
     """Return True if the sample is well-formed and, with `must_evaluate`, the interpreter evaluates it without an error."""
     try:
         verify(s.graph, KINDS[s.kind].dialect)
+        _verify_instruction_lists(s.graph)
         if must_evaluate:
             run(s.graph, s.inputs)
     except Exception:
         return False
     return True
+
+
+def _verify_instruction_lists(root: UOp) -> None:
+    """Verify the lists of instructions that a TENSOR program calls, whose dialect leaves bodies open. Raises SpecError."""
+    for call in (u for u in toposort(root) if u.op is Op.CALL and u.body.op is Op.LINEAR):
+        params = {u.arg.slot: u for u in toposort(call.body) if u.op is Op.PARAM}
+        arguments = [params.get(k, b.buffer(1, dt.int32, unique=0)) for k in range(len(call.arguments))]
+        verify(UOp(Op.LINEAR, (b.call(call.body, *arguments),)), Dialect.LINEAR)

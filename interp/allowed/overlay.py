@@ -6,6 +6,7 @@ if its op can make a set from exact operands, or if a source has a set.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -22,10 +23,15 @@ from uops.interp.tensor.scope import TensorScope
 from uops.spec.errors import Crash
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MARKERS, Op
+from uops.spec.ir.scope import scope_nodes
+from uops.spec.rows.accuracy import SEVERAL_RESULTS
+from uops.spec.verify.infer import is_kernel_body
 
 _ndarray = np.ndarray
 #: Ops before which a body is visited.
 _BODY_OPS = (Op.GETTUPLE, Op.FUNCTION, Op.CALL)
+#: Ops of kernels on floats that have several right answers for operands that have one: the order of a sum is free (R32).
+_CHOOSING_IN_KERNELS = SEVERAL_RESULTS | {Op.REDUCE, Op.WMMA, Op.ATOMICADD}
 
 
 #: (overlay, scope, node, its cell) -> its set, or None where the cell is the only result.
@@ -121,7 +127,10 @@ class Overlay:
         """Return the body to visit before `u`; None if there is none or it was visited far enough."""
         if u.op is not Op.GETTUPLE:
             inner = scope.inner.get(u)
-            return None if inner is None else BodyVisit(inner, u, None)
+            if inner is None or not is_kernel_body(u.body):
+                return None if inner is None else BodyVisit(inner, u, None)
+            self._record_kernel_call(scope, u)
+            return None
         packed = u.packed
         if packed.op is not Op.FUNCTION:
             return None
@@ -231,6 +240,20 @@ class Overlay:
         contents.replay_store(target, value, gate)
         history.append((self.access_number(scope, u), contents))
 
+    def _record_kernel_call(self, scope: TensorScope, call: UOp) -> None:
+        """Record what a Call of a kernel writes: what the machine wrote, or anything if it has several right answers.
+
+        The nodes of a kernel have no cells. It has one answer if its arguments have one and no op of it chooses among floats.
+        """
+        cells = [scope.cells[a] for a in call.arguments]
+        storages = [c.storage for c in cells if c.__class__ is StorageRef]
+        inexact = any(a in self.inexact[scope] for a in call.arguments) or any(s in self.memory for s in storages)
+        if not scope.own_accesses.get(call) or not (inexact or _may_choose_among_floats(call.body)):
+            return
+        written = range(len(cells)) if call.arg is None or call.arg.written is None else call.arg.written
+        for storage in dict.fromkeys(cells[k].storage for k in written if cells[k].__class__ is StorageRef):
+            self._allow_anything_in_storage_after(storage, self.access_number(scope, call))
+
     def _allow_anything_in_storage_after(self, storage: TensorStorage, access_number: int) -> None:
         """Record that every element may hold anything after this access."""
         contents = StorageSets(storage)
@@ -304,3 +327,13 @@ class Overlay:
             shape, operands = outer.cells[m].shape, self.read_movement_operands_after_data(outer, m)
             factors = [apply_movement(m, v, shape, operands) for v in factors]
         return factors[0], factors[1]
+
+
+@functools.lru_cache(256)
+def _may_choose_among_floats(body: UOp) -> bool:
+    """Return True if a kernel may have several right answers although its arguments have one.
+
+    A product of floats may be fused into a sum (R16).
+    """
+    ops = {u.op for u in scope_nodes(body) if u.dtype.is_float or (u.op is Op.ATOMICADD and u.value.dtype.is_float)}
+    return not ops.isdisjoint(_CHOOSING_IN_KERNELS) or (Op.MUL in ops and not ops.isdisjoint((Op.ADD, Op.SUB)))

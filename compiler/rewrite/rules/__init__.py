@@ -11,8 +11,10 @@ from uops.compiler.rewrite.rules import booleans, casts, divisions, folding, ind
 INDEXING: tuple[Rule, ...] = select_proved_rules_and_warn(
     (*folding.RULES, *index.RULES, *divisions.RULES, *integers.RULES, *booleans.RULES, *where.RULES, *casts.RULES)
 )
-#: Rules for the values of kernels, before and after instruction selection.
+#: Rules for the values of kernels, before instruction selection.
 VALUES: tuple[Rule, ...] = INDEXING
+#: Rules for the values of kernels after it: those that give index arithmetic are left out, as counters have machine widths (R08).
+SELECTED_VALUES: tuple[Rule, ...] = tuple(r for r in VALUES if r.name not in ("cast-sum", "cast-difference"))
 
 THEMES: dict[str, tuple[Rule, ...]] = {
     "folding": folding.RULES,

@@ -1,0 +1,87 @@
+"""Accesses of a kernel written by hand, bound to the loops in which they run.
+
+Takes: a SCHEDULED kernel whose loops are final. Gives: the same kernel. An access of memory that the kernel writes comes after
+each Range that it runs in, also where its position and value do not depend on the Range, or no longer do once a pass has
+simplified them. So does an access in a loop that may run no iteration, of any memory. Spec: Range, End, After; R57 (Range), R125
+(Special), R127 (loops of a node), R166 (kernels written by hand).
+
+An effect in the body of an End runs once per iteration, and not at all if there is none. An AtomicAdd or an opaque instruction
+is not the same if it is done once for several lanes or iterations. So the vector axes of a kernel with one become loops, and so
+do those whose extent is no positive constant, or is the bound of another loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from uops.compiler.log import log_transform
+from uops.spec.ir.axes import UNROLLED, AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory, open_ranges
+
+_WRITES = frozenset({Op.STORE, Op.ATOMICADD})
+#: Effects that every lane and iteration has of its own.
+_REPEATED_EFFECTS = frozenset({Op.ATOMICADD, Op.CUSTOM, Op.CUSTOMI, Op.INS})
+#: Ops that pass the body of a loop on to the effects in it.
+_IN_BODY = frozenset({Op.GROUP, Op.END, Op.BARRIER})
+
+
+def bind_accesses_to_loops(body: UOp) -> UOp:
+    """Return a kernel whose accesses of memory that it writes depend on the loops, and AtomicAdds on the lanes, that they run in."""
+    order = toposort(*(u for u in toposort(body) if u.op in (Op.RANGE, Op.SPECIAL)), body)  # an access depends on its loops
+    written = {base_memory(u.src[0]) for u in order if u.op in _WRITES}
+    loops_of_vectors = _find_vector_axes_to_loop_over(order)
+    reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
+    specials = [u for u in order if u.op is Op.SPECIAL]
+    loops = _find_loops_of_accesses(order)
+    done: dict[UOp, UOp] = {}
+    for u in order:
+        src, arg = tuple([done[s] for s in u.src]), u.arg
+        if u in loops_of_vectors:
+            arg = replace(arg, type=AxisType.REDUCE if u in reduced else AxisType.LOOP)
+        if u in loops and (base_memory(u.src[0]) in written or any(map(_may_be_zero_trip, loops[u]))):
+            around = [r for r in order if r in loops[u] and (r in loops_of_vectors or r.arg.type not in UNROLLED)]
+            around += specials if u.op is Op.ATOMICADD else []
+            src = (UOp(Op.AFTER, (src[0], *[done[r] for r in around])), *src[1:]) if around else src
+        done[u] = u if src == u.src and arg is u.arg else UOp(u.op, src, arg, u.tag)
+    log_transform("bind", body, done[body], done)
+    return done[body]
+
+
+def _find_vector_axes_to_loop_over(order: list[UOp]) -> frozenset[UOp]:
+    """Return the UPCAST and UNROLL ranges that must be loops."""
+    vectors = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
+    if not vectors or any(u.op in _REPEATED_EFFECTS for u in order):
+        return frozenset(vectors)
+    depended = open_ranges(order)
+    bounds = frozenset[UOp]().union(*(depended[u.bound] for u in order if u.op is Op.RANGE))
+    return frozenset(r for r in vectors if r in bounds or r.bound.op is not Op.CONST or r.bound.arg.value < 1)
+
+
+def _may_be_zero_trip(r: UOp) -> bool:
+    """Return True if a loop may run no iteration."""
+    bounds = r.bound.min_max
+    return bounds is None or bounds[0] < 1
+
+
+def _find_loops_of_accesses(order: list[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """Return the Ranges that each access runs in: those it depends on, and those of the Ends in whose body it is."""
+    depended = open_ranges(order)
+    loops = {u: depended[u] for u in order if u.op in _WRITES or u.op is Op.LOAD}
+    for end in (u for u in order if u.op is Op.END):
+        for effect in _effects_in_body(end.body):
+            loops[effect] |= frozenset(end.ranges)
+    return loops
+
+
+def _effects_in_body(body: UOp) -> Iterator[UOp]:
+    """Yield the Stores and AtomicAdds in the body of a loop, those of inner loops included."""
+    stack = [body]
+    while stack:
+        u = stack.pop()
+        if u.op in _WRITES:
+            yield u
+        elif u.op in _IN_BODY:
+            stack += [u.body] if u.op is Op.END else u.src

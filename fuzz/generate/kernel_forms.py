@@ -1,0 +1,322 @@
+"""Kernels written by hand, one family per form, for Calls in TENSOR programs.
+
+Each `make_...` function makes the effects of a kernel on a `WrittenKernel`, which collects its Params. `draw_kernel_call` gives a
+Call whose arguments are placeholders: Buffers of the size and dtype that a Param needs, and variables. Spec: AxisType table; R57
+(Range), R60 (Barrier), R61 (fresh buffers), R125 (Special), R127 (loops of a node), R166 (kernels written by hand).
+
+Never generated: a race, a Trap, and sums of floats that round, as in `uops.fuzz.generate.kernels`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from uops.fuzz.generate.declared import SupportedOpDtypes
+from uops.fuzz.generate.kernels import (
+    DTYPES,
+    KernelMaker,
+    combine_exactly,
+    loop_extent,
+    make_kernel_call_and_output,
+    make_load_at_affine_position,
+    reduce_exactly,
+    row_major_index,
+)
+from uops.spec.choices import ChoiceSource
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, ParamArg, SinkArg, SpecialArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import NON_INSTRUCTIONS, Op
+
+#: Unique number of the first placeholder.
+_PLACEHOLDERS = 5000
+#: Types of loops whose iterations run in any order.
+_UNORDERED = (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOCAL, AxisType.WARP, AxisType.UPCAST)
+#: Types of the lanes of a workgroup.
+_LANES = (AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE)
+#: Bounds of loops: a bound <= 0 runs zero times (R57).
+_BOUNDS = (-3, -1, 0, 1, 2, 3, 5)
+#: Dtypes of lists of instructions, which every target of ours has.
+_MACHINE = (dt.int32, dt.int64, dt.uint8, dt.uint32, dt.float32, dt.float64)
+
+
+@dataclass
+class WrittenKernel(KernelMaker):
+    """A kernel under construction that numbers its Params itself. `written` holds the slots of those that it writes."""
+
+    written: set[int] = field(default_factory=set)
+
+    def make_memory(self, shape: int | tuple[int, ...], d: DType | None = None, *, is_written: bool = False) -> UOp:
+        """Make a Param of memory, with a placeholder for its argument."""
+        shape, d, slot = (shape,) if isinstance(shape, int) else shape, d or self.dtype, len(self.params)
+        self.arguments.append(b.buffer(math.prod(shape), d, unique=_PLACEHOLDERS + slot))
+        self.params.append(b.param(slot, shape, d))
+        self.written |= {slot} if is_written else set()
+        return self.params[-1]
+
+    def make_variable(self, lo: int, hi: int) -> UOp:
+        """Make a Param of a variable, with a placeholder for its argument."""
+        name, slot = f"{self.name}v{len(self.params)}", len(self.params)
+        self.arguments.append(b.variable(name, lo, hi))
+        self.params.append(UOp(Op.PARAM, (b.SCALAR,), ParamArg(slot, dt.index, name=name, bounds=(lo, hi))))
+        return self.params[-1]
+
+    def make_private_buffer(self, size: int, space: AddrSpace) -> UOp:
+        """Make a Buffer of LOCAL or REG memory."""
+        self.uniques += 1
+        return b.buffer(size, self.dtype, addrspace=space, unique=self.uniques)
+
+    def draw_ranges(self, types: Sequence[AxisType], most: int) -> list[UOp]:
+        """Draw one to `most` ranges of these types, outermost first."""
+        ranges = [self.make_range(self.draw.integer(1, 4), self.draw.choice(tuple(types))) for _ in range(self.draw.integer(1, most))]
+        return sorted(ranges, key=lambda r: r.arg.type.priority)
+
+    def load_affine(self, *ranges: UOp) -> UOp:
+        """Load from a Param of its own at a position that depends on these ranges."""
+        self.ranges, before = list(ranges), self.ranges
+        value = make_load_at_affine_position(self, self.make_memory(self.draw.choice((1, 3, 4, 8, 12))), [])
+        self.ranges = before
+        return value
+
+    def draw_gate(self, counter: UOp, extent: int) -> tuple[UOp, ...]:
+        """Draw no gate, or one that holds in a part of the iterations."""
+        return (b.lt(counter, self.draw.integer(0, extent)),) if self.draw.chance(40) else ()
+
+
+def _close(effect: UOp, ranges: Sequence[UOp]) -> UOp:
+    """Close ranges, the innermost first."""
+    for r in reversed(ranges):
+        effect = b.end(effect, r)
+    return effect
+
+
+def _special(name: str, bound: int) -> UOp:
+    return UOp(Op.SPECIAL, (b.index(bound),), SpecialArg(name))
+
+
+def _barrier(*effects: UOp) -> UOp:
+    return UOp(Op.BARRIER, effects)
+
+
+# ------------------------------------------------------------------------------------------------------------- the forms
+
+
+def make_elementwise_of_matrices(k: WrittenKernel) -> list[UOp]:
+    """Store a matrix, from a matrix and its transpose: Params of two dimensions, read as values without a Load (R51)."""
+    rows, columns = k.draw.integer(1, 4), k.draw.integer(1, 4)
+    i, j = k.make_range(rows, k.draw.choice((AxisType.LOOP, AxisType.GLOBAL))), k.make_range(columns, AxisType.LOOP)
+    out = k.make_memory((rows, columns), is_written=True)
+    x, y = b.at(k.make_memory((columns, rows)), j, i), b.at(k.make_memory((rows, columns)), i, j)
+    value = combine_exactly(k, x, b.load(y) if k.draw.chance(50) else y)
+    return [_close(b.store(b.at(out, i, j), value, *k.draw_gate(j, columns)), (i, j))]
+
+
+def make_update_in_place(k: WrittenKernel) -> list[UOp]:
+    """Update each element of memory that two Params name, or one, in loops of any type."""
+    ranges = k.draw_ranges((AxisType.LOOP, *_UNORDERED), 2)
+    size, position = math.prod(map(loop_extent, ranges)), row_major_index(ranges)
+    out = k.make_memory(size, is_written=True)
+    source = k.make_memory(size, is_written=True) if k.draw.chance(50) else out
+    if source is not out:
+        k.arguments[source.arg.slot] = k.arguments[out.arg.slot]  # the same reference twice
+        k.written.remove(source.arg.slot)
+    value = combine_exactly(k, b.load(b.at(source, position)), k.load_affine(*ranges))
+    return [_close(b.store(b.at(out, position), value, *k.draw_gate(position, size)), ranges)]
+
+
+def make_loops_of_any_bound(k: WrittenKernel) -> list[UOp]:
+    """Update memory in the order of nested loops whose bounds may be 0, negative, variables, or counters of outer loops."""
+    outer = k.make_range(k.make_variable(-2, 4) if k.draw.chance(50) else k.draw.choice(_BOUNDS), AxisType.LOOP)
+    bounds = (k.draw.choice(_BOUNDS), b.sub(outer, 1), b.sub(2, outer), b.neg(outer), k.make_variable(-1, 3))
+    inner = k.make_range(k.draw.choice(bounds), AxisType.LOOP)
+    size = k.draw.choice((1, 2, 5))
+    element = b.at(k.make_memory(size, is_written=True), b.mod(b.add(outer, b.mul(inner, k.draw.choice((0, 1, 3)))), size))
+    update = b.store(element, combine_exactly(k, b.load(element), k.load_affine(outer, inner)))
+    return [_close(update, (outer, inner))]
+
+
+def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
+    """Add to elements of memory at positions that memory holds, in loops or lanes of any type."""
+    if k.draw.chance(30):
+        ranges = [_special("gidx0", k.draw.integer(1, 3)), _special("lidx0", k.draw.integer(1, 4))]
+        closed: list[UOp] = []
+    else:
+        closed = ranges = k.draw_ranges((AxisType.LOOP, AxisType.REDUCE, *_UNORDERED), 2)
+    size = math.prod(map(loop_extent, ranges))
+    position, cells = row_major_index(ranges), k.draw.choice((1, 2, 4))
+    counts = k.make_memory(cells, is_written=True)
+    key = b.load(b.at(k.make_memory(size, k.draw.choice(k.int_dtypes)), position))
+    index = b.cast(b.mod(key, b.const(cells, key.dtype)), dt.index) if k.draw.chance(70) else b.mod(position, cells)
+    added = k.load_affine(*ranges) if k.draw.chance(60) else b.const(k.draw.choice((1, 3)), k.dtype)
+    return [_close(UOp(Op.ATOMICADD, (b.at(counts, index), added)), closed)]
+
+
+def make_sums_in_registers(k: WrittenKernel) -> list[UOp]:
+    """Accumulate in one to three registers in a loop, and store them, or one of them at a position of the loops."""
+    outer = k.draw_ranges((AxisType.LOOP, AxisType.GLOBAL, AxisType.THREAD, AxisType.LOCAL), 2)
+    inner = k.make_range(k.draw.choice((0, 1, 2, 5)), k.draw.choice((AxisType.LOOP, AxisType.REDUCE)))
+    count = k.draw.integer(1, 3)
+    registers = k.make_private_buffer(count, AddrSpace.REG)
+    started = b.after(registers, *outer)
+    starts = [b.store(b.at(started, n), k.load_affine(*outer) if k.draw.chance(50) else b.const(n, k.dtype)) for n in range(count)]
+    within = b.after(registers, *starts, inner)
+    number = b.mod(inner, count)
+    added = combine_exactly(k, b.load(b.at(within, number)), k.load_affine(*outer, inner))
+    done = b.after(registers, b.end(b.store(b.at(within, number), added, *k.draw_gate(inner, 3)), inner))
+    out = k.make_memory(math.prod(map(loop_extent, outer)), is_written=True)
+    position = row_major_index(outer)
+    value = b.load(b.at(done, k.draw.integer(0, count - 1) if k.draw.chance(50) else b.mod(position, count)))
+    return [_close(b.store(b.at(out, position), value), outer)]
+
+
+def make_exchange_of_lanes(k: WrittenKernel) -> list[UOp]:
+    """Exchange values of lanes through LOCAL memory, once or twice; workgroups and lanes are Specials or ranges."""
+    groups, lanes = k.draw.integer(1, 3), k.draw.choice((1, 2, 4))
+    if k.draw.chance(50):
+        group, lane = _special(k.draw.choice(("gidx0", "blockIdx.x")), groups), _special(k.draw.choice(("lidx0", "widx")), lanes)
+        closed: list[UOp] = []
+    else:
+        group, lane = k.make_range(groups, AxisType.GLOBAL), k.make_range(lanes, k.draw.choice(_LANES))
+        closed = [group, lane]
+    value = k.load_affine(group, lane)
+    for _ in range(k.draw.integer(1, 2)):
+        shared = k.make_private_buffer(lanes, AddrSpace.LOCAL)
+        ready = b.after(shared, _barrier(b.store(b.at(shared, lane), value)))
+        other = k.draw.choice((b.sub(lanes - 1, lane), b.mod(b.add(lane, 1), lanes), b.index(0)))
+        value = combine_exactly(k, b.load(b.at(ready, other)), k.load_affine(group, lane))
+    out = k.make_memory(groups * lanes, is_written=True)
+    return [_close(b.store(b.at(out, b.add(b.mul(group, lanes), lane)), value, *k.draw_gate(lane, lanes)), closed)]
+
+
+def make_sum_of_a_group(k: WrittenKernel) -> list[UOp]:
+    """Reduce in lanes of GROUP_REDUCE: each lane a part, into LOCAL memory, and behind a Barrier all parts."""
+    group, lane = k.make_range(k.draw.integer(1, 3), AxisType.GLOBAL), k.make_range(k.draw.choice((2, 4)), AxisType.GROUP_REDUCE)
+    part = k.make_range(k.draw.integer(1, 3), AxisType.REDUCE)
+    shared = k.make_private_buffer(loop_extent(lane), AddrSpace.LOCAL)
+    partial = b.store(b.at(shared, lane), reduce_exactly(k, k.load_affine(group, lane, part), part))
+    ready = b.after(shared, _barrier(b.end(partial, lane)))
+    r = k.make_range(loop_extent(lane), k.draw.choice((AxisType.REDUCE, AxisType.UNROLL)))
+    out = k.make_memory(loop_extent(group), is_written=True)
+    return [b.end(b.store(b.at(out, group), reduce_exactly(k, b.load(b.at(ready, r)), r)), group)]
+
+
+def make_two_loops_in_order(k: WrittenKernel) -> list[UOp]:
+    """Fill memory in one loop, and read other elements of it in a second one that comes after it."""
+    size = k.draw.integer(1, 6)
+    i, j = k.make_range(size, AxisType.LOOP), k.make_range(size, AxisType.LOOP)
+    first, second = (k.make_memory(size, is_written=True) for _ in range(2))
+    filled = b.end(b.store(b.at(first, i), k.load_affine(i)), i)
+    value = combine_exactly(k, b.load(b.at(b.after(first, filled), b.sub(size - 1, j))), k.load_affine(j))
+    return [b.end(b.store(b.at(second, j), value), j)]
+
+
+# ------------------------------------------------------------------------------------------------- lists of instructions
+
+
+class _Instructions:
+    """A list of instructions under construction: what an instruction needs is listed before it."""
+
+    def __init__(self) -> None:
+        self.items: list[UOp] = []
+
+    def emit(self, *nodes: UOp) -> UOp:
+        """List nodes, each after its sources; return the last one."""
+        for u in toposort(*nodes):
+            if u not in self.items and u.op not in NON_INSTRUCTIONS:
+                self.items.append(u)
+        return nodes[-1]
+
+
+def make_list_with_ifs(k: WrittenKernel) -> UOp:
+    """Make a list of instructions: a loop with Stores under one or two Ifs, and perhaps a Special around it."""
+    code, n = _Instructions(), k.draw.integer(0, 5)
+    out, x = k.make_memory(max(1, n), is_written=True), k.make_memory(max(1, n))
+    lanes = k.draw.integer(1, 3)
+    lane = code.emit(b.cast(_special("lidx0", lanes), dt.int32)) if k.draw.chance(30) else None
+    i = code.emit(k.make_range(n, AxisType.LOOP))
+    counter = b.cast(i, dt.int32)
+    element = b.at(out, counter)
+    before = b.load(element) if lane is None else b.const(2, k.dtype)  # another lane may have the element
+    value = code.emit(counter, element, combine_machine(k, b.load(b.at(x, counter)), before))
+    own = [b.eq(b.mod(counter, lanes), lane)] if lane is not None else []
+    conditions = [*own, b.lt(counter, k.draw.integer(0, n)), b.lt(b.const(1, k.dtype), value)][: k.draw.integer(1, 2)]
+    blocks = []
+    for c in conditions:
+        blocks.append(UOp(Op.IF, (c,)))
+        code.emit(c, blocks[-1])
+    last = code.emit(b.store(element, value))
+    if k.draw.chance(50):
+        last = code.emit(b.store(b.at(b.after(out, last), counter), combine_machine(k, value, b.const(1, k.dtype))))
+    for block in reversed(blocks):
+        last = code.emit(UOp(Op.ENDIF, (block,)))
+    code.emit(b.end(last, i))
+    return UOp(Op.LINEAR, tuple(code.items))
+
+
+def combine_machine(k: WrittenKernel, x: UOp, y: UOp) -> UOp:
+    """Combine two values by an op that is one instruction, and exact."""
+    forms: tuple[Callable[[], UOp], ...] = (lambda: b.add(x, y), lambda: b.sub(x, y), lambda: b.where(b.lt(x, y), y, x))
+    return k.draw.choice(forms)()
+
+
+# ------------------------------------------------------------------------------------------------------------ the choice
+
+#: (kernel) -> its effects, or the list of its instructions.
+Form = Callable[[WrittenKernel], list[UOp]]
+#: Name of a form -> the function that makes its effects. Draws depend on the order.
+FORMS: dict[str, Form] = {
+    "matrices": make_elementwise_of_matrices,
+    "in_place": make_update_in_place,
+    "bounds": make_loops_of_any_bound,
+    "atomic": make_atomic_counts,
+    "registers": make_sums_in_registers,
+    "lanes": make_exchange_of_lanes,
+    "group": make_sum_of_a_group,
+    "in_order": make_two_loops_in_order,
+}
+#: Forms that are no effects of a Sink: a kernel of a launch (`uops.fuzz.generate.kernels`), and a list of instructions.
+SCHEDULED_FORM, LIST_FORM = "scheduled", "list"
+
+
+def draw_kernel_call(draw: ChoiceSource, name: str, declared: SupportedOpDtypes, preferred: tuple[DType, ...] = ()) -> UOp:
+    """Draw a Call of a kernel named `name`, with placeholders as arguments: Buffers, and variables whose names begin with it.
+
+    The kernel computes in a dtype of `preferred` if its form can.
+    """
+    form = draw.choice((*FORMS, SCHEDULED_FORM, SCHEDULED_FORM, LIST_FORM))
+    return build_kernel_call(draw, form, name, declared, preferred)
+
+
+def build_kernel_call(
+    draw: ChoiceSource, form: str, name: str, declared: SupportedOpDtypes, preferred: tuple[DType, ...] = ()
+) -> UOp:
+    """Draw a Call of a kernel of one form."""
+    integers = declared.filter_dtypes(dt.INTS)
+    dtypes = {"atomic": integers, LIST_FORM: declared.filter_dtypes(_MACHINE)}.get(form, declared.filter_dtypes((*dt.INTS, *DTYPES)))
+    dtypes = tuple(d for d in preferred if d in dtypes) or dtypes
+    k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False)
+    if form == SCHEDULED_FORM:
+        memories = [b.buffer(draw.choice((4, 8, 12, 16)), k.dtype, unique=n) for n in range(1, draw.integer(2, 3) + 1)]
+        call, _ = make_kernel_call_and_output(k, memories, 100)
+        return call
+    body = make_list_with_ifs(k) if form == LIST_FORM else _draw_root(k, FORMS[form](k))
+    return b.call(body, *k.arguments, written=tuple(sorted(k.written)))
+
+
+def _draw_root(k: WrittenKernel, effects: list[UOp]) -> UOp:
+    """Draw the root of a body: a Sink with a name, or another one, which is that of a kernel by its loops (R166)."""
+    has_loops = any(u.op is Op.RANGE for u in toposort(*effects))
+    roots: list[Any] = [lambda: UOp(Op.SINK, tuple(effects), SinkArg(k.name))] * 3
+    if has_loops:
+        roots += [lambda: b.sink(*effects), lambda: b.group(*effects), lambda: effects[0]]
+    root: UOp = k.draw.choice(roots)()
+    return root
+
+
+__all__ = ["FORMS", "LIST_FORM", "SCHEDULED_FORM", "WrittenKernel", "build_kernel_call", "draw_kernel_call"]
