@@ -5,7 +5,7 @@ from __future__ import annotations
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
 
-#: Printed name -> axis type; priorities and mapping are columns of `uops.spec.ir.axes.AXIS_TABLE`.
+#: Printed name -> axis type; priorities are a column of `uops.spec.ir.axes.AXIS_TABLE` too.
 AXIS_NAMES: dict[str, AxisType] = {
     "Placeholder": AxisType.PLACEHOLDER,
     "Loop": AxisType.LOOP,

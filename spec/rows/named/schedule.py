@@ -49,7 +49,7 @@ _LOOPS = (
 )
 #: What the compiler makes of the loops of a type.
 _AXIS_COMPILER: dict[AxisType, tuple[str, ...]] = {
-    AxisType.PLACEHOLDER: ("uops.spec.bestiary.legalize:LEGALIZE[B_RANGE]", "uops.compiler.entry:convert_to_launch"),
+    AxisType.PLACEHOLDER: ("uops.spec.bestiary.legalize:LEGALIZE[B_RANGE]", "uops.compiler.pipeline:lower"),
     AxisType.LOOP: _LOOPS,
     AxisType.GLOBAL: (f"{_SCHEDULE}.schedule:set_output_loop_types_before_optops", *_LOOPS),
     AxisType.THREAD: ("uops.compiler.ir.loops:find_thread_loop_around_effects", *_LOOPS),

@@ -46,7 +46,7 @@ RANGE_ENDING_ROW = _make_table_row(
     (_state_range_ending(op, first) for op, first in RANGE_ENDING.items()),
     ExecutedBy(
         ("uops.interp.bestiary.plan:ScopePlan.closed_ranges", "uops.interp.bestiary.plan:ScopePlan.loop_body_sources"),
-        ("uops.spec.bestiary.legalize:legalize", "uops.compiler.entry:convert_to_launch"),
+        ("uops.spec.bestiary.legalize:legalize", "uops.compiler.pipeline:lower"),
     ),
     RowSubject.BACKEND,
 )
@@ -57,7 +57,7 @@ EXPANDABLE_ROW = _make_table_row(
     ((f"the lanes of an UNROLL below a source propagate through {name}", "R111") for name in EXPANDABLE_BY_NAME),
     ExecutedBy(
         ("uops.interp.bestiary.values:find_axes_of_vector_lanes",),
-        ("uops.spec.bestiary.lower:unrolled_axes", "uops.compiler.entry:convert_to_launch"),
+        ("uops.spec.bestiary.lower:unrolled_axes", "uops.compiler.pipeline:lower"),
     ),
     RowSubject.BACKEND,
 )

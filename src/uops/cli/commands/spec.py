@@ -211,7 +211,7 @@ def _print_executors(out: Console, executed_by: ExecutedBy) -> None:
 
 
 def _print_claims(out: Console, row: OpSpec | NamedRow) -> None:
-    width = max(_NAME_WIDTH, *(len(c.id) for c in row.claims))
+    width = max((_NAME_WIDTH, *(len(c.id) for c in row.claims)))
     for c in row.claims:
         _print_name_and_text(out, c.id, f"{c.text} ({c.ruling})" if c.ruling else c.text, width=width)
     out.print()
