@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
     pairs = zip(graphs_by_step["decompose"].src, graphs_by_step["simplify"].src, strict=True)
     fast_math_rules = sorted(log.applications_by_assuming_rule) if (config or default_config()).fast_math else None
     return build_and_check_certificate(
-        graphs_by_pass, graphs_by_step, [_steps_between(a.body, b.body, moves) for a, b in pairs], fast_math_rules
+        graphs_by_pass, graphs_by_step, [_steps_between(a.body, b.body, moves) for a, b in pairs], fast_math_rules, log.external
     )
 
 
@@ -102,11 +102,12 @@ def build_and_check_certificate(
     graphs_by_step: Mapping[str, UOp],
     steps_by_kernel: Sequence[Sequence[RewriteStep]],
     fast_math_rules: Sequence[str] | None = None,
+    caller_memory: Iterable[UOp] | None = None,
 ) -> Json:
     """Build the certificate of a program. Raises Uncertified.
 
     `steps_by_kernel` lead from decompose to simplify. `fast_math_rules` are the fast-math rules applied before, None if
-    fast-math is off.
+    fast-math is off. `caller_memory` is what the caller sees; for None, all arguments of the callified program.
     """
     graphs = {**graphs_by_pass, **graphs_by_step}
     texts = {name: show(graphs[name]) for name in TEXTS}
@@ -117,7 +118,7 @@ def build_and_check_certificate(
         "trusted": list(TRUSTED),
         "rules": {name: digest_rule(rules[name]) for name in sorted({s.rule for k in steps_by_kernel for s in k})},
         "texts": texts,
-        "callers": caller_buffer_numbers(graphs["callify"]),
+        "callers": caller_buffer_numbers(graphs["callify"].arguments if caller_memory is None else caller_memory),
         "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in steps_by_kernel],
     }
     certificate["trusted"] += _list_native_code(certificate)

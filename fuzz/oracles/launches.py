@@ -15,7 +15,7 @@ import numpy as np
 from uops.backends.worker.guard import GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
-from uops.compiler.entry import convert_to_launch, describe_launch
+from uops.compiler.entry import convert_to_entering_program, describe_launch
 from uops.compiler.pipeline import LoweringState, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.fuzz.oracles.native import run_first_kernels_natively
@@ -75,8 +75,8 @@ def find_wrong_pass_of_launch(graph: UOp, inputs: Mapping[str, Any], target: Tar
 
 def _lower_and_yield_after_each_pass(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
     """Yield the name of each pass that a SCHEDULED launch goes through, and the launch after it."""
-    launch, dialect = convert_to_launch(graph, Dialect.SCHEDULED)
-    external = frozenset(describe_launch(launch).arguments)
+    launch, dialect, private = convert_to_entering_program(graph, Dialect.SCHEDULED)
+    external = frozenset(describe_launch(launch, private).arguments)
     state = LoweringState(target, Config(reuse=False, verify=True), external, entry=dialect)
     for p in pipeline.passes_from(dialect):
         launch = run_pass_and_verify(p, launch, state)

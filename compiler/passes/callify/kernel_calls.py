@@ -145,7 +145,11 @@ class _CallInMemory:
         if p is None or a.op not in VIEWS or memory.op not in MEMORY_ROOTS or is_variable(memory) or memory.dtype is not p.dtype:
             return False
         is_fixed = self.body.op is not Op.SINK or (self.body.arg is not None and self.body.arg.scheduled)
-        if is_fixed or any(u.op in NATIVE_INSTRUCTIONS for u in toposort(self.body)) or any(isinstance(n, UOp) for n in memory.shape):
+        if (
+            is_fixed
+            or any(u.op in NATIVE_INSTRUCTIONS for u in toposort(self.body))
+            or any(isinstance(n, UOp) for n in memory.shape)
+        ):
             return False
         views = [u for u in _views_of(a) if u.op is not Op.AFTER]
         return all(u.op in _FOLLOWED and all(s.constant_elements is not None for s in u.src[1:]) for u in views)

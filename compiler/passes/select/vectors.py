@@ -332,8 +332,8 @@ class VectorSelector:
             )
         if u.op in RESHAPING:
             return self.get_piece_or_compose_from_lanes(u, lane_positions)
-        if u.op is Op.INDEX and (lanes := _lanes_of_constant_index(u, lane_positions)) is not None:
-            return self.get_piece_or_compose_from_lanes(u.operand, lanes)
+        if u.op is Op.INDEX and (constant_lanes := _lanes_of_constant_index(u, lane_positions)) is not None:
+            return self.get_piece_or_compose_from_lanes(u.operand, constant_lanes)
         if u.op is Op.WMMA:
             fragments = [self.get_piece_or_compose_from_lanes(s, tuple(range(size(s)))) for s in u.src]
             node = u.replace(src=tuple([f if f.shape != () else UOp(Op.STACK, (f,)) for f in fragments]))
