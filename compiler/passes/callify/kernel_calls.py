@@ -27,7 +27,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg, SinkArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.native import NATIVE_INSTRUCTIONS, OPAQUE_BODIES
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
+from uops.spec.ir.ops import ALU, EFFECT_GROUPS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import BASES, VIEWS, base_memory, is_variable
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
@@ -235,7 +235,7 @@ def _write_in_launch_forms(body: UOp, replacements: dict[UOp, UOp]) -> UOp:
     root = done[body]
     if root.op is Op.LINEAR:
         return root
-    effects = root.src if root.op in (Op.SINK, Op.GROUP) else (root,)
+    effects = root.src if root.op in EFFECT_GROUPS else (root,)
     name = root.arg.name if root.op is Op.SINK and root.arg is not None else "kernel"
     return UOp(Op.SINK, effects, SinkArg(name, scheduled=True))
 
