@@ -32,6 +32,7 @@ KERNEL_SURFACE = "kernel"
 RENDERER_SURFACE = "renderer"
 SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE, RENDERER_SURFACE)
 
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """Rows and dtypes that a backend lacks. `row` and `dtype` are globs over row ids and dtype names."""

@@ -97,7 +97,9 @@ def _compute_allowed_outputs(case: ConformanceCase, level: ConformanceLevel) -> 
 
 def _compute_exact_memory(case: ConformanceCase) -> dict[int | str, AllowedSet]:
     """Return what the interpreter leaves in the memory that a launch writes, as sets of one value."""
-    dtypes = {f"b{u.arg.unique}": u.dtype for u in toposort(case.graph) if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL}
+    dtypes = {
+        f"b{u.arg.unique}": u.dtype for u in toposort(case.graph) if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL
+    }
     return {key: AllowedSet(dtypes[key], contents) for key, contents in run(case.graph, case.inputs).buffers.items()}
 
 

@@ -181,4 +181,6 @@ class RunsFirstIteration(_MisreadingControl):
 
 def first_iteration_of(kind: AxisType) -> type[RunsFirstIteration]:
     """Return the control that runs the first iteration alone of the loops of `kind`."""
-    return type(f"RunsFirst{kind.name.title()}", (RunsFirstIteration,), {"kind": kind, "name": f"control-first-{kind.name.lower()}"})
+    return type(
+        f"RunsFirst{kind.name.title()}", (RunsFirstIteration,), {"kind": kind, "name": f"control-first-{kind.name.lower()}"}
+    )

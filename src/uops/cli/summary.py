@@ -25,7 +25,14 @@ MOST = 20
 #: Largest number of rows that a line of text names.
 MOST_NAMED = 6
 #: Status -> its style.
-_STYLE = {"pass": "green", "fail": "bold red", "expected failure": "yellow", "unsupported": "dim", "not askable": "magenta", "not run": "blue"}
+_STYLE = {
+    "pass": "green",
+    "fail": "bold red",
+    "expected failure": "yellow",
+    "unsupported": "dim",
+    "not askable": "magenta",
+    "not run": "blue",
+}
 
 
 def print_conformance_summary(out: Console, doc: Json, report: Path, change: ReportDiff | None) -> None:
