@@ -112,12 +112,12 @@ def test_every_end_closes_one_loop() -> None:
     assert all(len(u.src) == 2 for u in nodes(expand(root), Op.END))
 
 
-def test_an_extent_that_is_not_constant_is_refused() -> None:
-    n = b.variable("n", 1, 9, 1)
-    r = b.range_(n, 0, AxisType.UPCAST)
+@pytest.mark.parametrize("bound", [b.variable("n", -1, 9, 1), 0, -3], ids=["variable", "zero", "negative"])
+def test_a_vector_loop_without_a_positive_constant_extent_runs_in_order(bound: UOp | int) -> None:
+    r = b.range_(bound, 0, AxisType.UPCAST)
     body = b.sink(b.end(b.store(b.at(p(0, 9), r), b.const(1.0)), r), name="k")
-    with pytest.raises(CompileError, match=r"axis_id=0, type=upcast.*positive constant"):
-        expand(UOp(Op.LINEAR, (b.call(body),)))
+    (left,) = nodes(expand(UOp(Op.LINEAR, (b.call(body),))), Op.RANGE)
+    assert left.arg.type is AxisType.LOOP and left.bound is r.bound
 
 
 def test_a_bound_that_depends_on_a_lane_is_refused() -> None:

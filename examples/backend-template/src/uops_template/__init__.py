@@ -70,7 +70,7 @@ class Template(Backend):
 
     def capabilities(self) -> Capabilities:
         lacking = tuple(Missing(r.id, "*", "not written yet") for r in EVERY.values() if r.id not in ROWS)
-        return Capabilities(dtypes=(dt.float32, dt.int32), unsupported=lacking)
+        return Capabilities(dtypes=(dt.float32, dt.int32), unsupported=lacking, surfaces=("tensor",))
 
     def refuse(self, *roots: UOp) -> None:
         """Raises Unsupported for what is declared as missing anywhere in the graph, Function bodies included, and for more of
