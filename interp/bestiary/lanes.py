@@ -109,7 +109,9 @@ def _compute_wmma_of_each_warp(request: SyncRequest) -> dict[Coordinates, Array]
     results: dict[Coordinates, Array] = {}
     descriptor = find_descriptor(u.arg)
     if descriptor is None:
-        raise Trap(f"Opaque({quote_name(u.arg.name)}): no descriptor says which lane holds what (R118)")
+        raise Trap(
+            f"Opaque({quote_name(u.arg.name)}): no descriptor says which lane of {quote_name(u.arg.device)} holds what (R118)"
+        )
     for warp in group_into_warps(list(request.fragments), u.arg.threads):
         if len(warp) != u.arg.threads:
             raise Trap(f"{describe(u)} needs warps of {u.arg.threads} lanes, got {len(warp)} (R60)")
