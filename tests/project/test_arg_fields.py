@@ -61,6 +61,8 @@ def find_arg_fields_read(function: ast.AST) -> frozenset[str]:
             for target, value in _pair_targets_with_values(n):
                 if isinstance(value, ast.Attribute) and value.attr == "arg" and isinstance(target, ast.Name):
                     holders.add(target.id)
+        elif isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name) and ast.unparse(n.annotation) in CLASSES:
+            holders.add(n.target.id)
         elif isinstance(n, ast.arg) and n.annotation is not None and ast.unparse(n.annotation) in CLASSES:
             holders.add(n.arg)
     reads = (n for n in ast.walk(function) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and n.attr in _NAMES)
@@ -151,6 +153,7 @@ def test_a_claim_compares_a_field(field: str) -> None:
         ("def f(u):\n return u.arg.removable", {"removable"}),
         ("def f(u):\n a = u.arg\n return a.removable", {"removable"}),
         ("def f(u):\n a, b = u.arg, 1\n return a.tile_grid", {"tile_grid"}),
+        ("def f(u):\n a: WmmaArg = u.arg\n return a.tile_grid", {"tile_grid"}),
         ("def f(a: WmmaArg):\n return a.tile_grid", {"tile_grid"}),
         ("def f(u):\n return u.removable", set()),
         ("def f(u):\n u.arg.removable = 1", set()),
