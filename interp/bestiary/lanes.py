@@ -17,6 +17,7 @@ import numpy as np
 from uops.interp.tensor.memory import describe
 from uops.interp.tensor.storage import Array
 from uops.spec.errors import Trap
+from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.node import UOp
 from uops.spec.untrusted import quote_name
 from uops.spec.wmma import find_descriptor
@@ -107,9 +108,10 @@ def _compute_wmma_of_each_warp(request: SyncRequest) -> dict[Coordinates, Array]
 
     u = request.node
     results: dict[Coordinates, Array] = {}
-    descriptor = find_descriptor(u.arg)
+    arg: WmmaArg = u.arg
+    descriptor = find_descriptor(arg)
     if descriptor is None:
-        raise Trap(f"Opaque({quote_name(u.arg.name)}): no descriptor says which lane holds what (R118)")
+        raise Trap(f"Opaque({quote_name(u.arg.name)}): no descriptor says which lane of {quote_name(arg.device)} holds what (R118)")
     for warp in group_into_warps(list(request.fragments), u.arg.threads):
         if len(warp) != u.arg.threads:
             raise Trap(f"{describe(u)} needs warps of {u.arg.threads} lanes, got {len(warp)} (R60)")

@@ -15,7 +15,7 @@ import numpy as np
 
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.tensor import memory
-from uops.interp.tensor.checks import DTYPES, check_derived_properties, check_min_max
+from uops.interp.tensor.checks import DTYPES, check_derived_properties, check_min_max, note_call
 from uops.interp.tensor.memory import StorageRef, TensorStorage, describe
 from uops.interp.tensor.scope import VOID, WAIT, Cell, TensorScope
 from uops.interp.tensor.storage import NUMPY, Array, validate_input
@@ -85,7 +85,9 @@ class TensorMachine:
                     frames.insert(depth, (scope, stack[::-1]))
                     while len(frames) > depth:
                         self._resume_frame(*frames[-1])
-        except BaseException:
+        except BaseException as e:
+            if len(frames) > depth and (call := frames[-1][0].call) is not None:
+                note_call(e, call)
             del frames[depth:]
             raise
 

@@ -27,11 +27,12 @@ from uops.interp.kernel.call.bodies import (
     is_whole_kernel,
 )
 from uops.interp.opaque import call_custom_function
+from uops.interp.tensor.checks import note_call
 from uops.interp.tensor.machine import TensorMachine
 from uops.interp.tensor.memory import StorageRef
 from uops.interp.tensor.placement import check_kernel_placements
 from uops.interp.tensor.scope import VOID, Cell, TensorScope
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import EFFECT_GROUPS, Op
@@ -100,7 +101,11 @@ def run_kernel_or_custom_call(m: TensorMachine, scope: TensorScope, u: UOp) -> C
     if call.unbound_leaves:
         m.evaluate(m.root, *call.unbound_leaves)
         cells.update({s: m.root.cells[s] for s in call.unbound_leaves})
-    KernelBindings(m, scope, call.body, cells, call.arguments).run_kernel_and_write_back_as_node(u)
+    try:
+        KernelBindings(m, scope, call.body, cells, call.arguments).run_kernel_and_write_back_as_node(u)
+    except UopsError as e:
+        note_call(e, u)
+        raise
     inner.cells.update(call.void_cells)
     return VOID
 

@@ -322,7 +322,7 @@ class LaneMachine:
 
         descriptor = find_descriptor(u.arg)
         if descriptor is None:
-            raise Trap(f"Opaque({quote_name(u.arg.name)}): a Wmma that no descriptor explains (R93)")
+            raise Trap(f"Opaque({quote_name(u.arg.name)}): a Wmma of {quote_name(u.arg.device)} that no descriptor explains (R93)")
         if len(fragments) != u.arg.threads:
             raise LocatedTrap(f"{self.order.describe_event(stamp)} needs {u.arg.threads} lanes, got {len(fragments)} (R93)")
         a, b, c = (np.stack([p[k] for p in fragments]) for k in range(3))

@@ -10,13 +10,13 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-#: Op -> the space that a node of a kernel may name: a Load fills registers of the lane, a Param is memory of the caller.
-_SPACES = {Op.LOAD: AddrSpace.REG, Op.PARAM: AddrSpace.GLOBAL}
-
 
 def reject_foreign_address_spaces(nodes: Iterable[UOp]) -> None:
-    """Raise SpecError if a Load or Param of a kernel names another address space than it has there."""
+    """Raise SpecError if a Load or Param of a kernel names another address space than it has there.
+
+    A Load fills registers of the lane, a Param is memory of the caller.
+    """
     for u in nodes:
-        space = _SPACES.get(u.op)
+        space = AddrSpace.REG if u.op is Op.LOAD else AddrSpace.GLOBAL if u.op is Op.PARAM else None
         if space is not None and u.arg.addrspace is not None and u.arg.addrspace is not space:
             raise SpecError(f"{describe(u)} in a kernel is {space.name}, not {u.arg.addrspace.name} (R179)")

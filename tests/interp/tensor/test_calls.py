@@ -12,6 +12,7 @@ from uops.interp.tensor.machine import TensorMachine
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import CallArg
 from uops.spec.ir.ops import Op
 
 
@@ -192,3 +193,15 @@ def test_a_value_argument_of_a_call_is_read_only():
     n = B.variable("n", 0, 9)
     scalar = B.sink(B.store(P(0), B.add(P(1), B.cast(B.variable("n", 0, 9, slot=2), dt.int32))))
     assert value(B.after(b, B.call(scalar, b, P(0), n)), **X, n=4) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_an_error_in_a_call_says_its_name_and_annotations(named):
+    """A body that is a tensor graph, and one that is a kernel."""
+    arg = CallArg("resize", metadata=("layer 3",)) if named else None
+    place = B.at(P(0), B.index(7))
+    for body in (B.sink(B.store(place, B.const(1))), B.sink(B.store(place, B.const(1)), name="k")):
+        call = B.call(body, B.buffer(3, dt.int32, unique=1)).replace(arg=arg)
+        with pytest.raises(Trap) as error:
+            run(call, {"b1": X["p0"]})
+        assert getattr(error.value, "__notes__", []) == (["in the Call resize, layer 3"] if named else [])
