@@ -39,7 +39,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 
 #: Ops of workgroups that this pass removes.
@@ -178,8 +178,8 @@ class _WorkgroupLowering:
         instructions = [u for u in self.linear.src if u.op not in _REBUILT]
         specials = sort_specials_by_name(u for u in instructions if u.op is Op.SPECIAL)
         first = {u for u in toposort(*[s.bound for s in specials]) if u.op is Op.LOAD}
-        memory = [u for u in instructions if u.op in (Op.PARAM, Op.BUFFER)]
-        items = _parse_blocks(u for u in instructions if u.op not in (Op.PARAM, Op.BUFFER, Op.SPECIAL) and u not in first)
+        memory = [u for u in instructions if u.op in MEMORY_ROOTS]
+        items = _parse_blocks(u for u in instructions if u.op not in MEMORY_ROOTS | {Op.SPECIAL} and u not in first)
         plan = self._plan_sections(items, tuple(u for u in specials if not numbers_workgroups(u)))
         self._keep_what_crosses_sections(plan)
         self.common |= {m: m for m in memory}
