@@ -25,7 +25,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg, SinkArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
+from uops.spec.ir.ops import ALU, EFFECT_GROUPS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, Op
 from uops.spec.ir.scope import BASES, VIEWS, base_memory, is_variable
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
@@ -196,15 +196,11 @@ def _flat_param(p: UOp, slot: int) -> UOp:
 def find_written_slots(body: UOp) -> tuple[int, ...] | None:
     """Return the slots of the Params that a kernel may write; None if nothing is known of it, so that it may write all."""
     order = toposort(body)
-    if body.op is Op.CUSTOM_FUNCTION or any(u.op in _OPAQUE for u in order):
+    if body.op is Op.CUSTOM_FUNCTION or any(u.op in OPAQUE_INSTRUCTIONS for u in order):
         return None
     targets = [u.index if u.op is Op.ATOMICADD else u.buffer for u in order if u.op in (Op.STORE, Op.ATOMICADD)]
     memory = dict.fromkeys(map(base_memory, targets))
     return tuple(sorted(int(m.arg.slot) for m in memory if m.op is Op.PARAM))
-
-
-#: Ops of a kernel that may write memory which no operand of theirs names as the target.
-_OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
 
 
 def verify_kernel(body: UOp) -> None:
@@ -231,7 +227,7 @@ def _write_in_launch_forms(body: UOp, replacements: dict[UOp, UOp]) -> UOp:
     root = done[body]
     if root.op in (Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION):
         return root
-    effects = root.src if root.op in (Op.SINK, Op.GROUP) else (root,)
+    effects = root.src if root.op in EFFECT_GROUPS else (root,)
     name = root.arg.name if root.op is Op.SINK and root.arg is not None else "kernel"
     return UOp(Op.SINK, effects, SinkArg(name, scheduled=True))
 

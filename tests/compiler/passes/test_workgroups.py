@@ -315,7 +315,7 @@ def test_values_of_more_lanes_than_memory_holds_are_refused() -> None:
     kept = b.load(b.at(p(0, 4), lane))
     met = barrier(b.store(b.at(local(4), lane), kept))
     take = b.load(b.at(b.after(local(4), met), lane))
-    with pytest.raises(CompileError, match="more than .* bytes of stack"):
+    with pytest.raises(CompileError, match=r"more than .* bytes of stack"):
         Compiled(kernel(b.store(b.at(p(1, 4), lane), b.add(take, kept))), target("c"), CONFIG, Dialect.SCHEDULED)
 
 
