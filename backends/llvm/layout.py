@@ -13,7 +13,7 @@ from uops.backends.facts import value_bounds
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ACCESSES, ADDRESSING, KERNEL_VIEWS, MEMORY_ROOTS, Op
+from uops.spec.ir.ops import ACCESSES, ADDRESSING, BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_VIEWS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 
 
@@ -178,9 +178,9 @@ def find_registers_stored_in_blocks(instructions: Iterable[UOp], register_buffer
     for u in instructions:
         if u.op not in _BLOCKS_AND_STORES:
             continue
-        if u.op in (Op.RANGE, Op.IF):
+        if u.op in BLOCK_OPENERS:
             open_blocks.append(u)
-        elif u.op in (Op.END, Op.ENDIF):
+        elif u.op in BLOCK_CLOSERS:
             closed = set(u.ranges) if u.op is Op.END else {u.if_node}
             open_blocks = [o for o in open_blocks if o not in closed]
         elif u.op is Op.STORE and (register := base_memory(u.buffer)) in register_buffers:

@@ -1,4 +1,5 @@
-"""Facts of a graph that every pass needs: affine forms of indices, loops, extents, Buffers, views, work, accumulators.
+"""Facts of a graph that every pass needs: affine forms of indices, loops, lanes, extents, Buffers, views, work, accumulators.
 
-Takes and gives nodes of any dialect. Nothing here makes a choice: it derives facts, and builds nodes for its callers.
+Takes and gives nodes of any dialect. Nothing here makes a choice: it derives facts, and builds nodes and instruction lists for its
+callers.
 """

@@ -9,7 +9,7 @@ from uops.compiler.place import untranslatable_error
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import WORKGROUP, AxisType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import OPAQUE_INSTRUCTIONS, Op
 
 #: Names of Specials that number workgroups; all others number lanes (R125, Special).
 _GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
@@ -44,10 +44,6 @@ def sort_lanes_fastest_first(specials: Iterable[UOp], loops: Iterable[UOp]) -> l
     return by_type + sort_specials_by_name(u for u in specials if not numbers_workgroups(u))
 
 
-#: Instructions of which nothing is known.
-_OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
-
-
 def find_values_that_lanes_may_differ_in(linear: UOp) -> set[UOp]:
     """Return the instructions of a kernel whose value may depend on the lane that executes them.
 
@@ -57,7 +53,7 @@ def find_values_that_lanes_may_differ_in(linear: UOp) -> set[UOp]:
     for u in linear.src:
         sources = u.src[:1] if u.op is Op.AFTER else u.src
         numbers_lanes = is_lane_loop(u) or (u.op is Op.SPECIAL and not numbers_workgroups(u))
-        if numbers_lanes or is_register(u) or u.op in _OPAQUE or not differing.isdisjoint(sources):
+        if numbers_lanes or is_register(u) or u.op in OPAQUE_INSTRUCTIONS or not differing.isdisjoint(sources):
             differing.add(u)
     return differing
 

@@ -44,7 +44,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import BLOCK_CLOSERS, BLOCK_OPENERS, Op
 from uops.spec.wmma import AffineLaneMap, Descriptor, LaneMap, MapDigit, Place, find_descriptor, lane_elements
 
 #: Dtype of lane numbers and of positions in the matrices.
@@ -86,9 +86,9 @@ class _WmmaLowering:
     def lower_kernel(self) -> Iterator[UOp]:
         """Yield the new instruction list."""
         for u in self.linear.src:
-            if u.op in (Op.RANGE, Op.IF):
+            if u.op in BLOCK_OPENERS:
                 self.open_blocks.append(u)
-            elif u.op in (Op.END, Op.ENDIF):
+            elif u.op in BLOCK_CLOSERS:
                 self.open_blocks.pop()
             if u.op is Op.WMMA:
                 self.new[u] = B.stack(*self._lower_wmma(u))

@@ -39,7 +39,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 
 #: Ops of workgroups that this pass removes.
@@ -102,8 +102,8 @@ class _LaneMemory(NamedTuple):
 def lower_workgroups_to_loops(linear: UOp, target: Target) -> UOp:
     """Return an instruction list without Specials and Barriers, if the target lacks them, or its lanes cannot meet in this kernel.
 
-    Raises CompileError for a Barrier in a loop or an If in whose bound or condition lanes may differ, and for a number of lanes
-    without an upper bound if values of all lanes are kept.
+    Raises CompileError for a Barrier in a block in whose bound or condition lanes may differ. Raises it for a number of lanes
+    without an upper bound, too, if values of all lanes are kept.
     """
     used = {u.op for u in linear.src} & WORKGROUP_OPS
     if not used:
@@ -119,10 +119,10 @@ def _parse_blocks(instructions: Iterable[UOp]) -> list[_Item]:
     open_blocks: list[_Block] = []
     for u in instructions:
         items = open_blocks[-1].items if open_blocks else top
-        if u.op in (Op.RANGE, Op.IF):
+        if u.op in BLOCK_OPENERS:
             open_blocks.append(_Block(u))
             items.append(open_blocks[-1])
-        elif u.op in (Op.END, Op.ENDIF):
+        elif u.op in BLOCK_CLOSERS:
             open_blocks.pop().closing = u
         else:
             items.append(u)
@@ -178,8 +178,8 @@ class _WorkgroupLowering:
         instructions = [u for u in self.linear.src if u.op not in _REBUILT]
         specials = sort_specials_by_name(u for u in instructions if u.op is Op.SPECIAL)
         first = {u for u in toposort(*[s.bound for s in specials]) if u.op is Op.LOAD}
-        memory = [u for u in instructions if u.op in (Op.PARAM, Op.BUFFER)]
-        items = _parse_blocks(u for u in instructions if u.op not in (Op.PARAM, Op.BUFFER, Op.SPECIAL) and u not in first)
+        memory = [u for u in instructions if u.op in MEMORY_ROOTS]
+        items = _parse_blocks(u for u in instructions if u.op not in MEMORY_ROOTS | {Op.SPECIAL} and u not in first)
         plan = self._plan_sections(items, tuple(u for u in specials if not numbers_workgroups(u)))
         self._keep_what_crosses_sections(plan)
         self.common |= {m: m for m in memory}

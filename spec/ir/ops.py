@@ -189,6 +189,11 @@ ACCESSES = frozenset({Op.LOAD, Op.STORE})
 EFFECT_GROUPS = frozenset({Op.GROUP, Op.SINK})
 #: Ops that instructions of a Linear may use without being listed, since they are no instructions.
 NON_INSTRUCTIONS = frozenset({Op.CONST, Op.STACK, Op.PARAM, Op.BUFFER})
+#: Instructions of a Linear that open a block, and those that close one.
+BLOCK_OPENERS = frozenset({Op.RANGE, Op.IF})
+BLOCK_CLOSERS = frozenset({Op.END, Op.ENDIF})
+#: Instructions that only the target, or a registered meaning, explains.
+OPAQUE_INSTRUCTIONS = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
 #: Ops whose source 0 is a body with Params of its own.
 CALL_LIKE = frozenset({Op.FUNCTION, Op.CALL})
 #: Ops that give a value of another dtype: by value, or by bits.

@@ -12,7 +12,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, EFFECT_GROUPS, LOOP_CLOSERS, NON_INSTRUCTIONS, Op
+from uops.spec.ir.ops import ALU, BLOCK_OPENERS, EFFECT_GROUPS, LOOP_CLOSERS, NON_INSTRUCTIONS, Op
 from uops.spec.ir.record import dataclass
 from uops.spec.ir.scope import BASES, VerifyContext, is_variable, ranges_closed_by, strip_afters
 from uops.spec.ir.sizes import same_shape, show_shape
@@ -439,7 +439,7 @@ IN_ORDER = _make_form(NodePosition.BODY, Op.LINEAR, "every instruction stands on
 def _check_blocks_nest(u: UOp, ctx: VerifyContext) -> str | None:
     open_blocks: list[UOp] = []
     for k, s in enumerate(u.instructions):
-        if s.op in (Op.RANGE, Op.IF):
+        if s.op in BLOCK_OPENERS:
             open_blocks.append(s)
         closed = s.ranges if s.op is Op.END else (s.if_node,) if s.op is Op.ENDIF else ()
         for c in closed:

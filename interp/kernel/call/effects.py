@@ -8,13 +8,11 @@ from uops.interp.kernel.structure.blocks import KernelStructure
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import OPAQUE_INSTRUCTIONS, Op
 from uops.spec.ir.scope import VIEWS
 
 #: Ops that write their first source.
 WRITES = frozenset({Op.STORE, Op.ATOMICADD})
-#: Ops whose effect on their sources only a backend knows.
-OPAQUE = frozenset({Op.INS, Op.CUSTOM, Op.CUSTOMI})
 
 
 @dataclass(eq=False, slots=True)
@@ -54,7 +52,7 @@ def summarize_memory_effects(kernel: KernelStructure) -> MemoryEffects:
                     effects.stored_bases.add(base)
                 if not written or u.op is not Op.STORE:
                     effects.read_bases.add(base)
-                if written or u.op in OPAQUE:
+                if written or u.op in OPAQUE_INSTRUCTIONS:
                     effects.modified_bases.add(base)
                 (effects.atomic_only_bases if u.op is Op.ATOMICADD and k == 0 else other_bases).add(base)
     effects.atomic_only_bases -= other_bases
