@@ -74,7 +74,9 @@ class WrittenKernel(KernelMaker):
 
     def draw_ranges(self, types: Sequence[AxisType], most: int) -> list[UOp]:
         """Draw one to `most` ranges of these types, outermost first."""
-        ranges = [self.make_range(self.draw.integer(1, 4), self.draw.choice(tuple(types))) for _ in range(self.draw.integer(1, most))]
+        ranges = [
+            self.make_range(self.draw.integer(1, 4), self.draw.choice(tuple(types))) for _ in range(self.draw.integer(1, most))
+        ]
         return sorted(ranges, key=lambda r: r.arg.type.priority)
 
     def load_affine(self, *ranges: UOp) -> UOp:
@@ -298,7 +300,9 @@ def build_kernel_call(
 ) -> UOp:
     """Draw a Call of a kernel of one form."""
     integers = declared.filter_dtypes(dt.INTS)
-    dtypes = {"atomic": integers, LIST_FORM: declared.filter_dtypes(_MACHINE)}.get(form, declared.filter_dtypes((*dt.INTS, *DTYPES)))
+    dtypes = {"atomic": integers, LIST_FORM: declared.filter_dtypes(_MACHINE)}.get(
+        form, declared.filter_dtypes((*dt.INTS, *DTYPES))
+    )
     dtypes = tuple(d for d in preferred if d in dtypes) or dtypes
     k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False)
     if form == SCHEDULED_FORM:
