@@ -29,7 +29,7 @@ _IN_BODY = frozenset({Op.GROUP, Op.END, Op.BARRIER})
 
 
 def bind_accesses_to_loops(body: UOp) -> UOp:
-    """Return a kernel whose accesses of memory that it writes depend on the loops, and AtomicAdds on the lanes, that they run in."""
+    """Return a kernel whose accesses of memory that it writes depend on the loops that they run in, and AtomicAdds on the lanes."""
     order = toposort(*(u for u in toposort(body) if u.op in (Op.RANGE, Op.SPECIAL)), body)  # an access depends on its loops
     written = {base_memory(u.src[0]) for u in order if u.op in _WRITES}
     loops_of_vectors = _find_vector_axes_to_loop_over(order)

@@ -42,12 +42,12 @@ class CallingProgramMaker(ProgramMaker):
             placeholder = drawn.arguments[k]
             written[placeholder], references[placeholder] = self._choose_memory_to_write(placeholder, list(written.values()))
         read: list[MemoryState] = []
-        for k, a in enumerate(drawn.arguments):
+        for a in drawn.arguments:
             if a not in references:
                 references[a] = self._bind_variable(a) if a.op is Op.PARAM else self._choose_argument_to_read(a, written, read)
         declares = self.draw.chance(75) or bool(read)
         call = b.call(drawn.body, *[references[a] for a in drawn.arguments], written=slots if declares else None)
-        for placeholder, memory in written.items():
+        for memory in written.values():
             memory.current, memory.reads = b.after(memory.current, call), []
         for memory in read:
             memory.reads.append(call)

@@ -19,7 +19,7 @@ from uops.compiler import pipeline  # noqa: F401 - loads the modules that hold r
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.rewrite.matchers import get_or_make_matcher_table
 from uops.compiler.rewrite.rule import Rule
-from uops.compiler.rewrite.rules import INDEXING
+from uops.compiler.rewrite.rules import INDEXING, SELECTED_VALUES
 from uops.fuzz.generate.draw import SeededDraw, draw_permutation
 from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles.batch import trace_output_axis_to_input_axes
@@ -311,18 +311,24 @@ def disable_rule(rule: Rule) -> Iterator[None]:
     Wherever a module of the compiler holds the list of rules, it holds a shorter one. Of the compiled matchers only that of
     the rule's own op is made anew.
     """
-    other_rules = tuple(r for r in INDEXING if r is not rule)
-    get_or_make_matcher_table(other_rules).update(
-        (op, step) for op, step in get_or_make_matcher_table(INDEXING).items() if op is not rule.lhs.op
-    )
-    changed = [(m, name) for m in _compiler_modules() for name, v in vars(m).items() if v is INDEXING]
+    shorter = {id(rules): _without_rule(rules, rule) for rules in (INDEXING, SELECTED_VALUES)}
+    changed = [(m, name, v) for m in _compiler_modules() for name, v in vars(m).items() if v is INDEXING or v is SELECTED_VALUES]
     try:
-        for m, name in changed:
-            setattr(m, name, other_rules)
+        for m, name, rules in changed:
+            setattr(m, name, shorter[id(rules)])
         yield
     finally:
-        for m, name in changed:
-            setattr(m, name, INDEXING)
+        for m, name, rules in changed:
+            setattr(m, name, rules)
+
+
+def _without_rule(rules: tuple[Rule, ...], rule: Rule) -> tuple[Rule, ...]:
+    """Return the rules without one; they share the compiled matchers of all ops but its own."""
+    others = tuple(r for r in rules if r is not rule)
+    get_or_make_matcher_table(others).update(
+        (op, step) for op, step in get_or_make_matcher_table(rules).items() if op is not rule.lhs.op
+    )
+    return others
 
 
 def _compiler_modules() -> list[Any]:

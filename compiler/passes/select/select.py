@@ -27,7 +27,7 @@ from uops.compiler.passes.select.devectorise import lower_to_native_vectors
 from uops.compiler.passes.select.index_widths import lower_index_arithmetic
 from uops.compiler.passes.select.vectors import has_shaped_values
 from uops.compiler.rewrite.rewriter import Rewriter
-from uops.compiler.rewrite.rules import SELECTED_VALUES
+from uops.compiler.rewrite.rules import SELECTED_VALUES as VALUES
 from uops.compiler.target import Target, machine_model_of
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
@@ -78,7 +78,7 @@ def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
         accumulated = lower_reduces(body, uniques)
         sized = lower_index_arithmetic(accumulated)
     primitive = _decompose_non_native_ops_and_small_floats(sized, target.ops)
-    simplified = (ScalarRewriter if shaped else Rewriter)(SELECTED_VALUES)(primitive)
+    simplified = (ScalarRewriter if shaped else Rewriter)(VALUES)(primitive)
     _refuse_foreign_ops(simplified, target)
     return BodyAfterSelectSteps(accumulated, sized, primitive, simplified)
 

@@ -1,11 +1,17 @@
 """Plans of a launch in which values share bytes, leave their arena, or are passed twice: each is refuted."""
 
+from uops.backends.registry import create_backend
+from uops.compiler import Config
+from uops.compiler.pipeline import lower
 from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.model import ObligationKind
-from uops.compiler.validate.plan import generate_plan_claims
+from uops.compiler.validate.plan import generate_plan_claims, list_calls_of_written_kernels
 from uops.fuzz.bisect.replay_kernel import replay_launches_on_random_memory
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.ir.text import parse
 
 LAUNCH = """
@@ -69,6 +75,25 @@ def test_a_place_beyond_the_arena_and_an_argument_passed_twice_are_refuted(worke
     assert _open(before, beyond, worker) == {"buffer 6 is inside of its arena"}
     twice = parse(LAUNCH.replace("%13, {a}, written", "%13, %13, written").format(places=OTHER, a="%11", b="%15"))
     assert _open(twice, twice, worker) == {"call 2 writes argument 0 and has it once"}
+
+
+def test_a_kernel_written_by_hand_may_have_one_memory_twice(worker):
+    twice = LAUNCH.replace("%13, {a}, written", "%13, %13, written").format(places=OTHER, a="%11", b="%15")
+    by_hand = parse(twice.replace('name="copy"', 'name="copy", scheduled=true'))
+    assert list_calls_of_written_kernels(by_hand) == [0, 1, 2, 3]
+    assert list_calls_of_written_kernels(parse(twice)) == []
+    assert all(decide_claim(c, worker).is_proved for c in generate_plan_claims(by_hand, by_hand, (), [2]))
+    others = [c for c in generate_plan_claims(by_hand, by_hand, (), [0, 1, 3]) if not decide_claim(c, worker).is_proved]
+    assert [c.place for c in others] == ["call 2 writes argument 0 and has it once"]
+
+
+def test_copies_of_arguments_are_intermediates():
+    """A view that a kernel writes is passed as a copy, which the caller does not see."""
+    i, memory = b.range_(4, 0), b.buffer(8, dt.int32, unique=1)
+    body = b.sink(b.end(b.store(b.at(b.param(0, (4,), dt.int32), i), b.const(1, dt.int32)), i), name="ones")
+    graph = b.after(memory, b.call(body, b.flip(b.shrink(memory, [2], [4]), [True]), written=(0,)))
+    program = lower(graph, create_backend("c").target, upto="plan", config=Config(reuse=False, validate=True))
+    assert any(a.op is Op.SLICE for call in program.src for a in call.arguments)
 
 
 def test_what_the_caller_sees_keeps_its_place(worker):

@@ -12,21 +12,36 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, find, given, settings
 
 from uops.backends.answer import collect_caller_input_nodes
+from uops.backends.registry import create_backend
 from uops.backends.testing.journal import PACKAGE
 from uops.cli.commands.fuzz import fuzz
 from uops.cli.commands.run import run
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import generate_tensor_graph
-from uops.fuzz.generate.kinds import KINDS
-from uops.fuzz.generate.strategies import PrintableCase, PrintableSample, cases, draw_case, samples, smaller
+from uops.fuzz.generate.kinds import KINDS, ProgramSample
+from uops.fuzz.generate.optop_sequences import list_legal_optops
+from uops.fuzz.generate.schedules import pipeline_with_scheduler, run_passes_up_to
+from uops.fuzz.generate.strategies import (
+    PrintableCase,
+    PrintableSample,
+    ScheduledCase,
+    cases,
+    draw_case,
+    optop_sequences,
+    samples,
+    scheduled_cases,
+    smaller,
+)
 from uops.fuzz.oracles.oracles import ORACLES
 from uops.fuzz.reduce import corpus
 from uops.fuzz.reduce.reproducer import count_nodes
 from uops.spec.extras import install_command
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.optops import Axis, OptOp, Split, apply_optop_to_axes, illegality_reason
 
 GUIDE = Path(__file__).parents[3] / "docs" / "fuzzing.md"
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -48,6 +63,44 @@ def test_a_case_is_printed_as_a_file(tmp_path: Path, case: PrintableCase) -> Non
     told = repr(case)
     assert told.startswith("Case of\n")
     same(told, case.graph, set(collect_caller_input_nodes(case.graph)) & set(case.inputs), tmp_path)
+
+
+@DRAWN
+@given(scheduled_cases(create_backend("c").target, max_nodes=4, max_elements=32))
+def test_a_scheduled_case_applies_its_optops_again(case: ScheduledCase) -> None:
+    target, follower = create_backend("c").target, case.scheduler()
+    run_passes_up_to(case.graph, target, pipeline_with_scheduler(follower), "optimize")
+    assert follower.applied_text == case.opts
+    assert "; ".join(f"{kernel}:{o.spell()}" for kernel, o in case.optops) == case.opts
+    assert repr(case).startswith("Sample of tensor")
+
+
+def test_a_scheduled_case_shrinks_to_a_small_graph_and_one_optop() -> None:
+    strategy = scheduled_cases(create_backend("c").target, max_nodes=6, max_elements=32)
+
+    def has_vectors(case: ScheduledCase) -> bool:
+        return any(isinstance(o, Split) and o.target is AxisType.UPCAST for _, o in case.optops)
+
+    small = find(strategy, has_vectors, settings=settings(max_examples=500, deadline=None, database=None))
+    assert [o.spell() for _, o in small.optops] == ["split 0 2 UPCAST"]
+    assert count_nodes(ProgramSample(*small)) <= 4
+
+
+AXES = (Axis(0, AxisType.LOOP, 8), Axis(1, AxisType.LOOP, 12), Axis(2, AxisType.REDUCE, 9))
+
+
+@DRAWN
+@given(optop_sequences(AXES, max_optops=5))
+def test_a_sequence_of_optops_is_legal(optops: list[OptOp]) -> None:
+    axes, done = list(AXES), []
+    for o in optops:
+        assert illegality_reason(o, axes, applied=done) is None
+        axes, done = apply_optop_to_axes(o, axes), [*done, o]
+
+
+def test_a_sequence_shrinks_to_the_simplest_optop() -> None:
+    small = find(optop_sequences(AXES), lambda optops: len(optops) > 0, settings=settings(database=None))
+    assert small == list_legal_optops(AXES)[:1]
 
 
 @DRAWN

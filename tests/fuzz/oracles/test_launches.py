@@ -14,16 +14,16 @@ from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles import launches
 from uops.fuzz.oracles.subject import Subject
 from uops.interp import run
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 Lowered = Iterator[tuple[str, UOp]]
 
 
 def _launches(fits: Callable[[ProgramSample], bool]) -> list[ProgramSample]:
-    """Some drawn launches that machine code can run."""
+    """Some drawn launches."""
     drawn = (kinds.sample(5, k, ("kernels",)) for k in range(60))
-    found = [s for s in drawn if not any(u.op is Op.BARRIER for u in toposort(s.graph)) and fits(s)][:4]
+    found = [s for s in drawn if fits(s)][:4]
     assert found
     return found
 

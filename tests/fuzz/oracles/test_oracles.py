@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from uops.fuzz.campaign.examine import MACHINE_CODE, TriagedFinding
-from uops.fuzz.generate import kinds
+from uops.fuzz.generate import bestiary, kinds
 from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles import calls, oracles
 from uops.fuzz.oracles.oracles import OracleContext
@@ -113,3 +113,39 @@ def test_a_program_that_keeps_its_results_leaks(monkeypatch: pytest.MonkeyPatch)
     found = oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["leaks"]))
     assert found is not None
     assert found[1].kind == "leak"
+
+
+# Graphs of the second document on compiled targets
+
+
+def judge_bestiary(family: str, seed: int) -> tuple[OracleContext, Any]:
+    case = bestiary.case(family, seed)
+    c = OracleContext(ProgramSample("bestiary", case.graph, kinds.select_graph_inputs(*case)), Subject("c"))
+    return c, oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["form", "compiled"]))
+
+
+@pytest.mark.parametrize("family", ["call", "local", "special", "if_", "linear_if", "triangle", "register", "ptrcat"])
+def test_legal_forms_are_compiled_and_give_what_the_second_document_says(family: str) -> None:
+    for seed in range(4):
+        c, found = judge_bestiary(family, seed)
+        assert found is None
+        assert c.counts["oracle:compiled"] == 1
+
+
+def test_a_graph_that_the_compiler_refuses_is_refused_and_not_judged() -> None:
+    case = bestiary.case("mselect", 0)
+    c = OracleContext(ProgramSample("bestiary", case.graph, kinds.select_graph_inputs(*case)), Subject("c"))
+    with pytest.raises(SubjectRefused):
+        oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["compiled"]))
+    assert not c.counts["oracle:compiled"]
+
+
+def test_a_wrong_result_of_a_legal_form_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(oracles.GuardedProgram):
+        def __call__(self, inputs: Any = None, /) -> Any:
+            result = super().__call__(inputs)
+            return result._replace(values=tuple(v + 1 for v in result.values))
+
+    monkeypatch.setattr(oracles, "GuardedProgram", Wrong)
+    _, found = judge_bestiary("param", 0)
+    assert found is not None and found[0] == "compiled" and found[1].kind == "value"

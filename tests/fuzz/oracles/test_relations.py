@@ -7,9 +7,10 @@ import pytest
 
 from uops.backends.conformance.judge import outputs_of
 from uops.backends.testing.values import draw_array
+from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.passes.select import select
 from uops.compiler.rewrite.matchers import get_or_make_matcher_table
-from uops.compiler.rewrite.rules import INDEXING
+from uops.compiler.rewrite.rules import INDEXING, SELECTED_VALUES
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.kinds import ProgramSample
@@ -188,17 +189,30 @@ def test_most_programs_have_a_relation() -> None:
 
 def test_a_rule_is_off_inside_and_on_again_outside() -> None:
     rule = INDEXING[3]
-    with disable_rule(rule):
-        assert rule not in select.VALUES
-        assert len(select.VALUES) == len(INDEXING) - 1
-    assert select.VALUES is INDEXING
+    for module, name, rules in ((rangeify, "INDEXING", INDEXING), (select, "VALUES", SELECTED_VALUES)):
+        with disable_rule(rule):
+            assert rule not in getattr(module, name)
+            assert len(getattr(module, name)) == len(rules) - 1
+        assert getattr(module, name) is rules
+
+
+def test_what_a_call_writes_is_given_to_it_as_it_is() -> None:
+    """A copy of it would be written instead."""
+    out, i = b.buffer(4, dt.int32, unique=1), b.range_(4, 0)
+    body = b.sink(b.end(b.store(b.at(b.param(0, (4,), dt.int32), i), b.load(b.at(b.param(1, (4,), dt.int32), i))), i), name="k")
+    view, read = b.flip(out, (True,)), b.neg(b.param(5, (4,), dt.int32))
+    for written in ((0,), None):
+        values = _list_values_to_insert_identity_after(b.after(out, b.call(body, view, read, written=written)))
+        assert view not in values
+        assert (read in values) is (written == (0,))
 
 
 def test_without_a_rule_the_steps_of_other_ops_are_the_same() -> None:
     rule = next(r for r in INDEXING if r.lhs.op is Op.XOR)
-    assert get_or_make_matcher_table(INDEXING)[Op.NEG] is not get_or_make_matcher_table(INDEXING)[Op.XOR]
+    table = get_or_make_matcher_table(SELECTED_VALUES)
+    assert table[Op.NEG] is not table[Op.XOR]
     with disable_rule(rule):
         shorter = get_or_make_matcher_table(select.VALUES)
-        assert shorter[Op.NEG] is get_or_make_matcher_table(INDEXING)[Op.NEG]
-        assert shorter[Op.XOR] is not get_or_make_matcher_table(INDEXING)[Op.XOR]
+        assert shorter[Op.NEG] is table[Op.NEG]
+        assert shorter[Op.XOR] is not table[Op.XOR]
         assert rule not in shorter.by_op[Op.XOR]

@@ -310,3 +310,22 @@ def test_resizing_keeps_the_first_elements() -> None:
     assert small.graph.shape == (3, 3)
     assert small.inputs["p0"].tolist() == [[0, 1, 2], [6, 7, 8], [12, 13, 14], [18, 19, 20]]
     assert replace_dtype(s, dt.int32, dt.float32).graph.dtype is dt.float32
+
+
+def test_a_list_of_instructions_stays_one() -> None:
+    """The dialect of the program around it does not ask how the body of a Call is formed."""
+    samples = (kinds.sample(9, k, ("calls",)) for k in range(200))
+    s = next(s for s in samples if any(u.op is Op.LINEAR for u in toposort(s.graph)))
+    linear = next(u for u in toposort(s.graph) if u.op is Op.LINEAR)
+    twice = linear.replace(src=(*linear.src, linear.src[0]))
+    broken = s._replace(graph=_replaced(s.graph, linear, twice))
+    verify(broken.graph, Dialect.TENSOR)
+    assert is_well_formed_and_evaluates(s, must_evaluate=False)
+    assert not is_well_formed_and_evaluates(broken, must_evaluate=False)
+
+
+def _replaced(root: UOp, old: UOp, new: UOp) -> UOp:
+    done: dict[UOp, UOp] = {}
+    for u in toposort(root):
+        done[u] = new if u is old else u.replace(src=tuple(done[x] for x in u.src))
+    return done[root]

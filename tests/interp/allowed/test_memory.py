@@ -227,3 +227,34 @@ def test_a_store_through_an_inexact_index_may_have_gone_anywhere():
         b.sink(b.store(view, b.param(2, (1,), dt.int32))), {"p1": x, "p2": np.array([9], np.int32), "b1": np.zeros(8, np.int32)}
     )
     assert found.buffers["b1"].kinds()["any"] == 8
+
+
+def _kernel(value):
+    """The kernel that stores a value of each element of argument 1 in argument 0."""
+    i = b.range_(8, 0)
+    out, x = (b.at(b.param(k, (8,), dt.float32), i) for k in range(2))
+    return b.sink(b.end(b.store(out, value(b.load(x))), i), name="k")
+
+
+def _called(value, argument):
+    return b.after(_buffer(), b.call(_kernel(value), _buffer(), argument, written=(0,)))
+
+
+def test_a_kernel_of_exact_arguments_and_ops_has_one_answer():
+    exact = b.param(0, (8,), dt.float32)
+    found = compute_allowed_sets(_called(lambda x: b.add(x, x), exact), {"p0": X})
+    assert found.values[0].is_exact and found.buffers["b1"].is_exact
+    assert found.values[0].contains(X + X).all()
+
+
+def test_a_kernel_with_several_answers_or_of_a_set_may_leave_anything():
+    exact = b.param(0, (8,), dt.float32)
+    for value, argument in ((b.exp2, exact), (lambda x: b.add(b.mul(x, x), x), exact), (lambda x: x, _sine())):
+        found = compute_allowed_sets(_called(value, argument), {"p0": X})
+        assert found.values[0].kinds()["any"] == found.buffers["b1"].kinds()["any"] == 8
+
+
+def test_memory_that_held_a_set_may_hold_anything_once_a_kernel_wrote_it():
+    assigned = b.assign(_buffer(), _sine())
+    call = b.call(_kernel(lambda x: x), assigned, b.param(1, (8,), dt.float32), written=(0,))
+    assert compute_allowed_sets(b.after(assigned, call), {"p0": X, "p1": X}).values[0].kinds()["any"] == 8

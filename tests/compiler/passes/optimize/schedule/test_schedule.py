@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import random
 import re
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from scheduled_programs import PROGRAMS, inputs
 
 from uops.compiler.passes.callify.callify import callify, outputs
@@ -22,6 +23,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
 )
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import MachineModel
+from uops.fuzz.generate.strategies import optop_sequences
 from uops.interp import run
 from uops.interp.tensor.storage import NUMPY
 from uops.spec.ir import build as b
@@ -60,24 +62,15 @@ def started(graph: UOp) -> tuple[UOp, list[Schedule]]:
     return launch, [s for s in found if s is not None]
 
 
-def any_opt(rng: random.Random, axes: int) -> OptOp:
-    i, j = rng.randrange(axes + 1), rng.randrange(axes + 1)
-    split = Split(i, rng.choice((1, 2, 3, 4, 5, 8)), rng.choice(TYPES), rng.random() < 0.4)
-    return rng.choice((split, split, split, Padto(i, rng.choice((1, 3, 4, 8))), Swap(i, j), Nolocals(), TC(0)))
-
-
-def random_schedule(s: Schedule, rng: random.Random) -> Schedule:
-    for _ in range(rng.randint(1, 6)):
-        opt = any_opt(rng, len(s.axes))
-        reason = find_rejection_reason(s, opt)
-        if reason is None:
-            expected = tuple(apply_to_axes(opt, s.axes))
-            s = apply(s, opt)
-            assert s.axes == expected
-        else:
-            with pytest.raises(RejectedOptOp, match=r"R\d\d"):
-                apply(s, opt)
-    return s
+_NUMBER = st.integers(0, 4)
+#: OptOps of any arguments; most are illegal on most kernels.
+ANY_OPTOP: st.SearchStrategy[OptOp] = st.one_of(
+    st.builds(Split, _NUMBER, st.sampled_from((1, 2, 3, 4, 5, 8)), st.sampled_from(TYPES), st.booleans()),
+    st.builds(Padto, _NUMBER, st.sampled_from((1, 3, 4, 8))),
+    st.builds(Swap, _NUMBER, _NUMBER),
+    st.just(Nolocals()),
+    st.just(TC(0)),
+)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -114,16 +107,37 @@ def test_a_split_of_a_whole_loop_is_the_split_once_its_loop_of_one_iteration_is_
                     split_by_full_extent(s, opt)
 
 
+def apply_unless_rejected(s: Schedule, optops: list[OptOp]) -> Schedule:
+    """Apply OptOps to a kernel; one that it rejects says why."""
+    for opt in optops:
+        if find_rejection_reason(s, opt) is None:
+            expected = tuple(apply_to_axes(opt, s.axes))
+            s = apply(s, opt)
+            assert s.axes == expected
+        else:
+            with pytest.raises(RejectedOptOp, match=r"R\d\d"):
+                apply(s, opt)
+    return s
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_random_opt_ops_keep_the_result(name: str) -> None:
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_legal_optops_keep_the_result(name: str, data: st.DataObject) -> None:
     graph = PROGRAMS[name]()
     launch, plain = started(graph)
-    expected = run(graph, inputs(graph)).values[0]
-    for seed in range(8):
-        rng = random.Random(f"{name} {seed}")
-        schedules = [random_schedule(s, rng) for s in plain]
-        got = result(graph, with_schedules(launch, schedules))
-        np.testing.assert_allclose(got, expected, rtol=2e-6, err_msg=str([s.done for s in schedules]))
+    schedules = [apply_unless_rejected(s, data.draw(optop_sequences(s.axes, max_optops=6))) for s in plain]
+    np.testing.assert_allclose(result(graph, with_schedules(launch, schedules)), run(graph, inputs(graph)).values[0], rtol=2e-6)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(optops=st.lists(ANY_OPTOP, max_size=6))
+def test_optops_of_any_arguments_are_rejected_or_keep_the_result(name: str, optops: list[OptOp]) -> None:
+    graph = PROGRAMS[name]()
+    launch, plain = started(graph)
+    schedules = [apply_unless_rejected(s, optops) for s in plain]
+    np.testing.assert_allclose(result(graph, with_schedules(launch, schedules)), run(graph, inputs(graph)).values[0], rtol=2e-6)
 
 
 def test_padding_a_product_takes_its_identity() -> None:
