@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from uops.compiler.config import Config
-    from uops.compiler.passes.callify.callify import ProgramOutput, outputs
+    from uops.compiler.passes.callify.callify import outputs
+    from uops.compiler.passes.callify.precompiled import ProgramOutput
     from uops.compiler.pipeline import PIPELINE, STAGES, Pass, lower, stages
     from uops.compiler.runtime.program import Compiled, compile
     from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, Kernel, Target
@@ -43,7 +44,7 @@ _HOME = {
     "PIPELINE":      "pipeline",
     "Pass":          "pipeline",
     "outputs":       "passes.callify.callify",
-    "ProgramOutput": "passes.callify.callify",
+    "ProgramOutput": "passes.callify.precompiled",
     "Target":        "target",
     "Kernel":        "target",
     "PLAIN_OPS":     "target",

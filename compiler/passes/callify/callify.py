@@ -22,14 +22,13 @@ from uops.compiler.ir.views import view_front_of_memory
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
 from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls
-from uops.compiler.passes.callify.precompiled import LoweredBody, call_precompiled_bodies, is_precompiled
+from uops.compiler.passes.callify.precompiled import LoweredBody, ProgramOutput, call_precompiled_bodies, is_precompiled
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
-from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import Dim, UOp, substitute, toposort
+from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, RESULT_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.untrusted import quote_name
@@ -41,14 +40,6 @@ _GRADIENT_MARKERS = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
 _DEVICE_OPS = MEMORY_ROOTS | {Op.LOAD}
 #: Ops that `inline_calls_and_drop_markers` removes.
 _INLINED = _GRADIENT_MARKERS | {Op.FUNCTION, Op.CALL, Op.GETTUPLE}
-
-
-class ProgramOutput(NamedTuple):
-    """One value of the root: the Buffer that receives it, its shape (a dimension may be symbolic) and its dtype."""
-
-    buffer: UOp
-    shape: tuple[Dim, ...]
-    dtype: DType
 
 
 class CallifiedProgram(NamedTuple):

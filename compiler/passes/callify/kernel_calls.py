@@ -20,7 +20,7 @@ from typing import NamedTuple
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.views import view_front_of_memory
-from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
+from uops.compiler.passes.callify.kernel_forms import OPAQUE, WRITES, write_kernel_in_launch_forms
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -137,10 +137,11 @@ class _CallInMemory:
         if p is None or a.op not in VIEWS or memory.op not in MEMORY_ROOTS or is_variable(memory) or memory.dtype is not p.dtype:
             return False
         is_fixed = self.body.op is not Op.SINK or (self.body.arg is not None and self.body.arg.scheduled)
-        if is_fixed or any(u.op in _OPAQUE for u in toposort(self.body)) or any(isinstance(n, UOp) for n in memory.shape):
+        if is_fixed or any(u.op in OPAQUE for u in toposort(self.body)) or any(isinstance(n, UOp) for n in memory.shape):
             return False
         views = [u for u in _views_of(a) if u.op is not Op.AFTER]
-        return all(u.op in _FOLLOWED and all(s.constant_elements is not None for s in u.src[1:]) for u in views)
+        operands = [s for u in views for s in u.src[1:]]  # offsets and extents
+        return all(u.op in _FOLLOWED for u in views) and all(s.constant_elements is not None for s in operands)
 
     def _make_temporary(self, a: UOp) -> UOp:
         device = a.device if isinstance(a.device, str) else "CPU"
@@ -219,7 +220,7 @@ def _view_flat_param(reference: UOp, flat: UOp, shape: Sequence[Dim]) -> UOp:
     memory = base_memory(reference)
     view = B.reshape(flat, memory.shape) if flat.shape != memory.shape else flat
     for u in reversed(_views_of(reference)):
-        view = view if u.op is Op.AFTER else u.replace(src=(view, *u.src[1:]))
+        view = view if u.op is Op.AFTER else u.replace(src=(view, *u.src[1:]))  # offsets and extents
     return B.reshape(view, shape) if view.shape != tuple(shape) else view
 
 
@@ -246,15 +247,11 @@ def _flat_param(p: UOp, slot: int, argument: UOp, variables: dict[UOp, UOp]) -> 
 def find_written_slots(body: UOp) -> tuple[int, ...] | None:
     """Return the slots of the Params that a kernel may write; None if nothing is known of it, so that it may write all."""
     order = toposort(body)
-    if body.op is Op.CUSTOM_FUNCTION or any(u.op in _OPAQUE for u in order):
+    if body.op is Op.CUSTOM_FUNCTION or any(u.op in OPAQUE for u in order):
         return None
-    targets = [u.index if u.op is Op.ATOMICADD else u.buffer for u in order if u.op in (Op.STORE, Op.ATOMICADD)]
+    targets = [u.index if u.op is Op.ATOMICADD else u.buffer for u in order if u.op in WRITES]
     memory = dict.fromkeys(map(base_memory, targets))
     return tuple(sorted(int(m.arg.slot) for m in memory if m.op is Op.PARAM))
-
-
-#: Ops of a kernel that may write memory which no operand of theirs names as the target.
-_OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
 
 
 def verify_kernel(body: UOp) -> None:

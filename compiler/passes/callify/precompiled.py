@@ -10,17 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from uops.compiler.ir.views import view_front_of_memory
 from uops.spec.errors import SpecError
 from uops.spec.ir import build as B
-from uops.spec.ir.node import UOp, substitute, toposort
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, Op
 from uops.spec.ir.scope import base_memory, is_variable
+from uops.spec.verify.infer import is_kernel_body
 
-if TYPE_CHECKING:
-    from uops.compiler.passes.callify.callify import ProgramOutput
+
+class ProgramOutput(NamedTuple):
+    """One value of a root: the Buffer that receives it, its shape (a dimension may be symbolic) and its dtype."""
+
+    buffer: UOp
+    shape: tuple[Dim, ...]
+    dtype: DType
 
 
 class LoweredBody(NamedTuple):
@@ -38,8 +45,8 @@ class ProgramWithoutFunctions(NamedTuple):
 
 
 def is_precompiled(u: UOp) -> bool:
-    """Return True for a Function or Call that is to be compiled by itself."""
-    return u.op in CALL_LIKE and u.arg is not None and u.arg.precompile
+    """Return True for a Function or Call that is to be compiled by itself; a kernel is so in any case."""
+    return u.op in CALL_LIKE and u.arg is not None and u.arg.precompile and not is_kernel_body(u.body)
 
 
 def call_precompiled_bodies(root: UOp, lower_body: Callable[[UOp], LoweredBody], first_unique: int) -> ProgramWithoutFunctions:
@@ -55,9 +62,9 @@ def call_precompiled_bodies(root: UOp, lower_body: Callable[[UOp], LoweredBody],
         if is_precompiled(u):
             if u.body not in lowered:
                 lowered[u.body] = lower_body(u.body)
-            done[u] = _call_launch(lowered[u.body], src[1:], u, first_unique, temporaries)
+            done[u] = _call_launch(lowered[u.body], src[1:], u, first_unique, temporaries)  # arguments
         elif u.op is Op.GETTUPLE and src != u.src:
-            done[u] = src[0].src[u.arg.index]
+            done[u] = src[0].src[u.arg.index]  # of the Tuple packed
         elif src != u.src:
             done[u] = u.replace(src=src)
     return ProgramWithoutFunctions(done.get(root, root), tuple(temporaries))
