@@ -40,7 +40,7 @@ _BEFORE_EXPAND = frozenset({Dialect.KERNEL, Dialect.SCHEDULED})
 
 
 class ProgramInterface(NamedTuple):
-    """What the caller of a program sees: its values, and the memory and variables that it takes; `written` are those it writes."""
+    """The interface of a program: its values, and the memory and variables that it takes; `written` are those that it writes."""
 
     outputs: tuple[ProgramOutput, ...]
     arguments: tuple[UOp, ...]
@@ -72,7 +72,7 @@ def convert_to_entering_program(graph: UOp, dialect: Dialect) -> EnteringProgram
         return EnteringProgram(graph, dialect, private)
     if is_launch(graph):
         return EnteringProgram(*_find_dialect_of_launch(graph, dialect), private)
-    if graph.dtype is not dt.void or not is_one_kernel(graph):
+    if _has_loop_regions(graph) or (graph.dtype is not dt.void and infer_dialect(graph) is Dialect.KERNEL):
         outlined = _outline_kernels_of_values(graph)
         return EnteringProgram(outlined.root, Dialect.TENSOR, private | outlined.temporaries)
     return EnteringProgram(*_find_dialect_of_launch(wrap_kernel_as_launch(graph), dialect), private)

@@ -54,9 +54,9 @@ class LoweringState:
     """The state that passes share.
 
     `external` are the Buffers and Params that the caller sees, known after callify; `private` are Buffers of the graph that no
-    caller sees. In `steps`, if the caller asks for it, a pass
-    that works in steps leaves the graph after each of them; `body_steps` has the bodies of the pass that runs, by step and by the
-    body before it. `programs` compiles kernels while others are lowered, if the caller asks for programs alone.
+    caller sees. In `steps`, if the caller asks for it, a pass that works in steps leaves the graph after each of them; `body_steps`
+    has the bodies of the pass that runs, by step and by the body before it. `programs` compiles kernels while others are lowered,
+    if the caller asks for programs alone.
     """
 
     target: Target

@@ -152,7 +152,8 @@ class _CallInMemory:
         ):
             return False
         views = [u for u in _views_of(a) if u.op is not Op.AFTER]
-        return all(u.op in _FOLLOWED and all(s.constant_elements is not None for s in u.src[1:]) for u in views)
+        operands = [s for u in views for s in u.src[1:]]  # offsets and extents
+        return all(u.op in _FOLLOWED for u in views) and all(s.constant_elements is not None for s in operands)
 
     def _make_temporary(self, a: UOp) -> UOp:
         device = a.device if isinstance(a.device, str) else "CPU"
@@ -231,7 +232,7 @@ def _view_flat_param(reference: UOp, flat: UOp, shape: Sequence[Dim]) -> UOp:
     memory = base_memory(reference)
     view = B.reshape(flat, memory.shape) if flat.shape != memory.shape else flat
     for u in reversed(_views_of(reference)):
-        view = view if u.op is Op.AFTER else u.replace(src=(view, *u.src[1:]))
+        view = view if u.op is Op.AFTER else u.replace(src=(view, *u.src[1:]))  # offsets and extents
     return B.reshape(view, shape) if view.shape != tuple(shape) else view
 
 

@@ -33,17 +33,18 @@ from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, ReduceArg, SinkArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import UOp, collect_users, substitute, toposort
-from uops.spec.ir.ops import EFFECT_GROUPS, Op
+from uops.spec.ir.ops import EFFECT_GROUPS, MEMORY_ROOTS, Op
 
 #: Elements of a vector that are computed together: by one node each, or in an UPCAST loop. A longer one becomes a LOOP.
 MAX_LANES = 256
-#: Ops that only a backend knows the effect of: they take memory as it is.
-_OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
-_WRITES = frozenset({Op.STORE, Op.ATOMICADD})
+#: Ops of which only a backend knows what they write: they take memory as it is.
+OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
+#: Ops that write the memory that their first source names.
+WRITES = frozenset({Op.STORE, Op.ATOMICADD})
 
 
 class _Part(Enum):
-    """What to compute of a node at an index: its element, the position of that in its memory, its memory, its Wmma fragment."""
+    """The parts of a node that rules compute: an element, its position in memory, the memory, the fragment of a Wmma."""
 
     VALUE = "value"
     POSITION = "position"
@@ -239,7 +240,7 @@ class _FormWriter:
             return (yield from self._store_fragment(u, target))
         if target.shape == ():
             return (yield from self._write_element(u, target, ()))
-        reads_target = self.memory[target] in map(self.memory.get, toposort(*u.src[1:]))
+        reads_target = self.memory[target] in map(self.memory.get, toposort(*u.src[1:]))  # value and gate
         if u.op is Op.STORE and 0 not in target.shape and not reads_target and self._uses_each_element_once(u):
             coords = self._loops_over_elements(target)
             store = yield from self._write_element(u, target, coords)
@@ -312,7 +313,7 @@ class _FormWriter:
         """Return an op on the elements of its sources at the same index, which a source of fewer axes is broadcast to (R41)."""
         src: list[UOp] = []
         for s in u.src:
-            if s in self.memory and (u.op in _OPAQUE and s is self.memory[s]):
+            if s in self.memory and (u.op in OPAQUE and s is self.memory[s]):
                 src.append((yield _Request(_Part.MEMORY, s)))
             elif s.dtype is dt.void:
                 src.append((yield _Request(_Part.VALUE, s)))
@@ -348,7 +349,7 @@ class _FormWriter:
 
     def _move(self, u: UOp, coords: Index) -> _Steps:
         inner, gate = STEP[u.op](self.indexing, u, coords)
-        value = yield _Request(_Part.VALUE, u.src[0], inner)
+        value = yield _Request(_Part.VALUE, u.src[0], inner)  # operand
         return value if gate is None else B.where(gate, value, B.const(0, u.dtype))
 
     def _bitcast_value(self, u: UOp, coords: Index) -> _Steps:
@@ -416,7 +417,7 @@ class _FormWriter:
         pending, seen = list(store.src), {store}
         while pending:
             u = pending.pop()
-            if u in seen or u.dtype is dt.void or u.op in (Op.PARAM, Op.BUFFER):
+            if u in seen or u.dtype is dt.void or u.op in MEMORY_ROOTS:
                 continue
             seen.add(u)
             if u.shape == () and u not in self.memory:
@@ -440,13 +441,14 @@ def _writes_in_loops(value: UOp, ranges: Iterable[UOp]) -> bool:
     for u in toposort(value):
         if not inside.isdisjoint(u.src):
             inside.add(u)
-    return any(u.op in _WRITES for u in inside)
+    return any(u.op in WRITES for u in inside)
 
 
 def _write_after(write: UOp, values: Iterable[UOp]) -> UOp:
     """Return a Store or AtomicAdd that waits until all of the values are computed."""
     address = write.src[0]  # the buffer of a Store, the index of an AtomicAdd
-    return write.replace(src=(address.replace(src=(B.after(address.operand, *values), *address.positions)), *write.src[1:]))
+    waiting = address.replace(src=(B.after(address.operand, *values), *address.positions))
+    return write.replace(src=(waiting, *write.src[1:]))  # value and gate
 
 
 def _effects_below(value: UOp) -> list[UOp]:
@@ -485,8 +487,8 @@ _POSITION_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
 _VALUE_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
     **dict.fromkeys(STEP, _FormWriter._move),
     **dict.fromkeys((*EFFECT_GROUPS, Op.BARRIER), _FormWriter._rebuild_effects),
-    **dict.fromkeys((Op.CONST, Op.PARAM, Op.BUFFER), _FormWriter._keep),
-    **dict.fromkeys(_WRITES, _FormWriter._write),
+    **dict.fromkeys((Op.CONST, *MEMORY_ROOTS), _FormWriter._keep),
+    **dict.fromkeys(WRITES, _FormWriter._write),
     Op.LOAD: _FormWriter._load_explicitly,
     Op.AFTER: _FormWriter._order_value,
     Op.INDEX: _FormWriter._index_value,

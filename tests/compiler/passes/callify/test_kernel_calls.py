@@ -232,7 +232,7 @@ def test_a_precompiled_body_gives_what_its_substitution_gives(name: str, backend
 
 
 def test_a_precompiled_body_is_lowered_by_itself_and_compiled_once() -> None:
-    """R181 (precompile): both uses have the same kernels, in which nothing of the surroundings is computed."""
+    """R177 (precompile): both uses have the same kernels, in which nothing of the surroundings is computed."""
     target = create_backend("llvm").target
     calls = [c.body for c in lower(two_uses(True), target, "optimize", FRESH).src]
     shared = {body for body in calls if calls.count(body) == 2}
