@@ -182,8 +182,8 @@ class VectorSelector:
                     self.request_piece(s, piece)
             elif u.op is Op.AFTER:
                 self.request_piece(u.buffer, piece)
-            elif u.op is Op.INDEX and (lanes := _lanes_of_constant_index(u, piece)) is not None:
-                self.request_piece(u.operand, lanes)
+            elif u.op is Op.INDEX and (indexed := _lanes_of_constant_index(u, piece)) is not None:
+                self.request_piece(u.operand, indexed)
             elif u.op is Op.WMMA:  # whole fragments, whichever elements of the product are needed
                 for s in u.src:
                     self.request_piece(s, tuple(range(size(s))))
@@ -332,8 +332,8 @@ class VectorSelector:
             )
         if u.op in RESHAPING:
             return self.get_piece_or_compose_from_lanes(u, lane_positions)
-        if u.op is Op.INDEX and (lanes := _lanes_of_constant_index(u, lane_positions)) is not None:
-            return self.get_piece_or_compose_from_lanes(u.operand, lanes)
+        if u.op is Op.INDEX and (indexed := _lanes_of_constant_index(u, lane_positions)) is not None:
+            return self.get_piece_or_compose_from_lanes(u.operand, indexed)
         if u.op is Op.WMMA:
             fragments = [self.get_piece_or_compose_from_lanes(s, tuple(range(size(s)))) for s in u.src]
             node = u.replace(src=tuple([f if f.shape != () else UOp(Op.STACK, (f,)) for f in fragments]))
