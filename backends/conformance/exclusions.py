@@ -1,8 +1,8 @@
 """Cells that the suite does not require, and cells that a do-nothing backend may pass: two lists, each entry with its reason.
 
 `EXCLUSIONS` has the pairs of row and dtype without a required cell, and `why_without_cells` names the rows that have none at all.
-Every other pair of `ROWS` and storable dtypes has cells, and a test checks both directions. `LENIENT` has the cells that a control (all zeros, all NaN, or its first input) may pass,
-because its answer is right.
+Every other pair of `ROWS` and storable dtypes has cells, and a test checks both directions. `LENIENT` has the cells that a control
+(all zeros, all NaN, or its first input) may pass, because its answer is right.
 """
 
 from __future__ import annotations

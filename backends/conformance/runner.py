@@ -55,7 +55,8 @@ _RANK = {CellStatus.PASS: 0, CellStatus.XFAIL: 1, CellStatus.UNSUPPORTED: 2, Cel
 class ConformanceRun:
     """The outcome of one run; `cells[level]` has every cell of the tier, those that the backend cannot be asked among them.
 
-    `surfaces` are those that the backend declares. `applied` counts the moves of random schedules, and `validated` the claims proved of kernels, if requested (`UOPS_VALIDATE=1`).
+    `surfaces` are those that the backend declares. `applied` counts the moves of random schedules, and `validated` the claims
+    proved of kernels, if requested (`UOPS_VALIDATE=1`).
     """
 
     backend: str

@@ -11,13 +11,14 @@ expanded range reduces the range's axis. Other ranges beside it are reduced outs
 of its ranges is the innermost (R58, End).
 
 A schedule may contain any number of UPCAST and UNROLL ranges, closed by an End or a Reduce like other ranges. Those without a
-constant, positive extent become sequential loops (`sequential_axes`). They may be used in values, positions, gates and the positions of LOCAL and REG Buffers, but not in the bound of a loop. All
-combinations of their values are computed side by side, in the loops of all other ranges. A Store before a Load that is ordered
-after it stays before it in every combination. Instruction selection decides from addresses which elements form a vector: it cuts a
-Store into vectors along the axis that is contiguous in memory, and all other axes are separate instructions. A register tile
-therefore has prod(UPCAST extents) / lanes accumulators, which should fit `MachineModel.registers`. A Reduce over an UNROLL range
-and loops has one set of accumulators. Their lanes lie along the UNROLL range if loads along it are contiguous, and loads along the
-output are not. Gates that depend on lanes mask accesses; other gates stay branches.
+constant, positive extent become sequential loops (`sequential_axes`). They may be used in values, positions, gates and the
+positions of LOCAL and REG Buffers, but not in the bound of a loop. All combinations of their values are computed side by side, in
+the loops of all other ranges. A Store before a Load that is ordered after it stays before it in every combination. Instruction
+selection decides from addresses which elements form a vector: it cuts a Store into vectors along the axis that is contiguous in
+memory, and all other axes are separate instructions. A register tile therefore has prod(UPCAST extents) / lanes accumulators, which
+should fit `MachineModel.registers`. A Reduce over an UNROLL range and loops has one set of accumulators. Their lanes lie along the
+UNROLL range if loads along it are contiguous, and loads along the output are not. Gates that depend on lanes mask accesses; other
+gates stay branches.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ hand). The order of LOOP and REDUCE is one of the orders that an unordered loop 
   vectors: an AtomicAdd, an If, or an opaque one.
 - The loops around an AtomicAdd of less than 32 bits become sequential, as no target has an atomic sum of such words. A kernel in
   which lanes meet keeps them.
-- In sequential loops alone, an AtomicAdd of a small float becomes a Load, a sum and a Store. Several of them in one loop take turns.
+- In sequential loops alone, an AtomicAdd of a small float becomes a Load, a sum and a Store. Several of them in a loop take turns.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def _turn_small_sums_into_stores(body: UOp) -> UOp:
     loops = _find_loops_around_effects(order)
     done: dict[UOp, UOp] = {}
     sums: dict[UOp, list[UOp]] = {}  # memory -> its AtomicAdds of before
-    for u in order:
+    ranges = [u for u in order if u.op is Op.RANGE]
+    for u in dict.fromkeys((*toposort(*ranges), *order)):  # a sum waits for Ranges that it does not use
         src = tuple([done[s] for s in u.src])
         new = u if src == u.src else u.replace(src=src)
         if u.op is Op.ATOMICADD and u.value.dtype in SMALL:

@@ -115,7 +115,8 @@ def copy_element(target: UOp, to: UOp, source: UOp, at: UOp) -> UOp:
 def small_numbers(d: DType, n: int) -> Array:
     """Return 0, 1 and 2 in a mixed order: every dtype holds them, and any sum of four of them, exactly."""
     values = np.arange(n) * 5 % 3 * (np.arange(n) % 7 != 3)
-    return values.astype(STORAGE[d])
+    converted: Array = values.astype(STORAGE[d])
+    return converted
 
 
 def list_instructions(*roots: UOp) -> UOp:

@@ -39,14 +39,14 @@ class CellChange:
             return False
         if self.after in _NOT_ASKED:
             return self.before in RAN - {CellStatus.FAIL}
-        return _RANK[self.after] > _RANK[self.before]  # type: ignore[index]
+        return _RANK[self.after] > _RANK[self.before]
 
     @property
     def improves(self) -> bool:
         """True if the cell is better after the change."""
         if self.before in _NOT_ASKED or self.after in _NOT_ASKED:
             return False
-        return _RANK[self.after] < _RANK[self.before]  # type: ignore[index]
+        return _RANK[self.after] < _RANK[self.before]
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ def test_every_segment_is_a_whole_buffer_and_each_result_differs_from_the_inputs
 
 BARRIERS = {"local", "warp", "group-reduce", "specials", "two-meetings", "in-loop", "global-memory", "two-axes"}
 ADDS = {"loop", "global", "thread", "local", "upcast", "one-element", "scatter"}
+GATED_LOADS = {f"kernel-gated-{k}" for k in ("inside", "below", "above", "nowhere")}
+GATED_STORES = {*(f"kernel-gated-{k}" for k in ("inside", "below", "above", "lanes", "upcast")), "vector-gated"}
 VECTORS = {"lanes", "lanes-strided", "lanes-reversed"}
 
 
@@ -79,8 +81,8 @@ VECTORS = {"lanes", "lanes-strided", "lanes-reversed"}
     ("control", "row", "edges"),
     [
         (controls.IgnoresBarriers, "Codegen/Barrier", BARRIERS),
-        (controls.DropsGates, "Load/Load", {f"kernel-gated-{k}" for k in ("inside", "below", "above", "nowhere")}),
-        (controls.DropsGates, "Store/Store", {*(f"kernel-gated-{k}" for k in ("inside", "below", "above", "lanes", "upcast")), "vector-gated"}),
+        (controls.DropsGates, "Load/Load", GATED_LOADS),
+        (controls.DropsGates, "Store/Store", GATED_STORES),
         (controls.EntersEveryIf, "Codegen/If", {"list", "list-nested", "list-loop", "graph"}),
         (controls.LosesAdds, "Codegen/AtomicAdd", ADDS),
         (controls.RunsFirstLane, "Movement/Index", VECTORS),

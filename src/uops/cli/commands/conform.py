@@ -173,8 +173,8 @@ def exit_status_of_report(doc: Json, change: ReportDiff | None) -> int:
     compared = 0 if change is None else warn_and_get_comparison_status(change, "the baseline and this run")
     if not score["run"] and compared != 1:
         unsupported, mute = totals["unsupported"], totals["not askable"]
-        echo(f"Warning: nothing was run at level {doc['level']}: the backend declares {unsupported:,} cells unsupported, and cannot be"
-             f" asked {mute:,}", err=True)  # fmt: skip
+        why = f"the backend declares {unsupported:,} cells unsupported, and cannot be asked {mute:,}"
+        echo(f"Warning: nothing was run at level {doc['level']}: {why}", err=True)
         return USER_ERROR
     return compared
 
