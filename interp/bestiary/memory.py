@@ -121,11 +121,11 @@ def move_ref_if_view(u: UOp, ref: BestiaryRef, operands: Sequence[Array]) -> Bes
     if u.op is Op.EXPAND:
         return None
     if u.op is Op.BITCAST:
-        return _bitcast_ref(ref, u.arg.dtype)
+        return _bitcast_ref_if_bytes_adjacent(ref, u.arg.dtype)
     return ref.with_positions(MOVES[u.op](u, ref.positions, operands))
 
 
-def _bitcast_ref(ref: BestiaryRef, target: DType) -> BestiaryRef | None:
+def _bitcast_ref_if_bytes_adjacent(ref: BestiaryRef, target: DType) -> BestiaryRef | None:
     """Return the reference in another dtype: elements split, and join only where their bytes are adjacent (R46)."""
     old, new, positions = ref.dtype.itemsize, target.itemsize, ref.positions
     if new < old:
@@ -160,7 +160,7 @@ def _pick_positions(positions: Array, indices: Sequence[Array], out_of_bounds: S
     return np.where(outside.reshape(outside.shape + (1,) * len(rest)), OUTSIDE, taken)
 
 
-def offset_ref_by_bytes(ref: BestiaryRef, offset: Array) -> BestiaryRef:
+def index_ref_at_byte_offset(ref: BestiaryRef, offset: Array) -> BestiaryRef:
     """Return the element `offset` bytes behind the first (R103); one that begins inside of an element is out of bounds (R122)."""
     itemsize = ref.dtype.itemsize
     index = np.asarray(offset // itemsize)

@@ -182,7 +182,7 @@ def evaluate_stack(t: NodeEvaluation) -> Array:
     return make_array(parts[0].dtype, shape, [a for p in parts for a in elements_of(p)])
 
 
-def collapse_replicated_if_copies_agree(t: NodeEvaluation) -> Array:
+def collapse_replicated_or_trap_if_copies_differ(t: NodeEvaluation) -> Array:
     """Evaluate a Replicated: the copies along its axes must have the same bits (R47)."""
     v = t.value_of(t.u.operand)
     shape, groups = layout.reduction_groups(v.shape, t.u.arg.axes)
@@ -413,7 +413,7 @@ _HANDLERS: dict[Op, Handler] = {
     Op.SHRINK: evaluate_shrink,
     Op.INDEX: evaluate_index,
     Op.STACK: evaluate_stack,
-    Op.REPLICATED: collapse_replicated_if_copies_agree,
+    Op.REPLICATED: collapse_replicated_or_trap_if_copies_differ,
     Op.SLICE: evaluate_slice,
     Op.BITCAST: evaluate_bitcast,
     Op.REDUCE: evaluate_reduce,

@@ -11,10 +11,10 @@ import numpy as np
 
 from uops.interp.allowed.elementwise.arithmetic import mark_anything
 from uops.interp.allowed.elementwise.discrete import (
-    apply_to_point_combinations,
+    apply_to_point_combinations_or_allow_any,
     find_anything_elements,
     has_points,
-    list_results_where_operands_are_listed,
+    list_results_in_place_if_operands_listed,
 )
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, from_order_keys, to_order_keys, ulp_distance
 from uops.interp.allowed.value import (
@@ -99,7 +99,7 @@ def compare_floats(
         return best
     out = SetArray(bool_layout, None, None, np.stack([best, best ^ inexact]))
     if has_points(operands):
-        return list_results_where_operands_are_listed(bool_layout, kernel, operands, (f, f), out)
+        return list_results_in_place_if_operands_listed(bool_layout, kernel, operands, (f, f), out)
     return out
 
 
@@ -202,13 +202,15 @@ def cast_float_to_float(source_layout: DTypeLayout, result_layout: DTypeLayout, 
         rows[1] = kernel(x.best)
     out = SetArray(result_layout, rows, flags)
     return (
-        list_results_where_operands_are_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
+        list_results_in_place_if_operands_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
         if x.listed_points is not None
         else out
     )
 
 
-def cast_float_to_index(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
+def cast_float_to_index_allowing_any_if_nonfinite(
+    source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray
+) -> ArrayOrSets:
     """Return the set of a Cast from float to index.
 
     The Cast traps where the value is not finite (R29), and there a backend may do anything (R26).
@@ -248,7 +250,7 @@ def cast_float_to_int(source_layout: DTypeLayout, result_layout: DTypeLayout, ke
         rows.append(np.where((x.flags & (PZERO | NZERO)) != 0, 0, best))
     out = from_points(result_layout, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
     if x.listed_points is not None:
-        return list_results_where_operands_are_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
+        return list_results_in_place_if_operands_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
     return out
 
 
@@ -260,11 +262,11 @@ def cast_float_to_bool(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> ArrayOrSe
 def apply_cast(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
     """Return the set of a Cast of a set from layout `source_layout` to layout `result_layout`."""
     if not source_layout.is_float:
-        return apply_to_point_combinations(result_layout, kernel, (x,))
+        return apply_to_point_combinations_or_allow_any(result_layout, kernel, (x,))
     if result_layout.is_float:
         return cast_float_to_float(source_layout, result_layout, kernel, x)
     if result_layout.dtype is dt.index:
-        return cast_float_to_index(source_layout, result_layout, kernel, x)
+        return cast_float_to_index_allowing_any_if_nonfinite(source_layout, result_layout, kernel, x)
     return (
         cast_float_to_bool(source_layout, result_layout, x)
         if result_layout.np == np.bool_
@@ -283,7 +285,7 @@ def apply_trunc(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     if positions.size:
         part = rows.reshape(3, -1)[:, positions]
         scatter_elements_into(out, positions, from_points(f, _enumerate_integers(f, part)))
-    return list_results_where_operands_are_listed(f, kernel, (x,), (f,), out) if x.listed_points is not None else out
+    return list_results_in_place_if_operands_listed(f, kernel, (x,), (f,), out) if x.listed_points is not None else out
 
 
 def _enumerate_integers(f: DTypeLayout, rows: Array) -> Array:
@@ -319,7 +321,7 @@ def list_small_intervals_else_any(f: DTypeLayout, x: SetArray) -> SetArray:
     return from_points(f, points, anything if anything.any() else None)
 
 
-def apply_bitcast(source_layout: DTypeLayout, result_layout: DTypeLayout, x: SetArray) -> SetArray:
+def apply_bitcast_regrouping_last_axis(source_layout: DTypeLayout, result_layout: DTypeLayout, x: SetArray) -> SetArray:
     """Return the bits of sets with few points, else *any*; a different item size regroups the last axis (R46)."""
     if source_layout.is_float:
         x = list_small_intervals_else_any(source_layout, x)

@@ -26,7 +26,7 @@ def evaluate_all_point_combinations(kernel: ArrayKernel, operand_points: Sequenc
     return np.broadcast_to(out, shape).reshape(math.prod(shape[:n]), *shape[n:])
 
 
-def broadcastable_point_rows(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
+def broadcastable_point_rows_if_any_listed(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
     """Return the rows of points of `v` with the shape aligned to `shape`; None for a float set that is not listed."""
     if not isinstance(v, SetArray):
         return v[None] if v.ndim == len(shape) else v.reshape(1, *(1,) * (len(shape) - v.ndim), *v.shape)
@@ -35,10 +35,12 @@ def broadcastable_point_rows(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | 
     return v.listed_points.reshape(v.listed_points.shape[0], *(1,) * (len(shape) - len(v.shape)), *v.shape)
 
 
-def apply_to_point_combinations(result_layout: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]) -> SetArray:
+def apply_to_point_combinations_or_allow_any(
+    result_layout: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]
+) -> SetArray:
     """Return the set of fn on arrays and sets of integers or bools; *any* in an operand gives *any*."""
     shape = np.broadcast_shapes(*(v.shape for v in operands))
-    aligned = [broadcastable_point_rows(v, shape) for v in operands]
+    aligned = [broadcastable_point_rows_if_any_listed(v, shape) for v in operands]
     lists = [points for points in aligned if points is not None]
     assert len(lists) == len(aligned)
     anything = find_anything_elements(operands, shape)
@@ -61,7 +63,7 @@ def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ..
     return anything
 
 
-def list_results_where_operands_are_listed(
+def list_results_in_place_if_operands_listed(
     result_layout: DTypeLayout,
     kernel: ArrayKernel,
     operands: Sequence[ArrayOrSets],
@@ -73,7 +75,7 @@ def list_results_where_operands_are_listed(
     `result` was computed with intervals, and owns its components.
     """
     shape = result.shape
-    positions = np.flatnonzero(_find_elements_with_listed_or_exact_operands(operands, shape))
+    positions = np.flatnonzero(_find_where_some_are_listed_others_exact(operands, shape))
     if not positions.size:
         return result
     parts = [take_elements(f, v, shape, positions) for f, v in zip(layouts, operands)]
@@ -89,7 +91,7 @@ def list_results_where_operands_are_listed(
     return result
 
 
-def _find_elements_with_listed_or_exact_operands(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array:
+def _find_where_some_are_listed_others_exact(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array:
     """Return where some operand is a list of points and every other is a list or exact."""
     all_suit, any_listed = np.ones(shape, np.bool_), np.zeros(shape, np.bool_)
     for v in operands:

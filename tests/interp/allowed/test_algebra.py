@@ -100,7 +100,7 @@ def test_r30_a_bitcast_gives_the_bits_of_every_member_or_any(d, make_sampler, ju
         v = s.set_of(d, 20)
         if not isinstance(v, SetArray):
             continue
-        found = branch.apply_bitcast(f, LAYOUT[bits], v)
+        found = branch.apply_bitcast_regrouping_last_axis(f, LAYOUT[bits], v)
         kinds |= {k for k, n in _kinds(bits, found).items() if n}
         for _ in range(6):
             judge(bits, found, s.member(v).view(LAYOUT[bits].np), d)
@@ -117,7 +117,7 @@ def test_r46_a_bitcast_to_another_size_has_the_bits_of_every_members_parts(d, r,
         zeros = from_points(f, np.array([[0.0] * 24, [-0.0] * 24]).astype(f.np))
         for x in (v, zeros):
             if isinstance(x, SetArray):
-                found = branch.apply_bitcast(f, LAYOUT[r], x)
+                found = branch.apply_bitcast_regrouping_last_axis(f, LAYOUT[r], x)
                 for _ in range(6):
                     judge(r, found, s.member(x).view(LAYOUT[r].np), (d, r))
 
