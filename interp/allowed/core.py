@@ -245,11 +245,11 @@ def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) ->
         out = _allow_saturation(r, out, (v,) if f.is_float else ()) if r.dtype.may_saturate else out
         return allow_flush_to_zero(r, out) if ftz and f.is_float else out
     if f.is_float and r.dtype is not dt.bool_:
-        out = _allow_any_at(out, r, _may_be_out_of_range(r, v))
+        out = _allow_any_at(out, r, _may_be_nan_or_out_of_range(r, v))
     return out
 
 
-def _may_be_out_of_range(int_layout: DTypeLayout, v: ArrayOrSets) -> Array:
+def _may_be_nan_or_out_of_range(int_layout: DTypeLayout, v: ArrayOrSets) -> Array:
     """Return where a value may be NaN or may truncate to no value of the target (R15)."""
     rows = v.rows if isinstance(v, SetArray) else v[None]
     wide = np.trunc(rows.astype(np.float64))

@@ -14,7 +14,19 @@ import numpy as np
 
 from uops.interp.allowed.elementwise.pieces import make_set_absorbing_adjacent_flags
 from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, to_order_keys
-from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, POINTS, PZERO, ArrayOrSets, SetArray, best_of, from_points
+from uops.interp.allowed.value import (
+    ANY,
+    NAN,
+    NINF,
+    NZERO,
+    PINF,
+    POINTS,
+    PZERO,
+    ArrayOrSets,
+    SetArray,
+    best_of,
+    from_points_widening_if_many,
+)
 from uops.spec.ir.ops import Op
 
 Axes = tuple[int, ...]
@@ -353,7 +365,7 @@ def _list_max_candidates(f: DTypeLayout, v: SetArray, axes: Axes, out: SetArray)
     terms_first = np.moveaxis(term_points, lead, range(1, len(axes) + 1))
     flat = terms_first.reshape(-1, *out.shape) if terms_first.size else terms_first
     candidates = np.where(to_order_keys(f, flat) < to_order_keys(f, out.rows[0]), out.best, flat)
-    points = from_points(f, np.concatenate([out.best[None], candidates]))
+    points = from_points_widening_if_many(f, np.concatenate([out.best[None], candidates]))
     assert points.is_listed is not None
     is_listed = terms_listed & points.is_listed
     return SetArray(f, np.where(is_listed, points.rows, out.rows), None, points.points, is_listed)
@@ -368,11 +380,13 @@ def reduce_integers_or_any_if_several_inexact(
     """
     best = np.asarray(fold_values(best_of(v)))
     if f.np == np.bool_:
-        return from_points(f, np.stack([best, fold_values(np.asarray(v.points.all(0))), fold_values(np.asarray(v.points.any(0)))]))
+        return from_points_widening_if_many(
+            f, np.stack([best, fold_values(np.asarray(v.points.all(0))), fold_values(np.asarray(v.points.any(0)))])
+        )
     inexact = ~v.exact_mask()
     anything = _fold(np.add, inexact.astype(np.int64), axes) > 1
     term_anything = v.anything_mask()
     if term_anything is not None:
         anything = anything | _fold(np.logical_or, term_anything, axes)
     rows = np.stack([best] + [np.asarray(fold_values(p)) for p in v.points[1:POINTS]])
-    return from_points(f, np.where(anything, best, rows), anything if anything.any() else None)
+    return from_points_widening_if_many(f, np.where(anything, best, rows), anything if anything.any() else None)

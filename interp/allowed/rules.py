@@ -33,7 +33,7 @@ from uops.interp.allowed.value import (
     allow_anything,
     as_set_array,
     broadcast_value,
-    from_points,
+    from_points_widening_if_many,
     negate_float_set,
     take_elements,
     writable_copy,
@@ -112,7 +112,7 @@ def unite_sets(f: DTypeLayout, set_with_best: ArrayOrSets, added: ArrayOrSets) -
     """Return the union of two values of one shape, with the best values of `set_with_best`."""
     if not isinstance(set_with_best, SetArray) and not isinstance(added, SetArray):
         same = same_bits_or_both_nan(f, set_with_best, added).all() if f.is_float else np.array_equal(set_with_best, added)
-        return set_with_best if same else from_points(f, np.stack([set_with_best, added]))
+        return set_with_best if same else from_points_widening_if_many(f, np.stack([set_with_best, added]))
     every = np.arange(int(np.prod(set_with_best.shape)))
     x, y = take_elements(f, set_with_best, set_with_best.shape, every), take_elements(f, added, set_with_best.shape, every)
     shape = set_with_best.shape

@@ -122,7 +122,7 @@ def eval_gettuple(step: EvalStep) -> Any:
 def run_call_body_in_loops_it_closes(step: EvalStep) -> BestiaryCoroutine:
     """Run the body once, or in the loops of the Ranges among the arguments that nothing else closes (R121)."""
     u, plan = step.node, step.frame.scope.plan
-    ranges = plan.closed_ranges(u)
+    ranges = plan.ranges_ended_by(u)
 
     def run_iteration(frame: BestiaryFrame) -> BestiaryCoroutine:
         yield from step.machine.evaluate(frame, *plan.sources_in_scope(u))

@@ -22,7 +22,7 @@ from uops.spec.ir.ops import Op
 def find_dependencies_outside_closed_loops(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return what a node that ends loops needs: the nodes right outside of them, or its sources if it ends none."""
     plan = frame.scope.plan
-    ranges = plan.closed_ranges(u)
+    ranges = plan.ranges_ended_by(u)
     if not ranges:
         return [(frame, s) for s in plan.sources_in_scope(u)]
     outermost = plan.loop_levels(plan.loop_body_sources(u), ranges)[0]

@@ -179,7 +179,7 @@ def load_and_check_races(
     Raises Trap for an element out of bounds (R45), never written (R61), or in a race (R55).
     """
     shape = ref.shape
-    byte_positions = _active_byte_positions(u, memory, ref, active_mask)
+    byte_positions = _active_byte_positions_or_trap_outside(u, memory, ref, active_mask)
     if memory.ready is not None and not memory.ready[byte_positions].all():
         raise Trap(f"{describe(u)} reads elements of {memory.name} that were never written (R61)")
     for position in byte_positions.ravel().tolist():
@@ -199,7 +199,7 @@ def store_and_check_races(
     u: UOp, memory: BestiaryMemory, ref: BestiaryRef, value: Array, active_mask: Array | None, event_bit: int, happened_before: int
 ) -> None:
     """Write the live elements of `value`. Raises Trap for an element out of bounds (R45), written twice, or in a race (R55)."""
-    byte_positions = _active_byte_positions(u, memory, ref, active_mask)
+    byte_positions = _active_byte_positions_or_trap_outside(u, memory, ref, active_mask)
     touched = byte_positions.ravel().tolist()
     if len(set(touched)) != len(touched):
         raise Trap(f"{describe(u)} writes an element of {memory.name} twice (R51, R55)")
@@ -217,7 +217,7 @@ def store_and_check_races(
             memory.ready[byte_positions] = True
 
 
-def _active_byte_positions(u: UOp, memory: BestiaryMemory, ref: BestiaryRef, active_mask: Array | None) -> Array:
+def _active_byte_positions_or_trap_outside(u: UOp, memory: BestiaryMemory, ref: BestiaryRef, active_mask: Array | None) -> Array:
     """Return the byte positions of the live elements, of shape (elements, bytes each).
 
     Raises Trap if one is out of bounds (R45).

@@ -86,7 +86,7 @@ class ScopePlan:
             return (program_stage_to_run(u),)
         return tuple(s for s in u.src if s.op not in ABSORBED)
 
-    def closed_ranges(self, u: UOp) -> tuple[UOp, ...]:
+    def ranges_ended_by(self, u: UOp) -> tuple[UOp, ...]:
         """Return the Ranges whose loops end at `u`.
 
         A Call ends those among its arguments that nothing else closes (R121).
@@ -141,9 +141,9 @@ class ScopePlan:
             if u.op is Op.UNROLL:
                 ranges = ranges.difference(self.ranges_replaced_by_unroll(u))
             elif u.op is Op.B_IF:
-                ranges = ranges.difference(*(self.closed_ranges(e) for e in nested_effects_of_if(u)))
+                ranges = ranges.difference(*(self.ranges_ended_by(e) for e in nested_effects_of_if(u)))
             elif ranges:
-                ranges = ranges.difference(self.closed_ranges(u))
+                ranges = ranges.difference(self.ranges_ended_by(u))
             loops[u] = ranges | {u} if u.op is Op.B_RANGE else ranges
 
     # ------------------------------------------------------------------------------------------------------------- loops
@@ -169,7 +169,7 @@ class ScopePlan:
             if u in seen:
                 continue
             seen.add(u)
-            closed.update(self.closed_ranges(u))
+            closed.update(self.ranges_ended_by(u))
             if u.op is Op.UNROLL:
                 closed.update(self.ranges_replaced_by_unroll(u))
             is_outside = self.loops_of(u).isdisjoint(closed) and u not in body

@@ -30,7 +30,7 @@ from uops.interp.allowed.value import (
     as_set_array,
     best_of,
     broadcast_value,
-    from_points,
+    from_points_widening_if_many,
     pad_points,
     scatter_elements_into,
     take_elements,
@@ -164,7 +164,7 @@ def unite_flat_sets(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> Se
     """Return the union of two 1-D sets: as points where both are listed, else as a hull."""
     if not f.is_float:
         anything = find_anything_elements((a, b), best.shape)
-        return from_points(f, np.concatenate([best[None], a.points, b.points]), anything)
+        return from_points_widening_if_many(f, np.concatenate([best[None], a.points, b.points]), anything)
     flags = (0 if a.flags is None else a.flags) | (np.zeros(best.shape, np.uint8) if b.flags is None else b.flags)
     a_nan, b_nan = np.isnan(a.rows[0]), np.isnan(b.rows[0])
     flags = np.where(a_nan != b_nan, flags | NAN, flags).astype(np.uint8)
@@ -175,7 +175,7 @@ def unite_flat_sets(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> Se
     both_listed = _is_listed_or_exact(a) & _is_listed_or_exact(b)
     if both_listed.any():
         positions = np.flatnonzero(both_listed)
-        united = from_points(f, np.concatenate([best[None], _points_or_best(a), _points_or_best(b)])[:, positions])
+        united = from_points_widening_if_many(f, np.concatenate([best[None], _points_or_best(a), _points_or_best(b)])[:, positions])
         is_listed = np.ones(positions.shape, np.bool_) if united.is_listed is None else united.is_listed
         scatter_elements_into(out, positions[is_listed], united.map_components(lambda x, lead: x[..., is_listed]))
     return out
@@ -248,7 +248,7 @@ def cast_float_to_int(source_layout: DTypeLayout, result_layout: DTypeLayout, ke
     rows = [best] + [np.where(anything, best, lo + np.minimum(j, width).astype(lo.dtype)) for j in range(steps)]
     if x.flags is not None:
         rows.append(np.where((x.flags & (PZERO | NZERO)) != 0, 0, best))
-    out = from_points(result_layout, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
+    out = from_points_widening_if_many(result_layout, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
     if x.listed_points is not None:
         return list_results_in_place_if_operands_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
     return out
@@ -284,7 +284,7 @@ def apply_trunc(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     positions = np.flatnonzero((wide[2] - wide[0] <= POINTS - 2) & unflagged & several)
     if positions.size:
         part = rows.reshape(3, -1)[:, positions]
-        scatter_elements_into(out, positions, from_points(f, _enumerate_integers(f, part)))
+        scatter_elements_into(out, positions, from_points_widening_if_many(f, _enumerate_integers(f, part)))
     return list_results_in_place_if_operands_listed(f, kernel, (x,), (f,), out) if x.listed_points is not None else out
 
 
@@ -318,7 +318,7 @@ def list_small_intervals_else_any(f: DTypeLayout, x: SetArray) -> SetArray:
     points = np.stack(rows)
     if x.listed_points is not None:
         points = np.concatenate([points, np.where(is_listed, x.listed_points, x.best)])
-    return from_points(f, points, anything if anything.any() else None)
+    return from_points_widening_if_many(f, points, anything if anything.any() else None)
 
 
 def apply_bitcast_regrouping_last_axis(source_layout: DTypeLayout, result_layout: DTypeLayout, x: SetArray) -> SetArray:
@@ -328,10 +328,12 @@ def apply_bitcast_regrouping_last_axis(source_layout: DTypeLayout, result_layout
     points, anything = x.points, x.anything_mask()
     old, new = source_layout.np.itemsize, result_layout.np.itemsize
     if old == new:
-        return from_points(result_layout, points.view(result_layout.np), anything)
+        return from_points_widening_if_many(result_layout, points.view(result_layout.np), anything)
     if old > new:
         split = np.ascontiguousarray(points).view(result_layout.np)
-        return from_points(result_layout, split, None if anything is None else np.repeat(anything, old // new, axis=-1))
+        return from_points_widening_if_many(
+            result_layout, split, None if anything is None else np.repeat(anything, old // new, axis=-1)
+        )
     ratio = new // old
     groups = points.reshape(*points.shape[:-1], points.shape[-1] // ratio, ratio)
     group_anything = np.zeros(groups.shape[1:-1], np.bool_) if anything is None else anything.reshape(groups.shape[1:]).any(-1)
@@ -340,4 +342,4 @@ def apply_bitcast_regrouping_last_axis(source_layout: DTypeLayout, result_layout
     group_anything = group_anything | (varied > 1)
     rows = np.where(group_anything[..., None], np.broadcast_to(groups[:1], groups.shape), groups)
     joined = np.ascontiguousarray(rows).view(result_layout.np)[..., 0]
-    return from_points(result_layout, joined, group_anything if group_anything.any() else None)
+    return from_points_widening_if_many(result_layout, joined, group_anything if group_anything.any() else None)

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout
-from uops.interp.allowed.value import ANY, NAN, ArrayOrSets, SetArray, from_points, scatter_elements_into, take_elements
+from uops.interp.allowed.value import (
+    ANY,
+    NAN,
+    ArrayOrSets,
+    SetArray,
+    from_points_widening_if_many,
+    scatter_elements_into,
+    take_elements,
+)
 
 #: The most combinations of points that are tried; the distinct results of more would hardly fit in eight points.
 MAX_COMBINATIONS = 64
@@ -50,7 +58,7 @@ def apply_to_point_combinations_or_allow_any(
             if len(points) > 1:
                 anything = anything | (points != points[0]).any(0)
         lists = [points[:1] for points in lists]
-    return from_points(result_layout, evaluate_all_point_combinations(kernel, lists), anything)
+    return from_points_widening_if_many(result_layout, evaluate_all_point_combinations(kernel, lists), anything)
 
 
 def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array | None:
@@ -82,7 +90,7 @@ def list_results_in_place_if_operands_listed(
     rows = [p.points if p.listed_points is not None else p.rows[1:2] for p in parts]
     if math.prod(len(p) for p in rows) > MAX_COMBINATIONS:
         return result
-    points = from_points(result_layout, evaluate_all_point_combinations(kernel, rows))
+    points = from_points_widening_if_many(result_layout, evaluate_all_point_combinations(kernel, rows))
     if points.is_listed is None or points.is_listed.all():
         scatter_elements_into(result, positions, points)
     else:
