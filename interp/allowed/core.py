@@ -66,12 +66,12 @@ def _allow_any_at(value: ArrayOrSets, f: DTypeLayout, where: Array) -> ArrayOrSe
     return out
 
 
-def _may_satisfy(v: ArrayOrSets, test: Callable[[Array], Array]) -> Array:
+def _may_integer_member_pass(int_value: ArrayOrSets, test: Callable[[Array], Array]) -> Array:
     """Return where some member of an integer set passes `test`."""
-    if not isinstance(v, SetArray):
-        return np.asarray(test(v))
-    satisfied: Array = np.asarray(test(v.points).any(0))
-    anything = v.anything_mask()
+    if not isinstance(int_value, SetArray):
+        return np.asarray(test(int_value))
+    satisfied: Array = np.asarray(test(int_value.points).any(0))
+    anything = int_value.anything_mask()
     return satisfied if anything is None else satisfied | anything
 
 
@@ -84,13 +84,13 @@ def _may_be_nan(v: ArrayOrSets) -> Array:
 
 def _allow_any_on_zero_divisor(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow any value where the divisor may be zero (R03: strict gives 0 for Idiv and a for Mod)."""
-    return _allow_any_at(strict, f, _may_satisfy(values[1], lambda x: x == 0))
+    return _allow_any_at(strict, f, _may_integer_member_pass(values[1], lambda x: x == 0))
 
 
 def _allow_any_on_oversized_shift(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
     """Allow any value for a count, read as unsigned, at or beyond the width (R06)."""
     bits = f.dtype.bits
-    return strict if not bits else _allow_any_at(strict, f, _may_satisfy(values[1], lambda x: (x < 0) | (x >= bits)))
+    return strict if not bits else _allow_any_at(strict, f, _may_integer_member_pass(values[1], lambda x: (x < 0) | (x >= bits)))
 
 
 def _allow_max_to_ignore_nan(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
@@ -245,11 +245,11 @@ def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) ->
         out = _allow_saturation(r, out, (v,) if f.is_float else ()) if r.dtype.may_saturate else out
         return allow_flush_to_zero(r, out) if ftz and f.is_float else out
     if f.is_float and r.dtype is not dt.bool_:
-        out = _allow_any_at(out, r, _may_be_out_of_range(r, v))
+        out = _allow_any_at(out, r, _may_be_nan_or_out_of_range(r, v))
     return out
 
 
-def _may_be_out_of_range(int_layout: DTypeLayout, v: ArrayOrSets) -> Array:
+def _may_be_nan_or_out_of_range(int_layout: DTypeLayout, v: ArrayOrSets) -> Array:
     """Return where a value may be NaN or may truncate to no value of the target (R15)."""
     rows = v.rows if isinstance(v, SetArray) else v[None]
     wide = np.trunc(rows.astype(np.float64))
@@ -343,7 +343,7 @@ def _widen_reduce_by_flushes(f: DTypeLayout, op: Op, v: ArrayOrSets, out: ArrayO
 
 
 @cache
-def rules_for_level(level: str, ftz: bool) -> LevelRules:
+def check_level_and_select_rules(level: str, ftz: bool) -> LevelRules:
     """Return the rules of a level.
 
     Raises ValueError for another level than `strict` and `core`, and for `ftz` at the strict level.

@@ -19,7 +19,9 @@ from uops.spec.ir.node import UOp
 NOWHERE = np.zeros((), np.bool_)
 
 
-def gather_possible_elements(f: DTypeLayout, u: UOp, x: ArrayOrSets, positions: Sequence[ArrayOrSets], best: Array) -> SetArray:
+def gather_elements_at_all_possible_positions(
+    f: DTypeLayout, u: UOp, x: ArrayOrSets, positions: Sequence[ArrayOrSets], best: Array
+) -> SetArray:
     """Return the union of the elements over all combinations of possible positions.
 
     Anything is allowed where a position is unknown or may be out of bounds, as an access there may trap (R26).
@@ -35,7 +37,7 @@ def gather_possible_elements(f: DTypeLayout, u: UOp, x: ArrayOrSets, positions: 
     united: SetArray | None = None
     anything = np.zeros(best.size, np.bool_)
     for choice in itertools.product(*lists):
-        safe, bad = _clip_and_mask_bad_positions(choice, x.shape, unknown)
+        safe, bad = _zero_outside_positions_and_mask_bad(choice, x.shape, unknown)
         anything |= np.broadcast_to(bad.reshape(bad.shape + (1,) * (best.ndim - bad.ndim)), shape).reshape(-1)
         part = take_elements(f, apply_movement(u, x, shape, safe), shape, every)
         united = part if united is None else unite_flat_sets(f, united, part, best.reshape(-1))
@@ -53,7 +55,7 @@ def _mask_unknown_positions(p: ArrayOrSets, too_many_combinations: bool) -> Arra
     return np.asarray(~p.exact_mask()) if too_many_combinations else NOWHERE if anything is None else anything
 
 
-def _clip_and_mask_bad_positions(
+def _zero_outside_positions_and_mask_bad(
     choice: Sequence[Array], shape: tuple[int, ...], unknown: Sequence[Array]
 ) -> tuple[list[Array], Array]:
     """Return positions inside their axes, and where their outer product is out of bounds or unknown."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.branch import apply_bitcast
+from uops.interp.allowed.elementwise.branch import apply_bitcast_regrouping_last_axis
 from uops.interp.allowed.layout import LAYOUT, LAYOUT_BY_NUMPY, Array
 from uops.interp.allowed.value import ArrayOrSets, SetArray, allow_anything, as_set_array, scatter_elements_into, writable_copy
 from uops.interp.tensor.memory import StorageRef, TensorStorage, byte_positions_of
@@ -55,7 +55,7 @@ class StorageSets:
         positions = np.flatnonzero(inexact)
         part = self.sets.map_components(lambda x, lead: x[..., indices.reshape(-1)[positions]])
         out = writable_copy(as_set_array(r, best))
-        scatter_elements_into(out, positions, part if r is f else apply_bitcast(f, r, part))
+        scatter_elements_into(out, positions, part if r is f else apply_bitcast_regrouping_last_axis(f, r, part))
         return out
 
     def has_nan_with_free_bits(self, ref: StorageRef, best: Array) -> bool:
@@ -72,7 +72,7 @@ class StorageSets:
     def _inexact_byte_mask(self) -> Array:
         return np.repeat(self.inexact, self.layout.np.itemsize) if self.inexact_bytes is None else self.inexact_bytes
 
-    def replay_store(self, ref: StorageRef, value: ArrayOrSets, write_gate: ArrayOrSets | None) -> None:
+    def record_store_or_any_if_gate_inexact(self, ref: StorageRef, value: ArrayOrSets, write_gate: ArrayOrSets | None) -> None:
         """Record a Store of `value`; an element may hold anything if it is not known whether the gate lets it be written."""
         f, r = self.layout, LAYOUT[ref.node.dtype]
         starts = byte_positions_of(ref)
@@ -94,7 +94,7 @@ class StorageSets:
         self._mark_elements(indices[positions], False)
         if isinstance(value, SetArray):
             part = value.map_components(lambda x, lead: x.reshape(*x.shape[:lead], -1)[..., positions])
-            part = part if r is f else apply_bitcast(r, f, part)
+            part = part if r is f else apply_bitcast_regrouping_last_axis(r, f, part)
             varied = np.flatnonzero(_has_many_bit_patterns(part))
             scatter_elements_into(self.sets, indices[positions[varied]], part.map_components(lambda x, lead: x[..., varied]))
             self._mark_elements(indices[positions[varied]], True)

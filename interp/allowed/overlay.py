@@ -237,7 +237,7 @@ class Overlay:
         if history is None:
             history = self.memory[target.storage] = []
         contents = history[-1][1].copy() if history else StorageSets(target.storage)
-        contents.replay_store(target, value, gate)
+        contents.record_store_or_any_if_gate_inexact(target, value, gate)
         history.append((self.access_number(scope, u), contents))
 
     def _record_kernel_call(self, scope: TensorScope, call: UOp) -> None:

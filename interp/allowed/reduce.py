@@ -12,9 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.pieces import make_canonical_set
+from uops.interp.allowed.elementwise.pieces import make_set_absorbing_adjacent_flags
 from uops.interp.allowed.layout import Array, DTypeLayout, from_order_keys, to_order_keys
-from uops.interp.allowed.value import ANY, NAN, NINF, NZERO, PINF, POINTS, PZERO, ArrayOrSets, SetArray, best_of, from_points
+from uops.interp.allowed.value import (
+    ANY,
+    NAN,
+    NINF,
+    NZERO,
+    PINF,
+    POINTS,
+    PZERO,
+    ArrayOrSets,
+    SetArray,
+    best_of,
+    from_points_widening_if_many,
+)
 from uops.spec.ir.ops import Op
 
 Axes = tuple[int, ...]
@@ -34,7 +46,7 @@ def wide_dtype(f: DTypeLayout) -> Any:
     return LONG if f.np.itemsize == 8 else np.float64
 
 
-def wide_ends_and_flags(f: DTypeLayout, v: ArrayOrSets) -> tuple[Array, Array, Array | None]:
+def wide_dtype_ends_and_flags(f: DTypeLayout, v: ArrayOrSets) -> tuple[Array, Array, Array | None]:
     """Return lo and hi in the wide type, with flagged zeros and infinities included, and the flags (None: none)."""
     wide = wide_dtype(f)
     if not isinstance(v, SetArray):
@@ -60,18 +72,18 @@ def reduce_add_floats(
     `factors` are the operands of a Mul that computes the terms: its products may be fused into the sum.
     """
     if factors is None:
-        lo, hi, flags = wide_ends_and_flags(f, v)
+        lo, hi, flags = wide_dtype_ends_and_flags(f, v)
         exact = not isinstance(v, SetArray)
     else:
-        lo, hi, flags = _multiply_to_wide_ends_and_flags(f, *factors)
+        lo, hi, flags = _multiply_to_wide_dtype_ends_and_flags(f, *factors)
         exact = flags is None and not any(isinstance(factor, SetArray) for factor in factors)
     with np.errstate(all="ignore"):
         return _enclose_sum_in_any_order(f, lo, hi, flags, axes, best, exact, factors is not None)
 
 
-def _multiply_to_wide_ends_and_flags(f: DTypeLayout, a: ArrayOrSets, b: ArrayOrSets) -> tuple[Array, Array, Array | None]:
+def _multiply_to_wide_dtype_ends_and_flags(f: DTypeLayout, a: ArrayOrSets, b: ArrayOrSets) -> tuple[Array, Array, Array | None]:
     """Return lo, hi and flags of the products of two values in the wide type, where they are exact."""
-    (a_lo, a_hi, a_flags), (b_lo, b_hi, b_flags) = wide_ends_and_flags(f, a), wide_ends_and_flags(f, b)
+    (a_lo, a_hi, a_flags), (b_lo, b_hi, b_flags) = wide_dtype_ends_and_flags(f, a), wide_dtype_ends_and_flags(f, b)
     if a_lo is a_hi and b_lo is b_hi:
         product = a_lo * b_lo
         return product, product, None
@@ -119,7 +131,7 @@ def _enclose_sum_in_any_order(
     if not (total < limit).all() or flags is not None or not f.dtype.has_inf:
         sum_flags = _flag_reachable_specials(f, lo, hi, flags, axes, are_terms_exact, lo_overflows | hi_overflows)
     out = SetArray(f, rows, sum_flags)
-    return _include_both_zeros_at_zero_ends(f, _canonicalize_nonfinite_rows(f, out))
+    return _include_both_zeros_in_place_at_zero_ends(f, _canonicalize_nonfinite_rows(f, out))
 
 
 def round_and_clamp_if_no_infinity(f: DTypeLayout, x: Array) -> tuple[Array, Array]:
@@ -150,7 +162,7 @@ def _allow_either_zero_sum(f: DTypeLayout, best: Array) -> ArrayOrSets:
     return SetArray(f, rows)
 
 
-def _include_both_zeros_at_zero_ends(f: DTypeLayout, out: SetArray) -> SetArray:
+def _include_both_zeros_in_place_at_zero_ends(f: DTypeLayout, out: SetArray) -> SetArray:
     """Extend intervals that end at a zero to both zeros."""
     lo, hi = out.rows[0], out.rows[2]
     zero = np.zeros((), f.np)
@@ -207,7 +219,7 @@ def _canonicalize_nonfinite_rows(f: DTypeLayout, out: SetArray) -> SetArray:
     hi = np.where(nan[0] | nan[2], -np.iinfo(np.int64).max, to_order_keys(f, rows[2]).astype(np.int64))
     flags = flags | np.where(np.isnan(rows[1]), NAN, 0).astype(np.uint8)
     flags = flags | np.where(rows[1] == np.inf, PINF, 0).astype(np.uint8) | np.where(rows[1] == -np.inf, NINF, 0).astype(np.uint8)
-    canonical = make_canonical_set(f, np.maximum(lo, -top - 2), hi, rows[1], flags)
+    canonical = make_set_absorbing_adjacent_flags(f, np.maximum(lo, -top - 2), hi, rows[1], flags)
     rows = np.where(not_finite, canonical.rows, rows)
     flags = np.where(not_finite, 0 if canonical.flags is None else canonical.flags, flags).astype(np.uint8)
     return SetArray(f, rows, flags if flags.any() else None)
@@ -227,7 +239,9 @@ def reduce_mul_floats(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array) -
 
 def _enclose_reduce_product(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array, factor_count: int) -> ArrayOrSets:
     """Return the set of products of `factor_count` terms in any order."""
-    lo, hi, flags = (x if x is None else x.astype(np.float64) if x.dtype != np.uint8 else x for x in wide_ends_and_flags(f, v))
+    lo, hi, flags = (
+        x if x is None else x.astype(np.float64) if x.dtype != np.uint8 else x for x in wide_dtype_ends_and_flags(f, v)
+    )
     assert lo is not None and hi is not None
     exact = not isinstance(v, SetArray)
     big = np.abs(lo) if exact else np.maximum(np.abs(lo), np.abs(hi))
@@ -351,24 +365,28 @@ def _list_max_candidates(f: DTypeLayout, v: SetArray, axes: Axes, out: SetArray)
     terms_first = np.moveaxis(term_points, lead, range(1, len(axes) + 1))
     flat = terms_first.reshape(-1, *out.shape) if terms_first.size else terms_first
     candidates = np.where(to_order_keys(f, flat) < to_order_keys(f, out.rows[0]), out.best, flat)
-    points = from_points(f, np.concatenate([out.best[None], candidates]))
+    points = from_points_widening_if_many(f, np.concatenate([out.best[None], candidates]))
     assert points.is_listed is not None
     is_listed = terms_listed & points.is_listed
     return SetArray(f, np.where(is_listed, points.rows, out.rows), None, points.points, is_listed)
 
 
-def reduce_integers_else_any(op: Op, f: DTypeLayout, fold_values: Callable[[Array], Array], v: SetArray, axes: Axes) -> SetArray:
+def reduce_integers_or_any_if_several_inexact(
+    op: Op, f: DTypeLayout, fold_values: Callable[[Array], Array], v: SetArray, axes: Axes
+) -> SetArray:
     """Return the set of a Reduce of integers or bools.
 
     The set is exact if at most one term of a group has several values; else, for integers, it is *any*.
     """
     best = np.asarray(fold_values(best_of(v)))
     if f.np == np.bool_:
-        return from_points(f, np.stack([best, fold_values(np.asarray(v.points.all(0))), fold_values(np.asarray(v.points.any(0)))]))
+        return from_points_widening_if_many(
+            f, np.stack([best, fold_values(np.asarray(v.points.all(0))), fold_values(np.asarray(v.points.any(0)))])
+        )
     inexact = ~v.exact_mask()
     anything = _fold(np.add, inexact.astype(np.int64), axes) > 1
     term_anything = v.anything_mask()
     if term_anything is not None:
         anything = anything | _fold(np.logical_or, term_anything, axes)
     rows = np.stack([best] + [np.asarray(fold_values(p)) for p in v.points[1:POINTS]])
-    return from_points(f, np.where(anything, best, rows), anything if anything.any() else None)
+    return from_points_widening_if_many(f, np.where(anything, best, rows), anything if anything.any() else None)

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from uops.interp.allowed.core import rules_for_level
+from uops.interp.allowed.core import check_level_and_select_rules
 from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, same_bits_or_both_nan, to_order_keys, ulp_distance
 from uops.interp.allowed.memory import StorageSets
 from uops.interp.allowed.overlay import Overlay
@@ -169,7 +169,7 @@ def compute_allowed_sets(
         try:
             cells = _evaluate_root_cells(machine, root, is_kernel=False)
             bests = [machine.load_if_reference(c) for c in cells]
-            overlay = Overlay(machine, rules_for_level(level, ftz))
+            overlay = Overlay(machine, check_level_and_select_rules(level, ftz))
             overlay.propagate_sets()
             values = tuple(
                 AllowedSet(u.dtype, _set_of_result(overlay, s, u, b))

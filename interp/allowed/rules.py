@@ -15,20 +15,25 @@ from uops.interp.allowed import index
 from uops.interp.allowed.elementwise import branch
 from uops.interp.allowed.elementwise.arithmetic import RULES as ARITHMETIC
 from uops.interp.allowed.elementwise.arithmetic import allow_either_zero_in_exact_max, apply_float_arithmetic
-from uops.interp.allowed.elementwise.discrete import apply_to_point_combinations
+from uops.interp.allowed.elementwise.discrete import apply_to_point_combinations_or_allow_any
 from uops.interp.allowed.elementwise.power import apply_pow
 from uops.interp.allowed.elementwise.transcendental import APPROXIMATIONS, apply_transcendental
 from uops.interp.allowed.layout import LAYOUT, LAYOUT_BY_NUMPY, Array, DTypeLayout, same_bits_or_both_nan
 from uops.interp.allowed.move import MOVES, apply_movement, stack_values
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
-from uops.interp.allowed.reduce import reduce_add_floats, reduce_integers_else_any, reduce_max_floats, reduce_mul_floats
+from uops.interp.allowed.reduce import (
+    reduce_add_floats,
+    reduce_integers_or_any_if_several_inexact,
+    reduce_max_floats,
+    reduce_mul_floats,
+)
 from uops.interp.allowed.value import (
     ArrayOrSets,
     SetArray,
     allow_anything,
     as_set_array,
     broadcast_value,
-    from_points,
+    from_points_widening_if_many,
     negate_float_set,
     take_elements,
     writable_copy,
@@ -83,7 +88,7 @@ def apply_op_at_strict_level(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSet
 
 def _apply_to_integer_sets(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]) -> ArrayOrSets:
     """Return the set of an op on integers or bools of which some are sets."""
-    return apply_to_point_combinations(BOOL if op in COMPARE else f, KERNELS[op][f.dtype], values)
+    return apply_to_point_combinations_or_allow_any(BOOL if op in COMPARE else f, KERNELS[op][f.dtype], values)
 
 
 def condition_to_bool(p: ArrayOrSets) -> ArrayOrSets:
@@ -93,7 +98,7 @@ def condition_to_bool(p: ArrayOrSets) -> ArrayOrSets:
         return p
     zero = np.zeros((), f.np)
     if isinstance(p, SetArray) and not f.is_float:
-        return apply_to_point_combinations(BOOL, KERNELS[Op.CMPNE][f.dtype], (p, zero))
+        return apply_to_point_combinations_or_allow_any(BOOL, KERNELS[Op.CMPNE][f.dtype], (p, zero))
     return branch.compare_floats(Op.CMPNE, f, BOOL, KERNELS[Op.CMPNE][f.dtype], (p, zero))
 
 
@@ -107,7 +112,7 @@ def unite_sets(f: DTypeLayout, set_with_best: ArrayOrSets, added: ArrayOrSets) -
     """Return the union of two values of one shape, with the best values of `set_with_best`."""
     if not isinstance(set_with_best, SetArray) and not isinstance(added, SetArray):
         same = same_bits_or_both_nan(f, set_with_best, added).all() if f.is_float else np.array_equal(set_with_best, added)
-        return set_with_best if same else from_points(f, np.stack([set_with_best, added]))
+        return set_with_best if same else from_points_widening_if_many(f, np.stack([set_with_best, added]))
     every = np.arange(int(np.prod(set_with_best.shape)))
     x, y = take_elements(f, set_with_best, set_with_best.shape, every), take_elements(f, added, set_with_best.shape, every)
     shape = set_with_best.shape
@@ -178,7 +183,7 @@ def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) ->
     if not f.is_float:
         assert isinstance(v, SetArray)
         fold = FOLDS[op][u.dtype]
-        return reduce_integers_else_any(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
+        return reduce_integers_or_any_if_several_inexact(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
     if op is Op.ADD:
         return reduce_add_floats(f, v, axes, cell, overlay.find_factors_if_moved_mul(scope, u.operand))
     return reduce_mul_floats(f, v, axes, cell) if op is Op.MUL else reduce_max_floats(f, v, axes, cell)
@@ -216,7 +221,7 @@ def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
     v = overlay.set_of_node(scope, u.operand)
     if exact_positions:
         return apply_movement(u, v, cell.shape, positions)  # type: ignore[arg-type]
-    return index.gather_possible_elements(f, u, v, positions, cell)
+    return index.gather_elements_at_all_possible_positions(f, u, v, positions, cell)
 
 
 def _evaluate_stack(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
@@ -255,7 +260,9 @@ def _evaluate_bitcast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -
         if not f.is_float or not np.isnan(v).any() or overlay.nan_bits_come_only_from_inputs(scope, u.operand):
             return None
         v = as_set_array(f, v)
-    return branch.apply_bitcast(f, r, writable_copy(v)).map_components(lambda x, lead: x.reshape(x.shape[:lead] + cell.shape))
+    return branch.apply_bitcast_regrouping_last_axis(f, r, writable_copy(v)).map_components(
+        lambda x, lead: x.reshape(x.shape[:lead] + cell.shape)
+    )
 
 
 def _evaluate_slice(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:

@@ -199,7 +199,7 @@ def hull_and_nan_flag_of_points(f: DTypeLayout, points: Array) -> tuple[Array, A
     return np.where(all_nan, empty, lo), np.where(all_nan, empty, hi), flag
 
 
-def from_points(f: DTypeLayout, points_best_first: Array, any_mask: Array | None = None) -> SetArray:
+def from_points_widening_if_many(f: DTypeLayout, points_best_first: Array, any_mask: Array | None = None) -> SetArray:
     """Return sets listed by row, the best first.
 
     Elements with more than `POINTS` distinct members become a hull of floats, and *any* of integers. At `any_mask` everything is

@@ -23,7 +23,9 @@ from uops.spec.ir.ops import Op
 # ------------------------------------------------------------------------------------------------------------------ memories
 
 
-def get_or_make_named_memory(m: BestiaryMachine, input_key: str, dtype: DType, shape: tuple[int, ...]) -> BestiaryMemory:
+def get_or_make_named_memory_filled_if_input(
+    m: BestiaryMachine, input_key: str, dtype: DType, shape: tuple[int, ...]
+) -> BestiaryMemory:
     """Return the memory that a caller can name by `input_key`, filled from the inputs where they have it.
 
     Raises SpecError if the graph has it in two dtypes or shapes (R62).
@@ -47,7 +49,7 @@ def eval_buffer(step: EvalStep) -> Any:
     shape = m.shape(step.frame, u)
     unique = u.unique
     if unique.op is Op.UNIQUE:
-        return memory.whole_memory_ref(get_or_make_named_memory(m, f"b{unique.arg.id}", u.arg.dtype, shape))
+        return memory.whole_memory_ref(get_or_make_named_memory_filled_if_input(m, f"b{unique.arg.id}", u.arg.dtype, shape))
     return memory.whole_memory_ref(_get_or_make_unnamed_memory(m, u, f"buffer l{unique.arg.id}", shape))
 
 
@@ -103,7 +105,7 @@ def eval_index(step: EvalStep) -> Any:
 
 def eval_pointer_index(step: EvalStep) -> Any:
     """Return the element at a byte offset."""
-    return memory.offset_ref_by_bytes(step.reference_of(step.node.pointer), step.value_of(step.node.offset))
+    return memory.index_ref_at_byte_offset(step.reference_of(step.node.pointer), step.value_of(step.node.offset))
 
 
 def eval_after(step: EvalStep) -> Any:

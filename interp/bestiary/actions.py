@@ -21,26 +21,28 @@ ACTIONS: Mapping[Op, Action] = {
     Op.VECTORIZE: values.eval_vectorize, Op.VCONST: values.eval_vconst, Op.GEP: values.eval_gep,
     Op.CAT: values.eval_cat, Op.PTRCAT: values.eval_ptrcat,
     Op.UNROLL: values.eval_unroll, Op.CONTRACT: values.eval_contract, Op.REDUCE_AXIS: values.eval_reduce_axis,
-    Op.ALLREDUCE: devices.eval_allreduce, Op.MSTACK: devices.eval_mstack, Op.MSELECT: devices.eval_mselect,
+    Op.ALLREDUCE: devices.eval_allreduce, Op.MSTACK: devices.eval_mstack_along_axis_0, Op.MSELECT: devices.eval_mselect,
     # memory
     Op.B_BUFFER: access.eval_buffer,
     Op.DEFINE_LOCAL: access.eval_define_local_or_reg, Op.DEFINE_REG: access.eval_define_local_or_reg,
     Op.BUFFERIZE: access.eval_bufferize, Op.B_INDEX: access.eval_index, Op.POINTER_INDEX: access.eval_pointer_index,
     Op.AFTER: access.eval_after, Op.B_LOAD: access.eval_load, Op.B_STORE: flow.eval_store_in_loops,
     # loops and effects
-    Op.B_RANGE: flow.eval_range, Op.END: flow.eval_end, Op.B_REDUCE: flow.eval_reduce_over_ranges,
+    Op.B_RANGE: flow.eval_range_inside_its_loop, Op.END: flow.eval_end, Op.B_REDUCE: flow.eval_reduce_over_ranges,
     Op.B_IF: flow.eval_if, Op.B_BARRIER: flow.eval_barrier, Op.WMMA: flow.eval_wmma, Op.LINEAR: linear.eval_linear,
     **dict.fromkeys((Op.ENDIF, Op.GROUP, Op.SINK, Op.TUPLE), flow.eval_void),
     # bodies
     Op.B_PARAM: calls.eval_param, Op.FUNCTION: flow.eval_void, Op.GETTUPLE: calls.eval_gettuple,
-    Op.CALL: calls.run_call_body_for_effects,
-    Op.B_PROGRAM: calls.eval_program, Op.CUSTOM: calls.eval_custom, Op.CUSTOMI: calls.eval_custom,
+    Op.CALL: calls.run_call_body_in_loops_it_closes,
+    Op.B_PROGRAM: calls.eval_program,
+    **dict.fromkeys((Op.CUSTOM, Op.CUSTOMI), calls.eval_custom_by_registered_meaning),
     Op.CUSTOM_FUNCTION: calls.eval_custom_function,
 }
 #: op -> function that names what it needs first. RANGE takes its value from the frame, LINEAR evaluates what it lists, and IF
 #: evaluates its condition with the Stores, in their loops (R114).
 NEEDS: Mapping[Op, FindDependencies] = {
-    Op.UNROLL: values.find_unroll_dependencies, **dict.fromkeys((Op.B_RANGE, Op.LINEAR, Op.B_IF), flow.find_no_dependencies),
+    Op.UNROLL: values.find_unroll_dependencies_shared_by_lanes,
+    **dict.fromkeys((Op.B_RANGE, Op.LINEAR, Op.B_IF), flow.find_no_dependencies),
     **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE, Op.CALL), flow.find_dependencies_outside_closed_loops),
     Op.WMMA: flow.find_wmma_dependencies, Op.B_PARAM: calls.find_param_dependencies, Op.FUNCTION: calls.find_function_dependencies,
     Op.GETTUPLE: calls.find_gettuple_dependencies,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary import memory
-from uops.interp.bestiary.access import get_or_make_named_memory
+from uops.interp.bestiary.access import get_or_make_named_memory_filled_if_input
 from uops.interp.bestiary.frame import BestiaryCell, BestiaryFrame, BestiaryScope
 from uops.interp.bestiary.lanes import BestiaryCoroutine
 from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
@@ -47,16 +47,16 @@ def eval_param(step: EvalStep) -> Any:
         key = f"p{u.arg.slot}"
         if key not in step.machine.inputs:
             raise SpecError(f"input {key!r} is missing: {u.arg.dtype} of shape {(u.arg.size,)}")
-        return memory.whole_memory_ref(get_or_make_named_memory(step.machine, key, u.arg.dtype, (u.arg.size,)))
+        return memory.whole_memory_ref(get_or_make_named_memory_filled_if_input(step.machine, key, u.arg.dtype, (u.arg.size,)))
     argument = scope.arguments[u.arg.slot]
     cell = step.depend_on_cell_of(argument, scope.caller)
     if scope.call is None:
         return _check_argument_dtype_and_shape(step, argument, cell)
     if not isinstance(cell.value, BestiaryRef):
         value = step.value_of(argument, scope.caller)
-        _check_argument_size(u, math.prod(value.shape), argument)
+        _check_argument_count_and_itemsize(u, math.prod(value.shape), argument)
         return value.reshape(-1)
-    _check_argument_size(u, math.prod(cell.value.shape), argument)
+    _check_argument_count_and_itemsize(u, math.prod(cell.value.shape), argument)
     positions = cell.value.positions.reshape(-1)
     return BestiaryRef(cell.value.memory, positions, u.arg.dtype, None, (*cell.value.slots, (scope, u.arg.slot)))
 
@@ -71,10 +71,10 @@ def _check_argument_dtype_and_shape(step: EvalStep, argument: UOp, cell: Bestiar
     return cell
 
 
-def _check_argument_size(u: UOp, elements: int, argument: UOp) -> None:
+def _check_argument_count_and_itemsize(u: UOp, element_count: int, argument: UOp) -> None:
     """Raise SpecError unless an argument has as many elements as its Param, of the same size (R86)."""
-    if elements != u.arg.size or argument.dtype.itemsize != u.arg.dtype.itemsize:
-        got = f"{elements} of {argument.dtype}"
+    if element_count != u.arg.size or argument.dtype.itemsize != u.arg.dtype.itemsize:
+        got = f"{element_count} of {argument.dtype}"
         raise SpecError(f"argument {u.arg.slot} has {got}, its Param {u.arg.size} of {u.arg.dtype} (R86)")
 
 
@@ -119,10 +119,10 @@ def eval_gettuple(step: EvalStep) -> Any:
 # --------------------------------------------------------------------------------------------------------------------- Calls
 
 
-def run_call_body_for_effects(step: EvalStep) -> BestiaryCoroutine:
+def run_call_body_in_loops_it_closes(step: EvalStep) -> BestiaryCoroutine:
     """Run the body once, or in the loops of the Ranges among the arguments that nothing else closes (R121)."""
     u, plan = step.node, step.frame.scope.plan
-    ranges = plan.closed_ranges(u)
+    ranges = plan.ranges_ended_by(u)
 
     def run_iteration(frame: BestiaryFrame) -> BestiaryCoroutine:
         yield from step.machine.evaluate(frame, *plan.sources_in_scope(u))
@@ -181,7 +181,7 @@ class BestiaryMemoryOperand:
         step.before |= step.store_and_log_event(step.node, step.frame, self.ref, np.asarray(value), None, step.before)
 
 
-def eval_custom(step: EvalStep) -> Any:
+def eval_custom_by_registered_meaning(step: EvalStep) -> Any:
     """Evaluate a line of target code by its registered meaning, which gets references as memory operands."""
     u = step.node
     operands = [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary.machine import EvalStep
-from uops.interp.bestiary.values import reduce_over_axes, stack_arrays
+from uops.interp.bestiary.values import reduce_axes_to_size_one, stack_arrays
 from uops.interp.tensor.storage import Array
 from uops.spec.ir.node import UOp
 
@@ -22,10 +22,10 @@ def eval_allreduce(step: EvalStep) -> Any:
     """Combine the shards, element by element."""
     u, operand = step.node, step.node.operand
     shards = stack_arrays(u.dtype, _split_shards(operand, step.value_of(operand)))
-    return np.asarray(reduce_over_axes(u.arg.op, u.dtype, shards, (0,)))[0]
+    return np.asarray(reduce_axes_to_size_one(u.arg.op, u.dtype, shards, (0,)))[0]
 
 
-def eval_mstack(step: EvalStep) -> Any:
+def eval_mstack_along_axis_0(step: EvalStep) -> Any:
     """Join the values of the devices as shards of one value along axis 0."""
     shards = stack_arrays(step.node.dtype, step.values_of(step.node.elements))
     count, length, *rest = shards.shape

@@ -11,7 +11,7 @@ from uops.interp.bestiary.access import execute_store
 from uops.interp.bestiary.frame import BestiaryFrame
 from uops.interp.bestiary.lanes import BestiaryCoroutine, SyncRequest
 from uops.interp.bestiary.machine import BestiaryMachine, EvalStep
-from uops.interp.bestiary.values import reduce_over_axes, stack_arrays
+from uops.interp.bestiary.values import reduce_axes_to_size_one, stack_arrays
 from uops.interp.tensor.storage import NUMPY, Array, to_index_array
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
@@ -22,7 +22,7 @@ from uops.spec.ir.ops import Op
 def find_dependencies_outside_closed_loops(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return what a node that ends loops needs: the nodes right outside of them, or its sources if it ends none."""
     plan = frame.scope.plan
-    ranges = plan.closed_ranges(u)
+    ranges = plan.ranges_ended_by(u)
     if not ranges:
         return [(frame, s) for s in plan.sources_in_scope(u)]
     outermost = plan.loop_levels(plan.loop_body_sources(u), ranges)[0]
@@ -34,7 +34,7 @@ def find_no_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> It
     return ()
 
 
-def eval_range(step: EvalStep) -> Any:
+def eval_range_inside_its_loop(step: EvalStep) -> Any:
     """Return the value of a Range. Raises SpecError outside of its loop (R58)."""
     value = step.frame.range_value(step.node)
     if value is None:
@@ -83,7 +83,7 @@ def eval_reduce_over_ranges(step: EvalStep) -> BestiaryCoroutine:
     yield from step.run_loops((operand,), u.ranges, collect_term)
     values = [terms[k].reshape(-1) for k in sorted(terms)]
     stacked = stack_arrays(u.dtype, values) if values else np.zeros((0, 1), NUMPY[u.dtype])
-    return np.asarray(reduce_over_axes(u.arg.op, u.dtype, stacked, (0, 1))).reshape(())
+    return np.asarray(reduce_axes_to_size_one(u.arg.op, u.dtype, stacked, (0, 1))).reshape(())
 
 
 # ----------------------------------------------------------------------------------------------------------------- conditions

@@ -124,7 +124,7 @@ class BestiaryFrame:
     def get_or_make_private_memory(self, private: PrivateMemory) -> BestiaryMemory:
         """Return this lane's memory of a DEFINE_LOCAL, a DEFINE_REG or a LOCAL BUFFERIZE, made on first use."""
         memories = self.lane.lane_memories if private.of_lane else self.lane.workgroup_memories
-        key = private.node, self._enclosing_iterations(_LANES if private.of_lane else _GROUPS)
+        key = private.node, self._enclosing_iterations_innermost_first(_LANES if private.of_lane else _GROUPS)
         memory = memories.get(key)
         if memory is None:
             memory = memories[key] = allocate_memory(private.name, private.dtype, private.shape)
@@ -132,9 +132,9 @@ class BestiaryFrame:
 
     def is_in_lane_loop(self) -> bool:
         """Return True if a loop of lanes is around this frame."""
-        return any(KINDS[r.arg.type] is BestiaryLoopKind.LANES for r, _ in self._enclosing_iterations(_LANES))
+        return any(KINDS[r.arg.type] is BestiaryLoopKind.LANES for r, _ in self._enclosing_iterations_innermost_first(_LANES))
 
-    def _enclosing_iterations(self, kinds: frozenset[BestiaryLoopKind]) -> tuple[tuple[UOp, int], ...]:
+    def _enclosing_iterations_innermost_first(self, kinds: frozenset[BestiaryLoopKind]) -> tuple[tuple[UOp, int], ...]:
         """Return the iterations of loops of these kinds around this frame, those around a Function included."""
         iterations: list[tuple[UOp, int]] = []
         frame: BestiaryFrame | None = self

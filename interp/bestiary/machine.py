@@ -114,7 +114,7 @@ class BestiaryMachine:
             else:
                 cell = BestiaryCell(self._to_checked_value(frame, u, value), step.before, frame)
         except _PYTHON_ERRORS as e:
-            raise _translate_python_error(u, e) from e
+            raise _find_property_error_or_make_crash(u, e) from e
         frame.cells[u] = cell
         frame.add_events_to_this_and_outer_frames(cell.before)
         self.report_to_trace(u, cell.value)
@@ -217,7 +217,7 @@ class BestiaryMachine:
         body_fn: Callable[[BestiaryFrame], BestiaryCoroutine],
     ) -> list[BestiaryFrame]:
         """Run `body_fn` in the outermost frame of every lane of the scope's launch, and return these frames."""
-        dims = self._evaluate_special_extents(scope, happened_before)
+        dims = self._evaluate_extents_of_special_nodes(scope, happened_before)
         if not dims:
             frame = BestiaryFrame(scope, BestiaryLane(dict(outer_lane.position)), happened_before)
             run_workgroup(body_fn(frame))
@@ -237,7 +237,7 @@ class BestiaryMachine:
             all_frames += frames
         return all_frames
 
-    def _evaluate_special_extents(self, scope: BestiaryScope, happened_before: int) -> dict[str, int]:
+    def _evaluate_extents_of_special_nodes(self, scope: BestiaryScope, happened_before: int) -> dict[str, int]:
         """Return the SPECIALs of the body and its Functions: name -> extent. Raises SpecError for two extents of one name (R62)."""
         dimensions: dict[str, int] = {}
         frame = BestiaryFrame(scope, BestiaryLane(), happened_before)
@@ -342,7 +342,7 @@ def _reject_undeclared_write(ref: BestiaryRef) -> None:
             raise SpecError(f"the Call writes argument {slot}, but declares {declared} (R63)")
 
 
-def _translate_python_error(u: UOp, e: Exception) -> Exception:
+def _find_property_error_or_make_crash(u: UOp, e: Exception) -> Exception:
     """Return the error that a Python error stands for: an ill-formed node's if deriving its properties raises one."""
     try:
         _ = u.dtype, u.shape, u.min_max

@@ -121,11 +121,11 @@ def move_ref_if_view(u: UOp, ref: BestiaryRef, operands: Sequence[Array]) -> Bes
     if u.op is Op.EXPAND:
         return None
     if u.op is Op.BITCAST:
-        return _bitcast_ref(ref, u.arg.dtype)
+        return _bitcast_ref_if_bytes_adjacent(ref, u.arg.dtype)
     return ref.with_positions(MOVES[u.op](u, ref.positions, operands))
 
 
-def _bitcast_ref(ref: BestiaryRef, target: DType) -> BestiaryRef | None:
+def _bitcast_ref_if_bytes_adjacent(ref: BestiaryRef, target: DType) -> BestiaryRef | None:
     """Return the reference in another dtype: elements split, and join only where their bytes are adjacent (R46)."""
     old, new, positions = ref.dtype.itemsize, target.itemsize, ref.positions
     if new < old:
@@ -160,7 +160,7 @@ def _pick_positions(positions: Array, indices: Sequence[Array], out_of_bounds: S
     return np.where(outside.reshape(outside.shape + (1,) * len(rest)), OUTSIDE, taken)
 
 
-def offset_ref_by_bytes(ref: BestiaryRef, offset: Array) -> BestiaryRef:
+def index_ref_at_byte_offset(ref: BestiaryRef, offset: Array) -> BestiaryRef:
     """Return the element `offset` bytes behind the first (R103); one that begins inside of an element is out of bounds (R122)."""
     itemsize = ref.dtype.itemsize
     index = np.asarray(offset // itemsize)
@@ -179,7 +179,7 @@ def load_and_check_races(
     Raises Trap for an element out of bounds (R45), never written (R61), or in a race (R55).
     """
     shape = ref.shape
-    byte_positions = _active_byte_positions(u, memory, ref, active_mask)
+    byte_positions = _active_byte_positions_or_trap_outside(u, memory, ref, active_mask)
     if memory.ready is not None and not memory.ready[byte_positions].all():
         raise Trap(f"{describe(u)} reads elements of {memory.name} that were never written (R61)")
     for position in byte_positions.ravel().tolist():
@@ -199,7 +199,7 @@ def store_and_check_races(
     u: UOp, memory: BestiaryMemory, ref: BestiaryRef, value: Array, active_mask: Array | None, event_bit: int, happened_before: int
 ) -> None:
     """Write the live elements of `value`. Raises Trap for an element out of bounds (R45), written twice, or in a race (R55)."""
-    byte_positions = _active_byte_positions(u, memory, ref, active_mask)
+    byte_positions = _active_byte_positions_or_trap_outside(u, memory, ref, active_mask)
     touched = byte_positions.ravel().tolist()
     if len(set(touched)) != len(touched):
         raise Trap(f"{describe(u)} writes an element of {memory.name} twice (R51, R55)")
@@ -217,7 +217,7 @@ def store_and_check_races(
             memory.ready[byte_positions] = True
 
 
-def _active_byte_positions(u: UOp, memory: BestiaryMemory, ref: BestiaryRef, active_mask: Array | None) -> Array:
+def _active_byte_positions_or_trap_outside(u: UOp, memory: BestiaryMemory, ref: BestiaryRef, active_mask: Array | None) -> Array:
     """Return the byte positions of the live elements, of shape (elements, bytes each).
 
     Raises Trap if one is out of bounds (R45).

@@ -86,7 +86,7 @@ class ScopePlan:
             return (program_stage_to_run(u),)
         return tuple(s for s in u.src if s.op not in ABSORBED)
 
-    def closed_ranges(self, u: UOp) -> tuple[UOp, ...]:
+    def ranges_ended_by(self, u: UOp) -> tuple[UOp, ...]:
         """Return the Ranges whose loops end at `u`.
 
         A Call ends those among its arguments that nothing else closes (R121).
@@ -99,7 +99,7 @@ class ScopePlan:
         """Return the sources of a range-ending node that stand in its loops."""
         return self.sources_in_scope(u) if u.op is Op.CALL else u.src[: RANGE_ENDING[u.op]]
 
-    def unrolled_ranges(self, u: UOp) -> tuple[UOp, ...]:
+    def ranges_replaced_by_unroll(self, u: UOp) -> tuple[UOp, ...]:
         """Return the Ranges that an UNROLL replaces by its lanes (R111)."""
         if u.operand.shape:
             return ()
@@ -139,11 +139,11 @@ class ScopePlan:
         for u in self.nodes:
             ranges = _NO_RANGES if u.op is Op.LINEAR else _NO_RANGES.union(*(loops[s] for s in self.sources_in_scope(u)))
             if u.op is Op.UNROLL:
-                ranges = ranges.difference(self.unrolled_ranges(u))
+                ranges = ranges.difference(self.ranges_replaced_by_unroll(u))
             elif u.op is Op.B_IF:
-                ranges = ranges.difference(*(self.closed_ranges(e) for e in nested_effects_of_if(u)))
+                ranges = ranges.difference(*(self.ranges_ended_by(e) for e in nested_effects_of_if(u)))
             elif ranges:
-                ranges = ranges.difference(self.closed_ranges(u))
+                ranges = ranges.difference(self.ranges_ended_by(u))
             loops[u] = ranges | {u} if u.op is Op.B_RANGE else ranges
 
     # ------------------------------------------------------------------------------------------------------------- loops
@@ -169,9 +169,9 @@ class ScopePlan:
             if u in seen:
                 continue
             seen.add(u)
-            closed.update(self.closed_ranges(u))
+            closed.update(self.ranges_ended_by(u))
             if u.op is Op.UNROLL:
-                closed.update(self.unrolled_ranges(u))
+                closed.update(self.ranges_replaced_by_unroll(u))
             is_outside = self.loops_of(u).isdisjoint(closed) and u not in body
             if is_outside and u.op is not Op.B_RANGE:
                 invariant[u] = None

@@ -189,10 +189,12 @@ def eval_ptrcat(step: EvalStep) -> Any:
     return PointerVector(tuple(parts))
 
 
-def find_unroll_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_unroll_dependencies_shared_by_lanes(
+    m: BestiaryMachine, frame: BestiaryFrame, u: UOp
+) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return what all lanes of an UNROLL share, or its operand if that is a vector already."""
     plan = frame.scope.plan
-    ranges = plan.unrolled_ranges(u)
+    ranges = plan.ranges_replaced_by_unroll(u)
     if u.operand.shape or not ranges:
         return [(frame, u.operand)]
     return [(frame, s) for s in plan.loop_levels(u.src, ranges)[0].invariant]
@@ -203,7 +205,7 @@ def eval_unroll(step: EvalStep) -> BestiaryCoroutine:
     u, operand = step.node, step.node.operand
     if operand.shape:
         return step.value_of(operand)
-    ranges = step.frame.scope.plan.unrolled_ranges(u)
+    ranges = step.frame.scope.plan.ranges_replaced_by_unroll(u)
     values = []
     for position in itertools.product(*(range(n) for _, n in u.arg.axes)):
         axis_values = dict(zip((a for a, _ in u.arg.axes), position))
@@ -245,7 +247,7 @@ def find_axes_of_vector_lanes(u: UOp) -> tuple[tuple[int, int], ...] | None:
 # --------------------------------------------------------------------------------------------------------------- reductions
 
 
-def reduce_over_axes(op: Op, d: DType, x: Array, axes: tuple[int, ...]) -> Any:
+def reduce_axes_to_size_one(op: Op, d: DType, x: Array, axes: tuple[int, ...]) -> Any:
     """Return the elements along `axes` combined, which become size 1 (R32); Min is the bestiary's own (R102)."""
     if op is not Op.MIN:
         return FOLDS[op][d](x, axes) if axes else x
@@ -259,4 +261,4 @@ def reduce_over_axes(op: Op, d: DType, x: Array, axes: tuple[int, ...]) -> Any:
 
 def eval_reduce_axis(step: EvalStep) -> Any:
     """Reduce over the axes."""
-    return reduce_over_axes(step.node.arg.op, step.node.dtype, step.value_of(step.node.operand), step.node.arg.axes)
+    return reduce_axes_to_size_one(step.node.arg.op, step.node.dtype, step.value_of(step.node.operand), step.node.arg.axes)

@@ -8,7 +8,7 @@ from uops.interp.exact import layout
 from uops.interp.exact.answers import AnswerSet
 from uops.interp.exact.elementwise import MEANING, evaluate_op
 from uops.interp.exact.evaluate import HANDLERS, Handler, NodeEvaluation, NodeResult, ResultTuple, canonical_bits, integers
-from uops.interp.exact.inputs import convert_input
+from uops.interp.exact.inputs import check_and_convert_input
 from uops.interp.exact.numbers.casts import cast
 from uops.interp.exact.numbers.formats import FORMATS, bits_of
 from uops.interp.exact.reduction import reduce_dot, reduce_elements
@@ -47,10 +47,10 @@ def evaluate_param(t: NodeEvaluation) -> Array | ExactRef | NodeResult:
         raise SpecError(f"input {quote_name(name)} is missing: a Param needs it")
     if arg.name is not None or arg.dtype is index:
         count = layout.count(shape)
-        value = make_array(arg.dtype, shape, convert_input(name, arg.dtype, count, t.machine.inputs[name]))
+        value = make_array(arg.dtype, shape, check_and_convert_input(name, arg.dtype, count, t.machine.inputs[name]))
         _check_bounds(arg, value)
         return value
-    return reference_to_storage(t.machine.get_or_create_storage(name, t.u, layout.count(shape)), shape, 0)
+    return reference_to_storage(t.machine.get_or_create_storage_filled_if_input(name, t.u, layout.count(shape)), shape, 0)
 
 
 def _take_checked_argument_of_param(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...]) -> NodeResult:
@@ -77,7 +77,7 @@ def evaluate_buffer(t: NodeEvaluation) -> ExactRef:
     """Evaluate a Buffer; the shards of an n-tuple Buffer are one array (R73)."""
     arg: BufferArg = t.u.arg
     n = arg.size * (len(arg.device) if isinstance(arg.device, tuple) else 1)
-    return reference_to_storage(t.machine.get_or_create_storage(f"b{arg.unique}", t.u, n), (n,), 0)
+    return reference_to_storage(t.machine.get_or_create_storage_filled_if_input(f"b{arg.unique}", t.u, n), (n,), 0)
 
 
 def evaluate_const(t: NodeEvaluation) -> Array:
@@ -182,7 +182,7 @@ def evaluate_stack(t: NodeEvaluation) -> Array:
     return make_array(parts[0].dtype, shape, [a for p in parts for a in elements_of(p)])
 
 
-def collapse_replicated_if_copies_agree(t: NodeEvaluation) -> Array:
+def collapse_replicated_or_trap_if_copies_differ(t: NodeEvaluation) -> Array:
     """Evaluate a Replicated: the copies along its axes must have the same bits (R47)."""
     v = t.value_of(t.u.operand)
     shape, groups = layout.reduction_groups(v.shape, t.u.arg.axes)
@@ -413,7 +413,7 @@ _HANDLERS: dict[Op, Handler] = {
     Op.SHRINK: evaluate_shrink,
     Op.INDEX: evaluate_index,
     Op.STACK: evaluate_stack,
-    Op.REPLICATED: collapse_replicated_if_copies_agree,
+    Op.REPLICATED: collapse_replicated_or_trap_if_copies_differ,
     Op.SLICE: evaluate_slice,
     Op.BITCAST: evaluate_bitcast,
     Op.REDUCE: evaluate_reduce,

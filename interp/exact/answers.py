@@ -83,7 +83,7 @@ def float_result(fmt: FloatFormat, bits: int) -> AnswerSet:
     return AnswerSet(fmt.dtype, bits, nan=fmt.is_nan(bits))
 
 
-def hull(set_with_best: AnswerSet, added: AnswerSet) -> AnswerSet:
+def unite_in_float_hull(set_with_best: AnswerSet, added: AnswerSet) -> AnswerSet:
     """Return the least interval with flags that holds both float sets, with the best value of `set_with_best`."""
     if set_with_best.anything or added.anything:
         return anything(set_with_best.dtype, set_with_best.best)

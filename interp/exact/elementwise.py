@@ -75,15 +75,15 @@ def _mod(a: int, b: int) -> int:
     return a % b if b else a
 
 
-def _make_comparison(relation: Callable[[Any, Any], bool], result_on_nan: bool, nan_is_free: bool = False) -> Meaning:
+def _make_comparison(relation: Callable[[Any, Any], bool], result_on_nan: bool, core_allows_both_on_nan: bool = False) -> Meaning:
     """Return the row of a comparison.
 
-    `result_on_nan` is its value where an operand is NaN (R12, R13); with `nan_is_free` core allows both.
+    `result_on_nan` is its value where an operand is NaN (R12, R13); with `core_allows_both_on_nan` core allows both.
     """
 
     def compare_float_bits(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
         if fmt.is_nan(a) or fmt.is_nan(b):
-            either = core and nan_is_free
+            either = core and core_allows_both_on_nan
             return one_of(bool_, int(result_on_nan), int(not result_on_nan)) if either else AnswerSet(bool_, int(result_on_nan))
         return AnswerSet(bool_, int(relation(fmt.key(a), fmt.key(b))))
 
@@ -178,8 +178,8 @@ MEANING: dict[Op, Meaning] = {
     Op.SUB:    dispatch_by_kind(operator.sub,  None,          fl.sub),
     Op.DIV:    dispatch_by_kind(None,          None,          fl.div),
     Op.CMPGT:  _make_comparison(operator.gt, result_on_nan=False),
-    Op.CMPGE:  _make_comparison(operator.ge, result_on_nan=False, nan_is_free=True),
-    Op.CMPLE:  _make_comparison(operator.le, result_on_nan=False, nan_is_free=True),
+    Op.CMPGE:  _make_comparison(operator.ge, result_on_nan=False, core_allows_both_on_nan=True),
+    Op.CMPLE:  _make_comparison(operator.le, result_on_nan=False, core_allows_both_on_nan=True),
     Op.CMPEQ:  _make_comparison(operator.eq, result_on_nan=False),
     Op.NOT:    _not,
     Op.EXP2:   dispatch_by_kind(None,          None,          exp2),

@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from uops.interp.exact.answers import AnswerSet, Level
-from uops.interp.exact.inputs import Inputs, convert_input
+from uops.interp.exact.inputs import Inputs, check_and_convert_input
 from uops.interp.exact.memory import ExactMemory
 from uops.interp.exact.values import Array, ExactRef, ExactStorage, elements_of
 from uops.spec.errors import Crash, SpecError, Trap, Unsupported
@@ -58,7 +58,7 @@ class ExactMachine:
         self.level = level
         self.memory = ExactMemory()
 
-    def get_or_create_storage(self, name: str, u: UOp, size: int) -> ExactStorage:
+    def get_or_create_storage_filled_if_input(self, name: str, u: UOp, size: int) -> ExactStorage:
         """Return the storage of a Buffer or free Param, made on first use with its initial contents.
 
         Raises SpecError if two nodes use the name with different dtypes or sizes.
@@ -69,7 +69,7 @@ class ExactMachine:
             storage = self.memory.storages[name] = ExactStorage(name, u.dtype, size)
             if name in self.inputs:
                 width = u.dtype.itemsize
-                for k, answer in enumerate(convert_input(name, u.dtype, size, self.inputs[name])):
+                for k, answer in enumerate(check_and_convert_input(name, u.dtype, size, self.inputs[name])):
                     storage.write_element(range(k * width, k * width + width), answer)
         elif storage.dtype is not u.dtype or storage.size != size:
             raise SpecError(f"{name} is used as {u.dtype.name} x {size} and as {storage.dtype.name} x {storage.size}")
@@ -227,7 +227,7 @@ def run(root: UOp, inputs: Inputs, limit: int = 64, level: Level = "strict", *, 
         verify(root)
     machine = ExactMachine(inputs, limit, level)
     values = tuple(_evaluate_and_collect_values(machine, root))
-    written = {s.name: s.contents() for s in machine.memory.storages.values() if s.written}
+    written = {s.name: s.contents_or_none_where_unwritten() for s in machine.memory.storages.values() if s.written}
     return Result(values, written)
 
 

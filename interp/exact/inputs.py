@@ -24,7 +24,7 @@ Input = Number | Sequence[Number] | Bits
 Inputs = Mapping[str, Input]
 
 
-def convert_input(name: str, dtype: DType, count: int, data: Input) -> list[AnswerSet]:
+def check_and_convert_input(name: str, dtype: DType, count: int, data: Input) -> list[AnswerSet]:
     """Return the `count` elements of an input in `dtype`.
 
     Raises SpecError for another number of elements or a value outside the dtype, and Trap for a bool that is not 0 or 1 (R24).

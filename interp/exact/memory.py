@@ -58,9 +58,11 @@ class ExactMemory:
         Where the gate is false the address is not touched (R52).
         """
         is_open = [gate is None or gate[k] for k in range(len(ref.places))]
-        places = [self._addresses_of_element(ref, k) if is_open[k] else () for k in range(len(ref.places))]
+        places = [self._addresses_of_element_or_trap_outside(ref, k) if is_open[k] else () for k in range(len(ref.places))]
         bit = self._check_race_and_record_access(ref.storage, (address for p in places for address in p), False, happened_before)
-        elements = [ref.storage.read_element(p, ref.dtype) if is_open[k] else alt[k] for k, p in enumerate(places)]
+        elements = [
+            ref.storage.read_element_or_trap_if_unwritten(p, ref.dtype) if is_open[k] else alt[k] for k, p in enumerate(places)
+        ]
         return LoadedArray(make_array(ref.dtype, ref.shape, elements), bit)
 
     def check_race_and_store(
@@ -71,7 +73,7 @@ class ExactMemory:
         The last value that is written to an element stays (R164).
         """
         written = [k for k in range(len(ref.places)) if gate is None or gate[k]]
-        places = [self._addresses_of_element(ref, k) for k in written]
+        places = [self._addresses_of_element_or_trap_outside(ref, k) for k in written]
         bit = self._check_race_and_record_access(ref.storage, (address for p in places for address in p), True, happened_before)
         for k, p in zip(written, places, strict=True):
             ref.storage.write_element(p, value[k])
@@ -79,7 +81,7 @@ class ExactMemory:
         return bit
 
     @staticmethod
-    def _addresses_of_element(ref: ExactRef, element_index: int) -> tuple[int, ...]:
+    def _addresses_of_element_or_trap_outside(ref: ExactRef, element_index: int) -> tuple[int, ...]:
         """Return the byte addresses of an element of a reference. Raises Trap for an element out of bounds (R45)."""
         place = ref.places[element_index]
         if place is None:

@@ -80,19 +80,21 @@ class ExactStorage:
         for k, address in enumerate(addresses):
             self.cells[address] = (answer, k)
 
-    def read_element(self, addresses: Sequence[int], dtype: DType) -> AnswerSet:
+    def read_element_or_trap_if_unwritten(self, addresses: Sequence[int], dtype: DType) -> AnswerSet:
         """Return the element of `dtype` in the bytes at these addresses. Raises Trap if one was never written (R61)."""
         cells = [cell for address in addresses if (cell := self.cells[address]) is not None]
         if len(cells) < len(addresses):
             raise Trap(f"R61: read of an unwritten element of {self.name}")
         return join_cells(dtype, cells)
 
-    def contents(self) -> Array:
+    def contents_or_none_where_unwritten(self) -> Array:
         """Return all elements, None where an element was never written."""
         width = self.dtype.itemsize
         places = [range(k * width, k * width + width) for k in range(self.size)]
         is_written = (all(self.cells[address] is not None for address in p) for p in places)
-        elements = (self.read_element(p, self.dtype) if w else None for p, w in zip(places, is_written, strict=True))
+        elements = (
+            self.read_element_or_trap_if_unwritten(p, self.dtype) if w else None for p, w in zip(places, is_written, strict=True)
+        )
         return Array(self.dtype, (self.size,), tuple(elements))
 
 

@@ -100,15 +100,15 @@ def _tabulate_small_float_function(function: Callable[[Array], Any], d: DType) -
     return lambda x: table()[x.view(bits)]
 
 
-def _transcendental_row(accurate_for_float32: Callable[[Array], Any], accurate_for_float64: Callable[[Array], Any]) -> Row:
+def _transcendental_row(accurate_for_float32: Callable[[Array], Any], accurate_for_other_floats: Callable[[Array], Any]) -> Row:
     """Return the kernels of a function of one argument.
 
-    `accurate_for_float32` is accurate enough for float32, `accurate_for_float64` for float64.
+    `accurate_for_float32` is accurate enough for float32, `accurate_for_other_floats` for float64.
     """
     return {
-        dt.float64: accurate_for_float64,
+        dt.float64: accurate_for_other_floats,
         dt.float32: _unary_via_float64(accurate_for_float32, dt.float32),
-        **{d: _tabulate_small_float_function(accurate_for_float64, d) for d in dt.FLOATS if d.bits <= 16},
+        **{d: _tabulate_small_float_function(accurate_for_other_floats, d) for d in dt.FLOATS if d.bits <= 16},
     }
 
 

@@ -105,7 +105,7 @@ def expand(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     try:
         if len(sizes) == x.ndim:
             if _prod(sizes) > _LARGE:
-                return _broadcast_view_if_memory_suffices(x, sizes)
+                return _broadcast_view_or_reject_if_too_large(x, sizes)
             out: Array = _empty(sizes, x.dtype)
             out[...] = x  # NumPy broadcasts by the rule of Expand: each axis equal, or 1
             return out
@@ -115,7 +115,7 @@ def expand(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     raise _claim_error(u, "EXPAND.C1", f"{x.shape} does not expand to {sizes}")
 
 
-def _broadcast_view_if_memory_suffices(x: Array, sizes: tuple[int, ...]) -> Array:
+def _broadcast_view_or_reject_if_too_large(x: Array, sizes: tuple[int, ...]) -> Array:
     """Return `x` broadcast to `sizes` as a read-only view. Raises Unsupported if the elements would not fit in memory."""
     if why := describe_memory_excess(_prod(sizes) * x.dtype.itemsize):
         raise Unsupported(f"an EXPAND to {sizes}: {why}", "interp")
@@ -196,7 +196,7 @@ def stack(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     return out
 
 
-def collapse_replicated_if_copies_agree(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+def collapse_replicated_or_trap_if_copies_differ(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     """Collapse axes to one copy. Raises Trap unless all copies hold the same bits (R47, R76: Replicated, null axes)."""
     pattern = x.view(BITS[u.dtype]) if u.dtype.is_float else x
     keep = tuple([slice(0, 1) if k in u.arg.axes else _ALL for k in range(x.ndim)])
@@ -249,7 +249,7 @@ MOVES: dict[Op, Move] = {
     Op.SHRINK:     shrink,
     Op.INDEX:      index,
     Op.STACK:      stack,
-    Op.REPLICATED: collapse_replicated_if_copies_agree,
+    Op.REPLICATED: collapse_replicated_or_trap_if_copies_differ,
     Op.SLICE:      slice_,
     Op.BITCAST:    bitcast,
 }

@@ -54,7 +54,7 @@ _ZERO = f64(0)  # not a Python float, which would not widen float32
 _DROPPED, _KEPT = np.array((1 << 29) - 1), np.array(~((1 << 29) - 1))
 
 
-def float64_to_float32_sticky(x: Array) -> Array:
+def float64_to_float32_truncated_sticky(x: Array) -> Array:
     """Convert float64 to float32 by cutting off bits, with a sticky last bit.
 
     This suits targets whose results lie in float32's normal range. It is cheaper than `float64_to_float32_odd`, and equal to it
@@ -97,7 +97,7 @@ def make_rounding_from_float64(d: DType) -> Convert:
         return _identity
     if d is dt.float32:
         return _astype_conversion(d)
-    target, first = NUMPY[d], float64_to_float32_sticky if _is_normal_in_float32(d) else float64_to_float32_odd
+    target, first = NUMPY[d], float64_to_float32_truncated_sticky if _is_normal_in_float32(d) else float64_to_float32_odd
     return lambda x: first(x).astype(target)
 
 
@@ -115,8 +115,8 @@ def _make_int_to_float(s: DType, d: DType) -> Convert:
     if s.bits <= 16:
         return lambda x: x.astype(f32).astype(target)
     if s.bits <= 32:
-        return lambda x: float64_to_float32_sticky(x.astype(f64)).astype(target)
-    return lambda x: float64_to_float32_sticky(integer_to_float64_odd(x)).astype(target)
+        return lambda x: float64_to_float32_truncated_sticky(x.astype(f64)).astype(target)
+    return lambda x: float64_to_float32_truncated_sticky(integer_to_float64_odd(x)).astype(target)
 
 
 def _make_float_to_float(s: DType, d: DType) -> Convert:
@@ -240,7 +240,7 @@ def _tabulate_conversion(s: DType, convert: Convert) -> Convert:
     return lambda x: np.asarray(table()[x.view(bits)])
 
 
-def _select_float_conversion(s: DType, d: DType) -> Convert:
+def _select_conversion_from_float(s: DType, d: DType) -> Convert:
     """Return the conversion from a float."""
     if d.is_float:
         return _make_float_to_float(s, d)
@@ -250,7 +250,7 @@ def _select_float_conversion(s: DType, d: DType) -> Convert:
     return _tabulate_conversion(s, convert) if s.bits <= 16 else convert
 
 
-def _select_integer_conversion(s: DType, d: DType) -> Convert:
+def _select_conversion_from_integer(s: DType, d: DType) -> Convert:
     """Return the conversion from an integer or index."""
     if d.is_float:
         return _make_index_to_float(d) if s is dt.index else _make_int_to_float(s, d)
@@ -261,7 +261,7 @@ def _select_integer_conversion(s: DType, d: DType) -> Convert:
     return _make_wrapping_index_to_int(d) if s is dt.index else _astype_conversion(d)
 
 
-def _select_bool_conversion(d: DType) -> Convert:
+def _select_conversion_from_bool(d: DType) -> Convert:
     """Return the conversion from bool."""
     target = NUMPY[d]
     return (lambda x: x.astype(f32).astype(target)) if d.is_float else _astype_conversion(d)
@@ -272,8 +272,8 @@ def _select_conversion(s: DType, d: DType) -> Convert:
     if s is d:
         return _identity
     if s is dt.bool_:
-        return _select_bool_conversion(d)
-    return _select_float_conversion(s, d) if s.is_float else _select_integer_conversion(s, d)
+        return _select_conversion_from_bool(d)
+    return _select_conversion_from_float(s, d) if s.is_float else _select_conversion_from_integer(s, d)
 
 
 #: The dtypes that have values.

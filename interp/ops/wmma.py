@@ -132,13 +132,15 @@ def _multiply_floats_rounding_once(left: Array, right: Array, start: Array, out:
         sums = np.where(nonfinite, products, 0.0).sum(1) + np.where(np.isfinite(c), 0.0, c)  # final for special elements
         for i, j in np.argwhere(~special):
             if out is dt.float64:
-                sums[i, j] = _fraction_to_float(sum((Fraction(x) * Fraction(y) for x, y in zip(a[i], b[:, j])), Fraction(c[i, j])))
+                sums[i, j] = _fraction_to_float_or_infinity(
+                    sum((Fraction(x) * Fraction(y) for x, y in zip(a[i], b[:, j])), Fraction(c[i, j]))
+                )
             else:
                 sums[i, j] = _sum_rounded_to_odd([*products[i, :, j].tolist(), float(c[i, j])])
         return NARROW[out](sums)
 
 
-def _fraction_to_float(x: Fraction) -> float:
+def _fraction_to_float_or_infinity(x: Fraction) -> float:
     """Round `x` to float64, to infinity where it is beyond."""
     try:
         return float(x)
@@ -178,9 +180,9 @@ def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
         return np.zeros((d.c.lanes, d.c.elements))
     out, flushes = d.dtype_out, d.accumulator.flushes
     a_size, b_size, c_size = (
-        _magnitudes_by_subnormal_treatment(left, d.dtype_in),
-        _magnitudes_by_subnormal_treatment(right, d.dtype_in),
-        _magnitudes_by_subnormal_treatment(start, out),
+        _finite_magnitudes_by_subnormal_treatment(left, d.dtype_in),
+        _finite_magnitudes_by_subnormal_treatment(right, d.dtype_in),
+        _finite_magnitudes_by_subnormal_treatment(start, out),
     )
     relative, count = sum_relative_errors_and_count(d.accumulator, d.dims[2])
     with np.errstate(all="ignore"):
@@ -222,7 +224,7 @@ class _MagnitudesBySubnormalTreatment(NamedTuple):
     subnormal: Array
 
 
-def _magnitudes_by_subnormal_treatment(x: Array, d: DType) -> _MagnitudesBySubnormalTreatment:
+def _finite_magnitudes_by_subnormal_treatment(x: Array, d: DType) -> _MagnitudesBySubnormalTreatment:
     """Return the magnitudes of values of dtype `d`."""
     wide = np.abs(x.astype(f64))
     wide = np.where(np.isfinite(wide), wide, 0.0)

@@ -70,7 +70,7 @@ DONE: dict[int, tuple[Insertion, ...]] = {
     8: (
         Insertion(
             "interp/exact/numbers/transcendental.py",
-            "    return hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))\n",
+            "    return unite_in_float_hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))\n",
             _EXACT,
         ),
         Insertion("interp/exact/elementwise.py", "from uops.interp.exact.numbers.transcendental import ", "cbrt, "),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.discrete import find_anything_elements, has_points, list_results_where_operands_are_listed
+from uops.interp.allowed.elementwise.discrete import find_anything_elements, has_points, list_results_in_place_if_operands_listed
 from uops.interp.allowed.elementwise.pieces import evaluate_piece_corners
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout
 from uops.interp.allowed.value import ANY, NZERO, PZERO, ArrayOrSets, SetArray, scatter_elements_into, take_elements, writable_copy
@@ -98,7 +98,7 @@ def apply_float_arithmetic(op: Op, f: DTypeLayout, kernel: ArrayKernel, operands
         recompute_by_pieces(op, f, kernel, operands, out, doubtful)
     propagate_anything(out, operands)
     if has_points(operands):
-        out = list_results_where_operands_are_listed(f, kernel, operands, [f] * len(operands), writable_copy(out))
+        out = list_results_in_place_if_operands_listed(f, kernel, operands, [f] * len(operands), writable_copy(out))
     if op is Op.MAX:
         out = allow_either_zero_in_max(f, operands, out)
     return out

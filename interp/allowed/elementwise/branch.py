@@ -11,10 +11,10 @@ import numpy as np
 
 from uops.interp.allowed.elementwise.arithmetic import mark_anything
 from uops.interp.allowed.elementwise.discrete import (
-    apply_to_point_combinations,
+    apply_to_point_combinations_or_allow_any,
     find_anything_elements,
     has_points,
-    list_results_where_operands_are_listed,
+    list_results_in_place_if_operands_listed,
 )
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, from_order_keys, to_order_keys, ulp_distance
 from uops.interp.allowed.value import (
@@ -30,7 +30,7 @@ from uops.interp.allowed.value import (
     as_set_array,
     best_of,
     broadcast_value,
-    from_points,
+    from_points_widening_if_many,
     pad_points,
     scatter_elements_into,
     take_elements,
@@ -99,7 +99,7 @@ def compare_floats(
         return best
     out = SetArray(bool_layout, None, None, np.stack([best, best ^ inexact]))
     if has_points(operands):
-        return list_results_where_operands_are_listed(bool_layout, kernel, operands, (f, f), out)
+        return list_results_in_place_if_operands_listed(bool_layout, kernel, operands, (f, f), out)
     return out
 
 
@@ -164,7 +164,7 @@ def unite_flat_sets(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> Se
     """Return the union of two 1-D sets: as points where both are listed, else as a hull."""
     if not f.is_float:
         anything = find_anything_elements((a, b), best.shape)
-        return from_points(f, np.concatenate([best[None], a.points, b.points]), anything)
+        return from_points_widening_if_many(f, np.concatenate([best[None], a.points, b.points]), anything)
     flags = (0 if a.flags is None else a.flags) | (np.zeros(best.shape, np.uint8) if b.flags is None else b.flags)
     a_nan, b_nan = np.isnan(a.rows[0]), np.isnan(b.rows[0])
     flags = np.where(a_nan != b_nan, flags | NAN, flags).astype(np.uint8)
@@ -175,7 +175,7 @@ def unite_flat_sets(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> Se
     both_listed = _is_listed_or_exact(a) & _is_listed_or_exact(b)
     if both_listed.any():
         positions = np.flatnonzero(both_listed)
-        united = from_points(f, np.concatenate([best[None], _points_or_best(a), _points_or_best(b)])[:, positions])
+        united = from_points_widening_if_many(f, np.concatenate([best[None], _points_or_best(a), _points_or_best(b)])[:, positions])
         is_listed = np.ones(positions.shape, np.bool_) if united.is_listed is None else united.is_listed
         scatter_elements_into(out, positions[is_listed], united.map_components(lambda x, lead: x[..., is_listed]))
     return out
@@ -202,13 +202,15 @@ def cast_float_to_float(source_layout: DTypeLayout, result_layout: DTypeLayout, 
         rows[1] = kernel(x.best)
     out = SetArray(result_layout, rows, flags)
     return (
-        list_results_where_operands_are_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
+        list_results_in_place_if_operands_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
         if x.listed_points is not None
         else out
     )
 
 
-def cast_float_to_index(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
+def cast_float_to_index_allowing_any_if_nonfinite(
+    source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray
+) -> ArrayOrSets:
     """Return the set of a Cast from float to index.
 
     The Cast traps where the value is not finite (R29), and there a backend may do anything (R26).
@@ -246,9 +248,9 @@ def cast_float_to_int(source_layout: DTypeLayout, result_layout: DTypeLayout, ke
     rows = [best] + [np.where(anything, best, lo + np.minimum(j, width).astype(lo.dtype)) for j in range(steps)]
     if x.flags is not None:
         rows.append(np.where((x.flags & (PZERO | NZERO)) != 0, 0, best))
-    out = from_points(result_layout, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
+    out = from_points_widening_if_many(result_layout, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
     if x.listed_points is not None:
-        return list_results_where_operands_are_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
+        return list_results_in_place_if_operands_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
     return out
 
 
@@ -260,11 +262,11 @@ def cast_float_to_bool(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> ArrayOrSe
 def apply_cast(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
     """Return the set of a Cast of a set from layout `source_layout` to layout `result_layout`."""
     if not source_layout.is_float:
-        return apply_to_point_combinations(result_layout, kernel, (x,))
+        return apply_to_point_combinations_or_allow_any(result_layout, kernel, (x,))
     if result_layout.is_float:
         return cast_float_to_float(source_layout, result_layout, kernel, x)
     if result_layout.dtype is dt.index:
-        return cast_float_to_index(source_layout, result_layout, kernel, x)
+        return cast_float_to_index_allowing_any_if_nonfinite(source_layout, result_layout, kernel, x)
     return (
         cast_float_to_bool(source_layout, result_layout, x)
         if result_layout.np == np.bool_
@@ -282,8 +284,8 @@ def apply_trunc(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     positions = np.flatnonzero((wide[2] - wide[0] <= POINTS - 2) & unflagged & several)
     if positions.size:
         part = rows.reshape(3, -1)[:, positions]
-        scatter_elements_into(out, positions, from_points(f, _enumerate_integers(f, part)))
-    return list_results_where_operands_are_listed(f, kernel, (x,), (f,), out) if x.listed_points is not None else out
+        scatter_elements_into(out, positions, from_points_widening_if_many(f, _enumerate_integers(f, part)))
+    return list_results_in_place_if_operands_listed(f, kernel, (x,), (f,), out) if x.listed_points is not None else out
 
 
 def _enumerate_integers(f: DTypeLayout, rows: Array) -> Array:
@@ -316,20 +318,22 @@ def list_small_intervals_else_any(f: DTypeLayout, x: SetArray) -> SetArray:
     points = np.stack(rows)
     if x.listed_points is not None:
         points = np.concatenate([points, np.where(is_listed, x.listed_points, x.best)])
-    return from_points(f, points, anything if anything.any() else None)
+    return from_points_widening_if_many(f, points, anything if anything.any() else None)
 
 
-def apply_bitcast(source_layout: DTypeLayout, result_layout: DTypeLayout, x: SetArray) -> SetArray:
+def apply_bitcast_regrouping_last_axis(source_layout: DTypeLayout, result_layout: DTypeLayout, x: SetArray) -> SetArray:
     """Return the bits of sets with few points, else *any*; a different item size regroups the last axis (R46)."""
     if source_layout.is_float:
         x = list_small_intervals_else_any(source_layout, x)
     points, anything = x.points, x.anything_mask()
     old, new = source_layout.np.itemsize, result_layout.np.itemsize
     if old == new:
-        return from_points(result_layout, points.view(result_layout.np), anything)
+        return from_points_widening_if_many(result_layout, points.view(result_layout.np), anything)
     if old > new:
         split = np.ascontiguousarray(points).view(result_layout.np)
-        return from_points(result_layout, split, None if anything is None else np.repeat(anything, old // new, axis=-1))
+        return from_points_widening_if_many(
+            result_layout, split, None if anything is None else np.repeat(anything, old // new, axis=-1)
+        )
     ratio = new // old
     groups = points.reshape(*points.shape[:-1], points.shape[-1] // ratio, ratio)
     group_anything = np.zeros(groups.shape[1:-1], np.bool_) if anything is None else anything.reshape(groups.shape[1:]).any(-1)
@@ -338,4 +342,4 @@ def apply_bitcast(source_layout: DTypeLayout, result_layout: DTypeLayout, x: Set
     group_anything = group_anything | (varied > 1)
     rows = np.where(group_anything[..., None], np.broadcast_to(groups[:1], groups.shape), groups)
     joined = np.ascontiguousarray(rows).view(result_layout.np)[..., 0]
-    return from_points(result_layout, joined, group_anything if group_anything.any() else None)
+    return from_points_widening_if_many(result_layout, joined, group_anything if group_anything.any() else None)

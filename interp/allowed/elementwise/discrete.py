@@ -8,7 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout
-from uops.interp.allowed.value import ANY, NAN, ArrayOrSets, SetArray, from_points, scatter_elements_into, take_elements
+from uops.interp.allowed.value import (
+    ANY,
+    NAN,
+    ArrayOrSets,
+    SetArray,
+    from_points_widening_if_many,
+    scatter_elements_into,
+    take_elements,
+)
 
 #: The most combinations of points that are tried; the distinct results of more would hardly fit in eight points.
 MAX_COMBINATIONS = 64
@@ -26,7 +34,7 @@ def evaluate_all_point_combinations(kernel: ArrayKernel, operand_points: Sequenc
     return np.broadcast_to(out, shape).reshape(math.prod(shape[:n]), *shape[n:])
 
 
-def broadcastable_point_rows(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
+def broadcastable_point_rows_if_any_listed(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
     """Return the rows of points of `v` with the shape aligned to `shape`; None for a float set that is not listed."""
     if not isinstance(v, SetArray):
         return v[None] if v.ndim == len(shape) else v.reshape(1, *(1,) * (len(shape) - v.ndim), *v.shape)
@@ -35,10 +43,12 @@ def broadcastable_point_rows(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | 
     return v.listed_points.reshape(v.listed_points.shape[0], *(1,) * (len(shape) - len(v.shape)), *v.shape)
 
 
-def apply_to_point_combinations(result_layout: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]) -> SetArray:
+def apply_to_point_combinations_or_allow_any(
+    result_layout: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]
+) -> SetArray:
     """Return the set of fn on arrays and sets of integers or bools; *any* in an operand gives *any*."""
     shape = np.broadcast_shapes(*(v.shape for v in operands))
-    aligned = [broadcastable_point_rows(v, shape) for v in operands]
+    aligned = [broadcastable_point_rows_if_any_listed(v, shape) for v in operands]
     lists = [points for points in aligned if points is not None]
     assert len(lists) == len(aligned)
     anything = find_anything_elements(operands, shape)
@@ -48,7 +58,7 @@ def apply_to_point_combinations(result_layout: DTypeLayout, kernel: ArrayKernel,
             if len(points) > 1:
                 anything = anything | (points != points[0]).any(0)
         lists = [points[:1] for points in lists]
-    return from_points(result_layout, evaluate_all_point_combinations(kernel, lists), anything)
+    return from_points_widening_if_many(result_layout, evaluate_all_point_combinations(kernel, lists), anything)
 
 
 def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array | None:
@@ -61,7 +71,7 @@ def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ..
     return anything
 
 
-def list_results_where_operands_are_listed(
+def list_results_in_place_if_operands_listed(
     result_layout: DTypeLayout,
     kernel: ArrayKernel,
     operands: Sequence[ArrayOrSets],
@@ -73,14 +83,14 @@ def list_results_where_operands_are_listed(
     `result` was computed with intervals, and owns its components.
     """
     shape = result.shape
-    positions = np.flatnonzero(_find_elements_with_listed_or_exact_operands(operands, shape))
+    positions = np.flatnonzero(_find_where_some_are_listed_others_exact(operands, shape))
     if not positions.size:
         return result
     parts = [take_elements(f, v, shape, positions) for f, v in zip(layouts, operands)]
     rows = [p.points if p.listed_points is not None else p.rows[1:2] for p in parts]
     if math.prod(len(p) for p in rows) > MAX_COMBINATIONS:
         return result
-    points = from_points(result_layout, evaluate_all_point_combinations(kernel, rows))
+    points = from_points_widening_if_many(result_layout, evaluate_all_point_combinations(kernel, rows))
     if points.is_listed is None or points.is_listed.all():
         scatter_elements_into(result, positions, points)
     else:
@@ -89,7 +99,7 @@ def list_results_where_operands_are_listed(
     return result
 
 
-def _find_elements_with_listed_or_exact_operands(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array:
+def _find_where_some_are_listed_others_exact(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array:
     """Return where some operand is a list of points and every other is a list or exact."""
     all_suit, any_listed = np.ones(shape, np.bool_), np.zeros(shape, np.bool_)
     for v in operands:

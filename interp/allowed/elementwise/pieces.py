@@ -57,7 +57,9 @@ def evaluate_piece_corners(
         size = max(1, MAX_EVALUATIONS // 14**n)
         chunks = [slice(start, start + size) for start in range(0, m, size)]
         split = [[v.map_components(lambda x, lead, chunk=chunk: x[..., chunk]) for v in operands] for chunk in chunks]  # type: ignore[misc]
-        return _concatenate_sets(f, [evaluate_piece_corners(f, kernel, parts, float32_kernel_if_no_inf) for parts in split])
+        return _concatenate_interval_sets(
+            f, [evaluate_piece_corners(f, kernel, parts, float32_kernel_if_no_inf) for parts in split]
+        )
     best = kernel(*(v.best for v in operands))
     grids, present = [], np.ones((1,) * n + (m,), np.bool_)
     for i, v in enumerate(operands):
@@ -127,7 +129,7 @@ def merge_piece_results(f: DTypeLayout, results: Array, present: Array, best: Ar
     use, clamped = is_interval & occurs & ~nan, np.clip(keys, -top - 1, top)
     low = np.where(use, clamped, KEY_LIMIT).min((0, 1))
     high = np.where(use, clamped, -KEY_LIMIT).max((0, 1))
-    return make_canonical_set(f, low, high, best, flags)
+    return make_set_absorbing_adjacent_flags(f, low, high, best, flags)
 
 
 def _special_value_keys(f: DTypeLayout) -> tuple[tuple[int, int], ...]:
@@ -135,7 +137,7 @@ def _special_value_keys(f: DTypeLayout) -> tuple[tuple[int, int], ...]:
     return ((NINF, -f.key_max - 2), (NZERO, -1), (PZERO, 0), (PINF, f.key_max + 1))
 
 
-def make_canonical_set(f: DTypeLayout, lo_keys: Array, hi_keys: Array, best: Array, flags: Array) -> SetArray:
+def make_set_absorbing_adjacent_flags(f: DTypeLayout, lo_keys: Array, hi_keys: Array, best: Array, flags: Array) -> SetArray:
     """Return the canonical set of the keys from `lo_keys` to `hi_keys` and the flagged values.
 
     An empty interval takes a flagged value. Flags next to or inside the interval become part of it.
@@ -161,7 +163,7 @@ def make_canonical_set(f: DTypeLayout, lo_keys: Array, hi_keys: Array, best: Arr
     return SetArray(f, interval, flags if flags.any() else None)
 
 
-def _concatenate_sets(f: DTypeLayout, parts: list[SetArray]) -> SetArray:
+def _concatenate_interval_sets(f: DTypeLayout, parts: list[SetArray]) -> SetArray:
     flags = None
     if any(p.flags is not None for p in parts):
         flags = np.concatenate([np.zeros(p.shape, np.uint8) if p.flags is None else p.flags for p in parts])

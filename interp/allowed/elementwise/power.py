@@ -26,7 +26,7 @@ def apply_pow(f: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSet
         return y
     rows = np.stack([y, y, y])
     widen_by_ulps(f, rows, np.broadcast_to(exact, rows.shape), POW_ULPS)
-    return SetArray(f, _clamp_to_sign_of_best(rows))
+    return SetArray(f, _clamp_in_place_to_sign_of_best(rows))
 
 
 def _apply_pow_to_sets(f: DTypeLayout, kernel: ArrayKernel, a: ArrayOrSets, b: ArrayOrSets) -> SetArray:
@@ -46,7 +46,7 @@ def _apply_pow_to_sets(f: DTypeLayout, kernel: ArrayKernel, a: ArrayOrSets, b: A
     exact = np.broadcast_to(_exact_mask(a) & _exact_mask(b), shape)
     special = _is_special_case(np.broadcast_to(best_of(a), shape), np.broadcast_to(best_of(b), shape), rows[1])
     widen_by_ulps(f, rows, np.where(exact, special, ~np.isfinite(rows)), POW_ULPS)
-    out = SetArray(f, _clamp_to_sign_of_best(rows))
+    out = SetArray(f, _clamp_in_place_to_sign_of_best(rows))
     least_base = np.broadcast_to(a_rows[0] if isinstance(a, SetArray) else a_rows, shape)
     coarse = ~exact & (~(least_base > 0) | ~np.isfinite(rows).all(0))
     for v in (a, b):
@@ -70,7 +70,7 @@ def _is_special_case(a: Array, b: Array, y: Array) -> Array:
     return np.asarray(special | ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(y))
 
 
-def _clamp_to_sign_of_best(rows: Array) -> Array:
+def _clamp_in_place_to_sign_of_best(rows: Array) -> Array:
     """Clamp the ends to the sign of the best power, in place, as the sign is exact."""
     zero = np.zeros((), rows.dtype)
     low = (rows[0] < 0) & (rows[1] >= 0) & ~np.signbit(rows[1])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from uops.interp.allowed.elementwise.arithmetic import propagate_anything
-from uops.interp.allowed.elementwise.pieces import KEY_LIMIT, cut_into_piece_ends_and_presence, make_canonical_set
+from uops.interp.allowed.elementwise.pieces import KEY_LIMIT, cut_into_piece_ends_and_presence, make_set_absorbing_adjacent_flags
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout, same_bits_or_both_nan, to_order_keys, ulp
 from uops.interp.allowed.value import (
     ANY,
@@ -108,11 +108,11 @@ def apply_transcendental(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: ArrayOr
             return y
         rows = np.stack([y, y, y])
         widen_by_ulps(f, rows, np.broadcast_to(exact, rows.shape), f.ulps)
-        return SetArray(f, _clamp_lower_end_to_least_result(op, rows))
+        return SetArray(f, _raise_lower_end_in_place_to_least_result(op, rows))
     rows = kernel(x.rows)
     exact = (APPROXIMATIONS[op].is_exact(x.rows, rows) & x.exact_mask()) | ~np.isfinite(rows)
     widen_by_ulps(f, rows, exact, f.ulps)
-    out = SetArray(f, _clamp_lower_end_to_least_result(op, rows))
+    out = SetArray(f, _raise_lower_end_in_place_to_least_result(op, rows))
     positions = np.flatnonzero(_find_elements_that_need_pieces(rows, x))
     if positions.size:
         scatter_elements_into(out, positions, _apply_by_pieces(op, f, kernel, take_elements(f, x, out.shape, positions)))
@@ -120,7 +120,7 @@ def apply_transcendental(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: ArrayOr
     return out
 
 
-def _clamp_lower_end_to_least_result(op: Op, rows: Array) -> Array:
+def _raise_lower_end_in_place_to_least_result(op: Op, rows: Array) -> Array:
     """Raise a lower end to the op's least result, in place, and return the rows."""
     least = APPROXIMATIONS[op].least
     if np.isfinite(least):
@@ -154,7 +154,7 @@ def _apply_by_pieces(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -
     args = np.stack([values[:, 0], values[:, 0], values[:, 1]])
     point = same_bits_or_both_nan(f, args[0], args[2])
     widen_by_ulps(f, rows, (APPROXIMATIONS[op].is_exact(args, rows) & point) | ~np.isfinite(rows), f.ulps)
-    rows = _clamp_lower_end_to_least_result(op, rows)
+    rows = _raise_lower_end_in_place_to_least_result(op, rows)
     lo, hi = to_order_keys(f, rows[0]).astype(np.int64), to_order_keys(f, rows[2]).astype(np.int64)
     top = f.key_max
     use = present & ~nan.any(1)
@@ -164,7 +164,7 @@ def _apply_by_pieces(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -
         use = use & ~point
     low = np.where(use, lo, KEY_LIMIT).min(0)
     high = np.where(use, hi, -KEY_LIMIT).max(0)
-    return make_canonical_set(f, low, high, kernel(x.best), flags)
+    return make_set_absorbing_adjacent_flags(f, low, high, kernel(x.best), flags)
 
 
 def _apply_sin(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import isqrt
 
-from uops.interp.exact.answers import AnswerSet, any_nan, float_result, hull, one_of
+from uops.interp.exact.answers import AnswerSet, any_nan, float_result, one_of, unite_in_float_hull
 from uops.interp.exact.numbers.formats import FINITE, INFINITE, NAN, FloatFormat, Real, divide_with_sticky_bit
 
 
@@ -110,7 +110,7 @@ def div(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
 
 def hull_unless_same(a: AnswerSet, b: AnswerSet) -> AnswerSet:
     """Return `a` itself if both are the same set, so that an exact answer stays exact; else their hull."""
-    return a if a == b else hull(a, b)
+    return a if a == b else unite_in_float_hull(a, b)
 
 
 def mulacc(fmt: FloatFormat, core: bool, a: int, b: int, c: int) -> AnswerSet:
@@ -145,10 +145,10 @@ def minimum(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     return _pick_extreme_or_nan(fmt, core, a, b, fmt.key(a) <= fmt.key(b))
 
 
-def _pick_extreme_or_nan(fmt: FloatFormat, core: bool, a: int, b: int, prefer_first: bool) -> AnswerSet:
+def _pick_extreme_or_nan(fmt: FloatFormat, core: bool, a: int, b: int, first_is_extreme: bool) -> AnswerSet:
     """Return NaN if either operand is (core: or either operand), and of two zeros either (R11); else the preferred operand."""
     if fmt.is_nan(a) or fmt.is_nan(b):
         return one_of(fmt.dtype, fmt.nan, a, b) if core else any_nan(fmt)
     if not fmt.key(a) and not fmt.key(b):
         return AnswerSet(fmt.dtype, a & b, (a | b,)) if a != b else AnswerSet(fmt.dtype, a)
-    return AnswerSet(fmt.dtype, a if prefer_first else b)
+    return AnswerSet(fmt.dtype, a if first_is_extreme else b)

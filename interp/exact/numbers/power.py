@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isqrt
 
-from uops.interp.exact.answers import AnswerSet, float_result, floats_within_ulps, hull
+from uops.interp.exact.answers import AnswerSet, float_result, floats_within_ulps, unite_in_float_hull
 from uops.interp.exact.numbers.formats import FINITE, INFINITE, NAN, Dyadic, FloatFormat, Real
 from uops.interp.exact.numbers.transcendental import (
     Enclosure,
@@ -23,16 +23,16 @@ def pow_(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     Strict has the special cases exactly, and all others within 2 ulp. Core also allows all results of Exp2(Log2(a) * b).
     """
     rounded = _pow_within_ulps(fmt, core, fmt.decode(a), fmt.decode(b))
-    return hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), b)) if core else rounded
+    return unite_in_float_hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), b)) if core else rounded
 
 
 def _pow_within_ulps(fmt: FloatFormat, core: bool, x: Real, y: Real) -> AnswerSet:
-    special = _special_case_bits(fmt, x, y)
+    special = _ieee_special_case_bits_or_none(fmt, x, y)
     if special is not None:
         return float_result(fmt, special)
     sign = x.sign & _odd_bit(y)
     ulps = 4 if core else 2
-    if _leaves_exponent_range(fmt, x, y):
+    if _surely_overflows_or_underflows(fmt, x, y):
         if _grows(x, y):
             return float_result(fmt, fmt.infinity(sign))
         return floats_within_ulps(fmt, sign, 0, fmt.unit, ulps)
@@ -44,7 +44,7 @@ def _pow_within_ulps(fmt: FloatFormat, core: bool, x: Real, y: Real) -> AnswerSe
     return floats_within_ulps(fmt, sign, r, q, ulps)
 
 
-def _special_case_bits(fmt: FloatFormat, x: Real, y: Real) -> int | None:
+def _ieee_special_case_bits_or_none(fmt: FloatFormat, x: Real, y: Real) -> int | None:
     """Return the result in the cases that IEEE 754 lists; None if x**y is a finite real power."""
     one = fmt.one
     if y.kind == FINITE and not y.m:
@@ -85,7 +85,7 @@ def _grows(x: Real, y: Real) -> bool:
     return _at_least_one(x) != bool(y.sign)
 
 
-def _leaves_exponent_range(fmt: FloatFormat, x: Real, y: Real) -> bool:
+def _surely_overflows_or_underflows(fmt: FloatFormat, x: Real, y: Real) -> bool:
     """Return True if |y log2 x| is so large that the result surely overflows or underflows; x is not +-1."""
     _, (low, _, e) = (
         log2_sign_and_magnitude_enclosure(x.m, x.e, 8) if x.m & (x.m - 1) else (0, (abs(x.m.bit_length() - 1 + x.e), 0, 0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
-from uops.interp.exact.answers import AnswerSet, any_nan, float_result, floats_within_ulps, hull
+from uops.interp.exact.answers import AnswerSet, any_nan, float_result, floats_within_ulps, unite_in_float_hull
 from uops.interp.exact.numbers.arithmetic import mul, sqrt_and_round
 from uops.interp.exact.numbers.constants import ln2, pi
 from uops.interp.exact.numbers.formats import INFINITE, NAN, Dyadic, FloatFormat, Real
@@ -236,7 +236,7 @@ def hull_of_exp2_of_product(fmt: FloatFormat, logs: AnswerSet, factor_bits: int)
         ends += [fmt.from_key(k) for k in logs.span]
     if logs.nan:
         ends.append(fmt.nan)
-    return reduce(hull, [exp2(fmt, True, mul(fmt, True, end, factor_bits).best) for end in ends])
+    return reduce(unite_in_float_hull, [exp2(fmt, True, mul(fmt, True, end, factor_bits).best) for end in ends])
 
 
 def sqrt(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
@@ -244,4 +244,4 @@ def sqrt(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     rounded = float_result(fmt, sqrt_and_round(fmt, fmt.decode(a)))
     if not core:
         return rounded
-    return hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))
+    return unite_in_float_hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))

@@ -3,7 +3,15 @@
 import pytest
 
 from uops.interp.exact import FORMATS, AnswerSet, bits_of
-from uops.interp.exact.answers import any_nan, anything, float_result, floats_between, floats_within_ulps, hull, one_of
+from uops.interp.exact.answers import (
+    any_nan,
+    anything,
+    float_result,
+    floats_between,
+    floats_within_ulps,
+    one_of,
+    unite_in_float_hull,
+)
 from uops.spec.ir.dtypes import float16, float32, fp8e4m3, int8
 
 F16 = FORMATS[float16]
@@ -77,7 +85,7 @@ def test_near_counts_infinity_as_the_next_power_of_two():
 
 def test_hull_joins_intervals_points_and_nan():
     one, two = bits_of(float32, 1.0), bits_of(float32, 2.0)
-    joined = hull(AnswerSet(float32, two), AnswerSet(float32, one))
+    joined = unite_in_float_hull(AnswerSet(float32, two), AnswerSet(float32, one))
     assert joined.best == two and joined.contains(one + 5) and not joined.contains(one - 1) and not joined.contains(0x7FC00000)
-    assert hull(joined, any_nan(FORMATS[float32])).contains(0x7FC00000)
-    assert hull(AnswerSet(float32, one), anything(float32, 0)).anything
+    assert unite_in_float_hull(joined, any_nan(FORMATS[float32])).contains(0x7FC00000)
+    assert unite_in_float_hull(AnswerSet(float32, one), anything(float32, 0)).anything
