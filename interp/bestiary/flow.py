@@ -136,7 +136,7 @@ def find_wmma_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> 
     plan = frame.scope.plan
     if not u.ranges:
         return [(frame, s) for s in plan.sources_in_scope(u)]
-    outermost = plan.loop_levels((u.lhs, u.rhs), plan.closed_ranges(u))[0]
+    outermost = plan.loop_levels((u.lhs, u.rhs), plan.ranges_ended_by(u))[0]
     return [(frame, s) for s in (u.accumulator, outermost.range.bound, *outermost.invariant)]
 
 
@@ -156,5 +156,5 @@ def eval_wmma(step: EvalStep) -> BestiaryCoroutine:
         step.before |= reply.before
         total = reply.fragments[()]
 
-    yield from step.run_loops((u.lhs, u.rhs), step.frame.scope.plan.closed_ranges(u), multiply_accumulate)
+    yield from step.run_loops((u.lhs, u.rhs), step.frame.scope.plan.ranges_ended_by(u), multiply_accumulate)
     return total
