@@ -169,12 +169,12 @@ class _WmmaLowering:
         most = 1
         stride: UOp = B.const(1, _POSITION)
         for x in dimensions:
-            number = _add(number, _multiply(_as_position(self.new[x]), stride))
+            number = _add(number, _multiply(_as_position(self.new.get(x, x)), stride))
             stride = _multiply(stride, _as_position(self.new.get(x.bound, x.bound)))
             most *= max_extent(loop_extent(x))
         if stride.op is Op.CONST and most % threads:
             raise self._error(u, "R93 (TC)", f"expected warps of {threads} lanes, got {most} lanes")
-        warps = -(-most // threads)
+        warps = max(1, -(-most // threads))
         if warps == 1:
             return _Warp(number, B.const(0, _POSITION), 1)
         whole = B.const(threads, _POSITION)

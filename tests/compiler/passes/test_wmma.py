@@ -197,6 +197,10 @@ def test_the_number_of_warps_may_be_a_variable(n: int) -> None:
     judge(root, {**memory_of(draw_matrices(d, 3)), "n": n})
 
 
+def test_no_lanes_multiply_nothing() -> None:
+    judge(kernel(product_of_lane(INT8, special("lidx0", 0), 1)), memory_of(draw_matrices(INT8)))
+
+
 def test_lanes_that_fill_no_warp_are_refused_R93() -> None:
     with pytest.raises(CompileError, match=r"R93 \(TC\) at .*expected warps of 32 lanes, got 33 lanes"):
         Compiled(kernel(product_of_lane(INT8, special("lidx0", 33), 2)), target("c"), CONFIG, Dialect.SCHEDULED)
