@@ -43,7 +43,7 @@ class _Lifetime:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What Buffers that share memory have in common."""
+        """The properties that Buffers have in common if they share memory."""
         a = self.buffer.arg
         return a.addrspace, a.dtype, a.device, self.scope, a.size if a.addrspace is AddrSpace.REG else None
 

@@ -40,9 +40,15 @@ class ClosedValues(NamedTuple):
 
 
 @overload
-def function(f: Callable[P, R], *, precompile: bool = False) -> Callable[P, R]: ...
+def function(f: Callable[P, R], *, precompile: bool = False) -> Callable[P, R]:
+    """Capture each call of `f`."""
+
+
 @overload
-def function(f: None = None, *, precompile: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def function(f: None = None, *, precompile: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return the decorator."""
+
+
 def function(f: Callable[P, R] | None = None, *, precompile: bool = False) -> Any:
     """Capture each call of `f` as a Function node (see the module).
 

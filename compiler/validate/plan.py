@@ -46,8 +46,9 @@ def generate_plan_claims(
     live_ranges: dict[UOp, tuple[int, int]] = {}
     places: dict[UOp, UOp] = {}
     for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
-        yield _claim(f"call {k} keeps its annotations", _truth(old.arg == new.arg))
-        if old.body is not new.body:
+        if old.body is new.body or old.arg != new.arg:
+            yield _claim(f"call {k} keeps its kernel", _truth(old.arg == new.arg))
+        else:
             yield from generate_private_plan_claims(f"call {k}", old.body, new.body)
         if k not in written_kernels:
             yield from _claim_unique_written_arguments(k, old)

@@ -27,7 +27,7 @@ _GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
 def generate_private_plan_claims(place: str, before: UOp, after: UOp) -> Iterator[ValidationClaim]:
     """Claim that two instruction lists, the second on merged private memory, compute the same. `place` names the kernel."""
     merged = _match_instructions(before.src, after.src)
-    yield _claim(f"{place} has the same instructions on merged memory", merged is not None)
+    yield _claim(f"{place} keeps its kernel", merged is not None)
     if merged is None:
         return
     flow = _ControlFlow(before.src)

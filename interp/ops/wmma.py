@@ -93,8 +93,8 @@ def multiply_fragments(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
 def multiply_tile_grid(d: Descriptor, grid: tuple[int, int], a: Array, b: Array, acc: Array) -> Array:
     """Return D's fragments of a grid of products, `grid` being the numbers of tiles along N and along M (R178).
 
-    A lane holds the fragments of A one after the other, as many as there are tiles along M, those of B along N, and those of
-    C and D row by row. Raises SpecError if a lane holds another number of elements.
+    A lane holds a fragment of A per tile along M, one after the other. Of B it holds one per tile along N. Those of C and D
+    stand row by row. Raises SpecError if a lane holds another number of elements.
     """
     along_n, along_m = grid
     tiles_a, tiles_b = _split_tiles(d, "A", a, along_m), _split_tiles(d, "B", b, along_n)
