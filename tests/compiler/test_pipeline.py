@@ -1,6 +1,7 @@
 """The pass table is checked, stages are in order, every stage can be dumped, and the verifier stands between passes."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -111,9 +112,9 @@ def test_settings_are_read_from_an_environment() -> None:
 def test_a_program_is_made_stateless_once(pyref: object, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[UOp] = []
 
-    def counted(root: UOp) -> CallifiedProgram:
+    def counted(root: UOp, *lower_body: Any) -> CallifiedProgram:
         calls.append(root)
-        return callify_program(root)
+        return callify_program(root, *lower_body)
 
     monkeypatch.setattr("uops.compiler.pipeline.callify_program", counted)
     program = compile(GRAPH, pyref, Config(reuse=False))  # type: ignore[arg-type]
