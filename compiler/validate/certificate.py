@@ -116,7 +116,7 @@ def build_and_check_certificate(
         "trusted": list(TRUSTED),
         "rules": {name: digest_rule(rules[name]) for name in sorted({s.rule for k in steps_by_kernel for s in k})},
         "texts": texts,
-        "callers": caller_buffer_numbers(graphs["callify"]),
+        "callers": caller_buffer_numbers(graphs["callify"].arguments),
         "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in steps_by_kernel],
     }
     if fast_math_rules is not None:
