@@ -3,8 +3,8 @@
 `generate_statements_on_buffers` makes reads through views, and Stores of a part or the whole, some of values that read the
 memory they replace. Every Store comes after all reads of what it overwrites (R51: a use as a value is a Load; R55: unordered
 accesses race; R59: After orders), so no order is left open. `generate_program_with_kernel_calls` adds Calls of kernels written by
-hand. These write Buffers or views of them, and read memory, views, values, constants and Params. A variable of a kernel is bound to a
-variable, a number or an expression. Memory that a Call writes is passed to it once, or by the same reference (R166).
+hand. These write Buffers or views of them, and read memory, views, values, constants and Params. A variable of a kernel is bound
+to a variable, a number or an expression. Memory that a Call writes is passed to it once, or by the same reference (R166).
 `generate_symbolic_shape_graph` applies ops, from inputs to
 outputs, to values whose extents are variables (R48: symbolic sizes).
 """
