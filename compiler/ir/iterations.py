@@ -18,10 +18,10 @@ from dataclasses import replace
 from uops.compiler.log import log_transform
 from uops.spec.ir.axes import UNROLLED, AxisType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ACCESSES, Op
 from uops.spec.ir.scope import base_memory, open_ranges
 
-_WRITES = frozenset({Op.STORE, Op.ATOMICADD})
+_ACCESSES = ACCESSES | {Op.ATOMICADD}
 #: Effects that every lane and iteration has of its own.
 _REPEATED_EFFECTS = frozenset({Op.ATOMICADD, Op.CUSTOM, Op.CUSTOMI, Op.INS})
 #: Ops that pass the body of a loop on to the effects in it.
@@ -31,7 +31,7 @@ _IN_BODY = frozenset({Op.GROUP, Op.END, Op.BARRIER})
 def bind_accesses_to_loops(body: UOp) -> UOp:
     """Return a kernel whose accesses of memory that it writes depend on the loops that they run in, and AtomicAdds on the lanes."""
     order = toposort(*(u for u in toposort(body) if u.op in (Op.RANGE, Op.SPECIAL)), body)  # an access depends on its loops
-    written = {base_memory(u.src[0]) for u in order if u.op in _WRITES}
+    written = {base_memory(_accessed_reference(u)) for u in order if u.op in _ACCESSES and u.op is not Op.LOAD}
     loops_of_vectors = _find_vector_axes_to_loop_over(order)
     reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     specials = [u for u in order if u.op is Op.SPECIAL]
@@ -41,13 +41,19 @@ def bind_accesses_to_loops(body: UOp) -> UOp:
         src, arg = tuple([done[s] for s in u.src]), u.arg
         if u in loops_of_vectors:
             arg = replace(arg, type=AxisType.REDUCE if u in reduced else AxisType.LOOP)
-        if u in loops and (base_memory(u.src[0]) in written or any(map(_may_be_zero_trip, loops[u]))):
+        if u in loops and (base_memory(_accessed_reference(u)) in written or any(map(_may_be_zero_trip, loops[u]))):
             around = [r for r in order if r in loops[u] and (r in loops_of_vectors or r.arg.type not in UNROLLED)]
             around += specials if u.op is Op.ATOMICADD else []
-            src = (UOp(Op.AFTER, (src[0], *[done[r] for r in around])), *src[1:]) if around else src
+            reference, *operands = src
+            src = (UOp(Op.AFTER, (reference, *[done[r] for r in around])), *operands) if around else src
         done[u] = u if src == u.src and arg is u.arg else UOp(u.op, src, arg, u.tag)
     log_transform("bind", body, done[body], done)
     return done[body]
+
+
+def _accessed_reference(access: UOp) -> UOp:
+    reference: UOp = access.index if access.op is Op.ATOMICADD else access.buffer
+    return reference
 
 
 def _find_vector_axes_to_loop_over(order: list[UOp]) -> frozenset[UOp]:
@@ -69,7 +75,7 @@ def _may_be_zero_trip(r: UOp) -> bool:
 def _find_loops_of_accesses(order: list[UOp]) -> dict[UOp, frozenset[UOp]]:
     """Return the Ranges that each access runs in: those it depends on, and those of the Ends in whose body it is."""
     depended = open_ranges(order)
-    loops = {u: depended[u] for u in order if u.op in _WRITES or u.op is Op.LOAD}
+    loops = {u: depended[u] for u in order if u.op in _ACCESSES}
     for end in (u for u in order if u.op is Op.END):
         for effect in _effects_in_body(end.body):
             loops[effect] |= frozenset(end.ranges)
@@ -81,7 +87,7 @@ def _effects_in_body(body: UOp) -> Iterator[UOp]:
     stack = [body]
     while stack:
         u = stack.pop()
-        if u.op in _WRITES:
+        if u.op is Op.STORE or u.op is Op.ATOMICADD:
             yield u
         elif u.op in _IN_BODY:
             stack += [u.body] if u.op is Op.END else u.src

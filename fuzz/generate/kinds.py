@@ -16,7 +16,7 @@ import numpy as np
 
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.testing.values import from_bits, special_bits
-from uops.fuzz.generate import bestiary, calls, chains, kernels, laws, programs
+from uops.fuzz.generate import bestiary, chains, kernels, laws, programs
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
@@ -171,7 +171,7 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("kernels", "scheduled kernels with LOCAL memory, workgroups and Barriers",
                 Dialect.SCHEDULED, kernels.generate_kernel_launch),
     ProgramKind("calls", "Calls of kernels written by hand, among statements on the same Buffers",
-                Dialect.TENSOR, calls.generate_program_with_kernel_calls, 2),
+                Dialect.TENSOR, programs.generate_program_with_kernel_calls, 2),
     ProgramKind("devices", "graphs on several devices",
                 Dialect.TENSOR, _tensor_graph_generator(FEATURES)),
     ProgramKind("bestiary", "graphs of the second document, against legalize",
