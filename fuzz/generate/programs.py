@@ -229,7 +229,7 @@ class CallingProgramMaker(ProgramMaker):
         self.memories.append(MemoryState(b.buffer(extent, d, unique=unique), d, extent))
         return self.memories[-1]
 
-    def _draw_data(self, d: dt.DType, shape: tuple[int, ...]) -> object:
+    def _draw_data(self, d: dt.DType, shape: tuple[int, ...]) -> Any:
         return draw_array(self.draw, d, shape, "small" if d.is_float else self.draw.choice(("small", "mixed", "bits")))
 
     def _view_of_size(self, memory: MemoryState, size: int) -> UOp:
