@@ -135,7 +135,7 @@ def make_update_in_place(k: WrittenKernel) -> list[UOp]:
 def make_loops_of_any_bound(k: WrittenKernel) -> list[UOp]:
     """Update memory in the order of nested loops whose bounds may be 0, negative, variables, or counters of outer loops."""
     outer = k.make_range(k.make_variable(-2, 4) if k.draw.chance(50) else k.draw.choice(_BOUNDS), AxisType.LOOP)
-    bounds = (k.draw.choice(_BOUNDS), b.sub(outer, 1), b.sub(2, outer), b.neg(outer), k.make_variable(-1, 3))
+    bounds: tuple[int | UOp, ...] = (k.draw.choice(_BOUNDS), b.sub(outer, 1), b.sub(2, outer), b.neg(outer), k.make_variable(-1, 3))
     inner = k.make_range(k.draw.choice(bounds), AxisType.LOOP)
     size = k.draw.choice((1, 2, 5))
     element = b.at(k.make_memory(size, is_written=True), b.mod(b.add(outer, b.mul(inner, k.draw.choice((0, 1, 3)))), size))

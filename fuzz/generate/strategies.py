@@ -23,8 +23,14 @@ from uops.backends.testing.values import draw_array
 from uops.compiler.target import Target
 from uops.fuzz.generate import graphs, kinds
 from uops.fuzz.generate.declared import SupportedOpDtypes
-from uops.fuzz.generate.optop_sequences import OptOpDrawer, draw_optop_sequence
-from uops.fuzz.generate.schedules import ScheduleTextFollower, pipeline_with_scheduler, run_passes_up_to
+from uops.fuzz.generate.producers import FEATURES
+from uops.fuzz.generate.schedules import (
+    OptOpDrawer,
+    ScheduleTextFollower,
+    draw_optop_sequence,
+    pipeline_with_scheduler,
+    run_passes_up_to,
+)
 from uops.fuzz.reduce import reproducer
 from uops.fuzz.reduce.reduce import reduce_sample
 from uops.spec.ir import dtypes as dt
@@ -137,7 +143,7 @@ def scheduled_cases(
     Hypothesis shrinks the graph and the OptOps. `options`, `max_nodes` and `capabilities` are those of `cases`. A graph on several
     devices has no kernels and is not drawn.
     """
-    options = {"features": graphs.FEATURES - kinds.MULTIPLE, **options}
+    options = {"features": FEATURES - kinds.MULTIPLE, **options}
     case = draw(cases(max_nodes=max_nodes, capabilities=capabilities, **options))
     drawer = OptOpDrawer(HypothesisDraw(draw), max_optops)
     run_passes_up_to(case.graph, target, pipeline_with_scheduler(drawer), last_pass="optimize")
