@@ -75,12 +75,12 @@ def test_a_scheduled_case_applies_its_optops_again(case: ScheduledCase) -> None:
 
 
 def test_a_scheduled_case_shrinks_to_a_small_graph_and_few_optops() -> None:
-    strategy = scheduled_cases(create_backend("c").target, max_nodes=6, max_elements=32)
+    strategy = scheduled_cases(create_backend("c").target, max_optops=3, max_nodes=4, max_elements=16)
 
-    def has_vectors(case: ScheduledCase) -> bool:
-        return any(isinstance(o, Split) and o.target is AxisType.UPCAST for _, o in case.optops)
+    def has_split(case: ScheduledCase) -> bool:
+        return any(isinstance(o, Split) for _, o in case.optops)
 
-    small = find(strategy, has_vectors, settings=settings(max_examples=500, deadline=None, database=None))
+    small = find(strategy, has_split, settings=settings(max_examples=400, deadline=None, database=None, derandomize=True))
     assert len(small.optops) <= 2
     assert count_nodes(ProgramSample(*small)) <= 5
 
