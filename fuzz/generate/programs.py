@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from uops.backends.testing.values import draw_array
+from uops.backends.testing.values import Array, draw_array
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.kernel_forms import draw_kernel_call
@@ -229,7 +229,7 @@ class CallingProgramMaker(ProgramMaker):
         self.memories.append(MemoryState(b.buffer(extent, d, unique=unique), d, extent))
         return self.memories[-1]
 
-    def _draw_data(self, d: dt.DType, shape: tuple[int, ...]) -> Any:
+    def _draw_data(self, d: dt.DType, shape: tuple[int, ...]) -> Array:
         return draw_array(self.draw, d, shape, "small" if d.is_float else self.draw.choice(("small", "mixed", "bits")))
 
     def _view_of_size(self, memory: MemoryState, size: int) -> UOp:

@@ -8,8 +8,10 @@ are numbered in the order in which the optimizer reaches them:
 `draw N` stands for OptOps that the seed N draws for each kernel. `beam N` stands for moves of the search that N draws
 (`uops.compiler.passes.optimize.search.beam`). These start from the heuristics' schedule (`0:chosen`), from flattened loop nests
 (`0:joined`) or from the kernel's own loops (`0:plain`). `pipeline_with_scheduler` is the pipeline with such a sequence in place
-of the compiler's choice. Parts that are not legal, as after a program was made smaller, are skipped. Spec: Kernel Optimizations
-(OptOps); R90 to R98 (rulings on OptOps).
+of the compiler's choice. Parts that are not legal, as after a program was made smaller, are skipped. `OptOpDrawer` chooses each
+OptOp from the list of the legal ones, the simplest first, so that a driver that shrinks choices shrinks the sequence.
+
+Spec: Kernel Optimizations (OptOps); R90 to R98 (rulings on OptOps).
 """
 
 from __future__ import annotations
@@ -39,9 +41,24 @@ from uops.compiler.target import MachineModel, Target, machine_model_of
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.kinds import stable_hash
 from uops.fuzz.oracles.stages import Fault
+from uops.spec.choices import ChoiceSource
 from uops.spec.ir.axes import AXIS_TABLE, UNROLLED, WORKGROUP, AxisType, Direction
 from uops.spec.ir.node import UOp
-from uops.spec.optops import OPTOPS, TC, Axis, Nolocals, OptOp, Padto, Split, Swap, parse_optop, split_directions
+from uops.spec.optops import (
+    OPTOPS,
+    TC,
+    Axis,
+    Nolocals,
+    OptOp,
+    Padto,
+    Split,
+    Swap,
+    apply_optop_to_axes,
+    illegality_reason,
+    parse_optop,
+    sort_axes,
+    split_directions,
+)  # fmt: skip
 
 #: Maximum numbers of a kernel's vector lanes, of its lanes in a workgroup, and of its iterations.
 _MAX_VECTOR_LANES, _MAX_WORKGROUP_LANES, _MAX_ITERATIONS = 64, 64, 1 << 15
@@ -205,6 +222,99 @@ def _leaves_kernel_small_enough_to_run(s: Schedule, opt: OptOp, machine: Machine
     if symbolic or vector_lanes > _MAX_VECTOR_LANES:
         return False
     return count_workgroup_lanes(after) <= _MAX_WORKGROUP_LANES and iterations <= _MAX_ITERATIONS
+
+
+# ------------------------------------------------------------------------------------------------------- lists of legal OptOps
+
+#: Factors and multiples to choose from, the simplest first; a Split may also take the whole axis.
+_FACTORS = (2, 3, 4, 5, 7, 8, 16)
+
+
+#: Maximum number of iterations of a kernel after an OptOp of the list of legal ones.
+_MAX_DRAWN_ITERATIONS = 1 << 13
+
+
+def list_legal_optops(axes: Sequence[Axis], applied: Sequence[OptOp] = ()) -> list[OptOp]:
+    """Return the legal OptOps of a kernel with these axes after the OptOps `applied`, the simplest first.
+
+    There is one for each factor and multiple of a short list, but no TC, which needs a product and a target. An OptOp that would
+    make the kernel large is left out.
+    """
+    return list(_list_legal_optops(tuple(sort_axes(axes)), tuple(applied)))
+
+
+@functools.lru_cache(1024)
+def _list_legal_optops(axes: tuple[Axis, ...], applied: tuple[OptOp, ...]) -> tuple[OptOp, ...]:
+    legal = (o for o in _enumerate_optops(axes) if illegality_reason(o, axes, applied=applied) is None)
+    return tuple(o for o in legal if _stays_small(o, axes))
+
+
+def _enumerate_optops(axes: Sequence[Axis]) -> Iterator[OptOp]:
+    numbers = range(len(axes))
+    extents = [a.extent for a in axes]
+    for k, extent in enumerate(extents):
+        factors = dict.fromkeys((*_FACTORS, extent) if isinstance(extent, int) else _FACTORS)
+        yield from (Split(k, f, t, top) for f in factors if f != 1 for t in AXIS_TABLE for top in split_directions(axes[k].type, t))
+    yield from (Swap(j, k) for k in numbers for j in numbers if j < k)
+    yield from (Padto(k, f) for k, extent in enumerate(extents) for f in _FACTORS if isinstance(extent, int))
+    yield Nolocals()
+
+
+def _stays_small(opt: OptOp, axes: Sequence[Axis]) -> bool:
+    """Return True if a kernel is small enough to interpret after an OptOp; an axis of symbolic extent is not split."""
+    if isinstance(opt, Split) and not isinstance(axes[opt.axis].extent, int):
+        return False
+    after = apply_optop_to_axes(opt, axes)
+    lanes = math.prod(a.extent for a in after if a.type in UNROLLED and isinstance(a.extent, int))
+    group = math.prod(a.extent for a in after if a.type in WORKGROUP and isinstance(a.extent, int))
+    iterations = math.prod(max(1, a.extent) for a in after if isinstance(a.extent, int))
+    return lanes <= _MAX_VECTOR_LANES and group <= _MAX_WORKGROUP_LANES and iterations <= _MAX_DRAWN_ITERATIONS
+
+
+def draw_optop_sequence(source: ChoiceSource, axes: Sequence[Axis], max_optops: int = 4) -> list[OptOp]:
+    """Draw up to `max_optops` OptOps, each legal after the ones before it."""
+    applied: list[OptOp] = []
+    current = list(axes)
+    while len(applied) < max_optops and source.chance(75):
+        legal = list_legal_optops(current, applied)
+        if not legal:
+            break
+        applied.append(source.choice(legal))
+        current = apply_optop_to_axes(applied[-1], current)
+    return applied
+
+
+class OptOpDrawer:
+    """A choice of schedules that draws legal OptOps for each kernel, for `uops.compiler.passes.optimize.optimize`.
+
+    An OptOp that is legal but that the compiler rejects, as the memory of a kernel or the machine forbids it, is left out.
+    """
+
+    def __init__(self, source: ChoiceSource, max_optops: int = 4) -> None:
+        self._source, self._max_optops = source, max_optops
+        #: The OptOps that were applied, with the numbers of their kernels.
+        self.applied: list[tuple[int, OptOp]] = []
+        self._kernel = 0
+
+    @property
+    def applied_text(self) -> str:
+        """The OptOps that were applied, as the text of a sequence (`uops.fuzz.generate.schedules`)."""
+        return "; ".join(f"{k}:{o.spell()}" for k, o in self.applied)
+
+    def __call__(self, s: Schedule, machine: MachineModel, buffer_ids: Iterator[int]) -> Schedule:
+        """Schedule the next kernel."""
+        kernel, self._kernel = self._kernel, self._kernel + 1
+        for _ in range(self._max_optops):
+            if not s.axes or not self._source.chance(75):
+                break
+            options = list_legal_optops(s.axes, s.done)
+            if not options:
+                break
+            chosen = self._source.choice(options)
+            if find_rejection_reason(s, chosen, machine) is None:
+                s = apply(s, chosen, machine)
+                self.applied.append((kernel, chosen))
+        return s
 
 
 # ---------------------------------------------------------------------------------------------------------------- pipelines

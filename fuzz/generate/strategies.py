@@ -23,9 +23,14 @@ from uops.backends.testing.values import draw_array
 from uops.compiler.target import Target
 from uops.fuzz.generate import graphs, kinds
 from uops.fuzz.generate.declared import SupportedOpDtypes
-from uops.fuzz.generate.optop_sequences import OptOpDrawer, draw_optop_sequence
 from uops.fuzz.generate.producers import FEATURES
-from uops.fuzz.generate.schedules import ScheduleTextFollower, pipeline_with_scheduler, run_passes_up_to
+from uops.fuzz.generate.schedules import (
+    OptOpDrawer,
+    ScheduleTextFollower,
+    draw_optop_sequence,
+    pipeline_with_scheduler,
+    run_passes_up_to,
+)
 from uops.fuzz.reduce import reproducer
 from uops.fuzz.reduce.reduce import reduce_sample
 from uops.spec.ir import dtypes as dt

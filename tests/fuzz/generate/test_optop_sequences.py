@@ -6,8 +6,14 @@ from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.optop_sequences import OptOpDrawer, draw_optop_sequence, list_legal_optops
-from uops.fuzz.generate.schedules import ScheduleTextFollower, pipeline_with_scheduler, run_passes_up_to
+from uops.fuzz.generate.schedules import (
+    OptOpDrawer,
+    ScheduleTextFollower,
+    draw_optop_sequence,
+    list_legal_optops,
+    pipeline_with_scheduler,
+    run_passes_up_to,
+)
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType

@@ -20,8 +20,7 @@ from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import generate_tensor_graph
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
-from uops.fuzz.generate.optop_sequences import list_legal_optops
-from uops.fuzz.generate.schedules import pipeline_with_scheduler, run_passes_up_to
+from uops.fuzz.generate.schedules import list_legal_optops, pipeline_with_scheduler, run_passes_up_to
 from uops.fuzz.generate.strategies import (
     PrintableCase,
     PrintableSample,
@@ -75,15 +74,15 @@ def test_a_scheduled_case_applies_its_optops_again(case: ScheduledCase) -> None:
     assert repr(case).startswith("Sample of tensor")
 
 
-def test_a_scheduled_case_shrinks_to_a_small_graph_and_one_optop() -> None:
-    strategy = scheduled_cases(create_backend("c").target, max_nodes=6, max_elements=32)
+def test_a_scheduled_case_shrinks_to_a_small_graph_and_few_optops() -> None:
+    strategy = scheduled_cases(create_backend("c").target, max_optops=3, max_nodes=4, max_elements=16)
 
-    def has_vectors(case: ScheduledCase) -> bool:
-        return any(isinstance(o, Split) and o.target is AxisType.UPCAST for _, o in case.optops)
+    def has_split(case: ScheduledCase) -> bool:
+        return any(isinstance(o, Split) for _, o in case.optops)
 
-    small = find(strategy, has_vectors, settings=settings(max_examples=500, deadline=None, database=None))
-    assert [o.spell() for _, o in small.optops] == ["split 0 2 UPCAST"]
-    assert count_nodes(ProgramSample(*small)) <= 4
+    small = find(strategy, has_split, settings=settings(max_examples=400, deadline=None, database=None, derandomize=True))
+    assert len(small.optops) <= 2
+    assert count_nodes(ProgramSample(*small)) <= 5
 
 
 AXES = (Axis(0, AxisType.LOOP, 8), Axis(1, AxisType.LOOP, 12), Axis(2, AxisType.REDUCE, 9))
