@@ -50,18 +50,23 @@ def _match_instructions(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp
 
     A view that begins with the lifetime of its Buffer may stand later in the second list, and a new After states the order.
     """
+    stands_for = _pair_buffers_by_access(before, after)
+    if stands_for is None:
+        return None
     same: dict[UOp, UOp] = {}  # node of the second list -> node of the first
     merged: dict[UOp, UOp] = {}
     owner: dict[UOp, UOp] = {}  # view of the second list -> the Buffer of the second list
     pending = [u for u in before if not _is_private(u)]
-    originals = {u: u for u in before if _is_private(u)}
+    originals = {u for u in before if _is_private(u)}
+    stands_for = {u: u for u in after if u in originals} | stands_for
     for u in after:
         if _is_private(u):
             owner[u] = u
             continue
-        match = next((old for old in pending if _corresponds(old, u, same, merged, owner, originals)), None)
+        match = next((old for old in pending if _corresponds(old, u, same, stands_for)), None)
         viewed = u.src[0] if u.op in VIEWS else None
         if match is not None:
+            merged.update({x: owner[y] for x, y in zip(match.src, u.src) if x in originals})
             same[u] = match
             pending.remove(match)
         elif u.op is Op.AFTER and viewed in same:  # it orders a reference once more
@@ -81,21 +86,24 @@ def _fits(buffer: UOp, memory: UOp) -> bool:
     return bool(a.addrspace is m.addrspace and a.dtype is m.dtype and a.device == m.device and a.size <= m.size)
 
 
-def _corresponds(
-    old: UOp, new: UOp, same: Mapping[UOp, UOp], merged: dict[UOp, UOp], owner: Mapping[UOp, UOp], originals: Mapping[UOp, UOp]
-) -> bool:
-    """Return True if `new` is `old` on merged memory; a Buffer that it names first is merged with it."""
+def _pair_buffers_by_access(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp] | None:
+    """Return node of the second list -> the private Buffer that it stands for, as access k is that of the first list."""
+    accesses = [[u for u in listed if u.op in _ACCESSES] for listed in (before, after)]
+    stands_for: dict[UOp, UOp] = {}
+    for old, new in zip(*accesses):
+        a, b = old.src[0], new.src[0]  # the memory of the accesses
+        while a.op in VIEWS and a.op is b.op:
+            a, b = a.src[0], b.src[0]  # the viewed memory
+        if _is_private(a) and stands_for.setdefault(b, a) is not a:
+            return None
+    return stands_for
+
+
+def _corresponds(old: UOp, new: UOp, same: Mapping[UOp, UOp], stands_for: Mapping[UOp, UOp]) -> bool:
+    """Return True if `new` is `old` on merged memory."""
     if old.op is not new.op or old.arg != new.arg or len(old.src) != len(new.src):
         return False
-    for a, b in zip(old.src, new.src):
-        if a in originals:
-            memory = owner.get(b)
-            if memory is None or merged.get(a, memory) is not memory:
-                return False
-        elif same.get(b, b) is not a:
-            return False
-    merged.update({a: owner[b] for a, b in zip(old.src, new.src) if a in originals})
-    return True
+    return all(stands_for.get(b) is a if _is_private(a) else same.get(b, b) is a for a, b in zip(old.src, new.src))
 
 
 class _ControlFlow:
