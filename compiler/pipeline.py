@@ -449,10 +449,12 @@ class _VerifierTarget:
         return self.target.dtypes | {dt.uint8} | (frozenset(SMALL) if self.has_wmma_to_lower else frozenset())
 
 
-#: Pass -> the ops that a later pass lowers where the target lacks them; "" stands for the input.
-_LOWERED_LATER: dict[str, frozenset[Op]] = {
-    **dict.fromkeys(("", "select", "linearize"), WORKGROUP_OPS | {Op.WMMA}), "wmma": WORKGROUP_OPS,
-}  # fmt: skip
+def _ops_lowered_after(pass_name: str) -> frozenset[Op]:
+    """Return the ops that a pass after this one lowers where the target lacks them; "" stands for the input."""
+    names = [p.name for p in PIPELINE]
+    position = names.index(pass_name) if pass_name else -1
+    wmma = {Op.WMMA} if position < names.index("wmma") else set()
+    return frozenset(wmma | (WORKGROUP_OPS if position < names.index("workgroups") else set()))
 
 
 def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: LoweringState) -> None:
@@ -460,7 +462,7 @@ def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: Lowerin
     from uops.spec.verify.verifier import verify  # late: compilation does not need the verifier
 
     try:
-        until_lowered = _LOWERED_LATER.get(pass_name, frozenset())
+        until_lowered = _ops_lowered_after(pass_name)
         has_wmma_to_lower = Op.WMMA in until_lowered - state.target.ops and bool(nodes_with_op(graph, Op.WMMA))
         verify(graph, dialect, target=_VerifierTarget(state.target, until_lowered, has_wmma_to_lower))
     except SpecError as e:
