@@ -37,6 +37,8 @@ from uops.spec.ir.ops import EFFECT_GROUPS, MEMORY_ROOTS, Op
 
 #: Elements of a vector that are computed together: by one node each, or in an UPCAST loop. A longer one becomes a LOOP.
 MAX_LANES = 256
+#: Elements of a fragment of a Wmma: the largest instruction known, of Intel's AMX, has 512.
+MAX_FRAGMENT = 1024
 #: Ops of which only a backend knows what they write: they take memory as it is.
 OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
 #: Ops that write the memory that their first source names.
@@ -298,7 +300,7 @@ class _FormWriter:
             address = yield from self._address_fragment(reference)
             return UOp(Op.LOAD, (address,), u.arg if u.op is Op.LOAD else LoadArg())
         elements: list[UOp] = []
-        for coords in self._constant_coords(u):
+        for coords in self._constant_coords(u, MAX_FRAGMENT):
             elements.append((yield _Request(_Part.VALUE, u, coords)))
         return UOp(Op.STACK, tuple(elements))
 
@@ -397,11 +399,11 @@ class _FormWriter:
     def _align(self, coords: Index, s: UOp) -> Index:
         return self.indexing.align_broadcast_index(coords, s.shape) if coords else ()
 
-    def _constant_coords(self, u: UOp) -> Iterator[Index]:
-        """Yield the index of each element of a vector, or () for a scalar or an effect."""
+    def _constant_coords(self, u: UOp, most: int = MAX_LANES) -> Iterator[Index]:
+        """Yield the index of each element of a vector, or () for a scalar or an effect; it has at most `most` elements."""
         shape = () if u.dtype is dt.void else u.shape
-        if any(isinstance(n, UOp) for n in shape) or math.prod(map(int, shape)) > MAX_LANES:
-            detail = f"a vector of shape {tuple(map(str, shape))} in a kernel, expected at most {MAX_LANES} elements: use a Range"
+        if any(isinstance(n, UOp) for n in shape) or math.prod(map(int, shape)) > most:
+            detail = f"a vector of shape {tuple(map(str, shape))} in a kernel, expected at most {most} elements: use a Range"
             raise self.refuse(u, detail)
         for coords in itertools.product(*(range(int(n)) for n in shape)):
             yield tuple(map(index_constant, coords))
