@@ -57,8 +57,8 @@ class Deviation:
 class Capabilities:
     """A backend's declaration before the run. Sizes are in bytes; widths are in lanes, widest last.
 
-    `surfaces` are what the backend has: `tensor` if `run` takes TENSOR graphs, `kernel` if it takes launches of kernels, of any
-    later dialect, and `renderer` if it is a target alone (`CompilerBackend`), which our launcher asks launches of kernels.
+    `surfaces` are what the backend has: `tensor` if `run` takes TENSOR graphs, and `kernel` if it takes launches of kernels, of any
+    later dialect. They are `renderer` for a target alone (`CompilerBackend`), which our launcher asks launches of kernels.
     """
 
     dtypes: tuple[DType, ...] = dt.STORABLE

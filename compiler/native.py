@@ -24,9 +24,8 @@ from uops.compiler.host_functions import STANDARD_FUNCTIONS
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import CompileError, Crash, SpecError, Unsupported
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.native import NATIVE_INSTRUCTIONS
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import OPAQUE_INSTRUCTIONS, Op
 from uops.spec.ir.scope import is_variable, scope_nodes
 from uops.spec.untrusted import quote_name
 
@@ -140,7 +139,7 @@ def blame_native_text(linear: UOp, target: str) -> Iterator[None]:
     try:
         yield
     except Crash as e:
-        native = next((u for u in linear.src if u.op in NATIVE_INSTRUCTIONS), None)
+        native = next((u for u in linear.src if u.op in OPAQUE_INSTRUCTIONS), None)
         if native is None:
             raise
         raise CompileError(f"{target} rejects a kernel with native text, {native!r}: {e}") from e

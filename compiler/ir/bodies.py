@@ -50,7 +50,7 @@ def substitute_outside_kernels(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
     rebuilt = {u: new for u, new in replacements.items() if new is not u}
     for u in order_outside_kernels(root):
         if u not in replacements and not rebuilt.keys().isdisjoint(u.src):
-            body = u.src[:1] if u.op is Op.CALL else ()
+            body = (u.body,) if u.op is Op.CALL else ()
             rebuilt[u] = u.replace(src=(*body, *[rebuilt.get(s, s) for s in u.src[len(body) :]]))
     return rebuilt.get(root, root)
 

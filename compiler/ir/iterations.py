@@ -18,12 +18,11 @@ from dataclasses import replace
 from uops.compiler.log import log_transform
 from uops.spec.ir.axes import UNROLLED, AxisType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ACCESSES, Op
+from uops.spec.ir.ops import KERNEL_ACCESSES, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import base_memory, open_ranges
 
-_ACCESSES = ACCESSES | {Op.ATOMICADD}
 #: Effects that every lane and iteration has of its own.
-_REPEATED_EFFECTS = frozenset({Op.ATOMICADD, Op.CUSTOM, Op.CUSTOMI, Op.INS})
+_REPEATED_EFFECTS = OPAQUE_INSTRUCTIONS | {Op.ATOMICADD}
 #: Ops that pass the body of a loop on to the effects in it.
 _IN_BODY = frozenset({Op.GROUP, Op.END, Op.BARRIER})
 
@@ -31,7 +30,7 @@ _IN_BODY = frozenset({Op.GROUP, Op.END, Op.BARRIER})
 def bind_accesses_to_loops(body: UOp) -> UOp:
     """Return a kernel whose accesses of memory that it writes depend on the loops that they run in, and AtomicAdds on the lanes."""
     order = toposort(*(u for u in toposort(body) if u.op in (Op.RANGE, Op.SPECIAL)), body)  # an access depends on its loops
-    written = {base_memory(_accessed_reference(u)) for u in order if u.op in _ACCESSES and u.op is not Op.LOAD}
+    written = {base_memory(_accessed_reference(u)) for u in order if u.op in WRITES}
     loops_of_vectors = _find_vector_axes_to_loop_over(order)
     reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     specials = [u for u in order if u.op is Op.SPECIAL]
@@ -75,7 +74,7 @@ def _may_be_zero_trip(r: UOp) -> bool:
 def _find_loops_of_accesses(order: list[UOp]) -> dict[UOp, frozenset[UOp]]:
     """Return the Ranges that each access runs in: those it depends on, and those of the Ends in whose body it is."""
     depended = open_ranges(order)
-    loops = {u: depended[u] for u in order if u.op in _ACCESSES}
+    loops = {u: depended[u] for u in order if u.op in KERNEL_ACCESSES}
     for end in (u for u in order if u.op is Op.END):
         for effect in _effects_in_body(end.body):
             loops[effect] |= frozenset(end.ranges)
@@ -87,7 +86,7 @@ def _effects_in_body(body: UOp) -> Iterator[UOp]:
     stack = [body]
     while stack:
         u = stack.pop()
-        if u.op is Op.STORE or u.op is Op.ATOMICADD:
+        if u.op in WRITES:
             yield u
         elif u.op in _IN_BODY:
             stack += [u.body] if u.op is Op.END else u.src

@@ -51,7 +51,7 @@ def find_values_that_lanes_may_differ_in(linear: UOp) -> set[UOp]:
     """
     differing: set[UOp] = set()
     for u in linear.src:
-        sources = u.src[:1] if u.op is Op.AFTER else u.src
+        sources = (u.buffer,) if u.op is Op.AFTER else u.src
         numbers_lanes = is_lane_loop(u) or (u.op is Op.SPECIAL and not numbers_workgroups(u))
         if numbers_lanes or is_register(u) or u.op in OPAQUE_INSTRUCTIONS or not differing.isdisjoint(sources):
             differing.add(u)

@@ -36,9 +36,8 @@ from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.axes import UNROLLED, AxisType
-from uops.spec.ir.native import NATIVE_INSTRUCTIONS
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
-from uops.spec.ir.ops import ADDRESSING, ALU, Op
+from uops.spec.ir.ops import ADDRESSING, ALU, OPAQUE_INSTRUCTIONS, Op
 
 
 def expand(root: UOp) -> UOp:
@@ -62,7 +61,7 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
 def _turn_vector_axes_of_native_kernel_into_loops(body: UOp) -> UOp:
     """Return the body with loops for its vector axes, if it holds native text, which is written for scalars (R168)."""
     order = toposort(body)
-    if NATIVE_INSTRUCTIONS.isdisjoint(u.op for u in order):
+    if OPAQUE_INSTRUCTIONS.isdisjoint(u.op for u in order):
         return body
     reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     axes = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]

@@ -22,12 +22,13 @@ from uops.compiler.log import log_transform
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import KERNEL_ACCESSES, Op
 from uops.spec.ir.scope import VIEWS, strip_afters
 
-_ACCESSES = frozenset({Op.LOAD, Op.STORE, Op.ATOMICADD})
 #: What may end a lifetime: an access, a loop or a Barrier.
-_ENDS = _ACCESSES | {Op.END, Op.BARRIER}
+_ENDS = KERNEL_ACCESSES | {Op.END, Op.BARRIER}
+#: Ops whose first source is the memory that they view or access.
+_OF_MEMORY = KERNEL_ACCESSES | VIEWS
 #: Beginnings of the names of Specials that number workgroups, not lanes (R125).
 _GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
 
@@ -48,7 +49,7 @@ class _Lifetime:
         return a.addrspace, a.dtype, a.device, self.scope, a.size if a.addrspace is AddrSpace.REG else None
 
 
-class _InstructionList:
+class _ListWithBlocks:
     """An instruction list with its blocks: the positions of the Ranges and Ifs around each instruction, outermost first."""
 
     def __init__(self, instructions: Sequence[UOp]) -> None:
@@ -73,12 +74,12 @@ class _InstructionList:
             self.has_lane_specials |= u.op is Op.SPECIAL and not u.arg.name.startswith(_GROUP_NAMES)
             if u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL:
                 self.memory[u] = u
-            is_view = u.op in VIEWS and u.src[0] in self.memory  # the viewed memory
-            if is_view:
-                self.memory[u] = self.memory[u.src[0]]
-            elif u.op in _ACCESSES and u.src[0] in self.memory:  # the memory of an access
-                self.accesses.setdefault(self.memory[u.src[0]], []).append(k)
-            used = u.src[1:] if is_view or u.op in _ACCESSES else u.src
+            buffer = self.memory.get(u.src[0]) if u.op in _OF_MEMORY else None  # the viewed or accessed memory
+            if buffer is not None and u.op in VIEWS:
+                self.memory[u] = buffer
+            elif buffer is not None:
+                self.accesses.setdefault(buffer, []).append(k)
+            used = u.src[1:] if u.op in _OF_MEMORY else u.src  # all but that memory
             escaped.update(self.memory[s] for s in used if s in self.memory)
         for u in escaped:  # something else than an access may read or write it
             self.accesses.pop(u, None)
@@ -192,7 +193,7 @@ class _Reuse:
 
 def reuse_private_memory(linear: UOp) -> UOp:
     """Return an instruction list in which private Buffers with disjoint lifetimes share memory."""
-    kernel = _InstructionList(linear.src)
+    kernel = _ListWithBlocks(linear.src)
     if len(kernel.accesses) < 2:
         return linear
     chains: list[list[_Lifetime]] = []
@@ -214,7 +215,7 @@ def reuse_private_memory(linear: UOp) -> UOp:
     return planned
 
 
-def _rewrite_list(kernel: _InstructionList, reuses: Sequence[_Reuse], sizes: dict[UOp, int]) -> list[UOp]:
+def _rewrite_list(kernel: _ListWithBlocks, reuses: Sequence[_Reuse], sizes: dict[UOp, int]) -> list[UOp]:
     """Return the instructions on shared memory. Views of a Buffer that is replaced begin with its lifetime."""
     by_position: dict[int, list[_Reuse]] = {}
     starts = {reuse.life.buffer: reuse.life.first for reuse in reuses}

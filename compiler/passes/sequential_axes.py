@@ -115,8 +115,8 @@ def _turn_small_sums_into_stores(body: UOp) -> UOp:
                 detail = f"several sums of {u.value.dtype} to one memory stand in different loops"
                 raise untranslatable_error("R56 (AtomicAdd)", u, detail, body)
             waits = (*(done[r] for r in loops[u]), *(done[x] for x in earlier[-1:]))
-            view, *positions = new.index.src
-            place = UOp(Op.INDEX, (B.after(view, *waits) if waits else view, *positions))
+            operand, *positions = new.index.src
+            place = UOp(Op.INDEX, (B.after(operand, *waits) if waits else operand, *positions))
             new = B.store(place, UOp(Op.ADD, (B.load(place), new.value)))
             earlier.append(u)
         done[u] = new

@@ -17,10 +17,9 @@ from uops.compiler.validate.model import ObligationKind, ValidationClaim
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import KERNEL_ACCESSES, Op
 from uops.spec.ir.scope import VIEWS
 
-_ACCESSES = frozenset({Op.LOAD, Op.STORE, Op.ATOMICADD})
 _GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
 
 
@@ -64,18 +63,18 @@ def _match_instructions(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp
             owner[u] = u
             continue
         match = next((old for old in pending if _corresponds(old, u, same, stands_for)), None)
-        viewed = u.src[0] if u.op in VIEWS else None
+        viewed = u.src[0] if u.op in VIEWS else None  # the viewed memory
         if match is not None:
             merged.update({x: owner[y] for x, y in zip(match.src, u.src) if x in originals})
             same[u] = match
             pending.remove(match)
         elif u.op is Op.AFTER and viewed in same:  # it orders a reference once more
-            same[u] = same[u.src[0]]
+            same[u] = same[u.buffer]
         if viewed in owner:
-            owner[u] = owner[u.src[0]]
+            owner[u] = owner[viewed]
         elif match is None:
             return None
-    kept = [u for u in before if u.op in _ACCESSES or u.op in (Op.RANGE, Op.END, Op.IF, Op.ENDIF, Op.BARRIER)]
+    kept = [u for u in before if u.op in KERNEL_ACCESSES or u.op in (Op.RANGE, Op.END, Op.IF, Op.ENDIF, Op.BARRIER)]
     now = [same[u] for u in after if u in same and same[u] in set(kept)]
     return merged if not pending and now == kept and all(_fits(b, m) for b, m in merged.items()) else None
 
@@ -128,12 +127,13 @@ class _ControlFlow:
             self.lanes.append(lanes or any(_is_lane_loop(instructions[j]) for j in opened))
             if u.op is Op.RANGE or u.op is Op.IF:
                 opened.append(k)
+            named = u.src[0] if u.op in VIEWS or u.op in KERNEL_ACCESSES else None  # the viewed or accessed memory
             if _is_private(u):
                 memory[u] = u
-            elif u.op in VIEWS and u.src[0] in memory:
-                memory[u] = memory[u.src[0]]
-            elif u.op in _ACCESSES and u.src[0] in memory:
-                self.buffer[k] = memory[u.src[0]]
+            elif named in memory and u.op in VIEWS:
+                memory[u] = memory[named]
+            elif named in memory:
+                self.buffer[k] = memory[named]
 
     def resets(self, buffer: UOp, position: int) -> bool:
         """Return True if an instruction opens or closes a loop whose iterations have memory of their own (R128)."""

@@ -16,10 +16,12 @@ import numpy as np
 
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.testing.values import from_bits, special_bits
-from uops.fuzz.generate import bestiary, chains, kernels, laws, programs
+from uops.fuzz.generate import chains, laws, programs
+from uops.fuzz.generate.bestiary.families import FAMILIES, generate_family_case
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
+from uops.fuzz.generate.kernels.scheduled import generate_kernel_launch
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS
 from uops.fuzz.reduce.corpus import OF_BESTIARY
@@ -146,7 +148,7 @@ def _generate_tuple_of_single_ops(draw: ChoiceSource, declared: SupportedOpDtype
 
 def _generate_bestiary(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a graph of the second document. A backend's declaration, which concerns the first one, has no effect."""
-    return bestiary.generate_family_case(draw, draw.choice(tuple(bestiary.FAMILIES)))
+    return generate_family_case(draw, draw.choice(tuple(FAMILIES)))
 
 
 #: Name -> kind. Draws depend on the order.
@@ -169,7 +171,7 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("bodies", "graphs with a Function or a Call on top",
                 Dialect.TENSOR, _generate_function_or_call_root),
     ProgramKind("kernels", "scheduled kernels with LOCAL memory, workgroups and Barriers",
-                Dialect.SCHEDULED, kernels.generate_kernel_launch),
+                Dialect.SCHEDULED, generate_kernel_launch),
     ProgramKind("calls", "Calls of kernels written by hand, among statements on the same Buffers",
                 Dialect.TENSOR, programs.generate_program_with_kernel_calls, 2),
     ProgramKind("devices", "graphs on several devices",

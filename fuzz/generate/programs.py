@@ -19,7 +19,7 @@ from typing import Any
 from uops.backends.testing.values import Array, draw_array
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.graphs import FuzzCase
-from uops.fuzz.generate.kernel_forms import draw_kernel_call
+from uops.fuzz.generate.kernels.written_by_hand import draw_kernel_call
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.producers import FEATURES, LEAVES, PRODUCERS
 from uops.spec.choices import ChoiceSource

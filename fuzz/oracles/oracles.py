@@ -29,7 +29,7 @@ from uops.compiler.validate.model import Invalid
 from uops.fuzz.bisect import coverage
 from uops.fuzz.bisect.bisect import bisect
 from uops.fuzz.bisect.wrong_rule import find_wrong_step, record_rewrite_steps
-from uops.fuzz.generate.bestiary import describe_disagreement_with, describe_legalize_disagreement
+from uops.fuzz.generate.bestiary.families import describe_disagreement_with, describe_legalize_disagreement
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase as Drawn
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, stable_hash

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from uops.spec.errors import SpecError
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import OPAQUE_INSTRUCTIONS, Op
 from uops.spec.ir.text import LocatedGraph
 from uops.spec.untrusted import quote_name
 
-#: Nodes of kernels whose meaning is a text of the target, or a name that the target knows.
-NATIVE_INSTRUCTIONS = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
 #: Bodies of Calls that no pass looks into: a function of the device, and a kernel compiled earlier.
 OPAQUE_BODIES = frozenset({Op.CUSTOM_FUNCTION, Op.PROGRAM})
 
@@ -27,7 +25,7 @@ def is_native(u: UOp) -> bool:
     """Return True for a node that holds or names native code. A Program of the second document does if it has a binary."""
     if u.op is Op.B_PROGRAM:
         return any(s.op is Op.PROGRAM_BINARY for s in u.src)
-    return u.op in NATIVE_INSTRUCTIONS or u.op in OPAQUE_BODIES
+    return u.op in OPAQUE_INSTRUCTIONS or u.op in OPAQUE_BODIES
 
 
 def refuse_native_text(graph: LocatedGraph, where: str, how_to_allow: str) -> None:

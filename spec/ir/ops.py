@@ -185,6 +185,10 @@ RESHAPING = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SH
 MEMORY_ROOTS = frozenset({Op.BUFFER, Op.PARAM})
 #: Ops that read or write memory elementwise.
 ACCESSES = frozenset({Op.LOAD, Op.STORE})
+#: Ops that write the memory that their first source names.
+WRITES = frozenset({Op.STORE, Op.ATOMICADD})
+#: Ops that read or write memory inside a kernel.
+KERNEL_ACCESSES = ACCESSES | WRITES
 #: Ops that combine effects without an order.
 EFFECT_GROUPS = frozenset({Op.GROUP, Op.SINK})
 #: Ops that instructions of a Linear may use without being listed, since they are no instructions.
@@ -192,7 +196,7 @@ NON_INSTRUCTIONS = frozenset({Op.CONST, Op.STACK, Op.PARAM, Op.BUFFER})
 #: Instructions of a Linear that open a block, and those that close one.
 BLOCK_OPENERS = frozenset({Op.RANGE, Op.IF})
 BLOCK_CLOSERS = frozenset({Op.END, Op.ENDIF})
-#: Instructions that only the target, or a registered meaning, explains.
+#: Instructions whose meaning is a text or a name of the target, or is registered.
 OPAQUE_INSTRUCTIONS = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
 #: Ops whose source 0 is a body with Params of its own.
 CALL_LIKE = frozenset({Op.FUNCTION, Op.CALL})

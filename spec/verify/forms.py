@@ -12,7 +12,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, BLOCK_OPENERS, EFFECT_GROUPS, LOOP_CLOSERS, NON_INSTRUCTIONS, Op
+from uops.spec.ir.ops import ADDRESSING, ALU, BLOCK_OPENERS, EFFECT_GROUPS, KERNEL_ACCESSES, LOOP_CLOSERS, NON_INSTRUCTIONS, Op
 from uops.spec.ir.record import dataclass
 from uops.spec.ir.scope import BASES, VerifyContext, is_variable, ranges_closed_by, strip_afters
 from uops.spec.ir.sizes import same_shape, show_shape
@@ -212,14 +212,14 @@ def _check_access_through_index(u: UOp, ctx: VerifyContext) -> str | None:
 
 ADDRESS = _make_form(
     NodePosition.BODY,
-    frozenset({Op.LOAD, Op.STORE, Op.ATOMICADD}),
+    KERNEL_ACCESSES,
     "memory is accessed through an Index of a Buffer or Param",
     _check_access_through_index,
     "R51",
 )
 
 #: Ops whose first source may be a reference; After, Group and the like pass anything on.
-_TAKES_REFERENCE = frozenset({Op.INDEX, Op.LOAD, Op.STORE, Op.ATOMICADD, Op.AFTER})
+_TAKES_REFERENCE = KERNEL_ACCESSES | ADDRESSING
 #: Ops whose other sources are values.
 _VALUE_OPS = ALU | {Op.REDUCE, Op.STORE, Op.LOAD, Op.INDEX, Op.ATOMICADD, Op.STACK, Op.WMMA, Op.IF, Op.EXPAND, Op.PAD}
 

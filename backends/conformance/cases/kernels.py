@@ -189,12 +189,15 @@ def _loop_in_if(d: DType, inputs: Inputs) -> UOp:
         gate = UOp(Op.CMPLT, (c, limit))
         block, j = UOp(Op.IF, (gate,)), k.make_range(9)
         scaled = UOp(Op.MUL, (c, four))  # 4 i is out of bounds from i = 3 on
-        x = b.load(b.at(b.after(source, block), scaled))
-        position = UOp(Op.ADD, (UOp(Op.MUL, (_counter(j), two)), c))
-        store = b.store(b.at(target, position), x)
-        inside = (x.src[0].src[0], x.src[0], x, j, _counter(j), position.src[0], position, store.src[0], store, b.end(store, j))
-        last = b.end(UOp(Op.ENDIF, (block,)), i)
-        return (c, limit, gate, four, scaled, block, *inside, last.src[0], last)
+        gated = b.after(source, block)
+        place = b.at(gated, scaled)
+        x = b.load(place)
+        doubled = UOp(Op.MUL, (_counter(j), two))
+        position = UOp(Op.ADD, (doubled, c))
+        to = b.at(target, position)
+        store, endif = b.store(to, x), UOp(Op.ENDIF, (block,))
+        inside = (gated, place, x, j, _counter(j), doubled, position, to, store, b.end(store, j))
+        return (c, limit, gate, four, scaled, block, *inside, endif, b.end(endif, i))
 
     return _list_with_blocks(d, inputs, make)
 

@@ -27,9 +27,9 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.derive.shape import dim_node
-from uops.spec.ir.native import NATIVE_INSTRUCTIONS, OPAQUE_BODIES
+from uops.spec.ir.native import OPAQUE_BODIES
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
+from uops.spec.ir.ops import ALU, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import BASES, VIEWS, base_memory, is_variable, strip_afters
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
@@ -147,7 +147,7 @@ class _CallInMemory:
         is_fixed = self.body.op is not Op.SINK or (self.body.arg is not None and self.body.arg.scheduled)
         if (
             is_fixed
-            or any(u.op in NATIVE_INSTRUCTIONS for u in toposort(self.body))
+            or any(u.op in OPAQUE_INSTRUCTIONS for u in toposort(self.body))
             or any(isinstance(n, UOp) for n in memory.shape)
         ):
             return False
@@ -264,8 +264,8 @@ def find_written_slots(body: UOp) -> tuple[int, ...] | None:
     if body.op is Op.CUSTOM_FUNCTION:
         return None
     order = toposort(body)
-    targets = [u.index if u.op is Op.ATOMICADD else u.buffer for u in order if u.op in (Op.STORE, Op.ATOMICADD)]
-    targets += [s for u in order if u.op in NATIVE_INSTRUCTIONS for s in u.src]
+    targets = [u.index if u.op is Op.ATOMICADD else u.buffer for u in order if u.op in WRITES]
+    targets += [s for u in order if u.op in OPAQUE_INSTRUCTIONS for s in u.src]
     memory = dict.fromkeys(map(base_memory, targets))
     return tuple(sorted(int(m.arg.slot) for m in memory if m.op is Op.PARAM and not is_variable(m)))
 

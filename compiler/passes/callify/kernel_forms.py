@@ -33,16 +33,12 @@ from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, ReduceArg, SinkArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import UOp, collect_users, substitute, toposort
-from uops.spec.ir.ops import EFFECT_GROUPS, MEMORY_ROOTS, Op
+from uops.spec.ir.ops import EFFECT_GROUPS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 
 #: Elements of a vector that are computed together: by one node each, or in an UPCAST loop. A longer one becomes a LOOP.
 MAX_LANES = 256
 #: Elements of a fragment of a Wmma: the largest instruction known, of Intel's AMX, has 512.
 MAX_FRAGMENT = 1024
-#: Ops of which only a backend knows what they write: they take memory as it is.
-OPAQUE = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
-#: Ops that write the memory that their first source names.
-WRITES = frozenset({Op.STORE, Op.ATOMICADD})
 
 
 class _Part(Enum):
@@ -315,7 +311,7 @@ class _FormWriter:
         """Return an op on the elements of its sources at the same index, which a source of fewer axes is broadcast to (R41)."""
         src: list[UOp] = []
         for s in u.src:
-            if s in self.memory and (u.op in OPAQUE and s is self.memory[s]):
+            if s in self.memory and (u.op in OPAQUE_INSTRUCTIONS and s is self.memory[s]):
                 src.append((yield _Request(_Part.MEMORY, s)))
             elif s.dtype is dt.void:
                 src.append((yield _Request(_Part.VALUE, s)))

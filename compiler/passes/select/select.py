@@ -32,9 +32,8 @@ from uops.compiler.target import Target, machine_model_of
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import BitcastArg
-from uops.spec.ir.native import NATIVE_INSTRUCTIONS
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
+from uops.spec.ir.ops import ALU, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, Op
 
 
 class BodyAfterSelectSteps(NamedTuple):
@@ -136,7 +135,7 @@ def _decompose_non_native_ops_and_small_floats(body: UOp, native: frozenset[Op])
 
 def _decompose_or_rebuild_node(u: UOp, src: tuple[UOp, ...], native: frozenset[Op]) -> UOp:
     """Rebuild a node on lowered sources, decomposed if need be."""
-    if (u.op in MEMORY_ROOTS or u.op in NATIVE_INSTRUCTIONS) and u.dtype in SMALL:
+    if (u.op in MEMORY_ROOTS or u.op in OPAQUE_INSTRUCTIONS) and u.dtype in SMALL:
         return u.replace(src=src, arg=replace(u.arg, dtype=soften_dtype(u.dtype)))
     if u.op in _OWN:
         applies, lower = _OWN[u.op]
@@ -153,7 +152,7 @@ def _decompose_or_rebuild_node(u: UOp, src: tuple[UOp, ...], native: frozenset[O
 #: Ops that may hold small floats whatever they do.
 _CONVERTED = frozenset({Op.CONST, Op.CAST, Op.BITCAST})
 #: Ops that name the dtype of their value. A kernel has small floats only if one of these names one.
-_NAMING = _CONVERTED | MEMORY_ROOTS | NATIVE_INSTRUCTIONS
+_NAMING = _CONVERTED | MEMORY_ROOTS | OPAQUE_INSTRUCTIONS
 
 
 def _may_lower(u: UOp) -> bool:

@@ -8,11 +8,8 @@ from uops.interp.kernel.structure.blocks import KernelStructure
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import OPAQUE_INSTRUCTIONS, Op
+from uops.spec.ir.ops import OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import VIEWS
-
-#: Ops that write their first source.
-WRITES = frozenset({Op.STORE, Op.ATOMICADD})
 
 
 @dataclass(eq=False, slots=True)

@@ -26,7 +26,7 @@ from uops.interp.kernel.structure.spaces import reject_foreign_address_spaces
 from uops.spec.errors import SpecError
 from uops.spec.ir.axes import AXIS_TABLE, GRID, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import KERNEL_ACCESSES, OPAQUE_INSTRUCTIONS, Op
 from uops.spec.ir.scope import RANGES, VIEWS, ranges_closed_by
 
 #: Types of Ranges whose iterations are the lanes of one workgroup (R60, R61).
@@ -299,7 +299,7 @@ def _dependencies_through_structure_nodes(u: UOp) -> list[UOp]:
 
 
 #: Ops that access memory, or order accesses.
-_EVENTS = frozenset({Op.LOAD, Op.STORE, Op.ATOMICADD, Op.BARRIER, Op.INS, Op.CUSTOM, Op.CUSTOMI})
+_EVENTS = KERNEL_ACCESSES | OPAQUE_INSTRUCTIONS | {Op.BARRIER}
 
 
 def _find_memory_events(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> frozenset[UOp]:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from uops.interp.kernel.call.effects import WRITES
 from uops.interp.kernel.structure.blocks import LANE_AXES, WORKGROUP_AXES, KernelStructure, Loop, LoopPath, ScheduledBlock
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import VIEWS
-
-#: Ops that access memory, each through its first source.
-ACCESSES = WRITES | {Op.LOAD}
 
 
 class LoopKind(Enum):

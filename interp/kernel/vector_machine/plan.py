@@ -26,14 +26,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from uops.interp.kernel.call.effects import WRITES
 from uops.interp.kernel.structure.blocks import KernelStructure, LoopPath, ScheduledBlock
 from uops.interp.kernel.vector_machine.limits import GiveUp
-from uops.interp.kernel.vector_machine.loop_nest import ACCESSES, LoopKind, LoopNest, common_loops
+from uops.interp.kernel.vector_machine.loop_nest import LoopKind, LoopNest, common_loops
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import KERNEL_ACCESSES, WRITES, Op
 from uops.spec.ir.scope import RANGES
 
 #: Ops of which two accesses never conflict (R55, R56).
@@ -154,7 +153,7 @@ def _collect_access_sites(loop_nest: LoopNest) -> dict[UOp, list[UOp]]:
     """Return the nodes that access each memory."""
     sites: dict[UOp, list[UOp]] = {}
     for u in loop_nest.items:
-        if u.op in ACCESSES:
+        if u.op in KERNEL_ACCESSES:
             m = loop_nest.memory_base_of(u.src[0])  # buffer or index
             if m is not None:
                 sites.setdefault(m, []).append(u)

@@ -16,7 +16,7 @@ from typing import Any
 from uops.interp.kernel.structure.blocks import Loop, ScheduledBlock
 from uops.interp.kernel.vector_machine.affine import INTEGERS, RULES, AffineValue, affine_constant, fits_dtype
 from uops.interp.kernel.vector_machine.limits import GiveUp
-from uops.interp.kernel.vector_machine.loop_nest import ACCESSES, LoopNest
+from uops.interp.kernel.vector_machine.loop_nest import LoopNest
 from uops.interp.kernel.vector_machine.memory import (
     StridedRef,
     StridedSpan,
@@ -30,7 +30,7 @@ from uops.interp.tensor.storage import const_to_array
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import KERNEL_ACCESSES, Op
 
 
 @dataclass(eq=False, slots=True)
@@ -83,7 +83,7 @@ def _fold_block(
             value = _fold_node(static, item, extents)
             if value is not None:
                 static.cells[item] = _give_up_outside_derived_bounds(item, value)
-            elif item.op in ACCESSES and item not in loop_nest.guards:
+            elif item.op in KERNEL_ACCESSES and item not in loop_nest.guards:
                 _record_span_if_static(static, loop_nest, item, extents, memories)
 
 

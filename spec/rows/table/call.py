@@ -5,7 +5,7 @@ from __future__ import annotations
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.derive.shape import substitute_size_params
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Family, Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Family, Op
 from uops.spec.ir.scope import GraphScope, VerifyContext, is_variable
 from uops.spec.ir.sizes import element_count_polynomial, same_shape, show_shape
 from uops.spec.rows.claims import ClaimDraft, source_op_claim
@@ -66,7 +66,7 @@ def _check_argument_address_spaces(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that each argument is in its Param's address space; what is no Buffer is GLOBAL (R179)."""
     for k, p, a in ctx.pair_params_with_arguments(u):
         memory = ctx.underlying_buffer(a)
-        space = memory.arg.addrspace if memory is not None and memory.op in (Op.BUFFER, Op.PARAM) else None
+        space = memory.arg.addrspace if memory is not None and memory.op in MEMORY_ROOTS else None
         if p.op is Op.PARAM and p.arg.addrspace is not None and p.arg.addrspace is not (space or AddrSpace.GLOBAL):
             return f"argument {k} needs {p.arg.addrspace.name}, got {(space or AddrSpace.GLOBAL).name}"
     return None

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from uops.fuzz.campaign.examine import MACHINE_CODE, TriagedFinding
-from uops.fuzz.generate import bestiary, kinds
+from uops.fuzz.generate import kinds
+from uops.fuzz.generate.bestiary import families
 from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles import calls, oracles
 from uops.fuzz.oracles.oracles import OracleContext
@@ -119,7 +120,7 @@ def test_a_program_that_keeps_its_results_leaks(monkeypatch: pytest.MonkeyPatch)
 
 
 def judge_bestiary(family: str, seed: int) -> tuple[OracleContext, Any]:
-    case = bestiary.case(family, seed)
+    case = families.case(family, seed)
     c = OracleContext(ProgramSample("bestiary", case.graph, kinds.select_graph_inputs(*case)), Subject("c"))
     return c, oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["form", "compiled"]))
 
@@ -133,7 +134,7 @@ def test_legal_forms_are_compiled_and_give_what_the_second_document_says(family:
 
 
 def test_a_graph_that_the_compiler_refuses_is_refused_and_not_judged() -> None:
-    case = bestiary.case("mselect", 0)
+    case = families.case("mselect", 0)
     c = OracleContext(ProgramSample("bestiary", case.graph, kinds.select_graph_inputs(*case)), Subject("c"))
     with pytest.raises(SubjectRefused):
         oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["compiled"]))

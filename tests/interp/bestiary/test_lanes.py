@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz.generate.bestiary import at, load, node, store
+from uops.fuzz.generate.bestiary.maker import at, load, node, store
 from uops.interp.bestiary import run
 from uops.interp.bestiary.lanes import Coordinates, group_into_warps, iteration_order
 from uops.interp.bestiary.machine import GROUP_NAMES

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uops.fuzz.generate.bestiary import FAMILIES, case, describe_legalize_disagreement, generate_family_case
+from uops.fuzz.generate.bestiary.families import FAMILIES, case, describe_legalize_disagreement, generate_family_case
 from uops.fuzz.generate.strategies import HypothesisDraw
 from uops.interp.bestiary import run
 from uops.interp.bestiary.actions import ACTIONS

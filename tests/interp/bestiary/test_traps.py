@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz.generate.bestiary import at, load, node, store
+from uops.fuzz.generate.bestiary.maker import at, load, node, store
 from uops.interp.bestiary import run
 from uops.spec.errors import SpecError, Trap, Unsound
 from uops.spec.ir import args as A

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from uops.fuzz.generate.bestiary import at, load, node, store
+from uops.fuzz.generate.bestiary.maker import at, load, node, store
 from uops.fuzz.reduce.corpus import load_file_test as load_file
 from uops.interp.bestiary import run
 from uops.interp.opaque import register

@@ -4,7 +4,7 @@ Each `make_...` function makes the effects of a kernel on a `WrittenKernel`, whi
 Call whose arguments are placeholders: Buffers of the size and dtype that a Param needs, and variables. Spec: AxisType table; R57
 (Range), R60 (Barrier), R61 (fresh buffers), R125 (Special), R127 (loops of a node), R166 (kernels written by hand).
 
-Never generated: a race, a Trap, and sums of floats that round, as in `uops.fuzz.generate.kernels`.
+Never generated: a race, a Trap, and sums of floats that round, as in `uops.fuzz.generate.kernels.scheduled`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from uops.fuzz.generate.declared import SupportedOpDtypes
-from uops.fuzz.generate.kernels import (
+from uops.fuzz.generate.kernels.scheduled import (
     DTYPES,
     KernelMaker,
     combine_exactly,
@@ -282,7 +282,7 @@ FORMS: dict[str, Form] = {
     "group": make_sum_of_a_group,
     "in_order": make_two_loops_in_order,
 }
-#: Forms that are no effects of a Sink: a kernel of a launch (`uops.fuzz.generate.kernels`), and a list of instructions.
+#: Forms that are no effects of a Sink: a kernel of a launch (`uops.fuzz.generate.kernels.scheduled`), and a list of instructions.
 SCHEDULED_FORM, LIST_FORM = "scheduled", "list"
 
 

@@ -10,7 +10,7 @@ import pytest
 from uops.backends.testing.values import draw_array
 from uops.fuzz.generate.declared import EVERYTHING
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.kernel_forms import FORMS, LIST_FORM, SCHEDULED_FORM, build_kernel_call
+from uops.fuzz.generate.kernels.written_by_hand import FORMS, LIST_FORM, SCHEDULED_FORM, build_kernel_call
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt

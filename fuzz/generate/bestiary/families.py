@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.fuzz.generate.bestiary_maker import (
+from uops.fuzz.generate.bestiary.maker import (
     DTYPES,
     NUMBERS,
     SERIAL,

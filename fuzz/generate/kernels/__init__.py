@@ -1,0 +1,4 @@
+"""Generators of kernels.
+
+`scheduled` gives launches of SCHEDULED kernels, and `written_by_hand` gives Calls of kernels in TENSOR programs.
+"""
