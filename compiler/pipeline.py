@@ -359,13 +359,14 @@ def _run_passes_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[t
         yield p, graph
 
 
-def passes_from(dialect: Dialect) -> tuple[Pass, ...]:
+def passes_from(dialect: Dialect, passes: Sequence[Pass] | None = None) -> tuple[Pass, ...]:
     """Return the passes that a graph of a dialect goes through: from the first that takes it; none for a program.
 
-    A SELECTED graph may be selected for another target, so instructions are selected again.
+    They are of `passes`, by default of PIPELINE. A SELECTED graph may be selected for another target, so instructions are
+    selected again.
     """
     taken = Dialect.EXPANDED if dialect is Dialect.SELECTED else dialect
-    return PIPELINE[next((k for k, p in enumerate(PIPELINE) if p.takes is taken), len(PIPELINE)) :]
+    return tuple(itertools.dropwhile(lambda p: p.takes is not taken, PIPELINE if passes is None else passes))
 
 
 def _group_neighbouring_per_kernel_passes(passes: Sequence[Pass], kernel_by_kernel: bool) -> Iterator[tuple[Pass, ...]]:
@@ -457,15 +458,24 @@ def _ops_lowered_after(pass_name: str) -> frozenset[Op]:
     return frozenset(wmma | (WORKGROUP_OPS if position < names.index("workgroups") else set()))
 
 
+#: The dialects of what select has not seen.
+_BEFORE_SELECT = frozenset({Dialect.TENSOR, Dialect.CALLIFIED, Dialect.KERNEL, Dialect.SCHEDULED, Dialect.EXPANDED})
+
+
 def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: LoweringState) -> None:
-    """Verify the result of a pass, or the input if `pass_name` is empty."""
+    """Verify the result of a pass, or the input if `pass_name` is empty.
+
+    The target need not have the ops and dtypes of what select will replace: all that is before it, lists of instructions included.
+    """
     from uops.spec.verify.verifier import verify  # late: compilation does not need the verifier
 
+    entering = not pass_name
     try:
         until_lowered = _ops_lowered_after(pass_name)
         has_wmma_to_lower = Op.WMMA in until_lowered - state.target.ops and bool(nodes_with_op(graph, Op.WMMA))
-        verify(graph, dialect, target=_VerifierTarget(state.target, until_lowered, has_wmma_to_lower))
+        target = _VerifierTarget(state.target, until_lowered, has_wmma_to_lower)
+        verify(graph, dialect, target=None if dialect in _BEFORE_SELECT or (entering and dialect is Dialect.SELECTED) else target)
     except SpecError as e:
-        if not pass_name:
+        if entering:
             raise
         raise Crash(f"pass {pass_name} gave no well-formed {dialect.name}: {e}") from e

@@ -1,9 +1,9 @@
 """Bisection of a lowering: the first pass whose result is not one that the stage before it allows.
 
-Takes: a TENSOR graph, inputs, a target of the compiler, and the passes. Gives: None if all stages agree, else a `Finding` with
-the stage, the pass, its step or rewrite rule, the kernel and the first wrong element. A pass is also wrong if it raises, if its
-result is ill-formed, or if the interpreter finds a Trap or a race in its result. The last stage is the target's machine code,
-under the name `backend`. Spec: Lowering Pipeline.
+Takes: a TENSOR graph or kernels written by hand, which enter at the stage of their dialect (R166); inputs, a target of the
+compiler, and the passes. Gives: None if all stages agree, else a `Finding` with the stage, the pass, its step or rewrite rule, the
+kernel and the first wrong element. A pass is also wrong if it raises, if its result is ill-formed, or if the interpreter finds a
+Trap or a race in its result. The last stage is the target's machine code, under the name `backend`. Spec: Lowering Pipeline.
 
 Raises what the program's own run raises (Trap, SpecError). Raises CompileError or Unsupported if the compiler refuses the
 program, which is no finding.
@@ -22,8 +22,9 @@ import numpy as np
 from uops.backends import npz
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
+from uops.compiler.entry import convert_to_entering_program, describe_launch, is_launch
 from uops.compiler.log import record_transforms
-from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, run_pass_and_verify
+from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, passes_from, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
 from uops.fuzz.oracles.native import memory_key, run_first_kernels_natively, view_memory_of_argument
@@ -35,6 +36,7 @@ from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.ir.text import show
 from uops.spec.untrusted import quote_name, write_text
+from uops.spec.verify.infer import infer_dialect
 
 #: Name of the last stage and pass: the target's machine code.
 BACKEND = "backend"
@@ -105,16 +107,18 @@ class _Bisection:
     """The state of a bisection: the last correct graph, and its outputs."""
 
     def __init__(self, graph: UOp, inputs: Mapping[str, Any], target: Target, schedules: int) -> None:
-        self.judge = Judge(graph, inputs, schedules)
         self.target = target
-        self.graph = graph
+        self.graph, self.entry, self.private = convert_to_entering_program(graph, infer_dialect(graph))
+        self.judge = Judge(self.graph if is_launch(self.graph) else graph, inputs, schedules)
         self.outputs: Outputs = self.judge.reference_outputs()
         self.names: list[str] = []
 
     def find_first_wrong_stage(self, passes: Sequence[Pass], execute: Execute | None, config: Config) -> Finding | None:
         """Judge all passes and then the machine code; return the first finding."""
-        state = LoweringState(self.target, replace(config, verify=True))
-        for p in passes:
+        state = LoweringState(self.target, replace(config, verify=True), private=self.private, entry=self.entry)
+        if is_launch(self.graph):  # callify, which would tell this, is behind it
+            state.external = frozenset(describe_launch(self.graph, self.private).arguments)
+        for p in passes_from(self.entry, passes):
             finding = self._run_pass_and_advance_unless_wrong(p, state)
             if finding is not None:
                 return finding

@@ -1,13 +1,16 @@
 """The judge of all stages of a lowering, by the allowed sets of the TENSOR graph and by what each pass must preserve.
 
-Takes: a TENSOR graph, its inputs, and the graph after any pass. Gives: the outputs of a stage as the interpreter runs it, and
-their first `Fault`. `outputs` of callify says which Buffer holds which value. Spec: Lowering Pipeline; R28 (movement keeps
-bits), R30 to R32 (allowed sets), R55 (races), R61 (fresh memory).
+Takes: a TENSOR graph or a launch, its inputs, and the graph after any pass. Gives: the outputs of a stage as the interpreter runs
+it, and their first `Fault`. `outputs` of callify says which Buffer holds which value. Spec: Lowering Pipeline; R28 (movement
+keeps bits), R30 to R32 (allowed sets), R55 (races), R61 (fresh memory).
 
-The TENSOR graph alone has allowed sets (strict level), and these judge all stages. A pass that does not change how values are
-computed must preserve more, by `KEEPS`: every bit, or every bit unless an op with several right answers occurs. All NaNs are
-equal, except in programs that only move values (R28). Elements that may be anything are not compared. Memory of outputs is
-initialized with other values than the expected ones, so an element that a stage does not write is wrong.
+The TENSOR graph alone has allowed sets (strict level), and these judge all stages. A launch of kernels written by hand has one
+right answer, which is the memory that the interpreter leaves (R166); so its values must be exact, or moved. It is compared by bits.
+
+A pass that does not change how values are computed must preserve more, by `KEEPS`: every bit, or every bit unless an op with
+several right answers occurs. All NaNs are equal, except in programs that only move values (R28). Elements that may be anything
+are not compared. Memory of outputs of a TENSOR graph is initialized with other values than the expected ones, so an element that
+a stage does not write is wrong.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ import numpy.typing as npt
 
 from uops.backends.conformance.judge import Expectation, bits_of, format_value_with_bits
 from uops.backends.conformance.model import ConformanceCase, ConformanceLevel
+from uops.backends.contract import KERNEL_SURFACE, TENSOR_SURFACE
+from uops.compiler.entry import is_launch
 from uops.compiler.passes.callify.callify import outputs
 from uops.interp import run
 from uops.spec.errors import Unsound
@@ -59,6 +64,7 @@ KEEPS: dict[str, tuple[Preservation, str]] = {
     "plan":      (Preservation.BITS, "memory has another place and the same contents"),
     "wmma":      (Preservation.ORDERED, "the products of a Wmma are summed by loops, in one order"),
     "workgroups": (Preservation.BITS, "every lane executes the same instructions, in sections one lane after the other"),
+    "private memory": (Preservation.BITS, "memory of a kernel has another place and the same contents"),
     "render":    (Preservation.BITS, "the instructions are those of before"),
     "backend":   (Preservation.CODE, "what selection leaves is rounded once per op, so that there is one answer"),
 }
@@ -86,10 +92,13 @@ class Judge:
     ) -> None:  # fmt: skip
         self.graph = graph
         self.schedules = extra_orders
-        self.results = outputs(graph)
+        launch = is_launch(graph)
+        self.results = () if launch else outputs(graph)
         fresh = {_buffer_key(o.buffer) for o in self.results}  # dead code may have an input of the same key
         self.inputs = {k: v for k, v in inputs.items() if k not in fresh}
-        self._expected = expected or Expectation(ConformanceCase("", dt.void, "", graph, dict(inputs), ()))
+        self._expected = expected or Expectation(
+            ConformanceCase("", dt.void, "", graph, dict(inputs), (), KERNEL_SURFACE if launch else TENSOR_SURFACE)
+        )
         self.allowed_sets = self._expected.strict
         self.initial_memory = self.inputs | {
             _buffer_key(o.buffer): _make_contents_unlike_expected(o.buffer, self.reference_value(k))

@@ -31,6 +31,7 @@ STILL = {Dialect.KERNEL: {Op.STACK}, Dialect.SCHEDULED: {Op.STACK}, Dialect.PROG
 MEANINGS = {
     (Op.INS, "v_add_f32"): lambda x, y: x + y,
     (Op.CUSTOM, "max({0}, {1})"): np.maximum,
+    (Op.CUSTOMI, "{0} / 2"): lambda x: x * np.float32(0.5),
     (Op.CUSTOM, "{0} += {1};"): lambda place, x: place.store(place.load() + x),
     (Op.CUSTOM_FUNCTION, "copy"): lambda out, source: source,
 }

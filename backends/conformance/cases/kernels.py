@@ -203,12 +203,15 @@ def _loop_in_if(d: DType, inputs: Inputs) -> UOp:
 
 
 def _if_in_graph(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
-    """Build an If of a graph: what comes after it is in its block."""
+    """Build an If of a graph: what comes after it is in its block.
+
+    SELECTED alone has it, so its address has machine width.
+    """
     source, target = k.add_source(d, 9), k.add_target(d, 9)
     gates = k.add_source(dt.bool_, 9, np.array([1, 0, 1, 1, 0, 0, 1, 0, 1], np.bool_))
     i = k.make_range(9)
-    block = UOp(Op.IF, (b.load(b.at(gates, i)),))
-    store = b.store(b.at(b.after(target, block), b.sub(8, i)), b.load(b.at(source, i)))
+    block, backwards = UOp(Op.IF, (b.load(b.at(gates, i)),)), UOp(Op.SUB, (b.const(8), _counter(i)))
+    store = b.store(b.at(b.after(target, block), backwards), b.load(b.at(source, i)))
     return (b.end(b.group(store, UOp(Op.ENDIF, (block,))), i),)
 
 

@@ -45,7 +45,7 @@ RANGE_ENDING_ROW = _make_table_row(
     "Operations that close the loops of Ranges, and the first source that may be a Range.",
     (_state_range_ending(op, first) for op, first in RANGE_ENDING.items()),
     ExecutedBy(
-        ("uops.interp.bestiary.plan:ScopePlan.closed_ranges", "uops.interp.bestiary.plan:ScopePlan.loop_body_sources"),
+        ("uops.interp.bestiary.plan:ScopePlan.ranges_ended_by", "uops.interp.bestiary.plan:ScopePlan.loop_body_sources"),
         ("uops.spec.bestiary.legalize:legalize", "uops.compiler.pipeline:lower"),
     ),
     RowSubject.BACKEND,
@@ -67,7 +67,7 @@ REDUCE_OP_ROW = _make_table_row(
     "Operations that combine the elements of a reduction, and their identities.",
     ((f"{name} of nothing is {REDUCE_IDENTITIES[name]}", "R102" if op is Op.MIN else "R32") for name, op in REDUCE_OPS.items()),
     ExecutedBy(
-        ("uops.interp.ops.reduce:FOLDS", "uops.interp.bestiary.values:reduce_over_axes"),
+        ("uops.interp.ops.reduce:FOLDS", "uops.interp.bestiary.values:reduce_axes_to_size_one"),
         ("uops.compiler.ir.accumulators:lower_reduces",),
     ),
     RowSubject.BACKEND,

@@ -21,6 +21,8 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import toposort
 from uops.spec.ir.ops import Op
+from uops.spec.verify.dialects import LAUNCH_DIALECTS, Dialect
+from uops.spec.verify.verifier import find_broken_claims
 
 LEVELS = list(ConformanceLevel)
 
@@ -50,6 +52,12 @@ def failing_edges(backend: Backend, cases: list[ConformanceCase], row: str) -> s
 def test_the_interpreter_passes_every_kernel_cell(level: ConformanceLevel, cases: list[ConformanceCase]) -> None:
     for c in cases:
         assert not any(v.failed for v in judge(Expectation(c), Interp().run(c.graph, c.inputs), level)), c.id
+
+
+def test_every_launch_is_well_formed_in_a_dialect(cases: list[ConformanceCase]) -> None:
+    for c in cases:
+        launch = c.graph.op is Op.LINEAR
+        assert any(not find_broken_claims(c.graph, d) for d in (LAUNCH_DIALECTS if launch else (Dialect.TENSOR,))), c.id
 
 
 def test_every_order_of_lanes_gives_the_same_result(cases: list[ConformanceCase]) -> None:

@@ -37,6 +37,7 @@ from planted_passes import (
 )
 
 from uops.backends import npz
+from uops.backends.arrays import STORAGE
 from uops.compiler.config import Config
 from uops.compiler.log import record_transforms
 from uops.compiler.passes.rangeify import rangeify as ranges
@@ -51,7 +52,9 @@ from uops.interp import run
 from uops.spec.errors import CompileError, SpecError, Trap, Unsound
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import CallArg
 from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.text import parse
@@ -334,6 +337,54 @@ def test_the_bytes_of_a_nan_are_any_and_those_beside_it_are_kept() -> None:
     found = bisect(graph, inputs, LLVM, behind("callify", less))
     assert found is not None
     assert (found.pass_, found.fault.element) == ("callify", 2)
+
+
+# Kernels written by hand
+
+
+def copy_of_a_bare_kernel() -> Program:
+    """A named Sink: it copies `b2` to `b1`."""
+    to, source, i = b.buffer(4, I32, unique=1), b.buffer(4, I32, unique=2), b.range_(4, 0)
+    kernel = b.sink(b.end(b.store(b.at(to, i), b.load(b.at(source, i))), i), name="copy")
+    return kernel, {"b1": np.zeros(4, np.int32), "b2": ints(4)}
+
+
+def copy_of_a_list_of_instructions(d: DType = I32) -> Program:
+    """A launch of a list: it copies `b2` to `b1`."""
+    to, source, i = b.param(0, (4,), d), b.param(1, (4,), d), b.range_(4, 0)
+    place, at = b.at(to, i), b.at(source, i)
+    x = b.load(at)
+    store = b.store(place, x)
+    body = UOp(Op.LINEAR, (to, source, i, place, at, x, store, b.end(store, i)))
+    call = UOp(Op.CALL, (body, b.buffer(4, d, unique=1), b.buffer(4, d, unique=2)), CallArg(written=(0,)))
+    return UOp(Op.LINEAR, (call,)), {"b1": np.zeros(4, np.int32), "b2": ints(4)}
+
+
+HAND_WRITTEN = pytest.mark.parametrize(
+    "program", [copy_of_a_bare_kernel, copy_of_a_list_of_instructions], ids=["bare", "instructions"]
+)
+
+
+@HAND_WRITTEN
+def test_a_kernel_written_by_hand_has_no_finding(program: Callable[[], Program]) -> None:
+    assert bisect(*program(), LLVM, extra_orders=1) is None
+
+
+@HAND_WRITTEN
+@pytest.mark.parametrize("name", ["optimize", "linearize", "plan"])
+def test_a_wrong_pass_on_a_kernel_written_by_hand_is_named(program: Callable[[], Program], name: str) -> None:
+    """The memory that the interpreter leaves is the only right answer, from the stage on that the kernel enters at (R166)."""
+    found = bisect(*program(), LLVM, behind(name, longer(AxisType.LOOP, -1)))
+    assert found is not None
+    assert (found.pass_, found.fault.kind, found.fault.output) == (name, "value", "b1")
+
+
+def test_a_list_of_instructions_may_have_dtypes_that_select_replaces() -> None:
+    """Its dtypes are judged by the target only once select has replaced them."""
+    graph, _ = copy_of_a_list_of_instructions(dt.bfloat16)
+    data = np.arange(4).astype(STORAGE[dt.bfloat16])
+    assert dt.bfloat16 not in LLVM.dtypes
+    assert bisect(graph, {"b1": np.zeros_like(data), "b2": data}, LLVM) is None
 
 
 def test_every_pass_says_what_it_keeps_and_why() -> None:

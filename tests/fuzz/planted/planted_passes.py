@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,10 @@ from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, run_pass_and_verify
 from uops.compiler.rewrite.pattern import ALL_INTS, var
 from uops.compiler.rewrite.rule import Rule
+from uops.fuzz.reduce.corpus import load_file_test
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
@@ -85,6 +88,31 @@ def two_values() -> Program:
     return b.tuple_(b.add(x, 1), b.mul(x, 2)), {"p0": ints(4)}
 
 
+def file_of_a_dialect(stem: str) -> Program:
+    """A launch of `tests/dialects`, with its inputs."""
+    test = load_file_test(Path(__file__).parents[2] / "dialects" / f"{stem}.uops")
+    return test.graph, test.inputs
+
+
+def lanes_of_a_workgroup() -> Program:
+    graph, inputs = file_of_a_dialect("linear-workgroups")
+    return graph, {"b1": np.zeros(8, np.int32), **inputs}
+
+
+def tensor_core() -> Program:
+    return file_of_a_dialect("linear-wmma")
+
+
+def two_registers() -> Program:
+    """A kernel written by hand that holds two values of an iteration in registers, and reads both."""
+    to, source, i = b.buffer(4, I32, unique=1), b.buffer(4, I32, unique=2), b.range_(4, 0)
+    first, second = (b.buffer(1, I32, addrspace=AddrSpace.REG, unique=k) for k in (11, 12))
+    x = b.load(b.at(source, i))
+    filled = b.group(b.store(b.at(first, 0), b.mul(x, 3)), b.store(b.at(second, 0), x))
+    sum_ = b.add(b.load(b.at(b.after(first, filled), 0)), b.load(b.at(b.after(second, filled), 0)))
+    return b.sink(b.end(b.store(b.at(to, i), sum_), i), name="k"), {"b1": ints(4), "b2": ints(4)}
+
+
 # Passes
 
 
@@ -128,6 +156,17 @@ def outputs_swapped(root: UOp) -> UOp:
 def without_first_effect(root: UOp) -> UOp:
     body = root.src[0]
     return root.replace(src=(body.replace(src=body.src[1:]), *root.src[1:]))
+
+
+def registers_are_one(root: UOp) -> UOp:
+    """The registers of a kernel take one place, whenever they are used."""
+    found = [u for u in toposort(root) if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.REG]
+    keep = nodes(lambda u: found[0] if u in found else None)(root)
+
+    def without_repeats(u: UOp) -> UOp | None:
+        return u.replace(src=tuple(dict.fromkeys(u.src))) if u.op is Op.LINEAR and u.src[0].op is not Op.CALL else None
+
+    return nodes(without_repeats)(keep)
 
 
 def kernels_swapped(root: UOp) -> UOp:
@@ -219,6 +258,9 @@ PLANTED: dict[str, tuple[str, Planted]] = {
         lambda u: b.const(0.25, F32) if u.op is Op.CONST and u.dtype is F32 and .28 < u.arg.value < .29 else None),
         "value", "kernel 0 of 1 (")),
     "a sum forgets its start":      ("linearize", Planted(row_sums, initialised_inside, "value", "kernel 0 of 1 (")),
+    "a product forgets its terms":  ("wmma", Planted(tensor_core, longer(AxisType.LOOP, -1), "value", "kernel 0 of 1 (")),
+    "a workgroup is left out":      ("workgroups", Planted(lanes_of_a_workgroup, longer(AxisType.GLOBAL, -1), "value")),
+    "registers are one":            ("private memory", Planted(two_registers, registers_are_one, "value", "kernel 0 of 1 (")),
     "places are one":               ("plan", Planted(several, slices_at(0), "value", "kernel 2 of 3 (")),
     "places overlap":               ("plan", Planted(several, slices_at(8), "trap", text="(R126)")),
     "a Program has other code":     ("render", Planted(several, nodes(
