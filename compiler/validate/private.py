@@ -87,7 +87,7 @@ def _fits(buffer: UOp, memory: UOp) -> bool:
 
 def _pair_buffers_by_access(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp] | None:
     """Return node of the second list -> the private Buffer that it stands for, as access k is that of the first list."""
-    accesses = [[u for u in listed if u.op in _ACCESSES] for listed in (before, after)]
+    accesses = [[u for u in listed if u.op in KERNEL_ACCESSES] for listed in (before, after)]
     stands_for: dict[UOp, UOp] = {}
     for old, new in zip(*accesses):
         a, b = old.src[0], new.src[0]  # the memory of the accesses
