@@ -46,8 +46,8 @@ class IRBuilder:
         empty for void."""
         pointers = intrinsic_suffix(with_element(vector_type_name, "ptr")) if operation in ("gather", "scatter") else "p0"
         function = f"llvm.masked.{operation}.{intrinsic_suffix(vector_type_name)}.{pointers}"
-        self._declared[function] = f"declare {result_type} @{function}({', '.join(kind for kind, _ in operands)})"
-        call = f"call {result_type} @{function}({', '.join(f'{kind} {x}' for kind, x in operands)})"
+        self._declared[function] = f"declare {result_type} @{function}({', '.join([kind for kind, _ in operands])})"
+        call = f"call {result_type} @{function}({', '.join([f'{kind} {x}' for kind, x in operands])})"
         if result_type != "void":
             return self.emit(call)
         self.emit_void(call)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 from uops.spec.ir.native import OPAQUE_BODIES
-from uops.spec.ir.node import UOp, nodes_with_op, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
 
 
@@ -47,8 +47,11 @@ def substitute_outside_kernels(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
 
     A body has Params of its own (R64), which may be the same nodes as Params outside.
     """
+    order = order_outside_kernels(root)
+    if Op.CALL not in [u.op for u in order]:
+        return substitute(root, replacements)
     rebuilt = {u: new for u, new in replacements.items() if new is not u}
-    for u in order_outside_kernels(root):
+    for u in order:
         if u not in replacements and not rebuilt.keys().isdisjoint(u.src):
             body = (u.body,) if u.op is Op.CALL else ()
             rebuilt[u] = u.replace(src=(*body, *[rebuilt.get(s, s) for s in u.src[len(body) :]]))

@@ -61,7 +61,7 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
 def _turn_vector_axes_of_native_kernel_into_loops(body: UOp) -> UOp:
     """Return the body with loops for its vector axes, if it holds native text, which is written for scalars (R168)."""
     order = toposort(body)
-    if OPAQUE_INSTRUCTIONS.isdisjoint(u.op for u in order):
+    if OPAQUE_INSTRUCTIONS.isdisjoint([u.op for u in order]):
         return body
     reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     axes = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
@@ -128,7 +128,7 @@ class _AxisExpander:
 
     def rebuild_node_without_vector_axes(self, u: UOp) -> None:
         """Rebuild memory, an effect or a loop, none of which has axes. An expanded range needs no loop to close."""
-        src = tuple(self.done[s] for s in u.src if s not in self.axis_bit)
+        src = tuple([self.done[s] for s in u.src if s not in self.axis_bit])
         self.axis_masks[u] = 0
         self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
@@ -157,7 +157,7 @@ class _AxisExpander:
         """Replace an expanded range by the Stack of its values. Raises CompileError for a bound that depends on one."""
         if u in self.axis_bit:
             self.axis_masks[u] = self.axis_bit[u]
-            self.done[u] = UOp(Op.STACK, tuple(B.index(k) for k in range(int(u.bound.const))))
+            self.done[u] = UOp(Op.STACK, tuple([B.index(k) for k in range(int(u.bound.const))]))
         elif self.axis_masks[u.bound]:
             raise untranslatable_error("Lowering Pipeline/Expand", u, "its bound depends on a vector axis", self.order[-1])
         else:

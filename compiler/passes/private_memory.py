@@ -193,6 +193,8 @@ class _Reuse:
 
 def reuse_private_memory(linear: UOp) -> UOp:
     """Return an instruction list in which private Buffers with disjoint lifetimes share memory."""
+    if Op.BUFFER not in [u.op for u in linear.src]:
+        return linear
     kernel = _ListWithBlocks(linear.src)
     if len(kernel.accesses) < 2:
         return linear

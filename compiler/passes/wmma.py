@@ -56,7 +56,7 @@ def lower_wmma_to_loops(linear: UOp, target: Target) -> UOp:
 
     Raises CompileError for a Wmma without a descriptor, for one of a grid of tiles, and for lanes that form no whole warps.
     """
-    if Op.WMMA in target.ops or all(u.op is not Op.WMMA for u in linear.src):
+    if Op.WMMA in target.ops or Op.WMMA not in [u.op for u in linear.src]:
         return linear
     return linear.replace(src=tuple(_WmmaLowering(linear).lower_kernel()))
 

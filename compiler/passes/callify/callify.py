@@ -84,7 +84,7 @@ def callify_program(root: UOp) -> CallifiedProgram:
     params, arguments = _map_memory_to_params_and_arguments(body)
     stateless = substitute_outside_kernels(body, params)
     log_transform("arguments", body, stateless, params)
-    has_stores = not {Op.STORE, Op.CALL}.isdisjoint(u.op for u in toposort(resolved))
+    has_stores = not {Op.STORE, Op.CALL}.isdisjoint([u.op for u in toposort(resolved)])
     body = insert_hazard_copies(stateless) if has_stores else stateless  # without Stores, no memory changes that is read
     called = UOp(Op.CALL, (body, *arguments), CallArg(written=written_slots(body)))
     written = {v: base_memory(effect.buffer) for v, effect in zip(items, effects) if effect is not v}

@@ -55,7 +55,7 @@ def pass_memory_to_kernel_calls(root: UOp, first_unique: int) -> MemoryCallProgr
     Raises SpecError for a kernel that breaks a claim of its dialect, CompileError for arguments that no launch can have.
     """
     order = order_outside_kernels(root)
-    if not any(u.op is Op.CALL for u in order):
+    if Op.CALL not in [u.op for u in order]:
         return MemoryCallProgram(root, frozenset())
     done: dict[UOp, UOp] = {}
     temporaries: list[UOp] = []

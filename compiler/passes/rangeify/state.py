@@ -211,7 +211,7 @@ class RangeifyState:
 
     def insert_written_kernels(self, launch: UOp) -> UOp:
         """Return the launch with the Calls of kernels that are written by hand in their places (R166)."""
-        if not any(u.op is Op.CALL for u in self.order):
+        if Op.CALL not in [u.op for u in self.order]:
             return launch
         finished = iter(launch.src)
         calls = []

@@ -113,7 +113,7 @@ class IndexLanes(NamedTuple):
     @property
     def constant_lane_offsets(self) -> tuple[int, ...] | None:
         """Distance of each lane from the first; None if it is not constant."""
-        if any(type(k) is tuple for k in self.terms.values()):
+        if tuple in [type(k) for k in self.terms.values()]:
             return None
         return _offsets_from_first(self.constant)
 

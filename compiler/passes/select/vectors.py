@@ -65,7 +65,7 @@ Lane = tuple[UOp, int]
 
 def has_shaped_values(order: Iterable[UOp]) -> bool:
     """Return True if a kernel has values that are not scalars."""
-    return any(u.op in RESHAPING or (u.op in ACCESSES and u.buffer.shape != ()) for u in order)
+    return True in [u.op in RESHAPING or (u.op in ACCESSES and u.buffer.shape != ()) for u in order]
 
 
 class AccumulatorGroup(NamedTuple):

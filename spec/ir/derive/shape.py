@@ -140,7 +140,7 @@ def of_pad(u: UOp) -> Shape:
 def of_index(u: UOp) -> Shape:
     """Return the shapes of the positions, then the axes that are not indexed (R45, Index)."""
     positions = u.src[1:]  # positions
-    return tuple(n for i in positions for n in i.shape) + u.src[0].shape[len(positions) :]  # operand
+    return tuple([n for i in positions for n in i.shape]) + u.src[0].shape[len(positions) :]  # operand
 
 
 def of_stack(u: UOp) -> Shape:

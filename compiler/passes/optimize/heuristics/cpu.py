@@ -186,7 +186,7 @@ def _choose_strategy_and_vectorize_output_loop(
 
 def _elementwise_vector_count(f: VectorizationFacts) -> int:
     """Return the number of vectors per iteration of a loop outside Reduces."""
-    operations = sum(u.op in ALU and u.dtype is not dt.index for u in f.order)
+    operations = sum([u.op in ALU and u.dtype is not dt.index for u in f.order])
     return 1 if operations >= LONG and not f.reduces else ELEMENTWISE_VECTORS
 
 
