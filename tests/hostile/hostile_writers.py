@@ -78,7 +78,7 @@ def recorded(folder: Path, version: int) -> None:
 
 def bisected(folder: Path, version: int) -> None:
     finding = Finding("select", "select", None, "kernel", Fault("value", f"version {version}"), "%0 = const 1 : i32\n", "%0\n")
-    finding.write(folder, b.add(X, float(version)), {"p0": np.full(2, version, np.float32)})
+    finding.write_to_directory(folder, b.add(X, float(version)), {"p0": np.full(2, version, np.float32)})
 
 
 def reproduced(folder: Path, version: int) -> None:

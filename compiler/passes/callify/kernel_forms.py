@@ -34,6 +34,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import UOp, collect_users, substitute, toposort
 from uops.spec.ir.ops import EFFECT_GROUPS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
+from uops.spec.ir.scope import strip_afters
 
 #: Elements of a vector that are computed together: by one node each, or in an UPCAST loop. A longer one becomes a LOOP.
 MAX_LANES = 256
@@ -311,8 +312,8 @@ class _FormWriter:
         """Return an op on the elements of its sources at the same index, which a source of fewer axes is broadcast to (R41)."""
         src: list[UOp] = []
         for s in u.src:
-            if s in self.memory and (u.op in OPAQUE_INSTRUCTIONS and s is self.memory[s]):
-                src.append((yield _Request(_Part.MEMORY, s)))
+            if s in self.memory and u.op in OPAQUE_INSTRUCTIONS:
+                src.append((yield from self._address_for_native_text(u, s)))
             elif s.dtype is dt.void:
                 src.append((yield _Request(_Part.VALUE, s)))
             elif len(s.shape) > len(coords):
@@ -320,6 +321,18 @@ class _FormWriter:
             else:
                 src.append((yield _Request(_Part.VALUE, s, self._align(coords, s))))
         return u if tuple(src) == u.src else u.replace(src=tuple(src))
+
+    def _address_for_native_text(self, u: UOp, reference: UOp) -> Generator[_Request, Any, UOp]:
+        """Return what native text gets for a reference: the whole memory, or the address of one element (R168)."""
+        memory: UOp = yield _Request(_Part.MEMORY, reference)
+        if strip_afters(reference) is self.memory[reference]:
+            return memory
+        if reference.shape != ():
+            raise self.refuse(u, f"native text takes a view of {len(reference.shape)} axes, expected a memory or one element of it")
+        (position,), gate = yield _Request(_Part.POSITION, reference)
+        if gate is not None:
+            raise self.refuse(u, "native text takes an element that may be out of bounds, expected one that is inside")
+        return UOp(Op.INDEX, (memory, position))
 
     def _rebuild_all(self, nodes: Iterable[UOp]) -> Generator[_Request, Any, list[UOp]]:
         rebuilt: list[UOp] = []

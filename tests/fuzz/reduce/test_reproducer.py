@@ -100,7 +100,7 @@ def test_uops_run_takes_the_dialect_of_the_kind(tmp_path: Path) -> None:
     assert read_dialect_from_header(path) is Dialect.SCHEDULED
     assert uops("run", path).exit_code == 0
     assert "TENSOR" in uops("run", path, "-d", "tensor").output
-    assert "tensor dialect" in uops("run", path, "-b", "llvm").output
+    assert uops("run", path, "-b", "llvm").exit_code == 0
     path.write_text(PROGRAM, encoding="utf-8")
     assert read_dialect_from_header(path) is None
     assert uops("run", path).exit_code == 0
