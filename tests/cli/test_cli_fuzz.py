@@ -138,7 +138,12 @@ def test_graphs_of_the_second_document_judge_the_interpreter_which_evaluates_the
     assert form.exit_code == 2 and "nothing that interp does was judged: form (" in form.output
 
 
-@pytest.mark.parametrize("backend", ["llvm", "nothing:Nothing"])
+def test_graphs_of_the_second_document_judge_a_compiled_backend_by_their_legal_form(uops: Any) -> None:
+    done = json.loads(uops("fuzz", "-b", "llvm", "-n", "8", "-j", "1", "--kinds", "bestiary", "--json").output)
+    assert 0 < done["judged"] <= 8 and done["coverage"]["oracle"]["compiled"] > 0
+
+
+@pytest.mark.parametrize("backend", ["nothing:Nothing"])
 def test_graphs_of_the_second_document_alone_judge_no_backend(uops: Any, tmp_path: Path, backend: str) -> None:
     """They are evaluated by the interpreter, whoever is named."""
     (tmp_path / "nothing.py").write_text(REFUSING)
