@@ -110,7 +110,7 @@ def _make_reverse(s: Schedule, kind: OptOpKind, k: int, amount: int, rng: random
         ),
     ),
     7: (
-        Insertion("fuzz/generate/schedules.py", "from uops.spec.optops import OPTOPS, TC, ", "Reverse, "),
+        Insertion("fuzz/generate/schedules.py", "from uops.spec.optops import (\n", "    Reverse,\n"),
         Insertion(
             "fuzz/generate/schedules.py",
             "    return TC(draw.integer(-1, 3), draw.choice((-2, 5)), draw.choice((-1, 3)), draw.choice((0, 3)))\n",
