@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from uops.backends.facts import is_within
-from uops.compiler.ir.lanes import numbers_workgroups, sort_specials_by_name
+from uops.compiler.ir.lanes import sort_specials_by_name
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import base_memory
+from uops.spec.ir.scope import base_memory, numbers_workgroups
 from uops.spec.untrusted import quote_name
 
 _LAUNCHED = GRID | WORKGROUP

@@ -10,14 +10,7 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import WORKGROUP, AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import OPAQUE_INSTRUCTIONS, Op
-
-#: Names of Specials that number workgroups; all others number lanes (R125, Special).
-_GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
-
-
-def numbers_workgroups(special: UOp) -> bool:
-    """Return True if a Special numbers workgroups, False if it numbers lanes."""
-    return str(special.arg.name).startswith(_GROUP_NAMES)
+from uops.spec.ir.scope import numbers_workgroups
 
 
 def sort_specials_by_name(specials: Iterable[UOp]) -> list[UOp]:

@@ -23,14 +23,12 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import KERNEL_ACCESSES, Op
-from uops.spec.ir.scope import VIEWS, strip_afters
+from uops.spec.ir.scope import VIEWS, is_private_buffer, numbers_workgroups, strip_afters
 
 #: What may end a lifetime: an access, a loop or a Barrier.
 _ENDS = KERNEL_ACCESSES | {Op.END, Op.BARRIER}
 #: Ops whose first source is the memory that they view or access.
 _OF_MEMORY = KERNEL_ACCESSES | VIEWS
-#: Beginnings of the names of Specials that number workgroups, not lanes (R125).
-_GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
 
 
 @dataclass(eq=False, slots=True)
@@ -71,8 +69,8 @@ class _ListWithBlocks:
             self.around.append(tuple(opened))
             if u.op is Op.RANGE or u.op is Op.IF:
                 opened.append(k)
-            self.has_lane_specials |= u.op is Op.SPECIAL and not u.arg.name.startswith(_GROUP_NAMES)
-            if u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL:
+            self.has_lane_specials |= u.op is Op.SPECIAL and not numbers_workgroups(u)
+            if is_private_buffer(u):
                 self.memory[u] = u
             buffer = self.memory.get(u.src[0]) if u.op in _OF_MEMORY else None  # the viewed or accessed memory
             if buffer is not None and u.op in VIEWS:

@@ -29,7 +29,6 @@ from uops.compiler.ir.lanes import (
     find_values_that_lanes_may_differ_in,
     is_lane_loop,
     is_register,
-    numbers_workgroups,
     require_same_for_all_lanes,
     sort_specials_by_name,
 )
@@ -40,7 +39,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, MEMORY_ROOTS, Op
-from uops.spec.ir.scope import base_memory
+from uops.spec.ir.scope import base_memory, numbers_workgroups
 
 #: Ops of workgroups that this pass removes.
 WORKGROUP_OPS = frozenset({Op.SPECIAL, Op.BARRIER})

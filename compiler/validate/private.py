@@ -18,9 +18,7 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import KERNEL_ACCESSES, Op
-from uops.spec.ir.scope import VIEWS
-
-_GROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
+from uops.spec.ir.scope import VIEWS, is_private_buffer, numbers_workgroups
 
 
 def generate_private_plan_claims(place: str, before: UOp, after: UOp) -> Iterator[ValidationClaim]:
@@ -40,10 +38,6 @@ def generate_private_plan_claims(place: str, before: UOp, after: UOp) -> Iterato
             yield _claim(f"{place}: a Barrier is between buffers {names}", not _lanes_meet_in_memory(flow, sharing))
 
 
-def _is_private(u: UOp) -> bool:
-    return u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL
-
-
 def _match_instructions(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp] | None:
     """Return each private Buffer of the first list with the one of the second that has its place; None if the lists differ.
 
@@ -55,11 +49,11 @@ def _match_instructions(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp
     same: dict[UOp, UOp] = {}  # node of the second list -> node of the first
     merged: dict[UOp, UOp] = {}
     owner: dict[UOp, UOp] = {}  # view of the second list -> the Buffer of the second list
-    pending = [u for u in before if not _is_private(u)]
-    originals = {u for u in before if _is_private(u)}
+    pending = [u for u in before if not is_private_buffer(u)]
+    originals = {u for u in before if is_private_buffer(u)}
     stands_for = {u: u for u in after if u in originals} | stands_for
     for u in after:
-        if _is_private(u):
+        if is_private_buffer(u):
             owner[u] = u
             continue
         match = next((old for old in pending if _corresponds(old, u, same, stands_for)), None)
@@ -93,7 +87,7 @@ def _pair_buffers_by_access(before: Sequence[UOp], after: Sequence[UOp]) -> dict
         a, b = old.src[0], new.src[0]  # the memory of the accesses
         while a.op in VIEWS and a.op is b.op:
             a, b = a.src[0], b.src[0]  # the viewed memory
-        if _is_private(a) and stands_for.setdefault(b, a) is not a:
+        if is_private_buffer(a) and stands_for.setdefault(b, a) is not a:
             return None
     return stands_for
 
@@ -102,7 +96,7 @@ def _corresponds(old: UOp, new: UOp, same: Mapping[UOp, UOp], stands_for: Mappin
     """Return True if `new` is `old` on merged memory."""
     if old.op is not new.op or old.arg != new.arg or len(old.src) != len(new.src):
         return False
-    return all(stands_for.get(b) is a if _is_private(a) else same.get(b, b) is a for a, b in zip(old.src, new.src))
+    return all(stands_for.get(b) is a if is_private_buffer(a) else same.get(b, b) is a for a, b in zip(old.src, new.src))
 
 
 class _ControlFlow:
@@ -116,7 +110,7 @@ class _ControlFlow:
         self.buffer: dict[int, UOp] = {}
         memory: dict[UOp, UOp] = {}
         opened: list[int] = []
-        lanes = any(u.op is Op.SPECIAL and not u.arg.name.startswith(_GROUP_NAMES) for u in instructions)
+        lanes = any(u.op is Op.SPECIAL and not numbers_workgroups(u) for u in instructions)
         for k, u in enumerate(instructions):
             if u.op is Op.END or u.op is Op.ENDIF:
                 start = opened.pop()
@@ -128,7 +122,7 @@ class _ControlFlow:
             if u.op is Op.RANGE or u.op is Op.IF:
                 opened.append(k)
             named = u.src[0] if u.op in VIEWS or u.op in KERNEL_ACCESSES else None  # the viewed or accessed memory
-            if _is_private(u):
+            if is_private_buffer(u):
                 memory[u] = u
             elif named in memory and u.op in VIEWS:
                 memory[u] = memory[named]

@@ -22,6 +22,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UNSET, UOp
 from uops.spec.ir.ops import MARKERS, Op
+from uops.spec.verify.infer import is_kernel_body
 
 _ndarray = np.ndarray
 _INDEX = dt.index
@@ -198,7 +199,7 @@ def _enter_or_finish_function(m: TensorMachine, scope: TensorScope, u: UOp, sour
 def _run_kernel_or_enter_or_finish_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run the body once; every access inside belongs to the Call."""
     body = u.body
-    if body.op is Op.CUSTOM_FUNCTION or import_kernel_bridge().is_kernel(body):
+    if is_kernel_body(body):
         return import_kernel_bridge().run_kernel_or_custom_call(m, scope, u)
     inner = scope.inner.get(u)
     if inner is None:

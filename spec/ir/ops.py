@@ -198,6 +198,18 @@ BLOCK_OPENERS = frozenset({Op.RANGE, Op.IF})
 BLOCK_CLOSERS = frozenset({Op.END, Op.ENDIF})
 #: Instructions whose meaning is a text or a name of the target, or is registered.
 OPAQUE_INSTRUCTIONS = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
+#: Ops that only kernels have: a scope with one of them, outside of loops that it closes, is a kernel as a whole (R166).
+KERNEL_FORMS = OPAQUE_INSTRUCTIONS | {
+    Op.RANGE,
+    Op.SPECIAL,
+    Op.BARRIER,
+    Op.IF,
+    Op.ENDIF,
+    Op.WMMA,
+    Op.ATOMICADD,
+    Op.LINEAR,
+    Op.PROGRAM,
+}
 #: Ops whose source 0 is a body with Params of its own.
 CALL_LIKE = frozenset({Op.FUNCTION, Op.CALL})
 #: Ops that give a value of another dtype: by value, or by bits.

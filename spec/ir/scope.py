@@ -122,6 +122,20 @@ def base_memory(reference: UOp) -> UOp:
     return reference
 
 
+def is_private_buffer(u: UOp) -> bool:
+    """Return True for a Buffer of a kernel itself: LOCAL or REG (R61, fresh buffers)."""
+    return u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL
+
+
+#: Beginnings of the names of Specials that number workgroups; all others number lanes (R125, Special).
+_WORKGROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
+
+
+def numbers_workgroups(special: UOp) -> bool:
+    """Return True if a Special numbers workgroups, False if it numbers lanes (R125, Special)."""
+    return str(special.arg.name).startswith(_WORKGROUP_NAMES)
+
+
 def strip_afters(reference: UOp) -> UOp:
     """Return a reference without the Afters that order it."""
     while reference.op is Op.AFTER:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import scope_nodes
+from uops.spec.ir.ops import KERNEL_FORMS, Op
+from uops.spec.ir.scope import is_private_buffer, scope_nodes
 from uops.spec.verify.dialects import BESTIARY_ONLY_OPS, BESTIARY_OPS, EXPANDED_OPS, PROGRAM_OPS, TENSOR_OPS, WRITTEN_OPS, Dialect
 
 #: Ops that kernels and launches have, but no tensor graph outside of its Calls.
 _KERNEL_ONLY_OPS = (EXPANDED_OPS | PROGRAM_OPS) - TENSOR_OPS
 _NO_TENSOR_OPS = _KERNEL_ONLY_OPS | BESTIARY_ONLY_OPS
-_KERNEL_ROOTS = frozenset({Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION})
 #: Ops of the second document that kernels have, too: alone they tell nothing where a graph has ops that only the first one has.
 _ALSO_OF_KERNELS = BESTIARY_ONLY_OPS & WRITTEN_OPS
-_LOOPS = frozenset({Op.RANGE}) | WRITTEN_OPS | {Op.BARRIER, Op.WMMA, Op.IF, Op.ENDIF}
 _inferred: WeakKeyDictionary[UOp, Dialect] = WeakKeyDictionary()
 _is_kernel_body: WeakKeyDictionary[UOp, bool] = WeakKeyDictionary()
 
@@ -41,8 +38,8 @@ def is_kernel_body(body: UOp) -> bool:
     """
     answer = _is_kernel_body.get(body)
     if answer is None:
-        nodes = scope_nodes(body)
-        answer = body.op in _KERNEL_ROOTS or _is_named_sink(body) or any(u.op in _LOOPS or _is_kernel_buffer(u) for u in nodes)
+        is_kernel_root = body.op is Op.CUSTOM_FUNCTION or body.op in KERNEL_FORMS or _is_named_sink(body)
+        answer = is_kernel_root or any(u.op in KERNEL_FORMS or is_private_buffer(u) for u in scope_nodes(body))
         _is_kernel_body[body] = answer
     return answer
 
@@ -50,19 +47,15 @@ def is_kernel_body(body: UOp) -> bool:
 def _infer_dialect_from_nodes(root: UOp) -> Dialect:
     nodes = toposort(root)  # bodies included
     ops = {u.op for u in nodes}
-    if ops.isdisjoint(_NO_TENSOR_OPS) and not (Op.BUFFER in ops and any(map(_is_kernel_buffer, nodes))):
+    if ops.isdisjoint(_NO_TENSOR_OPS) and not (Op.BUFFER in ops and any(map(is_private_buffer, nodes))):
         return Dialect.KERNEL if _is_named_sink(root) else Dialect.TENSOR
     second = ops & BESTIARY_ONLY_OPS
     if second - _ALSO_OF_KERNELS or (second and ops <= BESTIARY_OPS):
         return Dialect.BESTIARY
-    if _is_named_sink(root) or any(u.op in _KERNEL_ONLY_OPS or _is_kernel_buffer(u) for u in scope_nodes(root)):
+    if _is_named_sink(root) or any(u.op in _KERNEL_ONLY_OPS or is_private_buffer(u) for u in scope_nodes(root)):
         return Dialect.KERNEL
     return Dialect.TENSOR
 
 
 def _is_named_sink(root: UOp) -> bool:
     return root.op is Op.SINK and root.arg is not None
-
-
-def _is_kernel_buffer(u: UOp) -> bool:
-    return u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL

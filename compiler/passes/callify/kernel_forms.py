@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.lanes import is_register
 from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic, SourceElement
 from uops.compiler.passes.callify.hazards import map_base_memory
 from uops.compiler.place import untranslatable_error
@@ -269,7 +270,7 @@ class _FormWriter:
     def _keeps_whole_fragment(self, u: UOp, target: UOp) -> bool:
         """Return True for the Store of a Wmma's product to registers (R142, tensor cores in a schedule)."""
         memory = self.memory[target]
-        return u.op is Op.STORE and u.value.op is Op.WMMA and u.gate is None and _is_in_registers(memory)
+        return u.op is Op.STORE and u.value.op is Op.WMMA and u.gate is None and is_register(memory)
 
     def _store_fragment(self, u: UOp, target: UOp) -> _Steps:
         address = yield from self._address_fragment(target)
@@ -293,7 +294,7 @@ class _FormWriter:
             ranges = yield from self._rebuild_all(u.src[3:])  # the Ranges that it closes
             return u.replace(src=(*fragments, *ranges))
         reference = u.buffer if u.op is Op.LOAD and u.gate is None else u
-        if reference in self.memory and _is_in_registers(self.memory[reference]):
+        if reference in self.memory and is_register(self.memory[reference]):
             address = yield from self._address_fragment(reference)
             return UOp(Op.LOAD, (address,), u.arg if u.op is Op.LOAD else LoadArg())
         elements: list[UOp] = []
@@ -473,10 +474,6 @@ def _is_provably_inside(position: UOp, n: int | UOp) -> bool:
         return False
     bounds = position.min_max
     return bounds is not None and bool(bounds[0] >= 0 and bounds[1] < n)
-
-
-def _is_in_registers(memory: UOp) -> bool:
-    return memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG
 
 
 def _count_up_to(n: int) -> UOp:

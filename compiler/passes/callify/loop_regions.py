@@ -22,13 +22,9 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg, SinkArg
 from uops.spec.ir.node import UOp, substitute, toposort
-from uops.spec.ir.ops import ALU, CALL_LIKE, MEMORY_ROOTS, Op
-from uops.spec.ir.scope import VIEWS, is_variable, open_ranges, ranges_closed_by, scope_sources
+from uops.spec.ir.ops import ALU, CALL_LIKE, KERNEL_FORMS, MEMORY_ROOTS, Op
+from uops.spec.ir.scope import VIEWS, is_private_buffer, is_variable, open_ranges, ranges_closed_by, scope_sources
 
-#: Forms that only kernels have: a graph that has one outside of loop regions is a kernel as a whole.
-_KERNEL_FORMS = frozenset(
-    {Op.RANGE, Op.SPECIAL, Op.BARRIER, Op.IF, Op.ENDIF, Op.WMMA, Op.ATOMICADD, Op.INS, Op.CUSTOM, Op.CUSTOMI, Op.LINEAR, Op.PROGRAM}
-)
 #: Ops of scalars that are computed inside of the loops, from variables.
 _SCALAR_OPS = ALU | {Op.CONST, Op.CAST, Op.STACK}
 
@@ -48,7 +44,7 @@ def is_one_kernel(root: UOp) -> bool:
     pending, seen = [root], {root}
     while pending:
         u = pending.pop()
-        if u.op in _KERNEL_FORMS or _is_private(u):
+        if u.op in KERNEL_FORMS or is_private_buffer(u):
             return True
         below = analysis.region_of(u).leaves if analysis.closes_region(u) else scope_sources(u)
         pending += [s for s in below if s not in seen]
@@ -76,7 +72,7 @@ def outline_loop_regions(root: UOp) -> OutlinedProgram:
 def outline_whole_kernel(root: UOp) -> OutlinedProgram:
     """Replace a graph that is one kernel and gives a value by the Call of a kernel that stores the value."""
     order = order_outside_kernels(root)
-    leaves = tuple(u for u in order if u.op in MEMORY_ROOTS and not _is_private(u))
+    leaves = tuple(u for u in order if u.op in MEMORY_ROOTS and not is_private_buffer(u))
     temporaries: list[UOp] = []
     called = _call_region(root, _LoopRegion(leaves, tuple(order)), {}, highest_unique(order) + 1, temporaries)
     return OutlinedProgram(called, frozenset(temporaries))
@@ -118,7 +114,7 @@ class _LoopAnalysis:
             u = pending.pop()
             body = _effects_in_body(u)
             for s in scope_sources(u):
-                if s in body or self.open_ranges.get(s) or s in self.memory_views or s in self.scalars or _is_private(s):
+                if s in body or self.open_ranges.get(s) or s in self.memory_views or s in self.scalars or is_private_buffer(s):
                     pending += [s] if s not in inside else []
                     inside.add(s)
                 else:
@@ -131,10 +127,6 @@ def _effects_in_body(u: UOp) -> tuple[UOp, ...]:
     if u.op is Op.END:
         return (u.body,)
     return tuple(u.effects) if u.op is Op.GROUP else ()
-
-
-def _is_private(u: UOp) -> bool:
-    return u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL
 
 
 def _refuse_calls_in_loops(closer: UOp, inside: Iterable[UOp], error_root: UOp) -> None:

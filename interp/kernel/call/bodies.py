@@ -13,33 +13,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn
 
-from uops.interp.kernel.call.effects import MemoryEffects, is_private_buffer, summarize_memory_effects
+from uops.interp.kernel.call.effects import MemoryEffects, summarize_memory_effects
 from uops.interp.kernel.lane_machine.memory import VIEWS
 from uops.interp.kernel.structure.blocks import KernelStructure, build_kernel_structure
 from uops.interp.tensor.scope import VOID
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import CALL_LIKE, WHOLE_MEMORY, Op
-from uops.spec.ir.scope import open_ranges, ranges_closed_by, scope_nodes, scope_sources
+from uops.spec.ir.ops import CALL_LIKE, KERNEL_FORMS, WHOLE_MEMORY, Op
+from uops.spec.ir.scope import is_private_buffer, open_ranges, ranges_closed_by, scope_nodes, scope_sources
 
-#: Ops that no tensor graph has: a scope with one of them is a kernel as a whole.
-KERNEL_OPS = frozenset(
-    {Op.SPECIAL, Op.BARRIER, Op.IF, Op.ENDIF, Op.WMMA, Op.ATOMICADD, Op.INS, Op.CUSTOM, Op.CUSTOMI, Op.LINEAR, Op.PROGRAM}
-)
-_LISTS = frozenset({Op.LINEAR, Op.PROGRAM})
 #: Entries of each cache below, in nodes.
 _CACHE_SIZE = 256
-
-
-@lru_cache(_CACHE_SIZE)
-def is_kernel(body: UOp) -> bool:
-    """Return True if the body of a Call, or a whole graph, runs as a kernel.
-
-    It does if it is a list of instructions, a Sink with a name, or has loops, or ops or Buffers that only kernels have.
-    """
-    if body.op in _LISTS or (body.op is Op.SINK and body.arg is not None):
-        return True
-    return any(u.op in KERNEL_OPS or u.op is Op.RANGE or is_private_buffer(u) for u in scope_nodes(body))
 
 
 @lru_cache(_CACHE_SIZE)
@@ -54,7 +38,7 @@ def is_whole_kernel(root: UOp) -> bool:
             continue
         seen.add((u, is_in_loop))
         is_in_loop = is_in_loop and bool(ranges_of[u] or u in views or is_private_buffer(u))
-        if not is_in_loop and (u.op in KERNEL_OPS or u.op is Op.RANGE or is_private_buffer(u)):
+        if not is_in_loop and (u.op in KERNEL_FORMS or is_private_buffer(u)):
             return True
         pending += [(s, is_in_loop or bool(ranges_closed_by(u))) for s in scope_sources(u)]
     return False

@@ -22,7 +22,6 @@ from uops.interp.kernel.call.bodies import (
     analyze_loop_region,
     analyze_whole_kernel,
     find_sliced_arenas,
-    is_kernel,
     is_linear_of_calls,
     is_whole_kernel,
 )
@@ -39,7 +38,7 @@ from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.ir.scope import is_variable
 
 __all__ = [
-    "is_kernel", "is_whole_kernel", "is_linear_of_calls", "region_leaves", "run_kernel_or_custom_call", "run_linear_of_calls",
+    "is_whole_kernel", "is_linear_of_calls", "region_leaves", "run_kernel_or_custom_call", "run_linear_of_calls",
     "run_loop_region", "run_root", "run_whole_graph_kernel",
 ]  # fmt: skip
 

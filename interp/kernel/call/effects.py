@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from uops.interp.kernel.structure.blocks import KernelStructure
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import VIEWS
@@ -59,8 +58,3 @@ def summarize_memory_effects(kernel: KernelStructure) -> MemoryEffects:
 def element_size(u: UOp) -> int:
     """Return the bytes per element of a memory; index values are held as int64."""
     return 8 if u.dtype is dt.index else u.dtype.itemsize
-
-
-def is_private_buffer(u: UOp) -> bool:
-    """Return True for a Buffer of the kernel itself: LOCAL or REG (R61)."""
-    return u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL

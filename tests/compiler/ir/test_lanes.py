@@ -2,7 +2,6 @@
 
 from uops.compiler.ir.lanes import (
     find_values_that_lanes_may_differ_in,
-    numbers_workgroups,
     sort_lanes_fastest_first,
     sort_specials_by_name,
 )
@@ -12,6 +11,7 @@ from uops.spec.ir.args import AddrSpace, SpecialArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import numbers_workgroups
 
 
 def special(name: str) -> UOp:
