@@ -259,9 +259,11 @@ def lower(
     """
     if upto not in STAGES:
         raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
-    graph, dialect, private = convert_to_entering_program(graph, dialect)
+    memory = active_cache() or LoweringCache()
+    with use_lowering_cache(memory):  # callify goes through the same graph
+        graph, dialect, private = convert_to_entering_program(graph, dialect)
     effective_config = config or configuration.default_config()
-    state = LoweringState(target, effective_config, on_interface=on_interface, entry=dialect, private=private)
+    state = LoweringState(target, effective_config, memory=memory, on_interface=on_interface, entry=dialect, private=private)
     last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
     if dialect is Dialect.PROGRAM and upto == STAGES[-1]:
         lowered = _take_compiled_program(graph, state)
@@ -279,7 +281,7 @@ def _take_compiled_program(launch: UOp, state: LoweringState) -> UOp:
     """Return a launch of Programs as it is, and tell the caller what it sees of it."""
     if state.config.verify:
         _verify_dialect(launch, Dialect.PROGRAM, "", state)
-    _take_interface(describe_launch(launch), state)
+    _take_interface(describe_launch(launch, state.private), state)
     return launch
 
 

@@ -23,7 +23,7 @@ from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.views import view_front_of_memory
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
-from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls
+from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls, strip_whole_views
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.ir import build as B
@@ -42,8 +42,6 @@ _GRADIENT_MARKERS = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
 _DEVICE_OPS = MEMORY_ROOTS | {Op.LOAD}
 #: Ops that `inline_calls_and_drop_markers` removes.
 _INLINED = _GRADIENT_MARKERS | {Op.FUNCTION, Op.CALL, Op.GETTUPLE}
-#: Views that keep all elements of a memory in order.
-_WHOLE_VIEWS = frozenset({Op.AFTER, Op.RESHAPE})
 
 
 class ProgramOutput(NamedTuple):
@@ -164,9 +162,7 @@ def _returns_values_only(body_order: Sequence[UOp]) -> bool:
 
 def _make_memory(u: UOp) -> UOp:
     """Return an argument or value of an opaque Function as memory of its own (R175, Contiguous); an index has none (R29)."""
-    memory = u
-    while memory.op in _WHOLE_VIEWS:
-        memory = memory.src[0]  # the buffer of an After, or the operand
+    memory, _ = strip_whole_views(u)
     return u if memory.op in MEMORY_ROOTS or u.dtype is dt.index else UOp(Op.CONTIGUOUS, (u,))
 
 

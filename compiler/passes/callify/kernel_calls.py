@@ -83,7 +83,7 @@ class _CallInMemory:
         self.references: list[UOp] = []
         self.waits: dict[UOp, list[UOp]] = {}  # reference -> the effects that it waits for
         for a in call.arguments:
-            base, dependencies = _strip_whole_views(a)
+            base, dependencies = strip_whole_views(a)
             reference = base if base.op in MEMORY_ROOTS else a
             self.references.append(reference)
             self.waits.setdefault(reference, []).extend(dependencies if reference is base else ())
@@ -201,7 +201,7 @@ class _KeptArguments(NamedTuple):
     numbers: dict[int, int]
 
 
-def _strip_whole_views(reference: UOp) -> tuple[UOp, list[UOp]]:
+def strip_whole_views(reference: UOp) -> tuple[UOp, list[UOp]]:
     """Return what a reference is a view of without Afters and Reshapes, and the effects that the Afters wait for."""
     dependencies: list[UOp] = []
     while reference.op in _WHOLE_VIEWS:

@@ -50,12 +50,13 @@ ROWS = (
     _make_stage(
         "linearize", "Linearize", Dialect.SELECTED, Dialect.LINEAR, "Decides the order of execution.",
         (("each instruction stands behind its sources, and inside of the loops that it depends on", "R127"),),
-        "linearize:linearize_kernel", "workgroups:lower_workgroups_to_loops"),
+        "linearize:linearize_kernel", "wmma:lower_wmma_to_loops",
+        "workgroups:lower_workgroups_to_loops"),
     _make_stage(
         "plan", "Register/Memory Plan", Dialect.LINEAR, Dialect.PLANNED,
         "Allocates memory, and reuses that of values whose lifetimes do not overlap.",
         (("values whose lifetimes overlap share no byte", "R126"), ("memory that the caller sees keeps its place", "")),
-        "memory_plan:plan_memory"),
+        "memory_plan:plan_memory", "private_memory:reuse_private_memory"),
     _make_stage(
         "render", "Render", Dialect.PLANNED, Dialect.PROGRAM, "Gives the machine code of each kernel.",
         (("a kernel becomes a Program of its instructions, its source and its machine code", ""),),

@@ -236,21 +236,18 @@ def read_program(file: str, dialect: Dialect, allow_native: bool) -> UOp:
     Raises SpecError, also for native text unless it is allowed (R167).
     """
     from uops.spec.verify.dialects import LAUNCH_DIALECTS, Dialect
+    from uops.spec.verify.infer import infer_dialect
     from uops.spec.verify.verifier import verify
 
     root = parse_program(file, allow_native)
-    if dialect in LAUNCH_DIALECTS:
-        from uops.compiler.entry import convert_to_entering_program, is_launch, wrap_kernel_as_launch  # late: only kernels need it
-        from uops.compiler.passes.callify.loop_regions import is_one_kernel
-        from uops.spec.verify.infer import infer_dialect
+    if dialect in LAUNCH_DIALECTS and infer_dialect(root) is Dialect.KERNEL:
+        from uops.compiler.entry import convert_to_entering_program, is_launch  # late: only kernels need it
 
-        if infer_dialect(root) is Dialect.TENSOR and not is_one_kernel(root):
-            verify(root, dialect)  # which says what a launch has
         entering = convert_to_entering_program(root, dialect)
         if entering.dialect is Dialect.TENSOR:
             verify(entering.graph, Dialect.TENSOR)
             return root
-        root = root if is_launch(root) else wrap_kernel_as_launch(root)
+        root = root if is_launch(root) else entering.graph
     verify(root, dialect)
     return root
 
