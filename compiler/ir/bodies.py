@@ -4,8 +4,9 @@
 on their order stays (R58, R95, R109). Since nodes are interned, kernels that compute the same on memory of the same sizes have
 one body from then on. Ids of loops and of a body's own memory are local to it (R62, R130), so nothing else changes with them.
 
-`map_kernel_bodies` replaces the bodies of a launch. `KernelBodyCache` keeps lowered bodies for later programs: a process that
-compiles the same layer in many programs lowers it once.
+`order_outside_kernels` and `substitute_outside_kernels` see a program without the bodies of its Calls, but with those of its
+Functions. `map_kernel_bodies` replaces the bodies of a launch. `KernelBodyCache` keeps lowered bodies for later programs: a process
+that compiles the same layer in many programs lowers it once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from dataclasses import replace
 
 from uops.spec.ir.native import OPAQUE_BODIES
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ALU, Op
+
+#: Ops of a scalar that variables determine, which a kernel computes itself.
+SCALAR_OPS = ALU | {Op.CONST, Op.CAST, Op.STACK}
 
 
 def renumber_loops_and_map_nodes(body: UOp) -> tuple[UOp, dict[UOp, UOp]]:

@@ -16,6 +16,12 @@ def loop_extent(r: UOp) -> Dim:
     return int(bound.arg.value) if bound.op is Op.CONST else bound
 
 
+def may_be_zero_trip(r: UOp) -> bool:
+    """Return True if a loop may run no iteration."""
+    bounds = r.src[0].min_max  # bound
+    return bounds is None or bounds[0] < 1
+
+
 def constant_extent(r: UOp) -> int:
     """Return the trip count of a Range whose bound is a constant."""
     return int(r.src[0].arg.value)  # bound

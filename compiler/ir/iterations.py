@@ -12,9 +12,10 @@ do those whose extent is no positive constant, or is the bound of another loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
+from uops.compiler.ir.extents import may_be_zero_trip
+from uops.compiler.ir.loops import find_loops_around
 from uops.compiler.log import log_transform
 from uops.spec.ir.axes import UNROLLED, AxisType
 from uops.spec.ir.node import UOp, toposort
@@ -23,8 +24,6 @@ from uops.spec.ir.scope import base_memory, open_ranges
 
 #: Effects that every lane and iteration has of its own.
 _REPEATED_EFFECTS = OPAQUE_INSTRUCTIONS | {Op.ATOMICADD}
-#: Ops that pass the body of a loop on to the effects in it.
-_IN_BODY = frozenset({Op.GROUP, Op.END, Op.BARRIER})
 
 
 def bind_accesses_to_loops(body: UOp) -> UOp:
@@ -34,13 +33,13 @@ def bind_accesses_to_loops(body: UOp) -> UOp:
     loops_of_vectors = _find_vector_axes_to_loop_over(order)
     reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     specials = [u for u in order if u.op is Op.SPECIAL]
-    loops = _find_loops_of_accesses(order)
+    loops = find_loops_around(order, KERNEL_ACCESSES)
     done: dict[UOp, UOp] = {}
     for u in order:
         src, arg = tuple([done[s] for s in u.src]), u.arg
         if u in loops_of_vectors:
             arg = replace(arg, type=AxisType.REDUCE if u in reduced else AxisType.LOOP)
-        if u in loops and (base_memory(_accessed_reference(u)) in written or any(map(_may_be_zero_trip, loops[u]))):
+        if u in loops and (base_memory(_accessed_reference(u)) in written or any(map(may_be_zero_trip, loops[u]))):
             around = [r for r in order if r in loops[u] and (r in loops_of_vectors or r.arg.type not in UNROLLED)]
             around += specials if u.op is Op.ATOMICADD else []
             reference, *operands = src
@@ -63,30 +62,3 @@ def _find_vector_axes_to_loop_over(order: list[UOp]) -> frozenset[UOp]:
     depended = open_ranges(order)
     bounds = frozenset[UOp]().union(*(depended[u.bound] for u in order if u.op is Op.RANGE))
     return frozenset(r for r in vectors if r in bounds or r.bound.op is not Op.CONST or r.bound.arg.value < 1)
-
-
-def _may_be_zero_trip(r: UOp) -> bool:
-    """Return True if a loop may run no iteration."""
-    bounds = r.bound.min_max
-    return bounds is None or bounds[0] < 1
-
-
-def _find_loops_of_accesses(order: list[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """Return the Ranges that each access runs in: those it depends on, and those of the Ends in whose body it is."""
-    depended = open_ranges(order)
-    loops = {u: depended[u] for u in order if u.op in KERNEL_ACCESSES}
-    for end in (u for u in order if u.op is Op.END):
-        for effect in _effects_in_body(end.body):
-            loops[effect] |= frozenset(end.ranges)
-    return loops
-
-
-def _effects_in_body(body: UOp) -> Iterator[UOp]:
-    """Yield the Stores and AtomicAdds in the body of a loop, those of inner loops included."""
-    stack = [body]
-    while stack:
-        u = stack.pop()
-        if u.op in WRITES:
-            yield u
-        elif u.op in _IN_BODY:
-            stack += [u.body] if u.op is Op.END else u.src

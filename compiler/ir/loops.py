@@ -1,19 +1,50 @@
-"""Facts of an instruction list for its calls: the loop that threads may share, and about how many instructions run.
+"""Facts of loops: what runs in which, the loop that threads may share, and about how many instructions run.
 
-Takes: LINEAR. Whoever renders a kernel to be called for some iterations of that loop, and whoever calls it, uses
-`find_thread_loop_around_effects`. Spec: Range, Linear; R57, R128, R129.
+`find_loops_around` takes the graph of a kernel, the others take LINEAR. Whoever renders a kernel to be called for some iterations
+of a shared loop, and whoever calls it, uses `find_thread_loop_around_effects`. Spec: Range, End, Linear; R57, R127 to R129.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import EFFECT_GROUPS, Op
+from uops.spec.ir.scope import open_ranges
 
 #: Instructions that must not stand outside of a shared loop.
 _EFFECTS = frozenset({Op.STORE, Op.IF, Op.BARRIER, Op.CUSTOM, Op.INS, Op.RANGE})
+#: Effects that consist of their sources.
+_COMBINED = EFFECT_GROUPS | {Op.BARRIER}
+
+
+def find_loops_around(order: Sequence[UOp], ops: frozenset[Op]) -> dict[UOp, frozenset[UOp]]:
+    """Return each node of `ops` in a kernel with the Ranges that it runs in: those it depends on, and those of the Ends around it.
+
+    `order` has the nodes of the kernel in topological order.
+    """
+    depended = open_ranges(order)
+    loops = {u: depended[u] for u in order if u.op in ops}
+    for end in (u for u in order if u.op is Op.END):
+        for effect in _walk_effects(end.body):
+            if effect in loops:
+                loops[effect] |= frozenset(end.ranges)
+    return loops
+
+
+def _walk_effects(effect: UOp) -> Iterator[UOp]:
+    """Yield an effect and the effects that it consists of."""
+    pending = [effect]
+    while pending:
+        u = pending.pop()
+        yield u
+        pending += combined_effects(u)
+
+
+def combined_effects(effect: UOp) -> tuple[UOp, ...]:
+    """Return the effects that an effect consists of: the body of an End, the sources of a Group, Sink or Barrier."""
+    return (effect.body,) if effect.op is Op.END else effect.src if effect.op in _COMBINED else ()
 
 
 def find_thread_loop_around_effects(instructions: Sequence[UOp]) -> UOp | None:

@@ -24,10 +24,23 @@ from uops.spec.ir.ops import Op
 Index = tuple[UOp, ...]
 #: Ops whose result refers to the memory of their first source, if that is a reference (R51).
 VIEWS = frozenset({Op.INDEX, Op.SLICE, Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.BITCAST, Op.AFTER, Op.REPLICATED})
+#: Views of a whole memory: the same elements, and the same elements in another shape.
+AFTERS = frozenset({Op.AFTER})
+WHOLE_VIEWS = AFTERS | {Op.RESHAPE}
 #: The index constant 0.
 ZERO = index_constant(0)
 #: The gate that always holds.
 TRUE = B.const(True, dt.bool_)
+
+
+def strip_views(reference: UOp, views: frozenset[Op]) -> tuple[UOp, list[UOp]]:
+    """Return a reference without its outermost views of the ops `views`, and the effects that the Afters among them wait for."""
+    dependencies: list[UOp] = []
+    while reference.op in views:
+        if reference.op is Op.AFTER:
+            dependencies += reference.dependencies
+        reference = reference.src[0]  # operand, or buffer of an After
+    return reference, dependencies
 
 
 def fits_int32(value: UOp) -> bool:

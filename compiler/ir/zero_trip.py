@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
-from uops.compiler.ir.extents import constant_extent
+from uops.compiler.ir.extents import constant_extent, may_be_zero_trip
 from uops.compiler.ir.views import TRUE, ZERO
 from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
@@ -35,13 +35,13 @@ ValidElementsByParam = Mapping[UOp, Dim]
 
 def gate_loads_of_zero_trip_loops(body: UOp, simplify: Callable[[UOp], UOp], valid_elements_by_param: ValidElementsByParam) -> UOp:
     """Gate each Load in `body` that a loop with no iteration would not have run."""
-    if not any(_may_be_zero_trip(r) for r in nodes_with_op(body, Op.RANGE)):
+    if not any(may_be_zero_trip(r) for r in nodes_with_op(body, Op.RANGE)):
         return body
     done: dict[UOp, UOp] = {}
     for u in toposort(body):
         src = tuple([done.get(s, s) for s in u.src])
         new = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
-        for r in [r for r in ranges_closed_by(new) if _may_be_zero_trip(r)]:
+        for r in [r for r in ranges_closed_by(new) if may_be_zero_trip(r)]:
             operand, *ranges = new.src
             gated = _gate_loop_invariant_loads(operand, r, simplify, valid_elements_by_param)
             new = new if gated is operand else UOp(new.op, (gated, *ranges), new.arg, new.tag)
@@ -49,13 +49,6 @@ def gate_loads_of_zero_trip_loops(body: UOp, simplify: Callable[[UOp], UOp], val
             done[u] = new
     log_transform("loops that do not run", body, done.get(body, body), done)
     return done.get(body, body)
-
-
-def _may_be_zero_trip(loop: UOp) -> bool:
-    """Return True if a Range may have no values; one with a constant bound always has some."""
-    (bound,) = loop.src
-    bounds = bound.min_max
-    return bound.op is not Op.CONST and (bounds is None or bounds[0] <= 0)
 
 
 def infer_valid_elements_by_param(gated_body: UOp) -> ValidElementsByParam:
@@ -67,7 +60,7 @@ def infer_valid_elements_by_param(gated_body: UOp) -> ValidElementsByParam:
     counts: dict[UOp, Dim] = {
         m: m.shape[0] for m in nodes_with_op(gated_body, Op.PARAM) if m.shape and not isinstance(m.shape[0], int)
     }
-    ranges = [r for r in nodes_with_op(gated_body, Op.RANGE) if _may_be_zero_trip(r)]
+    ranges = [r for r in nodes_with_op(gated_body, Op.RANGE) if may_be_zero_trip(r)]
     if not ranges:
         return counts
     order = toposort(gated_body)

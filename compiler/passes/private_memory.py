@@ -23,7 +23,7 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import KERNEL_ACCESSES, Op
-from uops.spec.ir.scope import VIEWS, is_private_buffer, numbers_workgroups, strip_afters
+from uops.spec.ir.scope import VIEWS, has_memory_per_iteration, is_private_buffer, numbers_workgroups, strip_afters
 
 #: What may end a lifetime: an access, a loop or a Barrier.
 _ENDS = KERNEL_ACCESSES | {Op.END, Op.BARRIER}
@@ -95,10 +95,8 @@ class _ListWithBlocks:
         return tuple(k for k in around if self._has_memory_per_iteration(buffer, k))
 
     def _has_memory_per_iteration(self, buffer: UOp, opening: int) -> bool:
-        """Return True if each iteration of a loop has its own memory for a Buffer (R128)."""
         r = self.instructions[opening]
-        private = GRID if buffer.arg.addrspace is AddrSpace.LOCAL else GRID | WORKGROUP
-        return r.op is Op.RANGE and r.arg.type in private
+        return r.op is Op.RANGE and has_memory_per_iteration(buffer, r)
 
     def _extend_over_loops(self, buffer: UOp, accesses: Sequence[int]) -> tuple[int, int]:
         """Return the first and last position of a lifetime, the blocks included that belong to it as a whole."""

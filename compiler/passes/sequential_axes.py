@@ -12,17 +12,17 @@ hand). The order of LOOP and REDUCE is one of the orders that an unordered loop 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from uops.compiler.decompose import SMALL
+from uops.compiler.ir.loops import find_loops_around
 from uops.compiler.log import log_transform
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import SEQUENTIAL, UNROLLED, AxisType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import EFFECT_GROUPS, Op
-from uops.spec.ir.scope import base_memory, open_ranges
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 
 #: Instructions that have no vectors, and happen once per iteration of every loop around them.
 _ONE_BY_ONE = frozenset({Op.ATOMICADD, Op.IF, Op.CUSTOM, Op.INS})
@@ -39,9 +39,9 @@ def run_axes_in_order(body: UOp) -> UOp:
     unrolled = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
     if ops.isdisjoint(_ONE_BY_ONE) and all(_is_positive_constant(r.bound) for r in unrolled):
         return body
-    loops = _find_loops_around_effects(order)
+    loops = find_loops_around(order, _ONE_BY_ONE)
     chosen = {r for r in unrolled if not _is_positive_constant(r.bound)}
-    chosen |= {r for u, around in loops.items() if u.op in _ONE_BY_ONE for r in around if r.arg.type in UNROLLED}
+    chosen |= {r for around in loops.values() for r in around if r.arg.type in UNROLLED}
     if ops.isdisjoint(_CONCURRENT):
         narrow = [u for u in loops if u.op is Op.ATOMICADD and _is_narrow(u)]
         chosen |= {r for u in narrow for r in loops[u] if r.arg.type not in SEQUENTIAL}
@@ -55,30 +55,6 @@ def _is_positive_constant(bound: UOp) -> bool:
 
 def _is_narrow(u: UOp) -> bool:
     return u.value.dtype in SMALL or u.value.dtype.itemsize < _LEAST_ATOMIC
-
-
-def _find_loops_around_effects(order: list[UOp]) -> dict[UOp, dict[UOp, None]]:
-    """Return the instructions that run one by one, each with the loops around it.
-
-    A loop is around what depends on its Range, and around the body of its End, whatever that depends on.
-    """
-    opened = open_ranges(order)
-    loops = {u: dict.fromkeys(sorted(opened[u], key=lambda r: r.arg.axis_id)) for u in order if u.op in _ONE_BY_ONE}
-    for end in order:
-        if end.op is Op.END:
-            for u in _walk_body(end.body):
-                if u in loops:
-                    loops[u] |= dict.fromkeys(end.ranges)
-    return loops
-
-
-def _walk_body(effect: UOp) -> Iterator[UOp]:
-    """Yield the effects that the body of a loop consists of."""
-    pending = [effect]
-    while pending:
-        u = pending.pop()
-        yield u
-        pending += u.effects if u.op in EFFECT_GROUPS else [u.body] if u.op is Op.END else []
 
 
 def _rebuild_in_order(body: UOp, order: list[UOp], chosen: set[UOp]) -> UOp:
@@ -102,19 +78,19 @@ def _turn_small_sums_into_stores(body: UOp) -> UOp:
     order = toposort(body)
     if not any(u.op is Op.ATOMICADD and u.value.dtype in SMALL for u in order):
         return body
-    loops = _find_loops_around_effects(order)
+    loops = find_loops_around(order, _ONE_BY_ONE)
     done: dict[UOp, UOp] = {}
     sums: dict[UOp, list[UOp]] = {}  # memory -> its AtomicAdds of before
     ranges = [u for u in order if u.op is Op.RANGE]
-    for u in dict.fromkeys((*toposort(*ranges), *order)):  # a sum waits for Ranges that it does not use
+    for u in toposort(*ranges, body):  # a sum waits for Ranges that it does not use
         src = tuple([done[s] for s in u.src])
         new = u if src == u.src else u.replace(src=src)
         if u.op is Op.ATOMICADD and u.value.dtype in SMALL:
             earlier = sums.setdefault(base_memory(u.index), [])
-            if any(loops[x].keys() != loops[u].keys() for x in earlier):
+            if any(loops[x] != loops[u] for x in earlier):
                 detail = f"several sums of {u.value.dtype} to one memory stand in different loops"
                 raise untranslatable_error("R56 (AtomicAdd)", u, detail, body)
-            waits = (*(done[r] for r in loops[u]), *(done[x] for x in earlier[-1:]))
+            waits = (*(done[r] for r in ranges if r in loops[u]), *(done[x] for x in earlier[-1:]))
             operand, *positions = new.index.src
             place = UOp(Op.INDEX, (B.after(operand, *waits) if waits else operand, *positions))
             new = B.store(place, UOp(Op.ADD, (B.load(place), new.value)))

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from uops.compiler.ir.lanes import is_lane_loop
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.model import ObligationKind, ValidationClaim
 from uops.spec.ir.args import AddrSpace
-from uops.spec.ir.axes import GRID, WORKGROUP
+from uops.spec.ir.axes import WORKGROUP
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import KERNEL_ACCESSES, Op
-from uops.spec.ir.scope import VIEWS, is_private_buffer, numbers_workgroups
+from uops.spec.ir.scope import VIEWS, has_memory_per_iteration, is_private_buffer, numbers_workgroups, strip_afters
 
 
 def generate_private_plan_claims(place: str, before: UOp, after: UOp) -> Iterator[ValidationClaim]:
@@ -118,7 +119,7 @@ class _ControlFlow:
                 if u.op is Op.END:
                     self.loops[start] = k
                     self.successors[k].append(start + 1)
-            self.lanes.append(lanes or any(_is_lane_loop(instructions[j]) for j in opened))
+            self.lanes.append(lanes or any(is_lane_loop(instructions[j]) for j in opened))
             if u.op is Op.RANGE or u.op is Op.IF:
                 opened.append(k)
             named = u.src[0] if u.op in VIEWS or u.op in KERNEL_ACCESSES else None  # the viewed or accessed memory
@@ -133,12 +134,7 @@ class _ControlFlow:
         """Return True if an instruction opens or closes a loop whose iterations have memory of their own (R128)."""
         u = self.instructions[position]
         r = u if u.op is Op.RANGE else u.ranges[0] if u.op is Op.END else None
-        private = GRID if buffer.arg.addrspace is AddrSpace.LOCAL else GRID | WORKGROUP
-        return r is not None and r.arg.type in private
-
-
-def _is_lane_loop(u: UOp) -> bool:
-    return u.op is Op.RANGE and u.arg.type in WORKGROUP
+        return r is not None and has_memory_per_iteration(buffer, r)
 
 
 def _overwrites_live_contents(flow: _ControlFlow, sharing: Sequence[UOp]) -> bool:
@@ -194,15 +190,10 @@ def _may_be_read(flow: _ControlFlow, buffer: UOp) -> list[bool]:
 
 def _positions_of(store: UOp, buffer: UOp) -> UOp | None:
     """Return the position that a Store without a gate writes of a Buffer; None if it has no single one."""
-    target = store.buffer
-    while target.op is Op.AFTER:
-        target = target.buffer
+    target = strip_afters(store.buffer)
     if store.gate is not None or target.op is not Op.INDEX or len(target.positions) != 1:
         return None
-    operand = target.operand
-    while operand.op is Op.AFTER:
-        operand = operand.buffer
-    return target.positions[0] if operand is buffer else None
+    return target.positions[0] if strip_afters(target.operand) is buffer else None
 
 
 def _writes_whole_memory(store: UOp, buffer: UOp) -> bool:

@@ -28,7 +28,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import CONVERSIONS, MEMORY_ROOTS, WHOLE_MEMORY, Op
-from uops.spec.ir.scope import is_variable, open_ranges
+from uops.spec.ir.scope import is_variable, open_ranges, strip_afters
 
 #: The value of a node: one formula for all lanes, one per lane, or None if it is not an integer or bool.
 SymbolicValue = LinearSum | Condition | list["LinearSum | Condition"] | None
@@ -102,8 +102,7 @@ class _AccessReader:
 
     def _read_element_index(self, address: UOp) -> SymbolicValue:
         """Read the element of an address; of a whole memory, each of its lanes."""
-        while address.op is Op.AFTER:
-            address = address.buffer
+        address = strip_afters(address)
         if address.op is Op.INDEX and len(address.positions) == 1 and address.operand.op in WHOLE_MEMORY:
             return self.read_symbolic_value(address.positions[0])
         if address.op in MEMORY_ROOTS:
@@ -207,8 +206,7 @@ def _sources_to_read_first(u: UOp) -> Sequence[UOp]:
     """Return the sources whose values are read before a node."""
     if u.op is Op.LOAD:
         address, *gating = u.src  # gating: alternative and gate
-        while address.op is Op.AFTER:
-            address = address.buffer
+        address = strip_afters(address)
         return () if u.dtype.is_float else (*(address.positions if address.op is Op.INDEX else ()), *gating)
     if u.dtype.is_float or u.dtype is dt.void or u.op in (Op.PARAM, Op.BUFFER, Op.RANGE, Op.CONST, Op.AFTER, Op.REDUCE):
         return ()

@@ -15,6 +15,7 @@ from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.arg_types import arg_fault
 from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import MANY, UOp, collect_users, orders, toposort
 from uops.spec.ir.operands import positions_of
@@ -125,6 +126,11 @@ def base_memory(reference: UOp) -> UOp:
 def is_private_buffer(u: UOp) -> bool:
     """Return True for a Buffer of a kernel itself: LOCAL or REG (R61, fresh buffers)."""
     return u.op is Op.BUFFER and u.arg.addrspace is not AddrSpace.GLOBAL
+
+
+def has_memory_per_iteration(buffer: UOp, loop: UOp) -> bool:
+    """Return True if each iteration of a Range has its own memory for a LOCAL or REG Buffer (R128, private memory)."""
+    return loop.arg.type in (GRID if buffer.arg.addrspace is AddrSpace.LOCAL else GRID | WORKGROUP)
 
 
 #: Beginnings of the names of Specials that number workgroups; all others number lanes (R125, Special).

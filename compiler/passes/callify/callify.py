@@ -20,10 +20,10 @@ from typing import NamedTuple
 from uops.compiler.ir.bodies import order_outside_kernels, substitute_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.ir.views import view_front_of_memory
+from uops.compiler.ir.views import WHOLE_VIEWS, strip_views, view_front_of_memory
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
-from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls, strip_whole_views
+from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.ir import build as B
@@ -162,7 +162,7 @@ def _returns_values_only(body_order: Sequence[UOp]) -> bool:
 
 def _make_memory(u: UOp) -> UOp:
     """Return an argument or value of an opaque Function as memory of its own (R175, Contiguous); an index has none (R29)."""
-    memory, _ = strip_whole_views(u)
+    memory, _ = strip_views(u, WHOLE_VIEWS)
     return u if memory.op in MEMORY_ROOTS or u.dtype is dt.index else UOp(Op.CONTIGUOUS, (u,))
 
 

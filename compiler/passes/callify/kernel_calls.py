@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from uops.compiler.ir.bodies import order_outside_kernels
+from uops.compiler.ir.bodies import SCALAR_OPS, order_outside_kernels
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.ir.views import view_front_of_memory
+from uops.compiler.ir.views import WHOLE_VIEWS, strip_views, view_front_of_memory
 from uops.compiler.native import require_variables_fit_program
 from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
 from uops.compiler.place import untranslatable_error
@@ -29,17 +29,12 @@ from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.native import OPAQUE_BODIES
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import ALU, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
+from uops.spec.ir.ops import MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import BASES, VIEWS, base_memory, is_variable, strip_afters
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.verifier import verify
 
-#: Views that keep all elements of a memory in order.
-_WHOLE_VIEWS = frozenset({Op.AFTER, Op.RESHAPE})
 #: Views that a body may follow itself, if their offsets are constants.
 _FOLLOWED = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP})
-#: Ops of a scalar argument that the caller's variables determine.
-_SCALAR_OPS = ALU | {Op.CONST, Op.CAST, Op.STACK}
 
 
 class MemoryCallProgram(NamedTuple):
@@ -83,7 +78,7 @@ class _CallInMemory:
         self.references: list[UOp] = []
         self.waits: dict[UOp, list[UOp]] = {}  # reference -> the effects that it waits for
         for a in call.arguments:
-            base, dependencies = strip_whole_views(a)
+            base, dependencies = strip_views(a, WHOLE_VIEWS)
             reference = base if base.op in MEMORY_ROOTS else a
             self.references.append(reference)
             self.waits.setdefault(reference, []).extend(dependencies if reference is base else ())
@@ -128,7 +123,7 @@ class _CallInMemory:
         if reference.op in MEMORY_ROOTS and not is_variable(reference) and (p is None or reference.dtype is p.dtype):
             return B.after(reference, *self.waits[reference]) if self.waits[reference] else reference
         if self._may_follow_views(reference, p):
-            return _strip_views(reference)
+            return _strip_to_memory(reference)
         if not is_written and all(isinstance(n, int) for n in reference.shape):
             return B.contiguous(reference)
         temporary = self._make_temporary(reference)
@@ -189,7 +184,7 @@ class _CallInMemory:
         for u in toposort(a):
             if is_variable(u):
                 yield u
-            elif u.op not in _SCALAR_OPS:
+            elif u.op not in SCALAR_OPS:
                 detail = f"the argument of a variable is computed by {u.op.name.lower()}, expected an expression of variables"
                 raise untranslatable_error("R86 (Call arguments)", self.call, detail, self.error_root)
 
@@ -201,16 +196,6 @@ class _KeptArguments(NamedTuple):
     numbers: dict[int, int]
 
 
-def strip_whole_views(reference: UOp) -> tuple[UOp, list[UOp]]:
-    """Return what a reference is a view of without Afters and Reshapes, and the effects that the Afters wait for."""
-    dependencies: list[UOp] = []
-    while reference.op in _WHOLE_VIEWS:
-        if reference.op is Op.AFTER:
-            dependencies += reference.dependencies
-        reference = reference.src[0]  # operand, or buffer of an After
-    return reference, dependencies
-
-
 def _views_of(reference: UOp) -> list[UOp]:
     """Return the views of a reference, outermost first."""
     views = []
@@ -220,10 +205,9 @@ def _views_of(reference: UOp) -> list[UOp]:
     return views
 
 
-def _strip_views(reference: UOp) -> UOp:
+def _strip_to_memory(reference: UOp) -> UOp:
     """Return the whole memory below a reference, after the effects that its Afters wait for."""
-    dependencies = [d for u in _views_of(reference) if u.op is Op.AFTER for d in u.dependencies]
-    memory = base_memory(reference)
+    memory, dependencies = strip_views(reference, VIEWS)
     return B.after(memory, *dependencies) if dependencies else memory
 
 
@@ -272,6 +256,8 @@ def find_written_slots(body: UOp) -> tuple[int, ...] | None:
 
 def verify_kernel(body: UOp) -> None:
     """Verify the forms of a kernel's body in a launch. Raises SpecError."""
+    from uops.spec.verify.verifier import verify  # late: programs of TENSOR do not need it
+
     params = {p.arg.slot: p for p in toposort(body) if p.op is Op.PARAM}
     unused = B.buffer(1, dt.float32, unique=1)
     arguments = [params.get(k, unused) for k in range(max(params, default=-1) + 1)]

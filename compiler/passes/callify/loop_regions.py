@@ -14,19 +14,18 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from uops.compiler.ir.bodies import order_outside_kernels, substitute_outside_kernels
+from uops.compiler.ir.bodies import SCALAR_OPS, order_outside_kernels, substitute_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
+from uops.compiler.ir.loops import combined_effects
+from uops.compiler.ir.views import AFTERS, strip_views
 from uops.compiler.passes.callify.hazards import map_base_memory
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg, SinkArg
 from uops.spec.ir.node import UOp, substitute, toposort
-from uops.spec.ir.ops import ALU, CALL_LIKE, KERNEL_FORMS, MEMORY_ROOTS, Op
+from uops.spec.ir.ops import CALL_LIKE, KERNEL_FORMS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import VIEWS, is_private_buffer, is_variable, open_ranges, ranges_closed_by, scope_sources
-
-#: Ops of scalars that are computed inside of the loops, from variables.
-_SCALAR_OPS = ALU | {Op.CONST, Op.CAST, Op.STACK}
 
 
 class OutlinedProgram(NamedTuple):
@@ -94,7 +93,7 @@ class _LoopAnalysis:
         self.scalars: set[UOp] = set()
         self.regions: dict[UOp, _LoopRegion] = {}
         for u in order:
-            if u.op in _SCALAR_OPS and all(s in self.scalars or is_variable(s) for s in u.src):
+            if u.op in SCALAR_OPS and all(s in self.scalars or is_variable(s) for s in u.src):
                 self.scalars.add(u)
 
     def closes_region(self, u: UOp) -> bool:
@@ -112,7 +111,7 @@ class _LoopAnalysis:
         inside, pending = {closer}, [closer]
         while pending:
             u = pending.pop()
-            body = _effects_in_body(u)
+            body = combined_effects(u)  # it runs in every iteration, whether it depends on the Range or not
             for s in scope_sources(u):
                 if s in body or self.open_ranges.get(s) or s in self.memory_views or s in self.scalars or is_private_buffer(s):
                     pending += [s] if s not in inside else []
@@ -120,13 +119,6 @@ class _LoopAnalysis:
                 else:
                     leaves[s] = None
         return _LoopRegion(tuple(s for s in leaves if s not in inside), tuple(inside))
-
-
-def _effects_in_body(u: UOp) -> tuple[UOp, ...]:
-    """Return what runs in every iteration, whether it depends on the Range or not: the effects in the body of an End."""
-    if u.op is Op.END:
-        return (u.body,)
-    return tuple(u.effects) if u.op is Op.GROUP else ()
 
 
 def _refuse_calls_in_loops(closer: UOp, inside: Iterable[UOp], error_root: UOp) -> None:
@@ -166,16 +158,13 @@ def _bind_leaves(leaves: Iterable[UOp], done: dict[UOp, UOp]) -> tuple[dict[UOp,
     waits: dict[UOp, None] = {}
     by_memory: dict[UOp, list[UOp]] = {}
     for leaf in leaves:
-        memory, dependencies = leaf, list[UOp]()
-        while memory.op is Op.AFTER:
-            dependencies += [done.get(d, d) for d in memory.dependencies]
-            memory = memory.buffer
+        memory, dependencies = strip_views(leaf, AFTERS)
         if leaf.dtype is dt.void:
             waits[done.get(leaf, leaf)] = None
             inner[leaf] = B.group()
         elif memory.op in MEMORY_ROOTS:
             by_memory.setdefault(memory, []).append(leaf)
-            waits |= dict.fromkeys(dependencies)
+            waits |= dict.fromkeys(done.get(d, d) for d in dependencies)
         else:
             by_memory[leaf] = [leaf]
     for variable in [u for leaf in by_memory for n in leaf.shape if isinstance(n, UOp) for u in toposort(n) if is_variable(u)]:
