@@ -18,6 +18,7 @@ from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.native import require_variables_fit_program
 from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput, inline_calls_and_drop_markers
+from uops.compiler.passes.callify.hazards import map_base_memory
 from uops.compiler.passes.callify.kernel_calls import find_written_slots, pass_memory_to_kernel_calls
 from uops.compiler.passes.callify.loop_regions import OutlinedProgram, is_one_kernel, outline_loop_regions, outline_whole_kernel
 from uops.compiler.place import untranslatable_error
@@ -27,7 +28,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, ParamArg
 from uops.spec.ir.axes import SEQUENTIAL
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.verify.dialects import KERNEL_OPS, LAUNCH_DIALECTS, Dialect
 from uops.spec.verify.infer import infer_dialect
@@ -37,6 +38,7 @@ _MEMORY = frozenset({Op.BUFFER, Op.PARAM, Op.BINARY})
 
 #: Dialects of kernels that OptOps may still be applied to.
 _BEFORE_EXPAND = frozenset({Dialect.KERNEL, Dialect.SCHEDULED})
+_BEFORE_SELECT = _BEFORE_EXPAND | {Dialect.EXPANDED}
 
 
 class ProgramInterface(NamedTuple):
@@ -100,11 +102,44 @@ def find_unnamed_buffers(bestiary: UOp, legal: UOp) -> frozenset[UOp]:
     return frozenset(u for u in nodes_with_op(legal, Op.BUFFER) if u.arg.unique not in named)
 
 
+def _write_views_as_positions(launch: UOp) -> UOp:
+    """Return a launch in which every kernel that has views of memory, or GLOBAL memory of its own, takes flat memory instead.
+
+    EXPANDED alone has such views, and `select` expects vectors in their place.
+    """
+    if not any(call.body.op is Op.SINK and _has_views_or_own_memory(call.body) for call in launch.src):
+        return launch
+    first_unique = highest_unique(toposort(launch)) + 1
+    return launch.replace(src=tuple([_write_call_in_launch_forms(call, first_unique) for call in launch.src]))
+
+
+def _has_views_or_own_memory(body: UOp) -> bool:
+    order = toposort(body)
+    views = [u for u in map_base_memory(order) if u.op not in (Op.AFTER, Op.BITCAST, *MEMORY_ROOTS)]
+    is_flat = all(u.op is Op.INDEX and len(u.positions) == len(u.operand.shape) == 1 for u in views)
+    return not is_flat or any(_is_global_buffer(u) for u in order)
+
+
+def _write_call_in_launch_forms(call: UOp, first_unique: int) -> UOp:
+    """Return the Call of a launch with its body in the forms of a launch; GLOBAL memory of the body becomes an argument."""
+    body = call.body
+    if body.op is not Op.SINK or not _has_views_or_own_memory(body):
+        return call
+    own = [u for u in toposort(body) if _is_global_buffer(u)]
+    params = {u: _param_for_argument(u, len(call.arguments) + k) for k, u in enumerate(own)}
+    body = substitute(body, params)
+    unscheduled = body if body.arg is None else body.replace(arg=replace(body.arg, scheduled=False))
+    call = UOp(Op.CALL, (unscheduled, *call.arguments, *own))
+    return pass_memory_to_kernel_calls(call, first_unique).root
+
+
 def _find_dialect_of_launch(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
     for call in launch.src:
         if call.body.op is Op.PROGRAM:
             require_variables_fit_program(call, launch)
     dialect = _find_first_legal_dialect(launch) if dialect is Dialect.KERNEL else dialect
+    if dialect in _BEFORE_SELECT and (flat := _write_views_as_positions(launch)) is not launch:
+        launch, dialect = flat, _find_first_legal_dialect(flat)
     return mark_kernels_that_keep_their_loops(launch, dialect) if dialect in _BEFORE_EXPAND else launch, dialect
 
 
@@ -128,10 +163,14 @@ def wrap_kernel_as_launch(kernel: UOp) -> UOp:
     if kernel.dtype is not dt.void:
         raise SpecError(f"a launch has results in memory alone, but the root is {kernel.op.name.lower()}: put a Sink on top (R166)")
     order = toposort(kernel)
-    memory = [u for u in order if u.op is Op.PARAM or (u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL)]
+    memory = [u for u in order if u.op is Op.PARAM or _is_global_buffer(u)]
     params = {u: _param_for_argument(u, k) for k, u in enumerate(memory)}
     call = UOp(Op.CALL, (substitute(kernel, params), *memory))
     return UOp(Op.LINEAR, (pass_memory_to_kernel_calls(call, highest_unique(order) + 1).root,))
+
+
+def _is_global_buffer(u: UOp) -> bool:
+    return u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL
 
 
 def _param_for_argument(argument: UOp, slot: int) -> UOp:

@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from uops.spec.errors import Trap
 
 
@@ -22,7 +24,7 @@ def sort(out: Any, values: Any) -> None:
 
 def crc32(out: Any, data: Any) -> None:
     """Write the CRC-32 of the bytes of an array to the one element of a uint32 array."""
-    out[0] = zlib.crc32(data)
+    out[0] = zlib.crc32(data.view(np.uint8))
 
 
 def decode(out: Any, encoded: Any) -> None:
@@ -32,12 +34,12 @@ def decode(out: Any, encoded: Any) -> None:
     """
     decoder = zlib.decompressobj()
     try:
-        data = decoder.decompress(encoded, out.nbytes + 1)  # one byte more tells a longer stream
+        data = decoder.decompress(encoded.view(np.uint8), out.nbytes + 1)  # one byte more tells a longer stream
     except zlib.error as e:
         raise Trap(f"EncDec: the stream cannot be decoded: {e}") from e
     if not decoder.eof or len(data) != out.nbytes:
         raise Trap(f"EncDec: expected a stream of {out.nbytes} bytes, got {len(data) if decoder.eof else 'another length'}")
-    memoryview(out).cast("B")[:] = data
+    out.view(np.uint8)[:] = np.frombuffer(data, np.uint8)
 
 
 #: Name of a CustomFunction -> its function.

@@ -96,6 +96,29 @@ def lower_output(graph: UOp) -> int:
     return int(output.buffer.arg.unique)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("row", [False, True], ids=["element", "row"])
+def test_a_launch_may_view_memory_in_several_dimensions(row: bool, backend: str) -> None:
+    x, y = (b.reshape(param(k, 12), (3, 4)) for k in (0, 1))
+    i, j = b.range_(3, 0), b.range_(4, 1)
+    backwards = b.sub(2, i)
+    store = b.store(b.at(y, backwards), b.load(b.at(x, i))) if row else b.store(b.at(y, backwards, j), b.load(b.at(x, i, j)))
+    kernel = b.sink(b.end(store, i) if row else b.end(b.end(store, j), i), name="k")
+    launch = UOp(Op.LINEAR, (b.call(kernel, b.buffer(12, F32, unique=1), b.buffer(12, F32, unique=2), written=(1,)),))
+    assert_agrees(launch, {"b1": floats(12), "b2": floats(12)}, backend, infer_dialect(launch))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_global_memory_of_a_kernel_of_a_launch_is_nobody_s_to_see(backend: str) -> None:
+    own, x, y = b.buffer(4, F32, unique=9), param(0, 4), param(1, 4)
+    i, j = b.range_(4, 0), b.range_(4, 1)
+    filled = b.end(b.store(b.at(own, b.sub(3, i)), b.load(b.at(x, i))), i)
+    kernel = b.sink(b.end(b.store(b.at(y, j), b.load(b.at(b.after(own, filled), j))), j), name="k")
+    launch = UOp(Op.LINEAR, (b.call(kernel, b.buffer(4, F32, unique=1), b.buffer(4, F32, unique=2), written=(1,)),))
+    got = compile(launch, create_backend(backend).target, FRESH, Dialect.KERNEL)({"b1": floats(4), "b2": floats(4)})
+    np.testing.assert_array_equal(got.buffers["b2"], floats(4)[::-1])
+
+
 def test_a_launch_cannot_go_back_to_an_earlier_stage(pyref: Any) -> None:
     launch = lower(squares_of_sums(), pyref, "linearize", FRESH)
     with pytest.raises(SpecError, match="a program of the linear dialect is past the stage 'rangeify'"):

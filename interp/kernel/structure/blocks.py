@@ -7,9 +7,9 @@ not. Only `before` may be relied on.
 
 In a graph, a node runs once per iteration of the ranges that it depends on and that nothing closed below it (R127). A loop
 stands in the loops that are open at the node that closes it (R58). Several ranges closed by one node nest by the priority of
-their types, then by axis id (R109). A node stands inside of an If on which it depends through values or as a dependency of an
-After. A node that only waits for one inside does not: an End, Group, Sink, or the other dependencies of an After. In a Linear,
-position alone decides.
+their types, then by axis id; a range stands inside of those that its bound depends on (R109). A node stands inside of an If on
+which it depends through values or as a dependency of an After. A node that only waits for one inside does not: an End, Group,
+Sink, or the other dependencies of an After. In a Linear, position alone decides.
 
 Raises SpecError for a Range that nothing closes, and for open ranges of which neither loop encloses the other. It also does so
 for blocks of a Linear that do not nest, and for items that wait for each other.
@@ -152,9 +152,15 @@ def _compute_open_ranges(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[U
 
 
 def closing_order(u: UOp) -> tuple[UOp, ...]:
-    """Return the ranges that a node closes, outermost first (R109)."""
+    """Return the ranges that a node closes, outermost first (R109, order of axes)."""
     closed = ranges_closed_by(u)
-    return tuple(sorted(dict.fromkeys(closed), key=lambda r: (r.arg.type.priority, r.arg.axis_id))) if closed else ()
+    by_priority = sorted(dict.fromkeys(closed), key=lambda r: (r.arg.type.priority, r.arg.axis_id)) if closed else []
+    if len(by_priority) < 2:
+        return tuple(by_priority)
+    order: dict[UOp, None] = {}
+    for r in by_priority:  # a bound stands outside of its loop, so the loops that it depends on do, too
+        order |= dict.fromkeys(x for x in toposort(r) if x in closed)
+    return tuple(order)
 
 
 def _compute_loop_paths(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UOp, LoopPath]:

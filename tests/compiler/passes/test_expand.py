@@ -112,6 +112,32 @@ def test_every_end_closes_one_loop() -> None:
     assert all(len(u.src) == 2 for u in nodes(expand(root), Op.END))
 
 
+def loops_outermost_first(body: UOp) -> list[int]:
+    """The axis ids of the Ends around a kernel's one Store, from the outermost to the innermost."""
+    (effect,), ids = expand(UOp(Op.LINEAR, (b.call(body),))).src[0].src[0].src, []
+    while effect.op is Op.END:
+        ids.append(effect.ranges[0].arg.axis_id)
+        effect = effect.body
+    return ids
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("outer", [0, 1])
+def test_loops_of_one_end_nest_by_their_ids_however_they_are_listed(outer: int, flipped: bool) -> None:
+    """R109: the last iteration to store an element decides what stays, so the order of LOOPs can be seen."""
+    i, j = b.range_(4, outer), b.range_(4, 1 - outer)
+    store = b.store(b.at(p(0, 7), b.add(i, j)), b.cast(b.add(b.mul(i, 10), j), F32))
+    assert loops_outermost_first(b.sink(b.end(store, *((j, i) if flipped else (i, j))), name="k")) == [0, 1]
+
+
+@pytest.mark.parametrize("outer", [0, 1])
+def test_a_loop_stands_inside_of_those_that_its_bound_depends_on(outer: int) -> None:
+    i = b.range_(4, outer)
+    j = b.range_(b.add(i, 1), 1 - outer)
+    store = b.store(b.at(p(0, 16), b.add(b.mul(i, 4), j)), b.const(1.0))
+    assert loops_outermost_first(b.sink(b.end(store, j, i), name="k")) == [outer, 1 - outer]
+
+
 @pytest.mark.parametrize("bound", [b.variable("n", -1, 9, 1), 0, -3], ids=["variable", "zero", "negative"])
 def test_a_vector_loop_without_a_positive_constant_extent_runs_in_order(bound: UOp | int) -> None:
     r = b.range_(bound, 0, AxisType.UPCAST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uops.interp.kernel.structure.blocks import KernelStructure, Loop, ScheduledBlock, build_kernel_structure
+from uops.interp.kernel.structure.blocks import KernelStructure, Loop, ScheduledBlock, build_kernel_structure, closing_order
 from uops.interp.kernel.structure.launch import wrap_specials_as_loops
 from uops.interp.kernel.structure.shuffle import shuffle_item_order
 from uops.spec.errors import SpecError
@@ -261,8 +261,16 @@ def test_ranges_of_which_neither_encloses_the_other_are_refused() -> None:
 def test_a_bound_that_depends_on_a_loop_inside_is_refused() -> None:
     j = b.range_(4, 2, AxisType.REDUCE)
     i = b.range_(b.add(j, 1), 1, AxisType.LOOP)
-    with pytest.raises(SpecError, match="axis 2"):
-        built(b.sink(b.end(copy(b.add(i, j)), i, j)))
+    with pytest.raises(SpecError, match="axis 1 stands inside of its own loop"):
+        built(b.sink(b.end(b.end(copy(b.add(i, j)), j), i)))
+
+
+def test_a_bound_puts_a_loop_inside_of_another_one_of_its_end() -> None:
+    """R109: it goes before the types and the ids."""
+    j = b.range_(4, 2, AxisType.REDUCE)
+    i = b.range_(b.add(j, 1), 1, AxisType.LOOP)
+    assert closing_order(b.end(copy(b.add(i, j)), i, j)) == (j, i)
+    assert closing_order(b.end(copy(b.add(i, j)), j, i)) == (j, i)
 
 
 def test_loops_that_wait_for_each_other_are_refused() -> None:
