@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -30,7 +31,13 @@ TENSOR_SURFACE = "tensor"
 KERNEL_SURFACE = "kernel"
 #: The surface of a backend that has `render`, `compile` and `load` alone: launches run through the launcher of `uops.compiler`.
 RENDERER_SURFACE = "renderer"
-SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE, RENDERER_SURFACE)
+#: The surface of a backend whose TENSOR graphs may have values on several devices.
+DEVICES_SURFACE = "devices"
+#: The surface of a backend that runs native code: text in the language that it declares, registered functions, compiled programs.
+NATIVE_SURFACE = "native"
+SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE, RENDERER_SURFACE, DEVICES_SURFACE, NATIVE_SURFACE)
+#: Languages of native text (R168): C, OpenCL C and the instructions of LLVM IR.
+LANGUAGES = ("c", "opencl", "llvm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,9 @@ class Capabilities:
 
     `surfaces` are what the backend has: `tensor` if `run` takes TENSOR graphs, and `kernel` if it takes launches of kernels, of any
     later dialect. They are `renderer` for a target alone (`CompilerBackend`), which our launcher asks launches of kernels.
+
+    `bestiary` says that `run` also takes graphs of the second document; a backend without it is given their legal forms.
+    `language` is that of native text, one of `LANGUAGES`.
     """
 
     dtypes: tuple[DType, ...] = dt.STORABLE
@@ -70,6 +80,8 @@ class Capabilities:
     threads: int = 1
     tensor_cores: tuple[str, ...] = ()
     surfaces: tuple[str, ...] = (TENSOR_SURFACE,)
+    bestiary: bool = False
+    language: str = "c"
 
     def can_be_asked(self, surface: str) -> bool:
         """Return True if cases of this surface can be put to the backend. A renderer is asked launches of kernels."""
@@ -103,6 +115,8 @@ class Capabilities:
         values["unsupported"] = tuple(Missing(**_require_texts(m, "unsupported")) for m in values["unsupported"])
         values["deviations"] = tuple(Deviation(**_require_texts(d, "deviations")) for d in values["deviations"])
         values |= {name: _require_type(int, declared[name], name) for name in ("local_memory", "threads")}
+        values["bestiary"] = _require_type(bool, declared["bestiary"], "bestiary")
+        values["language"] = _require_type(str, declared["language"], "language")
         return cls(**values)
 
 
@@ -148,13 +162,20 @@ class Backend(ABC):
         unsupported op, and Trap for a defined failure that it detects.
         """
 
+    def precompile(self, launch: UOp) -> UOp:
+        """Return a launch with a Program for each kernel, whose Binary `run` loads instead of compiling it (R169).
+
+        Raises Unsupported where the backend has no such programs.
+        """
+        raise Unsupported("programs that were compiled before", self.name)
+
     def close(self) -> None:
         """Release devices and memory; the instance is unusable afterwards."""
         return
 
 
 #: The surfaces of a target of this compiler.
-COMPILED_SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE)
+COMPILED_SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE, NATIVE_SURFACE)
 
 
 class CompilerBackend(Backend):
@@ -181,6 +202,12 @@ class CompilerBackend(Backend):
         from uops.compiler import compile  # late: other backends implement this contract without the compiler
 
         return compile(graph, target, dialect=dialect)(inputs)
+
+    def precompile(self, launch: UOp) -> UOp:
+        """Return the launch as the last stage gives it."""
+        from uops.compiler import lower  # late: other backends implement this contract without the compiler
+
+        return lower(launch, self.target, dialect=infer_dialect(launch))
 
     @property
     def unguarded_target(self) -> Target | None:

@@ -18,7 +18,8 @@ arrays, and ints for variables. It returns the new contents of those that the Ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from uops.interp.standard_meanings import STANDARD_MEANINGS
@@ -44,6 +45,19 @@ def register(kind: Op, name: str, meaning: Meaning | None) -> None:
         _meanings.pop((kind, name), None)
     else:
         _meanings[kind, name] = meaning
+
+
+@contextmanager
+def use_meanings(meanings: Mapping[tuple[Op, str], Meaning]) -> Iterator[None]:
+    """Register meanings inside the block; what was registered before is registered again afterwards."""
+    before = {key: _meanings.get(key) for key in meanings}
+    for (kind, name), meaning in meanings.items():
+        register(kind, name, meaning)
+    try:
+        yield
+    finally:
+        for (kind, name), previous in before.items():
+            register(kind, name, previous)
 
 
 def find_meaning(kind: Op, name: str) -> Meaning | None:

@@ -29,7 +29,7 @@ class CBackend(CompilerBackend):
 
     def capabilities(self) -> Capabilities:
         """Declare every dtype: narrow floats are computed with integers and float32."""
-        return Capabilities(surfaces=COMPILED_SURFACES)
+        return Capabilities(surfaces=COMPILED_SURFACES, bestiary=True)
 
 
 class GccBackend(CBackend):

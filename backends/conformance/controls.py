@@ -13,12 +13,18 @@ from typing import Any
 import numpy as np
 
 from uops import __version__
-from uops.backends.contract import COMPILED_SURFACES, Backend, Capabilities, Deviation, Inputs, Missing
-from uops.interp import run
+from uops.backends.conformance.judge import interpret
+from uops.backends.contract import COMPILED_SURFACES, DEVICES_SURFACE, Backend, Capabilities, Deviation, Inputs, Missing
 from uops.spec.errors import Unsupported
+from uops.spec.ir.args import SourceArg
+from uops.spec.ir.build import binary
 from uops.spec.ir.dtypes import float32
 from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
+
+#: The surfaces of the interpreter, which knows no machine: values may be on several devices.
+INTERPRETED_SURFACES = (*COMPILED_SURFACES, DEVICES_SURFACE)
 
 
 class Interp(Backend):
@@ -31,19 +37,25 @@ class Interp(Backend):
         return f"uops {__version__} interpreter, NumPy {np.__version__}"
 
     def capabilities(self) -> Capabilities:
-        """Declare everything, on both surfaces."""
-        return Capabilities(surfaces=COMPILED_SURFACES)
+        """Declare everything, on every surface."""
+        return Capabilities(surfaces=INTERPRETED_SURFACES, bestiary=True)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate the graph with the interpreter."""
-        return run(graph, inputs)
+        return interpret(graph, inputs)
+
+    def precompile(self, launch: UOp) -> UOp:
+        """Return a launch of Programs without machine code; the interpreter runs their lists of instructions."""
+        stages = UOp(Op.SOURCE, (), SourceArg("interpreted")), binary(b"")
+        calls = [call.replace(src=(UOp(Op.PROGRAM, (call.body, *stages)), *call.arguments)) for call in launch.src]
+        return launch.replace(src=tuple(calls))
 
 
 class _SpoilingControl(Interp):
     """A control that computes the right result and spoils it."""
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
-        result = run(graph, inputs)
+        result = super().run(graph, inputs)
         return Result(
             tuple(self.spoil(v, inputs) for v in result.values), {k: self.spoil(v, inputs) for k, v in result.buffers.items()}
         )
@@ -60,7 +72,7 @@ class RefusingFloat32(Interp):
     def capabilities(self) -> Capabilities:
         """Declare everything, with a deviation for every cell, which must not excuse a refusal."""
         deviations = (Deviation("*", "*", level, "says nothing of refusals", "https://example.org") for level in ("strict", "core"))
-        return Capabilities(deviations=tuple(deviations), surfaces=COMPILED_SURFACES)
+        return Capabilities(deviations=tuple(deviations), surfaces=INTERPRETED_SURFACES)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate the graph, or raise Unsupported if it has a float32."""
@@ -76,7 +88,7 @@ class Empty(Interp):
 
     def capabilities(self) -> Capabilities:
         """Declare every cell unsupported."""
-        return Capabilities(unsupported=(Missing("*", "*", "implements nothing"),), surfaces=COMPILED_SURFACES)
+        return Capabilities(unsupported=(Missing("*", "*", "implements nothing"),), surfaces=INTERPRETED_SURFACES)
 
 
 class Refusing(Interp):
@@ -157,7 +169,7 @@ class RaisesOnNan(Interp):
         for value in inputs.values():
             if np.isnan(np.asarray(value).astype(np.float64)).any():
                 raise ValueError("cannot convert a NaN")
-        return run(graph, inputs)
+        return super().run(graph, inputs)
 
 
 class RaisesOnManyValues(Interp):
@@ -169,7 +181,7 @@ class RaisesOnManyValues(Interp):
         """Evaluate the graph, or raise ValueError for more than 90 distinct values."""
         if any(len(np.unique(value)) > 90 for value in inputs.values()):
             raise ValueError("too many values")
-        return run(graph, inputs)
+        return super().run(graph, inputs)
 
 
 class CrashingOnFloat32(Interp):
@@ -181,7 +193,7 @@ class CrashingOnFloat32(Interp):
         """Evaluate the graph, or abort the process for a float32 input."""
         if _has_float32(inputs):
             os.abort()
-        return run(graph, inputs)
+        return super().run(graph, inputs)
 
 
 class HangingOnFloat32(Interp):
@@ -193,7 +205,7 @@ class HangingOnFloat32(Interp):
         """Evaluate the graph, or hang for a float32 input."""
         while _has_float32(inputs):
             time.sleep(1)
-        return run(graph, inputs)
+        return super().run(graph, inputs)
 
 
 def _has_float32(inputs: Inputs) -> bool:

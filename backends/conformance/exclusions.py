@@ -1,7 +1,7 @@
 """Cells that the suite does not require, and cells that a do-nothing backend may pass: two lists, each entry with its reason.
 
-`EXCLUSIONS` has the pairs of row and dtype without a required cell, and `why_without_cells` names the rows that have none at all.
-Every other pair of `ROWS` and storable dtypes has cells, and a test checks both directions. `LENIENT` has the cells that a control
+`EXCLUSIONS` has the pairs of row and dtype without a required cell. Every other pair of `ROWS` and storable dtypes has cells, and a
+test checks both directions. `LENIENT` has the cells that a control
 (all zeros, all NaN, or its first input) may pass, because its answer is right.
 """
 
@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from uops.backends.conformance.cases.native import WORDS
 from uops.spec import wmma
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.ops import Op
-from uops.spec.rows.rows import ROWS
-from uops.spec.verify.dialects import BESTIARY_ONLY_OPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,7 @@ def _dtype_names(*kinds: DType) -> tuple[str, ...]:
 _FLOATS, _INTS, _BOOL = _dtype_names(*dt.FLOATS), _dtype_names(*dt.INTS), _dtype_names(dt.bool_)
 _NOT_UINT64 = _dtype_names(*(d for d in dt.STORABLE if d is not dt.uint64))
 _NOT_UINT8 = _dtype_names(*(d for d in dt.STORABLE if d is not dt.uint8))
+_NOT_WORDS = _dtype_names(*(d for d in dt.STORABLE if d not in WORDS))
 _NOT_MULTIPLIED = _dtype_names(*(d for d in dt.STORABLE if all(x.dtype_in is not d for x in wmma.DESCRIPTORS)))
 
 # fmt: off
@@ -52,21 +51,10 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion("*/Threefry", _NOT_UINT64, "R22", "uint64 only"),
     Exclusion("Source/Binary", _NOT_UINT8, "R77", "uint8 only"),
     Exclusion("Codegen/AtomicAdd", _BOOL, "R56", "ill-formed on bool"),
+    Exclusion("Codegen/Ins", _NOT_WORDS, "R168", "the instructions that every target has count or move the bits of words"),
     Exclusion("Codegen/Wmma", _NOT_MULTIPLIED, "R118", "no known instruction multiplies them"),
 )
 # fmt: on
-
-
-#: Ops that hold the text or the machine code of one target: no case can ask them of every backend.
-_NATIVE = frozenset({Op.INS, Op.CUSTOM, Op.CUSTOM_FUNCTION, Op.PROGRAM, Op.SOURCE})
-
-
-def why_without_cells(row: str) -> str | None:
-    """Return why a row has no cell; None for a row that a TENSOR graph or a kernel can ask."""
-    spec = next(r for r in ROWS.values() if r.id == row)
-    if spec.op in BESTIARY_ONLY_OPS:
-        return "an op of the second document alone, which other ops stand for before a backend is given the program"
-    return "holds text or machine code of one target" if spec.op in _NATIVE else None
 
 
 def find_exclusion(row: str, dtype: str) -> Exclusion | None:

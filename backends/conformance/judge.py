@@ -2,24 +2,27 @@
 
 Takes: a case and the arrays of a backend. Gives: per segment, the number of elements outside the allowed set, the first few of them
 as failures, and the largest accepted distance in ulp. Values that only moved are compared by bits, NaN payloads included (R28:
-moves keep every bit). So is what launches of kernels leave in memory: their cases are exact, and have one result at both levels.
+moves keep every bit). So are launches of kernels and graphs of the second document, which have one result at both levels (R173).
 All others are compared with the allowed sets of `uops.interp.allowed` (R30, R31) at the requested level.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.arrays import STORAGE
+from uops.backends.conformance.cases.native import MEANINGS
 from uops.backends.conformance.model import ConformanceCase, ConformanceLevel, Failure, Segment
-from uops.backends.contract import KERNEL_SURFACE
 from uops.interp import run
 from uops.interp.allowed import AllowedSet, compute_allowed_sets
-from uops.spec.ir.args import AddrSpace
+from uops.interp.opaque import use_meanings
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import MARKERS, Op
@@ -33,6 +36,7 @@ MOVES = MARKERS | {
     Op.REPLICATED, Op.SLICE, Op.BITCAST, Op.FUNCTION, Op.CALL, Op.TUPLE, Op.GETTUPLE, Op.LOAD, Op.STORE, Op.AFTER, Op.GROUP,
     Op.SINK, Op.WHERE,
 }  # fmt: skip
+_DTYPES = {STORAGE[d]: d for d in dt.STORABLE}
 #: Number of failures reported per segment.
 MOST_FAILURES = 5
 
@@ -55,7 +59,7 @@ class Expectation:
 
     def __init__(self, case: ConformanceCase) -> None:
         self.case = case
-        self.by_bits = case.surface == KERNEL_SURFACE or all(u.op in MOVES and not _is_nan(u) for u in toposort(case.graph))
+        self.by_bits = case.is_exact or all(u.op in MOVES and not _is_nan(u) for u in toposort(case.graph))
 
     @functools.cached_property
     def strict(self) -> dict[int | str, AllowedSet]:
@@ -87,19 +91,24 @@ def _is_nan(u: UOp) -> bool:
 
 
 def _compute_allowed_outputs(case: ConformanceCase, level: ConformanceLevel) -> dict[int | str, AllowedSet]:
-    if case.surface == KERNEL_SURFACE:
-        return _compute_exact_memory(case)
-    sets = compute_allowed_sets(case.graph, case.inputs, level=level.value)
+    if case.is_exact:
+        return _compute_exact_outputs(case)
+    sets = compute_allowed_sets(case.meaning or case.graph, case.inputs, level=level.value)
     outputs: dict[int | str, AllowedSet] = dict(enumerate(sets.values))
     outputs.update(sets.buffers)
     return outputs
 
 
-def _compute_exact_memory(case: ConformanceCase) -> dict[int | str, AllowedSet]:
-    """Return what the interpreter leaves in the memory that a launch writes, as sets of one value."""
-    buffers = [u for u in toposort(case.graph) if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL]
-    dtypes = {f"b{u.arg.unique}": u.dtype for u in buffers}
-    return {key: AllowedSet(dtypes[key], contents) for key, contents in run(case.graph, case.inputs).buffers.items()}
+def _compute_exact_outputs(case: ConformanceCase) -> dict[int | str, AllowedSet]:
+    """Return what the interpreter gives, values and the memory that is written, as sets of one value."""
+    result = interpret(case.meaning or case.graph, case.inputs)
+    return {key: AllowedSet(_DTYPES[got.dtype], got) for key, got in outputs_of(result).items()}
+
+
+def interpret(graph: UOp, inputs: Mapping[str, Any]) -> Result:
+    """Return what the interpreter gives for a graph of the suite, whose native texts have their meanings."""
+    with use_meanings(MEANINGS):
+        return run(graph, inputs)
 
 
 def outputs_of(result: Result) -> dict[int | str, Array]:

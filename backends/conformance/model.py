@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from uops.backends.contract import TENSOR_SURFACE
+from uops.backends.contract import KERNEL_SURFACE, NATIVE_SURFACE, TENSOR_SURFACE
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.infer import infer_dialect
 
 #: The reason of a failing cell that the backend declares but refuses at run time.
 REFUSED = "refused"
@@ -93,7 +95,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceCase:
-    """One graph of the suite; `name` is unique within its row and dtype. `surface` is what a backend needs to be asked it."""
+    """One graph of the suite; `name` is unique within its row and dtype. `surface` is what a backend needs to be asked it.
+
+    `meaning` is the graph that says what is expected, where that is another one: the one before a rewrite that changes nothing.
+    """
 
     row: str
     dtype: DType
@@ -102,6 +107,12 @@ class ConformanceCase:
     inputs: dict[str, Any]
     segments: tuple[Segment, ...]
     surface: str = TENSOR_SURFACE
+    meaning: UOp | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the case has one result, whose bits are compared (R173): one of kernels, or of the second document."""
+        return self.surface in (KERNEL_SURFACE, NATIVE_SURFACE) or infer_dialect(self.graph) is Dialect.BESTIARY
 
     @property
     def id(self) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from uops.backends.conformance.cases import generate_cases
+from uops.backends.conformance.cases.native import translate_native_text
 from uops.backends.conformance.decided import CaseRecord, journal_heading, read_case_records
 from uops.backends.conformance.judge import Expectation, SegmentVerdict, judge
 from uops.backends.conformance.model import (
@@ -34,14 +35,18 @@ from uops.backends.conformance.model import (
     SchedulePolicy,
     Segment,
 )
-from uops.backends.contract import TENSOR_SURFACE, Capabilities
+from uops.backends.contract import NATIVE_SURFACE, TENSOR_SURFACE, Capabilities
 from uops.backends.registry import BackendInfo
 from uops.backends.testing.journal import Journal
+from uops.backends.testing.programs import has_empty_program
 from uops.backends.worker import client
+from uops.spec.bestiary.legalize import legalize
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import toposort
 from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.text import show
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.infer import infer_dialect
 
 LIMITS = client.Limits(timeout=60.0)
 #: The default policy.
@@ -102,7 +107,7 @@ def run_conformance(
         rest = [c for c in supported if c.id not in records]
         fresh = _judge_and_record_outcomes(
             rest,
-            _run_cases_and_rerun_failed_by_segment(backend, rest, jobs, limits, schedules.environment),
+            _run_cases_and_rerun_failed_by_segment(backend, rest, jobs, limits, schedules.environment, capabilities),
             capabilities,
             open_journal,
         )
@@ -124,26 +129,35 @@ CaseOrPartOutcomes = list[tuple[ConformanceCase, client.Outcome]]
 
 
 def _run_cases_and_rerun_failed_by_segment(
-    backend: str, cases: list[ConformanceCase], jobs: int, limits: client.Limits, environment: Mapping[str, str]
+    backend: str, cases: list[ConformanceCase], jobs: int, limits: client.Limits, environment: Mapping[str, str],
+    capabilities: Capabilities,
 ) -> Iterator[CaseOrPartOutcomes]:  # fmt: skip
     """Yield what to judge for each case: itself, or its segments alone, with outcomes."""
-    requests = (_to_worker_case(c) for c in cases)
+    requests = (_to_worker_case(c, capabilities) for c in cases)
     with client.BackendWorker(backend, limits=limits, environment=environment) as rerun_worker:
         outcomes = client.run_cases_on_workers(backend, requests, jobs=jobs, batch=8, limits=limits, environment=environment)
         for case, outcome in zip(cases, outcomes, strict=True):
-            yield _rerun_failed_case_by_segment(case, outcome, rerun_worker) if outcome.status in _ENDED else [(case, outcome)]
+            yield (
+                _rerun_failed_case_by_segment(case, outcome, rerun_worker, capabilities)
+                if outcome.status in _ENDED
+                else [(case, outcome)]
+            )
 
 
-def _to_worker_case(case: ConformanceCase) -> client.WorkerCase:
-    return client.WorkerCase(show(case.graph), case.inputs)
+def _to_worker_case(case: ConformanceCase, capabilities: Capabilities) -> client.WorkerCase:
+    """Return a case as a backend takes it: in its language, and in core ops if it takes no others."""
+    graph = translate_native_text(case, capabilities.language).graph if case.surface == NATIVE_SURFACE else case.graph
+    if not capabilities.bestiary and infer_dialect(graph) is Dialect.BESTIARY:
+        graph = legalize(graph)
+    return client.WorkerCase(show(graph), case.inputs, precompile=has_empty_program(graph))
 
 
 def _rerun_failed_case_by_segment(
-    case: ConformanceCase, outcome: client.Outcome, worker: client.BackendWorker
+    case: ConformanceCase, outcome: client.Outcome, worker: client.BackendWorker, capabilities: Capabilities
 ) -> CaseOrPartOutcomes:
     """Run the segments of a failed case alone. Return their outcomes, or that of the case where no segment fails alone."""
     parts = split_elementwise_case_by_segment(case)
-    outcomes = list(zip(parts, worker.run_batch([_to_worker_case(c) for c in parts]), strict=True))
+    outcomes = list(zip(parts, worker.run_batch([_to_worker_case(c, capabilities) for c in parts]), strict=True))
     if any(o.status in _ENDED for _, o in outcomes):
         return outcomes
     note = f"{outcome.message} (not when its classes run alone)" if parts else outcome.message

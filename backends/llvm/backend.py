@@ -24,4 +24,4 @@ class LlvmBackend(CompilerBackend):
 
     def capabilities(self) -> Capabilities:
         """Every dtype: the narrow floats are computed by integers and float32."""
-        return Capabilities(surfaces=COMPILED_SURFACES)
+        return Capabilities(surfaces=COMPILED_SURFACES, bestiary=True, language="llvm")

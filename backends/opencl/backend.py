@@ -22,4 +22,6 @@ class OpenClBackend(CompilerBackend):
     def capabilities(self) -> Capabilities:
         """Declare every dtype: narrow floats are computed with integers and float32."""
         device = self._opencl.device
-        return Capabilities(local_memory=device.local_memory, threads=device.units, surfaces=COMPILED_SURFACES)
+        return Capabilities(
+            local_memory=device.local_memory, threads=device.units, surfaces=COMPILED_SURFACES, bestiary=True, language="opencl"
+        )

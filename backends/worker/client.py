@@ -62,10 +62,11 @@ START_PATIENCE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerCase:
-    """A program, as text or as a graph, and its inputs."""
+    """A program, as text or as a graph, and its inputs. With `precompile`, its empty Programs are compiled before it is read."""
 
     program: str | UOp
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    precompile: bool = False
 
     @property
     def text(self) -> str:
@@ -305,7 +306,7 @@ class BackendProcess:
             for entry in header.values():
                 if "offset" in entry:
                     entry["offset"] += len(body)
-            headers.append({"program": case.text, "inputs": header})
+            headers.append({"program": case.text, "inputs": header, "precompile": case.precompile})
             body += data
         self.write_frame_or_mark_hung({"cases": headers}, bytes(body), seconds_to_read)
 

@@ -115,8 +115,9 @@ def _run_case_and_pack_outcome(backend: Any, case: dict[str, Any], body: bytes) 
     """Run one case, and return the frame with its outcome."""
     # late: a backend that does not load needs none of these
     from uops.backends.arrays import decode_arrays, encode_result
+    from uops.backends.testing.programs import compile_empty_programs
     from uops.spec.errors import Trap, Unsupported
-    from uops.spec.ir.text import parse
+    from uops.spec.ir.text import parse, show
     from uops.spec.result import Result
 
     start = time.perf_counter()
@@ -127,7 +128,10 @@ def _run_case_and_pack_outcome(backend: Any, case: dict[str, Any], body: bytes) 
         return pack_frame(fields | _take_move_counts_as_reply_field() | _take_validation_counts_as_reply_field(), data)
 
     try:
-        result = backend.run(parse(case["program"]), decode_arrays(case["inputs"], body))
+        graph = parse(case["program"])
+        if case.get("precompile"):
+            graph = parse(show(compile_empty_programs(backend, graph)))
+        result = backend.run(graph, decode_arrays(case["inputs"], body))
         if not isinstance(result, Result):
             return report("error", f"the backend gave a {type(result).__name__}, not a Result")
         return report("ok", "", *encode_result(result))

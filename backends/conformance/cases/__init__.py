@@ -5,7 +5,9 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 
-from uops.backends.conformance.cases import elementwise, folding, kernels, loops, movement, programs, reduce, tensor_cores
+from uops.backends.conformance.cases import elementwise, folding, kernels, loops, movement, native, programs, reduce, tensor_cores
+from uops.backends.conformance.cases.bestiary.kernels import generate_bestiary_kernel_cases
+from uops.backends.conformance.cases.bestiary.values import generate_bestiary_value_cases
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 
 #: Generators of the suite's cases, in its order.
@@ -18,6 +20,9 @@ SOURCES = (
     loops.generate_loop_cases,
     kernels.generate_kernel_cases,
     tensor_cores.generate_tensor_core_cases,
+    generate_bestiary_value_cases,
+    generate_bestiary_kernel_cases,
+    native.generate_native_cases,
 )
 
 

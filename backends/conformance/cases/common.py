@@ -10,6 +10,7 @@ import numpy.typing as npt
 from uops.backends.answer import root_value_nodes
 from uops.backends.conformance.model import ConformanceCase, Segment
 from uops.backends.conformance.pools import ordinary_bits, random_bits, to_array
+from uops.backends.contract import TENSOR_SURFACE
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -35,11 +36,13 @@ def make_ordinary_then_random_data(d: DType, shape: tuple[int, ...], *key: objec
     return to_array(bits, d).reshape(shape)
 
 
-def make_single_cell_case(op: Op, d: DType, edge: str, graph: UOp, inputs: Inputs, name: str | None = None) -> ConformanceCase:
+def make_single_cell_case(
+    op: Op, d: DType, edge: str, graph: UOp, inputs: Inputs, name: str | None = None, surface: str = TENSOR_SURFACE
+) -> ConformanceCase:  # fmt: skip
     """Create a case of `op`'s row whose whole output tests the cell `edge`: every value of the root, and every buffer written."""
     segments = [Segment(edge, k, 0, math.prod(_max_extents(v))) for k, v in enumerate(root_value_nodes(graph))]
     segments += [Segment(edge, f"b{u.arg.unique}", 0, math.prod(u.shape)) for u in collect_buffers_void_root_writes(graph)]
-    return ConformanceCase(ROWS[op].id, d, name or edge, graph, inputs, tuple(segments))
+    return ConformanceCase(ROWS[op].id, d, name or edge, graph, inputs, tuple(segments), surface)
 
 
 def _max_extents(u: UOp) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from uops.backends.contract import KERNEL_SURFACE
 from uops.spec.ir import build as b
 from uops.spec.ir.args import AddrSpace, CallArg, ParamArg, SinkArg, SpecialArg
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.dtypes import DType, index
+from uops.spec.ir.dtypes import DType, DTypeKind, index
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.rows.rows import ROWS
@@ -44,7 +44,7 @@ class KernelBuilder:
         unique = 1 + sum(k.startswith("b") for k in self.inputs)
         contents = make_ordinary_then_random_data(d, (size,), "launch", unique)
         self.inputs[f"b{unique}"] = contents if values is None else values
-        return self.add_argument(b.buffer(size, d, unique=unique))
+        return self.add_argument(self.make_buffer(size, d, unique))
 
     def add_target(self, d: DType, size: int) -> UOp:
         """Add a Buffer that the kernel writes, and return its Param. It has contents, so not all of it need be written."""
@@ -55,10 +55,18 @@ class KernelBuilder:
     def add_argument(self, memory: UOp, *, written: bool = False) -> UOp:
         """Add memory of the launch, and return the Param that stands for it."""
         self.arguments.append(memory)
-        self.params.append(b.param(len(self.params), memory.shape, memory.dtype))
+        self.params.append(self.make_param(len(self.params), memory))
         if written:
             self.written.append(len(self.params) - 1)
         return self.params[-1]
+
+    def make_buffer(self, size: int, d: DType, unique: int) -> UOp:
+        """Make a Buffer of the launch."""
+        return b.buffer(size, d, unique=unique)
+
+    def make_param(self, slot: int, memory: UOp) -> UOp:
+        """Make the Param that stands for memory of the launch."""
+        return b.param(slot, memory.shape, memory.dtype)
 
     def add_variable(self, name: str, lo: int, hi: int, value: int, d: DType = index) -> UOp:
         """Add a variable with its value and inclusive bounds, and return the Param that stands for it."""
@@ -119,6 +127,17 @@ def small_numbers(d: DType, n: int) -> Array:
     return converted
 
 
+def make_groups(d: DType, count: int, size: int) -> Array:
+    """Return groups of ones and twos, or of False and True: the first all of the greater, the second all of the lesser.
+
+    So their sums, products, maxima and minima are exact in every dtype, and not all the same.
+    """
+    rows = [[1] * size, [0] * size, *([(k + g) % 2 for k in range(size)] for g in range(count - 2))]
+    values = np.array(rows[:count]) + (d.kind is not DTypeKind.BOOL)
+    converted: Array = values.astype(STORAGE[d])
+    return converted
+
+
 def list_instructions(*roots: UOp) -> UOp:
     """Return the list of instructions of some nodes: each after what it uses, in the order of the roots."""
     nodes = dict.fromkeys(u for root in roots for u in toposort(root))
@@ -129,8 +148,13 @@ def make_launch_case(op: Op, d: DType, edge: str, graph: UOp, inputs: Inputs) ->
     """Return a case of `op`'s row on the surface `kernel`: the Buffers that `graph` writes test the cell `edge`."""
     memory = dict.fromkeys(m for call in _calls_of(graph) for m in _written_memory(call))
     memory |= dict.fromkeys(collect_buffers_void_root_writes(graph) if graph.op is Op.SINK else ())
-    segments = tuple(Segment(edge, f"b{m.arg.unique}", 0, m.arg.size) for m in memory)
+    segments = tuple(Segment(edge, key_of_buffer(m), 0, m.arg.size) for m in memory)
     return ConformanceCase(ROWS[op].id, d, edge, graph, inputs, segments, KERNEL_SURFACE)
+
+
+def key_of_buffer(memory: UOp) -> str:
+    """Return the key of a Buffer's contents, in either document's form."""
+    return f"b{memory.unique.arg.id if memory.op is Op.B_BUFFER else memory.arg.unique}"
 
 
 def _calls_of(graph: UOp) -> Sequence[UOp]:

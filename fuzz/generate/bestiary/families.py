@@ -19,18 +19,15 @@ from uops.fuzz.generate.bestiary.maker import (
     NUMBERS,
     SERIAL,
     BestiaryMaker,
-    at,
     count_iterations,
-    device_node,
-    load,
     node,
     row_major_index,
-    store,
 )
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.interp import bestiary
 from uops.interp.run import run
+from uops.spec.bestiary.build import at, device, load, store
 from uops.spec.bestiary.legalize import legalize
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import args as A
@@ -80,7 +77,7 @@ def make_copy_to_devices(m: BestiaryMaker) -> UOp:
     """Make a COPY to one or two devices."""
     devices: A.Device = m.draw.choice(DEVICES)
     t = m.make_tensor_in_memory(m.draw_dtype(), (2 * m.draw_extent(), *m.draw_shape()))
-    return node(Op.COPY, t, device_node(devices))
+    return node(Op.COPY, t, device(devices))
 
 
 def make_precast(m: BestiaryMaker) -> UOp:
@@ -123,7 +120,7 @@ def make_negated_param(m: BestiaryMaker) -> UOp:
 def make_local_beside_program_buffer(m: BestiaryMaker) -> UOp:
     """Make a local B_BUFFER (LUNIQUE) that is filled before it is read, beside a B_BUFFER of the program."""
     d, n = m.draw_dtype(), m.draw_extent()
-    local = node(Op.B_BUFFER, node(Op.LUNIQUE, arg=A.UniqueArg(0)), device_node("CPU"), arg=A.BBufferArg(n, d))
+    local = node(Op.B_BUFFER, node(Op.LUNIQUE, arg=A.UniqueArg(0)), device("CPU"), arg=A.BBufferArg(n, d))
     return b.tuple_(b.after(local, store(at(local), m.make_buffer(d, n))), m.make_buffer(d, n))
 
 
@@ -194,7 +191,7 @@ def make_multi(m: BestiaryMaker) -> UOp:
 def make_allreduce(m: BestiaryMaker) -> UOp:
     """Make an ALLREDUCE to one or several devices."""
     target: A.Device = m.draw.choice(TARGETS)
-    return node(Op.ALLREDUCE, _make_two_device_tensor(m), device_node(target), arg=A.ReduceArg(m.draw.choice(REDUCES)))
+    return node(Op.ALLREDUCE, _make_two_device_tensor(m), device(target), arg=A.ReduceArg(m.draw.choice(REDUCES)))
 
 
 # ------------------------------------------------------------------------------------------------------------------- vectors
@@ -398,7 +395,7 @@ def make_loop_as_linear_or_program(m: BestiaryMaker) -> UOp:
     )
     if m.draw.chance(50):
         return linear
-    return node(Op.B_PROGRAM, b.sink(b.end(second, i)), device_node("CPU"), *((linear,) if m.draw.chance(50) else ()))
+    return node(Op.B_PROGRAM, b.sink(b.end(second, i)), device("CPU"), *((linear,) if m.draw.chance(50) else ()))
 
 
 def make_linear_with_b_if(m: BestiaryMaker) -> UOp:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from uops.backends.testing.values import Array, draw_array
+from uops.spec.bestiary import build as B
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
@@ -19,7 +20,6 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import base_memory
 
 #: Dtypes of memory.
 DTYPES = (dt.float32, dt.int32, dt.uint8, dt.int64, dt.float16, dt.bool_, dt.bfloat16, dt.float64, dt.fp8e5m2)
@@ -32,21 +32,6 @@ SERIAL = (AxisType.LOOP, AxisType.UPCAST, AxisType.REDUCE, AxisType.UNROLL, Axis
 def node(op: Op, *src: UOp, arg: Any = None) -> UOp:
     """Build a node from its op, sources and arg."""
     return UOp(op, src, arg)
-
-
-def at(memory: UOp, *indices: UOp, gate: UOp | None = None) -> UOp:
-    """Build a B_INDEX into memory, with a gate if one is given."""
-    return node(Op.B_INDEX, memory, *indices, *(() if gate is None else (gate,)), arg=A.BIndexArg(gate is not None))
-
-
-def load(address: UOp, *alt: UOp) -> UOp:
-    """Build a B_LOAD of an address, with an alternative if one is given."""
-    return node(Op.B_LOAD, base_memory(address), address, *alt)
-
-
-def store(address: UOp, value: UOp, *ranges: UOp) -> UOp:
-    """Build a B_STORE over ranges, which it closes."""
-    return node(Op.B_STORE, address, value, *ranges)
 
 
 @dataclass
@@ -88,7 +73,7 @@ class BestiaryMaker:
         devices = len(device) if isinstance(device, tuple) else 1
         if with_data:
             self.inputs[f"b{n}"] = draw_array(self.draw, d, (size * devices,), "small")
-        return node(Op.B_BUFFER, node(Op.UNIQUE, arg=A.UniqueArg(n)), device_node(device), arg=A.BBufferArg(size, d))
+        return B.buffer(size, d, n, device)
 
     def make_memory(self, d: DType, size: int) -> UOp:
         """Make a B_PARAM or a B_BUFFER with data."""
@@ -122,7 +107,7 @@ class BestiaryMaker:
         if not ranges or self.draw.chance(15):
             return b.const(self.draw.integer(0, 3), d)
         size = count_iterations(*ranges)
-        x = load(at(self.make_memory(d, size), row_major_index(*ranges)))
+        x = B.load(B.at(self.make_memory(d, size), row_major_index(*ranges)))
         if self.draw.chance(30) and d is not dt.bool_:
             x = node(Op.ADD, x, b.cast(self.draw.choice(ranges), d))
         return node(Op.MIN, x, b.const(2, d)) if self.draw.chance(20) else x
@@ -133,7 +118,7 @@ class BestiaryMaker:
 
     def make_element(self, d: DType) -> UOp:
         """Make a B_LOAD of a constant position."""
-        return load(at(self.make_memory(d, 2), b.index(self.draw.integer(0, 1))))
+        return B.load(B.at(self.make_memory(d, 2), b.index(self.draw.integer(0, 1))))
 
     def maybe_wrap_in_sink_or_call(self, effect: UOp) -> UOp:
         """Turn an effect into a program: leave it alone, put it in a Sink, or call it with its memory as arguments."""
@@ -154,11 +139,6 @@ class BestiaryMaker:
             self.inputs[f"b{self.ids}"] = contents
             arguments.append(buffer)
         return b.call(body, *arguments)
-
-
-def device_node(device: A.Device) -> UOp:
-    """Build a DEVICE node."""
-    return node(Op.DEVICE, arg=A.DeviceArg(device))
 
 
 def count_iterations(*ranges: UOp) -> int:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz.generate.bestiary.maker import at, load, node, store
+from uops.fuzz.generate.bestiary.maker import node
 from uops.interp.bestiary import run
 from uops.interp.bestiary.lanes import Coordinates, group_into_warps, iteration_order
 from uops.interp.bestiary.machine import GROUP_NAMES
 from uops.interp.kernel.structure import blocks
+from uops.spec.bestiary.build import at, load, store
 from uops.spec.errors import Trap
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b

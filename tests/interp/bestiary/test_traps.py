@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz.generate.bestiary.maker import at, load, node, store
+from uops.fuzz.generate.bestiary.maker import node
 from uops.interp.bestiary import run
+from uops.spec.bestiary.build import at, load, store
 from uops.spec.errors import SpecError, Trap, Unsound
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from uops.fuzz.generate.bestiary.maker import at, load, node, store
+from uops.fuzz.generate.bestiary.maker import node
 from uops.fuzz.reduce.corpus import load_file_test as load_file
 from uops.interp.bestiary import run
 from uops.interp.opaque import register
+from uops.spec.bestiary.build import at, load, store
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt

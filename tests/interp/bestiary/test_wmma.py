@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz.generate.bestiary.maker import at, load, node, store
+from uops.fuzz.generate.bestiary.maker import node
 from uops.interp import run as run_core
 from uops.interp.bestiary import run
+from uops.spec.bestiary.build import at, load, store
 from uops.spec.bestiary.legalize import legalize
 from uops.spec.errors import SpecError
 from uops.spec.ir import args as A

@@ -1,0 +1,223 @@
+"""Cases of the rows that hold code outside of the language: text of a target, instructions by name, functions, programs.
+
+A case is written in C; `translate_native_text` gives it in the language that a backend declares. `MEANINGS` has what each text
+means to the interpreter. A Program has an empty Source and Binary, which the backend fills in (`uops.backends.testing.programs`).
+Spec: Codegen/Custom, Ins, CustomFunction, Program, Source; CUSTOMI, PROGRAM_BINARY; R167 (native text), R168 (Ins and Custom on a
+target), R169 (functions and programs).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from uops.backends.conformance.cases.bestiary.kernels import BestiaryKernelBuilder, list_reversed_copy
+from uops.backends.conformance.cases.common import SAMPLE, Inputs, add_buffer, make_ordinary_then_random_data, make_single_cell_case
+from uops.backends.conformance.cases.launches import (
+    KernelBuilder,
+    list_instructions,
+    make_launch,
+    make_launch_case,
+    small_numbers,
+)
+from uops.backends.conformance.model import ConformanceCase, ConformanceTier
+from uops.backends.contract import NATIVE_SURFACE
+from uops.spec.bestiary import build as B
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import CustomArg, InsArg, NameArg, SourceArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+
+#: Extent of the loops.
+N = 7
+
+
+class _NativeText(NamedTuple):
+    """A text in each language, and what it means: a function of the values of its sources."""
+
+    c: str
+    llvm: str
+    meaning: Callable[..., Any]
+
+
+def _xor_five(x: Any) -> Any:
+    x = np.asarray(x)
+    return x ^ x.dtype.type(5)
+
+
+def _flip_sign_bit(x: Any) -> Any:
+    x = np.asarray(x)
+    word = np.dtype(f"u{x.dtype.itemsize}").type
+    return (x.view(word) ^ word(1 << (8 * x.dtype.itemsize - 1))).view(x.dtype)
+
+
+def _text_that_changes(d: DType) -> _NativeText:
+    """Return the text of an expression that changes every value of a dtype: its sign, or some of its bits."""
+    if d is dt.bool_:
+        return _NativeText("(!{0})", "xor i1 {0}, true", np.logical_not)
+    if not d.is_float:
+        return _NativeText("({0} ^ 5)", f"xor i{d.bits} {{0}}, 5", _xor_five)
+    if d.bits < 32:  # which is the unsigned integer of its bits
+        sign = 1 << (d.bits - 1)
+        return _NativeText(f"(u{d.bits})({{0}} ^ {sign:#x})", f"xor i{d.bits} {{0}}, {-sign}", _flip_sign_bit)
+    return _NativeText("(-{0})", f"fneg {'float' if d is dt.float32 else 'double'} {{0}}", _flip_sign_bit)
+
+
+def _text_that_stores(d: DType) -> _NativeText:
+    """Return the text of a line that stores a value to an element."""
+    kinds = {dt.bool_: "i1", dt.float32: "float", dt.float64: "double"}
+    return _NativeText("{0} = {1};", f"store {kinds.get(d, f'i{d.bits}')} {{1}}, ptr {{0}}", lambda place, x: place.store(x))
+
+
+_TEXTS = {d: (_text_that_changes(d), _text_that_stores(d)) for d in dt.STORABLE}
+#: (op, text in C) -> its meaning.
+MEANINGS: dict[tuple[Op, str], Callable[..., Any]] = {
+    (op, t.c): t.meaning for op in (Op.CUSTOM, Op.CUSTOMI) for texts in _TEXTS.values() for t in texts
+}
+
+
+def translate_native_text(case: ConformanceCase, language: str) -> ConformanceCase:
+    """Return a case with its texts in another language of `uops.backends.contract.LANGUAGES`."""
+    if language != "llvm":  # the text is C, and OpenCL C
+        return case
+    texts = {t.c: t.llvm for t in _TEXTS[case.dtype]}
+    done: dict[UOp, UOp] = {}
+    for u in toposort(case.graph):
+        src = tuple([done[s] for s in u.src])
+        arg = replace(u.arg, fmt=texts[u.arg.fmt]) if u.op in (Op.CUSTOM, Op.CUSTOMI) else u.arg
+        done[u] = u if src == u.src and arg is u.arg else u.replace(src=src, arg=arg)
+    return replace(case, graph=done[case.graph], meaning=case.meaning or case.graph)
+
+
+# ---------------------------------------------------------------------------------------------------------- texts, names
+
+
+def _change_by_text(op: Op, kind: AxisType) -> Callable[[DType, KernelBuilder], tuple[UOp, ...]]:
+    def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+        source, target, i = k.add_source(d, N), k.add_target(d, N), k.make_range(N, kind)
+        value = UOp(op, (b.load(b.at(source, i)),), CustomArg(_text_that_changes(d).c, d))
+        return (b.end(b.store(b.at(target, b.sub(N - 1, i)), value), i),)
+
+    return build
+
+
+def _store_by_text(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+    source, target, i = k.add_source(d, N), k.add_target(d, N), k.make_range(N)
+    place, value = b.at(target, b.sub(N - 1, i)), b.load(b.at(source, i))
+    return (b.end(UOp(Op.CUSTOM, (place, value), CustomArg(_text_that_stores(d).c, dt.void)), i),)
+
+
+def _change_by_bestiary_text(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+    source, target, i = k.add_source(d, N), k.add_target(d, N), k.make_range(N)
+    value = UOp(Op.CUSTOMI, (k.load_at(source, i),), CustomArg(_text_that_changes(d).c, d))
+    return (B.store(B.at(target, b.sub(N - 1, i)), value, i),)
+
+
+#: Dtypes of the instructions, which count or move bits.
+WORDS = (dt.uint32, dt.uint64)
+
+
+def _call_instruction(mnemonic: str) -> Callable[[DType, KernelBuilder], tuple[UOp, ...]]:
+    def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+        source, target, i = k.add_source(d, N), k.add_target(d, N), k.make_range(N)
+        value = UOp(Op.INS, (b.load(b.at(source, i)),), InsArg(mnemonic, d))
+        return (b.end(b.store(b.at(target, i), value), i),)
+
+    return build
+
+
+# -------------------------------------------------------------------------------------------------------------- functions
+
+
+def _call_function(name: str, out: UOp, values: UOp) -> UOp:
+    """Return memory after a CustomFunction has written it."""
+    return b.after(out, b.call(UOp(Op.CUSTOM_FUNCTION, (), NameArg(name)), out, values, written=(0,)))
+
+
+def _sort_by_function(d: DType, i: Inputs) -> UOp:
+    i["b1"] = small_numbers(d, 9)
+    out = add_buffer(d, 9, i, "sorted")
+    return b.flip(_call_function("sort", out, b.buffer(9, d, unique=1)), (True,))
+
+
+def _decode_by_function(d: DType, i: Inputs) -> UOp:
+    data = make_ordinary_then_random_data(d, (9,), "encoded")
+    stream = np.frombuffer(zlib.compress(data.tobytes()), np.uint8)
+    i["p0"] = stream
+    out = add_buffer(d, 9, i, "decoded")
+    return _call_function("EncDec", out, b.param(0, stream.shape, dt.uint8))
+
+
+# --------------------------------------------------------------------------------------------------------------- programs
+
+
+def _program(d: DType, inputs: Inputs) -> UOp:
+    """Build a launch of a Program, whose list says what it computes."""
+    k = KernelBuilder(inputs)
+    source, target, i = k.add_source(d, N), k.add_target(d, N), k.make_range(N)
+    load = b.load(b.at(source, i))
+    to = b.at(target, UOp(Op.SUB, (b.const(N - 1, dt.int32), b.cast(i, dt.int32))))
+    body = list_instructions(source, target, i, load, b.end(b.store(to, load), i))
+    return make_launch(k.call_body(UOp(Op.PROGRAM, (body, UOp(Op.SOURCE, (), SourceArg("")), b.binary(b"")))))
+
+
+def _bestiary_program(d: DType, inputs: Inputs) -> UOp:
+    k = BestiaryKernelBuilder(inputs)
+    sink, instructions = list_reversed_copy(d, k)
+    stages = instructions, UOp(Op.SOURCE, (), SourceArg("")), UOp(Op.PROGRAM_BINARY, (), b.binary(b"").arg)
+    return make_launch(k.call_body(B.program(sink, *stages)))
+
+
+# fmt: off
+#: (op, edge class, builder of effects) of each case whose kernel is a Sink.
+KERNELS: tuple[tuple[Op, str, Callable[[DType, KernelBuilder], tuple[UOp, ...]]], ...] = (
+    (Op.CUSTOM, "expression",     _change_by_text(Op.CUSTOM, AxisType.LOOP)),
+    (Op.CUSTOM, "in-lanes",       _change_by_text(Op.CUSTOM, AxisType.UPCAST)),
+    (Op.CUSTOM, "statement",      _store_by_text),
+    (Op.INS,    "popcnt",         _call_instruction("popcnt")),
+    (Op.INS,    "bswap",          _call_instruction("bswap")),
+)
+#: (op, edge class, builder of a launch) of each case of programs.
+PROGRAMS: tuple[tuple[Op, str, Callable[[DType, Inputs], UOp]], ...] = (
+    (Op.PROGRAM,        "compiled-before", _program),
+    (Op.SOURCE,         "compiled-before", _program),
+    (Op.PROGRAM_BINARY, "compiled-before", _bestiary_program),
+)
+#: (op, edge class, builder of a graph) of each case of functions.
+FUNCTIONS: tuple[tuple[Op, str, Callable[[DType, Inputs], UOp]], ...] = (
+    (Op.CUSTOM_FUNCTION, "sort",   _sort_by_function),
+    (Op.CUSTOM_FUNCTION, "decode", _decode_by_function),
+)
+# fmt: on
+
+
+def generate_native_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
+    """Yield every row of native code x dtype."""
+    dtypes = dt.STORABLE if tier is ConformanceTier.FULL else SAMPLE
+    for op, edge, build in KERNELS:
+        for d in WORDS if op is Op.INS else dtypes:
+            k = KernelBuilder({})
+            yield _on_native_surface(make_launch_case(op, d, edge, make_launch(k.call(*build(d, k))), k.inputs))
+    for d in dtypes:
+        own = BestiaryKernelBuilder({})
+        launch = make_launch(own.call(*_change_by_bestiary_text(d, own)))
+        yield _on_native_surface(make_launch_case(Op.CUSTOMI, d, "expression", launch, own.inputs))
+    for op, edge, make in PROGRAMS:
+        for d in dtypes:
+            inputs: Inputs = {}
+            yield _on_native_surface(make_launch_case(op, d, edge, make(d, inputs), inputs))
+    for op, edge, make in FUNCTIONS:
+        for d in dtypes:
+            given: Inputs = {}
+            yield make_single_cell_case(op, d, edge, make(d, given), given, surface=NATIVE_SURFACE)
+
+
+def _on_native_surface(case: ConformanceCase) -> ConformanceCase:
+    return replace(case, surface=NATIVE_SURFACE)
