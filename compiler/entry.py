@@ -14,18 +14,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from uops.compiler.ir.bodies import order_outside_kernels
+from uops.compiler.ir.bodies import map_kernel_bodies, order_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
+from uops.compiler.ir.loops import bind_effects_to_their_loops
 from uops.compiler.native import require_variables_fit_program
 from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput, inline_calls_and_drop_markers
 from uops.compiler.passes.callify.hazards import map_base_memory
-from uops.compiler.passes.callify.kernel_calls import find_written_slots, pass_memory_to_kernel_calls
-from uops.compiler.passes.callify.loop_regions import OutlinedProgram, is_one_kernel, outline_loop_regions, outline_whole_kernel
+from uops.compiler.passes.callify.kernel_calls import (
+    find_written_slots,
+    is_global_buffer,
+    param_for_argument,
+    pass_memory_to_kernel_calls,
+)
+from uops.compiler.passes.callify.loop_regions import (
+    OutlinedProgram,
+    bind_calls_to_loops,
+    is_one_kernel,
+    outline_loop_regions,
+    outline_whole_kernel,
+)
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import SpecError
-from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace, ParamArg
 from uops.spec.ir.axes import SEQUENTIAL
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
@@ -89,7 +99,7 @@ def _has_loop_regions(graph: UOp) -> bool:
 
 def _outline_kernels_of_values(graph: UOp) -> OutlinedProgram:
     if not is_one_kernel(graph):
-        return outline_loop_regions(inline_calls_and_drop_markers(graph))
+        return outline_loop_regions(inline_calls_and_drop_markers(bind_calls_to_loops(graph)))
     if any(u.op is Op.SPECIAL for u in toposort(graph)):
         detail = "every lane of a launch computes the root, expected a Sink: a launch gives results through memory"
         raise untranslatable_error("R123 (values of a launch)", graph, detail, graph)
@@ -100,6 +110,10 @@ def find_unnamed_buffers(bestiary: UOp, legal: UOp) -> frozenset[UOp]:
     """Return the Buffers of a legalized graph that have no name in the graph of the second document (R120)."""
     named = {u.unique.arg.id for u in nodes_with_op(bestiary, Op.B_BUFFER) if u.unique.op is Op.UNIQUE}
     return frozenset(u for u in nodes_with_op(legal, Op.BUFFER) if u.arg.unique not in named)
+
+
+def _bind_effects_of_sink(body: UOp) -> UOp:
+    return bind_effects_to_their_loops(body) if body.op is Op.SINK else body
 
 
 def _write_views_as_positions(launch: UOp) -> UOp:
@@ -117,26 +131,23 @@ def _has_views_or_own_memory(body: UOp) -> bool:
     order = toposort(body)
     views = [u for u in map_base_memory(order) if u.op not in (Op.AFTER, Op.BITCAST, *MEMORY_ROOTS)]
     is_flat = all(u.op is Op.INDEX and len(u.positions) == len(u.operand.shape) == 1 for u in views)
-    return not is_flat or any(_is_global_buffer(u) for u in order)
+    return not is_flat or any(is_global_buffer(u) for u in order)
 
 
 def _write_call_in_launch_forms(call: UOp, first_unique: int) -> UOp:
-    """Return the Call of a launch with its body in the forms of a launch; GLOBAL memory of the body becomes an argument."""
+    """Return the Call of a launch with its body in the forms of a launch."""
     body = call.body
     if body.op is not Op.SINK or not _has_views_or_own_memory(body):
         return call
-    own = [u for u in toposort(body) if _is_global_buffer(u)]
-    params = {u: _param_for_argument(u, len(call.arguments) + k) for k, u in enumerate(own)}
-    body = substitute(body, params)
     unscheduled = body if body.arg is None else body.replace(arg=replace(body.arg, scheduled=False))
-    call = UOp(Op.CALL, (unscheduled, *call.arguments, *own))
-    return pass_memory_to_kernel_calls(call, first_unique).root
+    return pass_memory_to_kernel_calls(call.replace(src=(unscheduled, *call.arguments)), first_unique).root
 
 
 def _find_dialect_of_launch(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
     for call in launch.src:
         if call.body.op is Op.PROGRAM:
             require_variables_fit_program(call, launch)
+    launch = map_kernel_bodies(launch, _bind_effects_of_sink)
     dialect = _find_first_legal_dialect(launch) if dialect is Dialect.KERNEL else dialect
     if dialect in _BEFORE_SELECT and (flat := _write_views_as_positions(launch)) is not launch:
         launch, dialect = flat, _find_first_legal_dialect(flat)
@@ -163,20 +174,10 @@ def wrap_kernel_as_launch(kernel: UOp) -> UOp:
     if kernel.dtype is not dt.void:
         raise SpecError(f"a launch has results in memory alone, but the root is {kernel.op.name.lower()}: put a Sink on top (R166)")
     order = toposort(kernel)
-    memory = [u for u in order if u.op is Op.PARAM or _is_global_buffer(u)]
-    params = {u: _param_for_argument(u, k) for k, u in enumerate(memory)}
+    memory = [u for u in order if u.op is Op.PARAM or is_global_buffer(u)]
+    params = {u: param_for_argument(u, k) for k, u in enumerate(memory)}
     call = UOp(Op.CALL, (substitute(kernel, params), *memory))
     return UOp(Op.LINEAR, (pass_memory_to_kernel_calls(call, highest_unique(order) + 1).root,))
-
-
-def _is_global_buffer(u: UOp) -> bool:
-    return u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL
-
-
-def _param_for_argument(argument: UOp, slot: int) -> UOp:
-    if argument.op is Op.PARAM:
-        return argument.replace(arg=replace(argument.arg, slot=slot, device=None))
-    return UOp(Op.PARAM, (B.shape_vector(argument.shape),), ParamArg(slot, argument.dtype))
 
 
 def mark_kernels_that_keep_their_loops(launch: UOp, dialect: Dialect) -> UOp:

@@ -6,12 +6,13 @@ of a shared loop, and whoever calls it, uses `find_thread_loop_around_effects`. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from uops.spec.ir import build as B
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import EFFECT_GROUPS, Op
-from uops.spec.ir.scope import open_ranges
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
+from uops.spec.ir.ops import EFFECT_GROUPS, KERNEL_ACCESSES, Op
+from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
 #: Instructions that must not stand outside of a shared loop.
 _EFFECTS = frozenset({Op.STORE, Op.IF, Op.BARRIER, Op.CUSTOM, Op.INS, Op.RANGE})
@@ -47,6 +48,68 @@ def combined_effects(effect: UOp) -> tuple[UOp, ...]:
     return (effect.body,) if effect.op is Op.END else effect.src if effect.op in _COMBINED else ()
 
 
+def bind_effects_to_their_loops(body: UOp) -> UOp:
+    """Return a graph in which each access depends on all loops that it runs in, and an End closes only loops of all its effects.
+
+    An access runs in the loops that it depends on, and in those around them. It does not run in a loop that it does not depend on,
+    although an End of that loop has it in its body: it is put behind the End (R127).
+    """
+    ranges = nodes_with_op(body, Op.RANGE)
+    if not ranges or not nodes_with_op(body, Op.END):
+        return body
+    order = toposort(*ranges, body)  # a loop stands before the accesses that will depend on it
+    depended = open_ranges(order)
+    around = _find_loops_around_loops(order, depended)
+    done: dict[UOp, UOp] = {}
+    for u in order:
+        src = tuple([done[s] for s in u.src])
+        if u.op in KERNEL_ACCESSES and (missing := _add_loops_around(depended[u], around) - depended[u]):
+            reference, *operands = src
+            src = (B.after(reference, *[done[r] for r in ranges if r in missing]), *operands)
+        done[u] = u if src == u.src else u.replace(src=src)
+        if u.op is Op.END:
+            done[u] = _close_loops_of_all_effects(u, depended, done)
+    return done[body]
+
+
+def _find_loops_around_loops(order: Sequence[UOp], depended: Mapping[UOp, frozenset[UOp]]) -> dict[UOp, frozenset[UOp]]:
+    """Return the loops directly around each closed loop: those open at its closer, and the outer ones that this closes too."""
+    around: dict[UOp, frozenset[UOp]] = {}
+    for u in order:
+        outer = depended[u]
+        for r in sort_closed_loops(ranges_closed_by(u)):
+            around[r] = outer
+            outer |= {r}
+    return around
+
+
+def _add_loops_around(loops: frozenset[UOp], around: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+    """Return some loops and all loops around them."""
+    found, pending = set(loops), list(loops)
+    while pending:
+        outer = around.get(pending.pop(), frozenset()) - found
+        found |= outer
+        pending += outer
+    return frozenset(found)
+
+
+def _close_loops_of_all_effects(end: UOp, depended: Mapping[UOp, frozenset[UOp]], done: Mapping[UOp, UOp]) -> UOp:
+    """Return a new End, or a Group of Ends and effects: each effect in those of the loops that it depends on."""
+    effects = end.body.effects if end.body.op is Op.GROUP else (end.body,)
+    loops = sort_closed_loops(end.ranges)
+    by_loops: dict[tuple[UOp, ...], list[UOp]] = {}
+    for e in effects:
+        innermost = max((k for k, r in enumerate(loops) if r in depended[e]), default=-1)
+        by_loops.setdefault(tuple(loops[: innermost + 1]), []).append(done[e])
+    if list(by_loops) == [tuple(loops)] or not effects:
+        return done[end]
+    parts = [
+        B.end(B.group(*members) if len(members) > 1 else members[0], *[done[r] for r in loops])
+        for loops, members in by_loops.items()
+    ]
+    return B.group(*parts) if len(parts) > 1 else parts[0]
+
+
 def find_thread_loop_around_effects(instructions: Sequence[UOp]) -> UOp | None:
     """Return the THREAD loop that holds every effect of a LINEAR kernel and lies in no other loop; None if there is none.
 
@@ -67,6 +130,13 @@ def find_thread_loop_around_effects(instructions: Sequence[UOp]) -> UOp | None:
 def sort_by_nesting(loops: Iterable[UOp]) -> list[UOp]:
     """Sort loops as they nest, outermost first: by the priority of their type, then by id (R95)."""
     return sorted(loops, key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
+
+
+def sort_closed_loops(loops: Sequence[UOp]) -> list[UOp]:
+    """Sort the loops that one node closes, outermost first; a loop stands inside of those that its bound depends on (R109)."""
+    if len(loops) < 2:
+        return list(loops)
+    return list(dict.fromkeys(x for r in sort_by_nesting(loops) for x in toposort(r) if x in loops))
 
 
 def estimate_executed_instruction_count(instructions: Iterable[UOp]) -> int:

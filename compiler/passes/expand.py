@@ -24,12 +24,12 @@ gates stay branches.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.ir.iterations import bind_accesses_to_loops
-from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.ir.loops import sort_by_nesting, sort_closed_loops
 from uops.compiler.log import log_transform
 from uops.compiler.passes.sequential_axes import run_axes_in_order
 from uops.compiler.place import untranslatable_error
@@ -67,13 +67,6 @@ def _turn_vector_axes_of_native_kernel_into_loops(body: UOp) -> UOp:
     axes = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
     loops = {r: replace(r.arg, type=AxisType.REDUCE if r in reduced else AxisType.LOOP) for r in axes}
     return substitute(body, {r: r.replace(arg=arg) for r, arg in loops.items()})
-
-
-def _sort_by_nesting_and_bounds(loops: Sequence[UOp]) -> list[UOp]:
-    """Sort the loops that one End closes, outermost first; a loop stands inside of those that its bound depends on (R109)."""
-    if len(loops) < 2:
-        return list(loops)
-    return list(dict.fromkeys(x for r in sort_by_nesting(loops) for x in toposort(r) if x in loops))
 
 
 class _AxisExpander:
@@ -143,7 +136,7 @@ class _AxisExpander:
         """Build one End per loop, in the order in which they nest; an expanded range needs none."""
         self.axis_masks[u] = 0
         body = self.done[u.body]
-        for r in reversed(_sort_by_nesting_and_bounds(u.ranges)):
+        for r in reversed(sort_closed_loops(u.ranges)):
             body = body if r in self.axis_bit else UOp(Op.END, (body, self.done[r]))
         self.done[u] = body
 

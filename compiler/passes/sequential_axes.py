@@ -7,6 +7,8 @@ hand). The order of LOOP and REDUCE is one of the orders that an unordered loop 
   vectors: an AtomicAdd, an If, or an opaque one.
 - The loops around an AtomicAdd of less than 32 bits become sequential, as no target has an atomic sum of such words. A kernel in
   which lanes meet keeps them.
+- Workgroups and lanes become sequential around an access of memory that is also accessed outside of them, where one of the two
+  writes: what stands outside happens once (R127), but concurrent lanes would each do it. A kernel in which lanes meet keeps them.
 - In sequential loops alone, an AtomicAdd of a small float becomes a Load, a sum and a Store. Several of them in a loop take turns.
 """
 
@@ -19,9 +21,9 @@ from uops.compiler.ir.loops import find_loops_around
 from uops.compiler.log import log_transform
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
-from uops.spec.ir.axes import SEQUENTIAL, UNROLLED, AxisType
+from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import KERNEL_ACCESSES, WRITES, Op
 from uops.spec.ir.scope import base_memory
 
 #: Instructions that have no vectors, and happen once per iteration of every loop around them.
@@ -37,16 +39,38 @@ def run_axes_in_order(body: UOp) -> UOp:
     order = toposort(body)
     ops = {u.op for u in order}
     unrolled = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
-    if ops.isdisjoint(_ONE_BY_ONE) and all(_is_positive_constant(r.bound) for r in unrolled):
+    shared = set[UOp]()
+    if body.arg is not None and body.arg.scheduled and ops.isdisjoint(_CONCURRENT):
+        shared = _find_parallel_loops_of_memory_used_outside(order)
+    if not shared and ops.isdisjoint(_ONE_BY_ONE) and all(_is_positive_constant(r.bound) for r in unrolled):
         return body
     loops = find_loops_around(order, _ONE_BY_ONE)
-    chosen = {r for r in unrolled if not _is_positive_constant(r.bound)}
+    chosen = shared | {r for r in unrolled if not _is_positive_constant(r.bound)}
     chosen |= {r for around in loops.values() for r in around if r.arg.type in UNROLLED}
     if ops.isdisjoint(_CONCURRENT):
         narrow = [u for u in loops if u.op is Op.ATOMICADD and _is_narrow(u)]
         chosen |= {r for u in narrow for r in loops[u] if r.arg.type not in SEQUENTIAL}
     in_order = _rebuild_in_order(body, order, chosen)
     return _turn_small_sums_into_stores(in_order) if ops.isdisjoint(_CONCURRENT) else in_order
+
+
+def _find_parallel_loops_of_memory_used_outside(order: list[UOp]) -> set[UOp]:
+    """Return the workgroups and lanes that access memory which is accessed outside of them too, unless all accesses read."""
+    parallel = {u for u in order if u.op is Op.RANGE and u.arg.type in GRID | WORKGROUP}
+    if not parallel:
+        return set()
+    by_memory: dict[UOp, dict[UOp, frozenset[UOp]]] = {}
+    for u, loops in find_loops_around(order, KERNEL_ACCESSES).items():
+        by_memory.setdefault(base_memory(u.src[0]), {})[u] = loops & parallel  # the buffer, or the index of an AtomicAdd
+    return {
+        r
+        for accesses in by_memory.values()
+        if any(u.op in WRITES for u in accesses)
+        for outside in set(accesses.values())
+        for inside in set(accesses.values())
+        if outside < inside
+        for r in inside - outside
+    }
 
 
 def _is_positive_constant(bound: UOp) -> bool:

@@ -190,7 +190,7 @@ def _find_counters_equal_if_unordered(
     for k, r in enumerate(steps):
         begin, end = loop_positions[r]
         between = any(last < at < end or begin < at < first for at in bars)  # from one iteration to the next
-        if r.arg.type not in GROUPS and not (between and any(begin < at < end for at in bars)):
+        if r.arg.type not in GROUPS and _may_iterate_twice(r) and not (between and any(begin < at < end for at in bars)):
             return tuple(loop_counter(x) for x in steps[:k])
     return None if any(first < at < last for at in bars) else tuple(loop_counter(r) for r in steps)
 
@@ -199,6 +199,12 @@ def _always_iterates(r: UOp) -> bool:
     """Return True if a loop has at least one iteration, for all values of variables."""
     bounds = r.bound.min_max
     return bounds is not None and bounds[0] > 0
+
+
+def _may_iterate_twice(r: UOp) -> bool:
+    """Return True unless a loop has at most one iteration, for all values of variables."""
+    bounds = r.bound.min_max
+    return bounds is None or bounds[1] > 1
 
 
 def _find_range_and_end_positions(body: KernelAccesses) -> dict[UOp, tuple[int, int]]:

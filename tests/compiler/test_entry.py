@@ -12,16 +12,23 @@ from kernel_call_programs import F32, PROGRAMS, Program, elementwise, floats, lo
 from uops.backends.opencl import device
 from uops.backends.registry import create_backend
 from uops.compiler import Config, compile
-from uops.compiler.entry import convert_to_entering_program, is_launch
+from uops.compiler.entry import (
+    convert_to_entering_program,
+    describe_launch,
+    find_unnamed_buffers,
+    is_launch,
+    mark_kernels_that_keep_their_loops,
+)
 from uops.compiler.passes.callify.loop_regions import is_one_kernel
 from uops.compiler.pipeline import lower, passes_from
 from uops.fuzz.reduce.corpus import find_check_failures, load_file_test
 from uops.interp import bestiary, run
+from uops.spec.bestiary import build as B
 from uops.spec.bestiary.legalize import legalize
 from uops.spec.errors import CompileError, SpecError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace, CallArg, ReduceArg
+from uops.spec.ir.args import AddrSpace, BBufferArg, CallArg, DeviceArg, NameArg, ReduceArg, UniqueArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
@@ -117,6 +124,60 @@ def test_global_memory_of_a_kernel_of_a_launch_is_nobody_s_to_see(backend: str) 
     launch = UOp(Op.LINEAR, (b.call(kernel, b.buffer(4, F32, unique=1), b.buffer(4, F32, unique=2), written=(1,)),))
     got = compile(launch, create_backend(backend).target, FRESH, Dialect.KERNEL)({"b1": floats(4), "b2": floats(4)})
     np.testing.assert_array_equal(got.buffers["b2"], floats(4)[::-1])
+
+
+def count(memory: UOp) -> UOp:
+    return UOp(Op.ATOMICADD, (b.at(memory, 0), b.const(1.0)))
+
+
+def effects_in_ends() -> dict[str, UOp]:
+    x, y, r, q = param(0, 1), param(1, 3), b.range_(3, 0), b.range_(5, 1)
+    inner = b.store(b.at(y, r), b.const(2.0))
+    return {
+        "AtomicAdd": b.end(count(x), r),
+        "beside one that depends": b.end(b.group(count(x), inner), r),
+        "inner loop": b.end(b.end(b.group(UOp(Op.ATOMICADD, (b.at(b.after(x, q), 0), b.const(1.0))), inner), q), r),
+        "zero trips": b.end(count(x), b.range_(0, 2)),
+    }
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", effects_in_ends())
+def test_an_effect_that_does_not_depend_on_a_loop_runs_once(name: str, backend: str) -> None:
+    """R127 (loops of a node)."""
+    effect = effects_in_ends()[name]
+    kernel = b.sink(effect, name="k")
+    params = sorted(nodes_with_op(kernel, Op.PARAM), key=lambda u: int(u.arg.slot))
+    assert_agrees(kernel, {f"p{u.arg.slot}": floats(*u.shape) for u in params}, backend, Dialect.KERNEL)
+    buffers = [b.buffer(u.shape[0], F32, unique=k) for k, u in enumerate(params)]
+    launch = UOp(Op.LINEAR, (b.call(kernel, *buffers, written=tuple(range(len(params)))),))
+    assert_agrees(launch, {f"b{k}": floats(*u.shape) for k, u in enumerate(params)}, backend, infer_dialect(launch))
+
+
+def doubling(memory: UOp) -> UOp:
+    """A body of the second document that stores 2 x + 1."""
+    return b.sink(B.store(B.at(memory, 0), b.add(b.mul(B.load(B.at(memory, 0)), b.const(2.0)), b.const(1.0))))
+
+
+def calls_in_loops() -> dict[str, UOp]:
+    x, r, q = B.buffer(1, F32, 1), B.range_(4, 0), B.range_(3, 1)
+    row = B.at(b.reshape(B.buffer(6, F32, 1), (6, 1)), B.range_(6, 2))
+    return {
+        "counter among the arguments": b.call(doubling(B.param(0, 1, F32)), x, r),
+        "two counters": b.call(doubling(B.param(0, 1, F32)), x, r, q),
+        "memory of the body's own": b.call(doubling(x), r),
+        "no counter": b.end(b.call(doubling(B.param(0, 1, F32)), x), r),
+        "row": b.call(doubling(B.param(0, 1, F32)), row, row.positions[0]),
+        "read behind": b.add(b.after(x, b.call(doubling(B.param(0, 1, F32)), x, r)), b.const(1.0)),
+    }
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", calls_in_loops())
+def test_a_call_runs_once_per_value_of_its_counters(name: str, backend: str) -> None:
+    """R121 (CALL ends ranges)."""
+    graph = calls_in_loops()[name]
+    assert_agrees(graph, {"b1": floats(6 if name == "row" else 1)}, backend, Dialect.BESTIARY)
 
 
 def test_a_launch_cannot_go_back_to_an_earlier_stage(pyref: Any) -> None:
@@ -315,3 +376,54 @@ def test_memory_without_a_name_is_in_no_result() -> None:
     program = compile(test.graph, create_backend("llvm").target, FRESH, Dialect.BESTIARY)
     assert program(test.inputs).buffers == {}
     assert program.keys == ("p0",)
+
+
+def _keeps_its_loops(dialect, body, *arguments):
+    launch = UOp(Op.LINEAR, (b.call(body, *arguments),))
+    (call,) = mark_kernels_that_keep_their_loops(launch, dialect).src
+    return call.body.arg.scheduled
+
+
+def _reversal(n=8):
+    r = b.range_(n, 0)
+    out, values = b.param(0, (n,), dt.int32), b.param(1, (n,), dt.int32)
+    return b.sink(b.end(b.store(b.at(out, r), b.load(b.at(values, b.sub(n - 1, r)))), r), name="reversal")
+
+
+def test_a_kernel_that_gets_one_memory_twice_keeps_its_loops():
+    x, y = b.buffer(8, dt.int32, unique=1), b.buffer(8, dt.int32, unique=2)
+    x_again = b.after(x, b.group())
+    assert not _keeps_its_loops(Dialect.KERNEL, _reversal(), x, y)
+    assert _keeps_its_loops(Dialect.KERNEL, _reversal(), x, x)
+    assert _keeps_its_loops(Dialect.KERNEL, _reversal(), x, x_again)
+    assert _keeps_its_loops(Dialect.KERNEL, _reversal(), x_again, x)
+
+
+def test_a_kernel_with_a_triangle_of_loops_keeps_them():
+    i = b.range_(8, 0)
+    j = b.range_(i, 1)
+    out, values = b.param(0, (64,), dt.int32), b.param(1, (64,), dt.int32)
+    at = b.add(b.mul(i, 8), j)
+    body = b.sink(b.end(b.store(b.at(out, at), b.load(b.at(values, at))), i, j), name="triangle")
+    assert _keeps_its_loops(Dialect.KERNEL, body, b.buffer(64, dt.int32, unique=1), b.buffer(64, dt.int32, unique=2))
+
+
+def test_every_kernel_of_a_scheduled_launch_keeps_its_loops():
+    x, y = b.buffer(8, dt.int32, unique=1), b.buffer(8, dt.int32, unique=2)
+    assert _keeps_its_loops(Dialect.SCHEDULED, _reversal(), x, y)
+
+
+def test_a_buffer_of_a_lunique_has_no_name_R120():
+    def memory(identity, number):
+        device = UOp(Op.DEVICE, (), DeviceArg("CPU"))
+        return UOp(Op.B_BUFFER, (UOp(identity, (), UniqueArg(number)), device), BBufferArg(4, dt.float32))
+
+    graph = b.sink(*[b.contiguous(memory(op, k)) for op, k in ((Op.UNIQUE, 0), (Op.LUNIQUE, 1))])
+    legal = legalize(graph)
+    assert [u.arg.unique for u in find_unnamed_buffers(graph, legal)] == [1]
+
+
+def test_a_function_of_the_host_may_write_all_its_arguments():
+    x, y = b.buffer(8, dt.int32, unique=1), b.buffer(8, dt.int32, unique=2)
+    launch = UOp(Op.LINEAR, (b.call(UOp(Op.CUSTOM_FUNCTION, (), NameArg("sort")), x, y),))
+    assert describe_launch(launch).written == {x, y}

@@ -1,15 +1,22 @@
 """The registry of native code: templates, instructions, functions, and what a Program says of its target."""
 
+import zlib
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from uops.compiler import native
-from uops.spec.errors import CompileError, Crash, SpecError, Unsupported
+from uops.compiler.host_functions import decode
+from uops.compiler.ir.views import IndexArithmetic
+from uops.compiler.native import register_instruction, registry_version, require_variables_fit_program
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import INDEXING
+from uops.spec.errors import CompileError, Crash, SpecError, Trap, Unsupported
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import BinaryArg, SourceArg
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
@@ -80,3 +87,38 @@ def test_the_functions_of_every_host_write_their_first_argument() -> None:
     out = np.zeros(3, np.int32)
     native.find_function("toy", "sort")(out, np.array([3, 1, 2], np.int32))
     assert out.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("cut", [1, 4])
+def test_a_stream_without_its_checksum_is_a_trap(cut):
+    data = np.arange(16, dtype=np.uint8)
+    encoded = np.frombuffer(zlib.compress(data.tobytes())[:-cut], np.uint8)
+    with pytest.raises(Trap, match="another length"):
+        decode(np.zeros(16, np.uint8), encoded)
+
+
+def test_withdrawing_an_instruction_changes_the_version():
+    register_instruction("nowhere", "half", (dt.uint32,), dt.uint32, "({0} / 2)")
+    version = registry_version()
+    register_instruction("nowhere", "half", (dt.uint32,), dt.uint32, None)
+    assert registry_version() != version
+
+
+@pytest.mark.parametrize(("lo", "hi", "fits"), [(1, 4, True), (2, 3, True), (1, 5, False), (0, 4, False)])
+def test_the_variables_of_a_program_lie_within_its_bounds(lo, hi, fits):
+    inner = b.variable("n", 1, 4, slot=0)
+    linear = UOp(Op.LINEAR, (inner,))
+    program = UOp(Op.PROGRAM, (linear, UOp(Op.SOURCE, (), SourceArg("", "t")), UOp(Op.BINARY, (), BinaryArg(b""))))
+    call = b.call(program, b.variable("n", lo, hi))
+    if fits:
+        require_variables_fit_program(call, call)
+    else:
+        with pytest.raises(CompileError, match="argument 0 needs a variable within"):
+            require_variables_fit_program(call, call)
+
+
+def test_a_uint64_index_is_compared_before_it_is_reduced():
+    arith = IndexArithmetic(Rewriter(INDEXING))
+    position = b.load(b.at(b.param(0, (1,), dt.uint64), 0))
+    _, inside = arith.locate_on_axis(position, 4)
+    assert inside is not None and inside.op is Op.CMPLT and inside.lhs is position

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.bodies import SCALAR_OPS, order_outside_kernels
 from uops.compiler.ir.extents import max_elements
+from uops.compiler.ir.loops import bind_effects_to_their_loops
 from uops.compiler.ir.views import WHOLE_VIEWS, strip_views, view_front_of_memory
 from uops.compiler.native import require_variables_fit_program
 from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
@@ -58,11 +59,35 @@ def pass_memory_to_kernel_calls(root: UOp, first_unique: int) -> MemoryCallProgr
         if done.keys().isdisjoint(u.src) and u.op is not Op.CALL:
             continue
         if u.op is Op.CALL:
-            call = u.replace(src=(u.body, *[done.get(a, a) for a in u.arguments]))
+            call = _pass_own_memory_as_arguments(u.replace(src=(u.body, *[done.get(a, a) for a in u.arguments])))
             done[u] = _CallInMemory(call, root, first_unique + len(temporaries), temporaries).build()
         else:
             done[u] = u.replace(src=tuple([done.get(s, s) for s in u.src]))
     return MemoryCallProgram(done.get(root, root), frozenset(temporaries))
+
+
+def is_global_buffer(u: UOp) -> bool:
+    """Return True for a Buffer that is memory of the device."""
+    return u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL
+
+
+def param_for_argument(argument: UOp, slot: int) -> UOp:
+    """Return the Param at a slot that stands for a Buffer or a Param."""
+    if argument.op is Op.PARAM:
+        return argument.replace(arg=replace(argument.arg, slot=slot, device=None))
+    return UOp(Op.PARAM, (B.shape_vector(argument.shape),), ParamArg(slot, argument.dtype))
+
+
+def _pass_own_memory_as_arguments(call: UOp) -> UOp:
+    """Return the Call of a kernel whose GLOBAL Buffers are arguments of its Call."""
+    own = [u for u in toposort(call.body) if is_global_buffer(u)]
+    if not own or call.body.op is not Op.SINK:
+        return call
+    params = {u: param_for_argument(u, len(call.arguments) + k) for k, u in enumerate(own)}
+    body, arg = substitute(call.body, params), call.arg
+    if arg is not None and arg.written is not None:
+        arg = replace(arg, written=tuple(sorted({*arg.written, *(find_written_slots(body) or ())})))
+    return call.replace(src=(body, *call.arguments, *own), arg=arg)
 
 
 class _CallInMemory:
@@ -118,7 +143,7 @@ class _CallInMemory:
     def _pass_argument(self, slot: int, reference: UOp, is_written: bool) -> UOp:
         """Return the memory, value or scalar to pass for an argument."""
         p = self.params.get(slot)
-        if is_variable(p) if p is not None else is_variable(reference):
+        if self._is_scalar(slot, reference):
             return reference
         if reference.op in MEMORY_ROOTS and not is_variable(reference) and (p is None or reference.dtype is p.dtype):
             return B.after(reference, *self.waits[reference]) if self.waits[reference] else reference
@@ -130,6 +155,13 @@ class _CallInMemory:
         if is_written and base_memory(reference).op in MEMORY_ROOTS:
             self.copies_back.append((reference, temporary))
         return B.after(temporary, B.store(view_front_of_memory(temporary, reference.shape), reference))
+
+    def _is_scalar(self, slot: int, reference: UOp) -> bool:
+        """Return True for the argument of a variable, and for an expression of variables of which the body makes no use."""
+        p = self.params.get(slot)
+        if p is not None or self.body.op in OPAQUE_BODIES:
+            return is_variable(reference if p is None else p)
+        return is_variable(reference) or (reference.op in SCALAR_OPS and reference.shape == ())
 
     def _may_follow_views(self, a: UOp, p: UOp | None) -> bool:
         """Return True if the body may index the memory below an argument itself: the argument is a view with constant offsets.
@@ -162,14 +194,15 @@ class _CallInMemory:
 
         Params of one argument become one, so that every pass knows that they are the same memory.
         """
-        scalars = {k: a for k, a in enumerate(arguments) if k in self.params and is_variable(self.params[k])}
+        scalars = {k: a for k, a in enumerate(arguments) if self._is_scalar(k, a)}
         memory = list(dict.fromkeys(a for k, a in enumerate(arguments) if k not in scalars))
         numbers = {k: memory.index(a) for k, a in enumerate(arguments) if k not in scalars}
-        variables = dict.fromkeys(v for a in scalars.values() for v in self._variables_of_scalar(a))
+        variables = dict.fromkeys(v for k, a in scalars.items() if k in self.params for v in self._variables_of_scalar(a))
         variables |= dict.fromkeys(v for a in memory for n in _extents_of_param(a) for v in toposort(n) if is_variable(v))
         numbered = {v: _index_param(v, len(memory) + n) for n, v in enumerate(variables)}
         inner = {v: B.cast(p, v.dtype) if v.dtype is not dt.index else p for v, p in numbered.items()}
-        bound = {self.params[k]: B.cast(substitute(a, inner), self.params[k].dtype) for k, a in scalars.items()}
+        used = {p: scalars[k] for k, p in self.params.items() if k in scalars}
+        bound = {p: B.cast(substitute(a, inner), p.dtype) for p, a in used.items()}
         body = substitute(self.body, bound) if bound else self.body
         params = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot in numbers and not is_variable(p)]
         flat = {p: _flat_param(p, numbers[p.arg.slot], arguments[p.arg.slot], inner) for p in params}
@@ -177,6 +210,7 @@ class _CallInMemory:
         if views:
             body = substitute(body, {p: _view_flat_param(a, flat[p], p.shape) for p, a in views.items()})
             flat = {p: f for p, f in flat.items() if p not in views}
+        body = bind_effects_to_their_loops(body) if body.op is Op.SINK else body
         return write_kernel_in_launch_forms(body, flat), _KeptArguments([*memory, *variables], numbers)
 
     def _variables_of_scalar(self, a: UOp) -> Iterator[UOp]:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.lanes import is_register
 from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic, SourceElement
-from uops.compiler.passes.callify.hazards import map_base_memory
+from uops.compiler.passes.callify.hazards import index_operands, map_base_memory
 from uops.compiler.place import untranslatable_error
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -33,9 +33,9 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, ReduceArg, SinkArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
-from uops.spec.ir.node import UOp, collect_users, substitute, toposort
+from uops.spec.ir.node import UOp, collect_users, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import EFFECT_GROUPS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
-from uops.spec.ir.scope import strip_afters
+from uops.spec.ir.scope import open_ranges, strip_afters
 
 #: Elements of a vector that are computed together: by one node each, or in an UPCAST loop. A longer one becomes a LOOP.
 MAX_LANES = 256
@@ -74,10 +74,18 @@ def write_kernel_in_launch_forms(body: UOp, flat_params: Mapping[UOp, UOp]) -> U
         return replaced.replace(src=tuple(dict.fromkeys(replaced.src)))  # two Params may have become one
     if body.op in (Op.PROGRAM, Op.CUSTOM_FUNCTION) or (body.op is Op.SINK and body.arg is not None and body.arg.scheduled):
         return substitute(body, dict(flat_params))
-    root: UOp = _FormWriter(body, flat_params).compute(_Request(_Part.VALUE, body))
+    writer = _FormWriter(_simplify_bounds(body), flat_params)
+    root: UOp = writer.bind_to_loops(writer.compute(_Request(_Part.VALUE, writer.body)))
     name = root.arg.name if root.op is Op.SINK and root.arg is not None else "kernel"
     effects = root.src if root.op in EFFECT_GROUPS else (root,)
     return UOp(Op.SINK, effects, SinkArg(name, scheduled=True))
+
+
+def _simplify_bounds(body: UOp) -> UOp:
+    """Return a body with the bounds of its loops in the form that they get in positions, so that each loop stays one node."""
+    rewrite = Rewriter(INDEXING)
+    simpler = {r: rewrite(r) for r in nodes_with_op(body, Op.RANGE)}
+    return substitute(body, {r: new for r, new in simpler.items() if new.op is Op.RANGE})
 
 
 class _FormWriter:
@@ -92,6 +100,33 @@ class _FormWriter:
         self.next_axis = 1 + max((int(u.arg.axis_id) for u in order if u.op is Op.RANGE), default=-1)
         self.next_unique = 1 + max((int(u.arg.unique) for u in order if u.op is Op.BUFFER), default=-1)
         self.answers: dict[_Request, Any] = {}
+        self.loops = open_ranges(order)
+        self.lanes = [u for u in order if u.op is Op.SPECIAL]
+        #: New access -> the loops and lanes that the access it is made from depends on.
+        self.loops_of_access: dict[UOp, set[UOp]] = {}
+
+    def bind_to_loops(self, root: UOp) -> UOp:
+        """Return a new body in which each access depends on the loops of the old one, though its position may be simpler.
+
+        An AtomicAdd depends on all lanes (R125, R127).
+        """
+        order = toposort(*nodes_with_op(root, Op.RANGE), *self.lanes, root)
+        present, depended = set(order), open_ranges(order)
+        done: dict[UOp, UOp] = {}
+        for u in order:
+            src = tuple([done[s] for s in u.src])
+            wanted = self.loops_of_access.get(u, set()) & present - depended[u]
+            if lost := [r for r in order if r in wanted and (r.op is Op.RANGE or r not in toposort(u))]:
+                address, *operands = src
+                memory = B.after(address.operand, *[done[r] for r in lost])
+                src = (address.replace(src=(memory, *address.positions)), *operands)
+            done[u] = u if src == u.src else u.replace(src=src)
+        return done[root]
+
+    def _note_loops(self, access: UOp, made_from: UOp) -> UOp:
+        lanes = self.lanes if access.op is Op.ATOMICADD else ()
+        self.loops_of_access.setdefault(access, set()).update(self.loops[made_from], lanes)
+        return access
 
     def compute(self, request: _Request) -> Any:
         """Return the answer to a request. Without recursion."""
@@ -215,9 +250,9 @@ class _FormWriter:
         gate = self.indexing.conjoin_gates(gate, inside) if gate is not None else inside
         address = UOp(Op.INDEX, (memory, position))
         if gate is None:
-            return _bitcast(UOp(Op.LOAD, (address,), arg), reference.dtype)
+            return _bitcast(self._note_loops(UOp(Op.LOAD, (address,), arg), reference), reference.dtype)
         other = B.const(0, memory.dtype) if alternative is None else _bitcast(alternative, memory.dtype)
-        return _bitcast(UOp(Op.LOAD, (address, other, gate), arg), reference.dtype)
+        return _bitcast(self._note_loops(UOp(Op.LOAD, (address, other, gate), arg), reference), reference.dtype)
 
     def _load_explicitly(self, u: UOp, coords: Index) -> _Steps:
         if u.buffer not in self.memory:  # a Load of a value gives that value
@@ -240,7 +275,8 @@ class _FormWriter:
             return (yield from self._store_fragment(u, target))
         if target.shape == ():
             return (yield from self._write_element(u, target, ()))
-        reads_target = self.memory[target] in map(self.memory.get, toposort(*u.src[1:]))  # value and gate
+        read = [*u.src[1:], *[node.src[k] for node, k in index_operands(target)]]  # value, gate and positions
+        reads_target = self.memory[target] in map(self.memory.get, toposort(*read))
         if u.op is Op.STORE and 0 not in target.shape and not reads_target and self._uses_each_element_once(u):
             coords = self._loops_over_elements(target)
             store = yield from self._write_element(u, target, coords)
@@ -250,8 +286,9 @@ class _FormWriter:
             elements.append((yield from self._write_element(u, target, c)))
         if not reads_target:
             return B.group(*elements)
-        values = dict.fromkeys(e.value for e in elements if e.value.op is not Op.CONST)
-        return B.group(*[_write_after(e, values) for e in elements])  # a vector is read whole before any of it is written
+        operands = (x for e in elements for x in (*e.src[0].positions, *e.src[1:]))  # of its address; value and gate
+        values = dict.fromkeys(x for x in operands if x.op is not Op.CONST)
+        return B.group(*[_write_after(e, values) for e in elements])  # all is read before any of it is written
 
     def _write_element(self, u: UOp, target: UOp, coords: Index) -> Generator[_Request, Any, UOp]:
         memory = yield _Request(_Part.MEMORY, target)
@@ -260,10 +297,10 @@ class _FormWriter:
         value = _bitcast(value, memory.dtype)
         if u.op is Op.ATOMICADD:  # it has no gate: out of bounds, where anything may be written, the first element changes
             position = position if gate is None else B.where(gate, position, ZERO)
-            return u.replace(src=(UOp(Op.INDEX, (memory, position)), value))
+            return self._note_loops(u.replace(src=(UOp(Op.INDEX, (memory, position)), value)), u)
         if u.gate is not None:
             gate = self.indexing.conjoin_gates((yield _Request(_Part.VALUE, u.gate, self._align(coords, u.gate))), gate)
-        return u.replace(src=(UOp(Op.INDEX, (memory, position)), value, *(() if gate is None else (gate,))))
+        return self._note_loops(u.replace(src=(UOp(Op.INDEX, (memory, position)), value, *(() if gate is None else (gate,)))), u)
 
     # ------------------------------------------------------------------------------------------------------- fragments
 

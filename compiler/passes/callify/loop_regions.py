@@ -51,6 +51,27 @@ def is_one_kernel(root: UOp) -> bool:
     return False
 
 
+def bind_calls_to_loops(root: UOp) -> UOp:
+    """Return a graph in which the memory of a Call depends on the loops that the Call does, in which its body runs (R121).
+
+    Without that, what the body reads would be read once, after the body is put in place of the Call (R127).
+    """
+    order = order_outside_kernels(root)
+    depended, memory = open_ranges(order), map_base_memory(order)
+    done: dict[UOp, UOp] = {}
+    for u in order:
+        src = tuple([done.get(s, s) for s in u.src])  # bodies of Calls are not in the order
+        if u.op is Op.CALL and depended[u]:
+            ranges = sorted(depended[u], key=order.index)
+            body, *arguments = src
+            own = [x for x in toposort(body) if x.op is Op.BUFFER and not is_private_buffer(x)]
+            params = {x: B.param(len(arguments) + k, x.shape, x.dtype) for k, x in enumerate(own)}
+            inside = [B.after(a, *ranges) if given in memory else a for a, given in zip(arguments, u.arguments)]
+            src = (substitute(body, params), *inside, *[B.after(x, *ranges) for x in own])
+        done[u] = u if src == u.src else u.replace(src=src)
+    return done[root]
+
+
 def outline_loop_regions(root: UOp) -> OutlinedProgram:
     """Replace each loop region of a graph by the Call of a kernel. Raises CompileError for a Call or Function inside of loops."""
     order = order_outside_kernels(root)

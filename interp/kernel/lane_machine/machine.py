@@ -172,7 +172,10 @@ class LaneMachine:
             for memory in self.memories.values():
                 memory.flush_sums_and_ready_marks()
         root = self.kernel.root
-        return None if root.dtype is dt.void else self.read_or_load_value(lane, self.slots[root], (0,))
+        if root.dtype is dt.void:
+            return None
+        items = self.kernel.block.items
+        return self.read_or_load_value(lane, self.slots[root], (items.index(root) if root in items else 0,))
 
     def run_block(self, block: ScheduledBlock, lane: LaneState) -> LaneCoroutine:
         """Run the items of a block."""

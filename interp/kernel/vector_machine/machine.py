@@ -177,6 +177,8 @@ class VectorMachine:
                 self._bind_value_or_give_up(u, operand)
                 continue
             if ref is None:
+                if len(u.shape) > 1 and any(n.__class__ is not int for n in u.shape):
+                    raise GiveUp("memory of several axes, one of them of a size that is known at run time")
                 ref = whole_memory_ref(u, u.shape if all(n.__class__ is int for n in u.shape) else operand.data.shape)
                 cells[u] = ref
             if math.prod(ref.shape) != operand.data.size:

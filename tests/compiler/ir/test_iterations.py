@@ -15,7 +15,7 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ReduceArg, SinkArg, SpecialArg
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
 
 I32 = dt.int32
@@ -98,3 +98,11 @@ def test_memory_that_is_only_read_may_be_read_outside_of_loops_that_run() -> Non
     read = b.load(b.at(p(1, 1), 0))
     bound = bind_accesses_to_loops(kernel(b.end(b.store(b.at(p(0, 3), r), read), r)))
     assert read in toposort(bound)
+
+
+def test_a_load_of_a_loop_that_may_not_run_comes_after_the_loop():
+    out, p, r = b.param(0, (4,), dt.int32), b.param(1, (4,), dt.int32), b.range_(b.variable("n", 0, 3, slot=2), 0)
+    always_three = b.add(b.mod(r, 1), 3)
+    body = b.sink(b.end(b.store(b.at(out, r), b.load(b.at(p, always_three))), r), name="k")
+    (load,) = nodes_with_op(bind_accesses_to_loops(body), Op.LOAD)
+    assert load.buffer.op is Op.AFTER and load.buffer.dependencies == (r,)

@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from uops.compiler.ir.zero_trip import _lower_bound_of_affine_sum, gate_loads_of_zero_trip_loops, infer_valid_elements_by_param
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import build_scheduled_body, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import INDEXING
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, nodes_with_op
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.optops import Split
 from uops.spec.verify.dialects import Dialect
@@ -143,3 +147,45 @@ def test_a_reduction_of_no_elements_is_its_identity() -> None:
         launch = rangeify(callify(b.reduce(_x(3, 0), op, (1,))))
         assert not nodes_with_op(launch, Op.REDUCE) and not nodes_with_op(launch, Op.LOAD)
         assert run(launch, {}).buffers["b1"].tolist() == [want] * 3
+
+
+SIMPLIFY = Rewriter(INDEXING)
+
+
+def _reduce(value, n):
+    r = b.range_(n, 0)
+    return UOp(Op.REDUCE, (value, r), ReduceArg(Op.ADD)), r
+
+
+def _body(value, n):
+    total, _ = _reduce(value, n)
+    return b.sink(b.store(b.at(b.param(0, (1,), dt.int32), 0), total), name="k")
+
+
+def test_a_gated_load_of_a_loop_that_may_not_run_keeps_its_gate():
+    n, p = b.variable("n", 0, 3, slot=2), b.param(1, (4,), dt.int32)
+    gate = b.lt(b.variable("m", 0, 9, slot=3), 4)
+    load = b.load(b.at(p, 3), b.const(5, dt.int32), gate)
+    (gated,) = nodes_with_op(gate_loads_of_zero_trip_loops(_body(load, n), SIMPLIFY, {}), Op.LOAD)
+    assert gated.gate.op is Op.AND and gate in toposort(gated.gate)
+
+
+def test_an_element_that_is_read_under_a_gate_need_not_be_valid():
+    n, p = b.variable("n", 0, 3, slot=2), b.param(1, (4,), dt.int32)
+    gate = b.lt(b.variable("m", 0, 9, slot=3), 4)
+    assert infer_valid_elements_by_param(_body(b.load(b.at(p, 3)), n)) == {p: 4}
+    assert infer_valid_elements_by_param(_body(b.load(b.at(p, 3), b.const(5, dt.int32), gate), n)) == {}
+
+
+def test_the_least_value_of_a_difference_is_of_the_greatest_subtrahend():
+    assert _lower_bound_of_affine_sum(b.sub(7, b.variable("n", 1, 5))) == 2
+
+
+def test_a_load_before_the_first_element_is_gated():
+    n, m, p = b.variable("n", 0, 3, slot=2), b.variable("m", 0, 3, slot=3), b.param(1, (9,), dt.int32)
+    body = _body(b.load(b.at(p, b.sub(m, 1))), n)
+    (load,) = nodes_with_op(gate_loads_of_zero_trip_loops(body, SIMPLIFY, {p: 9}), Op.LOAD)
+    assert load.gate is not None
+    body = _body(b.load(b.at(p, m)), n)
+    (load,) = nodes_with_op(gate_loads_of_zero_trip_loops(body, SIMPLIFY, {p: 9}), Op.LOAD)
+    assert load.gate is None

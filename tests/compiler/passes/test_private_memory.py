@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+import uops
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.private_memory import reuse_private_memory
 from uops.compiler.validate.private import generate_private_plan_claims
@@ -15,9 +16,9 @@ from uops.interp import run
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.args import AddrSpace, CustomArg, RangeArg
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
 N = 4
@@ -190,3 +191,87 @@ def test_validation_refutes_a_list_that_lost_an_instruction() -> None:
     after = reuse_private_memory(before)
     stores = [u for u in after.src if u.op is Op.STORE]
     assert not holds(before, after.replace(src=tuple(u for u in after.src if u is not stores[0])))
+
+
+def _private(size, unique, space=AddrSpace.REG):
+    return b.buffer(size, dt.int32, addrspace=space, unique=unique)
+
+
+def _contents_of_an_iteration_before(make_store):
+    """Return a kernel whose register `kept` keeps what an earlier iteration stored, beside one that each iteration fills."""
+    out, values, i = b.param(0, (4,), dt.int32), b.param(1, (4,), dt.int32), b.range_(4, 0)
+    kept, own = _private(4, 1), _private(4, 2)
+    stored = make_store(kept, b.load(b.at(values, i)), i)
+    value = b.load(b.at(b.after(kept, stored), 2))
+    squares = [b.store(b.at(b.after(own, i), k), b.mul(value, b.add(value, k))) for k in range(4)]
+    total = b.add(b.load(b.at(b.after(own, *squares), i)), value)
+    return b.sink(b.end(b.store(b.at(out, i), total), i), name="k")
+
+
+def _behind_a_loop_over_some_elements(kept, value, i):
+    k = b.range_(2, 2)
+    some = b.end(b.store(b.at(b.after(kept, i, k), k), b.add(value, b.cast(k, dt.int32))), k)
+    return b.store(b.at(b.after(kept, some), 2), b.add(value, 10), b.gt(value, 0))
+
+
+def _one(make_store):
+    out, values, i = b.param(0, (4,), dt.int32), b.param(1, (4,), dt.int32), b.range_(4, 0)
+    kept, own = _private(1, 1), _private(1, 2)
+    stored = make_store(kept, b.load(b.at(values, i)), i)
+    value = b.load(b.at(b.after(kept, stored), 0))
+    square = b.store(b.at(b.after(own, i), 0), b.mul(value, value))
+    total = b.add(b.load(b.at(b.after(own, square), 0)), value)
+    return b.sink(b.end(b.store(b.at(out, i), total), i), name="k")
+
+
+def _agrees(body):
+    x = {"p0": np.zeros(4, np.int32), "p1": np.array([1, 0, 2, 0], np.int32)}
+    want = uops.run(body, x).buffers["p0"].tolist()
+    assert uops.compile(body, "llvm")(x).buffers["p0"].tolist() == want
+
+
+def _listed(*effects):
+    return UOp(Op.LINEAR, tuple(u for u in toposort(*effects) if u.op is not Op.CONST and (u.op is not Op.STACK)))
+
+
+def _buffers(linear):
+    return [u for u in reuse_private_memory(linear).src if u.op is Op.BUFFER]
+
+
+def test_a_gated_store_leaves_the_contents_of_an_earlier_iteration():
+    _agrees(_one(lambda kept, value, i: b.store(b.at(b.after(kept, i), 0), b.add(value, 10), b.gt(value, 0))))
+
+
+def test_a_store_in_a_loop_that_may_not_run_leaves_them():
+    def make(kept, value, i):
+        j = UOp(Op.RANGE, (b.cast(value, dt.index),), RangeArg(1, AxisType.LOOP))
+        return b.end(b.store(b.at(b.after(kept, i, j), 0), b.add(value, 10)), j)
+
+    _agrees(_one(make))
+
+
+def test_a_loop_over_some_elements_leaves_the_others():
+    (loops,) = _contents_of_an_iteration_before(_behind_a_loop_over_some_elements).src
+    assert len(_buffers(_listed(loops))) == 2
+
+
+def test_memory_per_iteration_and_memory_of_the_kernel_stay_apart_R128():
+    out, g = b.param(0, (4,), dt.int32), b.range_(4, 0, AxisType.GLOBAL)
+    one, each = _private(1, 1), _private(1, 2)
+    first = b.store(b.at(one, 0), b.const(3, dt.int32))
+    x = b.load(b.at(b.after(one, first), 0))
+    before = b.store(b.at(out, 0), x)
+    second = b.store(b.at(b.after(each, before, g), 0), b.cast(g, dt.int32))
+    last = b.end(b.store(b.at(b.after(out, before), g), b.load(b.at(b.after(each, second), 0))), g)
+    assert len(_buffers(_listed(last))) == 2
+
+
+def test_memory_that_native_text_holds_is_not_shared():
+    out = b.param(0, (1,), dt.int32)
+    one, other = _private(1, 1), _private(1, 2)
+    first = b.store(b.at(one, 0), b.const(3, dt.int32))
+    keep = b.store(b.at(out, 0), b.load(b.at(b.after(one, first), 0)))
+    second = b.store(b.at(b.after(other, keep), 0), b.const(4, dt.int32))
+    y = b.store(b.at(b.after(out, keep), 0), b.load(b.at(b.after(other, second), 0)))
+    text = UOp(Op.CUSTOM, (b.after(one, y),), CustomArg("use({0});", dt.void))
+    assert len(_buffers(_listed(text))) == 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import uops
 from uops.compiler.passes.sequential_axes import run_axes_in_order
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
@@ -75,3 +77,16 @@ def test_small_sums_of_one_memory_in_different_loops_are_refused() -> None:
     body = b.sink(b.end(add_one(memory, 0), i), add_one(memory, 1), name="k")
     with pytest.raises(CompileError, match=r"several sums of bfloat16 to one memory stand in different loops"):
         run_axes_in_order(body)
+
+
+def test_three_small_sums_of_one_memory_take_turns():
+    p, r = b.param(0, (1,), dt.float16), b.range_(4, 0)
+    addends = [b.add(b.cast(r, dt.float16), k) for k in range(3)]
+    sums = b.group(*[UOp(Op.ATOMICADD, (b.at(p, 0), x)) for x in addends])
+    body = run_axes_in_order(b.sink(b.end(sums, r), name="k"))
+    stores = nodes_with_op(body, Op.STORE)
+    waits = {s: [d for d in s.buffer.operand.dependencies if d.op is Op.STORE] for s in stores}
+    assert sorted(len(w) for w in waits.values()) == [0, 1, 1]
+    assert len({w for ws in waits.values() for w in ws}) == 2
+    x = {"p0": np.zeros(1, np.float16)}
+    assert uops.compile(b.sink(b.end(sums, r), name="k"), "llvm")(x).buffers["p0"].tolist() == [30.0]

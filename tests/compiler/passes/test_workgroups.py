@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kernel_judge import CONFIG, barrier, count, judge, kernel, local, register, special, target
 
+import uops
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.program import Compiled
 from uops.fuzz.generate.kinds import sample
@@ -15,6 +16,7 @@ from uops.interp import run
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, SpecialArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -337,3 +339,79 @@ def test_drawn_kernels_give_what_the_interpreter_gives(seed: int) -> None:
     for k in range(12):
         drawn = sample(seed, k, ("kernels",))
         judge(drawn.graph, drawn.inputs)
+
+
+N = 4
+
+
+def _lane():
+    return UOp(Op.SPECIAL, (b.index(N),), SpecialArg("lidx0"))
+
+
+def _barrier(*effects):
+    return UOp(Op.BARRIER, effects)
+
+
+def _shared():
+    return b.buffer(N, dt.int32, addrspace=AddrSpace.LOCAL, unique=1)
+
+
+def _gives(body, inputs, name, expected):
+    assert uops.run(body, inputs).buffers[name].tolist() == expected
+    for backend in ("llvm", "c"):
+        assert uops.compile(body, backend)(inputs).buffers[name].tolist() == expected
+
+
+def test_a_view_of_registers_with_narrower_elements_is_of_this_lane():
+    lane, out = _lane(), b.param(0, (N,), dt.int16)
+    registers = b.buffer(2, dt.int32, addrspace=AddrSpace.REG, unique=1)
+    at0, at1, low = b.at(registers, 0), b.at(registers, 1), b.cast(lane, dt.int32)
+    high = b.add(low, 10)
+    store0, store1 = b.store(at0, low), b.store(at1, high)
+    wait = _barrier(store0, store1)
+    after = b.after(registers, wait)
+    halves = b.bitcast(after, dt.int16)
+    at, to = b.at(halves, 2), b.at(out, lane)
+    value = b.load(at)
+    body = UOp(
+        Op.LINEAR,
+        (out, registers, lane, low, high, at0, store0, at1, store1, wait, after, halves, at, value, to, b.store(to, value)),
+    )
+    _gives(body, {"p0": np.zeros(N, np.int16)}, "p0", [10, 11, 12, 13])
+
+
+def _pass_on_and_count_up(out, shared, lane, *after):
+    """Return the effect that `out` gets what the next lane holds, and each lane holds one more."""
+    value = b.load(b.at(b.after(shared, *after), b.mod(b.add(lane, 1), N)))
+    wait = _barrier(b.store(b.at(out, lane), value))
+    return _barrier(b.store(b.at(b.after(shared, wait), lane), b.add(value, 1)))
+
+
+@pytest.mark.parametrize(("times", "expected"), [(2, [9, 10, 11, 8]), (0, [5, 2, 3, 4])])
+def test_a_bound_of_a_block_and_of_one_behind_it_is_loaded_for_each(times, expected):
+    lane, bounds, out, shared = _lane(), b.param(0, (2,), dt.int32), b.param(1, (N,), dt.int32), _shared()
+    bound, repeat = (b.cast(b.load(b.at(bounds, k)), dt.index) for k in range(2))
+    i, j, k = b.range_(repeat, 0), b.range_(bound, 1), b.range_(bound, 2)
+    begun = _barrier(b.store(b.at(shared, lane), b.cast(lane, dt.int32)))
+    nested = b.end(b.end(_pass_on_and_count_up(out, shared, lane, begun, i, j), j), i)
+    body = b.sink(b.end(_pass_on_and_count_up(out, shared, lane, nested, k), k), name="k")
+    _gives(body, {"p0": np.array([3, times], np.int32), "p1": np.zeros(N, np.int32)}, "p1", expected)
+
+
+def test_one_element_is_loaded_again_behind_each_barrier():
+    lane, out, shared = _lane(), b.param(0, (2 * N,), dt.int32), _shared()
+    number = b.cast(lane, dt.int32)
+    fives = _barrier(b.store(b.at(shared, lane), b.add(number, 5)))
+    read = _barrier(b.store(b.at(out, lane), b.load(b.at(b.after(shared, fives), 0))))
+    nines = _barrier(b.store(b.at(b.after(shared, read), lane), b.add(number, 9)))
+    body = b.sink(b.store(b.at(out, b.add(lane, N)), b.load(b.at(b.after(shared, nines), 0))), name="k")
+    _gives(body, {"p0": np.zeros(2 * N, np.int32)}, "p0", [5] * N + [9] * N)
+
+
+def test_a_bound_may_be_computed_from_what_the_lanes_loaded_before():
+    lane, bounds, out, shared = _lane(), b.param(0, (1,), dt.int32), b.param(1, (N,), dt.int32), _shared()
+    loaded = b.load(b.at(bounds, 0))
+    begun = _barrier(b.store(b.at(shared, lane), b.add(b.cast(lane, dt.int32), loaded)))
+    i = b.range_(b.cast(b.add(loaded, 1), dt.index), 0)
+    body = b.sink(b.end(_pass_on_and_count_up(out, shared, lane, begun, i), i), name="k")
+    _gives(body, {"p0": np.array([3], np.int32), "p1": np.zeros(N, np.int32)}, "p1", [6, 7, 8, 9])

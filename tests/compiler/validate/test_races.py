@@ -188,6 +188,12 @@ def test_a_barrier_orders_what_one_iteration_reads_and_the_next_one_writes(worke
     assert {v.kind for v in bad} == {ObligationKind.RACE} and all("local" in v.place for v in bad)
 
 
+def test_a_loop_of_one_iteration_needs_no_barrier_before_the_next_one(worker):
+    once = LOOPED.format(order="group").replace("range 2, axis_id=1", "range 1, axis_id=1")
+    assert once != LOOPED.format(order="group")
+    assert all(v.kind is not ObligationKind.RACE for v in refuted(parse(EIGHT), parse(once), worker))
+
+
 #: Threads in a loop: element 1 is thread 1's in the first iteration, and thread 0's in the second one.
 SHIFTED = """
 %0 = param (4), slot=0 : f32

@@ -10,13 +10,32 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import uops
 from uops.fuzz.generate.bestiary.families import FAMILIES, case, describe_legalize_disagreement, generate_family_case
 from uops.fuzz.generate.strategies import HypothesisDraw
 from uops.interp.bestiary import run
 from uops.interp.bestiary.actions import ACTIONS
 from uops.interp.bestiary.frame import BestiaryCell
+from uops.spec.bestiary.legalize import legalize
 from uops.spec.errors import UopsError
-from uops.spec.ir.node import toposort
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import (
+    AddrSpace,
+    BIndexArg,
+    BParamArg,
+    BufferizeArg,
+    DefineVarArg,
+    DeviceArg,
+    GepArg,
+    MultiArg,
+    RangeArg,
+    ReduceArg,
+    VConstArg,
+    WmmaArg,
+)
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Family, Op
 from uops.spec.ir.text import parse, show
 from uops.spec.rows.rows import ROWS
@@ -128,3 +147,73 @@ def _differs(family: str, seed: int) -> bool:
     except UopsError:
         return True
     return describe_legalize_disagreement(c) is not None
+
+
+def _range(n, axis_id):
+    return UOp(Op.B_RANGE, (b.index(n),), RangeArg(axis_id, AxisType.LOOP))
+
+
+def test_a_bound_value_may_be_that_of_another_variable_R112():
+    def define(name):
+        return UOp(Op.DEFINE_VAR, (), DefineVarArg(name, 0, 9 if name == "m" else 20))
+
+    n, m = define("n"), define("m")
+    outer = UOp(Op.BIND, (m, b.index(3)))
+    graph = b.add(UOp(Op.BIND, (n, b.add(outer, 1))), b.add(m, n))
+    verify(graph, Dialect.BESTIARY)
+    assert uops.run(graph, {}, dialect=Dialect.BESTIARY).values[0] == uops.run(legalize(graph), {}).values[0]
+    assert not nodes_with_op(legalize(graph), Op.PARAM)
+
+
+DEVICES = ("CPU:0", "CPU:1")
+
+
+def test_a_value_is_sharded_along_its_last_axis_R116():
+    device = UOp(Op.DEVICE, (), DeviceArg(DEVICES))
+    sharded = UOp(Op.COPY, (b.reshape(UOp(Op.B_PARAM, (), BParamArg(0, 24, dt.int32)), (4, 3, 2)), device))
+    everywhere = UOp(Op.ALLREDUCE, (sharded, device), ReduceArg(Op.ADD))
+    graph = UOp(Op.MULTI, (everywhere,), MultiArg(2))
+    verify(graph, Dialect.BESTIARY)
+    x = {"p0": np.arange(24, dtype=np.int32).reshape(4, 3, 2)}
+    legal = legalize(graph)
+    assert legal.axis == 2 and legal.shape == graph.shape == (2, 3, 2)
+    want = x["p0"][:2] + x["p0"][2:]
+    assert uops.run(legal, {"p0": x["p0"].ravel()}).values[0].tolist() == want.tolist()
+
+
+def test_effects_of_an_if_in_an_if_are_listed_with_both_gates():
+    memory = UOp(Op.B_PARAM, (), BParamArg(0, 4, dt.int32))
+    at = UOp(Op.B_INDEX, (memory, b.index(0)), BIndexArg())
+    store = UOp(Op.B_STORE, (at, b.const(1, dt.int32)))
+    inner = UOp(Op.B_IF, (b.const(False, dt.bool_), store))
+    end = UOp(Op.ENDIF, (inner,))
+    outer = UOp(Op.B_IF, (b.const(True, dt.bool_), end))
+    linear = UOp(Op.LINEAR, (memory, at, store, end, outer))
+    verify(linear, Dialect.BESTIARY)
+    assert all(u.gate is not None for u in legalize(linear).src if u.op is Op.STORE)
+
+
+@pytest.mark.parametrize(("first", "stays"), [(0, False), (-1, True), (1, True)])
+def test_a_value_is_computed_again_only_where_it_is_read_inside_R179(first, stays):
+    r, i = _range(4, 0), _range(4, 1)
+    kept = UOp(Op.BUFFERIZE, (b.mul(b.cast(r, dt.int32), 3), r), BufferizeArg(None, AddrSpace.GLOBAL, True))
+    load = UOp(Op.B_LOAD, (kept, UOp(Op.B_INDEX, (kept, b.add(i, first)), BIndexArg())))
+    legal = legalize(UOp(Op.B_REDUCE, (load, i), ReduceArg(Op.ADD)))
+    assert bool(nodes_with_op(legal, Op.BUFFER)) is stays
+
+
+def test_the_accumulator_begins_anew_in_each_iteration_around_R178():
+    from uops.spec.wmma import registry
+
+    d = next(d for d in registry._known.values() if d.name == "tdpbssd")
+    o, r = _range(3, 0), UOp(Op.B_RANGE, (b.index(2),), RangeArg(1, AxisType.REDUCE))
+    ones = UOp(Op.VCONST, (), VConstArg((b.const(1, dt.int8).arg,) * d.b.elements, dt.int8))
+    lhs = UOp(Op.VECTORIZE, (b.cast(o, dt.int8),) * d.a.elements)
+    zero = UOp(Op.VCONST, (), VConstArg((b.const(0, dt.int32).arg,) * d.c.elements, dt.int32))
+    product = UOp(Op.WMMA, (lhs, ones, zero, r), WmmaArg(d.name, d.dims, dt.int8, dt.int32, "CPU", 1))
+    memory = UOp(Op.B_PARAM, (), BParamArg(0, 3, dt.int32))
+    place = UOp(Op.B_INDEX, (memory, o), BIndexArg())
+    graph = b.sink(UOp(Op.B_STORE, (place, b.add(UOp(Op.GEP, (product,), GepArg((0,))), 1), o)))
+    verify(graph, Dialect.BESTIARY)
+    x = {"p0": np.zeros(3, np.int32)}
+    assert uops.run(legalize(graph), x).buffers["p0"].tolist() == uops.run(graph, x).buffers["p0"].tolist() == [1, 129, 257]

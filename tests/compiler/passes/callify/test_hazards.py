@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import uops
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, compile
@@ -197,3 +198,27 @@ def test_drawn_stores_give_what_the_interpreter_gives(block: int) -> None:
     target = LlvmTarget(LlvmTier.FAST)
     for seed in range(block * 40, block * 40 + 40):
         agree(Draw(seed).program(), target)
+
+
+def _agree(graph, inputs, backend="llvm"):
+    want, got = uops.run(graph, inputs), uops.compile(graph, backend)(inputs)
+    assert [x.tolist() for x in got.values] == [x.tolist() for x in want.values]
+    assert {k: got.buffers[k].tolist() for k in want.buffers} == {k: v.tolist() for k, v in want.buffers.items()}
+    return want
+
+
+def test_shrinks_of_elements_that_repeat_are_not_disjoint():
+    x = b.buffer(2, dt.int32, unique=1)
+    repeated = b.at(x, b.shape_vector((0, 1, 1, 0)))
+    swap = b.store(b.shrink(repeated, (0,), (2,)), b.shrink(repeated, (2,), (2,)))
+    want = _agree(b.contiguous(b.after(x, swap)), {"b1": np.array([3, 5], np.int32)})
+    assert want.values[0].tolist() == [5, 3]
+
+
+def test_a_value_of_memory_is_read_before_a_call_that_takes_it_and_writes_the_memory():
+    p, q, r = b.param(0, (4,), dt.int32), b.param(1, (4,), dt.int32), b.range_(4, 0)
+    body = b.sink(b.end(b.store(b.at(p, r), b.add(b.mul(b.load(b.at(p, r)), 2), b.load(b.at(q, r)))), r), name="k")
+    x = b.buffer(4, dt.int32, unique=1)
+    value = b.add(x, 1)
+    call = b.call(body, x, value, written=(0,))
+    _agree(b.contiguous(b.add(b.mul(b.after(x, call), 100), value)), {"b1": np.arange(4, dtype=np.int32)})

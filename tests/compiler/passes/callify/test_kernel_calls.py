@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 from kernel_call_programs import F32, PROGRAMS, Program, elementwise, floats, load, loop, on_memory, param, size
 
+import uops
 from uops.backends.opencl import device
 from uops.backends.registry import create_backend
 from uops.compiler import Config, compile
+from uops.compiler.ir.extents import max_elements
 from uops.compiler.passes.callify.callify import callify
+from uops.compiler.passes.callify.kernel_calls import find_written_slots, pass_memory_to_kernel_calls
 from uops.compiler.pipeline import lower
 from uops.interp import run
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import CallArg
+from uops.spec.ir.args import CallArg, CustomArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
@@ -241,3 +244,55 @@ def test_a_precompiled_body_is_lowered_by_itself_and_compiled_once() -> None:
     assert {len(toposort(c.body)) for c in alone.src} == {len(toposort(body)) for body in shared}
     inlined = [c.body for c in lower(two_uses(False), target, "optimize", FRESH).src]
     assert len(set(inlined)) == len(inlined)
+
+
+def _compiled(graph, inputs):
+    return uops.compile(graph, "llvm")(inputs).values[0].tolist()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_call_waits_for_what_either_view_of_one_memory_waits_for(is_first):
+    p = [b.param(k, (4,), dt.int32) for k in range(3)]
+    r = b.range_(4, 0)
+    total = b.add(b.load(b.at(p[1], r)), b.load(b.at(p[2], b.sub(3, r))))
+    body = b.sink(b.end(b.store(b.at(p[0], r), total), r), name="k")
+    out, memory = b.buffer(4, dt.int32, unique=1), b.buffer(4, dt.int32, unique=2)
+    stored = b.after(memory, b.store(memory, b.param(0, (4,), dt.int32)))
+    call = b.call(body, out, *((stored, memory) if is_first else (memory, stored)), written=(0,))
+    x = {"p0": np.arange(4, dtype=np.int32), "b2": np.zeros(4, np.int32)}
+    assert _compiled(b.contiguous(b.after(out, call)), x) == [3, 3, 3, 3]
+
+
+def test_a_call_waits_for_what_a_view_that_its_body_follows_waits_for():
+    p, q, r = b.param(0, (4,), dt.int32), b.param(1, (4,), dt.int32), b.range_(4, 0)
+    body = b.sink(b.end(b.store(b.at(p, r), b.load(b.at(q, r))), r), name="k")
+    out, memory = b.buffer(4, dt.int32, unique=1), b.buffer(8, dt.int32, unique=2)
+    stored = b.after(memory, b.store(memory, b.param(0, (8,), dt.int32)))
+    call = b.call(body, out, b.flip(b.shrink(stored, (2,), (4,)), (True,)), written=(0,))
+    x = {"p0": np.arange(8, dtype=np.int32), "b2": np.zeros(8, np.int32)}
+    assert _compiled(b.contiguous(b.after(out, call)), x) == [5, 4, 3, 2]
+
+
+def test_native_text_may_write_what_its_operands_refer_to_R168():
+    p, q, r = b.param(0, (4,), dt.int32), b.param(1, (4,), dt.int32), b.range_(4, 0)
+    text = UOp(Op.CUSTOM, (b.at(p, r), b.load(b.at(q, r))), CustomArg("*{0} = {1};", dt.void))
+    assert find_written_slots(b.sink(b.end(text, r), name="k")) == (0,)
+
+
+def test_the_memory_of_a_symbolic_argument_has_all_its_axes():
+    n, m = b.variable("n", 1, 4), b.variable("n", 1, 4, slot=2)
+    p, q = b.param(0, (12,), dt.int32), b.param(1, (m, 3), dt.int32)
+    i, j = b.range_(m, 0), b.range_(3, 1)
+    body = b.sink(b.end(b.store(b.at(p, b.add(b.mul(i, 3), j)), b.load(b.at(q, i, j))), i, j), name="k")
+    call = b.call(body, b.buffer(12, dt.int32, unique=1), b.param(0, (n, 3), dt.int32), n, written=(0,))
+    new = pass_memory_to_kernel_calls(call, 2).root
+    assert [max_elements(u.shape) for u in nodes_with_op(new.body, Op.PARAM) if u.arg.slot == 1 and u.shape] == [12]
+
+
+def test_a_view_with_constant_offsets_of_symbolic_memory_is_copied():
+    src, out = b.param(0, (b.variable("n", 2, 4), 3), dt.int32), b.buffer(6, dt.int32, unique=1)
+    p, q, i, j = b.param(0, (6,), dt.int32), b.param(1, (2, 3), dt.int32), b.range_(2, 0), b.range_(3, 1)
+    body = b.sink(b.end(b.store(b.at(p, b.add(b.mul(i, 3), j)), b.load(b.at(q, i, j))), i, j), name="k")
+    call = b.call(body, out, b.shrink(b.flip(src, (True, False)), (0, 0), (2, 3)), written=(0,))
+    x = {"p0": np.arange(9, dtype=np.int32).reshape(3, 3), "n": 3}
+    assert _compiled(b.contiguous(b.after(out, call)), x) == [6, 7, 8, 3, 4, 5]

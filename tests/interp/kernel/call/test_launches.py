@@ -387,6 +387,13 @@ def test_an_effect_in_an_end_that_depends_on_none_of_its_loops_happens_once(agre
         assert found.values[0].tolist() == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("k", [0, 2])
+def test_the_value_of_a_graph_that_is_one_kernel_is_read_behind_its_effects(agree: Agree, k: int) -> None:
+    """R59: the root is memory after an AtomicAdd, which is no race."""
+    found = agree(b.after(X, UOp(Op.ATOMICADD, (b.at(X, k), b.const(5, I32)))), {"b1": i32(1, 2, 3, 4)})
+    assert found.values[0].tolist() == ([6, 2, 3, 4] if k == 0 else [1, 2, 8, 4])
+
+
 def test_a_loop_with_its_own_registers_is_a_kernel_as_a_whole(agree: Agree) -> None:
     i, r = b.range_(2, 1), b.range_(2, 2, AxisType.REDUCE)
     acc = b.buffer(1, I32, addrspace=AddrSpace.REG, unique=5)

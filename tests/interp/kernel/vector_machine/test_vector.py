@@ -386,3 +386,13 @@ def test_what_is_derived_is_asserted_of_every_element() -> None:
         contents = np.array(data, np.int32), zeros(4)
         found = evaluate.try_evaluate(kernel, {u: make_flat_memory("p", contents[u.arg.slot]) for u in kernel.leaves}, check)
         assert (found is not None) is fine
+
+
+def test_memory_of_several_axes_and_a_symbolic_size_is_read_by_all_its_indices() -> None:
+    n, m = b.variable("n", 1, 4), b.variable("n", 1, 4, slot=2)
+    p, q, i, j = b.param(0, (12,), dt.int32), b.param(1, (m, 3), dt.int32), b.range_(m, 0), b.range_(3, 1)
+    body = b.sink(b.end(b.store(b.at(p, b.add(b.mul(i, 3), j)), b.load(b.at(q, i, j))), i, j), name="k")
+    out = b.buffer(12, dt.int32, unique=1)
+    graph = b.after(out, b.call(body, out, b.param(0, (n, 3), dt.int32), n, written=(0,)))
+    found = run(graph, {"p0": np.arange(9, dtype=np.int32).reshape(3, 3), "n": 3, "b1": np.zeros(12, np.int32)})
+    assert found.values[0].tolist() == [*range(9), 0, 0, 0]

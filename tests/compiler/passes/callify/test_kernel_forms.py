@@ -1,0 +1,125 @@
+"""What bodies of kernels written by hand become: gates, vectors that read what they write, fragments, lists."""
+
+import numpy as np
+import pytest
+
+import uops
+from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
+from uops.spec.errors import CompileError
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, ReduceArg, WmmaArg
+from uops.spec.ir.node import UOp, nodes_with_op
+from uops.spec.ir.ops import Op
+
+
+def _loads(body):
+    return nodes_with_op(write_kernel_in_launch_forms(body, {}), Op.LOAD)
+
+
+@pytest.mark.parametrize(("iterations", "is_gated"), [(4, False), (5, True)])
+def test_a_load_that_may_be_one_element_outside_is_gated(iterations, is_gated):
+    out, p, r = b.param(0, (5,), dt.int32), b.param(1, (4,), dt.int32), b.range_(iterations, 0)
+    (load,) = _loads(b.sink(b.end(b.store(b.at(out, r), b.load(b.at(p, r))), r), name="k"))
+    assert (load.gate is not None) is is_gated
+
+
+def test_a_gated_load_that_may_be_outside_is_gated_by_both():
+    out, p, r = b.param(0, (5,), dt.int32), b.param(1, (4,), dt.int32), b.range_(5, 0)
+    g = b.param(2, (5,), dt.bool_)
+    value = b.load(b.at(p, r), b.const(7, dt.int32), b.load(b.at(g, r)))
+    body = b.sink(b.end(b.store(b.at(out, r), value), r), name="k")
+    gates = [u.gate for u in _loads(body) if u.gate is not None]
+    assert [u.op for u in gates] == [Op.AND]
+    y = uops.compile(body, "llvm")({"p0": np.zeros(5, np.int32), "p1": np.arange(4, dtype=np.int32), "p2": np.ones(5, np.bool_)})
+    assert y.buffers["p0"].tolist() == [0, 1, 2, 3, 7]
+
+
+def test_a_list_of_instructions_may_get_one_memory_twice():
+    out, p, q = (b.param(k, (4,), dt.int32) for k in range(3))
+    instructions = [out, p, q]
+    for k in range(4):
+        at_p, at_q, at_out = b.at(p, k), b.at(q, 3 - k), b.at(out, k)
+        x, y = b.load(at_p), b.load(at_q)
+        total = b.add(x, y)
+        instructions += [at_p, x, at_q, y, total, at_out, b.store(at_out, total)]
+    memory, values = b.buffer(4, dt.int32, unique=1), b.buffer(4, dt.int32, unique=2)
+    call = b.call(UOp(Op.LINEAR, tuple(instructions)), memory, values, values, written=(0,))
+    x = {"b2": np.arange(4, dtype=np.int32)}
+    assert uops.compile(b.contiguous(b.after(memory, call)), "llvm")(x).values[0].tolist() == [3, 3, 3, 3]
+
+
+def test_a_reduce_of_a_vector_with_effects_in_its_inner_loop_is_refused():
+    out, i, j = b.param(0, (2,), dt.int32), b.range_(2, 0), b.range_(3, 1)
+    register = b.buffer(1, dt.int32, addrspace=AddrSpace.REG, unique=1)
+    x = b.load(b.at(b.after(register, b.store(b.at(register, 0), b.cast(j, dt.int32))), 0))
+    total = UOp(Op.REDUCE, (b.stack(x, b.add(x, b.cast(i, dt.int32))), i, j), ReduceArg(Op.ADD))
+    with pytest.raises(CompileError, match="a Reduce of a vector has effects in its loops"):
+        write_kernel_in_launch_forms(b.sink(b.store(out, total), name="k"), {})
+
+
+def _wmma(a, c):
+    n, m, k = 8, 8, 4
+    arg = WmmaArg("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", (n, m, k), dt.float64, dt.float64, "CPU", 32)
+    return UOp(Op.WMMA, (a, b.stack(b.const(1.0, dt.float64)), c), arg)
+
+
+def test_a_gated_store_of_a_product_to_registers_keeps_its_gate():
+    registers = b.buffer(2, dt.float64, addrspace=AddrSpace.REG, unique=1)
+    gate = b.load(b.at(b.param(0, (1,), dt.bool_), 0))
+    product = _wmma(b.stack(b.const(1.0, dt.float64)), b.stack(*[b.const(0.0, dt.float64)] * 2))
+    written = write_kernel_in_launch_forms(b.sink(b.store(registers, product, gate), name="k"), {})
+    stores = [u for u in nodes_with_op(written, Op.STORE) if u.value.op is not Op.WMMA]
+    assert stores and all(u.gate is not None for u in stores)
+
+
+def test_a_gated_load_of_registers_as_a_fragment_keeps_its_gate():
+    registers = b.buffer(2, dt.float64, addrspace=AddrSpace.REG, unique=1)
+    target = b.buffer(2, dt.float64, addrspace=AddrSpace.REG, unique=2)
+    gate = b.load(b.at(b.param(0, (1,), dt.bool_), 0))
+    zero = b.expand(b.reshape(b.const(0.0, dt.float64), (1,)), (2,))
+    product = _wmma(b.stack(b.const(1.0, dt.float64)), b.load(registers, zero, gate))
+    written = write_kernel_in_launch_forms(b.sink(b.store(target, product), name="k"), {})
+    (wmma,) = nodes_with_op(written, Op.WMMA)
+    assert wmma.accumulator.op is Op.STACK and all(e.gate is not None for e in wmma.accumulator.elements)
+
+
+def test_a_long_vector_whose_gate_reads_the_target_is_refused():
+    p, q = b.param(0, (300,), dt.int32), b.param(1, (300,), dt.int32)
+    body = b.sink(b.store(p, q, b.gt(b.flip(p, (True,)), 0)), name="k")
+    with pytest.raises(CompileError, match="expected at most 256 elements"):
+        uops.compile(body, "llvm")
+
+
+def test_a_value_waits_for_all_its_effects():
+    out, p, q = b.param(0, (1,), dt.int32), b.param(1, (1,), dt.int32), b.param(2, (2,), dt.int32)
+    stores = [b.store(b.at(q, k), b.const(k + 5, dt.int32)) for k in range(2)]
+    value = b.after(b.add(b.load(b.at(p, 0)), 1), *stores)
+    body = b.sink(b.store(b.at(out, 0), value), name="k")
+    x = {"p0": np.zeros(1, np.int32), "p1": np.ones(1, np.int32), "p2": np.zeros(2, np.int32)}
+    buffers = uops.compile(body, "llvm")(x).buffers
+    assert buffers["p0"].tolist() == [2] and buffers["p2"].tolist() == [5, 6]
+
+
+def test_a_gate_that_reads_the_target_is_read_before_the_first_element_is_written() -> None:
+    p = b.param(0, (4,), dt.int32)
+    minus_five = b.expand(b.reshape(b.const(-5, dt.int32), (1,)), (4,))
+    body = b.sink(b.store(p, minus_five, b.gt(b.flip(p, (True,)), 0)), name="k")
+    x = {"p0": np.array([1, 2, -3, 4], np.int32)}
+    assert uops.compile(body, "llvm")(x).buffers["p0"].tolist() == uops.run(body, x).buffers["p0"].tolist() == [-5, 2, -5, -5]
+
+
+def test_positions_that_read_the_target_are_read_before_the_first_element_is_written() -> None:
+    p = b.param(0, (4,), dt.int32)
+    body = b.sink(b.store(b.at(p, p), b.stack(*[b.const(k, dt.int32) for k in (0, 7, 8, 9)])), name="k")
+    x = {"p0": np.array([1, 0, 3, 2], np.int32)}
+    assert uops.compile(body, "llvm")(x).buffers["p0"].tolist() == uops.run(body, x).buffers["p0"].tolist() == [7, 0, 9, 8]
+
+
+def test_an_access_whose_position_becomes_a_constant_stays_in_its_loop() -> None:
+    memory, p, r = b.buffer(1, dt.int32, unique=1), b.param(0, (1,), dt.int32), b.range_(3, 0)
+    place = b.at(p, b.mul(r, 0))
+    body = b.sink(b.end(b.store(place, b.add(place, place)), r), name="k")
+    graph = b.after(memory, b.call(body, b.shrink(memory, (0,), (1,)), written=(0,)))
+    x = {"b1": np.array([5], np.int32)}
+    assert uops.compile(graph, "llvm")(x).values[0].tolist() == uops.run(graph, x).values[0].tolist() == [40]
