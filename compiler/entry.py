@@ -38,8 +38,8 @@ from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import SEQUENTIAL
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
-from uops.spec.ir.scope import base_memory
+from uops.spec.ir.ops import KERNEL_ACCESSES, MEMORY_ROOTS, Op
+from uops.spec.ir.scope import base_memory, strip_afters
 from uops.spec.verify.dialects import KERNEL_OPS, LAUNCH_DIALECTS, Dialect
 from uops.spec.verify.infer import infer_dialect
 
@@ -117,9 +117,9 @@ def _bind_effects_of_sink(body: UOp) -> UOp:
 
 
 def _write_views_as_positions(launch: UOp) -> UOp:
-    """Return a launch in which every kernel that has views of memory, or GLOBAL memory of its own, takes flat memory instead.
+    """Return a launch whose kernels access elements of flat memory that the launch passes to them.
 
-    EXPANDED alone has such views, and `select` expects vectors in their place.
+    EXPANDED alone has views of memory, accesses of whole memory, and vectors of lanes of another vector; `select` has none of them.
     """
     if not any(call.body.op is Op.SINK and _has_views_or_own_memory(call.body) for call in launch.src):
         return launch
@@ -129,9 +129,13 @@ def _write_views_as_positions(launch: UOp) -> UOp:
 
 def _has_views_or_own_memory(body: UOp) -> bool:
     order = toposort(body)
-    views = [u for u in map_base_memory(order) if u.op not in (Op.AFTER, Op.BITCAST, *MEMORY_ROOTS)]
+    memory = map_base_memory(order)
+    views = [u for u in memory if u.op not in (Op.AFTER, Op.BITCAST, *MEMORY_ROOTS)]
     is_flat = all(u.op is Op.INDEX and len(u.positions) == len(u.operand.shape) == 1 for u in views)
-    return not is_flat or any(is_global_buffer(u) for u in order)
+    chooses_lanes = any(u.op is Op.INDEX and u not in memory and any(i.shape for i in u.positions) for u in order)
+    addresses = [u.src[0] for u in order if u.op in KERNEL_ACCESSES]  # the buffer, or the index of an AtomicAdd
+    takes_whole = any(strip_afters(a).op in MEMORY_ROOTS for a in addresses)
+    return not is_flat or chooses_lanes or takes_whole or any(is_global_buffer(u) for u in order)
 
 
 def _write_call_in_launch_forms(call: UOp, first_unique: int) -> UOp:

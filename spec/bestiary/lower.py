@@ -382,9 +382,20 @@ def contract(u: UOp, state: LegalizeState) -> UOp:
 
 
 def unrolled_axes(u: UOp) -> tuple[tuple[int, int], ...] | None:
-    """Return the lane axes of the first UNROLL whose lanes propagate to `u`; None if there is none."""
-    unroll_node = next((n for n in toposort(u, gate=lambda n: n.op in EXPANDABLE) if n.op is Op.UNROLL), None)
-    return None if unroll_node is None else unroll_node.arg.axes
+    """Return the lane axes of the first UNROLL whose lanes propagate to `u`; None if there is none.
+
+    They propagate through values. What a value waits for has no lanes of it.
+    """
+    pending, seen = [u], {u}
+    while pending:
+        n = pending.pop()
+        if n.op is Op.UNROLL:
+            axes: tuple[tuple[int, int], ...] = n.arg.axes
+            return axes
+        if n.op in EXPANDABLE:
+            pending += [s for s in reversed(n.src) if s.shape and s not in seen]
+            seen.update(n.src)
+    return None
 
 
 # ---------------------------------------------------------------------------------------------- definitions and devices

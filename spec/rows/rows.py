@@ -25,7 +25,7 @@ from uops.spec.rulings import RULINGS
 from uops.spec.verify.dialects import DIALECTS, Dialect, dialects_of
 
 __all__ = ["CLAIMS", "NAMED_ROWS", "ROWS", "STATED_CLAIMS", "OpSpec", "claims_of", "find_rows", "map_printed_names_to_row_ids",
-           "row_of", "spec_hash", "to_json"]  # fmt: skip
+           "row_of", "rows_of_subject", "spec_hash", "to_json"]  # fmt: skip
 
 _MODULES = (source, movement, reduce, call, memory, ordering, elementwise, decomposed, marker, codegen, *bestiary_rows.MODULES)
 
@@ -58,6 +58,11 @@ def row_of(name: str) -> OpSpec | NamedRow:
     """Return the row with an id ("Movement/Pad", "Stage/expand") or op name ("PAD"); raises KeyError if there is none."""
     row = _BY_ID.get(name.lower())
     return row if row is not None else ROWS[Op[name.upper()]]
+
+
+def rows_of_subject(subject: RowSubject) -> list[OpSpec | NamedRow]:
+    """Return the rows whose cells judge a part, in order: those of ops judge a backend (R171)."""
+    return [row for row in _ALL_ROWS if (row.subject if isinstance(row, NamedRow) else RowSubject.BACKEND) is subject]
 
 
 def find_rows(pattern: str) -> list[OpSpec | NamedRow]:

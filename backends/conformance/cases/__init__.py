@@ -5,9 +5,22 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 
-from uops.backends.conformance.cases import elementwise, folding, kernels, loops, movement, native, programs, reduce, tensor_cores
+from uops.backends.conformance.cases import (
+    elementwise,
+    folding,
+    kernels,
+    loops,
+    movement,
+    native,
+    programs,
+    reduce,
+    schedules,
+    tensor_cores,
+)
 from uops.backends.conformance.cases.bestiary.kernels import generate_bestiary_kernel_cases
 from uops.backends.conformance.cases.bestiary.values import generate_bestiary_value_cases
+from uops.backends.conformance.cases.named import graphs, memory, tables
+from uops.backends.conformance.cases.named.generate import generate
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 
 #: Generators of the suite's cases, in its order.
@@ -23,6 +36,8 @@ SOURCES = (
     generate_bestiary_value_cases,
     generate_bestiary_kernel_cases,
     native.generate_native_cases,
+    schedules.generate_schedule_cases,
+    lambda tier: generate((*memory.CASES, *tables.CASES, *graphs.CASES), tier),
 )
 
 

@@ -41,7 +41,7 @@ def make_single_cell_case(
 ) -> ConformanceCase:  # fmt: skip
     """Create a case of `op`'s row whose whole output tests the cell `edge`: every value of the root, and every buffer written."""
     segments = [Segment(edge, k, 0, math.prod(_max_extents(v))) for k, v in enumerate(root_value_nodes(graph))]
-    segments += [Segment(edge, f"b{u.arg.unique}", 0, math.prod(u.shape)) for u in collect_buffers_void_root_writes(graph)]
+    segments += [Segment(edge, key_of_buffer(u), 0, math.prod(u.shape)) for u in collect_buffers_void_root_writes(graph)]
     return ConformanceCase(ROWS[op].id, d, name or edge, graph, inputs, tuple(segments), surface)
 
 
@@ -54,8 +54,14 @@ def collect_buffers_void_root_writes(root: UOp) -> list[UOp]:
     """Return the Buffers that a void root writes."""
     if root.dtype is not dt.void:
         return []
-    targets = dict.fromkeys(base_memory(u.buffer) for u in toposort(root) if u.op is Op.STORE)
-    return [memory for memory in targets if memory.op is Op.BUFFER]
+    stores = [u for u in toposort(root) if u.op in (Op.STORE, Op.B_STORE)]
+    targets = dict.fromkeys(base_memory(u.buffer if u.op is Op.STORE else u.index) for u in stores)
+    return [m for m in targets if m.op is Op.BUFFER or (m.op is Op.B_BUFFER and m.unique.op is Op.UNIQUE)]
+
+
+def key_of_buffer(memory: UOp) -> str:
+    """Return the key of a Buffer's contents, in either document's form."""
+    return f"b{memory.unique.arg.id if memory.op is Op.B_BUFFER else memory.arg.unique}"
 
 
 def add_param(d: DType, shape: tuple[int, ...], inputs: Inputs, *key: object, values: Array | None = None) -> UOp:

@@ -33,9 +33,11 @@ LANES, GROUPS = 8, 3
 MakeItems = Callable[[KernelBuilder], tuple[UOp, UOp, Sequence[UOp]]]
 
 
-def _ranges(kind: AxisType) -> MakeItems:
+def make_lane_counters(kind: AxisType, groups: AxisType = AxisType.GLOBAL) -> MakeItems:
+    """Return the maker of the counters of workgroups and of their lanes, as loops of these types."""
+
     def make(k: KernelBuilder) -> tuple[UOp, UOp, Sequence[UOp]]:
-        g, i = k.make_range(GROUPS, AxisType.GLOBAL), k.make_range(LANES, kind)
+        g, i = k.make_range(GROUPS, groups), k.make_range(LANES, kind)
         return g, i, (g, i)
 
     return make
@@ -48,7 +50,7 @@ def _specials(k: KernelBuilder) -> tuple[UOp, UOp, Sequence[UOp]]:
 # ------------------------------------------------------------------------------------------------------------- Barrier
 
 
-def _reverse_in_workgroup(items: MakeItems) -> BuildEffects:
+def reverse_in_workgroup(items: MakeItems) -> BuildEffects:
     """Build lanes that fill LOCAL memory, meet, and read each other's elements."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
@@ -246,7 +248,7 @@ def _scatter_add(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
 # -------------------------------------------------------------------------------------------------------------- memory
 
 
-def _local_row(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def fill_local_row(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build a kernel without lanes that fills LOCAL memory in one loop and reads it in another."""
     source, target, row = k.add_source(d, 9), k.add_target(d, 9), local_memory(9, d)
     i, j = k.make_range(9), k.make_range(9)
@@ -254,7 +256,7 @@ def _local_row(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     return (b.end(copy_element(target, j, b.after(row, filled), b.mod(b.add(b.mul(j, 2), 1), 9)), j),)
 
 
-def _register_per_lane(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def keep_in_register_per_lane(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build lanes that keep an element in REG memory across a Barrier; each lane has its own (R128)."""
     source, target = k.add_source(d, GROUPS * LANES), k.add_target(d, GROUPS * LANES)
     kept, tile = register_memory(1, d), local_memory(LANES, d, 2)
@@ -357,9 +359,10 @@ def _gated_vectors(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
 #: (op, edge class, builder) of each case.
 TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
     *((Op.BARRIER, edge, single_kernel(build)) for edge, build in (
-        ("local", _reverse_in_workgroup(_ranges(AxisType.LOCAL))), ("warp", _reverse_in_workgroup(_ranges(AxisType.WARP))),
-        ("group-reduce", _reverse_in_workgroup(_ranges(AxisType.GROUP_REDUCE))),
-        ("specials", _reverse_in_workgroup(_specials)), ("two-meetings", _meet_twice), ("in-loop", _meet_in_loop),
+        ("local", reverse_in_workgroup(make_lane_counters(AxisType.LOCAL))),
+        ("warp", reverse_in_workgroup(make_lane_counters(AxisType.WARP))),
+        ("group-reduce", reverse_in_workgroup(make_lane_counters(AxisType.GROUP_REDUCE))),
+        ("specials", reverse_in_workgroup(_specials)), ("two-meetings", _meet_twice), ("in-loop", _meet_in_loop),
         ("global-memory", _meet_over_global_memory), ("two-axes", _meet_on_two_axes))),
     *((Op.SPECIAL, edge, single_kernel(build)) for edge, build in (
         ("groups", _copy_by_specials(("gidx0", 7))), ("lanes", _copy_by_specials(("lidx0", 7))),
@@ -378,8 +381,8 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
     (Op.ATOMICADD, "one-element", single_kernel(_add_atomically(AxisType.GLOBAL, 1))),
     (Op.ATOMICADD, "scatter",   single_kernel(_scatter_add)),
     *((Op.BUFFER, edge, single_kernel(build)) for edge, build in (
-        ("local", _local_row), ("local-per-group", _reverse_in_workgroup(_ranges(AxisType.LOCAL))),
-        ("register-per-lane", _register_per_lane), ("registers", _registers_by_number))),
+        ("local", fill_local_row), ("local-per-group", reverse_in_workgroup(make_lane_counters(AxisType.LOCAL))),
+        ("register-per-lane", keep_in_register_per_lane), ("registers", _registers_by_number))),
     *((Op.LOAD, f"kernel-gated-{name}", single_kernel(_gated_load(shift)))
       for name, shift in (("inside", 0), ("below", -4), ("above", 5), ("nowhere", 50))),
     *((Op.STORE, f"kernel-gated-{name}", single_kernel(_gated_store(t, shift))) for name, t, shift in (

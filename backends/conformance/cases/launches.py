@@ -16,6 +16,7 @@ from uops.backends.conformance.cases.common import (
     Array,
     Inputs,
     collect_buffers_void_root_writes,
+    key_of_buffer,
     make_ordinary_then_random_data,
 )
 from uops.backends.conformance.model import ConformanceCase, Segment
@@ -150,11 +151,6 @@ def make_launch_case(op: Op, d: DType, edge: str, graph: UOp, inputs: Inputs) ->
     memory |= dict.fromkeys(collect_buffers_void_root_writes(graph) if graph.op is Op.SINK else ())
     segments = tuple(Segment(edge, key_of_buffer(m), 0, m.arg.size) for m in memory)
     return ConformanceCase(ROWS[op].id, d, edge, graph, inputs, segments, KERNEL_SURFACE)
-
-
-def key_of_buffer(memory: UOp) -> str:
-    """Return the key of a Buffer's contents, in either document's form."""
-    return f"b{memory.unique.arg.id if memory.op is Op.B_BUFFER else memory.arg.unique}"
 
 
 def _calls_of(graph: UOp) -> Sequence[UOp]:

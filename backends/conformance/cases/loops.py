@@ -54,7 +54,7 @@ def single_kernel(build: BuildEffects) -> BuildLaunch:
 # ---------------------------------------------------------------------------------------------------------------- Range
 
 
-def _reverse_in_loop(t: AxisType, bound: int = N) -> BuildEffects:
+def reverse_in_loop(t: AxisType, bound: int = N) -> BuildEffects:
     """Build a loop whose iterations copy one element each; one more element is stored beside it, whether it runs or not."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
@@ -65,7 +65,7 @@ def _reverse_in_loop(t: AxisType, bound: int = N) -> BuildEffects:
     return build
 
 
-def _keep_last_iteration(t: AxisType) -> BuildEffects:
+def keep_last_iteration(t: AxisType) -> BuildEffects:
     """Build a loop that overwrites a register: the last iteration decides, as the loop runs in order (R57)."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
@@ -80,7 +80,7 @@ def _keep_last_iteration(t: AxisType) -> BuildEffects:
     return build
 
 
-def _loop_to_variable(t: AxisType, value: int) -> BuildEffects:
+def loop_to_variable(t: AxisType, value: int) -> BuildEffects:
     """Build a loop with a symbolic bound, which may be negative."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
@@ -189,7 +189,7 @@ def _read_between_two_stores(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     return (b.end(second, i),)
 
 
-def _two_calls(d: DType, inputs: Inputs) -> UOp:
+def run_two_calls(d: DType, inputs: Inputs) -> UOp:
     """Build two kernels: the second reverses what the first rotated."""
     first = KernelBuilder(inputs)
     source, between = first.add_source(d, N), first.add_target(d, N)
@@ -231,7 +231,7 @@ def _tensor_graph_with_kernel(d: DType, inputs: Inputs) -> UOp:
     return b.sink(b.store(out, b.stack(*(b.at(filled, (3 * n + 1) % N) for n in range(N)))))
 
 
-def _reduce_range(op: Op, t: AxisType) -> BuildEffects:
+def reduce_range(op: Op, t: AxisType) -> BuildEffects:
     """Build a Reduce over the iterations of a loop; a maximum of small whole numbers, or a sum of few."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
@@ -249,13 +249,13 @@ def _reduce_range(op: Op, t: AxisType) -> BuildEffects:
 # fmt: off
 #: (op, edge class, builder) of each case.
 TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
-    *((Op.RANGE, edge_of_axis(t), single_kernel(_reverse_in_loop(t))) for t in KERNEL_AXES),
-    *((Op.RANGE, f"{edge_of_axis(t)}-in-order", single_kernel(_keep_last_iteration(t))) for t in KERNEL_AXES if t in SEQUENTIAL),
-    *((Op.RANGE, f"{edge_of_axis(t)}-zero-trip", single_kernel(_reverse_in_loop(t, 0))) for t in KERNEL_AXES),
-    *((Op.RANGE, f"{edge_of_axis(t)}-negative-bound", single_kernel(_reverse_in_loop(t, -3))) for t in KERNEL_AXES),
-    *((Op.RANGE, f"{edge_of_axis(t)}-symbolic", single_kernel(_loop_to_variable(t, 7))) for t in KERNEL_AXES
+    *((Op.RANGE, edge_of_axis(t), single_kernel(reverse_in_loop(t))) for t in KERNEL_AXES),
+    *((Op.RANGE, f"{edge_of_axis(t)}-in-order", single_kernel(keep_last_iteration(t))) for t in KERNEL_AXES if t in SEQUENTIAL),
+    *((Op.RANGE, f"{edge_of_axis(t)}-zero-trip", single_kernel(reverse_in_loop(t, 0))) for t in KERNEL_AXES),
+    *((Op.RANGE, f"{edge_of_axis(t)}-negative-bound", single_kernel(reverse_in_loop(t, -3))) for t in KERNEL_AXES),
+    *((Op.RANGE, f"{edge_of_axis(t)}-symbolic", single_kernel(loop_to_variable(t, 7))) for t in KERNEL_AXES
       if t not in WORKGROUP | UNROLLED),
-    *((Op.RANGE, f"{edge_of_axis(t)}-symbolic-negative", single_kernel(_loop_to_variable(t, -1))) for t in KERNEL_AXES
+    *((Op.RANGE, f"{edge_of_axis(t)}-symbolic-negative", single_kernel(loop_to_variable(t, -1))) for t in KERNEL_AXES
       if t not in WORKGROUP | UNROLLED),
     *((Op.RANGE, f"{edge_of_axis(a)}-around-{edge_of_axis(c)}", single_kernel(_transpose_in(a, c))) for a, c in (
         (AxisType.LOOP, AxisType.LOOP), (AxisType.GLOBAL, AxisType.LOCAL), (AxisType.GLOBAL, AxisType.GLOBAL),
@@ -269,14 +269,14 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
         (AxisType.LOOP, AxisType.LOOP), (AxisType.UPCAST, AxisType.LOOP), (AxisType.LOOP, AxisType.UNROLL))),
     (Op.END, "two-loops",          single_kernel(_one_end_of_two_loops)),
     (Op.END, "inner-loop",         single_kernel(_store_after_inner_loop)),
-    (Op.LINEAR, "two-calls",       _two_calls),
+    (Op.LINEAR, "two-calls",       run_two_calls),
     (Op.LINEAR, "same-call-twice", _same_call_twice),
     (Op.LINEAR, "instructions",    _instruction_list),
     (Op.SINK, "kernel",            single_kernel(_two_effects)),
     (Op.GROUP, "kernel",           single_kernel(_group_in_loop)),
     (Op.AFTER, "kernel",           single_kernel(_read_between_two_stores)),
     (Op.CALL, "kernel",            _tensor_graph_with_kernel),
-    *((Op.REDUCE, f"kernel-{op.name.lower()}-{edge_of_axis(t)}", single_kernel(_reduce_range(op, t)))
+    *((Op.REDUCE, f"kernel-{op.name.lower()}-{edge_of_axis(t)}", single_kernel(reduce_range(op, t)))
       for op in (Op.ADD, Op.MAX) for t in (AxisType.REDUCE, AxisType.UNROLL)),
 )
 # fmt: on

@@ -23,7 +23,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def _fragment_values(lane_map: wmma.LaneMap, d: DType, first: int) -> Array:
+def make_fragment_values(lane_map: wmma.LaneMap, d: DType, first: int) -> Array:
     """Return the fragments of all lanes; lanes that hold copies of an element agree (R119)."""
     places = [place for _, place in wmma.lane_elements(lane_map)]
     return np.array([(row * 7 + column * 4 + first) % 11 % 3 for row, column in places]).astype(STORAGE[d])
@@ -35,7 +35,7 @@ def _multiply_fragments(descriptor: wmma.Descriptor, inputs: Inputs, *, by_speci
     maps = [descriptor.map(name) for name, _ in operands]
     counts = [m.elements for m in maps]
     sources = [
-        k.add_source(d, descriptor.threads * m.elements, _fragment_values(m, d, at))
+        k.add_source(d, descriptor.threads * m.elements, make_fragment_values(m, d, at))
         for at, ((_, d), m) in enumerate(zip(operands, maps))
     ]
     target = k.add_target(descriptor.dtype_out, descriptor.threads * counts[-1])

@@ -28,7 +28,8 @@ from uops.compiler.prove import ledger
 from uops.compiler.prove.admission import DamagedLedger
 from uops.compiler.prove.verdicts import ProofStatus as Verified
 from uops.spec.errors import UopsError
-from uops.spec.rows.rows import ROWS, spec_hash
+from uops.spec.rows.named.base import RowSubject
+from uops.spec.rows.rows import rows_of_subject, spec_hash
 from uops.spec.untrusted import BadFile, Either, describe_path, find_misfit, read_json
 
 if TYPE_CHECKING:  # a reader of reports does not load the interpreter
@@ -74,9 +75,9 @@ def build_document(
 
 
 def _list_rows_without_cells(run: ConformanceRun) -> list[str]:
-    """Return the rows of the specification that match the run's glob and have no cell in the suite."""
+    """Return the rows that judge backends, match the run's glob, and have no cell in the suite."""
     with_cells = {cell.row for cell in run.cells[ConformanceLevel.STRICT]}
-    return [r.id for r in ROWS.values() if fnmatchcase(r.id, run.rows) and r.id not in with_cells]
+    return [r.id for r in rows_of_subject(RowSubject.BACKEND) if fnmatchcase(r.id, run.rows) and r.id not in with_cells]
 
 
 def describe_schedules(run: ConformanceRun) -> Json:
@@ -206,8 +207,9 @@ def _score_cells(everything: list[CellResult]) -> Json:
 
 
 def describe_specification() -> Json:
-    """Identify the specification that cells were judged by."""
-    return {"hash": f"sha256:{spec_hash()}", "rows": len(ROWS)}
+    """Identify the specification that cells were judged by: its rows that judge backends, and how many judge other parts (R171)."""
+    others = {s.value: len(rows_of_subject(s)) for s in RowSubject if s is not RowSubject.BACKEND}
+    return {"hash": f"sha256:{spec_hash()}", "rows": len(rows_of_subject(RowSubject.BACKEND)), "other_rows": others}
 
 
 def package_versions() -> Json:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from uops.spec.ir.ops import ALU, BITWISE, Op
-from uops.spec.rows.rows import ROWS
+from uops.spec.rows.named.base import RowSubject
+from uops.spec.rows.rows import OpSpec, rows_of_subject
 from uops.spec.rulings import RULINGS
 
 _RULING = re.compile(r"\b(?:R\d{2,3}|P\d)\b")
@@ -39,13 +40,12 @@ class SpecTexts:
 def collect_spec_texts(rows: Collection[str]) -> SpecTexts:
     """Collect the texts of these rows and of every ruling that one of them names."""
     row_texts: dict[str, RowText] = {}
-    for spec in ROWS.values():
-        if spec.id in rows:
-            ruling_ids = _find_ruling_ids(
-                *MEANING.get(spec.op, ()), spec.semantics, *(t for c in spec.claims for t in (c.ruling, c.text))
-            )
-            claims = tuple((c.id, c.text, c.ruling) for c in spec.claims)
-            row_texts[spec.id] = RowText(spec.semantics, claims, tuple(r for r in ruling_ids if r in RULINGS))
+    for row in rows_of_subject(RowSubject.BACKEND):
+        if row.id in rows:
+            meaning = MEANING.get(row.op, ()) if isinstance(row, OpSpec) else ()
+            ruling_ids = _find_ruling_ids(*meaning, row.semantics, *(t for c in row.claims for t in (c.ruling, c.text)))
+            claims = tuple((c.id, c.text, c.ruling) for c in row.claims)
+            row_texts[row.id] = RowText(row.semantics, claims, tuple(r for r in ruling_ids if r in RULINGS))
     used_rulings = {r for row in row_texts.values() for r in row.rulings}
     return SpecTexts(row_texts, {r.id: f"{r.topic}: {r.text}" for r in RULINGS.values() if r.id in used_rulings})
 

@@ -69,16 +69,18 @@ def describe_extent_of_score(doc: Json) -> str:
 
 
 def describe_what_was_not_asked(doc: Json) -> list[str]:
-    """Say which cells the backend could not be asked, by surface, and which rows have no cell."""
+    """Say which cells the backend could not be asked, by surface, which rows have no cell, and which judge another part."""
     score, lines = doc["scores"][doc["level"]], []
     for surface, part in score["surfaces"].items():
         if count := part["totals"]["not askable"]:
-            rows = score["rows"]["not_asked"]
-            alone = f"; rows of which nothing was asked, {len(rows)}: {_shorten(rows)}" if rows else ""
-            cells = f"cells of the surface {surface}, which the backend does not declare"
-            lines.append(f"not asked, {number(count)}: {cells}{alone}")
+            lines.append(f"not asked, {number(count)}: cells of the surface {surface}, which the backend does not declare")
+    if rows := score["rows"]["not_asked"]:
+        lines.append(f"rows of which nothing was asked, {len(rows)}: {_shorten(rows)}")
     if silent := doc["silent_rows"]:
         lines.append(f"rows without a cell, {len(silent)}: {_shorten(silent)}")
+    if others := doc["specification"].get("other_rows"):
+        parts = ", ".join(f"{n} of the {subject}" for subject, n in others.items())
+        lines.append(f"rows that judge no backend, {sum(others.values())}: {parts}")
     return lines
 
 

@@ -28,6 +28,7 @@ from uops.spec.ir.args import (
     DefineVarArg,
     DeviceArg,
     GepArg,
+    LanesArg,
     MultiArg,
     RangeArg,
     ReduceArg,
@@ -217,3 +218,20 @@ def test_the_accumulator_begins_anew_in_each_iteration_around_R178():
     verify(graph, Dialect.BESTIARY)
     x = {"p0": np.zeros(3, np.int32)}
     assert uops.run(legalize(graph), x).buffers["p0"].tolist() == uops.run(graph, x).buffers["p0"].tolist() == [1, 129, 257]
+
+
+def test_lanes_do_not_propagate_through_memory() -> None:
+    """R111: what a LOAD waits for is no lane of it."""
+    u, v = (UOp(Op.B_RANGE, (b.index(n),), RangeArg(k, AxisType.UNROLL)) for k, n in enumerate((2, 3)))
+    x, y, kept = (UOp(Op.B_PARAM, (), BParamArg(k, 6, dt.int32)) for k in range(3))
+    axes = ((0, 2), (1, 3))
+    place = UOp(Op.B_INDEX, (x, b.add(b.mul(u, 3), v)), BIndexArg())
+    lanes = UOp(Op.UNROLL, (UOp(Op.B_LOAD, (x, place)),), LanesArg(axes))
+    positions = UOp(Op.VECTORIZE, tuple(b.index(n) for n in range(6)))
+    stored = UOp(Op.B_STORE, (UOp(Op.B_INDEX, (kept, positions), BIndexArg()), lanes))
+    loaded = UOp(Op.B_LOAD, (kept, UOp(Op.B_INDEX, (b.after(kept, stored), positions), BIndexArg())))
+    ordered = UOp(Op.CONTRACT, (loaded,), LanesArg(axes[::-1]))
+    graph = UOp(Op.B_STORE, (UOp(Op.B_INDEX, (y, positions), BIndexArg()), ordered))
+    given = {f"p{k}": np.arange(6, dtype=np.int32) * (k == 0) for k in range(3)}
+    for form in (graph, legalize(graph)):
+        assert uops.run(form, given).buffers["p1"].tolist() == [0, 1, 2, 3, 4, 5]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from uops.backends.conformance.cases.common import SAMPLE
+from uops.backends.conformance.cases.common import SAMPLE, Inputs
 from uops.backends.conformance.cases.launches import (
     KernelBuilder,
     make_groups,
@@ -60,10 +60,20 @@ BuildEffects = Callable[[DType, BestiaryKernelBuilder], tuple[UOp, ...]]
 BuildBody = Callable[[DType, BestiaryKernelBuilder], UOp]
 
 
+def single_kernel(build: BuildEffects) -> Callable[[DType, Inputs], UOp]:
+    """Return the builder of a launch of one kernel."""
+
+    def make(d: DType, inputs: Inputs) -> UOp:
+        k = BestiaryKernelBuilder(inputs)
+        return make_launch(k.call(*build(d, k)))
+
+    return make
+
+
 # ----------------------------------------------------------------------------------------------------------------- loops
 
 
-def _reverse_in_loop(kind: AxisType, bound: int = N) -> BuildEffects:
+def reverse_in_loop(kind: AxisType, bound: int = N) -> BuildEffects:
     """Build a loop that copies in reverse order, and a STORE beside it that happens whether the loop runs or not."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -96,7 +106,7 @@ def _triangle(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     return (B.store(B.at(target, position), k.load_at(source, b.sub(15, position)), j, i),)
 
 
-def _reduce_ranges(op: Op) -> BuildEffects:
+def reduce_ranges(op: Op) -> BuildEffects:
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
         source, target = k.add_source(d, 12, make_groups(d, 4, 3).T.reshape(-1)), k.add_target(d, 4)
         i, r = k.make_range(4), k.make_range(3, AxisType.REDUCE)
@@ -118,7 +128,7 @@ def _reduce_lanes(op: Op) -> BuildEffects:
     return build
 
 
-def _reduce_nothing(op: Op) -> BuildEffects:
+def reduce_nothing(op: Op) -> BuildEffects:
     """Build a reduction over a loop that does not run, which gives the identity, beside one over a loop that runs."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -133,7 +143,7 @@ def _reduce_nothing(op: Op) -> BuildEffects:
     return build
 
 
-def _keep_in_memory(space: AddrSpace) -> BuildEffects:
+def keep_in_memory(space: AddrSpace) -> BuildEffects:
     """Build a BUFFERIZE over two ranges, which is read in another order."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -201,7 +211,7 @@ def _gated_store(shift: int) -> BuildEffects:
     return build
 
 
-def _store_closes_two_loops(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+def store_closes_two_loops(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     source, target = k.add_source(d, 12), k.add_target(d, 12)
     i, j = k.make_range(3), k.make_range(4)
     return (B.store(B.at(target, b.add(b.mul(j, 3), i)), k.load_at(source, b.add(b.mul(i, 4), j)), i, j),)
@@ -338,17 +348,17 @@ _REDUCES = tuple((name.lower(), op) for name, op in REDUCE_OPS.items())
 # fmt: off
 #: (op, edge class, builder of effects) of each case.
 KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
-    (Op.B_RANGE,       "loop",           _reverse_in_loop(AxisType.LOOP)),
-    (Op.B_RANGE,       "placeholder",    _reverse_in_loop(AxisType.PLACEHOLDER)),
-    (Op.B_RANGE,       "global",         _reverse_in_loop(AxisType.GLOBAL)),
-    (Op.B_RANGE,       "zero-trip",      _reverse_in_loop(AxisType.LOOP, 0)),
+    (Op.B_RANGE,       "loop",           reverse_in_loop(AxisType.LOOP)),
+    (Op.B_RANGE,       "placeholder",    reverse_in_loop(AxisType.PLACEHOLDER)),
+    (Op.B_RANGE,       "global",         reverse_in_loop(AxisType.GLOBAL)),
+    (Op.B_RANGE,       "zero-trip",      reverse_in_loop(AxisType.LOOP, 0)),
     (Op.B_RANGE,       "dependency",     _loop_inside_by_dependency),
     (Op.B_RANGE,       "triangle",       _triangle),
-    *((Op.B_REDUCE, name, _reduce_ranges(op)) for name, op in _REDUCES),
+    *((Op.B_REDUCE, name, reduce_ranges(op)) for name, op in _REDUCES),
     *((Op.B_REDUCE, f"{name}-lanes", _reduce_lanes(op)) for name, op in _REDUCES),
-    *((Op.B_REDUCE, f"{name}-of-nothing", _reduce_nothing(op)) for name, op in _REDUCES),
-    (Op.BUFFERIZE,     "global",         _keep_in_memory(AddrSpace.GLOBAL)),
-    (Op.BUFFERIZE,     "local",          _keep_in_memory(AddrSpace.LOCAL)),
+    *((Op.B_REDUCE, f"{name}-of-nothing", reduce_nothing(op)) for name, op in _REDUCES),
+    (Op.BUFFERIZE,     "global",         keep_in_memory(AddrSpace.GLOBAL)),
+    (Op.BUFFERIZE,     "local",          keep_in_memory(AddrSpace.LOCAL)),
     (Op.B_INDEX,       "element",        _index_two_axes),
     (Op.B_INDEX,       "row",            _index_row),
     (Op.B_INDEX,       "lanes",          _index_lanes(1)),
@@ -358,7 +368,7 @@ KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
     (Op.B_LOAD,        "element",        _index_two_axes),
     (Op.B_LOAD,        "alternative",    _gated_load(-3, alternative=True)),
     (Op.B_LOAD,        "no-alternative", _gated_load(3, alternative=False)),
-    (Op.B_STORE,       "two-loops",      _store_closes_two_loops),
+    (Op.B_STORE,       "two-loops",      store_closes_two_loops),
     (Op.B_STORE,       "gated",          _gated_store(2)),
     (Op.PTRCAT,        "load",           _load_from_addresses),
     (Op.PTRCAT,        "store",          _store_to_addresses),
@@ -390,8 +400,8 @@ def generate_bestiary_kernel_cases(tier: ConformanceTier) -> Iterator[Conformanc
         for d in dtypes:
             if d is dt.bool_ and edge.startswith(("add", "mul")):  # which are Or and And of bools
                 continue
-            k = BestiaryKernelBuilder({})
-            yield make_launch_case(op, d, edge, make_launch(k.call(*build(d, k))), k.inputs)
+            inputs: Inputs = {}
+            yield make_launch_case(op, d, edge, single_kernel(build)(d, inputs), inputs)
     for op, edge, build_body in BODIES:
         for d in dtypes:
             k = BestiaryKernelBuilder({})
