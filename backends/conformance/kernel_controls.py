@@ -37,7 +37,7 @@ class _MisreadingControl(Interp):
         raise NotImplementedError
 
 
-def _rebuild(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
+def rebuild(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
     """Return a graph with `change` applied to every node, sources first. Bodies of Calls are part of it."""
     done: dict[UOp, UOp] = {}
     for u in toposort(root):
@@ -58,7 +58,7 @@ class IgnoresBarriers(_MisreadingControl):
 
     def misread(self, graph: UOp, inputs: dict[str, object]) -> UOp:
         """Return the launch with lanes as sequential loops, and without Barriers."""
-        return _rebuild(graph, self._change)
+        return rebuild(graph, self._change)
 
     def _change(self, u: UOp) -> UOp:
         if u.op is Op.BARRIER:
@@ -76,7 +76,7 @@ def _turn_specials_into_loops(body: UOp) -> UOp:
         loops[u] = UOp(Op.RANGE, u.src, RangeArg(_FREE + k, kind))
     if not loops:
         return body
-    inside = _rebuild(body, lambda u: loops.get(u, u))
+    inside = rebuild(body, lambda u: loops.get(u, u))
     return inside.replace(src=(b.close_loops(b.group(*inside.src), list(loops.values())),))
 
 
@@ -90,7 +90,7 @@ def _fill_local_memory(body: UOp) -> UOp:
         j = b.range_(u.arg.size, _FREE + 50 + u.arg.unique)
         return b.after(u, b.end(b.store(b.at(b.after(u, j, *grid), j), b.const(0, u.dtype)), j))
 
-    return _rebuild(body, fill)
+    return rebuild(body, fill)
 
 
 class DropsGates(_MisreadingControl):
@@ -101,7 +101,7 @@ class DropsGates(_MisreadingControl):
     def misread(self, graph: UOp, inputs: dict[str, object]) -> UOp:
         """Return the launch without the gates of its accesses."""
         kept = {Op.LOAD: 1, Op.STORE: 2}
-        return _rebuild(graph, lambda u: u.replace(src=u.src[: kept[u.op]]) if u.op in kept else u)
+        return rebuild(graph, lambda u: u.replace(src=u.src[: kept[u.op]]) if u.op in kept else u)
 
 
 class EntersEveryIf(_MisreadingControl):
@@ -111,7 +111,7 @@ class EntersEveryIf(_MisreadingControl):
 
     def misread(self, graph: UOp, inputs: dict[str, object]) -> UOp:
         """Return the launch with a true constant for the gate of each If."""
-        return _rebuild(graph, lambda u: u.replace(src=(b.const(True),)) if u.op is Op.IF else u)
+        return rebuild(graph, lambda u: u.replace(src=(b.const(True),)) if u.op is Op.IF else u)
 
 
 class LosesAdds(_MisreadingControl):
@@ -121,8 +121,8 @@ class LosesAdds(_MisreadingControl):
 
     def misread(self, graph: UOp, inputs: dict[str, object]) -> UOp:
         """Return the launch with a Store of the old contents plus the value for each AtomicAdd, in sequential loops."""
-        in_order = _rebuild(graph, lambda u: _retype(u, set(AxisType) - {AxisType.REDUCE}, AxisType.LOOP))
-        return _rebuild(in_order, lambda u: _read_before_all_adds(u, inputs) if u.op is Op.CALL else u)
+        in_order = rebuild(graph, lambda u: _retype(u, set(AxisType) - {AxisType.REDUCE}, AxisType.LOOP))
+        return rebuild(in_order, lambda u: _read_before_all_adds(u, inputs) if u.op is Op.CALL else u)
 
 
 def _read_before_all_adds(call: UOp, inputs: dict[str, object]) -> UOp:
@@ -142,7 +142,7 @@ def _read_before_all_adds(call: UOp, inputs: dict[str, object]) -> UOp:
         first = b.load(u.index.replace(src=(old[base_memory(u.index)], *u.index.positions)))
         return b.store(u.index, UOp(Op.ADD, (first, u.value)))
 
-    return call.replace(src=(_rebuild(call.body, add_once), *arguments))
+    return call.replace(src=(rebuild(call.body, add_once), *arguments))
 
 
 class RunsFirstLane(_MisreadingControl):
@@ -152,7 +152,7 @@ class RunsFirstLane(_MisreadingControl):
 
     def misread(self, graph: UOp, inputs: dict[str, object]) -> UOp:
         """Return the launch with one iteration of each UPCAST and UNROLL loop, and Stores gated to lane 0."""
-        return _rebuild(graph, self._change)
+        return rebuild(graph, self._change)
 
     def _change(self, u: UOp) -> UOp:
         if u.op is Op.RANGE and u.arg.type in UNROLLED and u.bound.op is Op.CONST and u.bound.const > 1:
@@ -170,7 +170,7 @@ class RunsFirstIteration(_MisreadingControl):
 
     def misread(self, graph: UOp, inputs: dict[str, object]) -> UOp:
         """Return the launch with bounds of at most 1 for the loops of the type."""
-        return _rebuild(graph, self._change)
+        return rebuild(graph, self._change)
 
     def _change(self, u: UOp) -> UOp:
         if u.op is not Op.RANGE or u.arg.type is not self.kind:

@@ -262,7 +262,8 @@ def _merge_verdict_into_cell(
         deviation = capabilities.deviation(cell.row, dt.DTYPES[cell.dtype], level.value)
         status, reason = (CellStatus.XFAIL, f"{deviation.reason} [{deviation.link}]") if deviation else (CellStatus.FAIL, None)
     if verdict.refused or verdict.failed:
-        run.reproducers[case.id] = case
+        is_native = case.surface == NATIVE_SURFACE
+        run.reproducers[case.id] = translate_native_text(case, capabilities.language) if is_native else case
     fresh = result.status is CellStatus.NOT_RUN
     if fresh or verdict.refused or _RANK[status] > _RANK[result.status]:
         result.status, result.reason = status, reason

@@ -24,7 +24,7 @@ from uops.interp.exact.numbers.formats import (
 )
 from uops.spec.errors import SpecError
 from uops.spec.ir.dtypes import DType, DTypeKind
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import EXTREMES, Op
 
 
 def reduce_elements(op: Op, dtype: DType, bits: Sequence[int]) -> AnswerSet:
@@ -37,7 +37,7 @@ def reduce_elements(op: Op, dtype: DType, bits: Sequence[int]) -> AnswerSet:
 
 def _reduce_integers(op: Op, dtype: DType, values: list[int]) -> int:
     """Return the exact reduction, not yet reduced modulo 2**n; on bool Add is or, Mul and, Max or (R09)."""
-    if op in (Op.MAX, Op.MIN):
+    if op in EXTREMES:
         if not values and dtype.kind is DTypeKind.INDEX:
             raise SpecError(f"R32: {op.name} of index needs at least one element, as it has no identity")
         ends = values or [int(dtype.min if op is Op.MAX else dtype.max)]

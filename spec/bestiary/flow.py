@@ -7,7 +7,7 @@ from uops.spec.bestiary.tables import REDUCE_OPS
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import EFFECT_WRAPPERS, Family, Op
+from uops.spec.ir.ops import EFFECT_WRAPPERS, EXTREMES, Family, Op
 from uops.spec.ir.scope import VerifyContext
 from uops.spec.ir.sizes import show_shape
 from uops.spec.rows.claims import (
@@ -43,7 +43,7 @@ NO_AXES = ClaimDraft("arg names no axes", _check_no_axes)
 
 
 def _check_index_reduce_nonempty(u: UOp, ctx: VerifyContext) -> str | None:
-    return empty_reduction_fault(u) if u.operand.dtype is dt.index and u.arg.op in (Op.MAX, Op.MIN) else None
+    return empty_reduction_fault(u) if u.operand.dtype is dt.index and u.arg.op in EXTREMES else None
 
 
 INDEX_IDENTITY = ClaimDraft("Max and Min of index reduce at least one element", _check_index_reduce_nonempty, "R85")

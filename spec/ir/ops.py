@@ -164,6 +164,8 @@ UNARY = frozenset({Op.RECIP, Op.TRUNC, Op.NEG, Op.NOT, Op.EXP2, Op.LOG2, Op.SIN,
 COMPARE = frozenset({Op.CMPLT, Op.CMPNE, Op.CMPGT, Op.CMPGE, Op.CMPLE, Op.CMPEQ})
 BITWISE = frozenset({Op.XOR, Op.OR, Op.AND})
 SHIFT = frozenset({Op.SHR, Op.SHL})
+#: The lesser and the greater of two values: reductions whose identity is an end of the dtype's range.
+EXTREMES = frozenset({Op.MIN, Op.MAX})
 BINARY = (
     frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MOD, Op.IDIV, Op.SUB, Op.DIV, Op.POW, Op.THREEFRY, Op.MIN}) | COMPARE | BITWISE | SHIFT
 )

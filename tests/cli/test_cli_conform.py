@@ -20,7 +20,8 @@ from uops.backends.testing.journal import Journal
 from uops.cli.commands.conform import LEVELS, OPTS, TIERS, find_reason_unwritable
 from uops.cli.common import WIDE
 from uops.compiler import Config
-from uops.spec.rows.rows import ROWS
+from uops.spec.rows.named.base import RowSubject
+from uops.spec.rows.rows import rows_of_subject
 
 Uops = Callable[..., Result]
 ADD, LIMIT = ("Elementwise/Add", "int8", "zero"), ("Elementwise/Add", "int8", "limit")
@@ -50,8 +51,8 @@ def test_a_run_that_passes_has_status_0_and_a_full_report(uops: Uops, suite: Any
     assert result.exit_code == 0, result.output
     assert {f.name for f in (tmp_path / "report").iterdir()} == {"report.json", "junit.xml", "index.html"}
     assert "conformance" in result.output and "coverage" in result.output and result.output.count("100 %") == 7
-    assert f"100 % at level strict, over 2 of {len(ROWS)} rows: 3 of 3 cells passed" in result.output
-    assert f"rows without a cell, {len(ROWS) - 2}: " in result.output
+    assert f"100 % at level strict, over 2 of {len(rows_of_subject(RowSubject.BACKEND))} rows: 3 of 3 cells passed" in result.output
+    assert f"rows without a cell, {len(rows_of_subject(RowSubject.BACKEND)) - 2}: " in result.output
     assert "report/index.html" in result.output.replace("\\", "/")
     assert suite.calls == [
         {"backend": INTERP, "name": "interp", "tier": ConformanceTier.SMOKE, "rows": "*", "jobs": suite.calls[0]["jobs"]}
@@ -126,7 +127,7 @@ def test_the_summary_says_what_was_not_asked(uops: Uops, suite: Any) -> None:
     assert result.exit_code == 0
     assert "not asked, 1: cells of the surface tensor" in result.output
     assert "rows of which nothing was asked, 1: Codegen/Barrier" in result.output
-    assert len(re.findall(rf"75\.00 % +2 / {len(ROWS)} ", result.output)) == 2
+    assert len(re.findall(rf"75\.00 % +2 / {len(rows_of_subject(RowSubject.BACKEND))} ", result.output)) == 2
 
 
 def test_an_interrupted_run_writes_what_it_has_and_has_status_130(uops: Uops, suite: Any, tmp_path: Path) -> None:

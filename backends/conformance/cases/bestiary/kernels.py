@@ -107,6 +107,8 @@ def _triangle(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
 
 
 def reduce_ranges(op: Op) -> BuildEffects:
+    """Build a REDUCE over a range, for each iteration of another one."""
+
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
         source, target = k.add_source(d, 12, make_groups(d, 4, 3).T.reshape(-1)), k.add_target(d, 4)
         i, r = k.make_range(4), k.make_range(3, AxisType.REDUCE)
@@ -211,7 +213,8 @@ def _gated_store(shift: int) -> BuildEffects:
     return build
 
 
-def store_closes_two_loops(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+def close_two_loops_by_store(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+    """Build a STORE that closes two ranges."""
     source, target = k.add_source(d, 12), k.add_target(d, 12)
     i, j = k.make_range(3), k.make_range(4)
     return (B.store(B.at(target, b.add(b.mul(j, 3), i)), k.load_at(source, b.add(b.mul(i, 4), j)), i, j),)
@@ -321,6 +324,18 @@ def _add_in_register(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     return (B.store(B.at(target, lane), k.load_at(b.after(kept, step), 0), lane),)
 
 
+def _keep_across_barrier(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+    """Build lanes that keep an element in a DEFINE_REG of their own until all have stored theirs."""
+    source, target = k.add_source(d, 8), k.add_target(d, 8)
+    kept, tile = B.define_reg(0, 1, d), B.define_local(1, 8, d)
+    lane = k.make_range(8, AxisType.LOCAL)
+    value = k.load_at(source, lane)
+    stores = B.store(B.at(b.after(kept, lane), 0), value), B.store(B.at(tile, lane), value)
+    own = k.load_at(b.after(kept, B.barrier(tile, *stores)), 0)
+    other = k.load_at(B.barrier(tile, *stores), b.sub(7, lane))
+    return (B.store(B.at(target, b.sub(7, lane)), b.where(b.lt(lane, 4), own, other), lane),)
+
+
 # -------------------------------------------------------------------------------------------------------------- programs
 
 
@@ -368,7 +383,7 @@ KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
     (Op.B_LOAD,        "element",        _index_two_axes),
     (Op.B_LOAD,        "alternative",    _gated_load(-3, alternative=True)),
     (Op.B_LOAD,        "no-alternative", _gated_load(3, alternative=False)),
-    (Op.B_STORE,       "two-loops",      store_closes_two_loops),
+    (Op.B_STORE,       "two-loops",      close_two_loops_by_store),
     (Op.B_STORE,       "gated",          _gated_store(2)),
     (Op.PTRCAT,        "load",           _load_from_addresses),
     (Op.PTRCAT,        "store",          _store_to_addresses),
@@ -384,6 +399,7 @@ KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
     (Op.B_BARRIER,     "specials",       _reverse_in_workgroup(None)),
     (Op.DEFINE_LOCAL,  "per-group",      _reverse_in_workgroup(AxisType.LOCAL)),
     (Op.DEFINE_REG,    "per-lane",       _add_in_register),
+    (Op.DEFINE_REG,    "across-barrier", _keep_across_barrier),
 )
 #: (op, edge class, builder of a body) of each case whose kernel is not a Sink.
 BODIES: tuple[tuple[Op, str, BuildBody], ...] = (

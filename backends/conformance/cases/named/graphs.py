@@ -74,7 +74,7 @@ def _from_two_devices(name: str) -> Build:
     def make(d: DType, i: Inputs) -> UOp:
         i["b1"] = small_numbers(d, 8)
         t = COLLECTIVES[name](b.buffer(4, d, PAIR, unique=1), PAIR)
-        return b.reshape(b.flip(b.reshape(t, (*t.shape, 1)), (False, True)), t.shape)
+        return b.flip(t, (True,)) if t.axis is None else t
 
     return make
 

@@ -20,7 +20,7 @@ from uops.spec.ir.args import AddrSpace, BitcastArg, WmmaArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import EXTREMES, Op
 
 #: Dtypes that some tensor core multiplies.
 _MULTIPLIED = tuple(d for d in dt.STORABLE if d in find_descriptors_by_dtype())
@@ -85,7 +85,7 @@ def _close_wmma(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
 _RANGE_ENDING: dict[Op, Build] = {
     Op.BUFFERIZE: bestiary.single_kernel(bestiary.keep_in_memory(AddrSpace.LOCAL)),
     Op.B_REDUCE: bestiary.single_kernel(bestiary.reduce_ranges(Op.MAX)),
-    Op.B_STORE: bestiary.single_kernel(bestiary.store_closes_two_loops),
+    Op.B_STORE: bestiary.single_kernel(bestiary.close_two_loops_by_store),
     Op.WMMA: bestiary.single_kernel(_close_wmma),
     Op.END: bestiary.single_kernel(_end_two_ranges),
     Op.CALL: _call_per_iteration,
@@ -170,7 +170,7 @@ def _multiply_lanes(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
 
 def _as_positions(x: UOp) -> UOp:
     """Return positions in memory of 6 elements, which data give."""
-    return b.mod(b.cast(x, dt.index), 5)
+    return b.mod(b.cast(x, dt.index), 3)
 
 
 #: Entry of the expandable table -> its case, and the dtypes that have one.
@@ -189,7 +189,7 @@ _EXPANDABLE: dict[str, tuple[Build, tuple[DType, ...]]] = {
     "Vectorize": (_reorder_after(lambda d, k, x, m: B.vectorize(*(B.gep(x, n) for n in (5, 0, 1, 2, 3, 4)))), dt.STORABLE),
     "Load": (_reorder_after(lambda d, k, x, m: B.load(B.at(m, _as_positions(x)))), _INTS),
     "Store": (_store_lanes(in_loop=False), dt.STORABLE),
-    "Index": (_reorder_after(lambda d, k, x, m: B.load(B.at(m, b.add(_as_positions(x), 1)))), _INTS),
+    "Index": (_reorder_after(lambda d, k, x, m: B.load(B.at(m, b.sub(3, _as_positions(x))))), _INTS),
     "PointerIndex": (
         _reorder_after(lambda d, k, x, m: B.load(B.pointer(m, b.mul(_as_positions(x), d.itemsize)))), _INTS
     ),
@@ -207,7 +207,7 @@ def _generate_reduce_cases() -> tuple[NamedCase, ...]:
             "Table/ReduceOp",
             f"{name.lower()}-of-nothing",
             bestiary.single_kernel(bestiary.reduce_nothing(op)),
-            dtypes=tuple(d for d in dt.STORABLE if d is not dt.bool_ or op in (Op.MAX, Op.MIN)),
+            dtypes=tuple(d for d in dt.STORABLE if d is not dt.bool_ or op in EXTREMES),
         )
         for name, op in REDUCE_OPS.items()
     )
