@@ -22,7 +22,7 @@ from uops.compiler.entry import ProgramInterface, convert_to_entering_program, d
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.log import LoweringLog, active_log, record_transforms
 from uops.compiler.native import registry_version, require_bodies_of_target
-from uops.compiler.passes.callify.callify import callify_program
+from uops.compiler.passes.callify.callify import convert_graph_to_call
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.memory_plan import plan_memory
@@ -138,7 +138,7 @@ class Pass:
 
 
 def _callify_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
-    callified = callify_program(root)
+    callified = convert_graph_to_call(root)
     call = callified.call
     _take_interface(describe_callified(callified, state.private), state)
     if not state.config.fast_math:

@@ -115,7 +115,7 @@ class CKernelRenderer:
 
     def render_body(self) -> list[str]:
         """Render every instruction; return the lines."""
-        self._declare_arguments()
+        self._declare_locals_for_params()
         self._declare_local_and_reg_buffers()
         for k, u in enumerate(self.instructions):
             self.number = k
@@ -127,7 +127,7 @@ class CKernelRenderer:
 
     # Declarations before all instructions.
 
-    def _declare_arguments(self) -> None:
+    def _declare_locals_for_params(self) -> None:
         """Declare buffers as pointers `p<slot>` and variables as i64 `s<slot>`, each read once for all Params of the slot."""
         for u in self.params():
             slot, d = u.arg.slot, u.dtype

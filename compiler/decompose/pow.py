@@ -31,7 +31,7 @@ def pow_(x: Expr, y: Expr) -> Expr:
     x, y = x.cast(dt.float64), y.cast(dt.float64)
     bits = x.bits()
     size = (bits & (_SIGN - 1)).bitcast(dt.float64)
-    magnitude = (_pow_float32_in_float64 if d is dt.float32 else _pow64)(size, y)
+    magnitude = (_build_unrounded_float32_pow if d is dt.float32 else _pow64)(size, y)
     half = y * 0.5
     integral = y.eq(y.trunc())
     odd = integral & half.ne(half.trunc())
@@ -47,8 +47,8 @@ def _log2_with_edge_values(size: Expr, log: Expr) -> Expr:
     return where(size.eq(0.0), -math.inf, where(size < math.inf, log, size))
 
 
-def _pow_float32_in_float64(magnitude: Expr, y: Expr) -> Expr:
-    """Return size^y for float32 operands held in float64, not rounded; overflow beyond float32 is left to the Cast."""
+def _build_unrounded_float32_pow(magnitude: Expr, y: Expr) -> Expr:
+    """Return magnitude^y of float32 values in float64, not rounded. The Cast to float32 rounds it, and overflows."""
     s = split_exponent(magnitude, may_be_subnormal=False)
     log = _log2_with_edge_values(magnitude, horner(s.fraction, k.LOG2_POW32).fma(s.fraction, s.exponent))
     t = clamp(clamp(y, -(2.0**40), 2.0**40) * log, -200.0, 200.0)

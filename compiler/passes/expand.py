@@ -31,7 +31,7 @@ from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.ir.iterations import bind_accesses_to_loops
 from uops.compiler.ir.loops import sort_by_nesting, sort_closed_loops
 from uops.compiler.log import log_transform
-from uops.compiler.passes.sequential_axes import run_axes_in_order
+from uops.compiler.passes.sequential_axes import make_unparallelizable_axes_sequential
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.args import ReduceArg
@@ -50,7 +50,7 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
     if body.op is not Op.SINK:  # a list of instructions has none (R166, kernels written by hand)
         return body
     body = _turn_vector_axes_of_native_kernel_into_loops(body)
-    body = run_axes_in_order(body)
+    body = make_unparallelizable_axes_sequential(body)
     if body.arg is not None and body.arg.scheduled:
         body = bind_accesses_to_loops(body)
     ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]

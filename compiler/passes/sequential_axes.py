@@ -34,8 +34,11 @@ _CONCURRENT = frozenset({Op.BARRIER, Op.SPECIAL, Op.WMMA})
 _LEAST_ATOMIC = 4
 
 
-def run_axes_in_order(body: UOp) -> UOp:
-    """Return a kernel in which such loops are sequential. Raises CompileError for small float sums that cannot take turns."""
+def make_unparallelizable_axes_sequential(body: UOp) -> UOp:
+    """Return a kernel in which the loops that the module describes are sequential.
+
+    Raises CompileError for AtomicAdds of small floats that cannot take turns.
+    """
     order = toposort(body)
     ops = {u.op for u in order}
     unrolled = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]

@@ -316,7 +316,7 @@ def _select(number: UOp, values: Sequence[int], dtype: DType) -> UOp:
 
 @functools.lru_cache(maxsize=64)
 def _find_first_holders(d: Descriptor, operand: str) -> tuple[tuple[bool, ...], ...]:
-    """Return, by element and lane, whether a lane's element is the first of those that hold its place."""
+    """Return a table by element and lane. An entry is True if no earlier lane element holds the same matrix place."""
     m = d.map(operand)
     seen: set[Place] = set()
     first = [[False] * m.lanes for _ in range(m.elements)]

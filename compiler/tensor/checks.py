@@ -154,8 +154,8 @@ def checks_of(u: UOp) -> tuple[IndexCheck, ...]:
     return _checks.get(u, ())
 
 
-def undo_assignments_through_checked_index(root: UOp, check: IndexCheck) -> UOp:
-    """Replace every assignment through an index of this check by the old contents."""
+def undo_assignments_of_failed_check(root: UOp, check: IndexCheck) -> UOp:
+    """Put the old contents in place of every assignment whose index has this check."""
     while True:
         failed = next((u for u in toposort(root) if _assigns_through_checked_index(u, check)), None)
         if failed is None:

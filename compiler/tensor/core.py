@@ -19,7 +19,7 @@ from uops.compiler.tensor.checks import (
     IndexOutOfRange,
     attach_unproved_checks_or_tag,
     checks_of,
-    undo_assignments_through_checked_index,
+    undo_assignments_of_failed_check,
 )
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, make_constant_in_dtype_if_it_fits
 from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer
@@ -137,7 +137,7 @@ class LazyTensorBase:
                 computed = compute_in_one_program(missing, backend, unchecked)
             except IndexOutOfRange as e:
                 for t in tensors:
-                    t.uop = undo_assignments_through_checked_index(t.uop, e.check)
+                    t.uop = undo_assignments_of_failed_check(t.uop, e.check)
                 raise
             leaves = {
                 u: storage.make_leaf_and_record_unless_constant(u, np.asarray(a).reshape(u.shape), c)

@@ -121,7 +121,7 @@ def build_and_check_certificate(
         "callers": caller_buffer_numbers(graphs["callify"].arguments if caller_memory is None else caller_memory),
         "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in steps_by_kernel],
     }
-    certificate["trusted"] += _list_native_code(certificate)
+    certificate["trusted"] += _list_native_code_assumptions(certificate)
     if fast_math_rules is not None:
         assuming = _fast_math_rules_by_name()
         certificate["fast_math"] = {name: digest_rule(assuming[name]) for name in (*fast_math_rules, *sorted(r.name for r in LAWS))}
@@ -263,11 +263,11 @@ def _find_rule_and_trust_mismatches(certificate: Json) -> Iterator[str]:
 def trusted_base(certificate: Json) -> list[str]:
     """Return the trusted base of a certificate: all that it rests on without proof."""
     fast_math = _list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ()
-    return [*TRUSTED, *_list_native_code(certificate), *fast_math]
+    return [*TRUSTED, *_list_native_code_assumptions(certificate), *fast_math]
 
 
-def _list_native_code(certificate: Json) -> list[str]:
-    """Return what a program with native code rests on: no claim is about what that reads and writes (R167)."""
+def _list_native_code_assumptions(certificate: Json) -> list[str]:
+    """Return what a program with native code assumes. No claim covers what native code reads and writes (R167)."""
     try:
         nodes = toposort(parse(certificate["texts"]["join"]))
     except SpecError:  # a fault that the check reports

@@ -249,7 +249,7 @@ def _decide_that_only_writer_thread_accesses_element(
     (counters,) = threads
     owner = np.full(size, -1, np.int64)
     for s in sorted(sites, key=lambda s: not s.writes):
-        clash = _mark_owners_and_find_clashing_threads(s, owner, counters)
+        clash = _mark_owners_and_find_clash_if_enumerable(s, owner, counters)
         if clash is None:
             return None
         if clash:
@@ -258,12 +258,12 @@ def _decide_that_only_writer_thread_accesses_element(
     return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS)
 
 
-def _mark_owners_and_find_clashing_threads(
+def _mark_owners_and_find_clash_if_enumerable(
     site: AccessSite, owner_by_element: PointValues, thread_counters: tuple[Unknown, ...]
 ) -> tuple[int, ...] | None:
-    """Return two threads that access one element, or an empty tuple; None if that is too much work.
+    """Return two threads that access one element; an empty tuple if there are none; None if the search costs too much.
 
-    A Store makes its thread the owner.
+    A Store makes its thread the owner of its elements.
     """
     view = view_touched_elements(site, owner_by_element)
     if view is not None and not view.size:

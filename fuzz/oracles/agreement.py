@@ -85,20 +85,22 @@ def enumerate_or_thin_operand_bits(op: Op, dtypes: tuple[DType, ...], max_tuples
     if all(k.kind is not DTypeKind.BOOL for k in dtypes) and sum(k.bits for k in dtypes) <= 16:
         sides = [np.arange(1 << k.bits, dtype=np.uint64) for k in dtypes]
     else:
-        sides = [np.array(_thin_values(edge_bits(k), round(max_tuples ** (1 / len(dtypes)))), np.uint64) for k in dtypes]
+        max_values = int(max_tuples ** (1 / len(dtypes)) + 1e-9)
+        sides = [np.array(_keep_ends_and_thin_middle(edge_bits(k), max_values), np.uint64) for k in dtypes]
     grid = np.meshgrid(*sides, indexing="ij")
     return tuple(g.reshape(-1) for g in grid)
 
 
-def _thin_values(pool: tuple[int, ...], max_values: int) -> list[int]:
-    """Keep at most `max_values` values of a pool: its first and last ones, which are special, and the others evenly."""
-    if len(pool) <= max_values:
-        return list(pool)
-    head = pool[: max_values // 2]
-    rest = [v for v in pool if v not in set(head)]
-    last = rest[-4:]
-    step = max(1, len(rest) // max(1, max_values - len(head) - 4))
-    return list(dict.fromkeys([*head, *rest[::step], *last]))
+def _keep_ends_and_thin_middle(pool: tuple[int, ...], max_values: int) -> list[int]:
+    """Return at most `max_values` values of a pool: half of them its first, four its last, which are special, and others evenly."""
+    values = list(dict.fromkeys(pool))
+    if len(values) <= max_values:
+        return values
+    first, last = max_values // 2, min(4, max_values - max_values // 2)
+    middle = values[first : len(values) - last]
+    wanted = max_values - first - last
+    step = -(-len(middle) // wanted) if wanted else len(middle)
+    return [*values[:first], *middle[::step][:wanted], *values[len(values) - last :]]
 
 
 def evaluate_by_interpreter(op: Op, dtypes: tuple[DType, ...], result_dtype: DType, operand_bits: tuple[Bits, ...]) -> list[int]:

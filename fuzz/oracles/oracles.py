@@ -262,8 +262,8 @@ def _is_no_launch(error: SpecError) -> bool:
     return dialect in {d.name for d in LAUNCH_DIALECTS} or "a launch has results in memory alone" in str(error)
 
 
-def _check_compiled_legal_form(c: OracleContext) -> Fault | None:
-    """Check that the machine code of the legal form gives what the interpreter of the second document gives.
+def _check_legal_form_native_against_interp(c: OracleContext) -> Fault | None:
+    """Compile the legal form of a BESTIARY graph, run it, and compare its values with the interpreter's.
 
     Raises SubjectRefused for a graph that the compiler refuses.
     """
@@ -451,8 +451,8 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            _check_kernel_native_against_interp, 1, frozenset({COMPILER}), frozenset({Dialect.SCHEDULED})),
     Oracle("legalized",   "a graph of the second document means what its legal form means", _check_legal_form_agrees,
            dialects=frozenset({Dialect.BESTIARY})),
-    Oracle("compiled",    "machine code of the legal form gives what the second document says", _check_compiled_legal_form, 1,
-           frozenset({COMPILER}), frozenset({Dialect.BESTIARY})),
+    Oracle("compiled",    "machine code of the legal form gives what the second document says",
+           _check_legal_form_native_against_interp, 1, frozenset({COMPILER}), frozenset({Dialect.BESTIARY})),
 )}
 # fmt: on
 #: Names in place of an oracle's: of a program that cannot be generated, and of a process that ends.

@@ -265,7 +265,10 @@ def shrink_extents(s: ProgramSample) -> Iterator[ProgramSample]:
 
 
 def _yield_resizes_if_legal(s: ProgramSample, old_extent: int, new_extent: int) -> Iterator[ProgramSample]:
-    """Resize, keeping the first elements of inputs and then the last ones; yield nothing if the shapes no longer fit."""
+    """Yield two resized samples: the inputs of one keep their first elements, those of the other their last.
+
+    Yield nothing if the shapes no longer fit.
+    """
     try:
         yield resize_extent(s, old_extent, new_extent)
         yield resize_extent(s, old_extent, new_extent, keep_last=True)

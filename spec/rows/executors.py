@@ -57,7 +57,7 @@ COMPILER_TABLES: dict[str, frozenset[Op]] = {
 }
 #: Operations without an entry, or with functions beside it, that the compiler lowers.
 _COMPILER: dict[Op, tuple[str, ...]] = {
-    Op.BUFFER:          (f"{_PASSES}.callify.callify:callify_program", f"{_PASSES}.memory_plan:plan_memory"),
+    Op.BUFFER:          (f"{_PASSES}.callify.callify:convert_graph_to_call", f"{_PASSES}.memory_plan:plan_memory"),
     Op.CALL:            (_INLINED, f"{_PASSES}.callify.kernel_calls:pass_memory_to_kernel_calls"),
     **dict.fromkeys((Op.FUNCTION, Op.TUPLE, Op.GETTUPLE, Op.CONTIGUOUS_BACKWARD, Op.DETACH), (_INLINED,)),
     Op.STORE: (f"{_PASSES}.callify.hazards:insert_hazard_copies", f"{_PASSES}.rangeify.store_targets:locate_store_target"),

@@ -32,9 +32,9 @@ def infer_dialect(root: UOp) -> Dialect:
 
 
 def is_kernel_body(body: UOp) -> bool:
-    """Return True if the body of a Call is a kernel, or another body that nothing may be inlined of (R166).
+    """Return True if nothing may be inlined from the body of a Call: it is a kernel or a CustomFunction (R166).
 
-    It is if its root says so, or if it has loops, or ops or Buffers that only kernels have. Memoized.
+    A kernel has a kernel's root, or contains loops, ops or Buffers that only kernels have. Memoized.
     """
     answer = _is_kernel_body.get(body)
     if answer is None:

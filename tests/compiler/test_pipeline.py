@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from uops.compiler import PIPELINE, STAGES, Config, compile, lower, stages
-from uops.compiler.passes.callify.callify import CallifiedProgram, callify_program
+from uops.compiler.passes.callify.callify import CallifiedProgram, convert_graph_to_call
 from uops.compiler.passes.select.select import STEPS
 from uops.compiler.pipeline import Pass, check_pipeline, record_lowering_up_to_plan
 from uops.spec.errors import Crash, SpecError
@@ -114,12 +114,12 @@ def test_a_program_is_made_stateless_once(pyref: object, monkeypatch: pytest.Mon
 
     def counted(root: UOp, *lower_body: Any) -> CallifiedProgram:
         calls.append(root)
-        return callify_program(root, *lower_body)
+        return convert_graph_to_call(root, *lower_body)
 
-    monkeypatch.setattr("uops.compiler.pipeline.callify_program", counted)
+    monkeypatch.setattr("uops.compiler.pipeline.convert_graph_to_call", counted)
     program = compile(GRAPH, pyref, Config(reuse=False))  # type: ignore[arg-type]
     assert calls == [GRAPH]
-    assert program.outputs == callify_program(GRAPH).outputs
+    assert program.outputs == convert_graph_to_call(GRAPH).outputs
 
 
 def test_a_program_without_kernels_has_every_step_too(pyref: object) -> None:

@@ -62,7 +62,7 @@ def build_document(
         "tier": run.tier.value,
         "rows": run.rows,
         "schedules": describe_schedules(run),
-        "proofs": summarize_proofs(run),
+        "proofs": count_proved_rules_and_validated_kernels(run),
         "level": level.value,
         "complete": run.complete,
         "cases": run.cases,
@@ -90,7 +90,7 @@ def describe_schedules(run: ConformanceRun) -> Json:
     return {"kind": policy.kind} | details.get(policy.kind, {})
 
 
-def summarize_proofs(run: ConformanceRun) -> Json:
+def count_proved_rules_and_validated_kernels(run: ConformanceRun) -> Json:
     """Count the rules that the ledger proves, and the kernels of this run with their obligations by proof method.
 
     An unreadable ledger proves nothing, with a warning, since the run is not lost for it.

@@ -64,11 +64,11 @@ class CallifiedProgram(NamedTuple):
 
 
 def callify(root: UOp) -> UOp:
-    """Return the Call of `callify_program`. Raises CompileError or SpecError."""
-    return callify_program(root).call
+    """Return the Call of `convert_graph_to_call`. Raises CompileError or SpecError."""
+    return convert_graph_to_call(root).call
 
 
-def callify_program(root: UOp) -> CallifiedProgram:
+def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     """Convert a graph to one Call, and return it with its outputs. Raises CompileError or SpecError."""
     resolved = inline_calls_and_drop_markers(root)
     allocated = _make_output_buffers(root, resolved)

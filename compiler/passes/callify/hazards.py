@@ -103,7 +103,7 @@ class _HazardScan:
         """Fill `copied_values` and `copied_uses`."""
         for u in order:
             if u.op is Op.STORE:
-                self._mark_copies_and_start_new_version(u)
+                self._mark_overwritten_operands_and_start_new_version(u)
             elif u.op is Op.CALL:
                 for memory in {self.memory[t] for t in _written_references(u)} & self.mutated_memory:
                     self.versions[memory] += 1
@@ -115,12 +115,14 @@ class _HazardScan:
         """Return the memory that computing `u` reads; for a reference, the memory that its index operands read."""
         reads: _MemoryVersions = {}
         for k in range(1 if u in self.memory and u.op in VIEWS else 0, len(u.src)):
-            reads.update(self._collect_operand_reads_or_mark_copy(u, k))
+            reads.update(self._get_source_reads_or_mark_copy(u, k))
         return reads
 
-    def _collect_operand_reads_or_mark_copy(self, user: UOp, source_position: int) -> _MemoryVersions:
-        """Return the memory that source `source_position` of `user` reads. A value whose memory changed since its own place is
-        copied there."""
+    def _get_source_reads_or_mark_copy(self, user: UOp, source_position: int) -> _MemoryVersions:
+        """Return the memory that source `source_position` of `user` reads.
+
+        If a Store changed that memory after the source's own place, mark the source to be copied there.
+        """
         s = user.src[source_position]
         if s.dtype is dt.void or s in self.copied_values:
             return {}
@@ -159,14 +161,14 @@ class _HazardScan:
         elif s.op is not Op.CONST:
             self.copied_values.add(s)
 
-    def _mark_copies_and_start_new_version(self, store: UOp) -> None:
-        """Copy what the Store must read before its first write (R54, Store), and start a new version of its memory."""
+    def _mark_overwritten_operands_and_start_new_version(self, store: UOp) -> None:
+        """Mark the operands that a Store overwrites, which must be copied (R54). Then start a new version of its memory."""
         memory = self.memory[store.buffer]
         for k in range(1, len(store.src)):
-            if memory in self._collect_operand_reads_or_mark_copy(store, k):
+            if memory in self._get_source_reads_or_mark_copy(store, k):
                 self._mark_overwritten_reads_copied(store, k, memory)
         for node, k in index_operands(store.buffer):
-            if memory in self._collect_operand_reads_or_mark_copy(node, k):
+            if memory in self._get_source_reads_or_mark_copy(node, k):
                 self._mark_operand_copied(node, k)
         if memory in self.versions:
             self.versions[memory] += 1

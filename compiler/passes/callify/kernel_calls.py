@@ -113,7 +113,7 @@ class _CallInMemory:
         """Return the Call, or a Group of it and of the Stores that write copies back."""
         written = find_written_slots(self.body) if self.call.arg is None or self.call.arg.written is None else self.call.arg.written
         written = tuple(range(len(self.call.arguments))) if written is None else written
-        self._refuse_shared_memory(written)
+        self._refuse_aliased_write(written)
         writes, passed = {self.references[k] for k in written}, dict[UOp, UOp]()
         for slot, reference in enumerate(self.references):
             if reference not in passed:
@@ -131,7 +131,7 @@ class _CallInMemory:
         stores = [B.store(target, view_front_of_memory(B.after(memory, call), target.shape)) for target, memory in self.copies_back]
         return B.group(call, *stores) if stores else call
 
-    def _refuse_shared_memory(self, written: tuple[int, ...]) -> None:
+    def _refuse_aliased_write(self, written: tuple[int, ...]) -> None:
         """Raise CompileError if two arguments share memory that the Call writes, unless they are the same reference."""
         memory = [base_memory(a) for a in self.references]
         for k in written:

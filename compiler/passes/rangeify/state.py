@@ -219,10 +219,10 @@ class RangeifyState:
             if u in self.kernels:
                 calls.append(next(finished))
             elif u.op is Op.CALL:
-                calls.append(u.replace(src=(u.body, *map(self._memory_of_argument, u.arguments))))
+                calls.append(u.replace(src=(u.body, *map(self._resolve_call_argument, u.arguments))))
         return launch.replace(src=tuple(calls))
 
-    def _memory_of_argument(self, a: UOp) -> UOp:
+    def _resolve_call_argument(self, a: UOp) -> UOp:
         """Return the memory or variable that the Call of a kernel gets for an argument."""
         if a in self.buffers:
             return self.buffers[a]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uops.compiler.log import active_log, log_transform
-from uops.compiler.passes.select.vector_reduce import build_needed_reduce_pieces, plan_and_request_reduce_terms
+from uops.compiler.passes.select.vector_reduce import build_needed_reduce_pieces, plan_reduce_and_request_terms
 from uops.compiler.passes.select.vectors import VectorSelector
 from uops.compiler.target import MachineModel
 from uops.spec.ir.node import UOp
@@ -16,7 +16,7 @@ def lower_to_native_vectors(kernel: UOp, machine: MachineModel, uniques: Iterato
 
     Raises CompileError for a shape that is not constant.
     """
-    selector = VectorSelector(kernel, machine, uniques, plan_and_request_reduce_terms, build_needed_reduce_pieces)
+    selector = VectorSelector(kernel, machine, uniques, plan_reduce_and_request_terms, build_needed_reduce_pieces)
     selector.request_needed_pieces()
     lowered = selector.build_nodes()
     if active_log() is not None:

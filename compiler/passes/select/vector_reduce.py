@@ -31,8 +31,8 @@ from uops.spec.ir.ops import Op
 IN_FLIGHT = 8
 
 
-def plan_and_request_reduce_terms(state: VectorSelector, u: UOp, needed_pieces: dict[LanePositions, None]) -> ReducePlan:
-    """Choose the terms of a Reduce of which `needed_pieces` are needed, and request them."""
+def plan_reduce_and_request_terms(state: VectorSelector, u: UOp, needed_pieces: dict[LanePositions, None]) -> ReducePlan:
+    """Choose the terms whose sums are the `needed_pieces` of a Reduce. Request these terms, and return the plan."""
     value, reduced = _absorb_axis_reduce_and_group_positions(state, u)
     outs = _cover_elements_once_longest_first(needed_pieces)
     if u.ranges and reduced is None:

@@ -306,7 +306,7 @@ class VectorSelector:
         if u.dtype is dt.index:
             lanes = self.index_sums.derive_index_lanes_if_affine(u, lane_positions)
             if lanes is not None and (u, lane_positions[0]) not in lanes.terms:
-                return self.build_index(lanes, len(lane_positions))
+                return self.build_index_value(lanes, len(lane_positions))
         lane_of = self.lane_of_element.get(u)
         if lane_of is None:
             lane_of = self.lane_of_element[u] = {}
@@ -320,7 +320,7 @@ class VectorSelector:
         if u.dtype is dt.index and self._is_index_sum(u, lane_positions):
             lanes = self.index_sums.derive_index_lanes_if_affine(u, lane_positions)
             assert lanes is not None
-            return self.build_index(lanes, len(lane_positions))
+            return self.build_index_value(lanes, len(lane_positions))
         if u.op in ALU and u.op is not Op.CAST:
             return self._build_elementwise(u, lane_positions)
         if u.op is Op.LOAD:
@@ -360,8 +360,8 @@ class VectorSelector:
 
     # Index vectors.
 
-    def build_index(self, lanes: IndexLanes, lane_count: int) -> UOp:
-        """Build the node of an index value of `lane_count` lanes."""
+    def build_index_value(self, lanes: IndexLanes, lane_count: int) -> UOp:
+        """Build an integer value of `lane_count` lanes, with the values that `lanes` describes."""
         offsets = lanes.constant_lane_offsets
         if offsets is None:
             return UOp(Op.STACK, tuple([self._build_lane_sum(lanes, k) for k in range(lane_count)]))
@@ -409,7 +409,7 @@ class VectorSelector:
         offsets = lanes.constant_lane_offsets
         if w > 1 and offsets == tuple(range(w)):
             return UOp(Op.ADD, (splat(self._build_lane_sum(lanes, 0), w), constant_vector(offsets, self.index_dtype)))
-        return self.build_index(lanes, w)
+        return self.build_index_value(lanes, w)
 
     def _build_load(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Build the Load of a piece. One address for all lanes is loaded once, and w elements at stride 2 by two vectors."""

@@ -46,7 +46,7 @@ _PROPERTIES: dict[str, tuple[str, tuple[Statement, ...], ExecutedBy]] = {
         ),
         ExecutedBy(
             (f"{_DERIVE}.device:RULES", "uops.interp.bestiary.devices:eval_mselect"),
-            (f"{_DERIVE}.device:RULES", "uops.compiler.passes.callify.callify:callify_program"),
+            (f"{_DERIVE}.device:RULES", "uops.compiler.passes.callify.callify:convert_graph_to_call"),
         ),
     ),
     "min_max": (

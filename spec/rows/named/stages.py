@@ -27,7 +27,7 @@ ROWS = (
     _make_stage(
         "callify", "Callify", Dialect.TENSOR, Dialect.CALLIFIED, "Makes one stateless function of the tensor graph.",
         (("memory enters the function by its arguments alone", "R63"),),
-        "callify.callify:callify_program"),
+        "callify.callify:convert_graph_to_call"),
     _make_stage(
         "rangeify", "Rangeify", Dialect.CALLIFIED, Dialect.KERNEL,
         "Splits the function into kernels, and breaks everything down to shape ().",

@@ -36,7 +36,7 @@ def schedule_kernel_or_fused_parts(s: Schedule, scheduler: Callable[[Schedule], 
         start = substitute(effect, unordered)
         log_transform("parts", s.effect, start, unordered)
         part = Schedule(s.name, start, tuple(loops), initialized_sizes=s.initialized_sizes)
-        return _renumber_loops(scheduler(part), common, axis)
+        return _renumber_unshared_loops(scheduler(part), common, axis)
 
     for u in filled:
         part = schedule_part(*_unwrap_store_and_loops(u.dependencies[0]))
@@ -61,10 +61,10 @@ def _unwrap_store_and_loops(end: UOp) -> tuple[UOp, tuple[UOp, ...]]:
     return end, tuple(loops)
 
 
-def _renumber_loops(s: Schedule, kept_loops: Sequence[UOp], first_axis_id: int) -> Schedule:
-    """Number the loops from `first_axis_id` on, in their order, except the `kept_loops` ones."""
+def _renumber_unshared_loops(s: Schedule, shared_loops: Sequence[UOp], first_axis_id: int) -> Schedule:
+    """Number all loops but `shared_loops` from `first_axis_id` on. Their order stays."""
     ranges = sorted(
-        {u for u in toposort(s.effect, *s.outputs) if u.op is Op.RANGE} - {*kept_loops}, key=lambda r: int(r.arg.axis_id)
+        {u for u in toposort(s.effect, *s.outputs) if u.op is Op.RANGE} - {*shared_loops}, key=lambda r: int(r.arg.axis_id)
     )
     new = {r: r.replace(arg=replace(r.arg, axis_id=first_axis_id + k)) for k, r in enumerate(ranges)}
     effect = replace_ranges(s.effect, {r: (n, (n,)) for r, n in new.items()})

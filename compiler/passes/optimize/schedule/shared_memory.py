@@ -108,7 +108,10 @@ def _build_updated_accumulator(reduce: UOp, accumulator: UOp, step_value: UOp, u
 
 
 def _compute_element_that_lane_fills(fill_step: UOp, lanes: Sequence[UOp], lane_count: int) -> UOp:
-    """Return the element that a lane fills in a step. Neighbouring lanes, the last axis fastest, fill neighbouring elements."""
+    """Return the number of the element that a lane fills in a step.
+
+    Neighbouring lanes fill neighbouring elements; the last axis runs fastest.
+    """
     flat: UOp = UOp(Op.MUL, (fill_step, index_constant(lane_count)))
     for k, r in enumerate(lanes):
         stride = math.prod(map(constant_extent, lanes[k + 1 :]))

@@ -46,12 +46,12 @@ class TargetClock:
         kernel."""
         source = self._render_source(body)
         if source not in self._seconds:
-            self._seconds[source] = self._time_kernel(self._load_kernel(source), body, best)
+            self._seconds[source] = self._time_on_synthetic_arguments(self._load_kernel(source), body, best)
         return self._seconds[source]
 
     def again(self, body: UOp) -> float:
         """Return the seconds of one run, timed anew."""
-        return self._time_kernel(self._load_kernel(self._render_source(body)), body, math.inf)
+        return self._time_on_synthetic_arguments(self._load_kernel(self._render_source(body)), body, math.inf)
 
     def _render_source(self, body: UOp) -> str:
         return self.target.render(
@@ -61,7 +61,7 @@ class TargetClock:
     def _load_kernel(self, source: str) -> Kernel:
         return load_or_remake_kernel(self.target, source, self.target.compile(source))
 
-    def _time_kernel(self, kernel: Kernel, body: UOp, best_seconds: float) -> float:
+    def _time_on_synthetic_arguments(self, kernel: Kernel, body: UOp, best_seconds: float) -> float:
         """Run a kernel on arguments for its Params and return the seconds of the fastest run."""
         params = tuple(sorted({u for u in toposort(body) if u.op is Op.PARAM}, key=lambda u: int(u.arg.slot)))
         if params != self._params:
